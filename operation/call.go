@@ -50,7 +50,7 @@ func callRequest[T any](name string, policy *Policy, undo []Undo[T]) request {
 	if err == nil {
 		err = checkUndos(undo)
 	}
-	return request{kind: store.CallStep, name: name, policy: policy, undos: len(undo), invalid: err}
+	return request{kind: store.CallStep, name: name, policy: policy.stored(), undos: len(undo), invalid: err}
 }
 
 // planned decodes the value of a call, and keeps its undos.
@@ -96,19 +96,19 @@ func encoded[T any](codec Codec, value T, err error) ([]byte, error) {
 
 // outside is a call that is made, or the call of an undo.
 type outside struct {
-	step   *step
-	policy Policy
-	what   string // it is, for a person
-	of     string // the step that it is, or undoes
-	tries  int
-	doubt  bool // an attempt may have been sent, and has no answer
-	key    string
-	call   func(ctx context.Context, key string) ([]byte, error)
-	encode func(found any) ([]byte, error)
-	pauses func(d time.Duration) error // a long pause, of a call that is made together with others
+	step          *step
+	policy        Policy
+	what          string // it is, for a person
+	of            string // the step that it is, or undoes
+	tries         int
+	doubt         bool // an attempt may have been sent, and has no answer
+	key           string
+	call          func(ctx context.Context, key string) ([]byte, error)
+	encode        func(found any) ([]byte, error)
+	pauseTogether func(d time.Duration) error // a long pause, of a call that is made together with others
 
-	last  error     // of the last attempt
-	noted time.Time // when an error was last stored
+	last   error     // of the last attempt
+	stored time.Time // when an error was last stored
 }
 
 // failure returns the last error, nil if there is none.
@@ -136,8 +136,8 @@ func (op *Op) callOut(o *outside) ([]byte, error) {
 	return value, err
 }
 
-// recallAttempts takes over what is recorded of the attempts at a call. It reports whether the call
-// is recorded as begun.
+// recallAttempts loads the recorded attempts at a call. It reports whether the call is recorded as
+// begun.
 func (op *Op) recallAttempts(o *outside) (begun bool) {
 	w, s := op.work, o.step
 	begun = s.do == settle
@@ -150,7 +150,7 @@ func (op *Op) recallAttempts(o *outside) (begun bool) {
 		if o.doubt {
 			w.elapsed = w.clock.since(s.recorded.DueAt)
 		} else {
-			op.remember(s, store.StepBegun, s.recorded.Value)
+			op.record(s, store.StepBegun, s.recorded.Value)
 			begun = false
 		}
 	}
@@ -160,7 +160,7 @@ func (op *Op) recallAttempts(o *outside) (begun bool) {
 	return begun
 }
 
-// tryOut makes attempts until one settles the call, or no other may follow.
+// tryOut makes attempts until one settles the call, or no further attempt is allowed.
 func (op *Op) tryOut(o *outside) ([]byte, error) {
 	w := op.work
 	for {
@@ -172,7 +172,7 @@ func (op *Op) tryOut(o *outside) ([]byte, error) {
 		case op.stopped != nil:
 			return nil, op.stopped
 		case err == nil, o.isSettledBy(err):
-			return op.returned(o.step, value, err)
+			return op.recordOutcome(o.step, value, err)
 		case limit > 0 && o.step.kind == store.CallStep && w.elapsed() > limit:
 			o.last = err
 			return op.runOut(o, fmt.Sprintf("%s did not succeed within %v of its beginning", o.what, limit))
@@ -199,9 +199,9 @@ func (o *outside) isSettledBy(err error) bool {
 
 var errBrokenOff = errors.New("its last attempt was broken off")
 
-// runOut ends a call that is not tried again. If no attempt was sent, or the other side says that
-// it has not happened and can no longer, the function gets its last error as a Final. Otherwise the
-// operation parks: to go on could mean to pay twice, or for nothing.
+// runOut ends a call that is not tried again. If no attempt was sent, or the other side reports that
+// the call has not happened, the function gets the last error as a Final. Otherwise the operation
+// parks, because a function that continued could pay twice, or for nothing.
 func (op *Op) runOut(o *outside, what string) ([]byte, error) {
 	last := o.last
 	if last == nil {
@@ -218,16 +218,16 @@ func (op *Op) runOut(o *outside, what string) ([]byte, error) {
 			if err = op.usable(o, err); err != nil {
 				return nil, err
 			}
-			return op.returned(o.step, value, nil)
+			return op.recordOutcome(o.step, value, nil)
 		case err == nil:
 			o.doubt = false
 		case o.isSettledBy(err):
-			return op.returned(o.step, nil, err)
+			return op.recordOutcome(o.step, nil, err)
 		}
 	}
 	switch {
 	case !o.doubt && !isUndo:
-		return op.returned(o.step, nil, Final(fmt.Errorf("operation: %s, and has not happened: %w", what, last)))
+		return op.recordOutcome(o.step, nil, Final(fmt.Errorf("operation: %s, and has not happened: %w", what, last)))
 	case !o.doubt:
 		return nil, op.parkFor(last, o.tries, o.of, ReasonAttemptsExhausted, "%s, and has not happened", what)
 	}
@@ -280,10 +280,10 @@ func (op *Op) settleDoubt(o *outside) (value []byte, settled bool, err error) {
 	}
 	o.doubt = false
 	if j := &op.work.journal; j.canceled && o.step.kind == store.CallStep { // it has not happened, and is not made
-		if o.pauses == nil {
+		if o.pauseTogether == nil {
 			delete(j.steps, o.step.seq)
 		}
-		return nil, true, op.halt(unwound, nil)
+		return nil, true, op.halt(stopUnwound, nil)
 	}
 	return nil, false, nil
 }
@@ -358,7 +358,7 @@ func (op *Op) usable(o *outside, err error) error {
 }
 
 // returned has the outcome of a call recorded by the next commit.
-func (op *Op) returned(s *step, value []byte, err error) ([]byte, error) {
+func (op *Op) recordOutcome(s *step, value []byte, err error) ([]byte, error) {
 	outcome := store.StepDone
 	switch {
 	case err != nil && s.kind == store.UndoStep: // the operation parks, and the undo is still to run
@@ -367,7 +367,7 @@ func (op *Op) returned(s *step, value []byte, err error) ([]byte, error) {
 		outcome = store.StepFailed
 		value, err = op.failure(err)
 	}
-	op.work.returned[s.seq] = op.remember(s, outcome, value).Step
+	op.work.outcomes[s.seq] = op.record(s, outcome, value).Step
 	return value, err
 }
 
@@ -377,36 +377,35 @@ func (op *Op) pauseCall(o *outside) error {
 	d := o.policy.backoff(o.tries)
 	op.work.warn(op.ctx, o)
 	if d < longPause && !op.work.suspected {
-		op.noteFailure(o, d)
+		op.storeFailure(o, d)
 		if txn.Sleep(op.ctx, d) != nil {
 			return op.interrupted()
 		}
 		return nil
 	}
-	if o.pauses != nil {
-		op.noteFailure(o, d)
-		return o.pauses(d)
+	if o.pauseTogether != nil {
+		op.storeFailure(o, d)
+		return o.pauseTogether(d)
 	}
 	if err := op.commit(commit{free: true, at: o.waiting(d), failure: o.failure()}); err != nil {
 		return err
 	}
-	return op.halt(suspended, nil)
+	return op.halt(stopSuspended, nil)
 }
 
 // notePause is the pause between two errors of attempts that are stored while the pauses of the
 // call are short.
-const notePause = time.Second
+const storePause = time.Second
 
-// noteFailure stores the error of an attempt, for a person who asks why the operation does not get
-// on. It is no matter if that fails.
-func (op *Op) noteFailure(o *outside, pause time.Duration) {
-	if time.Since(o.noted) < notePause {
+// storeFailure stores the error of an attempt, which Show returns. It ignores its own failure.
+func (op *Op) storeFailure(o *outside, pause time.Duration) {
+	if time.Since(o.stored) < storePause {
 		return
 	}
-	o.noted = time.Now()
+	o.stored = time.Now()
 	w := op.work
 	note := store.NoteFailure{OperationID: w.operation, Epoch: w.epoch, Pause: pause, Error: *w.stepError(o.failure())}
-	if o.pauses == nil { // or else the row of the call has the number
+	if o.pauseTogether == nil { // or else the row of the call has the number
 		note.Tries = o.tries
 	}
 	_ = w.call.Engine().Query(op.ctx, &note)
@@ -416,7 +415,7 @@ func (op *Op) noteFailure(o *outside, pause time.Duration) {
 func (w *work) warn(ctx context.Context, o *outside) {
 	if o.tries&(o.tries-1) == 0 {
 		w.log().WarnContext(ctx, "operation: an attempt has failed", "operation", w.operation, "name", w.definition.name,
-			"step", o.of, "kind", string(o.step.kind), "attempt", o.tries, "error", w.told(o.last))
+			"step", o.of, "kind", string(o.step.kind), "attempt", o.tries, "error", w.textOf(o.last))
 	}
 }
 
@@ -444,8 +443,8 @@ func (op *Op) noticeCancel(o *outside) error {
 	}
 }
 
-// waiting is where the operation is between two attempts. If the call is not in doubt no step is
-// under way: the next process may begin it.
+// waiting returns the position of the operation between two attempts. A call that is not in doubt
+// counts as not begun: the next process may begin it.
 func (o *outside) waiting(pause time.Duration) store.At {
 	at := store.At{Step: o.step.name, Pause: pause, Tries: o.tries}
 	if o.doubt {
@@ -454,22 +453,21 @@ func (o *outside) waiting(pause time.Duration) store.At {
 	return at
 }
 
-// withdraw records, for a run that stops, that no attempt of a call was sent, or else the next
-// process could not make a call that is Once. If that fails, the next process takes the call for
-// one in doubt.
+// withdraw records, for a run that stops, that no attempt of a call was sent. Without this record
+// the call is in doubt for the next process, which could not make a call that is Once.
 func (op *Op) withdraw(o *outside) {
 	stopped, running := op.stopped, op.ctx
-	if stopped.why != left && stopped.why != again || len(op.pending) > 0 || o.doubt {
+	if stopped.why != stopLeft && stopped.why != stopAgain || len(op.pending) > 0 || o.doubt {
 		return
 	}
-	op.putDown(commit{always: true, at: o.waiting(0), failure: o.failure()})
+	op.commitStopped(commit{always: true, at: o.waiting(0), failure: o.failure()})
 	op.ctx, op.stopped = running, stopped
 }
 
-// putDown commits for a run that stops, also if its context has ended.
-func (op *Op) putDown(c commit) {
+// commitStopped commits for a run that stops, also if its context has ended.
+func (op *Op) commitStopped(c commit) {
 	running := op.ctx
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(running), letGoLimit)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(running), releaseLimit)
 	defer cancel()
 	op.close(nil)
 	op.ctx, op.stopped = ctx, nil

@@ -11,10 +11,224 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/idem-go/idem"
-	"github.com/idem-go/idem/internal/store"
-	"github.com/idem-go/idem/internal/txn"
+	"github.com/idem-go/idem/lab/pgproxy"
+	"github.com/idem-go/idem/lab/pgtest"
 	"github.com/idem-go/idem/operation"
 )
+
+var (
+	errDial   = errors.New("dial tcp: connection refused")
+	errAmount = errors.New("the amount is negative")
+	unsent    = operation.NotSent(errDial)
+	never     = operation.Final(operation.NotSent(errAmount))
+	unheard   = operation.Unknown(errTimeout)
+	refused   = operation.Final(fmt.Errorf("the bank says: %w", errDeclined))
+)
+
+// script answers the attempts of a call one after the other: nil, and every attempt behind the last, is a success.
+func script(answers ...error) func(int, string) (string, error) {
+	return func(attempt int, _ string) (string, error) {
+		if attempt > len(answers) || answers[attempt-1] == nil {
+			return "done", nil
+		}
+		return "", answers[attempt-1]
+	}
+}
+
+func quickly(p operation.Policy) operation.Policy {
+	return p.WithBackoff(time.Millisecond, time.Millisecond)
+}
+
+func askedOf(done bool, err error) operation.Policy {
+	return operation.Asked(func(context.Context, string) (string, bool, error) { return "found", done, err })
+}
+
+// An attempt that was not sent does not settle the attempts before it. An answer does.
+func TestCall_OutcomeOfAttempts(t *testing.T) {
+	t.Parallel()
+	keyed, once := operation.Keyed(time.Hour), operation.Once
+	for name, test := range map[string]struct {
+		policy  operation.Policy
+		answers []error
+		calls   int
+		want    string // the value, the text of the error that the function gets, or "parked"
+	}{
+		"it is sent at last":                        {keyed, []error{unsent, unsent}, 3, "done"},
+		"asked, it is sent at last":                 {askedOf(false, errors.New("it is not asked about")), []error{unsent, unsent}, 3, "done"},
+		"once, sent and unheard":                    {once, []error{unsent, unheard}, 2, "parked"},
+		"once, sent and refused":                    {once, []error{unsent, refused}, 2, errDeclined.Error()},
+		"it never will be sent":                     {keyed, []error{never}, 1, errAmount.Error()},
+		"once, it never will be sent":               {once, []error{unsent, never}, 2, errAmount.Error()},
+		"no attempt was sent":                       {keyed.WithMaxAttempts(2), []error{unsent, unsent}, 2, "has not happened: " + errDial.Error()},
+		"unheard, then refused":                     {keyed, []error{unheard, refused}, 2, errDeclined.Error()},
+		"unheard, then not sent":                    {keyed, []error{unheard, unsent, never, unsent}, 5, "done"},
+		"unheard, then not sent, then refused":      {keyed, []error{unheard, never, refused}, 3, errDeclined.Error()},
+		"unheard, then never sent, for good":        {keyed.WithMaxAttempts(3), []error{unheard, never, never}, 3, "parked"},
+		"asked, unheard, and it has not happened":   {askedOf(false, nil), []error{unheard, never}, 2, errAmount.Error()},
+		"asked, unheard, and it has happened":       {askedOf(true, nil), []error{unheard, never}, 1, "found"},
+		"asked, unheard, and it was refused":        {askedOf(false, refused), []error{unheard}, 1, errDeclined.Error()},
+		"asked, unheard, and the question not sent": {askedOf(false, never).WithMaxAttempts(3), []error{unheard}, 1, "parked"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			c := newCalling(quickly(test.policy), script(test.answers...))
+			res, err := c.Do(t.Context(), s.pool, scope, "k", hashA, 0)
+			switch {
+			case test.want == "done" || test.want == "found":
+				if err != nil || string(res.Body) != test.want {
+					t.Errorf("%s, %v; want %s", res.Body, err, test.want)
+				}
+			case test.want == "parked":
+				if !errors.Is(err, operation.ErrParked) {
+					t.Errorf("%s, %v; want that it parks", res.Body, err)
+				}
+			case !operation.IsFinal(c.err) || !strings.Contains(fmt.Sprint(c.err), test.want) || errors.Is(err, operation.ErrParked):
+				t.Errorf("the function got %v, and the caller %v; want %s", c.err, err, test.want)
+			}
+			if len(c.keys) != test.calls {
+				t.Errorf("%d calls, want %d", len(c.keys), test.calls)
+			}
+		})
+	}
+}
+
+// A killed process may have sent the attempt that it had begun.
+func TestCall_UnsentAttemptAfterAKill(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	b := newBlocked(s, operation.Keyed(time.Hour))
+	answers := b.call(t.Context(), s, idem.WithWait(limit))
+	await(t, "the call", b.begun)
+	s.exec(`update idem.operations set epoch = epoch + 1, owner = null`) // as if it were dead
+	next := newBlocked(s, operation.Keyed(time.Hour))
+	next.release <- never
+	next.release <- nil
+	if a := await(t, "the next caller", next.call(t.Context(), shopOn(t, s.dsn))); a.err != nil || next.calls.Load() != 2 {
+		t.Errorf("%v after %d attempts", a.err, next.calls.Load())
+	}
+	b.release <- nil
+	await(t, "the first caller", answers)
+}
+
+// A Once call of which no attempt was sent is not in doubt.
+func TestCall_UnsentOnceGoesOnInTheNextRun(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	c := newCalling(operation.Once.WithBackoff(100*time.Hour, 100*time.Hour), script(unsent, unsent))
+	for range 2 {
+		want(t, idem.ErrInProgress)(c.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(0)))
+		for range 5 {
+			s.elapse()
+		}
+	}
+	if tries := s.count(`select tries from idem.operations`); tries != 2 {
+		t.Errorf("%d attempts are recorded, want 2", tries)
+	}
+	if res, err := c.Do(t.Context(), s.pool, scope, "k", hashA, 0); err != nil || string(res.Body) != "done" {
+		t.Error(res, err)
+	}
+}
+
+func TestPolicy_WithMaxAttemptsCountsAcrossCallers(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	var leave context.CancelFunc
+	c := newCalling(operation.Keyed(time.Hour).WithMaxAttempts(3), func(int, string) (string, error) { leave(); return "", errTimeout })
+	var err error
+	for range 5 {
+		var ctx context.Context
+		ctx, leave = context.WithCancel(t.Context())
+		defer leave()
+		_, err = c.Do(ctx, s.pool, scope, "k", hashA, 0)
+	}
+	if !errors.Is(err, operation.ErrParked) || !strings.Contains(err.Error(), "3 attempts") || len(c.keys) != 3 {
+		t.Errorf("%v after %d attempts", err, len(c.keys))
+	}
+}
+
+// An attempt whose context has ended has no answer, whatever its error is wrapped in.
+func TestPolicy_WithAttemptTimeoutLeavesDoubt(t *testing.T) {
+	t.Parallel()
+	for name, wrap := range map[string]func(error) error{
+		"as it is": func(err error) error { return err }, "final": operation.Final,
+	} {
+		for policy, parks := range map[*operation.Policy]bool{new(operation.Keyed(time.Hour)): false, new(operation.Once): true} {
+			t.Run(fmt.Sprint(name, ", parks: ", parks), func(t *testing.T) {
+				t.Parallel()
+				s := newShop(t)
+				calls := 0
+				d := define(func(op *operation.Op) error {
+					_, err := operation.Call(op, "call", policy.WithAttemptTimeout(time.Millisecond), func(ctx context.Context, _ string) (int, error) {
+						if calls++; calls > 1 {
+							return 1, nil
+						}
+						<-ctx.Done()
+						return 0, wrap(ctx.Err())
+					})
+					return err
+				})
+				_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
+				if !parks && (err != nil || calls != 2) || parks && (!errors.Is(err, operation.ErrParked) || calls != 1) {
+					t.Errorf("%v after %d attempts", err, calls)
+				}
+			})
+		}
+	}
+}
+
+func TestPolicy_RefusesInvalidValues(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	keyed := operation.Keyed(time.Hour)
+	for want, policy := range map[string]operation.Policy{
+		"WithMaxAttempts(0)":     keyed.WithMaxAttempts(0),
+		"WithAttemptTimeout(0s)": keyed.WithAttemptTimeout(0),
+		"WithBackoff(0s, 1s)":    keyed.WithBackoff(0, time.Second),
+		"WithBackoff(2s, 1s)":    keyed.WithBackoff(2*time.Second, time.Second),
+		"window of Keyed":        keyed.WithAttemptTimeout(time.Hour),
+		"WithHeartbeat(0s)":      keyed.WithHeartbeat(0),
+		"Keyed(0s)":              operation.Keyed(0),
+		"Asked":                  operation.Asked[string](nil),
+		"policy":                 {},
+	} {
+		c := newCalling(policy, script())
+		undo := define(func(op *operation.Op) error {
+			_, err := operation.Tx(op, "do", write("do"), operation.UndoCall(policy, func(context.Context, string, string) error { return nil }))
+			return err
+		})
+		for kind, d := range map[string]*operation.Definition[int]{"call": c.Definition, "undo": undo} {
+			if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); err == nil || !strings.Contains(err.Error(), want) || len(c.keys) != 0 {
+				t.Errorf("%s: %v, want %q, after %d calls", kind, err, want, len(c.keys))
+			}
+		}
+	}
+	d := operation.Define("nil", func(*operation.Op, int) (idem.Response, error) { return created, nil }, nil)
+	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); err == nil || !strings.Contains(err.Error(), "nil Option") {
+		t.Errorf("a nil Option of a definition: %v", err)
+	}
+}
+
+func TestUndoCall_FollowsItsPolicy(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	calls := 0
+	d := define(func(op *operation.Op) error {
+		policy := quickly(operation.Keyed(time.Hour)).WithMaxAttempts(2).WithAttemptTimeout(time.Minute)
+		_, err := operation.Call(op, "charge", operation.Keyed(time.Hour), s.bank.charge, operation.UndoCall(policy, func(ctx context.Context, _, _ string) error {
+			if _, bounded := ctx.Deadline(); !bounded {
+				t.Error("the attempt has no timeout")
+			}
+			calls++
+			return errTimeout
+		}))
+		return errors.Join(err, idem.Reject(declined))
+	})
+	_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
+	if parked := (*operation.ParkedError)(nil); !errors.As(err, &parked) || parked.Reason != operation.ReasonAttemptsExhausted || calls != 2 {
+		t.Errorf("%v after %d attempts", err, calls)
+	}
+}
 
 // calling is an operation of one call. It records the keys of the attempts.
 type calling struct {
@@ -48,23 +262,6 @@ func failFirst(n int, err error) func(int, string) (string, error) {
 
 var errTimeout = errors.New("the gateway did not answer")
 
-func TestCall_KeyedRepeatsTheKey(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	c := newCalling(operation.Keyed(time.Hour), failFirst(3, operation.Unknown(errTimeout)))
-	if _, err := c.Do(t.Context(), s.pool, scope, "k", hashA, 0); err != nil {
-		t.Fatal(err)
-	}
-	if len(c.keys) != 4 || len(c.keys[0]) != 32 || strings.Trim(c.keys[0], "abcdefghijklmnopqrstuvwxyz234567") != "" {
-		t.Errorf("keys %q", c.keys)
-	}
-	for _, key := range c.keys {
-		if key != c.keys[0] {
-			t.Errorf("keys %q", c.keys)
-		}
-	}
-}
-
 func TestCall_FinalErrorIsReplayed(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -80,13 +277,9 @@ func TestCall_FinalErrorIsReplayed(t *testing.T) {
 		}
 		return created, operation.Sleep(op, "pause", 20*time.Hour)
 	})
-	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {
-		t.Fatal(err)
-	}
+	want(t, idem.ErrInProgress)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(0)))
 	s.elapse()
-	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); err != nil {
-		t.Fatal(err)
-	}
+	want(t, nil)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0))
 	want := "the card is declined: refused with 51 true false true true"
 	if diff := cmp.Diff([]string{want, want}, seen); diff != "" {
 		t.Errorf("(-want +seen):\n%s", diff)
@@ -130,9 +323,7 @@ func TestCall_OnceParksAfterAKill(t *testing.T) {
 	b := newBlocked(s, operation.Once)
 	answers := b.call(t.Context(), s, idem.WithWait(0))
 	await(t, "the call", b.begun)
-	if _, err := s.pool.Exec(t.Context(), `update idem.operations set epoch = epoch + 1, owner = null`); err != nil { // as if it were dead
-		t.Fatal(err)
-	}
+	s.exec(`update idem.operations set epoch = epoch + 1, owner = null`) // as if it were dead
 	_, err := b.Do(t.Context(), shopOn(t, s.dsn).pool, scope, "k", hashA, 0)
 	if !errors.Is(err, operation.ErrParked) || b.calls.Load() != 1 {
 		t.Errorf("after %d calls: %v", b.calls.Load(), err)
@@ -149,12 +340,8 @@ func TestCall_KeyedParksAfterItsWindow(t *testing.T) {
 	c := newCalling(operation.Keyed(time.Hour), failFirst(1, errTimeout))
 	ctx, leave := context.WithCancel(t.Context())
 	first := newCalling(operation.Keyed(time.Hour), func(int, string) (string, error) { leave(); return "", errTimeout })
-	if _, err := first.Do(ctx, s.pool, scope, "k", hashA, 0); !errors.Is(err, context.Canceled) {
-		t.Fatal(err)
-	}
-	if _, err := s.pool.Exec(t.Context(), `update idem.operations set since = since - interval '2 hours', kind = 'call', step = 'call', seq = 1`); err != nil {
-		t.Fatal(err)
-	}
+	want(t, context.Canceled)(first.Do(ctx, s.pool, scope, "k", hashA, 0))
+	s.exec(`update idem.operations set since = since - interval '2 hours', kind = 'call', step = 'call', seq = 1`)
 	parks(t, s, c, operation.ReasonCallInDoubt)
 	if len(c.keys) != 0 {
 		t.Errorf("%d calls", len(c.keys))
@@ -173,7 +360,7 @@ func TestCall_AskedRepeatsWhatHasNotHappened(t *testing.T) {
 		{"it has not", func(int) (string, bool, error) { return "", false, nil }, 2, "done"},
 		{"it is unknown for a while", func(n int) (string, bool, error) {
 			if n < 3 {
-				return "", false, errTimeout
+				return "", false, operation.Unknown(operation.Final(errDeclined)) // which is no refusal
 			}
 			return "found", true, nil
 		}, 1, "found"},
@@ -194,16 +381,6 @@ func TestCall_AskedRepeatsWhatHasNotHappened(t *testing.T) {
 	}
 }
 
-func TestPolicy_WithMaxAttempts(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	c := newCalling(operation.Keyed(time.Hour).WithMaxAttempts(2), failFirst(9, errTimeout))
-	parks(t, s, c, operation.ReasonAttemptsExhausted)
-	if len(c.keys) != 2 {
-		t.Errorf("%d calls", len(c.keys))
-	}
-}
-
 func TestWithDeadline_EndsACall(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -220,53 +397,12 @@ func TestWithDeadline_EndsACall(t *testing.T) {
 	}
 }
 
-func TestCall_NeedsAPolicy(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	for _, policy := range []operation.Policy{{}, operation.Keyed(0), operation.Asked[string](nil)} {
-		c := newCalling(policy, failFirst(0, nil))
-		if _, err := c.Do(t.Context(), s.pool, scope, "k", hashA, 0); err == nil || len(c.keys) != 0 {
-			t.Errorf("%+v: %v after %d calls", policy, err, len(c.keys))
-		}
-	}
-	if n := s.count(`select count(*) from idem.records`); n != 0 {
-		t.Error("the key is not free")
-	}
-}
-
 func TestCall_LongBackoffFreesTheCaller(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	b := newBlocked(s, operation.Keyed(100*time.Hour))
-	for range 64 {
-		select {
-		case b.release <- errTimeout:
-		default:
-		}
-	}
-	if _, err := s.start(s.checkout(), "other", hashA, true); err != nil {
-		t.Fatal(err)
-	}
-	answers := b.call(t.Context(), s, idem.WithWait(0))
-	stop := make(chan struct{})
-	defer close(stop)
-	go func() {
-		for {
-			select {
-			case b.release <- errTimeout:
-			case <-b.begun:
-			case <-stop:
-				return
-			}
-		}
-	}()
-	select {
-	case a := <-answers:
-		if !errors.Is(a.err, idem.ErrInProgress) || !s.isFree("call") {
-			t.Errorf("the caller got %v", a.err)
-		}
-	case <-time.After(2 * limit):
-		t.Fatal("the caller is not free")
+	c := newCalling(operation.Keyed(100*time.Hour).WithBackoff(time.Minute, time.Hour), failFirst(1, errTimeout))
+	if _, err := c.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) || !s.isFree("call") {
+		t.Errorf("the caller got %v", err)
 	}
 }
 
@@ -297,9 +433,7 @@ func TestCall_ExhaustedGoesToTheFunctionIfNotHappened(t *testing.T) {
 				if !errors.Is(err, errTimeout) || !operation.IsFinal(err) {
 					t.Errorf("got %v", err)
 				}
-				if diff := cmp.Diff([]string{"flight", "hotel", "cancel hotel", "refund", "cancel flight"}, s.did()); diff != "" {
-					t.Errorf("(-want +got):\n%s", diff)
-				}
+				s.wantDid("flight", "hotel", "cancel hotel", "refund", "cancel flight")
 			case errors.Is(err, operation.ErrParked):
 				if parked := (*operation.ParkedError)(nil); test.want != "parked" || !errors.As(err, &parked) || parked.Reason != operation.ReasonAttemptsExhausted {
 					t.Errorf("got %v, want %q", err, test.want)
@@ -311,29 +445,59 @@ func TestCall_ExhaustedGoesToTheFunctionIfNotHappened(t *testing.T) {
 	}
 }
 
-// A COMMIT whose answer was lost is repeated. The time of the row stays that of the first one.
-func TestRecordStep_KeepsItsTime(t *testing.T) {
+// The connection is cut while a caller leaves whose call has returned. A call that is Once must not be in doubt because of it.
+func TestDo_RecordsTheCallBeforeItReleases(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	c := newCalling(operation.Keyed(time.Hour), failFirst(0, nil))
-	if _, err := c.Do(t.Context(), s.pool, scope, "k", hashA, 0); err != nil {
-		t.Fatal(err)
+	proxy := pgtest.Proxy(t, s.dsn)
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	d := operation.Define("released", func(op *operation.Op, _ int) (idem.Response, error) {
+		_, err := operation.Call(op, "charge", operation.Once, func(ctx context.Context, key string) (string, error) {
+			answer, err := s.bank.charge(ctx, key)
+			proxy.Arm(pgproxy.Before(pgproxy.IsCommit), pgproxy.Reset)
+			leave()
+			return answer, err
+		})
+		return created, err
+	})
+	if _, err := d.Do(ctx, s.through(proxy).pool, scope, "k", hashA, 0); !errors.Is(err, context.Canceled) {
+		t.Errorf("the caller got %v", err)
 	}
-	id := s.text(`select id::text from idem.operations`)
-	recorded := func() string { return s.text(`select recorded_at::text from idem.steps where operation_id = $1`, id) }
-	record := func(outcome store.StepOutcome) {
-		t.Helper()
-		engine := txn.Engine{Pool: s.pool, Limits: txn.DefaultLimits}
-		step := store.Step{Seq: 1, Kind: store.CallStep, Name: "call", Outcome: outcome, Value: []byte(`"done"`)}
-		if err := engine.Query(t.Context(), &store.RecordStep{OperationID: id, Step: step}); err != nil {
-			t.Fatal(err)
+	if got := s.text(`select outcome from idem.steps where name = 'charge'`); got != "done" {
+		t.Errorf("the recorded outcome of the call is %q", got)
+	}
+}
+
+// The first attempt blocks, and the cause of its context is ErrNoBeat.
+func TestHeartbeat_MissedLeavesTheCallInDoubt(t *testing.T) {
+	t.Parallel()
+	silent := func(t *testing.T, attempts *int) func(context.Context, string) (string, error) {
+		return func(ctx context.Context, _ string) (string, error) {
+			if *attempts++; *attempts > 1 {
+				return "done", nil
+			}
+			<-ctx.Done()
+			if cause := context.Cause(ctx); !errors.Is(cause, operation.ErrNoBeat) {
+				t.Errorf("the cause is %v", cause)
+			}
+			return "", operation.Final(ctx.Err()) // whatever its error says
 		}
 	}
-	first := recorded()
-	if record(store.StepDone); recorded() != first {
-		t.Errorf("recorded at %s, and again at %s", first, recorded())
-	}
-	if record(store.StepFailed); recorded() == first {
-		t.Error("another outcome has the time of the one before")
+	find := operation.Asked(func(context.Context, string) (string, bool, error) { return "", false, nil })
+	for name, policy := range map[string]operation.Policy{"Keyed": operation.Keyed(time.Hour), "Asked": find, "Once": operation.Once} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			attempts := 0
+			d := define(func(op *operation.Op) error {
+				_, err := operation.Call(op, "call", policy.WithHeartbeat(10*time.Millisecond), silent(t, &attempts))
+				return err
+			})
+			_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
+			if parks := name == "Once"; parks != errors.Is(err, operation.ErrParked) || !parks && (err != nil || attempts != 2) {
+				t.Errorf("%v after %d attempts", err, attempts)
+			}
+		})
 	}
 }

@@ -4,17 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/operation"
 )
-
-// only is the id of the one operation that there is.
-func (s *shop) only() string { return s.text(`select id::text from idem.operations`) }
 
 // wantParked fails the test unless the operation is parked for a reason.
 func (s *shop) wantParked(id string, reason operation.Reason) operation.Status {
@@ -30,7 +32,6 @@ func (s *shop) wantParked(id string, reason operation.Reason) operation.Status {
 type doubtful struct {
 	*operation.Definition[string]
 	charges, refunds, asks atomic.Int32
-	done                   bool // what the other side says if it is asked
 }
 
 // inDoubt leaves an operation whose call is in doubt.
@@ -66,7 +67,7 @@ func (s *shop) inDoubt(policy operation.Policy, undone bool) (d *doubtful, id st
 	if _, err := d.Do(ctx, s.pool, scope, "k", hashA, ""); !errors.Is(err, idem.ErrInProgress) || !errors.Is(err, context.Canceled) {
 		s.t.Fatal(err)
 	}
-	return d, s.only()
+	return d, s.operationID()
 }
 
 func (d *doubtful) counts() string {
@@ -97,9 +98,7 @@ func TestCancel_CallInDoubt(t *testing.T) {
 				t.Errorf("the preview is %+v, %v", preview, err)
 			}
 			for range 3 { // a double click, and a retry after a lost answer
-				if err := operation.Cancel(t.Context(), s.pool, id, test.opts...); err != nil {
-					t.Fatal(err)
-				}
+				must(t, operation.Cancel(t.Context(), s.pool, id, test.opts...))
 			}
 			_, err = d.Do(t.Context(), s.pool, scope, "k", hashA, "")
 			if d.counts() != test.want {
@@ -115,42 +114,14 @@ func TestCancel_CallInDoubt(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.wantParked(id, operation.ReasonCallInDoubt)
-			if err := operation.Cancel(t.Context(), s.pool, id, test.opts...); err != nil {
-				t.Fatal(err)
-			}
+			must(t, operation.Cancel(t.Context(), s.pool, id, test.opts...))
 			s.wantParked(id, operation.ReasonCallInDoubt) // it is no decision about the charge
-			if err := operation.Resolve(t.Context(), s.pool, id, operation.NotHappened); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, ""); !errors.Is(err, operation.ErrCanceled) {
-				t.Error(err)
-			}
+			must(t, operation.Resolve(t.Context(), s.pool, id, operation.NotHappened))
+			want(t, operation.ErrCanceled)(d.Do(t.Context(), s.pool, scope, "k", hashA, ""))
 			if d.counts() != test.want {
 				t.Errorf("behind NotHappened: %s, want %s", d.counts(), test.want)
 			}
 		})
-	}
-}
-
-// What a person says has happened is undone, with the value that the person gives.
-func TestCancel_UndoesWhatHasHappened(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	d, id := s.inDoubt(operation.Keyed(time.Hour).WithBackoff(4*time.Second, 4*time.Second), true)
-	if err := operation.Cancel(t.Context(), s.pool, id, operation.WithoutCalling()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, ""); !errors.Is(err, operation.ErrParked) {
-		t.Fatal(err)
-	}
-	if err := operation.Resolve(t.Context(), s.pool, id, operation.Happened("charged")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, ""); !errors.Is(err, operation.ErrCanceled) {
-		t.Error(err)
-	}
-	if d.counts() != "0 charges, 1 refunds, 0 asks" {
-		t.Error(d.counts())
 	}
 }
 
@@ -172,12 +143,8 @@ func TestCancel_AskedCallInDoubt(t *testing.T) {
 			if err != nil || !preview.Asks || preview.Repeats || fmt.Sprint(preview.Undos) != "[charge]" {
 				t.Errorf("the preview is %+v, %v", preview, err)
 			}
-			if err := operation.Cancel(t.Context(), s.pool, id); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, ""); !errors.Is(err, operation.ErrCanceled) {
-				t.Fatal(err)
-			}
+			must(t, operation.Cancel(t.Context(), s.pool, id))
+			want(t, operation.ErrCanceled)(d.Do(t.Context(), s.pool, scope, "k", hashA, ""))
 			want := "0 charges, 0 refunds, 1 asks"
 			if happened {
 				want = "0 charges, 1 refunds, 1 asks"
@@ -227,13 +194,9 @@ func TestCancel_CallThatWasNotSentIsNeverSent(t *testing.T) {
 				ended <- err
 			}()
 			await(t, "an attempt", tried)
-			if err := operation.Cancel(t.Context(), s.pool, s.only()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, operation.Cancel(t.Context(), s.pool, s.operationID()))
 			open.Store(true)
-			if err := await(t, "the end", ended); !errors.Is(err, operation.ErrCanceled) {
-				t.Error(err)
-			}
+			want(t, operation.ErrCanceled)(nil, await(t, "the end", ended))
 			// An attempt may have looked at the record right before Cancel: then it has found the breaker open, or this is a lost race.
 			if n := sent.Load(); n > 0 {
 				t.Errorf("the call was sent %d times behind Cancel", n)
@@ -266,14 +229,10 @@ func TestCancel_WinsOverARejection(t *testing.T) {
 		ended <- err
 	}()
 	await(t, "the undo", inUndo)
-	id := s.only()
-	if err := operation.Cancel(t.Context(), s.pool, id); err != nil {
-		t.Fatal(err)
-	}
+	id := s.operationID()
+	must(t, operation.Cancel(t.Context(), s.pool, id))
 	close(goOn)
-	if err := await(t, "the end", ended); !errors.Is(err, operation.ErrCanceled) {
-		t.Error(err)
-	}
+	want(t, operation.ErrCanceled)(nil, await(t, "the end", ended))
 	if status, err := operation.Show(t.Context(), s.pool, id); err != nil || status.State != operation.StateUndone {
 		t.Errorf("%+v, %v", status, err)
 	}
@@ -297,23 +256,13 @@ func TestCancel_WithoutCode(t *testing.T) {
 			return created, operation.Sleep(op, "nap", time.Hour)
 		})
 	}
-	if _, err := program("a", "b", "c").Do(t.Context(), s.pool, scope, "k", hashA, ""); !errors.Is(err, idem.ErrInProgress) {
-		t.Fatal(err)
-	}
-	id, changed := s.only(), program("a", "x", "c")
-	if err := operation.Cancel(t.Context(), s.pool, id); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := changed.Do(t.Context(), s.pool, scope, "k", hashA, ""); !errors.Is(err, operation.ErrParked) {
-		t.Fatal(err)
-	}
+	want(t, idem.ErrInProgress)(program("a", "b", "c").Do(t.Context(), s.pool, scope, "k", hashA, ""))
+	id, changed := s.operationID(), program("a", "x", "c")
+	must(t, operation.Cancel(t.Context(), s.pool, id))
+	want(t, operation.ErrParked)(changed.Do(t.Context(), s.pool, scope, "k", hashA, ""))
 	s.wantParked(id, operation.ReasonCodeChanged)
-	if err := operation.Cancel(t.Context(), s.pool, id, operation.WithoutCode()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := changed.Do(t.Context(), s.pool, scope, "k", hashA, ""); !errors.Is(err, operation.ErrCanceled) {
-		t.Fatal(err)
-	}
+	must(t, operation.Cancel(t.Context(), s.pool, id, operation.WithoutCode()))
+	want(t, operation.ErrCanceled)(changed.Do(t.Context(), s.pool, scope, "k", hashA, ""))
 	status, err := operation.Show(t.Context(), s.pool, id)
 	if err != nil || status.State != operation.StateUndone || fmt.Sprint(status.Kept) != "[b c]" {
 		t.Errorf("%+v, %v", status, err)
@@ -335,10 +284,8 @@ func TestCancel_FunctionThatFails(t *testing.T) {
 		}
 		return created, first((book{s}).call(op, "charge", "refund"), operation.Sleep(op, "nap", time.Hour))
 	})
-	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, ""); !errors.Is(err, idem.ErrInProgress) {
-		t.Fatal(err)
-	}
-	id := s.only()
+	want(t, idem.ErrInProgress)(d.Do(t.Context(), s.pool, scope, "k", hashA, ""))
+	id := s.operationID()
 	fails = true
 	again := func() error {
 		s.elapse()
@@ -346,31 +293,21 @@ func TestCancel_FunctionThatFails(t *testing.T) {
 		return err
 	}
 	for range 9 {
-		if err := again(); !errors.Is(err, broken) {
-			t.Fatal(err)
-		}
+		want(t, broken)(nil, again())
 	}
-	if err := operation.Cancel(t.Context(), s.pool, id); err != nil {
-		t.Fatal(err)
-	}
+	must(t, operation.Cancel(t.Context(), s.pool, id))
 	for n := range 7 {
 		if err := again(); !errors.Is(err, broken) {
 			t.Fatalf("run %d behind Cancel: %v", n+1, err)
 		}
 	}
-	if err := again(); !errors.Is(err, operation.ErrParked) {
-		t.Fatal(err)
-	}
+	want(t, operation.ErrParked)(nil, again())
 	status := s.wantParked(id, operation.ReasonFunctionFailed)
 	if e := status.LastError; e == nil || e.Step != "" || e.Text != broken.Error() || e.Attempt != 8 {
 		t.Errorf("the last error is %+v", e)
 	}
-	if err := operation.Cancel(t.Context(), s.pool, id, operation.WithoutCode()); err != nil {
-		t.Fatal(err)
-	}
-	if err := again(); !errors.Is(err, operation.ErrCanceled) {
-		t.Fatal(err)
-	}
+	must(t, operation.Cancel(t.Context(), s.pool, id, operation.WithoutCode()))
+	want(t, operation.ErrCanceled)(nil, again())
 	if status, err := operation.Show(t.Context(), s.pool, id); err != nil || fmt.Sprint(status.Kept) != "[charge]" {
 		t.Errorf("%+v, %v", status, err)
 	}
@@ -394,28 +331,306 @@ func TestCancel_WithoutCodeOfAnUndoThatWasBegun(t *testing.T) {
 			return created, first(err, errRejected)
 		})
 	}
-	if _, err := withUndo(true).Do(t.Context(), s.pool, scope, "k", hashA, ""); !errors.Is(err, operation.ErrParked) {
-		t.Fatal(err)
-	}
-	id := s.only()
+	want(t, operation.ErrParked)(withUndo(true).Do(t.Context(), s.pool, scope, "k", hashA, ""))
+	id := s.operationID()
 	s.wantParked(id, operation.ReasonCallInDoubt) // ship is undone, and the refund in doubt
-	if err := operation.Cancel(t.Context(), s.pool, id, operation.WithoutCode()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := withUndo(false).Do(t.Context(), s.pool, scope, "k", hashA, ""); !errors.Is(err, operation.ErrParked) {
-		t.Fatal(err)
-	}
+	must(t, operation.Cancel(t.Context(), s.pool, id, operation.WithoutCode()))
+	want(t, operation.ErrParked)(withUndo(false).Do(t.Context(), s.pool, scope, "k", hashA, ""))
 	s.wantParked(id, operation.ReasonCallInDoubt)
-	if err := operation.Resolve(t.Context(), s.pool, id, operation.Happened(nil)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := withUndo(false).Do(t.Context(), s.pool, scope, "k", hashA, ""); !errors.Is(err, operation.ErrCanceled) {
-		t.Fatal(err)
-	}
+	must(t, operation.Resolve(t.Context(), s.pool, id, operation.Happened(nil)))
+	want(t, operation.ErrCanceled)(withUndo(false).Do(t.Context(), s.pool, scope, "k", hashA, ""))
 	if status, err := operation.Show(t.Context(), s.pool, id); err != nil || status.State != operation.StateUndone || len(status.Kept) > 0 {
 		t.Errorf("%+v, %v", status, err)
 	}
-	if got := fmt.Sprint(s.did()); got != "[ship unship]" {
-		t.Error(got)
+	s.wantDid("ship unship")
+}
+
+// route is a function of few kinds of steps, one letter each:
+//
+//	T a Tx, t a Tx with an undo
+//	A a Call, a a Call with an undo
+//	X a Call during which a person cancels, x the same with an undo
+//	o x that is Once
+//	n x that is not sent
+//	d x that is declined, which the function accepts
+//	p three calls of one Parallel, each with an undo; a person cancels during the second
+//	R, F the function ends in a rejection, or in a Final error
+type route struct {
+	*shop
+	steps    string
+	canceled bool
+	late     []string // calls that were made after Cancel
+}
+
+func (r *route) call(ctx context.Context, op *operation.Op, name string, cancels bool, err error) (string, error) {
+	if r.canceled {
+		r.late = append(r.late, name)
+	}
+	if cancels {
+		r.canceled = true
+		err = errors.Join(err, operation.Cancel(ctx, r.pool, op.ID()))
+	}
+	return name, err
+}
+
+func (r *route) run(op *operation.Op, _ int) (idem.Response, error) {
+	for i, kind := range r.steps {
+		name := string(kind) + string(rune('1'+i))
+		call := func(policy operation.Policy, cancels bool, answer error, undo ...operation.Undo[string]) error {
+			_, err := operation.Call(op, name, policy, func(ctx context.Context, _ string) (string, error) {
+				return r.call(ctx, op, name, cancels, answer)
+			}, undo...)
+			return err
+		}
+		keyed, undo := operation.Keyed(time.Hour), undoBy[string]("undo")
+		var err error
+		switch kind {
+		case 'T':
+			_, err = operation.Tx(op, name, write(name))
+		case 't':
+			_, err = operation.Tx(op, name, write(name), undo)
+		case 'A':
+			err = call(keyed, false, nil)
+		case 'a':
+			err = call(keyed, false, nil, undo)
+		case 'X':
+			err = call(keyed, true, nil)
+		case 'x':
+			err = call(keyed, true, nil, undo)
+		case 'o':
+			err = call(operation.Once, true, nil, undo)
+		case 'n':
+			err = call(quickly(keyed), true, operation.NotSent(errTimeout), undo)
+		case 'd':
+			if err = call(keyed, true, operation.Final(errDeclined), undo); errors.Is(err, errDeclined) {
+				err = nil
+			}
+		case 'p':
+			calls := operation.Parallel(op)
+			for _, what := range []string{"hotel", "air", "car"} {
+				operation.Go(calls, what, keyed, func(ctx context.Context, _ string) (string, error) {
+					if what == "air" {
+						return what, operation.Cancel(ctx, r.pool, op.ID())
+					}
+					return what, nil
+				}, undo)
+			}
+			err = calls.Wait()
+		case 'R':
+			return idem.Response{}, idem.Reject(declined)
+		case 'F':
+			return idem.Response{}, operation.Final(errDeclined)
+		}
+		if err != nil {
+			return idem.Response{}, err
+		}
+	}
+	return created, nil
+}
+
+// A person cancels during a call. Its answer is recorded, no call follows, and what is done is undone.
+func TestCancel_DuringACall(t *testing.T) {
+	t.Parallel()
+	for steps, test := range map[string]struct {
+		undone string // the steps whose undos ran, in that order
+		kept   string
+	}{
+		"taxt": {"x3 a2 t1", ""},
+		"tax":  {"x3 a2 t1", ""},
+		"TX":   {"", "T1 X2"},
+		"tXa":  {"t1", "X2"},
+		"to":   {"o2 t1", ""},
+		"tan":  {"a2 t1", ""},
+		"Tn":   {"", "T1"},
+		"td":   {"t1", ""},
+		"tda":  {"t1", ""},
+		"aAxR": {"x3 a1", "A2"},
+		"axF":  {"x2 a1", ""},
+		"tp":   {"car air hotel t1", ""},
+		"pa":   {"car air hotel", ""},
+	} {
+		t.Run(steps, func(t *testing.T) {
+			t.Parallel()
+			r := &route{shop: newShop(t), steps: steps}
+			if _, err := operation.Define("route", r.run).Do(t.Context(), r.pool, scope, "k", hashA, 0); !errors.Is(err, operation.ErrCanceled) {
+				t.Errorf("got %v, want ErrCanceled", err)
+			}
+			undone := strings.Fields(r.text(`select coalesce(string_agg(name, ' ' order by seq), '') from idem.steps where kind = 'undo' and outcome = 'done'`))
+			if diff := cmp.Diff(strings.Fields(test.undone), undone); diff != "" {
+				t.Errorf("(-want +undone):\n%s", diff)
+			}
+			status, err := operation.Show(t.Context(), r.pool, r.operationID())
+			if err != nil || !slices.Equal(status.Kept, strings.Fields(test.kept)) {
+				t.Errorf("kept are %v, %v", status.Kept, err)
+			}
+			if len(r.late) > 0 {
+				t.Errorf("%v were made after Cancel", r.late)
+			}
+		})
+	}
+}
+
+// Cancel ends a pause. The next caller does not wait for it either, if the first one leaves during the undo.
+func TestCancel_EndsAPause(t *testing.T) {
+	t.Parallel()
+	for name, pause := range map[string]func(*operation.Op) error{
+		"Sleep": func(op *operation.Op) error { return operation.Sleep(op, "pause", 20*time.Hour) },
+		"Await": func(op *operation.Op) error {
+			_, err := operation.Await[bool](op, "pause", 20*time.Hour)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			ctx, leave := context.WithCancel(t.Context())
+			refunds := 0
+			d := operation.Define("pausing", func(op *operation.Op, _ string) (idem.Response, error) {
+				_, err := operation.Call(op, "charge", operation.Keyed(time.Hour), s.bank.charge,
+					operation.UndoCall(operation.Keyed(time.Hour), func(context.Context, string, string) error {
+						if refunds++; refunds == 1 {
+							leave()
+							return errTimeout
+						}
+						return nil
+					}))
+				if err != nil {
+					return idem.Response{}, err
+				}
+				return created, pause(op)
+			})
+			must(t, operation.Cancel(t.Context(), s.pool, s.waits(t, d, "k")))
+			want(t, context.Canceled)(d.Do(ctx, s.pool, scope, "k", hashA, "", idem.WithWait(0)))
+			if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, "", idem.WithWait(0)); !errors.Is(err, operation.ErrCanceled) || refunds != 2 {
+				t.Errorf("after %d refunds: %v", refunds, err)
+			}
+		})
+	}
+}
+
+// untilEnd has callers go on with the only operation until it runs no more.
+func (s *shop) untilEnd(do func()) operation.Status {
+	s.t.Helper()
+	for range 20 {
+		status, err := operation.Show(s.t.Context(), s.pool, s.operationID())
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		if status.State != operation.StateRunning {
+			return status
+		}
+		_, _ = s.pool.Exec(s.t.Context(), `update idem.operations set wake_at = clock_timestamp()`) // the pause is over
+		safely(do)
+	}
+	s.t.Fatal("the operation does not end")
+	return operation.Status{}
+}
+
+// WithoutCode does not leave a call in doubt: a person resolves it first.
+func TestCancel_WithoutCodeParksAtACallInDoubt(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	d := operation.Define("doubted", func(op *operation.Op, _ int) (idem.Response, error) {
+		if ctx.Err() != nil {
+			return idem.Response{}, errors.New("a mistake of the program")
+		}
+		_, err := operation.Call(op, "charge", operation.Once, func(ctx context.Context, key string) (string, error) {
+			_, _ = s.bank.charge(ctx, key)
+			leave()
+			return "", ctx.Err()
+		})
+		return created, err
+	})
+	_, _ = d.Do(ctx, s.pool, scope, "k", hashA, 0)
+	id := s.operationID()
+	do := func() { _, _ = d.Do(t.Context(), s.pool, scope, "k", hashA, 0) }
+	must(t, operation.Cancel(t.Context(), s.pool, id))
+	if status := s.untilEnd(do); status.Reason != operation.ReasonFunctionFailed || status.Step != "charge" || status.Kind != "call" {
+		t.Fatalf("it is %+v", status)
+	}
+	must(t, operation.Cancel(t.Context(), s.pool, id, operation.WithoutCode()))
+	if status := s.untilEnd(do); status.Reason != operation.ReasonCallInDoubt || status.Step != "charge" || status.Kind != "call" {
+		t.Fatalf("without code, it is %+v", status)
+	}
+	must(t, operation.Resolve(t.Context(), s.pool, id, operation.Happened("receipt")))
+	if status := s.untilEnd(do); status.State != operation.StateUndone || fmt.Sprint(status.Kept) != "[charge]" || status.Steps[0].Outcome != "resolved" {
+		t.Errorf("resolved, it is %+v", status)
+	}
+}
+
+func TestDo_ResponseTooLargeIsRetried(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	body := make([]byte, 2000)
+	d := operation.Define("large", func(op *operation.Op, _ int) (idem.Response, error) {
+		return idem.Response{Status: 200, Body: body}, outsideStep(op, "charge")
+	})
+	do := func() error {
+		_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithMaxResponse(1000), idem.WithWait(limit))
+		return err
+	}
+	if err := do(); !errors.Is(err, idem.ErrResponseTooLarge) {
+		t.Errorf("got %v", err)
+	}
+	if state := s.text(`select state from idem.operations`); state != "running" {
+		t.Errorf("it is %s", state)
+	}
+	body = body[:1000]
+	must(t, do())
+}
+
+// A canceled operation is undone although its function fails or panics behind its last recorded step. If its undo panics as well, the
+// process releases the operation, and a later run undoes it.
+func TestCancel_UndoThatPanicsReleasesTheOperation(t *testing.T) {
+	t.Parallel()
+	panics := func() error { panic("a mistake of the program") }
+	passes := func() error { return &pgconn.PgError{Code: "40001"} }
+	for name, in := range map[string]struct{ function, undo func() error }{
+		"the function panics, and the undo as well":              {panics, panics},
+		"the function panics, and the undo is to be tried again": {panics, passes},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			var mistaken atomic.Bool
+			var undos atomic.Int64
+			d := operation.Define("mistaken", func(op *operation.Op, _ int) (idem.Response, error) {
+				_, err := operation.Call(op, "charge", operation.Keyed(time.Hour), s.bank.charge, operation.UndoTx(func(tx pgx.Tx, _ string) error {
+					if undos.Add(1); mistaken.Load() {
+						return in.undo()
+					}
+					return writeUndo("refund")(tx)
+				}))
+				switch {
+				case err != nil:
+				case mistaken.Load():
+					err = in.function()
+				default:
+					err = errors.New("not yet")
+				}
+				return created, err
+			})
+			goOn := func() {
+				defer func() { _ = recover() }()
+				_, _ = s.pool.Exec(t.Context(), `update idem.operations set wake_at = clock_timestamp()`) // the pause is over
+				_, _ = d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(0), idem.WithRetries(0))
+			}
+			goOn()
+			mistaken.Store(true)
+			must(t, operation.Cancel(t.Context(), s.pool, s.operationID()))
+			for range 2 {
+				goOn()
+			}
+			if undos.Load() == 0 {
+				t.Fatal("no undo was tried")
+			}
+			mistaken.Store(false)
+			eventually(t, "the operation to be undone", func() bool {
+				goOn()
+				return s.text(`select state from idem.operations`) == "undone"
+			})
+		})
 	}
 }

@@ -3,6 +3,8 @@ package operation_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -24,9 +26,7 @@ func asleep(t *testing.T, s *shop, steps ...stepOf) {
 		}
 		return created, nil
 	})
-	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {
-		t.Fatal(err)
-	}
+	want(t, idem.ErrInProgress)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(0)))
 	s.elapse()
 }
 
@@ -84,9 +84,7 @@ func TestChanged_InputUnreadableParks(t *testing.T) {
 	s := newShop(t)
 	asleep(t, s, named(localStep, "reserve"), longSleep)
 	d := operation.Define("evolving", func(*operation.Op, string) (idem.Response, error) { return created, nil })
-	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, "a text"); !errors.Is(err, operation.ErrParked) {
-		t.Fatal(err)
-	}
+	want(t, operation.ErrParked)(d.Do(t.Context(), s.pool, scope, "k", hashA, "a text"))
 }
 
 func TestChanged_FalseBehindRecordedSteps(t *testing.T) {
@@ -113,38 +111,12 @@ func TestChanged_FalseBehindRecordedSteps(t *testing.T) {
 		changed = append(changed, first, op.Changed("after the pause"))
 		return created, nil
 	})
-	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := d.Do(t.Context(), s.pool, scope, "new", hashA, 0, idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {
-		t.Fatal(err)
-	}
+	want(t, nil)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0))
+	want(t, idem.ErrInProgress)(d.Do(t.Context(), s.pool, scope, "new", hashA, 0, idem.WithWait(0)))
 	s.elapse()
-	if _, err := d.Do(t.Context(), s.pool, scope, "new", hashA, 0); err != nil {
-		t.Fatal(err)
-	}
+	want(t, nil)(d.Do(t.Context(), s.pool, scope, "new", hashA, 0))
 	if len(changed) != 4 || changed[0] || !changed[1] || !changed[2] || !changed[3] {
 		t.Errorf("Changed answered %v", changed)
-	}
-}
-
-// An ordinary error decides nothing, also before the last recorded step.
-func TestChanged_ErrorBeforeRecordedSteps(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	asleep(t, s, named(localStep, "reserve"), named(outsideStep, "charge"), longSleep)
-	fails := errors.New("for once")
-	d := operation.Define("evolving", func(op *operation.Op, _ int) (idem.Response, error) {
-		if err := localStep(op, "reserve"); err != nil {
-			return idem.Response{}, err
-		}
-		return idem.Response{}, fails
-	})
-	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(0)); !errors.Is(err, fails) {
-		t.Fatal(err)
-	}
-	if n := s.count(`select count(*) from idem.operations where state = 'running' and owner is null`); n != 1 {
-		t.Errorf("the operation is not free for the next process: %s", s.text(`select state || coalesce(reason, '') from idem.operations`))
 	}
 }
 
@@ -183,13 +155,9 @@ func TestChanged_RecordedRejectionCounts(t *testing.T) {
 			call := func() (idem.Result, error) {
 				return d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(limit))
 			}
-			if _, err := call(); !errors.Is(err, operation.ErrParked) {
-				t.Fatal(err)
-			}
+			want(t, operation.ErrParked)(call())
 			first = false
-			if err := operation.Retry(t.Context(), s.pool, s.operationID()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, operation.Retry(t.Context(), s.pool, s.operationID()))
 			if res, err := call(); err != nil || !res.Rejected || res.Status != declined.Status {
 				t.Errorf("%+v, %v", res, err)
 			}
@@ -197,5 +165,314 @@ func TestChanged_RecordedRejectionCounts(t *testing.T) {
 				t.Errorf("recorded: %s", got)
 			}
 		})
+	}
+}
+
+// inDoubt leaves an operation whose call "charge" is in doubt.
+func inDoubt(t *testing.T, s *shop, policy operation.Policy) (id string) {
+	t.Helper()
+	ctx, leave := context.WithCancel(t.Context())
+	d := operation.Define("evolving", func(op *operation.Op, _ int) (idem.Response, error) {
+		if err := localStep(op, "reserve"); err != nil {
+			return idem.Response{}, err
+		}
+		_, err := operation.Call(op, "charge", policy, func(context.Context, string) (string, error) {
+			leave()
+			return "", errTimeout
+		})
+		return created, err
+	})
+	if _, err := d.Do(ctx, s.pool, scope, "k", hashA, 0); err == nil {
+		t.Fatal("it has ended")
+	}
+	return s.operationID()
+}
+
+// The code changes while a call is in doubt. The call is neither made twice, nor under another key, nor forgotten.
+func TestCall_InDoubtBehindChangedCode(t *testing.T) {
+	t.Parallel()
+	charge := func(op *operation.Op, s *shop, name string) error {
+		_, err := operation.Call(op, name, operation.Keyed(time.Hour), s.bank.charge)
+		return err
+	}
+	for name, goOn := range map[string]func(op *operation.Op, s *shop) (idem.Response, error){
+		"a Tx put in front": func(op *operation.Op, s *shop) (idem.Response, error) {
+			return created, errors.Join(localStep(op, "check"), charge(op, s, "charge"))
+		},
+		"renamed": func(op *operation.Op, s *shop) (idem.Response, error) { return created, charge(op, s, "pay") },
+		"no longer asked for": func(*operation.Op, *shop) (idem.Response, error) {
+			return created, nil
+		},
+		"no longer asked for, and rejected": func(*operation.Op, *shop) (idem.Response, error) {
+			return idem.Response{}, idem.Reject(declined)
+		},
+		"no longer asked for, and Final": func(*operation.Op, *shop) (idem.Response, error) {
+			return idem.Response{}, operation.Final(errDeclined)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			inDoubt(t, s, operation.Keyed(time.Hour))
+			d := operation.Define("evolving", func(op *operation.Op, _ int) (idem.Response, error) {
+				if err := localStep(op, "reserve"); err != nil {
+					return idem.Response{}, err
+				}
+				return goOn(op, s)
+			})
+			_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
+			var parked *operation.ParkedError
+			if !errors.As(err, &parked) || parked.Reason != operation.ReasonCodeChanged || parked.Step != "charge" {
+				t.Errorf("got %v", err)
+			}
+			if n, _ := s.bank.keys(); n != 0 {
+				t.Errorf("%d charges", n)
+			}
+		})
+	}
+}
+
+func TestChanged_FalseBeforeACallInDoubt(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	inDoubt(t, s, operation.Once)
+	calls := 0
+	d := operation.Define("evolving", func(op *operation.Op, _ int) (idem.Response, error) {
+		if err := localStep(op, "reserve"); err != nil {
+			return idem.Response{}, err
+		}
+		if op.Changed("check") {
+			t.Error("Changed is true before a recorded call")
+		}
+		_, err := operation.Call(op, "charge", operation.Once, func(context.Context, string) (string, error) { calls++; return "", nil })
+		return created, err
+	})
+	_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
+	if !errors.Is(err, operation.ErrParked) || calls > 0 {
+		t.Errorf("%v after %d calls", err, calls)
+	}
+}
+
+// An UndoTx has failed. Resolve does not change the recorded call that it undoes.
+func TestResolve_NoCallInDoubt(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	d := operation.Define("stuck", func(op *operation.Op, _ int) (idem.Response, error) {
+		value, err := operation.Call(op, "charge", operation.Keyed(time.Hour), s.bank.charge, operation.UndoTx(func(pgx.Tx, string) error { return errDeclined }))
+		if err != nil {
+			return idem.Response{}, err
+		}
+		if err := op.Checkpoint(); err != nil {
+			return idem.Response{}, err
+		}
+		return idem.Response{}, idem.Reject(idem.Response{Status: 402, Body: []byte(value)})
+	})
+	_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
+	var parked *operation.ParkedError
+	if !errors.As(err, &parked) || parked.Step != "charge" || parked.Reason != operation.ReasonUndoFailed {
+		t.Fatal(err)
+	}
+	if status, err := operation.Show(t.Context(), s.pool, parked.OperationID); err != nil || status.Step != "charge" || status.Kind != "" { // there is no key to ask for
+		t.Errorf("%+v, %v", status, err)
+	}
+	before := s.text(`select string_agg(encode(value, 'hex') || outcome, ' ' order by seq) from idem.steps where kind = 'call'`)
+	for _, finding := range []operation.Finding{operation.Happened("other"), operation.NotHappened} {
+		want(t, operation.ErrNotParked)(nil, operation.Resolve(t.Context(), s.pool, parked.OperationID, finding))
+	}
+	if after := s.text(`select string_agg(encode(value, 'hex') || outcome, ' ' order by seq) from idem.steps where kind = 'call'`); after != before {
+		t.Errorf("%s became %s", before, after)
+	}
+}
+
+// The answer of a Once call is recorded, however the run ends behind it.
+func TestCall_AnswerIsRecordedHoweverTheRunEnds(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(op *operation.Op, s *shop) error{
+		"an error": func(*operation.Op, *shop) error { return errTimeout },
+		"a panic":  func(*operation.Op, *shop) error { panic("for once") },
+		"Goexit":   func(*operation.Op, *shop) error { runtime.Goexit(); return nil },
+		"a name":   func(op *operation.Op, _ *shop) error { return localStep(op, "") },
+		"a deferred constraint": func(op *operation.Op, _ *shop) error {
+			_, err := operation.Tx(op, "twice", func(tx pgx.Tx) (int, error) {
+				_, err := tx.Exec(context.Background(), `insert into once values (1), (1)`)
+				return 0, err
+			})
+			if err != nil {
+				return err
+			}
+			return op.Checkpoint()
+		},
+		"a serialization failure each time": func(op *operation.Op, _ *shop) error {
+			_, err := operation.Tx(op, "busy", func(tx pgx.Tx) (int, error) {
+				_, err := tx.Exec(context.Background(), `do $$ begin raise exception using errcode = '40001'; end $$`)
+				return 0, err
+			})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			s.exec(`create table once (id int unique deferrable initially deferred)`)
+			fails, calls := true, 0
+			d := operation.Define("kept", func(op *operation.Op, _ int) (idem.Response, error) {
+				_, err := operation.Call(op, "charge", operation.Once, func(context.Context, string) (string, error) { calls++; return "charged", nil })
+				if err == nil && fails {
+					err = end(op, s)
+				}
+				return created, err
+			})
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				defer func() { _ = recover() }()
+				if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); err == nil || errors.Is(err, operation.ErrParked) {
+					t.Errorf("got %v", err)
+				}
+			}()
+			await(t, "the first run", done)
+			s.wantCount(1, `select count(*) from idem.steps where kind = 'call' and outcome = 'done'`)
+			fails = false
+			if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(limit)); err != nil || calls != 1 {
+				t.Errorf("%d calls, %v", calls, err)
+			}
+		})
+	}
+}
+
+// The Tx gets the error of a deferred constraint, and the function may take another branch.
+func TestTx_ErrorOfADeferredConstraint(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.exec(`create table once (id int unique deferrable initially deferred)`)
+	insert := func(values string) func(pgx.Tx) (int, error) {
+		return func(tx pgx.Tx) (int, error) {
+			_, err := tx.Exec(context.Background(), `insert into once values `+values)
+			return 0, err
+		}
+	}
+	calls := 0
+	d := operation.Define("deferred", func(op *operation.Op, _ int) (idem.Response, error) {
+		if _, err := operation.Call(op, "charge", operation.Once, func(context.Context, string) (string, error) { calls++; return "", nil }); err != nil {
+			return idem.Response{}, err
+		}
+		if _, err := operation.Tx(op, "twice", insert("(1), (1)")); err != nil {
+			if _, err := operation.Tx(op, "another way", insert("(2)")); err != nil {
+				return idem.Response{}, err
+			}
+			return created, nil
+		}
+		return created, nil
+	})
+	want(t, nil)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0))
+	if n := s.count(`select count(*) from once where id = 2`); n != 1 || calls != 1 {
+		t.Errorf("%d rows, %d calls", n, calls)
+	}
+}
+
+// The error of a deferred trigger belongs to the program, whatever its SQLSTATE. It does not count as a server that lacks a feature, or
+// as a lost answer.
+func TestTx_ErrorOfADeferredTrigger(t *testing.T) {
+	t.Parallel()
+	for state, body := range map[string]string{
+		"42883": `perform no_such_function()`,
+		"XX000": `raise 'no' using errcode = 'XX000'`,
+	} {
+		t.Run(state, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			s.exec(`create table watched (id int);
+				create function refuse() returns trigger language plpgsql as $$ begin ` + body + `; return null; end $$;
+				create constraint trigger refuse after insert on watched deferrable initially deferred for each row execute function refuse()`)
+			var refused error
+			d := operation.Define("deferred", func(op *operation.Op, _ int) (idem.Response, error) {
+				if _, err := operation.Call(op, "charge", operation.Once, func(context.Context, string) (string, error) { return "", nil }); err != nil {
+					return idem.Response{}, err
+				}
+				refused = operation.Exec(op, "insert", func(tx pgx.Tx) error {
+					_, err := tx.Exec(context.Background(), `insert into watched values (1)`)
+					return err
+				})
+				return created, nil
+			})
+			want(t, nil)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0))
+			if refused == nil || !strings.Contains(refused.Error(), state) || errors.Is(refused, idem.ErrUnsupported) ||
+				strings.Contains(refused.Error(), idem.ErrUnsupported.Error()) {
+				t.Errorf("the Tx returned %v", refused)
+			}
+		})
+	}
+}
+
+// One of many UndoTx fails. The positions of the rows have no gap, and Retry runs each undo once.
+func TestUndoTx_FailsAmongMany(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	fails := true
+	d := operation.Define("many", func(op *operation.Op, _ int) (idem.Response, error) {
+		for i := range 40 {
+			_, err := operation.Tx(op, fmt.Sprint("step ", i), write(fmt.Sprint("step ", i)), operation.UndoTx(func(tx pgx.Tx, _ string) error {
+				if fails && i == 3 {
+					return errTimeout
+				}
+				return writeUndo(fmt.Sprint("undo ", i))(tx)
+			}))
+			if err != nil {
+				return idem.Response{}, err
+			}
+		}
+		if err := outsideStep(op, "last"); err != nil {
+			return idem.Response{}, err
+		}
+		return idem.Response{}, idem.Reject(declined)
+	})
+	want(t, operation.ErrParked)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0))
+	if holes := s.count(`select max(seq) - count(*) from idem.steps`); holes != 0 {
+		t.Errorf("%d positions have no row", holes)
+	}
+	fails = false
+	must(t, operation.Retry(t.Context(), s.pool, s.operationID()))
+	if res, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(limit)); err != nil || !res.Rejected {
+		t.Fatal(res, err)
+	}
+	if n := s.count(`select count(distinct step) from done where step like 'undo%'`); n != 40 || s.count(`select count(*) from done where step like 'undo%'`) != 40 {
+		t.Errorf("%d undos", n)
+	}
+}
+
+// WithDeadline does not count a Sleep, and is no deadline for undos.
+func TestWithDeadline_CountsCallsOnly(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	calls, refunds := 0, 0
+	d := operation.Define("bounded", func(op *operation.Op, _ int) (idem.Response, error) {
+		_, err := operation.Call(op, "first", operation.Keyed(time.Hour), s.bank.charge, operation.UndoCall(operation.Keyed(100*time.Hour), func(context.Context, string, string) error {
+			if refunds++; refunds == 1 {
+				return errTimeout
+			}
+			return nil
+		}))
+		if err != nil {
+			return idem.Response{}, err
+		}
+		if err := operation.Sleep(op, "pause", 20*time.Hour); err != nil {
+			return idem.Response{}, err
+		}
+		_, err = operation.Call(op, "second", operation.Keyed(100*time.Hour), func(context.Context, string) (int, error) {
+			if calls++; calls == 1 {
+				return 0, errTimeout
+			}
+			return 0, nil
+		})
+		if err != nil {
+			return idem.Response{}, err
+		}
+		return idem.Response{}, idem.Reject(declined)
+	}, operation.WithDeadline(time.Hour))
+	want(t, idem.ErrInProgress)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(0)))
+	s.elapse()
+	s.exec(`update idem.operations set created_at = created_at - interval '20 hours'`)
+	if res, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(limit)); err != nil || !res.Rejected || calls != 2 || refunds != 2 {
+		t.Errorf("%+v, %v after %d calls and %d refunds", res, err, calls, refunds)
 	}
 }

@@ -120,41 +120,14 @@ func TestChild_BeginsWithItsParentsCommit(t *testing.T) {
 	if want := "fetchd " + operation.CallKey(childID, "call", "fetch"); err != nil || res.Status != 201 || string(res.Body) != want || res.Header["X-By"][0] != "carrier" {
 		t.Errorf("%+v, %v, want %s", res, err, want)
 	}
-	if diff := cmp.Diff([]string{"reserve", "pack", "label", "confirm"}, s.did()); diff != "" {
-		t.Errorf("(-want +committed):\n%s", diff)
-	}
+	s.wantDid("reserve", "pack", "label", "confirm")
 	if res, err := operation.Wait(t.Context(), s.pool, childID); err != nil || res.Status != 201 {
 		t.Errorf("the child's answer is %+v, %v", res, err)
 	}
 	if again, err := parent.Do(t.Context(), s.pool, scope, "k", hashA, "book"); err != nil || string(again.Body) != string(res.Body) || !again.Replayed {
 		t.Errorf("%+v, %v", again, err)
 	}
-	if n := s.count(`select count(*) from idem.signals where not taken`); n != 0 {
-		t.Errorf("%d signals are left", n)
-	}
-}
-
-// Due returns a child that has begun, and then the parent whose child has ended.
-func TestDue_ChildAndParent(t *testing.T) {
-	t.Parallel()
-	s := newBankShop(t)
-	child := shipping(s.pool)
-	parent := ordering(child, unseen)
-	id, childID := s.awaits(t, parent, "book")
-	due := func(want string) {
-		t.Helper()
-		pending, err := operation.Due(t.Context(), s.pool, []string{"ordering", "shipping"}, 10)
-		if err != nil || len(pending) != 1 || pending[0].ID != want {
-			t.Fatalf("%+v, %v, want %s", pending, err, want)
-		}
-	}
-	due(childID)
-	s.resume(t, child, childID, nil)
-	due(id)
-	s.resume(t, parent, id, nil)
-	if got := fmt.Sprint(s.did()); got != "[reserve pack label confirm]" {
-		t.Error(got)
-	}
+	s.wantCount(0, `select count(*) from idem.signals where not taken`)
 }
 
 // The outcome of a child is the same in every run of the parent. The undo of the parent undoes a child that has completed.
@@ -190,9 +163,7 @@ func TestChild_OutcomeIsReplayed(t *testing.T) {
 			})
 			id, childID := s.awaits(t, parent, in)
 			if in == "child is canceled" {
-				if err := operation.Cancel(t.Context(), s.pool, childID); err != nil {
-					t.Fatal(err)
-				}
+				must(t, operation.Cancel(t.Context(), s.pool, childID))
 			}
 			if err := child.Resume(t.Context(), s.pool, childID); errors.Is(err, idem.ErrInProgress) {
 				t.Fatal(err)
@@ -225,21 +196,6 @@ func rejectionIn(err *operation.ChildError) *idem.Response {
 	return err.Rejected
 }
 
-// A ChildError is itself behind another step that returns it.
-func TestChildError_BehindAnotherStep(t *testing.T) {
-	t.Parallel()
-	seen := sameTwice(t, func(op *operation.Op) map[string]string {
-		_, err := operation.Tx(op, "through", func(pgx.Tx) (int, error) {
-			return 0, operation.Final(&operation.ChildError{OperationID: "id", Rejected: &declined})
-		})
-		var failed *operation.ChildError
-		return map[string]string{"as": fmt.Sprint(errors.As(err, &failed)), "said": fmt.Sprint(err), "rejected": fmt.Sprint(rejectionIn(failed))}
-	})
-	if seen["as"] != "true" {
-		t.Error(seen)
-	}
-}
-
 // A parked child keeps its parent waiting until a person has decided.
 func TestChild_Parked(t *testing.T) {
 	t.Parallel()
@@ -250,9 +206,6 @@ func TestChild_Parked(t *testing.T) {
 		"resolve": {func(ctx context.Context, pool *pgxpool.Pool, id string) error {
 			return operation.Resolve(ctx, pool, id, operation.Happened("by hand"))
 		}, "completed"},
-		"refuse": {func(ctx context.Context, pool *pgxpool.Pool, id string) error {
-			return operation.Resolve(ctx, pool, id, operation.Refused(errDeclined))
-		}, "undone"},
 		"not happened": {func(ctx context.Context, pool *pgxpool.Pool, id string) error {
 			return operation.Resolve(ctx, pool, id, operation.NotHappened)
 		}, "undone"},
@@ -273,9 +226,7 @@ func TestChild_Parked(t *testing.T) {
 				t.Errorf("the parent is %+v", status)
 			}
 			answers = nil
-			if err := test.act(t.Context(), s.pool, childID); err != nil {
-				t.Fatal(err)
-			}
+			must(t, test.act(t.Context(), s.pool, childID))
 			s.work(t, parent, child)
 			eventually(t, "both to end", func() bool { return s.count(`select count(*) from idem.operations where state = $1`, test.want) == 2 })
 		})
@@ -295,18 +246,14 @@ func TestCancel_ChildInProgress(t *testing.T) {
 	parent := ordering(child, unseen)
 	id, childID := s.awaits(t, parent, "")
 	s.resume(t, child, childID, idem.ErrInProgress)
-	if err := operation.Cancel(t.Context(), s.pool, id); err != nil {
-		t.Fatal(err)
-	}
+	must(t, operation.Cancel(t.Context(), s.pool, id))
 	s.resume(t, parent, id, idem.ErrInProgress)
 	if got := fmt.Sprint(s.did()); got != "[reserve pack]" || !s.state(t, childID).Canceled {
 		t.Errorf("%s is committed, and the child is %+v", got, s.state(t, childID))
 	}
 	s.resume(t, child, childID, operation.ErrCanceled)
 	s.resume(t, parent, id, operation.ErrCanceled)
-	if got := fmt.Sprint(s.did()); got != "[reserve pack unpack release]" {
-		t.Errorf("%s is committed", got)
-	}
+	s.wantDid("reserve pack unpack release")
 }
 
 // The child gets the options of the Cancel of its parent: WithoutCalling does not repeat its call either.
@@ -324,9 +271,7 @@ func TestCancel_ChildGetsTheOptions(t *testing.T) {
 	parent := ordering(child, unseen)
 	id, childID := s.awaits(t, parent, "")
 	s.resume(t, child, childID, idem.ErrInProgress)
-	if err := operation.Cancel(t.Context(), s.pool, id, operation.WithoutCalling()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, operation.Cancel(t.Context(), s.pool, id, operation.WithoutCalling()))
 	s.resume(t, parent, id, idem.ErrInProgress)
 	s.resume(t, child, childID, operation.ErrParked)
 	if status := s.state(t, childID); status.Reason != operation.ReasonCallInDoubt || calls != 1 {
@@ -341,31 +286,9 @@ func TestCancel_UndoesACompletedChild(t *testing.T) {
 	parent := ordering(child, unseen)
 	id, childID := s.awaits(t, parent, "")
 	s.resume(t, child, childID, nil)
-	if err := operation.Cancel(t.Context(), s.pool, id); err != nil {
-		t.Fatal(err)
-	}
+	must(t, operation.Cancel(t.Context(), s.pool, id))
 	s.resume(t, parent, id, operation.ErrCanceled)
-	if got := fmt.Sprint(s.did()); got != "[reserve pack label recall release]" {
-		t.Errorf("%s is committed", got)
-	}
-}
-
-func TestCancel_KeepsACompletedChildWithoutAnUndo(t *testing.T) {
-	t.Parallel()
-	s := newBankShop(t)
-	child := shipping(s.pool)
-	parent := operation.Define("careless", func(op *operation.Op, in string) (idem.Response, error) {
-		return operation.Child(op, "ship", child, in)
-	})
-	id, childID := s.awaits(t, parent, "")
-	s.resume(t, child, childID, nil)
-	if err := operation.Cancel(t.Context(), s.pool, id); err != nil {
-		t.Fatal(err)
-	}
-	s.resume(t, parent, id, operation.ErrCanceled)
-	if kept := fmt.Sprint(s.state(t, id).Kept); kept != "[ship]" || s.state(t, childID).State != operation.StateCompleted {
-		t.Errorf("kept is %s, and the child is %+v", kept, s.state(t, childID))
-	}
+	s.wantDid("reserve pack label recall release")
 }
 
 // The code of the parent changes while the child is in progress.
@@ -385,9 +308,7 @@ func TestChild_CodeOfTheParentChanges(t *testing.T) {
 	if reason := s.state(t, id).ReasonText; !strings.Contains(reason, `recorded as child "ship", and the code asks for child "send"`) {
 		t.Error(reason)
 	}
-	if err := operation.Retry(t.Context(), s.pool, id); err != nil {
-		t.Fatal(err)
-	}
+	must(t, operation.Retry(t.Context(), s.pool, id))
 	another := operation.Define("another", func(*operation.Op, string) (idem.Response, error) { return created, nil })
 	changed := operation.Define("ordering", func(op *operation.Op, in string) (idem.Response, error) {
 		if _, err := operation.Tx(op, "reserve", write("reserve"), undoBy[string]("release")); err != nil {
@@ -399,9 +320,7 @@ func TestChild_CodeOfTheParentChanges(t *testing.T) {
 		return operation.Child(op, "ship", another, "something else")
 	})
 	s.resume(t, changed, id, nil)
-	if n := s.count(`select count(*) from idem.operations`); n != 2 {
-		t.Errorf("there are %d operations", n)
-	}
+	s.wantCount(2, `select count(*) from idem.operations`)
 	res, err := changed.Do(t.Context(), s.pool, scope, "k", hashA, "book")
 	if want := "fetchd " + operation.CallKey(childID, "call", "fetch"); err != nil || string(res.Body) != want {
 		t.Errorf("%s, %v", res.Body, err)
@@ -411,44 +330,33 @@ func TestChild_CodeOfTheParentChanges(t *testing.T) {
 // A child is a parent, the same name is used twice, and the process has one connection.
 func TestChild_NestedOnOneConnection(t *testing.T) {
 	t.Parallel()
-	for name, isolation := range map[string]string{"": "", "serializable by default": "serializable"} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newShop(t, maxConns(1), func(c *pgxpool.Config) {
-				if isolation != "" {
-					c.ConnConfig.RuntimeParams["default_transaction_isolation"] = isolation
+	s := newShop(t, maxConns(1), func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["default_transaction_isolation"] = "serializable" })
+	grandchild := operation.Define("grandchild", func(op *operation.Op, in string) (idem.Response, error) {
+		_, err := operation.Tx(op, "write", write("grandchild "+in))
+		return idem.Response{Status: 200, Body: []byte(in)}, err
+	})
+	twice := func(name string, of *operation.Definition[string]) *operation.Definition[string] {
+		return operation.Define(name, func(op *operation.Op, in string) (idem.Response, error) {
+			var body string
+			for _, which := range []string{"1", "2"} {
+				res, err := operation.Child(op, "begin", of, in+which)
+				if err != nil {
+					return idem.Response{}, err
 				}
-			})
-			grandchild := operation.Define("grandchild", func(op *operation.Op, in string) (idem.Response, error) {
-				_, err := operation.Tx(op, "write", write("grandchild "+in))
-				return idem.Response{Status: 200, Body: []byte(in)}, err
-			})
-			twice := func(name string, of *operation.Definition[string]) *operation.Definition[string] {
-				return operation.Define(name, func(op *operation.Op, in string) (idem.Response, error) {
-					var body string
-					for _, which := range []string{"1", "2"} {
-						res, err := operation.Child(op, "begin", of, in+which)
-						if err != nil {
-							return idem.Response{}, err
-						}
-						body += string(res.Body)
-					}
-					_, err := operation.Tx(op, "write", write(name+" "+in))
-					return idem.Response{Status: 200, Body: []byte(body + ";")}, err
-				})
+				body += string(res.Body)
 			}
-			child := twice("child", grandchild)
-			parent := twice("parent", child)
-			s.work(t, parent, child, grandchild)
-			res, err := parent.Do(t.Context(), s.pool, scope, "k", hashA, "", idem.WithWait(limit))
-			if err != nil || string(res.Body) != "1112;2122;;" {
-				t.Errorf("%s, %v", res.Body, err)
-			}
-			if got := fmt.Sprint(s.did()); got != "[grandchild 11 grandchild 12 child 1 grandchild 21 grandchild 22 child 2 parent ]" {
-				t.Errorf("%s is committed", got)
-			}
+			_, err := operation.Tx(op, "write", write(name+" "+in))
+			return idem.Response{Status: 200, Body: []byte(body + ";")}, err
 		})
 	}
+	child := twice("child", grandchild)
+	parent := twice("parent", child)
+	s.work(t, parent, child, grandchild)
+	res, err := parent.Do(t.Context(), s.pool, scope, "k", hashA, "", idem.WithWait(limit))
+	if err != nil || string(res.Body) != "1112;2122;;" {
+		t.Errorf("%s, %v", res.Body, err)
+	}
+	s.wantDid("grandchild 11 grandchild 12 child 1 grandchild 21 grandchild 22 child 2 parent ")
 }
 
 // The process of the parent does not have the code of the child, and the Worker of the child does not have that of the parent.
@@ -483,20 +391,18 @@ func TestChild_IsSealed(t *testing.T) {
 		}
 	}
 	s.resume(t, parent, id, idem.ErrUnreadable)
-	if _, err := s.pool.Exec(t.Context(), `update idem.operations set wake_at = clock_timestamp()`); err != nil {
-		t.Fatal(err)
-	}
+	s.exec(`update idem.operations set wake_at = clock_timestamp()`)
 	s.resume(t, parent, id, nil, sealed)
 	if res, err := parent.Do(t.Context(), s.pool, scope, "k", hashA, "", sealed); err != nil || string(res.Body) != "secret of a secret" {
 		t.Errorf("%s, %v", res.Body, err)
 	}
-	if n := s.count(`select count(*) from idem.steps where position('secret'::bytea in value) > 0`); n != 0 {
-		t.Error("a step is readable")
-	}
+	s.wantCount(0, `select count(*) from idem.steps where position('secret'::bytea in value) > 0`)
 }
 
 func TestChild_Misused(t *testing.T) {
 	t.Parallel()
+	s := newBankShop(t)
+	child := shipping(s.pool)
 	for name, test := range map[string]struct {
 		begin func(op *operation.Op, child *operation.Definition[string]) error
 		want  error
@@ -523,19 +429,12 @@ func TestChild_Misused(t *testing.T) {
 			return err
 		}, operation.ErrValueTooLarge},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newBankShop(t)
-			child := shipping(s.pool)
-			parent := operation.Define("parent", func(op *operation.Op, _ string) (idem.Response, error) { return created, test.begin(op, child) })
-			if _, err := parent.Do(t.Context(), s.pool, scope, "k", hashA, "", idem.WithWait(0)); !errors.Is(err, test.want) {
-				t.Errorf("got %v, want %v", err, test.want)
-			}
-			if n := s.count(`select count(*) from idem.operations`); n != 0 {
-				t.Errorf("%d operations have begun", n)
-			}
-		})
+		parent := operation.Define("parent", func(op *operation.Op, _ string) (idem.Response, error) { return created, test.begin(op, child) })
+		if _, err := parent.Do(t.Context(), s.pool, scope, name, hashA, "", idem.WithWait(0)); !errors.Is(err, test.want) {
+			t.Errorf("%s: %v, want %v", name, err, test.want)
+		}
 	}
+	s.wantCount(0, `select count(*) from idem.operations`)
 }
 
 // The Worker of a process in which a child begins, or ends, does not wait for its next poll.
@@ -554,31 +453,4 @@ func TestWorker_WakesForAChild(t *testing.T) {
 		}
 		return s.count(`select count(*) from idem.operations where name = 'ordering' and state = 'completed'`) > 0
 	})
-}
-
-// The commit that begins a child violates a deferred constraint. The Tx gets the error, and no child begins.
-func TestChild_ConstraintFailsAtItsCommit(t *testing.T) {
-	t.Parallel()
-	s := newBankShop(t)
-	if _, err := s.pool.Exec(t.Context(), `create table once (number int unique deferrable initially deferred); insert into once values (1)`); err != nil {
-		t.Fatal(err)
-	}
-	child := shipping(s.pool)
-	parent := operation.Define("violating", func(op *operation.Op, in string) (idem.Response, error) {
-		if err := outsideStep(op, "before"); err != nil {
-			return idem.Response{}, err
-		}
-		_, err := operation.Tx(op, "violate", func(tx pgx.Tx) (int, error) {
-			_, err := tx.Exec(context.Background(), `insert into once values (1)`)
-			return 0, err
-		})
-		if err != nil {
-			return idem.Response{Status: 409}, nil
-		}
-		return operation.Child(op, "ship", child, in)
-	})
-	res, err := parent.Do(t.Context(), s.pool, scope, "k", hashA, "", idem.WithWait(0))
-	if n := s.count(`select count(*) from idem.operations`); err != nil || res.Status != 409 || n != 1 {
-		t.Errorf("%+v, %v, and %d operations", res, err, n)
-	}
 }

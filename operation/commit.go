@@ -78,9 +78,9 @@ func (op *Op) failed(err error) error {
 	case op.ctx.Err() != nil:
 		return op.interrupted()
 	case txn.Transient(err), txn.Stale(err):
-		return op.halt(again, err)
+		return op.halt(stopAgain, err)
 	}
-	return op.halt(broken, err)
+	return op.halt(stopBroken, err)
 }
 
 // lacksSavepoint reports whether a statement about the savepoint was refused because the
@@ -93,7 +93,7 @@ func lacksSavepoint(err error) bool { return txn.HasCode(err, "3B001", "25P01") 
 // record of its key shows the same, as behind idem.Do.
 func (op *Op) txEnded(err error, s *step) error {
 	if op.work.epoch == 0 {
-		return op.halt(broken, err)
+		return op.halt(stopBroken, err)
 	}
 	var steps []string
 	for i := range op.pending {
@@ -125,7 +125,7 @@ type commit struct {
 	state   store.OperationState // running if it is empty
 	failure *lastError           // the last error stays; without one it is cleared
 	with    []txn.Request
-	rouses  bool // another operation is due by it
+	wakes   bool // another operation becomes due by it
 }
 
 // commit makes durable what the steps have done, together with their rows. It fences: if another
@@ -152,7 +152,7 @@ func (op *Op) commit(c commit) error {
 	}
 	requests, err := op.requests(&advance, c)
 	if err != nil {
-		return op.halt(broken, err)
+		return op.halt(stopBroken, err)
 	}
 	begun := time.Now()
 	if err := op.tx.Commit(op.ctx, requests...); err != nil {
@@ -161,8 +161,8 @@ func (op *Op) commit(c commit) error {
 	w.epoch = max(w.epoch, 1)
 	w.instance.Confirm()
 	op.committed(&advance, begun)
-	if c.rouses {
-		w.instance.Rouse()
+	if c.wakes {
+		w.instance.WakeWorkers()
 	}
 	return nil
 }
@@ -213,7 +213,7 @@ func (op *Op) appear() error {
 // register puts the operation on the list of those that this process works on.
 func (op *Op) register() error {
 	if !op.work.instance.Enter(op.work.operation, op.cancel) {
-		return op.halt(again, presence.ErrLost)
+		return op.halt(stopAgain, presence.ErrLost)
 	}
 	return nil
 }
@@ -223,19 +223,19 @@ func (op *Op) committed(advance *store.AdvanceOperation, begun time.Time) {
 	w := op.work
 	for i := range op.pending {
 		s := op.pending[i].Step
-		if s.Seq == w.unrecorded {
-			w.unrecorded = 0
+		if s.Seq == w.rowless {
+			w.rowless = 0
 		}
 		if old, ok := w.journal.row(s.Seq); ok {
 			s.DueAt = old.DueAt
 		}
 		w.journal.add(s)
-		delete(w.returned, s.Seq)
+		delete(w.outcomes, s.Seq)
 	}
 	if at := &advance.At; at.Seq > 0 && (at.Kind == store.CallStep || at.Kind == store.UndoStep) {
 		if _, ok := w.journal.row(at.Seq); !ok {
 			w.journal.add(store.Step{Seq: at.Seq, Kind: at.Kind, Name: at.Step, Outcome: store.StepBegun, Undos: at.Undos, Policy: at.Policy})
-			w.unrecorded = at.Seq
+			w.rowless = at.Seq
 		}
 	}
 	same := w.at.Seq == advance.At.Seq && w.at.Seq != 0
@@ -255,12 +255,12 @@ func (op *Op) uncommitted(err error, advance *store.AdvanceOperation) error {
 		op.noteUnsent(advance)
 		if first {
 			op.work.epoch = 1 // if it has happened
-			return op.halt(unknown, unacknowledged.Err)
+			return op.halt(stopUnknown, unacknowledged.Err)
 		}
-		if txn.Internal(unacknowledged.Err) && op.blame(unacknowledged.Err) { // it may be that of a Tx; the record is read first
+		if txn.Internal(unacknowledged.Err) && op.attribute(unacknowledged.Err) { // it may be that of a Tx; the record is read first
 			return op.haltFree(unacknowledged.Err)
 		}
-		return op.halt(again, unacknowledged.Err)
+		return op.halt(stopAgain, unacknowledged.Err)
 	}
 	switch {
 	case op.ctx.Err() != nil && errors.Is(err, op.ctx.Err()):
@@ -270,7 +270,7 @@ func (op *Op) uncommitted(err error, advance *store.AdvanceOperation) error {
 	case txn.HasCode(err, store.Gone):
 		return op.refused(err)
 	}
-	if !txn.Transient(err) && !txn.Stale(err) && op.ctx.Err() == nil && op.blame(err) {
+	if !txn.Transient(err) && !txn.Stale(err) && op.ctx.Err() == nil && op.attribute(err) {
 		return op.haltFree(err)
 	}
 	return op.failed(err)
@@ -311,13 +311,14 @@ func (op *Op) refused(err error) error {
 	if ours {
 		return op.txEnded(txn.Ended("a statement of fn did, and began another", nil), nil)
 	}
-	return op.halt(lost, nil)
+	return op.halt(stopLost, nil)
 }
 
-// blame prepares another run after a COMMIT that the server has refused, as because of a deferred
-// constraint: constraints are checked behind the last Tx of that transaction, which gets the error.
-// If they have been, the one before it is next. It reports whether there is such a Tx.
-func (op *Op) blame(err error) bool {
+// attribute prepares another run after a COMMIT that the server has refused, for example because of
+// a deferred constraint. In the next run the constraints are checked after the last Tx of that
+// transaction, and this Tx gets the error. If they were checked there, the Tx before it is next.
+// attribute reports whether there is such a Tx.
+func (op *Op) attribute(err error) bool {
 	var refused *pgconn.PgError
 	if !errors.As(err, &refused) || op.work.epoch == 0 {
 		return false
@@ -337,103 +338,102 @@ func (op *Op) blame(err error) bool {
 	return false
 }
 
-// What calls have returned is known to this process before it is recorded. It is recorded however
-// the run ends, and stays in the memory of the process where the database cannot be reached.
+// A call returns before its outcome is recorded. The outcome is recorded however the run ends. While
+// the database is unavailable, the process keeps it in memory.
 
-// letGoLimit bounds statements behind the end of a caller's context.
-const letGoLimit = 5 * time.Second
+// releaseLimit bounds statements that are sent after the end of the caller's context.
+const releaseLimit = 5 * time.Second
 
-// keepLimit bounds for how long it is tried to record what calls have returned, in an outage too:
-// what is not recorded when the operation is released is a call in doubt for every other process.
-const keepLimit = 15 * time.Second
+// outcomesLimit bounds how long a process tries to record the outcomes of calls. An outcome that is
+// not recorded when the operation is released is a call in doubt for every other process.
+const outcomesLimit = 15 * time.Second
 
-// unkept has what calls have returned that this process could not record yet.
-var unkept memory
+// outcomesInMemory has the outcomes of calls that this process could not record yet.
+var outcomesInMemory memory
 
-// memory remembers what calls have returned, by the ids of operations. It forgets the oldest of too
-// many.
+// memory has outcomes of calls, by the ids of their operations. It drops the oldest of too many.
 type memory struct {
 	mu       sync.Mutex
-	returned map[string]map[int]store.Step
+	outcomes map[string]map[int]store.Step
 	ids      []string // in the order in which they came
 }
 
-const maxUnkept = 1000
+const maxInMemory = 1000
 
 func (m *memory) put(operation string, returned map[int]store.Step) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.returned == nil {
-		m.returned = map[string]map[int]store.Step{}
+	if m.outcomes == nil {
+		m.outcomes = map[string]map[int]store.Step{}
 	}
 	m.drop(operation) // it is the latest again
-	m.returned[operation] = returned
+	m.outcomes[operation] = returned
 	m.ids = append(m.ids, operation)
-	if len(m.ids) > maxUnkept {
+	if len(m.ids) > maxInMemory {
 		m.drop(m.ids[0])
 	}
 }
 
-// take returns what is remembered of an operation, and forgets it.
+// take removes and returns the outcomes of an operation.
 func (m *memory) take(operation string) (map[int]store.Step, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	returned, ok := m.returned[operation]
+	returned, ok := m.outcomes[operation]
 	m.drop(operation)
 	return returned, ok
 }
 
 func (m *memory) drop(operation string) {
-	if _, ok := m.returned[operation]; ok {
-		delete(m.returned, operation)
+	if _, ok := m.outcomes[operation]; ok {
+		delete(m.outcomes, operation)
 		m.ids = slices.DeleteFunc(m.ids, func(id string) bool { return id == operation })
 	}
 }
 
-// keep records what calls have returned since the last commit, and nothing else of the run. It
-// reports whether that was needed, and done. The run is over, and its transaction closed. The
-// commit is made whether or not this run knows of a cancellation.
-func (w *work) keep(c commit) bool {
-	learned := w.learned()
+// recordOutcomes records what calls have returned since the last commit, and nothing else of the
+// run, which is over and has no transaction. It reports whether there was anything to record, and
+// it is recorded. It commits also if the operation was canceled and this run does not know.
+func (w *work) recordOutcomes(c commit) bool {
+	learned := w.unrecordedOutcomes()
 	if len(learned) == 0 || w.instance == nil {
-		w.hide()
+		w.keepInMemory()
 		return false
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), keepLimit)
+	ctx, cancel := context.WithTimeout(context.Background(), outcomesLimit)
 	defer cancel()
 	c.always = true
 	c.at = w.remaining(learned, c.at)
 	for pause := txn.RetryPause; ; {
 		op := &Op{work: w, ctx: ctx, cancel: func(error) {}, pending: learned}
 		if op.commit(c) == nil {
-			unkept.take(w.operation)
+			outcomesInMemory.take(w.operation)
 			return true
 		}
 		op.close(nil)
-		if !op.isToKeepOn() || txn.Sleep(ctx, pause.Next()) != nil {
-			w.hide()
+		if !op.isWorthRetrying() || txn.Sleep(ctx, pause.Next()) != nil {
+			w.keepInMemory()
 			return false
 		}
 	}
 }
 
-// isToKeepOn reports whether a commit of keep is worth another attempt: unless the server has
-// refused it, or a value cannot be sealed.
-func (op *Op) isToKeepOn() bool {
+// isWorthRetrying reports whether another attempt at a failed commit may succeed: not if the server
+// has refused the commit, or a value cannot be sealed.
+func (op *Op) isWorthRetrying() bool {
 	var refused *pgconn.PgError
 	switch s := op.stopped; s.why {
-	case again:
+	case stopAgain:
 		return true
-	case broken:
+	case stopBroken:
 		return !errors.As(s.err, &refused) && !errors.Is(s.err, errSealing)
 	}
 	return false
 }
 
-// learned returns what calls have returned that is not recorded, in their order.
-func (w *work) learned() []store.RecordStep {
+// unrecordedOutcomes returns what calls have returned and is not recorded, in their order.
+func (w *work) unrecordedOutcomes() []store.RecordStep {
 	var learned []store.RecordStep
-	for seq, s := range w.returned {
+	for seq, s := range w.outcomes {
 		if begun, ok := w.journal.row(seq); ok && begun.Name == s.Name && begun.Kind == s.Kind && begun.Outcome == store.StepBegun {
 			learned = append(learned, store.RecordStep{OperationID: w.operation, Step: s})
 		}
@@ -456,17 +456,17 @@ func (w *work) remaining(learned []store.RecordStep, at store.At) store.At {
 	return at
 }
 
-// hide keeps in the memory of the process what could not be recorded.
-func (w *work) hide() {
-	if len(w.returned) > 0 {
-		unkept.put(w.operation, w.returned)
+// keepInMemory keeps the outcomes that could not be recorded.
+func (w *work) keepInMemory() {
+	if len(w.outcomes) > 0 {
+		outcomesInMemory.put(w.operation, w.outcomes)
 	}
 }
 
-// bringBack brings back what hide has kept.
-func (w *work) bringBack() {
-	w.returned = map[int]store.Step{}
-	if known, ok := unkept.take(w.operation); ok {
-		w.returned = known
+// takeFromMemory is the counterpart of keepInMemory, for the next run of this process.
+func (w *work) takeFromMemory() {
+	w.outcomes = map[int]store.Step{}
+	if known, ok := outcomesInMemory.take(w.operation); ok {
+		w.outcomes = known
 	}
 }

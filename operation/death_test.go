@@ -2,220 +2,384 @@ package operation_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
-	"strings"
-	"sync"
+	"os"
+	"os/exec"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/lab/pgproxy"
 	"github.com/idem-go/idem/lab/pgtest"
 	"github.com/idem-go/idem/operation"
 )
 
-// death is how the process of an operation ends, or loses its connection, and who goes on.
-type death struct {
-	at     int  // the statement
-	behind bool // the server has executed it
-	cut    bool // the connection alone is lost
-	worker bool // a Worker goes on, and not a client
+// companyOf makes the test binary a process with a Worker. One kind of its operations kills it.
+const companyOf = "IDEM_TEST_COMPANY_OF"
+
+const companyDeaths = 5
+
+// company returns the definitions of such a process: a killer, and operations that take longer than the killer lets them live.
+func company(pool *pgxpool.Pool) []operation.Runnable {
+	killer := operation.Define("killer", func(op *operation.Op, in string) (idem.Response, error) {
+		_, err := operation.Call(op, "kill", operation.Keyed(time.Hour), func(context.Context, string) (int, error) {
+			time.Sleep(300 * time.Millisecond)
+			return 0, syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		})
+		return created, err
+	}, operation.WithMaxDeaths(companyDeaths))
+	innocent := operation.Define("innocent", func(op *operation.Op, in string) (idem.Response, error) {
+		_, err := operation.Call(op, "slow", operation.Keyed(time.Hour), func(ctx context.Context, key string) (string, error) {
+			time.Sleep(600 * time.Millisecond)
+			return bankTable(ctx, pool, "slow", key)
+		})
+		return created, err
+	}, operation.WithMaxDeaths(companyDeaths))
+	return []operation.Runnable{killer, innocent}
 }
 
-func (d death) String() string {
-	text := fmt.Sprint(" statement ", d.at)
-	switch d.behind {
-	case true:
-		text = "behind" + text
-	default:
-		text = "before" + text
-	}
-	if d.cut {
-		text += ", and lives"
-	}
-	if d.worker {
-		text += ", and a Worker goes on"
-	}
-	return text
-}
-
-// deaths are those of a process that sends these statements: before each of them, and behind each COMMIT, because to die behind another
-// one is to die before the next. How it ends, and who goes on, take turns; a process that lives may have lost any answer. Where a statement
-// is repeated many times in a transaction, some are left out.
-func deaths(statements []string, turn int) []death {
-	var all []death
-	seen := map[string]int{}
-	for at, sql := range statements {
-		seen[sql]++
-		if seen[sql] > 3 && at%13 != 0 && !isCommit(sql) && (at == 0 || !isCommit(statements[at-1])) {
-			continue
-		}
-		turn++
-		if !pgtest.Sampled(turn) {
-			continue
-		}
-		lives := turn%3 == 0
-		all = append(all, death{at: at, behind: lives && turn%2 == 0, cut: lives, worker: turn%4 < 2})
-		if isCommit(sql) {
-			all = append(all, death{at: at, behind: true, worker: turn%4 < 2}, death{at: at, behind: true, cut: true, worker: turn%4 >= 2})
-		}
-	}
-	return all
-}
-
-func isCommit(sql string) bool { return strings.EqualFold(sql, "commit") }
-
-// process is one that works on an operation, and dies.
-type process struct {
-	pool  *pgxpool.Pool
-	proxy *pgproxy.Proxy
-	seen  recorder
-	trap  *pgproxy.Trap // at which it dies
-}
-
-func (s *shop) process(t *testing.T) *process {
-	t.Helper()
-	proxy, err := pgproxy.New(s.dsn)
+func beCompany(dsn string) {
+	pool, err := pgxpool.New(context.Background(), dsn)
 	if err != nil {
-		t.Fatal(err)
+		panic(err)
 	}
-	config, err := pgxpool.ParseConfig(proxy.DSN())
-	if err != nil {
-		t.Fatal(err)
-	}
-	config.MaxConns = 1
-	pool, err := pgxpool.NewWithConfig(context.Background(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &process{pool: pool, proxy: proxy}
+	_ = operation.NewWorker(pool, operation.WorkerConfig{Poll: time.Second / 2}, company(pool)...).Run(context.Background())
 }
 
-// dies arranges for a death.
-func (p *process) dies(d death) {
-	point := pgproxy.Before(nth(d.at))
-	if d.behind {
-		point = pgproxy.AfterAnswer(nth(d.at))
-	}
-	trap := p.proxy.Arm(point, pgproxy.Reset)
-	if d.cut {
-		return
-	}
-	p.trap = trap
-	p.proxy.ArmEach(pgproxy.Before(from(d.at)), pgproxy.Reset) // what it would say before it is noticed that it is dead
-}
-
-// from matches the n-th statement, from 0, and all that follow.
-func from(n int) pgproxy.Match {
-	var mu sync.Mutex
-	count := -1
-	return func(pgproxy.Statement) bool {
-		mu.Lock()
-		defer mu.Unlock()
-		count++
-		return count >= n
-	}
-}
-
-// end ends the process. If it is dead, what it had in memory is gone.
-func (p *process) end(c *till, d death) {
-	p.proxy.Close()
-	p.pool.Close()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !d.cut {
-		operation.Forget(c.id)
-	}
-}
-
-// statements returns what a process sends that works on the order from its beginning to its end.
-func (c *till) statements(t *testing.T, d *operation.Definition[int]) []string {
-	t.Helper()
-	p := c.process(t)
-	defer p.end(c, death{})
-	defer p.proxy.Observe(p.seen.watch)()
-	c.run(t, p, d)
-	p.seen.mu.Lock()
-	defer p.seen.mu.Unlock()
-	return slices.Clone(p.seen.sql)
-}
-
-// dies has a process work on the order, and die.
-func (c *till) dies(t *testing.T, death death, d *operation.Definition[int]) {
-	p := c.process(t)
-	p.dies(death)
-	c.run(t, p, d)
-	p.end(c, death)
-}
-
-// run works on the order once, however that ends.
-func (c *till) run(t *testing.T, p *process, d *operation.Definition[int]) {
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		defer func() { _ = recover() }()
-		_, _ = d.Do(ctx, p.pool, scope, c.key(), hashA, 0)
-	}()
-	if p.trap != nil {
-		select {
-		case <-p.trap.Fired():
-			cancel()
-			_ = p.proxy.Close() // the dead reach no server, and do not go on trying
-			p.pool.Close()
-		case <-done:
+// Eleven operations run in one process, and one of them kills it.
+func TestDeaths_ParkOnlyTheKiller(t *testing.T) {
+	t.Parallel()
+	const innocents = 10
+	s := newBankShop(t)
+	for i := range innocents + 1 {
+		name := "innocent"
+		if i == innocents/2 {
+			name = "killer"
 		}
+		d := operation.Define(name, func(*operation.Op, string) (idem.Response, error) { return created, nil })
+		want(t, nil)(s.start(d, fmt.Sprint("k", i), hashA, true))
 	}
-	await(t, "the run of "+c.key(), done)
+	processes := 0
+	over := func() bool {
+		return s.count(`select count(*) from idem.operations where state = 'parked' or state = 'completed'`) == innocents+1
+	}
+	for deadline := time.Now().Add(limit); !over(); processes++ {
+		if time.Now().After(deadline) {
+			t.Fatalf("it is not over after %d processes: %s", processes, s.text(`select string_agg(name || ' ' || state || ' ' || coalesce(deaths, 0), ', ') from idem.operations`))
+		}
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), companyOf+"="+s.dsn)
+		must(t, cmd.Start())
+		died := make(chan error, 1)
+		go func() { died <- cmd.Wait() }()
+		for alive := true; alive && !over(); {
+			select {
+			case <-died:
+				alive = false
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+		_ = cmd.Process.Kill()
+	}
+	t.Logf("%d processes", processes)
+	parked := s.text(`select string_agg(name || ': ' || reason, ', ') from idem.operations where state = 'parked'`)
+	if parked != "killer: too_many_deaths" {
+		t.Errorf("parked are %s", parked)
+	}
+	s.wantCount(innocents, `select count(*) from bank`)
 }
 
-// forAll does something for each of many, some at a time.
-func forAll[T any](all []T, do func(T)) {
-	var wg sync.WaitGroup
-	room := make(chan struct{}, 8)
-	for _, one := range all {
-		room <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-room }()
-			do(one)
+// Callers that leave, errors and panics are no deaths.
+func TestDeaths_OthersDoNotCount(t *testing.T) {
+	t.Parallel()
+	const times = 3
+	sealed := sealerOf(7)
+	for name, test := range map[string]struct {
+		do   func(d *operation.Definition[string], s *shop, ctx context.Context, id string) error
+		want error
+	}{
+		"its callers leave": {func(d *operation.Definition[string], s *shop, ctx context.Context, _ string) error {
+			_, err := d.Do(ctx, s.pool, scope, "k", hashA, "", sealed)
+			return err
+		}, context.Canceled},
+		"its function fails": {func(d *operation.Definition[string], s *shop, _ context.Context, id string) error {
+			return d.Resume(context.Background(), s.pool, id, sealed)
+		}, errTimeout},
+		"no process has its key": {func(d *operation.Definition[string], s *shop, _ context.Context, id string) error {
+			return d.Resume(context.Background(), s.pool, id)
+		}, idem.ErrUnreadable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			fails := true
+			leave := func() {}
+			d := operation.Define("tried", func(op *operation.Op, _ string) (idem.Response, error) {
+				if fails {
+					leave()
+					return idem.Response{}, first(op.Checkpoint(), errTimeout)
+				}
+				return created, nil
+			}, operation.WithMaxDeaths(2))
+			tx, err := s.pool.Begin(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			id, err := d.Start(t.Context(), tx, scope, "k", hashA, "", sealed)
+			must(t, errors.Join(err, tx.Commit(t.Context())))
+			for range times {
+				ctx, cancel := context.WithCancel(t.Context())
+				if test.want == context.Canceled {
+					leave = cancel
+				}
+				if err := test.do(d, s, ctx, id); !errors.Is(err, test.want) {
+					t.Fatalf("got %v, want %v", err, test.want)
+				}
+				cancel()
+				s.exec(`update idem.operations set wake_at = clock_timestamp()`)
+			}
+			fails = false
+			if err := d.Resume(t.Context(), s.pool, id, sealed); err != nil {
+				t.Errorf("%v, after %d times", err, times)
+			}
 		})
 	}
-	wg.Wait()
 }
 
-// orphan is an order whose process is dead, with the code that goes on.
-type orphan interface {
-	ends() (*till, death)
-	code() *operation.Definition[int]
+func TestWithMaxDeaths_Parks(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	ran := 0
+	d := operation.Define("mortal", func(op *operation.Op, _ string) (idem.Response, error) {
+		ran++
+		return idem.Response{}, errTimeout
+	}, operation.WithMaxDeaths(2))
+	id, err := s.start(d, "k", hashA, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		s.exec(`update idem.operations set owner = 2147483647, wake_at = clock_timestamp()`) // who is not there
+		err = d.Resume(t.Context(), s.pool, id)
+	}
+	var parked *operation.ParkedError
+	if !errors.As(err, &parked) || parked.Reason != operation.ReasonTooManyDeaths || ran != 1 {
+		t.Errorf("%v, after %d runs", err, ran)
+	}
+	must(t, operation.Retry(t.Context(), s.pool, id)) // which begins the count anew
+	want(t, errTimeout)(nil, d.Resume(t.Context(), s.pool, id))
 }
 
-// goOnAll has a Worker, or clients, go on with orders until each has ended, or is parked. An order without a row needs its client.
-func goOnAll[T orphan](t *testing.T, s *shop, all []T) {
-	t.Helper()
-	var definitions []operation.Runnable
-	for _, one := range all {
-		if _, d := one.ends(); d.worker {
-			definitions = append(definitions, one.code())
+// suspects starts so many operations of a definition, each of which so many processes have not survived.
+func (s *shop) suspects(d *operation.Definition[string], n, deaths int) {
+	s.t.Helper()
+	for i := range n {
+		if _, err := s.start(d, fmt.Sprint("suspect", i), hashA, true); err != nil {
+			s.t.Fatal(err)
 		}
 	}
-	ctx, cancel := context.WithCancel(t.Context())
+	if _, err := s.pool.Exec(s.t.Context(), `update idem.operations set kind = '', attempts = 1, deaths = $1, epoch = 2, wake_at = clock_timestamp() - interval '1 h'`, deaths); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// workBlindly runs a Worker that looks once by itself, and that no guard tells of anything.
+func (s *shop) workBlindly(concurrency int, definitions ...operation.Runnable) {
+	s.t.Helper()
+	config := operation.WorkerConfig{Concurrency: concurrency, Poll: 24 * time.Hour, Drain: time.Second, Logger: slog.New(slog.DiscardHandler)}
+	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() {
-		ended <- operation.NewWorker(s.pool, operation.WorkerConfig{Poll: time.Second / 2, Logger: slog.New(slog.DiscardHandler)}, definitions...).Run(ctx)
-	}()
-	forAll(all, func(one T) {
-		c, d := one.ends()
-		if state, _, _ := c.state(); !d.worker || state == "" {
-			_, _ = c.goOn(one.code())
+	behind := shopOn(s.t, s.dsn, behindPooler)
+	go func() { ended <- operation.NewWorker(behind.pool, config, definitions...).Run(ctx) }()
+	s.t.Cleanup(func() {
+		cancel()
+		if err := await(s.t, "the worker to end", ended); err != nil {
+			s.t.Error(err)
 		}
 	})
-	eventually(t, "the Worker to go on", func() bool { return s.count(`select count(*) from idem.operations where state = 'running'`) == 0 })
-	cancel()
-	if err := await(t, "the Worker to end", ended); err != nil {
-		t.Error(err)
+}
+
+// A process works on one suspect at a time, and on the next one as soon as that has ended: not at its next look, of which there is one a second.
+func TestSuspect_NextFollowsAtOnce(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	quick := operation.Define("quick", func(op *operation.Op, _ string) (idem.Response, error) { return created, outsideStep(op, "ask") })
+	s.suspects(quick, 20, 3)
+	s.workBlindly(4, quick)
+	eventually(t, "all to end", s.completed(20))
+}
+
+// work runs a Worker until the test is over.
+func (s *shop) work(t *testing.T, definitions ...operation.Runnable) {
+	t.Helper()
+	s.workWith(t, operation.WorkerConfig{}, definitions...)
+}
+
+func (s *shop) workWith(t *testing.T, config operation.WorkerConfig, definitions ...operation.Runnable) {
+	t.Helper()
+	config.Poll, config.Drain = time.Second/2, time.Second
+	if config.Logger == nil {
+		config.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- operation.NewWorker(s.pool, config, definitions...).Run(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		must(t, await(t, "the worker to end", ended))
+	})
+}
+
+// wantBooks fails the test unless the bank was charged once, and refunded once if that is what is to be.
+func (s *shop) wantBooks(in string) {
+	s.t.Helper()
+	want, did := "charge", []string{"reserve", "confirm"}
+	if in == "reject" {
+		want, did = "charge refund", []string{"reserve", "release"}
+	}
+	if got := s.text(`select coalesce(string_agg(what, ' ' order by id), '') from bank`); got != want {
+		s.t.Errorf("the bank did %q, want %q", got, want)
+	}
+	if diff := cmp.Diff(did, s.did()); diff != "" {
+		s.t.Errorf("(-want +committed):\n%s", diff)
+	}
+}
+
+// Wherever a process is killed, the next call of the key resumes the operation, and charges under the same key.
+func TestDo_FinishesTheOperationOfAKilledProcess(t *testing.T) {
+	t.Parallel()
+	forEachPoint(t, []string{"in reserve", "charged", "in confirm", "refunded"}, func(t *testing.T, s *shop, point, in string) {
+		newVictim(t, s, point, in).kill()
+		killed := time.Now()
+		res, err := pointed(s.pool, func(string) {}).Do(t.Context(), s.pool, scope, "k", hashA, in, idem.WithWait(limit))
+		if err != nil || res.Rejected != (in == "reject") {
+			t.Fatalf("%+v, %v", res, err)
+		}
+		t.Logf("answered %v after the kill", time.Since(killed))
+		s.wantBooks(in)
+	})
+}
+
+// A Worker finishes a recorded operation whose caller does not return.
+func TestWorker_FinishesTheOperationOfAKilledProcess(t *testing.T) {
+	t.Parallel()
+	forEachPoint(t, []string{"before the charge", "behind confirm", "in release"}, func(t *testing.T, s *shop, point, in string) {
+		newVictim(t, s, point, in).kill()
+		s.work(t, pointed(s.pool, func(string) {}))
+		eventually(t, "the operation to end", func() bool { return s.count(`select count(*) from idem.operations where ended_at is not null`) == 1 })
+		s.wantBooks(in)
+	})
+}
+
+// inputOf returns an input that leads to the point.
+func inputOf(point string) string {
+	if point == "refunded" || point == "in release" {
+		return "reject"
+	}
+	return "book"
+}
+
+func forEachPoint(t *testing.T, points []string, f func(t *testing.T, s *shop, point, in string)) {
+	for _, point := range points {
+		t.Run(point, func(t *testing.T) {
+			t.Parallel()
+			f(t, newBankShop(t), point, inputOf(point))
+		})
+	}
+}
+
+// The database is unavailable when a call returns, and while a Worker polls. The operation goes on later, and the error of the caller is
+// retryable.
+func TestWorker_SurvivesADatabaseOutage(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	proxy := pgtest.Proxy(t, s.dsn)
+	behind := s.through(proxy, maxConns(4))
+	b := newBlocked(s, operation.Keyed(time.Hour))
+	answers := b.call(t.Context(), behind)
+	running := await(t, "the call", b.begun)
+	proxy.Refuse(pgproxy.Reset)
+	proxy.Cut(pgproxy.Reset)
+	await(t, "the end of the call's context: no other process sees this one any more", running.Done())
+	b.release <- errors.New("canceled")
+	a := await(t, "the caller", answers)
+	if a.err == nil || !idem.Retryable(a.err) {
+		t.Errorf("the caller got %v", a.err)
+	}
+	behind.work(t, b) // which begins in the middle of it
+	proxy.Admit()
+	b.release <- nil
+	eventually(t, "the operation to end", func() bool { return s.count(`select count(*) from idem.operations where state = 'completed'`) == 1 })
+	s.wantBlocked()
+}
+
+// completed reports whether n operations have ended well.
+func (s *shop) completed(n int) func() bool {
+	return func() bool { return s.count(`select count(*) from idem.operations where state = 'completed'`) == n }
+}
+
+// The signal has taken the operation up long before its wake_at. What the worker hears of that, or reads behind it, is lost.
+func TestWorker_RecoversAClaimWhoseAnswerIsLost(t *testing.T) {
+	t.Parallel()
+	for name, lost := range map[string]struct {
+		at  pgproxy.Point
+		how pgproxy.Action
+	}{
+		"the answer of the statement that claims it": {pgproxy.AfterAnswer(pgproxy.Contains("TakeOperations"), "UPDATE 1"), pgproxy.Reset},
+		"that answer, without a word":                {pgproxy.AfterAnswer(pgproxy.Contains("TakeOperations"), "UPDATE 1"), pgproxy.BlackHole},
+		"what is asked for behind it":                {pgproxy.Before(pgproxy.Contains("LoadSteps")), pgproxy.Reset},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			d := decision("approve")
+			id := s.waits(t, d, "k")
+			proxy := pgtest.Proxy(t, s.dsn)
+			trap := proxy.Arm(lost.at, lost.how)
+			s.through(proxy, maxConns(1)).work(t, d)
+			must(t, operation.Signal(t.Context(), s.pool, id, "approve", "yes"))
+			await(t, "the loss", trap.Fired())
+			eventually(t, "the operation to end", s.completed(1))
+		})
+	}
+}
+
+// A signal counts by the moment at which it was sent, however late a process finds it.
+func TestSignal_CountsByWhenItWasSent(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	d := operation.Define("decision", func(op *operation.Op, _ string) (idem.Response, error) {
+		value, err := operation.Await[string](op, "approve", 20*time.Hour)
+		if errors.Is(err, operation.ErrTimeout) {
+			value, err = "no approval", nil
+		}
+		return idem.Response{Status: 200, Body: []byte(value)}, err
+	})
+	for key, late := range map[string]bool{"late": true, "in time": false} {
+		id := s.waits(t, d, key)
+		if late {
+			s.elapse()
+		}
+		must(t, operation.Signal(t.Context(), s.pool, id, "approve", "yes"))
+		if !late {
+			_, err := s.pool.Exec(t.Context(), `update idem.signals set sent_at = sent_at - interval '1 day' where operation_id = $1`, id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.elapse()
+		}
+		want := map[bool]string{true: "no approval", false: "yes"}[late]
+		res, err := d.Do(t.Context(), s.pool, scope, key, hashA, "", idem.WithWait(limit))
+		if err != nil || string(res.Body) != want {
+			t.Errorf("%s: %q, %v", key, res.Body, err)
+		}
 	}
 }

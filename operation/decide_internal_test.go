@@ -1,7 +1,12 @@
 package operation
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/idem-go/idem/internal/store"
@@ -10,8 +15,6 @@ import (
 // TestDecide holds decide to its table.
 func TestDecide(t *testing.T) {
 	t.Parallel()
-	keyed, once := Keyed(time.Hour), Once
-	asked := storedPolicy("asked")
 	tx := func(seq int, o store.StepOutcome) store.Step {
 		return store.Step{Seq: seq, Kind: store.TxStep, Name: "reserve", Outcome: o}
 	}
@@ -26,8 +29,8 @@ func TestDecide(t *testing.T) {
 	child := store.Step{Seq: 1, Kind: store.ChildStep, Name: "ship", Outcome: store.StepWaiting}
 	type flags struct{ undoing, canceled, withoutCalling, withoutCode bool }
 	canceled, undoing := flags{canceled: true}, flags{undoing: true}
-	charge := request{seq: 1, kind: store.CallStep, name: "charge", policy: &keyed, undos: 1}
-	with := func(p *Policy, undos int) request {
+	charge := request{seq: 1, kind: store.CallStep, name: "charge", policy: "keyed 1h", undos: 1}
+	with := func(p string, undos int) request {
 		r := charge
 		r.policy, r.undos = p, undos
 		return r
@@ -48,24 +51,24 @@ func TestDecide(t *testing.T) {
 		{"a step that is done", []store.Step{call(1, store.StepDone)}, flags{}, 0, charge, replay, ""},
 		{"a step that is done, after Cancel", []store.Step{call(1, store.StepDone)}, canceled, 0, charge, replay, ""},
 		{"a step that has failed", []store.Step{call(1, store.StepFailed)}, canceled, 0, charge, replay, ""},
-		{"a step that has lost its undo", []store.Step{undone(call(1, store.StepDone), 1)}, canceled, 0, with(&keyed, 0), park, ReasonCodeChanged},
-		{"a step that has lost its undo, going on", []store.Step{undone(call(1, store.StepDone), 1)}, flags{}, 0, with(&keyed, 0), replay, ""},
-		{"a step that has lost its undo, WithoutCode", []store.Step{undone(call(1, store.StepDone), 1)}, flags{canceled: true, withoutCode: true}, 0, with(&keyed, 0), replay, ""},
-		{"a step that has got an undo", []store.Step{undone(call(1, store.StepDone), 1)}, canceled, 0, with(&keyed, 2), replay, ""},
-		{"a step that has got an undo, when another was begun", []store.Step{undone(call(1, store.StepDone), 1), {Seq: 2, Kind: store.UndoStep, Name: "charge", Outcome: store.StepBegun}}, canceled, 0, with(&keyed, 2), park, ReasonCodeChanged},
+		{"a step that has lost its undo", []store.Step{undone(call(1, store.StepDone), 1)}, canceled, 0, with("keyed 1h", 0), park, ReasonCodeChanged},
+		{"a step that has lost its undo, going on", []store.Step{undone(call(1, store.StepDone), 1)}, flags{}, 0, with("keyed 1h", 0), replay, ""},
+		{"a step that has lost its undo, WithoutCode", []store.Step{undone(call(1, store.StepDone), 1)}, flags{canceled: true, withoutCode: true}, 0, with("keyed 1h", 0), replay, ""},
+		{"a step that has got an undo", []store.Step{undone(call(1, store.StepDone), 1)}, canceled, 0, with("keyed 1h", 2), replay, ""},
+		{"a step that has got an undo, when another was begun", []store.Step{undone(call(1, store.StepDone), 1), {Seq: 2, Kind: store.UndoStep, Name: "charge", Outcome: store.StepBegun}}, canceled, 0, with("keyed 1h", 2), park, ReasonCodeChanged},
 		{"another kind", []store.Step{tx(1, store.StepDone)}, flags{}, 0, charge, park, ReasonCodeChanged},
 		{"another name", []store.Step{{Seq: 1, Kind: store.CallStep, Name: "pay", Outcome: store.StepDone}}, canceled, 0, charge, park, ReasonCodeChanged},
 		{"another name, WithoutCode", []store.Step{{Seq: 1, Kind: store.CallStep, Name: "pay", Outcome: store.StepDone}}, flags{canceled: true, withoutCode: true}, 0, charge, unwind, ""},
 		{"another name, WithoutCode, in doubt", []store.Step{{Seq: 1, Kind: store.CallStep, Name: "pay", Outcome: store.StepBegun}}, flags{canceled: true, withoutCode: true}, 0, charge, park, ReasonCallInDoubt},
 		{"in doubt", []store.Step{call(1, store.StepBegun)}, flags{}, 0, charge, settle, ""},
-		{"in doubt, Once", []store.Step{call(1, store.StepBegun)}, flags{}, 0, with(&once, 0), settle, ""},
+		{"in doubt, Once", []store.Step{call(1, store.StepBegun)}, flags{}, 0, with(store.PolicyOnce, 0), settle, ""},
 		{"in doubt, canceled, Keyed with an undo", []store.Step{call(1, store.StepBegun)}, canceled, 0, charge, settle, ""},
-		{"in doubt, canceled, Keyed without an undo", []store.Step{call(1, store.StepBegun)}, canceled, 0, with(&keyed, 0), park, ReasonCallInDoubt},
-		{"in doubt, canceled, Once", []store.Step{call(1, store.StepBegun)}, canceled, 0, with(&once, 1), park, ReasonCallInDoubt},
-		{"in doubt, canceled, Asked", []store.Step{call(1, store.StepBegun)}, canceled, 0, with(&asked, 0), settle, ""},
+		{"in doubt, canceled, Keyed without an undo", []store.Step{call(1, store.StepBegun)}, canceled, 0, with("keyed 1h", 0), park, ReasonCallInDoubt},
+		{"in doubt, canceled, Once", []store.Step{call(1, store.StepBegun)}, canceled, 0, with(store.PolicyOnce, 1), park, ReasonCallInDoubt},
+		{"in doubt, canceled, Asked", []store.Step{call(1, store.StepBegun)}, canceled, 0, with(store.PolicyAsked, 0), settle, ""},
 		{"in doubt, WithoutCalling", []store.Step{call(1, store.StepBegun)}, flags{canceled: true, withoutCalling: true}, 0, charge, park, ReasonCallInDoubt},
-		{"in doubt, WithoutCalling, Asked", []store.Step{call(1, store.StepBegun)}, flags{canceled: true, withoutCalling: true}, 0, with(&asked, 1), settle, ""},
-		{"in doubt, after a rejection", []store.Step{call(1, store.StepBegun)}, undoing, 0, with(&keyed, 0), settle, ""},
+		{"in doubt, WithoutCalling, Asked", []store.Step{call(1, store.StepBegun)}, flags{canceled: true, withoutCalling: true}, 0, with(store.PolicyAsked, 1), settle, ""},
+		{"in doubt, after a rejection", []store.Step{call(1, store.StepBegun)}, undoing, 0, with("keyed 1h", 0), settle, ""},
 		{"not sent", []store.Step{call(1, store.StepNotSent)}, flags{}, 0, charge, run, ""},
 		{"not sent, canceled", []store.Step{call(1, store.StepNotSent)}, canceled, 0, charge, unwind, ""},
 		{"a pause", []store.Step{sleep}, flags{}, 0, request{seq: 1, kind: store.SleepStep, name: "nap"}, wait, ""},
@@ -73,23 +76,23 @@ func TestDecide(t *testing.T) {
 		{"a pause in front of another step", []store.Step{sleep, tx(2, store.StepDone)}, canceled, 0, request{seq: 1, kind: store.SleepStep, name: "nap"}, replay, ""},
 		{"a child, canceled", []store.Step{child}, canceled, 0, request{seq: 1, kind: store.ChildStep, name: "ship"}, wait, ""},
 
-		{"an answer", []store.Step{tx(1, store.StepDone)}, flags{}, 0, end(1, answered), finish, ""},
-		{"a rejection", []store.Step{tx(1, store.StepDone)}, flags{}, 0, end(1, ruled), unwind, ""},
-		{"an error", []store.Step{tx(1, store.StepDone)}, flags{}, 99, end(1, failed), retry, ""},
-		{"an error in front of a step", []store.Step{tx(1, store.StepDone)}, flags{}, 99, end(0, failed), retry, ""},
-		{"an answer in front of a step", []store.Step{tx(1, store.StepDone)}, flags{}, 0, end(0, answered), park, ReasonCodeChanged},
-		{"a rejection in front of a step", []store.Step{tx(1, store.StepDone)}, flags{}, 0, end(0, ruled), park, ReasonCodeChanged},
-		{"an answer, canceled", []store.Step{tx(1, store.StepDone)}, canceled, 0, end(1, answered), unwind, ""},
-		{"a rejection, canceled", []store.Step{tx(1, store.StepDone)}, canceled, 0, end(1, ruled), unwind, ""},
-		{"an error, canceled", []store.Step{tx(1, store.StepDone)}, canceled, 0, end(1, failed), unwind, ""},
-		{"an error in front of a step, canceled", []store.Step{tx(1, store.StepDone)}, canceled, 7, end(0, failed), retry, ""},
-		{"the eighth error in front of a step, canceled", []store.Step{tx(1, store.StepDone)}, canceled, 8, end(0, failed), park, ReasonFunctionFailed},
-		{"an error in front of a step, WithoutCode", []store.Step{tx(1, store.StepDone)}, flags{canceled: true, withoutCode: true}, 7, end(0, failed), retry, ""},
-		{"the eighth error in front of a step, WithoutCode", []store.Step{tx(1, store.StepDone)}, flags{canceled: true, withoutCode: true}, 8, end(0, failed), unwind, ""},
-		{"an answer in front of a step, WithoutCode", []store.Step{tx(1, store.StepDone)}, flags{canceled: true, withoutCode: true}, 0, end(0, answered), unwind, ""},
-		{"an answer in front of a call in doubt, WithoutCode", []store.Step{call(1, store.StepBegun)}, flags{canceled: true, withoutCode: true}, 0, end(0, answered), park, ReasonCallInDoubt},
-		{"an error in front of a step, after a rejection", []store.Step{tx(1, store.StepDone)}, undoing, 99, end(0, failed), retry, ""},
-		{"an answer in front of a call that was not sent, canceled", []store.Step{call(1, store.StepNotSent)}, canceled, 0, end(0, answered), unwind, ""},
+		{"an answer", []store.Step{tx(1, store.StepDone)}, flags{}, 0, end(1, endAnswered), finish, ""},
+		{"a rejection", []store.Step{tx(1, store.StepDone)}, flags{}, 0, end(1, endFinal), unwind, ""},
+		{"an error", []store.Step{tx(1, store.StepDone)}, flags{}, 99, end(1, endFailed), retry, ""},
+		{"an error in front of a step", []store.Step{tx(1, store.StepDone)}, flags{}, 99, end(0, endFailed), retry, ""},
+		{"an answer in front of a step", []store.Step{tx(1, store.StepDone)}, flags{}, 0, end(0, endAnswered), park, ReasonCodeChanged},
+		{"a rejection in front of a step", []store.Step{tx(1, store.StepDone)}, flags{}, 0, end(0, endFinal), park, ReasonCodeChanged},
+		{"an answer, canceled", []store.Step{tx(1, store.StepDone)}, canceled, 0, end(1, endAnswered), unwind, ""},
+		{"a rejection, canceled", []store.Step{tx(1, store.StepDone)}, canceled, 0, end(1, endFinal), unwind, ""},
+		{"an error, canceled", []store.Step{tx(1, store.StepDone)}, canceled, 0, end(1, endFailed), unwind, ""},
+		{"an error in front of a step, canceled", []store.Step{tx(1, store.StepDone)}, canceled, 7, end(0, endFailed), retry, ""},
+		{"the eighth error in front of a step, canceled", []store.Step{tx(1, store.StepDone)}, canceled, 8, end(0, endFailed), park, ReasonFunctionFailed},
+		{"an error in front of a step, WithoutCode", []store.Step{tx(1, store.StepDone)}, flags{canceled: true, withoutCode: true}, 7, end(0, endFailed), retry, ""},
+		{"the eighth error in front of a step, WithoutCode", []store.Step{tx(1, store.StepDone)}, flags{canceled: true, withoutCode: true}, 8, end(0, endFailed), unwind, ""},
+		{"an answer in front of a step, WithoutCode", []store.Step{tx(1, store.StepDone)}, flags{canceled: true, withoutCode: true}, 0, end(0, endAnswered), unwind, ""},
+		{"an answer in front of a call in doubt, WithoutCode", []store.Step{call(1, store.StepBegun)}, flags{canceled: true, withoutCode: true}, 0, end(0, endAnswered), park, ReasonCallInDoubt},
+		{"an error in front of a step, after a rejection", []store.Step{tx(1, store.StepDone)}, undoing, 99, end(0, endFailed), retry, ""},
+		{"an answer in front of a call that was not sent, canceled", []store.Step{call(1, store.StepNotSent)}, canceled, 0, end(0, endAnswered), unwind, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -106,3 +109,84 @@ func TestDecide(t *testing.T) {
 		})
 	}
 }
+
+// The outermost of Final, NotSent and Unknown counts. Of joined errors the one that says least counts.
+func TestSaidBy(t *testing.T) {
+	t.Parallel()
+	refused, other := errors.New("refused"), errors.New("a timeout")
+	doubt, final, unsent := said{unknown: true}, said{final: true}, said{unsent: true}
+	for _, test := range []struct {
+		err  error
+		want said
+	}{
+		{Unknown(Final(refused)), doubt},
+		{Unknown(fmt.Errorf("gateway: %w", Final(refused))), doubt},
+		{Unknown(NotSent(refused)), doubt},
+		{errors.Join(Final(refused), Unknown(refused)), doubt},
+		{errors.Join(NotSent(refused), Unknown(refused)), doubt},
+		{errors.Join(other, Final(refused)), doubt},
+		{errors.Join(NotSent(refused), other), doubt},
+		{fmt.Errorf("both providers: %w", errors.Join(NotSent(refused), other)), doubt},
+		{other, said{}},
+		{Final(Unknown(refused)), final},
+		{Final(errors.Join(Unknown(refused), refused)), final},
+		{fmt.Errorf("%w: %w", errors.New("while charging"), Final(refused)), final},
+		{errors.Join(Final(refused), nil, Final(other)), final},
+		{fmt.Errorf("no connection: %w", NotSent(refused)), unsent},
+		{Final(NotSent(refused)), said{final: true, unsent: true}},
+		{NotSent(Final(refused)), said{final: true, unsent: true}},
+	} {
+		if got := saidBy(test.err); got != test.want {
+			t.Errorf("%#v says %+v, want %+v", test.err, got, test.want)
+		}
+	}
+}
+
+// The attempt takes many times as long as the time between two beats, and then falls silent.
+func TestBeat_KeepsTheAttemptAlive(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := Keyed(time.Hour).WithHeartbeat(time.Minute)
+		ctx, stop := p.watched(t.Context())
+		defer stop()
+		derived, cancel := context.WithTimeout(ctx, 100*time.Hour)
+		defer cancel()
+		for range 100 {
+			time.Sleep(time.Minute - time.Nanosecond)
+			Beat(derived)
+			Beat(context.Background()) // of no call
+		}
+		if ctx.Err() != nil {
+			t.Fatal(context.Cause(ctx))
+		}
+		time.Sleep(time.Minute + time.Nanosecond)
+		if !errors.Is(context.Cause(derived), ErrNoBeat) {
+			t.Errorf("behind a minute of silence the cause is %v", context.Cause(derived))
+		}
+		Beat(derived)
+	})
+}
+
+func TestMemory_IsBounded(t *testing.T) {
+	t.Parallel()
+	var m memory
+	for i := range 3 * maxInMemory {
+		m.put(strconv.Itoa(i), map[int]store.Step{1: {Seq: i}})
+		if i%3 == 0 {
+			m.put(strconv.Itoa(i), map[int]store.Step{1: {Seq: i}}) // again
+		}
+	}
+	if len(m.outcomes) > maxInMemory || len(m.ids) > maxInMemory {
+		t.Errorf("%d operations are remembered, in a list of %d", len(m.outcomes), len(m.ids))
+	}
+	last := strconv.Itoa(3*maxInMemory - 1)
+	if got, ok := m.take(last); !ok || got[1].Seq != 3*maxInMemory-1 {
+		t.Errorf("the last one is %v, %t", got, ok)
+	}
+	if _, ok := m.take(last); ok {
+		t.Error("what was taken is still there")
+	}
+}
+
+// Forget drops what this process remembers of an operation, as if the process had ended.
+func Forget(id string) { outcomesInMemory.take(id) }

@@ -1,3 +1,75 @@
+// Package operation makes work of several steps safe to retry, some of which call other systems:
+// reserve, charge a card, confirm. It gives such work the contract of package idem: one key, one
+// outcome, whatever crashes.
+//
+//	var Checkout = operation.Define("checkout", func(op *operation.Op, in Cart) (idem.Response, error) {
+//		order, err := operation.Tx(op, "reserve", func(tx pgx.Tx) (Order, error) { … },
+//			operation.UndoTx(func(tx pgx.Tx, order Order) error { … }))
+//		if err != nil {
+//			return idem.Response{}, err
+//		}
+//		charge, err := operation.Call(op, "charge", operation.Keyed(23*time.Hour),
+//			func(ctx context.Context, key string) (Charge, error) { return bank.Charge(ctx, key, in.Total) },
+//			operation.UndoCall(operation.Keyed(23*time.Hour),
+//				func(ctx context.Context, key string, charge Charge) error { return bank.Refund(ctx, key, charge.ID) }))
+//		if errors.Is(err, bank.ErrDeclined) { // which Charge returns as operation.Final
+//			return idem.Response{}, idem.Reject(declined) // undoes what is done, and is final
+//		}
+//		…
+//	})
+//	res, err := Checkout.Do(ctx, pool, scope, key, hash, cart)
+//
+// The function is ordinary Go. After a crash it is run again from its top, and each recorded step
+// returns what it returned, without being taken again.
+//
+// # Steps
+//
+// What a step returns is stored, a value or an error, and what is stored is what the function sees,
+// in its first run as in every later one: a value as its codec decodes it, and an error as
+// [WithErrors] says.
+//
+// [Tx] is a step in Postgres: its writes and its value are committed together. Neighboring Tx share
+// a transaction. [Exec] is a Tx without a value. [Call] is a step elsewhere: it is made in no
+// transaction and with no connection held, never before all that came earlier is committed, and
+// always under the same key. Its [Policy] says what happens when its outcome is in doubt: [Keyed],
+// [Asked] or [Once]. [Parallel] makes several calls at the same time, each a step of its own.
+// [Sleep] and [Await] pause; [Signal] answers an Await. [Child] begins an operation of another
+// definition, in the same commit, and awaits its answer. An [Undo] is an argument of the step that
+// it undoes.
+//
+// # What is guaranteed
+//
+//   - An operation has one outcome, which every call with its key gets: that of idem.Do.
+//   - A Tx step is committed once, together with its value, or not at all.
+//   - A Call is made under one key, which is the same in every attempt and in every process. One
+//     that is Once is made once.
+//   - A Call is made when all that came before it is committed, which is durable also where
+//     synchronous_commit is off, and what comes after it sees the value that it has returned.
+//   - When an operation is rejected, ends in a Final error or is canceled, the undos of the steps
+//     that are done run in reverse, each once, before the answer. What was not committed is rolled
+//     back.
+//   - What cannot go on safely parks, with a [Reason]: [ErrParked]. Nothing is guessed.
+//
+// A Call that is Keyed or Asked is made at least once, and has its effect once if the other side
+// keeps its promise. If a process dies behind a call and before the next commit, the call is in
+// doubt.
+//
+// # Who works on an operation
+//
+// From its first commit to its last the record of an operation holds its key. Each process that
+// takes the operation over begins another epoch, and a commit of an earlier epoch is refused as a
+// whole: a process that was slow, or was taken for dead, has no effect. A process shows that it is
+// alive by an advisory lock on a connection of its own, beside the pool, or, behind a pooler, by a
+// lease of 30 seconds. A call with the same key resumes an operation that no process works on, and
+// so does a [Worker]: run one in every process. A job queue uses [Due] and Resume instead.
+//
+// # Parked operations
+//
+// What cannot go on safely waits for a person: [Show] says where and why, [Resolve] states the
+// outcome of a call, [Retry] resumes the operation, and [Cancel] has it undone. Steps are recognized
+// by their position and their name. If new code asks for other steps than the recorded ones, the
+// operation parks: [Op.Changed] lets new code follow another path, and [Replay] runs new code on the
+// history of an operation. docs/operations.md has the rules, limits and costs.
 package operation
 
 import (
@@ -76,11 +148,11 @@ func WithErrors(errs ...error) Option {
 				d.err = fmt.Errorf("operation: WithErrors: an error is nil")
 				return
 			}
-			if d.known.Confuses(err) {
+			if d.knownErrors.Confuses(err) {
 				d.err = fmt.Errorf("operation: WithErrors: two errors %T %q cannot be told apart", err, storederror.Text(err))
 				return
 			}
-			d.known = append(d.known, storederror.Name("", err))
+			d.knownErrors = append(d.knownErrors, storederror.Name("", err))
 		}
 	}
 }
@@ -129,7 +201,7 @@ func WithConcurrency(n int) Option {
 // free. Any other error ends this run alone: if nothing is committed yet, everything is rolled back
 // and the key is free, as with idem.Do; otherwise the operation goes on later, from its record.
 func Define[In any](name string, fn func(op *Op, in In) (idem.Response, error), opts ...Option) *Definition[In] {
-	d := &Definition[In]{definition{name: name, codec: jsonCodec{}, known: everywhere, maxDeaths: maxDeaths, err: checkName(name)}}
+	d := &Definition[In]{definition{name: name, codec: jsonCodec{}, knownErrors: everywhere, maxDeaths: maxDeaths, err: checkName(name)}}
 	if fn == nil {
 		d.err = errors.New("operation: the function is nil")
 	}
@@ -171,7 +243,7 @@ func (d *Definition[In]) Do(ctx context.Context, pool *pgxpool.Pool, scope, key 
 	if err != nil {
 		return idem.Result{}, err
 	}
-	return door.Do(ctx, pool, scope, key, hash, d.options(opts), &caller{definition: &d.definition, input: input})
+	return idemCalls.Do(ctx, pool, scope, key, hash, d.options(opts), &caller{definition: &d.definition, input: input})
 }
 
 // Start makes the operation part of tx: it begins when that is committed, and a Worker does its
@@ -186,7 +258,7 @@ func (d *Definition[In]) Start(ctx context.Context, tx pgx.Tx, scope, key string
 		return "", err
 	}
 	begun := false
-	id, err = door.Start(ctx, tx, scope, key, hash, d.options(opts), func(e longcall.Execution, k *store.Key, claimedAt time.Time) ([]txn.Request, error) {
+	id, err = idemCalls.Start(ctx, tx, scope, key, hash, d.options(opts), func(e longcall.Execution, k *store.Key, claimedAt time.Time) ([]txn.Request, error) {
 		begun = true
 		sealed, err := seal(e.Sealer(), input, store.BoundInput(k.ExecutionID))
 		return []txn.Request{
@@ -237,7 +309,7 @@ func (c *caller) Resume(ctx context.Context, e longcall.Execution, operation str
 	if c.begun != nil && c.begun.operation == operation {
 		w.epoch, w.unsent = c.begun.epoch, c.begun.unsent
 	}
-	end, taken := w.takeUp(ctx)
+	end, taken := w.takeOver(ctx)
 	if taken {
 		end = w.work(ctx, nil)
 	}
@@ -271,7 +343,7 @@ func (w *work) endedIn(ctx context.Context, ask func(context.Context, ...txn.Req
 	case !show.Found || show.State != store.OperationUndone:
 		return longcall.Ending{}, false
 	case show.Canceled:
-		return longcall.Ending{Outcome: longcall.Failed, Err: ErrCanceled}, true
+		return failedWith(ErrCanceled), true
 	}
 	end := error(&endedError{cause: ErrUndone})
 	for i := range steps.Steps {
@@ -281,13 +353,13 @@ func (w *work) endedIn(ctx context.Context, ask func(context.Context, ...txn.Req
 		}
 		stored, err := open(w.call.Sealer(), s.Value, store.BoundStep(w.operation, s))
 		if err != nil {
-			return longcall.Ending{Outcome: longcall.Failed, Err: err}, true
+			return failedWith(err), true
 		}
-		if ended, err := restore(w.definition.known, stored); err == nil { // or else the code no longer names it
+		if ended, err := restore(w.definition.knownErrors, stored); err == nil { // or else the code no longer names it
 			end = &endedError{cause: ofFunction(ended)}
 		}
 	}
-	return longcall.Ending{Outcome: longcall.Failed, Err: end}, true
+	return failedWith(end), true
 }
 
 // Wait waits until the operation has ended, and returns its answer, which Do of its key would
@@ -341,7 +413,7 @@ func answer(ctx context.Context, pool *pgxpool.Pool, found *store.FindOperation,
 	case found.State == store.OperationUndone:
 		return idem.Result{}, ErrUndone
 	}
-	result, err := door.Do(ctx, pool, found.Scope, found.Key, found.Hash, opts, onlyReplay{})
+	result, err := idemCalls.Do(ctx, pool, found.Scope, found.Key, found.Hash, opts, onlyReplay{})
 	switch {
 	case errors.Is(err, idem.ErrMismatch), errors.Is(err, idem.ErrInProgress), err == nil && result.ExecutionID != found.OperationID:
 		return idem.Result{}, ErrAnswerGone
@@ -359,7 +431,7 @@ func (onlyReplay) Begin(context.Context, longcall.Execution, *txn.Tx) longcall.E
 }
 
 func (onlyReplay) Resume(context.Context, longcall.Execution, string) longcall.Ending {
-	return longcall.Ending{Outcome: longcall.Failed, Err: ErrAnswerGone}
+	return failedWith(ErrAnswerGone)
 }
 
 func (onlyReplay) Ended(context.Context, longcall.Execution, string, func(context.Context, ...txn.Request) error) (longcall.Ending, bool) {

@@ -2,6 +2,7 @@ package operation
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -17,26 +18,54 @@ import (
 // endingOf returns how a function has ended that has returned err.
 func endingOf(err error) ending {
 	if err == nil {
-		return answered
+		return endAnswered
 	}
 	if _, rejected := longcall.RejectionOf(err); rejected || IsFinal(err) {
-		return ruled
+		return endFinal
 	}
-	return failed
+	return endFailed
+}
+
+// foreignError is an error of the function about another operation, which has ended, or is parked.
+// The operation of the function goes on, so errors.Is and errors.As must not find that this one
+// has.
+type foreignError struct{ cause error }
+
+// ofFunction returns an error with which the function has ended a run, and not the operation.
+func ofFunction(err error) error {
+	var ended longcall.ForDuplicates
+	if errors.As(err, &ended) || errors.Is(err, ErrCanceled) || errors.Is(err, ErrParked) {
+		return &foreignError{cause: err}
+	}
+	return err
+}
+
+func (e *foreignError) Error() string { return e.cause.Error() }
+
+func (e *foreignError) Is(target error) bool {
+	return target != ErrCanceled && target != ErrParked && errors.Is(e.cause, target)
+}
+
+func (e *foreignError) As(target any) bool {
+	switch target.(type) {
+	case **ParkedError, **canceledError, **endedError, *longcall.ForDuplicates:
+		return false
+	}
+	return errors.As(e.cause, target)
 }
 
 // judge returns what follows from the end of the function, or why the run was stopped before that.
 func (op *Op) judge(err error) (v verdict, how ending, s *stop) {
 	how = endingOf(err)
-	if op.grouped && how != failed && op.stopped == nil {
+	if op.grouped && how != endFailed && op.stopped == nil {
 		_ = op.misuse("Go without Wait")
 	}
 	_ = op.halted()
 	switch s := op.stopped; {
-	case s != nil && s.why != unwound:
+	case s != nil && s.why != stopUnwound:
 		return v, how, s
 	case s != nil: // no step may be left behind
-		how = ruled
+		how = endFinal
 	}
 	return decide(&op.work.journal, request{seq: op.seq, end: how}), how, nil
 }
@@ -52,7 +81,7 @@ func (op *Op) end(resp idem.Response, err error) longcall.Ending {
 		return w.unheld(longcall.Ending{Outcome: longcall.Unheld, Response: longcall.Response(resp), Err: ofFunction(err)})
 	}
 	switch {
-	case how == failed && op.ctx.Err() != nil:
+	case how == endFailed && op.ctx.Err() != nil:
 		return op.endLeft()
 	case v.do == unwind:
 		return op.unwind(err)
@@ -64,15 +93,14 @@ func (op *Op) end(resp idem.Response, err error) longcall.Ending {
 		return op.endStopped(op.stopped)
 	}
 	op.close(nil)
-	return w.release(backoff(w.journal.runs), longcall.Ending{Outcome: longcall.Failed, Err: ofFunction(err)}, err)
+	return w.release(backoff(w.journal.runs), failedWith(ofFunction(err)), err)
 }
 
 // unheld ends a run that has committed nothing and needs no commit of this package: the caller
-// completes the operation like an idem.Do. It releases the instance.
+// completes the operation like an idem.Do.
 func (w *work) unheld(end longcall.Ending) longcall.Ending {
 	if w.instance != nil {
-		w.instance.Leave(w.operation, false)
-		return w.abandon(end)
+		return w.leave(end)
 	}
 	return end
 }
@@ -81,46 +109,43 @@ func (w *work) unheld(end longcall.Ending) longcall.Ending {
 func (op *Op) endStopped(s *stop) longcall.Ending {
 	w := op.work
 	switch {
-	case s.why == unknown:
-		w.instance.Leave(w.operation, true)
-		return w.abandon(longcall.Ending{Outcome: longcall.Unknown, Err: s.err})
-	case w.epoch == 0 && s.why == again:
+	case s.why == stopUnknown:
+		return w.leaveUnreleased(longcall.Ending{Outcome: longcall.Unknown, Err: s.err})
+	case w.epoch == 0 && s.why == stopAgain:
 		return w.unheld(longcall.Ending{Outcome: longcall.Undone, Err: s.err})
-	case w.epoch == 0 && s.why == parked:
-		return w.unheld(longcall.Ending{Outcome: longcall.Failed, Err: s})
+	case w.epoch == 0 && s.why == stopParked:
+		return w.unheld(failedWith(s))
 	case w.epoch == 0:
-		return w.unheld(longcall.Ending{Outcome: longcall.Failed, Err: s.err})
+		return w.unheld(failedWith(s.err))
 	}
 	switch s.why {
-	case lost:
+	case stopLost:
 		op.close(nil)
-		w.hide()
-		w.instance.Leave(w.operation, false)
-		return w.abandon(longcall.Ending{Outcome: longcall.Elsewhere})
-	case suspended:
-		w.instance.Leave(w.operation, false)
-		return w.abandon(longcall.Ending{Outcome: longcall.Elsewhere})
-	case parked:
+		w.keepInMemory()
+		return w.leave(longcall.Ending{Outcome: longcall.Elsewhere})
+	case stopSuspended:
+		return w.leave(longcall.Ending{Outcome: longcall.Elsewhere})
+	case stopParked:
 		op.close(nil)
 		if op.unwinds {
 			op.recordDecision()
 		}
-		w.keep(commit{at: w.at})
+		w.recordOutcomes(commit{at: w.at})
 		return w.parkAs(op.ctx, s)
-	case left:
+	case stopLeft:
 		return op.endLeft()
-	case again:
+	case stopAgain:
 		op.close(s.err)
 		return longcall.Ending{}
 	}
 	op.close(s.err)
-	return w.release(backoff(w.journal.runs), longcall.Ending{Outcome: longcall.Failed, Err: s.err}, s.err)
+	return w.fail(s.err)
 }
 
 // endLeft releases an operation whose caller has left.
 func (op *Op) endLeft() longcall.Ending {
 	op.close(nil)
-	return op.work.release(0, longcall.Ending{Outcome: longcall.Failed, Err: op.work.leaving(op.ctx)}, nil)
+	return op.work.release(0, failedWith(op.work.leaving(op.ctx)), nil)
 }
 
 // finish completes the operation: the steps since the last commit, the answer, and the end, in one
@@ -129,8 +154,7 @@ func (op *Op) finish(resp longcall.Response) longcall.Ending {
 	w := op.work
 	complete, err := w.call.Completion(&w.key, resp, store.Completed)
 	if err != nil {
-		op.close(nil)
-		return w.release(backoff(w.journal.runs), longcall.Ending{Outcome: longcall.Failed, Err: err}, err)
+		return op.fail(err)
 	}
 	return op.complete(complete, resp, commit{free: true, state: store.OperationCompleted})
 }
@@ -138,50 +162,59 @@ func (op *Op) finish(resp longcall.Response) longcall.Ending {
 // complete makes the last commit of an operation that has an answer.
 func (op *Op) complete(complete *store.Complete, resp longcall.Response, c commit) longcall.Ending {
 	w := op.work
-	told, err := w.tellParent(&childEnd{State: c.state, Response: (*idem.Response)(&resp)})
+	notify, err := w.notifyParent(&childEnd{State: c.state, Response: (*idem.Response)(&resp)})
 	if err != nil {
-		op.close(nil)
-		return w.release(backoff(w.journal.runs), longcall.Ending{Outcome: longcall.Failed, Err: err}, err)
+		return op.fail(err)
 	}
-	c.with, c.rouses = append(append(c.with, complete), told...), len(told) > 0
+	c.with, c.wakes = append(append(c.with, complete), notify...), len(notify) > 0
 	if err := op.commit(c); err != nil {
 		return op.endStopped(op.stopped)
 	}
-	w.instance.Leave(w.operation, false)
-	return w.abandon(longcall.Ending{Outcome: longcall.Recorded, Record: &store.Record{
+	return w.leave(longcall.Ending{Outcome: longcall.Recorded, Record: &store.Record{
 		SameHash: true, ExecutionID: w.operation, State: complete.State,
 		Status: resp.Status, Header: resp.Header, Body: resp.Body,
 		CreatedAt: w.createdAt, CompletedAt: complete.CompletedAt, ExpiresAt: complete.ExpiresAt,
 	}})
 }
 
-// giveUp ends the call after an error that another run in this process would meet again. The
-// operation is due again after a second.
-func (w *work) giveUp(ctx context.Context, cause error) longcall.Ending {
+// releaseAfterRetries ends the call after an error that another run in this process would meet
+// again. The operation is due again after a second.
+func (w *work) releaseAfterRetries(ctx context.Context, cause error) longcall.Ending {
 	if ctx.Err() != nil {
-		return w.release(0, longcall.Ending{Outcome: longcall.Failed, Err: w.leaving(ctx)}, nil)
+		return w.release(0, failedWith(w.leaving(ctx)), nil)
 	}
-	return w.release(time.Second, longcall.Ending{Outcome: longcall.Failed, Err: cause}, cause)
+	return w.release(time.Second, failedWith(cause), cause)
 }
 
-// release leaves the operation to the next process, after pause, and gives the instance back. err
-// is the error of the run, if it has one.
+// release makes the operation due for any process after pause, and leaves it. err is the error of
+// the run, if it has one.
 func (w *work) release(pause time.Duration, end longcall.Ending, err error) longcall.Ending {
 	var last *lastError
 	if err != nil {
 		last = &lastError{attempt: w.journal.runs, err: err}
 	}
-	if w.keep(commit{free: true, at: store.At{Pause: pause}, failure: last}) {
-		w.instance.Leave(w.operation, false)
-		return w.abandon(end)
+	if w.recordOutcomes(commit{free: true, at: store.At{Pause: pause}, failure: last}) {
+		return w.leave(end)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), letGoLimit)
+	ctx, cancel := context.WithTimeout(context.Background(), releaseLimit)
 	defer cancel()
-	failed := w.call.Engine().Query(ctx, &store.ReleaseOperation{
+	if w.call.Engine().Query(ctx, &store.ReleaseOperation{
 		OperationID: w.operation, Epoch: w.epoch, Tries: w.at.Tries, Pause: pause, Error: w.stepError(last),
-	})
-	w.instance.Leave(w.operation, failed != nil)
-	return w.abandon(end)
+	}) != nil {
+		return w.leaveUnreleased(end)
+	}
+	return w.leave(end)
+}
+
+// fail releases the operation after a run that has failed.
+func (w *work) fail(err error) longcall.Ending {
+	return w.release(backoff(w.journal.runs), failedWith(err), err)
+}
+
+// fail rolls the transaction back, and releases the operation.
+func (op *Op) fail(err error) longcall.Ending {
+	op.close(nil)
+	return op.work.fail(err)
 }
 
 // leaving is the error of a caller that leaves an operation to others.
@@ -197,7 +230,7 @@ func backoff(runs int) time.Duration {
 
 // parkAs stops the operation until a person has decided.
 func (w *work) parkAs(ctx context.Context, s *stop) longcall.Ending {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), letGoLimit)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseLimit)
 	defer cancel()
 	p := &store.ParkOperation{OperationID: w.operation, Epoch: w.epoch, Tries: w.at.Tries, Reason: string(s.reason), Step: s.step, Text: storederror.Storable(s.text)}
 	if s.cause != nil {
@@ -207,21 +240,33 @@ func (w *work) parkAs(ctx context.Context, s *stop) longcall.Ending {
 		}
 		p.Error = w.stepError(last)
 	}
-	err := w.call.Engine().Query(ctx, p)
-	w.instance.Leave(w.operation, err != nil)
-	switch {
-	case err != nil:
-		return w.abandon(longcall.Ending{Outcome: longcall.Failed, Err: err})
-	case !p.Parked: // another process has it
-		return w.abandon(longcall.Ending{Outcome: longcall.Elsewhere})
+	if err := w.call.Engine().Query(ctx, p); err != nil {
+		return w.leaveUnreleased(failedWith(err))
 	}
-	return w.abandon(longcall.Ending{Outcome: longcall.Failed, Err: &ParkedError{
+	if !p.Parked { // another process has taken it over
+		return w.leave(longcall.Ending{Outcome: longcall.Elsewhere})
+	}
+	return w.leave(longcall.Ending{Outcome: longcall.Failed, Err: &ParkedError{
 		OperationID: w.operation, Step: s.step, Reason: s.reason, ReasonText: p.Text, Cause: s.cause,
 	}})
 }
 
-// abandon gives the instance back, and the turn of a suspect.
-func (w *work) abandon(end longcall.Ending) longcall.Ending {
+// leave takes the operation off the list of those that this process works on, and releases the
+// instance.
+func (w *work) leave(end longcall.Ending) longcall.Ending {
+	w.instance.Leave(w.operation)
+	return w.releaseInstance(end)
+}
+
+// leaveUnreleased is leave where the database may still have this process as the owner of the
+// operation. The instance finds out later, and releases the operation.
+func (w *work) leaveUnreleased(end longcall.Ending) longcall.Ending {
+	w.instance.LeaveUnreleased(w.operation)
+	return w.releaseInstance(end)
+}
+
+// releaseInstance releases the instance, and the turn of a suspect.
+func (w *work) releaseInstance(end longcall.Ending) longcall.Ending {
 	w.instance.Release()
 	w.instance = nil
 	if w.suspected {
@@ -250,7 +295,7 @@ func (op *Op) unwind(err error) longcall.Ending {
 	if rejected != nil {
 		var err error
 		if complete, err = w.call.Completion(&w.key, *rejected, store.Failed); err != nil {
-			return w.release(backoff(w.journal.runs), longcall.Ending{Outcome: longcall.Failed, Err: err}, err)
+			return w.fail(err)
 		}
 	}
 	op.unwinds = true
@@ -269,17 +314,15 @@ func (op *Op) unwind(err error) longcall.Ending {
 func (op *Op) endUndone(end error, last commit) longcall.Ending {
 	w := op.work
 	last.state, w.cause = store.OperationUndone, end
-	told, err := w.tellParent(&childEnd{State: last.state, Canceled: w.journal.canceled})
+	notify, err := w.notifyParent(&childEnd{State: last.state, Canceled: w.journal.canceled})
 	if err != nil {
-		op.close(nil)
-		return w.release(backoff(w.journal.runs), longcall.Ending{Outcome: longcall.Failed, Err: err}, err)
+		return op.fail(err)
 	}
-	last.with, last.rouses = append(told, &store.HoldKey{Key: &w.key, Room: store.Free}), len(told) > 0
+	last.with, last.wakes = append(notify, &store.HoldKey{Key: &w.key, Room: store.Free}), len(notify) > 0
 	if err := op.commit(last); err != nil {
 		return op.endStopped(op.stopped)
 	}
-	w.instance.Leave(w.operation, false)
-	return w.abandon(longcall.Ending{Outcome: longcall.Failed, Err: w.cause})
+	return w.leave(failedWith(w.cause))
 }
 
 // settleEnd returns the error in which the operation ends, or the response of a rejection. The
@@ -295,9 +338,9 @@ func (op *Op) settleEnd(err error) (end error, rejected *longcall.Response, stop
 		stored = w.journal.end.Value
 	} else {
 		stored, _ = op.failure(err)
-		op.remember(&step{seq: op.nextSeq(), kind: store.EndStep, name: "error"}, store.StepFailed, stored)
+		op.record(&step{seq: op.nextSeq(), kind: store.EndStep, name: "error"}, store.StepFailed, stored)
 	}
-	seen, failed := restore(w.definition.known, stored)
+	seen, failed := restore(w.definition.knownErrors, stored)
 	if failed != nil {
 		return nil, nil, op.park("", ReasonValueUnreadable, "the recorded error in which it ends %v", failed)
 	}
@@ -314,7 +357,7 @@ func (op *Op) recordDecision() {
 	stopped := op.stopped
 	op.pending = slices.DeleteFunc(op.pending, func(r store.RecordStep) bool { return r.Step.Kind == store.UndoStep && isInTx(&r.Step) })
 	if len(op.pending) > 0 {
-		op.putDown(commit{always: true, at: op.work.at})
+		op.commitStopped(commit{always: true, at: op.work.at})
 	}
 	op.stopped = stopped
 }
@@ -351,13 +394,13 @@ func (op *Op) correctUndos() error {
 	for name, s := range j.undos {
 		of, index := splitUndoName(name)
 		count[of] = max(count[of], index+1)
-		if s.Outcome == store.StepBegun && !planned[name] && op.work.returned[s.Seq].Name != name {
+		if s.Outcome == store.StepBegun && !planned[name] && op.work.outcomes[s.Seq].Name != name {
 			return op.park(of, ReasonCallInDoubt, "the undo of step %q may have happened, and the code no longer has it: ask the other side, and Resolve the step", of)
 		}
 	}
 	for seq := 1; seq <= len(j.steps); seq++ {
 		if s := j.steps[seq]; s.Outcome == store.StepDone && s.Undos != count[s.Name] && op.outcomeOf(seq) == store.StepDone {
-			op.remember(&step{seq: seq, kind: s.Kind, name: s.Name, undos: count[s.Name]}, store.StepDone, s.Value)
+			op.record(&step{seq: seq, kind: s.Kind, name: s.Name, undos: count[s.Name]}, store.StepDone, s.Value)
 		}
 	}
 	return nil
@@ -404,8 +447,8 @@ func (op *Op) runUndo(u *plannedUndo) error {
 		return op.halted()
 	}
 	s.policy = u.policy.stored()
-	if known := op.work.returnedBy(s); known != nil {
-		op.remember(s, known.Outcome, known.Value)
+	if known := op.work.unrecordedOutcome(s); known != nil {
+		op.record(s, known.Outcome, known.Value)
 		return nil
 	}
 	o := &outside{

@@ -4,12 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
-	"time"
 
 	"github.com/idem-go/idem"
-	"github.com/idem-go/idem/internal/longcall"
-	"github.com/idem-go/idem/internal/storederror"
 )
 
 // Errors of operations, besides those of package idem.
@@ -20,10 +16,6 @@ var (
 
 	// ErrTimeout is the error of an Await whose signal has not come within its timeout.
 	ErrTimeout = errors.New("operation: no signal came in time")
-
-	// ErrNoBeat is the cause of the end of an attempt's context when its function has not called
-	// Beat in time: see Policy.WithHeartbeat.
-	ErrNoBeat = errors.New("operation: no beat came in time")
 
 	// ErrNotHappened is the Final error of a call of which a person has said NotHappened.
 	ErrNotHappened = errors.New("operation: the call has not happened, and is not made")
@@ -43,57 +35,13 @@ var (
 	// a call in doubt; and of Cancel for one that has ended otherwise.
 	ErrNotParked = errors.New("operation: it is not parked, or not at that step")
 
-	// ErrUnknownOperation is the error for an id that no operation has.
-	ErrUnknownOperation = errors.New("operation: there is no such operation")
-
 	// ErrUnsealed is the error of a Signal without a Sealer to an operation whose input is sealed.
 	// Nothing was sent.
 	ErrUnsealed = errors.New("operation: the operation is sealed, and the signal is not: give Signal the Sealer of the operation, by idem.WithSealer")
 
-	// ErrInvalidName is the error for the name of an operation, a step or a signal that is not 1 to
-	// 200 bytes of valid UTF-8 without control characters and without "#".
-	ErrInvalidName = errors.New("operation: invalid name")
-
-	// ErrValueTooLarge is the error for an input or a value of a step that is above 1 MiB once it
-	// is encoded.
-	ErrValueTooLarge = errors.New("operation: the value is too large")
-
 	// ErrMisused is the error of an Op that is used outside of its function, by two goroutines at
 	// once, or inside of a step; and of Calls that are used in another order than Go, Wait, Value.
 	ErrMisused = errors.New("operation: steps are taken one after the other, inside the function of the operation")
-)
-
-// everywhere are the errors that every definition knows. A definition appends to a copy.
-var everywhere = slices.Clip(append(slices.Clone(storederror.Common),
-	storederror.Name("idem.ErrMismatch", idem.ErrMismatch), storederror.Name("idem.ErrInProgress", idem.ErrInProgress),
-	storederror.Name("idem.ErrTxEnded", idem.ErrTxEnded), storederror.Name("idem.ErrTxAborted", idem.ErrTxAborted),
-	storederror.Name("operation.ErrTimeout", ErrTimeout), storederror.Name("operation.ErrNoBeat", ErrNoBeat),
-	storederror.Name("operation.ErrParked", ErrParked), storederror.Name("operation.ErrCanceled", ErrCanceled),
-	storederror.Name("operation.ErrNotHappened", ErrNotHappened), storederror.Name("operation.ErrUndone", ErrUndone),
-	storederror.Name("operation.ErrUnknownOperation", ErrUnknownOperation), storederror.Name("operation.ErrInvalidName", ErrInvalidName),
-	storederror.Name("operation.ErrValueTooLarge", ErrValueTooLarge), storederror.Name("operation.ErrMisused", ErrMisused),
-	storederror.Name("", &ChildError{})))
-
-// restore returns an error that was stored.
-func restore(known storederror.Set, stored []byte) (error, error) {
-	return known.Decode(stored, Final, func(r longcall.Response) error { return idem.Reject(idem.Response(r)) })
-}
-
-// Reason is why an operation is parked, as a code for programs and alerts. docs/operations.md says
-// what to do about each.
-type Reason string
-
-// The reasons.
-const (
-	ReasonCallInDoubt       Reason = "call_in_doubt"      // a call may have happened, and its policy does not allow to repeat it
-	ReasonAttemptsExhausted Reason = "attempts_exhausted" // a call or an undo had all its attempts, or its deadline, and may have happened
-	ReasonCodeChanged       Reason = "code_changed"       // the code asks for another step than the recorded one
-	ReasonValueUnreadable   Reason = "value_unreadable"   // a recorded value does not decode, or the value of a call cannot be stored
-	ReasonSignalUnreadable  Reason = "signal_unreadable"  // a signal does not decode
-	ReasonUndoFailed        Reason = "undo_failed"        // an undo has failed for good
-	ReasonTxEnded           Reason = "tx_ended"           // the fn of a step has ended its transaction
-	ReasonFunctionFailed    Reason = "function_failed"    // it was canceled, and its function fails before its last recorded step
-	ReasonTooManyDeaths     Reason = "too_many_deaths"    // too many processes have died while they worked on it
 )
 
 // canceledError is the answer of every call that has waited for the operation: none of them begins
@@ -113,51 +61,6 @@ func (e *endedError) Unwrap() error { return e.cause }
 
 // ForDuplicates makes it one of longcall.ForDuplicates.
 func (*endedError) ForDuplicates() {}
-
-// foreignError is an error of the function about another operation, which has ended, or is parked.
-// The operation of the function goes on, so errors.Is and errors.As must not find that this one
-// has.
-type foreignError struct{ cause error }
-
-// ofFunction returns an error with which the function has ended a run, and not the operation.
-func ofFunction(err error) error {
-	var ended longcall.ForDuplicates
-	if errors.As(err, &ended) || errors.Is(err, ErrCanceled) || errors.Is(err, ErrParked) {
-		return &foreignError{cause: err}
-	}
-	return err
-}
-
-func (e *foreignError) Error() string { return e.cause.Error() }
-
-func (e *foreignError) Is(target error) bool {
-	return target != ErrCanceled && target != ErrParked && errors.Is(e.cause, target)
-}
-
-func (e *foreignError) As(target any) bool {
-	switch target.(type) {
-	case **ParkedError, **canceledError, **endedError, *longcall.ForDuplicates:
-		return false
-	}
-	return errors.As(e.cause, target)
-}
-
-// ParkedError is the ErrParked of one operation.
-type ParkedError struct {
-	OperationID string
-	Step        string // at which it has stopped
-	Reason      Reason
-	ReasonText  string
-	Since       time.Time // when that step was begun, by the database's clock; zero if that is not known
-	Cause       error     // the error of the program, or of another system, that has parked it; nil in calls that find it parked
-}
-
-func (e *ParkedError) Error() string {
-	return fmt.Sprintf("%v: operation %s at step %q: %s", ErrParked, e.OperationID, e.Step, e.ReasonText)
-}
-
-// Unwrap makes errors.Is(err, ErrParked) true.
-func (e *ParkedError) Unwrap() error { return ErrParked }
 
 // ChildError is the error of a Child that has not completed: it was rejected, or it is undone.
 // errors.Is finds ErrUndone in it if the child was canceled, or has ended in a Final error.

@@ -10,12 +10,34 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/operation"
 )
+
+func TestDo_ExecutesOnceAndReplays(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	checkout := s.checkout()
+	first, err := checkout.Do(t.Context(), s.pool, scope, "k", hashA, "book")
+	if err != nil || first.Replayed || first.Status != 201 {
+		t.Fatal(first, err)
+	}
+	second, err := checkout.Do(t.Context(), s.pool, scope, "k", hashA, "book")
+	if err != nil || !second.Replayed {
+		t.Fatal(second, err)
+	}
+	first.Replayed = true
+	if diff := cmp.Diff(first, second); diff != "" {
+		t.Errorf("(-first +second):\n%s", diff)
+	}
+	s.wantOnce("book")
+	entry, err := idem.Lookup(t.Context(), s.pool, scope, "k")
+	if err != nil || entry.State != idem.StateCompleted || entry.ExecutionID != first.ExecutionID {
+		t.Error(entry, err)
+	}
+}
 
 // define makes an operation without input.
 func define(fn func(op *operation.Op) error) *operation.Definition[int] {
@@ -27,77 +49,12 @@ func TestDo_ErrorBeforeTheFirstCommit(t *testing.T) {
 	s := newShop(t)
 	fail := errDeclined
 	d := define(func(op *operation.Op) error { return errors.Join(localStep(op, "do"), fail) })
-	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); !errors.Is(err, errDeclined) {
-		t.Fatal(err)
-	}
+	want(t, errDeclined)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0))
 	if n := s.count(`select count(*) from done`) + s.count(`select count(*) from idem.records`) + s.count(`select count(*) from idem.operations`); n != 0 {
 		t.Errorf("%d rows are left", n)
 	}
 	fail = nil
-	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashB, 0); err != nil {
-		t.Error(err)
-	}
-}
-
-// The error is no answer: the next call of the key resumes the operation.
-func TestDo_ErrorBehindACommit(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	fail := errDeclined
-	d := define(func(op *operation.Op) error {
-		if err := outsideStep(op, "call"); err != nil {
-			return err
-		}
-		return errors.Join(localStep(op, "do"), fail)
-	})
-	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); !errors.Is(err, errDeclined) {
-		t.Fatal(err)
-	}
-	fail = nil
-	res, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
-	if err != nil || res.Replayed {
-		t.Fatal(res, err)
-	}
-	if did := fmt.Sprint(s.did()); did != "[do]" {
-		t.Errorf("%s is committed", did)
-	}
-}
-
-func TestTx_FailsAlone(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	var seen []string
-	d := define(func(op *operation.Op) error {
-		if err := localStep(op, "first"); err != nil {
-			return err
-		}
-		_, err := operation.Tx(op, "second", func(tx pgx.Tx) (int, error) {
-			if _, err := write("second")(tx); err != nil {
-				return 0, err
-			}
-			_, err := tx.Exec(context.Background(), `select 1 / 0`)
-			return 0, err
-		})
-		var pgErr *pgconn.PgError
-		seen = append(seen, fmt.Sprint(errors.As(err, &pgErr) && pgErr.Code == "22012", errors.Is(err, errDeclined)))
-		if err := localStep(op, "third"); err != nil {
-			return err
-		}
-		return longSleep(op, "")
-	})
-	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {
-		t.Fatal(err)
-	}
-	s.elapse()
-	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]string{"first", "third"}, s.did()); diff != "" {
-		t.Errorf("(-want +committed):\n%s", diff)
-	}
-	if diff := cmp.Diff([]string{"true false", "true false"}, seen); diff != "" {
-		t.Errorf("(-want +seen):\n%s", diff)
-	}
+	want(t, nil)(d.Do(t.Context(), s.pool, scope, "k", hashB, 0))
 }
 
 func TestDo_RetriesFromTheRecord(t *testing.T) {
@@ -128,15 +85,11 @@ func TestDo_RetriesFromTheRecord(t *testing.T) {
 				_ = err // a function that forgets errors has no effect either
 				return localStep(op, "third")
 			})
-			if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); err != nil {
-				t.Fatal(err)
-			}
+			want(t, nil)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0))
 			if runs != 3 {
 				t.Errorf("%d runs", runs)
 			}
-			if diff := cmp.Diff([]string{"first", "second", "third"}, s.did()); diff != "" {
-				t.Errorf("(-want +committed):\n%s", diff)
-			}
+			s.wantDid("first", "second", "third")
 		})
 	}
 }
@@ -167,12 +120,8 @@ func TestDo_PanicReleasesTheOperation(t *testing.T) {
 		t.Errorf("it returned %v", err)
 	}()
 	angry = false
-	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(limit)); err != nil {
-		t.Fatal(err)
-	}
-	if did := fmt.Sprint(s.did()); did != "[do]" {
-		t.Errorf("%s is committed", did)
-	}
+	want(t, nil)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(limit)))
+	s.wantDid("do")
 }
 
 func TestWorker_OutlivesAPanic(t *testing.T) {
@@ -200,9 +149,7 @@ func TestWorker_OutlivesAPanic(t *testing.T) {
 		return s.count(`select count(*) from idem.operations where state = 'completed'`) == 1 &&
 			s.count(`select count(*) from idem.operations where state = 'running' and owner is null and attempts > 0`) == 1
 	})
-	if did := fmt.Sprint(s.did()); did != "[calm]" {
-		t.Errorf("%s is committed", did)
-	}
+	s.wantDid("calm")
 }
 
 func TestOp_Misused(t *testing.T) {
@@ -219,47 +166,9 @@ func TestOp_Misused(t *testing.T) {
 		}
 		return nil
 	})
-	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); err != nil {
-		t.Fatal(err)
-	}
+	want(t, nil)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0))
 	if err := localStep(kept, "late"); !errors.Is(err, operation.ErrMisused) {
 		t.Errorf("a step after the end: %v", err)
-	}
-}
-
-func TestTx_EndsItsTransaction(t *testing.T) {
-	t.Parallel()
-	for name, sql := range map[string]string{"commit": "commit", "commit and begin": "commit; begin"} {
-		for _, test := range [][2]bool{{false, false}, {true, false}, {false, true}, {true, true}} {
-			calls, checks := test[0], test[1]
-			t.Run(fmt.Sprint(name, ", after a call: ", calls, ", before a checkpoint: ", checks), func(t *testing.T) {
-				t.Parallel()
-				s := newShop(t)
-				d := define(func(op *operation.Op) error {
-					if calls {
-						if err := outsideStep(op, "call"); err != nil {
-							return err
-						}
-					}
-					_, err := operation.Tx(op, "do", func(tx pgx.Tx) (int, error) {
-						_, err := tx.Exec(context.Background(), sql, pgx.QueryExecModeSimpleProtocol)
-						return 0, err
-					})
-					if checks && err == nil {
-						return op.Checkpoint()
-					}
-					return err
-				})
-				_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(0))
-				var parked *operation.ParkedError
-				if errors.As(err, &parked) {
-					err = parked.Cause
-				}
-				if !errors.Is(err, idem.ErrTxEnded) || (parked != nil) != calls {
-					t.Errorf("parked: %v, %v", parked, err)
-				}
-			})
-		}
 	}
 }
 
@@ -278,92 +187,43 @@ func TestCall_KeysAreUnique(t *testing.T) {
 		return nil
 	})
 	for _, key := range []string{"k1", "k2"} {
-		if _, err := d.Do(t.Context(), s.pool, scope, key, hashA, 0); err != nil {
-			t.Fatal(err)
-		}
+		want(t, nil)(d.Do(t.Context(), s.pool, scope, key, hashA, 0))
 	}
 	if n, asked := s.bank.keys(); n != 12 || asked != 12 {
 		t.Errorf("%d keys in %d requests", n, asked)
 	}
 }
 
-// Neighboring Tx share one transaction, however many they are.
-func TestTx_ShareATransaction(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct {
-		end  func(op *operation.Op) error
-		done int
-	}{
-		"they end well":     {func(*operation.Op) error { return nil }, 100},
-		"they are rejected": {func(*operation.Op) error { return idem.Reject(declined) }, 0},
-		"an error is final": {func(*operation.Op) error { return operation.Final(errors.New("no")) }, 0},
-		"one has an undo, and they are rejected": {func(op *operation.Op) error {
-			_, err := operation.Tx(op, "one more", write("one more"), undoBy[string]("undo"))
-			return errors.Join(err, idem.Reject(declined))
-		}, 0},
-		"one fails, and the function goes on": {func(op *operation.Op) error {
-			_, err := operation.Tx(op, "refused", func(pgx.Tx) (int, error) { return 0, errors.New("refused") })
-			if err == nil {
-				return errors.New("the step has not failed")
-			}
-			return localStep(op, "one")
-		}, 101},
-		"a call follows": {func(op *operation.Op) error { return errors.Join(outsideStep(op, "call"), idem.Reject(declined)) }, 100},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newShop(t)
-			d := define(func(op *operation.Op) error {
-				for range 100 {
-					if err := localStep(op, "one"); err != nil {
-						return err
-					}
-				}
-				return test.end(op)
-			})
-			_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
-			if n := s.count(`select count(*) from done`); n != test.done {
-				t.Errorf("%d steps are committed, %v", n, err)
-			}
-		})
-	}
-}
-
 func TestDo_EveryModeAndIsolation(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol} {
-		for _, level := range []pgx.TxIsoLevel{"", pgx.RepeatableRead, pgx.Serializable} {
-			t.Run(fmt.Sprint(mode, " ", level), func(t *testing.T) {
-				t.Parallel()
-				s := newShop(t, func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = mode })
-				opts := []idem.Option{idem.WithTxOptions(pgx.TxOptions{IsoLevel: level}), idem.WithWait(0)}
-				d := s.trip(func(op *operation.Op) (idem.Response, error) {
-					if err := longSleep(op, `it's "asleep"`); err != nil {
-						return idem.Response{}, err
-					}
-					yes, err := operation.Await[string](op, `it's "signalled"`, time.Hour)
-					if err != nil || yes != `it's {"yes"}` {
-						return idem.Response{}, fmt.Errorf("signalled %q: %w", yes, err)
-					}
-					return idem.Response{}, idem.Reject(declined)
-				})
-				if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, `it's`, opts...); !errors.Is(err, idem.ErrInProgress) {
-					t.Fatal(err)
+		level := map[pgx.QueryExecMode]pgx.TxIsoLevel{pgx.QueryExecModeExec: pgx.RepeatableRead, pgx.QueryExecModeSimpleProtocol: pgx.Serializable}[mode]
+		t.Run(fmt.Sprint(mode, " ", level), func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t, func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = mode })
+			opts := []idem.Option{idem.WithTxOptions(pgx.TxOptions{IsoLevel: level}), idem.WithWait(0)}
+			d := s.trip(func(op *operation.Op) (idem.Response, error) {
+				if err := longSleep(op, `it's "asleep"`); err != nil {
+					return idem.Response{}, err
 				}
-				id := s.text(`select id::text from idem.operations`)
-				if err := operation.Signal(t.Context(), s.pool, id, `it's "signalled"`, `it's {"yes"}`); err != nil {
-					t.Fatal(err)
+				yes, err := operation.Await[string](op, `it's "signalled"`, time.Hour)
+				if err != nil || yes != `it's {"yes"}` {
+					return idem.Response{}, fmt.Errorf("signalled %q: %w", yes, err)
 				}
-				s.elapse()
-				res, err := d.Do(t.Context(), s.pool, scope, "k", hashA, `it's`, opts...)
-				if err != nil || !res.Rejected {
-					t.Fatal(res, err)
-				}
-				if diff := cmp.Diff("flight hotel cancel hotel refund cancel flight", strings.Join(s.did(), " ")); diff != "" {
-					t.Errorf("(-want +committed):\n%s", diff)
-				}
+				return idem.Response{}, idem.Reject(declined)
 			})
-		}
+			want(t, idem.ErrInProgress)(d.Do(t.Context(), s.pool, scope, "k", hashA, `it's`, opts...))
+			id := s.operationID()
+			must(t, operation.Signal(t.Context(), s.pool, id, `it's "signalled"`, `it's {"yes"}`))
+			s.elapse()
+			res, err := d.Do(t.Context(), s.pool, scope, "k", hashA, `it's`, opts...)
+			if err != nil || !res.Rejected {
+				t.Fatal(res, err)
+			}
+			if diff := cmp.Diff("flight hotel cancel hotel refund cancel flight", strings.Join(s.did(), " ")); diff != "" {
+				t.Errorf("(-want +committed):\n%s", diff)
+			}
+		})
 	}
 }
 
@@ -373,50 +233,15 @@ func TestDo_KeyDoesNotExpireWhileRunning(t *testing.T) {
 	s := newShop(t)
 	d := define(func(op *operation.Op) error { return errors.Join(localStep(op, "do"), longSleep(op, "")) })
 	ttl := idem.WithTTL(time.Minute)
-	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0, ttl, idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {
-		t.Fatal(err)
-	}
-	if n := s.count(`select count(*) from idem.records where expires_at > clock_timestamp() + interval '100 years'`); n != 1 {
-		t.Error("the key expires while its operation runs")
-	}
+	want(t, idem.ErrInProgress)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0, ttl, idem.WithWait(0)))
+	s.wantCount(1, `select count(*) from idem.records where expires_at > clock_timestamp() + interval '100 years'`)
 	s.elapse()
 	s.work(t, d)
 	eventually(t, "the operation to end", func() bool { return s.count(`select count(*) from idem.records where state = 'completed'`) == 1 })
-	if n := s.count(`select count(*) from idem.records where expires_at = completed_at + interval '1 minute'`); n != 1 {
-		t.Error("the TTL of the caller does not count from the end")
-	}
-	if _, err := s.pool.Exec(t.Context(), `update idem.records set expires_at = clock_timestamp()`); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashB, 0, idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) { // takes the record over
-		t.Fatal(err)
-	}
-	if n := s.count(`select count(*) from idem.operations`); n != 2 {
-		t.Errorf("%d operations", n)
-	}
-}
-
-func TestTx_FailsUnderAnExpiredKey(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	d := define(func(op *operation.Op) error {
-		_, err := operation.Tx(op, "fails", func(tx pgx.Tx) (int, error) { return 0, errDeclined })
-		if !errors.Is(err, errDeclined) {
-			t.Error(err)
-		}
-		return localStep(op, "do")
-	})
-	for n := range 2 {
-		if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); err != nil {
-			t.Fatal(err)
-		}
-		if did := s.did(); len(did) != n+1 {
-			t.Errorf("%v is committed", did)
-		}
-		if _, err := s.pool.Exec(t.Context(), `update idem.records set expires_at = clock_timestamp()`); err != nil {
-			t.Fatal(err)
-		}
-	}
+	s.wantCount(1, `select count(*) from idem.records where expires_at = completed_at + interval '1 minute'`)
+	s.exec(`update idem.records set expires_at = clock_timestamp()`)
+	want(t, idem.ErrInProgress)(d.Do(t.Context(), s.pool, scope, "k", hashB, 0, idem.WithWait(0))) // takes the record over
+	s.wantCount(2, `select count(*) from idem.operations`)
 }
 
 func TestDo_ChecksNamesAndInputs(t *testing.T) {
@@ -435,7 +260,28 @@ func TestDo_ChecksNamesAndInputs(t *testing.T) {
 	if _, err := s.checkout().Do(t.Context(), s.pool, scope, "k", hashA, strings.Repeat("x", 2<<20)); !errors.Is(err, operation.ErrValueTooLarge) {
 		t.Errorf("an input that is too large: %v", err)
 	}
-	if n := s.count(`select count(*) from idem.records`); n != 0 {
-		t.Error("something is recorded")
-	}
+	s.wantCount(0, `select count(*) from idem.records`)
+}
+
+func TestExec(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	d := operation.Define("exec", func(op *operation.Op, _ int) (idem.Response, error) {
+		if err := operation.Exec(op, "reserve", writeUndo("reserve")); err != nil {
+			return idem.Response{}, err
+		}
+		err := operation.Exec(op, "refuse", func(tx pgx.Tx) error { return errors.Join(writeUndo("refuse")(tx), errDeclined) })
+		if !errors.Is(err, errDeclined) {
+			t.Errorf("the function is given %v", err)
+		}
+		if err := op.Checkpoint(); err != nil {
+			return idem.Response{}, err
+		}
+		if kind := s.text(`select string_agg(kind || ' ' || name || ' ' || outcome, ', ' order by seq) from idem.steps`); kind != "tx reserve done, tx refuse failed" {
+			t.Errorf("recorded: %s", kind)
+		}
+		return created, nil
+	})
+	want(t, nil)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0))
+	s.wantDid("reserve")
 }

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -53,11 +55,7 @@ func newShop(t testing.TB, configure ...func(*pgxpool.Config)) *shop {
 func shopOn(t testing.TB, dsn string, configure ...func(*pgxpool.Config)) *shop {
 	t.Helper()
 	s := &shop{t: t, pool: pgtest.Open(t, dsn, configure...), dsn: dsn, bank: &bank{}}
-	_, err := s.pool.Exec(context.Background(),
-		`create table if not exists done (id bigint generated always as identity primary key, step text not null, operation_id text)`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s.exec(`create table if not exists done (id bigint generated always as identity primary key, step text not null, operation_id text)`)
 	return s
 }
 
@@ -101,6 +99,30 @@ func (s *shop) did() []string {
 	return steps
 }
 
+// exec executes SQL.
+func (s *shop) exec(sql string, args ...any) {
+	s.t.Helper()
+	want(s.t, nil)(s.pool.Exec(context.Background(), sql, args...))
+}
+
+// must ends the test if there is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// want returns a function that ends the test unless an error is the wanted one.
+func want(t testing.TB, wanted error) func(any, error) {
+	return func(_ any, err error) {
+		t.Helper()
+		if !errors.Is(err, wanted) {
+			t.Fatalf("the error is %v, want %v", err, wanted)
+		}
+	}
+}
+
 func (s *shop) count(sql string, args ...any) int {
 	s.t.Helper()
 	var n int
@@ -108,6 +130,22 @@ func (s *shop) count(sql string, args ...any) int {
 		s.t.Fatal(err)
 	}
 	return n
+}
+
+// wantCount fails the test unless a query counts so many.
+func (s *shop) wantCount(want int, sql string, args ...any) {
+	s.t.Helper()
+	if n := s.count(sql, args...); n != want {
+		s.t.Errorf("%d, want %d: %s", n, want, sql)
+	}
+}
+
+// wantDid fails the test unless these steps are committed, in this order. A text may hold several.
+func (s *shop) wantDid(steps ...string) {
+	s.t.Helper()
+	if diff := cmp.Diff(strings.Join(steps, " "), strings.Join(s.did(), " ")); diff != "" {
+		s.t.Errorf("(-want +committed):\n%s", diff)
+	}
 }
 
 func (s *shop) text(sql string, args ...any) string {
@@ -180,5 +218,3 @@ func (s *shop) wantOnce(in string) {
 		s.t.Errorf("the bank was charged under %d keys", n)
 	}
 }
-
-type pgxTx = pgx.Tx

@@ -1,23 +1,10 @@
 package operation
 
 import (
-	"bytes"
-	"crypto/sha256"
-	"encoding/base32"
-	"encoding/binary"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"runtime"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
-	"github.com/jackc/pgx/v5/pgtype"
-
-	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/internal/store"
 )
 
@@ -175,158 +162,165 @@ func (c clock) since(begun time.Time) func() time.Duration {
 	return func() time.Duration { return -c.until(begun) }
 }
 
+// Reason is why an operation is parked, as a code for programs and alerts. docs/operations.md says
+// what to do about each.
+type Reason string
+
+// The reasons.
 const (
-	maxValue = 1 << 20
-	maxName  = 200
+	ReasonCallInDoubt       Reason = "call_in_doubt"      // a call may have happened, and its policy does not allow to repeat it
+	ReasonAttemptsExhausted Reason = "attempts_exhausted" // a call or an undo had all its attempts, or its deadline, and may have happened
+	ReasonCodeChanged       Reason = "code_changed"       // the code asks for another step than the recorded one
+	ReasonValueUnreadable   Reason = "value_unreadable"   // a recorded value does not decode, or the value of a call cannot be stored
+	ReasonSignalUnreadable  Reason = "signal_unreadable"  // a signal does not decode
+	ReasonUndoFailed        Reason = "undo_failed"        // an undo has failed for good
+	ReasonTxEnded           Reason = "tx_ended"           // the fn of a step has ended its transaction
+	ReasonFunctionFailed    Reason = "function_failed"    // it was canceled, and its function fails before its last recorded step
+	ReasonTooManyDeaths     Reason = "too_many_deaths"    // too many processes have died while they worked on it
 )
 
-// Codec says how inputs and values of steps are stored. Decode gets what Encode has returned, maybe
-// by an older program.
-type Codec interface {
-	Encode(value any) ([]byte, error)
-	Decode(stored []byte, value any) error
+// action is what follows from the journal for a step, or for the end of the function.
+type action int
+
+const (
+	replay action = iota // the recorded outcome is the outcome
+	run                  // the step is taken
+	settle               // a call is in doubt: its policy says what to do
+	wait                 // a pause, a signal or a child
+	unwind               // the function is run no further, and what is done is undone
+	finish               // the answer is recorded
+	retry                // the run has failed, and another one follows
+	park                 // a person decides
+)
+
+// request is what the function of an operation asks for: a step, or its end.
+type request struct {
+	seq    int
+	kind   store.StepKind // empty: the function has ended, and seq is the position of the last step that it has asked for
+	name   string
+	policy string // of a call, as it is stored
+	undos  int    // how many the step has
+	end    ending // how the function has ended
+
+	invalid error // why the step cannot be taken; decide does not look at it
 }
 
-type jsonCodec struct{}
+// ending is how a function has ended.
+type ending int
 
-func (jsonCodec) Encode(value any) ([]byte, error) { return json.Marshal(value) }
+const (
+	endAnswered ending = iota
+	endFinal           // by a rejection or a Final error, or because the run was stopped to unwind
+	endFailed          // by any other error, which decides nothing
+)
 
-// Decode decodes a number that goes into an interface into a json.Number. A float64 would silently
-// change what is above 2^53.
-func (jsonCodec) Decode(stored []byte, value any) error {
-	d := json.NewDecoder(bytes.NewReader(stored))
-	d.UseNumber()
-	if err := d.Decode(value); err != nil {
-		return err
-	}
-	if _, err := d.Token(); err != io.EOF {
-		return errors.New("there is more behind the value")
-	}
-	return nil
+// verdict is what decide says.
+type verdict struct {
+	do     action
+	step   *store.Step // recorded at the position of the request, if there is any
+	reason Reason      // of park
+	at     string      // the step at which the operation parks
+	text   string
 }
 
-// encode returns a value as it is stored, and as the function sees it. A value that does not decode
-// must not be committed.
-func encode[T any](codec Codec, value T) (stored []byte, shown T, err error) {
-	if stored, err = codec.Encode(value); err != nil {
-		return nil, shown, fmt.Errorf("operation: a value of type %T cannot be encoded: %w", value, err)
-	}
-	if len(stored) > maxValue {
-		return nil, shown, fmt.Errorf("%w: %d bytes, limit %d", ErrValueTooLarge, len(stored), maxValue)
-	}
-	if stored == nil {
-		stored = []byte{}
-	}
-	shown, err = decode[T](codec, stored)
-	return stored, shown, err
+func parkAt(step string, reason Reason, format string, args ...any) verdict {
+	return verdict{do: park, at: step, reason: reason, text: fmt.Sprintf(format, args...)}
 }
 
-func decode[T any](codec Codec, stored []byte) (value T, err error) {
-	if err = codec.Decode(stored, &value); err != nil {
-		var none T
-		return none, fmt.Errorf("operation: a stored value does not decode into %T: %w", value, err)
-	}
-	return value, nil
-}
+// maxCanceledRuns is how many runs a canceled operation gets whose function fails before it has
+// reached the last recorded step. Behind them the operation parks, or unwinds if it was canceled
+// WithoutCode.
+const maxCanceledRuns = 8
 
-// checkName returns why a name is invalid. "#" marks the second use of a name.
-func checkName(name string) error {
+// decide returns what follows from the journal for a request. It has no effect, and serves runs,
+// Cancel and Replay. What it cannot know is added by its callers: an open transaction, the end of a
+// context, and undos in doubt.
+func decide(j *journal, r request) verdict {
+	if r.kind == "" {
+		return decideEnd(j, r)
+	}
+	s, recorded := j.steps[r.seq]
 	switch {
-	case name == "":
-		return fmt.Errorf("%w: it is empty", ErrInvalidName)
-	case len(name) > maxName:
-		return fmt.Errorf("%w: it has %d bytes, the limit is %d", ErrInvalidName, len(name), maxName)
-	case !utf8.ValidString(name), strings.ContainsRune(name, '#'), strings.ContainsFunc(name, unicode.IsControl):
-		return fmt.Errorf("%w: it is not valid UTF-8, or has a control character or a \"#\"", ErrInvalidName)
+	case !recorded && j.unwinding():
+		return verdict{do: unwind}
+	case !recorded:
+		return verdict{do: run}
+	case (s.Kind != r.kind || s.Name != r.name) && j.withoutCode:
+		return leaveRest(j, r.seq)
+	case s.Kind != r.kind || s.Name != r.name:
+		return parkAt(s.Name, ReasonCodeChanged, "the code has changed: step %d is recorded as %s %q, and the code asks for %s %q", s.Seq, s.Kind, s.Name, r.kind, r.name)
+	case j.unwinding() && j.undosChanged(&s, r.undos) && !j.withoutCode:
+		return parkAt(s.Name, ReasonCodeChanged, "the code has changed: step %q is recorded with %d undos, and the code has %d: Retry it with code that has as many, "+
+			"or Cancel it WithoutCode, which runs those that the code has", s.Name, s.Undos, r.undos)
 	}
-	return nil
+	return decideOutcome(j, r, &s)
 }
 
-// seal returns a value as it is stored.
-func seal(s store.Sealer, plain, bound []byte) (stored []byte, err error) {
-	defer panicked(&err)
-	stored, err = store.SealValue(s, plain, bound)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errSealing, err)
+// decideOutcome decides about a recorded step by its outcome.
+func decideOutcome(j *journal, r request, s *store.Step) verdict {
+	switch s.Outcome {
+	case store.StepBegun:
+		return decideDoubt(j, r, s)
+	case store.StepNotSent:
+		if j.unwinding() {
+			return verdict{do: unwind, step: s}
+		}
+		return verdict{do: run, step: s}
+	case store.StepWaiting:
+		switch {
+		case s.Kind == store.SleepStep && r.seq < len(j.steps): // it is over
+			return verdict{do: replay, step: s}
+		case s.Kind != store.ChildStep && j.unwinding():
+			return verdict{do: unwind, step: s}
+		}
+		return verdict{do: wait, step: s}
 	}
-	return stored, nil
+	return verdict{do: replay, step: s}
 }
 
-var errSealing = errors.New("operation: the Sealer has failed")
-
-// open returns the value that was stored.
-func open(s store.Sealer, stored, bound []byte) (plain []byte, err error) {
-	defer panicked(&err)
-	plain, err = store.OpenValue(s, stored, bound)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", idem.ErrUnreadable, err)
+// decideDoubt decides about a call in doubt. A canceled operation asks about an Asked call, and
+// repeats a Keyed call only if the step has an undo and Cancel did not forbid to call. It parks at
+// any other call in doubt.
+func decideDoubt(j *journal, r request, s *store.Step) verdict {
+	switch {
+	case !j.canceled || r.policy == "" || r.policy == store.PolicyAsked:
+		return verdict{do: settle, step: s}
+	case r.policy == store.PolicyOnce:
+		return parkAt(s.Name, ReasonCallInDoubt, "it was canceled, step %q may have happened, and it must not happen twice: ask the other side, and Resolve the step", s.Name)
+	case r.undos == 0:
+		return parkAt(s.Name, ReasonCallInDoubt, "it was canceled, step %q may have happened, and it has no undo: ask the other side, and Resolve the step", s.Name)
+	case j.withoutCalling:
+		return parkAt(s.Name, ReasonCallInDoubt, "it was canceled without calling, and step %q may have happened: ask the other side, and Resolve the step", s.Name)
 	}
-	return plain, nil
+	return verdict{do: settle, step: s}
 }
 
-// panicked makes a panic of a Sealer its error. The value of the panic may be a secret, unless it
-// is of the runtime.
-func panicked(err *error) {
-	switch value := recover().(type) {
-	case nil:
-	case runtime.Error:
-		*err = fmt.Errorf("%w: it has panicked: %w", errSealing, value)
-	default:
-		*err = fmt.Errorf("%w: it has panicked with a %T", errSealing, value)
+// decideEnd decides what follows from the end of the function.
+func decideEnd(j *journal, r request) verdict {
+	left := j.left(r.seq) // not nil in the cases of a canceled operation behind the first one
+	switch {
+	case j.unwinding() && left == nil:
+		return verdict{do: unwind}
+	case r.end == endFailed && (!j.canceled || j.runs < maxCanceledRuns):
+		return verdict{do: retry}
+	case j.withoutCode:
+		return leaveRest(j, r.seq+1)
+	case r.end == endFailed:
+		return parkAt(left.Name, ReasonFunctionFailed, "it was canceled, and its function has failed %d times before it asks for step %q, which is recorded: "+
+			"Retry it with code that does not, or Cancel it WithoutCode, which leaves the steps from there on as they are", j.runs, left.Name)
+	case left != nil:
+		return parkAt(left.Name, ReasonCodeChanged, "the code has changed: it no longer asks for step %q, which is recorded", left.Name)
+	case r.end == endAnswered:
+		return verdict{do: finish}
 	}
+	return verdict{do: unwind}
 }
 
-// keyTag begins what is hashed. It is frozen: other systems hold the keys.
-const keyTag = "idem.operation.key/1\n"
-
-// keyLength is how many characters a derived key has: 160 bits.
-const keyLength = 32
-
-// derivedKey returns the key by which the other side knows a call. It is the same in every attempt
-// and in every process.
-func derivedKey(operationID string, kind store.StepKind, name string) string {
-	h := sha256.New()
-	h.Write([]byte(keyTag))
-	var length [8]byte
-	for _, part := range []string{operationID, string(kind), name} {
-		binary.BigEndian.PutUint64(length[:], uint64(len(part)))
-		h.Write(length[:])
-		h.Write([]byte(part))
+// leaveRest unwinds an operation, but leaves the steps from a position on as they are. The
+// operation parks if one of those is a call in doubt.
+func leaveRest(j *journal, from int) verdict {
+	if s := j.inDoubt(from); s != nil {
+		return parkAt(s.Name, ReasonCallInDoubt, "it was canceled without its code, and step %q may have happened: ask the other side, and Resolve the step", s.Name)
 	}
-	return lower.EncodeToString(h.Sum(nil))[:keyLength]
-}
-
-var lower = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
-
-// CallKey returns the key by which the other side knows a call, for a person who has to ask there.
-// kind is "call", or "undo" for the undo of the step. index is the StepStatus.Index of an undo,
-// where a step has several.
-func CallKey(operationID, kind, step string, index ...int) string {
-	if kind == string(store.UndoStep) && len(index) > 0 {
-		step = undoName(step, index[0])
-	}
-	return derivedKey(operationID, store.StepKind(kind), step)
-}
-
-// childTag begins what is hashed for the id of a child. It is frozen: a parent that waits finds its
-// child by it.
-const childTag = "idem.operation.child/1\n"
-
-// ChildID returns the id of the operation that a Child has begun. step is its name in the
-// operation, as in a StepStatus.
-func ChildID(operationID, step string) string {
-	key := sha256.Sum256([]byte(childTag + operationID + "\n" + step))
-	id := pgtype.UUID{Valid: true}
-	copy(id.Bytes[:], key[:])
-	id.Bytes[6] = id.Bytes[6]&0x0f | 0x80 // version 8
-	id.Bytes[8] = id.Bytes[8]&0x3f | 0x80
-	return id.String()
-}
-
-func parsedID(id string) (string, error) {
-	var parsed pgtype.UUID
-	if parsed.Scan(id) != nil {
-		return "", ErrUnknownOperation
-	}
-	return parsed.String(), nil
+	return verdict{do: unwind}
 }

@@ -206,7 +206,7 @@ func History(ctx context.Context, pool *pgxpool.Pool, id string, opts ...idem.Op
 	if err != nil {
 		return nil, err
 	}
-	sealer, err := door.Sealer(opts)
+	sealer, err := idemCalls.Sealer(opts)
 	if err != nil {
 		return nil, err
 	}
@@ -264,10 +264,10 @@ func readHistory(file []byte) (*history, error) {
 // each recorded step returns what is recorded, and the run ends where the record ends. No step is
 // taken and no call is made. The definition is the one whose name is in the history.
 //
-// It returns nil if a process with this code would resume the operation, or end it as it has ended. An error that is ErrParked, a *ParkedError, says why the operation parks by this code
-// instead: the code asks for other steps than the recorded ones, or for fewer, or a value does not
-// decode. Any other error is that of a document that is no history, a name without a definition, or
-// a function that fails, or ends otherwise than the operation has.
+// It returns nil if a process with this code would resume the operation, or end it as it has ended.
+// A *ParkedError says why the operation parks with this code: the code asks for other steps than the
+// recorded ones, or for fewer, or a value does not decode. Any other error is that of a document
+// that is no history, a name without a definition, or a function that fails or ends otherwise.
 //
 // Of an operation that has ended all steps count as recorded, also those that were committed
 // together with its end: code that no longer asks for one of those is reported, although no
@@ -285,7 +285,7 @@ func Replay(ctx context.Context, history []byte, definitions ...Runnable) error 
 	if d.err != nil {
 		return d.err
 	}
-	call, err := door.Settings(nil, h.ID, h.ID, [32]byte{1}, 0, nil)
+	call, err := idemCalls.Settings(nil, h.ID, h.ID, [32]byte{1}, 0, nil)
 	if err != nil {
 		return err
 	}
@@ -314,9 +314,9 @@ func (h *history) journal() journal {
 func (op *Op) replayed(h *history, err error) error {
 	v, how, s := op.judge(err)
 	switch {
-	case s != nil && s.why == parked:
+	case s != nil && s.why == stopParked:
 		return &ParkedError{OperationID: h.ID, Step: s.step, Reason: s.reason, ReasonText: s.text, Cause: s.cause}
-	case s != nil && s.why == suspended: // how the function goes on depends on what is not recorded
+	case s != nil && s.why == stopSuspended: // how the function goes on depends on what is not recorded
 		return nil
 	case s != nil:
 		return s.err
@@ -324,7 +324,7 @@ func (op *Op) replayed(h *history, err error) error {
 		return &ParkedError{OperationID: h.ID, Step: v.at, Reason: v.reason, ReasonText: v.text}
 	case v.do == retry:
 		return fmt.Errorf("operation: the function fails: %w", err)
-	case how == ruled && v.do == unwind && h.State == store.OperationCompleted:
+	case how == endFinal && v.do == unwind && h.State == store.OperationCompleted:
 		return fmt.Errorf("operation: it was completed, and the function ends it in an error: %w", err)
 	}
 	return nil

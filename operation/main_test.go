@@ -21,11 +21,9 @@ import (
 // The test binary is also the process that a test kills. With these variables set it works on one operation, reports when it
 // has come to the point, and stays there until it reads a line.
 const (
-	victimOf     = "IDEM_TEST_VICTIM_OF"
-	victimAt     = "IDEM_TEST_VICTIM_AT"
-	victimIn     = "IDEM_TEST_VICTIM_IN"
-	victimPooled = "IDEM_TEST_VICTIM_POOLED" // behind what looks like a pooler
-	victimBank   = "IDEM_TEST_VICTIM_BANK"   // where its bank is, if that is elsewhere
+	victimOf = "IDEM_TEST_VICTIM_OF"
+	victimAt = "IDEM_TEST_VICTIM_AT"
+	victimIn = "IDEM_TEST_VICTIM_IN"
 )
 
 func TestMain(m *testing.M) {
@@ -44,9 +42,6 @@ func beVictim(dsn, point, in string) {
 	if err != nil {
 		panic(err)
 	}
-	if os.Getenv(victimPooled) != "" {
-		behindPooler(config)
-	}
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		panic(err)
@@ -61,38 +56,9 @@ func beVictim(dsn, point, in string) {
 		}
 	}
 	d := pointed(pool, stops)
-	if card, ok := cards[in]; ok {
-		d = card.twoCards(pool, stops)
-	}
-	if names, ok := travels[in]; ok {
-		d = travel(bankOf(pool), names, stops)
-	}
-	if _, ok := families[in]; ok {
-		family(ctx, pool, bankOf(pool), in)
-		os.Exit(1)
-	}
 	res, err := d.Do(ctx, pool, scope, "k", hashA, in, idem.WithWait(limit))
 	fmt.Println("answered", res.Status, res.Replayed, err)
 	os.Exit(1)
-}
-
-// bankOf returns where the bank of a victim is.
-func bankOf(pool *pgxpool.Pool) *pgxpool.Pool {
-	dsn := os.Getenv(victimBank)
-	if dsn == "" {
-		return pool
-	}
-	bank, err := pgxpool.New(context.Background(), dsn)
-	if err != nil {
-		panic(err)
-	}
-	return bank
-}
-
-// points are the places where a process is killed: between the commits, and in them.
-var points = []string{
-	"in reserve", "behind reserve", "before the charge", "charged", "behind the charge", "in confirm", "behind confirm",
-	"before the refund", "refunded", "in release",
 }
 
 // pointed is an operation that charges a bank table. With the input "reject" it ends in a rejection, and is undone.
@@ -108,13 +74,11 @@ func pointed(pool *pgxpool.Pool, at func(string)) *operation.Definition[string] 
 		if err != nil {
 			return idem.Response{}, err
 		}
-		at("behind reserve")
 		charged, err := operation.Call(op, "charge", operation.Keyed(time.Hour), func(ctx context.Context, key string) (string, error) {
 			at("before the charge")
 			defer at("charged")
 			return bankTable(ctx, pool, "charge", key)
 		}, operation.UndoCall(operation.Keyed(time.Hour), func(ctx context.Context, key, _ string) error {
-			at("before the refund")
 			defer at("refunded")
 			_, err := bankTable(ctx, pool, "refund", key)
 			return err
@@ -122,7 +86,6 @@ func pointed(pool *pgxpool.Pool, at func(string)) *operation.Definition[string] 
 		if err != nil {
 			return idem.Response{}, err
 		}
-		at("behind the charge")
 		_, err = operation.Tx(op, "confirm", func(tx pgx.Tx) (string, error) {
 			at("in confirm")
 			return write("confirm")(tx)

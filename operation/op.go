@@ -27,13 +27,13 @@ type Definition[In any] struct {
 
 // definition is what is the same for all types of input.
 type definition struct {
-	name      string
-	codec     Codec
-	known     storederror.Set // errors that the function gets as they were
-	limit     time.Duration   // for how long calls are tried again, 0 for ever
-	maxDeaths int             // of processes that work on one of it, until it is parked
-	atOnce    int             // how many a Worker works on at a time, 0 for as many as it may
-	err       error           // why it cannot be used
+	name        string
+	codec       Codec
+	knownErrors storederror.Set // errors that the function gets as they were
+	limit       time.Duration   // for how long calls are tried again, 0 for ever
+	maxDeaths   int             // of processes that work on one of it, until it is parked
+	atOnce      int             // how many a Worker works on at a time, 0 for as many as it may
+	err         error           // why it cannot be used
 	// run calls the function with an input as it is stored.
 	run func(op *Op, input []byte) (idem.Response, error)
 }
@@ -52,7 +52,7 @@ func (d *Definition[In]) input(in In) ([]byte, error) {
 	return input, err
 }
 
-// work is an operation that this process works on.
+// work is an operation in progress in this process.
 type work struct {
 	definition *definition
 	call       longcall.Execution
@@ -68,15 +68,15 @@ type work struct {
 	createdAt time.Time
 
 	// As last committed. The epoch is 0 as long as nothing is.
-	epoch      int
-	journal    journal
-	at         store.At
-	elapsed    func() time.Duration // since that step was begun
-	clock      clock
-	unrecorded int // the position of a call that was begun alone, and so has no row of its own; 0 if there is none
+	epoch   int
+	journal journal
+	at      store.At
+	elapsed func() time.Duration // since that step was begun
+	clock   clock
+	rowless int // the position of a call that was begun alone, and so has no row of its own; 0 if there is none
 
 	cause     error              // for which it was undone, and its key freed
-	returned  map[int]store.Step // what calls have returned and is not recorded, by their positions: see keep
+	outcomes  map[int]store.Step // what calls have returned and is not recorded, by their positions
 	unsent    map[int]bool       // calls that may be recorded as begun, and of which this process knows that no attempt was sent
 	checked   map[int]bool       // the Tx behind which constraints are checked, because the commit behind them has failed
 	suspected bool               // it has the turn of this process
@@ -89,9 +89,9 @@ func (w *work) log() *slog.Logger {
 	return slog.Default()
 }
 
-// told returns the text of an error as the log and the reason of a parked operation may have it:
-// with a Sealer only its types.
-func (w *work) told(err error) string {
+// textOf returns the text of an error for the log and for the reason of a parked operation. With a
+// Sealer the text has only the types of the error.
+func (w *work) textOf(err error) string {
 	if w.call.Sealer() != nil {
 		return storederror.Types(err)
 	}
@@ -190,19 +190,19 @@ type stop struct {
 type why int
 
 const (
-	again     why = iota // the transaction is lost: run again from the record
-	lost                 // another process has taken the operation up
-	suspended            // it waits, and is for the first process that comes when it is due
-	left                 // the caller has left
-	parked               // a person decides
-	unknown              // the first COMMIT was not acknowledged
-	broken               // err says why
-	unwound              // the function is run no further, and what is done is undone
+	stopAgain     why = iota // the transaction is lost: the function is run again from the record
+	stopLost                 // another process has taken the operation over
+	stopSuspended            // the operation waits until it is due
+	stopLeft                 // the caller has left
+	stopParked               // a person decides
+	stopUnknown              // the first COMMIT was not acknowledged
+	stopBroken               // err says why
+	stopUnwound              // the function is run no further, and what is done is undone
 )
 
 func (s *stop) Error() string {
 	switch {
-	case s.why == parked:
+	case s.why == stopParked:
 		return fmt.Sprintf("%v: %s", ErrParked, s.text)
 	case s.err != nil:
 		return fmt.Sprintf("operation: no further step is taken: %v", s.err)
@@ -211,17 +211,34 @@ func (s *stop) Error() string {
 }
 
 func (s *stop) Unwrap() error {
-	if s.why == parked {
+	if s.why == stopParked {
 		return ErrParked
 	}
 	return s.err
 }
 
+// ParkedError is the ErrParked of one operation.
+type ParkedError struct {
+	OperationID string
+	Step        string // at which it has stopped
+	Reason      Reason
+	ReasonText  string
+	Since       time.Time // when that step was begun, by the database's clock; zero if that is not known
+	Cause       error     // the error of the program, or of another system, that has parked it; nil in calls that find it parked
+}
+
+func (e *ParkedError) Error() string {
+	return fmt.Sprintf("%v: operation %s at step %q: %s", ErrParked, e.OperationID, e.Step, e.ReasonText)
+}
+
+// Unwrap makes errors.Is(err, ErrParked) true.
+func (e *ParkedError) Unwrap() error { return ErrParked }
+
 // halt ends the run. The first reason counts.
 func (op *Op) halt(w why, err error) error { return op.stop(&stop{why: w, err: err}) }
 
 // haltFree ends the run, and begins another one that does not count as a retry.
-func (op *Op) haltFree(err error) error { return op.stop(&stop{why: again, err: err, free: true}) }
+func (op *Op) haltFree(err error) error { return op.stop(&stop{why: stopAgain, err: err, free: true}) }
 
 func (op *Op) stop(s *stop) error {
 	if op.stopped == nil {
@@ -232,7 +249,7 @@ func (op *Op) stop(s *stop) error {
 
 // park parks the operation at a step.
 func (op *Op) park(step string, reason Reason, format string, args ...any) error {
-	return op.stop(&stop{why: parked, step: step, reason: reason, text: fmt.Sprintf(format, args...)})
+	return op.stop(&stop{why: stopParked, step: step, reason: reason, text: fmt.Sprintf(format, args...)})
 }
 
 // maxQuoted is how many characters of an error the reason of a parked operation quotes.
@@ -242,16 +259,16 @@ const maxQuoted = 200
 // that number. The text of the reason is stored plain: it quotes the beginning of the error, and
 // where a Sealer is set only its types.
 func (op *Op) parkFor(cause error, attempt int, step string, reason Reason, format string, args ...any) error {
-	text := fmt.Sprintf(format+": %.*s", append(args, maxQuoted, op.work.told(cause))...)
-	return op.stop(&stop{why: parked, step: step, reason: reason, text: text, cause: cause, tries: attempt})
+	text := fmt.Sprintf(format+": %.*s", append(args, maxQuoted, op.work.textOf(cause))...)
+	return op.stop(&stop{why: stopParked, step: step, reason: reason, text: text, cause: cause, tries: attempt})
 }
 
 // interrupted ends the run because its context has ended.
 func (op *Op) interrupted() error {
 	if cause := context.Cause(op.ctx); errors.Is(cause, presence.ErrLost) {
-		return op.halt(again, cause)
+		return op.halt(stopAgain, cause)
 	}
-	return op.halt(left, endOf(op.ctx))
+	return op.halt(stopLeft, endOf(op.ctx))
 }
 
 // halted returns why no step is taken any more, nil if steps are.
@@ -261,7 +278,7 @@ func (op *Op) halted() error {
 		if how := op.misuses.Load(); how != nil {
 			err = *how
 		}
-		_ = op.halt(broken, err)
+		_ = op.halt(stopBroken, err)
 	}
 	if op.stopped != nil {
 		return op.stopped
@@ -286,30 +303,33 @@ func endOf(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// door is what package idem does of a call that keeps its key.
-var door = longcall.Open[idem.Option, idem.Result]()
+// idemCalls is what package idem does of a call that keeps its key.
+var idemCalls = longcall.Open[idem.Option, idem.Result]()
 
 var errNoPool = errors.New("operation: pool is nil")
+
+func failedWith(err error) longcall.Ending {
+	return longcall.Ending{Outcome: longcall.Failed, Err: err}
+}
 
 func engineOf(pool *pgxpool.Pool) *txn.Engine {
 	return &txn.Engine{Pool: pool, Limits: txn.DefaultLimits}
 }
 
-// An operation that kills its process leaves nothing but its row, with an owner that is gone. So do
-// all others that the process was working on. A take-up counts such a death; a commit begins the
-// count anew. After store.Suspected deaths an operation is a suspect, of which a process begins one
-// at a time: the one that kills dies alone, and the others get on in their turn. A suspect that has
-// lived for longer than suspectLimit gives its turn to the next one.
+// A killed process leaves the rows of its operations with an owner that is gone. Claiming such an
+// operation counts a death, and a commit resets the count. After store.Suspected deaths an operation
+// is a suspect. A process begins one suspect at a time, so that an operation that kills its process
+// dies alone, and the others make progress. A suspect that runs longer than suspectLimit gives its
+// turn to the next one.
 
-// maxDeaths is how many processes an operation may have had die, by default.
+// maxDeaths is the default of WithMaxDeaths.
 const maxDeaths = 10
 
-// suspectLimit is for how long a suspect keeps others from beginning. One whose other side hangs is
-// not the one that kills.
+// suspectLimit is how long a suspect keeps other suspects from beginning. A call that hangs kills no
+// process.
 const suspectLimit = 10 * time.Second
 
-// turns has room for one suspect in this process, whatever pools it has: it is the process that
-// dies.
+// turns has room for one suspect in this process, for all its pools.
 var turns = make(chan struct{}, 1)
 
 // turn is the right to work on a suspect.
@@ -332,8 +352,7 @@ func (t *turn) end() {
 	}
 }
 
-// keepTurn keeps the turn for an operation that was taken up and is a suspect, until it is given
-// back with the instance.
+// keepTurn keeps the turn for a claimed operation that is a suspect, until the instance is released.
 func (w *work) keepTurn(t *turn, found bool, taken *store.Taken) {
 	if found && taken.Deaths >= store.Suspected {
 		w.hold(t)
@@ -342,7 +361,7 @@ func (w *work) keepTurn(t *turn, found bool, taken *store.Taken) {
 	t.end()
 }
 
-// hold keeps the turn for the operation, for a time.
+// hold keeps the turn for the operation, for suspectLimit at most.
 func (w *work) hold(t *turn) {
 	w.suspected, w.turn = true, t
 	time.AfterFunc(suspectLimit, t.end)

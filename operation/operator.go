@@ -81,7 +81,7 @@ func Show(ctx context.Context, pool *pgxpool.Pool, id string, opts ...idem.Optio
 	if err != nil {
 		return Status{}, err
 	}
-	sealer, err := door.Sealer(opts)
+	sealer, err := idemCalls.Sealer(opts)
 	if err != nil {
 		return Status{}, err
 	}
@@ -273,7 +273,7 @@ func PreviewCancel(ctx context.Context, pool *pgxpool.Pool, id string, opts ...C
 		if !s.DueAt.IsZero() {
 			begun = s.DueAt
 		}
-		v := decideDoubt(&j, request{policy: &policy, undos: s.Undos}, &store.Step{Name: s.Name})
+		v := decideDoubt(&j, request{policy: s.Policy, undos: s.Undos}, &store.Step{Name: s.Name})
 		switch {
 		case v.do == park, policy.window > 0 && show.LoadedAt.Sub(begun) > policy.window:
 			p.Parks = ReasonCallInDoubt
@@ -287,6 +287,16 @@ func PreviewCancel(ctx context.Context, pool *pgxpool.Pool, id string, opts ...C
 	}
 	p.Undos, p.Kept = undoPlan(steps.Steps)
 	return p, nil
+}
+
+// CallKey returns the key by which the other side knows a call, for a person who has to ask there.
+// kind is "call", or "undo" for the undo of the step. index is the StepStatus.Index of an undo,
+// where a step has several.
+func CallKey(operationID, kind, step string, index ...int) string {
+	if kind == string(store.UndoStep) && len(index) > 0 {
+		step = undoName(step, index[0])
+	}
+	return derivedKey(operationID, store.StepKind(kind), step)
 }
 
 // Finding is the outcome of a call in doubt, as a person states it: Happened, NotHappened or Refused.
@@ -339,7 +349,7 @@ func (f Finding) Of(step string) Finding {
 // only idem.WithSealer matters. It is for definitions whose codec is JSON; see the Resolve of a
 // Definition for others.
 func Resolve(ctx context.Context, pool *pgxpool.Pool, id string, finding Finding, opts ...idem.Option) error {
-	return resolve(ctx, pool, id, finding, &definition{codec: jsonCodec{}, known: everywhere}, opts)
+	return resolve(ctx, pool, id, finding, &definition{codec: jsonCodec{}, knownErrors: everywhere}, opts)
 }
 
 // Resolve says the outcome of a call in doubt of an operation of this definition, as the function
@@ -355,7 +365,7 @@ func (d *Definition[In]) Resolve(ctx context.Context, pool *pgxpool.Pool, id str
 
 // resolve records a finding. A definition without a name is one that is not known.
 func resolve(ctx context.Context, pool *pgxpool.Pool, id string, finding Finding, d *definition, opts []idem.Option) error {
-	sealer, err := door.Sealer(opts)
+	sealer, err := idemCalls.Sealer(opts)
 	if err != nil {
 		return err
 	}
@@ -417,10 +427,10 @@ func (f *Finding) recorded(call *store.Step, d *definition) (*store.Step, error)
 		s.Policy = call.Policy
 		return s, nil
 	case !f.happened && f.refused == nil:
-		s.Outcome, s.Value = store.StepFailed, d.known.Encode(Final(ErrNotHappened))
+		s.Outcome, s.Value = store.StepFailed, d.knownErrors.Encode(Final(ErrNotHappened))
 		return s, nil
 	case f.refused != nil:
-		s.Outcome, s.Value = store.StepFailed, d.known.Encode(f.refused)
+		s.Outcome, s.Value = store.StepFailed, d.knownErrors.Encode(f.refused)
 		return s, nil
 	}
 	s.Outcome = store.StepResolved

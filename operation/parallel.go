@@ -34,27 +34,27 @@ import (
 type Calls struct {
 	op     *Op
 	calls  []*parallelCall
-	rest   *rest
+	pauses *pauses
 	busy   sync.Mutex // a Go or the Wait is in progress
 	opened bool       // by the first Go: no other step is taken
 	waited bool
 }
 
-// Value is what a call of Calls has returned when Wait is over.
+// Value is the result of one call of Calls, after Wait.
 type Value[T any] struct {
 	calls *Calls
-	call  *parallelCall // nil if it is not one of them
+	call  *parallelCall // nil if Go was refused
 }
 
-// parallelCall is one of the calls. It has an Op of its own while it is made, so that what stops it
-// does not stop the others.
+// parallelCall is one of the calls. It has an Op of its own while it is made, so that its stop does
+// not stop the others.
 type parallelCall struct {
 	*outside
 	verdict verdict
 	plan    func() error // keeps the undos of the call
 	op      *Op
-	open    bool // its outcome is not known
-	dated   bool // its row says when it was begun
+	open    bool // it has no outcome yet
+	dated   bool // its row has the time when it was begun
 	stored  []byte
 	err     error
 	elapsed func() time.Duration // since it was begun
@@ -185,10 +185,10 @@ func (c *Calls) settle() error {
 		}
 	}
 	if s := c.stop(); s != nil {
-		return c.leaveOff(s)
+		return c.suspend(s)
 	}
 	if unwinds {
-		return op.halt(unwound, nil)
+		return op.halt(stopUnwound, nil)
 	}
 	return nil
 }
@@ -202,7 +202,7 @@ func (c *Calls) unsettled() (open []*parallelCall) {
 	return open
 }
 
-// recall finds out what is known of a call.
+// recall loads the record of a call.
 func (op *Op) recall(call *parallelCall) {
 	w, s := op.work, call.step
 	switch {
@@ -249,12 +249,12 @@ func (c *Calls) begin() error {
 			first = call
 		}
 		if !dated && call.verdict.do != park {
-			op.begun(call)
+			op.recordBegun(call)
 			fresh = true
 		}
 	}
 	if fresh {
-		if err := op.commit(commit{at: whereIs(first)}); err != nil {
+		if err := op.commit(commit{at: positionOf(first)}); err != nil {
 			return err
 		}
 	}
@@ -264,15 +264,15 @@ func (c *Calls) begin() error {
 	return nil
 }
 
-func whereIs(call *parallelCall) store.At {
+func positionOf(call *parallelCall) store.At {
 	return store.At{Kind: call.step.kind, Step: call.step.name, Seq: call.step.seq}
 }
 
-// begun has it recorded that a call is begun, since when, and how often it was tried. A row that
-// says when it was begun keeps that, or each process that the operation passes through would make
-// its window longer.
-func (op *Op) begun(call *parallelCall) {
-	r := op.remember(call.step, store.StepBegun, triesValue(call.tries))
+// recordBegun records with the next commit that a call is begun, since when, and how often it was
+// tried. A row keeps its time: otherwise each process that resumes the operation would extend the
+// window of the call.
+func (op *Op) recordBegun(call *parallelCall) {
+	r := op.record(call.step, store.StepBegun, triesValue(call.tries))
 	if call.doubt {
 		r.Pause, r.Keeps = -call.elapsed(), call.dated
 	}
@@ -281,19 +281,19 @@ func (op *Op) begun(call *parallelCall) {
 // make makes the calls, and returns when all have ended.
 func (c *Calls) make() {
 	open := c.unsettled()
-	c.rest = newRest(len(open))
+	c.pauses = newPauses(len(open))
 	var ended sync.WaitGroup
 	for _, call := range open {
 		alone := *c.op.work
-		alone.at, alone.returned, alone.elapsed = store.At{}, map[int]store.Step{}, call.elapsed
+		alone.at, alone.outcomes, alone.elapsed = store.At{}, map[int]store.Step{}, call.elapsed
 		call.op = &Op{work: &alone, ctx: c.op.ctx, cancel: c.op.cancel, current: call.step.name}
-		call.pauses = func(d time.Duration) error { return c.rest.pause(call.op, d) }
+		call.pauseTogether = func(d time.Duration) error { return c.pauses.pause(call.op, d) }
 		if call.op.obey(call.verdict) != nil {
-			c.rest.end()
+			c.pauses.end()
 			continue
 		}
 		ended.Go(func() {
-			defer c.rest.end()
+			defer c.pauses.end()
 			call.run()
 		})
 	}
@@ -312,24 +312,24 @@ func (p *parallelCall) run() {
 	p.escaped = nil
 }
 
-// collect takes over the outcome of a call, if it has one. It reports whether the call has turned
-// out not to have happened, and is not made because the operation unwinds.
+// collect records the outcome of a call, if it has one. It reports whether the call has not happened
+// and is not made, because the operation unwinds.
 func (op *Op) collect(call *parallelCall) (unwinds bool) {
-	if s := call.op.stopped; s != nil && s.why == unwound {
-		op.remember(call.step, store.StepNotSent, nil)
+	if s := call.op.stopped; s != nil && s.why == stopUnwound {
+		op.record(call.step, store.StepNotSent, nil)
 		call.open, call.verdict.do = false, unwind
 		return true
 	}
-	if s, ok := call.op.work.returned[call.step.seq]; ok {
+	if s, ok := call.op.work.outcomes[call.step.seq]; ok {
 		call.open = false
-		op.work.returned[s.Seq] = s
-		op.remember(call.step, s.Outcome, s.Value)
+		op.work.outcomes[s.Seq] = s
+		op.record(call.step, s.Outcome, s.Value)
 	}
 	return false
 }
 
-// stop returns why calls have no outcome, nil if all have one. That the run is over comes before
-// that the operation waits, and that before what a person has to do.
+// stop returns why calls have no outcome, or nil if all have one. The end of the run takes precedence
+// over a pause, and a pause over parking.
 func (c *Calls) stop() *stop {
 	var stops []*stop
 	for _, call := range c.unsettled() {
@@ -338,7 +338,7 @@ func (c *Calls) stop() *stop {
 	if len(stops) == 0 {
 		return nil
 	}
-	for _, why := range []why{broken, left, again, suspended} {
+	for _, why := range []why{stopBroken, stopLeft, stopAgain, stopSuspended} {
 		if i := slices.IndexFunc(stops, func(s *stop) bool { return s.why == why }); i >= 0 {
 			return stops[i]
 		}
@@ -351,61 +351,61 @@ func (c *Calls) stop() *stop {
 	return &all
 }
 
-// leaveOff stops the run, and records how far the calls are: what they have returned, of which of
-// them no attempt was sent, and how often they were tried. Where that fails the next process takes
-// those without an outcome for calls in doubt.
-func (c *Calls) leaveOff(s *stop) error {
+// suspend stops the run, and records the progress of the calls: their outcomes, which of them were
+// never sent, and how often each was tried. If that fails, the calls without a recorded outcome are
+// in doubt for the next process.
+func (c *Calls) suspend(s *stop) error {
 	op, open := c.op, c.unsettled()
 	for _, call := range open {
-		c.mark(call)
+		c.recordUnsettled(call)
 	}
-	at := whereIs(open[0])
-	if s.why == suspended {
-		at.Pause = c.rest.left()
+	at := positionOf(open[0])
+	if s.why == stopSuspended {
+		at.Pause = c.pauses.untilNext()
 		if op.commit(commit{free: true, at: at, failure: open[0].failure()}) == nil {
-			return op.halt(suspended, nil)
+			return op.halt(stopSuspended, nil)
 		}
-		if s = op.stopped; s.why != again && s.why != left {
+		if s = op.stopped; s.why != stopAgain && s.why != stopLeft {
 			return s
 		}
 		at.Pause = 0
 	}
 	if len(op.pending) > 0 || op.work.at.Seq != at.Seq {
-		op.putDown(commit{always: true, at: at, failure: open[0].failure()})
+		op.commitStopped(commit{always: true, at: at, failure: open[0].failure()})
 	}
 	op.stopped = s
 	return s
 }
 
-// mark has it recorded how far a call is that has no outcome.
-func (c *Calls) mark(call *parallelCall) {
+// recordUnsettled records, with the next commit, the progress of a call without an outcome.
+func (c *Calls) recordUnsettled(call *parallelCall) {
 	op := c.op
 	row := op.work.journal.steps[call.step.seq]
 	switch {
-	case !call.doubt && call.op.stopped.why != parked:
-		op.remember(call.step, store.StepNotSent, triesValue(call.tries))
+	case !call.doubt && call.op.stopped.why != stopParked:
+		op.record(call.step, store.StepNotSent, triesValue(call.tries))
 	case triesOf(row.Value) != call.tries:
 		call.doubt = true
-		op.begun(call)
+		op.recordBegun(call)
 	}
 }
 
-// rest knows which calls are in a long pause. When all that have not ended are, the pause frees the
-// worker or the caller.
-type rest struct {
+// pauses knows which calls are in a long pause. When all calls have ended or are in one, the pause
+// frees the worker or the caller.
+type pauses struct {
 	mu     sync.Mutex
 	active int               // neither in a long pause nor ended
 	until  map[*Op]time.Time // by the Op of the call
-	free   chan struct{}     // closed when the operation is left to others
+	free   chan struct{}     // closed when the operation is released
 	over   bool
 }
 
-func newRest(active int) *rest {
-	return &rest{active: active, until: map[*Op]time.Time{}, free: make(chan struct{})}
+func newPauses(active int) *pauses {
+	return &pauses{active: active, until: map[*Op]time.Time{}, free: make(chan struct{})}
 }
 
 // pause pauses between two attempts of a call.
-func (r *rest) pause(op *Op, d time.Duration) error {
+func (r *pauses) pause(op *Op, d time.Duration) error {
 	r.mu.Lock()
 	r.until[op] = time.Now().Add(d)
 	r.active--
@@ -421,7 +421,7 @@ func (r *rest) pause(op *Op, d time.Duration) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.over && op.ctx.Err() == nil {
-		return op.halt(suspended, nil)
+		return op.halt(stopSuspended, nil)
 	}
 	delete(r.until, op)
 	r.active++
@@ -432,15 +432,15 @@ func (r *rest) pause(op *Op, d time.Duration) error {
 }
 
 // end notes that a call has ended.
-func (r *rest) end() {
+func (r *pauses) end() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.active--
 	r.look()
 }
 
-// look frees the worker or the caller if no call is in progress, and none will be soon.
-func (r *rest) look() {
+// look frees the worker or the caller if no call is in progress or will be soon.
+func (r *pauses) look() {
 	if r.over || r.active > 0 || len(r.until) == 0 {
 		return
 	}
@@ -453,8 +453,8 @@ func (r *rest) look() {
 	close(r.free)
 }
 
-// left is how long it is until the first of the pauses is over.
-func (r *rest) left() time.Duration {
+// untilNext returns the time until the end of the first pause.
+func (r *pauses) untilNext() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	first := time.Duration(math.MaxInt64)

@@ -109,9 +109,7 @@ func TestParallel_CallsRunAtOnceAndReplay(t *testing.T) {
 		bed, other := room.Value()
 		return idem.Response{Status: 201, Body: []byte(ticket + bed)}, errors.Join(err, other)
 	})
-	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); !errors.Is(err, errTimeout) {
-		t.Fatal(err)
-	}
+	want(t, errTimeout)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0))
 	if got := s.outcomes(); got != "air done, room done" {
 		t.Error(got)
 	}
@@ -122,30 +120,6 @@ func TestParallel_CallsRunAtOnceAndReplay(t *testing.T) {
 	}
 	if p.air.times() != 1 || p.room.times() != 1 || p.air.keys[0] == p.room.keys[0] {
 		t.Errorf("%q, %q", p.air.keys, p.room.keys)
-	}
-}
-
-func TestParallel_CostsTheCommitsOfOneCall(t *testing.T) {
-	t.Parallel()
-	direct := newShop(t)
-	c, s := newTraffic(t, direct)
-	d := define(func(op *operation.Op) error {
-		if err := localStep(op, "reserve"); err != nil {
-			return err
-		}
-		calls := operation.Parallel(op)
-		for i := range 3 {
-			operation.Go(calls, fmt.Sprint("call ", i), operation.Keyed(time.Hour), func(context.Context, string) (int, error) { return i, nil })
-		}
-		return errors.Join(calls.Wait(), localStep(op, "confirm"))
-	})
-	trips, commits := c.cost(t, func(try int) {
-		if _, err := d.Do(t.Context(), s.pool, scope, fmt.Sprint("k", try), hashA, 0); err != nil {
-			t.Fatal(err)
-		}
-	})
-	if commits != 2 || trips > 6 {
-		t.Errorf("%d commits in %d round trips", commits, trips)
 	}
 }
 
@@ -163,9 +137,7 @@ func TestParallel_FailureLetsTheOthersEnd(t *testing.T) {
 	if got := s.outcomes(); got != "air failed, room done" {
 		t.Error(got)
 	}
-	if diff := cmp.Diff([]string{"reserve", "cancel room"}, s.did()); diff != "" {
-		t.Errorf("(-want +committed):\n%s", diff)
-	}
+	s.wantDid("reserve", "cancel room")
 }
 
 // The error is the same for the function when it runs again.
@@ -188,12 +160,8 @@ func TestParallel_ErrorsAreTheSameInEveryRun(t *testing.T) {
 		}
 		return nil
 	})
-	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); !errors.Is(err, errTimeout) {
-		t.Fatal(err)
-	}
-	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(limit)); err != nil {
-		t.Fatal(err)
-	}
+	want(t, errTimeout)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0))
+	want(t, nil)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(limit)))
 	if diff := cmp.Diff(runs[0], runs[1]); diff != "" || !strings.Contains(runs[0][0], "true true") {
 		t.Errorf("%q (-first +second):\n%s", runs[0], diff)
 	}
@@ -234,9 +202,7 @@ func TestParallel_ParksWhenTheOthersHaveEnded(t *testing.T) {
 			if status, err := operation.Show(t.Context(), s.pool, parked.OperationID); err != nil || status.Step != "room" || status.Kind != "call" || !status.Steps[2].DueAt.IsZero() {
 				t.Errorf("%+v, %v", status, err)
 			}
-			if err := operation.Resolve(t.Context(), s.pool, parked.OperationID, finding); err != nil {
-				t.Fatal(err)
-			}
+			must(t, operation.Resolve(t.Context(), s.pool, parked.OperationID, finding))
 			res, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
 			if p.air.times() != 4 || p.room.times() != 1 {
 				t.Errorf("%d and %d attempts", p.air.times(), p.room.times())
@@ -289,9 +255,7 @@ func TestParallel_ResolveOneByOne(t *testing.T) {
 				if err := operation.Resolve(t.Context(), s.pool, parked.OperationID, finding.Of("confirm")); !errors.Is(err, operation.ErrNotParked) {
 					t.Error("a step that is not in doubt:", err)
 				}
-				if err := operation.Resolve(t.Context(), s.pool, parked.OperationID, finding); err != nil {
-					t.Fatal(err)
-				}
+				must(t, operation.Resolve(t.Context(), s.pool, parked.OperationID, finding))
 			}
 			res, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
 			if err != nil || string(res.Body) != "air room " || p.air.times() != 1 || p.room.times() != 1 {
@@ -314,32 +278,7 @@ func leaveInDoubt(t *testing.T, s *shop, p *journey) (id string) {
 		t.Fatal(err)
 	}
 	p.air.fn, p.room.fn = nil, nil
-	return s.operationID()
-}
-
-func TestChanged_FalseBeforeParallelCallsInDoubt(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	p := newJourney(operation.Keyed(time.Hour), operation.Keyed(time.Hour))
-	leaveInDoubt(t, s, p)
-	d := operation.Define("travel", func(op *operation.Op, _ int) (idem.Response, error) {
-		if err := localStep(op, "reserve"); err != nil {
-			return idem.Response{}, err
-		}
-		if op.Changed("check") {
-			t.Error("it has changed for an operation that has come past it")
-		}
-		calls := operation.Parallel(op)
-		operation.Go(calls, "air", p.airPolicy, p.air.call)
-		operation.Go(calls, "room", p.roomPolicy, p.room.call)
-		return created, calls.Wait()
-	})
-	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); err != nil {
-		t.Error(err)
-	}
-	if p.air.times() != 2 || p.air.keys[0] != p.air.keys[1] || p.room.times() != 2 || p.room.keys[0] != p.room.keys[1] {
-		t.Errorf("%q, %q", p.air.keys, p.room.keys)
-	}
+	return s.text(`select id::text from idem.operations`)
 }
 
 // Code that no longer asks for one of the calls in doubt makes none of them under another key, and forgets none.
@@ -355,17 +294,11 @@ func TestParallel_DroppedCallInDoubtParks(t *testing.T) {
 		goOn   func(op *operation.Op, p *journey) error
 	}{
 		"the first": {[]string{`"air"`, `"room"`}, room},
-		"the second": {[]string{`"room"`}, func(op *operation.Op, p *journey) error {
-			calls := operation.Parallel(op)
-			operation.Go(calls, "air", p.airPolicy, p.air.call)
-			return calls.Wait()
-		}},
 		"the second, for a Tx": {[]string{`"room"`, `"confirm"`}, func(op *operation.Op, p *journey) error {
 			calls := operation.Parallel(op)
 			operation.Go(calls, "air", p.airPolicy, p.air.call)
 			return errors.Join(calls.Wait(), localStep(op, "confirm"))
 		}},
-		"both": {[]string{`"air"`}, func(op *operation.Op, p *journey) error { return nil }},
 		"both, and it is rejected": {[]string{`"air"`}, func(op *operation.Op, p *journey) error {
 			return idem.Reject(declined)
 		}},
@@ -395,66 +328,6 @@ func TestParallel_DroppedCallInDoubtParks(t *testing.T) {
 				t.Errorf("%d rooms", p.room.times())
 			}
 		})
-	}
-}
-
-// Code may make one after the other what older code has made together: what was begun stays begun.
-func TestParallel_InDoubtThenMadeOneByOne(t *testing.T) {
-	t.Parallel()
-	for name, policy := range map[string]operation.Policy{"Keyed": operation.Keyed(time.Hour), "Once": operation.Once} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newShop(t)
-			p := newJourney(operation.Keyed(time.Hour), policy)
-			id := leaveInDoubt(t, s, p)
-			if name == "Once" {
-				if err := operation.Retry(t.Context(), s.pool, id); err != nil && !errors.Is(err, operation.ErrNotParked) {
-					t.Fatal(err)
-				}
-			}
-			d := operation.Define("travel", func(op *operation.Op, _ int) (idem.Response, error) {
-				if err := localStep(op, "reserve"); err != nil {
-					return idem.Response{}, err
-				}
-				if _, err := operation.Call(op, "air", p.airPolicy, p.air.call); err != nil {
-					return idem.Response{}, err
-				}
-				_, err := operation.Call(op, "room", p.roomPolicy, p.room.call)
-				return created, err
-			})
-			_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
-			if once := name == "Once"; once != errors.Is(err, operation.ErrParked) || once != (p.room.times() == 1) {
-				t.Errorf("%v after %d rooms", err, p.room.times())
-			}
-		})
-	}
-}
-
-// A call that was begun alone is one of two now.
-func TestParallel_IncludesACallInDoubtMadeAlone(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	inDoubt(t, s, operation.Once)
-	other, calls := 0, 0
-	d := operation.Define("evolving", func(op *operation.Op, _ int) (idem.Response, error) {
-		if err := localStep(op, "reserve"); err != nil {
-			return idem.Response{}, err
-		}
-		both := operation.Parallel(op)
-		operation.Go(both, "charge", operation.Once, func(context.Context, string) (string, error) { calls++; return "", nil })
-		operation.Go(both, "mail", operation.Once, func(context.Context, string) (string, error) { other++; return "", nil })
-		return created, both.Wait()
-	})
-	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); !errors.Is(err, operation.ErrParked) || calls != 0 {
-		t.Errorf("%v after %d calls", err, calls)
-	}
-	if s.text(`select state from idem.operations`) == "parked" {
-		if err := operation.Resolve(t.Context(), s.pool, s.operationID(), operation.Happened("charged")); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); err != nil || calls != 0 || other != 1 {
-		t.Errorf("%v after %d calls and %d others", err, calls, other)
 	}
 }
 
@@ -489,49 +362,13 @@ func TestParallel_CallerThatLeavesKeepsEachOutcome(t *testing.T) {
 		vc, _ := c.Value()
 		return idem.Response{Status: 201, Body: []byte(va + " " + vb + " " + vc)}, nil
 	})
-	if _, err := d.Do(ctx, s.pool, scope, "k", hashA, 0); !errors.Is(err, context.Canceled) {
-		t.Fatal(err)
-	}
+	want(t, context.Canceled)(d.Do(ctx, s.pool, scope, "k", hashA, 0))
 	if got := s.outcomes(); got != "done done, unsent not sent, lost begun" {
 		t.Error(got)
 	}
 	res, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
 	if err != nil || string(res.Body) != "done later later" || done.times() != 1 || unsent.times() != 2 || lost.times() != 2 {
 		t.Errorf("%s, %v: %d, %d and %d calls", res.Body, err, done.times(), unsent.times(), lost.times())
-	}
-}
-
-func TestParallel_CountsAttemptsAcrossCallers(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	var leave context.CancelFunc
-	lost := counted{fn: func(context.Context, int) (string, error) {
-		if leave != nil {
-			leave()
-		}
-		return "", errTimeout
-	}}
-	d := define(func(op *operation.Op) error {
-		calls := operation.Parallel(op)
-		operation.Go(calls, "lost", operation.Keyed(time.Hour).WithMaxAttempts(3).WithBackoff(time.Millisecond, time.Millisecond), lost.call)
-		operation.Go(calls, "done", operation.Once, func(context.Context, string) (int, error) { return 1, nil })
-		return calls.Wait()
-	})
-	for range 2 {
-		var ctx context.Context
-		ctx, leave = context.WithCancel(t.Context())
-		if _, err := d.Do(ctx, s.pool, scope, "k", hashA, 0); !errors.Is(err, context.Canceled) {
-			t.Fatal(err)
-		}
-	}
-	leave = nil
-	for _, want := range []int{3, 6} {
-		if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); !errors.Is(err, operation.ErrParked) || lost.times() != want {
-			t.Fatalf("%v after %d attempts, want %d", err, lost.times(), want)
-		}
-		if err := operation.Retry(t.Context(), s.pool, s.operationID()); err != nil {
-			t.Fatal(err)
-		}
 	}
 }
 
@@ -571,56 +408,9 @@ func TestParallel_LongBackoffFreesTheCaller(t *testing.T) {
 	if got := s.outcomes(); got != "down begun, slow done" || !s.isFree("down") {
 		t.Errorf("%s, %s", got, s.text(`select step from idem.operations`))
 	}
-	if _, err := s.pool.Exec(t.Context(), `update idem.operations set wake_at = clock_timestamp()`); err != nil {
-		t.Fatal(err)
-	}
+	s.exec(`update idem.operations set wake_at = clock_timestamp()`)
 	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); err != nil || down.times() != 2 || slow.times() != 1 {
 		t.Errorf("%v after %d and %d calls", err, down.times(), slow.times())
-	}
-}
-
-// The window of each counts from the commit before its first attempt, across processes.
-func TestParallel_ParksAfterTheWindow(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	p := newJourney(operation.Keyed(time.Hour), operation.Keyed(100*time.Hour))
-	leaveInDoubt(t, s, p)
-	s.elapse()
-	_, err := p.define().Do(t.Context(), s.pool, scope, "k", hashA, 0)
-	var parked *operation.ParkedError
-	if !errors.As(err, &parked) || parked.Step != "air" || parked.Reason != operation.ReasonCallInDoubt {
-		t.Error(err)
-	}
-	if p.air.times() != 1 || p.room.times() != 2 {
-		t.Errorf("%d and %d calls", p.air.times(), p.room.times())
-	}
-}
-
-// Cancel comes while both calls are made: each comes to its outcome, and what has happened is undone. A call that was not sent stays so.
-func TestCancel_DuringParallelCallsUndoesThoseThatHappened(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct {
-		room error
-		did  []string
-	}{
-		"both have happened":   {nil, []string{"reserve", "cancel room", "cancel air"}},
-		"one has failed":       {operation.Final(errDeclined), []string{"reserve", "cancel air"}},
-		"one was not sent yet": {operation.NotSent(errTimeout), []string{"reserve", "cancel air"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newShop(t)
-			p := newJourney(operation.Once, operation.Once.WithBackoff(100*time.Hour, 100*time.Hour))
-			p.room.fn = func(ctx context.Context, _ int) (string, error) {
-				return "bed", errors.Join(operation.Cancel(ctx, s.pool, s.operationID()), test.room)
-			}
-			if _, err := p.define().Do(t.Context(), s.pool, scope, "k", hashA, 0); !errors.Is(err, operation.ErrCanceled) {
-				t.Error(err)
-			}
-			if diff := cmp.Diff(test.did, s.did()); diff != "" || p.air.times() != 1 || p.room.times() != 1 {
-				t.Errorf("%d and %d calls, and it is %s; (-want +committed):\n%s", p.air.times(), p.room.times(), s.text(`select state from idem.operations`), diff)
-			}
-		})
 	}
 }
 
@@ -631,9 +421,7 @@ func TestCancel_UndoesParallelCallsBehindOneThatWasNotSent(t *testing.T) {
 	p := newJourney(operation.Keyed(time.Hour).WithBackoff(100*time.Hour, 100*time.Hour), operation.Once)
 	p.air.fn = func(context.Context, int) (string, error) { return "", operation.NotSent(errTimeout) }
 	d := p.define()
-	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {
-		t.Fatal(err)
-	}
+	want(t, idem.ErrInProgress)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(0)))
 	if got := s.outcomes(); got != "air not sent, room done" {
 		t.Error(got)
 	}
@@ -641,37 +429,10 @@ func TestCancel_UndoesParallelCallsBehindOneThatWasNotSent(t *testing.T) {
 	if err != nil || preview.InDoubt != nil || !slices.Equal(preview.Undos, []string{"room"}) || !slices.Equal(preview.Kept, []string{"reserve"}) {
 		t.Errorf("%+v, %v", preview, err)
 	}
-	if err := operation.Cancel(t.Context(), s.pool, s.operationID()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); !errors.Is(err, operation.ErrCanceled) {
-		t.Error(err)
-	}
+	must(t, operation.Cancel(t.Context(), s.pool, s.operationID()))
+	want(t, operation.ErrCanceled)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0))
 	if diff := cmp.Diff([]string{"reserve", "cancel room"}, s.did()); diff != "" || p.air.times() != 1 {
 		t.Errorf("%d calls; (-want +committed):\n%s", p.air.times(), diff)
-	}
-}
-
-func TestCancel_BeginsNoParallelCalls(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	p := newJourney(operation.Once, operation.Once)
-	d := operation.Define("travel", func(op *operation.Op, _ int) (idem.Response, error) {
-		if _, err := operation.Call(op, "pay", operation.Once, func(ctx context.Context, _ string) (string, error) {
-			return "paid", operation.Cancel(ctx, s.pool, op.ID())
-		}, undoBy[string]("refund")); err != nil {
-			return idem.Response{}, err
-		}
-		calls := operation.Parallel(op)
-		operation.Go(calls, "air", p.airPolicy, p.air.call)
-		operation.Go(calls, "room", p.roomPolicy, p.room.call)
-		return created, calls.Wait()
-	})
-	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); !errors.Is(err, operation.ErrCanceled) {
-		t.Error(err)
-	}
-	if diff := cmp.Diff([]string{"refund"}, s.did()); diff != "" || p.air.times()+p.room.times() > 0 {
-		t.Errorf("%d calls; (-want +committed):\n%s", p.air.times()+p.room.times(), diff)
 	}
 }
 
@@ -711,6 +472,7 @@ func TestParallel_PanicKeepsTheOthers(t *testing.T) {
 
 func TestParallel_RefusesMisuse(t *testing.T) {
 	t.Parallel()
+	s := newShop(t)
 	one := func(calls *operation.Calls, name string) *operation.Value[int] {
 		return operation.Go(calls, name, operation.Keyed(time.Hour), func(context.Context, string) (int, error) { return 1, nil })
 	}
@@ -763,121 +525,25 @@ func TestParallel_RefusesMisuse(t *testing.T) {
 			return errors.Join(ignore(a.Wait()), ignore(b.Wait()))
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newShop(t)
-			if _, err := define(test).Do(t.Context(), s.pool, scope, "k", hashA, 0); !errors.Is(err, operation.ErrMisused) {
-				t.Error(err)
-			}
-		})
+		if _, err := define(test).Do(t.Context(), s.pool, scope, name, hashA, 0); !errors.Is(err, operation.ErrMisused) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 	for name, step := range map[string]func(*operation.Op) error{
 		"a Tx": func(op *operation.Op) error { return localStep(op, "b") }, "a Call": func(op *operation.Op) error { return outsideStep(op, "b") },
 		"a Checkpoint": func(op *operation.Op) error { return op.Checkpoint() },
 	} {
-		t.Run(name+" in between", func(t *testing.T) {
-			t.Parallel()
-			s := newShop(t)
-			d := define(func(op *operation.Op) error {
-				calls := operation.Parallel(op)
-				one(calls, "a")
-				if err := step(op); !errors.Is(err, operation.ErrMisused) {
-					t.Error(err)
-				}
-				return calls.Wait()
-			})
-			if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); err != nil {
-				t.Error(err)
+		d := define(func(op *operation.Op) error {
+			calls := operation.Parallel(op)
+			one(calls, "a")
+			if err := step(op); !errors.Is(err, operation.ErrMisused) {
+				t.Errorf("%s in between: %v", name, err)
 			}
+			return calls.Wait()
 		})
+		want(t, nil)(d.Do(t.Context(), s.pool, scope, name, hashA, 0))
 	}
 }
 
 // ignore is what a function does that does not look at an error.
 func ignore(error) error { return nil }
-
-func TestParallel_WaitWithoutCalls(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	d := define(func(op *operation.Op) error { return errors.Join(operation.Parallel(op).Wait(), localStep(op, "do")) })
-	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); err != nil {
-		t.Error(err)
-	}
-	if n := s.count(`select count(*) from idem.operations`); n != 0 {
-		t.Errorf("%d operations", n)
-	}
-}
-
-func TestParallel_NeedsAPolicyAndAName(t *testing.T) {
-	t.Parallel()
-	for name, policy := range map[string]operation.Policy{"a": {}, "": operation.Once} {
-		s := newShop(t)
-		made := false
-		d := define(func(op *operation.Op) error {
-			calls := operation.Parallel(op)
-			operation.Go(calls, "other", operation.Once, func(context.Context, string) (int, error) { made = true; return 1, nil })
-			operation.Go(calls, name, policy, func(context.Context, string) (int, error) { made = true; return 1, nil })
-			return calls.Wait()
-		})
-		if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); err == nil || made {
-			t.Errorf("%q: %v, made: %v", name, err, made)
-		}
-	}
-}
-
-func TestParallel_SealsValues(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	p := newJourney(operation.Keyed(time.Hour).WithBackoff(time.Millisecond, time.Millisecond), operation.Keyed(time.Hour))
-	ctx, leave := context.WithCancel(t.Context())
-	p.air.fn = func(_ context.Context, attempt int) (string, error) {
-		if attempt == 3 {
-			leave()
-		}
-		if attempt <= 3 {
-			return "", errTimeout
-		}
-		return "ticket ", nil
-	}
-	if _, err := p.define().Do(ctx, s.pool, scope, "k", hashA, 0, sealerOf(7)); !errors.Is(err, context.Canceled) {
-		t.Fatal(err)
-	}
-	if res, err := p.define().Do(t.Context(), s.pool, scope, "k", hashA, 0, sealerOf(7)); err != nil || string(res.Body) != "ticket booked" {
-		t.Errorf("%s, %v", res.Body, err)
-	}
-	if n := s.count(`select count(*) from idem.steps where kind = 'call' and position('booked' in encode(value, 'escape')) > 0`); n != 0 {
-		t.Errorf("%d values are plain", n)
-	}
-}
-
-// The window counts from the commit before the first attempt, through however many processes the operation goes.
-func TestParallel_WindowIsNotMovedByCallers(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	p := newJourney(operation.Keyed(time.Hour), operation.Keyed(time.Hour))
-	attempts := make(chan struct{}, 100)
-	p.air.fn = func(ctx context.Context, _ int) (string, error) {
-		attempts <- struct{}{}
-		<-ctx.Done()
-		return "", ctx.Err()
-	}
-	d := p.define()
-	var begun []string
-	for range 3 {
-		ctx, leave := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		go func() {
-			_, err := d.Do(ctx, s.pool, scope, "k", hashA, 0, idem.WithWait(limit))
-			done <- err
-		}()
-		await(t, "an attempt", attempts)
-		leave()
-		if err := await(t, "the caller", done); !errors.Is(err, context.Canceled) {
-			t.Fatal(err)
-		}
-		begun = append(begun, s.text(`select due_at::text from idem.steps where name = 'air'`))
-	}
-	if begun[1] != begun[0] || begun[2] != begun[0] {
-		t.Errorf("it was begun at %v", begun)
-	}
-}

@@ -126,9 +126,9 @@ func (p *Policy) check() error {
 func (p *Policy) stored() string {
 	switch {
 	case p.once:
-		return "once"
+		return store.PolicyOnce
 	case p.find != nil:
-		return "asked"
+		return store.PolicyAsked
 	}
 	window := strings.TrimSuffix(strings.TrimSuffix(p.window.String(), "0s"), "0m") // 23h
 	if strings.HasSuffix(window, "h") || strings.HasSuffix(window, "m") {
@@ -143,7 +143,7 @@ func storedPolicy(text string) Policy {
 		d, _ := time.ParseDuration(window)
 		return Policy{window: d}
 	}
-	if text == "asked" {
+	if text == store.PolicyAsked {
 		return Policy{find: func(context.Context, string) (any, bool, error) { return nil, false, nil }}
 	}
 	return Once
@@ -169,6 +169,10 @@ func (p *Policy) bounded(ctx context.Context) (context.Context, context.CancelFu
 	}
 	return ctx, func() {}
 }
+
+// ErrNoBeat is the cause of the end of an attempt's context when its function has not called Beat in
+// time: see Policy.WithHeartbeat.
+var ErrNoBeat = errors.New("operation: no beat came in time")
 
 // Beat reports that the function of a call makes progress: see [Policy.WithHeartbeat]. ctx is the
 // one that the function was given, or one derived from it. Without a heartbeat Beat does nothing.
@@ -198,150 +202,4 @@ func (p *Policy) watched(ctx context.Context) (context.Context, context.CancelFu
 		h.timer.Stop()
 		cancel(nil)
 	}
-}
-
-// action is what follows from the journal for a step, or for the end of the function.
-type action int
-
-const (
-	replay action = iota // the recorded outcome is the outcome
-	run                  // the step is taken
-	settle               // a call is in doubt: its policy says what to do
-	wait                 // a pause, a signal or a child
-	unwind               // the function is run no further, and what is done is undone
-	finish               // the answer is recorded
-	retry                // the run has failed, and another one follows
-	park                 // a person decides
-)
-
-// request is what the function of an operation asks for: a step, or its end.
-type request struct {
-	seq    int
-	kind   store.StepKind // empty: the function has ended, and seq is the position of the last step that it has asked for
-	name   string
-	policy *Policy // of a call
-	undos  int     // how many the step has
-	end    ending  // how the function has ended
-
-	invalid error // why the step cannot be taken; decide does not look at it
-}
-
-// ending is how a function has ended.
-type ending int
-
-const (
-	answered ending = iota
-	ruled           // by a rejection or a Final error, or because the run was stopped to unwind
-	failed          // by any other error, which decides nothing
-)
-
-// verdict is what decide says.
-type verdict struct {
-	do     action
-	step   *store.Step // recorded at the position of the request, if there is any
-	reason Reason      // of park
-	at     string      // the step at which the operation parks
-	text   string
-}
-
-func parkAt(step string, reason Reason, format string, args ...any) verdict {
-	return verdict{do: park, at: step, reason: reason, text: fmt.Sprintf(format, args...)}
-}
-
-// maxCanceledRuns is how many runs a canceled operation gets whose function fails before it has
-// reached the last recorded step. Behind them the operation parks, or unwinds if it was canceled
-// WithoutCode.
-const maxCanceledRuns = 8
-
-// decide returns what follows from the journal for a request. It has no effect, and serves runs,
-// Cancel and Replay. What it cannot know is added by its callers: an open transaction, the end of a
-// context, and undos in doubt.
-func decide(j *journal, r request) verdict {
-	if r.kind == "" {
-		return decideEnd(j, r)
-	}
-	s, recorded := j.steps[r.seq]
-	switch {
-	case !recorded && j.unwinding():
-		return verdict{do: unwind}
-	case !recorded:
-		return verdict{do: run}
-	case (s.Kind != r.kind || s.Name != r.name) && j.withoutCode:
-		return leaveRest(j, r.seq)
-	case s.Kind != r.kind || s.Name != r.name:
-		return parkAt(s.Name, ReasonCodeChanged, "the code has changed: step %d is recorded as %s %q, and the code asks for %s %q", s.Seq, s.Kind, s.Name, r.kind, r.name)
-	case j.unwinding() && j.undosChanged(&s, r.undos) && !j.withoutCode:
-		return parkAt(s.Name, ReasonCodeChanged, "the code has changed: step %q is recorded with %d undos, and the code has %d: Retry it with code that has as many, "+
-			"or Cancel it WithoutCode, which runs those that the code has", s.Name, s.Undos, r.undos)
-	}
-	return decideOutcome(j, r, &s)
-}
-
-// decideOutcome decides about a recorded step by its outcome.
-func decideOutcome(j *journal, r request, s *store.Step) verdict {
-	switch s.Outcome {
-	case store.StepBegun:
-		return decideDoubt(j, r, s)
-	case store.StepNotSent:
-		if j.unwinding() {
-			return verdict{do: unwind, step: s}
-		}
-		return verdict{do: run, step: s}
-	case store.StepWaiting:
-		switch {
-		case s.Kind == store.SleepStep && r.seq < len(j.steps): // it is over
-			return verdict{do: replay, step: s}
-		case s.Kind != store.ChildStep && j.unwinding():
-			return verdict{do: unwind, step: s}
-		}
-		return verdict{do: wait, step: s}
-	}
-	return verdict{do: replay, step: s}
-}
-
-// decideDoubt decides about a call in doubt. A canceled operation asks about an Asked call, and
-// repeats a Keyed call only if the step has an undo and Cancel did not forbid to call. It parks at
-// any other call in doubt.
-func decideDoubt(j *journal, r request, s *store.Step) verdict {
-	switch {
-	case !j.canceled || r.policy == nil || r.policy.find != nil:
-		return verdict{do: settle, step: s}
-	case r.policy.once:
-		return parkAt(s.Name, ReasonCallInDoubt, "it was canceled, step %q may have happened, and it must not happen twice: ask the other side, and Resolve the step", s.Name)
-	case r.undos == 0:
-		return parkAt(s.Name, ReasonCallInDoubt, "it was canceled, step %q may have happened, and it has no undo: ask the other side, and Resolve the step", s.Name)
-	case j.withoutCalling:
-		return parkAt(s.Name, ReasonCallInDoubt, "it was canceled without calling, and step %q may have happened: ask the other side, and Resolve the step", s.Name)
-	}
-	return verdict{do: settle, step: s}
-}
-
-// decideEnd decides what follows from the end of the function.
-func decideEnd(j *journal, r request) verdict {
-	left := j.left(r.seq) // not nil in the cases of a canceled operation behind the first one
-	switch {
-	case j.unwinding() && left == nil:
-		return verdict{do: unwind}
-	case r.end == failed && (!j.canceled || j.runs < maxCanceledRuns):
-		return verdict{do: retry}
-	case j.withoutCode:
-		return leaveRest(j, r.seq+1)
-	case r.end == failed:
-		return parkAt(left.Name, ReasonFunctionFailed, "it was canceled, and its function has failed %d times before it asks for step %q, which is recorded: "+
-			"Retry it with code that does not, or Cancel it WithoutCode, which leaves the steps from there on as they are", j.runs, left.Name)
-	case left != nil:
-		return parkAt(left.Name, ReasonCodeChanged, "the code has changed: it no longer asks for step %q, which is recorded", left.Name)
-	case r.end == answered:
-		return verdict{do: finish}
-	}
-	return verdict{do: unwind}
-}
-
-// leaveRest unwinds an operation, but leaves the steps from a position on as they are. The
-// operation parks if one of those is a call in doubt.
-func leaveRest(j *journal, from int) verdict {
-	if s := j.inDoubt(from); s != nil {
-		return parkAt(s.Name, ReasonCallInDoubt, "it was canceled without its code, and step %q may have happened: ask the other side, and Resolve the step", s.Name)
-	}
-	return verdict{do: unwind}
 }

@@ -4,14 +4,19 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/lab/pgtest"
 	"github.com/idem-go/idem/operation"
 )
 
@@ -106,9 +111,7 @@ func TestDo_InProgressForOtherCalls(t *testing.T) {
 		if _, err := idem.DoTx(t.Context(), tx, scope, "k", hashB, nothing); !errors.Is(err, idem.ErrMismatch) {
 			t.Errorf("DoTx with another hash: %v", err)
 		}
-		if err := tx.Rollback(t.Context()); err != nil {
-			t.Error(err)
-		}
+		must(t, tx.Rollback(t.Context()))
 	}
 	entry, err := idem.Lookup(t.Context(), s.pool, scope, "k")
 	if err != nil || entry.State != idem.StateProcessing || entry.ExecutionID == "" || !entry.ExpiresAt.IsZero() {
@@ -123,7 +126,7 @@ func TestDo_InProgressForOtherCalls(t *testing.T) {
 	s.wantBlocked()
 }
 
-func nothing(pgxTx) (idem.Response, error) { return created, nil }
+func nothing(pgx.Tx) (idem.Response, error) { return created, nil }
 
 // A process that has lost the epoch commits nothing any more, and says nothing either: its caller gets the answer of the one that has it.
 func TestFence_ZombieCommitsNothing(t *testing.T) {
@@ -133,9 +136,7 @@ func TestFence_ZombieCommitsNothing(t *testing.T) {
 	answers := b.call(t.Context(), s, idem.WithWait(limit))
 	await(t, "the call", b.begun)
 	const steal = `update idem.operations set epoch = epoch + 1, owner = null, wake_at = clock_timestamp() + interval '1 hour'`
-	if _, err := s.pool.Exec(t.Context(), steal); err != nil {
-		t.Fatal(err)
-	}
+	s.exec(steal)
 	b.release <- nil // the zombie goes on to its Tx, and to a COMMIT that is refused
 	eventually(t, "the zombie to be done", func() bool { n, _ := s.bank.keys(); return n == 1 && s.pool.Stat().AcquiredConns() == 0 })
 	if did := s.did(); len(did) != 1 {
@@ -146,13 +147,9 @@ func TestFence_ZombieCommitsNothing(t *testing.T) {
 		t.Fatalf("the zombie's caller got %+v", a)
 	default:
 	}
-	if _, err := s.pool.Exec(t.Context(), `update idem.operations set wake_at = clock_timestamp()`); err != nil {
-		t.Fatal(err)
-	}
+	s.exec(`update idem.operations set wake_at = clock_timestamp()`)
 	b.release <- nil
-	if a := await(t, "the answer", answers); a.err != nil {
-		t.Fatal(a.err)
-	}
+	must(t, await(t, "the answer", answers).err)
 	s.wantBlocked()
 }
 
@@ -170,13 +167,9 @@ func TestDo_CallerThatLeavesReleases(t *testing.T) {
 	if !errors.Is(a.err, context.Canceled) || !errors.Is(a.err, idem.ErrInProgress) {
 		t.Errorf("the caller got %v", a.err)
 	}
-	if n := s.count(`select count(*) from idem.operations where owner is null and wake_at <= clock_timestamp() and state = 'running'`); n != 1 {
-		t.Error("the operation is not free for the next process")
-	}
+	s.wantCount(1, `select count(*) from idem.operations where owner is null and wake_at <= clock_timestamp() and state = 'running'`)
 	b.release <- nil
-	if _, err := b.Do(t.Context(), s.pool, scope, "k", hashA, 0); err != nil {
-		t.Fatal(err)
-	}
+	want(t, nil)(b.Do(t.Context(), s.pool, scope, "k", hashA, 0))
 	s.wantBlocked()
 }
 
@@ -193,32 +186,7 @@ func TestCall_OutcomeIsKeptWhenTheCallerLeaves(t *testing.T) {
 	if a := await(t, "the caller", answers); !errors.Is(a.err, context.Canceled) {
 		t.Errorf("the caller got %v", a.err)
 	}
-	if _, err := b.Do(t.Context(), s.pool, scope, "k", hashA, 0); err != nil {
-		t.Fatal(err)
-	}
-	if n := b.calls.Load(); n != 1 {
-		t.Errorf("%d calls", n)
-	}
-	s.wantBlocked()
-}
-
-// A call returns to a process that has lost the operation meanwhile. When the process claims the operation again, the outcome is still known.
-func TestCall_OutcomeIsKeptWhenTheOperationWasLost(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	b := newBlocked(s, operation.Once)
-	answers := b.call(t.Context(), s, idem.WithWait(0))
-	await(t, "the call", b.begun)
-	if _, err := s.pool.Exec(t.Context(), `update idem.operations set epoch = epoch + 1, owner = null`); err != nil { // as if another process had claimed and released it
-		t.Fatal(err)
-	}
-	b.release <- nil
-	if a := await(t, "the caller", answers); !errors.Is(a.err, idem.ErrInProgress) {
-		t.Errorf("the caller got %v", a.err)
-	}
-	if _, err := b.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(limit)); err != nil {
-		t.Fatal(err)
-	}
+	want(t, nil)(b.Do(t.Context(), s.pool, scope, "k", hashA, 0))
 	if n := b.calls.Load(); n != 1 {
 		t.Errorf("%d calls", n)
 	}
@@ -246,22 +214,8 @@ func TestPresence_LostComesBackAsANewInstance(t *testing.T) {
 		t.Errorf("the process was instance %d, and is %d", first, second)
 	}
 	b.release <- nil
-	if a := await(t, "the answer", answers); a.err != nil {
-		t.Fatal(a.err)
-	}
+	must(t, await(t, "the answer", answers).err)
 	s.wantBlocked()
-}
-
-func TestPresence_EndsWhenIdle(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	if _, err := s.checkout().Do(t.Context(), s.pool, scope, "k", hashA, "book"); err != nil {
-		t.Fatal(err)
-	}
-	if n := s.count(presences); n != 1 {
-		t.Errorf("%d presences", n)
-	}
-	eventually(t, "the session to end", func() bool { return s.count(presences) == 0 })
 }
 
 // Work in one transaction needs no presence.
@@ -269,9 +223,7 @@ func TestPresence_NotNeededForOneTransaction(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	d := operation.Define("one", func(op *operation.Op, _ int) (idem.Response, error) { return created, localStep(op, "only") })
-	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); err != nil {
-		t.Fatal(err)
-	}
+	want(t, nil)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0))
 	if n := s.count(presences) + s.count(`select count(*) from idem.operations`); n != 0 {
 		t.Errorf("%d presences and operations", n)
 	}
@@ -308,57 +260,216 @@ func TestLease_BehindAPooler(t *testing.T) {
 	b := newBlocked(s, operation.Keyed(time.Hour))
 	answers := b.call(t.Context(), behind)
 	await(t, "the call", b.begun)
-	if n := s.count(`select count(*) from pg_locks where locktype = 'advisory' and objsubid = 2 and database = (select oid from pg_database where datname = current_database())`); n != 0 {
-		t.Errorf("%d locks are held", n)
-	}
-	if n := s.count(`select count(*) from idem.leases l join idem.operations o on o.owner = l.instance where l.expires_at > clock_timestamp()`); n != 1 {
-		t.Errorf("%d leases", n)
-	}
+	s.wantCount(0, `select count(*) from pg_locks where locktype = 'advisory' and objsubid = 2 and database = (select oid from pg_database where datname = current_database())`)
+	s.wantCount(1, `select count(*) from idem.leases l join idem.operations o on o.owner = l.instance where l.expires_at > clock_timestamp()`)
 	if _, err := b.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {
 		t.Errorf("the lease does not count: %v", err)
 	}
-	if _, err := s.pool.Exec(t.Context(), `update idem.leases set expires_at = clock_timestamp()`); err != nil {
-		t.Fatal(err)
-	}
+	s.exec(`update idem.leases set expires_at = clock_timestamp()`)
 	b.release <- nil
 	b.release <- nil
 	if _, err := b.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(limit)); err != nil {
 		t.Errorf("an expired lease counts: %v", err)
 	}
-	if a := await(t, "the first caller", answers); a.err != nil {
-		t.Error(a.err)
-	}
+	must(t, await(t, "the first caller", answers).err)
 	s.wantBlocked()
 }
 
 // A process that claims an operation fences off its former owner.
 func TestFence_ClaimFencesOffTheOwnerBefore(t *testing.T) {
 	t.Parallel()
-	for name, takeUp := range map[string]func(t *testing.T, s *shop, b *blocked){
-		"a call":   func(t *testing.T, s *shop, b *blocked) { b.call(t.Context(), s, idem.WithWait(limit)) },
-		"a worker": func(t *testing.T, s *shop, b *blocked) { s.work(t, b) },
-	} {
-		t.Run(name, func(t *testing.T) {
+	s := newShop(t)
+	slow, quick := newBlocked(s, operation.Keyed(time.Hour)), newBlocked(s, operation.Keyed(time.Hour))
+	answers := slow.call(t.Context(), s, idem.WithWait(limit))
+	await(t, "the call", slow.begun)
+	s.exec(`update idem.operations set owner = null`) // as if it were dead
+	shopOn(t, s.dsn).work(t, quick)
+	await(t, "the call of the process that has taken it up", quick.begun)
+	slow.release <- nil
+	eventually(t, "the zombie to be done", func() bool { n, _ := s.bank.keys(); return n == 1 && s.pool.Stat().AcquiredConns() == 0 })
+	if did := s.did(); len(did) != 1 {
+		t.Errorf("the zombie has committed: %v", did)
+	}
+	quick.release <- nil
+	must(t, await(t, "the answer", answers).err)
+	s.wantBlocked()
+}
+
+// ownerLocks counts the sessions that show the owner of the only operation.
+const ownerLocks = `select count(*) from pg_locks l join idem.operations o on o.owner = l.objid::int8 where l.locktype = 'advisory'
+	and l.classid = 1768187247 and l.objsubid = 2 and l.database = (select oid from pg_database where datname = current_database())`
+
+// A process holds a lease because the server refused it a session, and no pooler is there. It gets a session later, with its number, so
+// its operations go on undisturbed, and its Worker is a guard. When the session ends, another process claims the operation at once.
+func TestLease_IsReplacedByASession(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	b := newBlocked(s, operation.Keyed(time.Hour))
+	var full atomic.Bool // no connection is to be had
+	there := s.aside(maxConns(4), refuseOnce(&full))
+	warmUp(t, there.pool)
+	full.Store(true)
+	answers := b.call(t.Context(), there)
+	running := await(t, "the call", b.begun)
+	owner := s.count(`select owner from idem.operations`)
+	if locks, leases := s.count(instanceLocks), s.count(liveLeases); locks != 0 || leases != 1 {
+		t.Fatalf("%d locks and %d leases", locks, leases)
+	}
+	there.workRarely(t, b) // it must not claim the operation before a guard does
+	full.Store(false)
+	eventually(t, "a session in place of the lease", func() bool { return s.count(ownerLocks) == 1 && s.count(liveLeases) == 0 })
+	if n := s.count(`select owner from idem.operations where epoch = 1`); n != owner || running.Err() != nil {
+		t.Errorf("the operation was that of instance %d, and is that of %d; its call was canceled: %v", owner, n, running.Err())
+	}
+	eventually(t, "the process to be a guard", func() bool { return s.count(guards) == 1 })
+	rival := newBlocked(s, operation.Keyed(time.Hour))
+	s.aside().workRarely(t, rival)
+	eventually(t, "two guards", func() bool { return s.count(guards) == 2 })
+	full.Store(true)
+	s.count(`select count(pg_terminate_backend(l.pid)) from pg_locks l join idem.operations o on o.owner = l.objid::int8 where l.classid = 1768187247
+		and l.database = (select oid from pg_database where datname = current_database())`)
+	await(t, "the call of a guard", rival.begun)
+	rival.release <- nil
+	eventually(t, "the operation to end", s.completed(1))
+	b.release <- nil
+	must(t, await(t, "the answer", answers).err)
+	s.wantBlocked()
+}
+
+const (
+	instanceLocks = `select count(*) from pg_locks where locktype = 'advisory' and classid = 1768187247 and objsubid = 2
+		and database = (select oid from pg_database where datname = current_database())`
+	liveLeases = `select count(*) from idem.leases where expires_at > clock_timestamp()`
+)
+
+// A pooler gives a session to no client for good, so that processes are seen by their leases: in life, and in death once the lease is over.
+func TestPgBouncer_KilledProcessIsFollowedAfterItsLease(t *testing.T) {
+	t.Parallel()
+	forEachPoint(t, []string{"in confirm", "refunded"}, func(t *testing.T, s *shop, point, in string) {
+		behind := &shop{t: t, dsn: pgtest.PgBouncer(t, s.dsn) + "&default_query_exec_mode=exec", bank: s.bank}
+		behind.pool = pgtest.Open(t, behind.dsn)
+		v := newVictim(t, behind, point, in)
+		if locks, leases := s.count(instanceLocks), s.count(liveLeases); locks != 0 || leases != 1 {
+			t.Fatalf("%d locks and %d leases", locks, leases)
+		}
+		v.kill()
+		d := pointed(behind.pool, func(string) {})
+		if _, err := d.Do(t.Context(), behind.pool, scope, "k", hashA, in, idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {
+			t.Fatalf("the lease does not count: %v", err)
+		}
+		s.exec(`update idem.leases set expires_at = clock_timestamp()`)
+		behind.work(t, d)
+		eventually(t, "the operation to end", func() bool { return s.count(`select count(*) from idem.operations where ended_at is not null`) == 1 })
+		s.wantBooks(in)
+	})
+}
+
+func TestPgBouncer_EveryStepInEveryMode(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	dsn := pgtest.PgBouncer(t, s.dsn)
+	for i, mode := range pgtest.ModesBehindPgBouncer(t) {
+		behind := shopOn(t, dsn+"&default_query_exec_mode=exec", func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = mode })
+		d := behind.trip(func(op *operation.Op) (idem.Response, error) {
+			yes, err := operation.Await[bool](op, "approve", limit)
+			if err != nil || yes {
+				return idem.Response{}, errors.Join(err, errors.New("not as it was sent"))
+			}
+			return idem.Response{}, idem.Reject(declined)
+		})
+		key := fmt.Sprint("k", i)
+		id, err := behind.start(d, key, hashA, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		must(t, operation.Signal(t.Context(), behind.pool, id, "approve", false))
+		if err := d.Resume(t.Context(), behind.pool, id); err != nil {
+			t.Fatalf("mode %v: %v", mode, err)
+		}
+		res, err := d.Do(t.Context(), behind.pool, scope, key, hashA, "")
+		if err != nil || !res.Rejected || res.Status != 402 {
+			t.Errorf("mode %v: %+v, %v", mode, res, err)
+		}
+		if diff := cmp.Diff([]string{"order " + key, "flight", "refund", "cancel flight"}, s.did()[i*4:]); diff != "" {
+			t.Errorf("mode %v (-want +committed):\n%s", mode, diff)
+		}
+		if n := s.count(instanceLocks); n != 0 {
+			t.Errorf("mode %v: %d locks", mode, n)
+		}
+	}
+}
+
+// The first operations of a process hold a connection each when they first have to show themselves. They need no other one.
+func TestPresence_NeedsNoConnectionOfThePool(t *testing.T) {
+	t.Parallel()
+	const size = 4
+	for _, where := range []string{"directly", "behind PgBouncer", "where no further session is to be had"} {
+		t.Run(where, func(t *testing.T) {
 			t.Parallel()
 			s := newShop(t)
-			slow, quick := newBlocked(s, operation.Keyed(time.Hour)), newBlocked(s, operation.Keyed(time.Hour))
-			answers := slow.call(t.Context(), s, idem.WithWait(limit))
-			await(t, "the call", slow.begun)
-			if _, err := s.pool.Exec(t.Context(), `update idem.operations set owner = null`); err != nil { // as if it were dead
-				t.Fatal(err)
+			dsn := s.dsn
+			if where == "behind PgBouncer" {
+				dsn = pgtest.PgBouncer(t, s.dsn) + "&default_query_exec_mode=exec"
 			}
-			takeUp(t, shopOn(t, s.dsn), quick)
-			await(t, "the call of the process that has taken it up", quick.begun)
-			slow.release <- nil
-			eventually(t, "the zombie to be done", func() bool { n, _ := s.bank.keys(); return n == 1 && s.pool.Stat().AcquiredConns() == 0 })
-			if did := s.did(); len(did) != 1 {
-				t.Errorf("the zombie has committed: %v", did)
+			var full atomic.Bool
+			pool := pgtest.Open(t, dsn, maxConns(size), refuseOnce(&full))
+			warmUp(t, pool)
+			full.Store(where == "where no further session is to be had")
+			var begun sync.WaitGroup
+			begun.Add(int(size))
+			var runs atomic.Int32
+			d := operation.Define("first", func(op *operation.Op, key string) (idem.Response, error) {
+				_, err := operation.Tx(op, "before", func(tx pgx.Tx) (string, error) {
+					if runs.Add(1) <= size {
+						begun.Done()
+					}
+					begun.Wait() // until every operation has a connection
+					return write("before " + key)(tx)
+				})
+				if err == nil {
+					_, err = operation.Call(op, "charge", operation.Keyed(time.Hour), s.bank.charge)
+				}
+				return created, err
+			})
+			errs := make(chan error, size)
+			for i := range size {
+				go func() {
+					key := fmt.Sprint("k", i)
+					_, err := d.Do(t.Context(), pool, scope, key, hashA, key)
+					errs <- err
+				}()
 			}
-			quick.release <- nil
-			if a := await(t, "the answer", answers); a.err != nil {
-				t.Error(a.err)
+			for range size {
+				must(t, await(t, "an operation to end", errs))
 			}
-			s.wantBlocked()
+			if n := runs.Load(); n != size {
+				t.Errorf("%d operations were begun %d times", size, n)
+			}
 		})
+	}
+}
+
+// refuseOnce has a pool that connects to nothing once full is set.
+func refuseOnce(full *atomic.Bool) func(*pgxpool.Config) {
+	return func(c *pgxpool.Config) {
+		dial := c.ConnConfig.DialFunc
+		c.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if full.Load() {
+				return nil, errors.New("the server has no room")
+			}
+			return dial(ctx, network, addr)
+		}
+	}
+}
+
+// warmUp has the pool connect as often as it may.
+func warmUp(t *testing.T, pool *pgxpool.Pool) {
+	t.Helper()
+	for range pool.Config().MaxConns {
+		conn, err := pool.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Release()
 	}
 }

@@ -26,7 +26,7 @@ func (c code) define(opts ...operation.Option) *operation.Definition[string] {
 // history returns the History of the only operation.
 func (s *shop) history(t *testing.T, opts ...idem.Option) []byte {
 	t.Helper()
-	file, err := operation.History(t.Context(), s.pool, s.text(`select id::text from idem.operations`), opts...)
+	file, err := operation.History(t.Context(), s.pool, s.operationID(), opts...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,9 +109,7 @@ func TestReplay_ReportsWhatNewCodeParks(t *testing.T) {
 			t.Parallel()
 			s := newShop(t)
 			stops := func(op *operation.Op) error { return errors.Join(test.old(op), errDown) }
-			if _, err := code(stops).define().Do(t.Context(), s.pool, scope, "k", hashA, "in"); !errors.Is(err, errDown) {
-				t.Fatal(err)
-			}
+			want(t, errDown)(code(stops).define().Do(t.Context(), s.pool, scope, "k", hashA, "in"))
 			history := s.history(t)
 			next := test.next.define()
 			replayed := operation.Replay(t.Context(), history, next)
@@ -131,31 +129,16 @@ func TestReplay_TakesNoStep(t *testing.T) {
 	s := newShop(t)
 	travel := newJourney(operation.Keyed(time.Hour), operation.Once)
 	travel.room.fn = func(context.Context, int) (string, error) { return "", errTimeout } // it is in doubt, and parks
-	if _, err := travel.define().Do(t.Context(), s.pool, scope, "k", hashA, 0); !errors.Is(err, operation.ErrParked) {
-		t.Fatal(err)
-	}
+	want(t, operation.ErrParked)(travel.define().Do(t.Context(), s.pool, scope, "k", hashA, 0))
 	history := s.history(t)
 	s.pool.Close() // a replay that asked it would fail
 	again := newJourney(operation.Keyed(time.Hour), operation.Once)
-	if err := operation.Replay(t.Context(), history, again.define()); err != nil {
-		t.Error(err)
-	}
+	must(t, operation.Replay(t.Context(), history, again.define()))
 	if n := again.air.times() + again.room.times(); n > 0 {
 		t.Errorf("%d calls were made", n)
 	}
-	asks := operation.Define("travel", func(op *operation.Op, _ int) (idem.Response, error) {
-		if err := takes(op, "reserve:tx", "new:changed"); err != nil {
-			return idem.Response{}, err
-		}
-		return created, errors.Join(op.Checkpoint(), takes(op, "new:tx"))
-	})
-	if err := operation.Replay(t.Context(), firstSteps(t, history, 1), asks); err != nil {
-		t.Errorf("the question of new code: %v", err)
-	}
 	var h struct{ Steps []json.RawMessage }
-	if err := json.Unmarshal(history, &h); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(history, &h))
 	for n := range h.Steps { // every state that it has come through
 		if err := operation.Replay(t.Context(), firstSteps(t, history, n), again.define()); err != nil || again.air.times()+again.room.times() > 0 {
 			t.Errorf("with %d steps: %v", n, err)
@@ -167,9 +150,7 @@ func TestReplay_TakesNoStep(t *testing.T) {
 func firstSteps(t *testing.T, history []byte, n int) []byte {
 	t.Helper()
 	var h map[string]any
-	if err := json.Unmarshal(history, &h); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(history, &h))
 	h["steps"] = h["steps"].([]any)[:n]
 	cut, err := json.Marshal(h)
 	if err != nil {
@@ -261,13 +242,9 @@ func TestReplay_OfACanceledOperation(t *testing.T) {
 		return errors.Join(takes(op, "one:undone"), operation.Sleep(op, "wait", time.Hour), takes(op, "two:tx"))
 	}).define()
 	id := s.waits(t, d, "k")
-	if err := operation.Cancel(t.Context(), s.pool, id); err != nil {
-		t.Fatal(err)
-	}
+	must(t, operation.Cancel(t.Context(), s.pool, id))
 	asked := s.history(t)
-	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, "", idem.WithWait(limit)); !errors.Is(err, operation.ErrCanceled) {
-		t.Fatal(err)
-	}
+	want(t, operation.ErrCanceled)(d.Do(t.Context(), s.pool, scope, "k", hashA, "", idem.WithWait(limit)))
 	for what, history := range map[string][]byte{"before it is undone": asked, "undone": s.history(t)} {
 		if err := operation.Replay(t.Context(), history, d); err != nil {
 			t.Errorf("%s: %v\n%s", what, err, history)
@@ -295,14 +272,10 @@ func TestHistory_KeepsValuesByteForByte(t *testing.T) {
 				seen += fmt.Sprint(failed)
 				return created, errors.Join(err, operation.Sleep(op, "wait", time.Hour))
 			}, opts...)
-			if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, row{7}, idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {
-				t.Fatal(err)
-			}
+			want(t, idem.ErrInProgress)(d.Do(t.Context(), s.pool, scope, "k", hashA, row{7}, idem.WithWait(0)))
 			want, history := seen, s.history(t)
 			var laidOut, compact bytes.Buffer
-			if err := errors.Join(json.Indent(&laidOut, history, "", "\t"), json.Compact(&compact, history)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errors.Join(json.Indent(&laidOut, history, "", "\t"), json.Compact(&compact, history)))
 			for _, file := range [][]byte{history, laidOut.Bytes(), compact.Bytes()} {
 				seen = ""
 				if err := operation.Replay(t.Context(), file, d); err != nil || seen != want {
@@ -326,9 +299,7 @@ func TestHistory_NeedsTheSealer(t *testing.T) {
 	if file, err := operation.History(t.Context(), s.pool, id); !errors.Is(err, idem.ErrUnreadable) || file != nil {
 		t.Errorf("without a Sealer: %s, %v", file, err)
 	}
-	if err := operation.Replay(t.Context(), s.history(t, sealerOf(7)), d); err != nil {
-		t.Error(err)
-	}
+	must(t, operation.Replay(t.Context(), s.history(t, sealerOf(7)), d))
 }
 
 func TestReplay_RefusesOtherDocuments(t *testing.T) {
@@ -346,9 +317,7 @@ func TestReplay_RefusesOtherDocuments(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := operation.History(t.Context(), s.pool, "00000000-0000-0000-0000-000000000001"); !errors.Is(err, operation.ErrUnknownOperation) {
-		t.Error(err)
-	}
+	want(t, operation.ErrUnknownOperation)(operation.History(t.Context(), s.pool, "00000000-0000-0000-0000-000000000001"))
 	if _, err := operation.History(t.Context(), nil, id); err == nil {
 		t.Error("a nil pool is taken")
 	}

@@ -6,14 +6,18 @@ import (
 	"encoding/gob"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/lab/pgtest"
 	"github.com/idem-go/idem/operation"
 )
 
@@ -28,9 +32,7 @@ func stuck(t *testing.T, s *shop, name string, opts ...operation.Option) (c *stu
 		c.value, c.err = operation.Call(op, "call", operation.Once, func(context.Context, string) (inner, error) { return inner{}, errTimeout })
 		return created, c.err
 	}, opts...)
-	if _, err := c.Do(t.Context(), s.pool, scope, name, hashA, 0); !errors.Is(err, operation.ErrParked) {
-		t.Fatal(err)
-	}
+	want(t, operation.ErrParked)(c.Do(t.Context(), s.pool, scope, name, hashA, 0))
 	return c, s.text(`select id::text from idem.operations where name = '` + name + `'`)
 }
 
@@ -55,35 +57,17 @@ func (gobCodec) Decode(stored []byte, value any) error {
 
 func TestResolve_RefusedKeepsNamedErrors(t *testing.T) {
 	t.Parallel()
-	for _, sealed := range [][]idem.Option{nil, {sealerOf(7)}} {
-		s := newShop(t)
-		c := &stuckCall{}
-		d := operation.Define("stuck", func(op *operation.Op, _ int) (idem.Response, error) {
-			_, c.err = operation.Call(op, "call", operation.Once, func(context.Context, string) (inner, error) { return inner{}, errTimeout })
-			return created, c.err
-		}, operation.WithErrors(&coded{}))
-		if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0, sealed...); !errors.Is(err, operation.ErrParked) {
-			t.Fatal(err)
-		}
-		finding := operation.Refused(fmt.Errorf("%w: %w", errSentinel, &coded{"declined"}))
-		if err := d.Resolve(t.Context(), s.pool, s.text(`select id::text from idem.operations`), finding, sealed...); err != nil {
-			t.Fatal(err)
-		}
-		_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0, sealed...)
-		if !operation.IsFinal(c.err) || !errors.Is(c.err, errDeclined) || !errors.Is(err, errSentinel) {
-			t.Errorf("the function got %v, and the caller %v", c.err, err)
-		}
-	}
-}
-
-func TestResolve_RefusedWithoutADefinition(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	c, id := stuck(t, s, "stuck", operation.WithErrors(errDeclined))
-	if err := operation.Resolve(t.Context(), s.pool, id, operation.Refused(errDeclined)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Do(t.Context(), s.pool, scope, "stuck", hashA, 0); !errors.Is(err, errDeclined) || !operation.IsFinal(c.err) {
+	s, sealed := newShop(t), sealerOf(7)
+	c := &stuckCall{}
+	d := operation.Define("stuck", func(op *operation.Op, _ int) (idem.Response, error) {
+		_, c.err = operation.Call(op, "call", operation.Once, func(context.Context, string) (inner, error) { return inner{}, errTimeout })
+		return created, c.err
+	}, operation.WithErrors(&coded{}))
+	want(t, operation.ErrParked)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0, sealed))
+	finding := operation.Refused(fmt.Errorf("%w: %w", errSentinel, &coded{"declined"}))
+	must(t, d.Resolve(t.Context(), s.pool, s.operationID(), finding, sealed))
+	_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0, sealed)
+	if !operation.IsFinal(c.err) || !errors.Is(c.err, errDeclined) || !errors.Is(err, errSentinel) {
 		t.Errorf("the function got %v, and the caller %v", c.err, err)
 	}
 }
@@ -143,9 +127,7 @@ func TestResolve_OfADefinitionUsesItsCodec(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	c, id := stuck(t, s, "stuck", operation.WithCodec(gobCodec{}))
-	if err := c.Resolve(t.Context(), s.pool, id, operation.Happened(inner{7})); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Resolve(t.Context(), s.pool, id, operation.Happened(inner{7})))
 	if _, err := c.Do(t.Context(), s.pool, scope, "stuck", hashA, 0); err != nil || c.value.N != 7 {
 		t.Errorf("%+v, %v", c.value, err)
 	}
@@ -157,152 +139,43 @@ func TestResolve_OfADefinitionRefusesOthers(t *testing.T) {
 	other, _ := stuck(t, s, "other")
 	_, id := stuck(t, s, "stuck")
 	for _, finding := range []operation.Finding{operation.NotHappened, operation.Happened(inner{7}), operation.Refused(errDeclined)} {
-		if err := other.Resolve(t.Context(), s.pool, id, finding); !errors.Is(err, operation.ErrUnknownOperation) {
-			t.Error(err)
-		}
+		want(t, operation.ErrUnknownOperation)(nil, other.Resolve(t.Context(), s.pool, id, finding))
 	}
-	if n := s.count(`select count(*) from idem.operations where state = 'parked'`); n != 2 {
-		t.Errorf("%d operations are parked, want 2", n)
-	}
+	s.wantCount(2, `select count(*) from idem.operations where state = 'parked'`)
 }
 
 // A value that does not decode parks the operation again, and Resolve takes another one. Other steps cannot be resolved.
 func TestResolve_BadValueIsGivenAgain(t *testing.T) {
 	t.Parallel()
-	for name, sealed := range map[string][]idem.Option{"plain": nil, "sealed": {sealerOf(7)}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newShop(t)
-			var got inner
-			d := operation.Define("stuck", func(op *operation.Op, _ int) (idem.Response, error) {
-				if err := outsideStep(op, "before"); err != nil {
-					return idem.Response{}, err
-				}
-				var err error
-				got, err = operation.Call(op, "call", operation.Once, func(context.Context, string) (inner, error) { return inner{}, errTimeout })
-				return created, err
-			})
-			do := func() error {
-				_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0, sealed...)
-				return err
-			}
-			if err := do(); !errors.Is(err, operation.ErrParked) {
-				t.Fatal(err)
-			}
-			id := s.text(`select id::text from idem.operations`)
-			for range 2 {
-				if err := operation.Resolve(t.Context(), s.pool, id, operation.Happened("seven"), sealed...); err != nil {
-					t.Fatal(err)
-				}
-				var parked *operation.ParkedError
-				if err := do(); !errors.As(err, &parked) || parked.Step != "call" || parked.Reason != operation.ReasonValueUnreadable || !strings.Contains(parked.ReasonText, "a person has given") {
-					t.Fatal(err)
-				}
-			}
-			if err := operation.Resolve(t.Context(), s.pool, id, operation.Happened(inner{8}).Of("before"), sealed...); !errors.Is(err, operation.ErrNotParked) {
-				t.Errorf("what a call has returned was changed: %v", err)
-			}
-			if err := operation.Resolve(t.Context(), s.pool, id, operation.Happened(inner{7}), sealed...); err != nil {
-				t.Fatal(err)
-			}
-			if err := do(); err != nil || got.N != 7 {
-				t.Errorf("%+v, %v", got, err)
-			}
-		})
-	}
-}
-
-// A step of the same name, of another kind, is another step: what it has written itself is no person's to give again.
-func TestResolve_NotOfATxWithTheNameOfACall(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	call := func(op *operation.Op) error {
-		_, err := operation.Call(op, "pay", operation.Once, func(context.Context, string) (inner, error) { return inner{}, errTimeout })
-		return err
-	}
-	d := define(func(op *operation.Op) error {
-		_, err := operation.Tx(op, "pay", func(pgx.Tx) (string, error) { return "seven", nil })
-		return errors.Join(err, call(op))
-	})
-	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); !errors.Is(err, operation.ErrParked) {
-		t.Fatal(err)
-	}
-	if err := operation.Resolve(t.Context(), s.pool, s.text(`select id::text from idem.operations`), operation.Happened(inner{7})); err != nil {
-		t.Fatal(err)
-	}
-	changed := define(func(op *operation.Op) error {
-		if _, err := operation.Tx(op, "pay", func(pgx.Tx) (inner, error) { return inner{}, nil }); err != nil {
-			return err
+	s, sealed := newShop(t), sealerOf(7)
+	var got inner
+	d := operation.Define("stuck", func(op *operation.Op, _ int) (idem.Response, error) {
+		if err := outsideStep(op, "before"); err != nil {
+			return idem.Response{}, err
 		}
-		return call(op)
-	})
-	var parked *operation.ParkedError
-	if _, err := changed.Do(t.Context(), s.pool, scope, "k", hashA, 0); !errors.As(err, &parked) || !strings.Contains(parked.ReasonText, "the code has changed") {
-		t.Fatal(err)
-	}
-	if err := operation.Resolve(t.Context(), s.pool, s.text(`select id::text from idem.operations`), operation.Happened(inner{8})); !errors.Is(err, operation.ErrNotParked) {
-		t.Error(err)
-	}
-}
-
-// Where the value that a person has given does not decode, the person may say NotHappened after all.
-func TestResolve_NotHappenedAfterABadValue(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	made := 0
-	d := define(func(op *operation.Op) error {
-		_, err := operation.Call(op, "call", operation.Once, func(context.Context, string) (inner, error) {
-			made++
-			return inner{}, errTimeout
-		})
-		return err
-	})
-	for _, finding := range []operation.Finding{operation.Happened("seven"), operation.NotHappened} {
-		if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); !errors.Is(err, operation.ErrParked) {
-			t.Fatal(err)
-		}
-		if err := operation.Resolve(t.Context(), s.pool, s.operationID(), finding); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); !errors.Is(err, operation.ErrNotHappened) || made != 1 {
-		t.Errorf("made %d times, %v", made, err)
-	}
-}
-
-func TestResolve_BadValueBesideOtherCallsInDoubt(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	var hotel, flight inner
-	d := define(func(op *operation.Op) error {
-		p := operation.Parallel(op)
-		unanswered := func(context.Context, string) (inner, error) { return inner{}, errTimeout }
-		first, second := operation.Go(p, "hotel", operation.Once, unanswered), operation.Go(p, "flight", operation.Once, unanswered)
-		err := p.Wait()
-		if err == nil {
-			hotel, err = first.Value()
-		}
-		if err == nil {
-			flight, err = second.Value()
-		}
-		return err
+		var err error
+		got, err = operation.Call(op, "call", operation.Once, func(context.Context, string) (inner, error) { return inner{}, errTimeout })
+		return created, err
 	})
 	do := func() error {
-		_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
+		_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0, sealed)
 		return err
 	}
-	for _, finding := range []operation.Finding{
-		operation.Happened("seven").Of("flight"), operation.Happened(inner{6}).Of("hotel"), operation.Happened(inner{7}),
-	} {
-		if err := do(); !errors.Is(err, operation.ErrParked) {
-			t.Fatal(err)
-		}
-		if err := operation.Resolve(t.Context(), s.pool, s.text(`select id::text from idem.operations`), finding); err != nil {
+	want(t, operation.ErrParked)(nil, do())
+	id := s.operationID()
+	for range 2 {
+		must(t, operation.Resolve(t.Context(), s.pool, id, operation.Happened("seven"), sealed))
+		var parked *operation.ParkedError
+		if err := do(); !errors.As(err, &parked) || parked.Step != "call" || parked.Reason != operation.ReasonValueUnreadable || !strings.Contains(parked.ReasonText, "a person has given") {
 			t.Fatal(err)
 		}
 	}
-	if err := do(); err != nil || hotel.N != 6 || flight.N != 7 {
-		t.Errorf("%+v, %+v, %v", hotel, flight, err)
+	if err := operation.Resolve(t.Context(), s.pool, id, operation.Happened(inner{8}).Of("before"), sealed); !errors.Is(err, operation.ErrNotParked) {
+		t.Errorf("what a call has returned was changed: %v", err)
+	}
+	must(t, operation.Resolve(t.Context(), s.pool, id, operation.Happened(inner{7}), sealed))
+	if err := do(); err != nil || got.N != 7 {
+		t.Errorf("%+v, %v", got, err)
 	}
 }
 
@@ -320,11 +193,313 @@ func TestResolve_NotOfAnUnreadableOutcome(t *testing.T) {
 		_, err := operation.Call(op, "call", operation.Keyed(time.Hour), func(context.Context, string) (inner, error) { return inner{}, nil })
 		return err
 	})
-	if _, err := changed.Do(t.Context(), s.pool, scope, "k", hashA, 0); !errors.Is(err, operation.ErrParked) {
-		t.Fatal(err)
-	}
-	err := operation.Resolve(t.Context(), s.pool, s.text(`select id::text from idem.operations`), operation.Happened(inner{8}))
+	want(t, operation.ErrParked)(changed.Do(t.Context(), s.pool, scope, "k", hashA, 0))
+	err := operation.Resolve(t.Context(), s.pool, s.operationID(), operation.Happened(inner{8}))
 	if got := s.text(`select convert_from(value, 'UTF8') from idem.steps where name = 'call'`); got != "7" || !errors.Is(err, operation.ErrNotParked) {
 		t.Errorf("the recorded value is %s, and Resolve returned %v", got, err)
+	}
+}
+
+// unsure is an operation that parks at a call that is Once. Its undo writes, and so does its end.
+func unsure(s *shop, calls *int, fail *error) *operation.Definition[int] {
+	return operation.Define("unsure", func(op *operation.Op, _ int) (idem.Response, error) {
+		if _, err := operation.Tx(op, "before", write("before"), undoBy[string]("undo before")); err != nil {
+			return idem.Response{}, err
+		}
+		value, err := operation.Call(op, "call", operation.Once, func(context.Context, string) (string, error) {
+			*calls++
+			return "by the call", *fail
+		}, undoBy[string]("undo call"))
+		if err != nil {
+			return idem.Response{}, err
+		}
+		_, err = operation.Tx(op, "after", write(value))
+		return created, err
+	})
+}
+
+func TestParked_ResolveRetryCancel(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name  string
+		do    func(ctx context.Context, s *shop, id string) error
+		calls int
+		want  []string
+		err   error
+	}{
+		{"it has happened", func(ctx context.Context, s *shop, id string) error {
+			return operation.Resolve(ctx, s.pool, id, operation.Happened("by a person"))
+		}, 1, []string{"before", "by a person"}, nil},
+		{"it has not happened", func(ctx context.Context, s *shop, id string) error {
+			return operation.Resolve(ctx, s.pool, id, operation.NotHappened)
+		}, 1, []string{"before", "undo before"}, operation.ErrNotHappened},
+		{"it was refused", func(ctx context.Context, s *shop, id string) error {
+			return operation.Resolve(ctx, s.pool, id, operation.Refused(errDeclined))
+		}, 1, []string{"before", "undo before"}, errDeclined},
+		{"it was rejected", func(ctx context.Context, s *shop, id string) error {
+			return operation.Resolve(ctx, s.pool, id, operation.Refused(idem.Reject(declined)))
+		}, 1, []string{"before", "undo before"}, nil},
+		{"not known", func(ctx context.Context, s *shop, id string) error {
+			return operation.Retry(ctx, s.pool, id)
+		}, 1, []string{"before"}, operation.ErrParked},
+		{"not known, and not wanted any more", func(ctx context.Context, s *shop, id string) error {
+			return operation.Cancel(ctx, s.pool, id)
+		}, 1, []string{"before"}, operation.ErrParked},
+		{"it has happened, and is not wanted any more", func(ctx context.Context, s *shop, id string) error {
+			return errors.Join(operation.Resolve(ctx, s.pool, id, operation.Happened("by a person")), operation.Cancel(ctx, s.pool, id))
+		}, 1, []string{"before", "undo call", "undo before"}, operation.ErrCanceled},
+		{"it has not happened, and is not wanted any more", func(ctx context.Context, s *shop, id string) error {
+			return errors.Join(operation.Resolve(ctx, s.pool, id, operation.NotHappened), operation.Cancel(ctx, s.pool, id))
+		}, 1, []string{"before", "undo before"}, operation.ErrCanceled},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			calls, fail := 0, errTimeout
+			d := unsure(s, &calls, &fail)
+			want(t, operation.ErrParked)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0))
+			id := s.operationID()
+			status, err := operation.Show(t.Context(), s.pool, id)
+			if err != nil || status.State != operation.StateParked || status.Step != "call" || status.Reason != operation.ReasonCallInDoubt || status.Name != "unsure" {
+				t.Errorf("%+v, %v", status, err)
+			}
+			fail = nil
+			must(t, test.do(t.Context(), s, id))
+			res, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
+			if !errors.Is(err, test.err) || res.Rejected != (test.name == "it was rejected") {
+				t.Errorf("got %+v, %v, want %v", res, err, test.err)
+			}
+			if calls != test.calls {
+				t.Errorf("%d calls, want %d", calls, test.calls)
+			}
+			if diff := cmp.Diff(test.want, s.did()); diff != "" {
+				t.Errorf("(-want +committed):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestOperator_RefusesUnknownAndEnded(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	want(t, nil)(s.checkout().Do(t.Context(), s.pool, scope, "k", hashA, "book"))
+	id := s.operationID()
+	for _, unknown := range []string{"", "'; drop table", "11111111-2222-4333-8444-555555555555"} {
+		if err := operation.Retry(t.Context(), s.pool, unknown); !errors.Is(err, operation.ErrUnknownOperation) {
+			t.Errorf("Retry of %q: %v", unknown, err)
+		}
+	}
+	for name, err := range map[string]error{
+		"Retry":   operation.Retry(t.Context(), s.pool, id),
+		"Cancel":  operation.Cancel(t.Context(), s.pool, id),
+		"Resolve": operation.Resolve(t.Context(), s.pool, id, operation.Happened(1)),
+	} {
+		if !errors.Is(err, operation.ErrNotParked) {
+			t.Errorf("%s of an operation that has ended: %v", name, err)
+		}
+	}
+}
+
+// A finding is about the record that the person has seen. Meanwhile another person may have had the operation go on.
+func TestResolve_RefusesAStaleFinding(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	calls, fail := 0, errTimeout
+	d := unsure(s, &calls, &fail)
+	run := func() {
+		t.Helper()
+		want(t, operation.ErrParked)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0))
+	}
+	run()
+	id := s.operationID()
+	first, err := operation.Show(t.Context(), s.pool, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	must(t, operation.Retry(t.Context(), s.pool, id))
+	run()
+	for _, finding := range []operation.Finding{operation.NotHappened, operation.Happened("by a person")} {
+		if err := operation.Resolve(t.Context(), s.pool, id, finding.As(first)); !errors.Is(err, operation.ErrNotParked) {
+			t.Errorf("a finding that is stale: %v", err)
+		}
+	}
+	second, err := operation.Show(t.Context(), s.pool, id)
+	if err != nil || second.State != operation.StateParked || calls != 1 {
+		t.Fatalf("%+v, %v, %d calls", second, err, calls)
+	}
+	must(t, operation.Resolve(t.Context(), s.pool, id, operation.Happened("by a person").As(second)))
+}
+
+func TestShow_HasScopeAndSteps(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	calls, fail := 0, errTimeout
+	want(t, operation.ErrParked)(unsure(s, &calls, &fail).Do(t.Context(), s.pool, scope, "k", hashA, 0))
+	status, err := operation.Show(t.Context(), s.pool, s.operationID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var steps []string
+	for _, step := range status.Steps {
+		if age := status.WakeAt.Sub(step.RecordedAt); age < -time.Minute || age > time.Minute {
+			t.Errorf("%s was recorded at %v", step.Name, step.RecordedAt)
+		}
+		steps = append(steps, fmt.Sprint(step.Kind, " ", step.Name, " ", step.Outcome, " ", step.Undos))
+	}
+	if diff := cmp.Diff([]string{"tx before done 1", "call call begun 1"}, steps); diff != "" || status.Scope != scope {
+		t.Errorf("scope %q; steps (-want +got):\n%s", status.Scope, diff)
+	}
+}
+
+// A call that was working on the operation, and has lost it, does not begin the work anew when the operation is canceled.
+func TestCancel_EndsACallThatHasLostTheOperation(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	asked := operation.Asked(func(context.Context, string) (string, bool, error) { return "", false, nil })
+	slow, quick := newBlocked(s, asked), newBlocked(s, asked)
+	answers := slow.call(t.Context(), s, idem.WithWait(limit))
+	await(t, "the call", slow.begun)
+	s.exec(`update idem.operations set owner = null, epoch = epoch + 1`) // as if it were dead
+	must(t, operation.Cancel(t.Context(), s.pool, s.operationID()))
+	shopOn(t, s.dsn).work(t, quick)
+	eventually(t, "the operation to be undone", func() bool { return s.count(`select count(*) from idem.operations where state = 'undone'`) == 1 })
+	slow.release <- nil // its commit is refused
+	if a := await(t, "the answer", answers); !errors.Is(a.err, operation.ErrCanceled) {
+		t.Errorf("%+v", a)
+	}
+	if n := quick.calls.Load(); n > 0 || s.count(`select count(*) from idem.operations`) != 1 {
+		t.Errorf("%d calls behind Cancel", n)
+	}
+}
+
+func TestCallKey_IsTheKeyOfTheCall(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	asked := ""
+	d := operation.Define("asked", func(op *operation.Op, _ int) (idem.Response, error) {
+		_, err := operation.Call(op, "call", operation.Once, func(_ context.Context, key string) (int, error) {
+			asked = key
+			return 0, errTimeout
+		})
+		return idem.Response{}, err
+	})
+	want(t, operation.ErrParked)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0))
+	if key := operation.CallKey(s.operationID(), "call", "call"); key != asked {
+		t.Errorf("CallKey is %q, and the call was made with %q", key, asked)
+	}
+}
+
+// acts returns the audit, one act a line.
+func (s *shop) acts() string {
+	s.t.Helper()
+	return s.text(`select coalesce(string_agg(concat_ws('|', act, outcome, role = session_user, person, reason, step, scope, key), e'\n' order by at), '') from idem.audit`)
+}
+
+// parkedAtCall parks an operation whose key is abridged in the audit, and returns its id.
+func parkedAtCall(t *testing.T, s *shop) string {
+	t.Helper()
+	calls, fail := 0, errTimeout
+	want(t, operation.ErrParked)(unsure(s, &calls, &fail).Do(t.Context(), s.pool, scope, "a-key-of-some-length", hashA, 0))
+	return s.operationID()
+}
+
+func TestAudit_OneRowForEachAct(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name, want string
+		do         func(ctx context.Context, s *shop, id string) error
+	}{
+		{"retry", "retry|running", func(ctx context.Context, s *shop, id string) error { return operation.Retry(ctx, s.pool, id) }},
+		{"cancel without calling", "cancel|to be undone, without calling", func(ctx context.Context, s *shop, id string) error {
+			return operation.Cancel(ctx, s.pool, id, operation.WithoutCalling())
+		}},
+		{"cancel without code", "cancel|to be undone, without code", func(ctx context.Context, s *shop, id string) error {
+			return operation.Cancel(ctx, s.pool, id, operation.WithoutCode())
+		}},
+		{"happened", "resolve|happened", func(ctx context.Context, s *shop, id string) error {
+			return operation.Resolve(ctx, s.pool, id, operation.Happened("by a person"))
+		}},
+		{"not happened", "resolve|not happened", func(ctx context.Context, s *shop, id string) error {
+			return operation.Resolve(ctx, s.pool, id, operation.NotHappened)
+		}},
+		{"refused", "resolve|refused", func(ctx context.Context, s *shop, id string) error {
+			return operation.Resolve(ctx, s.pool, id, operation.Refused(errors.New("no")))
+		}},
+		{"retry all", "retry|running", func(ctx context.Context, s *shop, _ string) error {
+			_, err := operation.RetryAll(ctx, s.pool, operation.Filter{Name: "unsure"})
+			return err
+		}},
+		{"cancel all", "cancel|to be undone", func(ctx context.Context, s *shop, _ string) error {
+			_, err := operation.CancelAll(ctx, s.pool, operation.Filter{Name: "unsure", State: "parked"})
+			return err
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			id := parkedAtCall(t, s)
+			ctx := idem.WithReason(idem.WithPerson(t.Context(), "ann\x00@example.com"), strings.Repeat("é", 501))
+			must(t, test.do(ctx, s, id))
+			want := test.want + "|t|ann\uFFFD@example.com|" + strings.Repeat("é", 500) + "|call|" + scope + `|a-ke…(20)`
+			if diff := cmp.Diff(want, s.acts()); diff != "" {
+				t.Error(diff)
+			}
+			if at := s.text(`select (operation_id = $1)::text from idem.audit`, id); at != "true" {
+				t.Error("the row is of another operation")
+			}
+		})
+	}
+}
+
+func TestAudit_NoRowForARefusedAct(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	id := parkedAtCall(t, s)
+	status, err := operation.Show(t.Context(), s.pool, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	status.Epoch++
+	for name, err := range map[string]error{
+		"another epoch":         operation.Resolve(t.Context(), s.pool, id, operation.NotHappened.As(status)),
+		"another step":          operation.Resolve(t.Context(), s.pool, id, operation.NotHappened.Of("elsewhere")),
+		"no such operation":     operation.Retry(t.Context(), s.pool, "11111111-2222-4333-8444-555555555555"),
+		"a value without codec": operation.Resolve(t.Context(), s.pool, id, operation.Happened(make(chan int))),
+	} {
+		if err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	if got := s.acts(); got != "" {
+		t.Errorf("recorded: %s", got)
+	}
+	if state := s.text(`select state from idem.operations`); state != "parked" {
+		t.Errorf("the operation is %s", state)
+	}
+}
+
+func TestAudit_ActNeedsInsertPrivilege(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	id := parkedAtCall(t, s)
+	role := fmt.Sprintf("idem_mute_%08x", rand.Uint32())
+	for _, sql := range []string{
+		"create role " + role, "grant usage on schema idem to " + role,
+		"grant select, insert, update on idem.operations, idem.steps, idem.signals to " + role,
+	} {
+		s.exec(sql)
+	}
+	t.Cleanup(func() {
+		if _, err := s.pool.Exec(context.Background(), "drop owned by "+role+"; drop role "+role, pgx.QueryExecModeSimpleProtocol); err != nil {
+			t.Error(err)
+		}
+	})
+	mute := pgtest.Open(t, s.dsn+"&options="+url.QueryEscape("-crole="+role))
+	err := operation.Cancel(t.Context(), mute, id)
+	if err == nil || !strings.Contains(err.Error(), "INSERT on idem.audit") {
+		t.Errorf("%v", err)
+	}
+	if state := s.text(`select state || canceled from idem.operations`); state != "parkedfalse" {
+		t.Errorf("the operation is %s", state)
 	}
 }

@@ -15,16 +15,16 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// work runs the function until the operation has ended, or goes on elsewhere. tx is the transaction
-// that has claimed the key, if nothing is committed yet.
+// work runs the function until the operation has ended, or is left to another process. tx is the
+// transaction that has claimed the key, if nothing is committed yet.
 func (w *work) work(ctx context.Context, tx *txn.Tx) longcall.Ending {
-	w.bringBack()
+	w.takeFromMemory()
 	if w.unsent == nil {
 		w.unsent = map[int]bool{}
 	}
 	for pause, left := txn.RetryPause, w.call.Retries(); ; left-- {
 		op, end := w.run(ctx, tx)
-		if op.stopped == nil || op.stopped.why != again || w.epoch == 0 {
+		if op.stopped == nil || op.stopped.why != stopAgain || w.epoch == 0 {
 			return end
 		}
 		tx = nil
@@ -33,7 +33,7 @@ func (w *work) work(ctx context.Context, tx *txn.Tx) longcall.Ending {
 			left++
 		}
 		if left <= 0 || txn.Sleep(ctx, pause.Next()) != nil {
-			return w.giveUp(ctx, cause)
+			return w.releaseAfterRetries(ctx, cause)
 		}
 		if end, ok := w.restart(ctx); !ok {
 			return end
@@ -77,8 +77,7 @@ func (w *work) dropped(op *Op) {
 	case w.instance == nil:
 		return
 	case w.epoch == 0:
-		w.instance.Leave(w.operation, false)
-		w.abandon(longcall.Ending{})
+		w.leave(longcall.Ending{})
 		return
 	}
 	defer func() { // also if an undo panics, too, or is to be tried again
@@ -87,7 +86,7 @@ func (w *work) dropped(op *Op) {
 			w.release(backoff(w.journal.runs), longcall.Ending{}, errPanicked)
 		}
 	}()
-	switch v := decide(&w.journal, request{seq: op.seq, end: failed}); {
+	switch v := decide(&w.journal, request{seq: op.seq, end: endFailed}); {
 	case op.unwinds:
 	case v.do == unwind:
 		op.unwind(errPanicked)
@@ -96,51 +95,50 @@ func (w *work) dropped(op *Op) {
 	}
 }
 
-// restart takes the operation up again that this process was working on, and reads its record.
-// Another process may have it by now. What a call has returned that is not recorded yet outlasts
-// the caller, who may leave meanwhile.
+// restart claims the operation again, and reads its record. Another process may have claimed it
+// meanwhile. While the outcome of a call is not recorded, restart outlasts the context of the
+// caller.
 func (w *work) restart(ctx context.Context) (longcall.Ending, bool) {
 	at := w.at
-	w.instance.Leave(w.operation, true)
-	w.abandon(longcall.Ending{})
+	w.leaveUnreleased(longcall.Ending{})
 	taking := ctx
-	if len(w.returned) > 0 {
-		lasting, cancel := context.WithTimeout(context.WithoutCancel(ctx), letGoLimit)
+	if len(w.outcomes) > 0 {
+		lasting, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseLimit)
 		defer cancel()
 		taking = lasting
 	}
-	end, ok := w.takeUp(taking)
+	end, ok := w.takeOver(taking)
 	switch {
 	case !ok:
-		w.hide()
+		w.keepInMemory()
 		return end, false
 	case w.at.Seq == at.Seq:
 		w.at.Tries = max(w.at.Tries, at.Tries)
 	}
 	if ctx.Err() != nil {
-		return w.release(0, longcall.Ending{Outcome: longcall.Failed, Err: w.leaving(ctx)}, nil), false
+		return w.release(0, failedWith(w.leaving(ctx)), nil), false
 	}
 	return end, true
 }
 
-// takeUp makes the operation this process's own, if it has no owner. Otherwise the ending says why.
-func (w *work) takeUp(ctx context.Context) (longcall.Ending, bool) {
+// takeOver claims the operation if it has no owner, and loads it. Otherwise the ending says why.
+func (w *work) takeOver(ctx context.Context) (longcall.Ending, bool) {
 	t, end := w.take(ctx, w.call.Engine())
 	if t == nil {
 		return end, false
 	}
-	return w.own(ctx, &t.Taken, &t.steps)
+	return w.loadTaken(ctx, &t.Taken, &t.steps)
 }
 
-// takenUp is an operation that was taken up, with its steps.
-type takenUp struct {
+// takenOver is a claimed operation with its steps.
+type takenOver struct {
 	store.Taken
 	steps store.LoadSteps
 }
 
-// take takes the operation up, if it has no owner. Otherwise the ending says why, and nothing is
-// held.
-func (w *work) take(ctx context.Context, engine *txn.Engine) (*takenUp, longcall.Ending) {
+// take claims the operation if it has no owner. Otherwise the ending says why, and the instance is
+// released.
+func (w *work) take(ctx context.Context, engine *txn.Engine) (*takenOver, longcall.Ending) {
 	instance, err := presence.Adopt(ctx, engine)
 	if err != nil {
 		return nil, w.unavailable(ctx, err)
@@ -156,9 +154,9 @@ func (w *work) take(ctx context.Context, engine *txn.Engine) (*takenUp, longcall
 	})
 	switch {
 	case err != nil:
-		return nil, w.abandon(w.unavailable(ctx, err))
+		return nil, w.releaseInstance(w.unavailable(ctx, err))
 	case !reserved: // another goroutine of this process works on it
-		return nil, w.abandon(longcall.Ending{Outcome: longcall.Elsewhere})
+		return nil, w.releaseInstance(longcall.Ending{Outcome: longcall.Elsewhere})
 	}
 	err = engine.Requery(ctx, &take, &steps, &show)
 	if err == nil && show.MayBeSuspect() && !take.Found {
@@ -171,32 +169,29 @@ func (w *work) take(ctx context.Context, engine *txn.Engine) (*takenUp, longcall
 	switch {
 	case err != nil:
 		take.Found = false // the turn is not kept for what is not worked on
-		instance.Leave(w.operation, true)
-		return nil, w.abandon(w.unavailable(ctx, err))
+		return nil, w.leaveUnreleased(w.unavailable(ctx, err))
 	case !take.Found:
-		instance.Leave(w.operation, false)
-		return nil, w.abandon(w.elsewhere(&show))
+		return nil, w.leave(w.elsewhere(&show))
 	}
-	return &takenUp{take.Taken, steps}, longcall.Ending{}
+	return &takenOver{take.Taken, steps}, longcall.Ending{}
 }
 
-// goOn goes on with an operation that was taken up.
-func (w *work) goOn(ctx context.Context, t *takenUp) longcall.Ending {
-	if end, ok := w.own(ctx, &t.Taken, &t.steps); !ok {
+// resumeTaken resumes a claimed operation.
+func (w *work) resumeTaken(ctx context.Context, t *takenOver) longcall.Ending {
+	if end, ok := w.loadTaken(ctx, &t.Taken, &t.steps); !ok {
 		return end
 	}
 	return w.work(ctx, nil)
 }
 
-// own takes over the record of an operation that was taken up. It reports whether that may be gone
-// on with.
-func (w *work) own(ctx context.Context, t *store.Taken, steps *store.LoadSteps) (longcall.Ending, bool) {
+// loadTaken loads the record of a claimed operation. It reports whether the operation may be run.
+func (w *work) loadTaken(ctx context.Context, t *store.Taken, steps *store.LoadSteps) (longcall.Ending, bool) {
 	err := w.load(t, steps)
 	switch {
 	case err != nil:
-		return w.release(backoff(t.Attempts), longcall.Ending{Outcome: longcall.Failed, Err: err}, err), false
+		return w.release(backoff(t.Attempts), failedWith(err), err), false
 	case t.Name != w.definition.name:
-		return w.release(0, longcall.Ending{Outcome: longcall.Failed, Err: fmt.Errorf("operation: it is an operation %q, not %q", t.Name, w.definition.name)}, nil), false
+		return w.release(0, failedWith(fmt.Errorf("operation: it is an operation %q, not %q", t.Name, w.definition.name)), nil), false
 	case t.Deaths < w.definition.maxDeaths:
 		return longcall.Ending{}, true
 	}
@@ -208,7 +203,7 @@ func (w *work) own(ctx context.Context, t *store.Taken, steps *store.LoadSteps) 
 	return w.parkAs(ctx, &stop{step: step, reason: ReasonTooManyDeaths, text: text + ": it may be the operation that kills them"}), false
 }
 
-// load takes over the record.
+// load sets the fields of w from the record.
 func (w *work) load(t *store.Taken, steps *store.LoadSteps) (err error) {
 	if w.epoch+1 != t.Epoch { // other processes have had it meanwhile
 		w.unsent = nil
@@ -218,7 +213,7 @@ func (w *work) load(t *store.Taken, steps *store.LoadSteps) (err error) {
 	w.at = store.At{Step: t.Step, Seq: t.Seq, Tries: t.Tries}
 	w.clock = clock{loaded: time.Now(), loadedAt: t.LoadedAt}
 	w.elapsed = w.clock.since(t.Since)
-	w.unrecorded = 0
+	w.rowless = 0
 	w.journal = journal{runs: t.Attempts}
 	if w.input, err = open(w.call.Sealer(), t.Input, store.BoundInput(w.operation)); err != nil {
 		return err
@@ -230,7 +225,7 @@ func (w *work) load(t *store.Taken, steps *store.LoadSteps) (err error) {
 		}
 		rows[i] = s
 		if s.Outcome == store.StepBegun && s.DueAt.IsZero() {
-			w.unrecorded = s.Seq
+			w.rowless = s.Seq
 		}
 		if s.Outcome == store.StepBegun || s.Seq == w.at.Seq {
 			w.at.Kind = s.Kind
@@ -245,7 +240,7 @@ func (w *work) load(t *store.Taken, steps *store.LoadSteps) (err error) {
 	return nil
 }
 
-// elsewhere is the ending of a call whose operation is not to be had.
+// elsewhere returns the ending of a call that could not claim the operation.
 func (w *work) elsewhere(show *store.ShowOperation) longcall.Ending {
 	switch {
 	case !show.Found:
@@ -257,37 +252,36 @@ func (w *work) elsewhere(show *store.ShowOperation) longcall.Ending {
 			OperationID: w.operation, Step: show.ReasonStep, Reason: Reason(show.Reason), ReasonText: show.ReasonText, Since: show.Since,
 		}}
 	case show.State == store.OperationUndone && show.Canceled:
-		return longcall.Ending{Outcome: longcall.Failed, Err: ErrCanceled}
+		return failedWith(ErrCanceled)
 	case show.State == store.OperationUndone && w.cause != nil: // by this very run, whose COMMIT was not acknowledged
-		return longcall.Ending{Outcome: longcall.Failed, Err: w.cause}
+		return failedWith(w.cause)
 	case show.State == store.OperationUndone:
 		return longcall.Ending{Outcome: longcall.Freed}
 	}
 	return longcall.Ending{Outcome: longcall.Ended}
 }
 
-// unavailable is the ending of a call that could not ask the database.
+// unavailable returns the ending of a call whose query failed.
 func (w *work) unavailable(ctx context.Context, err error) longcall.Ending {
 	switch {
 	case ctx.Err() != nil:
-		return longcall.Ending{Outcome: longcall.Failed, Err: w.leaving(ctx)}
+		return failedWith(w.leaving(ctx))
 	case txn.Transient(err):
 		return longcall.Ending{Outcome: longcall.Undone, Err: err}
 	}
-	return longcall.Ending{Outcome: longcall.Failed, Err: err}
+	return failedWith(err)
 }
 
-// resume takes the operation up, and goes on with it.
+// resume claims and runs the operation.
 func (w *work) resume(ctx context.Context, pool *pgxpool.Pool, opts []idem.Option) longcall.Ending {
 	t, end := w.take(ctx, engineOf(pool))
 	if t == nil {
 		return end
 	}
-	call, err := door.Settings(pool, t.Scope, t.Key, t.Hash, t.TTL, opts)
+	call, err := idemCalls.Settings(pool, t.Scope, t.Key, t.Hash, t.TTL, opts)
 	if err != nil { // the options were checked before
-		w.instance.Leave(w.operation, true)
-		return w.abandon(longcall.Ending{Outcome: longcall.Failed, Err: err})
+		return w.leaveUnreleased(failedWith(err))
 	}
 	w.call = call
-	return w.goOn(ctx, t)
+	return w.resumeTaken(ctx, t)
 }

@@ -2,8 +2,13 @@ package operation_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/operation"
@@ -16,7 +21,7 @@ func TestSealer_SealsInputsAndValues(t *testing.T) {
 	s := newShop(t)
 	sealer := seal.New(seal.Keys{Primary: "k1", Secrets: map[string][]byte{"k1": bytes.Repeat([]byte{7}, 32)}})
 	d := operation.Define("secret", func(op *operation.Op, in string) (idem.Response, error) {
-		value, err := operation.Tx(op, "keep", func(pgxTx) (string, error) { return "the secret value", nil })
+		value, err := operation.Tx(op, "keep", func(pgx.Tx) (string, error) { return "the secret value", nil })
 		if err != nil {
 			return idem.Response{}, err
 		}
@@ -26,27 +31,68 @@ func TestSealer_SealsInputsAndValues(t *testing.T) {
 		return idem.Response{Status: 200, Body: []byte(in + ", " + value)}, nil
 	})
 	sealed := idem.WithSealer(sealer)
-	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, "the secret input", sealed, idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {
-		t.Fatal(err)
-	}
-	if n := s.count(`select count(*) from idem.operations o join idem.steps s on s.operation_id = o.id
-		where position('secret'::bytea in o.input) > 0 or position('secret'::bytea in s.value) > 0`); n != 0 {
-		t.Error("a secret is readable")
-	}
+	want(t, idem.ErrInProgress)(d.Do(t.Context(), s.pool, scope, "k", hashA, "the secret input", sealed, idem.WithWait(0)))
+	s.wantCount(0, `select count(*) from idem.operations o join idem.steps s on s.operation_id = o.id
+		where position('secret'::bytea in o.input) > 0 or position('secret'::bytea in s.value) > 0`)
 	s.elapse()
 	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, "", idem.WithWait(0)); !errors.Is(err, idem.ErrUnreadable) {
 		t.Errorf("without a Sealer: %v", err)
 	}
-	if _, err := s.pool.Exec(t.Context(), `update idem.operations set wake_at = clock_timestamp()`); err != nil {
-		t.Fatal(err)
-	}
+	s.exec(`update idem.operations set wake_at = clock_timestamp()`)
 	s.workWith(t, operation.WorkerConfig{Options: []idem.Option{sealed}}, d)
 	eventually(t, "the operation to end", func() bool { return s.count(`select count(*) from idem.records where state = 'completed'`) == 1 })
-	if n := s.count(`select count(*) from idem.records where position('secret'::bytea in body) > 0 or sealed_by is null`); n != 0 {
-		t.Error("the answer is readable")
-	}
+	s.wantCount(0, `select count(*) from idem.records where position('secret'::bytea in body) > 0 or sealed_by is null`)
 	res, err := d.Do(t.Context(), s.pool, scope, "k", hashA, "", sealed)
 	if err != nil || string(res.Body) != "the secret input, the secret value" {
 		t.Errorf("%s, %v", res.Body, err)
+	}
+}
+
+// broken is a Sealer that panics while it is.
+type broken struct {
+	idem.Sealer
+	is atomic.Bool
+}
+
+func (b *broken) Seal(plain, bound []byte) (string, []byte, error) {
+	if b.is.Load() {
+		panic("the vault is closed")
+	}
+	return b.Sealer.Seal(plain, bound)
+}
+
+// The process releases an operation whose Sealer panics, and keeps what its call has returned: the call is not made again.
+func TestSealer_PanicsOnSeal(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	sealer := &broken{Sealer: seal.New(seal.Keys{Primary: "k1", Secrets: map[string][]byte{"k1": bytes.Repeat([]byte{7}, 32)}})}
+	var calls atomic.Int64
+	d := operation.Define("charge", func(op *operation.Op, _ string) (idem.Response, error) {
+		if _, err := operation.Call(op, "charge", operation.Once, func(context.Context, string) (string, error) {
+			calls.Add(1)
+			sealer.is.Store(true)
+			return "charged", nil
+		}); err != nil {
+			return idem.Response{}, err
+		}
+		return created, operation.Sleep(op, "then", time.Millisecond)
+	})
+	ended := make(chan error, 1)
+	go func() {
+		defer func() { _ = recover(); close(ended) }()
+		_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, "", idem.WithSealer(sealer), idem.WithWait(0))
+		ended <- err
+	}()
+	if err := <-ended; err == nil {
+		t.Error("there is no error")
+	}
+	sealer.is.Store(false)
+	if n := s.count(`select count(*) from idem.operations where state = 'running' and owner is null`); n != 1 {
+		t.Fatal("the process keeps the operation")
+	}
+	s.workWith(t, operation.WorkerConfig{Options: []idem.Option{idem.WithSealer(sealer)}}, d)
+	eventually(t, "the operation to end", s.completed(1))
+	if n := calls.Load(); n != 1 {
+		t.Errorf("%d calls", n)
 	}
 }

@@ -4,13 +4,15 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"sync/atomic"
+	"fmt"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/operation"
-	"github.com/idem-go/idem/purge"
 	"github.com/idem-go/idem/seal"
 )
 
@@ -44,9 +46,7 @@ func TestSignal_IsSealedAndBound(t *testing.T) {
 	mine, other := s.waits(t, d, "mine", sealed), s.waits(t, d, "other", sealed)
 	send := func(id, name, value string) {
 		t.Helper()
-		if err := operation.Signal(t.Context(), s.pool, id, name, value, sealed); err != nil {
-			t.Fatal(err)
-		}
+		must(t, operation.Signal(t.Context(), s.pool, id, name, value, sealed))
 	}
 	send(mine, "approve", "a secret yes")
 	send(mine, "deny", "a secret no")
@@ -64,9 +64,7 @@ func TestSignal_IsSealedAndBound(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.pool.Exec(t.Context(), `update idem.operations set wake_at = clock_timestamp()`); err != nil { // the pause is over
-			t.Fatal(err)
-		}
+		s.exec(`update idem.operations set wake_at = clock_timestamp()`) // the pause is over
 		if _, err := d.Do(t.Context(), s.pool, scope, "mine", hashA, "", sealed, idem.WithWait(0)); !errors.Is(err, idem.ErrUnreadable) {
 			t.Errorf("with the value %s: %v", what, err)
 		}
@@ -75,9 +73,7 @@ func TestSignal_IsSealedAndBound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.pool.Exec(t.Context(), `update idem.operations set wake_at = clock_timestamp()`); err != nil {
-		t.Fatal(err)
-	}
+	s.exec(`update idem.operations set wake_at = clock_timestamp()`)
 	res, err := d.Do(t.Context(), s.pool, scope, "mine", hashA, "", sealed, idem.WithWait(0))
 	if err != nil || string(res.Body) != "a secret yes" {
 		t.Errorf("%s, %v", res.Body, err)
@@ -96,15 +92,9 @@ func TestSignal_UnsealedIsRefusedByASealedOperation(t *testing.T) {
 	if err := operation.Signal(t.Context(), s.pool, id, "approve", "plain"); !errors.Is(err, operation.ErrUnsealed) {
 		t.Errorf("got %v", err)
 	}
-	if err := operation.Signal(t.Context(), s.pool, id, "approve", "sealed", sealed); err != nil {
-		t.Error(err)
-	}
-	if err := operation.Signal(t.Context(), s.pool, plain, "approve", "plain"); err != nil {
-		t.Error(err)
-	}
-	if _, err := s.pool.Exec(t.Context(), `update idem.operations set wake_at = clock_timestamp()`); err != nil {
-		t.Fatal(err)
-	}
+	must(t, operation.Signal(t.Context(), s.pool, id, "approve", "sealed", sealed))
+	must(t, operation.Signal(t.Context(), s.pool, plain, "approve", "plain"))
+	s.exec(`update idem.operations set wake_at = clock_timestamp()`)
 	for key, opts := range map[string][]idem.Option{"sealed": {sealed}, "plain": nil} {
 		if res, err := d.Do(t.Context(), s.pool, scope, key, hashA, "", opts...); err != nil || string(res.Body) != key {
 			t.Errorf("%s: %s, %v", key, res.Body, err)
@@ -115,137 +105,223 @@ func TestSignal_UnsealedIsRefusedByASealedOperation(t *testing.T) {
 	}
 }
 
-// While an operation pauses elsewhere, a signal that it will await later is no reason to wake it, whatever its name is.
-func TestSignal_EarlyWakesNobody(t *testing.T) {
+// An approval has come, and what is behind the Await fails: the pauses between its runs grow as they do for any other function that fails.
+func TestSignal_DoesNotEndALaterBackoff(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	const name = "approve" // of a pause, and of the signal that comes after it
-	d := operation.Define("decision", func(op *operation.Op, _ string) (idem.Response, error) {
-		if err := operation.Sleep(op, name, 20*time.Hour); err != nil {
+	runs := make(chan struct{}, 1000)
+	d := operation.Define("approval", func(op *operation.Op, _ string) (idem.Response, error) {
+		if _, err := operation.Await[string](op, "approved", time.Hour); err != nil {
 			return idem.Response{}, err
 		}
-		value, err := operation.Await[string](op, name, 20*time.Hour)
-		return idem.Response{Status: 200, Body: []byte(value)}, err
+		runs <- struct{}{}
+		return idem.Response{}, errors.New("a mistake of the program")
 	})
-	id := s.waits(t, d, "k")
-	if err := operation.Signal(t.Context(), s.pool, id, name, "yes"); err != nil {
-		t.Fatal(err)
-	}
-	var looks atomic.Int64
-	c, behind := newTraffic(t, s)
-	c.onStatement("TakeOperations", func() { looks.Add(1) })
-	behind.work(t, d)
-	eventually(t, "three looks of the worker", func() bool { return looks.Load() >= 3 })
-	if err := d.Resume(t.Context(), s.pool, id); !errors.Is(err, idem.ErrInProgress) {
-		t.Error(err)
-	}
-	if epoch := s.count(`select epoch from idem.operations`); epoch != 1 {
-		t.Errorf("it was claimed, in epoch %d", epoch)
-	}
-	s.elapse()
-	eventually(t, "the operation to end", func() bool { return s.count(`select count(*) from idem.operations where state = 'completed'`) == 1 })
-}
-
-// The wait is over when the answer to a look arrives, before which the signal has come. It came in time.
-func TestSignal_InTimeCountsHoweverLateItIsFound(t *testing.T) {
-	t.Parallel()
-	for range 20 { // until the machine is quick enough for a signal in time
-		s := newShop(t)
-		d := decision("approve")
-		id := s.waits(t, d, "k")
-		c, behind := newTraffic(t, s)
-		var sent atomic.Bool
-		inTime := false
-		c.onStatement("ReadSignal", func() {
-			if sent.Swap(true) {
-				return
-			}
-			if err := operation.Signal(context.Background(), s.pool, id, "approve", "yes"); err != nil {
-				t.Error(err)
-			}
-			inTime = s.count(`select count(*) from idem.signals g join idem.steps a using (operation_id) where g.sent_at < a.due_at`) == 1
-			eventually(t, "the wait to be over", func() bool { return s.count(`select count(*) from idem.steps where due_at < clock_timestamp()`) == 1 })
-		})
-		if _, err := s.pool.Exec(t.Context(), `update idem.operations set wake_at = clock_timestamp()`); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := s.pool.Exec(t.Context(), `update idem.steps set due_at = clock_timestamp() + interval '2 seconds'`); err != nil {
-			t.Fatal(err)
-		}
-		res, err := d.Do(t.Context(), behind.pool, scope, "k", hashA, "", idem.WithWait(limit))
-		if !inTime {
-			continue
-		}
-		if err != nil || string(res.Body) != "yes" {
-			t.Errorf("%s, %v", res.Body, err)
-		}
-		return
-	}
-	t.Fatal("no signal was sent within two seconds")
-}
-
-// What is sent to an operation that has ended is not kept, and what it has not asked for is of no interest any more.
-func TestSignal_DroppedAfterTheEnd(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	d := decision("approve")
-	id := s.waits(t, d, "k")
-	for _, name := range []string{"approve", "never asked for"} {
-		if err := operation.Signal(t.Context(), s.pool, id, name, "yes"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := d.Resume(t.Context(), s.pool, id); err != nil {
-		t.Fatal(err)
-	}
-	if err := operation.Signal(t.Context(), s.pool, id, "too late", "yes"); err != nil {
-		t.Error(err)
-	}
-	if got := s.text(`select string_agg(name || ' ' || taken, ', ' order by name) from idem.signals`); got != "approve true, never asked for true" {
-		t.Errorf("signals: %s", got)
-	}
-}
-
-// A signal may be sent in a transaction that takes longer than an operation is kept.
-func TestSignal_UncommittedDelaysThePurge(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	d := decision("approve")
-	id := s.waits(t, d, "k")
-	tx, err := s.pool.Begin(t.Context())
+	marker := s.checkout()
+	id, err := s.start(d, "approval", hashA, true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = tx.Rollback(context.Background()) }()
-	if err := operation.Signal(t.Context(), tx, id, "approve", "yes"); err != nil {
-		t.Fatal(err)
+	s.work(t, d, marker)
+	eventually(t, "it to wait", func() bool { return s.count(`select count(*) from idem.steps where operation_id = $1`, id) == 1 })
+	must(t, operation.Signal(t.Context(), s.pool, id, "approved", "yes"))
+	await(t, "the first run behind the Await", runs)
+	paused := func() bool { // a pause of which the test does not see the end
+		return s.count(`with p as (update idem.operations set wake_at = clock_timestamp() + '1 hour'::interval
+			where id = $1 and owner is null and wake_at > clock_timestamp() returning 1) select count(*) from p`, id) == 1
 	}
-	if err := operation.Cancel(t.Context(), s.pool, id); err != nil { // which the signal does not hinder
-		t.Fatal(err)
+	eventually(t, "its pause", paused)
+	for len(runs) > 0 {
+		<-runs
 	}
-	if err := d.Resume(t.Context(), s.pool, id); !errors.Is(err, operation.ErrCanceled) {
-		t.Fatal(err)
+	if due := s.count(`select count(*) from (`+dueOperations+`) due`, 10, "{approval}", "{}"); due != 0 {
+		t.Error("Due lists it")
 	}
-	if _, err := s.pool.Exec(t.Context(), `update idem.operations set ended_at = ended_at - interval '1 year'`); err != nil {
-		t.Fatal(err)
+	if _, err := d.Do(t.Context(), s.pool, scope, "approval", hashA, "book"); !errors.Is(err, idem.ErrInProgress) {
+		t.Errorf("a caller: %v", err)
 	}
-	left := func() int {
+	for i := range 3 { // looks of the worker
+		want(t, nil)(s.start(marker, fmt.Sprint("marker", i), hashA, true))
+		eventually(t, "another operation", s.completed(i+1))
+	}
+	if n := len(runs); n > 0 {
+		t.Errorf("%d more runs during its pause", n)
+	}
+}
+
+var dueOperations = db.DueOperationsSQL[:len(db.DueOperationsSQL)-1]
+
+// While an operation is parked because a signal does not decode, another signal of that name replaces it. A received signal stays.
+func TestSignal_UnreadableIsReplacedByTheNext(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	d := operation.Define("amount", func(op *operation.Op, _ string) (idem.Response, error) {
+		if err := operation.Sleep(op, "amount", 20*time.Hour); err != nil {
+			return idem.Response{}, err
+		}
+		amount, err := operation.Await[int](op, "amount", 20*time.Hour)
+		if err != nil {
+			return idem.Response{}, err
+		}
+		return idem.Response{Status: 200, Body: fmt.Append(nil, amount)}, operation.Sleep(op, "then", 20*time.Hour)
+	})
+	id := s.waits(t, d, "k")
+	send := func(value any) {
 		t.Helper()
-		if _, err := purge.Once(t.Context(), s.pool, purge.Options{}); err != nil {
+		must(t, operation.Signal(t.Context(), s.pool, id, "amount", value))
+	}
+	parks := func() {
+		t.Helper()
+		want(t, operation.ErrParked)(d.Do(t.Context(), s.pool, scope, "k", hashA, ""))
+	}
+	retry := func() {
+		t.Helper()
+		must(t, operation.Retry(t.Context(), s.pool, id))
+	}
+	send("seven")
+	send(5) // the first of a name counts
+	s.elapse()
+	parks()
+	send("eight")
+	retry()
+	parks()
+	send(7)
+	retry()
+	send(9) // it is on its way
+	s.waits(t, d, "k")
+	send(10) // it has received the one before
+	s.elapse()
+	if res, err := d.Do(t.Context(), s.pool, scope, "k", hashA, ""); err != nil || string(res.Body) != "7" {
+		t.Errorf("%s, %v", res.Body, err)
+	}
+}
+
+// elapse makes what is to come in a day due now: as a clock does that jumps.
+func (s *shop) elapse() {
+	s.t.Helper()
+	const day = ` - interval '1 day'`
+	// Both at once: a worker that saw the first alone would put the operation to sleep anew, until a moment that is not moved any more.
+	err := pgx.BeginFunc(context.Background(), s.pool, func(tx pgx.Tx) error {
+		for _, sql := range []string{
+			`update idem.operations set wake_at = wake_at` + day + `, since = since` + day,
+			`update idem.steps set due_at = due_at` + day,
+		} {
+			if _, err := tx.Exec(context.Background(), sql); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// isFree reports whether an operation is one that waits, and that no process holds.
+func (s *shop) isFree(step string) bool {
+	s.t.Helper()
+	return s.count(`select count(*) from idem.operations where step = $1 and owner is null and wake_at > clock_timestamp() and state = 'running'`, step) == 1
+}
+
+func TestSleep_LongFreesTheCaller(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	d := operation.Define("sleep", func(op *operation.Op, _ int) (idem.Response, error) {
+		if err := localStep(op, "before"); err != nil {
+			return idem.Response{}, err
+		}
+		if err := operation.Sleep(op, "cool off", 20*time.Hour); err != nil {
+			return idem.Response{}, err
+		}
+		return created, localStep(op, "after")
+	})
+	want(t, idem.ErrInProgress)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(0)))
+	if did := fmt.Sprint(s.did()); did != "[before]" || !s.isFree("cool off") {
+		t.Errorf("%s is committed, asleep: %t", did, s.isFree("cool off"))
+	}
+	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {
+		t.Errorf("woken too early: %v", err)
+	}
+	s.elapse() // while no process is there
+	want(t, nil)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(0)))
+	s.wantDid("before after")
+}
+
+// approval waits for a person to say yes or no.
+func approval() *operation.Definition[int] {
+	return operation.Define("approval", func(op *operation.Op, _ int) (idem.Response, error) {
+		yes, err := operation.Await[bool](op, "approve", 20*time.Hour)
+		if errors.Is(err, operation.ErrTimeout) {
+			_, err := operation.Tx(op, "time out", write("timed out"))
+			return idem.Response{Status: 408}, err
+		}
+		if err != nil {
+			return idem.Response{}, err
+		}
+		_, err = operation.Tx(op, "decide", write(fmt.Sprint("approved: ", yes)))
+		return created, err
+	})
+}
+
+func TestSignal_FirstWinsAndEarlyOnesWait(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	start := func(key string) string {
+		var id string
+		err := pgx.BeginFunc(t.Context(), s.pool, func(tx pgx.Tx) (err error) {
+			id, err = approval().Start(t.Context(), tx, scope, key, hashA, 0)
+			return err
+		})
+		if err != nil {
 			t.Fatal(err)
 		}
-		return s.count(`select count(*) from idem.operations`)
+		return id
 	}
-	if left() != 1 {
-		t.Error("the operation is purged while a signal is being sent")
+	early := start("early")
+	for _, value := range []bool{true, false} {
+		must(t, operation.Signal(t.Context(), s.pool, early, "approve", value))
 	}
-	if err := tx.Commit(t.Context()); err != nil {
+	late := start("late")
+	s.work(t, approval())
+	eventually(t, "both to wait", func() bool { return s.isFree("approve") })
+	err := pgx.BeginFunc(t.Context(), s.pool, func(tx pgx.Tx) error {
+		return operation.Signal(t.Context(), tx, late, "approve", false)
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.pool.Exec(t.Context(), `update idem.sweeps set last_started_at = null`); err != nil {
-		t.Fatal(err)
+	eventually(t, "both to end", func() bool { return s.count(`select count(*) from idem.operations where state = 'completed'`) == 2 })
+	for step, want := range map[string]string{early: "approved: true", late: "approved: false"} {
+		if got := s.text(`select step from done where operation_id = $1`, step); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
-	if n := left() + s.count(`select count(*) from idem.signals`); n != 0 {
-		t.Errorf("%d rows are left", n)
+	s.wantCount(0, `select count(*) from idem.signals where not taken`)
+	if err := operation.Signal(t.Context(), s.pool, "11111111-2222-4333-8444-555555555555", "approve", true); !errors.Is(err, operation.ErrUnknownOperation) {
+		t.Errorf("an operation that there is not: %v", err)
 	}
+	if err := operation.Signal(t.Context(), s.pool, "'; drop table", "approve", true); !errors.Is(err, operation.ErrUnknownOperation) {
+		t.Errorf("an id that is none: %v", err)
+	}
+}
+
+// The signal comes when the operation has looked for it, and has not yet said that it waits.
+func TestSignal_BetweenLookAndWait(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	c, behind := newTraffic(t, s)
+	c.onStatement("ReadSignal", func() {
+		id := s.operationID()
+		must(t, operation.Signal(context.Background(), s.pool, id, "approve", true))
+	})
+	d := operation.Define("approval", func(op *operation.Op, _ int) (idem.Response, error) {
+		if err := outsideStep(op, "ask"); err != nil {
+			return idem.Response{}, err
+		}
+		if _, err := operation.Await[bool](op, "approve", 20*time.Hour); err != nil {
+			return idem.Response{}, err
+		}
+		return created, nil
+	})
+	want(t, nil)(d.Do(t.Context(), behind.pool, scope, "k", hashA, 0, idem.WithWait(limit)))
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/internal/longcall"
 	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/storederror"
 	"github.com/idem-go/idem/internal/txn"
 )
 
@@ -44,7 +46,7 @@ func (op *Op) ask(r request) (*step, verdict, error) {
 		return nil, verdict{}, err
 	}
 	if err := cmp.Or(r.invalid, checkName(r.name)); err != nil {
-		return nil, verdict{}, op.halt(broken, err)
+		return nil, verdict{}, op.halt(stopBroken, err)
 	}
 	if op.ctx.Err() != nil {
 		return nil, verdict{}, op.interrupted()
@@ -52,13 +54,10 @@ func (op *Op) ask(r request) (*step, verdict, error) {
 	op.seq++
 	r.seq, r.name = op.seq, op.numbered(r.kind, r.name)
 	op.current = r.name
-	s := &step{seq: r.seq, kind: r.kind, name: r.name, undos: r.undos}
-	if r.policy != nil {
-		s.policy = r.policy.stored()
-	}
+	s := &step{seq: r.seq, kind: r.kind, name: r.name, undos: r.undos, policy: r.policy}
 	v := verdict{}
-	if known := op.work.returnedBy(s); known != nil {
-		op.remember(s, known.Outcome, known.Value)
+	if known := op.work.unrecordedOutcome(s); known != nil {
+		op.record(s, known.Outcome, known.Value)
 		v = verdict{do: replay, step: known}
 	} else {
 		v = decide(&op.work.journal, r)
@@ -71,11 +70,11 @@ func (op *Op) ask(r request) (*step, verdict, error) {
 func (op *Op) obey(v verdict) error {
 	switch {
 	case v.do == unwind:
-		return op.halt(unwound, nil)
+		return op.halt(stopUnwound, nil)
 	case v.do == park:
 		return op.park(v.at, v.reason, "%s", v.text)
 	case op.work.journal.replays && v.do != replay: // how the function goes on depends on what is not recorded
-		return op.halt(suspended, nil)
+		return op.halt(stopSuspended, nil)
 	}
 	return nil
 }
@@ -109,7 +108,7 @@ func whole[T any](op *Op, name string, do func() (T, error)) (T, error) {
 	returned := false
 	defer func() {
 		if !returned {
-			_ = op.halt(broken, escaped(name))
+			_ = op.halt(stopBroken, escaped(name))
 		}
 	}()
 	value, err := do()
@@ -129,7 +128,7 @@ func (e *escape) again(op *Op, name string) {
 	if e == nil {
 		return
 	}
-	_ = op.halt(broken, escaped(name))
+	_ = op.halt(stopBroken, escaped(name))
 	if e.panicked == nil {
 		runtime.Goexit()
 	}
@@ -144,17 +143,17 @@ func escaped(name string) error {
 	return fmt.Errorf("operation: step %q has panicked, and the function has recovered: another run finds out what the step has done", name)
 }
 
-// returnedBy returns what a call has returned in an earlier run of this process, nil if that is not
-// known, or recorded.
-func (w *work) returnedBy(s *step) *store.Step {
-	if known, ok := w.returned[s.seq]; ok && known.Kind == s.kind && known.Name == s.name {
+// unrecordedOutcome returns the outcome of a call that was made in an earlier run of this process
+// and is not recorded yet, or nil.
+func (w *work) unrecordedOutcome(s *step) *store.Step {
+	if known, ok := w.outcomes[s.seq]; ok && known.Kind == s.kind && known.Name == s.name {
 		return &known
 	}
 	return nil
 }
 
 // remember has a step recorded by the next commit.
-func (op *Op) remember(s *step, outcome store.StepOutcome, value []byte) *store.RecordStep {
+func (op *Op) record(s *step, outcome store.StepOutcome, value []byte) *store.RecordStep {
 	r := store.RecordStep{
 		OperationID: op.work.operation,
 		Step:        store.Step{Seq: s.seq, Kind: s.kind, Name: s.name, Outcome: outcome, Value: value, Undos: s.undos},
@@ -176,7 +175,7 @@ func (op *Op) remember(s *step, outcome store.StepOutcome, value []byte) *store.
 // hasNoRow reports whether it is known that a step has no row in idem.steps.
 func (w *work) hasNoRow(seq int) bool {
 	_, recorded := w.journal.row(seq)
-	return !recorded || seq == w.unrecorded
+	return !recorded || seq == w.rowless
 }
 
 // outcomeOf returns the outcome of a step, recorded or about to be.
@@ -195,7 +194,7 @@ func (op *Op) replay(s *step) (value []byte, err error) {
 	if s.recorded.Outcome != store.StepFailed {
 		return s.recorded.Value, nil
 	}
-	failed, err := restore(op.work.definition.known, s.recorded.Value)
+	failed, err := restore(op.work.definition.knownErrors, s.recorded.Value)
 	if err != nil {
 		return nil, op.park(s.name, ReasonValueUnreadable, "the recorded error of step %q %v", s.name, err)
 	}
@@ -205,7 +204,7 @@ func (op *Op) replay(s *step) (value []byte, err error) {
 // failure returns the error of a step as it is stored, and as the function sees it: in this run as
 // in every later one.
 func (op *Op) failure(err error) (stored []byte, seen error) {
-	known := op.work.definition.known
+	known := op.work.definition.knownErrors
 	stored = known.Encode(err)
 	if seen, failed := restore(known, stored); failed == nil {
 		return stored, seen
@@ -361,7 +360,7 @@ func (op *Op) inTx(s *step, fn func(pgx.Tx) ([]byte, error)) error {
 	if err != nil {
 		return op.rollBackStep(s, err)
 	}
-	op.remember(s, store.StepDone, value)
+	op.record(s, store.StepDone, value)
 	return nil
 }
 
@@ -374,16 +373,16 @@ func (op *Op) rollBackStep(s *step, err error) error {
 	case op.ctx.Err() != nil:
 		return op.interrupted()
 	case txn.TooSlow(err):
-		return op.halt(broken, err)
+		return op.halt(stopBroken, err)
 	case txn.Transient(err), txn.Stale(err):
-		return op.halt(again, err)
+		return op.halt(stopAgain, err)
 	}
 	if failed := op.tx.Ask(op.ctx, store.UndoStepWrites{}); failed != nil {
 		switch {
 		case lacksSavepoint(failed):
 			return op.txEnded(txn.Ended("its savepoint is gone", err), s)
 		case errors.Is(err, idem.ErrTxAborted):
-			return op.halt(again, err)
+			return op.halt(stopAgain, err)
 		}
 		return op.failed(failed)
 	}
@@ -392,7 +391,7 @@ func (op *Op) rollBackStep(s *step, err error) error {
 		return err
 	}
 	stored, seen := op.failure(err)
-	op.remember(s, store.StepFailed, stored)
+	op.record(s, store.StepFailed, stored)
 	return seen
 }
 
@@ -425,7 +424,7 @@ func (op *Op) Changed(name string) bool {
 	case op.halted() != nil:
 		return false
 	case err != nil:
-		_ = op.halt(broken, err)
+		_ = op.halt(stopBroken, err)
 		return false
 	case ok && recorded.Kind == store.ChangedStep && recorded.Name == name:
 		op.seq = next
@@ -435,7 +434,7 @@ func (op *Op) Changed(name string) bool {
 	}
 	op.seq = next
 	if !j.replays {
-		op.remember(&step{seq: next, kind: store.ChangedStep, name: name}, store.StepDone, nil)
+		op.record(&step{seq: next, kind: store.ChangedStep, name: name}, store.StepDone, nil)
 	}
 	return true
 }
@@ -448,4 +447,20 @@ func (w *work) taken(ctx context.Context, s *step, began time.Time, err error, u
 		Operation: w.operation, Name: w.definition.name, Kind: string(s.kind), Step: name,
 		Err: err, Unknown: unknown, Duration: time.Since(began),
 	})
+}
+
+// everywhere are the errors that every definition knows. A definition appends to a copy.
+var everywhere = slices.Clip(append(slices.Clone(storederror.Common),
+	storederror.Name("idem.ErrMismatch", idem.ErrMismatch), storederror.Name("idem.ErrInProgress", idem.ErrInProgress),
+	storederror.Name("idem.ErrTxEnded", idem.ErrTxEnded), storederror.Name("idem.ErrTxAborted", idem.ErrTxAborted),
+	storederror.Name("operation.ErrTimeout", ErrTimeout), storederror.Name("operation.ErrNoBeat", ErrNoBeat),
+	storederror.Name("operation.ErrParked", ErrParked), storederror.Name("operation.ErrCanceled", ErrCanceled),
+	storederror.Name("operation.ErrNotHappened", ErrNotHappened), storederror.Name("operation.ErrUndone", ErrUndone),
+	storederror.Name("operation.ErrUnknownOperation", ErrUnknownOperation), storederror.Name("operation.ErrInvalidName", ErrInvalidName),
+	storederror.Name("operation.ErrValueTooLarge", ErrValueTooLarge), storederror.Name("operation.ErrMisused", ErrMisused),
+	storederror.Name("", &ChildError{})))
+
+// restore returns an error that was stored.
+func restore(known storederror.Set, stored []byte) (error, error) {
+	return known.Decode(stored, Final, func(r longcall.Response) error { return idem.Reject(idem.Response(r)) })
 }

@@ -49,29 +49,6 @@ func writeOutside(ctx context.Context, s *shop, step string) error {
 	return err
 }
 
-func TestReject_UndoesAndIsReplayed(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	d := s.trip(func(op *operation.Op) (idem.Response, error) {
-		if err := op.Checkpoint(); err != nil {
-			return idem.Response{}, err
-		}
-		return idem.Response{}, idem.Reject(declined)
-	})
-	for _, replayed := range []bool{false, true} {
-		res, err := d.Do(t.Context(), s.pool, scope, "k", hashA, "")
-		if err != nil || !res.Rejected || res.Replayed != replayed || res.Status != 402 {
-			t.Fatalf("%+v, %v", res, err)
-		}
-	}
-	if diff := cmp.Diff([]string{"flight", "hotel", "cancel hotel", "refund", "cancel flight"}, s.did()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	if state := s.text(`select state || ' ' || undoing from idem.operations`); state != "failed true" {
-		t.Errorf("the operation is %s", state)
-	}
-}
-
 func TestFinal_UndoesAndFreesTheKey(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -85,12 +62,8 @@ func TestFinal_UndoesAndFreesTheKey(t *testing.T) {
 		}
 		return created, nil
 	})
-	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, ""); !errors.Is(err, errDeclined) {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]string{"flight", "hotel", "cancel hotel", "refund", "cancel flight"}, s.did()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	want(t, errDeclined)(d.Do(t.Context(), s.pool, scope, "k", hashA, ""))
+	s.wantDid("flight", "hotel", "cancel hotel", "refund", "cancel flight")
 	first := s.text(`select id::text from idem.operations where state = 'undone'`)
 	fail = false
 	res, err := d.Do(t.Context(), s.pool, scope, "k", hashB, "")
@@ -116,7 +89,7 @@ func TestUndo_ThatFailsParksUntilRetry(t *testing.T) {
 			})
 		},
 		"UndoTx": func(fails *bool) operation.Undo[string] {
-			return operation.UndoTx(func(pgxTx, string) error {
+			return operation.UndoTx(func(pgx.Tx, string) error {
 				if *fails {
 					return failed
 				}
@@ -154,44 +127,299 @@ func TestUndo_ThatFailsParksUntilRetry(t *testing.T) {
 				t.Errorf("%+v, %v", status, err)
 			}
 			fails = false
-			if err := operation.Retry(t.Context(), s.pool, s.operationID()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, operation.Retry(t.Context(), s.pool, s.operationID()))
 			if res, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); err != nil || !res.Rejected {
 				t.Errorf("%+v, %v", res, err)
 			}
-			if diff := cmp.Diff([]string{"unship", "release"}, s.did()); diff != "" {
-				t.Errorf("(-want +committed):\n%s", diff)
+			s.wantDid("unship", "release")
+		})
+	}
+}
+
+// book is the bank and the warehouse of a program: what was done there, in order, and whatever undid it.
+type book struct{ shop *shop }
+
+func (b book) note(ctx context.Context, what string) error { return writeOutside(ctx, b.shop, what) }
+
+// tx takes a Tx, with as many undos as there are names.
+func (b book) tx(op *operation.Op, name string, undos ...string) error {
+	var undo []operation.Undo[string]
+	for _, u := range undos {
+		undo = append(undo, operation.UndoTx(func(tx pgx.Tx, done string) error {
+			if done != name+" is done" {
+				return fmt.Errorf("the undo got %q", done)
+			}
+			return writeUndo(u)(tx)
+		}))
+	}
+	_, err := operation.Tx(op, name, write(name), undo...)
+	return err
+}
+
+// call makes a Call, with as many undos as there are names.
+func (b book) call(op *operation.Op, name string, undos ...string) error {
+	var undo []operation.Undo[string]
+	for _, u := range undos {
+		undo = append(undo, operation.UndoCall(operation.Keyed(time.Hour), func(ctx context.Context, _ string, done string) error {
+			if done != "value of "+name {
+				return fmt.Errorf("the undo got %q", done)
+			}
+			return b.note(ctx, u)
+		}))
+	}
+	_, err := operation.Call(op, name, operation.Keyed(time.Hour), func(ctx context.Context, _ string) (string, error) {
+		return "value of " + name, b.note(ctx, name)
+	}, undo...)
+	return err
+}
+
+// declines makes a Call that is declined.
+func (b book) declines(op *operation.Op, name string, undos ...string) error {
+	var undo []operation.Undo[string]
+	for _, u := range undos {
+		undo = append(undo, operation.UndoCall(operation.Keyed(time.Hour), func(ctx context.Context, _ string, _ string) error { return b.note(ctx, u) }))
+	}
+	_, err := operation.Call(op, name, operation.Keyed(time.Hour), func(context.Context, string) (string, error) {
+		return "", operation.Final(errDeclined)
+	}, undo...)
+	return err
+}
+
+var errRejected = idem.Reject(declined)
+
+// first returns the first error.
+func first(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// TestUndo_Programs holds small programs to the rules of Undo.
+func TestUndo_Programs(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name    string
+		program func(b book, op *operation.Op) error
+		want    string // what is committed, in order
+		kept    string
+	}{
+		{"Tx and Call, rejected", func(b book, op *operation.Op) error {
+			return first(b.tx(op, "reserve", "release"), b.call(op, "charge", "refund"), errRejected)
+		}, "reserve charge refund release", ""},
+		{"a declined call is not undone", func(b book, op *operation.Op) error {
+			return first(b.tx(op, "reserve", "release"), b.declines(op, "charge", "refund"))
+		}, "reserve release", ""},
+		{"a declined call behind a check without an undo", func(b book, op *operation.Op) error {
+			return first(b.call(op, "check"), b.declines(op, "charge", "refund"))
+		}, "check", "check"},
+		{"a declined call, and another that is done", func(b book, op *operation.Op) error {
+			if err := b.declines(op, "charge", "refund"); !errors.Is(err, errDeclined) {
+				return err
+			}
+			return first(b.call(op, "pay", "repay"), errRejected)
+		}, "pay repay", ""},
+		{"a step without an undo stays", func(b book, op *operation.Op) error {
+			return first(b.call(op, "mail"), b.call(op, "charge", "refund"), errRejected)
+		}, "mail charge refund", "mail"},
+		{"several undos of one step, in reverse", func(b book, op *operation.Op) error {
+			return first(b.call(op, "charge", "refund", "mail the refund"), errRejected)
+		}, "charge mail the refund refund", ""},
+		{"Tx behind the last commit leaves nothing", func(b book, op *operation.Op) error {
+			return first(b.call(op, "charge", "refund"), b.tx(op, "confirm", "unconfirm"), errRejected)
+		}, "charge refund", ""},
+		{"Tx behind a checkpoint is undone", func(b book, op *operation.Op) error {
+			return first(b.call(op, "charge", "refund"), b.tx(op, "confirm", "unconfirm"), op.Checkpoint(), errRejected)
+		}, "charge confirm unconfirm refund", ""},
+		{"the same name twice", func(b book, op *operation.Op) error {
+			return first(b.call(op, "charge", "refund"), b.call(op, "charge", "refund"), errRejected)
+		}, "charge charge refund refund", ""},
+		{"a Tx and a Call of one name", func(b book, op *operation.Op) error {
+			return first(b.tx(op, "order", "unorder"), b.call(op, "order", "return"), errRejected)
+		}, "order order return unorder", ""},
+		{"a loop", func(b book, op *operation.Op) error {
+			for i := range 3 {
+				if err := b.call(op, fmt.Sprintf("seat %d", i), fmt.Sprintf("free %d", i)); err != nil {
+					return err
+				}
+			}
+			return errRejected
+		}, "seat 0 seat 1 seat 2 free 2 free 1 free 0", ""},
+		{"only Tx is rolled back as a whole", func(b book, op *operation.Op) error {
+			return first(b.tx(op, "reserve", "release"), b.tx(op, "confirm", "unconfirm"), errRejected)
+		}, "", ""},
+		{"a Tx that has failed is not undone", func(b book, op *operation.Op) error {
+			if err := b.call(op, "charge", "refund"); err != nil {
+				return err
+			}
+			_, err := operation.Tx(op, "confirm", func(pgx.Tx) (string, error) { return "", errDeclined },
+				operation.UndoTx(func(tx pgx.Tx, _ string) error { return writeUndo("unconfirm")(tx) }))
+			if !errors.Is(err, errDeclined) {
+				return fmt.Errorf("the Tx returned %v", err)
+			}
+			return errRejected
+		}, "charge refund", ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			d := operation.Define("program", func(op *operation.Op, _ string) (idem.Response, error) {
+				return created, test.program(book{s}, op)
+			})
+			_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, "")
+			if err != nil && !errors.Is(err, errDeclined) {
+				t.Fatal(err)
+			}
+			if got := strings.Join(s.did(), " "); got != test.want {
+				t.Errorf("%s, want %s", got, test.want)
+			}
+			if s.count(`select count(*) from idem.operations`) == 0 {
+				return
+			}
+			status, err := operation.Show(t.Context(), s.pool, s.operationID())
+			if err != nil || strings.Join(status.Kept, " ") != test.kept || len(status.Undos) > 0 {
+				t.Errorf("kept %q, undos %q, %v", status.Kept, status.Undos, err)
 			}
 		})
 	}
 }
 
-// The outcome of an UndoCall is recorded although its caller leaves: otherwise one that is Once would be in doubt.
-func TestUndo_OutcomeIsKeptWhenTheCallerLeaves(t *testing.T) {
+// An operation that is canceled undoes the same as one that is rejected: at whatever recorded step it is.
+func TestCancel_UndoesWhatIsDone(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	ctx, leave := context.WithCancel(t.Context())
-	defer leave()
-	d := operation.Define("trip", func(op *operation.Op, _ string) (idem.Response, error) {
-		_, err := operation.Call(op, "flight", operation.Keyed(time.Hour), s.bank.charge, undoBy[string]("cancel flight"))
-		if err != nil {
-			return idem.Response{}, err
-		}
-		_, err = operation.Call(op, "hotel", operation.Keyed(time.Hour), s.bank.charge,
-			operation.UndoCall(operation.Once, func(ctx context.Context, _, _ string) error {
-				defer leave()
-				return writeOutside(ctx, s, "cancel hotel")
-			}))
-		return idem.Response{}, errors.Join(err, idem.Reject(declined))
+	d := operation.Define("waits", func(op *operation.Op, _ string) (idem.Response, error) {
+		b := book{s}
+		err := first(b.tx(op, "reserve", "release"), b.call(op, "check"), b.call(op, "charge", "refund"), operation.Sleep(op, "nap", time.Hour))
+		return created, err
 	})
-	if _, err := d.Do(ctx, s.pool, scope, "k", hashA, ""); !errors.Is(err, context.Canceled) {
-		t.Fatal(err)
+	want(t, idem.ErrInProgress)(d.Do(t.Context(), s.pool, scope, "k", hashA, ""))
+	id := s.operationID()
+	preview, err := operation.PreviewCancel(t.Context(), s.pool, id)
+	if got := fmt.Sprint(preview); err != nil || got != "{[] false false  [charge reserve] [check]}" {
+		t.Errorf("the preview is %s, %v", got, err)
 	}
-	if res, err := d.Do(t.Context(), s.pool, scope, "k", hashA, "", idem.WithWait(limit)); err != nil || !res.Rejected {
-		t.Fatalf("%+v, %v", res, err)
+	for range 2 { // a double click
+		must(t, operation.Cancel(t.Context(), s.pool, id))
 	}
-	if diff := cmp.Diff([]string{"cancel hotel", "cancel flight"}, s.did()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+	want(t, operation.ErrCanceled)(d.Do(t.Context(), s.pool, scope, "k", hashA, ""))
+	s.wantDid("reserve check charge refund release")
+	if err := operation.Cancel(t.Context(), s.pool, id); err != nil {
+		t.Errorf("Cancel of what Cancel has ended: %v", err)
+	}
+	status, err := operation.Show(t.Context(), s.pool, id)
+	if err != nil || status.State != operation.StateUndone || fmt.Sprint(status.Kept) != "[check]" {
+		t.Errorf("%+v, %v", status, err)
+	}
+}
+
+// What the Tx since the last commit have written may be committed without their rows. Another run would write it again.
+func TestTxEnded_Parks(t *testing.T) {
+	t.Parallel()
+	ends := func(sql string, err error) func(pgx.Tx) error {
+		return func(tx pgx.Tx) error {
+			if _, failed := tx.Exec(context.Background(), sql, pgx.QueryExecModeSimpleProtocol); failed != nil {
+				return failed
+			}
+			return err
+		}
+	}
+	for name, test := range map[string]struct {
+		guilty func(pgx.Tx) error
+		behind func(op *operation.Op) error
+		undone bool // the guilty one is an undo
+	}{
+		"a commit, and an error":                {guilty: ends("commit", errDeclined)},
+		"another transaction, with a Tx in it":  {guilty: ends("commit; begin", nil), behind: func(op *operation.Op) error { return localStep(op, "next") }},
+		"another transaction, with a Call next": {guilty: ends("commit; begin", nil), behind: func(op *operation.Op) error { return outsideStep(op, "next") }},
+		"an undo that commits":                  {guilty: ends("commit", nil), undone: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			mended := false
+			guilty := func(tx pgx.Tx) error {
+				if mended {
+					return nil
+				}
+				return test.guilty(tx)
+			}
+			d := operation.Define("guilty", func(op *operation.Op, _ int) (idem.Response, error) {
+				if test.undone {
+					_, err := operation.Call(op, "bad", operation.Keyed(time.Hour), s.bank.charge, operation.UndoTx(func(tx pgx.Tx, _ string) error { return guilty(tx) }))
+					if err == nil {
+						_, err = operation.Call(op, "book", operation.Keyed(time.Hour), s.bank.charge, undoBy[string]("book"))
+					}
+					return idem.Response{}, errors.Join(err, idem.Reject(declined))
+				}
+				if err := outsideStep(op, "call"); err != nil {
+					return idem.Response{}, err
+				}
+				if _, err := operation.Tx(op, "book", write("book")); err != nil {
+					return idem.Response{}, err
+				}
+				if err := operation.Exec(op, "bad", guilty); err != nil {
+					return created, nil // whatever the function makes of it
+				}
+				if test.behind != nil {
+					return created, test.behind(op)
+				}
+				return created, nil
+			})
+			var parked *operation.ParkedError
+			_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(0))
+			if !errors.As(err, &parked) || !errors.Is(parked.Cause, idem.ErrTxEnded) {
+				t.Fatalf("got %v, want that it is parked", err)
+			}
+			kind := "tx"
+			if test.undone {
+				kind = "undo"
+			}
+			for _, name := range []string{kind + ` "book"`, kind + ` "bad"`} {
+				if parked.Reason != operation.ReasonTxEnded || !strings.Contains(parked.ReasonText, name) {
+					t.Errorf("the reason %s, %q lacks %s", parked.Reason, parked.ReasonText, name)
+				}
+			}
+			for range 3 {
+				if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(0)); !errors.Is(err, operation.ErrParked) {
+					t.Errorf("again: %v", err)
+				}
+			}
+			if got := s.did(); !cmp.Equal(got, []string{"book"}) {
+				t.Errorf("committed is %q", got)
+			}
+			mended = true
+			s.exec(`delete from done`) // by hand
+			must(t, operation.Retry(t.Context(), s.pool, parked.OperationID))
+			if result, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); err != nil || result.Rejected != test.undone {
+				t.Errorf("with the mended code: %+v, %v", result, err)
+			}
+			if got := s.did(); len(got) == 0 || slices.Index(got, "book") != 0 || slices.Contains(got[1:], "book") {
+				t.Errorf("committed with the mended code is %q", got)
+			}
+		})
+	}
+}
+
+// Before anything of the operation is recorded, the key is refused, as with idem.Do.
+func TestTxEnded_InTheFirstTransaction(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	d := define(func(op *operation.Op) error {
+		if _, err := operation.Tx(op, "book", write("book")); err != nil {
+			return err
+		}
+		return operation.Exec(op, "bad", func(tx pgx.Tx) error {
+			_, err := tx.Exec(context.Background(), "commit")
+			return err
+		})
+	})
+	for range 3 {
+		want(t, idem.ErrTxEnded)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(time.Millisecond)))
+	}
+	if got := s.did(); !cmp.Equal(got, []string{"book"}) {
+		t.Errorf("committed is %q", got)
 	}
 }

@@ -39,7 +39,7 @@ func Sleep(op *Op, name string, d time.Duration) error {
 
 // waits has a pause recorded by the next commit.
 func (op *Op) waits(s *step, d time.Duration) {
-	op.remember(s, store.StepWaiting, nil).Pause = max(d, 0)
+	op.record(s, store.StepWaiting, nil).Pause = max(d, 0)
 }
 
 // waitFor waits in memory if the pause is short, and otherwise leaves the operation to a process
@@ -49,7 +49,7 @@ func (op *Op) waitFor(s *step, d time.Duration, recorded bool) error {
 		if err := op.commit(commit{free: true, at: store.At{Kind: s.kind, Step: s.name, Seq: s.seq, Pause: d}}); err != nil {
 			return err
 		}
-		return op.halt(suspended, nil)
+		return op.halt(stopSuspended, nil)
 	}
 	if !recorded || op.tx != nil || len(op.pending) > 0 {
 		if err := op.commit(commit{at: store.At{Kind: s.kind, Step: s.name, Seq: s.seq}}); err != nil {
@@ -75,7 +75,7 @@ func Await[T any](op *Op, name string, timeout time.Duration) (T, error) {
 	}
 	return inStep(op, s.name, func() (T, error) {
 		if s.name != name {
-			return none, op.halt(broken, fmt.Errorf("%w: %q is awaited twice", ErrInvalidName, name))
+			return none, op.halt(stopBroken, fmt.Errorf("%w: %q is awaited twice", ErrInvalidName, name))
 		}
 		op.awaits = true
 		stored, err := op.await(s, timeout)
@@ -113,9 +113,9 @@ func (op *Op) await(s *step, timeout time.Duration) ([]byte, error) {
 		case signal.Found && !s.isTooLate(signal.SentAt):
 			value, err := open(op.work.call.Sealer(), signal.Value, store.BoundSignal(op.work.operation, s.name))
 			if err != nil {
-				return nil, op.halt(broken, fmt.Errorf("operation: signal %q: %w", s.name, err))
+				return nil, op.halt(stopBroken, fmt.Errorf("operation: signal %q: %w", s.name, err))
 			}
-			op.remember(s, store.StepDone, value)
+			op.record(s, store.StepDone, value)
 			op.signals = append(op.signals, store.TakeSignal{OperationID: op.work.operation, Name: s.name})
 			return value, nil
 		case s.do == run:
@@ -123,10 +123,10 @@ func (op *Op) await(s *step, timeout time.Duration) ([]byte, error) {
 			if err := op.commit(commit{free: true, at: store.At{Kind: s.kind, Step: s.name, Seq: s.seq, Pause: max(timeout, 0)}}); err != nil {
 				return nil, err
 			}
-			return nil, op.halt(suspended, nil)
+			return nil, op.halt(stopSuspended, nil)
 		case remaining <= 0:
 			stored, seen := op.failure(ErrTimeout)
-			op.remember(s, store.StepFailed, stored)
+			op.record(s, store.StepFailed, stored)
 			return nil, seen
 		}
 		pause := remaining
@@ -184,7 +184,7 @@ func Signal(ctx context.Context, db interface {
 	case len(stored) > maxValue:
 		return fmt.Errorf("%w: %d bytes, limit %d", ErrValueTooLarge, len(stored), maxValue)
 	}
-	sealer, err := door.Sealer(opts)
+	sealer, err := idemCalls.Sealer(opts)
 	if err != nil {
 		return err
 	}
@@ -251,9 +251,9 @@ func (op *Op) child(s *step, begins func() ([]txn.Request, error)) (idem.Respons
 	if s.do == run {
 		requests, err := begins()
 		if err != nil {
-			return idem.Response{}, op.halt(broken, err)
+			return idem.Response{}, op.halt(stopBroken, err)
 		}
-		op.remember(s, store.StepWaiting, nil)
+		op.record(s, store.StepWaiting, nil)
 		return idem.Response{}, op.untilChildEnds(s, requests...)
 	}
 	stored, err := s.recorded.Value, error(nil)
@@ -267,7 +267,7 @@ func (op *Op) child(s *step, begins func() ([]txn.Request, error)) (idem.Respons
 		return idem.Response{}, op.park(s.name, ReasonValueUnreadable, "the recorded end of child %q does not decode", s.name)
 	}
 	if s.do == wait {
-		op.remember(s, end.outcome(), stored)
+		op.record(s, end.outcome(), stored)
 	}
 	return op.childAnswer(s, &end)
 }
@@ -294,10 +294,10 @@ func (op *Op) childBegins(s *step, name string, input []byte) ([]txn.Request, er
 // untilChildEnds leaves the operation to the worker that finds that the child has ended.
 func (op *Op) untilChildEnds(s *step, with ...txn.Request) error {
 	at := store.At{Kind: s.kind, Step: s.name, Seq: s.seq, Pause: store.Endless}
-	if err := op.commit(commit{free: true, at: at, with: with, rouses: len(with) > 0}); err != nil {
+	if err := op.commit(commit{free: true, at: at, with: with, wakes: len(with) > 0}); err != nil {
 		return err
 	}
-	return op.halt(suspended, nil)
+	return op.halt(stopSuspended, nil)
 }
 
 // childOutcome returns what the child has sent at its end. If it has not ended the operation waits,
@@ -319,7 +319,7 @@ func (op *Op) childOutcome(s *step) ([]byte, error) {
 	}
 	outcome, err := open(w.call.Sealer(), signal.Value, store.BoundSignal(w.operation, signal.Name))
 	if err != nil {
-		return nil, op.halt(broken, fmt.Errorf("operation: the end of child %q: %w", s.name, err))
+		return nil, op.halt(stopBroken, fmt.Errorf("operation: the end of child %q: %w", s.name, err))
 	}
 	op.signals = append(op.signals, store.TakeSignal{OperationID: w.operation, Name: signal.Name})
 	return outcome, nil
@@ -357,9 +357,9 @@ func (e *childEnd) outcome() store.StepOutcome {
 	return store.StepFailed
 }
 
-// tellParent returns what reports to the parent of this operation that it has ended, nothing if it
+// notifyParent returns the requests that report to the parent that this operation has ended, none if it
 // has none.
-func (w *work) tellParent(end *childEnd) ([]txn.Request, error) {
+func (w *work) notifyParent(end *childEnd) ([]txn.Request, error) {
 	if w.parent == "" {
 		return nil, nil
 	}

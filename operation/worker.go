@@ -24,23 +24,22 @@ type WorkerConfig struct {
 	// Concurrency is how many operations the Worker works on at a time. The default is 16.
 	Concurrency int
 
-	// Poll is how often it looks for operations that are due, where no guard does so for it, as
-	// behind a pooler: docs/operations.md says who looks. The default is a second, with some
-	// jitter; more often than twice a second is refused, because every look takes locks that the
-	// whole server shares. Of the processes that have a session each looks by itself the more
-	// rarely the more there are.
+	// Poll is the pause between two looks for due operations, with some jitter, where no guard
+	// looks, as behind a pooler: see docs/operations.md. The default is a second, and the minimum
+	// half a second, because every look takes locks that the whole server shares. A process with
+	// a session looks the more rarely the more processes there are.
 	Poll time.Duration
 
-	// Drain is for how long operations may go on after the end of the context of Run, before theirs
-	// end, too. The default is 10 seconds.
+	// Drain limits how long operations continue after the end of the context of Run, before their
+	// contexts end as well. The default is 10 seconds.
 	Drain time.Duration
 
 	// Options are those of idem.Do that matter to work that no caller waits for: idem.WithSealer
 	// above all, where the callers have one, and idem.WithMaxResponse.
 	Options []idem.Option
 
-	// Logger gets what has no caller: errors and panics of operations, and that the database is
-	// unavailable. The default is slog.Default().
+	// Logger gets errors and panics of operations, and errors of the database. The default is
+	// slog.Default().
 	Logger *slog.Logger
 }
 
@@ -66,14 +65,14 @@ func (c *WorkerConfig) set() error {
 	return nil
 }
 
-// Worker finishes what others have left: operations that were started by Start, whose process has
-// died, whose caller has left, or that are due after a pause or by a signal. Run one in every
-// process. It works on nothing that another process works on.
+// Worker resumes operations that no process works on: those begun by Start or Child, those whose
+// process has died or whose caller has left, and those that are due after a pause or a signal. Run
+// one in every process.
 type Worker struct {
 	pool        *pgxpool.Pool
 	config      WorkerConfig
 	definitions map[string]*definition
-	limited     []string // the names of those that have a limit of their own
+	limited     []string // the names of definitions with WithConcurrency
 	unlimited   []string
 	err         error
 }
@@ -146,26 +145,26 @@ type running struct {
 	slots      chan struct{}
 	freed      chan struct{}
 	watcher    *presence.Watcher
-	rest       time.Duration // until the next look, if nothing wakes it
-	turnless   bool          // the last look was made without the turn of a suspect, or has given it to one
+	nextLook   time.Duration // until the next look, if nothing wakes it
+	wantsTurn  bool          // the last look was made without the turn of a suspect, or has given it to one
 	operations sync.WaitGroup
 
 	mu   sync.Mutex
 	busy map[string]int // how many it works on, by the names of their definitions
 }
 
-// pause pauses between two looks: until a guard has found something, or, if there was more than
-// there was room for, until there is room, or, if the look was made without the turn of a suspect,
-// until this Worker has that. It reports whether it has.
+// pause pauses between two looks. It ends early when a guard has found a due operation, when there
+// is room again after a look that found more than fits, or when this Worker gets the turn of a
+// suspect that the last look lacked. It returns the turn, if it has it.
 func (r *running) pause(ctx context.Context, full bool) *turn {
-	timer := time.NewTimer(r.rest)
+	timer := time.NewTimer(r.nextLook)
 	defer timer.Stop()
 	var freed chan struct{}
 	if full {
 		freed = r.freed
 	}
 	var wanted chan<- struct{}
-	if r.turnless {
+	if r.wantsTurn {
 		wanted = turns
 	}
 	select {
@@ -181,8 +180,8 @@ func (r *running) pause(ctx context.Context, full bool) *turn {
 	return takeTurn()
 }
 
-// gathering is for how long a look waits for more room, once there is some: one look for ten
-// operations costs little more than one for each of them.
+// gathering is how long a look waits for more room, once there is some: one look for ten operations
+// costs little more than a look for one.
 const gathering = 5 * time.Millisecond
 
 // gather waits until half of the room is free, or some time has passed.
@@ -200,65 +199,64 @@ func (r *running) gather(ctx context.Context) {
 	}
 }
 
-// look takes up what is due, and reports whether there may be more. With the turn of this process,
-// that may be a suspect.
+// look takes over due operations, and reports whether there may be more. With the turn of this
+// process, one of them may be a suspect.
 func (r *running) look(ctx context.Context, t *turn) (full bool) {
 	room := cap(r.slots) - len(r.slots)
-	r.rest, r.turnless = r.config.Poll-rand.N(r.config.Poll/4), room > 0
+	r.nextLook, r.wantsTurn = r.config.Poll-rand.N(r.config.Poll/4), room > 0
 	if room > 0 {
-		full, t = r.takeUp(ctx, room, t)
+		full, t = r.takeOver(ctx, room, t)
 	}
 	if t != nil {
-		r.turnless = false
+		r.wantsTurn = false
 		t.end()
 	}
 	return full || room == 0
 }
 
-// takeUp takes up as many operations as there is room for, and works on them. It reports whether
-// there may be more, and whether the turn is left. Behind a suspect it is looked again at once,
-// without the turn: other suspects may have hidden what is due.
-func (r *running) takeUp(ctx context.Context, room int, t *turn) (full bool, left *turn) {
+// takeOver takes over as many operations as there is room for, and works on them. It reports
+// whether there may be more, and returns the turn if no suspect has it. After a suspect the next
+// look, without the turn, follows at once: other suspects may have hidden due operations.
+func (r *running) takeOver(ctx context.Context, room int, t *turn) (full bool, left *turn) {
 	i, err := presence.Adopt(ctx, r.engine)
 	if err != nil {
-		r.complain(ctx, "operation: a worker cannot show that it is there", err)
+		r.warn(ctx, "operation: a worker cannot show that it is there", err)
 		return false, t
 	}
 	defer i.Release()
 	taken, full, err := r.take(ctx, i, room, t != nil)
 	if err != nil {
 		i.Leak()
-		r.complain(ctx, "operation: a worker cannot look for work", err)
-	} else if pause, guarded := i.Rarely(r.config.Poll); guarded {
-		r.rest = pause
+		r.warn(ctx, "operation: a worker cannot look for work", err)
+	} else if pause, guarded := i.IdlePause(r.config.Poll); guarded {
+		r.nextLook = pause
 	}
 	works := r.load(ctx, i, taken)
 	for n := range works {
 		w := &works[n]
 		var held *turn
 		if t != nil && w.Deaths >= store.Suspected {
-			held, t, r.rest = t, nil, 0
+			held, t, r.nextLook = t, nil, 0
 		}
 		r.slots <- struct{}{}
 		r.operations.Add(1)
 		r.count(w.Name, 1)
 		i.Retain()
-		go r.goOn(i, w, held)
+		go r.work(i, w, held)
 	}
 	return full, t
 }
 
-// lookLimit bounds a look, and readLimit, for each operation, what is read of those that it has
-// taken up: where a connection is gone without a word, all that was taken up on it is left to the
-// process meanwhile, and no process works on it.
+// lookLimit bounds a look, and readLimit the reading of steps for each operation that it has claimed.
+// While a dead connection is waited for, no process works on the claimed operations.
 const (
 	lookLimit = 15 * time.Second
 	readLimit = 15 * time.Second
 )
 
-// load reads what operations remember that were taken up; those that were only started remember
-// nothing. If that cannot be had, they are released.
-func (r *running) load(ctx context.Context, i *presence.Instance, taken []store.Taken) []takenUp {
+// load reads the steps of claimed operations, except those that were only started and have none. If
+// it fails, the operations are released.
+func (r *running) load(ctx context.Context, i *presence.Instance, taken []store.Taken) []takenOver {
 	if len(taken) == 0 {
 		return nil
 	}
@@ -275,28 +273,31 @@ func (r *running) load(ctx context.Context, i *presence.Instance, taken []store.
 		cancel()
 	}
 	if err != nil {
-		r.complain(ctx, "operation: a worker cannot read what it has taken up", err)
+		r.warn(ctx, "operation: a worker cannot read what it has taken up", err)
 		r.release(i, taken)
 		return nil
 	}
-	works := make([]takenUp, len(taken))
+	works := make([]takenOver, len(taken))
 	for n := range taken {
-		works[n] = takenUp{taken[n], store.LoadSteps{OperationID: taken[n].OperationID, Steps: load.Steps[taken[n].OperationID]}}
+		works[n] = takenOver{taken[n], store.LoadSteps{OperationID: taken[n].OperationID, Steps: load.Steps[taken[n].OperationID]}}
 	}
 	return works
 }
 
-// release releases what was taken up and is not gone on with.
+// release releases claimed operations.
 func (r *running) release(i *presence.Instance, taken []store.Taken) {
-	ctx, cancel := context.WithTimeout(context.Background(), letGoLimit)
+	ctx, cancel := context.WithTimeout(context.Background(), releaseLimit)
 	defer cancel()
-	err := r.engine.Query(ctx, store.ReleaseOperations{Taken: taken})
+	leave := i.Leave
+	if r.engine.Query(ctx, store.ReleaseOperations{Taken: taken}) != nil {
+		leave = i.LeaveUnreleased
+	}
 	for n := range taken {
-		i.Leave(taken[n].OperationID, err != nil)
+		leave(taken[n].OperationID)
 	}
 }
 
-// take takes operations up, as many as there is room for, and reserves them.
+// take claims as many operations as there is room for, and reserves them.
 func (r *running) take(ctx context.Context, i *presence.Instance, room int, turn bool) (taken []store.Taken, full bool, err error) {
 	looks, full := r.looks(room)
 	if len(looks) == 0 {
@@ -328,9 +329,9 @@ func (r *running) take(ctx context.Context, i *presence.Instance, room int, turn
 	return taken, full, err
 }
 
-// looks are the statements of one look: one for each definition that has a limit of its own, and
-// one for all others. Together they take up no more than there is room for. full says that one was
-// left out.
+// looks returns the statements of one look: one for each definition with WithConcurrency, and one
+// for all others. Together they claim no more than there is room for. full reports that a
+// definition was left out.
 func (r *running) looks(room int) (looks []*store.TakeOperations, full bool) {
 	r.mu.Lock()
 	for _, name := range r.limited {
@@ -361,14 +362,14 @@ func (r *running) count(name string, n int) {
 	r.busy[name] += n
 }
 
-func (r *running) complain(ctx context.Context, what string, err error) {
+func (r *running) warn(ctx context.Context, what string, err error) {
 	if ctx.Err() == nil {
 		r.config.Logger.WarnContext(ctx, what, "error", err)
 	}
 }
 
 // goOn works on one operation.
-func (r *running) goOn(i *presence.Instance, t *takenUp, held *turn) {
+func (r *running) work(i *presence.Instance, t *takenOver, held *turn) {
 	defer func() {
 		if p := recover(); p != nil {
 			r.config.Logger.Error("operation: its function has panicked", "operation", t.OperationID, "name", t.Name,
@@ -385,21 +386,19 @@ func (r *running) goOn(i *presence.Instance, t *takenUp, held *turn) {
 	r.execute(i, t, held)
 }
 
-// execute goes on with an operation that was taken up, and logs how the run has ended, unless the
-// operation has.
-func (r *running) execute(i *presence.Instance, t *takenUp, held *turn) {
+// execute runs a claimed operation, and logs the error of a run that does not end it.
+func (r *running) execute(i *presence.Instance, t *takenOver, held *turn) {
 	w := &work{definition: r.definitions[t.Name], instance: i, operation: t.OperationID, epoch: t.Epoch, logger: r.config.Logger}
 	if held != nil {
 		w.hold(held)
 	}
-	call, err := door.Settings(r.pool, t.Scope, t.Key, t.Hash, t.TTL, r.config.Options)
+	call, err := idemCalls.Settings(r.pool, t.Scope, t.Key, t.Hash, t.TTL, r.config.Options)
 	if err != nil { // the options were checked before
-		i.Leave(t.OperationID, true)
-		w.abandon(longcall.Ending{})
+		w.leaveUnreleased(longcall.Ending{})
 		return
 	}
 	w.call = call
-	end := w.goOn(r.working, t)
+	end := w.resumeTaken(r.working, t)
 	if end.Err == nil || errors.Is(end.Err, idem.ErrInProgress) && r.working.Err() != nil {
 		return
 	}
@@ -407,16 +406,15 @@ func (r *running) execute(i *presence.Instance, t *takenUp, held *turn) {
 	if parked, ok := end.Err.(*ParkedError); ok {
 		attrs = append(attrs, "error", parked.Error(), "reason", string(parked.Reason))
 		if parked.Cause != nil {
-			attrs = append(attrs, "cause", w.told(parked.Cause))
+			attrs = append(attrs, "cause", w.textOf(parked.Cause))
 		}
 	} else {
-		attrs = append(attrs, "error", w.told(end.Err))
+		attrs = append(attrs, "error", w.textOf(end.Err))
 	}
 	r.config.Logger.Warn("operation: it did not end", attrs...)
 }
 
-// Pending is an operation that is due, or was sent the signal that it awaits, and that no process
-// works on who is there.
+// Pending is an operation that is due, or has its signal, and that no living process works on.
 type Pending struct {
 	ID    string
 	Name  string

@@ -1,17 +1,29 @@
 package operation_test
 
 import (
+	"bytes"
 	"context"
+	"errors"
+	"flag"
 	"fmt"
-	"strings"
+	"log/slog"
+	"math"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/lab/pgproxy"
 	"github.com/idem-go/idem/lab/pgtest"
 	"github.com/idem-go/idem/operation"
+	"github.com/idem-go/idem/seal"
 )
 
 func TestWorker_HoldsWithConcurrency(t *testing.T) {
@@ -37,9 +49,7 @@ func TestWorker_HoldsWithConcurrency(t *testing.T) {
 	limited, free := define(0, "limited", operation.WithConcurrency(few)), define(1, "free")
 	for i := range each {
 		for _, d := range []*operation.Definition[string]{limited, free} {
-			if _, err := s.start(d, fmt.Sprint(i, d == limited), hashA, true); err != nil {
-				t.Fatal(err)
-			}
+			want(t, nil)(s.start(d, fmt.Sprint(i, d == limited), hashA, true))
 		}
 	}
 	s.workWith(t, operation.WorkerConfig{Concurrency: few + many}, limited, free)
@@ -56,22 +66,418 @@ func TestWorker_HoldsWithConcurrency(t *testing.T) {
 	}
 }
 
-// An operation that was only started has no steps: the Worker does not read them.
-func TestWorker_ReadsNoStepsOfStartedOperations(t *testing.T) {
+// workRarely runs a Worker that hardly ever looks by itself, until the test is over.
+func (s *shop) workRarely(t *testing.T, definitions ...operation.Runnable) {
+	t.Helper()
+	config := operation.WorkerConfig{Poll: 24 * time.Hour, Drain: time.Second, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- operation.NewWorker(s.pool, config, definitions...).Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		must(t, await(t, "the worker to end", ended))
+	})
+}
+
+const guards = `select count(*) from pg_locks where locktype = 'advisory' and classid = 1768187248 and objsubid = 2
+	and database = (select oid from pg_database where datname = current_database())`
+
+// A killed process is noticed by another one that runs a Worker, and not by its next look.
+func TestGuard_NoticesADeadProcess(t *testing.T) {
+	t.Parallel()
+	s := newBankShop(t)
+	d := pointed(s.pool, func(string) {})
+	s.workRarely(t, d)
+	eventually(t, "a guard", func() bool { return s.count(guards) == 1 })
+	v := newVictim(t, s, "charged", "book")
+	v.kill()
+	killed := time.Now()
+	eventually(t, "the operation to end", s.completed(1))
+	t.Logf("ended %v after the kill", time.Since(killed))
+	s.wantBooks("book")
+}
+
+// There are two guards at most, however many Workers run, and one that ends leaves its place to another.
+func TestGuard_TwoAtMost(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	d := operation.Define("checkout", func(op *operation.Op, _ string) (idem.Response, error) { return created, localStep(op, "book") })
-	s.startSome(t, d, 20)
+	d := s.checkout()
+	var stops []context.CancelFunc
+	ended := make(chan error, 3)
+	for range 3 {
+		there := shopOn(t, s.dsn)
+		ctx, stop := context.WithCancel(t.Context())
+		stops = append(stops, stop)
+		go func() { ended <- operation.NewWorker(there.pool, operation.WorkerConfig{}, d).Run(ctx) }()
+	}
+	eventually(t, "two guards", func() bool { return s.count(guards) == 2 && s.count(presences) == 3 })
+	stops[0]()
+	stops[1]()
+	for range 2 {
+		must(t, await(t, "a worker to end", ended))
+	}
+	eventually(t, "the third to be a guard", func() bool { return s.count(guards) == 1 && s.count(presences) == 1 })
+	stops[2]()
+	must(t, await(t, "the last worker to end", ended))
+}
+
+// aside is the shop as another process sees it, with a pool and a presence of its own.
+func (s *shop) aside(configure ...func(*pgxpool.Config)) *shop {
+	s.t.Helper()
+	return &shop{t: s.t, pool: pgtest.Open(s.t, s.dsn, configure...), dsn: s.dsn, bank: s.bank}
+}
+
+// startSome begins operations as a caller does that runs no Worker.
+func (s *shop) startSome(t *testing.T, d *operation.Definition[string], n int) {
+	t.Helper()
+	err := pgx.BeginFunc(t.Context(), s.pool, func(tx pgx.Tx) error {
+		for i := range n {
+			if _, err := d.Start(t.Context(), tx, scope, fmt.Sprint("started ", i), hashA, ""); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A guard notifies the other processes of what it finds and has no room for. They claim it although they hardly ever poll.
+func TestGuard_NotifiesProcessesWithRoom(t *testing.T) {
+	t.Parallel()
+	const processes = 4
+	s := newShop(t)
+	var together sync.WaitGroup
+	together.Add(processes)
+	d := operation.Define("together", func(op *operation.Op, _ string) (idem.Response, error) {
+		together.Done()
+		together.Wait() // until there is one in each process
+		return created, localStep(op, "book")
+	}, operation.WithConcurrency(1))
+	for range processes {
+		s.aside().workRarely(t, d)
+	}
+	eventually(t, "all processes and two guards", func() bool { return s.count(presences) == processes && s.count(guards) == 2 })
+	s.startSome(t, d, processes)
+	eventually(t, "all operations to end", s.completed(processes))
+}
+
+// fleet runs a Worker in each of so many processes, as others see them: each has a pool and a presence of its own.
+func (s *shop) fleet(t *testing.T, n int, definitions ...operation.Runnable) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, n)
+	for range n {
+		pool := pgtest.Open(t, s.dsn, maxConns(2))
+		go func() {
+			ended <- operation.NewWorker(pool, operation.WorkerConfig{Drain: time.Second}, definitions...).Run(ctx)
+		}()
+	}
+	t.Cleanup(func() {
+		cancel()
+		for range n {
+			must(t, await(t, "a worker to end", ended))
+		}
+	})
+}
+
+var idleProcesses = flag.Int("processes", 12, "how many processes with a Worker TestWorker_ManyIdleProcessesLookRarely has")
+
+// Many processes that have nothing to do, and ten thousand operations that sleep, cost little more than a statement a second in
+// all: two guards take turns to look, and the others look rarely.
+func TestWorker_ManyIdleProcessesLookRarely(t *testing.T) {
+	t.Parallel()
+	const watched, enough = 2 * time.Second, 4
+	processes := *idleProcesses
+	s := newShop(t)
+	s.sleepers(t, 10_000)
 	proxy := pgtest.Proxy(t, s.dsn)
-	var read atomic.Int64
+	d := operation.Define("sleeper", func(op *operation.Op, _ int) (idem.Response, error) { return created, op.Checkpoint() })
+	s.through(proxy).fleet(t, processes, d)
+	eventually(t, "all processes and two guards", func() bool { return s.count(presences) == processes && s.count(guards) == 2 })
+	var statements atomic.Int64
 	t.Cleanup(proxy.Observe(func(e pgproxy.Event) {
-		if e.Stage == pgproxy.Seen && strings.Contains(e.Statement.SQL, "LoadStepsOf :many") {
-			read.Add(1)
+		if e.Stage == pgproxy.Answered && e.Statement.SQL != "-- ping" { // which a pool sends on a connection that was idle
+			statements.Add(1)
 		}
 	}))
-	s.through(proxy).work(t, d)
-	eventually(t, "all operations to end", s.completed(20))
-	if n := read.Load(); n > 0 {
-		t.Errorf("steps were read %d times", n)
+	least := int64(math.MaxInt64)
+	for try := 0; try < 5 && least > enough; try++ { // the first looks of all are in one of these
+		statements.Store(0)
+		time.Sleep(watched) // what is counted is statements by the second
+		least = min(least, statements.Load())
 	}
+	t.Logf("%d statements in %v", least, watched)
+	if least > enough {
+		t.Errorf("%d idle processes have made %d statements in %v", processes, least, watched)
+	}
+}
+
+// sleepers leaves operations that wait for a moment that is far away.
+func (s *shop) sleepers(t *testing.T, n int) {
+	t.Helper()
+	_, err := s.pool.Exec(t.Context(), fmt.Sprintf(`
+		insert into idem.operations (id, scope, key, hash, name, ttl, created_at, epoch, state, undoing, kind, step, seq, since, wake_at, tries, attempts)
+		select gen_random_uuid(), '%s', 'sleeper '||n, '\x00', 'sleeper', 1, now(), 1, 'running', false, 'sleep', 'night', 1, now(), now() + interval '1 year', 0, 0
+		from generate_series(1, %d) n`, scope, n))
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+const unknownID = "11111111-2222-4333-8444-555555555555"
+
+func TestResume_GoesOnAndBeginsNone(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	d := s.checkout()
+	for _, id := range []string{unknownID, "'; drop table"} {
+		if err := d.Resume(t.Context(), s.pool, id); !errors.Is(err, operation.ErrUnknownOperation) {
+			t.Errorf("%s: %v", id, err)
+		}
+	}
+	id, err := s.start(d, "k", hashA, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second finds that it has ended
+		must(t, d.Resume(t.Context(), s.pool, id))
+	}
+	s.wantDid("order k", "reserve book", "confirm book")
+	s.wantCount(1, `select count(*) from idem.records`)
+}
+
+func TestResume_ReportsWhyItDoesNotGoOn(t *testing.T) {
+	t.Parallel()
+	sealed := idem.WithSealer(seal.New(seal.Keys{Primary: "k1", Secrets: map[string][]byte{"k1": bytes.Repeat([]byte{7}, 32)}}))
+	for _, test := range []struct {
+		name  string
+		opts  []idem.Option
+		steps func(s *shop, op *operation.Op) error
+		want  error
+		state string
+	}{
+		{name: "it waits", steps: func(_ *shop, op *operation.Op) error { return operation.Sleep(op, "pause", 20*time.Hour) },
+			want: idem.ErrInProgress, state: "running"},
+		{name: "it was parked", steps: func(_ *shop, op *operation.Op) error {
+			_, err := operation.Call(op, "call", operation.Once, func(context.Context, string) (int, error) { return 0, errTimeout })
+			return err
+		}, want: operation.ErrParked, state: "parked"},
+		{name: "it ends in an error that is final", steps: func(_ *shop, op *operation.Op) error {
+			return errors.Join(op.Checkpoint(), operation.Final(errDeclined))
+		}, want: errDeclined, state: "undone"},
+		{name: "it cannot be read", opts: []idem.Option{sealed}, steps: func(*shop, *operation.Op) error { return nil },
+			want: idem.ErrUnreadable, state: "running"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			d := operation.Define("checkout", func(op *operation.Op, _ string) (idem.Response, error) { return created, test.steps(s, op) })
+			tx, err := s.pool.Begin(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			id, err := d.Start(t.Context(), tx, scope, "k", hashA, "", test.opts...)
+			if err != nil || tx.Commit(t.Context()) != nil {
+				t.Fatal(err)
+			}
+			if err := d.Resume(t.Context(), s.pool, id); !errors.Is(err, test.want) {
+				t.Errorf("got %v, want %v", err, test.want)
+			}
+			if got := s.text(`select state from idem.operations`); got != test.state {
+				t.Errorf("it is %s, want %s", got, test.state)
+			}
+		})
+	}
+}
+
+func TestResume_LeavesOthersAlone(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	b := newBlocked(s, operation.Keyed(time.Hour))
+	answers := b.call(t.Context(), s)
+	await(t, "the call", b.begun)
+	id := s.operationID()
+	for _, there := range []*shop{s, shopOn(t, s.dsn)} { // this process, and another one
+		want(t, idem.ErrInProgress)(nil, b.Resume(t.Context(), there.pool, id))
+	}
+	if epoch := s.count(`select epoch from idem.operations`); epoch != 1 {
+		t.Errorf("it was claimed, in epoch %d", epoch)
+	}
+	b.release <- nil
+	must(t, await(t, "the answer", answers).err)
+	other, err := s.start(s.checkout(), "other", hashA, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Resume(t.Context(), s.pool, other); err == nil || b.calls.Load() != 1 {
+		t.Errorf("the function of another definition was run: %v", err)
+	}
+	if state := s.text(`select state from idem.operations where id = $1`, other); state != "running" {
+		t.Errorf("it is %s", state)
+	}
+}
+
+func TestDue_ListsWhatAWorkerWouldClaim(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	b := newBlocked(s, operation.Keyed(time.Hour))
+	answers := b.call(t.Context(), s)
+	await(t, "the call", b.begun)
+	ids := map[string]string{}
+	start := func(name string, is string) {
+		t.Helper()
+		d := operation.Define(name, func(*operation.Op, string) (idem.Response, error) { return created, nil })
+		id, err := s.start(d, is, hashA, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids[is] = id
+		s.exec(`update idem.operations set `+map[string]string{
+			"late":     `wake_at = clock_timestamp() - interval '2 minutes'`,
+			"later":    `wake_at = clock_timestamp() - interval '1 minute', epoch = 7`,
+			"asleep":   `wake_at = clock_timestamp() + interval '1 hour'`,
+			"parked":   `state = 'parked'`,
+			"left":     `owner = 2147483647, wake_at = clock_timestamp() - interval '3 minutes'`, // by a process that is not there any more
+			"signal":   `kind = 'await', step = 'approve', seq = 1, wake_at = clock_timestamp() + interval '1 hour'`,
+			"calling":  `kind = 'await', step = 'approve', seq = 1, wake_at = clock_timestamp() + interval '1 hour'`,
+			"stranger": `wake_at = clock_timestamp() - interval '4 minutes'`,
+		}[is]+` where id = $1`, id)
+	}
+	for _, is := range []string{"late", "later", "asleep", "parked", "left", "signal", "calling"} {
+		start("checkout", is)
+	}
+	start("another", "stranger")
+	s.exec(`insert into idem.steps values ($1, 1, 'await', 'approve', null, now(), 'waiting', null)`, ids["signal"])
+	for _, id := range []string{ids["signal"], ids["calling"]} {
+		must(t, operation.Signal(t.Context(), s.pool, id, "approve", true))
+	}
+	want := []operation.Pending{
+		{ID: ids["left"], Name: "checkout", Epoch: 1}, {ID: ids["late"], Name: "checkout", Epoch: 1}, {ID: ids["later"], Name: "checkout", Epoch: 7},
+		{ID: ids["signal"], Name: "checkout", Epoch: 1},
+	}
+	for name, test := range map[string]struct {
+		limit int
+		but   []operation.Pending
+		want  []operation.Pending
+	}{
+		"all":                         {100, nil, want},
+		"a few":                       {2, nil, want[:2]},
+		"but for some":                {2, want[1:3], []operation.Pending{want[0], want[3]}},
+		"but for one in other epochs": {100, []operation.Pending{{ID: ids["late"], Epoch: 2}}, want},
+	} {
+		got, err := operation.Due(t.Context(), s.pool, []string{"checkout", "blocked"}, test.limit, test.but...)
+		if diff := cmp.Diff(test.want, got, cmpopts.EquateEmpty()); err != nil || diff != "" {
+			t.Errorf("%s: %v (-want +due):\n%s", name, err, diff)
+		}
+	}
+	b.release <- nil
+	must(t, await(t, "the answer", answers).err)
+	// A Worker claims the same.
+	s.work(t, operation.Define("checkout", func(op *operation.Op, _ string) (idem.Response, error) {
+		if op.ID() == ids["signal"] {
+			_, err := operation.Await[bool](op, "approve", time.Hour)
+			return created, err
+		}
+		return created, nil
+	}))
+	eventually(t, "the worker to end what is due", func() bool {
+		return s.count(`select count(*) from idem.operations where name = 'checkout' and state = 'completed'`) == len(want)
+	})
+	for is, id := range ids {
+		ended := s.count(`select count(*) from idem.operations where id = $1 and state = 'completed'`, id) == 1
+		if due := slices.ContainsFunc(want, func(p operation.Pending) bool { return p.ID == id }); due != ended {
+			t.Errorf("%s: due %t, ended %t", is, due, ended)
+		}
+	}
+}
+
+// start starts an operation in a transaction, which is committed if asked to.
+func (s *shop) start(d *operation.Definition[string], key string, hash idem.Hash, commit bool) (id string, err error) {
+	s.t.Helper()
+	tx, err := s.pool.Begin(context.Background())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	if _, err := write("order " + key)(tx); err != nil {
+		s.t.Fatal(err)
+	}
+	id, err = d.Start(context.Background(), tx, scope, key, hash, "book")
+	if err == nil && commit {
+		err = tx.Commit(context.Background())
+	}
+	return id, err
+}
+
+func TestStart_IsPartOfTheTransaction(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	checkout := s.checkout()
+	want(t, nil)(s.start(checkout, "never", hashA, false))
+	id, err := s.start(checkout, "k", hashA, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := s.start(checkout, "k", hashA, true)
+	if err != nil || again != id {
+		t.Errorf("started again it is %s, %v; it was %s", again, err, id)
+	}
+	if _, err := s.start(checkout, "k", hashB, true); !errors.Is(err, idem.ErrMismatch) {
+		t.Errorf("another request: %v", err)
+	}
+	entry, err := idem.Lookup(t.Context(), s.pool, scope, "k")
+	if err != nil || entry.State != idem.StateProcessing || entry.ExecutionID != id {
+		t.Errorf("%+v, %v", entry, err)
+	}
+	s.work(t, checkout)
+	eventually(t, "the operation to end", func() bool {
+		entry, err = idem.Lookup(t.Context(), s.pool, scope, "k")
+		return err == nil && entry.State == idem.StateCompleted
+	})
+	res, err := checkout.Do(t.Context(), s.pool, scope, "k", hashA, "book")
+	if err != nil || !res.Replayed || res.ExecutionID != id {
+		t.Errorf("%+v, %v", res, err)
+	}
+	if after, err := s.start(checkout, "k", hashA, true); err != nil || after != id {
+		t.Errorf("started after its end it is %s, %v", after, err)
+	}
+	if got, want := fmt.Sprint(s.did()), "[order k order k reserve book confirm book order k]"; got != want {
+		t.Errorf("committed is %s, want %s", got, want)
+	}
+	s.wantCount(0, `select count(*) from idem.records where key = 'never'`)
+}
+
+func TestWorker_ManyDueAtOnceAreDoneOnce(t *testing.T) {
+	t.Parallel()
+	const many = 200
+	s := newShop(t, maxConns(8))
+	d := operation.Define("many", func(op *operation.Op, n int) (idem.Response, error) {
+		if _, err := operation.Tx(op, "do", write(fmt.Sprint(n))); err != nil {
+			return idem.Response{}, err
+		}
+		return created, outsideStep(op, "call")
+	})
+	err := pgx.BeginFunc(t.Context(), s.pool, func(tx pgx.Tx) error {
+		for n := range many {
+			if _, err := d.Start(t.Context(), tx, scope, fmt.Sprint("k", n), hashA, n); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		s.work(t, d)
+	}
+	other := shopOn(t, s.dsn, maxConns(4)) // as another process would be
+	other.work(t, d)
+	eventually(t, "all to end", func() bool { return s.count(`select count(*) from idem.operations where state = 'completed'`) == many })
+	if n := s.count(`select count(*) from done`); n != many || s.count(`select count(distinct step) from done`) != many {
+		t.Errorf("%d steps are committed, want %d", n, many)
+	}
+	s.wantCount(0, `select count(*) from idem.operations where epoch <> 2`)
 }

@@ -635,7 +635,7 @@ FROM (
        AND o.created_at <= (SELECT clock_timestamp() - @age::interval)
      ORDER BY o.id LIMIT @room::int4)
     UNION ALL
-    (SELECT o.id, o.scope, o.name, o.state, o.undoing, CASE WHEN o.state = 'parked' THEN o.reason_step ELSE o.step END, o.attempts, o.reason, o.reason_text, o.created_at, o.since, o.ended_at FROM idem.operations o
+    (SELECT o.id, o.scope, o.name, o.state, o.undoing, o.step, o.attempts, o.reason, o.reason_text, o.created_at, o.since, o.ended_at FROM idem.operations o
      WHERE o.state = 'running' AND @state::text = 'running'
        AND o.id > (@after_operation::text)::uuid
        AND starts_with(o.scope, @scope::text)

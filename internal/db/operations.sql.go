@@ -2208,7 +2208,7 @@ FROM (
        AND o.created_at OPERATOR(pg_catalog.<=) (SELECT pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) $6::pg_catalog.interval)
      ORDER BY o.id LIMIT $7::pg_catalog.int4)
     UNION ALL
-    (SELECT o.id, o.scope, o.name, o.state, o.undoing, CASE WHEN o.state OPERATOR(pg_catalog.=) 'parked' THEN o.reason_step ELSE o.step END, o.attempts, o.reason, o.reason_text, o.created_at, o.since, o.ended_at FROM idem.operations o
+    (SELECT o.id, o.scope, o.name, o.state, o.undoing, o.step, o.attempts, o.reason, o.reason_text, o.created_at, o.since, o.ended_at FROM idem.operations o
      WHERE o.state OPERATOR(pg_catalog.=) 'running' AND $1::pg_catalog.text OPERATOR(pg_catalog.=) 'running'
        AND o.id OPERATOR(pg_catalog.>) ($2::pg_catalog.text)::pg_catalog.uuid
        AND pg_catalog.starts_with(o.scope, $3::pg_catalog.text)

@@ -11,8 +11,8 @@ import (
 // not wait for another one, which may be held by an operation that waits for the same; nor may it, behind a pooler, wait for a
 // session of the server.
 
-// AdoptIn is Adopt for the holder of a transaction. Where no session is to be had, the instance is that of one operation, and its
-// lease becomes visible together with what the transaction commits: then it is told so by confirm.
+// AdoptIn is Adopt for the holder of a transaction. If no session is available, the instance is that of one operation. Its lease
+// becomes visible when the transaction is committed: Confirm must follow.
 func AdoptIn(ctx context.Context, engine *txn.Engine, tx *txn.Tx) (*Instance, error) {
 	p := presenceOf(engine)
 	p.use(1)
@@ -47,7 +47,7 @@ func (p *presence) getIn(ctx context.Context, tx *txn.Tx) (*Instance, error) {
 	return i, nil
 }
 
-// confirm says that what has shown the instance is committed. If no other one is there, it becomes that of the process.
+// Confirm notes that the lease of the instance is committed. The instance becomes that of the process if there is no other.
 func (i *Instance) Confirm() {
 	if !i.single || i.confirmed {
 		return

@@ -12,20 +12,19 @@ import (
 	"github.com/idem-go/idem/internal/store"
 )
 
-// Of the processes that run a Worker two are guards. They take turns to look, once a second in all, for operations that are due and for
-// processes that work on some. What is due the guard's own Worker takes up, or, if it has no room or lacks the definition, the guard
-// tells those that listen. While operations are under way elsewhere, both guards ask many times a second whether the locks of the
-// processes that own them are still held, so that what a killed process has left is gone on with at once. There are two, so that one sees
-// the end of the other. Nothing is asked so often while nothing is under way. To wait for such a lock instead would keep a snapshot, and
-// so would keep vacuum from its work.
+// Two of the processes that run a Worker are guards. Together they look once a second for due operations and for the owners of
+// operations in progress. The Worker of the guard takes over what is due. If that Worker has no room or lacks the definition, the guard
+// notifies the other processes. While other processes own operations, both guards check 20 times a second whether the owners still hold
+// their locks, so that another process resumes the operations of a killed process at once. There are two guards so that each notices
+// the death of the other. A guard does not wait for the lock of an owner: the snapshot of such a wait would hold up vacuum.
 
 const (
-	guardTick   = 50 * time.Millisecond // between two looks at the locks of those who own operations
-	guardLists  = time.Second           // between two looks for what is due and who works on it
-	guardMemory = 30 * time.Second      // for how long a process is watched that owns none any more
-	guardLimit  = 5 * time.Second       // for one of those looks: a guard that cannot look is none
-	seldom      = 4                     // of all processes together, how many seconds pass between two that do something just in case
-	longest     = 5 * time.Minute       // for one of them, however many there were
+	guardTick    = 50 * time.Millisecond // between two checks of the locks of the owners
+	guardLists   = time.Second           // between two looks for due operations and owners
+	ownerMemory  = 30 * time.Second      // how long an owner is watched after it was last seen to own an operation
+	guardLimit   = 5 * time.Second       // limit of one look; a guard that cannot look resigns
+	idleFactor   = 4                     // all processes together look once in so many seconds in case the guards do not
+	maxIdlePause = 5 * time.Minute       // limit of the pause of one process
 )
 
 // guard is what a session does as one of the guards, or to become one.
@@ -33,14 +32,14 @@ type guard struct {
 	mu        sync.Mutex
 	workers   map[*Watcher]bool
 	slot      int               // 0 if it is no guard
-	resigned  bool              // it cannot look
+	resigned  bool              // it cannot look, and gives its place up
 	owners    map[int]time.Time // by instance: when it was last seen to own an operation
-	processes int               // how many are there; 0 if that is not known
-	wish      time.Time         // when it tries to become a guard
+	processes int               // with a session; 0 if the number is not known
+	tryAt     time.Time         // when it tries to become a guard
 
-	// These are the keeper's of the session.
+	// Only the goroutine of the session uses these.
 	listens bool
-	late    int // how often to wake the Workers still: what is being rolled back is locked at first
+	late    int // how often to wake the Workers again: rows of a transaction that is being rolled back are locked at first
 }
 
 func newGuard() *guard {
@@ -59,22 +58,22 @@ func (g *guard) leave(worker *Watcher) {
 	delete(g.workers, worker)
 }
 
-// stands returns which guard the session is, 0 if it is none.
-func (g *guard) stands() int {
+// guardSlot returns which guard the session is, 0 if it is none.
+func (g *guard) guardSlot() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.slot
 }
 
-// resign leaves the place to another process.
+// resign lets another process become the guard.
 func (g *guard) resign() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.resigned = true
 }
 
-// watch is told who owns operations that are under way, and how many processes are there.
-func (g *guard) watch(owners []int, processes int) {
+// setOwners sets the instances to watch, and the number of processes.
+func (g *guard) setOwners(owners []int, processes int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := time.Now()
@@ -82,23 +81,23 @@ func (g *guard) watch(owners []int, processes int) {
 	for _, owner := range owners {
 		g.owners[owner] = now
 	}
-	maps.DeleteFunc(g.owners, func(_ int, seen time.Time) bool { return now.Sub(seen) > guardMemory })
+	maps.DeleteFunc(g.owners, func(_ int, seen time.Time) bool { return now.Sub(seen) > ownerMemory })
 }
 
-// hear is told what a guard has told.
-func (g *guard) hear(names string) {
+// notified handles a notification of a guard.
+func (g *guard) notified(names string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if names == wantedNames && g.slot == 0 { // a guard that stands down is heard of first
-		g.wish = time.Now().Add(guardLists/2 + jitter(guardLists/2))
+	if names == guardWanted && g.slot == 0 { // a guard receives its own notification before it has stood down
+		g.tryAt = time.Now().Add(guardLists/2 + jitter(guardLists/2))
 	}
 	for worker := range g.workers {
-		worker.hear(names)
+		worker.notified(names)
 	}
 }
 
-// wake has the Workers of this process look for what is due.
-func (g *guard) wake() {
+// wakeWorkers has the Workers of this process look for due operations.
+func (g *guard) wakeWorkers() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for worker := range g.workers {
@@ -106,9 +105,9 @@ func (g *guard) wake() {
 	}
 }
 
-// rarely is a pause between two things that a process does in case that the guards do not, or unit if it is not known how many do so:
-// the more there are the more rarely each does. unit is what counts as a second.
-func (g *guard) rarely(unit time.Duration) time.Duration {
+// idlePause returns the pause between two looks that a process makes in case the guards do not: the more processes there are, the
+// longer it is. It is unit if their number is not known. unit counts as a second.
+func (g *guard) idlePause(unit time.Duration) time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.pauseOf(unit)
@@ -119,35 +118,35 @@ func (g *guard) pauseOf(unit time.Duration) time.Duration {
 		return unit
 	}
 	unit = min(unit, 24*time.Hour)
-	pause := min(unit*seldom*time.Duration(g.processes), max(unit, longest))
+	pause := min(unit*idleFactor*time.Duration(g.processes), max(unit, maxIdlePause))
 	return pause*3/4 + jitter(pause/2)
 }
 
-// jitter is some pause shorter than most.
+// jitter returns a random pause below most.
 func jitter(most time.Duration) time.Duration { return rand.N(max(most, 1)) }
 
-// pause is how long it is until the session has something to ask. most is what the session allows.
+// pause returns how long the session may wait before it calls act. most is the limit.
 func (g *guard) pause(most time.Duration) time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
 	case g.slot > 0 && (len(g.owners) > 0 || g.late > 0):
 		return guardTick
-	case g.slot > 0 || g.wish.IsZero() || len(g.workers) == 0: // this may change without a word on the session
+	case g.slot > 0 || g.tryAt.IsZero() || len(g.workers) == 0: // this may change without a notification
 		return min(most, guardLists/4)
 	}
-	return max(min(most, time.Until(g.wish)), time.Millisecond)
+	return max(min(most, time.Until(g.tryAt)), time.Millisecond)
 }
 
-// stand does what is due of a guard. It reports whether that was something to ask.
-func (g *guard) stand(ctx context.Context, s *session.Session) (asked bool, err error) {
+// act does the work of a guard that is due. It reports whether it has sent a statement.
+func (g *guard) act(ctx context.Context, s *session.Session) (asked bool, err error) {
 	g.mu.Lock()
-	slot, wanted, resigned, wish := g.slot, len(g.workers) > 0, g.resigned, g.wish
+	slot, wanted, resigned, wish := g.slot, len(g.workers) > 0, g.resigned, g.tryAt
 	owners := slices.Sorted(maps.Keys(g.owners))
 	g.mu.Unlock()
 	switch {
 	case slot > 0 && (!wanted || resigned): // another process may be the guard
-		g.stood(&store.StandGuard{})
+		g.becomes(&store.StandGuard{})
 		return true, s.Query(ctx, store.StandDown{Slot: slot})
 	case wanted && !g.listens:
 		g.listens = true
@@ -157,34 +156,34 @@ func (g *guard) stand(ctx context.Context, s *session.Session) (asked bool, err 
 	case slot == 0:
 		stand := &store.StandGuard{}
 		err := s.Query(ctx, stand)
-		g.stood(stand)
+		g.becomes(stand)
 		return true, err
 	case g.late > 0:
 		g.late--
-		g.wake()
+		g.wakeWorkers()
 	}
 	if len(owners) == 0 {
 		return false, nil
 	}
-	return true, g.see(ctx, s, owners)
+	return true, g.checkOwners(ctx, s, owners)
 }
 
-// stood is told which guard the session has become, or that it is none.
-func (g *guard) stood(stand *store.StandGuard) {
+// becomes sets which guard the session is, or that it is none.
+func (g *guard) becomes(stand *store.StandGuard) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.slot, g.resigned, g.owners = stand.Slot, false, map[int]time.Time{}
 	if stand.Processes > 0 {
 		g.processes = stand.Processes
 	}
-	g.wish = time.Now().Add(g.pauseOf(time.Second))
+	g.tryAt = time.Now().Add(g.pauseOf(time.Second))
 	for worker := range g.workers {
 		poke(worker.watch)
 	}
 }
 
-// see asks which of the owners are gone.
-func (g *guard) see(ctx context.Context, s *session.Session, owners []int) error {
+// checkOwners wakes the Workers if owners no longer hold their locks.
+func (g *guard) checkOwners(ctx context.Context, s *session.Session, owners []int) error {
 	see := store.SeeGone{Instances: owners}
 	if err := s.Query(ctx, &see); err != nil || len(see.Gone) == 0 {
 		return err
@@ -198,6 +197,6 @@ func (g *guard) see(ctx context.Context, s *session.Session, owners []int) error
 	}
 	g.mu.Unlock()
 	g.late = 2
-	g.wake()
+	g.wakeWorkers()
 	return nil
 }

@@ -14,10 +14,10 @@ func TestSessionWhoseWorkersHaveLeftHasNothingToAsk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, worker := newGuard(), NewWatcher(func(string) bool { return false })
 		g.join(worker)
-		g.stood(&store.StandGuard{Processes: 1})
+		g.becomes(&store.StandGuard{Processes: 1})
 		g.leave(worker)
 		time.Sleep(time.Hour) // long after it would have tried to become a guard
-		if asked, err := g.stand(t.Context(), nil); asked || err != nil {
+		if asked, err := g.act(t.Context(), nil); asked || err != nil {
 			t.Fatalf("asked: %t, %v", asked, err)
 		}
 		if pause := g.pause(pingPause); pause < guardLists/4 {
@@ -32,15 +32,15 @@ func TestWorkThatComesAndGoesHasNoProcessTryToBecomeAGuard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, worker := newGuard(), NewWatcher(func(string) bool { return false })
 		g.join(worker)
-		g.stood(&store.StandGuard{Processes: 100_000})
+		g.becomes(&store.StandGuard{Processes: 100_000})
 		<-worker.watch
-		g.hear(busyNames)
+		g.notified(busyAgain)
 		time.Sleep(guardLists)
-		if len(worker.watch) != 1 || time.Now().After(g.wish) {
-			t.Errorf("the other guard looks: %t; this one tries to become one at once: %t", len(worker.watch) == 1, time.Now().After(g.wish))
+		if len(worker.watch) != 1 || time.Now().After(g.tryAt) {
+			t.Errorf("the other guard looks: %t; this one tries to become one at once: %t", len(worker.watch) == 1, time.Now().After(g.tryAt))
 		}
-		time.Sleep(2 * longest)
-		if !time.Now().After(g.wish) {
+		time.Sleep(2 * maxIdlePause)
+		if !time.Now().After(g.tryAt) {
 			t.Error("it does not try by itself, for as long as there once were many processes")
 		}
 	})
@@ -49,20 +49,20 @@ func TestWorkThatComesAndGoesHasNoProcessTryToBecomeAGuard(t *testing.T) {
 // A Worker that works on no more of a definition at a time, or on no other operation that may kill its process, leaves others due.
 func TestWhatAGuardsOwnWorkerLeavesDueIsToldToOthers(t *testing.T) {
 	t.Parallel()
-	l := &lookout{worker: NewWatcher(func(name string) bool { return name != "strange" })}
+	l := &guardLoop{worker: NewWatcher(func(name string) bool { return name != "strange" })}
 	first := &store.Watch{Names: []string{"known", "strange"}}
-	if rest := l.rest(first, &store.Watch{}); rest != "strange" {
+	if rest := l.unclaimed(first, &store.Watch{}); rest != "strange" {
 		t.Errorf("at first the others are told %q", rest)
 	}
 	<-l.worker.due // its own Worker is woken first
 	second := &store.Watch{Names: []string{"known", "new"}}
-	if rest := l.rest(second, first); rest != "known" {
+	if rest := l.unclaimed(second, first); rest != "known" {
 		t.Errorf("of what is still due the others are told %q", rest)
 	}
-	if l.worker.full.Store(true); l.rest(second, &store.Watch{}) != "known\nnew" {
+	if l.worker.full.Store(true); l.unclaimed(second, &store.Watch{}) != "known\nnew" {
 		t.Error("a Worker that has no room keeps some for itself")
 	}
-	if rest := l.rest(&store.Watch{More: true}, &store.Watch{}); rest != everyNames || len(l.worker.due) != 1 {
+	if rest := l.unclaimed(&store.Watch{More: true}, &store.Watch{}); rest != anyName || len(l.worker.due) != 1 {
 		t.Errorf("of more than can be said the others are told %q", rest)
 	}
 }

@@ -9,21 +9,20 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// lease shows that a process is there by a moment that it puts off: for processes behind a pooler, which gives no session to
-// any process, and for one that was refused a session, until it has one.
+// lease makes a process visible until it expires, and is renewed: for a process behind a pooler, or one that was refused a session.
 type lease struct {
 	engine   *txn.Engine
 	instance int
-	renewed  time.Time              // when it was last sent that it goes on
-	denied   bool                   // there will be no session, because a pooler is in front of the server
-	session  func() (keeper, error) // asks for one that shows the same instance
+	renewed  time.Time                  // when the last renewal was sent
+	denied   bool                       // there is a pooler, so there will be no session
+	session  func() (visibility, error) // asks for one that shows the same instance
 }
 
 const (
-	leaseTTL   = 30 * time.Second
-	renewPause = 10 * time.Second
-	renewLimit = 8 * time.Second
-	leaseTrust = 20 * time.Second // how long after a renewal this process still believes in it
+	leaseTTL      = 30 * time.Second
+	renewPause    = 10 * time.Second
+	renewLimit    = 8 * time.Second
+	leaseValidity = 20 * time.Second // how long after a renewal this process still believes in it
 )
 
 func openLease(ctx context.Context, engine *txn.Engine, denied bool) (*lease, error) {
@@ -43,7 +42,7 @@ func (l *lease) renewal() txn.Request { return store.RenewLease{Instance: l.inst
 
 // keep renews the lease until that has failed for too long, a session takes its place, or done is closed. What counts is when a renewal
 // was sent.
-func (l *lease) keep(done <-chan struct{}) (next keeper) {
+func (l *lease) keep(done <-chan struct{}) (next visibility) {
 	for {
 		timer := time.NewTimer(renewPause - time.Since(l.renewed))
 		select {
@@ -54,7 +53,7 @@ func (l *lease) keep(done <-chan struct{}) (next keeper) {
 		case <-timer.C:
 		}
 		for sent := time.Now(); ; sent = time.Now() {
-			if sent.Sub(l.renewed) > leaseTrust { // this process has slept: others may have what was its own
+			if sent.Sub(l.renewed) > leaseValidity { // this process has slept: others may have what was its own
 				return nil
 			}
 			if l.bounded(l.renewal()) == nil {
@@ -69,9 +68,8 @@ func (l *lease) keep(done <-chan struct{}) (next keeper) {
 	}
 }
 
-// handOver ends the lease if a session is to be had that takes its place: others see the lock before that. If the server does not hear of
-// it, the lease is over by itself.
-func (l *lease) handOver() keeper {
+// handOver ends the lease if a session is available, which holds its lock before the lease ends. If ending the lease fails, it expires.
+func (l *lease) handOver() visibility {
 	if l.denied {
 		return nil
 	}

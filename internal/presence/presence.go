@@ -27,14 +27,14 @@ type Instance struct {
 	confirmed bool          // what has shown it is committed; only asked of one that is single
 
 	mu      sync.Mutex
-	keeper  keeper
+	keeper  visibility
 	lost    bool
-	leaked  int       // how often to look still whether the database takes what was let go of for this instance's
-	looked  time.Time // when that was last looked for
+	leaked  int       // how many more times to look for operations of this instance that are not on the list
+	looked  time.Time // the last of these looks
 	running map[string]context.CancelCauseFunc
 }
 
-func newInstance(p *presence, number int, k keeper) *Instance {
+func newInstance(p *presence, number int, k visibility) *Instance {
 	i := &Instance{
 		presence: p, Number: number, keeper: k, looked: time.Now(), running: map[string]context.CancelCauseFunc{},
 		done: make(chan struct{}), gone: make(chan struct{}), taking: make(chan struct{}, 1),
@@ -56,19 +56,19 @@ func (i *Instance) live() {
 	}()
 }
 
-func (i *Instance) keptBy() keeper {
+func (i *Instance) keptBy() visibility {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.keeper
 }
 
-func (i *Instance) keep(k keeper) {
+func (i *Instance) keep(k visibility) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.keeper = k
 }
 
-// guard returns the guard that the session of the instance is, or may be; nil where there is no session.
+// guard returns the guard of the session; nil if there is no session.
 func (i *Instance) guard() *guard {
 	if s, ok := i.keptBy().(*watched); ok {
 		return s.guard
@@ -76,10 +76,10 @@ func (i *Instance) guard() *guard {
 	return nil
 }
 
-// rouse has the Workers of this process look for what is due, where there is a session.
-func (i *Instance) Rouse() {
+// WakeWorkers has the Workers of this process look for due operations, if the instance has a session.
+func (i *Instance) WakeWorkers() {
 	if g := i.guard(); g != nil {
-		g.wake()
+		g.wakeWorkers()
 	}
 }
 
@@ -97,7 +97,7 @@ type presence struct {
 }
 
 // lingering is for how long a presence is kept that no operation needs.
-const lingering = 5 * time.Second
+const lingerTime = 5 * time.Second
 
 var (
 	presencesMu sync.Mutex
@@ -116,7 +116,7 @@ func presenceOf(engine *txn.Engine) *presence {
 	return p
 }
 
-// Adopt returns the instance that this process is, having made it one if it is none. release must follow.
+// Adopt returns the instance of this process, and makes it if there is none. Release must follow.
 func Adopt(ctx context.Context, engine *txn.Engine) (*Instance, error) {
 	p := presenceOf(engine)
 	p.use(1)
@@ -131,13 +131,13 @@ func Adopt(ctx context.Context, engine *txn.Engine) (*Instance, error) {
 // Retain counts one more that uses the instance. Release must follow.
 func (i *Instance) Retain() { i.presence.use(1) }
 
-// Rarely returns the pause between two looks that this process makes in case that no guard does, and whether there is a guard that may.
-func (i *Instance) Rarely(unit time.Duration) (time.Duration, bool) {
+// IdlePause returns the pause between two looks that this process makes in case no guard does. It reports false without a session.
+func (i *Instance) IdlePause(unit time.Duration) (time.Duration, bool) {
 	g := i.guard()
 	if g == nil {
 		return 0, false
 	}
-	return g.rarely(unit), true
+	return g.idlePause(unit), true
 }
 
 // Release gives the instance back.
@@ -157,7 +157,7 @@ func (p *presence) use(n int) {
 		p.idle.Stop()
 	}
 	if p.users == 0 {
-		p.idle = time.AfterFunc(lingering, p.end)
+		p.idle = time.AfterFunc(lingerTime, p.end)
 	}
 }
 
@@ -178,15 +178,15 @@ func (p *presence) end() {
 	}
 }
 
-// get returns the current instance, or makes one: by a lock on a session of its own, or, where there are no sessions to be had, by
-// a lease. Where that is not to be had either, it is the server that is away, and a session is asked for as soon as it is back.
+// get returns the current instance, or makes one: with a session, or with a lease if no session is available. If neither is, the server
+// is unavailable, and the next call tries a session again.
 func (p *presence) get(ctx context.Context) (*Instance, error) {
 	if i, err := p.inSession(ctx); i != nil || err != nil {
 		return i, err
 	}
 	l, err := openLease(ctx, p.engine, p.isDenied())
 	if err != nil {
-		p.refuse(time.Time{}, false)
+		p.setRefused(time.Time{}, false)
 		return nil, err
 	}
 	i := p.leased(l)
@@ -205,9 +205,9 @@ func (p *presence) leased(l *lease) *Instance {
 	return i
 }
 
-// session opens the session that is to show the instance in place of its lease: with the number that the process has, so that what it works
-// on stays its own. It returns nil for the lease of one operation, which ends with that, beside the one of the process.
-func (i *Instance) session() (keeper, error) {
+// session opens a session with the number of the instance, which replaces its lease. The instance keeps its operations. session returns
+// nil for the lease of a single operation.
+func (i *Instance) session() (visibility, error) {
 	if i.presence.seen() != i {
 		return nil, nil
 	}
@@ -219,10 +219,10 @@ func (i *Instance) session() (keeper, error) {
 	return s, nil
 }
 
-// refusal is for how long no further session is asked for where none was to be had.
+// refusal is the pause before a process tries to open a session again.
 const refusal = 10 * time.Second
 
-// inSession returns the current instance, or makes one that has a session. It returns nil where none is to be had.
+// inSession returns the current instance, or makes one with a session. It returns nil if no session is available.
 func (p *presence) inSession(ctx context.Context) (*Instance, error) {
 	if i := p.seen(); i != nil {
 		return i, nil
@@ -241,7 +241,7 @@ func (p *presence) inSession(ctx context.Context) (*Instance, error) {
 	case err != nil && ctx.Err() != nil:
 		return nil, ctx.Err()
 	case err != nil:
-		p.refuse(time.Now(), session.IsDenied(err))
+		p.setRefused(time.Now(), session.IsDenied(err))
 		return nil, nil
 	}
 	i := newInstance(p, s.Instance, s)
@@ -260,7 +260,7 @@ func (p *presence) isRefused() bool {
 	return time.Since(p.refused) < refusal
 }
 
-func (p *presence) refuse(at time.Time, denied bool) {
+func (p *presence) setRefused(at time.Time, denied bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.refused, p.denied = at, denied
@@ -298,7 +298,7 @@ func (p *presence) forget(i *Instance) {
 	}
 }
 
-// lose takes everything from the instance: all that work under its number have to stop.
+// lose cancels all operations of the instance, because other processes no longer see it.
 func (i *Instance) lose() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -311,8 +311,7 @@ func (i *Instance) lose() {
 	}
 }
 
-// tidyPause is the pause between two looks for what was leaked, looks is how many there are, enough for what was young at the
-// first, and between two looks without a reason there are rareLooks.
+// After a leak there are so many looks for leaked operations, tidyPause apart, and otherwise one every rareLooks.
 const (
 	tidyPause = time.Second
 	tidyLimit = 2 * time.Second
@@ -320,8 +319,8 @@ const (
 	rareLooks = 5 * time.Minute
 )
 
-// tidy releases operations that have the number of this instance and that it does not work on, because the statement that was to
-// release them has failed, or the answer of the one that has taken them up was lost.
+// tidy releases operations that the database records as owned by this instance and that are not on its list: a release has failed, or
+// the acknowledgement of a claim was lost.
 func (i *Instance) tidy() {
 	ticker := time.NewTicker(tidyPause)
 	defer ticker.Stop()
@@ -355,7 +354,7 @@ func (i *Instance) isToLook() bool {
 	return true
 }
 
-// enter puts an operation on the list of those that are worked on. It reports false if the instance is lost.
+// Enter puts an operation on the list of those in progress. It reports false if the instance is lost.
 func (i *Instance) Enter(operation string, cancel context.CancelCauseFunc) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -366,8 +365,7 @@ func (i *Instance) Enter(operation string, cancel context.CancelCauseFunc) bool 
 	return true
 }
 
-// alone runs f while no other goroutine of this process takes anything up: what the database says of this instance and the list do
-// not fit in between.
+// Alone runs f while no other goroutine of this process claims an operation. In between, the list and the database differ.
 func (i *Instance) Alone(ctx context.Context, f func() error) error {
 	select {
 	case <-i.taking:
@@ -378,7 +376,7 @@ func (i *Instance) Alone(ctx context.Context, f func() error) error {
 	return f()
 }
 
-// reserve puts an operation on the list that is about to be taken up. It reports false if it is worked on already.
+// Reserve puts an operation on the list before it is claimed. It reports false if the operation is in progress here.
 func (i *Instance) Reserve(operation string) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -389,31 +387,34 @@ func (i *Instance) Reserve(operation string) bool {
 	return true
 }
 
-// leave takes it off. leaked says that the database may still take it for this instance's.
-func (i *Instance) Leave(operation string, leaked bool) {
+// Leave takes an operation off the list.
+func (i *Instance) Leave(operation string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	delete(i.running, operation)
-	if leaked {
-		i.leaked = looks
-	}
 }
 
-// leak says that the database may take operations for this instance's that are not on the list.
+// LeaveUnreleased is Leave for an operation that the database may still record as owned by this instance.
+func (i *Instance) LeaveUnreleased(operation string) {
+	i.Leave(operation)
+	i.Leak()
+}
+
+// Leak notes that the database may record operations as owned by this instance that are not on its list.
 func (i *Instance) Leak() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.leaked = looks
 }
 
-// works reports whether it works on operations.
+// works reports whether operations are in progress.
 func (i *Instance) works() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return len(i.running) > 0
 }
 
-// List returns the operations that are worked on.
+// List returns the operations in progress.
 func (i *Instance) List() []string {
 	i.mu.Lock()
 	defer i.mu.Unlock()

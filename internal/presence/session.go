@@ -12,8 +12,8 @@ import (
 	"github.com/idem-go/idem/internal/store"
 )
 
-// watched is a session that shows that this process is there. What else is asked on it, by a guard, takes no time: while a statement
-// goes on the server does not notice that its client is gone.
+// watched is the session of a process. The statements of a guard on it are short: during a statement the server does not notice that
+// its client is gone.
 type watched struct {
 	*session.Session
 	guard *guard
@@ -48,7 +48,7 @@ func keepAlive(conn net.Conn) {
 }
 
 // keep watches the connection until it is lost, or done is closed.
-func (s *watched) keep(done <-chan struct{}) (next keeper) {
+func (s *watched) keep(done <-chan struct{}) (next visibility) {
 	defer s.Close()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -71,14 +71,14 @@ func (s *watched) keep(done <-chan struct{}) (next keeper) {
 	}
 }
 
-// listen waits until it is time to speak, and hears what guards tell. Nothing else speaks on the connection, so that all it can hear
+// listen waits for notifications until it is time to speak. Nothing else speaks on the connection, so that all it can hear
 // besides is its end.
 func (s *watched) listen(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(ctx, s.guard.pause(pingPause))
 	defer cancel()
 	told, err := s.Conn.WaitForNotification(bounded)
 	if err == nil {
-		s.guard.hear(told.Payload)
+		s.guard.notified(told.Payload)
 	}
 	if err != nil && bounded.Err() != nil && pgconn.Timeout(err) && !s.Conn.IsClosed() {
 		return nil
@@ -86,18 +86,18 @@ func (s *watched) listen(ctx context.Context) error {
 	return err
 }
 
-// speak asks what a guard has to, or whether the server is still there.
+// speak does the work of a guard, or pings the server.
 func (s *watched) speak(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(ctx, pingLimit)
 	defer cancel()
-	asked, err := s.guard.stand(bounded, s.Session)
+	asked, err := s.guard.act(bounded, s.Session)
 	if err != nil || asked {
 		s.asked = time.Now()
 		return err
 	}
 	quiet := pingPause
 	if !s.busy() {
-		quiet = max(pingPause, s.guard.rarely(time.Second))
+		quiet = max(pingPause, s.guard.idlePause(time.Second))
 	}
 	if time.Since(s.asked) < quiet {
 		return nil

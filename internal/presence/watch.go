@@ -10,18 +10,18 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// lookout is what a Worker does as one of the guards.
-type lookout struct {
+// guardLoop looks for due operations while its process is a guard.
+type guardLoop struct {
 	engine *txn.Engine
 	worker *Watcher
 	turn   time.Duration // between two looks of both guards
 }
 
-// run has the process be one of those that look for what is due, and that notice at once when another one dies.
-func (l *lookout) run(ctx context.Context) {
+// run takes part in the election of guards until ctx ends.
+func (l *guardLoop) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		i, err := Adopt(ctx, l.engine)
-		if err != nil { // the look complains of it
+		if err != nil { // the look of the Worker logs it
 			_ = txn.Sleep(ctx, guardLists)
 			continue
 		}
@@ -29,8 +29,8 @@ func (l *lookout) run(ctx context.Context) {
 			g.join(l.worker)
 			l.watch(ctx, i, g)
 			g.leave(l.worker)
-			if ctx.Err() != nil && g.stands() > 0 {
-				l.tell(ctx, wantedNames)
+			if ctx.Err() != nil && g.guardSlot() > 0 {
+				l.notify(ctx, guardWanted)
 			}
 		} else {
 			l.wait(ctx, i, guardLists) // a session may take the place of the lease
@@ -39,34 +39,34 @@ func (l *lookout) run(ctx context.Context) {
 	}
 }
 
-// watch looks what there is to watch, while the session is a guard and until the instance is lost.
-func (l *lookout) watch(ctx context.Context, i *Instance, g *guard) {
+// watch looks while the session is a guard, until the instance is lost.
+func (l *guardLoop) watch(ctx context.Context, i *Instance, g *guard) {
 	var last store.Watch
 	for pause := guardLists; l.wait(ctx, i, pause); {
 		pause = guardLists
-		slot := g.stands()
+		slot := g.guardSlot()
 		if slot == 0 {
 			continue
 		}
-		seen, err := l.see(ctx, i)
+		seen, err := l.look(ctx, i)
 		if err != nil {
 			g.resign()
 			continue
 		}
-		g.watch(seen.Owners, seen.Processes)
+		g.setOwners(seen.Owners, seen.Processes)
 		l.find(ctx, g, seen, &last)
 		switch {
 		case seen.Processes < 2:
 		case seen.Guards < last.Guards:
-			l.tell(ctx, wantedNames)
+			l.notify(ctx, guardWanted)
 		case seen.Busy && !last.Busy:
-			l.tell(ctx, busyNames)
+			l.notify(ctx, busyAgain)
 		}
 		pause, last = untilTurn(seen, slot, l.turn), *seen
 	}
 }
 
-// untilTurn is how long it is until the guard looks again. Two guards of which nothing is to be watched take turns, by the clock of the
+// untilTurn returns the pause before the next look of the guard. If there is nothing to watch, two guards take turns by the clock of the
 // database.
 func untilTurn(seen *store.Watch, slot int, turn time.Duration) time.Duration {
 	if seen.Busy || seen.Guards < 2 {
@@ -76,32 +76,32 @@ func untilTurn(seen *store.Watch, slot int, turn time.Duration) time.Duration {
 	return 2*turn - into%(2*turn)
 }
 
-// see looks what there is to watch. The look of the Worker complains of errors.
-func (l *lookout) see(ctx context.Context, i *Instance) (*store.Watch, error) {
+// look reads what is due and who owns operations. The look of the Worker logs errors.
+func (l *guardLoop) look(ctx context.Context, i *Instance) (*store.Watch, error) {
 	ctx, cancel := context.WithTimeout(ctx, guardLimit)
 	defer cancel()
 	seen := &store.Watch{Instance: i.Number}
 	return seen, l.engine.Requery(ctx, seen)
 }
 
-// find wakes the Worker if it can take up what is due, and tells the others of the rest.
-func (l *lookout) find(ctx context.Context, g *guard, seen, last *store.Watch) {
-	rest := l.rest(seen, last)
+// find wakes the Worker if it can take over what is due, and notifies other processes of the rest.
+func (l *guardLoop) find(ctx context.Context, g *guard, seen, last *store.Watch) {
+	rest := l.unclaimed(seen, last)
 	switch {
 	case rest == "":
 	case seen.Processes > 1:
-		l.tell(ctx, rest)
+		l.notify(ctx, rest)
 	default:
-		g.hear(rest)
+		g.notified(rest)
 	}
 }
 
-// rest wakes the Worker if it can take up what is due, and returns the names of what others have to take up. What was due in the look
-// before as well is among it: the Worker may be one that works on no more of a definition, or on no other suspect, at a time.
-func (l *lookout) rest(seen, last *store.Watch) string {
+// unclaimed wakes the Worker if it can take over what is due, and returns the names for other processes: those that the Worker lacks,
+// has no room for, or has left due since the look before, because of WithConcurrency or another suspect.
+func (l *guardLoop) unclaimed(seen, last *store.Watch) string {
 	if seen.More {
 		poke(l.worker.due)
-		return everyNames
+		return anyName
 	}
 	var rest []string
 	for _, name := range seen.Names {
@@ -116,8 +116,8 @@ func (l *lookout) rest(seen, last *store.Watch) string {
 	return strings.Join(rest, "\n")
 }
 
-// wait pauses, unless there is something to watch, ctx ends or the instance is lost.
-func (l *lookout) wait(ctx context.Context, i *Instance, pause time.Duration) bool {
+// wait pauses. It reports false if ctx has ended or the instance is lost.
+func (l *guardLoop) wait(ctx context.Context, i *Instance, pause time.Duration) bool {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	select {
@@ -131,12 +131,12 @@ func (l *lookout) wait(ctx context.Context, i *Instance, pause time.Duration) bo
 	return false
 }
 
-// tell has all processes hear of it.
-func (l *lookout) tell(ctx context.Context, names string) {
-	if len(names) > tellable {
-		names = everyNames
+// notify notifies all processes of names.
+func (l *guardLoop) notify(ctx context.Context, names string) {
+	if len(names) > maxNotification {
+		names = anyName
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), guardLimit)
 	defer cancel()
-	_ = l.engine.Query(ctx, store.Tell{Names: names}) // if it is not told the next look of a guard finds it
+	_ = l.engine.Query(ctx, store.Tell{Names: names}) // if it fails, the next look of a guard repeats it
 }

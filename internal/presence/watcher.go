@@ -10,12 +10,12 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// Watcher is a Worker as the guard of its session knows it.
+// Watcher connects a Worker with the guard of its session.
 type Watcher struct {
-	due   chan struct{}          // has a value if it is to look for what is due
-	watch chan struct{}          // has a value if a guard is to look what there is to watch
+	due   chan struct{}          // has a value if the Worker is to look for due operations
+	watch chan struct{}          // has a value if the guard loop is to look
 	knows func(name string) bool // whether it has the definition of that name
-	full  atomic.Bool            // it has no room for what is due
+	full  atomic.Bool            // the Worker has no room
 }
 
 // NewWatcher returns the watcher of a Worker. knows reports whether the Worker has the definition of a name.
@@ -23,9 +23,9 @@ func NewWatcher(knows func(name string) bool) *Watcher {
 	return &Watcher{due: make(chan struct{}, 1), watch: make(chan struct{}, 1), knows: knows}
 }
 
-// Run has the process be one of the guards, until ctx ends. A guard looks once a turn.
+// Run makes the process a candidate for guard until ctx ends. A guard looks once a turn.
 func (s *Watcher) Run(ctx context.Context, engine *txn.Engine, turn time.Duration) {
-	(&lookout{engine, s, min(guardLists, turn)}).run(ctx)
+	(&guardLoop{engine, s, min(guardLists, turn)}).run(ctx)
 }
 
 // Due has a value when the Worker is to look for what is due.
@@ -45,24 +45,23 @@ func poke(c chan<- struct{}) {
 	}
 }
 
-// What a guard finds and its own Worker does not take up, it tells all processes that listen: the names of the operations, everyNames if
-// they are too many, busyNames if operations are under way again, which the other guard watches too, and wantedNames if a guard is wanted.
-// Only a guard does so, about once a second at most: Postgres commits transactions that notify one after the other, so no commit of an
-// operation is one of them.
+// A guard notifies all processes of the names of due operations that its own Worker does not take over, or of anyName if the names are
+// too long. busyAgain has the other guard watch owners again, and guardWanted says that a place is free. Only guards notify, about once
+// a second: Postgres commits notifying transactions one after the other, so no commit of an operation may be one.
 
 const (
-	wantedNames = ""
-	everyNames  = "#" // no definition has that name
-	busyNames   = "#busy"
-	tellable    = 7900
+	guardWanted     = ""
+	anyName         = "#" // no definition has that name
+	busyAgain       = "#busy"
+	maxNotification = 7900
 )
 
-// hear is told what a guard has told.
-func (s *Watcher) hear(names string) {
+// notified handles a notification of a guard.
+func (s *Watcher) notified(names string) {
 	switch {
-	case names == wantedNames, names == busyNames:
+	case names == guardWanted, names == busyAgain:
 		poke(s.watch)
-	case names == everyNames || slices.ContainsFunc(strings.Split(names, "\n"), s.knows):
+	case names == anyName || slices.ContainsFunc(strings.Split(names, "\n"), s.knows):
 		poke(s.due)
 	}
 }

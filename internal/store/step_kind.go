@@ -17,3 +17,9 @@ const (
 	// Started is the kind of an operation that was started inside a transaction of another's, and has no recorded step.
 	Started StepKind = "started"
 )
+
+// The policies of calls in doubt, as Step.Policy has them. Any other is "keyed" with a window.
+const (
+	PolicyOnce  = "once"
+	PolicyAsked = "asked"
+)

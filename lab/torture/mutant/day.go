@@ -47,12 +47,12 @@ func dayMutants() []Mutant {
 			Name: "child-apart", About: "a child is begun in a commit before that which says that its parent awaits it",
 			Rules: []rule.Rule{rule.Child}, Duration: 6 * time.Second,
 			Edits: []Edit{{"operation.Op.child",
-				`op.remember(s, store.StepWaiting, nil)
+				`op.record(s, store.StepWaiting, nil)
 		return idem.Response{}, op.untilChildEnds(s, requests...)`,
 				`if err := op.commit(commit{with: requests}); err != nil {
 			return idem.Response{}, err
 		}
-		op.remember(s, store.StepWaiting, nil)
+		op.record(s, store.StepWaiting, nil)
 		return idem.Response{}, op.untilChildEnds(s)`}},
 		},
 		{

@@ -51,8 +51,8 @@ func operationMutants() []Mutant {
 		{
 			Name: "begun-unsaid", About: "of calls that are made at the same time only the last is on record as begun",
 			Rules: []rule.Rule{rule.CallOnce, rule.InDoubt},
-			Edits: []Edit{{"operation.Calls.begin", "op.begun(call)", `if open := c.unsettled(); call == open[len(open)-1] {
-				op.begun(call)
+			Edits: []Edit{{"operation.Calls.begin", "op.recordBegun(call)", `if open := c.unsettled(); call == open[len(open)-1] {
+				op.recordBegun(call)
 			}`}},
 		},
 		{
@@ -66,8 +66,8 @@ func operationMutants() []Mutant {
 		{
 			Name: "learned-forgotten", About: "what calls have returned is forgotten if the run ends in an error",
 			Rules: []rule.Rule{rule.Kept, rule.Reason},
-			Edits: []Edit{{"operation.work.keep", `if len(learned) == 0 || w.instance == nil {
-		w.hide()
+			Edits: []Edit{{"operation.work.recordOutcomes", `if len(learned) == 0 || w.instance == nil {
+		w.keepInMemory()
 		return false
 	}`, `if len(learned) >= 0 {
 		return false
@@ -95,7 +95,7 @@ func operationMutants() []Mutant {
 		{
 			Name: "parked-for-company", About: "an operation is parked as soon as one process has died while it worked on it",
 			Rules: []rule.Rule{rule.Reason},
-			Edits: []Edit{{"operation.work.own", "w.definition.maxDeaths", "1"}},
+			Edits: []Edit{{"operation.work.loadTaken", "w.definition.maxDeaths", "1"}},
 		},
 		{
 			Name: "second-commit", About: "what a step has returned is remembered in a commit of its own, behind that of what it has written",
@@ -116,8 +116,8 @@ func operationMutants() []Mutant {
 		{
 			Name: "remembered-not-written", About: "a step in Postgres is remembered, and what it has written is rolled back",
 			Rules: []rule.Rule{rule.StepWhole},
-			Edits: []Edit{{"operation.Op.inTx", "op.remember(s, store.StepDone, value)", `_ = op.tx.Ask(op.ctx, store.UndoStepWrites{})
-	op.remember(s, store.StepDone, value)`}},
+			Edits: []Edit{{"operation.Op.inTx", "op.record(s, store.StepDone, value)", `_ = op.tx.Ask(op.ctx, store.UndoStepWrites{})
+	op.record(s, store.StepDone, value)`}},
 		},
 		{
 			Name: "undo-in-order", About: "undos run in the order of their steps",

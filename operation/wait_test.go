@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -21,55 +19,85 @@ import (
 	"github.com/idem-go/idem/seal"
 )
 
-// A person who resolves a call with a rejection gives the function that rejection: it is the answer of the key.
-func TestResolve_RefusedKeepsTheRejection(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	d := operation.Define("charge", func(op *operation.Op, _ string) (idem.Response, error) {
-		_, err := operation.Call(op, "charge", operation.Once, func(context.Context, string) (int, error) { return 0, errors.New("the answer is lost") })
-		return created, err
-	})
-	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, ""); !errors.Is(err, operation.ErrParked) {
-		t.Fatal(err)
-	}
-	if err := operation.Resolve(t.Context(), s.pool, s.only(), operation.Refused(idem.Reject(declined))); err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		res, err := d.Do(t.Context(), s.pool, scope, "k", hashA, "")
-		if err != nil || !res.Rejected || res.Status != declined.Status || !bytes.Equal(res.Body, declined.Body) {
-			t.Errorf("%+v, %v", res, err)
+// rate is an error that only its type tells apart.
+type rate struct{ Percent int }
+
+func (r *rate) Error() string { return "the rate has changed" }
+
+// approval charges, blocks in a Call until release is closed, and ends in an error.
+func (s *shop) approval(end error, inside chan<- struct{}, release <-chan struct{}) *operation.Definition[int] {
+	return operation.Define("approval", func(op *operation.Op, _ int) (idem.Response, error) {
+		if _, err := operation.Call(op, "charge", operation.Once, s.bank.charge); err != nil {
+			return idem.Response{}, err
 		}
+		_, err := operation.Call(op, "ask", operation.Keyed(time.Hour), func(context.Context, string) (int, error) {
+			inside <- struct{}{}
+			<-release
+			return 0, nil
+		})
+		if err != nil {
+			return idem.Response{}, err
+		}
+		return idem.Response{}, operation.Final(end)
+	})
+}
+
+// Each of them was given the key of one request. To begin the work anew would be to charge as often as there are callers, and ends.
+func TestWaiters_GetTheErrorAndBeginNothing(t *testing.T) {
+	t.Parallel()
+	var found *rate
+	s, sealed := newShop(t), sealerOf(7)
+	there := s.aside()
+	inside, release := make(chan struct{}, 8), make(chan struct{})
+	d := s.approval(&rate{12}, inside, release)
+	const each = 3
+	answers, waiting := make(chan error, 2*each), make(waits, 2*each)
+	call := func(from *shop) {
+		_, err := d.Do(t.Context(), from.pool, scope, "k", hashA, 0, sealed, idem.WithWait(limit), idem.WithObserver(waiting))
+		answers <- err
+	}
+	go call(s)
+	await(t, "the first caller to be inside", inside)
+	for range each - 1 {
+		go call(s)
+		await(t, "a caller to wait", (chan struct{})(waiting))
+	}
+	for range each {
+		go call(there)
+		await(t, "a caller of another process to wait", (chan struct{})(waiting))
+	}
+	close(release)
+	for range 2 * each {
+		if err := await(t, "an answer", answers); !operation.IsFinal(err) || !errors.As(err, &found) || found.Percent != 12 {
+			t.Errorf("a caller got %#v", err)
+		}
+	}
+	if n, _ := s.bank.keys(); n != 1 {
+		t.Errorf("the bank was charged under %d keys", n)
+	}
+	if n := s.count(`select count(*) from idem.steps where position('Percent'::bytea in value) > 0`); n > 0 {
+		t.Error("the error is readable")
+	}
+	if _, err := d.Do(t.Context(), there.pool, scope, "k", hashA, 0, sealed); !operation.IsFinal(err) {
+		t.Error(err)
+	}
+	if n, _ := s.bank.keys(); n != 2 {
+		t.Errorf("behind its end the key is not free: the bank was charged under %d keys", n)
 	}
 }
 
-// NotHappened ends the call: the function gets a Final error, and may go on another way.
-func TestResolve_NotHappenedEndsTheCall(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	var seen error
-	made := 0
-	d := operation.Define("charge", func(op *operation.Op, _ string) (idem.Response, error) {
-		_, seen = operation.Call(op, "charge", operation.Once, func(context.Context, string) (int, error) {
-			made++
-			return 0, errors.New("the answer is lost")
-		})
-		if errors.Is(seen, operation.ErrNotHappened) {
-			return created, nil
-		}
-		return idem.Response{}, seen
-	})
-	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, ""); !errors.Is(err, operation.ErrParked) {
-		t.Fatal(err)
-	}
-	if err := operation.Resolve(t.Context(), s.pool, s.only(), operation.NotHappened); err != nil {
-		t.Fatal(err)
-	}
-	res, err := d.Do(t.Context(), s.pool, scope, "k", hashA, "")
-	if err != nil || res.Status != created.Status || !operation.IsFinal(seen) || made != 1 {
-		t.Errorf("%+v, %v; the function has seen %v; made %d times", res, err, seen, made)
+// waits is an observer that reports when a call begins to wait.
+type waits chan struct{}
+
+func (w waits) TraceStart(ctx context.Context, _ idem.TraceStartData) context.Context { return ctx }
+
+func (w waits) TraceEvent(_ context.Context, d idem.TraceEventData) {
+	if d.Event == idem.EventWaiting {
+		w <- struct{}{}
 	}
 }
+
+func (waits) TraceEnd(context.Context, idem.TraceEndData) {}
 
 // The last error is there for the person on call: of attempts whose pauses are short, and of the function; sealed where values are.
 func TestShow_LastError(t *testing.T) {
@@ -93,16 +121,14 @@ func TestShow_LastError(t *testing.T) {
 			}()
 			answers <- bank500
 			eventually(t, "the error to be stored", func() bool { return s.count(`select count(*) from idem.operations where error_attempt = 1`) == 1 })
-			status, err := operation.Show(t.Context(), s.pool, s.only(), opts...)
+			status, err := operation.Show(t.Context(), s.pool, s.operationID(), opts...)
 			if e := status.LastError; err != nil || e == nil || e.Step != "charge" || e.Attempt != 1 || e.Text != bank500.Error() || e.At.IsZero() || e.NextAt.IsZero() {
 				t.Errorf("%+v, %v", e, err)
 			}
 			answers <- bank500
 			answers <- bank500
-			if err := await(t, "the end", ended); !errors.Is(err, operation.ErrParked) {
-				t.Fatal(err)
-			}
-			status, err = operation.Show(t.Context(), s.pool, s.only(), opts...)
+			want(t, operation.ErrParked)(nil, await(t, "the end", ended))
+			status, err = operation.Show(t.Context(), s.pool, s.operationID(), opts...)
 			if e := status.LastError; err != nil || e == nil || e.Attempt != 3 || e.Text != bank500.Error() || status.Reason != operation.ReasonAttemptsExhausted {
 				t.Errorf("%+v, %+v, %v", e, status, err)
 			}
@@ -110,7 +136,7 @@ func TestShow_LastError(t *testing.T) {
 			if sealed := !strings.Contains(stored, "500"); sealed != (name == "sealed") {
 				t.Errorf("stored is %s", stored)
 			}
-			if status, err := operation.Show(t.Context(), s.pool, s.only()); name == "sealed" && (err != nil || status.LastError.Text != "sealed") {
+			if status, err := operation.Show(t.Context(), s.pool, s.operationID()); name == "sealed" && (err != nil || status.LastError.Text != "sealed") {
 				t.Errorf("without a Sealer: %+v, %v", status.LastError, err)
 			}
 		})
@@ -151,16 +177,12 @@ func TestDo_WaiterGetsTheOutcomeItHasWaitedFor(t *testing.T) {
 	trap := proxy.Arm(pgproxy.Before(pgproxy.Contains("Claim")), pgproxy.Freeze)
 	stands := await(t, "the waiter to stand still", trap.Fired())
 	goOn <- struct{}{}
-	if err := await(t, "the first", ended); !errors.Is(err, errDeclined) {
-		t.Fatal(err)
-	}
+	want(t, errDeclined)(nil, await(t, "the first", ended))
 	declines = false
 	go do(there, ended) // the key is used again at once
 	await(t, "the second call", begun)
 	goOn <- struct{}{}
-	if err := await(t, "the second", ended); err != nil {
-		t.Fatal(err)
-	}
+	must(t, await(t, "the second", ended))
 	stands.Conn.Resume()
 	if err := await(t, "the waiter", waited); !errors.Is(err, errDeclined) {
 		t.Errorf("the waiter got %v", err)
@@ -171,9 +193,7 @@ func TestDo_WaiterGetsTheOutcomeItHasWaitedFor(t *testing.T) {
 func TestStart_OfAKeyThatAPlainDoHasAnswered(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	if _, err := idem.Do(t.Context(), s.pool, scope, "k", hashA, func(pgx.Tx) (idem.Response, error) { return created, nil }); err != nil {
-		t.Fatal(err)
-	}
+	want(t, nil)(idem.Do(t.Context(), s.pool, scope, "k", hashA, func(pgx.Tx) (idem.Response, error) { return created, nil }))
 	d := operation.Define("plain", func(op *operation.Op, _ string) (idem.Response, error) { return created, nil })
 	if id, err := s.start(d, "k", hashA, true); !errors.Is(err, operation.ErrUnknownOperation) {
 		t.Errorf("%q, %v", id, err)
@@ -194,13 +214,11 @@ func TestWait_EndOfItsContext(t *testing.T) {
 	d := operation.Define("sleeps", func(op *operation.Op, _ string) (idem.Response, error) {
 		return created, operation.Sleep(op, "nap", time.Hour)
 	})
-	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, ""); !errors.Is(err, idem.ErrInProgress) {
-		t.Fatal(err)
-	}
+	want(t, idem.ErrInProgress)(d.Do(t.Context(), s.pool, scope, "k", hashA, ""))
 	closing := errors.New("closing time")
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, closing)
 	defer cancel()
-	if _, err := operation.Wait(ctx, s.pool, s.only()); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, closing) {
+	if _, err := operation.Wait(ctx, s.pool, s.operationID()); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, closing) {
 		t.Error(err)
 	}
 }
@@ -281,9 +299,7 @@ func TestWorker_LogsFailingAttempts(t *testing.T) {
 		})
 		return created, err
 	})
-	if _, err := s.start(d, "secret key", hashA, true); err != nil {
-		t.Fatal(err)
-	}
+	want(t, nil)(s.start(d, "secret key", hashA, true))
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
@@ -291,9 +307,7 @@ func TestWorker_LogsFailingAttempts(t *testing.T) {
 	}()
 	eventually(t, "the operation to end", s.completed(1))
 	cancel()
-	if err := await(t, "the worker to end", ended); err != nil {
-		t.Error(err)
-	}
+	must(t, await(t, "the worker to end", ended))
 	text := log.String()
 	if n := strings.Count(text, "the bank answers 500"); n != 3 || strings.Contains(text, "secret key") { // attempts 1, 2 and 4
 		t.Errorf("%d lines:\n%s", n, text)
@@ -315,117 +329,4 @@ func (l *lockedBuffer) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.String()
-}
-
-// A Tx and a Call of one name have an undo each, and both run.
-func TestUndo_StepsOfOneName(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	d := operation.Define("twice", func(op *operation.Op, _ string) (idem.Response, error) {
-		b := book{s}
-		return created, first(b.tx(op, "order", "unorder"), b.call(op, "order", "return"), errRejected)
-	})
-	if res, err := d.Do(t.Context(), s.pool, scope, "k", hashA, ""); err != nil || !res.Rejected {
-		t.Error(res, err)
-	}
-	if got := fmt.Sprint(s.did()); got != "[order order return unorder]" {
-		t.Error(got)
-	}
-}
-
-// Replay says of every change of the code what a process that goes on with it does.
-func TestReplay_SaysWhatAProcessDoes(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	step := func(op *operation.Op, code byte) error {
-		b := book{s}
-		switch code {
-		case 't':
-			return b.tx(op, "reserve", "release")
-		case 'T':
-			return b.tx(op, "reserve more", "release more")
-		case 'c':
-			return b.call(op, "charge", "refund")
-		case 'C':
-			return b.call(op, "charge")
-		case 'd':
-			if err := b.declines(op, "charge"); !errors.Is(err, errDeclined) {
-				return err
-			}
-			return nil
-		case 's':
-			return operation.Sleep(op, "nap", time.Hour)
-		case 'p':
-			calls := operation.Parallel(op)
-			for _, name := range []string{"left", "right"} {
-				operation.Go(calls, name, operation.Keyed(time.Hour), func(context.Context, string) (int, error) { return 1, nil })
-			}
-			return calls.Wait()
-		case 'm':
-			op.Changed("mark")
-			return nil
-		case 'r':
-			return errRejected
-		}
-		return errors.New("no such step")
-	}
-	program := func(code string) *operation.Definition[string] {
-		return operation.Define("program", func(op *operation.Op, _ string) (idem.Response, error) {
-			for i := range len(code) {
-				if err := step(op, code[i]); err != nil {
-					return idem.Response{}, err
-				}
-			}
-			return created, nil
-		})
-	}
-	parks := 0
-	for _, before := range []string{"cs", "tcs", "cps", "pts", "dts", "cmts", "Cs"} {
-		for _, after := range changesOf(before) {
-			for _, canceled := range []bool{false, true} {
-				key := fmt.Sprint(before, "/", after, "/", canceled)
-				if _, err := program(before).Do(t.Context(), s.pool, scope, key, hashA, "", idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {
-					t.Fatal(key, err)
-				}
-				id := s.text(`select id::text from idem.operations where key = $1`, key)
-				if canceled {
-					if err := operation.Cancel(t.Context(), s.pool, id); err != nil {
-						t.Fatal(err)
-					}
-				} else {
-					s.elapse()
-				}
-				file, err := operation.History(t.Context(), s.pool, id)
-				if err != nil {
-					t.Fatal(err)
-				}
-				said := operation.Replay(t.Context(), file, program(after))
-				_, err = program(after).Do(t.Context(), s.pool, scope, key, hashA, "", idem.WithWait(0))
-				if parked := errors.Is(err, operation.ErrParked); parked != errors.Is(said, operation.ErrParked) {
-					t.Errorf("%s: Replay says %v, and the process %v", key, said, err)
-				} else if parked {
-					parks++
-				}
-			}
-		}
-	}
-	if parks == 0 {
-		t.Error("no change has parked anything")
-	}
-}
-
-// changesOf returns programs that differ in one step: left out, added, exchanged.
-func changesOf(code string) []string {
-	all := []string{code}
-	for i := range len(code) {
-		all = append(all, code[:i]+code[i+1:])
-		for _, c := range "TcCr" {
-			all = append(all, code[:i]+string(c)+code[i:], code[:i]+string(c)+code[i+1:])
-		}
-		if i > 0 {
-			all = append(all, code[:i-1]+code[i:i+1]+code[i-1:i]+code[i+1:])
-		}
-	}
-	slices.Sort(all)
-	return slices.Compact(all)
 }

@@ -1,17 +1,26 @@
 package operation_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/internal/db"
+	"github.com/idem-go/idem/lab/pgtest"
 	"github.com/idem-go/idem/operation"
 )
 
@@ -110,9 +119,7 @@ func TestList_UsesTheIndexes(t *testing.T) {
 	s := newShop(t)
 	s.fill("checkout", "completed", 5000)
 	s.fill("checkout", "parked", 3)
-	if _, err := s.pool.Exec(t.Context(), `analyze idem.operations`); err != nil {
-		t.Fatal(err)
-	}
+	s.exec(`analyze idem.operations`)
 	for _, state := range []string{"parked", "running"} {
 		rows, _ := s.pool.Query(t.Context(), "explain (analyze, costs off, timing off, summary off) "+db.ListOperationsSQL,
 			pgx.QueryExecModeExec, state, "00000000-0000-0000-0000-000000000000", "", "checkout", "", "0 s", 100)
@@ -220,9 +227,7 @@ func TestWait_SaysWhyThereIsNoAnswer(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if _, err := s.pool.Exec(t.Context(), test.then); err != nil {
-					t.Fatal(err)
-				}
+				s.exec(test.then)
 				res, err = operation.Wait(t.Context(), s.pool, id)
 			}
 			if !errors.Is(err, test.want) || test.want == nil && (!res.Rejected || res.Status != 402) {
@@ -240,3 +245,180 @@ func TestWait_SaysWhyThereIsNoAnswer(t *testing.T) {
 }
 
 func unanswered(context.Context, string) (string, error) { return "", errTimeout }
+
+// The reason of a parked operation is stored plain, and read by many. The last error is stored in full, and sealed.
+func TestParkedReason_QuotesTheErrorUnlessSealed(t *testing.T) {
+	t.Parallel()
+	const failed = `the undo of step "charge" has failed: `
+	failure := fmt.Errorf("the bank says: %w", &refusal{Code: 51})
+	long := fmt.Errorf("%s: %w", strings.Repeat("é", 3000), failure)
+	for name, test := range map[string]struct {
+		err  error
+		opts []idem.Option
+		want string
+	}{
+		"plain":  {failure, nil, failed + `the bank says: refused with 51`},
+		"long":   {long, nil, failed + strings.Repeat("é", 200)},
+		"sealed": {failure, []idem.Option{sealerOf(7)}, failed + `*fmt.wrapError, *operation_test.refusal`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			d := operation.Define("stuck", func(op *operation.Op, _ int) (idem.Response, error) {
+				_, err := operation.Call(op, "charge", operation.Keyed(time.Hour), s.bank.charge,
+					operation.UndoTx(func(pgx.Tx, string) error { return test.err }))
+				return idem.Response{}, errors.Join(err, idem.Reject(declined))
+			})
+			_, err := d.Do(context.Background(), s.pool, scope, "k", hashA, 0, append(test.opts, idem.WithWait(0))...)
+			var parked *operation.ParkedError
+			if !errors.As(err, &parked) || parked.Reason != operation.ReasonUndoFailed || parked.ReasonText != test.want || !errors.Is(parked.Cause, failure) {
+				t.Fatalf("%v, because of %v; want %q", err, parked, test.want)
+			}
+			status, err := operation.Show(t.Context(), s.pool, parked.OperationID, test.opts...)
+			if err != nil || status.Reason != parked.Reason || status.ReasonText != test.want {
+				t.Errorf("%+v, %v", status, err)
+			}
+			text := test.err.Error()
+			if e := status.LastError; e == nil || e.Step != "charge" || e.Text != strings.ToValidUTF8(text[:min(len(text), 4096)], "") || e.At.IsZero() {
+				t.Errorf("the last error is %.80v", e)
+			}
+			if plain, err := operation.Show(t.Context(), s.pool, parked.OperationID); err != nil || (plain.LastError.Text == "sealed") != (test.opts != nil) {
+				t.Errorf("without a Sealer the last error is %.80v, %v", plain.LastError, err)
+			}
+		})
+	}
+}
+
+func TestLogObserver_LogsStepsWithoutErrorTexts(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	var text bytes.Buffer // written to by one goroutine
+	logger := slog.New(slog.NewJSONHandler(&text, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	attempts := 0
+	d := operation.Define("checkout", func(op *operation.Op, _ int) (idem.Response, error) {
+		if err := localStep(op, "reserve"); err != nil {
+			return idem.Response{}, err
+		}
+		_, err := operation.Call(op, "charge", operation.Keyed(time.Hour), func(context.Context, string) (int, error) {
+			if attempts++; attempts == 1 {
+				return 0, errTimeout
+			}
+			return 0, operation.Final(errDeclined)
+		})
+		if err != nil {
+			return idem.Response{}, idem.Reject(declined)
+		}
+		return created, nil
+	})
+	want(t, nil)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithObserver(idem.LogObserver(logger))))
+	var got []string
+	for line := range strings.Lines(text.String()) {
+		var l struct {
+			Level, Msg, Name, Key, Step, Kind, Cause string
+			OperationID                              string `json:"operation_id"`
+			ExecutionID                              string `json:"execution_id"`
+			Duration                                 *int64
+		}
+		must(t, json.Unmarshal([]byte(line), &l))
+		got = append(got, fmt.Sprintf("%s %s: %s %s %s %s, %t %t", l.Level, l.Msg, l.Name, l.Kind, l.Step, l.Cause, len(l.OperationID+l.ExecutionID) == 36, l.Duration != nil))
+	}
+	want := []string{
+		"DEBUG idem: step done: checkout tx reserve , true true",
+		"WARN idem: step unknown: checkout call charge other, true true",
+		"INFO idem: step failed: checkout call charge other, true true",
+		"INFO idem: call rejected: checkout   , true true",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +logged):\n%s", diff)
+	}
+	for _, secret := range []string{errTimeout.Error(), errDeclined.Error(), scope} {
+		if strings.Contains(text.String(), secret) {
+			t.Errorf("%q is in the log", secret)
+		}
+	}
+}
+
+// A service needs no more for its operations than docs/operate.md grants it.
+func TestPrivileges_OfTheDocsSuffice(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	role := fmt.Sprintf("idem_call_%08x", rand.Uint32())
+	docs, err := os.ReadFile("../docs/operate.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	grants := []string{"create role " + role, "grant all on done to " + role}
+	for line := range strings.Lines(string(docs)) {
+		statement, _, _ := strings.Cut(line, ";")
+		if strings.HasPrefix(line, "GRANT") && strings.Contains(line, " idem.") && strings.Contains(line, "TO idem_call") {
+			grants = append(grants, strings.ReplaceAll(statement, "idem_call", role))
+		}
+	}
+	grants = append(grants, "grant usage on schema idem to "+role)
+	for _, sql := range grants {
+		if _, err := s.pool.Exec(t.Context(), sql); err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
+	}
+	t.Cleanup(func() {
+		if _, err := s.pool.Exec(context.Background(), "drop owned by "+role+"; drop role "+role, pgx.QueryExecModeSimpleProtocol); err != nil {
+			t.Error(err)
+		}
+	})
+	address := s.dsn + "&options=" + url.QueryEscape("-crole="+role)
+	for name, behind := range map[string]*shop{
+		"session": {t: t, bank: s.bank, pool: pgtest.Open(t, address)},
+		"lease":   {t: t, bank: s.bank, pool: pgtest.Open(t, address, behindPooler)},
+	} {
+		d := behind.trip(func(op *operation.Op) (idem.Response, error) { return idem.Response{}, idem.Reject(declined) })
+		err := pgx.BeginFunc(t.Context(), behind.pool, func(tx pgx.Tx) error {
+			id, err := d.Start(t.Context(), tx, scope, name, hashA, "")
+			if err != nil {
+				return err
+			}
+			return operation.Signal(t.Context(), tx, id, "unheard", 1)
+		})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		behind.work(t, d)
+		if res, err := d.Do(t.Context(), behind.pool, scope, name, hashA, "", idem.WithWait(limit)); err != nil || !res.Rejected {
+			t.Errorf("%s: %+v, %v", name, res, err)
+		}
+	}
+}
+
+// A list that is cast within a condition is parsed for every row: with a thousand operations under way, a hundred of them this
+// process's own, every look would take fifty times as long, and with ten times as many a hundred times that.
+func TestStatements_HashTheirLists(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	id := "00000000-0000-4000-8000-000000000000"
+	for _, test := range []struct {
+		name, sql string
+		args      []any
+	}{
+		{"TakeOperations", db.TakeOperationsSQL, []any{1, "{checkout}", "{" + id + "}", true, 16}},
+		{"DueOperations", db.DueOperationsSQL, []any{16, "{checkout}", "{" + id + "/1}"}},
+		{"Disown", db.DisownSQL, []any{1, "{" + id + "}"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			rows, _ := s.pool.Query(t.Context(), "explain (costs off) "+test.sql, test.args...)
+			plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
+			if err != nil {
+				t.Fatal(err)
+			}
+			hashed := false
+			for _, line := range plan {
+				hashed = hashed || strings.Contains(line, "hashed SubPlan")
+				if strings.Contains(line, "Filter:") && (strings.Contains(line, "::uuid[]") || strings.Contains(line, "::text[]")) {
+					t.Errorf("a list is cast in a condition: %s", strings.TrimSpace(line))
+				}
+			}
+			if !hashed {
+				t.Errorf("no list is hashed:\n%s", strings.Join(plan, "\n"))
+			}
+		})
+	}
+}

@@ -1,0 +1,530 @@
+package operation_test
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"math"
+	"net"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/txn"
+	"github.com/idem-go/idem/operation"
+)
+
+// Errors of every kind that a program may have.
+
+// coded has an Is of its own.
+type coded struct{ Code string }
+
+func (e *coded) Error() string        { return "the bank says " + e.Code }
+func (e *coded) Is(target error) bool { return target == errDeclined && e.Code == "declined" }
+func (e *coded) Declined() bool       { return e.Code == "declined" }
+
+// veiled has no exported field.
+type veiled struct{ code string }
+
+func (e veiled) Error() string        { return "veiled " + e.code }
+func (e veiled) Is(target error) bool { return target == errDeclined }
+
+// empty has no field.
+type empty struct{}
+
+func (empty) Error() string { return "empty" }
+
+// number is a value.
+type number int
+
+func (n number) Error() string { return fmt.Sprint("number ", int(n)) }
+
+// half has an exported field and one that is not.
+type half struct {
+	Code  int
+	cause string
+}
+
+func (h *half) Error() string { return fmt.Sprint(h.Code, " because of ", h.cause) }
+
+// unstable encodes into JSON that it cannot decode.
+type unstable struct{ N int }
+
+func (unstable) Error() string                { return "unstable" }
+func (unstable) MarshalJSON() ([]byte, error) { return []byte(`"not an object"`), nil }
+
+// holder wraps an error in a field, as those of package net do.
+type holder struct {
+	Op  string
+	Err error
+}
+
+func (h *holder) Error() string { return h.Op + ": " + h.Err.Error() }
+func (h *holder) Unwrap() error { return h.Err }
+
+// PgError has the name of another package's type.
+type PgError struct{ Code string }
+
+func (e *PgError) Error() string { return "ERROR: " + e.Code }
+
+var (
+	errSentinel = errors.New("a sentinel")
+	errStruct   = &veiled{"sentinel"}
+)
+
+// findings returns all that a function may find in an error.
+func findings(err error) map[string]string {
+	found := map[string]string{"text": err.Error(), "final": fmt.Sprint(operation.IsFinal(err))}
+	for name, target := range map[string]error{
+		"declined": errDeclined, "sentinel": errSentinel, "struct": errStruct, "no rows": pgx.ErrNoRows, "sql no rows": sql.ErrNoRows, "canceled": context.Canceled,
+		"deadline": context.DeadlineExceeded, "EOF": io.EOF, "refused": syscall.ECONNREFUSED, "not exist": fs.ErrNotExist, "permission": fs.ErrPermission,
+		"timeout": operation.ErrTimeout, "os deadline": os.ErrDeadlineExceeded,
+	} {
+		found["Is "+name] = fmt.Sprint(errors.Is(err, target), err == target)
+	}
+	var declines interface{ Declined() bool }
+	var timeouts interface{ Timeout() bool }
+	found["declines"] = fmt.Sprint(errors.As(err, &declines) && declines.Declined())
+	found["times out"] = fmt.Sprint(errors.As(err, &timeouts) && timeouts.Timeout())
+	as[*coded](found, err)
+	as[veiled](found, err)
+	as[*veiled](found, err)
+	as[empty](found, err)
+	as[number](found, err)
+	as[*number](found, err)
+	as[*half](found, err)
+	as[unstable](found, err)
+	as[*holder](found, err)
+	as[*PgError](found, err)
+	as[*pgconn.PgError](found, err)
+	as[*net.OpError](found, err)
+	as[*net.DNSError](found, err)
+	as[*os.PathError](found, err)
+	as[syscall.Errno](found, err)
+	return found
+}
+
+func as[T error](found map[string]string, err error) {
+	var target T
+	if errors.As(err, &target) {
+		found[fmt.Sprintf("As %T", target)] = fmt.Sprintf("%+v", target)
+	}
+}
+
+// kinds are errors of steps, and what every run must find in them.
+var kinds = map[string]struct {
+	err  error
+	find map[string]string
+}{
+	"text":           {errors.New("text"), nil},
+	"sentinel":       {errSentinel, map[string]string{"Is sentinel": "true false"}},
+	"joined":         {errors.Join(errSentinel, errDeclined), map[string]string{"Is sentinel": "true false", "Is declined": "true false"}},
+	"decides itself": {&coded{"declined"}, map[string]string{"As *operation_test.coded": "the bank says declined"}},
+	"veiled":         {veiled{"x"}, nil},
+	"empty":          {empty{}, map[string]string{"As operation_test.empty": "empty"}},
+	"number":         {number(7), map[string]string{"As operation_test.number": "number 7"}},
+	"half":           {&half{7, "x"}, nil},
+	"unstable":       {unstable{7}, nil},
+	"holder":         {&holder{"dial", syscall.ECONNREFUSED}, map[string]string{"Is refused": "true false"}},
+	"errno":          {syscall.ENOENT, map[string]string{"As syscall.Errno": "no such file or directory", "Is not exist": "true false"}},
+	"net":            {&net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}, map[string]string{"Is refused": "true false"}},
+	"net timeout":    {&net.OpError{Op: "read", Net: "tcp", Err: os.ErrDeadlineExceeded}, map[string]string{"Is os deadline": "true false", "times out": "true"}},
+	"DNS":            {&net.DNSError{Err: "no such host", Name: "bank.example", IsNotFound: true}, map[string]string{"As *net.DNSError": "lookup bank.example: no such host"}},
+	"context":        {fmt.Errorf("of its own: %w", context.DeadlineExceeded), map[string]string{"Is deadline": "true false", "times out": "true"}},
+	"EOF":            {io.EOF, map[string]string{"Is EOF": "true true"}},
+	"no rows":        {fmt.Errorf("reading: %w", pgx.ErrNoRows), map[string]string{"Is no rows": "true false", "Is sql no rows": "true false"}},
+	"server":         {&pgconn.PgError{Severity: "ERROR", Code: "23505", Message: "duplicate", ConstraintName: "one", Detail: strings.Repeat("long ", 50_000)}, map[string]string{"As *pgconn.PgError": "ERROR: duplicate (SQLSTATE 23505)"}},
+	"namesake":       {&PgError{"23505"}, map[string]string{"As *operation_test.PgError": "ERROR: 23505"}},
+	"long":           {fmt.Errorf("%s: %w", strings.Repeat("é", 5000), errSentinel), map[string]string{"Is sentinel": "true false"}},
+	"no UTF-8":       {errors.New("\xff\xfe and \x00"), nil},
+}
+
+// A later run must find the same in an error as the first one, or it takes another branch.
+func TestError_SameInEveryRun(t *testing.T) {
+	t.Parallel()
+	names := slices.Sorted(maps.Keys(kinds))
+	seen := sameTwice(t, func(op *operation.Op) map[string]map[string]string {
+		found := map[string]map[string]string{}
+		for _, name := range names {
+			for _, step := range []string{"tx", "call"} {
+				if step == "call" || !txn.Transient(kinds[name].err) { // otherwise the transaction is lost, and no function sees it
+					found[step+" "+name] = findings(failing[step](op, kinds[name].err))
+				}
+			}
+		}
+		again := failing["call"](op, fmt.Errorf("again: %w", failing["call"](op, fmt.Errorf("%w and %w", errSentinel, io.EOF))))
+		found["again"] = findings(again) // the error of one step is wrapped by that of another
+		return found
+	})
+	if again := seen["again"]; again["Is sentinel"] != "true false" || again["Is EOF"] != "true false" {
+		t.Error(again)
+	}
+	for _, name := range names {
+		for what, want := range kinds[name].find {
+			for _, step := range []string{"tx", "call"} {
+				found := seen[step+" "+name]
+				if found != nil && found[what] != want && !(step == "call" && strings.HasSuffix(want, " true")) { // Final wraps it
+					t.Errorf("%s of a %s: %s is %q, want %q", name, step, what, found[what], want)
+				}
+			}
+		}
+	}
+}
+
+// failing are steps that return a Final error.
+var failing = map[string]func(*operation.Op, error) error{
+	"tx": func(op *operation.Op, failure error) error {
+		_, err := operation.Tx(op, "fails", func(pgx.Tx) (int, error) { return 0, failure })
+		return err
+	},
+	"call": func(op *operation.Op, failure error) error {
+		_, err := operation.Call(op, "fails", operation.Keyed(time.Hour), func(context.Context, string) (int, error) { return 0, operation.Final(failure) })
+		return err
+	},
+}
+
+// sameTwice runs a function twice, the second time from its record, and returns what both runs have seen.
+func sameTwice[T any](t *testing.T, see func(*operation.Op) T, opts ...operation.Option) T {
+	t.Helper()
+	s := newShop(t)
+	var seen []T
+	d := operation.Define("twice", func(op *operation.Op, _ int) (idem.Response, error) {
+		seen = append(seen, see(op))
+		return created, operation.Sleep(op, "pause", 20*time.Hour)
+	}, opts...)
+	want(t, idem.ErrInProgress)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(0)))
+	s.elapse()
+	want(t, nil)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0))
+	if len(seen) != 2 {
+		t.Fatalf("%d runs", len(seen))
+	}
+	if diff := cmp.Diff(seen[0], seen[1]); diff != "" {
+		t.Errorf("(-first run +replay):\n%s", diff)
+	}
+	return seen[0]
+}
+
+// The function gets an error that WithErrors names as it was.
+func TestWithErrors_NamedErrorIsItself(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		err  error
+		find map[string]string
+	}{
+		{fmt.Errorf("wrapped: %w", &coded{"declined"}), map[string]string{"Is declined": "true false", "declines": "true"}},
+		{&coded{"lost"}, map[string]string{"Is declined": "false false", "declines": "false", "As *operation_test.coded": "the bank says lost"}},
+		{errStruct, map[string]string{"Is declined": "true false", "Is struct": "true true"}},
+		{errSentinel, map[string]string{"Is sentinel": "true true"}},
+		{new(number(7)), map[string]string{"As *operation_test.number": "number 7"}},
+		{&veiled{"x"}, map[string]string{"Is declined": "false false", "Is struct": "false false"}}, // which is like a named one
+	}
+	seen := sameTwice(t, func(op *operation.Op) (found []map[string]string) {
+		for _, test := range tests {
+			found = append(found, findings(failing["tx"](op, test.err)))
+		}
+		return found
+	}, operation.WithErrors(errStruct, &coded{}, number(0), errSentinel))
+	for i, test := range tests {
+		for what, want := range test.find {
+			if seen[i][what] != want {
+				t.Errorf("%v: %s is %q, want %q", test.err, what, seen[i][what], want)
+			}
+		}
+	}
+}
+
+// Without the name the function would find something else in the recorded error.
+func TestWithErrors_NoLongerNamedParks(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	define := func(opts ...operation.Option) *operation.Definition[int] {
+		return operation.Define("named", func(op *operation.Op, _ int) (idem.Response, error) {
+			_ = failing["tx"](op, &coded{"declined"})
+			return created, longSleep(op, "pause")
+		}, opts...)
+	}
+	want(t, idem.ErrInProgress)(define(operation.WithErrors(&coded{})).Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(0)))
+	s.elapse()
+	_, err := define().Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(0))
+	if !errors.Is(err, operation.ErrParked) || !strings.Contains(err.Error(), "operation_test.coded, which the code no longer names in WithErrors") {
+		t.Error(err)
+	}
+}
+
+func TestWithErrors_RefusesAmbiguousErrors(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	for name, test := range map[string]struct {
+		errs    []error
+		refused bool
+	}{
+		"two of one text":      {[]error{errors.New("one"), errors.New("one")}, true},
+		"nil":                  {[]error{nil}, true},
+		"one twice":            {[]error{errSentinel, errSentinel}, false},
+		"an example twice":     {[]error{&coded{}, &coded{}}, false},
+		"what is known anyhow": {[]error{io.EOF, &pgconn.PgError{}, (*net.DNSError)(nil)}, false},
+	} {
+		d := operation.Define("named", func(*operation.Op, int) (idem.Response, error) { return created, nil }, operation.WithErrors(test.errs...))
+		_, err := d.Do(t.Context(), s.pool, scope, name, hashA, 0)
+		if refused := err != nil; refused != test.refused {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// brittle is an error whose methods panic.
+type brittle struct{}
+
+func (brittle) Error() string { panic("no text") }
+
+// speechless are errors that cannot be asked.
+func speechless() map[string]error {
+	var none *pgconn.PgError
+	return map[string]error{
+		"nil pointer": none, "panics": brittle{},
+	}
+}
+
+// An answer is an answer, also if its error cannot say a word.
+func TestError_WhoseTextPanics(t *testing.T) {
+	t.Parallel()
+	for name, mute := range speechless() {
+		t.Run("refused by a call, "+name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			var got error
+			d := define(func(op *operation.Op) error {
+				_, got = operation.Call(op, "charge", operation.Once, func(context.Context, string) (int, error) { return 0, operation.Final(mute) })
+				return nil
+			})
+			if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); err != nil || !operation.IsFinal(got) {
+				t.Errorf("the caller got %v, the function %v", err, got)
+			}
+		})
+		t.Run("of a search, "+name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			asked := 0
+			find := operation.Asked(func(context.Context, string) (int, bool, error) {
+				if asked++; asked == 1 {
+					return 0, false, mute
+				}
+				return 7, true, nil
+			})
+			d := define(func(op *operation.Op) error {
+				_, err := operation.Call(op, "charge", find, func(context.Context, string) (int, error) { return 0, errTimeout })
+				return err
+			})
+			want(t, nil)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(limit)))
+		})
+		t.Run("of the function, "+name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			fail := true
+			d := define(func(op *operation.Op) error {
+				if err := errors.Join(outsideStep(op, "charge"), op.Checkpoint()); err != nil || !fail {
+					return err
+				}
+				return mute
+			})
+			if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); err == nil {
+				t.Error("no error")
+			}
+			fail = false
+			want(t, nil)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(time.Minute)))
+		})
+	}
+}
+
+// The function returns an error of another operation. It does not count as the end of this one.
+func TestDo_ErrorOfAnotherOperation(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]error{
+		"canceled": operation.ErrCanceled, "parked": &operation.ParkedError{OperationID: "another"},
+		"canceled, for good": operation.Final(operation.ErrCanceled), "parked, for good": operation.Final(&operation.ParkedError{OperationID: "another"}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			d := operation.Define("outer", func(op *operation.Op, _ int) (idem.Response, error) {
+				if err := outsideStep(op, "charge"); err != nil {
+					return idem.Response{}, err
+				}
+				return idem.Response{}, fmt.Errorf("the inner one: %w", test)
+			})
+			_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
+			if err == nil || errors.Is(err, operation.ErrCanceled) || errors.Is(err, operation.ErrParked) || !strings.Contains(err.Error(), test.Error()) {
+				t.Errorf("an operation that is %s is said to be: %v", s.text(`select state from idem.operations`), err)
+			}
+		})
+	}
+}
+
+// inner is a value behind a pointer and an interface.
+type inner struct{ N int64 }
+
+// everything is a value of every kind that JSON changes in some way.
+type everything struct {
+	Any      any
+	Map      map[string]any
+	Slice    []any
+	Nil      []int
+	Empty    []int
+	Absent   []int `json:",omitempty"`
+	Time     time.Time
+	Pointer  *inner
+	Null     *inner
+	Left     string `json:"-"`
+	Raw      json.RawMessage
+	Float    float64
+	Large    uint64
+	unseen   int
+	Narrowed fmt.Stringer `json:",omitempty"`
+}
+
+// beyond is a number that no float64 is.
+const beyond = int64(1)<<53 + 1
+
+func wide() everything {
+	now := time.Now()
+	return everything{
+		Any: beyond, Map: map[string]any{"id": beyond, "list": []any{beyond, 1.5, "x", nil, true}}, Slice: []any{uint64(math.MaxUint64)},
+		Empty: []int{}, Absent: []int{}, Time: now, Pointer: &inner{beyond}, Left: "left out", Raw: json.RawMessage(`{"a" :1}`), Float: 0.1, Large: math.MaxUint64, unseen: 7,
+	}
+}
+
+// shown tells everything that a function may see of a value.
+func shown(v everything, err error) string {
+	return fmt.Sprintf("%#v %#v %#v %#v %#v %#v %#v %v %s %s %v %v %v %v", v.Any, v.Map, v.Slice, v.Nil, v.Empty, v.Absent, v.Time, v.Pointer, v.Left, v.Raw, v.Float, v.Large, v.unseen, err)
+}
+
+// The function goes its way by values, too. What it sees is what is stored, from the first run on, and no number changes on its way.
+func TestValues_AreTheSameInEveryRun(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	var seen []map[string]string
+	d := operation.Define("values", func(op *operation.Op, in everything) (idem.Response, error) {
+		saw := map[string]string{"input": shown(in, nil)}
+		in.Map["id"] = "changed" // by this run alone
+		saw["tx"] = shown(operation.Tx(op, "tx", func(pgx.Tx) (everything, error) { return wide(), nil }))
+		saw["call"] = shown(operation.Call(op, "call", operation.Keyed(time.Hour), func(context.Context, string) (everything, error) { return wide(), nil }))
+		saw["found"] = shown(operation.Call(op, "found", operation.Asked(func(context.Context, string) (everything, bool, error) {
+			return wide(), true, nil
+		}).WithBackoff(time.Millisecond, time.Millisecond), func(context.Context, string) (everything, error) { return everything{}, errTimeout }))
+		if err := operation.Signal(t.Context(), s.pool, op.ID(), "signal", wide()); err != nil {
+			return idem.Response{}, err
+		}
+		saw["await"] = shown(operation.Await[everything](op, "signal", time.Hour))
+		seen = append(seen, saw)
+		return created, longSleep(op, "pause")
+	})
+	for range 3 {
+		if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, wide(), idem.WithWait(0)); err != nil && !errors.Is(err, idem.ErrInProgress) {
+			t.Fatal(err)
+		}
+		s.elapse()
+	}
+	if len(seen) != 2 {
+		t.Fatalf("%d runs", len(seen))
+	}
+	if diff := cmp.Diff(seen[0], seen[1]); diff != "" {
+		t.Errorf("(-first run +later):\n%s", diff)
+	}
+	for where, what := range seen[0] {
+		t.Log(where, what)
+	}
+}
+
+func TestValues_NumberInAnInterfaceKeepsItsDigits(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	numbers := []any{beyond, -beyond, uint64(math.MaxUint64), int64(math.MinInt64), 7, 1.5}
+	d := operation.Define("number", func(op *operation.Op, in []any) (idem.Response, error) {
+		for i, n := range in {
+			back, err := operation.Tx(op, "tx", func(pgx.Tx) (map[string]any, error) { return map[string]any{"n": n}, nil })
+			if err != nil || back["n"] != json.Number(fmt.Sprint(numbers[i])) {
+				t.Errorf("%v has become %v (%T), %v", numbers[i], back["n"], back["n"], err)
+			}
+		}
+		return created, nil
+	})
+	want(t, nil)(d.Do(t.Context(), s.pool, scope, "k", hashA, numbers))
+}
+
+// What cannot be stored is not seen by the function either.
+func TestValues_UnstorableIsAnErrorOfTheStep(t *testing.T) {
+	t.Parallel()
+	first := sameTwice(t, func(op *operation.Op) map[string]string {
+		_, err := operation.Tx(op, "tx", func(tx pgx.Tx) (float64, error) { return math.NaN(), nil })
+		return map[string]string{"tx": fmt.Sprint(err)}
+	})
+	if first["tx"] == "<nil>" {
+		t.Error(first)
+	}
+}
+
+// safely recovers from what a step does, as a helper of the function's author or of a framework may. A goroutine that ends is waited for.
+func safely(step func()) (recovered any) {
+	done := make(chan any)
+	go func() {
+		defer func() { done <- recover() }()
+		step()
+	}()
+	return <-done
+}
+
+// What the function may make of a panic that it has recovered from: nothing that ends the operation.
+func TestRecoveredPanic_EndsTheRun(t *testing.T) {
+	t.Parallel()
+	for escapeName, escape := range map[string]func(){"a panic": func() { panic("behind the answer") }, "Goexit": runtime.Goexit} {
+		for next, goOn := range map[string]func(op *operation.Op) (idem.Response, error){
+			"takes another card": func(op *operation.Op) (idem.Response, error) {
+				return created, outsideStep(op, "another card")
+			},
+			"rejects": func(op *operation.Op) (idem.Response, error) {
+				return idem.Response{}, idem.Reject(created)
+			},
+		} {
+			t.Run(escapeName+", "+next, func(t *testing.T) {
+				t.Parallel()
+				s := newShop(t)
+				keys := map[string]int{}
+				d := operation.Define("recovers", func(op *operation.Op, _ int) (resp idem.Response, err error) {
+					safely(func() {
+						_, _ = operation.Call(op, "charge", operation.Once, func(_ context.Context, key string) (int, error) {
+							keys[key]++
+							escape()
+							return 1, nil
+						})
+					})
+					return goOn(op)
+				})
+				_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
+				if err == nil || !strings.Contains(err.Error(), `"charge" has panicked`) {
+					t.Errorf("got %v", err)
+				}
+				_, err = d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(limit)) // when its pause is over
+				if parked := (*operation.ParkedError)(nil); !errors.As(err, &parked) || parked.Step != "charge" {
+					t.Errorf("a call that is Once and in doubt: %v", err)
+				}
+				if len(keys) != 1 {
+					t.Errorf("charged under the keys %v", keys)
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,181 @@
+package operation
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/store"
+)
+
+// Errors of names, ids and values.
+var (
+	// ErrUnknownOperation is the error for an id that no operation has.
+	ErrUnknownOperation = errors.New("operation: there is no such operation")
+
+	// ErrInvalidName is the error for the name of an operation, a step or a signal that is not 1 to
+	// 200 bytes of valid UTF-8 without control characters and without "#".
+	ErrInvalidName = errors.New("operation: invalid name")
+
+	// ErrValueTooLarge is the error for an input or a value of a step that is above 1 MiB once it
+	// is encoded.
+	ErrValueTooLarge = errors.New("operation: the value is too large")
+)
+
+const (
+	maxValue = 1 << 20
+	maxName  = 200
+)
+
+// Codec says how inputs and values of steps are stored. Decode gets what Encode has returned, maybe
+// by an older program.
+type Codec interface {
+	Encode(value any) ([]byte, error)
+	Decode(stored []byte, value any) error
+}
+
+type jsonCodec struct{}
+
+func (jsonCodec) Encode(value any) ([]byte, error) { return json.Marshal(value) }
+
+// Decode decodes a number that goes into an interface into a json.Number. A float64 would silently
+// change what is above 2^53.
+func (jsonCodec) Decode(stored []byte, value any) error {
+	d := json.NewDecoder(bytes.NewReader(stored))
+	d.UseNumber()
+	if err := d.Decode(value); err != nil {
+		return err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return errors.New("there is more behind the value")
+	}
+	return nil
+}
+
+// encode returns a value as it is stored, and as the function sees it. A value that does not decode
+// must not be committed.
+func encode[T any](codec Codec, value T) (stored []byte, shown T, err error) {
+	if stored, err = codec.Encode(value); err != nil {
+		return nil, shown, fmt.Errorf("operation: a value of type %T cannot be encoded: %w", value, err)
+	}
+	if len(stored) > maxValue {
+		return nil, shown, fmt.Errorf("%w: %d bytes, limit %d", ErrValueTooLarge, len(stored), maxValue)
+	}
+	if stored == nil {
+		stored = []byte{}
+	}
+	shown, err = decode[T](codec, stored)
+	return stored, shown, err
+}
+
+func decode[T any](codec Codec, stored []byte) (value T, err error) {
+	if err = codec.Decode(stored, &value); err != nil {
+		var none T
+		return none, fmt.Errorf("operation: a stored value does not decode into %T: %w", value, err)
+	}
+	return value, nil
+}
+
+// checkName returns why a name is invalid. "#" marks the second use of a name.
+func checkName(name string) error {
+	switch {
+	case name == "":
+		return fmt.Errorf("%w: it is empty", ErrInvalidName)
+	case len(name) > maxName:
+		return fmt.Errorf("%w: it has %d bytes, the limit is %d", ErrInvalidName, len(name), maxName)
+	case !utf8.ValidString(name), strings.ContainsRune(name, '#'), strings.ContainsFunc(name, unicode.IsControl):
+		return fmt.Errorf("%w: it is not valid UTF-8, or has a control character or a \"#\"", ErrInvalidName)
+	}
+	return nil
+}
+
+// seal returns a value as it is stored.
+func seal(s store.Sealer, plain, bound []byte) (stored []byte, err error) {
+	defer panicked(&err)
+	stored, err = store.SealValue(s, plain, bound)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errSealing, err)
+	}
+	return stored, nil
+}
+
+var errSealing = errors.New("operation: the Sealer has failed")
+
+// open returns the value that was stored.
+func open(s store.Sealer, stored, bound []byte) (plain []byte, err error) {
+	defer panicked(&err)
+	plain, err = store.OpenValue(s, stored, bound)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", idem.ErrUnreadable, err)
+	}
+	return plain, nil
+}
+
+// panicked makes a panic of a Sealer its error. The value of the panic may be a secret, unless it
+// is of the runtime.
+func panicked(err *error) {
+	switch value := recover().(type) {
+	case nil:
+	case runtime.Error:
+		*err = fmt.Errorf("%w: it has panicked: %w", errSealing, value)
+	default:
+		*err = fmt.Errorf("%w: it has panicked with a %T", errSealing, value)
+	}
+}
+
+// keyTag begins what is hashed. It is frozen: other systems hold the keys.
+const keyTag = "idem.operation.key/1\n"
+
+// keyLength is how many characters a derived key has: 160 bits.
+const keyLength = 32
+
+// derivedKey returns the key by which the other side knows a call. It is the same in every attempt
+// and in every process.
+func derivedKey(operationID string, kind store.StepKind, name string) string {
+	h := sha256.New()
+	h.Write([]byte(keyTag))
+	var length [8]byte
+	for _, part := range []string{operationID, string(kind), name} {
+		binary.BigEndian.PutUint64(length[:], uint64(len(part)))
+		h.Write(length[:])
+		h.Write([]byte(part))
+	}
+	return lower.EncodeToString(h.Sum(nil))[:keyLength]
+}
+
+var lower = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+
+// childTag begins what is hashed for the id of a child. It is frozen: a parent that waits finds its
+// child by it.
+const childTag = "idem.operation.child/1\n"
+
+// ChildID returns the id of the operation that a Child has begun. step is its name in the
+// operation, as in a StepStatus.
+func ChildID(operationID, step string) string {
+	key := sha256.Sum256([]byte(childTag + operationID + "\n" + step))
+	id := pgtype.UUID{Valid: true}
+	copy(id.Bytes[:], key[:])
+	id.Bytes[6] = id.Bytes[6]&0x0f | 0x80 // version 8
+	id.Bytes[8] = id.Bytes[8]&0x3f | 0x80
+	return id.String()
+}
+
+func parsedID(id string) (string, error) {
+	var parsed pgtype.UUID
+	if parsed.Scan(id) != nil {
+		return "", ErrUnknownOperation
+	}
+	return parsed.String(), nil
+}
