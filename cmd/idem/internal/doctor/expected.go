@@ -85,7 +85,7 @@ var tables = []expected{
 	{
 		name: "inbox", key: "consumer, source, id", purged: "expires_at",
 		columns: "consumer text, source text, id text, hash bytea, state text, since timestamp with time zone, expires_at timestamp with time zone, " +
-			"attempts integer, begun integer, alone integer, hindered integer, retry_at timestamp with time zone, key text",
+			"attempts integer, begun boolean, hindered integer, retry_at timestamp with time zone, key text",
 		indexes: []string{"inbox_failing btree (consumer, source, key) WHERE (state = 'failing'::text)"},
 		lost:    "a message that is delivered again is handled again",
 	},
