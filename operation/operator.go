@@ -273,7 +273,7 @@ func PreviewCancel(ctx context.Context, pool *pgxpool.Pool, id string, opts ...C
 		if !s.DueAt.IsZero() {
 			begun = s.DueAt
 		}
-		v := decideDoubt(&j, request{policy: s.Policy, undos: s.Undos}, &store.Step{Name: s.Name})
+		v := decideDoubt(&j, request{policy: policy.stored(), undos: s.Undos}, &store.Step{Name: s.Name})
 		switch {
 		case v.do == park, policy.window > 0 && show.LoadedAt.Sub(begun) > policy.window:
 			p.Parks = ReasonCallInDoubt
