@@ -6,6 +6,7 @@ FROM idem.dead_letters d
 WHERE (@only_side::text = '' OR d.side = @only_side)
   AND (@only_consumer::text = '' OR d.consumer = @only_consumer)
   AND (@only_source::text = '' OR d.source = @only_source)
+  AND (@only_id::text = '' OR d.id = @only_id)
   AND (d.side, d.consumer, d.source, d.id) >
       (@after_side::text, @after_consumer::text, @after_source::text, @after_id::text)
 ORDER BY d.side, d.consumer, d.source, d.id

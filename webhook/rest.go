@@ -32,12 +32,17 @@ type pause struct {
 
 // check says whether an endpoint has to be left alone.
 func (r *rest) check(topic string, now time.Time) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if left := r.away[topic].until.Sub(now); left > 0 {
-		return &outbox.AwayError{RetryAfter: left, Err: fmt.Errorf("%w, for another %v", ErrAway, left.Round(time.Millisecond))}
+	if left := r.left(topic, now); left > 0 {
+		return outbox.RetryLater(fmt.Errorf("%w, for another %v", ErrAway, left.Round(time.Millisecond)), left)
 	}
 	return nil
+}
+
+// left returns for how long an endpoint has to be left alone.
+func (r *rest) left(topic string, now time.Time) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.away[topic].until.Sub(now)
 }
 
 // note learns from an attempt. Several that were under way together count as one.

@@ -16,16 +16,17 @@ FROM idem.dead_letters d
 WHERE ($1::pg_catalog.text OPERATOR(pg_catalog.=) '' OR d.side OPERATOR(pg_catalog.=) $1::pg_catalog.text)
   AND ($2::pg_catalog.text OPERATOR(pg_catalog.=) '' OR d.consumer OPERATOR(pg_catalog.=) $2::pg_catalog.text)
   AND ($3::pg_catalog.text OPERATOR(pg_catalog.=) '' OR d.source OPERATOR(pg_catalog.=) $3::pg_catalog.text)
+  AND ($4::pg_catalog.text OPERATOR(pg_catalog.=) '' OR d.id OPERATOR(pg_catalog.=) $4::pg_catalog.text)
   AND (d.side, d.consumer, d.source, d.id) OPERATOR(pg_catalog.>)
-      ($4::pg_catalog.text, $5::pg_catalog.text, $6::pg_catalog.text, $7::pg_catalog.text)
+      ($5::pg_catalog.text, $6::pg_catalog.text, $7::pg_catalog.text, $8::pg_catalog.text)
 ORDER BY d.side, d.consumer, d.source, d.id
-LIMIT $8::pg_catalog.int4
+LIMIT $9::pg_catalog.int4
 `
 
 // ListDeadLettersStatement is ListDeadLetters as connections know it.
 var ListDeadLettersStatement = roundtrip.New(roundtrip.Statement{
 	SQL:     ListDeadLettersSQL,
-	Params:  []roundtrip.Param{roundtrip.TextParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.PlainParam},
+	Params:  []roundtrip.Param{roundtrip.TextParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.PlainParam},
 	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Binary},
 })
 
@@ -34,6 +35,7 @@ type ListDeadLetters struct {
 	OnlySide      string
 	OnlyConsumer  string
 	OnlySource    string
+	OnlyID        string
 	AfterSide     string
 	AfterConsumer string
 	AfterSource   string
@@ -49,6 +51,7 @@ func (q *ListDeadLetters) Queue(trip *roundtrip.Trip) {
 	values.Text(q.OnlySide)
 	values.Text(q.OnlyConsumer)
 	values.Text(q.OnlySource)
+	values.Text(q.OnlyID)
 	values.Text(q.AfterSide)
 	values.Text(q.AfterConsumer)
 	values.Text(q.AfterSource)

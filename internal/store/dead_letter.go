@@ -88,7 +88,7 @@ type ListLetters struct {
 
 // Queue adds the statement.
 func (l *ListLetters) Queue(trip *roundtrip.Trip) {
-	q := db.ListDeadLetters{OnlySide: l.Only.Side, OnlyConsumer: l.Only.Consumer, OnlySource: l.Only.Source,
+	q := db.ListDeadLetters{OnlySide: l.Only.Side, OnlyConsumer: l.Only.Consumer, OnlySource: l.Only.Source, OnlyID: l.Only.ID,
 		AfterSide: l.After.Side, AfterConsumer: l.After.Consumer, AfterSource: l.After.Source, AfterID: l.After.ID, Room: l.Room}
 	q.Queue(trip)
 }
