@@ -49,7 +49,7 @@ type scheduler struct {
 	wide      [2]int
 	met       int // messages read since the restart
 	reads     int64
-	rounds    []report // that have ended without a call
+	rounds    []report  // that have ended without a call
 	lookupDue time.Time // when the table is asked again which keys it holds
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/idem-go/idem"
@@ -160,7 +161,7 @@ func (w *worker) begin(ctx context.Context) error {
 
 func (w *worker) publish(c *call) {
 	publisher := w.publisher
-	if d := c.to.name; len(d) > len(noDestination) && d[:len(noDestination)] == noDestination {
+	if strings.HasPrefix(c.to.name, noDestination) {
 		publisher = PublisherFunc(func(ctx context.Context, messages []Message) error {
 			w.publisher.(Divider).Destination(messages[0].Topic)
 			return w.publisher.Publish(ctx, messages)
