@@ -42,12 +42,14 @@ type destination struct {
 type round struct {
 	began                  time.Time
 	tried, accepted, again int
+	repeats                bool // messages of the round before, in which others were accepted
 	refused                []refusal
 }
 
 type refusal struct {
-	m   *message
-	err error
+	m     *message
+	err   error
+	early bool // nothing was accepted before: an outage may have ended since then
 }
 
 // restart forgets the queue. What is known of the destination itself stays.

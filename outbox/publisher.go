@@ -15,7 +15,8 @@ import (
 // published twice, under the same ID.
 //
 // After two errors in a row that name no message, the relay publishes one message a call, in rounds of at most 32 messages. If the broker
-// accepts at least one message of a round, each refused message counts one attempt, as if it had been named. If it accepts none,
+// accepts at least one message of a round, each refused message counts one attempt, as if it had been named; what was refused before the
+// first one was accepted is tried once more before that, because an outage may have ended meanwhile. If it accepts none,
 // the destination is unavailable: nothing counts, and the relay waits. A round without a refused message ends this. So a
 // Publisher should name the message: otherwise a failing message costs one call for each message of each round.
 //

@@ -430,7 +430,7 @@ func (s *scheduler) ended(c *call, v *verdict, now time.Time) (r report) {
 			waits[k] = true
 		case answer == doubtful && c.single && !s.stopping:
 			k.inCall++ // until the round ends
-			d.round.refused = append(d.round.refused, refusal{m, v.reason(i)})
+			d.round.refused = append(d.round.refused, refusal{m, v.reason(i), d.round.accepted == 0 && !d.round.repeats})
 			doubts++
 		default:
 			waits[k] = true
@@ -555,9 +555,15 @@ func (s *scheduler) endRound(d *destination, now time.Time, r *report) {
 		f.m.key.inCall--
 	}
 	switch {
-	case was.accepted > 0:
+	case was.accepted > 0 || was.repeats && len(was.refused) > 0:
 		d.unnamed, d.backoff = 0, 0
-		for _, f := range was.refused {
+		for _, f := range slices.Backward(was.refused) {
+			if f.early { // it is tried once more before that counts
+				s.requeue(f.m)
+				d.ready(f.m.key, true)
+				d.round.repeats = true
+				continue
+			}
 			r.found++
 			r.foundErr = f.err
 			s.fail(f.m, f.err, now)
