@@ -60,7 +60,7 @@ func (d *destination) restart() {
 }
 
 func (d *destination) isWell() bool {
-	return d.unnamed == 0 && d.round == nil && d.backoff == 0 && d.downSince.IsZero() && d.loggedAt.IsZero()
+	return d.unnamed == 0 && d.round == nil && d.backoff == 0 && d.downSince.IsZero()
 }
 
 // share is how many messages that the table does not hold are in the queue.
@@ -151,11 +151,7 @@ func (d *destination) fit(took time.Duration, messages int, divided bool, limit 
 
 // isNews reports whether an error is to be logged: the first one is, and then one now and then.
 func (d *destination) isNews(err error, now time.Time) bool {
-	if err == nil {
-		d.loggedAt = time.Time{}
-		return false
-	}
-	if now.Sub(d.loggedAt) < maxBackoff {
+	if err == nil || now.Sub(d.loggedAt) < maxBackoff {
 		return false
 	}
 	d.loggedAt = now
