@@ -96,8 +96,7 @@ func (c *publication) sendOne(ctx context.Context, t *target, m outbox.Message) 
 	if _, answered := errors.AsType[*StatusError](err); ctx.Err() != nil && !answered {
 		return err // the call is over, which says nothing of the endpoint
 	}
-	c.rest.note(t.topic, err, c.sender.now())
-	if _, away := isAway(err); away {
+	if c.rest.note(t.topic, m.ID, err, c.sender.now()) {
 		return outbox.RetryLater(timely(err), max(c.rest.left(t.topic, c.sender.now()), minRest))
 	}
 	return timely(err)
