@@ -87,26 +87,19 @@ func (r *routes) Publish(ctx context.Context, messages []Message) error {
 			return r.publish(ctx, name, part)
 		}
 	}
-	var mu sync.Mutex
 	failed := map[string]error{}
-	var calls sync.WaitGroup
 	for name, part := range parts {
-		calls.Go(func() {
-			route := PublisherFunc(func(ctx context.Context, part []Message) error { return r.publish(ctx, name, part) })
-			named, rest := namedIn(publishSafely(ctx, route, part))
-			mu.Lock()
-			defer mu.Unlock()
-			if rest != nil {
-				for _, m := range part {
-					failed[m.ID] = RetryLater(rest, 0)
-				}
+		route := PublisherFunc(func(ctx context.Context, part []Message) error { return r.publish(ctx, name, part) })
+		named, rest := namedIn(publishSafely(ctx, route, part))
+		if rest != nil {
+			for _, m := range part {
+				failed[m.ID] = RetryLater(rest, 0)
 			}
-			if named != nil {
-				maps.Copy(failed, named.Failed)
-			}
-		})
+		}
+		if named != nil {
+			maps.Copy(failed, named.Failed)
+		}
 	}
-	calls.Wait()
 	if len(failed) > 0 {
 		return &PublishError{Failed: failed}
 	}

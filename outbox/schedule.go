@@ -326,7 +326,6 @@ type call struct {
 	to       *destination
 	messages []*message
 	began    time.Time
-	owner    int
 	single   bool // of a round
 }
 
@@ -342,7 +341,7 @@ func (s *scheduler) next(now time.Time) (begin []*call) {
 		if d.call != nil || now.Before(d.rest) {
 			continue
 		}
-		c := &call{to: d, began: now, owner: s.owner, single: d.round != nil}
+		c := &call{to: d, began: now, single: d.round != nil}
 		if c.messages = d.compose(s.callSize(d), s.keeps); len(c.messages) == 0 {
 			if d.round != nil && d.round.tried > 0 { // nothing is left to try
 				r := report{}
@@ -588,18 +587,15 @@ func (s *scheduler) endRound(d *destination, now time.Time, r *report) {
 	}
 }
 
-// endedStale notes what came of a call that began before a restart. Its destination then reads everything again.
+// endedStale notes what came of a call that began before a restart: what it has published. Its destination then reads everything
+// again.
 func (s *scheduler) endedStale(c *call, v *verdict, now time.Time, r *report) {
 	d := c.to
 	for i, m := range c.messages {
 		s.release(d, m)
-		switch answer := v.of(i); {
-		case answer == accepted:
+		if v.of(i) == accepted {
 			r.published++
 			s.out.published = append(s.out.published, m.Seq)
-		case answer == refused && c.owner == s.owner:
-			r.failed++
-			s.refuse(m, v.reason(i), now)
 		}
 	}
 	d.stale, d.position, s.full = false, 0, true
@@ -608,23 +604,6 @@ func (s *scheduler) endedStale(c *call, v *verdict, now time.Time, r *report) {
 	}
 	if v.unavailable {
 		r.pause = s.rest(d, v.retryAfter, now)
-	}
-}
-
-// refuse counts an attempt of a message that is not in memory any more.
-func (s *scheduler) refuse(m *message, err error, now time.Time) {
-	f := failure{message: m.Queued, err: err, attempts: m.Attempts + 1, count: 1}
-	f.due = now.Add(s.pauseAfter(f.attempts))
-	name := m.key.name
-	k := s.keys[name]
-	if k == nil {
-		k = s.newKey(name, m.key.to)
-	}
-	s.out.blamed = append(s.out.blamed, f)
-	k.held, k.failed = true, true
-	if k.isIdle() {
-		k.due = f.due
-		s.wait(k)
 	}
 }
 

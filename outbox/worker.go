@@ -92,7 +92,6 @@ func (w *worker) work(ctx context.Context, ownership *ownership, own *topics) er
 	defer stopAsking()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(w.config.Drain, stopAsking) })()
 	w.ownership, w.calling, w.asking, w.schedule.stopping = ownership, calling, asking, false
-	w.schedule.owner++
 	w.schedule.keeps = false
 	guard.Do(w.config.Logger, "outbox: KeepsOrder of the Publisher", func() { w.schedule.keeps = keepsOrder(w.publisher) })
 	w.adopt(own)
@@ -142,21 +141,17 @@ func (w *worker) isWriteDue(now time.Time) bool {
 
 // begin begins calls.
 func (w *worker) begin(ctx context.Context) error {
-	calls := w.schedule.next(time.Now())
+	if !w.ownership.trusted() {
+		return errLost
+	}
+	for _, c := range w.schedule.next(time.Now()) {
+		w.publish(c)
+	}
 	for _, r := range w.schedule.rounds {
-		w.observeRound(ctx, &r)
+		w.observe(ctx, TracePublishedData{Failed: r.found})
 	}
 	w.schedule.rounds = nil
-	if len(calls) == 0 || w.ownership.trusted() {
-		for _, c := range calls {
-			w.publish(c)
-		}
-		return nil
-	}
-	for _, c := range calls {
-		w.ended <- answer{c, judge(messagesOf(c), errLost, true), 0}
-	}
-	return errLost
+	return nil
 }
 
 func (w *worker) publish(c *call) {
@@ -213,7 +208,8 @@ func (w *worker) end(ctx context.Context, a answer) {
 	}
 	r := w.schedule.ended(a.call, a.verdict, now)
 	w.poll(now, firstPoll)
-	w.observe(ctx, a, &r)
+	w.observe(ctx, TracePublishedData{Given: len(a.call.messages), Published: r.published, Failed: r.failed, Duration: a.took, Err: r.err})
+	w.observe(ctx, TracePublishedData{Failed: r.found})
 	if r.err == nil && r.found > 0 {
 		r.err = r.foundErr
 	}
@@ -223,24 +219,15 @@ func (w *worker) end(ctx context.Context, a answer) {
 	}
 }
 
-// observe tells the Observer of a call, and of attempts that count after a round.
-func (w *worker) observe(ctx context.Context, a answer, r *report) {
+// observe tells the Observer of a call, or of attempts that count after a round.
+func (w *worker) observe(ctx context.Context, data TracePublishedData) {
 	if w.config.Observer == nil {
 		return
 	}
-	w.trace(ctx, TracePublishedData{Given: len(a.call.messages), Published: r.published, Failed: r.failed, Duration: a.took, Err: r.err})
-	w.observeRound(ctx, r)
-}
-
-func (w *worker) observeRound(ctx context.Context, r *report) {
-	if w.config.Observer != nil && r.found > 0 {
-		w.trace(ctx, TracePublishedData{Failed: r.found})
+	if data.Given > 0 || data.Failed > 0 {
+		data.Cause = idem.CauseOf(data.Err)
+		guard.Do(w.config.Logger, "outbox: the Observer", func() { w.config.Observer.TracePublished(ctx, data) })
 	}
-}
-
-func (w *worker) trace(ctx context.Context, data TracePublishedData) {
-	data.Cause = idem.CauseOf(data.Err)
-	guard.Do(w.config.Logger, "outbox: the Observer", func() { w.config.Observer.TracePublished(ctx, data) })
 }
 
 // poll has the outbox read again after a pause.
