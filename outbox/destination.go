@@ -4,6 +4,46 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"github.com/idem-go/idem/internal/store"
+)
+
+// message is a message in memory.
+type message struct {
+	store.Queued
+	key    *key
+	stored bool // the table has it as held
+	repeat bool // a Publisher may have had it before
+}
+
+// key is what leaves in order: the messages of a topic and key, or one message without a key.
+type key struct {
+	name   store.HeldKey
+	to     *destination
+	queue  []*message // in order of position; without those that are in a call
+	inCall int
+	ready  bool // in a list of its destination
+	held   bool // the table may have held messages of it, behind those in memory
+	failed bool // its first message has failed
+	index  int  // in the heap of waiting keys, or -1
+	due    time.Time
+
+	postponed time.Time // since when its first message is postponed by RetryLater
+}
+
+func (k *key) isIdle() bool { return len(k.queue) == 0 && k.inCall == 0 }
+
+// call is one call of the Publisher.
+type call struct {
+	to       *destination
+	messages []*message
+	began    time.Time
+	single   bool // of a round
+}
+
+const (
+	slowCall   = 100 * time.Millisecond
+	maxBackoff = 30 * time.Second
 )
 
 // destination is where messages go: its queue, its call, and how long it is left alone. A Publisher that is no Divider has one.

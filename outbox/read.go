@@ -137,6 +137,29 @@ func (s *scheduler) dueRoom(d *destination) int {
 	return max(d.share()/2, minKeyShare) - d.retries
 }
 
+// wake returns when there may be something to do without an event, at most at a limit.
+func (s *scheduler) wake(now, limit time.Time) time.Time {
+	for _, d := range s.to {
+		at := limit
+		if d.call == nil && (d.fresh+d.retries > 0 || d.behind) && now.Before(d.rest) {
+			at = d.rest
+		}
+		if len(d.waiting) > 0 && !d.stale && s.dueRoom(d) > 0 && s.mayTake(d) {
+			due := d.waiting[0].due
+			if d.rest.After(due) {
+				due = d.rest
+			}
+			if due.Before(at) {
+				at = due
+			}
+		}
+		if at.Before(limit) {
+			limit = at
+		}
+	}
+	return limit
+}
+
 // read takes what a transaction has read.
 func (s *scheduler) read(p *reading, took time.Duration, now time.Time) {
 	if p.held != nil {

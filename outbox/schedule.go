@@ -53,29 +53,6 @@ type scheduler struct {
 	lookupDue time.Time // when the table is asked again which keys it holds
 }
 
-// message is a message in memory.
-type message struct {
-	store.Queued
-	key    *key
-	stored bool // the table has it as held
-	repeat bool // a Publisher may have had it before
-}
-
-// key is what leaves in order: the messages of a topic and key, or one message without a key.
-type key struct {
-	name   store.HeldKey
-	to     *destination
-	queue  []*message // in order of position; without those that are in a call
-	inCall int
-	ready  bool // in a list of its destination
-	held   bool // the table may have held messages of it, behind those in memory
-	failed bool // its first message has failed
-	index  int  // in the heap of waiting keys, or -1
-	due    time.Time
-
-	postponed time.Time // since when its first message is postponed by RetryLater
-}
-
 const (
 	maxCalls    = 512 // at once
 	usualShare  = 128 // messages that a destination of a Divider has in its queue, unless it is quick
@@ -84,14 +61,12 @@ const (
 	maxDue      = 1024
 	maxTopics   = 1024
 	minKeyShare = 16
-	slowCall    = 100 * time.Millisecond
 
 	// A message that was read so early in an ownership may have been published by the process before.
 	maxRepeat = 64_000
 
-	// How long the relay waits at most for a destination that is unavailable, if it asks for it and if it does not.
+	// maxRetryAfter is how long a destination or a message waits at most if RetryLater asks for it.
 	maxRetryAfter = time.Hour
-	maxBackoff    = 30 * time.Second
 
 	// minOutage is how long a destination must have been unavailable before a message is dead-lettered for it.
 	minOutage = time.Hour
@@ -158,8 +133,6 @@ func (s *scheduler) newKey(name store.HeldKey, d *destination) *key {
 	s.keys[name] = k
 	return k
 }
-
-func (k *key) isIdle() bool { return len(k.queue) == 0 && k.inCall == 0 }
 
 // wait puts a key into the heap of its destination, by its due time.
 func (s *scheduler) wait(k *key) {
@@ -319,14 +292,6 @@ func (s *scheduler) tidy(now time.Time) {
 			delete(s.to, name)
 		}
 	}
-}
-
-// call is one call of the Publisher.
-type call struct {
-	to       *destination
-	messages []*message
-	began    time.Time
-	single   bool // of a round
 }
 
 // next returns the calls that are to begin.
@@ -709,29 +674,6 @@ func (s *scheduler) pauseAfter(attempts int) time.Duration {
 		pause *= 2
 	}
 	return s.jittered(min(pause, s.config.MaxPause))
-}
-
-// wake returns when there may be something to do without an event, at most at a limit.
-func (s *scheduler) wake(now, limit time.Time) time.Time {
-	for _, d := range s.to {
-		at := limit
-		if d.call == nil && (d.fresh+d.retries > 0 || d.behind) && now.Before(d.rest) {
-			at = d.rest
-		}
-		if len(d.waiting) > 0 && !d.stale && s.dueRoom(d) > 0 && s.mayTake(d) {
-			due := d.waiting[0].due
-			if d.rest.After(due) {
-				due = d.rest
-			}
-			if due.Before(at) {
-				at = due
-			}
-		}
-		if at.Before(limit) {
-			limit = at
-		}
-	}
-	return limit
 }
 
 // keyOf names what a message leaves in order with.

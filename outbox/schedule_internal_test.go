@@ -109,7 +109,7 @@ func (w *world) begin(c *call) {
 		case r.fate == isUnnamed && tries <= 4:
 			err = errors.New("unnamed")
 		case r.fate == hangs && tries == 1:
-			f.ends = w.now.Add(200 * time.Second)
+			f.ends = w.now.Add(80 * time.Second)
 		case r.fate == restarts && tries == 1:
 			f.ends, lost = w.now.Add(5*time.Second), true
 		}
@@ -292,7 +292,7 @@ func (w *world) run(limit time.Duration) {
 		if !slices.ContainsFunc(w.rows, func(r *row) bool { return !r.done }) {
 			return
 		}
-		next := w.wake(w.now, w.now.Add(100*time.Millisecond))
+		next := w.wake(w.now, w.now.Add(time.Second))
 		for _, f := range w.flying {
 			if f.ends.Before(next) {
 				next = f.ends
@@ -349,7 +349,7 @@ func TestScheduler_KeepsTheInvariant(t *testing.T) {
 					w.add("b", "k", []rune{fate(3), succeeds, succeeds}[n])
 					w.add("b", "l", succeeds)
 				}
-				w.run(20 * time.Minute)
+				w.run(10 * time.Minute)
 				w.verify(t, fmt.Sprintf("keeps %v, share %d, fates %c%c%c of a/k, %c of a/l, %c of b/k",
 					keeps, share, fate(0), fate(1), fate(2), fate(4), fate(3)))
 			})

@@ -16,7 +16,7 @@ type Stats struct {
 
 	Oldest   time.Duration // for how long the oldest message could have been published, 0 if there is none: what to alert on
 	Waiting  int           // messages that are about to be published
-	Held     int           // messages that are held back, because they or one before them could not be published
+	Held     int           // messages that are held back, because they or one before them could not be published, or because their key has very many
 	HeldKeys int           // of so many keys; a message without a key is one of its own
 	Dead     int           // dead letters
 
