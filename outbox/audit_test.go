@@ -19,16 +19,16 @@ func TestEachActOnADeadLetterLeavesOneRowThatSaysWhoAndWhy(t *testing.T) {
 	sealed.Sealer = seal.New(seal.Keys{Primary: "k1", Secrets: map[string][]byte{"k1": []byte("0123456789abcdefghijklmnopqrstuv")}})
 	o.dead(sealed, messages...)
 	ctx := idem.WithReason(idem.WithPerson(t.Context(), "ann"), "INC-7")
-	if err := outbox.Redrive(ctx, o.pool, nil, "orders", messages[0].ID); err == nil {
+	if err := outbox.Redrive(ctx, o.pool, outbox.Ref{Topic: "orders", ID: messages[0].ID}); err == nil {
 		t.Error("a letter that cannot be opened was redriven")
 	}
-	if err := outbox.Redrive(ctx, o.pool, sealed.Sealer, "orders", messages[0].ID); err != nil {
+	if err := outbox.Redrive(ctx, o.pool, outbox.Ref{Topic: "orders", ID: messages[0].ID}, outbox.WithSealer(sealed.Sealer)); err != nil {
 		t.Fatal(err)
 	}
-	if err := outbox.Drop(ctx, o.pool, "orders", messages[1].ID); err != nil {
+	if err := outbox.Drop(ctx, o.pool, outbox.Ref{Topic: "orders", ID: messages[1].ID}); err != nil {
 		t.Fatal(err)
 	}
-	for _, err := range []error{outbox.Redrive(ctx, o.pool, nil, "orders", messages[0].ID), outbox.Drop(ctx, o.pool, "orders", messages[0].ID)} {
+	for _, err := range []error{outbox.Redrive(ctx, o.pool, outbox.Ref{Topic: "orders", ID: messages[0].ID}), outbox.Drop(ctx, o.pool, outbox.Ref{Topic: "orders", ID: messages[0].ID})} {
 		if !errors.Is(err, outbox.ErrNoDeadLetter) {
 			t.Errorf("%v", err)
 		}

@@ -160,29 +160,3 @@ func TestMessageIsNotBlamedForTheEndOfAContext(t *testing.T) {
 		t.Errorf("%d dead letters, %d messages were published", n, b.number())
 	}
 }
-
-// It may be there, and what was tried be bad: so it is asked about more than one message, but not about all.
-func TestBrokerThatIsAwayIsAskedEightTimesBetweenTwoPauses(t *testing.T) {
-	t.Parallel()
-	o := newOffice(t)
-	config := swift()
-	config.MinPause, config.MaxPause = 300*time.Millisecond, time.Second
-	times := make(chan time.Time, 1000)
-	for i := range 100 {
-		o.add(message(fmt.Sprint(i), "1"))
-	}
-	o.relay(outbox.PublisherFunc(func(context.Context, []outbox.Message) error {
-		times <- time.Now()
-		return errors.New("the broker is away")
-	}), config)
-	last := await(t, "a call", times)
-	for calls, pauses := 1, 0; pauses < 5; calls++ {
-		at := await(t, "another call", times)
-		if at.Sub(last) >= config.MinPause {
-			calls, pauses = 0, pauses+1
-		}
-		if last = at; calls >= 8 {
-			t.Fatalf("%d calls after %d pauses", calls+1, pauses)
-		}
-	}
-}

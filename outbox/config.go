@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/idem-go/idem"
@@ -23,28 +24,29 @@ type RelayConfig struct {
 	Topics []string
 
 	// MaxAttempts is how often a message may fail before it is a dead letter. The default is 10. An attempt counts if the
-	// Publisher has named the message, or the relay has found it out, by others that were published before and after it has failed.
-	// That a destination is away counts nothing.
+	// Publisher has named the message, or has refused it alone in a round in which it has accepted another one: see Publisher.
+	// An unavailable destination counts nothing.
 	MaxAttempts int
 
-	// MaxAway is how long a message may wait for a destination that is away, from when it was added, before it is a dead letter of
-	// the class "away". It dies only once this relay has found the destination away for an hour without an interruption, or for
-	// MaxAway if that is less. The default is without limit.
-	MaxAway time.Duration
+	// MaxOutage is how long a message may wait for an unavailable destination, from when it was added, before it is a dead letter of
+	// the class "unavailable". This relay must have found the destination unavailable for an hour without an interruption, or
+	// for MaxOutage if that is less. The default is without limit.
+	MaxOutage time.Duration
 
-	// MinPause and MaxPause bound the pause after an attempt that has failed: it doubles from one attempt to the next. The
-	// defaults are half a second and 5 minutes. Messages that were found out are left alone for longer, up to an hour, where calls with
-	// them take more than a fifth of the time.
+	// MinPause and MaxPause bound the backoff of a message after a failed attempt: it doubles from one attempt to the next. The
+	// defaults are half a second and 5 minutes. An unavailable destination has a backoff of its own, from MinPause up to 30 seconds,
+	// or up to MaxPause if that is less.
 	MinPause, MaxPause time.Duration
 
-	// BatchSize is how many messages the Publisher is given at most, and how many are read at a time, if not all that was read before is
-	// refused. The default is 1,000. A message that was published is removed with its batch: it is published again if the relay dies before.
+	// BatchSize is how many messages a call of the Publisher has at most, and how many the relay reads at a time. The default is
+	// 1,000. While a call is under way, the relay reads the next batch, and it removes published messages within 50 ms after
+	// their call: they are published again if the process dies before.
 	BatchSize int
 
-	// MaxInHand is how many bytes of payloads and headers the calls of a Publisher that is a Divider have in hand at once, those of all
-	// destinations and streams together, and one message more. A call has no more than a thirty-second of what is left, so that large messages of one
-	// destination hold up no other. The default is 256 MiB. What is read at a time is an eighth of it, divided among the streams, 16 MiB at most, of
-	// new messages and of those that are tried again.
+	// MaxInHand bounds the payloads and headers in memory, in bytes, of a Publisher that is a Divider: in the queues and calls of
+	// all destinations and streams together, and one message more. A destination has no more than a thirty-second of what is free,
+	// so that large messages of one destination hold up no other. The default is 256 MiB. A read has up to an eighth of it,
+	// divided among the streams, 16 MiB at most: of new messages, and as much of messages that are tried again.
 	MaxInHand int
 
 	// Poll is how often the outbox is looked at when there is nothing in it: after 50 ms at first, and then up to Poll. The
@@ -54,7 +56,8 @@ type RelayConfig struct {
 	// PublishTimeout is how long a call of the Publisher may take until its context ends. The default is 30 seconds.
 	PublishTimeout time.Duration
 
-	// Drain is how long the call that is under way may go on after the end of the context of Run. The default is 5 seconds.
+	// Drain is how long calls that are under way may go on after the end of the context of Run. The default is 5 seconds. A call that
+	// does not return is waited for 5 seconds more.
 	Drain time.Duration
 
 	// Streams is how many parts of the outbox are relayed side by side, up to 16, each by whichever process comes first. The
@@ -81,7 +84,7 @@ type RelayConfig struct {
 }
 
 func (c *RelayConfig) set() error {
-	for _, d := range []time.Duration{c.MinPause, c.MaxPause, c.Poll, c.PublishTimeout, c.Drain, c.Retention, c.MaxAway} {
+	for _, d := range []time.Duration{c.MinPause, c.MaxPause, c.Poll, c.PublishTimeout, c.Drain, c.Retention, c.MaxOutage} {
 		if d < 0 {
 			return errors.New("outbox: RelayConfig: a duration is negative")
 		}
@@ -89,6 +92,7 @@ func (c *RelayConfig) set() error {
 	if err := checkTopics(c.Name, c.Topics); err != nil {
 		return err
 	}
+	c.Topics = slices.Sorted(slices.Values(c.Topics)) // they are a set
 	switch {
 	case c.MaxAttempts < 0, c.BatchSize < 0, c.BatchSize > 10_000:
 		return errors.New("outbox: RelayConfig: MaxAttempts is not negative, and BatchSize is up to 10,000")

@@ -221,7 +221,7 @@ func TestRelayReadsByTheIndexWhateverTheStatisticsSay(t *testing.T) {
 				t.Fatal(err)
 			}
 			for query, args := range map[string][]any{
-				db.ReadMessagesSQL:    {2, 1, false, "{t%}", "{t\\\\_u}", "{busy}", "{5,100}", "{7,110}", 1000, 500, 1000},
+				db.ReadMessagesSQL:    {2, 1, false, "{t%}", "{t\\\\_u}", "{busy}", false, "{5,100}", "{7,110}", 1000, 500, 1000},
 				db.ReadHeldSQL:        {"{t,t}", "{k1,k2}", "{0,0}", "{9,9}", "{1,16}", 1000},
 				db.DeletePublishedSQL: {"{1,2,3}"}, db.HoldMessagesSQL: {"{1,2,3}"}, db.BlameMessagesSQL: {"{1,2}", "{1,2}", "{0,1}", "{a,b}", "{a,b}"},
 				db.NextDelayedSQL: {}, db.MoveDelayedSQL: {"-infinity", 1000, 1000},

@@ -31,28 +31,26 @@ func TestDeadLetterIsListedShownAndRedrivenUnderTheSameIDOrDropped(t *testing.T)
 	messages := []outbox.Message{message("a", "1"), message("a", "2"), message("b", "3"), {Topic: "invoices", Type: "4"}}
 	messages[0].Headers = map[string]string{"h": "v"}
 	o.dead(swift(), messages...)
-	letters, err := outbox.List(t.Context(), o.pool, "orders", outbox.DeadLetter{}, 2)
-	if err != nil || len(letters) != 2 {
-		t.Fatal(letters, err)
+	if letters := o.letters(outbox.Ref{Topic: "orders"}); len(letters) != 3 || letters[0].Payload != nil {
+		t.Fatal(letters)
 	}
-	more, err := outbox.List(t.Context(), o.pool, "orders", letters[1], 2)
-	if err != nil || len(more) != 1 || letters[0].Payload != nil {
-		t.Fatal(more, err)
+	if letters := o.letters(outbox.Ref{ID: messages[3].ID}); len(letters) != 1 || letters[0].Ref() != (outbox.Ref{Topic: "invoices", ID: messages[3].ID}) {
+		t.Fatal(letters)
 	}
-	shown, err := outbox.Show(t.Context(), o.pool, nil, "orders", messages[0].ID)
+	shown, err := outbox.Show(t.Context(), o.pool, outbox.Ref{Topic: "orders", ID: messages[0].ID})
 	if diff := cmp.Diff(messages[0], shown.Message); err != nil || diff != "" || shown.Attempts != 1 || shown.Reason != errRefused.Error() ||
 		shown.DiedAt.Before(shown.AddedAt) {
 		t.Errorf("%+v, %v (-added +shown):\n%s", shown, err, diff)
 	}
-	if err := outbox.Drop(t.Context(), o.pool, "orders", messages[2].ID); err != nil {
+	if err := outbox.Drop(t.Context(), o.pool, outbox.Ref{Topic: "orders", ID: messages[2].ID}); err != nil {
 		t.Error(err)
 	}
 	for _, id := range []string{messages[2].ID, outbox.NewID(), "no id"} {
-		if err := outbox.Redrive(t.Context(), o.pool, nil, "orders", id); !errors.Is(err, outbox.ErrNoDeadLetter) {
+		if err := outbox.Redrive(t.Context(), o.pool, outbox.Ref{Topic: "orders", ID: id}); !errors.Is(err, outbox.ErrNoDeadLetter) {
 			t.Errorf("a letter that is not there: %v", err)
 		}
 	}
-	if err := outbox.Redrive(t.Context(), o.pool, nil, "orders", messages[0].ID); err != nil {
+	if err := outbox.Redrive(t.Context(), o.pool, outbox.Ref{Topic: "orders", ID: messages[0].ID}); err != nil {
 		t.Error(err)
 	}
 	b := &broker{}
@@ -92,18 +90,18 @@ func TestDeadLetterIsSealedWhereThereIsASealer(t *testing.T) {
 	if n := o.count(`select count(*) from idem.dead_letters d where sealed_by = 'k1' and d::text not like '%secret%' and position('secret'::bytea in payload) = 0`); n != 1 {
 		t.Error("the letter is plain")
 	}
-	if _, err := outbox.Show(t.Context(), o.pool, nil, "orders", m.ID); err == nil || strings.Contains(err.Error(), "secret") {
+	if _, err := outbox.Show(t.Context(), o.pool, outbox.Ref{Topic: "orders", ID: m.ID}); err == nil || strings.Contains(err.Error(), "secret") {
 		t.Errorf("without the key: %v", err)
 	}
-	if err := outbox.Redrive(t.Context(), o.pool, nil, "orders", m.ID); err == nil || o.count(`select count(*) from idem.dead_letters`) != 1 {
+	if err := outbox.Redrive(t.Context(), o.pool, outbox.Ref{Topic: "orders", ID: m.ID}); err == nil || o.count(`select count(*) from idem.dead_letters`) != 1 {
 		t.Errorf("redriven without the key: %v", err)
 	}
 	o.exec(`insert into idem.dead_letters select side, consumer, source, gen_random_uuid(), key, type, payload, headers, sealed_by, class, reason, attempts, created_at, died_at from idem.dead_letters`)
 	other := o.text(`select id from idem.dead_letters where id <> $1`, m.ID)
-	if _, err := outbox.Show(t.Context(), o.pool, sealer, "orders", other); !errors.Is(err, seal.ErrTampered) {
+	if _, err := outbox.Show(t.Context(), o.pool, outbox.Ref{Topic: "orders", ID: other}, outbox.WithSealer(sealer)); !errors.Is(err, seal.ErrTampered) {
 		t.Errorf("what is sealed in the place of something else: %v", err)
 	}
-	if err := outbox.Redrive(t.Context(), o.pool, sealer, "orders", m.ID); err != nil {
+	if err := outbox.Redrive(t.Context(), o.pool, outbox.Ref{Topic: "orders", ID: m.ID}, outbox.WithSealer(sealer)); err != nil {
 		t.Fatal(err)
 	}
 	b := &broker{}
@@ -181,9 +179,9 @@ func TestWhatWasPublishedIsKeptForItsRetentionAndThenPurged(t *testing.T) {
 func TestStatsTellHowFarTheOutboxIsBehind(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
-	figures := func() outbox.Figures {
+	figures := func() outbox.Stats {
 		t.Helper()
-		f, err := outbox.Stats(t.Context(), o.pool)
+		f, err := outbox.ReadStats(t.Context(), o.pool)
 		if err != nil {
 			t.Fatal(err)
 		}

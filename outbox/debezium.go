@@ -46,10 +46,11 @@ func (d *delayed) step(ctx context.Context, engine asker) error {
 	bounded, cancel := context.WithTimeoutCause(ctx, settleLimit, errSlow)
 	defer cancel()
 	if move := d.moves(time.Now(), moveAtATime); move != nil {
+		began := time.Now()
 		if err := engine.Query(bounded, begin, &store.LimitRelay{}, move, commit); err != nil {
 			return err
 		}
-		d.moved(move, time.Now())
+		d.moved(move, time.Since(began), time.Now())
 	}
 	next := d.asks(time.Now())
 	if next == nil {

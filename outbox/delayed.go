@@ -9,14 +9,15 @@ import (
 // delayed is what a relay knows of idem.delayed: when a message there is due. Then it inserts that in idem.outbox, of whatever topic and
 // stream it is. Many relays may do so: one at a time, by a lock of the transaction.
 type delayed struct {
-	due  time.Time // when the first message is due, as far as is known; zero if it is not known
-	ask  time.Time // not before this is it asked again
-	from time.Time // of what is due now, everything before this is moved
+	due   time.Time // when the first message is due, as far as is known; zero if it is not known
+	ask   time.Time // not before this is it asked again
+	from  time.Time // everything due before this was moved, but for what was committed late; zero at the beginning
+	whole time.Time // then a move begins at the beginning
 }
 
 const (
 	askPause  = 100 * time.Millisecond
-	askShare  = 10                    // of the time, for asking: what was moved is in the way, beside an old snapshot
+	askShare  = 10                    // of the time, for asking and for moves from the beginning: beside an old snapshot, what was moved is in the way
 	movePause = 50 * time.Millisecond // between two moves, unless more is due than one has moved
 )
 
@@ -44,14 +45,19 @@ func (d *delayed) moves(now time.Time, room int) *store.MoveDelayed {
 	return &store.MoveDelayed{From: d.from, Room: room, Octets: octetsAtATime}
 }
 
-// moved notes what a move has done.
-func (d *delayed) moved(m *store.MoveDelayed, now time.Time) {
+// moved notes what a move has done. The next one begins where it has ended, but for one now and then that finds what was committed late.
+func (d *delayed) moved(m *store.MoveDelayed, took time.Duration, now time.Time) {
+	if d.from.IsZero() {
+		d.whole = now.Add(max(askPause, askShare*took))
+	}
 	d.due, d.ask, d.from = time.Time{}, time.Time{}, time.Time{}
 	switch {
-	case !m.Mine: // and what another one moves is to be read soon
+	case !m.Mine: // another relay moves them
 		d.due = now.Add(movePause)
 	case m.Moved > 0:
-		d.due, d.from = now, m.Until
+		if d.due = now; now.Before(d.whole) {
+			d.from = m.Until
+		}
 	}
 }
 

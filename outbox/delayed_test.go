@@ -153,7 +153,7 @@ func TestDelayedMessageThatIsDueFailsAndDiesAsAnyOther(t *testing.T) {
 	b.mu.Lock()
 	open = true
 	b.mu.Unlock()
-	if err := outbox.Redrive(t.Context(), o.pool, nil, m.Topic, m.ID); err != nil {
+	if err := outbox.Redrive(t.Context(), o.pool, outbox.Ref{Topic: m.Topic, ID: m.ID}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "it to leave", func() bool { return slices.Equal(b.types(), []string{"behind", "poison"}) })
@@ -205,19 +205,19 @@ func TestStatsTellWhatIsDelayedApartFromWhatWaits(t *testing.T) {
 	o := newOffice(t)
 	tomorrow := o.now().Add(24 * time.Hour).Truncate(time.Microsecond)
 	o.add(delayed("a", "1", tomorrow), delayed("a", "2", tomorrow.Add(time.Hour)))
-	figures, err := outbox.Stats(t.Context(), o.pool)
+	figures, err := outbox.ReadStats(t.Context(), o.pool)
 	if err != nil || figures.Waiting != 0 || figures.Oldest != 0 || figures.Delayed != 2 || !figures.NextDue.Equal(tomorrow) {
 		t.Errorf("%+v, %v", figures, err)
 	}
 	o.exec(`update idem.delayed set created_at = now() - interval '1 day', not_before = clock_timestamp() - interval '1 minute' where not_before = $1`, tomorrow)
-	figures, err = outbox.Stats(t.Context(), o.pool)
+	figures, err = outbox.ReadStats(t.Context(), o.pool)
 	if err != nil || figures.Waiting != 1 || figures.Oldest < time.Minute || figures.Oldest > time.Hour || figures.Delayed != 1 {
 		t.Errorf("what is due was not relayed: %+v, %v", figures, err)
 	}
 	b := &broker{before: func([]outbox.Message) error { return errors.New("the broker is away") }}
 	o.relay(b, swift())
 	eventually(t, "it to be in the outbox", func() bool { return o.waiting() == 1 })
-	figures, err = outbox.Stats(t.Context(), o.pool)
+	figures, err = outbox.ReadStats(t.Context(), o.pool)
 	if err != nil || figures.Waiting+figures.Held != 1 || figures.Oldest < time.Minute || figures.Oldest > time.Hour || figures.Delayed != 1 {
 		t.Errorf("the broker is away: %+v, %v", figures, err)
 	}

@@ -87,8 +87,8 @@ func TestDestinationThatIsSlowHoldsUpNoOther(t *testing.T) {
 		o.add(to(fmt.Sprint("fast ", i), "f", fmt.Sprint(i)))
 	}
 	eventually(t, "the others", func() bool { return len(b.types("f")) == 30 })
-	if n := o.count(`select count(*) from idem.outbox where held or attempts > 0`); n != 0 {
-		t.Errorf("%d messages are held back", n)
+	if n := o.count(`select count(*) from idem.outbox where attempts > 0`); n != 0 {
+		t.Errorf("an attempt of %d messages is counted", n)
 	}
 	close(answer)
 	o.empty()
@@ -169,7 +169,7 @@ func TestDestinationThatIsAwayCountsNothingAndHoldsUpNoOther(t *testing.T) {
 				failed := map[string]error{}
 				for i := range messages {
 					if tries++; messages[i].Topic == "away" && !back {
-						failed[messages[i].ID] = fmt.Errorf("ask: %w", &outbox.AwayError{Err: errors.New("503")})
+						failed[messages[i].ID] = fmt.Errorf("ask: %w", outbox.RetryLater(errors.New("503"), 0))
 						continue
 					}
 					if err := b.Publish(ctx, messages[i:i+1]); err != nil {
@@ -234,10 +234,10 @@ func TestDestinationThatIsAwayNowAndThenCountsNothing(t *testing.T) {
 						away := asked[messages[i].ID] <= 8 && random.IntN(3) > 0
 						mu.Unlock()
 						if away && !named {
-							return &outbox.AwayError{Err: errors.New("503")}
+							return outbox.RetryLater(errors.New("503"), 0)
 						}
 						if away {
-							failed[messages[i].ID] = &outbox.AwayError{Err: errors.New("503")}
+							failed[messages[i].ID] = outbox.RetryLater(errors.New("503"), 0)
 							continue
 						}
 						if err := b.Publish(ctx, messages[i:i+1]); err != nil {
@@ -270,7 +270,7 @@ func TestMessageIsADeadLetterOnceItsDestinationWasAwayForTooLong(t *testing.T) {
 	away := func(messages []outbox.Message) error {
 		failed := map[string]error{}
 		for i := range messages {
-			failed[messages[i].ID] = &outbox.AwayError{Err: errors.New("503")}
+			failed[messages[i].ID] = outbox.RetryLater(errors.New("503"), 0)
 		}
 		return &outbox.PublishError{Failed: failed}
 	}
@@ -283,11 +283,11 @@ func TestMessageIsADeadLetterOnceItsDestinationWasAwayForTooLong(t *testing.T) {
 			t.Parallel()
 			o := newOffice(t)
 			config := swift()
-			config.MaxAttempts, config.MaxAway = 1, 50*time.Millisecond
+			config.MaxAttempts, config.MaxOutage = 1, 50*time.Millisecond
 			o.add(to("away", "k", "1"), to("away", "k", "2"), to("away", "", "3"))
 			o.relay(publisher, config)
 			o.empty()
-			if got := o.text(`select string_agg(concat_ws(' ', type, class, attempts), ', ' order by type) from idem.dead_letters`); got != "1 away 0, 2 away 0, 3 away 0" {
+			if got := o.text(`select string_agg(concat_ws(' ', type, class, attempts), ', ' order by type) from idem.dead_letters`); got != "1 unavailable 0, 2 unavailable 0, 3 unavailable 0" {
 				t.Errorf("the dead letters are %s", got)
 			}
 		})
@@ -302,7 +302,7 @@ func TestMessageThatWasNotSentInACallComesAgainAndCountsNothing(t *testing.T) {
 	publisher := divided{func(ctx context.Context, messages []outbox.Message) error {
 		failed := map[string]error{}
 		for _, m := range messages[1:] {
-			failed[m.ID] = fmt.Errorf("later: %w", outbox.ErrUnsent)
+			failed[m.ID] = fmt.Errorf("later: %w", outbox.RetryLater(errRefused, 0))
 		}
 		if err := b.Publish(ctx, messages[:1]); err != nil || len(failed) == 0 {
 			return err

@@ -9,37 +9,33 @@
 //
 // # What is guaranteed
 //
-//   - A message whose transaction commits is published, at least once, always under the same ID, or becomes a dead letter with
-//     the reason. One whose transaction does not commit is never published.
-//   - The messages of one topic and key leave in the order in which their transactions have added them, if those hold a lock on a
-//     row of that key meanwhile, as they do when they change it. That is also so for a transaction that commits late.
+//   - A message whose transaction commits is published at least once, always under the same ID, or becomes a dead letter with
+//     the reason. A message whose transaction does not commit is never published.
+//   - The messages of one topic and key are first published in the order in which their transactions have added them, if these
+//     transactions hold a lock on a row of that key meanwhile. That is also so for a transaction that commits late.
 //   - A message that cannot be published holds back its own topic and key, and no other, until it is published or dead.
-//   - Between publishing and removing there is no commit that covers both: if a relay dies there, its batch is published again. The
-//     consumer knows a message again by its ID: package inbox does. Each message is seen first in its place all the same.
+//   - No commit covers publishing and removing: if a relay dies in between, messages are published again. The consumer knows a
+//     message again by its ID: package inbox does.
 //
 // # Who relays
 //
-// A [Relay] is run in every process, and of each stream one works. It has a connection of its own, which holds an advisory lock
-// on its number; one that is killed is followed within about a second, one that is frozen after a minute. Behind a pooler in
-// transaction mode, which is recognised, there is a lease of 30 seconds instead, and transactions that are fenced by it. So there is
-// while a server without a pooler refuses the connection: the relay asks again every 8 seconds.
+// Run a [Relay] in every process. Of each stream one works. It has a connection of its own, which holds an advisory lock on its number.
+// If it is killed another one follows within about a second, if it is frozen after a minute. Behind a pooler in transaction
+// mode, which the relay recognizes, it has a lease of 30 seconds instead, and its transactions are fenced.
 //
-// It looks again as soon as there is something in its hands, at once when it is woken ([Relay.Wake], or the commit of an idem.Do in
-// the same process whose function has called Add), and after 50 ms up to [RelayConfig.Poll] otherwise. There is no NOTIFY in your transaction: that makes all
-// commits of a server wait for each other.
+// A relay reads at once when it is woken ([Relay.Wake], or the commit of an idem.Do in the same process whose function has called Add),
+// and otherwise after 50 ms up to [RelayConfig.Poll]. There is no NOTIFY in your transaction: that makes all commits of a server
+// wait for each other.
 //
 // # What fails
 //
-// A [Publisher] names the messages that it could not publish by a [PublishError]. Each is tried again after a pause that doubles, and is a
-// dead letter after [RelayConfig.MaxAttempts]; then its key goes on. After an error that names none, or a call whose context has ended,
-// messages are published one at a time, more of them from one pause to the next. If all fail the broker is away, and no attempt is
-// counted. A message that fails alone before and after another one is published is to blame, and from then on is tried alone. It never counts an
-// attempt unless another message was published before and after that: without any, it waits as for a broker that is away.
-// A Publisher that panics is given the messages one by one, and the one at which it panics has failed.
+// A [Publisher] names the messages that it could not publish by a [PublishError]. Each waits for a backoff that doubles, and is a
+// dead letter after [RelayConfig.MaxAttempts] attempts; then its key goes on. [RetryLater] marks an error that counts no attempt.
+// After two errors in a row that name no message, the relay publishes one message a call: see Publisher. A destination that accepts
+// none is unavailable, and no attempt is counted. [RelayConfig.MaxOutage] bounds how long messages wait for it.
 //
-// A destination that is away counts no attempt either: the Publisher says so by an [AwayError]. [RelayConfig.MaxAway] bounds for how
-// long its messages wait. A Publisher that is a [Divider] has several destinations, and one that is slow or away holds up no other;
-// [Route] makes one of several Publishers, by topic.
+// A Publisher that is a [Divider] has several destinations, and none of them waits for another; [Route] makes one of several
+// Publishers, by topic.
 //
 // # Several relays
 //

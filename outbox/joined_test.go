@@ -28,10 +28,10 @@ func TestMessagesLeaveAlsoWhereWhatNamesOthersIsPartOfAnError(t *testing.T) {
 		"two that name":     func(ms []outbox.Message) error { return errors.Join(named(ms, "one"), named(ms, "two")) },
 		"one that does not": func(ms []outbox.Message) error { return errors.Join(named(ms, "one"), other) },
 		"it comes first":    func(ms []outbox.Message) error { return errors.Join(other, named(ms, "one")) },
-		"it is away":        func(ms []outbox.Message) error { return errors.Join(named(ms, "one"), &outbox.AwayError{Err: other}) },
-		"all is away":       func(ms []outbox.Message) error { return &outbox.AwayError{Err: named(ms, "one")} },
+		"it is away":        func(ms []outbox.Message) error { return errors.Join(named(ms, "one"), outbox.RetryLater(other, 0)) },
+		"all is away":       func(ms []outbox.Message) error { return outbox.RetryLater(named(ms, "one"), 0) },
 		"deep inside": func(ms []outbox.Message) error {
-			return errors.Join(errors.Join(named(ms, "one")), errors.Join(nil, &outbox.LaterError{Err: named(ms, "two")}))
+			return errors.Join(errors.Join(named(ms, "one")), errors.Join(nil, outbox.RetryLater(named(ms, "two"), 0)))
 		},
 	} {
 		for form, wrap := range map[string]func(outbox.Publisher) outbox.Publisher{

@@ -26,7 +26,7 @@ func TestMessageThatIsToBePublishedLaterHoldsBackItsKeyAloneAndCountsNothing(t *
 			b := &broker{refuse: func(m *outbox.Message) error {
 				if m.Type == "a1" && later < 5 {
 					later++
-					return &outbox.LaterError{After: 10 * time.Millisecond, Err: errRefused}
+					return outbox.RetryLater(errRefused, 10*time.Millisecond)
 				}
 				return nil
 			}}
@@ -57,11 +57,11 @@ func TestMessageThatIsToBePublishedLaterHoldsBackItsKeyAloneAndCountsNothing(t *
 func TestMessageThatIsToBePublishedLaterRestsForAsLongAsThePublisherSays(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
-	b := &broker{refuse: func(*outbox.Message) error { return &outbox.LaterError{After: 20 * time.Minute, Err: errRefused} }}
+	b := &broker{refuse: func(*outbox.Message) error { return outbox.RetryLater(errRefused, 20*time.Minute) }}
 	o.add(message("a", "1"))
 	o.relay(b, swift())
 	eventually(t, "it to be held back", func() bool {
-		return o.count(`select count(*) from idem.outbox where held and class = 'later' and attempts = 0 and next_at between now() + interval '15 min' and now() + interval '25 min'`) == 1
+		return o.count(`select count(*) from idem.outbox where held and class = 'unavailable' and attempts = 0 and next_at between now() + interval '15 min' and now() + interval '25 min'`) == 1
 	})
 }
 

@@ -208,7 +208,7 @@ func TestNothingOvertakesAMessageOfItsKeyThatWasNotSent(t *testing.T) {
 		for _, m := range messages {
 			if m.Type == "1" && unsent < 3 {
 				unsent++
-				failed[m.ID] = outbox.ErrUnsent
+				failed[m.ID] = outbox.RetryLater(errRefused, 0)
 			} else if m.Key == "a" {
 				got = append(got, m.Type)
 			}

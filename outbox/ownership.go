@@ -17,13 +17,12 @@ import (
 // ownership is the right to relay some lanes, for as long as this process is seen to be there: by a session, or, for as long as none is
 // to be had, by a lease.
 type ownership struct {
-	engine     *txn.Engine
-	instance   int
-	lanes      []int
-	generation int64                           // of the topics of all relays
-	session    atomic.Pointer[session.Session] // nil with a lease
-	denied     bool                            // there will be no session, because a pooler is in front of the server
-	seen       atomic.Int64                    // when, in nanoseconds
+	engine   *txn.Engine
+	instance int
+	lanes    []int
+	session  atomic.Pointer[session.Session] // nil with a lease
+	denied   bool                            // there will be no session, because a pooler is in front of the server
+	seen     atomic.Int64                    // when, in nanoseconds
 }
 
 const (
@@ -46,7 +45,7 @@ func takeOwnership(ctx context.Context, pool *pgxpool.Pool, relay string, genera
 	if err == nil && !see.Free || ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	p := &ownership{engine: engine, lanes: lanes, generation: generation}
+	p := &ownership{engine: engine, lanes: lanes}
 	if err := p.appear(ctx); err != nil {
 		return nil, err
 	}

@@ -57,14 +57,14 @@ func TestOutboxNeedsNoMoreThanThePrivilegesOfTheDocs(t *testing.T) {
 		config.MaxAttempts, config.Retention = 6, time.Hour
 		_, stop := relaying.relay(b, config)
 		o.empty()
-		if err := outbox.Redrive(t.Context(), relaying.pool, nil, "orders", poison.ID); err != nil {
+		if err := outbox.Redrive(t.Context(), relaying.pool, outbox.Ref{Topic: "orders", ID: poison.ID}); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		b.mu.Lock()
 		b.refuse = nil
 		b.mu.Unlock()
 		o.empty()
-		if _, err := outbox.Stats(t.Context(), relaying.pool); err != nil || b.number() != 3 {
+		if _, err := outbox.ReadStats(t.Context(), relaying.pool); err != nil || b.number() != 3 {
 			t.Errorf("%s: %d messages were published, %v", name, b.number(), err)
 		}
 		stop()

@@ -7,23 +7,23 @@ import (
 	"github.com/idem-go/idem/internal/store"
 )
 
-// progress is how far a stream has been read. Places are not taken in the order of commits: a transaction may commit a message
-// with a place far behind others that have left long ago. So a place that was passed without a message in it is a gap, and is
-// read again in every read, together with what is beyond top. A read is one statement with one snapshot. A transaction that
-// waited for a row lock adds its message after the commit that released the lock, so a snapshot that shows its message shows
-// the earlier one of the key as well, at a lower place: in a gap or beyond top. What has left is not read again, because its
-// index entries stay for as long as some transaction has an old snapshot.
+// progress is how far a stream has been read. Positions are not drawn in the order of commits: a transaction may commit a message
+// at a position far below others that were published long ago. So a position that was passed without a message is a gap. The
+// relay reads all gaps again in every read, together with what is beyond top. A read is one statement with one snapshot. A
+// transaction that waited for a row lock adds its message after the commit that released the lock, so a snapshot that shows
+// its message shows the earlier one of the key as well, at a lower position: in a gap or beyond top. The relay does not read
+// below top otherwise: index entries of deleted rows stay there for as long as some transaction has an old snapshot.
 //
 // A gap is forgotten when none of its writers is left: see writers.
 type progress struct {
-	top      int64 // every place up to here has been dealt with, unless it is in a gap
+	top      int64 // every position up to here was read, or is in a gap
 	gaps     []gap // in order
 	listDue  time.Time
 	prepared map[string]bool // the prepared transactions of the last list
 	wholeDue time.Time
 }
 
-// gap are places from one to another in which nothing was seen.
+// gap is a range of positions without a message so far.
 type gap struct {
 	low, high int64
 	writers   writers // nil until they were listed
@@ -45,15 +45,10 @@ func (r *progress) next(now time.Time) (*store.ListWriters, *store.ReadMessages)
 		list = &store.ListWriters{}
 		r.listDue = now.Add(listPause)
 	}
-	read := &store.ReadMessages{}
 	if !now.Before(r.wholeDue) {
-		return list, read
+		return list, &store.ReadMessages{}
 	}
-	read.After = r.top
-	for _, g := range r.gaps {
-		read.Lows, read.Highs = append(read.Lows, g.low), append(read.Highs, g.high)
-	}
-	return list, read
+	return list, r.from(r.top)
 }
 
 // note notes what was read. The list, if there is one, is from before that.
@@ -143,18 +138,13 @@ func (r *progress) merge() {
 	r.gaps = merged
 }
 
-// back notes that what is at a place was not dealt with.
-func (r *progress) back(place int64) {
-	r.top = min(r.top, place-1)
-	r.gaps = slices.DeleteFunc(r.gaps, func(g gap) bool { return g.low > r.top })
-	if n := len(r.gaps); n > 0 {
-		r.gaps[n-1].high = min(r.gaps[n-1].high, r.top)
+// from returns what reads everything beyond a position again, and the gaps below it.
+func (r *progress) from(position int64) *store.ReadMessages {
+	read := &store.ReadMessages{After: position}
+	for _, g := range r.gaps {
+		if g.low <= position {
+			read.Lows, read.Highs = append(read.Lows, g.low), append(read.Highs, min(g.high, position))
+		}
 	}
-}
-
-// fork returns a progress to read something again with, while r stays where it is.
-func (r *progress) fork(now time.Time) *progress {
-	again := *r
-	again.gaps, again.wholeDue = slices.Clone(r.gaps), now.Add(wholePause)
-	return &again
+	return read
 }

@@ -7,20 +7,27 @@ import (
 	"time"
 )
 
-// Publisher hands messages to a broker. All of a call are published when it returns nil. A [*PublishError] names those that
-// were not. Any other error blames none: the broker is away, or one of the messages is bad and the Publisher cannot tell which. Where both are
-// joined, as of two brokers, those that are named have failed, and the others are published again.
-// The relay then publishes messages one at a time until it knows: a message that fails alone although another one is
-// published before and after it has failed. A message may come twice, under the same ID.
+// Publisher hands messages to a broker.
 //
-// The messages of a call are in order, and no two of them have the same topic and key, unless the Publisher is an
-// [OrderKeeper]. It is called by one goroutine at a time for each stream, and its context ends after
-// [RelayConfig.PublishTimeout]. It keeps neither the slice nor what is in it.
+// Publish returns nil when the broker has accepted every message. A [*PublishError], which may be wrapped, names the messages that
+// it has not accepted; all others are. Any other error says that nothing is known: no message counts as failed, and all of them are
+// published again. If both are joined, the named messages have failed and nothing is known of the others. A message may be
+// published twice, under the same ID.
+//
+// After two errors in a row that name no message, the relay publishes one message a call, in rounds of at most 32 messages. If the broker
+// accepts at least one message of a round, each refused message counts one attempt, as if it had been named; what was refused before the
+// first one was accepted is tried once more before that, because an outage may have ended meanwhile. If it accepts none,
+// the destination is unavailable: nothing counts, and the relay waits. A round without a refused message ends this. So a
+// Publisher should name the message: otherwise a failing message costs one call for each message of each round.
+//
+// The messages of a call are in order. No two of them have the same ID, and no two the same topic and key, unless the Publisher is an
+// [OrderKeeper]. Each stream makes one call at a time. The context of a call ends after [RelayConfig.PublishTimeout]. Publish must
+// not keep the slice or what is in it.
 type Publisher interface {
 	Publish(ctx context.Context, messages []Message) error
 }
 
-// OrderKeeper is a Publisher that may be given several messages of one topic and key in one call: if it does not publish one, it
+// OrderKeeper is a Publisher that may be given several messages of one topic and key in one call. If it does not publish a message, it
 // publishes none of the same topic and key behind it in the call, and names them as well. Any other Publisher is given one
 // message of each key at a time, so that nothing can overtake.
 type OrderKeeper interface {
@@ -28,13 +35,13 @@ type OrderKeeper interface {
 	KeepsOrder() bool
 }
 
-// Divider is a Publisher that sends to several destinations, each of which may be slow or away. The relay calls it for one
-// destination at a time, for several of them side by side: then it is called by several goroutines. A destination that is slow,
-// or away, or for which it does not return, holds up no other.
+// Divider is a Publisher that sends to several destinations, each of which may be slow or unavailable. Each destination has a queue,
+// a call and a backoff of its own, so Publish is called by several goroutines, each with messages of one destination. A destination
+// that is slow, is unavailable, or for which Publish does not return, holds up no other.
 type Divider interface {
 	Publisher
 	// Destination names where the messages of a topic go. It returns at once. If its answer changes, that counts once nothing of the
-	// topic is under way or left at the old one.
+	// topic is in the queue of the old destination.
 	Destination(topic string) string
 }
 
@@ -51,55 +58,13 @@ func (f PublisherFunc) Publish(ctx context.Context, messages []Message) error {
 	return f(ctx, messages)
 }
 
-// PublishError names the messages of a call that were not published, and why not. All others of the call were, unless it is joined with an error
-// that names none, or is inside of an [*AwayError]. A reason that is
-// an [*AwayError], a [*LaterError] or [ErrUnsent] counts no attempt.
+// PublishError names the messages of a call that the broker has not accepted, and why. All others of the call are accepted. Each
+// counts an attempt, unless its reason is by [RetryLater] or the context of the call has ended.
 type PublishError struct {
-	Failed map[string]error // by the ID of the message: no call has two of one ID, also of two topics
+	Failed map[string]error // by the ID of the message
 }
 
-// AwayError says that the destination of a message is away. No attempt is counted, however long that lasts, up to
-// [RelayConfig.MaxAway]. It is a reason in a [PublishError], or the error of a call.
-type AwayError struct {
-	RetryAfter time.Duration // for how long the destination asks to be left alone: up to an hour; 0 if it does not ask
-	Err        error
-}
-
-func (e *AwayError) Error() string { return fmt.Sprintf("the destination is away: %v", e.Err) }
-
-// Unwrap returns the error that says so.
-func (e *AwayError) Unwrap() error { return e.Err }
-
-// Class is that of a dead letter.
-func (e *AwayError) Class() string { return "away" }
-
-// LaterError says that one message is to be published later, as one that its consumer has failed with. No attempt is counted, and it holds
-// back its key meanwhile and no other. It is a reason in a [PublishError].
-type LaterError struct {
-	After time.Duration // for how long it is to be left alone: up to an hour
-	Err   error
-}
-
-func (e *LaterError) Error() string { return fmt.Sprintf("to be published later: %v", e.Err) }
-
-// Unwrap returns the error that says why.
-func (e *LaterError) Unwrap() error { return e.Err }
-
-// Class is what idem outbox list shows of it.
-func (e *LaterError) Class() string { return "later" }
-
-// Companion is a Publisher that has something to do beside publishing. A Relay calls RunBeside once, in each process, when its Run begins.
-// It returns soon after the end of ctx, and Run waits for that.
-type Companion interface {
-	Publisher
-	RunBeside(ctx context.Context)
-}
-
-// ErrUnsent says of a message that the Publisher has not begun with it, because the call has no time or no room for it. The relay
-// comes back with it at once. No attempt is counted.
-var ErrUnsent = errors.New("outbox: the message was not sent in this call")
-
-// Error says how many were not published, and one of the reasons.
+// Error says how many were not accepted, and one of the reasons.
 func (e *PublishError) Error() string {
 	for _, err := range e.Failed {
 		return fmt.Sprintf("outbox: %d messages were not published, one of them because of: %v", len(e.Failed), err)
@@ -114,4 +79,44 @@ func (e *PublishError) Unwrap() []error {
 		reasons = append(reasons, err)
 	}
 	return reasons
+}
+
+// RetryLater marks an error that counts no attempt, because a destination is unavailable, or has no time for a message now.
+//
+//   - As a reason in a [PublishError], the message and its key wait for so long, an hour at most. With 0 the message comes
+//     again in the next call.
+//   - As the error of a call, the destination waits for so long, an hour at most, or for a backoff that doubles if that is longer.
+//
+// [RelayConfig.MaxOutage] bounds how often that may happen to a message. RetryLater of nil is nil.
+func RetryLater(err error, after time.Duration) error {
+	if err == nil {
+		return nil
+	}
+	return &retryLater{err, max(after, 0)}
+}
+
+type retryLater struct {
+	err   error
+	after time.Duration
+}
+
+func (e *retryLater) Error() string {
+	if e.err == nil {
+		return "the destination is unavailable"
+	}
+	return e.err.Error()
+}
+
+// Unwrap returns the error that is marked.
+func (e *retryLater) Unwrap() error { return e.err }
+
+// Class is that of a dead letter, and of a message that waits.
+func (e *retryLater) Class() string { return "unavailable" }
+
+// RetryAfter reports whether an error is marked by [RetryLater], and with which time.
+func RetryAfter(err error) (after time.Duration, ok bool) {
+	if later, ok := errors.AsType[*retryLater](err); ok {
+		return later.after, true
+	}
+	return 0, false
 }

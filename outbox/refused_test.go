@@ -12,41 +12,6 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// The relay finds out in a moment which messages a broker refuses. To write that down takes longer, and what is behind them does not wait for it.
-func TestMessageBehindThousandsThatAreRefusedLeavesBeforeThatIsWrittenDown(t *testing.T) {
-	t.Parallel()
-	for what, key := range map[string]string{"without a key": "''", "of keys of their own": "'k' || i", "of keys of which others follow": "'k' || i / 2"} {
-		t.Run(what, func(t *testing.T) {
-			t.Parallel()
-			o := newOffice(t)
-			o.exec(`insert into idem.outbox (created_at, id, aggregatetype, aggregateid, type)
-				select now(), gen_random_uuid(), 't', ` + key + `, 'refused' from generate_series(0, 19999) i`)
-			o.add(message("free", "goes"))
-			held := make(chan int, 1)
-			b := &broker{refuse: func(m *outbox.Message) error {
-				if m.Type == "refused" {
-					return errRefused
-				}
-				held <- o.count(`select count(*) from idem.outbox where held`)
-				return nil
-			}}
-			config := swift()
-			config.BatchSize, config.MaxAttempts = 1000, 1_000_000
-			_, stop := o.relay(b, config)
-			if n := await(t, "the message behind them", held); n > 5000 {
-				t.Errorf("%d were written down before it left", n)
-			}
-			eventually(t, "all of them to be written down", func() bool {
-				return o.count(`select count(*) from idem.outbox where held and (attempts > 0 or aggregateid <> '')`) == 20_000
-			})
-			stop()
-			if n := o.count(`select count(*) from idem.outbox where not held`); n > 0 {
-				t.Errorf("%d are not held back", n)
-			}
-		})
-	}
-}
-
 // What a relay has not written down when it dies, the next one finds out again.
 func TestOrderOfKeysIsKeptWhileFailuresAreYetToBeWrittenDown(t *testing.T) {
 	t.Parallel()
@@ -113,7 +78,7 @@ func TestMessageThatHasFailedIsNotTriedBeforeItsPauseAlsoIfThatIsNotWrittenDown(
 			return errRefused
 		case m.Type == "unsent at first" && !sent:
 			sent = true
-			return outbox.ErrUnsent
+			return outbox.RetryLater(errRefused, 0)
 		}
 		return nil
 	}}

@@ -15,7 +15,7 @@ import (
 type Relay struct {
 	config  RelayConfig
 	streams []*stream
-	beside  Companion // or nil
+	beside  companion // or nil
 	err     error
 }
 
@@ -29,12 +29,19 @@ func NewRelay(pool *pgxpool.Pool, publisher Publisher, config RelayConfig) *Rela
 	case publisher == nil:
 		r.err = errors.New("outbox: publisher is nil")
 	}
-	r.beside, _ = publisher.(Companion)
-	memory := &memory{most: r.config.MaxInHand}
+	r.beside, _ = publisher.(companion)
+	memory := &memory{limit: r.config.MaxInHand}
 	for i := range r.config.Streams {
 		r.streams = append(r.streams, newStream(pool, publisher, &r.config, memory, i))
 	}
 	return r
+}
+
+// companion is a Publisher of this module that has something to do beside publishing: package direct handles redriven dead letters. A Relay
+// calls RunBeside once in each process, when its Run begins.
+type companion interface {
+	Publisher
+	RunBeside(ctx context.Context)
 }
 
 // Run works until ctx ends, and returns nil once nothing of it is left. It goes on through outages of the database and of the

@@ -62,11 +62,11 @@ func (r *routes) KeepsOrder() bool {
 	return true
 }
 
-// RunBeside implements Companion, for those that are one.
+// RunBeside calls that of the Publishers that have one.
 func (r *routes) RunBeside(ctx context.Context) {
 	var beside sync.WaitGroup
 	for _, publisher := range r.publishers {
-		if companion, ok := publisher.(Companion); ok {
+		if companion, ok := publisher.(companion); ok {
 			beside.Go(func() {
 				guard.Do(slog.Default(), "outbox: RunBeside of a Publisher", func() { companion.RunBeside(ctx) })
 			})
@@ -87,26 +87,19 @@ func (r *routes) Publish(ctx context.Context, messages []Message) error {
 			return r.publish(ctx, name, part)
 		}
 	}
-	var mu sync.Mutex
 	failed := map[string]error{}
-	var calls sync.WaitGroup
 	for name, part := range parts {
-		calls.Go(func() {
-			err := startCall(ctx, PublisherFunc(func(ctx context.Context, part []Message) error { return r.publish(ctx, name, part) }), part).wait()
-			mu.Lock()
-			defer mu.Unlock()
-			named, rest := namedIn(err)
-			if rest != nil {
-				for _, m := range part {
-					failed[m.ID] = &AwayError{Err: rest}
-				}
+		route := PublisherFunc(func(ctx context.Context, part []Message) error { return r.publish(ctx, name, part) })
+		named, rest := namedIn(publishSafely(ctx, route, part))
+		if rest != nil {
+			for _, m := range part {
+				failed[m.ID] = RetryLater(rest, 0)
 			}
-			if named != nil {
-				maps.Copy(failed, named.Failed)
-			}
-		})
+		}
+		if named != nil {
+			maps.Copy(failed, named.Failed)
+		}
 	}
-	calls.Wait()
 	if len(failed) > 0 {
 		return &PublishError{Failed: failed}
 	}

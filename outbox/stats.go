@@ -10,13 +10,13 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// Figures tell how far the outbox is behind.
-type Figures struct {
+// Stats tell how far the outbox is behind.
+type Stats struct {
 	ReadAt time.Time // by the clock of the database
 
 	Oldest   time.Duration // for how long the oldest message could have been published, 0 if there is none: what to alert on
 	Waiting  int           // messages that are about to be published
-	Held     int           // messages that are held back, because they or one before them could not be published
+	Held     int           // messages that are held back, because they or one before them could not be published, or because their key has very many
 	HeldKeys int           // of so many keys; a message without a key is one of its own
 	Dead     int           // dead letters
 
@@ -24,18 +24,21 @@ type Figures struct {
 	NextDue time.Time // when the first of them is due, by the clock of the database; zero if there is none
 }
 
-// MaxCount is how far Stats counts: a figure of MaxCount says that there are at least so many.
+// MaxCount is how far ReadStats counts: a figure of MaxCount says that there are at least so many.
 const MaxCount = 10_000
 
-// Stats reads the figures. It takes little time, however much there is, unless an old snapshot keeps the server from removing
+// ReadStats returns the Stats of an outbox. It takes little time, however much there is, unless an old snapshot keeps the server from removing
 // what has left.
-func Stats(ctx context.Context, pool *pgxpool.Pool) (Figures, error) {
+func ReadStats(ctx context.Context, pool *pgxpool.Pool) (Stats, error) {
+	if pool == nil {
+		return Stats{}, errNoPool
+	}
 	engine := &txn.Engine{Pool: pool, Limits: txn.DefaultLimits}
 	s := store.OutboxStats{Most: MaxCount}
 	if err := engine.Query(ctx, begin, &store.LimitRelay{}, &s, commit); err != nil {
-		return Figures{}, hint(err)
+		return Stats{}, hint(err)
 	}
-	f := Figures{ReadAt: s.ReadAt, Waiting: min(s.Waiting+s.Due, MaxCount), Held: s.Held, HeldKeys: s.HeldKeys, Dead: s.Dead, Delayed: s.Delayed, NextDue: s.NextDue}
+	f := Stats{ReadAt: s.ReadAt, Waiting: min(s.Waiting+s.Due, MaxCount), Held: s.Held, HeldKeys: s.HeldKeys, Dead: s.Dead, Delayed: s.Delayed, NextDue: s.NextDue}
 	for _, oldest := range []time.Time{s.Oldest, s.OldestHeld, s.FirstDelayed} {
 		if !oldest.IsZero() && !oldest.After(s.ReadAt) {
 			f.Oldest = max(f.Oldest, s.ReadAt.Sub(oldest), 1)

@@ -13,17 +13,16 @@ import (
 
 // stream is a part of the outbox: the lanes whose number has a remainder of its own.
 type stream struct {
-	pool      *pgxpool.Pool
-	publisher Publisher
-	config    *RelayConfig
-	memory    *memory
-	share     store.Stream
-	lanes     []int
-	waker     waker
+	pool   *pgxpool.Pool
+	config *RelayConfig
+	lanes  []int
+	waker  waker
+	worker *worker
 }
 
 func newStream(pool *pgxpool.Pool, publisher Publisher, config *RelayConfig, memory *memory, number int) *stream {
-	s := &stream{pool: pool, publisher: publisher, config: config, memory: memory, share: store.Stream{Number: number, Of: config.Streams}, waker: newWaker()}
+	s := &stream{pool: pool, config: config, waker: newWaker()}
+	s.worker = newWorker(publisher, config, memory, store.Stream{Number: number, Of: config.Streams}, s.waker)
 	for lane := number; lane < store.Lanes; lane += config.Streams {
 		s.lanes = append(s.lanes, lane)
 	}
@@ -42,7 +41,8 @@ func (s *stream) run(ctx context.Context) error {
 	defer s.waker.listen()()
 	trouble := txn.Pauses{Current: firstTrial, Limit: lastTrial}
 	for ctx.Err() == nil {
-		ownership, share, err := s.take(ctx)
+		s.worker.awaitHung(ctx)
+		ownership, own, err := s.take(ctx)
 		if errors.Is(err, ErrTopicTaken) {
 			return err
 		}
@@ -53,7 +53,8 @@ func (s *stream) run(ctx context.Context) error {
 		}
 		began := time.Now()
 		if err == nil {
-			err = s.workAt(ctx, ownership, share)
+			err = s.worker.work(ctx, ownership, own)
+			ownership.leave()
 		}
 		if err == nil || ctx.Err() != nil {
 			return nil
@@ -74,39 +75,12 @@ func (s *stream) run(ctx context.Context) error {
 	return nil
 }
 
-// take takes the ownership of the stream, and finds out of which topics it is.
-func (s *stream) take(ctx context.Context) (*ownership, store.Stream, error) {
-	share := s.share
+// take takes the ownership of the stream, and finds out which topics are the relay's.
+func (s *stream) take(ctx context.Context) (*ownership, *topics, error) {
 	own, err := ownTopics(ctx, s.pool, s.config)
 	if err != nil || own == nil {
-		return nil, share, err
+		return nil, nil, err
 	}
-	share.Topics, share.Foreign = own.like, own.foreign
 	ownership, err := takeOwnership(ctx, s.pool, s.config.Name, own.generation, s.lanes)
-	return ownership, share, err
-}
-
-func (s *stream) workAt(ctx context.Context, ownership *ownership, share store.Stream) error {
-	w := &worker{lookout: lookout{clerk: clerk{config: s.config, ownership: ownership}, share: share}, waker: s.waker}
-	err := w.work(ctx, s.publisher, s.memory)
-	ownership.leave()
-	for _, hung := range w.stuck {
-		s.await(ctx, hung)
-	}
-	return err
-}
-
-// await waits for a call that has not returned. Another process may go on meanwhile, but not this one: there would be two calls.
-func (s *stream) await(ctx context.Context, hung *call) {
-	for {
-		s.config.Logger.Error("outbox: the Publisher has not returned although its context has ended: this process publishes nothing until it does, or is started again",
-			"relay", s.config.Name)
-		select {
-		case <-hung.ended:
-			return
-		case <-ctx.Done():
-			return
-		case <-time.After(signPause):
-		}
-	}
+	return ownership, own, err
 }

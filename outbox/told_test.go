@@ -32,8 +32,8 @@ func (badClass) Class() string { panic("Class") }
 func TestErrorWhoseMethodsPanicStopsItsOwnMessageOnly(t *testing.T) {
 	t.Parallel()
 	for name, reason := range map[string]error{
-		"Error": &unfilled{}, "Unwrap": badUnwrap{}, "Class": badClass{}, "Error of what is away": &outbox.AwayError{Err: &unfilled{}},
-		"nil of a type": (*outbox.AwayError)(nil), "nil of a type inside": (*outbox.PublishError)(nil),
+		"Error": &unfilled{}, "Unwrap": badUnwrap{}, "Class": badClass{}, "Error of what is away": outbox.RetryLater(&unfilled{}, 1),
+		"nil of a type inside": (*outbox.PublishError)(nil),
 	} {
 		for _, named := range []bool{true, false} {
 			if _, isPublishError := reason.(*outbox.PublishError); isPublishError && !named {

@@ -23,14 +23,22 @@ var (
 	ErrNoRelay   = errors.New("outbox: there is no such relay on record")
 )
 
-// errTopics says that the topics of some relay have changed: each relay leaves its ownership, and takes it again by the new ones.
+// errTopics says that the topics of this relay, as they are recorded, are not those of this process any more.
 var errTopics = errors.New("the topics of a relay have changed")
 
 // topics are those of a relay, as the database has them.
 type topics struct {
-	like       []string // patterns of LIKE; nil means all topics
-	foreign    []string // of other relays
-	generation int64    // of the topics of all relays
+	own        []string // names, or beginnings of names; nil means all topics
+	others     []string // of other relays
+	like       []string // the same as patterns of LIKE
+	foreign    []string
+	generation int64 // of the topics of all relays
+}
+
+// has reports whether a topic is one of the relay.
+func (t *topics) has(topic string) bool {
+	matching := func(pattern string) bool { return matches(pattern, topic) }
+	return (len(t.own) == 0 || slices.ContainsFunc(t.own, matching)) && !slices.ContainsFunc(t.others, matching)
 }
 
 // ownTopics puts the topics of a relay on record, and finds out those of the others. It returns nil while a process that is there
@@ -101,7 +109,7 @@ func everyLane() []int {
 
 // compare returns the topics of a relay beside those that are on record, and the generation in which its own were recorded, or 0.
 func (c *RelayConfig) compare(relays []store.RelayTopics) (own *topics, recorded int64, err error) {
-	own = &topics{}
+	own = &topics{own: c.Topics}
 	for _, topic := range c.Topics {
 		own.like = append(own.like, like(topic))
 	}
@@ -110,10 +118,10 @@ func (c *RelayConfig) compare(relays []store.RelayTopics) (own *topics, recorded
 		switch {
 		case c.Name == "":
 			for _, topic := range other.Topics {
-				own.foreign = append(own.foreign, like(topic))
+				own.others, own.foreign = append(own.others, topic), append(own.foreign, like(topic))
 			}
 		case c.Name == other.Relay:
-			if slices.Equal(c.Topics, other.Topics) {
+			if slices.Equal(c.Topics, slices.Sorted(slices.Values(other.Topics))) {
 				recorded = other.Generation
 			}
 		default:

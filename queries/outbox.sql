@@ -50,8 +50,8 @@ SELECT (least(coalesce(extract(epoch FROM ((SELECT d.not_before FROM idem.delaye
         * 1000000)::int8 AS took;
 
 -- name: MoveDelayed :one
--- MoveDelayed inserts messages in the outbox that are due from a moment on, in the order of that: as many as room says, or as have so
--- many octets. One transaction does so at a time, or the next ones would overtake them.
+-- MoveDelayed inserts messages in the outbox that are due, from a moment on, in the order of their due times: as many as room says, or as
+-- have so many octets. One transaction does so at a time, or the next ones would overtake them.
 WITH now AS MATERIALIZED (
     SELECT pg_try_advisory_xact_lock(1768187247, -2) AS mine, clock_timestamp() AS at
 ), due AS MATERIALIZED (
@@ -104,8 +104,9 @@ WHERE l.locktype = 'relation' AND l.relation = 'idem.outbox'::regclass::oid
   AND (l.pid IS NULL OR l.pid <> pg_backend_pid());
 
 -- name: ReadMessages :many
--- ReadMessages reads what is not held back, in gaps and beyond a place: as much as room says, or as have so many octets. What is
--- of another stream or relay comes without what it says, so that it is no gap, and so does what is of a topic that takes none.
+-- ReadMessages reads what is not held, in gaps and beyond a position: as much as room says, or as have so many octets. What is
+-- of another stream or relay comes without payload, so that it is no gap. So does what is of the listed topics, or, with only, of
+-- all others.
 SELECT m.seq, m.mine, m.whole, m.octets, m.id, m.topic, m.key, m.type, (CASE WHEN m.whole THEN m.payload END)::bytea AS payload,
        (CASE WHEN m.whole THEN coalesce(m.headers::text, '') ELSE '' END)::text AS headers, m.created_at
 FROM (
@@ -124,7 +125,7 @@ FROM (
                    AND (@every
                         OR u.aggregatetype ~~ ANY ((@topics::text)::text[])
                            AND NOT u.aggregatetype ~~ ANY ((@foreign_topics::text)::text[])))::bool AS mine,
-                   (u.aggregatetype <> ALL ((@busy::text)::text[]))::bool AS free
+                   ((u.aggregatetype = ANY ((@listed::text)::text[])) = @only_listed::bool)::bool AS free
             FROM (
                 SELECT i.seq, i.id, i.aggregatetype, i.aggregateid, i.type, i.payload, i.headers, i.created_at
                 FROM (SELECT unnest((@lows::text)::int8[]) AS low, unnest((@highs::text)::int8[]) AS high) g

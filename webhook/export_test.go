@@ -32,6 +32,6 @@ const (
 
 // Note tells the Publisher how an attempt has ended, and returns how many endpoints it remembers.
 func (p *Publisher) Note(topic string, err error, now time.Time) int {
-	p.rest.note(topic, err, now)
+	p.rest.note(topic, topic, err, now)
 	return len(p.rest.away)
 }

@@ -69,9 +69,9 @@ func (c *publication) target(ctx context.Context, topic string) (*target, error)
 	case err == nil:
 		return c.sender.target(topic, endpoint)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return nil, &outbox.AwayError{Err: fmt.Errorf("webhook: PublisherConfig.Endpoint has not answered in time: %v", err)}
+		return nil, outbox.RetryLater(fmt.Errorf("webhook: PublisherConfig.Endpoint has not answered in time: %v", err), minRest)
 	case txn.Transient(err): // its database is unavailable
-		return nil, &outbox.AwayError{Err: fmt.Errorf("webhook: PublisherConfig.Endpoint: %w", err)}
+		return nil, outbox.RetryLater(fmt.Errorf("webhook: PublisherConfig.Endpoint: %w", err), minRest)
 	}
 	return nil, fmt.Errorf("webhook: no endpoint for this topic: %w", err)
 }
@@ -99,9 +99,8 @@ func (c *publication) sendOne(ctx context.Context, t *target, m outbox.Message) 
 	if _, answered := errors.AsType[*StatusError](err); ctx.Err() != nil && !answered {
 		return err // the call is over, which says nothing of the endpoint
 	}
-	c.rest.note(t.topic, err, c.sender.now())
-	if asked, away := isAway(err); away {
-		return &outbox.AwayError{RetryAfter: asked, Err: timely(err)}
+	if c.rest.note(t.topic, m.ID, err, c.sender.now()) {
+		return outbox.RetryLater(timely(err), max(c.rest.left(t.topic, c.sender.now()), minRest))
 	}
 	return timely(err)
 }
@@ -111,7 +110,7 @@ func (c *publication) begin(ctx context.Context) error {
 	select {
 	case c.slots <- struct{}{}:
 	case <-ctx.Done():
-		return fmt.Errorf("webhook: %w: %w", outbox.ErrUnsent, ctx.Err())
+		return unsent(ctx.Err())
 	}
 	err := ctx.Err()
 	if deadline, bounded := ctx.Deadline(); bounded && time.Until(deadline) < c.timeout {
@@ -119,9 +118,14 @@ func (c *publication) begin(ctx context.Context) error {
 	}
 	if err != nil {
 		c.end()
-		return fmt.Errorf("webhook: %w: %w", outbox.ErrUnsent, err)
+		return unsent(err)
 	}
 	return nil
+}
+
+// unsent is the error of a message for which there was no time: it comes again in the next call.
+func unsent(err error) error {
+	return outbox.RetryLater(fmt.Errorf("webhook: there was no time for the message: %w", err), 0)
 }
 
 func (c *publication) end() { <-c.slots }

@@ -592,7 +592,7 @@ func TestPublisher_CountsNothingWhileEndpointHasNoDatabase(t *testing.T) {
 		if !ok || !errors.Is(failed.Failed["1"], err) {
 			t.Fatalf("%s: %v", name, failed)
 		}
-		if _, away := errors.AsType[*outbox.AwayError](failed.Failed["1"]); !away {
+		if _, waits := outbox.RetryAfter(failed.Failed["1"]); !waits {
 			t.Errorf("%s: an attempt is counted: %v", name, failed.Failed["1"])
 		}
 	}

@@ -28,31 +28,49 @@ type rest struct {
 type pause struct {
 	until time.Time
 	long  time.Duration
+	met   map[string]bool // the messages that have found it away, by ID: whether it has taken another one since
 }
+
+const maxMet = 64 // for each endpoint
 
 // check says whether an endpoint has to be left alone.
 func (r *rest) check(topic string, now time.Time) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if left := r.away[topic].until.Sub(now); left > 0 {
-		return &outbox.AwayError{RetryAfter: left, Err: fmt.Errorf("%w, for another %v", ErrAway, left.Round(time.Millisecond))}
+	if left := r.left(topic, now); left > 0 {
+		return outbox.RetryLater(fmt.Errorf("%w, for another %v", ErrAway, left.Round(time.Millisecond)), left)
 	}
 	return nil
 }
 
-// note learns from an attempt. Several that were under way together count as one.
-func (r *rest) note(topic string, err error, now time.Time) {
+// left returns for how long an endpoint has to be left alone.
+func (r *rest) left(topic string, now time.Time) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.away[topic].until.Sub(now)
+}
+
+// note learns from an attempt, and reports whether the endpoint is away. Several that were under way together count as one. If the endpoint
+// has taken another message since it was away for this one, the message has failed.
+func (r *rest) note(topic, id string, err error, now time.Time) (is bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	asked, away := isAway(err)
 	p := r.away[topic]
+	if away && p.met[id] {
+		p.met[id] = false
+		return false
+	}
 	resting := p.until.After(now)
 	switch {
-	case !away && resting:
-		return
 	case !away:
-		delete(r.away, topic)
-		return
+		for other := range p.met {
+			p.met[other] = true
+		}
+		if delete(p.met, id); !resting && len(p.met) == 0 {
+			delete(r.away, topic)
+		} else if !resting {
+			r.away[topic] = pause{met: p.met}
+		}
+		return false
 	case !resting:
 		p.long = min(max(2*p.long, minRest), maxRest)
 		p.until = now.Add(p.long)
@@ -60,7 +78,12 @@ func (r *rest) note(topic string, err error, now time.Time) {
 	if until := now.Add(min(asked, maxAskedRest)); until.After(p.until) {
 		p.until = until
 	}
+	if p.met == nil || len(p.met) >= maxMet {
+		p.met = map[string]bool{}
+	}
+	p.met[id] = false
 	r.remember(topic, p, now)
+	return true
 }
 
 func (r *rest) remember(topic string, p pause, now time.Time) {

@@ -132,7 +132,7 @@ func TestAnswerThatArrivesWithTheEndOfTheCallIsAnAnswer(t *testing.T) {
 		if refused, ok := errors.AsType[*webhook.StatusError](err); !ok || refused.Status != status {
 			t.Errorf("%d: %v", status, err)
 		}
-		if _, is := errors.AsType[*outbox.AwayError](err); is != away {
+		if _, is := outbox.RetryAfter(err); is != away {
 			t.Errorf("%d: away is %v: %v", status, is, err)
 		}
 	}

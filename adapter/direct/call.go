@@ -3,7 +3,6 @@ package direct
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 	"unicode"
@@ -116,7 +115,7 @@ func (p *call) handle(ctx context.Context) {
 			if errors.Is(reason, context.DeadlineExceeded) { // the handler's own: for a relay it would be that of the call
 				reason = errors.New(reason.Error())
 			}
-			p.later(m, &outbox.LaterError{After: time.Until(o.RetryAt), Err: reason})
+			p.later(m, outbox.RetryLater(reason, max(time.Until(o.RetryAt), 1)))
 		}
 	}
 	p.todo = append(p.withoutBehind(left), p.todo...)
@@ -155,10 +154,10 @@ func (p *call) withoutBehind(group []inbox.Message) []inbox.Message {
 // database, is away.
 func (p *call) result(ctx context.Context) error {
 	if p.err != nil && ctx.Err() == nil && p.handled+len(p.failed) == 0 {
-		return &outbox.AwayError{Err: p.err}
+		return outbox.RetryLater(p.err, 0)
 	}
 	for i := range p.todo {
-		p.failed[p.todo[i].ID] = fmt.Errorf("%w: %w", outbox.ErrUnsent, outcomeOf(p.err))
+		p.failed[p.todo[i].ID] = outbox.RetryLater(outcomeOf(p.err), 0)
 	}
 	if len(p.failed) == 0 {
 		return nil

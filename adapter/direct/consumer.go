@@ -17,7 +17,6 @@ type Consumer struct{ to target }
 
 var (
 	_ outbox.OrderKeeper = (*Consumer)(nil)
-	_ outbox.Companion   = (*Consumer)(nil)
 )
 
 // NewConsumer returns a Consumer that handles messages in the database of pool. name is that of the consumer in the inbox: what it has

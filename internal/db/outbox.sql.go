@@ -166,8 +166,8 @@ var MoveDelayedStatement = roundtrip.New(roundtrip.Statement{
 	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Binary},
 })
 
-// MoveDelayed inserts messages in the outbox that are due from a moment on, in the order of that: as many as room says, or as have so
-// many octets. One transaction does so at a time, or the next ones would overtake them.
+// MoveDelayed inserts messages in the outbox that are due, from a moment on, in the order of their due times: as many as room says, or as
+// have so many octets. One transaction does so at a time, or the next ones would overtake them.
 type MoveDelayed struct {
 	FromMoment string
 	Room       int
@@ -305,49 +305,51 @@ FROM (
                    AND ($3::pg_catalog.bool
                         OR u.aggregatetype OPERATOR(pg_catalog.~~) ANY (($4::pg_catalog.text)::pg_catalog.text[])
                            AND NOT u.aggregatetype OPERATOR(pg_catalog.~~) ANY (($5::pg_catalog.text)::pg_catalog.text[])))::pg_catalog.bool AS mine,
-                   (u.aggregatetype OPERATOR(pg_catalog.<>) ALL (($6::pg_catalog.text)::pg_catalog.text[]))::pg_catalog.bool AS free
+                   ((u.aggregatetype OPERATOR(pg_catalog.=) ANY (($6::pg_catalog.text)::pg_catalog.text[])) OPERATOR(pg_catalog.=) $7::pg_catalog.bool)::pg_catalog.bool AS free
             FROM (
                 SELECT i.seq, i.id, i.aggregatetype, i.aggregateid, i.type, i.payload, i.headers, i.created_at
-                FROM (SELECT pg_catalog.unnest(($7::pg_catalog.text)::pg_catalog.int8[]) AS low, pg_catalog.unnest(($8::pg_catalog.text)::pg_catalog.int8[]) AS high) g
+                FROM (SELECT pg_catalog.unnest(($8::pg_catalog.text)::pg_catalog.int8[]) AS low, pg_catalog.unnest(($9::pg_catalog.text)::pg_catalog.int8[]) AS high) g
                 CROSS JOIN LATERAL (
                     SELECT r.seq, r.id, r.aggregatetype, r.aggregateid, r.type, r.payload, r.headers, r.created_at
                     FROM idem.outbox r
                     WHERE NOT r.held AND r.seq OPERATOR(pg_catalog.>=) g.low AND r.seq OPERATOR(pg_catalog.<=) g.high
                     ORDER BY r.seq
-                    LIMIT $9::pg_catalog.int4
+                    LIMIT $10::pg_catalog.int4
                 ) i
                 UNION ALL
                 (SELECT r.seq, r.id, r.aggregatetype, r.aggregateid, r.type, r.payload, r.headers, r.created_at
                  FROM idem.outbox r
-                 WHERE NOT r.held AND r.seq OPERATOR(pg_catalog.>) $10::pg_catalog.int8
+                 WHERE NOT r.held AND r.seq OPERATOR(pg_catalog.>) $11::pg_catalog.int8
                  ORDER BY r.seq
-                 LIMIT $9::pg_catalog.int4)
+                 LIMIT $10::pg_catalog.int4)
             ) u
             ORDER BY u.seq
-            LIMIT $9::pg_catalog.int4
+            LIMIT $10::pg_catalog.int4
         ) x
     ) o
 ) m
-WHERE m.before OPERATOR(pg_catalog.<) $11::pg_catalog.int8
+WHERE m.before OPERATOR(pg_catalog.<) $12::pg_catalog.int8
 ORDER BY m.seq
 `
 
 // ReadMessagesStatement is ReadMessages as connections know it.
 var ReadMessagesStatement = roundtrip.New(roundtrip.Statement{
 	SQL:     ReadMessagesSQL,
-	Params:  []roundtrip.Param{roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.PlainParam},
+	Params:  []roundtrip.Param{roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.PlainParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.PlainParam},
 	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Text, roundtrip.Binary},
 })
 
-// ReadMessages reads what is not held back, in gaps and beyond a place: as much as room says, or as have so many octets. What is
-// of another stream or relay comes without what it says, so that it is no gap, and so does what is of a topic that takes none.
+// ReadMessages reads what is not held, in gaps and beyond a position: as much as room says, or as have so many octets. What is
+// of another stream or relay comes without payload, so that it is no gap. So does what is of the listed topics, or, with only, of
+// all others.
 type ReadMessages struct {
 	Streams       int
 	Stream        int
 	Every         bool
 	Topics        string
 	ForeignTopics string
-	Busy          string
+	Listed        string
+	OnlyListed    bool
 	Lows          string
 	Highs         string
 	Room          int
@@ -365,7 +367,8 @@ func (q *ReadMessages) Queue(trip *roundtrip.Trip) {
 	values.Bool(q.Every)
 	values.Text(q.Topics)
 	values.Text(q.ForeignTopics)
-	values.Text(q.Busy)
+	values.Text(q.Listed)
+	values.Bool(q.OnlyListed)
 	values.Text(q.Lows)
 	values.Text(q.Highs)
 	values.Int(q.Room)

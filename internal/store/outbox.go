@@ -90,7 +90,8 @@ type ReadMessages struct {
 	Stream      Stream
 	Lows, Highs []int64  // gaps, from one place to another
 	After       int64    // the place beyond which it reads as well
-	Busy        []string // topics whose messages come bare
+	Topics      []string // whose messages come bare
+	Only        bool     // the messages of all other topics come bare instead
 	Room        int
 	Octets      int64
 
@@ -102,7 +103,7 @@ type ReadMessages struct {
 func (r *ReadMessages) Queue(trip *roundtrip.Trip) {
 	s := &r.Stream
 	q := db.ReadMessages{Streams: s.Of, Stream: s.Number, Every: s.every(), Topics: s.topics(), ForeignTopics: array(s.Foreign),
-		Lows: numbers(r.Lows), Highs: numbers(r.Highs), Busy: array(r.Busy), Room: r.Room, After: r.After, Octets: r.Octets}
+		Lows: numbers(r.Lows), Highs: numbers(r.Highs), Listed: array(r.Topics), OnlyListed: r.Only, Room: r.Room, After: r.After, Octets: r.Octets}
 	q.Queue(trip)
 }
 

@@ -28,9 +28,9 @@ func blamed(ctx context.Context, err error) []string {
 	}
 	var ids []string
 	for id, reason := range named.Failed {
-		_, away := errors.AsType[*outbox.AwayError](reason)
+		_, later := outbox.RetryAfter(reason)
 		ended := ctx.Err() != nil && (errors.Is(reason, context.Canceled) || errors.Is(reason, context.DeadlineExceeded))
-		if !away && !ended && !errors.Is(reason, outbox.ErrUnsent) {
+		if !later && !ended {
 			ids = append(ids, id)
 		}
 	}

@@ -62,7 +62,7 @@ func inOrder(t testing.TB, s Suite) {
 		return
 	}
 	o := a.office(s.Pool(t))
-	stop := o.relay(newLossy(a.Publisher), outbox.RelayConfig{MaxAttempts: 3})
+	stop := o.relay(newLossy(a.Publisher), outbox.RelayConfig{MaxAttempts: 30}) // none dies of the answers that are lost
 	defer stop()
 	sent, ways := make([][]outbox.Message, keys), slices.Sorted(maps.Keys(a.Bad))
 	var good []outbox.Message

@@ -50,7 +50,7 @@ func (o *office) awaitEmpty() {
 	o.t.Helper()
 	var waiting int
 	for end := time.Now().Add(o.patience); ; time.Sleep(10 * time.Millisecond) {
-		figures, err := outbox.Stats(o.t.Context(), o.pool)
+		figures, err := outbox.ReadStats(o.t.Context(), o.pool)
 		if err != nil {
 			o.t.Fatalf("outboxtest: %v", err)
 		}
@@ -65,9 +65,12 @@ func (o *office) awaitEmpty() {
 
 func (o *office) dead() []outbox.DeadLetter {
 	o.t.Helper()
-	letters, err := outbox.List(o.t.Context(), o.pool, "", outbox.DeadLetter{}, 1000)
-	if err != nil {
-		o.t.Fatalf("outboxtest: %v", err)
+	var letters []outbox.DeadLetter
+	for letter, err := range outbox.List(o.t.Context(), o.pool, outbox.Ref{}) {
+		if err != nil {
+			o.t.Fatalf("outboxtest: %v", err)
+		}
+		letters = append(letters, letter)
 	}
 	return letters
 }

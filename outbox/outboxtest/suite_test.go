@@ -239,7 +239,7 @@ var broken = []struct {
 	{"takes a refusal for an outage", "deadAlone", "still in the outbox", answered(func(_ *memory, messages []outbox.Message, err error) error {
 		if named, ok := errors.AsType[*outbox.PublishError](err); ok {
 			for id, reason := range named.Failed {
-				named.Failed[id] = &outbox.AwayError{Err: reason}
+				named.Failed[id] = outbox.RetryLater(reason, time.Second)
 			}
 		}
 		return err

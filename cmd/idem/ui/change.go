@@ -118,7 +118,7 @@ func redrive(ctx context.Context, s *site, r *http.Request) (string, error) {
 	if err := s.canOpen(ctx, l); err != nil {
 		return "", err
 	}
-	return "./dead?said=redrive", outbox.Redrive(ctx, s.Pool, s.Sealer, l.Source, l.ID)
+	return "./dead?said=redrive", outbox.Redrive(ctx, s.Pool, outbox.Ref{Topic: l.Source, ID: l.ID}, outbox.WithSealer(s.Sealer))
 }
 
 // canOpen returns an error if a dead letter of the outbox is sealed, and the page has no Sealer.

@@ -21,7 +21,7 @@ type biller struct{ router *fleet.Router }
 func (b biller) Publish(ctx context.Context, messages []outbox.Message) error {
 	for _, m := range messages {
 		if err := b.bill(ctx, m); err != nil {
-			return &outbox.AwayError{Err: err}
+			return outbox.RetryLater(err, 0)
 		}
 	}
 	return nil

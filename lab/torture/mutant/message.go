@@ -14,14 +14,14 @@ func messageMutants() []Mutant {
 			Name: "relay-by-cursor", About: "the relay reads behind the last place that it has met, and never before it",
 			Rules: []rule.Rule{rule.Published, rule.PublishOrder},
 			Edits: []Edit{
-				{"outbox.progress.next", "for _, g := range r.gaps", "for _, g := range r.gaps[:0]"},
+				{"outbox.progress.from", "for _, g := range r.gaps", "for _, g := range r.gaps[:0]"},
 				{"outbox.progress.next", "now.Before(r.wholeDue)", "now.Before(r.wholeDue) && r.top == 0"},
 			},
 		},
 		{
 			Name: "late-behind-the-next", About: "what is committed late is looked for now and then, and what comes after it at once",
 			Rules: []rule.Rule{rule.PublishOrder},
-			Edits: []Edit{{"outbox.progress.next", "for _, g := range r.gaps", "for _, g := range r.gaps[:len(r.gaps)*int(now.UnixMilli()/10%2)]"}},
+			Edits: []Edit{{"outbox.progress.from", "for _, g := range r.gaps", "for _, g := range r.gaps[:len(r.gaps)*int(time.Now().UnixMilli()/10%2)]"}},
 		},
 		{
 			Name: "gap-forgotten", About: "a place without a message is forgotten although a transaction may still put one there",
@@ -41,7 +41,7 @@ func messageMutants() []Mutant {
 		{
 			Name: "unnamed-in-front", About: "a message that fails and is not named is tried again and again in front of all others",
 			Rules: []rule.Rule{rule.InTime},
-			Edits: []Edit{{"outbox.batch.publish", "!c.trial.on", "true"}, {"outbox.batch.publish", "if c.trial.on || r.isInDoubt()", "if c.trial.on = false; c.trial.on"}},
+			Edits: []Edit{{"outbox.scheduler.judge", "d.unnamed > 1", "d.unnamed > 1_000_000"}},
 		},
 		{
 			Name: "lost-session-counts", About: "a session that is lost in a handler is an attempt of its message",
@@ -64,29 +64,33 @@ func messageMutants() []Mutant {
 		{
 			Name: "slow-in-front", About: "all destinations are one, which waits for the slowest",
 			Rules: []rule.Rule{rule.InTime},
-			Edits: []Edit{{"outbox.newDestinations", "if divider, ok := publisher.(Divider); ok", "if divider, ok := publisher.(Divider); ok && divider == nil"}},
+			Edits: []Edit{{"outbox.newWorker", "if divider, ok := publisher.(Divider); ok", "if divider, ok := publisher.(Divider); ok && divider == nil"}},
 		},
 		{
 			Name: "panic-overlooked", About: "a message at which a Divider's Destination panics is published all the same",
 			Rules: []rule.Rule{rule.Dead},
-			Edits: []Edit{{"outbox.destinations.get", "if panicked", "if panicked && d.of == nil"}},
+			Edits: []Edit{{"outbox.worker.publish", "strings.HasPrefix(c.to.name, noDestination)", "strings.HasPrefix(c.to.name, noDestination) && w.publisher == nil"}},
 		},
 		{
 			Name: "delete-before-publish", About: "messages are removed from the outbox before the Publisher has them",
 			Rules: []rule.Rule{rule.Published},
-			Edits: []Edit{{"outbox.worker.relay", "w.to.take(ctx, b)", `gone := &outcome{}
-		for _, m := range b.messages {
-			gone.published = append(gone.published, m.Seq)
-		}
-		if err := w.settle(ctx, gone); err != nil {
-			return err
-		}
-		w.to.take(ctx, b)`}},
+			Edits: []Edit{{"outbox.worker.begin", "w.publish(c)", `for _, m := range c.messages {
+				w.schedule.out.published = append(w.schedule.out.published, m.Seq)
+			}
+			if err := w.settle(); err != nil {
+				return err
+			}
+			w.publish(c)`}},
 		},
 		{
 			Name: "nothing-held-back", About: "what comes after a message that was not published is published before it",
 			Rules: []rule.Rule{rule.PublishOrder},
-			Edits: []Edit{{"outbox.lookout.sortRead", "l.heldKeys.has(keyOf(m))", "l.heldKeys.has(keyOf(m)) && m.Seq < 0"}},
+			Edits: []Edit{{"outbox.scheduler.offer", "k != nil && k.held", "k != nil && k.held && row.Seq < 0"}},
+		},
+		{
+			Name: "read-past-unread", About: "a destination that has left a message unread takes what comes behind it",
+			Rules: []rule.Rule{rule.PublishOrder},
+			Edits: []Edit{{"outbox.scheduler.readAll", "row.Seq <= d.position", "row.Seq > 0"}},
 		},
 		{
 			Name: "done-before-commit", About: "a consumer is told that messages are done, whatever happens to the COMMIT",

@@ -158,13 +158,14 @@ func (c *deadRedriveCommand) redrive(ctx context.Context, s *session, l *record.
 		return inbox.Redrive(ctx, s.pool, inbox.Ref{Consumer: l.Consumer, Source: l.Source, ID: l.ID})
 	}
 	sealer, err := c.sealerOf(s, l)
+	var opts []outbox.DeadLetterOption
 	switch {
 	case err != nil:
 		return err
-	case sealer == nil:
-		return outbox.Redrive(ctx, s.pool, nil, l.Source, l.ID)
+	case sealer != nil:
+		opts = append(opts, outbox.WithSealer(sealer))
 	}
-	return outbox.Redrive(ctx, s.pool, sealer, l.Source, l.ID)
+	return outbox.Redrive(ctx, s.pool, outbox.Ref{Topic: l.Source, ID: l.ID}, opts...)
 }
 
 type deadDropCommand struct{ chosenLetters }

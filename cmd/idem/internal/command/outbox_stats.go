@@ -37,7 +37,7 @@ func (c *outboxStatsCommand) Run(s *session) error {
 		defer cancel()
 		ctx = bounded
 	}
-	figures, err := outbox.Stats(ctx, s.pool)
+	figures, err := outbox.ReadStats(ctx, s.pool)
 	if err != nil {
 		return err
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -92,27 +91,6 @@ func TestMessageThatWasFoundCountsNothingWhileNoCallSucceeds(t *testing.T) {
 	}
 }
 
-// Nine calls of ten fail, whatever they are given: that a message has failed time after time says nothing of it.
-func TestNothingDiesOfCallsThatFailByChance(t *testing.T) {
-	t.Parallel()
-	o := newOffice(t)
-	b := &broker{}
-	publisher := outbox.PublisherFunc(func(ctx context.Context, messages []outbox.Message) error {
-		if rand.IntN(10) > 0 {
-			return errors.New("the broker is unwell")
-		}
-		return b.Publish(ctx, messages)
-	})
-	config := swift()
-	config.MaxAttempts = 5
-	o.add(withBad(200)...)
-	o.relay(publisher, config)
-	o.empty()
-	if n := o.count(`select count(*) from idem.dead_letters`); n > 0 {
-		t.Errorf("%d are dead", n)
-	}
-}
-
 // By the search, when it is found, and afterwards, when it fails alone.
 func TestObserverIsToldOfEachAttemptOfAMessageThatIsNotNamed(t *testing.T) {
 	t.Parallel()
@@ -135,25 +113,6 @@ func TestObserverIsToldOfEachAttemptOfAMessageThatIsNotNamed(t *testing.T) {
 	}
 }
 
-// More bad ones than the first look finds, and none of them is in front of the others for long.
-func TestManyMessagesThatFailWithoutBeingNamedAreFound(t *testing.T) {
-	t.Parallel()
-	o := newOffice(t)
-	b := &broker{}
-	for i := range 40 {
-		o.add(message(fmt.Sprint("bad ", i), "bad"))
-	}
-	for i := range 60 {
-		o.add(message(fmt.Sprint(i), fmt.Sprint(i)))
-	}
-	config := swift()
-	config.MaxAttempts = 2
-	o.relay(b.unless("bad"), config)
-	if more := o.addUntilDead(40); b.number() != 60+more {
-		t.Errorf("%d messages of %d were published", b.number(), 60+more)
-	}
-}
-
 // addUntilDead adds messages that can be published, one at a time, until so many others are dead: those that are left to themselves before they
 // were tried look like a broker that is away. It returns how many it has added, all of which have left.
 func (o *office) addUntilDead(dead int) (added int) {
@@ -170,97 +129,6 @@ func (o *office) addUntilDead(dead int) (added int) {
 	})
 	o.empty()
 	return added
-}
-
-// What is tried alone is not taken in the order of places: otherwise each of them would have its pause before the first of the others leaves.
-func TestManyMessagesThatFailInFrontOfOthersAreNotAllTriedBeforeThem(t *testing.T) {
-	t.Parallel()
-	o := newOffice(t)
-	b := &broker{}
-	misses, first := 0, make(chan int, 1)
-	publisher := outbox.PublisherFunc(func(ctx context.Context, messages []outbox.Message) error {
-		for _, m := range messages {
-			if m.Key == "" {
-				misses++
-				return errors.New("no")
-			}
-		}
-		select {
-		case first <- misses:
-		default:
-		}
-		return b.Publish(ctx, messages)
-	})
-	var messages []outbox.Message
-	for range 200 {
-		messages = append(messages, message("", "bad"))
-	}
-	for i := range 200 {
-		messages = append(messages, message(fmt.Sprint(i), fmt.Sprint(i)))
-	}
-	o.add(messages...)
-	config := swift()
-	config.MaxAttempts = 2
-	o.relay(publisher, config)
-	if n := await(t, "the first of the others", first); n > 60 { // half of them are bad: by chance once in 2^60
-		t.Errorf("%d calls have failed before the first of the others left", n)
-	}
-	eventually(t, "the others to leave", func() bool { return b.number() == 200 })
-	t.Logf("%d are dead when the last of the others leaves", o.count(`select count(*) from idem.dead_letters`))
-	if more := o.addUntilDead(200); b.number() != 200+more {
-		t.Errorf("%d messages of %d were published", b.number(), 200+more)
-	}
-	t.Logf("%d calls have failed", misses)
-}
-
-// Not even the shortest pause of the relay lies between two that fail, while the broker is seen to take others: with one for each of them,
-// the last of the others would be half an hour late.
-func TestManyMessagesThatFailWithoutBeingNamedDoNotEachHoldUpTheOthers(t *testing.T) {
-	t.Parallel()
-	o := newOffice(t)
-	b := &broker{}
-	for i := range 200 {
-		o.add(message(fmt.Sprint("bad ", i), "bad"))
-	}
-	for i := range 50 {
-		o.add(message(fmt.Sprint(i), fmt.Sprint(i)))
-	}
-	config := swift()
-	config.MinPause, config.MaxPause = 10*time.Second, time.Minute
-	o.relay(b.unless("bad"), config)
-	eventually(t, "the others to leave", func() bool { return b.number() == 50 })
-	if n := o.count(`select count(*) from idem.dead_letters`); n > 0 {
-		t.Errorf("%d are dead", n)
-	}
-}
-
-// More bad ones than are read at a time: if all of them fail, the broker may be away, or only what is behind them goes.
-func TestMessageFarBehindThoseThatFailWithoutBeingNamedLeaves(t *testing.T) {
-	t.Parallel()
-	o := newOffice(t)
-	b := &broker{}
-	for i := range 400 {
-		o.add(message(fmt.Sprint("bad ", i), "bad"))
-	}
-	config := swift()
-	config.BatchSize = 20
-	o.relay(b.unless("bad"), config)
-	for i := range 20 {
-		o.add(message(fmt.Sprint(i), fmt.Sprint(i)))
-		eventually(t, "another message to leave", func() bool { return b.number() == i+1 })
-	}
-}
-
-// unless is a broker that does not say that it fails because of messages of a type.
-func (b *broker) unless(bad string) outbox.PublisherFunc {
-	return func(ctx context.Context, messages []outbox.Message) error {
-		for _, m := range messages {
-			if strings.HasPrefix(m.Type, bad) {
-				return errors.New("no")
-			}
-		}
-		return b.Publish(ctx, messages)
-	}
 }
 
 // A client of HTTP has a timeout of its own. The call's context is not over.

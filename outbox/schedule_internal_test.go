@@ -1,0 +1,501 @@
+package outbox
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/idem-go/idem/internal/store"
+)
+
+// What may happen to a message of a world.
+const (
+	succeeds  = 's'
+	isNamed   = 'n' // its first attempts fail by name
+	isUnnamed = 'u' // the first calls with it fail without a name
+	hangs     = 'h' // the first call with it returns late
+	isLate    = 'l' // it is committed late
+	restarts  = 'r' // the ownership is lost in the first call with it
+)
+
+const fates = "snuhlr"
+
+// world is a table and a broker in virtual time, around a scheduler.
+type world struct {
+	*scheduler
+	config  *RelayConfig
+	now     time.Time
+	reads   int
+	steps   int
+	outage  int // calls that fail at first
+	noLimit bool
+	rows    []*row // by position, from 1
+	flying  []flight
+	tries   map[int64]int
+	entered map[int64]int // the read that has brought a message first
+	wrong   []string
+}
+
+type row struct {
+	store.Queued
+	fate       rune
+	commits    time.Time
+	seenAt     int // the first read that could see it
+	held, done bool
+	attempts   int
+	due        time.Time
+	doneAt     time.Time
+}
+
+type flight struct {
+	call    *call
+	ends    time.Time
+	verdict *verdict
+}
+
+func newWorld(keeps bool, batch, share int) *world {
+	c := &RelayConfig{BatchSize: batch}
+	if err := c.set(); err != nil {
+		panic(err)
+	}
+	w := &world{config: c, now: time.Unix(1000, 0), tries: map[int64]int{}, entered: map[int64]int{}}
+	w.scheduler = newScheduler(c, func(topic string) string { return topic[:1] }, &memory{limit: 1 << 20})
+	w.keeps, w.share = keeps, share
+	return w
+}
+
+func (w *world) add(topic, key string, fate rune) {
+	r := &row{fate: fate, commits: w.now}
+	r.Queued = store.Queued{Seq: int64(len(w.rows) + 1), ID: fmt.Sprint(len(w.rows) + 1), Topic: topic, Key: key, Octets: 10, CreatedAt: w.now}
+	if fate == isLate {
+		r.commits = w.now.Add(1200 * time.Millisecond)
+	}
+	w.rows = append(w.rows, r)
+}
+
+func (w *world) complain(format string, args ...any) {
+	w.wrong = append(w.wrong, fmt.Sprintf(format, args...))
+}
+
+func (w *world) of(m *message) *row { return w.rows[m.Seq-1] }
+
+func (r *row) visible(now time.Time) bool { return !r.done && !now.Before(r.commits) }
+
+// begin publishes a call, whose answer comes later.
+func (w *world) begin(c *call) {
+	f := flight{call: c, ends: w.now.Add(10 * time.Millisecond)}
+	var messages []Message
+	failed := map[string]error{}
+	var err error
+	lost := false
+	ids := map[string]bool{}
+	for _, m := range c.messages {
+		r := w.of(m)
+		w.check(m, c)
+		if ids[m.ID] {
+			w.complain("two messages of one ID")
+		}
+		ids[m.ID] = true
+		messages = append(messages, messageOf(&m.Queued))
+		w.tries[m.Seq]++
+		switch tries := w.tries[m.Seq]; {
+		case r.fate == isNamed && tries <= 2:
+			failed[m.ID] = errors.New("named")
+		case r.fate == isUnnamed && tries <= 4:
+			err = errors.New("unnamed")
+		case r.fate == hangs && tries == 1:
+			f.ends = w.now.Add(80 * time.Second)
+		case r.fate == restarts && tries == 1:
+			f.ends, lost = w.now.Add(5*time.Second), true
+		}
+	}
+	if w.keeps {
+		stuck := map[string]bool{}
+		for _, m := range c.messages {
+			if stuck[m.Key] = stuck[m.Key] || failed[m.ID] != nil; stuck[m.Key] {
+				failed[m.ID] = errors.New("named")
+			}
+		}
+	}
+	if w.outage--; w.outage >= 0 {
+		err = errors.New("outage")
+	}
+	if err == nil && len(failed) > 0 {
+		err = &PublishError{failed}
+	}
+	f.verdict = judge(messages, err, false)
+	w.flying = append(w.flying, f)
+	if lost {
+		w.lose()
+	}
+}
+
+// check holds a message that is given to the broker to the invariant.
+func (w *world) check(m *message, c *call) {
+	entered := w.entered[m.Seq]
+	for _, r := range w.rows[:m.Seq-1] {
+		if r.Topic != m.Topic || r.Key != m.Key || r.Key == "" || r.done || slices.Contains(w.out.published, r.Seq) || r.seenAt == 0 || r.seenAt > entered {
+			continue
+		}
+		if w.keeps && slices.ContainsFunc(c.messages, func(o *message) bool { return o.Seq == r.Seq }) {
+			continue
+		}
+		w.complain("%s/%s: %d is published before %d", m.Topic, m.Key, m.Seq, r.Seq)
+	}
+	for _, f := range w.flying {
+		if f.call != c && slices.ContainsFunc(f.call.messages, func(o *message) bool { return o.Seq == m.Seq }) {
+			w.complain("%d is in two calls", m.Seq)
+		}
+	}
+}
+
+// lose ends the ownership, and begins another one.
+func (w *world) lose() {
+	w.out = outcome{published: w.out.published}
+	w.write()
+	w.restart(w.listHeld(), w.now)
+}
+
+func (w *world) listHeld() (held []store.HeldBack) {
+	met := map[store.HeldKey]bool{}
+	for _, r := range w.rows {
+		if name := keyOf(&r.Queued); r.held && r.visible(w.now) && !met[name] {
+			met[name] = true
+			held = append(held, store.HeldBack{HeldKey: name, Attempts: r.attempts, Due: r.due.Sub(w.now)})
+		}
+	}
+	return held
+}
+
+// write applies what the scheduler has to write down.
+func (w *world) write() {
+	for _, seq := range w.out.published {
+		r := w.rows[seq-1]
+		r.done, r.doneAt = true, w.now
+	}
+	for _, f := range w.out.buried {
+		w.complain("%d is dead", f.message.Seq)
+	}
+	for _, seq := range w.out.held {
+		w.rows[seq-1].held = true
+	}
+	for _, f := range w.out.blamed {
+		r := w.rows[f.message.Seq-1]
+		if f.count > 0 && !w.keeps && r.fate != isNamed && r.fate != isUnnamed {
+			w.complain("an attempt of %d is counted, which is %c", r.Seq, r.fate)
+		}
+		r.held, r.due = true, f.due
+		r.attempts += f.count
+	}
+	w.out = outcome{}
+}
+
+// transact writes and reads, as a worker does.
+func (w *world) transact(p *reading) {
+	w.write()
+	w.reads++
+	for _, r := range w.rows {
+		if r.seenAt == 0 && r.visible(w.now) {
+			r.seenAt = w.reads
+		}
+	}
+	if p.held != nil {
+		w.readHeld(p.held)
+	}
+	if p.list != nil {
+		w.listWriters(p.list)
+	}
+	if p.read != nil {
+		w.readRows(p.read)
+	}
+	w.read(p, 0, w.now)
+	enter := func(seq int64) {
+		if w.entered[seq] == 0 {
+			w.entered[seq] = w.reads
+		}
+	}
+	for seq := range w.inMemory {
+		enter(seq)
+	}
+	for _, seq := range w.out.held {
+		enter(seq)
+	}
+}
+
+func (w *world) readHeld(read *store.ReadHeld) {
+	for i, name := range read.Keys {
+		for n, r := 0, 0; r < len(w.rows) && n < read.Runs[i]; r++ {
+			if is := w.rows[r]; is.held && is.visible(w.now) && keyOf(&is.Queued) == name {
+				row := is.Queued
+				row.Attempts = is.attempts
+				read.Messages = append(read.Messages, row)
+				n++
+			}
+		}
+	}
+	slices.SortFunc(read.Messages, func(a, b store.Queued) int { return cmp.Compare(a.Seq, b.Seq) })
+}
+
+// listWriters lists a writer for as long as a position is without its message.
+func (w *world) listWriters(list *store.ListWriters) {
+	if slices.ContainsFunc(w.rows, func(r *row) bool { return w.now.Before(r.commits) }) {
+		list.Writers = append(list.Writers, store.Writer{Name: "late"})
+	}
+}
+
+func (w *world) readRows(read *store.ReadMessages) {
+	for _, r := range w.rows {
+		if r.held || !r.visible(w.now) || len(read.Seqs) == read.Room {
+			continue
+		}
+		inGap := false
+		for i := range read.Lows {
+			inGap = inGap || r.Seq >= read.Lows[i] && r.Seq <= read.Highs[i]
+		}
+		if r.Seq <= read.After && !inGap {
+			continue
+		}
+		row := r.Queued
+		row.Bare = slices.Contains(read.Topics, row.Topic) != read.Only
+		read.Seqs, read.Messages = append(read.Seqs, row.Seq), append(read.Messages, row)
+	}
+}
+
+// run runs until everything is done, or for so long.
+func (w *world) run(limit time.Duration) {
+	for end := w.now.Add(limit); w.now.Before(end) && len(w.wrong) == 0; {
+		for i := 0; i < len(w.flying); i++ {
+			if f := w.flying[i]; !f.ends.After(w.now) {
+				w.flying = slices.Delete(w.flying, i, i+1)
+				w.ended(f.call, f.verdict, w.now)
+				i--
+			}
+		}
+		for _, c := range w.next(w.now) {
+			w.begin(c)
+		}
+		for n, p := 0, w.plan(w.now, true); p != nil; n, p = n+1, w.plan(w.now, false) {
+			if w.transact(p); n > 10*len(w.rows) {
+				w.complain("it reads again and again")
+				return
+			}
+		}
+		for _, c := range w.next(w.now) {
+			w.begin(c)
+		}
+		w.write()
+		if !slices.ContainsFunc(w.rows, func(r *row) bool { return !r.done }) {
+			return
+		}
+		next := w.wake(w.now, w.now.Add(time.Second))
+		for _, f := range w.flying {
+			if f.ends.Before(next) {
+				next = f.ends
+			}
+		}
+		if w.now = w.now.Add(time.Microsecond); next.After(w.now) {
+			w.now = next
+		}
+		if w.steps++; w.steps > 100_000 {
+			w.complain("it spins")
+		}
+	}
+}
+
+// verify complains of what is not done, and of what was held up by what happened elsewhere.
+func (w *world) verify(t *testing.T, what string) {
+	t.Helper()
+	began := time.Unix(1000, 0)
+	slow := map[string]bool{}
+	for _, r := range w.rows {
+		if r.fate == hangs {
+			slow[r.Topic[:1]] = true
+		}
+	}
+	for _, r := range w.rows {
+		switch limit := 60 * time.Second; {
+		case !r.done:
+			w.complain("%d of %s is not done", r.Seq, r.Topic)
+		case !w.noLimit && !slow[r.Topic[:1]] && r.doneAt.Sub(began) > limit:
+			w.complain("%d of %s is done after %v", r.Seq, r.Topic, r.doneAt.Sub(began))
+		}
+	}
+	if w.calls != 0 || len(w.inMemory) != 0 || w.memory.used != 0 || w.memory.large != nil {
+		w.complain("%d calls, %d messages and %d octets are left", w.calls, len(w.inMemory), w.memory.used)
+	}
+	if len(w.wrong) > 0 {
+		t.Fatalf("%s:\n%s", what, strings.Join(w.wrong, "\n"))
+	}
+}
+
+// TestScheduler_KeepsTheInvariant has all that may happen to the messages of a key, together with what may happen to another key
+// and at another destination, in virtual time.
+func TestScheduler_KeepsTheInvariant(t *testing.T) {
+	t.Parallel()
+	for _, keeps := range []bool{false, true} {
+		for _, share := range []int{2, 100} {
+			each(len(fates), 4, func(is []int) {
+				w := newWorld(keeps, 4, share)
+				fate := func(i int) rune { return rune(fates[is[i]%len(fates)]) }
+				is = append(slices.Clone(is), is[0]+is[1]+2*is[3]) // of a/l: each beside each of the others
+				for n := range 3 {
+					w.add("a", "k", fate(n))
+					w.add("a", "l", []rune{succeeds, fate(4), succeeds}[n])
+					w.add("b", "k", []rune{fate(3), succeeds, succeeds}[n])
+					w.add("b", "l", succeeds)
+				}
+				w.run(10 * time.Minute)
+				w.verify(t, fmt.Sprintf("keeps %v, share %d, fates %c%c%c of a/k, %c of a/l, %c of b/k",
+					keeps, share, fate(0), fate(1), fate(2), fate(4), fate(3)))
+			})
+		}
+	}
+}
+
+// each calls f with all numbers of so many digits.
+func each(base, digits int, f func([]int)) {
+	is := make([]int, digits)
+	for {
+		f(is)
+		i := 0
+		for i < digits && is[i] == base-1 {
+			is[i] = 0
+			i++
+		}
+		if i == digits {
+			return
+		}
+		is[i]++
+	}
+}
+
+// TestScheduler_KeepsTheInvariantAtRandom has backlogs, and messages that arrive meanwhile.
+func TestScheduler_KeepsTheInvariantAtRandom(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(12) {
+		random := rand.New(rand.NewPCG(seed, 7))
+		w := newWorld(seed%2 == 0, 1+random.IntN(20), 1+random.IntN(20))
+		some := func(n int) {
+			for range n {
+				fate := rune(succeeds)
+				if random.IntN(10) == 0 {
+					fate = rune(fates[random.IntN(len(fates))])
+				}
+				key := ""
+				if random.IntN(8) > 0 {
+					key = fmt.Sprint(random.IntN(1 + random.IntN(30)))
+				}
+				w.add(string(rune('a'+random.IntN(1+random.IntN(5))))+fmt.Sprint(random.IntN(2)), key, fate)
+			}
+		}
+		some(300)
+		for range 20 {
+			w.run(time.Duration(random.IntN(2000)) * time.Millisecond)
+			some(random.IntN(20))
+		}
+		w.run(3 * time.Hour)
+		w.noLimit = true
+		w.verify(t, fmt.Sprint("seed ", seed))
+	}
+}
+
+// TestScheduler_RetriesInTimeBesideABacklog: a message that is due waits for the call under way of its destination, and for no backlog.
+func TestScheduler_RetriesInTimeBesideABacklog(t *testing.T) {
+	t.Parallel()
+	w := newWorld(false, 10, 10)
+	w.add("a", "k", isNamed)
+	for n := range 2000 {
+		w.add("a", fmt.Sprint(n), succeeds)
+	}
+	w.run(time.Hour)
+	w.verify(t, "backlog")
+	last := w.rows[len(w.rows)-1].doneAt
+	if took := w.rows[0].doneAt.Sub(time.Unix(1000, 0)); took > 1700*time.Millisecond { // two backoffs, of 0.5 and 1 s
+		t.Errorf("it was published after %v, the backlog took %v", took, last.Sub(time.Unix(1000, 0)))
+	}
+	if last.Before(w.rows[0].doneAt) {
+		t.Error("the backlog was shorter than the backoffs")
+	}
+}
+
+// TestScheduler_KeepsTheOrderOfAKeyBeyondABacklog: a message of a key fails while the next one of the key waits far back, unread, and a third is added.
+func TestScheduler_KeepsTheOrderOfAKeyBeyondABacklog(t *testing.T) {
+	t.Parallel()
+	w := newWorld(false, 10, 10)
+	w.add("a", "k", isNamed)
+	for n := range 500 {
+		w.add("a", fmt.Sprint(n), succeeds)
+	}
+	w.add("a", "k", succeeds)
+	w.run(100 * time.Millisecond)
+	w.add("a", "k", succeeds)
+	w.add("b", "k", succeeds)
+	w.run(time.Hour)
+	w.verify(t, "backlog")
+}
+
+// TestScheduler_GivesNoCallTwoMessagesOfOneID, because a Publisher names messages by their IDs.
+func TestScheduler_GivesNoCallTwoMessagesOfOneID(t *testing.T) {
+	t.Parallel()
+	for _, keeps := range []bool{false, true} {
+		w := newWorld(keeps, 10, 10)
+		for n := range 9 {
+			w.add("a", fmt.Sprint(n%3), succeeds)
+			w.rows[n].ID = fmt.Sprint(n / 2)
+		}
+		w.run(time.Minute)
+		w.verify(t, "IDs")
+	}
+}
+
+// TestScheduler_CountsNothingInAnOutage, and everything is published when it has ended.
+func TestScheduler_CountsNothingInAnOutage(t *testing.T) {
+	t.Parallel()
+	for calls := range 80 {
+		w := newWorld(false, 4, 4)
+		for n := range 12 {
+			w.add("a", fmt.Sprint(n%6), succeeds)
+		}
+		w.outage, w.noLimit = calls, true
+		w.run(time.Hour)
+		w.verify(t, fmt.Sprint(calls, " calls"))
+	}
+}
+
+// TestDelayed_FindsWhatIsCommittedLate, whatever else falls due meanwhile.
+func TestDelayed_FindsWhatIsCommittedLate(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1000, 0)
+	d := delayed{due: now}
+	for whole := now; now.Before(time.Unix(1010, 0)); now = now.Add(5 * time.Millisecond) {
+		m := d.moves(now, 1000)
+		if m == nil {
+			t.Fatal("nothing is moved, although something is due")
+		}
+		if m.From.IsZero() {
+			whole = now
+		}
+		if now.Sub(whole) > 2*askPause {
+			t.Fatalf("a message that was committed late was not looked for in %v", now.Sub(whole))
+		}
+		m.Mine, m.Moved, m.Until = true, 1000, now
+		d.moved(m, 4*time.Millisecond, now)
+	}
+}
+
+func TestTopics_AreASet(t *testing.T) {
+	t.Parallel()
+	c := RelayConfig{Name: "web", Topics: []string{"b", "a"}}
+	if err := c.set(); err != nil {
+		t.Fatal(err)
+	}
+	own, recorded, err := c.compare([]store.RelayTopics{{Relay: "web", Topics: []string{"a", "b"}, Generation: 7}, {Relay: "other", Topics: []string{"c*"}, Generation: 8}})
+	if err != nil || recorded != 7 || own.generation != 8 || !own.has("a") || own.has("c") || own.has("d") {
+		t.Errorf("%+v, %d, %v", own, recorded, err)
+	}
+}
