@@ -15,7 +15,7 @@ import (
 	"github.com/idem-go/idem/internal/store"
 )
 
-// ErrNoDeadLetter: there is no dead letter with this Ref.
+// ErrNoDeadLetter says that there is no dead letter with this Ref.
 var ErrNoDeadLetter = deadletter.ErrNotFound
 
 // Ref names a message, and its dead letter.

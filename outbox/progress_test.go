@@ -107,13 +107,6 @@ func (t *traffic) remove(gone []int64) {
 	t.committed = slices.DeleteFunc(t.committed, func(seq int64) bool { return slices.Contains(gone, seq) })
 }
 
-// gapsOnly makes the next read one of gaps and what is beyond them: a read of everything would hide what a gap has lost.
-func (t *traffic) gapsOnly(r *progress) {
-	if r.top > 0 {
-		r.wholeDue = t.now.Add(time.Hour)
-	}
-}
-
 // check reports what was not read, or twice, or too early.
 func (t *traffic) check(test *testing.T, seed uint64, read []int64) {
 	test.Helper()

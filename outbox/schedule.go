@@ -40,7 +40,6 @@ type scheduler struct {
 	inMemory map[int64]*message
 	out      outcome // what is to be written
 	calls    int     // under way
-	owner    int     // counts ownerships
 	stopping bool
 	share    int // messages in the queue of a destination of a Divider, unless it is quick
 
