@@ -15,10 +15,10 @@ import (
 // What a relay has not written down when it dies, the next one finds out again.
 func TestOrderOfKeysIsKeptWhileFailuresAreYetToBeWrittenDown(t *testing.T) {
 	t.Parallel()
-	const keys, each = 3000, 4
+	const keys, each = 600, 4
 	o := newOffice(t)
 	o.exec(`insert into idem.outbox (created_at, id, aggregatetype, aggregateid, type)
-		select now(), gen_random_uuid(), 't', 'k' || i % 3000, (i / 3000)::text from generate_series(0, 11999) i`)
+		select now(), gen_random_uuid(), 't', 'k' || i % 600, (i / 600)::text from generate_series(0, 2399) i`)
 	var (
 		mu    sync.Mutex
 		next  = map[string]int{} // of a key
@@ -47,8 +47,8 @@ func TestOrderOfKeysIsKeptWhileFailuresAreYetToBeWrittenDown(t *testing.T) {
 	config := swift()
 	config.MaxAttempts = 1_000_000
 	_, stop := o.relay(publisher, config)
-	for n := 500; n < 9000; n += 2000 { // these are held back, and others are to be
-		eventually(t, "some to be written down", func() bool { return o.count(`select count(*) from idem.outbox where held`) >= n || o.waiting() < 9000 })
+	for n := 100; n < 1800; n += 400 { // these are held back, and others are to be
+		eventually(t, "some to be written down", func() bool { return o.count(`select count(*) from idem.outbox where held`) >= n || o.waiting() < 1800 })
 		o.exec(`select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'idem relay' and datname = current_database()`)
 	}
 	o.empty()
