@@ -194,7 +194,7 @@ func TestHandleRedrives_TakesThoseThatAreDueAndFewBytes(t *testing.T) {
 	b.wantStates("XXXXXX", b.batch(ms, b.poisoned(ids...), once...))
 	b.redrive(ids...)
 	handle := func(limit int, fn func(pgx.Tx, inbox.Message) error) int {
-		got, _, err := inbox.HandleRedrives(t.Context(), b.pool, consumer, limit, fn)
+		got, _, err := inbox.HandleRedrives(t.Context(), b.pool, consumer, limit, fn, inbox.WithBackoff(time.Hour, time.Hour))
 		if err != nil {
 			t.Error(err)
 		}
