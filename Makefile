@@ -55,7 +55,7 @@ test/all: testenv tally ## test everything, lab/ included, with the race detecto
 	@GORACE=$${GORACE-atexit_sleep_ms=50} IDEM_TEST_SAMPLE=$${IDEM_TEST_SAMPLE-0} bin/testenv $(TESTENV) sh -c 'exec bin/tally -together 2 -unraced "$(UNRACED)" \
 		$(TALLY) $(if $(filter command line,$(origin MODULES)),$(MODULES),.=./operation,./outbox,./lab/promises,./... $(filter-out .,$(MODULES))) -- go test -json -vet=off -race -parallel 6 -timeout 60m $$GOTEST $(PACKAGES)'
 
-idemtest: testenv ## does package idemtest find every program that is known to be bad? (make test/all tries one of five)
+idemtest: testenv ## does package idemtest find every program that is known to be bad? (make test/all tries one of ten)
 	@IDEM_TEST_ALL=1 bin/testenv $(TESTENV) go test -timeout 60m $$GOTEST ./idemtest
 
 portability: testenv ## the promises behind what other servers and poolers refuse and do: the tests of Do, and 100,000 calls of each (CALLS=1000000)

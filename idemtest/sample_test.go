@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// sampled picks one of five programs, and with -short the first. All of them take many minutes: make idemtest tries them.
+// sampled picks one of ten programs, and with -short the first. All of them take many minutes: make idemtest tries them.
 func sampled(i int) bool {
 	switch {
 	case os.Getenv("IDEM_TEST_ALL") != "":
@@ -13,5 +13,5 @@ func sampled(i int) bool {
 	case testing.Short():
 		return i == 0
 	}
-	return i%5 == 0
+	return i%10 == 0
 }

@@ -312,7 +312,7 @@ func stride() int64 {
 	if testing.Short() {
 		return 1 + rand.Int64N(120)
 	}
-	return 1 + rand.Int64N(12)
+	return 1 + rand.Int64N(40)
 }
 
 // The worst byte is one of them.
