@@ -20,7 +20,8 @@ FLEET ?=
 PRODUCT := . cmd/idem example/orders adapter/idemriver lab/brokers $(filter-out adapter/idemriver,$(wildcard adapter/idem*)) \
 	idemconnect idemgrpc idemotel idemvet $(filter-out example/orders example/fleet,$(patsubst %/go.mod,%,$(wildcard example/*/go.mod)))
 EVERYTHING := $(patsubst ./%,%,$(patsubst %/go.mod,%,$(shell find . -name go.mod -not -path './.*/*')))
-MODULES ?= . lab/torture $(filter-out . lab/torture,$(PRODUCT)) $(filter-out lab/torture $(PRODUCT),$(EVERYTHING))
+LONGEST = . lab/torture example/fleet lab/bench
+MODULES ?= $(LONGEST) $(filter-out $(LONGEST),$(PRODUCT)) $(filter-out $(LONGEST) $(PRODUCT),$(EVERYTHING))
 # Without lab/, except for the tests of the promises of package idem. The packages that take longest come first.
 ROOT = .=./operation,./outbox,./lab/promises,$$(go list ./... | grep -v /lab/ | paste -sd, -)
 # The race detector makes tests several times as slow. It is for what users import or run: not for tools, nor for what measures and breaks it.
