@@ -66,8 +66,12 @@ func partsOf(tenant string, tables []Table, states []string) []part {
 	}
 	return append(parts,
 		part{name: "idem.delayed", rows: within("t.aggregateid"), late: true},
-		part{name: "idem.outbox", rows: within("t.aggregateid"), late: true})
+		part{name: "idem.outbox", rows: within("t.aggregateid"), late: true, values: notHeld})
 }
+
+// notHeld is how messages are given to the new home. What a relay holds back it has in mind: that of the new home does not know of it,
+// and would publish later messages of the key first. Without the mark, the messages of a key are copied and published in their order.
+var notHeld = map[string]string{`"held"`: "false"}
 
 // changedOperations is a query for the operations of a tenant whose record has changed, or whose state is one of these. There is an index of those
 // that run and of those that are parked.
