@@ -299,9 +299,13 @@ func (op *Op) noteUnsent(advance *store.AdvanceOperation) {
 // another process has it, or because fn has ended the transaction that was begun for it, and begun
 // another one.
 func (op *Op) refused(err error) error {
-	op.close(err)
+	tx := op.tx
+	op.tx = nil
 	show := store.ShowOperation{OperationID: op.work.operation}
-	if err := op.work.call.Engine().Query(op.ctx, &show); err != nil {
+	if tx == nil {
+		return op.failed(err)
+	}
+	if err := tx.CloseAsking(op.ctx, err, &show); err != nil { // of the same server, or it may seem that fn has done it
 		return op.failed(err)
 	}
 	ours := show.State == store.OperationRunning && show.Epoch == op.work.epoch
