@@ -165,3 +165,19 @@ func (e *Engine) queryOnce(ctx context.Context, requests []Request) (retry bool,
 	t.CloseAfter(err)
 	return retry, err
 }
+
+// CloseAsking closes the transaction because of err, and asks the server that it was on. After a failover another connection may lead to
+// another server, which may know more or less than that one.
+func (t *Tx) CloseAsking(ctx context.Context, err error, requests ...Request) error {
+	engine := t.engine
+	if t.lease == nil || t.isLeft() || t.sublease() != nil || t.conn.PgConn().IsClosed() || t.conn.PgConn().IsBusy() {
+		t.CloseAfter(err)
+		return engine.Query(ctx, requests...)
+	}
+	if pg := t.conn.PgConn(); pg.TxStatus() != 'I' {
+		within(t.conn, engine.Limits.Rollback, func(ctx context.Context) error { return pg.Exec(ctx, "rollback").Close() })
+	}
+	asked := ask(ctx, t.conn, requests)
+	t.CloseAfter(asked)
+	return Lacking(asked)
+}

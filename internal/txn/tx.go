@@ -119,22 +119,6 @@ func (t *Tx) CloseAfter(err error) {
 	t.release()
 }
 
-// CloseAsking closes the transaction because of err, and asks the server that it was on. After a failover another connection may lead to
-// another server, which may know more or less than that one.
-func (t *Tx) CloseAsking(ctx context.Context, err error, requests ...Request) error {
-	engine := t.engine
-	if t.lease == nil || t.isLeft() || t.sublease() != nil || t.conn.PgConn().IsClosed() || t.conn.PgConn().IsBusy() {
-		t.CloseAfter(err)
-		return engine.Query(ctx, requests...)
-	}
-	if pg := t.conn.PgConn(); pg.TxStatus() != 'I' {
-		within(t.conn, engine.Limits.Rollback, func(ctx context.Context) error { return pg.Exec(ctx, "rollback").Close() })
-	}
-	asked := ask(ctx, t.conn, requests)
-	t.CloseAfter(asked)
-	return Lacking(asked)
-}
-
 // hasLostItsRole reports whether a connection that has begun transactions before is refused for lack of privileges now. As a rule
 // fn has left a SET ROLE behind, which outlasts the transaction.
 func (t *Tx) hasLostItsRole(err error) bool { return HasCode(err, "42501") && wasAlive(t.conn) }
