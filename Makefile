@@ -52,7 +52,7 @@ test: testenv tally ## test what users import or run
 	@IDEM_TEST_SAMPLE=$${IDEM_TEST_SAMPLE-0} bin/testenv $(TESTENV) sh -c 'exec bin/tally -together 2 $(TALLY) \
 		$(if $(filter command line,$(origin MODULES)),$(MODULES),"$(ROOT)" $(filter-out .,$(PRODUCT))) -- go test -json -vet=off -short -parallel 6 -timeout 20m $$GOTEST $(PACKAGES)'
 
-test/all: testenv tally ## test everything, lab/ included, with the race detector
+test/all: testenv tally ## test everything, lab/ included; what users import or run with the race detector
 	@GORACE=$${GORACE-atexit_sleep_ms=50} IDEM_TEST_SAMPLE=$${IDEM_TEST_SAMPLE-0} bin/testenv $(TESTENV) sh -c 'exec bin/tally -together 2 -unraced "$(UNRACED)" \
 		$(TALLY) $(if $(filter command line,$(origin MODULES)),$(MODULES),.=./operation,./outbox,./lab/promises,./... $(filter-out .,$(MODULES))) -- go test -json -vet=off -race -parallel 6 -timeout 60m $$GOTEST $(PACKAGES)'
 

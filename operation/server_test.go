@@ -260,3 +260,67 @@ func TestDo_OutlivesAFailover(t *testing.T) {
 	}
 	s.wantCount(2, `select count(*) from idem.operations where state = 'completed'`)
 }
+
+// Behind a failover some connections of a pool may still lead to the old server, which refuses a commit because it lacks the
+// operation. Asked why, the new server says that the operation is this process's: so the server that refused has to be asked, or it
+// seems that the function has ended its transaction.
+func TestCommit_RefusedByAnOldServer(t *testing.T) {
+	t.Parallel()
+	for name, run := range map[string]func(t *testing.T, there *shop, d *operation.Definition[string]){
+		"of a caller": func(t *testing.T, there *shop, d *operation.Definition[string]) {
+			if _, err := d.Do(t.Context(), there.pool, scope, "k", hashA, "tea", idem.WithWait(limit)); err != nil {
+				t.Error(err)
+			}
+		},
+		"of a Worker": func(t *testing.T, there *shop, d *operation.Definition[string]) {
+			must(t, pgx.BeginFunc(t.Context(), there.pool, func(tx pgx.Tx) error {
+				_, err := d.Start(t.Context(), tx, scope, "k", hashA, "tea")
+				return err
+			}))
+			there.work(t, d)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, old := newShop(t), newShop(t)
+			oldName := old.pool.Config().ConnConfig.Database
+			var toOld, refused atomic.Bool
+			there := s.aside(func(c *pgxpool.Config) {
+				c.BeforeConnect = func(_ context.Context, config *pgx.ConnConfig) error {
+					if toOld.Load() {
+						config.Database = oldName
+					}
+					return nil
+				}
+				c.PrepareConn = func(_ context.Context, conn *pgx.Conn) (bool, error) {
+					return toOld.Load() == (conn.Config().Database == oldName), nil
+				}
+			})
+			d := operation.Define("checkout", func(op *operation.Op, in string) (idem.Response, error) {
+				if _, err := operation.Tx(op, "reserve", write("reserve "+in)); err != nil {
+					return idem.Response{}, err
+				}
+				_, err := operation.Call(op, "charge", operation.Keyed(time.Hour), func(ctx context.Context, key string) (string, error) {
+					toOld.Store(true)
+					return s.bank.charge(ctx, key)
+				})
+				if err != nil {
+					return idem.Response{}, err
+				}
+				_, err = operation.Tx(op, "confirm", func(tx pgx.Tx) (string, error) {
+					refused.Store(refused.Load() || toOld.Load())
+					toOld.Store(false)
+					return write("confirm " + in)(tx)
+				})
+				return created, err
+			})
+			run(t, there, d)
+			eventually(t, "the operation to end", s.completed(1))
+			if !refused.Load() {
+				t.Error("no commit went to the old server")
+			}
+			s.wantOnce("tea")
+			old.wantDid()
+		})
+	}
+}

@@ -69,8 +69,8 @@ func partsOf(tenant string, tables []Table, states []string) []part {
 		part{name: "idem.outbox", rows: within("t.aggregateid"), late: true, values: notHeld})
 }
 
-// notHeld is how messages are given to the new home. What a relay holds back it has in mind: that of the new home does not know of it,
-// and would publish later messages of the key first. Without the mark, the messages of a key are copied and published in their order.
+// notHeld removes the mark of messages that the relay of the old home holds back. The relay of the new home has not made it, and would
+// publish later messages of the key first. Without the mark, the messages of a key are copied and published in their order.
 var notHeld = map[string]string{`"held"`: "false"}
 
 // changedOperations is a query for the operations of a tenant whose record has changed, or whose state is one of these. There is an index of those

@@ -12,8 +12,9 @@ import (
 )
 
 // Open takes a connection from the pool and begins a transaction on it, together with requests: one round trip. Connections
-// that turn out to have died in the pool, or on which our statements were discarded, or that have another role, are skipped; where a hook of the pool
-// discards them, they are prepared again. If a request fails, the error is returned and the connection is back in the pool.
+// that turn out to have died in the pool, or on which our statements were discarded, or that have another role, are skipped; where a
+// hook of the pool discards the statements, they are prepared again. If a request fails, the error is returned and the connection is
+// back in the pool.
 func (e *Engine) Open(ctx context.Context, requests ...Request) (*Tx, error) {
 	t := &Tx{engine: e}
 	for dead := (deadConns{pool: e.Pool, source: e.Source}); ; {
@@ -30,10 +31,10 @@ func (e *Engine) Open(ctx context.Context, requests ...Request) (*Tx, error) {
 			markAlive(t.conn)
 			return t, nil
 		}
-		skip := ctx.Err() == nil && !errors.Is(err, ErrBlocked) && !errors.Is(err, ErrUnanswered) &&
-			(t.conn.IsClosed() && dead.skip(t.conn) || (wasAlive(t.conn) && Stale(err) || t.hasLostItsRole(err)) && dead.another())
+		goesOn := ctx.Err() == nil && !errors.Is(err, ErrBlocked) && !errors.Is(err, ErrUnanswered)
+		skip := goesOn && (t.conn.IsClosed() && dead.skip(t.conn) || wasAlive(t.conn) && Stale(err) && dead.another())
 		t.CloseAfter(err)
-		if !skip {
+		if !skip && !(goesOn && t.roleLost && dead.another()) {
 			return nil, Lacking(err)
 		}
 	}
@@ -161,9 +162,8 @@ func (e *Engine) queryOnce(ctx context.Context, requests []Request) (retry bool,
 			err = ask(ctx, t.conn, requests)
 		}
 	}
-	retry = t.hasLostItsRole(err)
 	t.CloseAfter(err)
-	return retry, err
+	return t.roleLost, err
 }
 
 // CloseAsking closes the transaction because of err, and asks the server that it was on. After a failover another connection may lead to
@@ -174,9 +174,7 @@ func (t *Tx) CloseAsking(ctx context.Context, err error, requests ...Request) er
 		t.CloseAfter(err)
 		return engine.Query(ctx, requests...)
 	}
-	if pg := t.conn.PgConn(); pg.TxStatus() != 'I' {
-		within(t.conn, engine.Limits.Rollback, func(ctx context.Context) error { return pg.Exec(ctx, "rollback").Close() })
-	}
+	t.undo()
 	asked := ask(ctx, t.conn, requests)
 	t.CloseAfter(asked)
 	return Lacking(asked)

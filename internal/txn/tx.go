@@ -1,6 +1,7 @@
 package txn
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -15,6 +16,8 @@ type Tx struct {
 	lease  Lease // nil once the connection has been given back
 	conn   *pgx.Conn
 	access *access // of the last fn
+
+	roleLost bool // CloseAfter has closed the connection because it has another role
 
 	commit     commitStatement
 	withCommit [4]Request // room for what travels with COMMIT
@@ -108,10 +111,9 @@ func (t *Tx) CloseAfter(err error) {
 	}
 	pg := t.conn.PgConn()
 	t.leave()
-	if !pg.IsClosed() && !pg.IsBusy() && pg.TxStatus() != 'I' {
-		within(t.conn, t.engine.Limits.Rollback, func(ctx context.Context) error { return pg.Exec(ctx, "rollback").Close() })
-	}
-	if (Stale(err) || ReadOnly(err) || t.hasLostItsRole(err)) && !pg.IsClosed() {
+	t.undo()
+	t.roleLost = HasCode(err, "42501") && wasAlive(t.conn) && t.hasAnotherRole()
+	if (Stale(err) || ReadOnly(err) || t.roleLost) && !pg.IsClosed() {
 		// The statements of fn are stale as well, as a rule, and a server that has become a replica stays one. A new
 		// connection prepares everything afresh, may find another server, and has the role of the pool.
 		within(t.conn, t.engine.Limits.Rollback, t.conn.Close)
@@ -119,9 +121,31 @@ func (t *Tx) CloseAfter(err error) {
 	t.release()
 }
 
-// hasLostItsRole reports whether a connection that has begun transactions before is refused for lack of privileges now. As a rule
-// fn has left a SET ROLE behind, which outlasts the transaction.
-func (t *Tx) hasLostItsRole(err error) bool { return HasCode(err, "42501") && wasAlive(t.conn) }
+// undo rolls back what is open on the connection, unless something is still running on it.
+func (t *Tx) undo() {
+	pg := t.conn.PgConn()
+	if !pg.IsClosed() && !pg.IsBusy() && pg.TxStatus() != 'I' {
+		within(t.conn, t.engine.Limits.Rollback, func(ctx context.Context) error { return pg.Exec(ctx, "rollback").Close() })
+	}
+}
+
+// hasAnotherRole reports whether the session has another role than the one that its connection was made with: fn has left a SET ROLE
+// behind, which outlasts the transaction.
+func (t *Tx) hasAnotherRole() bool {
+	pg := t.conn.PgConn()
+	if pg.IsClosed() || pg.IsBusy() {
+		return false
+	}
+	var role string
+	within(t.conn, t.engine.Limits.Rollback, func(ctx context.Context) error {
+		results, err := pg.Exec(ctx, "select current_setting('role')").ReadAll()
+		if err == nil {
+			role = string(results[0].Rows[0][0])
+		}
+		return err
+	})
+	return role != "" && role != cmp.Or(t.conn.Config().RuntimeParams["role"], "none")
+}
 
 // sublease returns what owns the connection, nil if that is pgx's pool.
 func (t *Tx) sublease() Sublease {

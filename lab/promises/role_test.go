@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/lab/pgtest"
 )
 
 // Row-level security as a rule goes by the role of the transaction. pg_monitor is on every server, and may do nothing in
@@ -58,5 +59,41 @@ func TestFnThatChangesTheRoleIsToldToChangeItBack(t *testing.T) {
 			}
 			l.wantOnce(key)
 		})
+	}
+}
+
+// Row-level security refuses with the code of a missing privilege: that costs no connection, unlike a SET ROLE that outlasts its transaction.
+func TestRole_DeniedStatementKeepsTheConnection(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	l := newLedger(t)
+	pool := pgtest.Open(t, l.pool.Config().ConnString(), maxConns(1))
+	denied := func(role string) func(pgx.Tx) (idem.Response, error) {
+		return func(tx pgx.Tx) (idem.Response, error) {
+			if _, err := tx.Exec(ctx, role); err != nil {
+				return idem.Response{}, err
+			}
+			_, err := tx.Exec(ctx, "insert into ledger (key) values ('denied')")
+			return idem.Response{}, err
+		}
+	}
+	for _, test := range []struct {
+		role  string
+		dials int64
+	}{{"set local role pg_monitor", 1}, {"set local role pg_monitor", 1}, {"set role pg_monitor; commit; begin", 1}} {
+		_, err := idemDo(ctx, pool, scope, "denied", hashA, denied(test.role))
+		var pgErr *pgconn.PgError
+		if !errors.As(err, &pgErr) || pgErr.Code != "42501" {
+			t.Fatalf("%s: %v", test.role, err)
+		}
+		if n := pool.Stat().NewConnsCount(); n != test.dials {
+			t.Errorf("%s: %d connections were made, want %d", test.role, n, test.dials)
+		}
+	}
+	if _, err := idemDo(ctx, pool, scope, "k", hashA, l.charge("k")); err != nil {
+		t.Errorf("behind a SET ROLE that was committed: %v", err)
+	}
+	if n := pool.Stat().NewConnsCount(); n != 2 {
+		t.Errorf("behind a SET ROLE that was committed: %d connections were made, want 2", n)
 	}
 }

@@ -45,7 +45,7 @@ func migrated(e *exam) error {
 		e.problem("no migration has been applied", "run idem migrate up")
 		return nil
 	case len(found) > 1:
-		e.warn("there are several version tables: "+strings.Join(found, ", ")+"",
+		e.warn("there are several version tables: "+strings.Join(found, ", "),
 			"idem migrate uses public.idem_goose_version: drop the others, if no goose of a service uses them")
 	}
 	if readable, err := e.mayRead(found[0]); err != nil || !readable {
