@@ -8,16 +8,16 @@ import (
 )
 
 // A message that kills its process leaves one trace: the broker delivers it again. So an attempt at a redelivered message is
-// announced: counted in a transaction of its own before it begins. The message is tried alone, because the next one would
-// otherwise pay for it. The count stands if the attempt fails or never ends, and is withdrawn if something else ended it.
+// announced: counted in a transaction of its own before it begins. The message is tried alone, or an attempt of the next one would be
+// counted as well. The count stands if the attempt fails or never ends, and is withdrawn if it ended for another reason.
 
-// arrange puts new messages into one group, and each redelivered message into one of its own. In order, a message stays behind the
+// arrange puts new messages into one group, and each redelivered message into one of its own. If ordered, a message comes after the
 // earlier ones of its key.
 func arrange(round []*delivery, ordered bool) (groups [][]*delivery) {
 	for len(round) > 0 {
 		var first, later []*delivery
 		var alone [][]*delivery
-		blocked, waiting := map[keyOf]bool{}, map[keyOf]bool{} // for new messages, and for all
+		blocked, waiting := map[keyOf]bool{}, map[keyOf]bool{} // keys of which new messages have to wait, and of which all have to
 		for _, d := range round {
 			key, ok := d.key()
 			ok = ok && ordered
@@ -38,25 +38,26 @@ func arrange(round []*delivery, ordered bool) (groups [][]*delivery) {
 	return groups
 }
 
-// announce counts an attempt at a redelivered message. If another consumer has the message for longer than patience, that is
-// the error: an attempt would wait for it as well.
+// announce counts an attempt at a redelivered message. It returns the error of the lock if another consumer has the message for longer
+// than patience: an attempt would wait for it as well. After a passing error, such as a deadlock, the attempt is made uncounted.
 func (r *registry) announce(ctx context.Context, group []*delivery, patience time.Duration) error {
 	d := group[0]
 	if d.Deliveries <= 1 || d.announced {
 		return nil
 	}
 	announce := store.AnnounceMessage{FailedMessage: r.message(d, d.ID)}
-	if err := r.write(ctx, patience, &announce); err != nil && judgeDatabase(ctx, err) != again {
+	err := r.write(ctx, patience, &announce)
+	if err != nil && judgeDatabase(ctx, err) != again {
 		return err
 	}
-	d.announced = announce.Announced
+	d.announced = err == nil && announce.Announced
 	return nil
 }
 
 // withdrawLimit bounds how long a call tries to withdraw announcements. One that it cannot withdraw counts as an attempt.
 const withdrawLimit = 5 * time.Second
 
-// withdraw takes back the announcements of messages that something else kept from being handled.
+// withdraw takes back the announcements of messages that are put off for another reason than a failure of their own.
 func (r *registry) withdraw(ctx context.Context, group []*delivery) {
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawLimit)
 	defer cancel()
@@ -71,11 +72,11 @@ func (r *registry) withdraw(ctx context.Context, group []*delivery) {
 	}
 }
 
-// turns has room for one message whose last attempt has no recorded end. If such a message kills the process, no other one of
-// them is under way in it and has to pay for that.
+// turns is a semaphore of the process for messages whose last attempt has no recorded end. One of them is tried at a time, so that
+// only its own attempt is counted if it kills the process.
 var turns = make(chan struct{}, 1)
 
-// turn waits for the turn of such a message, and returns how to end it.
+// turn acquires that semaphore, and returns how to release it. After patience the error is ErrSuspected.
 func turn(ctx context.Context, patience time.Duration) (over func(), err error) {
 	over = func() { <-turns }
 	select {

@@ -57,7 +57,7 @@ type RelayConfig struct {
 	PublishTimeout time.Duration
 
 	// Drain is how long calls that are under way may go on after the end of the context of Run. The default is 5 seconds. A call that
-	// does not return is waited for 5 seconds more.
+	// does not return is waited for 5 seconds more, and then the outcomes of the last calls have 5 seconds to be written down.
 	Drain time.Duration
 
 	// Streams is how many parts of the outbox are relayed side by side, up to 16, each by whichever process comes first. The

@@ -24,7 +24,7 @@ type key struct {
 	inCall int
 	ready  bool // in a list of its destination
 	held   bool // the table may have held messages of it, behind those in memory
-	failed bool // its first message has failed
+	failed bool // its first message has failed or was postponed
 	index  int  // in the heap of waiting keys, or -1
 	due    time.Time
 
@@ -56,7 +56,7 @@ type destination struct {
 	// behind says that messages beyond position were not taken. A read from there brings them.
 	behind   bool
 	position int64
-	served   int64 // when it last had such a read: a count
+	served   int64 // the number of its last read of that kind
 
 	retryKeys, freshKeys []*key // that are ready
 	retries, fresh       int    // messages in the queue that the table holds, and others
@@ -69,10 +69,10 @@ type destination struct {
 	least int  // how many messages the queue has at least
 	slow  bool // the last call was
 
-	unnamed   int    // calls in a row that ended with an error that names no message
-	round     *round // of single calls, or nil
-	turns     int    // single calls
-	rest      time.Time
+	unnamed   int       // calls in a row that have ended with an error that names no message
+	round     *round    // of single calls, or nil
+	turns     int       // single calls
+	retryAt   time.Time // it is backed off until then
 	backoff   time.Duration
 	downSince time.Time // since when it is unavailable
 	loggedAt  time.Time // when that was logged
@@ -82,7 +82,7 @@ type destination struct {
 type round struct {
 	began                  time.Time
 	tried, accepted, again int
-	repeats                bool // messages of the round before, in which others were accepted
+	repeats                bool // it tries again what was refused in the round before, ahead of the first accepted message
 	refused                []refusal
 }
 
@@ -103,11 +103,11 @@ func (d *destination) isWell() bool {
 	return d.unnamed == 0 && d.round == nil && d.backoff == 0 && d.downSince.IsZero()
 }
 
-// share is how many messages that the table does not hold are in the queue.
+// share is how many messages the queue may have, beside those that the table holds.
 func (d *destination) share() int { return max(d.size, d.least) }
 
-// leave says that the message at a position was not taken.
-func (d *destination) leave(position int64) {
+// markBehind says that the message at a position was not taken.
+func (d *destination) markBehind(position int64) {
 	if !d.behind || position <= d.position {
 		d.behind, d.position = true, position-1
 	}

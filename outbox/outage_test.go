@@ -1,10 +1,12 @@
 package outbox_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -87,3 +89,24 @@ func TestRelayGoesOnAfterAFailover(t *testing.T) {
 }
 
 func port(s *pgserver.Server) string { return fmt.Sprintf(":%d", s.Port()) }
+
+// The context of a call ends after Drain. What the call returns then is written down as well: the Publisher has published.
+func TestRelay_WritesDownACallThatEndsWithDrain(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	o.add(outbox.Message{Topic: "t", Key: "k"})
+	called := make(chan struct{})
+	publisher := outbox.PublisherFunc(func(ctx context.Context, _ []outbox.Message) error {
+		close(called)
+		<-ctx.Done()
+		return nil
+	})
+	config := swift()
+	config.Drain = 50 * time.Millisecond
+	_, stop := o.relay(publisher, config)
+	await(t, "a call", called)
+	stop()
+	if n := o.waiting(); n != 0 {
+		t.Errorf("%d messages are to be published again", n)
+	}
+}

@@ -26,14 +26,14 @@ func (s *scheduler) plan(now time.Time, poll bool) *reading {
 	p := &reading{}
 	s.planDue(p, now)
 	catching := s.lagging()
-	if all := s.readsAll(now) && (s.full || poll); len(catching) > 0 && (s.turn || !all) {
-		s.turn = false
+	if all := s.readsAll(now) && (s.full || poll); len(catching) > 0 && (s.catchUpNext || !all) {
+		s.catchUpNext = false
 		s.planCatching(p, catching)
 	} else if all {
-		s.turn = true
+		s.catchUpNext = true
 		p.list, p.read = s.progress.next(now)
 		p.read.Topics = s.busyTopics()
-		s.size(p.read, s.wide[0])
+		s.size(p.read, s.readScale[0])
 	}
 	if p.held == nil && p.read == nil {
 		return nil
@@ -46,8 +46,8 @@ func (s *scheduler) readsAll(now time.Time) bool {
 	if s.divide != nil {
 		return true
 	}
-	d := s.to[""]
-	return d == nil || !d.stale && d.fresh < d.size && (d.fresh == 0 || !now.Before(d.rest))
+	d := s.destinations[""]
+	return d == nil || !d.stale && d.fresh < d.size && (d.fresh == 0 || !now.Before(d.retryAt))
 }
 
 func (s *scheduler) size(read *store.ReadMessages, wide int) {
@@ -59,7 +59,7 @@ func (s *scheduler) busyTopics() (topics []string) {
 	if s.divide == nil {
 		return nil
 	}
-	for topic, d := range s.pinned {
+	for topic, d := range s.byTopic {
 		if len(topics) < maxTopics && (d.behind || d.fresh >= d.share()) {
 			topics = append(topics, topic)
 		}
@@ -70,7 +70,7 @@ func (s *scheduler) busyTopics() (topics []string) {
 // lagging returns destinations that are behind and have room, the one first that has waited for the longest time. The others are
 // those whose positions are in its read.
 func (s *scheduler) lagging() (catching []*destination) {
-	for _, d := range s.to {
+	for _, d := range s.destinations {
 		if d.behind && !d.stale && d.fresh <= d.share()/2 && s.mayTake(d) {
 			catching = append(catching, d)
 		}
@@ -95,9 +95,9 @@ func (s *scheduler) planCatching(p *reading, catching []*destination) {
 	for _, d := range catching {
 		p.read.Topics = append(p.read.Topics, d.topics...)
 	}
-	s.reads++
-	catching[0].served = s.reads
-	s.size(p.read, s.wide[1])
+	s.catchUpReads++
+	catching[0].served = s.catchUpReads
+	s.size(p.read, s.readScale[1])
 }
 
 // planDue takes keys that are due, as many as their destinations have room for.
@@ -107,15 +107,15 @@ func (s *scheduler) planDue(p *reading, now time.Time) {
 	if s.divide == nil && s.full {
 		limit /= 4
 	}
-	for _, d := range s.to {
-		if d.stale || len(d.waiting) == 0 || now.Before(d.rest) || !s.mayTake(d) {
+	for _, d := range s.destinations {
+		if d.stale || len(d.waiting) == 0 || now.Before(d.retryAt) || !s.mayTake(d) {
 			continue
 		}
 		for room := min(s.dueRoom(d), limit); room > 0 && len(d.waiting) > 0 && !d.waiting[0].due.After(now); {
 			k := heap.Pop(&d.waiting).(*key)
 			if to := s.destination(k.name.Topic); to != d { // the Divider has changed its answer
 				k.to = to
-				s.wait(k)
+				s.pushWaiting(k)
 				continue
 			}
 			if read == nil {
@@ -139,15 +139,15 @@ func (s *scheduler) dueRoom(d *destination) int {
 
 // wake returns when there may be something to do without an event, at most at a limit.
 func (s *scheduler) wake(now, limit time.Time) time.Time {
-	for _, d := range s.to {
+	for _, d := range s.destinations {
 		at := limit
-		if d.call == nil && (d.fresh+d.retries > 0 || d.behind) && now.Before(d.rest) {
-			at = d.rest
+		if d.call == nil && (d.fresh+d.retries > 0 || d.behind) && now.Before(d.retryAt) {
+			at = d.retryAt
 		}
 		if len(d.waiting) > 0 && !d.stale && s.dueRoom(d) > 0 && s.mayTake(d) {
 			due := d.waiting[0].due
-			if d.rest.After(due) {
-				due = d.rest
+			if d.retryAt.After(due) {
+				due = d.retryAt
 			}
 			if due.Before(at) {
 				at = due
@@ -172,8 +172,8 @@ func (s *scheduler) read(p *reading, took time.Duration, now time.Time) {
 		} else {
 			taken = s.readCatching(p)
 		}
-		s.met += len(p.read.Messages)
-		wide := &s.wide[min(len(p.catching), 1)]
+		s.readCount += len(p.read.Messages)
+		wide := &s.readScale[min(len(p.catching), 1)]
 		if 4*taken >= len(p.read.Seqs) {
 			*wide = 1
 		} else {
@@ -195,7 +195,7 @@ func (s *scheduler) readDue(p *reading) {
 		}
 		if !s.takeMemory(k.to, row.Octets) {
 			if len(k.queue) == 0 {
-				s.wait(k)
+				s.pushWaiting(k)
 			}
 			continue
 		}
@@ -205,7 +205,7 @@ func (s *scheduler) readDue(p *reading) {
 		switch {
 		case len(k.queue) > 0 || k.index >= 0:
 		case octets >= p.held.Octets:
-			s.wait(k)
+			s.pushWaiting(k)
 		default:
 			s.free(k)
 		}

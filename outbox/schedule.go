@@ -2,85 +2,85 @@ package outbox
 
 import (
 	"container/heap"
-	"maps"
 	"slices"
 	"time"
 
 	"github.com/idem-go/idem/internal/store"
 )
 
-// scheduler decides what a stream publishes, writes down and reads next. It has no goroutine, no clock and no database: a worker
-// reports what was read and what calls returned, and carries out the decisions.
+// scheduler decides what the worker publishes, writes down and reads next. It has no goroutine, no clock and no database: the worker
+// reports the rows that it has read and the answers of calls, and carries out the decisions.
 //
-// The invariant: for each topic and key, the next message published is the one with the smallest position that is not done,
-// of those that were visible when the relay first read it. A key is free, in flight (in a call), or waiting until a time.
+// The invariant: for each topic and key, the next message published is the one with the lowest position that is not done, among the
+// rows that were committed when the relay first read the message. A key is ready or in a call, or it waits until a time.
 //
 // It rests on these rules:
 //
 //   - A destination has one call at a time, and a key belongs to one destination at a time.
-//   - What is in memory, in the table as held, or done of a destination is all that is visible up to its read position. A
-//     destination that cannot take a message is behind: it takes nothing beyond until a read from that position brings it. Each
-//     read includes the gaps below its position, so a message that commits late is seen with or before what waited for it.
-//   - A message of a waiting key is written down as held and leaves the memory. The key is then read by a query of its own, in
-//     order of position, and is free again when that query finds nothing.
-//   - All outcomes are written in the next transaction, before its reads.
-//   - A waiting key becomes due by the clock alone. It has room of its own in its destination.
+//   - Every visible message of a destination up to its read position is in memory, held in the table, or done. A destination that
+//     has no room is behind: it skips later messages until a read begins again at its position. Each read covers the gaps below
+//     its position as well, so a message that commits late is seen no later than its successors of the key.
+//   - A message of a waiting key is written down as held, and leaves the memory. The key is then read by a query of its own, in
+//     order of position. It is free again when that query finds nothing, unless the query was cut off at its limit of bytes.
+//   - A transaction that reads messages writes down all outcomes first.
+//   - No event is needed to end the wait of a key: the time is enough, as soon as its destination has room and is not backed off.
+//     What is tried again has room of its own, beside what is new.
 type scheduler struct {
 	config *RelayConfig
 	divide func(topic string) string // names the destination of a topic; nil if there is only one
-	keeps  bool                      // the Publisher keeps the order of a key by itself
+	keeps  bool                      // the Publisher is an OrderKeeper
 	memory *memory
 	seal   func(f *failure) error                  // makes a dead letter
 	jitter func(pause time.Duration) time.Duration // shortens a backoff a little
 
-	progress progress
-	to       map[string]*destination
-	pinned   map[string]*destination // by topic, while its destination has something in hand
-	keys     map[store.HeldKey]*key
-	inMemory map[int64]*message
-	out      outcome // what is to be written
-	calls    int     // under way
-	stopping bool
-	share    int // messages in the queue of a destination of a Divider, unless it is quick
+	progress     progress
+	destinations map[string]*destination
+	byTopic      map[string]*destination // of topics whose destination has messages in its queue or in a call
+	keys         map[store.HeldKey]*key
+	inMemory     map[int64]*message
+	out          outcome // what is to be written down
+	calls        int     // under way
+	stopping     bool
+	share        int // messages in the queue of a destination of a Divider, as long as its calls take long
 
-	full      bool // the last read of all was full: there is more
-	turn      bool // the next read is one for destinations that are behind
-	wide      [2]int
-	met       int // messages read since the restart
-	reads     int64
-	rounds    []report  // that have ended without a call
-	lookupDue time.Time // when the table is asked again which keys it holds
+	full         bool      // the last read of all destinations was cut off at its limit: there is more
+	catchUpNext  bool      // the next read is one for destinations that are behind
+	readScale    [2]int    // factors of the limits of reads: of all destinations, and of those that are behind
+	readCount    int       // messages read since the restart
+	catchUpReads int64     // reads for destinations that are behind
+	rounds       []report  // results of rounds that next has ended
+	lookupDue    time.Time // when the worker reads again which keys the table holds
 }
 
 const (
-	maxCalls    = 512 // at once
-	usualShare  = 128 // messages that a destination of a Divider has in its queue, unless it is quick
-	singleCalls = 32  // in a round
-	maxRead     = 32  // times BatchSize
-	maxDue      = 1024
-	maxTopics   = 1024
-	minKeyShare = 16
+	maxCalls      = 512 // at once
+	usualShare    = 128 // messages that a destination of a Divider has in its queue, unless it is quick
+	maxRoundCalls = 32  // in a round
+	maxRead       = 32  // times BatchSize
+	maxDue        = 1024
+	maxTopics     = 1024
+	minKeyShare   = 16
 
-	// A message that was read so early in an ownership may have been published by the process before.
+	// The first messages that are read after taking the ownership may have been published by the owner before.
 	maxRepeat = 64_000
 
 	// maxRetryAfter is how long a destination or a message waits at most if RetryLater asks for it.
 	maxRetryAfter = time.Hour
 
-	// minOutage is how long a destination must have been unavailable before a message is dead-lettered for it.
+	// minOutage is how long a destination must have been unavailable before a message is dead-lettered for it, unless MaxOutage is less.
 	minOutage = time.Hour
 )
 
 func newScheduler(config *RelayConfig, divide func(string) string, memory *memory) *scheduler {
-	s := &scheduler{config: config, divide: divide, memory: memory, share: usualShare, to: map[string]*destination{}}
+	s := &scheduler{config: config, divide: divide, memory: memory, share: usualShare, destinations: map[string]*destination{}}
 	s.restart(nil, time.Time{})
 	return s
 }
 
-// restart forgets what was read. Calls in flight stay with their destinations, which take nothing until these calls have ended.
+// restart forgets what was read. A destination with a call under way accepts no messages until the call ends.
 func (s *scheduler) restart(held []store.HeldBack, now time.Time) {
 	called := map[*message]bool{}
-	for _, d := range s.to {
+	for _, d := range s.destinations {
 		if d.call != nil {
 			for _, m := range d.call.messages {
 				called[m] = true
@@ -92,9 +92,9 @@ func (s *scheduler) restart(held []store.HeldBack, now time.Time) {
 			s.release(m.key.to, m)
 		}
 	}
-	s.progress, s.full, s.turn, s.wide, s.met = progress{}, true, false, [2]int{1, 1}, 0
-	s.pinned, s.keys, s.inMemory = map[string]*destination{}, map[store.HeldKey]*key{}, map[int64]*message{}
-	for _, d := range s.to {
+	s.progress, s.full, s.catchUpNext, s.readScale, s.readCount = progress{}, true, false, [2]int{1, 1}, 0
+	s.byTopic, s.keys, s.inMemory = map[string]*destination{}, map[store.HeldKey]*key{}, map[int64]*message{}
+	for _, d := range s.destinations {
 		d.restart()
 		if d.call != nil {
 			for _, m := range d.call.messages {
@@ -102,11 +102,11 @@ func (s *scheduler) restart(held []store.HeldBack, now time.Time) {
 			}
 		}
 	}
-	s.listed(held, now)
+	s.syncHeld(held, now)
 }
 
-// listed takes the keys that the table holds.
-func (s *scheduler) listed(held []store.HeldBack, now time.Time) {
+// syncHeld updates the keys from the held rows of the table: it adds keys, sets their times, and frees those without rows.
+func (s *scheduler) syncHeld(held []store.HeldBack, now time.Time) {
 	known := make(map[store.HeldKey]bool, len(held))
 	for _, h := range held {
 		known[h.HeldKey] = true
@@ -117,7 +117,7 @@ func (s *scheduler) listed(held []store.HeldBack, now time.Time) {
 		}
 		if k.held && k.isIdle() {
 			k.due = now.Add(h.Due)
-			s.wait(k)
+			s.pushWaiting(k)
 		}
 	}
 	for name, k := range s.keys {
@@ -133,8 +133,8 @@ func (s *scheduler) newKey(name store.HeldKey, d *destination) *key {
 	return k
 }
 
-// wait puts a key into the heap of its destination, by its due time.
-func (s *scheduler) wait(k *key) {
+// pushWaiting puts a key into the heap of its destination, by its due time.
+func (s *scheduler) pushWaiting(k *key) {
 	if k.index >= 0 {
 		heap.Fix(&k.to.waiting, k.index)
 		return
@@ -148,17 +148,18 @@ func (s *scheduler) free(k *key) {
 		heap.Remove(&k.to.waiting, k.index)
 	}
 	k.held, k.failed, k.postponed = false, false, time.Time{}
-	s.settled(k)
+	s.reschedule(k)
 }
 
-// settled decides what becomes of a key after its messages have moved: it is ready, waits, or is forgotten.
-func (s *scheduler) settled(k *key) {
+// reschedule makes a key ready, has it wait, or forgets it. It does nothing if the key is in a call, waits already, or is from before a
+// restart.
+func (s *scheduler) reschedule(k *key) {
 	switch {
 	case k.inCall > 0 || k.index >= 0 || s.keys[k.name] != k:
 	case len(k.queue) > 0:
 		k.to.ready(k, false)
 	case k.held:
-		s.wait(k)
+		s.pushWaiting(k)
 	default:
 		delete(s.keys, k.name)
 	}
@@ -170,26 +171,26 @@ func (s *scheduler) offer(d *destination, row *store.Queued) bool {
 	k := s.keys[name]
 	if k != nil && k.held {
 		s.out.held = append(s.out.held, row.Seq)
-		if n := len(k.queue); n > 0 && row.Seq < k.queue[n-1].Seq { // committed late: it is read first then
+		if n := len(k.queue); n > 0 && row.Seq < k.queue[n-1].Seq { // committed after later messages of its key: the next read of the key brings it first
 			k.due = time.Time{}
-			s.putBack(k)
-			s.settled(k)
+			s.evictQueue(k)
+			s.reschedule(k)
 		}
 		return true
 	}
+	if k != nil && len(k.queue) >= s.keyShare(d) { // a key with very many messages: later ones stay in the table
+		k.held, k.due = true, time.Time{}
+		s.out.held = append(s.out.held, row.Seq)
+		return true
+	}
 	if row.Bare || !s.hasRoom(d, row.Octets) {
-		d.leave(row.Seq)
+		d.markBehind(row.Seq)
 		return false
 	}
 	if k == nil {
 		k = s.newKey(name, d)
 	}
-	if len(k.queue) >= s.keyShare(d) { // a key with very many messages: the table holds them
-		k.held, k.due = true, time.Time{}
-		s.out.held = append(s.out.held, row.Seq)
-		return true
-	}
-	s.enqueue(k, &message{Queued: *row, repeat: s.met < maxRepeat})
+	s.enqueue(k, &message{Queued: *row, repeat: s.readCount < maxRepeat})
 	return true
 }
 
@@ -214,7 +215,7 @@ func (s *scheduler) mayTake(d *destination) bool {
 	return d.wants == 0 || d.octets == 0 && s.memory.fits(d.wants)
 }
 
-// keyShare is how many messages of one key a destination has in memory.
+// keyShare is how many messages of one key a destination has in memory. The table keeps the others.
 func (s *scheduler) keyShare(d *destination) int {
 	if s.keeps && !d.slow {
 		return maxRepeat
@@ -240,7 +241,7 @@ func (s *scheduler) requeue(m *message) {
 	k.to.count(m, 1)
 }
 
-// release gives back the memory of a message that is not in a queue any more.
+// release gives back the memory of a message.
 func (s *scheduler) release(d *destination, m *message) {
 	if s.divide != nil {
 		s.memory.release(&d.octets, m.Octets)
@@ -250,45 +251,45 @@ func (s *scheduler) release(d *destination, m *message) {
 
 // destination returns where a topic goes.
 func (s *scheduler) destination(topic string) *destination {
-	if d := s.pinned[topic]; d != nil {
+	if d := s.byTopic[topic]; d != nil {
 		return d
 	}
 	name := ""
 	if s.divide != nil {
 		name = s.divide(topic)
 	}
-	d := s.to[name]
+	d := s.destinations[name]
 	if d == nil {
 		d = &destination{name: name, size: s.config.BatchSize, least: s.share}
 		if s.divide != nil {
 			d.size = min(d.size, s.share)
 		}
-		s.to[name] = d
+		s.destinations[name] = d
 	}
 	s.pin(topic, d)
 	return d
 }
 
 func (s *scheduler) pin(topic string, d *destination) {
-	if s.pinned[topic] == d {
+	if s.byTopic[topic] == d {
 		return
 	}
-	s.pinned[topic] = d
+	s.byTopic[topic] = d
 	d.topics = append(d.topics, topic)
 }
 
-// tidy lets the Divider say anew where topics go whose destination has nothing in hand, and forgets destinations.
+// tidy has the Divider asked again for the topics of idle destinations, and forgets the idle destinations that are well.
 func (s *scheduler) tidy(now time.Time) {
-	for name, d := range s.to {
+	for name, d := range s.destinations {
 		if d.call != nil || d.behind || d.fresh+d.retries > 0 || d.round != nil && len(d.round.refused) > 0 {
 			continue
 		}
 		for _, topic := range d.topics {
-			delete(s.pinned, topic)
+			delete(s.byTopic, topic)
 		}
 		d.topics = nil
-		if len(d.waiting) == 0 && (d.isWell() || now.Sub(d.rest) > maxRetryAfter) {
-			delete(s.to, name)
+		if len(d.waiting) == 0 && (d.isWell() || now.Sub(d.retryAt) > maxRetryAfter) {
+			delete(s.destinations, name)
 		}
 	}
 }
@@ -298,18 +299,18 @@ func (s *scheduler) next(now time.Time) (begin []*call) {
 	if s.stopping {
 		return nil
 	}
-	for _, d := range s.to {
+	for _, d := range s.destinations {
 		if s.calls >= maxCalls {
 			break
 		}
-		if d.call != nil || now.Before(d.rest) {
+		if d.call != nil || now.Before(d.retryAt) {
 			continue
 		}
 		c := &call{to: d, began: now, single: d.round != nil}
 		if c.messages = d.compose(s.callSize(d), s.keeps); len(c.messages) == 0 {
 			if d.round != nil && d.round.tried > 0 { // nothing is left to try
 				r := report{}
-				s.endRound(d, now, &r)
+				s.endRound(d, 0, now, &r)
 				s.rounds = append(s.rounds, r)
 			}
 			continue
@@ -331,18 +332,18 @@ func (s *scheduler) callSize(d *destination) int {
 	return max(d.size, 1)
 }
 
-// report is what is to be told of a call that has ended.
+// report is the result of a call or a round, for the log and the Observer.
 type report struct {
 	published, failed int
-	found             int   // messages that count an attempt after their round
+	found             int   // messages of which a round that has ended counts an attempt
 	foundErr          error // of one of these
-	err               error // names no message
+	err               error // of the call, if it names no message
 	pause             time.Duration
 }
 
 // inCalls reports whether a message of such a topic is in a call.
 func (s *scheduler) inCalls(such func(topic string) bool) bool {
-	for _, d := range s.to {
+	for _, d := range s.destinations {
 		if d.call != nil && slices.ContainsFunc(d.call.messages, func(m *message) bool { return such(m.Topic) }) {
 			return true
 		}
@@ -350,13 +351,13 @@ func (s *scheduler) inCalls(such func(topic string) bool) bool {
 	return false
 }
 
-// isLookupDue reports whether to read which keys the table holds: a person may have helped.
+// isLookupDue reports whether to read which keys the table holds: a person may have changed rows.
 func (s *scheduler) isLookupDue(now time.Time) bool {
-	return now.After(s.lookupDue) && slices.ContainsFunc(slices.Collect(maps.Values(s.to)), func(d *destination) bool { return len(d.waiting) > 0 })
+	return now.After(s.lookupDue)
 }
 
 // ended notes what came of a call.
-func (s *scheduler) ended(c *call, v *verdict, now time.Time) (r report) {
+func (s *scheduler) callEnded(c *call, v *verdict, now time.Time) (r report) {
 	d := c.to
 	d.call = nil
 	s.calls--
@@ -391,7 +392,7 @@ func (s *scheduler) ended(c *call, v *verdict, now time.Time) (r report) {
 		case answer == postponed && !waits[k]:
 			s.postpone(m, v.reason(i), v.after(i), now)
 			waits[k] = true
-		case answer == doubtful && c.single && !s.stopping:
+		case answer == doubtful && c.single && !v.unavailable && !s.stopping:
 			k.inCall++ // until the round ends
 			d.round.refused = append(d.round.refused, refusal{m, v.reason(i), d.round.accepted == 0 && !d.round.repeats})
 			doubts++
@@ -406,25 +407,25 @@ func (s *scheduler) ended(c *call, v *verdict, now time.Time) (r report) {
 	}
 	for _, m := range c.messages {
 		if !touched[m.key] {
-			s.settled(m.key)
+			s.reschedule(m.key)
 		}
 	}
-	for _, i := range slices.Backward(open) { // in front, in their order
+	for _, i := range slices.Backward(open) { // to the front of the list, in their order
 		if k := c.messages[i].key; len(k.queue) > 0 && k.inCall == 0 {
 			d.ready(k, true)
 		} else {
-			s.settled(k)
+			s.reschedule(k)
 		}
 	}
 	if s.stopping {
 		return r
 	}
-	s.judge(c, v, &r, again, doubts, now)
+	s.afterCall(c, v, &r, again, doubts, now)
 	return r
 }
 
 // judge decides how a destination goes on after a call.
-func (s *scheduler) judge(c *call, v *verdict, r *report, again, doubts int, now time.Time) {
+func (s *scheduler) afterCall(c *call, v *verdict, r *report, again, doubts int, now time.Time) {
 	d := c.to
 	if r.published > 0 {
 		d.downSince = time.Time{}
@@ -440,13 +441,15 @@ func (s *scheduler) judge(c *call, v *verdict, r *report, again, doubts int, now
 	switch {
 	case v.unavailable:
 		if d.round != nil {
-			s.endRound(d, now, r)
+			s.endRound(d, v.retryAfter, now, r)
 		}
-		r.pause = s.rest(d, v.retryAfter, now)
+		if r.pause == 0 {
+			r.pause = s.backOff(d, v.retryAfter, now)
+		}
 	case c.single:
 		over := d.round.accepted == 0 && now.Sub(d.round.began) > s.config.PublishTimeout
-		if d.round.tried >= singleCalls || over {
-			s.endRound(d, now, r)
+		if d.round.tried >= maxRoundCalls || over {
+			s.endRound(d, 0, now, r)
 		}
 	case doubts > 0 && v.panicked:
 		d.round = &round{}
@@ -455,10 +458,10 @@ func (s *scheduler) judge(c *call, v *verdict, r *report, again, doubts int, now
 		if d.unnamed++; d.unnamed > 1 {
 			d.round = &round{}
 		} else {
-			r.pause = s.rest(d, 0, now)
+			r.pause = s.backOff(d, 0, now)
 		}
 	case r.published+r.failed == 0 && again > 0:
-		r.pause = s.rest(d, 0, now)
+		r.pause = s.backOff(d, 0, now)
 	default:
 		d.unnamed = 0
 		d.fit(now.Sub(c.began), len(c.messages), s.divide != nil, s.config.BatchSize)
@@ -468,12 +471,12 @@ func (s *scheduler) judge(c *call, v *verdict, r *report, again, doubts int, now
 	}
 }
 
-// rest leaves a destination alone that is unavailable.
-func (s *scheduler) rest(d *destination, after time.Duration, now time.Time) time.Duration {
+// backOff starts or doubles the backoff of a destination, and returns it. It is at least after.
+func (s *scheduler) backOff(d *destination, after time.Duration, now time.Time) time.Duration {
 	limit := max(min(s.config.MaxPause, maxBackoff), s.config.MinPause)
 	d.backoff = min(max(2*d.backoff, s.config.MinPause), limit)
 	pause := max(s.jittered(d.backoff), min(after, maxRetryAfter), 1)
-	d.rest = now.Add(pause)
+	d.retryAt = now.Add(pause)
 	if d.downSince.IsZero() {
 		d.downSince = now
 	}
@@ -510,8 +513,9 @@ func (s *scheduler) isGivenUp(m *message, since, now time.Time) bool {
 	return limit > 0 && now.Sub(m.CreatedAt) > limit && !since.IsZero() && now.Sub(since) >= min(limit, minOutage)
 }
 
-// endRound decides what the refused messages of a round have been: failing messages, or such as met an unavailable destination.
-func (s *scheduler) endRound(d *destination, now time.Time, r *report) {
+// endRound decides whether the refused messages of a round have failed, because others were accepted, or their destination is
+// unavailable, because none was. after is what the Publisher has asked for by RetryLater.
+func (s *scheduler) endRound(d *destination, after time.Duration, now time.Time, r *report) {
 	was := d.round
 	d.round = &round{}
 	for _, f := range was.refused {
@@ -521,7 +525,7 @@ func (s *scheduler) endRound(d *destination, now time.Time, r *report) {
 	case was.accepted > 0 || was.repeats && len(was.refused) > 0:
 		d.unnamed, d.backoff = 0, 0
 		for _, f := range slices.Backward(was.refused) {
-			if f.early { // it is tried once more before that counts
+			if f.early { // refused before the first was accepted: an outage may have ended since then, so it is tried once more first
 				s.requeue(f.m)
 				d.ready(f.m.key, true)
 				d.round.repeats = true
@@ -530,23 +534,23 @@ func (s *scheduler) endRound(d *destination, now time.Time, r *report) {
 			r.found++
 			r.foundErr = f.err
 			s.fail(f.m, f.err, now)
-			s.settled(f.m.key)
+			s.reschedule(f.m.key)
 		}
 		if len(was.refused) == 0 {
 			d.round = nil
 		}
 	case len(was.refused) == 0:
 		if d.round, d.unnamed = nil, 0; was.again > 0 {
-			r.pause = s.rest(d, 0, now)
+			r.pause = s.backOff(d, after, now)
 		}
 	default: // the refused go to the end, so that the next round tries others first
-		r.pause = s.rest(d, 0, now)
+		r.pause = s.backOff(d, after, now)
 		for _, f := range was.refused {
 			s.requeue(f.m)
 			if s.isGivenUp(f.m, d.downSince, now) {
 				s.bury(f.m, failure{message: f.m.Queued, err: unavailable(f.err), attempts: f.m.Attempts}, now)
 			}
-			s.settled(f.m.key)
+			s.reschedule(f.m.key)
 		}
 	}
 }
@@ -563,11 +567,11 @@ func (s *scheduler) endedStale(c *call, v *verdict, now time.Time, r *report) {
 		}
 	}
 	d.stale, d.position, s.full = false, 0, true
-	if s.divide == nil { // it has one read position, that of the stream
+	if s.divide == nil { // the only destination has the read position of the stream
 		d.behind, s.progress = false, progress{}
 	}
 	if v.unavailable {
-		r.pause = s.rest(d, v.retryAfter, now)
+		r.pause = s.backOff(d, v.retryAfter, now)
 	}
 }
 
@@ -579,13 +583,13 @@ func (s *scheduler) done(m *message) {
 	k.failed, k.postponed, k.due = false, time.Time{}, time.Time{}
 }
 
-// forget removes a message that is in no queue from the memory.
+// forget drops a message that is not in a queue from memory.
 func (s *scheduler) forget(m *message) {
 	delete(s.inMemory, m.Seq)
 	s.release(m.key.to, m)
 }
 
-// evict leaves a message to the table, because its key waits.
+// evict drops a message from memory, and has it held in the table.
 func (s *scheduler) evict(m *message) {
 	if !m.stored {
 		s.out.held = append(s.out.held, m.Seq)
@@ -621,22 +625,17 @@ func (s *scheduler) postpone(m *message, err error, after time.Duration, now tim
 	k.postponed = since
 }
 
-// hold writes down that a message has failed. Its key waits, and what is behind it of the key leaves the memory.
+// hold writes down that a message waits, because it has failed or is postponed. The rest of the queue of its key is held as well.
 func (s *scheduler) hold(m *message, f failure) {
 	k := m.key
 	s.out.blamed = append(s.out.blamed, f)
-	if i := slices.Index(k.queue, m); i >= 0 {
-		k.queue = slices.Delete(k.queue, i, i+1)
-		k.to.count(m, -1)
-	}
-	s.forget(m)
-	s.putBack(k)
+	s.clear(k, m)
 	k.held, k.failed, k.due = true, true, f.due
-	s.settled(k)
+	s.reschedule(k)
 }
 
-// putBack leaves the queue of a key to the table.
-func (s *scheduler) putBack(k *key) {
+// evictQueue evicts all messages of a key that are in its queue.
+func (s *scheduler) evictQueue(k *key) {
 	for _, m := range k.queue {
 		k.to.count(m, -1)
 		s.evict(m)
@@ -644,8 +643,18 @@ func (s *scheduler) putBack(k *key) {
 	k.queue = nil
 }
 
-// bury makes a dead letter of a message. Its key goes on when that is written down: otherwise the message might be published after
-// others of the key, by a relay that does not know. A message that cannot be sealed waits.
+// clear drops a message from memory, and evicts the rest of the queue of its key.
+func (s *scheduler) clear(k *key, m *message) {
+	if i := slices.Index(k.queue, m); i >= 0 {
+		k.queue = slices.Delete(k.queue, i, i+1)
+		k.to.count(m, -1)
+	}
+	s.forget(m)
+	s.evictQueue(k)
+}
+
+// bury makes a dead letter of a message. Its key waits until that is written down: otherwise a new owner of the stream could publish
+// the message after later ones of its key. A message that cannot be sealed waits.
 func (s *scheduler) bury(m *message, f failure, now time.Time) {
 	k := m.key
 	if s.seal != nil {
@@ -656,14 +665,9 @@ func (s *scheduler) bury(m *message, f failure, now time.Time) {
 		}
 	}
 	s.out.buried = append(s.out.buried, f)
-	if i := slices.Index(k.queue, m); i >= 0 {
-		k.queue = slices.Delete(k.queue, i, i+1)
-		k.to.count(m, -1)
-	}
-	s.forget(m)
-	s.putBack(k)
+	s.clear(k, m)
 	k.held, k.failed, k.postponed, k.due = true, false, time.Time{}, time.Time{}
-	s.settled(k)
+	s.reschedule(k)
 }
 
 // pauseAfter is the backoff of a message: it doubles from one attempt to the next.

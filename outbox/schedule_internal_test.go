@@ -21,9 +21,10 @@ const (
 	hangs     = 'h' // the first call with it returns late
 	isLate    = 'l' // it is committed late
 	restarts  = 'r' // the ownership is lost in the first call with it
+	isAway    = 'a' // the first calls with it fail by RetryLater
 )
 
-const fates = "snuhlr"
+const fates = "snuhlra"
 
 // world is a table and a broker in virtual time, around a scheduler.
 type world struct {
@@ -108,6 +109,8 @@ func (w *world) begin(c *call) {
 			failed[m.ID] = errors.New("named")
 		case r.fate == isUnnamed && tries <= 4:
 			err = errors.New("unnamed")
+		case r.fate == isAway && tries <= 2:
+			err = RetryLater(errors.New("away"), 0)
 		case r.fate == hangs && tries == 1:
 			f.ends = w.now.Add(80 * time.Second)
 		case r.fate == restarts && tries == 1:
@@ -272,12 +275,17 @@ func (w *world) run(limit time.Duration) {
 		for i := 0; i < len(w.flying); i++ {
 			if f := w.flying[i]; !f.ends.After(w.now) {
 				w.flying = slices.Delete(w.flying, i, i+1)
-				w.ended(f.call, f.verdict, w.now)
+				w.callEnded(f.call, f.verdict, w.now)
 				i--
 			}
 		}
 		for _, c := range w.next(w.now) {
 			w.begin(c)
+		}
+		if w.isLookupDue(w.now) {
+			w.write()
+			w.syncHeld(w.listHeld(), w.now)
+			w.lookupDue = w.now.Add(wholePause)
 		}
 		for n, p := 0, w.plan(w.now, true); p != nil; n, p = n+1, w.plan(w.now, false) {
 			if w.transact(p); n > 10*len(w.rows) {
@@ -465,6 +473,54 @@ func TestScheduler_CountsNothingInAnOutage(t *testing.T) {
 		w.run(time.Hour)
 		w.verify(t, fmt.Sprint(calls, " calls"))
 	}
+}
+
+// TestScheduler_GivesBackMemory also where the table takes over messages of a key that has very many.
+func TestScheduler_GivesBackMemory(t *testing.T) {
+	t.Parallel()
+	w := newWorld(false, 100, 200)
+	for range 100 {
+		w.add("a", "k", succeeds)
+	}
+	w.noLimit = true
+	w.run(time.Hour)
+	w.verify(t, "one key")
+}
+
+// TestScheduler_DoublesABackoffOnce, whichever way a destination turns out to be unavailable.
+func TestScheduler_DoublesABackoffOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(false, 4, 4)
+	for n := range 4 {
+		w.add("a", fmt.Sprint(n), succeeds)
+	}
+	w.transact(w.plan(w.now, true))
+	fail := func(err error) time.Duration {
+		w.now = w.now.Add(time.Minute)
+		c := w.next(w.now)[0]
+		w.callEnded(c, judge(messagesOf(c), err, false), w.now)
+		return w.destinations["a"].backoff
+	}
+	unnamed, away := errors.New("unnamed"), RetryLater(errors.New("away"), 0)
+	first := fail(unnamed)
+	fail(unnamed) // single calls from here on
+	if second := fail(away); second != 2*first {
+		t.Errorf("a backoff of %v, and then of %v", first, second)
+	}
+	if third := fail(away); third != 4*first {
+		t.Errorf("the third backoff is %v, the first was %v", third, first)
+	}
+}
+
+// TestScheduler_FindsRowsThatOthersHold, such as those that a person has copied from another database with their marks.
+func TestScheduler_FindsRowsThatOthersHold(t *testing.T) {
+	t.Parallel()
+	w := newWorld(false, 4, 4)
+	w.run(time.Second)
+	w.add("a", "k", succeeds)
+	w.rows[0].held = true
+	w.run(time.Minute)
+	w.verify(t, "a row")
 }
 
 // TestDelayed_FindsWhatIsCommittedLate, whatever else falls due meanwhile.

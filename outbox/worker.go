@@ -32,7 +32,7 @@ type worker struct {
 	topics     *topics
 	adopting   bool            // the generation of the topics is to be written
 	calling    context.Context // ends when the ownership is lost
-	asking     context.Context // ends a while after the end of Run
+	asking     context.Context // ends when the last calls have had their time, after the end of Run
 	topicsSeen time.Time
 	writtenAt  time.Time
 	idle       txn.Pauses
@@ -56,6 +56,7 @@ const (
 	firstPoll   = 50 * time.Millisecond // between two reads of an outbox that has just become empty
 	writePause  = 50 * time.Millisecond // how long outcomes may wait for more of them, while calls are under way
 	hangLimit   = 5 * time.Second       // how long a call may go on after the end of its context
+	lastWrite   = 5 * time.Second       // how long the outcomes of the last calls may take to be written down, after the end of Run
 	topicsPause = 250 * time.Millisecond
 	readLimit   = 6 * time.Minute // more than the server may work
 	settleLimit = 30 * time.Second
@@ -90,7 +91,7 @@ func (w *worker) work(ctx context.Context, ownership *ownership, own *topics) er
 	defer cancel()
 	asking, stopAsking := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopAsking()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(w.config.Drain, stopAsking) })()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(w.config.Drain+hangLimit+lastWrite, stopAsking) })()
 	w.ownership, w.calling, w.asking, w.schedule.stopping = ownership, calling, asking, false
 	w.schedule.keeps = false
 	guard.Do(w.config.Logger, "outbox: KeepsOrder of the Publisher", func() { w.schedule.keeps = keepsOrder(w.publisher) })
@@ -206,7 +207,7 @@ func (w *worker) end(ctx context.Context, a answer) {
 			guard.Log(w.config.Logger, "outbox: a function of the Publisher's", reply.err, "message", a.call.messages[i].ID)
 		}
 	}
-	r := w.schedule.ended(a.call, a.verdict, now)
+	r := w.schedule.callEnded(a.call, a.verdict, now)
 	w.poll(now, firstPoll)
 	w.observe(ctx, TracePublishedData{Given: len(a.call.messages), Published: r.published, Failed: r.failed, Duration: a.took, Err: r.err})
 	w.observe(ctx, TracePublishedData{Failed: r.found})
@@ -343,7 +344,7 @@ func (w *worker) reload(anew bool) error {
 		w.pollAt = time.Time{}
 		w.poll(now, firstPoll)
 	} else {
-		w.schedule.listed(held.Held, now)
+		w.schedule.syncHeld(held.Held, now)
 	}
 	w.schedule.lookupDue = now.Add(max(wholePause, wholeShare*now.Sub(began)))
 	return nil

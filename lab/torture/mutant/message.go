@@ -41,7 +41,7 @@ func messageMutants() []Mutant {
 		{
 			Name: "unnamed-in-front", About: "a message that fails and is not named is tried again and again in front of all others",
 			Rules: []rule.Rule{rule.InTime},
-			Edits: []Edit{{"outbox.scheduler.judge", "d.unnamed > 1", "d.unnamed > 1_000_000"}},
+			Edits: []Edit{{"outbox.scheduler.afterCall", "d.unnamed > 1", "d.unnamed > 1_000_000"}},
 		},
 		{
 			Name: "lost-session-counts", About: "a session that is lost in a handler is an attempt of its message",
