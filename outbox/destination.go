@@ -58,6 +58,8 @@ type destination struct {
 	position int64
 	served   int64 // the number of its last read of that kind
 
+	offered, marked int // messages of it in the last read of all, and those of them that the table keeps as held
+
 	retryKeys, freshKeys []*key // that are ready
 	retries, fresh       int    // messages in the queue that the table holds, and others
 	waiting              waitingKeys

@@ -54,13 +54,14 @@ func (s *scheduler) size(read *store.ReadMessages, wide int) {
 	read.Room, read.Octets = s.config.BatchSize*s.config.Streams*wide, s.config.octetsAtATime()
 }
 
-// busyTopics are topics whose destinations take nothing. A read of all returns their messages without payloads.
+// busyTopics are topics whose destinations take nothing, or took less than half of what the last read had for them, because a key has
+// very many messages. A read of all returns their messages without payloads.
 func (s *scheduler) busyTopics() (topics []string) {
 	if s.divide == nil {
 		return nil
 	}
 	for topic, d := range s.byTopic {
-		if len(topics) < maxTopics && (d.behind || d.fresh >= d.share()) {
+		if len(topics) < maxTopics && (d.behind || d.fresh >= d.share() || 2*d.marked > d.offered) {
 			topics = append(topics, topic)
 		}
 	}
@@ -216,6 +217,9 @@ func (s *scheduler) readDue(p *reading) {
 func (s *scheduler) readAll(p *reading, took time.Duration, now time.Time) (taken int) {
 	s.progress.note(p.list, p.read, took, now)
 	s.full = p.read.IsFull()
+	for _, d := range s.destinations {
+		d.offered, d.marked = 0, 0
+	}
 	for i := range p.read.Messages {
 		row := &p.read.Messages[i]
 		d := s.destination(row.Topic)

@@ -169,8 +169,9 @@ func (s *scheduler) reschedule(k *key) {
 func (s *scheduler) offer(d *destination, row *store.Queued) bool {
 	name := keyOf(row)
 	k := s.keys[name]
+	d.offered++
 	if k != nil && k.held {
-		s.out.held = append(s.out.held, row.Seq)
+		s.markHeld(d, row)
 		if n := len(k.queue); n > 0 && row.Seq < k.queue[n-1].Seq { // committed after later messages of its key: the next read of the key brings it first
 			k.due = time.Time{}
 			s.evictQueue(k)
@@ -180,7 +181,7 @@ func (s *scheduler) offer(d *destination, row *store.Queued) bool {
 	}
 	if k != nil && len(k.queue) >= s.keyShare(d) { // a key with very many messages: later ones stay in the table
 		k.held, k.due = true, time.Time{}
-		s.out.held = append(s.out.held, row.Seq)
+		s.markHeld(d, row)
 		return true
 	}
 	if row.Bare || !s.hasRoom(d, row.Octets) {
@@ -192,6 +193,12 @@ func (s *scheduler) offer(d *destination, row *store.Queued) bool {
 	}
 	s.enqueue(k, &message{Queued: *row, repeat: s.readCount < maxRepeat})
 	return true
+}
+
+// markHeld has the table keep a message as held, until its key is read.
+func (s *scheduler) markHeld(d *destination, row *store.Queued) {
+	s.out.held = append(s.out.held, row.Seq)
+	d.marked++
 }
 
 // hasRoom reports whether a destination has room for a message that is not stored as held, and takes the memory for it.
