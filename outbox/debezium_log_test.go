@@ -77,22 +77,20 @@ func TestLogHasWhatTheDocsConfigureDebeziumToRead(t *testing.T) {
 	}
 }
 
-// debeziumDocs returns the chapter about Debezium, and the configuration that it has.
-func debeziumDocs(t *testing.T) (chapter string, config map[string]string) {
+// debeziumDocs returns the page about Debezium, and the configuration in it.
+func debeziumDocs(t *testing.T) (page string, config map[string]string) {
 	t.Helper()
-	docs, err := os.ReadFile("../docs/messages.md")
+	docs, err := os.ReadFile("../docs/debezium.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, chapter, _ = strings.Cut(string(docs), "\n## Debezium instead of the relay\n")
-	chapter, _, _ = strings.Cut(chapter, "\n## ")
-	_, block, _ := strings.Cut(chapter, "```json\n")
+	_, block, _ := strings.Cut(string(docs), "```json\n")
 	block, _, _ = strings.Cut(block, "```")
 	var connector struct{ Config map[string]string }
 	if err := json.Unmarshal([]byte(block), &connector); err != nil {
 		t.Fatal(err)
 	}
-	return chapter, connector.Config
+	return string(docs), connector.Config
 }
 
 // eventRouter does with changes in the format of pgoutput what Debezium's does, by its documentation and as far as it is configured.
