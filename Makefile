@@ -25,7 +25,7 @@ MODULES ?= $(LONGEST) $(filter-out $(LONGEST),$(PRODUCT)) $(filter-out $(LONGEST
 # Without lab/, except for the tests of the promises of package idem. The packages that take longest come first.
 ROOT = .=./operation,./outbox,./lab/promises,$$(go list ./... | grep -v /lab/ | paste -sd, -)
 # The race detector makes tests several times as slow. It is for what users import or run: not for tools, nor for what measures and breaks it.
-UNRACED := idemvet tools $(filter-out lab/brokers,$(filter lab/%,$(EVERYTHING)))
+UNRACED := idemvet tools example/fleet $(filter-out lab/brokers,$(filter lab/%,$(EVERYTHING)))
 # each runs a command in every module, in all of them even if it fails in one.
 each = failed=; for module in $(MODULES); do (cd $(CURDIR)/$$module && $(1)) || failed=1; done; [ -z "$$failed" ]
 
