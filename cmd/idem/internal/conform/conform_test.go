@@ -3,8 +3,10 @@ package conform_test
 import (
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"html"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -180,6 +182,31 @@ func TestPartsOfACredentialAreNotShown(t *testing.T) {
 		"the password of Basic": {
 			http.Header{"Authorization": {"Basic " + base64.StdEncoding.EncodeToString([]byte("alice:sk_live_0123456789"))}},
 			func(r *http.Request) string { _, password, _ := r.BasicAuth(); return password }, "sk_",
+		},
+		"escaped as JSON": {
+			http.Header{"Authorization": {"Bearer sk_live/01+23&45<67"}},
+			func(r *http.Request) string {
+				text, _ := json.Marshal(r.Header.Get("Authorization"))
+				return strings.ReplaceAll(string(text), "/", `\/`)
+			}, "sk_",
+		},
+		"escaped as a URL": {
+			http.Header{"Authorization": {"Bearer sk_live/01+23&45<67é"}},
+			func(r *http.Request) string { return "?token=" + url.QueryEscape(r.Header.Get("Authorization")[7:]) }, "sk_",
+		},
+		"escaped as HTML": {
+			http.Header{"Authorization": {"Bearer sk_live/01+23&45<67"}},
+			func(r *http.Request) string { return html.EscapeString(r.Header.Get("Authorization")) }, "sk_",
+		},
+		"in base64": {
+			http.Header{"Authorization": {"Bearer sk_live/01+23&45<67"}},
+			func(r *http.Request) string {
+				var all []string
+				for _, before := range []string{"", "x", "xy"} {
+					all = append(all, base64.URLEncoding.EncodeToString([]byte(before+r.Header.Get("Authorization")+"&c")))
+				}
+				return strings.Join(all, " ")
+			}, base64.StdEncoding.EncodeToString([]byte("sk_live/01+23&45<67"))[4:20],
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

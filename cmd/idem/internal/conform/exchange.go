@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -12,7 +11,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
-	"slices"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -80,9 +79,9 @@ type client struct {
 	http    *http.Client
 	url     *url.URL
 	request *Request
-	first   http.Header // the credential
-	other   http.Header // another principal's
-	secrets []string
+	first   http.Header    // the credential
+	other   http.Header    // another principal's
+	secrets *regexp.Regexp // nil if there is no credential
 	timeout time.Duration
 	exact   bool
 
@@ -97,37 +96,9 @@ func newClient(o *Options) *client {
 		http:    &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
 		url:     o.URL,
 		request: o.Request, first: o.Credential, other: o.Other, timeout: o.Timeout, exact: o.Profile.exact,
-	}
-	for _, header := range []http.Header{o.Credential, o.Other} {
-		for _, values := range header {
-			for _, value := range values {
-				c.secrets = append(c.secrets, secretsOf(value)...)
-			}
-		}
-	}
-	slices.SortFunc(c.secrets, func(a, b string) int { return len(b) - len(a) }) // what is a part of another one is hidden behind it
-	if password, ok := o.URL.User.Password(); ok {
-		c.secrets = append(c.secrets, password)
+		secrets: secretPattern(o.URL, o.Credential, o.Other),
 	}
 	return c
-}
-
-// secretsOf returns what a server may send back of a field: all of it, its parts, as of a list of cookies, and what is beneath Basic.
-func secretsOf(value string) []string {
-	secrets := []string{value}
-	if _, token, ok := strings.Cut(value, " "); ok {
-		secrets = append(secrets, token)
-		if plain, err := base64.StdEncoding.DecodeString(token); err == nil {
-			_, password, _ := strings.Cut(string(plain), ":")
-			secrets = append(secrets, string(plain), password)
-		}
-	}
-	for part := range strings.FieldsFuncSeq(value, func(r rune) bool { return strings.ContainsRune(" ;,=\"", r) }) {
-		if len(part) > len("Bearer") {
-			secrets = append(secrets, part)
-		}
-	}
-	return secrets
 }
 
 func (c *client) close() { c.http.CloseIdleConnections() }
@@ -244,12 +215,10 @@ func (c *client) shorten(text string) string {
 	return strings.ToValidUTF8(text, "\uFFFD")
 }
 
-// hide takes out credentials, which a server may have sent back.
+// hide replaces credentials, which a server may have echoed.
 func (c *client) hide(text string) string {
-	for _, secret := range c.secrets {
-		if len(secret) > 3 {
-			text = strings.ReplaceAll(text, secret, "[credential]")
-		}
+	if c.secrets == nil {
+		return text
 	}
-	return text
+	return c.secrets.ReplaceAllString(text, "[credential]")
 }

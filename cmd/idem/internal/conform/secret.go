@@ -1,0 +1,96 @@
+package conform
+
+import (
+	"encoding/base64"
+	"fmt"
+	"html"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+)
+
+// shortSecret is the length up to which a part of a credential is shown: hiding "a" would make every text unreadable.
+const shortSecret = 3
+
+// secretPattern returns a pattern that finds the credentials of a run in a text, or nil if there are none.
+func secretPattern(address *url.URL, credentials ...http.Header) *regexp.Regexp {
+	var secrets []string
+	for _, header := range credentials {
+		for _, values := range header {
+			for _, value := range values {
+				secrets = append(secrets, partsOf(value)...)
+			}
+		}
+	}
+	if password, ok := address.User.Password(); ok {
+		secrets = append(secrets, password)
+	}
+	var patterns []string
+	for _, secret := range secrets {
+		if len(secret) > shortSecret {
+			patterns = append(patterns, escapedPattern(secret))
+			patterns = append(patterns, base64Patterns(secret)...)
+		}
+	}
+	if len(patterns) == 0 {
+		return nil
+	}
+	pattern := regexp.MustCompile("(?i)" + strings.Join(patterns, "|"))
+	pattern.Longest() // a secret may be the beginning of another one
+	return pattern
+}
+
+// partsOf returns what a server may echo of a header field: the value, its parts, such as those of a list of cookies, and what a
+// Basic credential encodes.
+func partsOf(value string) []string {
+	secrets := []string{value}
+	if _, token, ok := strings.Cut(value, " "); ok {
+		secrets = append(secrets, token)
+		if plain, err := base64.StdEncoding.DecodeString(token); err == nil {
+			_, password, _ := strings.Cut(string(plain), ":")
+			secrets = append(secrets, string(plain), password)
+		}
+	}
+	for part := range strings.FieldsFuncSeq(value, func(r rune) bool { return strings.ContainsRune(" ;,=\"", r) }) {
+		if len(part) > len("Bearer") {
+			secrets = append(secrets, part)
+		}
+	}
+	return secrets
+}
+
+// escapedPattern matches a secret of which each character may be escaped as in a string of JSON, in a URL, or in HTML.
+func escapedPattern(secret string) string {
+	var pattern strings.Builder
+	for _, r := range secret {
+		spellings := []string{`\\?` + regexp.QuoteMeta(string(r)), fmt.Sprintf(`\\u%04x`, r), fmt.Sprintf("&#0*%d;", r), fmt.Sprintf("&#x0*%x;", r)}
+		percent := ""
+		for _, b := range []byte(string(r)) {
+			percent += fmt.Sprintf("%%%02x", b)
+		}
+		spellings = append(spellings, percent)
+		if entity := html.EscapeString(string(r)); entity != string(r) {
+			spellings = append(spellings, regexp.QuoteMeta(entity))
+		}
+		pattern.WriteString("(?:" + strings.Join(spellings, "|") + ")")
+	}
+	return pattern.String()
+}
+
+// base64Patterns match what base64 makes of a secret at each of the three positions that a byte can have. The characters at both
+// ends, which depend on what surrounds the secret, are left out.
+func base64Patterns(secret string) (patterns []string) {
+	const shortest = 8 // characters; fewer could be anything
+	for before := range 3 {
+		encoded := base64.RawStdEncoding.EncodeToString(append(make([]byte, before), secret...))
+		first, end := (before*8+5)/6, (before+len(secret))*8/6
+		if end-first < shortest {
+			continue
+		}
+		pattern := regexp.QuoteMeta(encoded[first:end])
+		pattern = strings.NewReplacer(`\+`, `(?:\+|-|%2b)`, "/", `(?:\\?/|_|%2f|\\u002f)`).Replace(pattern)
+		patterns = append(patterns, pattern)
+	}
+	return patterns
+}
