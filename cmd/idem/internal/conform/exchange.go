@@ -84,6 +84,7 @@ type client struct {
 	secrets *regexp.Regexp // nil if there is no credential
 	timeout time.Duration
 	exact   bool
+	dial    func(ctx context.Context, network, address string) (net.Conn, error)
 
 	mu   sync.Mutex
 	sent int
@@ -96,7 +97,14 @@ func newClient(o *Options) *client {
 		http:    &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
 		url:     o.URL,
 		request: o.Request, first: o.Credential, other: o.Other, timeout: o.Timeout, exact: o.Profile.exact,
-		secrets: secretPattern(o.URL, o.Credential, o.Other),
+		secrets: secretPattern(o.URL, o.Credential, o.Other), dial: transport.DialContext,
+	}
+	transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := c.dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return &cuttable{Conn: conn}, nil
 	}
 	return c
 }
@@ -158,12 +166,22 @@ func (c *client) exchange(ctx context.Context, s sending, a *answer) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("no answer within %v", c.timeout))
 	defer cancel()
 	var bodyAgain atomic.Bool
+	var conn net.Conn
 	trace := httptrace.ClientTrace{
-		GotConn:              func(got httptrace.GotConnInfo) { bodyAgain.Store(isHTTP2(got.Conn)) },
+		GotConn: func(got httptrace.GotConnInfo) {
+			conn = got.Conn
+			bodyAgain.Store(isHTTP2(conn))
+		},
 		GotFirstResponseByte: func() { bodyAgain.Store(true) }, // it may be a redirect, for which net/http asks for the body before it is refused
 	}
 	if s.cut {
-		trace.WroteRequest = func(httptrace.WroteRequestInfo) { cancel() }
+		trace.WroteRequest = func(httptrace.WroteRequestInfo) {
+			if isHTTP2(conn) { // it has left the buffers
+				cancel()
+			} else {
+				cutAfterWrite(conn, cancel)
+			}
+		}
 	}
 	ctx = httptrace.WithClientTrace(ctx, &trace)
 	req, err := http.NewRequestWithContext(ctx, c.request.Method, c.url.String(), strings.NewReader(s.body))
