@@ -448,7 +448,7 @@ func (j *joined) complete(ctx context.Context, resp Response, state store.State)
 	if err := j.part.Complete(ctx, requests...); err != nil {
 		return store.Record{}, completeError(err)
 	}
-	if !c.Recorded {
+	if !c.Found {
 		return store.Record{}, txn.Ended("the record was not completed: is there a trigger on idem.records?", nil)
 	}
 	return completedRecord(c, resp, j.claimedAt), nil

@@ -129,7 +129,7 @@ func (x *execution) find(ctx context.Context, ask func(context.Context, ...txn.R
 		if err := ask(ctx, append(requests, x.work.behindClaim()...)...); err != nil {
 			return held, err
 		}
-		ours, createdAt, previous = takeover.Claimed, takeover.CreatedAt, takeover.Previous
+		ours, createdAt, previous = takeover.Found, takeover.CreatedAt, takeover.Previous
 	}
 	switch {
 	case ours:

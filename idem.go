@@ -224,7 +224,7 @@ func Lookup(ctx context.Context, pool *pgxpool.Pool, scope, key string) (Entry, 
 	// The holder is read before the record, by a statement of its own. An execution releases its lock after its record has become
 	// visible, so at least one of the two statements sees the execution.
 	engine := txn.Engine{Pool: pool, Limits: txn.DefaultLimits}
-	holder := store.Holder{Lock: store.LockOf(scope, key)}
+	holder := store.HolderOf(store.LockOf(scope, key))
 	if err := engine.Query(ctx, &holder); err != nil {
 		return Entry{}, hint(err)
 	}
@@ -232,7 +232,7 @@ func Lookup(ctx context.Context, pool *pgxpool.Pool, scope, key string) (Entry, 
 	if err := engine.Query(ctx, &live); err != nil {
 		return Entry{}, hint(err)
 	}
-	switch r := &live.Record; {
+	switch r := &live.LiveRow; {
 	case live.Found && r.State == store.Running: // a running operation has not completed and does not expire
 		return Entry{State: StateProcessing, ExecutionID: r.ExecutionID, Since: r.CreatedAt}, nil
 	case live.Found:

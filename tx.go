@@ -71,7 +71,7 @@ func (x *execution) after(end longcall.Ending) (ending, error) {
 func (x *execution) rollback(rejected *rejection, undo bool, err error) (ending, error) {
 	holds, after := store.StillClaimed{Key: &x.key}, store.Load{Key: &x.key}
 	isHeld := x.tx.Held(
-		txn.Question{Request: &holds, Answer: func() bool { return holds.Held }},
+		txn.Question{Request: &holds, Answer: func() bool { return holds.Holds }},
 		txn.Question{Request: &after, Answer: func() bool { return !after.Ours() }}, // a record of ours that a rollback does not undo was committed by fn
 	)
 	switch {
@@ -104,7 +104,7 @@ func (x *execution) complete(ctx context.Context, resp Response, state store.Sta
 	x.askedAt = time.Now()
 	err = x.tx.Commit(ctx, c)
 	switch {
-	case err == nil && !c.Recorded:
+	case err == nil && !c.Found:
 		return failed, txn.Ended("everything is committed, but the record was not completed: is there a trigger on idem.records?", nil)
 	case err == nil:
 		x.record = completedRecord(c, resp, x.claimedAt)
@@ -119,7 +119,7 @@ func (x *execution) complete(ctx context.Context, resp Response, state store.Sta
 		return undone, err
 	case txn.Rerunnable(err):
 		return undone, err
-	case c.Recorded: // what COMMIT itself answers is passed on as it is
+	case c.Found: // what COMMIT itself answers is passed on as it is
 		return failed, err
 	}
 	return failed, completeError(err)

@@ -70,7 +70,7 @@ func (h *OperationHandler) load(ctx context.Context, id string) (*operationStatu
 	status := &operationStatus{
 		ID: id, Name: show.Name, State: string(show.State), Steps: []stepStatus{}, scope: show.Scope, hash: show.Hash,
 	}
-	for _, s := range steps.Steps {
+	for _, s := range steps.Rows {
 		if s.Kind != store.EndStep {
 			status.Steps = append(status.Steps, stepStatus{string(s.Kind), withoutNumber(s.Name), string(s.Outcome), s.RecordedAt})
 		}
@@ -80,8 +80,9 @@ func (h *OperationHandler) load(ctx context.Context, id string) (*operationStatu
 	}
 	status.Undoing, status.Step, status.Since, status.Attempts = show.Undoing, withoutNumber(show.Step), show.Since, show.Attempts
 	status.retryAfter = time.Second
-	switch pause := show.WakeAt.Sub(show.LoadedAt); {
-	case show.State == store.OperationRunning && show.WakeAt.IsZero(): // until its child has ended
+	wakeAt := show.WaitsUntil()
+	switch pause := wakeAt.Sub(show.LoadedAt); {
+	case show.State == store.OperationRunning && wakeAt.IsZero(): // until its child has ended
 		status.WaitsFor = status.Step
 	case show.State == store.OperationParked:
 		status.retryAfter, status.Step = time.Minute, show.ReasonStep
@@ -89,7 +90,7 @@ func (h *OperationHandler) load(ctx context.Context, id string) (*operationStatu
 			status.Reason, status.ReasonText = show.Reason, show.ReasonText
 		}
 	case pause > 0:
-		status.WaitsFor, status.WaitsUntil = status.Step, show.WakeAt
+		status.WaitsFor, status.WaitsUntil = status.Step, wakeAt
 		status.retryAfter = min(max(pause, time.Second), time.Minute)
 	}
 	return status, nil

@@ -50,7 +50,7 @@ func (r *registry) announce(ctx context.Context, group []*delivery, patience tim
 	if err != nil && judgeDatabase(ctx, err) != again {
 		return err
 	}
-	d.announced = err == nil && announce.Announced
+	d.announced = err == nil && announce.Found
 	return nil
 }
 

@@ -91,9 +91,9 @@ func (a *attempt) claim(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.take(claim.Claimed, claim.At)
-	a.take(resume.Resumed, resume.At)
-	if len(claim.Claimed)+len(resume.Resumed) < len(a.group) {
+	a.take(claim.Rows)
+	a.take(resume.Rows)
+	if len(claim.Rows)+len(resume.Rows) < len(a.group) {
 		err = a.lookUp(ctx)
 	}
 	for _, d := range a.group {
@@ -112,9 +112,9 @@ func (a *attempt) messages(group []*delivery) *store.Messages {
 	return store.NewMessages(a.consumer, len(group), func(i int) (store.MessageID, [32]byte) { return group[i].id(), group[i].hash })
 }
 
-func (a *attempt) take(ids []store.MessageID, at time.Time) {
-	for _, id := range ids {
-		a.byID[id].claim(at)
+func (a *attempt) take(messages []store.ClaimedMessage) {
+	for i := range messages {
+		a.byID[messages[i].MessageID].claim(messages[i].Since)
 	}
 }
 
@@ -131,8 +131,8 @@ func (a *attempt) lookUp(ctx context.Context) error {
 	if err := a.tx.Ask(ctx, &load); err != nil {
 		return err
 	}
-	for i := range load.Known {
-		if d := a.byID[load.Known[i].MessageID]; a.learn(d, &load.Known[i]) {
+	for i := range load.Rows {
+		if d := a.byID[load.Rows[i].MessageID]; a.learn(d, &load.Rows[i]) {
 			due = append(due, d)
 		}
 	}
@@ -143,7 +143,7 @@ func (a *attempt) lookUp(ctx context.Context) error {
 	if err := a.tx.Ask(ctx, a.begin(), &resume, store.Calm{}); err != nil {
 		return err
 	}
-	a.take(resume.Resumed, resume.At)
+	a.take(resume.Rows)
 	return nil
 }
 
@@ -264,10 +264,10 @@ func (a *attempt) commit(ctx context.Context) ending {
 			return ending{kind: failed, err: err, unacknowledged: true}
 		}
 		return ending{kind: again, err: err, unacknowledged: true}
-	case txn.HasCode(err, store.Gone) && !keep.Kept:
+	case txn.HasCode(err, store.Gone) && !keep.Found:
 		return ending{kind: ended, err: txn.Ended("a statement of the handler did, and began another", nil)}
 	}
-	a.kept = keep.Kept
+	a.kept = keep.Found
 	a.tx.CloseAfter(err)
 	return ending{kind: judge(ctx, err, false), err: err}
 }
@@ -294,8 +294,8 @@ func (a *attempt) committed(ctx context.Context) (bool, error) {
 		load = store.LoadMessages{Messages: a.messages(a.claimed[:1])}
 		return a.engine.Query(ctx, &load)
 	})
-	for i := range load.Known {
-		k := &load.Known[i]
+	for i := range load.Rows {
+		k := &load.Rows[i]
 		if k.State == store.MessageHandled && k.Since.Equal(a.byID[k.MessageID].since) {
 			return true, err
 		}
@@ -313,7 +313,7 @@ func (a *attempt) release(ctx context.Context, group []*delivery) error {
 	}
 	return a.insist(ctx, func(ctx context.Context) error {
 		for _, t := range at {
-			if err := a.engine.Query(ctx, store.ReleaseMessages{Messages: a.messages(group), At: t}); err != nil {
+			if err := a.engine.Query(ctx, store.ReleaseMessages{Messages: a.messages(group), ClaimedAt: t}); err != nil {
 				return err
 			}
 		}

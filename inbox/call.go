@@ -89,8 +89,8 @@ func (c *call) know(ctx context.Context, group []*delivery) error {
 	if err := c.registry.engine.Query(ctx, &load); err != nil {
 		return err
 	}
-	for i := range load.Known {
-		k := &load.Known[i]
+	for i := range load.Rows {
+		k := &load.Rows[i]
 		d := byID[k.MessageID]
 		due, _ := d.learn(k)
 		if d.unfinished = due && k.Begun; d.unfinished && k.Attempts >= c.maxAttempts {

@@ -94,14 +94,14 @@ func Show(ctx context.Context, pool *pgxpool.Pool, ref Ref, opts ...Option) (Dea
 // consumer keeps later messages of its key behind it. The dead letter of a message whose id belongs to another payload is handled
 // under the ID of the dead letter.
 func Redrive(ctx context.Context, pool *pgxpool.Pool, ref Ref) error {
-	redrive := &store.RedriveMessage{Consumer: ref.Consumer, MessageID: store.MessageID{Source: ref.Source, ID: ref.ID}}
+	redrive := &store.RedriveMessage{Consumer: ref.Consumer, Source: ref.Source, ID: ref.ID}
 	return change(ctx, pool, ref, act.Of(ctx, store.Redrive, "to be tried again"), redrive, &redrive.Known)
 }
 
 // Drop removes a dead letter for good, also one that was redriven and is not handled yet: nothing waits behind its message any
 // more. As long as the inbox remembers the message, see WithRetention, a delivery of it is Dead. A later delivery is a new message.
 func Drop(ctx context.Context, pool *pgxpool.Pool, ref Ref) error {
-	drop := &store.DropMessage{Consumer: ref.Consumer, MessageID: store.MessageID{Source: ref.Source, ID: ref.ID}}
+	drop := &store.DropMessage{Consumer: ref.Consumer, Source: ref.Source, ID: ref.ID}
 	return change(ctx, pool, ref, act.Of(ctx, store.Drop, "deleted"), drop, &drop.Known)
 }
 
@@ -145,8 +145,8 @@ func ReadStats(ctx context.Context, pool *pgxpool.Pool) ([]Stats, error) {
 	if err := query(ctx, pool, &read); err != nil {
 		return nil, err
 	}
-	all := make([]Stats, len(read.Consumers))
-	for i, c := range read.Consumers {
+	all := make([]Stats, len(read.Rows))
+	for i, c := range read.Rows {
 		all[i] = Stats{Consumer: c.Consumer, Failing: c.Failing, FailingSince: c.FailingSince, Dead: c.Dead, DeadSince: c.DiedAt}
 	}
 	return all, nil

@@ -114,8 +114,8 @@ func (d *delivery) learn(k *store.KnownMessage) (due bool, mismatch error) {
 		d.settle(Outcome{State: Duplicate})
 	case k.State == store.MessageDead:
 		d.settle(Outcome{State: Dead, Err: ErrDead})
-	case k.Pause > 0:
-		d.postpone(k.Pause, ErrWaiting)
+	case k.Remaining > 0:
+		d.postpone(k.Remaining, ErrWaiting)
 	default:
 		return true, nil
 	}

@@ -57,14 +57,14 @@ func (r *registry) hinder(ctx context.Context, d *delivery, cause error) error {
 const maxHindered = 30 * time.Second
 
 func (r *registry) count(ctx context.Context, d *delivery, total int, cause error) (counted int, err error) {
-	return r.record(ctx, d, store.CountFailure{Attempts: 1, Pause: r.settings.pause(total)}, cause)
+	return r.record(ctx, d, store.CountFailure{Added: 1, Pause: r.settings.pause(total)}, cause)
 }
 
 // record records the end of an attempt, and returns how many have failed so far: 0 if the message is not to be tried again.
 func (r *registry) record(ctx context.Context, d *delivery, count store.CountFailure, cause error) (counted int, err error) {
 	count.FailedMessage = r.message(d, d.ID)
 	if d.announced {
-		count.Attempts--
+		count.Added--
 	}
 	pause := count.Pause
 	if err := r.write(ctx, r.settings.limits.patience, &count); err != nil {
@@ -72,11 +72,11 @@ func (r *registry) record(ctx context.Context, d *delivery, count store.CountFai
 		return 0, err
 	}
 	d.announced = false
-	if !count.Counted { // another consumer has handled it, as the next delivery finds
+	if !count.Found { // another consumer has handled it, as the next delivery finds
 		pause = r.settings.minBackoff
 	}
 	d.postpone(pause, cause)
-	return count.Total, nil
+	return count.Attempts, nil
 }
 
 func (r *registry) bury(ctx context.Context, d *delivery, id string, attempts int, cause error) error {
@@ -84,7 +84,7 @@ func (r *registry) bury(ctx context.Context, d *delivery, id string, attempts in
 		FailedMessage: r.message(d, id), Attempts: attempts, Type: typeOf(&d.Message), Class: classOf(cause), Reason: deadletter.ReasonOf(cause),
 	}
 	var err error
-	bury.Contents, err = contentsOf(&d.Message).Seal(r.settings.sealer, bury.Name())
+	bury.Contents, err = contentsOf(&d.Message).Seal(r.settings.sealer, bury.LetterName())
 	if err != nil { // it stays as it is until the Sealer works
 		_, err = r.count(ctx, d, max(attempts, 1), fmt.Errorf("%w; its payload could not be sealed: %w", cause, err))
 		return err
@@ -93,7 +93,7 @@ func (r *registry) bury(ctx context.Context, d *delivery, id string, attempts in
 		d.postpone(r.settings.minBackoff, fmt.Errorf("%w; it could not be made a dead letter: %w", cause, err))
 		return err
 	}
-	if !bury.Buried && id == d.ID { // another consumer has handled it, or has made it one
+	if !bury.Found && id == d.ID { // another consumer has handled it, or has made it one
 		d.postpone(r.settings.minBackoff, cause)
 		return nil
 	}

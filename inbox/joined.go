@@ -132,18 +132,18 @@ func (j *joined) claim(ctx context.Context, consumer string) (claimed bool, err 
 		return false, err
 	}
 	j.previous = begin.Previous
-	if len(claim.Claimed) == 1 {
+	if len(claim.Rows) == 1 {
 		return true, nil
 	}
 	load := store.LoadMessages{Messages: group}
 	if err := j.part.Ask(ctx, &load); err != nil {
 		return false, err
 	}
-	if len(load.Known) == 0 {
+	if len(load.Rows) == 0 {
 		d.putOff(j.minBackoff, ErrElsewhere)
 		return false, nil
 	}
-	due, mismatch := d.learn(&load.Known[0])
+	due, mismatch := d.learn(&load.Rows[0])
 	if mismatch != nil {
 		d.settle(Outcome{State: Retry, RetryAt: time.Now().Add(j.minBackoff), Err: mismatch}) // Handle makes a dead letter of it
 	}
@@ -155,10 +155,10 @@ func (j *joined) claim(ctx context.Context, consumer string) (claimed bool, err 
 	if err := j.part.Ask(ctx, again, resume, store.Calm{}); err != nil {
 		return false, err
 	}
-	if len(resume.Resumed) == 0 {
+	if len(resume.Rows) == 0 {
 		d.putOff(j.minBackoff, ErrElsewhere)
 	}
-	return len(resume.Resumed) == 1, nil
+	return len(resume.Rows) == 1, nil
 }
 
 // patienceJoined is how long HandleTx waits for a consumer that has the message: it lets a purge pass.

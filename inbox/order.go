@@ -34,7 +34,7 @@ func (o *order) wait(ctx context.Context, r *registry) error {
 		return err
 	}
 	known := map[keyOf][]store.FailingMessage{}
-	for _, f := range failing.Failing {
+	for _, f := range failing.Rows {
 		key := keyOf{f.Source, f.Key}
 		known[key] = append(known[key], f)
 	}
@@ -64,8 +64,8 @@ func (r *registry) open(ctx context.Context, group []*delivery) ([]*delivery, er
 	byID, messages := r.messages(group)
 	load := store.LoadMessages{Messages: messages}
 	err := r.engine.Query(ctx, &load)
-	for i := range load.Known {
-		if k := &load.Known[i]; k.State != store.MessageFailing {
+	for i := range load.Rows {
+		if k := &load.Rows[i]; k.State != store.MessageFailing {
 			delete(byID, k.MessageID)
 		}
 	}
@@ -83,10 +83,10 @@ func waitsFor(d *delivery, earlier, later []*delivery, failing []store.FailingMe
 		}
 		passed := slices.ContainsFunc(later, func(l *delivery) bool { return l.id() == f.MessageID })
 		for _, e := range earlier {
-			passed = passed || e.id() == f.MessageID && !e.isSettled() && f.Pause <= 0
+			passed = passed || e.id() == f.MessageID && !e.isSettled() && f.Remaining <= 0
 		}
 		if !passed {
-			return f.Pause, true
+			return f.Remaining, true
 		}
 	}
 	return 0, false

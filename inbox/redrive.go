@@ -85,13 +85,13 @@ func HandleRedrives(ctx context.Context, pool *pgxpool.Pool, consumer string, li
 		return nil, nil, s.err
 	}
 	redrives := store.MessageRedrives{Consumer: consumer, Room: limit, MaxBytes: redriveBytes}
-	if err := query(ctx, pool, &redrives); err != nil || len(redrives.Redrives) == 0 {
+	if err := query(ctx, pool, &redrives); err != nil || len(redrives.Rows) == 0 {
 		return nil, nil, err
 	}
 	var messages []Message
 	var unreadable []error
-	for i := range redrives.Redrives {
-		r := &redrives.Redrives[i]
+	for i := range redrives.Rows {
+		r := &redrives.Rows[i]
 		m := Message{Source: r.Source, ID: r.ID, Key: r.Key, Type: r.Type, Deliveries: 2} // it may have killed its process
 		var err error
 		if m.Payload, m.Headers, err = s.open(r.Contents, Ref{consumer, r.Source, r.ID}); err != nil {

@@ -178,7 +178,7 @@ func (op *Op) requests(advance *store.AdvanceOperation, c commit) ([]txn.Request
 		}
 		requests = []txn.Request{
 			&store.HoldKey{Key: &w.key, Room: store.Held},
-			&store.BeginOperation{Key: &w.key, Name: w.definition.name, TTL: w.ttl, ClaimedAt: w.createdAt, Input: input, At: c.at},
+			&store.BeginOperation{Key: &w.key, Name: w.definition.name, RecordTTL: w.ttl, ClaimedAt: w.createdAt, Input: input, At: c.at},
 		}
 	}
 	for _, r := range op.pending {
@@ -265,7 +265,7 @@ func (op *Op) uncommitted(err error, advance *store.AdvanceOperation) error {
 	switch {
 	case op.ctx.Err() != nil && errors.Is(err, op.ctx.Err()):
 		return op.interrupted()
-	case txn.HasCode(err, store.Gone) && (first || advance.Advanced):
+	case txn.HasCode(err, store.Gone) && (first || advance.Found):
 		return op.txEnded(txn.Ended("the claimed record is gone, or the transaction is another one", nil), nil)
 	case txn.HasCode(err, store.Gone):
 		return op.refused(err)

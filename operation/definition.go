@@ -263,7 +263,7 @@ func (d *Definition[In]) Start(ctx context.Context, tx pgx.Tx, scope, key string
 		sealed, err := seal(e.Sealer(), input, store.BoundInput(k.ExecutionID))
 		return []txn.Request{
 			&store.HoldKey{Key: k, Room: store.Held},
-			&store.BeginOperation{Key: k, Name: d.name, TTL: e.TTL(), ClaimedAt: claimedAt, Input: sealed, At: store.At{Kind: store.Started}},
+			&store.BeginOperation{Key: k, Name: d.name, RecordTTL: e.TTL(), ClaimedAt: claimedAt, Input: sealed, At: store.At{Kind: store.Started}},
 		}, err
 	})
 	if err != nil || begun {
@@ -346,8 +346,8 @@ func (w *work) endedIn(ctx context.Context, ask func(context.Context, ...txn.Req
 		return failedWith(ErrCanceled), true
 	}
 	end := error(&endedError{cause: ErrUndone})
-	for i := range steps.Steps {
-		s := &steps.Steps[i]
+	for i := range steps.Rows {
+		s := &steps.Rows[i]
 		if s.Kind != store.EndStep {
 			continue
 		}

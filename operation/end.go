@@ -232,7 +232,7 @@ func backoff(runs int) time.Duration {
 func (w *work) parkAs(ctx context.Context, s *stop) longcall.Ending {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseLimit)
 	defer cancel()
-	p := &store.ParkOperation{OperationID: w.operation, Epoch: w.epoch, Tries: w.at.Tries, Reason: string(s.reason), Step: s.step, Text: storederror.Storable(s.text)}
+	p := &store.ParkOperation{OperationID: w.operation, Epoch: w.epoch, Tries: w.at.Tries, Reason: string(s.reason), ReasonStep: s.step, ReasonText: storederror.Storable(s.text)}
 	if s.cause != nil {
 		last := &lastError{step: s.step, attempt: s.tries, err: s.cause}
 		if s.reason == ReasonFunctionFailed {
@@ -243,11 +243,11 @@ func (w *work) parkAs(ctx context.Context, s *stop) longcall.Ending {
 	if err := w.call.Engine().Query(ctx, p); err != nil {
 		return w.leaveUnreleased(failedWith(err))
 	}
-	if !p.Parked { // another process has taken it over
+	if p.Affected == 0 { // another process has taken it over
 		return w.leave(longcall.Ending{Outcome: longcall.Elsewhere})
 	}
 	return w.leave(longcall.Ending{Outcome: longcall.Failed, Err: &ParkedError{
-		OperationID: w.operation, Step: s.step, Reason: s.reason, ReasonText: p.Text, Cause: s.cause,
+		OperationID: w.operation, Step: s.step, Reason: s.reason, ReasonText: p.ReasonText, Cause: s.cause,
 	}})
 }
 

@@ -120,7 +120,7 @@ func splitUndoName(name string) (step string, index int) {
 
 // undoPlan returns which undos are still to run, in their order, and which steps that are done are
 // kept, by the rows of an operation.
-func undoPlan(rows []store.StepSummary) (undos, kept []string) {
+func undoPlan(rows []store.Step) (undos, kept []string) {
 	done := map[string]bool{}
 	for _, s := range rows {
 		if s.Kind == store.UndoStep && s.Outcome == store.StepDone {

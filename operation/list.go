@@ -67,8 +67,8 @@ func List(ctx context.Context, pool *pgxpool.Pool, f Filter) ([]Listed, error) {
 	if err := engineOf(pool).Query(ctx, query); err != nil {
 		return nil, err
 	}
-	page := make([]Listed, len(query.Listed))
-	for i, o := range query.Listed {
+	page := make([]Listed, len(query.Rows))
+	for i, o := range query.Rows {
 		page[i] = Listed{
 			ID: o.OperationID, Scope: o.Scope, Name: o.Name, State: State(o.State), Undoing: o.Undoing, Step: o.Step,
 			Attempts: o.Attempts, Reason: Reason(o.Reason), ReasonText: o.ReasonText, CreatedAt: o.CreatedAt, Since: o.Since, EndedAt: o.EndedAt,
@@ -99,7 +99,7 @@ func (f *Filter) query() (*store.ListOperations, error) {
 		room = defaultPage
 	}
 	return &store.ListOperations{
-		State: store.OperationState(f.State), After: after, Scope: f.Scope, Name: f.Name, Step: f.Step, Age: f.Older, Room: room,
+		State: store.OperationState(f.State), AfterOperation: after, Scope: f.Scope, Name: f.Name, Step: f.Step, Age: f.Older, Room: room,
 	}, nil
 }
 

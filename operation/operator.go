@@ -94,12 +94,12 @@ func Show(ctx context.Context, pool *pgxpool.Pool, id string, opts ...idem.Optio
 	}
 	status := Status{
 		Scope: s.Scope, Name: s.Name, Epoch: s.Epoch, State: State(s.State), Undoing: s.Undoing, Canceled: s.Canceled,
-		Since: s.Since, WakeAt: s.WakeAt, Attempts: s.Attempts, Reason: Reason(s.Reason), ReasonText: s.ReasonText, Parent: s.Parent,
+		Since: s.Since, WakeAt: s.WaitsUntil(), Attempts: s.Attempts, Reason: Reason(s.Reason), ReasonText: s.ReasonText, Parent: s.Parent,
 	}
-	status.Kind, status.Step = underWay(&s, steps.Steps)
+	status.Kind, status.Step = underWay(&s, steps.Rows)
 	status.LastError = lastErrorOf(&s, sealer)
 	if s.Undoing || s.Canceled {
-		status.Undos, status.Kept = undoPlan(steps.Steps)
+		status.Undos, status.Kept = undoPlan(steps.Rows)
 	}
 	switch status.State {
 	case StateCompleted:
@@ -112,9 +112,9 @@ func Show(ctx context.Context, pool *pgxpool.Pool, id string, opts ...idem.Optio
 		}
 		status.Undos = nil
 	}
-	for i := range steps.Steps {
-		if steps.Steps[i].Kind != store.EndStep {
-			status.Steps = append(status.Steps, stepStatus(id, &steps.Steps[i]))
+	for i := range steps.Rows {
+		if steps.Rows[i].Kind != store.EndStep {
+			status.Steps = append(status.Steps, stepStatus(id, &steps.Rows[i]))
 		}
 	}
 	return status, nil
@@ -122,7 +122,7 @@ func Show(ctx context.Context, pool *pgxpool.Pool, id string, opts ...idem.Optio
 
 // underWay returns the kind and the name of the step at which an operation is. The kind is empty
 // unless the step has no outcome yet.
-func underWay(s *store.ShowOperation, steps []store.StepSummary) (kind, step string) {
+func underWay(s *store.ShowOperation, steps []store.Step) (kind, step string) {
 	step, _ = splitUndoName(s.Step)
 	if s.State == store.OperationParked {
 		step = s.ReasonStep
@@ -140,7 +140,7 @@ func underWay(s *store.ShowOperation, steps []store.StepSummary) (kind, step str
 
 // lastErrorOf returns the last error. If its text cannot be opened, the text says so.
 func lastErrorOf(s *store.ShowOperation, sealer store.Sealer) *StepError {
-	if s.Error == nil {
+	if s.Error.Attempt == 0 {
 		return nil
 	}
 	e := &StepError{Step: s.Error.Step, Attempt: s.Error.Attempt, Text: "sealed", At: s.ErrorAt, NextAt: s.ErrorNextAt}
@@ -150,7 +150,7 @@ func lastErrorOf(s *store.ShowOperation, sealer store.Sealer) *StepError {
 	return e
 }
 
-func stepStatus(id string, s *store.StepSummary) StepStatus {
+func stepStatus(id string, s *store.Step) StepStatus {
 	status := StepStatus{Kind: string(s.Kind), Name: s.Name, Outcome: string(s.Outcome), Undos: s.Undos, RecordedAt: s.RecordedAt, DueAt: s.PauseEnd()}
 	switch s.Kind {
 	case store.ChildStep:
@@ -212,7 +212,7 @@ func Cancel(ctx context.Context, pool *pgxpool.Pool, id string, opts ...CancelOp
 	switch {
 	case !show.Found:
 		return ErrUnknownOperation
-	case c.Changed:
+	case c.Found:
 	case show.Canceled && (show.State == store.OperationUndone || show.State == store.OperationRunning || show.State == store.OperationParked):
 		return nil
 	default:
@@ -263,8 +263,8 @@ func PreviewCancel(ctx context.Context, pool *pgxpool.Pool, id string, opts ...C
 	}
 	var p CancelPreview
 	j := journal{canceled: true, withoutCalling: c.WithoutCalling}
-	for i := range steps.Steps {
-		s := &steps.Steps[i]
+	for i := range steps.Rows {
+		s := &steps.Rows[i]
 		if s.Outcome != store.StepBegun || s.Kind != store.CallStep {
 			continue
 		}
@@ -285,7 +285,7 @@ func PreviewCancel(ctx context.Context, pool *pgxpool.Pool, id string, opts ...C
 		}
 		s.Outcome = store.StepDone
 	}
-	p.Undos, p.Kept = undoPlan(steps.Steps)
+	p.Undos, p.Kept = undoPlan(steps.Rows)
 	return p, nil
 }
 
@@ -369,7 +369,7 @@ func resolve(ctx context.Context, pool *pgxpool.Pool, id string, finding Finding
 	if err != nil {
 		return err
 	}
-	request := &store.ReviveOperation{OperationID: id, Epoch: finding.epoch}
+	request := &store.ReviveOperation{OperationID: id, FromEpoch: finding.epoch}
 	return revive(ctx, pool, request, act.Of(ctx, store.Resolve, finding.outcome()), func(show *store.ShowOperation, inDoubt []store.InDoubt) (txn.Request, string, error) {
 		if d.name != "" && d.name != show.Name {
 			return nil, "", fmt.Errorf("%w: it is an operation %q, not %q", ErrUnknownOperation, show.Name, d.name)
@@ -459,15 +459,15 @@ func revive(ctx context.Context, pool *pgxpool.Pool, r *store.ReviveOperation, n
 	switch {
 	case !show.Found:
 		return ErrUnknownOperation
-	case !r.Revived && show.State != store.OperationParked:
+	case !r.Found && show.State != store.OperationParked:
 		return fmt.Errorf("%w: it is %s", ErrNotParked, show.State)
-	case !r.Revived, r.RevivedFrom != show.Epoch:
+	case !r.Found, r.Epoch-1 != show.Epoch:
 		return fmt.Errorf("%w: a process has taken it up since it was looked at", ErrNotParked)
 	}
 	var rows []txn.Request
 	note.Step = show.ReasonStep
 	if record != nil {
-		row, step, err := record(&show, inDoubt.Calls)
+		row, step, err := record(&show, inDoubt.Rows)
 		if err != nil {
 			return err
 		}

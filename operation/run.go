@@ -218,8 +218,8 @@ func (w *work) load(t *store.Taken, steps *store.LoadSteps) (err error) {
 	if w.input, err = open(w.call.Sealer(), t.Input, store.BoundInput(w.operation)); err != nil {
 		return err
 	}
-	rows := make([]store.Step, len(steps.Steps))
-	for i, s := range steps.Steps {
+	rows := make([]store.Step, len(steps.Rows))
+	for i, s := range steps.Rows {
 		if s.Value, err = open(w.call.Sealer(), s.Value, store.BoundStep(w.operation, &s)); err != nil {
 			return err
 		}

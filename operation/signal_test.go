@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem"
-	"github.com/idem-go/idem/internal/db"
+	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/operation"
 	"github.com/idem-go/idem/seal"
 )
@@ -149,7 +149,7 @@ func TestSignal_DoesNotEndALaterBackoff(t *testing.T) {
 	}
 }
 
-var dueOperations = db.DueOperationsSQL[:len(db.DueOperationsSQL)-1]
+var dueOperations = store.DueOperationsSQL[:len(store.DueOperationsSQL)-1]
 
 // While an operation is parked because a signal does not decode, another signal of that name replaces it. A received signal stays.
 func TestSignal_UnreadableIsReplacedByTheNext(t *testing.T) {

@@ -191,7 +191,10 @@ func Signal(ctx context.Context, db interface {
 	if stored, err = seal(sealer, stored, store.BoundSignal(id, name)); err != nil {
 		return err
 	}
-	signal := store.SendSignal{OperationID: id, Name: name, Value: stored, Unsealed: sealer == nil}
+	signal := store.SendSignal{OperationID: id, Name: name, Value: stored}
+	if sealer == nil {
+		signal.RefuseUnlessSealed()
+	}
 	err = signal.In(ctx, db)
 	switch {
 	case err != nil:
@@ -287,7 +290,7 @@ func (op *Op) childBegins(s *step, name string, input []byte) ([]txn.Request, er
 	return []txn.Request{
 		&store.Claim{Key: &key},
 		&store.HoldKey{Key: &key, Room: store.Held},
-		&store.BeginOperation{Key: &key, Name: name, TTL: ttl, Input: sealed, Parent: w.operation, At: store.At{Kind: store.Started}},
+		&store.BeginOperation{Key: &key, Name: name, RecordTTL: ttl, Input: sealed, Parent: w.operation, At: store.At{Kind: store.Started}},
 	}, nil
 }
 

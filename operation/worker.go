@@ -277,9 +277,13 @@ func (r *running) load(ctx context.Context, i *presence.Instance, taken []store.
 		r.release(i, taken)
 		return nil
 	}
+	steps := map[string][]store.Step{}
+	for _, s := range load.Rows {
+		steps[s.OperationID] = append(steps[s.OperationID], s)
+	}
 	works := make([]takenOver, len(taken))
 	for n := range taken {
-		works[n] = takenOver{taken[n], store.LoadSteps{OperationID: taken[n].OperationID, Steps: load.Steps[taken[n].OperationID]}}
+		works[n] = takenOver{taken[n], store.LoadSteps{OperationID: taken[n].OperationID, Rows: steps[taken[n].OperationID]}}
 	}
 	return works
 }
@@ -289,7 +293,7 @@ func (r *running) release(i *presence.Instance, taken []store.Taken) {
 	ctx, cancel := context.WithTimeout(context.Background(), releaseLimit)
 	defer cancel()
 	leave := i.Leave
-	if r.engine.Query(ctx, store.ReleaseOperations{Taken: taken}) != nil {
+	if r.engine.Query(ctx, store.ReleaseTaken(taken)) != nil {
 		leave = i.LeaveUnreleased
 	}
 	for n := range taken {
@@ -318,8 +322,8 @@ func (r *running) take(ctx context.Context, i *presence.Instance, room int, turn
 			return err
 		}
 		for _, look := range looks {
-			full = full || len(look.Taken) == look.Room
-			taken = append(taken, look.Taken...)
+			full = full || len(look.Rows) == look.Room
+			taken = append(taken, look.Rows...)
 		}
 		for n := range taken {
 			i.Reserve(taken[n].OperationID)
@@ -431,14 +435,14 @@ func Due(ctx context.Context, pool *pgxpool.Pool, names []string, limit int, but
 	}
 	due := store.DueOperations{Names: names, Room: limit}
 	for _, p := range but {
-		due.But = append(due.But, store.Due{OperationID: p.ID, Epoch: p.Epoch})
+		due.Except(p.ID, p.Epoch)
 	}
 	engine := engineOf(pool)
 	if err := engine.Query(ctx, &due); err != nil {
 		return nil, err
 	}
-	pending := make([]Pending, len(due.Due))
-	for i, d := range due.Due {
+	pending := make([]Pending, len(due.Rows))
+	for i, d := range due.Rows {
 		pending[i] = Pending{ID: d.OperationID, Name: d.Name, Epoch: d.Epoch}
 	}
 	return pending, nil

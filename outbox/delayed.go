@@ -42,7 +42,7 @@ func (d *delayed) moves(now time.Time, room int) *store.MoveDelayed {
 	if d.due.IsZero() || now.Before(d.due) {
 		return nil
 	}
-	return &store.MoveDelayed{From: d.from, Room: room, Octets: octetsAtATime}
+	return &store.MoveDelayed{FromMoment: d.from, Room: room, Octets: octetsAtATime}
 }
 
 // moved notes what a move has done. The next one begins where it has ended, but for one now and then that finds what was committed late.

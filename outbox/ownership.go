@@ -50,7 +50,7 @@ func takeOwnership(ctx context.Context, pool *pgxpool.Pool, relay string, genera
 		return nil, err
 	}
 	take := store.TakeLanes{Relay: relay, Instance: p.instance, Generation: generation, Lanes: lanes}
-	if err := p.ask(ctx, &take); err != nil || len(take.Taken) < len(lanes) {
+	if err := p.ask(ctx, &take); err != nil || len(take.Rows) < len(lanes) {
 		p.leave()
 		return nil, err
 	}
@@ -162,7 +162,7 @@ func (p *ownership) fence() []txn.Request {
 }
 
 func (p *ownership) keepLanes() txn.Request {
-	return store.KeepLanes{Instance: p.instance, Lanes: len(p.lanes)}
+	return &store.KeepLanes{Instance: p.instance, Lanes: len(p.lanes)}
 }
 
 // leave lets another one have the lanes at once.

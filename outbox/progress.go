@@ -77,9 +77,9 @@ func (r *progress) note(list *store.ListWriters, read *store.ReadMessages, took 
 
 // watch takes a list of writers to the gaps.
 func (r *progress) watch(list *store.ListWriters) {
-	listed, prepared := make(writers, len(list.Writers)), map[string]bool{}
+	listed, prepared := make(writers, len(list.Rows)), map[string]bool{}
 	var fresh []string
-	for _, w := range list.Writers {
+	for _, w := range list.Rows {
 		listed[w.Name] = true
 		if w.Prepared {
 			prepared[w.Name] = true

@@ -84,7 +84,7 @@ func (t *traffic) step(look func(between func())) {
 func (t *traffic) list(list *store.ListWriters) {
 	for _, tx := range t.open {
 		if list != nil && tx.locked {
-			list.Writers = append(list.Writers, store.Writer{Name: tx.name, Prepared: tx.ready})
+			list.Rows = append(list.Rows, store.Writer{Name: tx.name, Prepared: tx.ready})
 		}
 	}
 }
@@ -168,7 +168,7 @@ func TestGapsAreBounded(t *testing.T) {
 	for i := range int64(3000) {
 		_, request := r.next(time.Unix(0, 0))
 		request.Room, request.Octets, request.Seqs = 10, 1, []int64{2*i + 2}
-		r.note(&store.ListWriters{Writers: []store.Writer{{Name: "it"}}}, request, 0, time.Unix(0, 0))
+		r.note(&store.ListWriters{Rows: []store.Writer{{Name: "it"}}}, request, 0, time.Unix(0, 0))
 	}
 	if len(r.gaps) > maxGaps || r.gaps[0].low != 1 || r.gaps[len(r.gaps)-1].high != 5999 {
 		t.Errorf("%d gaps, from %+v to %+v", len(r.gaps), r.gaps[0], r.gaps[len(r.gaps)-1])

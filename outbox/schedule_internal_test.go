@@ -247,7 +247,7 @@ func (w *world) readHeld(read *store.ReadHeld) {
 // listWriters lists a writer for as long as a position is without its message.
 func (w *world) listWriters(list *store.ListWriters) {
 	if slices.ContainsFunc(w.rows, func(r *row) bool { return w.now.Before(r.commits) }) {
-		list.Writers = append(list.Writers, store.Writer{Name: "late"})
+		list.Rows = append(list.Rows, store.Writer{Name: "late"})
 	}
 }
 
@@ -533,7 +533,7 @@ func TestDelayed_FindsWhatIsCommittedLate(t *testing.T) {
 		if m == nil {
 			t.Fatal("nothing is moved, although something is due")
 		}
-		if m.From.IsZero() {
+		if m.FromMoment.IsZero() {
 			whole = now
 		}
 		if now.Sub(whole) > 2*askPause {

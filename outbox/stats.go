@@ -39,7 +39,7 @@ func ReadStats(ctx context.Context, pool *pgxpool.Pool) (Stats, error) {
 		return Stats{}, hint(err)
 	}
 	f := Stats{ReadAt: s.ReadAt, Waiting: min(s.Waiting+s.Due, MaxCount), Held: s.Held, HeldKeys: s.HeldKeys, Dead: s.Dead, Delayed: s.Delayed, NextDue: s.NextDue}
-	for _, oldest := range []time.Time{s.Oldest, s.OldestHeld, s.FirstDelayed} {
+	for _, oldest := range []time.Time{s.Oldest, s.OldestHeld, s.Overdue} {
 		if !oldest.IsZero() && !oldest.After(s.ReadAt) {
 			f.Oldest = max(f.Oldest, s.ReadAt.Sub(oldest), 1)
 		}

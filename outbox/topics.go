@@ -67,11 +67,11 @@ func (c *RelayConfig) settleTopics(ctx context.Context, engine asker) (*topics, 
 		if err := ask(ctx, engine, list); err != nil {
 			return nil, err
 		}
-		known, recorded, err := c.compare(list.Relays)
+		known, recorded, err := c.compare(list.Rows)
 		if err != nil || c.Name == "" {
 			return known, err
 		}
-		if recorded == 0 && slices.ContainsFunc(list.Relays, func(r store.RelayTopics) bool { return r.Relay == c.Name && r.Fresh }) {
+		if recorded == 0 && slices.ContainsFunc(list.Rows, func(r store.RelayTopics) bool { return r.Relay == c.Name && r.Fresh }) {
 			return nil, nil // another process of this relay, with other topics, is about to begin
 		}
 		if recorded > 0 {
@@ -153,7 +153,7 @@ func ForgetRelay(ctx context.Context, pool *pgxpool.Pool, name string) error {
 		return hint(err)
 	}
 	defer tx.Close()
-	if !forget.Known {
+	if len(forget.Rows) == 0 {
 		return fmt.Errorf("%w: %q", ErrNoRelay, name)
 	}
 	note := act.Of(ctx, store.Forget, "topics given away")

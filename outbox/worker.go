@@ -340,11 +340,11 @@ func (w *worker) reload(anew bool) error {
 	}
 	now := time.Now()
 	if anew {
-		w.schedule.restart(held.Held, now)
+		w.schedule.restart(held.Rows, now)
 		w.pollAt = time.Time{}
 		w.poll(now, firstPoll)
 	} else {
-		w.schedule.syncHeld(held.Held, now)
+		w.schedule.syncHeld(held.Rows, now)
 	}
 	w.schedule.lookupDue = now.Add(max(wholePause, wholeShare*now.Sub(began)))
 	return nil
@@ -484,7 +484,7 @@ func (w *worker) changeTopics() error {
 	if err := w.ask(settleLimit, list); err != nil {
 		return err
 	}
-	own, recorded, err := w.config.compare(list.Relays)
+	own, recorded, err := w.config.compare(list.Rows)
 	if err != nil || w.config.Name != "" && recorded == 0 {
 		return errTopics
 	}
@@ -504,7 +504,7 @@ func (w *worker) renewTopics() error {
 	if err := w.settle(take); err != nil {
 		return err
 	}
-	if len(take.Taken) < len(o.lanes) {
+	if len(take.Rows) < len(o.lanes) {
 		return errLost
 	}
 	w.adopting = false

@@ -96,7 +96,7 @@ func (h *brake) wait(ctx context.Context, reason Reason) error {
 		if err := ask(ctx, h.engine, &sign); err != nil {
 			return err
 		}
-		if !sign.Held {
+		if !sign.Found {
 			return ended(Elsewhere)
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/internal/txn"
 )
@@ -101,7 +100,7 @@ func TestStepsOfAnOperationAreSoughtByTheirIndex(t *testing.T) {
 		t.Fatal(err)
 	}
 	tx := h.begin()
-	if _, err := tx.Exec(t.Context(), db.LimitPortionSQL, "0", "0", "0"); err != nil {
+	if _, err := tx.Exec(t.Context(), store.LimitPortionSQL, "0", "0", "0"); err != nil {
 		t.Fatal(err)
 	}
 	sql := strings.NewReplacer("$1", "'7 days'", "$2", "'(0,0)'", "$3", "'(1,0)'").Replace(deletionOf(operations, part).SQL)

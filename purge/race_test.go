@@ -13,7 +13,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem"
-	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/internal/txn"
 )
@@ -380,7 +379,7 @@ func TestOnlyAScanOfTheBlocksIsLeftToThePlanner(t *testing.T) {
 	if _, err := tx.Exec(t.Context(), "set local enable_tidscan = off"); err != nil {
 		t.Fatal(err)
 	}
-	settings, err := tx.Query(t.Context(), db.LimitPortionSQL, "1000", "1000", "1000")
+	settings, err := tx.Query(t.Context(), store.LimitPortionSQL, "1000", "1000", "1000")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -68,7 +68,7 @@ func (s *sweep) walk(ctx context.Context) error {
 	var gone error // why the last part could not be walked: it seems to be there no more
 	var last int64
 	for from := at.Part; ; {
-		part := store.Part{Relation: s.table.relation, From: from}
+		part := store.Part{Relation: s.table.relation, FromPart: from}
 		if err := s.brake.find(ctx, &part, s.taken); err != nil {
 			return err
 		}
@@ -111,22 +111,22 @@ func (s *sweep) take(ctx context.Context) error {
 	if s.ending {
 		rest = math.MaxInt64 // it need not begin again
 	}
-	s.whole = store.TakeSweep{
-		Sweeper: s.sweeper, TotalPages: first.TotalPages, Absence: absence, Rest: rest,
-	}
+	s.whole = store.TakeSweepRow{TotalPages: first.TotalPages}
 	if s.options.DryRun {
 		return nil
 	}
-	if err := ask(ctx, &s.engine, &s.whole); err != nil {
+	take := store.TakeSweep{Sweeper: s.sweeper, TablePages: first.TotalPages, Absence: absence, Rest: rest}
+	if err := ask(ctx, &s.engine, &take); err != nil {
 		return err
 	}
 	switch {
-	case !s.whole.Taken && s.ending: // nothing is left to take up: it was ended
+	case !take.Found && s.ending: // nothing is left to take up: it was ended
 		s.taken = false
 		return ended(Finished)
-	case !s.whole.Taken:
+	case !take.Found:
 		return ended(Elsewhere)
 	}
+	s.whole = take.TakeSweepRow
 	s.did.Resumed = s.did.Resumed || !s.taken && s.whole.Pages > 0
 	s.taken = true
 	return nil
@@ -141,7 +141,7 @@ func (s *sweep) finish(ctx context.Context) error {
 	if err := ask(ctx, &s.engine, &finish); err != nil {
 		return err
 	}
-	if !finish.Finished {
+	if !finish.Found {
 		return ended(Elsewhere)
 	}
 	s.taken = false

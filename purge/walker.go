@@ -18,7 +18,7 @@ type walker struct {
 
 	taken bool // it has the row in idem.sweeps
 	waits bool // the server refuses to hurry
-	whole store.TakeSweep
+	whole store.TakeSweepRow
 	pace  pace
 	brake brake
 	began time.Time
@@ -98,7 +98,7 @@ func (w *walker) do(ctx context.Context, part *store.Part, p *portion) error {
 		return err
 	}
 	w.note(p)
-	if !advance.Advanced { // what was deleted was due; but another run has the sweep, and goes on with it
+	if !advance.Found { // what was deleted was due; but another run has the sweep, and goes on with it
 		w.taken = false
 		return ended(Elsewhere)
 	}

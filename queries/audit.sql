@@ -1,5 +1,6 @@
 -- name: NoteAct :exec
 -- NoteAct puts on record what a person did. It belongs in the transaction of the act.
+-- @in Letter LetterName
 -- @pgx
 INSERT INTO idem.audit (at, id, act, outcome, role, person, reason, operation_id, step, scope, key, side, consumer, source, message_id)
 VALUES (clock_timestamp(), gen_random_uuid(), @act, @outcome,

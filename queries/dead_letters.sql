@@ -1,5 +1,7 @@
 -- name: ListDeadLetters :many
 -- ListDeadLetters lists dead letters without what they say, in the order of their names, beyond one.
+-- @in Only LetterName, After LetterName
+-- @out Letter
 SELECT d.side, d.consumer, d.source, d.id, d.key, d.type, coalesce(d.sealed_by, '')::text AS sealed_by, d.class, d.reason, d.attempts,
        d.created_at, d.died_at
 FROM idem.dead_letters d
@@ -14,6 +16,8 @@ LIMIT @room::int4;
 
 -- name: ShowDeadLetter :one
 -- ShowDeadLetter reads a dead letter.
+-- @in Name LetterName
+-- @out Letter
 SELECT d.key, d.type, d.payload, coalesce(d.headers::text, '')::text AS headers,
        coalesce(d.sealed_by, '')::text AS sealed_by, d.class, d.reason, d.attempts,
        d.created_at, d.died_at
@@ -23,6 +27,8 @@ WHERE d.side = @side AND d.consumer = @consumer
 
 -- name: TakeDeadLetter :one
 -- TakeDeadLetter reads a dead letter and removes it, for what else is done with it in the same transaction.
+-- @in Name LetterName
+-- @out Letter
 DELETE FROM idem.dead_letters d
 WHERE d.side = @side AND d.consumer = @consumer
   AND d.source = @source AND d.id = @id

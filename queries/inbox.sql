@@ -17,6 +17,9 @@ SELECT coalesce(current_setting('idem.claim', true), '')::text AS previous,
 -- ClaimMessages writes down as handled those messages of which nothing is known, and returns them. That a message is handled once
 -- rests on the primary key alone. They are inserted in one order, whatever that of their delivery, so that no two of these wait
 -- for each other. hashes has 32 bytes for each.
+-- @in Messages *Messages
+-- @out MessageID
+-- @row ClaimedMessage
 -- @prepared
 INSERT INTO idem.inbox AS m (consumer, source, id, hash, state, since, expires_at)
 SELECT @consumer, u.source, u.id,
@@ -33,6 +36,9 @@ RETURNING m.source, m.id, m.since;
 -- LoadMessages tells what is known of messages. It is a statement of its own because the snapshot of the claim may be older than
 -- the commit of the call that has them; and asks only for those that were not claimed, which is what keeps strangers apart under
 -- SERIALIZABLE. Each is sought by the index: OFFSET keeps the planner from reading the table.
+-- @in Messages *Messages
+-- @out MessageID
+-- @row KnownMessage
 SELECT m.source, m.id, m.same_hash::bool AS same_hash, m.state, m.attempts::int4 AS attempts,
        m.begun::bool AS begun, m.hindered::int4 AS hindered, m.remaining::int8 AS remaining, m.since
 FROM ROWS FROM (unnest((@sources::text)::text[]),
@@ -54,6 +60,9 @@ CROSS JOIN LATERAL (
 -- name: ResumeMessages :many
 -- ResumeMessages writes down as handled messages whose next attempt is due, and returns them. Their rows are locked in the order
 -- in which messages are claimed. What was a dead letter, and is tried again, is none any more.
+-- @in Messages *Messages
+-- @out MessageID
+-- @row ClaimedMessage
 WITH due AS (
     SELECT m.consumer, m.source, m.id
     FROM ROWS FROM (unnest((@sources::text)::text[]),
@@ -93,17 +102,18 @@ SELECT (1 / (CASE
     END)::int4) AS _;
 
 -- name: CountFailure :one
--- CountFailure records how an attempt ended that did not succeed, and says when the next one is due. attempts is what the end
+-- CountFailure records how an attempt ended that did not succeed, and says when the next one is due. added is what the end
 -- adds to the count: 1, or 0 if AnnounceMessage has counted the attempt, or -1 if that was undeserved. No row: the message is
 -- handled or dead, or another one has its id.
+-- @in FailedMessage
 INSERT INTO idem.inbox AS m (consumer, source, id, hash, state, since, expires_at, attempts, hindered, retry_at, key)
 VALUES (@consumer, @source, @id, @hash, 'failing',
         clock_timestamp(), clock_timestamp() + @retention::interval,
-        greatest(@attempts::int4, 0), @hindered::int4,
+        greatest(@added::int4, 0), @hindered::int4,
         clock_timestamp() + @pause::interval,
         @key::text)
 ON CONFLICT (consumer, source, id) DO UPDATE
-SET attempts = greatest(coalesce(m.attempts, 0) + @attempts::int4, 0), begun = NULL,
+SET attempts = greatest(coalesce(m.attempts, 0) + @added::int4, 0), begun = NULL,
     hindered = coalesce(m.hindered, 0) + EXCLUDED.hindered,
     retry_at = EXCLUDED.retry_at, expires_at = EXCLUDED.expires_at, key = EXCLUDED.key
 WHERE m.state = 'failing' AND m.hash = EXCLUDED.hash
@@ -111,6 +121,7 @@ RETURNING coalesce(m.attempts, 0)::int4 AS attempts;
 
 -- name: BuryMessage :one
 -- BuryMessage makes a message a dead letter. No row: the message is handled or dead already, or another one has its id.
+-- @in FailedMessage, Contents Contents
 WITH buried AS (
     INSERT INTO idem.inbox AS m (consumer, source, id, hash, state, since, expires_at, attempts)
     VALUES (@consumer, @source, @id, @hash, 'dead',
@@ -129,23 +140,25 @@ FROM buried b
 ON CONFLICT (side, consumer, source, id) DO UPDATE
 SET key = EXCLUDED.key, type = EXCLUDED.type, payload = EXCLUDED.payload, headers = EXCLUDED.headers, sealed_by = EXCLUDED.sealed_by,
     class = EXCLUDED.class, reason = EXCLUDED.reason, attempts = EXCLUDED.attempts, died_at = EXCLUDED.died_at, redrive_at = NULL
-RETURNING l.attempts;
+RETURNING l.attempts AS _;
 
 -- name: ReleaseMessages :exec
 -- ReleaseMessages forgets messages that were written down as handled at that moment, and were not: their handler has committed
 -- that before they were. The moment travels as the microseconds since 1970.
+-- @in Messages *Messages
 DELETE FROM idem.inbox m
 USING ROWS FROM (unnest((@sources::text)::text[]),
                  unnest((@ids::text)::text[])) AS u (source, id)
 WHERE m.consumer = @consumer
   AND m.source = u.source AND m.id = u.id
   AND m.state = 'handled'
-  AND m.since = (to_timestamp(0) + @claimed::interval);
+  AND m.since = (to_timestamp(0) + @claimed_at::interval);
 
 -- name: AnnounceMessage :one
 -- AnnounceMessage counts an attempt at a message before the attempt begins. The count stands unless CountFailure or
 -- WithdrawMessage corrects it, or the message is handled. No row: the message is handled, dead or not due, or another one has
 -- its id. It waits for one row and holds no other, so it is in no deadlock.
+-- @in FailedMessage
 INSERT INTO idem.inbox AS m (consumer, source, id, hash, state, since, expires_at, attempts, begun, retry_at, key)
 VALUES (@consumer, @source, @id, @hash, 'failing',
         statement_timestamp(), statement_timestamp() + @retention::interval,
@@ -164,6 +177,8 @@ WHERE m.consumer = @consumer AND m.source = @source AND m.id = @id
 
 -- name: FailingMessages :many
 -- FailingMessages tells which messages of these keys are to be tried again, by the index that has those alone.
+-- @out MessageID
+-- @row FailingMessage
 SELECT f.source, f.key::text AS key, f.id, f.remaining::int8 AS remaining, f.since
 FROM ROWS FROM (unnest((@sources::text)::text[]),
                 unnest((@keys::text)::text[])) AS u (source, key)
@@ -221,6 +236,8 @@ SELECT (count(*) > 0)::bool AS known FROM dropped;
 -- name: MessageRedrives :many
 -- MessageRedrives reads the redriven messages of a consumer that are due, in the order in which they were redriven: as many as
 -- there is room for, and the first one however large it is. A dead letter that idem.inbox has forgotten is always due.
+-- @out MessageID, Contents Contents
+-- @row MessageRedrive
 SELECT r.source, r.id, r.key, r.type, l.payload, coalesce(l.headers::text, '')::text AS headers,
        coalesce(l.sealed_by, '')::text AS sealed_by
 FROM (
@@ -241,6 +258,7 @@ ORDER BY r.redrive_at, r.source, r.id;
 
 -- name: ForgetRedrives :exec
 -- ForgetRedrives removes dead letters that were tried again, and are handled.
+-- @in Messages *Messages
 DELETE FROM idem.dead_letters l
 USING (
     SELECT o.consumer, o.source, o.id
@@ -257,6 +275,7 @@ WHERE l.side = 'inbox' AND l.consumer = dead.consumer
 
 -- name: InboxStats :many
 -- InboxStats tells what consumers have yet to handle, and what is dead. It reads no message that is handled.
+-- @row ConsumerStats
 SELECT s.consumer::text AS consumer, sum(s.failing)::int8 AS failing,
        min(s.failing_since)::timestamptz AS failing_since,
        sum(s.dead)::int8 AS dead,

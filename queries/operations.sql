@@ -5,6 +5,7 @@
 -- must not forget. So do those of AdvanceOperation; of what takes operations up, whose epochs fence; and of ReviveOperation and SendSignal,
 -- whose callers are told that they are done. The name of the setting is in two parts, so that a gateway that refuses to have it set does not
 -- refuse what seldom sets it.
+-- @in Key *Key
 -- @prepared
 INSERT INTO idem.records AS r (scope, key, hash, execution_id, created_at, expires_at, state)
 VALUES (@scope, @key, ''::bytea, (@execution_id::text)::uuid,
@@ -21,11 +22,12 @@ RETURNING (1 / (CASE
 -- BeginOperation writes down an operation with its first commit. Without an owner it is for the next process, after pause. When
 -- the key was claimed travels as the time since 1970, because no setting of a session reads that in another way; NULL is now. The
 -- parent is the operation that awaits it, NULL if it is no child.
+-- @in Key *Key, At At
 -- @prepared
 INSERT INTO idem.operations (id, scope, key, hash, name, ttl, created_at, input, parent, epoch, owner, state, undoing, kind, step, seq,
                              since, wake_at, tries, attempts, undos, policy)
 VALUES ((@operation_id::text)::uuid, @scope, @key, @hash,
-        @name, @ttl, coalesce('1970-01-01 00:00:00+00'::timestamptz + sqlc.narg(claimed)::interval, clock_timestamp()),
+        @name, @record_ttl, coalesce('1970-01-01 00:00:00+00'::timestamptz + sqlc.narg(claimed_at)::interval, clock_timestamp()),
         @input::bytea, (sqlc.narg(parent)::text)::uuid, 1, sqlc.narg(owner)::int4,
         'running', false, @kind::text, @step::text, @seq::int4, clock_timestamp(),
         clock_timestamp() + @pause::interval, 0, 0, sqlc.narg(undos)::int4, sqlc.narg(policy)::text);
@@ -35,6 +37,7 @@ VALUES ((@operation_id::text)::uuid, @scope, @key, @hash,
 -- not reached, if another process has taken the operation up, if it does not run, if it was canceled otherwise than this run knows
 -- (NULL: that does not matter), or if this is not the transaction that was begun for it. Like Complete it is an upsert, because that
 -- needs no plan that could be a bad one. Without an error of its own it clears the last one: the operation has made progress.
+-- @in At At, Error *StepError
 -- @prepared
 INSERT INTO idem.operations AS o (id, scope, key, hash, name, ttl, created_at, epoch, owner, state, undoing, kind, step, seq,
                                   since, wake_at, tries, attempts, ended_at, undos, policy,
@@ -68,6 +71,8 @@ RETURNING (1 / (CASE
 -- name: RecordStep :exec
 -- RecordStep remembers a step. It travels behind AdvanceOperation or BeginOperation, which say whether it may. Where the new row has
 -- no due_at, that of the old one stays; and recorded_at is since when its outcome is on record, however often that was recorded.
+-- @wrapped
+-- @in Step
 -- @prepared
 INSERT INTO idem.steps AS s (operation_id, seq, kind, name, due_at, recorded_at, outcome, value, undos, policy)
 VALUES ((@operation_id::text)::uuid, @seq, @kind, @name,
@@ -80,6 +85,8 @@ SET due_at = COALESCE(EXCLUDED.due_at, s.due_at), outcome = EXCLUDED.outcome, va
 
 -- name: InsertStep :exec
 -- InsertStep is RecordStep where the run knows that the step has no row: an upsert writes more. It is refused if there is one.
+-- @wrapped
+-- @in Step
 -- @prepared
 INSERT INTO idem.steps (operation_id, seq, kind, name, due_at, recorded_at, outcome, value, undos, policy)
 VALUES ((@operation_id::text)::uuid, @seq, @kind, @name,
@@ -89,6 +96,7 @@ VALUES ((@operation_id::text)::uuid, @seq, @kind, @name,
 -- name: LoadSteps :many
 -- LoadSteps reads the recorded steps of an operation: those that have a row, and the call, or the call of an undo, that was begun alone
 -- and has none. Calls that were begun together have rows.
+-- @out Step
 SELECT s.seq, s.kind, s.name, s.outcome, s.value,
        s.due_at,
        s.undos, s.policy,
@@ -111,6 +119,7 @@ ORDER BY s.seq;
 -- committed. An owner that is gone has died without releasing the operation, which is counted in deaths, from 0 again if the
 -- operation has got on since. From 3 on it is a suspect: a process takes it up only if it says that it has no other suspect (alone),
 -- and it is not due at once if that process dies, too.
+-- @row Taken
 UPDATE idem.operations AS o
 SET epoch = o.epoch + 1, owner = @owner::int4, attempts = o.attempts + 1,
     taken_at = clock_timestamp(), deaths = taken.deaths,
@@ -162,6 +171,7 @@ RETURNING (o.id::text)::text AS operation_id, o.scope, o.key, o.hash, o.name, o.
 -- index is asked for what is due, and what sleeps is not looked at. The lower bound tells the planner that little is due: then it walks
 -- the index in the order of wake_at and stops when it has room no more, where it would otherwise sort all that an outage has left. The lists
 -- are queries, which are made an array or a hash table once: one that is cast in the condition would be parsed again for every row.
+-- @row Taken
 -- @prepared
 WITH present AS (
     SELECT l.objid::int8::int4 AS instance FROM pg_catalog.pg_locks l
@@ -242,6 +252,7 @@ RETURNING (o.id::text)::text AS operation_id, o.scope, o.key, o.hash, o.name, o.
 
 -- name: DueOperations :many
 -- DueOperations tells what TakeOperations would take up, but for what is listed as id/epoch.
+-- @row Due
 WITH present AS (
     SELECT l.objid::int8::int4 AS instance FROM pg_catalog.pg_locks l
     WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2
@@ -288,6 +299,7 @@ LIMIT @room::int4;
 
 -- name: ShowOperation :one
 -- ShowOperation tells how far an operation is.
+-- @out Error StepError
 SELECT o.scope, o.hash, o.name, o.state, o.epoch, o.undoing, o.canceled, coalesce(o.without_calling, false) AS without_calling,
        coalesce(o.without_code, false) AS without_code, o.kind, o.step, o.attempts, coalesce(o.deaths, 0) AS deaths,
        coalesce(o.reason, '')::text AS reason, coalesce(o.reason_step, '')::text AS reason_step, coalesce(o.reason_text, '')::text AS reason_text,
@@ -303,6 +315,7 @@ WHERE o.id = (@operation_id::text)::uuid;
 
 -- name: LoadStepsOf :many
 -- LoadStepsOf reads the recorded steps of these operations.
+-- @out Step
 -- @prepared
 SELECT (s.operation_id::text)::text AS operation_id, s.seq, s.kind, s.name, s.outcome, s.value,
        s.due_at,
@@ -321,6 +334,7 @@ ORDER BY s.operation_id, s.seq;
 
 -- name: ListSteps :many
 -- ListSteps reads the recorded steps as LoadSteps does, without their values.
+-- @out Step
 SELECT s.seq, s.kind, s.name, s.outcome,
        s.due_at,
        s.recorded_at,
@@ -338,6 +352,8 @@ ORDER BY s.seq;
 -- name: LoadHistory :many
 -- LoadHistory reads an operation with all that it remembers, in one statement, so that both are of one moment. In front of the steps, which are
 -- those of LoadSteps, stands the operation, in place 0: its name, its state and its input.
+-- @wrapped
+-- @out Step
 SELECT h.seq, h.kind, h.name, h.outcome, h.value, h.undos, h.undoing, h.canceled
 FROM (
     SELECT 0 AS seq, '' AS kind, w.name, w.state AS outcome, w.input AS value, 0 AS undos, w.undoing, w.canceled FROM idem.operations w
@@ -355,6 +371,7 @@ ORDER BY h.seq;
 -- name: ReleaseOperation :exec
 -- ReleaseOperation leaves an operation to the next caller or worker, after pause. The number of attempts at its call stays known, and so
 -- does the error of the run, if there is one.
+-- @in Error *StepError
 UPDATE idem.operations
 SET owner = NULL, tries = @tries, wake_at = clock_timestamp() + @pause::interval,
     error_step = CASE WHEN sqlc.narg(error_attempt)::int4 IS NULL THEN error_step ELSE sqlc.narg(error_step)::text END,
@@ -367,6 +384,7 @@ WHERE id = (@operation_id::text)::uuid
 
 -- name: NoteFailure :exec
 -- NoteFailure stores the error of an attempt, how many attempts there were, and when the next follows. The operation stays its owner's.
+-- @in Error StepError
 UPDATE idem.operations
 SET tries = @tries::int4, error_step = @error_step::text, error_attempt = @attempt::int4, error_text = @error_text::bytea,
     error_at = clock_timestamp(), error_next_at = clock_timestamp() + @pause::interval
@@ -380,6 +398,7 @@ WHERE id = (@operation_id::text)::uuid;
 
 -- name: ParkOperation :execrows
 -- ParkOperation stops an operation until a person has decided. What was under way stays as it is. The last error is replaced if there is one.
+-- @in Error *StepError
 UPDATE idem.operations
 SET state = 'parked', owner = NULL, tries = @tries::int4, reason = @reason::text, reason_step = @reason_step::text, reason_text = @reason_text::text,
     error_step = CASE WHEN sqlc.narg(error_attempt)::int4 IS NULL THEN error_step ELSE sqlc.narg(error_step)::text END,
@@ -401,7 +420,7 @@ SET state = 'running', reason = NULL, reason_step = NULL, reason_text = NULL,
     seq = CASE WHEN @forget::bool THEN 0 ELSE o.seq END
 WHERE o.id = (@operation_id::text)::uuid
   AND o.state = 'parked'
-  AND (@epoch::int4 = 0 OR o.epoch = @epoch::int4)
+  AND (@from_epoch::int4 = 0 OR o.epoch = @from_epoch::int4)
 RETURNING o.key, o.epoch,
           CASE WHEN current_setting('synchronous_commit', true) = 'off' THEN set_config('synchronous' || '_commit', 'on', true) END AS _;
 
@@ -426,6 +445,8 @@ RETURNING o.step, o.key,
 -- name: CallsInDoubt :many
 -- CallsInDoubt lists the calls, and the calls of undos, that were begun and have no recorded outcome; in front of them stands the call whose
 -- value, as a person has given it, does not decode: if no step before it has its name, and may be the one that does not. has_row says whether the call has a row in idem.steps.
+-- @out Step
+-- @row InDoubt
 SELECT s.seq, s.kind, s.name, s.outcome, s.undos, s.policy, s.has_row
 FROM (
     SELECT r.seq, r.kind, r.name, r.outcome, coalesce(r.undos, 0) AS undos, coalesce(r.policy, '') AS policy, true AS has_row FROM idem.steps r
@@ -527,7 +548,7 @@ SELECT pg_try_advisory_lock(1768187247, @instance::int4)::bool AS held,
 -- name: StandGuard :one
 -- StandGuard makes this session one of two guards of the database, unless it is one already or both are there, and tells how many
 -- processes show themselves by a session. Like all that is asked on such a session it reads no table: there, it could have to wait.
-SELECT CASE WHEN @slot::int4 > 0 THEN @slot
+SELECT CASE WHEN @held_slot::int4 > 0 THEN @held_slot
             WHEN pg_try_advisory_lock(1768187248, 1) THEN 1
             WHEN pg_try_advisory_lock(1768187248, 2) THEN 2
             ELSE 0 END::int4 AS slot,

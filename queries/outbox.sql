@@ -2,6 +2,7 @@
 -- AddMessages adds messages in the order of the arrays. The transaction has its id before the first message has its place: a
 -- relay waits for what is missing by the transactions that were under way. Where commits do not wait for the disk, that of this transaction does: a
 -- relay publishes what is committed, and a crash of the server must not take it back. The name of the setting is in two parts, as in HoldKey.
+-- @wrapped
 -- @pgx
 INSERT INTO idem.outbox (created_at, id, aggregatetype, aggregateid, type, payload, headers, tracingspancontext)
 SELECT clock_timestamp(), m.id::uuid, m.topic, m.key, m.type, m.payload,
@@ -17,6 +18,7 @@ WHERE m.xid IS NOT NULL
 -- name: AddDelayed :exec
 -- AddDelayed is AddMessages for messages of which some are not to be published before a moment. What is due at once goes where it
 -- would go without one.
+-- @wrapped
 -- @pgx
 WITH m AS MATERIALIZED (
     SELECT u.id::uuid AS id, u.topic, u.key, u.type, u.payload,
@@ -96,6 +98,7 @@ SELECT set_config('statement_timeout', '5min', true),
 -- ListWriters lists the other transactions that can have a message in the outbox which is not committed yet. An INSERT locks the
 -- table before it takes a place, and holds the lock until its rows are visible or gone. A prepared transaction has no pid, and may
 -- have another name than before.
+-- @row Writer
 SELECT l.virtualtransaction::text AS name, (l.pid IS NULL)::bool AS prepared
 FROM pg_catalog.pg_locks l
 WHERE l.locktype = 'relation' AND l.relation = 'idem.outbox'::regclass::oid
@@ -107,6 +110,9 @@ WHERE l.locktype = 'relation' AND l.relation = 'idem.outbox'::regclass::oid
 -- ReadMessages reads what is not held, in gaps and beyond a position: as much as room says, or as have so many octets. What is
 -- of another stream or relay comes without payload, so that it is no gap. So does what is of the listed topics, or, with only, of
 -- all others.
+-- @wrapped
+-- @in Stream Stream
+-- @out Queued
 SELECT m.seq, m.mine, m.whole, m.octets, m.id, m.topic, m.key, m.type, (CASE WHEN m.whole THEN m.payload END)::bytea AS payload,
        (CASE WHEN m.whole THEN coalesce(m.headers::text, '') ELSE '' END)::text AS headers, m.created_at
 FROM (
@@ -154,6 +160,8 @@ ORDER BY m.seq;
 -- name: ReadHeld :many
 -- ReadHeld reads the first messages of keys that are held back, as many of each as its run says. A message without a key is
 -- known by its place: low and high are that place, and of a key they are everything.
+-- @wrapped
+-- @out Queued
 SELECT m.seq, m.id, m.topic, m.key, m.type, m.payload, m.headers, m.created_at, m.attempts, m.octets
 FROM (
     SELECT o.seq, o.id, o.topic, o.key, o.type, o.payload, o.headers, o.created_at, o.attempts, o.octets,
@@ -181,6 +189,9 @@ ORDER BY m.seq;
 
 -- name: ListHeld :many
 -- ListHeld tells which keys are held back, and when the first message of each is tried again, in microseconds.
+-- @in Stream Stream
+-- @out HeldKey
+-- @row HeldBack
 SELECT h.topic, h.key, h.place, h.attempts, h.due
 FROM (
     SELECT DISTINCT ON (r.aggregatetype, r.aggregateid, CASE WHEN r.aggregateid = '' THEN r.seq ELSE 0 END)
@@ -238,6 +249,7 @@ WHERE o.held = ANY ('{f,t}'::bool[]) AND o.seq = b.seq;
 
 -- name: BuryUnpublished :exec
 -- BuryUnpublished makes a message a dead letter.
+-- @in Contents Contents
 WITH gone AS (
     DELETE FROM idem.outbox
     WHERE held = ANY ('{f,t}'::bool[]) AND seq = @seq

@@ -8,6 +8,8 @@
 -- front of the insert.
 --
 -- JSON travels as its UTF-8 bytes, here as below: its text depends on the encoding of the session.
+-- @wrapped
+-- @in Key *Key
 -- @prepared
 INSERT INTO idem.records AS r (scope, key, hash, execution_id, created_at, expires_at, state)
 SELECT @scope, @key, @hash, (@execution_id::text)::uuid,
@@ -23,6 +25,8 @@ RETURNING r.created_at,
 -- them asks for the lock and does not keep it. And it tells the claim that this one follows on, so that it can be put back.
 -- CASE fixes the order. If nothing was claimed, lock_timeout stays as it is set here until a rollback, to a savepoint at
 -- least, or Calm.
+-- @wrapped
+-- @in Key *Key
 -- @prepared
 INSERT INTO idem.records AS r (scope, key, hash, execution_id, created_at, expires_at, state)
 SELECT @scope, @key, @hash, (@execution_id::text)::uuid,
@@ -57,6 +61,7 @@ SELECT set_config('idem.claim', @execution_id, true);
 -- the outcome of a COMMIT, and the record is the answer however old it is. It follows a claim, which has taken the lock if it
 -- takes any; here it is only asked whether another session has it. It waits no longer than patience for a session that is deleting
 -- the record.
+-- @in Key *Key
 INSERT INTO idem.records AS r (scope, key, hash, execution_id, created_at, expires_at, state)
 SELECT @scope, @key, @hash, (@execution_id::text)::uuid,
        clock_timestamp(), clock_timestamp() + @ttl::interval, 'processing'
@@ -82,6 +87,8 @@ RETURNING r.created_at,
 -- Load reads the record of the key, unless this transaction has just claimed it: then nothing is read, which is what keeps
 -- strangers apart under SERIALIZABLE. It is a statement of its own because the snapshot of the claim may be older than the
 -- commit of the call that won the key. Of a record with another hash no part of the response is read.
+-- @wrapped
+-- @in Key *Key
 -- @prepared
 -- @replan
 SELECT (hash = @hash::bytea)::bool AS same_hash,
@@ -104,6 +111,7 @@ WHERE coalesce(current_setting('idem.claim', true), '') <> @execution_id::text
 -- could be a bad one, and no read that others could conflict with. It divides by zero, so that a COMMIT queued behind it is
 -- not reached, if this is not the transaction that claimed (fn ended that and began another one), or if the row is gone or
 -- another's: the row that is inserted then has no hash.
+-- @in Key *Key
 -- @prepared
 INSERT INTO idem.records AS r (scope, key, hash, execution_id, created_at, expires_at, state, status, completed_at, header, body, sealed_by)
 VALUES (@scope, @key, ''::bytea, (@execution_id::text)::uuid,
@@ -126,6 +134,7 @@ RETURNING r.completed_at,
 -- name: StillClaimed :one
 -- StillClaimed tells whether this transaction is still the one that claimed the key. It is asked when fn fails, where a statement
 -- of fn may have ended the transaction and begun another one.
+-- @in Key *Key
 SELECT (coalesce(current_setting('idem.claim', true), '') = @execution_id::text)::bool AS holds;
 
 -- name: Holder :one

@@ -50,6 +50,7 @@ SELECT coalesce(max(t.generation), 0)::int8 AS generation FROM idem.relay_topics
 
 -- name: ListTopics :many
 -- ListTopics tells the topics of each relay that has some of its own, and whether they were recorded just now.
+-- @row RelayTopics
 SELECT t.relay, to_jsonb(t.topics)::text AS topics, t.generation,
        (t.since > (clock_timestamp() - '5 seconds'::interval))::bool AS fresh
 FROM idem.relay_topics t

@@ -2,9 +2,11 @@
 -- TakeSweep makes a run the sweeper of a table: of the sweep that is under way, or of a new one. No row: another run is at it,
 -- and has not been silent for as long as absence; or none is under way, and the last one began less than rest ago. A moment
 -- that is yet to come is none: the clock was set back. A process that takes over a sweep goes on where it was.
+-- @in Sweeper
+-- @out Position Position
 INSERT INTO idem.sweeps AS s (name, sweeper, seen_at, started_at, total_pages)
 VALUES (@name, (@sweeper::text)::uuid,
-        clock_timestamp(), clock_timestamp(), @total_pages)
+        clock_timestamp(), clock_timestamp(), @table_pages)
 ON CONFLICT (name) DO UPDATE
 SET sweeper = EXCLUDED.sweeper, seen_at = EXCLUDED.seen_at, waiting_for = NULL,
     started_at = coalesce(s.started_at, EXCLUDED.started_at),
@@ -37,9 +39,10 @@ SELECT set_config('synchronous_commit', 'off', true);
 
 -- name: AdvanceSweep :one
 -- AdvanceSweep notes a portion, in the transaction that has deleted it. No row: another run has taken over.
+-- @in Sweeper, To Position
 UPDATE idem.sweeps AS s
 SET part = @part, block = @block,
-    pages = s.pages + @pages,
+    pages = s.pages + @walked,
     deleted = s.deleted + @deleted,
     kept = s.kept + @kept,
     skipped = s.skipped + @skipped,
@@ -51,6 +54,7 @@ RETURNING s.pages, s.total_pages;
 
 -- name: HoldSweep :one
 -- HoldSweep says that the sweep waits, and for what. No row: another run has taken over.
+-- @in Sweeper
 UPDATE idem.sweeps AS s
 SET seen_at = clock_timestamp(), waiting_for = @waiting_for::text
 WHERE s.name = @name
@@ -59,6 +63,7 @@ RETURNING s.pages;
 
 -- name: FinishSweep :one
 -- FinishSweep ends a sweep that has walked the whole table. No row: another run has taken over.
+-- @in Sweeper
 UPDATE idem.sweeps AS s
 SET last_started_at = s.started_at, last_finished_at = clock_timestamp(), last_pages = s.pages,
     last_deleted = s.deleted, last_kept = s.kept, last_skipped = s.skipped,
@@ -70,6 +75,7 @@ RETURNING s.last_pages, s.last_deleted;
 
 -- name: LeaveSweep :exec
 -- LeaveSweep leaves a sweep to the next run, where it is.
+-- @in Sweeper
 UPDATE idem.sweeps AS s
 SET sweeper = NULL, seen_at = NULL
 WHERE s.name = @name
@@ -90,10 +96,10 @@ WITH leaves AS (
         OR c.oid = ANY (ARRAY(
             SELECT tree.relid FROM pg_partition_tree(to_regclass(@relation)) tree WHERE tree.isleaf)))
 )
-SELECT leaves.name::text AS name, leaves.quoted::text AS quoted, leaves.oid::int8 AS relation,
+SELECT leaves.name::text AS name, leaves.quoted::text AS quoted, leaves.oid::int8 AS oid,
        leaves.pages::int8 AS pages, (SELECT sum(a.pages) FROM leaves a)::int8 AS total_pages
 FROM leaves
-WHERE leaves.name COLLATE "C" >= @part::text
+WHERE leaves.name COLLATE "C" >= @from_part::text
 ORDER BY leaves.name COLLATE "C"
 LIMIT 1;
 

@@ -31,20 +31,21 @@ var ErrNotFound = errors.New("there is no such dead letter")
 // List returns dead letters in the order of their names, beyond one, without what they say. What is empty in only does not
 // matter.
 func List(ctx context.Context, pool *pgxpool.Pool, only, after Name, room int) ([]Letter, error) {
-	list := store.ListLetters{Only: only, After: after, Room: room}
+	list := store.ListDeadLetters{Only: only, After: after, Room: room}
 	err := engine(pool).Query(ctx, &list)
-	return list.Letters, err
+	return list.Rows, err
 }
 
 // Show returns a dead letter.
 func Show(ctx context.Context, pool *pgxpool.Pool, name Name) (Letter, error) {
-	read := store.ReadLetter{Name: name}
+	read := store.ShowDeadLetter{Name: name}
 	if err := engine(pool).Query(ctx, &read); err != nil {
 		return Letter{}, err
 	}
 	if !read.Found {
 		return Letter{}, ErrNotFound
 	}
+	read.LetterName = name
 	return read.Letter, nil
 }
 
@@ -69,7 +70,7 @@ func take(ctx context.Context, pool *pgxpool.Pool, name Name, note store.NoteAct
 }
 
 func takeOnce(ctx context.Context, pool *pgxpool.Pool, note *store.NoteAct, f func(tx pgx.Tx, letter Letter) error) error {
-	read := store.ReadLetter{Name: note.Letter, Take: true}
+	read := store.TakeDeadLetter{Name: note.Letter}
 	tx, err := engine(pool).Open(ctx, &read)
 	if err != nil {
 		return err
@@ -78,6 +79,7 @@ func takeOnce(ctx context.Context, pool *pgxpool.Pool, note *store.NoteAct, f fu
 	if !read.Found {
 		return ErrNotFound
 	}
+	read.LetterName = note.Letter
 	if _, err := tx.Run("", func(tx pgx.Tx) (bool, error) { return false, f(tx, read.Letter) }); err != nil {
 		return err
 	}

@@ -146,7 +146,7 @@ func (g *guard) act(ctx context.Context, s *session.Session) (asked bool, err er
 	g.mu.Unlock()
 	switch {
 	case slot > 0 && (!wanted || resigned): // another process may be the guard
-		g.becomes(&store.StandGuard{})
+		g.becomes(&store.StandGuardRow{})
 		return true, s.Query(ctx, store.StandDown{Slot: slot})
 	case wanted && !g.listens:
 		g.listens = true
@@ -156,7 +156,7 @@ func (g *guard) act(ctx context.Context, s *session.Session) (asked bool, err er
 	case slot == 0:
 		stand := &store.StandGuard{}
 		err := s.Query(ctx, stand)
-		g.becomes(stand)
+		g.becomes(&stand.StandGuardRow)
 		return true, err
 	case g.late > 0:
 		g.late--
@@ -169,7 +169,7 @@ func (g *guard) act(ctx context.Context, s *session.Session) (asked bool, err er
 }
 
 // becomes sets which guard the session is, or that it is none.
-func (g *guard) becomes(stand *store.StandGuard) {
+func (g *guard) becomes(stand *store.StandGuardRow) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.slot, g.resigned, g.owners = stand.Slot, false, map[int]time.Time{}

@@ -5,8 +5,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-
-	"github.com/idem-go/idem/internal/db"
 )
 
 // AddMessages adds messages to the outbox. Each slice has one entry for each message. It is no Request: it travels in a
@@ -36,10 +34,10 @@ func (a *AddMessages) To(batch *pgx.Batch) {
 
 func (a *AddMessages) query() (sql string, args []any) {
 	if a.Moments == nil {
-		q := db.AddMessages{IDs: a.IDs, Topics: a.Topics, Keys: a.Keys, Types: a.Types, Payloads: a.Payloads, Headers: a.Headers, Traces: a.Traces}
-		return db.AddMessagesSQL, q.Args()
+		q := addMessages{IDs: a.IDs, Topics: a.Topics, Keys: a.Keys, Types: a.Types, Payloads: a.Payloads, Headers: a.Headers, Traces: a.Traces}
+		return AddMessagesSQL, q.Args()
 	}
-	q := db.AddDelayed{IDs: a.IDs, Topics: a.Topics, Keys: a.Keys, Types: a.Types, Payloads: a.Payloads, Headers: a.Headers, Traces: a.Traces,
+	q := addDelayed{IDs: a.IDs, Topics: a.Topics, Keys: a.Keys, Types: a.Types, Payloads: a.Payloads, Headers: a.Headers, Traces: a.Traces,
 		Moments: a.Moments}
-	return db.AddDelayedSQL, q.Args()
+	return AddDelayedSQL, q.Args()
 }

@@ -6,9 +6,6 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
-
-	"github.com/idem-go/idem/internal/db"
-	"github.com/idem-go/idem/internal/roundtrip"
 )
 
 // LetterName names a dead letter. Side is "outbox" or "inbox".
@@ -77,69 +74,7 @@ func (n LetterName) bound() []byte {
 	return boundTo("idem.dead_letter/1", n.Side, n.Consumer, n.Source, n.ID)
 }
 
-// ListLetters lists dead letters without their contents, in the order of their names. What is empty in Only does not matter.
-type ListLetters struct {
-	Only  LetterName
-	After LetterName
-	Room  int
-
-	Letters []Letter
-}
-
-// Queue adds the statement.
-func (l *ListLetters) Queue(trip *roundtrip.Trip) {
-	q := db.ListDeadLetters{OnlySide: l.Only.Side, OnlyConsumer: l.Only.Consumer, OnlySource: l.Only.Source, OnlyID: l.Only.ID,
-		AfterSide: l.After.Side, AfterConsumer: l.After.Consumer, AfterSource: l.After.Source, AfterID: l.After.ID, Room: l.Room}
-	q.Queue(trip)
-}
-
-// Read reads the answer.
-func (l *ListLetters) Read(trip *roundtrip.Trip) {
-	var q db.ListDeadLetters
-	q.Each(trip, func(row *db.ListDeadLettersRow) {
-		l.Letters = append(l.Letters, Letter{
-			LetterName: LetterName{row.Side, row.Consumer, row.Source, row.ID},
-			Key:        row.Key, Type: row.Type, Contents: Contents{SealedBy: row.SealedBy},
-			Class: row.Class, Reason: row.Reason, Attempts: row.Attempts, CreatedAt: row.CreatedAt, DiedAt: row.DiedAt,
-		})
-	})
-}
-
-// ReadLetter reads a dead letter. Take removes it as well.
-type ReadLetter struct {
-	Name LetterName
-	Take bool
-
-	Found  bool
-	Letter Letter
-}
-
-// Queue adds the statement.
-func (r *ReadLetter) Queue(trip *roundtrip.Trip) {
-	n := r.Name
-	if r.Take {
-		q := db.TakeDeadLetter{Side: n.Side, Consumer: n.Consumer, Source: n.Source, ID: n.ID}
-		q.Queue(trip)
-		return
-	}
-	q := db.ShowDeadLetter{Side: n.Side, Consumer: n.Consumer, Source: n.Source, ID: n.ID}
-	q.Queue(trip)
-}
-
-// Read reads the answer.
-func (r *ReadLetter) Read(trip *roundtrip.Trip) {
-	var q db.ShowDeadLetter
-	if r.Take {
-		var taken db.TakeDeadLetter
-		taken.Read(trip)
-		q.Found, q.Row = taken.Found, db.ShowDeadLetterRow(taken.Row)
-	} else {
-		q.Read(trip)
-	}
-	row := &q.Row
-	r.Found, r.Letter = q.Found, Letter{
-		LetterName: r.Name, Key: row.Key, Type: row.Type,
-		Contents: Contents{Payload: row.Payload, Headers: row.Headers, SealedBy: row.SealedBy},
-		Class:    row.Class, Reason: row.Reason, Attempts: row.Attempts, CreatedAt: row.CreatedAt, DiedAt: row.DiedAt,
-	}
+// LetterName returns the name of the dead letter that the message becomes. Its contents are bound to that.
+func (m *FailedMessage) LetterName() LetterName {
+	return LetterName{"inbox", m.Consumer, m.Source, m.ID}
 }

@@ -1,6 +1,7 @@
-// Package store has the records as typed verbs: Claim, TakeOver, Load, Complete and the like. Each is a statement that
-// travels with others in one round trip: it is queued on a trip, and reads its answer from the same trip.
+// Package store has the statements of the library as typed requests. A request is queued on a round trip with others, and reads
+// its answer from the same trip.
 //
-// It alone imports internal/db, which has a struct for each query of queries/. A verb is here if the library means more by it than
-// the query says: a Key in the place of its parts, a Step in the place of its columns. The others are the generated ones.
+// The files *.sql.go are generated: each query of queries/ is a request there. sqlc.yaml names the domain types that requests have,
+// and queries/ says which of them a request has. What is written by hand is those types, and the few requests that decide
+// something: which statement travels, or what a row means.
 package store

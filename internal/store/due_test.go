@@ -9,7 +9,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
@@ -87,8 +86,8 @@ func TestDueOperations_ReadNothingOfWhatSleeps(t *testing.T) {
 	names := "{asleep,due,signalled,early}"
 	for _, state := range []string{"before the first analyze", "after it"} {
 		for what, ask := range map[string]func() (int, float64){
-			"TakeOperations": func() (int, float64) { return explain(t, pool, db.TakeOperationsSQL, 1, names, "{}", true, room) },
-			"DueOperations":  func() (int, float64) { return explain(t, pool, db.DueOperationsSQL, room, names, "{}") },
+			"TakeOperations": func() (int, float64) { return explain(t, pool, TakeOperationsSQL, 1, names, "{}", true, room) },
+			"DueOperations":  func() (int, float64) { return explain(t, pool, DueOperationsSQL, room, names, "{}") },
 		} {
 			pages, rows := ask()
 			t.Logf("%s, %s: %d pages, %v rows", what, state, pages, rows)
@@ -116,8 +115,8 @@ func TestDueOperations_ReadNoMoreThanTheLimit(t *testing.T) {
 		}
 		insert(due, "backlog", "running", "-1 second")
 		for what, ask := range map[string]func() (int, float64){
-			"TakeOperations": func() (int, float64) { return explain(t, pool, db.TakeOperationsSQL, 1, "{backlog}", "{}", true, room) },
-			"DueOperations":  func() (int, float64) { return explain(t, pool, db.DueOperationsSQL, room, "{backlog}", "{}") },
+			"TakeOperations": func() (int, float64) { return explain(t, pool, TakeOperationsSQL, 1, "{backlog}", "{}", true, room) },
+			"DueOperations":  func() (int, float64) { return explain(t, pool, DueOperationsSQL, room, "{backlog}", "{}") },
 		} {
 			pages, rows := ask()
 			if pages > 500 || rows > 4*room {

@@ -138,10 +138,10 @@ const (
 	end $do$`
 )
 
-// generatedTexts returns all statements of internal/db.
+// generatedTexts returns all generated statements.
 func generatedTexts(t *testing.T) []string {
 	t.Helper()
-	files, err := filepath.Glob("../db/*.sql.go")
+	files, err := filepath.Glob("*.sql.go")
 	if err != nil || len(files) == 0 {
 		t.Fatal(len(files), err)
 	}

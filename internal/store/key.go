@@ -51,6 +51,15 @@ func (k *Key) claimsLock() *int64 {
 	return &k.Lock
 }
 
+// MaxLocks is how many advisory locks the claims of one transaction take at most. The server has room for some thousands in
+// all, and accepts no connection once that is used up.
+const MaxLocks = 32
+
+func (*Key) maxLocks() int { return MaxLocks }
+
+// patience is how long a claim that may not wait does wait for a session that is deleting the record. It lets a purge pass.
+func (*Key) patience() string { return "20ms" }
+
 // LockOf returns the advisory lock that a claim takes. It is a hash for which no key can be found, or a client could take
 // a lock of the application's, or another tenant's.
 func LockOf(scope, key string) int64 {

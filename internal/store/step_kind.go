@@ -18,6 +18,14 @@ const (
 	Started StepKind = "started"
 )
 
+// shownKind is the kind of the step that a caller is shown: an operation that was just started has none.
+func shownKind(stored string) StepKind {
+	if kind := StepKind(stored); kind != Started {
+		return kind
+	}
+	return ""
+}
+
 // The policies of calls in doubt, as Step.Policy has them. Any other is "keyed" with a window.
 const (
 	PolicyOnce  = "once"

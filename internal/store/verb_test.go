@@ -11,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/roundtrip"
 	"github.com/idem-go/idem/lab/pgtest"
 )
@@ -59,7 +58,7 @@ func story(t *testing.T, dsn string, mode pgx.QueryExecMode) []request {
 	transaction := func(f func(conn *pgx.Conn)) {
 		t.Helper()
 		err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-			if err := roundtrip.Prepare(ctx, tx.Conn(), append(StatementsAtOnce, db.ClaimStatement)); err != nil {
+			if err := roundtrip.Prepare(ctx, tx.Conn(), append(StatementsAtOnce, ClaimStatement)); err != nil {
 				return err
 			}
 			f(tx.Conn())
@@ -75,8 +74,9 @@ func story(t *testing.T, dsn string, mode pgx.QueryExecMode) []request {
 	}
 	transaction(func(conn *pgx.Conn) {
 		in(conn, &Claim{Key: first}, &Load{Key: first}, &StillClaimed{Key: first}, &StillClaimed{Key: second})
+		held, free := HolderOf(first.Lock), HolderOf(1)
 		transaction(func(other *pgx.Conn) {
-			in(other, &Claim{Key: second}, &Holder{Lock: first.Lock}, &Holder{Lock: 1}, &Load{Key: second},
+			in(other, &Claim{Key: second}, &held, &free, &Load{Key: second},
 				&Claim{Key: second, AtOnce: true}, Calm{}, &Live{Scope: scope, Key: name})
 		})
 		in(conn, &Complete{Key: first, State: Completed, Status: -7, Header: []byte(`{"a'\\":["\u00fc"]}`), Body: body})
@@ -140,7 +140,7 @@ func relate(ctx context.Context, t *testing.T, conn *pgx.Conn, r request) {
 		patient(r.Claimed || !r.AtOnce)
 	case *TakeOver:
 		moments(r.Key, &r.CreatedAt)
-		patient(r.Claimed)
+		patient(r.Found)
 	case Calm:
 		patient(true)
 	case *Complete:
@@ -154,7 +154,7 @@ func relate(ctx context.Context, t *testing.T, conn *pgx.Conn, r request) {
 		stored.ExecutionID = r.Record.ExecutionID
 		moments(&stored, &r.Record.CreatedAt, &r.Record.CompletedAt, &r.Record.ExpiresAt)
 	case *Live:
-		moments(&Key{ExecutionID: r.Record.ExecutionID, key: r.Key}, &r.Record.CreatedAt, &r.Record.CompletedAt, &r.Record.ExpiresAt)
+		moments(&Key{ExecutionID: r.ExecutionID, key: r.Key}, &r.CreatedAt, &r.CompletedAt, &r.ExpiresAt)
 	case *Holder:
 		if r.Held == r.Since.IsZero() {
 			t.Errorf("held %t since %v", r.Held, r.Since)

@@ -1,7 +1,7 @@
-// Sqlc-gen-idem is the plugin by which sqlc writes internal/db: a query is written once, in queries/, as a person writes SQL.
+// Sqlc-gen-idem is the plugin by which sqlc writes requests of internal/store: a query is written once, in queries/, as a person writes SQL.
 //
 //	queries/*.sql ─┐
-//	migrations/  ──┴─ sqlc: names, parameters, columns and their types ── sqlc-gen-idem ── internal/db/*.sql.go
+//	migrations/  ──┴─ sqlc: names, parameters, columns and their types ── sqlc-gen-idem ── internal/store/*.sql.go
 //
 // sqlc runs it for each package of sqlc.yaml and gives it a GenerateRequest as JSON (request.go). It answers with files.
 //
@@ -21,21 +21,29 @@
 //
 // A statement is one struct, which has its parameters, and what was read:
 //
-//	claim := db.Claim{Scope: "payments", Key: key, Hash: hash, ExecutionID: id, TTL: ttl}
-//	claim.Queue(trip)                  // onto a round trip, with others
+//	show := store.ShowOperation{OperationID: id}
+//	show.Queue(trip)                   // onto a round trip, with others
 //	trip.Send(ctx)
-//	claim.Read(trip)                   // its answer, in the same order
-//	claim.Found, claim.Row.CreatedAt
+//	show.Read(trip)                    // its answer, in the same order
+//	show.Found, show.State
 //
-// A parameter has a name and a Go type: none can be taken for another one. :one has Found and Row, :many has Rows, and Each where a
-// caller makes something else of them, :execrows has Affected. What may be NULL is a pointer as a parameter; as a result it is the zero
-// value, unless that is a number, which is an error: the query says coalesce.
+// A parameter has a name and a Go type: none can be taken for another one. :one has Found, and embeds its row; :many has Rows, and Each
+// where a caller makes something else of them; :execrows has Affected. What may be NULL is a pointer as a parameter; as a result it is
+// the zero value, unless that is a number, which is an error: the query says coalesce.
+//
+// Three options of sqlc.yaml replace the Go types that follow from SQL by those of the domain. types names the Go type of a parameter or
+// column. conversions says how a type travels that is no kind of string, and which of its values is NULL. parts declares fields that hold
+// several parameters or columns, such as the name of a dead letter: the query says which of them its request (@in) or its rows (@out) have.
 //
 // A line of the comment that begins with @ is for the plugin:
 //
 //	@prepared    connections prepare the statement, under the name idem_ and its own in lower case
 //	@replan      and again now and then, because its plan is worth choosing again
 //	@pgx         it travels by pgx as well, or alone if it has arrays: Args returns its parameters
+//	@in A, B     the request has these parts
+//	@out A, B    a row has these parts; a row of one part, and nothing else, is a value of its type
+//	@row Name    the type of a row, which several queries may share; :one then has a field of that name
+//	@wrapped     the request is not exported: a type that is written by hand uses it
 //
 // The option style: pgx generates functions that run their query with pgx. internal/statsdb uses it, because its statements do
 // not share a round trip.

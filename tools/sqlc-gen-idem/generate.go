@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"go/format"
+	"slices"
 	"sort"
 	"strings"
 	"text/template"
@@ -29,11 +30,14 @@ func generate(request *Request) ([]File, error) {
 	}
 	files := map[string][]*Statement{}
 	for i := range request.Queries {
-		s, err := newStatement(&request.Queries[i], options.Style)
+		s, err := newStatement(&request.Queries[i], &options)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %s: %w", request.Queries[i].Filename, request.Queries[i].Name, err)
 		}
 		files[s.file] = append(files[s.file], s)
+	}
+	if err := shareRows(files); err != nil {
+		return nil, err
 	}
 	written, err := write(text, options.Package, files)
 	sort.Slice(written, func(i, j int) bool { return written[i].Name < written[j].Name })
@@ -41,7 +45,7 @@ func generate(request *Request) ([]File, error) {
 }
 
 func write(text, name string, files map[string][]*Statement) ([]File, error) {
-	t, err := template.New(name).Funcs(template.FuncMap{"lower": func(s string) string { return strings.ToLower(s[:1]) + s[1:] }}).Parse(text)
+	t, err := template.New(name).Funcs(template.FuncMap{"lower": unexported}).Parse(text)
 	if err != nil {
 		return nil, err
 	}
@@ -63,11 +67,33 @@ func write(text, name string, files map[string][]*Statement) ([]File, error) {
 
 func needsTime(statements []*Statement) bool {
 	for _, s := range statements {
-		for _, f := range append(s.Read(), s.Params...) {
+		for _, f := range append(s.OwnRead(), s.OwnParams()...) {
 			if strings.Contains(f.Type, "time.") {
 				return true
 			}
 		}
 	}
 	return false
+}
+
+// shareRows has the first of several statements with the same type of rows declare it.
+func shareRows(files map[string][]*Statement) error {
+	first := map[string]*Statement{}
+	for _, statements := range files {
+		for _, s := range statements {
+			if !s.DeclaresRow() {
+				continue
+			}
+			other, ok := first[s.RowType]
+			if !ok {
+				first[s.RowType] = s
+				continue
+			}
+			if s.file != other.file || !slices.Equal(s.OwnRead(), other.OwnRead()) || !slices.Equal(s.RowParts, other.RowParts) {
+				return fmt.Errorf("the rows of %s and %s differ: both cannot be %s", s.Name, other.Name, s.RowType)
+			}
+			s.SharesRow = true
+		}
+	}
+	return nil
 }

@@ -82,6 +82,8 @@ func exported(name string) string {
 	return made.String()
 }
 
+func unexported(name string) string { return strings.ToLower(name[:1]) + name[1:] }
+
 // snake makes a name of SQL of one in Go.
 func snake(name string) string {
 	var made strings.Builder

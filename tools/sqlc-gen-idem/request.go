@@ -10,6 +10,24 @@ type Request struct {
 type Options struct {
 	Package string `json:"package"`
 	Style   string `json:"style"` // "trip", or "pgx"
+
+	// Types are the Go types of parameters and columns that have another one than their type in SQL says: of a name, of
+	// <file>.<name> or of <query>.<name>. Each is a kind of string, or the name of one of the Conversions.
+	Types       map[string]string     `json:"types"`
+	Conversions map[string]Conversion `json:"conversions"`
+
+	// Parts are fields that hold several parameters or columns: how Go declares the field, and for each name in SQL where its
+	// value is found.
+	Parts map[string]string `json:"parts"`
+}
+
+// Conversion says how a Go type travels. In each expression %s is the value.
+type Conversion struct {
+	Go    string `json:"go"`
+	Write string `json:"write"` // a parameter; empty: as it is
+	Null  string `json:"null"`  // a parameter that may be NULL
+	Read  string `json:"read"`  // a column; it may use row instead of %s, and report an error there
+	named bool
 }
 
 // Query is one query.

@@ -10,8 +10,13 @@ import (
 // Statement is a query as the templates write it.
 type Statement struct {
 	Name, Cmd, Text string
+	Type            string // of the request: Name, unless hand-written code wraps it
 	Doc             []string
 	Params, Columns []Field
+	Parts           []string // the domain types of which the request has a field, as Go declares the fields
+	RowParts        []string // the same of a row
+	RowType         string
+	SharesRow       bool   // an earlier statement has declared RowType
 	Prepared        string // the name under which it is prepared, if it is
 	Replan, ByPgx   bool
 	file            string
@@ -21,7 +26,10 @@ type Statement struct {
 type Field struct {
 	Name     string // in Go; empty if it is not read
 	Type     string
+	Value    string // of a parameter: the expression with q for the request; of a column: the one that makes Type of what was read
+	Target   string // of a column: the field that gets it, from the row on
 	Nullable bool
+	inPart   bool
 	goType
 }
 
@@ -38,21 +46,56 @@ func (s *Statement) Travels() bool {
 // Receiver is what has the methods: the value, if nothing is read into it.
 func (s *Statement) Receiver() string {
 	if s.Cmd == ":exec" {
-		return s.Name
+		return s.Type
 	}
-	return "*" + s.Name
+	return "*" + s.Type
 }
 
 // Read are the columns that are read.
 func (s *Statement) Read() []Field {
-	var read []Field
-	for _, c := range s.Columns {
-		if c.Name != "" {
-			read = append(read, c)
+	return fields(s.Columns, func(f *Field) bool { return f.Name != "" })
+}
+
+// OwnParams are the parameters that are fields of the request itself.
+func (s *Statement) OwnParams() []Field {
+	return fields(s.Params, func(f *Field) bool { return !f.inPart })
+}
+
+// OwnRead are the columns that are fields of the row itself.
+func (s *Statement) OwnRead() []Field {
+	return fields(s.Columns, func(f *Field) bool { return f.Name != "" && !f.inPart })
+}
+
+func fields(all []Field, want func(*Field) bool) []Field {
+	var found []Field
+	for i := range all {
+		if want(&all[i]) {
+			found = append(found, all[i])
 		}
 	}
-	return read
+	return found
 }
+
+// DeclaresRow reports whether the file of the statement declares the type of its rows.
+func (s *Statement) DeclaresRow() bool { return len(s.Read()) > 0 && !s.SharesRow && !s.rowIsPart() }
+
+// rowIsPart reports whether a row is a value of one domain type, and has nothing else.
+func (s *Statement) rowIsPart() bool { return len(s.RowParts) == 1 && len(s.OwnRead()) == 0 }
+
+// RowField declares the field of a request that has its one row. It is embedded, unless the query names its type.
+func (s *Statement) RowField() string {
+	switch {
+	case s.rowIsPart():
+		return s.RowParts[0]
+	case !strings.EqualFold(s.RowType, s.Name+"Row"):
+		return s.RowType + " " + s.RowType
+	default:
+		return s.RowType
+	}
+}
+
+// Row is the expression for that field.
+func (s *Statement) Row() string { return "q." + fieldName(s.RowField()) }
 
 func (f Field) Param() string  { return f.param }
 func (f Field) Format() string { return f.format }
@@ -65,19 +108,14 @@ func (f Field) Add() string {
 	return f.values
 }
 
-// Reader is the expression that reads a column. A text that is as the one of the row before is not copied.
-func (f Field) Reader() string {
-	if f.row == "Text" {
-		return "row.Text(r." + f.Name + ")"
-	}
-	return "row." + f.row + "()"
-}
-
 // newStatement makes a statement of a query.
-func newStatement(q *Query, style string) (*Statement, error) {
-	s := &Statement{Name: q.Name, Cmd: q.Cmd, file: q.Filename}
-	s.comment(q.Comments)
-	types, err := s.params(q.Params)
+func newStatement(q *Query, options *Options) (*Statement, error) {
+	s := &Statement{Name: q.Name, Cmd: q.Cmd, file: q.Filename, Type: q.Name, RowType: q.Name + "Row"}
+	domain, err := s.comment(q.Comments, options)
+	if err != nil {
+		return nil, err
+	}
+	types, err := s.params(q.Params, domain)
 	if err != nil {
 		return nil, err
 	}
@@ -89,14 +127,20 @@ func newStatement(q *Query, style string) (*Statement, error) {
 		if q.Cmd == ":exec" || q.Cmd == ":execrows" { // whose rows are not read
 			break
 		}
-		f, err := s.column(column, style)
+		f, err := s.column(column, domain, options.Style)
 		if err != nil {
 			return nil, err
 		}
-		if f.Type == "time.Time" {
+		if f.goType.name == "time.Time" {
 			moments = append(moments, i)
 		}
 		s.Columns = append(s.Columns, f)
+	}
+	if s.rowIsPart() {
+		s.RowType = typeOfField(s.RowParts[0])
+		for i := range s.Columns {
+			s.Columns[i].leavePart(s.RowParts[0])
+		}
 	}
 	if s.Text, err = qualify.Send(s.Text, moments); err != nil {
 		return nil, err
@@ -108,23 +152,39 @@ func newStatement(q *Query, style string) (*Statement, error) {
 }
 
 // comment takes what is for the plugin out of the comment.
-func (s *Statement) comment(lines []string) {
+func (s *Statement) comment(lines []string, options *Options) (*domain, error) {
+	d := &domain{query: s.Name, file: strings.TrimSuffix(s.file, ".sql"), options: options}
 	for _, line := range lines {
-		switch text := strings.TrimSpace(line); text {
+		text := strings.TrimSpace(line)
+		word, rest, _ := strings.Cut(text, " ")
+		var err error
+		switch word {
 		case "@prepared":
 			s.Prepared = "idem_" + snake(s.Name)
 		case "@replan":
 			s.Replan = true
 		case "@pgx":
 			s.ByPgx = true
+		case "@wrapped":
+			s.Type, s.RowType = unexported(s.Type), unexported(s.RowType)
+		case "@row":
+			s.RowType = rest
+		case "@in":
+			s.Parts, d.in, err = d.parts(rest)
+		case "@out":
+			s.RowParts, d.out, err = d.parts(rest)
 		default:
 			s.Doc = append(s.Doc, text)
 		}
+		if err != nil {
+			return nil, err
+		}
 	}
+	return d, nil
 }
 
 // params makes the parameters, and returns their types by number.
-func (s *Statement) params(params []Parameter) (map[int]string, error) {
+func (s *Statement) params(params []Parameter, d *domain) (map[int]string, error) {
 	types := map[int]string{}
 	for _, p := range params {
 		t, err := goTypeOf(p.Column)
@@ -143,12 +203,15 @@ func (s *Statement) params(params []Parameter) (map[int]string, error) {
 		if !p.Column.NotNull && !p.Column.IsArray && t.name != "[]byte" {
 			f.Type, f.Nullable = "*"+t.name, true
 		}
+		if err := d.param(&f, p.Column); err != nil {
+			return nil, err
+		}
 		s.Params = append(s.Params, f)
 	}
 	return types, nil
 }
 
-func (s *Statement) column(c Column, style string) (Field, error) {
+func (s *Statement) column(c Column, d *domain, style string) (Field, error) {
 	if strings.Trim(c.Name, "_") == "" {
 		return Field{goType: goType{format: "Text"}}, nil
 	}
@@ -161,24 +224,32 @@ func (s *Statement) column(c Column, style string) (Field, error) {
 	case !c.NotNull && !t.nulls:
 		return Field{}, fmt.Errorf("the column %s may be NULL: say coalesce", c.Name)
 	}
-	return Field{Name: exported(c.Name), Type: t.name, goType: t}, nil
+	f := Field{Name: exported(c.Name), Type: t.name, goType: t}
+	d.column(&f, c)
+	return f, nil
 }
 
 // check refuses names that would be taken for others.
 func (s *Statement) check() error {
-	seen := map[string]bool{"Found": true, "Row": true, "Rows": true, "Affected": true, "Queue": true, "Read": true, "Each": true, "Args": true}
-	for _, p := range s.Params {
+	seen := map[string]bool{"Found": true, "Rows": true, "Affected": true, "Queue": true, "Read": true, "Each": true, "Args": true}
+	for _, part := range s.Parts {
+		seen[fieldName(part)] = true
+	}
+	for _, p := range s.OwnParams() {
 		if p.Name == "" || seen[p.Name] {
 			return fmt.Errorf("its parameter %q has no name of its own", p.Name)
 		}
 		seen[p.Name] = true
 	}
-	seen = map[string]bool{}
+	promotes := s.Cmd == ":one" && s.RowField() == s.RowType
+	read := map[string]bool{}
 	for _, c := range s.Read() {
-		if seen[c.Name] {
+		if read[c.Name] {
 			return fmt.Errorf("two of its columns are named %s", c.Name)
 		}
-		seen[c.Name] = true
+		if read[c.Name] = true; promotes && seen[c.Name] && !c.inPart {
+			return fmt.Errorf("a parameter hides the column %s: one of the two needs another name", c.Name)
+		}
 	}
 	if !s.Travels() && !s.ByPgx {
 		return fmt.Errorf("it has a parameter that no round trip carries: say @pgx")

@@ -39,8 +39,8 @@ func dayMutants() []Mutant {
 			Rules: []rule.Rule{rule.Woken}, Duration: 20 * time.Second,
 			Edits: []Edit{
 				{"internal/presence.Instance.isToLook", "i.leaked == 0 && time.Since(i.looked) < rareLooks", "i.leaked >= 0"},
-				{"internal/db.TakeOperationsSQL", ownTaking + "c.wake_at\n", ownTakingNever + "c.wake_at\n"},
-				{"internal/db.TakeOperationsSQL", ownTaking + "awaited.sent_at\n", ownTakingNever + "awaited.sent_at\n"},
+				{"internal/store.TakeOperationsSQL", ownTaking + "c.wake_at\n", ownTakingNever + "c.wake_at\n"},
+				{"internal/store.TakeOperationsSQL", ownTaking + "awaited.sent_at\n", ownTakingNever + "awaited.sent_at\n"},
 			},
 		},
 		{

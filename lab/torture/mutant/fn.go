@@ -44,7 +44,7 @@ func fnMutants() []Mutant {
 		{
 			Name: "claim-unchecked", About: "a response is recorded although fn has ended the transaction of the claim and begun another",
 			Rules: []rule.Rule{rule.Told},
-			Edits: []Edit{{"internal/db.CompleteSQL", "            WHEN pg_catalog.current_setting('idem.claim', true) OPERATOR(pg_catalog.=) $3::pg_catalog.text THEN 1 ELSE 0 END)::pg_catalog.int4,\n",
+			Edits: []Edit{{"internal/store.CompleteSQL", "            WHEN pg_catalog.current_setting('idem.claim', true) OPERATOR(pg_catalog.=) $3::pg_catalog.text THEN 1 ELSE 0 END)::pg_catalog.int4,\n",
 				"            WHEN $3::pg_catalog.text IS NULL THEN 0 ELSE 1 END)::pg_catalog.int4,\n"}},
 		},
 	}

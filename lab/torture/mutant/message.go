@@ -101,7 +101,7 @@ func messageMutants() []Mutant {
 		{
 			Name: "remembered-before", About: "a message is remembered in a transaction of its own, before that of its effect",
 			Rules: []rule.Rule{rule.Effect, rule.DoneTold, rule.Caused},
-			Edits: []Edit{{"inbox.attempt.claim", "a.take(claim.Claimed, claim.At)", `a.take(claim.Claimed, claim.At)
+			Edits: []Edit{{"inbox.attempt.claim", "a.take(claim.Rows)", `a.take(claim.Rows)
 	if err := a.tx.Commit(ctx); err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func messageMutants() []Mutant {
 		{
 			Name: "unsorted-claim", About: "messages are claimed in the order of their delivery",
 			Rules: []rule.Rule{rule.NoDeadlock},
-			Edits: []Edit{{"internal/db.ClaimMessagesSQL", `                pg_catalog.unnest(($5::pg_catalog.text)::pg_catalog.text[])) WITH ORDINALITY AS u (source, id, n)
+			Edits: []Edit{{"internal/store.ClaimMessagesSQL", `                pg_catalog.unnest(($5::pg_catalog.text)::pg_catalog.text[])) WITH ORDINALITY AS u (source, id, n)
 ORDER BY u.source COLLATE pg_catalog."C", u.id COLLATE pg_catalog."C"
 ON CONFLICT (consumer, source, id) DO NOTHING
 `, `                pg_catalog.unnest(($5::pg_catalog.text)::pg_catalog.text[])) WITH ORDINALITY AS u (source, id, n)

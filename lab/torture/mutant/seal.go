@@ -9,8 +9,8 @@ func sealMutants() []Mutant {
 			Name: "mark-stays", About: "a record that is taken over keeps the mark of a seal that its plain response does not have",
 			Rules: []rule.Rule{rule.Readable, rule.Bytes},
 			Edits: []Edit{
-				{"internal/db.TakeOverSQL", "header = NULL, body = NULL, sealed_by = NULL\n", "header = NULL, body = NULL\n"},
-				{"internal/db.CompleteSQL", "sealed_by = EXCLUDED.sealed_by\n", "sealed_by = coalesce(EXCLUDED.sealed_by, r.sealed_by)\n"},
+				{"internal/store.TakeOverSQL", "header = NULL, body = NULL, sealed_by = NULL\n", "header = NULL, body = NULL\n"},
+				{"internal/store.CompleteSQL", "sealed_by = EXCLUDED.sealed_by\n", "sealed_by = coalesce(EXCLUDED.sealed_by, r.sealed_by)\n"},
 			},
 		},
 		{
