@@ -9,10 +9,10 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/flight"
 	"github.com/idem-go/idem/internal/longcall"
 	"github.com/idem-go/idem/internal/roundtrip"
-	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/internal/txn"
 )
 
@@ -44,7 +44,7 @@ func newCall(scope, key string, hash Hash, fn func(pgx.Tx) (Response, error), op
 	}
 	c.waiting = waiting{key: key, wait: c.wait, trace: &c.trace}
 	c.execution = execution{work: function(fn), wait: c.wait, maxResponse: c.maxResponse, sealer: c.sealer, trace: &c.trace}
-	c.execution.key = store.NewKey(scope, key, hash, newExecutionID(), c.ttl)
+	c.execution.key = db.NewKey(scope, key, hash, newExecutionID(), c.ttl)
 	if c.lock != nil {
 		c.execution.key.UseLock(c.lock(scope, key))
 	}
@@ -132,14 +132,14 @@ func (c *call) isForDuplicates(err error) bool {
 }
 
 // settle claims the key and executes, or finds the record, or gives up waiting for another holder.
-func (c *call) settle(ctx context.Context, f *flight.Flight[flightID, outcome]) (store.Record, error) {
+func (c *call) settle(ctx context.Context, f *flight.Flight[flightID, outcome]) (db.Record, error) {
 	x := &c.execution
 	if c.replayLikely {
 		switch found, err := x.ask(ctx); {
 		case found:
 			return x.record, nil
 		case errors.Is(err, ErrPoolExhausted): // to claim the key would be to wait for as long again
-			return store.Record{}, err
+			return db.Record{}, err
 		}
 	}
 	again := reruns{left: c.retries, pause: txn.RetryPause, trace: &c.trace}
@@ -151,12 +151,12 @@ func (c *call) settle(ctx context.Context, f *flight.Flight[flightID, outcome]) 
 		}
 		if err != nil {
 			if err := again.after(ctx, err, txn.Transient(err)); err != nil {
-				return store.Record{}, err
+				return db.Record{}, err
 			}
 			continue
 		}
 		if err, ended := x.work.waited(ctx, x, found); ended {
-			return store.Record{}, err
+			return db.Record{}, err
 		}
 		if found == answered {
 			return x.record, nil
@@ -170,18 +170,18 @@ func (c *call) settle(ctx context.Context, f *flight.Flight[flightID, outcome]) 
 		case recorded:
 			return x.record, nil
 		case failed:
-			return store.Record{}, err
+			return db.Record{}, err
 		case rejecting, holding:
 		case elsewhere:
 			if inherited { // it may have ended long ago
 				continue
 			}
 			if err := c.waiting.forHolder(ctx, poll.Next()); err != nil {
-				return store.Record{}, err
+				return db.Record{}, err
 			}
 		case undone:
 			if err := again.after(ctx, err, true); err != nil {
-				return store.Record{}, err
+				return db.Record{}, err
 			}
 		case unknown:
 			panic("idem: an outcome stayed unknown") // resolve does not return it
@@ -270,23 +270,23 @@ type joined struct {
 // joinedWork is what a call does with its key in a transaction of the caller's: the fn of DoTx, or the Start of an operation.
 type joinedWork interface {
 	// execute works behind the claim.
-	execute(ctx context.Context, j *joined) (store.Record, error)
+	execute(ctx context.Context, j *joined) (db.Record, error)
 	// meet answers where an operation has the key.
-	meet(j *joined) (store.Record, error)
+	meet(j *joined) (db.Record, error)
 }
 
-func (fn function) execute(ctx context.Context, j *joined) (store.Record, error) {
+func (fn function) execute(ctx context.Context, j *joined) (db.Record, error) {
 	return j.execute(ctx, fn)
 }
 
-func (function) meet(j *joined) (store.Record, error) { return store.Record{}, j.inVain() }
+func (function) meet(j *joined) (db.Record, error) { return db.Record{}, j.inVain() }
 
 // start makes the claimed key an operation's, from the commit of the caller's transaction on.
 type start func(claimedAt time.Time) ([]txn.Request, error)
 
-func (s start) execute(ctx context.Context, j *joined) (store.Record, error) { return j.hold(ctx, s) }
+func (s start) execute(ctx context.Context, j *joined) (db.Record, error) { return j.hold(ctx, s) }
 
-func (start) meet(j *joined) (store.Record, error) {
+func (start) meet(j *joined) (db.Record, error) {
 	j.record.Closed = false // it has no response yet
 	return j.record, nil
 }
@@ -318,35 +318,35 @@ func (c *call) join(ctx context.Context, tx pgx.Tx, work joinedWork) (result Res
 }
 
 // run claims the key, and executes or finds the record.
-func (j *joined) run(ctx context.Context) (store.Record, error) {
+func (j *joined) run(ctx context.Context) (db.Record, error) {
 	found, err := j.claim(ctx)
 	switch {
 	case err != nil:
-		return store.Record{}, j.part.Undo(hint(err))
+		return db.Record{}, j.part.Undo(hint(err))
 	case found == running:
 		return j.does.meet(j)
 	case found == held:
-		return store.Record{}, j.inVain()
-	case found == answered && j.record.State == store.Processing && j.record.SameHash:
-		return store.Record{}, j.inVain() // as a rule, that of a DoTx or Do further up in the same transaction
+		return db.Record{}, j.inVain()
+	case found == answered && j.record.State == db.Processing && j.record.SameHash:
+		return db.Record{}, j.inVain() // as a rule, that of a DoTx or Do further up in the same transaction
 	case found == answered:
 		return j.record, nil
 	}
 	r, err := j.does.execute(ctx, j)
 	if err != nil {
-		return store.Record{}, j.part.Undo(err)
+		return db.Record{}, j.part.Undo(err)
 	}
 	return r, nil
 }
 
 // claim claims the key under a savepoint. If it does not get it, what it did is undone.
 func (j *joined) claim(ctx context.Context) (finding, error) {
-	j.claiming = store.Claim{Key: &j.key, AtOnce: true}
-	j.loading = store.Load{Key: &j.key}
-	if err := j.part.Prepare(ctx, store.StatementsAtOnce); err != nil {
+	j.claiming = db.Claim{Key: &j.key, AtOnce: true}
+	j.loading = db.Load{Key: &j.key}
+	if err := j.part.Prepare(ctx, db.StatementsAtOnce); err != nil {
 		return held, err // of a table that is locked, not of a key that is held
 	}
-	err := j.part.Begin(ctx, store.StatementsAtOnce, &j.claiming, &j.loading)
+	err := j.part.Begin(ctx, db.StatementsAtOnce, &j.claiming, &j.loading)
 	return j.found(ctx, err)
 }
 
@@ -366,11 +366,11 @@ func (j *joined) found(ctx context.Context, err error) (finding, error) {
 	case j.part.Saves():
 		return found, j.part.Undo(nil) // its lock, and what it has set
 	}
-	return found, j.part.Ask(ctx, store.Calm{})
+	return found, j.part.Ask(ctx, db.Calm{})
 }
 
 // execute runs fn and records its response.
-func (j *joined) execute(ctx context.Context, fn func(pgx.Tx) (Response, error)) (store.Record, error) {
+func (j *joined) execute(ctx context.Context, fn func(pgx.Tx) (Response, error)) (db.Record, error) {
 	j.trace.attempts++
 	j.trace.event(EventExecuting, nil)
 	var resp Response
@@ -385,71 +385,71 @@ func (j *joined) execute(ctx context.Context, fn func(pgx.Tx) (Response, error))
 	})
 	switch {
 	case err != nil:
-		return store.Record{}, err
+		return db.Record{}, err
 	case undo:
 		return j.reject(ctx, rejected.response)
 	}
-	return j.complete(ctx, resp, store.Completed)
+	return j.complete(ctx, resp, db.Completed)
 }
 
 // hold makes the key an operation's, from the commit of the caller's transaction on.
-func (j *joined) hold(ctx context.Context, start start) (store.Record, error) {
+func (j *joined) hold(ctx context.Context, start start) (db.Record, error) {
 	requests, err := start(j.claimedAt)
 	if err != nil {
-		return store.Record{}, err
+		return db.Record{}, err
 	}
 	if j.previous != "" {
-		requests = append(requests, store.Reclaim{ExecutionID: j.previous})
+		requests = append(requests, db.Reclaim{ExecutionID: j.previous})
 	}
 	if err := j.part.Complete(ctx, requests...); err != nil {
-		return store.Record{}, completeError(err)
+		return db.Record{}, completeError(err)
 	}
-	return store.Record{SameHash: true, ExecutionID: j.key.ExecutionID, State: store.Running, CreatedAt: j.claimedAt}, nil
+	return db.Record{SameHash: true, ExecutionID: j.key.ExecutionID, State: db.Running, CreatedAt: j.claimedAt}, nil
 }
 
 // reject undoes what fn did, and records the answer under a claim of its own.
-func (j *joined) reject(ctx context.Context, resp Response) (store.Record, error) {
+func (j *joined) reject(ctx context.Context, resp Response) (db.Record, error) {
 	if _, err := resp.normal().check(j.maxResponse); err != nil {
-		return store.Record{}, err
+		return db.Record{}, err
 	}
-	j.claiming = store.Claim{Key: &j.key, AtOnce: true}
-	j.loading = store.Load{Key: &j.key}
+	j.claiming = db.Claim{Key: &j.key, AtOnce: true}
+	j.loading = db.Load{Key: &j.key}
 	err := j.part.Restart(ctx, &j.claiming, &j.loading)
 	if err != nil && !txn.LockTimedOut(err) {
-		return store.Record{}, err
+		return db.Record{}, err
 	}
 	found, err := j.found(ctx, err)
 	switch {
 	case err != nil:
-		return store.Record{}, err
+		return db.Record{}, err
 	case found == held, found == running:
-		return store.Record{}, j.inVain()
+		return db.Record{}, j.inVain()
 	case found == answered:
 		return j.record, nil
 	}
-	return j.complete(ctx, resp, store.Failed)
+	return j.complete(ctx, resp, db.Failed)
 }
 
 // complete records the response. It becomes valid with the caller's transaction.
-func (j *joined) complete(ctx context.Context, resp Response, state store.State) (store.Record, error) {
+func (j *joined) complete(ctx context.Context, resp Response, state db.State) (db.Record, error) {
 	resp = resp.normal()
 	c, err := j.completion(resp, state)
 	if err == nil {
 		err = ctx.Err()
 	}
 	if err != nil {
-		return store.Record{}, err
+		return db.Record{}, err
 	}
 	j.trace.event(EventRecording, nil)
 	requests := []txn.Request{c}
 	if j.previous != "" {
-		requests = append(requests, store.Reclaim{ExecutionID: j.previous})
+		requests = append(requests, db.Reclaim{ExecutionID: j.previous})
 	}
 	if err := j.part.Complete(ctx, requests...); err != nil {
-		return store.Record{}, completeError(err)
+		return db.Record{}, completeError(err)
 	}
 	if !c.Found {
-		return store.Record{}, txn.Ended("the record was not completed: is there a trigger on idem.records?", nil)
+		return db.Record{}, txn.Ended("the record was not completed: is there a trigger on idem.records?", nil)
 	}
 	return completedRecord(c, resp, j.claimedAt), nil
 }

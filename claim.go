@@ -5,15 +5,15 @@ import (
 	"errors"
 	"time"
 
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/roundtrip"
-	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/internal/txn"
 )
 
 var (
-	prepared       = txn.WithOwn(store.Statements)
-	preparedAtOnce = txn.WithOwn(store.StatementsAtOnce)
-	preparedHeld   = txn.WithOwn(append(append(store.Statements[:3:3], store.StatementsAtOnce[0]), store.OperationStatements...))
+	prepared       = txn.WithOwn(db.Statements)
+	preparedAtOnce = txn.WithOwn(db.StatementsAtOnce)
+	preparedHeld   = txn.WithOwn(append(append(db.Statements[:3:3], db.StatementsAtOnce[0]), db.OperationStatements...))
 )
 
 // finding is what a claim finds.
@@ -59,7 +59,7 @@ type work interface {
 // execution is the part of a call that talks to the database: it claims the key, has the work done and records its response.
 type execution struct {
 	engine      txn.Engine
-	key         store.Key
+	key         db.Key
 	work        work
 	maxResponse int
 	sealer      Sealer        // nil to store responses plain
@@ -67,19 +67,19 @@ type execution struct {
 	trace       *trace
 
 	tx        *txn.Tx
-	claiming  store.Claim
-	loading   store.Load
-	record    store.Record // found, or just written
-	claimedAt time.Time    // by the clock of the database
-	askedAt   time.Time    // by the clock of this process: before the record was read, or written, for the last time
-	previous  string       // the execution id of the claim that the transaction had made before, if it is a caller's
-	rejection *Response    // the final answer of a fn whose writes are undone, to be recorded
-	sent      *Response    // what the latest COMMIT was to record, nil if it was to record no response
+	claiming  db.Claim
+	loading   db.Load
+	record    db.Record // found, or just written
+	claimedAt time.Time // by the clock of the database
+	askedAt   time.Time // by the clock of this process: before the record was read, or written, for the last time
+	previous  string    // the execution id of the claim that the transaction had made before, if it is a caller's
+	rejection *Response // the final answer of a fn whose writes are undone, to be recorded
+	sent      *Response // what the latest COMMIT was to record, nil if it was to record no response
 }
 
 // ask looks for an answer without claiming the key: one statement, outside of any transaction.
 func (x *execution) ask(ctx context.Context) (found bool, err error) {
-	x.loading = store.Load{Key: &x.key}
+	x.loading = db.Load{Key: &x.key}
 	x.askedAt = time.Now()
 	engine := x.engine
 	engine.Asker = nil // the leader is not past the pool: it may need another connection to claim
@@ -87,14 +87,14 @@ func (x *execution) ask(ctx context.Context) (found bool, err error) {
 		return false, hint(err)
 	}
 	x.record = x.loading.Record
-	return x.loading.Found && !x.loading.Expired() && x.record.State != store.Running, nil
+	return x.loading.Found && !x.loading.Expired() && x.record.State != db.Running, nil
 }
 
 // claim begins a transaction and claims the key in it: one round trip, or two if it takes over an expired record. After any
 // finding but claimed, and after an error, the connection has been given back.
 func (x *execution) claim(ctx context.Context) (finding, error) {
-	x.claiming = store.Claim{Key: &x.key, AtOnce: x.wait == 0}
-	x.loading = store.Load{Key: &x.key}
+	x.claiming = db.Claim{Key: &x.key, AtOnce: x.wait == 0}
+	x.loading = db.Load{Key: &x.key}
 	x.engine.Patience = x.patience()
 	x.askedAt = time.Now()
 	requests := append([]txn.Request{&x.claiming, &x.loading}, x.work.behindClaim()...)
@@ -120,11 +120,11 @@ func (x *execution) claim(ctx context.Context) (finding, error) {
 func (x *execution) find(ctx context.Context, ask func(context.Context, ...txn.Request) error) (finding, error) {
 	ours, createdAt, previous := x.claiming.Claimed, x.claiming.CreatedAt, x.claiming.Previous
 	if !ours && x.loading.Expired() {
-		takeover := store.TakeOver{Key: &x.key}
-		x.loading = store.Load{Key: &x.key}
+		takeover := db.TakeOver{Key: &x.key}
+		x.loading = db.Load{Key: &x.key}
 		requests := []txn.Request{&takeover, &x.loading}
 		if x.claiming.AtOnce {
-			requests = []txn.Request{store.Calm{}, &takeover, &x.loading}
+			requests = []txn.Request{db.Calm{}, &takeover, &x.loading}
 		}
 		if err := ask(ctx, append(requests, x.work.behindClaim()...)...); err != nil {
 			return held, err
@@ -139,7 +139,7 @@ func (x *execution) find(ctx context.Context, ask func(context.Context, ...txn.R
 		return held, nil
 	}
 	x.record = x.loading.Record
-	if x.record.State == store.Running && x.record.SameHash {
+	if x.record.State == db.Running && x.record.SameHash {
 		return running, nil
 	}
 	return answered, nil
@@ -147,7 +147,7 @@ func (x *execution) find(ctx context.Context, ask func(context.Context, ...txn.R
 
 // freshUntil returns when the record expires, by the clock of this process: as long after askedAt as it had to live when the
 // database read or wrote it, which was later. So it is never too late, however the two clocks differ.
-func (x *execution) freshUntil(r *store.Record) time.Time {
+func (x *execution) freshUntil(r *db.Record) time.Time {
 	seen := r.CompletedAt
 	if r.LoadedAt.After(seen) {
 		seen = r.LoadedAt

@@ -9,9 +9,9 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/longcall"
 	"github.com/idem-go/idem/internal/roundtrip"
-	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/internal/txn"
 )
 
@@ -50,7 +50,7 @@ func (h heldCall) Retries() int         { return h.retries }
 func (h heldCall) ClaimedAt() time.Time { return h.execution.claimedAt }
 
 // Sealer returns what seals inputs and values, nil if nothing does.
-func (h heldCall) Sealer() store.Sealer {
+func (h heldCall) Sealer() db.Sealer {
 	if h.sealer == nil {
 		return nil
 	}
@@ -64,7 +64,7 @@ func (h heldCall) Engine() *txn.Engine {
 	return &engine
 }
 
-func (h heldCall) Key(executionID string) store.Key {
+func (h heldCall) Key(executionID string) db.Key {
 	if executionID == "" {
 		return h.execution.key
 	}
@@ -93,7 +93,7 @@ func (h heldCall) StepTaken(ctx context.Context, s longcall.Step) {
 	})
 }
 
-func (h heldCall) Completion(key *store.Key, resp longcall.Response, state store.State) (*store.Complete, error) {
+func (h heldCall) Completion(key *db.Key, resp longcall.Response, state db.State) (*db.Complete, error) {
 	return h.execution.completionOf(key, Response(resp).normal(), state)
 }
 
@@ -128,7 +128,7 @@ func doHeld(ctx context.Context, pool *pgxpool.Pool, scope, key string, hash [32
 	})
 }
 
-func startHeld(ctx context.Context, tx pgx.Tx, scope, key string, hash [32]byte, opts []Option, requests func(longcall.Execution, *store.Key, time.Time) ([]txn.Request, error)) (string, error) {
+func startHeld(ctx context.Context, tx pgx.Tx, scope, key string, hash [32]byte, opts []Option, requests func(longcall.Execution, *db.Key, time.Time) ([]txn.Request, error)) (string, error) {
 	c, err := newHeld(scope, key, hash, opts)
 	result, err := c.traced(ctx, scope, key, true, func() (Result, error) {
 		if err != nil || tx == nil {
@@ -151,12 +151,12 @@ func settingsHeld(pool *pgxpool.Pool, scope, key string, hash [32]byte, ttl time
 		return nil, err
 	}
 	c.ttl = ttl
-	c.execution.key = store.NewKey(scope, key, hash, "", ttl)
+	c.execution.key = db.NewKey(scope, key, hash, "", ttl)
 	c.begin(pool)
 	return heldCall{c}, nil
 }
 
-func sealerHeld(opts []Option) (store.Sealer, error) {
+func sealerHeld(opts []Option) (db.Sealer, error) {
 	c := &call{}
 	err := c.settings.set(opts)
 	return heldCall{c}.Sealer(), err
@@ -176,7 +176,7 @@ const resumePause = time.Second
 func (*operation) prepared(bool) []*roundtrip.Statement { return preparedHeld }
 
 // behindClaim is a savepoint for the first step: no step may undo the claim.
-func (*operation) behindClaim() []txn.Request { return []txn.Request{store.Savepoint{}} }
+func (*operation) behindClaim() []txn.Request { return []txn.Request{db.Savepoint{}} }
 
 // begin gives the transaction of the claim to the Runner.
 func (o *operation) begin(ctx context.Context, x *execution) (ending, error) {
@@ -189,7 +189,7 @@ func (o *operation) begin(ctx context.Context, x *execution) (ending, error) {
 		return x.after(end)
 	}
 	if end.Err == nil {
-		return x.complete(ctx, Response(end.Response), store.Completed)
+		return x.complete(ctx, Response(end.Response), db.Completed)
 	}
 	var rejected *rejection
 	undo := errors.As(end.Err, &rejected) && !errors.Is(end.Err, ErrTxEnded) && !errors.Is(end.Err, ErrTxAborted)

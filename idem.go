@@ -115,7 +115,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/txn"
 )
 
@@ -224,16 +224,16 @@ func Lookup(ctx context.Context, pool *pgxpool.Pool, scope, key string) (Entry, 
 	// The holder is read before the record, by a statement of its own. An execution releases its lock after its record has become
 	// visible, so at least one of the two statements sees the execution.
 	engine := txn.Engine{Pool: pool, Limits: txn.DefaultLimits}
-	holder := store.HolderOf(store.LockOf(scope, key))
+	holder := db.HolderOf(db.LockOf(scope, key))
 	if err := engine.Query(ctx, &holder); err != nil {
 		return Entry{}, hint(err)
 	}
-	live := store.Live{Scope: scope, Key: key}
+	live := db.Live{Scope: scope, Key: key}
 	if err := engine.Query(ctx, &live); err != nil {
 		return Entry{}, hint(err)
 	}
 	switch r := &live.LiveRow; {
-	case live.Found && r.State == store.Running: // a running operation has not completed and does not expire
+	case live.Found && r.State == db.Running: // a running operation has not completed and does not expire
 		return Entry{State: StateProcessing, ExecutionID: r.ExecutionID, Since: r.CreatedAt}, nil
 	case live.Found:
 		return Entry{

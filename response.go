@@ -11,8 +11,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/idem-go/idem/internal/abridge"
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/longcall"
-	"github.com/idem-go/idem/internal/store"
 )
 
 // Response is what an execution answers and what its duplicates are given again, byte for byte. Its meaning is the
@@ -116,7 +116,7 @@ func (r Response) encodeHeader() ([]byte, error) {
 			return nil, fmt.Errorf("%w: a header is not valid UTF-8 or holds a NUL", ErrInvalidResponse)
 		}
 	}
-	return store.EncodeHeader(r.Header)
+	return db.EncodeHeader(r.Header)
 }
 
 func storable(s string) bool { return utf8.ValidString(s) && !strings.Contains(s, "\x00") }
@@ -137,11 +137,11 @@ func (r Response) check(limit int) ([]byte, error) {
 }
 
 // answerFrom turns the record of a key into what the caller is told for whom it was loaded, or made.
-func answerFrom(r *store.Record, key string, own *store.Key, sealer Sealer) (Result, error) {
+func answerFrom(r *db.Record, key string, own *db.Key, sealer Sealer) (Result, error) {
 	switch {
 	case !r.SameHash:
 		return Result{}, &MismatchError{Key: abridge.Key(key), CreatedAt: r.CreatedAt}
-	case r.State == store.Processing:
+	case r.State == db.Processing:
 		return Result{}, fmt.Errorf("%w: an earlier fn for key %s did, without a response; see to its effect, then remove the record",
 			ErrTxEnded, abridge.Key(key))
 	}
@@ -150,7 +150,7 @@ func answerFrom(r *store.Record, key string, own *store.Key, sealer Sealer) (Res
 	}
 	return Result{
 		Response: Response{Status: r.Status, Header: r.Header, Body: r.Body},
-		Replayed: r.ExecutionID != own.ExecutionID, Rejected: r.State == store.Failed, ExecutionID: r.ExecutionID,
+		Replayed: r.ExecutionID != own.ExecutionID, Rejected: r.State == db.Failed, ExecutionID: r.ExecutionID,
 		CreatedAt: r.CreatedAt, CompletedAt: r.CompletedAt, ExpiresAt: r.ExpiresAt,
 	}, nil
 }

@@ -8,8 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/longcall"
-	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/internal/txn"
 )
 
@@ -17,7 +17,7 @@ import (
 func (x *execution) begin(ctx context.Context) (ending, error) {
 	defer x.tx.Close() // also if the work panics
 	if x.rejection != nil {
-		return x.complete(ctx, *x.rejection, store.Failed)
+		return x.complete(ctx, *x.rejection, db.Failed)
 	}
 	x.trace.attempts++
 	x.trace.event(EventExecuting, nil)
@@ -37,7 +37,7 @@ func (x *execution) run(ctx context.Context, fn func(pgx.Tx) (Response, error)) 
 		return false, err
 	})
 	if err == nil && !undo {
-		return x.complete(ctx, resp, store.Completed)
+		return x.complete(ctx, resp, db.Completed)
 	}
 	return x.rollback(rejected, undo, err)
 }
@@ -69,7 +69,7 @@ func (x *execution) after(end longcall.Ending) (ending, error) {
 
 // rollback ends the transaction of a fn that returned an error, or a rejection.
 func (x *execution) rollback(rejected *rejection, undo bool, err error) (ending, error) {
-	holds, after := store.StillClaimed{Key: &x.key}, store.Load{Key: &x.key}
+	holds, after := db.StillClaimed{Key: &x.key}, db.Load{Key: &x.key}
 	isHeld := x.tx.Held(
 		txn.Question{Request: &holds, Answer: func() bool { return holds.Holds }},
 		txn.Question{Request: &after, Answer: func() bool { return !after.Ours() }}, // a record of ours that a rollback does not undo was committed by fn
@@ -93,7 +93,7 @@ func (x *execution) rollback(rejected *rejection, undo bool, err error) (ending,
 
 // complete records the response and commits, in one round trip. From here on the end of the caller's context does not
 // undo anything.
-func (x *execution) complete(ctx context.Context, resp Response, state store.State) (ending, error) {
+func (x *execution) complete(ctx context.Context, resp Response, state db.State) (ending, error) {
 	resp = resp.normal()
 	c, err := x.completion(resp, state)
 	if err != nil {
@@ -126,17 +126,17 @@ func (x *execution) complete(ctx context.Context, resp Response, state store.Sta
 }
 
 // completion returns the request that records a response.
-func (x *execution) completion(resp Response, state store.State) (*store.Complete, error) {
+func (x *execution) completion(resp Response, state db.State) (*db.Complete, error) {
 	return x.completionOf(&x.key, resp, state)
 }
 
 // completionOf returns the request that records a response under a key that is not the claim's own.
-func (x *execution) completionOf(key *store.Key, resp Response, state store.State) (*store.Complete, error) {
+func (x *execution) completionOf(key *db.Key, resp Response, state db.State) (*db.Complete, error) {
 	header, err := resp.check(x.maxResponse)
 	if err != nil {
 		return nil, err
 	}
-	c := &store.Complete{Key: key, State: state, Status: resp.Status, Header: header, Body: resp.Body}
+	c := &db.Complete{Key: key, State: state, Status: resp.Status, Header: header, Body: resp.Body}
 	if x.sealer != nil {
 		if err := c.Seal(x.sealer); err != nil {
 			return nil, fmt.Errorf("idem: the response could not be sealed, nothing is committed: %w", err)
@@ -152,8 +152,8 @@ func tooSlow(cause error) error {
 		"idle_in_transaction_session_timeout or transaction_timeout allows: %w", ErrTxAborted, cause)
 }
 
-func completedRecord(c *store.Complete, resp Response, claimedAt time.Time) store.Record {
-	return store.Record{
+func completedRecord(c *db.Complete, resp Response, claimedAt time.Time) db.Record {
+	return db.Record{
 		SameHash: true, ExecutionID: c.Key.ExecutionID, State: c.State,
 		Status: resp.Status, Header: resp.Header, Body: resp.Body,
 		CreatedAt: claimedAt, CompletedAt: c.CompletedAt, ExpiresAt: c.ExpiresAt,
@@ -163,7 +163,7 @@ func completedRecord(c *store.Complete, resp Response, claimedAt time.Time) stor
 // completeError names what fn has done that keeps its record from being completed.
 func completeError(err error) error {
 	switch {
-	case txn.HasCode(err, store.Gone):
+	case txn.HasCode(err, db.Gone):
 		return txn.Ended("the claimed record is gone, or the transaction is another one", nil)
 	case txn.HasCode(err, "42501"):
 		return fmt.Errorf("idem: the role of the transaction may not write idem.records; if fn has changed it (SET LOCAL ROLE), it has to change it back (RESET ROLE) before it returns: %w", err)
@@ -206,7 +206,7 @@ func (x *execution) resolve(ctx context.Context, limit, ttl time.Duration, cause
 // recall makes the response of our own record the one that is at hand: whatever happens to what was stored, this caller is
 // told what was committed. A record without a response stays as it is, and so does one of an operation that others have completed.
 func (x *execution) recall() {
-	if r := &x.record; r.State != store.Processing && x.sent != nil {
+	if r := &x.record; r.State != db.Processing && x.sent != nil {
 		r.Header, r.Body, r.Closed = x.sent.Header, x.sent.Body, false
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idem"
-	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/txn"
 )
 
@@ -63,7 +63,7 @@ func (h *OperationHandler) held(r *http.Request, c *claim) (*operationStatus, er
 // load reads the status of an operation, nil if there is none of that id.
 func (h *OperationHandler) load(ctx context.Context, id string) (*operationStatus, error) {
 	engine := txn.Engine{Pool: h.pool, Limits: txn.DefaultLimits}
-	show, steps := store.ShowOperation{OperationID: id}, store.ListSteps{OperationID: id}
+	show, steps := db.ShowOperation{OperationID: id}, db.ListSteps{OperationID: id}
 	if err := engine.Query(ctx, &show, &steps); err != nil || !show.Found {
 		return nil, err
 	}
@@ -71,20 +71,20 @@ func (h *OperationHandler) load(ctx context.Context, id string) (*operationStatu
 		ID: id, Name: show.Name, State: string(show.State), Steps: []stepStatus{}, scope: show.Scope, hash: show.Hash,
 	}
 	for _, s := range steps.Rows {
-		if s.Kind != store.EndStep {
+		if s.Kind != db.EndStep {
 			status.Steps = append(status.Steps, stepStatus{string(s.Kind), withoutNumber(s.Name), string(s.Outcome), s.RecordedAt})
 		}
 	}
-	if show.State != store.OperationRunning && show.State != store.OperationParked {
+	if show.State != db.OperationRunning && show.State != db.OperationParked {
 		return status, nil
 	}
 	status.Undoing, status.Step, status.Since, status.Attempts = show.Undoing, withoutNumber(show.Step), show.Since, show.Attempts
 	status.retryAfter = time.Second
 	wakeAt := show.WaitsUntil()
 	switch pause := wakeAt.Sub(show.LoadedAt); {
-	case show.State == store.OperationRunning && wakeAt.IsZero(): // until its child has ended
+	case show.State == db.OperationRunning && wakeAt.IsZero(): // until its child has ended
 		status.WaitsFor = status.Step
-	case show.State == store.OperationParked:
+	case show.State == db.OperationParked:
 		status.retryAfter, status.Step = time.Minute, show.ReasonStep
 		if h.reasons {
 			status.Reason, status.ReasonText = show.Reason, show.ReasonText

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/db"
 )
 
 // A message that kills its process leaves one trace: the broker delivers it again. So an attempt at a redelivered message is
@@ -45,7 +45,7 @@ func (r *registry) announce(ctx context.Context, group []*delivery, patience tim
 	if d.Deliveries <= 1 || d.announced {
 		return nil
 	}
-	announce := store.AnnounceMessage{FailedMessage: r.message(d, d.ID)}
+	announce := db.AnnounceMessage{FailedMessage: r.message(d, d.ID)}
 	err := r.write(ctx, patience, &announce)
 	if err != nil && judgeDatabase(ctx, err) != again {
 		return err
@@ -65,7 +65,7 @@ func (r *registry) withdraw(ctx context.Context, group []*delivery) {
 		if !d.announced || d.state != putOff {
 			continue
 		}
-		withdraw := store.WithdrawMessage{Consumer: r.consumer, Source: d.Source, ID: d.ID}
+		withdraw := db.WithdrawMessage{Consumer: r.consumer, Source: d.Source, ID: d.ID}
 		if insist(bounded, func(ctx context.Context) error { return r.engine.Query(ctx, withdraw) }) == nil {
 			d.announced = false
 		}

@@ -9,11 +9,11 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/txn"
 )
 
-var prepared = txn.WithOwn(store.MessageStatements)
+var prepared = txn.WithOwn(db.MessageStatements)
 
 // handler is what handles messages: one by one, or all together.
 type handler struct {
@@ -32,7 +32,7 @@ type attempt struct {
 	group       []*delivery
 
 	tx      *txn.Tx
-	byID    map[store.MessageID]*delivery
+	byID    map[db.MessageID]*delivery
 	claimed []*delivery // in the order of their delivery
 	refused []refusal   // messages that are never to be handled
 	runs    int
@@ -73,21 +73,21 @@ func (a *attempt) run(ctx context.Context) ending {
 
 // claim begins the transaction and writes the messages down as handled: one round trip, if all of them are new.
 func (a *attempt) claim(ctx context.Context) error {
-	a.byID = make(map[store.MessageID]*delivery, len(a.group))
+	a.byID = make(map[db.MessageID]*delivery, len(a.group))
 	for _, d := range a.group {
 		d.reopen()
 		a.byID[d.id()] = d
 	}
 	begin := a.begin()
 	begin.Owned = true
-	claim := store.ClaimMessages{Messages: a.messages(a.group), Retention: a.settings.retention}
-	resume := store.ResumeMessages{Messages: claim.Messages, Retention: claim.Retention}
+	claim := db.ClaimMessages{Messages: a.messages(a.group), Retention: a.settings.retention}
+	resume := db.ResumeMessages{Messages: claim.Messages, Retention: claim.Retention}
 	var first txn.Request = &claim
 	if a.group[0].announced { // it is alone, and has its row
 		first = &resume
 	}
 	var err error
-	a.tx, err = a.engine.Open(ctx, begin, first, store.Calm{})
+	a.tx, err = a.engine.Open(ctx, begin, first, db.Calm{})
 	if err != nil {
 		return err
 	}
@@ -104,15 +104,15 @@ func (a *attempt) claim(ctx context.Context) error {
 	return err
 }
 
-func (a *attempt) begin() *store.BeginMessages {
-	return &store.BeginMessages{ExecutionID: a.executionID, Patience: a.patience}
+func (a *attempt) begin() *db.BeginMessages {
+	return &db.BeginMessages{ExecutionID: a.executionID, Patience: a.patience}
 }
 
-func (a *attempt) messages(group []*delivery) *store.Messages {
-	return store.NewMessages(a.consumer, len(group), func(i int) (store.MessageID, [32]byte) { return group[i].id(), group[i].hash })
+func (a *attempt) messages(group []*delivery) *db.Messages {
+	return db.NewMessages(a.consumer, len(group), func(i int) (db.MessageID, [32]byte) { return group[i].id(), group[i].hash })
 }
 
-func (a *attempt) take(messages []store.ClaimedMessage) {
+func (a *attempt) take(messages []db.ClaimedMessage) {
 	for i := range messages {
 		a.byID[messages[i].MessageID].claim(messages[i].Since)
 	}
@@ -127,7 +127,7 @@ func (a *attempt) lookUp(ctx context.Context) error {
 			rest = append(rest, d)
 		}
 	}
-	load := store.LoadMessages{Messages: a.messages(rest)}
+	load := db.LoadMessages{Messages: a.messages(rest)}
 	if err := a.tx.Ask(ctx, &load); err != nil {
 		return err
 	}
@@ -139,8 +139,8 @@ func (a *attempt) lookUp(ctx context.Context) error {
 	if len(due) == 0 {
 		return nil
 	}
-	resume := store.ResumeMessages{Messages: a.messages(due), Retention: a.settings.retention}
-	if err := a.tx.Ask(ctx, a.begin(), &resume, store.Calm{}); err != nil {
+	resume := db.ResumeMessages{Messages: a.messages(due), Retention: a.settings.retention}
+	if err := a.tx.Ask(ctx, a.begin(), &resume, db.Calm{}); err != nil {
 		return err
 	}
 	a.take(resume.Rows)
@@ -148,7 +148,7 @@ func (a *attempt) lookUp(ctx context.Context) error {
 }
 
 // learn settles a message by what is stored about it. It reports whether the message is due for an attempt.
-func (a *attempt) learn(d *delivery, k *store.KnownMessage) (due bool) {
+func (a *attempt) learn(d *delivery, k *db.KnownMessage) (due bool) {
 	due, mismatch := d.learn(k)
 	if mismatch != nil {
 		a.refused = append(a.refused, refusal{d, mismatch})
@@ -244,7 +244,7 @@ func (a *attempt) give(ctx context.Context, e *ending, group []*delivery, fn fun
 
 // commit commits what was handled, together with the memory of it.
 func (a *attempt) commit(ctx context.Context) ending {
-	keep := store.KeepMessages{ExecutionID: a.executionID}
+	keep := db.KeepMessages{ExecutionID: a.executionID}
 	err := a.tx.Commit(ctx, &keep)
 	var unacknowledged *txn.UnknownError
 	switch {
@@ -264,7 +264,7 @@ func (a *attempt) commit(ctx context.Context) ending {
 			return ending{kind: failed, err: err, unacknowledged: true}
 		}
 		return ending{kind: again, err: err, unacknowledged: true}
-	case txn.HasCode(err, store.Gone) && !keep.Found:
+	case txn.HasCode(err, db.Gone) && !keep.Found:
 		return ending{kind: ended, err: txn.Ended("a statement of the handler did, and began another", nil)}
 	}
 	a.kept = keep.Found
@@ -289,14 +289,14 @@ func (a *attempt) enders() (handled, suspects []*delivery) {
 
 // committed reads the record to learn whether the transaction was committed. One of its messages is enough to tell.
 func (a *attempt) committed(ctx context.Context) (bool, error) {
-	load := store.LoadMessages{}
+	load := db.LoadMessages{}
 	err := a.insist(ctx, func(ctx context.Context) error {
-		load = store.LoadMessages{Messages: a.messages(a.claimed[:1])}
+		load = db.LoadMessages{Messages: a.messages(a.claimed[:1])}
 		return a.engine.Query(ctx, &load)
 	})
 	for i := range load.Rows {
 		k := &load.Rows[i]
-		if k.State == store.MessageHandled && k.Since.Equal(a.byID[k.MessageID].since) {
+		if k.State == db.MessageHandled && k.Since.Equal(a.byID[k.MessageID].since) {
 			return true, err
 		}
 	}
@@ -313,7 +313,7 @@ func (a *attempt) release(ctx context.Context, group []*delivery) error {
 	}
 	return a.insist(ctx, func(ctx context.Context) error {
 		for _, t := range at {
-			if err := a.engine.Query(ctx, store.ReleaseMessages{Messages: a.messages(group), ClaimedAt: t}); err != nil {
+			if err := a.engine.Query(ctx, db.ReleaseMessages{Messages: a.messages(group), ClaimedAt: t}); err != nil {
 				return err
 			}
 		}

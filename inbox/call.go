@@ -10,7 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgtype"
 
-	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/txn"
 )
 
@@ -85,7 +85,7 @@ func (c *call) groups(ctx context.Context, round []*delivery) ([][]*delivery, er
 // know loads what is stored about messages, and settles those that are not to be tried.
 func (c *call) know(ctx context.Context, group []*delivery) error {
 	byID, messages := c.registry.messages(group)
-	load := store.LoadMessages{Messages: messages}
+	load := db.LoadMessages{Messages: messages}
 	if err := c.registry.engine.Query(ctx, &load); err != nil {
 		return err
 	}

@@ -11,8 +11,8 @@ import (
 
 	"github.com/idem-go/idem/internal/abridge"
 	"github.com/idem-go/idem/internal/act"
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/deadletter"
-	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/internal/txn"
 )
 
@@ -94,19 +94,19 @@ func Show(ctx context.Context, pool *pgxpool.Pool, ref Ref, opts ...Option) (Dea
 // consumer keeps later messages of its key behind it. The dead letter of a message whose id belongs to another payload is handled
 // under the ID of the dead letter.
 func Redrive(ctx context.Context, pool *pgxpool.Pool, ref Ref) error {
-	redrive := &store.RedriveMessage{Consumer: ref.Consumer, Source: ref.Source, ID: ref.ID}
-	return change(ctx, pool, ref, act.Of(ctx, store.Redrive, "to be tried again"), redrive, &redrive.Known)
+	redrive := &db.RedriveMessage{Consumer: ref.Consumer, Source: ref.Source, ID: ref.ID}
+	return change(ctx, pool, ref, act.Of(ctx, db.Redrive, "to be tried again"), redrive, &redrive.Known)
 }
 
 // Drop removes a dead letter for good, also one that was redriven and is not handled yet: nothing waits behind its message any
 // more. As long as the inbox remembers the message, see WithRetention, a delivery of it is Dead. A later delivery is a new message.
 func Drop(ctx context.Context, pool *pgxpool.Pool, ref Ref) error {
-	drop := &store.DropMessage{Consumer: ref.Consumer, Source: ref.Source, ID: ref.ID}
-	return change(ctx, pool, ref, act.Of(ctx, store.Drop, "deleted"), drop, &drop.Known)
+	drop := &db.DropMessage{Consumer: ref.Consumer, Source: ref.Source, ID: ref.ID}
+	return change(ctx, pool, ref, act.Of(ctx, db.Drop, "deleted"), drop, &drop.Known)
 }
 
 // change makes a change to a dead letter, and records who did it. known tells whether the dead letter exists.
-func change(ctx context.Context, pool *pgxpool.Pool, ref Ref, note store.NoteAct, request txn.Request, known *bool) error {
+func change(ctx context.Context, pool *pgxpool.Pool, ref Ref, note db.NoteAct, request txn.Request, known *bool) error {
 	if pool == nil {
 		return errNoPool
 	}
@@ -141,7 +141,7 @@ type Stats struct {
 
 // ReadStats returns the Stats of each consumer that has failing messages or dead letters. It reads no handled messages.
 func ReadStats(ctx context.Context, pool *pgxpool.Pool) ([]Stats, error) {
-	read := store.InboxStats{}
+	read := db.InboxStats{}
 	if err := query(ctx, pool, &read); err != nil {
 		return nil, err
 	}
@@ -166,14 +166,14 @@ func readLetter(l *deadletter.Letter) DeadLetter {
 }
 
 // open returns the payload and the headers of a dead letter.
-func (s *settings) open(c store.Contents, ref Ref) (payload []byte, headers map[string]string, err error) {
-	var sealer store.Sealer // not an interface around a nil one
+func (s *settings) open(c db.Contents, ref Ref) (payload []byte, headers map[string]string, err error) {
+	var sealer db.Sealer // not an interface around a nil one
 	if s.sealer != nil {
 		sealer = s.sealer
 	}
 	contents, err := c.Open(sealer, ref.name())
 	if err == nil {
-		headers, err = store.ReadHeaders(contents.Headers)
+		headers, err = db.ReadHeaders(contents.Headers)
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("inbox: read the dead letter of message %s: %w", abridge.Printable(ref.ID), err)
@@ -191,17 +191,17 @@ const (
 func typeOf(m *Message) string { return deadletter.Printable(m.Type, maxType) }
 
 // contentsOf are payload and headers of a message as a dead letter keeps them.
-func contentsOf(m *Message) store.Contents {
+func contentsOf(m *Message) db.Contents {
 	kept, size := make(map[string]string, len(m.Headers)), 0
 	for name, value := range m.Headers {
 		kept[deadletter.Printable(name, maxHeaders)] = deadletter.Printable(value, maxHeaders)
 		size += len(name) + len(value)
 	}
 	if size > maxHeaders {
-		return store.Contents{Payload: m.Payload}
+		return db.Contents{Payload: m.Payload}
 	}
-	headers, _ := store.WriteHeaders(kept) // texts are always JSON
-	return store.Contents{Payload: m.Payload, Headers: headers}
+	headers, _ := db.WriteHeaders(kept) // texts are always JSON
+	return db.Contents{Payload: m.Payload, Headers: headers}
 }
 
 func query(ctx context.Context, pool *pgxpool.Pool, request txn.Request) error {

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/db"
 )
 
 // State is the outcome of a message.
@@ -56,7 +56,7 @@ type delivery struct {
 	unfinished bool // the attempt before was announced and has no recorded end
 }
 
-func (d *delivery) id() store.MessageID { return store.MessageID{Source: d.Source, ID: d.ID} }
+func (d *delivery) id() db.MessageID { return db.MessageID{Source: d.Source, ID: d.ID} }
 
 // keyOf is what messages that are kept in order have in common.
 type keyOf struct{ source, key string }
@@ -100,7 +100,7 @@ func (d *delivery) putOffUntil(at time.Time, err error) {
 
 // learn settles the delivery by what is stored about its message. It reports whether the message is due for an attempt, and
 // returns an error if the id belongs to another payload.
-func (d *delivery) learn(k *store.KnownMessage) (due bool, mismatch error) {
+func (d *delivery) learn(k *db.KnownMessage) (due bool, mismatch error) {
 	d.attempts, d.hindered = k.Attempts, k.Hindered
 	if d.announced {
 		d.attempts--
@@ -108,11 +108,11 @@ func (d *delivery) learn(k *store.KnownMessage) (due bool, mismatch error) {
 	switch {
 	case !k.SameHash:
 		return false, &MismatchError{Source: d.Source, Message: d.ID, Since: k.Since}
-	case k.State == store.MessageHandled && d.state == unclear && k.Since.Equal(d.since):
+	case k.State == db.MessageHandled && d.state == unclear && k.Since.Equal(d.since):
 		d.settle(Outcome{State: Done})
-	case k.State == store.MessageHandled:
+	case k.State == db.MessageHandled:
 		d.settle(Outcome{State: Duplicate})
-	case k.State == store.MessageDead:
+	case k.State == db.MessageDead:
 		d.settle(Outcome{State: Dead, Err: ErrDead})
 	case k.Remaining > 0:
 		d.postpone(k.Remaining, ErrWaiting)
@@ -138,15 +138,15 @@ func unsettled(group []*delivery) []*delivery {
 // messages behind it in its key are in no earlier round.
 func rounds(messages []Message, ordered bool) [][]*delivery {
 	type payload struct {
-		id   store.MessageID
+		id   db.MessageID
 		hash [32]byte
 	}
 	var all [][]*delivery
 	seen := make(map[payload]*delivery, len(messages))
-	free := make(map[store.MessageID]int, len(messages)) // the first round behind those of the id
+	free := make(map[db.MessageID]int, len(messages)) // the first round behind those of the id
 	latest := map[keyOf]int{}
 	for i, m := range messages {
-		id, hash := store.MessageID{Source: m.Source, ID: m.ID}, sha256.Sum256(m.Payload)
+		id, hash := db.MessageID{Source: m.Source, ID: m.ID}, sha256.Sum256(m.Payload)
 		if d := seen[payload{id, hash}]; d != nil {
 			d.twins = append(d.twins, i)
 			d.Deliveries = max(d.Deliveries, m.Deliveries)

@@ -7,8 +7,8 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/deadletter"
-	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/internal/txn"
 )
 
@@ -46,7 +46,7 @@ func (r *registry) refuse(ctx context.Context, d *delivery, cause error) error {
 func (r *registry) hinder(ctx context.Context, d *delivery, cause error) error {
 	pause := r.settings.pause(d.hindered + 1)
 	pause = min(pause, max(maxHindered, r.settings.minBackoff))
-	_, err := r.record(ctx, d, store.CountFailure{Hindered: 1, Pause: pause}, cause)
+	_, err := r.record(ctx, d, db.CountFailure{Hindered: 1, Pause: pause}, cause)
 	if err != nil {
 		d.state = putOff // its announcement is withdrawn
 	}
@@ -57,11 +57,11 @@ func (r *registry) hinder(ctx context.Context, d *delivery, cause error) error {
 const maxHindered = 30 * time.Second
 
 func (r *registry) count(ctx context.Context, d *delivery, total int, cause error) (counted int, err error) {
-	return r.record(ctx, d, store.CountFailure{Added: 1, Pause: r.settings.pause(total)}, cause)
+	return r.record(ctx, d, db.CountFailure{Added: 1, Pause: r.settings.pause(total)}, cause)
 }
 
 // record records the end of an attempt, and returns how many have failed so far: 0 if the message is not to be tried again.
-func (r *registry) record(ctx context.Context, d *delivery, count store.CountFailure, cause error) (counted int, err error) {
+func (r *registry) record(ctx context.Context, d *delivery, count db.CountFailure, cause error) (counted int, err error) {
 	count.FailedMessage = r.message(d, d.ID)
 	if d.announced {
 		count.Added--
@@ -80,7 +80,7 @@ func (r *registry) record(ctx context.Context, d *delivery, count store.CountFai
 }
 
 func (r *registry) bury(ctx context.Context, d *delivery, id string, attempts int, cause error) error {
-	bury := store.BuryMessage{
+	bury := db.BuryMessage{
 		FailedMessage: r.message(d, id), Attempts: attempts, Type: typeOf(&d.Message), Class: classOf(cause), Reason: deadletter.ReasonOf(cause),
 	}
 	var err error
@@ -101,24 +101,24 @@ func (r *registry) bury(ctx context.Context, d *delivery, id string, attempts in
 	return nil
 }
 
-func (r *registry) message(d *delivery, id string) store.FailedMessage {
-	return store.FailedMessage{
-		Consumer: r.consumer, MessageID: store.MessageID{Source: d.Source, ID: id}, Hash: d.hash, Key: storable(d.Key),
+func (r *registry) message(d *delivery, id string) db.FailedMessage {
+	return db.FailedMessage{
+		Consumer: r.consumer, MessageID: db.MessageID{Source: d.Source, ID: id}, Hash: d.hash, Key: storable(d.Key),
 		Retention: r.settings.retention,
 	}
 }
 
-func (r *registry) messages(group []*delivery) (map[store.MessageID]*delivery, *store.Messages) {
-	byID := make(map[store.MessageID]*delivery, len(group))
+func (r *registry) messages(group []*delivery) (map[db.MessageID]*delivery, *db.Messages) {
+	byID := make(map[db.MessageID]*delivery, len(group))
 	for _, d := range group {
 		byID[d.id()] = d
 	}
-	return byID, store.NewMessages(r.consumer, len(group), func(i int) (store.MessageID, [32]byte) { return group[i].id(), group[i].hash })
+	return byID, db.NewMessages(r.consumer, len(group), func(i int) (db.MessageID, [32]byte) { return group[i].id(), group[i].hash })
 }
 
 // write commits requests. patience is how long it waits for a consumer that is handling the message.
 func (r *registry) write(ctx context.Context, patience time.Duration, requests ...txn.Request) error {
-	begin := &store.BeginMessages{Patience: patience}
+	begin := &db.BeginMessages{Patience: patience}
 	tx, err := r.engine.Open(ctx, append([]txn.Request{begin}, requests...)...)
 	if err != nil {
 		return err

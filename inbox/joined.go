@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem"
-	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/txn"
 )
 
@@ -104,7 +104,7 @@ func (j *joined) handle(ctx context.Context, consumer string, fn func(pgx.Tx) er
 	if _, err = j.part.Run("", func(tx pgx.Tx) (bool, error) {
 		return false, j.settings.handle(ctx, consumer, []*delivery{d}, tx, fn)
 	}); err == nil {
-		err = j.part.Complete(ctx, store.Reclaim{ExecutionID: j.previous})
+		err = j.part.Complete(ctx, db.Reclaim{ExecutionID: j.previous})
 	}
 	if err != nil {
 		d.putOff(j.minBackoff, err)
@@ -125,17 +125,17 @@ func mismatchOf(o Outcome) error {
 // claim writes the message down as handled, or settles the outcome of it.
 func (j *joined) claim(ctx context.Context, consumer string) (claimed bool, err error) {
 	d := j.delivery
-	group := store.NewMessages(consumer, 1, func(int) (store.MessageID, [32]byte) { return d.id(), d.hash })
-	begin := &store.BeginMessages{ExecutionID: newExecutionID(), Patience: patienceJoined}
-	claim := &store.ClaimMessages{Messages: group, Retention: j.retention}
-	if err := j.part.Open(ctx, store.MessageStatements, begin, claim, store.Calm{}); err != nil {
+	group := db.NewMessages(consumer, 1, func(int) (db.MessageID, [32]byte) { return d.id(), d.hash })
+	begin := &db.BeginMessages{ExecutionID: newExecutionID(), Patience: patienceJoined}
+	claim := &db.ClaimMessages{Messages: group, Retention: j.retention}
+	if err := j.part.Open(ctx, db.MessageStatements, begin, claim, db.Calm{}); err != nil {
 		return false, err
 	}
 	j.previous = begin.Previous
 	if len(claim.Rows) == 1 {
 		return true, nil
 	}
-	load := store.LoadMessages{Messages: group}
+	load := db.LoadMessages{Messages: group}
 	if err := j.part.Ask(ctx, &load); err != nil {
 		return false, err
 	}
@@ -150,9 +150,9 @@ func (j *joined) claim(ctx context.Context, consumer string) (claimed bool, err 
 	if !due {
 		return false, nil
 	}
-	resume := &store.ResumeMessages{Messages: group, Retention: j.retention}
-	again := &store.BeginMessages{ExecutionID: begin.ExecutionID, Patience: patienceJoined}
-	if err := j.part.Ask(ctx, again, resume, store.Calm{}); err != nil {
+	resume := &db.ResumeMessages{Messages: group, Retention: j.retention}
+	again := &db.BeginMessages{ExecutionID: begin.ExecutionID, Patience: patienceJoined}
+	if err := j.part.Ask(ctx, again, resume, db.Calm{}); err != nil {
 		return false, err
 	}
 	if len(resume.Rows) == 0 {

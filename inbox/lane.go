@@ -3,7 +3,7 @@ package inbox
 import (
 	"slices"
 
-	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/db"
 )
 
 // lane is a part of the messages of a call, which has a transaction of its own beside those of the others: whole keys, in their order.
@@ -48,10 +48,10 @@ func unite(messages []Message) func(i int) int {
 		}
 		return i
 	}
-	ids, keys := make(map[store.MessageID]int, len(messages)), map[keyOf]int{}
+	ids, keys := make(map[db.MessageID]int, len(messages)), map[keyOf]int{}
 	for i, m := range messages {
 		first[i] = i
-		id := store.MessageID{Source: m.Source, ID: m.ID}
+		id := db.MessageID{Source: m.Source, ID: m.ID}
 		if other, known := ids[id]; known {
 			first[i] = find(other)
 		}

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/db"
 )
 
 // order keeps messages of a call behind those of their key that come before them.
@@ -15,7 +15,7 @@ type order struct {
 
 // wait postpones what has to wait for messages that were delivered earlier, and are to be tried again.
 func (o *order) wait(ctx context.Context, r *registry) error {
-	failing := store.FailingMessages{Consumer: r.consumer}
+	failing := db.FailingMessages{Consumer: r.consumer}
 	byKey := map[keyOf][]*delivery{}
 	for _, d := range o.all {
 		key, ok := d.key()
@@ -33,7 +33,7 @@ func (o *order) wait(ctx context.Context, r *registry) error {
 	if err := r.engine.Query(ctx, &failing); err != nil {
 		return err
 	}
-	known := map[keyOf][]store.FailingMessage{}
+	known := map[keyOf][]db.FailingMessage{}
 	for _, f := range failing.Rows {
 		key := keyOf{f.Source, f.Key}
 		known[key] = append(known[key], f)
@@ -62,10 +62,10 @@ func (r *registry) open(ctx context.Context, group []*delivery) ([]*delivery, er
 		return nil, nil
 	}
 	byID, messages := r.messages(group)
-	load := store.LoadMessages{Messages: messages}
+	load := db.LoadMessages{Messages: messages}
 	err := r.engine.Query(ctx, &load)
 	for i := range load.Rows {
-		if k := &load.Rows[i]; k.State != store.MessageFailing {
+		if k := &load.Rows[i]; k.State != db.MessageFailing {
 			delete(byID, k.MessageID)
 		}
 	}
@@ -75,8 +75,8 @@ func (r *registry) open(ctx context.Context, group []*delivery) ([]*delivery, er
 // waitsFor tells whether a delivery has to wait for one of the failing messages of its key, which are in the order in which they
 // have failed first. It need not wait for those behind itself, nor for those that have failed first together with it, nor for one
 // that is due and comes before it in the call.
-func waitsFor(d *delivery, earlier, later []*delivery, failing []store.FailingMessage) (pause time.Duration, waits bool) {
-	i := slices.IndexFunc(failing, func(f store.FailingMessage) bool { return f.MessageID == d.id() })
+func waitsFor(d *delivery, earlier, later []*delivery, failing []db.FailingMessage) (pause time.Duration, waits bool) {
+	i := slices.IndexFunc(failing, func(f db.FailingMessage) bool { return f.MessageID == d.id() })
 	for _, f := range failing {
 		if i >= 0 && !f.Since.Before(failing[i].Since) {
 			return 0, false

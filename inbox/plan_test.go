@@ -6,7 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/db"
 )
 
 // However many messages are remembered: what is asked of some reads those alone.
@@ -20,16 +20,16 @@ func TestMessagesAreSoughtByTheirIndex(t *testing.T) {
 		sql  string
 		args []any
 	}{
-		"load":     {store.LoadMessagesSQL, []any{"{orders,orders}", "{1,2}", make([]byte, 64), "billing"}},
-		"failing":  {store.FailingMessagesSQL, []any{"{orders,orders}", "{a,b}", "billing"}},
-		"resume":   {store.ResumeMessagesSQL, []any{"1 hour", "{orders,orders}", "{1,2}", "billing"}},
-		"announce": {store.AnnounceMessageSQL, []any{"billing", "orders", "1", make([]byte, 32), "1 hour", ""}},
-		"withdraw": {store.WithdrawMessageSQL, []any{"billing", "orders", "1"}},
-		"redrive":  {store.RedriveMessageSQL, []any{"billing", "orders", "1"}},
-		"drop":     {store.DropMessageSQL, []any{"billing", "orders", "1"}},
-		"redrives": {store.MessageRedrivesSQL, []any{"billing", 10, 100}},
-		"release":  {store.ReleaseMessagesSQL, []any{"{orders,orders}", "{1,2}", "billing", "1 hour"}},
-		"stats":    {store.InboxStatsSQL, nil},
+		"load":     {db.LoadMessagesSQL, []any{"{orders,orders}", "{1,2}", make([]byte, 64), "billing"}},
+		"failing":  {db.FailingMessagesSQL, []any{"{orders,orders}", "{a,b}", "billing"}},
+		"resume":   {db.ResumeMessagesSQL, []any{"1 hour", "{orders,orders}", "{1,2}", "billing"}},
+		"announce": {db.AnnounceMessageSQL, []any{"billing", "orders", "1", make([]byte, 32), "1 hour", ""}},
+		"withdraw": {db.WithdrawMessageSQL, []any{"billing", "orders", "1"}},
+		"redrive":  {db.RedriveMessageSQL, []any{"billing", "orders", "1"}},
+		"drop":     {db.DropMessageSQL, []any{"billing", "orders", "1"}},
+		"redrives": {db.MessageRedrivesSQL, []any{"billing", 10, 100}},
+		"release":  {db.ReleaseMessagesSQL, []any{"{orders,orders}", "{1,2}", "billing", "1 hour"}},
+		"stats":    {db.InboxStatsSQL, nil},
 	} {
 		rows, _ := b.pool.Query(t.Context(), "explain "+query.sql, append([]any{pgx.QueryExecModeExec}, query.args...)...)
 		plan, err := pgx.CollectRows(rows, pgx.RowTo[string])

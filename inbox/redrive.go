@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/txn"
 )
 
@@ -84,7 +84,7 @@ func HandleRedrives(ctx context.Context, pool *pgxpool.Pool, consumer string, li
 	if s.err != nil {
 		return nil, nil, s.err
 	}
-	redrives := store.MessageRedrives{Consumer: consumer, Room: limit, MaxBytes: redriveBytes}
+	redrives := db.MessageRedrives{Consumer: consumer, Room: limit, MaxBytes: redriveBytes}
 	if err := query(ctx, pool, &redrives); err != nil || len(redrives.Rows) == 0 {
 		return nil, nil, err
 	}
@@ -101,15 +101,15 @@ func HandleRedrives(ctx context.Context, pool *pgxpool.Pool, consumer string, li
 		messages = append(messages, m)
 	}
 	outcomes, err := Batch(ctx, pool, consumer, messages, fn, opts...)
-	var handled []store.MessageID
+	var handled []db.MessageID
 	for i, o := range outcomes {
 		if o.State == Done || o.State == Duplicate {
-			handled = append(handled, store.MessageID{Source: messages[i].Source, ID: messages[i].ID})
+			handled = append(handled, db.MessageID{Source: messages[i].Source, ID: messages[i].ID})
 		}
 	}
 	if len(handled) > 0 { // the dead letters of messages that idem.inbox had forgotten are still there
-		group := store.NewMessages(consumer, len(handled), func(i int) (store.MessageID, [32]byte) { return handled[i], [32]byte{} })
-		err = errors.Join(err, query(ctx, pool, store.ForgetRedrives{Messages: group}))
+		group := db.NewMessages(consumer, len(handled), func(i int) (db.MessageID, [32]byte) { return handled[i], [32]byte{} })
+		err = errors.Join(err, query(ctx, pool, db.ForgetRedrives{Messages: group}))
 	}
 	return messages, outcomes, errors.Join(append(unreadable, err)...)
 }

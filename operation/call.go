@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/storederror"
 	"github.com/idem-go/idem/internal/txn"
 )
@@ -50,7 +50,7 @@ func callRequest[T any](name string, policy *Policy, undo []Undo[T]) request {
 	if err == nil {
 		err = checkUndos(undo)
 	}
-	return request{kind: store.CallStep, name: name, policy: policy.stored(), undos: len(undo), invalid: err}
+	return request{kind: db.CallStep, name: name, policy: policy.stored(), undos: len(undo), invalid: err}
 }
 
 // planned decodes the value of a call, and keeps its undos.
@@ -123,7 +123,7 @@ func (o *outside) failure() *lastError {
 func (op *Op) callOut(o *outside) ([]byte, error) {
 	s := o.step
 	if begun := op.recallAttempts(o); !begun {
-		at := store.At{Kind: s.kind, Step: s.name, Seq: s.seq, Tries: o.tries, Undos: s.undos, Policy: s.policy}
+		at := db.At{Kind: s.kind, Step: s.name, Seq: s.seq, Tries: o.tries, Undos: s.undos, Policy: s.policy}
 		if err := op.commit(commit{at: at}); err != nil {
 			return nil, err
 		}
@@ -145,12 +145,12 @@ func (op *Op) recallAttempts(o *outside) (begun bool) {
 	if w.at.Seq == s.seq || w.at.Seq == 0 && w.at.Step == s.name {
 		o.tries = w.at.Tries
 	}
-	if s.recorded != nil && (s.recorded.Outcome == store.StepNotSent || !s.recorded.DueAt.IsZero()) { // older code has made it together with others
+	if s.recorded != nil && (s.recorded.Outcome == db.StepNotSent || !s.recorded.DueAt.IsZero()) { // older code has made it together with others
 		o.tries = triesOf(s.recorded.Value)
 		if o.doubt {
 			w.elapsed = w.clock.since(s.recorded.DueAt)
 		} else {
-			op.record(s, store.StepBegun, s.recorded.Value)
+			op.record(s, db.StepBegun, s.recorded.Value)
 			begun = false
 		}
 	}
@@ -173,7 +173,7 @@ func (op *Op) tryOut(o *outside) ([]byte, error) {
 			return nil, op.stopped
 		case err == nil, o.isSettledBy(err):
 			return op.recordOutcome(o.step, value, err)
-		case limit > 0 && o.step.kind == store.CallStep && w.elapsed() > limit:
+		case limit > 0 && o.step.kind == db.CallStep && w.elapsed() > limit:
 			o.last = err
 			return op.runOut(o, fmt.Sprintf("%s did not succeed within %v of its beginning", o.what, limit))
 		}
@@ -207,7 +207,7 @@ func (op *Op) runOut(o *outside, what string) ([]byte, error) {
 	if last == nil {
 		last = errBrokenOff
 	}
-	isUndo := o.step.kind == store.UndoStep
+	isUndo := o.step.kind == db.UndoStep
 	if o.doubt && o.policy.find != nil {
 		found, done, err := o.find(op.ctx)
 		switch {
@@ -279,7 +279,7 @@ func (op *Op) settleDoubt(o *outside) (value []byte, settled bool, err error) {
 		return value, true, op.usable(o, err)
 	}
 	o.doubt = false
-	if j := &op.work.journal; j.canceled && o.step.kind == store.CallStep { // it has not happened, and is not made
+	if j := &op.work.journal; j.canceled && o.step.kind == db.CallStep { // it has not happened, and is not made
 		if o.pauseTogether == nil {
 			delete(j.steps, o.step.seq)
 		}
@@ -359,12 +359,12 @@ func (op *Op) usable(o *outside, err error) error {
 
 // returned has the outcome of a call recorded by the next commit.
 func (op *Op) recordOutcome(s *step, value []byte, err error) ([]byte, error) {
-	outcome := store.StepDone
+	outcome := db.StepDone
 	switch {
-	case err != nil && s.kind == store.UndoStep: // the operation parks, and the undo is still to run
+	case err != nil && s.kind == db.UndoStep: // the operation parks, and the undo is still to run
 		return nil, err
 	case err != nil:
-		outcome = store.StepFailed
+		outcome = db.StepFailed
 		value, err = op.failure(err)
 	}
 	op.work.outcomes[s.seq] = op.record(s, outcome, value).Step
@@ -404,7 +404,7 @@ func (op *Op) storeFailure(o *outside, pause time.Duration) {
 	}
 	o.stored = time.Now()
 	w := op.work
-	note := store.NoteFailure{OperationID: w.operation, Epoch: w.epoch, Pause: pause, Error: *w.stepError(o.failure())}
+	note := db.NoteFailure{OperationID: w.operation, Epoch: w.epoch, Pause: pause, Error: *w.stepError(o.failure())}
 	if o.pauseTogether == nil { // or else the row of the call has the number
 		note.Tries = o.tries
 	}
@@ -423,11 +423,11 @@ func (w *work) warn(ctx context.Context, o *outside) {
 // between two attempts. Where the database cannot be asked, no attempt is made until it can. The
 // calls of undos do not depend on it.
 func (op *Op) noticeCancel(o *outside) error {
-	if o.step.kind == store.UndoStep {
+	if o.step.kind == db.UndoStep {
 		return nil
 	}
 	j := &op.work.journal
-	asked := store.IsCanceled{OperationID: op.work.operation}
+	asked := db.IsCanceled{OperationID: op.work.operation}
 	for pause := txn.RetryPause; ; {
 		err := op.work.call.Engine().Query(op.ctx, &asked)
 		switch {
@@ -445,8 +445,8 @@ func (op *Op) noticeCancel(o *outside) error {
 
 // waiting returns the position of the operation between two attempts. A call that is not in doubt
 // counts as not begun: the next process may begin it.
-func (o *outside) waiting(pause time.Duration) store.At {
-	at := store.At{Step: o.step.name, Pause: pause, Tries: o.tries}
+func (o *outside) waiting(pause time.Duration) db.At {
+	at := db.At{Step: o.step.name, Pause: pause, Tries: o.tries}
 	if o.doubt {
 		at.Kind, at.Seq, at.Undos, at.Policy = o.step.kind, o.step.seq, o.step.undos, o.step.policy
 	}

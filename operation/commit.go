@@ -12,8 +12,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/presence"
-	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/internal/txn"
 )
 
@@ -41,9 +41,9 @@ func (op *Op) Checkpoint() error {
 func (op *Op) begin() error {
 	switch {
 	case op.tx == nil:
-		return op.open(store.Savepoint{})
+		return op.open(db.Savepoint{})
 	case op.used:
-		if err := op.tx.Ask(op.ctx, store.KeepStep{}, store.Savepoint{}); lacksSavepoint(err) {
+		if err := op.tx.Ask(op.ctx, db.KeepStep{}, db.Savepoint{}); lacksSavepoint(err) {
 			return op.txEnded(txn.Ended("its savepoint is gone", nil), nil)
 		} else if err != nil {
 			return op.failed(err)
@@ -55,7 +55,7 @@ func (op *Op) begin() error {
 
 // open begins a transaction of the operation.
 func (op *Op) open(requests ...txn.Request) error {
-	requests = append([]txn.Request{store.Reclaim{ExecutionID: op.work.operation}}, requests...)
+	requests = append([]txn.Request{db.Reclaim{ExecutionID: op.work.operation}}, requests...)
 	tx, err := op.work.call.Engine().Open(op.ctx, requests...)
 	if err != nil {
 		return op.failed(err)
@@ -113,17 +113,17 @@ func (op *Op) txEnded(err error, s *step) error {
 }
 
 // isInTx reports whether a step that is to be recorded has written in the transaction.
-func isInTx(s *store.Step) bool {
-	return s.Outcome == store.StepDone && (s.Kind == store.TxStep || s.Kind == store.UndoStep && s.Policy == "")
+func isInTx(s *db.Step) bool {
+	return s.Outcome == db.StepDone && (s.Kind == db.TxStep || s.Kind == db.UndoStep && s.Policy == "")
 }
 
 // commit is what a commit says besides the steps that it records.
 type commit struct {
-	at      store.At
-	free    bool                 // no process owns the operation after it
-	always  bool                 // also if the operation was canceled, and this run does not know
-	state   store.OperationState // running if it is empty
-	failure *lastError           // the last error stays; without one it is cleared
+	at      db.At
+	free    bool              // no process owns the operation after it
+	always  bool              // also if the operation was canceled, and this run does not know
+	state   db.OperationState // running if it is empty
+	failure *lastError        // the last error stays; without one it is cleared
 	with    []txn.Request
 	wakes   bool // another operation becomes due by it
 }
@@ -143,8 +143,8 @@ func (op *Op) commit(c commit) error {
 	if !c.free {
 		c.at.Owner = w.instance.Number
 	}
-	advance := store.AdvanceOperation{
-		OperationID: w.operation, Epoch: w.epoch, State: cmp.Or(c.state, store.OperationRunning), Undoing: op.unwinds || w.journal.undoing,
+	advance := db.AdvanceOperation{
+		OperationID: w.operation, Epoch: w.epoch, State: cmp.Or(c.state, db.OperationRunning), Undoing: op.unwinds || w.journal.undoing,
 		At: c.at, Error: w.stepError(c.failure),
 	}
 	if !c.always {
@@ -168,22 +168,22 @@ func (op *Op) commit(c commit) error {
 }
 
 // requests are what a commit sends: the fence, the steps, the signals.
-func (op *Op) requests(advance *store.AdvanceOperation, c commit) ([]txn.Request, error) {
+func (op *Op) requests(advance *db.AdvanceOperation, c commit) ([]txn.Request, error) {
 	w := op.work
 	requests := []txn.Request{advance}
 	if w.epoch == 0 {
-		input, err := seal(w.call.Sealer(), w.input, store.BoundInput(w.operation))
+		input, err := seal(w.call.Sealer(), w.input, db.BoundInput(w.operation))
 		if err != nil {
 			return nil, err
 		}
 		requests = []txn.Request{
-			&store.HoldKey{Key: &w.key, Room: store.Held},
-			&store.BeginOperation{Key: &w.key, Name: w.definition.name, RecordTTL: w.ttl, ClaimedAt: w.createdAt, Input: input, At: c.at},
+			&db.HoldKey{Key: &w.key, Room: db.Held},
+			&db.BeginOperation{Key: &w.key, Name: w.definition.name, RecordTTL: w.ttl, ClaimedAt: w.createdAt, Input: input, At: c.at},
 		}
 	}
 	for _, r := range op.pending {
 		var err error
-		if r.Step.Value, err = seal(w.call.Sealer(), r.Step.Value, store.BoundStep(w.operation, &r.Step)); err != nil {
+		if r.Step.Value, err = seal(w.call.Sealer(), r.Step.Value, db.BoundStep(w.operation, &r.Step)); err != nil {
 			return nil, err
 		}
 		requests = append(requests, &r)
@@ -191,8 +191,8 @@ func (op *Op) requests(advance *store.AdvanceOperation, c commit) ([]txn.Request
 	for _, taken := range op.signals {
 		requests = append(requests, taken)
 	}
-	if op.awaits && advance.State != store.OperationRunning {
-		requests = append(requests, store.DropSignals{OperationID: w.operation})
+	if op.awaits && advance.State != db.OperationRunning {
+		requests = append(requests, db.DropSignals{OperationID: w.operation})
 	}
 	return append(requests, c.with...), nil
 }
@@ -219,7 +219,7 @@ func (op *Op) register() error {
 }
 
 // committed takes over into the journal what a commit has recorded.
-func (op *Op) committed(advance *store.AdvanceOperation, begun time.Time) {
+func (op *Op) committed(advance *db.AdvanceOperation, begun time.Time) {
 	w := op.work
 	for i := range op.pending {
 		s := op.pending[i].Step
@@ -232,9 +232,9 @@ func (op *Op) committed(advance *store.AdvanceOperation, begun time.Time) {
 		w.journal.add(s)
 		delete(w.outcomes, s.Seq)
 	}
-	if at := &advance.At; at.Seq > 0 && (at.Kind == store.CallStep || at.Kind == store.UndoStep) {
+	if at := &advance.At; at.Seq > 0 && (at.Kind == db.CallStep || at.Kind == db.UndoStep) {
 		if _, ok := w.journal.row(at.Seq); !ok {
-			w.journal.add(store.Step{Seq: at.Seq, Kind: at.Kind, Name: at.Step, Outcome: store.StepBegun, Undos: at.Undos, Policy: at.Policy})
+			w.journal.add(db.Step{Seq: at.Seq, Kind: at.Kind, Name: at.Step, Outcome: db.StepBegun, Undos: at.Undos, Policy: at.Policy})
 			w.rowless = at.Seq
 		}
 	}
@@ -247,7 +247,7 @@ func (op *Op) committed(advance *store.AdvanceOperation, begun time.Time) {
 }
 
 // uncommitted ends the run, as follows from a COMMIT that did not succeed.
-func (op *Op) uncommitted(err error, advance *store.AdvanceOperation) error {
+func (op *Op) uncommitted(err error, advance *db.AdvanceOperation) error {
 	var unacknowledged *txn.UnknownError
 	first := op.work.epoch == 0
 	if errors.As(err, &unacknowledged) {
@@ -265,9 +265,9 @@ func (op *Op) uncommitted(err error, advance *store.AdvanceOperation) error {
 	switch {
 	case op.ctx.Err() != nil && errors.Is(err, op.ctx.Err()):
 		return op.interrupted()
-	case txn.HasCode(err, store.Gone) && (first || advance.Found):
+	case txn.HasCode(err, db.Gone) && (first || advance.Found):
 		return op.txEnded(txn.Ended("the claimed record is gone, or the transaction is another one", nil), nil)
-	case txn.HasCode(err, store.Gone):
+	case txn.HasCode(err, db.Gone):
 		return op.refused(err)
 	}
 	if !txn.Transient(err) && !txn.Stale(err) && op.ctx.Err() == nil && op.attribute(err) {
@@ -278,18 +278,18 @@ func (op *Op) uncommitted(err error, advance *store.AdvanceOperation) error {
 
 // noteUnsent remembers which calls were to be begun by a COMMIT whose acknowledgement was lost. If
 // it has happened they are recorded as begun, and this process knows that no attempt was sent.
-func (op *Op) noteUnsent(advance *store.AdvanceOperation) {
+func (op *Op) noteUnsent(advance *db.AdvanceOperation) {
 	w := op.work
 	note := func(seq int) {
-		if s, begun := w.journal.row(seq); !begun || s.Outcome == store.StepNotSent {
+		if s, begun := w.journal.row(seq); !begun || s.Outcome == db.StepNotSent {
 			w.unsent[seq] = true
 		}
 	}
-	if advance.At.Kind == store.CallStep || advance.At.Kind == store.UndoStep {
+	if advance.At.Kind == db.CallStep || advance.At.Kind == db.UndoStep {
 		note(advance.At.Seq)
 	}
 	for i := range op.pending {
-		if s := &op.pending[i].Step; s.Outcome == store.StepBegun {
+		if s := &op.pending[i].Step; s.Outcome == db.StepBegun {
 			note(s.Seq)
 		}
 	}
@@ -301,14 +301,14 @@ func (op *Op) noteUnsent(advance *store.AdvanceOperation) {
 func (op *Op) refused(err error) error {
 	tx := op.tx
 	op.tx = nil
-	show := store.ShowOperation{OperationID: op.work.operation}
+	show := db.ShowOperation{OperationID: op.work.operation}
 	if tx == nil {
 		return op.failed(err)
 	}
 	if err := tx.CloseAsking(op.ctx, err, &show); err != nil { // of the same server, or it may seem that fn has done it
 		return op.failed(err)
 	}
-	ours := show.State == store.OperationRunning && show.Epoch == op.work.epoch
+	ours := show.State == db.OperationRunning && show.Epoch == op.work.epoch
 	if ours && (show.Canceled != op.work.journal.canceled || show.WithoutCalling != op.work.journal.withoutCalling) {
 		return op.haltFree(errCancelNoticed)
 	}
@@ -358,17 +358,17 @@ var outcomesInMemory memory
 // memory has outcomes of calls, by the ids of their operations. It drops the oldest of too many.
 type memory struct {
 	mu       sync.Mutex
-	outcomes map[string]map[int]store.Step
+	outcomes map[string]map[int]db.Step
 	ids      []string // in the order in which they came
 }
 
 const maxInMemory = 1000
 
-func (m *memory) put(operation string, returned map[int]store.Step) {
+func (m *memory) put(operation string, returned map[int]db.Step) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.outcomes == nil {
-		m.outcomes = map[string]map[int]store.Step{}
+		m.outcomes = map[string]map[int]db.Step{}
 	}
 	m.drop(operation) // it is the latest again
 	m.outcomes[operation] = returned
@@ -379,7 +379,7 @@ func (m *memory) put(operation string, returned map[int]store.Step) {
 }
 
 // take removes and returns the outcomes of an operation.
-func (m *memory) take(operation string) (map[int]store.Step, bool) {
+func (m *memory) take(operation string) (map[int]db.Step, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	returned, ok := m.outcomes[operation]
@@ -435,24 +435,24 @@ func (op *Op) isWorthRetrying() bool {
 }
 
 // unrecordedOutcomes returns what calls have returned and is not recorded, in their order.
-func (w *work) unrecordedOutcomes() []store.RecordStep {
-	var learned []store.RecordStep
+func (w *work) unrecordedOutcomes() []db.RecordStep {
+	var learned []db.RecordStep
 	for seq, s := range w.outcomes {
-		if begun, ok := w.journal.row(seq); ok && begun.Name == s.Name && begun.Kind == s.Kind && begun.Outcome == store.StepBegun {
-			learned = append(learned, store.RecordStep{OperationID: w.operation, Step: s})
+		if begun, ok := w.journal.row(seq); ok && begun.Name == s.Name && begun.Kind == s.Kind && begun.Outcome == db.StepBegun {
+			learned = append(learned, db.RecordStep{OperationID: w.operation, Step: s})
 		}
 	}
-	slices.SortFunc(learned, func(a, b store.RecordStep) int { return cmp.Compare(a.Step.Seq, b.Step.Seq) })
+	slices.SortFunc(learned, func(a, b db.RecordStep) int { return cmp.Compare(a.Step.Seq, b.Step.Seq) })
 	return learned
 }
 
 // remaining returns where the operation is when these calls have ended: at one that was begun
 // together with them and has not, if there is one.
-func (w *work) remaining(learned []store.RecordStep, at store.At) store.At {
+func (w *work) remaining(learned []db.RecordStep, at db.At) db.At {
 	for seq := 1; seq <= len(w.journal.steps); seq++ {
 		s := w.journal.steps[seq]
-		ended := slices.ContainsFunc(learned, func(r store.RecordStep) bool { return r.Step.Seq == seq })
-		if s.Outcome == store.StepBegun && !ended {
+		ended := slices.ContainsFunc(learned, func(r db.RecordStep) bool { return r.Step.Seq == seq })
+		if s.Outcome == db.StepBegun && !ended {
 			at.Kind, at.Step, at.Seq, at.Undos, at.Policy = s.Kind, s.Name, s.Seq, s.Undos, s.Policy
 			return at
 		}
@@ -469,7 +469,7 @@ func (w *work) keepInMemory() {
 
 // takeFromMemory is the counterpart of keepInMemory, for the next run of this process.
 func (w *work) takeFromMemory() {
-	w.outcomes = map[int]store.Step{}
+	w.outcomes = map[int]db.Step{}
 	if known, ok := outcomesInMemory.take(w.operation); ok {
 		w.outcomes = known
 	}

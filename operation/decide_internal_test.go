@@ -9,27 +9,27 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/db"
 )
 
 // TestDecide holds decide to its table.
 func TestDecide(t *testing.T) {
 	t.Parallel()
-	tx := func(seq int, o store.StepOutcome) store.Step {
-		return store.Step{Seq: seq, Kind: store.TxStep, Name: "reserve", Outcome: o}
+	tx := func(seq int, o db.StepOutcome) db.Step {
+		return db.Step{Seq: seq, Kind: db.TxStep, Name: "reserve", Outcome: o}
 	}
-	call := func(seq int, o store.StepOutcome) store.Step {
-		return store.Step{Seq: seq, Kind: store.CallStep, Name: "charge", Outcome: o}
+	call := func(seq int, o db.StepOutcome) db.Step {
+		return db.Step{Seq: seq, Kind: db.CallStep, Name: "charge", Outcome: o}
 	}
-	undone := func(s store.Step, undos int) store.Step {
+	undone := func(s db.Step, undos int) db.Step {
 		s.Undos = undos
 		return s
 	}
-	sleep := store.Step{Seq: 1, Kind: store.SleepStep, Name: "nap", Outcome: store.StepWaiting}
-	child := store.Step{Seq: 1, Kind: store.ChildStep, Name: "ship", Outcome: store.StepWaiting}
+	sleep := db.Step{Seq: 1, Kind: db.SleepStep, Name: "nap", Outcome: db.StepWaiting}
+	child := db.Step{Seq: 1, Kind: db.ChildStep, Name: "ship", Outcome: db.StepWaiting}
 	type flags struct{ undoing, canceled, withoutCalling, withoutCode bool }
 	canceled, undoing := flags{canceled: true}, flags{undoing: true}
-	charge := request{seq: 1, kind: store.CallStep, name: "charge", policy: "keyed 1h", undos: 1}
+	charge := request{seq: 1, kind: db.CallStep, name: "charge", policy: "keyed 1h", undos: 1}
 	with := func(p string, undos int) request {
 		r := charge
 		r.policy, r.undos = p, undos
@@ -38,7 +38,7 @@ func TestDecide(t *testing.T) {
 	end := func(seq int, how ending) request { return request{seq: seq, end: how} }
 	for _, test := range []struct {
 		name   string
-		rows   []store.Step
+		rows   []db.Step
 		flags  flags
 		runs   int
 		ask    request
@@ -48,51 +48,51 @@ func TestDecide(t *testing.T) {
 		{"a new step runs", nil, flags{}, 0, charge, run, ""},
 		{"a new step after Cancel", nil, canceled, 0, charge, unwind, ""},
 		{"a new step after a rejection", nil, undoing, 0, charge, unwind, ""},
-		{"a step that is done", []store.Step{call(1, store.StepDone)}, flags{}, 0, charge, replay, ""},
-		{"a step that is done, after Cancel", []store.Step{call(1, store.StepDone)}, canceled, 0, charge, replay, ""},
-		{"a step that has failed", []store.Step{call(1, store.StepFailed)}, canceled, 0, charge, replay, ""},
-		{"a step that has lost its undo", []store.Step{undone(call(1, store.StepDone), 1)}, canceled, 0, with("keyed 1h", 0), park, ReasonCodeChanged},
-		{"a step that has lost its undo, going on", []store.Step{undone(call(1, store.StepDone), 1)}, flags{}, 0, with("keyed 1h", 0), replay, ""},
-		{"a step that has lost its undo, WithoutCode", []store.Step{undone(call(1, store.StepDone), 1)}, flags{canceled: true, withoutCode: true}, 0, with("keyed 1h", 0), replay, ""},
-		{"a step that has got an undo", []store.Step{undone(call(1, store.StepDone), 1)}, canceled, 0, with("keyed 1h", 2), replay, ""},
-		{"a step that has got an undo, when another was begun", []store.Step{undone(call(1, store.StepDone), 1), {Seq: 2, Kind: store.UndoStep, Name: "charge", Outcome: store.StepBegun}}, canceled, 0, with("keyed 1h", 2), park, ReasonCodeChanged},
-		{"another kind", []store.Step{tx(1, store.StepDone)}, flags{}, 0, charge, park, ReasonCodeChanged},
-		{"another name", []store.Step{{Seq: 1, Kind: store.CallStep, Name: "pay", Outcome: store.StepDone}}, canceled, 0, charge, park, ReasonCodeChanged},
-		{"another name, WithoutCode", []store.Step{{Seq: 1, Kind: store.CallStep, Name: "pay", Outcome: store.StepDone}}, flags{canceled: true, withoutCode: true}, 0, charge, unwind, ""},
-		{"another name, WithoutCode, in doubt", []store.Step{{Seq: 1, Kind: store.CallStep, Name: "pay", Outcome: store.StepBegun}}, flags{canceled: true, withoutCode: true}, 0, charge, park, ReasonCallInDoubt},
-		{"in doubt", []store.Step{call(1, store.StepBegun)}, flags{}, 0, charge, settle, ""},
-		{"in doubt, Once", []store.Step{call(1, store.StepBegun)}, flags{}, 0, with(store.PolicyOnce, 0), settle, ""},
-		{"in doubt, canceled, Keyed with an undo", []store.Step{call(1, store.StepBegun)}, canceled, 0, charge, settle, ""},
-		{"in doubt, canceled, Keyed without an undo", []store.Step{call(1, store.StepBegun)}, canceled, 0, with("keyed 1h", 0), park, ReasonCallInDoubt},
-		{"in doubt, canceled, Once", []store.Step{call(1, store.StepBegun)}, canceled, 0, with(store.PolicyOnce, 1), park, ReasonCallInDoubt},
-		{"in doubt, canceled, Asked", []store.Step{call(1, store.StepBegun)}, canceled, 0, with(store.PolicyAsked, 0), settle, ""},
-		{"in doubt, WithoutCalling", []store.Step{call(1, store.StepBegun)}, flags{canceled: true, withoutCalling: true}, 0, charge, park, ReasonCallInDoubt},
-		{"in doubt, WithoutCalling, Asked", []store.Step{call(1, store.StepBegun)}, flags{canceled: true, withoutCalling: true}, 0, with(store.PolicyAsked, 1), settle, ""},
-		{"in doubt, after a rejection", []store.Step{call(1, store.StepBegun)}, undoing, 0, with("keyed 1h", 0), settle, ""},
-		{"not sent", []store.Step{call(1, store.StepNotSent)}, flags{}, 0, charge, run, ""},
-		{"not sent, canceled", []store.Step{call(1, store.StepNotSent)}, canceled, 0, charge, unwind, ""},
-		{"a pause", []store.Step{sleep}, flags{}, 0, request{seq: 1, kind: store.SleepStep, name: "nap"}, wait, ""},
-		{"a pause, canceled", []store.Step{sleep}, canceled, 0, request{seq: 1, kind: store.SleepStep, name: "nap"}, unwind, ""},
-		{"a pause in front of another step", []store.Step{sleep, tx(2, store.StepDone)}, canceled, 0, request{seq: 1, kind: store.SleepStep, name: "nap"}, replay, ""},
-		{"a child, canceled", []store.Step{child}, canceled, 0, request{seq: 1, kind: store.ChildStep, name: "ship"}, wait, ""},
+		{"a step that is done", []db.Step{call(1, db.StepDone)}, flags{}, 0, charge, replay, ""},
+		{"a step that is done, after Cancel", []db.Step{call(1, db.StepDone)}, canceled, 0, charge, replay, ""},
+		{"a step that has failed", []db.Step{call(1, db.StepFailed)}, canceled, 0, charge, replay, ""},
+		{"a step that has lost its undo", []db.Step{undone(call(1, db.StepDone), 1)}, canceled, 0, with("keyed 1h", 0), park, ReasonCodeChanged},
+		{"a step that has lost its undo, going on", []db.Step{undone(call(1, db.StepDone), 1)}, flags{}, 0, with("keyed 1h", 0), replay, ""},
+		{"a step that has lost its undo, WithoutCode", []db.Step{undone(call(1, db.StepDone), 1)}, flags{canceled: true, withoutCode: true}, 0, with("keyed 1h", 0), replay, ""},
+		{"a step that has got an undo", []db.Step{undone(call(1, db.StepDone), 1)}, canceled, 0, with("keyed 1h", 2), replay, ""},
+		{"a step that has got an undo, when another was begun", []db.Step{undone(call(1, db.StepDone), 1), {Seq: 2, Kind: db.UndoStep, Name: "charge", Outcome: db.StepBegun}}, canceled, 0, with("keyed 1h", 2), park, ReasonCodeChanged},
+		{"another kind", []db.Step{tx(1, db.StepDone)}, flags{}, 0, charge, park, ReasonCodeChanged},
+		{"another name", []db.Step{{Seq: 1, Kind: db.CallStep, Name: "pay", Outcome: db.StepDone}}, canceled, 0, charge, park, ReasonCodeChanged},
+		{"another name, WithoutCode", []db.Step{{Seq: 1, Kind: db.CallStep, Name: "pay", Outcome: db.StepDone}}, flags{canceled: true, withoutCode: true}, 0, charge, unwind, ""},
+		{"another name, WithoutCode, in doubt", []db.Step{{Seq: 1, Kind: db.CallStep, Name: "pay", Outcome: db.StepBegun}}, flags{canceled: true, withoutCode: true}, 0, charge, park, ReasonCallInDoubt},
+		{"in doubt", []db.Step{call(1, db.StepBegun)}, flags{}, 0, charge, settle, ""},
+		{"in doubt, Once", []db.Step{call(1, db.StepBegun)}, flags{}, 0, with(db.PolicyOnce, 0), settle, ""},
+		{"in doubt, canceled, Keyed with an undo", []db.Step{call(1, db.StepBegun)}, canceled, 0, charge, settle, ""},
+		{"in doubt, canceled, Keyed without an undo", []db.Step{call(1, db.StepBegun)}, canceled, 0, with("keyed 1h", 0), park, ReasonCallInDoubt},
+		{"in doubt, canceled, Once", []db.Step{call(1, db.StepBegun)}, canceled, 0, with(db.PolicyOnce, 1), park, ReasonCallInDoubt},
+		{"in doubt, canceled, Asked", []db.Step{call(1, db.StepBegun)}, canceled, 0, with(db.PolicyAsked, 0), settle, ""},
+		{"in doubt, WithoutCalling", []db.Step{call(1, db.StepBegun)}, flags{canceled: true, withoutCalling: true}, 0, charge, park, ReasonCallInDoubt},
+		{"in doubt, WithoutCalling, Asked", []db.Step{call(1, db.StepBegun)}, flags{canceled: true, withoutCalling: true}, 0, with(db.PolicyAsked, 1), settle, ""},
+		{"in doubt, after a rejection", []db.Step{call(1, db.StepBegun)}, undoing, 0, with("keyed 1h", 0), settle, ""},
+		{"not sent", []db.Step{call(1, db.StepNotSent)}, flags{}, 0, charge, run, ""},
+		{"not sent, canceled", []db.Step{call(1, db.StepNotSent)}, canceled, 0, charge, unwind, ""},
+		{"a pause", []db.Step{sleep}, flags{}, 0, request{seq: 1, kind: db.SleepStep, name: "nap"}, wait, ""},
+		{"a pause, canceled", []db.Step{sleep}, canceled, 0, request{seq: 1, kind: db.SleepStep, name: "nap"}, unwind, ""},
+		{"a pause in front of another step", []db.Step{sleep, tx(2, db.StepDone)}, canceled, 0, request{seq: 1, kind: db.SleepStep, name: "nap"}, replay, ""},
+		{"a child, canceled", []db.Step{child}, canceled, 0, request{seq: 1, kind: db.ChildStep, name: "ship"}, wait, ""},
 
-		{"an answer", []store.Step{tx(1, store.StepDone)}, flags{}, 0, end(1, endAnswered), finish, ""},
-		{"a rejection", []store.Step{tx(1, store.StepDone)}, flags{}, 0, end(1, endFinal), unwind, ""},
-		{"an error", []store.Step{tx(1, store.StepDone)}, flags{}, 99, end(1, endFailed), retry, ""},
-		{"an error in front of a step", []store.Step{tx(1, store.StepDone)}, flags{}, 99, end(0, endFailed), retry, ""},
-		{"an answer in front of a step", []store.Step{tx(1, store.StepDone)}, flags{}, 0, end(0, endAnswered), park, ReasonCodeChanged},
-		{"a rejection in front of a step", []store.Step{tx(1, store.StepDone)}, flags{}, 0, end(0, endFinal), park, ReasonCodeChanged},
-		{"an answer, canceled", []store.Step{tx(1, store.StepDone)}, canceled, 0, end(1, endAnswered), unwind, ""},
-		{"a rejection, canceled", []store.Step{tx(1, store.StepDone)}, canceled, 0, end(1, endFinal), unwind, ""},
-		{"an error, canceled", []store.Step{tx(1, store.StepDone)}, canceled, 0, end(1, endFailed), unwind, ""},
-		{"an error in front of a step, canceled", []store.Step{tx(1, store.StepDone)}, canceled, 7, end(0, endFailed), retry, ""},
-		{"the eighth error in front of a step, canceled", []store.Step{tx(1, store.StepDone)}, canceled, 8, end(0, endFailed), park, ReasonFunctionFailed},
-		{"an error in front of a step, WithoutCode", []store.Step{tx(1, store.StepDone)}, flags{canceled: true, withoutCode: true}, 7, end(0, endFailed), retry, ""},
-		{"the eighth error in front of a step, WithoutCode", []store.Step{tx(1, store.StepDone)}, flags{canceled: true, withoutCode: true}, 8, end(0, endFailed), unwind, ""},
-		{"an answer in front of a step, WithoutCode", []store.Step{tx(1, store.StepDone)}, flags{canceled: true, withoutCode: true}, 0, end(0, endAnswered), unwind, ""},
-		{"an answer in front of a call in doubt, WithoutCode", []store.Step{call(1, store.StepBegun)}, flags{canceled: true, withoutCode: true}, 0, end(0, endAnswered), park, ReasonCallInDoubt},
-		{"an error in front of a step, after a rejection", []store.Step{tx(1, store.StepDone)}, undoing, 99, end(0, endFailed), retry, ""},
-		{"an answer in front of a call that was not sent, canceled", []store.Step{call(1, store.StepNotSent)}, canceled, 0, end(0, endAnswered), unwind, ""},
+		{"an answer", []db.Step{tx(1, db.StepDone)}, flags{}, 0, end(1, endAnswered), finish, ""},
+		{"a rejection", []db.Step{tx(1, db.StepDone)}, flags{}, 0, end(1, endFinal), unwind, ""},
+		{"an error", []db.Step{tx(1, db.StepDone)}, flags{}, 99, end(1, endFailed), retry, ""},
+		{"an error in front of a step", []db.Step{tx(1, db.StepDone)}, flags{}, 99, end(0, endFailed), retry, ""},
+		{"an answer in front of a step", []db.Step{tx(1, db.StepDone)}, flags{}, 0, end(0, endAnswered), park, ReasonCodeChanged},
+		{"a rejection in front of a step", []db.Step{tx(1, db.StepDone)}, flags{}, 0, end(0, endFinal), park, ReasonCodeChanged},
+		{"an answer, canceled", []db.Step{tx(1, db.StepDone)}, canceled, 0, end(1, endAnswered), unwind, ""},
+		{"a rejection, canceled", []db.Step{tx(1, db.StepDone)}, canceled, 0, end(1, endFinal), unwind, ""},
+		{"an error, canceled", []db.Step{tx(1, db.StepDone)}, canceled, 0, end(1, endFailed), unwind, ""},
+		{"an error in front of a step, canceled", []db.Step{tx(1, db.StepDone)}, canceled, 7, end(0, endFailed), retry, ""},
+		{"the eighth error in front of a step, canceled", []db.Step{tx(1, db.StepDone)}, canceled, 8, end(0, endFailed), park, ReasonFunctionFailed},
+		{"an error in front of a step, WithoutCode", []db.Step{tx(1, db.StepDone)}, flags{canceled: true, withoutCode: true}, 7, end(0, endFailed), retry, ""},
+		{"the eighth error in front of a step, WithoutCode", []db.Step{tx(1, db.StepDone)}, flags{canceled: true, withoutCode: true}, 8, end(0, endFailed), unwind, ""},
+		{"an answer in front of a step, WithoutCode", []db.Step{tx(1, db.StepDone)}, flags{canceled: true, withoutCode: true}, 0, end(0, endAnswered), unwind, ""},
+		{"an answer in front of a call in doubt, WithoutCode", []db.Step{call(1, db.StepBegun)}, flags{canceled: true, withoutCode: true}, 0, end(0, endAnswered), park, ReasonCallInDoubt},
+		{"an error in front of a step, after a rejection", []db.Step{tx(1, db.StepDone)}, undoing, 99, end(0, endFailed), retry, ""},
+		{"an answer in front of a call that was not sent, canceled", []db.Step{call(1, db.StepNotSent)}, canceled, 0, end(0, endAnswered), unwind, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -171,9 +171,9 @@ func TestMemory_IsBounded(t *testing.T) {
 	t.Parallel()
 	var m memory
 	for i := range 3 * maxInMemory {
-		m.put(strconv.Itoa(i), map[int]store.Step{1: {Seq: i}})
+		m.put(strconv.Itoa(i), map[int]db.Step{1: {Seq: i}})
 		if i%3 == 0 {
-			m.put(strconv.Itoa(i), map[int]store.Step{1: {Seq: i}}) // again
+			m.put(strconv.Itoa(i), map[int]db.Step{1: {Seq: i}}) // again
 		}
 	}
 	if len(m.outcomes) > maxInMemory || len(m.ids) > maxInMemory {

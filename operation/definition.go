@@ -82,8 +82,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/longcall"
-	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/internal/storederror"
 	"github.com/idem-go/idem/internal/txn"
 )
@@ -258,18 +258,18 @@ func (d *Definition[In]) Start(ctx context.Context, tx pgx.Tx, scope, key string
 		return "", err
 	}
 	begun := false
-	id, err = idemCalls.Start(ctx, tx, scope, key, hash, d.options(opts), func(e longcall.Execution, k *store.Key, claimedAt time.Time) ([]txn.Request, error) {
+	id, err = idemCalls.Start(ctx, tx, scope, key, hash, d.options(opts), func(e longcall.Execution, k *db.Key, claimedAt time.Time) ([]txn.Request, error) {
 		begun = true
-		sealed, err := seal(e.Sealer(), input, store.BoundInput(k.ExecutionID))
+		sealed, err := seal(e.Sealer(), input, db.BoundInput(k.ExecutionID))
 		return []txn.Request{
-			&store.HoldKey{Key: k, Room: store.Held},
-			&store.BeginOperation{Key: k, Name: d.name, RecordTTL: e.TTL(), ClaimedAt: claimedAt, Input: sealed, At: store.At{Kind: store.Started}},
+			&db.HoldKey{Key: k, Room: db.Held},
+			&db.BeginOperation{Key: k, Name: d.name, RecordTTL: e.TTL(), ClaimedAt: claimedAt, Input: sealed, At: db.At{Kind: db.Started}},
 		}, err
 	})
 	if err != nil || begun {
 		return id, err
 	}
-	known, err := store.IsOperation(ctx, tx, id)
+	known, err := db.IsOperation(ctx, tx, id)
 	if err == nil && !known {
 		return "", fmt.Errorf("%w: the key was answered in a single transaction: Do returns the answer", ErrUnknownOperation)
 	}
@@ -335,12 +335,12 @@ func (c *caller) Ended(ctx context.Context, e longcall.Execution, operation stri
 // endedIn returns the error in which an operation has ended, if that is undone: it is recorded
 // behind the steps.
 func (w *work) endedIn(ctx context.Context, ask func(context.Context, ...txn.Request) error) (longcall.Ending, bool) {
-	show, steps := store.ShowOperation{OperationID: w.operation}, store.LoadSteps{OperationID: w.operation}
+	show, steps := db.ShowOperation{OperationID: w.operation}, db.LoadSteps{OperationID: w.operation}
 	if err := ask(ctx, &show, &steps); err != nil {
 		return w.unavailable(ctx, err), true
 	}
 	switch {
-	case !show.Found || show.State != store.OperationUndone:
+	case !show.Found || show.State != db.OperationUndone:
 		return longcall.Ending{}, false
 	case show.Canceled:
 		return failedWith(ErrCanceled), true
@@ -348,10 +348,10 @@ func (w *work) endedIn(ctx context.Context, ask func(context.Context, ...txn.Req
 	end := error(&endedError{cause: ErrUndone})
 	for i := range steps.Rows {
 		s := &steps.Rows[i]
-		if s.Kind != store.EndStep {
+		if s.Kind != db.EndStep {
 			continue
 		}
-		stored, err := open(w.call.Sealer(), s.Value, store.BoundStep(w.operation, s))
+		stored, err := open(w.call.Sealer(), s.Value, db.BoundStep(w.operation, s))
 		if err != nil {
 			return failedWith(err), true
 		}
@@ -385,13 +385,13 @@ func Wait(ctx context.Context, pool *pgxpool.Pool, id string, opts ...idem.Optio
 	engine := engineOf(pool)
 	pause := txn.Pauses{Current: 10 * time.Millisecond, Limit: time.Second}
 	for {
-		found := store.FindOperation{OperationID: id}
+		found := db.FindOperation{OperationID: id}
 		if err := engine.Query(ctx, &found); err != nil && ctx.Err() != nil {
 			return idem.Result{}, endOf(ctx)
 		} else if err != nil {
 			return idem.Result{}, err
 		}
-		if found.Found && found.State == store.OperationRunning {
+		if found.Found && found.State == db.OperationRunning {
 			if err := txn.Sleep(ctx, pause.Next()); err != nil {
 				return idem.Result{}, endOf(ctx)
 			}
@@ -402,15 +402,15 @@ func Wait(ctx context.Context, pool *pgxpool.Pool, id string, opts ...idem.Optio
 }
 
 // answer returns the answer of an operation that does not run.
-func answer(ctx context.Context, pool *pgxpool.Pool, found *store.FindOperation, opts []idem.Option) (idem.Result, error) {
+func answer(ctx context.Context, pool *pgxpool.Pool, found *db.FindOperation, opts []idem.Option) (idem.Result, error) {
 	switch {
 	case !found.Found:
 		return idem.Result{}, ErrUnknownOperation
-	case found.State == store.OperationParked:
+	case found.State == db.OperationParked:
 		return idem.Result{}, &ParkedError{
 			OperationID: found.OperationID, Step: found.Step, Reason: Reason(found.Reason), ReasonText: found.ReasonText, Since: found.Since,
 		}
-	case found.State == store.OperationUndone:
+	case found.State == db.OperationUndone:
 		return idem.Result{}, ErrUndone
 	}
 	result, err := idemCalls.Do(ctx, pool, found.Scope, found.Key, found.Hash, opts, onlyReplay{})

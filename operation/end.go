@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/longcall"
-	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/internal/storederror"
 )
 
@@ -152,15 +152,15 @@ func (op *Op) endLeft() longcall.Ending {
 // transaction.
 func (op *Op) finish(resp longcall.Response) longcall.Ending {
 	w := op.work
-	complete, err := w.call.Completion(&w.key, resp, store.Completed)
+	complete, err := w.call.Completion(&w.key, resp, db.Completed)
 	if err != nil {
 		return op.fail(err)
 	}
-	return op.complete(complete, resp, commit{free: true, state: store.OperationCompleted})
+	return op.complete(complete, resp, commit{free: true, state: db.OperationCompleted})
 }
 
 // complete makes the last commit of an operation that has an answer.
-func (op *Op) complete(complete *store.Complete, resp longcall.Response, c commit) longcall.Ending {
+func (op *Op) complete(complete *db.Complete, resp longcall.Response, c commit) longcall.Ending {
 	w := op.work
 	notify, err := w.notifyParent(&childEnd{State: c.state, Response: (*idem.Response)(&resp)})
 	if err != nil {
@@ -170,7 +170,7 @@ func (op *Op) complete(complete *store.Complete, resp longcall.Response, c commi
 	if err := op.commit(c); err != nil {
 		return op.endStopped(op.stopped)
 	}
-	return w.leave(longcall.Ending{Outcome: longcall.Recorded, Record: &store.Record{
+	return w.leave(longcall.Ending{Outcome: longcall.Recorded, Record: &db.Record{
 		SameHash: true, ExecutionID: w.operation, State: complete.State,
 		Status: resp.Status, Header: resp.Header, Body: resp.Body,
 		CreatedAt: w.createdAt, CompletedAt: complete.CompletedAt, ExpiresAt: complete.ExpiresAt,
@@ -193,12 +193,12 @@ func (w *work) release(pause time.Duration, end longcall.Ending, err error) long
 	if err != nil {
 		last = &lastError{attempt: w.journal.runs, err: err}
 	}
-	if w.recordOutcomes(commit{free: true, at: store.At{Pause: pause}, failure: last}) {
+	if w.recordOutcomes(commit{free: true, at: db.At{Pause: pause}, failure: last}) {
 		return w.leave(end)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), releaseLimit)
 	defer cancel()
-	if w.call.Engine().Query(ctx, &store.ReleaseOperation{
+	if w.call.Engine().Query(ctx, &db.ReleaseOperation{
 		OperationID: w.operation, Epoch: w.epoch, Tries: w.at.Tries, Pause: pause, Error: w.stepError(last),
 	}) != nil {
 		return w.leaveUnreleased(end)
@@ -232,7 +232,7 @@ func backoff(runs int) time.Duration {
 func (w *work) parkAs(ctx context.Context, s *stop) longcall.Ending {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseLimit)
 	defer cancel()
-	p := &store.ParkOperation{OperationID: w.operation, Epoch: w.epoch, Tries: w.at.Tries, Reason: string(s.reason), ReasonStep: s.step, ReasonText: storederror.Storable(s.text)}
+	p := &db.ParkOperation{OperationID: w.operation, Epoch: w.epoch, Tries: w.at.Tries, Reason: string(s.reason), ReasonStep: s.step, ReasonText: storederror.Storable(s.text)}
 	if s.cause != nil {
 		last := &lastError{step: s.step, attempt: s.tries, err: s.cause}
 		if s.reason == ReasonFunctionFailed {
@@ -290,11 +290,11 @@ func (op *Op) unwind(err error) longcall.Ending {
 	if failed != nil {
 		return op.endStopped(op.stopped)
 	}
-	last := commit{free: true, state: store.OperationFailed}
-	var complete *store.Complete
+	last := commit{free: true, state: db.OperationFailed}
+	var complete *db.Complete
 	if rejected != nil {
 		var err error
-		if complete, err = w.call.Completion(&w.key, *rejected, store.Failed); err != nil {
+		if complete, err = w.call.Completion(&w.key, *rejected, db.Failed); err != nil {
 			return w.fail(err)
 		}
 	}
@@ -313,12 +313,12 @@ func (op *Op) unwind(err error) longcall.Ending {
 // endUndone makes the last commit of an operation that ends in an error: it frees the key.
 func (op *Op) endUndone(end error, last commit) longcall.Ending {
 	w := op.work
-	last.state, w.cause = store.OperationUndone, end
+	last.state, w.cause = db.OperationUndone, end
 	notify, err := w.notifyParent(&childEnd{State: last.state, Canceled: w.journal.canceled})
 	if err != nil {
 		return op.fail(err)
 	}
-	last.with, last.wakes = append(notify, &store.HoldKey{Key: &w.key, Room: store.Free}), len(notify) > 0
+	last.with, last.wakes = append(notify, &db.HoldKey{Key: &w.key, Room: db.Free}), len(notify) > 0
 	if err := op.commit(last); err != nil {
 		return op.endStopped(op.stopped)
 	}
@@ -338,7 +338,7 @@ func (op *Op) settleEnd(err error) (end error, rejected *longcall.Response, stop
 		stored = w.journal.end.Value
 	} else {
 		stored, _ = op.failure(err)
-		op.record(&step{seq: op.nextSeq(), kind: store.EndStep, name: "error"}, store.StepFailed, stored)
+		op.record(&step{seq: op.nextSeq(), kind: db.EndStep, name: "error"}, db.StepFailed, stored)
 	}
 	seen, failed := restore(w.definition.knownErrors, stored)
 	if failed != nil {
@@ -355,7 +355,7 @@ func (op *Op) settleEnd(err error) (end error, rejected *longcall.Response, stop
 // rolled back.
 func (op *Op) recordDecision() {
 	stopped := op.stopped
-	op.pending = slices.DeleteFunc(op.pending, func(r store.RecordStep) bool { return r.Step.Kind == store.UndoStep && isInTx(&r.Step) })
+	op.pending = slices.DeleteFunc(op.pending, func(r db.RecordStep) bool { return r.Step.Kind == db.UndoStep && isInTx(&r.Step) })
 	if len(op.pending) > 0 {
 		op.commitStopped(commit{always: true, at: op.work.at})
 	}
@@ -375,8 +375,8 @@ func (op *Op) nextSeq() int {
 // committed. They are recorded all the same, so that later steps keep their positions.
 func (op *Op) markRolledBack() {
 	for i := range op.pending {
-		if s := &op.pending[i].Step; s.Kind == store.TxStep && s.Outcome == store.StepDone {
-			s.Outcome = store.StepRolledBack
+		if s := &op.pending[i].Step; s.Kind == db.TxStep && s.Outcome == db.StepDone {
+			s.Outcome = db.StepRolledBack
 		}
 	}
 }
@@ -394,13 +394,13 @@ func (op *Op) correctUndos() error {
 	for name, s := range j.undos {
 		of, index := splitUndoName(name)
 		count[of] = max(count[of], index+1)
-		if s.Outcome == store.StepBegun && !planned[name] && op.work.outcomes[s.Seq].Name != name {
+		if s.Outcome == db.StepBegun && !planned[name] && op.work.outcomes[s.Seq].Name != name {
 			return op.park(of, ReasonCallInDoubt, "the undo of step %q may have happened, and the code no longer has it: ask the other side, and Resolve the step", of)
 		}
 	}
 	for seq := 1; seq <= len(j.steps); seq++ {
-		if s := j.steps[seq]; s.Outcome == store.StepDone && s.Undos != count[s.Name] && op.outcomeOf(seq) == store.StepDone {
-			op.record(&step{seq: seq, kind: s.Kind, name: s.Name, undos: count[s.Name]}, store.StepDone, s.Value)
+		if s := j.steps[seq]; s.Outcome == db.StepDone && s.Undos != count[s.Name] && op.outcomeOf(seq) == db.StepDone {
+			op.record(&step{seq: seq, kind: s.Kind, name: s.Name, undos: count[s.Name]}, db.StepDone, s.Value)
 		}
 	}
 	return nil
@@ -410,7 +410,7 @@ func (op *Op) correctUndos() error {
 func (op *Op) awaitChildren() error {
 	for seq := 1; seq <= len(op.work.journal.steps); seq++ {
 		s := op.work.journal.steps[seq]
-		if s.Kind != store.ChildStep || s.Outcome != store.StepWaiting || op.outcomeOf(seq) != store.StepWaiting {
+		if s.Kind != db.ChildStep || s.Outcome != db.StepWaiting || op.outcomeOf(seq) != db.StepWaiting {
 			continue
 		}
 		op.awaits = true
@@ -425,7 +425,7 @@ func (op *Op) awaitChildren() error {
 func (op *Op) runUndo(u *plannedUndo) error {
 	name := undoName(u.of, u.index)
 	recorded, begun := op.work.journal.undos[name]
-	if op.outcomeOf(u.seq) != store.StepDone || begun && recorded.Outcome == store.StepDone {
+	if op.outcomeOf(u.seq) != db.StepDone || begun && recorded.Outcome == db.StepDone {
 		return nil
 	}
 	op.current = u.of
@@ -433,7 +433,7 @@ func (op *Op) runUndo(u *plannedUndo) error {
 	if err != nil {
 		return op.park(u.of, ReasonValueUnreadable, "the recorded value of step %q does not decode for its undo: the code has changed", u.of)
 	}
-	s := &step{seq: op.nextSeq(), kind: store.UndoStep, name: name, do: run}
+	s := &step{seq: op.nextSeq(), kind: db.UndoStep, name: name, do: run}
 	if begun {
 		s.seq, s.do, s.recorded = recorded.Seq, settle, &recorded
 	}
@@ -452,7 +452,7 @@ func (op *Op) runUndo(u *plannedUndo) error {
 		return nil
 	}
 	o := &outside{
-		step: s, policy: *u.policy, what: fmt.Sprintf("the undo of step %q", u.of), of: u.of, key: derivedKey(op.work.operation, store.UndoStep, name),
+		step: s, policy: *u.policy, what: fmt.Sprintf("the undo of step %q", u.of), of: u.of, key: derivedKey(op.work.operation, db.UndoStep, name),
 		call:   func(ctx context.Context, key string) ([]byte, error) { return nil, call(ctx, key) },
 		encode: func(any) ([]byte, error) { return nil, nil },
 	}

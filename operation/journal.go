@@ -5,17 +5,17 @@ import (
 	"strings"
 	"time"
 
-	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/db"
 )
 
 // journal is the record of an operation as a run knows it. It is loaded once for each run, and the
 // commits of the run add to it.
 type journal struct {
-	steps map[int]store.Step    // steps of the function by their positions, which begin at 1 and have no gap
-	undos map[string]store.Step // begun or done, by the names of their rows
-	end   *store.Step           // the error or the rejection in which the operation ends; nil if that is not decided, or Cancel ends it
-	last  int                   // the highest position of all rows
-	given map[int]bool          // steps whose value a person has given
+	steps map[int]db.Step    // steps of the function by their positions, which begin at 1 and have no gap
+	undos map[string]db.Step // begun or done, by the names of their rows
+	end   *db.Step           // the error or the rejection in which the operation ends; nil if that is not decided, or Cancel ends it
+	last  int                // the highest position of all rows
+	given map[int]bool       // steps whose value a person has given
 
 	undoing        bool // it is decided that the operation is undone
 	canceled       bool
@@ -25,11 +25,11 @@ type journal struct {
 	replays        bool // it is a history, and no step may be taken: see Replay
 }
 
-func newJournal(rows []store.Step) journal {
-	j := journal{steps: make(map[int]store.Step, len(rows)), undos: map[string]store.Step{}, given: map[int]bool{}}
+func newJournal(rows []db.Step) journal {
+	j := journal{steps: make(map[int]db.Step, len(rows)), undos: map[string]db.Step{}, given: map[int]bool{}}
 	for _, s := range rows {
-		if s.Outcome == store.StepResolved {
-			s.Outcome = store.StepDone
+		if s.Outcome == db.StepResolved {
+			s.Outcome = db.StepDone
 			j.given[s.Seq] = true
 		}
 		j.add(s)
@@ -38,12 +38,12 @@ func newJournal(rows []store.Step) journal {
 }
 
 // add adds a row, or replaces it.
-func (j *journal) add(s store.Step) {
+func (j *journal) add(s db.Step) {
 	j.last = max(j.last, s.Seq)
 	switch s.Kind {
-	case store.UndoStep:
+	case db.UndoStep:
 		j.undos[s.Name] = s
-	case store.EndStep:
+	case db.EndStep:
 		j.end = &s
 	default:
 		j.steps[s.Seq] = s
@@ -51,7 +51,7 @@ func (j *journal) add(s store.Step) {
 }
 
 // row returns the row at a position, of whatever kind.
-func (j *journal) row(seq int) (store.Step, bool) {
+func (j *journal) row(seq int) (db.Step, bool) {
 	if s, ok := j.steps[seq]; ok {
 		return s, true
 	}
@@ -63,7 +63,7 @@ func (j *journal) row(seq int) (store.Step, bool) {
 	if j.end != nil && j.end.Seq == seq {
 		return *j.end, true
 	}
-	return store.Step{}, false
+	return db.Step{}, false
 }
 
 // unwinding reports whether the function is run no further than its last recorded step, and what is
@@ -72,9 +72,9 @@ func (j *journal) unwinding() bool { return j.undoing || j.canceled }
 
 // left returns the first recorded step behind a position, nil if there is none. While the operation
 // unwinds, a call that was never sent is as if it was not recorded.
-func (j *journal) left(seq int) *store.Step {
+func (j *journal) left(seq int) *db.Step {
 	for seq++; seq <= len(j.steps); seq++ {
-		if s := j.steps[seq]; s.Outcome != store.StepNotSent || !j.unwinding() {
+		if s := j.steps[seq]; s.Outcome != db.StepNotSent || !j.unwinding() {
 			return &s
 		}
 	}
@@ -83,9 +83,9 @@ func (j *journal) left(seq int) *store.Step {
 
 // inDoubt returns the first call of the function, from a position on, that was begun and has no
 // recorded outcome.
-func (j *journal) inDoubt(from int) *store.Step {
+func (j *journal) inDoubt(from int) *db.Step {
 	for seq := max(from, 1); seq <= len(j.steps); seq++ {
-		if s := j.steps[seq]; s.Outcome == store.StepBegun {
+		if s := j.steps[seq]; s.Outcome == db.StepBegun {
 			return &s
 		}
 	}
@@ -94,9 +94,9 @@ func (j *journal) inDoubt(from int) *store.Step {
 
 // undosChanged reports whether the undos of the running code cannot take the place of the recorded
 // ones: there are fewer, or there is another number than when the first of them was begun.
-func (j *journal) undosChanged(s *store.Step, undos int) bool {
+func (j *journal) undosChanged(s *db.Step, undos int) bool {
 	_, begun := j.undos[undoName(s.Name, s.Undos-1)]
-	return s.Outcome == store.StepDone && (undos < s.Undos || undos > s.Undos && begun)
+	return s.Outcome == db.StepDone && (undos < s.Undos || undos > s.Undos && begun)
 }
 
 // undoName returns the name of the row of an undo. index is its position among the undos of its
@@ -120,16 +120,16 @@ func splitUndoName(name string) (step string, index int) {
 
 // undoPlan returns which undos are still to run, in their order, and which steps that are done are
 // kept, by the rows of an operation.
-func undoPlan(rows []store.Step) (undos, kept []string) {
+func undoPlan(rows []db.Step) (undos, kept []string) {
 	done := map[string]bool{}
 	for _, s := range rows {
-		if s.Kind == store.UndoStep && s.Outcome == store.StepDone {
+		if s.Kind == db.UndoStep && s.Outcome == db.StepDone {
 			done[s.Name] = true
 		}
 	}
 	for i := len(rows) - 1; i >= 0; i-- {
 		s := &rows[i]
-		if !isDone(s.Outcome) || s.Kind != store.TxStep && s.Kind != store.CallStep && s.Kind != store.ChildStep {
+		if !isDone(s.Outcome) || s.Kind != db.TxStep && s.Kind != db.CallStep && s.Kind != db.ChildStep {
 			continue
 		}
 		if s.Undos == 0 {
@@ -144,7 +144,7 @@ func undoPlan(rows []store.Step) (undos, kept []string) {
 	return undos, kept
 }
 
-func isDone(o store.StepOutcome) bool { return o == store.StepDone || o == store.StepResolved }
+func isDone(o db.StepOutcome) bool { return o == db.StepDone || o == db.StepResolved }
 
 // clock tells how long ago moments of the database's clock were.
 type clock struct {
@@ -196,7 +196,7 @@ const (
 // request is what the function of an operation asks for: a step, or its end.
 type request struct {
 	seq    int
-	kind   store.StepKind // empty: the function has ended, and seq is the position of the last step that it has asked for
+	kind   db.StepKind // empty: the function has ended, and seq is the position of the last step that it has asked for
 	name   string
 	policy string // of a call, as it is stored
 	undos  int    // how many the step has
@@ -217,9 +217,9 @@ const (
 // verdict is what decide says.
 type verdict struct {
 	do     action
-	step   *store.Step // recorded at the position of the request, if there is any
-	reason Reason      // of park
-	at     string      // the step at which the operation parks
+	step   *db.Step // recorded at the position of the request, if there is any
+	reason Reason   // of park
+	at     string   // the step at which the operation parks
 	text   string
 }
 
@@ -257,20 +257,20 @@ func decide(j *journal, r request) verdict {
 }
 
 // decideOutcome decides about a recorded step by its outcome.
-func decideOutcome(j *journal, r request, s *store.Step) verdict {
+func decideOutcome(j *journal, r request, s *db.Step) verdict {
 	switch s.Outcome {
-	case store.StepBegun:
+	case db.StepBegun:
 		return decideDoubt(j, r, s)
-	case store.StepNotSent:
+	case db.StepNotSent:
 		if j.unwinding() {
 			return verdict{do: unwind, step: s}
 		}
 		return verdict{do: run, step: s}
-	case store.StepWaiting:
+	case db.StepWaiting:
 		switch {
-		case s.Kind == store.SleepStep && r.seq < len(j.steps): // it is over
+		case s.Kind == db.SleepStep && r.seq < len(j.steps): // it is over
 			return verdict{do: replay, step: s}
-		case s.Kind != store.ChildStep && j.unwinding():
+		case s.Kind != db.ChildStep && j.unwinding():
 			return verdict{do: unwind, step: s}
 		}
 		return verdict{do: wait, step: s}
@@ -281,11 +281,11 @@ func decideOutcome(j *journal, r request, s *store.Step) verdict {
 // decideDoubt decides about a call in doubt. A canceled operation asks about an Asked call, and
 // repeats a Keyed call only if the step has an undo and Cancel did not forbid to call. It parks at
 // any other call in doubt.
-func decideDoubt(j *journal, r request, s *store.Step) verdict {
+func decideDoubt(j *journal, r request, s *db.Step) verdict {
 	switch {
-	case !j.canceled || r.policy == "" || r.policy == store.PolicyAsked:
+	case !j.canceled || r.policy == "" || r.policy == db.PolicyAsked:
 		return verdict{do: settle, step: s}
-	case r.policy == store.PolicyOnce:
+	case r.policy == db.PolicyOnce:
 		return parkAt(s.Name, ReasonCallInDoubt, "it was canceled, step %q may have happened, and it must not happen twice: ask the other side, and Resolve the step", s.Name)
 	case r.undos == 0:
 		return parkAt(s.Name, ReasonCallInDoubt, "it was canceled, step %q may have happened, and it has no undo: ask the other side, and Resolve the step", s.Name)

@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
-	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/db"
 )
 
 // Filter selects operations. Its zero value selects all of them, 100 at a time.
@@ -77,7 +77,7 @@ func List(ctx context.Context, pool *pgxpool.Pool, f Filter) ([]Listed, error) {
 	return page, nil
 }
 
-func (f *Filter) query() (*store.ListOperations, error) {
+func (f *Filter) query() (*db.ListOperations, error) {
 	after := firstID
 	if f.After != "" {
 		id, err := parsedID(f.After)
@@ -98,8 +98,8 @@ func (f *Filter) query() (*store.ListOperations, error) {
 	if room == 0 {
 		room = defaultPage
 	}
-	return &store.ListOperations{
-		State: store.OperationState(f.State), AfterOperation: after, Scope: f.Scope, Name: f.Name, Step: f.Step, Age: f.Older, Room: room,
+	return &db.ListOperations{
+		State: db.OperationState(f.State), AfterOperation: after, Scope: f.Scope, Name: f.Name, Step: f.Step, Age: f.Older, Room: room,
 	}, nil
 }
 
@@ -148,23 +148,23 @@ func forEach(ctx context.Context, pool *pgxpool.Pool, f Filter, do func(context.
 
 // history is the document that History returns and Replay reads.
 type history struct {
-	Format   int                  `json:"format"`
-	ID       string               `json:"id"`
-	Name     string               `json:"name"`
-	State    store.OperationState `json:"state"`
-	Undoing  bool                 `json:"undoing,omitempty"`
-	Canceled bool                 `json:"canceled,omitempty"`
-	Input    shown                `json:"input"`
-	Steps    []historyStep        `json:"steps"`
+	Format   int               `json:"format"`
+	ID       string            `json:"id"`
+	Name     string            `json:"name"`
+	State    db.OperationState `json:"state"`
+	Undoing  bool              `json:"undoing,omitempty"`
+	Canceled bool              `json:"canceled,omitempty"`
+	Input    shown             `json:"input"`
+	Steps    []historyStep     `json:"steps"`
 }
 
 // historyStep is a row of the record, in order: a step, an undo, or the end that was decided. A
 // call in doubt is one of them.
 type historyStep struct {
-	Kind    store.StepKind    `json:"kind"`
-	Name    string            `json:"name"`
-	Outcome store.StepOutcome `json:"outcome"`
-	Undos   int               `json:"undos,omitempty"`
+	Kind    db.StepKind    `json:"kind"`
+	Name    string         `json:"name"`
+	Outcome db.StepOutcome `json:"outcome"`
+	Undos   int            `json:"undos,omitempty"`
 	shown
 }
 
@@ -213,7 +213,7 @@ func History(ctx context.Context, pool *pgxpool.Pool, id string, opts ...idem.Op
 	if pool == nil {
 		return nil, errNoPool
 	}
-	found := store.LoadHistory{OperationID: id}
+	found := db.LoadHistory{OperationID: id}
 	if err := engineOf(pool).Query(ctx, &found); err != nil {
 		return nil, err
 	}
@@ -221,14 +221,14 @@ func History(ctx context.Context, pool *pgxpool.Pool, id string, opts ...idem.Op
 		return nil, ErrUnknownOperation
 	}
 	h := history{Format: format, ID: id, Name: found.Name, State: found.State, Undoing: found.Undoing, Canceled: found.Canceled, Steps: []historyStep{}}
-	input, err := open(sealer, found.Input, store.BoundInput(id))
+	input, err := open(sealer, found.Input, db.BoundInput(id))
 	if err != nil {
 		return nil, fmt.Errorf("operation: its input: %w", err)
 	}
 	h.Input = shownAs(input)
 	for i := range found.Steps {
 		s := &found.Steps[i]
-		value, err := open(sealer, s.Value, store.BoundStep(id, s))
+		value, err := open(sealer, s.Value, db.BoundStep(id, s))
 		if err != nil {
 			return nil, fmt.Errorf("operation: step %q: %w", s.Name, err)
 		}
@@ -301,9 +301,9 @@ func Replay(ctx context.Context, history []byte, definitions ...Runnable) error 
 
 // journal makes a journal of a history. A pause in front of another step is over.
 func (h *history) journal() journal {
-	rows := make([]store.Step, len(h.Steps))
+	rows := make([]db.Step, len(h.Steps))
 	for i, s := range h.Steps {
-		rows[i] = store.Step{Seq: i + 1, Kind: s.Kind, Name: s.Name, Outcome: s.Outcome, Value: s.stored(), Undos: s.Undos, DueAt: time.Now()}
+		rows[i] = db.Step{Seq: i + 1, Kind: s.Kind, Name: s.Name, Outcome: s.Outcome, Value: s.stored(), Undos: s.Undos, DueAt: time.Now()}
 	}
 	j := newJournal(rows)
 	j.undoing, j.canceled, j.replays = h.Undoing, h.Canceled, true
@@ -324,7 +324,7 @@ func (op *Op) replayed(h *history, err error) error {
 		return &ParkedError{OperationID: h.ID, Step: v.at, Reason: v.reason, ReasonText: v.text}
 	case v.do == retry:
 		return fmt.Errorf("operation: the function fails: %w", err)
-	case how == endFinal && v.do == unwind && h.State == store.OperationCompleted:
+	case how == endFinal && v.do == unwind && h.State == db.OperationCompleted:
 		return fmt.Errorf("operation: it was completed, and the function ends it in an error: %w", err)
 	}
 	return nil

@@ -13,9 +13,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/longcall"
 	"github.com/idem-go/idem/internal/presence"
-	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/internal/storederror"
 	"github.com/idem-go/idem/internal/txn"
 )
@@ -60,7 +60,7 @@ type work struct {
 	logger     *slog.Logger // nil: that of the program
 	turn       *turn        // of a suspect
 
-	key       store.Key
+	key       db.Key
 	operation string // its id
 	parent    string // the operation that awaits it; empty if it is no child
 	input     []byte
@@ -70,16 +70,16 @@ type work struct {
 	// As last committed. The epoch is 0 as long as nothing is.
 	epoch   int
 	journal journal
-	at      store.At
+	at      db.At
 	elapsed func() time.Duration // since that step was begun
 	clock   clock
 	rowless int // the position of a call that was begun alone, and so has no row of its own; 0 if there is none
 
-	cause     error              // for which it was undone, and its key freed
-	outcomes  map[int]store.Step // what calls have returned and is not recorded, by their positions
-	unsent    map[int]bool       // calls that may be recorded as begun, and of which this process knows that no attempt was sent
-	checked   map[int]bool       // the Tx behind which constraints are checked, because the commit behind them has failed
-	suspected bool               // it has the turn of this process
+	cause     error           // for which it was undone, and its key freed
+	outcomes  map[int]db.Step // what calls have returned and is not recorded, by their positions
+	unsent    map[int]bool    // calls that may be recorded as begun, and of which this process knows that no attempt was sent
+	checked   map[int]bool    // the Tx behind which constraints are checked, because the commit behind them has failed
+	suspected bool            // it has the turn of this process
 }
 
 func (w *work) log() *slog.Logger {
@@ -107,15 +107,15 @@ type lastError struct {
 
 // stepError returns an error as the record has it, nil for none. A text that cannot be sealed is
 // left out.
-func (w *work) stepError(f *lastError) *store.StepError {
+func (w *work) stepError(f *lastError) *db.StepError {
 	if f == nil {
 		return nil
 	}
-	text, err := seal(w.call.Sealer(), []byte(storederror.Storable(storederror.Text(f.err))), store.BoundError(w.operation, f.step))
+	text, err := seal(w.call.Sealer(), []byte(storederror.Storable(storederror.Text(f.err))), db.BoundError(w.operation, f.step))
 	if err != nil {
 		text = nil
 	}
-	return &store.StepError{Step: f.step, Attempt: max(f.attempt, 1), Text: text}
+	return &db.StepError{Step: f.step, Attempt: max(f.attempt, 1), Text: text}
 }
 
 // Op is one run of the function of an operation, which takes its steps through it. It is of no use
@@ -133,8 +133,8 @@ type Op struct {
 
 	tx      *txn.Tx // open, with a savepoint; nil if there is none
 	used    bool    // something has run behind the savepoint
-	pending []store.RecordStep
-	signals []store.TakeSignal
+	pending []db.RecordStep
+	signals []db.TakeSignal
 	awaits  bool // the function has asked for a signal
 	grouped bool // Calls have a Go, and no Wait yet
 
@@ -156,12 +156,12 @@ func (op *Op) Context() context.Context { return op.ctx }
 // step is a step that is being taken.
 type step struct {
 	seq      int
-	kind     store.StepKind
+	kind     db.StepKind
 	name     string // with its number, if the name is used again
 	undos    int
-	policy   string      // of a call
-	do       action      // what follows for it
-	recorded *store.Step // nil if there is no row
+	policy   string   // of a call
+	do       action   // what follows for it
+	recorded *db.Step // nil if there is no row
 }
 
 // plannedUndo is an undo of a step that the function has come past.
@@ -317,7 +317,7 @@ func engineOf(pool *pgxpool.Pool) *txn.Engine {
 }
 
 // A killed process leaves the rows of its operations with an owner that is gone. Claiming such an
-// operation counts a death, and a commit resets the count. After store.Suspected deaths an operation
+// operation counts a death, and a commit resets the count. After db.Suspected deaths an operation
 // is a suspect. A process begins one suspect at a time, so that an operation that kills its process
 // dies alone, and the others make progress. A suspect that runs longer than suspectLimit gives its
 // turn to the next one.
@@ -353,8 +353,8 @@ func (t *turn) end() {
 }
 
 // keepTurn keeps the turn for a claimed operation that is a suspect, until the instance is released.
-func (w *work) keepTurn(t *turn, found bool, taken *store.Taken) {
-	if found && taken.Deaths >= store.Suspected {
+func (w *work) keepTurn(t *turn, found bool, taken *db.Taken) {
+	if found && taken.Deaths >= db.Suspected {
 		w.hold(t)
 		return
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/internal/abridge"
 	"github.com/idem-go/idem/internal/act"
-	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/txn"
 )
 
@@ -21,11 +21,11 @@ type State string
 
 // The states of an operation.
 const (
-	StateRunning   = State(store.OperationRunning)
-	StateParked    = State(store.OperationParked)    // a person must decide: see Status.Reason
-	StateCompleted = State(store.OperationCompleted) // answered
-	StateFailed    = State(store.OperationFailed)    // rejected, and undone
-	StateUndone    = State(store.OperationUndone)    // ended in an error or canceled, and undone; its key is free
+	StateRunning   = State(db.OperationRunning)
+	StateParked    = State(db.OperationParked)    // a person must decide: see Status.Reason
+	StateCompleted = State(db.OperationCompleted) // answered
+	StateFailed    = State(db.OperationFailed)    // rejected, and undone
+	StateUndone    = State(db.OperationUndone)    // ended in an error or canceled, and undone; its key is free
 )
 
 // Status is the state of an operation.
@@ -85,7 +85,7 @@ func Show(ctx context.Context, pool *pgxpool.Pool, id string, opts ...idem.Optio
 	if err != nil {
 		return Status{}, err
 	}
-	s, steps := store.ShowOperation{OperationID: id}, store.ListSteps{OperationID: id}
+	s, steps := db.ShowOperation{OperationID: id}, db.ListSteps{OperationID: id}
 	if err := engineOf(pool).Query(ctx, &s, &steps); err != nil {
 		return Status{}, err
 	}
@@ -113,7 +113,7 @@ func Show(ctx context.Context, pool *pgxpool.Pool, id string, opts ...idem.Optio
 		status.Undos = nil
 	}
 	for i := range steps.Rows {
-		if steps.Rows[i].Kind != store.EndStep {
+		if steps.Rows[i].Kind != db.EndStep {
 			status.Steps = append(status.Steps, stepStatus(id, &steps.Rows[i]))
 		}
 	}
@@ -122,40 +122,40 @@ func Show(ctx context.Context, pool *pgxpool.Pool, id string, opts ...idem.Optio
 
 // underWay returns the kind and the name of the step at which an operation is. The kind is empty
 // unless the step has no outcome yet.
-func underWay(s *store.ShowOperation, steps []store.Step) (kind, step string) {
+func underWay(s *db.ShowOperation, steps []db.Step) (kind, step string) {
 	step, _ = splitUndoName(s.Step)
-	if s.State == store.OperationParked {
+	if s.State == db.OperationParked {
 		step = s.ReasonStep
 	}
 	for i := range steps {
-		if of, _ := splitUndoName(steps[i].Name); of == step && steps[i].Outcome == store.StepBegun {
+		if of, _ := splitUndoName(steps[i].Name); of == step && steps[i].Outcome == db.StepBegun {
 			return string(steps[i].Kind), step
 		}
 	}
-	if s.State == store.OperationRunning && s.Kind != store.CallStep && s.Kind != store.UndoStep {
+	if s.State == db.OperationRunning && s.Kind != db.CallStep && s.Kind != db.UndoStep {
 		kind = string(s.Kind)
 	}
 	return kind, step
 }
 
 // lastErrorOf returns the last error. If its text cannot be opened, the text says so.
-func lastErrorOf(s *store.ShowOperation, sealer store.Sealer) *StepError {
+func lastErrorOf(s *db.ShowOperation, sealer db.Sealer) *StepError {
 	if s.Error.Attempt == 0 {
 		return nil
 	}
 	e := &StepError{Step: s.Error.Step, Attempt: s.Error.Attempt, Text: "sealed", At: s.ErrorAt, NextAt: s.ErrorNextAt}
-	if text, err := open(sealer, s.Error.Text, store.BoundError(s.OperationID, s.Error.Step)); err == nil {
+	if text, err := open(sealer, s.Error.Text, db.BoundError(s.OperationID, s.Error.Step)); err == nil {
 		e.Text = string(text)
 	}
 	return e
 }
 
-func stepStatus(id string, s *store.Step) StepStatus {
+func stepStatus(id string, s *db.Step) StepStatus {
 	status := StepStatus{Kind: string(s.Kind), Name: s.Name, Outcome: string(s.Outcome), Undos: s.Undos, RecordedAt: s.RecordedAt, DueAt: s.PauseEnd()}
 	switch s.Kind {
-	case store.ChildStep:
+	case db.ChildStep:
 		status.Child = ChildID(id, s.Name)
-	case store.UndoStep:
+	case db.UndoStep:
 		status.Name, status.Index = splitUndoName(s.Name)
 	}
 	return status
@@ -164,23 +164,23 @@ func stepStatus(id string, s *store.Step) StepStatus {
 // Retry lets a parked operation go on: because the code or the other side has changed. A call in
 // doubt is repeated if its policy is Keyed. If it is Once, the operation parks again: see Resolve.
 func Retry(ctx context.Context, pool *pgxpool.Pool, id string) error {
-	return revive(ctx, pool, &store.ReviveOperation{OperationID: id}, act.Of(ctx, store.Retry, "running"), nil)
+	return revive(ctx, pool, &db.ReviveOperation{OperationID: id}, act.Of(ctx, db.Retry, "running"), nil)
 }
 
 // CancelOption changes a Cancel.
-type CancelOption func(*store.CancelOperation)
+type CancelOption func(*db.CancelOperation)
 
 // WithoutCalling has Cancel repeat no call: a Keyed call in doubt parks the operation with
 // ReasonCallInDoubt, for Resolve.
 func WithoutCalling() CancelOption {
-	return func(c *store.CancelOperation) { c.WithoutCalling = true }
+	return func(c *db.CancelOperation) { c.WithoutCalling = true }
 }
 
 // WithoutCode has Cancel end the operation by its recorded steps alone, where its code has changed
 // or fails: steps that the function does not ask for any more are not undone, and Status.Kept lists
 // them.
 func WithoutCode() CancelOption {
-	return func(c *store.CancelOperation) { c.WithoutCode = true }
+	return func(c *db.CancelOperation) { c.WithoutCode = true }
 }
 
 // Cancel ends an operation that runs or is parked: no step is begun any more, and what is done is
@@ -196,14 +196,14 @@ func WithoutCode() CancelOption {
 // fails before that, in eight runs, the operation parks with ReasonFunctionFailed. PreviewCancel
 // says what Cancel would do.
 func Cancel(ctx context.Context, pool *pgxpool.Pool, id string, opts ...CancelOption) (err error) {
-	c := &store.CancelOperation{}
+	c := &db.CancelOperation{}
 	for _, opt := range opts {
 		opt(c)
 	}
 	if c.OperationID, err = parsedID(id); err != nil {
 		return err
 	}
-	show := store.ShowOperation{OperationID: c.OperationID}
+	show := db.ShowOperation{OperationID: c.OperationID}
 	tx, err := engineOf(pool).Open(ctx, c, &show) // behind the lock on the row of the operation
 	if err != nil {
 		return err
@@ -213,7 +213,7 @@ func Cancel(ctx context.Context, pool *pgxpool.Pool, id string, opts ...CancelOp
 	case !show.Found:
 		return ErrUnknownOperation
 	case c.Found:
-	case show.Canceled && (show.State == store.OperationUndone || show.State == store.OperationRunning || show.State == store.OperationParked):
+	case show.Canceled && (show.State == db.OperationUndone || show.State == db.OperationRunning || show.State == db.OperationParked):
 		return nil
 	default:
 		return fmt.Errorf("%w: it is %s", ErrNotParked, show.State)
@@ -225,7 +225,7 @@ func Cancel(ctx context.Context, pool *pgxpool.Pool, id string, opts ...CancelOp
 	if c.WithoutCode {
 		outcome += ", without code"
 	}
-	note := act.Of(ctx, store.Cancel, outcome)
+	note := act.Of(ctx, db.Cancel, outcome)
 	note.OperationID, note.Step, note.Scope, note.Key = c.OperationID, c.Step, show.Scope, abridge.Key(c.Key)
 	return hint(tx.Commit(ctx, &note))
 }
@@ -247,25 +247,25 @@ func PreviewCancel(ctx context.Context, pool *pgxpool.Pool, id string, opts ...C
 	if err != nil {
 		return CancelPreview{}, err
 	}
-	var c store.CancelOperation
+	var c db.CancelOperation
 	for _, opt := range opts {
 		opt(&c)
 	}
-	show, steps := store.ShowOperation{OperationID: id}, store.ListSteps{OperationID: id}
+	show, steps := db.ShowOperation{OperationID: id}, db.ListSteps{OperationID: id}
 	if err := engineOf(pool).Query(ctx, &show, &steps); err != nil {
 		return CancelPreview{}, err
 	}
 	switch {
 	case !show.Found:
 		return CancelPreview{}, ErrUnknownOperation
-	case show.State != store.OperationRunning && show.State != store.OperationParked:
+	case show.State != db.OperationRunning && show.State != db.OperationParked:
 		return CancelPreview{}, fmt.Errorf("%w: it is %s", ErrNotParked, show.State)
 	}
 	var p CancelPreview
 	j := journal{canceled: true, withoutCalling: c.WithoutCalling}
 	for i := range steps.Rows {
 		s := &steps.Rows[i]
-		if s.Outcome != store.StepBegun || s.Kind != store.CallStep {
+		if s.Outcome != db.StepBegun || s.Kind != db.CallStep {
 			continue
 		}
 		p.InDoubt = append(p.InDoubt, s.Name)
@@ -273,7 +273,7 @@ func PreviewCancel(ctx context.Context, pool *pgxpool.Pool, id string, opts ...C
 		if !s.DueAt.IsZero() {
 			begun = s.DueAt
 		}
-		v := decideDoubt(&j, request{policy: policy.stored(), undos: s.Undos}, &store.Step{Name: s.Name})
+		v := decideDoubt(&j, request{policy: policy.stored(), undos: s.Undos}, &db.Step{Name: s.Name})
 		switch {
 		case v.do == park, policy.window > 0 && show.LoadedAt.Sub(begun) > policy.window:
 			p.Parks = ReasonCallInDoubt
@@ -283,7 +283,7 @@ func PreviewCancel(ctx context.Context, pool *pgxpool.Pool, id string, opts ...C
 		default:
 			p.Repeats = true
 		}
-		s.Outcome = store.StepDone
+		s.Outcome = db.StepDone
 	}
 	p.Undos, p.Kept = undoPlan(steps.Rows)
 	return p, nil
@@ -293,10 +293,10 @@ func PreviewCancel(ctx context.Context, pool *pgxpool.Pool, id string, opts ...C
 // kind is "call", or "undo" for the undo of the step. index is the StepStatus.Index of an undo,
 // where a step has several.
 func CallKey(operationID, kind, step string, index ...int) string {
-	if kind == string(store.UndoStep) && len(index) > 0 {
+	if kind == string(db.UndoStep) && len(index) > 0 {
 		step = undoName(step, index[0])
 	}
-	return derivedKey(operationID, store.StepKind(kind), step)
+	return derivedKey(operationID, db.StepKind(kind), step)
 }
 
 // Finding is the outcome of a call in doubt, as a person states it: Happened, NotHappened or Refused.
@@ -369,8 +369,8 @@ func resolve(ctx context.Context, pool *pgxpool.Pool, id string, finding Finding
 	if err != nil {
 		return err
 	}
-	request := &store.ReviveOperation{OperationID: id, FromEpoch: finding.epoch}
-	return revive(ctx, pool, request, act.Of(ctx, store.Resolve, finding.outcome()), func(show *store.ShowOperation, inDoubt []store.InDoubt) (txn.Request, string, error) {
+	request := &db.ReviveOperation{OperationID: id, FromEpoch: finding.epoch}
+	return revive(ctx, pool, request, act.Of(ctx, db.Resolve, finding.outcome()), func(show *db.ShowOperation, inDoubt []db.InDoubt) (txn.Request, string, error) {
 		if d.name != "" && d.name != show.Name {
 			return nil, "", fmt.Errorf("%w: it is an operation %q, not %q", ErrUnknownOperation, show.Name, d.name)
 		}
@@ -385,8 +385,8 @@ func resolve(ctx context.Context, pool *pgxpool.Pool, id string, finding Finding
 		if s == nil { // an undo that is made again
 			return nil, call.Name, nil
 		}
-		s.Value, err = seal(sealer, s.Value, store.BoundStep(request.OperationID, s))
-		return &store.RecordStep{OperationID: request.OperationID, Step: *s}, call.Name, err
+		s.Value, err = seal(sealer, s.Value, db.BoundStep(request.OperationID, s))
+		return &db.RecordStep{OperationID: request.OperationID, Step: *s}, call.Name, err
 	})
 }
 
@@ -402,7 +402,7 @@ func (f *Finding) outcome() string {
 }
 
 // choose returns the call that the finding is about.
-func (f *Finding) choose(inDoubt []store.InDoubt) (*store.InDoubt, error) {
+func (f *Finding) choose(inDoubt []db.InDoubt) (*db.InDoubt, error) {
 	for i := range inDoubt {
 		if of, _ := splitUndoName(inDoubt[i].Name); f.step == "" || f.step == of || f.step == inDoubt[i].Name {
 			return &inDoubt[i], nil
@@ -415,9 +415,9 @@ func (f *Finding) choose(inDoubt []store.InDoubt) (*store.InDoubt, error) {
 }
 
 // recorded is what is recorded of a finding, nil for an undo that is made again.
-func (f *Finding) recorded(call *store.Step, d *definition) (*store.Step, error) {
-	s := &store.Step{Seq: call.Seq, Kind: call.Kind, Name: call.Name, Undos: call.Undos, Outcome: store.StepDone}
-	isUndo := s.Kind == store.UndoStep
+func (f *Finding) recorded(call *db.Step, d *definition) (*db.Step, error) {
+	s := &db.Step{Seq: call.Seq, Kind: call.Kind, Name: call.Name, Undos: call.Undos, Outcome: db.StepDone}
+	isUndo := s.Kind == db.UndoStep
 	switch {
 	case isUndo && f.refused != nil:
 		return nil, fmt.Errorf("%w: an undo cannot be refused", ErrNotParked)
@@ -427,13 +427,13 @@ func (f *Finding) recorded(call *store.Step, d *definition) (*store.Step, error)
 		s.Policy = call.Policy
 		return s, nil
 	case !f.happened && f.refused == nil:
-		s.Outcome, s.Value = store.StepFailed, d.knownErrors.Encode(Final(ErrNotHappened))
+		s.Outcome, s.Value = db.StepFailed, d.knownErrors.Encode(Final(ErrNotHappened))
 		return s, nil
 	case f.refused != nil:
-		s.Outcome, s.Value = store.StepFailed, d.knownErrors.Encode(f.refused)
+		s.Outcome, s.Value = db.StepFailed, d.knownErrors.Encode(f.refused)
 		return s, nil
 	}
-	s.Outcome = store.StepResolved
+	s.Outcome = db.StepResolved
 	var err error
 	if s.Value, err = d.codec.Encode(f.value); err != nil {
 		return nil, fmt.Errorf("operation: a value of type %T cannot be encoded: %w", f.value, err)
@@ -443,13 +443,13 @@ func (f *Finding) recorded(call *store.Step, d *definition) (*store.Step, error)
 
 // revive lets a parked operation go on, together with what is recorded for it and of the person who
 // wants it.
-func revive(ctx context.Context, pool *pgxpool.Pool, r *store.ReviveOperation, note store.NoteAct,
-	record func(*store.ShowOperation, []store.InDoubt) (row txn.Request, step string, err error),
+func revive(ctx context.Context, pool *pgxpool.Pool, r *db.ReviveOperation, note db.NoteAct,
+	record func(*db.ShowOperation, []db.InDoubt) (row txn.Request, step string, err error),
 ) (err error) {
 	if r.OperationID, err = parsedID(r.OperationID); err != nil {
 		return err
 	}
-	show, inDoubt := store.ShowOperation{OperationID: r.OperationID}, store.CallsInDoubt{OperationID: r.OperationID}
+	show, inDoubt := db.ShowOperation{OperationID: r.OperationID}, db.CallsInDoubt{OperationID: r.OperationID}
 	r.Forget = record != nil
 	tx, err := engineOf(pool).Open(ctx, &inDoubt, &show, r)
 	if err != nil {
@@ -459,7 +459,7 @@ func revive(ctx context.Context, pool *pgxpool.Pool, r *store.ReviveOperation, n
 	switch {
 	case !show.Found:
 		return ErrUnknownOperation
-	case !r.Found && show.State != store.OperationParked:
+	case !r.Found && show.State != db.OperationParked:
 		return fmt.Errorf("%w: it is %s", ErrNotParked, show.State)
 	case !r.Found, r.Epoch-1 != show.Epoch:
 		return fmt.Errorf("%w: a process has taken it up since it was looked at", ErrNotParked)

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/db"
 )
 
 // Calls are several calls that are made at the same time. Go adds one, and Wait makes them all:
@@ -216,7 +216,7 @@ func (op *Op) recall(call *parallelCall) {
 		return
 	}
 	call.open = true
-	call.doubt = s.recorded != nil && s.recorded.Outcome == store.StepBegun && !w.unsent[s.seq]
+	call.doubt = s.recorded != nil && s.recorded.Outcome == db.StepBegun && !w.unsent[s.seq]
 	switch {
 	case s.recorded != nil && s.recorded.Value != nil:
 		call.tries = triesOf(s.recorded.Value)
@@ -264,15 +264,15 @@ func (c *Calls) begin() error {
 	return nil
 }
 
-func positionOf(call *parallelCall) store.At {
-	return store.At{Kind: call.step.kind, Step: call.step.name, Seq: call.step.seq}
+func positionOf(call *parallelCall) db.At {
+	return db.At{Kind: call.step.kind, Step: call.step.name, Seq: call.step.seq}
 }
 
 // recordBegun records with the next commit that a call is begun, since when, and how often it was
 // tried. A row keeps its time: otherwise each process that resumes the operation would extend the
 // window of the call.
 func (op *Op) recordBegun(call *parallelCall) {
-	r := op.record(call.step, store.StepBegun, triesValue(call.tries))
+	r := op.record(call.step, db.StepBegun, triesValue(call.tries))
 	if call.doubt {
 		r.Pause, r.Keeps = -call.elapsed(), call.dated
 	}
@@ -285,7 +285,7 @@ func (c *Calls) make() {
 	var ended sync.WaitGroup
 	for _, call := range open {
 		alone := *c.op.work
-		alone.at, alone.outcomes, alone.elapsed = store.At{}, map[int]store.Step{}, call.elapsed
+		alone.at, alone.outcomes, alone.elapsed = db.At{}, map[int]db.Step{}, call.elapsed
 		call.op = &Op{work: &alone, ctx: c.op.ctx, cancel: c.op.cancel, current: call.step.name}
 		call.pauseTogether = func(d time.Duration) error { return c.pauses.pause(call.op, d) }
 		if call.op.obey(call.verdict) != nil {
@@ -316,7 +316,7 @@ func (p *parallelCall) run() {
 // and is not made, because the operation unwinds.
 func (op *Op) collect(call *parallelCall) (unwinds bool) {
 	if s := call.op.stopped; s != nil && s.why == stopUnwound {
-		op.record(call.step, store.StepNotSent, nil)
+		op.record(call.step, db.StepNotSent, nil)
 		call.open, call.verdict.do = false, unwind
 		return true
 	}
@@ -383,7 +383,7 @@ func (c *Calls) recordUnsettled(call *parallelCall) {
 	row := op.work.journal.steps[call.step.seq]
 	switch {
 	case !call.doubt && call.op.stopped.why != stopParked:
-		op.record(call.step, store.StepNotSent, triesValue(call.tries))
+		op.record(call.step, db.StepNotSent, triesValue(call.tries))
 	case triesOf(row.Value) != call.tries:
 		call.doubt = true
 		op.recordBegun(call)

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/db"
 )
 
 // Policy says what may happen when the outcome of a call is in doubt, and how the call is retried.
@@ -126,9 +126,9 @@ func (p *Policy) check() error {
 func (p *Policy) stored() string {
 	switch {
 	case p.once:
-		return store.PolicyOnce
+		return db.PolicyOnce
 	case p.find != nil:
-		return store.PolicyAsked
+		return db.PolicyAsked
 	}
 	window := strings.TrimSuffix(strings.TrimSuffix(p.window.String(), "0s"), "0m") // 23h
 	if strings.HasSuffix(window, "h") || strings.HasSuffix(window, "m") {
@@ -143,7 +143,7 @@ func storedPolicy(text string) Policy {
 		d, _ := time.ParseDuration(window)
 		return Policy{window: d}
 	}
-	if text == store.PolicyAsked {
+	if text == db.PolicyAsked {
 		return Policy{find: func(context.Context, string) (any, bool, error) { return nil, false, nil }}
 	}
 	return Once

@@ -9,9 +9,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/longcall"
 	"github.com/idem-go/idem/internal/presence"
-	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/internal/txn"
 )
 
@@ -132,8 +132,8 @@ func (w *work) takeOver(ctx context.Context) (longcall.Ending, bool) {
 
 // takenOver is a claimed operation with its steps.
 type takenOver struct {
-	store.Taken
-	steps store.LoadSteps
+	db.Taken
+	steps db.LoadSteps
 }
 
 // take claims the operation if it has no owner. Otherwise the ending says why, and the instance is
@@ -144,9 +144,9 @@ func (w *work) take(ctx context.Context, engine *txn.Engine) (*takenOver, longca
 		return nil, w.unavailable(ctx, err)
 	}
 	w.instance = instance
-	take := store.TakeOperation{OperationID: w.operation, Owner: instance.Number, Epoch: w.epoch}
-	steps := store.LoadSteps{OperationID: w.operation}
-	show := store.ShowOperation{OperationID: w.operation}
+	take := db.TakeOperation{OperationID: w.operation, Owner: instance.Number, Epoch: w.epoch}
+	steps := db.LoadSteps{OperationID: w.operation}
+	show := db.ShowOperation{OperationID: w.operation}
 	reserved := false
 	err = instance.Alone(ctx, func() error {
 		reserved = instance.Reserve(w.operation)
@@ -185,7 +185,7 @@ func (w *work) resumeTaken(ctx context.Context, t *takenOver) longcall.Ending {
 }
 
 // loadTaken loads the record of a claimed operation. It reports whether the operation may be run.
-func (w *work) loadTaken(ctx context.Context, t *store.Taken, steps *store.LoadSteps) (longcall.Ending, bool) {
+func (w *work) loadTaken(ctx context.Context, t *db.Taken, steps *db.LoadSteps) (longcall.Ending, bool) {
 	err := w.load(t, steps)
 	switch {
 	case err != nil:
@@ -196,7 +196,7 @@ func (w *work) loadTaken(ctx context.Context, t *store.Taken, steps *store.LoadS
 		return longcall.Ending{}, true
 	}
 	text := fmt.Sprintf("%d processes in a row have died while they worked on it", t.Deaths)
-	if alone := t.Deaths - store.Suspected; alone > 0 {
+	if alone := t.Deaths - db.Suspected; alone > 0 {
 		text += fmt.Sprintf(", the last %d with no other suspect beside it", alone)
 	}
 	step, _ := splitUndoName(w.at.Step)
@@ -204,30 +204,30 @@ func (w *work) loadTaken(ctx context.Context, t *store.Taken, steps *store.LoadS
 }
 
 // load sets the fields of w from the record.
-func (w *work) load(t *store.Taken, steps *store.LoadSteps) (err error) {
+func (w *work) load(t *db.Taken, steps *db.LoadSteps) (err error) {
 	if w.epoch+1 != t.Epoch { // other processes have had it meanwhile
 		w.unsent = nil
 	}
 	w.key = w.call.Key(t.OperationID)
 	w.createdAt, w.parent, w.epoch = t.CreatedAt, t.Parent, t.Epoch
-	w.at = store.At{Step: t.Step, Seq: t.Seq, Tries: t.Tries}
+	w.at = db.At{Step: t.Step, Seq: t.Seq, Tries: t.Tries}
 	w.clock = clock{loaded: time.Now(), loadedAt: t.LoadedAt}
 	w.elapsed = w.clock.since(t.Since)
 	w.rowless = 0
 	w.journal = journal{runs: t.Attempts}
-	if w.input, err = open(w.call.Sealer(), t.Input, store.BoundInput(w.operation)); err != nil {
+	if w.input, err = open(w.call.Sealer(), t.Input, db.BoundInput(w.operation)); err != nil {
 		return err
 	}
-	rows := make([]store.Step, len(steps.Rows))
+	rows := make([]db.Step, len(steps.Rows))
 	for i, s := range steps.Rows {
-		if s.Value, err = open(w.call.Sealer(), s.Value, store.BoundStep(w.operation, &s)); err != nil {
+		if s.Value, err = open(w.call.Sealer(), s.Value, db.BoundStep(w.operation, &s)); err != nil {
 			return err
 		}
 		rows[i] = s
-		if s.Outcome == store.StepBegun && s.DueAt.IsZero() {
+		if s.Outcome == db.StepBegun && s.DueAt.IsZero() {
 			w.rowless = s.Seq
 		}
-		if s.Outcome == store.StepBegun || s.Seq == w.at.Seq {
+		if s.Outcome == db.StepBegun || s.Seq == w.at.Seq {
 			w.at.Kind = s.Kind
 		}
 		if s.Seq == w.at.Seq {
@@ -241,21 +241,21 @@ func (w *work) load(t *store.Taken, steps *store.LoadSteps) (err error) {
 }
 
 // elsewhere returns the ending of a call that could not claim the operation.
-func (w *work) elsewhere(show *store.ShowOperation) longcall.Ending {
+func (w *work) elsewhere(show *db.ShowOperation) longcall.Ending {
 	switch {
 	case !show.Found:
 		return longcall.Ending{Outcome: longcall.Elsewhere, Err: ErrUnknownOperation}
-	case show.State == store.OperationRunning:
+	case show.State == db.OperationRunning:
 		return longcall.Ending{Outcome: longcall.Elsewhere}
-	case show.State == store.OperationParked:
+	case show.State == db.OperationParked:
 		return longcall.Ending{Outcome: longcall.Failed, Err: &ParkedError{
 			OperationID: w.operation, Step: show.ReasonStep, Reason: Reason(show.Reason), ReasonText: show.ReasonText, Since: show.Since,
 		}}
-	case show.State == store.OperationUndone && show.Canceled:
+	case show.State == db.OperationUndone && show.Canceled:
 		return failedWith(ErrCanceled)
-	case show.State == store.OperationUndone && w.cause != nil: // by this very run, whose COMMIT was not acknowledged
+	case show.State == db.OperationUndone && w.cause != nil: // by this very run, whose COMMIT was not acknowledged
 		return failedWith(w.cause)
-	case show.State == store.OperationUndone:
+	case show.State == db.OperationUndone:
 		return longcall.Ending{Outcome: longcall.Freed}
 	}
 	return longcall.Ending{Outcome: longcall.Ended}

@@ -9,9 +9,11 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
-	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/db"
+	"github.com/idem-go/idem/lab/pgtest"
 	"github.com/idem-go/idem/operation"
 	"github.com/idem-go/idem/seal"
 )
@@ -36,6 +38,29 @@ func (s *shop) waits(t *testing.T, d *operation.Definition[string], key string, 
 
 func sealerOf(key byte) idem.Option {
 	return idem.WithSealer(seal.New(seal.Keys{Primary: "k1", Secrets: map[string][]byte{"k1": bytes.Repeat([]byte{key}, 32)}}))
+}
+
+// Signal through a pool survives a database that is serializable by default.
+func TestSignal_IsSentAgainAfterASerializationFailure(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	id := s.waits(t, decision("approve"), "key")
+	strict := pgtest.Open(t, s.dsn, func(c *pgxpool.Config) {
+		c.ConnConfig.RuntimeParams["default_transaction_isolation"] = "serializable"
+		c.ConnConfig.RuntimeParams["application_name"] = "strict"
+	})
+	tx, err := s.pool.Begin(t.Context())
+	must(t, err)
+	must(t, operation.Signal(t.Context(), tx, id, "approve", "first"))
+	sent := make(chan error, 1)
+	go func() { sent <- operation.Signal(context.Background(), strict, id, "approve", "second") }()
+	eventually(t, "the second one to wait for the first", func() bool {
+		return s.count(`select count(*) from pg_stat_activity where application_name = 'strict' and wait_event_type = 'Lock' and datname = current_database()`) > 0
+	})
+	must(t, tx.Commit(t.Context()))
+	if err := await(t, "the second signal", sent); err != nil {
+		t.Error(err)
+	}
 }
 
 // A signal is as secret as what the operation makes of it.
@@ -149,7 +174,7 @@ func TestSignal_DoesNotEndALaterBackoff(t *testing.T) {
 	}
 }
 
-var dueOperations = store.DueOperationsSQL[:len(store.DueOperationsSQL)-1]
+var dueOperations = db.DueOperationsSQL[:len(db.DueOperationsSQL)-1]
 
 // While an operation is parked because a signal does not decode, another signal of that name replaces it. A received signal stays.
 func TestSignal_UnreadableIsReplacedByTheNext(t *testing.T) {

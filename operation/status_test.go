@@ -19,7 +19,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem"
-	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/lab/pgtest"
 	"github.com/idem-go/idem/operation"
 )
@@ -121,7 +121,7 @@ func TestList_UsesTheIndexes(t *testing.T) {
 	s.fill("checkout", "parked", 3)
 	s.exec(`analyze idem.operations`)
 	for _, state := range []string{"parked", "running"} {
-		rows, _ := s.pool.Query(t.Context(), "explain (analyze, costs off, timing off, summary off) "+store.ListOperationsSQL,
+		rows, _ := s.pool.Query(t.Context(), "explain (analyze, costs off, timing off, summary off) "+db.ListOperationsSQL,
 			pgx.QueryExecModeExec, state, "00000000-0000-0000-0000-000000000000", "", "checkout", "", "0 s", 100)
 		plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
 		if err != nil {
@@ -398,9 +398,9 @@ func TestStatements_HashTheirLists(t *testing.T) {
 		name, sql string
 		args      []any
 	}{
-		{"TakeOperations", store.TakeOperationsSQL, []any{1, "{checkout}", "{" + id + "}", true, 16}},
-		{"DueOperations", store.DueOperationsSQL, []any{16, "{checkout}", "{" + id + "/1}"}},
-		{"Disown", store.DisownSQL, []any{1, "{" + id + "}"}},
+		{"TakeOperations", db.TakeOperationsSQL, []any{1, "{checkout}", "{" + id + "}", true, 16}},
+		{"DueOperations", db.DueOperationsSQL, []any{16, "{checkout}", "{" + id + "/1}"}},
+		{"Disown", db.DisownSQL, []any{1, "{" + id + "}"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

@@ -13,8 +13,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/longcall"
-	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/internal/storederror"
 	"github.com/idem-go/idem/internal/txn"
 )
@@ -81,12 +81,12 @@ func (op *Op) obey(v verdict) error {
 
 // numbered returns the name, with a number if it is used again. Steps that may have undos share
 // their numbers, whatever their kinds: an undo has the name of its step.
-func (op *Op) numbered(kind store.StepKind, name string) string {
+func (op *Op) numbered(kind db.StepKind, name string) string {
 	if op.occurrences == nil {
 		op.occurrences = map[string]int{}
 	}
 	used := name
-	if kind == store.SleepStep || kind == store.AwaitStep {
+	if kind == db.SleepStep || kind == db.AwaitStep {
 		used = string(kind) + "\n" + name
 	}
 	op.occurrences[used]++
@@ -145,7 +145,7 @@ func escaped(name string) error {
 
 // unrecordedOutcome returns the outcome of a call that was made in an earlier run of this process
 // and is not recorded yet, or nil.
-func (w *work) unrecordedOutcome(s *step) *store.Step {
+func (w *work) unrecordedOutcome(s *step) *db.Step {
 	if known, ok := w.outcomes[s.seq]; ok && known.Kind == s.kind && known.Name == s.name {
 		return &known
 	}
@@ -153,13 +153,13 @@ func (w *work) unrecordedOutcome(s *step) *store.Step {
 }
 
 // remember has a step recorded by the next commit.
-func (op *Op) record(s *step, outcome store.StepOutcome, value []byte) *store.RecordStep {
-	r := store.RecordStep{
+func (op *Op) record(s *step, outcome db.StepOutcome, value []byte) *db.RecordStep {
+	r := db.RecordStep{
 		OperationID: op.work.operation,
-		Step:        store.Step{Seq: s.seq, Kind: s.kind, Name: s.name, Outcome: outcome, Value: value, Undos: s.undos},
+		Step:        db.Step{Seq: s.seq, Kind: s.kind, Name: s.name, Outcome: outcome, Value: value, Undos: s.undos},
 		First:       op.work.hasNoRow(s.seq),
 	}
-	if outcome == store.StepBegun || s.kind == store.UndoStep {
+	if outcome == db.StepBegun || s.kind == db.UndoStep {
 		r.Step.Policy = s.policy
 	}
 	for i := range op.pending {
@@ -179,7 +179,7 @@ func (w *work) hasNoRow(seq int) bool {
 }
 
 // outcomeOf returns the outcome of a step, recorded or about to be.
-func (op *Op) outcomeOf(seq int) store.StepOutcome {
+func (op *Op) outcomeOf(seq int) db.StepOutcome {
 	for i := range op.pending {
 		if op.pending[i].Step.Seq == seq {
 			return op.pending[i].Step.Outcome
@@ -191,7 +191,7 @@ func (op *Op) outcomeOf(seq int) store.StepOutcome {
 
 // replay returns the recorded outcome of a step.
 func (op *Op) replay(s *step) (value []byte, err error) {
-	if s.recorded.Outcome != store.StepFailed {
+	if s.recorded.Outcome != db.StepFailed {
 		return s.recorded.Value, nil
 	}
 	failed, err := restore(op.work.definition.knownErrors, s.recorded.Value)
@@ -307,7 +307,7 @@ func plan[T any](op *Op, s *step, undos []Undo[T], value func() (T, error)) erro
 // Each undo undoes the step: see [Undo].
 func Tx[T any](op *Op, name string, do func(tx pgx.Tx) (T, error), undo ...Undo[T]) (T, error) {
 	var none T
-	s, err := op.enter(request{kind: store.TxStep, name: name, undos: len(undo), invalid: checkUndos(undo)})
+	s, err := op.enter(request{kind: db.TxStep, name: name, undos: len(undo), invalid: checkUndos(undo)})
 	if err != nil {
 		return none, err
 	}
@@ -354,13 +354,13 @@ func (op *Op) inTx(s *step, fn func(pgx.Tx) ([]byte, error)) error {
 		return false, err
 	})
 	if err == nil && op.work.checked[s.seq] {
-		err = txn.Answered(op.tx.Ask(op.ctx, store.CheckConstraints{})) // by what the program has deferred, too
+		err = txn.Answered(op.tx.Ask(op.ctx, db.CheckConstraints{})) // by what the program has deferred, too
 	}
 	op.work.taken(op.ctx, s, began, err, false)
 	if err != nil {
 		return op.rollBackStep(s, err)
 	}
-	op.record(s, store.StepDone, value)
+	op.record(s, db.StepDone, value)
 	return nil
 }
 
@@ -377,7 +377,7 @@ func (op *Op) rollBackStep(s *step, err error) error {
 	case txn.Transient(err), txn.Stale(err):
 		return op.halt(stopAgain, err)
 	}
-	if failed := op.tx.Ask(op.ctx, store.UndoStepWrites{}); failed != nil {
+	if failed := op.tx.Ask(op.ctx, db.UndoStepWrites{}); failed != nil {
 		switch {
 		case lacksSavepoint(failed):
 			return op.txEnded(txn.Ended("its savepoint is gone", err), s)
@@ -387,11 +387,11 @@ func (op *Op) rollBackStep(s *step, err error) error {
 		return op.failed(failed)
 	}
 	op.used = false
-	if s.kind == store.UndoStep { // it parks the operation
+	if s.kind == db.UndoStep { // it parks the operation
 		return err
 	}
 	stored, seen := op.failure(err)
-	op.record(s, store.StepFailed, stored)
+	op.record(s, db.StepFailed, stored)
 	return seen
 }
 
@@ -426,7 +426,7 @@ func (op *Op) Changed(name string) bool {
 	case err != nil:
 		_ = op.halt(stopBroken, err)
 		return false
-	case ok && recorded.Kind == store.ChangedStep && recorded.Name == name:
+	case ok && recorded.Kind == db.ChangedStep && recorded.Name == name:
 		op.seq = next
 		return true
 	case ok, j.unwinding():
@@ -434,7 +434,7 @@ func (op *Op) Changed(name string) bool {
 	}
 	op.seq = next
 	if !j.replays {
-		op.record(&step{seq: next, kind: store.ChangedStep, name: name}, store.StepDone, nil)
+		op.record(&step{seq: next, kind: db.ChangedStep, name: name}, db.StepDone, nil)
 	}
 	return true
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/idem-go/idem"
-	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/db"
 )
 
 // Errors of names, ids and values.
@@ -102,9 +102,9 @@ func checkName(name string) error {
 }
 
 // seal returns a value as it is stored.
-func seal(s store.Sealer, plain, bound []byte) (stored []byte, err error) {
+func seal(s db.Sealer, plain, bound []byte) (stored []byte, err error) {
 	defer panicked(&err)
-	stored, err = store.SealValue(s, plain, bound)
+	stored, err = db.SealValue(s, plain, bound)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errSealing, err)
 	}
@@ -114,9 +114,9 @@ func seal(s store.Sealer, plain, bound []byte) (stored []byte, err error) {
 var errSealing = errors.New("operation: the Sealer has failed")
 
 // open returns the value that was stored.
-func open(s store.Sealer, stored, bound []byte) (plain []byte, err error) {
+func open(s db.Sealer, stored, bound []byte) (plain []byte, err error) {
 	defer panicked(&err)
-	plain, err = store.OpenValue(s, stored, bound)
+	plain, err = db.OpenValue(s, stored, bound)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", idem.ErrUnreadable, err)
 	}
@@ -143,7 +143,7 @@ const keyLength = 32
 
 // derivedKey returns the key by which the other side knows a call. It is the same in every attempt
 // and in every process.
-func derivedKey(operationID string, kind store.StepKind, name string) string {
+func derivedKey(operationID string, kind db.StepKind, name string) string {
 	h := sha256.New()
 	h.Write([]byte(keyTag))
 	var length [8]byte

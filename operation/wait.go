@@ -9,9 +9,10 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
-	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/txn"
 )
 
@@ -20,7 +21,7 @@ import (
 // connection, nor the caller, nor a worker. A pause that ends while no process is there ends when a
 // process is.
 func Sleep(op *Op, name string, d time.Duration) error {
-	s, err := op.enter(request{kind: store.SleepStep, name: name})
+	s, err := op.enter(request{kind: db.SleepStep, name: name})
 	if err != nil {
 		return err
 	}
@@ -39,20 +40,20 @@ func Sleep(op *Op, name string, d time.Duration) error {
 
 // waits has a pause recorded by the next commit.
 func (op *Op) waits(s *step, d time.Duration) {
-	op.record(s, store.StepWaiting, nil).Pause = max(d, 0)
+	op.record(s, db.StepWaiting, nil).Pause = max(d, 0)
 }
 
 // waitFor waits in memory if the pause is short, and otherwise leaves the operation to a process
 // that is there when it is due.
 func (op *Op) waitFor(s *step, d time.Duration, recorded bool) error {
 	if d > longPause {
-		if err := op.commit(commit{free: true, at: store.At{Kind: s.kind, Step: s.name, Seq: s.seq, Pause: d}}); err != nil {
+		if err := op.commit(commit{free: true, at: db.At{Kind: s.kind, Step: s.name, Seq: s.seq, Pause: d}}); err != nil {
 			return err
 		}
 		return op.halt(stopSuspended, nil)
 	}
 	if !recorded || op.tx != nil || len(op.pending) > 0 {
-		if err := op.commit(commit{at: store.At{Kind: s.kind, Step: s.name, Seq: s.seq}}); err != nil {
+		if err := op.commit(commit{at: db.At{Kind: s.kind, Step: s.name, Seq: s.seq}}); err != nil {
 			return err
 		}
 	}
@@ -69,7 +70,7 @@ func (op *Op) waitFor(s *step, d time.Duration, recorded bool) error {
 // once in an operation.
 func Await[T any](op *Op, name string, timeout time.Duration) (T, error) {
 	var none T
-	s, err := op.enter(request{kind: store.AwaitStep, name: name})
+	s, err := op.enter(request{kind: db.AwaitStep, name: name})
 	if err != nil {
 		return none, err
 	}
@@ -94,6 +95,9 @@ func Await[T any](op *Op, name string, timeout time.Duration) (T, error) {
 }
 
 // signalPause is the pause between two looks for a signal whose timeout is near.
+// maxSignalRuns is how often Signal sends its statement through a pool while the database refuses to serialize it.
+const maxSignalRuns = 10
+
 const signalPause = 200 * time.Millisecond
 
 func (op *Op) await(s *step, timeout time.Duration) ([]byte, error) {
@@ -105,28 +109,28 @@ func (op *Op) await(s *step, timeout time.Duration) ([]byte, error) {
 		if s.do == wait { // before the look: what comes between the two came in time
 			remaining = op.work.clock.until(s.recorded.DueAt)
 		}
-		signal := store.ReadSignal{OperationID: op.work.operation, Name: s.name}
+		signal := db.ReadSignal{OperationID: op.work.operation, Name: s.name}
 		if err := op.look(&signal); err != nil {
 			return nil, err
 		}
 		switch {
 		case signal.Found && !s.isTooLate(signal.SentAt):
-			value, err := open(op.work.call.Sealer(), signal.Value, store.BoundSignal(op.work.operation, s.name))
+			value, err := open(op.work.call.Sealer(), signal.Value, db.BoundSignal(op.work.operation, s.name))
 			if err != nil {
 				return nil, op.halt(stopBroken, fmt.Errorf("operation: signal %q: %w", s.name, err))
 			}
-			op.record(s, store.StepDone, value)
-			op.signals = append(op.signals, store.TakeSignal{OperationID: op.work.operation, Name: s.name})
+			op.record(s, db.StepDone, value)
+			op.signals = append(op.signals, db.TakeSignal{OperationID: op.work.operation, Name: s.name})
 			return value, nil
 		case s.do == run:
 			op.waits(s, timeout)
-			if err := op.commit(commit{free: true, at: store.At{Kind: s.kind, Step: s.name, Seq: s.seq, Pause: max(timeout, 0)}}); err != nil {
+			if err := op.commit(commit{free: true, at: db.At{Kind: s.kind, Step: s.name, Seq: s.seq, Pause: max(timeout, 0)}}); err != nil {
 				return nil, err
 			}
 			return nil, op.halt(stopSuspended, nil)
 		case remaining <= 0:
 			stored, seen := op.failure(ErrTimeout)
-			op.record(s, store.StepFailed, stored)
+			op.record(s, db.StepFailed, stored)
 			return nil, seen
 		}
 		pause := remaining
@@ -145,7 +149,7 @@ func (s *step) isTooLate(sentAt time.Time) bool {
 }
 
 // look reads a signal, on the connection that the operation has, if it has one.
-func (op *Op) look(signal *store.ReadSignal) error {
+func (op *Op) look(signal *db.ReadSignal) error {
 	if op.work.epoch == 0 { // no caller could know its id
 		return nil
 	}
@@ -162,12 +166,13 @@ func (op *Op) look(signal *store.ReadSignal) error {
 // Signal sends a value to an operation that awaits it, or will. The first of a name counts: later
 // ones are dropped, as are those for an operation that has ended. If the first one has parked the
 // operation, because it does not decode into the type of the Await, another one takes its place,
-// and counts as sent when the first one was: send it, and then Retry the operation. db is a pool,
+// and counts as sent when the first one was: send it, and then Retry the operation. conn is a pool,
 // or a transaction that the signal is to be part of. Values are JSON. Of the options only
 // idem.WithSealer matters: give Signal the Sealer of the operation. Without one it is refused with
-// ErrUnsealed where the operation is sealed and has not ended. Where transactions are serializable
-// by default the database may refuse it with 40001: send it again.
-func Signal(ctx context.Context, db interface {
+// ErrUnsealed where the operation is sealed and has not ended. If transactions are serializable by
+// default, the database may refuse the statement with 40001. Through a pool Signal sends it again.
+// In a transaction the error is the caller's, who has to run the transaction again.
+func Signal(ctx context.Context, conn interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }, id, name string, value any, opts ...idem.Option) error {
 	if err := checkName(name); err != nil {
@@ -188,14 +193,19 @@ func Signal(ctx context.Context, db interface {
 	if err != nil {
 		return err
 	}
-	if stored, err = seal(sealer, stored, store.BoundSignal(id, name)); err != nil {
+	if stored, err = seal(sealer, stored, db.BoundSignal(id, name)); err != nil {
 		return err
 	}
-	signal := store.SendSignal{OperationID: id, Name: name, Value: stored}
+	signal := db.SendSignal{OperationID: id, Name: name, Value: stored}
 	if sealer == nil {
 		signal.RefuseUnlessSealed()
 	}
-	err = signal.In(ctx, db)
+	err = signal.In(ctx, conn)
+	if _, isPool := conn.(*pgxpool.Pool); isPool {
+		for n := 1; txn.Rerunnable(err) && n < maxSignalRuns; n++ {
+			err = signal.In(ctx, conn)
+		}
+	}
 	switch {
 	case err != nil:
 		return err
@@ -226,7 +236,7 @@ func Signal(ctx context.Context, db interface {
 // An undo undoes a child that has completed: see [Undo]. A child that has not completed has undone
 // itself.
 func Child[In any](op *Op, name string, d *Definition[In], in In, undo ...Undo[idem.Response]) (idem.Response, error) {
-	s, err := op.enter(request{kind: store.ChildStep, name: name, undos: len(undo), invalid: checkUndos(undo)})
+	s, err := op.enter(request{kind: db.ChildStep, name: name, undos: len(undo), invalid: checkUndos(undo)})
 	if err != nil {
 		return idem.Response{}, err
 	}
@@ -256,7 +266,7 @@ func (op *Op) child(s *step, begins func() ([]txn.Request, error)) (idem.Respons
 		if err != nil {
 			return idem.Response{}, op.halt(stopBroken, err)
 		}
-		op.record(s, store.StepWaiting, nil)
+		op.record(s, db.StepWaiting, nil)
 		return idem.Response{}, op.untilChildEnds(s, requests...)
 	}
 	stored, err := s.recorded.Value, error(nil)
@@ -281,22 +291,22 @@ func (op *Op) child(s *step, begins func() ([]txn.Request, error)) (idem.Respons
 func (op *Op) childBegins(s *step, name string, input []byte) ([]txn.Request, error) {
 	w := op.work
 	id, text := ChildID(w.operation, s.name), rand.Text()
-	sealed, err := seal(w.call.Sealer(), input, store.BoundInput(id))
+	sealed, err := seal(w.call.Sealer(), input, db.BoundInput(id))
 	if err != nil {
 		return nil, err
 	}
 	ttl := w.call.TTL()
 	key := w.key.Beside(text, sha256.Sum256([]byte(text)), id, ttl)
 	return []txn.Request{
-		&store.Claim{Key: &key},
-		&store.HoldKey{Key: &key, Room: store.Held},
-		&store.BeginOperation{Key: &key, Name: name, RecordTTL: ttl, Input: sealed, Parent: w.operation, At: store.At{Kind: store.Started}},
+		&db.Claim{Key: &key},
+		&db.HoldKey{Key: &key, Room: db.Held},
+		&db.BeginOperation{Key: &key, Name: name, RecordTTL: ttl, Input: sealed, Parent: w.operation, At: db.At{Kind: db.Started}},
 	}, nil
 }
 
 // untilChildEnds leaves the operation to the worker that finds that the child has ended.
 func (op *Op) untilChildEnds(s *step, with ...txn.Request) error {
-	at := store.At{Kind: s.kind, Step: s.name, Seq: s.seq, Pause: store.Endless}
+	at := db.At{Kind: s.kind, Step: s.name, Seq: s.seq, Pause: db.Endless}
 	if err := op.commit(commit{free: true, at: at, with: with, wakes: len(with) > 0}); err != nil {
 		return err
 	}
@@ -308,23 +318,23 @@ func (op *Op) untilChildEnds(s *step, with ...txn.Request) error {
 func (op *Op) childOutcome(s *step) ([]byte, error) {
 	w := op.work
 	id := ChildID(w.operation, s.name)
-	signal := store.ReadSignal{OperationID: w.operation, Name: childSignal(id)}
+	signal := db.ReadSignal{OperationID: w.operation, Name: childSignal(id)}
 	if err := op.look(&signal); err != nil {
 		return nil, err
 	}
 	switch {
 	case !signal.Found && w.journal.canceled:
-		return nil, op.untilChildEnds(s, &store.CancelOperation{
+		return nil, op.untilChildEnds(s, &db.CancelOperation{
 			OperationID: id, WithoutCalling: w.journal.withoutCalling, WithoutCode: w.journal.withoutCode,
 		})
 	case !signal.Found:
 		return nil, op.untilChildEnds(s)
 	}
-	outcome, err := open(w.call.Sealer(), signal.Value, store.BoundSignal(w.operation, signal.Name))
+	outcome, err := open(w.call.Sealer(), signal.Value, db.BoundSignal(w.operation, signal.Name))
 	if err != nil {
 		return nil, op.halt(stopBroken, fmt.Errorf("operation: the end of child %q: %w", s.name, err))
 	}
-	op.signals = append(op.signals, store.TakeSignal{OperationID: w.operation, Name: signal.Name})
+	op.signals = append(op.signals, db.TakeSignal{OperationID: w.operation, Name: signal.Name})
 	return outcome, nil
 }
 
@@ -332,11 +342,11 @@ func (op *Op) childOutcome(s *step) ([]byte, error) {
 func (op *Op) childAnswer(s *step, end *childEnd) (idem.Response, error) {
 	id := ChildID(op.work.operation, s.name)
 	switch {
-	case end.State == store.OperationCompleted && end.Response != nil:
+	case end.State == db.OperationCompleted && end.Response != nil:
 		return *end.Response, nil
-	case end.State == store.OperationFailed && end.Response != nil:
+	case end.State == db.OperationFailed && end.Response != nil:
 		return idem.Response{}, Final(&ChildError{OperationID: id, Rejected: end.Response})
-	case end.State == store.OperationUndone:
+	case end.State == db.OperationUndone:
 		return idem.Response{}, Final(&ChildError{OperationID: id, Canceled: end.Canceled})
 	}
 	return idem.Response{}, op.park(s.name, ReasonValueUnreadable, "the recorded end of child %q does not decode", s.name)
@@ -344,20 +354,20 @@ func (op *Op) childAnswer(s *step, end *childEnd) (idem.Response, error) {
 
 // childEnd is what a child sends to its parent at its end. It is the value of the parent's step.
 type childEnd struct {
-	State    store.OperationState `json:"state"`
-	Canceled bool                 `json:"canceled,omitempty"`
-	Response *idem.Response       `json:"response,omitempty"`
+	State    db.OperationState `json:"state"`
+	Canceled bool              `json:"canceled,omitempty"`
+	Response *idem.Response    `json:"response,omitempty"`
 }
 
 // childSignal is the name of the signal by which a child sends its end. No signal of a user has it.
 func childSignal(id string) string { return "#" + id }
 
 // outcome is that of the parent's step.
-func (e *childEnd) outcome() store.StepOutcome {
-	if e.State == store.OperationCompleted {
-		return store.StepDone
+func (e *childEnd) outcome() db.StepOutcome {
+	if e.State == db.OperationCompleted {
+		return db.StepDone
 	}
-	return store.StepFailed
+	return db.StepFailed
 }
 
 // notifyParent returns the requests that report to the parent that this operation has ended, none if it
@@ -369,7 +379,7 @@ func (w *work) notifyParent(end *childEnd) ([]txn.Request, error) {
 	name := childSignal(w.operation)
 	outcome, err := json.Marshal(end)
 	if err == nil {
-		outcome, err = seal(w.call.Sealer(), outcome, store.BoundSignal(w.parent, name))
+		outcome, err = seal(w.call.Sealer(), outcome, db.BoundSignal(w.parent, name))
 	}
-	return []txn.Request{&store.SendSignal{OperationID: w.parent, Name: name, Value: outcome}}, err
+	return []txn.Request{&db.SendSignal{OperationID: w.parent, Name: name, Value: outcome}}, err
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/longcall"
 	"github.com/idem-go/idem/internal/presence"
-	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/internal/txn"
 )
 
@@ -114,7 +114,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	defer stop()
 	r := &running{Worker: w, working: working, slots: make(chan struct{}, w.config.Concurrency), freed: make(chan struct{}, 1), busy: map[string]int{}}
 	r.engine = engineOf(w.pool)
-	r.engine.Prepared = txn.WithOwn(store.WorkerStatements)
+	r.engine.Prepared = txn.WithOwn(db.WorkerStatements)
 	r.watcher = presence.NewWatcher(func(name string) bool { return w.definitions[name] != nil })
 	var guarding sync.WaitGroup
 	guarding.Go(func() { r.watcher.Run(ctx, r.engine, w.config.Poll) })
@@ -235,7 +235,7 @@ func (r *running) takeOver(ctx context.Context, room int, t *turn) (full bool, l
 	for n := range works {
 		w := &works[n]
 		var held *turn
-		if t != nil && w.Deaths >= store.Suspected {
+		if t != nil && w.Deaths >= db.Suspected {
 			held, t, r.nextLook = t, nil, 0
 		}
 		r.slots <- struct{}{}
@@ -256,13 +256,13 @@ const (
 
 // load reads the steps of claimed operations, except those that were only started and have none. If
 // it fails, the operations are released.
-func (r *running) load(ctx context.Context, i *presence.Instance, taken []store.Taken) []takenOver {
+func (r *running) load(ctx context.Context, i *presence.Instance, taken []db.Taken) []takenOver {
 	if len(taken) == 0 {
 		return nil
 	}
-	load := store.LoadStepsOf{}
+	load := db.LoadStepsOf{}
 	for n := range taken {
-		if taken[n].Kind != store.Started {
+		if taken[n].Kind != db.Started {
 			load.OperationIDs = append(load.OperationIDs, taken[n].OperationID)
 		}
 	}
@@ -277,23 +277,23 @@ func (r *running) load(ctx context.Context, i *presence.Instance, taken []store.
 		r.release(i, taken)
 		return nil
 	}
-	steps := map[string][]store.Step{}
+	steps := map[string][]db.Step{}
 	for _, s := range load.Rows {
 		steps[s.OperationID] = append(steps[s.OperationID], s)
 	}
 	works := make([]takenOver, len(taken))
 	for n := range taken {
-		works[n] = takenOver{taken[n], store.LoadSteps{OperationID: taken[n].OperationID, Rows: steps[taken[n].OperationID]}}
+		works[n] = takenOver{taken[n], db.LoadSteps{OperationID: taken[n].OperationID, Rows: steps[taken[n].OperationID]}}
 	}
 	return works
 }
 
 // release releases claimed operations.
-func (r *running) release(i *presence.Instance, taken []store.Taken) {
+func (r *running) release(i *presence.Instance, taken []db.Taken) {
 	ctx, cancel := context.WithTimeout(context.Background(), releaseLimit)
 	defer cancel()
 	leave := i.Leave
-	if r.engine.Query(ctx, store.ReleaseTaken(taken)) != nil {
+	if r.engine.Query(ctx, db.ReleaseTaken(taken)) != nil {
 		leave = i.LeaveUnreleased
 	}
 	for n := range taken {
@@ -302,7 +302,7 @@ func (r *running) release(i *presence.Instance, taken []store.Taken) {
 }
 
 // take claims as many operations as there is room for, and reserves them.
-func (r *running) take(ctx context.Context, i *presence.Instance, room int, turn bool) (taken []store.Taken, full bool, err error) {
+func (r *running) take(ctx context.Context, i *presence.Instance, room int, turn bool) (taken []db.Taken, full bool, err error) {
 	looks, full := r.looks(room)
 	if len(looks) == 0 {
 		return nil, full, nil
@@ -336,18 +336,18 @@ func (r *running) take(ctx context.Context, i *presence.Instance, room int, turn
 // looks returns the statements of one look: one for each definition with WithConcurrency, and one
 // for all others. Together they claim no more than there is room for. full reports that a
 // definition was left out.
-func (r *running) looks(room int) (looks []*store.TakeOperations, full bool) {
+func (r *running) looks(room int) (looks []*db.TakeOperations, full bool) {
 	r.mu.Lock()
 	for _, name := range r.limited {
 		left := r.definitions[name].atOnce - r.busy[name]
 		if left > 0 {
-			looks = append(looks, &store.TakeOperations{Names: []string{name}, Room: left})
+			looks = append(looks, &db.TakeOperations{Names: []string{name}, Room: left})
 		}
 		full = full || left <= 0
 	}
 	r.mu.Unlock()
 	if len(r.unlimited) > 0 {
-		looks = append(looks, &store.TakeOperations{Names: r.unlimited, Room: room})
+		looks = append(looks, &db.TakeOperations{Names: r.unlimited, Room: room})
 	}
 	if room < len(looks) {
 		rand.Shuffle(len(looks), func(i, j int) { looks[i], looks[j] = looks[j], looks[i] })
@@ -433,7 +433,7 @@ func Due(ctx context.Context, pool *pgxpool.Pool, names []string, limit int, but
 	if pool == nil {
 		return nil, errNoPool
 	}
-	due := store.DueOperations{Names: names, Room: limit}
+	due := db.DueOperations{Names: names, Room: limit}
 	for _, p := range but {
 		due.Except(p.ID, p.Epoch)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/txn"
 )
 
@@ -57,9 +57,9 @@ func Queue(batch *pgx.Batch, messages ...Message) error {
 }
 
 // rows makes rows of messages, with what they carry of their context, and gives each its ID.
-func rows(messages []Message, carried map[string]string) (*store.AddMessages, error) {
+func rows(messages []Message, carried map[string]string) (*db.AddMessages, error) {
 	n := len(messages)
-	add := &store.AddMessages{
+	add := &db.AddMessages{
 		IDs: make([]string, n), Topics: make([]string, n), Keys: make([]string, n), Types: make([]string, n),
 		Payloads: make([][]byte, n), Headers: make([]string, n), Traces: make([]string, n),
 	}
@@ -82,7 +82,7 @@ func rows(messages []Message, carried map[string]string) (*store.AddMessages, er
 		m.ID, seen[id] = id, true
 		add.IDs[i], add.Topics[i], add.Keys[i], add.Types[i], add.Payloads[i] = id, m.Topic, m.Key, m.Type, m.Payload
 		headers := m.carrying(carried)
-		if add.Headers[i], err = store.WriteHeaders(headers); err != nil {
+		if add.Headers[i], err = db.WriteHeaders(headers); err != nil {
 			return nil, fmt.Errorf("%w: message %d: %w", ErrInvalid, i, err)
 		}
 		add.Traces[i] = traceOf(headers)
@@ -90,7 +90,7 @@ func rows(messages []Message, carried map[string]string) (*store.AddMessages, er
 			add.Moments = make([]string, n)
 		}
 		if add.Moments != nil {
-			add.Moments[i] = store.WriteMoment(m.NotBefore)
+			add.Moments[i] = db.WriteMoment(m.NotBefore)
 		}
 	}
 	return add, nil

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idem"
-	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/db"
 )
 
 // RelayConfig changes a Relay. The zero value works.
@@ -98,8 +98,8 @@ func (c *RelayConfig) set() error {
 		return errors.New("outbox: RelayConfig: MaxAttempts is not negative, and BatchSize is up to 10,000")
 	case c.MaxInHand < 0:
 		return errors.New("outbox: RelayConfig: MaxInHand is negative")
-	case c.Streams < 0, c.Streams > store.Lanes:
-		return fmt.Errorf("outbox: RelayConfig: Streams is between 1 and %d", store.Lanes)
+	case c.Streams < 0, c.Streams > db.Lanes:
+		return fmt.Errorf("outbox: RelayConfig: Streams is between 1 and %d", db.Lanes)
 	case c.Poll > 10*time.Second:
 		return errors.New("outbox: RelayConfig: Poll is 10 seconds at most")
 	}

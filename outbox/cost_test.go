@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/lab/pgproxy"
 	"github.com/idem-go/idem/lab/pgtest"
 	"github.com/idem-go/idem/lab/schema"
@@ -217,14 +217,14 @@ func TestRelayReadsByTheIndexWhateverTheStatisticsSay(t *testing.T) {
 			o.exec(`alter table idem.outbox set (autovacuum_enabled = off)`)
 			o.exec(prepare, pgx.QueryExecModeSimpleProtocol)
 			tx := o.begin()
-			if _, err := tx.Exec(t.Context(), store.LimitRelaySQL); err != nil {
+			if _, err := tx.Exec(t.Context(), db.LimitRelaySQL); err != nil {
 				t.Fatal(err)
 			}
 			for query, args := range map[string][]any{
-				store.ReadMessagesSQL:    {2, 1, false, "{t%}", "{t\\\\_u}", "{busy}", false, "{5,100}", "{7,110}", 1000, 500, 1000},
-				store.ReadHeldSQL:        {"{t,t}", "{k1,k2}", "{0,0}", "{9,9}", "{1,16}", 1000},
-				store.DeletePublishedSQL: {"{1,2,3}"}, store.HoldMessagesSQL: {"{1,2,3}"}, store.BlameMessagesSQL: {"{1,2}", "{1,2}", "{0,1}", "{a,b}", "{a,b}"},
-				store.NextDelayedSQL: {}, store.MoveDelayedSQL: {"-infinity", 1000, 1000},
+				db.ReadMessagesSQL:    {2, 1, false, "{t%}", "{t\\\\_u}", "{busy}", false, "{5,100}", "{7,110}", 1000, 500, 1000},
+				db.ReadHeldSQL:        {"{t,t}", "{k1,k2}", "{0,0}", "{9,9}", "{1,16}", 1000},
+				db.DeletePublishedSQL: {"{1,2,3}"}, db.HoldMessagesSQL: {"{1,2,3}"}, db.BlameMessagesSQL: {"{1,2}", "{1,2}", "{0,1}", "{a,b}", "{a,b}"},
+				db.NextDelayedSQL: {}, db.MoveDelayedSQL: {"-infinity", 1000, 1000},
 			} {
 				rows, _ := tx.Query(t.Context(), "explain "+query, append([]any{pgx.QueryExecModeSimpleProtocol}, args...)...)
 				plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
@@ -243,7 +243,7 @@ func TestRetryOfMessagesWithoutAKeyReadsThemAlone(t *testing.T) {
 	o.exec(`alter table idem.outbox set (autovacuum_enabled = off)`)
 	o.exec(`insert into idem.outbox (created_at, id, aggregatetype, aggregateid, type, held, attempts) select now(), gen_random_uuid(), 't', '', '', true, 1 from generate_series(1, 20000)`)
 	tx := o.begin()
-	if _, err := tx.Exec(t.Context(), store.LimitRelaySQL); err != nil {
+	if _, err := tx.Exec(t.Context(), db.LimitRelaySQL); err != nil {
 		t.Fatal(err)
 	}
 	var places, topics, keys, runs []string
@@ -251,7 +251,7 @@ func TestRetryOfMessagesWithoutAKeyReadsThemAlone(t *testing.T) {
 		places, topics, keys, runs = append(places, fmt.Sprint(20*i+1)), append(topics, "t"), append(keys, `""`), append(runs, "1")
 	}
 	array := func(list []string) string { return "{" + strings.Join(list, ",") + "}" }
-	rows, _ := tx.Query(t.Context(), "explain (analyze, costs off, timing off) "+store.ReadHeldSQL, pgx.QueryExecModeSimpleProtocol,
+	rows, _ := tx.Query(t.Context(), "explain (analyze, costs off, timing off) "+db.ReadHeldSQL, pgx.QueryExecModeSimpleProtocol,
 		array(topics), array(keys), array(places), array(places), array(runs), 1<<20)
 	plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	text := strings.ReplaceAll(strings.Join(plan, "\n"), "rows=1.00 ", "rows=1 ") // as PostgreSQL 18 writes it
@@ -295,10 +295,10 @@ func TestMessagesThatWaitForTomorrowAreNotRead(t *testing.T) {
 	o.exec(`alter table idem.delayed set (autovacuum_enabled = off)`)
 	o.delay(20_000)
 	tx := o.begin()
-	if _, err := tx.Exec(t.Context(), store.LimitRelaySQL); err != nil {
+	if _, err := tx.Exec(t.Context(), db.LimitRelaySQL); err != nil {
 		t.Fatal(err)
 	}
-	for query, args := range map[string][]any{store.NextDelayedSQL: {}, store.MoveDelayedSQL: {"-infinity", 1000, 1 << 20}} {
+	for query, args := range map[string][]any{db.NextDelayedSQL: {}, db.MoveDelayedSQL: {"-infinity", 1000, 1 << 20}} {
 		rows, _ := tx.Query(t.Context(), "explain (analyze, costs off, timing off, summary off) "+query, append([]any{pgx.QueryExecModeSimpleProtocol}, args...)...)
 		plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
 		if err != nil {

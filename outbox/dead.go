@@ -11,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/deadletter"
-	"github.com/idem-go/idem/internal/store"
 )
 
 // ErrNoDeadLetter says that there is no dead letter with this Ref.
@@ -38,7 +38,7 @@ func (d *DeadLetter) Ref() Ref { return Ref{d.Topic, d.ID} }
 // DeadLetterOption changes Show and Redrive.
 type DeadLetterOption func(*deadLetterSettings)
 
-type deadLetterSettings struct{ sealer store.Sealer }
+type deadLetterSettings struct{ sealer db.Sealer }
 
 // WithSealer opens a dead letter that is sealed.
 func WithSealer(sealer idem.Sealer) DeadLetterOption {
@@ -144,7 +144,7 @@ func open(l *deadletter.Letter, opts []DeadLetterOption) (DeadLetter, error) {
 	dead := readLetter(l)
 	if err == nil {
 		dead.Payload = contents.Payload
-		dead.Headers, err = store.ReadHeaders(contents.Headers)
+		dead.Headers, err = db.ReadHeaders(contents.Headers)
 	}
 	if err != nil {
 		return DeadLetter{}, errors.Join(fmt.Errorf("outbox: the dead letter %s cannot be read", l.ID), err)

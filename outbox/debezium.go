@@ -8,7 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/txn"
 )
 
@@ -47,7 +47,7 @@ func (d *delayed) step(ctx context.Context, engine asker) error {
 	defer cancel()
 	if move := d.moves(time.Now(), moveAtATime); move != nil {
 		began := time.Now()
-		if err := engine.Query(bounded, begin, &store.LimitRelay{}, move, commit); err != nil {
+		if err := engine.Query(bounded, begin, &db.LimitRelay{}, move, commit); err != nil {
 			return err
 		}
 		d.moved(move, time.Since(began), time.Now())
@@ -56,7 +56,7 @@ func (d *delayed) step(ctx context.Context, engine asker) error {
 	if next == nil {
 		return nil
 	}
-	if err := engine.Query(bounded, begin, &store.LimitRelay{}, next, commit); err != nil {
+	if err := engine.Query(bounded, begin, &db.LimitRelay{}, next, commit); err != nil {
 		return err
 	}
 	d.told(next, time.Now())

@@ -3,7 +3,7 @@ package outbox
 import (
 	"time"
 
-	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/db"
 )
 
 // delayed is what a relay knows of idem.delayed: when a message there is due. Then it inserts that in idem.outbox, of whatever topic and
@@ -22,15 +22,15 @@ const (
 )
 
 // asks returns what asks when the next one is due, if it is time to.
-func (d *delayed) asks(now time.Time) *store.NextDelayed {
+func (d *delayed) asks(now time.Time) *db.NextDelayed {
 	if now.Before(d.ask) {
 		return nil
 	}
-	return &store.NextDelayed{}
+	return &db.NextDelayed{}
 }
 
 // told notes the answer. While a move goes on, it knows better.
-func (d *delayed) told(next *store.NextDelayed, now time.Time) {
+func (d *delayed) told(next *db.NextDelayed, now time.Time) {
 	d.ask = now.Add(max(askPause, askShare*next.Took))
 	if due := now.Add(max(next.Due, movePause)); d.from.IsZero() {
 		d.due = due
@@ -38,15 +38,15 @@ func (d *delayed) told(next *store.NextDelayed, now time.Time) {
 }
 
 // moves returns what moves messages that are due, if there may be some.
-func (d *delayed) moves(now time.Time, room int) *store.MoveDelayed {
+func (d *delayed) moves(now time.Time, room int) *db.MoveDelayed {
 	if d.due.IsZero() || now.Before(d.due) {
 		return nil
 	}
-	return &store.MoveDelayed{FromMoment: d.from, Room: room, Octets: octetsAtATime}
+	return &db.MoveDelayed{FromMoment: d.from, Room: room, Octets: octetsAtATime}
 }
 
 // moved notes what a move has done. The next one begins where it has ended, but for one now and then that finds what was committed late.
-func (d *delayed) moved(m *store.MoveDelayed, took time.Duration, now time.Time) {
+func (d *delayed) moved(m *db.MoveDelayed, took time.Duration, now time.Time) {
 	if d.from.IsZero() {
 		d.whole = now.Add(max(askPause, askShare*took))
 	}

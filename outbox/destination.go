@@ -5,12 +5,12 @@ import (
 	"slices"
 	"time"
 
-	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/db"
 )
 
 // message is a message in memory.
 type message struct {
-	store.Queued
+	db.Queued
 	key    *key
 	stored bool // the table has it as held
 	repeat bool // a Publisher may have had it before
@@ -18,7 +18,7 @@ type message struct {
 
 // key is what leaves in order: the messages of a topic and key, or one message without a key.
 type key struct {
-	name   store.HeldKey
+	name   db.HeldKey
 	to     *destination
 	queue  []*message // in order of position; without those that are in a call
 	inCall int

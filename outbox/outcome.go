@@ -4,9 +4,9 @@ import (
 	"errors"
 	"time"
 
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/deadletter"
 	"github.com/idem-go/idem/internal/guard"
-	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/internal/txn"
 )
 
@@ -22,12 +22,12 @@ func (o *outcome) size() int { return len(o.published) + len(o.held) + len(o.bla
 
 // failure is an attempt that has failed, or was postponed.
 type failure struct {
-	message  store.Queued
+	message  db.Queued
 	err      error
 	attempts int
 	count    int // 0 if it was postponed
 	due      time.Time
-	letter   *store.BuryUnpublished // if it is a dead letter
+	letter   *db.BuryUnpublished // if it is a dead letter
 }
 
 // requests writes an outcome down.
@@ -36,18 +36,18 @@ func (o *outcome) requests(c *RelayConfig, now time.Time) []txn.Request {
 	switch {
 	case len(o.published) == 0:
 	case c.Retention > 0:
-		requests = append(requests, store.KeepPublished{Seqs: o.published, Retention: c.Retention, Whole: c.Sealer == nil})
+		requests = append(requests, db.KeepPublished{Seqs: o.published, Retention: c.Retention, Whole: c.Sealer == nil})
 	default:
-		requests = append(requests, store.DeletePublished{Seqs: o.published})
+		requests = append(requests, db.DeletePublished{Seqs: o.published})
 	}
 	for i := range o.buried {
 		requests = append(requests, o.buried[i].letter)
 	}
 	if len(o.held) > 0 {
-		requests = append(requests, store.HoldMessages{Seqs: o.held})
+		requests = append(requests, db.HoldMessages{Seqs: o.held})
 	}
 	if len(o.blamed) > 0 {
-		var blame store.BlameMessages
+		var blame db.BlameMessages
 		for i := range o.blamed {
 			f := &o.blamed[i]
 			blame.Seqs, blame.Pauses = append(blame.Seqs, f.message.Seq), append(blame.Pauses, max(f.due.Sub(now), 0))
@@ -73,19 +73,19 @@ func (c *RelayConfig) sealed(f *failure) error {
 	return errors.Join(f.err, err)
 }
 
-func (c *RelayConfig) letterOf(f *failure) (*store.BuryUnpublished, error) {
-	headers, err := store.WriteHeaders(f.message.Headers)
+func (c *RelayConfig) letterOf(f *failure) (*db.BuryUnpublished, error) {
+	headers, err := db.WriteHeaders(f.message.Headers)
 	if err != nil {
 		return nil, err
 	}
-	contents := store.Contents{Payload: f.message.Payload, Headers: headers}
-	name := store.LetterName{Side: deadletter.Outbox, Source: f.message.Topic, ID: f.message.ID}
+	contents := db.Contents{Payload: f.message.Payload, Headers: headers}
+	name := db.LetterName{Side: deadletter.Outbox, Source: f.message.Topic, ID: f.message.ID}
 	if c.Sealer != nil {
 		if contents, err = contents.Seal(c.Sealer, name); err != nil {
 			return nil, err
 		}
 	}
-	return &store.BuryUnpublished{Seq: f.message.Seq, Contents: contents, Class: deadletter.ClassOf(f.err),
+	return &db.BuryUnpublished{Seq: f.message.Seq, Contents: contents, Class: deadletter.ClassOf(f.err),
 		Reason: deadletter.ReasonOf(f.err), Attempts: f.attempts}, nil
 }
 
@@ -98,6 +98,6 @@ func (f *failure) dead() DeadLetter {
 	}
 }
 
-func messageOf(m *store.Queued) Message {
+func messageOf(m *db.Queued) Message {
 	return Message{ID: m.ID, Topic: m.Topic, Key: m.Key, Type: m.Type, Payload: m.Payload, Headers: m.Headers}
 }

@@ -8,9 +8,9 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/roundtrip"
 	"github.com/idem-go/idem/internal/session"
-	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/internal/txn"
 )
 
@@ -38,7 +38,7 @@ var errLost = errors.New("this process has not been seen for too long, and other
 // takeOwnership returns nil if another process has a lane.
 func takeOwnership(ctx context.Context, pool *pgxpool.Pool, relay string, generation int64, lanes []int) (*ownership, error) {
 	engine := &txn.Engine{Pool: pool, Limits: txn.DefaultLimits}
-	see := store.SeeLanes{Relay: relay, Lanes: lanes}
+	see := db.SeeLanes{Relay: relay, Lanes: lanes}
 	bounded, cancel := context.WithTimeout(ctx, lookLimit)
 	err := engine.Query(bounded, &see) // if the pool is used up, the session that follows does without it
 	cancel()
@@ -49,7 +49,7 @@ func takeOwnership(ctx context.Context, pool *pgxpool.Pool, relay string, genera
 	if err := p.appear(ctx); err != nil {
 		return nil, err
 	}
-	take := store.TakeLanes{Relay: relay, Instance: p.instance, Generation: generation, Lanes: lanes}
+	take := db.TakeLanes{Relay: relay, Instance: p.instance, Generation: generation, Lanes: lanes}
 	if err := p.ask(ctx, &take); err != nil || len(take.Rows) < len(lanes) {
 		p.leave()
 		return nil, err
@@ -57,7 +57,7 @@ func takeOwnership(ctx context.Context, pool *pgxpool.Pool, relay string, genera
 	return p, nil
 }
 
-func appearance(instance int) session.Appearance { return &store.AppearAsRelay{Instance: instance} }
+func appearance(instance int) session.Appearance { return &db.AppearAsRelay{Instance: instance} }
 
 func (p *ownership) appear(ctx context.Context) error {
 	p.seen.Store(time.Now().UnixNano())
@@ -73,7 +73,7 @@ func (p *ownership) appear(ctx context.Context) error {
 	p.denied = session.IsDenied(err)
 	bounded, cancel := context.WithTimeout(ctx, signLimit)
 	defer cancel()
-	number := store.NewInstance{}
+	number := db.NewInstance{}
 	if err := p.engine.Query(bounded, &number); err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func (p *ownership) sign(ctx context.Context) error {
 }
 
 func (p *ownership) renew(ctx context.Context) error {
-	return p.show(ctx, store.RenewLease{Instance: p.instance, TTL: leaseTTL})
+	return p.show(ctx, db.RenewLease{Instance: p.instance, TTL: leaseTTL})
 }
 
 // show makes a round trip after which this process is seen to have been there when it began.
@@ -129,7 +129,7 @@ func (p *ownership) handOver(ctx context.Context) error {
 		p.denied = session.IsDenied(err)
 		return nil
 	}
-	if err := s.Query(bounded, p.keepLanes(), store.EndLease{Instance: p.instance}); err != nil {
+	if err := s.Query(bounded, p.keepLanes(), db.EndLease{Instance: p.instance}); err != nil {
 		return err
 	}
 	p.session.Store(s)
@@ -162,7 +162,7 @@ func (p *ownership) fence() []txn.Request {
 }
 
 func (p *ownership) keepLanes() txn.Request {
-	return &store.KeepLanes{Instance: p.instance, Lanes: len(p.lanes)}
+	return &db.KeepLanes{Instance: p.instance, Lanes: len(p.lanes)}
 }
 
 // leave lets another one have the lanes at once.
@@ -171,11 +171,11 @@ func (p *ownership) leave() {
 	defer cancel()
 	s := p.session.Load()
 	if s == nil {
-		_ = p.engine.Query(ctx, store.LeaveLanes{Instance: p.instance}, store.EndLease{Instance: p.instance})
+		_ = p.engine.Query(ctx, db.LeaveLanes{Instance: p.instance}, db.EndLease{Instance: p.instance})
 		return
 	}
 	if !s.Conn.IsClosed() {
-		_ = s.Query(ctx, store.LeaveLanes{Instance: p.instance})
+		_ = s.Query(ctx, db.LeaveLanes{Instance: p.instance})
 	}
 	s.Close()
 }

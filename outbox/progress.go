@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/db"
 )
 
 // progress is how far a stream has been read. Positions are not drawn in the order of commits: a transaction may commit a message
@@ -39,20 +39,20 @@ const (
 )
 
 // next returns where to read, and what is to be asked before that, or nil.
-func (r *progress) next(now time.Time) (*store.ListWriters, *store.ReadMessages) {
-	var list *store.ListWriters
+func (r *progress) next(now time.Time) (*db.ListWriters, *db.ReadMessages) {
+	var list *db.ListWriters
 	if len(r.gaps) > 0 && !now.Before(r.listDue) {
-		list = &store.ListWriters{}
+		list = &db.ListWriters{}
 		r.listDue = now.Add(listPause)
 	}
 	if !now.Before(r.wholeDue) {
-		return list, &store.ReadMessages{}
+		return list, &db.ReadMessages{}
 	}
 	return list, r.from(r.top)
 }
 
 // note notes what was read. The list, if there is one, is from before that.
-func (r *progress) note(list *store.ListWriters, read *store.ReadMessages, took time.Duration, now time.Time) {
+func (r *progress) note(list *db.ListWriters, read *db.ReadMessages, took time.Duration, now time.Time) {
 	verified := int64(1<<63 - 1) // up to where it has read
 	if read.IsFull() {
 		verified = read.Seqs[len(read.Seqs)-1]
@@ -76,7 +76,7 @@ func (r *progress) note(list *store.ListWriters, read *store.ReadMessages, took 
 }
 
 // watch takes a list of writers to the gaps.
-func (r *progress) watch(list *store.ListWriters) {
+func (r *progress) watch(list *db.ListWriters) {
 	listed, prepared := make(writers, len(list.Rows)), map[string]bool{}
 	var fresh []string
 	for _, w := range list.Rows {
@@ -139,8 +139,8 @@ func (r *progress) merge() {
 }
 
 // from returns what reads everything beyond a position again, and the gaps below it.
-func (r *progress) from(position int64) *store.ReadMessages {
-	read := &store.ReadMessages{After: position}
+func (r *progress) from(position int64) *db.ReadMessages {
+	read := &db.ReadMessages{After: position}
 	for _, g := range r.gaps {
 		if g.low <= position {
 			read.Lows, read.Highs = append(read.Lows, g.low), append(read.Highs, min(g.high, position))

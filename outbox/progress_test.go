@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/db"
 )
 
 type transaction struct {
@@ -81,16 +81,16 @@ func (t *traffic) step(look func(between func())) {
 }
 
 // list lists the writers.
-func (t *traffic) list(list *store.ListWriters) {
+func (t *traffic) list(list *db.ListWriters) {
 	for _, tx := range t.open {
 		if list != nil && tx.locked {
-			list.Rows = append(list.Rows, store.Writer{Name: tx.name, Prepared: tx.ready})
+			list.Rows = append(list.Rows, db.Writer{Name: tx.name, Prepared: tx.ready})
 		}
 	}
 }
 
 // read answers a request.
-func (t *traffic) read(request *store.ReadMessages) {
+func (t *traffic) read(request *db.ReadMessages) {
 	request.Room, request.Octets = 1+t.random.IntN(8), 1
 	for _, seq := range slices.Sorted(slices.Values(t.committed)) {
 		in := seq > request.After
@@ -168,7 +168,7 @@ func TestGapsAreBounded(t *testing.T) {
 	for i := range int64(3000) {
 		_, request := r.next(time.Unix(0, 0))
 		request.Room, request.Octets, request.Seqs = 10, 1, []int64{2*i + 2}
-		r.note(&store.ListWriters{Rows: []store.Writer{{Name: "it"}}}, request, 0, time.Unix(0, 0))
+		r.note(&db.ListWriters{Rows: []db.Writer{{Name: "it"}}}, request, 0, time.Unix(0, 0))
 	}
 	if len(r.gaps) > maxGaps || r.gaps[0].low != 1 || r.gaps[len(r.gaps)-1].high != 5999 {
 		t.Errorf("%d gaps, from %+v to %+v", len(r.gaps), r.gaps[0], r.gaps[len(r.gaps)-1])

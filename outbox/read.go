@@ -6,15 +6,15 @@ import (
 	"slices"
 	"time"
 
-	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/db"
 )
 
 // reading is what a transaction reads: keys that are due, and a portion of what is not held.
 type reading struct {
 	keys     []*key // with their queries in held
-	held     *store.ReadHeld
-	list     *store.ListWriters
-	read     *store.ReadMessages
+	held     *db.ReadHeld
+	list     *db.ListWriters
+	read     *db.ReadMessages
 	catching []*destination // for which it is read from the position of the first; nil for all
 }
 
@@ -50,7 +50,7 @@ func (s *scheduler) readsAll(now time.Time) bool {
 	return d == nil || !d.stale && d.fresh < d.size && (d.fresh == 0 || !now.Before(d.retryAt))
 }
 
-func (s *scheduler) size(read *store.ReadMessages, wide int) {
+func (s *scheduler) size(read *db.ReadMessages, wide int) {
 	read.Room, read.Octets = s.config.BatchSize*s.config.Streams*wide, s.config.octetsAtATime()
 }
 
@@ -103,7 +103,7 @@ func (s *scheduler) planCatching(p *reading, catching []*destination) {
 
 // planDue takes keys that are due, as many as their destinations have room for.
 func (s *scheduler) planDue(p *reading, now time.Time) {
-	var read *store.ReadHeld
+	var read *db.ReadHeld
 	limit := maxDue
 	if s.divide == nil && s.full {
 		limit /= 4
@@ -120,7 +120,7 @@ func (s *scheduler) planDue(p *reading, now time.Time) {
 				continue
 			}
 			if read == nil {
-				read = &store.ReadHeld{Octets: s.config.octetsAtATime()}
+				read = &db.ReadHeld{Octets: s.config.octetsAtATime()}
 			}
 			run := 1
 			if !k.failed && k.name.Key != "" {

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/db"
 )
 
 // scheduler decides what the worker publishes, writes down and reads next. It has no goroutine, no clock and no database: the worker
@@ -36,7 +36,7 @@ type scheduler struct {
 	progress     progress
 	destinations map[string]*destination
 	byTopic      map[string]*destination // of topics whose destination has messages in its queue or in a call
-	keys         map[store.HeldKey]*key
+	keys         map[db.HeldKey]*key
 	inMemory     map[int64]*message
 	out          outcome // what is to be written down
 	calls        int     // under way
@@ -78,7 +78,7 @@ func newScheduler(config *RelayConfig, divide func(string) string, memory *memor
 }
 
 // restart forgets what was read. A destination with a call under way accepts no messages until the call ends.
-func (s *scheduler) restart(held []store.HeldBack, now time.Time) {
+func (s *scheduler) restart(held []db.HeldBack, now time.Time) {
 	called := map[*message]bool{}
 	for _, d := range s.destinations {
 		if d.call != nil {
@@ -93,7 +93,7 @@ func (s *scheduler) restart(held []store.HeldBack, now time.Time) {
 		}
 	}
 	s.progress, s.full, s.catchUpNext, s.readScale, s.readCount = progress{}, true, false, [2]int{1, 1}, 0
-	s.byTopic, s.keys, s.inMemory = map[string]*destination{}, map[store.HeldKey]*key{}, map[int64]*message{}
+	s.byTopic, s.keys, s.inMemory = map[string]*destination{}, map[db.HeldKey]*key{}, map[int64]*message{}
 	for _, d := range s.destinations {
 		d.restart()
 		if d.call != nil {
@@ -106,8 +106,8 @@ func (s *scheduler) restart(held []store.HeldBack, now time.Time) {
 }
 
 // syncHeld updates the keys from the held rows of the table: it adds keys, sets their times, and frees those without rows.
-func (s *scheduler) syncHeld(held []store.HeldBack, now time.Time) {
-	known := make(map[store.HeldKey]bool, len(held))
+func (s *scheduler) syncHeld(held []db.HeldBack, now time.Time) {
+	known := make(map[db.HeldKey]bool, len(held))
 	for _, h := range held {
 		known[h.HeldKey] = true
 		k := s.keys[h.HeldKey]
@@ -127,7 +127,7 @@ func (s *scheduler) syncHeld(held []store.HeldBack, now time.Time) {
 	}
 }
 
-func (s *scheduler) newKey(name store.HeldKey, d *destination) *key {
+func (s *scheduler) newKey(name db.HeldKey, d *destination) *key {
 	k := &key{name: name, to: d, index: -1}
 	s.keys[name] = k
 	return k
@@ -166,7 +166,7 @@ func (s *scheduler) reschedule(k *key) {
 }
 
 // offer gives a message to its destination. It reports whether the message was taken.
-func (s *scheduler) offer(d *destination, row *store.Queued) bool {
+func (s *scheduler) offer(d *destination, row *db.Queued) bool {
 	name := keyOf(row)
 	k := s.keys[name]
 	d.offered++
@@ -196,7 +196,7 @@ func (s *scheduler) offer(d *destination, row *store.Queued) bool {
 }
 
 // markHeld has the table keep a message as held, until its key is read.
-func (s *scheduler) markHeld(d *destination, row *store.Queued) {
+func (s *scheduler) markHeld(d *destination, row *db.Queued) {
 	s.out.held = append(s.out.held, row.Seq)
 	d.marked++
 }
@@ -687,9 +687,9 @@ func (s *scheduler) pauseAfter(attempts int) time.Duration {
 }
 
 // keyOf names what a message leaves in order with.
-func keyOf(m *store.Queued) store.HeldKey {
+func keyOf(m *db.Queued) db.HeldKey {
 	if m.Key == "" {
-		return store.HeldKey{Topic: m.Topic, Seq: m.Seq}
+		return db.HeldKey{Topic: m.Topic, Seq: m.Seq}
 	}
-	return store.HeldKey{Topic: m.Topic, Key: m.Key}
+	return db.HeldKey{Topic: m.Topic, Key: m.Key}
 }

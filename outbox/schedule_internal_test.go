@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/db"
 )
 
 // What may happen to a message of a world.
@@ -43,7 +43,7 @@ type world struct {
 }
 
 type row struct {
-	store.Queued
+	db.Queued
 	fate       rune
 	commits    time.Time
 	seenAt     int // the first read that could see it
@@ -72,7 +72,7 @@ func newWorld(keeps bool, batch, share int) *world {
 
 func (w *world) add(topic, key string, fate rune) {
 	r := &row{fate: fate, commits: w.now}
-	r.Queued = store.Queued{Seq: int64(len(w.rows) + 1), ID: fmt.Sprint(len(w.rows) + 1), Topic: topic, Key: key, Octets: 10, CreatedAt: w.now}
+	r.Queued = db.Queued{Seq: int64(len(w.rows) + 1), ID: fmt.Sprint(len(w.rows) + 1), Topic: topic, Key: key, Octets: 10, CreatedAt: w.now}
 	if fate == isLate {
 		r.commits = w.now.Add(1200 * time.Millisecond)
 	}
@@ -164,12 +164,12 @@ func (w *world) lose() {
 	w.restart(w.listHeld(), w.now)
 }
 
-func (w *world) listHeld() (held []store.HeldBack) {
-	met := map[store.HeldKey]bool{}
+func (w *world) listHeld() (held []db.HeldBack) {
+	met := map[db.HeldKey]bool{}
 	for _, r := range w.rows {
 		if name := keyOf(&r.Queued); r.held && r.visible(w.now) && !met[name] {
 			met[name] = true
-			held = append(held, store.HeldBack{HeldKey: name, Attempts: r.attempts, Due: r.due.Sub(w.now)})
+			held = append(held, db.HeldBack{HeldKey: name, Attempts: r.attempts, Due: r.due.Sub(w.now)})
 		}
 	}
 	return held
@@ -230,7 +230,7 @@ func (w *world) transact(p *reading) {
 	}
 }
 
-func (w *world) readHeld(read *store.ReadHeld) {
+func (w *world) readHeld(read *db.ReadHeld) {
 	for i, name := range read.Keys {
 		for n, r := 0, 0; r < len(w.rows) && n < read.Runs[i]; r++ {
 			if is := w.rows[r]; is.held && is.visible(w.now) && keyOf(&is.Queued) == name {
@@ -241,17 +241,17 @@ func (w *world) readHeld(read *store.ReadHeld) {
 			}
 		}
 	}
-	slices.SortFunc(read.Messages, func(a, b store.Queued) int { return cmp.Compare(a.Seq, b.Seq) })
+	slices.SortFunc(read.Messages, func(a, b db.Queued) int { return cmp.Compare(a.Seq, b.Seq) })
 }
 
 // listWriters lists a writer for as long as a position is without its message.
-func (w *world) listWriters(list *store.ListWriters) {
+func (w *world) listWriters(list *db.ListWriters) {
 	if slices.ContainsFunc(w.rows, func(r *row) bool { return w.now.Before(r.commits) }) {
-		list.Rows = append(list.Rows, store.Writer{Name: "late"})
+		list.Rows = append(list.Rows, db.Writer{Name: "late"})
 	}
 }
 
-func (w *world) readRows(read *store.ReadMessages) {
+func (w *world) readRows(read *db.ReadMessages) {
 	for _, r := range w.rows {
 		if r.held || !r.visible(w.now) || len(read.Seqs) == read.Room {
 			continue
@@ -550,7 +550,7 @@ func TestTopics_AreASet(t *testing.T) {
 	if err := c.set(); err != nil {
 		t.Fatal(err)
 	}
-	own, recorded, err := c.compare([]store.RelayTopics{{Relay: "web", Topics: []string{"a", "b"}, Generation: 7}, {Relay: "other", Topics: []string{"c*"}, Generation: 8}})
+	own, recorded, err := c.compare([]db.RelayTopics{{Relay: "web", Topics: []string{"a", "b"}, Generation: 7}, {Relay: "other", Topics: []string{"c*"}, Generation: 8}})
 	if err != nil || recorded != 7 || own.generation != 8 || !own.has("a") || own.has("c") || own.has("d") {
 		t.Errorf("%+v, %d, %v", own, recorded, err)
 	}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/txn"
 )
 
@@ -34,8 +34,8 @@ func ReadStats(ctx context.Context, pool *pgxpool.Pool) (Stats, error) {
 		return Stats{}, errNoPool
 	}
 	engine := &txn.Engine{Pool: pool, Limits: txn.DefaultLimits}
-	s := store.OutboxStats{Most: MaxCount}
-	if err := engine.Query(ctx, begin, &store.LimitRelay{}, &s, commit); err != nil {
+	s := db.OutboxStats{Most: MaxCount}
+	if err := engine.Query(ctx, begin, &db.LimitRelay{}, &s, commit); err != nil {
 		return Stats{}, hint(err)
 	}
 	f := Stats{ReadAt: s.ReadAt, Waiting: min(s.Waiting+s.Due, MaxCount), Held: s.Held, HeldKeys: s.HeldKeys, Dead: s.Dead, Delayed: s.Delayed, NextDue: s.NextDue}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/txn"
 )
 
@@ -22,8 +22,8 @@ type stream struct {
 
 func newStream(pool *pgxpool.Pool, publisher Publisher, config *RelayConfig, memory *memory, number int) *stream {
 	s := &stream{pool: pool, config: config, waker: newWaker()}
-	s.worker = newWorker(publisher, config, memory, store.Stream{Number: number, Of: config.Streams}, s.waker)
-	for lane := number; lane < store.Lanes; lane += config.Streams {
+	s.worker = newWorker(publisher, config, memory, db.Stream{Number: number, Of: config.Streams}, s.waker)
+	for lane := number; lane < db.Lanes; lane += config.Streams {
 		s.lanes = append(s.lanes, lane)
 	}
 	return s

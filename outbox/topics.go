@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem/internal/act"
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/session"
-	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/internal/txn"
 )
 
@@ -63,7 +63,7 @@ type asker interface {
 
 func (c *RelayConfig) settleTopics(ctx context.Context, engine asker) (*topics, error) {
 	for ctx.Err() == nil {
-		list := &store.ListTopics{}
+		list := &db.ListTopics{}
 		if err := ask(ctx, engine, list); err != nil {
 			return nil, err
 		}
@@ -71,22 +71,22 @@ func (c *RelayConfig) settleTopics(ctx context.Context, engine asker) (*topics, 
 		if err != nil || c.Name == "" {
 			return known, err
 		}
-		if recorded == 0 && slices.ContainsFunc(list.Rows, func(r store.RelayTopics) bool { return r.Relay == c.Name && r.Fresh }) {
+		if recorded == 0 && slices.ContainsFunc(list.Rows, func(r db.RelayTopics) bool { return r.Relay == c.Name && r.Fresh }) {
 			return nil, nil // another process of this relay, with other topics, is about to begin
 		}
 		if recorded > 0 {
-			outdated := &store.SeeOutdated{Relay: c.Name, Generation: recorded}
+			outdated := &db.SeeOutdated{Relay: c.Name, Generation: recorded}
 			if err := ask(ctx, engine, outdated); err != nil || !outdated.None {
 				return nil, err
 			}
 			return known, nil
 		}
-		see := &store.SeeLanes{Relay: c.Name, Lanes: everyLane()}
+		see := &db.SeeLanes{Relay: c.Name, Lanes: everyLane()}
 		if err := ask(ctx, engine, see); err != nil || !see.Free {
 			return nil, err
 		}
-		record := &store.RecordTopics{Relay: c.Name, Topics: c.Topics, Seen: known.generation}
-		if err := ask(ctx, engine, begin, store.LockTopics{}, record, commit); err != nil {
+		record := &db.RecordTopics{Relay: c.Name, Topics: c.Topics, Seen: known.generation}
+		if err := ask(ctx, engine, begin, db.LockTopics{}, record, commit); err != nil {
 			return nil, err
 		}
 	}
@@ -100,7 +100,7 @@ func ask(ctx context.Context, engine asker, requests ...txn.Request) error {
 }
 
 func everyLane() []int {
-	lanes := make([]int, store.Lanes)
+	lanes := make([]int, db.Lanes)
 	for i := range lanes {
 		lanes[i] = i
 	}
@@ -108,7 +108,7 @@ func everyLane() []int {
 }
 
 // compare returns the topics of a relay beside those that are on record, and the generation in which its own were recorded, or 0.
-func (c *RelayConfig) compare(relays []store.RelayTopics) (own *topics, recorded int64, err error) {
+func (c *RelayConfig) compare(relays []db.RelayTopics) (own *topics, recorded int64, err error) {
 	own = &topics{own: c.Topics}
 	for _, topic := range c.Topics {
 		own.like = append(own.like, like(topic))
@@ -140,15 +140,15 @@ func (c *RelayConfig) compare(relays []store.RelayTopics) (own *topics, recorded
 // and ErrNoRelay if none of that name has run.
 func ForgetRelay(ctx context.Context, pool *pgxpool.Pool, name string) error {
 	engine := &txn.Engine{Pool: pool, Limits: txn.DefaultLimits}
-	see := &store.SeeLanes{Relay: name, Lanes: everyLane()}
+	see := &db.SeeLanes{Relay: name, Lanes: everyLane()}
 	if err := ask(ctx, engine, see); err != nil {
 		return hint(err)
 	}
 	if !see.Free {
 		return fmt.Errorf("%w: %q", ErrRelayRuns, name)
 	}
-	forget := &store.ForgetTopics{Relay: name}
-	tx, err := engine.Open(ctx, store.LockTopics{}, forget)
+	forget := &db.ForgetTopics{Relay: name}
+	tx, err := engine.Open(ctx, db.LockTopics{}, forget)
 	if err != nil {
 		return hint(err)
 	}
@@ -156,8 +156,8 @@ func ForgetRelay(ctx context.Context, pool *pgxpool.Pool, name string) error {
 	if len(forget.Rows) == 0 {
 		return fmt.Errorf("%w: %q", ErrNoRelay, name)
 	}
-	note := act.Of(ctx, store.Forget, "topics given away")
-	note.Letter = store.LetterName{Side: "outbox", Consumer: name}
+	note := act.Of(ctx, db.Forget, "topics given away")
+	note.Letter = db.LetterName{Side: "outbox", Consumer: name}
 	if err := tx.Commit(ctx, &note); err != nil {
 		return hint(err)
 	}

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/guard"
 	"github.com/idem-go/idem/internal/repeat"
-	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/internal/txn"
 )
 
@@ -23,7 +23,7 @@ type worker struct {
 	schedule  *scheduler
 	delayed   delayed
 	waker     waker
-	share     store.Stream
+	share     db.Stream
 	ended     chan answer
 	running   map[*call]*running
 
@@ -65,7 +65,7 @@ const (
 // errHung says that the only destination has a call that does not return. Its messages may be published at any time.
 var errHung = errors.New("the Publisher has not returned although its context has ended")
 
-func newWorker(publisher Publisher, config *RelayConfig, memory *memory, share store.Stream, waker waker) *worker {
+func newWorker(publisher Publisher, config *RelayConfig, memory *memory, share db.Stream, waker waker) *worker {
 	w := &worker{config: config, publisher: publisher, waker: waker, share: share, ended: make(chan answer, maxCalls), running: map[*call]*running{}}
 	var divide func(topic string) string
 	if divider, ok := publisher.(Divider); ok {
@@ -244,11 +244,11 @@ func (w *worker) transact(p *reading) error {
 	began := time.Now()
 	s := w.schedule
 	written := s.out.requests(w.config, began)
-	requests := []txn.Request{begin, &store.LimitRelay{}}
+	requests := []txn.Request{begin, &db.LimitRelay{}}
 	if len(written) > 0 {
 		requests = append(append(requests, w.ownership.fence()...), written...)
 	}
-	seen := &store.SeeTopics{}
+	seen := &db.SeeTopics{}
 	seesTopics := began.Sub(w.topicsSeen) >= topicsPause
 	if seesTopics {
 		requests = append(requests, seen)
@@ -320,7 +320,7 @@ func (w *worker) settle(more ...txn.Request) error {
 	if requests = append(requests, more...); len(requests) == 0 {
 		return nil
 	}
-	requests = append([]txn.Request{begin, &store.LimitRelay{}}, requests...)
+	requests = append([]txn.Request{begin, &db.LimitRelay{}}, requests...)
 	if err := w.ask(settleLimit, append(requests, commit)...); err != nil {
 		return err
 	}
@@ -333,9 +333,9 @@ func (w *worker) reload(anew bool) error {
 	if err := w.settle(); err != nil {
 		return err
 	}
-	held := &store.ListHeld{Stream: w.share}
+	held := &db.ListHeld{Stream: w.share}
 	began := time.Now()
-	if err := w.ask(readLimit, begin, &store.LimitRelay{}, held, commit); err != nil {
+	if err := w.ask(readLimit, begin, &db.LimitRelay{}, held, commit); err != nil {
 		return err
 	}
 	now := time.Now()
@@ -357,7 +357,7 @@ func (w *worker) move() error {
 		return nil
 	}
 	began := time.Now()
-	if err := w.ask(readLimit, begin, &store.LimitRelay{}, move, commit); err != nil {
+	if err := w.ask(readLimit, begin, &db.LimitRelay{}, move, commit); err != nil {
 		return err
 	}
 	w.delayed.moved(move, time.Since(began), time.Now())
@@ -480,7 +480,7 @@ func (w *worker) adopt(own *topics) {
 // changeTopics goes on by the topics of all relays as they are now. What is called goes on meanwhile: other relays wait for it only where they are
 // given a topic of it.
 func (w *worker) changeTopics() error {
-	list := &store.ListTopics{}
+	list := &db.ListTopics{}
 	if err := w.ask(settleLimit, list); err != nil {
 		return err
 	}
@@ -500,7 +500,7 @@ func (w *worker) changeTopics() error {
 // renewTopics says that this process works by the topics of a generation.
 func (w *worker) renewTopics() error {
 	o := w.ownership
-	take := &store.TakeLanes{Relay: w.config.Name, Instance: o.instance, Generation: w.topics.generation, Lanes: o.lanes}
+	take := &db.TakeLanes{Relay: w.config.Name, Instance: o.instance, Generation: w.topics.generation, Lanes: o.lanes}
 	if err := w.settle(take); err != nil {
 		return err
 	}

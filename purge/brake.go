@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/txn"
 )
 
@@ -25,14 +25,14 @@ const (
 type brake struct {
 	engine  *txn.Engine
 	options *Options
-	sweeper store.Sweeper
+	sweeper db.Sweeper
 	tell    func(waiting Reason)
 
 	reason  Reason // of the wait that is going on; empty if there is none
 	since   time.Time
 	pause   txn.Pauses
 	looked  time.Time // when the server was asked for its backlog
-	backlog store.Backlog
+	backlog db.Backlog
 	waited  map[Reason]time.Duration
 }
 
@@ -44,7 +44,7 @@ func (h *brake) mayGoOn(ctx context.Context, part int64) (Reason, error) {
 	if h.reason == "" && time.Since(h.looked) < lookEvery && h.backlog.OID == part || h.options.MaxLag < 0 && h.options.MaxDead < 0 {
 		return "", nil
 	}
-	h.backlog = store.Backlog{OID: part}
+	h.backlog = db.Backlog{OID: part}
 	if err := ask(ctx, h.engine, &h.backlog); err != nil {
 		return "", err
 	}
@@ -92,7 +92,7 @@ func (h *brake) wait(ctx context.Context, reason Reason) error {
 		return ended(reason)
 	}
 	if reason != Server && !h.options.DryRun {
-		sign := store.HoldSweep{Sweeper: h.sweeper, WaitingFor: string(reason)}
+		sign := db.HoldSweep{Sweeper: h.sweeper, WaitingFor: string(reason)}
 		if err := ask(ctx, h.engine, &sign); err != nil {
 			return err
 		}
@@ -108,7 +108,7 @@ func (h *brake) wait(ctx context.Context, reason Reason) error {
 }
 
 // find asks for a part. Its size cannot be read while it is locked against all others, as VACUUM FULL does.
-func (h *brake) find(ctx context.Context, part *store.Part, taken bool) error {
+func (h *brake) find(ctx context.Context, part *db.Part, taken bool) error {
 	for {
 		err := peek(ctx, h.engine, part)
 		switch {

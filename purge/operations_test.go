@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/txn"
 )
 
@@ -94,13 +94,13 @@ func TestStepsOfAnOperationAreSoughtByTheirIndex(t *testing.T) {
 	h := newHouse(t)
 	h.operations(3000, "completed", "completed", "8 days")
 	h.exec("analyze idem.operations, idem.steps, idem.signals")
-	part := &store.Part{Relation: "idem.operations"}
+	part := &db.Part{Relation: "idem.operations"}
 	engine := &txn.Engine{Pool: h.pool, Options: deleting, Limits: txn.DefaultLimits}
 	if err := engine.Query(t.Context(), part); err != nil {
 		t.Fatal(err)
 	}
 	tx := h.begin()
-	if _, err := tx.Exec(t.Context(), store.LimitPortionSQL, "0", "0", "0"); err != nil {
+	if _, err := tx.Exec(t.Context(), db.LimitPortionSQL, "0", "0", "0"); err != nil {
 		t.Fatal(err)
 	}
 	sql := strings.NewReplacer("$1", "'7 days'", "$2", "'(0,0)'", "$3", "'(1,0)'").Replace(deletionOf(operations, part).SQL)

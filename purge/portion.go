@@ -10,8 +10,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/roundtrip"
-	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/internal/txn"
 )
 
@@ -53,7 +53,7 @@ const child = `, child_%[1]d AS (DELETE FROM %[2]s AS c WHERE c.ctid OPERATOR(pg
         SELECT o.ctid FROM %[2]s AS o WHERE o.operation_id OPERATOR(pg_catalog.=) gone.id OFFSET 0) own)))`
 
 // deletionOf makes the deletion of a part of a table.
-func deletionOf(t table, part *store.Part) *roundtrip.Statement {
+func deletionOf(t table, part *db.Part) *roundtrip.Statement {
 	var children strings.Builder
 	for i, relation := range t.children {
 		fmt.Fprintf(&children, child, i, relation)
@@ -62,7 +62,7 @@ func deletionOf(t table, part *store.Part) *roundtrip.Statement {
 }
 
 // countingOf makes the count of a part of a table.
-func countingOf(t table, part *store.Part) *roundtrip.Statement {
+func countingOf(t table, part *db.Part) *roundtrip.Statement {
 	return statement(fmt.Sprintf(counting, part.Quoted, t.due))
 }
 
@@ -77,7 +77,7 @@ func statement(sql string) *roundtrip.Statement {
 // portion is the work of one transaction: the blocks of a part from one to before another.
 type portion struct {
 	statement *roundtrip.Statement
-	limits    store.LimitPortion
+	limits    db.LimitPortion
 	rest      time.Duration
 	from, to  int64
 	waits     bool // its COMMIT waits for the disk and for standbys, as any other
@@ -101,15 +101,15 @@ func (p *portion) Read(trip *roundtrip.Trip) {
 	})
 }
 
-var limits = store.LimitPortion{
+var limits = db.LimitPortion{
 	LockLimit: milliseconds(lockLimit), WorkLimit: milliseconds(workLimit), IdleLimit: milliseconds(idleLimit),
 }
 
 // delete deletes the portion and moves the sweep on, both or neither.
-func (p *portion) delete(ctx context.Context, engine *txn.Engine, sweeper store.Sweeper, to store.Position) (*store.AdvanceSweep, error) {
+func (p *portion) delete(ctx context.Context, engine *txn.Engine, sweeper db.Sweeper, to db.Position) (*db.AdvanceSweep, error) {
 	bounded, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()
-	requests := []txn.Request{p.limits, store.HurryPortion{}, p}
+	requests := []txn.Request{p.limits, db.HurryPortion{}, p}
 	if p.waits {
 		requests = []txn.Request{p.limits, p}
 	}
@@ -118,7 +118,7 @@ func (p *portion) delete(ctx context.Context, engine *txn.Engine, sweeper store.
 		return nil, err
 	}
 	defer tx.Close()
-	advance := &store.AdvanceSweep{
+	advance := &db.AdvanceSweep{
 		Sweeper: sweeper, To: to,
 		Walked: p.counts.Pages, Deleted: p.counts.Deleted, Kept: p.counts.Kept, Skipped: p.counts.Skipped,
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem"
-	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/txn"
 )
 
@@ -68,7 +68,7 @@ func (h *house) sweep(o Options, t table) *sweep {
 		h.t.Fatal(err)
 	}
 	s := newSweep(h.pool, complete, t, newID(), 0)
-	s.limits = store.LimitPortion{LockLimit: "30000", WorkLimit: "30000", IdleLimit: "30000"}
+	s.limits = db.LimitPortion{LockLimit: "30000", WorkLimit: "30000", IdleLimit: "30000"}
 	return s
 }
 
@@ -152,7 +152,7 @@ func TestCallForARecordThatIsBeingDeletedWaitsForThePortionAndExecutesOnce(t *te
 func (h *house) portion(t *testing.T) (*portion, *txn.Engine) {
 	t.Helper()
 	engine := &txn.Engine{Pool: h.pool, Options: deleting, Limits: txn.DefaultLimits}
-	part := &store.Part{Relation: "idem.records"}
+	part := &db.Part{Relation: "idem.records"}
 	if err := engine.Query(t.Context(), part); err != nil {
 		t.Fatal(err)
 	}
@@ -306,7 +306,7 @@ func TestPortionsThatOverlapDeleteEachRecordOnce(t *testing.T) {
 				p := *whole
 				p.from = int64(n) * whole.to / 40
 				p.to = min(p.from+whole.to/15+1, whole.to)
-				if _, err := p.delete(t.Context(), engine, store.Sweeper{Name: "records", ID: newID()}, store.Position{}); err != nil {
+				if _, err := p.delete(t.Context(), engine, db.Sweeper{Name: "records", ID: newID()}, db.Position{}); err != nil {
 					t.Error(err)
 				}
 				deleted.Add(p.counts.Deleted)
@@ -379,7 +379,7 @@ func TestOnlyAScanOfTheBlocksIsLeftToThePlanner(t *testing.T) {
 	if _, err := tx.Exec(t.Context(), "set local enable_tidscan = off"); err != nil {
 		t.Fatal(err)
 	}
-	settings, err := tx.Query(t.Context(), store.LimitPortionSQL, "1000", "1000", "1000")
+	settings, err := tx.Query(t.Context(), db.LimitPortionSQL, "1000", "1000", "1000")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/lab/pgserver"
 	"github.com/idem-go/idem/lab/pgtest"
 	"github.com/idem-go/idem/lab/schema"
@@ -49,7 +49,7 @@ func TestReplicaIsCountedByADryRunAndIsNoPlaceForAPurge(t *testing.T) {
 	// A portion that finds itself on a replica goes on as soon as that is a primary.
 	portion, engine := h.portion(t)
 	engine.Pool = p
-	if _, err := portion.delete(t.Context(), engine, store.Sweeper{Name: "records", ID: newID()}, store.Position{}); err == nil || !passes(err) {
+	if _, err := portion.delete(t.Context(), engine, db.Sweeper{Name: "records", ID: newID()}, db.Position{}); err == nil || !passes(err) {
 		t.Errorf("%v", err)
 	}
 }

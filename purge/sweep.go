@@ -9,7 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/txn"
 )
 
@@ -24,7 +24,7 @@ func newSweep(pool *pgxpool.Pool, o *Options, t table, sweeper string, every tim
 	s := &sweep{every: every, walker: walker{
 		options: o, table: t, limits: limits, pace: newPace(o), began: time.Now(), first: time.Now(),
 		engine:  txn.Engine{Pool: pool, Options: deleting, Limits: txn.DefaultLimits},
-		sweeper: store.Sweeper{Name: t.name, ID: sweeper},
+		sweeper: db.Sweeper{Name: t.name, ID: sweeper},
 		did:     Sweep{Table: t.name, Waited: map[Reason]time.Duration{}},
 	}}
 	if o.DryRun {
@@ -68,7 +68,7 @@ func (s *sweep) walk(ctx context.Context) error {
 	var gone error // why the last part could not be walked: it seems to be there no more
 	var last int64
 	for from := at.Part; ; {
-		part := store.Part{Relation: s.table.relation, FromPart: from}
+		part := db.Part{Relation: s.table.relation, FromPart: from}
 		if err := s.brake.find(ctx, &part, s.taken); err != nil {
 			return err
 		}
@@ -85,7 +85,7 @@ func (s *sweep) walk(ctx context.Context) error {
 		gone, last = nil, part.OID
 		switch err := s.walkPart(ctx, &part, block); {
 		case txn.HasCode(err, "42P01"):
-			gone, from, at = err, part.Name, store.Position{}
+			gone, from, at = err, part.Name, db.Position{}
 		case err != nil:
 			return err
 		default:
@@ -100,7 +100,7 @@ const absence = 2 * (workLimit + maxPause)
 
 // take makes this run the sweeper.
 func (s *sweep) take(ctx context.Context) error {
-	first := store.Part{Relation: s.table.relation}
+	first := db.Part{Relation: s.table.relation}
 	if err := s.brake.find(ctx, &first, s.taken); err != nil {
 		return err
 	}
@@ -111,11 +111,11 @@ func (s *sweep) take(ctx context.Context) error {
 	if s.ending {
 		rest = math.MaxInt64 // it need not begin again
 	}
-	s.whole = store.TakeSweepRow{TotalPages: first.TotalPages}
+	s.whole = db.TakeSweepRow{TotalPages: first.TotalPages}
 	if s.options.DryRun {
 		return nil
 	}
-	take := store.TakeSweep{Sweeper: s.sweeper, TablePages: first.TotalPages, Absence: absence, Rest: rest}
+	take := db.TakeSweep{Sweeper: s.sweeper, TablePages: first.TotalPages, Absence: absence, Rest: rest}
 	if err := ask(ctx, &s.engine, &take); err != nil {
 		return err
 	}
@@ -137,7 +137,7 @@ func (s *sweep) finish(ctx context.Context) error {
 		return ended(Finished)
 	}
 	s.ending = true
-	finish := store.FinishSweep{Sweeper: s.sweeper}
+	finish := db.FinishSweep{Sweeper: s.sweeper}
 	if err := ask(ctx, &s.engine, &finish); err != nil {
 		return err
 	}
@@ -158,5 +158,5 @@ func (s *sweep) leave(ctx context.Context) {
 	}
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveLimit)
 	defer cancel()
-	_ = ask(bounded, &s.engine, store.LeaveSweep{Sweeper: s.sweeper})
+	_ = ask(bounded, &s.engine, db.LeaveSweep{Sweeper: s.sweeper})
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/txn"
 )
 
@@ -13,12 +13,12 @@ type walker struct {
 	engine  txn.Engine
 	options *Options
 	table   table
-	sweeper store.Sweeper
-	limits  store.LimitPortion
+	sweeper db.Sweeper
+	limits  db.LimitPortion
 
 	taken bool // it has the row in idem.sweeps
 	waits bool // the server refuses to hurry
-	whole store.TakeSweepRow
+	whole db.TakeSweepRow
 	pace  pace
 	brake brake
 	began time.Time
@@ -27,7 +27,7 @@ type walker struct {
 }
 
 // walkPart walks a part from a block to its present end. What is appended meanwhile has not expired.
-func (w *walker) walkPart(ctx context.Context, part *store.Part, block int64) error {
+func (w *walker) walkPart(ctx context.Context, part *db.Part, block int64) error {
 	statement := deletionOf(w.table, part)
 	if w.options.DryRun {
 		statement = countingOf(w.table, part)
@@ -52,7 +52,7 @@ func (w *walker) walkPart(ctx context.Context, part *store.Part, block int64) er
 }
 
 // step makes one portion, or waits for what keeps it from being made. It returns how long to pause.
-func (w *walker) step(ctx context.Context, part *store.Part, p *portion) (time.Duration, error) {
+func (w *walker) step(ctx context.Context, part *db.Part, p *portion) (time.Duration, error) {
 	if w.options.Max > 0 && time.Since(w.first) >= w.options.Max {
 		return 0, ended(TimeIsUp)
 	}
@@ -84,7 +84,7 @@ func (w *walker) step(ctx context.Context, part *store.Part, p *portion) (time.D
 }
 
 // do makes one portion.
-func (w *walker) do(ctx context.Context, part *store.Part, p *portion) error {
+func (w *walker) do(ctx context.Context, part *db.Part, p *portion) error {
 	if w.options.DryRun {
 		err := p.count(ctx, &w.engine)
 		if err == nil {
@@ -93,7 +93,7 @@ func (w *walker) do(ctx context.Context, part *store.Part, p *portion) error {
 		}
 		return err
 	}
-	advance, err := p.delete(ctx, &w.engine, w.sweeper, store.Position{Part: part.Name, Block: p.to})
+	advance, err := p.delete(ctx, &w.engine, w.sweeper, db.Position{Part: part.Name, Block: p.to})
 	if err != nil {
 		return err
 	}

@@ -3,8 +3,8 @@ package stats
 import (
 	"time"
 
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/statsdb"
-	"github.com/idem-go/idem/internal/store"
 )
 
 // MaxCount is the highest count of Messages and Acts. A count of MaxCount means that there are at least as many.
@@ -97,13 +97,13 @@ func newMessages(row statsdb.MessagesRow, err error) (Figure[Messages], error) {
 type Act string
 
 const (
-	ActCancel  = Act(store.Cancel)  // an operation was canceled
-	ActDrop    = Act(store.Drop)    // a dead letter was deleted
-	ActEvict   = Act(store.Evict)   // a record was deleted
-	ActForget  = Act(store.Forget)  // a relay was removed
-	ActRedrive = Act(store.Redrive) // a dead letter is tried again
-	ActResolve = Act(store.Resolve) // the outcome of a step in doubt was set
-	ActRetry   = Act(store.Retry)   // a parked operation was resumed
+	ActCancel  = Act(db.Cancel)  // an operation was canceled
+	ActDrop    = Act(db.Drop)    // a dead letter was deleted
+	ActEvict   = Act(db.Evict)   // a record was deleted
+	ActForget  = Act(db.Forget)  // a relay was removed
+	ActRedrive = Act(db.Redrive) // a dead letter is tried again
+	ActResolve = Act(db.Resolve) // the outcome of a step in doubt was set
+	ActRetry   = Act(db.Retry)   // a parked operation was resumed
 )
 
 // ActCount is how often people did an act. The counts of all acts together stop at MaxCount.

@@ -6,7 +6,7 @@ import (
 	"context"
 	"strings"
 
-	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/db"
 )
 
 // How many bytes are kept of what a program says.
@@ -31,10 +31,10 @@ func WithReason(ctx context.Context, reason string) context.Context {
 }
 
 // Of returns what is to be put on record of an act that is done with this context.
-func Of(ctx context.Context, what store.Act, outcome string) store.NoteAct {
+func Of(ctx context.Context, what db.Act, outcome string) db.NoteAct {
 	person, _ := ctx.Value(personKey{}).(string)
 	reason, _ := ctx.Value(reasonKey{}).(string)
-	return store.NoteAct{Act: what, Outcome: outcome, Person: person, Reason: reason}
+	return db.NoteAct{Act: what, Outcome: outcome, Person: person, Reason: reason}
 }
 
 // printable returns a text that a database takes, cut off at a limit of bytes.

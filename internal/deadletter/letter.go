@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem/internal/act"
-	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/txn"
 )
 
@@ -20,10 +20,10 @@ const (
 )
 
 // Name names a dead letter. Those of an outbox have no Consumer, and their topic as Source.
-type Name = store.LetterName
+type Name = db.LetterName
 
 // Letter is a dead letter. What it says is in Contents, as it is stored: Contents.Open opens it.
-type Letter = store.Letter
+type Letter = db.Letter
 
 // ErrNotFound says that there is no dead letter of the name.
 var ErrNotFound = errors.New("there is no such dead letter")
@@ -31,14 +31,14 @@ var ErrNotFound = errors.New("there is no such dead letter")
 // List returns dead letters in the order of their names, beyond one, without what they say. What is empty in only does not
 // matter.
 func List(ctx context.Context, pool *pgxpool.Pool, only, after Name, room int) ([]Letter, error) {
-	list := store.ListDeadLetters{Only: only, After: after, Room: room}
+	list := db.ListDeadLetters{Only: only, After: after, Room: room}
 	err := engine(pool).Query(ctx, &list)
 	return list.Rows, err
 }
 
 // Show returns a dead letter.
 func Show(ctx context.Context, pool *pgxpool.Pool, name Name) (Letter, error) {
-	read := store.ShowDeadLetter{Name: name}
+	read := db.ShowDeadLetter{Name: name}
 	if err := engine(pool).Query(ctx, &read); err != nil {
 		return Letter{}, err
 	}
@@ -51,15 +51,15 @@ func Show(ctx context.Context, pool *pgxpool.Pool, name Name) (Letter, error) {
 
 // Drop removes a dead letter for good, and puts that on record.
 func Drop(ctx context.Context, pool *pgxpool.Pool, name Name) error {
-	return take(ctx, pool, name, act.Of(ctx, store.Drop, "deleted"), func(pgx.Tx, Letter) error { return nil })
+	return take(ctx, pool, name, act.Of(ctx, db.Drop, "deleted"), func(pgx.Tx, Letter) error { return nil })
 }
 
 // Redrive removes a dead letter in the transaction in which f gives its message back, and puts that on record. If f fails the letter stays.
 func Redrive(ctx context.Context, pool *pgxpool.Pool, name Name, f func(tx pgx.Tx, letter Letter) error) error {
-	return take(ctx, pool, name, act.Of(ctx, store.Redrive, "to be tried again"), f)
+	return take(ctx, pool, name, act.Of(ctx, db.Redrive, "to be tried again"), f)
 }
 
-func take(ctx context.Context, pool *pgxpool.Pool, name Name, note store.NoteAct, f func(tx pgx.Tx, letter Letter) error) error {
+func take(ctx context.Context, pool *pgxpool.Pool, name Name, note db.NoteAct, f func(tx pgx.Tx, letter Letter) error) error {
 	note.Letter = name
 	for pause := txn.RetryPause; ; {
 		err := takeOnce(ctx, pool, &note, f)
@@ -69,8 +69,8 @@ func take(ctx context.Context, pool *pgxpool.Pool, name Name, note store.NoteAct
 	}
 }
 
-func takeOnce(ctx context.Context, pool *pgxpool.Pool, note *store.NoteAct, f func(tx pgx.Tx, letter Letter) error) error {
-	read := store.TakeDeadLetter{Name: note.Letter}
+func takeOnce(ctx context.Context, pool *pgxpool.Pool, note *db.NoteAct, f func(tx pgx.Tx, letter Letter) error) error {
+	read := db.TakeDeadLetter{Name: note.Letter}
 	tx, err := engine(pool).Open(ctx, &read)
 	if err != nil {
 		return err

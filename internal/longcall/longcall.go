@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/txn"
 )
 
@@ -46,8 +46,8 @@ type Step struct {
 // Ending is what a Runner came to.
 type Ending struct {
 	Outcome  Outcome
-	Response Response      // if Outcome is Unheld and Err is nil
-	Record   *store.Record // if Outcome is Recorded
+	Response Response   // if Outcome is Unheld and Err is nil
+	Record   *db.Record // if Outcome is Recorded
 	Err      error
 }
 
@@ -92,7 +92,7 @@ type Execution interface {
 	Engine() *txn.Engine
 
 	// Key returns the key as an operation has it, "" being the one that this call would begin.
-	Key(operationID string) store.Key
+	Key(operationID string) db.Key
 
 	// ClaimedAt is when the key was claimed, by the clock of the database.
 	ClaimedAt() time.Time
@@ -107,13 +107,13 @@ type Execution interface {
 	Retries() int
 
 	// Sealer seals what is kept, and opens it again. Nil keeps it plain.
-	Sealer() store.Sealer
+	Sealer() db.Sealer
 
 	// StepTaken tells an observer of a step, if there is one that wants to know.
 	StepTaken(ctx context.Context, s Step)
 
 	// Completion returns the request that records an answer.
-	Completion(key *store.Key, resp Response, state store.State) (*store.Complete, error)
+	Completion(key *db.Key, resp Response, state db.State) (*db.Complete, error)
 }
 
 // Door is what package idem lets in by: the types of its options and results are its own, which this package cannot name.
@@ -123,7 +123,7 @@ type Door[Option, Result any] struct {
 
 	// Start claims the key inside tx, and sends requests that make it an operation's. It returns the id of the operation that
 	// has the key, be it this one or an earlier one.
-	Start func(ctx context.Context, tx pgx.Tx, scope, key string, hash [32]byte, options []Option, requests func(e Execution, key *store.Key, claimedAt time.Time) ([]txn.Request, error)) (operationID string, err error)
+	Start func(ctx context.Context, tx pgx.Tx, scope, key string, hash [32]byte, options []Option, requests func(e Execution, key *db.Key, claimedAt time.Time) ([]txn.Request, error)) (operationID string, err error)
 
 	// From is an option, of package idemsql: the connections of the call are those of source. Without one it is refused.
 	From func(source txn.Source) Option
@@ -132,7 +132,7 @@ type Door[Option, Result any] struct {
 	Source func(options []Option) (txn.Source, error)
 
 	// Sealer returns the Sealer that is among the options, nil if none is.
-	Sealer func(options []Option) (store.Sealer, error)
+	Sealer func(options []Option) (db.Sealer, error)
 
 	// Settings returns the Execution of an operation that has its key already.
 	Settings func(pool *pgxpool.Pool, scope, key string, hash [32]byte, ttl time.Duration, options []Option) (Execution, error)

@@ -3,7 +3,7 @@ package presence
 import (
 	"context"
 
-	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/txn"
 )
 
@@ -28,7 +28,7 @@ func (p *presence) getIn(ctx context.Context, tx *txn.Tx) (*Instance, error) {
 	if i := p.seen(); i != nil {
 		return i, nil
 	}
-	number := store.NewInstance{}
+	number := db.NewInstance{}
 	if err := tx.Ask(ctx, &number); err != nil {
 		return nil, err
 	}

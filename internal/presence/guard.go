@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/session"
-	"github.com/idem-go/idem/internal/store"
 )
 
 // Two of the processes that run a Worker are guards. Together they look once a second for due operations and for the owners of
@@ -146,15 +146,15 @@ func (g *guard) act(ctx context.Context, s *session.Session) (asked bool, err er
 	g.mu.Unlock()
 	switch {
 	case slot > 0 && (!wanted || resigned): // another process may be the guard
-		g.becomes(&store.StandGuardRow{})
-		return true, s.Query(ctx, store.StandDown{Slot: slot})
+		g.becomes(&db.StandGuardRow{})
+		return true, s.Query(ctx, db.StandDown{Slot: slot})
 	case wanted && !g.listens:
 		g.listens = true
-		return true, s.Query(ctx, store.Listen{})
+		return true, s.Query(ctx, db.Listen{})
 	case !wanted, slot == 0 && time.Now().Before(wish):
 		return false, nil
 	case slot == 0:
-		stand := &store.StandGuard{}
+		stand := &db.StandGuard{}
 		err := s.Query(ctx, stand)
 		g.becomes(&stand.StandGuardRow)
 		return true, err
@@ -169,7 +169,7 @@ func (g *guard) act(ctx context.Context, s *session.Session) (asked bool, err er
 }
 
 // becomes sets which guard the session is, or that it is none.
-func (g *guard) becomes(stand *store.StandGuardRow) {
+func (g *guard) becomes(stand *db.StandGuardRow) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.slot, g.resigned, g.owners = stand.Slot, false, map[int]time.Time{}
@@ -184,7 +184,7 @@ func (g *guard) becomes(stand *store.StandGuardRow) {
 
 // checkOwners wakes the Workers if owners no longer hold their locks.
 func (g *guard) checkOwners(ctx context.Context, s *session.Session, owners []int) error {
-	see := store.SeeGone{Instances: owners}
+	see := db.SeeGone{Instances: owners}
 	if err := s.Query(ctx, &see); err != nil || len(see.Gone) == 0 {
 		return err
 	}

@@ -5,7 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/db"
 )
 
 // A process may go on with calls for as long as it likes after its last Worker has returned.
@@ -14,7 +14,7 @@ func TestSessionWhoseWorkersHaveLeftHasNothingToAsk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, worker := newGuard(), NewWatcher(func(string) bool { return false })
 		g.join(worker)
-		g.becomes(&store.StandGuardRow{Processes: 1})
+		g.becomes(&db.StandGuardRow{Processes: 1})
 		g.leave(worker)
 		time.Sleep(time.Hour) // long after it would have tried to become a guard
 		if asked, err := g.act(t.Context(), nil); asked || err != nil {
@@ -32,7 +32,7 @@ func TestWorkThatComesAndGoesHasNoProcessTryToBecomeAGuard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, worker := newGuard(), NewWatcher(func(string) bool { return false })
 		g.join(worker)
-		g.becomes(&store.StandGuardRow{Processes: 100_000})
+		g.becomes(&db.StandGuardRow{Processes: 100_000})
 		<-worker.watch
 		g.notified(busyAgain)
 		time.Sleep(guardLists)
@@ -50,19 +50,19 @@ func TestWorkThatComesAndGoesHasNoProcessTryToBecomeAGuard(t *testing.T) {
 func TestWhatAGuardsOwnWorkerLeavesDueIsToldToOthers(t *testing.T) {
 	t.Parallel()
 	l := &guardLoop{worker: NewWatcher(func(name string) bool { return name != "strange" })}
-	first := &store.WatchRow{Names: []string{"known", "strange"}}
-	if rest := l.unclaimed(first, &store.WatchRow{}); rest != "strange" {
+	first := &db.WatchRow{Names: []string{"known", "strange"}}
+	if rest := l.unclaimed(first, &db.WatchRow{}); rest != "strange" {
 		t.Errorf("at first the others are told %q", rest)
 	}
 	<-l.worker.due // its own Worker is woken first
-	second := &store.WatchRow{Names: []string{"known", "new"}}
+	second := &db.WatchRow{Names: []string{"known", "new"}}
 	if rest := l.unclaimed(second, first); rest != "known" {
 		t.Errorf("of what is still due the others are told %q", rest)
 	}
-	if l.worker.full.Store(true); l.unclaimed(second, &store.WatchRow{}) != "known\nnew" {
+	if l.worker.full.Store(true); l.unclaimed(second, &db.WatchRow{}) != "known\nnew" {
 		t.Error("a Worker that has no room keeps some for itself")
 	}
-	if rest := l.unclaimed(&store.WatchRow{More: true}, &store.WatchRow{}); rest != anyName || len(l.worker.due) != 1 {
+	if rest := l.unclaimed(&db.WatchRow{More: true}, &db.WatchRow{}); rest != anyName || len(l.worker.due) != 1 {
 		t.Errorf("of more than can be said the others are told %q", rest)
 	}
 }

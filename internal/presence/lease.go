@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/session"
-	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/internal/txn"
 )
 
@@ -26,7 +26,7 @@ const (
 )
 
 func openLease(ctx context.Context, engine *txn.Engine, denied bool) (*lease, error) {
-	number := store.NewInstance{}
+	number := db.NewInstance{}
 	if err := engine.Query(ctx, &number); err != nil {
 		return nil, err
 	}
@@ -38,7 +38,7 @@ func newLease(engine *txn.Engine, instance int, denied bool) *lease {
 	return &lease{engine: engine, instance: instance, renewed: time.Now(), denied: denied}
 }
 
-func (l *lease) renewal() txn.Request { return store.RenewLease{Instance: l.instance, TTL: leaseTTL} }
+func (l *lease) renewal() txn.Request { return db.RenewLease{Instance: l.instance, TTL: leaseTTL} }
 
 // keep renews the lease until that has failed for too long, a session takes its place, or done is closed. What counts is when a renewal
 // was sent.
@@ -81,7 +81,7 @@ func (l *lease) handOver() visibility {
 	return s
 }
 
-func (l *lease) end() { _ = l.bounded(store.EndLease{Instance: l.instance}) }
+func (l *lease) end() { _ = l.bounded(db.EndLease{Instance: l.instance}) }
 
 func (l *lease) bounded(r txn.Request) error {
 	ctx, cancel := context.WithTimeout(context.Background(), renewLimit)

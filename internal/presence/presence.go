@@ -8,8 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/session"
-	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/internal/txn"
 )
 
@@ -335,7 +335,7 @@ func (i *Instance) tidy() {
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), tidyLimit)
 		err := i.Alone(ctx, func() error {
-			return i.presence.engine.Query(ctx, store.Disown{Owner: i.Number, Running: i})
+			return i.presence.engine.Query(ctx, db.Disown{Owner: i.Number, Running: i})
 		})
 		if err != nil {
 			i.Leak()

@@ -8,8 +8,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/session"
-	"github.com/idem-go/idem/internal/store"
 )
 
 // watched is the session of a process. The statements of a guard on it are short: during a statement the server does not notice that
@@ -28,7 +28,7 @@ const (
 
 // openSession opens a session that shows an instance, a new one if it is 0.
 func openSession(ctx context.Context, pool *pgxpool.Pool, instance int) (*watched, error) {
-	s, err := session.Open(ctx, pool, instance, func(instance int) session.Appearance { return &store.AppearInSession{Instance: instance} })
+	s, err := session.Open(ctx, pool, instance, func(instance int) session.Appearance { return &db.AppearInSession{Instance: instance} })
 	if err != nil {
 		return nil, err
 	}

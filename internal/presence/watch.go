@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/txn"
 )
 
@@ -41,7 +41,7 @@ func (l *guardLoop) run(ctx context.Context) {
 
 // watch looks while the session is a guard, until the instance is lost.
 func (l *guardLoop) watch(ctx context.Context, i *Instance, g *guard) {
-	var last store.WatchRow
+	var last db.WatchRow
 	for pause := guardLists; l.wait(ctx, i, pause); {
 		pause = guardLists
 		slot := g.guardSlot()
@@ -68,7 +68,7 @@ func (l *guardLoop) watch(ctx context.Context, i *Instance, g *guard) {
 
 // untilTurn returns the pause before the next look of the guard. If there is nothing to watch, two guards take turns by the clock of the
 // database.
-func untilTurn(seen *store.WatchRow, slot int, turn time.Duration) time.Duration {
+func untilTurn(seen *db.WatchRow, slot int, turn time.Duration) time.Duration {
 	if seen.Busy || seen.Guards < 2 {
 		return turn
 	}
@@ -77,16 +77,16 @@ func untilTurn(seen *store.WatchRow, slot int, turn time.Duration) time.Duration
 }
 
 // look reads what is due and who owns operations. The look of the Worker logs errors.
-func (l *guardLoop) look(ctx context.Context, i *Instance) (*store.WatchRow, error) {
+func (l *guardLoop) look(ctx context.Context, i *Instance) (*db.WatchRow, error) {
 	ctx, cancel := context.WithTimeout(ctx, guardLimit)
 	defer cancel()
-	watch := &store.Watch{Instance: i.Number, Room: store.WatchRoom}
+	watch := &db.Watch{Instance: i.Number, Room: db.WatchRoom}
 	err := l.engine.Requery(ctx, watch)
 	return &watch.WatchRow, err
 }
 
 // find wakes the Worker if it can take over what is due, and notifies other processes of the rest.
-func (l *guardLoop) find(ctx context.Context, g *guard, seen, last *store.WatchRow) {
+func (l *guardLoop) find(ctx context.Context, g *guard, seen, last *db.WatchRow) {
 	rest := l.unclaimed(seen, last)
 	switch {
 	case rest == "":
@@ -99,7 +99,7 @@ func (l *guardLoop) find(ctx context.Context, g *guard, seen, last *store.WatchR
 
 // unclaimed wakes the Worker if it can take over what is due, and returns the names for other processes: those that the Worker lacks,
 // has no room for, or has left due since the look before, because of WithConcurrency or another suspect.
-func (l *guardLoop) unclaimed(seen, last *store.WatchRow) string {
+func (l *guardLoop) unclaimed(seen, last *db.WatchRow) string {
 	if seen.More {
 		poke(l.worker.due)
 		return anyName
@@ -139,5 +139,5 @@ func (l *guardLoop) notify(ctx context.Context, names string) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), guardLimit)
 	defer cancel()
-	_ = l.engine.Query(ctx, store.Tell{Names: names}) // if it fails, the next look of a guard repeats it
+	_ = l.engine.Query(ctx, db.Tell{Names: names}) // if it fails, the next look of a guard repeats it
 }

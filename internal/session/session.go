@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/roundtrip"
-	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/internal/txn"
 )
 
@@ -69,7 +69,7 @@ func Open(ctx context.Context, pool *pgxpool.Pool, instance int, appearance func
 }
 
 func (s *Session) appear(ctx context.Context, appearance func(instance int) Appearance) error {
-	number := store.NewInstance{}
+	number := db.NewInstance{}
 	if err := s.Query(ctx, &number); err != nil {
 		return err
 	}

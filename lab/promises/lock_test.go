@@ -7,7 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem"
-	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/db"
 )
 
 // hashtext and its kin can be inverted: whoever chooses a key would choose the lock.
@@ -41,7 +41,7 @@ func TestCallTakesTheLockOfItsKey(t *testing.T) {
 	for _, mode := range execModes {
 		l := newLedger(t, withMode(mode))
 		_, err := idemDo(ctx, l.pool, scope, "k", hashA, func(tx pgx.Tx) (idem.Response, error) {
-			lock := store.LockOf(scope, "k")
+			lock := db.LockOf(scope, "k")
 			n := l.count(`select count(*) from pg_locks where locktype = 'advisory' and objsubid = 1
 				and database = (select oid from pg_database where datname = current_database())
 				and (classid::bigint << 32) | objid::bigint = $1`, lock)
@@ -66,7 +66,7 @@ func TestLocksAreFrozen(t *testing.T) {
 		{"tenant-1/POST orders", "k", 2115797093249874214},
 		{"é", "😀", -6404150236543092870},
 	} {
-		if got := store.LockOf(test.scope, test.key); got != test.want {
+		if got := db.LockOf(test.scope, test.key); got != test.want {
 			t.Errorf("LockOf(%q, %q) = %d, want %d", test.scope, test.key, got, test.want)
 		}
 	}
@@ -75,7 +75,7 @@ func TestLocksAreFrozen(t *testing.T) {
 func TestLockTellsScopeAndKeyApart(t *testing.T) {
 	seen := map[int64]string{}
 	for _, pair := range [][2]string{{"ab", "c"}, {"a", "bc"}, {"", "abc"}, {"abc", ""}, {"c", "ab"}, {"bc", "a"}} {
-		lock := store.LockOf(pair[0], pair[1])
+		lock := db.LockOf(pair[0], pair[1])
 		if other, ok := seen[lock]; ok {
 			t.Errorf("%q has the lock of %s", pair, other)
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem"
-	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/lab/pgtest"
 	"github.com/idem-go/idem/seal"
 )
@@ -18,10 +18,10 @@ import (
 // response, to a replay that it opens it. There is no header: to encode and decode it is no less work without a Sealer.
 func BenchmarkSealing(b *testing.B) {
 	s := seal.New(keysOf("a"))
-	key := store.NewKey(scope, "7f3c9a52-0d1e-4f0b-9a52-7f3c9a520d1e", hashA, "11111111-2222-4333-8444-555555555555", idem.DefaultTTL)
+	key := db.NewKey(scope, "7f3c9a52-0d1e-4f0b-9a52-7f3c9a520d1e", hashA, "11111111-2222-4333-8444-555555555555", idem.DefaultTTL)
 	for _, size := range []int{200, 1 << 10, 64 << 10} {
-		complete := func() *store.Complete {
-			return &store.Complete{Key: &key, State: store.Completed, Status: 201, Body: make([]byte, size)}
+		complete := func() *db.Complete {
+			return &db.Complete{Key: &key, State: db.Completed, Status: 201, Body: make([]byte, size)}
 		}
 		c := complete()
 		b.Run(fmt.Sprintf("first/%d", size), func(b *testing.B) {
@@ -37,7 +37,7 @@ func BenchmarkSealing(b *testing.B) {
 		if err := c.Seal(s); err != nil {
 			b.Fatal(err)
 		}
-		loaded := store.Record{
+		loaded := db.Record{
 			ExecutionID: key.ExecutionID, State: c.State, Status: c.Status, Body: c.Body, SealedBy: c.SealedBy, Closed: true,
 		}
 		b.Run(fmt.Sprintf("replay/%d", size), func(b *testing.B) {

@@ -97,7 +97,7 @@ func statementsTable(t *testing.T) string {
 	var b strings.Builder
 	b.WriteString("| queries | statement | needs | refused by |\n|---|---|---|---|\n")
 	statements := 0
-	for _, pattern := range []string{"../../internal/store/*.sql.go", "../../internal/statsdb/*.sql.go"} {
+	for _, pattern := range []string{"../../internal/db/*.sql.go", "../../internal/statsdb/*.sql.go"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil || len(files) == 0 {
 			t.Fatalf("%s: %d files, %v", pattern, len(files), err)

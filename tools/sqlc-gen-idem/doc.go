@@ -1,7 +1,7 @@
-// Sqlc-gen-idem is the plugin by which sqlc writes requests of internal/store: a query is written once, in queries/, as a person writes SQL.
+// Sqlc-gen-idem is the plugin by which sqlc writes requests of internal/db: a query is written once, in queries/, as a person writes SQL.
 //
 //	queries/*.sql ─┐
-//	migrations/  ──┴─ sqlc: names, parameters, columns and their types ── sqlc-gen-idem ── internal/store/*.sql.go
+//	migrations/  ──┴─ sqlc: names, parameters, columns and their types ── sqlc-gen-idem ── internal/db/*.sql.go
 //
 // sqlc runs it for each package of sqlc.yaml and gives it a GenerateRequest as JSON (request.go). It answers with files.
 //

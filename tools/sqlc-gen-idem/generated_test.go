@@ -16,7 +16,7 @@ import (
 func TestNothingInTheGeneratedTextIsLeftToTheSearchPath(t *testing.T) {
 	t.Parallel()
 	statements := 0
-	for _, pattern := range []string{"../../internal/store/*.sql.go", "../../internal/statsdb/*.sql.go"} {
+	for _, pattern := range []string{"../../internal/db/*.sql.go", "../../internal/statsdb/*.sql.go"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil || len(files) == 0 {
 			t.Fatalf("%s: %d files, %v", pattern, len(files), err)

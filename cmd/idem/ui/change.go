@@ -12,8 +12,8 @@ import (
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/cmd/idem/internal/record"
 	"github.com/idem-go/idem/inbox"
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/deadletter"
-	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/operation"
 	"github.com/idem-go/idem/outbox"
 )
@@ -98,7 +98,7 @@ func cancel(ctx context.Context, s *site, r *http.Request) (string, error) {
 }
 
 // letterOf is the dead letter that a form is about.
-func letterOf(r *http.Request) (l store.LetterName, err error) {
+func letterOf(r *http.Request) (l db.LetterName, err error) {
 	if unmark(r.PostFormValue("letter"), &l) != nil || strings.Contains(l.Side+l.Consumer+l.Source+l.ID, "\x00") {
 		err = problemError{noLetter}
 	}
@@ -122,7 +122,7 @@ func redrive(ctx context.Context, s *site, r *http.Request) (string, error) {
 }
 
 // canOpen returns an error if a dead letter of the outbox is sealed, and the page has no Sealer.
-func (s *site) canOpen(ctx context.Context, name store.LetterName) error {
+func (s *site) canOpen(ctx context.Context, name db.LetterName) error {
 	if s.Sealer != nil {
 		return nil
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem/cmd/idem/internal/record"
-	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/db"
 )
 
 // rows are how many a list has.
@@ -24,7 +24,7 @@ type letters struct {
 
 func readLetters(ctx context.Context, tx pgx.Tx, asked url.Values) (any, error) {
 	filter := record.LetterFilter{
-		Only:  store.LetterName{Side: asked.Get("side"), Consumer: asked.Get("consumer"), Source: asked.Get("source")},
+		Only:  db.LetterName{Side: asked.Get("side"), Consumer: asked.Get("consumer"), Source: asked.Get("source")},
 		Class: asked.Get("class"), Limit: rows + 1,
 	}
 	if after := asked.Get("after"); after != "" && unmark(after, &filter.After) != nil {
@@ -40,12 +40,12 @@ func readLetters(ctx context.Context, tx pgx.Tx, asked url.Values) (any, error) 
 }
 
 func readLetter(ctx context.Context, tx pgx.Tx, asked url.Values) (any, error) {
-	l, err := findLetter(ctx, tx, store.LetterName{Side: asked.Get("side"), Consumer: asked.Get("consumer"), Source: asked.Get("source"), ID: asked.Get("id")})
+	l, err := findLetter(ctx, tx, db.LetterName{Side: asked.Get("side"), Consumer: asked.Get("consumer"), Source: asked.Get("source"), ID: asked.Get("id")})
 	return l, err
 }
 
 // findLetter returns the dead letter of a name.
-func findLetter(ctx context.Context, tx pgx.Tx, name store.LetterName) (*record.Letter, error) {
+func findLetter(ctx context.Context, tx pgx.Tx, name db.LetterName) (*record.Letter, error) {
 	if name.ID == "" {
 		return nil, problemError{noLetter}
 	}
@@ -62,7 +62,7 @@ func findLetter(ctx context.Context, tx pgx.Tx, name store.LetterName) (*record.
 }
 
 // linkOf is the query by which a dead letter is found.
-func linkOf(l store.LetterName) string {
+func linkOf(l db.LetterName) string {
 	return query("side", l.Side, "consumer", l.Consumer, "source", l.Source, "id", l.ID)
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/idem-go/idem/cmd/idem/internal/record"
-	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/operation"
 )
 
@@ -146,17 +146,17 @@ func timeline(o *record.Operation, steps []record.Step, sent []record.Sent) (all
 	for _, step := range steps {
 		recorded[step.Seq] = true
 		e := event{Seq: step.Seq, At: step.RecordedAt, Kind: step.Kind, Name: step.Name, Outcome: step.Outcome, Bytes: step.Value.Bytes}
-		if step.Kind == string(store.UndoStep) {
+		if step.Kind == string(db.UndoStep) {
 			e.Name = record.UndoName(step.Name)
 		}
-		switch outcome := store.StepOutcome(step.Outcome); {
-		case step.Kind == string(store.EndStep):
+		switch outcome := db.StepOutcome(step.Outcome); {
+		case step.Kind == string(db.EndStep):
 			e.Name, e.Outcome = "", "undo decided"
-		case outcome == store.StepFailed:
+		case outcome == db.StepFailed:
 			e.Mood = "bad"
-		case outcome == store.StepBegun:
+		case outcome == db.StepBegun:
 			e.Outcome, e.Mood = inProgress(o)
-		case outcome == store.StepWaiting:
+		case outcome == db.StepWaiting:
 			e.Mood, e.DueAt = "warn", step.DueAt
 		}
 		all = append(all, e)

@@ -6,8 +6,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/roundtrip"
-	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/internal/txn"
 )
 
@@ -60,7 +60,7 @@ var (
 )
 
 // BareStatements are what a connection prepares for bare writes, and for idem's own in their place.
-var BareStatements = txn.WithOwn(append(store.Statements[:len(store.Statements):len(store.Statements)], insert, update))
+var BareStatements = txn.WithOwn(append(db.Statements[:len(db.Statements):len(db.Statements)], insert, update))
 
 // BareInsert begins a record.
 func BareInsert(call Call) txn.Request {

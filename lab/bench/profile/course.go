@@ -7,7 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/txn"
 	"github.com/idem-go/idem/lab/bench/contestant"
 )
@@ -62,7 +62,7 @@ func of(c contestant.Contestant) course {
 }
 
 // inPieces is a transaction of idem's engine with these requests behind BEGIN and before COMMIT.
-func inPieces(name string, behindBegin, beforeCommit func(*store.Key, contestant.Call) []txn.Request) course {
+func inPieces(name string, behindBegin, beforeCommit func(*db.Key, contestant.Call) []txn.Request) course {
 	return course{name, func(_ context.Context, pool *pgxpool.Pool) (func(context.Context, contestant.Call) error, error) {
 		engine := txn.Engine{Pool: pool, Limits: txn.DefaultLimits, Prepared: contestant.BareStatements}
 		return func(ctx context.Context, call contestant.Call) error {
@@ -81,7 +81,7 @@ func inPieces(name string, behindBegin, beforeCommit func(*store.Key, contestant
 	}}
 }
 
-func queued(requests func(*store.Key, contestant.Call) []txn.Request, key *store.Key, call contestant.Call) []txn.Request {
+func queued(requests func(*db.Key, contestant.Call) []txn.Request, key *db.Key, call contestant.Call) []txn.Request {
 	if requests == nil {
 		return nil
 	}
@@ -91,10 +91,10 @@ func queued(requests func(*store.Key, contestant.Call) []txn.Request, key *store
 // openStatement answers a replay by the load alone, and makes the record by a call of idem.Do.
 func openStatement(ctx context.Context, pool *pgxpool.Pool) (func(context.Context, contestant.Call) error, error) {
 	first, err := of(contestant.Idem()).open(ctx, pool)
-	engine := txn.Engine{Pool: pool, Limits: txn.DefaultLimits, Prepared: txn.WithOwn(store.Statements)}
+	engine := txn.Engine{Pool: pool, Limits: txn.DefaultLimits, Prepared: txn.WithOwn(db.Statements)}
 	return func(ctx context.Context, call contestant.Call) error {
 		key := keyOf(call)
-		load := store.Load{Key: &key}
+		load := db.Load{Key: &key}
 		if err := engine.Query(ctx, &load); err != nil || load.Found {
 			return err
 		}

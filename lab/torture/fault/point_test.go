@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
-	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/lab/pgproxy"
 )
 
@@ -50,28 +50,28 @@ func TestWorkerKilledAtAPointLeavesWhatThePointPromises(t *testing.T) {
 func TestStatementsOfTheLibraryAndOfFnAreToldApart(t *testing.T) {
 	t.Parallel()
 	for sql, want := range map[string]struct{ claim, fn bool }{
-		store.ClaimSQL:                          {claim: true},
-		store.ClaimAtOnceSQL:                    {claim: true},
-		store.TakeOverSQL:                       {claim: true},
-		"\n" + store.ClaimSQL + "\n":            {claim: true}, // one of several in the simple protocol
-		store.LoadSQL:                           {},
-		store.CompleteSQL:                       {}, // also an INSERT
-		store.CalmSQL:                           {},
-		store.ReclaimSQL:                        {},
-		store.StillClaimedSQL:                   {},
-		store.HolderSQL:                         {},
-		store.LiveSQL:                           {},
-		"deallocate idem_load":                  {},
-		"prepare idem_load as " + store.LoadSQL: {},
-		"begin isolation level serializable":    {},
-		"COMMIT":                                {},
-		"savepoint s":                           {},
-		"rollback;":                             {},
-		"":                                      {},
-		"insert into orders values (1)":         {fn: true},
-		"select 1/0":                            {fn: true},
-		"-- of fn's own\nselect 1":              {fn: true},
-		"insert into idem.records values (1)":   {fn: true},
+		db.ClaimSQL:                           {claim: true},
+		db.ClaimAtOnceSQL:                     {claim: true},
+		db.TakeOverSQL:                        {claim: true},
+		"\n" + db.ClaimSQL + "\n":             {claim: true}, // one of several in the simple protocol
+		db.LoadSQL:                            {},
+		db.CompleteSQL:                        {}, // also an INSERT
+		db.CalmSQL:                            {},
+		db.ReclaimSQL:                         {},
+		db.StillClaimedSQL:                    {},
+		db.HolderSQL:                          {},
+		db.LiveSQL:                            {},
+		"deallocate idem_load":                {},
+		"prepare idem_load as " + db.LoadSQL:  {},
+		"begin isolation level serializable":  {},
+		"COMMIT":                              {},
+		"savepoint s":                         {},
+		"rollback;":                           {},
+		"":                                    {},
+		"insert into orders values (1)":       {fn: true},
+		"select 1/0":                          {fn: true},
+		"-- of fn's own\nselect 1":            {fn: true},
+		"insert into idem.records values (1)": {fn: true},
 	} {
 		s := pgproxy.Statement{SQL: sql}
 		if isClaim(s) != want.claim || isOfFn(s) != want.fn {

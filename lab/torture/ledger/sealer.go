@@ -3,7 +3,7 @@ package ledger
 import (
 	"bytes"
 
-	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/seal"
 )
 
@@ -31,7 +31,7 @@ func keys(primary string) seal.Keys {
 const unreadable = "unreadable"
 
 // open opens the response of a record.
-func open(record *store.Record, scope, key string, hash [32]byte) error {
-	of := store.NewKey(scope, key, hash, record.ExecutionID, 0)
+func open(record *db.Record, scope, key string, hash [32]byte) error {
+	of := db.NewKey(scope, key, hash, record.ExecutionID, 0)
 	return record.Open(&of, Sealers[0])
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem"
-	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/lab/torture/history"
 )
 
@@ -76,14 +76,14 @@ func takeRecords(ctx context.Context, tx pgx.Tx, to *history.Writer) error {
 		return err
 	}
 	var r Record
-	var stored store.Record
+	var stored db.Record
 	var hash []byte
 	var header *string
 	var created, completed, expires time.Time
 	into := []any{&r.ExecutionID, &r.Scope, &r.Key, &hash, &r.State, &stored.Status, &header, &stored.Body,
 		&stored.SealedBy, &created, &completed, &expires}
 	_, err = pgx.ForEachRow(rows, into, func() error {
-		stored.ExecutionID, stored.State, stored.Header, stored.Closed = r.ExecutionID, store.State(r.State), nil, true
+		stored.ExecutionID, stored.State, stored.Header, stored.Closed = r.ExecutionID, db.State(r.State), nil, true
 		if header != nil {
 			if err := json.Unmarshal([]byte(*header), &stored.Header); err != nil {
 				return err

@@ -15,17 +15,17 @@ func claimMutants() []Mutant {
 			Rules: []rule.Rule{rule.Once, rule.Order},
 			Edits: []Edit{
 				{"migrations/00001_records.sql", "PRIMARY KEY (scope, key)", "PRIMARY KEY (scope, key, execution_id)"},
-				{"internal/store.ClaimSQL", claimsLocked + doNothing, "WHERE true OR $6::pg_catalog.int8 IS NULL\n"},
-				{"internal/store.ClaimAtOnceSQL", claimsLockedAtOnce + doNothing, "    ELSE true\nEND\n"},
-				{"internal/store.CompleteSQL", "ON CONFLICT (scope, key) DO UPDATE\nSET state = ", "ON CONFLICT (scope, key, execution_id) DO UPDATE\nSET state = "},
+				{"internal/db.ClaimSQL", claimsLocked + doNothing, "WHERE true OR $6::pg_catalog.int8 IS NULL\n"},
+				{"internal/db.ClaimAtOnceSQL", claimsLockedAtOnce + doNothing, "    ELSE true\nEND\n"},
+				{"internal/db.CompleteSQL", "ON CONFLICT (scope, key) DO UPDATE\nSET state = ", "ON CONFLICT (scope, key, execution_id) DO UPDATE\nSET state = "},
 			},
 		},
 		{
 			Name: "takeover", About: "a claim that loses the race takes over the record of the winner",
 			Rules: []rule.Rule{rule.Once, rule.Order},
 			Edits: []Edit{
-				{"internal/store.ClaimSQL", claimsLocked + doNothing, "WHERE true OR $6::pg_catalog.int8 IS NULL\n" + replaceRecord},
-				{"internal/store.ClaimAtOnceSQL", claimsLockedAtOnce + doNothing, "    ELSE true\nEND\n" + replaceRecord},
+				{"internal/db.ClaimSQL", claimsLocked + doNothing, "WHERE true OR $6::pg_catalog.int8 IS NULL\n" + replaceRecord},
+				{"internal/db.ClaimAtOnceSQL", claimsLockedAtOnce + doNothing, "    ELSE true\nEND\n" + replaceRecord},
 			},
 		},
 		{
@@ -33,30 +33,30 @@ func claimMutants() []Mutant {
 			Duration: 6 * time.Second,
 			Faults:   []fault.Name{fault.Delay, fault.Freeze},
 			Rules:    []rule.Rule{rule.Once, rule.Order},
-			Edits:    []Edit{{"internal/store.TakeOverSQL", "WHERE r.expires_at OPERATOR(pg_catalog.<=) pg_catalog.clock_timestamp()\n", "WHERE true\n"}},
+			Edits:    []Edit{{"internal/db.TakeOverSQL", "WHERE r.expires_at OPERATOR(pg_catalog.<=) pg_catalog.clock_timestamp()\n", "WHERE true\n"}},
 		},
 		{
 			Name: "one-lock", About: "all keys are claimed under one and the same lock",
 			Rules: []rule.Rule{rule.Free},
-			Edits: []Edit{{"internal/store.NewKey", "LockOf(scope, key)", "1"}},
+			Edits: []Edit{{"internal/db.NewKey", "LockOf(scope, key)", "1"}},
 		},
 		{
 			Name: "never-loads", About: "the load is gated off whoever has claimed: every duplicate takes the key for held",
 			Rules: []rule.Rule{rule.Live},
-			Edits: []Edit{{"internal/store.LoadSQL", "WHERE coalesce(pg_catalog.current_setting('idem.claim', true), '') OPERATOR(pg_catalog.<>) $2::pg_catalog.text\n",
+			Edits: []Edit{{"internal/db.LoadSQL", "WHERE coalesce(pg_catalog.current_setting('idem.claim', true), '') OPERATOR(pg_catalog.<>) $2::pg_catalog.text\n",
 				"WHERE $2::pg_catalog.text IS NULL\n"}},
 		},
 		{
 			Name: "no-hash", About: "a replay does not compare the hash",
 			Rules: []rule.Rule{rule.Hash},
 			Edits: []Edit{
-				{"internal/store.LoadSQL", "SELECT (hash OPERATOR(pg_catalog.=) $1::pg_catalog.bytea)::pg_catalog.bool AS same_hash",
+				{"internal/db.LoadSQL", "SELECT (hash OPERATOR(pg_catalog.=) $1::pg_catalog.bytea)::pg_catalog.bool AS same_hash",
 					"SELECT (hash OPERATOR(pg_catalog.=) $1::pg_catalog.bytea OR true)::pg_catalog.bool AS same_hash"},
-				{"internal/store.LoadSQL", "coalesce(CASE WHEN hash OPERATOR(pg_catalog.=) $1::pg_catalog.bytea THEN status END, 0)", "coalesce(status, 0)"},
-				{"internal/store.LoadSQL", "(CASE WHEN hash OPERATOR(pg_catalog.=) $1::pg_catalog.bytea\n             THEN pg_catalog.convert_to(header::pg_catalog.text, 'UTF8') END)",
+				{"internal/db.LoadSQL", "coalesce(CASE WHEN hash OPERATOR(pg_catalog.=) $1::pg_catalog.bytea THEN status END, 0)", "coalesce(status, 0)"},
+				{"internal/db.LoadSQL", "(CASE WHEN hash OPERATOR(pg_catalog.=) $1::pg_catalog.bytea\n             THEN pg_catalog.convert_to(header::pg_catalog.text, 'UTF8') END)",
 					"(pg_catalog.convert_to(header::pg_catalog.text, 'UTF8'))"},
-				{"internal/store.LoadSQL", "(CASE WHEN hash OPERATOR(pg_catalog.=) $1::pg_catalog.bytea THEN body END)", "(body)"},
-				{"internal/store.LoadSQL", "coalesce(CASE WHEN hash OPERATOR(pg_catalog.=) $1::pg_catalog.bytea THEN sealed_by END, '')", "coalesce(sealed_by, '')"},
+				{"internal/db.LoadSQL", "(CASE WHEN hash OPERATOR(pg_catalog.=) $1::pg_catalog.bytea THEN body END)", "(body)"},
+				{"internal/db.LoadSQL", "coalesce(CASE WHEN hash OPERATOR(pg_catalog.=) $1::pg_catalog.bytea THEN sealed_by END, '')", "coalesce(sealed_by, '')"},
 			},
 		},
 		{
@@ -67,7 +67,7 @@ func claimMutants() []Mutant {
 		{
 			Name: "no-expiry", About: "a record is replayed for ever",
 			Rules: []rule.Rule{rule.Expired},
-			Edits: []Edit{{"internal/store.Load.Expired", "l.Found && !l.Ours() && !l.Record.ExpiresAt.After(l.Record.LoadedAt)", "false"}},
+			Edits: []Edit{{"internal/db.Load.Expired", "l.Found && !l.Ours() && !l.Record.ExpiresAt.After(l.Record.LoadedAt)", "false"}},
 		},
 	}
 }

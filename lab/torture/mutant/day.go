@@ -39,20 +39,20 @@ func dayMutants() []Mutant {
 			Rules: []rule.Rule{rule.Woken}, Duration: 20 * time.Second,
 			Edits: []Edit{
 				{"internal/presence.Instance.isToLook", "i.leaked == 0 && time.Since(i.looked) < rareLooks", "i.leaked >= 0"},
-				{"internal/store.TakeOperationsSQL", ownTaking + "c.wake_at\n", ownTakingNever + "c.wake_at\n"},
-				{"internal/store.TakeOperationsSQL", ownTaking + "awaited.sent_at\n", ownTakingNever + "awaited.sent_at\n"},
+				{"internal/db.TakeOperationsSQL", ownTaking + "c.wake_at\n", ownTakingNever + "c.wake_at\n"},
+				{"internal/db.TakeOperationsSQL", ownTaking + "awaited.sent_at\n", ownTakingNever + "awaited.sent_at\n"},
 			},
 		},
 		{
 			Name: "child-apart", About: "a child is begun in a commit before that which says that its parent awaits it",
 			Rules: []rule.Rule{rule.Child}, Duration: 6 * time.Second,
 			Edits: []Edit{{"operation.Op.child",
-				`op.record(s, store.StepWaiting, nil)
+				`op.record(s, db.StepWaiting, nil)
 		return idem.Response{}, op.untilChildEnds(s, requests...)`,
 				`if err := op.commit(commit{with: requests}); err != nil {
 			return idem.Response{}, err
 		}
-		op.record(s, store.StepWaiting, nil)
+		op.record(s, db.StepWaiting, nil)
 		return idem.Response{}, op.untilChildEnds(s)`}},
 		},
 		{

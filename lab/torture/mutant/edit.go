@@ -16,7 +16,7 @@ import (
 // Edit replaces a piece of a declaration, which must be there exactly once. It follows the declaration to another file of its package,
 // and the piece to another place and another layout. In Go the piece is an expression or statements, in SQL some words.
 type Edit struct {
-	In       string // the package and the declaration, as in internal/txn.Tx.Commit or internal/store.ClaimSQL; or a file of SQL
+	In       string // the package and the declaration, as in internal/txn.Tx.Commit or internal/db.ClaimSQL; or a file of SQL
 	Old, New string
 }
 

@@ -13,14 +13,14 @@ func fnMutants() []Mutant {
 			Name: "reject-keeps", About: "Reject records its answer and commits what fn wrote",
 			Rules: []rule.Rule{rule.Reject, rule.Rejected},
 			Edits: []Edit{{"idem.execution.run", "return x.rollback(rejected, undo, err)", `if err == nil {
-		return x.complete(ctx, rejected.response, store.Failed)
+		return x.complete(ctx, rejected.response, db.Failed)
 	}
 	return x.rollback(rejected, undo, err)`}},
 		},
 		{
 			Name: "joined-reject-keeps", About: "Reject in a DoTx records its answer and keeps what fn wrote",
 			Rules: []rule.Rule{rule.Reject, rule.Rejected},
-			Edits: []Edit{{"idem.joined.execute", "j.reject(ctx, rejected.response)", "j.complete(ctx, rejected.response, store.Failed)"}},
+			Edits: []Edit{{"idem.joined.execute", "j.reject(ctx, rejected.response)", "j.complete(ctx, rejected.response, db.Failed)"}},
 		},
 		{
 			Name: "failure-commits", About: "what a failing fn wrote is committed, and its claim is not",
@@ -44,7 +44,7 @@ func fnMutants() []Mutant {
 		{
 			Name: "claim-unchecked", About: "a response is recorded although fn has ended the transaction of the claim and begun another",
 			Rules: []rule.Rule{rule.Told},
-			Edits: []Edit{{"internal/store.CompleteSQL", "            WHEN pg_catalog.current_setting('idem.claim', true) OPERATOR(pg_catalog.=) $3::pg_catalog.text THEN 1 ELSE 0 END)::pg_catalog.int4,\n",
+			Edits: []Edit{{"internal/db.CompleteSQL", "            WHEN pg_catalog.current_setting('idem.claim', true) OPERATOR(pg_catalog.=) $3::pg_catalog.text THEN 1 ELSE 0 END)::pg_catalog.int4,\n",
 				"            WHEN $3::pg_catalog.text IS NULL THEN 0 ELSE 1 END)::pg_catalog.int4,\n"}},
 		},
 	}

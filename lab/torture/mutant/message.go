@@ -112,7 +112,7 @@ func messageMutants() []Mutant {
 		{
 			Name: "unsorted-claim", About: "messages are claimed in the order of their delivery",
 			Rules: []rule.Rule{rule.NoDeadlock},
-			Edits: []Edit{{"internal/store.ClaimMessagesSQL", `                pg_catalog.unnest(($5::pg_catalog.text)::pg_catalog.text[])) WITH ORDINALITY AS u (source, id, n)
+			Edits: []Edit{{"internal/db.ClaimMessagesSQL", `                pg_catalog.unnest(($5::pg_catalog.text)::pg_catalog.text[])) WITH ORDINALITY AS u (source, id, n)
 ORDER BY u.source COLLATE pg_catalog."C", u.id COLLATE pg_catalog."C"
 ON CONFLICT (consumer, source, id) DO NOTHING
 `, `                pg_catalog.unnest(($5::pg_catalog.text)::pg_catalog.text[])) WITH ORDINALITY AS u (source, id, n)
@@ -135,7 +135,7 @@ ON CONFLICT (consumer, source, id) DO NOTHING
 		{
 			Name: "hindered-is-done", About: "a message whose connection was lost in its handler is told to be done",
 			Rules: []rule.Rule{rule.DoneTold, rule.Effect},
-			Edits: []Edit{{"inbox.registry.hinder", `_, err := r.record(ctx, d, store.CountFailure{Hindered: 1, Pause: pause}, cause)
+			Edits: []Edit{{"inbox.registry.hinder", `_, err := r.record(ctx, d, db.CountFailure{Hindered: 1, Pause: pause}, cause)
 	if err != nil {
 		d.state = putOff // its announcement is withdrawn
 	}

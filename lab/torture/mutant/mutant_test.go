@@ -36,7 +36,7 @@ func TestAnEditThatNoLongerAppliesIsAnError(t *testing.T) {
 		"code that is there twice": {"idem.answerFrom", "key", "x"},
 		"a part of an expression":  {"idem.answerFrom", "SameHash", "x"},
 		"a line of a statement":    {"idem.answerFrom", "if err := r.Open(own, sealer); err != nil {", "x"},
-		"SQL that has gone":        {"internal/store.ClaimSQL", "DELETE FROM idem.records", "x"},
+		"SQL that has gone":        {"internal/db.ClaimSQL", "DELETE FROM idem.records", "x"},
 		"a table that has gone":    {"migrations/00001_records.sql", "CREATE TABLE nowhere", "x"},
 		"a file that has gone":     {"migrations/00000_nowhere.sql", "CREATE TABLE", "x"},
 	} {

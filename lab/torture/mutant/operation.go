@@ -23,14 +23,14 @@ func operationMutants() []Mutant {
 		{
 			Name: "no-fence", About: "a commit does not ask whether somebody else has taken the operation up",
 			Rules: []rule.Rule{rule.StepOnce, rule.StepWhole, rule.OneOutcome, rule.UndoneOnce, rule.UndoneOrder, rule.SameAnswer},
-			Edits: []Edit{{"internal/store.AdvanceOperationSQL", "WHEN o.epoch OPERATOR(pg_catalog.=) $15::pg_catalog.int4\n", "WHEN o.epoch OPERATOR(pg_catalog.<>) 0 AND $15::pg_catalog.int4 IS NOT NULL\n"}},
+			Edits: []Edit{{"internal/db.AdvanceOperationSQL", "WHEN o.epoch OPERATOR(pg_catalog.=) $15::pg_catalog.int4\n", "WHEN o.epoch OPERATOR(pg_catalog.<>) 0 AND $15::pg_catalog.int4 IS NOT NULL\n"}},
 		},
 		{
 			Name: "same-epoch", About: "whoever takes an operation up does not begin a new epoch",
 			Rules: []rule.Rule{rule.StepOnce, rule.StepWhole, rule.OneOutcome, rule.UndoneOnce, rule.UndoneOrder, rule.SameAnswer},
 			Edits: []Edit{
-				{"internal/store.TakeOperationSQL", "SET epoch = o.epoch OPERATOR(pg_catalog.+) 1, owner = $1::pg_catalog.int4, attempts = o.attempts OPERATOR(pg_catalog.+) 1,\n" + stamped + "FROM (\n", "SET epoch = o.epoch, owner = $1::pg_catalog.int4, attempts = o.attempts OPERATOR(pg_catalog.+) 1,\n" + stamped + "FROM (\n"},
-				{"internal/store.TakeOperationsSQL", "SET epoch = o.epoch OPERATOR(pg_catalog.+) 1, owner = $1::pg_catalog.int4, attempts = o.attempts OPERATOR(pg_catalog.+) 1,\n" + stamped + "FROM taken\n", "SET epoch = o.epoch, owner = $1::pg_catalog.int4, attempts = o.attempts OPERATOR(pg_catalog.+) 1,\n" + stamped + "FROM taken\n"},
+				{"internal/db.TakeOperationSQL", "SET epoch = o.epoch OPERATOR(pg_catalog.+) 1, owner = $1::pg_catalog.int4, attempts = o.attempts OPERATOR(pg_catalog.+) 1,\n" + stamped + "FROM (\n", "SET epoch = o.epoch, owner = $1::pg_catalog.int4, attempts = o.attempts OPERATOR(pg_catalog.+) 1,\n" + stamped + "FROM (\n"},
+				{"internal/db.TakeOperationsSQL", "SET epoch = o.epoch OPERATOR(pg_catalog.+) 1, owner = $1::pg_catalog.int4, attempts = o.attempts OPERATOR(pg_catalog.+) 1,\n" + stamped + "FROM taken\n", "SET epoch = o.epoch, owner = $1::pg_catalog.int4, attempts = o.attempts OPERATOR(pg_catalog.+) 1,\n" + stamped + "FROM taken\n"},
 			},
 		},
 		{
@@ -59,8 +59,8 @@ func operationMutants() []Mutant {
 			Name: "doubt-off-record", About: "what is on record of an operation is what has ended: a call that was begun is not",
 			Rules: []rule.Rule{rule.InDoubt, rule.OneKey, rule.CallOnce, rule.Stands},
 			Edits: []Edit{
-				{"internal/store.LoadStepsSQL", "ARRAY['call', 'undo']", "ARRAY['none']"},
-				{"internal/store.LoadStepsOfSQL", "ARRAY['call', 'undo']", "ARRAY['none']"},
+				{"internal/db.LoadStepsSQL", "ARRAY['call', 'undo']", "ARRAY['none']"},
+				{"internal/db.LoadStepsOfSQL", "ARRAY['call', 'undo']", "ARRAY['none']"},
 			},
 		},
 		{
@@ -82,8 +82,8 @@ func operationMutants() []Mutant {
 			Name: "told-another", About: "a call whose operation was canceled while it waited for it begins another one",
 			Rules: []rule.Rule{rule.Anew, rule.Awaited}, Duration: 9 * time.Second,
 			Edits: []Edit{
-				{"operation.work.endedIn", "!show.Found || show.State != store.OperationUndone", "show.Found || show.State != store.OperationUndone"},
-				{"operation.work.elsewhere", "show.State == store.OperationUndone && show.Canceled", "show.State == store.OperationUndone && show.Canceled && w.epoch < 0"},
+				{"operation.work.endedIn", "!show.Found || show.State != db.OperationUndone", "show.Found || show.State != db.OperationUndone"},
+				{"operation.work.elsewhere", "show.State == db.OperationUndone && show.Canceled", "show.State == db.OperationUndone && show.Canceled && w.epoch < 0"},
 				{"idem.call.isForDuplicates", "is && c.execution.work.outlasts()", "is && c == nil"},
 			},
 		},
@@ -104,7 +104,7 @@ func operationMutants() []Mutant {
 			Edits: []Edit{
 				{"operation.Op.requests", "requests = append(requests, &r)", "_ = r"},
 				{"operation.Op.commit", "w.epoch = max(w.epoch, 1)", `w.epoch = max(w.epoch, 1)
-	if tx, err := w.call.Engine().Open(op.ctx, store.Reclaim{ExecutionID: w.operation}); err == nil {
+	if tx, err := w.call.Engine().Open(op.ctx, db.Reclaim{ExecutionID: w.operation}); err == nil {
 		var later []txn.Request
 		for i := range op.pending {
 			later = append(later, &op.pending[i])
@@ -116,8 +116,8 @@ func operationMutants() []Mutant {
 		{
 			Name: "remembered-not-written", About: "a step in Postgres is remembered, and what it has written is rolled back",
 			Rules: []rule.Rule{rule.StepWhole},
-			Edits: []Edit{{"operation.Op.inTx", "op.record(s, store.StepDone, value)", `_ = op.tx.Ask(op.ctx, store.UndoStepWrites{})
-	op.record(s, store.StepDone, value)`}},
+			Edits: []Edit{{"operation.Op.inTx", "op.record(s, db.StepDone, value)", `_ = op.tx.Ask(op.ctx, db.UndoStepWrites{})
+	op.record(s, db.StepDone, value)`}},
 		},
 		{
 			Name: "undo-in-order", About: "undos run in the order of their steps",
@@ -133,7 +133,7 @@ func operationMutants() []Mutant {
 		{
 			Name: "undo-rolled-back", About: "the undo of a step runs although what the step wrote was rolled back",
 			Rules: []rule.Rule{rule.UndoneOnce},
-			Edits: []Edit{{"operation.Op.runUndo", "op.outcomeOf(u.seq) != store.StepDone || begun && recorded.Outcome == store.StepDone", "begun && recorded.Outcome == store.StepDone"}},
+			Edits: []Edit{{"operation.Op.runUndo", "op.outcomeOf(u.seq) != db.StepDone || begun && recorded.Outcome == db.StepDone", "begun && recorded.Outcome == db.StepDone"}},
 		},
 		{
 			Name: "presence-kept", About: "a process that is not seen any more goes on under its number",
@@ -147,7 +147,7 @@ func operationMutants() []Mutant {
 			Rules:    []rule.Rule{rule.Signalled},
 			Edits: []Edit{
 				{"operation.Op.await", "op.waits(s, timeout)", `op.waits(s, timeout)
-			op.signals = append(op.signals, store.TakeSignal{OperationID: op.work.operation, Name: s.name})`},
+			op.signals = append(op.signals, db.TakeSignal{OperationID: op.work.operation, Name: s.name})`},
 				{"operation.Op.await", "!s.isTooLate(signal.SentAt)", "(s.recorded == nil || remaining > 0)"},
 			},
 		},

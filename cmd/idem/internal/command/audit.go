@@ -10,7 +10,7 @@ import (
 
 	"github.com/idem-go/idem/cmd/idem/internal/page"
 	"github.com/idem-go/idem/cmd/idem/internal/record"
-	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/db"
 )
 
 type auditCommand struct {
@@ -113,7 +113,7 @@ func actedOn(a *record.Act) string {
 	switch {
 	case a.Letter.ID != "":
 		return a.Letter.Side + " " + letterName(&record.Letter{LetterName: a.Letter})
-	case a.Act == string(store.Forget):
+	case a.Act == string(db.Forget):
 		return "relay " + page.Safe(a.Letter.Consumer)
 	case a.Step != "":
 		return "operation " + a.OperationID + " at step " + page.Safe(a.Step)

@@ -11,8 +11,8 @@ import (
 
 	"github.com/idem-go/idem/cmd/idem/internal/page"
 	"github.com/idem-go/idem/cmd/idem/internal/record"
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/deadletter"
-	"github.com/idem-go/idem/internal/store"
 )
 
 type deadCommand struct {
@@ -44,7 +44,7 @@ type moreFilter struct {
 }
 
 func (f letterFilter) of(id string) record.LetterFilter {
-	return record.LetterFilter{Only: store.LetterName{Side: f.Side, Consumer: f.Consumer, Source: f.Source, ID: id}}
+	return record.LetterFilter{Only: db.LetterName{Side: f.Side, Consumer: f.Consumer, Source: f.Source, ID: id}}
 }
 
 // find returns the dead letter of an id, which has to be the only one.
@@ -89,9 +89,9 @@ func cursor(l *record.Letter) string {
 	return strings.Join(parts, "/")
 }
 
-func readCursor(text string) (store.LetterName, error) {
+func readCursor(text string) (db.LetterName, error) {
 	if text == "" {
-		return store.LetterName{}, nil
+		return db.LetterName{}, nil
 	}
 	parts := strings.Split(text, "/")
 	ok := len(parts) == 4
@@ -101,9 +101,9 @@ func readCursor(text string) (store.LetterName, error) {
 		ok = ok && err == nil
 	}
 	if !ok {
-		return store.LetterName{}, usage("--after is what the end of a list says")
+		return db.LetterName{}, usage("--after is what the end of a list says")
 	}
-	return store.LetterName{Side: parts[0], Consumer: parts[1], Source: parts[2], ID: parts[3]}, nil
+	return db.LetterName{Side: parts[0], Consumer: parts[1], Source: parts[2], ID: parts[3]}, nil
 }
 
 // shownLetter is a dead letter in JSON.

@@ -9,8 +9,8 @@ import (
 
 	"github.com/idem-go/idem/cmd/idem/internal/page"
 	"github.com/idem-go/idem/cmd/idem/internal/record"
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/deadletter"
-	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/seal"
 )
 
@@ -42,7 +42,7 @@ func (c *deadShowCommand) Run(s *session) error {
 		if err := c.openLetter(s, found); err != nil {
 			return err
 		}
-		if shown.Headers, err = store.ReadHeaders(found.Headers); err != nil {
+		if shown.Headers, err = db.ReadHeaders(found.Headers); err != nil {
 			return err
 		}
 		shown.Payload = found.Payload

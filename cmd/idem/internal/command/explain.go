@@ -9,7 +9,7 @@ import (
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/cmd/idem/internal/page"
 	"github.com/idem-go/idem/cmd/idem/internal/record"
-	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/db"
 )
 
 type explainCommand struct {
@@ -57,7 +57,7 @@ func (c *explainCommand) Run(s *session) error {
 	var operation *record.Operation
 	var holder *record.Holder
 	err = s.limited(func(ctx context.Context, tx pgx.Tx) (err error) {
-		if holder, err = record.HolderOf(ctx, tx, store.LockOf(c.Scope, c.Key)); err != nil {
+		if holder, err = record.HolderOf(ctx, tx, db.LockOf(c.Scope, c.Key)); err != nil {
 			return err
 		}
 		if found, err = record.Find(ctx, tx, c.Scope, c.Key, false); err == nil && found != nil && found.State == record.Running {

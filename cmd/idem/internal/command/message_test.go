@@ -13,8 +13,8 @@ import (
 
 	"github.com/idem-go/idem/cmd/idem/internal/command"
 	"github.com/idem-go/idem/inbox"
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/deadletter"
-	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/outbox"
 	"github.com/idem-go/idem/seal"
 )
@@ -251,7 +251,7 @@ func bury(t *testing.T, pool *pgxpool.Pool, sealer *seal.Sealer) {
 	go func() { ended <- relay.Run(ctx) }()
 	<-dead
 	for { // it is told before it is committed
-		letters, err := deadletter.List(t.Context(), pool, deadletter.Name{}, store.LetterName{}, 1)
+		letters, err := deadletter.List(t.Context(), pool, deadletter.Name{}, db.LetterName{}, 1)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/idem-go/idem/cmd/idem/internal/page"
 	"github.com/idem-go/idem/cmd/idem/internal/record"
-	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/operation"
 	"github.com/idem-go/idem/seal"
 )
@@ -83,7 +83,7 @@ func (t *timeline) open(s *session, keys sealKeys) error {
 	if err != nil {
 		return err
 	}
-	var sealer store.Sealer
+	var sealer db.Sealer
 	if len(secrets) > 0 {
 		sealer = seal.New(seal.Keys{Primary: anyOf(secrets), Secrets: secrets})
 	}
@@ -97,20 +97,20 @@ func (t *timeline) open(s *session, keys sealKeys) error {
 		}
 		return err
 	}
-	if err := open("the input", &t.operation.Input, store.BoundInput(t.operation.ID)); err != nil {
+	if err := open("the input", &t.operation.Input, db.BoundInput(t.operation.ID)); err != nil {
 		return err
 	}
 	for i := range t.steps {
 		step := &t.steps[i]
-		bound := store.BoundStep(t.operation.ID, &store.Step{
-			Seq: step.Seq, Kind: store.StepKind(step.Kind), Name: step.Name, Outcome: store.StepOutcome(step.Outcome)})
+		bound := db.BoundStep(t.operation.ID, &db.Step{
+			Seq: step.Seq, Kind: db.StepKind(step.Kind), Name: step.Name, Outcome: db.StepOutcome(step.Outcome)})
 		if err := open("step "+page.Safe(step.Name), &step.Value, bound); err != nil {
 			return err
 		}
 	}
 	for i := range t.sent {
 		signal := &t.sent[i]
-		if err := open("signal "+page.Safe(signal.Name), &signal.Value, store.BoundSignal(t.operation.ID, signal.Name)); err != nil {
+		if err := open("signal "+page.Safe(signal.Name), &signal.Value, db.BoundSignal(t.operation.ID, signal.Name)); err != nil {
 			return err
 		}
 	}

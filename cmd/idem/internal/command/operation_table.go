@@ -6,7 +6,7 @@ import (
 
 	"github.com/idem-go/idem/cmd/idem/internal/page"
 	"github.com/idem-go/idem/cmd/idem/internal/record"
-	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/db"
 )
 
 // table is the timeline: recorded steps, calls in progress, and signals.
@@ -35,19 +35,19 @@ func (t *timeline) table(p *page.Page, reveal bool) {
 		recorded[s.Seq] = true
 		outcome := s.Outcome
 		name := s.Name
-		if s.Kind == string(store.UndoStep) {
+		if s.Kind == string(db.UndoStep) {
 			name = record.UndoName(name)
 		}
 		switch {
-		case s.Kind == string(store.EndStep):
+		case s.Kind == string(db.EndStep):
 			name, outcome = "", "undo decided"
-		case s.Outcome == string(store.StepFailed):
+		case s.Outcome == string(db.StepFailed):
 			outcome = p.Red(outcome)
-		case s.Outcome == string(store.StepBegun) && o.State == record.Parked:
+		case s.Outcome == string(db.StepBegun) && o.State == record.Parked:
 			outcome = p.Red(outcome)
-		case s.Outcome == string(store.StepBegun):
+		case s.Outcome == string(db.StepBegun):
 			outcome = p.Yellow("in progress")
-		case s.Outcome == string(store.StepWaiting) && s.DueAt != nil:
+		case s.Outcome == string(db.StepWaiting) && s.DueAt != nil:
 			outcome = p.Yellow(outcome) + ", due " + relative(*s.DueAt, o.Now)
 		}
 		row(s.Seq, s.RecordedAt, s.Kind, name, outcome, s.Value)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/idem-go/idem/cmd/idem/internal/page"
 	"github.com/idem-go/idem/cmd/idem/internal/record"
-	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/operation"
 )
 
@@ -91,7 +91,7 @@ func (t *timeline) family(p *page.Page) (facts []page.Pair, awaited string) {
 			continue
 		}
 		facts = append(facts, page.Pair{Name: "child", Value: child + p.Dim(" is that of "+page.Safe(s.Name))})
-		if s.Outcome == string(store.StepWaiting) {
+		if s.Outcome == string(db.StepWaiting) {
 			awaited = child
 		}
 	}
@@ -100,7 +100,7 @@ func (t *timeline) family(p *page.Page) (facts []page.Pair, awaited string) {
 
 // childOf returns the id of the operation that a step of an operation has begun, "" if it has begun none.
 func childOf(o *record.Operation, s *record.Step) string {
-	if s.Kind != string(store.ChildStep) {
+	if s.Kind != string(db.ChildStep) {
 		return ""
 	}
 	return operation.ChildID(o.ID, s.Name)

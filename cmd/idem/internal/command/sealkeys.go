@@ -10,7 +10,7 @@ import (
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/cmd/idem/internal/record"
-	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/seal"
 )
 
@@ -66,9 +66,9 @@ func (k sealKeys) open(s *session, r *record.Record) error {
 	if r.Status != nil {
 		status = int(*r.Status)
 	}
-	key := store.NewKey(r.Scope, r.Key, [32]byte(append(r.Hash, make([]byte, 32)...)), r.ExecutionID, 0)
-	stored := store.Record{
-		SameHash: true, ExecutionID: r.ExecutionID, State: store.State(r.State), Status: status, Body: r.Body, SealedBy: r.SealedBy, Closed: true,
+	key := db.NewKey(r.Scope, r.Key, [32]byte(append(r.Hash, make([]byte, 32)...)), r.ExecutionID, 0)
+	stored := db.Record{
+		SameHash: true, ExecutionID: r.ExecutionID, State: db.State(r.State), Status: status, Body: r.Body, SealedBy: r.SealedBy, Closed: true,
 	}
 	if len(r.Header) > 0 {
 		stored.Header = map[string][]string{} // a sealed response has none: what is there is another's
@@ -83,7 +83,7 @@ func (k sealKeys) open(s *session, r *record.Record) error {
 		return err
 	}
 	r.Body = stored.Body
-	r.Header, err = store.EncodeHeader(stored.Header)
+	r.Header, err = db.EncodeHeader(stored.Header)
 	return err
 }
 

@@ -6,7 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/db"
 )
 
 // Act is what a person did.
@@ -18,7 +18,7 @@ type Act struct {
 
 	OperationID, Step string
 	Scope, Key        string // the key abridged
-	Letter            store.LetterName
+	Letter            db.LetterName
 
 	Now time.Time // by the clock of the database
 }

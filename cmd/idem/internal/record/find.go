@@ -8,7 +8,7 @@ import (
 
 	"github.com/idem-go/idem/internal/abridge"
 	"github.com/idem-go/idem/internal/act"
-	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/db"
 )
 
 // Find returns the record of a key, expired or not, and nil if there is none. The response is read only if it is to be
@@ -39,7 +39,7 @@ func Evict(ctx context.Context, tx pgx.Tx, scope, key, executionID string) (bool
 	if err != nil {
 		return false, err
 	}
-	note := act.Of(ctx, store.Evict, state)
+	note := act.Of(ctx, db.Evict, state)
 	note.OperationID, note.Scope, note.Key = executionID, scope, abridge.Key(key)
 	return true, note.In(ctx, tx)
 }

@@ -8,13 +8,13 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem/internal/act"
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/deadletter"
-	"github.com/idem-go/idem/internal/store"
 )
 
 // Letter is a dead letter, with what it says if that was asked for.
 type Letter struct {
-	store.LetterName
+	db.LetterName
 	Key, Type     string
 	Class, Reason string
 	Attempts      int
@@ -33,10 +33,10 @@ type Letter struct {
 
 // LetterFilter says which dead letters are meant. What is empty does not matter.
 type LetterFilter struct {
-	Only   store.LetterName
+	Only   db.LetterName
 	Class  string
 	Older  time.Duration
-	After  store.LetterName // only those behind this one
+	After  db.LetterName // only those behind this one
 	Limit  int
 	Reveal bool
 }
@@ -82,17 +82,17 @@ func DropLetter(ctx context.Context, tx pgx.Tx, l *Letter) (bool, error) {
 	if err != nil || tag.RowsAffected() == 0 {
 		return false, err
 	}
-	note := act.Of(ctx, store.Drop, "deleted")
+	note := act.Of(ctx, db.Drop, "deleted")
 	note.Letter = l.LetterName
 	return true, note.In(ctx, tx)
 }
 
 // Open puts what a dead letter says in clear.
-func (l *Letter) Open(sealer store.Sealer) (err error) {
+func (l *Letter) Open(sealer db.Sealer) (err error) {
 	if l.SealedBy == "" {
 		return nil
 	}
-	contents, err := store.Contents{Payload: l.Payload, Headers: l.Headers, SealedBy: l.SealedBy}.Open(sealer, l.LetterName)
+	contents, err := db.Contents{Payload: l.Payload, Headers: l.Headers, SealedBy: l.SealedBy}.Open(sealer, l.LetterName)
 	if err == nil {
 		l.Payload, l.Headers = contents.Payload, contents.Headers
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/db"
 )
 
 // Operation is a row of idem.operations, without its input.
@@ -45,17 +45,17 @@ type LastError struct {
 }
 
 // Open puts the text in clear. Where the sealer does not open it, the text stays "sealed".
-func (e *LastError) Open(operation string, sealer store.Sealer) {
+func (e *LastError) Open(operation string, sealer db.Sealer) {
 	if e == nil {
 		return
 	}
-	if text, err := store.OpenValue(sealer, e.stored, store.BoundError(operation, e.Step)); err == nil {
+	if text, err := db.OpenValue(sealer, e.stored, db.BoundError(operation, e.Step)); err == nil {
 		e.Text = string(text)
 	}
 }
 
 // OpenErrors puts the texts of the last errors in clear, as far as the sealer opens them.
-func OpenErrors(all []Operation, sealer store.Sealer) {
+func OpenErrors(all []Operation, sealer db.Sealer) {
 	for i := range all {
 		all[i].LastError.Open(all[i].ID, sealer)
 	}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/db"
 )
 
 // Value is an input, or what a step or a signal is remembered by.
@@ -51,7 +51,7 @@ func Timeline(ctx context.Context, tx pgx.Tx, o *Operation, reveal bool) (steps 
 	}
 	steps, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (s Step, err error) {
 		err = row.Scan(append([]any{&s.Seq, &s.Kind, &s.Name, &s.Outcome, &s.RecordedAt, &s.DueAt}, s.Value.into()...)...)
-		if s.Kind == string(store.CallStep) { // of which it says since when it was under way
+		if s.Kind == string(db.CallStep) { // of which it says since when it was under way
 			s.DueAt = nil
 		}
 		return s, err
@@ -78,16 +78,16 @@ type sealer string
 
 // ScanBytes is how pgx hands over a bytea.
 func (s *sealer) ScanBytes(beginning []byte) error {
-	*s = sealer(store.SealerOf(beginning))
+	*s = sealer(db.SealerOf(beginning))
 	return nil
 }
 
 // Open puts values in clear.
-func (v *Value) Open(s store.Sealer, bound []byte) (err error) {
+func (v *Value) Open(s db.Sealer, bound []byte) (err error) {
 	if v.SealedBy == "" { // as it was stored where there was no Sealer
 		return nil
 	}
-	v.Stored, err = store.OpenValue(s, v.Stored, bound)
+	v.Stored, err = db.OpenValue(s, v.Stored, bound)
 	return err
 }
 
@@ -99,18 +99,18 @@ type Doubt struct {
 }
 
 // IsUndo reports whether it is the call of an undo.
-func (d *Doubt) IsUndo() bool { return d.Kind == string(store.UndoStep) }
+func (d *Doubt) IsUndo() bool { return d.Kind == string(db.UndoStep) }
 
 // Doubts returns the calls of an operation whose outcome a person may say, in the order of the record. A value of a person that does not decode
 // stands in front of them.
 func Doubts(o *Operation, steps []Step) (doubts []Doubt) {
-	alone := o.EndedAt == nil && o.Seq > 0 && (o.Kind == string(store.CallStep) || o.Kind == string(store.UndoStep))
+	alone := o.EndedAt == nil && o.Seq > 0 && (o.Kind == string(db.CallStep) || o.Kind == string(db.UndoStep))
 	for _, s := range steps {
 		d := Doubt{s.Seq, s.Kind, s.Name}
 		switch {
-		case s.Outcome == string(store.StepBegun):
+		case s.Outcome == string(db.StepBegun):
 			doubts = append(doubts, d)
-		case s.Outcome == string(store.StepResolved) && o.Reason == "value_unreadable" && s.Name == o.Step:
+		case s.Outcome == string(db.StepResolved) && o.Reason == "value_unreadable" && s.Name == o.Step:
 			doubts = append([]Doubt{d}, doubts...)
 		}
 		alone = alone && s.Seq != o.Seq

@@ -1,0 +1,81 @@
+package db
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/idem-go/idem/internal/roundtrip"
+)
+
+// How the values of requests travel, as the conversions in sqlc.yaml name these functions.
+
+// orNull is NULL for what is empty.
+func orNull(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
+}
+
+// orNullNumber is NULL for 0.
+func orNullNumber(n int) *int {
+	if n == 0 {
+		return nil
+	}
+	return &n
+}
+
+// since1970 is NULL for the zero time. No setting of a session reads an interval in another way, as it may a moment.
+func since1970(at time.Time) *time.Duration {
+	if at.IsZero() {
+		return nil
+	}
+	since := at.Sub(time.Unix(0, 0))
+	return &since
+}
+
+func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
+
+func microseconds(list []time.Duration) string {
+	all := make([]int64, len(list))
+	for i, d := range list {
+		all[i] = d.Microseconds()
+	}
+	return numbers(all)
+}
+
+func hashOf(stored []byte) (hash [32]byte) {
+	copy(hash[:], stored)
+	return hash
+}
+
+// listed reads numbers that are divided by commas.
+func listed(text string) []int {
+	var all []int
+	for each := range strings.SplitSeq(text, ",") {
+		if n, err := strconv.Atoi(each); err == nil {
+			all = append(all, n)
+		}
+	}
+	return all
+}
+
+func lines(text string) []string {
+	if text == "" {
+		return nil
+	}
+	return strings.Split(text, "\n")
+}
+
+func readTopics(row *roundtrip.Row) (topics []string) {
+	row.Fail(json.Unmarshal([]byte(row.Text()), &topics))
+	return topics
+}
+
+func readHeaders(row *roundtrip.Row) map[string]string {
+	headers, err := ReadHeaders(row.Text())
+	row.Fail(err)
+	return headers
+}

@@ -1,0 +1,80 @@
+package db
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// LetterName names a dead letter. Side is "outbox" or "inbox".
+type LetterName struct{ Side, Consumer, Source, ID string }
+
+// Letter is a dead letter.
+type Letter struct {
+	LetterName
+	Key      string
+	Type     string
+	Contents Contents
+	Class    string
+	Reason   string
+	Attempts int
+
+	CreatedAt, DiedAt time.Time
+}
+
+// Contents are payload and headers of a dead letter as they are stored. Sealed, both are in the payload.
+type Contents struct {
+	Payload  []byte
+	Headers  string // as WriteHeaders makes them
+	SealedBy string
+}
+
+// Seal returns contents sealed, unless there is no Sealer or it leaves them plain. They are bound to the name of the letter.
+func (c Contents) Seal(s Sealer, name LetterName) (Contents, error) {
+	if s == nil {
+		return c, nil
+	}
+	keyID, sealed, err := s.Seal(joinResponse([]byte(c.Headers), c.Payload), name.bound())
+	switch {
+	case err != nil:
+		return Contents{}, fmt.Errorf("a dead letter could not be sealed: %w", err)
+	case keyID == "":
+		return c, nil
+	case len(keyID) > 255 || !utf8.ValidString(keyID) || strings.Contains(keyID, "\x00"):
+		return Contents{}, errors.New("the Sealer's key id cannot be stored: it has up to 255 bytes of UTF-8, without NUL")
+	}
+	return Contents{Payload: sealed, SealedBy: keyID}, nil
+}
+
+// Open undoes Seal. What is plain is given to the Sealer as well, if there is one: it has to let it pass.
+func (c Contents) Open(s Sealer, name LetterName) (Contents, error) {
+	switch {
+	case c.SealedBy == "" && s == nil:
+		return c, nil
+	case c.SealedBy == "":
+		_, err := s.Open("", c.Payload, name.bound())
+		return c, err
+	case s == nil:
+		return c, fmt.Errorf("it is sealed with the key %.64q, and there is no Sealer", c.SealedBy)
+	case c.Headers != "":
+		return c, errors.New("it is sealed, and headers were put beside it")
+	}
+	plain, err := s.Open(c.SealedBy, c.Payload, name.bound())
+	if err != nil {
+		return c, err
+	}
+	headers, payload, err := splitResponse(plain)
+	return Contents{Payload: payload, Headers: string(headers)}, err
+}
+
+// bound is what the contents of a dead letter are bound to. It is frozen, because databases hold it.
+func (n LetterName) bound() []byte {
+	return boundTo("idem.dead_letter/1", n.Side, n.Consumer, n.Source, n.ID)
+}
+
+// LetterName returns the name of the dead letter that the message becomes. Its contents are bound to that.
+func (m *FailedMessage) LetterName() LetterName {
+	return LetterName{"inbox", m.Consumer, m.Source, m.ID}
+}

@@ -1,0 +1,43 @@
+package db
+
+import (
+	"testing"
+	"time"
+)
+
+// The lock of a key must never change: while two versions of a program run side by side, they have to take the same one.
+func TestLockOfAKeyNeverChanges(t *testing.T) {
+	t.Parallel()
+	for _, vector := range []struct {
+		scope, key string
+		lock       int64
+	}{
+		{"", "", -2947640373402203641},
+		{"a", "b", -8642885240013303820},
+		{"ab", "", 4073035276307721021},
+		{"", "ab", -119984089896621859},
+		{"tenant-1/POST orders", "7f3c9a52-0d1e-4b6f", -3599507062337227658},
+		{"Mandant/Überweisung", "\U0001F511", -2888826674543447122},
+	} {
+		if lock := LockOf(vector.scope, vector.key); lock != vector.lock {
+			t.Errorf("LockOf(%q, %q) = %d, want %d", vector.scope, vector.key, lock, vector.lock)
+		}
+	}
+}
+
+func TestAnotherLockOrNoneIsWhatTheClaimsTake(t *testing.T) {
+	t.Parallel()
+	k := NewKey("s", "k", [32]byte{}, "", time.Second)
+	if lock := k.claimsLock(); lock == nil || *lock != LockOf("s", "k") {
+		t.Errorf("the lock of the key travels as %v", lock)
+	}
+	other := int64(-5)
+	k.UseLock(&other)
+	if lock := k.claimsLock(); k.Lock != -5 || lock == nil || *lock != -5 {
+		t.Errorf("lock %d, %v", k.Lock, lock)
+	}
+	k.UseLock(nil)
+	if lock := k.claimsLock(); lock != nil {
+		t.Errorf("no lock travels as %d", *lock)
+	}
+}

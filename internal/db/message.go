@@ -1,0 +1,47 @@
+package db
+
+import (
+	"strings"
+	"time"
+)
+
+// The states of a message in idem.inbox.
+const (
+	MessageHandled = "handled"
+	MessageFailing = "failing"
+	MessageDead    = "dead"
+)
+
+// MessageID is what a message is known by to one consumer.
+type MessageID struct{ Source, ID string }
+
+// Messages are a group of messages, as statements carry them. It is made by NewMessages.
+type Messages struct {
+	consumer, sources, ids string
+	hashes                 []byte
+}
+
+// NewMessages returns a group of n messages, which get tells one by one.
+func NewMessages(consumer string, n int, get func(i int) (MessageID, [32]byte)) *Messages {
+	m := &Messages{consumer: consumer, hashes: make([]byte, 0, n*32)}
+	var sources, ids strings.Builder
+	begin := byte('{')
+	for i := range n {
+		id, hash := get(i)
+		appendElement(&sources, begin, id.Source)
+		appendElement(&ids, begin, id.ID)
+		m.hashes = append(m.hashes, hash[:]...)
+		begin = ','
+	}
+	m.sources, m.ids = endArray(&sources), endArray(&ids)
+	return m
+}
+
+// FailedMessage is a message whose handler has failed.
+type FailedMessage struct {
+	Consumer string
+	MessageID
+	Hash      [32]byte
+	Key       string
+	Retention time.Duration
+}

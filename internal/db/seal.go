@@ -1,0 +1,117 @@
+package db
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// Sealer is idem.Sealer.
+type Sealer interface {
+	Seal(plain, bound []byte) (keyID string, sealed []byte, err error)
+	Open(keyID string, sealed, bound []byte) ([]byte, error)
+}
+
+// What is bound to a sealed response, and how header and body become one text, is frozen, because databases hold it: another
+// form needs another tag.
+const sealTag = "idem.response/1\n"
+
+// bound is what a sealed response is bound to: all that the record says besides, except for its times, of which the server
+// makes the last ones. What may be of any length comes after its length.
+func (k *Key) bound(executionID string, state State, status int) []byte {
+	buf := make([]byte, 0, len(sealTag)+len(k.scope)+len(k.key)+len(k.hash)+len(executionID)+len(state)+6*8)
+	buf = append(buf, sealTag...)
+	add := func(length int) { buf = binary.BigEndian.AppendUint64(buf, uint64(length)) }
+	for _, part := range []string{k.scope, k.key, string(k.hash[:]), executionID, string(state)} {
+		add(len(part))
+		buf = append(buf, part...)
+	}
+	return binary.BigEndian.AppendUint64(buf, uint64(status))
+}
+
+// Seal seals the response that c is about to record, unless the Sealer leaves it plain.
+func (c *Complete) Seal(s Sealer) error {
+	keyID, sealed, err := s.Seal(joinResponse(c.Header, c.Body), c.Key.bound(c.Key.ExecutionID, c.State, c.Status))
+	switch {
+	case err != nil:
+		return err
+	case keyID == "":
+		return nil
+	case len(keyID) > 255 || !utf8.ValidString(keyID) || strings.Contains(keyID, "\x00"):
+		return errors.New("the Sealer's key id cannot be stored: it has up to 255 bytes of UTF-8, without NUL")
+	}
+	c.Header, c.Body, c.SealedBy = nil, sealed, keyID
+	return nil
+}
+
+// Open makes a response of what was loaded. key is that of the record. What is plain is opened as well, if there is a Sealer:
+// it has to let it pass.
+func (r *Record) Open(key *Key, s Sealer) error {
+	switch {
+	case !r.Closed:
+		return nil
+	case r.SealedBy == "" && r.HeaderErr != nil:
+		return r.HeaderErr
+	case s == nil && r.SealedBy != "":
+		return fmt.Errorf("it is sealed with the key %.64q, and the call has no Sealer: give it WithSealer with that key", r.SealedBy)
+	case s != nil:
+		if err := r.open(s, key.bound(r.ExecutionID, r.State, r.Status)); err != nil {
+			return err
+		}
+	}
+	r.Closed = false
+	return nil
+}
+
+func (r *Record) open(s Sealer, bound []byte) error {
+	if r.SealedBy == "" {
+		body, err := s.Open("", r.Body, bound)
+		if err == nil && len(body) > 0 {
+			r.Body = body
+		}
+		return err
+	}
+	if r.Header != nil || r.HeaderErr != nil { // it was put there, beside a response that has its own
+		bound = append(bound, "header"...)
+	}
+	plain, err := s.Open(r.SealedBy, r.Body, bound)
+	if err != nil {
+		return err
+	}
+	header, body, err := splitResponse(plain)
+	if err == nil {
+		r.Header, err = decodeHeader(header)
+	}
+	r.Body = body
+	return err
+}
+
+// joinResponse makes one text of header and body: the length of the header (4 bytes, big-endian), the header, the body.
+func joinResponse(header, body []byte) []byte {
+	buf := make([]byte, 0, 4+len(header)+len(body))
+	buf = binary.BigEndian.AppendUint32(buf, uint32(len(header)))
+	return append(append(buf, header...), body...)
+}
+
+// splitResponse undoes joinResponse. What is empty is nil.
+func splitResponse(joined []byte) (header, body []byte, err error) {
+	if len(joined) < 4 {
+		return nil, nil, errNotJoined
+	}
+	length, rest := binary.BigEndian.Uint32(joined), joined[4:]
+	if uint64(length) > uint64(len(rest)) {
+		return nil, nil, errNotJoined
+	}
+	header, body = rest[:length:length], rest[length:]
+	if len(header) == 0 {
+		header = nil
+	}
+	if len(body) == 0 {
+		body = nil
+	}
+	return header, body, nil
+}
+
+var errNotJoined = errors.New("what was sealed is no header and body")
