@@ -89,6 +89,15 @@ func TestCodesOfTheProfileAreLookedAt(t *testing.T) {
 	}
 }
 
+// JSON has more than one spelling of a number and of a letter.
+func TestSameJSON_TellsOneFromOnePointZero(t *testing.T) {
+	t.Parallel()
+	found := verdicts(t, options(t, "acp", newServer(t, "acp", "same-number").URL))
+	if got := found["same-json"]; got.Verdict != conform.Broken || !strings.Contains(got.Why, "1.0 for 1") {
+		t.Errorf("%+v", got)
+	}
+}
+
 // A server whose answers are all the same, and that marks no replay, cannot be told from one that executes each time.
 func TestWhatCannotBeToldIsNotTried(t *testing.T) {
 	t.Parallel()

@@ -22,7 +22,7 @@ type Request struct {
 
 // Standard is the request if there is no other.
 func Standard() *Request {
-	return &Request{Method: http.MethodPost, Header: http.Header{"Content-Type": {"application/json"}}, Body: `{"idem_conform":"` + Unique + `"}`}
+	return &Request{Method: http.MethodPost, Header: http.Header{"Content-Type": {"application/json"}}, Body: `{"idem_conform":"` + Unique + `","number":1}`}
 }
 
 // ReadRequest reads a request: a method, fields of the header, an empty line and the body. The path is that of the URL.

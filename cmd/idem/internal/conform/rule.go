@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 )
 
@@ -178,7 +179,7 @@ func echo(p *probe) finding {
 	return verdict("", seen...)
 }
 
-// sameJSON sends the body with other white space, and with the members of its object in the order of their names.
+// sameJSON sends the body with other white space and its members in another order, and then with numbers and strings in another spelling.
 func sameJSON(p *probe) finding {
 	body := []byte(p.request.body(p.unique))
 	var object map[string]json.RawMessage
@@ -188,14 +189,36 @@ func sameJSON(p *probe) finding {
 	ordered, _ := json.Marshal(object) // it was an object
 	var spaced bytes.Buffer
 	_ = json.Indent(&spaced, ordered, "", "\t")
-	a := p.send(p.ctx, p.with(p.key, spaced.String()))
-	if !a.same(p.first) {
-		return verdict("it has not the answer of the first request", p.first, a)
+	seen := []*answer{p.first}
+	for _, spelling := range []struct{ what, body string }{
+		{"other white space and another order of members", spaced.String()},
+		{"1.0 for 1, and escaped letters", respell(body)},
+	} {
+		a := p.send(p.ctx, p.with(p.key, spelling.body))
+		seen = append(seen, a)
+		if !a.same(p.first) {
+			return verdict("with "+spelling.what+" it has not the answer of the first request", p.first, a)
+		}
 	}
 	if !p.canTell() {
-		return p.cannotTell(p.first, a)
+		return p.cannotTell(seen...)
 	}
-	return verdict("", p.first, a)
+	return verdict("", seen...)
+}
+
+// respell writes each integer of a body of JSON as a decimal, and the first letter of each string as an escape.
+func respell(body []byte) string {
+	token := regexp.MustCompile(`"(?:[^"\\]|\\.)*"|-?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?`)
+	integer, letter := regexp.MustCompile(`^-?[0-9]{1,15}$`), regexp.MustCompile(`^"[a-zA-Z]`)
+	return token.ReplaceAllStringFunc(string(body), func(t string) string {
+		switch {
+		case integer.MatchString(t):
+			return t + ".0"
+		case letter.MatchString(t):
+			return fmt.Sprintf(`"\u%04x%s`, t[1], t[2:])
+		}
+		return t
+	})
 }
 
 func malformedID(p *probe) finding {
