@@ -48,7 +48,7 @@ func profiles() []*Profile {
 	const (
 		draft  = "draft-ietf-httpapi-idempotency-key-header-07, "
 		stripe = "docs.stripe.com/api/idempotent_requests"
-		acp    = "Agentic Commerce Protocol, rfc.agentic_checkout, section 6 (unreleased version of 2026)"
+		acp    = "Agentic Commerce Protocol, rfc.agentic_checkout, section 6 (version 2026-04-17)"
 		aip    = "google.aip.dev/155"
 	)
 	return []*Profile{
