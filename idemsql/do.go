@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
@@ -55,7 +56,11 @@ func DoTx(ctx context.Context, tx *sql.Tx, scope, key string, hash idem.Hash, fn
 			return fn(tx)
 		}
 	}
-	return idem.DoTx(ctx, own, scope, key, hash, joined, opts...)
+	result, err := idem.DoTx(ctx, own, scope, key, hash, joined, opts...)
+	if errors.Is(err, idem.ErrTxEnded) && ctx.Err() != nil {
+		return result, fmt.Errorf("idemsql: the context ended while fn ran, and database/sql rolled the transaction back: %w", context.Cause(ctx))
+	}
+	return result, err
 }
 
 // leased makes a fn of database/sql one of pgx.

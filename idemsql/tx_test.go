@@ -156,6 +156,29 @@ func TestContextThatEndsInAJoinedCallCommitsNothing(t *testing.T) {
 	})
 }
 
+// A canceled caller is told of the cancellation. fn, which did nothing wrong, is not blamed.
+func TestDoTx_CanceledContextIsNotAFaultOfFn(t *testing.T) {
+	eachWay(t, 1, func(t *testing.T, s *shop, _ opened) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		tx := s.begin(ctx)
+		_, err := idemsql.DoTx(ctx, tx, scope, "k", hashA, func(tx *sql.Tx) (idem.Response, error) {
+			resp, err := s.charge("k")(tx)
+			cancel()
+			for { // until database/sql has rolled back
+				if _, done := tx.Exec("select 1"); errors.Is(done, sql.ErrTxDone) {
+					return resp, err
+				}
+			}
+		})
+		if !errors.Is(err, context.Canceled) || errors.Is(err, idem.ErrTxEnded) {
+			t.Errorf("err = %v", err)
+		}
+		s.wantNoneInUse()
+		s.wantNone("k")
+	})
+}
+
 func TestMessagesOperationsAndInboxesArePartOfTheTransaction(t *testing.T) {
 	eachWay(t, 1, func(t *testing.T, s *shop, _ opened) {
 		checkout := operation.Define("checkout", func(*operation.Op, string) (idem.Response, error) { return ok, nil })
