@@ -3,6 +3,7 @@ package idemvet
 import (
 	"cmp"
 	"go/ast"
+	"go/constant"
 	"go/types"
 	"strings"
 
@@ -17,12 +18,11 @@ one for each attempt, and nothing is recognised. A client makes it once for a re
 	func(pass *analysis.Pass) {
 		k := &keys{functionsOf(pass)}
 		in := inspectorOf(pass)
-		in.WithStack([]ast.Node{(*ast.CallExpr)(nil)}, func(n ast.Node, push bool, stack []ast.Node) bool {
+		in.WithStack([]ast.Node{(*ast.CallExpr)(nil), (*ast.AssignStmt)(nil), (*ast.KeyValueExpr)(nil)}, func(n ast.Node, push bool, stack []ast.Node) bool {
 			if !push {
 				return true
 			}
-			call := n.(*ast.CallExpr)
-			key, executes := k.keyOf(call)
+			key, executes := k.keyOf(n)
 			if key == nil {
 				return true
 			}
@@ -33,7 +33,7 @@ one for each attempt, and nothing is recognised. A client makes it once for a re
 				pass.ReportRangef(key, "this key is made of the time: the next attempt has another one, and is executed as well")
 			case executes && !k.isBetween(stack, chance):
 				pass.ReportRangef(key, "this key is made of chance where it is used: a retry has another one, and is executed as well. Take the key that the client has sent, or the id of what is to be done")
-			case !executes && k.isRetried(stack, chance):
+			case !executes && k.isRetried(in, stack, chance):
 				pass.ReportRangef(key, "this key is made in the loop that retries: make it once, in front of the loop, for all attempts")
 			}
 			return true
@@ -42,8 +42,24 @@ one for each attempt, and nothing is recognised. A client makes it once for a re
 
 type keys struct{ *functions }
 
-// keyOf returns the key that a call is given, and whether the call executes by it, or sends it.
-func (k *keys) keyOf(call *ast.CallExpr) (key ast.Expr, executes bool) {
+// keyOf returns the key that a call is given, or that is put into a header, and whether the call executes by it, or sends it.
+func (k *keys) keyOf(n ast.Node) (key ast.Expr, executes bool) {
+	switch n := n.(type) {
+	case *ast.CallExpr:
+		return k.keyOfCall(n)
+	case *ast.KeyValueExpr: // http.Header{"Idempotency-Key": {key}}
+		if k.namesHeader(n.Key) {
+			return n.Value, false
+		}
+	case *ast.AssignStmt: // header["Idempotency-Key"] = []string{key}
+		if at, ok := n.Lhs[0].(*ast.IndexExpr); ok && len(n.Lhs) == 1 && k.namesHeader(at.Index) {
+			return n.Rhs[0], false
+		}
+	}
+	return nil, false
+}
+
+func (k *keys) keyOfCall(call *ast.CallExpr) (key ast.Expr, executes bool) {
 	to := callee(k.info, call)
 	switch {
 	case to == nil:
@@ -52,11 +68,17 @@ func (k *keys) keyOf(call *ast.CallExpr) (key ast.Expr, executes bool) {
 			return call.Args[at], !strings.HasPrefix(to.Name(), "WithKey")
 		}
 	case isFunc(to, "net/http", "Set", "Add") && len(call.Args) == 2, isFunc(to, "net/textproto", "Set", "Add") && len(call.Args) == 2:
-		if name := k.info.Types[call.Args[0]].Value; name != nil && strings.EqualFold(strings.Trim(name.ExactString(), `"`), "Idempotency-Key") {
+		if k.namesHeader(call.Args[0]) {
 			return call.Args[1], false
 		}
 	}
 	return nil, false
+}
+
+// namesHeader reports whether a constant is the name of a header with a key: Idempotency-Key, Cko-Idempotency-Key.
+func (k *keys) namesHeader(e ast.Expr) bool {
+	name := k.info.Types[e].Value
+	return name != nil && name.Kind() == constant.String && strings.HasSuffix(strings.ToLower(constant.StringVal(name)), "idempotency-key")
 }
 
 // keyParam returns the place of a parameter that is a key, or -1.
@@ -174,37 +196,4 @@ func (k *keys) isBetween(stack []ast.Node, made ast.Node) bool {
 		}
 	}
 	return false
-}
-
-// isRetried reports whether a key is made inside of a loop that retries. A loop over a list has a request for each of its elements.
-func (k *keys) isRetried(stack []ast.Node, made ast.Node) bool {
-	for i, n := range stack {
-		if made.Pos() < n.Pos() || made.End() > n.End() {
-			continue
-		}
-		switch n := n.(type) {
-		case *ast.ForStmt:
-			return true
-		case *ast.RangeStmt:
-			if basic, ok := k.info.TypeOf(n.X).Underlying().(*types.Basic); ok && basic.Info()&types.IsInteger != 0 {
-				return true
-			}
-		case *ast.FuncLit:
-			if i > 0 {
-				if call, ok := stack[i-1].(*ast.CallExpr); ok && retries(callee(k.info, call)) {
-					return true
-				}
-			}
-		}
-	}
-	return false
-}
-
-// retries reports whether a function calls another one until it succeeds.
-func retries(f *types.Func) bool {
-	if f == nil || f.Pkg() == nil {
-		return false
-	}
-	path := f.Pkg().Path()
-	return strings.Contains(path, "backoff") || strings.Contains(path, "retry") || strings.Contains(f.Name(), "Retry")
 }
