@@ -22,6 +22,9 @@ one for each attempt, and nothing is recognised. A client makes it once for a re
 			if !push {
 				return true
 			}
+			if call, ok := n.(*ast.CallExpr); ok {
+				k.checkCall(pass, call)
+			}
 			key, executes := k.keyOf(n)
 			if key == nil {
 				return true
@@ -41,6 +44,13 @@ one for each attempt, and nothing is recognised. A client makes it once for a re
 	})
 
 type keys struct{ *functions }
+
+// checkCall finds a key that does not arrive where it belongs.
+func (k *keys) checkCall(pass *analysis.Pass, call *ast.CallExpr) {
+	if key := k.swaps(call); key != nil {
+		pass.ReportRangef(key, "this key is given as the scope, and the scope as the key: swap the two arguments")
+	}
+}
 
 // keyOf returns the key that a call is given, or that is put into a header, and whether the call executes by it, or sends it.
 func (k *keys) keyOf(n ast.Node) (key ast.Expr, executes bool) {
@@ -81,16 +91,8 @@ func (k *keys) namesHeader(e ast.Expr) bool {
 	return name != nil && name.Kind() == constant.String && strings.HasSuffix(strings.ToLower(constant.StringVal(name)), "idempotency-key")
 }
 
-// keyParam returns the place of a parameter that is a key, or -1.
-func keyParam(f *types.Func) int {
-	params := f.Signature().Params()
-	for i := range params.Len() {
-		if basic, ok := params.At(i).Type().(*types.Basic); ok && basic.Kind() == types.String && params.At(i).Name() == "key" {
-			return i
-		}
-	}
-	return -1
-}
+// keyParam returns the position of a parameter that is a key, or -1.
+func keyParam(f *types.Func) int { return stringParam(f, "key") }
 
 // find returns the call in an expression, or in what its variables are set to, for which is holds.
 func (k *keys) find(e ast.Expr, is func(info *types.Info, call *ast.CallExpr) (found, through bool), deep int) (found *ast.CallExpr) {
