@@ -50,6 +50,9 @@ func (k *keys) checkCall(pass *analysis.Pass, call *ast.CallExpr) {
 	if key := k.swaps(call); key != nil {
 		pass.ReportRangef(key, "this key is given as the scope, and the scope as the key: swap the two arguments")
 	}
+	if fn := k.losesKey(call); fn != nil {
+		pass.ReportRangef(fn, "this function sends its request without the key of the call, so a repetition happens twice: send the key, or make the policy Once or Asked")
+	}
 }
 
 // keyOf returns the key that a call is given, or that is put into a header, and whether the call executes by it, or sends it.
