@@ -33,7 +33,7 @@ The transaction is idem's to end, with what it records. A function undoes what i
 
 // endsIt reports whether a method is Commit or Rollback of the transaction itself.
 func (b *body) endsIt(to *ast.SelectorExpr) bool {
-	return (to.Sel.Name == "Commit" || to.Sel.Name == "Rollback") && b.isItsTx(to.X)
+	return (to.Sel.Name == "Commit" || to.Sel.Name == "Rollback") && isTx(b.info.TypeOf(to.X)) && b.isItsTx(to.X)
 }
 
 // isItsTx reports whether an expression is the transaction of a body, by its name or by another one.

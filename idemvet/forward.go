@@ -12,13 +12,8 @@ import (
 // losesKey returns the function of a Keyed call that sends its request without the key, or nil. A function that reads, or that
 // takes its key from elsewhere, is fine.
 func (k *keys) losesKey(call *ast.CallExpr) ast.Expr {
-	to, at := callee(k.info, call), 2
-	if isFunc(to, library+"/operation", "UndoCall") {
-		at = 0
-	} else if !isFunc(to, library+"/operation", "Call", "Go") {
-		return nil
-	}
-	if at+1 >= len(call.Args) || !k.isKeyed(call.Args[at]) {
+	at := policyAt(callee(k.info, call))
+	if at < 0 || at+1 >= len(call.Args) || !k.isKeyed(call.Args[at]) {
 		return nil
 	}
 	for _, fn := range k.resolve(call.Args[at+1]) {
@@ -27,6 +22,17 @@ func (k *keys) losesKey(call *ast.CallExpr) ast.Expr {
 		}
 	}
 	return nil
+}
+
+// policyAt returns the position of the policy of a call of an operation, which its function follows, or -1.
+func policyAt(f *types.Func) int {
+	switch {
+	case isFunc(f, library+"/operation", "Call", "Go"):
+		return 2
+	case isFunc(f, library+"/operation", "UndoCall"):
+		return 0
+	}
+	return -1
 }
 
 // isKeyed reports whether a policy is made by operation.Keyed.

@@ -53,32 +53,37 @@ func (k *keys) calls(call *ast.CallExpr, object types.Object) bool {
 		return true
 	}
 	for _, arg := range call.Args {
-		if name := nameOf(ast.Unparen(arg)); name != nil && k.info.Uses[name] == object && retries(to) {
+		if name := nameOf(ast.Unparen(arg)); name != nil && k.info.Uses[name] == object && k.repeats(call) {
 			return true
 		}
 	}
 	return false
 }
 
-// isInRetry reports whether a node is in a loop that retries, or in a function that is given to one.
+// isInRetry reports whether a node is in a loop that retries, or in a function that is given to one. The innermost loop decides:
+// one over a list has a request for each of its elements.
 func (k *keys) isInRetry(stack []ast.Node, made ast.Node) bool {
-	for i, n := range stack {
+	for i, n := range slices.Backward(stack) {
 		if !within(made, n) {
 			continue
 		}
 		switch n := n.(type) {
 		case *ast.ForStmt, *ast.RangeStmt:
-			if k.triesAgain(n, made.End()) {
-				return true
-			}
+			return k.triesAgain(n, made.End())
 		case *ast.CallExpr:
 			isGiven := n == made || i+1 < len(stack) && blockOf(stack[i+1]) != nil
-			if isGiven && retries(callee(k.info, n)) {
+			if isGiven && k.repeats(n) {
 				return true
 			}
 		}
 	}
 	return false
+}
+
+// repeats reports whether a call calls a function that it is given until it succeeds, as a Call with a Keyed policy does.
+func (k *keys) repeats(call *ast.CallExpr) bool {
+	at := policyAt(callee(k.info, call))
+	return retries(callee(k.info, call)) || at >= 0 && at < len(call.Args) && k.isKeyed(call.Args[at])
 }
 
 // triesAgain reports whether a loop sends one request until it succeeds.
@@ -149,7 +154,7 @@ func (k *keys) isLeft(body *ast.BlockStmt, from token.Pos) (left bool) {
 		case *ast.CommClause:
 			return !k.waitsForEnd(n.Comm)
 		case *ast.IfStmt:
-			if k.isFailure(n.Cond) {
+			if k.isFailure(n.Cond) || !k.asksOutcome(n.Cond, from) {
 				if n.Else != nil {
 					ast.Inspect(n.Else, look)
 				}
@@ -164,6 +169,19 @@ func (k *keys) isLeft(body *ast.BlockStmt, from token.Pos) (left bool) {
 	}
 	ast.Inspect(body, look)
 	return left
+}
+
+// asksOutcome reports whether a condition depends on the outcome of a request: on an error, a response, or what the request returned.
+func (k *keys) asksOutcome(cond ast.Expr, from token.Pos) (found bool) {
+	ast.Inspect(cond, func(n ast.Node) bool {
+		if e, ok := n.(ast.Expr); ok {
+			isReturned := func(set ast.Expr) bool { return set.Pos() < from && from <= set.End() }
+			found = found || isError(k.info.TypeOf(e)) || isNamed(k.info.TypeOf(e), "net/http", "Response") ||
+				isReturned(e) || slices.ContainsFunc(k.set[k.variable(e)], isReturned)
+		}
+		return !found
+	})
+	return found
 }
 
 // leaves reports whether a statement is a break of a loop, and not of a statement inside of it.

@@ -31,14 +31,17 @@ func (k *keys) looksLikeKey(e ast.Expr, deep int) bool {
 		return isFunc(callee(k.info, call), "net/http", "Get") && len(call.Args) == 1 && k.namesHeader(call.Args[0])
 	}
 	if name := nameOf(e); name != nil {
-		switch strings.ReplaceAll(strings.ToLower(name.Name), "_", "") {
-		case "key", "idempotencykey", "idemkey", "requestkey":
+		words := word.FindAllString(name.Name, -1)
+		if last := len(words) - 1; last >= 0 && strings.EqualFold(words[last], "key") && (last == 0 || !isScopeName(words[last-1]) && !isOtherKey[strings.ToLower(words[last-1])]) {
 			return true
 		}
 	}
 	set, ok := k.only(e)
 	return ok && deep < 8 && k.looksLikeKey(set, deep+1)
 }
+
+// isOtherKey are what a name ends in, before Key, that is no key of a request.
+var isOtherKey = map[string]bool{"api": true, "access": true, "public": true, "secret": true, "private": true, "partition": true, "shard": true, "cache": true, "primary": true, "foreign": true}
 
 // looksLikeScope reports whether an expression says who calls or which operation: idem.Scope, a tenant, a method and path.
 func (k *keys) looksLikeScope(e ast.Expr, deep int) bool {

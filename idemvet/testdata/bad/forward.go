@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	"google.golang.org/grpc"
 	pb "google.golang.org/grpc/interop/grpc_testing"
 
@@ -102,3 +103,19 @@ func chargeWithoutTheKey(ctx context.Context, _ string) (string, error) {
 	}
 	return resp.Status, resp.Body.Close()
 }
+
+var newKeyInAKeyedCall = operation.Define("new key", func(op *operation.Op, account string) (idem.Response, error) {
+	_, err := operation.Call(op, "charge", operation.Keyed(time.Hour), func(ctx context.Context, key string) (string, error) {
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://bank.example/charges", strings.NewReader(account))
+		if err != nil {
+			return "", operation.Final(operation.NotSent(err))
+		}
+		req.Header.Set("Idempotency-Key", uuid.NewString()) // want idemkey
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return "", err
+		}
+		return resp.Status, resp.Body.Close()
+	})
+	return created, err
+})

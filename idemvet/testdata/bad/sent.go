@@ -105,3 +105,17 @@ func (s *service) startsWhatUsesIt(ctx context.Context, scope, key string, hash 
 	})
 	return err
 }
+
+func (s *service) sendsItByAQueue(ctx context.Context, q queue, scope, key string, hash idem.Hash) error {
+	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+		q.push(job{ctx: ctx, tx: tx})
+		return created, nil
+	})
+	return err
+}
+
+type queue chan job
+
+func (q queue) push(j job) {
+	q <- j // want idemkept
+}

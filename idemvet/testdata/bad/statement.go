@@ -131,3 +131,15 @@ func commitsTheSQLTx(m *idemhttp.Middleware) http.Handler {
 		return own.Commit() // want idemended
 	})
 }
+
+func (s *service) commitsInAHelperOfTheConnection(ctx context.Context, scope, key string, hash idem.Hash) error {
+	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+		return created, finishOn(ctx, tx.Conn())
+	})
+	return err
+}
+
+func finishOn(ctx context.Context, conn *pgx.Conn) error {
+	_, err := conn.Exec(ctx, "UPDATE orders SET done = true; COMMIT") // want idemended
+	return err
+}

@@ -58,3 +58,8 @@ func (s *service) record(ctx context.Context, scope, key string, hash idem.Hash)
 	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(pgx.Tx) (idem.Response, error) { return created, nil })
 	return err
 }
+
+func (s *service) swapsAnOrderKey(ctx context.Context, tenantID, orderKey string, hash idem.Hash) error {
+	_, err := idem.Do(ctx, s.pool, orderKey, idem.Scope(tenantID, "place order"), hash, func(pgx.Tx) (idem.Response, error) { return created, nil }) // want idemkey
+	return err
+}

@@ -133,3 +133,29 @@ func oneKeyInAClosure(ctx context.Context, send func(context.Context, string) er
 	}
 	return try(orders[0])
 }
+
+func oneKeyForEachPage(ctx context.Context, pages func(int) []string, send func(context.Context, string) error) error {
+	for page := 0; ; page++ {
+		orders := pages(page)
+		for _, order := range orders {
+			if err := send(idemclient.WithKey(ctx, uuid.NewString()), order); err != nil {
+				return err
+			}
+		}
+		if len(orders) == 0 {
+			return nil
+		}
+	}
+}
+
+func oneKeyForEachUntilTheLast(ctx context.Context, next func() (string, bool), send func(context.Context, string) error) error {
+	for {
+		order, more := next()
+		if err := send(idemclient.WithKey(ctx, uuid.NewString()), order); err != nil {
+			return err
+		}
+		if !more {
+			return nil
+		}
+	}
+}

@@ -92,3 +92,23 @@ func (s *service) sendsTheResult(ctx context.Context, results chan<- idem.Result
 	results <- result
 	return err
 }
+
+func (s *service) givesItToAHelper(ctx context.Context, scope, key string, hash idem.Hash) error {
+	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+		return created, (unit{s.queries.WithTx(tx), tx}).order(ctx, s.queries.WithTx(tx))
+	})
+	return err
+}
+
+type unit struct {
+	queries *Queries
+	tx      pgx.Tx
+}
+
+func (u unit) order(ctx context.Context, q *Queries) error {
+	if err := u.queries.CreateOrder(ctx, "teapot"); err != nil {
+		return err
+	}
+	q = &Queries{u.tx}
+	return q.CreateOrder(ctx, "cup")
+}

@@ -115,3 +115,29 @@ func writesByTheSQLTx(m *idemhttp.Middleware) http.Handler {
 		return err
 	})
 }
+
+func (s *service) writesInAHelperOfTheConnection(ctx context.Context, scope, key string, hash idem.Hash) error {
+	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+		if err := writeOn(ctx, tx.Conn()); err != nil {
+			return idem.Response{}, err
+		}
+		try, err := tx.Begin(ctx)
+		if err != nil {
+			return idem.Response{}, err
+		}
+		return created, guess(ctx, try)
+	})
+	return err
+}
+
+func writeOn(ctx context.Context, conn *pgx.Conn) error {
+	_, err := conn.Exec(ctx, "UPDATE orders SET done = true")
+	return err
+}
+
+func guess(ctx context.Context, try pgx.Tx) error {
+	if _, err := try.Exec(ctx, "INSERT INTO guesses DEFAULT VALUES"); err != nil {
+		return try.Rollback(ctx)
+	}
+	return try.Commit(ctx)
+}
