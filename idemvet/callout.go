@@ -33,7 +33,7 @@ func calledOut(f *types.Func) string {
 	}
 	path := f.Pkg().Path()
 	switch {
-	case isFunc(f, "net/http", "Get", "Post", "PostForm", "Head", "Do", "RoundTrip") && receiver(f) != "Header":
+	case isRequest(f):
 		return "a request of HTTP"
 	case isFunc(f, "net/smtp", "SendMail", "Mail", "Rcpt", "Data"):
 		return "a mail"
@@ -57,6 +57,11 @@ func calledOut(f *types.Func) string {
 		}
 	}
 	return ""
+}
+
+// isRequest reports whether a function of net/http sends a request.
+func isRequest(f *types.Func) bool {
+	return isFunc(f, "net/http", "Get", "Post", "PostForm", "Head", "Do", "RoundTrip") && receiver(f) != "Header"
 }
 
 // brokers are clients of brokers, with how the names of what sends begin.

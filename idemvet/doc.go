@@ -9,5 +9,5 @@ import "golang.org/x/tools/go/analysis"
 
 // Analyzers are all that this package has, each a rule of its own.
 func Analyzers() []*analysis.Analyzer {
-	return []*analysis.Analyzer{Outside, Callout, Kept, Ended, Key, Replay, Ignored, Deadline}
+	return []*analysis.Analyzer{Outside, Callout, Kept, Ended, Key, Final, Replay, Ignored, Deadline}
 }

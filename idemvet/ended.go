@@ -4,8 +4,6 @@ import (
 	"go/ast"
 	"go/constant"
 	"go/types"
-	"slices"
-	"strings"
 
 	"golang.org/x/tools/go/analysis"
 )
@@ -16,47 +14,115 @@ var Ended = rule("idemended", `find functions that commit or roll back the trans
 The transaction is idem's to end, with what it records. A function undoes what it did by returning an error.`,
 	func(pass *analysis.Pass, b *body, n ast.Node) {
 		call, ok := n.(*ast.CallExpr)
-		if !ok || b.tx == nil {
+		if !ok {
 			return
 		}
-		to, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr)
-		if !ok || !b.isItsTx(to.X) {
-			return
+		fun := ast.Unparen(call.Fun)
+		if set, ok := b.only(fun); ok {
+			fun = ast.Unparen(set) // end := tx.Commit
 		}
-		if to.Sel.Name == "Commit" || to.Sel.Name == "Rollback" || endsBySQL(pass.TypesInfo, call) {
-			pass.ReportRangef(call, "%s ends the transaction of %s, which is idem's to end, with what it records: return an error to undo it", to.Sel.Name, b.by)
+		to, ok := fun.(*ast.SelectorExpr)
+		switch {
+		case !ok:
+		case b.endsIt(to), b.endsBySQL(to, call):
+			pass.ReportRangef(call, "%s ends the transaction of %s, which idem ends together with its record: leave it out, and return an error to undo the writes", to.Sel.Name, b.by)
+		case b.beginsOnConn(to, call):
+			pass.ReportRangef(call, "%s begins no savepoint on this connection, and its Commit ends the transaction of %s: begin it on the tx", to.Sel.Name, b.by)
 		}
 	})
 
+// endsIt reports whether a method is Commit or Rollback of the transaction itself.
+func (b *body) endsIt(to *ast.SelectorExpr) bool {
+	return (to.Sel.Name == "Commit" || to.Sel.Name == "Rollback") && isTx(b.info.TypeOf(to.X)) && b.isItsTx(to.X)
+}
+
 // isItsTx reports whether an expression is the transaction of a body, by its name or by another one.
 func (b *body) isItsTx(e ast.Expr) bool {
-	id, ok := ast.Unparen(e).(*ast.Ident)
+	e = ast.Unparen(e)
+	if call, ok := e.(*ast.CallExpr); ok {
+		return b.returnsItsTx(call)
+	}
+	id, ok := e.(*ast.Ident)
 	if !ok {
 		return false
 	}
 	if set, ok := b.only(id); ok && b.info.Uses[id] != b.tx {
-		other, ok := ast.Unparen(set).(*ast.Ident)
-		return ok && b.info.Uses[other] == b.tx && !b.isSavepoint(other)
+		set = ast.Unparen(set)
+		if call, ok := set.(*ast.CallExpr); ok {
+			return b.returnsItsTx(call)
+		}
+		other, ok := set.(*ast.Ident)
+		return ok && b.tx != nil && b.info.Uses[other] == b.tx && !b.isSavepoint(other)
 	}
-	return b.info.Uses[id] == b.tx && !b.isSavepoint(id)
+	return b.tx != nil && b.info.Uses[id] == b.tx && !b.isSavepoint(id)
 }
 
-// endsBySQL reports whether a call executes a constant statement that ends a transaction, and not a savepoint.
-func endsBySQL(info *types.Info, call *ast.CallExpr) bool {
-	if !isFunc(callee(info, call), pgx, "Exec") && !isFunc(callee(info, call), "database/sql", "Exec", "ExecContext") {
+// returnsItsTx reports whether a call returns the transaction of a body: idemhttp.Tx(ctx), idemsql.SQLTx(tx).
+func (b *body) returnsItsTx(call *ast.CallExpr) bool {
+	to := callee(b.info, call)
+	if to == nil || !ofIdem(to.Pkg()) || len(call.Args) != 1 {
 		return false
 	}
-	for _, arg := range call.Args {
-		if value := info.Types[arg].Value; value != nil && value.Kind() == constant.String {
-			words := strings.Fields(strings.ToUpper(strings.ReplaceAll(constant.StringVal(value), ";", " ")))
-			return len(words) > 0 && slices.Contains([]string{"COMMIT", "END", "ROLLBACK", "ABORT"}, words[0]) &&
-				!slices.Contains(words, "TO") && !slices.Contains(words, "PREPARED")
+	return to.Name() == "Tx" || to.Name() == "SQLTx" && b.isItsTx(call.Args[0])
+}
+
+// isOnItsConn reports whether statements by e run on the connection of the transaction: by tx, tx.Conn() or a savepoint.
+func (b *body) isOnItsConn(e ast.Expr, deep int) bool {
+	if b.tx != nil && b.variable(e) == b.tx || b.isItsTx(e) {
+		return true
+	}
+	if set, ok := b.only(e); ok && deep < 8 {
+		return b.isOnItsConn(set, deep+1)
+	}
+	call, ok := ast.Unparen(e).(*ast.CallExpr)
+	if !ok {
+		return false
+	}
+	to, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr)
+	return ok && isFunc(callee(b.info, call), pgx, "Conn", "PgConn", "Begin") && b.isOnItsConn(to.X, deep+1)
+}
+
+// endsBySQL reports whether a call executes, or queues, a constant statement that ends the transaction.
+func (b *body) endsBySQL(to *ast.SelectorExpr, call *ast.CallExpr) bool {
+	f, ok := b.info.Uses[to.Sel].(*types.Func)
+	if !ok || f.Pkg() == nil {
+		return false
+	}
+	if path := f.Pkg().Path(); path != pgx && path != pgx+"/pgconn" && path != "database/sql" {
+		return false
+	}
+	isOfBatch := receiver(f) == "Batch" && isWithin(root(b.info, to.X), b.node)
+	return (isOfBatch || b.isOnItsConn(to.X, 0)) && endsTransaction(b.sqlOf(f, call))
+}
+
+// sqlOf returns the constant statement that a method of a driver is given, or "".
+func (b *body) sqlOf(f *types.Func, call *ast.CallExpr) string {
+	params := f.Signature().Params()
+	for i := range min(params.Len(), len(call.Args)) {
+		if name := params.At(i).Name(); name != "sql" && name != "query" {
+			continue
 		}
-		if arg != call.Args[0] {
-			break // what follows are arguments of the statement
+		text := call.Args[i]
+		if set, ok := b.only(text); ok {
+			text = set
+		}
+		if value := b.info.Types[text].Value; value != nil && value.Kind() == constant.String {
+			return constant.StringVal(value)
 		}
 	}
-	return false
+	return ""
+}
+
+// beginsOnConn reports whether a call begins a transaction on the connection of the transaction, where it is no savepoint.
+func (b *body) beginsOnConn(to *ast.SelectorExpr, call *ast.CallExpr) bool {
+	by := to.X
+	switch f := callee(b.info, call); {
+	case isFunc(f, pgx, "BeginFunc", "BeginTxFunc") && len(call.Args) > 1:
+		by = call.Args[1]
+	case !isFunc(f, pgx, "Begin", "BeginTx"):
+		return false
+	}
+	return isNamed(b.info.TypeOf(by), pgx, "Conn") && b.isOnItsConn(by, 0)
 }
 
 // isSavepoint reports whether a name has been given to a savepoint, which may be the name of the transaction: tx, err := tx.Begin(ctx).

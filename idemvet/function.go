@@ -14,12 +14,13 @@ type functions struct {
 	files    []*ast.File
 	declared map[*types.Func]*ast.FuncDecl
 	set      map[types.Object][]ast.Expr    // what a variable is set to, everywhere
+	fields   map[types.Object][]ast.Expr    // what fields of a variable, and fields of those, are set to
 	filled   map[types.Object]*ast.CallExpr // by what a variable is filled with bytes of chance
 }
 
 func functionsOf(pass *analysis.Pass) *functions {
 	f := &functions{pkg: pass.Pkg, info: pass.TypesInfo, files: pass.Files, declared: map[*types.Func]*ast.FuncDecl{}, set: map[types.Object][]ast.Expr{},
-		filled: map[types.Object]*ast.CallExpr{}}
+		fields: map[types.Object][]ast.Expr{}, filled: map[types.Object]*ast.CallExpr{}}
 	for _, file := range pass.Files {
 		ast.Inspect(file, func(n ast.Node) bool {
 			switch n := n.(type) {
@@ -77,6 +78,12 @@ func (f *functions) calleeOf(call *ast.CallExpr) *types.Func {
 
 func (f *functions) assign(to, from []ast.Expr) {
 	for i, e := range to {
+		if field, ok := e.(*ast.SelectorExpr); ok && len(from) == len(to) {
+			if of := root(f.info, field.X); of != nil {
+				f.fields[of] = append(f.fields[of], from[i])
+			}
+			continue
+		}
 		id, ok := e.(*ast.Ident)
 		if !ok || len(from) == 0 {
 			continue
@@ -159,15 +166,8 @@ func nameOf(e ast.Expr) *ast.Ident {
 
 // param returns a parameter of a function by its place.
 func (f *functions) param(node ast.Node, at int) types.Object {
-	var list *ast.FieldList
-	switch n := node.(type) {
-	case *ast.FuncLit:
-		list = n.Type.Params
-	case *ast.FuncDecl:
-		list = n.Type.Params
-	}
 	i := 0
-	for _, field := range list.List {
+	for _, field := range typeOf(node).Params.List {
 		for _, name := range field.Names {
 			if i == at {
 				return f.info.Defs[name]
@@ -181,6 +181,14 @@ func (f *functions) param(node ast.Node, at int) types.Object {
 	return nil
 }
 
+// typeOf returns the type of a function: of an *ast.FuncLit or *ast.FuncDecl.
+func typeOf(node ast.Node) *ast.FuncType {
+	if literal, ok := node.(*ast.FuncLit); ok {
+		return literal.Type
+	}
+	return node.(*ast.FuncDecl).Type
+}
+
 func blockOf(node ast.Node) *ast.BlockStmt {
 	switch n := node.(type) {
 	case *ast.FuncLit:
@@ -192,22 +200,31 @@ func blockOf(node ast.Node) *ast.BlockStmt {
 }
 
 // around returns the innermost function that a node is in.
-func (f *functions) around(node ast.Node) (inner ast.Node) {
+func (f *functions) around(node ast.Node) ast.Node {
+	outer := f.functionsAround(node)
+	if len(outer) == 0 {
+		return nil
+	}
+	return outer[len(outer)-1]
+}
+
+// functionsAround returns the functions that a node is in, and the node itself if it is one, from the outermost to the innermost.
+func (f *functions) functionsAround(node ast.Node) (outer []ast.Node) {
 	for _, file := range f.files {
-		if node.Pos() < file.Pos() || node.End() > file.End() {
+		if !within(node, file) {
 			continue
 		}
 		ast.Inspect(file, func(n ast.Node) bool {
-			if n == nil || node.Pos() < n.Pos() || node.End() > n.End() {
+			if n == nil || !within(node, n) {
 				return false
 			}
 			if blockOf(n) != nil {
-				inner = n
+				outer = append(outer, n)
 			}
 			return true
 		})
 	}
-	return inner
+	return outer
 }
 
 // assignedTo returns the variable that the result of a call is kept in.

@@ -15,31 +15,30 @@ The transaction is over when the function has returned, and it is one connection
 		if b.tx == nil {
 			return
 		}
-		info := pass.TypesInfo
 		switch n := n.(type) {
 		case *ast.GoStmt:
-			if mentions(info, n.Call, b.tx) {
-				pass.ReportRangef(n, "a goroutine uses the tx of %s, which is one connection and is over when the function returns", b.by)
+			if b.isUsedBy(n.Call) {
+				pass.ReportRangef(n, "a goroutine uses the tx of %s, which is one connection and is over when the function returns: use it in the function itself", b.by)
 			}
 		case *ast.CallExpr:
-			if f := callee(info, n); startsGoroutine(f) && mentions(info, n, b.tx) {
-				pass.ReportRangef(n, "a goroutine uses the tx of %s, which is one connection and is over when the function returns", b.by)
+			if startsGoroutine(callee(pass.TypesInfo, n)) && b.isUsedBy(n) {
+				pass.ReportRangef(n, "a goroutine uses the tx of %s, which is one connection and is over when the function returns: use it in the function itself", b.by)
 			}
 		case *ast.SendStmt:
-			if holds(info, n.Value, b.tx) {
-				pass.ReportRangef(n, "the tx of %s is sent away, and is over when the function returns", b.by)
+			if b.holds(n.Value, 0) {
+				pass.ReportRangef(n, "the tx of %s is sent to another goroutine, and is over when the function returns: send the values that it has read", b.by)
 			}
 		case *ast.AssignStmt:
 			for i, to := range n.Lhs {
 				from := n.Rhs[min(i, len(n.Rhs)-1)]
-				if isElsewhere(info, b, to) && holds(info, from, b.tx) {
-					pass.ReportRangef(n, "the tx of %s is kept in %s, and is over when the function returns", b.by, types.ExprString(to))
+				if isElsewhere(pass.TypesInfo, b, to) && !isError(pass.TypesInfo.TypeOf(to)) && b.holds(from, 0) {
+					pass.ReportRangef(n, "the tx of %s is kept in %s, and is over when the function returns: finish with it in the function", b.by, types.ExprString(to))
 				}
 			}
 		case *ast.ReturnStmt:
 			for _, result := range n.Results {
-				if holds(info, result, b.tx) && !b.helper && b.around(n) == b.node {
-					pass.ReportRangef(n, "the tx of %s is returned, and is over then", b.by)
+				if b.holds(result, 0) && !b.helper && b.around(n) == b.node {
+					pass.ReportRangef(n, "the tx of %s is returned, and is over then: return the values that it has read", b.by)
 				}
 			}
 		}
@@ -47,6 +46,20 @@ The transaction is over when the function has returned, and it is one connection
 
 func startsGoroutine(f *types.Func) bool {
 	return isFunc(f, "golang.org/x/sync/errgroup", "Go", "TryGo") || isFunc(f, "sync", "Go") || isFunc(f, "time", "AfterFunc") || isFunc(f, "context", "AfterFunc")
+}
+
+// isUsedBy reports whether the transaction, or what holds it, is part of a call that another goroutine makes.
+func (b *body) isUsedBy(call *ast.CallExpr) (found bool) {
+	if mentions(b.info, call, b.tx) {
+		return true
+	}
+	ast.Inspect(call, func(n ast.Node) bool {
+		if id, ok := n.(*ast.Ident); ok {
+			found = found || b.holds(id, 0)
+		}
+		return !found
+	})
+	return found
 }
 
 // isElsewhere reports whether an expression that is assigned to is not a part of the body's.
@@ -66,43 +79,69 @@ func isField(e ast.Expr) bool {
 	return ok
 }
 
-// holds reports whether a value is a transaction, or has it in it, or reads by it: rows that are not read yet, queries of sqlc.
-func holds(info *types.Info, e ast.Expr, tx types.Object) bool {
+// holds reports whether a value is the transaction, or has it in it, or reads by it: rows that are not read yet, queries of sqlc.
+func (b *body) holds(e ast.Expr, deep int) bool {
 	switch x := ast.Unparen(e).(type) {
 	case *ast.Ident:
-		return info.Uses[x] == tx
+		return b.info.Uses[x] == b.tx || deep < 8 && b.isSetToIt(x, deep+1)
 	case *ast.UnaryExpr:
-		return holds(info, x.X, tx)
+		return b.holds(x.X, deep)
 	case *ast.CompositeLit:
 		for _, element := range x.Elts {
 			if field, ok := element.(*ast.KeyValueExpr); ok {
 				element = field.Value
 			}
-			if holds(info, element, tx) {
+			if b.holds(element, deep) {
 				return true
 			}
 		}
 	case *ast.FuncLit:
-		return mentions(info, x, tx)
+		return mentions(b.info, x, b.tx)
 	case *ast.CallExpr:
-		t := info.TypeOf(x)
-		if tuple, ok := t.(*types.Tuple); ok && tuple.Len() > 0 {
-			t = tuple.At(0).Type()
-		}
-		if tv := info.Types[x.Fun]; tv.IsBuiltin() {
-			for _, arg := range x.Args {
-				if holds(info, arg, tx) {
-					return true
-				}
-			}
-			return false
-		}
-		return t != nil && mentions(info, x, tx) && (isTx(t) || isReader(t) || takesTx(t))
+		return b.returnsIt(x, deep)
 	}
 	return false
+}
+
+// isSetToIt reports whether a variable of the body, or a field of it, is set to what holds the transaction.
+func (b *body) isSetToIt(id *ast.Ident, deep int) bool {
+	object := b.info.Uses[id]
+	if !isWithin(object, b.block) || isError(object.Type()) {
+		return false
+	}
+	if set := b.set[object]; len(set) == 1 && b.holds(set[0], deep) {
+		return true
+	}
+	for _, set := range b.fields[object] {
+		if b.holds(set, deep) {
+			return true
+		}
+	}
+	return false
+}
+
+// returnsIt reports whether a call returns what holds the transaction that it is given.
+func (b *body) returnsIt(call *ast.CallExpr, deep int) bool {
+	if b.info.Types[call.Fun].IsBuiltin() {
+		for _, arg := range call.Args {
+			if b.holds(arg, deep) {
+				return true
+			}
+		}
+		return false
+	}
+	t := b.info.TypeOf(call)
+	if tuple, ok := t.(*types.Tuple); ok && tuple.Len() > 0 {
+		t = tuple.At(0).Type()
+	}
+	return t != nil && mentions(b.info, call, b.tx) && (isTx(t) || isReader(t) || takesTx(t) || isNamed(t, pgx, "Conn"))
 }
 
 func isReader(t types.Type) bool {
 	path, name := named(t)
 	return (path == pgx || path == "database/sql") && (name == "Rows" || name == "Row" || name == "BatchResults" || name == "Stmt")
+}
+
+func isError(t types.Type) bool {
+	return t != nil && types.Identical(t, types.Universe.Lookup("error").Type())
 }

@@ -3,6 +3,7 @@ package idemvet
 import (
 	"cmp"
 	"go/ast"
+	"go/constant"
 	"go/types"
 	"strings"
 
@@ -17,12 +18,14 @@ one for each attempt, and nothing is recognised. A client makes it once for a re
 	func(pass *analysis.Pass) {
 		k := &keys{functionsOf(pass)}
 		in := inspectorOf(pass)
-		in.WithStack([]ast.Node{(*ast.CallExpr)(nil)}, func(n ast.Node, push bool, stack []ast.Node) bool {
+		in.WithStack([]ast.Node{(*ast.CallExpr)(nil), (*ast.AssignStmt)(nil), (*ast.KeyValueExpr)(nil)}, func(n ast.Node, push bool, stack []ast.Node) bool {
 			if !push {
 				return true
 			}
-			call := n.(*ast.CallExpr)
-			key, executes := k.keyOf(call)
+			if call, ok := n.(*ast.CallExpr); ok {
+				k.checkCall(pass, call)
+			}
+			key, executes := k.keyOf(n)
 			if key == nil {
 				return true
 			}
@@ -33,7 +36,7 @@ one for each attempt, and nothing is recognised. A client makes it once for a re
 				pass.ReportRangef(key, "this key is made of the time: the next attempt has another one, and is executed as well")
 			case executes && !k.isBetween(stack, chance):
 				pass.ReportRangef(key, "this key is made of chance where it is used: a retry has another one, and is executed as well. Take the key that the client has sent, or the id of what is to be done")
-			case !executes && k.isRetried(stack, chance):
+			case !executes && k.isRetried(in, stack, chance):
 				pass.ReportRangef(key, "this key is made in the loop that retries: make it once, in front of the loop, for all attempts")
 			}
 			return true
@@ -42,8 +45,34 @@ one for each attempt, and nothing is recognised. A client makes it once for a re
 
 type keys struct{ *functions }
 
-// keyOf returns the key that a call is given, and whether the call executes by it, or sends it.
-func (k *keys) keyOf(call *ast.CallExpr) (key ast.Expr, executes bool) {
+// checkCall finds a key that does not arrive where it belongs.
+func (k *keys) checkCall(pass *analysis.Pass, call *ast.CallExpr) {
+	if key := k.swaps(call); key != nil {
+		pass.ReportRangef(key, "this key is given as the scope, and the scope as the key: swap the two arguments")
+	}
+	if fn := k.losesKey(call); fn != nil {
+		pass.ReportRangef(fn, "this function sends its request without the key of the call, so a repetition happens twice: send the key, or make the policy Once or Asked")
+	}
+}
+
+// keyOf returns the key that a call is given, or that is put into a header, and whether the call executes by it, or sends it.
+func (k *keys) keyOf(n ast.Node) (key ast.Expr, executes bool) {
+	switch n := n.(type) {
+	case *ast.CallExpr:
+		return k.keyOfCall(n)
+	case *ast.KeyValueExpr: // http.Header{"Idempotency-Key": {key}}
+		if k.namesHeader(n.Key) {
+			return n.Value, false
+		}
+	case *ast.AssignStmt: // header["Idempotency-Key"] = []string{key}
+		if at, ok := n.Lhs[0].(*ast.IndexExpr); ok && len(n.Lhs) == 1 && k.namesHeader(at.Index) {
+			return n.Rhs[0], false
+		}
+	}
+	return nil, false
+}
+
+func (k *keys) keyOfCall(call *ast.CallExpr) (key ast.Expr, executes bool) {
 	to := callee(k.info, call)
 	switch {
 	case to == nil:
@@ -52,23 +81,21 @@ func (k *keys) keyOf(call *ast.CallExpr) (key ast.Expr, executes bool) {
 			return call.Args[at], !strings.HasPrefix(to.Name(), "WithKey")
 		}
 	case isFunc(to, "net/http", "Set", "Add") && len(call.Args) == 2, isFunc(to, "net/textproto", "Set", "Add") && len(call.Args) == 2:
-		if name := k.info.Types[call.Args[0]].Value; name != nil && strings.EqualFold(strings.Trim(name.ExactString(), `"`), "Idempotency-Key") {
+		if k.namesHeader(call.Args[0]) {
 			return call.Args[1], false
 		}
 	}
 	return nil, false
 }
 
-// keyParam returns the place of a parameter that is a key, or -1.
-func keyParam(f *types.Func) int {
-	params := f.Signature().Params()
-	for i := range params.Len() {
-		if basic, ok := params.At(i).Type().(*types.Basic); ok && basic.Kind() == types.String && params.At(i).Name() == "key" {
-			return i
-		}
-	}
-	return -1
+// namesHeader reports whether a constant is the name of a header with a key: Idempotency-Key, Cko-Idempotency-Key.
+func (k *keys) namesHeader(e ast.Expr) bool {
+	name := k.info.Types[e].Value
+	return name != nil && name.Kind() == constant.String && strings.HasSuffix(strings.ToLower(constant.StringVal(name)), "idempotency-key")
 }
+
+// keyParam returns the position of a parameter that is a key, or -1.
+func keyParam(f *types.Func) int { return stringParam(f, "key") }
 
 // find returns the call in an expression, or in what its variables are set to, for which is holds.
 func (k *keys) find(e ast.Expr, is func(info *types.Info, call *ast.CallExpr) (found, through bool), deep int) (found *ast.CallExpr) {
@@ -174,37 +201,4 @@ func (k *keys) isBetween(stack []ast.Node, made ast.Node) bool {
 		}
 	}
 	return false
-}
-
-// isRetried reports whether a key is made inside of a loop that retries. A loop over a list has a request for each of its elements.
-func (k *keys) isRetried(stack []ast.Node, made ast.Node) bool {
-	for i, n := range stack {
-		if made.Pos() < n.Pos() || made.End() > n.End() {
-			continue
-		}
-		switch n := n.(type) {
-		case *ast.ForStmt:
-			return true
-		case *ast.RangeStmt:
-			if basic, ok := k.info.TypeOf(n.X).Underlying().(*types.Basic); ok && basic.Info()&types.IsInteger != 0 {
-				return true
-			}
-		case *ast.FuncLit:
-			if i > 0 {
-				if call, ok := stack[i-1].(*ast.CallExpr); ok && retries(callee(k.info, call)) {
-					return true
-				}
-			}
-		}
-	}
-	return false
-}
-
-// retries reports whether a function calls another one until it succeeds.
-func retries(f *types.Func) bool {
-	if f == nil || f.Pkg() == nil {
-		return false
-	}
-	path := f.Pkg().Path()
-	return strings.Contains(path, "backoff") || strings.Contains(path, "retry") || strings.Contains(f.Name(), "Retry")
 }

@@ -3,6 +3,7 @@ package idemvet
 import (
 	"go/ast"
 	"go/types"
+	"slices"
 
 	"golang.org/x/tools/go/analysis"
 )
@@ -19,7 +20,7 @@ func outside(pass *analysis.Pass, b *body, n ast.Node) {
 		return
 	}
 	info := pass.TypesInfo
-	if mentions(info, call, b.tx) {
+	if mentions(info, call, b.tx) || b.joinsTx(call) {
 		for _, inner := range chain(call) {
 			b.fine[inner] = true
 		}
@@ -32,7 +33,7 @@ func outside(pass *analysis.Pass, b *body, n ast.Node) {
 		fun = ast.Unparen(set) // exec := pool.Exec
 	}
 	if to, ok := fun.(*ast.SelectorExpr); ok {
-		if method, ok := info.Selections[to]; ok && (isOfPool(method) || isBeside(pass, b, to.X)) && to.Sel.Name != "WithTx" && !isHarmless[to.Sel.Name] {
+		if isOutside(pass, b, to) {
 			pass.ReportRangef(call, "%s is not in the transaction of %s: do it by the tx that the function is given, or it stays when that is rolled back", to.Sel.Name, b.by)
 			return
 		}
@@ -40,11 +41,30 @@ func outside(pass *analysis.Pass, b *body, n ast.Node) {
 	if f := callee(info, call); f != nil && f.Pkg() == pass.Pkg {
 		return // it is looked at where it does something
 	}
+	argumentsOutside(pass, b, call)
+}
+
+// isOutside reports whether a method is one of a pool, or of what has a connection of its own, and touches data.
+func isOutside(pass *analysis.Pass, b *body, to *ast.SelectorExpr) bool {
+	method, ok := pass.TypesInfo.Selections[to]
+	return ok && (isOfPool(method) || isBeside(pass, b, to.X)) && to.Sel.Name != "WithTx" && !isHarmless[to.Sel.Name]
+}
+
+// argumentsOutside finds pools and the like that a function of another package is given.
+func argumentsOutside(pass *analysis.Pass, b *body, call *ast.CallExpr) {
 	for _, arg := range call.Args {
 		if isBeside(pass, b, arg) {
 			pass.ReportRangef(arg, "what this call does by %s is not in the transaction of %s: give it the tx of the function", types.ExprString(arg), b.by)
 		}
 	}
+}
+
+// joinsTx reports whether a call makes a *gorm.DB that is then set to the transaction: db.Statement.ConnPool = tx.
+func (b *body) joinsTx(call *ast.CallExpr) bool {
+	if b.tx == nil || !isNamed(b.info.TypeOf(call), "gorm.io/gorm", "DB") {
+		return false
+	}
+	return slices.ContainsFunc(b.fields[b.assignedTo(call)], func(set ast.Expr) bool { return b.holds(set, 0) })
 }
 
 // chain returns the calls that a call begins with: of db.NewInsert().Conn(tx).Exec(ctx) all three.

@@ -172,7 +172,8 @@ func TestProgramsAreInTheDocs(t *testing.T) {
 }
 
 // isHelper are functions that belong to a program.
-var isHelper = map[string]bool{"step": true, "audit": true, "notify": true, "finish": true, "placeOrder": true, "pay": true, "writeOrder": true}
+var isHelper = map[string]bool{"step": true, "audit": true, "notify": true, "finish": true, "placeOrder": true, "pay": true, "writeOrder": true, "hand": true, "send": true,
+	"sendOnce": true, "chargeAccount": true, "chargeWithoutTheKey": true, "record": true, "recordKey": true, "report": true, "refusal": true, "postCharge": true, "finishOn": true, "writeOn": true, "guess": true, "push": true, "order": true}
 
 func nameOf(d ast.Decl) string {
 	switch d := d.(type) {

@@ -91,10 +91,15 @@ func (f *finder) calledAs(b *body, call *ast.CallExpr) {
 	}
 }
 
-// txOf returns the parameter of a function that is called with the transaction of a body.
+// txOf returns the parameter of a function that is called with the transaction of a body, or with what holds it. A savepoint is the
+// caller's own, which the function may end.
 func (f *finder) txOf(b *body, call *ast.CallExpr, node ast.Node) (tx types.Object) {
+	if b.tx == nil {
+		return nil
+	}
 	for i, arg := range call.Args {
-		if id, ok := ast.Unparen(arg).(*ast.Ident); ok && b.tx != nil && f.info.Uses[id] == b.tx {
+		_, isFunction := f.info.TypeOf(arg).Underlying().(*types.Signature)
+		if f.variable(arg) == b.tx || tx == nil && !isFunction && !isTx(f.info.TypeOf(arg)) && b.holds(arg, 0) {
 			tx = f.param(node, i)
 		}
 	}

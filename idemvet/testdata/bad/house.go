@@ -29,6 +29,10 @@ func (q *Queries) CreateOrder(ctx context.Context, item string) error {
 	return err
 }
 
+type bank interface {
+	Charge(ctx context.Context, account string, cent int) (string, error)
+}
+
 type service struct {
 	pool    *pgxpool.Pool
 	db      *sql.DB

@@ -1,0 +1,250 @@
+package idemvet
+
+import (
+	"go/ast"
+	"go/token"
+	"go/types"
+	"slices"
+
+	"golang.org/x/tools/go/analysis"
+)
+
+// Final finds errors of a connection that are taken for the answer of the other side.
+var Final = analyzer("idemfinal", `find transport errors in operation.Final
+
+Final says that the other side has decided: the call is not made again, and attempts in doubt are settled. A timeout or a broken connection decides nothing, and
+the call may have happened. Such an error is operation.Unknown, or operation.NotSent if no connection was made.`,
+	func(pass *analysis.Pass) {
+		f := &finals{functionsOf(pass)}
+		in := inspectorOf(pass)
+		in.WithStack([]ast.Node{(*ast.CallExpr)(nil)}, func(n ast.Node, push bool, stack []ast.Node) bool {
+			call := n.(*ast.CallExpr)
+			if push && isFunc(callee(pass.TypesInfo, call), library+"/operation", "Final") && f.isTransport(call.Args[0], stack, 0) {
+				pass.ReportRangef(call, "Final settles this call by a transport error, but the call may have happened: return operation.Unknown(err), or operation.NotSent(err) if no connection was made")
+			}
+			return push
+		})
+	})
+
+type finals struct{ *functions }
+
+// isTransport reports whether an error, or one that it wraps, is no answer: the error of a request, of a deadline, of package net.
+func (f *finals) isTransport(e ast.Expr, stack []ast.Node, deep int) bool {
+	e = ast.Unparen(e)
+	if deep > 8 {
+		return false
+	}
+	if isTransportType(f.info.TypeOf(e)) || f.isTransportValue(e) {
+		return true
+	}
+	if call, ok := e.(*ast.CallExpr); ok {
+		if to := callee(f.info, call); isFunc(to, "fmt", "Errorf") || isFunc(to, "errors", "Join") {
+			return slices.ContainsFunc(call.Args, func(arg ast.Expr) bool { return f.isTransport(arg, stack, deep+1) })
+		}
+		return f.returnsTransport(call, deep)
+	}
+	variable := f.variable(e)
+	if variable == nil || !isError(variable.Type()) {
+		return false
+	}
+	said, open := f.saidByConditions(variable, stack)
+	if said || !open {
+		return said
+	}
+	set := f.lastSet(variable, e)
+	return set != nil && f.isTransport(set, stack, deep+1)
+}
+
+// isTransportType reports whether a type of an error is one of package net or net/url.
+func isTransportType(t types.Type) bool {
+	if t == nil {
+		return false
+	}
+	switch path, name := named(t); path {
+	case "net":
+		return name == "Error" || name == "OpError" || name == "DNSError"
+	case "net/url":
+		return name == "Error"
+	}
+	return false
+}
+
+// isTransportValue reports whether an expression is an error of a context or of a connection that has a name.
+func (f *finals) isTransportValue(e ast.Expr) bool {
+	name := nameOf(e)
+	if name == nil {
+		return false
+	}
+	v, ok := f.info.Uses[name].(*types.Var)
+	if !ok || v.Pkg() == nil {
+		return false
+	}
+	switch v.Pkg().Path() + "." + v.Name() {
+	case "context.DeadlineExceeded", "context.Canceled", "os.ErrDeadlineExceeded", "io.ErrUnexpectedEOF", "net.ErrClosed":
+		return true
+	}
+	return false
+}
+
+// returnsTransport reports whether the error of a call is one of a connection: of a request, of a context, of the body of an answer.
+func (f *finals) returnsTransport(call *ast.CallExpr, deep int) bool {
+	to := callee(f.info, call)
+	if isFunc(to, "io", "ReadAll") {
+		body, ok := ast.Unparen(call.Args[0]).(*ast.SelectorExpr)
+		return ok && body.Sel.Name == "Body" && isNamed(f.info.TypeOf(body.X), "net/http", "Response")
+	}
+	return isRequest(to) || isFunc(to, "context", "Err", "Cause") || f.passesTransport(f.declared[to], deep)
+}
+
+// passesTransport reports whether a function of the package returns the error of a request as it is.
+func (f *finals) passesTransport(decl *ast.FuncDecl, deep int) (found bool) {
+	if decl == nil || decl.Body == nil {
+		return false
+	}
+	var stack []ast.Node
+	ast.Inspect(decl.Body, func(n ast.Node) bool {
+		if n == nil {
+			stack = stack[:len(stack)-1]
+			return true
+		}
+		if _, ok := n.(*ast.FuncLit); ok || found {
+			return false
+		}
+		stack = append(stack, n)
+		if back, ok := n.(*ast.ReturnStmt); ok && len(back.Results) > 0 {
+			found = f.isTransport(back.Results[len(back.Results)-1], stack, deep+1)
+		}
+		return true
+	})
+	return found
+}
+
+// saidByConditions reads the conditions around a use of an error. It reports whether one of them holds for a transport error only,
+// and whether none of them asks for another kind of error.
+func (f *finals) saidByConditions(variable types.Object, stack []ast.Node) (transport, open bool) {
+	open = true
+	for i, n := range stack {
+		var conditions []ast.Expr
+		switch n := n.(type) {
+		case *ast.IfStmt:
+			if i+1 < len(stack) && stack[i+1] == n.Body {
+				conditions = []ast.Expr{n.Cond}
+				transport = transport || f.asserts(n, variable)
+			}
+		case *ast.CaseClause:
+			conditions = n.List
+		}
+		for _, condition := range conditions {
+			said, asked := f.saidBy(condition, variable)
+			transport = transport || said && len(conditions) == 1
+			open = open && (said || !asked)
+		}
+	}
+	return transport, open
+}
+
+// asserts reports whether an if statement asserts that an error is one of a connection: _, ok := err.(net.Error); ok.
+func (f *finals) asserts(n *ast.IfStmt, variable types.Object) bool {
+	set, ok := n.Init.(*ast.AssignStmt)
+	if !ok || len(set.Rhs) != 1 || len(set.Lhs) != 2 {
+		return false
+	}
+	held, ok := set.Lhs[1].(*ast.Ident)
+	if !ok || !f.holdsIn(n.Cond, f.info.Defs[held]) {
+		return false
+	}
+	switch x := set.Rhs[0].(type) {
+	case *ast.TypeAssertExpr:
+		return f.variable(x.X) == variable && isTransportType(f.info.TypeOf(x.Type))
+	case *ast.CallExpr: // failed, ok := errors.AsType[net.Error](err)
+		results, ok := f.info.TypeOf(x).(*types.Tuple)
+		return ok && isFunc(callee(f.info, x), "errors", "AsType") && f.variable(x.Args[0]) == variable && isTransportType(results.At(0).Type())
+	}
+	return false
+}
+
+// holdsIn reports whether a condition is a variable, or has it as a part that must hold.
+func (f *finals) holdsIn(condition ast.Expr, held types.Object) bool {
+	if both, ok := ast.Unparen(condition).(*ast.BinaryExpr); ok && both.Op == token.LAND {
+		return f.holdsIn(both.X, held) || f.holdsIn(both.Y, held)
+	}
+	return held != nil && f.variable(condition) == held
+}
+
+// saidBy reports whether a condition holds only if an error is one of a connection, and whether it asks for a kind of error.
+func (f *finals) saidBy(condition ast.Expr, variable types.Object) (transport, asked bool) {
+	switch x := ast.Unparen(condition).(type) {
+	case *ast.BinaryExpr:
+		if x.Op == token.LAND || x.Op == token.LOR {
+			return f.saidByBoth(x, variable)
+		}
+		if f.info.Types[x.Y].IsNil() {
+			return false, false
+		}
+		if x.Op == token.EQL && f.variable(x.X) == variable && f.isTransportValue(x.Y) {
+			return true, true
+		}
+	case *ast.CallExpr:
+		if f.asksForTransport(x, variable) {
+			return true, true
+		}
+	}
+	return false, mentions(f.info, condition, variable)
+}
+
+// saidByBoth is saidBy of two conditions that are joined by && or ||.
+func (f *finals) saidByBoth(joined *ast.BinaryExpr, variable types.Object) (transport, asked bool) {
+	x, askedX := f.saidBy(joined.X, variable)
+	y, askedY := f.saidBy(joined.Y, variable)
+	if joined.Op == token.LOR {
+		return x && y, askedX || askedY
+	}
+	// A part may ask for another error: err != nil && errors.As(err, &declined).
+	isOther := askedX && !x || askedY && !y
+	return (x || y) && !isOther, askedX || askedY
+}
+
+// asksForTransport reports whether a call asks if an error is one of a connection.
+func (f *finals) asksForTransport(call *ast.CallExpr, variable types.Object) bool {
+	if len(call.Args) == 0 || f.variable(call.Args[0]) != variable {
+		return false
+	}
+	switch to := callee(f.info, call); {
+	case isFunc(to, "os", "IsTimeout"):
+		return true
+	case isFunc(to, "errors", "Is"):
+		return f.isTransportValue(ast.Unparen(call.Args[1]))
+	case isFunc(to, "errors", "As"):
+		pointer, ok := f.info.TypeOf(call.Args[1]).(*types.Pointer)
+		return ok && isTransportType(pointer.Elem())
+	}
+	return false
+}
+
+// lastSet returns what a variable is set to in front of a use, if no branch that does not reach the use sets it later.
+func (f *finals) lastSet(variable types.Object, use ast.Expr) (last ast.Expr) {
+	for _, set := range f.set[variable] {
+		if set.End() <= use.Pos() && (last == nil || set.Pos() > last.Pos()) && f.around(set) == f.around(use) {
+			last = set
+		}
+	}
+	if last == nil || !within(use, f.blockAround(last)) {
+		return nil
+	}
+	return last
+}
+
+// blockAround returns the innermost block, or clause of a switch, that a node is in.
+func (f *finals) blockAround(n ast.Node) (block ast.Node) {
+	ast.Inspect(f.around(n), func(outer ast.Node) bool {
+		if outer == nil || !within(n, outer) {
+			return false
+		}
+		switch outer.(type) {
+		case *ast.BlockStmt, *ast.CaseClause, *ast.CommClause:
+			block = outer
+		}
+		return true
+	})
+	return block
+}

@@ -1,0 +1,199 @@
+package idemvet
+
+import (
+	"go/ast"
+	"go/constant"
+	"go/types"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// losesKey returns the function of a Keyed call that sends its request without the key, or nil. A function that reads, or that
+// takes its key from elsewhere, is fine.
+func (k *keys) losesKey(call *ast.CallExpr) ast.Expr {
+	at := policyAt(callee(k.info, call))
+	if at < 0 || at+1 >= len(call.Args) || !k.isKeyed(call.Args[at]) {
+		return nil
+	}
+	for _, fn := range k.resolve(call.Args[at+1]) {
+		if k.ignores(fn, 1, 0) && k.sends(fn) {
+			return call.Args[at+1]
+		}
+	}
+	return nil
+}
+
+// policyAt returns the position of the policy of a call of an operation, which its function follows, or -1.
+func policyAt(f *types.Func) int {
+	switch {
+	case isFunc(f, library+"/operation", "Call", "Go"):
+		return 2
+	case isFunc(f, library+"/operation", "UndoCall"):
+		return 0
+	}
+	return -1
+}
+
+// isKeyed reports whether a policy is made by operation.Keyed.
+func (k *keys) isKeyed(policy ast.Expr) (found bool) {
+	if set, ok := k.only(policy); ok {
+		policy = set
+	}
+	ast.Inspect(policy, func(n ast.Node) bool {
+		if call, ok := n.(*ast.CallExpr); ok {
+			found = found || isFunc(callee(k.info, call), library+"/operation", "Keyed")
+		}
+		return !found
+	})
+	return found
+}
+
+// ignores reports whether a function does not use a parameter, except in a log or as an argument that the next function ignores.
+func (k *keys) ignores(fn ast.Node, at, deep int) bool {
+	param, block := k.param(fn, at), blockOf(fn)
+	if param == nil {
+		return true
+	}
+	if block == nil || deep > 8 {
+		return false
+	}
+	used := false
+	ast.Inspect(block, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.AssignStmt:
+			if k.discards(n, param) {
+				return false
+			}
+		case *ast.CallExpr:
+			to := callee(k.info, n)
+			if logs(to) {
+				return false
+			}
+			if decl := k.declared[to]; decl != nil && !used {
+				used = k.forwards(decl, n, param, deep)
+				return false
+			}
+		case *ast.Ident:
+			used = used || k.info.Uses[n] == param
+		}
+		return !used
+	})
+	return !used
+}
+
+// discards reports whether a statement is _ = key.
+func (k *keys) discards(n *ast.AssignStmt, param types.Object) bool {
+	id, ok := n.Lhs[0].(*ast.Ident)
+	return ok && id.Name == "_" && len(n.Lhs) == 1 && k.variable(n.Rhs[0]) == param
+}
+
+// forwards reports whether a call of a function of the package passes on a parameter that the function uses.
+func (k *keys) forwards(decl *ast.FuncDecl, call *ast.CallExpr, param types.Object, deep int) bool {
+	for i, arg := range call.Args {
+		if mentions(k.info, arg, param) && (k.variable(arg) != param || !k.ignores(decl, i, deep+1)) {
+			return true
+		}
+	}
+	return mentions(k.info, call.Fun, param)
+}
+
+// sends reports whether a function makes a call that must not be made twice, without a key of its own.
+func (k *keys) sends(fn ast.Node) bool {
+	s := &sending{keys: k, met: map[ast.Node]bool{}}
+	s.look(fn)
+	return s.calls && !s.harmless
+}
+
+type sending struct {
+	*keys
+	met      map[ast.Node]bool
+	calls    bool // it calls another service
+	harmless bool // by GET, PUT or DELETE, or with a key of its own
+}
+
+func (s *sending) look(fn ast.Node) {
+	block := blockOf(fn)
+	if block == nil || s.met[fn] {
+		return
+	}
+	s.met[fn] = true
+	ast.Inspect(block, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.CallExpr:
+			to := s.calleeOf(n)
+			if logs(to) {
+				return false
+			}
+			if decl := s.declared[to]; decl != nil {
+				s.look(decl)
+			} else if s.callsOut(to, n) {
+				s.calls = true
+			}
+		case *ast.Ident:
+			s.harmless = s.harmless || s.isOwnKey(n)
+		}
+		if e, ok := n.(ast.Expr); ok {
+			s.harmless = s.harmless || s.isHarmless(e)
+		}
+		return true
+	})
+}
+
+// isOwnKey reports whether a name is one of a key, other than a parameter that the function ignores, or the id of an operation.
+func (s *sending) isOwnKey(id *ast.Ident) bool {
+	object := s.info.Uses[id]
+	if f, ok := object.(*types.Func); ok {
+		return isFunc(f, library+"/operation", "ID", "CallKey")
+	}
+	for fn := range s.met {
+		if isWithin(object, typeOf(fn)) {
+			return false
+		}
+	}
+	_, ok := object.(*types.Var)
+	name := strings.ToLower(id.Name)
+	return ok && (strings.Contains(name, "key") || strings.Contains(name, "idempot"))
+}
+
+// isHarmless reports whether an expression is a method of HTTP that may be repeated, or names a header with a key.
+func (s *sending) isHarmless(e ast.Expr) bool {
+	value := s.info.Types[e].Value
+	if value == nil || value.Kind() != constant.String {
+		return false
+	}
+	switch constant.StringVal(value) {
+	case http.MethodGet, http.MethodHead, http.MethodPut, http.MethodDelete, http.MethodOptions:
+		return true
+	}
+	return s.namesHeader(e)
+}
+
+// harmlessNames begin the names of functions that read, write under a name, or only prepare a call.
+var harmlessNames = []string{"get", "list", "find", "lookup", "fetch", "query", "read", "search", "check", "status", "describe", "poll", "wait", "ping", "load",
+	"put", "set", "delete", "upsert", "head", "new", "with"}
+
+// callsOut reports whether a call is one of another service: of a client that is known, or of any function with the context.
+func (s *sending) callsOut(to *types.Func, call *ast.CallExpr) bool {
+	name := nameOf(ast.Unparen(call.Fun))
+	if name == nil || slices.ContainsFunc(harmlessNames, func(begin string) bool { return strings.HasPrefix(strings.ToLower(name.Name), begin) }) {
+		return false
+	}
+	if calledOut(to) != "" {
+		return true
+	}
+	if to != nil && (ofIdem(to.Pkg()) || to.Pkg() == nil || isLocal(to.Pkg().Path())) {
+		return false
+	}
+	t := s.info.TypeOf(call)
+	if tuple, ok := t.(*types.Tuple); ok && tuple.Len() > 0 {
+		t = tuple.At(0).Type()
+	}
+	return len(call.Args) > 0 && isContext(s.info.TypeOf(call.Args[0])) && !isContext(t)
+}
+
+// isLocal reports whether functions of a package that take a context call no other service: the standard library, and pgx.
+func isLocal(path string) bool {
+	first, _, _ := strings.Cut(path, "/")
+	return path == pgx || strings.HasPrefix(path, pgx+"/") || !strings.Contains(first, ".") && first != "net"
+}

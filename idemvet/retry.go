@@ -1,0 +1,238 @@
+package idemvet
+
+import (
+	"go/ast"
+	"go/token"
+	"go/types"
+	"slices"
+	"strings"
+
+	"golang.org/x/tools/go/ast/inspector"
+)
+
+// isRetried reports whether code is run again for the same request: in a loop that retries, in a function given to a retry
+// package, or in a function that is called in one of these.
+func (k *keys) isRetried(in *inspector.Inspector, stack []ast.Node, made ast.Node) bool {
+	if k.isInRetry(stack, made) {
+		return true
+	}
+	fn, object := k.enclosing(made)
+	if object == nil {
+		return false
+	}
+	found := false
+	in.WithStack([]ast.Node{(*ast.CallExpr)(nil)}, func(n ast.Node, push bool, stack []ast.Node) bool {
+		call := n.(*ast.CallExpr)
+		if push && !found && !within(call, fn) {
+			found = k.calls(call, object) && k.isInRetry(stack, call)
+		}
+		return push && !found
+	})
+	return found
+}
+
+// enclosing returns the innermost function around a node, and the variable or function by which it is called.
+func (k *keys) enclosing(n ast.Node) (fn ast.Node, object types.Object) {
+	switch fn := k.around(n).(type) {
+	case *ast.FuncDecl:
+		return fn, k.info.Defs[fn.Name]
+	case *ast.FuncLit:
+		for object, set := range k.set {
+			if len(set) == 1 && ast.Unparen(set[0]) == fn {
+				return fn, object
+			}
+		}
+	}
+	return nil, nil
+}
+
+// calls reports whether a call is of a function, or gives it to a function that retries.
+func (k *keys) calls(call *ast.CallExpr, object types.Object) bool {
+	to := callee(k.info, call)
+	if to != nil && to.Origin() == object || k.variable(call.Fun) == object {
+		return true
+	}
+	for _, arg := range call.Args {
+		if name := nameOf(ast.Unparen(arg)); name != nil && k.info.Uses[name] == object && k.repeats(call) {
+			return true
+		}
+	}
+	return false
+}
+
+// isInRetry reports whether a node is in a loop that retries, or in a function that is given to one. The innermost loop decides:
+// one over a list has a request for each of its elements.
+func (k *keys) isInRetry(stack []ast.Node, made ast.Node) bool {
+	for i, n := range slices.Backward(stack) {
+		if !within(made, n) {
+			continue
+		}
+		switch n := n.(type) {
+		case *ast.ForStmt, *ast.RangeStmt:
+			return k.triesAgain(n, made.End())
+		case *ast.CallExpr:
+			isGiven := n == made || i+1 < len(stack) && blockOf(stack[i+1]) != nil
+			if isGiven && k.repeats(n) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// repeats reports whether a call calls a function that it is given until it succeeds, as a Call with a Keyed policy does.
+func (k *keys) repeats(call *ast.CallExpr) bool {
+	at := policyAt(callee(k.info, call))
+	return retries(callee(k.info, call)) || at >= 0 && at < len(call.Args) && k.isKeyed(call.Args[at])
+}
+
+// triesAgain reports whether a loop sends one request until it succeeds.
+func (k *keys) triesAgain(loop ast.Node, from token.Pos) bool {
+	if ranged, ok := loop.(*ast.RangeStmt); ok {
+		return k.countsAttempts(ranged.X) && k.isLeft(ranged.Body, from)
+	}
+	counted := loop.(*ast.ForStmt)
+	return k.untilSuccess(counted.Cond, counted.Body) || k.isLeft(counted.Body, from)
+}
+
+// countsAttempts reports whether a loop ranges over a number, over delays or over the attempts of a retry package.
+func (k *keys) countsAttempts(e ast.Expr) bool {
+	if call, ok := ast.Unparen(e).(*ast.CallExpr); ok && retries(callee(k.info, call)) {
+		return true
+	}
+	switch t := k.info.TypeOf(e).Underlying().(type) {
+	case *types.Basic:
+		return t.Info()&types.IsInteger != 0
+	case *types.Slice:
+		return isNamed(t.Elem(), "time", "Duration")
+	case *types.Array:
+		return isNamed(t.Elem(), "time", "Duration")
+	}
+	return false
+}
+
+// untilSuccess reports whether a loop goes on while an error is left: for err != nil, or for !ok where ok is set to err == nil.
+func (k *keys) untilSuccess(cond ast.Expr, body *ast.BlockStmt) (found bool) {
+	if cond == nil {
+		return false
+	}
+	if k.hasError(cond, token.NEQ) {
+		return true
+	}
+	ast.Inspect(cond, func(n ast.Node) bool {
+		if not, ok := n.(*ast.UnaryExpr); ok && not.Op == token.NOT {
+			for _, set := range k.set[k.variable(not.X)] {
+				found = found || within(set, body) && k.hasError(set, token.EQL)
+			}
+		}
+		return !found
+	})
+	return found
+}
+
+// hasError reports whether an expression compares an error with nil by op.
+func (k *keys) hasError(e ast.Node, op token.Token) (found bool) {
+	ast.Inspect(e, func(n ast.Node) bool {
+		if compared, ok := n.(*ast.BinaryExpr); ok && compared.Op == op {
+			found = found || isError(k.info.TypeOf(compared.X)) && k.info.Types[compared.Y].IsNil()
+		}
+		return !found
+	})
+	return found
+}
+
+// isLeft reports whether a loop ends behind a position once a request has succeeded. A loop over elements is left by failures only.
+func (k *keys) isLeft(body *ast.BlockStmt, from token.Pos) (left bool) {
+	var inner []ast.Node // statements that a break may leave instead
+	var look func(n ast.Node) bool
+	look = func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.FuncLit:
+			return false
+		case *ast.ForStmt, *ast.RangeStmt, *ast.SwitchStmt, *ast.TypeSwitchStmt, *ast.SelectStmt:
+			inner = append(inner, n)
+		case *ast.CommClause:
+			return !k.waitsForEnd(n.Comm)
+		case *ast.IfStmt:
+			if k.isFailure(n.Cond) || !k.asksOutcome(n.Cond, from) {
+				if n.Else != nil {
+					ast.Inspect(n.Else, look)
+				}
+				return false
+			}
+		case *ast.ReturnStmt:
+			left = left || n.Pos() > from && !k.returnsFailure(n)
+		case *ast.BranchStmt:
+			left = left || n.Pos() > from && leaves(n, inner)
+		}
+		return !left
+	}
+	ast.Inspect(body, look)
+	return left
+}
+
+// asksOutcome reports whether a condition depends on the outcome of a request: on an error, a response, or what the request returned.
+func (k *keys) asksOutcome(cond ast.Expr, from token.Pos) (found bool) {
+	ast.Inspect(cond, func(n ast.Node) bool {
+		if e, ok := n.(ast.Expr); ok {
+			isReturned := func(set ast.Expr) bool { return set.Pos() < from && from <= set.End() }
+			found = found || isError(k.info.TypeOf(e)) || isNamed(k.info.TypeOf(e), "net/http", "Response") ||
+				isReturned(e) || slices.ContainsFunc(k.set[k.variable(e)], isReturned)
+		}
+		return !found
+	})
+	return found
+}
+
+// leaves reports whether a statement is a break of a loop, and not of a statement inside of it.
+func leaves(n *ast.BranchStmt, inner []ast.Node) bool {
+	isInner := slices.ContainsFunc(inner, func(outer ast.Node) bool { return within(n, outer) })
+	return n.Tok == token.BREAK && (n.Label != nil || !isInner)
+}
+
+// waitsForEnd reports whether a statement receives from ctx.Done().
+func (k *keys) waitsForEnd(comm ast.Stmt) (found bool) {
+	if comm == nil {
+		return false // default
+	}
+	ast.Inspect(comm, func(n ast.Node) bool {
+		if call, ok := n.(*ast.CallExpr); ok {
+			found = found || isFunc(callee(k.info, call), "context", "Done")
+		}
+		return !found
+	})
+	return found
+}
+
+// isFailure reports whether a condition holds after a failure: err != nil, errors.Is(err, …).
+func (k *keys) isFailure(cond ast.Expr) bool {
+	call, ok := ast.Unparen(cond).(*ast.CallExpr)
+	return k.hasError(cond, token.NEQ) || ok && isFunc(callee(k.info, call), "errors", "Is", "As")
+}
+
+// returnsFailure reports whether a return statement returns a new error, one of a variable of a package, or that of a context.
+func (k *keys) returnsFailure(back *ast.ReturnStmt) bool {
+	if len(back.Results) == 0 {
+		return false
+	}
+	last := ast.Unparen(back.Results[len(back.Results)-1])
+	if call, ok := last.(*ast.CallExpr); ok {
+		to := callee(k.info, call)
+		return isFunc(to, "errors", "New", "Join") || isFunc(to, "fmt", "Errorf") || isFunc(to, "context", "Err", "Cause")
+	}
+	name := nameOf(last)
+	if name == nil {
+		return false
+	}
+	v, ok := k.info.Uses[name].(*types.Var)
+	return ok && isError(v.Type()) && v.Parent() == v.Pkg().Scope()
+}
+
+// retries reports whether a function calls another one until it succeeds.
+func retries(f *types.Func) bool {
+	if f == nil || f.Pkg() == nil {
+		return false
+	}
+	path := f.Pkg().Path()
+	return strings.Contains(path, "backoff") || strings.Contains(path, "retry") || strings.Contains(f.Name(), "Retry")
+}

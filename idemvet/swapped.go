@@ -1,0 +1,105 @@
+package idemvet
+
+import (
+	"go/ast"
+	"go/types"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// swaps returns the argument of a call that is a key, and is given as the scope while a scope is given as the key, or nil.
+func (k *keys) swaps(call *ast.CallExpr) ast.Expr {
+	to := callee(k.info, call)
+	if to == nil || !ofIdem(to.Pkg()) && to.Pkg() != k.pkg {
+		return nil
+	}
+	scope, key := stringParam(to, "scope"), stringParam(to, "key")
+	if scope < 0 || key < 0 || max(scope, key) >= len(call.Args) {
+		return nil
+	}
+	if k.looksLikeKey(call.Args[scope], 0) && k.looksLikeScope(call.Args[key], 0) {
+		return call.Args[scope]
+	}
+	return nil
+}
+
+// looksLikeKey reports whether an expression is named as a key, or is the header with it.
+func (k *keys) looksLikeKey(e ast.Expr, deep int) bool {
+	e = ast.Unparen(e)
+	if call, ok := e.(*ast.CallExpr); ok {
+		return isFunc(callee(k.info, call), "net/http", "Get") && len(call.Args) == 1 && k.namesHeader(call.Args[0])
+	}
+	if name := nameOf(e); name != nil {
+		words := word.FindAllString(name.Name, -1)
+		if last := len(words) - 1; last >= 0 && strings.EqualFold(words[last], "key") && (last == 0 || !isScopeName(words[last-1]) && !isOtherKey[strings.ToLower(words[last-1])]) {
+			return true
+		}
+	}
+	set, ok := k.only(e)
+	return ok && deep < 8 && k.looksLikeKey(set, deep+1)
+}
+
+// isOtherKey are what a name ends in, before Key, that is no key of a request.
+var isOtherKey = map[string]bool{"api": true, "access": true, "public": true, "secret": true, "private": true, "partition": true, "shard": true, "cache": true, "primary": true, "foreign": true}
+
+// looksLikeScope reports whether an expression says who calls or which operation: idem.Scope, a tenant, a method and path.
+func (k *keys) looksLikeScope(e ast.Expr, deep int) bool {
+	switch x := ast.Unparen(e).(type) {
+	case *ast.BinaryExpr:
+		return !k.saysKey(x) && (k.looksLikeScope(x.X, deep) || k.looksLikeScope(x.Y, deep))
+	case *ast.CallExpr:
+		return k.returnsScope(x)
+	case *ast.SelectorExpr:
+		return isScopeName(x.Sel.Name) || isNamed(k.info.TypeOf(x.X), "net/url", "URL") && x.Sel.Name == "Path"
+	case *ast.Ident:
+		if isScopeName(x.Name) {
+			return true
+		}
+	}
+	set, ok := k.only(e)
+	return ok && deep < 8 && k.looksLikeScope(set, deep+1)
+}
+
+// returnsScope reports whether a call is idem.Scope, or reads a header that names the caller.
+func (k *keys) returnsScope(call *ast.CallExpr) bool {
+	to := callee(k.info, call)
+	if isFunc(to, "net/http", "Get") && len(call.Args) == 1 && k.info.Types[call.Args[0]].Value != nil {
+		return isScopeName(strings.Trim(k.info.Types[call.Args[0]].Value.ExactString(), `"`))
+	}
+	return isFunc(to, library, "Scope") && !k.saysKey(call)
+}
+
+// saysKey reports whether a part of an expression is named as a key.
+func (k *keys) saysKey(e ast.Expr) (found bool) {
+	ast.Inspect(e, func(n ast.Node) bool {
+		if part, ok := n.(ast.Expr); ok {
+			found = found || k.looksLikeKey(part, 0)
+		}
+		return !found
+	})
+	return found
+}
+
+var word = regexp.MustCompile(`[A-Z]*[a-z0-9]+|[A-Z]+`)
+
+// isScopeName reports whether a name is that of a caller, such as tenantID or X-User-Id.
+func isScopeName(name string) bool {
+	words := word.FindAllString(name, -1)
+	if last := len(words) - 1; last > 0 && strings.EqualFold(words[last], "id") {
+		words = words[:last]
+	}
+	return len(words) > 0 && slices.Contains([]string{"scope", "tenant", "user", "account", "customer", "merchant", "organization", "org"},
+		strings.ToLower(words[len(words)-1]))
+}
+
+// stringParam returns the position of a string parameter with a name, or -1.
+func stringParam(f *types.Func, name string) int {
+	params := f.Signature().Params()
+	for i := range params.Len() {
+		if basic, ok := params.At(i).Type().(*types.Basic); ok && basic.Kind() == types.String && params.At(i).Name() == name {
+			return i
+		}
+	}
+	return -1
+}
