@@ -9,7 +9,7 @@
 //	}
 //
 // [Batch] does so for many messages in one transaction, and [Bulk] gives those that are new to one call of the handler. A thousand
-// messages are claimed by one statement, and cost one COMMIT.
+// messages are claimed by one statement, and cost one COMMIT. Package pull has the loop of a consumer that takes messages from a broker.
 //
 // What it promises:
 //

@@ -4,12 +4,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"log/slog"
 	"strings"
 	"unicode"
 	"unicode/utf8"
-
-	"github.com/idem-go/idem/internal/guard"
 )
 
 // Message is what a broker has delivered.
@@ -73,21 +70,6 @@ func anotherID(id string, hash [32]byte) string {
 		return suffix[1:]
 	}
 	return id + suffix
-}
-
-// Identify calls two functions of the application that return the ID and the key of a message. If one panics, Identify logs the
-// panic with what they belong to, and returns neither: then the message is one without an ID. An adapter calls them in goroutines
-// of its own, where a panic would end the process.
-func Identify(logger *slog.Logger, what string, id, key func() string) (gotID, gotKey string) {
-	err := guard.Call(func() error {
-		gotID, gotKey = id(), key()
-		return nil
-	})
-	if err != nil {
-		guard.Log(logger, what, err)
-		return "", ""
-	}
-	return gotID, gotKey
 }
 
 // Trace is the trace context of a message: its headers traceparent and tracestate, as the W3C defines them.

@@ -3,164 +3,137 @@ package idemamqp
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/idem-go/idem/inbox"
+	"github.com/idem-go/idem/inbox/pull"
 )
 
-var errEnded = errors.New("idemamqp: the broker delivers no more")
+var errEnded = errors.New("the broker delivers no more")
 
-// delivery is a message that is not acknowledged.
-type delivery struct {
-	amqp.Delivery
-	message inbox.Message
-	due     time.Time
-}
+type delivery = pull.Delivery[amqp.Delivery]
 
-// session is what is done over one channel. A message whose attempt has failed waits here until the next one is due: given back
-// to the queue, it would come again at once, in front of all others, and be counted as delivered once more.
+// session is a connection with one channel. A message that waits for another attempt stays
+// unacknowledged: if it were given back, the broker would deliver it again at once, in front of all
+// others, and count the delivery.
 type session struct {
 	*Consumer
+	link    *link
 	channel *amqp.Channel
 	arrived <-chan amqp.Delivery
-	unacked []*delivery   // in the order in which they were delivered
-	rest    time.Duration // after the next batch that the database does not take
+	closed  <-chan *amqp.Error
 }
 
-func (s *session) run(ctx context.Context) error {
-	for {
-		batch, err := s.next(ctx)
-		if err != nil {
-			return err
-		}
-		outcomes, stopped := s.handleBatch(ctx, batch)
-		if len(outcomes) != len(batch) {
-			return misuse{stopped}
-		}
-		if err := s.settle(ctx, batch, outcomes); err != nil {
-			return err
-		}
-		switch {
-		case stopped == nil:
-			s.rest = minPause
-		case ctx.Err() == nil:
-			s.config.Logger.WarnContext(ctx, "idemamqp: cannot handle messages", "consumer", s.name, "queue", s.queue, "error", stopped)
-			sleep(ctx, s.rest)
-			s.rest = min(2*s.rest, maxPause)
-		}
+// open opens a connection and consumes the queue.
+func (c *Consumer) open(ctx context.Context) (pull.Session[amqp.Delivery], error) {
+	s := &session{Consumer: c, link: newLink(c.url, c.amqp)}
+	if err := s.consume(ctx); err != nil {
+		s.Close()
+		return nil, fmt.Errorf("idemamqp: queue %s: %w", c.queue, err)
 	}
+	return s, nil
 }
 
-// next waits until messages are due, and returns them in the order in which they were delivered.
-func (s *session) next(ctx context.Context) ([]*delivery, error) {
-	for {
-		for len(s.arrived) > 0 {
-			if err := s.admit(<-s.arrived, true); err != nil {
-				return nil, err
-			}
+func (s *session) consume(ctx context.Context) (err error) {
+	if s.channel, err = s.link.channel(ctx); err != nil {
+		return err
+	}
+	if err := s.channel.Qos(s.prefetch, 0, false); err != nil {
+		return err
+	}
+	s.closed = s.channel.NotifyClose(make(chan *amqp.Error, 1))
+	deliveries, err := s.channel.Consume(s.queue, "", false, false, false, false, nil)
+	if err == nil {
+		s.arrived = buffered(deliveries, s.prefetch)
+	}
+	return err
+}
+
+// buffered collects deliveries, so that Receive finds those that have arrived without a wait for
+// each. They are no more than size, because the broker waits for acknowledgements.
+func buffered(deliveries <-chan amqp.Delivery, size int) <-chan amqp.Delivery {
+	arrived := make(chan amqp.Delivery, size)
+	go func() {
+		defer close(arrived)
+		for d := range deliveries {
+			arrived <- d
 		}
-		batch, wait := s.ready(time.Now())
-		if len(batch) > 0 {
-			return batch, nil
-		}
+	}()
+	return arrived
+}
+
+// Close implements pull.Session. The broker delivers again what was not acknowledged.
+func (s *session) Close() { s.link.close() }
+
+// Receive implements pull.Session.
+func (s *session) Receive(ctx context.Context, limit int, wait time.Duration) (received []*delivery, err error) {
+	arrived := s.arrived
+	if limit == 0 {
+		arrived = nil
+	}
+	if len(arrived) == 0 {
 		timer := time.NewTimer(wait)
+		defer timer.Stop()
 		select {
-		case d, ok := <-s.arrived:
-			if err := s.admit(d, ok); err != nil {
-				return nil, err
+		case d, ok := <-arrived:
+			if !ok {
+				return nil, s.failure(errEnded)
 			}
+			received = append(received, s.delivery(d))
 		case <-timer.C:
 		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-		timer.Stop()
-	}
-}
-
-func (s *session) admit(d amqp.Delivery, ok bool) error {
-	if !ok {
-		return errEnded
-	}
-	id, key := inbox.Identify(s.config.Logger, "idemamqp: ConsumerConfig.ID or Key", func() string { return s.config.ID(d) }, func() string { return s.config.Key(d) })
-	s.unacked = append(s.unacked, &delivery{Delivery: d, message: inbox.Message{
-		Source: s.queue, ID: id, Key: key, Type: d.Type, Headers: ownHeaders(d), Payload: d.Body,
-		Deliveries: deliveries(d),
-	}})
-	return nil
-}
-
-// ready returns a batch of what is due, or how long it takes until something is. In order, nothing is due behind a message of its
-// key that is not.
-func (s *session) ready(now time.Time) (batch []*delivery, wait time.Duration) {
-	wait = time.Hour
-	waits := map[string]bool{}
-	for _, d := range s.unacked {
-		key := d.message.Key
-		switch left := d.due.Sub(now); {
-		case s.config.Ordered && key != "" && waits[key]:
-		case left > 0:
-			wait = min(wait, left)
-			waits[key] = true
-		default:
-			if batch = append(batch, d); len(batch) == s.config.Batch {
-				return batch, 0
-			}
 		}
 	}
-	return batch, wait
+	for len(received) < limit && len(arrived) > 0 {
+		received = append(received, s.delivery(<-arrived))
+	}
+	return received, nil
 }
 
-func (s *session) handleBatch(ctx context.Context, batch []*delivery) ([]inbox.Outcome, error) {
-	messages, delivered := make([]inbox.Message, len(batch)), make(map[string]amqp.Delivery, len(batch))
-	for i, d := range batch {
-		messages[i] = d.message
-		if _, twice := delivered[d.message.ID]; !twice { // the first one is handled
-			d.Acknowledger = nil // it is not theirs to acknowledge
-			delivered[d.message.ID] = d.Delivery
-		}
-	}
-	return inbox.Batch(ctx, s.pool, s.name, messages, func(tx pgx.Tx, m inbox.Message) error {
-		return s.handle(tx, m, delivered[m.ID])
-	}, s.config.Options...)
+func (s *session) delivery(d amqp.Delivery) *delivery {
+	d.Acknowledger = nil // the handler cannot acknowledge it
+	return &delivery{Raw: d, Message: inbox.Message{
+		Source: s.queue, Type: d.Type, Headers: ownHeaders(d), Payload: d.Body, Deliveries: deliveries(d),
+	}}
 }
 
-// settle acknowledges what is committed, as an effect, a duplicate or a dead letter. The rest is handled again when it is due.
-func (s *session) settle(ctx context.Context, batch []*delivery, outcomes []inbox.Outcome) error {
-	settled := map[*delivery]bool{}
-	for i, d := range batch {
-		out := outcomes[i]
-		settled[d] = out.State != inbox.Retry
-		d.due = out.RetryAt
-		if out.State == inbox.Dead && !errors.Is(out.Err, inbox.ErrDead) {
-			s.config.Logger.ErrorContext(ctx, "idemamqp: a message is a dead letter", "consumer", s.name, "queue", s.queue, "error", out.Err)
-		}
-	}
-	// One frame acknowledges all that was delivered up to here. What is behind a message that waits has one of its own.
+// Settle acknowledges by one frame all that was delivered before the first message that waits. What
+// is behind it has a frame of its own.
+func (s *session) Settle(_ context.Context, held []*delivery) error {
 	prefix := 0
-	for prefix < len(s.unacked) && settled[s.unacked[prefix]] {
+	for prefix < len(held) && isSettled(held[prefix]) {
 		prefix++
 	}
 	if prefix > 0 {
-		if err := s.channel.Ack(s.unacked[prefix-1].DeliveryTag, true); err != nil {
-			return err
+		if err := s.channel.Ack(held[prefix-1].Raw.DeliveryTag, true); err != nil {
+			return s.failure(err)
 		}
 	}
-	waiting := s.unacked[:0]
-	for i, d := range s.unacked {
-		switch {
-		case i < prefix:
-		case settled[d]:
-			if err := s.channel.Ack(d.DeliveryTag, false); err != nil {
-				return err
-			}
-		default:
-			waiting = append(waiting, d)
+	for _, d := range held[prefix:] {
+		if !isSettled(d) {
+			continue
+		}
+		if err := s.channel.Ack(d.Raw.DeliveryTag, false); err != nil {
+			return s.failure(err)
 		}
 	}
-	clear(s.unacked[len(waiting):])
-	s.unacked = waiting
 	return nil
+}
+
+func isSettled(d *delivery) bool {
+	_, settled := d.Outcome()
+	return settled
+}
+
+// failure returns the reason for which the broker has closed the channel, if it has, or err.
+func (s *session) failure(err error) error {
+	if s.channel.IsClosed() {
+		if reason := <-s.closed; reason != nil {
+			err = reason
+		}
+	}
+	return fmt.Errorf("idemamqp: queue %s: %w", s.queue, err)
 }

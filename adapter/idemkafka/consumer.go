@@ -2,7 +2,7 @@ package idemkafka
 
 import (
 	"cmp"
-	"errors"
+	"context"
 	"fmt"
 	"log/slog"
 
@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/idem-go/idem/inbox"
+	"github.com/idem-go/idem/inbox/pull"
 )
 
 // Handler has the effect of a message, in tx. record is what Kafka has delivered, with its headers. Of a dead letter that is tried again
@@ -36,10 +37,8 @@ type ConsumerConfig struct {
 
 // Consumer handles the messages of topics, as a member of a consumer group.
 type Consumer struct {
-	pool   *pgxpool.Pool
-	name   string
-	handle Handler
-	config ConsumerConfig
+	loop   *pull.Consumer[*kgo.Record]
+	window int64
 	opts   []kgo.Opt
 }
 
@@ -49,22 +48,26 @@ type Consumer struct {
 // opts make the client: kgo.SeedBrokers and kgo.ConsumeTopics at least. They are not to set a group, what happens when
 // partitions are revoked, or anything about commits.
 func NewConsumer(pool *pgxpool.Pool, name string, handle Handler, config ConsumerConfig, opts ...kgo.Opt) (*Consumer, error) {
-	if handle == nil {
-		return nil, errors.New("idemkafka: nil Handler")
-	}
-	config.Options = append(config.Options[:len(config.Options):len(config.Options)], inbox.WithOrder())
-	if err := inbox.CheckOptions(config.Options...); err != nil {
-		return nil, err
-	}
-	config.Batch = cmp.Or(config.Batch, 256)
-	config.Window = max(cmp.Or(config.Window, 10_000), config.Batch)
-	config.Logger = cmp.Or(config.Logger, slog.Default())
 	if config.ID == nil {
 		config.ID = func(record *kgo.Record) string { return header(record, HeaderID) }
 	}
-	c := &Consumer{pool: pool, name: name, handle: handle, config: config, opts: opts}
-	return c, kgo.ValidateOpts(c.options(nil)...)
+	loop, err := pull.New(pool, name, handle, pull.Config[*kgo.Record]{
+		Ordered: true, Batch: config.Batch,
+		ID: config.ID, Key: func(record *kgo.Record) string { return string(record.Key) },
+		Redriven: redriven, Position: Position, Options: config.Options, Logger: config.Logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	opts = append(opts[:len(opts):len(opts)], kgo.ConsumerGroup(name), kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll())
+	c := &Consumer{loop: loop, window: int64(max(cmp.Or(config.Window, 10_000), loop.Batch)), opts: opts}
+	return c, kgo.ValidateOpts(opts...)
 }
+
+// Run handles messages until ctx ends. Then it leaves the group. It survives unavailable brokers and
+// an unavailable database. It returns an error only if there can be no client, or if the inbox
+// refuses the name of a topic.
+func (c *Consumer) Run(ctx context.Context) error { return c.loop.Run(ctx, c.open) }
 
 // Position returns an id for messages of producers that give none, made of the place of the message in its topic: to be
 // ConsumerConfig.ID. It makes deliveries of one message one, also when offsets are reset. It cannot know that a producer

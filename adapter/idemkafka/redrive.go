@@ -1,25 +1,13 @@
 package idemkafka
 
 import (
-	"context"
 	"maps"
 	"slices"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/idem-go/idem/inbox"
 )
-
-// redrive handles the dead letters that are to be tried again.
-func (r *run) redrive(ctx context.Context) {
-	err := inbox.RunRedrives(ctx, r.pool, r.name, func(tx pgx.Tx, m inbox.Message) error {
-		return r.handle(tx, m, redriven(m))
-	}, inbox.RedriveConfig{Options: r.config.Options, Logger: r.config.Logger})
-	if err != nil {
-		r.config.Logger.Error("idemkafka: cannot handle dead letters again", "consumer", r.name, "error", err)
-	}
-}
 
 // redriven is the record of a dead letter that is tried again, for a Handler. It comes from no partition.
 func redriven(m inbox.Message) *kgo.Record {

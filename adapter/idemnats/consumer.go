@@ -1,9 +1,7 @@
 package idemnats
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 
@@ -12,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idem-go/idem/inbox"
+	"github.com/idem-go/idem/inbox/pull"
 )
 
 // Handler has the effect of a message, in tx. msg is what JetStream has delivered, with its headers: it is not to be
@@ -42,11 +41,9 @@ type ConsumerConfig struct {
 
 // Consumer handles the messages of one JetStream consumer.
 type Consumer struct {
-	pool   *pgxpool.Pool
-	name   string
+	loop   *pull.Consumer[jetstream.Msg]
 	source jetstream.Consumer
-	handle Handler
-	config ConsumerConfig
+	group  string
 }
 
 // NewConsumer returns a Consumer that handles what source delivers. name is the consumer's in the inbox: a consumer that has the
@@ -63,29 +60,29 @@ func NewConsumer(pool *pgxpool.Pool, name string, source jetstream.Consumer, han
 	case config.Group == "" && len(c.PriorityGroups) > 0:
 		return nil, fmt.Errorf("idemnats: consumer %q has priority groups: choose one by ConsumerConfig.Group", c.Name)
 	}
-	if config.Ordered {
-		config.Options = append(config.Options[:len(config.Options):len(config.Options)], inbox.WithOrder())
-	}
-	if err := inbox.CheckOptions(config.Options...); err != nil {
-		return nil, err
-	}
-	if handle == nil {
-		return nil, errors.New("idemnats: nil Handler")
-	}
-	config.Batch = cmp.Or(config.Batch, 256)
-	config.Logger = cmp.Or(config.Logger, slog.Default())
 	if config.ID == nil {
 		config.ID = func(msg jetstream.Msg) string { return msg.Headers().Get(HeaderID) }
 	}
 	if config.Key == nil {
 		config.Key = func(msg jetstream.Msg) string { return decode(msg.Headers(), HeaderKey) }
 	}
-	return &Consumer{pool: pool, name: name, source: source, handle: handle, config: config}, nil
+	loop, err := pull.New(pool, name, handle, pull.Config[jetstream.Msg]{
+		Ordered: config.Ordered, Requeue: true, Batch: config.Batch,
+		ID: config.ID, Key: config.Key, Position: Position,
+		Redriven: func(m inbox.Message) jetstream.Msg { return redriven{message: m} },
+		Options:  config.Options, Logger: config.Logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &Consumer{loop: loop, source: source, group: config.Group}, nil
 }
 
-// Run handles messages until ctx ends. Then it gives back what it has in hand, so that another one gets it at once. It
-// survives a broker or a database that is away, and returns an error only if the connection to NATS was closed for good.
-func (c *Consumer) Run(ctx context.Context) error { return newRun(c).work(ctx) }
+// Run handles messages until ctx ends. Then it releases the messages that it holds, so that
+// JetStream delivers them to another process at once. It survives an unavailable broker or database.
+// It returns an error only if the connection to NATS was closed for good, or if the inbox refuses
+// the name of the stream.
+func (c *Consumer) Run(ctx context.Context) error { return c.loop.Run(ctx, c.open) }
 
 // Position returns an id for messages of producers that give none, made of the place of the message in its stream: to be
 // ConsumerConfig.ID. It makes deliveries of one message one, and cannot know that a producer has stored it twice.

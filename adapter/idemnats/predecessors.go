@@ -1,106 +1,99 @@
 package idemnats
 
 import (
+	"cmp"
 	"context"
+	"maps"
+	"math"
 	"math/rand/v2"
-	"sync/atomic"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// predecessors are what comes before a message in the stream: an ordered consumer handles it when all of that is settled, or in
-// its own hand. JetStream does not do that: what a process had in hand when it died is delivered again after AckWait, behind
-// all that is delivered meanwhile.
+// predecessors finds out whether the messages that come before others in the stream are settled or
+// held by this process: in order, a message is handled only then. JetStream redelivers what a dead
+// process held after AckWait, behind all that it delivers meanwhile.
 //
-// The broker says how many messages are pending, and how far it has delivered. If as many of those are in this hand, no
-// other hand has one.
+// The broker reports how many messages are pending, and up to which one it has delivered. If this
+// process holds as many of those, no other process holds any.
 type predecessors struct {
-	since time.Time // when something began to wait for what comes before it; zero if nothing does
-	asked time.Time
-	info  *jetstream.ConsumerInfo
-	until atomic.Int64 // others come first, in Unix nanoseconds
-	ceded int          // how often in a row that was decided
+	since    time.Time // when messages began to wait; zero if none does
+	asked    time.Time
+	info     *jetstream.ConsumerInfo
+	released int // how often in a row all was released
 }
 
-// inOrder returns what may be handled.
-func (r *run) inOrder(ctx context.Context) []*held {
-	all := r.hand.All()
-	f := &r.predecessors
-	if len(sure(all)) == len(all) {
-		f.since, f.info = time.Time{}, nil
-		return all
+// admit returns the messages that may be handled, in the order of the stream: in order, those whose
+// predecessors are settled or held. It also returns when it is to be called again at the latest.
+func (s *session) admit(ctx context.Context) (admitted []*delivery, recheck time.Duration) {
+	p, now := &s.predecessors, time.Now()
+	s.mu.Lock()
+	waiting := len(s.waiting)
+	s.mu.Unlock()
+	switch {
+	case waiting == 0:
+		p.since, p.info = time.Time{}, nil
+		return nil, cmp.Or(max(time.Until(s.resume), 0), fetchWait)
+	case !s.loop.Ordered:
+		return s.takeUpTo(math.MaxUint64), 0
+	case p.since.IsZero():
+		p.since = now
 	}
-	now := time.Now()
-	if f.since.IsZero() {
-		f.since = now
-	}
-	if f.info == nil || now.Sub(f.asked) >= f.pause() {
-		f.asked = now
-		if info, err := r.source.Info(ctx); err == nil {
-			f.info = info
-			all = r.hand.All()
+	if p.info == nil || now.Sub(p.asked) >= p.pause() {
+		p.asked = now
+		if info, err := s.source.Info(ctx); err == nil {
+			p.info = info
 		}
 	}
-	if f.info != nil && delivered(all, f.info) >= f.info.NumAckPending {
-		for _, h := range all {
-			if h.Seq <= f.info.Delivered.Stream {
-				h.Delivery.sure.Store(true)
-			}
-		}
-		f.since, f.info, f.ceded = time.Time{}, nil, 0
-	} else if now.Sub(f.since) > 2*r.ackWait { // another process waits for what is in this hand, as this one does for its
-		r.giveBack()
-		f.until.Store(now.Add(rand.N(concession(r.ackWait, f.ceded))).UnixNano())
-		f.ceded++
-		f.since, f.info = time.Time{}, nil
-		return nil
+	if p.info != nil && s.delivered(p.info.Delivered.Stream) >= p.info.NumAckPending {
+		last := p.info.Delivered.Stream
+		p.since, p.info, p.released = time.Time{}, nil, 0
+		return s.takeUpTo(last), 0
 	}
-	return sure(all)
+	if now.Sub(p.since) > 2*s.ackWait { // two processes wait for what the other one holds
+		s.release()
+		s.resume = now.Add(rand.N(longestYield(s.ackWait, p.released)))
+		p.since, p.info = time.Time{}, nil
+		p.released++
+	}
+	return nil, p.pause()
 }
 
-// lost says whether something waits for its predecessors.
-func (f *predecessors) lost() bool { return !f.since.IsZero() }
-
-// pause is how long to wait before the broker is asked again.
-func (f *predecessors) pause() time.Duration {
-	return min(max(time.Since(f.since)/4, 2*time.Millisecond), 200*time.Millisecond)
-}
-
-// longConcession is how long others come first at most, if AckWait is not longer.
-const longConcession = 10 * time.Second
-
-// concession is for how long others come first at most, after having been so often in vain: they have to fetch all of it
-// meanwhile, which takes as long as it takes.
-func concession(ackWait time.Duration, ceded int) time.Duration {
-	return max(ackWait, min(ackWait<<min(ceded, 10), longConcession))
-}
-
-// yields says whether others are to have what was given back.
-func (f *predecessors) yields(now time.Time) bool { return now.UnixNano() < f.until.Load() }
-
-// delivered counts what the broker had delivered at the time of info.
-func delivered(all []*held, info *jetstream.ConsumerInfo) (n int) {
-	for _, h := range all {
-		if h.Seq <= info.Delivered.Stream {
+// delivered counts the messages held up to a sequence number.
+func (s *session) delivered(last uint64) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for seq := range s.held {
+		if seq <= last {
 			n++
 		}
 	}
 	return n
 }
 
-// sure returns what has no predecessor left, but for what is behind something of its key that does not: what is delivered again
-// while it is in hand has to find out about its predecessors again.
-func sure(all []*held) []*held {
-	var standing []*held
-	floating := map[string]bool{}
-	for _, h := range all {
-		switch key := h.Message.Key; {
-		case !h.Delivery.sure.Load():
-			floating[key] = key != ""
-		case !floating[key]:
-			standing = append(standing, h)
+// takeUpTo removes the messages up to a sequence number from waiting.
+func (s *session) takeUpTo(last uint64) (taken []*delivery) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, seq := range slices.Sorted(maps.Keys(s.waiting)) {
+		if seq <= last {
+			taken = append(taken, s.waiting[seq])
+			delete(s.waiting, seq)
 		}
 	}
-	return standing
+	return taken
+}
+
+// pause is how long to wait before the broker is asked again.
+func (p *predecessors) pause() time.Duration {
+	return min(max(time.Since(p.since)/4, 2*time.Millisecond), 200*time.Millisecond)
+}
+
+// longestYield returns the longest time for which a process fetches nothing after a release, so
+// that another process can fetch all that was released. It grows with the number of releases in a
+// row.
+func longestYield(ackWait time.Duration, released int) time.Duration {
+	return max(ackWait, min(ackWait<<min(released, 10), 10*time.Second))
 }

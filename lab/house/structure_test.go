@@ -17,7 +17,7 @@ import (
 
 // The packages that a reader goes through from the front door to the database. Not internal/canon: values, arrays and
 // objects contain one another.
-var rooms = []string{".", "operation", "internal/txn", "internal/db", "internal/roundtrip", "purge", "inbox", "outbox", "adapter/direct", "webhook", "idemtest", "idemsql", "stats"}
+var rooms = []string{".", "operation", "internal/txn", "internal/db", "internal/roundtrip", "purge", "inbox", "inbox/pull", "outbox", "adapter/direct", "webhook", "idemtest", "idemsql", "stats"}
 
 func TestFilesOfAPackageNeverKnowEachOtherInACircle(t *testing.T) {
 	t.Parallel()

@@ -260,3 +260,24 @@ func TestConsumerWhoseHandlersAllFailPausesWithWhatItHasInHand(t *testing.T) {
 		})
 	}
 }
+
+func TestConsumer_ReceivesWhileMessagesAreRetried(t *testing.T) {
+	t.Parallel()
+	js, l := newBroker(t).connect(), newBooks(t)
+	source := newSource(t, newStream(t, js))
+	for i := range 20 {
+		publish(t, js, message(fmt.Sprint("bad", i), fmt.Sprint(i)))
+	}
+	ledger.Run(t, newConsumer(t, l, source, func(tx pgx.Tx, m inbox.Message, msg jetstream.Msg) error {
+		if strings.HasPrefix(m.ID, "bad") {
+			return errPoison
+		}
+		return l.enter(tx, m, msg)
+	}, idemnats.ConsumerConfig{Ordered: true, Options: []inbox.Option{
+		inbox.WithBackoff(time.Millisecond, time.Millisecond), inbox.WithMaxAttempts(1 << 20), inbox.WithCircuit(0, 0),
+	}}).Run)
+	for i := range 5 {
+		publish(t, js, message(strconv.Itoa(i), "good"))
+		l.WaitForLines(i + 1)
+	}
+}

@@ -1,6 +1,7 @@
 package idemnats_test
 
 import (
+	"fmt"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -76,6 +77,33 @@ func TestTwoOrderedConsumersThatWaitForEachOtherComeToAnEnd(t *testing.T) {
 	l.WaitForLines(8)
 	settled(t, source)
 	if diff := cmp.Diff([]string{"a1", "a2", "a3", "a4", "a5", "a6", "a7", "a8"}, l.Lines()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestConsumer_OfAPriorityGroupKeepsTheOrder(t *testing.T) {
+	t.Parallel()
+	b, l := newBroker(t), newBooks(t)
+	js := b.connect()
+	source := newSource(t, newStream(t, js), func(c *jetstream.ConsumerConfig) {
+		c.PriorityPolicy, c.PriorityGroups, c.PinnedTTL = jetstream.PriorityPolicyPinned, []string{"one"}, time.Minute
+	})
+	for range 2 { // each process has a connection, and so a pin, of its own
+		source, err := b.connect().Consumer(ledger.Within(t), "ORDERS", "billing")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ledger.Run(t, newConsumer(t, l, source, l.enter, idemnats.ConsumerConfig{Ordered: true, Batch: 2, Group: "one"}).Run)
+	}
+	var want []string
+	for i := range 20 {
+		id := fmt.Sprintf("%02d", i)
+		publish(t, js, message(id, "a"))
+		want = append(want, "a"+id)
+	}
+	l.WaitForLines(20)
+	settled(t, source)
+	if diff := cmp.Diff(want, l.Lines()); diff != "" {
 		t.Error(diff)
 	}
 }
