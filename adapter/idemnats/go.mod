@@ -9,7 +9,6 @@ require (
 )
 
 require (
-	github.com/google/go-cmp v0.7.0
 	github.com/jackc/pgpassfile v1.0.0 // indirect
 	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
 	github.com/jackc/puddle/v2 v2.2.3 // indirect
