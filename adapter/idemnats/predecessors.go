@@ -35,7 +35,7 @@ func (s *session) admit(ctx context.Context) (admitted []*delivery, recheck time
 	switch {
 	case waiting == 0:
 		p.since, p.info = time.Time{}, nil
-		return nil, cmp.Or(max(time.Until(s.resume), 0), fetchWait)
+		return nil, cmp.Or(max(time.Until(s.nextFetch), 0), fetchWait)
 	case !s.loop.Ordered:
 		return s.takeUpTo(math.MaxUint64), 0
 	case p.since.IsZero():
@@ -54,7 +54,7 @@ func (s *session) admit(ctx context.Context) (admitted []*delivery, recheck time
 	}
 	if now.Sub(p.since) > 2*s.ackWait { // two processes wait for what the other one holds
 		s.release()
-		s.resume = now.Add(rand.N(longestYield(s.ackWait, p.released)))
+		s.nextFetch = now.Add(rand.N(longestYield(s.ackWait, p.released)))
 		p.since, p.info = time.Time{}, nil
 		p.released++
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,45 +18,48 @@ import (
 )
 
 const (
-	fetchWait = 500 * time.Millisecond // a stop waits for the last fetch
+	fetchWait = 500 * time.Millisecond // Close waits for the fetch in progress
 
-	minPause = 20 * time.Millisecond // after an error
-	maxPause = 5 * time.Second
+	minBackoff = 20 * time.Millisecond
+	maxBackoff = 5 * time.Second
 )
 
 type delivery = pull.Delivery[jetstream.Msg]
 
-// session holds a message from its fetch until it is acknowledged or released. Receive starts a
-// fetch if none is in progress. So messages arrive, and are held, while handlers run.
+// session is a pull.Session. It keeps each fetched message until the message is acknowledged or
+// released, and extends its deadline meanwhile. Receive starts a fetch if none is in progress. So
+// messages arrive while handlers run.
 type session struct {
 	*Consumer
-	ackWait      time.Duration
-	stop         func()        // ends the goroutine that extends deadlines
-	predecessors predecessors  // used by Receive alone
-	resume       time.Time     // no fetch starts before: one failed, or others are to fetch what was released
-	pause        time.Duration // after the next failure
-	fetch        chan error    // receives the error of the fetch in progress; nil if there is none
-	wake         chan struct{} // wakes Receive: a message was fetched, or the fetch has ended
+	ackWait       time.Duration
+	stopExtending func()
+	fetchDone     chan error    // receives the error of the fetch in progress; nil if there is none
+	wake          chan struct{} // wakes Receive: a message was fetched, or the fetch has ended
+
+	// Receive alone uses these.
+	predecessors predecessors
+	nextFetch    time.Time     // the earliest start: after a failed fetch, or after a release
+	backoff      time.Duration // after the next failed fetch
 
 	mu      sync.Mutex
 	held    map[uint64]jetstream.Msg // the latest delivery of each message, by its sequence number
-	waiting map[uint64]*delivery     // those of held that Receive has not returned yet
-	revoked *atomic.Bool             // of the deliveries since the last release
+	waiting map[uint64]*delivery     // deliveries that Receive has not returned yet
+	revoked *atomic.Bool             // shared by the deliveries since the last release
 }
 
 func (c *Consumer) open(ctx context.Context) (pull.Session[jetstream.Msg], error) {
 	config := c.source.CachedInfo().Config
 	s := &session{
-		Consumer: c, ackWait: config.AckWait, pause: minPause, wake: make(chan struct{}, 1), revoked: &atomic.Bool{},
+		Consumer: c, ackWait: config.AckWait, backoff: minBackoff, wake: make(chan struct{}, 1), revoked: &atomic.Bool{},
 	}
 	for _, wait := range config.BackOff {
 		s.ackWait = min(s.ackWait, wait)
 	}
 	s.release()
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // the last batch may outlast ctx
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // deadlines are extended until Close, while the last batch commits
 	var extending sync.WaitGroup
 	extending.Go(func() { s.extend(ctx) })
-	s.stop = func() {
+	s.stopExtending = func() {
 		cancel()
 		extending.Wait()
 	}
@@ -64,31 +69,31 @@ func (c *Consumer) open(ctx context.Context) (pull.Session[jetstream.Msg], error
 // Close implements pull.Session. It waits for the last fetch: a message that arrived later would be
 // delivered again only after AckWait.
 func (s *session) Close() {
-	if s.fetch != nil {
-		<-s.fetch
+	if s.fetchDone != nil {
+		<-s.fetchDone
 	}
-	s.stop()
+	s.stopExtending()
 	s.release()
 }
 
-// release gives all messages back to the broker, which delivers them again at once.
+// release returns all messages to the broker, which delivers them again at once, in their order.
 func (s *session) release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, msg := range s.held {
-		_ = msg.Nak() // if it is lost, the message is delivered again after AckWait
+	for _, seq := range slices.Sorted(maps.Keys(s.held)) {
+		_ = s.held[seq].Nak() // after a lost Nak the broker delivers again after AckWait
 	}
 	s.revoked.Store(true)
 	s.held, s.waiting, s.revoked = map[uint64]jetstream.Msg{}, map[uint64]*delivery{}, &atomic.Bool{}
 }
 
-// extend extends the deadlines of what is held.
+// extend extends the deadlines of the messages held until ctx is done.
 func (s *session) extend(ctx context.Context) {
 	for ctx.Err() == nil {
 		sleep(ctx, s.ackWait/3)
 		s.mu.Lock()
 		for _, msg := range s.held {
-			_ = msg.InProgress() // if it is lost, the message is delivered again
+			_ = msg.InProgress() // after a lost one the broker delivers again
 		}
 		s.mu.Unlock()
 	}
@@ -102,13 +107,13 @@ func (s *session) Receive(ctx context.Context, limit int, wait time.Duration) ([
 	}
 	for end := time.Now().Add(wait); ; {
 		select {
-		case err := <-s.fetch:
-			if err := s.fetched(ctx, err); err != nil {
+		case err := <-s.fetchDone:
+			if err := s.fetchEnded(ctx, err); err != nil {
 				return nil, err
 			}
 		default:
 		}
-		s.start(ctx, limit)
+		s.startFetch(ctx, limit)
 		received, recheck := s.admit(ctx)
 		left := time.Until(end)
 		if len(received) > 0 || left <= 0 || ctx.Err() != nil {
@@ -124,15 +129,15 @@ func (s *session) Receive(ctx context.Context, limit int, wait time.Duration) ([
 	}
 }
 
-// start starts a fetch of up to limit messages, if none is in progress and there is room. In order,
-// the predecessors of waiting messages have to be fetched, however many messages wait.
-func (s *session) start(ctx context.Context, limit int) {
+// startFetch starts a fetch of up to limit messages, if none is in progress and there is room. With
+// Ordered there always is: the predecessor of a waiting message may not be fetched yet.
+func (s *session) startFetch(ctx context.Context, limit int) {
 	s.mu.Lock()
 	if !s.loop.Ordered {
 		limit = min(limit, 4*s.loop.Batch-len(s.held))
 	}
 	s.mu.Unlock()
-	if s.fetch != nil || limit <= 0 || ctx.Err() != nil || time.Now().Before(s.resume) {
+	if s.fetchDone != nil || limit <= 0 || ctx.Err() != nil || time.Now().Before(s.nextFetch) {
 		return
 	}
 	opts := []jetstream.FetchOpt{jetstream.FetchMaxWait(fetchWait)}
@@ -140,7 +145,7 @@ func (s *session) start(ctx context.Context, limit int) {
 		opts = append(opts, jetstream.FetchPriorityGroup(s.group))
 	}
 	ended := make(chan error, 1)
-	s.fetch = ended
+	s.fetchDone = ended
 	go func() {
 		batch, err := s.source.Fetch(limit, opts...)
 		if err == nil {
@@ -154,19 +159,19 @@ func (s *session) start(ctx context.Context, limit int) {
 	}()
 }
 
-// fetched ends a fetch. It returns an error if the connection is closed for good.
-func (s *session) fetched(ctx context.Context, err error) error {
-	s.fetch = nil
+// fetchEnded stores the result of a fetch. It returns an error if the connection is closed for good.
+func (s *session) fetchEnded(ctx context.Context, err error) error {
+	s.fetchDone = nil
 	switch {
 	case errors.Is(err, nats.ErrConnectionClosed):
 		return fmt.Errorf("%w: %w", pull.ErrPermanent, err)
 	case err == nil || ctx.Err() != nil:
-		s.pause = minPause
+		s.backoff = minBackoff
 		return nil
 	}
-	s.loop.Logger.Warn("idemnats: cannot fetch", "consumer", s.loop.Name, "error", err)
-	s.resume = time.Now().Add(s.pause)
-	s.pause = min(2*s.pause, maxPause)
+	s.loop.Logger.Warn("idemnats: cannot fetch; trying again", "consumer", s.loop.Name, "error", err)
+	s.nextFetch = time.Now().Add(s.backoff)
+	s.backoff = min(2*s.backoff, maxBackoff)
 	return nil
 }
 
@@ -180,7 +185,7 @@ func (s *session) put(msg jetstream.Msg) {
 	defer s.mu.Unlock()
 	seq := meta.Sequence.Stream
 	_, again := s.held[seq]
-	if s.held[seq] = msg; again { // its deadline has passed, and it still waits here
+	if s.held[seq] = msg; again { // delivered again after its deadline: it is handled once, and the new delivery is acknowledged
 		return
 	}
 	s.waiting[seq] = &delivery{Raw: msg, Revoked: s.revoked, Message: inbox.Message{
@@ -197,8 +202,9 @@ func (s *session) notify() {
 	}
 }
 
-// Settle implements pull.Session. A dead letter is terminated. In order, Settle waits until the
-// broker has the last acknowledgement, because admit goes by what the broker counts as pending.
+// Settle implements pull.Session. A dead letter is terminated. With Ordered, Settle waits until the
+// broker has confirmed the last acknowledgement, because admit reads the broker's count of pending
+// messages.
 func (s *session) Settle(ctx context.Context, held []*delivery) error {
 	var handled []jetstream.Msg
 	for _, d := range held {
@@ -227,9 +233,9 @@ func (s *session) Settle(ctx context.Context, held []*delivery) error {
 	return nil
 }
 
-// remove removes a message from what is held, and returns its latest delivery.
+// remove removes the message of a delivery, and returns its latest delivery.
 func (s *session) remove(d *delivery) jetstream.Msg {
-	meta, _ := d.Raw.Metadata() // put has read it before
+	meta, _ := d.Raw.Metadata() // put has checked it
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	msg := s.held[meta.Sequence.Stream]

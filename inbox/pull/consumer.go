@@ -20,19 +20,20 @@ import (
 
 // Config configures a Consumer. ID, Key and Redriven are required.
 type Config[D any] struct {
-	// Ordered keeps the order of each key: see inbox.WithOrder, which it adds to Options.
+	// Ordered handles the messages of each key in the order of their delivery. It adds
+	// inbox.WithOrder to Options.
 	Ordered bool
-	// Requeue says that the broker can deliver a message again at a given time. Then a message that
-	// is to be tried again is settled with the outcome Retry, unless Ordered is set, the consumer
-	// pauses, or the database is unavailable: then it is held.
+	// Requeue says that the broker can deliver a message again at a given time. A failed message
+	// then returns to the broker, with the outcome Retry. The Consumer keeps the message in memory
+	// instead if Ordered is set, if the consumer is paused, or if the database is unavailable.
 	Requeue bool
-	// Batch is how many messages share a transaction at most, 256 by default.
+	// Batch is the maximum of messages in one transaction, 256 by default.
 	Batch int
-	// ID and Key return those of a message. If they panic, the message is one without an ID, which
-	// is a dead letter.
+	// ID and Key return the ID and the key of a message. If one of them panics, the message has no
+	// ID and is dead-lettered.
 	ID, Key func(D) string
-	// Redriven returns what the handler is given with a redriven dead letter, which no broker has
-	// delivered.
+	// Redriven returns the raw argument of the handler for a redriven dead letter, which comes from
+	// the database and so has no delivery.
 	Redriven func(m inbox.Message) D
 	// Position returns where a message was in its source, for the log. It may be nil.
 	Position func(D) string
@@ -43,17 +44,18 @@ type Config[D any] struct {
 	Logger *slog.Logger
 }
 
-// Consumer handles the messages of Sessions. Its fields are for Sessions to read.
+// Consumer handles the messages of Sessions. A Session may read the exported fields. Nobody may
+// change them after New.
 type Consumer[D any] struct {
 	Name      string
-	Config[D] // with its defaults
+	Config[D] // New has set the defaults
 
 	pool   *pgxpool.Pool
 	handle func(tx pgx.Tx, m inbox.Message, raw D) error
 }
 
-// New returns a Consumer. name is the consumer's in the inbox. It fails if an argument or an option
-// is invalid.
+// New returns a Consumer. name identifies the consumer in the inbox. New fails if an argument or an
+// option is invalid.
 func New[D any](
 	pool *pgxpool.Pool, name string, handle func(tx pgx.Tx, m inbox.Message, raw D) error, config Config[D],
 ) (*Consumer[D], error) {
@@ -66,8 +68,8 @@ func New[D any](
 	switch err := inbox.CheckOptions(config.Options...); {
 	case err != nil:
 		return nil, err
-	case handle == nil:
-		return nil, errors.New("pull: the handler is nil")
+	case handle == nil || config.ID == nil || config.Key == nil || config.Redriven == nil:
+		return nil, errors.New("pull: the handler, ID, Key or Redriven is nil; set all of them")
 	case config.Batch < 1:
 		return nil, fmt.Errorf("pull: Batch is %d; set it to 1 or more", config.Batch)
 	}
@@ -80,22 +82,23 @@ func New[D any](
 }
 
 const (
-	minPause = 20 * time.Millisecond // after an error
-	maxPause = 5 * time.Second
-	maxWait  = time.Second // for a delivery; then Settle is called again
+	minBackoff = 20 * time.Millisecond
+	maxBackoff = 5 * time.Second
+
+	maxWait = time.Second // in one Receive, so that Settle runs at least once a second
 )
 
-// Run handles the messages of a Session that open returns until ctx ends, and closes the Session.
-// It handles redriven dead letters meanwhile. After an error it opens another Session. It returns
-// an error only if that wraps ErrPermanent: a Session or open has returned the error, or the inbox
-// refuses the name of a source.
+// Run opens a Session, and handles its messages and redriven dead letters until ctx is done. Then
+// Run closes the Session and returns nil. It returns an error that wraps ErrPermanent if open or
+// the Session returns one, or if the inbox refuses the Source of a message. After any other error
+// Run opens another Session, with a backoff.
 func (c *Consumer[D]) Run(ctx context.Context, open func(ctx context.Context) (Session[D], error)) error {
 	redriving, stop := context.WithCancel(ctx)
 	var redrives sync.WaitGroup
 	redrives.Go(func() { c.redrive(redriving) })
 	defer redrives.Wait()
 	defer stop()
-	for pause := minPause; ; {
+	for backoff := minBackoff; ; {
 		began := time.Now()
 		err := c.consume(ctx, open)
 		switch {
@@ -103,16 +106,18 @@ func (c *Consumer[D]) Run(ctx context.Context, open func(ctx context.Context) (S
 			return nil
 		case errors.Is(err, ErrPermanent):
 			return err
-		case time.Since(began) > maxPause:
-			pause = minPause
+		case time.Since(began) > maxBackoff:
+			backoff = minBackoff
 		}
-		c.Logger.WarnContext(ctx, "inbox: cannot receive or acknowledge messages", "consumer", c.Name, "error", err)
-		_ = txn.Sleep(ctx, pause/2+rand.N(pause/2))
-		pause = min(2*pause, maxPause)
+		wait := backoff/2 + rand.N(backoff/2)
+		c.Logger.WarnContext(ctx, "inbox: cannot receive or acknowledge messages; connecting again",
+			"consumer", c.Name, "backoff", wait, "error", err)
+		_ = txn.Sleep(ctx, wait)
+		backoff = min(2*backoff, maxBackoff)
 	}
 }
 
-// redrive handles redriven dead letters, which no broker delivers any more.
+// redrive handles redriven dead letters, which come from the database.
 func (c *Consumer[D]) redrive(ctx context.Context) {
 	err := inbox.RunRedrives(ctx, c.pool, c.Name, func(tx pgx.Tx, m inbox.Message) error {
 		return c.handle(tx, m, c.Redriven(m))
@@ -122,59 +127,61 @@ func (c *Consumer[D]) redrive(ctx context.Context) {
 	}
 }
 
-// consume handles the messages of one Session until it breaks or ctx ends.
+// consume opens one Session, and handles its messages until the Session fails or ctx is done.
 func (c *Consumer[D]) consume(ctx context.Context, open func(ctx context.Context) (Session[D], error)) error {
 	session, err := open(ctx)
 	if err != nil {
 		return err
 	}
 	defer session.Close()
-	l := &loop[D]{Consumer: c, session: session, queue: queue[D]{ordered: c.Ordered}, pause: minPause}
+	l := &loop[D]{Consumer: c, session: session, queue: queue[D]{ordered: c.Ordered}, backoff: minBackoff}
 	for ctx.Err() == nil {
-		if err := l.turn(ctx); err != nil {
+		if err := l.runOnce(ctx); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// loop is what a Consumer does with one Session.
+// loop is the state of a Consumer during one Session.
 type loop[D any] struct {
 	*Consumer[D]
 	session Session[D]
 	queue   queue[D]
-	resume  time.Time     // no message is handled before: the database was unavailable
-	pause   time.Duration // before messages are handled again after the next such error
+	retryAt time.Time     // when messages are handled again after an error of the database
+	backoff time.Duration // after the next such error
 }
 
-// turn receives deliveries, handles a batch of what is due, and has it acknowledged.
-func (l *loop[D]) turn(ctx context.Context) error {
+// runOnce receives deliveries, handles one batch of those that are due, and has the Session
+// acknowledge the settled ones.
+func (l *loop[D]) runOnce(ctx context.Context) error {
 	if err := l.receive(ctx); err != nil {
 		return err
 	}
-	if now := time.Now(); ctx.Err() == nil && !now.Before(l.resume) {
+	if now := time.Now(); ctx.Err() == nil && !now.Before(l.retryAt) {
 		if ready, _ := l.queue.ready(now, l.Batch); len(ready) > 0 {
 			if err := l.batch(ctx, ready); err != nil {
 				return err
 			}
 		}
 	}
-	// What is committed is acknowledged also if the consumer was stopped meanwhile.
+	// Committed messages are acknowledged even after ctx is done.
 	err := l.session.Settle(context.WithoutCancel(ctx), l.queue.held)
 	l.queue.dropSettled()
 	return err
 }
 
-// receive waits for deliveries, unless a message can be handled now.
+// receive waits until a delivery arrives, the next attempt is due, or maxWait has passed.
 func (l *loop[D]) receive(ctx context.Context) error {
 	now := time.Now()
 	ready, due := l.queue.ready(now, l.Batch)
 	wait := maxWait
 	if len(ready) > 0 || due.After(now) {
-		if due.Before(l.resume) || len(ready) > 0 {
-			due = l.resume
+		next := due
+		if len(ready) > 0 || next.Before(l.retryAt) {
+			next = l.retryAt
 		}
-		wait = min(wait, max(due.Sub(now), 0))
+		wait = min(wait, max(next.Sub(now), 0))
 	}
 	received, err := l.session.Receive(ctx, l.Batch-len(ready), wait)
 	for _, d := range received {
@@ -203,7 +210,7 @@ func (l *loop[D]) batch(ctx context.Context, ready []*Delivery[D]) error {
 	for i, d := range ready {
 		messages[i] = d.Message
 		of := id{d.Message.Source, d.Message.ID}
-		if _, twice := raw[of]; !twice { // the inbox handles the first of two deliveries
+		if _, seen := raw[of]; !seen { // of two deliveries with one ID the inbox handles the first
 			raw[of] = d.Raw
 		}
 	}
@@ -214,35 +221,39 @@ func (l *loop[D]) batch(ctx context.Context, ready []*Delivery[D]) error {
 		return fmt.Errorf("%w: %w", ErrPermanent, err)
 	}
 	for i, d := range ready {
-		l.decide(ctx, d, outcomes[i], err)
+		l.conclude(ctx, d, outcomes[i], err)
 	}
 	switch {
 	case err == nil:
-		l.pause = minPause
+		l.backoff = minBackoff
 	case ctx.Err() == nil:
-		l.Logger.WarnContext(ctx, "inbox: cannot handle messages", "consumer", l.Name, "error", err)
-		l.resume = time.Now().Add(l.pause)
-		l.pause = min(2*l.pause, maxPause)
+		l.Logger.WarnContext(ctx, "inbox: cannot handle messages; trying again", "consumer", l.Name, "backoff", l.backoff, "error", err)
+		l.retryAt = time.Now().Add(l.backoff)
+		l.backoff = min(2*l.backoff, maxBackoff)
 	}
 	return nil
 }
 
-// decide settles a delivery, or keeps it for another attempt. err is that of its batch.
-func (l *loop[D]) decide(ctx context.Context, d *Delivery[D], outcome inbox.Outcome, err error) {
+// conclude stores the outcome of a delivery, or schedules its next attempt. err is the error of the
+// whole batch.
+func (l *loop[D]) conclude(ctx context.Context, d *Delivery[D], outcome inbox.Outcome, err error) {
 	paused := errors.Is(outcome.Err, inbox.ErrPaused)
 	if outcome.State == inbox.Retry && (l.Ordered || !l.Requeue || paused || err != nil) {
 		d.due = outcome.RetryAt
-		if !paused { // otherwise the message was not tried
+		if !paused { // a paused consumer tries no message
 			d.failed = !errors.Is(outcome.Err, inbox.ErrBehind)
 		}
 		return
 	}
 	d.outcome = outcome
 	if outcome.State == inbox.Dead && !errors.Is(outcome.Err, inbox.ErrDead) {
-		where := []any{"consumer", l.Name, "source", d.Message.Source, "message", d.Message.ID}
+		attrs := []any{"consumer", l.Name, "source", d.Message.Source, "message", d.Message.ID, "error", outcome.Err}
 		if l.Position != nil {
-			where = append(where, "position", l.Position(d.Raw))
+			_ = guard.Call(func() error {
+				attrs = append(attrs, "position", l.Position(d.Raw))
+				return nil
+			})
 		}
-		l.Logger.ErrorContext(ctx, "inbox: a message is a dead letter", append(where, "error", outcome.Err)...)
+		l.Logger.ErrorContext(ctx, "inbox: a message is a dead letter", attrs...)
 	}
 }

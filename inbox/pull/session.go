@@ -2,10 +2,11 @@
 // Kafka and RabbitMQ share it, and so can the adapter of another broker: it implements [Session],
 // and [Consumer] does the rest.
 //
-// A Consumer receives deliveries, handles those that are due by [inbox.Batch], and has the Session
-// acknowledge what is committed. It keeps the other deliveries until their next attempt is due. It
-// handles redriven dead letters by [inbox.RunRedrives] meanwhile, opens another Session after an
-// error, and stops within one batch. broker_test.go has a whole Session, of a broker in memory.
+// A Consumer receives deliveries, passes those that are due to [inbox.Batch], and has the Session
+// acknowledge the committed ones. It keeps the other deliveries until their next attempt is due.
+// Meanwhile [inbox.RunRedrives] handles redriven dead letters. After an error the Consumer opens
+// another Session. When it is stopped, it finishes at most the current batch. broker_test.go has a
+// whole Session, of a broker in memory.
 package pull
 
 import (
@@ -17,16 +18,14 @@ import (
 	"github.com/idem-go/idem/inbox"
 )
 
-// ErrPermanent marks an error of a Session, or of opening one, that no other Session can help with.
-// Run returns it.
+// ErrPermanent marks an error that opening another Session cannot fix. Run returns the error.
 var ErrPermanent = errors.New("pull: the source of messages is closed for good")
 
 // Session is an open connection of an adapter with its broker: a channel, a subscription, a
 // membership in a group. D is the broker's own type of a delivery. A Consumer opens a Session,
 // calls its methods from one goroutine, and closes it.
 //
-// The Consumer holds a delivery from the Receive that returns it to the Settle that is given its
-// outcome. Meanwhile:
+// The Consumer holds a delivery from Receive until Settle has acknowledged the delivery. Meanwhile:
 //
 //   - The broker must not give the message to another consumer. If the broker has a deadline for
 //     acknowledgements, the Session extends it in a goroutine of its own.
@@ -39,12 +38,12 @@ var ErrPermanent = errors.New("pull: the source of messages is closed for good")
 // opens another one after a backoff. So the broker has to deliver again what is not acknowledged. A
 // Session whose client reconnects by itself logs such errors and goes on.
 type Session[D any] interface {
-	// Receive returns new deliveries, those of one key in their order. It waits for the first one
-	// until wait has passed or ctx has ended, and for no other. limit is how many the Consumer has
-	// room for; a Session may return more if it has fetched them before. With a limit of 0 Receive
-	// waits and returns none: enough messages are due, or the database is unavailable. The messages
-	// that wait for another attempt are not counted in limit. The Session bounds them: it returns
-	// no more deliveries while too many have no outcome.
+	// Receive returns new deliveries, those of one key in their order. It returns as soon as it has
+	// one delivery, when wait has passed, or when ctx is done. limit is how many deliveries the
+	// Consumer has room for. A Session returns more only if it had to fetch more to keep the order.
+	// A limit of 0 means that a full batch is ready: Receive waits and returns none. limit does not
+	// count deliveries that wait for another attempt. The Session sets their maximum, and returns
+	// no deliveries above it.
 	Receive(ctx context.Context, limit int, wait time.Duration) ([]*Delivery[D], error)
 
 	// Settle acknowledges the deliveries among held that have an Outcome. held is all that the
@@ -52,9 +51,10 @@ type Session[D any] interface {
 	// acknowledge a prefix of it at once. The outcomes are committed: if an acknowledgement is
 	// lost, the message is delivered again and is a Duplicate.
 	//
-	// The Consumer calls Settle after each Receive, also if there is no new outcome, so that a
-	// Session can repeat what has failed. ctx does not end when the Consumer stops. Settle has a
-	// limit of its own for how long it waits.
+	// The Consumer calls Settle after each Receive that returns no error, also if there is no new
+	// outcome. It forgets the deliveries with an outcome after Settle: a Session that repeats failed
+	// acknowledgements keeps them itself. ctx does not end when the Consumer stops. Settle limits
+	// how long it waits.
 	Settle(ctx context.Context, held []*Delivery[D]) error
 
 	// Close releases what is not settled, so that the broker can deliver it at once to another
@@ -65,15 +65,15 @@ type Session[D any] interface {
 // Delivery is a message that a broker has delivered.
 type Delivery[D any] struct {
 	Message inbox.Message // the Consumer sets its ID and its Key
-	Raw     D             // what the handler is given besides
+	Raw     D             // the delivery of the client of the broker, for the handler
 
-	// Revoked is nil, or set to true when another consumer may have the message: the Consumer does
-	// not handle it any more. The deliveries of a partition share it.
+	// Revoked is set to true by the Session when another consumer may have the message. The
+	// Consumer then drops the delivery. Several deliveries may share it, and it may be nil.
 	Revoked *atomic.Bool
 
 	outcome inbox.Outcome
 	due     time.Time // of the next attempt
-	failed  bool      // the last attempt; a message that waits behind another one has not failed
+	failed  bool      // the last attempt failed; waiting behind another message is no failure
 }
 
 // Outcome returns the outcome of the message, if it is settled: Done, Duplicate and Dead are to be
