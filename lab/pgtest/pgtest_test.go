@@ -76,7 +76,7 @@ func TestFailedTestKeepsItsDatabaseOnRequest(t *testing.T) {
 	if want := "psql '" + address + "'"; !strings.Contains(stub.log, want) {
 		t.Errorf("log is %q, want it to contain %q", stub.log, want)
 	}
-	if err := requireServer(t).exec(t.Context(), "DROP DATABASE "+ident(name)); err != nil {
+	if err := requireServer(t).exec(t.Context(), &dropping, "DROP DATABASE "+ident(name)); err != nil {
 		t.Error(err)
 	}
 }

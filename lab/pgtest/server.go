@@ -59,7 +59,9 @@ func (s *server) createFor(t testing.TB, template string) string {
 			t.Logf("pgtest: kept for a look: psql '%s'", address)
 			return
 		}
-		if err := s.drop(name); err != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), createLimit)
+		defer cancel()
+		if err := s.exec(ctx, &dropping, "DROP DATABASE "+ident(name)+" WITH (FORCE)"); err != nil {
 			t.Errorf("pgtest: drop the database: %v", err)
 		}
 	})
@@ -68,7 +70,7 @@ func (s *server) createFor(t testing.TB, template string) string {
 
 func (s *server) create(ctx context.Context, name, template string) error {
 	return whileInUse(ctx, func() error {
-		return s.on(ctx, func(conn *pgx.Conn) error {
+		return s.on(ctx, &creating, func(conn *pgx.Conn) error {
 			sql := "CREATE DATABASE " + ident(name) + " TEMPLATE " + ident(template)
 			if !strings.HasPrefix(conn.PgConn().ParameterStatus("server_version"), "14") {
 				sql += " STRATEGY FILE_COPY" // which is all that 14 knows, and takes half of the time
@@ -77,27 +79,6 @@ func (s *server) create(ctx context.Context, name, template string) error {
 			return err
 		})
 	})
-}
-
-// drop drops a database. DROP DATABASE waits until each backend has accepted a barrier, and PostgreSQL 15 to 18 can miss a backend that
-// starts at that moment. The barrier of the next attempt reaches it.
-func (s *server) drop(name string) error {
-	const attempt = 20 * time.Second
-	ctx, cancel := context.WithTimeout(context.Background(), createLimit)
-	defer cancel()
-	for {
-		late := false
-		err := s.on(ctx, func(conn *pgx.Conn) error {
-			bounded, cancel := context.WithTimeout(ctx, attempt)
-			defer cancel()
-			_, err := conn.Exec(bounded, "DROP DATABASE IF EXISTS "+ident(name)+" WITH (FORCE)")
-			late = bounded.Err() != nil
-			return err
-		})
-		if !late || ctx.Err() != nil {
-			return err
-		}
-	}
 }
 
 // whileInUse tries again for as long as Postgres refuses to clone because somebody is connected to the template, such as
@@ -119,35 +100,40 @@ func whileInUse(ctx context.Context, clone func() error) error {
 // objectInUse: source database is being accessed by other users.
 const objectInUse = "55006"
 
-func (s *server) exec(ctx context.Context, sql string) error {
-	return s.on(ctx, func(conn *pgx.Conn) error {
+func (s *server) exec(ctx context.Context, by *admin, sql string) error {
+	return s.on(ctx, by, func(conn *pgx.Conn) error {
 		_, err := conn.Exec(ctx, sql)
 		return err
 	})
 }
 
-// admin is a connection to the server's own database. All tests of a process share it: a connection for each statement would cost more
-// than most statements do.
-var admin struct {
+// admin is a connection to the server's own database. All tests of a process share it, because a new
+// connection costs more than most of the statements.
+type admin struct {
 	sync.Mutex
 	conn *pgx.Conn
 	to   string
 }
 
-func (s *server) on(ctx context.Context, do func(*pgx.Conn) error) error {
-	admin.Lock()
-	defer admin.Unlock()
-	if to := s.url.String(); admin.conn == nil || admin.conn.IsClosed() || admin.to != to {
-		if admin.conn != nil {
-			_ = admin.conn.Close(ctx)
+// DROP DATABASE waits until every backend of the server has accepted a barrier, and one that sends to
+// a client that does not read cannot. The test of that client may need another database before it
+// reads on, so databases are created over another connection.
+var creating, dropping admin
+
+func (s *server) on(ctx context.Context, by *admin, do func(*pgx.Conn) error) error {
+	by.Lock()
+	defer by.Unlock()
+	if to := s.url.String(); by.conn == nil || by.conn.IsClosed() || by.to != to {
+		if by.conn != nil {
+			_ = by.conn.Close(ctx)
 		}
 		conn, err := pgx.Connect(ctx, to)
 		if err != nil {
 			return err
 		}
-		admin.conn, admin.to = conn, to
+		by.conn, by.to = conn, to
 	}
-	return do(admin.conn)
+	return do(by.conn)
 }
 
 // nameFor names a database so that it is recognised in pg_stat_activity, and so that testenv, which drops whatever
