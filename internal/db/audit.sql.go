@@ -39,7 +39,6 @@ func (q *NoteAct) Args() []any {
 	return []any{string(q.Act), q.Outcome, q.Person, q.Reason, orNull(q.OperationID), q.Step, q.Scope, q.Key, q.Letter.Side, q.Letter.Consumer, q.Letter.Source, q.Letter.ID}
 }
 
-// Queue adds the statement.
 func (q NoteAct) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(string(q.Act))
@@ -57,5 +56,4 @@ func (q NoteAct) Queue(trip *roundtrip.Trip) {
 	trip.Add(NoteActStatement, values.List()...)
 }
 
-// Read reads the answer.
 func (NoteAct) Read(trip *roundtrip.Trip) { trip.Skip() }

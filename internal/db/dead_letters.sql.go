@@ -37,7 +37,6 @@ type ListDeadLetters struct {
 	Rows []Letter
 }
 
-// Queue adds the statement.
 func (q *ListDeadLetters) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(q.Only.Side)
@@ -51,19 +50,12 @@ func (q *ListDeadLetters) Queue(trip *roundtrip.Trip) {
 	values.Int(q.Room)
 	trip.Add(ListDeadLettersStatement, values.List()...)
 }
-
-// Read reads the answer.
 func (q *ListDeadLetters) Read(trip *roundtrip.Trip) {
 	q.Rows = nil
-	q.Each(trip, func(r *Letter) { q.Rows = append(q.Rows, *r) })
-}
-
-// Each reads the answer and calls f with one row after the other, which is the same one each time.
-func (q *ListDeadLetters) Each(trip *roundtrip.Trip, f func(*Letter)) {
 	var r Letter
 	trip.Rows(func(row *roundtrip.Row) {
 		readListDeadLetters(&r, row)
-		f(&r)
+		q.Rows = append(q.Rows, r)
 	})
 }
 
@@ -107,7 +99,6 @@ type ShowDeadLetter struct {
 	Letter
 }
 
-// Queue adds the statement.
 func (q *ShowDeadLetter) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(q.Name.Side)
@@ -117,7 +108,6 @@ func (q *ShowDeadLetter) Queue(trip *roundtrip.Trip) {
 	trip.Add(ShowDeadLetterStatement, values.List()...)
 }
 
-// Read reads the answer.
 func (q *ShowDeadLetter) Read(trip *roundtrip.Trip) {
 	q.Letter = Letter{}
 	q.Found = trip.Row(func(row *roundtrip.Row) { readShowDeadLetter(&q.Letter, row) })
@@ -161,7 +151,6 @@ type TakeDeadLetter struct {
 	Letter
 }
 
-// Queue adds the statement.
 func (q *TakeDeadLetter) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(q.Name.Side)
@@ -171,7 +160,6 @@ func (q *TakeDeadLetter) Queue(trip *roundtrip.Trip) {
 	trip.Add(TakeDeadLetterStatement, values.List()...)
 }
 
-// Read reads the answer.
 func (q *TakeDeadLetter) Read(trip *roundtrip.Trip) {
 	q.Letter = Letter{}
 	q.Found = trip.Row(func(row *roundtrip.Row) { readTakeDeadLetter(&q.Letter, row) })

@@ -40,7 +40,6 @@ type BeginMessages struct {
 	BeginMessagesRow
 }
 
-// Queue adds the statement.
 func (q *BeginMessages) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(q.ExecutionID)
@@ -49,7 +48,6 @@ func (q *BeginMessages) Queue(trip *roundtrip.Trip) {
 	trip.Add(BeginMessagesStatement, values.List()...)
 }
 
-// Read reads the answer.
 func (q *BeginMessages) Read(trip *roundtrip.Trip) {
 	q.BeginMessagesRow = BeginMessagesRow{}
 	q.Found = trip.Row(func(row *roundtrip.Row) { readBeginMessages(&q.BeginMessagesRow, row) })
@@ -100,7 +98,6 @@ type ClaimMessages struct {
 	Rows []ClaimedMessage
 }
 
-// Queue adds the statement.
 func (q *ClaimMessages) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(q.Messages.consumer)
@@ -110,19 +107,12 @@ func (q *ClaimMessages) Queue(trip *roundtrip.Trip) {
 	values.Text(q.Messages.ids)
 	trip.Add(ClaimMessagesStatement, values.List()...)
 }
-
-// Read reads the answer.
 func (q *ClaimMessages) Read(trip *roundtrip.Trip) {
 	q.Rows = nil
-	q.Each(trip, func(r *ClaimedMessage) { q.Rows = append(q.Rows, *r) })
-}
-
-// Each reads the answer and calls f with one row after the other, which is the same one each time.
-func (q *ClaimMessages) Each(trip *roundtrip.Trip, f func(*ClaimedMessage)) {
 	var r ClaimedMessage
 	trip.Rows(func(row *roundtrip.Row) {
 		readClaimMessages(&r, row)
-		f(&r)
+		q.Rows = append(q.Rows, r)
 	})
 }
 
@@ -175,7 +165,6 @@ type LoadMessages struct {
 	Rows []KnownMessage
 }
 
-// Queue adds the statement.
 func (q *LoadMessages) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(q.Messages.sources)
@@ -184,19 +173,12 @@ func (q *LoadMessages) Queue(trip *roundtrip.Trip) {
 	values.Text(q.Messages.consumer)
 	trip.Add(LoadMessagesStatement, values.List()...)
 }
-
-// Read reads the answer.
 func (q *LoadMessages) Read(trip *roundtrip.Trip) {
 	q.Rows = nil
-	q.Each(trip, func(r *KnownMessage) { q.Rows = append(q.Rows, *r) })
-}
-
-// Each reads the answer and calls f with one row after the other, which is the same one each time.
-func (q *LoadMessages) Each(trip *roundtrip.Trip, f func(*KnownMessage)) {
 	var r KnownMessage
 	trip.Rows(func(row *roundtrip.Row) {
 		readLoadMessages(&r, row)
-		f(&r)
+		q.Rows = append(q.Rows, r)
 	})
 }
 
@@ -273,7 +255,6 @@ type ResumeMessages struct {
 	Rows []ClaimedMessage
 }
 
-// Queue adds the statement.
 func (q *ResumeMessages) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Interval(q.Retention)
@@ -282,19 +263,12 @@ func (q *ResumeMessages) Queue(trip *roundtrip.Trip) {
 	values.Text(q.Messages.consumer)
 	trip.Add(ResumeMessagesStatement, values.List()...)
 }
-
-// Read reads the answer.
 func (q *ResumeMessages) Read(trip *roundtrip.Trip) {
 	q.Rows = nil
-	q.Each(trip, func(r *ClaimedMessage) { q.Rows = append(q.Rows, *r) })
-}
-
-// Each reads the answer and calls f with one row after the other, which is the same one each time.
-func (q *ResumeMessages) Each(trip *roundtrip.Trip, f func(*ClaimedMessage)) {
 	var r ClaimedMessage
 	trip.Rows(func(row *roundtrip.Row) {
 		readResumeMessages(&r, row)
-		f(&r)
+		q.Rows = append(q.Rows, r)
 	})
 }
 
@@ -326,14 +300,12 @@ type KeepMessages struct {
 	Found bool
 }
 
-// Queue adds the statement.
 func (q *KeepMessages) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(q.ExecutionID)
 	trip.Add(KeepMessagesStatement, values.List()...)
 }
 
-// Read reads the answer.
 func (q *KeepMessages) Read(trip *roundtrip.Trip) {
 	q.Found = trip.Row(func(*roundtrip.Row) {})
 }
@@ -374,7 +346,6 @@ type CountFailure struct {
 	CountFailureRow
 }
 
-// Queue adds the statement.
 func (q *CountFailure) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(q.FailedMessage.Consumer)
@@ -389,7 +360,6 @@ func (q *CountFailure) Queue(trip *roundtrip.Trip) {
 	trip.Add(CountFailureStatement, values.List()...)
 }
 
-// Read reads the answer.
 func (q *CountFailure) Read(trip *roundtrip.Trip) {
 	q.CountFailureRow = CountFailureRow{}
 	q.Found = trip.Row(func(row *roundtrip.Row) { readCountFailure(&q.CountFailureRow, row) })
@@ -446,7 +416,6 @@ type BuryMessage struct {
 	Found bool
 }
 
-// Queue adds the statement.
 func (q *BuryMessage) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(q.FailedMessage.Key)
@@ -465,7 +434,6 @@ func (q *BuryMessage) Queue(trip *roundtrip.Trip) {
 	trip.Add(BuryMessageStatement, values.List()...)
 }
 
-// Read reads the answer.
 func (q *BuryMessage) Read(trip *roundtrip.Trip) {
 	q.Found = trip.Row(func(*roundtrip.Row) {})
 }
@@ -494,7 +462,6 @@ type ReleaseMessages struct {
 	ClaimedAt time.Time
 }
 
-// Queue adds the statement.
 func (q ReleaseMessages) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(q.Messages.sources)
@@ -504,7 +471,6 @@ func (q ReleaseMessages) Queue(trip *roundtrip.Trip) {
 	trip.Add(ReleaseMessagesStatement, values.List()...)
 }
 
-// Read reads the answer.
 func (ReleaseMessages) Read(trip *roundtrip.Trip) { trip.Skip() }
 
 // AnnounceMessageSQL is the text of AnnounceMessage.
@@ -536,7 +502,6 @@ type AnnounceMessage struct {
 	AnnounceMessageRow
 }
 
-// Queue adds the statement.
 func (q *AnnounceMessage) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(q.FailedMessage.Consumer)
@@ -548,7 +513,6 @@ func (q *AnnounceMessage) Queue(trip *roundtrip.Trip) {
 	trip.Add(AnnounceMessageStatement, values.List()...)
 }
 
-// Read reads the answer.
 func (q *AnnounceMessage) Read(trip *roundtrip.Trip) {
 	q.AnnounceMessageRow = AnnounceMessageRow{}
 	q.Found = trip.Row(func(row *roundtrip.Row) { readAnnounceMessage(&q.AnnounceMessageRow, row) })
@@ -584,7 +548,6 @@ type WithdrawMessage struct {
 	ID       string
 }
 
-// Queue adds the statement.
 func (q WithdrawMessage) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(q.Consumer)
@@ -593,7 +556,6 @@ func (q WithdrawMessage) Queue(trip *roundtrip.Trip) {
 	trip.Add(WithdrawMessageStatement, values.List()...)
 }
 
-// Read reads the answer.
 func (WithdrawMessage) Read(trip *roundtrip.Trip) { trip.Skip() }
 
 // FailingMessagesSQL is the text of FailingMessages.
@@ -630,7 +592,6 @@ type FailingMessages struct {
 	Rows []FailingMessage
 }
 
-// Queue adds the statement.
 func (q *FailingMessages) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(array(q.Sources))
@@ -638,19 +599,12 @@ func (q *FailingMessages) Queue(trip *roundtrip.Trip) {
 	values.Text(q.Consumer)
 	trip.Add(FailingMessagesStatement, values.List()...)
 }
-
-// Read reads the answer.
 func (q *FailingMessages) Read(trip *roundtrip.Trip) {
 	q.Rows = nil
-	q.Each(trip, func(r *FailingMessage) { q.Rows = append(q.Rows, *r) })
-}
-
-// Each reads the answer and calls f with one row after the other, which is the same one each time.
-func (q *FailingMessages) Each(trip *roundtrip.Trip, f func(*FailingMessage)) {
 	var r FailingMessage
 	trip.Rows(func(row *roundtrip.Row) {
 		readFailingMessages(&r, row)
-		f(&r)
+		q.Rows = append(q.Rows, r)
 	})
 }
 
@@ -708,7 +662,6 @@ type RedriveMessage struct {
 	RedriveMessageRow
 }
 
-// Queue adds the statement.
 func (q *RedriveMessage) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(q.Consumer)
@@ -717,7 +670,6 @@ func (q *RedriveMessage) Queue(trip *roundtrip.Trip) {
 	trip.Add(RedriveMessageStatement, values.List()...)
 }
 
-// Read reads the answer.
 func (q *RedriveMessage) Read(trip *roundtrip.Trip) {
 	q.RedriveMessageRow = RedriveMessageRow{}
 	q.Found = trip.Row(func(row *roundtrip.Row) { readRedriveMessage(&q.RedriveMessageRow, row) })
@@ -769,7 +721,6 @@ type DropMessage struct {
 	DropMessageRow
 }
 
-// Queue adds the statement.
 func (q *DropMessage) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(q.Consumer)
@@ -778,7 +729,6 @@ func (q *DropMessage) Queue(trip *roundtrip.Trip) {
 	trip.Add(DropMessageStatement, values.List()...)
 }
 
-// Read reads the answer.
 func (q *DropMessage) Read(trip *roundtrip.Trip) {
 	q.DropMessageRow = DropMessageRow{}
 	q.Found = trip.Row(func(row *roundtrip.Row) { readDropMessage(&q.DropMessageRow, row) })
@@ -831,7 +781,6 @@ type MessageRedrives struct {
 	Rows []MessageRedrive
 }
 
-// Queue adds the statement.
 func (q *MessageRedrives) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(q.Consumer)
@@ -839,19 +788,12 @@ func (q *MessageRedrives) Queue(trip *roundtrip.Trip) {
 	values.Int64(q.MaxBytes)
 	trip.Add(MessageRedrivesStatement, values.List()...)
 }
-
-// Read reads the answer.
 func (q *MessageRedrives) Read(trip *roundtrip.Trip) {
 	q.Rows = nil
-	q.Each(trip, func(r *MessageRedrive) { q.Rows = append(q.Rows, *r) })
-}
-
-// Each reads the answer and calls f with one row after the other, which is the same one each time.
-func (q *MessageRedrives) Each(trip *roundtrip.Trip, f func(*MessageRedrive)) {
 	var r MessageRedrive
 	trip.Rows(func(row *roundtrip.Row) {
 		readMessageRedrives(&r, row)
-		f(&r)
+		q.Rows = append(q.Rows, r)
 	})
 }
 
@@ -901,7 +843,6 @@ type ForgetRedrives struct {
 	Messages *Messages
 }
 
-// Queue adds the statement.
 func (q ForgetRedrives) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(q.Messages.sources)
@@ -910,7 +851,6 @@ func (q ForgetRedrives) Queue(trip *roundtrip.Trip) {
 	trip.Add(ForgetRedrivesStatement, values.List()...)
 }
 
-// Read reads the answer.
 func (ForgetRedrives) Read(trip *roundtrip.Trip) { trip.Skip() }
 
 // InboxStatsSQL is the text of InboxStats.
@@ -945,23 +885,15 @@ type InboxStats struct {
 	Rows []ConsumerStats
 }
 
-// Queue adds the statement.
 func (q *InboxStats) Queue(trip *roundtrip.Trip) {
 	trip.Add(InboxStatsStatement)
 }
-
-// Read reads the answer.
 func (q *InboxStats) Read(trip *roundtrip.Trip) {
 	q.Rows = nil
-	q.Each(trip, func(r *ConsumerStats) { q.Rows = append(q.Rows, *r) })
-}
-
-// Each reads the answer and calls f with one row after the other, which is the same one each time.
-func (q *InboxStats) Each(trip *roundtrip.Trip, f func(*ConsumerStats)) {
 	var r ConsumerStats
 	trip.Rows(func(row *roundtrip.Row) {
 		readInboxStats(&r, row)
-		f(&r)
+		q.Rows = append(q.Rows, r)
 	})
 }
 

@@ -42,7 +42,6 @@ type HoldKey struct {
 	Found bool
 }
 
-// Queue adds the statement.
 func (q *HoldKey) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(q.Key.scope)
@@ -52,7 +51,6 @@ func (q *HoldKey) Queue(trip *roundtrip.Trip) {
 	trip.Add(HoldKeyStatement, values.List()...)
 }
 
-// Read reads the answer.
 func (q *HoldKey) Read(trip *roundtrip.Trip) {
 	q.Found = trip.Row(func(*roundtrip.Row) {})
 }
@@ -87,7 +85,6 @@ type BeginOperation struct {
 	Parent    string
 }
 
-// Queue adds the statement.
 func (q BeginOperation) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(q.Key.ExecutionID)
@@ -109,7 +106,6 @@ func (q BeginOperation) Queue(trip *roundtrip.Trip) {
 	trip.Add(BeginOperationStatement, values.List()...)
 }
 
-// Read reads the answer.
 func (BeginOperation) Read(trip *roundtrip.Trip) { trip.Skip() }
 
 // AdvanceOperationSQL is the text of AdvanceOperation.
@@ -168,7 +164,6 @@ type AdvanceOperation struct {
 	Found bool
 }
 
-// Queue adds the statement.
 func (q *AdvanceOperation) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(q.OperationID)
@@ -191,7 +186,6 @@ func (q *AdvanceOperation) Queue(trip *roundtrip.Trip) {
 	trip.Add(AdvanceOperationStatement, values.List()...)
 }
 
-// Read reads the answer.
 func (q *AdvanceOperation) Read(trip *roundtrip.Trip) {
 	q.Found = trip.Row(func(*roundtrip.Row) {})
 }
@@ -221,7 +215,6 @@ type recordStep struct {
 	Pause *time.Duration
 }
 
-// Queue adds the statement.
 func (q recordStep) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(q.Step.OperationID)
@@ -236,7 +229,6 @@ func (q recordStep) Queue(trip *roundtrip.Trip) {
 	trip.Add(RecordStepStatement, values.List()...)
 }
 
-// Read reads the answer.
 func (recordStep) Read(trip *roundtrip.Trip) { trip.Skip() }
 
 // InsertStepSQL is the text of InsertStep.
@@ -259,7 +251,6 @@ type insertStep struct {
 	Pause *time.Duration
 }
 
-// Queue adds the statement.
 func (q insertStep) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(q.Step.OperationID)
@@ -274,7 +265,6 @@ func (q insertStep) Queue(trip *roundtrip.Trip) {
 	trip.Add(InsertStepStatement, values.List()...)
 }
 
-// Read reads the answer.
 func (insertStep) Read(trip *roundtrip.Trip) { trip.Skip() }
 
 // LoadStepsSQL is the text of LoadSteps.
@@ -309,25 +299,17 @@ type LoadSteps struct {
 	Rows []Step
 }
 
-// Queue adds the statement.
 func (q *LoadSteps) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(q.OperationID)
 	trip.Add(LoadStepsStatement, values.List()...)
 }
-
-// Read reads the answer.
 func (q *LoadSteps) Read(trip *roundtrip.Trip) {
 	q.Rows = nil
-	q.Each(trip, func(r *Step) { q.Rows = append(q.Rows, *r) })
-}
-
-// Each reads the answer and calls f with one row after the other, which is the same one each time.
-func (q *LoadSteps) Each(trip *roundtrip.Trip, f func(*Step)) {
 	var r Step
 	trip.Rows(func(row *roundtrip.Row) {
 		readLoadSteps(&r, row)
-		f(&r)
+		q.Rows = append(q.Rows, r)
 	})
 }
 
@@ -412,7 +394,6 @@ type TakeOperation struct {
 	Taken Taken
 }
 
-// Queue adds the statement.
 func (q *TakeOperation) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Int(q.Owner)
@@ -422,7 +403,6 @@ func (q *TakeOperation) Queue(trip *roundtrip.Trip) {
 	trip.Add(TakeOperationStatement, values.List()...)
 }
 
-// Read reads the answer.
 func (q *TakeOperation) Read(trip *roundtrip.Trip) {
 	q.Taken = Taken{}
 	q.Found = trip.Row(func(row *roundtrip.Row) { readTakeOperation(&q.Taken, row) })
@@ -585,7 +565,6 @@ type TakeOperations struct {
 	Rows []Taken
 }
 
-// Queue adds the statement.
 func (q *TakeOperations) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Int(q.Owner)
@@ -595,19 +574,12 @@ func (q *TakeOperations) Queue(trip *roundtrip.Trip) {
 	values.Int(q.Room)
 	trip.Add(TakeOperationsStatement, values.List()...)
 }
-
-// Read reads the answer.
 func (q *TakeOperations) Read(trip *roundtrip.Trip) {
 	q.Rows = nil
-	q.Each(trip, func(r *Taken) { q.Rows = append(q.Rows, *r) })
-}
-
-// Each reads the answer and calls f with one row after the other, which is the same one each time.
-func (q *TakeOperations) Each(trip *roundtrip.Trip, f func(*Taken)) {
 	var r Taken
 	trip.Rows(func(row *roundtrip.Row) {
 		readTakeOperations(&r, row)
-		f(&r)
+		q.Rows = append(q.Rows, r)
 	})
 }
 
@@ -700,7 +672,6 @@ type DueOperations struct {
 	Rows []Due
 }
 
-// Queue adds the statement.
 func (q *DueOperations) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Int(q.Room)
@@ -708,19 +679,12 @@ func (q *DueOperations) Queue(trip *roundtrip.Trip) {
 	values.Text(array(q.But))
 	trip.Add(DueOperationsStatement, values.List()...)
 }
-
-// Read reads the answer.
 func (q *DueOperations) Read(trip *roundtrip.Trip) {
 	q.Rows = nil
-	q.Each(trip, func(r *Due) { q.Rows = append(q.Rows, *r) })
-}
-
-// Each reads the answer and calls f with one row after the other, which is the same one each time.
-func (q *DueOperations) Each(trip *roundtrip.Trip, f func(*Due)) {
 	var r Due
 	trip.Rows(func(row *roundtrip.Row) {
 		readDueOperations(&r, row)
-		f(&r)
+		q.Rows = append(q.Rows, r)
 	})
 }
 
@@ -768,14 +732,12 @@ type ShowOperation struct {
 	ShowOperationRow
 }
 
-// Queue adds the statement.
 func (q *ShowOperation) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(q.OperationID)
 	trip.Add(ShowOperationStatement, values.List()...)
 }
 
-// Read reads the answer.
 func (q *ShowOperation) Read(trip *roundtrip.Trip) {
 	q.ShowOperationRow = ShowOperationRow{}
 	q.Found = trip.Row(func(row *roundtrip.Row) { readShowOperation(&q.ShowOperationRow, row) })
@@ -868,25 +830,17 @@ type LoadStepsOf struct {
 	Rows []Step
 }
 
-// Queue adds the statement.
 func (q *LoadStepsOf) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(array(q.OperationIDs))
 	trip.Add(LoadStepsOfStatement, values.List()...)
 }
-
-// Read reads the answer.
 func (q *LoadStepsOf) Read(trip *roundtrip.Trip) {
 	q.Rows = nil
-	q.Each(trip, func(r *Step) { q.Rows = append(q.Rows, *r) })
-}
-
-// Each reads the answer and calls f with one row after the other, which is the same one each time.
-func (q *LoadStepsOf) Each(trip *roundtrip.Trip, f func(*Step)) {
 	var r Step
 	trip.Rows(func(row *roundtrip.Row) {
 		readLoadStepsOf(&r, row)
-		f(&r)
+		q.Rows = append(q.Rows, r)
 	})
 }
 
@@ -934,25 +888,17 @@ type ListSteps struct {
 	Rows []Step
 }
 
-// Queue adds the statement.
 func (q *ListSteps) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(q.OperationID)
 	trip.Add(ListStepsStatement, values.List()...)
 }
-
-// Read reads the answer.
 func (q *ListSteps) Read(trip *roundtrip.Trip) {
 	q.Rows = nil
-	q.Each(trip, func(r *Step) { q.Rows = append(q.Rows, *r) })
-}
-
-// Each reads the answer and calls f with one row after the other, which is the same one each time.
-func (q *ListSteps) Each(trip *roundtrip.Trip, f func(*Step)) {
 	var r Step
 	trip.Rows(func(row *roundtrip.Row) {
 		readListSteps(&r, row)
-		f(&r)
+		q.Rows = append(q.Rows, r)
 	})
 }
 
@@ -995,25 +941,16 @@ var LoadHistoryStatement = roundtrip.New(roundtrip.Statement{
 // those of LoadSteps, stands the operation, in place 0: its name, its state and its input.
 type loadHistory struct {
 	OperationID string
-
-	Rows []loadHistoryRow
 }
 
-// Queue adds the statement.
 func (q *loadHistory) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(q.OperationID)
 	trip.Add(LoadHistoryStatement, values.List()...)
 }
 
-// Read reads the answer.
-func (q *loadHistory) Read(trip *roundtrip.Trip) {
-	q.Rows = nil
-	q.Each(trip, func(r *loadHistoryRow) { q.Rows = append(q.Rows, *r) })
-}
-
-// Each reads the answer and calls f with one row after the other, which is the same one each time.
-func (q *loadHistory) Each(trip *roundtrip.Trip, f func(*loadHistoryRow)) {
+// each calls f with one row after the other. It is the same variable each time.
+func (q *loadHistory) each(trip *roundtrip.Trip, f func(*loadHistoryRow)) {
 	var r loadHistoryRow
 	trip.Rows(func(row *roundtrip.Row) {
 		readLoadHistory(&r, row)
@@ -1068,7 +1005,6 @@ type ReleaseOperation struct {
 	Epoch       int
 }
 
-// Queue adds the statement.
 func (q ReleaseOperation) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Int(q.Tries)
@@ -1081,7 +1017,6 @@ func (q ReleaseOperation) Queue(trip *roundtrip.Trip) {
 	trip.Add(ReleaseOperationStatement, values.List()...)
 }
 
-// Read reads the answer.
 func (ReleaseOperation) Read(trip *roundtrip.Trip) { trip.Skip() }
 
 // NoteFailureSQL is the text of NoteFailure.
@@ -1108,7 +1043,6 @@ type NoteFailure struct {
 	Epoch       int
 }
 
-// Queue adds the statement.
 func (q NoteFailure) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Int(q.Tries)
@@ -1121,7 +1055,6 @@ func (q NoteFailure) Queue(trip *roundtrip.Trip) {
 	trip.Add(NoteFailureStatement, values.List()...)
 }
 
-// Read reads the answer.
 func (NoteFailure) Read(trip *roundtrip.Trip) { trip.Skip() }
 
 // IsCanceledSQL is the text of IsCanceled.
@@ -1145,14 +1078,12 @@ type IsCanceled struct {
 	IsCanceledRow
 }
 
-// Queue adds the statement.
 func (q *IsCanceled) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(q.OperationID)
 	trip.Add(IsCanceledStatement, values.List()...)
 }
 
-// Read reads the answer.
 func (q *IsCanceled) Read(trip *roundtrip.Trip) {
 	q.IsCanceledRow = IsCanceledRow{}
 	q.Found = trip.Row(func(row *roundtrip.Row) { readIsCanceled(&q.IsCanceledRow, row) })
@@ -1201,7 +1132,6 @@ type ParkOperation struct {
 	Affected int64
 }
 
-// Queue adds the statement.
 func (q *ParkOperation) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Int(q.Tries)
@@ -1216,7 +1146,6 @@ func (q *ParkOperation) Queue(trip *roundtrip.Trip) {
 	trip.Add(ParkOperationStatement, values.List()...)
 }
 
-// Read reads the answer.
 func (q *ParkOperation) Read(trip *roundtrip.Trip) { q.Affected = trip.Skip().RowsAffected() }
 
 // ReviveOperationSQL is the text of ReviveOperation.
@@ -1252,7 +1181,6 @@ type ReviveOperation struct {
 	ReviveOperationRow
 }
 
-// Queue adds the statement.
 func (q *ReviveOperation) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Bool(q.Forget)
@@ -1261,7 +1189,6 @@ func (q *ReviveOperation) Queue(trip *roundtrip.Trip) {
 	trip.Add(ReviveOperationStatement, values.List()...)
 }
 
-// Read reads the answer.
 func (q *ReviveOperation) Read(trip *roundtrip.Trip) {
 	q.ReviveOperationRow = ReviveOperationRow{}
 	q.Found = trip.Row(func(row *roundtrip.Row) { readReviveOperation(&q.ReviveOperationRow, row) })
@@ -1315,7 +1242,6 @@ type CancelOperation struct {
 	CancelOperationRow
 }
 
-// Queue adds the statement.
 func (q *CancelOperation) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Bool(q.WithoutCalling)
@@ -1324,7 +1250,6 @@ func (q *CancelOperation) Queue(trip *roundtrip.Trip) {
 	trip.Add(CancelOperationStatement, values.List()...)
 }
 
-// Read reads the answer.
 func (q *CancelOperation) Read(trip *roundtrip.Trip) {
 	q.CancelOperationRow = CancelOperationRow{}
 	q.Found = trip.Row(func(row *roundtrip.Row) { readCancelOperation(&q.CancelOperationRow, row) })
@@ -1376,25 +1301,17 @@ type CallsInDoubt struct {
 	Rows []InDoubt
 }
 
-// Queue adds the statement.
 func (q *CallsInDoubt) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(q.OperationID)
 	trip.Add(CallsInDoubtStatement, values.List()...)
 }
-
-// Read reads the answer.
 func (q *CallsInDoubt) Read(trip *roundtrip.Trip) {
 	q.Rows = nil
-	q.Each(trip, func(r *InDoubt) { q.Rows = append(q.Rows, *r) })
-}
-
-// Each reads the answer and calls f with one row after the other, which is the same one each time.
-func (q *CallsInDoubt) Each(trip *roundtrip.Trip, f func(*InDoubt)) {
 	var r InDoubt
 	trip.Rows(func(row *roundtrip.Row) {
 		readCallsInDoubt(&r, row)
-		f(&r)
+		q.Rows = append(q.Rows, r)
 	})
 }
 
@@ -1437,7 +1354,6 @@ type Disown struct {
 	Running Lister
 }
 
-// Queue adds the statement.
 func (q Disown) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Int(q.Owner)
@@ -1445,7 +1361,6 @@ func (q Disown) Queue(trip *roundtrip.Trip) {
 	trip.Add(DisownStatement, values.List()...)
 }
 
-// Read reads the answer.
 func (Disown) Read(trip *roundtrip.Trip) { trip.Skip() }
 
 // ReleaseOperationsSQL is the text of ReleaseOperations.
@@ -1471,7 +1386,6 @@ type ReleaseOperations struct {
 	Epochs       []int
 }
 
-// Queue adds the statement.
 func (q ReleaseOperations) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(array(q.OperationIDs))
@@ -1479,7 +1393,6 @@ func (q ReleaseOperations) Queue(trip *roundtrip.Trip) {
 	trip.Add(ReleaseOperationsStatement, values.List()...)
 }
 
-// Read reads the answer.
 func (ReleaseOperations) Read(trip *roundtrip.Trip) { trip.Skip() }
 
 // SendSignalSQL is the text of SendSignal.
@@ -1533,7 +1446,6 @@ func (q *SendSignal) Args() []any {
 	return []any{q.Unless, q.Name, q.OperationID, q.Value}
 }
 
-// Queue adds the statement.
 func (q *SendSignal) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Bytes(q.Unless)
@@ -1543,7 +1455,6 @@ func (q *SendSignal) Queue(trip *roundtrip.Trip) {
 	trip.Add(SendSignalStatement, values.List()...)
 }
 
-// Read reads the answer.
 func (q *SendSignal) Read(trip *roundtrip.Trip) {
 	q.SendSignalRow = SendSignalRow{}
 	q.Found = trip.Row(func(row *roundtrip.Row) { readSendSignal(&q.SendSignalRow, row) })
@@ -1584,7 +1495,6 @@ type ReadSignal struct {
 	ReadSignalRow
 }
 
-// Queue adds the statement.
 func (q *ReadSignal) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(q.OperationID)
@@ -1592,7 +1502,6 @@ func (q *ReadSignal) Queue(trip *roundtrip.Trip) {
 	trip.Add(ReadSignalStatement, values.List()...)
 }
 
-// Read reads the answer.
 func (q *ReadSignal) Read(trip *roundtrip.Trip) {
 	q.ReadSignalRow = ReadSignalRow{}
 	q.Found = trip.Row(func(row *roundtrip.Row) { readReadSignal(&q.ReadSignalRow, row) })
@@ -1628,7 +1537,6 @@ type TakeSignal struct {
 	Name        string
 }
 
-// Queue adds the statement.
 func (q TakeSignal) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(q.OperationID)
@@ -1636,7 +1544,6 @@ func (q TakeSignal) Queue(trip *roundtrip.Trip) {
 	trip.Add(TakeSignalStatement, values.List()...)
 }
 
-// Read reads the answer.
 func (TakeSignal) Read(trip *roundtrip.Trip) { trip.Skip() }
 
 // DropSignalsSQL is the text of DropSignals.
@@ -1656,14 +1563,12 @@ type DropSignals struct {
 	OperationID string
 }
 
-// Queue adds the statement.
 func (q DropSignals) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(q.OperationID)
 	trip.Add(DropSignalsStatement, values.List()...)
 }
 
-// Read reads the answer.
 func (DropSignals) Read(trip *roundtrip.Trip) { trip.Skip() }
 
 // NewInstanceSQL is the text of NewInstance.
@@ -1685,12 +1590,10 @@ type NewInstance struct {
 	NewInstanceRow
 }
 
-// Queue adds the statement.
 func (q *NewInstance) Queue(trip *roundtrip.Trip) {
 	trip.Add(NewInstanceStatement)
 }
 
-// Read reads the answer.
 func (q *NewInstance) Read(trip *roundtrip.Trip) {
 	q.NewInstanceRow = NewInstanceRow{}
 	q.Found = trip.Row(func(row *roundtrip.Row) { readNewInstance(&q.NewInstanceRow, row) })
@@ -1734,14 +1637,12 @@ type AppearInSession struct {
 	AppearInSessionRow
 }
 
-// Queue adds the statement.
 func (q *AppearInSession) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Int(q.Instance)
 	trip.Add(AppearInSessionStatement, values.List()...)
 }
 
-// Read reads the answer.
 func (q *AppearInSession) Read(trip *roundtrip.Trip) {
 	q.AppearInSessionRow = AppearInSessionRow{}
 	q.Found = trip.Row(func(row *roundtrip.Row) { readAppearInSession(&q.AppearInSessionRow, row) })
@@ -1790,14 +1691,12 @@ type StandGuard struct {
 	StandGuardRow
 }
 
-// Queue adds the statement.
 func (q *StandGuard) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Int(q.HeldSlot)
 	trip.Add(StandGuardStatement, values.List()...)
 }
 
-// Read reads the answer.
 func (q *StandGuard) Read(trip *roundtrip.Trip) {
 	q.StandGuardRow = StandGuardRow{}
 	q.Found = trip.Row(func(row *roundtrip.Row) { readStandGuard(&q.StandGuardRow, row) })
@@ -1828,12 +1727,10 @@ var ListenStatement = roundtrip.New(roundtrip.Statement{
 type Listen struct {
 }
 
-// Queue adds the statement.
 func (q Listen) Queue(trip *roundtrip.Trip) {
 	trip.Add(ListenStatement)
 }
 
-// Read reads the answer.
 func (Listen) Read(trip *roundtrip.Trip) { trip.Skip() }
 
 // TellSQL is the text of Tell.
@@ -1853,14 +1750,12 @@ type Tell struct {
 	Names string
 }
 
-// Queue adds the statement.
 func (q Tell) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(q.Names)
 	trip.Add(TellStatement, values.List()...)
 }
 
-// Read reads the answer.
 func (Tell) Read(trip *roundtrip.Trip) { trip.Skip() }
 
 // WatchSQL is the text of Watch.
@@ -1929,7 +1824,6 @@ type Watch struct {
 	WatchRow
 }
 
-// Queue adds the statement.
 func (q *Watch) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Int(q.Instance)
@@ -1937,7 +1831,6 @@ func (q *Watch) Queue(trip *roundtrip.Trip) {
 	trip.Add(WatchStatement, values.List()...)
 }
 
-// Read reads the answer.
 func (q *Watch) Read(trip *roundtrip.Trip) {
 	q.WatchRow = WatchRow{}
 	q.Found = trip.Row(func(row *roundtrip.Row) { readWatch(&q.WatchRow, row) })
@@ -1987,14 +1880,12 @@ type SeeGone struct {
 	SeeGoneRow
 }
 
-// Queue adds the statement.
 func (q *SeeGone) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(numbers(q.Instances))
 	trip.Add(SeeGoneStatement, values.List()...)
 }
 
-// Read reads the answer.
 func (q *SeeGone) Read(trip *roundtrip.Trip) {
 	q.SeeGoneRow = SeeGoneRow{}
 	q.Found = trip.Row(func(row *roundtrip.Row) { readSeeGone(&q.SeeGoneRow, row) })
@@ -2025,14 +1916,12 @@ type StandDown struct {
 	Slot int
 }
 
-// Queue adds the statement.
 func (q StandDown) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Int(q.Slot)
 	trip.Add(StandDownStatement, values.List()...)
 }
 
-// Read reads the answer.
 func (StandDown) Read(trip *roundtrip.Trip) { trip.Skip() }
 
 // RenewLeaseSQL is the text of RenewLease.
@@ -2054,7 +1943,6 @@ type RenewLease struct {
 	TTL      time.Duration
 }
 
-// Queue adds the statement.
 func (q RenewLease) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Int(q.Instance)
@@ -2062,7 +1950,6 @@ func (q RenewLease) Queue(trip *roundtrip.Trip) {
 	trip.Add(RenewLeaseStatement, values.List()...)
 }
 
-// Read reads the answer.
 func (RenewLease) Read(trip *roundtrip.Trip) { trip.Skip() }
 
 // EndLeaseSQL is the text of EndLease.
@@ -2083,14 +1970,12 @@ type EndLease struct {
 	Instance int
 }
 
-// Queue adds the statement.
 func (q EndLease) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Int(q.Instance)
 	trip.Add(EndLeaseStatement, values.List()...)
 }
 
-// Read reads the answer.
 func (EndLease) Read(trip *roundtrip.Trip) { trip.Skip() }
 
 // ListOperationsSQL is the text of ListOperations.
@@ -2154,7 +2039,6 @@ type ListOperations struct {
 	Rows []ListOperationsRow
 }
 
-// Queue adds the statement.
 func (q *ListOperations) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(string(q.State))
@@ -2166,19 +2050,12 @@ func (q *ListOperations) Queue(trip *roundtrip.Trip) {
 	values.Int(q.Room)
 	trip.Add(ListOperationsStatement, values.List()...)
 }
-
-// Read reads the answer.
 func (q *ListOperations) Read(trip *roundtrip.Trip) {
 	q.Rows = nil
-	q.Each(trip, func(r *ListOperationsRow) { q.Rows = append(q.Rows, *r) })
-}
-
-// Each reads the answer and calls f with one row after the other, which is the same one each time.
-func (q *ListOperations) Each(trip *roundtrip.Trip, f func(*ListOperationsRow)) {
 	var r ListOperationsRow
 	trip.Rows(func(row *roundtrip.Row) {
 		readListOperations(&r, row)
-		f(&r)
+		q.Rows = append(q.Rows, r)
 	})
 }
 
@@ -2237,14 +2114,12 @@ type FindOperation struct {
 	FindOperationRow
 }
 
-// Queue adds the statement.
 func (q *FindOperation) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(q.OperationID)
 	trip.Add(FindOperationStatement, values.List()...)
 }
 
-// Read reads the answer.
 func (q *FindOperation) Read(trip *roundtrip.Trip) {
 	q.FindOperationRow = FindOperationRow{}
 	q.Found = trip.Row(func(row *roundtrip.Row) { readFindOperation(&q.FindOperationRow, row) })

@@ -105,12 +105,10 @@ type NextDelayed struct {
 	NextDelayedRow
 }
 
-// Queue adds the statement.
 func (q *NextDelayed) Queue(trip *roundtrip.Trip) {
 	trip.Add(NextDelayedStatement)
 }
 
-// Read reads the answer.
 func (q *NextDelayed) Read(trip *roundtrip.Trip) {
 	q.NextDelayedRow = NextDelayedRow{}
 	q.Found = trip.Row(func(row *roundtrip.Row) { readNextDelayed(&q.NextDelayedRow, row) })
@@ -178,7 +176,6 @@ type MoveDelayed struct {
 	MoveDelayedRow
 }
 
-// Queue adds the statement.
 func (q *MoveDelayed) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(momentOrFirst(q.FromMoment))
@@ -187,7 +184,6 @@ func (q *MoveDelayed) Queue(trip *roundtrip.Trip) {
 	trip.Add(MoveDelayedStatement, values.List()...)
 }
 
-// Read reads the answer.
 func (q *MoveDelayed) Read(trip *roundtrip.Trip) {
 	q.MoveDelayedRow = MoveDelayedRow{}
 	q.Found = trip.Row(func(row *roundtrip.Row) { readMoveDelayed(&q.MoveDelayedRow, row) })
@@ -226,12 +222,10 @@ var LimitRelayStatement = roundtrip.New(roundtrip.Statement{
 type LimitRelay struct {
 }
 
-// Queue adds the statement.
 func (q LimitRelay) Queue(trip *roundtrip.Trip) {
 	trip.Add(LimitRelayStatement)
 }
 
-// Read reads the answer.
 func (LimitRelay) Read(trip *roundtrip.Trip) { trip.Skip() }
 
 // ListWritersSQL is the text of ListWriters.
@@ -257,23 +251,15 @@ type ListWriters struct {
 	Rows []Writer
 }
 
-// Queue adds the statement.
 func (q *ListWriters) Queue(trip *roundtrip.Trip) {
 	trip.Add(ListWritersStatement)
 }
-
-// Read reads the answer.
 func (q *ListWriters) Read(trip *roundtrip.Trip) {
 	q.Rows = nil
-	q.Each(trip, func(r *Writer) { q.Rows = append(q.Rows, *r) })
-}
-
-// Each reads the answer and calls f with one row after the other, which is the same one each time.
-func (q *ListWriters) Each(trip *roundtrip.Trip, f func(*Writer)) {
 	var r Writer
 	trip.Rows(func(row *roundtrip.Row) {
 		readListWriters(&r, row)
-		f(&r)
+		q.Rows = append(q.Rows, r)
 	})
 }
 
@@ -354,11 +340,8 @@ type readMessages struct {
 	Room       int
 	After      int64
 	Octets     int64
-
-	Rows []readMessagesRow
 }
 
-// Queue adds the statement.
 func (q *readMessages) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Int(q.Stream.Of)
@@ -376,14 +359,8 @@ func (q *readMessages) Queue(trip *roundtrip.Trip) {
 	trip.Add(ReadMessagesStatement, values.List()...)
 }
 
-// Read reads the answer.
-func (q *readMessages) Read(trip *roundtrip.Trip) {
-	q.Rows = nil
-	q.Each(trip, func(r *readMessagesRow) { q.Rows = append(q.Rows, *r) })
-}
-
-// Each reads the answer and calls f with one row after the other, which is the same one each time.
-func (q *readMessages) Each(trip *roundtrip.Trip, f func(*readMessagesRow)) {
+// each calls f with one row after the other. It is the same variable each time.
+func (q *readMessages) each(trip *roundtrip.Trip, f func(*readMessagesRow)) {
 	var r readMessagesRow
 	trip.Rows(func(row *roundtrip.Row) {
 		readReadMessages(&r, row)
@@ -456,11 +433,8 @@ type readHeld struct {
 	Highs  []int64
 	Runs   []int
 	Octets int64
-
-	Rows []Queued
 }
 
-// Queue adds the statement.
 func (q *readHeld) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(array(q.Topics))
@@ -472,14 +446,8 @@ func (q *readHeld) Queue(trip *roundtrip.Trip) {
 	trip.Add(ReadHeldStatement, values.List()...)
 }
 
-// Read reads the answer.
-func (q *readHeld) Read(trip *roundtrip.Trip) {
-	q.Rows = nil
-	q.Each(trip, func(r *Queued) { q.Rows = append(q.Rows, *r) })
-}
-
-// Each reads the answer and calls f with one row after the other, which is the same one each time.
-func (q *readHeld) Each(trip *roundtrip.Trip, f func(*Queued)) {
+// each calls f with one row after the other. It is the same variable each time.
+func (q *readHeld) each(trip *roundtrip.Trip, f func(*Queued)) {
 	var r Queued
 	trip.Rows(func(row *roundtrip.Row) {
 		readReadHeld(&r, row)
@@ -537,7 +505,6 @@ type ListHeld struct {
 	Rows []HeldBack
 }
 
-// Queue adds the statement.
 func (q *ListHeld) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Int(q.Stream.Of)
@@ -547,19 +514,12 @@ func (q *ListHeld) Queue(trip *roundtrip.Trip) {
 	values.Text(q.Stream.foreign())
 	trip.Add(ListHeldStatement, values.List()...)
 }
-
-// Read reads the answer.
 func (q *ListHeld) Read(trip *roundtrip.Trip) {
 	q.Rows = nil
-	q.Each(trip, func(r *HeldBack) { q.Rows = append(q.Rows, *r) })
-}
-
-// Each reads the answer and calls f with one row after the other, which is the same one each time.
-func (q *ListHeld) Each(trip *roundtrip.Trip, f func(*HeldBack)) {
 	var r HeldBack
 	trip.Rows(func(row *roundtrip.Row) {
 		readListHeld(&r, row)
-		f(&r)
+		q.Rows = append(q.Rows, r)
 	})
 }
 
@@ -595,14 +555,12 @@ type DeletePublished struct {
 	Seqs []int64
 }
 
-// Queue adds the statement.
 func (q DeletePublished) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(numbers(q.Seqs))
 	trip.Add(DeletePublishedStatement, values.List()...)
 }
 
-// Read reads the answer.
 func (DeletePublished) Read(trip *roundtrip.Trip) { trip.Skip() }
 
 // KeepPublishedSQL is the text of KeepPublished.
@@ -632,7 +590,6 @@ type KeepPublished struct {
 	Seqs      []int64
 }
 
-// Queue adds the statement.
 func (q KeepPublished) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Interval(q.Retention)
@@ -641,7 +598,6 @@ func (q KeepPublished) Queue(trip *roundtrip.Trip) {
 	trip.Add(KeepPublishedStatement, values.List()...)
 }
 
-// Read reads the answer.
 func (KeepPublished) Read(trip *roundtrip.Trip) { trip.Skip() }
 
 // HoldMessagesSQL is the text of HoldMessages.
@@ -661,14 +617,12 @@ type HoldMessages struct {
 	Seqs []int64
 }
 
-// Queue adds the statement.
 func (q HoldMessages) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(numbers(q.Seqs))
 	trip.Add(HoldMessagesStatement, values.List()...)
 }
 
-// Read reads the answer.
 func (HoldMessages) Read(trip *roundtrip.Trip) { trip.Skip() }
 
 // BlameMessagesSQL is the text of BlameMessages.
@@ -699,7 +653,6 @@ type BlameMessages struct {
 	Reasons []string
 }
 
-// Queue adds the statement.
 func (q BlameMessages) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(numbers(q.Seqs))
@@ -710,7 +663,6 @@ func (q BlameMessages) Queue(trip *roundtrip.Trip) {
 	trip.Add(BlameMessagesStatement, values.List()...)
 }
 
-// Read reads the answer.
 func (BlameMessages) Read(trip *roundtrip.Trip) { trip.Skip() }
 
 // BuryUnpublishedSQL is the text of BuryUnpublished.
@@ -745,7 +697,6 @@ type BuryUnpublished struct {
 	Seq      int64
 }
 
-// Queue adds the statement.
 func (q BuryUnpublished) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Bytes(q.Contents.Payload)
@@ -758,7 +709,6 @@ func (q BuryUnpublished) Queue(trip *roundtrip.Trip) {
 	trip.Add(BuryUnpublishedStatement, values.List()...)
 }
 
-// Read reads the answer.
 func (BuryUnpublished) Read(trip *roundtrip.Trip) { trip.Skip() }
 
 // OutboxStatsSQL is the text of OutboxStats.
@@ -798,14 +748,12 @@ type OutboxStats struct {
 	OutboxStatsRow
 }
 
-// Queue adds the statement.
 func (q *OutboxStats) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Int(q.Most)
 	trip.Add(OutboxStatsStatement, values.List()...)
 }
 
-// Read reads the answer.
 func (q *OutboxStats) Read(trip *roundtrip.Trip) {
 	q.OutboxStatsRow = OutboxStatsRow{}
 	q.Found = trip.Row(func(row *roundtrip.Row) { readOutboxStats(&q.OutboxStatsRow, row) })

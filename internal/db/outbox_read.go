@@ -29,7 +29,8 @@ func (r *ReadMessages) Queue(trip *roundtrip.Trip) {
 // Read reads the answer.
 func (r *ReadMessages) Read(trip *roundtrip.Trip) {
 	var q readMessages
-	q.Each(trip, func(row *readMessagesRow) {
+	r.Seqs, r.Messages = nil, nil
+	q.each(trip, func(row *readMessagesRow) {
 		r.Seqs = append(r.Seqs, row.Seq)
 		if row.Mine {
 			row.Bare = !row.Whole
@@ -72,5 +73,6 @@ func (r *ReadHeld) Queue(trip *roundtrip.Trip) {
 // Read reads the answer.
 func (r *ReadHeld) Read(trip *roundtrip.Trip) {
 	var q readHeld
-	q.Each(trip, func(message *Queued) { r.Messages = append(r.Messages, *message) })
+	r.Messages = nil
+	q.each(trip, func(message *Queued) { r.Messages = append(r.Messages, *message) })
 }

@@ -42,7 +42,6 @@ type claim struct {
 	claimRow
 }
 
-// Queue adds the statement.
 func (q *claim) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(q.Key.scope)
@@ -54,7 +53,6 @@ func (q *claim) Queue(trip *roundtrip.Trip) {
 	trip.Add(ClaimStatement, values.List()...)
 }
 
-// Read reads the answer.
 func (q *claim) Read(trip *roundtrip.Trip) {
 	q.claimRow = claimRow{}
 	q.Found = trip.Row(func(row *roundtrip.Row) { readClaim(&q.claimRow, row) })
@@ -110,7 +108,6 @@ type claimAtOnce struct {
 	claimAtOnceRow
 }
 
-// Queue adds the statement.
 func (q *claimAtOnce) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(q.Key.scope)
@@ -124,7 +121,6 @@ func (q *claimAtOnce) Queue(trip *roundtrip.Trip) {
 	trip.Add(ClaimAtOnceStatement, values.List()...)
 }
 
-// Read reads the answer.
 func (q *claimAtOnce) Read(trip *roundtrip.Trip) {
 	q.claimAtOnceRow = claimAtOnceRow{}
 	q.Found = trip.Row(func(row *roundtrip.Row) { readClaimAtOnce(&q.claimAtOnceRow, row) })
@@ -157,12 +153,10 @@ var CalmStatement = roundtrip.New(roundtrip.Statement{
 type Calm struct {
 }
 
-// Queue adds the statement.
 func (q Calm) Queue(trip *roundtrip.Trip) {
 	trip.Add(CalmStatement)
 }
 
-// Read reads the answer.
 func (Calm) Read(trip *roundtrip.Trip) { trip.Skip() }
 
 // ReclaimSQL is the text of Reclaim.
@@ -181,14 +175,12 @@ type Reclaim struct {
 	ExecutionID string
 }
 
-// Queue adds the statement.
 func (q Reclaim) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(q.ExecutionID)
 	trip.Add(ReclaimStatement, values.List()...)
 }
 
-// Read reads the answer.
 func (Reclaim) Read(trip *roundtrip.Trip) { trip.Skip() }
 
 // TakeOverSQL is the text of TakeOver.
@@ -233,7 +225,6 @@ type TakeOver struct {
 	TakeOverRow
 }
 
-// Queue adds the statement.
 func (q *TakeOver) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(q.Key.scope)
@@ -246,7 +237,6 @@ func (q *TakeOver) Queue(trip *roundtrip.Trip) {
 	trip.Add(TakeOverStatement, values.List()...)
 }
 
-// Read reads the answer.
 func (q *TakeOver) Read(trip *roundtrip.Trip) {
 	q.TakeOverRow = TakeOverRow{}
 	q.Found = trip.Row(func(row *roundtrip.Row) { readTakeOver(&q.TakeOverRow, row) })
@@ -300,7 +290,6 @@ type load struct {
 	loadRow
 }
 
-// Queue adds the statement.
 func (q *load) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Bytes(q.Key.hash[:])
@@ -310,7 +299,6 @@ func (q *load) Queue(trip *roundtrip.Trip) {
 	trip.Add(LoadStatement, values.List()...)
 }
 
-// Read reads the answer.
 func (q *load) Read(trip *roundtrip.Trip) {
 	q.loadRow = loadRow{}
 	q.Found = trip.Row(func(row *roundtrip.Row) { readLoad(&q.loadRow, row) })
@@ -389,7 +377,6 @@ type Complete struct {
 	CompleteRow
 }
 
-// Queue adds the statement.
 func (q *Complete) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(q.Key.scope)
@@ -404,7 +391,6 @@ func (q *Complete) Queue(trip *roundtrip.Trip) {
 	trip.Add(CompleteStatement, values.List()...)
 }
 
-// Read reads the answer.
 func (q *Complete) Read(trip *roundtrip.Trip) {
 	q.CompleteRow = CompleteRow{}
 	q.Found = trip.Row(func(row *roundtrip.Row) { readComplete(&q.CompleteRow, row) })
@@ -443,14 +429,12 @@ type StillClaimed struct {
 	StillClaimedRow
 }
 
-// Queue adds the statement.
 func (q *StillClaimed) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(q.Key.ExecutionID)
 	trip.Add(StillClaimedStatement, values.List()...)
 }
 
-// Read reads the answer.
 func (q *StillClaimed) Read(trip *roundtrip.Trip) {
 	q.StillClaimedRow = StillClaimedRow{}
 	q.Found = trip.Row(func(row *roundtrip.Row) { readStillClaimed(&q.StillClaimedRow, row) })
@@ -494,7 +478,6 @@ type Holder struct {
 	HolderRow
 }
 
-// Queue adds the statement.
 func (q *Holder) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Int64(q.LockHigh)
@@ -502,7 +485,6 @@ func (q *Holder) Queue(trip *roundtrip.Trip) {
 	trip.Add(HolderStatement, values.List()...)
 }
 
-// Read reads the answer.
 func (q *Holder) Read(trip *roundtrip.Trip) {
 	q.HolderRow = HolderRow{}
 	q.Found = trip.Row(func(row *roundtrip.Row) { readHolder(&q.HolderRow, row) })
@@ -546,7 +528,6 @@ type Live struct {
 	LiveRow
 }
 
-// Queue adds the statement.
 func (q *Live) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(q.Scope)
@@ -554,7 +535,6 @@ func (q *Live) Queue(trip *roundtrip.Trip) {
 	trip.Add(LiveStatement, values.List()...)
 }
 
-// Read reads the answer.
 func (q *Live) Read(trip *roundtrip.Trip) {
 	q.LiveRow = LiveRow{}
 	q.Found = trip.Row(func(row *roundtrip.Row) { readLive(&q.LiveRow, row) })

@@ -33,14 +33,12 @@ type AppearAsRelay struct {
 	AppearAsRelayRow
 }
 
-// Queue adds the statement.
 func (q *AppearAsRelay) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Int(q.Instance)
 	trip.Add(AppearAsRelayStatement, values.List()...)
 }
 
-// Read reads the answer.
 func (q *AppearAsRelay) Read(trip *roundtrip.Trip) {
 	q.AppearAsRelayRow = AppearAsRelayRow{}
 	q.Found = trip.Row(func(row *roundtrip.Row) { readAppearAsRelay(&q.AppearAsRelayRow, row) })
@@ -88,7 +86,6 @@ type SeeLanes struct {
 	SeeLanesRow
 }
 
-// Queue adds the statement.
 func (q *SeeLanes) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(q.Relay)
@@ -96,7 +93,6 @@ func (q *SeeLanes) Queue(trip *roundtrip.Trip) {
 	trip.Add(SeeLanesStatement, values.List()...)
 }
 
-// Read reads the answer.
 func (q *SeeLanes) Read(trip *roundtrip.Trip) {
 	q.SeeLanesRow = SeeLanesRow{}
 	q.Found = trip.Row(func(row *roundtrip.Row) { readSeeLanes(&q.SeeLanesRow, row) })
@@ -142,7 +138,6 @@ type TakeLanes struct {
 	Rows []TakeLanesRow
 }
 
-// Queue adds the statement.
 func (q *TakeLanes) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(q.Relay)
@@ -151,19 +146,12 @@ func (q *TakeLanes) Queue(trip *roundtrip.Trip) {
 	values.Text(numbers(q.Lanes))
 	trip.Add(TakeLanesStatement, values.List()...)
 }
-
-// Read reads the answer.
 func (q *TakeLanes) Read(trip *roundtrip.Trip) {
 	q.Rows = nil
-	q.Each(trip, func(r *TakeLanesRow) { q.Rows = append(q.Rows, *r) })
-}
-
-// Each reads the answer and calls f with one row after the other, which is the same one each time.
-func (q *TakeLanes) Each(trip *roundtrip.Trip, f func(*TakeLanesRow)) {
 	var r TakeLanesRow
 	trip.Rows(func(row *roundtrip.Row) {
 		readTakeLanes(&r, row)
-		f(&r)
+		q.Rows = append(q.Rows, r)
 	})
 }
 
@@ -198,7 +186,6 @@ type KeepLanes struct {
 	Found bool
 }
 
-// Queue adds the statement.
 func (q *KeepLanes) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Int64(int64(q.Lanes))
@@ -206,7 +193,6 @@ func (q *KeepLanes) Queue(trip *roundtrip.Trip) {
 	trip.Add(KeepLanesStatement, values.List()...)
 }
 
-// Read reads the answer.
 func (q *KeepLanes) Read(trip *roundtrip.Trip) {
 	q.Found = trip.Row(func(*roundtrip.Row) {})
 }
@@ -229,14 +215,12 @@ type LeaveLanes struct {
 	Instance int
 }
 
-// Queue adds the statement.
 func (q LeaveLanes) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Int(q.Instance)
 	trip.Add(LeaveLanesStatement, values.List()...)
 }
 
-// Read reads the answer.
 func (LeaveLanes) Read(trip *roundtrip.Trip) { trip.Skip() }
 
 // SeeTopicsSQL is the text of SeeTopics.
@@ -256,12 +240,10 @@ type SeeTopics struct {
 	SeeTopicsRow
 }
 
-// Queue adds the statement.
 func (q *SeeTopics) Queue(trip *roundtrip.Trip) {
 	trip.Add(SeeTopicsStatement)
 }
 
-// Read reads the answer.
 func (q *SeeTopics) Read(trip *roundtrip.Trip) {
 	q.SeeTopicsRow = SeeTopicsRow{}
 	q.Found = trip.Row(func(row *roundtrip.Row) { readSeeTopics(&q.SeeTopicsRow, row) })
@@ -295,23 +277,15 @@ type ListTopics struct {
 	Rows []RelayTopics
 }
 
-// Queue adds the statement.
 func (q *ListTopics) Queue(trip *roundtrip.Trip) {
 	trip.Add(ListTopicsStatement)
 }
-
-// Read reads the answer.
 func (q *ListTopics) Read(trip *roundtrip.Trip) {
 	q.Rows = nil
-	q.Each(trip, func(r *RelayTopics) { q.Rows = append(q.Rows, *r) })
-}
-
-// Each reads the answer and calls f with one row after the other, which is the same one each time.
-func (q *ListTopics) Each(trip *roundtrip.Trip, f func(*RelayTopics)) {
 	var r RelayTopics
 	trip.Rows(func(row *roundtrip.Row) {
 		readListTopics(&r, row)
-		f(&r)
+		q.Rows = append(q.Rows, r)
 	})
 }
 
@@ -344,12 +318,10 @@ var LockTopicsStatement = roundtrip.New(roundtrip.Statement{
 type LockTopics struct {
 }
 
-// Queue adds the statement.
 func (q LockTopics) Queue(trip *roundtrip.Trip) {
 	trip.Add(LockTopicsStatement)
 }
 
-// Read reads the answer.
 func (LockTopics) Read(trip *roundtrip.Trip) { trip.Skip() }
 
 // RecordTopicsSQL is the text of RecordTopics.
@@ -377,7 +349,6 @@ type RecordTopics struct {
 	Rows []RecordTopicsRow
 }
 
-// Queue adds the statement.
 func (q *RecordTopics) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(q.Relay)
@@ -385,19 +356,12 @@ func (q *RecordTopics) Queue(trip *roundtrip.Trip) {
 	values.Int64(q.Seen)
 	trip.Add(RecordTopicsStatement, values.List()...)
 }
-
-// Read reads the answer.
 func (q *RecordTopics) Read(trip *roundtrip.Trip) {
 	q.Rows = nil
-	q.Each(trip, func(r *RecordTopicsRow) { q.Rows = append(q.Rows, *r) })
-}
-
-// Each reads the answer and calls f with one row after the other, which is the same one each time.
-func (q *RecordTopics) Each(trip *roundtrip.Trip, f func(*RecordTopicsRow)) {
 	var r RecordTopicsRow
 	trip.Rows(func(row *roundtrip.Row) {
 		readRecordTopics(&r, row)
-		f(&r)
+		q.Rows = append(q.Rows, r)
 	})
 }
 
@@ -432,25 +396,17 @@ type ForgetTopics struct {
 	Rows []ForgetTopicsRow
 }
 
-// Queue adds the statement.
 func (q *ForgetTopics) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(q.Relay)
 	trip.Add(ForgetTopicsStatement, values.List()...)
 }
-
-// Read reads the answer.
 func (q *ForgetTopics) Read(trip *roundtrip.Trip) {
 	q.Rows = nil
-	q.Each(trip, func(r *ForgetTopicsRow) { q.Rows = append(q.Rows, *r) })
-}
-
-// Each reads the answer and calls f with one row after the other, which is the same one each time.
-func (q *ForgetTopics) Each(trip *roundtrip.Trip, f func(*ForgetTopicsRow)) {
 	var r ForgetTopicsRow
 	trip.Rows(func(row *roundtrip.Row) {
 		readForgetTopics(&r, row)
-		f(&r)
+		q.Rows = append(q.Rows, r)
 	})
 }
 
@@ -489,7 +445,6 @@ type SeeOutdated struct {
 	SeeOutdatedRow
 }
 
-// Queue adds the statement.
 func (q *SeeOutdated) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(q.Relay)
@@ -497,7 +452,6 @@ func (q *SeeOutdated) Queue(trip *roundtrip.Trip) {
 	trip.Add(SeeOutdatedStatement, values.List()...)
 }
 
-// Read reads the answer.
 func (q *SeeOutdated) Read(trip *roundtrip.Trip) {
 	q.SeeOutdatedRow = SeeOutdatedRow{}
 	q.Found = trip.Row(func(row *roundtrip.Row) { readSeeOutdated(&q.SeeOutdatedRow, row) })

@@ -56,7 +56,7 @@ func (l *LoadHistory) Queue(trip *roundtrip.Trip) {
 func (l *LoadHistory) Read(trip *roundtrip.Trip) {
 	l.Found, l.Steps = false, nil
 	var q loadHistory
-	q.Each(trip, func(row *loadHistoryRow) {
+	q.each(trip, func(row *loadHistoryRow) {
 		if row.Seq == 0 {
 			l.Found, l.Name, l.State, l.Undoing, l.Canceled, l.Input = true, row.Name, OperationState(row.Outcome), row.Undoing, row.Canceled, row.Value
 			return

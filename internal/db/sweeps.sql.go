@@ -46,7 +46,6 @@ type TakeSweep struct {
 	TakeSweepRow
 }
 
-// Queue adds the statement.
 func (q *TakeSweep) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(q.Sweeper.Name)
@@ -57,7 +56,6 @@ func (q *TakeSweep) Queue(trip *roundtrip.Trip) {
 	trip.Add(TakeSweepStatement, values.List()...)
 }
 
-// Read reads the answer.
 func (q *TakeSweep) Read(trip *roundtrip.Trip) {
 	q.TakeSweepRow = TakeSweepRow{}
 	q.Found = trip.Row(func(row *roundtrip.Row) { readTakeSweep(&q.TakeSweepRow, row) })
@@ -104,7 +102,6 @@ type LimitPortion struct {
 	IdleLimit string
 }
 
-// Queue adds the statement.
 func (q LimitPortion) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(q.LockLimit)
@@ -113,7 +110,6 @@ func (q LimitPortion) Queue(trip *roundtrip.Trip) {
 	trip.Add(LimitPortionStatement, values.List()...)
 }
 
-// Read reads the answer.
 func (LimitPortion) Read(trip *roundtrip.Trip) { trip.Skip() }
 
 // HurryPortionSQL is the text of HurryPortion.
@@ -131,12 +127,10 @@ var HurryPortionStatement = roundtrip.New(roundtrip.Statement{
 type HurryPortion struct {
 }
 
-// Queue adds the statement.
 func (q HurryPortion) Queue(trip *roundtrip.Trip) {
 	trip.Add(HurryPortionStatement)
 }
 
-// Read reads the answer.
 func (HurryPortion) Read(trip *roundtrip.Trip) { trip.Skip() }
 
 // AdvanceSweepSQL is the text of AdvanceSweep.
@@ -174,7 +168,6 @@ type AdvanceSweep struct {
 	AdvanceSweepRow
 }
 
-// Queue adds the statement.
 func (q *AdvanceSweep) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(q.To.Part)
@@ -188,7 +181,6 @@ func (q *AdvanceSweep) Queue(trip *roundtrip.Trip) {
 	trip.Add(AdvanceSweepStatement, values.List()...)
 }
 
-// Read reads the answer.
 func (q *AdvanceSweep) Read(trip *roundtrip.Trip) {
 	q.AdvanceSweepRow = AdvanceSweepRow{}
 	q.Found = trip.Row(func(row *roundtrip.Row) { readAdvanceSweep(&q.AdvanceSweepRow, row) })
@@ -230,7 +222,6 @@ type HoldSweep struct {
 	HoldSweepRow
 }
 
-// Queue adds the statement.
 func (q *HoldSweep) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(q.WaitingFor)
@@ -239,7 +230,6 @@ func (q *HoldSweep) Queue(trip *roundtrip.Trip) {
 	trip.Add(HoldSweepStatement, values.List()...)
 }
 
-// Read reads the answer.
 func (q *HoldSweep) Read(trip *roundtrip.Trip) {
 	q.HoldSweepRow = HoldSweepRow{}
 	q.Found = trip.Row(func(row *roundtrip.Row) { readHoldSweep(&q.HoldSweepRow, row) })
@@ -281,7 +271,6 @@ type FinishSweep struct {
 	FinishSweepRow
 }
 
-// Queue adds the statement.
 func (q *FinishSweep) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(q.Sweeper.Name)
@@ -289,7 +278,6 @@ func (q *FinishSweep) Queue(trip *roundtrip.Trip) {
 	trip.Add(FinishSweepStatement, values.List()...)
 }
 
-// Read reads the answer.
 func (q *FinishSweep) Read(trip *roundtrip.Trip) {
 	q.FinishSweepRow = FinishSweepRow{}
 	q.Found = trip.Row(func(row *roundtrip.Row) { readFinishSweep(&q.FinishSweepRow, row) })
@@ -325,7 +313,6 @@ type LeaveSweep struct {
 	Sweeper
 }
 
-// Queue adds the statement.
 func (q LeaveSweep) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(q.Sweeper.Name)
@@ -333,7 +320,6 @@ func (q LeaveSweep) Queue(trip *roundtrip.Trip) {
 	trip.Add(LeaveSweepStatement, values.List()...)
 }
 
-// Read reads the answer.
 func (LeaveSweep) Read(trip *roundtrip.Trip) { trip.Skip() }
 
 // PartSQL is the text of Part.
@@ -375,7 +361,6 @@ type Part struct {
 	PartRow
 }
 
-// Queue adds the statement.
 func (q *Part) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(q.FromPart)
@@ -383,7 +368,6 @@ func (q *Part) Queue(trip *roundtrip.Trip) {
 	trip.Add(PartStatement, values.List()...)
 }
 
-// Read reads the answer.
 func (q *Part) Read(trip *roundtrip.Trip) {
 	q.PartRow = PartRow{}
 	q.Found = trip.Row(func(row *roundtrip.Row) { readPart(&q.PartRow, row) })
@@ -438,14 +422,12 @@ type Backlog struct {
 	BacklogRow
 }
 
-// Queue adds the statement.
 func (q *Backlog) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Int64(q.OID)
 	trip.Add(BacklogStatement, values.List()...)
 }
 
-// Read reads the answer.
 func (q *Backlog) Read(trip *roundtrip.Trip) {
 	q.BacklogRow = BacklogRow{}
 	q.Found = trip.Row(func(row *roundtrip.Row) { readBacklog(&q.BacklogRow, row) })

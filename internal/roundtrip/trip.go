@@ -148,9 +148,6 @@ func (t *Trip) Rows(scan func(*Row)) {
 	t.close(answer)
 }
 
-// Fail makes err, unless it is nil, the error of the trip: what was read makes no sense. It is for who reads a row.
-func (t *Trip) Fail(err error) { t.row.Fail(err) }
-
 // Err returns the first error so far.
 func (t *Trip) Err() error { return t.err }
 

@@ -21,7 +21,7 @@
 //
 // A statement is one struct, which has its parameters, and what was read:
 //
-//	show := store.ShowOperation{OperationID: id}
+//	show := db.ShowOperation{OperationID: id}
 //	show.Queue(trip)                   // onto a round trip, with others
 //	trip.Send(ctx)
 //	show.Read(trip)                    // its answer, in the same order

@@ -5,28 +5,30 @@ import (
 	"strings"
 )
 
-// domain says which Go types the parameters and columns of one query have, where those of its SQL types are not meant.
+// domain resolves the Go types of the parameters and columns of one query.
 type domain struct {
 	query, file string
 	options     *Options
-	in, out     []part
+	in, out     []*part
 }
 
-// part is a field of a request, or of a row, that has several parameters, or columns.
+// part is a field of a request or row that holds several parameters or columns.
 type part struct {
 	field  string            // as Go declares it
-	values map[string]string // by the name in SQL, how Go finds the value in the field
+	values map[string]string // SQL name to the selector in the field
+	used   bool              // by a parameter or column of the query
 }
 
-// parts returns the parts that a comment names, and their declarations.
-func (d *domain) parts(list string) (declared []string, parts []part, err error) {
+// parts parses the list of an @in or @out.
+func (d *domain) parts(list string) (declared []string, parts []*part, err error) {
 	for _, field := range strings.Split(list, ",") {
 		field = strings.TrimSpace(field)
 		values, ok := d.options.Parts[field]
 		if !ok {
 			return nil, nil, fmt.Errorf("sqlc.yaml has no part %q", field)
 		}
-		p := part{field: field, values: map[string]string{}}
+		d.options.use("part", field)
+		p := &part{field: field, values: map[string]string{}}
 		for _, value := range strings.Fields(values) {
 			name, in, found := strings.Cut(value, "=")
 			if !found {
@@ -39,10 +41,11 @@ func (d *domain) parts(list string) (declared []string, parts []part, err error)
 	return declared, parts, nil
 }
 
-// partOf returns how Go finds the value of a name in one of the parts.
-func partOf(parts []part, name string) (string, bool) {
+// partOf returns the selector of a SQL name in one of the parts.
+func partOf(parts []*part, name string) (string, bool) {
 	for _, p := range parts {
 		if in, ok := p.values[name]; ok {
+			p.used = true
 			return fieldName(p.field) + "." + in, true
 		}
 	}
@@ -56,7 +59,9 @@ func (d *domain) conversion(name string) *Conversion {
 		if !ok {
 			continue
 		}
+		d.options.use("type", known)
 		if c, ok := d.options.Conversions[label]; ok {
+			d.options.use("conversion", label)
 			return &c
 		}
 		return &Conversion{Go: label, Write: "string(%s)", Read: label + "(%s)", named: true}
@@ -64,7 +69,18 @@ func (d *domain) conversion(name string) *Conversion {
 	return nil
 }
 
-// param gives a parameter its Go type and its value.
+// unused returns an error for a part of which the query has nothing: a caller would set a field that
+// is never sent, or read one that is never set.
+func (d *domain) unused() error {
+	for _, p := range append(d.in, d.out...) {
+		if !p.used {
+			return fmt.Errorf("it has no parameter or column of its part %q", p.field)
+		}
+	}
+	return nil
+}
+
+// param sets the Go type and the value expression of a parameter.
 func (d *domain) param(f *Field, c Column) error {
 	value, inPart := partOf(d.in, c.Name)
 	if !inPart {
@@ -75,6 +91,9 @@ func (d *domain) param(f *Field, c Column) error {
 	if to == nil || c.IsArray {
 		return nil
 	}
+	if to.named && f.name != "string" {
+		return fmt.Errorf("%s is no text: %s has to be one of the conversions", c.Name, to.Go)
+	}
 	f.Type = to.Go
 	convert := to.Write
 	if f.Nullable {
@@ -83,13 +102,14 @@ func (d *domain) param(f *Field, c Column) error {
 		}
 	}
 	if convert != "" {
-		f.Value = fmt.Sprintf(convert, f.Value)
+		f.Value = strings.ReplaceAll(convert, "%s", f.Value)
 	}
 	return nil
 }
 
-// column gives a column its Go type, and says how it is read. A text that is as the one of the row before is not copied.
-func (d *domain) column(f *Field, c Column) {
+// column sets the Go type and the read expression of a column. A text that equals that of the
+// previous row is not copied.
+func (d *domain) column(f *Field, c Column) error {
 	target, inPart := partOf(d.out, c.Name)
 	f.inPart = inPart
 	if !inPart {
@@ -101,6 +121,8 @@ func (d *domain) column(f *Field, c Column) {
 		f.Type = to.Go
 	}
 	switch {
+	case to != nil && to.named && f.name != "string":
+		return fmt.Errorf("%s is no text: %s has to be one of the conversions", c.Name, to.Go)
 	case to != nil && to.named:
 		f.Value = fmt.Sprintf(to.Read, "row.Text(string("+f.Target+"))")
 	case f.row == "Text" && f.Type == "string":
@@ -111,15 +133,16 @@ func (d *domain) column(f *Field, c Column) {
 			f.Value = strings.ReplaceAll(to.Read, "%s", f.Value)
 		}
 	}
+	return nil
 }
 
-// leavePart is for a column of a row that is the part itself.
+// leavePart shortens the selectors of a row that consists of one part.
 func (f *Field) leavePart(part string) {
 	f.Target = strings.Replace(f.Target, "r."+fieldName(part)+".", "r.", 1)
 	f.Value = strings.Replace(f.Value, "r."+fieldName(part)+".", "r.", 1)
 }
 
-// fieldName returns the name of a field as Go declares it, which is that of its type if it is embedded.
+// fieldName returns the name of a declared field. For an embedded field that is the name of its type.
 func fieldName(declared string) string {
 	name, _, _ := strings.Cut(declared, " ")
 	return strings.TrimPrefix(name, "*")

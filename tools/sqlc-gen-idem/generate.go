@@ -18,10 +18,12 @@ var tripTemplate string
 //go:embed pgx.go.tmpl
 var pgxTemplate string
 
-// generate makes a file of Go for each file of queries.
+// generate returns one Go file for each file of queries.
 func generate(request *Request) ([]File, error) {
-	var options Options
-	if err := json.Unmarshal(request.Options, &options); err != nil {
+	options := Options{used: map[string]bool{}}
+	decoder := json.NewDecoder(bytes.NewReader(request.Options))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&options); err != nil {
 		return nil, fmt.Errorf("parse the options of sqlc.yaml: %w", err)
 	}
 	text, ok := map[string]string{"trip": tripTemplate, "pgx": pgxTemplate}[options.Style]
@@ -35,6 +37,9 @@ func generate(request *Request) ([]File, error) {
 			return nil, fmt.Errorf("%s: %s: %w", request.Queries[i].Filename, request.Queries[i].Name, err)
 		}
 		files[s.file] = append(files[s.file], s)
+	}
+	if err := options.unused(); err != nil {
+		return nil, err
 	}
 	if err := shareRows(files); err != nil {
 		return nil, err

@@ -30,7 +30,7 @@ func read() Query {
 
 func TestAQueryBecomesAStruct(t *testing.T) {
 	t.Parallel()
-	written := generated(t, read())
+	written := generated(t, plain, read())
 	for _, want := range []string{
 		"const ReadThingSQL = `-- name: ReadThing :one\nSELECT t.thing, /*moment*/t.at/**/ AS at, " +
 			"/*moment*/pg_catalog.now()/**/ AS read_at, t.body, pg_catalog.set_config('a', 'b', true) AS _\n" +
@@ -59,7 +59,7 @@ func TestARequestHasTheTypesOfItsDomain(t *testing.T) {
 	q.Params[0].Column.Name, q.Params[2].Column.Name = "name", "count"
 	q.Columns[0].Name, q.Columns[3].Name = "state", "part"
 	q.Columns[3].Type.Name = "text"
-	written := generated(t, q)
+	written := generated(t, strings.NewReplacer(neverNull, "", number, "").Replace(options), q)
 	for _, want := range []string{
 		"type ReadThing struct {\n\tName  Name\n\tAge   time.Duration\n\tCount int\n\n\tFound bool\n\tReadThingRow\n}",
 		"values.Text(q.Name.full())\n\tvalues.Interval(q.Age)\n\tvalues.NullInt(orNull(q.Count))",
@@ -80,7 +80,7 @@ func TestQueriesShareTheTypeOfTheirRows(t *testing.T) {
 	one, many := read(), read()
 	one.Comments, many.Comments = append(one.Comments, " @row Thing"), append(many.Comments, " @row Thing")
 	many.Name, many.Cmd = "ListThings", ":many"
-	written := generated(t, one, many)
+	written := generated(t, plain, one, many)
 	for want, times := range map[string]int{
 		"type Thing struct {": 1, "\tFound bool\n\tThing Thing\n": 1, "\tRows []Thing\n": 1, "(r *Thing, row *roundtrip.Row) {": 2,
 	} {
@@ -89,7 +89,7 @@ func TestQueriesShareTheTypeOfTheirRows(t *testing.T) {
 		}
 	}
 	many.Columns[0].Name = "another"
-	if _, err := generate(&Request{Queries: []Query{one, many}, Options: []byte(options)}); err == nil || !strings.Contains(err.Error(), "differ") {
+	if _, err := generate(&Request{Queries: []Query{one, many}, Options: []byte(plain)}); err == nil || !strings.Contains(err.Error(), "differ") {
 		t.Errorf("rows of two shapes: %v", err)
 	}
 }
@@ -100,8 +100,9 @@ func TestARowOfOnePartIsAValueOfItsType(t *testing.T) {
 	q.Cmd, q.Comments = ":many", []string{" @out Place", " @wrapped"}
 	q.Columns = []Column{column("part", "text", true)}
 	q.Text = "SELECT t.part FROM idem.things t WHERE t.id = $1 AND t.at < now() - $2::interval AND t.n = $3"
-	written := generated(t, q)
-	for _, want := range []string{"type readThing struct {", "\tRows []Place\n", "func readReadThing(r *Place, row *roundtrip.Row) {\n\tr.Part = partOf(row.Text())\n}"} {
+	written := generated(t, `{"package": "db", "style": "trip", "types": {"part": "part"},
+		"conversions": {"part": {"go": "Part", "read": "partOf(%s)"}}, "parts": {"Place": "part"}}`, q)
+	for _, want := range []string{"type readThing struct {", "func readReadThing(r *Place, row *roundtrip.Row) {\n\tr.Part = partOf(row.Text())\n}"} {
 		if !strings.Contains(written, want) {
 			t.Errorf("it does not have\n%s", want)
 		}
@@ -123,6 +124,9 @@ func TestWhatIsNotClearIsRefused(t *testing.T) {
 		"two of its columns are named At": func(q *Query) { q.Columns[3].Name = "at" },
 		"a parameter hides the column":    func(q *Query) { q.Columns[3].Name = "id" },
 		"sqlc.yaml has no part":           func(q *Query) { q.Comments = append(q.Comments, " @in Nothing") },
+		"an unknown annotation @wraped":   func(q *Query) { q.Comments = append(q.Comments, " @wraped") },
+		"of its part \"Name Name\"":       func(q *Query) { q.Comments = append(q.Comments, " @in Name Name") },
+		"state is no text":                func(q *Query) { q.Params[1].Column = column("state", "interval", true); q.Columns[0].Name = "x" },
 		"does not say which value is":     func(q *Query) { q.Params[2].Column.Name = "never_null" },
 		"has no schema":                   func(q *Query) { q.Text = strings.Replace(q.Text, "idem.things", "things", 1) },
 		"a moment has no name":            func(q *Query) { q.Text = strings.Replace(q.Text, " AS read_at", "", 1) },
@@ -137,14 +141,35 @@ func TestWhatIsNotClearIsRefused(t *testing.T) {
 	}
 }
 
+func TestGenerate_RefusesOptionsWithoutUse(t *testing.T) {
+	t.Parallel()
+	for want, options := range map[string]string{
+		"no query uses the type ReadThin.at": `{"package": "db", "style": "trip", "types": {"ReadThin.at": "X"}}`,
+		"no query uses the conversion x":     `{"package": "db", "style": "trip", "conversions": {"x": {"go": "int"}}}`,
+		"no query uses the part Key *Key":    `{"package": "db", "style": "trip", "parts": {"Key *Key": "key"}}`,
+		"unknown field":                      `{"package": "db", "style": "trip", "typez": {}}`,
+	} {
+		if _, err := generate(&Request{Queries: []Query{read()}, Options: []byte(options)}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+}
+
+const (
+	neverNull = `, "never_null": "number"`
+	number    = `, "number": {"go": "int"}`
+)
+
+const plain = `{"package": "db", "style": "trip"}`
+
 // options are those of a package that has a few types of a domain.
 const options = `{"package": "db", "style": "trip",
-	"types": {"state": "State", "count": "count", "part": "part", "never_null": "number"},
-	"conversions": {"count": {"go": "int", "null": "orNull(%s)"}, "part": {"go": "Part", "read": "partOf(%s)"}, "number": {"go": "int"}},
+	"types": {"state": "State", "count": "count", "part": "part"` + neverNull + `},
+	"conversions": {"count": {"go": "int", "null": "orNull(%s)"}, "part": {"go": "Part", "read": "partOf(%s)"}` + number + `},
 	"parts": {"Name Name": "name=full()", "Place": "part"}}`
 
 // generated returns the file that sqlc would write of queries.
-func generated(t *testing.T, queries ...Query) string {
+func generated(t *testing.T, options string, queries ...Query) string {
 	t.Helper()
 	request, err := json.Marshal(Request{Queries: queries, Options: []byte(options)})
 	if err != nil {

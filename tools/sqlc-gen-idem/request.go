@@ -1,5 +1,10 @@
 package main
 
+import (
+	"fmt"
+	"slices"
+)
+
 // Request is sqlc's GenerateRequest, as far as it is needed here.
 type Request struct {
 	Queries []Query `json:"queries"`
@@ -11,22 +16,46 @@ type Options struct {
 	Package string `json:"package"`
 	Style   string `json:"style"` // "trip", or "pgx"
 
-	// Types are the Go types of parameters and columns that have another one than their type in SQL says: of a name, of
-	// <file>.<name> or of <query>.<name>. Each is a kind of string, or the name of one of the Conversions.
+	// Types maps <name>, <file>.<name> or <query>.<name> of parameters and columns to a string type of
+	// Go or to one of the Conversions.
 	Types       map[string]string     `json:"types"`
 	Conversions map[string]Conversion `json:"conversions"`
 
-	// Parts are fields that hold several parameters or columns: how Go declares the field, and for each name in SQL where its
-	// value is found.
+	// Parts maps the declaration of a field to its SQL names and their selectors.
 	Parts map[string]string `json:"parts"`
+
+	used map[string]bool // the entries of the three maps that a query uses
 }
 
-// Conversion says how a Go type travels. In each expression %s is the value.
+func (o *Options) use(kind, name string) { o.used[kind+" "+name] = true }
+
+// unused returns an error for an entry that no query uses, such as one with a misspelled name.
+func (o *Options) unused() error {
+	var names []string
+	for name := range o.Types {
+		names = append(names, "type "+name)
+	}
+	for name := range o.Conversions {
+		names = append(names, "conversion "+name)
+	}
+	for name := range o.Parts {
+		names = append(names, "part "+name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		if !o.used[name] {
+			return fmt.Errorf("sqlc.yaml: no query uses the %s", name)
+		}
+	}
+	return nil
+}
+
+// Conversion encodes and decodes a Go type. In each expression %s is the value.
 type Conversion struct {
 	Go    string `json:"go"`
-	Write string `json:"write"` // a parameter; empty: as it is
+	Write string `json:"write"` // encodes a parameter; empty: unchanged
 	Null  string `json:"null"`  // a parameter that may be NULL
-	Read  string `json:"read"`  // a column; it may use row instead of %s, and report an error there
+	Read  string `json:"read"`  // decodes a column; may use row in place of %s
 	named bool
 }
 

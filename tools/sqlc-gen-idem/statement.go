@@ -19,6 +19,7 @@ type Statement struct {
 	SharesRow       bool   // an earlier statement has declared RowType
 	Prepared        string // the name under which it is prepared, if it is
 	Replan, ByPgx   bool
+	Wrapped         bool // by a request that is written by hand
 	file            string
 }
 
@@ -108,7 +109,7 @@ func (f Field) Add() string {
 	return f.values
 }
 
-// newStatement makes a statement of a query.
+// newStatement returns the statement of a query.
 func newStatement(q *Query, options *Options) (*Statement, error) {
 	s := &Statement{Name: q.Name, Cmd: q.Cmd, file: q.Filename, Type: q.Name, RowType: q.Name + "Row"}
 	domain, err := s.comment(q.Comments, options)
@@ -136,6 +137,9 @@ func newStatement(q *Query, options *Options) (*Statement, error) {
 		}
 		s.Columns = append(s.Columns, f)
 	}
+	if err := domain.unused(); err != nil {
+		return nil, err
+	}
 	if s.rowIsPart() {
 		s.RowType = typeOfField(s.RowParts[0])
 		for i := range s.Columns {
@@ -151,7 +155,7 @@ func newStatement(q *Query, options *Options) (*Statement, error) {
 	return s, s.check()
 }
 
-// comment takes what is for the plugin out of the comment.
+// comment separates the annotations from the doc comment.
 func (s *Statement) comment(lines []string, options *Options) (*domain, error) {
 	d := &domain{query: s.Name, file: strings.TrimSuffix(s.file, ".sql"), options: options}
 	for _, line := range lines {
@@ -166,7 +170,7 @@ func (s *Statement) comment(lines []string, options *Options) (*domain, error) {
 		case "@pgx":
 			s.ByPgx = true
 		case "@wrapped":
-			s.Type, s.RowType = unexported(s.Type), unexported(s.RowType)
+			s.Wrapped = true
 		case "@row":
 			s.RowType = rest
 		case "@in":
@@ -174,11 +178,17 @@ func (s *Statement) comment(lines []string, options *Options) (*domain, error) {
 		case "@out":
 			s.RowParts, d.out, err = d.parts(rest)
 		default:
+			if strings.HasPrefix(word, "@") {
+				return nil, fmt.Errorf("it has an unknown annotation %s", word)
+			}
 			s.Doc = append(s.Doc, text)
 		}
 		if err != nil {
 			return nil, err
 		}
+	}
+	if s.Wrapped {
+		s.Type, s.RowType = unexported(s.Type), unexported(s.RowType)
 	}
 	return d, nil
 }
@@ -225,13 +235,12 @@ func (s *Statement) column(c Column, d *domain, style string) (Field, error) {
 		return Field{}, fmt.Errorf("the column %s may be NULL: say coalesce", c.Name)
 	}
 	f := Field{Name: exported(c.Name), Type: t.name, goType: t}
-	d.column(&f, c)
-	return f, nil
+	return f, d.column(&f, c)
 }
 
-// check refuses names that would be taken for others.
+// check refuses ambiguous names.
 func (s *Statement) check() error {
-	seen := map[string]bool{"Found": true, "Rows": true, "Affected": true, "Queue": true, "Read": true, "Each": true, "Args": true}
+	seen := map[string]bool{"Found": true, "Rows": true, "Affected": true, "Queue": true, "Read": true, "Args": true}
 	for _, part := range s.Parts {
 		seen[fieldName(part)] = true
 	}
