@@ -156,7 +156,7 @@ func TestContextThatEndsInAJoinedCallCommitsNothing(t *testing.T) {
 	})
 }
 
-// A canceled caller is told of the cancellation. fn, which did nothing wrong, is not blamed.
+// DoTx returns the cancellation to a canceled caller, and not an error that blames fn.
 func TestDoTx_CanceledContextIsNotAFaultOfFn(t *testing.T) {
 	eachWay(t, 1, func(t *testing.T, s *shop, _ opened) {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -120,7 +120,7 @@ func (s *sweep) take(ctx context.Context) error {
 		return err
 	}
 	switch {
-	case !take.Found && s.ending: // nothing is left to take up: it was ended
+	case !take.Found && s.ending: // nothing is left to resume: the sweep has ended
 		s.taken = false
 		return ended(Finished)
 	case !take.Found:

@@ -98,7 +98,7 @@ func (w *walker) do(ctx context.Context, part *db.Part, p *portion) error {
 		return err
 	}
 	w.note(p)
-	if !advance.Found { // what was deleted was due; but another run has the sweep, and goes on with it
+	if !advance.Found { // the deletions stand: the rows had expired. Another run has taken over the sweep
 		w.taken = false
 		return ended(Elsewhere)
 	}

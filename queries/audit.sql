@@ -1,5 +1,5 @@
 -- name: NoteAct :exec
--- NoteAct puts on record what a person did. It belongs in the transaction of the act.
+-- NoteAct stores a manual action in idem.audit. It belongs in the transaction of the action.
 -- @in Letter LetterName
 -- @pgx
 INSERT INTO idem.audit (at, id, act, outcome, role, person, reason, operation_id, step, scope, key, side, consumer, source, message_id)

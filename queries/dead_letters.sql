@@ -1,5 +1,6 @@
 -- name: ListDeadLetters :many
--- ListDeadLetters lists dead letters without what they say, in the order of their names, beyond one.
+-- ListDeadLetters lists dead letters in the order of their names, beginning after After. It reads
+-- neither payload nor headers. An empty field of Only matches every letter.
 -- @in Only LetterName, After LetterName
 -- @out Letter
 SELECT d.side, d.consumer, d.source, d.id, d.key, d.type, coalesce(d.sealed_by, '')::text AS sealed_by, d.class, d.reason, d.attempts,
@@ -26,7 +27,8 @@ WHERE d.side = @side AND d.consumer = @consumer
   AND d.source = @source AND d.id = @id;
 
 -- name: TakeDeadLetter :one
--- TakeDeadLetter reads a dead letter and removes it, for what else is done with it in the same transaction.
+-- TakeDeadLetter deletes a dead letter and returns it. The caller handles the letter in the same
+-- transaction.
 -- @in Name LetterName
 -- @out Letter
 DELETE FROM idem.dead_letters d

@@ -1,10 +1,13 @@
 -- name: BeginMessages :one
--- BeginMessages begins a transaction that handles messages. It names the transaction in idem.claim, as a claim of a key does, and
--- bounds how long the next statements wait for a lock, until Calm. It has the COMMIT wait for the disk where the session would
--- not: a broker forgets a message that is acknowledged. The name of that setting is in two parts, as in HoldKey.
+-- BeginMessages begins a transaction that handles messages. It stores the execution id in
+-- idem.claim, as the claim of a key does. It sets lock_timeout to Patience for the next statements;
+-- Calm restores the setting. It makes the COMMIT wait for the disk even where the session would
+-- not, because a broker forgets an acknowledged message. The name of that setting is written in two
+-- parts, as in HoldKey.
 --
--- A handler that prepared the transaction for a later COMMIT would let the messages that it was not given count as handled. A
--- transaction that has exported a snapshot cannot be prepared. owned is false where the transaction is the caller's, and may be.
+-- BeginMessages exports a snapshot, because a transaction that has exported a snapshot cannot be
+-- prepared. A handler that prepared it for a later COMMIT would mark messages as handled that the
+-- handler never received. Owned is false for a transaction of the caller, which may be prepared.
 -- @prepared
 SELECT coalesce(current_setting('idem.claim', true), '')::text AS previous,
        set_config('idem.claim', @execution_id, true) AS _,
@@ -14,9 +17,10 @@ SELECT coalesce(current_setting('idem.claim', true), '')::text AS previous,
        CASE WHEN @owned::bool AND current_setting('max_prepared_transactions', true) <> '0' THEN pg_export_snapshot() END AS _;
 
 -- name: ClaimMessages :many
--- ClaimMessages writes down as handled those messages of which nothing is known, and returns them. That a message is handled once
--- rests on the primary key alone. They are inserted in one order, whatever that of their delivery, so that no two of these wait
--- for each other. hashes has 32 bytes for each.
+-- ClaimMessages inserts the messages that have no row yet as handled, and returns them. The primary
+-- key alone guarantees that a message is handled once. The rows are inserted in a fixed order,
+-- whatever the order of delivery, so that two of these statements cannot deadlock. The parameter
+-- hashes has 32 bytes for each message.
 -- @in Messages *Messages
 -- @out MessageID
 -- @row ClaimedMessage
@@ -33,9 +37,11 @@ ON CONFLICT (consumer, source, id) DO NOTHING
 RETURNING m.source, m.id, m.since;
 
 -- name: LoadMessages :many
--- LoadMessages tells what is known of messages. It is a statement of its own because the snapshot of the claim may be older than
--- the commit of the call that has them; and asks only for those that were not claimed, which is what keeps strangers apart under
--- SERIALIZABLE. Each is sought by the index: OFFSET keeps the planner from reading the table.
+-- LoadMessages reads the rows of messages that were not claimed. It is a separate statement because
+-- the snapshot of the claim may be older than the commit of the call that inserted the rows. It
+-- reads no row of a claimed message, so that unrelated transactions do not conflict under
+-- SERIALIZABLE. Each row is found by the index; OFFSET keeps the planner from reading the whole
+-- table.
 -- @in Messages *Messages
 -- @out MessageID
 -- @row KnownMessage
@@ -58,8 +64,9 @@ CROSS JOIN LATERAL (
 ) m;
 
 -- name: ResumeMessages :many
--- ResumeMessages writes down as handled messages whose next attempt is due, and returns them. Their rows are locked in the order
--- in which messages are claimed. What was a dead letter, and is tried again, is none any more.
+-- ResumeMessages marks failing messages whose next attempt is due as handled, and returns them. It
+-- locks their rows in the order in which messages are claimed. It deletes the dead letters of
+-- messages that were redriven.
 -- @in Messages *Messages
 -- @out MessageID
 -- @row ClaimedMessage
@@ -94,17 +101,19 @@ WHERE m.consumer = due.consumer AND m.source = due.source AND m.id = due.id
 RETURNING m.source, m.id, m.since;
 
 -- name: KeepMessages :one
--- KeepMessages goes ahead of COMMIT. It divides by zero, so that the COMMIT is not reached, if this is not the transaction that
--- has claimed: a handler ended that, and began another one.
+-- KeepMessages precedes the COMMIT. It divides by zero if this transaction is not the one that
+-- claimed the messages, so that the server does not reach the COMMIT. This happens when a handler
+-- ended the claiming transaction and began another one.
 -- @prepared
 SELECT (1 / (CASE
     WHEN current_setting('idem.claim', true) = @execution_id::text THEN 1 ELSE 0
     END)::int4) AS _;
 
 -- name: CountFailure :one
--- CountFailure records how an attempt ended that did not succeed, and says when the next one is due. added is what the end
--- adds to the count: 1, or 0 if AnnounceMessage has counted the attempt, or -1 if that was undeserved. No row: the message is
--- handled or dead, or another one has its id.
+-- CountFailure records an attempt that did not succeed, and sets when the next one is due. Added is
+-- added to the number of attempts. It is 1, or 0 if AnnounceMessage has counted the attempt, or -1
+-- if AnnounceMessage counted an attempt that should not count. No row means that the message is
+-- handled or dead, or that another message has its id.
 -- @in FailedMessage
 INSERT INTO idem.inbox AS m (consumer, source, id, hash, state, since, expires_at, attempts, hindered, retry_at, key)
 VALUES (@consumer, @source, @id, @hash, 'failing',
@@ -120,7 +129,8 @@ WHERE m.state = 'failing' AND m.hash = EXCLUDED.hash
 RETURNING coalesce(m.attempts, 0)::int4 AS attempts;
 
 -- name: BuryMessage :one
--- BuryMessage makes a message a dead letter. No row: the message is handled or dead already, or another one has its id.
+-- BuryMessage dead-letters a message. No row means that the message is already handled or dead, or
+-- that another message has its id.
 -- @in FailedMessage, Contents Contents
 WITH buried AS (
     INSERT INTO idem.inbox AS m (consumer, source, id, hash, state, since, expires_at, attempts)
@@ -143,8 +153,9 @@ SET key = EXCLUDED.key, type = EXCLUDED.type, payload = EXCLUDED.payload, header
 RETURNING l.attempts AS _;
 
 -- name: ReleaseMessages :exec
--- ReleaseMessages forgets messages that were written down as handled at that moment, and were not: their handler has committed
--- that before they were. The moment travels as the microseconds since 1970.
+-- ReleaseMessages deletes the rows of messages that were claimed at ClaimedAt and were not handled.
+-- Their handler committed the claim before it had handled them. ClaimedAt is sent as the
+-- microseconds since 1970.
 -- @in Messages *Messages
 DELETE FROM idem.inbox m
 USING ROWS FROM (unnest((@sources::text)::text[]),
@@ -155,9 +166,10 @@ WHERE m.consumer = @consumer
   AND m.since = (to_timestamp(0) + @claimed_at::interval);
 
 -- name: AnnounceMessage :one
--- AnnounceMessage counts an attempt at a message before the attempt begins. The count stands unless CountFailure or
--- WithdrawMessage corrects it, or the message is handled. No row: the message is handled, dead or not due, or another one has
--- its id. It waits for one row and holds no other, so it is in no deadlock.
+-- AnnounceMessage counts an attempt at a message before the attempt begins. The count stands unless
+-- CountFailure or WithdrawMessage corrects it, or the message is handled. No row means that the
+-- message is handled, dead or not due, or that another message has its id. The statement waits for
+-- one row and holds no other, so it cannot deadlock.
 -- @in FailedMessage
 INSERT INTO idem.inbox AS m (consumer, source, id, hash, state, since, expires_at, attempts, begun, retry_at, key)
 VALUES (@consumer, @source, @id, @hash, 'failing',
@@ -169,14 +181,16 @@ WHERE m.state = 'failing' AND m.hash = EXCLUDED.hash AND m.retry_at <= clock_tim
 RETURNING m.attempts::int4 AS attempts;
 
 -- name: WithdrawMessage :exec
--- WithdrawMessage takes back what AnnounceMessage has counted: the attempt has ended, and the message did not fail.
+-- WithdrawMessage undoes the count of AnnounceMessage: the attempt has ended, and the message did
+-- not fail.
 UPDATE idem.inbox m
 SET attempts = greatest(m.attempts - 1, 0), begun = NULL
 WHERE m.consumer = @consumer AND m.source = @source AND m.id = @id
   AND m.state = 'failing' AND m.begun;
 
 -- name: FailingMessages :many
--- FailingMessages tells which messages of these keys are to be tried again, by the index that has those alone.
+-- FailingMessages lists the failing messages of these keys, with the time until the next attempt at
+-- each. It uses the partial index that holds only failing messages.
 -- @out MessageID
 -- @row FailingMessage
 SELECT f.source, f.key::text AS key, f.id, f.remaining::int8 AS remaining, f.since
@@ -195,8 +209,9 @@ CROSS JOIN LATERAL (
 ORDER BY f.since, f.id;
 
 -- name: RedriveMessage :one
--- RedriveMessage makes a dead letter a message again, with no attempts, at the end of its key. Its payload stays with the dead
--- letter until the message is handled. The rows are locked in the order of ResumeMessages.
+-- RedriveMessage makes a dead letter a failing message again, without attempts, behind the other
+-- failing messages of its key. The payload stays in the dead letter until the message is handled.
+-- The rows are locked in the order of ResumeMessages.
 WITH revived AS (
     UPDATE idem.inbox m
     SET state = 'failing', attempts = 0, begun = NULL, hindered = NULL, retry_at = clock_timestamp(), since = clock_timestamp(),
@@ -215,8 +230,8 @@ WITH revived AS (
 SELECT (count(*) > 0)::bool AS known FROM marked;
 
 -- name: DropMessage :one
--- DropMessage removes a dead letter. A message that was redriven is dead again, so that nothing waits behind it. The rows are
--- locked in the order of ResumeMessages.
+-- DropMessage deletes a dead letter. A message that was redriven becomes dead again, so that no
+-- message waits behind it. The rows are locked in the order of ResumeMessages.
 WITH buried AS (
     UPDATE idem.inbox m
     SET state = 'dead', since = clock_timestamp(), begun = NULL, hindered = NULL, retry_at = NULL, key = NULL
@@ -234,8 +249,10 @@ WITH buried AS (
 SELECT (count(*) > 0)::bool AS known FROM dropped;
 
 -- name: MessageRedrives :many
--- MessageRedrives reads the redriven messages of a consumer that are due, in the order in which they were redriven: as many as
--- there is room for, and the first one however large it is. A dead letter that idem.inbox has forgotten is always due.
+-- MessageRedrives reads the redriven messages of a consumer that are due, in the order in which
+-- they were redriven. It reads up to Room messages, and stops after the message that reaches
+-- MaxBytes of payload. The first message is always read, whatever its size. A dead letter without a
+-- row in idem.inbox is always due.
 -- @out MessageID, Contents Contents
 -- @row MessageRedrive
 SELECT r.source, r.id, r.key, r.type, l.payload, coalesce(l.headers::text, '')::text AS headers,
@@ -257,7 +274,7 @@ WHERE coalesce(r.total - r.size, 0) < @max_bytes::int8
 ORDER BY r.redrive_at, r.source, r.id;
 
 -- name: ForgetRedrives :exec
--- ForgetRedrives removes dead letters that were tried again, and are handled.
+-- ForgetRedrives deletes the dead letters of redriven messages that have been handled.
 -- @in Messages *Messages
 DELETE FROM idem.dead_letters l
 USING (
@@ -274,7 +291,8 @@ WHERE l.side = 'inbox' AND l.consumer = dead.consumer
   AND l.source = dead.source AND l.id = dead.id;
 
 -- name: InboxStats :many
--- InboxStats tells what consumers have yet to handle, and what is dead. It reads no message that is handled.
+-- InboxStats counts the failing messages and the dead letters of each consumer. It reads no handled
+-- message.
 -- @row ConsumerStats
 SELECT s.consumer::text AS consumer, sum(s.failing)::int8 AS failing,
        min(s.failing_since)::timestamptz AS failing_since,

@@ -1,7 +1,9 @@
 -- name: AddMessages :exec
--- AddMessages adds messages in the order of the arrays. The transaction has its id before the first message has its place: a
--- relay waits for what is missing by the transactions that were under way. Where commits do not wait for the disk, that of this transaction does: a
--- relay publishes what is committed, and a crash of the server must not take it back. The name of the setting is in two parts, as in HoldKey.
+-- AddMessages inserts messages into the outbox in the order of the arrays. The transaction gets its
+-- id before the first message gets its position: a relay waits for a missing position until the
+-- transactions that were in progress have ended. AddMessages makes the COMMIT wait for the disk
+-- where the session would not. A relay publishes committed messages, and a crash of the server must
+-- not undo their commit. The name of the setting is written in two parts, as in HoldKey.
 -- @wrapped
 -- @pgx
 INSERT INTO idem.outbox (created_at, id, aggregatetype, aggregateid, type, payload, headers, tracingspancontext)
@@ -16,8 +18,9 @@ WHERE m.xid IS NOT NULL
   AND (SELECT coalesce(CASE WHEN current_setting('synchronous_commit', true) = 'off' THEN set_config('synchronous' || '_commit', 'on', true) END, '') IS NOT NULL);
 
 -- name: AddDelayed :exec
--- AddDelayed is AddMessages for messages of which some are not to be published before a moment. What is due at once goes where it
--- would go without one.
+-- AddDelayed is AddMessages for messages of which some have a moment before which they must not be
+-- published. It inserts these into idem.delayed. A message that is due at once goes into the
+-- outbox.
 -- @wrapped
 -- @pgx
 WITH m AS MATERIALIZED (
@@ -43,8 +46,9 @@ FROM m
 WHERE m.not_before IS NULL OR m.not_before <= m.at;
 
 -- name: NextDelayed :one
--- NextDelayed tells in how many microseconds the first delayed message is due, an hour at most, and how long it took to find out:
--- beside an old snapshot, all that has been moved since is in the way.
+-- NextDelayed returns in how many microseconds the first delayed message is due, an hour at most.
+-- It also returns how long the statement took: while an old snapshot exists, it reads past all rows
+-- that were moved since.
 SELECT (least(coalesce(extract(epoch FROM ((SELECT d.not_before FROM idem.delayed d ORDER BY d.not_before LIMIT 1)
                                            - clock_timestamp())), 3600), 3600)
         * 1000000)::int8 AS due,
@@ -52,8 +56,10 @@ SELECT (least(coalesce(extract(epoch FROM ((SELECT d.not_before FROM idem.delaye
         * 1000000)::int8 AS took;
 
 -- name: MoveDelayed :one
--- MoveDelayed inserts messages in the outbox that are due, from a moment on, in the order of their due times: as many as room says, or as
--- have so many octets. One transaction does so at a time, or the next ones would overtake them.
+-- MoveDelayed moves due messages into the outbox, in the order of their due times and beginning at
+-- FromMoment. It moves up to Room messages, and stops after the message that reaches Octets. One
+-- transaction at a time moves messages, because later messages could otherwise overtake earlier
+-- ones.
 WITH now AS MATERIALIZED (
     SELECT pg_try_advisory_xact_lock(1768187247, -2) AS mine, clock_timestamp() AS at
 ), due AS MATERIALIZED (
@@ -85,8 +91,9 @@ SELECT n.mine, (SELECT count(*) FROM put)::int8 AS moved,
 FROM now n;
 
 -- name: LimitRelay :exec
--- LimitRelay begins every transaction of a relay. The table is empty or has millions of rows, and no statistics tell which:
--- only a scan of the index is left to the planner.
+-- LimitRelay sets the timeouts of a relay's transaction and leaves the planner only index scans.
+-- Every transaction of a relay begins with it. The outbox is empty or has millions of rows, and no
+-- statistics show which.
 SELECT set_config('statement_timeout', '5min', true),
        set_config('lock_timeout', '10s', true),
        set_config('enable_seqscan', 'off', true),
@@ -95,9 +102,10 @@ SELECT set_config('statement_timeout', '5min', true),
        set_config('jit', 'off', true);
 
 -- name: ListWriters :many
--- ListWriters lists the other transactions that can have a message in the outbox which is not committed yet. An INSERT locks the
--- table before it takes a place, and holds the lock until its rows are visible or gone. A prepared transaction has no pid, and may
--- have another name than before.
+-- ListWriters lists the other transactions that may have an uncommitted message in the outbox. An
+-- INSERT locks the table before it takes a position, and holds the lock until its rows are visible
+-- or rolled back. A prepared transaction has no pid, and its name may differ from the one that it
+-- had before.
 -- @row Writer
 SELECT l.virtualtransaction::text AS name, (l.pid IS NULL)::bool AS prepared
 FROM pg_catalog.pg_locks l
@@ -107,9 +115,10 @@ WHERE l.locktype = 'relation' AND l.relation = 'idem.outbox'::regclass::oid
   AND (l.pid IS NULL OR l.pid <> pg_backend_pid());
 
 -- name: ReadMessages :many
--- ReadMessages reads what is not held, in gaps and beyond a position: as much as room says, or as have so many octets. What is
--- of another stream or relay comes without payload, so that it is no gap. So does what is of the listed topics, or, with only, of
--- all others.
+-- ReadMessages reads messages that are not held, in gaps and after a position. It reads up to Room
+-- messages, and stops after the message that reaches Octets. A message of another stream or relay
+-- comes without payload, so that its position is not a gap. So does a message of the listed topics
+-- or, with OnlyListed, a message of any other topic.
 -- @wrapped
 -- @in Stream Stream
 -- @out Queued
@@ -158,8 +167,9 @@ WHERE m.before < @octets::int8
 ORDER BY m.seq;
 
 -- name: ReadHeld :many
--- ReadHeld reads the first messages of keys that are held back, as many of each as its run says. A message without a key is
--- known by its place: low and high are that place, and of a key they are everything.
+-- ReadHeld reads the first messages of held keys, up to Runs messages of each key. A message
+-- without a key is identified by its position: low and high are that position. For a key they cover
+-- all positions.
 -- @wrapped
 -- @out Queued
 SELECT m.seq, m.id, m.topic, m.key, m.type, m.payload, m.headers, m.created_at, m.attempts, m.octets
@@ -188,7 +198,8 @@ WHERE m.before < @octets::int8
 ORDER BY m.seq;
 
 -- name: ListHeld :many
--- ListHeld tells which keys are held back, and when the first message of each is tried again, in microseconds.
+-- ListHeld lists the held keys, and in how many microseconds the next attempt at the first message
+-- of each is due.
 -- @in Stream Stream
 -- @out HeldKey
 -- @row HeldBack
@@ -213,12 +224,13 @@ FROM (
 ) h;
 
 -- name: DeletePublished :exec
--- DeletePublished removes messages that were published.
+-- DeletePublished deletes published messages from the outbox.
 DELETE FROM idem.outbox
 WHERE held = ANY ('{f,t}'::bool[]) AND seq = ANY ((@seqs::text)::int8[]);
 
 -- name: KeepPublished :exec
--- KeepPublished removes messages that were published, and keeps them elsewhere for a time, with or without what they say.
+-- KeepPublished moves published messages to idem.published for Retention, with or without payload
+-- and headers.
 WITH gone AS (
     DELETE FROM idem.outbox
     WHERE held = ANY ('{f,t}'::bool[]) AND seq = ANY ((@seqs::text)::int8[])
@@ -231,13 +243,13 @@ FROM gone
 ON CONFLICT (id) DO NOTHING;
 
 -- name: HoldMessages :exec
--- HoldMessages holds messages back because they are behind another one.
+-- HoldMessages marks messages as held because they wait behind another message.
 UPDATE idem.outbox SET held = true
 WHERE NOT held AND seq = ANY ((@seqs::text)::int8[]);
 
 -- name: BlameMessages :exec
--- BlameMessages counts an attempt of each message, or none if its destination is away, and holds it back for a pause, in
--- microseconds.
+-- BlameMessages holds messages until their next attempt, after a pause in microseconds. It counts
+-- an attempt of each message, or none if its destination is unavailable.
 UPDATE idem.outbox AS o
 SET held = true, attempts = coalesce(o.attempts, 0) + b.count,
     next_at = clock_timestamp() + ('1 microsecond'::interval * b.pause),
@@ -248,7 +260,7 @@ FROM (SELECT unnest((@seqs::text)::int8[]) AS seq, unnest((@pauses::text)::float
 WHERE o.held = ANY ('{f,t}'::bool[]) AND o.seq = b.seq;
 
 -- name: BuryUnpublished :exec
--- BuryUnpublished makes a message a dead letter.
+-- BuryUnpublished dead-letters a message of the outbox.
 -- @in Contents Contents
 WITH gone AS (
     DELETE FROM idem.outbox
@@ -265,7 +277,8 @@ SET key = EXCLUDED.key, type = EXCLUDED.type, payload = EXCLUDED.payload, header
     class = EXCLUDED.class, reason = EXCLUDED.reason, attempts = EXCLUDED.attempts, created_at = EXCLUDED.created_at, died_at = EXCLUDED.died_at;
 
 -- name: OutboxStats :one
--- OutboxStats tells how far the outbox is behind. It counts up to a limit.
+-- OutboxStats reads the backlog of the outbox: the oldest messages and the numbers of messages.
+-- Each count stops at Most.
 SELECT clock_timestamp() AS read_at,
        ((SELECT r.created_at FROM idem.outbox r WHERE NOT r.held ORDER BY r.seq LIMIT 1))::timestamptz AS oldest,
        ((SELECT min(r.created_at) FROM (

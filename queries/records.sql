@@ -1,13 +1,15 @@
 -- name: Claim :one
--- Claim takes the key for this transaction, or touches nothing: no row where a record exists, and none where another
--- transaction holds the key. That a key is claimed once rests on the primary key alone. The advisory lock only makes a key
--- in flight answer at once; lock is NULL where it is not wanted. idem.claim says, until this transaction ends, which claim
--- it has made: Load and Complete ask for it.
+-- Claim claims the key for this transaction. If a record exists, or another transaction holds the
+-- key, Claim changes nothing and returns no row. The primary key alone guarantees that a key is
+-- claimed once. The advisory lock only makes Claim answer at once while the key is in progress; it
+-- is NULL where it is not wanted. Claim stores the execution id in idem.claim until this
+-- transaction ends. Load and Complete read it there.
 --
--- statement_timestamp is the moment at which the statement arrived. clock_timestamp is volatile, for which the planner puts a subquery in
--- front of the insert.
+-- statement_timestamp is the moment at which the statement arrived. clock_timestamp is volatile,
+-- and the planner would put a subquery before the insert for it.
 --
--- JSON travels as its UTF-8 bytes, here as below: its text depends on the encoding of the session.
+-- JSON is sent as its UTF-8 bytes, here and below, because its text depends on the encoding of the
+-- session.
 -- @wrapped
 -- @in Key *Key
 -- @prepared
@@ -20,11 +22,13 @@ RETURNING r.created_at,
           set_config('idem.claim', @execution_id::text, true) AS _;
 
 -- name: ClaimAtOnce :one
--- ClaimAtOnce is Claim for a caller that may not wait: the insert would, for another transaction that is deleting the record, or
--- that holds the key without the lock. It also bounds the locks of one transaction, which idem.locks counts: a claim beyond
--- them asks for the lock and does not keep it. And it tells the claim that this one follows on, so that it can be put back.
--- CASE fixes the order. If nothing was claimed, lock_timeout stays as it is set here until a rollback, to a savepoint at
--- least, or Calm.
+-- ClaimAtOnce is Claim for a caller that may not wait. The insert would wait for another
+-- transaction that is deleting the record, or that holds the key without the lock. ClaimAtOnce
+-- limits that wait to Patience. It also limits the locks of one transaction, which idem.locks
+-- counts: a claim beyond the limit tries the lock and does not keep it. It returns the previous
+-- claim of the transaction, so that Reclaim can restore it. CASE fixes the order of evaluation. If
+-- nothing was claimed, lock_timeout stays as ClaimAtOnce sets it until Calm, or until a rollback,
+-- to a savepoint at least.
 -- @wrapped
 -- @in Key *Key
 -- @prepared
@@ -47,20 +51,21 @@ RETURNING r.created_at,
           set_config('lock_timeout', current_setting('idem.lock_timeout'), true) AS _;
 
 -- name: Calm :exec
--- Calm gives lock_timeout back what ClaimAtOnce has changed.
+-- Calm restores the lock_timeout that BeginMessages, ClaimAtOnce or TakeOver has changed.
 -- @prepared
 SELECT set_config('lock_timeout', current_setting('idem.lock_timeout'), true);
 
 -- name: Reclaim :exec
--- Reclaim puts back the claim that this transaction had made before another one inside it.
+-- Reclaim restores the claim that this transaction had made before a nested one.
 -- @prepared
 SELECT set_config('idem.claim', @execution_id, true);
 
 -- name: TakeOver :one
--- TakeOver claims a key whose record has expired, in place. A record of our own is never taken over: then the call is asking
--- the outcome of a COMMIT, and the record is the answer however old it is. It follows a claim, which has taken the lock if it
--- takes any; here it is only asked whether another session has it. It waits no longer than patience for a session that is deleting
--- the record.
+-- TakeOver claims a key whose record has expired, and reuses the row. It never takes over a record
+-- of the same execution: that caller asks for the outcome of a COMMIT, and the record is the
+-- answer, however old it is. TakeOver follows a claim, which has taken the advisory lock if it
+-- takes any. TakeOver only checks whether another session has the lock. It waits at most Patience
+-- for a session that is deleting the record.
 -- @in Key *Key
 INSERT INTO idem.records AS r (scope, key, hash, execution_id, created_at, expires_at, state)
 SELECT @scope, @key, @hash, (@execution_id::text)::uuid,
@@ -84,9 +89,10 @@ RETURNING r.created_at,
           set_config('lock_timeout', current_setting('idem.lock_timeout'), true) AS _;
 
 -- name: Load :one
--- Load reads the record of the key, unless this transaction has just claimed it: then nothing is read, which is what keeps
--- strangers apart under SERIALIZABLE. It is a statement of its own because the snapshot of the claim may be older than the
--- commit of the call that won the key. Of a record with another hash no part of the response is read.
+-- Load reads the record of the key. It reads nothing if this transaction has just claimed the key,
+-- so that unrelated transactions do not conflict under SERIALIZABLE. It is a separate statement
+-- because the snapshot of the claim may be older than the commit of the call that won the key. It
+-- reads no part of the response of a record with another hash.
 -- @wrapped
 -- @in Key *Key
 -- @prepared
@@ -107,10 +113,12 @@ WHERE coalesce(current_setting('idem.claim', true), '') <> @execution_id::text
   AND scope = @scope::text AND key = @key::text;
 
 -- name: Complete :one
--- Complete records the outcome on the row that this transaction has claimed. It is an upsert because that needs no plan that
--- could be a bad one, and no read that others could conflict with. It divides by zero, so that a COMMIT queued behind it is
--- not reached, if this is not the transaction that claimed (fn ended that and began another one), or if the row is gone or
--- another's: the row that is inserted then has no hash.
+-- Complete stores the outcome in the record that this transaction has claimed. It is an upsert,
+-- because an upsert needs no plan that could be a bad one, and no read that could conflict with
+-- others. It divides by zero, so that the server does not reach a COMMIT queued behind it, if this
+-- transaction is not the one that claimed: fn ended that transaction and began another one. It also
+-- divides by zero if the row is gone or belongs to another execution. If the row is gone, the
+-- upsert inserts a row without a hash, which Complete detects.
 -- @in Key *Key
 -- @prepared
 INSERT INTO idem.records AS r (scope, key, hash, execution_id, created_at, expires_at, state, status, completed_at, header, body, sealed_by)
@@ -132,14 +140,15 @@ RETURNING r.completed_at,
              AND length(r.hash) > 0 THEN 1 ELSE 0 END)::int4) AS _;
 
 -- name: StillClaimed :one
--- StillClaimed tells whether this transaction is still the one that claimed the key. It is asked when fn fails, where a statement
--- of fn may have ended the transaction and begun another one.
+-- StillClaimed reports whether this transaction is still the one that claimed the key. A caller
+-- asks when fn fails: a statement of fn may have ended the transaction and begun another one.
 -- @in Key *Key
 SELECT (coalesce(current_setting('idem.claim', true), '') = @execution_id::text)::bool AS holds;
 
 -- name: Holder :one
--- Holder tells whether a transaction holds the key, and since when. What it has claimed is not visible; the advisory lock
--- of its claim is. since is NULL if this role may not see the sessions of the one that holds it.
+-- Holder reports whether a transaction holds the key, and since when. An uncommitted claim is not
+-- visible, but its advisory lock is. Since is NULL if this role may not see the session of the
+-- holder.
 SELECT (count(*) > 0)::bool AS held,
        min(activity.xact_start)::timestamptz AS since
 FROM pg_catalog.pg_locks held
@@ -150,7 +159,7 @@ WHERE held.locktype = 'advisory' AND held.granted AND held.objsubid = 1
   AND held.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database());
 
 -- name: Live :one
--- Live reads all but the response of the live record of a key.
+-- Live reads the record of a key, without its response, unless the record has expired.
 SELECT state, (execution_id::text)::text AS execution_id,
        created_at,
        completed_at,

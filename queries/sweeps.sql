@@ -1,7 +1,8 @@
 -- name: TakeSweep :one
--- TakeSweep makes a run the sweeper of a table: of the sweep that is under way, or of a new one. No row: another run is at it,
--- and has not been silent for as long as absence; or none is under way, and the last one began less than rest ago. A moment
--- that is yet to come is none: the clock was set back. A process that takes over a sweep goes on where it was.
+-- TakeSweep claims the sweep of a table for a run. It resumes the sweep in progress at its
+-- position, or begins a new one. No row means that another run is sweeping and was seen within
+-- Absence. It also means that no sweep is in progress and the last one began less than Rest ago. A
+-- moment in the future does not count, because the clock was set back.
 -- @in Sweeper
 -- @out Position Position
 INSERT INTO idem.sweeps AS s (name, sweeper, seen_at, started_at, total_pages)
@@ -20,8 +21,8 @@ WHERE (s.sweeper IS NULL OR s.sweeper = EXCLUDED.sweeper OR s.seen_at IS NULL
 RETURNING s.part, s.block, s.total_pages, s.pages;
 
 -- name: LimitPortion :exec
--- LimitPortion bounds what a portion may do to others: how long it waits for a lock, works, and lets its client be silent. Only a scan
--- of the blocks that are named is left to the planner.
+-- LimitPortion limits how long the transaction of a portion waits for a lock, executes a statement,
+-- and is idle. It leaves the planner only scans of the blocks that the statement names.
 SELECT set_config('lock_timeout', @lock_limit, true),
        set_config('statement_timeout', @work_limit, true),
        set_config('idle_in_transaction_session_timeout', @idle_limit, true),
@@ -33,12 +34,13 @@ SELECT set_config('lock_timeout', @lock_limit, true),
        set_config('jit', 'off', true);
 
 -- name: HurryPortion :exec
--- HurryPortion has the COMMIT of a portion wait neither for the disk nor for a standby: a portion need not survive a crash. It is a
--- statement of its own because some servers refuse it.
+-- HurryPortion makes the COMMIT of a portion wait neither for the disk nor for a standby, because a
+-- portion need not survive a crash. It is a separate statement because some servers refuse it.
 SELECT set_config('synchronous_commit', 'off', true);
 
 -- name: AdvanceSweep :one
--- AdvanceSweep notes a portion, in the transaction that has deleted it. No row: another run has taken over.
+-- AdvanceSweep stores the progress of a sweep, in the transaction that deletes a portion. No row
+-- means that another run has taken over.
 -- @in Sweeper, To Position
 UPDATE idem.sweeps AS s
 SET part = @part, block = @block,
@@ -53,7 +55,8 @@ WHERE s.name = @name::text
 RETURNING s.pages, s.total_pages;
 
 -- name: HoldSweep :one
--- HoldSweep says that the sweep waits, and for what. No row: another run has taken over.
+-- HoldSweep stores that the sweep is waiting, and for what. No row means that another run has taken
+-- over.
 -- @in Sweeper
 UPDATE idem.sweeps AS s
 SET seen_at = clock_timestamp(), waiting_for = @waiting_for::text
@@ -62,7 +65,8 @@ WHERE s.name = @name
 RETURNING s.pages;
 
 -- name: FinishSweep :one
--- FinishSweep ends a sweep that has walked the whole table. No row: another run has taken over.
+-- FinishSweep ends a sweep that has read the whole table. No row means that another run has taken
+-- over.
 -- @in Sweeper
 UPDATE idem.sweeps AS s
 SET last_started_at = s.started_at, last_finished_at = clock_timestamp(), last_pages = s.pages,
@@ -74,7 +78,7 @@ WHERE s.name = @name
 RETURNING s.last_pages, s.last_deleted;
 
 -- name: LeaveSweep :exec
--- LeaveSweep leaves a sweep to the next run, where it is.
+-- LeaveSweep releases a sweep to the next run, which resumes it at its position.
 -- @in Sweeper
 UPDATE idem.sweeps AS s
 SET sweeper = NULL, seen_at = NULL
@@ -82,8 +86,9 @@ WHERE s.name = @name
   AND s.sweeper = (@sweeper::text)::uuid;
 
 -- name: Part :one
--- Part names the part of a table at which a sweep goes on, or the first one after it, with its size: a table that is not
--- partitioned is its own only part. No row: there is none left. It also tells the size of all parts.
+-- Part reads the name and the size of the part of a table at which a sweep resumes, or of the next
+-- part after it. A table without partitions is its own only part. No row means that no part is
+-- left. Part also reads the size of all parts.
 WITH leaves AS (
     SELECT c.oid, concat(n.nspname, '.', c.relname) AS name,
            format('%I.%I', n.nspname, c.relname) AS quoted,
@@ -104,8 +109,9 @@ ORDER BY leaves.name COLLATE "C"
 LIMIT 1;
 
 -- name: Backlog :one
--- Backlog tells what standbys and vacuum have yet to do: the WAL that the slowest standby has not replayed, in bytes, and how
--- many standbys this role may not see; and the rows of a part that are dead and not yet vacuumed.
+-- Backlog reads the backlog of standbys and of vacuum. It returns the WAL, in bytes, that the
+-- slowest standby has not replayed, and how many standbys this role may not see. It also returns
+-- the dead rows of a part that are not vacuumed yet.
 SELECT coalesce(slowest.lag, 0)::int8 AS lag, coalesce(slowest.application_name, '')::text AS standby,
        (SELECT count(*) FROM pg_catalog.pg_stat_replication WHERE state IS NULL)::int8 AS hidden,
        coalesce(pg_stat_get_dead_tuples((@oid::int8)::oid), 0)::int8 AS dead

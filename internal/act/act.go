@@ -1,5 +1,5 @@
-// Package act is what is known of a person who does something to a record, an operation or a message: it travels in the context of the
-// call, and the transaction of the act puts it on record.
+// Package act carries the person and the reason of a manual action on a record, an operation or a
+// message. The context of the call carries them, and the transaction of the action stores them.
 package act
 
 import (
@@ -9,7 +9,7 @@ import (
 	"github.com/idem-go/idem/internal/db"
 )
 
-// How many bytes are kept of what a program says.
+// The maximum numbers of bytes that are stored; longer texts are truncated.
 const (
 	maxPerson = 200
 	maxReason = 1000
@@ -20,24 +20,24 @@ type (
 	reasonKey struct{}
 )
 
-// WithPerson returns a context whose acts are those of a person.
+// WithPerson returns a context whose actions are attributed to the named person.
 func WithPerson(ctx context.Context, name string) context.Context {
 	return context.WithValue(ctx, personKey{}, printable(name, maxPerson))
 }
 
-// WithReason returns a context whose acts have a reason.
+// WithReason returns a context whose actions have the given reason.
 func WithReason(ctx context.Context, reason string) context.Context {
 	return context.WithValue(ctx, reasonKey{}, printable(reason, maxReason))
 }
 
-// Of returns what is to be put on record of an act that is done with this context.
+// Of returns the request that stores an action with the person and the reason in ctx.
 func Of(ctx context.Context, what db.Act, outcome string) db.NoteAct {
 	person, _ := ctx.Value(personKey{}).(string)
 	reason, _ := ctx.Value(reasonKey{}).(string)
 	return db.NoteAct{Act: what, Outcome: outcome, Person: person, Reason: reason}
 }
 
-// printable returns a text that a database takes, cut off at a limit of bytes.
+// printable returns a text that Postgres can store, truncated to limit bytes.
 func printable(text string, limit int) string {
 	if len(text) > limit {
 		text = strings.ToValidUTF8(text[:limit], "")

@@ -7,17 +7,19 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// AddMessages adds messages to the outbox. Each slice has one entry for each message. It is no Request: it travels in a
-// transaction of the caller's, by pgx.
+// AddMessages inserts messages into the outbox. Each slice has one entry for each message. It is
+// not a request of a round trip: pgx executes it in the caller's transaction.
 type AddMessages struct {
 	IDs, Topics, Keys, Types []string
 	Payloads                 [][]byte
-	Headers                  []string // as WriteHeaders makes them
+	Headers                  []string // as WriteHeaders returns them
 	Traces                   []string
-	Moments                  []string // before which none is published, as WriteMoment makes them; nil if all may be at once
+	// Moments are the earliest times of publication, as WriteMoment returns them. Nil means that
+	// every message may be published at once.
+	Moments []string
 }
 
-// In adds them in a transaction.
+// In inserts the messages in a transaction.
 func (a *AddMessages) In(ctx context.Context, tx interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 }) error {
@@ -26,7 +28,7 @@ func (a *AddMessages) In(ctx context.Context, tx interface {
 	return err
 }
 
-// To adds the statement to a batch.
+// To queues the statement on a batch.
 func (a *AddMessages) To(batch *pgx.Batch) {
 	sql, args := a.query()
 	batch.Queue(sql, args...)

@@ -7,7 +7,7 @@ import (
 
 var inArray = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 
-// array writes texts as an array of Postgres.
+// array returns the Postgres array literal of texts.
 func array(texts []string) string {
 	var b strings.Builder
 	begin := byte('{')
@@ -18,7 +18,7 @@ func array(texts []string) string {
 	return endArray(&b)
 }
 
-// appendElement writes a text as an element, behind the brace or the comma that goes ahead of it.
+// appendElement writes begin, an opening brace or a comma, and then text as a quoted element.
 func appendElement(b *strings.Builder, begin byte, text string) {
 	b.WriteByte(begin)
 	b.WriteByte('"')
@@ -29,6 +29,7 @@ func appendElement(b *strings.Builder, begin byte, text string) {
 	b.WriteByte('"')
 }
 
+// endArray closes the array in b and returns it. An array without elements is "{}".
 func endArray(b *strings.Builder) string {
 	if b.Len() == 0 {
 		return "{}"
@@ -37,7 +38,7 @@ func endArray(b *strings.Builder) string {
 	return b.String()
 }
 
-// numbers writes numbers as an array of Postgres.
+// numbers returns the Postgres array literal of a list of numbers.
 func numbers[N int | int64](list []N) string {
 	b := []byte{'{'}
 	for i, n := range list {

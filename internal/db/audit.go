@@ -1,9 +1,9 @@
 package db
 
-// Act is something that a person does. Databases hold these words.
+// Act names a manual action. idem.audit stores these words.
 type Act string
 
-// The acts.
+// The manual actions.
 const (
 	Evict   Act = "evict"
 	Retry   Act = "retry"

@@ -21,7 +21,7 @@ var NoteActStatement = roundtrip.New(roundtrip.Statement{
 	Params: []roundtrip.Param{roundtrip.TextParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.TextParam},
 })
 
-// NoteAct puts on record what a person did. It belongs in the transaction of the act.
+// NoteAct stores a manual action in idem.audit. It belongs in the transaction of the action.
 type NoteAct struct {
 	Letter      LetterName
 	Act         Act

@@ -6,21 +6,21 @@ import (
 	"github.com/idem-go/idem/internal/roundtrip"
 )
 
-// Gone is the SQLSTATE of a Complete, a HoldKey, an AdvanceOperation, a KeepMessages or a KeepLanes that finds nothing to complete or to
-// keep: division_by_zero. The server then does not reach a COMMIT behind the statement.
+// Gone is the SQLSTATE division_by_zero. Complete, HoldKey, AdvanceOperation, KeepMessages and
+// KeepLanes fail with it if the claim, the operation or the lanes are no longer held. The server
+// then does not reach a COMMIT behind the statement.
 const Gone = "22012"
 
-// Claim claims a key. If the key is not free, a Load behind the Claim reads its record.
+// Claim claims a key. If the key is not free, a Load after the Claim reads its record.
 type Claim struct {
 	Key    *Key
-	AtOnce bool // for a caller that may not wait for another, and for any number of claims in one transaction
+	AtOnce bool // the caller may not wait for another transaction, or claims several keys in one
 
 	Claimed   bool
 	CreatedAt time.Time
-	Previous  string // the execution id of the claim that the transaction had made before, if it is AtOnce
+	Previous  string // with AtOnce, the execution id of the previous claim in the transaction
 }
 
-// Queue adds the statement.
 func (c *Claim) Queue(trip *roundtrip.Trip) {
 	if c.AtOnce {
 		q := claimAtOnce{Key: c.Key}
@@ -31,7 +31,6 @@ func (c *Claim) Queue(trip *roundtrip.Trip) {
 	q.Queue(trip)
 }
 
-// Read reads the answer.
 func (c *Claim) Read(trip *roundtrip.Trip) {
 	if c.AtOnce {
 		var q claimAtOnce
@@ -44,7 +43,7 @@ func (c *Claim) Read(trip *roundtrip.Trip) {
 	c.Claimed, c.CreatedAt = q.Found, q.CreatedAt
 }
 
-// HolderOf returns the request that asks whether a transaction has the advisory lock of a claim.
+// HolderOf returns the request that reads whether a transaction holds the advisory lock of a claim.
 func HolderOf(lock int64) Holder {
 	return Holder{LockHigh: int64(uint64(lock) >> 32), LockLow: int64(uint32(lock))}
 }

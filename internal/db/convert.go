@@ -9,9 +9,10 @@ import (
 	"github.com/idem-go/idem/internal/roundtrip"
 )
 
-// How the values of requests travel, as the conversions in sqlc.yaml name these functions.
+// The conversions of sqlc.yaml name these functions. They encode the parameters and decode the
+// columns of requests.
 
-// orNull is NULL for what is empty.
+// orNull returns nil, which is NULL, for an empty text.
 func orNull(text string) *string {
 	if text == "" {
 		return nil
@@ -19,7 +20,7 @@ func orNull(text string) *string {
 	return &text
 }
 
-// orNullNumber is NULL for 0.
+// orNullNumber returns nil, which is NULL, for 0.
 func orNullNumber(n int) *int {
 	if n == 0 {
 		return nil
@@ -27,7 +28,8 @@ func orNullNumber(n int) *int {
 	return &n
 }
 
-// since1970 is NULL for the zero time. No setting of a session reads an interval in another way, as it may a moment.
+// since1970 returns the time from 1970 to at, and nil, which is NULL, for the zero time. Settings
+// of a session change how a timestamp is read, but not how an interval is read.
 func since1970(at time.Time) *time.Duration {
 	if at.IsZero() {
 		return nil
@@ -51,7 +53,7 @@ func hashOf(stored []byte) (hash [32]byte) {
 	return hash
 }
 
-// listed reads numbers that are divided by commas.
+// listed parses numbers that are separated by commas.
 func listed(text string) []int {
 	var all []int
 	for each := range strings.SplitSeq(text, ",") {

@@ -24,14 +24,16 @@ type Letter struct {
 	CreatedAt, DiedAt time.Time
 }
 
-// Contents are payload and headers of a dead letter as they are stored. Sealed, both are in the payload.
+// Contents are the stored payload and headers of a dead letter. If they are sealed, Payload holds
+// both.
 type Contents struct {
 	Payload  []byte
-	Headers  string // as WriteHeaders makes them
+	Headers  string // as WriteHeaders returns them
 	SealedBy string
 }
 
-// Seal returns contents sealed, unless there is no Sealer or it leaves them plain. They are bound to the name of the letter.
+// Seal returns the contents sealed and bound to the name of the letter. It returns c if there is no
+// Sealer or the Sealer leaves the contents plain.
 func (c Contents) Seal(s Sealer, name LetterName) (Contents, error) {
 	if s == nil {
 		return c, nil
@@ -48,7 +50,7 @@ func (c Contents) Seal(s Sealer, name LetterName) (Contents, error) {
 	return Contents{Payload: sealed, SealedBy: keyID}, nil
 }
 
-// Open undoes Seal. What is plain is given to the Sealer as well, if there is one: it has to let it pass.
+// Open undoes Seal. A Sealer also receives plain contents, and may refuse them.
 func (c Contents) Open(s Sealer, name LetterName) (Contents, error) {
 	switch {
 	case c.SealedBy == "" && s == nil:
@@ -69,12 +71,14 @@ func (c Contents) Open(s Sealer, name LetterName) (Contents, error) {
 	return Contents{Payload: payload, Headers: string(headers)}, err
 }
 
-// bound is what the contents of a dead letter are bound to. It is frozen, because databases hold it.
+// bound returns the data that the contents of a dead letter are bound to. Databases hold contents
+// that are bound to this format, so it must not change.
 func (n LetterName) bound() []byte {
 	return boundTo("idem.dead_letter/1", n.Side, n.Consumer, n.Source, n.ID)
 }
 
-// LetterName returns the name of the dead letter that the message becomes. Its contents are bound to that.
+// LetterName returns the name of the dead letter that the message becomes. The contents of the
+// letter are bound to this name.
 func (m *FailedMessage) LetterName() LetterName {
 	return LetterName{"inbox", m.Consumer, m.Source, m.ID}
 }

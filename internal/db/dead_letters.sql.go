@@ -28,7 +28,8 @@ var ListDeadLettersStatement = roundtrip.New(roundtrip.Statement{
 	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Binary},
 })
 
-// ListDeadLetters lists dead letters without what they say, in the order of their names, beyond one.
+// ListDeadLetters lists dead letters in the order of their names, beginning after After. It reads
+// neither payload nor headers. An empty field of Only matches every letter.
 type ListDeadLetters struct {
 	Only  LetterName
 	After LetterName
@@ -143,7 +144,8 @@ var TakeDeadLetterStatement = roundtrip.New(roundtrip.Statement{
 	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Binary},
 })
 
-// TakeDeadLetter reads a dead letter and removes it, for what else is done with it in the same transaction.
+// TakeDeadLetter deletes a dead letter and returns it. The caller handles the letter in the same
+// transaction.
 type TakeDeadLetter struct {
 	Name LetterName
 

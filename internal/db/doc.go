@@ -1,7 +1,8 @@
-// Package db has the statements of the library as typed requests. A request is queued on a round trip with others, and reads
-// its answer from the same trip.
+// Package db holds the statements of the library as typed requests. A caller queues requests on a
+// round trip, and each request reads its answer from the same trip.
 //
-// The files *.sql.go are generated: each query of queries/ is a request there. sqlc.yaml names the domain types that requests have,
-// and queries/ says which of them a request has. What is written by hand is those types, and the few requests that decide
-// something: which statement travels, or what a row means.
+// The files *.sql.go are generated: each query of queries/ becomes a request. sqlc.yaml declares
+// the domain types of requests, and the queries say which of them a request has. Those types are
+// written by hand. So are the few requests with logic of their own, which choose a statement or
+// interpret a row.
 package db

@@ -12,7 +12,7 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// planned is a node of a plan that was run, and what it has touched.
+// planned is a node of an executed plan, with the pages and rows that it read.
 type planned struct {
 	Relation string  `json:"Relation Name"`
 	Loops    float64 `json:"Actual Loops"`
@@ -23,7 +23,7 @@ type planned struct {
 	Plans    []planned
 }
 
-// rows are those of a table that a plan has looked at.
+// rows returns how many rows of a table the plan has read.
 func (p *planned) rows(of string) (n float64) {
 	if p.Relation == of {
 		n = p.Loops * (p.Rows + p.Removed)
@@ -34,7 +34,8 @@ func (p *planned) rows(of string) (n float64) {
 	return n
 }
 
-// explain runs a statement, takes back what it did, and tells what it has touched.
+// explain executes a statement and rolls it back. It returns how many pages, and how many rows of
+// idem.operations, the statement has read.
 func explain(t *testing.T, pool *pgxpool.Pool, sql string, args ...any) (pages int, operations float64) {
 	t.Helper()
 	var told []byte
@@ -51,7 +52,8 @@ func explain(t *testing.T, pool *pgxpool.Pool, sql string, args ...any) (pages i
 	return p.Hit + p.Read, p.rows("operations")
 }
 
-// operationsOf returns what changes the tables, and what inserts n operations whose turns to wake are apart as it says.
+// operationsOf returns a function that executes SQL, and one that inserts n operations. The wake_at
+// of the operations are one interval apart from each other, beginning one interval from now.
 func operationsOf(t *testing.T, pool *pgxpool.Pool) (exec func(sql string, args ...any), insert func(n int, name, state, wake string)) {
 	exec = func(sql string, args ...any) {
 		t.Helper()
@@ -73,7 +75,7 @@ func TestDueOperations_ReadNothingOfWhatSleeps(t *testing.T) {
 	const asleep, due, signalled, early, room = 100_000, 20, 20, 20, 16
 	pool := pgtest.New(t)
 	exec, insert := operationsOf(t, pool)
-	for _, table := range []string{"operations", "steps", "signals"} { // neither statistics nor vacuum come in between
+	for _, table := range []string{"operations", "steps", "signals"} { // no autovacuum in between
 		exec(`alter table idem.` + table + ` set (autovacuum_enabled = false)`)
 	}
 	insert(asleep, "asleep", "running", "1 minute")
@@ -91,7 +93,8 @@ func TestDueOperations_ReadNothingOfWhatSleeps(t *testing.T) {
 		} {
 			pages, rows := ask()
 			t.Logf("%s, %s: %d pages, %v rows", what, state, pages, rows)
-			// Some pages for each of the few that are due, signalled or early, and for those that are taken up.
+			// The limits allow some pages for each due, signalled or early operation, and for each
+			// claim.
 			if pages > 1000 || rows > 3*(due+signalled+early) {
 				t.Errorf("%s, %s: touches %d pages, and looks at %v operations", what, state, pages, rows)
 			}
@@ -100,7 +103,7 @@ func TestDueOperations_ReadNothingOfWhatSleeps(t *testing.T) {
 	}
 }
 
-// The statistics are of a day when little was under way, or there are none.
+// The statistics are from a time with few running operations, or there are none.
 func TestDueOperations_ReadNoMoreThanTheLimit(t *testing.T) {
 	t.Parallel()
 	const ended, due, room = 20_000, 3_000, 16

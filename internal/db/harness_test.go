@@ -8,13 +8,13 @@ import (
 	"github.com/idem-go/idem/internal/roundtrip"
 )
 
-// request is what every verb is.
+// request is the interface of all requests.
 type request interface {
 	Queue(*roundtrip.Trip)
 	Read(*roundtrip.Trip)
 }
 
-// ask makes one round trip of requests.
+// ask executes requests in one round trip.
 func ask(ctx context.Context, conn *pgx.Conn, requests ...request) error {
 	trip := roundtrip.On(conn)
 	for _, r := range requests {

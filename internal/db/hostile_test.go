@@ -17,7 +17,8 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// A function of SQL says what its statement has found when it was made: what it depends on is on record.
+// An SQL function records the objects that its statement was resolved to: pg_depend lists them. The
+// test makes a function of each statement and looks for objects of the hostile schema there.
 func TestStatementsFindNothingInASchemaInFrontOfTheSystems(t *testing.T) {
 	t.Parallel()
 	conn, err := pgx.Connect(t.Context(), pgtest.DSN(t))
@@ -31,7 +32,7 @@ func TestStatementsFindNothingInASchemaInFrontOfTheSystems(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, sql := range statements {
-		if strings.Contains(sql, "\nLISTEN ") { // it names a channel and nothing that has a schema, and no function may have it
+		if strings.Contains(sql, "\nLISTEN ") { // not allowed in a function
 			continue
 		}
 		if found := foundBy(t, conn, i, sql); len(found) > 0 {
@@ -48,7 +49,7 @@ func TestStatementsFindNothingInASchemaInFrontOfTheSystems(t *testing.T) {
 	}
 }
 
-// foundBy returns what of the hostile schema a statement would use.
+// foundBy returns the names of objects in the hostile schema that a statement would use.
 func foundBy(t *testing.T, conn *pgx.Conn, n int, sql string) []string {
 	t.Helper()
 	described, err := conn.PgConn().Prepare(t.Context(), fmt.Sprint("s", n), sql, nil)
@@ -79,7 +80,7 @@ func foundBy(t *testing.T, conn *pgx.Conn, n int, sql string) []string {
 	return found
 }
 
-// shadow makes a schema that has every function, operator and type that the statements name.
+// shadow creates a schema with every function, operator and type that the statements name.
 func shadow(t *testing.T, conn *pgx.Conn, statements []string) {
 	t.Helper()
 	all := strings.Join(statements, "\n")
@@ -109,7 +110,7 @@ func shadow(t *testing.T, conn *pgx.Conn, statements []string) {
 	}
 }
 
-// Some cannot be copied, because of a pseudo-type.
+// The blocks skip functions and operators with a pseudo-type, which cannot be copied.
 const (
 	shadowFunctions = `create schema if not exists hostile;
 	create or replace aggregate hostile.count(*) (sfunc = pg_catalog.int8inc, stype = int8, initcond = 0);

@@ -25,12 +25,15 @@ var BeginMessagesStatement = roundtrip.New(roundtrip.Statement{
 	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text},
 })
 
-// BeginMessages begins a transaction that handles messages. It names the transaction in idem.claim, as a claim of a key does, and
-// bounds how long the next statements wait for a lock, until Calm. It has the COMMIT wait for the disk where the session would
-// not: a broker forgets a message that is acknowledged. The name of that setting is in two parts, as in HoldKey.
+// BeginMessages begins a transaction that handles messages. It stores the execution id in
+// idem.claim, as the claim of a key does. It sets lock_timeout to Patience for the next statements;
+// Calm restores the setting. It makes the COMMIT wait for the disk even where the session would
+// not, because a broker forgets an acknowledged message. The name of that setting is written in two
+// parts, as in HoldKey.
 //
-// A handler that prepared the transaction for a later COMMIT would let the messages that it was not given count as handled. A
-// transaction that has exported a snapshot cannot be prepared. owned is false where the transaction is the caller's, and may be.
+// BeginMessages exports a snapshot, because a transaction that has exported a snapshot cannot be
+// prepared. A handler that prepared it for a later COMMIT would mark messages as handled that the
+// handler never received. Owned is false for a transaction of the caller, which may be prepared.
 type BeginMessages struct {
 	ExecutionID string
 	Patience    time.Duration
@@ -88,9 +91,10 @@ var ClaimMessagesStatement = roundtrip.New(roundtrip.Statement{
 	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Binary},
 })
 
-// ClaimMessages writes down as handled those messages of which nothing is known, and returns them. That a message is handled once
-// rests on the primary key alone. They are inserted in one order, whatever that of their delivery, so that no two of these wait
-// for each other. hashes has 32 bytes for each.
+// ClaimMessages inserts the messages that have no row yet as handled, and returns them. The primary
+// key alone guarantees that a message is handled once. The rows are inserted in a fixed order,
+// whatever the order of delivery, so that two of these statements cannot deadlock. The parameter
+// hashes has 32 bytes for each message.
 type ClaimMessages struct {
 	Messages  *Messages
 	Retention time.Duration
@@ -156,9 +160,11 @@ var LoadMessagesStatement = roundtrip.New(roundtrip.Statement{
 	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary},
 })
 
-// LoadMessages tells what is known of messages. It is a statement of its own because the snapshot of the claim may be older than
-// the commit of the call that has them; and asks only for those that were not claimed, which is what keeps strangers apart under
-// SERIALIZABLE. Each is sought by the index: OFFSET keeps the planner from reading the table.
+// LoadMessages reads the rows of messages that were not claimed. It is a separate statement because
+// the snapshot of the claim may be older than the commit of the call that inserted the rows. It
+// reads no row of a claimed message, so that unrelated transactions do not conflict under
+// SERIALIZABLE. Each row is found by the index; OFFSET keeps the planner from reading the whole
+// table.
 type LoadMessages struct {
 	Messages *Messages
 
@@ -246,8 +252,9 @@ var ResumeMessagesStatement = roundtrip.New(roundtrip.Statement{
 	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Binary},
 })
 
-// ResumeMessages writes down as handled messages whose next attempt is due, and returns them. Their rows are locked in the order
-// in which messages are claimed. What was a dead letter, and is tried again, is none any more.
+// ResumeMessages marks failing messages whose next attempt is due as handled, and returns them. It
+// locks their rows in the order in which messages are claimed. It deletes the dead letters of
+// messages that were redriven.
 type ResumeMessages struct {
 	Messages  *Messages
 	Retention time.Duration
@@ -292,8 +299,9 @@ var KeepMessagesStatement = roundtrip.New(roundtrip.Statement{
 	Results: []int16{roundtrip.Text},
 })
 
-// KeepMessages goes ahead of COMMIT. It divides by zero, so that the COMMIT is not reached, if this is not the transaction that
-// has claimed: a handler ended that, and began another one.
+// KeepMessages precedes the COMMIT. It divides by zero if this transaction is not the one that
+// claimed the messages, so that the server does not reach the COMMIT. This happens when a handler
+// ended the claiming transaction and began another one.
 type KeepMessages struct {
 	ExecutionID string
 
@@ -333,9 +341,10 @@ var CountFailureStatement = roundtrip.New(roundtrip.Statement{
 	Results: []int16{roundtrip.Text},
 })
 
-// CountFailure records how an attempt ended that did not succeed, and says when the next one is due. added is what the end
-// adds to the count: 1, or 0 if AnnounceMessage has counted the attempt, or -1 if that was undeserved. No row: the message is
-// handled or dead, or another one has its id.
+// CountFailure records an attempt that did not succeed, and sets when the next one is due. Added is
+// added to the number of attempts. It is 1, or 0 if AnnounceMessage has counted the attempt, or -1
+// if AnnounceMessage counted an attempt that should not count. No row means that the message is
+// handled or dead, or that another message has its id.
 type CountFailure struct {
 	FailedMessage
 	Added    int
@@ -404,7 +413,8 @@ var BuryMessageStatement = roundtrip.New(roundtrip.Statement{
 	Results: []int16{roundtrip.Text},
 })
 
-// BuryMessage makes a message a dead letter. No row: the message is handled or dead already, or another one has its id.
+// BuryMessage dead-letters a message. No row means that the message is already handled or dead, or
+// that another message has its id.
 type BuryMessage struct {
 	FailedMessage
 	Contents Contents
@@ -455,8 +465,9 @@ var ReleaseMessagesStatement = roundtrip.New(roundtrip.Statement{
 	Params: []roundtrip.Param{roundtrip.TextParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.PlainParam},
 })
 
-// ReleaseMessages forgets messages that were written down as handled at that moment, and were not: their handler has committed
-// that before they were. The moment travels as the microseconds since 1970.
+// ReleaseMessages deletes the rows of messages that were claimed at ClaimedAt and were not handled.
+// Their handler committed the claim before it had handled them. ClaimedAt is sent as the
+// microseconds since 1970.
 type ReleaseMessages struct {
 	Messages  *Messages
 	ClaimedAt time.Time
@@ -492,9 +503,10 @@ var AnnounceMessageStatement = roundtrip.New(roundtrip.Statement{
 	Results: []int16{roundtrip.Text},
 })
 
-// AnnounceMessage counts an attempt at a message before the attempt begins. The count stands unless CountFailure or
-// WithdrawMessage corrects it, or the message is handled. No row: the message is handled, dead or not due, or another one has
-// its id. It waits for one row and holds no other, so it is in no deadlock.
+// AnnounceMessage counts an attempt at a message before the attempt begins. The count stands unless
+// CountFailure or WithdrawMessage corrects it, or the message is handled. No row means that the
+// message is handled, dead or not due, or that another message has its id. The statement waits for
+// one row and holds no other, so it cannot deadlock.
 type AnnounceMessage struct {
 	FailedMessage
 
@@ -541,7 +553,8 @@ var WithdrawMessageStatement = roundtrip.New(roundtrip.Statement{
 	Params: []roundtrip.Param{roundtrip.TextParam, roundtrip.TextParam, roundtrip.TextParam},
 })
 
-// WithdrawMessage takes back what AnnounceMessage has counted: the attempt has ended, and the message did not fail.
+// WithdrawMessage undoes the count of AnnounceMessage: the attempt has ended, and the message did
+// not fail.
 type WithdrawMessage struct {
 	Consumer string
 	Source   string
@@ -583,7 +596,8 @@ var FailingMessagesStatement = roundtrip.New(roundtrip.Statement{
 	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary},
 })
 
-// FailingMessages tells which messages of these keys are to be tried again, by the index that has those alone.
+// FailingMessages lists the failing messages of these keys, with the time until the next attempt at
+// each. It uses the partial index that holds only failing messages.
 type FailingMessages struct {
 	Sources  []string
 	Keys     []string
@@ -651,8 +665,9 @@ var RedriveMessageStatement = roundtrip.New(roundtrip.Statement{
 	Results: []int16{roundtrip.Text},
 })
 
-// RedriveMessage makes a dead letter a message again, with no attempts, at the end of its key. Its payload stays with the dead
-// letter until the message is handled. The rows are locked in the order of ResumeMessages.
+// RedriveMessage makes a dead letter a failing message again, without attempts, behind the other
+// failing messages of its key. The payload stays in the dead letter until the message is handled.
+// The rows are locked in the order of ResumeMessages.
 type RedriveMessage struct {
 	Consumer string
 	Source   string
@@ -710,8 +725,8 @@ var DropMessageStatement = roundtrip.New(roundtrip.Statement{
 	Results: []int16{roundtrip.Text},
 })
 
-// DropMessage removes a dead letter. A message that was redriven is dead again, so that nothing waits behind it. The rows are
-// locked in the order of ResumeMessages.
+// DropMessage deletes a dead letter. A message that was redriven becomes dead again, so that no
+// message waits behind it. The rows are locked in the order of ResumeMessages.
 type DropMessage struct {
 	Consumer string
 	Source   string
@@ -771,8 +786,10 @@ var MessageRedrivesStatement = roundtrip.New(roundtrip.Statement{
 	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Text, roundtrip.Text},
 })
 
-// MessageRedrives reads the redriven messages of a consumer that are due, in the order in which they were redriven: as many as
-// there is room for, and the first one however large it is. A dead letter that idem.inbox has forgotten is always due.
+// MessageRedrives reads the redriven messages of a consumer that are due, in the order in which
+// they were redriven. It reads up to Room messages, and stops after the message that reaches
+// MaxBytes of payload. The first message is always read, whatever its size. A dead letter without a
+// row in idem.inbox is always due.
 type MessageRedrives struct {
 	Consumer string
 	Room     int
@@ -838,7 +855,7 @@ var ForgetRedrivesStatement = roundtrip.New(roundtrip.Statement{
 	Params: []roundtrip.Param{roundtrip.TextParam, roundtrip.TextParam, roundtrip.TextParam},
 })
 
-// ForgetRedrives removes dead letters that were tried again, and are handled.
+// ForgetRedrives deletes the dead letters of redriven messages that have been handled.
 type ForgetRedrives struct {
 	Messages *Messages
 }
@@ -880,7 +897,8 @@ var InboxStatsStatement = roundtrip.New(roundtrip.Statement{
 	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Text, roundtrip.Binary},
 })
 
-// InboxStats tells what consumers have yet to handle, and what is dead. It reads no message that is handled.
+// InboxStats counts the failing messages and the dead letters of each consumer. It reads no handled
+// message.
 type InboxStats struct {
 	Rows []ConsumerStats
 }

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// The lock of a key must never change: while two versions of a program run side by side, they have to take the same one.
+// The lock of a key must never change: two versions of a program that run side by side must take
+// the same lock.
 func TestLockOfAKeyNeverChanges(t *testing.T) {
 	t.Parallel()
 	for _, vector := range []struct {

@@ -2,7 +2,8 @@ package db
 
 import "github.com/idem-go/idem/internal/roundtrip"
 
-// Load reads the record of a key, expired or not, unless the transaction has just claimed it for this call.
+// Load reads the record of a key, expired or not. It reads nothing if the transaction has just
+// claimed the key for this call.
 type Load struct {
 	Key *Key
 
@@ -10,22 +11,21 @@ type Load struct {
 	Record Record
 }
 
-// Queue adds the statement.
 func (l *Load) Queue(trip *roundtrip.Trip) {
 	q := load{Key: l.Key}
 	q.Queue(trip)
 }
 
-// Read reads the answer.
 func (l *Load) Read(trip *roundtrip.Trip) {
-	row := loadRow{ExecutionID: l.Key.ExecutionID, State: Completed} // what they mostly are, which is not copied then
+	// A column that equals the value in row is not copied. These are the most frequent values.
+	row := loadRow{ExecutionID: l.Key.ExecutionID, State: Completed}
 	l.Found = trip.Row(func(r *roundtrip.Row) { readLoad(&row, r) })
 	if l.Found {
 		l.Record = recordOf(&row)
 	}
 }
 
-// recordOf returns the record of a row, as it is stored.
+// recordOf returns the record of a row. The response may still be sealed.
 func recordOf(row *loadRow) Record {
 	header, err := decodeHeader(row.Header)
 	return Record{
@@ -35,11 +35,11 @@ func recordOf(row *loadRow) Record {
 	}
 }
 
-// Ours reports whether the record that was found is of this call's own execution.
+// Ours reports whether the record belongs to the execution of this call.
 func (l *Load) Ours() bool { return l.Found && l.Record.ExecutionID == l.Key.ExecutionID }
 
-// Expired reports whether the record that was found counts as none. Our own never does: a caller that asks for it asks how
-// a COMMIT has ended.
+// Expired reports whether the record has expired. The record of this call's own execution never
+// counts as expired, because a caller that loads it asks for the outcome of a COMMIT.
 func (l *Load) Expired() bool {
 	return l.Found && !l.Ours() && !l.Record.ExpiresAt.After(l.Record.LoadedAt)
 }

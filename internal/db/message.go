@@ -12,16 +12,18 @@ const (
 	MessageDead    = "dead"
 )
 
-// MessageID is what a message is known by to one consumer.
+// MessageID identifies a message to one consumer.
 type MessageID struct{ Source, ID string }
 
-// Messages are a group of messages, as statements carry them. It is made by NewMessages.
+// Messages are the ids and hashes of several messages, encoded for a statement. NewMessages returns
+// them.
 type Messages struct {
 	consumer, sources, ids string
 	hashes                 []byte
 }
 
-// NewMessages returns a group of n messages, which get tells one by one.
+// NewMessages encodes n messages for statements. get returns the id and the hash of the message at
+// i.
 func NewMessages(consumer string, n int, get func(i int) (MessageID, [32]byte)) *Messages {
 	m := &Messages{consumer: consumer, hashes: make([]byte, 0, n*32)}
 	var sources, ids strings.Builder

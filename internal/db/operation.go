@@ -10,40 +10,42 @@ const (
 	OperationRunning   OperationState = "running"
 	OperationParked    OperationState = "parked"
 	OperationCompleted OperationState = "completed"
-	OperationFailed    OperationState = "failed" // rejected, and undone
+	OperationFailed    OperationState = "failed" // rejected and undone
 	OperationUndone    OperationState = "undone" // ended in an error; its key is free
 )
 
-// The room of a HoldKey. A record that is held has to expire some day, because it has to have a moment; no call outlives that
-// one.
+// The values of HoldKey.Room. A held record needs a moment of expiry, and Held is longer than any
+// operation lasts.
 const (
 	Held = "1000 years"
 	Free = "0"
 )
 
-// Endless is the pause of an operation that waits for a child: the child's end wakes it.
+// Endless is the pause of an operation that awaits a child. The end of the child wakes the
+// operation.
 const Endless = 100 * 365 * 24 * time.Hour
 
-// At is where an operation is after a commit.
+// At is the step and the next action of an operation after a commit.
 type At struct {
 	Kind   StepKind
 	Step   string
-	Seq    int           // 0 if no step is under way, also where nothing of the step was sent
-	Pause  time.Duration // until a process has to look at it
-	Owner  int           // 0 if it is for the next process
+	Seq    int           // 0 if no step is in progress, or no part of the step was sent
+	Pause  time.Duration // until the operation is due
+	Owner  int           // 0 if any process may claim the operation
 	Tries  int
-	Undos  int    // of the call that is begun
-	Policy string // of the call that is begun
+	Undos  int    // of the call that was begun
+	Policy string // of the call that was begun
 }
 
-// StepError is the last error of an operation: of an attempt at a step, or of a run of its function.
+// StepError is the last error of an operation, from an attempt at a step or from a run of its
+// function.
 type StepError struct {
-	Step    string // empty for the function
+	Step    string // empty if the function failed
 	Attempt int
-	Text    []byte // sealed as values are
+	Text    []byte // sealed like a value
 }
 
-// The error as parameters, which are all NULL where there is none.
+// These methods return the parameters of a StepError. Without an error they are NULL.
 
 func (e *StepError) step() *string {
 	if e == nil {
@@ -66,11 +68,13 @@ func (e *StepError) text() []byte {
 	return e.Text
 }
 
-// Suspected is the number of deaths from which on an operation is a suspect: it may be the one that kills its processes.
+// Suspected is the number of deaths at which an operation becomes a suspect: it may be what kills
+// its processes.
 const Suspected = 3
 
-// Lister lists the operations that a process works on, at the moment at which a statement is sent.
+// Lister lists the operations that a process works on. A request calls it when the statement is
+// sent.
 type Lister interface{ List() []string }
 
-// WatchRoom is how many operations that are due a guard reads at most.
+// WatchRoom limits how many due operations a guard reads.
 const WatchRoom = 10_000

@@ -9,7 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// WaitsUntil returns when a process has to look at the operation, zero if it waits for a child, whose end wakes it.
+// WaitsUntil returns when the operation is due. It returns the zero time if the operation awaits a
+// child, because the end of the child wakes it.
 func (r *ShowOperationRow) WaitsUntil() time.Time {
 	if r.Kind == ChildStep && r.WakeAt.Sub(r.LoadedAt) > Endless/2 {
 		return time.Time{}
@@ -17,17 +18,18 @@ func (r *ShowOperationRow) WaitsUntil() time.Time {
 	return r.WakeAt
 }
 
-// MayBeSuspect reports whether the operation is one, or will be when it turns out that its owner is gone.
+// MayBeSuspect reports whether the operation is a suspect, or becomes one if its owner is gone.
 func (s *ShowOperation) MayBeSuspect() bool {
 	return s.Found && s.State == OperationRunning && s.Deaths >= Suspected-1
 }
 
-// Except leaves out an operation that is due in an epoch.
+// Except excludes an operation in an epoch from the list.
 func (d *DueOperations) Except(operationID string, epoch int) {
 	d.But = append(d.But, operationID+"/"+strconv.Itoa(epoch))
 }
 
-// ReleaseTaken returns the request that releases operations that were taken up, and that nothing was done about.
+// ReleaseTaken returns the request that releases claimed operations that no run has begun to work
+// on.
 func ReleaseTaken(taken []Taken) ReleaseOperations {
 	var r ReleaseOperations
 	for i := range taken {
@@ -36,7 +38,7 @@ func ReleaseTaken(taken []Taken) ReleaseOperations {
 	return r
 }
 
-// IsOperation reports whether an id is that of an operation, by a query in a transaction of the caller's.
+// IsOperation reports whether id is the id of an operation. It reads in the caller's transaction.
 func IsOperation(ctx context.Context, in interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }, id string) (bool, error) {
@@ -48,12 +50,13 @@ func IsOperation(ctx context.Context, in interface {
 	return err == nil, err
 }
 
-// In sends the signal through what the caller has: a pool, or a transaction of its own.
+// In sends the signal through the caller's pool or transaction.
 func (q *SendSignal) In(ctx context.Context, in interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }) error {
 	return in.QueryRow(ctx, SendSignalSQL, q.Args()...).Scan(&q.Known, &q.Refused, nil)
 }
 
-// RefuseUnlessSealed has the signal refused if the operation is sealed: no Sealer has seen the value.
+// RefuseUnlessSealed makes the statement refuse the signal if the operation is sealed. Callers use
+// it when the value of the signal was not sealed.
 func (q *SendSignal) RefuseUnlessSealed() { q.Unless = []byte(valueTag) }

@@ -29,12 +29,17 @@ var HoldKeyStatement = roundtrip.New(roundtrip.Statement{
 	Results: []int16{roundtrip.Text, roundtrip.Text},
 })
 
-// HoldKey makes the record that this transaction has claimed, or holds, one of an operation: the key is in progress without a
-// transaction, for as long as room says. No room at all frees the key. Like Complete it is an upsert, and divides by zero
-// where there is nothing to hold. Where commits do not wait for the disk, this one does: a call may follow, which a crash of the server
-// must not forget. So do those of AdvanceOperation; of what takes operations up, whose epochs fence; and of ReviveOperation and SendSignal,
-// whose callers are told that they are done. The name of the setting is in two parts, so that a gateway that refuses to have it set does not
-// refuse what seldom sets it.
+// HoldKey turns the record that this transaction has claimed, or holds, into the record of an
+// operation. The key stays in progress between transactions, for as long as Room says. A Room of
+// zero releases the key. HoldKey is an upsert, like Complete. It divides by zero if the transaction
+// has no such record.
+//
+// HoldKey makes the COMMIT wait for the disk where the session would not. A call may follow the
+// COMMIT, and a crash of the server must not lose that COMMIT. Other statements do the same:
+// AdvanceOperation; TakeOperation and TakeOperations, whose epochs fence; ReviveOperation,
+// CancelOperation and SendSignal, which report success to their callers. The name of the setting is
+// written in two parts. A gateway that refuses statements that set synchronous_commit would
+// otherwise refuse these, although they seldom set it.
 type HoldKey struct {
 	Key  *Key
 	Room string
@@ -72,9 +77,10 @@ var BeginOperationStatement = roundtrip.New(roundtrip.Statement{
 	Params: []roundtrip.Param{roundtrip.TextParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.BytesParam, roundtrip.TextParam, roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.BytesParam, roundtrip.TextParam, roundtrip.PlainParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.TextParam},
 })
 
-// BeginOperation writes down an operation with its first commit. Without an owner it is for the next process, after pause. When
-// the key was claimed travels as the time since 1970, because no setting of a session reads that in another way; NULL is now. The
-// parent is the operation that awaits it, NULL if it is no child.
+// BeginOperation inserts an operation, in its first commit. Without an owner the operation is
+// available to the next process after Pause. ClaimedAt, when the key was claimed, is sent as the
+// time since 1970, which every setting of a session reads alike. NULL means now. Parent is the
+// operation that awaits this one, NULL if this one is not a child.
 type BeginOperation struct {
 	Key       *Key
 	At        At
@@ -147,10 +153,13 @@ var AdvanceOperationStatement = roundtrip.New(roundtrip.Statement{
 	Results: []int16{roundtrip.Text, roundtrip.Text},
 })
 
-// AdvanceOperation is in every later commit of an operation, and fences it: it divides by zero, so that a COMMIT behind it is
-// not reached, if another process has taken the operation up, if it does not run, if it was canceled otherwise than this run knows
-// (NULL: that does not matter), or if this is not the transaction that was begun for it. Like Complete it is an upsert, because that
-// needs no plan that could be a bad one. Without an error of its own it clears the last one: the operation has made progress.
+// AdvanceOperation stores how far an operation is. Every later commit of the operation contains it,
+// and it fences the commit: it divides by zero, so that the server does not reach the COMMIT behind
+// it. It does so if another process has claimed the operation, or the operation is not running, or
+// this transaction is not the one that was begun for the operation. It also does so if the stored
+// cancellation differs from the one that this run knows; a NULL in Canceled skips this check.
+// AdvanceOperation is an upsert, like Complete, because an upsert needs no plan that could be a bad
+// one. Without an Error it clears the last error, because the operation has made progress.
 type AdvanceOperation struct {
 	At             At
 	Error          *StepError
@@ -208,8 +217,9 @@ var RecordStepStatement = roundtrip.New(roundtrip.Statement{
 	Params: []roundtrip.Param{roundtrip.TextParam, roundtrip.PlainParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.PlainParam, roundtrip.TextParam, roundtrip.BytesParam, roundtrip.PlainParam, roundtrip.TextParam},
 })
 
-// RecordStep remembers a step. It travels behind AdvanceOperation or BeginOperation, which say whether it may. Where the new row has
-// no due_at, that of the old one stays; and recorded_at is since when its outcome is on record, however often that was recorded.
+// RecordStep stores a step. It follows AdvanceOperation or BeginOperation, which decide whether the
+// run may store it. If the new row has no due_at, the stored one stays. recorded_at is when the
+// current outcome was stored first; storing the same outcome again does not change it.
 type recordStep struct {
 	Step
 	Pause *time.Duration
@@ -245,7 +255,8 @@ var InsertStepStatement = roundtrip.New(roundtrip.Statement{
 	Params: []roundtrip.Param{roundtrip.TextParam, roundtrip.PlainParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.PlainParam, roundtrip.TextParam, roundtrip.BytesParam, roundtrip.PlainParam, roundtrip.TextParam},
 })
 
-// InsertStep is RecordStep where the run knows that the step has no row: an upsert writes more. It is refused if there is one.
+// InsertStep is RecordStep for a step that has no row, because an upsert writes more. It fails if
+// there is a row.
 type insertStep struct {
 	Step
 	Pause *time.Duration
@@ -291,8 +302,9 @@ var LoadStepsStatement = roundtrip.New(roundtrip.Statement{
 	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Binary, roundtrip.Text, roundtrip.Text, roundtrip.Binary},
 })
 
-// LoadSteps reads the recorded steps of an operation: those that have a row, and the call, or the call of an undo, that was begun alone
-// and has none. Calls that were begun together have rows.
+// LoadSteps reads the recorded steps of an operation. These are the steps that have a row, and the
+// call, or the call of an undo, that was begun alone and has no row. Calls that were begun together
+// have rows.
 type LoadSteps struct {
 	OperationID string
 
@@ -377,13 +389,19 @@ var TakeOperationStatement = roundtrip.New(roundtrip.Statement{
 	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Binary, roundtrip.Binary, roundtrip.Text},
 })
 
-// TakeOperation takes one operation up, in an epoch of its own, if it is due and no process that is there works on it: if its owner
-// has neither a lock nor a lease, or is this process, which asks only for what it does not work on. A signal that it awaits makes it due,
-// unless a run has failed that could see that signal: then there is a pause, which ends by its time. The process that was its owner
-// in the epoch that it names may take it up again at any time. It waits for no lock: a row that is locked is one that is being
-// committed. An owner that is gone has died without releasing the operation, which is counted in deaths, from 0 again if the
-// operation has got on since. From 3 on it is a suspect: a process takes it up only if it says that it has no other suspect (alone),
-// and it is not due at once if that process dies, too.
+// TakeOperation claims one operation, in a new epoch, if it is due and no live process works on it.
+// An owner is gone if it has neither a lock nor a lease. An operation that this process owns is
+// free, too, because the process asks only for operations that it does not work on. The owner in
+// the epoch Epoch may claim the operation again at any time.
+//
+// A signal that the operation awaits makes it due. If a run that could see the signal has failed,
+// the operation is due only after its retry delay. TakeOperation waits for no lock: a locked row is
+// being committed.
+//
+// An owner that is gone has died without releasing the operation. Deaths counts these owners, from
+// 0 again if the operation has made progress since. From 3 deaths on the operation is a suspect. A
+// process claims a suspect only if it says, in Alone, that it has no other suspect. If that process
+// dies, too, the suspect is not due at once: the claim sets its next time 1 to 64 seconds ahead.
 type TakeOperation struct {
 	Owner       int
 	Epoch       int
@@ -547,14 +565,21 @@ var TakeOperationsStatement = roundtrip.New(roundtrip.Statement{
 	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Binary, roundtrip.Binary, roundtrip.Text},
 })
 
-// TakeOperations takes up what is due of these names, and what was sent the signal that it awaits, or the outcome of the child that it
-// awaits, which is the only signal whose name may begin with a #: the longest due first. running
-// lists the operations that this process works on: one that has its number and is not among them was lost by it, and may be taken
-// up, unless it was taken up or begun so lately that it may have come on the list after this was sent. Of suspects, as TakeOperation
-// knows them, it takes up one at most, and none unless the process says that it has none (alone). The clock is read once, so that an
-// index is asked for what is due, and what sleeps is not looked at. The lower bound tells the planner that little is due: then it walks
-// the index in the order of wake_at and stops when it has room no more, where it would otherwise sort all that an outage has left. The lists
-// are queries, which are made an array or a hash table once: one that is cast in the condition would be parsed again for every row.
+// TakeOperations claims due operations with these names, the longest due first. An operation is
+// also due if it was sent the signal, or the outcome of the child, that it awaits. The outcome of a
+// child is the only signal whose name may begin with a #.
+//
+// Running lists the operations that this process works on. An operation that the process owns and
+// that is not in Running was lost by it, and may be claimed. An operation that was claimed or begun
+// in the last 5 seconds is an exception: the process may have listed it after this statement was
+// sent. TakeOperations claims at most one suspect, as TakeOperation describes them, and only if the
+// process has no suspect (Alone).
+//
+// The clock is read once, so that due operations are found by an index and sleeping ones are not
+// read. The lower bound of wake_at tells the planner that few operations are due. The planner then
+// walks the index in the order of wake_at and stops at Room, instead of sorting all operations that
+// became due in an outage. The lists are subqueries, which are made an array or a hash table once.
+// A cast in the condition would be parsed again for every row.
 type TakeOperations struct {
 	Owner   int
 	Names   []string
@@ -663,7 +688,8 @@ var DueOperationsStatement = roundtrip.New(roundtrip.Statement{
 	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text},
 })
 
-// DueOperations tells what TakeOperations would take up, but for what is listed as id/epoch.
+// DueOperations lists the operations that TakeOperations would claim, except those in But, which
+// are listed as id/epoch.
 type DueOperations struct {
 	Room  int
 	Names []string
@@ -724,7 +750,7 @@ var ShowOperationStatement = roundtrip.New(roundtrip.Statement{
 	Results: []int16{roundtrip.Text, roundtrip.Binary, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Binary, roundtrip.Binary, roundtrip.Binary, roundtrip.Binary, roundtrip.Binary},
 })
 
-// ShowOperation tells how far an operation is.
+// ShowOperation reads how far an operation is, and its last error.
 type ShowOperation struct {
 	OperationID string
 
@@ -823,7 +849,7 @@ var LoadStepsOfStatement = roundtrip.New(roundtrip.Statement{
 	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Binary, roundtrip.Text, roundtrip.Text, roundtrip.Binary},
 })
 
-// LoadStepsOf reads the recorded steps of these operations.
+// LoadStepsOf reads the recorded steps of several operations, as LoadSteps does for one.
 type LoadStepsOf struct {
 	OperationIDs []string
 
@@ -937,8 +963,9 @@ var LoadHistoryStatement = roundtrip.New(roundtrip.Statement{
 	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Text, roundtrip.Text, roundtrip.Text},
 })
 
-// LoadHistory reads an operation with all that it remembers, in one statement, so that both are of one moment. In front of the steps, which are
-// those of LoadSteps, stands the operation, in place 0: its name, its state and its input.
+// LoadHistory reads an operation and its recorded steps in one statement, so that both are as of
+// one moment. The steps are those of LoadSteps. The operation comes before them, as number 0, with
+// its name, its state and its input.
 type loadHistory struct {
 	OperationID string
 }
@@ -995,8 +1022,8 @@ var ReleaseOperationStatement = roundtrip.New(roundtrip.Statement{
 	Params: []roundtrip.Param{roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.TextParam, roundtrip.BytesParam, roundtrip.TextParam, roundtrip.PlainParam},
 })
 
-// ReleaseOperation leaves an operation to the next caller or worker, after pause. The number of attempts at its call stays known, and so
-// does the error of the run, if there is one.
+// ReleaseOperation releases an operation to the next caller or worker, after Pause. It stores the
+// number of attempts at the current call, and the error of the run if there is one.
 type ReleaseOperation struct {
 	Error       *StepError
 	Tries       int
@@ -1034,7 +1061,8 @@ var NoteFailureStatement = roundtrip.New(roundtrip.Statement{
 	Params: []roundtrip.Param{roundtrip.PlainParam, roundtrip.TextParam, roundtrip.PlainParam, roundtrip.BytesParam, roundtrip.PlainParam, roundtrip.TextParam, roundtrip.PlainParam},
 })
 
-// NoteFailure stores the error of an attempt, how many attempts there were, and when the next follows. The operation stays its owner's.
+// NoteFailure stores the error of an attempt, the number of attempts, and when the next one
+// follows. The operation keeps its owner.
 type NoteFailure struct {
 	Error       StepError
 	Tries       int
@@ -1070,7 +1098,8 @@ var IsCanceledStatement = roundtrip.New(roundtrip.Statement{
 	Results: []int16{roundtrip.Text, roundtrip.Text},
 })
 
-// IsCanceled reads whether and how an operation was canceled, in front of an attempt at a call.
+// IsCanceled reads whether and how an operation was canceled. A run reads it before each attempt at
+// a call.
 type IsCanceled struct {
 	OperationID string
 
@@ -1119,7 +1148,8 @@ var ParkOperationStatement = roundtrip.New(roundtrip.Statement{
 	Params: []roundtrip.Param{roundtrip.PlainParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.PlainParam, roundtrip.TextParam, roundtrip.BytesParam, roundtrip.TextParam, roundtrip.PlainParam},
 })
 
-// ParkOperation stops an operation until a person has decided. What was under way stays as it is. The last error is replaced if there is one.
+// ParkOperation parks an operation until a person decides. The step in progress stays as it is. An
+// Error replaces the last error.
 type ParkOperation struct {
 	Error       *StepError
 	Tries       int
@@ -1170,8 +1200,9 @@ var ReviveOperationStatement = roundtrip.New(roundtrip.Statement{
 	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text},
 })
 
-// ReviveOperation lets a parked operation go on. With an epoch it does so only if no process has taken the operation up since. Forget says
-// that the call that was begun alone is not under way any more: a step that the caller records says what has come of it.
+// ReviveOperation resumes a parked operation. With a FromEpoch it does so only if no process has
+// claimed the operation since. With Forget the call that was begun alone is no longer in progress,
+// and the caller records a step with the outcome of the call.
 type ReviveOperation struct {
 	Forget      bool
 	OperationID string
@@ -1230,9 +1261,10 @@ var CancelOperationStatement = roundtrip.New(roundtrip.Statement{
 	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text},
 })
 
-// CancelOperation has an operation undone that runs or is parked. Of one that runs only the cancellation is noted: its owner finds out at
-// its next commit or attempt. A cancellation with the same options changes nothing. Runs that began before the
-// first do not count.
+// CancelOperation cancels a running or parked operation, which is then undone. A running operation
+// keeps its owner, which reads the cancellation at its next commit or attempt. A second
+// cancellation with the same options changes nothing. Runs that began before the first cancellation
+// do not count.
 type CancelOperation struct {
 	WithoutCalling bool
 	WithoutCode    bool
@@ -1293,8 +1325,10 @@ var CallsInDoubtStatement = roundtrip.New(roundtrip.Statement{
 	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text},
 })
 
-// CallsInDoubt lists the calls, and the calls of undos, that were begun and have no recorded outcome; in front of them stands the call whose
-// value, as a person has given it, does not decode: if no step before it has its name, and may be the one that does not. has_row says whether the call has a row in idem.steps.
+// CallsInDoubt lists the calls, and the calls of undos, that were begun and have no recorded
+// outcome. Before them it lists the call whose value was given by a person and does not decode.
+// That call is listed only if no step before it has the same name, because that step may be the one
+// that does not decode. HasRow reports whether the call has a row in idem.steps.
 type CallsInDoubt struct {
 	OperationID string
 
@@ -1347,8 +1381,9 @@ var DisownStatement = roundtrip.New(roundtrip.Statement{
 	Params: []roundtrip.Param{roundtrip.PlainParam, roundtrip.TextParam},
 })
 
-// Disown releases the operations that have the number of this process without its working on them, unless they were taken up or
-// begun so lately that they may have come on its list after this was sent. A suspect is due at once: its process has not died.
+// Disown releases the operations that this process owns and does not work on. It leaves alone those
+// that were claimed or begun in the last 5 seconds: the process may have listed them after this
+// statement was sent. A suspect is due at once, because its process has not died.
 type Disown struct {
 	Owner   int
 	Running Lister
@@ -1379,8 +1414,8 @@ var ReleaseOperationsStatement = roundtrip.New(roundtrip.Statement{
 	Params: []roundtrip.Param{roundtrip.TextParam, roundtrip.TextParam},
 })
 
-// ReleaseOperations releases operations that this process has taken up in these epochs, and has not begun to work on. A suspect is due at
-// once, as any other is.
+// ReleaseOperations releases operations that this process has claimed in these epochs and has not
+// begun to work on. A suspect is due at once, like any other operation.
 type ReleaseOperations struct {
 	OperationIDs []string
 	Epochs       []int
@@ -1426,11 +1461,15 @@ var SendSignalStatement = roundtrip.New(roundtrip.Statement{
 	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text},
 })
 
-// SendSignal leaves a value for an operation that has not ended, unless there is one of that name. One that has parked the operation, because it
-// does not decode, is replaced: the operation has not received it. When it was sent stays, so that the new one is in time if that was. It keeps the operation from
-// being purged, and hinders nothing else of it, at whatever point of its course it is: a process that looks for operations that are due
-// finds the signal. It is refused where the input of the operation begins with what is given, if that is not NULL: a signal that was sent without
-// a Sealer, where the operation is sealed.
+// SendSignal stores a signal for an operation that has not ended, unless a signal of that name is
+// stored. If the stored signal has parked the operation because it does not decode, SendSignal
+// replaces it, because the operation has not received it. The replacement keeps the time of the
+// first one, so that it is in time if the first one was.
+//
+// SendSignal locks the operation against a purge and blocks no other statement of it, whatever step
+// the operation is at. A process that looks for due operations finds the signal. SendSignal refuses
+// the signal if the input of the operation begins with Unless, which may be NULL. It so refuses a
+// signal that was sent without a Sealer to a sealed operation.
 type SendSignal struct {
 	Unless      []byte
 	Name        string
@@ -1486,7 +1525,7 @@ var ReadSignalStatement = roundtrip.New(roundtrip.Statement{
 	Results: []int16{roundtrip.Binary, roundtrip.Binary},
 })
 
-// ReadSignal reads what was sent, and when.
+// ReadSignal reads the value of a signal, and when it was sent.
 type ReadSignal struct {
 	OperationID string
 	Name        string
@@ -1531,7 +1570,7 @@ var TakeSignalStatement = roundtrip.New(roundtrip.Statement{
 	Params: []roundtrip.Param{roundtrip.TextParam, roundtrip.TextParam},
 })
 
-// TakeSignal says that the operation has recorded a signal.
+// TakeSignal marks a signal as taken: the operation has recorded it.
 type TakeSignal struct {
 	OperationID string
 	Name        string
@@ -1558,7 +1597,8 @@ var DropSignalsStatement = roundtrip.New(roundtrip.Statement{
 	Params: []roundtrip.Param{roundtrip.TextParam},
 })
 
-// DropSignals says that the operation has ended without what was sent to it besides: that is not looked at any more.
+// DropSignals marks all other signals of an operation as taken: the operation has ended and will
+// not read them.
 type DropSignals struct {
 	OperationID string
 }
@@ -1583,8 +1623,8 @@ var NewInstanceStatement = roundtrip.New(roundtrip.Statement{
 	Results: []int16{roundtrip.Text, roundtrip.Text},
 })
 
-// NewInstance numbers a process. The number of the backend tells whether the session is the client's own: a pooler gives its
-// clients other numbers.
+// NewInstance returns a new number for a process. It also returns the pid of the backend, which
+// shows whether the session is the client's own: a pooler gives its clients other pids.
 type NewInstance struct {
 	Found bool
 	NewInstanceRow
@@ -1628,8 +1668,9 @@ var AppearInSessionStatement = roundtrip.New(roundtrip.Statement{
 	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text},
 })
 
-// AppearInSession shows that an instance is there, for as long as this session is. The session does nothing else. The server
-// is to notice soon if the client is gone without a word; over a Unix socket these settings mean nothing.
+// AppearInSession shows that an instance is alive, for as long as this session lives. The session
+// has no other use. The settings let the server notice soon that a client has vanished without
+// closing the connection. They have no effect on a Unix socket.
 type AppearInSession struct {
 	Instance int
 
@@ -1682,8 +1723,9 @@ var StandGuardStatement = roundtrip.New(roundtrip.Statement{
 	Results: []int16{roundtrip.Text, roundtrip.Text},
 })
 
-// StandGuard makes this session one of two guards of the database, unless it is one already or both are there, and tells how many
-// processes show themselves by a session. Like all that is asked on such a session it reads no table: there, it could have to wait.
+// StandGuard makes this session one of the two guards of the database, unless it is one already or
+// both exist. It also counts the processes that have a presence session. Like all statements on
+// such a session it reads no table, because reading a table could wait for a lock.
 type StandGuard struct {
 	HeldSlot int
 
@@ -1723,7 +1765,8 @@ var ListenStatement = roundtrip.New(roundtrip.Statement{
 	SQL: ListenSQL,
 })
 
-// Listen has this session told when a guard finds work that its own process does not take up.
+// Listen subscribes this session to notifications. A guard sends one when it finds work that its
+// own process does not claim.
 type Listen struct {
 }
 
@@ -1744,8 +1787,9 @@ var TellStatement = roundtrip.New(roundtrip.Statement{
 	Params: []roundtrip.Param{roundtrip.TextParam},
 })
 
-// Tell tells the processes that listen of which names operations are due, divided by newlines; of none, that a guard is wanted, or has
-// something to watch. No commit of a caller's does so: a transaction that notifies waits for all others that do.
+// Tell notifies the listening processes of the names of due operations, separated by newlines. An
+// empty text means that a guard is wanted, or has something to watch. No commit of a caller
+// notifies, because a transaction that notifies waits for all others that notify.
 type Tell struct {
 	Names string
 }
@@ -1813,9 +1857,10 @@ var WatchStatement = roundtrip.New(roundtrip.Statement{
 	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary},
 })
 
-// Watch tells a guard what there is to watch: the other instances that own operations under way and have a session, the names of the
-// operations that TakeOperations would take up, and who else is there. What sleeps is not looked at. It reads so many rows at most; if
-// there are more, it says so.
+// Watch reads what a guard watches. It returns the other instances that own running operations and
+// have a session, the names of the operations that TakeOperations would claim, and the numbers of
+// guards and processes. It does not read sleeping operations. It reads up to Room due operations;
+// More reports that it has reached that limit.
 type Watch struct {
 	Instance int
 	Room     int
@@ -1871,8 +1916,8 @@ var SeeGoneStatement = roundtrip.New(roundtrip.Statement{
 	Results: []int16{roundtrip.Text},
 })
 
-// SeeGone tells which of these instances no longer hold the lock on their number. It takes it for as long as the statement, and
-// touches no other one.
+// SeeGone returns which of these instances no longer hold the lock on their number. It takes the
+// lock of each such instance until its transaction ends, and no other lock.
 type SeeGone struct {
 	Instances []int
 
@@ -1911,7 +1956,7 @@ var StandDownStatement = roundtrip.New(roundtrip.Statement{
 	Params: []roundtrip.Param{roundtrip.PlainParam},
 })
 
-// StandDown leaves the place of a guard to others.
+// StandDown releases the slot of a guard.
 type StandDown struct {
 	Slot int
 }
@@ -1937,7 +1982,7 @@ var RenewLeaseStatement = roundtrip.New(roundtrip.Statement{
 	Params: []roundtrip.Param{roundtrip.PlainParam, roundtrip.PlainParam},
 })
 
-// RenewLease shows that an instance is there for as long as ttl.
+// RenewLease shows that an instance is alive for the next TTL.
 type RenewLease struct {
 	Instance int
 	TTL      time.Duration
@@ -1965,7 +2010,8 @@ var EndLeaseStatement = roundtrip.New(roundtrip.Statement{
 	Params: []roundtrip.Param{roundtrip.PlainParam},
 })
 
-// EndLease says that an instance is gone, and forgets those that are.
+// EndLease deletes the lease of an instance that ends, and the leases that expired more than a day
+// ago.
 type EndLease struct {
 	Instance int
 }
@@ -2025,8 +2071,9 @@ var ListOperationsStatement = roundtrip.New(roundtrip.Statement{
 	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Binary, roundtrip.Binary},
 })
 
-// ListOperations tells of operations in the order of their ids, which is stable and has an index. Those that run or are parked have
-// indexes of their own, and there are few of them beside those that have ended: each branch is executed only if its state is asked for.
+// ListOperations lists operations in the order of their ids, which is stable and has an index.
+// Running and parked operations have indexes of their own, and are few beside those that have
+// ended. Each branch is executed only if its state is asked for.
 type ListOperations struct {
 	State          OperationState
 	AfterOperation string
@@ -2106,7 +2153,7 @@ var FindOperationStatement = roundtrip.New(roundtrip.Statement{
 	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary},
 })
 
-// FindOperation tells whose key an operation has, and how far it is.
+// FindOperation reads the scope and the key of an operation, and its state.
 type FindOperation struct {
 	OperationID string
 

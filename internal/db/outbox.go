@@ -8,7 +8,7 @@ import (
 
 // Queued is a message in the outbox.
 type Queued struct {
-	Seq       int64 // its place
+	Seq       int64 // its position
 	ID        string
 	Topic     string
 	Key       string
@@ -16,12 +16,13 @@ type Queued struct {
 	Payload   []byte
 	Headers   map[string]string
 	CreatedAt time.Time
-	Attempts  int  // that have failed
-	Octets    int  // of Payload and Headers, as they are stored
-	Bare      bool // it was read without Payload and Headers
+	Attempts  int  // failed attempts
+	Octets    int  // stored size of Payload and Headers
+	Bare      bool // the message was read without Payload and Headers
 }
 
-// WriteHeaders returns the headers of a message as they are stored: a JSON object, or nothing if there are none.
+// WriteHeaders returns the stored form of the headers of a message: a JSON object, or "" without
+// headers.
 func WriteHeaders(headers map[string]string) (string, error) {
 	if len(headers) == 0 {
 		return "", nil
@@ -30,7 +31,7 @@ func WriteHeaders(headers map[string]string) (string, error) {
 	return string(text), err
 }
 
-// ReadHeaders undoes WriteHeaders.
+// ReadHeaders decodes the result of WriteHeaders.
 func ReadHeaders(text string) (headers map[string]string, err error) {
 	if text == "" {
 		return nil, nil
@@ -41,17 +42,18 @@ func ReadHeaders(text string) (headers map[string]string, err error) {
 	return headers, nil
 }
 
-// Stream is a part of the outbox: the stream of a number, of so many, and of it the topics of one relay.
+// Stream is the part of the outbox that one relay reads: the topics of the relay in stream Number
+// of Of streams.
 type Stream struct {
 	Number, Of int
 	Topics     []string // patterns of LIKE; nil means all topics
 	Foreign    []string // patterns of topics that belong to other relays
 }
 
-// every reports whether all topics are of the stream.
+// every reports whether the stream has all topics.
 func (s *Stream) every() bool { return s.Topics == nil && len(s.Foreign) == 0 }
 
-// topics are the patterns of its topics, as an array.
+// topics returns the patterns of the topics as a Postgres array.
 func (s *Stream) topics() string {
 	if s.Topics == nil {
 		return array([]string{"%"})
@@ -61,16 +63,18 @@ func (s *Stream) topics() string {
 
 func (s *Stream) foreign() string { return array(s.Foreign) }
 
-// Lanes is in how many parts the outbox falls. A key belongs to one of them for good.
+// Lanes is the number of lanes of the outbox. Each key belongs to one lane, which never changes.
 const Lanes = 16
 
-// HeldKey names what is held back together: the messages of a topic and key, or one message without a key, by its place.
+// HeldKey identifies messages that are held together. These are the messages of a topic and key, or
+// one message without a key, which Seq identifies.
 type HeldKey struct {
 	Topic, Key string
 	Seq        int64
 }
 
-// WriteMoment returns a moment as it is stored, which is not before it: a microsecond is the least that the database knows.
+// WriteMoment returns the stored form of a moment, "" for the zero time. It rounds up to a
+// microsecond, the precision of the database, so that the stored moment is never earlier than at.
 func WriteMoment(at time.Time) string {
 	if at.IsZero() {
 		return ""
@@ -78,7 +82,7 @@ func WriteMoment(at time.Time) string {
 	return at.Add(time.Microsecond - 1).Truncate(time.Microsecond).UTC().Format("2006-01-02T15:04:05.000000Z")
 }
 
-// momentOrFirst is WriteMoment, and the first of all moments for the zero time.
+// momentOrFirst is WriteMoment, except that it returns "-infinity" for the zero time.
 func momentOrFirst(at time.Time) string {
 	if at.IsZero() {
 		return "-infinity"

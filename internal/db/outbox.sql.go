@@ -22,9 +22,11 @@ WHERE m.xid IS NOT NULL
   AND (SELECT coalesce(CASE WHEN pg_catalog.current_setting('synchronous_commit', true) OPERATOR(pg_catalog.=) 'off' THEN pg_catalog.set_config('synchronous' OPERATOR(pg_catalog.||) '_commit', 'on', true) END, '') IS NOT NULL)
 `
 
-// AddMessages adds messages in the order of the arrays. The transaction has its id before the first message has its place: a
-// relay waits for what is missing by the transactions that were under way. Where commits do not wait for the disk, that of this transaction does: a
-// relay publishes what is committed, and a crash of the server must not take it back. The name of the setting is in two parts, as in HoldKey.
+// AddMessages inserts messages into the outbox in the order of the arrays. The transaction gets its
+// id before the first message gets its position: a relay waits for a missing position until the
+// transactions that were in progress have ended. AddMessages makes the COMMIT wait for the disk
+// where the session would not. A relay publishes committed messages, and a crash of the server must
+// not undo their commit. The name of the setting is written in two parts, as in HoldKey.
 type addMessages struct {
 	IDs      []string
 	Topics   []string
@@ -65,8 +67,9 @@ FROM m
 WHERE m.not_before IS NULL OR m.not_before OPERATOR(pg_catalog.<=) m.at
 `
 
-// AddDelayed is AddMessages for messages of which some are not to be published before a moment. What is due at once goes where it
-// would go without one.
+// AddDelayed is AddMessages for messages of which some have a moment before which they must not be
+// published. It inserts these into idem.delayed. A message that is due at once goes into the
+// outbox.
 type addDelayed struct {
 	IDs      []string
 	Topics   []string
@@ -98,8 +101,9 @@ var NextDelayedStatement = roundtrip.New(roundtrip.Statement{
 	Results: []int16{roundtrip.Text, roundtrip.Text},
 })
 
-// NextDelayed tells in how many microseconds the first delayed message is due, an hour at most, and how long it took to find out:
-// beside an old snapshot, all that has been moved since is in the way.
+// NextDelayed returns in how many microseconds the first delayed message is due, an hour at most.
+// It also returns how long the statement took: while an old snapshot exists, it reads past all rows
+// that were moved since.
 type NextDelayed struct {
 	Found bool
 	NextDelayedRow
@@ -165,8 +169,10 @@ var MoveDelayedStatement = roundtrip.New(roundtrip.Statement{
 	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Binary},
 })
 
-// MoveDelayed inserts messages in the outbox that are due, from a moment on, in the order of their due times: as many as room says, or as
-// have so many octets. One transaction does so at a time, or the next ones would overtake them.
+// MoveDelayed moves due messages into the outbox, in the order of their due times and beginning at
+// FromMoment. It moves up to Room messages, and stops after the message that reaches Octets. One
+// transaction at a time moves messages, because later messages could otherwise overtake earlier
+// ones.
 type MoveDelayed struct {
 	FromMoment time.Time
 	Room       int
@@ -217,8 +223,9 @@ var LimitRelayStatement = roundtrip.New(roundtrip.Statement{
 	SQL: LimitRelaySQL,
 })
 
-// LimitRelay begins every transaction of a relay. The table is empty or has millions of rows, and no statistics tell which:
-// only a scan of the index is left to the planner.
+// LimitRelay sets the timeouts of a relay's transaction and leaves the planner only index scans.
+// Every transaction of a relay begins with it. The outbox is empty or has millions of rows, and no
+// statistics show which.
 type LimitRelay struct {
 }
 
@@ -244,9 +251,10 @@ var ListWritersStatement = roundtrip.New(roundtrip.Statement{
 	Results: []int16{roundtrip.Text, roundtrip.Text},
 })
 
-// ListWriters lists the other transactions that can have a message in the outbox which is not committed yet. An INSERT locks the
-// table before it takes a place, and holds the lock until its rows are visible or gone. A prepared transaction has no pid, and may
-// have another name than before.
+// ListWriters lists the other transactions that may have an uncommitted message in the outbox. An
+// INSERT locks the table before it takes a position, and holds the lock until its rows are visible
+// or rolled back. A prepared transaction has no pid, and its name may differ from the one that it
+// had before.
 type ListWriters struct {
 	Rows []Writer
 }
@@ -328,9 +336,10 @@ var ReadMessagesStatement = roundtrip.New(roundtrip.Statement{
 	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Text, roundtrip.Binary},
 })
 
-// ReadMessages reads what is not held, in gaps and beyond a position: as much as room says, or as have so many octets. What is
-// of another stream or relay comes without payload, so that it is no gap. So does what is of the listed topics, or, with only, of
-// all others.
+// ReadMessages reads messages that are not held, in gaps and after a position. It reads up to Room
+// messages, and stops after the message that reaches Octets. A message of another stream or relay
+// comes without payload, so that its position is not a gap. So does a message of the listed topics
+// or, with OnlyListed, a message of any other topic.
 type readMessages struct {
 	Stream     Stream
 	Listed     []string
@@ -424,8 +433,9 @@ var ReadHeldStatement = roundtrip.New(roundtrip.Statement{
 	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Text, roundtrip.Binary, roundtrip.Text, roundtrip.Text},
 })
 
-// ReadHeld reads the first messages of keys that are held back, as many of each as its run says. A message without a key is
-// known by its place: low and high are that place, and of a key they are everything.
+// ReadHeld reads the first messages of held keys, up to Runs messages of each key. A message
+// without a key is identified by its position: low and high are that position. For a key they cover
+// all positions.
 type readHeld struct {
 	Topics []string
 	Keys   []string
@@ -498,7 +508,8 @@ var ListHeldStatement = roundtrip.New(roundtrip.Statement{
 	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text},
 })
 
-// ListHeld tells which keys are held back, and when the first message of each is tried again, in microseconds.
+// ListHeld lists the held keys, and in how many microseconds the next attempt at the first message
+// of each is due.
 type ListHeld struct {
 	Stream Stream
 
@@ -550,7 +561,7 @@ var DeletePublishedStatement = roundtrip.New(roundtrip.Statement{
 	Params: []roundtrip.Param{roundtrip.TextParam},
 })
 
-// DeletePublished removes messages that were published.
+// DeletePublished deletes published messages from the outbox.
 type DeletePublished struct {
 	Seqs []int64
 }
@@ -583,7 +594,8 @@ var KeepPublishedStatement = roundtrip.New(roundtrip.Statement{
 	Params: []roundtrip.Param{roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.TextParam},
 })
 
-// KeepPublished removes messages that were published, and keeps them elsewhere for a time, with or without what they say.
+// KeepPublished moves published messages to idem.published for Retention, with or without payload
+// and headers.
 type KeepPublished struct {
 	Retention time.Duration
 	Whole     bool
@@ -612,7 +624,7 @@ var HoldMessagesStatement = roundtrip.New(roundtrip.Statement{
 	Params: []roundtrip.Param{roundtrip.TextParam},
 })
 
-// HoldMessages holds messages back because they are behind another one.
+// HoldMessages marks messages as held because they wait behind another message.
 type HoldMessages struct {
 	Seqs []int64
 }
@@ -643,8 +655,8 @@ var BlameMessagesStatement = roundtrip.New(roundtrip.Statement{
 	Params: []roundtrip.Param{roundtrip.TextParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.TextParam},
 })
 
-// BlameMessages counts an attempt of each message, or none if its destination is away, and holds it back for a pause, in
-// microseconds.
+// BlameMessages holds messages until their next attempt, after a pause in microseconds. It counts
+// an attempt of each message, or none if its destination is unavailable.
 type BlameMessages struct {
 	Seqs    []int64
 	Pauses  []time.Duration
@@ -688,7 +700,7 @@ var BuryUnpublishedStatement = roundtrip.New(roundtrip.Statement{
 	Params: []roundtrip.Param{roundtrip.BytesParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.PlainParam, roundtrip.PlainParam},
 })
 
-// BuryUnpublished makes a message a dead letter.
+// BuryUnpublished dead-letters a message of the outbox.
 type BuryUnpublished struct {
 	Contents Contents
 	Class    string
@@ -740,7 +752,8 @@ var OutboxStatsStatement = roundtrip.New(roundtrip.Statement{
 	Results: []int16{roundtrip.Binary, roundtrip.Binary, roundtrip.Binary, roundtrip.Binary, roundtrip.Binary, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text},
 })
 
-// OutboxStats tells how far the outbox is behind. It counts up to a limit.
+// OutboxStats reads the backlog of the outbox: the oldest messages and the numbers of messages.
+// Each count stops at Most.
 type OutboxStats struct {
 	Most int
 

@@ -6,27 +6,25 @@ import (
 	"github.com/idem-go/idem/internal/roundtrip"
 )
 
-// ReadMessages reads what is not held back.
+// ReadMessages reads the messages of a stream that are not held.
 type ReadMessages struct {
 	Stream      Stream
-	Lows, Highs []int64  // gaps, from one place to another
-	After       int64    // the place beyond which it reads as well
-	Topics      []string // whose messages come bare
-	Only        bool     // the messages of all other topics come bare instead
+	Lows, Highs []int64  // the first and last positions of gaps to read
+	After       int64    // read after this position, too
+	Topics      []string // messages of these topics come bare
+	Only        bool     // messages of all other topics come bare instead
 	Room        int
 	Octets      int64
 
-	Seqs     []int64 // of all that was met
+	Seqs     []int64 // the positions of all messages that were read, also of other streams
 	Messages []Queued
 }
 
-// Queue adds the statement.
 func (r *ReadMessages) Queue(trip *roundtrip.Trip) {
 	q := readMessages{Stream: r.Stream, Lows: r.Lows, Highs: r.Highs, Listed: r.Topics, OnlyListed: r.Only, Room: r.Room, After: r.After, Octets: r.Octets}
 	q.Queue(trip)
 }
 
-// Read reads the answer.
 func (r *ReadMessages) Read(trip *roundtrip.Trip) {
 	var q readMessages
 	r.Seqs, r.Messages = nil, nil
@@ -39,7 +37,7 @@ func (r *ReadMessages) Read(trip *roundtrip.Trip) {
 	})
 }
 
-// IsFull reports whether it has read as much as it may: there may be more.
+// IsFull reports whether the request reached Room or Octets, so that there may be more messages.
 func (r *ReadMessages) IsFull() bool {
 	octets := int64(0)
 	for i := range r.Messages {
@@ -48,16 +46,15 @@ func (r *ReadMessages) IsFull() bool {
 	return len(r.Seqs) > 0 && (len(r.Seqs) >= r.Room || octets >= r.Octets)
 }
 
-// ReadHeld reads the first messages of keys that are held back.
+// ReadHeld reads the first messages of held keys.
 type ReadHeld struct {
 	Keys   []HeldKey
-	Runs   []int // how many messages of each key at most
+	Runs   []int // the maximum number of messages of each key
 	Octets int64
 
 	Messages []Queued
 }
 
-// Queue adds the statement.
 func (r *ReadHeld) Queue(trip *roundtrip.Trip) {
 	topics, keys, lows, highs := make([]string, len(r.Keys)), make([]string, len(r.Keys)), make([]int64, len(r.Keys)), make([]int64, len(r.Keys))
 	for i, key := range r.Keys {
@@ -70,7 +67,6 @@ func (r *ReadHeld) Queue(trip *roundtrip.Trip) {
 	q.Queue(trip)
 }
 
-// Read reads the answer.
 func (r *ReadHeld) Read(trip *roundtrip.Trip) {
 	var q readHeld
 	r.Messages = nil

@@ -14,27 +14,28 @@ const (
 	Processing State = "processing"
 	Completed  State = "completed"
 	Failed     State = "failed"
-	Running    State = "running" // of an operation, between its transactions
+	Running    State = "running" // an operation between its transactions
 )
 
-// Record is the record of a key as one transaction sees it. It has a response only if the hash is the caller's.
+// Record is the record of a key as one transaction sees it. It has a response only if SameHash is
+// true.
 type Record struct {
 	SameHash    bool
 	ExecutionID string
 	State       State
 	Status      int
 	Header      map[string][]string
-	HeaderErr   error // what is stored as the header is none
+	HeaderErr   error // the stored header does not decode
 	Body        []byte
 	SealedBy    string // the key that Body is sealed with, empty if the response is plain
-	Closed      bool   // header and body are as they were stored: Open makes a response of them
+	Closed      bool   // Header and Body are as they were stored; Open opens them
 	CreatedAt   time.Time
 	CompletedAt time.Time
 	ExpiresAt   time.Time
-	LoadedAt    time.Time // by the clock of the database, as all the others
+	LoadedAt    time.Time // all times are of the database clock
 }
 
-// EncodeHeader returns a header as it is stored, nil if there is none.
+// EncodeHeader returns the stored form of a header, nil if it is empty.
 func EncodeHeader(header map[string][]string) ([]byte, error) {
 	if len(header) == 0 {
 		return nil, nil
@@ -47,10 +48,10 @@ func decodeHeader(stored []byte) (map[string][]string, error) {
 		return nil, nil
 	}
 	var header map[string][]string
-	if json.Unmarshal(stored, &header) != nil { // whose error has a part of it
+	if json.Unmarshal(stored, &header) != nil { // the error of Unmarshal would quote the header
 		return nil, errHeader
 	}
 	return header, nil
 }
 
-var errHeader = errors.New("what is stored as its header is not an object of arrays of strings")
+var errHeader = errors.New("the stored header is not a JSON object of string arrays")

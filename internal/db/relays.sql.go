@@ -24,8 +24,9 @@ var AppearAsRelayStatement = roundtrip.New(roundtrip.Statement{
 	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text},
 })
 
-// AppearAsRelay shows that an instance is there, for as long as this session is, which works as well. The server is to notice
-// soon if the client is gone without a word, and to end the session of one that is frozen.
+// AppearAsRelay shows that an instance is alive, for as long as this session lives. The session
+// also does the work of the relay. The settings let the server notice soon that a client has
+// vanished without closing the connection, and end the session of a frozen client.
 type AppearAsRelay struct {
 	Instance int
 
@@ -76,8 +77,8 @@ var SeeLanesStatement = roundtrip.New(roundtrip.Statement{
 	Results: []int16{roundtrip.Text},
 })
 
-// SeeLanes tells whether no instance that is there has any of these lanes of a relay. An instance is there if its lock is held,
-// or it has a lease.
+// SeeLanes reports whether no live instance has any of these lanes of a relay. An instance is alive
+// if its lock is held or it has a lease.
 type SeeLanes struct {
 	Relay string
 	Lanes []int
@@ -128,7 +129,7 @@ var TakeLanesStatement = roundtrip.New(roundtrip.Statement{
 	Results: []int16{roundtrip.Text},
 })
 
-// TakeLanes takes those of the lanes that no living process has.
+// TakeLanes claims those of the lanes that no other live process has, and returns them.
 type TakeLanes struct {
 	Relay      string
 	Instance   int
@@ -177,8 +178,9 @@ var KeepLanesStatement = roundtrip.New(roundtrip.Statement{
 	Results: []int16{roundtrip.Text},
 })
 
-// KeepLanes fences a transaction: it divides by zero unless the instance has as many lanes as it should, and keeps them until
-// the transaction is over. They are locked in the order in which another process takes them.
+// KeepLanes fences a transaction. It divides by zero unless the instance has as many lanes as Lanes
+// says, and locks the lanes until the transaction ends. It locks them in the order in which another
+// process claims them.
 type KeepLanes struct {
 	Lanes    int
 	Instance int
@@ -210,7 +212,7 @@ var LeaveLanesStatement = roundtrip.New(roundtrip.Statement{
 	Params: []roundtrip.Param{roundtrip.PlainParam},
 })
 
-// LeaveLanes lets go of all lanes of an instance.
+// LeaveLanes releases all lanes of an instance.
 type LeaveLanes struct {
 	Instance int
 }
@@ -234,7 +236,7 @@ var SeeTopicsStatement = roundtrip.New(roundtrip.Statement{
 	Results: []int16{roundtrip.Text},
 })
 
-// SeeTopics tells of which generation the topics of all relays are.
+// SeeTopics reads the latest generation of the topics of all relays.
 type SeeTopics struct {
 	Found bool
 	SeeTopicsRow
@@ -272,7 +274,8 @@ var ListTopicsStatement = roundtrip.New(roundtrip.Statement{
 	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text},
 })
 
-// ListTopics tells the topics of each relay that has some of its own, and whether they were recorded just now.
+// ListTopics lists the topics of each relay that has topics of its own. Fresh reports whether they
+// were recorded in the last 5 seconds.
 type ListTopics struct {
 	Rows []RelayTopics
 }
@@ -314,7 +317,7 @@ var LockTopicsStatement = roundtrip.New(roundtrip.Statement{
 	SQL: LockTopicsSQL,
 })
 
-// LockTopics lets one relay at a time change what is on record.
+// LockTopics lets one relay at a time change the recorded topics.
 type LockTopics struct {
 }
 
@@ -340,7 +343,8 @@ var RecordTopicsStatement = roundtrip.New(roundtrip.Statement{
 	Results: []int16{roundtrip.Text},
 })
 
-// RecordTopics records the topics of a relay as those of the next generation, if nothing has changed since the generation that it has seen.
+// RecordTopics records the topics of a relay as the next generation. It records nothing if there is
+// a later generation than Seen.
 type RecordTopics struct {
 	Relay  string
 	Topics []string
@@ -389,7 +393,7 @@ var ForgetTopicsStatement = roundtrip.New(roundtrip.Statement{
 	Results: []int16{roundtrip.Text},
 })
 
-// ForgetTopics removes a relay from the record. Its generation stays, with a relay that has no topics.
+// ForgetTopics deletes the topics of a relay. The row stays, with a new generation and no topics.
 type ForgetTopics struct {
 	Relay string
 
@@ -436,7 +440,8 @@ var SeeOutdatedStatement = roundtrip.New(roundtrip.Statement{
 	Results: []int16{roundtrip.Text},
 })
 
-// SeeOutdated tells whether no relay of another name, which is there, works by topics of before a generation.
+// SeeOutdated reports whether no live relay of another name works with topics of a generation
+// before Generation.
 type SeeOutdated struct {
 	Relay      string
 	Generation int64

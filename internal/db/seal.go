@@ -14,12 +14,14 @@ type Sealer interface {
 	Open(keyID string, sealed, bound []byte) ([]byte, error)
 }
 
-// What is bound to a sealed response, and how header and body become one text, is frozen, because databases hold it: another
-// form needs another tag.
+// sealTag begins the data that a sealed response is bound to. Databases hold sealed responses, so
+// the format of bound and of joinResponse must not change under this tag. Another format needs
+// another tag.
 const sealTag = "idem.response/1\n"
 
-// bound is what a sealed response is bound to: all that the record says besides, except for its times, of which the server
-// makes the last ones. What may be of any length comes after its length.
+// bound returns the data that a sealed response is bound to: the other fields of the record,
+// without its times, because the server sets the last ones after sealing. Each field of variable
+// length comes after its length.
 func (k *Key) bound(executionID string, state State, status int) []byte {
 	buf := make([]byte, 0, len(sealTag)+len(k.scope)+len(k.key)+len(k.hash)+len(executionID)+len(state)+6*8)
 	buf = append(buf, sealTag...)
@@ -31,7 +33,7 @@ func (k *Key) bound(executionID string, state State, status int) []byte {
 	return binary.BigEndian.AppendUint64(buf, uint64(status))
 }
 
-// Seal seals the response that c is about to record, unless the Sealer leaves it plain.
+// Seal seals the response that c is about to store, unless the Sealer leaves it plain.
 func (c *Complete) Seal(s Sealer) error {
 	keyID, sealed, err := s.Seal(joinResponse(c.Header, c.Body), c.Key.bound(c.Key.ExecutionID, c.State, c.Status))
 	switch {
@@ -46,8 +48,8 @@ func (c *Complete) Seal(s Sealer) error {
 	return nil
 }
 
-// Open makes a response of what was loaded. key is that of the record. What is plain is opened as well, if there is a Sealer:
-// it has to let it pass.
+// Open opens the response of a loaded record. key is the key of the record. A Sealer also receives
+// a plain response, and may refuse it.
 func (r *Record) Open(key *Key, s Sealer) error {
 	switch {
 	case !r.Closed:
@@ -73,7 +75,9 @@ func (r *Record) open(s Sealer, bound []byte) error {
 		}
 		return err
 	}
-	if r.Header != nil || r.HeaderErr != nil { // it was put there, beside a response that has its own
+	// A sealed response contains its header. A header outside it was added later and has to make
+	// Open fail.
+	if r.Header != nil || r.HeaderErr != nil {
 		bound = append(bound, "header"...)
 	}
 	plain, err := s.Open(r.SealedBy, r.Body, bound)
@@ -88,14 +92,14 @@ func (r *Record) open(s Sealer, bound []byte) error {
 	return err
 }
 
-// joinResponse makes one text of header and body: the length of the header (4 bytes, big-endian), the header, the body.
+// joinResponse returns the length of the header (4 bytes, big-endian), the header and the body.
 func joinResponse(header, body []byte) []byte {
 	buf := make([]byte, 0, 4+len(header)+len(body))
 	buf = binary.BigEndian.AppendUint32(buf, uint32(len(header)))
 	return append(append(buf, header...), body...)
 }
 
-// splitResponse undoes joinResponse. What is empty is nil.
+// splitResponse undoes joinResponse. An empty header or body is returned as nil.
 func splitResponse(joined []byte) (header, body []byte, err error) {
 	if len(joined) < 4 {
 		return nil, nil, errNotJoined
@@ -114,4 +118,4 @@ func splitResponse(joined []byte) (header, body []byte, err error) {
 	return header, body, nil
 }
 
-var errNotJoined = errors.New("what was sealed is no header and body")
+var errNotJoined = errors.New("the opened response is not a header and a body")

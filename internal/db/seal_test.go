@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// noted is a Sealer that hides nothing and notes what it was given.
+// noted is a Sealer that does not encrypt, and stores its arguments.
 type noted struct {
 	id, plain, bound string
 	err              error
@@ -28,7 +28,7 @@ func (n *noted) Open(id string, sealed, bound []byte) ([]byte, error) {
 	return sealed, n.err
 }
 
-// Databases hold this.
+// Databases hold data in this format.
 func TestFormOfWhatIsSealedIsFrozen(t *testing.T) {
 	t.Parallel()
 	c := &Complete{Key: &sampleKey, State: Failed, Status: -402, Header: []byte(`{"A":["b"]}`), Body: []byte("the body")}
@@ -79,7 +79,7 @@ func TestSealerThatLeavesAResponsePlainChangesNothing(t *testing.T) {
 	}
 }
 
-// A Sealer is not trusted to return what was sealed.
+// A Sealer may return other data than was sealed.
 func TestOpenedTextThatIsNoResponseIsAnError(t *testing.T) {
 	t.Parallel()
 	for _, opened := range []string{"", "\x00\x00\x00", "\x00\x00\x00\x01", "\xff\xff\xff\xff{}", "\x00\x00\x00\x01{", "\x00\x00\x00\x02[]"} {
@@ -102,7 +102,7 @@ func TestRecordIsOpenedOnceAndOnlyIfItWasLoaded(t *testing.T) {
 	}
 }
 
-// Whatever was sealed, or comes out of a Sealer: it is one header and one body, or an error.
+// FuzzSplitResponse checks that any input is a header and a body, or an error.
 func FuzzSplitResponse(f *testing.F) {
 	for _, joined := range []string{"", "\x00\x00\x00\x00", "\x00\x00\x00\x02{}body", "\x00\x00\x00\x09short", "\xff\xff\xff\xff"} {
 		f.Add([]byte(joined))

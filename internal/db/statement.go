@@ -2,22 +2,25 @@ package db
 
 import "github.com/idem-go/idem/internal/roundtrip"
 
-// What a connection prepares for a call. The other statements are rare.
+// Statements and StatementsAtOnce are the statements that a connection prepares for a call. Other
+// statements of a call are rare.
 var (
 	Statements       = []*roundtrip.Statement{ClaimStatement, LoadStatement, CompleteStatement}
 	StatementsAtOnce = []*roundtrip.Statement{ClaimAtOnceStatement, LoadStatement, CompleteStatement}
 )
 
-// OperationStatements are what a connection prepares for operations, besides Statements.
+// OperationStatements are the statements that a connection prepares for operations, besides
+// Statements.
 var OperationStatements = []*roundtrip.Statement{
 	ReclaimStatement, savepoint, HoldKeyStatement, BeginOperationStatement, AdvanceOperationStatement, RecordStepStatement,
 	InsertStepStatement,
 }
 
-// WorkerStatements are what a connection prepares to take operations up.
+// WorkerStatements are the statements that a connection prepares to claim operations.
 var WorkerStatements = []*roundtrip.Statement{TakeOperationsStatement, LoadStepsOfStatement}
 
-// MessageStatements are what a connection prepares to handle messages. What failing ones need is rare.
+// MessageStatements are the statements that a connection prepares to handle messages. Statements
+// for failing messages are rare.
 var MessageStatements = []*roundtrip.Statement{
 	BeginMessagesStatement, ClaimMessagesStatement, CalmStatement, KeepMessagesStatement,
 }

@@ -1,6 +1,6 @@
 package db
 
-// StepKind is what kind of step it is.
+// StepKind is the kind of a step.
 type StepKind string
 
 // The kinds of steps.
@@ -12,13 +12,15 @@ const (
 	AwaitStep   StepKind = "await"
 	ChildStep   StepKind = "child"
 	ChangedStep StepKind = "changed"
-	EndStep     StepKind = "end" // no step: the error or the rejection in which an operation ends
+	EndStep     StepKind = "end" // not a step: the final error or rejection of an operation
 
-	// Started is the kind of an operation that was started inside a transaction of another's, and has no recorded step.
+	// Started is the kind of an operation that was started inside another transaction and has no
+	// recorded step yet.
 	Started StepKind = "started"
 )
 
-// shownKind is the kind of the step that a caller is shown: an operation that was just started has none.
+// shownKind returns the kind of the step that callers see. It returns "" for an operation that was
+// just started.
 func shownKind(stored string) StepKind {
 	if kind := StepKind(stored); kind != Started {
 		return kind
@@ -26,7 +28,8 @@ func shownKind(stored string) StepKind {
 	return ""
 }
 
-// The policies of calls in doubt, as Step.Policy has them. Any other is "keyed" with a window.
+// The policies of calls in doubt, as Step.Policy holds them. Every other policy is "keyed" with a
+// window.
 const (
 	PolicyOnce  = "once"
 	PolicyAsked = "asked"

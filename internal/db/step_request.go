@@ -10,17 +10,19 @@ import (
 type RecordStep struct {
 	OperationID string
 	Step        Step
-	Pause       time.Duration // until it is due, if it waits; of a call that was begun, how long ago that was, as a negative number
-	Keeps       bool          // when it was begun stays what is on record
-	First       bool          // it has no row yet
+	// Pause is the time until a waiting step is due. For a call that was begun, Pause is the
+	// negative of the time since then.
+	Pause time.Duration
+	Keeps bool // the stored time at which the call was begun stays
+	First bool // the step has no row yet
 }
 
-// Queue adds the statement.
 func (r *RecordStep) Queue(trip *roundtrip.Trip) {
 	s := r.Step
 	s.OperationID = r.OperationID
 	q := recordStep{Step: s}
-	if s.Outcome == StepWaiting && s.Kind != ChildStep || s.Outcome == StepBegun && !r.Keeps { // a child is waited for however long it takes
+	// The wait for a child has no limit.
+	if s.Outcome == StepWaiting && s.Kind != ChildStep || s.Outcome == StepBegun && !r.Keeps {
 		q.Pause = &r.Pause
 	}
 	if r.First {
@@ -30,10 +32,9 @@ func (r *RecordStep) Queue(trip *roundtrip.Trip) {
 	q.Queue(trip)
 }
 
-// Read reads the answer.
 func (r *RecordStep) Read(trip *roundtrip.Trip) { trip.Skip() }
 
-// LoadHistory reads an operation with its recorded steps, as of one moment.
+// LoadHistory reads an operation and its recorded steps, as of one moment.
 type LoadHistory struct {
 	OperationID string
 
@@ -46,13 +47,11 @@ type LoadHistory struct {
 	Steps    []Step
 }
 
-// Queue adds the statement.
 func (l *LoadHistory) Queue(trip *roundtrip.Trip) {
 	q := loadHistory{OperationID: l.OperationID}
 	q.Queue(trip)
 }
 
-// Read reads the answer.
 func (l *LoadHistory) Read(trip *roundtrip.Trip) {
 	l.Found, l.Steps = false, nil
 	var q loadHistory

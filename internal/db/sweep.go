@@ -1,9 +1,10 @@
 package db
 
-// Sweeper is a run that sweeps a table: it has the row of that name in idem.sweeps as long as the row has its id.
+// Sweeper identifies a run that sweeps the table Name. The run holds the sweep as long as the row
+// of that name in idem.sweeps has the run's ID.
 type Sweeper struct{ Name, ID string }
 
-// Position is where a sweep is.
+// Position is the position of a sweep in a table.
 type Position struct {
 	Part  string // as schema.table
 	Block int64  // of that part

@@ -33,9 +33,10 @@ var TakeSweepStatement = roundtrip.New(roundtrip.Statement{
 	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text},
 })
 
-// TakeSweep makes a run the sweeper of a table: of the sweep that is under way, or of a new one. No row: another run is at it,
-// and has not been silent for as long as absence; or none is under way, and the last one began less than rest ago. A moment
-// that is yet to come is none: the clock was set back. A process that takes over a sweep goes on where it was.
+// TakeSweep claims the sweep of a table for a run. It resumes the sweep in progress at its
+// position, or begins a new one. No row means that another run is sweeping and was seen within
+// Absence. It also means that no sweep is in progress and the last one began less than Rest ago. A
+// moment in the future does not count, because the clock was set back.
 type TakeSweep struct {
 	Sweeper
 	TablePages int64
@@ -94,8 +95,8 @@ var LimitPortionStatement = roundtrip.New(roundtrip.Statement{
 	Params: []roundtrip.Param{roundtrip.TextParam, roundtrip.TextParam, roundtrip.TextParam},
 })
 
-// LimitPortion bounds what a portion may do to others: how long it waits for a lock, works, and lets its client be silent. Only a scan
-// of the blocks that are named is left to the planner.
+// LimitPortion limits how long the transaction of a portion waits for a lock, executes a statement,
+// and is idle. It leaves the planner only scans of the blocks that the statement names.
 type LimitPortion struct {
 	LockLimit string
 	WorkLimit string
@@ -122,8 +123,8 @@ var HurryPortionStatement = roundtrip.New(roundtrip.Statement{
 	SQL: HurryPortionSQL,
 })
 
-// HurryPortion has the COMMIT of a portion wait neither for the disk nor for a standby: a portion need not survive a crash. It is a
-// statement of its own because some servers refuse it.
+// HurryPortion makes the COMMIT of a portion wait neither for the disk nor for a standby, because a
+// portion need not survive a crash. It is a separate statement because some servers refuse it.
 type HurryPortion struct {
 }
 
@@ -155,7 +156,8 @@ var AdvanceSweepStatement = roundtrip.New(roundtrip.Statement{
 	Results: []int16{roundtrip.Text, roundtrip.Text},
 })
 
-// AdvanceSweep notes a portion, in the transaction that has deleted it. No row: another run has taken over.
+// AdvanceSweep stores the progress of a sweep, in the transaction that deletes a portion. No row
+// means that another run has taken over.
 type AdvanceSweep struct {
 	Sweeper
 	To      Position
@@ -213,7 +215,8 @@ var HoldSweepStatement = roundtrip.New(roundtrip.Statement{
 	Results: []int16{roundtrip.Text},
 })
 
-// HoldSweep says that the sweep waits, and for what. No row: another run has taken over.
+// HoldSweep stores that the sweep is waiting, and for what. No row means that another run has taken
+// over.
 type HoldSweep struct {
 	Sweeper
 	WaitingFor string
@@ -263,7 +266,8 @@ var FinishSweepStatement = roundtrip.New(roundtrip.Statement{
 	Results: []int16{roundtrip.Text, roundtrip.Text},
 })
 
-// FinishSweep ends a sweep that has walked the whole table. No row: another run has taken over.
+// FinishSweep ends a sweep that has read the whole table. No row means that another run has taken
+// over.
 type FinishSweep struct {
 	Sweeper
 
@@ -308,7 +312,7 @@ var LeaveSweepStatement = roundtrip.New(roundtrip.Statement{
 	Params: []roundtrip.Param{roundtrip.TextParam, roundtrip.TextParam},
 })
 
-// LeaveSweep leaves a sweep to the next run, where it is.
+// LeaveSweep releases a sweep to the next run, which resumes it at its position.
 type LeaveSweep struct {
 	Sweeper
 }
@@ -351,8 +355,9 @@ var PartStatement = roundtrip.New(roundtrip.Statement{
 	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text},
 })
 
-// Part names the part of a table at which a sweep goes on, or the first one after it, with its size: a table that is not
-// partitioned is its own only part. No row: there is none left. It also tells the size of all parts.
+// Part reads the name and the size of the part of a table at which a sweep resumes, or of the next
+// part after it. A table without partitions is its own only part. No row means that no part is
+// left. Part also reads the size of all parts.
 type Part struct {
 	FromPart string
 	Relation string
@@ -413,8 +418,9 @@ var BacklogStatement = roundtrip.New(roundtrip.Statement{
 	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text},
 })
 
-// Backlog tells what standbys and vacuum have yet to do: the WAL that the slowest standby has not replayed, in bytes, and how
-// many standbys this role may not see; and the rows of a part that are dead and not yet vacuumed.
+// Backlog reads the backlog of standbys and of vacuum. It returns the WAL, in bytes, that the
+// slowest standby has not replayed, and how many standbys this role may not see. It also returns
+// the dead rows of a part that are not vacuumed yet.
 type Backlog struct {
 	OID int64
 

@@ -8,11 +8,13 @@ import (
 	"strings"
 )
 
-// valueTag begins an input or a value that is stored sealed: then come the length of the key's id in one byte, the id, and what
-// the Sealer made. It is frozen, as is what a value is bound to.
+// valueTag begins a sealed input or value. The length of the key's id in one byte, the id, and the
+// sealed bytes follow. Databases hold sealed values, so this format and the data that a value is
+// bound to must not change.
 const valueTag = "idem.sealed/1\n"
 
-// SealValue returns an input or a value as it is stored. It is bound to its place, so that none can be put in the place of another.
+// SealValue returns the stored form of an input or a value. A sealed value is bound to its place,
+// so that it cannot replace another value.
 func SealValue(s Sealer, plain, bound []byte) ([]byte, error) {
 	if s == nil || plain == nil {
 		return plain, nil
@@ -30,14 +32,14 @@ func SealValue(s Sealer, plain, bound []byte) ([]byte, error) {
 	return append(stored, sealed...), nil
 }
 
-// OpenValue returns the input or the value that was stored.
+// OpenValue undoes SealValue.
 func OpenValue(s Sealer, stored, bound []byte) ([]byte, error) {
 	rest, isSealed := strings.CutPrefix(string(stored), valueTag)
 	switch {
 	case stored == nil, s == nil && !isSealed:
 		return stored, nil
 	case isSealed && (len(rest) == 0 || len(rest) < 1+int(rest[0])):
-		return nil, errors.New("what is stored is cut off")
+		return nil, errors.New("the stored value is truncated")
 	case s == nil:
 		return nil, fmt.Errorf("it is sealed with the key %.64q, and there is no Sealer", SealerOf(stored))
 	}
@@ -57,7 +59,8 @@ func OpenValue(s Sealer, stored, bound []byte) ([]byte, error) {
 	return plain, nil
 }
 
-// SealerOf returns the id of the key that a stored value is sealed with, "" if it is plain. A beginning of the value is enough.
+// SealerOf returns the id of the key that a stored value is sealed with, "" if the value is plain.
+// The beginning of the value up to the id is enough.
 func SealerOf(stored []byte) string {
 	rest, isSealed := strings.CutPrefix(string(stored), valueTag)
 	if !isSealed || len(rest) == 0 {
@@ -66,22 +69,20 @@ func SealerOf(stored []byte) string {
 	return rest[1:min(len(rest), 1+int(rest[0]))]
 }
 
-// What an input, the value of a step and that of a signal are bound to.
-
-// BoundInput is what the input of an operation is bound to.
+// BoundInput returns the data that the input of an operation is bound to.
 func BoundInput(operation string) []byte { return boundTo("idem.operation.input/1", operation) }
 
-// BoundStep is what the value of a step is bound to.
+// BoundStep returns the data that the value of a step is bound to.
 func BoundStep(operation string, s *Step) []byte {
 	return boundTo("idem.operation.step/1", operation, strconv.Itoa(s.Seq), string(s.Kind), s.Name, string(s.Outcome))
 }
 
-// BoundSignal is what the value of a signal is bound to.
+// BoundSignal returns the data that the value of a signal is bound to.
 func BoundSignal(operation, name string) []byte {
 	return boundTo("idem.operation.signal/1", operation, name)
 }
 
-// BoundError is what the text of the last error is bound to.
+// BoundError returns the data that the text of the last error is bound to.
 func BoundError(operation, step string) []byte {
 	return boundTo("idem.operation.error/1", operation, step)
 }

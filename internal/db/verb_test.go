@@ -31,8 +31,8 @@ func TestVerbsDoTheSameInEveryMode(t *testing.T) {
 	}
 }
 
-// story makes every request at least once and returns them, with what was read. In the place of moments, which differ
-// from run to run, it leaves how they relate to the moments in the table.
+// story executes requests and returns them with their answers. Moments differ from run to run, so
+// story replaces each by a number for the column of the table that it equals.
 func story(t *testing.T, dsn string, mode pgx.QueryExecMode) []request {
 	t.Helper()
 	ctx := t.Context()
@@ -99,12 +99,13 @@ func story(t *testing.T, dsn string, mode pgx.QueryExecMode) []request {
 	return told
 }
 
-// relate replaces the moments that were read by which columns of the table they equal: seconds of the year 1970. It also
-// checks what a request leaves of lock_timeout.
+// relate replaces each moment of an answer by the number of the column that it equals, as a second
+// of the year 1970. It also checks whether lock_timeout has the session's own value after a
+// request.
 func relate(ctx context.Context, t *testing.T, conn *pgx.Conn, r request) {
 	t.Helper()
 	moments := func(key *Key, read ...*time.Time) {
-		if key.ExecutionID == "" { // nothing was found
+		if key.ExecutionID == "" { // no record was found
 			return
 		}
 		columns := make([]*time.Time, 3)

@@ -28,8 +28,8 @@ type Letter = db.Letter
 // ErrNotFound says that there is no dead letter of the name.
 var ErrNotFound = errors.New("there is no such dead letter")
 
-// List returns dead letters in the order of their names, beyond one, without what they say. What is empty in only does not
-// matter.
+// List returns dead letters in the order of their names, beyond one, without what they say. What is
+// empty in only does not matter.
 func List(ctx context.Context, pool *pgxpool.Pool, only, after Name, room int) ([]Letter, error) {
 	list := db.ListDeadLetters{Only: only, After: after, Room: room}
 	err := engine(pool).Query(ctx, &list)
@@ -49,12 +49,13 @@ func Show(ctx context.Context, pool *pgxpool.Pool, name Name) (Letter, error) {
 	return read.Letter, nil
 }
 
-// Drop removes a dead letter for good, and puts that on record.
+// Drop deletes a dead letter, and stores the action in idem.audit.
 func Drop(ctx context.Context, pool *pgxpool.Pool, name Name) error {
 	return take(ctx, pool, name, act.Of(ctx, db.Drop, "deleted"), func(pgx.Tx, Letter) error { return nil })
 }
 
-// Redrive removes a dead letter in the transaction in which f gives its message back, and puts that on record. If f fails the letter stays.
+// Redrive deletes a dead letter in the transaction in which f makes its message deliverable again.
+// The transaction stores the action in idem.audit. If f fails, the letter stays.
 func Redrive(ctx context.Context, pool *pgxpool.Pool, name Name, f func(tx pgx.Tx, letter Letter) error) error {
 	return take(ctx, pool, name, act.Of(ctx, db.Redrive, "to be tried again"), f)
 }
