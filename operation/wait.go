@@ -95,10 +95,11 @@ func Await[T any](op *Op, name string, timeout time.Duration) (T, error) {
 }
 
 // signalPause is the pause between two looks for a signal whose timeout is near.
-// maxSignalRuns is how often Signal sends its statement through a pool while the database refuses to serialize it.
-const maxSignalRuns = 10
-
 const signalPause = 200 * time.Millisecond
+
+// maxSignalRuns is how often Signal sends its statement through a pool while the database refuses
+// to serialize it.
+const maxSignalRuns = 10
 
 func (op *Op) await(s *step, timeout time.Duration) ([]byte, error) {
 	if s.do == replay {
