@@ -70,6 +70,16 @@ func (p *page) waitFor(expression string) {
 	}
 }
 
+// text returns the visible text of the element.
+func (p *page) text(selector string) string {
+	p.t.Helper()
+	text, err := chromedp.Run(p.tab, chromedp.Text(chromedp.CSS(selector)))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return text
+}
+
 // wantAttempts waits until there are so many attempts, and each has come to something. In which order two of them were
 // answered that were under way together is not for us to say.
 func (p *page) wantAttempts(want ...string) {

@@ -36,7 +36,8 @@ type book struct {
 	events     []journal.Event
 	records    []*journal.Record
 	calls      map[history.Op]*call
-	alive      map[uint32]time.Duration // until when a process has told of itself
+	alive      map[uint32]time.Duration // the last event of each process
+	begun      map[uint32]time.Duration // when each process began its last run of a function
 	found      []check.Violation
 }
 
@@ -84,7 +85,7 @@ type call struct {
 // Files audits a run from its files.
 func Files(dir string, options Options) (*check.Result, error) {
 	begin := time.Now()
-	b := &book{options: options, operations: map[string]*operation{}, calls: map[history.Op]*call{}, alive: map[uint32]time.Duration{}}
+	b := &book{options: options, operations: map[string]*operation{}, calls: map[history.Op]*call{}, alive: map[uint32]time.Duration{}, begun: map[uint32]time.Duration{}}
 	tally := check.Tally{ByVerb: map[string]map[history.Outcome]int{}}
 	if err := b.readState(filepath.Join(dir, "state.jsonl")); err != nil {
 		return nil, err
@@ -195,6 +196,7 @@ func (b *book) readWorker(path string, tally *check.Tally) error {
 			}
 		case journal.KindBegin:
 			tally.Runs++
+			b.begun[e.Op.Process()] = max(b.begun[e.Op.Process()], e.At)
 			o := b.of(e.Operation)
 			o.runs = append(o.runs, run{op: e.Op, begin: e.At, pooled: e.Pooled, by: e.By, release: e.Release})
 		case journal.KindEnd:

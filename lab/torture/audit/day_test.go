@@ -172,9 +172,11 @@ func TestFiles_WantsNoWorkOfADeadProcess(t *testing.T) {
 		plan   func(journal.Plan) bool
 		rest   time.Duration // until others may have it, if the process dies
 		seen   time.Duration // when its number was last seen
+		idle   bool          // the process begins no other run
 		found  bool
 	}{
 		{last: time.Minute}, {last: 10 * time.Minute, found: true}, {last: 10 * time.Minute, pooled: true, found: true},
+		{last: 10 * time.Minute, idle: true},
 		{last: at + time.Second, found: true},  // others see that it is gone
 		{last: at + time.Second, pooled: true}, // others see that its lease is over
 		{last: at + time.Second, plan: walkIn}, // no Worker has it, and nobody need call
@@ -189,6 +191,13 @@ func TestFiles_WantsNoWorkOfADeadProcess(t *testing.T) {
 		}
 		r.stop = 9 * time.Minute
 		r.events = append(r.events, journal.Event{Kind: journal.KindExit, Op: history.NewOp(0, 0, 900), At: test.last})
+		busy := history.NewOp(1, 0, 902)
+		if test.last == 10*time.Minute {
+			busy = history.NewOp(0, 0, 902)
+		}
+		if !test.idle {
+			r.events = append(r.events, journal.Event{Kind: journal.KindBegin, Op: busy, Operation: "another", At: 9 * time.Minute})
+		}
 		taken := r.moved("running", "", 1)
 		taken.At, taken.Attempts, taken.Pooled, taken.Rest = at, 1, test.pooled, test.rest
 		r.moves = append(r.moves, taken)

@@ -7,12 +7,14 @@ import (
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
-// noticed is until when somebody has noticed that an operation was taken up and no process works on it: the process that has taken it up
-// looks for that after five seconds. On a slow machine that takes as much
-// longer as the longest way from a taking to its run.
+// noticed is how long a lost answer to a claim may leave an operation idle: a process looks every five seconds for operations
+// that it owns and does not work on. On a slow machine both the look and the start of the run take longer, so twice the longest
+// way from a claim to its run is added.
 const noticed = 7 * time.Second
 
-// checkWoken checks what was taken up while nothing was broken but the answers to that: somebody works on it, or has taken it up again.
+// checkWoken checks the operations that were claimed while only the answers to claims were lost. Each must be worked on or be
+// claimed again. An idle operation counts as a violation only if its owner, or another process after the owner has died, began
+// another run after the limit: processes that the machine does not run prove nothing.
 func (b *book) checkWoken() {
 	var longest time.Duration
 	b.eachTaking(func(_ *operation, m *journal.Move, run, _ time.Duration) {
@@ -22,8 +24,16 @@ func (b *book) checkWoken() {
 	})
 	limit := noticed + 2*longest
 	b.eachTaking(func(o *operation, m *journal.Move, run, until time.Duration) {
-		if run == 0 && until-m.At > limit {
-			b.violates(o, rule.Woken, "%v has taken it up at %v, and nobody has worked on it until %v", process(m.By), m.At-b.options.Start, until-b.options.Start)
+		due := m.At + limit
+		begun := b.begun[m.By]
+		if b.alive[m.By] < due {
+			for _, at := range b.begun {
+				begun = max(begun, at)
+			}
+		}
+		if run == 0 && until > due && begun > due {
+			b.violates(o, rule.Woken, "%v claimed it at %v and did not work on it until %v, though other work was begun then",
+				process(m.By), m.At-b.options.Start, until-b.options.Start)
 		}
 	})
 }
