@@ -1,0 +1,76 @@
+// Command sql places an order twice through a library that is built on database/sql. The second call replays the
+// outcome of the first.
+//
+//	DATABASE_URL=postgres://… go run . bun
+//
+// The libraries are bun, ent, gorm, sqlc and sqlx; each has a file of its own. The database has the schema of idem, and
+// a table of orders: orders.sql.
+package main
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"log"
+	"maps"
+	"os"
+	"slices"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/idemsql"
+)
+
+type order struct {
+	ID  int64  `db:"id"`
+	SKU string `db:"sku"`
+}
+
+// insert inserts an order in the transaction tx.
+type insert func(ctx context.Context, tx *sql.Tx, sku string) (order, error)
+
+// libraries returns how each library inserts an order.
+func libraries(db *sql.DB) (map[string]insert, error) {
+	gorm, err := openGorm(db)
+	if err != nil {
+		return nil, err
+	}
+	return map[string]insert{
+		"bun":  newBun(db).insert,
+		"ent":  insertWithEnt,
+		"gorm": gorm.insert,
+		"sqlc": insertWithSqlc,
+		"sqlx": insertWithSqlx,
+	}, nil
+}
+
+// place places an order once, however often it is called with a key.
+func place(ctx context.Context, db *sql.DB, insert insert, key, sku string) (order, bool, error) {
+	o, result, err := idemsql.DoJSON(ctx, db, idem.Scope("tenant-1", "place order"), key, idem.HashBytes([]byte(sku)),
+		func(tx *sql.Tx) (order, error) {
+			return insert(ctx, tx, sku)
+		})
+	return o, result.Replayed, err
+}
+
+func main() {
+	ctx := context.Background()
+	pool, err := pgxpool.New(ctx, os.Getenv("DATABASE_URL"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pool.Close()
+	db := idemsql.OpenDB(pool)
+	all, err := libraries(db)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if len(os.Args) != 2 || all[os.Args[1]] == nil {
+		log.Fatalf("usage: sql <library>, which is one of %v", slices.Sorted(maps.Keys(all)))
+	}
+	for range 2 {
+		order, replayed, err := place(ctx, db, all[os.Args[1]], "7f3c9a52-0d1e", "teapot")
+		fmt.Println(order, replayed, err)
+	}
+}
