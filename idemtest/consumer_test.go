@@ -140,6 +140,7 @@ var badConsumers = []consumerCase{
 	{name: "effect on the pool", breaks: "effect-in-transaction", consume: func(ctx context.Context, pool *pgxpool.Pool, m inbox.Message) error {
 		return settled(inbox.Handle(ctx, pool, "books", m, func(pgx.Tx) error { return enterOn(ctx, pool, m) }))
 	}},
+	// Known from watermill's Deduplicator, NousResearch/hermes-agent#62860.
 	{name: "marked ahead of the effect", breaks: "effect-with-record", consume: func(ctx context.Context, pool *pgxpool.Pool, m inbox.Message) error {
 		outcome, err := inbox.Handle(ctx, pool, "books", m, func(pgx.Tx) error { return nil })
 		if outcome.State != inbox.Done {
@@ -209,6 +210,7 @@ var badConsumers = []consumerCase{
 		m.ID = idem.HashBytes(m.Payload).String()
 		return settled(inbox.Handle(ctx, pool, "books", m, enter(ctx, m)))
 	}, change: func(s *idemtest.ConsumerSuite) { s.Other = nil }},
+	// Known from watermill's Deduplicator (Adler-32), DeytaHQ/khora#738.
 	{name: "known by a hash of one byte", breaks: "every-message", consume: func(ctx context.Context, pool *pgxpool.Pool, m inbox.Message) error {
 		short := fnv.New32()
 		short.Write([]byte(m.ID[:1]))
@@ -226,6 +228,7 @@ var badConsumers = []consumerCase{
 		m.ID += string(m.Payload)
 		return settled(inbox.Handle(ctx, pool, "books", m, enter(ctx, m)))
 	}},
+	// Known from Zipstack/unstract#2101 (kept for less than the longest run).
 	{name: "remembered for a minute", breaks: "remembered", consume: func(ctx context.Context, pool *pgxpool.Pool, m inbox.Message) error {
 		return settled(inbox.Handle(ctx, pool, "books", m, enter(ctx, m), inbox.WithRetention(time.Minute)))
 	}},
@@ -238,6 +241,7 @@ var badConsumers = []consumerCase{
 			return nil
 		}))
 	}},
+	// Known from own-pay/OwnPay#222.
 	{name: "another system is told inside", breaks: "effect-in-transaction", consume: func(ctx context.Context, pool *pgxpool.Pool, m inbox.Message) error {
 		return settled(inbox.Handle(ctx, pool, "books", m, func(tx pgx.Tx) error {
 			bank(pool).Add(1)

@@ -158,8 +158,8 @@ func ExampleReplay() {
 }
 
 // These tests are not parallel: the examples share their t.
-func TestOrdersAreSafeToRetry(test *testing.T)        { t = test; ExampleHandler() }
-func TestPlaceOrderIsSafeToRetry(test *testing.T)     { t = test; ExampleFunc() }
-func TestConsumerIsSafeToRetry(test *testing.T)       { t = test; ExampleConsumer() }
-func TestCheckoutSurvivesItsProcess(test *testing.T)  { t = test; ExampleOperation() }
-func TestNewCheckoutGoesOnWithTheOld(test *testing.T) { t = test; ExampleReplay() }
+func TestOrdersAreSafeToRetry(test *testing.T)       { t = test; ExampleHandler() }
+func TestPlaceOrderIsSafeToRetry(test *testing.T)    { t = test; ExampleFunc() }
+func TestConsumerIsSafeToRetry(test *testing.T)      { t = test; ExampleConsumer() }
+func TestCheckoutSurvivesItsProcess(test *testing.T) { t = test; ExampleOperation() }
+func TestNewCheckoutContinuesTheOld(test *testing.T) { t = test; ExampleReplay() }

@@ -188,6 +188,7 @@ var badFuncs = []funcCase{
 			return id, err
 		}))
 	}},
+	// Known from own-pay/OwnPay#222, BlockRunAI/ClawRouter#317.
 	{name: "another system is charged inside", breaks: "effect-in-transaction", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
 		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), func(tx pgx.Tx) (int, error) {
 			bank(pool).Add(1)
@@ -196,6 +197,7 @@ var badFuncs = []funcCase{
 	}, change: func(s *idemtest.FuncSuite) {
 		s.Effects = func(ctx context.Context, pool *pgxpool.Pool) (int, error) { return int(bank(pool).Load()), nil }
 	}},
+	// Known from functions that are run again, as in stroppy-io/stroppy#167.
 	{name: "state is kept from run to run", breaks: "effect-in-transaction", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
 		var items []string
 		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), func(tx pgx.Tx) (bool, error) {
@@ -233,6 +235,7 @@ var badFuncs = []funcCase{
 		})
 		return id, err
 	}},
+	// Known from fullstackhero/dotnet-starter-kit#1333 (201 becomes 200).
 	{name: "answer says whether it is a replay", breaks: "same-answer", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
 		_, res, err := idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), inserts(ctx, tenant, item))
 		return map[string]bool{"created": !res.Replayed}, err
@@ -257,6 +260,7 @@ var badFuncs = []funcCase{
 	{name: "a key from the time", breaks: "one-key", also: "payload-refused", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
 		return value(idem.DoJSON(ctx, pool, tenant, "order "+time.Now().Format(time.DateTime), idem.HashBytes([]byte(item)), inserts(ctx, tenant, item)))
 	}},
+	// Known from eyra/mono#1639.
 	{name: "a key for each attempt behind a lost answer", breaks: "one-key", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
 		key := orderKey
 		for {
@@ -267,12 +271,15 @@ var badFuncs = []funcCase{
 			key = rand.Text()
 		}
 	}},
+	// Known from Universal-Commerce-Protocol/ucp#664 (an envelope that varies).
 	{name: "hash with the time", breaks: "same-fingerprint", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
 		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item), []byte(time.Now().Format(time.RFC3339Nano))), inserts(ctx, tenant, item)))
 	}},
+	// Known from Gitlawb/node#210 (a hash that is not stable).
 	{name: "hash of a pointer", breaks: "same-fingerprint", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
 		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes(fmt.Appendf(nil, "%p", &item)), inserts(ctx, tenant, item)))
 	}},
+	// Known from mikkelchokolate/Veil#65 (a part of the request ignored).
 	{name: "one hash for all", breaks: "payload-in-fingerprint", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
 		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes(), inserts(ctx, tenant, item)))
 	}},
@@ -287,6 +294,7 @@ var badFuncs = []funcCase{
 		hash := idem.HashBytes([]byte(item))
 		return value(idem.DoJSON(ctx, pool, tenant, hash.String(), hash, inserts(ctx, tenant, item)))
 	}},
+	// Known from elastic/kibana#279567.
 	{name: "one scope for all", breaks: "own-scope", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
 		return value(idem.DoJSON(ctx, pool, "orders", orderKey, idem.HashBytes([]byte(item)), inserts(ctx, tenant, item)))
 	}},
@@ -306,6 +314,7 @@ var badFuncs = []funcCase{
 			return id, err
 		}))
 	}},
+	// Known from LerianStudio/midaz#709.
 	{name: "every error is a rejection", breaks: "failure-not-final", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
 		return idem.Do(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), func(tx pgx.Tx) (idem.Response, error) {
 			if _, err := insert(ctx, tx, tenant, item); err != nil {
@@ -314,6 +323,7 @@ var badFuncs = []funcCase{
 			return idem.Response{Status: 201}, nil
 		})
 	}},
+	// Known from stephenafamo/bob#661.
 	{name: "every error is logged and forgotten", breaks: "answer-after-commit", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
 		idem.Do(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), func(tx pgx.Tx) (idem.Response, error) {
 			_, err := insert(ctx, tx, tenant, item)
@@ -321,6 +331,7 @@ var badFuncs = []funcCase{
 		}, idem.WithRetries(0))
 		return "placed", nil
 	}, change: func(s *idemtest.FuncSuite) { s.Other, s.Stranger = nil, nil }},
+	// Known from oban-bg/oban#1093: the loser assumes that the winner commits.
 	{name: "in progress is taken for done", breaks: "same-answer", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
 		v, err := value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), inserts(ctx, tenant, item), idem.WithWait(0)))
 		if errors.Is(err, idem.ErrInProgress) {
@@ -328,6 +339,7 @@ var badFuncs = []funcCase{
 		}
 		return v, err
 	}},
+	// Known from pikkujs/pikku#1314.
 	{name: "Do inside of Do", breaks: "one-connection", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
 		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), func(tx pgx.Tx) (int, error) {
 			_, err := idem.Do(ctx, pool, tenant, "audit", idem.HashBytes([]byte(item)), func(tx pgx.Tx) (idem.Response, error) {
@@ -339,6 +351,7 @@ var badFuncs = []funcCase{
 			return insert(ctx, tx, tenant, item)
 		}))
 	}},
+	// Known from authgear/authgear-server#1724.
 	{name: "another connection is asked inside", breaks: "one-connection", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
 		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), func(tx pgx.Tx) (int, error) {
 			if _, err := pool.Exec(ctx, "SELECT 1"); err != nil {
@@ -347,9 +360,11 @@ var badFuncs = []funcCase{
 			return insert(ctx, tx, tenant, item)
 		}))
 	}},
+	// Known from aws-powertools/powertools-lambda-python#8049 (expired, withdrawn twice).
 	{name: "remembered for ten minutes", breaks: "remembered", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
 		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), inserts(ctx, tenant, item), idem.WithTTL(10*time.Minute)))
 	}},
+	// Known from stephenafamo/bob#661 (a COMMIT that had no effect).
 	{name: "commits by hand", breaks: "transaction-kept", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
 		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), func(tx pgx.Tx) (int, error) {
 			id, err := insert(ctx, tx, tenant, item)
@@ -363,6 +378,7 @@ var badFuncs = []funcCase{
 			return id, err
 		}))
 	}},
+	// Known from erleans/pgo#131, lobu-ai/lobu#2461.
 	{name: "ignores a statement that fails", breaks: "errors-returned", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
 		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), func(tx pgx.Tx) (int, error) {
 			id, err := insert(ctx, tx, tenant, item)
@@ -370,6 +386,7 @@ var badFuncs = []funcCase{
 			return id, err
 		}))
 	}},
+	// Known from lobu-ai/lobu#2461.
 	{name: "joins a transaction and commits what failed", breaks: "answer-after-commit", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
 		tx, err := pool.Begin(ctx)
 		if err != nil {

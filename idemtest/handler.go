@@ -46,7 +46,7 @@ type HandlerSuite struct {
 }
 
 // Handler holds an HTTP handler to what idem promises, under duplicates and failures of every kind. What is broken it reports by
-// t.Errorf, each promise once, with what has happened and how to mend it; docs/testing.md explains them all.
+// t.Errorf, each promise once, with what has happened and how to mend it; docs/testing-reference.md explains them all.
 func Handler(t testing.TB, s HandlerSuite) {
 	t.Helper()
 	if s.New == nil || s.Request == nil || s.Effects == nil {

@@ -53,9 +53,11 @@ var badHandlers = []handlerCase{
 	{name: "keys remembered in memory", breaks: "on-record", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		return inMemory(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { answerOrder(w, r, pool) }))
 	}},
+	// Known from fullstackhero/dotnet-starter-kit#1333: replay never engaged.
 	{name: "key read from another header, and optional", breaks: "on-record", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		return wrapped(t, pool, idemhttp.Config{Header: "X-Idempotency-Key", Optional: true}, throughTx)
 	}},
+	// Known from fullstackhero/dotnet-starter-kit#1333.
 	{name: "method needs no key", breaks: "on-record", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		return wrapped(t, pool, idemhttp.Config{Methods: []string{http.MethodPatch}}, func(w http.ResponseWriter, r *http.Request) { answerOrder(w, r, pool) })
 	}},
@@ -90,6 +92,7 @@ var badHandlers = []handlerCase{
 			next.ServeHTTP(w, r)
 		})
 	}},
+	// Known from koala73/worldmonitor#4728.
 	{name: "scope is the address of the client", breaks: "one-key", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		return wrapped(t, pool, idemhttp.Config{Scope: func(r *http.Request) (string, error) { return r.RemoteAddr, nil }}, throughTx)
 	}},
@@ -98,16 +101,19 @@ var badHandlers = []handlerCase{
 			return r.Header.Get("Authorization") + time.Now().Format(time.RFC3339), nil
 		}}, throughTx)
 	}},
+	// Known from Universal-Commerce-Protocol/ucp#664 (an envelope that varies).
 	{name: "fingerprint has the time", breaks: "same-fingerprint", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		return wrapped(t, pool, idemhttp.Config{Fingerprint: func(r *http.Request, body []byte) (idem.Hash, error) {
 			return idem.HashBytes(body, []byte(time.Now().Format(time.RFC3339))), nil
 		}}, throughTx)
 	}},
+	// Known from Universal-Commerce-Protocol/ucp#664 (an envelope that varies).
 	{name: "fingerprint has the user agent", breaks: "same-fingerprint", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		return wrapped(t, pool, idemhttp.Config{Fingerprint: func(r *http.Request, body []byte) (idem.Hash, error) {
 			return idem.HashBytes(body, []byte(r.UserAgent())), nil
 		}}, throughTx)
 	}},
+	// Known from Universal-Commerce-Protocol/ucp#664 (an envelope that varies).
 	{name: "fingerprint has all headers", breaks: "same-fingerprint", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		return wrapped(t, pool, idemhttp.Config{Fingerprint: func(r *http.Request, body []byte) (idem.Hash, error) {
 			var all bytes.Buffer
@@ -115,11 +121,13 @@ var badHandlers = []handlerCase{
 			return idem.HashBytes(body, all.Bytes()), nil
 		}}, throughTx)
 	}},
+	// Known from mikkelchokolate/Veil#65 (a part of the request ignored).
 	{name: "fingerprint leaves the body out", breaks: "payload-in-fingerprint", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		return wrapped(t, pool, idemhttp.Config{Fingerprint: func(r *http.Request, body []byte) (idem.Hash, error) {
 			return idem.HashBytes([]byte(r.URL.Path)), nil
 		}}, throughTx)
 	}},
+	// Known from mikkelchokolate/Veil#65 (a part of the request ignored).
 	{name: "fingerprint has a member that is not there", breaks: "payload-in-fingerprint", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		return wrapped(t, pool, idemhttp.Config{Fingerprint: func(r *http.Request, body []byte) (idem.Hash, error) {
 			var in struct{ Product string }
@@ -146,9 +154,11 @@ var badHandlers = []handlerCase{
 			next.ServeHTTP(w, r)
 		})
 	}},
+	// Known from arun0009/idempotent#217.
 	{name: "scope is shared by all principals", breaks: "own-scope", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		return wrapped(t, pool, idemhttp.Config{Scope: func(r *http.Request) (string, error) { return "POST /orders", nil }}, throughTx)
 	}},
+	// Known from RamaAditya49/titen#37.
 	{name: "principal in the fingerprint instead of the scope", breaks: "own-scope", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		return wrapped(t, pool, idemhttp.Config{
 			Scope: func(r *http.Request) (string, error) { return "POST /orders", nil },
@@ -156,6 +166,7 @@ var badHandlers = []handlerCase{
 				return idem.HashBytes(body, []byte(r.Header.Get("Authorization"))), nil
 			}}, throughTx)
 	}},
+	// Known from gin's middleware for a route and fiber's adaptor.
 	{name: "answer written ahead of the middleware's end", breaks: "full-answer", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		// What gin does per route: the handler writes to the writer that it had before.
 		return http.HandlerFunc(func(outer http.ResponseWriter, r *http.Request) {
@@ -172,6 +183,7 @@ var badHandlers = []handlerCase{
 			w.WriteHeader(http.StatusAccepted)
 		})
 	}},
+	// Known from LerianStudio/midaz#709.
 	{name: "errors of the database are 400", breaks: "failure-not-final", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		return wrapped(t, pool, idemhttp.Config{}, func(w http.ResponseWriter, r *http.Request) {
 			id, err := place(r, idemhttp.Tx(r.Context()))
@@ -182,6 +194,7 @@ var badHandlers = []handlerCase{
 			created(w, id)
 		})
 	}},
+	// Known from ietf-wg-httpapi/idempotency#41.
 	{name: "a server error is final", breaks: "failure-not-final", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		return wrapped(t, pool, idemhttp.Config{Decide: func(status int) idemhttp.Decision {
 			if status < 400 {
@@ -190,6 +203,7 @@ var badHandlers = []handlerCase{
 			return idemhttp.Undo
 		}}, throughTx)
 	}},
+	// Known from authgear/authgear-server#1724, enyineer/checkstack#233.
 	{name: "a second connection inside", breaks: "one-connection", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		return wrapped(t, pool, idemhttp.Config{}, func(w http.ResponseWriter, r *http.Request) {
 			var n int
@@ -200,9 +214,11 @@ var badHandlers = []handlerCase{
 			throughTx(w, r)
 		})
 	}},
+	// Known from Zipstack/unstract#2101 (kept for less than the longest run).
 	{name: "remembered for a minute", breaks: "remembered", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		return wrapped(t, pool, idemhttp.Config{TTL: time.Minute}, throughTx)
 	}},
+	// Known from aws-samples/sample-agentcore-cloudfront-x402-payments#40.
 	{name: "another system is called inside", breaks: "effect-in-transaction", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		return wrapped(t, pool, idemhttp.Config{}, func(w http.ResponseWriter, r *http.Request) {
 			bank(pool).Add(1)
@@ -211,6 +227,7 @@ var badHandlers = []handlerCase{
 	}, change: func(s *idemtest.HandlerSuite) {
 		s.Effects = func(ctx context.Context, pool *pgxpool.Pool) (int, error) { return int(bank(pool).Load()), nil }
 	}},
+	// Known from functions that are run again, as in stroppy-io/stroppy#167.
 	{name: "placed once in a lifetime", breaks: "effect-with-record", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		var once sync.Once
 		return wrapped(t, pool, idemhttp.Config{}, func(w http.ResponseWriter, r *http.Request) {
@@ -223,10 +240,12 @@ var badHandlers = []handlerCase{
 			w.WriteHeader(http.StatusCreated)
 		})
 	}, change: func(s *idemtest.HandlerSuite) { s.Stranger = nil }},
+	// Known from square1-io/laravel-idempotency#1, alphagov/pay-connector#4460, mastodon/mastodon#37879.
 	{name: "look first, then insert", breaks: "once-at-once", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		exec(t, pool, `ALTER TABLE orders ADD key text`)
 		return lookThenPlace(t, pool)
 	}, change: func(s *idemtest.HandlerSuite) { s.Other = nil }},
+	// Known from aws-powertools/powertools-lambda-python#738, VilledeMontreal/express-idempotency#32.
 	{name: "a row says in progress", breaks: "key-free", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		exec(t, pool, `CREATE TABLE busy (key text PRIMARY KEY)`)
 		next := wrapped(t, pool, idemhttp.Config{}, throughTx)
@@ -242,6 +261,7 @@ var badHandlers = []handlerCase{
 			pool.Exec(r.Context(), "DELETE FROM busy WHERE key = $1", key)
 		})
 	}},
+	// Known from VilledeMontreal/express-idempotency#32.
 	{name: "a lock of the session that a failure leaves", breaks: "key-free", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		var mu sync.Mutex
 		busy := map[string]bool{}
@@ -264,6 +284,7 @@ var badHandlers = []handlerCase{
 			}
 		})
 	}},
+	// Known from idempot-dev/idempot-js#181, #186.
 	{name: "duplicates at once are told that they failed", breaks: "answered-at-once", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		return wrapped(t, pool, idemhttp.Config{Wait: -1, Render: func(w http.ResponseWriter, r *http.Request, p *idemhttp.Problem) {
 			http.Error(w, "duplicate request", http.StatusBadRequest)
@@ -276,6 +297,7 @@ var badHandlers = []handlerCase{
 			fmt.Fprint(w, time.Now().UnixNano())
 		})
 	}},
+	// Known from fullstackhero/dotnet-starter-kit#1333.
 	{name: "answer says 200 the second time", breaks: "same-answer", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		next := wrapped(t, pool, idemhttp.Config{}, throughTx)
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -287,6 +309,7 @@ var badHandlers = []handlerCase{
 			forward(w, inner)
 		})
 	}},
+	// Known from erleans/pgo#131 (a COMMIT that was a ROLLBACK, reported as success).
 	{name: "the answer is said ahead of the commit", breaks: "answer-after-commit", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			body, _ := io.ReadAll(r.Body)
@@ -310,6 +333,7 @@ var badHandlers = []handlerCase{
 			}
 		})
 	}},
+	// Known from go-resty/resty#47.
 	{name: "the test's requests have a key each", breaks: "same-request", make: good, change: func(s *idemtest.HandlerSuite) {
 		s.Request = func() *http.Request {
 			r := order("ada", "teapot")

@@ -208,6 +208,7 @@ var goodOperations = []operationCase{
 }
 
 var badOperations = []operationCase{
+	// Known from aws-samples/sample-agentcore-cloudfront-x402-payments#40, eyra/mono#1639.
 	{name: "charges without the key", breaks: "once-per-step", code: func(op *operation.Op, pool *pgxpool.Pool, item string) (idem.Response, error) {
 		receipt, err := operation.Call(op, "charge", day, func(context.Context, string) (string, error) {
 			return acquirerOf(pool).charge(rand.Text()), nil
@@ -217,6 +218,7 @@ var badOperations = []operationCase{
 		}
 		return confirm(op, receipt)
 	}},
+	// Known from dbos-inc/dbos-transact-java#491: a body that ran twice.
 	{name: "charges between the steps", breaks: "once-per-step", code: func(op *operation.Op, pool *pgxpool.Pool, item string) (idem.Response, error) {
 		if _, err := reserve(op, item); err != nil {
 			return idem.Response{}, err
@@ -226,6 +228,7 @@ var badOperations = []operationCase{
 		}
 		return confirm(op, acquirerOf(pool).charge(rand.Text()))
 	}},
+	// Known from BlockRunAI/ClawRouter#317.
 	{name: "charges in a transaction", breaks: "once-per-step", code: func(op *operation.Op, pool *pgxpool.Pool, item string) (idem.Response, error) {
 		receipt, err := operation.Tx(op, "charge", func(tx pgx.Tx) (string, error) {
 			if _, err := insert(op.Context(), tx, "", item); err != nil {
@@ -235,6 +238,7 @@ var badOperations = []operationCase{
 		})
 		return idem.Response{Status: 201, Body: []byte(receipt)}, err
 	}},
+	// Known from BlockRunAI/ClawRouter#317.
 	{name: "writes on the pool", breaks: "once-per-step", code: func(op *operation.Op, pool *pgxpool.Pool, item string) (idem.Response, error) {
 		if _, err := operation.Tx(op, "reserve", func(pgx.Tx) (int, error) { return insert(op.Context(), pool, "", item) }); err != nil {
 			return idem.Response{}, err
@@ -242,6 +246,7 @@ var badOperations = []operationCase{
 		receipt, err := charge(op, pool, "charge", day)
 		return idem.Response{Status: 201, Body: []byte(receipt)}, err
 	}},
+	// Known from the rules of Temporal and DBOS on determinism.
 	{name: "names of steps are random", breaks: "goes-on", code: func(op *operation.Op, pool *pgxpool.Pool, item string) (idem.Response, error) {
 		if _, err := reserveAs(op, "reserve "+rand.Text(), item); err != nil {
 			return idem.Response{}, err
@@ -252,6 +257,7 @@ var badOperations = []operationCase{
 		}
 		return confirm(op, receipt)
 	}},
+	// Known from the rules of Temporal and DBOS on determinism.
 	{name: "the process decides which steps", breaks: "goes-on", code: func(op *operation.Op, pool *pgxpool.Pool, item string) (idem.Response, error) {
 		if _, warm := warmed.LoadOrStore(op.ID(), true); !warm {
 			if _, err := reserveAs(op, "reserve cold", item); err != nil {
@@ -267,6 +273,7 @@ var badOperations = []operationCase{
 		receipt, err := charge(op, pool, "charge", operation.Once)
 		return idem.Response{Status: 201, Body: []byte(receipt)}, err
 	}},
+	// Known from the rules of Temporal and DBOS on determinism.
 	{name: "a step sets a variable", breaks: "answer-from-steps", code: func(op *operation.Op, pool *pgxpool.Pool, item string) (idem.Response, error) {
 		var fee int
 		err := operation.Exec(op, "reserve", func(tx pgx.Tx) error {
@@ -284,6 +291,7 @@ var badOperations = []operationCase{
 		return idem.Response{Status: 201, Body: fmt.Append(nil, charged)}, err
 	}},
 	{name: "one key for all checkouts", breaks: "every-key", code: whole, change: func(s *idemtest.OperationSuite) { s.Next = s.Call }},
+	// Known from aws-samples/sample-agentcore-cloudfront-x402-payments#40.
 	{name: "passing failures are rejections", breaks: "failure-not-final", code: func(op *operation.Op, pool *pgxpool.Pool, item string) (idem.Response, error) {
 		_, err := operation.Tx(op, "reserve", func(tx pgx.Tx) (int, error) {
 			id, err := insert(op.Context(), tx, "", item)
@@ -297,12 +305,14 @@ var badOperations = []operationCase{
 		}
 		return idem.Response{Status: 201}, nil
 	}},
+	// Known from the rules of Temporal and DBOS on versions.
 	{name: "a step is new", breaks: "new-code-goes-on", previous: whole, code: func(op *operation.Op, pool *pgxpool.Pool, item string) (idem.Response, error) {
 		if _, err := operation.Tx(op, "check the stock", func(pgx.Tx) (bool, error) { return true, nil }); err != nil {
 			return idem.Response{}, err
 		}
 		return whole(op, pool, item)
 	}},
+	// Known from the rules of Temporal and DBOS on versions.
 	{name: "a step is gone", breaks: "new-code-goes-on", previous: whole, code: func(op *operation.Op, pool *pgxpool.Pool, item string) (idem.Response, error) {
 		receipt, err := charge(op, pool, "charge", day)
 		if err != nil {
@@ -313,6 +323,7 @@ var badOperations = []operationCase{
 		}
 		return confirm(op, receipt)
 	}},
+	// Known from the rules of Temporal and DBOS on versions.
 	{name: "a step is renamed", breaks: "new-code-goes-on", previous: whole, code: func(op *operation.Op, pool *pgxpool.Pool, item string) (idem.Response, error) {
 		if _, err := reserve(op, item); err != nil {
 			return idem.Response{}, err
@@ -323,6 +334,7 @@ var badOperations = []operationCase{
 		}
 		return confirm(op, receipt)
 	}},
+	// Known from two builds that share a table, as in Gitlawb/gitlawb#210.
 	{name: "the value of a step has another type", breaks: "new-code-goes-on", previous: whole, code: func(op *operation.Op, pool *pgxpool.Pool, item string) (idem.Response, error) {
 		_, err := operation.Tx(op, "reserve", func(tx pgx.Tx) (struct{ ID int }, error) {
 			id, err := insert(op.Context(), tx, "", item)

@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -24,28 +23,16 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// The code of docs/coming-from.md is what runs here.
-func TestCodeForComersIsThatOfTheirTests(t *testing.T) {
-	t.Parallel()
-	told := blocks(documents(t)["docs/coming-from.md"], "go")
-	for n, name := range []string{"table", "redis"} {
-		code, err := os.ReadFile("lab/house/testdata/coming/" + name + "/place.go")
-		if diff := cmp.Diff(string(code), told[n]); err != nil || diff != "" {
-			t.Errorf("%v (-%s +page)\n%s", err, name, diff)
-		}
-	}
-}
-
 // comer is a service that comes from a table of its own.
 type comer struct {
 	*testing.T
 	pool       *pgxpool.Pool
-	statements []string // of docs/coming-from.md
+	statements []string // of docs/choosing.md
 }
 
 func newComer(t *testing.T) *comer {
 	t.Helper()
-	c := &comer{t, pgtest.New(t), blocks(documents(t)["docs/coming-from.md"], "sql")}
+	c := &comer{t, pgtest.New(t), blocks(documents(t)["docs/choosing.md"], "sql")}
 	if len(c.statements) != 2 {
 		t.Fatalf("%d blocks of SQL", len(c.statements))
 	}
@@ -101,7 +88,7 @@ func (c *comer) want(key string, status int, body string, orders int) {
 	}
 }
 
-// The steps of docs/coming-from.md, in their order: no key is executed again for as long as the service keeps keys, whichever code has executed
+// The steps of docs/choosing.md, in their order: no key is executed again for as long as the service keeps keys, whichever code has executed
 // it and whenever it was asked for.
 func TestServiceMovesFromATableOfItsOwn(t *testing.T) {
 	t.Parallel()
@@ -238,7 +225,7 @@ func TestMigrationsBecomePairsOfFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	script := blocks(documents(t)["docs/coming-from.md"], "sh")[0]
+	script := blocks(documents(t)["docs/choosing.md"], "sh")[0]
 	script = strings.Replace(script, `$(go list -m -f '{{.Dir}}' github.com/idem-go/idem)`, root, 1)
 	dir := t.TempDir()
 	cmd := exec.Command("sh", "-eu", "-c", script)

@@ -218,7 +218,7 @@ func TestNamesInTheDocsExist(t *testing.T) {
 			{"target of the Makefile", "(?m)(?:`|^    (?:[A-Z_]+=\\S+ )*)make ([a-z]+(?:/[a-z]+)?)", func(s string) bool { return source.has("Makefile", s, `(?m)^`+s+`:`) }},
 			{"variable", `\b(IDEM_TEST_[A-Z_]+)\b`, func(s string) bool { return source.has(".go", s, `"`+s+`"`) }},
 			{"test", `\b((?:Test|Example|Fuzz|Benchmark)[A-Z]\w+)\b`, func(s string) bool {
-				return s == "TestName" || source.has("_test.go", s, `(?m)^func `+s+`\(`)
+				return s == "TestName" || s == "TestType_Behavior" || source.has("_test.go", s, `(?m)^func `+s+`\(`)
 			}},
 			{"file", "`([\\w./-]+(?:/|\\.(?:go|sql|md|yml|json|conf)))`", func(s string) bool { return strings.HasPrefix(s, "github.com/") || source.exists(s) }}, // a module is no file
 			{"path", "`((?:\\.ci|\\.github|docs|example|internal|lab|migrations|queries|testdata|tools)/[\\w./-]*)`", source.exists},

@@ -12,20 +12,20 @@ import (
 )
 
 const (
-	keep       = 24 * time.Hour // as long as the old code keeps a key
-	inProgress = "in progress"  // what the old code writes by SET NX, until it has the answer
+	keep       = 24 * time.Hour // for how long the old code keeps a key
+	inProgress = "in progress"  // what the old code stores with SET NX until it has a response
 )
 
-var ErrInProgress = errors.New("an old instance executes it, or died in it") // 409
+var ErrInProgress = errors.New("an old instance executes the key, or died while it did") // 409
 
-// Redis is what is needed of a client.
+// Redis has the commands that this code needs.
 type Redis interface {
 	SetNX(ctx context.Context, key, value string, ttl time.Duration) (bool, error)
 	Set(ctx context.Context, key, value string, ttl time.Duration) error
-	Get(ctx context.Context, key string) (value string, err error) // "" if there is none
+	Get(ctx context.Context, key string) (value string, err error) // "" without a value
 }
 
-// Place executes a request in the days in which instances of the old code run as well.
+// Place executes a request while instances of the old code may be running.
 func Place(ctx context.Context, pool *pgxpool.Pool, redis Redis, tenant, key string, body []byte) (idem.Result, error) {
 	work := order
 	ours, err := claim(ctx, redis, tenant+":"+key)
@@ -42,8 +42,8 @@ func Place(ctx context.Context, pool *pgxpool.Pool, redis Redis, tenant, key str
 	}, idem.WithTTL(keep))
 }
 
-// claim reports whether no old instance executes the key: instances of the new code have claimed it, this one or another.
-// The mark of that ends before the claim does.
+// claim reports whether an instance of the new code has claimed the key, this one or another. The mark of such a claim expires
+// before the claim, so an unmarked claim may be an old instance's.
 func claim(ctx context.Context, redis Redis, name string) (bool, error) {
 	claimed, err := redis.SetNX(ctx, name, inProgress, keep)
 	if err != nil {
@@ -56,7 +56,7 @@ func claim(ctx context.Context, redis Redis, name string) (bool, error) {
 	return mark != "", err
 }
 
-// answered returns the answer of the old code, which idem records. A key that has none must not be executed.
+// answered returns the old code's response, which idem then records. A key without a response must not be executed.
 func answered(ctx context.Context, redis Redis, name string) (idem.Response, error) {
 	switch answer, err := redis.Get(ctx, name); {
 	case err != nil:
@@ -64,11 +64,11 @@ func answered(ctx context.Context, redis Redis, name string) (idem.Response, err
 	case answer == inProgress, answer == "":
 		return idem.Response{}, ErrInProgress
 	default:
-		return idem.Response{Status: 201, Body: []byte(answer)}, nil // as the old code has written it
+		return idem.Response{Status: 201, Body: []byte(answer)}, nil // the old code stores the body alone
 	}
 }
 
-// order is the work.
+// order writes the order.
 func order(ctx context.Context, tx pgx.Tx, tenant string, body []byte) (idem.Response, error) {
 	_, err := tx.Exec(ctx, `INSERT INTO orders (tenant, wanted) VALUES ($1, $2)`, tenant, body)
 	return idem.Response{Status: 201, Body: []byte(`{"placed":true}`)}, err

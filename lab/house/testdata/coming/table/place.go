@@ -12,14 +12,14 @@ import (
 	"github.com/idem-go/idem"
 )
 
-const keep = 7 * 24 * time.Hour // as long as the old code keeps a key
+const keep = 7 * 24 * time.Hour // for how long the old code keeps a key
 
 var (
-	ErrOtherRequest = errors.New("the key belongs to another request")         // 422
-	ErrInProgress   = errors.New("an old instance executes it, or died in it") // 409
+	ErrOtherRequest = errors.New("the key belongs to another request")                     // 422
+	ErrInProgress   = errors.New("an old instance executes the key, or died while it did") // 409
 )
 
-// Place executes a request in the days in which instances of the old code run as well.
+// Place executes a request while instances of the old code may be running.
 func Place(ctx context.Context, pool *pgxpool.Pool, tenant, key string, body []byte) (idem.Result, error) {
 	hash := idem.Hash(sha256.Sum256(body))
 	return idem.Do(ctx, pool, idem.Scope(tenant, "POST /orders"), key, hash, func(tx pgx.Tx) (idem.Response, error) {
@@ -39,13 +39,13 @@ func Place(ctx context.Context, pool *pgxpool.Pool, tenant, key string, body []b
 	}, idem.WithTTL(keep))
 }
 
-// order is the work.
+// order writes the order.
 func order(ctx context.Context, tx pgx.Tx, tenant string, body []byte) (idem.Response, error) {
 	_, err := tx.Exec(ctx, `INSERT INTO orders (tenant, wanted) VALUES ($1, $2)`, tenant, body)
 	return idem.Response{Status: 201, Body: []byte(`{"placed":true}`)}, err
 }
 
-// answered returns the answer in the old table.
+// answered returns the response in the old table.
 func answered(ctx context.Context, tx pgx.Tx, tenant, key string, hash idem.Hash) (idem.Response, error) {
 	var same bool
 	var status *int
