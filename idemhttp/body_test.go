@@ -198,7 +198,7 @@ func TestScopeReadsNoMoreThanMaxBody(t *testing.T) {
 		{"announced", sending(1001, 1001, io.EOF), nil, 413, "body-too-large"},
 		{"announced as less", sending(1001, 1000, io.EOF), nil, 413, "body-too-large"},
 		{"with an error of its own", sending(1001, -1, io.EOF), errors.New("no"), 413, "body-too-large"},
-		{"with a problem of its own", sending(1001, -1, io.EOF), &idemhttp.Problem{Type: "x/docs/problems.md#own", Status: 418}, 418, "own"},
+		{"with a problem of its own", sending(1001, -1, io.EOF), &idemhttp.Problem{Type: "x/docs/http-reference.md#own", Status: 418}, 418, "own"},
 		{"cut", sending(900, -1, io.ErrUnexpectedEOF), nil, 400, "body-unreadable"},
 		{"shorter than announced", sending(900, 901, io.EOF), nil, 400, "body-unreadable"},
 	} {

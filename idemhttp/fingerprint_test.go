@@ -92,7 +92,7 @@ func TestFingerprintCanBeReplaced(t *testing.T) {
 	m := s.middleware(func(c *idemhttp.Config) {
 		c.Fingerprint = func(r *http.Request, body []byte) (idem.Hash, error) {
 			if len(body) > 20 {
-				return idem.Hash{}, &idemhttp.Problem{Type: "x/docs/problems.md#own", Status: http.StatusBadRequest}
+				return idem.Hash{}, &idemhttp.Problem{Type: "x/docs/http-reference.md#own", Status: http.StatusBadRequest}
 			}
 			return idem.HashBytes(body[:5]), nil
 		}

@@ -211,7 +211,7 @@ func wantProblem(t testing.TB, response *http.Response, status int, kind string)
 	if err := json.Unmarshal([]byte(body(t, response)), &members); err != nil {
 		t.Fatal(err)
 	}
-	if got := fmt.Sprint(members["type"]); !strings.HasSuffix(got, "/docs/problems.md#"+kind) {
+	if got := fmt.Sprint(members["type"]); !strings.HasSuffix(got, "/docs/http-reference.md#"+kind) {
 		t.Errorf("type %s, want %s", got, kind)
 	}
 	if members["status"] != float64(status) {

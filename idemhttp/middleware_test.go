@@ -112,9 +112,9 @@ func TestErrorOfAHandlerRollsBack(t *testing.T) {
 		kind    string
 		records int
 	}{
-		{"a problem that is final", &idemhttp.Problem{Type: "x/docs/problems.md#own", Status: 422}, 422, "own", 1},
-		{"a problem that will pass", &idemhttp.Problem{Type: "x/docs/problems.md#own", Status: 429}, 429, "own", 0},
-		{"a problem with a status that commits", &idemhttp.Problem{Type: "x/docs/problems.md#own", Status: 200}, 200, "own", 1},
+		{"a problem that is final", &idemhttp.Problem{Type: "x/docs/http-reference.md#own", Status: 422}, 422, "own", 1},
+		{"a problem that will pass", &idemhttp.Problem{Type: "x/docs/http-reference.md#own", Status: 429}, 429, "own", 0},
+		{"a problem with a status that commits", &idemhttp.Problem{Type: "x/docs/http-reference.md#own", Status: 200}, 200, "own", 1},
 		{"any other", errors.New("no more teapots"), 500, "internal", 0},
 		{"one that passes", &pgconn.PgError{Code: "53300"}, 503, "unavailable", 0},
 		{"a deadline", context.DeadlineExceeded, 503, "unavailable", 0},

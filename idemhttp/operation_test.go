@@ -300,7 +300,7 @@ func TestFailuresOfAnOperationAreAnsweredByWhatBecomesOfIt(t *testing.T) {
 		}, 202, ""},
 		"a problem, after which it is undone": {func(s *shop, op *operation.Op) error {
 			_ = op.Checkpoint()
-			return operation.Final(&idemhttp.Problem{Type: "/docs/problems.md#sold-out", Title: "no more teapots", Status: 410})
+			return operation.Final(&idemhttp.Problem{Type: "/docs/http-reference.md#sold-out", Title: "no more teapots", Status: 410})
 		}, 410, "sold-out"},
 	} {
 		t.Run(name, func(t *testing.T) {

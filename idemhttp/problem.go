@@ -9,7 +9,7 @@ import (
 )
 
 // problemBase is where the types of problems are documented. A type never changes.
-const problemBase = "https://github.com/idem-go/idem/blob/main/docs/problems.md#"
+const problemBase = "https://github.com/idem-go/idem/blob/main/docs/http-reference.md#"
 
 // The types of the problems that this package makes.
 const (

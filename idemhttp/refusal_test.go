@@ -145,7 +145,7 @@ func plainMiddleware(t testing.TB) *Middleware {
 }
 
 var (
-	section  = regexp.MustCompile(`(?ms)^## ([\w-]+)\n\n\| status \| retryable \| safe_new_key \|\n\|[-|]+\|\n\| (\d+) \| (\w+) \| (\w+) \|\n\n(.*?)(?:\z|^## )`)
+	section  = regexp.MustCompile(`(?ms)^### ([\w-]+)\n\n(\d+), retryable (\w+), safe_new_key (\w+)\.\n(.*?)(?:\z|^##)`)
 	typeName = regexp.MustCompile(`problemBase \+ "([\w-]+)"`)
 )
 
@@ -160,7 +160,7 @@ func TestEveryProblemTypeIsDocumented(t *testing.T) {
 		return string(text)
 	}
 	documented := map[string]string{}
-	page := read("../docs/problems.md")
+	page := read("../docs/http-reference.md")
 	for {
 		match := section.FindStringSubmatchIndex(page)
 		if match == nil {
@@ -186,9 +186,9 @@ func TestEveryProblemTypeIsDocumented(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff(defined, documented); diff != "" {
-		t.Errorf("(-code +docs/problems.md)\n%s", diff)
+		t.Errorf("(-code +docs/http-reference.md)\n%s", diff)
 	}
-	if !strings.HasSuffix(strings.TrimSuffix(problemBase, "#"), "/docs/problems.md") {
+	if !strings.HasSuffix(problemBase, "/docs/http-reference.md#") {
 		t.Errorf("the types lead to %s", problemBase)
 	}
 }

@@ -155,7 +155,7 @@ func TestAuthorizeDecidesBeforeEveryReplay(t *testing.T) {
 		kind   string
 	}{
 		{errors.New("a permission was taken away"), 403, "forbidden"},
-		{&idemhttp.Problem{Type: "x/docs/problems.md#gone", Status: 410}, 410, "gone"},
+		{&idemhttp.Problem{Type: "x/docs/http-reference.md#gone", Status: 410}, 410, "gone"},
 		{&pgconn.PgError{Code: "53300"}, 503, "unavailable"},
 	} {
 		refusal = test.err
