@@ -124,7 +124,7 @@ bench/cli: testenv ## what idem's commands take with ten million records (some m
 bench/partition: testenv ## what callers have of it when a table of 2.6 million records gets partitions (some minutes)
 	@bin/testenv $(TESTENV) sh -c 'cd cmd/idem && go test -timeout 60m -run "^\$$" -bench Partition -benchtime 1x ./internal/partition -records 2600000 $(BENCH)'
 
-generate: sqlc-gen-idem ## write the *.sql.go of internal/db and internal/statsdb from queries/ and migrations/, and the needs of the statements into docs/portability.md
+generate: sqlc-gen-idem ## write the *.sql.go of internal/db and internal/statsdb from queries/ and migrations/, and the needs of the statements into docs/portability.md and tools/portability/statements.md
 	$(SQLC) generate
 	@go -C tools test -count=1 ./portability -run Page -update >/dev/null
 
