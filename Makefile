@@ -124,7 +124,7 @@ bench/cli: testenv ## what idem's commands take with ten million records (some m
 bench/partition: testenv ## what callers have of it when a table of 2.6 million records gets partitions (some minutes)
 	@bin/testenv $(TESTENV) sh -c 'cd cmd/idem && go test -timeout 60m -run "^\$$" -bench Partition -benchtime 1x ./internal/partition -records 2600000 $(BENCH)'
 
-generate: sqlc-gen-idem ## write the *.sql.go of internal/db and internal/statsdb, the needs of the statements in docs/portability.md, and docs/evidence.md
+generate: sqlc-gen-idem ## write the *.sql.go of internal/db and internal/statsdb, what statements need of a server (docs/portability.md), and docs/evidence.md
 	$(SQLC) generate
 	@go -C tools test -count=1 ./portability -run Page -update >/dev/null
 	@go -C lab/torture test -count=1 ./mutant -run Evidence -update >/dev/null

@@ -145,28 +145,16 @@ func TestNoGoodProgramIsBlamed(t *testing.T) {
 	}
 }
 
-// The page about the analyzers lists all programs.
-func TestProgramsAreInTheDocs(t *testing.T) {
+// The page about the analyzers has a heading for each rule.
+func TestRulesAreInTheDocs(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../docs/vet.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, dir := range []string{"./testdata/bad", "./testdata/good"} {
-		for _, file := range loadPrograms(t, dir).Syntax {
-			for _, d := range file.Decls {
-				if programsOf(d) == 0 {
-					continue
-				}
-				if name := nameOf(d); !strings.Contains(string(page), "`"+name+"`") {
-					t.Errorf("docs/vet.md does not name %s", name)
-				}
-			}
-		}
-	}
 	for _, a := range idemvet.Analyzers() {
-		if !strings.Contains(string(page), "`"+a.Name+"`") {
-			t.Errorf("docs/vet.md does not name %s", a.Name)
+		if !strings.Contains(string(page), "\n### `"+a.Name+"`\n") {
+			t.Errorf("docs/vet.md has no heading for %s", a.Name)
 		}
 	}
 }
@@ -174,13 +162,3 @@ func TestProgramsAreInTheDocs(t *testing.T) {
 // isHelper are functions that belong to a program.
 var isHelper = map[string]bool{"step": true, "audit": true, "notify": true, "finish": true, "placeOrder": true, "pay": true, "writeOrder": true, "hand": true, "send": true,
 	"sendOnce": true, "chargeAccount": true, "chargeWithoutTheKey": true, "record": true, "recordKey": true, "report": true, "refusal": true, "postCharge": true, "finishOn": true, "writeOn": true, "guess": true, "push": true, "order": true}
-
-func nameOf(d ast.Decl) string {
-	switch d := d.(type) {
-	case *ast.FuncDecl:
-		return d.Name.Name
-	case *ast.GenDecl:
-		return d.Specs[0].(*ast.ValueSpec).Names[0].Name
-	}
-	return ""
-}

@@ -69,7 +69,7 @@
 // outcome of a call, [Retry] resumes the operation, and [Cancel] has it undone. Steps are recognized
 // by their position and their name. If new code asks for other steps than the recorded ones, the
 // operation parks: [Op.Changed] lets new code follow another path, and [Replay] runs new code on the
-// history of an operation. docs/operations.md has the rules, limits and costs.
+// history of an operation. docs/operations-reference.md has the rules, limits and costs.
 package operation
 
 import (

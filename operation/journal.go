@@ -162,8 +162,8 @@ func (c clock) since(begun time.Time) func() time.Duration {
 	return func() time.Duration { return -c.until(begun) }
 }
 
-// Reason is why an operation is parked, as a code for programs and alerts. docs/operations.md says
-// what to do about each.
+// Reason is why an operation is parked, as a code for programs and alerts.
+// docs/operations-reference.md says what to do about each.
 type Reason string
 
 // The reasons.

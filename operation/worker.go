@@ -25,9 +25,9 @@ type WorkerConfig struct {
 	Concurrency int
 
 	// Poll is the pause between two looks for due operations, with some jitter, where no guard
-	// looks, as behind a pooler: see docs/operations.md. The default is a second, and the minimum
-	// half a second, because every look takes locks that the whole server shares. A process with
-	// a session looks the more rarely the more processes there are.
+	// looks, as behind a pooler: see docs/operations-reference.md. The default is a second, and the
+	// minimum half a second, because every look takes locks that the whole server shares. A process
+	// with a session looks the more rarely the more processes there are.
 	Poll time.Duration
 
 	// Drain limits how long operations continue after the end of the context of Run, before their

@@ -13,12 +13,12 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// The queries of docs/operations.md for a rollout, in their order: the if goes first, and its question later.
+// The queries of docs/operations-reference.md for a rollout, in their order: the if goes first, and its question later.
 func TestChangedMayGoWhenNothingUnderWayHasItOnRecord(t *testing.T) {
 	t.Parallel()
 	const question = "fraud check"
 	pool := pgtest.New(t)
-	_, section, _ := strings.Cut(documents(t)["docs/operations.md"], "\n## Changing code under way\n")
+	_, section, _ := strings.Cut(documents(t)["docs/operations-reference.md"], "\n## Changing code under way\n")
 	queries := blocks(section, "sql")
 	found := func(query string, args ...any) (n int) {
 		t.Helper()

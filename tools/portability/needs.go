@@ -1,5 +1,5 @@
-// Package portability tells what the statements of idem need of a server, and which servers refuse that. docs/portability.md has what it
-// finds: make generate writes it there.
+// Package portability tells what the statements of idem need of a server, and which servers refuse that. docs/portability.md and
+// statements.md have what it finds: make generate writes it there.
 package portability
 
 import (

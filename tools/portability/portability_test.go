@@ -14,9 +14,7 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write what is found into docs/portability.md")
-
-const page = "../../docs/portability.md"
+var update = flag.Bool("update", false, "write what is found into docs/portability.md and statements.md")
 
 func TestNeedsAreFoundInTheText(t *testing.T) {
 	t.Parallel()
@@ -43,31 +41,32 @@ func TestNeedsAreFoundInTheText(t *testing.T) {
 	}
 }
 
-// The page says of each statement what it needs, and of each need who has it.
+// The page says which servers have each need, and statements.md what each statement needs.
 func TestPageSaysWhatTheStatementsNeed(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	written := string(text)
-	for name, table := range map[string]string{"needs": needsTable(), "statements": statementsTable(t)} {
-		begin, end := "<!-- "+name+" -->\n", "<!-- end of "+name+" -->"
-		before, rest, ok := strings.Cut(written, begin)
+	for file, table := range map[string]struct{ name, text string }{
+		"../../docs/portability.md": {"needs", needsTable()},
+		"statements.md":             {"statements", statementsTable(t)},
+	} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		begin, end := "<!-- "+table.name+" -->\n", "<!-- end of "+table.name+" -->"
+		before, rest, ok := strings.Cut(string(text), begin)
 		_, after, ok2 := strings.Cut(rest, end)
 		if !ok || !ok2 {
-			t.Fatalf("%s has no place for %s", page, name)
+			t.Fatalf("%s has no place for %s", file, table.name)
 		}
-		written = before + begin + table + end + after
-	}
-	if written == string(text) {
-		return
-	}
-	if !*update {
-		t.Fatalf("%s is not what the statements need: make generate", page)
-	}
-	if err := os.WriteFile(page, []byte(written), 0o644); err != nil {
-		t.Fatal(err)
+		written := before + begin + table.text + end + after
+		if written == string(text) {
+			continue
+		}
+		if !*update {
+			t.Errorf("%s is not what the statements need: make generate", file)
+		} else if err := os.WriteFile(file, []byte(written), 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

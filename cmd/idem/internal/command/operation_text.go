@@ -33,7 +33,7 @@ func (t *timeline) remedy() string {
 		unknown = " A call is in doubt: ask the other side by the key of the call, then: idem operation resolve " + o.ID +
 			" --happened --value JSON, --not-happened, or --refused TEXT."
 	}
-	return "docs/operations.md says what to do about " + o.Reason + ". Then: idem operation retry " + o.ID + ", or cancel." + unknown
+	return "docs/operations-reference.md says what to do about " + o.Reason + ". Then: idem operation retry " + o.ID + ", or cancel." + unknown
 }
 
 // facts is what is known of an operation besides its name and its steps.

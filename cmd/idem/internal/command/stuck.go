@@ -134,7 +134,7 @@ func newShownHolder(h record.Holder) shownHolder {
 
 func (c *stuckCommand) text(p *page.Page, found *stuck) {
 	tellHolders(p, found.held)
-	tellOperations(p, "Operations that are parked", "Callers of their keys get operation.ErrParked. docs/operations.md says what to do about each reason. Then: idem operation retry, resolve or cancel.", found.parked)
+	tellOperations(p, "Operations that are parked", "Callers of their keys get operation.ErrParked. docs/operations-reference.md says what to do about each reason. Then: idem operation retry, resolve or cancel.", found.parked)
 	tellOperations(p, "Operations that are due, and without an owner", "Is a process there that has these operations, and asks for work?", found.unattended)
 	c.tellLeft(p, found.left)
 	if !found.scanned {
