@@ -79,8 +79,8 @@
 // # Redirects
 //
 // http.Client follows redirects. A redirect by 307 or 308 repeats the method and the body, and belongs to the same call. It
-// takes the key along to where net/http would take Authorization: to the same host, with any port, and to its subdomains.
-// Names are compared as they are spelled. A request to any other host has neither the key nor the number of the attempt,
+// keeps the key on the same host, with any port, and on its subdomains. Case does not matter in names, nor whether an
+// internationalized name is written in Unicode or in Punycode. A request to any other host has neither the key nor the number of the attempt,
 // also if the caller has written the key into the header, and no new key is made. It is then an ordinary request: a POST is
 // sent once, and a program that repeats the call may have it executed again on that host, which does not know the key. Nor does a
 // later redirect bring the key back. [Transport.KeyOnRedirect] decides otherwise. A key that CheckRedirect writes into the

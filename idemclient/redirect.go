@@ -1,10 +1,13 @@
 package idemclient
 
 import (
+	"bufio"
+	"bytes"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/idem-go/idem/internal/keyheader"
 )
@@ -27,11 +30,30 @@ func (t *Transport) keyOnRedirect(first, next *url.URL) bool {
 	if t.KeyOnRedirect != nil {
 		return t.KeyOnRedirect(first, next)
 	}
-	return isDomainOrSubdomain(next.Hostname(), first.Hostname())
+	return isDomainOrSubdomain(hostname(next), hostname(first))
 }
 
-// isDomainOrSubdomain is net/http's function of that name: what decides whether a redirect keeps Authorization. The second
-// condition is for IPv6 addresses, whose zone may look like a domain.
+// hostname returns the name of the host in lower case, and in ASCII as it is sent over the network.
+func hostname(u *url.URL) string {
+	name := strings.ToLower(u.Hostname())
+	if strings.ContainsFunc(name, func(r rune) bool { return r > unicode.MaxASCII }) {
+		// net/http converts an internationalized name when it writes a request, and exports no other way to do it.
+		var sent bytes.Buffer
+		req := http.Request{Method: http.MethodGet, URL: &url.URL{Scheme: "http", Host: name}}
+		if req.Write(&sent) == nil {
+			if read, err := http.ReadRequest(bufio.NewReader(&sent)); err == nil {
+				name = read.Host
+			}
+		}
+	}
+	return name
+}
+
+// isDomainOrSubdomain reports whether sub is parent or a subdomain of it. The zone of an IPv6 address may look like a domain,
+// so an address has no subdomains.
+//
+// The rule is the package's own: releases of Go differ in where net/http sends Authorization. The key goes wherever any of
+// them sends it, because a POST without its key is executed twice if it is sent again.
 func isDomainOrSubdomain(sub, parent string) bool {
 	return sub == parent || !strings.ContainsAny(sub, ":%") && strings.HasSuffix(sub, "."+parent)
 }
