@@ -25,7 +25,16 @@ MODULES ?= $(LONGEST) $(filter-out $(LONGEST),$(PRODUCT)) $(filter-out $(LONGEST
 # Without lab/, except for the tests of the promises of package idem. The packages that take longest come first.
 ROOT = .=./operation,./outbox,./lab/promises,$$(go list ./... | grep -v /lab/ | paste -sd, -)
 # The race detector makes tests several times as slow. It is for what users import or run: not for tools, nor for what measures and breaks it.
-UNRACED := idemvet tools example/fleet $(filter-out lab/brokers,$(filter lab/%,$(EVERYTHING)))
+UNRACED := ./ idemvet tools example/fleet $(filter-out lab/brokers,$(filter lab/%,$(EVERYTHING)))
+# The root module is tested in two runs: ROOT_RACED with the race detector, and ROOT_UNRACED, the test kit and lab/ without promises, without
+# it. The packages that take longest come first.
+PACKAGES_OF_ROOT = $(patsubst $(CURDIR)%,.%,$(shell go list -f '{{.Dir}}' ./...))
+WITHOUT_RACE = $(filter-out ./lab/promises,$(filter ./idemtest% ./lab/% ./migrations,$(PACKAGES_OF_ROOT)))
+FIRST := ./operation ./outbox ./lab/promises
+comma := ,
+space := $() $()
+ROOT_RACED = .=$(subst $(space),$(comma),$(strip $(FIRST) $(filter-out $(FIRST) $(WITHOUT_RACE),$(PACKAGES_OF_ROOT))))
+ROOT_UNRACED = ./=$(subst $(space),$(comma),$(strip $(WITHOUT_RACE)))
 # each runs a command in every module, in all of them even if it fails in one.
 each = failed=; for module in $(MODULES); do (cd $(CURDIR)/$$module && $(1)) || failed=1; done; [ -z "$$failed" ]
 
@@ -54,7 +63,7 @@ test: testenv tally ## test what users import or run
 
 test/all: testenv tally ## test everything, lab/ included; what users import or run with the race detector
 	@GORACE=$${GORACE-atexit_sleep_ms=50} IDEM_TEST_SAMPLE=$${IDEM_TEST_SAMPLE-0} bin/testenv $(TESTENV) sh -c 'exec bin/tally -together 2 -unraced "$(UNRACED)" \
-		$(TALLY) $(if $(filter command line,$(origin MODULES)),$(MODULES),.=./operation,./outbox,./lab/promises,./... $(filter-out .,$(MODULES))) -- go test -json -vet=off -race -parallel 6 -timeout 60m $$GOTEST $(PACKAGES)'
+		$(TALLY) $(if $(filter command line,$(origin MODULES)),$(MODULES),"$(ROOT_RACED)" "$(ROOT_UNRACED)" $(filter-out .,$(MODULES))) -- go test -json -vet=off -race -parallel 6 -timeout 60m $$GOTEST $(PACKAGES)'
 
 idemtest: testenv ## does package idemtest find every program that is known to be bad? (make test/all tries one of ten)
 	@IDEM_TEST_ALL=1 bin/testenv $(TESTENV) go test -timeout 60m $$GOTEST ./idemtest

@@ -45,7 +45,7 @@ func tally(out io.Writer, args []string, signals <-chan os.Signal) (int, error) 
 	flags := flag.NewFlagSet("tally", flag.ContinueOnError)
 	allow := flags.String("allow", "", "`file` of the tests that may be skipped")
 	together := flags.Int("together", 1, "`number` of modules to test at a time")
-	unraced := flags.String("unraced", "", "`modules`, separated by spaces, to test without -race")
+	unraced := flags.String("unraced", "", "`modules`, spelled as in the arguments and separated by spaces, to test without -race")
 	verbose := flags.Bool("v", false, "show the output of every test as it comes")
 	if err := flags.Parse(args); err != nil {
 		return 2, nil // the flag package has printed the error

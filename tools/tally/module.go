@@ -37,7 +37,7 @@ func newModule(arg string, command, unraced []string) *module {
 	if replaced {
 		m.command = replacePackages(m.command, strings.Split(packages, ","))
 	}
-	if slices.ContainsFunc(unraced, func(dir string) bool { return filepath.Clean(dir) == m.dir }) {
+	if slices.Contains(unraced, dir) {
 		m.command = slices.DeleteFunc(m.command, func(arg string) bool { return arg == "-race" })
 	}
 	text, _ := os.ReadFile(filepath.Join(dir, "go.mod")) // without it, packages are shown by their import path

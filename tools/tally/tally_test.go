@@ -163,7 +163,7 @@ func TestNewModule_Command(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ arg, command, want string }{
 		{".", "go test -json -race ./...", "go test -json -race ./..."},
-		{"./tools/", "go test -json -race ./...", "go test -json ./..."},
+		{"./tools/", "go test -json -race ./...", "go test -json -race ./..."},
 		{".=./a,./b", "go test -json -race -timeout 60m ./...", "go test -json -race -timeout 60m ./a ./b"},
 		{".=./a", "go test -json -run TestDo ./... ./x", "go test -json -run TestDo ./a"},
 		{".=./a", "go test -vet=off -run . ./x -calls 7", "go test -vet=off -run . ./a -calls 7"},
