@@ -18,7 +18,7 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-var messages = flag.Int("messages", 1000, "how many the chaos has")
+var messages = flag.Int("messages", 400, "how many the chaos has")
 
 const databaseOf = "IDEM_TEST_RIVER_DATABASE"
 

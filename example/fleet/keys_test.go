@@ -10,7 +10,7 @@ import (
 )
 
 var (
-	keys  = flag.Int("keys", 2000, "how many keys the tenant has that moves in TestEachKeyOfATenantMoves")
+	keys  = flag.Int("keys", 600, "how many keys the tenant has that moves in TestEachKeyOfATenantMoves")
 	moves = flag.Int("moves", 2, "how often it moves, there and back")
 )
 

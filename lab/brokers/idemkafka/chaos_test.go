@@ -24,7 +24,7 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-var messages = flag.Int("messages", 2000, "how many the chaos has")
+var messages = flag.Int("messages", 600, "how many the chaos has")
 
 // The processes that are killed find their way by these.
 const (
