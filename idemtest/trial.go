@@ -3,6 +3,7 @@ package idemtest
 import (
 	"context"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/idem-go/idem/idemtest/internal/faultproxy"
@@ -147,7 +148,9 @@ func (u *suite) later() {
 		if !sound {
 			return
 		}
-		time.Sleep(tick)
+		if !testing.Short() {
+			time.Sleep(tick)
+		}
 		duplicate, _ := u.insist(s.request)
 		if !u.unchanged("a second later", base, one, u.balance(s)) || !u.repeats("a second later", first, duplicate) {
 			return
