@@ -14,7 +14,8 @@
 // Then they count the effects, and hold them against the records and against what the caller was told.
 //
 // What is broken is reported by t.Errorf, each promise once. The first line names it, and is the same for every program; what has
-// happened and how to mend it follows. docs/testing.md explains them all, and what this cannot see.
+// happened and how to mend it follows. docs/testing.md explains them all, and what this cannot see. With go test -short a suite takes
+// a few seconds and breaks fewer statements.
 //
 // [Replay] holds operations to histories in files, with no database.
 //

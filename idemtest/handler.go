@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -139,9 +138,6 @@ func (s HandlerSuite) sibling() func() *http.Request {
 	return s.under(key[:last] + string(other) + key[last+1:])
 }
 
-// plainKeys are keys that are no UUID.
-var plainKeys = [2]string{"idemtest-first", "idemtest-second"}
-
 // under returns Request under another key.
 func (s HandlerSuite) under(key string) func() *http.Request {
 	return func() *http.Request {
@@ -204,9 +200,6 @@ func answerOf(response *http.Response) answer {
 	}
 	return a
 }
-
-// errBrokenTx says that package idemhttp has answered that the handler has ended its transaction, or has left it aborted.
-var errBrokenTx = errors.New("the transaction of the handler is broken")
 
 func replayed(response *http.Response) bool {
 	return response.Header.Get("Idempotency-Replayed") == "true" || response.Header.Get("Idempotent-Replayed") == "true"

@@ -2,6 +2,7 @@ package idemtest
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -29,6 +30,9 @@ type answer struct {
 	fields map[string][]string // of the header of a response
 }
 
+// errBrokenTx says that package idemhttp has answered that the handler has ended its transaction, or has left it aborted.
+var errBrokenTx = errors.New("the transaction of the handler is broken")
+
 // ask makes one request.
 type ask func(ctx context.Context) answer
 
@@ -49,6 +53,9 @@ type subject struct {
 	previous ask    // request, by the code of the last release
 	renew    func() // go on as another process
 }
+
+// plainKeys are keys that are no UUID.
+var plainKeys = [2]string{"idemtest-first", "idemtest-second"}
 
 // suite is what all suites have in common.
 type suite struct {
