@@ -166,6 +166,10 @@ var goodFuncs = []funcCase{
 		}
 		return id, err
 	}, change: func(s *idemtest.FuncSuite) { s.Within = time.Minute }},
+	{name: "one at a time in a process", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+		defer exclusive(pool)()
+		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), inserts(ctx, tenant, item)))
+	}},
 	{name: "errors with text added", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
 		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), func(tx pgx.Tx) (int, error) {
 			id, err := insert(ctx, tx, tenant, item)
