@@ -91,6 +91,7 @@ func (c *call) do(ctx context.Context, pool *pgxpool.Pool) (Result, error) {
 func (c *call) begin(pool *pgxpool.Pool) {
 	c.execution.engine = txn.Engine{
 		Pool: pool, Source: c.source, Options: c.txOptions, Limits: c.limits.txn, Prepared: c.execution.work.prepared(c.wait == 0),
+		Rehearse: c.rehearse,
 	}
 }
 
@@ -298,6 +299,7 @@ func (c *call) join(ctx context.Context, tx pgx.Tx, work joinedWork) (result Res
 		return Result{}, err
 	}
 	defer part.Leave()
+	part.Rehearse = c.rehearse
 	j := &joined{execution: c.execution, does: work, inVain: c.waiting.inProgress, part: part}
 	returned := false
 	defer func() {

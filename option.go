@@ -36,6 +36,7 @@ type settings struct {
 	observer     Observer
 	sealer       Sealer
 	replayLikely bool
+	rehearse     bool
 	limits       limits
 	lock         func(scope, key string) *int64 // instead of the advisory lock of the key; nil is none
 	source       txn.Source                     // of connections, if they have another owner than the pool
@@ -201,6 +202,24 @@ func WithReplayLikely() Option {
 	return func(s *settings) {
 		s.doOnly("WithReplayLikely")
 		s.replayLikely = true
+	}
+}
+
+// WithRehearsal runs fn twice in one transaction. The writes of the first run are rolled back, as those of a run that ends in a
+// serialization failure at COMMIT, and the second run counts. A test suite that passes with it has functions that are fit to be
+// run again. A first run that fails or rejects is not repeated. If only the second run fails, the error says so.
+//
+// The option is for tests. Outside of a test binary the call fails, unless the environment variable IDEM_REHEARSE is 1.
+//
+// In a test binary, IDEM_REHEARSE=1 rehearses every function without this option: those of Do, DoJSON and DoTx, of idemhttp,
+// idemsql, idemgrpc and idemconnect, of inbox, and each Tx of an operation. A Call of an operation is not rehearsed: its key
+// makes it fit to be repeated.
+func WithRehearsal() Option {
+	return func(s *settings) {
+		if !txn.CanRehearse() {
+			s.refuse("WithRehearsal runs every function twice and is for tests: leave it out, or set IDEM_REHEARSE=1")
+		}
+		s.rehearse = true
 	}
 }
 

@@ -206,6 +206,15 @@ var badConsumers = []consumerCase{
 		}()
 		return nil
 	}, change: func(s *idemtest.ConsumerSuite) { s.Other = nil }},
+	{name: "acknowledged while in progress", breaks: "acknowledged-behind-effect", consume: func(ctx context.Context, pool *pgxpool.Pool, m inbox.Message) error {
+		_, err := idem.Do(ctx, pool, idem.Scope("books", m.Source), m.ID, idem.HashBytes(m.Payload), func(tx pgx.Tx) (idem.Response, error) {
+			return idem.Response{}, enterOn(ctx, tx, m)
+		}, idem.WithWait(0))
+		if errors.Is(err, idem.ErrInProgress) {
+			return nil
+		}
+		return err
+	}},
 	{name: "known by the payload", breaks: "every-message", consume: func(ctx context.Context, pool *pgxpool.Pool, m inbox.Message) error {
 		m.ID = idem.HashBytes(m.Payload).String()
 		return settled(inbox.Handle(ctx, pool, "books", m, enter(ctx, m)))

@@ -16,6 +16,7 @@
 // What is broken is reported by t.Errorf, each promise once. The first line names it, and is the same for every program; what has
 // happened and how to mend it follows. docs/testing-reference.md explains them all, and
 // docs/testing.md says what this cannot see.
+// With go test -short a suite takes a few seconds and breaks fewer statements.
 //
 // [Replay] holds operations to histories in files, with no database.
 //

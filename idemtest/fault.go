@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"testing"
 
 	"github.com/idem-go/idem/idemtest/internal/faultproxy"
 	"github.com/idem-go/idem/operation"
@@ -18,6 +19,7 @@ type fault struct {
 	says    string
 	leaves  bool // the caller goes away with it
 	commits bool
+	once    bool // at the first of those alone: it takes seconds
 }
 
 var faults = []fault{
@@ -26,11 +28,16 @@ var faults = []fault{
 	{kind: faultproxy.Conflict, says: "statement %d in the transaction (%s) was answered with SQLSTATE 40001"},
 	{kind: faultproxy.Tell, leaves: true, says: "the caller went away at statement %d (%s)"},
 	{kind: faultproxy.Cut, leaves: true, commits: true, says: "the connection was cut before statement %d (%s; COMMIT), and the caller went away"},
+	{kind: faultproxy.Outage, once: true, commits: true, says: "every connection was cut before statement %d (%s; COMMIT), and the database was unavailable until the caller was answered"},
 }
 
 // underFaults breaks each statement in each way, and has the caller try again. A way that has found something is over.
 func (u *suite) underFaults() {
 	u.Helper()
+	if testing.Short() {
+		u.underFewFaults()
+		return
+	}
 	commits := map[int]bool{} // by the number of the statement
 	for _, fault := range faults {
 		for n := range mostPoints {
@@ -38,13 +45,28 @@ func (u *suite) underFaults() {
 				continue
 			}
 			shot, sound := u.underFault(fault, n)
-			if !shot.Fired || !sound {
+			if !shot.Fired || !sound || fault.once {
 				break
 			}
 			commits[n] = commits[n] || shot.Commit
 		}
 		if u.isBroken(keyFree) {
 			return // the others would wait for as long, and say the same
+		}
+	}
+}
+
+// underFewFaults breaks the first COMMIT alone, in each way that takes no long time, and the first statement in a transaction.
+func (u *suite) underFewFaults() {
+	u.Helper()
+	commit := max(0, u.flightsToCommit())
+	for _, fault := range faults {
+		switch {
+		case fault.once:
+		case fault.kind == faultproxy.Conflict:
+			u.underFault(fault, 0)
+		default:
+			u.underFault(fault, commit)
 		}
 	}
 }
@@ -63,6 +85,13 @@ func (u *suite) underFault(f fault, n int) (shot faultproxy.Shot, sound bool) {
 		s.proxy.Arm(armed)
 		first := u.call(ctx, s.request)
 		if shot = s.proxy.Disarm(); shot.Fired {
+			if f.kind == faultproxy.Outage {
+				s.pool.Reset()
+			}
+			if broken, is := brokenTx(s, first); is && f.kind == faultproxy.Conflict {
+				u.breaks(broken, "%s; then the caller was answered %s", fmt.Sprintf(f.says, n+1, brief(shot)), first.brief)
+				return
+			}
 			sound = u.survives(s, fmt.Sprintf(f.says, n+1, brief(shot)), base, first)
 		}
 	})

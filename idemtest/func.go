@@ -93,7 +93,7 @@ func (s *subject) calls(call Call) ask {
 // final are the errors that the same call meets again.
 var final = []error{
 	idem.ErrMismatch, idem.ErrInvalidKey, idem.ErrInvalidScope, idem.ErrInvalidHash, idem.ErrInvalidResponse,
-	idem.ErrResponseTooLarge, idem.ErrUnreadable, idem.ErrTxEnded, operation.ErrParked,
+	idem.ErrResponseTooLarge, idem.ErrUnreadable, idem.ErrTxEnded, idem.ErrTxAborted, operation.ErrParked,
 }
 
 // told is what a caller makes of what it is given.

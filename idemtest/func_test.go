@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
@@ -165,6 +166,10 @@ var goodFuncs = []funcCase{
 		}
 		return id, err
 	}, change: func(s *idemtest.FuncSuite) { s.Within = time.Minute }},
+	{name: "one at a time in a process", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+		defer exclusive(pool)()
+		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), inserts(ctx, tenant, item)))
+	}},
 	{name: "errors with text added", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
 		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), func(tx pgx.Tx) (int, error) {
 			id, err := insert(ctx, tx, tenant, item)
@@ -383,6 +388,22 @@ var badFuncs = []funcCase{
 		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), func(tx pgx.Tx) (int, error) {
 			id, err := insert(ctx, tx, tenant, item)
 			tx.Exec(ctx, "INSERT INTO statistics VALUES (1)")
+			return id, err
+		}))
+	}},
+	{name: "an unknown outcome is taken for success", breaks: "answer-after-commit", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+		_, err := value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), inserts(ctx, tenant, item)))
+		if errors.Is(err, idem.ErrOutcomeUnknown) {
+			err = nil
+		}
+		return "placed", err
+	}},
+	{name: "ignores a serialization failure", breaks: "errors-returned", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), func(tx pgx.Tx) (int, error) {
+			id, err := insert(ctx, tx, tenant, item)
+			if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == "40001" {
+				err = nil
+			}
 			return id, err
 		}))
 	}},

@@ -3,6 +3,7 @@ package idemtest
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,6 +14,8 @@ import (
 	"unicode"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem/idemhttp"
 )
 
 // HandlerSuite says how a handler is tried. New, Request and Effects are required.
@@ -66,6 +69,7 @@ func Handler(t testing.TB, s HandlerSuite) {
 			stranger: serve(handler, s.Stranger),
 			next:     serve(handler, s.Next),
 			sibling:  serve(handler, s.sibling()),
+			plain:    [2]ask{serve(handler, s.under(plainKeys[0])), serve(handler, s.under(plainKeys[1]))},
 			effects:  func(ctx context.Context) (int, error) { return s.Effects(ctx, pool) },
 		}
 		return subject
@@ -109,8 +113,14 @@ func hopped(r *http.Request) *http.Request {
 	r.Header.Set("Traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
 	r.Header.Set("X-Request-Id", "the second attempt")
 	r.Header.Set("X-Forwarded-For", "198.51.100.7")
+	r.Header.Set("X-Real-Ip", "198.51.100.7")
+	r.Header.Set("Forwarded", "for=198.51.100.7")
 	r.Header.Set("Idempotency-Attempt", "2")
 	r.RemoteAddr = "198.51.100.8:4711"
+	if r.Header.Get("Accept-Encoding") == "" {
+		r.Header.Set("Accept-Encoding", "identity")
+	}
+	r.TransferEncoding = []string{"chunked"} // see arrived
 	return r
 }
 
@@ -125,9 +135,14 @@ func (s HandlerSuite) sibling() func() *http.Request {
 	if key[last] == other {
 		other = '2'
 	}
+	return s.under(key[:last] + string(other) + key[last+1:])
+}
+
+// under returns Request under another key.
+func (s HandlerSuite) under(key string) func() *http.Request {
 	return func() *http.Request {
 		r := s.Request()
-		r.Header.Set("Idempotency-Key", key[:last]+string(other)+key[last+1:])
+		r.Header.Set("Idempotency-Key", key)
 		return r
 	}
 }
@@ -152,6 +167,9 @@ func arrived(ctx context.Context, r *http.Request) *http.Request {
 	body, _ := bodyOf(r)
 	r = r.Clone(ctx)
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	if len(r.TransferEncoding) > 0 {
+		r.ContentLength = -1
+	}
 	r.RequestURI = r.URL.RequestURI()
 	if r.Host == "" {
 		r.Host = r.URL.Host
@@ -175,7 +193,12 @@ func answerOf(response *http.Response) answer {
 	if replayed(response) {
 		brief += " (replayed)"
 	}
-	return answer{fate: fateOf(response, body), text: text + string(body), empty: len(body) == 0, brief: brief}
+	a := answer{fate: fateOf(response, body), text: text + string(body), empty: len(body) == 0, brief: brief, fields: response.Header}
+	var problem struct{ Type string }
+	if json.Unmarshal(body, &problem) == nil && problem.Type == idemhttp.TypeBrokenTx {
+		a.fate, a.err, a.brief = refused, errBrokenTx, fmt.Sprintf("%d with the problem %s", response.StatusCode, problem.Type)
+	}
+	return a
 }
 
 func replayed(response *http.Response) bool {
@@ -186,6 +209,8 @@ func replayed(response *http.Response) bool {
 func fateOf(response *http.Response, body []byte) fate {
 	retryable := bytes.Contains(body, []byte(`"retryable":true`)) || bytes.Contains(body, []byte(`"retryable": true`))
 	switch status := response.StatusCode; {
+	case status == http.StatusAccepted && response.Header.Get("Location") != "" && bytes.Contains(body, []byte(`"operation_id":`)):
+		return again // the operation of idemhttp.Operate is in progress
 	case status < 400:
 		return done
 	case replayed(response):

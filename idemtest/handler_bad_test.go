@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
@@ -333,6 +334,53 @@ var badHandlers = []handlerCase{
 			}
 		})
 	}},
+	{name: "one flight for a key, whoever asks", breaks: "own-scope", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		return oneFlight(good(t, pool))
+	}},
+	{name: "scope is X-Real-IP", breaks: "one-key", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		return wrapped(t, pool, idemhttp.Config{Scope: func(r *http.Request) (string, error) {
+			return idem.Scope(r.Header.Get("Authorization"), r.Header.Get("X-Real-IP")), nil
+		}}, throughTx)
+	}},
+	{name: "fingerprint has the content length", breaks: "same-fingerprint", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		return wrapped(t, pool, idemhttp.Config{Fingerprint: func(r *http.Request, body []byte) (idem.Hash, error) {
+			return idem.HashBytes(body, fmt.Append(nil, r.ContentLength)), nil
+		}}, throughTx)
+	}},
+	{name: "fingerprint has the accepted encoding", breaks: "same-fingerprint", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		return wrapped(t, pool, idemhttp.Config{Fingerprint: func(r *http.Request, body []byte) (idem.Hash, error) {
+			return idem.HashBytes(body, []byte(r.Header.Get("Accept-Encoding"))), nil
+		}}, throughTx)
+	}},
+	{name: "an id in a field that is not recorded", breaks: "same-answer", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		return wrapped(t, pool, idemhttp.Config{RecordHeader: []string{"Content-Type", "Location"}}, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("X-Order-Id", "7")
+			throughTx(w, r)
+		})
+	}},
+	{name: "keys that are no UUID are one", breaks: "every-key", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		next := good(t, pool)
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			var id pgtype.UUID
+			_ = id.Scan(r.Header.Get("Idempotency-Key"))
+			r.Header.Set("Idempotency-Key", fmt.Sprintf("%x", id.Bytes))
+			next.ServeHTTP(w, r)
+		})
+	}},
+	{name: "an unknown outcome is answered with success", breaks: "answer-after-commit", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		return wrapped(t, pool, idemhttp.Config{Render: func(w http.ResponseWriter, r *http.Request, p *idemhttp.Problem) {
+			if p.Type == idemhttp.TypeOutcomeUnknown {
+				w.WriteHeader(http.StatusCreated)
+				return
+			}
+			http.Error(w, p.Title, p.Status)
+		}}, throughTx)
+	}},
+	{name: "commits in SQL", breaks: "transaction-kept", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler { return endsBy(t, pool, "COMMIT") }},
+	{name: "rolls back in SQL", breaks: "transaction-kept", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler { return endsBy(t, pool, "ROLLBACK") }},
+	{name: "ignores a statement that fails", breaks: "errors-returned", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		return endsBy(t, pool, "INSERT INTO statistics VALUES (1)")
+	}},
 	// Known from go-resty/resty#47.
 	{name: "the test's requests have a key each", breaks: "same-request", make: good, change: func(s *idemtest.HandlerSuite) {
 		s.Request = func() *http.Request {
@@ -351,4 +399,44 @@ var badHandlers = []handlerCase{
 			return r
 		}
 	}},
+}
+
+// endsBy places an order, and has a statement follow whose error it ignores.
+func endsBy(t testing.TB, pool *pgxpool.Pool, sql string) http.Handler {
+	return wrapped(t, pool, idemhttp.Config{}, func(w http.ResponseWriter, r *http.Request) {
+		throughTx(w, r)
+		idemhttp.Tx(r.Context()).Exec(r.Context(), sql)
+	})
+}
+
+// oneFlight lets requests with one key share an answer while they are made at the same time.
+func oneFlight(next http.Handler) http.Handler {
+	type flight struct {
+		done   chan struct{}
+		answer *httptest.ResponseRecorder
+	}
+	var mu sync.Mutex
+	flights := map[string]*flight{}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		key := r.Header.Get("Idempotency-Key")
+		mu.Lock()
+		f, under := flights[key]
+		if !under {
+			f = &flight{make(chan struct{}), httptest.NewRecorder()}
+			flights[key] = f
+		}
+		mu.Unlock()
+		if !under {
+			defer func() {
+				mu.Lock()
+				delete(flights, key)
+				mu.Unlock()
+				close(f.done)
+			}()
+			next.ServeHTTP(f.answer, r)
+		} else {
+			<-f.done
+		}
+		forward(w, f.answer)
+	})
 }

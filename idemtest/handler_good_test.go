@@ -5,18 +5,21 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/idemhttp"
+	"github.com/idem-go/idem/operation"
 )
 
 var goodHandlers = []handlerCase{
@@ -94,6 +97,21 @@ var goodHandlers = []handlerCase{
 				return
 			}
 			next.ServeHTTP(w, r)
+		})
+	}},
+	{name: "an operation of Operate", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		return operated(t, pool, 10*time.Millisecond)
+	}},
+	{name: "a job that is answered 202", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		return wrapped(t, pool, idemhttp.Config{}, func(w http.ResponseWriter, r *http.Request) {
+			id, err := place(r, idemhttp.Tx(r.Context()))
+			if err != nil {
+				http.Error(w, "", http.StatusInternalServerError)
+				return
+			}
+			w.Header().Set("Location", fmt.Sprintf("/jobs/%d", id))
+			w.Header().Set("Retry-After", "1")
+			w.WriteHeader(http.StatusAccepted)
 		})
 	}},
 	{name: "an id of the request in a header", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
@@ -221,4 +239,39 @@ func lookThenPlace(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		r.Header.Set("Idempotency-Key", rand.Text())
 		next.ServeHTTP(w, r)
 	})
+}
+
+// operated places orders by an operation, which takes longer than the request waits.
+func operated(t testing.TB, pool *pgxpool.Pool, patience time.Duration) http.Handler {
+	type order struct{ Item string }
+	ordering := operation.Define("order", func(op *operation.Op, in order) (idem.Response, error) {
+		id, err := operation.Tx(op, "place", func(tx pgx.Tx) (id int, err error) {
+			err = tx.QueryRow(op.Context(), "INSERT INTO orders (item) VALUES ($1) RETURNING id", in.Item).Scan(&id)
+			return id, err
+		})
+		if err != nil {
+			return idem.Response{}, err
+		}
+		if _, err := operation.Call(op, "charge", operation.Keyed(time.Hour), func(ctx context.Context, key string) (string, error) {
+			time.Sleep(2 * patience)
+			return key, nil
+		}); err != nil {
+			return idem.Response{}, err
+		}
+		return idem.Response{Status: http.StatusCreated, Body: fmt.Append(nil, id)}, nil
+	})
+	m, err := idemhttp.New(pool, idemhttp.Config{Scope: byTenant})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := idemhttp.Operate(m, ordering, idemhttp.OperationConfig[order]{StatusPath: "/operations/{id}", Patience: patience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		_ = h.Shutdown(ctx)
+	})
+	return h
 }

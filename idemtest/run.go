@@ -22,7 +22,7 @@ func newSuite(t testing.TB, patience, within time.Duration) *suite {
 func (u *suite) run() {
 	u.Helper()
 	for _, stage := range [][]func(){
-		{u.alone}, {u.inTurn}, {u.payload, u.principal, u.another, u.later, u.together}, {u.underFaults, u.oneByOne},
+		{u.alone}, {u.inTurn}, {u.payload, u.principal, u.another, u.later, u.together, u.besides, u.inProgress}, {u.underFaults, u.oneByOne},
 	} {
 		for _, trial := range stage {
 			trial()

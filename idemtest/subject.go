@@ -2,6 +2,7 @@ package idemtest
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -24,8 +25,13 @@ type answer struct {
 	text  string // all that a duplicate has to be given as well
 	empty bool   // there is nothing in it
 	brief string // for a message
-	err   error  // of a function
+	err   error  // of a function, or errBrokenTx
+
+	fields map[string][]string // of the header of a response
 }
+
+// errBrokenTx says that package idemhttp has answered that the handler has ended its transaction, or has left it aborted.
+var errBrokenTx = errors.New("the transaction of the handler is broken")
 
 // ask makes one request.
 type ask func(ctx context.Context) answer
@@ -35,17 +41,21 @@ type subject struct {
 	pool     *pgxpool.Pool
 	proxy    *faultproxy.Proxy
 	request  ask
-	echo     ask // the same request, as another hop may have changed it; nil if there is none
-	other    ask // the same key, another payload; nil if there is none
-	stranger ask // the same key and payload, another principal; nil if there is none
-	next     ask // another key; nil if there is none
-	sibling  ask // the same request with its key changed, where next is nil; nil if it cannot be made
+	echo     ask    // the same request, as another hop may have changed it; nil if there is none
+	other    ask    // the same key, another payload; nil if there is none
+	stranger ask    // the same key and payload, another principal; nil if there is none
+	next     ask    // another key; nil if there is none
+	plain    [2]ask // requests under two keys that are no UUID, where there is a sibling
+	sibling  ask    // the same request with its key changed, where next is nil; nil if it cannot be made
 	effects  func(ctx context.Context) (int, error)
 	memory   string // the SQL that counts what is on record
 
 	previous ask    // request, by the code of the last release
 	renew    func() // go on as another process
 }
+
+// plainKeys are keys that are no UUID.
+var plainKeys = [2]string{"idemtest-first", "idemtest-second"}
 
 // suite is what all suites have in common.
 type suite struct {
@@ -62,6 +72,8 @@ type suite struct {
 
 	forgotten, early, taken, repeated promise                                  // what it means here
 	swallowed                         func(u *suite, s *subject, given answer) // judges the answer to another payload
+
+	toCommit int // 1 + flights to the first COMMIT; 0 is not known yet, or none
 
 	varies bool // executions with nothing in their way have different answers
 }

@@ -2,10 +2,11 @@ package idemtest
 
 import (
 	"context"
-	"errors"
+	"sync"
+	"testing"
 	"time"
 
-	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/idemtest/internal/faultproxy"
 )
 
 // alone learns what one execution is.
@@ -14,13 +15,12 @@ func (u *suite) alone() {
 	u.stage(0, func(s *subject) {
 		base := u.balance(s)
 		u.first, _ = u.insist(s.request)
+		broken, isBroken := brokenTx(s, u.first)
 		b := u.balance(s)
 		u.effects, u.records = b.effects-base.effects, b.behind-base.before
 		switch {
-		case errors.Is(u.first.err, idem.ErrTxEnded):
-			u.breaks(txKept, "it was answered %s", u.first.brief)
-		case errors.Is(u.first.err, idem.ErrTxAborted):
-			u.breaks(errorsKept, "it was answered %s", u.first.brief)
+		case isBroken:
+			u.breaks(broken, "it was answered %s", u.first.brief)
 		case u.first.fate != done:
 			u.breaks(firstAnswer, "it was answered %s", u.first.brief)
 		case u.effects < 1 && u.comeLater(s, b):
@@ -109,6 +109,13 @@ func (u *suite) another() {
 		if sound && given.fate == done && u.balance(s) == one {
 			u.breaks(u.taken, "with its key changed it was answered %s, and there is neither an effect nor a record of it", given.brief)
 		}
+		if u.call(context.Background(), s.plain[0]).fate != done {
+			return // no such key is accepted
+		}
+		one = u.balance(s)
+		if given = u.call(context.Background(), s.plain[1]); given.fate == done && u.balance(s) == one {
+			u.breaks(u.taken, "behind the key %q the key %q was answered %s, and there is neither an effect nor a record of it", plainKeys[0], plainKeys[1], given.brief)
+		}
 	})
 }
 
@@ -141,7 +148,9 @@ func (u *suite) later() {
 		if !sound {
 			return
 		}
-		time.Sleep(tick)
+		if !testing.Short() {
+			time.Sleep(tick)
+		}
 		duplicate, _ := u.insist(s.request)
 		if !u.unchanged("a second later", base, one, u.balance(s)) || !u.repeats("a second later", first, duplicate) {
 			return
@@ -216,6 +225,100 @@ func (u *suite) together() {
 			}
 		}
 	})
+}
+
+// besides sends the same key and payload as two principals at the same time.
+func (u *suite) besides() {
+	u.Helper()
+	u.stage(0, func(s *subject) {
+		if s.stranger == nil {
+			return
+		}
+		base := u.balance(s)
+		u.warm(s)
+		s.proxy.Delay(slowness)
+		ended := make(chan answer)
+		for i := range duplicates {
+			ask := s.request
+			if i%2 > 0 {
+				ask = s.stranger
+			}
+			go func() {
+				a := answer{fate: again, brief: "by the end of its goroutine"}
+				defer func() { ended <- a }()
+				a, _ = u.insist(ask)
+			}()
+		}
+		served := true
+		for range duplicates {
+			a := <-ended
+			served = served && a.fate == done
+		}
+		s.proxy.Delay(0)
+		if n := u.balance(s).effects - base.effects; served && n < 2*u.effects {
+			u.breaks(ownScope, "two principals who asked at the same time were both answered with success, and there were %d effects instead of %d", n, 2*u.effects)
+		}
+	})
+}
+
+const hurry = 500 * time.Millisecond // of a duplicate that meets a first request which does not end
+
+// inProgress sends a duplicate while the first is about to commit.
+func (u *suite) inProgress() {
+	u.Helper()
+	commit := u.flightsToCommit()
+	u.stage(0, func(s *subject) {
+		if commit < 0 || s.pool.Config().MaxConns < 3 {
+			return
+		}
+		base := u.balance(s)
+		reached, held, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
+		release := sync.OnceFunc(func() { close(held) })
+		defer release()
+		s.proxy.Arm(faultproxy.Fault{Kind: faultproxy.Tell, At: commit, Then: func() { close(reached); <-held }})
+		go func() {
+			defer close(ended)
+			u.insist(s.request)
+		}()
+		select {
+		case <-ended:
+			return
+		case <-reached:
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), hurry)
+		defer cancel()
+		duplicate := make(chan answer, 1)
+		go func() {
+			a := answer{fate: again}
+			defer func() { duplicate <- a }()
+			a = u.call(ctx, s.request)
+		}()
+		given := answer{fate: again}
+		select {
+		case given = <-duplicate:
+		case <-time.After(2 * hurry): // it waits for the first, whatever its context says
+			defer func() { release(); <-duplicate }()
+		}
+		now := u.balance(s)
+		release()
+		<-ended
+		if given.fate == done && now.behind == base.before {
+			u.breaks(u.early, "while the first was still in progress, a duplicate was answered %s, and nothing was committed", given.brief)
+		}
+	})
+}
+
+// flightsToCommit returns how many flights of an undisturbed request come before its first COMMIT, -1 if there is none.
+func (u *suite) flightsToCommit() int {
+	u.Helper()
+	if u.toCommit == 0 {
+		u.stage(0, func(s *subject) {
+			s.proxy.Arm(faultproxy.Fault{Kind: faultproxy.Tell, At: 1 << 30})
+			u.insist(s.request)
+			u.toCommit = s.proxy.ToCommit() + 1
+		})
+	}
+	return u.toCommit - 1
 }
 
 // warm opens the connections that duplicates at once will want: the first of them would be done before the others have one.

@@ -1,5 +1,13 @@
 package idemtest
 
+import (
+	"errors"
+	"regexp"
+	"strings"
+
+	"github.com/idem-go/idem"
+)
+
 // repeats holds the answer of a duplicate against that of the first.
 func (u *suite) repeats(when string, first, duplicate answer) bool {
 	u.Helper()
@@ -7,7 +15,7 @@ func (u *suite) repeats(when string, first, duplicate answer) bool {
 	case duplicate.fate != done:
 		return u.breaks(sameAsked, "%s it was answered %s", when, duplicate.brief)
 	case duplicate.text == first.text:
-		return true
+		return u.keepsFields(when, first, duplicate)
 	case duplicate.empty && !first.empty:
 		return u.breaks(fullAnswer, "%s it was answered %s, the first time %s", when, duplicate.brief, first.brief)
 	}
@@ -57,4 +65,29 @@ func answered(u *suite, _ *subject, given answer) {
 	if given.fate == done {
 		u.breaks(payloadHashed, "it was answered %s", given.brief)
 	}
+}
+
+// ofExchange are the names of ids that belong to one exchange: a duplicate has its own, or none.
+var ofExchange = regexp.MustCompile("(?i)request|correlation|trace|span|session")
+
+// keepsFields holds the ids in the header of a duplicate against those of the first.
+func (u *suite) keepsFields(when string, first, duplicate answer) bool {
+	u.Helper()
+	for name := range first.fields {
+		if _, has := duplicate.fields[name]; !has && strings.HasSuffix(name, "-Id") && !ofExchange.MatchString(name) {
+			return u.breaks(sameAnswer, "%s its answer had no header field %s, the first time it had one", when, name)
+		}
+	}
+	return true
+}
+
+// brokenTx returns the promise that a function has broken whose transaction was not committed because of it.
+func brokenTx(s *subject, given answer) (broken promise, is bool) {
+	switch {
+	case errors.Is(given.err, idem.ErrTxAborted), given.err == errBrokenTx && s.proxy.Aborted():
+		return errorsKept, true
+	case errors.Is(given.err, idem.ErrTxEnded), given.err == errBrokenTx:
+		return txKept, true
+	}
+	return promise{}, false
 }

@@ -38,6 +38,13 @@ func (a *access) leave() {
 	}
 }
 
+// ended reports whether fn has called Commit or Rollback.
+func (a *access) ended() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.endedByFn
+}
+
 // end makes the tx dead. It reports false if a method of it is still running in some goroutine that fn left behind: nothing
 // may touch the connection then until it has left.
 func (a *access) end() (idle bool) {

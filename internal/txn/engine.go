@@ -25,6 +25,9 @@ type Engine struct {
 	// Zero is for ever.
 	Patience time.Duration
 
+	// Rehearse runs each fn twice: see rehearsed.
+	Rehearse bool
+
 	// Asker is told when a connection was had from the pool, if it is not nil.
 	Asker interface{ MarkAsked() }
 }

@@ -82,6 +82,12 @@ func Rerunnable(err error) bool {
 	return HasCode(err, serializationFailure, deadlock)
 }
 
+// lostSavepoint reports whether a statement failed because its savepoint is gone: fn has ended the transaction.
+func lostSavepoint(err error) bool {
+	const noTransaction, noSavepoint = "25P01", "3B001"
+	return HasCode(err, noTransaction, noSavepoint)
+}
+
 // TooSlow reports whether the server has ended the session because the transaction was idle, or open, for too long. That is
 // the doing of the fn that ran in it, and would be the same in another run.
 func TooSlow(err error) bool {

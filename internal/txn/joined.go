@@ -22,6 +22,8 @@ const (
 
 // Joined is a function's part in a transaction of the caller's.
 type Joined struct {
+	Rehearse bool // as Engine.Rehearse
+
 	tx     pgx.Tx
 	conn   *pgx.Conn
 	limits Limits
@@ -190,6 +192,9 @@ func (j *Joined) Saves() bool { return j.open }
 
 // Run gives the transaction to fn, as Tx.Run does.
 func (j *Joined) Run(name string, fn func(pgx.Tx) (undo bool, err error)) (undo bool, err error) {
+	if j.Rehearse || rehearsesAll() {
+		fn = rehearsed(j.limits.Rollback, fn)
+	}
 	g := newGuard(j.tx, name)
 	j.access = g.access
 	if j.lent == nil {
@@ -251,11 +256,6 @@ func (j *Joined) named(err error) error {
 		return Ended("its savepoint is gone", nil)
 	}
 	return err
-}
-
-func lostSavepoint(err error) bool {
-	const noTransaction, noSavepoint = "25P01", "3B001"
-	return HasCode(err, noTransaction, noSavepoint)
 }
 
 // Undo takes the caller's transaction back to where Open found it because of cause, and returns cause: or ErrEnded, if there

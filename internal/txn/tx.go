@@ -32,6 +32,9 @@ func (t *Tx) Ask(ctx context.Context, requests ...Request) error { return ask(ct
 // Run gives the transaction to fn, under a name that ExecutionID tells. fn reports whether its writes are to be undone. The
 // error is that of fn, or the one that follows from the state in which fn left the transaction.
 func (t *Tx) Run(name string, fn func(pgx.Tx) (undo bool, err error)) (undo bool, err error) {
+	if t.engine.Rehearse || rehearsesAll() {
+		fn = rehearsed(t.engine.Limits.Rollback, fn)
+	}
 	tx := txOf(t.conn)
 	if sub := t.sublease(); sub != nil {
 		if tx, err = sub.Lend(tx); err != nil {

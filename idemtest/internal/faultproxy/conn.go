@@ -162,13 +162,16 @@ func (c *conn) suffer(f *Fault) bool {
 			other.freeze()
 		})
 	}
+	if f.Kind == Outage {
+		c.proxy.each(c, (*conn).cut)
+	}
 	if f.Then != nil {
 		f.Then()
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch f.Kind {
-	case Cut:
+	case Cut, Outage:
 		return false
 	case Freeze:
 		c.frozen = true
@@ -237,7 +240,9 @@ func (c *conn) hear(m message) (keep, last bool) {
 	defer c.mu.Unlock()
 	switch m.kind {
 	case 'Z': // ready for the next
-		c.status = m.body()[0]
+		if c.status = m.body()[0]; c.status == 'E' {
+			c.proxy.isAborted()
+		}
 		if !c.ready {
 			c.ready = true
 			return true, false
@@ -247,8 +252,11 @@ func (c *conn) hear(m message) (keep, last bool) {
 		c.frozen = c.frozen || last && c.freezes
 		return !c.swallow, last
 	case 'C':
-		if tag, _ := cString(m.body()); c.swallow && tag == "COMMIT" {
-			c.proxy.committed()
+		if tag, _ := cString(m.body()); tag == "COMMIT" {
+			c.proxy.answeredCommit()
+			if c.swallow {
+				c.proxy.committed()
+			}
 		}
 	case 'G', 'W': // the server waits for data, which the client sends when it has heard so
 		return true, false

@@ -17,6 +17,8 @@ const (
 	Freeze
 	// FreezeBehind is the same when the server has carried out the flight.
 	FreezeBehind
+	// Outage breaks every connection before the flight has reached the server, and refuses new ones until Disarm.
+	Outage
 )
 
 // Fault is done once, to one flight.

@@ -21,7 +21,10 @@ type Proxy struct {
 	fault   *Fault // nil when there is nothing to do, or it is done
 	shot    Shot
 	flights int
+	commit  int // how many flights came before the first one that was answered by COMMIT, -1 if there was none
 	delay   time.Duration
+	aborted bool // a transaction was, since the last Arm
+	down    bool // no new connection is made
 }
 
 // Start starts a proxy in front of the server that config leads to.
@@ -52,14 +55,28 @@ func (p *Proxy) Close() {
 func (p *Proxy) Arm(f Fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.fault, p.shot, p.flights = &f, Shot{}, 0
+	p.fault, p.shot, p.flights, p.aborted, p.commit = &f, Shot{}, 0, false, -1
+}
+
+// ToCommit returns how many flights came before the first COMMIT since the last Arm, -1 if there was none.
+func (p *Proxy) ToCommit() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.commit
+}
+
+// Aborted reports whether a transaction was aborted by the error of a statement since the last Arm.
+func (p *Proxy) Aborted() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.aborted
 }
 
 // Disarm lets everything pass again, and returns the outcome of the fault.
 func (p *Proxy) Disarm() Shot {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.fault = nil
+	p.fault, p.down = nil, false
 	return p.shot
 }
 
@@ -112,7 +129,7 @@ func (p *Proxy) serve() {
 func (p *Proxy) keep(c *conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed {
+	if p.closed || p.down {
 		return false
 	}
 	c.frozen = p.frozen
@@ -154,8 +171,17 @@ func (p *Proxy) begins(inTransaction bool, sql string) (fault *Fault, delay time
 	if f == nil || p.flights <= f.At {
 		return nil, p.delay
 	}
-	p.fault, p.shot, p.frozen = nil, Shot{Fired: true, SQL: sql}, f.Kind.freezes()
+	p.fault, p.shot, p.frozen, p.down = nil, Shot{Fired: true, SQL: sql}, f.Kind.freezes(), f.Kind == Outage
 	return f, p.delay
+}
+
+// answeredCommit is told that a flight was answered by COMMIT.
+func (p *Proxy) answeredCommit() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.commit < 0 {
+		p.commit = p.flights - 1
+	}
 }
 
 // committed is told that the flight of the fault has committed something.
@@ -163,6 +189,13 @@ func (p *Proxy) committed() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.shot.Commit = true
+}
+
+// isAborted is told that a transaction is aborted.
+func (p *Proxy) isAborted() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.aborted = true
 }
 
 // found is told of each connection that a freeze meets whether a transaction is under way on it.

@@ -1,0 +1,210 @@
+package promises_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/idemhttp"
+	"github.com/idem-go/idem/idemsql"
+	"github.com/idem-go/idem/inbox"
+	"github.com/idem-go/idem/operation"
+)
+
+// rehearsals has a function run by each entry point, which returns the error of the call.
+var rehearsals = map[string]func(t *testing.T, l *ledger, fn func(tx pgx.Tx) error, opts ...idem.Option) error{
+	"Do": func(t *testing.T, l *ledger, fn func(pgx.Tx) error, opts ...idem.Option) error {
+		_, err := idem.Do(t.Context(), l.pool, scope, "k", hashA, answering(fn), opts...)
+		return err
+	},
+	"Do without retries": func(t *testing.T, l *ledger, fn func(pgx.Tx) error, opts ...idem.Option) error {
+		_, err := idem.Do(t.Context(), l.pool, scope, "k", hashA, answering(fn), append(opts, idem.WithRetries(0))...)
+		return err
+	},
+	"DoTx": func(t *testing.T, l *ledger, fn func(pgx.Tx) error, opts ...idem.Option) error {
+		return pgx.BeginFunc(t.Context(), l.pool, func(tx pgx.Tx) error {
+			_, err := idem.DoTx(t.Context(), tx, scope, "k", hashA, answering(fn), opts...)
+			return err
+		})
+	},
+	"idemsql.Do": func(t *testing.T, l *ledger, fn func(pgx.Tx) error, opts ...idem.Option) error {
+		return throughSQL(t, idemsql.OpenDB(l.pool), fn, opts)
+	},
+	"idemsql.Do through stdlib": func(t *testing.T, l *ledger, fn func(pgx.Tx) error, opts ...idem.Option) error {
+		return throughSQL(t, stdlib.OpenDBFromPool(l.pool), fn, opts)
+	},
+	"operation": func(t *testing.T, l *ledger, fn func(pgx.Tx) error, opts ...idem.Option) error {
+		d := operation.Define("rehearsed", func(op *operation.Op, in string) (idem.Response, error) {
+			return idem.Response{Status: 201}, operation.Exec(op, "write", fn)
+		})
+		_, err := d.Do(t.Context(), l.pool, scope, "k", hashA, "", opts...)
+		return err
+	},
+}
+
+// rehearsalsByVariable are those of entry points without options of package idem.
+var rehearsalsByVariable = map[string]func(t *testing.T, l *ledger, fn func(tx pgx.Tx) error) error{
+	"inbox.Handle": func(t *testing.T, l *ledger, fn func(pgx.Tx) error) error {
+		o, err := inbox.Handle(t.Context(), l.pool, "rehearsing", inbox.Message{Source: "s", ID: "k"}, fn)
+		return errors.Join(err, o.Err)
+	},
+	"inbox.HandleTx": func(t *testing.T, l *ledger, fn func(pgx.Tx) error) error {
+		return pgx.BeginFunc(t.Context(), l.pool, func(tx pgx.Tx) error {
+			_, err := inbox.HandleTx(t.Context(), tx, "rehearsing", inbox.Message{Source: "s", ID: "k"}, fn)
+			return err
+		})
+	},
+	"idemhttp":               func(t *testing.T, l *ledger, fn func(pgx.Tx) error) error { return throughHTTP(t, l, "k", fn) },
+	"idemhttp without a key": func(t *testing.T, l *ledger, fn func(pgx.Tx) error) error { return throughHTTP(t, l, "", fn) },
+}
+
+func answering(fn func(pgx.Tx) error) func(pgx.Tx) (idem.Response, error) {
+	return func(tx pgx.Tx) (idem.Response, error) { return idem.Response{Status: 201}, fn(tx) }
+}
+
+func throughSQL(t *testing.T, db *sql.DB, fn func(pgx.Tx) error, opts []idem.Option) error {
+	defer db.Close()
+	_, err := idemsql.Do(t.Context(), db, scope, "k", hashA, func(tx *sql.Tx) (idem.Response, error) {
+		own, err := idemsql.Tx(context.Background(), tx)
+		if err != nil {
+			return idem.Response{}, err
+		}
+		return idem.Response{Status: 201}, fn(own)
+	}, opts...)
+	return err
+}
+
+func throughHTTP(t *testing.T, l *ledger, key string, fn func(pgx.Tx) error) error {
+	var last error
+	m, err := idemhttp.New(l.pool, idemhttp.Config{Optional: true, Scope: func(*http.Request) (string, error) { return scope, nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(`{}`))
+	if key != "" {
+		r.Header.Set("Idempotency-Key", key)
+	}
+	m.Handle(func(tx pgx.Tx, w http.ResponseWriter, r *http.Request) error {
+		last = fn(tx)
+		return last
+	}).ServeHTTP(httptest.NewRecorder(), r)
+	return last
+}
+
+func TestRehearsal_RunsFnTwiceAndCommitsOnce(t *testing.T) {
+	everywhere := map[string]func(*testing.T, *ledger, func(pgx.Tx) error) error{}
+	for name, call := range rehearsals {
+		everywhere[name] = func(t *testing.T, l *ledger, fn func(pgx.Tx) error) error { return call(t, l, fn) }
+		t.Run(name+" with the option", func(t *testing.T) {
+			wantRehearsed(t, func(l *ledger, fn func(pgx.Tx) error) error { return call(t, l, fn, idem.WithRehearsal()) })
+		})
+	}
+	for name, call := range rehearsalsByVariable {
+		everywhere[name] = call
+	}
+	t.Setenv("IDEM_REHEARSE", "1")
+	for name, call := range everywhere {
+		t.Run(name+" with the variable", func(t *testing.T) {
+			wantRehearsed(t, func(l *ledger, fn func(pgx.Tx) error) error { return call(t, l, fn) })
+		})
+	}
+}
+
+func wantRehearsed(t *testing.T, call func(*ledger, func(pgx.Tx) error) error) {
+	t.Helper()
+	l := newLedger(t)
+	runs := 0
+	err := call(l, func(tx pgx.Tx) error {
+		runs++
+		if n := 0; tx.QueryRow(context.Background(), "select count(*) from ledger").Scan(&n) != nil || n > 0 {
+			t.Errorf("run %d sees %d rows of the one before", runs, n)
+		}
+		_, err := tx.Exec(context.Background(), "insert into ledger (key) values ('k')")
+		return err
+	})
+	if n := l.entries("k"); err != nil || runs != 2 || n != 1 {
+		t.Errorf("%d runs, %d effects, %v; want 2 runs and 1 effect", runs, n, err)
+	}
+	waitIdle(t, l.pool)
+}
+
+func TestRehearsal_FindsWhatCannotRunAgain(t *testing.T) {
+	t.Parallel()
+	for name, call := range rehearsals {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLedger(t)
+			runs := 0
+			err := call(t, l, func(tx pgx.Tx) error {
+				if runs++; runs > 1 {
+					return errBusiness
+				}
+				_, err := tx.Exec(context.Background(), "insert into ledger (key) values ('k')")
+				return err
+			}, idem.WithRehearsal())
+			if !errors.Is(err, errBusiness) && name != "operation" || err == nil || !strings.Contains(err.Error(), "the second failed") {
+				t.Errorf("the error is %v", err)
+			}
+			if n := l.entries("k"); n != 0 {
+				t.Errorf("%d effects, want none", n)
+			}
+			waitIdle(t, l.pool)
+		})
+	}
+}
+
+// What fn does wrong in the first run is reported as without a rehearsal.
+func TestRehearsal_KeepsTheErrorsOfTheFirstRun(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		fn   func(pgx.Tx) error
+		want error
+	}{
+		"an error":                      {func(pgx.Tx) error { return errBusiness }, errBusiness},
+		"the error of a statement lost": {func(tx pgx.Tx) error { _, _ = tx.Exec(context.Background(), "select 1/0"); return nil }, idem.ErrTxAborted},
+		"rows left open":                {func(tx pgx.Tx) error { _, _ = tx.Query(context.Background(), "select 1"); return nil }, idem.ErrTxAborted},
+		"Commit":                        {func(tx pgx.Tx) error { _ = tx.Commit(context.Background()); return nil }, idem.ErrTxEnded},
+		"rollback by SQL":               {func(tx pgx.Tx) error { _, err := tx.Exec(context.Background(), "rollback"); return err }, idem.ErrTxEnded},
+		"rollback by SQL, and another begun": {
+			func(tx pgx.Tx) error { _, err := tx.Exec(context.Background(), "rollback; begin"); return err }, idem.ErrTxEnded,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLedger(t)
+			runs := 0
+			_, err := idemDo(t.Context(), l.pool, scope, "k", hashA, answering(func(tx pgx.Tx) error { runs++; return test.fn(tx) }), idem.WithRehearsal())
+			if !errors.Is(err, test.want) || runs != 1 {
+				t.Errorf("%d runs, %v; want one run and %v", runs, err, test.want)
+			}
+			waitIdle(t, l.pool)
+		})
+	}
+}
+
+func TestRehearsal_IsRefusedOutsideOfTests(t *testing.T) {
+	t.Parallel()
+	program := filepath.Join(t.TempDir(), "rehearsal")
+	if out, err := exec.Command("go", "build", "-o", program, "./testdata/rehearsal").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for variable, want := range map[string]string{"": "idem: WithRehearsal runs every function twice", "0": "idem: WithRehearsal runs every function twice", "1": "<nil>"} {
+		cmd := exec.Command(program)
+		cmd.Env = append(os.Environ(), "IDEM_REHEARSE="+variable)
+		out, err := cmd.CombinedOutput()
+		if err != nil || !strings.HasPrefix(string(out), want) {
+			t.Errorf("IDEM_REHEARSE=%s: %v\n%s", variable, err, out)
+		}
+	}
+}
