@@ -15,7 +15,8 @@ import (
 type site struct {
 	Config
 	reads  *reads
-	signer []byte // of tickets
+	signer []byte        // of tickets
+	logins chan struct{} // holds the login that is being checked
 }
 
 const (

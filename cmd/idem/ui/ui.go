@@ -28,7 +28,7 @@ type Config struct {
 	// Pool is the database. The page takes at most two of its connections for reading. A role that may only read is enough, unless people act.
 	Pool *pgxpool.Pool
 
-	// Token, of 16 characters or more, lets those act who give it in a form, with their name. A cookie of the browser remembers that for 12 hours.
+	// Token, of 32 characters or more, lets those act who give it in a form, with their name. A cookie of the browser remembers that for 12 hours.
 	Token string
 	// Private asks for the Token before anything is shown.
 	Private bool
@@ -52,7 +52,7 @@ type Config struct {
 
 const (
 	defaultTimeout = 5 * time.Second
-	minToken       = 16
+	minToken       = 32
 )
 
 // New returns the page. It has its own paths below "/": mount it with http.StripPrefix.
@@ -61,7 +61,7 @@ func New(c Config) (http.Handler, error) {
 	case c.Pool == nil:
 		return nil, errors.New("ui: Config.Pool is nil")
 	case c.Token != "" && len(c.Token) < minToken:
-		return nil, errors.New("ui: Config.Token has less than 16 characters, and could be guessed")
+		return nil, errors.New("ui: Config.Token has less than 32 characters, and could be guessed")
 	case c.Token != "" && c.Person != nil:
 		return nil, errors.New("ui: Config has both a Token and a Person: say which of them tells who may act")
 	case c.Private && c.Token == "":
@@ -71,7 +71,7 @@ func New(c Config) (http.Handler, error) {
 	case c.Timeout == 0:
 		c.Timeout = defaultTimeout
 	}
-	s := &site{Config: c, reads: newReads()}
+	s := &site{Config: c, reads: newReads(), logins: make(chan struct{}, 1)}
 	if c.Token != "" {
 		s.signer = signer(c.Token)
 	}

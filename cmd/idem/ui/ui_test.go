@@ -228,7 +228,7 @@ func TestContradictionsAreRefused(t *testing.T) {
 	pool := pgtest.New(t)
 	person := func(*http.Request) string { return "ann" }
 	for name, config := range map[string]ui.Config{
-		"no pool": {}, "a token that can be guessed": {Pool: pool, Token: "short"}, "token and person": {Pool: pool, Token: token, Person: person},
+		"no pool": {}, "a token that can be guessed": {Pool: pool, Token: token[:31]}, "token and person": {Pool: pool, Token: token, Person: person},
 		"private without a token": {Pool: pool, Private: true}, "a negative timeout": {Pool: pool, Timeout: -1},
 	} {
 		if _, err := ui.New(config); err == nil {

@@ -91,7 +91,7 @@ func (c *uiCommand) protect(s *session, config *ui.Config, at net.Addr) (printed
 	}
 	if c.Write || config.Private {
 		if config.Token = s.Getenv("IDEM_UI_TOKEN"); config.Token == "" {
-			config.Token = rand.Text()
+			config.Token = (rand.Text() + rand.Text())[:32]
 			return config.Token
 		}
 	}
