@@ -14,8 +14,10 @@
 package ui
 
 import (
+	"context"
 	"errors"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -43,6 +45,10 @@ type Config struct {
 	// can have its own name resolve to that address, and read from there. Empty: any name.
 	Hosts []string
 
+	// Counts returns how many calls the program has executed and replayed since it began, for the charts: a replay writes nothing to the database. If
+	// it is nil the page counts the records that were inserted as executed, and shows no replays.
+	Counts func() (executed, replayed int64)
+
 	// Timeout ends a statement that reads. Default: 5 seconds.
 	Timeout time.Duration
 	// Sealer opens the last errors of operations, and dead letters of the outbox that are redriven. Without one a sealed error is shown as "sealed", and
@@ -55,8 +61,11 @@ const (
 	minToken       = 32
 )
 
+// Page is an http.Handler.
+type Page struct{ site *site }
+
 // New returns the page. It has its own paths below "/": mount it with http.StripPrefix.
-func New(c Config) (http.Handler, error) {
+func New(c Config) (*Page, error) {
 	switch {
 	case c.Pool == nil:
 		return nil, errors.New("ui: Config.Pool is nil")
@@ -75,5 +84,23 @@ func New(c Config) (http.Handler, error) {
 	if c.Token != "" {
 		s.signer = signer(c.Token)
 	}
-	return s, nil
+	return &Page{s}, nil
+}
+
+// ServeHTTP answers a request.
+func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) { p.site.ServeHTTP(w, r) }
+
+// Run reads the overview four times a minute until ctx ends, and returns nil. It fills the charts of the last hour, which the page keeps in memory:
+// without it they have what was read while a person looked. An error of a reading leaves a gap.
+func (p *Page) Run(ctx context.Context) error {
+	ticker := time.NewTicker(samplePause)
+	defer ticker.Stop()
+	for {
+		_, _ = p.site.read(ctx, sheets[""], url.Values{})
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
 }

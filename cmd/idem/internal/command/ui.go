@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -56,6 +57,11 @@ func (c *uiCommand) Run(s *session) error {
 	if err != nil {
 		return usage("%v", err)
 	}
+	running, stop := context.WithCancel(s.ctx)
+	var filling sync.WaitGroup
+	filling.Go(func() { _ = handler.Run(running) })
+	defer filling.Wait()
+	defer stop()
 	shown := shownUI{URL: "http://" + listener.Addr().String() + "/", Token: printed, ReadOnly: config.ReadOnly, Private: config.Private}
 	if err := s.show(shown, func(p *page.Page) { c.text(p, &shown) }); err != nil {
 		return err
