@@ -138,7 +138,7 @@ func newChart(title, mood string, points []point, now time.Time, say func(float6
 		if i == 0 || p.at.Sub(points[i-1].at) > sampleGap {
 			command = "M"
 		}
-		x := chartWidth * (1 - now.Sub(p.at).Seconds()/historySpan.Seconds())
+		x := (chartWidth - 6) * (1 - now.Sub(p.at).Seconds()/historySpan.Seconds())
 		y := chartHeight - 2 - (chartHeight-4)*p.v/max(most, 1)
 		fmt.Fprintf(&path, "%s%.1f %.1f", command, x, y)
 		if command == "M" {

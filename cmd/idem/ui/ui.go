@@ -6,8 +6,8 @@
 //
 //	  - It reads in read-only transactions, each of one snapshot and with a timeout, at most two at a time. Viewers of the same page within a second share one
 //	    reading. No list is read beyond a bounded number of rows where an index leads to them.
-//	  - It shows no key as a whole, and no response, input, value, payload or header at all: they are not even fetched. It shows the errors of
-//	    operations and messages.
+//	  - It abridges keys, except the key of a call in doubt, by which a person asks the other side. It fetches and shows no response, input, value, payload
+//	    or header. It shows the errors of operations and messages.
 //	  - It changes nothing unless the Config says who may. Each change is a POST from the page itself, takes a reason, and is on record in idem.audit with
 //	    the person.
 //	  - It works without JavaScript, which does no more than to read the page again. Links are relative, so that it can be mounted anywhere.

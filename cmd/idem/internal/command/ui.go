@@ -28,8 +28,9 @@ type uiCommand struct {
 
 // Help says more.
 func (uiCommand) Help() string {
-	return `Serves a page until Ctrl-C: live figures, operations with their steps, the lag of the outbox by topic, dead letters, keys in flight, what people did.
-It only reads. With --write, who gives the token in a form may retry and cancel operations, redrive and drop dead letters, with a reason.
+	return `Serves a page until Ctrl-C: live figures, operations with their steps, the lag of the outbox by topic, dead letters, keys in flight, what people did,
+the last hour as charts, and what the doctor finds. It only reads. With --write, who gives the token in a form may retry, resolve and cancel operations,
+and redrive and drop dead letters, with a reason.
 The token is that of the variable IDEM_UI_TOKEN, or a new one, which is printed. The connection is not encrypted: from elsewhere, use ssh -L.
 
 Example: idem ui --write`
