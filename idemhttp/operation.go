@@ -46,6 +46,9 @@ type OperationConfig[In any] struct {
 	// Reasons adds to the status of a parked operation its reason: the code and the text. The text names steps, and may quote the
 	// beginning of an error. By default clients do not get it; the log and the tools of the operator have it.
 	Reasons bool
+
+	// HideSteps leaves the names of steps and signals out of the status: the fields step, waits_for, steps and reason_text.
+	HideSteps bool
 }
 
 const (
@@ -59,6 +62,7 @@ type OperationHandler struct {
 	statusPath string
 	patience   time.Duration
 	reasons    bool
+	hideSteps  bool
 	most       int // of runs
 	prepare    func(r *http.Request) (*prepared, error)
 	runs       runs
@@ -97,7 +101,8 @@ func Operate[In any](m *Middleware, operation Operation[In], config OperationCon
 		config.Input = inputFromJSON[In]
 	}
 	return &OperationHandler{
-		Middleware: m, statusPath: config.StatusPath, patience: config.Patience, reasons: config.Reasons, most: config.MaxRunning,
+		Middleware: m, statusPath: config.StatusPath, patience: config.Patience, reasons: config.Reasons, hideSteps: config.HideSteps,
+		most: config.MaxRunning,
 		prepare: func(r *http.Request) (*prepared, error) {
 			in, err := config.Input(r)
 			return prepare(m, operation, in), err

@@ -35,8 +35,9 @@ func sendOperation(w http.ResponseWriter, code int, status *operationStatus) {
 // scope: for another one the operation is not there, and the answer is 404.
 //
 // The answer is JSON: operation_id, name, state (running, parked, completed, failed or undone), step, since, attempts, waits_for and
-// waits_until, undoing, and steps, with the kind, the name, the outcome and the recorded_at of each. Nothing of its key, its
-// input, its values and its answer is told: the answer is for who repeats the request with its key.
+// waits_until, undoing, and steps, with the kind, the name, the outcome and the recorded_at of each. If the operation has ended in
+// an answer there is also result, with its status, its header and its body, or its body_base64 if that is not JSON. Config.Authorize
+// is asked as before a replay; if it returns an error there is no result. The key, the input and the values are not shown.
 func (h *OperationHandler) Status() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -73,6 +74,9 @@ func (h *OperationHandler) ofCaller(w http.ResponseWriter, r *http.Request) (*op
 	}
 	if status == nil || status.scope != scope {
 		return nil, nil
+	}
+	if err := h.addResult(x, status); err != nil {
+		return nil, &failure{inEngine, err}
 	}
 	return status, nil
 }

@@ -2,9 +2,15 @@ package idemhttp
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/internal/db"
@@ -24,10 +30,29 @@ type operationStatus struct {
 	WaitsUntil time.Time    `json:"waits_until,omitzero"`
 	Reason     string       `json:"reason,omitempty"`      // the code
 	ReasonText string       `json:"reason_text,omitempty"` // the same as a sentence
-	Steps      []stepStatus `json:"steps"`
+	Steps      []stepStatus `json:"steps,omitzero"`
+	Result     *result      `json:"result,omitempty"` // the answer, if the operation has ended in one
 	retryAfter time.Duration
 	hash       idem.Hash
-	scope      string
+	scope, key string
+}
+
+// result is the answer of an operation.
+type result struct {
+	Status int                 `json:"status"`
+	Header map[string][]string `json:"header,omitempty"`
+	Body   json.RawMessage     `json:"body,omitempty"`        // if the body is JSON
+	Bytes  []byte              `json:"body_base64,omitempty"` // any other body
+}
+
+func newResult(r idem.Response) *result {
+	told := &result{Status: r.Status, Header: r.Header}
+	if json.Valid(r.Body) && utf8.Valid(r.Body) {
+		told.Body = r.Body
+	} else {
+		told.Bytes = r.Body
+	}
+	return told
 }
 
 type stepStatus struct {
@@ -63,12 +88,15 @@ func (h *OperationHandler) held(r *http.Request, c *claim) (*operationStatus, er
 // load reads the status of an operation, nil if there is none of that id.
 func (h *OperationHandler) load(ctx context.Context, id string) (*operationStatus, error) {
 	engine := txn.Engine{Pool: h.pool, Limits: txn.DefaultLimits}
-	show, steps := db.ShowOperation{OperationID: id}, db.ListSteps{OperationID: id}
-	if err := engine.Query(ctx, &show, &steps); err != nil || !show.Found {
+	find, show, steps := db.FindOperation{OperationID: id}, db.ShowOperation{OperationID: id}, db.ListSteps{OperationID: id}
+	if err := engine.Query(ctx, &find, &show, &steps); err != nil || !find.Found || !show.Found {
 		return nil, err
 	}
 	status := &operationStatus{
-		ID: id, Name: show.Name, State: string(show.State), Steps: []stepStatus{}, scope: show.Scope, hash: show.Hash,
+		ID: id, Name: show.Name, State: string(show.State), Steps: []stepStatus{}, scope: show.Scope, key: find.Key, hash: show.Hash,
+	}
+	if h.hideSteps {
+		defer status.hideSteps()
 	}
 	for _, s := range steps.Rows {
 		if s.Kind != db.EndStep {
@@ -94,6 +122,36 @@ func (h *OperationHandler) load(ctx context.Context, id string) (*operationStatu
 		status.retryAfter = min(max(pause, time.Second), time.Minute)
 	}
 	return status, nil
+}
+
+func (s *operationStatus) hideSteps() { s.Step, s.WaitsFor, s.ReasonText, s.Steps = "", "", "", nil }
+
+var errNoResult = errors.New("idemhttp: the answer of an operation is not recorded any more")
+
+// addResult adds the recorded answer of an operation that has ended. There is none if the operation has ended in an error, if the
+// answer has expired, or if Config.Authorize does not let this caller have it.
+func (h *OperationHandler) addResult(x *exchange, status *operationStatus) error {
+	if status.State != string(db.OperationCompleted) && status.State != string(db.OperationFailed) {
+		return nil
+	}
+	ctx := x.r.Context()
+	entry, err := idem.Lookup(ctx, h.pool, status.scope, status.key)
+	if err != nil || entry.ExecutionID != status.ID || entry.State == idem.StateProcessing {
+		return err
+	}
+	options := append(slices.Clip(h.doOptions), idem.WithReplayLikely())
+	answer, err := idem.Do(ctx, h.pool, status.scope, status.key, status.hash, func(pgx.Tx) (idem.Response, error) {
+		return idem.Response{}, errNoResult // it has expired since
+	}, options...)
+	switch {
+	case errors.Is(err, errNoResult):
+		return nil
+	case err != nil:
+		return err
+	case h.config.Authorize == nil || h.config.Authorize(x.asked(), answer) == nil:
+		status.Result = newResult(answer.Response)
+	}
+	return nil
 }
 
 // withoutNumber returns the step that an undo undoes: the second undo of a step is stored as "name##2".

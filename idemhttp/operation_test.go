@@ -230,6 +230,101 @@ func TestOperate_ReasonOfAParkedOperationIsOptIn(t *testing.T) {
 	}
 }
 
+// A client that has lost its request, and kept the Location, gets the answer.
+func TestStatus_HasTheResult(t *testing.T) {
+	t.Parallel()
+	type told struct {
+		Result *struct {
+			Status int
+			Header http.Header
+			Body   json.RawMessage
+			Bytes  []byte `json:"body_base64"`
+		}
+	}
+	result := func(t *testing.T, answer *http.Response) (got told) {
+		t.Helper()
+		if err := json.Unmarshal([]byte(body(t, answer)), &got); err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	for name, test := range map[string]struct {
+		charge       func(context.Context) (string, error)
+		status       int
+		state        string
+		body, binary string
+	}{
+		"completed": {charged, 201, "completed", `{"order":1,"sku":"teapot","charge":"ch_1"}`, ""},
+		"rejected":  {func(context.Context) (string, error) { return "", operation.Final(errDeclined) }, 402, "failed", "", "declined"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			release := make(chan struct{})
+			h := s.operate(s.checkout(operation.Once, func(ctx context.Context) (string, error) {
+				<-release
+				return test.charge(ctx)
+			}), impatient)
+			accepted := ask(h)
+			location := accepted.Header.Get("Location")
+			if got := result(t, accepted); got.Result != nil {
+				t.Errorf("a result before the end: %s", body(t, accepted))
+			}
+			close(release)
+			shutdown(t, h)
+			answer := statusAt(t, h, location)
+			wantOperation(t, answer, http.StatusOK, test.state)
+			got := result(t, answer).Result
+			if got == nil || got.Status != test.status || string(got.Body) != test.body || string(got.Bytes) != test.binary {
+				t.Fatalf("want %d %s%s: %s", test.status, test.body, test.binary, body(t, answer))
+			}
+			if test.status == 201 && got.Header.Get("Location") != "/orders/1" {
+				t.Errorf("header %v", got.Header)
+			}
+			wantProblem(t, statusAt(t, h, location, withTenant("u")), http.StatusNotFound, "no-such-operation")
+
+			guarded, err := idemhttp.Operate(s.middleware(func(c *idemhttp.Config) {
+				c.Authorize = func(*http.Request, idem.Result) error { return errors.New("no longer") }
+			}), s.checkout(operation.Once, charged), idemhttp.OperationConfig[cart]{StatusPath: "/operations/{id}"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := result(t, statusAt(t, guarded, location)); got.Result != nil {
+				t.Error("Authorize refuses, and the result is shown")
+			}
+			if _, err := s.pool.Exec(t.Context(), `update idem.records set expires_at = now() - interval '1 s'`); err != nil {
+				t.Fatal(err)
+			}
+			if got := result(t, statusAt(t, h, location)); got.Result != nil {
+				t.Error("an expired answer is shown")
+			}
+		})
+	}
+}
+
+func TestStatus_HidesSteps(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	hidden := func(c *idemhttp.OperationConfig[cart]) { c.HideSteps, c.Reasons = true, true }
+	h := s.operate(s.checkout(operation.Once, func(context.Context) (string, error) { return "", errors.New("no answer") }), hidden)
+	accepted := ask(h)
+	wantOperation(t, accepted, http.StatusAccepted, "parked")
+	waits := s.operate(operation.Define("checkout", func(op *operation.Op, _ cart) (idem.Response, error) {
+		_, err := operation.Await[string](op, "approval", time.Hour)
+		return idem.Response{}, err
+	}), hidden)
+	for _, answer := range []*http.Response{accepted, statusAt(t, h, accepted.Header.Get("Location")), ask(waits, withKey("waits"))} {
+		for _, internal := range []string{"reserve", "charge", "approval", `"steps"`, `"step"`, "waits_for", "reason_text"} {
+			if text := body(t, answer); strings.Contains(text, internal) {
+				t.Errorf("%s is shown: %s", internal, text)
+			}
+		}
+	}
+	if told := wantOperation(t, accepted, http.StatusAccepted, "parked"); told.Reason != operation.ReasonCallInDoubt {
+		t.Errorf("%+v", told)
+	}
+}
+
 func TestStatusSaysWhatAnOperationWaitsFor(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -164,7 +166,7 @@ func (p *page) eventually(expression string) {
 func (p *page) runsNothing() {
 	p.t.Helper()
 	bad, err := chromedp.Run(p.tab, chromedp.Evaluate[bool](
-		`typeof hacked !== "undefined" || document.querySelector("#live img, #live svg, #live b, #live script, [onclick], [onerror], [onload]") !== null`))
+		`typeof hacked !== "undefined" || document.querySelector("#live img, #live svg:not(.chart), #live b, #live script, [onclick], [onerror], [onload]") !== null`))
 	if err != nil || bad {
 		p.t.Errorf("a text has become part of the page, %v", err)
 	}
@@ -275,6 +277,115 @@ func TestPageReadsItselfAgainAndLeavesFormsAlone(t *testing.T) {
 	}
 	p.click("#pause")
 	p.says("Paused")
+}
+
+// A person with a phone sees why an operation is parked and what to do next, without a finger on the screen.
+func TestUI_ReasonAndNextStepNeedNoScrolling(t *testing.T) {
+	t.Parallel()
+	p, _ := openUI(t)
+	const hidden = `[".reason", ".next"].filter((selector) => {
+		const e = document.querySelector("#live " + selector), box = e?.getBoundingClientRect();
+		const seen = e && document.elementFromPoint(box.left + box.width / 2, box.top + box.height / 2);
+		return !(seen && e.contains(seen) && box.left >= 0 && box.top >= 0 && box.right <= innerWidth && box.bottom <= innerHeight && !e.innerText.includes("…"));
+	}).join(" and ")`
+	for _, size := range [][2]int64{{390, 664}, {768, 1024}, {1280, 720}} { // a phone with the bars of its browser
+		p.do(chromedp.EmulateViewport(size[0], size[1]))
+		p.open("operations")
+		p.says("must not happen twice")
+		for _, path := range []string{"operations", ""} {
+			if path == "" {
+				p.click("tbody a")
+				p.says("Parked at step")
+			}
+			found, err := chromedp.Run(p.tab, chromedp.Evaluate[string](hidden))
+			if err != nil || found != "" {
+				t.Errorf("%v: not visible: %s, %v", size, found, err)
+			}
+		}
+	}
+}
+
+// In the dark nothing is left light: every text and every line stands out from the page.
+func TestUI_IsDarkThroughout(t *testing.T) {
+	t.Parallel()
+	p, token := openUI(t, "--write")
+	p.do(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := cdp.Call(ctx, t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: "dark"}}})
+		return err
+	}))
+	p.open("login")
+	p.says("Your name")
+	p.fill("[name=token]", token)
+	p.fill("[name=person]", "Ann")
+	p.click("form.box button")
+	p.says("You may act as Ann")
+	const faint = `(() => {
+		const light = (color) => { const [r, g, b] = color.match(/[\d.]+/g).map((v) => { v /= 255; return v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4; }); return .2126 * r + .7152 * g + .0722 * b; };
+		const behind = (e) => { for (; e; e = e.parentElement) { const c = getComputedStyle(e).backgroundColor; if (!/, 0\)$/.test(c)) return light(c); } return 1; };
+		const contrast = (a, b) => (Math.max(a, b) + .05) / (Math.min(a, b) + .05), bad = [];
+		for (const e of document.body.querySelectorAll("*")) {
+			if (!e.checkVisibility()) continue;
+			const style = getComputedStyle(e), back = behind(e), name = e.tagName + "." + e.getAttribute("class");
+			if (e.matches("path:not(.base)")) { if (contrast(light(style.stroke), back) < 3) bad.push(name + " stroke"); continue; }
+			if (![...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim()) && !e.matches("input, select")) continue;
+			if (contrast(light(style.color), back) < 4.5) bad.push(name + " text");
+			if (back > .25 && !e.matches("form.box button")) bad.push(name + " on light");
+		}
+		return [...new Set(bad)].join("; ");
+	})()`
+	for _, path := range []string{"", "operations", "operation", "messages", "dead", "flight", "acts", "doctor", "terms"} {
+		if path == "operation" {
+			p.click("tbody a")
+			p.says("Parked at step")
+		} else {
+			p.open(path)
+			p.says("read at")
+		}
+		found, err := chromedp.Run(p.tab, chromedp.Evaluate[string](faint))
+		if err != nil || found != "" {
+			t.Errorf("%q: %s, %v", path, found, err)
+		}
+	}
+}
+
+// The charts are drawn under the policy of the page, which the browser complains about otherwise.
+func TestUI_DrawsCharts(t *testing.T) {
+	t.Parallel()
+	p, _ := openUI(t)
+	p.open("")
+	p.eventually(`document.querySelectorAll("svg.chart").length >= 4`)
+	box, err := chromedp.Run(p.tab, chromedp.Evaluate[bool](`[...document.querySelectorAll("svg.chart")].every((e) => {
+		const chart = e.getBoundingClientRect(), line = e.querySelector("path:last-child").getBBox();
+		return chart.width > 100 && line.x >= 0 && line.x + line.width <= 241 && line.y >= 0 && line.y <= 48 && e.getAttribute("aria-label") !== "";
+	})`))
+	if err != nil || !box {
+		t.Errorf("a chart is not drawn within its box: %v", err)
+	}
+	p.says("Parked operations: 2")
+}
+
+func TestUI_ResolvesInTheBrowser(t *testing.T) {
+	t.Parallel()
+	p, token := openUI(t, "--write")
+	p.do(chromedp.EmulateViewport(390, 844))
+	p.open("login")
+	p.says("Your name")
+	p.fill("[name=token]", token)
+	p.fill("[name=person]", "Ann")
+	p.click("form.box button")
+	p.says("You may act as Ann")
+	p.open("operations")
+	p.click("tbody a")
+	p.says("Resolve the call of step charge")
+	p.click(`form[action$=resolve] [value=happened]`)
+	p.fill(`form[action$=resolve] [name=value]`, `"charge-1"`)
+	p.fill(`form[action$=resolve] [name=reason]`, "INC-9: the bank has it")
+	p.click(`form[action$=resolve] button`)
+	p.says("The outcome is recorded")
+	var resolved int
+	if err := p.pool.QueryRow(t.Context(), "SELECT count(*) FROM idem.audit WHERE act = 'resolve' AND outcome = 'happened'").Scan(&resolved); err != nil || resolved != 1 {
+		t.Errorf("%d resolved, %v", resolved, err)
+	}
 }
 
 func TestPageOfOperationsFitsANarrowScreen(t *testing.T) {

@@ -2,6 +2,8 @@ package ui
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"net/http"
 	"strconv"
 	"strings"
@@ -25,6 +27,7 @@ const changeTimeout = 10 * time.Second
 var said = map[string]string{
 	"retried":  "It is retried: a Worker, or a call with its key, resumes it.",
 	"canceled": "It is canceled: a Worker, or a call with its key, undoes what it has done.",
+	"resolved": "The outcome is recorded: a Worker, or a call with its key, resumes the operation.",
 	"redrive":  "It is to be tried again.",
 	"dropped":  "The dead letter is deleted.",
 }
@@ -32,7 +35,7 @@ var said = map[string]string{
 // change is what a form asks for: it does it, and tells where to look then.
 type change func(ctx context.Context, s *site, r *http.Request) (next string, err error)
 
-var changes = map[string]change{"retry": retry, "cancel": cancel, "redrive": redrive, "drop": drop}
+var changes = map[string]change{"retry": retry, "cancel": cancel, "resolve": resolve, "redrive": redrive, "drop": drop}
 
 // post takes a form.
 func (s *site) post(w http.ResponseWriter, r *http.Request) {
@@ -95,6 +98,77 @@ func cancel(ctx context.Context, s *site, r *http.Request) (string, error) {
 		opts = append(opts, operation.WithoutCode())
 	}
 	return "./operations/" + id + "?said=canceled", operation.Cancel(ctx, s.Pool, id, opts...)
+}
+
+// resolve records the outcome of a call in doubt, as the form says it about the operation as it was shown.
+func resolve(ctx context.Context, s *site, r *http.Request) (string, error) {
+	id, err := operationID(r.PostFormValue("id"))
+	if err != nil {
+		return "", err
+	}
+	o, call, err := s.callInDoubt(ctx, id, r)
+	if err != nil {
+		return "", err
+	}
+	finding, err := findingOf(r, call.IsUndo())
+	if err != nil {
+		return "", err
+	}
+	if o.Input.SealedBy != "" && (r.PostFormValue("finding") != "not-happened" || !call.IsUndo()) {
+		return "", problemError{problem{http.StatusConflict, "The values of the operation are sealed, and so has the outcome to be. Nothing was changed.",
+			"Use the command, which seals with the same key: idem operation resolve --seal-keys."}}
+	}
+	return "./operations/" + id + "?said=resolved", operation.Resolve(ctx, s.Pool, id, finding.As(operation.Status{Epoch: o.Epoch}).Of(call.Name))
+}
+
+// callInDoubt returns the operation and the call that a form is about. It is operation.ErrNotParked if the operation is no longer as it was shown.
+func (s *site) callInDoubt(ctx context.Context, id string, r *http.Request) (o *record.Operation, call record.Doubt, err error) {
+	err = record.Look(ctx, s.Pool, s.Timeout, func(tx pgx.Tx) error {
+		if o, err = record.FindOperation(ctx, tx, id); err != nil {
+			return err
+		}
+		if o == nil {
+			return operation.ErrUnknownOperation
+		}
+		steps, _, err := record.Timeline(ctx, tx, o, false)
+		if err != nil {
+			return err
+		}
+		for _, d := range record.Doubts(o, steps) {
+			if o.State == record.Parked && r.PostFormValue("epoch") == strconv.Itoa(o.Epoch) && r.PostFormValue("seq") == strconv.Itoa(d.Seq) {
+				call = d
+				return nil
+			}
+		}
+		return operation.ErrNotParked
+	})
+	return o, call, err
+}
+
+// findingOf returns the outcome that a form says.
+func findingOf(r *http.Request, isUndo bool) (finding operation.Finding, err error) {
+	value, refusal := strings.TrimSpace(r.PostFormValue("value")), strings.TrimSpace(r.PostFormValue("refusal"))
+	wrong := ""
+	switch r.PostFormValue("finding") {
+	case "happened":
+		if isUndo {
+			return operation.Happened(nil), nil
+		}
+		if json.Valid([]byte(value)) {
+			return operation.Happened(json.RawMessage(value)), nil
+		}
+		wrong = "What the call has returned is not JSON. If it has returned nothing, say null."
+	case "not-happened":
+		return operation.NotHappened, nil
+	case "refused":
+		if refusal != "" && !isUndo {
+			return operation.Refused(errors.New(refusal)), nil
+		}
+		wrong = "A refusal of a call needs the text of the other side, and an undo cannot be refused."
+	default:
+		wrong = "The outcome is missing: happened, not-happened or refused."
+	}
+	return finding, problemError{problem{http.StatusBadRequest, wrong + " Nothing was changed.", "Go back and correct the form."}}
 }
 
 // letterOf is the dead letter that a form is about.

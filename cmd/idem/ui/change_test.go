@@ -62,7 +62,7 @@ func TestPeopleActWithTheTokenAndAReason(t *testing.T) {
 	d := newActingDesk(t, withToken)
 	d.get("operations/"+parkedID).want(t, 200, "Log in</a> with the token to act")
 	d.login()
-	d.get("operations/"+parkedID).want(t, 200, "<h3>Retry</h3>", "idem operation resolve", "Nothing is undone.", "parks with call_in_doubt")
+	d.get("operations/"+parkedID).want(t, 200, "<h3>Retry</h3>", `action="./../resolve"`, "Nothing is undone.", "parks with call_in_doubt")
 
 	d.post("retry", "id", parkedID, "reason", "INC-1: the bank is back").want(t, 200, "It is retried", "State</dt><dd class=\"\">running")
 	d.post("retry", "id", parkedID, "reason", "INC-1").want(t, 409, "has changed since it was read")
@@ -115,7 +115,7 @@ func (d *desk) unchanged() {
 func (d *desk) attempts(change func(*http.Request)) (all []answer) {
 	letter := "eyJTaWRlIjoiaW5ib3giLCJDb25zdW1lciI6InNob3AiLCJTb3VyY2UiOiJzaG9wIiwiSUQiOiJzaG9wIn0"
 	for act, form := range map[string][]string{
-		"retry": {"id", parkedID}, "cancel": {"id", parkedID}, "redrive": {"letter", letter}, "drop": {"letter", letter, "died", "1"},
+		"retry": {"id", parkedID}, "cancel": {"id", parkedID}, "resolve": {"id", parkedID, "epoch", "1", "seq", "2", "finding", "happened", "value", "null"}, "redrive": {"letter", letter}, "drop": {"letter", letter, "died", "1"},
 	} {
 		all = append(all, d.send(http.MethodPost, act, formOf(append(form, "reason", "because")...), change))
 	}

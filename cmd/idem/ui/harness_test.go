@@ -17,7 +17,7 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-const token = "a token of the tests"
+const token = "a token of the tests, long enough"
 
 // desk is where a person looks at the page of a database.
 type desk struct {

@@ -18,6 +18,9 @@ import (
 const (
 	cookieLife  = 12 * time.Hour
 	longestName = 100
+
+	wrongTokenPause = time.Second     // for which a wrong token holds up the next login
+	longestQueue    = 5 * time.Second // for which a login waits for others
 )
 
 // visitor is who looks at the page.
@@ -99,11 +102,25 @@ func (s *site) knows(token string) bool {
 	return subtle.ConstantTimeCompare(given[:], want[:]) == 1
 }
 
-// login takes a token and a name, and gives a ticket.
+// login takes a token and a name, and gives a ticket. Logins are checked one at a time, and a wrong token takes a second: more connections do not
+// guess faster.
 func (s *site) login(w http.ResponseWriter, r *http.Request) {
+	timer := time.NewTimer(longestQueue)
+	defer timer.Stop()
+	select {
+	case s.logins <- struct{}{}:
+		defer func() { <-s.logins }()
+	case <-timer.C:
+		w.Header().Set("Retry-After", "10")
+		s.refuse(w, r, problem{http.StatusTooManyRequests, "Too many logins are being tried at this moment.", "Try again in some seconds."})
+		return
+	case <-r.Context().Done():
+		return
+	}
 	person := strings.TrimSpace(page.Safe(r.PostFormValue("person")))
 	switch {
 	case !s.knows(strings.TrimSpace(r.PostFormValue("token"))):
+		time.Sleep(wrongTokenPause)
 		s.refuse(w, r, problem{http.StatusForbidden, "That is not the token.", "The process that serves this page has printed it at its start, or has it from IDEM_UI_TOKEN."})
 	case person == "" || len(person) > longestName:
 		s.refuse(w, r, problem{http.StatusBadRequest, "The page needs a name of at most 100 characters.", "It goes on record with what you do: idem audit shows it."})

@@ -3,6 +3,7 @@ package ui
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -52,21 +53,32 @@ func readOperations(ctx context.Context, tx pgx.Tx, asked url.Values) (any, erro
 // oneOperation is an operation with its recorded steps.
 type oneOperation struct {
 	*record.Operation
-	InDoubt     bool // a call has no recorded outcome
+	Doubts      []doubt // the calls that have no recorded outcome
 	Timeline    []event
 	More        int      // steps that are not shown
 	Undos, Kept []string // the steps whose undos are still to run, and those that are done and stay
 	Preview     []string // what Cancel would do; empty if the operation has ended
 }
 
-// event is a line of the timeline.
+// doubt is a call that has no recorded outcome.
+type doubt struct {
+	record.Doubt
+	Step    string // of a person
+	CallKey string // by which the other side knows the call
+}
+
+// event is an entry of the timeline.
 type event struct {
 	Seq           int // 0: a signal
 	At            time.Time
+	Took          time.Duration // since the entry before it
 	Kind, Name    string
 	Outcome, Mood string // mood is how it looks: bad, warn or empty
 	Bytes         int64
 	DueAt         *time.Time
+	Undo          string            // what is known of its undo
+	Child         string            // the id of the operation that it has begun
+	Error         *record.LastError // of the last attempt, if it is the step of the last error
 }
 
 // longestTimeline is how many steps are shown, the last ones.
@@ -88,7 +100,10 @@ func readOperation(ctx context.Context, tx pgx.Tx, asked url.Values) (any, error
 	if err != nil {
 		return nil, err
 	}
-	one := oneOperation{Operation: o, Timeline: timeline(o, steps, sent), InDoubt: len(record.Doubts(o, steps)) > 0}
+	one := oneOperation{Operation: o, Timeline: timeline(o, steps, sent)}
+	for _, d := range record.Doubts(o, steps) {
+		one.Doubts = append(one.Doubts, doubt{d, record.UndoName(d.Name), operation.CallKey(o.ID, d.Kind, d.Name)})
+	}
 	if n := len(one.Timeline); n > longestTimeline {
 		one.Timeline, one.More = one.Timeline[n-longestTimeline:], n-longestTimeline
 	}
@@ -106,6 +121,11 @@ func previewCancel(ctx context.Context, s *site, data any) (any, error) {
 		return one, unlessGone(err)
 	}
 	one.Undos, one.Kept = status.Undos, status.Kept
+	for i := range one.Timeline {
+		if e := &one.Timeline[i]; slices.Contains(one.Undos, e.Name) && e.Undo != "" {
+			e.Undo = "its undo is still to run"
+		}
+	}
 	if one.EndedAt != nil {
 		return one, nil
 	}
@@ -140,14 +160,23 @@ func operationID(text string) (string, error) {
 	return id.String(), nil
 }
 
-// timeline has recorded steps, calls in progress, and signals.
+// timeline has recorded steps and calls in progress in their order, and signals between them.
 func timeline(o *record.Operation, steps []record.Step, sent []record.Sent) (all []event) {
-	recorded := map[int]bool{}
+	recorded, undone := map[int]bool{}, map[string]int{}
+	for _, step := range steps {
+		if step.Kind == string(db.UndoStep) {
+			name, _ := record.UndoOf(step.Name)
+			undone[name] = step.Seq
+		}
+	}
 	for _, step := range steps {
 		recorded[step.Seq] = true
-		e := event{Seq: step.Seq, At: step.RecordedAt, Kind: step.Kind, Name: step.Name, Outcome: step.Outcome, Bytes: step.Value.Bytes}
+		e := event{Undo: undoOf(&step, undone[step.Name]), Seq: step.Seq, At: step.RecordedAt, Kind: step.Kind, Name: step.Name, Outcome: step.Outcome, Bytes: step.Value.Bytes}
 		if step.Kind == string(db.UndoStep) {
 			e.Name = record.UndoName(step.Name)
+		}
+		if step.Kind == string(db.ChildStep) {
+			e.Child = operation.ChildID(o.ID, step.Name)
 		}
 		switch outcome := db.StepOutcome(step.Outcome); {
 		case step.Kind == string(db.EndStep):
@@ -167,14 +196,44 @@ func timeline(o *record.Operation, steps []record.Step, sent []record.Sent) (all
 			all = append(all, event{Seq: d.Seq, At: o.Since, Kind: d.Kind, Name: o.Begun, Outcome: outcome, Mood: mood})
 		}
 	}
+	slices.SortFunc(all, func(a, b event) int { return a.Seq - b.Seq })
 	for _, signal := range sent {
 		e := event{At: signal.SentAt, Kind: "signal", Name: signal.Name, Outcome: "received", Bytes: signal.Value.Bytes}
 		if !signal.Taken {
 			e.Outcome, e.Mood = "not received yet", "warn"
 		}
-		all = append(all, e)
+		at := slices.IndexFunc(all, func(other event) bool { return other.At.After(e.At) })
+		if at < 0 {
+			at = len(all)
+		}
+		all = slices.Insert(all, at, e)
+	}
+	before := o.CreatedAt
+	for i := range all {
+		all[i].Took, before = max(all[i].At.Sub(before), 0), all[i].At
+	}
+	if o.LastError != nil {
+		for i := len(all) - 1; i >= 0; i-- {
+			if all[i].Seq > 0 && all[i].Name == o.LastError.Step {
+				all[i].Error = o.LastError
+				break
+			}
+		}
 	}
 	return all
+}
+
+// undoOf says what is known of the undo of a step, by the number of the step that has undone it.
+func undoOf(step *record.Step, undoneBy int) string {
+	switch {
+	case step.Kind != string(db.TxStep) && step.Kind != string(db.CallStep):
+		return ""
+	case undoneBy > 0:
+		return fmt.Sprintf("undone by #%d", undoneBy)
+	case step.Undos > 0:
+		return "can be undone"
+	}
+	return "has no undo"
 }
 
 // inProgress is the outcome of a call that was begun and has none yet.

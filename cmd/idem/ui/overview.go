@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem/cmd/idem/internal/page"
+	"github.com/idem-go/idem/cmd/idem/internal/record"
 	"github.com/idem-go/idem/stats"
 )
 
@@ -23,6 +24,11 @@ type fact struct {
 type overview struct {
 	People, Records []fact // what may need a person, and the table of records
 	Purge           []purged
+	Charts          []chart
+	CountsReplays   bool
+
+	sample sample // without what completeOverview adds
+	stats  stats.Stats
 }
 
 // purged is how far the purge of a table is.
@@ -35,10 +41,80 @@ func readOverview(ctx context.Context, tx pgx.Tx, _ url.Values) (any, error) {
 		return nil, err
 	}
 	o := overview{People: append(operationFacts(v.Operations), append(messageFacts(v.Messages), flightFact(v.InFlight))...), Records: recordFacts(&v)}
+	o.stats, o.sample = v, sampleOf(&v)
 	for i := range v.Purge.Sweeps.Value {
 		o.Purge = append(o.Purge, purgedOf(&v.Purge.Sweeps.Value[i], v.ReadAt))
 	}
 	return o, nil
+}
+
+// sampleOf takes the figures that are drawn.
+func sampleOf(v *stats.Stats) sample {
+	one := sample{at: time.Now(), figures: map[string]float64{"in progress": float64(v.InFlight.Keys)}}
+	if v.Operations.Known() {
+		one.figures["in progress"] += float64(v.Operations.Value.Running)
+		one.figures["parked"] = float64(v.Operations.Value.Parked)
+	}
+	if v.Messages.Known() {
+		one.figures["dead"] = float64(v.Messages.Value.OutboxDead + v.Messages.Value.InboxDead)
+	}
+	return one
+}
+
+// completeOverview adds what a role may lack the privileges for: which processes run, and the charts.
+func completeOverview(ctx context.Context, s *site, data any) (any, error) {
+	o := data.(overview)
+	look := func(read func(tx pgx.Tx) error) error { return record.Look(ctx, s.Pool, s.Timeout, read) }
+	o.People = append(o.People, workerFact(ctx, look, &o.stats), relayFact(ctx, look, &o.stats), s.examination.fact())
+	var topics []record.Topic
+	if look(func(tx pgx.Tx) (err error) { topics, _, err = record.Topics(ctx, tx, rows); return err }) == nil {
+		o.sample.lag = map[string]float64{}
+		for _, t := range topics {
+			o.sample.lag[t.Name] = t.Oldest.Seconds()
+		}
+	}
+	if s.Counts != nil {
+		executed, replayed := s.Counts()
+		o.sample.figures["executed"], o.sample.figures["replayed"] = float64(executed), float64(replayed)
+	} else {
+		var inserted int64
+		if look(func(tx pgx.Tx) (err error) { inserted, err = record.Inserted(ctx, tx); return err }) == nil {
+			o.sample.figures["executed"] = float64(inserted)
+		}
+	}
+	o.Charts, o.CountsReplays = charts(s.history.add(o.sample)), s.Counts != nil
+	return o, nil
+}
+
+// workerFact says whether a Worker runs. It is a warning if there is work for one.
+func workerFact(ctx context.Context, look func(func(pgx.Tx) error) error, v *stats.Stats) fact {
+	f := fact{Name: "Workers", Value: "at least one runs", Link: "flight"}
+	var workers record.Workers
+	err := look(func(tx pgx.Tx) (err error) { workers, err = record.ReadWorkers(ctx, tx); return err })
+	switch {
+	case err != nil:
+		f.Value = "unknown"
+	case workers.Guards == 0 && workers.Leased > 0:
+		f.Value, f.Note = "not seen", fmt.Sprintf("%d processes behind a pooler may run one", workers.Leased)
+	case workers.Guards == 0:
+		f.Value, f.Mood = "none runs", moodIf(v.Operations.Value.OverdueFor > 0, "warn")
+	}
+	return f
+}
+
+// relayFact says whether a relay runs. It is a warning if messages wait for one.
+func relayFact(ctx context.Context, look func(func(pgx.Tx) error) error, v *stats.Stats) fact {
+	f := fact{Name: "Relays", Link: "messages"}
+	var lanes int
+	switch err := look(func(tx pgx.Tx) (err error) { lanes, err = record.Relays(ctx, tx); return err }); {
+	case err != nil:
+		f.Value = "unknown"
+	case lanes == 0:
+		f.Value, f.Mood = "none runs", moodIf(v.Messages.Value.Oldest > 0, "warn")
+	default:
+		f.Value, f.Note = "at least one runs", fmt.Sprintf("for %d of %d lanes", lanes, record.Lanes)
+	}
+	return f
 }
 
 func operationFacts(f stats.Figure[stats.Operations]) []fact {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idem/cmd/idem/internal/page"
+	"github.com/idem-go/idem/cmd/idem/internal/record"
 	"github.com/idem-go/idem/internal/abridge"
 )
 
@@ -67,6 +68,7 @@ var words = template.FuncMap{
 	"when":  when,
 	"query": func(pairs ...string) template.URL { return template.URL(query(pairs...)) }, // which is encoded already
 	"mark":  mark,
+	"next":  record.NextStep,
 }
 
 // clipped is a text up to a number of characters.

@@ -14,8 +14,13 @@ import (
 // site is the page with all that is below it.
 type site struct {
 	Config
-	reads  *reads
-	signer []byte // of tickets
+	reads *reads
+
+	history     history
+	examination examination
+
+	signer []byte        // of tickets
+	logins chan struct{} // holds the login that is being checked
 }
 
 const (
@@ -96,13 +101,15 @@ type seen struct {
 
 // sheets are those without a parameter in their path.
 var sheets = map[string]*sheet{
-	"":           {"overview", "Overview", nil, true, readOverview, nil},
+	"":           {"overview", "Overview", nil, true, readOverview, completeOverview},
 	"operations": {"operations", "Operations", []string{"state", "name", "after", "id"}, true, readOperations, openErrors},
 	"messages":   {"messages", "Messages", []string{"state", "topic", "after"}, true, readMessages, nil},
 	"dead":       {"dead", "Dead letters", []string{"side", "consumer", "source", "class", "after"}, true, readLetters, nil},
 	"letter":     {"letter", "Dead letter", []string{"side", "consumer", "source", "id"}, true, readLetter, nil},
 	"flight":     {"flight", "In flight", nil, true, readFlight, nil},
 	"acts":       {"acts", "What people did", []string{"act", "person"}, true, readActs, nil},
+	"doctor":     {"doctor", "Doctor", nil, false, readNothing, examine},
+	"terms":      {"terms", "Terms", nil, false, readTerms, nil},
 }
 
 var operationSheet = &sheet{"operation", "Operation", []string{"id"}, true, readOperation, previewCancel}
@@ -127,7 +134,17 @@ func (s *site) show(w http.ResponseWriter, r *http.Request, parts []string) {
 		seeOther(w, "./operations/"+url.PathEscape(id))
 		return
 	}
-	found, err := s.reads.get(r.Context(), sheet.name+"?"+asked.Encode(), func(ctx context.Context) (found seen, err error) {
+	found, err := s.read(r.Context(), sheet, asked)
+	if err != nil {
+		s.refuse(w, r, s.problemOf(r.Context(), err))
+		return
+	}
+	s.render(w, r, http.StatusOK, view{Title: sheet.title, Said: said[r.URL.Query().Get("said")], Live: sheet.live, content: sheet.name, seen: found, Asked: asked})
+}
+
+// read reads a sheet, or shares the reading of another viewer.
+func (s *site) read(ctx context.Context, sheet *sheet, asked url.Values) (seen, error) {
+	return s.reads.get(ctx, sheet.name+"?"+asked.Encode(), func(ctx context.Context) (found seen, err error) {
 		err = record.Look(ctx, s.Pool, s.Timeout, func(tx pgx.Tx) error {
 			if found.Place, err = record.Where(ctx, tx); err != nil {
 				return err
@@ -140,11 +157,6 @@ func (s *site) show(w http.ResponseWriter, r *http.Request, parts []string) {
 		}
 		return found, err
 	})
-	if err != nil {
-		s.refuse(w, r, s.problemOf(r.Context(), err))
-		return
-	}
-	s.render(w, r, http.StatusOK, view{Title: sheet.title, Said: said[r.URL.Query().Get("said")], Live: sheet.live, content: sheet.name, seen: found, Asked: asked})
 }
 
 // refuse shows a problem.

@@ -6,16 +6,18 @@
 //
 //	  - It reads in read-only transactions, each of one snapshot and with a timeout, at most two at a time. Viewers of the same page within a second share one
 //	    reading. No list is read beyond a bounded number of rows where an index leads to them.
-//	  - It shows no key as a whole, and no response, input, value, payload or header at all: they are not even fetched. It shows the errors of
-//	    operations and messages.
+//	  - It abridges keys, except the key of a call in doubt, by which a person asks the other side. It fetches and shows no response, input, value, payload
+//	    or header. It shows the errors of operations and messages.
 //	  - It changes nothing unless the Config says who may. Each change is a POST from the page itself, takes a reason, and is on record in idem.audit with
 //	    the person.
 //	  - It works without JavaScript, which does no more than to read the page again. Links are relative, so that it can be mounted anywhere.
 package ui
 
 import (
+	"context"
 	"errors"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -28,7 +30,7 @@ type Config struct {
 	// Pool is the database. The page takes at most two of its connections for reading. A role that may only read is enough, unless people act.
 	Pool *pgxpool.Pool
 
-	// Token, of 16 characters or more, lets those act who give it in a form, with their name. A cookie of the browser remembers that for 12 hours.
+	// Token, of 32 characters or more, lets those act who give it in a form, with their name. A cookie of the browser remembers that for 12 hours.
 	Token string
 	// Private asks for the Token before anything is shown.
 	Private bool
@@ -43,6 +45,10 @@ type Config struct {
 	// can have its own name resolve to that address, and read from there. Empty: any name.
 	Hosts []string
 
+	// Counts returns how many calls the program has executed and replayed since it began, for the charts: a replay writes nothing to the database. If
+	// it is nil the page counts the records that were inserted as executed, and shows no replays.
+	Counts func() (executed, replayed int64)
+
 	// Timeout ends a statement that reads. Default: 5 seconds.
 	Timeout time.Duration
 	// Sealer opens the last errors of operations, and dead letters of the outbox that are redriven. Without one a sealed error is shown as "sealed", and
@@ -52,16 +58,19 @@ type Config struct {
 
 const (
 	defaultTimeout = 5 * time.Second
-	minToken       = 16
+	minToken       = 32
 )
 
+// Page is an http.Handler.
+type Page struct{ site *site }
+
 // New returns the page. It has its own paths below "/": mount it with http.StripPrefix.
-func New(c Config) (http.Handler, error) {
+func New(c Config) (*Page, error) {
 	switch {
 	case c.Pool == nil:
 		return nil, errors.New("ui: Config.Pool is nil")
 	case c.Token != "" && len(c.Token) < minToken:
-		return nil, errors.New("ui: Config.Token has less than 16 characters, and could be guessed")
+		return nil, errors.New("ui: Config.Token has less than 32 characters, and could be guessed")
 	case c.Token != "" && c.Person != nil:
 		return nil, errors.New("ui: Config has both a Token and a Person: say which of them tells who may act")
 	case c.Private && c.Token == "":
@@ -71,9 +80,27 @@ func New(c Config) (http.Handler, error) {
 	case c.Timeout == 0:
 		c.Timeout = defaultTimeout
 	}
-	s := &site{Config: c, reads: newReads()}
+	s := &site{Config: c, reads: newReads(), logins: make(chan struct{}, 1)}
 	if c.Token != "" {
 		s.signer = signer(c.Token)
 	}
-	return s, nil
+	return &Page{s}, nil
+}
+
+// ServeHTTP answers a request.
+func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) { p.site.ServeHTTP(w, r) }
+
+// Run reads the overview four times a minute until ctx ends, and returns nil. It fills the charts of the last hour, which the page keeps in memory:
+// without it they have what was read while a person looked. An error of a reading leaves a gap.
+func (p *Page) Run(ctx context.Context) error {
+	ticker := time.NewTicker(samplePause)
+	defer ticker.Stop()
+	for {
+		_, _ = p.site.read(ctx, sheets[""], url.Values{})
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
 }

@@ -35,6 +35,7 @@ type grammar struct {
 	Migrate   migrateCommand   `cmd:"" group:"change" help:"Bring the schema up to date, or take it back."`
 
 	Conform    conformCommand    `cmd:"" group:"other" help:"Find out if a server, in whatever language, keeps the rules of idempotency keys."`
+	HelpOn     helpCommand       `cmd:"" name:"help" group:"other" help:"Explain the terms: idem help topics."`
 	Completion completionCommand `cmd:"" group:"other" help:"Print the completion script of a shell."`
 	Version    versionCommand    `cmd:"" group:"other" help:"Print the version."`
 	Complete   completeCommand   `cmd:"" hidden:"" name:"__complete" passthrough:""`

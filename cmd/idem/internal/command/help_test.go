@@ -40,6 +40,21 @@ func TestEveryCommandHasHelpWithAnExample(t *testing.T) {
 	compareGolden(t, "help.txt", (&desk{t: t}).idem("--help").stdout)
 }
 
+func TestHelp_ExplainsTopics(t *testing.T) {
+	t.Parallel()
+	d := &desk{t: t}
+	d.idem("help", "topics").want(t, 0, "parked\n", "in doubt\n", "epoch\n", "lane\n", "held\n", "docs/glossary.md")
+	one := d.idem("help", "in", "doubt")
+	one.want(t, 0, "in doubt\n", "Ask the other side", "docs/glossary.md")
+	if strings.Contains(one.stdout, "lane") {
+		t.Errorf("more than one topic:\n%s", one.stdout)
+	}
+	d.idem("help", "lane", "--json").want(t, 0, `"name": "lane"`)
+	d.idem("help", "operation", "resolve").want(t, 0, "Usage: idem operation resolve")
+	d.idem("help").want(t, 0, "Usage: idem <command>", "idem help topics")
+	d.idem("help", "nonsense").want(t, 2, "no topic", "idem help topics")
+}
+
 // The example of a command is understood by its grammar.
 func TestExamplesInTheHelpAreUnderstood(t *testing.T) {
 	t.Parallel()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -120,11 +121,12 @@ type operationResolveCommand struct {
 // Help says more.
 func (operationResolveCommand) Help() string {
 	return `Says the outcome of a call that is in doubt, of a parked operation. Ask the other side first, by the key of the call: idem operation show
-prints it. The operation believes what is said here. If the call has not happened, --not-happened ends it: the call will not be made, and the
-function gets an error. retry makes the call again instead, unless its policy is Once. An undo that has not happened is made again in both cases. If the values of the
-operation are sealed, a value or an error of resolve is sealed, too, which takes the keys.
+prints it. The operation believes what is said here. --reason is required and says how the outcome is known. If the call has not happened,
+--not-happened ends it: the call will not be made, and the function gets an error. retry makes the call again instead, unless its policy is Once.
+An undo that has not happened is made again in both cases. If the values of the operation are sealed, a value or an error of resolve is sealed,
+too, which takes the keys.
 
-Example: idem operation resolve 0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2a10 --happened --value '{"charge":"ch_1"}' --yes`
+Example: idem operation resolve 0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2a10 --happened --value '{"charge":"ch_1"}' --reason 'INC-7: the bank has it' --yes`
 }
 
 // Run resolves.
@@ -132,6 +134,9 @@ func (c *operationResolveCommand) Run(s *session) error {
 	value, err := c.value(s)
 	if err != nil {
 		return err
+	}
+	if strings.TrimSpace(c.Reason) == "" {
+		return usage("say with --reason how the outcome is known: idem audit shows it")
 	}
 	var steps []record.Step
 	o, err := c.find(s, func(ctx context.Context, tx pgx.Tx, o *record.Operation) (err error) {

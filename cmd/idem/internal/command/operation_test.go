@@ -102,8 +102,8 @@ func TestOperationsAreShownAsTheGoldenFilesHaveIt(t *testing.T) {
 		"operation-cancel-all":      {"cancel", "--all", "--state", "running", "--name", "refund", "--yes"},
 		"operation-cancel-all-none": {"cancel", "--all", "--name", "refund", "--yes"},
 		"operation-cancel-unasked":  {"cancel", "--all", "--scope", "tenant-1/"},
-		"operation-resolve":         {"resolve", parkedID, "--happened", "--value", `{"charge":"ch_1"}`, "--yes"},
-		"operation-resolve-unasked": {"resolve", parkedID, "--not-happened"},
+		"operation-resolve":         {"resolve", parkedID, "--reason", "INC-7", "--happened", "--value", `{"charge":"ch_1"}`, "--yes"},
+		"operation-resolve-unasked": {"resolve", parkedID, "--reason", "INC-7", "--not-happened"},
 		"operation-cancel":          {"cancel", waitsID, "--yes"},
 		"operation-cancel-doubt":    {"cancel", parkedID, "--without-calling", "--without-code", "--yes"},
 		"operation-cancel-ended":    {"cancel", doneID, "--yes"},
@@ -156,7 +156,7 @@ func TestOperationsAreLeftAloneUntilSomebodyAgrees(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	d.keepOperations()
-	for _, args := range [][]string{{"retry", parkedID}, {"cancel", waitsID}, {"resolve", parkedID, "--happened", "--value", "null"}} {
+	for _, args := range [][]string{{"retry", parkedID}, {"cancel", waitsID}, {"resolve", parkedID, "--reason", "INC-7", "--happened", "--value", "null"}} {
 		args = append([]string{"operation"}, args...)
 		for answer, code := range map[string]int{"": 5, "n\n": 5, "yes please\n": 5} {
 			d.call(context.Background(), typed(answer), args...).want(t, code, "nothing was changed")
@@ -180,15 +180,18 @@ func TestWhatCannotBeSaidOfAnOperationIsRefused(t *testing.T) {
 	d.idem("operation", "list", "--before", "17").want(t, 2, "no operation id")
 	d.idem("operation", "list", "--limit", "0").want(t, 2, "--limit")
 	d.idem("operation", "resolve", parkedID).want(t, 2, "--happened, --not-happened or --refused")
-	d.idem("operation", "resolve", parkedID, "--not-happened", "--value", "1").want(t, 2, "no --value")
-	d.idem("operation", "resolve", parkedID, "--refused", "no", "--value", "1").want(t, 2, "no --value")
-	d.idem("operation", "resolve", parkedID, "--refused", "no", "--happened").want(t, 2, "--refused")
-	d.idem("operation", "resolve", parkedID, "--happened", "--value", "{").want(t, 2, "not JSON")
-	d.idem("operation", "resolve", parkedID, "--happened", "--not-happened").want(t, 2, "--happened")
-	d.idem("operation", "resolve", parkedID, "--happened", "--yes").want(t, 2, "--value null")
+	for _, reason := range []string{"", " "} {
+		d.idem("operation", "resolve", parkedID, "--not-happened", "--yes", "--reason", reason).want(t, 2, "--reason")
+	}
+	d.idem("operation", "resolve", parkedID, "--reason", "INC-7", "--not-happened", "--value", "1").want(t, 2, "no --value")
+	d.idem("operation", "resolve", parkedID, "--reason", "INC-7", "--refused", "no", "--value", "1").want(t, 2, "no --value")
+	d.idem("operation", "resolve", parkedID, "--reason", "INC-7", "--refused", "no", "--happened").want(t, 2, "--refused")
+	d.idem("operation", "resolve", parkedID, "--reason", "INC-7", "--happened", "--value", "{").want(t, 2, "not JSON")
+	d.idem("operation", "resolve", parkedID, "--reason", "INC-7", "--happened", "--not-happened").want(t, 2, "--happened")
+	d.idem("operation", "resolve", parkedID, "--reason", "INC-7", "--happened", "--yes").want(t, 2, "--value null")
 	d.idem("operation", "retry", placedID, "--yes").want(t, 4, "no operation")
 	d.exec("UPDATE idem.operations SET seq = 0, kind = '' WHERE id = $1", parkedID)
-	d.idem("operation", "resolve", parkedID, "--happened", "--yes").want(t, 5, "retry and cancel")
+	d.idem("operation", "resolve", parkedID, "--reason", "INC-7", "--happened", "--yes").want(t, 5, "retry and cancel")
 }
 
 func TestOperatorSaysThatACallWasRefused(t *testing.T) {
@@ -214,7 +217,7 @@ func TestOperatorSaysThatACallWasRefused(t *testing.T) {
 	if err := d.pool.QueryRow(t.Context(), "SELECT id::text FROM idem.operations").Scan(&id); err != nil {
 		t.Fatal(err)
 	}
-	d.idem("operation", "resolve", id, "--refused", declined.Error(), "--yes").want(t, 0, "it is resumed")
+	d.idem("operation", "resolve", id, "--reason", "INC-7", "--refused", declined.Error(), "--yes").want(t, 0, "it is resumed")
 	if res, err := call(); err != nil || res.Status != 402 {
 		t.Error(res, err)
 	}
@@ -250,12 +253,12 @@ func TestOperatorResolvesCallsThatWereMadeAtTheSameTimeByTheirNames(t *testing.T
 	}
 	air, room := operation.CallKey(id, "call", "air"), operation.CallKey(id, "call", "room")
 	d.idem("operation", "show", id, "--full").want(t, 0, air, room, "of step room", "begun", "call_in_doubt")
-	d.idem("operation", "resolve", id, "--not-happened", "--step", "sea", "--yes").want(t, 5, "")
-	d.idem("operation", "resolve", id, "--happened", "--value", `"a room"`, "--step", "room", "--yes").want(t, 0, "it is resumed")
+	d.idem("operation", "resolve", id, "--reason", "INC-7", "--not-happened", "--step", "sea", "--yes").want(t, 5, "")
+	d.idem("operation", "resolve", id, "--reason", "INC-7", "--happened", "--value", `"a room"`, "--step", "room", "--yes").want(t, 0, "it is resumed")
 	if _, err := call(); !errors.Is(err, operation.ErrParked) {
 		t.Fatal(err)
 	}
-	d.idem("operation", "resolve", id, "--happened", "--value", `"a flight"`, "--yes").want(t, 0, "it is resumed")
+	d.idem("operation", "resolve", id, "--reason", "INC-7", "--happened", "--value", `"a flight"`, "--yes").want(t, 0, "it is resumed")
 	if res, err := call(); err != nil || string(res.Body) != "a flight and a room" {
 		t.Errorf("%s, %v", res.Body, err)
 	}
@@ -273,7 +276,7 @@ func TestOnlyTheCallThatWasLookedAtIsResolved(t *testing.T) {
 			return copy(p, "y\n"), nil
 		})
 	}
-	d.call(context.Background(), change, "operation", "resolve", parkedID, "--not-happened").want(t, 5, "has changed since")
+	d.call(context.Background(), change, "operation", "resolve", parkedID, "--reason", "INC-7", "--not-happened").want(t, 5, "has changed since")
 }
 
 // From a real operation that is parked, by its operator, to its end, with all that it keeps sealed.
@@ -324,7 +327,7 @@ func TestOperatorShowsAndResolvesASealedOperation(t *testing.T) {
 	with(other, "show", id, "--reveal").want(t, 1, "does not open")
 	with(keys, "show", id, "--reveal").want(t, 0, "the input", "the value", "the signal")
 	with(keys, "show", id, "--reveal", "--json").want(t, 0, `"value_text": "\"the value\""`)
-	resolve := []string{"resolve", id, "--happened", "--value", `"the charge"`, "--yes"}
+	resolve := []string{"resolve", id, "--reason", "INC-7", "--happened", "--value", `"the charge"`, "--yes"}
 	with("", resolve...).want(t, 1, `"2026-11", which is needed`)
 	with(keys, resolve...).want(t, 0, "it is resumed")
 	res, err := call()

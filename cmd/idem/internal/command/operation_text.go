@@ -31,7 +31,7 @@ func (t *timeline) remedy() string {
 	o, unknown := t.operation, ""
 	if len(t.doubts()) > 0 {
 		unknown = " A call is in doubt: ask the other side by the key of the call, then: idem operation resolve " + o.ID +
-			" --happened --value JSON, --not-happened, or --refused TEXT."
+			" --happened --value JSON, --not-happened, or --refused TEXT, and --reason TEXT."
 	}
 	return "docs/operations-reference.md says what to do about " + o.Reason + ". Then: idem operation retry " + o.ID + ", or cancel." + unknown
 }

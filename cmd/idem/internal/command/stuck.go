@@ -3,6 +3,7 @@ package command
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -121,6 +122,17 @@ type shownHolder struct {
 	State       string   `json:"state"`
 	Waiting     string   `json:"waiting_for,omitempty"`
 	Seconds     *float64 `json:"seconds"` // nil if the role may not see it
+
+	Blocker *shownBlocker `json:"blocked_by,omitempty"` // the session at the root of what it waits for
+}
+
+type shownBlocker struct {
+	PID         int32      `json:"pid"` // 0: a prepared transaction
+	Application string     `json:"application_name"`
+	Role        string     `json:"role"`
+	State       string     `json:"state"`
+	Seconds     *float64   `json:"seconds"`     // of its transaction; nil if the role may not see it
+	QueryStart  *time.Time `json:"query_start"` // nil if the role may not see it
 }
 
 func newShownHolder(h record.Holder) shownHolder {
@@ -128,6 +140,13 @@ func newShownHolder(h record.Holder) shownHolder {
 	if h.Visible {
 		seconds := h.Since.Seconds()
 		shown.Seconds = &seconds
+	}
+	if b := h.Blocker; b != nil {
+		shown.Blocker = &shownBlocker{PID: b.PID, Application: b.Application, Role: b.Role, State: b.State, QueryStart: b.QueryStart}
+		if b.QueryStart != nil {
+			seconds := b.Since.Seconds()
+			shown.Blocker.Seconds = &seconds
+		}
 	}
 	return shown
 }
@@ -159,8 +178,19 @@ func tellHolders(p *page.Page, held []record.Holder) {
 		rows = append(rows, []string{fmt.Sprint(h.PID), age, page.Safe(h.Role), page.Safe(h.Application), h.State, h.Waiting})
 	}
 	p.Table([]page.Column{{Name: "PID", Right: true}, {Name: "FOR", Right: true}, {Name: "ROLE"}, {Name: "APPLICATION"}, {Name: "STATE"}, {Name: "WAITS FOR"}}, rows)
-	p.Printf("%s\n\n", page.Wrap("Their callers get ErrInProgress. See what they do; to end one, which rolls its effect back and frees its keys: "+
-		"SELECT pg_terminate_backend(PID). To have the server end idle ones: idle_in_transaction_session_timeout.", "  ", 100))
+	for _, h := range held {
+		if h.Blocker != nil {
+			p.Printf("%s\n", page.Wrap(fmt.Sprintf("Process %d is blocked by %s: %s.", h.PID, h.Blocker, h.Blocker.Remedy()), "  ", 100))
+		}
+	}
+	advice := "Their callers get ErrInProgress. "
+	if slices.ContainsFunc(held, func(h record.Holder) bool { return h.Blocker == nil }) {
+		advice += "See what a process that is not blocked does; to end it, which rolls its effect back and frees its keys: SELECT pg_terminate_backend(PID). " +
+			"To have the server end idle ones: idle_in_transaction_session_timeout."
+	} else {
+		advice += "Ending a blocked process helps its own callers only: the next one is blocked in the same way."
+	}
+	p.Printf("%s\n\n", page.Wrap(advice, "  ", 100))
 }
 
 func (c *stuckCommand) tellLeft(p *page.Page, left []record.Record) {

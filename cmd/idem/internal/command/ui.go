@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -27,8 +28,9 @@ type uiCommand struct {
 
 // Help says more.
 func (uiCommand) Help() string {
-	return `Serves a page until Ctrl-C: live figures, operations with their steps, the lag of the outbox by topic, dead letters, keys in flight, what people did.
-It only reads. With --write, who gives the token in a form may retry and cancel operations, redrive and drop dead letters, with a reason.
+	return `Serves a page until Ctrl-C: live figures, operations with their steps, the lag of the outbox by topic, dead letters, keys in flight, what people did,
+the last hour as charts, and what the doctor finds. It only reads. With --write, who gives the token in a form may retry, resolve and cancel operations,
+and redrive and drop dead letters, with a reason.
 The token is that of the variable IDEM_UI_TOKEN, or a new one, which is printed. The connection is not encrypted: from elsewhere, use ssh -L.
 
 Example: idem ui --write`
@@ -56,6 +58,11 @@ func (c *uiCommand) Run(s *session) error {
 	if err != nil {
 		return usage("%v", err)
 	}
+	running, stop := context.WithCancel(s.ctx)
+	var filling sync.WaitGroup
+	filling.Go(func() { _ = handler.Run(running) })
+	defer filling.Wait()
+	defer stop()
 	shown := shownUI{URL: "http://" + listener.Addr().String() + "/", Token: printed, ReadOnly: config.ReadOnly, Private: config.Private}
 	if err := s.show(shown, func(p *page.Page) { c.text(p, &shown) }); err != nil {
 		return err
@@ -91,7 +98,7 @@ func (c *uiCommand) protect(s *session, config *ui.Config, at net.Addr) (printed
 	}
 	if c.Write || config.Private {
 		if config.Token = s.Getenv("IDEM_UI_TOKEN"); config.Token == "" {
-			config.Token = rand.Text()
+			config.Token = (rand.Text() + rand.Text())[:32]
 			return config.Token
 		}
 	}

@@ -101,18 +101,18 @@ func TestPageThatWritesHasATokenThatCannotBeGuessed(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	s := d.serve(nil, "--write", "--allow-host", "idem.example")
-	if len(s.Token) < 26 || s.ReadOnly || s.Private {
+	if len(s.Token) < 32 || s.ReadOnly || s.Private {
 		t.Errorf("%+v", s)
 	}
 	if code, text := s.get(t, "idem.example"); code != 200 || !strings.Contains(text, "Log in to act") || strings.Contains(text, s.Token) {
 		t.Errorf("%d %s", code, text)
 	}
-	if s := d.serve(map[string]string{"IDEM_UI_TOKEN": "the token of a team"}, "--write"); s.Token != "" || s.ReadOnly {
+	if s := d.serve(map[string]string{"IDEM_UI_TOKEN": "the token of a team, which is long"}, "--write"); s.Token != "" || s.ReadOnly {
 		t.Errorf("%+v", s)
 	}
 	d.call(t.Context(), func(w *command.World) {
 		w.Getenv = func(name string) string {
-			return map[string]string{"IDEM_UI_TOKEN": "short", "DATABASE_URL": d.dsn}[name]
+			return map[string]string{"IDEM_UI_TOKEN": "a token of thirty-one character", "DATABASE_URL": d.dsn}[name]
 		}
 	},
 		"ui", "--write", "--listen", "127.0.0.1:0").want(t, 2, "could be guessed")

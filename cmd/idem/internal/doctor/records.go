@@ -58,6 +58,20 @@ func operations(e *exam) error {
 	return err
 }
 
+// worker looks for a Worker that resumes what is due. Of processes behind a pooler it is not known whether they run one.
+func worker(e *exam) error {
+	due, err := record.UnattendedOperations(e.ctx, e.tx, 0)
+	if err != nil || len(due) == 0 {
+		return err
+	}
+	running, err := record.ReadWorkers(e.ctx, e.tx)
+	if err == nil && running.Guards+running.Leased == 0 {
+		e.warn(atLeast(int64(len(due)))+" operations are due, and no Worker runs: no process resumes them",
+			"start a process that runs operation.Worker; if a job queue calls Resume instead, see that it runs")
+	}
+	return err
+}
+
 // reasonsOf counts the reason codes of parked operations.
 func reasonsOf(parked []record.Operation) string {
 	counts := map[string]int{}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -47,6 +48,39 @@ func TestDoctorFindsRecordsThatTheKeysAtHandDoNotOpen(t *testing.T) {
 		w.finds("seal-keys", doctor.Note, "about 10 % of the records are plain")
 		w.opts.SealKeys = []string{"2026-11"}
 		w.finds("seal-keys", doctor.Warning, `about 30 % of the records are sealed with the key "2026-10"`, "ErrUnreadable", "until the longest TTL")
+	}
+}
+
+func TestDoctor_WarnsOfDueWorkWithoutWorker(t *testing.T) {
+	t.Parallel()
+	w := newWard(t)
+	w.quiet("worker")
+	refund := operation.Define("refund", func(*operation.Op, int) (idem.Response, error) { return idem.Response{}, nil })
+	err := pgx.BeginFunc(t.Context(), w.pool, func(tx pgx.Tx) error {
+		_, err := refund.Start(t.Context(), tx, "s", "k", idem.HashBytes(), 1)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.finds("worker", doctor.Warning, "1 operations are due, and no Worker runs", "operation.Worker")
+	w.exec("INSERT INTO idem.leases VALUES (4711, now() + interval '1 h')") // behind a pooler a Worker shows itself by a lease
+	w.quiet("worker")
+	w.exec("INSERT INTO idem.relays VALUES ('', 0, 4711, now(), 1)") // that is a relay
+	w.finds("worker", doctor.Warning, "no Worker runs")
+	w.exec("DELETE FROM idem.leases")
+
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	other := operation.Define("other", func(*operation.Op, int) (idem.Response, error) { return idem.Response{}, nil })
+	go func() { ended <- operation.NewWorker(w.pool, operation.WorkerConfig{}, other).Run(ctx) }()
+	for deadline := time.Now().Add(10 * time.Second); len(w.findings("worker")) > 0 && time.Now().Before(deadline); {
+		time.Sleep(50 * time.Millisecond)
+	}
+	w.quiet("worker")
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }
 

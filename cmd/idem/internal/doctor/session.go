@@ -117,7 +117,7 @@ func isolation(e *exam) error {
 // its own database alone.
 func xminTransaction(e *exam) error {
 	rows, err := e.tx.Query(e.ctx, `
-		SELECT format('process %s of the role %s (%s, %s)', pid, usename, nullif(application_name, ''), state),
+		SELECT pid, format('process %s of the role %s (%s, %s)', pid, usename, nullif(application_name, ''), state),
 			extract(epoch FROM clock_timestamp() - xact_start)::float8, greatest(age(backend_xmin), age(backend_xid))::int8
 		FROM pg_stat_activity
 		WHERE pid <> pg_backend_pid() AND datname = current_database() AND backend_type = 'client backend' AND (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL)
@@ -126,15 +126,30 @@ func xminTransaction(e *exam) error {
 	if err != nil {
 		return err
 	}
-	var who string
-	var seconds float64
-	var age int64
-	_, err = pgx.ForEachRow(rows, []any{&who, &seconds, &age}, func() error {
-		e.warn(fmt.Sprintf("%s has had a transaction open for %s, %s transactions ago: vacuum removes nothing that is younger, and the table grows",
-			page.Safe(who), page.Age(time.Duration(seconds*float64(time.Second))), page.Count(age)),
-			"see what it does; SELECT pg_terminate_backend of that process ends it")
-		return nil
-	})
+	type transaction struct {
+		PID     int32
+		Who     string
+		Seconds float64
+		Age     int64
+	}
+	old, err := pgx.CollectRows(rows, pgx.RowToStructByPos[transaction])
+	if err != nil {
+		return err
+	}
+	var pids []int32
+	for _, t := range old {
+		pids = append(pids, t.PID)
+	}
+	blockers, err := record.Blockers(e.ctx, e.tx, pids)
+	for _, t := range old {
+		what := fmt.Sprintf("%s has had a transaction open for %s, %s transactions ago: vacuum removes nothing that is younger, and the table grows",
+			page.Safe(t.Who), page.Age(time.Duration(t.Seconds*float64(time.Second))), page.Count(t.Age))
+		remedy := fmt.Sprintf("see what it does; SELECT pg_terminate_backend(%d) ends it", t.PID)
+		if b := blockers[t.PID]; b != nil {
+			what, remedy = what+". It is blocked by "+b.String(), b.Remedy()
+		}
+		e.warn(what, remedy)
+	}
 	if err == nil && !e.seesAll {
 		e.hidden("the sessions of other roles were not looked at")
 	}
@@ -223,7 +238,7 @@ func (e *exam) hiddenStandbys(what string) error {
 // locked looks for sessions that keep calls, workers or consumers from a table as a whole.
 func locked(e *exam) error {
 	rows, err := e.tx.Query(e.ctx, `
-		SELECT l.relation, format('process %s %s %s on ', l.pid, CASE WHEN l.granted THEN 'holds' ELSE 'waits for' END, l.mode)
+		SELECT l.relation, coalesce(l.pid, 0), l.granted, l.mode
 		FROM pg_locks l
 		WHERE l.locktype = 'relation' AND l.relation = ANY ($1)
 		  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
@@ -232,18 +247,44 @@ func locked(e *exam) error {
 	if err != nil {
 		return err
 	}
-	var oid uint32
-	var who string
-	_, err = pgx.ForEachRow(rows, []any{&oid, &who}, func() error {
-		r := e.relation(oid)
+	type lock struct {
+		Relation uint32
+		PID      int32
+		Granted  bool
+		Mode     string
+	}
+	locks, err := pgx.CollectRows(rows, pgx.RowToStructByPos[lock])
+	if err != nil {
+		return err
+	}
+	var waiting []int32
+	for _, l := range locks {
+		if !l.Granted {
+			waiting = append(waiting, l.PID)
+		}
+	}
+	blockers, err := record.Blockers(e.ctx, e.tx, waiting)
+	if err != nil {
+		return err
+	}
+	for _, l := range locks {
+		r := e.relation(l.Relation)
 		waits := "whatever writes to it waits meanwhile"
 		if r.Table == "records" {
 			waits = "no call can claim a key meanwhile"
 		}
-		e.problem(who+r.Name+": "+waits, "wait for it to end, or SELECT pg_cancel_backend of that process; set lock_timeout before DDL")
-		return nil
-	})
-	return err
+		verb, remedy := "holds", "wait for it to end, or SELECT pg_cancel_backend of that process; set lock_timeout before DDL"
+		if !l.Granted {
+			verb = "waits for"
+		}
+		what := fmt.Sprintf("process %d %s %s on %s: %s", l.PID, verb, l.Mode, r.Name, waits)
+		if b := blockers[l.PID]; b != nil && !l.Granted {
+			what += ". It is blocked by " + b.String()
+			remedy = fmt.Sprintf("%s; or SELECT pg_cancel_backend(%d) lets the calls pass; set lock_timeout before DDL", b.Remedy(), l.PID)
+		}
+		e.problem(what, remedy)
+	}
+	return nil
 }
 
 func heldKeys(e *exam) error {
@@ -254,8 +295,12 @@ func heldKeys(e *exam) error {
 			unseen++
 			continue
 		}
-		e.warn(fmt.Sprintf("process %d of the role %s (%s) has held keys for %s: callers of those keys get ErrInProgress",
-			h.PID, page.Safe(h.Role), h.State, page.Age(h.Since)), "see what it does with idem stuck")
+		what, remedy := fmt.Sprintf("process %d of the role %s (%s) has held keys for %s: callers of those keys get ErrInProgress",
+			h.PID, page.Safe(h.Role), h.State, page.Age(h.Since)), "see what it does with idem stuck"
+		if h.Blocker != nil {
+			what, remedy = what+". It is blocked by "+h.Blocker.String(), h.Blocker.Remedy()
+		}
+		e.warn(what, remedy)
 	}
 	if unseen > 0 {
 		e.hidden(fmt.Sprintf("for how long %d transactions have held keys was not looked at", unseen))

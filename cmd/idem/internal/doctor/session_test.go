@@ -2,6 +2,7 @@ package doctor_test
 
 import (
 	"context"
+	"fmt"
 	"net/url"
 	"testing"
 	"time"
@@ -162,6 +163,35 @@ func TestDoctorFindsWhoLocksTheTableAndIsNotHeldUpByIt(t *testing.T) {
 	w.quiet("locked")
 	w.session("BEGIN", "LOCK TABLE idem.records IN ACCESS EXCLUSIVE MODE")
 	w.finds("locked", doctor.Problem, "holds AccessExclusiveLock", "lock_timeout")
+}
+
+// A migration waits for a forgotten transaction, and every call waits for the migration: the advice is about the forgotten one.
+func TestDoctor_NamesTheRootBlocker(t *testing.T) {
+	t.Parallel()
+	w := newWard(t)
+	w.opts.Limits.OldTransaction = time.Millisecond
+	root := w.session("SET application_name = 'forgotten'", "BEGIN", "SELECT 1 FROM idem.records", "CREATE TABLE mine (id int)")
+	migration := w.session("BEGIN ISOLATION LEVEL REPEATABLE READ", "SELECT 1 FROM idem.leases")
+	ended := make(chan error, 1)
+	go func() {
+		_, err := migration.Exec(context.Background(), "LOCK TABLE idem.records IN ACCESS EXCLUSIVE MODE")
+		ended <- err
+	}()
+	for waiting := false; !waiting; time.Sleep(10 * time.Millisecond) {
+		if err := w.pool.QueryRow(t.Context(), "SELECT count(*) > 0 FROM pg_locks WHERE NOT granted AND pid = $1", int32(migration.PgConn().PID())).Scan(&waiting); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pid := root.PgConn().PID()
+	blocked, end := fmt.Sprintf("It is blocked by process %d (forgotten)", pid), fmt.Sprintf("SELECT pg_terminate_backend(%d)", pid)
+	w.finds("locked", doctor.Problem, "waits for AccessExclusiveLock", blocked, end)
+	w.finds("xmin-transaction", doctor.Warning, fmt.Sprintf("process %d of", migration.PgConn().PID()), blocked, end)
+	if _, err := root.Exec(t.Context(), "ROLLBACK"); err != nil {
+		t.Error(err)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
 }
 
 func TestDoctorFindsConnectionsRunningOut(t *testing.T) {

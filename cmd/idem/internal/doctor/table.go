@@ -18,6 +18,7 @@ var tableChecks = []check{
 	{name: "index-bloat", run: indexBloat},
 	{name: "left-behind", run: leftBehind, reads: []string{"records"}},
 	{name: "operations", run: operations, reads: []string{"operations", "leases"}},
+	{name: "worker", run: worker, reads: []string{"operations", "leases", "relays"}},
 	{name: "seal-keys", run: sealKeys, reads: []string{"records"}},
 }
 

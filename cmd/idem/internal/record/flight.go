@@ -32,12 +32,20 @@ func Claimers(ctx context.Context, tx pgx.Tx, limit int) ([]Claimer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (c Claimer, err error) {
+	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (c Claimer, err error) {
 		var seconds float64
 		err = row.Scan(&c.PID, &c.Application, &c.Role, &c.State, &c.Waiting, &seconds, &c.Visible, &c.Keys, &c.Waiters)
 		c.Since = time.Duration(seconds * float64(time.Second))
 		return c, err
 	})
+	if err != nil {
+		return nil, err
+	}
+	waiting := make([]*Holder, len(found))
+	for i := range found {
+		waiting[i] = &found[i].Holder
+	}
+	return found, addBlockers(ctx, tx, waiting...)
 }
 
 // Worked is an operation that runs, and whose process is told by a session.

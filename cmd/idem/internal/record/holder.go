@@ -17,6 +17,7 @@ type Holder struct {
 	Waiting     string // for what, if it waits
 	Since       time.Duration
 	Visible     bool
+	Blocker     *Blocker // the session at the root of what it waits for; nil if it waits for no lock
 }
 
 // sessions begins a query for the sessions whose pids are those of l.
@@ -38,7 +39,15 @@ func Holders(ctx context.Context, tx pgx.Tx, old time.Duration) ([]Holder, error
 	if err != nil {
 		return nil, err
 	}
-	return pgx.CollectRows(rows, scanHolder)
+	found, err := pgx.CollectRows(rows, scanHolder)
+	if err != nil {
+		return nil, err
+	}
+	waiting := make([]*Holder, len(found))
+	for i := range found {
+		waiting[i] = &found[i]
+	}
+	return found, addBlockers(ctx, tx, waiting...)
 }
 
 // HolderOf returns the session that holds the advisory lock of a key, nil if there is none. A transaction that has claimed more than some
@@ -53,7 +62,7 @@ func HolderOf(ctx context.Context, tx pgx.Tx, lock int64) (*Holder, error) {
 	if err != nil || len(found) == 0 {
 		return nil, err
 	}
-	return &found[0], nil
+	return &found[0], addBlockers(ctx, tx, &found[0])
 }
 
 func scanHolder(row pgx.CollectableRow) (Holder, error) {

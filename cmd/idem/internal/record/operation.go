@@ -154,6 +154,21 @@ func ParkedOperations(ctx context.Context, tx pgx.Tx) ([]Operation, error) {
 	return pgx.CollectRows(rows, scanOperation)
 }
 
+// Workers are the processes that may run a Worker.
+type Workers struct {
+	Guards int // sessions that look for due operations on behalf of all Workers: at most two, none if no Worker has a session
+	Leased int // processes behind a pooler, which are no relays: each of them may run a Worker, or only calls
+}
+
+// ReadWorkers reads which processes may run a Worker.
+func ReadWorkers(ctx context.Context, tx pgx.Tx) (w Workers, err error) {
+	err = tx.QueryRow(ctx, `SELECT (SELECT count(*) FROM pg_locks l WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2 AND l.classid = 1768187248::oid
+			AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())),
+		(SELECT count(*) FROM idem.leases e WHERE e.expires_at > clock_timestamp() AND NOT EXISTS (SELECT FROM idem.relays r WHERE r.instance = e.instance))`).
+		Scan(&w.Guards, &w.Leased)
+	return w, err
+}
+
 // UnattendedOperations returns those that have been due for longer than old and that no process works on: no process is there that
 // knows them by name, or none at all.
 func UnattendedOperations(ctx context.Context, tx pgx.Tx, old time.Duration) ([]Operation, error) {

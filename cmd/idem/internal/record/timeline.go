@@ -22,6 +22,7 @@ type Step struct {
 	Kind, Name, Outcome string
 	RecordedAt          time.Time
 	DueAt               *time.Time
+	Undos               int // how many undos it has
 	Value               Value
 }
 
@@ -44,13 +45,13 @@ func Timeline(ctx context.Context, tx pgx.Tx, o *Operation, reveal bool) (steps 
 	if err != nil {
 		return nil, nil, err
 	}
-	rows, err := tx.Query(ctx, "SELECT seq, kind, name, outcome, recorded_at, due_at, "+value+
+	rows, err := tx.Query(ctx, "SELECT seq, kind, name, outcome, recorded_at, due_at, coalesce(undos, 0), "+value+
 		"FROM idem.steps WHERE operation_id = $1::text::uuid ORDER BY seq", o.ID, reveal)
 	if err != nil {
 		return nil, nil, err
 	}
 	steps, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (s Step, err error) {
-		err = row.Scan(append([]any{&s.Seq, &s.Kind, &s.Name, &s.Outcome, &s.RecordedAt, &s.DueAt}, s.Value.into()...)...)
+		err = row.Scan(append([]any{&s.Seq, &s.Kind, &s.Name, &s.Outcome, &s.RecordedAt, &s.DueAt, &s.Undos}, s.Value.into()...)...)
 		if s.Kind == string(db.CallStep) { // of which it says since when it was under way
 			s.DueAt = nil
 		}

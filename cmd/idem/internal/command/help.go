@@ -1,0 +1,51 @@
+package command
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/idem-go/idem/cmd/idem/internal/glossary"
+	"github.com/idem-go/idem/cmd/idem/internal/page"
+)
+
+type helpCommand struct {
+	Topic []string `arg:"" optional:"" help:"topics, one of the terms, or a command. Default: the list of commands."`
+}
+
+// Help says more.
+func (helpCommand) Help() string {
+	return `topics explains the terms that the commands use, such as parked and in doubt. docs/glossary.md has all terms.
+
+Example: idem help topics`
+}
+
+// Run explains terms, or shows the help of a command.
+func (c helpCommand) Run(s *session) error {
+	name := strings.ToLower(strings.Join(c.Topic, " "))
+	terms := glossary.Terms
+	if name != "topics" {
+		at := slices.IndexFunc(terms, func(t glossary.Term) bool { return t.Name == name })
+		if at < 0 {
+			return c.ofCommand(s)
+		}
+		terms = terms[at : at+1]
+	}
+	return s.show(terms, func(p *page.Page) {
+		for _, t := range terms {
+			p.Printf("%s\n%s\n\n", p.Bold(t.Name), page.Wrap(t.Meaning, "  ", 100))
+		}
+		p.Printf("All terms: %s\n", glossary.Link)
+	})
+}
+
+func (c helpCommand) ofCommand(s *session) error {
+	parser, err := newParser(new(grammar), s.World)
+	if err != nil {
+		return err
+	}
+	if _, err = parser.Parse(append(slices.Clip(c.Topic), "--help")); !errors.Is(err, errHelp) {
+		return usage("there is no command and no topic %q; see idem help topics", strings.Join(c.Topic, " "))
+	}
+	return nil
+}

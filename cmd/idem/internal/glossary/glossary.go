@@ -1,0 +1,25 @@
+// Package glossary explains the terms of idem that a person on call meets first.
+package glossary
+
+// Link leads to all terms.
+const Link = "https://github.com/idem-go/idem/blob/main/docs/glossary.md"
+
+// Term is a word with its meaning.
+type Term struct {
+	Name    string `json:"name"`
+	Meaning string `json:"meaning"`
+}
+
+// Terms are the terms, in alphabetical order.
+var Terms = []Term{
+	{"epoch", "A number of an operation. It grows whenever a process claims the operation. Every commit names the epoch of its process, and a commit of an " +
+		"older epoch is refused: a process that was taken for dead can no longer change anything."},
+	{"held", "A held message could not be published, or waits behind a held message of the same topic and key. The relay tries it again after a backoff, and " +
+		"publishes other keys meanwhile. A held key is one that an open transaction has claimed: callers of the key wait, and then get ErrInProgress."},
+	{"in doubt", "A call to another system was begun, and its outcome is not recorded: the call may have happened. Ask the other side by the key of the call. Then " +
+		"say the outcome with resolve."},
+	{"lane", "One of the 16 parts of the outbox. A hash of its key puts a message into a lane. One relay owns a lane at a time, so the messages of a key keep " +
+		"their order."},
+	{"parked", "A parked operation has stopped and waits for a person. Its reason code says why. Callers of its key get ErrParked until a person retries, " +
+		"resolves or cancels the operation."},
+}

@@ -1,0 +1,24 @@
+package record
+
+import "github.com/idem-go/idem/operation"
+
+// nextSteps are what a person does about each reason, in short. docs/operations-reference.md says more.
+var nextSteps = map[operation.Reason]string{
+	operation.ReasonCallInDoubt:       "Ask the other side by the key of the call whether it has happened, then resolve. Retry makes a Keyed call again within its window.",
+	operation.ReasonAttemptsExhausted: "Ask the other side by the key of the call whether it has happened, then resolve. Or retry for as many attempts again.",
+	operation.ReasonCodeChanged:       "Deploy code that asks for the recorded steps, then retry. Or cancel, and without code if it parks again.",
+	operation.ReasonValueUnreadable:   "Deploy code that reads the value, then retry. If a person gave the value, resolve again.",
+	operation.ReasonSignalUnreadable:  "Send another signal of that name, which replaces this one, then retry.",
+	operation.ReasonUndoFailed:        "Repair the cause, then retry. If the undo was done by hand, resolve it as happened.",
+	operation.ReasonTxEnded:           "Remove by hand what the step has written since the last commit. Then retry with code that leaves its transaction alone, or cancel.",
+	operation.ReasonFunctionFailed:    "Deploy code that works, then retry. Or cancel without code.",
+	operation.ReasonTooManyDeaths:     "Find out why the processes die, then retry.",
+}
+
+// NextStep returns what a person does next about an operation that is parked for this reason.
+func NextStep(reason string) string {
+	if next, known := nextSteps[operation.Reason(reason)]; known {
+		return next
+	}
+	return "docs/operations-reference.md says what to do about this reason."
+}

@@ -1,0 +1,95 @@
+package ui
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/url"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem/cmd/idem/internal/doctor"
+	"github.com/idem-go/idem/cmd/idem/internal/glossary"
+	"github.com/idem-go/idem/cmd/idem/internal/page"
+)
+
+const (
+	doctorFresh = time.Minute     // how old findings may be that are shown
+	doctorLimit = 2 * time.Second // of a statement
+)
+
+// examination is what the doctor has found last.
+type examination struct {
+	mu       sync.Mutex
+	at       time.Time
+	checks   int
+	findings []finding
+}
+
+type finding struct {
+	doctor.Finding
+	Check, Mood string
+}
+
+// examined are the findings of the doctor as they are shown.
+type examined struct {
+	At       time.Time
+	Checks   int
+	Findings []finding // the worst first
+}
+
+func readNothing(context.Context, pgx.Tx, url.Values) (any, error) { return nil, nil }
+
+// examine has the doctor look at the database, at most once a minute.
+func examine(ctx context.Context, s *site, _ any) (any, error) {
+	e := &s.examination
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if time.Since(e.at) > doctorFresh {
+		results, err := doctor.Examine(ctx, s.Pool, doctor.Options{Limits: doctor.Limits{Statement: min(s.Timeout, doctorLimit)}}, func(string, int, int) {})
+		if err != nil {
+			return nil, err
+		}
+		e.at, e.checks, e.findings = time.Now(), len(results), findingsOf(results)
+	}
+	return examined{e.at, e.checks, e.findings}, nil
+}
+
+var moodOf = map[doctor.Level]string{doctor.Problem: "bad", doctor.Warning: "warn"}
+
+func findingsOf(results []doctor.Result) (all []finding) {
+	for _, r := range results {
+		for _, f := range r.Findings {
+			all = append(all, finding{f, r.Check, moodOf[f.Level]})
+		}
+	}
+	order := []doctor.Level{doctor.Problem, doctor.Warning, doctor.Unknown, doctor.Note}
+	slices.SortStableFunc(all, func(a, b finding) int { return cmp.Compare(slices.Index(order, a.Level), slices.Index(order, b.Level)) })
+	return all
+}
+
+// fact is what the overview says of the last examination.
+func (e *examination) fact() fact {
+	f := fact{Name: "Findings of the doctor", Value: "not examined yet", Link: "doctor"}
+	if !e.mu.TryLock() {
+		f.Value = "being examined"
+		return f
+	}
+	defer e.mu.Unlock()
+	if e.at.IsZero() {
+		return f
+	}
+	counts := map[doctor.Level]int{}
+	for _, one := range e.findings {
+		counts[one.Level]++
+	}
+	f.Value = fmt.Sprintf("%d problems, %d warnings", counts[doctor.Problem], counts[doctor.Warning])
+	f.Note = page.Age(time.Since(e.at)) + " ago"
+	f.Mood = cmp.Or(moodIf(counts[doctor.Problem] > 0, "bad"), moodIf(counts[doctor.Warning] > 0, "warn"))
+	return f
+}
+
+func readTerms(context.Context, pgx.Tx, url.Values) (any, error) { return glossary.Terms, nil }
