@@ -33,7 +33,7 @@ type Flight[K comparable, V any] struct {
 	next       chan struct{} // holds a token when the lead is to be had
 	done       chan struct{} // closed when value is there
 	value      V
-	noted      string
+	note       string
 }
 
 // Join returns the flight about key. If there is none it begins own, and the caller leads: it must call Finish or Abandon,
@@ -68,17 +68,17 @@ func (f *Flight[K, V]) follow() {
 func (f *Flight[K, V]) MarkAsked() { f.asked.Store(true) }
 
 // Note leaves a word for the next leader, who would not know otherwise what the one before has found.
-func (f *Flight[K, V]) Note(word string) {
+func (f *Flight[K, V]) SetNote(note string) {
 	f.group.mu.Lock()
 	defer f.group.mu.Unlock()
-	f.noted = word
+	f.note = note
 }
 
 // Noted returns the last word of a leader before.
-func (f *Flight[K, V]) Noted() string {
+func (f *Flight[K, V]) Note() string {
 	f.group.mu.Lock()
 	defer f.group.mu.Unlock()
-	return f.noted
+	return f.note
 }
 
 // MarkBusy says that the key is held. Followers that do not want to wait leave.

@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/idem-go/idem/internal/longcall"
+	"github.com/idem-go/idem/internal/bridge"
 )
 
 // Mark is an error that says something of the attempt that has returned the error that it wraps,
@@ -39,10 +39,10 @@ func isFinal(err error) bool {
 
 // stored is how the error of a step is stored.
 type stored struct {
-	Text   string             `json:"text"`
-	Final  bool               `json:"final,omitempty"`
-	Chain  []link             `json:"chain,omitempty"`
-	Reject *longcall.Response `json:"reject,omitempty"`
+	Text   string           `json:"text"`
+	Final  bool             `json:"final,omitempty"`
+	Chain  []link           `json:"chain,omitempty"`
+	Reject *bridge.Response `json:"reject,omitempty"`
 }
 
 // maxChain bounds what is stored of the errors that an error wraps.
@@ -51,7 +51,7 @@ const maxChain = 1 << 18
 // Encode returns what is stored of err.
 func (k Set) Encode(err error) []byte {
 	f := stored{Text: Text(err), Final: isFinal(err)}
-	if rejected, ok := longcall.RejectionOf(err); ok {
+	if rejected, ok := bridge.RejectionOf(err); ok {
 		f.Reject = &rejected
 	}
 	walk(err, func(e error) {
@@ -59,7 +59,7 @@ func (k Set) Encode(err error) []byte {
 		case Mark:
 		case *restored: // of an earlier step
 			f.Chain = append(f.Chain, e.chain...)
-		case longcall.Rejecter:
+		case bridge.Rejecter:
 		default:
 			f.Chain = append(f.Chain, k.link(e))
 		}
@@ -83,7 +83,7 @@ func bounded(chain []link) []link {
 
 // Decode returns the error that was stored, marked as final if it was, and with the rejection that
 // it carried. The second error says why it cannot be restored.
-func (k Set) Decode(text []byte, final func(error) error, reject func(longcall.Response) error) (error, error) {
+func (k Set) Decode(text []byte, final func(error) error, reject func(bridge.Response) error) (error, error) {
 	var f stored
 	if err := json.Unmarshal(text, &f); err != nil {
 		return nil, errors.New("does not decode")

@@ -100,7 +100,7 @@ func (b *bench) patient(cancel time.Duration) (*Engine, *lateCancels) {
 	e := b.withEngine(pgx.TxOptions{}, Limits{Acquire: limit, Rollback: cancel, Commit: limit})
 	late := b.holdCancels(e)
 	b.open(e, "first").Close()
-	e.Patience = 100 * time.Millisecond
+	e.BeginTimeout = 100 * time.Millisecond
 	return e, late
 }
 
@@ -159,7 +159,7 @@ func TestCancelThatComesLateReachesNoOtherStatement(t *testing.T) {
 			}
 			defer time.AfterFunc(20*time.Second, unlock).Stop()
 			tx := beginning()
-			e.Patience = 0
+			e.BeginTimeout = 0
 			if tx == nil {
 				var err error
 				if tx, err = e.Open(t.Context()); err != nil {
@@ -227,7 +227,7 @@ func TestSessionOfABlockedTransactionEndsOnTheServer(t *testing.T) {
 		t.Fatalf("the error is %v", err)
 	}
 	b.awaitTrue("select not exists (select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock')")
-	e.Patience = 0
+	e.BeginTimeout = 0
 	if err := e.Do(t.Context(), 0, write("next", false, nil)); err != nil {
 		t.Error(err)
 	}
@@ -238,7 +238,7 @@ func TestTransactionThatBeginsInTimeKeepsItsConnection(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	e, _ := b.patient(limit)
-	e.Patience = limit
+	e.BeginTimeout = limit
 	for range 3 {
 		if err := e.Do(t.Context(), 0, write("k", false, nil)); err != nil {
 			t.Error(err)

@@ -20,10 +20,10 @@ type Engine struct {
 	// Prepared are statements that a connection is to know before its first transaction.
 	Prepared []*roundtrip.Statement
 
-	// Patience is how long the first round trip of a transaction may take. Then it is cancelled, and Open answers
+	// BeginTimeout is how long the first round trip of a transaction may take. Then it is cancelled, and Open answers
 	// ErrBlocked, or ErrUnanswered if the server does not say that it was.
 	// Zero is for ever.
-	Patience time.Duration
+	BeginTimeout time.Duration
 
 	// Asker is told when a connection was had from the pool, if it is not nil.
 	Asker interface{ MarkAsked() }

@@ -40,11 +40,11 @@ func (e *ExhaustedError) Error() string {
 	return fmt.Sprintf("idem: no connection became free within %v; inside fn use DoTx, not Do", e.Waited)
 }
 
-// ErrBlocked says that the first statements of a transaction were under way on the server when Engine.Patience was over, and were
+// ErrBlocked says that the first statements of a transaction were under way on the server when Engine.BeginTimeout was over, and were
 // cancelled: as a rule, because another transaction holds a row.
 var ErrBlocked = errors.New("idem: the first statements were not answered in time")
 
-// ErrUnanswered says that the server has answered neither the first statements of a transaction within Engine.Patience nor the
+// ErrUnanswered says that the server has answered neither the first statements of a transaction within Engine.BeginTimeout nor the
 // request to cancel them: they may wait for a lock, or in the queue of a pooler, or the server may be gone.
 var ErrUnanswered = errors.New("idem: neither the first statements nor their cancellation were answered in time")
 

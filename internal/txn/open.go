@@ -76,16 +76,16 @@ const cancelLimit = time.Second
 // answered: the request may arrive at any time, be it that the server is slow or that a pooler queues it, and must meet no other
 // statement. Only if the server says that it has cancelled the statements were they blocked.
 func (t *Tx) beginInTime(ctx context.Context, requests []Request) error {
-	if t.engine.Patience <= 0 {
+	if t.engine.BeginTimeout <= 0 {
 		return t.begin(ctx, requests)
 	}
 	pg := t.conn.PgConn()
-	cancel := time.AfterFunc(t.engine.Patience, func() {
+	cancel := time.AfterFunc(t.engine.BeginTimeout, func() {
 		bounded, done := context.WithTimeout(context.Background(), cancelLimit)
 		defer done()
 		_ = pg.CancelRequest(bounded)
 	})
-	g := startGrace(t.engine.Patience+cancelLimit, pg.Conn())
+	g := startGrace(t.engine.BeginTimeout+cancelLimit, pg.Conn())
 	defer g.end() // also if a handler panics
 	defer cancel.Stop()
 	err := t.begin(ctx, requests)

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idem/cmd/idem/internal/page"
-	"github.com/idem-go/idem/internal/abridge"
+	"github.com/idem-go/idem/internal/display"
 )
 
 //go:embed pages/*.html static/*
@@ -57,7 +57,7 @@ var words = template.FuncMap{
 		if key == "" {
 			return "–"
 		}
-		return abridge.Key(key)
+		return display.Key(key)
 	},
 	"count": page.Count,
 	"size":  page.Bytes,

@@ -46,7 +46,7 @@ func commitMutants() []Mutant {
 			Faults:   lostCommits, Rules: []rule.Rule{rule.Once, rule.OneEffect, rule.Nothing, rule.Order},
 			Edits: []Edit{{"idem.call.proceed", "ending, err = x.resolve(ctx, c.limits.resolve, c.ttl, err)", `_, _ = x.engine.Pool.Exec(context.WithoutCancel(ctx), "delete from idem.records where scope = $1 and key = $2", c.scope, c.key)
 			x.key = db.NewKey(c.scope, c.key, c.hash, newExecutionID(), c.ttl)
-			ending = undone`}},
+			ending = rolledBack`}},
 		},
 		{
 			Name: "lost-is-an-error", About: "an answer to COMMIT that is lost is reported as a failure",

@@ -1,7 +1,7 @@
-// Package abridge prepares text that comes from strangers for errors, logs, the command line and its page. Key abridges an
-// idempotency key, which gives access to a stored response. Everything else, such as the id of a message, is shown in full by
-// Printable.
-package abridge
+// Package display prepares text from clients for errors, logs, the command line and its web page.
+// Key abridges an idempotency key, because whoever knows a key can read its stored response.
+// Printable shows everything else, such as the id of a message, in full.
+package display
 
 import (
 	"fmt"
@@ -11,13 +11,14 @@ import (
 	"unicode/utf8"
 )
 
-// maxShown is how many characters of a key Key shows at most.
+// maxShown is the maximum number of characters of a key that Key shows.
 const maxShown = 4
 
-// Key returns the first characters of a key and its length in bytes, as in 7f3c…(36). It shows four characters. Of a key with
-// fewer than eight it shows half, but at least one. The result is printable.
+// Key returns the first characters of a key and its length in bytes, as in 7f3c…(36). It shows four
+// characters. For a key with fewer than eight characters it shows half of them, but at least one.
+// The result is printable.
 func Key(key string) string {
-	count := 0 // characters, as far as they matter
+	count := 0 // characters, counted up to 2*maxShown
 	for rest := key; rest != "" && count < 2*maxShown; count++ {
 		_, size := utf8.DecodeRuneInString(rest)
 		rest = rest[size:]
@@ -30,8 +31,9 @@ func Key(key string) string {
 	return Printable(key[:end]) + "…(" + strconv.Itoa(len(key)) + ")"
 }
 
-// Printable returns text with everything escaped that could steer a terminal or reorder a line: control characters, invisible
-// and bidirectional characters, and invalid UTF-8. A text without them is returned as it is.
+// Printable returns text with all characters escaped that could control a terminal or reorder a
+// line: control characters, invisible and bidirectional characters, and invalid UTF-8. Other text
+// is returned as it is.
 func Printable(text string) string {
 	if utf8.ValidString(text) && !strings.ContainsFunc(text, isUnprintable) {
 		return text

@@ -1,13 +1,13 @@
-package abridge_test
+package display_test
 
 import (
 	"strings"
 	"testing"
 
-	"github.com/idem-go/idem/internal/abridge"
+	"github.com/idem-go/idem/internal/display"
 )
 
-func TestKey_ShowsTheFirstCharactersAndTheLength(t *testing.T) {
+func TestKey_ShowsFirstCharactersAndLength(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ key, want string }{
 		{"", "…(0)"},
@@ -25,13 +25,13 @@ func TestKey_ShowsTheFirstCharactersAndTheLength(t *testing.T) {
 		{"\xff\xfe\xfd\xfc0123456789ab", `\xff\xfe\xfd\xfc…(16)`},
 		{strings.Repeat("\x80", 3), `\x80…(3)`},
 	} {
-		if got := abridge.Key(test.key); got != test.want {
+		if got := display.Key(test.key); got != test.want {
 			t.Errorf("Key(%q) = %s, want %s", test.key, got, test.want)
 		}
 	}
 }
 
-func TestPrintable_EscapesWhatSteersATerminal(t *testing.T) {
+func TestPrintable_EscapesControlCharacters(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ text, want string }{
 		{"", ""},
@@ -41,7 +41,7 @@ func TestPrintable_EscapesWhatSteersATerminal(t *testing.T) {
 		{"\u202eabc", `\u202eabc`},
 		{"\xffabc", `\xffabc`},
 	} {
-		if got := abridge.Printable(test.text); got != test.want {
+		if got := display.Printable(test.text); got != test.want {
 			t.Errorf("Printable(%q) = %s, want %s", test.text, got, test.want)
 		}
 	}
