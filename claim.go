@@ -53,7 +53,8 @@ type work interface {
 	// resume continues the operation that holds the key.
 	resume(ctx context.Context, x *execution) (ending, error)
 	// endedMeanwhile reports whether the operation that this call waited for has ended in an error
-	// and left its key to others. found is what the call finds now. The call then returns that error.
+	// and left its key to others. found is what the call finds now. The call then returns that
+	// error.
 	endedMeanwhile(ctx context.Context, x *execution, found finding) (error, bool)
 	// isOperation reports whether the work may hold its key across several transactions.
 	isOperation() bool
@@ -161,9 +162,10 @@ func (x *execution) freshUntil(r *db.Record) time.Time {
 	return x.askedAt.Add(r.ExpiresAt.Sub(seen))
 }
 
-// claimTimeout returns how long the claim may wait for a lock on the record, such as one of SQL that
-// deletes the record. It is what is left of the wait, but at least a second: a slow server must not
-// look like a held key. Without a wait it is zero, because the claim itself sets a lock timeout.
+// claimTimeout returns how long the claim may wait for a lock on the record, such as one of SQL
+// that deletes the record. It is what is left of the wait, but at least a second: a slow server
+// must not look like a held key. Without a wait it is zero, because the claim itself sets a lock
+// timeout.
 func (x *execution) claimTimeout() time.Duration {
 	if x.wait == 0 {
 		return 0

@@ -38,7 +38,8 @@ type leaderResult struct {
 	freshUntil time.Time
 }
 
-// copied returns o with a copy of the response, because the caller of the leader may change its own.
+// copied returns o with a copy of the response, because the caller of the leader may change its
+// own.
 func (o leaderResult) copied() leaderResult {
 	o.result.Response = o.result.Response.clone()
 	return o
@@ -138,8 +139,8 @@ const (
 	maxRetryAfter = 30 * time.Second
 )
 
-// inProgress returns the error for a key that is still held. RetryAfter is as long as the wait was: a
-// holder that has outlasted the wait is likely to need about as long again.
+// inProgress returns the error for a key that is still held. RetryAfter is as long as the wait was:
+// a holder that has outlasted the wait is likely to need about as long again.
 func (w *waiting) inProgress() error {
 	return &InProgressError{Key: display.Key(w.key), RetryAfter: min(max(w.wait, minRetryAfter), maxRetryAfter)}
 }

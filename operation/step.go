@@ -354,7 +354,7 @@ func (op *Op) inTx(s *step, fn func(pgx.Tx) ([]byte, error)) error {
 		return false, err
 	})
 	if err == nil && op.work.checked[s.seq] {
-		err = txn.Answered(op.tx.Ask(op.ctx, db.CheckConstraints{})) // by what the program has deferred, too
+		err = txn.ServerError(op.tx.Ask(op.ctx, db.CheckConstraints{})) // by what the program has deferred, too
 	}
 	op.work.taken(op.ctx, s, began, err, false)
 	if err != nil {

@@ -34,7 +34,8 @@ type Runner interface {
 	// Begin executes the call from its start, in the transaction that claimed the key.
 	Begin(ctx context.Context, e Execution, tx *txn.Tx) Ending
 
-	// Resume continues the operation that holds the key, unless it is in progress in another process.
+	// Resume continues the operation that holds the key, unless it is in progress in another
+	// process.
 	Resume(ctx context.Context, e Execution, operationID string) Ending
 
 	// Ended reports whether the operation ended without leaving its response under the key, and
@@ -107,8 +108,8 @@ type Execution interface {
 	// Engine returns the engine for further transactions.
 	Engine() *txn.Engine
 
-	// Key returns the key as held by the given operation. With an empty id it returns the key of the
-	// operation that this call would begin.
+	// Key returns the key as held by the given operation. With an empty id it returns the key of
+	// the operation that this call would begin.
 	Key(operationID string) db.Key
 
 	// ClaimedAt returns when the key was claimed, by the clock of the database.
@@ -156,12 +157,12 @@ type API[Option, Result any] struct {
 	// Execution returns the Execution of an operation that already has its key.
 	Execution func(pool *pgxpool.Pool, scope, key string, hash [32]byte, ttl time.Duration, options []Option) (Execution, error)
 
-	// WithLimits is an option for tests. It sets how long a call waits for a connection, how long it
-	// waits for the answer to COMMIT, and how long it tries to learn the outcome of a COMMIT.
+	// WithLimits is an option for tests. It sets how long a call waits for a connection, how long
+	// it waits for the answer to COMMIT, and how long it tries to learn the outcome of a COMMIT.
 	WithLimits func(acquire, commit, resolve time.Duration) Option
 
-	// WithLock is an option for tests. The call takes the advisory lock that lock returns in place of
-	// the lock of its key, or no lock if lock returns nil.
+	// WithLock is an option for tests. The call takes the advisory lock that lock returns in place
+	// of the lock of its key, or no lock if lock returns nil.
 	WithLock func(lock func(scope, key string) *int64) Option
 }
 

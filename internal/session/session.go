@@ -103,7 +103,7 @@ func (s *Session) Query(ctx context.Context, requests ...txn.Request) error {
 	if err != nil {
 		s.Close()
 	}
-	return txn.Lacking(err)
+	return txn.AsUnsupported(err)
 }
 
 // Close gives the lock up.

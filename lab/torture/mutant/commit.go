@@ -59,8 +59,8 @@ func commitMutants() []Mutant {
 			Duration: 5 * time.Second,
 			Faults:   []fault.Name{fault.Delay, fault.GhostStandby, fault.Freeze}, Rules: []rule.Rule{rule.Nothing},
 			Edits: []Edit{
-				{"internal/txn.grace.begin", "g.limit", "0"},
-				{"internal/txn.Tx.commitHere", "t.unanswered(ctx)", "ctx.Err()"},
+				{"internal/txn.answerDeadline.begin", "d.limit", "0"},
+				{"internal/txn.Tx.commitInPlace", "t.noAnswer(ctx)", "ctx.Err()"},
 			},
 		},
 		{
@@ -68,12 +68,12 @@ func commitMutants() []Mutant {
 			Slow:   true,
 			Faults: []fault.Name{fault.FailoverStalled}, Rules: []rule.Rule{rule.Success, rule.Replayed},
 			Edits: []Edit{
-				{"internal/txn.sendUncancelled", "scramble(conn.PgConn().SecretKey())", ""},
-				{"internal/txn.uncancelled.read", `if !u.conn.IsClosed() {
+				{"internal/txn.sendUncanceled", "scramble(conn.PgConn().SecretKey())", ""},
+				{"internal/txn.uncanceled.read", `if !u.conn.IsClosed() {
 		scramble(u.conn.PgConn().SecretKey())
 	}`, ""},
-				{"internal/txn.Tx.commitHere", "t.leaveAlone(answers)", `_ = t.conn.PgConn().CancelRequest(context.Background())
-		t.leaveAlone(answers)`},
+				{"internal/txn.Tx.commitInPlace", "t.keepPending(answers)", `_ = t.conn.PgConn().CancelRequest(context.Background())
+		t.keepPending(answers)`},
 			},
 		},
 		{

@@ -4,14 +4,51 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
+func TestPauses_DoubleUpToLimitWithJitter(t *testing.T) {
+	t.Parallel()
+	seen := map[time.Duration]bool{}
+	for range 200 {
+		p := Pauses{Current: 2 * time.Millisecond, Limit: 100 * time.Millisecond}
+		for _, top := range []time.Duration{2, 4, 8, 16, 32, 64, 100, 100, 100} {
+			top *= time.Millisecond
+			if pause := p.Next(); pause < top/2 || pause >= top {
+				t.Fatalf("%v is not between %v and %v", pause, top/2, top)
+			} else if top == 100*time.Millisecond {
+				seen[pause] = true
+			}
+		}
+	}
+	if len(seen) < 100 {
+		t.Errorf("of 600 pauses only %d differ: those who wait together ask together", len(seen))
+	}
+}
+
+func TestSleep_EndsWithContext(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		begun := time.Now()
+		if err := Sleep(t.Context(), time.Minute); err != nil || time.Since(begun) != time.Minute {
+			t.Errorf("%v after %v", err, time.Since(begun))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		begun = time.Now()
+		if err := Sleep(ctx, time.Minute); !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) != time.Second {
+			t.Errorf("%v after %v", err, time.Since(begun))
+		}
+	})
+}
+
 var errBusiness = errors.New("insufficient funds")
 
-func TestDoCommitsExactlyWhatFnWantsKept(t *testing.T) {
+func TestEngineDo_CommitsUnlessFnFailsOrUndoes(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for _, test := range []struct {
@@ -35,7 +72,7 @@ func TestDoCommitsExactlyWhatFnWantsKept(t *testing.T) {
 	}
 }
 
-func TestDoRunsFnAgainOnlyWherePostgresAsksForIt(t *testing.T) {
+func TestEngineDo_RetriesSerializationFailureAndDeadlock(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for code, runs := range map[string]int{"40001": 3, "40P01": 3, "23505": 1, "57P01": 1, "55P03": 1} {
@@ -59,7 +96,7 @@ func TestDoRunsFnAgainOnlyWherePostgresAsksForIt(t *testing.T) {
 	b.wantMade("at last", 1)
 }
 
-func TestDoDoesNotRunFnAgainOnceTheContextHasEnded(t *testing.T) {
+func TestEngineDo_StopsRetryingAfterEndOfContext(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -70,7 +107,7 @@ func TestDoDoesNotRunFnAgainOnceTheContextHasEnded(t *testing.T) {
 	}
 }
 
-func TestDoNeverCommitsATransactionThatFnHasSpoilt(t *testing.T) {
+func TestEngineDo_RejectsBrokenTransaction(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	ctx := context.Background()
@@ -101,7 +138,7 @@ func TestDoNeverCommitsATransactionThatFnHasSpoilt(t *testing.T) {
 	}
 }
 
-func TestPanicOfFnRollsBackAndGoesOn(t *testing.T) {
+func TestEngineDo_RollsBackOnPanic(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	func() {
@@ -118,7 +155,7 @@ func TestPanicOfFnRollsBackAndGoesOn(t *testing.T) {
 	}
 }
 
-func TestTransactionHasTheOptionsOfTheEngine(t *testing.T) {
+func TestEngineDo_UsesTxOptions(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	e := b.withEngine(pgx.TxOptions{IsoLevel: pgx.Serializable, AccessMode: pgx.ReadOnly}, DefaultLimits)
@@ -136,7 +173,7 @@ func TestTransactionHasTheOptionsOfTheEngine(t *testing.T) {
 	}
 }
 
-func TestTransactionWithoutANameHasNoExecutionID(t *testing.T) {
+func TestExecutionID_IsMissingWithoutName(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	err := b.engine.Do(t.Context(), 0, func(tx pgx.Tx) (bool, error) {

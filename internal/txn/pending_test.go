@@ -8,20 +8,20 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// A program that looks for goroutines at the end of a test or of a process finds none of ours.
-func TestNobodyWatchesAPoolForLongerThanACommitGoesOn(t *testing.T) {
+// Tests that look for leaked goroutines must not find the watcher.
+func TestPendingCommits_WatchEndsWithLastCommit(t *testing.T) {
 	t.Parallel()
-	pool, err := pgxpool.New(t.Context(), "host=127.0.0.1 port=1") // is asked for nothing
+	pool, err := pgxpool.New(t.Context(), "host=127.0.0.1 port=1") // never dialed
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
 	synctest.Test(t, func(*testing.T) {
 		begin, watching := time.Now(), make(chan struct{})
-		u := &unanswered{over: make(chan struct{}), closed: make(chan struct{}), count: 1}
-		unansweredMu.Lock()
-		unansweredOf[pool] = u
-		unansweredMu.Unlock()
+		u := &pendingCommits{over: make(chan struct{}), closed: make(chan struct{}), count: 1}
+		pendingMu.Lock()
+		pendingOf[pool] = u
+		pendingMu.Unlock()
 		go func() {
 			defer close(watching)
 			u.watch(pool)

@@ -1,6 +1,6 @@
 //go:build unix
 
-package wire
+package txn
 
 import (
 	"crypto/tls"
@@ -42,16 +42,16 @@ func pairs(t *testing.T, test func(t *testing.T, here, there net.Conn)) {
 	}
 }
 
-func TestWhatArrivesIsLeftToTheReader(t *testing.T) {
+func TestSocket_WaitReadableReadsNothing(t *testing.T) {
 	t.Parallel()
 	pairs(t, func(t *testing.T, here, there net.Conn) {
-		w := Of(here)
+		w := socketOf(here)
 		for _, text := range []string{"before", "and again"} {
 			if _, err := there.Write([]byte(text)); err != nil {
 				t.Fatal(err)
 			}
-			for range 2 { // it was there before, and is afterwards
-				if !w.Arrives() {
+			for range 2 { // waiting does not consume the data
+				if !w.waitReadable() {
 					t.Fatal("nothing arrives")
 				}
 			}
@@ -63,13 +63,13 @@ func TestWhatArrivesIsLeftToTheReader(t *testing.T) {
 	})
 }
 
-func TestWhoWaitsIsToldOfWhatComesLater(t *testing.T) {
+func TestSocket_WaitReadableNoticesLaterData(t *testing.T) {
 	t.Parallel()
 	pairs(t, func(t *testing.T, here, there net.Conn) {
-		w := Of(here)
+		w := socketOf(here)
 		for range 100 {
 			arrived := make(chan bool, 1)
-			go func() { arrived <- w.Arrives() }()
+			go func() { arrived <- w.waitReadable() }()
 			if _, err := there.Write([]byte{1}); err != nil {
 				t.Fatal(err)
 			}
@@ -83,21 +83,21 @@ func TestWhoWaitsIsToldOfWhatComesLater(t *testing.T) {
 	})
 }
 
-func TestEndOfTheOtherSideArrives(t *testing.T) {
+func TestSocket_WaitReadableNoticesEnd(t *testing.T) {
 	t.Parallel()
 	pairs(t, func(t *testing.T, here, there net.Conn) {
 		there.Close()
-		if !Of(here).Arrives() {
+		if !socketOf(here).waitReadable() {
 			t.Error("the end did not arrive")
 		}
 	})
 }
 
-func TestDeadlineEndsTheWaitAndNothingElse(t *testing.T) {
+func TestSocket_WaitReadableEndsWithDeadline(t *testing.T) {
 	t.Parallel()
 	pairs(t, func(t *testing.T, here, there net.Conn) {
-		w, arrived := Of(here), make(chan bool, 1)
-		go func() { arrived <- w.Arrives() }()
+		w, arrived := socketOf(here), make(chan bool, 1)
+		go func() { arrived <- w.waitReadable() }()
 		if err := here.SetDeadline(time.Unix(1, 0)); err != nil {
 			t.Fatal(err)
 		}
@@ -117,21 +117,21 @@ func TestDeadlineEndsTheWaitAndNothingElse(t *testing.T) {
 	})
 }
 
-// What is between a connection and its socket may have read ahead: there is nothing to wait for then, and one would wait for good.
-func TestOnlyASocketItselfHasAWire(t *testing.T) {
+// A wrapper may have read ahead. Waiting on the socket below it could block forever.
+func TestSocketOf_RefusesWrappedConnections(t *testing.T) {
 	t.Parallel()
 	here, _ := pair(t, "tcp", "127.0.0.1:0")
-	if Of(here) == nil {
-		t.Error("a socket has none")
+	if socketOf(here) == nil {
+		t.Error("a TCP connection is refused")
 	}
-	if Of(wrapped{here}) != nil || Of(ahead{here.(*net.TCPConn)}) != nil {
-		t.Error("a wrapped connection has one")
+	if socketOf(wrapped{here}) != nil || socketOf(ahead{here.(*net.TCPConn)}) != nil {
+		t.Error("a wrapped connection is accepted")
 	}
-	if Of(tls.Client(here, &tls.Config{})) == nil {
-		t.Error("TLS over a socket has none")
+	if socketOf(tls.Client(here, &tls.Config{})) == nil {
+		t.Error("TLS over a socket is refused")
 	}
-	if Of(tls.Client(wrapped{here}, &tls.Config{})) != nil {
-		t.Error("TLS over a wrapped connection has one")
+	if socketOf(tls.Client(wrapped{here}, &tls.Config{})) != nil {
+		t.Error("TLS over a wrapped connection is accepted")
 	}
 }
 
