@@ -148,7 +148,7 @@ func (w *work) take(ctx context.Context, engine *txn.Engine) (*takenOver, bridge
 	steps := db.LoadSteps{OperationID: w.operation}
 	show := db.ShowOperation{OperationID: w.operation}
 	reserved := false
-	err = instance.Alone(ctx, func() error {
+	err = instance.WithClaimLock(ctx, func() error {
 		reserved = instance.Reserve(w.operation)
 		return nil
 	})

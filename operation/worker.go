@@ -309,7 +309,7 @@ func (r *running) take(ctx context.Context, i *presence.Instance, room int, turn
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookLimit)
 	defer cancel()
-	err = i.Alone(ctx, func() error {
+	err = i.WithClaimLock(ctx, func() error {
 		requests := make([]txn.Request, len(looks))
 		for n, look := range looks {
 			look.Owner, look.Running = i.Number, i
