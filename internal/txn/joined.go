@@ -126,14 +126,14 @@ func (j *Joined) Open(ctx context.Context, prepared []*roundtrip.Statement, requ
 // nothing to send. It sends everything under the savepoint, so that tx survives an error, such as a
 // missing schema or a locked table.
 func (j *Joined) Prepare(ctx context.Context, prepared []*roundtrip.Statement) error {
-	if roundtrip.IsCold(j.conn, prepared) {
+	if roundtrip.MustPrepare(j.conn, prepared) {
 		if err := j.underSavepoint(func(ahead ...*roundtrip.Ahead) error {
 			return roundtrip.Prepare(ctx, j.conn, prepared, ahead...)
 		}); err != nil {
 			return err
 		}
 	}
-	if j.saves && roundtrip.IsDue(j.conn) {
+	if j.saves && roundtrip.MustReplan(j.conn) {
 		return j.underSavepoint(func(ahead ...*roundtrip.Ahead) error { return roundtrip.Replan(ctx, j.conn, ahead...) })
 	}
 	return nil

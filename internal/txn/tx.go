@@ -209,7 +209,7 @@ func (t *Tx) release() {
 	t.endSublease()
 	lease, conn := t.lease, t.conn
 	t.lease = nil
-	if conn.IsClosed() || conn.PgConn().TxStatus() != 'I' || !roundtrip.IsDue(conn) {
+	if conn.IsClosed() || conn.PgConn().TxStatus() != 'I' || !roundtrip.MustReplan(conn) {
 		lease.Release()
 		return
 	}
