@@ -160,6 +160,8 @@ func (c *call) claimOrReplay(ctx context.Context, f *flight.Flight[flightID, lea
 	}
 	retry := retries{left: c.retries, pause: txn.RetryPause, trace: &c.trace}
 	poll := pollPause
+	// An inherited operation is resumed before the first claim. If it was undone meanwhile, the call
+	// learns that before it could claim the free key and begin another operation.
 	for inherited := c.inherit(f); ; inherited = false {
 		found, err := running, error(nil)
 		if !inherited {

@@ -216,8 +216,8 @@ const (
 // Entry is the state of a key and its times. It has no response.
 type Entry struct {
 	State       State
-	ExecutionID string    // of the recorded execution or of the running operation; empty while a transaction holds the key
-	Since       time.Time // when the key was claimed, or when the transaction that holds it began; zero if the role may not see that
+	ExecutionID string    // of the recorded execution or running operation; empty while a transaction holds the key
+	Since       time.Time // when the key was claimed or its transaction began; zero if the role may not see that
 	CompletedAt time.Time
 	ExpiresAt   time.Time
 }

@@ -23,7 +23,9 @@ func init() {
 		Do: doOperation, Start: startOperation, Execution: executionOf, Sealer: sealerIn,
 		WithSource: withSource, Source: sourceIn,
 		WithLimits: func(acquire, commit, resolve time.Duration) Option {
-			return func(s *settings) { s.limits.txn.Acquire, s.limits.txn.Commit, s.limits.resolve = acquire, commit, resolve }
+			return func(s *settings) {
+				s.limits.txn.Acquire, s.limits.txn.Commit, s.limits.resolve = acquire, commit, resolve
+			}
 		},
 		WithLock: func(lock func(scope, key string) *int64) Option {
 			return func(s *settings) { s.lock = lock }

@@ -10,9 +10,9 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/idem-go/idem/internal/display"
-	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/bridge"
+	"github.com/idem-go/idem/internal/db"
+	"github.com/idem-go/idem/internal/display"
 )
 
 // Response is what an execution returns and what its duplicates get again, byte for byte. Over HTTP

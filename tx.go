@@ -74,7 +74,8 @@ func (x *execution) rollback(rejected *rejection, undo bool, err error) (ending,
 	holds, after := db.StillClaimed{Key: &x.key}, db.Load{Key: &x.key}
 	isHeld := x.tx.Held(
 		txn.Question{Request: &holds, Answer: func() bool { return holds.Holds }},
-		txn.Question{Request: &after, Answer: func() bool { return !after.Ours() }}, // our record is still there after the rollback: fn committed it
+		// A record of this execution that is still there after the rollback was committed by fn.
+		txn.Question{Request: &after, Answer: func() bool { return !after.Ours() }},
 	)
 	switch {
 	case errors.Is(err, ErrTxEnded), errors.Is(err, ErrTxAborted):

@@ -33,6 +33,8 @@ func Select(only, without []Pointer) (Selection, error) {
 // outermost removes the pointers that are inside another one of the same list. It refuses pointers
 // of only that are inside one of without.
 func outermost(sorted []Pointer) (Selection, error) {
+	// In sorted order a pointer follows all pointers around it. If one of them is around p, the last one
+	// kept of its list is, because everything between the two is inside it as well.
 	var only, without *Pointer
 	kept := sorted[:0]
 	for _, p := range sorted {

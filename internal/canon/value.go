@@ -111,6 +111,8 @@ func (w *rewriter) arrange(text []byte, members []member) ([]byte, error) {
 	if len(members) == 0 || len(members) == 1 && !members[0].drop {
 		return text, nil
 	}
+	// The sorted members are appended behind the unsorted ones and then moved to their place. So each
+	// object copies its text twice and allocates nothing, as long as text has room.
 	start, end := members[0].start, len(text)
 	name := func(m member) []byte { return text[m.start+1 : m.nameEnd-1] }
 	slices.SortFunc(members, func(a, b member) int { return bytes.Compare(name(a), name(b)) })

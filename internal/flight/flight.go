@@ -173,6 +173,9 @@ func (f *Flight[K, V]) Wait(ctx context.Context, remaining time.Duration) (V, En
 func (f *Flight[K, V]) isStuck() bool { return f.group.Stuck == nil || f.group.Stuck(f.key) }
 
 func (f *Flight[K, V]) wait(ctx context.Context, remaining time.Duration) Ending {
+	// A follower with a wait does not listen to busy, because a nil channel never delivers. Its timer
+	// expires once, at the end of the wait. The timer of a follower without a wait expires every
+	// lookPause.
 	patient := remaining > 0
 	var busy chan struct{}
 	if !patient {

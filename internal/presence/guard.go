@@ -26,7 +26,7 @@ const (
 	guardLists   = time.Second           // between two looks for due operations and owners
 	ownerMemory  = 30 * time.Second      // how long an owner is watched after it was last seen to own an operation
 	guardLimit   = 5 * time.Second       // limit of one look; a guard that cannot look resigns
-	idleFactor   = 4                     // seconds between two looks of all processes together, in case no guard looks
+	idleFactor   = 4                     // seconds between two looks of all processes together without a guard
 	maxIdlePause = 5 * time.Minute       // maximum pause of one process
 )
 
@@ -148,6 +148,8 @@ func (g *guard) act(ctx context.Context, s *session.Session) (asked bool, err er
 	slot, wanted, resigned, wish := g.slot, len(g.workers) > 0, g.resigned, g.tryAt
 	owners := slices.Sorted(maps.Keys(g.owners))
 	g.mu.Unlock()
+	// In this order: stand down, listen for notifications, try to become a guard, and do what a guard
+	// does.
 	switch {
 	case slot > 0 && (!wanted || resigned): // another process may be the guard
 		g.becomes(&db.StandGuardRow{})

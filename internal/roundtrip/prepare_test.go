@@ -106,7 +106,8 @@ func TestPrepare_SendsNothingInOtherExecModes(t *testing.T) {
 		pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol, pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec,
 	} {
 		conn := newConn(t, mode)
-		if err := Prepare(t.Context(), conn, three); err != nil || MustPrepare(conn, three) { // preparing would fail, because app.words is missing
+		// Preparing would fail, because app.words is missing.
+		if err := Prepare(t.Context(), conn, three); err != nil || MustPrepare(conn, three) {
 			t.Errorf("%v: %v", mode, err)
 		}
 		wantWords(t, conn, "before", "", "after")
