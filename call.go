@@ -9,14 +9,14 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/idem-go/idem/internal/bridge"
 	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/flight"
-	"github.com/idem-go/idem/internal/longcall"
 	"github.com/idem-go/idem/internal/roundtrip"
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// call is one Do from its arguments to its answer.
+// call is one call of Do or DoTx, from its arguments to its result.
 type call struct {
 	settings
 	scope, key string
@@ -24,10 +24,11 @@ type call struct {
 	execution  execution
 	waiting    waiting
 	trace      trace
-	own        flight.Flight[flightID, outcome]
+	own        flight.Flight[flightID, leaderResult] // used if this call is the first for its key
 }
 
-// newCall checks the arguments of Do and DoTx.
+// newCall checks the arguments of Do and DoTx. The call that it returns with an error is good for
+// an observer only.
 func newCall(scope, key string, hash Hash, fn func(pgx.Tx) (Response, error), opts []Option) (*call, error) {
 	c := &call{scope: scope, key: key, hash: hash}
 	c.trace = trace{started: time.Now()}
@@ -51,20 +52,32 @@ func newCall(scope, key string, hash Hash, fn func(pgx.Tx) (Response, error), op
 	return c, nil
 }
 
-// fits says if the call cannot have its connections from pool.
-func (c *call) fits(pool *pgxpool.Pool) error {
+// traced runs the call and notifies its observer of the start and the end, also if run panics.
+func (c *call) traced(ctx context.Context, joined bool, run func() (Result, error)) (result Result, err error) {
+	c.trace.start(ctx, c.name, c.scope, c.key, joined)
+	returned := false
+	defer func() { c.trace.end(returned, result, err) }()
+	result, err = run()
+	returned = true
+	return result, err
+}
+
+// checkPool returns an error if the call cannot take its connections from pool.
+func (c *call) checkPool(pool *pgxpool.Pool) error {
 	switch {
 	case pool == nil && c.source == nil:
 		return errors.New("idem: pool is nil")
 	case c.source != nil && c.source.Pool() != pool:
-		return errors.New("idem: pool is not the one beneath the *sql.DB of idemsql.Through")
+		return errors.New("idem: pool is not the pool of the *sql.DB in idemsql.Through; pass that pool, or nil where it has none")
 	}
 	return nil
 }
 
-// do answers the call as the leader of its key, or as a follower of another call.
+// do returns the result of the call. In each process one call of a key leads and asks the database.
+// The others follow: they wait in memory and share what the leader found. A follower looks again if
+// the leader's result does not hold for it, and leads itself if the leader gave up.
 func (c *call) do(ctx context.Context, pool *pgxpool.Pool) (Result, error) {
-	c.begin(pool)
+	c.setEngine(pool)
 	id := flightID{pool: pool, scope: c.scope, key: c.key}
 	if pool == nil {
 		id.source = c.source
@@ -87,38 +100,38 @@ func (c *call) do(ctx context.Context, pool *pgxpool.Pool) (Result, error) {
 	return c.lead(ctx, f)
 }
 
-// begin makes the engine of the call.
-func (c *call) begin(pool *pgxpool.Pool) {
+func (c *call) setEngine(pool *pgxpool.Pool) {
 	c.execution.engine = txn.Engine{
-		Pool: pool, Source: c.source, Options: c.txOptions, Limits: c.limits.txn, Prepared: c.execution.work.prepared(c.wait == 0),
+		Pool: pool, Source: c.source, Options: c.txOptions, Limits: c.limits.txn, Prepared: c.execution.work.statements(c.wait == 0),
 		Rehearse: c.rehearse,
 	}
 }
 
-// lead brings the key to an answer, and leaves it to the followers. An error is left to no follower, unless it says whose the
-// record is: then one of the followers leads next.
-func (c *call) lead(ctx context.Context, f *flight.Flight[flightID, outcome]) (Result, error) {
+// lead runs the call as leader of f and shares its result with the followers. It shares no error,
+// except a mismatch and an error that is meant for duplicates. After any other error, and after a
+// panic of fn, one follower becomes the leader.
+func (c *call) lead(ctx context.Context, f *flight.Flight[flightID, leaderResult]) (Result, error) {
 	c.execution.engine.Asker = f
-	settled := false
-	defer func() { // also if fn panics
-		if !settled {
+	shared := false
+	defer func() {
+		if !shared {
 			f.Abandon()
 		}
 	}()
-	r, err := c.settle(ctx, f)
+	r, err := c.claimOrReplay(ctx, f)
 	if err != nil {
-		if settled = c.isForDuplicates(err); settled {
-			f.Finish(outcome{hash: c.hash, ended: err, freshUntil: time.Now()}, outcome.copied)
+		if shared = c.isForDuplicates(err); shared {
+			f.Finish(leaderResult{hash: c.hash, ended: err, freshUntil: time.Now()}, leaderResult.copied)
 		}
 		return Result{}, err
 	}
 	result, err := answerFrom(&r, c.key, &c.execution.key, c.sealer)
-	o := outcome{hash: c.hash, result: result, freshUntil: c.execution.freshUntil(&r)}
+	o := leaderResult{hash: c.hash, result: result, freshUntil: c.execution.freshUntil(&r)}
 	if err != nil {
-		o.mismatch = mismatchIn(err)
+		errors.As(err, &o.mismatch)
 	}
-	if settled = err == nil || o.mismatch != nil; settled {
-		f.Finish(o, outcome.copied)
+	if shared = err == nil || o.mismatch != nil; shared {
+		f.Finish(o, leaderResult.copied)
 	}
 	if err == nil && result.Replayed {
 		c.trace.age = r.LoadedAt.Sub(r.CreatedAt)
@@ -126,37 +139,42 @@ func (c *call) lead(ctx context.Context, f *flight.Flight[flightID, outcome]) (R
 	return result, err
 }
 
-// isForDuplicates reports whether an error is the answer of those, too, who have waited for this call.
+// isForDuplicates reports whether the followers return err, too. Only operations have such errors:
+// a fn may return the error of an operation that it called, which concerns another key.
 func (c *call) isForDuplicates(err error) bool {
-	_, is := errors.AsType[longcall.ForDuplicates](err)
-	return is && c.execution.work.outlasts()
+	_, is := errors.AsType[bridge.ForDuplicates](err)
+	return is && c.execution.work.isOperation()
 }
 
-// settle claims the key and executes, or finds the record, or gives up waiting for another holder.
-func (c *call) settle(ctx context.Context, f *flight.Flight[flightID, outcome]) (db.Record, error) {
+// claimOrReplay returns the record of the key. It claims the key and executes, or loads the record
+// of another execution. While another transaction holds the key it waits and looks again, for as
+// long as WithWait says. It runs again after errors that a retry may overcome.
+func (c *call) claimOrReplay(ctx context.Context, f *flight.Flight[flightID, leaderResult]) (db.Record, error) {
 	x := &c.execution
 	if c.replayLikely {
-		switch found, err := x.ask(ctx); {
+		switch found, err := x.loadOnly(ctx); {
 		case found:
 			return x.record, nil
-		case errors.Is(err, ErrPoolExhausted): // to claim the key would be to wait for as long again
+		case errors.Is(err, ErrPoolExhausted): // the claim would wait for a connection just as long
 			return db.Record{}, err
 		}
 	}
-	again := reruns{left: c.retries, pause: txn.RetryPause, trace: &c.trace}
+	retry := retries{left: c.retries, pause: txn.RetryPause, trace: &c.trace}
 	poll := pollPause
-	for inherited := c.inherits(f); ; inherited = false {
+	// An inherited operation is resumed before the first claim. If it was undone meanwhile, the call
+	// learns that before it could claim the free key and begin another operation.
+	for inherited := c.inherit(f); ; inherited = false {
 		found, err := running, error(nil)
 		if !inherited {
 			found, err = x.claim(ctx)
 		}
 		if err != nil {
-			if err := again.after(ctx, err, txn.Transient(err)); err != nil {
+			if err := retry.after(ctx, err, txn.Transient(err)); err != nil {
 				return db.Record{}, err
 			}
 			continue
 		}
-		if err, ended := x.work.waited(ctx, x, found); ended {
+		if err, ended := x.work.endedMeanwhile(ctx, x, found); ended {
 			return db.Record{}, err
 		}
 		if found == answered {
@@ -164,7 +182,7 @@ func (c *call) settle(ctx context.Context, f *flight.Flight[flightID, outcome]) 
 		}
 		f.MarkBusy()
 		if found == running {
-			f.Note(string(c.hash[:]) + x.record.ExecutionID)
+			f.SetNote(string(c.hash[:]) + x.record.ExecutionID)
 		}
 		ending, err := c.proceed(ctx, found)
 		switch ending {
@@ -172,16 +190,16 @@ func (c *call) settle(ctx context.Context, f *flight.Flight[flightID, outcome]) 
 			return x.record, nil
 		case failed:
 			return db.Record{}, err
-		case rejecting, holding:
-		case elsewhere:
-			if inherited { // it may have ended long ago
+		case rejecting, lookAgain:
+		case inProgress:
+			if inherited { // the operation may have ended long ago
 				continue
 			}
-			if err := c.waiting.forHolder(ctx, poll.Next()); err != nil {
+			if err := c.waiting.beforeNextLook(ctx, poll.Next()); err != nil {
 				return db.Record{}, err
 			}
-		case undone:
-			if err := again.after(ctx, err, true); err != nil {
+		case rolledBack:
+			if err := retry.after(ctx, err, true); err != nil {
 				return db.Record{}, err
 			}
 		case unknown:
@@ -190,15 +208,16 @@ func (c *call) settle(ctx context.Context, f *flight.Flight[flightID, outcome]) 
 	}
 }
 
-// proceed does what follows from a finding that is no answer, and asks the record the outcome of a COMMIT that was not acknowledged.
+// proceed executes or resumes after a finding without an answer. It settles a COMMIT that was not
+// acknowledged, so it never returns unknown.
 func (c *call) proceed(ctx context.Context, found finding) (ending, error) {
-	x, ending, err := &c.execution, elsewhere, error(nil)
+	x, ending, err := &c.execution, inProgress, error(nil)
 	switch found {
 	case claimed:
 		ending, err = x.begin(ctx)
 	case running:
 		ending, err = x.work.resume(ctx, x)
-	case answered, held: // by a transaction: it has to be waited for
+	case answered, held: // the call waits for the transaction that holds the key
 	}
 	if ending == unknown {
 		ending, err = x.resolve(ctx, c.limits.resolve, c.ttl, err)
@@ -206,13 +225,14 @@ func (c *call) proceed(ctx context.Context, found finding) (ending, error) {
 	return ending, err
 }
 
-// inherits makes the operation that the leader before has found under way the one that this call has waited for, too: if it was cancelled
-// meanwhile, the work is not begun anew.
-func (c *call) inherits(f *flight.Flight[flightID, outcome]) bool {
-	if !c.execution.work.outlasts() {
+// inherit makes the call wait for the operation that the previous leader of f waited for. It
+// reports whether there is such an operation. If the operation was canceled in between, this call
+// returns that instead of beginning another one.
+func (c *call) inherit(f *flight.Flight[flightID, leaderResult]) bool {
+	if !c.execution.work.isOperation() {
 		return false
 	}
-	operation, same := strings.CutPrefix(f.Noted(), string(c.hash[:]))
+	operation, same := strings.CutPrefix(f.Note(), string(c.hash[:]))
 	if operation == "" || !same {
 		return false
 	}
@@ -220,16 +240,17 @@ func (c *call) inherits(f *flight.Flight[flightID, outcome]) bool {
 	return true
 }
 
-// reruns counts how often a call may begin again.
-type reruns struct {
+// retries counts how many more times a call may run.
+type retries struct {
 	left  int
 	pause txn.Pauses
 	trace *trace
 }
 
-// after pauses because of err, or returns it if there is to be no other run.
-func (a *reruns) after(ctx context.Context, err error, worthIt bool) error {
-	if !worthIt || a.left == 0 || ctx.Err() != nil {
+// after waits before the next run. It returns err if there is none: because err is not retryable,
+// no retry is left, or ctx has ended.
+func (a *retries) after(ctx context.Context, err error, retryable bool) error {
+	if !retryable || a.left == 0 || ctx.Err() != nil {
 		return err
 	}
 	a.left--
@@ -240,59 +261,61 @@ func (a *reruns) after(ctx context.Context, err error, worthIt bool) error {
 	return nil
 }
 
-// function is the fn of a Do or a DoTx.
+// function is the work of Do and DoTx: a fn that runs in the transaction of the claim.
 type function func(pgx.Tx) (Response, error)
 
-func (function) prepared(atOnce bool) []*roundtrip.Statement {
+func (function) statements(atOnce bool) []*roundtrip.Statement {
 	if atOnce {
 		return preparedAtOnce
 	}
 	return prepared
 }
 
-func (function) behindClaim() []txn.Request { return nil }
+func (function) afterClaim() []txn.Request { return nil }
 
 func (fn function) begin(ctx context.Context, x *execution) (ending, error) { return x.run(ctx, fn) }
 
-func (function) resume(context.Context, *execution) (ending, error) { return elsewhere, nil }
+func (function) resume(context.Context, *execution) (ending, error) { return inProgress, nil }
 
-func (function) waited(context.Context, *execution, finding) (error, bool) { return nil, false }
+func (function) endedMeanwhile(context.Context, *execution, finding) (error, bool) { return nil, false }
 
-func (function) outlasts() bool { return false }
+func (function) isOperation() bool { return false }
 
-// joined is one DoTx: a claim, fn's writes and a response inside a transaction of the caller's.
+// joined is a DoTx, or the Start of an operation: a claim, writes and a record inside a transaction
+// of the caller.
 type joined struct {
 	execution
-	does   joinedWork
-	inVain func() error
-	part   *txn.Joined
+	work       joinedWork
+	inProgress func() error // returns the error for a key that another call holds
+	part       *txn.Joined
 }
 
-// joinedWork is what a call does with its key in a transaction of the caller's: the fn of DoTx, or the Start of an operation.
+// joinedWork is what a call does with its key inside the caller's transaction.
 type joinedWork interface {
-	// execute works behind the claim.
+	// execute runs once the key is claimed.
 	execute(ctx context.Context, j *joined) (db.Record, error)
-	// meet answers where an operation has the key.
-	meet(j *joined) (db.Record, error)
+	// foundOperation returns the result if an operation holds the key.
+	foundOperation(j *joined) (db.Record, error)
 }
 
 func (fn function) execute(ctx context.Context, j *joined) (db.Record, error) {
 	return j.execute(ctx, fn)
 }
 
-func (function) meet(j *joined) (db.Record, error) { return db.Record{}, j.inVain() }
+func (function) foundOperation(j *joined) (db.Record, error) { return db.Record{}, j.inProgress() }
 
-// start makes the claimed key an operation's, from the commit of the caller's transaction on.
+// start is the work of Start. It returns the requests that give the claimed key to an operation.
 type start func(claimedAt time.Time) ([]txn.Request, error)
 
-func (s start) execute(ctx context.Context, j *joined) (db.Record, error) { return j.hold(ctx, s) }
+func (s start) execute(ctx context.Context, j *joined) (db.Record, error) { return j.start(ctx, s) }
 
-func (start) meet(j *joined) (db.Record, error) {
-	j.record.Closed = false // it has no response yet
+func (start) foundOperation(j *joined) (db.Record, error) {
+	j.record.Closed = false // a running operation has no response that could be sealed
 	return j.record, nil
 }
 
-// join does the work of the call inside tx.
+// join does work inside tx. An error, or a panic of fn, leaves tx as it was before the call, if a
+// savepoint allows that, and aborted otherwise.
 func (c *call) join(ctx context.Context, tx pgx.Tx, work joinedWork) (result Result, err error) {
 	part, err := txn.Join(ctx, tx, c.limits.txn)
 	if err != nil {
@@ -300,7 +323,7 @@ func (c *call) join(ctx context.Context, tx pgx.Tx, work joinedWork) (result Res
 	}
 	defer part.Leave()
 	part.Rehearse = c.rehearse
-	j := &joined{execution: c.execution, does: work, inVain: c.waiting.inProgress, part: part}
+	j := &joined{execution: c.execution, work: work, inProgress: c.waiting.inProgress, part: part}
 	returned := false
 	defer func() {
 		if !returned { // fn has panicked
@@ -319,40 +342,41 @@ func (c *call) join(ctx context.Context, tx pgx.Tx, work joinedWork) (result Res
 	return result, err
 }
 
-// run claims the key, and executes or finds the record.
+// run claims the key and does the work, or returns the record of another execution.
 func (j *joined) run(ctx context.Context) (db.Record, error) {
 	found, err := j.claim(ctx)
 	switch {
 	case err != nil:
 		return db.Record{}, j.part.Undo(hint(err))
 	case found == running:
-		return j.does.meet(j)
+		return j.work.foundOperation(j)
 	case found == held:
-		return db.Record{}, j.inVain()
+		return db.Record{}, j.inProgress()
 	case found == answered && j.record.State == db.Processing && j.record.SameHash:
-		return db.Record{}, j.inVain() // as a rule, that of a DoTx or Do further up in the same transaction
+		return db.Record{}, j.inProgress() // usually a Do or DoTx around this one, in the same transaction
 	case found == answered:
 		return j.record, nil
 	}
-	r, err := j.does.execute(ctx, j)
+	r, err := j.work.execute(ctx, j)
 	if err != nil {
 		return db.Record{}, j.part.Undo(err)
 	}
 	return r, nil
 }
 
-// claim claims the key under a savepoint. If it does not get it, what it did is undone.
+// claim claims the key under a savepoint. If the key is not free, it rolls back to the savepoint.
 func (j *joined) claim(ctx context.Context) (finding, error) {
 	j.claiming = db.Claim{Key: &j.key, AtOnce: true}
 	j.loading = db.Load{Key: &j.key}
 	if err := j.part.Prepare(ctx, db.StatementsAtOnce); err != nil {
-		return held, err // of a table that is locked, not of a key that is held
+		return held, err // a lock timeout here concerns a locked table, not a held key
 	}
 	err := j.part.Begin(ctx, db.StatementsAtOnce, &j.claiming, &j.loading)
 	return j.found(ctx, err)
 }
 
-// found tells what a claim that was answered with err has found, and undoes it if that is not the key.
+// found returns the finding of a claim that returned err. It undoes a claim that did not get the
+// key.
 func (j *joined) found(ctx context.Context, err error) (finding, error) {
 	found := held
 	if err == nil {
@@ -366,7 +390,7 @@ func (j *joined) found(ctx context.Context, err error) (finding, error) {
 	case err != nil || found == claimed:
 		return found, err
 	case j.part.Saves():
-		return found, j.part.Undo(nil) // its lock, and what it has set
+		return found, j.part.Undo(nil) // releases the advisory lock and resets the settings of the claim
 	}
 	return found, j.part.Ask(ctx, db.Calm{})
 }
@@ -394,22 +418,20 @@ func (j *joined) execute(ctx context.Context, fn func(pgx.Tx) (Response, error))
 	return j.complete(ctx, resp, db.Completed)
 }
 
-// hold makes the key an operation's, from the commit of the caller's transaction on.
-func (j *joined) hold(ctx context.Context, start start) (db.Record, error) {
+// start gives the key to an operation, which holds it once the caller's transaction is committed.
+func (j *joined) start(ctx context.Context, start start) (db.Record, error) {
 	requests, err := start(j.claimedAt)
 	if err != nil {
 		return db.Record{}, err
 	}
-	if j.previous != "" {
-		requests = append(requests, db.Reclaim{ExecutionID: j.previous})
-	}
-	if err := j.part.Complete(ctx, requests...); err != nil {
-		return db.Record{}, completeError(err)
+	if err := j.completeWith(ctx, requests...); err != nil {
+		return db.Record{}, err
 	}
 	return db.Record{SameHash: true, ExecutionID: j.key.ExecutionID, State: db.Running, CreatedAt: j.claimedAt}, nil
 }
 
-// reject undoes what fn did, and records the answer under a claim of its own.
+// reject rolls back the writes of fn, claims the key again, because the rollback released it, and
+// records the rejection.
 func (j *joined) reject(ctx context.Context, resp Response) (db.Record, error) {
 	if _, err := resp.normal().check(j.maxResponse); err != nil {
 		return db.Record{}, err
@@ -425,17 +447,17 @@ func (j *joined) reject(ctx context.Context, resp Response) (db.Record, error) {
 	case err != nil:
 		return db.Record{}, err
 	case found == held, found == running:
-		return db.Record{}, j.inVain()
+		return db.Record{}, j.inProgress()
 	case found == answered:
 		return j.record, nil
 	}
 	return j.complete(ctx, resp, db.Failed)
 }
 
-// complete records the response. It becomes valid with the caller's transaction.
+// complete records the response. It is committed with the caller's transaction.
 func (j *joined) complete(ctx context.Context, resp Response, state db.State) (db.Record, error) {
 	resp = resp.normal()
-	c, err := j.completion(resp, state)
+	c, err := j.completion(&j.key, resp, state)
 	if err == nil {
 		err = ctx.Err()
 	}
@@ -443,15 +465,23 @@ func (j *joined) complete(ctx context.Context, resp Response, state db.State) (d
 		return db.Record{}, err
 	}
 	j.trace.event(EventRecording, nil)
-	requests := []txn.Request{c}
-	if j.previous != "" {
-		requests = append(requests, db.Reclaim{ExecutionID: j.previous})
-	}
-	if err := j.part.Complete(ctx, requests...); err != nil {
-		return db.Record{}, completeError(err)
+	if err := j.completeWith(ctx, c); err != nil {
+		return db.Record{}, err
 	}
 	if !c.Found {
 		return db.Record{}, txn.Ended("the record was not completed: is there a trigger on idem.records?", nil)
 	}
 	return completedRecord(c, resp, j.claimedAt), nil
+}
+
+// completeWith sends requests at the end of this part of the transaction. If the transaction had
+// claimed a key before, of a call around this one, the settings of that claim are restored.
+func (j *joined) completeWith(ctx context.Context, requests ...txn.Request) error {
+	if j.previous != "" {
+		requests = append(requests, db.Reclaim{ExecutionID: j.previous})
+	}
+	if err := j.part.Complete(ctx, requests...); err != nil {
+		return completeError(err)
+	}
+	return nil
 }

@@ -10,79 +10,85 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
+// The statements that a connection prepares before its first call: for Do, for Do without a wait,
+// and for operations.
 var (
-	prepared       = txn.WithOwn(db.Statements)
-	preparedAtOnce = txn.WithOwn(db.StatementsAtOnce)
-	preparedHeld   = txn.WithOwn(append(append(db.Statements[:3:3], db.StatementsAtOnce[0]), db.OperationStatements...))
+	prepared          = txn.WithOwn(db.Statements)
+	preparedAtOnce    = txn.WithOwn(db.StatementsAtOnce)
+	preparedOperation = txn.WithOwn(append(append(db.Statements[:3:3], db.StatementsAtOnce[0]), db.OperationStatements...))
 )
 
-// finding is what a claim finds.
+// finding is the result of a claim.
 type finding int
 
 const (
-	claimed  finding = iota // nothing: the key is ours, and the transaction is open
-	answered                // a live record, with the answer
-	held                    // another transaction, which holds the key
-	running                 // the record of an operation, which holds the key between its transactions
+	claimed  finding = iota // the key is claimed, and the transaction is open
+	answered                // another execution has recorded a response
+	held                    // another transaction holds the key
+	running                 // an operation holds the key between its transactions
 )
 
-// ending is what the transaction that ran fn came to.
+// ending is the result of an execution.
 type ending int
 
 const (
-	failed    ending = iota // rolled back; the error is the answer
-	undone                  // rolled back, for a reason that makes it worth another run
-	rejecting               // rolled back; the rejection is to be recorded by another claim
-	recorded                // the outcome is on record
-	unknown                 // COMMIT was sent and not acknowledged
-	elsewhere               // nothing: the key is to be waited for
-	holding                 // the key has to be looked at again, at once: it is an operation's, or was
+	failed     ending = iota // rolled back; the call returns the error
+	rolledBack               // rolled back because of an error after which the call may run again
+	rejecting                // rolled back; another transaction has to record the rejection
+	recorded                 // the record is committed
+	unknown                  // COMMIT was not acknowledged
+	inProgress               // another transaction or process holds the key: wait and look again
+	lookAgain                // the state of the key has changed: look again at once
 )
 
-// work is what a call does once it has its key: the fn of Do, or an operation.
+// work is what a call does with its key: the fn of Do, or an operation.
 type work interface {
-	// prepared are the statements that a connection is to know.
-	prepared(atOnce bool) []*roundtrip.Statement
-	// behindClaim are requests that travel behind the claim.
-	behindClaim() []txn.Request
-	// begin works in the transaction of the claim.
+	// statements returns the statements that a connection has to prepare. atOnce says that the call
+	// does not wait.
+	statements(atOnce bool) []*roundtrip.Statement
+	// afterClaim returns requests that travel with the claim and follow it.
+	afterClaim() []txn.Request
+	// begin runs in the transaction that has claimed the key, and ends the transaction.
 	begin(ctx context.Context, x *execution) (ending, error)
-	// resume goes on with an operation that has the key.
+	// resume continues the operation that holds the key.
 	resume(ctx context.Context, x *execution) (ending, error)
-	// waited returns the error of an operation that the call has waited for, and that has ended in it. What the call has found since is
-	// another's.
-	waited(ctx context.Context, x *execution, found finding) (error, bool)
-	// outlasts reports whether the work goes on behind its transaction, and is then shared with the duplicates that have waited for it.
-	outlasts() bool
+	// endedMeanwhile reports whether the operation that this call waited for has ended in an error
+	// and left its key to others. found is what the call finds now. The call then returns that
+	// error.
+	endedMeanwhile(ctx context.Context, x *execution, found finding) (error, bool)
+	// isOperation reports whether the work may hold its key across several transactions.
+	isOperation() bool
 }
 
-// execution is the part of a call that talks to the database: it claims the key, has the work done and records its response.
+// execution is the part of a call that uses the database: it claims the key, lets the work run and
+// records the response.
 type execution struct {
 	engine      txn.Engine
 	key         db.Key
 	work        work
 	maxResponse int
 	sealer      Sealer        // nil to store responses plain
-	wait        time.Duration // for the call that holds the key; zero is to claim at once or not at all
+	wait        time.Duration // of WithWait; with zero the claim waits for no lock either
 	trace       *trace
 
 	tx        *txn.Tx
 	claiming  db.Claim
 	loading   db.Load
-	record    db.Record // found, or just written
+	record    db.Record // loaded or just written
 	claimedAt time.Time // by the clock of the database
-	askedAt   time.Time // by the clock of this process: before the record was read, or written, for the last time
-	previous  string    // the execution id of the claim that the transaction had made before, if it is a caller's
-	rejection *Response // the final answer of a fn whose writes are undone, to be recorded
-	sent      *Response // what the latest COMMIT was to record, nil if it was to record no response
+	askedAt   time.Time // by the clock of this process: before the last statement that read or wrote the record
+	previous  string    // in a caller's transaction: the execution id of the claim made before this one
+	rejection *Response // a rejection that is not recorded yet
+	sent      *Response // the response that the latest COMMIT was to record, if any
 }
 
-// ask looks for an answer without claiming the key: one statement, outside of any transaction.
-func (x *execution) ask(ctx context.Context) (found bool, err error) {
+// loadOnly loads the record without claiming the key, in one statement outside a transaction. It
+// reports whether the record has a response.
+func (x *execution) loadOnly(ctx context.Context) (found bool, err error) {
 	x.loading = db.Load{Key: &x.key}
 	x.askedAt = time.Now()
 	engine := x.engine
-	engine.Asker = nil // the leader is not past the pool: it may need another connection to claim
+	engine.Asker = nil // followers must not take this connection for the one of the claim
 	if err := engine.Query(ctx, &x.loading); err != nil {
 		return false, hint(err)
 	}
@@ -90,14 +96,14 @@ func (x *execution) ask(ctx context.Context) (found bool, err error) {
 	return x.loading.Found && !x.loading.Expired() && x.record.State != db.Running, nil
 }
 
-// claim begins a transaction and claims the key in it: one round trip, or two if it takes over an expired record. After any
-// finding but claimed, and after an error, the connection has been given back.
+// claim begins a transaction and claims the key in it. That is one round trip, or two if an expired
+// record is taken over. The transaction stays open only if the finding is claimed.
 func (x *execution) claim(ctx context.Context) (finding, error) {
 	x.claiming = db.Claim{Key: &x.key, AtOnce: x.wait == 0}
 	x.loading = db.Load{Key: &x.key}
-	x.engine.Patience = x.patience()
+	x.engine.BeginTimeout = x.claimTimeout()
 	x.askedAt = time.Now()
-	requests := append([]txn.Request{&x.claiming, &x.loading}, x.work.behindClaim()...)
+	requests := append([]txn.Request{&x.claiming, &x.loading}, x.work.afterClaim()...)
 	tx, err := x.engine.Open(ctx, requests...)
 	if err != nil {
 		return heldIfLocked(err)
@@ -110,13 +116,13 @@ func (x *execution) claim(ctx context.Context) (finding, error) {
 	case found == claimed:
 		x.tx = tx
 	default:
-		go tx.Close() // the answer is known: no caller needs to wait for the rollback of nothing
+		go tx.Close() // the call need not wait for this rollback
 	}
 	return found, nil
 }
 
-// find tells what a claim and the load behind it have found. An expired record is taken over, for which ask makes another
-// round trip in the same transaction.
+// find returns the finding of the claim and the load that were answered last. If the record has
+// expired, find takes it over, which is another round trip of ask in the same transaction.
 func (x *execution) find(ctx context.Context, ask func(context.Context, ...txn.Request) error) (finding, error) {
 	ours, createdAt, previous := x.claiming.Claimed, x.claiming.CreatedAt, x.claiming.Previous
 	if !ours && x.loading.Expired() {
@@ -126,7 +132,7 @@ func (x *execution) find(ctx context.Context, ask func(context.Context, ...txn.R
 		if x.claiming.AtOnce {
 			requests = []txn.Request{db.Calm{}, &takeover, &x.loading}
 		}
-		if err := ask(ctx, append(requests, x.work.behindClaim()...)...); err != nil {
+		if err := ask(ctx, append(requests, x.work.afterClaim()...)...); err != nil {
 			return held, err
 		}
 		ours, createdAt, previous = takeover.Found, takeover.CreatedAt, takeover.Previous
@@ -145,8 +151,9 @@ func (x *execution) find(ctx context.Context, ask func(context.Context, ...txn.R
 	return answered, nil
 }
 
-// freshUntil returns when the record expires, by the clock of this process: as long after askedAt as it had to live when the
-// database read or wrote it, which was later. So it is never too late, however the two clocks differ.
+// freshUntil returns when the record expires, by the clock of this process. It adds the remaining
+// lifetime of the record to askedAt. The database read or wrote the record after askedAt, so the
+// result is never too late, even if the two clocks differ.
 func (x *execution) freshUntil(r *db.Record) time.Time {
 	seen := r.CompletedAt
 	if r.LoadedAt.After(seen) {
@@ -155,16 +162,18 @@ func (x *execution) freshUntil(r *db.Record) time.Time {
 	return x.askedAt.Add(r.ExpiresAt.Sub(seen))
 }
 
-// patience is how long a claim may be held up by SQL that has a lock on the record. The server bounds that if the claim is
-// at once. Otherwise it is the wait that is left, and not so little that a busy server is taken for a held key.
-func (x *execution) patience() time.Duration {
+// claimTimeout returns how long the claim may wait for a lock on the record, such as one of SQL
+// that deletes the record. It is what is left of the wait, but at least a second: a slow server
+// must not look like a held key. Without a wait it is zero, because the claim itself sets a lock
+// timeout.
+func (x *execution) claimTimeout() time.Duration {
 	if x.wait == 0 {
 		return 0
 	}
 	return max(x.wait-time.Since(x.trace.started), time.Second)
 }
 
-// heldIfLocked makes a finding of an error that says that another transaction holds a lock on the record.
+// heldIfLocked returns the finding held if err says that another transaction locks the record.
 func heldIfLocked(err error) (finding, error) {
 	if txn.LockTimedOut(err) || errors.Is(err, txn.ErrBlocked) {
 		return held, nil

@@ -21,8 +21,8 @@ import (
 	"github.com/idem-go/idem/seal"
 )
 
-// The examples need a database, so go test does not run them as examples: TestExamples does, each on a database of its
-// own, and compares what they print with the comment at their end.
+// The examples need a database, so go test does not run them as examples. TestExamples runs each on
+// its own database and compares the output with the comment at its end.
 var (
 	ctx  = context.Background()
 	pool *pgxpool.Pool
@@ -50,7 +50,7 @@ func ExampleDo() {
 	// 201 {"order":1} true <nil>
 }
 
-// A job is worked off in the transaction that also takes it from the queue.
+// A worker executes a job in the transaction that takes the job from the queue.
 func ExampleDoTx() {
 	hash := idem.HashBytes([]byte("order 7, shipped"))
 	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
@@ -89,7 +89,7 @@ func ExampleDoJSON() {
 	// 1 teapot true <nil>
 }
 
-// The answer no is remembered, and what led to it is undone.
+// A rejection is recorded as the final answer, and the writes that led to it are undone.
 func ExampleReject() {
 	hash := idem.HashBytes([]byte("teapot"))
 	for range 2 {
@@ -110,8 +110,8 @@ func ExampleReject() {
 	// 0 orders <nil>
 }
 
-// An event that is written in the same transaction carries the id of the operation. The program that delivers it to another system
-// uses the id as the key of that request.
+// An event in the same transaction carries the id of the execution. The program that delivers the
+// event to another system uses that id as the key of its request.
 func ExampleExecutionID() {
 	hash := idem.HashBytes([]byte("teapot"))
 	res, err := idem.Do(ctx, pool, "orders", "7f3c9a52-0d1e", hash, func(tx pgx.Tx) (idem.Response, error) {
@@ -129,11 +129,11 @@ func ExampleExecutionID() {
 	// Prints: order placed <nil>
 }
 
-// A caller that would rather be told than wait.
+// A duplicate that does not wait gets an error while the first request is in progress.
 func ExampleWithWait() {
 	hash := idem.HashBytes([]byte("teapot"))
 	_, err := idem.Do(ctx, pool, "orders", "7f3c9a52-0d1e", hash, func(tx pgx.Tx) (idem.Response, error) {
-		// While the first request is being worked on, the same request arrives again.
+		// The same request arrives again while the first one is in progress.
 		_, err := idem.Do(ctx, pool, "orders", "7f3c9a52-0d1e", hash, func(pgx.Tx) (idem.Response, error) {
 			panic("not called")
 		}, idem.WithWait(0))
@@ -151,9 +151,9 @@ func ExampleWithWait() {
 	// <nil>
 }
 
-// The response is encrypted in this process, and what the database has opens with the secret alone.
+// This process encrypts the response. What the database stores cannot be read without the secret.
 func ExampleWithSealer() {
-	secret := bytes.Repeat([]byte{1}, seal.SecretSize) // as a rule from a secret manager, when the program starts
+	secret := bytes.Repeat([]byte{1}, seal.SecretSize) // usually from a secret manager, when the program starts
 	sealing := idem.WithSealer(seal.New(seal.Keys{Primary: "2026-11", Secrets: map[string][]byte{"2026-11": secret}}))
 	order := func(opts ...idem.Option) (idem.Result, error) {
 		return idem.Do(ctx, pool, "orders", "7f3c9a52-0d1e", idem.HashBytes(), func(pgx.Tx) (idem.Response, error) {
@@ -172,7 +172,8 @@ func ExampleWithSealer() {
 	// true
 }
 
-// Logs without the scope, the key in full and the text of errors. The times are left out here, because they differ each time.
+// The log has neither the scope, nor the whole key, nor the text of errors. The example omits the
+// times, because they differ in each run.
 func ExampleLogObserver() {
 	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		switch a.Key {
@@ -207,7 +208,7 @@ func Example_mismatch() {
 	// true false
 }
 
-// The migrations run beside those of the application, with a version table of their own.
+// The migrations run beside those of the application, with their own version table.
 func Example_migrate() {
 	db := stdlib.OpenDBFromPool(pool)
 	defer db.Close() // the pool stays open

@@ -21,16 +21,17 @@ const (
 	maxScope = 512
 )
 
-// A percent sign is escaped too, or the part "a%2Fb" would be taken for "a/b".
+// escapePart escapes the percent sign, too: otherwise the part "a%2Fb" would look like "a/b".
 var escapePart = strings.NewReplacer("/", "%2F", "%", "%25")
 
-// Scope joins parts, such as a tenant and an operation, into a scope for Do: Scope("tenant-1", "POST /orders") is
-// "tenant-1/POST %2Forders".
+// Scope joins parts, such as a tenant and an operation, into a scope for Do. For example,
+// Scope("tenant-1", "POST /orders") is "tenant-1/POST %2Forders".
 //
-// A "/" goes between parts. Inside a part, "/" becomes "%2F" and "%" becomes "%25"; all else stays as it is. So two lists of
-// parts never give the same scope, with one exception: no part and one empty part both give "". Do refuses that with
-// ErrInvalidScope, as it does a scope of more than 512 bytes, with control characters or with invalid UTF-8, none of which
-// Scope alters.
+// Scope puts a "/" between parts. Inside a part, "/" becomes "%2F" and "%" becomes "%25". All else
+// stays as it is. Two lists of parts never give the same scope, with one exception: no part and one
+// empty part both give "". Do refuses an empty scope with ErrInvalidScope. It also refuses a scope
+// of more than 512 bytes, with control characters or with invalid UTF-8, which Scope does not
+// change.
 func Scope(parts ...string) string {
 	var scope strings.Builder
 	for i, part := range parts {
@@ -42,8 +43,9 @@ func Scope(parts ...string) string {
 	return scope.String()
 }
 
-// checkName returns an error of this kind if a key or a scope is invalid. The check comes before any SQL, because Postgres would
-// abort the transaction for some invalid names and store others. The error does not quote the name.
+// checkName returns an error that wraps kind if name, a key or a scope, is invalid. The check comes
+// before any SQL, because Postgres would abort the transaction for some invalid names and store
+// others. The error does not quote the name.
 func checkName(name string, limit int, kind error) error {
 	switch {
 	case name == "":
@@ -63,7 +65,8 @@ func checkNames(scope, key string) error {
 	return errors.Join(checkName(scope, maxScope, ErrInvalidScope), checkName(key, maxKey, ErrInvalidKey))
 }
 
-// newExecutionID returns a random UUID. The client generates it, so that the call knows it even if the server never answers.
+// newExecutionID returns a random UUID. The client generates the id, so that the call knows it even
+// if the server never answers.
 func newExecutionID() string {
 	id := pgtype.UUID{Valid: true}
 	rand.Read(id.Bytes[:]) // never fails
@@ -72,23 +75,23 @@ func newExecutionID() string {
 	return id.String()
 }
 
-// What is hashed is frozen, because databases hold the hashes: another text needs another tag. No tag begins with another,
-// so that HashBytes and HashJSON never hash the same text.
+// The hashed text is frozen, because databases hold the hashes. Another text needs another tag. No
+// tag is a prefix of another, so HashBytes and HashJSON never hash the same text.
 //
-// HashBytes: the tag, then each part after its length (8 bytes, big-endian).
+// HashBytes hashes the tag, then each part after its length (8 bytes, big-endian).
 //
-// HashJSON: the tag, then the canonical form (package canon) of an object that maps each selected pointer to its value,
-// where "" points to the whole document.
+// HashJSON hashes the tag, then the canonical form (package canon) of an object that maps each
+// selected pointer to its value. The pointer "" stands for the whole document.
 const (
 	bytesTag = "idem.HashBytes/1\n"
 	jsonTag  = "idem.HashJSON/1\n"
 )
 
-// Hash is the fingerprint of a request. Two calls with one key and the same hash are the same request. A call with another hash
-// is rejected with ErrMismatch, and a call with the zero Hash with ErrInvalidHash.
+// Hash is the fingerprint of a request. Two calls with one key and the same hash are the same
+// request. A call with another hash returns ErrMismatch, and a call with the zero Hash returns
+// ErrInvalidHash.
 type Hash [sha256.Size]byte
 
-// checkHash rejects the zero Hash.
 func checkHash(hash Hash) error {
 	if hash == (Hash{}) {
 		return fmt.Errorf("%w: it is zero; was the error of HashJSON ignored?", ErrInvalidHash)
@@ -99,9 +102,10 @@ func checkHash(hash Hash) error {
 // String returns h in lower-case hexadecimal.
 func (h Hash) String() string { return hex.EncodeToString(h[:]) }
 
-// HashBytes hashes a list of byte strings. It matters where one part ends and the next begins: ("ab", "c") differs from
-// ("a", "bc"), and no part from one empty part. No result is ever one of HashJSON. To hash a document together with
-// something else, give its hash as a part: HashBytes([]byte(path), hash[:]).
+// HashBytes hashes a list of byte strings. The boundaries between parts matter: ("ab", "c") differs
+// from ("a", "bc"), and no part differs from one empty part. No result equals one of HashJSON. To
+// hash a document together with other data, pass its hash as a part: HashBytes([]byte(path),
+// hash[:]).
 func HashBytes(parts ...[]byte) Hash {
 	h := sha256.New()
 	h.Write([]byte(bytesTag))
@@ -114,29 +118,34 @@ func HashBytes(parts ...[]byte) Hash {
 	return Hash(h.Sum(nil))
 }
 
-// HashJSON hashes what a JSON document says, not how it is written. The order of members, white space between tokens,
-// escapes in strings and the spelling of a number do not matter: 1, 1.0 and 10e-1 are one number, as are 0 and -0. All else
-// does:
+// HashJSON hashes the content of a JSON document, independent of its spelling. The order of
+// members, white space between tokens, escapes in strings and the spelling of a number do not
+// matter: 1, 1.0 and 10e-1 are one number, and so are 0 and -0. All else matters:
 //
-//   - Numbers are compared exactly, never as float64: 9007199254740993 differs from 9007199254740992.
+//   - Numbers are compared exactly, never as float64: 9007199254740993 differs from
+//     9007199254740992.
 //   - Strings and names are compared by code points, without Unicode normalization.
-//   - null differs from a missing member, "1" from 1, and an array from the same elements in another order.
+//   - null differs from a missing member, "1" from 1, and an array from the same elements in
+//     another order.
 //
 // Only and Without limit the hash to parts of the document.
 //
-// What two readers may understand differently has no hash. HashJSON refuses, with ErrInvalidJSON, a document that
+// HashJSON refuses documents that two readers may understand differently. It returns ErrInvalidJSON
+// for a document that
 //
 //   - is not exactly one JSON value of RFC 8259, in valid UTF-8;
 //   - has two members of one name in an object, or an unpaired surrogate;
 //   - nests arrays and objects more than 256 deep;
-//   - has a number whose exponent is beyond ±1e15 once it is written as an integer that does not end in 0;
+//   - has a number whose exponent is beyond ±1e15 once it is written as an integer that does not
+//     end in 0;
 //   - has nothing that Only selects.
 //
-// Names that differ only in case are different names here, while encoding/json reads them as one member of a struct, of which the
-// last counts. Who decodes a document with Only into a struct and cannot accept that should refuse such names.
+// Names that differ only in case are different names. encoding/json reads them as one member of a
+// struct and takes the last one. A program that decodes such a document into a struct, and hashes
+// it with Only, should refuse such names.
 //
-// The parts that do not matter are checked as well. Time and memory grow with the length of the document, which is for the
-// caller to limit.
+// HashJSON checks the parts that do not matter as well. Time and memory grow with the length of the
+// document, which the caller has to limit.
 func HashJSON(doc []byte, opts ...HashOption) (Hash, error) {
 	selection, err := selected(opts)
 	if err != nil {
@@ -149,22 +158,25 @@ func HashJSON(doc []byte, opts ...HashOption) (Hash, error) {
 	return sha256.Sum256(text), nil
 }
 
-// HashOption chooses what matters to HashJSON. It is fit to be kept and shared.
+// HashOption selects the parts of a document that matter to HashJSON. Options may be kept and
+// shared.
 type HashOption struct {
 	only, without []canon.Pointer
 	err           error
 }
 
-// Only lets nothing matter but the values at these JSON pointers (RFC 6901), such as "/amount" or "/items/0/sku". The
-// pointer "" is the whole document.
+// Only selects the values at these JSON pointers (RFC 6901), such as "/amount" or "/items/0/sku".
+// Nothing else matters then. The pointer "" is the whole document.
 //
-// The hash covers each pointer that is present, together with its value. So null differs from a missing member, the value
-// of "/a" from a document that is the same, and a pointer that is added does not change the hash of a document that has
-// nothing there. The order of pointers does not matter, nor does one that is given twice or is inside another. Several Only
-// add up.
+// The hash covers each pointer that is present, together with its value. So null differs from a
+// missing member, and the value of "/a" differs from a document that equals that value. Adding a
+// pointer does not change the hash of a document that has nothing at that pointer. The order of
+// pointers does not matter, nor does a pointer that is given twice or is inside another. Several
+// Only options add up.
 //
-// HashJSON refuses a document in which none of the pointers is present, with ErrInvalidJSON, because all such documents
-// would hash alike. It refuses Only without any pointer, with ErrInvalidPointer.
+// HashJSON returns ErrInvalidJSON for a document in which none of the pointers is present, because
+// all such documents would have the same hash. It returns ErrInvalidPointer for Only without a
+// pointer.
 func Only(pointers ...string) HashOption {
 	if len(pointers) == 0 {
 		return HashOption{err: fmt.Errorf("%w: Only selects nothing", ErrInvalidPointer)}
@@ -173,18 +185,19 @@ func Only(pointers ...string) HashOption {
 	return HashOption{only: only, err: err}
 }
 
-// Without lets the values at these JSON pointers (RFC 6901) not matter, such as a client's timestamp or trace id. The
-// document hashes as if it did not contain them, hence the same as one that does not. Elements of an array have the index
-// that they have in the document as given. Several Without add up.
+// Without excludes the values at these JSON pointers (RFC 6901), such as a client's timestamp or
+// trace id. The document hashes as if it did not contain them. Elements of an array keep the index
+// that they have in the given document. Several Without options add up.
 //
-// Without also takes its values out of what Only selects. HashJSON refuses, with ErrInvalidPointer, a Without that leaves
-// nothing of the document or of a pointer of Only: the pointer "", the same pointer, or one around it.
+// Without also excludes values from what Only selects. HashJSON returns ErrInvalidPointer for a
+// Without that leaves nothing of the document or of a pointer of Only: the pointer "", the same
+// pointer, or one around it.
 func Without(pointers ...string) HashOption {
 	without, err := canon.ParsePointers(pointers)
 	return HashOption{without: without, err: err}
 }
 
-// selected returns what the options select together, or the first error among them.
+// selected returns the selection of all options together, or the first error among them.
 func selected(opts []HashOption) (canon.Selection, error) {
 	var only, without []canon.Pointer
 	for _, o := range opts {

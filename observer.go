@@ -6,29 +6,31 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/idem-go/idem/internal/abridge"
+	"github.com/idem-go/idem/internal/display"
 )
 
-// Observer sees how calls end, for metrics, traces and logs. Its methods are called in the goroutine of the call
-// and must be quick; they never see a key in full, a hash or a response. The context that TraceStart returns, which is the one
-// it was given or made from it, is handed to the other two and, beyond that, used for nothing.
+// Observer observes how calls end, for metrics, traces and logs. Its methods are called in the
+// goroutine of the call and must be quick. They never see a whole key, a hash or a response.
 //
-// [LogObserver] is one, and package idemotel has one for OpenTelemetry.
+// TraceStart returns the context it was given or one derived from it. That context is passed to the
+// other two methods and used for nothing else.
+//
+// [LogObserver] returns one, and package idemotel has one for OpenTelemetry.
 type Observer interface {
 	TraceStart(ctx context.Context, data TraceStartData) context.Context
 	TraceEvent(ctx context.Context, data TraceEventData)
 	TraceEnd(ctx context.Context, data TraceEndData)
 }
 
-// TraceStartData is known when a call begins.
+// TraceStartData is what an observer learns when a call begins.
 type TraceStartData struct {
 	Name   string // given by WithName, or empty
 	Scope  string
-	Key    string // abridged, fit for a log; empty for a request without one, as idemhttp may let through
+	Key    string // abridged, fit for a log; empty for a request without a key, which idemhttp may let through
 	Joined bool   // the call is a DoTx
 }
 
-// Event is something that happens to a call on its way.
+// Event is something that happens in the course of a call.
 type Event string
 
 // The events of a call. Until the first of them, the key is being claimed.
@@ -36,34 +38,37 @@ const (
 	// EventExecuting: the key is claimed, and fn is about to run.
 	EventExecuting Event = "executing"
 
-	// EventRecording: fn is over. Its response is sent to be recorded, by Do together with COMMIT.
+	// EventRecording: fn has returned. Its response is about to be recorded, by Do together with
+	// COMMIT.
 	EventRecording Event = "recording"
 
-	// EventWaiting: the key is in progress and the call begins to wait, holding no connection.
+	// EventWaiting: the key is in progress, and the call begins to wait without a connection.
 	EventWaiting Event = "waiting"
 
-	// EventRetried: the whole transaction is run again, because of Err.
+	// EventRetried: the whole transaction runs again, because of Err.
 	EventRetried Event = "retried"
 
-	// EventOutcomeUnknown: COMMIT was not acknowledged, because of Err; the record is asked for the outcome of it.
+	// EventOutcomeUnknown: COMMIT was not acknowledged, because of Err. The call reads the record
+	// to learn the outcome.
 	EventOutcomeUnknown Event = "outcome_unknown"
 
-	// EventResolvedCommitted: the record answered that the COMMIT did happen.
+	// EventResolvedCommitted: the record shows that the COMMIT happened.
 	EventResolvedCommitted Event = "resolved_committed"
 
-	// EventResolvedRolledBack: the record answered that the COMMIT did not, and cannot any more, happen.
+	// EventResolvedRolledBack: the record shows that the COMMIT did not happen and can no longer
+	// happen.
 	EventResolvedRolledBack Event = "resolved_rolled_back"
 )
 
-// TraceEventData tells of an event.
+// TraceEventData describes an event.
 type TraceEventData struct {
 	Event   Event
-	Attempt int   // how many transactions the call has begun to run fn in
-	Err     error // what led to it, if it was an error
-	Cause   Cause // what kind of error that is
+	Attempt int   // the number of transactions in which fn has begun to run
+	Err     error // the error that led to the event, if any
+	Cause   Cause // of Err
 }
 
-// Outcome is how a call ended.
+// Outcome says how a call ended.
 type Outcome string
 
 // The outcomes of a call.
@@ -74,55 +79,56 @@ const (
 	OutcomeMismatch   Outcome = "mismatch"    // ErrMismatch
 	OutcomeInProgress Outcome = "in_progress" // ErrInProgress
 	OutcomeUnknown    Outcome = "unknown"     // ErrOutcomeUnknown
-	OutcomeFailed     Outcome = "failed"      // any other error, of fn or of the database
+	OutcomeFailed     Outcome = "failed"      // any other error of fn or of the database
 	OutcomePanicked   Outcome = "panicked"    // fn panicked or ended its goroutine
 )
 
-// TraceEndData is known when a call ends.
+// TraceEndData is what an observer learns when a call ends.
 type TraceEndData struct {
 	Outcome     Outcome
-	Err         error         // what the call returned
-	Cause       Cause         // what kind of error that is
-	ExecutionID string        // of the execution that was committed, if there is one
+	Err         error         // that the call returned
+	Cause       Cause         // of Err
+	ExecutionID string        // of the committed execution, if there is one
 	Duration    time.Duration // of the whole call
-	Waited      time.Duration // part of Duration: for the holder of the key, with no connection
-	Attempts    int           // how many transactions fn was run in
-	Age         time.Duration // at a replay: how long ago, by the database's clock, the key was claimed
+	Waited      time.Duration // part of Duration: the wait for the holder of the key, without a connection
+	Attempts    int           // the number of transactions in which fn ran
+	Age         time.Duration // of a replay: the time since the key was claimed, by the clock of the database
 }
 
-// StepObserver is an Observer that is also told of the steps that operations take: see package operation. The context is the one
-// that TraceStart has returned for the call, or that of the Worker, which makes no call. Calls that an operation makes at the same time
-// are told by several goroutines.
+// StepObserver is an Observer that also observes the steps of operations: see package operation.
+// The context is the one that TraceStart returned for the call, or the context of the Worker, which
+// makes no call. Concurrent calls of an operation are reported by several goroutines.
 type StepObserver interface {
 	Observer
 	TraceStep(ctx context.Context, data TraceStepData)
 }
 
-// TraceStepData tells of a step that was taken, or of an attempt at one.
+// TraceStepData describes an attempt at a step.
 type TraceStepData struct {
 	Name        string // of the operation
 	OperationID string
 	Kind        string // tx, call or undo
-	Step        string // its name; of an undo, that of its step
+	Step        string // the name of the step; for an undo, of the step that it undoes
 	Outcome     StepOutcome
 	Err         error
 	Cause       Cause
-	Duration    time.Duration // of what the program does in it
+	Duration    time.Duration // of the program's function
 }
 
-// StepOutcome is how a step, or an attempt at one, ended.
+// StepOutcome says how an attempt at a step ended.
 type StepOutcome string
 
 // The outcomes of steps.
 const (
-	StepDone    StepOutcome = "done"    // it is on record with the next commit
-	StepFailed  StepOutcome = "failed"  // with an error that the function is given, or, of an undo, that parks the operation
-	StepUnknown StepOutcome = "unknown" // of a call: without an answer; it is made again, asked about, or parks the operation
+	StepDone    StepOutcome = "done"    // the next commit records the step
+	StepFailed  StepOutcome = "failed"  // the function gets the error; an undo that fails parks the operation
+	StepUnknown StepOutcome = "unknown" // a call without an answer: repeated, asked about, or parked
 )
 
-// Observers returns an observer that tells each of these, in this order of what begins and happens, and in the opposite one of
-// what ends. Each is given the context that the one before it has returned. A nil among them is left out; without any it
-// returns nil.
+// Observers returns an observer that notifies each of list. TraceStart, TraceEvent and TraceStep
+// notify them in the order of list, TraceEnd in reverse order. Each gets the context that the
+// observer before it has returned. A nil in list is ignored. Observers returns nil if nothing is
+// left.
 func Observers(list ...Observer) Observer {
 	var all Observer
 	for _, o := range list {
@@ -131,31 +137,30 @@ func Observers(list ...Observer) Observer {
 		case all == nil:
 			all = o
 		default:
-			all = both{all, o}
+			all = observerPair{all, o}
 		}
 	}
 	return all
 }
 
-// both is two observers.
-type both struct{ outer, inner Observer }
+type observerPair struct{ outer, inner Observer }
 
-func (b both) TraceStart(ctx context.Context, data TraceStartData) context.Context {
+func (b observerPair) TraceStart(ctx context.Context, data TraceStartData) context.Context {
 	return b.inner.TraceStart(b.outer.TraceStart(ctx, data), data)
 }
 
-func (b both) TraceEvent(ctx context.Context, data TraceEventData) {
+func (b observerPair) TraceEvent(ctx context.Context, data TraceEventData) {
 	b.outer.TraceEvent(ctx, data)
 	b.inner.TraceEvent(ctx, data)
 }
 
-func (b both) TraceEnd(ctx context.Context, data TraceEndData) {
+func (b observerPair) TraceEnd(ctx context.Context, data TraceEndData) {
 	b.inner.TraceEnd(ctx, data)
 	b.outer.TraceEnd(ctx, data)
 }
 
-// TraceStep tells those of the two that want to know.
-func (b both) TraceStep(ctx context.Context, data TraceStepData) {
+// TraceStep notifies those of the two that observe steps.
+func (b observerPair) TraceStep(ctx context.Context, data TraceStepData) {
 	for _, o := range []Observer{b.outer, b.inner} {
 		if steps, ok := o.(StepObserver); ok {
 			steps.TraceStep(ctx, data)
@@ -163,7 +168,7 @@ func (b both) TraceStep(ctx context.Context, data TraceStepData) {
 	}
 }
 
-// trace tells an observer, if there is one, of one call.
+// trace notifies the observer of one call, if there is one.
 type trace struct {
 	observer Observer
 	context  context.Context // the observer's own
@@ -175,7 +180,7 @@ type trace struct {
 
 func (t *trace) start(ctx context.Context, name, scope, key string, joined bool) {
 	if t.observer != nil {
-		t.context = t.observer.TraceStart(ctx, TraceStartData{Name: name, Scope: scope, Key: abridge.Key(key), Joined: joined})
+		t.context = t.observer.TraceStart(ctx, TraceStartData{Name: name, Scope: scope, Key: display.Key(key), Joined: joined})
 	}
 }
 
@@ -185,20 +190,20 @@ func (t *trace) event(event Event, err error) {
 	}
 }
 
-// end is deferred: ended is false if fn panicked.
-func (t *trace) end(ended bool, result Result, err error) {
+// end notifies the observer of the end. returned is false if the call panicked.
+func (t *trace) end(returned bool, result Result, err error) {
 	if t.observer == nil {
 		return
 	}
 	t.observer.TraceEnd(t.context, TraceEndData{
-		Outcome: outcomeOf(ended, result, err), Err: err, Cause: CauseOf(err), ExecutionID: result.ExecutionID,
+		Outcome: outcomeOf(returned, result, err), Err: err, Cause: CauseOf(err), ExecutionID: result.ExecutionID,
 		Duration: time.Since(t.started), Waited: t.waited, Attempts: t.attempts, Age: t.age,
 	})
 }
 
-func outcomeOf(ended bool, result Result, err error) Outcome {
+func outcomeOf(returned bool, result Result, err error) Outcome {
 	switch {
-	case !ended:
+	case !returned:
 		return OutcomePanicked
 	case errors.Is(err, ErrMismatch):
 		return OutcomeMismatch
@@ -216,30 +221,33 @@ func outcomeOf(ended bool, result Result, err error) Outcome {
 	return OutcomeExecuted
 }
 
-// LogObserver returns an Observer that writes to logger how calls end, or to slog.Default() if that is nil:
+// LogObserver returns an Observer that logs how calls end. It logs to logger, or to slog.Default()
+// if logger is nil:
 //
-//	Debug   executed; a step of an operation that is done
-//	Info    replayed, rejected; run again; a COMMIT of unknown outcome that was resolved; the caller's context has ended; a step that failed
-//	Warn    mismatch, in progress, failed; a COMMIT, or a step, of unknown outcome
+//	Debug   executed; a step that is done
+//	Info    replayed, rejected; run again; an unknown outcome that was resolved; the caller's
+//	        context has ended; a step that failed
+//	Warn    mismatch, in progress, failed; a COMMIT or a step of unknown outcome
 //	Error   panicked; an outcome that stayed unknown; a recorded response that cannot be read
 //
-// It writes the name of the call, its key abridged, the execution id, which leads to the record, and the names of steps. It writes neither the
-// scope nor the text of an error, either of which may tell of a person: of an error it writes the Cause. The call returns it.
+// A line has the name of the call, its key abridged, the execution id, which leads to the record,
+// and the names of steps. It has neither the scope nor the text of an error, because both may
+// contain personal data. For an error it has the Cause. The caller of Do has the error itself.
 //
-// The context that the logger is given is that of the call, with what the observers before this one have added, such as a span.
+// The logger gets the context of the call with what earlier observers have added, such as a span.
 func LogObserver(logger *slog.Logger) Observer { return logObserver{logger} }
 
 type logObserver struct{ logger *slog.Logger }
 
-// logged is what a call is known by in the log. It is the context of the call as well.
-type logged struct {
+// loggedCall is the context of a call. It carries the attributes that identify the call in the log.
+type loggedCall struct {
 	context.Context
 	attrs []slog.Attr
 }
 
 type loggedKey struct{}
 
-func (l *logged) Value(key any) any {
+func (l *loggedCall) Value(key any) any {
 	if key == (loggedKey{}) {
 		return l
 	}
@@ -257,11 +265,11 @@ func (logObserver) TraceStart(ctx context.Context, data TraceStartData) context.
 	if data.Joined {
 		attrs = append(attrs, slog.Bool("joined", true))
 	}
-	return &logged{ctx, attrs}
+	return &loggedCall{ctx, attrs}
 }
 
-// loudness is the level of each event that is logged.
-var loudness = map[Event]slog.Level{
+// eventLevels are the levels of the events that are logged.
+var eventLevels = map[Event]slog.Level{
 	EventWaiting:            slog.LevelDebug,
 	EventRetried:            slog.LevelInfo,
 	EventOutcomeUnknown:     slog.LevelWarn,
@@ -270,7 +278,7 @@ var loudness = map[Event]slog.Level{
 }
 
 func (o logObserver) TraceEvent(ctx context.Context, data TraceEventData) {
-	level, ok := loudness[data.Event]
+	level, ok := eventLevels[data.Event]
 	if !ok {
 		return
 	}
@@ -296,12 +304,13 @@ func (o logObserver) TraceEnd(ctx context.Context, data TraceEndData) {
 	})
 }
 
-// loudnessOfSteps is the level of each outcome of a step.
-var loudnessOfSteps = map[StepOutcome]slog.Level{StepDone: slog.LevelDebug, StepFailed: slog.LevelInfo, StepUnknown: slog.LevelWarn}
+// stepLevels are the levels of the outcomes of steps.
+var stepLevels = map[StepOutcome]slog.Level{StepDone: slog.LevelDebug, StepFailed: slog.LevelInfo, StepUnknown: slog.LevelWarn}
 
-// TraceStep writes of the step of an operation. That of a Worker, which makes no call, has no key.
+// TraceStep logs a step of an operation. In a Worker, which makes no call, ctx has no name and no
+// key.
 func (o logObserver) TraceStep(ctx context.Context, data TraceStepData) {
-	o.log(ctx, loudnessOfSteps[data.Outcome], "idem: step "+string(data.Outcome), func(attrs []slog.Attr) []slog.Attr {
+	o.log(ctx, stepLevels[data.Outcome], "idem: step "+string(data.Outcome), func(attrs []slog.Attr) []slog.Attr {
 		if len(attrs) == 0 {
 			attrs = append(attrs, slog.String("name", data.Name))
 		}
@@ -323,7 +332,7 @@ func levelOf(data *TraceEndData) slog.Level {
 	switch data.Cause {
 	case CauseUnreadable:
 		return slog.LevelError
-	case CauseCanceled, CauseDeadline: // the caller's doing, who has the error
+	case CauseCanceled, CauseDeadline: // the caller ended the context and has the error
 		return slog.LevelInfo
 	}
 	return slog.LevelWarn
@@ -336,7 +345,7 @@ func appendCause(attrs []slog.Attr, cause Cause) []slog.Attr {
 	return attrs
 }
 
-// log writes a line, if there is a logger.
+// log logs a line with the attributes of the call in ctx and those that more appends.
 func (o logObserver) log(ctx context.Context, level slog.Level, message string, more func([]slog.Attr) []slog.Attr) {
 	logger := o.logger
 	if logger == nil {
@@ -346,7 +355,7 @@ func (o logObserver) log(ctx context.Context, level slog.Level, message string, 
 		return
 	}
 	attrs := make([]slog.Attr, 0, 10)
-	if call, ok := ctx.Value(loggedKey{}).(*logged); ok {
+	if call, ok := ctx.Value(loggedKey{}).(*loggedCall); ok {
 		attrs = append(attrs, call.attrs...)
 	}
 	logger.LogAttrs(ctx, level, message, more(attrs)...)

@@ -9,8 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/idem-go/idem/internal/act"
-	"github.com/idem-go/idem/internal/trial"
+	"github.com/idem-go/idem/internal/audit"
 	"github.com/idem-go/idem/internal/txn"
 )
 
@@ -22,10 +21,10 @@ const (
 	DefaultMaxResponse = 1 << 20
 )
 
-// Option changes how one call behaves. A slice of options is fit to be kept and shared.
+// Option changes how one call behaves. Options may be kept and shared.
 type Option func(*settings)
 
-// settings are what the options of a call come to.
+// settings are the values of the options of one call.
 type settings struct {
 	ttl          time.Duration
 	wait         time.Duration
@@ -38,36 +37,24 @@ type settings struct {
 	replayLikely bool
 	rehearse     bool
 	limits       limits
-	lock         func(scope, key string) *int64 // instead of the advisory lock of the key; nil is none
-	source       txn.Source                     // of connections, if they have another owner than the pool
+	lock         func(scope, key string) *int64 // for tests: returns the advisory lock of the call, nil for none
+	source       txn.Source                     // of connections that another owner than pool has
 
 	forDoOnly string // the first option given that has no meaning for DoTx
 	err       error
 }
 
-// limits bound what a call does on its own account, beyond the caller's context. They are no options: there is nothing to
-// choose, and tests shorten them.
+// limits bound what a call does beyond the caller's context. They are no options, because there is
+// nothing to choose. Tests shorten them.
 type limits struct {
 	txn     txn.Limits
-	resolve time.Duration // how long to ask for the outcome of a COMMIT whose answer was lost
+	resolve time.Duration // how long a call tries to learn the outcome of a COMMIT whose answer was lost
 }
-
-func init() {
-	trial.Option = func(set func(trial.Settings)) any { return Option(func(s *settings) { set(s) }) }
-}
-
-// SetLimits is for tests.
-func (s *settings) SetLimits(acquire, commit, resolve time.Duration) {
-	s.limits.txn.Acquire, s.limits.txn.Commit, s.limits.resolve = acquire, commit, resolve
-}
-
-// SetLock is for tests.
-func (s *settings) SetLock(lock func(scope, key string) *int64) { s.lock = lock }
 
 var defaultLimits = limits{txn: txn.DefaultLimits, resolve: 5 * time.Second}
 
-// CheckOptions returns the error that a call with these options would answer with, whatever else it is given: for a caller that
-// keeps options and wants to know at the start of the program.
+// CheckOptions returns the error that a call with these options would return. Use it to check
+// options at the start of a program.
 func CheckOptions(opts ...Option) error {
 	var s settings
 	return s.set(opts)
@@ -85,21 +72,23 @@ func (s *settings) set(opts []Option) error {
 	return s.err
 }
 
+// refuse keeps the error of the first option that is invalid.
 func (s *settings) refuse(format string, args ...any) {
 	if s.err == nil {
 		s.err = fmt.Errorf("idem: "+format, args...)
 	}
 }
 
+// doOnly notes that the options include one that DoTx refuses.
 func (s *settings) doOnly(name string) {
 	if s.forDoOnly == "" {
 		s.forDoOnly = name
 	}
 }
 
-// WithTTL sets for how long the response is replayed, counted from when it was recorded, which is just before the commit.
-// After that the key counts as new. It should exceed by far the time for which callers keep retrying. The default is 24
-// hours.
+// WithTTL sets for how long the response is replayed. The time counts from when the response was
+// recorded, just before the commit. After that the key counts as new. The TTL should be much longer
+// than callers keep retrying. The default is 24 hours.
 func WithTTL(d time.Duration) Option {
 	return func(s *settings) {
 		if d < time.Millisecond || d > 100*365*24*time.Hour {
@@ -109,9 +98,10 @@ func WithTTL(d time.Duration) Option {
 	}
 }
 
-// WithWait sets how long a duplicate waits for the call that holds its key before it answers ErrInProgress. While it waits it
-// holds no connection. Zero answers at once, also if what holds the key is not a call but SQL that is deleting its record;
-// without it, the claim waits for such SQL as long as the context allows. The default is 5 seconds.
+// WithWait sets how long a duplicate waits for the call that holds its key before it returns
+// ErrInProgress. A waiting call holds no connection. With zero the call returns at once, even if
+// the key is blocked by SQL that is deleting its record. Without WithWait(0), the claim waits for
+// such SQL as long as the context allows. The default is 5 seconds.
 func WithWait(d time.Duration) Option {
 	return func(s *settings) {
 		s.doOnly("WithWait")
@@ -122,7 +112,8 @@ func WithWait(d time.Duration) Option {
 	}
 }
 
-// WithTxOptions sets the isolation level and the other options of the transaction. The default is that of the database.
+// WithTxOptions sets the isolation level and the other options of the transaction. The default is
+// that of the database.
 func WithTxOptions(txOptions pgx.TxOptions) Option {
 	return func(s *settings) {
 		s.doOnly("WithTxOptions")
@@ -133,9 +124,9 @@ func WithTxOptions(txOptions pgx.TxOptions) Option {
 	}
 }
 
-// WithRetries sets how often the whole transaction is run again after a serialization failure, a deadlock, or a COMMIT that
-// turned out not to have happened. Zero returns such an error at once. Dead connections that the pool hands out do not
-// count. The default is 3.
+// WithRetries sets how many times the whole transaction is run again after a serialization failure,
+// a deadlock, or a COMMIT that turned out not to have happened. With zero the call returns such an
+// error at once. Dead connections from the pool do not count. The default is 3.
 func WithRetries(n int) Option {
 	return func(s *settings) {
 		s.doOnly("WithRetries")
@@ -146,8 +137,8 @@ func WithRetries(n int) Option {
 	}
 }
 
-// WithMaxResponse sets the limit for the stored response, header and body together, in bytes. A larger one is refused with
-// ErrResponseTooLarge and nothing is committed. The default is 1 MiB.
+// WithMaxResponse sets the limit for header and body of the response together, in bytes. For a
+// larger response the call returns ErrResponseTooLarge and commits nothing. The default is 1 MiB.
 func WithMaxResponse(bytes int) Option {
 	return func(s *settings) {
 		if bytes < 0 || bytes > 512<<20 {
@@ -157,15 +148,17 @@ func WithMaxResponse(bytes int) Option {
 	}
 }
 
-// WithObserver lets observer see what happens to the call. Given several times, each sees it: see Observers. Nil adds none.
+// WithObserver adds an observer of the call. The option may be given several times: see Observers.
+// A nil observer adds none.
 func WithObserver(observer Observer) Option {
 	return func(s *settings) { s.observer = Observers(s.observer, observer) }
 }
 
 const maxCallName = 64
 
-// WithName names the call for its observers: "place-order", say. It becomes a label of metrics and the name of spans, so
-// it is written in the program, and never made from what a client sends. It has 1 to 64 printable characters of ASCII.
+// WithName names the call for its observers, such as "place-order". The name becomes a label of
+// metrics and the name of spans, so it must not contain anything that a client sends. It has 1 to
+// 64 printable ASCII characters.
 func WithName(name string) Option {
 	return func(s *settings) {
 		unprintable := func(c rune) bool { return c < ' ' || c > '~' }
@@ -177,9 +170,9 @@ func WithName(name string) Option {
 	}
 }
 
-// WithSealer encrypts the response at rest, and opens that of a replay: see package seal. Each call with a key has to give
-// the same Sealer, or one that opens what the other one seals. A Sealer may also have a method Check() error, which says what is
-// wrong with it: then CheckOptions does, and so does every call, before it does anything else.
+// WithSealer encrypts the stored response and decrypts it for a replay: see package seal. All calls
+// with a key must use the same Sealer, or one that opens what the others seal. If the Sealer has a
+// method Check() error, CheckOptions and every call return the error of Check.
 func WithSealer(sealer Sealer) Option {
 	return func(s *settings) {
 		if sealer == nil {
@@ -195,9 +188,10 @@ func WithSealer(sealer Sealer) Option {
 	}
 }
 
-// WithReplayLikely says that the key was probably used before, as in a request that says it is a repetition. The call then
-// looks for the record first, by one statement outside of any transaction, and claims the key only if there is none: a
-// replay costs little more than a SELECT, and a first run one round trip more.
+// WithReplayLikely says that the key was probably used before, as in a request that says it is a
+// repetition. The call then loads the record first, by one statement outside a transaction, and
+// claims the key only if there is no record. A replay costs little more than a SELECT, and a first
+// run costs one more round trip.
 func WithReplayLikely() Option {
 	return func(s *settings) {
 		s.doOnly("WithReplayLikely")
@@ -205,15 +199,17 @@ func WithReplayLikely() Option {
 	}
 }
 
-// WithRehearsal runs fn twice in one transaction. The writes of the first run are rolled back, as those of a run that ends in a
-// serialization failure at COMMIT, and the second run counts. A test suite that passes with it has functions that are fit to be
-// run again. A first run that fails or rejects is not repeated. If only the second run fails, the error says so.
+// WithRehearsal runs fn twice in one transaction, and rolls back the writes of the first run, as
+// after a serialization failure at COMMIT. The second run counts. Functions of a test suite that
+// passes with it can be run again. A first run that fails or rejects is not repeated. If only the
+// second run fails, the error says so.
 //
-// The option is for tests. Outside of a test binary the call fails, unless the environment variable IDEM_REHEARSE is 1.
+// The option is for tests. Outside of a test binary the call fails, unless the environment variable
+// IDEM_REHEARSE is 1.
 //
-// In a test binary, IDEM_REHEARSE=1 rehearses every function without this option: those of Do, DoJSON and DoTx, of idemhttp,
-// idemsql, idemgrpc and idemconnect, of inbox, and each Tx of an operation. A Call of an operation is not rehearsed: its key
-// makes it fit to be repeated.
+// In a test binary, IDEM_REHEARSE=1 rehearses every function without this option: those of Do,
+// DoJSON and DoTx, of idemhttp, idemsql, idemgrpc and idemconnect, of inbox, and each Tx of an
+// operation. A Call of an operation is not rehearsed, because its key allows a repetition.
 func WithRehearsal() Option {
 	return func(s *settings) {
 		if !txn.CanRehearse() {
@@ -223,13 +219,16 @@ func WithRehearsal() Option {
 	}
 }
 
-// WithPerson returns a context that names the person on whose behalf an act is done: Retry, Cancel and Resolve of package operation, Redrive
-// and Drop of packages inbox and outbox. Each act that succeeds puts one row in idem.audit, in its own transaction, with that name beside the
-// role that has logged in. A middleware may set it for all requests: nothing but an act reads it. Up to 200 bytes of it are kept.
-func WithPerson(ctx context.Context, name string) context.Context { return act.WithPerson(ctx, name) }
+// WithPerson returns a context that names the person who takes a manual action: Retry, Cancel and
+// Resolve of package operation, Redrive and Drop of packages inbox and outbox. Each action that
+// succeeds adds one row to idem.audit in its own transaction, with the name and the database role.
+// Nothing but such an action reads the name, so a middleware may set it for all requests. It is
+// truncated to 200 bytes.
+func WithPerson(ctx context.Context, name string) context.Context { return audit.WithPerson(ctx, name) }
 
-// WithReason returns a context whose acts have a reason, for idem.audit as in WithPerson. Up to 1,000 bytes of it are kept: say why in a
-// sentence, or name a ticket, and no key and nothing of a body.
+// WithReason returns a context that gives the reason of a manual action for idem.audit: see
+// WithPerson. Write a sentence or the number of a ticket, but no key and nothing of a body. The
+// reason is truncated to 1,000 bytes.
 func WithReason(ctx context.Context, reason string) context.Context {
-	return act.WithReason(ctx, reason)
+	return audit.WithReason(ctx, reason)
 }

@@ -10,70 +10,76 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/idem-go/idem/internal/abridge"
+	"github.com/idem-go/idem/internal/bridge"
 	"github.com/idem-go/idem/internal/db"
-	"github.com/idem-go/idem/internal/longcall"
+	"github.com/idem-go/idem/internal/display"
 )
 
-// Response is what an execution answers and what its duplicates are given again, byte for byte. Its meaning is the
-// caller's: over HTTP, the status code, the header fields worth repeating and the body.
+// Response is what an execution returns and what its duplicates get again, byte for byte. Over HTTP
+// it is the status code, the header fields worth repeating and the body.
 type Response struct {
 	Status int
 	Header map[string][]string
 	Body   []byte
 }
 
-// Result is the answer to one call: the response of the one committed execution, and where it comes from.
+// Result is what a call returns: the response of the committed execution, and facts about it.
 type Result struct {
 	Response
 
-	// Replayed is true if the response was recorded by an earlier or concurrent execution. If it is false, fn ran in this
-	// call and its effect is committed (by DoTx: will be committed with the caller's transaction).
+	// Replayed is true if another execution, earlier or concurrent, recorded the response. If it is
+	// false, fn ran in this call and its effect is committed. After DoTx the effect is committed
+	// with the caller's transaction.
 	Replayed bool
 
-	// Rejected is true if the execution ended with Reject: its effect was undone and the response is final all the same.
+	// Rejected is true if the execution ended with Reject: its writes were undone, and the response
+	// is final all the same.
 	Rejected bool
 
-	// ExecutionID names the execution.
+	// ExecutionID is the id of the execution.
 	ExecutionID string
 
-	// CreatedAt is when the execution claimed the key, CompletedAt when it recorded its response, and ExpiresAt from when the
-	// key counts as new. All three are times of the database's clock.
+	// CreatedAt is when the execution claimed the key. CompletedAt is when it recorded its
+	// response. The key counts as new from ExpiresAt on. All three are by the clock of the
+	// database.
 	CreatedAt, CompletedAt, ExpiresAt time.Time
 }
 
-// Sealer encrypts what is kept and decrypts it again. Package seal has one. It is safe for concurrent use, and asks no server: it
-// works inside a transaction, and in every replay.
+// Sealer encrypts data to be stored, and decrypts it. Package seal has one. A Sealer is safe for
+// concurrent use. It must not call a server, because it works inside a transaction and in every
+// replay.
 type Sealer interface {
-	// Seal returns plain in a form that only Open reads, and the id of the key for it: up to 255 bytes of text that is no
-	// secret. What it returns opens only beside the same bytes of bound. An empty id says that plain is to be kept as it is.
+	// Seal returns plain in encrypted form, and the id of the encryption key: up to 255 bytes of
+	// text that need not be secret. The encrypted form can be opened only with the same bound. With
+	// an empty id, plain is stored as it is.
 	Seal(plain, bound []byte) (keyID string, sealed []byte, err error)
 
-	// Open returns what Seal was given. An empty key id asks whether what was kept as it is may pass; then Open returns it, or an
-	// error. It changes neither sealed nor bound.
+	// Open returns the plaintext. With an empty key id, sealed was stored without encryption: Open
+	// then returns it, or an error if it must not be used. Open changes neither sealed nor bound.
 	Open(keyID string, sealed, bound []byte) ([]byte, error)
 }
 
-// rejection is the error that Reject makes.
+// rejection is the error that Reject returns.
 type rejection struct{ response Response }
 
 func (*rejection) Error() string { return "idem: rejected" }
 
-// Rejection returns the answer, for package operation.
-func (r *rejection) Rejection() longcall.Response { return longcall.Response(r.response) }
+// Rejection makes r a bridge.Rejecter.
+func (r *rejection) Rejection() bridge.Response { return bridge.Response(r.response) }
 
-// Reject returns an error for fn to return when the answer is final but its writes must not stay: a payment that is
-// declined, an order that can never be filled. Do rolls fn's writes back, records resp, and gives it to this call and to
-// every duplicate with Result.Rejected set and no error. An answer that may differ next time should be an ordinary error:
-// that leaves the key free.
+// Reject returns an error for fn to return when the answer is final but the writes of fn must not
+// stay: a payment that is declined, an order that can never be filled. Do rolls the writes back,
+// records resp, and returns it to this call and to every duplicate, with Result.Rejected set and no
+// error. If the answer may differ next time, return an ordinary error, which leaves the key free.
 //
-// Do ends fn's transaction first and records the rejection in a second one. If that does not work at first, the recording is
-// tried again, as often as WithRetries says, and fn is not run again. If another caller executes the key in between, its
-// outcome is the one that counts, and this call replays it. If the recording fails for good, its error is returned and the
-// key is free: another call runs fn.
+// Do ends the transaction of fn first and records the rejection in a second one. If that fails, Do
+// tries again to record it, as often as WithRetries says, without running fn again. If another
+// caller executes the key in between, the outcome of that execution counts, and this call replays
+// it. If the rejection cannot be recorded, Do returns the error and the key is free: another call
+// runs fn.
 func Reject(resp Response) error { return &rejection{resp} }
 
-// normal returns r in the form in which a replay will show it: what is empty is nil.
+// normal returns r in the form in which a replay returns it: empty slices and maps are nil.
 func (r Response) normal() Response {
 	if len(r.Body) == 0 {
 		r.Body = nil
@@ -105,8 +111,8 @@ func (r Response) clone() Response {
 	return r
 }
 
-// encodeHeader returns the header as it is stored, nil if there is none. Text that jsonb would refuse or that JSON would
-// silently replace is an error: a replay is exact or it is nothing.
+// encodeHeader returns the header as it is stored, nil if there is none. It returns an error for
+// text that jsonb refuses or that JSON would silently replace, because a replay must be exact.
 func (r Response) encodeHeader() ([]byte, error) {
 	if len(r.Header) == 0 {
 		return nil, nil
@@ -121,7 +127,8 @@ func (r Response) encodeHeader() ([]byte, error) {
 
 func storable(s string) bool { return utf8.ValidString(s) && !strings.Contains(s, "\x00") }
 
-// check returns the encoded header of a response that can be stored within limit bytes.
+// check returns the encoded header. It returns an error if the response cannot be stored within
+// limit bytes.
 func (r Response) check(limit int) ([]byte, error) {
 	if r.Status < math.MinInt32 || r.Status > math.MaxInt32 {
 		return nil, fmt.Errorf("%w: status %d is beyond 32 bits", ErrInvalidResponse, r.Status)
@@ -136,17 +143,18 @@ func (r Response) check(limit int) ([]byte, error) {
 	return header, nil
 }
 
-// answerFrom turns the record of a key into what the caller is told for whom it was loaded, or made.
+// answerFrom returns the result for a caller whose key, own, has the record r. r was loaded or just
+// written.
 func answerFrom(r *db.Record, key string, own *db.Key, sealer Sealer) (Result, error) {
 	switch {
 	case !r.SameHash:
-		return Result{}, &MismatchError{Key: abridge.Key(key), CreatedAt: r.CreatedAt}
+		return Result{}, &MismatchError{Key: display.Key(key), CreatedAt: r.CreatedAt}
 	case r.State == db.Processing:
-		return Result{}, fmt.Errorf("%w: an earlier fn for key %s did, without a response; see to its effect, then remove the record",
-			ErrTxEnded, abridge.Key(key))
+		return Result{}, fmt.Errorf("%w: an earlier execution of key %s ended its own transaction; check its writes, then delete the record",
+			ErrTxEnded, display.Key(key))
 	}
 	if err := r.Open(own, sealer); err != nil {
-		return Result{}, &UnreadableError{Key: abridge.Key(key), ExecutionID: r.ExecutionID, SealedBy: r.SealedBy, Err: err}
+		return Result{}, &UnreadableError{Key: display.Key(key), ExecutionID: r.ExecutionID, SealedBy: r.SealedBy, Err: err}
 	}
 	return Result{
 		Response: Response{Status: r.Status, Header: r.Header, Body: r.Body},

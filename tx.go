@@ -8,12 +8,13 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/idem-go/idem/internal/bridge"
 	"github.com/idem-go/idem/internal/db"
-	"github.com/idem-go/idem/internal/longcall"
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// begin has the work done in the transaction of the claim, or records the rejection that it has come to before.
+// begin lets the work run in the transaction of the claim. If an earlier run has rejected, begin
+// records that rejection instead.
 func (x *execution) begin(ctx context.Context) (ending, error) {
 	defer x.tx.Close() // also if the work panics
 	if x.rejection != nil {
@@ -24,7 +25,7 @@ func (x *execution) begin(ctx context.Context) (ending, error) {
 	return x.work.begin(ctx, x)
 }
 
-// run runs fn in the transaction of the claim, and commits its writes together with its response.
+// run runs fn in the transaction of the claim, and commits the writes of fn with its response.
 func (x *execution) run(ctx context.Context, fn func(pgx.Tx) (Response, error)) (ending, error) {
 	var resp Response
 	var rejected *rejection
@@ -42,37 +43,39 @@ func (x *execution) run(ctx context.Context, fn func(pgx.Tx) (Response, error)) 
 	return x.rollback(rejected, undo, err)
 }
 
-// after turns what a Runner came to into the ending of the call.
-func (x *execution) after(end longcall.Ending) (ending, error) {
+// afterRunner returns the ending of the call for the ending of its Runner.
+func (x *execution) afterRunner(end bridge.Ending) (ending, error) {
 	switch end.Outcome {
-	case longcall.Undone:
-		return undone, end.Err
-	case longcall.Unknown: // the process that may have gone on from there has given the response
+	case bridge.RolledBack:
+		return rolledBack, end.Err
+	case bridge.Unknown: // if the COMMIT happened, any process may complete the operation with its own response
 		x.sent = nil
 		return unknown, end.Err
-	case longcall.Recorded:
+	case bridge.Recorded:
 		x.record = *end.Record
 		x.key = x.key.Of(end.Record.ExecutionID)
 		return recorded, nil
-	case longcall.Elsewhere:
-		return elsewhere, nil
-	case longcall.Ended:
-		return holding, nil
-	case longcall.Freed:
-		x.key = x.key.Of(newExecutionID()) // a new execution is not the one that was undone
-		return holding, nil
-	case longcall.Failed:
+	case bridge.InProgress:
+		return inProgress, nil
+	case bridge.Finished:
+		return lookAgain, nil
+	case bridge.Undone:
+		x.key = x.key.Of(newExecutionID()) // the next operation must not have the id of the undone one
+		return lookAgain, nil
+	case bridge.Failed:
 		return failed, end.Err
 	}
-	return failed, fmt.Errorf("idem: outcome %d of an operation", end.Outcome)
+	return failed, fmt.Errorf("idem: unexpected outcome %d of an operation", end.Outcome)
 }
 
-// rollback ends the transaction of a fn that returned an error, or a rejection.
+// rollback ends the transaction of a fn that returned err or rejected. It returns ErrTxEnded if fn
+// has ended the transaction of the claim, because writes of fn may be committed then.
 func (x *execution) rollback(rejected *rejection, undo bool, err error) (ending, error) {
 	holds, after := db.StillClaimed{Key: &x.key}, db.Load{Key: &x.key}
 	isHeld := x.tx.Held(
 		txn.Question{Request: &holds, Answer: func() bool { return holds.Holds }},
-		txn.Question{Request: &after, Answer: func() bool { return !after.Ours() }}, // a record of ours that a rollback does not undo was committed by fn
+		// A record of this execution that is still there after the rollback was committed by fn.
+		txn.Question{Request: &after, Answer: func() bool { return !after.Ours() }},
 	)
 	switch {
 	case errors.Is(err, ErrTxEnded), errors.Is(err, ErrTxAborted):
@@ -86,16 +89,16 @@ func (x *execution) rollback(rejected *rejection, undo bool, err error) (ending,
 		x.rejection = &rejected.response
 		return rejecting, nil
 	case txn.Rerunnable(err):
-		return undone, err
+		return rolledBack, err
 	}
 	return failed, err
 }
 
-// complete records the response and commits, in one round trip. From here on the end of the caller's context does not
-// undo anything.
+// complete records the response and commits, in one round trip. Once COMMIT is sent, the end of the
+// caller's context no longer undoes anything.
 func (x *execution) complete(ctx context.Context, resp Response, state db.State) (ending, error) {
 	resp = resp.normal()
-	c, err := x.completion(resp, state)
+	c, err := x.completion(&x.key, resp, state)
 	if err != nil {
 		return failed, err
 	}
@@ -116,22 +119,18 @@ func (x *execution) complete(ctx context.Context, resp Response, state db.State)
 		return unknown, lost.Err
 	case txn.Stale(err):
 		x.tx.CloseAfter(err)
-		return undone, err
+		return rolledBack, err
 	case txn.Rerunnable(err):
-		return undone, err
-	case c.Found: // what COMMIT itself answers is passed on as it is
+		return rolledBack, err
+	case c.Found: // the record was written, so this is an error of COMMIT, such as a deferred constraint
 		return failed, err
 	}
 	return failed, completeError(err)
 }
 
-// completion returns the request that records a response.
-func (x *execution) completion(resp Response, state db.State) (*db.Complete, error) {
-	return x.completionOf(&x.key, resp, state)
-}
-
-// completionOf returns the request that records a response under a key that is not the claim's own.
-func (x *execution) completionOf(key *db.Key, resp Response, state db.State) (*db.Complete, error) {
+// completion returns the request that records resp under key. The key may be that of an operation
+// rather than of this claim.
+func (x *execution) completion(key *db.Key, resp Response, state db.State) (*db.Complete, error) {
 	header, err := resp.check(x.maxResponse)
 	if err != nil {
 		return nil, err
@@ -145,8 +144,8 @@ func (x *execution) completionOf(key *db.Key, resp Response, state db.State) (*d
 	return c, nil
 }
 
-// tooSlow is the error of a fn that has let its transaction be for longer than the server allows. To run it again would be
-// to wait for the same once more.
+// tooSlow returns the error for a fn that took longer than a timeout of the server allows. The call
+// does not run fn again, because fn would be too slow again.
 func tooSlow(cause error) error {
 	return fmt.Errorf("%w: the server ended the session, because fn left its transaction idle or open for longer than "+
 		"idle_in_transaction_session_timeout or transaction_timeout allows: %w", ErrTxAborted, cause)
@@ -160,40 +159,45 @@ func completedRecord(c *db.Complete, resp Response, claimedAt time.Time) db.Reco
 	}
 }
 
-// completeError names what fn has done that keeps its record from being completed.
+// completeError explains why the record could not be completed.
 func completeError(err error) error {
 	switch {
 	case txn.HasCode(err, db.Gone):
 		return txn.Ended("the claimed record is gone, or the transaction is another one", nil)
 	case txn.HasCode(err, "42501"):
-		return fmt.Errorf("idem: the role of the transaction may not write idem.records; if fn has changed it (SET LOCAL ROLE), it has to change it back (RESET ROLE) before it returns: %w", err)
+		return fmt.Errorf("idem: the role of the transaction may not write idem.records; if fn changes the role (SET LOCAL ROLE), fn must reset it (RESET ROLE) before it returns: %w", err)
 	}
 	return hint(err)
 }
 
-// resolve asks the record the outcome of a COMMIT that was not acknowledged because of cause. It makes the same claim again.
-// A record with our execution id says that it was committed. A claim that succeeds says that it was not and never will be,
-// because the transaction that held the key is over. A key that is held says that it is still under way.
+// resolve settles a COMMIT that was not acknowledged because of cause. It makes the same claim
+// again, until one of these is found:
 //
-// It goes on, within limit, after the end of the caller's context: the caller is better served by the truth than by speed.
+//   - A record with our execution id: the COMMIT happened.
+//   - A free key, or the record of another execution: the COMMIT did not happen and never will,
+//     because the transaction that held the key has ended. See notOurs for the exception.
+//   - A held key: the COMMIT is still in progress, so resolve waits and claims again.
+//
+// resolve goes on after the end of the caller's context, until limit is over: the caller is better
+// served by the outcome than by an early return.
 func (x *execution) resolve(ctx context.Context, limit, ttl time.Duration, cause error) (ending, error) {
 	x.trace.event(EventOutcomeUnknown, cause)
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
-	expiry := x.claimedAt.Add(ttl) // of the record that may have been committed, at the earliest
+	expiry := x.claimedAt.Add(ttl) // the earliest time at which a record of ours may have expired
 	for pause := pollPause; ; {
 		found, err := x.claim(bounded)
 		switch {
 		case err != nil && !txn.Transient(err) && bounded.Err() == nil:
 			return failed, x.unknownBecause(errors.Join(cause, err))
-		case err != nil, found == held: // Postgres cannot be asked, or the COMMIT is still under way
+		case err != nil, found == held: // the server is unavailable, or the COMMIT is in progress
 		case found == answered && x.loading.Ours():
 			x.trace.event(EventResolvedCommitted, nil)
-			x.recall()
+			x.restoreResponse()
 			return recorded, nil
 		case found == running && x.loading.Ours():
 			x.trace.event(EventResolvedCommitted, nil)
-			return holding, nil
+			return lookAgain, nil
 		default:
 			return x.notOurs(found, expiry, cause)
 		}
@@ -203,16 +207,18 @@ func (x *execution) resolve(ctx context.Context, limit, ttl time.Duration, cause
 	}
 }
 
-// recall makes the response of our own record the one that is at hand: whatever happens to what was stored, this caller is
-// told what was committed. A record without a response stays as it is, and so does one of an operation that others have completed.
-func (x *execution) recall() {
+// restoreResponse puts the response that was sent into the loaded record of this execution. The
+// caller gets the response even if this process cannot open what is stored. A record without a
+// response stays as it is, and so does the record of an operation that another process completed.
+func (x *execution) restoreResponse() {
 	if r := &x.record; r.State != db.Processing && x.sent != nil {
 		r.Header, r.Body, r.Closed = x.sent.Header, x.sent.Body, false
 	}
 }
 
-// notOurs tells what follows from a key that is free, or has the record of another execution. If our own may have come and
-// gone before that, nothing tells any more the outcome of it.
+// notOurs returns the ending if the key is free or has the record of another execution. If what is
+// there is newer than expiry, a record of ours may have been committed and have expired before, so
+// the outcome stays unknown.
 func (x *execution) notOurs(found finding, expiry time.Time, cause error) (ending, error) {
 	seen := x.record.CompletedAt
 	if found == claimed {
@@ -231,7 +237,7 @@ func (x *execution) notOurs(found finding, expiry time.Time, cause error) (endin
 	case txn.TooSlow(cause):
 		return failed, tooSlow(cause)
 	}
-	return undone, cause
+	return rolledBack, cause
 }
 
 func (x *execution) unknownBecause(cause error) error {

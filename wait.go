@@ -2,55 +2,52 @@ package idem
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/idem-go/idem/internal/abridge"
+	"github.com/idem-go/idem/internal/display"
 	"github.com/idem-go/idem/internal/flight"
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// What a duplicate does meanwhile. In one process the first call for a key leads, and the others wait in memory for what
-// it finds, holding no connection. Across processes the leader looks from time to time, holding none in between. All of
-// this only saves work: who executes is decided by the database.
+// How duplicates wait. In one process the first call for a key leads and asks the database. The
+// others follow: they wait in memory and hold no connection. Across processes, a leader that finds
+// its key held looks again from time to time, and holds no connection in between. All of this only
+// saves work. The database decides which call executes.
 
-// flightID is what calls must have in common to wait for one another. Two pools may lead to two databases.
+// flightID identifies the calls that wait for one another. The pool is part of it, because two
+// pools may lead to two databases.
 type flightID struct {
 	pool       *pgxpool.Pool
 	source     txn.Source // if there is no pool
 	scope, key string
 }
 
-var flights = flight.Group[flightID, outcome]{Stuck: func(id flightID) bool { return isFull(id) }}
+var flights = flight.Group[flightID, leaderResult]{Stuck: func(id flightID) bool { return isFull(id) }}
 
-// outcome is what a leader leaves to its followers, who then need not ask the database.
-type outcome struct {
-	hash     Hash
+// leaderResult is what a leader passes to its followers, so that they need not ask the database.
+type leaderResult struct {
+	hash     Hash // of the leader
 	result   Result
-	mismatch *MismatchError // the hash is not the one of the record
-	ended    error          // of a Runner, for all who have waited; the key is free
+	mismatch *MismatchError // the record has another hash than the leader
+	ended    error          // an error of an operation that is meant for duplicates; the key is free
 
-	// freshUntil is when the record may expire, by the clock of this process. The leader may have read it long before its answer
-	// arrived. A call that began later looks for itself: to that call the record may be expired.
+	// freshUntil is when the record may expire, by the clock of this process. Followers that began
+	// later look for themselves: by the time they began, the record may have expired.
 	freshUntil time.Time
 }
 
-func mismatchIn(err error) *MismatchError {
-	var mismatch *MismatchError
-	errors.As(err, &mismatch)
-	return mismatch
-}
-
-// copied returns the outcome with a response of its own: the leader's caller may do with its response what it likes.
-func (o outcome) copied() outcome {
+// copied returns o with a copy of the response, because the caller of the leader may change its
+// own.
+func (o leaderResult) copied() leaderResult {
 	o.result.Response = o.result.Response.clone()
 	return o
 }
 
-// share turns the outcome into the answer to a call with this hash, if it is one. A mismatch has nothing of the result.
-func (o *outcome) share(key string, hash Hash) (result Result, err error, ok bool) {
+// share returns the result of a follower with this key and hash. It reports false if o says nothing
+// about that hash.
+func (o *leaderResult) share(key string, hash Hash) (result Result, err error, ok bool) {
 	switch {
 	case (o.mismatch != nil || o.ended != nil) && o.hash != hash:
 		return Result{}, nil, false
@@ -59,7 +56,7 @@ func (o *outcome) share(key string, hash Hash) (result Result, err error, ok boo
 	case o.mismatch != nil:
 		return Result{}, o.mismatch, true
 	case o.hash != hash:
-		return Result{}, &MismatchError{Key: abridge.Key(key), CreatedAt: o.result.CreatedAt}, true
+		return Result{}, &MismatchError{Key: display.Key(key), CreatedAt: o.result.CreatedAt}, true
 	}
 	result = o.result
 	result.Response = result.Response.clone()
@@ -67,19 +64,20 @@ func (o *outcome) share(key string, hash Hash) (result Result, err error, ok boo
 	return result, nil, true
 }
 
-// waiting is the time that a call spends on other calls.
+// waiting is the part of a call that waits for other calls.
 type waiting struct {
 	key   string
 	wait  time.Duration
 	trace *trace
-	begun bool
+	begun bool // the observer was notified
 }
 
-// follow waits for the leader: until it is done or hands over, or the wait is over, or the context.
-func (w *waiting) follow(ctx context.Context, f *flight.Flight[flightID, outcome]) (outcome, flight.Ending, error) {
+// follow waits for the leader of f. It returns the leader's result, or flight.Leading if this call
+// leads from now on. It fails when the wait is over or ctx has ended.
+func (w *waiting) follow(ctx context.Context, f *flight.Flight[flightID, leaderResult]) (leaderResult, flight.Ending, error) {
 	remaining := w.wait - time.Since(w.trace.started)
 	if remaining > 0 {
-		w.beginOn(f)
+		w.beginFollowing(f)
 	}
 	since := time.Now()
 	o, ending := f.Wait(ctx, remaining)
@@ -103,8 +101,9 @@ func isFull(id flightID) bool {
 	return stat.AcquiredConns() >= stat.MaxConns()
 }
 
-// forHolder pauses between two looks at a key that is in progress elsewhere.
-func (w *waiting) forHolder(ctx context.Context, pause time.Duration) error {
+// beforeNextLook pauses before the call looks again for a key that another transaction or process
+// holds. It fails when the wait is over or ctx has ended.
+func (w *waiting) beforeNextLook(ctx context.Context, pause time.Duration) error {
 	remaining := w.wait - time.Since(w.trace.started)
 	if remaining <= 0 {
 		return w.inProgress()
@@ -115,8 +114,8 @@ func (w *waiting) forHolder(ctx context.Context, pause time.Duration) error {
 	return txn.Sleep(ctx, pause)
 }
 
-// beginOn is begin for a follower, which an observer that panics takes off its flight.
-func (w *waiting) beginOn(f *flight.Flight[flightID, outcome]) {
+// beginFollowing is begin for a follower of f. If the observer panics, the follower leaves f.
+func (w *waiting) beginFollowing(f *flight.Flight[flightID, leaderResult]) {
 	begun := false
 	defer func() {
 		if !begun {
@@ -134,17 +133,17 @@ func (w *waiting) begin() {
 	}
 }
 
-// The pauses that inProgress suggests.
+// The limits of InProgressError.RetryAfter.
 const (
-	minRetryAfter = time.Second // short for a person, long for a poller
+	minRetryAfter = time.Second // short for a person, long for a program that polls
 	maxRetryAfter = 30 * time.Second
 )
 
-// inProgress suggests a pause as long as the wait that was in vain: a holder that has outlasted it is not about to end as a
-// rule. There is no lease to sit out: the key may be free, or answered, at any moment.
+// inProgress returns the error for a key that is still held. RetryAfter is as long as the wait was:
+// a holder that has outlasted the wait is likely to need about as long again.
 func (w *waiting) inProgress() error {
-	return &InProgressError{Key: abridge.Key(w.key), RetryAfter: min(max(w.wait, minRetryAfter), maxRetryAfter)}
+	return &InProgressError{Key: display.Key(w.key), RetryAfter: min(max(w.wait, minRetryAfter), maxRetryAfter)}
 }
 
-// pollPause is the pause between two looks at a key that is in progress elsewhere.
+// pollPause is the pause between two looks for a key that another transaction or process holds.
 var pollPause = txn.Pauses{Current: 4 * time.Millisecond, Limit: 200 * time.Millisecond}

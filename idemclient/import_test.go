@@ -16,7 +16,7 @@ func TestPackageNeedsOnlyTheStandardLibrary(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"github.com/idem-go/idem/internal/abridge", "github.com/idem-go/idem/internal/keyheader", "github.com/idem-go/idem/idemclient"}
+	want := []string{"github.com/idem-go/idem/internal/display", "github.com/idem-go/idem/internal/keyheader", "github.com/idem-go/idem/idemclient"}
 	if diff := cmp.Diff(want, strings.Fields(string(out))); diff != "" {
 		t.Errorf("what it is made of (-want +got):\n%s", diff)
 	}

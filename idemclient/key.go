@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/idem-go/idem/internal/abridge"
+	"github.com/idem-go/idem/internal/display"
 )
 
 // NewKey returns a random UUID. Make it before the first attempt and store it with what is to be done: then the same key
@@ -182,5 +182,5 @@ func (k callKey) abridged() string {
 	if k.value == "" {
 		return ""
 	}
-	return abridge.Key(k.text)
+	return display.Key(k.text)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem"
-	"github.com/idem-go/idem/internal/abridge"
+	"github.com/idem-go/idem/internal/display"
 )
 
 // ServeHTTP answers a request by the operation. Every method needs a key.
@@ -80,7 +80,7 @@ func (h *OperationHandler) await(x *exchange, run *run, c *claim) *failure {
 			h.accept(x.w, status)
 			return nil
 		case x.r.Context().Err() != nil:
-			return &failure{inEngine, &idem.InProgressError{Key: abridge.Key(c.key), RetryAfter: time.Second}}
+			return &failure{inEngine, &idem.InProgressError{Key: display.Key(c.key), RetryAfter: time.Second}}
 		}
 		select {
 		case <-run.ended:

@@ -9,11 +9,11 @@ import (
 	"strings"
 
 	"github.com/idem-go/idem"
-	"github.com/idem-go/idem/internal/longcall"
+	"github.com/idem-go/idem/internal/bridge"
 	"github.com/idem-go/idem/internal/txn"
 )
 
-var door = longcall.Open[idem.Option, idem.Result]()
+var idemCalls = bridge.Get[idem.Option, idem.Result]()
 
 const (
 	defaultHeader   = "Idempotency-Key"
@@ -42,7 +42,7 @@ func (c Config) settle() (settings, error) {
 	var source txn.Source
 	if err == nil && c.Through != nil {
 		options = slices.Clip(append(doOptions, c.Through))
-		if source, err = door.Source(options); err != nil {
+		if source, err = idemCalls.Source(options); err != nil {
 			err = fmt.Errorf("idemhttp: Config.Through: %w", err)
 		}
 	}

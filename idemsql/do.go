@@ -10,11 +10,11 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem"
-	"github.com/idem-go/idem/internal/longcall"
+	"github.com/idem-go/idem/internal/bridge"
 	"github.com/idem-go/idem/internal/txn"
 )
 
-var door = longcall.Open[idem.Option, idem.Result]()
+var idemCalls = bridge.Get[idem.Option, idem.Result]()
 
 // Do is idem.Do for a fn that uses database/sql.
 //
@@ -77,5 +77,5 @@ func (s source) among(opts []idem.Option) []idem.Option {
 		return opts
 	}
 	var from txn.Source = s
-	return slices.Concat([]idem.Option{door.From(from)}, opts)
+	return slices.Concat([]idem.Option{idemCalls.WithSource(from)}, opts)
 }

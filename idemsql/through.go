@@ -17,9 +17,9 @@ import (
 func Through(db *sql.DB) idem.Option {
 	from := sourceOf(db)
 	if from.pool == nil {
-		return door.From(nil)
+		return idemCalls.WithSource(nil)
 	}
-	return door.From(from)
+	return idemCalls.WithSource(from)
 }
 
 // SQLTx returns the *sql.Tx of a tx that the fn of a call with Through was given, or that idemhttp.Tx has returned in its place.

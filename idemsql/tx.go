@@ -27,7 +27,7 @@ func Tx(ctx context.Context, tx *sql.Tx) (pgx.Tx, error) {
 	defer g.release()
 	s, ok := g.conn.PgConn().CustomData()[shareOnConn].(*share)
 	if !ok || s.tx != tx {
-		s = newShare(g.conn, tx, txn.On(g.conn))
+		s = newShare(g.conn, tx, txn.TxOn(g.conn))
 	}
 	return s.current(), nil
 }

@@ -9,10 +9,10 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/idem-go/idem/internal/abridge"
-	"github.com/idem-go/idem/internal/act"
+	"github.com/idem-go/idem/internal/audit"
 	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/deadletter"
+	"github.com/idem-go/idem/internal/display"
 	"github.com/idem-go/idem/internal/txn"
 )
 
@@ -95,14 +95,14 @@ func Show(ctx context.Context, pool *pgxpool.Pool, ref Ref, opts ...Option) (Dea
 // under the ID of the dead letter.
 func Redrive(ctx context.Context, pool *pgxpool.Pool, ref Ref) error {
 	redrive := &db.RedriveMessage{Consumer: ref.Consumer, Source: ref.Source, ID: ref.ID}
-	return change(ctx, pool, ref, act.Of(ctx, db.Redrive, "to be tried again"), redrive, &redrive.Known)
+	return change(ctx, pool, ref, audit.Note(ctx, db.Redrive, "to be tried again"), redrive, &redrive.Known)
 }
 
 // Drop removes a dead letter for good, also one that was redriven and is not handled yet: nothing waits behind its message any
 // more. As long as the inbox remembers the message, see WithRetention, a delivery of it is Dead. A later delivery is a new message.
 func Drop(ctx context.Context, pool *pgxpool.Pool, ref Ref) error {
 	drop := &db.DropMessage{Consumer: ref.Consumer, Source: ref.Source, ID: ref.ID}
-	return change(ctx, pool, ref, act.Of(ctx, db.Drop, "deleted"), drop, &drop.Known)
+	return change(ctx, pool, ref, audit.Note(ctx, db.Drop, "deleted"), drop, &drop.Known)
 }
 
 // change makes a change to a dead letter, and records who did it. known tells whether the dead letter exists.
@@ -176,7 +176,7 @@ func (s *settings) open(c db.Contents, ref Ref) (payload []byte, headers map[str
 		headers, err = db.ReadHeaders(contents.Headers)
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("inbox: read the dead letter of message %s: %w", abridge.Printable(ref.ID), err)
+		return nil, nil, fmt.Errorf("inbox: read the dead letter of message %s: %w", display.Printable(ref.ID), err)
 	}
 	return contents.Payload, headers, nil
 }

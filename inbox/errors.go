@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/idem-go/idem/internal/abridge"
+	"github.com/idem-go/idem/internal/display"
 	"github.com/idem-go/idem/internal/txn"
 )
 
@@ -54,7 +54,7 @@ type MismatchError struct {
 }
 
 func (e *MismatchError) Error() string {
-	return fmt.Sprintf("%v: message %s of source %s, since %s", ErrMismatch, abridge.Printable(e.Message), abridge.Printable(e.Source),
+	return fmt.Sprintf("%v: message %s of source %s, since %s", ErrMismatch, display.Printable(e.Message), display.Printable(e.Source),
 		e.Since.UTC().Format(time.RFC3339))
 }
 

@@ -82,8 +82,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/bridge"
 	"github.com/idem-go/idem/internal/db"
-	"github.com/idem-go/idem/internal/longcall"
 	"github.com/idem-go/idem/internal/storederror"
 	"github.com/idem-go/idem/internal/txn"
 )
@@ -258,7 +258,7 @@ func (d *Definition[In]) Start(ctx context.Context, tx pgx.Tx, scope, key string
 		return "", err
 	}
 	begun := false
-	id, err = idemCalls.Start(ctx, tx, scope, key, hash, d.options(opts), func(e longcall.Execution, k *db.Key, claimedAt time.Time) ([]txn.Request, error) {
+	id, err = idemCalls.Start(ctx, tx, scope, key, hash, d.options(opts), func(e bridge.Execution, k *db.Key, claimedAt time.Time) ([]txn.Request, error) {
 		begun = true
 		sealed, err := seal(e.Sealer(), input, db.BoundInput(k.ExecutionID))
 		return []txn.Request{
@@ -293,18 +293,18 @@ type caller struct {
 }
 
 // Begin executes the operation from its beginning, in the transaction that has claimed the key.
-func (c *caller) Begin(ctx context.Context, e longcall.Execution, tx *txn.Tx) longcall.Ending {
+func (c *caller) Begin(ctx context.Context, e bridge.Execution, tx *txn.Tx) bridge.Ending {
 	w := &work{definition: c.definition, call: e, key: e.Key(""), input: c.input, ttl: e.TTL(), createdAt: e.ClaimedAt(), journal: newJournal(nil)}
 	w.operation = w.key.ExecutionID
 	end := w.work(ctx, tx)
-	if end.Outcome == longcall.Unknown {
+	if end.Outcome == bridge.Unknown {
 		c.begun = w
 	}
 	return c.ended(ctx, w, end)
 }
 
 // Resume goes on with an operation that no process works on.
-func (c *caller) Resume(ctx context.Context, e longcall.Execution, operation string) longcall.Ending {
+func (c *caller) Resume(ctx context.Context, e bridge.Execution, operation string) bridge.Ending {
 	w := &work{definition: c.definition, call: e, operation: operation}
 	if c.begun != nil && c.begun.operation == operation {
 		w.epoch, w.unsent = c.begun.epoch, c.begun.unsent
@@ -317,8 +317,8 @@ func (c *caller) Resume(ctx context.Context, e longcall.Execution, operation str
 }
 
 // ended is the ending of a call whose operation another process may have ended without an answer.
-func (c *caller) ended(ctx context.Context, w *work, end longcall.Ending) longcall.Ending {
-	if end.Outcome == longcall.Freed {
+func (c *caller) ended(ctx context.Context, w *work, end bridge.Ending) bridge.Ending {
+	if end.Outcome == bridge.Undone {
 		if ended, ok := w.endedIn(ctx, w.call.Engine().Query); ok {
 			return ended
 		}
@@ -328,20 +328,20 @@ func (c *caller) ended(ctx context.Context, w *work, end longcall.Ending) longca
 
 // Ended returns the ending of a call that has waited for an operation, if that has ended without an
 // answer.
-func (c *caller) Ended(ctx context.Context, e longcall.Execution, operation string, ask func(context.Context, ...txn.Request) error) (longcall.Ending, bool) {
+func (c *caller) Ended(ctx context.Context, e bridge.Execution, operation string, ask func(context.Context, ...txn.Request) error) (bridge.Ending, bool) {
 	return (&work{definition: c.definition, call: e, operation: operation}).endedIn(ctx, ask)
 }
 
 // endedIn returns the error in which an operation has ended, if that is undone: it is recorded
 // behind the steps.
-func (w *work) endedIn(ctx context.Context, ask func(context.Context, ...txn.Request) error) (longcall.Ending, bool) {
+func (w *work) endedIn(ctx context.Context, ask func(context.Context, ...txn.Request) error) (bridge.Ending, bool) {
 	show, steps := db.ShowOperation{OperationID: w.operation}, db.LoadSteps{OperationID: w.operation}
 	if err := ask(ctx, &show, &steps); err != nil {
 		return w.unavailable(ctx, err), true
 	}
 	switch {
 	case !show.Found || show.State != db.OperationUndone:
-		return longcall.Ending{}, false
+		return bridge.Ending{}, false
 	case show.Canceled:
 		return failedWith(ErrCanceled), true
 	}
@@ -426,14 +426,14 @@ func answer(ctx context.Context, pool *pgxpool.Pool, found *db.FindOperation, op
 // onlyReplay is the Runner of a call that replays an answer, and does nothing if there is none.
 type onlyReplay struct{}
 
-func (onlyReplay) Begin(context.Context, longcall.Execution, *txn.Tx) longcall.Ending {
-	return longcall.Ending{Outcome: longcall.Unheld, Err: ErrAnswerGone}
+func (onlyReplay) Begin(context.Context, bridge.Execution, *txn.Tx) bridge.Ending {
+	return bridge.Ending{Outcome: bridge.Uncommitted, Err: ErrAnswerGone}
 }
 
-func (onlyReplay) Resume(context.Context, longcall.Execution, string) longcall.Ending {
+func (onlyReplay) Resume(context.Context, bridge.Execution, string) bridge.Ending {
 	return failedWith(ErrAnswerGone)
 }
 
-func (onlyReplay) Ended(context.Context, longcall.Execution, string, func(context.Context, ...txn.Request) error) (longcall.Ending, bool) {
-	return longcall.Ending{}, false
+func (onlyReplay) Ended(context.Context, bridge.Execution, string, func(context.Context, ...txn.Request) error) (bridge.Ending, bool) {
+	return bridge.Ending{}, false
 }

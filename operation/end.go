@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/bridge"
 	"github.com/idem-go/idem/internal/db"
-	"github.com/idem-go/idem/internal/longcall"
 	"github.com/idem-go/idem/internal/storederror"
 )
 
@@ -20,7 +20,7 @@ func endingOf(err error) ending {
 	if err == nil {
 		return endAnswered
 	}
-	if _, rejected := longcall.RejectionOf(err); rejected || IsFinal(err) {
+	if _, rejected := bridge.RejectionOf(err); rejected || IsFinal(err) {
 		return endFinal
 	}
 	return endFailed
@@ -33,7 +33,7 @@ type foreignError struct{ cause error }
 
 // ofFunction returns an error with which the function has ended a run, and not the operation.
 func ofFunction(err error) error {
-	var ended longcall.ForDuplicates
+	var ended bridge.ForDuplicates
 	if errors.As(err, &ended) || errors.Is(err, ErrCanceled) || errors.Is(err, ErrParked) {
 		return &foreignError{cause: err}
 	}
@@ -48,7 +48,7 @@ func (e *foreignError) Is(target error) bool {
 
 func (e *foreignError) As(target any) bool {
 	switch target.(type) {
-	case **ParkedError, **canceledError, **endedError, *longcall.ForDuplicates:
+	case **ParkedError, **canceledError, **endedError, *bridge.ForDuplicates:
 		return false
 	}
 	return errors.As(e.cause, target)
@@ -71,14 +71,14 @@ func (op *Op) judge(err error) (v verdict, how ending, s *stop) {
 }
 
 // end ends the run as decide says, and commits that where anything of the operation is committed.
-func (op *Op) end(resp idem.Response, err error) longcall.Ending {
+func (op *Op) end(resp idem.Response, err error) bridge.Ending {
 	w := op.work
 	v, how, s := op.judge(err)
 	if s != nil {
 		return op.endStopped(s)
 	}
 	if w.epoch == 0 {
-		return w.unheld(longcall.Ending{Outcome: longcall.Unheld, Response: longcall.Response(resp), Err: ofFunction(err)})
+		return w.unheld(bridge.Ending{Outcome: bridge.Uncommitted, Response: bridge.Response(resp), Err: ofFunction(err)})
 	}
 	switch {
 	case how == endFailed && op.ctx.Err() != nil:
@@ -86,7 +86,7 @@ func (op *Op) end(resp idem.Response, err error) longcall.Ending {
 	case v.do == unwind:
 		return op.unwind(err)
 	case v.do == finish:
-		return op.finish(longcall.Response(resp))
+		return op.finish(bridge.Response(resp))
 	case v.do == park:
 		_ = op.obey(v)
 		op.stopped.cause = err
@@ -98,7 +98,7 @@ func (op *Op) end(resp idem.Response, err error) longcall.Ending {
 
 // unheld ends a run that has committed nothing and needs no commit of this package: the caller
 // completes the operation like an idem.Do.
-func (w *work) unheld(end longcall.Ending) longcall.Ending {
+func (w *work) unheld(end bridge.Ending) bridge.Ending {
 	if w.instance != nil {
 		return w.leave(end)
 	}
@@ -106,13 +106,13 @@ func (w *work) unheld(end longcall.Ending) longcall.Ending {
 }
 
 // endStopped ends a run that was stopped.
-func (op *Op) endStopped(s *stop) longcall.Ending {
+func (op *Op) endStopped(s *stop) bridge.Ending {
 	w := op.work
 	switch {
 	case s.why == stopUnknown:
-		return w.leaveUnreleased(longcall.Ending{Outcome: longcall.Unknown, Err: s.err})
+		return w.leaveUnreleased(bridge.Ending{Outcome: bridge.Unknown, Err: s.err})
 	case w.epoch == 0 && s.why == stopAgain:
-		return w.unheld(longcall.Ending{Outcome: longcall.Undone, Err: s.err})
+		return w.unheld(bridge.Ending{Outcome: bridge.RolledBack, Err: s.err})
 	case w.epoch == 0 && s.why == stopParked:
 		return w.unheld(failedWith(s))
 	case w.epoch == 0:
@@ -122,9 +122,9 @@ func (op *Op) endStopped(s *stop) longcall.Ending {
 	case stopLost:
 		op.close(nil)
 		w.keepInMemory()
-		return w.leave(longcall.Ending{Outcome: longcall.Elsewhere})
+		return w.leave(bridge.Ending{Outcome: bridge.InProgress})
 	case stopSuspended:
-		return w.leave(longcall.Ending{Outcome: longcall.Elsewhere})
+		return w.leave(bridge.Ending{Outcome: bridge.InProgress})
 	case stopParked:
 		op.close(nil)
 		if op.unwinds {
@@ -136,21 +136,21 @@ func (op *Op) endStopped(s *stop) longcall.Ending {
 		return op.endLeft()
 	case stopAgain:
 		op.close(s.err)
-		return longcall.Ending{}
+		return bridge.Ending{}
 	}
 	op.close(s.err)
 	return w.fail(s.err)
 }
 
 // endLeft releases an operation whose caller has left.
-func (op *Op) endLeft() longcall.Ending {
+func (op *Op) endLeft() bridge.Ending {
 	op.close(nil)
 	return op.work.release(0, failedWith(op.work.leaving(op.ctx)), nil)
 }
 
 // finish completes the operation: the steps since the last commit, the answer, and the end, in one
 // transaction.
-func (op *Op) finish(resp longcall.Response) longcall.Ending {
+func (op *Op) finish(resp bridge.Response) bridge.Ending {
 	w := op.work
 	complete, err := w.call.Completion(&w.key, resp, db.Completed)
 	if err != nil {
@@ -160,7 +160,7 @@ func (op *Op) finish(resp longcall.Response) longcall.Ending {
 }
 
 // complete makes the last commit of an operation that has an answer.
-func (op *Op) complete(complete *db.Complete, resp longcall.Response, c commit) longcall.Ending {
+func (op *Op) complete(complete *db.Complete, resp bridge.Response, c commit) bridge.Ending {
 	w := op.work
 	notify, err := w.notifyParent(&childEnd{State: c.state, Response: (*idem.Response)(&resp)})
 	if err != nil {
@@ -170,7 +170,7 @@ func (op *Op) complete(complete *db.Complete, resp longcall.Response, c commit) 
 	if err := op.commit(c); err != nil {
 		return op.endStopped(op.stopped)
 	}
-	return w.leave(longcall.Ending{Outcome: longcall.Recorded, Record: &db.Record{
+	return w.leave(bridge.Ending{Outcome: bridge.Recorded, Record: &db.Record{
 		SameHash: true, ExecutionID: w.operation, State: complete.State,
 		Status: resp.Status, Header: resp.Header, Body: resp.Body,
 		CreatedAt: w.createdAt, CompletedAt: complete.CompletedAt, ExpiresAt: complete.ExpiresAt,
@@ -179,7 +179,7 @@ func (op *Op) complete(complete *db.Complete, resp longcall.Response, c commit) 
 
 // releaseAfterRetries ends the call after an error that another run in this process would meet
 // again. The operation is due again after a second.
-func (w *work) releaseAfterRetries(ctx context.Context, cause error) longcall.Ending {
+func (w *work) releaseAfterRetries(ctx context.Context, cause error) bridge.Ending {
 	if ctx.Err() != nil {
 		return w.release(0, failedWith(w.leaving(ctx)), nil)
 	}
@@ -188,7 +188,7 @@ func (w *work) releaseAfterRetries(ctx context.Context, cause error) longcall.En
 
 // release makes the operation due for any process after pause, and leaves it. err is the error of
 // the run, if it has one.
-func (w *work) release(pause time.Duration, end longcall.Ending, err error) longcall.Ending {
+func (w *work) release(pause time.Duration, end bridge.Ending, err error) bridge.Ending {
 	var last *lastError
 	if err != nil {
 		last = &lastError{attempt: w.journal.runs, err: err}
@@ -207,12 +207,12 @@ func (w *work) release(pause time.Duration, end longcall.Ending, err error) long
 }
 
 // fail releases the operation after a run that has failed.
-func (w *work) fail(err error) longcall.Ending {
+func (w *work) fail(err error) bridge.Ending {
 	return w.release(backoff(w.journal.runs), failedWith(err), err)
 }
 
 // fail rolls the transaction back, and releases the operation.
-func (op *Op) fail(err error) longcall.Ending {
+func (op *Op) fail(err error) bridge.Ending {
 	op.close(nil)
 	return op.work.fail(err)
 }
@@ -229,7 +229,7 @@ func backoff(runs int) time.Duration {
 }
 
 // parkAs stops the operation until a person has decided.
-func (w *work) parkAs(ctx context.Context, s *stop) longcall.Ending {
+func (w *work) parkAs(ctx context.Context, s *stop) bridge.Ending {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseLimit)
 	defer cancel()
 	p := &db.ParkOperation{OperationID: w.operation, Epoch: w.epoch, Tries: w.at.Tries, Reason: string(s.reason), ReasonStep: s.step, ReasonText: storederror.Storable(s.text)}
@@ -244,29 +244,29 @@ func (w *work) parkAs(ctx context.Context, s *stop) longcall.Ending {
 		return w.leaveUnreleased(failedWith(err))
 	}
 	if p.Affected == 0 { // another process has taken it over
-		return w.leave(longcall.Ending{Outcome: longcall.Elsewhere})
+		return w.leave(bridge.Ending{Outcome: bridge.InProgress})
 	}
-	return w.leave(longcall.Ending{Outcome: longcall.Failed, Err: &ParkedError{
+	return w.leave(bridge.Ending{Outcome: bridge.Failed, Err: &ParkedError{
 		OperationID: w.operation, Step: s.step, Reason: s.reason, ReasonText: p.ReasonText, Cause: s.cause,
 	}})
 }
 
 // leave takes the operation off the list of those that this process works on, and releases the
 // instance.
-func (w *work) leave(end longcall.Ending) longcall.Ending {
+func (w *work) leave(end bridge.Ending) bridge.Ending {
 	w.instance.Leave(w.operation)
 	return w.releaseInstance(end)
 }
 
 // leaveUnreleased is leave where the database may still have this process as the owner of the
 // operation. The instance finds out later, and releases the operation.
-func (w *work) leaveUnreleased(end longcall.Ending) longcall.Ending {
+func (w *work) leaveUnreleased(end bridge.Ending) bridge.Ending {
 	w.instance.LeaveUnreleased(w.operation)
 	return w.releaseInstance(end)
 }
 
 // releaseInstance releases the instance, and the turn of a suspect.
-func (w *work) releaseInstance(end longcall.Ending) longcall.Ending {
+func (w *work) releaseInstance(end bridge.Ending) bridge.Ending {
 	w.instance.Release()
 	w.instance = nil
 	if w.suspected {
@@ -278,7 +278,7 @@ func (w *work) releaseInstance(end longcall.Ending) longcall.Ending {
 
 // unwind runs the undos of all done steps, the last step first, and ends the operation: in
 // ErrCanceled if it was canceled, else in the recorded error, else in err.
-func (op *Op) unwind(err error) longcall.Ending {
+func (op *Op) unwind(err error) bridge.Ending {
 	w := op.work
 	op.stopped = nil
 	op.close(nil)
@@ -311,7 +311,7 @@ func (op *Op) unwind(err error) longcall.Ending {
 }
 
 // endUndone makes the last commit of an operation that ends in an error: it frees the key.
-func (op *Op) endUndone(end error, last commit) longcall.Ending {
+func (op *Op) endUndone(end error, last commit) bridge.Ending {
 	w := op.work
 	last.state, w.cause = db.OperationUndone, end
 	notify, err := w.notifyParent(&childEnd{State: last.state, Canceled: w.journal.canceled})
@@ -328,7 +328,7 @@ func (op *Op) endUndone(end error, last commit) longcall.Ending {
 // settleEnd returns the error in which the operation ends, or the response of a rejection. The
 // error of the function is recorded with the next commit, and later runs cannot change it. Cancel
 // overrides a recorded error.
-func (op *Op) settleEnd(err error) (end error, rejected *longcall.Response, stopped error) {
+func (op *Op) settleEnd(err error) (end error, rejected *bridge.Response, stopped error) {
 	w := op.work
 	if w.journal.canceled {
 		return ErrCanceled, nil, nil
@@ -344,7 +344,7 @@ func (op *Op) settleEnd(err error) (end error, rejected *longcall.Response, stop
 	if failed != nil {
 		return nil, nil, op.park("", ReasonValueUnreadable, "the recorded error in which it ends %v", failed)
 	}
-	if resp, isRejected := longcall.RejectionOf(seen); isRejected {
+	if resp, isRejected := bridge.RejectionOf(seen); isRejected {
 		return nil, &resp, nil
 	}
 	return &endedError{cause: ofFunction(seen)}, nil, nil

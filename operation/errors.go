@@ -50,7 +50,7 @@ type canceledError struct{}
 
 func (*canceledError) Error() string { return "operation: canceled, and undone" }
 
-// ForDuplicates makes it one of longcall.ForDuplicates.
+// ForDuplicates makes it a bridge.ForDuplicates.
 func (*canceledError) ForDuplicates() {}
 
 // endedError is the error of an operation that has ended in it.
@@ -59,7 +59,7 @@ type endedError struct{ cause error }
 func (e *endedError) Error() string { return e.cause.Error() }
 func (e *endedError) Unwrap() error { return e.cause }
 
-// ForDuplicates makes it one of longcall.ForDuplicates.
+// ForDuplicates makes it a bridge.ForDuplicates.
 func (*endedError) ForDuplicates() {}
 
 // ChildError is the error of a Child that has not completed: it was rejected, or it is undone.

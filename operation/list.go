@@ -285,7 +285,7 @@ func Replay(ctx context.Context, history []byte, definitions ...Runnable) error 
 	if d.err != nil {
 		return d.err
 	}
-	call, err := idemCalls.Settings(nil, h.ID, h.ID, [32]byte{1}, 0, nil)
+	call, err := idemCalls.Execution(nil, h.ID, h.ID, [32]byte{1}, 0, nil)
 	if err != nil {
 		return err
 	}

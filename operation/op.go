@@ -13,8 +13,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/bridge"
 	"github.com/idem-go/idem/internal/db"
-	"github.com/idem-go/idem/internal/longcall"
 	"github.com/idem-go/idem/internal/presence"
 	"github.com/idem-go/idem/internal/storederror"
 	"github.com/idem-go/idem/internal/txn"
@@ -55,7 +55,7 @@ func (d *Definition[In]) input(in In) ([]byte, error) {
 // work is an operation in progress in this process.
 type work struct {
 	definition *definition
-	call       longcall.Execution
+	call       bridge.Execution
 	instance   *presence.Instance
 	logger     *slog.Logger // nil: that of the program
 	turn       *turn        // of a suspect
@@ -304,12 +304,12 @@ func endOf(ctx context.Context) error {
 }
 
 // idemCalls is what package idem does of a call that keeps its key.
-var idemCalls = longcall.Open[idem.Option, idem.Result]()
+var idemCalls = bridge.Get[idem.Option, idem.Result]()
 
 var errNoPool = errors.New("operation: pool is nil")
 
-func failedWith(err error) longcall.Ending {
-	return longcall.Ending{Outcome: longcall.Failed, Err: err}
+func failedWith(err error) bridge.Ending {
+	return bridge.Ending{Outcome: bridge.Failed, Err: err}
 }
 
 func engineOf(pool *pgxpool.Pool) *txn.Engine {

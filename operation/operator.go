@@ -10,9 +10,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
-	"github.com/idem-go/idem/internal/abridge"
-	"github.com/idem-go/idem/internal/act"
+	"github.com/idem-go/idem/internal/audit"
 	"github.com/idem-go/idem/internal/db"
+	"github.com/idem-go/idem/internal/display"
 	"github.com/idem-go/idem/internal/txn"
 )
 
@@ -164,7 +164,7 @@ func stepStatus(id string, s *db.Step) StepStatus {
 // Retry lets a parked operation go on: because the code or the other side has changed. A call in
 // doubt is repeated if its policy is Keyed. If it is Once, the operation parks again: see Resolve.
 func Retry(ctx context.Context, pool *pgxpool.Pool, id string) error {
-	return revive(ctx, pool, &db.ReviveOperation{OperationID: id}, act.Of(ctx, db.Retry, "running"), nil)
+	return revive(ctx, pool, &db.ReviveOperation{OperationID: id}, audit.Note(ctx, db.Retry, "running"), nil)
 }
 
 // CancelOption changes a Cancel.
@@ -225,8 +225,8 @@ func Cancel(ctx context.Context, pool *pgxpool.Pool, id string, opts ...CancelOp
 	if c.WithoutCode {
 		outcome += ", without code"
 	}
-	note := act.Of(ctx, db.Cancel, outcome)
-	note.OperationID, note.Step, note.Scope, note.Key = c.OperationID, c.Step, show.Scope, abridge.Key(c.Key)
+	note := audit.Note(ctx, db.Cancel, outcome)
+	note.OperationID, note.Step, note.Scope, note.Key = c.OperationID, c.Step, show.Scope, display.Key(c.Key)
 	return hint(tx.Commit(ctx, &note))
 }
 
@@ -370,7 +370,7 @@ func resolve(ctx context.Context, pool *pgxpool.Pool, id string, finding Finding
 		return err
 	}
 	request := &db.ReviveOperation{OperationID: id, FromEpoch: finding.epoch}
-	return revive(ctx, pool, request, act.Of(ctx, db.Resolve, finding.outcome()), func(show *db.ShowOperation, inDoubt []db.InDoubt) (txn.Request, string, error) {
+	return revive(ctx, pool, request, audit.Note(ctx, db.Resolve, finding.outcome()), func(show *db.ShowOperation, inDoubt []db.InDoubt) (txn.Request, string, error) {
 		if d.name != "" && d.name != show.Name {
 			return nil, "", fmt.Errorf("%w: it is an operation %q, not %q", ErrUnknownOperation, show.Name, d.name)
 		}
@@ -475,7 +475,7 @@ func revive(ctx context.Context, pool *pgxpool.Pool, r *db.ReviveOperation, note
 			rows = append(rows, row)
 		}
 	}
-	note.OperationID, note.Scope, note.Key = r.OperationID, show.Scope, abridge.Key(r.Key)
+	note.OperationID, note.Scope, note.Key = r.OperationID, show.Scope, display.Key(r.Key)
 	return hint(tx.Commit(ctx, append(rows, &note)...))
 }
 

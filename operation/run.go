@@ -9,15 +9,15 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/bridge"
 	"github.com/idem-go/idem/internal/db"
-	"github.com/idem-go/idem/internal/longcall"
 	"github.com/idem-go/idem/internal/presence"
 	"github.com/idem-go/idem/internal/txn"
 )
 
 // work runs the function until the operation has ended, or is left to another process. tx is the
 // transaction that has claimed the key, if nothing is committed yet.
-func (w *work) work(ctx context.Context, tx *txn.Tx) longcall.Ending {
+func (w *work) work(ctx context.Context, tx *txn.Tx) bridge.Ending {
 	w.takeFromMemory()
 	if w.unsent == nil {
 		w.unsent = map[int]bool{}
@@ -42,7 +42,7 @@ func (w *work) work(ctx context.Context, tx *txn.Tx) longcall.Ending {
 }
 
 // run runs the function once.
-func (w *work) run(ctx context.Context, tx *txn.Tx) (op *Op, end longcall.Ending) {
+func (w *work) run(ctx context.Context, tx *txn.Tx) (op *Op, end bridge.Ending) {
 	op = &Op{work: w, tx: tx}
 	op.ctx, op.cancel = context.WithCancelCause(ctx)
 	defer op.cancel(nil)
@@ -77,13 +77,13 @@ func (w *work) dropped(op *Op) {
 	case w.instance == nil:
 		return
 	case w.epoch == 0:
-		w.leave(longcall.Ending{})
+		w.leave(bridge.Ending{})
 		return
 	}
 	defer func() { // also if an undo panics, too, or is to be tried again
 		if w.instance != nil {
 			op.close(nil)
-			w.release(backoff(w.journal.runs), longcall.Ending{}, errPanicked)
+			w.release(backoff(w.journal.runs), bridge.Ending{}, errPanicked)
 		}
 	}()
 	switch v := decide(&w.journal, request{seq: op.seq, end: endFailed}); {
@@ -98,9 +98,9 @@ func (w *work) dropped(op *Op) {
 // restart claims the operation again, and reads its record. Another process may have claimed it
 // meanwhile. While the outcome of a call is not recorded, restart outlasts the context of the
 // caller.
-func (w *work) restart(ctx context.Context) (longcall.Ending, bool) {
+func (w *work) restart(ctx context.Context) (bridge.Ending, bool) {
 	at := w.at
-	w.leaveUnreleased(longcall.Ending{})
+	w.leaveUnreleased(bridge.Ending{})
 	taking := ctx
 	if len(w.outcomes) > 0 {
 		lasting, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseLimit)
@@ -122,7 +122,7 @@ func (w *work) restart(ctx context.Context) (longcall.Ending, bool) {
 }
 
 // takeOver claims the operation if it has no owner, and loads it. Otherwise the ending says why.
-func (w *work) takeOver(ctx context.Context) (longcall.Ending, bool) {
+func (w *work) takeOver(ctx context.Context) (bridge.Ending, bool) {
 	t, end := w.take(ctx, w.call.Engine())
 	if t == nil {
 		return end, false
@@ -138,7 +138,7 @@ type takenOver struct {
 
 // take claims the operation if it has no owner. Otherwise the ending says why, and the instance is
 // released.
-func (w *work) take(ctx context.Context, engine *txn.Engine) (*takenOver, longcall.Ending) {
+func (w *work) take(ctx context.Context, engine *txn.Engine) (*takenOver, bridge.Ending) {
 	instance, err := presence.Adopt(ctx, engine)
 	if err != nil {
 		return nil, w.unavailable(ctx, err)
@@ -148,7 +148,7 @@ func (w *work) take(ctx context.Context, engine *txn.Engine) (*takenOver, longca
 	steps := db.LoadSteps{OperationID: w.operation}
 	show := db.ShowOperation{OperationID: w.operation}
 	reserved := false
-	err = instance.Alone(ctx, func() error {
+	err = instance.WithClaimLock(ctx, func() error {
 		reserved = instance.Reserve(w.operation)
 		return nil
 	})
@@ -156,7 +156,7 @@ func (w *work) take(ctx context.Context, engine *txn.Engine) (*takenOver, longca
 	case err != nil:
 		return nil, w.releaseInstance(w.unavailable(ctx, err))
 	case !reserved: // another goroutine of this process works on it
-		return nil, w.releaseInstance(longcall.Ending{Outcome: longcall.Elsewhere})
+		return nil, w.releaseInstance(bridge.Ending{Outcome: bridge.InProgress})
 	}
 	err = engine.Requery(ctx, &take, &steps, &show)
 	if err == nil && show.MayBeSuspect() && !take.Found {
@@ -173,11 +173,11 @@ func (w *work) take(ctx context.Context, engine *txn.Engine) (*takenOver, longca
 	case !take.Found:
 		return nil, w.leave(w.elsewhere(&show))
 	}
-	return &takenOver{take.Taken, steps}, longcall.Ending{}
+	return &takenOver{take.Taken, steps}, bridge.Ending{}
 }
 
 // resumeTaken resumes a claimed operation.
-func (w *work) resumeTaken(ctx context.Context, t *takenOver) longcall.Ending {
+func (w *work) resumeTaken(ctx context.Context, t *takenOver) bridge.Ending {
 	if end, ok := w.loadTaken(ctx, &t.Taken, &t.steps); !ok {
 		return end
 	}
@@ -185,7 +185,7 @@ func (w *work) resumeTaken(ctx context.Context, t *takenOver) longcall.Ending {
 }
 
 // loadTaken loads the record of a claimed operation. It reports whether the operation may be run.
-func (w *work) loadTaken(ctx context.Context, t *db.Taken, steps *db.LoadSteps) (longcall.Ending, bool) {
+func (w *work) loadTaken(ctx context.Context, t *db.Taken, steps *db.LoadSteps) (bridge.Ending, bool) {
 	err := w.load(t, steps)
 	switch {
 	case err != nil:
@@ -193,7 +193,7 @@ func (w *work) loadTaken(ctx context.Context, t *db.Taken, steps *db.LoadSteps) 
 	case t.Name != w.definition.name:
 		return w.release(0, failedWith(fmt.Errorf("operation: it is an operation %q, not %q", t.Name, w.definition.name)), nil), false
 	case t.Deaths < w.definition.maxDeaths:
-		return longcall.Ending{}, true
+		return bridge.Ending{}, true
 	}
 	text := fmt.Sprintf("%d processes in a row have died while they worked on it", t.Deaths)
 	if alone := t.Deaths - db.Suspected; alone > 0 {
@@ -241,14 +241,14 @@ func (w *work) load(t *db.Taken, steps *db.LoadSteps) (err error) {
 }
 
 // elsewhere returns the ending of a call that could not claim the operation.
-func (w *work) elsewhere(show *db.ShowOperation) longcall.Ending {
+func (w *work) elsewhere(show *db.ShowOperation) bridge.Ending {
 	switch {
 	case !show.Found:
-		return longcall.Ending{Outcome: longcall.Elsewhere, Err: ErrUnknownOperation}
+		return bridge.Ending{Outcome: bridge.InProgress, Err: ErrUnknownOperation}
 	case show.State == db.OperationRunning:
-		return longcall.Ending{Outcome: longcall.Elsewhere}
+		return bridge.Ending{Outcome: bridge.InProgress}
 	case show.State == db.OperationParked:
-		return longcall.Ending{Outcome: longcall.Failed, Err: &ParkedError{
+		return bridge.Ending{Outcome: bridge.Failed, Err: &ParkedError{
 			OperationID: w.operation, Step: show.ReasonStep, Reason: Reason(show.Reason), ReasonText: show.ReasonText, Since: show.Since,
 		}}
 	case show.State == db.OperationUndone && show.Canceled:
@@ -256,29 +256,29 @@ func (w *work) elsewhere(show *db.ShowOperation) longcall.Ending {
 	case show.State == db.OperationUndone && w.cause != nil: // by this very run, whose COMMIT was not acknowledged
 		return failedWith(w.cause)
 	case show.State == db.OperationUndone:
-		return longcall.Ending{Outcome: longcall.Freed}
+		return bridge.Ending{Outcome: bridge.Undone}
 	}
-	return longcall.Ending{Outcome: longcall.Ended}
+	return bridge.Ending{Outcome: bridge.Finished}
 }
 
 // unavailable returns the ending of a call whose query failed.
-func (w *work) unavailable(ctx context.Context, err error) longcall.Ending {
+func (w *work) unavailable(ctx context.Context, err error) bridge.Ending {
 	switch {
 	case ctx.Err() != nil:
 		return failedWith(w.leaving(ctx))
 	case txn.Transient(err):
-		return longcall.Ending{Outcome: longcall.Undone, Err: err}
+		return bridge.Ending{Outcome: bridge.RolledBack, Err: err}
 	}
 	return failedWith(err)
 }
 
 // resume claims and runs the operation.
-func (w *work) resume(ctx context.Context, pool *pgxpool.Pool, opts []idem.Option) longcall.Ending {
+func (w *work) resume(ctx context.Context, pool *pgxpool.Pool, opts []idem.Option) bridge.Ending {
 	t, end := w.take(ctx, engineOf(pool))
 	if t == nil {
 		return end
 	}
-	call, err := idemCalls.Settings(pool, t.Scope, t.Key, t.Hash, t.TTL, opts)
+	call, err := idemCalls.Execution(pool, t.Scope, t.Key, t.Hash, t.TTL, opts)
 	if err != nil { // the options were checked before
 		return w.leaveUnreleased(failedWith(err))
 	}

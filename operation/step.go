@@ -13,8 +13,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/bridge"
 	"github.com/idem-go/idem/internal/db"
-	"github.com/idem-go/idem/internal/longcall"
 	"github.com/idem-go/idem/internal/storederror"
 	"github.com/idem-go/idem/internal/txn"
 )
@@ -354,7 +354,7 @@ func (op *Op) inTx(s *step, fn func(pgx.Tx) ([]byte, error)) error {
 		return false, err
 	})
 	if err == nil && op.work.checked[s.seq] {
-		err = txn.Answered(op.tx.Ask(op.ctx, db.CheckConstraints{})) // by what the program has deferred, too
+		err = txn.ServerError(op.tx.Ask(op.ctx, db.CheckConstraints{})) // by what the program has deferred, too
 	}
 	op.work.taken(op.ctx, s, began, err, false)
 	if err != nil {
@@ -443,7 +443,7 @@ func (op *Op) Changed(name string) bool {
 // reported without its number.
 func (w *work) taken(ctx context.Context, s *step, began time.Time, err error, unknown bool) {
 	name, _, _ := strings.Cut(s.name, "#")
-	w.call.StepTaken(ctx, longcall.Step{
+	w.call.StepTaken(ctx, bridge.Step{
 		Operation: w.operation, Name: w.definition.name, Kind: string(s.kind), Step: name,
 		Err: err, Unknown: unknown, Duration: time.Since(began),
 	})
@@ -462,5 +462,5 @@ var everywhere = slices.Clip(append(slices.Clone(storederror.Common),
 
 // restore returns an error that was stored.
 func restore(known storederror.Set, stored []byte) (error, error) {
-	return known.Decode(stored, Final, func(r longcall.Response) error { return idem.Reject(idem.Response(r)) })
+	return known.Decode(stored, Final, func(r bridge.Response) error { return idem.Reject(idem.Response(r)) })
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/bridge"
 	"github.com/idem-go/idem/internal/db"
-	"github.com/idem-go/idem/internal/longcall"
 	"github.com/idem-go/idem/internal/presence"
 	"github.com/idem-go/idem/internal/txn"
 )
@@ -309,7 +309,7 @@ func (r *running) take(ctx context.Context, i *presence.Instance, room int, turn
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookLimit)
 	defer cancel()
-	err = i.Alone(ctx, func() error {
+	err = i.WithClaimLock(ctx, func() error {
 		requests := make([]txn.Request, len(looks))
 		for n, look := range looks {
 			look.Owner, look.Running = i.Number, i
@@ -396,9 +396,9 @@ func (r *running) execute(i *presence.Instance, t *takenOver, held *turn) {
 	if held != nil {
 		w.hold(held)
 	}
-	call, err := idemCalls.Settings(r.pool, t.Scope, t.Key, t.Hash, t.TTL, r.config.Options)
+	call, err := idemCalls.Execution(r.pool, t.Scope, t.Key, t.Hash, t.TTL, r.config.Options)
 	if err != nil { // the options were checked before
-		w.leaveUnreleased(longcall.Ending{})
+		w.leaveUnreleased(bridge.Ending{})
 		return
 	}
 	w.call = call
@@ -475,11 +475,11 @@ func (d *Definition[In]) Resume(ctx context.Context, pool *pgxpool.Pool, id stri
 }
 
 // resumed is what a Resume says.
-func resumed(id string, end longcall.Ending) error {
+func resumed(id string, end bridge.Ending) error {
 	switch {
-	case end.Outcome == longcall.Recorded, end.Outcome == longcall.Ended, end.Outcome == longcall.Freed:
+	case end.Outcome == bridge.Recorded, end.Outcome == bridge.Finished, end.Outcome == bridge.Undone:
 		return nil
-	case end.Outcome == longcall.Elsewhere && end.Err == nil:
+	case end.Outcome == bridge.InProgress && end.Err == nil:
 		return &idem.InProgressError{Key: "of operation " + id, RetryAfter: time.Second}
 	}
 	return end.Err

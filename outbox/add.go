@@ -40,7 +40,7 @@ func Add(ctx context.Context, tx pgx.Tx, messages ...Message) error {
 	if err := add.In(ctx, tx); err != nil {
 		return hint(err)
 	}
-	txn.WhenCommitted(tx, wakeAll{})
+	txn.OnCommit(tx, wakeAll{})
 	return nil
 }
 
@@ -121,5 +121,5 @@ func hint(err error) error {
 	case "42501":
 		return fmt.Errorf("outbox: the role lacks a privilege, docs/operate.md has them: %w", err)
 	}
-	return fmt.Errorf("outbox: %w", txn.Lacking(err))
+	return fmt.Errorf("outbox: %w", txn.AsUnsupported(err))
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/internal/deadletter"
-	"github.com/idem-go/idem/internal/guard"
+	"github.com/idem-go/idem/internal/panics"
 )
 
 // verdict is what a Publisher has answered about each message of a call.
@@ -68,7 +68,7 @@ func judge(messages []Message, err error, over bool) *verdict {
 	}
 	v.err = errors.Join(rest, v.err)
 	v.retryAfter, v.unavailable = RetryAfter(rest)
-	_, v.panicked = errors.AsType[*guard.Panic](rest)
+	_, v.panicked = errors.AsType[*panics.Error](rest)
 	if v.panicked && len(messages) == 1 {
 		v.replies[0], v.err = reply{kind: refused, err: rest}, nil
 		return v
@@ -116,11 +116,11 @@ var errNilPublishError = errors.New("the Publisher has returned a nil *PublishEr
 // publishSafely calls a Publisher, whose panic is an error. The methods of the error that it returns are functions of the user's as well.
 // Each is called here once: a panic is then one of the Publisher, or of the message whose reason it is.
 func publishSafely(ctx context.Context, publisher Publisher, messages []Message) (err error) {
-	err = guard.Ended()
+	err = panics.Goexit()
 	done := make(chan struct{})
 	go func() { // it may end its goroutine
 		defer close(done)
-		err = guard.Call(func() error { return publishAndProbe(ctx, publisher, messages) })
+		err = panics.Try(func() error { return publishAndProbe(ctx, publisher, messages) })
 	}()
 	<-done
 	return err
@@ -134,7 +134,7 @@ func publishAndProbe(ctx context.Context, publisher Publisher, messages []Messag
 	}
 	probed := &PublishError{Failed: maps.Clone(named.Failed)}
 	for id, reason := range named.Failed {
-		panicked := guard.Call(func() error {
+		panicked := panics.Try(func() error {
 			probe(reason)
 			return nil
 		})

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"sync"
 
-	"github.com/idem-go/idem/internal/guard"
+	"github.com/idem-go/idem/internal/panics"
 )
 
 // PublishEach sends the messages side by side, as [Publisher] promises, for brokers that confirm each message: send publishes one, and returns
@@ -50,8 +50,8 @@ func PublishEach(ctx context.Context, messages []Message, send func(context.Cont
 
 // ErrPanicked is the error of a function of the application's that has panicked: a subject, a route, an address. It tells the type of the
 // value and not what it says, which may be what is in a message.
-var ErrPanicked = guard.ErrPanicked
+var ErrPanicked = panics.ErrPanicked
 
 // Recover returns what f returns, or ErrPanicked. A Publisher calls the application's functions by it in goroutines of its own, where a
 // panic would end the process.
-func Recover(f func() error) error { return guard.Call(f) }
+func Recover(f func() error) error { return panics.Try(f) }

@@ -6,7 +6,7 @@ import (
 
 	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/deadletter"
-	"github.com/idem-go/idem/internal/guard"
+	"github.com/idem-go/idem/internal/panics"
 	"github.com/idem-go/idem/internal/txn"
 )
 
@@ -61,14 +61,14 @@ func (o *outcome) requests(c *RelayConfig, now time.Time) []txn.Request {
 
 // sealed makes the dead letter of a failure.
 func (c *RelayConfig) sealed(f *failure) error {
-	err := guard.Call(func() (err error) {
+	err := panics.Try(func() (err error) {
 		f.letter, err = c.letterOf(f)
 		return err
 	})
 	if err == nil {
 		return nil
 	}
-	guard.Log(c.Logger, "outbox: the Sealer", err)
+	panics.Log(c.Logger, "outbox: the Sealer", err)
 	c.Logger.Error("outbox: a dead letter cannot be sealed, its message is tried again", "message", f.message.ID, "error", err)
 	return errors.Join(f.err, err)
 }

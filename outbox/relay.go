@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/idem-go/idem/internal/guard"
+	"github.com/idem-go/idem/internal/panics"
 )
 
 // Relay hands what is in the outbox to a Publisher. Run one in every process: of each stream one works, and if that is gone
@@ -59,7 +59,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	var streams sync.WaitGroup
 	if r.beside != nil {
 		streams.Go(func() {
-			guard.Do(r.config.Logger, "outbox: RunBeside of the Publisher", func() { r.beside.RunBeside(ctx) })
+			panics.Run(r.config.Logger, "outbox: RunBeside of the Publisher", func() { r.beside.RunBeside(ctx) })
 		})
 	}
 	errs := make([]error, len(r.streams))

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/idem-go/idem/internal/guard"
+	"github.com/idem-go/idem/internal/panics"
 )
 
 // ErrNoRoute says of a message that there is no Publisher for its topic.
@@ -68,7 +68,7 @@ func (r *routes) RunBeside(ctx context.Context) {
 	for _, publisher := range r.publishers {
 		if companion, ok := publisher.(companion); ok {
 			beside.Go(func() {
-				guard.Do(slog.Default(), "outbox: RunBeside of a Publisher", func() { companion.RunBeside(ctx) })
+				panics.Run(slog.Default(), "outbox: RunBeside of a Publisher", func() { companion.RunBeside(ctx) })
 			})
 		}
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/idem-go/idem/internal/guard"
+	"github.com/idem-go/idem/internal/panics"
 	"github.com/idem-go/idem/outbox"
 )
 
@@ -99,7 +99,7 @@ func TestPanicThatThePublisherNamesDoublesNoOther(t *testing.T) {
 	o := newOffice(t)
 	b := &broker{refuse: func(m *outbox.Message) error {
 		if m.Type == "bad" {
-			return guard.Call(func() error { panic("a bug") })
+			return panics.Try(func() error { panic("a bug") })
 		}
 		return nil
 	}}

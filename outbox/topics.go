@@ -8,7 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/idem-go/idem/internal/act"
+	"github.com/idem-go/idem/internal/audit"
 	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/session"
 	"github.com/idem-go/idem/internal/txn"
@@ -156,7 +156,7 @@ func ForgetRelay(ctx context.Context, pool *pgxpool.Pool, name string) error {
 	if len(forget.Rows) == 0 {
 		return fmt.Errorf("%w: %q", ErrNoRelay, name)
 	}
-	note := act.Of(ctx, db.Forget, "topics given away")
+	note := audit.Note(ctx, db.Forget, "topics given away")
 	note.Letter = db.LetterName{Side: "outbox", Consumer: name}
 	if err := tx.Commit(ctx, &note); err != nil {
 		return hint(err)

@@ -10,8 +10,8 @@ import (
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/internal/db"
-	"github.com/idem-go/idem/internal/guard"
-	"github.com/idem-go/idem/internal/repeat"
+	"github.com/idem-go/idem/internal/panics"
+	"github.com/idem-go/idem/internal/redelivery"
 	"github.com/idem-go/idem/internal/txn"
 )
 
@@ -70,7 +70,7 @@ func newWorker(publisher Publisher, config *RelayConfig, memory *memory, share d
 	var divide func(topic string) string
 	if divider, ok := publisher.(Divider); ok {
 		divide = func(topic string) (name string) {
-			if guard.Call(func() error { name = divider.Destination(topic); return nil }) != nil {
+			if panics.Try(func() error { name = divider.Destination(topic); return nil }) != nil {
 				return noDestination + topic
 			}
 			return name
@@ -94,7 +94,7 @@ func (w *worker) work(ctx context.Context, ownership *ownership, own *topics) er
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(w.config.Drain+hangLimit+lastWrite, stopAsking) })()
 	w.ownership, w.calling, w.asking, w.schedule.stopping = ownership, calling, asking, false
 	w.schedule.keeps = false
-	guard.Do(w.config.Logger, "outbox: KeepsOrder of the Publisher", func() { w.schedule.keeps = keepsOrder(w.publisher) })
+	panics.Run(w.config.Logger, "outbox: KeepsOrder of the Publisher", func() { w.schedule.keeps = keepsOrder(w.publisher) })
 	w.adopt(own)
 	w.adopting, w.delayed, w.topicsSeen = false, delayed{}, time.Time{}
 	w.schedule.out = outcome{published: w.schedule.out.published} // the table has what others have done meanwhile
@@ -170,7 +170,7 @@ func (w *worker) publish(c *call) {
 		}
 		m.repeat = true
 	}
-	calling, cancel := context.WithTimeout(repeat.With(w.calling, repeated), w.config.PublishTimeout)
+	calling, cancel := context.WithTimeout(redelivery.With(w.calling, repeated), w.config.PublishTimeout)
 	w.running[c] = &running{over: c.began.Add(w.config.PublishTimeout)}
 	messages := messagesOf(c)
 	go func() {
@@ -204,7 +204,7 @@ func (w *worker) end(ctx context.Context, a answer) {
 	}
 	for i, reply := range a.verdict.replies {
 		if reply.kind == refused {
-			guard.Log(w.config.Logger, "outbox: a function of the Publisher's", reply.err, "message", a.call.messages[i].ID)
+			panics.Log(w.config.Logger, "outbox: a function of the Publisher's", reply.err, "message", a.call.messages[i].ID)
 		}
 	}
 	r := w.schedule.callEnded(a.call, a.verdict, now)
@@ -227,7 +227,7 @@ func (w *worker) observe(ctx context.Context, data TracePublishedData) {
 	}
 	if data.Given > 0 || data.Failed > 0 {
 		data.Cause = idem.CauseOf(data.Err)
-		guard.Do(w.config.Logger, "outbox: the Observer", func() { w.config.Observer.TracePublished(ctx, data) })
+		panics.Run(w.config.Logger, "outbox: the Observer", func() { w.config.Observer.TracePublished(ctx, data) })
 	}
 }
 
@@ -307,7 +307,7 @@ func (w *worker) wrote() {
 		return
 	}
 	for i := range buried {
-		guard.Do(w.config.Logger, "outbox: OnDead", func() { w.config.OnDead(buried[i].dead()) })
+		panics.Run(w.config.Logger, "outbox: OnDead", func() { w.config.OnDead(buried[i].dead()) })
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/idem-go/idem/internal/guard"
+	"github.com/idem-go/idem/internal/panics"
 	"github.com/idem-go/idem/internal/txn"
 	"github.com/idem-go/idem/outbox"
 )
@@ -61,7 +61,7 @@ func (c *publication) target(ctx context.Context, topic string) (*target, error)
 	var endpoint Endpoint
 	bounded, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	err := guard.Call(func() (err error) {
+	err := panics.Try(func() (err error) {
 		endpoint, err = c.endpoint(bounded, topic)
 		return err
 	})
@@ -95,7 +95,7 @@ func (c *publication) sendOne(ctx context.Context, t *target, m outbox.Message) 
 	if err := c.rest.check(t.topic, c.sender.now()); err != nil {
 		return err
 	}
-	err := guard.Call(func() error { return t.post(ctx, m, c.timeout) })
+	err := panics.Try(func() error { return t.post(ctx, m, c.timeout) })
 	if _, answered := errors.AsType[*StatusError](err); ctx.Err() != nil && !answered {
 		return err // the call is over, which says nothing of the endpoint
 	}

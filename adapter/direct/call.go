@@ -8,7 +8,7 @@ import (
 	"unicode"
 
 	"github.com/idem-go/idem/inbox"
-	"github.com/idem-go/idem/internal/repeat"
+	"github.com/idem-go/idem/internal/redelivery"
 	"github.com/idem-go/idem/outbox"
 )
 
@@ -36,7 +36,7 @@ func newCall(ctx context.Context, to *target, messages []outbox.Message) *call {
 	if deadline, ok := ctx.Deadline(); ok {
 		p.length = deadline.Sub(p.began)
 	}
-	again := repeat.Of(ctx)
+	again := redelivery.IDs(ctx)
 	for _, m := range messages {
 		if strings.ContainsFunc(m.Topic, unicode.IsControl) {
 			p.failed[m.ID] = errors.New("direct: the topic has a control character, which the name of a source in an inbox cannot have")

@@ -14,7 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem/inbox"
-	"github.com/idem-go/idem/internal/guard"
+	"github.com/idem-go/idem/internal/panics"
 	"github.com/idem-go/idem/internal/txn"
 )
 
@@ -193,12 +193,12 @@ func (l *loop[D]) receive(ctx context.Context) error {
 }
 
 func (l *loop[D]) identify(d *Delivery[D]) {
-	err := guard.Call(func() error {
+	err := panics.Try(func() error {
 		d.Message.ID, d.Message.Key = l.ID(d.Raw), l.Key(d.Raw)
 		return nil
 	})
 	if err != nil {
-		guard.Log(l.Logger, "inbox: the function for the ID or the key of a message", err, "consumer", l.Name)
+		panics.Log(l.Logger, "inbox: the function for the ID or the key of a message", err, "consumer", l.Name)
 		d.Message.ID, d.Message.Key = "", ""
 	}
 }
@@ -249,7 +249,7 @@ func (l *loop[D]) conclude(ctx context.Context, d *Delivery[D], outcome inbox.Ou
 	if outcome.State == inbox.Dead && !errors.Is(outcome.Err, inbox.ErrDead) {
 		attrs := []any{"consumer", l.Name, "source", d.Message.Source, "message", d.Message.ID, "error", outcome.Err}
 		if l.Position != nil {
-			_ = guard.Call(func() error {
+			_ = panics.Try(func() error {
 				attrs = append(attrs, "position", l.Position(d.Raw))
 				return nil
 			})

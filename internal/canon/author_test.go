@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// An author makes up documents, and writes one in many ways.
+// author invents documents and writes a document in many spellings.
 type author struct{ *rand.Rand }
 
 func newAuthor(t *testing.T) author {
@@ -58,7 +58,7 @@ func (a author) document(depth int) any {
 	}
 }
 
-// write appends one of the many spellings of a value.
+// write appends a random spelling of value.
 func (a author) write(dst []byte, value any) []byte {
 	dst = a.writeSpace(dst)
 	switch v := value.(type) {
@@ -123,7 +123,7 @@ func (a author) writeNumber(dst []byte, d decimal) []byte {
 		dst = append(dst, '-')
 	}
 	zeros := strings.Repeat("0", a.IntN(4))
-	if d.digits == "0" { // whose zeros come after the point only
+	if d.digits == "0" { // further zeros may follow the point only
 		dst = append(dst, '0')
 		if zeros != "" {
 			dst = append(append(dst, '.'), zeros...)
@@ -157,7 +157,7 @@ func (a author) writeExponent(dst []byte, exponent int64) []byte {
 	return strconv.AppendInt(append(dst, a.letters("0", 3)...), exponent, 10)
 }
 
-// other returns a value that differs as little as can be.
+// other returns a value with a minimal difference from value.
 func (a author) other(value any) any {
 	switch v := value.(type) {
 	case nil:

@@ -1,13 +1,14 @@
-// Package canon writes JSON documents in canonical form: one text for everything that says the same.
+// Package canon writes JSON documents in canonical form: all documents with the same content have
+// the same text.
 //
-// Canonical is:
+// In canonical form
 //
-//   - no white space;
-//   - members in the order of the bytes between the quotes of their names;
-//   - strings with \" and \\, with \u00 and two lower-case hex digits for U+0000 to U+001F, and with all else as it is in
-//     UTF-8;
-//   - numbers as an integer that does not end in 0, followed by e and the exponent unless that is 0: 12, -15e-1, 1e3; and
-//     zero as 0.
+//   - there is no white space;
+//   - members are in the order of the bytes between the quotes of their names;
+//   - strings have \" and \\, \u00 and two lower-case hex digits for U+0000 to U+001F, and all else
+//     as it is in UTF-8;
+//   - numbers are an integer that does not end in 0, followed by e and the exponent unless that is
+//     0: 12, -15e-1, 1e3; zero is 0.
 //
 // Databases hold hashes of this form, so it is frozen.
 package canon
@@ -16,19 +17,21 @@ import (
 	"errors"
 )
 
-// Package idem exports both errors, so their texts name it.
+// Package idem exports both errors, so their texts begin with its name.
 var (
 	ErrDocument = errors.New("idem: invalid JSON document")
 	ErrPointer  = errors.New("idem: invalid JSON pointer")
 )
 
-// Append appends to dst the canonical form of an object that maps each pointer of the selection that is present in doc to
-// its value, and returns the extended buffer. The pointer "" has the whole document as its value.
+// Append appends the canonical form of an object to dst and returns the extended buffer. The object
+// maps each pointer of the selection that is present in doc to its value. The value of the pointer
+// "" is the whole document.
 //
-// All of doc is checked, also what is not selected. What two readers may understand differently is refused with an error
-// that wraps ErrDocument. The error gives the reason and the byte offset, and never quotes the document.
+// Append checks all of doc, including parts that are not selected. It refuses what two readers may
+// understand differently with an error that wraps ErrDocument. The error has the reason and the
+// byte offset, and never quotes the document.
 //
-// Time and memory grow with the length of doc, and not faster: strangers choose its shape.
+// Time and memory grow linearly with the length of doc, because clients choose its shape.
 func Append(dst, doc []byte, selection Selection) ([]byte, error) {
 	w := rewriter{
 		doc:     doc,

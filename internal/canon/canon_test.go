@@ -39,7 +39,7 @@ func form[Text string | []byte](t *testing.T, doc Text, selected canon.Selection
 	return string(text)
 }
 
-func TestFormIsFrozen(t *testing.T) {
+func TestAppend_FormIsFrozen(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		doc           string
@@ -63,7 +63,7 @@ func TestFormIsFrozen(t *testing.T) {
 	}
 }
 
-func TestAppendKeepsWhatIsThere(t *testing.T) {
+func TestAppend_KeepsBuffer(t *testing.T) {
 	t.Parallel()
 	const tag = "tag\n"
 	for _, room := range []int{0, 100} {
@@ -75,7 +75,7 @@ func TestAppendKeepsWhatIsThere(t *testing.T) {
 	}
 }
 
-func TestSpellingDoesNotMatterAndAnyPartDoes(t *testing.T) {
+func TestAppend_IgnoresSpellingOnly(t *testing.T) {
 	t.Parallel()
 	a := newAuthor(t)
 	for range 2000 {
@@ -94,7 +94,7 @@ func TestSpellingDoesNotMatterAndAnyPartDoes(t *testing.T) {
 	}
 }
 
-func TestPointersSelectAnyPart(t *testing.T) {
+func TestAppend_SelectsByPointer(t *testing.T) {
 	t.Parallel()
 	a := newAuthor(t)
 	for range 2000 {
@@ -121,8 +121,8 @@ func TestPointersSelectAnyPart(t *testing.T) {
 	}
 }
 
-// Two numbers have one form if and only if they are one rational number.
-func TestNumbersAgreeWithBigRat(t *testing.T) {
+// Two numbers have the same form if and only if they are the same rational number.
+func TestAppend_NumbersAgreeWithBigRat(t *testing.T) {
 	t.Parallel()
 	a := newAuthor(t)
 	forms, values := map[string]string{}, map[string]string{}

@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// A document is made of nil, bool, string, decimal, []any and object.
+// A document consists of nil, bool, string, decimal, []any and object.
 type (
-	object []field // in no order
+	object []field // in any order
 	field  struct {
 		name  string
 		value any
@@ -35,7 +35,7 @@ func children(value any) []field {
 	return members
 }
 
-// paths returns the way to every part of a value, as the indexes of children.
+// paths returns the paths to all parts of a value, as indexes of children.
 func paths(value any, here []int) [][]int {
 	all := [][]int{here}
 	for i, c := range children(value) {
@@ -44,7 +44,7 @@ func paths(value any, here []int) [][]int {
 	return all
 }
 
-// pointerTo returns the JSON pointer of the part at path, and a document that has this part there and nothing else.
+// pointerTo returns the JSON pointer of the part at path, and a document that has only this part.
 func pointerTo(value any, path []int) (pointer string, alone any) {
 	if len(path) == 0 {
 		return "", value
@@ -56,7 +56,8 @@ func pointerTo(value any, path []int) (pointer string, alone any) {
 
 type removed struct{}
 
-// edit returns a copy of value with the part at path changed, or taken out if change returns removed{}.
+// edit returns a copy of value in which the part at path is changed, or removed if change returns
+// removed{}.
 func edit(value any, path []int, change func(any) any) any {
 	if len(path) == 0 {
 		return change(value)
@@ -89,7 +90,7 @@ func decode(t *testing.T, doc []byte) any {
 	return value
 }
 
-// parse reads a document for an author to write.
+// parse reads a document in the form that an author writes.
 func parse(t *testing.T, doc []byte) any { return authored(decode(t, doc)) }
 
 func authored(value any) any {
@@ -102,7 +103,7 @@ func authored(value any) any {
 		if digits == "" {
 			return decimal{digits: "0"}
 		}
-		n, _ := strconv.ParseInt(exponent, 10, 64) // none is 0
+		n, _ := strconv.ParseInt(exponent, 10, 64) // 0 without an exponent
 		return decimal{negative, digits, n - int64(len(fraction))}
 	case []any:
 		for i := range v {

@@ -13,8 +13,9 @@ import (
 	"github.com/idem-go/idem/internal/canon"
 )
 
-// What Append accepts, encoding/json reads, and however that or an author writes it again, it has the same form. What
-// Append refuses, encoding/json refuses too, but for the rules that only Append has.
+// A document that Append accepts is valid for encoding/json, and has the same form in all
+// spellings. A document that Append refuses is invalid for encoding/json, except for the additional
+// rules of Append.
 func FuzzAppend(f *testing.F) {
 	for _, doc := range []string{
 		`{"id":48211,"items":[{"sku":"A-100","price":19.90},{"sku":"B-7"}],"note":"leave at door"}`, `{"a":1,"a":2}`, `"\ud800"`, `"\ud83d\ude00"`, "\"\xff\"", "-0.0e+0", "1e1000000000000000", "12e999999999999999999999",
@@ -32,7 +33,7 @@ func FuzzAppend(f *testing.F) {
 			return
 		}
 		if !valid {
-			t.Fatalf("Append(%q) accepts what is not JSON", doc)
+			t.Fatalf("Append(%q) accepts invalid JSON", doc)
 		}
 		a := author{rand.New(rand.NewPCG(seed, 0))}
 		for _, again := range [][]byte{compact(t, doc), indent(t, doc), remarshal(t, doc), a.write(nil, parse(t, doc))} {

@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-const maxExponent = 1e15 // far from the limits of an int64: see exponent
+const maxExponent = 1e15 // far below the limits of an int64: see exponent
 
 func (w *rewriter) number() error {
 	start := w.pos
@@ -41,8 +41,9 @@ func (w *rewriter) digits() []byte {
 	return w.doc[start:w.pos]
 }
 
-// exponent reads the exponent of a number, if there is one. One that does not fit comes back as the nearest int64. That is
-// out of range by so much that what the digits add to it makes no difference, even if it overflows.
+// exponent reads the exponent of a number, if there is one. An exponent that does not fit into an
+// int64 becomes the nearest int64. That is so far out of range that the digits, which appendNumber
+// adds, cannot bring it into range, not even by an overflow.
 func (w *rewriter) exponent() (int64, error) {
 	if !w.accept('e') && !w.accept('E') {
 		return 0, nil
@@ -58,8 +59,8 @@ func (w *rewriter) exponent() (int64, error) {
 	return n, nil
 }
 
-// appendNumber counts and trims digits but does not compute with them: that is exact, and costs no more than the length of
-// the number. It reports whether the exponent is in range.
+// appendNumber appends a number and reports whether its exponent is in range. It counts and trims
+// digits instead of computing with them, which is exact and takes linear time.
 func (w *rewriter) appendNumber(negative bool, integer, fraction []byte, exponent int64) bool {
 	integer = bytes.TrimLeft(integer, "0")
 	fraction = bytes.TrimRight(fraction, "0")

@@ -8,7 +8,7 @@ import (
 	"github.com/idem-go/idem/internal/canon"
 )
 
-func TestRefusalsGiveReasonAndOffset(t *testing.T) {
+func TestAppend_RefusalHasReasonAndOffset(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		doc           string
@@ -117,8 +117,8 @@ func TestRefusalsGiveReasonAndOffset(t *testing.T) {
 	}
 }
 
-// The bytes that follow in the same array are not part of the document.
-func TestEveryBeginningOfADocumentIsRefused(t *testing.T) {
+// The bytes after the prefix are in the same array but are not part of the document.
+func TestAppend_RefusesEveryPrefix(t *testing.T) {
 	t.Parallel()
 	doc := []byte(`{"a\u0061\n":[true,false,null,-1.5e+3,"\ud83d\ude00é"]}`)
 	for i := range doc {
@@ -128,8 +128,8 @@ func TestEveryBeginningOfADocumentIsRefused(t *testing.T) {
 	}
 }
 
-// Documents come from strangers and errors go to logs.
-func TestErrorsNeverQuoteTheDocument(t *testing.T) {
+// Documents come from clients, and errors are logged.
+func TestAppend_ErrorDoesNotQuoteDocument(t *testing.T) {
 	t.Parallel()
 	const doc = `{"hunter2":"hunter2","a":[hunter2,"hunter2",{"hunter2":1,"hunter2":1e99hunter2}]}hunter2`
 	for i := range doc {
@@ -142,7 +142,7 @@ func TestErrorsNeverQuoteTheDocument(t *testing.T) {
 	}
 }
 
-func TestNestingUpToTheLimitIsRead(t *testing.T) {
+func TestAppend_ReadsNestingUpToLimit(t *testing.T) {
 	t.Parallel()
 	for _, doc := range []string{
 		strings.Repeat("[", 256) + strings.Repeat("]", 256),

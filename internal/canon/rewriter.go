@@ -2,17 +2,17 @@ package canon
 
 import "fmt"
 
-const maxDepth = 256 // each object around a byte copies it: see arrange
+const maxDepth = 256 // bounds how often a byte is copied, because each object around it copies it: see arrange
 
-// A rewriter reads a document once and writes its canonical form.
+// rewriter reads a document once and writes its canonical form.
 type rewriter struct {
 	doc     []byte
 	pos     int
 	depth   int // arrays and objects that are open
 	out     []byte
-	members []member // of all objects that are open, those of the innermost last
+	members []member // of all open objects, those of the innermost one last
 
-	dst      []byte // what Append returns: each selected pointer with its value
+	dst      []byte // the result of Append: each selected pointer with its value
 	selected []member
 }
 
@@ -39,7 +39,7 @@ func (w *rewriter) skipSpace() {
 	}
 }
 
-// peek returns the next byte, or at the end 0, which no token contains.
+// peek returns the next byte. At the end it returns 0, which is in no token.
 func (w *rewriter) peek() byte {
 	if w.pos == len(w.doc) {
 		return 0
@@ -47,7 +47,7 @@ func (w *rewriter) peek() byte {
 	return w.doc[w.pos]
 }
 
-// accept reads the next byte if it is b.
+// accept reads the next byte if it is b, and reports whether it is.
 func (w *rewriter) accept(b byte) bool {
 	if w.peek() != b {
 		return false

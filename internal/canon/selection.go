@@ -3,17 +3,19 @@ package canon
 import (
 	"fmt"
 	"slices"
+	"strings"
+	"unicode/utf8"
 )
 
-// A Selection says which parts of a document matter. Select makes one, and it is fit to be kept and shared.
+// Selection says which parts of a document matter. Select makes one. It may be kept and shared.
 //
-// Its pointers are sorted so that those to parts of a value are neighbours, after the one to the value itself. Those with
-// drop are taken out of the others.
+// Its pointers are sorted, so that pointers to parts of a value follow the pointer to the value.
+// The values of pointers with drop are removed from those of the others.
 type Selection []Pointer
 
-// Select returns the selection of the values at the pointers of only, or of the whole document if there are none, without
-// the values at the pointers of without. It keeps neither slice. If nothing would be left of a pointer of only, whatever the
-// document, the error wraps ErrPointer.
+// Select returns the selection of the values at the pointers of only, without the values at the
+// pointers of without. An empty only selects the whole document. Select keeps neither slice. If
+// nothing of a pointer of only could be left in any document, the error wraps ErrPointer.
 func Select(only, without []Pointer) (Selection, error) {
 	all := make([]Pointer, 0, len(without)+max(len(only), 1))
 	for _, p := range without {
@@ -28,9 +30,11 @@ func Select(only, without []Pointer) (Selection, error) {
 	return outermost(all)
 }
 
-// outermost takes out of sorted the pointers that are inside another of the same list, and refuses those of only that are
-// inside one of without.
+// outermost removes the pointers that are inside another one of the same list. It refuses pointers
+// of only that are inside one of without.
 func outermost(sorted []Pointer) (Selection, error) {
+	// In sorted order a pointer follows all pointers around it. If one of them is around p, the last one
+	// kept of its list is, because everything between the two is inside it as well.
 	var only, without *Pointer
 	kept := sorted[:0]
 	for _, p := range sorted {
@@ -50,7 +54,7 @@ func outermost(sorted []Pointer) (Selection, error) {
 	return kept, nil
 }
 
-// below returns those of the sorted pointers that have this token at this depth.
+// below returns the pointers that have token at depth. pointers are sorted.
 func below(pointers []Pointer, depth int, token []byte) []Pointer {
 	other := func(p Pointer) bool { return p.tokens[depth] != string(token) }
 	for len(pointers) > 0 && other(pointers[0]) {
@@ -60,4 +64,43 @@ func below(pointers []Pointer, depth int, token []byte) []Pointer {
 		pointers = pointers[:n]
 	}
 	return pointers
+}
+
+// Pointer is a JSON pointer (RFC 6901). The zero Pointer is "", which points to the whole document.
+type Pointer struct {
+	text   string
+	tokens []string // in canonical form, so that they can be compared with canonical names
+	drop   bool     // see Selection
+}
+
+var unescapeToken = strings.NewReplacer("~0", "~", "~1", "/")
+
+// ParsePointers parses JSON pointers. Its errors wrap ErrPointer.
+func ParsePointers(texts []string) ([]Pointer, error) {
+	pointers := make([]Pointer, len(texts))
+	for i, text := range texts {
+		reason := ""
+		switch {
+		case text != "" && text[0] != '/':
+			reason = "does not begin with /"
+		case strings.Count(text, "~") != strings.Count(text, "~0")+strings.Count(text, "~1"):
+			reason = "has a ~ that is not ~0 or ~1"
+		case !utf8.ValidString(text):
+			reason = "is not valid UTF-8"
+		}
+		if reason != "" {
+			return nil, fmt.Errorf("%w: %q %s", ErrPointer, text, reason)
+		}
+		tokens := strings.Split(text, "/")[1:]
+		for j, token := range tokens {
+			tokens[j] = string(appendString(nil, unescapeToken.Replace(token)))
+		}
+		pointers[i] = Pointer{text: text, tokens: tokens}
+	}
+	return pointers, nil
+}
+
+// contains reports whether q is p or points to a part of the value at p.
+func (p *Pointer) contains(q Pointer) bool {
+	return p != nil && len(p.tokens) <= len(q.tokens) && slices.Equal(p.tokens, q.tokens[:len(p.tokens)])
 }

@@ -29,7 +29,7 @@ func (w *rewriter) string() error {
 	}
 }
 
-// isPlain reports whether a string has this byte as it is and on its own.
+// isPlain reports whether b is a character of a string that is copied as it is.
 func isPlain(b byte) bool { return ' ' <= b && b < utf8.RuneSelf && b != '"' && b != '\\' }
 
 // character reads a character of a string that is not plain.
@@ -48,7 +48,7 @@ func (w *rewriter) character() (rune, error) {
 	return r, nil
 }
 
-// escape reads an escape sequence, or two that are a surrogate pair.
+// escape reads an escape sequence, or two that form a surrogate pair.
 func (w *rewriter) escape() (rune, error) {
 	start := w.pos
 	if rest := w.doc[w.pos+1:]; len(rest) > 0 {
@@ -69,7 +69,7 @@ func (w *rewriter) escape() (rune, error) {
 	return r, nil
 }
 
-// codeUnit reads \u and four hex digits, or returns -1.
+// codeUnit reads \u and four hex digits. It returns -1 if they are not there.
 func (w *rewriter) codeUnit() rune {
 	rest := w.doc[w.pos:]
 	if len(rest) < 6 || rest[0] != '\\' || rest[1] != 'u' {
@@ -83,7 +83,7 @@ func (w *rewriter) codeUnit() rune {
 	return rune(n)
 }
 
-// appendString appends a canonical string.
+// appendString appends a string in canonical form.
 func appendString(dst []byte, s string) []byte {
 	dst = append(dst, '"')
 	for _, r := range s {

@@ -1,8 +1,13 @@
 package canon
 
-import "bytes"
+import (
+	"bytes"
+	"slices"
+	"strconv"
+)
 
-// value reads a value. The pointers are those to it and to parts of it. It reports whether the value is to be dropped.
+// value reads a value. pointers are the pointers to the value and to parts of it. drop reports
+// whether the value is to be removed.
 func (w *rewriter) value(pointers []Pointer) (drop bool, err error) {
 	var here *Pointer
 	if len(pointers) > 0 && len(pointers[0].tokens) == w.depth {
@@ -43,7 +48,7 @@ func (w *rewriter) literal(word string) error {
 	return nil
 }
 
-// pick adds a selected pointer and its value to what Append returns.
+// pick adds a selected pointer and its value to the result of Append.
 func (w *rewriter) pick(pointer string, value []byte) {
 	m := member{start: len(w.dst)}
 	w.dst = appendString(w.dst, pointer)
@@ -51,4 +56,112 @@ func (w *rewriter) pick(pointer string, value []byte) {
 	w.dst = append(append(w.dst, ':'), value...)
 	m.end = len(w.dst)
 	w.selected = append(w.selected, m)
+}
+
+// member is the position of an object's member in the canonical text.
+type member struct {
+	start, nameEnd, end int
+	offset              int // of the name in the document
+	drop                bool
+}
+
+func (w *rewriter) object(pointers []Pointer) error {
+	if err := w.enter(); err != nil {
+		return err
+	}
+	first := len(w.members)
+	for w.skipSpace(); !w.accept('}'); w.skipSpace() {
+		if len(w.members) > first && !w.accept(',') {
+			return w.refuse(w.pos, "expected ',' or '}'")
+		}
+		if err := w.member(pointers); err != nil {
+			return err
+		}
+	}
+	var err error
+	w.out, err = w.arrange(w.out, w.members[first:])
+	w.members = w.members[:first]
+	w.leave('}')
+	return err
+}
+
+func (w *rewriter) member(pointers []Pointer) (err error) {
+	w.skipSpace()
+	m := member{start: len(w.out), offset: w.pos}
+	if w.peek() != '"' {
+		return w.refuse(w.pos, "expected a name")
+	}
+	if err := w.string(); err != nil {
+		return err
+	}
+	m.nameEnd = len(w.out)
+	if w.skipSpace(); !w.accept(':') {
+		return w.refuse(w.pos, "expected ':'")
+	}
+	w.out = append(w.out, ':')
+	m.drop, err = w.value(below(pointers, w.depth-1, w.out[m.start:m.nameEnd]))
+	m.end = len(w.out)
+	w.members = append(w.members, m)
+	return err
+}
+
+// arrange sorts the members at the end of text, removes those to be dropped, and puts commas
+// between the others.
+func (w *rewriter) arrange(text []byte, members []member) ([]byte, error) {
+	if len(members) == 0 || len(members) == 1 && !members[0].drop {
+		return text, nil
+	}
+	// The sorted members are appended behind the unsorted ones and then moved to their place. So each
+	// object copies its text twice and allocates nothing, as long as text has room.
+	start, end := members[0].start, len(text)
+	name := func(m member) []byte { return text[m.start+1 : m.nameEnd-1] }
+	slices.SortFunc(members, func(a, b member) int { return bytes.Compare(name(a), name(b)) })
+	for i, m := range members {
+		if i > 0 && bytes.Equal(name(members[i-1]), name(m)) {
+			return nil, w.refuse(max(members[i-1].offset, m.offset), "second member of one name")
+		}
+		if m.drop {
+			continue
+		}
+		if len(text) > end {
+			text = append(text, ',')
+		}
+		text = append(text, text[m.start:m.end]...)
+	}
+	n := copy(text[start:], text[end:])
+	return text[:start+n], nil
+}
+
+func (w *rewriter) array(pointers []Pointer) error {
+	if err := w.enter(); err != nil {
+		return err
+	}
+	first, index := len(w.out), 0
+	for w.skipSpace(); !w.accept(']'); w.skipSpace() {
+		if index > 0 && !w.accept(',') {
+			return w.refuse(w.pos, "expected ',' or ']'")
+		}
+		start := len(w.out)
+		if start > first {
+			w.out = append(w.out, ',')
+		}
+		drop, err := w.element(pointers, index)
+		if err != nil {
+			return err
+		}
+		if drop {
+			w.out = w.out[:start]
+		}
+		index++
+	}
+	w.leave(']')
+	return nil
+}
+
+func (w *rewriter) element(pointers []Pointer, index int) (drop bool, err error) {
+	if len(pointers) > 0 {
+		token := strconv.AppendInt(append(make([]byte, 0, 24), '"'), int64(index), 10)
+		pointers = below(pointers, w.depth-1, append(token, '"'))
+	}
+	return w.value(pointers)
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/idem-go/idem/internal/act"
+	"github.com/idem-go/idem/internal/audit"
 	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/txn"
 )
@@ -51,13 +51,13 @@ func Show(ctx context.Context, pool *pgxpool.Pool, name Name) (Letter, error) {
 
 // Drop deletes a dead letter, and stores the action in idem.audit.
 func Drop(ctx context.Context, pool *pgxpool.Pool, name Name) error {
-	return take(ctx, pool, name, act.Of(ctx, db.Drop, "deleted"), func(pgx.Tx, Letter) error { return nil })
+	return take(ctx, pool, name, audit.Note(ctx, db.Drop, "deleted"), func(pgx.Tx, Letter) error { return nil })
 }
 
 // Redrive deletes a dead letter in the transaction in which f makes its message deliverable again.
 // The transaction stores the action in idem.audit. If f fails, the letter stays.
 func Redrive(ctx context.Context, pool *pgxpool.Pool, name Name, f func(tx pgx.Tx, letter Letter) error) error {
-	return take(ctx, pool, name, act.Of(ctx, db.Redrive, "to be tried again"), f)
+	return take(ctx, pool, name, audit.Note(ctx, db.Redrive, "to be tried again"), f)
 }
 
 func take(ctx context.Context, pool *pgxpool.Pool, name Name, note db.NoteAct, f func(tx pgx.Tx, letter Letter) error) error {

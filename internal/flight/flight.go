@@ -1,6 +1,7 @@
-// Package flight lets calls of one process that want the same thing wait for one another: one leads, the others follow and
-// hold nothing but memory. It only saves work. A leader that fails hands over to one follower, and the others sleep on, so
-// that a run costs the same however many wait.
+// Package flight makes calls of one process that want the same thing wait for one another. One call
+// leads, and the others follow: they wait without using anything but memory. This only saves work.
+// If a leader gives up, it passes the lead to one follower and wakes no other, so the cost of a run
+// does not grow with the number of followers.
 package flight
 
 import (
@@ -10,34 +11,36 @@ import (
 	"time"
 )
 
-// Group holds the flights under way, by what they are about.
+// Group holds the flights in progress by their keys.
 type Group[K comparable, V any] struct {
-	// Stuck reports whether a leader that has no connection yet will not soon have one. Nil says so of every such leader.
+	// Stuck reports whether a leader without a connection will have to wait for one. If Stuck is
+	// nil, every such leader counts as stuck.
 	Stuck func(K) bool
 
 	mu      sync.Mutex
 	flights map[K]*Flight[K, V]
 }
 
-// Flight is one thing that some call is seeing to. The zero Flight is ready to be given to Join.
+// Flight is the work on one key, with a leader and followers. A zero Flight may be passed to Join.
 type Flight[K comparable, V any] struct {
 	group *Group[K, V]
 	key   K
-	asked atomic.Bool // the leader has its connection
+	asked atomic.Bool // the leader has a connection
 
 	// Under the lock of the group.
 	followers  int
 	leaderless bool
 	isBusy     bool
-	busy       chan struct{} // closed when the key is known to be held; made for the first follower, as are the others
-	next       chan struct{} // holds a token when the lead is to be had
-	done       chan struct{} // closed when value is there
+	busy       chan struct{} // closed when the key is known to be held; all channels are made for the first follower
+	next       chan struct{} // holds a token while there is no leader
+	done       chan struct{} // closed when value is set
 	value      V
-	noted      string
+	note       string
 }
 
-// Join returns the flight about key. If there is none it begins own, and the caller leads: it must call Finish or Abandon,
-// also if it panics. A follower must call Wait, or Leave.
+// Join returns the flight of key. If there is none, it begins own, and the caller leads: it must
+// call Finish or Abandon, even if it panics. Otherwise the caller follows: it must call Wait or
+// Leave.
 func (g *Group[K, V]) Join(key K, own *Flight[K, V]) (f *Flight[K, V], leads bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -64,24 +67,24 @@ func (f *Flight[K, V]) follow() {
 	}
 }
 
-// MarkAsked says that the leader has its connection.
+// MarkAsked notes that the leader has a connection.
 func (f *Flight[K, V]) MarkAsked() { f.asked.Store(true) }
 
-// Note leaves a word for the next leader, who would not know otherwise what the one before has found.
-func (f *Flight[K, V]) Note(word string) {
+// SetNote stores a note for the next leader.
+func (f *Flight[K, V]) SetNote(note string) {
 	f.group.mu.Lock()
 	defer f.group.mu.Unlock()
-	f.noted = word
+	f.note = note
 }
 
-// Noted returns the last word of a leader before.
-func (f *Flight[K, V]) Noted() string {
+// Note returns the last note of an earlier leader.
+func (f *Flight[K, V]) Note() string {
 	f.group.mu.Lock()
 	defer f.group.mu.Unlock()
-	return f.noted
+	return f.note
 }
 
-// MarkBusy says that the key is held. Followers that do not want to wait leave.
+// MarkBusy notes that the key is held. Followers that do not want to wait return.
 func (f *Flight[K, V]) MarkBusy() {
 	f.group.mu.Lock()
 	defer f.group.mu.Unlock()
@@ -94,7 +97,7 @@ func (f *Flight[K, V]) MarkBusy() {
 	}
 }
 
-// Finish ends the flight: every follower is given what copied makes of value, once for all of them.
+// Finish ends the flight. Every follower gets copied(value), which is called once for all of them.
 func (f *Flight[K, V]) Finish(value V, copied func(V) V) {
 	f.group.mu.Lock()
 	delete(f.group.flights, f.key)
@@ -106,7 +109,8 @@ func (f *Flight[K, V]) Finish(value V, copied func(V) V) {
 	}
 }
 
-// Abandon ends the lead without a value: one follower is given the lead. Without followers the flight is over.
+// Abandon ends the lead without a value. One follower gets the lead. Without followers the flight
+// ends.
 func (f *Flight[K, V]) Abandon() {
 	f.group.mu.Lock()
 	defer f.group.mu.Unlock()
@@ -119,10 +123,11 @@ func (f *Flight[K, V]) Abandon() {
 	f.next <- struct{}{}
 }
 
-// Leave ends a follower's part without a wait.
+// Leave ends the part of a follower that does not wait.
 func (f *Flight[K, V]) Leave() { f.leave(false) }
 
-// leave takes a follower that goes off the flight, and the flight off the group if no follower is left to lead it.
+// leave removes a follower from the flight. If there is no leader and no follower left, it removes
+// the flight from the group.
 func (f *Flight[K, V]) leave(leads bool) {
 	f.group.mu.Lock()
 	defer f.group.mu.Unlock()
@@ -135,26 +140,26 @@ func (f *Flight[K, V]) leave(leads bool) {
 	}
 }
 
-// Ending is what a follower's wait came to.
+// Ending is the result of a follower's wait.
 type Ending int
 
 // The endings of a wait.
 const (
-	Answered Ending = iota // the leader has left a value
-	Leading                // the lead is the caller's: it must call Finish or Abandon
+	Answered Ending = iota // the leader has finished with a value
+	Leading                // the caller leads now: it must call Finish or Abandon
 	Busy                   // the key is held, or the time is over
 	Left                   // the context has ended
 )
 
-// A follower that does not want to wait looks from time to time whether the leader gets no connection, and has had enough
-// of one that asks and is not answered.
+// A follower that does not want to wait looks every lookPause whether the leader is stuck without a
+// connection. After maxLooks it gives up even if the leader has a connection.
 const (
-	stalled = 50 * time.Millisecond
-	enough  = 20
+	lookPause = 50 * time.Millisecond
+	maxLooks  = 20
 )
 
-// Wait waits for the leader, for as long as remaining: if that is not positive, until the key is known to be held, or the
-// leader is stuck without a connection.
+// Wait waits for the leader, at most for the time remaining. If remaining is not positive, Wait
+// returns Busy as soon as the key is known to be held or the leader is stuck without a connection.
 func (f *Flight[K, V]) Wait(ctx context.Context, remaining time.Duration) (V, Ending) {
 	ending := f.wait(ctx, remaining)
 	f.leave(ending == Leading)
@@ -168,10 +173,13 @@ func (f *Flight[K, V]) Wait(ctx context.Context, remaining time.Duration) (V, En
 func (f *Flight[K, V]) isStuck() bool { return f.group.Stuck == nil || f.group.Stuck(f.key) }
 
 func (f *Flight[K, V]) wait(ctx context.Context, remaining time.Duration) Ending {
+	// A follower with a wait does not listen to busy, because a nil channel never delivers. Its timer
+	// expires once, at the end of the wait. The timer of a follower without a wait expires every
+	// lookPause.
 	patient := remaining > 0
 	var busy chan struct{}
 	if !patient {
-		busy, remaining = f.busy, stalled
+		busy, remaining = f.busy, lookPause
 	}
 	timer := time.NewTimer(remaining)
 	defer timer.Stop()
@@ -187,10 +195,10 @@ func (f *Flight[K, V]) wait(ctx context.Context, remaining time.Duration) Ending
 			return Busy
 		case <-timer.C:
 			looks++
-			if patient || !f.asked.Load() && f.isStuck() || looks == enough {
+			if patient || !f.asked.Load() && f.isStuck() || looks == maxLooks {
 				return Busy
 			}
-			timer.Reset(stalled)
+			timer.Reset(lookPause)
 		}
 	}
 }

@@ -14,7 +14,7 @@ type (
 	flight = Flight[string, int]
 )
 
-// ended counts the followers by what their waits came to.
+// ended counts the followers by the ending of their waits.
 type ended struct{ answered, leading, busy, left atomic.Int64 }
 
 func (e *ended) add(ending Ending) {
@@ -29,7 +29,7 @@ func (e *ended) want(t *testing.T, answered, leading, busy, left int64) {
 	}
 }
 
-// lead joins as the leader.
+// lead joins a flight and fails the test unless it leads.
 func lead(t *testing.T, g *group) *flight {
 	t.Helper()
 	f, leads := g.Join("k", new(flight))
@@ -39,7 +39,7 @@ func lead(t *testing.T, g *group) *flight {
 	return f
 }
 
-// follow joins n followers and lets each wait.
+// follow joins n followers, which wait in the background.
 func follow(t *testing.T, ctx context.Context, g *group, n int, wait time.Duration) *ended {
 	t.Helper()
 	e := &ended{}
@@ -69,7 +69,7 @@ func wantNoFlights(t *testing.T, g *group) {
 
 func same(value int) int { return value }
 
-func TestOneLeadsAndTheOthersAreGivenItsValue(t *testing.T) {
+func TestFlight_FollowersGetTheValueOfTheLeader(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := &group{}
@@ -83,7 +83,7 @@ func TestOneLeadsAndTheOthersAreGivenItsValue(t *testing.T) {
 	})
 }
 
-func TestOtherKeysAndLaterCallsHaveFlightsOfTheirOwn(t *testing.T) {
+func TestGroup_KeysAndLaterCallsAreIndependent(t *testing.T) {
 	t.Parallel()
 	g := &group{}
 	leader := lead(t, g)
@@ -97,14 +97,15 @@ func TestOtherKeysAndLaterCallsHaveFlightsOfTheirOwn(t *testing.T) {
 	wantNoFlights(t, g)
 }
 
-func TestValueIsNotMadeForNobody(t *testing.T) {
+func TestFlight_FinishCopiesNothingWithoutFollowers(t *testing.T) {
 	t.Parallel()
 	g := &group{}
 	lead(t, g).Finish(7, func(int) int { t.Error("it was copied"); return 0 })
 }
 
-// To wake the others as well would cost work for each of them, in each run of a function that keeps failing.
-func TestLeaderThatAbandonsWakesExactlyOneFollower(t *testing.T) {
+// Waking all followers would cost work for each of them, in each run of a function that keeps
+// failing.
+func TestFlight_AbandonWakesOneFollower(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const n = 50
@@ -112,7 +113,7 @@ func TestLeaderThatAbandonsWakesExactlyOneFollower(t *testing.T) {
 		leader := lead(t, g)
 		followers := follow(t, t.Context(), g, n, time.Hour)
 		for i := range int64(n) {
-			leader.Abandon() // for the one that leads next
+			leader.Abandon() // as the leader of this round
 			synctest.Wait()
 			followers.want(t, 0, i+1, 0, 0)
 		}
@@ -121,7 +122,7 @@ func TestLeaderThatAbandonsWakesExactlyOneFollower(t *testing.T) {
 	})
 }
 
-func TestFollowerThatTakesOverAnswersTheOthers(t *testing.T) {
+func TestFlight_NextLeaderAnswersTheOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := &group{}
@@ -136,17 +137,17 @@ func TestFollowerThatTakesOverAnswersTheOthers(t *testing.T) {
 	})
 }
 
-func TestFollowerLeavesWhenItsTimeOrItsContextEnds(t *testing.T) {
+func TestFlight_WaitEndsWithTimeOrContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := &group{}
 		leader := lead(t, g)
 		ctx, cancel := context.WithCancel(t.Context())
 		impatient := follow(t, t.Context(), g, 10, time.Minute)
-		cancelled := follow(t, ctx, g, 10, time.Hour)
+		canceled := follow(t, ctx, g, 10, time.Hour)
 		cancel()
 		synctest.Wait()
-		cancelled.want(t, 0, 0, 0, 10)
+		canceled.want(t, 0, 0, 0, 10)
 		impatient.want(t, 0, 0, 0, 0)
 		time.Sleep(time.Minute)
 		synctest.Wait()
@@ -156,8 +157,9 @@ func TestFollowerLeavesWhenItsTimeOrItsContextEnds(t *testing.T) {
 	})
 }
 
-// Whichever of the two the followers see first: the lead is taken, or the flight is over.
-func TestFollowersThatLeaveDuringAHandOverStrandNobody(t *testing.T) {
+// A follower may see the end of its context or the free lead first. Either a follower leads, or the
+// flight ends.
+func TestFlight_CanceledFollowersDoNotLoseTheLead(t *testing.T) {
 	t.Parallel()
 	for range 300 {
 		synctest.Test(t, func(t *testing.T) {
@@ -178,7 +180,7 @@ func TestFollowersThatLeaveDuringAHandOverStrandNobody(t *testing.T) {
 	}
 }
 
-func TestNoWaitEndsWhenTheKeyIsKnownToBeHeld(t *testing.T) {
+func TestFlight_ZeroWaitEndsWhenKeyIsHeld(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := &group{}
@@ -186,7 +188,7 @@ func TestNoWaitEndsWhenTheKeyIsKnownToBeHeld(t *testing.T) {
 		leader.MarkAsked()
 		before := follow(t, t.Context(), g, 5, 0)
 		patient := follow(t, t.Context(), g, 5, time.Hour)
-		time.Sleep((enough - 1) * stalled) // the database takes its time
+		time.Sleep((maxLooks - 1) * lookPause) // the database is slow
 		synctest.Wait()
 		before.want(t, 0, 0, 0, 0)
 		leader.MarkBusy()
@@ -201,7 +203,7 @@ func TestNoWaitEndsWhenTheKeyIsKnownToBeHeld(t *testing.T) {
 	})
 }
 
-func TestNoWaitEndsAtOnceIfTheKeyIsAlreadyKnownToBeHeld(t *testing.T) {
+func TestFlight_ZeroWaitEndsAtOnceIfKeyIsHeld(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := &group{}
@@ -213,31 +215,31 @@ func TestNoWaitEndsAtOnceIfTheKeyIsAlreadyKnownToBeHeld(t *testing.T) {
 	})
 }
 
-func TestNoWaitIsAnsweredByALeaderThatFindsTheRecord(t *testing.T) {
+func TestFlight_ZeroWaitGetsTheValueOfTheLeader(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := &group{}
 		leader := lead(t, g)
 		followers := follow(t, t.Context(), g, 5, 0)
 		leader.MarkAsked()
-		time.Sleep(2 * stalled)
+		time.Sleep(2 * lookPause)
 		leader.Finish(7, same)
 		synctest.Wait()
 		followers.want(t, 5, 0, 0, 0)
 	})
 }
 
-func TestNoWaitDoesNotWaitForALeaderThatHasNoConnection(t *testing.T) {
+func TestFlight_ZeroWaitEndsIfLeaderHasNoConnection(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := &group{}
 		leader := lead(t, g)
 		begun := time.Now()
 		followers := follow(t, t.Context(), g, 5, 0)
-		time.Sleep(stalled)
+		time.Sleep(lookPause)
 		synctest.Wait()
 		followers.want(t, 0, 0, 5, 0)
-		if took := time.Since(begun); took != stalled {
+		if took := time.Since(begun); took != lookPause {
 			t.Errorf("they waited %v", took)
 		}
 		leader.Finish(7, same)
@@ -245,7 +247,7 @@ func TestNoWaitDoesNotWaitForALeaderThatHasNoConnection(t *testing.T) {
 }
 
 // The first leader had a connection and failed; the second one waits for one.
-func TestNoWaitDoesNotWaitForANextLeaderThatHasNoConnection(t *testing.T) {
+func TestFlight_ZeroWaitEndsIfNextLeaderHasNoConnection(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := &group{}
@@ -253,16 +255,16 @@ func TestNoWaitDoesNotWaitForANextLeaderThatHasNoConnection(t *testing.T) {
 		leader.MarkAsked()
 		next := follow(t, t.Context(), g, 1, time.Hour)
 		early := follow(t, t.Context(), g, 5, 0)
-		time.Sleep(2 * stalled)
+		time.Sleep(2 * lookPause)
 		synctest.Wait()
 		leader.Abandon()
 		synctest.Wait()
-		for next.leading.Load() == 0 && early.leading.Load() < 5 { // until the patient one leads
+		for next.leading.Load() == 0 && early.leading.Load() < 5 { // until the follower with a wait leads
 			leader.Abandon()
 			synctest.Wait()
 		}
 		late := follow(t, t.Context(), g, 5, 0)
-		time.Sleep(3 * stalled)
+		time.Sleep(3 * lookPause)
 		synctest.Wait()
 		late.want(t, 0, 0, 5, 0)
 		if waiting := 5 - early.leading.Load() - early.busy.Load(); waiting != 0 {
@@ -273,9 +275,9 @@ func TestNoWaitDoesNotWaitForANextLeaderThatHasNoConnection(t *testing.T) {
 	})
 }
 
-// Callers of all kinds at once, as often as they like: there is never more than one leader, every call ends, and nothing
-// is left.
-func TestFlightsOfManyCallersAlwaysEnd(t *testing.T) {
+// Many callers join, lead, wait and leave at once. There is never more than one leader of a key,
+// every call ends, and no flight is left.
+func TestGroup_FlightsOfManyCallersEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := &group{}
@@ -303,7 +305,7 @@ func TestFlightsOfManyCallersAlwaysEnd(t *testing.T) {
 	})
 }
 
-// call is one caller: which of the things it may do it does depends on n and round alone.
+// call is one caller. Its choices depend on n and round only.
 func call(t *testing.T, g *group, key, n, round int, leaders *atomic.Int64) Ending {
 	choice := n*7919 + round*104729
 	pause := time.Duration(choice%5) * time.Millisecond

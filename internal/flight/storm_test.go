@@ -13,7 +13,8 @@ import (
 
 const limit = 2 * time.Minute
 
-// join makes a call of n that follow one flight, and returns when all do. lead is called by each that is given the lead.
+// join starts n followers of one flight and returns once all have joined. A follower that gets the
+// lead calls lead.
 func join(t *testing.T, group *flight.Group[string, int], n int, lead func(*flight.Flight[string, int])) (leader *flight.Flight[string, int], endings chan flight.Ending) {
 	t.Helper()
 	var own flight.Flight[string, int]
@@ -44,7 +45,8 @@ func join(t *testing.T, group *flight.Group[string, int], n int, lead func(*flig
 	return leader, endings
 }
 
-// wakeups returns how often goroutines of the process were scheduled. The runtime looks at one in eight.
+// wakeups estimates how often goroutines of the process were scheduled. The runtime samples one in
+// eight.
 func wakeups() (n uint64) {
 	sample := []metrics.Sample{{Name: "/sched/latencies:seconds"}}
 	metrics.Read(sample)
@@ -54,8 +56,8 @@ func wakeups() (n uint64) {
 	return n
 }
 
-// A storm of duplicates of something that fails must not wake all who wait at each failure.
-func TestFailingLeaderWakesOneFollowerPerRun(t *testing.T) {
+// A failure must not wake all followers.
+func TestFlight_FailingLeaderWakesOneFollowerPerRun(t *testing.T) {
 	const followers = 3_000
 	var group flight.Group[string, int]
 	var leading, runs atomic.Int64
@@ -77,7 +79,7 @@ func TestFailingLeaderWakesOneFollowerPerRun(t *testing.T) {
 	if n := runs.Load(); n != followers {
 		t.Errorf("%d runs", n)
 	}
-	if n := wakeups() - before; n > 50*followers { // if all were woken each time it would be 1,500 for each
+	if n := wakeups() - before; n > 50*followers { // waking all of them would be 1,500 for each run
 		t.Errorf("%d wake-ups for %d runs", n, followers)
 	}
 	var own flight.Flight[string, int]
@@ -86,8 +88,8 @@ func TestFailingLeaderWakesOneFollowerPerRun(t *testing.T) {
 	}
 }
 
-// A leader that is only slow to get its connection is waited for.
-func TestImpatientFollowerStaysWithALeaderThatIsNotStuck(t *testing.T) {
+// Followers wait for a leader that is only slow to get its connection.
+func TestFlight_ZeroWaitStaysWithALeaderThatIsNotStuck(t *testing.T) {
 	looks := make(chan struct{}, 1)
 	group := flight.Group[string, int]{Stuck: func(string) bool {
 		select {
@@ -104,7 +106,7 @@ func TestImpatientFollowerStaysWithALeaderThatIsNotStuck(t *testing.T) {
 		_, ending := f.Wait(context.Background(), 0)
 		endings <- ending
 	}()
-	for range 2 { // it looks again and again
+	for range 2 { // the follower looks more than once
 		<-looks
 	}
 	leader.Finish(7, func(value int) int { return value })

@@ -1,11 +1,12 @@
 // Package keyheader reads the header field Idempotency-Key.
 //
-// The IETF's draft (draft-ietf-httpapi-idempotency-key-header-07) has the key as a string of RFC 9651, in quotes:
+// The IETF draft (draft-ietf-httpapi-idempotency-key-header-07) defines the key as a string of RFC
+// 9651, in quotes:
 //
 //	Idempotency-Key: "8e03978e-40d5-43dd-bc93-6894a57f9324"
 //
-// Most clients leave the quotes out. Both forms spell the same key. Parameters after the string are refused: the draft's
-// grammar has none, and a client that sends some means something by them that is not heeded here.
+// Most clients omit the quotes. Both forms spell the same key. Parameters after the string are
+// refused, because the grammar of the draft has none and this package would ignore what they mean.
 package keyheader
 
 import (
@@ -13,20 +14,25 @@ import (
 	"strings"
 )
 
-// The ways to spell no key, or more than one. They are returned as they are, never wrapped. Only a field that is not there
-// is missing; one that is empty is malformed.
+// Attempt is the header field in which a client says that it repeats a request. It is the number of
+// the attempt, in decimal digits, from 2 on. The first attempt has no such field. The field is a
+// hint: it decides which statement the server sends first, but not what the server answers.
+const Attempt = "Idempotency-Attempt"
+
+// The errors of Parse, which are never wrapped. ErrMissing means that there is no field. An empty
+// field is malformed.
 var (
 	ErrMissing   = errors.New("there is no key")
 	ErrSeveral   = errors.New("there are several keys")
 	ErrMalformed = errors.New("the key is malformed")
 )
 
-// Parse returns the key that the values of the field spell, as [net/http.Header.Values] returns them. It is never empty,
-// and consists of printable ASCII. Spaces and tabs around it do not count.
+// Parse returns the key in the values of the field, as [net/http.Header.Values] returns them. The
+// key is not empty and consists of printable ASCII. Spaces and tabs around the key do not count.
 //
-// In quotes, a key may contain spaces, and \" and \\ stand for a quote and a backslash. A bare key is taken as it is; it
-// has no space, none of the four characters `",;\` that mean something in a structured field, and thus one reading.
-// How long a key may be is not decided here.
+// In quotes, a key may contain spaces, and \" and \\ stand for a quote and a backslash. A bare key
+// is taken as it is. It contains no space and none of `",;\`, which have a meaning in structured
+// fields, so it cannot be read in another way. Parse does not limit the length of a key.
 func Parse(values []string) (string, error) {
 	switch len(values) {
 	case 0:
@@ -41,7 +47,7 @@ func Parse(values []string) (string, error) {
 	return "", ErrSeveral
 }
 
-// parseString reads a string whose opening quote has been read.
+// parseString reads a string after its opening quote.
 func parseString(s string) (string, error) {
 	escaped := false
 	for i := 0; i < len(s); i++ {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestParseReadsOneKeyInEitherForm(t *testing.T) {
+func TestParse_ReadsBothForms(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name   string
@@ -75,10 +75,10 @@ func TestParseReadsOneKeyInEitherForm(t *testing.T) {
 	}
 }
 
-// bareCharacters are all that a bare key may have, which is printable ASCII but for space and `",;\`.
+// bareCharacters are all characters of bare keys: printable ASCII except space and `",;\`.
 const bareCharacters = "!#$%&'()*+-./0123456789:<=>?@ABCDEFGHIJKLMNOPQRSTUVWXYZ[]^_`abcdefghijklmnopqrstuvwxyz{|}~"
 
-func TestParseOfAnOrdinaryKeyDoesNotAllocate(t *testing.T) {
+func TestParse_DoesNotAllocate(t *testing.T) {
 	for _, value := range []string{"8e03978e-40d5-43dd-bc93-6894a57f9324", ` "8e03978e-40d5-43dd-bc93-6894a57f9324" `} {
 		values := []string{value}
 		if n := testing.AllocsPerRun(100, func() { Parse(values) }); n != 0 {
@@ -109,7 +109,7 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("Parse(%q) = %q, and in quotes %q, %v", value, key, again, err)
 		}
 		if strings.ContainsAny(key, " \",;\\") {
-			return // has only the one form
+			return // there is no bare form
 		}
 		if again, err := Parse([]string{key}); again != key || err != nil {
 			t.Errorf("Parse(%q) = %q, and bare %q, %v", value, key, again, err)
@@ -117,7 +117,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// quote spells a key as a structured field does.
+// quote returns key in the quoted form.
 func quote(key string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(key) + `"`
 }

@@ -1,9 +1,9 @@
-// Package migrate brings a database to the schema of idem, and back. The files are those of package
-// migrations.
+// Package migrate applies the migrations of package migrations to a database, and undoes them.
 //
-// Any number of processes may do it at the same time, also through a pooler in transaction mode: one works and the others
-// wait. The lock is a row of a table with a lease, because a pooler gives no session that could hold an advisory lock. If
-// its holder dies, the next one goes on when the lease is over.
+// Any number of processes may migrate at the same time, also through a pooler in transaction mode:
+// one works and the others wait. The lock is a table row with a lease, because a pooler gives no
+// session that could hold an advisory lock. If its holder dies, another process continues when the
+// lease is over.
 package migrate
 
 import (
@@ -12,14 +12,19 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path"
 	"slices"
+	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/lock"
 )
 
-// Up applies what is missing, and returns what it applied. Where nothing is missing it writes nothing, so that a role may call it that
-// may not change the schema.
+// Up applies the migrations that are missing, and returns them. If none is missing it writes
+// nothing, so a role without rights to change the schema may call it.
 func Up(ctx context.Context, db *sql.DB, files fs.FS) ([]Migration, error) {
 	all, err := Status(ctx, db, files)
 	if err != nil {
@@ -38,7 +43,7 @@ func Up(ctx context.Context, db *sql.DB, files fs.FS) ([]Migration, error) {
 
 const insufficientPrivilege = "42501"
 
-// explained says what a role lacks that may not migrate.
+// explained adds to err which privileges a role needs to migrate.
 func explained(err error) error {
 	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == insufficientPrivilege {
 		return fmt.Errorf("%w: to migrate, a role needs CREATE on the database and on schema public; to find out that nothing is missing, "+
@@ -47,7 +52,7 @@ func explained(err error) error {
 	return err
 }
 
-// Down takes the latest migration back, and returns it. Where there is none, it does nothing and returns nil.
+// Down undoes the latest migration and returns it. If there is none, it returns nil.
 func Down(ctx context.Context, db *sql.DB, files fs.FS) (*Migration, error) {
 	provider, err := locking(db, files)
 	if err != nil {
@@ -64,7 +69,7 @@ func Down(ctx context.Context, db *sql.DB, files fs.FS) (*Migration, error) {
 	return &m, nil
 }
 
-// UpAt is Up at the address of a database.
+// UpAt calls Up for the database at dsn.
 func UpAt(ctx context.Context, dsn string, files fs.FS) error {
 	db, err := Open(dsn)
 	if err != nil {
@@ -72,4 +77,109 @@ func UpAt(ctx context.Context, dsn string, files fs.FS) error {
 	}
 	_, err = Up(ctx, db, files)
 	return errors.Join(err, db.Close())
+}
+
+// Migration is one step of the schema.
+type Migration struct {
+	Version   int64
+	Name      string    // the name of its file
+	AppliedAt time.Time // set by Status; zero if not applied
+}
+
+func migrationOf(source *goose.Source) Migration {
+	return Migration{Version: source.Version, Name: path.Base(source.Path)}
+}
+
+func applied(results []*goose.MigrationResult) []Migration {
+	var all []Migration
+	for _, r := range results {
+		all = append(all, migrationOf(r.Source))
+	}
+	return all
+}
+
+// Status lists all migrations in order. It writes nothing, even if no migration was ever applied,
+// and waits for no lock.
+func Status(ctx context.Context, db *sql.DB, files fs.FS) ([]Migration, error) {
+	provider, err := newProvider(db, files)
+	if err != nil {
+		return nil, err
+	}
+	var begun bool // without its table, goose would create it
+	if err := db.QueryRowContext(ctx, "SELECT pg_catalog.to_regclass('"+versionTable+"') IS NOT NULL").Scan(&begun); err != nil {
+		return nil, err
+	}
+	if !begun {
+		return pending(provider), nil
+	}
+	found, err := provider.Status(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var all []Migration
+	for _, status := range found {
+		m := migrationOf(status.Source)
+		m.AppliedAt = status.AppliedAt
+		all = append(all, m)
+	}
+	return all, nil
+}
+
+func pending(provider *goose.Provider) []Migration {
+	var all []Migration
+	for _, source := range provider.ListSources() {
+		all = append(all, migrationOf(source))
+	}
+	return all
+}
+
+// Open returns a database handle that prepares no statements, because a pooler in transaction mode
+// loses them.
+func Open(dsn string) (*sql.DB, error) {
+	config, err := pgx.ParseConfig(dsn)
+	if err != nil {
+		return nil, err
+	}
+	config.DefaultQueryExecMode = pgx.QueryExecModeExec
+	return stdlib.OpenDB(*config), nil
+}
+
+// The tables of the migrations. The application may use goose for its own migrations, with other
+// tables. The names have a schema, so that services with different search paths share them.
+const (
+	versionTable = "public.idem_goose_version"
+	lockTable    = "public.idem_goose_lock"
+)
+
+// The times of the lock. After its holder dies, the lock is held until the lease is over. A waiting
+// process asks often, because the migrations are short.
+const (
+	lease     = 15 * time.Second
+	heartbeat = 3 * time.Second
+	askEvery  = 100 * time.Millisecond
+	askTimes  = 3000 // five minutes
+	freeTimes = 300
+)
+
+func newProvider(db *sql.DB, files fs.FS, options ...goose.ProviderOption) (*goose.Provider, error) {
+	return goose.NewProvider(goose.DialectPostgres, db, files, append(options,
+		goose.WithTableName(versionTable),
+		goose.WithDisableGlobalRegistry(true))...)
+}
+
+// locking returns a provider that works alone. It needs a second connection for the lock.
+func locking(db *sql.DB, files fs.FS) (*goose.Provider, error) {
+	if db.Stats().MaxOpenConnections == 1 {
+		return nil, errors.New("migrate: the lock needs a second connection, and the *sql.DB may open only one; raise SetMaxOpenConns")
+	}
+	locker, err := lock.NewPostgresTableLocker(
+		lock.WithTableName(lockTable),
+		lock.WithTableLeaseDuration(lease),
+		lock.WithTableHeartbeatInterval(heartbeat),
+		lock.WithTableLockTimeout(askEvery, askTimes),
+		lock.WithTableUnlockTimeout(askEvery, freeTimes))
+	if err != nil {
+		return nil, err
+	}
+	return newProvider(db, files, goose.WithLocker(locker))
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/idem-go/idem/migrations"
 )
 
-func TestThoseWhoMigrateAtOnceApplyEachMigrationOnce(t *testing.T) {
+func TestUp_ConcurrentCallsApplyEachMigrationOnce(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.EmptyDSN(t)
 	var mu sync.Mutex
@@ -33,7 +33,7 @@ func TestThoseWhoMigrateAtOnceApplyEachMigrationOnce(t *testing.T) {
 	}
 }
 
-func TestUpAndDownAtOnceDoNotMeet(t *testing.T) {
+func TestUpAndDown_ExcludeEachOther(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.EmptyDSN(t)
 	atOnce(t, dsn, 4, func(db *sql.DB) error {
@@ -59,7 +59,7 @@ func TestUpAndDownAtOnceDoNotMeet(t *testing.T) {
 	}
 }
 
-func TestDownTakesBackOneMigrationAtATime(t *testing.T) {
+func TestDown_UndoesOneMigration(t *testing.T) {
 	t.Parallel()
 	db := open(t, pgtest.EmptyDSN(t))
 	up, err := migrate.Up(t.Context(), db, migrations.FS)
@@ -83,7 +83,7 @@ func TestDownTakesBackOneMigrationAtATime(t *testing.T) {
 	}
 }
 
-func TestStatusTellsWhatIsAppliedAndChangesNothing(t *testing.T) {
+func TestStatus_ListsMigrationsWithoutWriting(t *testing.T) {
 	t.Parallel()
 	db := open(t, pgtest.EmptyDSN(t))
 	before := status(t, db)
@@ -108,7 +108,7 @@ func TestStatusTellsWhatIsAppliedAndChangesNothing(t *testing.T) {
 	}
 }
 
-func TestDatabaseOfOneConnectionIsRefused(t *testing.T) {
+func TestUpAndDown_RefuseSingleConnection(t *testing.T) {
 	t.Parallel()
 	db := open(t, pgtest.EmptyDSN(t))
 	db.SetMaxOpenConns(1)
@@ -120,7 +120,7 @@ func TestDatabaseOfOneConnectionIsRefused(t *testing.T) {
 	}
 }
 
-// atOnce lets n callers act, each on a pool of its own as if it were another process.
+// atOnce calls act n times concurrently, each time with its own pool, like n processes.
 func atOnce(t *testing.T, dsn string, n int, act func(*sql.DB) error) {
 	t.Helper()
 	var group sync.WaitGroup
@@ -170,7 +170,7 @@ func names(all []migrate.Migration) []string {
 	return names
 }
 
-// files are the migrations that there are.
+// files returns the names of all migrations.
 func files(t *testing.T) []string {
 	t.Helper()
 	found, err := fs.Glob(migrations.FS, "*.sql")

@@ -12,34 +12,37 @@ import (
 	"github.com/idem-go/idem/internal/session"
 )
 
-// Two of the processes that run a Worker are guards. Together they look once a second for due operations and for the owners of
-// operations in progress. The Worker of the guard takes over what is due. If that Worker has no room or lacks the definition, the guard
-// notifies the other processes. While other processes own operations, both guards check 20 times a second whether the owners still hold
-// their locks, so that another process resumes the operations of a killed process at once. There are two guards so that each notices
-// the death of the other. A guard does not wait for the lock of an owner: the snapshot of such a wait would hold up vacuum.
-
+// Two of the processes that run a Worker are guards. Together they look once a second for due
+// operations and for the owners of operations in progress. The Worker of the guard takes over what
+// is due. If that Worker has no room or lacks the definition, the guard notifies the other
+// processes.
+//
+// While other processes own operations, both guards check 20 times a second whether the owners
+// still hold their locks. Another process then resumes the operations of a killed process at once.
+// There are two guards so that each notices the death of the other. A guard polls the locks instead
+// of waiting for one, because the snapshot of such a wait would hold up vacuum.
 const (
-	guardTick    = 50 * time.Millisecond // between two checks of the locks of the owners
+	guardTick    = 50 * time.Millisecond // between two checks of the owners' locks
 	guardLists   = time.Second           // between two looks for due operations and owners
 	ownerMemory  = 30 * time.Second      // how long an owner is watched after it was last seen to own an operation
 	guardLimit   = 5 * time.Second       // limit of one look; a guard that cannot look resigns
-	idleFactor   = 4                     // all processes together look once in so many seconds in case the guards do not
-	maxIdlePause = 5 * time.Minute       // limit of the pause of one process
+	idleFactor   = 4                     // seconds between two looks of all processes together without a guard
+	maxIdlePause = 5 * time.Minute       // maximum pause of one process
 )
 
-// guard is what a session does as one of the guards, or to become one.
+// guard is the role of a session as one of the guards, or as a candidate.
 type guard struct {
 	mu        sync.Mutex
 	workers   map[*Watcher]bool
-	slot      int               // 0 if it is no guard
-	resigned  bool              // it cannot look, and gives its place up
-	owners    map[int]time.Time // by instance: when it was last seen to own an operation
-	processes int               // with a session; 0 if the number is not known
-	tryAt     time.Time         // when it tries to become a guard
+	slot      int               // 1 or 2; 0 if the session is no guard
+	resigned  bool              // a look has failed, so another process should be the guard
+	owners    map[int]time.Time // by instance: when the instance last owned an operation
+	processes int               // number of processes with a session; 0 if unknown
+	tryAt     time.Time         // when the session tries to become a guard
 
 	// Only the goroutine of the session uses these.
 	listens bool
-	late    int // how often to wake the Workers again: rows of a transaction that is being rolled back are locked at first
+	late    int // how often to wake the Workers again: rollbacks of a killed process hold locks for a moment
 }
 
 func newGuard() *guard {
@@ -58,7 +61,7 @@ func (g *guard) leave(worker *Watcher) {
 	delete(g.workers, worker)
 }
 
-// guardSlot returns which guard the session is, 0 if it is none.
+// guardSlot returns the slot of the guard, or 0 if the session is no guard.
 func (g *guard) guardSlot() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -72,7 +75,7 @@ func (g *guard) resign() {
 	g.resigned = true
 }
 
-// setOwners sets the instances to watch, and the number of processes.
+// setOwners sets the instances to watch and the number of processes.
 func (g *guard) setOwners(owners []int, processes int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -84,19 +87,19 @@ func (g *guard) setOwners(owners []int, processes int) {
 	maps.DeleteFunc(g.owners, func(_ int, seen time.Time) bool { return now.Sub(seen) > ownerMemory })
 }
 
-// notified handles a notification of a guard.
-func (g *guard) notified(names string) {
+// handleNotification handles a notification that a guard has sent.
+func (g *guard) handleNotification(names string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if names == guardWanted && g.slot == 0 { // a guard receives its own notification before it has stood down
 		g.tryAt = time.Now().Add(guardLists/2 + jitter(guardLists/2))
 	}
 	for worker := range g.workers {
-		worker.notified(names)
+		worker.handleNotification(names)
 	}
 }
 
-// wakeWorkers has the Workers of this process look for due operations.
+// wakeWorkers makes the Workers of this process look for due operations.
 func (g *guard) wakeWorkers() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -105,8 +108,9 @@ func (g *guard) wakeWorkers() {
 	}
 }
 
-// idlePause returns the pause between two looks that a process makes in case the guards do not: the more processes there are, the
-// longer it is. It is unit if their number is not known. unit counts as a second.
+// idlePause returns the pause between two looks that a process makes in case the guards do not. The
+// pause grows with the number of processes. If that number is unknown, the pause is unit, which
+// stands for a second.
 func (g *guard) idlePause(unit time.Duration) time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -122,20 +126,20 @@ func (g *guard) pauseOf(unit time.Duration) time.Duration {
 	return pause*3/4 + jitter(pause/2)
 }
 
-// jitter returns a random pause below most.
-func jitter(most time.Duration) time.Duration { return rand.N(max(most, 1)) }
+// jitter returns a random pause below limit.
+func jitter(limit time.Duration) time.Duration { return rand.N(max(limit, 1)) }
 
-// pause returns how long the session may wait before it calls act. most is the limit.
-func (g *guard) pause(most time.Duration) time.Duration {
+// pause returns how long the session may wait before it calls act, at limit limit.
+func (g *guard) pause(limit time.Duration) time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
 	case g.slot > 0 && (len(g.owners) > 0 || g.late > 0):
 		return guardTick
 	case g.slot > 0 || g.tryAt.IsZero() || len(g.workers) == 0: // this may change without a notification
-		return min(most, guardLists/4)
+		return min(limit, guardLists/4)
 	}
-	return max(min(most, time.Until(g.tryAt)), time.Millisecond)
+	return max(min(limit, time.Until(g.tryAt)), time.Millisecond)
 }
 
 // act does the work of a guard that is due. It reports whether it has sent a statement.
@@ -144,6 +148,8 @@ func (g *guard) act(ctx context.Context, s *session.Session) (asked bool, err er
 	slot, wanted, resigned, wish := g.slot, len(g.workers) > 0, g.resigned, g.tryAt
 	owners := slices.Sorted(maps.Keys(g.owners))
 	g.mu.Unlock()
+	// In this order: stand down, listen for notifications, try to become a guard, and do what a guard
+	// does.
 	switch {
 	case slot > 0 && (!wanted || resigned): // another process may be the guard
 		g.becomes(&db.StandGuardRow{})
@@ -168,7 +174,7 @@ func (g *guard) act(ctx context.Context, s *session.Session) (asked bool, err er
 	return true, g.checkOwners(ctx, s, owners)
 }
 
-// becomes sets which guard the session is, or that it is none.
+// becomes sets the slot of the session.
 func (g *guard) becomes(stand *db.StandGuardRow) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

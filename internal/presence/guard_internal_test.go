@@ -8,8 +8,8 @@ import (
 	"github.com/idem-go/idem/internal/db"
 )
 
-// A process may go on with calls for as long as it likes after its last Worker has returned.
-func TestSessionWhoseWorkersHaveLeftHasNothingToAsk(t *testing.T) {
+// A process may make calls for any time after its last Worker has returned.
+func TestGuard_SendsNothingWithoutWorkers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g, worker := newGuard(), NewWatcher(func(string) bool { return false })
@@ -21,12 +21,13 @@ func TestSessionWhoseWorkersHaveLeftHasNothingToAsk(t *testing.T) {
 			t.Fatalf("asked: %t, %v", asked, err)
 		}
 		if pause := g.pause(pingPause); pause < guardLists/4 {
-			t.Errorf("it looks what there is to ask every %v", pause)
+			t.Errorf("act is called again after %v", pause)
 		}
 	})
 }
 
-// Work that comes and goes is told to the other guard. That no guard is wanted for it spares each of many processes a look at all locks.
+// Work that comes and goes is notification to the other guard. That no guard is wanted for it
+// spares each of many processes a look at all locks.
 func TestWorkThatComesAndGoesHasNoProcessTryToBecomeAGuard(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -34,35 +35,36 @@ func TestWorkThatComesAndGoesHasNoProcessTryToBecomeAGuard(t *testing.T) {
 		g.join(worker)
 		g.becomes(&db.StandGuardRow{Processes: 100_000})
 		<-worker.watch
-		g.notified(busyAgain)
+		g.handleNotification(busyAgain)
 		time.Sleep(guardLists)
 		if len(worker.watch) != 1 || time.Now().After(g.tryAt) {
-			t.Errorf("the other guard looks: %t; this one tries to become one at once: %t", len(worker.watch) == 1, time.Now().After(g.tryAt))
+			t.Errorf("the guard loop looks: %t; the session tries to become a guard at once: %t", len(worker.watch) == 1, time.Now().After(g.tryAt))
 		}
 		time.Sleep(2 * maxIdlePause)
 		if !time.Now().After(g.tryAt) {
-			t.Error("it does not try by itself, for as long as there once were many processes")
+			t.Error("the session does not try to become a guard")
 		}
 	})
 }
 
-// A Worker that works on no more of a definition at a time, or on no other operation that may kill its process, leaves others due.
+// A Worker that works on no more of a definition at a time, or on no other operation that may kill
+// its process, leaves others due.
 func TestWhatAGuardsOwnWorkerLeavesDueIsToldToOthers(t *testing.T) {
 	t.Parallel()
 	l := &guardLoop{worker: NewWatcher(func(name string) bool { return name != "strange" })}
 	first := &db.WatchRow{Names: []string{"known", "strange"}}
 	if rest := l.unclaimed(first, &db.WatchRow{}); rest != "strange" {
-		t.Errorf("at first the others are told %q", rest)
+		t.Errorf("after the first look, others are notified of %q", rest)
 	}
-	<-l.worker.due // its own Worker is woken first
+	<-l.worker.due // the own Worker is woken, too
 	second := &db.WatchRow{Names: []string{"known", "new"}}
 	if rest := l.unclaimed(second, first); rest != "known" {
-		t.Errorf("of what is still due the others are told %q", rest)
+		t.Errorf("after the second look, others are notified of %q", rest)
 	}
 	if l.worker.full.Store(true); l.unclaimed(second, &db.WatchRow{}) != "known\nnew" {
-		t.Error("a Worker that has no room keeps some for itself")
+		t.Error("others are not notified of all names, although the own Worker has no room")
 	}
 	if rest := l.unclaimed(&db.WatchRow{More: true}, &db.WatchRow{}); rest != anyName || len(l.worker.due) != 1 {
-		t.Errorf("of more than can be said the others are told %q", rest)
+		t.Errorf("with too many names, others are notified of %q", rest)
 	}
 }

@@ -9,20 +9,21 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// lease makes a process visible until it expires, and is renewed: for a process behind a pooler, or one that was refused a session.
+// lease keeps a process visible without a session: behind a pooler, or after a session was refused.
+// It expires unless it is renewed.
 type lease struct {
 	engine   *txn.Engine
 	instance int
-	renewed  time.Time                  // when the last renewal was sent
-	denied   bool                       // there is a pooler, so there will be no session
-	session  func() (visibility, error) // asks for one that shows the same instance
+	renewed  time.Time                  // when the last successful renewal was sent
+	denied   bool                       // no session will be available, as with a pooler
+	session  func() (visibility, error) // opens a session for the same instance
 }
 
 const (
 	leaseTTL      = 30 * time.Second
 	renewPause    = 10 * time.Second
 	renewLimit    = 8 * time.Second
-	leaseValidity = 20 * time.Second // how long after a renewal this process still believes in it
+	leaseValidity = 20 * time.Second // how long after a renewal this process relies on it
 )
 
 func openLease(ctx context.Context, engine *txn.Engine, denied bool) (*lease, error) {
@@ -40,8 +41,8 @@ func newLease(engine *txn.Engine, instance int, denied bool) *lease {
 
 func (l *lease) renewal() txn.Request { return db.RenewLease{Instance: l.instance, TTL: leaseTTL} }
 
-// keep renews the lease until that has failed for too long, a session takes its place, or done is closed. What counts is when a renewal
-// was sent.
+// keep renews the lease until done is closed, a session takes over, or renewals have failed for
+// leaseValidity. The validity counts from when a renewal was sent, which is never too late.
 func (l *lease) keep(done <-chan struct{}) (next visibility) {
 	for {
 		timer := time.NewTimer(renewPause - time.Since(l.renewed))
@@ -53,7 +54,7 @@ func (l *lease) keep(done <-chan struct{}) (next visibility) {
 		case <-timer.C:
 		}
 		for sent := time.Now(); ; sent = time.Now() {
-			if sent.Sub(l.renewed) > leaseValidity { // this process has slept: others may have what was its own
+			if sent.Sub(l.renewed) > leaseValidity { // others may have taken over the operations
 				return nil
 			}
 			if l.bounded(l.renewal()) == nil {
@@ -68,7 +69,8 @@ func (l *lease) keep(done <-chan struct{}) (next visibility) {
 	}
 }
 
-// handOver ends the lease if a session is available, which holds its lock before the lease ends. If ending the lease fails, it expires.
+// handOver returns a session that takes over, if one is available. The session holds its lock
+// before the lease ends. If ending the lease fails, the lease expires.
 func (l *lease) handOver() visibility {
 	if l.denied {
 		return nil

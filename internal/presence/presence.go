@@ -1,3 +1,14 @@
+// Package presence makes a process visible to other processes, so that they leave its operations to
+// it, and detects that another process is gone.
+//
+// A process shows itself as an [Instance], which has a unique number. It holds one connection
+// beside the pool, and on that connection an advisory lock on its number: a session. If the process
+// is killed, the server releases the lock within milliseconds. Behind a pooler there are no
+// sessions, and a lease of 30 seconds takes their place. Correctness does not rest on this: every
+// commit of an operation is fenced by its epoch.
+//
+// Two of the processes that run a Worker are guards. They watch the locks of the processes that own
+// operations, and find what is due: see [Watcher].
 package presence
 
 import (
@@ -13,70 +24,71 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// ErrLost is the cause of the end of the contexts of a process that others no longer see.
+// ErrLost is the cause of canceled contexts in a process that other processes no longer see.
 var ErrLost = errors.New("operation: other processes no longer see this one")
 
-// Instance is a process as others see it, until that is lost.
+// Instance is this process as other processes see it, until it is lost.
 type Instance struct {
 	presence  *presence
 	Number    int
-	done      chan struct{} // closed when it is needed no more
-	gone      chan struct{} // closed when it is not seen any more
-	taking    chan struct{} // holds a token unless something is taken up that is not on the list yet
-	single    bool          // it is that of one operation, which ends it
-	confirmed bool          // what has shown it is committed; only asked of one that is single
+	done      chan struct{} // closed when the instance is no longer needed
+	gone      chan struct{} // closed when other processes no longer see the instance
+	claimLock chan struct{} // holds a token unless WithClaimLock runs
+	single    bool          // it belongs to one operation, which ends it
+	confirmed bool          // its lease is committed; used only if single
 
-	mu      sync.Mutex
-	keeper  visibility
-	lost    bool
-	leaked  int       // how many more times to look for operations of this instance that are not on the list
-	looked  time.Time // the last of these looks
-	running map[string]context.CancelCauseFunc
+	mu        sync.Mutex
+	keeper    visibility
+	lost      bool
+	looksLeft int       // how many more looks for leaked operations follow soon
+	lookedAt  time.Time // the last look for leaked operations
+	running   map[string]context.CancelCauseFunc
 }
 
 func newInstance(p *presence, number int, k visibility) *Instance {
 	i := &Instance{
-		presence: p, Number: number, keeper: k, looked: time.Now(), running: map[string]context.CancelCauseFunc{},
-		done: make(chan struct{}), gone: make(chan struct{}), taking: make(chan struct{}, 1),
+		presence: p, Number: number, keeper: k, lookedAt: time.Now(), running: map[string]context.CancelCauseFunc{},
+		done: make(chan struct{}), gone: make(chan struct{}), claimLock: make(chan struct{}, 1),
 	}
-	i.taking <- struct{}{}
+	i.claimLock <- struct{}{}
 	return i
 }
 
-// live keeps the instance visible until it is needed no more, or is lost.
+// live keeps the instance visible until it is no longer needed, or lost.
 func (i *Instance) live() {
-	go i.tidy()
+	go i.releaseLeaked()
 	go func() {
-		for k := i.keptBy(); k != nil; {
+		for k := i.currentKeeper(); k != nil; {
 			k = k.keep(i.done)
-			i.keep(k)
+			i.setKeeper(k)
 		}
 		i.presence.forget(i)
 		i.lose()
 	}()
 }
 
-func (i *Instance) keptBy() visibility {
+func (i *Instance) currentKeeper() visibility {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.keeper
 }
 
-func (i *Instance) keep(k visibility) {
+func (i *Instance) setKeeper(k visibility) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.keeper = k
 }
 
-// guard returns the guard of the session; nil if there is no session.
+// guard returns the guard of the session, or nil without a session.
 func (i *Instance) guard() *guard {
-	if s, ok := i.keptBy().(*watched); ok {
+	if s, ok := i.currentKeeper().(*watched); ok {
 		return s.guard
 	}
 	return nil
 }
 
-// WakeWorkers has the Workers of this process look for due operations, if the instance has a session.
+// WakeWorkers makes the Workers of this process look for due operations, if the instance has a
+// session.
 func (i *Instance) WakeWorkers() {
 	if g := i.guard(); g != nil {
 		g.wakeWorkers()
@@ -92,12 +104,12 @@ type presence struct {
 	current *Instance
 	users   int
 	idle    *time.Timer
-	refused time.Time // when no session was to be had
-	denied  bool      // because a pooler is in front of the server
+	refused time.Time // when a session was last refused
+	denied  bool      // the refusal is permanent, as with a pooler in front of the server
 }
 
-// lingering is for how long a presence is kept that no operation needs.
-const lingerTime = 5 * time.Second
+// idleTime is how long a presence is kept that no operation uses.
+const idleTime = 5 * time.Second
 
 var (
 	presencesMu sync.Mutex
@@ -116,7 +128,7 @@ func presenceOf(engine *txn.Engine) *presence {
 	return p
 }
 
-// Adopt returns the instance of this process, and makes it if there is none. Release must follow.
+// Adopt returns the instance of this process, and makes one if there is none. Release must follow.
 func Adopt(ctx context.Context, engine *txn.Engine) (*Instance, error) {
 	p := presenceOf(engine)
 	p.use(1)
@@ -128,10 +140,11 @@ func Adopt(ctx context.Context, engine *txn.Engine) (*Instance, error) {
 	return i, nil
 }
 
-// Retain counts one more that uses the instance. Release must follow.
+// Retain counts one more user of the instance. Release must follow.
 func (i *Instance) Retain() { i.presence.use(1) }
 
-// IdlePause returns the pause between two looks that this process makes in case no guard does. It reports false without a session.
+// IdlePause returns the pause between two looks that this process makes in case the guards do not.
+// It reports false without a session.
 func (i *Instance) IdlePause(unit time.Duration) (time.Duration, bool) {
 	g := i.guard()
 	if g == nil {
@@ -140,7 +153,7 @@ func (i *Instance) IdlePause(unit time.Duration) (time.Duration, bool) {
 	return g.idlePause(unit), true
 }
 
-// Release gives the instance back.
+// Release ends one use of the instance.
 func (i *Instance) Release() {
 	if i.single {
 		close(i.done)
@@ -148,7 +161,7 @@ func (i *Instance) Release() {
 	i.presence.use(-1)
 }
 
-// use counts who needs the presence. It ends some time after the last has left.
+// use adds n to the number of users. If there is none left, the presence ends after idleTime.
 func (p *presence) use(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -157,7 +170,7 @@ func (p *presence) use(n int) {
 		p.idle.Stop()
 	}
 	if p.users == 0 {
-		p.idle = time.AfterFunc(lingerTime, p.end)
+		p.idle = time.AfterFunc(idleTime, p.end)
 	}
 }
 
@@ -178,8 +191,9 @@ func (p *presence) end() {
 	}
 }
 
-// get returns the current instance, or makes one: with a session, or with a lease if no session is available. If neither is, the server
-// is unavailable, and the next call tries a session again.
+// get returns the current instance, or makes one with a session. If no session is available, it
+// makes one with a lease. If that fails as well, the server is unavailable, and the next call tries
+// a session again.
 func (p *presence) get(ctx context.Context) (*Instance, error) {
 	if i, err := p.inSession(ctx); i != nil || err != nil {
 		return i, err
@@ -190,7 +204,7 @@ func (p *presence) get(ctx context.Context) (*Instance, error) {
 		return nil, err
 	}
 	i := p.leased(l)
-	if other := p.show(i); other != nil { // which was made meanwhile
+	if other := p.show(i); other != nil { // another call was faster
 		l.end()
 		return other, nil
 	}
@@ -198,33 +212,34 @@ func (p *presence) get(ctx context.Context) (*Instance, error) {
 	return i, nil
 }
 
-// leased returns the instance that a lease shows.
+// leased returns the instance of a lease.
 func (p *presence) leased(l *lease) *Instance {
 	i := newInstance(p, l.instance, l)
 	l.session = i.session
 	return i
 }
 
-// session opens a session with the number of the instance, which replaces its lease. The instance keeps its operations. session returns
-// nil for the lease of a single operation.
+// session opens a session with the number of the instance, which replaces its lease. The instance
+// keeps its operations. session returns nil for the lease of a single operation.
 func (i *Instance) session() (visibility, error) {
-	if i.presence.seen() != i {
+	if i.presence.currentInstance() != i {
 		return nil, nil
 	}
 	s, err := openSession(context.Background(), i.presence.engine.Pool, i.Number)
 	if err != nil {
 		return nil, err
 	}
-	s.busy = i.works
+	s.busy = i.isBusy
 	return s, nil
 }
 
-// refusal is the pause before a process tries to open a session again.
-const refusal = 10 * time.Second
+// sessionRetryPause is the pause before a process tries to open a session again.
+const sessionRetryPause = 10 * time.Second
 
-// inSession returns the current instance, or makes one with a session. It returns nil if no session is available.
+// inSession returns the current instance, or makes one with a session. It returns nil if no session
+// is available.
 func (p *presence) inSession(ctx context.Context) (*Instance, error) {
-	if i := p.seen(); i != nil {
+	if i := p.currentInstance(); i != nil {
 		return i, nil
 	}
 	select {
@@ -233,7 +248,7 @@ func (p *presence) inSession(ctx context.Context) (*Instance, error) {
 		return nil, ctx.Err()
 	}
 	defer func() { p.making <- struct{}{} }()
-	if i := p.seen(); i != nil || p.isRefused() {
+	if i := p.currentInstance(); i != nil || p.isRefused() {
 		return i, nil
 	}
 	s, err := openSession(ctx, p.engine.Pool, 0)
@@ -245,7 +260,7 @@ func (p *presence) inSession(ctx context.Context) (*Instance, error) {
 		return nil, nil
 	}
 	i := newInstance(p, s.Instance, s)
-	s.busy = i.works
+	s.busy = i.isBusy
 	if other := p.show(i); other != nil {
 		s.Close()
 		return other, nil
@@ -257,7 +272,7 @@ func (p *presence) inSession(ctx context.Context) (*Instance, error) {
 func (p *presence) isRefused() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return time.Since(p.refused) < refusal
+	return time.Since(p.refused) < sessionRetryPause
 }
 
 func (p *presence) setRefused(at time.Time, denied bool) {
@@ -272,7 +287,7 @@ func (p *presence) isDenied() bool {
 	return p.denied
 }
 
-// show makes an instance the current one, unless there is one already, which is returned.
+// show makes i the current instance. If there is one already, it returns that instead.
 func (p *presence) show(i *Instance) (other *Instance) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -284,7 +299,7 @@ func (p *presence) show(i *Instance) (other *Instance) {
 	return nil
 }
 
-func (p *presence) seen() *Instance {
+func (p *presence) currentInstance() *Instance {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.current
@@ -311,18 +326,19 @@ func (i *Instance) lose() {
 	}
 }
 
-// After a leak there are so many looks for leaked operations, tidyPause apart, and otherwise one every rareLooks.
+// A leak is followed by leakLooks looks for leaked operations, leakLookPause apart. Without a leak
+// there is one look every rareLookPause.
 const (
-	tidyPause = time.Second
-	tidyLimit = 2 * time.Second
-	looks     = 10
-	rareLooks = 5 * time.Minute
+	leakLookPause = time.Second
+	leakLookLimit = 2 * time.Second
+	leakLooks     = 10
+	rareLookPause = 5 * time.Minute
 )
 
-// tidy releases operations that the database records as owned by this instance and that are not on its list: a release has failed, or
-// the acknowledgement of a claim was lost.
-func (i *Instance) tidy() {
-	ticker := time.NewTicker(tidyPause)
+// releaseLeaked releases operations that the database records as owned by this instance but that
+// are not on its list. A release has failed, or the acknowledgement of a claim was lost.
+func (i *Instance) releaseLeaked() {
+	ticker := time.NewTicker(leakLookPause)
 	defer ticker.Stop()
 	for {
 		select {
@@ -330,11 +346,11 @@ func (i *Instance) tidy() {
 			return
 		case <-ticker.C:
 		}
-		if !i.isToLook() {
+		if !i.lookIsDue() {
 			continue
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), tidyLimit)
-		err := i.Alone(ctx, func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), leakLookLimit)
+		err := i.WithClaimLock(ctx, func() error {
 			return i.presence.engine.Query(ctx, db.Disown{Owner: i.Number, Running: i})
 		})
 		if err != nil {
@@ -344,17 +360,18 @@ func (i *Instance) tidy() {
 	}
 }
 
-func (i *Instance) isToLook() bool {
+func (i *Instance) lookIsDue() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.leaked == 0 && time.Since(i.looked) < rareLooks {
+	if i.looksLeft == 0 && time.Since(i.lookedAt) < rareLookPause {
 		return false
 	}
-	i.leaked, i.looked = max(i.leaked-1, 0), time.Now()
+	i.looksLeft, i.lookedAt = max(i.looksLeft-1, 0), time.Now()
 	return true
 }
 
-// Enter puts an operation on the list of those in progress. It reports false if the instance is lost.
+// Enter adds an operation to the list of those in progress. It reports false if the instance is
+// lost.
 func (i *Instance) Enter(operation string, cancel context.CancelCauseFunc) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -365,18 +382,20 @@ func (i *Instance) Enter(operation string, cancel context.CancelCauseFunc) bool 
 	return true
 }
 
-// Alone runs f while no other goroutine of this process claims an operation. In between, the list and the database differ.
-func (i *Instance) Alone(ctx context.Context, f func() error) error {
+// WithClaimLock runs f while no other goroutine of this process claims operations. During a claim
+// the list and the database differ, so releaseLeaked must not run.
+func (i *Instance) WithClaimLock(ctx context.Context, f func() error) error {
 	select {
-	case <-i.taking:
+	case <-i.claimLock:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	defer func() { i.taking <- struct{}{} }()
+	defer func() { i.claimLock <- struct{}{} }()
 	return f()
 }
 
-// Reserve puts an operation on the list before it is claimed. It reports false if the operation is in progress here.
+// Reserve adds an operation to the list before it is claimed. It reports false if the operation is
+// on the list already.
 func (i *Instance) Reserve(operation string) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -387,28 +406,30 @@ func (i *Instance) Reserve(operation string) bool {
 	return true
 }
 
-// Leave takes an operation off the list.
+// Leave removes an operation from the list.
 func (i *Instance) Leave(operation string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	delete(i.running, operation)
 }
 
-// LeaveUnreleased is Leave for an operation that the database may still record as owned by this instance.
+// LeaveUnreleased removes an operation that the database may still record as owned by this
+// instance.
 func (i *Instance) LeaveUnreleased(operation string) {
 	i.Leave(operation)
 	i.Leak()
 }
 
-// Leak notes that the database may record operations as owned by this instance that are not on its list.
+// Leak notes that the database may record operations as owned by this instance that are not on the
+// list.
 func (i *Instance) Leak() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.leaked = looks
+	i.looksLeft = leakLooks
 }
 
-// works reports whether operations are in progress.
-func (i *Instance) works() bool {
+// isBusy reports whether operations are in progress.
+func (i *Instance) isBusy() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return len(i.running) > 0
@@ -423,4 +444,63 @@ func (i *Instance) List() []string {
 		ids = append(ids, id)
 	}
 	return ids
+}
+
+// AdoptIn is Adopt for the holder of a transaction. If no session is available, it returns an
+// instance for one operation. The lease of that instance becomes visible when the transaction is
+// committed, and Confirm must follow.
+//
+// An operation without a commit holds a connection of the pool when its process first has to show
+// itself. AdoptIn must not wait for another connection, because operations that wait for the same
+// may hold them all. Behind a pooler it must not wait for a session of the server either.
+func AdoptIn(ctx context.Context, engine *txn.Engine, tx *txn.Tx) (*Instance, error) {
+	p := presenceOf(engine)
+	p.use(1)
+	i, err := p.getIn(ctx, tx)
+	if err != nil {
+		p.use(-1)
+		return nil, err
+	}
+	return i, nil
+}
+
+func (p *presence) getIn(ctx context.Context, tx *txn.Tx) (*Instance, error) {
+	if i := p.currentInstance(); i != nil {
+		return i, nil
+	}
+	number := db.NewInstance{}
+	if err := tx.Ask(ctx, &number); err != nil {
+		return nil, err
+	}
+	pooled := uint32(number.Backend) != tx.PID()
+	if !pooled {
+		if i, err := p.inSession(ctx); i != nil || err != nil {
+			return i, err
+		}
+	}
+	l := newLease(p.engine, number.Instance, pooled)
+	if err := tx.Ask(ctx, l.renewal()); err != nil {
+		return nil, err
+	}
+	i := p.leased(l)
+	i.single = true
+	return i, nil
+}
+
+// Confirm notes that the lease of the instance is committed. The instance becomes that of the
+// process if there is no other.
+func (i *Instance) Confirm() {
+	if !i.single || i.confirmed {
+		return
+	}
+	i.confirmed = true
+	i.presence.show(i)
+	i.live()
+}
+
+// visibility keeps an instance visible: a session or a lease.
+type visibility interface {
+	// keep returns when the instance is no longer visible, or done is closed. next takes over, if
+	// not nil.
+	keep(done <-chan struct{}) (next visibility)
 }

@@ -12,13 +12,13 @@ import (
 	"github.com/idem-go/idem/internal/session"
 )
 
-// watched is the session of a process. The statements of a guard on it are short: during a statement the server does not notice that
-// its client is gone.
+// watched is the session of a process. A guard sends only short statements on it: during a
+// statement the server does not notice that its client is gone.
 type watched struct {
 	*session.Session
 	guard *guard
-	busy  func() bool // whether operations are under way in this process
-	asked time.Time   // when it was last known to answer
+	busy  func() bool // reports whether operations are in progress in this process
+	asked time.Time   // when the server last answered
 }
 
 const (
@@ -26,7 +26,7 @@ const (
 	pingLimit = 5 * time.Second
 )
 
-// openSession opens a session that shows an instance, a new one if it is 0.
+// openSession opens a session for an instance, or for a new one if instance is 0.
 func openSession(ctx context.Context, pool *pgxpool.Pool, instance int) (*watched, error) {
 	s, err := session.Open(ctx, pool, instance, func(instance int) session.Appearance { return &db.AppearInSession{Instance: instance} })
 	if err != nil {
@@ -36,8 +36,8 @@ func openSession(ctx context.Context, pool *pgxpool.Pool, instance int) (*watche
 	return &watched{Session: s, guard: newGuard(), asked: time.Now()}, nil
 }
 
-// keepAlive has the kernel notice that the server is gone without a word, as AppearInSession has the server's notice: a session that is
-// idle need not ask.
+// keepAlive makes the kernel notice that the server is gone without closing the connection.
+// AppearInSession does the same on the server. An idle session need not send statements for that.
 func keepAlive(conn net.Conn) {
 	if wrapped, ok := conn.(interface{ NetConn() net.Conn }); ok { // TLS
 		conn = wrapped.NetConn()
@@ -62,23 +62,24 @@ func (s *watched) keep(done <-chan struct{}) (next visibility) {
 		}
 	}()
 	for {
-		if err := s.listen(ctx); err != nil || ctx.Err() != nil {
+		if err := s.waitForNotification(ctx); err != nil || ctx.Err() != nil {
 			return nil
 		}
-		if err := s.speak(ctx); err != nil {
+		if err := s.act(ctx); err != nil {
 			return nil
 		}
 	}
 }
 
-// listen waits for notifications until it is time to speak. Nothing else speaks on the connection, so that all it can hear
-// besides is its end.
-func (s *watched) listen(ctx context.Context) error {
+// waitForNotification waits for notifications until act has something to do. No other goroutine
+// uses the connection, so the wait ends early only with a notification or the end of the
+// connection.
+func (s *watched) waitForNotification(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(ctx, s.guard.pause(pingPause))
 	defer cancel()
-	told, err := s.Conn.WaitForNotification(bounded)
+	notification, err := s.Conn.WaitForNotification(bounded)
 	if err == nil {
-		s.guard.notified(told.Payload)
+		s.guard.handleNotification(notification.Payload)
 	}
 	if err != nil && bounded.Err() != nil && pgconn.Timeout(err) && !s.Conn.IsClosed() {
 		return nil
@@ -86,8 +87,8 @@ func (s *watched) listen(ctx context.Context) error {
 	return err
 }
 
-// speak does the work of a guard, or pings the server.
-func (s *watched) speak(ctx context.Context) error {
+// act does the work of a guard, or pings the server.
+func (s *watched) act(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(ctx, pingLimit)
 	defer cancel()
 	asked, err := s.guard.act(bounded, s.Session)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/idem-go/idem/internal/db"
@@ -14,14 +15,14 @@ import (
 type guardLoop struct {
 	engine *txn.Engine
 	worker *Watcher
-	turn   time.Duration // between two looks of both guards
+	turn   time.Duration // between a look of one guard and the next look of the other
 }
 
 // run takes part in the election of guards until ctx ends.
 func (l *guardLoop) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		i, err := Adopt(ctx, l.engine)
-		if err != nil { // the look of the Worker logs it
+		if err != nil { // the Worker meets the same error and logs it
 			_ = txn.Sleep(ctx, guardLists)
 			continue
 		}
@@ -66,8 +67,8 @@ func (l *guardLoop) watch(ctx context.Context, i *Instance, g *guard) {
 	}
 }
 
-// untilTurn returns the pause before the next look of the guard. If there is nothing to watch, two guards take turns by the clock of the
-// database.
+// untilTurn returns the pause before the next look of the guard. If there is nothing to watch, two
+// guards take turns by the clock of the database.
 func untilTurn(seen *db.WatchRow, slot int, turn time.Duration) time.Duration {
 	if seen.Busy || seen.Guards < 2 {
 		return turn
@@ -76,7 +77,7 @@ func untilTurn(seen *db.WatchRow, slot int, turn time.Duration) time.Duration {
 	return 2*turn - into%(2*turn)
 }
 
-// look reads what is due and who owns operations. The look of the Worker logs errors.
+// look reads what is due and who owns operations. The Worker logs the same errors.
 func (l *guardLoop) look(ctx context.Context, i *Instance) (*db.WatchRow, error) {
 	ctx, cancel := context.WithTimeout(ctx, guardLimit)
 	defer cancel()
@@ -93,12 +94,14 @@ func (l *guardLoop) find(ctx context.Context, g *guard, seen, last *db.WatchRow)
 	case seen.Processes > 1:
 		l.notify(ctx, rest)
 	default:
-		g.notified(rest)
+		g.handleNotification(rest)
 	}
 }
 
-// unclaimed wakes the Worker if it can take over what is due, and returns the names for other processes: those that the Worker lacks,
-// has no room for, or has left due since the look before, because of WithConcurrency or another suspect.
+// unclaimed wakes the Worker if it can take over what is due, and returns the names of due
+// operations for other processes. Those are the names that the Worker has no definition or no room
+// for, and those that were due at the last look already, which the Worker has left for a reason of
+// its own.
 func (l *guardLoop) unclaimed(seen, last *db.WatchRow) string {
 	if seen.More {
 		poke(l.worker.due)
@@ -139,5 +142,64 @@ func (l *guardLoop) notify(ctx context.Context, names string) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), guardLimit)
 	defer cancel()
-	_ = l.engine.Query(ctx, db.Tell{Names: names}) // if it fails, the next look of a guard repeats it
+	_ = l.engine.Query(ctx, db.Tell{Names: names}) // after an error the next look of a guard repeats it
+}
+
+// Watcher connects a Worker with the guard of its session.
+type Watcher struct {
+	due   chan struct{}          // has a value if the Worker has to look for due operations
+	watch chan struct{}          // has a value if the guard loop has to look
+	knows func(name string) bool // reports whether the Worker has the definition
+	full  atomic.Bool            // the Worker has no room
+}
+
+// NewWatcher returns the watcher of a Worker. knows reports whether the Worker has the definition
+// of a name.
+func NewWatcher(knows func(name string) bool) *Watcher {
+	return &Watcher{due: make(chan struct{}, 1), watch: make(chan struct{}, 1), knows: knows}
+}
+
+// Run makes the process a candidate for guard until ctx ends. A guard looks once a turn.
+func (s *Watcher) Run(ctx context.Context, engine *txn.Engine, turn time.Duration) {
+	(&guardLoop{engine, s, min(guardLists, turn)}).run(ctx)
+}
+
+// Due has a value when the Worker has to look for due operations.
+func (s *Watcher) Due() <-chan struct{} { return s.due }
+
+// SetFull says whether the Worker has no room for more operations.
+func (s *Watcher) SetFull(full bool) {
+	if !s.full.Swap(full) && full {
+		poke(s.watch)
+	}
+}
+
+func poke(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// The notifications of a guard, apart from names of due operations. anyName stands for names that
+// are too long for one notification. busyAgain makes the other guard watch owners again.
+// guardWanted says that a slot is free.
+//
+// Only guards notify, about once a second. Postgres commits notifying transactions one after the
+// other, so no commit of an operation may notify.
+const (
+	guardWanted     = ""
+	anyName         = "#" // no definition has that name
+	busyAgain       = "#busy"
+	maxNotification = 7900
+)
+
+// handleNotification handles a notification that a guard has sent.
+func (s *Watcher) handleNotification(names string) {
+	switch {
+	case names == guardWanted, names == busyAgain:
+		poke(s.watch)
+	case names == anyName || slices.ContainsFunc(strings.Split(names, "\n"), s.knows):
+		poke(s.due)
+	}
 }

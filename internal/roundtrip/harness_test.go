@@ -9,7 +9,7 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// connect returns a connection of its own to a server at dsn.
+// connect returns a new connection to the server at dsn.
 func connect(t testing.TB, dsn string, mode pgx.QueryExecMode) *pgx.Conn {
 	t.Helper()
 	config, err := pgx.ParseConfig(dsn)
@@ -25,18 +25,18 @@ func connect(t testing.TB, dsn string, mode pgx.QueryExecMode) *pgx.Conn {
 	return conn
 }
 
-// newConn returns a connection to a database of its own.
+// newConn returns a connection to a new database.
 func newConn(t testing.TB, mode pgx.QueryExecMode) *pgx.Conn {
 	t.Helper()
 	return connect(t, pgtest.EmptyDSN(t), mode)
 }
 
-// modes are the exec modes in which statements travel in different ways.
+// modes are the exec modes that differ in how statements are sent.
 var modes = map[string]pgx.QueryExecMode{
 	"prepared": pgx.QueryExecModeCacheStatement, "exec": pgx.QueryExecModeExec, "simple protocol": pgx.QueryExecModeSimpleProtocol,
 }
 
-// echo answers with its parameters: a number, a text and a bytea.
+// echo returns its parameters: a number, a text and a bytea.
 var echo = New(Statement{
 	Name: "test_echo",
 	SQL: `select $1::pg_catalog.int8::pg_catalog.text, pg_catalog.convert_to($2::pg_catalog.text, 'UTF8'),
@@ -45,7 +45,7 @@ var echo = New(Statement{
 	Results: []int16{Text, Binary, Binary, Text, Text},
 })
 
-// echoed is what the server has understood.
+// echoed is the answer to echo.
 type echoed struct {
 	number      string
 	text        []byte

@@ -15,14 +15,15 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// hostile are texts that would end a literal, or be something else, if they were written as they are.
+// hostile are texts that would end a literal, or have another meaning, if they were not encoded.
 var hostile = []string{
 	"", "'", "''", `\`, `\'`, `'); drop schema public --`, "$1", "$2 $3 $10", "$tag$", `E'\x27'`, `\x00`, "/* */ --\n",
 	"a\nb\tc", "\u2028\u2029", "Überweisung", "\U0001F511", "e\u0301", "%s %d", strings.Repeat(`'\`, 500), ";commit;",
 }
 
-// In the simple protocol a value becomes part of the statement, and in a session of another encoding as well.
-func TestHostileTextArrivesAsItIs(t *testing.T) {
+// In the simple protocol, and in sessions with another encoding, values become part of the
+// statement.
+func TestTrip_HostileTextArrivesUnchanged(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.EmptyDSN(t)
 	for name, mode := range modes {
@@ -48,7 +49,7 @@ func TestHostileTextArrivesAsItIs(t *testing.T) {
 	}
 }
 
-func TestNothingIsNull(t *testing.T) {
+func TestTrip_NilIsNull(t *testing.T) {
 	t.Parallel()
 	for name, mode := range modes {
 		t.Run(name, func(t *testing.T) {
@@ -68,7 +69,7 @@ func TestNothingIsNull(t *testing.T) {
 	}
 }
 
-func FuzzTextAndBytesArriveAsTheyAre(f *testing.F) {
+func FuzzTrip_TextAndBytesArriveUnchanged(f *testing.F) {
 	for _, text := range hostile {
 		f.Add(int64(len(text)), text, []byte(text))
 	}
@@ -86,7 +87,7 @@ func FuzzTextAndBytesArriveAsTheyAre(f *testing.F) {
 	})
 }
 
-// wantEchoed fails the test unless the server understands what it is sent.
+// wantEchoed fails the test unless the server returns the values that it was sent.
 func wantEchoed(t *testing.T, conn *pgx.Conn, number int64, text string, value []byte) {
 	t.Helper()
 	trip := On(conn)
@@ -111,7 +112,7 @@ func allBytes() []byte {
 	return all
 }
 
-// randomBytes returns bytes of which many have a meaning in a literal.
+// randomBytes returns bytes of which many have a special meaning in literals.
 func randomBytes(rng *rand.Rand, n int) []byte {
 	const special = `\\\x0127'""` + "\x00\x7f\x80\xff"
 	b := make([]byte, n)

@@ -11,16 +11,17 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// planAge is how old the plan of a Statement with Replan may be when its connection is given back.
+// planAge is the maximum age of the plan of a Statement with Replan when its connection is given
+// back.
 const planAge = 2 * time.Second
 
-// The names under which a connection remembers what costs too much to find out each time.
+// The names under which a connection keeps data that is too costly to compute each time.
 const (
 	modeOfConn     = "github.com/idem-go/idem: exec mode"
 	preparedOnConn = "github.com/idem-go/idem: prepared"
 )
 
-// prepared is a statement that a connection knows.
+// prepared is a statement that a connection has prepared.
 type prepared struct {
 	description *pgconn.StatementDescription
 	planned     time.Time
@@ -28,7 +29,7 @@ type prepared struct {
 
 type preparedSet map[*Statement]*prepared
 
-// preparedOn returns what the connection has prepared, nil if nothing.
+// preparedOn returns the prepared statements of a connection, which may be nil.
 func preparedOn(conn *pgx.Conn) preparedSet {
 	known, _ := conn.PgConn().CustomData()[preparedOnConn].(preparedSet)
 	return known
@@ -44,8 +45,8 @@ func execMode(conn *pgx.Conn) pgx.QueryExecMode {
 	return mode
 }
 
-// IsCold reports whether Prepare has something to send.
-func IsCold(conn *pgx.Conn, statements []*Statement) bool {
+// MustPrepare reports whether Prepare would send something.
+func MustPrepare(conn *pgx.Conn, statements []*Statement) bool {
 	if execMode(conn) != pgx.QueryExecModeCacheStatement {
 		return false
 	}
@@ -58,14 +59,15 @@ func IsCold(conn *pgx.Conn, statements []*Statement) bool {
 	return false
 }
 
-// Prepare makes statements known to a connection that prepares statements at all. It costs one round trip, once per
-// connection, together with the commands ahead. Where it has nothing to prepare it sends nothing.
+// Prepare prepares statements on a connection whose exec mode prepares statements. It takes one
+// round trip, once per connection, in which ahead travels, too. If there is nothing to prepare, it
+// sends nothing.
 func Prepare(ctx context.Context, conn *pgx.Conn, statements []*Statement, ahead ...*Ahead) error {
-	if !IsCold(conn, statements) {
+	if !MustPrepare(conn, statements) {
 		return nil
 	}
 	var cold []*Statement
-	known := knownTo(conn)
+	known := preparedForUpdate(conn)
 	for _, s := range statements {
 		if known[s] == nil {
 			cold = append(cold, s)
@@ -74,8 +76,8 @@ func Prepare(ctx context.Context, conn *pgx.Conn, statements []*Statement, ahead
 	return replace(ctx, conn, ahead, nil, cold)
 }
 
-// knownTo is preparedOn for a caller that is going to add to it.
-func knownTo(conn *pgx.Conn) preparedSet {
+// preparedForUpdate returns the prepared statements of a connection, never nil.
+func preparedForUpdate(conn *pgx.Conn) preparedSet {
 	known := preparedOn(conn)
 	if known == nil {
 		known = preparedSet{}
@@ -84,8 +86,10 @@ func knownTo(conn *pgx.Conn) preparedSet {
 	return known
 }
 
-// text is the SQL that is prepared. PgBouncer prepares a text once for all who send it, however often they discard it: to have a plan
-// made anew takes another text, which is the same for all, or each of them would push out what others have prepared.
+// text returns the SQL to prepare. With Replan it has a comment that changes every planAge.
+// PgBouncer prepares a text once for all its clients, even if they deallocate it, so a new plan
+// needs another text. The text is the same for all clients, which would otherwise evict each
+// other's statements.
 func (s *Statement) text() string {
 	if !s.Replan {
 		return s.SQL
@@ -93,8 +97,8 @@ func (s *Statement) text() string {
 	return s.SQL + "\n-- " + strconv.FormatInt(time.Now().UnixNano()/int64(planAge), 36)
 }
 
-// IsDue reports whether a statement with Replan was prepared so long ago that Replan has something to do.
-func IsDue(conn *pgx.Conn) bool {
+// MustReplan reports whether Replan would send something.
+func MustReplan(conn *pgx.Conn) bool {
 	for s, p := range preparedOn(conn) {
 		if s.Replan && time.Since(p.planned) > planAge {
 			return true
@@ -103,9 +107,9 @@ func IsDue(conn *pgx.Conn) bool {
 	return false
 }
 
-// Replan prepares again what is due: what the statements were known as before is gone, with its plan. It costs one round
-// trip, together with the commands ahead. It does so by messages of the protocol, which a pooler understands that keeps
-// statements under names of its own, and by another text.
+// Replan prepares the statements again whose plans are too old, and deallocates them before. It
+// takes one round trip, in which ahead travels, too. It uses protocol messages and another text, so
+// that it works behind a pooler that gives statements names of its own.
 func Replan(ctx context.Context, conn *pgx.Conn, ahead ...*Ahead) error {
 	var due []*Statement
 	for s, p := range preparedOn(conn) {
@@ -116,8 +120,9 @@ func Replan(ctx context.Context, conn *pgx.Conn, ahead ...*Ahead) error {
 	return replace(ctx, conn, ahead, due, due)
 }
 
-// Renew prepares statements on a connection that may have lost what it has prepared: the program has discarded that, or has
-// changed the table under it. Whatever else the connection knew is forgotten. It costs one round trip.
+// Renew prepares statements on a connection that may have lost its prepared statements: the program
+// has deallocated them, or has altered a table. It deallocates all that the connection knew. It
+// takes one round trip.
 func Renew(ctx context.Context, conn *pgx.Conn, statements []*Statement) error {
 	if execMode(conn) != pgx.QueryExecModeCacheStatement {
 		return nil
@@ -129,7 +134,7 @@ func Renew(ctx context.Context, conn *pgx.Conn, statements []*Statement) error {
 	return replace(ctx, conn, nil, known, statements)
 }
 
-// Ahead is a command that travels ahead of statements that are to be prepared.
+// Ahead is a command that is sent before statements are prepared.
 type Ahead struct {
 	SQL  string
 	Done bool
@@ -144,8 +149,8 @@ func (a *Ahead) read(pipeline *pgconn.Pipeline) error {
 	return err
 }
 
-// replace sends commands, discards old statements and prepares new ones. After an error the rest is not done, and the connection
-// is known to have what it has.
+// replace sends the commands ahead, deallocates old and prepares fresh. After an error the rest is
+// not done. The prepared statements that the connection records always match those of the server.
 func replace(ctx context.Context, conn *pgx.Conn, ahead []*Ahead, old, fresh []*Statement) error {
 	pipeline := conn.PgConn().StartPipeline(ctx)
 	for _, a := range ahead {
@@ -159,7 +164,7 @@ func replace(ctx context.Context, conn *pgx.Conn, ahead []*Ahead, old, fresh []*
 	}
 	err := pipeline.Sync()
 	if err == nil {
-		err = readReplaced(pipeline, knownTo(conn), ahead, old, fresh)
+		err = readReplaced(pipeline, preparedForUpdate(conn), ahead, old, fresh)
 	}
 	if closed := pipeline.Close(); err == nil {
 		err = closed
@@ -181,18 +186,18 @@ func readReplaced(pipeline *pgconn.Pipeline, known preparedSet, ahead []*Ahead, 
 		delete(known, s)
 	}
 	for _, s := range fresh {
-		if err := learn(known, s, pipeline); err != nil {
+		if err := readPrepared(known, s, pipeline); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// learn reads the answer to a statement that was to be prepared.
-func learn(known preparedSet, s *Statement, pipeline *pgconn.Pipeline) error {
+// readPrepared reads the answer to the preparation of s and records s.
+func readPrepared(known preparedSet, s *Statement, pipeline *pgconn.Pipeline) error {
 	result, err := pipeline.GetResults()
 	if err != nil {
-		return taken(s.Name, err)
+		return explainDuplicate(s.Name, err)
 	}
 	description, ok := result.(*pgconn.StatementDescription)
 	if !ok {
@@ -203,8 +208,8 @@ func learn(known preparedSet, s *Statement, pipeline *pgconn.Pipeline) error {
 	return nil
 }
 
-// taken tells what to do about a name under which the session has a statement already.
-func taken(name string, err error) error {
+// explainDuplicate adds to err what to do if the session has a statement of that name already.
+func explainDuplicate(name string, err error) error {
 	const duplicatePreparedStatement = "42P05"
 	var pgErr *pgconn.PgError
 	if !errors.As(err, &pgErr) || pgErr.Code != duplicatePreparedStatement {

@@ -14,7 +14,7 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// inSchema needs a schema that is not there at first.
+// inSchema needs a schema that does not exist at first.
 var (
 	before   = New(Statement{Name: "test_before", SQL: "select 'before'", Results: []int16{Text}})
 	inSchema = New(Statement{Name: "test_in_schema", SQL: "select word from app.words", Results: []int16{Text}})
@@ -25,8 +25,8 @@ var (
 
 const makeSchema = "create schema app; create table app.words as select 'there'::text as word"
 
-// turns counts how often the client has begun to send after it had been sent something: its round trips. A client whose write takes
-// long reads meanwhile, in a goroutine.
+// turns counts round trips: how often the client begins to send after it has received something.
+// During a slow write the client reads in another goroutine.
 type turns struct {
 	net.Conn
 	mu       sync.Mutex
@@ -57,7 +57,7 @@ func (c *turns) made() int {
 	return c.n
 }
 
-// counted returns a connection and its round trips.
+// counted returns a connection and its counter of round trips.
 func counted(t *testing.T) (*pgx.Conn, *turns) {
 	t.Helper()
 	config, err := pgx.ParseConfig(pgtest.EmptyDSN(t))
@@ -77,7 +77,7 @@ func counted(t *testing.T) (*pgx.Conn, *turns) {
 	return conn, counter
 }
 
-func TestPrepareIsOneRoundTripOncePerConnection(t *testing.T) {
+func TestPrepare_TakesOneRoundTripPerConnection(t *testing.T) {
 	t.Parallel()
 	conn, counter := counted(t)
 	exec(t, conn, makeSchema[:len("create schema app")], makeSchema[len("create schema app; "):])
@@ -100,20 +100,21 @@ func TestPrepareIsOneRoundTripOncePerConnection(t *testing.T) {
 	}
 }
 
-func TestPrepareSendsNothingOnConnectionsThatDoNotPrepare(t *testing.T) {
+func TestPrepare_SendsNothingInOtherExecModes(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []pgx.QueryExecMode{
 		pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol, pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec,
 	} {
 		conn := newConn(t, mode)
-		if err := Prepare(t.Context(), conn, three); err != nil || IsCold(conn, three) { // app.words is missing: to send it is to fail
+		// Preparing would fail, because app.words is missing.
+		if err := Prepare(t.Context(), conn, three); err != nil || MustPrepare(conn, three) {
 			t.Errorf("%v: %v", mode, err)
 		}
 		wantWords(t, conn, "before", "", "after")
 	}
 }
 
-func TestPrepareSurvivesAMissingSchema(t *testing.T) {
+func TestPrepare_SurvivesMissingSchema(t *testing.T) {
 	t.Parallel()
 	conn := newConn(t, pgx.QueryExecModeCacheStatement)
 	for range 2 {
@@ -122,23 +123,23 @@ func TestPrepareSurvivesAMissingSchema(t *testing.T) {
 			t.Fatalf("the error is %v", err)
 		}
 		if conn.IsClosed() || conn.PgConn().IsBusy() || conn.PgConn().TxStatus() != 'I' {
-			t.Fatal("the connection is not what it was")
+			t.Fatal("the connection is not idle")
 		}
-		if IsCold(conn, []*Statement{before}) || !IsCold(conn, []*Statement{inSchema}) || !IsCold(conn, []*Statement{after}) {
-			t.Error("what is prepared is not what is known")
+		if MustPrepare(conn, []*Statement{before}) || !MustPrepare(conn, []*Statement{inSchema}) || !MustPrepare(conn, []*Statement{after}) {
+			t.Error("the record of prepared statements is wrong")
 		}
 		wantWords(t, conn, "before", "", "after")
 	}
 	if _, err := conn.Exec(t.Context(), makeSchema, pgx.QueryExecModeSimpleProtocol); err != nil {
 		t.Fatal(err)
 	}
-	if err := Prepare(t.Context(), conn, three); err != nil || IsCold(conn, three) {
+	if err := Prepare(t.Context(), conn, three); err != nil || MustPrepare(conn, three) {
 		t.Errorf("once the schema is there: %v", err)
 	}
 	wantWords(t, conn, "before", "there", "after")
 }
 
-func TestForgottenStatementsArePreparedAgain(t *testing.T) {
+func TestRenew_PreparesLostStatementsAgain(t *testing.T) {
 	t.Parallel()
 	for name, discard := range map[string]string{
 		"as they were": "select 1", "deallocated": "deallocate test_before", "all deallocated": "deallocate all", "discarded": "discard all",
@@ -153,7 +154,7 @@ func TestForgottenStatementsArePreparedAgain(t *testing.T) {
 			if _, err := conn.Exec(t.Context(), discard, pgx.QueryExecModeSimpleProtocol); err != nil {
 				t.Fatal(err)
 			}
-			if err := Renew(t.Context(), conn, nil); err != nil || !IsCold(conn, two) {
+			if err := Renew(t.Context(), conn, nil); err != nil || !MustPrepare(conn, two) {
 				t.Fatalf("forgotten: %v", err)
 			}
 			if names := preparedNames(t, conn); len(names) != 0 {
@@ -167,8 +168,8 @@ func TestForgottenStatementsArePreparedAgain(t *testing.T) {
 	}
 }
 
-// A statement under the text of its SQL would be taken by pgx for one that it has prepared itself.
-func TestCallersOwnQueryOfTheSameTextIsNotDisturbed(t *testing.T) {
+// If a statement's name were its SQL, pgx would use it for the caller's queries of that text.
+func TestPrepare_LeavesQueriesOfTheSameTextAlone(t *testing.T) {
 	t.Parallel()
 	conn := newConn(t, pgx.QueryExecModeCacheStatement)
 	for range 3 {
@@ -185,7 +186,8 @@ func TestCallersOwnQueryOfTheSameTextIsNotDisturbed(t *testing.T) {
 	}
 }
 
-// wantWords makes one trip of the three statements, without the one in the middle if want says nothing for it.
+// wantWords makes one trip of the three statements, without the second one if its wanted word is
+// empty.
 func wantWords(t *testing.T, conn *pgx.Conn, want ...string) {
 	t.Helper()
 	trip := On(conn)
@@ -206,7 +208,7 @@ func wantWords(t *testing.T, conn *pgx.Conn, want ...string) {
 	}
 }
 
-// preparedNames returns what the server has prepared for us.
+// preparedNames returns the names of the statements that the server has prepared.
 func preparedNames(t *testing.T, conn *pgx.Conn) []string {
 	t.Helper()
 	rows, _ := conn.Query(t.Context(), "select name from pg_prepared_statements where name like 'test_%' order by name", pgx.QueryExecModeExec)

@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Row reads the values of a row, one after the other.
+// Row reads the values of a row in order.
 type Row struct {
 	values [][]byte
 	fields []pgconn.FieldDescription
@@ -31,10 +31,10 @@ func (r *Row) take() (value []byte, isBinary bool) {
 	return value, isBinary
 }
 
-// Skip leaves a value unread.
+// Skip skips a value.
 func (r *Row) Skip() { r.take() }
 
-// Text returns a string, without a copy of its own if it is one of those expected.
+// Text returns a string. A string that equals one of expected is not copied.
 func (r *Row) Text(expected ...string) string {
 	value, _ := r.take()
 	for _, s := range expected {
@@ -62,7 +62,7 @@ func (r *Row) Int() int {
 // Int64 returns an integer in text format.
 func (r *Row) Int64() int64 { return int64(r.Int()) }
 
-// Bytes returns a copy of a bytea, nil if it is NULL.
+// Bytes returns a copy of a bytea, or nil for NULL.
 func (r *Row) Bytes() []byte {
 	value, isBinary := r.take()
 	switch {
@@ -76,10 +76,11 @@ func (r *Row) Bytes() []byte {
 	return decoded
 }
 
-// microsecondsTo2000 is where the binary format of a moment counts from.
+// microsecondsTo2000 is the epoch of timestamps in binary format: 2000-01-01.
 const microsecondsTo2000 = 946684800 * 1_000_000
 
-// Time returns a moment in binary format, or as timestamptz_send gives that, the zero time if it is NULL.
+// Time returns a timestamp in binary format, or in the text format of timestamptz_send. It returns
+// the zero time for NULL.
 func (r *Row) Time() time.Time {
 	value, isBinary := r.take()
 	if value == nil {
@@ -91,22 +92,22 @@ func (r *Row) Time() time.Time {
 		value = decoded
 	}
 	if len(value) != 8 {
-		r.Fail(fmt.Errorf("a moment of %d bytes", len(value)))
+		r.Fail(fmt.Errorf("a timestamp of %d bytes", len(value)))
 		return time.Time{}
 	}
-	at := min(int64(binary.BigEndian.Uint64(value)), math.MaxInt64-microsecondsTo2000) // infinity is the last of all
+	at := min(int64(binary.BigEndian.Uint64(value)), math.MaxInt64-microsecondsTo2000) // infinity becomes the last time
 	return time.UnixMicro(at + microsecondsTo2000).UTC()
 }
 
-// Fail makes err, unless it is nil, the error of the trip: what was read makes no sense.
+// Fail makes err the error of the trip, unless err is nil: a value that was read makes no sense.
 func (r *Row) Fail(err error) {
 	if err != nil && r.err == nil {
 		r.err = fmt.Errorf("idem: stored record: %w", err)
 	}
 }
 
-// decodeBytea reads both text forms of a bytea. No setting of bytea_output makes them ambiguous: the escape form writes a
-// backslash as two, so that only the hexadecimal form begins with \x.
+// decodeBytea decodes both text forms of a bytea. They cannot be confused: the escape form doubles
+// a backslash, so only the hexadecimal form begins with \x.
 func decodeBytea(text string) ([]byte, error) {
 	if digits, ok := strings.CutPrefix(text, `\x`); ok {
 		return hex.DecodeString(digits)
@@ -120,11 +121,11 @@ func decodeBytea(text string) ([]byte, error) {
 			decoded, text = append(decoded, '\\'), text[2:]
 		default:
 			if len(text) < 4 {
-				return nil, errors.New("a bytea that ends inside of an escape")
+				return nil, errors.New("a bytea that ends inside an escape sequence")
 			}
 			b, err := strconv.ParseUint(text[1:4], 8, 8)
 			if err != nil {
-				return nil, errors.New("a bytea with an escape that is none")
+				return nil, errors.New("a bytea with an invalid escape sequence")
 			}
 			decoded, text = append(decoded, byte(b)), text[4:]
 		}

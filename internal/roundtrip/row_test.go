@@ -12,8 +12,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// The oracle is Postgres: it writes the bytes, in both of its forms, and they are read again.
-func TestByteaIsReadInBothItsTextForms(t *testing.T) {
+// Postgres is the oracle: it writes the bytes in both forms.
+func TestDecodeBytea_ReadsBothTextForms(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(8, 15))
 	for _, form := range []string{"hex", "escape"} {
@@ -42,7 +42,7 @@ func TestByteaIsReadInBothItsTextForms(t *testing.T) {
 	}
 }
 
-func TestByteaThatIsNoneIsAnError(t *testing.T) {
+func TestDecodeBytea_RefusesInvalidText(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{`\x4`, `\xzz`, `\`, `\1`, `\12`, `a\`, `\400`, `\999`, `\abc`, `\-01`, `\+01`} {
 		if decoded, err := decodeBytea(text); err == nil {
@@ -51,18 +51,18 @@ func TestByteaThatIsNoneIsAnError(t *testing.T) {
 	}
 }
 
-func TestBytesAreACopy(t *testing.T) {
+func TestRow_BytesReturnsCopy(t *testing.T) {
 	t.Parallel()
 	sent := []byte("body")
 	row := Row{values: [][]byte{sent}, fields: []pgconn.FieldDescription{{Format: Binary}}}
 	got := row.Bytes()
-	copy(sent, "gone") // as the buffer of the connection is used again
+	copy(sent, "gone") // the connection reuses its buffer
 	if string(got) != "body" {
-		t.Errorf("it has become %q", got)
+		t.Errorf("Bytes returns the buffer itself: %q", got)
 	}
 }
 
-func TestTimeIsThatOfTheServerInEveryModeAndTimeZone(t *testing.T) {
+func TestRow_TimeIsExactInAllModesAndTimeZones(t *testing.T) {
 	t.Parallel()
 	moments := []string{
 		"2000-01-01 00:00:00+00", "1999-12-31 23:59:59.999999+00", "2026-11-21 16:05:48.123456+00", "0001-01-01 00:00:00+00",
@@ -96,8 +96,9 @@ func TestTimeIsThatOfTheServerInEveryModeAndTimeZone(t *testing.T) {
 	}
 }
 
-// What cannot be read is an error of the trip: a wrong answer would be taken for the stored one.
-func TestRowThatMakesNoSenseIsAnErrorAndTheConnectionGoesOn(t *testing.T) {
+// A value that cannot be read fails the trip, because a wrong answer would look like the stored
+// one.
+func TestRow_InvalidValueFailsTheTripOnly(t *testing.T) {
 	t.Parallel()
 	conn := newConn(t, pgx.QueryExecModeExec)
 	for name, test := range map[string]struct {

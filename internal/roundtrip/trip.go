@@ -1,3 +1,9 @@
+// Package roundtrip sends several statements together and reads their answers together: one round
+// trip.
+//
+// It works below pgx.Batch, which costs about as many allocations as everything else in a call. It
+// uses the exec mode of the connection, so it works behind any pooler that the application works
+// behind. Nothing that it sends or reads depends on the settings of the session.
 package roundtrip
 
 import (
@@ -9,12 +15,12 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Trip is a group of statements on one connection. It is used once: add statements, Send, read the answers in the same
-// order, End.
+// Trip is a group of statements on one connection. It is used once: add statements, call Send, read
+// the answers in the same order, call End.
 type Trip struct {
 	conn    *pgx.Conn
 	mode    pgx.QueryExecMode
-	foreign bool // the session would read a text parameter in an encoding other than ours
+	foreign bool // the session does not read text parameters as UTF-8
 	known   preparedSet
 	batch   pgconn.Batch
 	values  Values
@@ -36,7 +42,7 @@ func On(conn *pgx.Conn) *Trip {
 	return t
 }
 
-// Add adds a statement. The values are in the order of its parameters; nil is NULL.
+// Add adds a statement. The values are in the order of its parameters. A nil value is NULL.
 func (t *Trip) Add(s *Statement, values ...[]byte) {
 	if t.mode == pgx.QueryExecModeSimpleProtocol {
 		t.addSimple(interpolate(s.simple, s.Params, values))
@@ -54,13 +60,13 @@ func (t *Trip) Add(s *Statement, values ...[]byte) {
 	t.batch.ExecStatement(p.description, values, s.formats, s.Results)
 }
 
-// Values returns room for the values of a statement, until that is added.
+// Values returns memory for the values of one statement. The next call of Values uses it again.
 func (t *Trip) Values() *Values {
 	t.values.reset()
 	return &t.values
 }
 
-// Exec adds a command.
+// Exec adds a command without parameters.
 func (t *Trip) Exec(sql string) {
 	if t.mode == pgx.QueryExecModeSimpleProtocol {
 		t.addSimple(sql)
@@ -76,7 +82,7 @@ func (t *Trip) addSimple(sql string) {
 	t.simple.WriteString(sql)
 }
 
-// Send puts the statements on the wire.
+// Send sends the statements.
 func (t *Trip) Send(ctx context.Context) {
 	if t.mode == pgx.QueryExecModeSimpleProtocol {
 		t.results = t.conn.PgConn().Exec(ctx, t.simple.String())
@@ -85,7 +91,8 @@ func (t *Trip) Send(ctx context.Context) {
 	t.results = t.conn.PgConn().ExecBatch(ctx, &t.batch)
 }
 
-// next returns the answer to the next statement, nil if that or an earlier one failed.
+// next returns the answer to the next statement. It returns nil if that statement or an earlier one
+// failed.
 func (t *Trip) next() *pgconn.ResultReader {
 	if t.err != nil {
 		return nil
@@ -116,7 +123,8 @@ func (t *Trip) Skip() pgconn.CommandTag {
 	return pgconn.CommandTag{}
 }
 
-// Row reads the answer to the next statement, which has one row or none, with scan. It reports whether there was a row.
+// Row reads the answer to the next statement, which has at most one row, with scan. It reports
+// whether there was a row.
 func (t *Trip) Row(scan func(*Row)) bool {
 	answer := t.next()
 	if answer == nil {
@@ -134,7 +142,7 @@ func (t *Trip) Row(scan func(*Row)) bool {
 	return found && t.err == nil
 }
 
-// Rows reads the answer to the next statement, which has any number of rows, with scan.
+// Rows reads the answer to the next statement, which may have many rows, with scan.
 func (t *Trip) Rows(scan func(*Row)) {
 	answer := t.next()
 	if answer == nil {
@@ -151,7 +159,7 @@ func (t *Trip) Rows(scan func(*Row)) {
 // Err returns the first error so far.
 func (t *Trip) Err() error { return t.err }
 
-// End reads what is left and returns the first error of the trip.
+// End reads the remaining answers and returns the first error of the trip.
 func (t *Trip) End() error {
 	if err := t.results.Close(); t.err == nil {
 		t.err = err

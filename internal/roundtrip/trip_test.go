@@ -15,7 +15,7 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// numbered are statements that answer with a number of their own, unless they are to divide by zero.
+// numbered returns statements whose answers are their numbers, unless they have to divide by zero.
 func numbered(n int, replan bool) []*Statement {
 	statements := make([]*Statement, n)
 	for i := range statements {
@@ -27,7 +27,8 @@ func numbered(n int, replan bool) []*Statement {
 	return statements
 }
 
-// travel makes one trip of statements, of which the one at fails, if it is not -1, divides by zero.
+// travel makes one trip of statements. The statement at index fails divides by zero, unless fails
+// is -1.
 func travel(t *testing.T, conn *pgx.Conn, statements []*Statement, fails int) (answers []string, err error) {
 	t.Helper()
 	trip := On(conn)
@@ -47,7 +48,7 @@ func travel(t *testing.T, conn *pgx.Conn, statements []*Statement, fails int) (a
 	return answers, trip.End()
 }
 
-// wantAnswers fails the test unless every statement in front of the one that fails has answered, and none behind it.
+// wantAnswers fails the test unless exactly the statements before the failing one have answers.
 func wantAnswers(t *testing.T, conn *pgx.Conn, statements []*Statement, fails int) {
 	t.Helper()
 	want := make([]string, len(statements))
@@ -69,7 +70,7 @@ func wantAnswers(t *testing.T, conn *pgx.Conn, statements []*Statement, fails in
 	}
 }
 
-func TestAnswersBelongToTheirStatementsWhicheverFails(t *testing.T) {
+func TestTrip_AnswersMatchStatementsIfOneFails(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.EmptyDSN(t)
 	for name, mode := range modes {
@@ -88,7 +89,7 @@ func TestAnswersBelongToTheirStatementsWhicheverFails(t *testing.T) {
 	}
 }
 
-func TestAnswersThatNobodyReadsAreLeftOut(t *testing.T) {
+func TestTrip_SkipsUnreadAnswers(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.EmptyDSN(t)
 	for name, mode := range modes {
@@ -106,8 +107,8 @@ func TestAnswersThatNobodyReadsAreLeftOut(t *testing.T) {
 				t.Errorf("the tag is %q", tag)
 			}
 			trip.Skip()
-			if trip.Row(func(*Row) { t.Error("a row is read where there is none") }) {
-				t.Error("a row is found where there is none")
+			if trip.Row(func(*Row) { t.Error("scan is called without a row") }) {
+				t.Error("Row reports a row that does not exist")
 			}
 			if err := trip.End(); err != nil {
 				t.Error(err)
@@ -117,8 +118,8 @@ func TestAnswersThatNobodyReadsAreLeftOut(t *testing.T) {
 	}
 }
 
-// More answers are wanted than statements were sent.
-func TestMissingAnswerIsAnErrorNotAnEmptyOne(t *testing.T) {
+// The trip reads more answers than it has sent statements.
+func TestTrip_MissingAnswerIsAnError(t *testing.T) {
 	t.Parallel()
 	conn := newConn(t, pgx.QueryExecModeExec)
 	trip := On(conn)
@@ -126,16 +127,16 @@ func TestMissingAnswerIsAnErrorNotAnEmptyOne(t *testing.T) {
 	trip.Send(t.Context())
 	trip.Skip()
 	if trip.Skip(); trip.Err() == nil {
-		t.Error("there is an answer to nothing")
+		t.Error("there is an answer without a statement")
 	}
 	if trip.End() == nil {
 		t.Error("the trip has no error")
 	}
 }
 
-// What is due is prepared again and nothing else, in one round trip. Its neighbours must not notice, and what the connection
-// knows must stay what the server knows.
-func TestReplanPreparesAgainWhatIsDue(t *testing.T) {
+// Replan prepares old statements again in one round trip, and leaves the others alone. The
+// connection's record stays in step with the server.
+func TestReplan_PreparesOnlyOldPlansAgain(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.EmptyDSN(t)
 	const n = 4
@@ -149,14 +150,14 @@ func TestReplanPreparesAgainWhatIsDue(t *testing.T) {
 			}
 			before := preparedTimes(t, conn)
 			expirePlans(conn, statements, due)
-			if IsDue(conn) != (due != 0) {
-				t.Errorf("IsDue = %v", IsDue(conn))
+			if MustReplan(conn) != (due != 0) {
+				t.Errorf("MustReplan = %v", MustReplan(conn))
 			}
 			if err := Replan(t.Context(), conn); err != nil {
 				t.Fatal(err)
 			}
-			if IsDue(conn) {
-				t.Error("something is still due")
+			if MustReplan(conn) {
+				t.Error("a plan is still too old")
 			}
 			after := preparedTimes(t, conn)
 			for i, s := range statements {
@@ -184,7 +185,8 @@ func preparedTimes(t *testing.T, conn *pgx.Conn) map[string]time.Time {
 	return times
 }
 
-// expirePlans makes those statements due whose bits are set, and no other, however slow this machine is.
+// expirePlans makes the plans of those statements old whose bits are set in due, and renews the
+// others.
 func expirePlans(conn *pgx.Conn, statements []*Statement, due int) {
 	for i, s := range statements {
 		age := -time.Hour
@@ -195,7 +197,7 @@ func expirePlans(conn *pgx.Conn, statements []*Statement, due int) {
 	}
 }
 
-func TestReplanInsideATransactionOutlivesItsRollback(t *testing.T) {
+func TestReplan_OutlivesRollback(t *testing.T) {
 	t.Parallel()
 	conn := newConn(t, pgx.QueryExecModeCacheStatement)
 	statements := numbered(2, true)
@@ -211,8 +213,8 @@ func TestReplanInsideATransactionOutlivesItsRollback(t *testing.T) {
 	wantAnswers(t, conn, statements, -1)
 }
 
-// A Renew that is cut short leaves the connection with a knowledge that is true.
-func TestRenewThatIsCutShortForgetsNoMoreThanIsGone(t *testing.T) {
+// After an interrupted Renew the connection's record is still in step with the server.
+func TestRenew_KeepsStatementsInStepIfInterrupted(t *testing.T) {
 	t.Parallel()
 	conn := newConn(t, pgx.QueryExecModeCacheStatement)
 	statements := numbered(3, false)
@@ -222,7 +224,7 @@ func TestRenewThatIsCutShortForgetsNoMoreThanIsGone(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := Renew(ended, conn, nil); err == nil {
-		t.Fatal("a context that has ended is no reason to stop")
+		t.Fatal("Renew succeeds although its context has ended")
 	}
 	if err := Prepare(t.Context(), conn, statements); err != nil {
 		t.Error(err)

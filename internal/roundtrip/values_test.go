@@ -15,7 +15,7 @@ var types = New(Statement{
 	Results: []int16{Text, Binary, Text, Text, Text},
 })
 
-func TestValuesArriveAsTheyAre(t *testing.T) {
+func TestValues_ArriveUnchanged(t *testing.T) {
 	t.Parallel()
 	long, text, number, yes, pause := strings.Repeat("long", 300), `t'e"x\t $1`, int64(math.MinInt64), true, -1500*time.Microsecond
 	for mode, execMode := range modes {
@@ -32,7 +32,7 @@ func TestValuesArriveAsTheyAre(t *testing.T) {
 				values.Interval(pause)
 				trip.Add(types, values.List()...)
 			}
-			add("", []byte{}, 0, false, 0) // what is empty is not NULL
+			add("", []byte{}, 0, false, 0) // empty values are not NULL
 			add(long, []byte(long), math.MaxInt64, true, 24*time.Hour)
 			null := trip.Values()
 			null.NullText(nil)
@@ -68,7 +68,7 @@ func TestValuesArriveAsTheyAre(t *testing.T) {
 	}
 }
 
-func TestStatementsOfATripCostNoMemoryForTheirValues(t *testing.T) {
+func TestValues_ReuseMemoryWithinTrip(t *testing.T) {
 	conn := newConn(t, modes["exec"])
 	add := func(trip *Trip) {
 		values := trip.Values()
@@ -87,7 +87,7 @@ func TestStatementsOfATripCostNoMemoryForTheirValues(t *testing.T) {
 			}
 		})
 	}
-	if one, many := of(1), of(100); many > one+50 { // some for the batch, as it grows
+	if one, many := of(1), of(100); many > one+50 { // the batch grows
 		t.Errorf("%v allocations for one statement, %v for a hundred", one, many)
 	}
 }

@@ -1,5 +1,6 @@
-// Package session is a connection beside the pool on which a process shows that it is there, by a lock on its number. The server
-// gives the lock up as soon as it notices that the process is gone, which is at once if it was killed.
+// Package session shows that a process is alive. A session is a connection beside the pool that
+// holds an advisory lock on the number of the process. The server releases the lock as soon as it
+// notices that the process is gone, which is at once if the process was killed.
 package session
 
 import (
@@ -21,7 +22,8 @@ type Session struct {
 	Instance int
 }
 
-// Appearance is the request that takes the lock, and settles what else is to be true of the session.
+// Appearance is the request that takes the lock and sets up the session. Holds reports whether the
+// lock was taken.
 type Appearance interface {
 	txn.Request
 	Holds() bool
@@ -32,14 +34,16 @@ var (
 	errLocked = errors.New("the number of this process is locked by another session")
 )
 
-// IsDenied reports whether an error of Open is there to stay: no session of the server is this process's own, or it lacks the locks.
+// IsDenied reports whether an error of Open is permanent: a pooler gives the process no session of
+// its own, or the server has no advisory locks.
 func IsDenied(err error) bool {
 	return errors.Is(err, errPooler) || errors.Is(err, txn.ErrUnsupported)
 }
 
 const dialLimit = 10 * time.Second
 
-// Open connects beside the pool, as the pool does. The session shows the instance, a new one if it is 0.
+// Open connects to the database of pool, outside the pool. The session shows the given instance, or
+// a new one if instance is 0.
 func Open(ctx context.Context, pool *pgxpool.Pool, instance int, appearance func(instance int) Appearance) (*Session, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialLimit)
 	defer cancel()
@@ -49,7 +53,7 @@ func Open(ctx context.Context, pool *pgxpool.Pool, instance int, appearance func
 			return nil, err
 		}
 	}
-	config.ConnConfig.OnNotification = nil // that of the pool is for its own connections; what is told to this one waits to be read
+	config.ConnConfig.OnNotification = nil // the pool's handler would take the notifications of this session
 	conn, err := pgx.ConnectConfig(ctx, config.ConnConfig)
 	if err != nil {
 		return nil, err
@@ -74,7 +78,7 @@ func (s *Session) appear(ctx context.Context, appearance func(instance int) Appe
 		return err
 	}
 	if uint32(number.Backend) != s.Conn.PgConn().PID() {
-		return errPooler // a lock would stay with a session that is not ours
+		return errPooler // the lock would belong to a session of the pooler
 	}
 	if s.Instance == 0 {
 		s.Instance = number.Instance
@@ -89,7 +93,7 @@ func (s *Session) appear(ctx context.Context, appearance func(instance int) Appe
 	return nil
 }
 
-// Query makes one round trip. After an error the session is over: what it was in the middle of is undone.
+// Query makes one round trip. After an error it closes the session.
 func (s *Session) Query(ctx context.Context, requests ...txn.Request) error {
 	trip := roundtrip.On(s.Conn)
 	for _, r := range requests {
@@ -103,10 +107,10 @@ func (s *Session) Query(ctx context.Context, requests ...txn.Request) error {
 	if err != nil {
 		s.Close()
 	}
-	return txn.Lacking(err)
+	return txn.AsUnsupported(err)
 }
 
-// Close gives the lock up.
+// Close ends the session and so releases the lock.
 func (s *Session) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

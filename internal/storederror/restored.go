@@ -6,17 +6,17 @@ import (
 	"strings"
 )
 
-// link is one of the errors that an error wraps, as it is stored.
+// link is the stored form of one error in the chain of a step's error.
 type link struct {
-	Type  string          `json:"type"` // with the path of its package
+	Type  string          `json:"type"` // with its package path
 	Text  string          `json:"text"`
 	Value json.RawMessage `json:"value,omitempty"`
-	Known string          `json:"known,omitempty"` // how it is made again: itself, or likeIt; "" if it is not known
+	Known string          `json:"known,omitempty"` // how the error is restored: a name, byText or byJSON; "" if it is not known
 }
 
-// restored is what a function sees of an error that a step has returned, in its first run and in
-// every later one. errors.Is finds in it the errors that it has wrapped, by type and text;
-// errors.As, those that JSON can show. What is known is there itself.
+// restored is an error of a step as the function of an operation gets it. errors.Is finds the
+// errors of the chain by type and text. errors.As finds those that JSON can represent. Known errors
+// are in the chain themselves.
 type restored struct {
 	text  string
 	chain []link
@@ -27,7 +27,7 @@ func (e *restored) Error() string { return e.text }
 
 func (e *restored) Unwrap() []error { return e.known }
 
-// Is reports whether target was among the errors.
+// Is reports whether target is in the chain.
 func (e *restored) Is(target error) bool {
 	if target == nil {
 		return false
@@ -44,7 +44,7 @@ func (l *link) is(target error) bool {
 	return l.Type == nameOf(reflect.TypeOf(target)) && l.Text == Text(target)
 }
 
-// As sets target to the error of its type, if there was one.
+// As sets target to the error of its type, if the chain has one that can be decoded.
 func (e *restored) As(target any) bool {
 	value := reflect.ValueOf(target)
 	if value.Kind() != reflect.Pointer || value.IsNil() {
@@ -64,7 +64,7 @@ func (e *restored) As(target any) bool {
 	return false
 }
 
-// decode returns the error as one of its type, as far as JSON shows it.
+// decode returns the error decoded into the given type.
 func (l *link) decode(as reflect.Type) (reflect.Value, bool) {
 	decoded := reflect.New(as)
 	if l.Value == nil || decodeJSON(l.Value, decoded.Interface()) != nil {
@@ -73,13 +73,13 @@ func (l *link) decode(as reflect.Type) (reflect.Value, bool) {
 	return decoded.Elem(), true
 }
 
-// same reports whether an error that was decoded says what it said.
+// same reports whether a decoded error has the text of the stored one.
 func (l *link) same(decoded reflect.Value) bool {
 	err, ok := decoded.Interface().(error)
 	return ok && Text(err) == l.Text
 }
 
-// isEmpty reports whether nothing was decoded.
+// isEmpty reports whether a decoded error has only zero fields.
 func isEmpty(decoded reflect.Value) bool {
 	for decoded.Kind() == reflect.Pointer && !decoded.IsNil() {
 		decoded = decoded.Elem()
@@ -87,7 +87,8 @@ func isEmpty(decoded reflect.Value) bool {
 	return decoded.IsZero()
 }
 
-// nameOf tells a type from all others. Two packages may have the same name, and so may their types.
+// nameOf returns a name that differs for all types: package names and type names repeat, package
+// paths do not.
 func nameOf(t reflect.Type) string {
 	switch {
 	case t.Name() == "" && t.Kind() == reflect.Pointer:
@@ -98,11 +99,11 @@ func nameOf(t reflect.Type) string {
 	return t.PkgPath() + "." + t.Name()
 }
 
-// maxText bounds what is stored of the text of an error.
+// maxText limits the bytes that are stored of the text of an error.
 const maxText = 4096
 
-// Text returns the text of an error as JSON gives it back. An error that was decoded in part may
-// not be able to say anything.
+// Text returns the text of err in valid UTF-8, truncated. It returns an empty text if Error panics,
+// as it may for an error that was decoded only in part.
 func Text(err error) (text string) {
 	defer func() {
 		if recover() != nil {

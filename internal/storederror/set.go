@@ -17,21 +17,20 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Set are errors that are restored as they were.
+// Set lists errors that are restored as the same value or type.
 type Set []Named
 
-// Named is a value, or an example of a type. What is stored of a value is its name; of one that has
-// none, which is the program's, its type and text.
+// Named is an error value, or an example of an error type. A value is stored as its name. Without a
+// name, as for errors of the program, it is stored as its type and text.
 type Named struct {
 	Name string
 	error
 }
 
-// Name returns an error with the name under which it is stored. What a name stands for never
-// changes.
+// Name returns err with the name under which it is stored. The meaning of a name must never change.
 func Name(name string, err error) Named { return Named{name, err} }
 
-// Common are the errors of other packages that every definition knows.
+// Common are the errors of other packages that are in every Set.
 var Common = Set{
 	{"context.Canceled", context.Canceled}, {"context.DeadlineExceeded", context.DeadlineExceeded},
 	{"io.EOF", io.EOF}, {"io.ErrUnexpectedEOF", io.ErrUnexpectedEOF}, {"io.ErrClosedPipe", io.ErrClosedPipe},
@@ -42,44 +41,44 @@ var Common = Set{
 	{"", syscall.Errno(0)}, {"", &pgconn.PgError{}}, {"", &net.DNSError{}},
 }
 
-// How an error that has no name is made again.
+// How an error without a name is restored. The values are stored.
 const (
-	itself = "itself" // it is one of the values
-	likeIt = "like"   // it is decoded into its type
+	byText = "itself" // it is one of the values
+	byJSON = "like"   // it is decoded into its type
 )
 
-// Confuses reports whether an error could not be told from one of the set.
+// Confuses reports whether the stored form of err would be taken for another error of the set.
 func (k Set) Confuses(err error) bool {
 	l := k.link(err)
-	other := k.byText(l.Type, l.Text)
-	return other != nil && !isSame(other, err) && (l.Known != likeIt || !reflect.DeepEqual(other, err))
+	other := k.findByText(l.Type, l.Text)
+	return other != nil && !isSame(other, err) && (l.Known != byJSON || !reflect.DeepEqual(other, err))
 }
 
-// link returns an error as it is stored.
+// link returns the stored form of err.
 func (k Set) link(err error) link {
 	l := link{Type: nameOf(reflect.TypeOf(err)), Text: Text(err)}
 	for _, one := range k {
 		if isSame(one.error, err) {
-			l.Known = cmp.Or(one.Name, itself)
+			l.Known = cmp.Or(one.Name, byText)
 			return l
 		}
 	}
 	if l.Value = jsonOf(shortened(err)); l.Value == nil {
 		return l
 	}
-	if like := k.like(&l); like != nil && Text(like) == l.Text {
-		l.Known = likeIt
+	if like := k.fromJSON(&l); like != nil && Text(like) == l.Text {
+		l.Known = byJSON
 	}
 	return l
 }
 
-// again returns the error that a link was made of, nil if the program does not know it any more.
-func (k Set) again(l *link) error {
+// restore returns the error of a link. It returns nil if the program no longer knows that error.
+func (k Set) restore(l *link) error {
 	switch l.Known {
-	case itself:
-		return k.byText(l.Type, l.Text)
-	case likeIt:
-		return k.like(l)
+	case byText:
+		return k.findByText(l.Type, l.Text)
+	case byJSON:
+		return k.fromJSON(l)
 	}
 	for _, one := range k {
 		if one.Name == l.Known {
@@ -89,7 +88,7 @@ func (k Set) again(l *link) error {
 	return nil
 }
 
-func (k Set) byText(typeName, text string) error {
+func (k Set) findByText(typeName, text string) error {
 	for _, one := range k {
 		if nameOf(reflect.TypeOf(one.error)) == typeName && Text(one.error) == text {
 			return one.error
@@ -98,8 +97,8 @@ func (k Set) byText(typeName, text string) error {
 	return nil
 }
 
-// like decodes an error into its type, if that is known.
-func (k Set) like(l *link) error {
+// fromJSON decodes an error into its type, if the set has that type.
+func (k Set) fromJSON(l *link) error {
 	for _, one := range k {
 		t := reflect.TypeOf(one.error)
 		if t = variant(t, l.Type); t == nil {
@@ -113,8 +112,8 @@ func (k Set) like(l *link) error {
 	return nil
 }
 
-// variant returns the type of that name which is t, what it points to, or a pointer to it. An
-// example may be any of these.
+// variant returns t, a pointer to t, or what t points to: the one that has the name and is an
+// error. An example may be any of these.
 func variant(t reflect.Type, name string) reflect.Type {
 	types := []reflect.Type{t, reflect.PointerTo(t)}
 	if t.Kind() == reflect.Pointer {
@@ -134,11 +133,11 @@ func isSame(a, b error) bool {
 	return reflect.TypeOf(a) == reflect.TypeOf(b) && reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
 }
 
-// maxShown bounds the JSON of one error.
-const maxShown = 64 << 10
+// maxJSON limits the bytes of the JSON of one error.
+const maxJSON = 64 << 10
 
-// jsonOf returns what JSON shows of an error, nil if that is nothing or too much. Errors are not
-// made for this: their methods may panic.
+// jsonOf returns the JSON of err. It returns nil if there is none, or too much. Methods of errors
+// may panic in Marshal, because they are not made for it.
 func jsonOf(err error) (value []byte) {
 	defer func() {
 		if recover() != nil {
@@ -146,14 +145,14 @@ func jsonOf(err error) (value []byte) {
 		}
 	}()
 	value, failed := json.Marshal(err)
-	if failed != nil || len(value) > maxShown {
+	if failed != nil || len(value) > maxJSON {
 		return nil
 	}
 	return value
 }
 
-// shortened returns an error of the server without what makes it long: statements, rows and stacks.
-// Its code has to be seen.
+// shortened returns an error of the server with its long texts truncated, so that its code is
+// always stored.
 func shortened(err error) error {
 	from, ok := err.(*pgconn.PgError)
 	if !ok || from == nil {
@@ -167,8 +166,7 @@ func shortened(err error) error {
 	return &short
 }
 
-// decodeJSON decodes a number that goes into an interface into a json.Number, so that it keeps its
-// digits.
+// decodeJSON decodes numbers without a type into json.Number, so that they keep their digits.
 func decodeJSON(text []byte, value any) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()

@@ -1,6 +1,6 @@
-// Package storederror stores errors of steps, and restores them. The function of an operation sees
-// what is stored, also the first time: if it found in an error what it does not find later, it
-// would go another way later than it went.
+// Package storederror stores the errors of steps and restores them. The function of an operation
+// gets the restored error even in its first run. If it got the original there, it could find
+// something in the error that a later run does not find, and take another path.
 package storederror
 
 import (
@@ -11,19 +11,18 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/idem-go/idem/internal/longcall"
+	"github.com/idem-go/idem/internal/bridge"
 )
 
-// Mark is an error that says something of the attempt that has returned the error that it wraps,
-// and is no error of the program.
+// Mark is an error that says something about an attempt at a step. It wraps the error of the
+// program and is not stored itself.
 type Mark interface {
 	error
-	// IsFinal reports whether it says that the next attempt would have the same outcome. That is
-	// stored.
+	// IsFinal reports whether the next attempt would have the same outcome. That is stored.
 	IsFinal() bool
 }
 
-// isFinal reports whether an error is, or wraps, a Mark that is final.
+// isFinal reports whether err is or wraps a Mark that is final.
 func isFinal(err error) bool {
 	if mark, ok := err.(Mark); ok && mark.IsFinal() {
 		return true
@@ -37,39 +36,39 @@ func isFinal(err error) bool {
 	return false
 }
 
-// stored is how the error of a step is stored.
+// stored is the JSON form of the error of a step.
 type stored struct {
-	Text   string             `json:"text"`
-	Final  bool               `json:"final,omitempty"`
-	Chain  []link             `json:"chain,omitempty"`
-	Reject *longcall.Response `json:"reject,omitempty"`
+	Text   string           `json:"text"`
+	Final  bool             `json:"final,omitempty"`
+	Chain  []link           `json:"chain,omitempty"`
+	Reject *bridge.Response `json:"reject,omitempty"`
 }
 
-// maxChain bounds what is stored of the errors that an error wraps.
+// maxChain limits the bytes that are stored of the errors that an error wraps.
 const maxChain = 1 << 18
 
-// Encode returns what is stored of err.
+// Encode returns the stored form of err.
 func (k Set) Encode(err error) []byte {
 	f := stored{Text: Text(err), Final: isFinal(err)}
-	if rejected, ok := longcall.RejectionOf(err); ok {
+	if rejected, ok := bridge.RejectionOf(err); ok {
 		f.Reject = &rejected
 	}
 	walk(err, func(e error) {
 		switch e := e.(type) {
 		case Mark:
-		case *restored: // of an earlier step
+		case *restored: // the error of an earlier step
 			f.Chain = append(f.Chain, e.chain...)
-		case longcall.Rejecter:
+		case bridge.Rejecter:
 		default:
 			f.Chain = append(f.Chain, k.link(e))
 		}
 	})
 	f.Chain = bounded(f.Chain)
-	text, _ := json.Marshal(f) // of strings and of JSON: it cannot fail
+	text, _ := json.Marshal(f) // cannot fail for strings and valid JSON
 	return text
 }
 
-// bounded returns as many of the errors as may be stored of one: an error may wrap those of many
+// bounded returns the first errors of chain, up to maxChain bytes. An error may wrap those of many
 // steps.
 func bounded(chain []link) []link {
 	size := 0
@@ -81,9 +80,9 @@ func bounded(chain []link) []link {
 	return chain
 }
 
-// Decode returns the error that was stored, marked as final if it was, and with the rejection that
-// it carried. The second error says why it cannot be restored.
-func (k Set) Decode(text []byte, final func(error) error, reject func(longcall.Response) error) (error, error) {
+// Decode returns the stored error. It passes the error to final if it was final, and the rejection
+// to reject if it had one. The second error says why the stored error cannot be restored.
+func (k Set) Decode(text []byte, final func(error) error, reject func(bridge.Response) error) (error, error) {
 	var f stored
 	if err := json.Unmarshal(text, &f); err != nil {
 		return nil, errors.New("does not decode")
@@ -94,7 +93,7 @@ func (k Set) Decode(text []byte, final func(error) error, reject func(longcall.R
 		if l.Known == "" {
 			continue
 		}
-		err := k.again(l)
+		err := k.restore(l)
 		if err == nil {
 			return nil, fmt.Errorf("has a %s, which the code no longer names in WithErrors, or cannot read", l.Type)
 		}
@@ -105,7 +104,7 @@ func (k Set) Decode(text []byte, final func(error) error, reject func(longcall.R
 	}
 	err := error(r)
 	if len(f.Chain) == 1 && len(r.known) == 1 && f.Chain[0].Text == f.Text && f.Reject == nil {
-		err = r.known[0] // it wraps nothing, and is nothing else
+		err = r.known[0] // a known error that was not wrapped
 	}
 	if f.Final {
 		err = final(err)
@@ -113,20 +112,19 @@ func (k Set) Decode(text []byte, final func(error) error, reject func(longcall.R
 	return err, nil
 }
 
-// Types returns the types of an error and of all that it wraps, without any of its text.
+// Types returns the types of err and of all errors that it wraps, without their texts.
 func Types(err error) string {
 	var types []string
 	walk(err, func(e error) { types = append(types, reflect.TypeOf(e).String()) })
 	return strings.Join(types, ", ")
 }
 
-// Storable returns a text that Postgres takes, up to 4 KiB: errors of other systems may hold
-// anything.
+// Storable returns text in a form that Postgres stores, truncated to 4 KiB.
 func Storable(text string) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(cut(text), "\x00", ""), "\uFFFD")
 }
 
-// walk visits an error and all that it wraps, but for a few that no caller asks for.
+// walk calls visit for err and the errors that it wraps, at most 32.
 func walk(err error, visit func(error)) {
 	const most = 32
 	left := most

@@ -15,11 +15,11 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// lateCancels holds back the connections that carry a CancelRequest, as a postmaster does that is slow, or a pooler that queues them.
+// lateCancels delays CancelRequests, like a slow postmaster or a pooler that queues them.
 type lateCancels struct {
-	asked   chan struct{} // a CancelRequest is to be sent
-	release chan struct{} // closed when they may go
-	arrived chan struct{} // one was answered
+	asked   chan struct{} // a CancelRequest is about to be sent
+	release chan struct{} // closed when they may be sent
+	arrived chan struct{} // a CancelRequest was answered
 	once    sync.Once
 }
 
@@ -38,7 +38,8 @@ func (b *bench) holdCancels(e *Engine) *lateCancels {
 
 func (l *lateCancels) letGo() { l.once.Do(func() { close(l.release) }) }
 
-// lateCancel is a connection whose first packet is on its way until it is released, if it is a CancelRequest.
+// lateCancel is a connection that holds its first packet until the release, if that is a
+// CancelRequest.
 type lateCancel struct {
 	net.Conn
 	late     *lateCancels
@@ -73,10 +74,10 @@ func (c *lateCancel) Close() error {
 	return c.Conn.Close()
 }
 
-// blocked is a request that waits for the lock of row.
+// blocked is a request that waits for the lock of the row.
 const blocked = command("update made set pair = pair where name = 'row'")
 
-// lockRow makes a row and holds it until unlock is called.
+// lockRow inserts a row and locks it until unlock is called.
 func (b *bench) lockRow() (unlock func()) {
 	b.t.Helper()
 	if _, err := b.direct.Exec(b.t.Context(), "insert into made (name) values ('row')"); err != nil {
@@ -94,17 +95,17 @@ func (b *bench) lockRow() (unlock func()) {
 	return unlock
 }
 
-// patient returns an engine whose transactions have to begin soon, with a connection to begin one on.
+// patient returns an engine with a short BeginTimeout and an open connection.
 func (b *bench) patient(cancel time.Duration) (*Engine, *lateCancels) {
 	b.t.Helper()
 	e := b.withEngine(pgx.TxOptions{}, Limits{Acquire: limit, Rollback: cancel, Commit: limit})
 	late := b.holdCancels(e)
 	b.open(e, "first").Close()
-	e.Patience = 100 * time.Millisecond
+	e.BeginTimeout = 100 * time.Millisecond
 	return e, late
 }
 
-func TestBlockedTransactionIsGivenUpInTimeThoughItsCancelIsNotAnswered(t *testing.T) {
+func TestEngineOpen_GivesUpIfCancelIsUnanswered(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	e, late := b.patient(time.Hour)
@@ -125,12 +126,12 @@ func TestBlockedTransactionIsGivenUpInTimeThoughItsCancelIsNotAnswered(t *testin
 	case <-time.After(limit):
 		late.letGo()
 		unlock()
-		t.Errorf("it waits for more than its patience; then the answer is %v", await(t, "the answer", answer))
+		t.Errorf("Open exceeds BeginTimeout; then it returns %v", await(t, "the answer", answer))
 	}
 }
 
-// The server may hear of a cancel when what it was meant for is long over.
-func TestCancelThatComesLateReachesNoOtherStatement(t *testing.T) {
+// A CancelRequest may reach the server long after its statement has ended.
+func TestEngineOpen_LateCancelHitsNoOtherStatement(t *testing.T) {
 	t.Parallel()
 	for name, unlockFirst := range map[string]bool{"the row is held until the end": false, "the answer comes meanwhile": true} {
 		t.Run(name, func(t *testing.T) {
@@ -147,7 +148,7 @@ func TestCancelThatComesLateReachesNoOtherStatement(t *testing.T) {
 				begun <- tx
 			}()
 			beginning := sync.OnceValue(func() *Tx { return await(t, "the beginning", begun) })
-			defer func() { // also where the test ends early: the pool waits for the connection
+			defer func() { // also if the test ends early, because closing the pool waits for the connection
 				unlock()
 				if tx := beginning(); tx != nil {
 					tx.Close()
@@ -159,7 +160,7 @@ func TestCancelThatComesLateReachesNoOtherStatement(t *testing.T) {
 			}
 			defer time.AfterFunc(20*time.Second, unlock).Stop()
 			tx := beginning()
-			e.Patience = 0
+			e.BeginTimeout = 0
 			if tx == nil {
 				var err error
 				if tx, err = e.Open(t.Context()); err != nil {
@@ -180,7 +181,8 @@ func TestCancelThatComesLateReachesNoOtherStatement(t *testing.T) {
 	}
 }
 
-// whileWaiting calls f while a statement of tx waits for a lock, and returns what came of the statement.
+// whileWaiting calls f while a statement of tx waits for a lock, and returns the error of the
+// statement.
 func (b *bench) whileWaiting(tx *Tx, f func()) error {
 	b.t.Helper()
 	const lock = "select pg_advisory_xact_lock(4711)"
@@ -202,7 +204,7 @@ func (b *bench) whileWaiting(tx *Tx, f func()) error {
 	return await(b.t, "the statement", answer)
 }
 
-// awaitTrue polls the server for a state that it announces in no other way.
+// awaitTrue polls the server until the query returns true.
 func (b *bench) awaitTrue(sql string) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
@@ -214,8 +216,8 @@ func (b *bench) awaitTrue(sql string) {
 	}
 }
 
-// A blocked session would hold its place on the server for as long as the row is held.
-func TestSessionOfABlockedTransactionEndsOnTheServer(t *testing.T) {
+// A blocked session would occupy a slot of the server for as long as the row is locked.
+func TestEngineOpen_EndsBlockedSessionOnServer(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	e, late := b.patient(time.Hour)
@@ -227,18 +229,18 @@ func TestSessionOfABlockedTransactionEndsOnTheServer(t *testing.T) {
 		t.Fatalf("the error is %v", err)
 	}
 	b.awaitTrue("select not exists (select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock')")
-	e.Patience = 0
+	e.BeginTimeout = 0
 	if err := e.Do(t.Context(), 0, write("next", false, nil)); err != nil {
 		t.Error(err)
 	}
 	b.wantMade("next", 1)
 }
 
-func TestTransactionThatBeginsInTimeKeepsItsConnection(t *testing.T) {
+func TestEngineOpen_KeepsConnectionThatBeginsInTime(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	e, _ := b.patient(limit)
-	e.Patience = limit
+	e.BeginTimeout = limit
 	for range 3 {
 		if err := e.Do(t.Context(), 0, write("k", false, nil)); err != nil {
 			t.Error(err)

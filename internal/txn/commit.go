@@ -7,17 +7,19 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-
-	"github.com/idem-go/idem/internal/wire"
 )
 
-// Commit sends requests and COMMIT: one round trip. If ctx has ended nothing is sent. If it ends later, the answer is still
-// waited for, for as long as Limits.Commit; then the connection is left alone with its COMMIT, and the error is an
-// *UnknownError. If the answer has begun to arrive by then, and stopped, the connection is closed. The COMMIT is never
-// cancelled: to a transaction that waits for a synchronous standby, a CancelRequest means not to wait, and the primary would
-// show as committed what no standby has.
+// Commit sends requests and COMMIT in one round trip.
 //
-// After an *UnknownError the requests must not be used again: their answers may still come.
+// If ctx has ended, nothing is sent. If ctx ends later, Commit still waits for the answer, for as
+// long as Limits.Commit. After that it returns an *UnknownError and the COMMIT continues on its
+// connection. If a part of the answer has arrived by then, the connection is closed instead.
+//
+// A COMMIT is never canceled. A transaction that waits for a synchronous standby takes a
+// CancelRequest as "do not wait": the primary would then show as committed what no standby has.
+//
+// After an *UnknownError the requests must not be used again, because their answers may still
+// arrive.
 func (t *Tx) Commit(ctx context.Context, requests ...Request) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -29,97 +31,105 @@ func (t *Tx) Commit(ctx context.Context, requests ...Request) error {
 		requests = c.chain(requests)
 	}
 	if ctx.Done() == nil {
-		return t.committed(c, askUncancelled(t.conn, requests))
+		return t.committed(c, askUncanceled(t.conn, requests))
 	}
-	w := wireOf(t.conn)
-	if w == nil || !isQuiet(t.conn.PgConn()) {
-		return t.commitBeside(ctx, t.engine.Limits.Commit, func() error { return askUncancelled(t.conn, requests) })
+	s := socketOn(t.conn)
+	if s == nil || !isQuiet(t.conn.PgConn()) {
+		return t.commitInBackground(ctx, t.engine.Limits.Commit, func() error { return askUncanceled(t.conn, requests) })
 	}
-	return t.commitHere(ctx, w, requests)
+	return t.commitInPlace(ctx, s, requests)
 }
 
-// slowWrite is less than what pgx takes for a write that may never end: from then on it reads in the background.
+// slowWrite is shorter than the time after which pgx takes a write for blocked and starts to read
+// in the background.
 const slowWrite = 5 * time.Millisecond
 
-// commitHere sends requests and waits for the answer on the goroutine of the caller: no other thread has to be woken, which costs
-// more than all else that a call does by itself (make bench/profile). The answer is not touched before it arrives, so that
-// a caller that waits in vain can leave it to another goroutine. One that has begun to arrive, and stops, cannot be left: its
-// connection is closed.
-func (t *Tx) commitHere(ctx context.Context, w *wire.Wire, requests []Request) error {
+// commitInPlace sends requests and waits for the answer on the goroutine of the caller. Waking
+// another thread would cost more than all else that a call does by itself (make bench/profile).
+//
+// To be able to give up, it waits until the socket is readable and only then reads. While nothing
+// has arrived, it can leave the read to another goroutine and return. Once a part of the answer has
+// arrived, it cannot: if the rest does not come in time, the connection is closed.
+func (t *Tx) commitInPlace(ctx context.Context, s *socket, requests []Request) error {
 	pg := t.conn.PgConn()
-	g := newGrace(ctx, t.engine.Limits.Commit, pg.Conn())
-	defer g.end() // also if a handler panics
+	d := newAnswerDeadline(ctx, t.engine.Limits.Commit, pg.Conn())
+	defer d.stop() // also if a handler of the caller panics
 	begun := time.Now()
-	u := sendUncancelled(t.conn, requests)
+	u := sendUncanceled(t.conn, requests)
 	slow := time.Since(begun) > slowWrite
-	switch waitForAnswer(pg, w, g, slow) {
-	case outOfSight:
-		return t.commitBeside(ctx, g.left(), u.read)
-	case missing:
+	switch waitForAnswer(pg, s, d, slow) {
+	case answerHidden:
+		return t.commitInBackground(ctx, d.remaining(), u.read)
+	case answerMissing:
 		answers := make(chan answer, 1)
 		go answered(answers, u.read)
-		t.leaveAlone(answers)
-		return t.unanswered(ctx)
-	case atHand:
+		t.keepPending(answers)
+		return t.noAnswer(ctx)
+	case answerReady:
 	}
-	return t.readHere(ctx, g, u)
+	return t.readAnswer(ctx, d, u)
 }
 
-// readHere reads the answer. One that stops halfway ends with the grace.
-func (t *Tx) readHere(ctx context.Context, g *grace, u uncancelled) error {
+// readAnswer reads the answer. If the answer stops halfway, the deadline interrupts the read.
+func (t *Tx) readAnswer(ctx context.Context, d *answerDeadline, u uncanceled) error {
 	err := u.read()
-	ended := g.end()
-	if ended && t.conn.IsClosed() { // pgx is closing it, which takes it some seconds, and the pool is to have its place back
-		t.letGo()
+	expired := d.stop()
+	if expired && t.conn.IsClosed() { // pgx takes seconds to close it, and the pool has to get its slot back at once
+		t.dropConn()
 	}
-	if ended && err != nil && !refused(err) {
-		return t.unanswered(ctx)
+	if expired && err != nil && !refused(err) {
+		return t.noAnswer(ctx)
 	}
 	return t.committed(&t.commit, err)
 }
 
-// sight is what the socket shows of the answer to a COMMIT.
-type sight int
+// answerState is what the socket shows of the answer to a COMMIT.
+type answerState int
 
 const (
-	atHand     sight = iota // it begins to arrive; or none will, and there is an error to read
-	outOfSight              // pgx may be reading it in the background, since the write was slow; or TLS may have read the end of the connection ahead
-	missing                 // nothing of it has arrived, and the grace is over
+	// answerReady: a read does not block. The answer begins to arrive, or the read fails at once.
+	answerReady answerState = iota
+	// answerHidden: the socket cannot tell. pgx may read in the background after a slow write, or
+	// TLS may have read the end of the connection ahead.
+	answerHidden
+	// answerMissing: nothing of the answer has arrived, and the deadline has expired.
+	answerMissing
 )
 
-// waitForAnswer waits until the answer begins to arrive, or the grace is over. Unless the answer is at hand, the grace is ended
-// when it returns: the socket is ready for the next reader.
-func waitForAnswer(pg *pgconn.PgConn, w *wire.Wire, g *grace, slow bool) sight {
+// waitForAnswer waits until the answer begins to arrive or the deadline expires. Unless it returns
+// answerReady, it has stopped the deadline, so that the next reader can use the socket.
+func waitForAnswer(pg *pgconn.PgConn, s *socket, d *answerDeadline, slow bool) answerState {
 	if slow {
-		if g.end() && pg.IsClosed() { // in the middle of the write
-			return atHand
+		if d.stop() && pg.IsClosed() { // interrupted during the write
+			return answerReady
 		}
-		return outOfSight
+		return answerHidden
 	}
 	if nothingSent := !pg.IsBusy(); nothingSent {
-		return atHand
+		return answerReady
 	}
-	if w.ReadAhead {
-		g.bound(readAhead)
+	if s.readsAhead {
+		d.limitReads(readAheadWait)
 	}
 	switch {
-	case w.Arrives():
-		g.unbound()
-		return atHand
-	case g.end():
-		return missing
-	case w.ReadAhead:
-		return outOfSight
+	case s.waitReadable():
+		d.unlimitReads()
+		return answerReady
+	case d.stop():
+		return answerMissing
+	case s.readsAhead:
+		return answerHidden
 	}
-	return atHand // the socket was closed
+	return answerReady // the socket was closed
 }
 
-// readAhead is how long a COMMIT over TLS waits for its socket alone. TLS may have taken the end of the connection from the socket together
-// with the answer before: then nothing arrives there, and only a read through TLS tells.
-const readAhead = 200 * time.Millisecond
+// readAheadWait is how long a COMMIT over TLS waits for its socket alone. TLS may have read the end
+// of the connection together with an earlier answer. Then nothing more arrives on the socket, and
+// only a read through TLS notices the end.
+const readAheadWait = 200 * time.Millisecond
 
-// isQuiet reports whether pgx neither reads in the background, as it may since an earlier write, nor has read ahead. SyncConn
-// only looks if its context has ended.
+// isQuiet reports whether pgx neither reads in the background, as it may after an earlier write,
+// nor has read ahead. With an ended context, SyncConn only looks and does not wait.
 func isQuiet(pg *pgconn.PgConn) bool {
 	return !pg.IsBusy() && !pg.IsClosed() && pg.SyncConn(endedContext) == nil
 }
@@ -130,8 +140,9 @@ var endedContext = func() context.Context {
 	return ctx
 }()
 
-// commitBeside has the round trip, or what is left of it, made on another goroutine.
-func (t *Tx) commitBeside(ctx context.Context, patience time.Duration, trip func() error) error {
+// commitInBackground runs trip, the round trip or the rest of it, on another goroutine. It waits
+// for trip until patience is over after the end of ctx.
+func (t *Tx) commitInBackground(ctx context.Context, patience time.Duration, trip func() error) error {
 	answers := make(chan answer, 1)
 	go answered(answers, trip)
 	select {
@@ -146,31 +157,36 @@ func (t *Tx) commitBeside(ctx context.Context, patience time.Duration, trip func
 		return t.committed(&t.commit, a.get())
 	case <-timer.C:
 	}
-	t.leaveAlone(answers)
-	return t.unanswered(ctx)
+	t.keepPending(answers)
+	return t.noAnswer(ctx)
 }
 
-func (t *Tx) unanswered(ctx context.Context) error {
+func (t *Tx) noAnswer(ctx context.Context) error {
 	return &UnknownError{Err: fmt.Errorf("no answer came within %v after the end of the context: %w", t.engine.Limits.Commit, context.Cause(ctx))}
 }
 
-// committed tells what the answer to COMMIT means. An ordinary error of the server means that nothing was committed. Any
-// other says nothing about the COMMIT: the server reports a session that it ends, or even its own crash, after the commit has
-// become durable; and some servers say by an ordinary error that they do not know. pgconn.SafeToRetry is no help: of a connection that broke while the answers of a batch were read it says
-// that nothing was sent (pgx 5.12).
+// committed returns the result of a COMMIT whose round trip returned err.
+//
+// An ordinary error of the server means that nothing was committed. Any other error leaves the
+// outcome unknown: the server reports the end of a session, and even its own crash, after the
+// commit has become durable. Some servers use an ordinary error to say that they do not know the
+// outcome.
+//
+// pgconn.SafeToRetry does not help. For a connection that broke while the answers of a batch were
+// read it says that nothing was sent (pgx 5.12).
 func (t *Tx) committed(c *commitStatement, err error) error {
 	switch {
 	case refused(err) && !(c.reached && uncertain(err)):
 		return err
 	case err != nil:
 		return &UnknownError{Err: err}
-	case c.tag.String() != "COMMIT": // it had been aborted without our knowing
+	case c.tag.String() != "COMMIT": // the transaction was aborted, and the server answered ROLLBACK
 		return fmt.Errorf("%w: %w", ErrAborted, pgx.ErrTxCommitRollback)
 	}
 	t.release()
 	if t.access != nil {
-		for _, w := range t.access.witnesses() {
-			w.Committed()
+		for _, l := range t.access.listeners() {
+			l.Committed()
 		}
 	}
 	return nil

@@ -25,7 +25,7 @@ func isUnknown(err error) bool {
 	return errors.As(err, &unknown)
 }
 
-func TestCommitThatTheServerRefusesIsItsOrdinaryErrorAndNothingIsCommitted(t *testing.T) {
+func TestTxCommit_ReturnsRefusalOfServer(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	err := b.engine.Do(t.Context(), 3, func(tx pgx.Tx) (bool, error) {
@@ -41,7 +41,7 @@ func TestCommitThatTheServerRefusesIsItsOrdinaryErrorAndNothingIsCommitted(t *te
 	}
 }
 
-func TestCommitAnsweredByRollbackIsNoSuccess(t *testing.T) {
+func TestTxCommit_FailsIfServerAnswersRollback(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	e := b.withEngine(pgx.TxOptions{CommitQuery: "rollback"}, DefaultLimits)
@@ -52,8 +52,8 @@ func TestCommitAnsweredByRollbackIsNoSuccess(t *testing.T) {
 	b.wantMade("k", 0)
 }
 
-// The same error, whether COMMIT has happened or not: the database alone can tell.
-func TestCommitWithoutAnAnswerIsUnknown(t *testing.T) {
+// The error is the same whether the COMMIT happened or not.
+func TestTxCommit_IsUnknownWithoutAnswer(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		point pgproxy.Point
@@ -78,8 +78,8 @@ func TestCommitWithoutAnAnswerIsUnknown(t *testing.T) {
 	}
 }
 
-// A session that the server ends may have committed before.
-func TestCommitAnsweredByTheEndOfTheSessionIsUnknown(t *testing.T) {
+// The transaction may have committed before the server ended the session.
+func TestTxCommit_IsUnknownIfServerEndsSession(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	e := b.withEngine(pgx.TxOptions{CommitQuery: "select pg_terminate_backend(pg_backend_pid())"}, DefaultLimits)
@@ -88,8 +88,8 @@ func TestCommitAnsweredByTheEndOfTheSessionIsUnknown(t *testing.T) {
 	}
 }
 
-// A server that is several, or a pooler, may lose sight of a COMMIT and stay there to say so.
-func TestCommitOfWhichTheServerIsNotCertainIsUnknown(t *testing.T) {
+// A distributed server, or a pooler, may lose track of a COMMIT and report that.
+func TestTxCommit_IsUnknownIfServerIsUncertain(t *testing.T) {
 	t.Parallel()
 	for code, want := range map[string]bool{"40003": true, "XX000": true, "08007": true, "08006": true, "40001": false, "40002": false, "23505": false} {
 		t.Run(code, func(t *testing.T) {
@@ -103,7 +103,7 @@ func TestCommitOfWhichTheServerIsNotCertainIsUnknown(t *testing.T) {
 	}
 }
 
-func TestOrdinaryErrorsAreRefusalsAndFatalOnesAreNot(t *testing.T) {
+func TestRefused_ExcludesFatalErrors(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		err  error
@@ -125,7 +125,7 @@ func TestOrdinaryErrorsAreRefusalsAndFatalOnesAreNot(t *testing.T) {
 	}
 }
 
-func TestCommitIsNotSentOnceTheContextHasEnded(t *testing.T) {
+func TestTxCommit_SendsNothingAfterEndOfContext(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	tx := b.open(b.engine, "k")
@@ -144,7 +144,7 @@ func TestCommitIsNotSentOnceTheContextHasEnded(t *testing.T) {
 	}
 }
 
-// frozenCommit sends a COMMIT, of whose answer nothing arrives until the event's connection is resumed.
+// frozenCommit sends a COMMIT. Its answer does not arrive until the event's connection is resumed.
 func (b *bench) frozenCommit(ctx context.Context, e *Engine) (answer <-chan error, event pgproxy.Event) {
 	b.t.Helper()
 	tx := b.open(e, "k")
@@ -153,7 +153,7 @@ func (b *bench) frozenCommit(ctx context.Context, e *Engine) (answer <-chan erro
 	return answer, await(b.t, "the trap", trap.Fired())
 }
 
-func TestAnswerToCommitCountsAfterTheEndOfTheContext(t *testing.T) {
+func TestTxCommit_TakesAnswerAfterEndOfContext(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -166,8 +166,8 @@ func TestAnswerToCommitCountsAfterTheEndOfTheContext(t *testing.T) {
 	b.wantMade("k", 1)
 }
 
-// It is the same for who has something between a connection and its socket, and for who handles what comes with an answer.
-func TestCommitThatOutlastsTheGraceIsUnknownAndGoesOnByItself(t *testing.T) {
+// The result is the same if a wrapper is around the socket, or if the caller handles messages.
+func TestTxCommit_StaysPendingAfterLimit(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*pgxpool.Config){
 		"as it is": func(*pgxpool.Config) {},
@@ -201,8 +201,8 @@ func TestCommitThatOutlastsTheGraceIsUnknownAndGoesOnByItself(t *testing.T) {
 			if err := await(t, "the answer", answer); !isUnknown(err) || !errors.Is(err, context.Canceled) {
 				t.Errorf("the error is %v", err)
 			}
-			if n := Unanswered(e.Pool); n != 1 {
-				t.Errorf("%d wait for an answer", n)
+			if n := PendingCommits(e.Pool); n != 1 {
+				t.Errorf("%d COMMITs are pending", n)
 			}
 			if n := e.Pool.Stat().AcquiredConns(); n != 0 {
 				t.Errorf("the pool misses %d connections", n)
@@ -214,23 +214,23 @@ func TestCommitThatOutlastsTheGraceIsUnknownAndGoesOnByItself(t *testing.T) {
 	}
 }
 
-// awaitAnswered waits until no COMMIT of the pool goes on by itself.
+// awaitAnswered waits until no COMMIT of the pool is pending.
 func awaitAnswered(t *testing.T, pool *pgxpool.Pool) {
 	t.Helper()
-	for deadline := time.Now().Add(limit); Unanswered(pool) != 0; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(limit); PendingCommits(pool) != 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("it waits although the answer has come")
+			t.Fatal("a COMMIT is still pending, although its answer has arrived")
 		}
 	}
 }
 
-// Of an answer that has begun it is not known whether the rest comes. The caller is not kept by it.
-func TestAnswerToCommitThatStopsHalfwayIsUnknown(t *testing.T) {
+// A caller does not wait for the rest of an answer that has begun to arrive.
+func TestTxCommit_IsUnknownIfAnswerStopsHalfway(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	e := b.withEngine(pgx.TxOptions{}, Limits{Acquire: limit, Rollback: limit, Commit: time.Millisecond})
 	tx := b.open(e, "k")
-	trap := b.proxy.Arm(pgproxy.AfterAnswer(pgproxy.IsCommit, "COMMIT"), pgproxy.Freeze) // what is before it passes
+	trap := b.proxy.Arm(pgproxy.AfterAnswer(pgproxy.IsCommit, "COMMIT"), pgproxy.Freeze) // the answers before it arrive
 	ctx, cancel := context.WithCancel(t.Context())
 	answer := b.commit(ctx, tx)
 	event := await(t, "the trap", trap.Fired())
@@ -245,19 +245,19 @@ func TestAnswerToCommitThatStopsHalfwayIsUnknown(t *testing.T) {
 	event.Conn.Resume()
 	b.wantMade("k", 1)
 	if err := e.Do(t.Context(), 0, write("next", false, nil)); err != nil {
-		t.Errorf("the pool is of no use: %v", err)
+		t.Errorf("the next transaction: %v", err)
 	}
 }
 
-// The grace of one COMMIT must not reach the connection when another caller has it.
-func TestContextThatEndsAfterCommitLeavesTheConnectionAlone(t *testing.T) {
+// The deadline of one COMMIT must not interrupt the connection once another caller has it.
+func TestTxCommit_LateEndOfContextSparesConnection(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	e := b.withEngine(pgx.TxOptions{}, Limits{Acquire: limit, Rollback: limit, Commit: time.Nanosecond})
 	for i := range 200 {
 		ctx, cancel := context.WithCancel(t.Context())
 		tx := b.open(e, "k")
-		go cancel() // before, during or behind it
+		go cancel() // before, during or after the COMMIT
 		if err := tx.Commit(ctx); err != nil && !isUnknown(err) && !errors.Is(err, context.Canceled) {
 			t.Fatalf("%d: %v", i, err)
 		}
@@ -267,32 +267,34 @@ func TestContextThatEndsAfterCommitLeavesTheConnectionAlone(t *testing.T) {
 			_, err := tx.Exec(t.Context(), "select 1")
 			return true, err
 		}); err != nil {
-			t.Fatalf("%d: the next one: %v", i, err)
+			t.Fatalf("%d: the next transaction: %v", i, err)
 		}
 	}
 }
 
-// While a write takes long, pgx reads in the background: the answer may have been read before a caller waits for it.
-func TestAnswerToCommitThatWasReadAheadIsNotWaitedFor(t *testing.T) {
+// During a slow write pgx reads in the background, so the answer may have been read before the
+// caller waits for it.
+func TestTxCommit_FindsAnswerReadDuringSlowWrite(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	e := b.withEngine(pgx.TxOptions{}, DefaultLimits)
-	door := newGate()
-	b.change(e, door.dial)
+	g := newGate()
+	b.change(e, g.dial)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	tx := b.open(e, "k")
-	door.shut()
-	answer := b.commit(ctx, tx, oversized{}) // more than fits into the buffers of a socket
-	time.AfterFunc(10*slowWrite, door.open)  // what pgx takes for slow; if it is too early, this tests nothing
+	g.shut()
+	answer := b.commit(ctx, tx, oversized{})
+	time.AfterFunc(10*slowWrite, g.open) // long enough for pgx to read in the background
 	if err := await(t, "the answer", answer); err != nil {
 		t.Error(err)
 	}
 	b.wantMade("k", 1)
 }
 
-// A goroutine that loses its processor behind a write makes pgx read in the background, and what does goes on to the next answer.
-func TestAnswerToCommitThatAnEarlierReaderTakesIsNotWaitedFor(t *testing.T) {
+// If a goroutine is descheduled after a write, pgx reads in the background, and that reader also
+// takes the next answer.
+func TestTxCommit_FindsAnswerReadByEarlierReader(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	e := b.withEngine(pgx.TxOptions{}, DefaultLimits)
@@ -317,7 +319,7 @@ func TestAnswerToCommitThatAnEarlierReaderTakesIsNotWaitedFor(t *testing.T) {
 	b.wantMade("k", 1)
 }
 
-// lateWriter takes a while to return, for as long as late is set, when everything was written.
+// lateWriter delays the return of Write while late is set.
 type lateWriter struct {
 	io.Writer
 	late *atomic.Bool
@@ -326,12 +328,12 @@ type lateWriter struct {
 func (w lateWriter) Write(p []byte) (int, error) {
 	n, err := w.Writer.Write(p)
 	if w.late.Load() {
-		time.Sleep(12 * slowWrite) // the answer comes meanwhile; if it does not, this tests nothing
+		time.Sleep(12 * slowWrite) // long enough for the answer to arrive
 	}
 	return n, err
 }
 
-func TestCommitThatCannotBeSentIsAnErrorAtOnce(t *testing.T) {
+func TestTxCommit_FailsAtOnceIfItCannotBeSent(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -345,7 +347,7 @@ func TestCommitThatCannotBeSentIsAnErrorAtOnce(t *testing.T) {
 	b.wantMade("k", 0)
 }
 
-// unsendable has more parameters than there may be.
+// unsendable is a request with too many parameters.
 type unsendable struct{}
 
 var many = roundtrip.New(roundtrip.Statement{SQL: "select 1"})
@@ -353,8 +355,9 @@ var many = roundtrip.New(roundtrip.Statement{SQL: "select 1"})
 func (unsendable) Queue(trip *roundtrip.Trip) { trip.Add(many, make([][]byte, 70_000)...) }
 func (unsendable) Read(trip *roundtrip.Trip)  { trip.Skip() }
 
-// What is sent to a channel that one listens to comes with the answer to COMMIT. Its handler may take as long as it likes.
-func TestHandlerOfANotificationKeepsNobodyFromLeaving(t *testing.T) {
+// A notification of the session's own channel arrives with the answer to COMMIT. Its handler may
+// block.
+func TestTxCommit_ReturnsDespiteBlockedHandler(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	e := b.withEngine(pgx.TxOptions{}, Limits{Acquire: limit, Rollback: limit, Commit: time.Millisecond})
@@ -371,7 +374,7 @@ func TestHandlerOfANotificationKeepsNobodyFromLeaving(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	answer := b.commit(ctx, tx)
-	t.Cleanup(func() { close(release) }) // before anything is closed that the handler has in use
+	t.Cleanup(func() { close(release) }) // before the connection is closed, which the handler blocks
 	await(t, "the handler", handling)
 	cancel()
 	if err := await(t, "the answer", answer); !isUnknown(err) || !errors.Is(err, context.Canceled) {
@@ -380,8 +383,8 @@ func TestHandlerOfANotificationKeepsNobodyFromLeaving(t *testing.T) {
 	b.wantMade("k", 1)
 }
 
-// The goroutine that is left to read the answer reads on the same socket, and later that belongs to another caller.
-func TestSocketIsOfUseWhenTheGraceIsOver(t *testing.T) {
+// Another goroutine reads the answer from the same socket later, and then another caller uses it.
+func TestAnswerDeadline_RestoresSocket(t *testing.T) {
 	t.Parallel()
 	here, there := net.Pipe()
 	defer here.Close()
@@ -397,61 +400,61 @@ func TestSocketIsOfUseWhenTheGraceIsOver(t *testing.T) {
 		}()
 		return await(t, "the end of a read", answer)
 	}
-	g := newGrace(ctx, time.Nanosecond, here)
+	g := newAnswerDeadline(ctx, time.Nanosecond, here)
 	if err := read(); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Fatalf("the read ended with %v", err)
 	}
-	if !g.end() {
-		t.Error("it does not know that it has ended something")
+	if !g.stop() {
+		t.Error("stop does not report the interruption")
 	}
 	go there.Write([]byte{1})
 	if err := read(); err != nil {
 		t.Errorf("the next read ended with %v", err)
 	}
-	if err := here.SetDeadline(time.Unix(1, 0)); err != nil { // another's
+	if err := here.SetDeadline(time.Unix(1, 0)); err != nil { // of the next caller
 		t.Fatal(err)
 	}
-	g.end()
+	g.stop()
 	if err := read(); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("it has lifted another's deadline: %v", err)
+		t.Errorf("a second stop cleared the deadline of another caller: %v", err)
 	}
 }
 
-// A write that takes up some of the grace leaves the rest.
-func TestGraceIsGivenOnce(t *testing.T) {
+// A slow write uses up a part of the limit.
+func TestAnswerDeadline_RemainingShrinksAfterContextEnds(t *testing.T) {
 	t.Parallel()
 	here, there := net.Pipe()
 	defer here.Close()
 	defer there.Close()
 	ctx, cancel := context.WithCancel(t.Context())
-	g := newGrace(ctx, time.Hour, here)
-	if left := g.left(); left != time.Hour {
-		t.Errorf("%v are left while the context lives", left)
+	g := newAnswerDeadline(ctx, time.Hour, here)
+	if left := g.remaining(); left != time.Hour {
+		t.Errorf("%v remain before the context ends", left)
 	}
 	cancel()
-	for deadline := time.Now().Add(limit); g.left() == time.Hour; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(limit); g.remaining() == time.Hour; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("it does not begin")
+			t.Fatal("the deadline does not begin")
 		}
 	}
-	if g.end() {
-		t.Error("it has ended what there was time for")
+	if g.stop() {
+		t.Error("the socket was interrupted early")
 	}
-	if left := g.left(); left >= time.Hour || left < time.Hour-limit {
-		t.Errorf("%v are left", left)
+	if left := g.remaining(); left >= time.Hour || left < time.Hour-limit {
+		t.Errorf("%v remain", left)
 	}
 }
 
-// A COMMIT of which not all could be written is no longer waited for either, and its connection has left the pool.
-func TestCommitThatIsNotWrittenInTimeIsUnknown(t *testing.T) {
+// A caller does not wait for a COMMIT that cannot be written, and the connection leaves the pool.
+func TestTxCommit_IsUnknownIfWriteBlocks(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	e := b.withEngine(pgx.TxOptions{}, Limits{Acquire: limit, Rollback: limit, Commit: time.Millisecond})
-	door := newGate()
-	b.change(e, door.dial)
+	g := newGate()
+	b.change(e, g.dial)
 	tx := b.open(e, "k")
-	door.shut()
-	defer door.open()
+	g.shut()
+	defer g.open()
 	ctx, cancel := context.WithCancel(t.Context())
 	answer := b.commit(ctx, tx, oversized{})
 	time.AfterFunc(10*slowWrite, cancel)
@@ -464,7 +467,7 @@ func TestCommitThatIsNotWrittenInTimeIsUnknown(t *testing.T) {
 	}
 }
 
-// oversized is a request of many bytes.
+// oversized is a request that does not fit into the buffers of a socket.
 type oversized struct{}
 
 var swallow = roundtrip.New(roundtrip.Statement{
@@ -474,7 +477,7 @@ var swallow = roundtrip.New(roundtrip.Statement{
 func (oversized) Queue(trip *roundtrip.Trip) { trip.Add(swallow, make([]byte, 32<<20)) }
 func (oversized) Read(trip *roundtrip.Trip)  { trip.Skip() }
 
-// gate lets what clients send through while it is open.
+// gate forwards what clients send while it is open.
 type gate struct {
 	mu     sync.Mutex
 	closed chan struct{} // nil while it is open
@@ -504,7 +507,7 @@ func (g *gate) pass() {
 	}
 }
 
-// dial makes connections go through the gate.
+// dial makes connections pass the gate.
 func (g *gate) dial(config *pgxpool.Config) {
 	dial := config.ConnConfig.DialFunc
 	config.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -516,7 +519,7 @@ func (g *gate) dial(config *pgxpool.Config) {
 	}
 }
 
-// between returns a socket that leads to the server through the gate.
+// between returns a socket that leads to server through the gate.
 func (g *gate) between(server net.Conn) (net.Conn, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

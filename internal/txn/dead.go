@@ -5,32 +5,35 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// deadConns counts the dead connections that one Open meets. After a restart of the server all connections of a pool are
-// dead: that is no failure of the call, and no reason to pause. One that dies although it is new is both.
+// deadConns counts the dead connections that one Open meets. After a restart of the server all
+// connections of a pool are dead. Open skips those without a pause and does not count them as
+// failures of the call. A new connection that dies is a failure.
 type deadConns struct {
 	pool   *pgxpool.Pool
 	source Source // if there is no pool
-	idle   int    // connections that the source had when the first dead one was met
+	idle   int    // idle connections of the source when Open met the first dead one
 	count  int32
-	dials  int64 // by the pool, when the first connection was met that is not known to be old
+	dials  int64 // by the pool, when Open last met a dead connection that may be new
 }
 
-// another reports whether one more connection may be taken. There are no more dead ones than the pool has.
-func (d *deadConns) another() bool {
+// mayTryAnother counts a dead connection and reports whether Open may take another one. A pool
+// cannot have more dead connections than MaxConns.
+func (d *deadConns) mayTryAnother() bool {
 	d.count++
 	return d.pool == nil || d.count <= d.pool.Config().MaxConns
 }
 
-// skip reports whether conn, which has died, was in the pool before, so that the next one may be tried at no cost.
+// skip reports whether conn, which is dead, was in the pool before this Open. If the pool has
+// dialed no connection since the last call, conn is an old one.
 func (d *deadConns) skip(conn *pgx.Conn) bool {
-	if !d.another() {
+	if !d.mayTryAnother() {
 		return false
 	}
 	if wasAlive(conn) {
 		return true
 	}
 	if d.pool == nil {
-		return d.skipOfSource()
+		return d.skipSourceConn()
 	}
 	dials := d.pool.Stat().NewConnsCount()
 	first := d.dials == 0
@@ -39,15 +42,16 @@ func (d *deadConns) skip(conn *pgx.Conn) bool {
 	return first || !grown
 }
 
-// skipOfSource skips as many as were idle, and one more: the source does not tell which are new.
-func (d *deadConns) skipOfSource() bool {
+// skipSourceConn skips one connection more than were idle, because a source does not say which
+// connections are new.
+func (d *deadConns) skipSourceConn() bool {
 	if d.count == 1 {
 		d.idle = d.source.Idle()
 	}
 	return int(d.count) <= 1+d.idle
 }
 
-// aliveOnConn marks a connection on which a transaction was once begun here.
+// aliveOnConn marks a connection on which a transaction has begun before.
 const aliveOnConn = "github.com/idem-go/idem: alive"
 
 func markAlive(conn *pgx.Conn) {

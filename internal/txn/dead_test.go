@@ -11,8 +11,7 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// However many connections die that were alive once, one Open tries no more of them than the pool has.
-func TestOpenSkipsNoMoreDeadConnectionsThanThePoolHas(t *testing.T) {
+func TestEngineOpen_SkipsAtMostMaxConnsDeadConnections(t *testing.T) {
 	t.Parallel()
 	const most = 5
 	proxy := pgtest.Proxy(t, pgtest.DSN(t))

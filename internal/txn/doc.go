@@ -1,13 +1,16 @@
-// Package txn is the engine: whatever opens a transaction on a user's behalf goes through it.
+// Package txn is the transaction engine. All transactions that the library opens for a user go
+// through it.
 //
 //	tx, err := engine.Open(ctx, requests...)   // BEGIN and the requests: one round trip
-//	undo, err := tx.Run(fn)                     // fn gets a guarded pgx.Tx; may be called several times
-//	err = tx.Ask(ctx, requests...)              // a round trip in between
-//	err = tx.Commit(ctx, requests...)           // the requests and COMMIT: one round trip
-//	tx.Close()                                  // rolls back what is not committed
+//	undo, err := tx.Run(name, fn)              // fn gets a guarded pgx.Tx; may be repeated
+//	err = tx.Ask(ctx, requests...)             // a round trip in between
+//	err = tx.Commit(ctx, requests...)          // the requests and COMMIT: one round trip
+//	tx.Close()                                 // rolls back what is not committed
 //
-// What Commit returns is the truth: nil says that the transaction is committed; an *UnknownError, that the database alone
-// knows; any other error, that it is not. A COMMIT that was sent is never cancelled.
+// The result of Commit is always true. If it is nil, the transaction is committed. If it is an
+// *UnknownError, only the database knows. If it is any other error, the transaction is not
+// committed. A COMMIT that was sent is never canceled.
 //
-// Join is the same inside a transaction of the caller's. Engine.Do is a whole transaction that records nothing.
+// Join does the same inside a transaction of the caller. Engine.Do is a whole transaction in one
+// call.
 package txn

@@ -12,38 +12,38 @@ import (
 
 // Engine opens transactions on a pool.
 type Engine struct {
-	Pool    *pgxpool.Pool // nil if there is a Source without one
-	Source  Source        // of connections, if they have another owner than Pool
+	Pool    *pgxpool.Pool // nil if Source has no pool
+	Source  Source        // of connections that another owner than Pool has, else nil
 	Options pgx.TxOptions
 	Limits  Limits
 
-	// Prepared are statements that a connection is to know before its first transaction.
+	// Prepared are the statements that a connection prepares before its first transaction.
 	Prepared []*roundtrip.Statement
 
-	// Patience is how long the first round trip of a transaction may take. Then it is cancelled, and Open answers
-	// ErrBlocked, or ErrUnanswered if the server does not say that it was.
-	// Zero is for ever.
-	Patience time.Duration
+	// BeginTimeout limits the first round trip of a transaction. After that time the statements are
+	// canceled, and Open returns ErrBlocked, or ErrUnanswered if the server does not confirm the
+	// cancellation. Zero is no limit.
+	BeginTimeout time.Duration
 
 	// Rehearse runs each fn twice: see rehearsed.
 	Rehearse bool
 
-	// Asker is told when a connection was had from the pool, if it is not nil.
+	// Asker is notified once the engine has a connection. It may be nil.
 	Asker interface{ MarkAsked() }
 }
 
-// Limits bound what a transaction does on its own account, beyond the caller's context.
+// Limits bound what a transaction does beyond the caller's context.
 type Limits struct {
-	Acquire  time.Duration // until a connection is there: a nested Do on a pool that is used up would wait for itself
-	Rollback time.Duration
-	Commit   time.Duration // how long the caller waits for a COMMIT under way after the end of its context
+	Acquire  time.Duration // the wait for a connection
+	Rollback time.Duration // a statement at the end of a transaction, such as ROLLBACK
+	Commit   time.Duration // the wait for the answer to COMMIT after the end of the context
 }
 
-// DefaultLimits are fit for all.
+// DefaultLimits are the limits of all transactions outside tests.
 var DefaultLimits = Limits{Acquire: 30 * time.Second, Rollback: 5 * time.Second, Commit: 5 * time.Second}
 
-// acquire takes a connection from the pool. The wait for one is bounded even if the caller's context is not: a Do inside
-// the fn of another Do, on a pool that is used up, would wait for itself.
+// acquire takes a connection. It limits the wait even if ctx has no deadline: a Do inside the fn of
+// another Do, on an exhausted pool, would wait for itself.
 func (e *Engine) acquire(ctx context.Context) (Lease, error) {
 	bounded, cancel := context.WithTimeout(ctx, e.Limits.Acquire)
 	defer cancel()
@@ -75,7 +75,7 @@ func (e *Engine) statements() []*roundtrip.Statement {
 	return e.Prepared
 }
 
-// WithOwn returns statements together with those of the engine, for Engine.Prepared.
+// WithOwn returns the statements of the engine followed by statements, for Engine.Prepared.
 func WithOwn(statements []*roundtrip.Statement) []*roundtrip.Statement {
 	return append(append([]*roundtrip.Statement{}, own...), statements...)
 }

@@ -13,15 +13,16 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// What a fn can do wrong. Package idem exports them under names of its own, and says more.
+// Mistakes of a fn. Package idem exports both errors and documents them.
 var (
 	ErrAborted = errors.New("idem: fn returned without an error, but its transaction is aborted")
 	ErrEnded   = errors.New("idem: fn must not end the transaction")
 )
 
-// UnknownError says that COMMIT was sent, and that the database alone knows the outcome of it.
+// UnknownError reports a COMMIT that was sent and not acknowledged. Only the database knows its
+// outcome.
 type UnknownError struct {
-	Err error // what came instead of an acknowledgement
+	Err error // that came instead of an acknowledgement
 }
 
 func (e *UnknownError) Error() string {
@@ -31,7 +32,8 @@ func (e *UnknownError) Error() string {
 // Unwrap returns the cause.
 func (e *UnknownError) Unwrap() error { return e.Err }
 
-// ExhaustedError says that the pool had no connection to give, while the caller's context goes on.
+// ExhaustedError reports that no connection became free before the limit, although the caller's
+// context had not ended.
 type ExhaustedError struct {
 	Waited time.Duration
 }
@@ -40,15 +42,17 @@ func (e *ExhaustedError) Error() string {
 	return fmt.Sprintf("idem: no connection became free within %v; inside fn use DoTx, not Do", e.Waited)
 }
 
-// ErrBlocked says that the first statements of a transaction were under way on the server when Engine.Patience was over, and were
-// cancelled: as a rule, because another transaction holds a row.
+// ErrBlocked reports that the first statements of a transaction were still running after
+// Engine.BeginTimeout, and that the server canceled them. Usually another transaction holds a row
+// lock.
 var ErrBlocked = errors.New("idem: the first statements were not answered in time")
 
-// ErrUnanswered says that the server has answered neither the first statements of a transaction within Engine.Patience nor the
-// request to cancel them: they may wait for a lock, or in the queue of a pooler, or the server may be gone.
+// ErrUnanswered reports that the server answered neither the first statements within
+// Engine.BeginTimeout nor the request to cancel them. They may wait for a lock or in the queue of a
+// pooler, or the server may be unavailable.
 var ErrUnanswered = errors.New("idem: neither the first statements nor their cancellation were answered in time")
 
-// Ended makes the ErrEnded of a fn that returned err.
+// Ended returns ErrEnded for a fn that returned err. how says how fn ended the transaction.
 func Ended(how string, err error) error {
 	if err == nil {
 		return fmt.Errorf("%w: %s", ErrEnded, how)
@@ -57,7 +61,7 @@ func Ended(how string, err error) error {
 }
 
 func pgError(err error) *pgconn.PgError {
-	if err == nil { // first of all: what errors.As is given costs an allocation
+	if err == nil { // a shortcut: errors.As makes pgErr escape to the heap
 		return nil
 	}
 	var pgErr *pgconn.PgError
@@ -76,7 +80,8 @@ func HasCode(err error, codes ...string) bool {
 	return false
 }
 
-// Rerunnable reports whether Postgres asks for the whole transaction to be run again.
+// Rerunnable reports whether err is a serialization failure or a deadlock, after which the whole
+// transaction may run again.
 func Rerunnable(err error) bool {
 	const serializationFailure, deadlock = "40001", "40P01"
 	return HasCode(err, serializationFailure, deadlock)
@@ -88,30 +93,30 @@ func lostSavepoint(err error) bool {
 	return HasCode(err, noTransaction, noSavepoint)
 }
 
-// TooSlow reports whether the server has ended the session because the transaction was idle, or open, for too long. That is
-// the doing of the fn that ran in it, and would be the same in another run.
+// TooSlow reports whether the server ended the session because the transaction was idle or open for
+// too long. Another run of fn would be too slow again.
 func TooSlow(err error) bool {
 	const idleInTransactionTimeout, transactionTimeout = "25P03", "25P04"
 	return HasCode(err, idleInTransactionTimeout, transactionTimeout)
 }
 
-// LockTimedOut reports whether a statement has waited for a lock as long as it may.
+// LockTimedOut reports whether a statement waited for a lock until its timeout.
 func LockTimedOut(err error) bool { return HasCode(err, "55P03") }
 
-// ReadOnly reports whether the server takes no writes, such as a primary that was demoted.
+// ReadOnly reports whether the server refuses writes, such as a demoted primary.
 func ReadOnly(err error) bool { return HasCode(err, "25006") }
 
-// Stale reports whether a prepared statement no longer fits the server: it was discarded, or the table was changed under
-// it. A new connection prepares it afresh.
+// Stale reports whether a prepared statement no longer fits the server: it was discarded, or its
+// table was altered. A new connection prepares the statement again.
 func Stale(err error) bool {
 	const noSuchStatement, suchStatement, cachedPlanChanged = "26000", "42P05", "0A000"
 	return HasCode(err, noSuchStatement, suchStatement, cachedPlanChanged)
 }
 
-// Discarded reports whether the session has lost a statement that was prepared.
+// Discarded reports whether the session has lost a prepared statement.
 func Discarded(err error) bool { return HasCode(err, "26000") }
 
-// Transient reports whether err tells of a state of the server, or of the way to it, that passes.
+// Transient reports whether err is caused by a passing state of the server or of the connection.
 func Transient(err error) bool {
 	if pgErr := pgError(err); pgErr != nil {
 		return transientState(pgErr.Code)
@@ -131,11 +136,12 @@ func transientState(code string) bool {
 	if len(code) != 5 {
 		return false
 	}
-	// Connection exceptions, and insufficient resources: too many connections, out of memory, disk full.
+	// Connection exceptions, and insufficient resources: too many connections, out of memory, disk
+	// full.
 	return code[:2] == "08" || code[:2] == "53"
 }
 
-// connectionLost reports whether err tells of a connection that broke, or that could not be had, rather than of an answer.
+// connectionLost reports whether err is a lost connection, or the failure to get one.
 func connectionLost(err error) bool {
 	if errors.Is(err, ErrUnanswered) || errors.Is(err, driver.ErrBadConn) {
 		return true
@@ -152,8 +158,8 @@ func connectionLost(err error) bool {
 	return errors.As(err, &network) || pgconn.SafeToRetry(err)
 }
 
-// fatal reports whether the server ended the session with this error. A transaction that got it as the answer to COMMIT
-// may well be committed.
+// fatal reports whether the server ended the session with this error. As the answer to COMMIT it
+// leaves the outcome unknown.
 func fatal(pgErr *pgconn.PgError) bool {
 	severity := pgErr.SeverityUnlocalized
 	if severity == "" {
@@ -162,20 +168,61 @@ func fatal(pgErr *pgconn.PgError) bool {
 	return severity == "FATAL" || severity == "PANIC"
 }
 
-// refused reports whether err is an ordinary answer of the server: no, and nothing was done.
+// refused reports whether err is an ordinary error of the server, so that the statement had no
+// effect.
 func refused(err error) bool {
 	pgErr := pgError(err)
 	return pgErr != nil && !fatal(pgErr)
 }
 
-// Internal reports whether the server has answered with an internal error. To a COMMIT, PostgreSQL gives one as it does any other, as from a
-// trigger that is deferred; other servers say by it that they do not know the outcome.
+// Internal reports whether the server answered with an internal error. To a COMMIT, PostgreSQL
+// answers so for ordinary failures, such as one of a deferred trigger. Other servers mean that they
+// do not know the outcome.
 func Internal(err error) bool { return refused(err) && strings.HasPrefix(pgError(err).Code, "XX") }
 
-// uncertain reports whether a server says by an error, as the answer to COMMIT, that it does not know the outcome of the transaction.
-// CockroachDB says statement_completion_unknown, Aurora DSQL internal_error, and a pooler whose own connection broke says one
-// of class 08. PostgreSQL says none of them there.
+// uncertain reports whether the server says, in its answer to COMMIT, that it does not know the
+// outcome of the transaction. CockroachDB sends statement_completion_unknown, Aurora DSQL sends
+// internal_error, and a pooler that lost its own connection sends an error of class 08. PostgreSQL
+// sends none of these.
 func uncertain(err error) bool {
 	pgErr := pgError(err)
 	return pgErr != nil && (pgErr.Code == "40003" || strings.HasPrefix(pgErr.Code, "XX") || strings.HasPrefix(pgErr.Code, "08"))
+}
+
+// ErrUnsupported reports that the server, or a pooler in front of it, lacks something that a
+// statement of the library needs.
+var ErrUnsupported = errors.New("idem: the server does not have what this needs")
+
+// UnsupportedError is the ErrUnsupported of one statement.
+type UnsupportedError struct {
+	Err error // of the server
+}
+
+func (e *UnsupportedError) Error() string {
+	return fmt.Sprintf("%v: %v; docs/portability.md says which servers have it, and what works without", ErrUnsupported, e.Err)
+}
+
+// Unwrap makes errors.Is(err, ErrUnsupported) true, and lets errors.As find the error of the
+// server.
+func (e *UnsupportedError) Unwrap() []error { return []error{ErrUnsupported, e.Err} }
+
+// AsUnsupported returns an *UnsupportedError if err says that the server lacks a function or a
+// feature. Otherwise it returns err. It must be used only for errors of the library's own
+// statements: a fn may use a function that does not exist.
+func AsUnsupported(err error) error {
+	const undefinedFunction, featureNotSupported = "42883", "0A000"
+	const planChanged = "RevalidateCachedQuery" // the same state, and a new connection prepares the statement afresh
+	if !HasCode(err, undefinedFunction, featureNotSupported) || pgError(err).Routine == planChanged {
+		return err
+	}
+	return &UnsupportedError{Err: err}
+}
+
+// ServerError undoes AsUnsupported: it returns the error of the server. It is for requests that
+// make the server run code of the application, such as a deferred trigger.
+func ServerError(err error) error {
+	if lacking, is := errors.AsType[*UnsupportedError](err); is {
+		return lacking.Err
+	}
+	return err
 }

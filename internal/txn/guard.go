@@ -3,21 +3,24 @@ package txn
 import (
 	"context"
 	"fmt"
+	"slices"
+	"sync"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// guard is the tx that fn is given. It is the real transaction with two differences: it cannot be committed or rolled
-// back, and it is dead once fn has returned, so that a tx that was kept cannot reach a connection that by then belongs to
-// another caller. It embeds pgx.Tx because pgx adds methods to that interface.
+// guard is the tx that fn gets. It differs from the real transaction in two ways: it cannot be
+// committed or rolled back, and it stops working once fn has returned. A tx that fn keeps cannot
+// reach the connection, which may belong to another caller by then. guard embeds pgx.Tx because pgx
+// adds methods to that interface.
 type guard struct {
 	pgx.Tx
 	access *access
-	nested bool // a savepoint, begun by fn: that one may be committed and rolled back
+	nested bool // a savepoint that fn began: fn may commit it and roll it back
 }
 
-// newGuard returns the guard of a transaction for one fn. It is one allocation.
+// newGuard returns the guard of tx for one fn. It allocates once.
 func newGuard(tx pgx.Tx, name string) *guard {
 	g := &struct {
 		guard
@@ -27,14 +30,15 @@ func newGuard(tx pgx.Tx, name string) *guard {
 	return &g.guard
 }
 
-// closedTx is a transaction whose every method answers pgx.ErrTxClosed.
+// closedTx is a transaction whose methods all return pgx.ErrTxClosed.
 var closedTx = func() pgx.Tx {
 	batch := &pgx.Batch{}
 	batch.BeginTx(pgx.TxOptions{})
 	return pgx.FailedBatchResults(batch, pgx.ErrTxClosed).Tx()
 }()
 
-// use returns the transaction, or a closed one if its time is over, and what to call when done with it.
+// use returns the transaction and a function to call after its use. Once fn has returned, the
+// transaction is closedTx.
 func (g *guard) use() (pgx.Tx, func()) {
 	if g.access.enter() {
 		return g.Tx, g.access.leave
@@ -70,8 +74,8 @@ func (g *guard) Rollback(ctx context.Context) error {
 	return g.refuse("Rollback")
 }
 
-// refuse also marks the access: a caller that believes that the writes are rolled back must not see them committed, so the call
-// as a whole fails.
+// refuse returns the error of a method that fn must not call. It also makes the whole call fail: fn
+// may believe that its writes are rolled back, so they must not be committed.
 func (g *guard) refuse(method string) error {
 	MarkEnded(g)
 	return fmt.Errorf("%w: %s is refused; return an error to roll back, nil to commit", ErrEnded, method)
@@ -89,7 +93,8 @@ func (g *guard) SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResult
 	return tx.SendBatch(ctx, batch)
 }
 
-// LargeObjects returns an object that is bound to the connection: unlike the tx itself, it must not be kept.
+// LargeObjects returns an object that is bound to the connection. Unlike the tx, the object works
+// after fn has returned, so fn must not keep it.
 func (g *guard) LargeObjects() pgx.LargeObjects {
 	tx, done := g.use()
 	defer done()
@@ -120,15 +125,15 @@ func (g *guard) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 	return tx.QueryRow(ctx, sql, args...)
 }
 
-// Conn returns the connection, nil once fn has returned. Like the LargeObjects, it must not be kept.
+// Conn returns the connection, or nil once fn has returned. fn must not keep the connection.
 func (g *guard) Conn() *pgx.Conn {
 	tx, done := g.use()
 	defer done()
 	return tx.Conn()
 }
 
-// ExecutionID returns the name of the transaction that tx belongs to, if tx is one that a fn was given or a savepoint begun
-// on it.
+// ExecutionID returns the name that Run gave to the transaction of tx. It reports false if tx is
+// neither the tx of a fn nor a savepoint begun on it, and if the name is empty.
 func ExecutionID(tx pgx.Tx) (string, bool) {
 	g, ok := tx.(*guard)
 	if !ok || g.access.name == "" {
@@ -137,14 +142,15 @@ func ExecutionID(tx pgx.Tx) (string, bool) {
 	return g.access.name, true
 }
 
-// Attach gives the tx of a fn a context, which ContextOf returns. It is called before fn is.
+// Attach stores ctx in the tx of a fn, for ContextOf. It is called before fn.
 func Attach(ctx context.Context, tx pgx.Tx) {
 	if g, ok := tx.(*guard); ok {
 		g.access.ctx = ctx
 	}
 }
 
-// ContextOf returns the context that was attached to tx, or to the one that tx is a savepoint of. It is nil if there is none.
+// ContextOf returns the context that Attach has stored in tx or in the tx below its savepoints. It
+// returns nil if there is none.
 func ContextOf(tx pgx.Tx) context.Context {
 	if g, ok := tx.(*guard); ok {
 		return g.access.ctx
@@ -152,16 +158,17 @@ func ContextOf(tx pgx.Tx) context.Context {
 	return nil
 }
 
-// WhenCommitted tells w once the transaction is known to be committed, if tx is one that a fn was given, or a savepoint begun
-// on it, and the transaction is not the caller's own. It is not told where no caller heard of the COMMIT, and told for nothing
-// where a savepoint was undone.
-func WhenCommitted(tx pgx.Tx, w Witness) {
+// OnCommit notifies l once the transaction of tx is known to be committed. It works for the tx of a
+// fn and savepoints begun on it, unless the transaction belongs to the caller. l is not notified if
+// the acknowledgement of COMMIT is lost. It is notified even if the savepoint in tx was rolled
+// back.
+func OnCommit(tx pgx.Tx, l CommitListener) {
 	if g, ok := tx.(*guard); ok {
-		g.access.tell(w)
+		g.access.listen(l)
 	}
 }
 
-// LentOf returns the transaction that tx is, or guards, if it is lent, and nil if it is not.
+// LentOf returns the Lent transaction that tx is or guards. It returns nil if there is none.
 func LentOf(tx pgx.Tx) Lent {
 	for {
 		g, ok := tx.(*guard)
@@ -173,7 +180,8 @@ func LentOf(tx pgx.Tx) Lent {
 	}
 }
 
-// MarkEnded makes the call fail to which the tx of a fn belongs: fn has committed it or rolled it back, or has tried to.
+// MarkEnded makes the call fail that tx belongs to, because fn has ended the transaction or has
+// tried to.
 func MarkEnded(tx pgx.Tx) {
 	if g, ok := tx.(*guard); ok {
 		g.access.mu.Lock()
@@ -182,8 +190,119 @@ func MarkEnded(tx pgx.Tx) {
 	}
 }
 
-// EndUse makes the tx of a fn dead, and reports whether no method of it is running.
+// EndUse makes the tx of a fn unusable. It reports whether no method of tx is running.
 func EndUse(tx pgx.Tx) (idle bool) {
 	g, ok := tx.(*guard)
 	return !ok || g.access.end()
+}
+
+// access is the state that the tx of a fn shares with the savepoints begun on it. It ends when fn
+// returns.
+type access struct {
+	name string          // for ExecutionID
+	ctx  context.Context // for ContextOf, nil if there is none
+
+	mu        sync.Mutex
+	users     int    // number of methods that are running
+	over      bool   // fn has returned
+	endedByFn bool   // fn called Commit or Rollback
+	whenIdle  func() // called when the last running method returns
+	listening []CommitListener
+}
+
+// enter reports whether the transaction may be used. If it returns true, leave must follow.
+func (a *access) enter() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.over {
+		a.users++
+	}
+	return !a.over
+}
+
+func (a *access) leave() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.users--
+	if a.users == 0 && a.whenIdle != nil {
+		a.whenIdle()
+	}
+}
+
+// ended reports whether fn has called Commit or Rollback.
+func (a *access) ended() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.endedByFn
+}
+
+// end makes the tx unusable. It reports false if a method is still running in a goroutine that fn
+// left behind. Until that method returns, nothing else may use the connection.
+func (a *access) end() (idle bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.over = true
+	return a.users == 0
+}
+
+// afterUse calls f once no method is running, which may be at once.
+func (a *access) afterUse(f func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.users == 0 {
+		f()
+		return
+	}
+	a.whenIdle = f
+}
+
+// CommitListener is notified of a commit. Committed must return at once. Listeners are compared
+// with ==.
+type CommitListener interface{ Committed() }
+
+// listen adds l to the listeners, unless it is one of them.
+func (a *access) listen(l CommitListener) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !slices.Contains(a.listening, l) {
+		a.listening = append(a.listening, l)
+	}
+}
+
+func (a *access) listeners() []CommitListener {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.listening
+}
+
+// checkState returns the result of Run from what fn returned, undo and err, and from the state in
+// which fn left the transaction.
+func checkState(conn *pgx.Conn, g *guard, undo bool, err error) (bool, error) {
+	idle := g.access.end()
+	switch {
+	case !idle && err == nil:
+		return undo, fmt.Errorf("%w: a goroutine of fn is still using the tx", ErrAborted)
+	case !idle:
+		return undo, err
+	case g.access.endedByFn && err == nil:
+		return undo, Ended("fn called Commit or Rollback on the tx", err)
+	case !conn.IsClosed() && !conn.PgConn().IsBusy() && conn.PgConn().TxStatus() == 'I':
+		return undo, Ended("a statement of fn did", err)
+	case err == nil && !undo:
+		return undo, notCommittable(conn)
+	}
+	return undo, err
+}
+
+// notCommittable returns the reason why the transaction cannot be committed, or nil.
+func notCommittable(conn *pgx.Conn) error {
+	switch {
+	case conn.IsClosed():
+		return fmt.Errorf("%w: its connection was lost", ErrAborted)
+	case conn.PgConn().IsBusy():
+		return fmt.Errorf("%w: rows or batch results were left open", ErrAborted)
+	case conn.PgConn().TxStatus() == 'E':
+		return fmt.Errorf("%w: fn ignored the error of a statement", ErrAborted)
+	}
+	return nil
 }

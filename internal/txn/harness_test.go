@@ -13,13 +13,13 @@ import (
 	"github.com/idem-go/idem/lab/waiting"
 )
 
-// limit is how long a test waits for a signal that has to come.
+// limit is how long a test waits for an event.
 const limit = waiting.Limit
 
 // bench is a database with a table that transactions write to.
 type bench struct {
 	t      *testing.T
-	direct *pgxpool.Pool // to look at it
+	direct *pgxpool.Pool // not through the proxy
 	engine *Engine
 	proxy  *pgproxy.Proxy // between the engine and the database
 }
@@ -36,12 +36,12 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
-// withEngine returns another engine, on a pool of its own.
+// withEngine returns another engine with its own pool.
 func (b *bench) withEngine(options pgx.TxOptions, limits Limits) *Engine {
 	return &Engine{Pool: pgtest.Open(b.t, b.proxy.DSN()), Options: options, Limits: limits}
 }
 
-// write is a fn that writes name and answers with what is given.
+// write returns a fn that inserts name and returns undo and err.
 func write(name string, undo bool, err error) func(pgx.Tx) (bool, error) {
 	return func(tx pgx.Tx) (bool, error) {
 		_, writeErr := tx.Exec(context.Background(), "insert into made (name) values ($1)", name)
@@ -49,7 +49,7 @@ func write(name string, undo bool, err error) func(pgx.Tx) (bool, error) {
 	}
 }
 
-// open begins a transaction that is closed when the test is over, and writes name in it.
+// open begins a transaction, inserts name, and closes the transaction at the end of the test.
 func (b *bench) open(e *Engine, name string) *Tx {
 	b.t.Helper()
 	tx, err := e.Open(b.t.Context())
@@ -63,8 +63,8 @@ func (b *bench) open(e *Engine, name string) *Tx {
 	return tx
 }
 
-// commit commits on another goroutine. Where the test ends first, because it has failed, the socket is closed: the Commit ends, and
-// only then may the transaction be closed.
+// commit commits on another goroutine. If the test fails before the answer, commit closes the
+// socket, so that Commit returns before the transaction is closed.
 func (b *bench) commit(ctx context.Context, tx *Tx, requests ...Request) <-chan error {
 	answer, done := make(chan error, 1), make(chan struct{})
 	b.t.Cleanup(func() {
@@ -78,7 +78,7 @@ func (b *bench) commit(ctx context.Context, tx *Tx, requests ...Request) <-chan 
 	return answer
 }
 
-// wantMade fails the test unless name was committed as often.
+// wantMade fails the test unless name was committed want times.
 func (b *bench) wantMade(name string, want int) {
 	b.t.Helper()
 	var n int
@@ -90,13 +90,13 @@ func (b *bench) wantMade(name string, want int) {
 	}
 }
 
-// await returns once the channel is closed or has a value.
+// await returns once c is closed or has a value.
 func await[T any](t testing.TB, what string, c <-chan T) T {
 	t.Helper()
 	return waiting.For(t, what, c)
 }
 
-// change gives an engine a pool of another configuration.
+// change replaces the pool of e by one with another configuration.
 func (b *bench) change(e *Engine, change func(*pgxpool.Config)) {
 	b.t.Helper()
 	config := e.Pool.Config()

@@ -4,41 +4,44 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem/internal/roundtrip"
 )
 
-// The savepoint of a joined function. Names may repeat: a Join inside a Join sees only its own.
+// The savepoint of a joined function. The name may repeat: a Join inside a Join sees only its own
+// savepoint.
 const (
 	setSavepoint     = "savepoint idem"
 	undoToSavepoint  = "rollback to savepoint idem"
 	releaseSavepoint = "release savepoint idem"
 
-	// abort fails, because there is no such savepoint, and so makes sure that the transaction is never committed.
+	// abort fails, because no savepoint has that name. The server then aborts the transaction,
+	// which can no longer be committed.
 	abort = "rollback to savepoint idem_rolls_back_what_fn_has_done"
 )
 
-// Joined is a function's part in a transaction of the caller's.
+// Joined is the part of a caller's transaction that belongs to one function.
 type Joined struct {
 	Rehearse bool // as Engine.Rehearse
 
 	tx     pgx.Tx
 	conn   *pgx.Conn
 	limits Limits
-	outer  *access // if tx is itself the tx of a fn
-	lent   Lent    // if the connection of tx has another owner
-	lost   bool    // who has ended the transaction
+	outer  *access // of tx, if tx is itself the tx of a fn
+	lent   Lent    // tx, if its connection has another owner
+	lost   bool    // the other owner has ended the transaction
 	access *access // of this fn
 
-	saves bool // this part is to have a savepoint
-	open  bool // and has it
+	saves bool // this part uses a savepoint
+	open  bool // the savepoint is set
 }
 
 var errTxClosed = fmt.Errorf("idem: DoTx: the transaction is over: %w", pgx.ErrTxClosed)
 
-// Join makes tx ready for a function. Leave must follow.
+// Join prepares tx for a function. If it succeeds, Leave must follow.
 func Join(ctx context.Context, tx pgx.Tx, limits Limits) (*Joined, error) {
 	j := &Joined{tx: tx, limits: limits}
 	if g, ok := tx.(*guard); ok {
@@ -56,7 +59,7 @@ func Join(ctx context.Context, tx pgx.Tx, limits Limits) (*Joined, error) {
 		return nil, err
 	}
 	j.conn = conn
-	j.saves = hasRoom(conn, tx)
+	j.saves = savepointsLeft(conn, tx)
 	return j, nil
 }
 
@@ -70,7 +73,7 @@ func (j *Joined) Leave() {
 	}
 }
 
-// borrow keeps another owner of the connection from using it.
+// borrow blocks another owner of the connection from using it.
 func (j *Joined) borrow(tx pgx.Tx) error {
 	lent := LentOf(tx)
 	if lent == nil {
@@ -86,8 +89,9 @@ func (j *Joined) borrow(tx pgx.Tx) error {
 	return nil
 }
 
-// usable returns the connection of a transaction that can be joined. A tx that is over must be found out through the tx
-// itself: its connection may be in another's transaction by then. An empty batch asks without a round trip.
+// usable returns the connection of tx. It fails if tx cannot be joined. It asks tx itself whether
+// it is over, because the connection may be in a transaction of another caller by then. An empty
+// batch does that without a round trip.
 func usable(ctx context.Context, tx pgx.Tx) (*pgx.Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -112,7 +116,7 @@ func usable(ctx context.Context, tx pgx.Tx) (*pgx.Conn, error) {
 	}
 }
 
-// Open is Prepare and Begin.
+// Open calls Prepare and Begin.
 func (j *Joined) Open(ctx context.Context, prepared []*roundtrip.Statement, requests ...Request) error {
 	if err := j.Prepare(ctx, prepared); err != nil {
 		return err
@@ -120,23 +124,25 @@ func (j *Joined) Open(ctx context.Context, prepared []*roundtrip.Statement, requ
 	return j.Begin(ctx, prepared, requests...)
 }
 
-// Prepare makes the connection know its statements, and makes plans again that are due: as a rule, there is nothing to send.
-// Whatever it sends is under the savepoint: where the schema is missing, or the table is locked, tx must survive that.
+// Prepare makes the connection prepare statements, and renews plans that are due. Usually there is
+// nothing to send. It sends everything under the savepoint, so that tx survives an error, such as a
+// missing schema or a locked table.
 func (j *Joined) Prepare(ctx context.Context, prepared []*roundtrip.Statement) error {
-	if roundtrip.IsCold(j.conn, prepared) {
+	if roundtrip.MustPrepare(j.conn, prepared) {
 		if err := j.underSavepoint(func(ahead ...*roundtrip.Ahead) error {
 			return roundtrip.Prepare(ctx, j.conn, prepared, ahead...)
 		}); err != nil {
 			return err
 		}
 	}
-	if j.saves && roundtrip.IsDue(j.conn) {
+	if j.saves && roundtrip.MustReplan(j.conn) {
 		return j.underSavepoint(func(ahead ...*roundtrip.Ahead) error { return roundtrip.Replan(ctx, j.conn, ahead...) })
 	}
 	return nil
 }
 
-// underSavepoint has the savepoint set ahead of what f sends, unless it is set already.
+// underSavepoint calls f, which sends the savepoint ahead of its own statements if it is not set
+// yet.
 func (j *Joined) underSavepoint(f func(...*roundtrip.Ahead) error) error {
 	if !j.saves || j.open {
 		return f()
@@ -144,11 +150,11 @@ func (j *Joined) underSavepoint(f func(...*roundtrip.Ahead) error) error {
 	savepoint := &roundtrip.Ahead{SQL: setSavepoint}
 	err := f(savepoint)
 	j.open = savepoint.Done
-	return Lacking(err)
+	return AsUnsupported(err)
 }
 
-// Begin sends the savepoint, if it is not set yet, and requests: one round trip. If prepared turn out to be stale, they are
-// prepared again.
+// Begin sends requests in one round trip, after the savepoint if that is not set yet. If prepared
+// statements are stale, it prepares them again and repeats the round trip.
 func (j *Joined) Begin(ctx context.Context, prepared []*roundtrip.Statement, requests ...Request) error {
 	err := j.sendOpen(ctx, requests)
 	if err == nil {
@@ -179,7 +185,7 @@ func (j *Joined) sendOpen(ctx context.Context, requests []Request) error {
 		j.open = trip.Err() == nil
 	}
 	read(trip, requests)
-	return Lacking(trip.End())
+	return AsUnsupported(trip.End())
 }
 
 // Ask makes a round trip inside the transaction.
@@ -187,10 +193,10 @@ func (j *Joined) Ask(ctx context.Context, requests ...Request) error {
 	return ask(ctx, j.conn, requests)
 }
 
-// Saves reports whether this part of the transaction has a savepoint, by which it can be undone alone.
+// Saves reports whether a savepoint is set, so that this part can be undone alone.
 func (j *Joined) Saves() bool { return j.open }
 
-// Run gives the transaction to fn, as Tx.Run does.
+// Run calls fn with the transaction, like Tx.Run.
 func (j *Joined) Run(name string, fn func(pgx.Tx) (undo bool, err error)) (undo bool, err error) {
 	if j.Rehearse || rehearsesAll() {
 		fn = rehearsed(j.limits.Rollback, fn)
@@ -198,20 +204,22 @@ func (j *Joined) Run(name string, fn func(pgx.Tx) (undo bool, err error)) (undo 
 	g := newGuard(j.tx, name)
 	j.access = g.access
 	if j.lent == nil {
-		return run(j.conn, g, fn)
+		undo, err = fn(g)
+		return checkState(j.conn, g, undo, err)
 	}
-	undo, err, over := j.apart(g, fn)
+	undo, err, over := j.runLent(g, fn)
 	switch {
 	case over == nil:
-		return judge(j.conn, g, undo, err)
+		return checkState(j.conn, g, undo, err)
 	case g.access.endedByFn || err == nil:
 		return undo, Ended("the transaction was over when fn returned", errors.Join(err, over))
 	}
 	return undo, err
 }
 
-// apart runs fn while the owner of the connection may use it. Over is the error of a transaction that has ended meanwhile.
-func (j *Joined) apart(g *guard, fn func(pgx.Tx) (bool, error)) (undo bool, err, over error) {
+// runLent runs fn while the other owner may use the connection. over is the error of a transaction
+// that has ended meanwhile.
+func (j *Joined) runLent(g *guard, fn func(pgx.Tx) (bool, error)) (undo bool, err, over error) {
 	j.lent.Return()
 	defer func() { // also if fn panics
 		if over = j.lent.Borrow(); over != nil {
@@ -223,24 +231,25 @@ func (j *Joined) apart(g *guard, fn func(pgx.Tx) (bool, error)) (undo bool, err,
 	return undo, err, nil
 }
 
-// Restart undoes what was done since Open, and sends requests: one round trip. Without a savepoint it is refused.
+// Restart rolls back to the savepoint and sends requests, in one round trip. Without a savepoint it
+// returns ErrAborted.
 func (j *Joined) Restart(ctx context.Context, requests ...Request) error {
 	switch {
 	case j.conn.IsClosed() || j.conn.PgConn().IsBusy():
-		return unfit(j.conn)
+		return notCommittable(j.conn)
 	case !j.open:
 		return fmt.Errorf("%w: fn rejects, and after %d calls in one transaction a call has no savepoint of its own "+
 			"by which its writes could be undone: begin one with tx.Begin", ErrAborted, maxSavepoints)
 	}
-	return j.named(ask(ctx, j.conn, append([]Request{command(undoToSavepoint)}, requests...)))
+	return j.checkSavepoint(ask(ctx, j.conn, append([]Request{command(undoToSavepoint)}, requests...)))
 }
 
-// Complete sends requests and releases the savepoint: one round trip.
+// Complete sends requests and releases the savepoint, in one round trip.
 func (j *Joined) Complete(ctx context.Context, requests ...Request) error {
 	if j.open {
 		requests = append(requests, command(releaseSavepoint))
 	}
-	if err := j.named(ask(ctx, j.conn, requests)); err != nil {
+	if err := j.checkSavepoint(ask(ctx, j.conn, requests)); err != nil {
 		return err
 	}
 	if j.open {
@@ -250,24 +259,25 @@ func (j *Joined) Complete(ctx context.Context, requests ...Request) error {
 	return nil
 }
 
-// named recognises by its consequences that fn ended the transaction by a statement.
-func (j *Joined) named(err error) error {
+// checkSavepoint returns ErrEnded if err says that the savepoint is gone: fn has ended the
+// transaction by a statement. Otherwise it returns err.
+func (j *Joined) checkSavepoint(err error) error {
 	if lostSavepoint(err) {
 		return Ended("its savepoint is gone", nil)
 	}
 	return err
 }
 
-// Undo takes the caller's transaction back to where Open found it because of cause, and returns cause: or ErrEnded, if there
-// is nowhere to go back to. Without a savepoint the transaction is aborted, so that what fn has done is never committed. A
-// connection that cannot be brought back to a known state is closed.
+// Undo rolls back to the savepoint because of cause, and returns cause. It returns ErrEnded if the
+// savepoint is gone. If there is no savepoint, it aborts the transaction, so that the writes of fn
+// are never committed. It closes a connection that it cannot bring into a known state.
 func (j *Joined) Undo(cause error) error {
 	pg := j.conn.PgConn()
 	switch {
-	case !j.open && j.access == nil, j.lost: // nothing was done, or nothing is left to undo
+	case !j.open && j.access == nil, j.lost: // nothing was written, or the transaction is over
 		return cause
 	case j.access != nil && !j.access.end():
-		_ = pg.Conn().Close() // a goroutine of fn is using it: the socket is all that may be touched
+		_ = pg.Conn().Close() // a goroutine of fn uses the connection, so only the socket may be closed
 		return cause
 	case pg.IsClosed():
 		return cause
@@ -285,13 +295,47 @@ func (j *Joined) Undo(cause error) error {
 	var err error
 	within(j.conn, j.limits.Rollback, func(ctx context.Context) error {
 		err = execute(ctx, j.conn, commands...)
-		return sound(err)
+		return ignoreRefusal(err)
 	})
 	if len(commands) > 1 && err == nil {
-		j.access = nil // nothing is left of fn
+		j.access = nil // no writes of fn are left
 	}
 	if len(commands) > 1 && lostSavepoint(err) && !errors.Is(cause, ErrEnded) {
 		return Ended("a statement of fn did, and began another", cause)
 	}
 	return cause
+}
+
+// maxSavepoints is how many functions of one transaction run under a savepoint. A savepoint with
+// writes remains a subtransaction until the end of the transaction. Above 64 subtransactions in one
+// transaction, every snapshot on the server becomes slower.
+const maxSavepoints = 32
+
+// savepoints counts the savepoints of a transaction. A connection keeps it as custom data.
+type savepoints struct {
+	tx    pgx.Tx
+	count int
+}
+
+const savepointsOnConn = "github.com/idem-go/idem: savepoints"
+
+// savepointsLeft reports whether tx may have another savepoint.
+func savepointsLeft(conn *pgx.Conn, tx pgx.Tx) bool {
+	s, ok := conn.PgConn().CustomData()[savepointsOnConn].(*savepoints)
+	return !ok || !same(s.tx, tx) || s.count < maxSavepoints
+}
+
+func countSavepoint(conn *pgx.Conn, tx pgx.Tx) {
+	data := conn.PgConn().CustomData()
+	s, ok := data[savepointsOnConn].(*savepoints)
+	if !ok || !same(s.tx, tx) {
+		s = &savepoints{tx: tx}
+		data[savepointsOnConn] = s
+	}
+	s.count++
+}
+
+// same compares two transactions. Either may have a type of the caller that is not comparable.
+func same(a, b pgx.Tx) bool {
+	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
 }

@@ -7,51 +7,56 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Lease is a connection that an engine has until it releases it. A *pgxpool.Conn is one.
+// Lease is a connection that an engine holds until Release. A *pgxpool.Conn is one.
 type Lease interface {
 	Conn() *pgx.Conn
 	Release()
 }
 
-// Source is where an engine has its connections from, if they are not those of a pool of pgx alone. Sources are compared.
+// Source gives connections to an engine in place of a pool. Sources are compared with ==.
 type Source interface {
 	Acquire(ctx context.Context) (Sublease, error)
 
 	// IsFull reports whether all connections are in use.
 	IsFull() bool
 
-	// Idle returns how many connections are not in use.
+	// Idle returns the number of connections that are not in use.
 	Idle() int
 
-	// Pool is what the connections are of, nil if it is no pool of pgx.
+	// Pool returns the pool that the connections belong to, or nil if that is no pgx pool.
 	Pool() *pgxpool.Pool
 }
 
-// Sublease is a Lease of a connection that has another owner than pgx's pool, such as database/sql. fn uses the transaction
-// through that owner.
+// Sublease is a Lease of a connection with another owner than a pgx pool, such as database/sql. fn
+// uses the transaction through that owner.
 type Sublease interface {
 	Lease
 
-	// Begin makes the owner begin a transaction, if it cannot be told of one that has begun. Open begins another one behind it.
+	// Begin makes the owner begin a transaction if the owner must begin it itself. Open then
+	// replaces that transaction by its own.
 	Begin(ctx context.Context) error
 
-	// Chained reports whether it did: whenever a transaction ends, the next has to begin with it, for the owner to roll back.
+	// Chained reports whether Begin has begun a transaction. The owner will roll that transaction
+	// back, so whenever a transaction of the engine ends, another one has to begin with the same
+	// statement.
 	Chained() bool
 
-	// Lend makes tx, which is not guarded, fit for a fn that uses the owner as well.
+	// Lend returns a transaction for a fn that uses the owner as well. tx has no guard.
 	Lend(tx pgx.Tx) (pgx.Tx, error)
 
-	// Around returns fn such that the owner has no use of the connection before fn begins, and none after it has returned.
+	// Around returns fn wrapped so that the owner can use the connection only while fn runs.
 	Around(fn func(pgx.Tx) (undo bool, err error)) func(pgx.Tx) (undo bool, err error)
 
-	// IsLost reports whether fn has left something behind that may be using the connection. It is not to be touched then.
+	// IsLost reports whether fn left something behind that may still use the connection. The
+	// connection must not be used then.
 	IsLost() bool
 
-	// End takes leave of the owner's transaction. The transaction of the engine has ended.
+	// End ends the owner's transaction after that of the engine has ended.
 	End()
 }
 
-// Lent is a transaction whose connection has another owner, who may use it at any time. Between Borrow and Return it does not.
+// Lent is a transaction whose connection has another owner. The owner may use the connection at any
+// time, except between Borrow and Return.
 type Lent interface {
 	pgx.Tx
 	Borrow() error

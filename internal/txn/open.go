@@ -11,10 +11,10 @@ import (
 	"github.com/idem-go/idem/internal/roundtrip"
 )
 
-// Open takes a connection from the pool and begins a transaction on it, together with requests: one round trip. Connections
-// that turn out to have died in the pool, or on which our statements were discarded, or that have another role, are skipped; where a
-// hook of the pool discards the statements, they are prepared again. If a request fails, the error is returned and the connection is
-// back in the pool.
+// Open takes a connection, begins a transaction and sends requests, in one round trip. It skips
+// connections that died in the pool, that have lost the prepared statements, or that have another
+// role. If a hook of the pool discards prepared statements, it prepares them again instead. If a
+// request fails, Open gives the connection back and returns the error.
 func (e *Engine) Open(ctx context.Context, requests ...Request) (*Tx, error) {
 	t := &Tx{engine: e}
 	for dead := (deadConns{pool: e.Pool, source: e.Source}); ; {
@@ -32,23 +32,23 @@ func (e *Engine) Open(ctx context.Context, requests ...Request) (*Tx, error) {
 			return t, nil
 		}
 		goesOn := ctx.Err() == nil && !errors.Is(err, ErrBlocked) && !errors.Is(err, ErrUnanswered)
-		skip := goesOn && (t.conn.IsClosed() && dead.skip(t.conn) || wasAlive(t.conn) && Stale(err) && dead.another())
+		skip := goesOn && (t.conn.IsClosed() && dead.skip(t.conn) || wasAlive(t.conn) && Stale(err) && dead.mayTryAnother())
 		t.CloseAfter(err)
-		if !skip && !(goesOn && t.roleLost && dead.another()) {
-			return nil, Lacking(err)
+		if !skip && !(goesOn && t.roleLost && dead.mayTryAnother()) {
+			return nil, AsUnsupported(err)
 		}
 	}
 }
 
-// beginAnew begins once more, with statements that are prepared again. A new connection would do as well, and better where the
-// statements of fn were lost too, but a hook would discard the statements of that one as soon as it comes back.
+// beginAnew prepares the statements again and begins once more. A new connection would not help:
+// the hook would discard the statements of that one, too, as soon as it is back in the pool.
 func (t *Tx) beginAnew(ctx context.Context, requests []Request) error {
 	if t.conn.PgConn().TxStatus() != 'I' {
 		if err := ask(ctx, t.conn, []Request{t.rollback()}); err != nil {
 			return err
 		}
 	}
-	if t.engine.Pool == nil { // where it was no hook, the statements of fn are lost once and for all
+	if t.engine.Pool == nil { // pgx still counts on its own statements for fn, which are lost as well
 		if err := t.conn.DeallocateAll(ctx); err != nil {
 			return err
 		}
@@ -59,9 +59,10 @@ func (t *Tx) beginAnew(ctx context.Context, requests []Request) error {
 	return t.beginInTime(ctx, requests)
 }
 
-// hasHook reports whether the application does something to connections whenever they leave the pool, or come back.
+// hasHook reports whether the application may change connections as they leave the pool or come
+// back.
 func (e *Engine) hasHook() bool {
-	if e.Pool == nil { // another owner may do so
+	if e.Pool == nil { // the other owner may
 		return true
 	}
 	config := e.Pool.Config()
@@ -69,27 +70,28 @@ func (e *Engine) hasHook() bool {
 	return config.AfterRelease != nil || config.PrepareConn != nil || config.BeforeAcquire != nil
 }
 
-// cancelLimit is how long the server may take to say that the first statements were cancelled.
+// cancelLimit is how long the server may take to confirm that the first statements were canceled.
 const cancelLimit = time.Second
 
-// beginInTime is begin within the patience of the engine. Then a CancelRequest is sent, and the connection is given up, whatever is
-// answered: the request may arrive at any time, be it that the server is slow or that a pooler queues it, and must meet no other
-// statement. Only if the server says that it has cancelled the statements were they blocked.
+// beginInTime calls begin. After BeginTimeout it sends a CancelRequest and gives the connection up,
+// whatever the server answers. The CancelRequest may arrive at any time, because the server is slow
+// or a pooler queues it, and must not meet another statement. Only if the server says that it
+// canceled the statements, the error is ErrBlocked.
 func (t *Tx) beginInTime(ctx context.Context, requests []Request) error {
-	if t.engine.Patience <= 0 {
+	if t.engine.BeginTimeout <= 0 {
 		return t.begin(ctx, requests)
 	}
 	pg := t.conn.PgConn()
-	cancel := time.AfterFunc(t.engine.Patience, func() {
+	cancel := time.AfterFunc(t.engine.BeginTimeout, func() {
 		bounded, done := context.WithTimeout(context.Background(), cancelLimit)
 		defer done()
 		_ = pg.CancelRequest(bounded)
 	})
-	g := startGrace(t.engine.Patience+cancelLimit, pg.Conn())
-	defer g.end() // also if a handler panics
+	d := startAnswerDeadline(t.engine.BeginTimeout+cancelLimit, pg.Conn())
+	defer d.stop() // also if a handler of the caller panics
 	defer cancel.Stop()
 	err := t.begin(ctx, requests)
-	g.end()
+	d.stop()
 	if cancel.Stop() {
 		return err
 	}
@@ -119,7 +121,7 @@ func (t *Tx) begin(ctx context.Context, requests []Request) error {
 	}
 	trip := roundtrip.On(t.conn)
 	instead := sub != nil && sub.Chained()
-	if instead { // of the owner's transaction, which has no options
+	if instead { // end the transaction of the other owner, which has no options
 		trip.Exec("rollback")
 	}
 	if t.engine.Options == (pgx.TxOptions{}) {
@@ -137,17 +139,17 @@ func (t *Tx) begin(ctx context.Context, requests []Request) error {
 	return trip.End()
 }
 
-// Query makes one round trip outside of any transaction.
+// Query makes one round trip outside a transaction.
 func (e *Engine) Query(ctx context.Context, requests ...Request) error {
 	for dead := (deadConns{pool: e.Pool, source: e.Source}); ; {
 		retry, err := e.queryOnce(ctx, requests)
-		if !retry || !dead.another() {
-			return Lacking(err) // also where nothing could be prepared
+		if !retry || !dead.mayTryAnother() {
+			return AsUnsupported(err) // also for an error of Prepare
 		}
 	}
 }
 
-// queryOnce makes the round trip on one connection. It reports whether another connection may fare better.
+// queryOnce makes the round trip on one connection. retry says that another connection may succeed.
 func (e *Engine) queryOnce(ctx context.Context, requests []Request) (retry bool, err error) {
 	t := &Tx{engine: e}
 	if t.lease, err = e.acquire(ctx); err != nil {
@@ -166,16 +168,17 @@ func (e *Engine) queryOnce(ctx context.Context, requests []Request) (retry bool,
 	return t.roleLost, err
 }
 
-// CloseAsking closes the transaction because of err, and asks the server that it was on. After a failover another connection may lead to
-// another server, which may know more or less than that one.
+// CloseAsking closes the transaction because of err and sends requests on the same connection.
+// After a failover another connection may lead to another server, which may have more or fewer
+// commits. If the connection cannot be used any more, CloseAsking does use another one.
 func (t *Tx) CloseAsking(ctx context.Context, err error, requests ...Request) error {
 	engine := t.engine
-	if t.lease == nil || t.isLeft() || t.sublease() != nil || t.conn.PgConn().IsClosed() || t.conn.PgConn().IsBusy() {
+	if t.lease == nil || t.stillInUse() || t.sublease() != nil || t.conn.PgConn().IsClosed() || t.conn.PgConn().IsBusy() {
 		t.CloseAfter(err)
 		return engine.Query(ctx, requests...)
 	}
 	t.undo()
 	asked := ask(ctx, t.conn, requests)
 	t.CloseAfter(asked)
-	return Lacking(asked)
+	return AsUnsupported(asked)
 }

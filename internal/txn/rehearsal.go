@@ -2,9 +2,9 @@ package txn
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
-	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -13,11 +13,17 @@ import (
 // rehearsalVariable is the environment variable that rehearses every fn of a test binary.
 const rehearsalVariable = "IDEM_REHEARSE"
 
-// CanRehearse reports whether a program may ask for rehearsals: a test binary, or a process with IDEM_REHEARSE=1.
-func CanRehearse() bool { return testing.Testing() || os.Getenv(rehearsalVariable) == "1" }
+// CanRehearse reports whether a program may ask for rehearsals: a test binary, or a process with
+// IDEM_REHEARSE=1.
+func CanRehearse() bool { return isTest() || os.Getenv(rehearsalVariable) == "1" }
 
-// rehearsesAll reports whether every fn is rehearsed. Outside of a test binary the variable alone changes nothing.
-func rehearsesAll() bool { return testing.Testing() && os.Getenv(rehearsalVariable) == "1" }
+// rehearsesAll reports whether every fn is rehearsed. Outside of a test binary the variable alone
+// changes nothing.
+func rehearsesAll() bool { return os.Getenv(rehearsalVariable) == "1" && isTest() }
+
+// isTest reports whether the program is a test binary. Package testing would tell as well, but
+// every program with idem would contain it.
+func isTest() bool { return flag.Lookup("test.v") != nil }
 
 const (
 	setRehearsal     = "savepoint idem_rehearsal"
@@ -25,9 +31,9 @@ const (
 	releaseRehearsal = "release savepoint idem_rehearsal"
 )
 
-// rehearsed returns a function that runs fn, rolls its writes back and runs fn again, as a serialization failure at COMMIT
-// would. It does so under a savepoint and not by a rollback: that is the same to fn, and needs no retry of the caller. A first
-// run that cannot be committed is not repeated.
+// rehearsed returns a function that runs fn, rolls back its writes and runs fn again, as after a
+// serialization failure at COMMIT. The rollback is to a savepoint: fn sees no difference, and the
+// caller needs no retry. A first run that cannot be committed is not repeated.
 func rehearsed(limit time.Duration, fn func(pgx.Tx) (undo bool, err error)) func(pgx.Tx) (undo bool, err error) {
 	return func(tx pgx.Tx) (undo bool, err error) {
 		if err := execOn(tx, limit, setRehearsal); err != nil {

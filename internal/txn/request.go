@@ -9,19 +9,20 @@ import (
 	"github.com/idem-go/idem/internal/roundtrip"
 )
 
-// Request is a statement that travels with others: with BEGIN, with COMMIT, or in between.
+// Request is a statement that shares a round trip with others. Queue adds the statement and Read
+// reads its answer.
 type Request interface {
 	Queue(*roundtrip.Trip)
 	Read(*roundtrip.Trip)
 }
 
-// ask makes one round trip of requests.
+// ask sends requests in one round trip.
 func ask(ctx context.Context, conn *pgx.Conn, requests []Request) error {
 	trip := roundtrip.On(conn)
 	queue(trip, requests)
 	trip.Send(ctx)
 	read(trip, requests)
-	return Lacking(trip.End())
+	return AsUnsupported(trip.End())
 }
 
 func queue(trip *roundtrip.Trip, requests []Request) {
@@ -42,7 +43,7 @@ type command string
 func (c command) Queue(trip *roundtrip.Trip) { trip.Exec(string(c)) }
 func (c command) Read(trip *roundtrip.Trip)  { trip.Skip() }
 
-// execute makes one round trip of commands.
+// execute sends commands in one round trip.
 func execute(ctx context.Context, conn *pgx.Conn, commands ...string) error {
 	requests := make([]Request, len(commands))
 	for i, c := range commands {
@@ -56,18 +57,18 @@ var (
 	commit = roundtrip.Command("idem_commit", "commit")
 )
 
-// beginSQL returns the statement that begins a transaction with these options, which pgx only tells through a batch.
+// beginSQL returns the BEGIN for these options. pgx reveals the text only through a batch.
 func beginSQL(options pgx.TxOptions) string {
 	batch := &pgx.Batch{}
 	batch.BeginTx(options)
 	return batch.QueuedQueries[0].SQL
 }
 
-// commitStatement queues the COMMIT of a transaction.
+// commitStatement is the COMMIT of a transaction.
 type commitStatement struct {
-	sql     string // of the caller's own, if there is one
+	sql     string // pgx.TxOptions.CommitQuery, if there is one
 	tag     pgconn.CommandTag
-	reached bool // everything ahead of it was answered without an error
+	reached bool // all requests before it succeeded
 }
 
 func (c *commitStatement) Queue(trip *roundtrip.Trip) {
@@ -78,7 +79,7 @@ func (c *commitStatement) Queue(trip *roundtrip.Trip) {
 	trip.Exec(c.sql)
 }
 
-// chain makes the next transaction begin with the end of this one.
+// chain makes another transaction begin with the end of this one: see Sublease.Chained.
 func (c *commitStatement) chain(requests []Request) []Request {
 	if c.sql == "" {
 		c.sql = "commit and chain"

@@ -3,25 +3,51 @@ package txn
 import (
 	"context"
 	"crypto/tls"
+	"reflect"
+	"runtime"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 )
 
-// CloseSocket ends a connection without a word to the server. It may be called while the connection is in use, which then fails.
-func CloseSocket(conn *pgx.Conn) { closeSocket(conn) }
-
-// discard closes a connection without a word to the server, and so that pgx knows: a pool would hand out again what only the
-// socket knows to be closed.
+// discard closes a connection without a message to the server. Unlike CloseSocket it also informs
+// pgx: the pool would hand the connection out again otherwise.
 func discard(conn *pgx.Conn) {
-	closeSocket(conn)
+	CloseSocket(conn)
 	_ = conn.Close(context.Background())
 }
 
-// closeSocket ends a connection without a word to the server. pgx would send a CancelRequest, and TLS takes leave.
-func closeSocket(conn *pgx.Conn) {
-	socket := conn.PgConn().Conn()
-	if over, ok := socket.(*tls.Conn); ok {
-		socket = over.NetConn()
+// CloseSocket closes the socket of a connection without a message to the server. conn.Close would
+// send a CancelRequest, and TLS a close_notify. The connection may be in use, which then fails.
+func CloseSocket(conn *pgx.Conn) {
+	netConn := conn.PgConn().Conn()
+	if over, ok := netConn.(*tls.Conn); ok {
+		netConn = over.NetConn()
 	}
-	_ = socket.Close()
+	_ = netConn.Close()
+}
+
+// socketKey is the name under which a connection keeps its *socket.
+const socketKey = "github.com/idem-go/idem: socket"
+
+// socketOn returns the socket of a connection. It returns nil if the socket cannot be waited on, or
+// if the caller handles notices, notifications or errors: such a handler may block or end the
+// goroutine that reads, which must not be the goroutine of the call.
+func socketOn(conn *pgx.Conn) *socket {
+	data := conn.PgConn().CustomData()
+	if s, ok := data[socketKey].(*socket); ok {
+		return s
+	}
+	var s *socket
+	if config := conn.Config(); config.OnNotice == nil && isOfPgx(config.OnNotification) && isOfPgx(config.OnPgError) {
+		s = socketOf(conn.PgConn().Conn())
+	}
+	data[socketKey] = s
+	return s
+}
+
+// isOfPgx reports whether handler is nil or the default of pgx.
+func isOfPgx(handler any) bool {
+	v := reflect.ValueOf(handler)
+	return v.IsNil() || strings.HasPrefix(runtime.FuncForPC(v.Pointer()).Name(), "github.com/jackc/pgx/v5")
 }

@@ -10,32 +10,34 @@ import (
 	"github.com/idem-go/idem/internal/roundtrip"
 )
 
-// Tx is one transaction on one connection of the pool.
+// Tx is one transaction on one connection.
 type Tx struct {
 	engine *Engine
-	lease  Lease // nil once the connection has been given back
+	lease  Lease // nil once the connection was given back
 	conn   *pgx.Conn
-	access *access // of the last fn
+	access *access // of the latest fn
 
-	roleLost bool // CloseAfter has closed the connection because it has another role
+	roleLost bool // CloseAfter closed the connection because it has another role
 
 	commit     commitStatement
-	withCommit [4]Request // room for what travels with COMMIT
+	withCommit [4]Request // memory for the requests that travel with COMMIT
 }
 
-// PID is the number of the server's process, as it was told when the connection was made. Behind a pooler it is another one.
+// PID returns the process number of the server that the connection was told. Behind a pooler the
+// actual server process may be another one.
 func (t *Tx) PID() uint32 { return t.conn.PgConn().PID() }
 
 // Ask makes a round trip inside the transaction.
 func (t *Tx) Ask(ctx context.Context, requests ...Request) error { return ask(ctx, t.conn, requests) }
 
-// Run gives the transaction to fn, under a name that ExecutionID tells. fn reports whether its writes are to be undone. The
-// error is that of fn, or the one that follows from the state in which fn left the transaction.
+// Run calls fn with the transaction. ExecutionID returns name for it. fn reports whether its writes
+// are to be undone. Run returns the error of fn, or an error for the state in which fn left the
+// transaction.
 func (t *Tx) Run(name string, fn func(pgx.Tx) (undo bool, err error)) (undo bool, err error) {
 	if t.engine.Rehearse || rehearsesAll() {
 		fn = rehearsed(t.engine.Limits.Rollback, fn)
 	}
-	tx := txOf(t.conn)
+	tx := TxOn(t.conn)
 	if sub := t.sublease(); sub != nil {
 		if tx, err = sub.Lend(tx); err != nil {
 			return false, err
@@ -44,18 +46,20 @@ func (t *Tx) Run(name string, fn func(pgx.Tx) (undo bool, err error)) (undo bool
 	}
 	g := newGuard(tx, name)
 	if t.access != nil {
-		g.access.committed = t.access.witnesses()
+		g.access.listening = t.access.listeners()
 	}
 	t.access = g.access
-	return run(t.conn, g, fn)
+	undo, err = fn(g)
+	return checkState(t.conn, g, undo, err)
 }
 
-// Held rolls back, and reports whether what it rolled back was the transaction that Open had begun. The server is asked: by
-// holds within the transaction, by committed after the rollback of one that takes no more questions. The answer to either
-// is false if fn has ended our transaction. Where the server cannot be asked, Held is true.
+// Held rolls back, and reports whether the transaction that Open began was still open until then.
+// It asks the server: holds inside the transaction, or committed after the rollback if the
+// transaction was aborted and takes no more statements. If fn has ended the transaction, the answer
+// is false. If the server cannot be asked, Held returns true.
 func (t *Tx) Held(holds Question, committed Question) bool {
 	pg := t.conn.PgConn()
-	if t.isLeft() || pg.IsClosed() || pg.IsBusy() {
+	if t.stillInUse() || pg.IsClosed() || pg.IsBusy() {
 		return true
 	}
 	held := true
@@ -63,27 +67,28 @@ func (t *Tx) Held(holds Question, committed Question) bool {
 		within(t.conn, t.engine.Limits.Rollback, func(ctx context.Context) error {
 			err := ask(ctx, t.conn, []Request{holds.Request, t.rollback()})
 			held = err != nil || holds.Answer()
-			return sound(err)
+			return ignoreRefusal(err)
 		})
 	}
-	if !pg.IsClosed() && pg.TxStatus() == 'E' { // it was aborted, or the question was refused
+	if !pg.IsClosed() && pg.TxStatus() == 'E' { // aborted before, or by the question
 		within(t.conn, t.engine.Limits.Rollback, func(ctx context.Context) error {
 			err := ask(ctx, t.conn, []Request{t.rollback(), committed.Request})
 			held = err != nil || committed.Answer()
-			return sound(err)
+			return ignoreRefusal(err)
 		})
 	}
 	return held
 }
 
-// Question is a request with what its answer says.
+// Question is a request and a function that reads its answer.
 type Question struct {
 	Request
 	Answer func() bool
 }
 
-// sound drops an error that leaves the connection in a known state.
-func sound(err error) error {
+// ignoreRefusal returns nil for an ordinary error of the server, which leaves the connection in a
+// known state. It returns any other err.
+func ignoreRefusal(err error) error {
 	if refused(err) {
 		return nil
 	}
@@ -93,15 +98,15 @@ func sound(err error) error {
 // Close rolls back, unless the transaction was committed, and gives the connection back.
 func (t *Tx) Close() { t.CloseAfter(nil) }
 
-// CloseAfter does that because of err. A connection on which something is still running, or that is of no use after err, is
-// closed.
+// CloseAfter is Close because of err. It closes a connection that is still in use, or that is
+// useless after err.
 func (t *Tx) CloseAfter(err error) {
 	if t.lease == nil {
 		return
 	}
-	if t.isLeft() { // fn, or its panic, left a goroutine that is using the tx
+	if t.stillInUse() { // a goroutine that fn left behind uses the tx
 		owned := t.sublease() != nil
-		conn, release := t.detach() // the pool gets its place back; the connection is never used again
+		conn, release := t.detach() // the pool gets its slot back, and the connection is never used again
 		_ = conn.PgConn().Conn().Close()
 		t.access.afterUse(func() {
 			if owned {
@@ -113,18 +118,19 @@ func (t *Tx) CloseAfter(err error) {
 		return
 	}
 	pg := t.conn.PgConn()
-	t.leave()
+	t.endSublease()
 	t.undo()
 	t.roleLost = HasCode(err, "42501") && wasAlive(t.conn) && t.hasAnotherRole()
 	if (Stale(err) || ReadOnly(err) || t.roleLost) && !pg.IsClosed() {
-		// The statements of fn are stale as well, as a rule, and a server that has become a replica stays one. A new
-		// connection prepares everything afresh, may find another server, and has the role of the pool.
+		// The statements of fn are usually stale as well, and a server that has become a replica
+		// stays one. A new connection prepares everything again, may lead to another server, and
+		// has the role of the pool.
 		within(t.conn, t.engine.Limits.Rollback, t.conn.Close)
 	}
 	t.release()
 }
 
-// undo rolls back what is open on the connection, unless something is still running on it.
+// undo rolls back, unless a statement is still running on the connection.
 func (t *Tx) undo() {
 	pg := t.conn.PgConn()
 	if !pg.IsClosed() && !pg.IsBusy() && pg.TxStatus() != 'I' {
@@ -132,8 +138,8 @@ func (t *Tx) undo() {
 	}
 }
 
-// hasAnotherRole reports whether the session has another role than the one that its connection was made with: fn has left a SET ROLE
-// behind, which outlasts the transaction.
+// hasAnotherRole reports whether the session has another role than its connection began with. A SET
+// ROLE of fn outlasts the transaction.
 func (t *Tx) hasAnotherRole() bool {
 	pg := t.conn.PgConn()
 	if pg.IsClosed() || pg.IsBusy() {
@@ -150,7 +156,7 @@ func (t *Tx) hasAnotherRole() bool {
 	return role != "" && role != cmp.Or(t.conn.Config().RuntimeParams["role"], "none")
 }
 
-// sublease returns what owns the connection, nil if that is pgx's pool.
+// sublease returns the lease if the connection has another owner than a pgx pool, else nil.
 func (t *Tx) sublease() Sublease {
 	sub, _ := t.lease.(Sublease)
 	return sub
@@ -164,8 +170,8 @@ func (t *Tx) rollback() command {
 	return "rollback"
 }
 
-// detach takes the connection from its pool, which is to have the place back. Where that is not possible, its owner has it back when
-// release is called.
+// detach takes the connection out of its pool, which gets its slot back at once. If another owner
+// has the connection, that owner gets it back when release is called.
 func (t *Tx) detach() (conn *pgx.Conn, release func()) {
 	lease := t.lease
 	t.lease = nil
@@ -175,8 +181,8 @@ func (t *Tx) detach() (conn *pgx.Conn, release func()) {
 	return lease.Conn(), lease.Release
 }
 
-// isLeft reports whether fn has left something behind that may be using the connection.
-func (t *Tx) isLeft() bool {
+// stillInUse reports whether something that fn left behind may be using the connection.
+func (t *Tx) stillInUse() bool {
 	if t.access != nil && !t.access.end() {
 		return true
 	}
@@ -184,8 +190,8 @@ func (t *Tx) isLeft() bool {
 	return sub != nil && sub.IsLost()
 }
 
-// leave ends the transaction of another owner of the connection.
-func (t *Tx) leave() {
+// endSublease ends the transaction of another owner of the connection.
+func (t *Tx) endSublease() {
 	sub := t.sublease()
 	if sub == nil {
 		return
@@ -200,45 +206,46 @@ func (t *Tx) leave() {
 	})
 }
 
-// release gives a sound connection back. Plans that are due are made again before that, when no caller waits for it any more.
+// release gives the connection back. If plans are due, it renews them first, in the background,
+// because no caller has to wait for that.
 func (t *Tx) release() {
-	t.leave()
+	t.endSublease()
 	lease, conn := t.lease, t.conn
 	t.lease = nil
-	if conn.IsClosed() || conn.PgConn().TxStatus() != 'I' || !roundtrip.IsDue(conn) {
+	if conn.IsClosed() || conn.PgConn().TxStatus() != 'I' || !roundtrip.MustReplan(conn) {
 		lease.Release()
 		return
 	}
 	limit := t.engine.Limits.Rollback
 	go func() {
 		defer lease.Release()
-		within(conn, limit, func(ctx context.Context) error { return sound(roundtrip.Replan(ctx, conn)) })
+		within(conn, limit, func(ctx context.Context) error { return ignoreRefusal(roundtrip.Replan(ctx, conn)) })
 	}()
 }
 
-// within bounds what f says to the server after the caller's context may have ended. A deadline on the socket costs less
-// than a context, and closes the connection all the same.
+// within calls f, which may run after the end of the caller's context, with a time limit. A
+// deadline on the socket costs less than a context with a timeout, and closes the connection just
+// as well.
 func within(conn *pgx.Conn, limit time.Duration, f func(context.Context) error) {
 	socket := conn.PgConn().Conn()
 	_ = socket.SetDeadline(time.Now().Add(limit))
 	if f(context.Background()) == nil {
 		_ = socket.SetDeadline(time.Time{})
 	} else if !conn.IsClosed() {
-		discard(conn) // no answer, or one that leaves the transaction as it was
+		discard(conn) // the state of the transaction is unknown
 	}
 }
 
-// txOnConn is the name under which a connection remembers its pgx.Tx.
+// txOnConn is the name under which a connection keeps its pgx.Tx.
 const txOnConn = "github.com/idem-go/idem: tx"
 
-// On returns the pgx.Tx through which the transaction of a connection can be used, wherever it was begun. It is not to be committed or
-// rolled back.
-func On(conn *pgx.Conn) pgx.Tx { return txOf(conn) }
-
-// txOf returns the pgx.Tx through which fn uses whatever transaction the connection is in. pgx makes one only where it
-// begins the transaction itself; a batch that begins one, and from which BEGIN was taken before it was sent, makes one and
-// sends nothing. It is never committed or rolled back, so it serves the connection for all its life.
-func txOf(conn *pgx.Conn) pgx.Tx {
+// TxOn returns a pgx.Tx for whatever transaction the connection is in. The caller must not commit
+// it or roll it back.
+//
+// pgx makes a pgx.Tx only for a transaction that it begins itself. A batch that begins one, and
+// whose BEGIN was removed before it is sent, makes one without sending anything. Because it is
+// never committed or rolled back, it serves the connection for all its life.
+func TxOn(conn *pgx.Conn) pgx.Tx {
 	data := conn.PgConn().CustomData()
 	if tx, ok := data[txOnConn].(pgx.Tx); ok {
 		return tx

@@ -14,7 +14,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem"
-	"github.com/idem-go/idem/internal/longcall"
 )
 
 var update = flag.Bool("update", false, "add missing hashes to testdata/hashes.json; those that are there never change")
@@ -210,11 +209,11 @@ func TestZeroHashIsRefusedBeforeAnythingIsSent(t *testing.T) {
 			return err
 		},
 		"an operation": func() error {
-			_, err := longcall.Open[idem.Option, idem.Result]().Do(ctx, pool, scope, "k", ignored, nil, nil)
+			_, err := internals.Do(ctx, pool, scope, "k", ignored, nil, nil)
 			return err
 		},
 		"an operation inside a transaction": func() error {
-			_, err := longcall.Open[idem.Option, idem.Result]().Start(ctx, unusable{}, scope, "k", ignored, nil, nil)
+			_, err := internals.Start(ctx, unusable{}, scope, "k", ignored, nil, nil)
 			return err
 		},
 	} {

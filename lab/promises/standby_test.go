@@ -103,7 +103,7 @@ func TestCommitThatOutlastsContextAndGraceIsUnknownAndNeverCancelled(t *testing.
 				t.Error(diff)
 			}
 			l.wantWaiting(1)
-			if n := txn.Unanswered(pool); n != 1 {
+			if n := txn.PendingCommits(pool); n != 1 {
 				t.Errorf("%d COMMITs are counted", n)
 			}
 			if _, err := idemDo(context.Background(), pool, scope, "k", hashA, l.charge("k"), idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {
@@ -112,7 +112,7 @@ func TestCommitThatOutlastsContextAndGraceIsUnknownAndNeverCancelled(t *testing.
 			made.wantNoneFor(t, secret)
 			l.wantWaiting(1)
 			l.releaseParked()
-			eventually(t, "the connection to be let go", func() bool { return txn.Unanswered(pool) == 0 })
+			eventually(t, "the connection to be let go", func() bool { return txn.PendingCommits(pool) == 0 })
 			l.wantReplayed(pool, "k", unknown)
 		})
 	}
@@ -168,12 +168,12 @@ func TestUnansweredCommitsAreBoundedAndEndWithThePool(t *testing.T) {
 		awaitTrue(t, l.pool, fmt.Sprintf(`select count(*) = %d from pg_stat_activity where datname = current_database() and wait_event = 'SyncRep'`, i+1))
 		cancel()
 		unknown = append(unknown, wantUnknown(t, await(t, "the call", done)))
-		if n := txn.Unanswered(pool); n != min(i+1, most) {
+		if n := txn.PendingCommits(pool); n != min(i+1, most) {
 			t.Errorf("%d COMMITs are counted after %d calls", n, i+1)
 		}
 	}
 	pool.Close()
-	eventually(t, "the background to end", func() bool { return txn.Unanswered(pool) == 0 && made.open() == 0 })
+	eventually(t, "the background to end", func() bool { return txn.PendingCommits(pool) == 0 && made.open() == 0 })
 	for _, secret := range secrets {
 		made.wantNoneFor(t, secret)
 	}

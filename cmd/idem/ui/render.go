@@ -11,7 +11,7 @@ import (
 
 	"github.com/idem-go/idem/cmd/idem/internal/page"
 	"github.com/idem-go/idem/cmd/idem/internal/record"
-	"github.com/idem-go/idem/internal/abridge"
+	"github.com/idem-go/idem/internal/display"
 )
 
 //go:embed pages/*.html static/*
@@ -58,7 +58,7 @@ var words = template.FuncMap{
 		if key == "" {
 			return "–"
 		}
-		return abridge.Key(key)
+		return display.Key(key)
 	},
 	"count": page.Count,
 	"size":  page.Bytes,

@@ -46,7 +46,7 @@ func commitMutants() []Mutant {
 			Faults:   lostCommits, Rules: []rule.Rule{rule.Once, rule.OneEffect, rule.Nothing, rule.Order},
 			Edits: []Edit{{"idem.call.proceed", "ending, err = x.resolve(ctx, c.limits.resolve, c.ttl, err)", `_, _ = x.engine.Pool.Exec(context.WithoutCancel(ctx), "delete from idem.records where scope = $1 and key = $2", c.scope, c.key)
 			x.key = db.NewKey(c.scope, c.key, c.hash, newExecutionID(), c.ttl)
-			ending = undone`}},
+			ending = rolledBack`}},
 		},
 		{
 			Name: "lost-is-an-error", About: "an answer to COMMIT that is lost is reported as a failure",
@@ -59,8 +59,8 @@ func commitMutants() []Mutant {
 			Duration: 5 * time.Second,
 			Faults:   []fault.Name{fault.Delay, fault.GhostStandby, fault.Freeze}, Rules: []rule.Rule{rule.Nothing},
 			Edits: []Edit{
-				{"internal/txn.grace.begin", "g.limit", "0"},
-				{"internal/txn.Tx.commitHere", "t.unanswered(ctx)", "ctx.Err()"},
+				{"internal/txn.answerDeadline.begin", "d.limit", "0"},
+				{"internal/txn.Tx.commitInPlace", "t.noAnswer(ctx)", "ctx.Err()"},
 			},
 		},
 		{
@@ -68,12 +68,12 @@ func commitMutants() []Mutant {
 			Slow:   true,
 			Faults: []fault.Name{fault.FailoverStalled}, Rules: []rule.Rule{rule.Success, rule.Replayed},
 			Edits: []Edit{
-				{"internal/txn.sendUncancelled", "scramble(conn.PgConn().SecretKey())", ""},
-				{"internal/txn.uncancelled.read", `if !u.conn.IsClosed() {
+				{"internal/txn.sendUncanceled", "scramble(conn.PgConn().SecretKey())", ""},
+				{"internal/txn.uncanceled.read", `if !u.conn.IsClosed() {
 		scramble(u.conn.PgConn().SecretKey())
 	}`, ""},
-				{"internal/txn.Tx.commitHere", "t.leaveAlone(answers)", `_ = t.conn.PgConn().CancelRequest(context.Background())
-		t.leaveAlone(answers)`},
+				{"internal/txn.Tx.commitInPlace", "t.keepPending(answers)", `_ = t.conn.PgConn().CancelRequest(context.Background())
+		t.keepPending(answers)`},
 			},
 		},
 		{

@@ -38,7 +38,7 @@ func dayMutants() []Mutant {
 			Name: "taken-in-vain", About: "what a process has taken up without being told is left to it, also by itself",
 			Rules: []rule.Rule{rule.Woken}, Duration: 20 * time.Second,
 			Edits: []Edit{
-				{"internal/presence.Instance.isToLook", "i.leaked == 0 && time.Since(i.looked) < rareLooks", "i.leaked >= 0"},
+				{"internal/presence.Instance.lookIsDue", "i.looksLeft == 0 && time.Since(i.lookedAt) < rareLookPause", "i.looksLeft >= 0"},
 				{"internal/db.TakeOperationsSQL", ownTaking + "c.wake_at\n", ownTakingNever + "c.wake_at\n"},
 				{"internal/db.TakeOperationsSQL", ownTaking + "awaited.sent_at\n", ownTakingNever + "awaited.sent_at\n"},
 			},

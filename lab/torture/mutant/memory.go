@@ -12,7 +12,7 @@ func memoryMutants() []Mutant {
 		{
 			Name: "no-hash-in-memory", About: "whoever waits in memory is given the answer without a look at its hash",
 			Rules: []rule.Rule{rule.Hash},
-			Edits: []Edit{{"idem.outcome.share", "case o.hash != hash", "case false"}},
+			Edits: []Edit{{"idem.leaderResult.share", "case o.hash != hash", "case false"}},
 		},
 		{
 			Name: "wrong-key", About: "whoever waits in memory is given the answer of another key of its scope",

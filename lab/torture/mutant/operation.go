@@ -84,7 +84,7 @@ func operationMutants() []Mutant {
 			Edits: []Edit{
 				{"operation.work.endedIn", "!show.Found || show.State != db.OperationUndone", "show.Found || show.State != db.OperationUndone"},
 				{"operation.work.elsewhere", "show.State == db.OperationUndone && show.Canceled", "show.State == db.OperationUndone && show.Canceled && w.epoch < 0"},
-				{"idem.call.isForDuplicates", "is && c.execution.work.outlasts()", "is && c == nil"},
+				{"idem.call.isForDuplicates", "is && c.execution.work.isOperation()", "is && c == nil"},
 			},
 		},
 		{

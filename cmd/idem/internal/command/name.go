@@ -7,7 +7,7 @@ import (
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/cmd/idem/internal/page"
-	"github.com/idem-go/idem/internal/abridge"
+	"github.com/idem-go/idem/internal/display"
 )
 
 // name is the key that a command is about.
@@ -29,7 +29,7 @@ func (n *name) resolve(s *session) error {
 
 // String says it for a message.
 func (n *name) String() string {
-	return fmt.Sprintf("key %s in scope %s", abridge.Key(n.Key), page.Safe(n.Scope))
+	return fmt.Sprintf("key %s in scope %s", display.Key(n.Key), page.Safe(n.Scope))
 }
 
 // shownKey is a key as a result shows it.
@@ -37,7 +37,7 @@ func shownKey(key string, whole bool) string {
 	if whole {
 		return page.Safe(key)
 	}
-	return abridge.Key(key)
+	return display.Key(key)
 }
 
 // jsonKey is the same for JSON, which escapes by itself.
@@ -45,7 +45,7 @@ func jsonKey(key string, whole bool) string {
 	if whole {
 		return key
 	}
-	return abridge.Key(key)
+	return display.Key(key)
 }
 
 // scopeHint tells a scope that was perhaps given in parts.

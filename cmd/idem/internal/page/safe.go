@@ -3,11 +3,11 @@ package page
 import (
 	"strings"
 
-	"github.com/idem-go/idem/internal/abridge"
+	"github.com/idem-go/idem/internal/display"
 )
 
-// Safe returns text from strangers so that it cannot steer a terminal. It is abridge.Printable.
-func Safe(text string) string { return abridge.Printable(text) }
+// Safe returns text from strangers so that it cannot steer a terminal. It is display.Printable.
+func Safe(text string) string { return display.Printable(text) }
 
 // SafeLines is Safe, but keeps line breaks and tabs.
 func SafeLines(text string) string {

@@ -6,9 +6,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/idem-go/idem/internal/abridge"
-	"github.com/idem-go/idem/internal/act"
+	"github.com/idem-go/idem/internal/audit"
 	"github.com/idem-go/idem/internal/db"
+	"github.com/idem-go/idem/internal/display"
 )
 
 // Find returns the record of a key, expired or not, and nil if there is none. The response is read only if it is to be
@@ -39,7 +39,7 @@ func Evict(ctx context.Context, tx pgx.Tx, scope, key, executionID string) (bool
 	if err != nil {
 		return false, err
 	}
-	note := act.Of(ctx, db.Evict, state)
-	note.OperationID, note.Scope, note.Key = executionID, scope, abridge.Key(key)
+	note := audit.Note(ctx, db.Evict, state)
+	note.OperationID, note.Scope, note.Key = executionID, scope, display.Key(key)
 	return true, note.In(ctx, tx)
 }

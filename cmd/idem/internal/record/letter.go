@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/idem-go/idem/internal/act"
+	"github.com/idem-go/idem/internal/audit"
 	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/deadletter"
 )
@@ -82,7 +82,7 @@ func DropLetter(ctx context.Context, tx pgx.Tx, l *Letter) (bool, error) {
 	if err != nil || tag.RowsAffected() == 0 {
 		return false, err
 	}
-	note := act.Of(ctx, db.Drop, "deleted")
+	note := audit.Note(ctx, db.Drop, "deleted")
 	note.Letter = l.LetterName
 	return true, note.In(ctx, tx)
 }

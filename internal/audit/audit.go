@@ -1,0 +1,47 @@
+// Package audit carries the person and the reason of a manual action on a record, an operation or a
+// message. The context of the call carries them. The transaction of the action stores them in
+// idem.audit.
+package audit
+
+import (
+	"context"
+	"strings"
+
+	"github.com/idem-go/idem/internal/db"
+)
+
+// The maximum numbers of bytes that are stored. Longer texts are truncated.
+const (
+	maxPerson = 200
+	maxReason = 1000
+)
+
+type (
+	personKey struct{}
+	reasonKey struct{}
+)
+
+// WithPerson returns a context whose actions are attributed to the named person.
+func WithPerson(ctx context.Context, name string) context.Context {
+	return context.WithValue(ctx, personKey{}, storable(name, maxPerson))
+}
+
+// WithReason returns a context whose actions have the given reason.
+func WithReason(ctx context.Context, reason string) context.Context {
+	return context.WithValue(ctx, reasonKey{}, storable(reason, maxReason))
+}
+
+// Note returns the request that stores an action with the person and the reason in ctx.
+func Note(ctx context.Context, action db.Act, outcome string) db.NoteAct {
+	person, _ := ctx.Value(personKey{}).(string)
+	reason, _ := ctx.Value(reasonKey{}).(string)
+	return db.NoteAct{Act: action, Outcome: outcome, Person: person, Reason: reason}
+}
+
+// storable returns a text that Postgres can store, truncated to limit bytes.
+func storable(text string, limit int) string {
+	if len(text) > limit {
+		text = strings.ToValidUTF8(text[:limit], "")
+	}
+	return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
+}

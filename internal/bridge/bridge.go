@@ -1,0 +1,175 @@
+// Package bridge gives other packages of this module what package idem does not export.
+//
+// Package operation gets a call that keeps its key after its first transaction. Package idem does
+// everything that concerns the key, as for Do: it claims the key, answers duplicates, waits for the
+// call that holds the key, settles a COMMIT without an acknowledgement, and records the response.
+// What runs under the key is up to a Runner. Package idemsql gets the option that takes connections
+// from a *sql.DB, and tests get limits that are no option.
+//
+// Package idem imports this package, so this package cannot name the types of package idem. API is
+// generic for that reason. Package idem calls Register, and the other packages call Get.
+package bridge
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem/internal/db"
+	"github.com/idem-go/idem/internal/txn"
+)
+
+// Response has the fields of idem.Response.
+type Response struct {
+	Status int
+	Header map[string][]string
+	Body   []byte
+}
+
+// Runner executes a call in as many transactions as the call needs.
+type Runner interface {
+	// Begin executes the call from its start, in the transaction that claimed the key.
+	Begin(ctx context.Context, e Execution, tx *txn.Tx) Ending
+
+	// Resume continues the operation that holds the key, unless it is in progress in another
+	// process.
+	Resume(ctx context.Context, e Execution, operationID string) Ending
+
+	// Ended reports whether the operation ended without leaving its response under the key, and
+	// returns the ending of a call that waited for it. ask makes a round trip.
+	Ended(ctx context.Context, e Execution, operationID string, ask func(context.Context, ...txn.Request) error) (Ending, bool)
+}
+
+// Step describes one attempt at a step, for an observer.
+type Step struct {
+	Operation, Name, Kind, Step string
+	Err                         error
+	Unknown                     bool // the outcome is unknown: the call got no answer
+	Duration                    time.Duration
+}
+
+// Ending is the result of Runner.Begin and Runner.Resume.
+type Ending struct {
+	Outcome  Outcome
+	Response Response   // if Outcome is Uncommitted and Err is nil
+	Record   *db.Record // if Outcome is Recorded
+	Err      error
+}
+
+// ForDuplicates marks an error of a Runner that every call waiting for the operation returns, too.
+type ForDuplicates interface {
+	error
+	ForDuplicates()
+}
+
+// Rejecter is implemented by the error of idem.Reject.
+type Rejecter interface {
+	error
+	Rejection() Response
+}
+
+// RejectionOf returns the response in an error of idem.Reject. It reports whether err is one.
+func RejectionOf(err error) (Response, bool) {
+	if rejected, ok := errors.AsType[Rejecter](err); ok {
+		return rejected.Rejection(), true
+	}
+	return Response{}, false
+}
+
+// Outcome says in which state the Runner left the key.
+type Outcome int
+
+// The outcomes.
+const (
+	// Uncommitted: the work fit into the transaction of the claim, which is still open. Package
+	// idem commits it with Response, or rolls it back because of Err.
+	Uncommitted Outcome = iota
+	// RolledBack: the transaction was rolled back because of Err. The call may run again.
+	RolledBack
+	// Unknown: the first COMMIT was not acknowledged, because of Err.
+	Unknown
+	// Recorded: Record is committed.
+	Recorded
+	// InProgress: another process works on the operation, or no process does at present.
+	InProgress
+	// Finished: the operation finished in another process. Its record has to be loaded again.
+	Finished
+	// Undone: the operation was undone in another process, and its key is free.
+	Undone
+	// Failed: the call returns Err.
+	Failed
+)
+
+// Execution is the view that a Runner has of its call.
+type Execution interface {
+	// Engine returns the engine for further transactions.
+	Engine() *txn.Engine
+
+	// Key returns the key as held by the given operation. With an empty id it returns the key of
+	// the operation that this call would begin.
+	Key(operationID string) db.Key
+
+	// ClaimedAt returns when the key was claimed, by the clock of the database.
+	ClaimedAt() time.Time
+
+	// TTL returns for how long the response is replayed.
+	TTL() time.Duration
+
+	// MaxResponse returns the size limit of the response in bytes.
+	MaxResponse() int
+
+	// Retries returns how many times a transaction is run again.
+	Retries() int
+
+	// Sealer returns the Sealer for inputs and values. It returns nil if they are stored plain.
+	Sealer() db.Sealer
+
+	// StepTaken notifies the observer of the call, if it observes steps.
+	StepTaken(ctx context.Context, s Step)
+
+	// Completion returns the request that records a response under key.
+	Completion(key *db.Key, resp Response, state db.State) (*db.Complete, error)
+}
+
+// API has the functions of package idem that this package makes available. Option and Result are
+// idem.Option and idem.Result.
+type API[Option, Result any] struct {
+	// Do is idem.Do with a Runner in place of fn.
+	Do func(ctx context.Context, pool *pgxpool.Pool, scope, key string, hash [32]byte, options []Option, runner Runner) (Result, error)
+
+	// Start claims the key inside tx and sends requests, which give the key to an operation. It
+	// returns the id of the operation that has the key: the new one, or an earlier one.
+	Start func(ctx context.Context, tx pgx.Tx, scope, key string, hash [32]byte, options []Option, requests func(e Execution, key *db.Key, claimedAt time.Time) ([]txn.Request, error)) (operationID string, err error)
+
+	// WithSource returns the option that takes the connections of a call from source. A nil source
+	// makes the call fail.
+	WithSource func(source txn.Source) Option
+
+	// Source returns the source in the options. It returns nil if they have none.
+	Source func(options []Option) (txn.Source, error)
+
+	// Sealer returns the Sealer in the options. It returns nil if they have none.
+	Sealer func(options []Option) (db.Sealer, error)
+
+	// Execution returns the Execution of an operation that already has its key.
+	Execution func(pool *pgxpool.Pool, scope, key string, hash [32]byte, ttl time.Duration, options []Option) (Execution, error)
+
+	// WithLimits is an option for tests. It sets how long a call waits for a connection, how long
+	// it waits for the answer to COMMIT, and how long it tries to learn the outcome of a COMMIT.
+	WithLimits func(acquire, commit, resolve time.Duration) Option
+
+	// WithLock is an option for tests. The call takes the advisory lock that lock returns in place
+	// of the lock of its key, or no lock if lock returns nil.
+	WithLock func(lock func(scope, key string) *int64) Option
+}
+
+var registered any
+
+// Register makes api available to Get. Package idem calls it in init.
+func Register[Option, Result any](api API[Option, Result]) { registered = api }
+
+// Get returns the registered API. It panics if the type arguments are not those of package idem.
+func Get[Option, Result any]() API[Option, Result] { return registered.(API[Option, Result]) }
