@@ -1,9 +1,11 @@
 package operation
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"time"
 
@@ -115,7 +117,8 @@ func (op *Op) failureOf(o *outsideCall) *db.StepError {
 func (op *Op) makeCall(o *outsideCall) ([]byte, error) {
 	s := o.step
 	if begun := op.loadAttempts(o); !begun {
-		at := db.At{Kind: s.kind, Step: s.name, Seq: s.seq, Tries: o.tries, Undos: s.undos, Policy: s.policy}
+		at := s.position(0)
+		at.Tries, at.Undos, at.Policy = o.tries, s.undos, s.policy
 		if err := op.commit(commit{at: at}); err != nil {
 			return nil, err
 		}
@@ -248,7 +251,7 @@ func (op *Op) parkInDoubt(o *outsideCall, last error) error {
 func (op *Op) settleDoubt(o *outsideCall) (value []byte, settled bool, err error) {
 	if o.policy.find == nil {
 		if time.Since(op.work.begunAt) > o.policy.window {
-			return nil, true, op.park(o.stepName, ReasonCallInDoubt, "%s may have happened, and after %v the other side no longer knows its key: ask there, and Resolve the step", o.label, o.policy.window)
+			return nil, true, op.park(o.stepName, ReasonCallInDoubt, "%s may have happened, and after %v the other side no longer knows its key: ask the other side, and Resolve the step", o.label, o.policy.window)
 		}
 		return nil, false, nil
 	}
@@ -271,7 +274,7 @@ func (op *Op) askOutcome(o *outsideCall) (value []byte, done bool, err error) {
 	bounded, cancel := o.policy.bounded(op.ctx)
 	defer cancel()
 	found, done, err := o.policy.find(bounded, o.key)
-	if err = attemptError(bounded, err); err != nil {
+	if err = o.policy.attemptError(bounded, err); err != nil {
 		return nil, false, err
 	}
 	if !done {
@@ -307,32 +310,29 @@ func (op *Op) send(o *outsideCall) ([]byte, error) {
 
 // try runs the function of a call, with the attempt timeout and the heartbeat of its policy.
 func (o *outsideCall) try(ctx context.Context) ([]byte, error) {
-	bounded, cancel := o.policy.bounded(ctx)
+	bounded, cancel := o.policy.watched(ctx)
 	defer cancel()
-	bounded, stop := o.policy.watched(bounded)
-	defer stop()
 	value, err := o.call(bounded, o.key)
-	return value, o.heartbeatError(bounded, attemptError(bounded, err))
+	return value, o.policy.attemptError(bounded, err)
 }
 
-// heartbeatError returns the error of an attempt. If the context of the attempt ended because no
-// beat came, the attempt is in doubt.
-func (o *outsideCall) heartbeatError(ctx context.Context, err error) error {
-	m := meaningOf(err)
-	if _, happened := err.(*unusableError); err == nil || happened || m.unsent || m.final || !errors.Is(context.Cause(ctx), ErrNoBeat) {
+// attemptError returns the error of an attempt. ctx is the context of the attempt.
+//
+// After the end of the context, a Final error counts as Unknown: the program may have made it from
+// the error of the context, and the text alone does not show whether the other side has answered.
+// Final(NotSent) stays, unless it wraps the error of the context. An error without a meaning also
+// counts as Unknown if the context ended because no beat came; it becomes an ErrNoBeat.
+func (p *Policy) attemptError(ctx context.Context, err error) error {
+	_, happened := err.(*unusableError)
+	if err == nil || happened || ctx.Err() == nil {
 		return err
 	}
-	return Unknown(fmt.Errorf("%w: none for %v: %w", ErrNoBeat, o.policy.heartbeat, err))
-}
-
-// attemptError returns the error of an attempt. A Final error of an attempt whose context has ended
-// counts as Unknown: the program may have made it from the error of the context, and the text alone
-// does not show whether the other side has answered. Final(NotSent) stays, unless it wraps the error
-// of the context.
-func attemptError(ctx context.Context, err error) error {
 	m := meaningOf(err)
-	if m.final && ctx.Err() != nil && (!m.unsent || errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))) {
-		return Unknown(errors.New(storederror.Text(err)))
+	if m.final && (!m.unsent || errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))) {
+		err, m = Unknown(errors.New(storederror.Text(err))), meaning{unknown: true}
+	}
+	if !m.final && !m.unsent && errors.Is(context.Cause(ctx), ErrNoBeat) {
+		return Unknown(fmt.Errorf("%w: none for %v: %w", ErrNoBeat, p.heartbeat, err))
 	}
 	return err
 }
@@ -380,10 +380,7 @@ func (op *Op) pauseCall(o *outsideCall) error {
 		op.storeFailure(o, d)
 		return o.pauseTogether(d)
 	}
-	if err := op.commit(commit{release: true, at: o.positionBetween(d), failure: op.failureOf(o)}); err != nil {
-		return err
-	}
-	return op.halt(stopSuspended, nil)
+	return op.suspend(commit{at: o.positionBetween(d), failure: op.failureOf(o)})
 }
 
 // storePause is how often storeFailure stores an error of a call at most.
@@ -406,12 +403,12 @@ func (op *Op) storeFailure(o *outsideCall, pause time.Duration) {
 // warn logs the error of an attempt if its number is a power of two.
 func (w *work) warn(ctx context.Context, o *outsideCall) {
 	if o.tries&(o.tries-1) == 0 {
-		w.log().WarnContext(ctx, "operation: an attempt has failed", "operation", w.operation, "name", w.definition.name,
+		cmp.Or(w.logger, slog.Default()).WarnContext(ctx, "operation: an attempt has failed", "operation", w.operation, "name", w.definition.name,
 			"step", o.stepName, "kind", string(o.step.kind), "attempt", o.tries, "error", w.textOf(o.last))
 	}
 }
 
-var errCancelNoticed = errors.New("operation: it was canceled meanwhile")
+var errCancelNoticed = errors.New("operation: canceled while it was in progress")
 
 // checkCanceled asks the database after a pause whether the operation was canceled, or canceled with
 // other options. If so, it stops the run, and the next run sees the Cancel. While the database

@@ -174,6 +174,16 @@ func (op *Op) commit(c commit) error {
 	return nil
 }
 
+// suspend releases the operation with a commit, and stops the run. A process resumes the operation
+// when it is due.
+func (op *Op) suspend(c commit) error {
+	c.release = true
+	if err := op.commit(c); err != nil {
+		return err
+	}
+	return op.halt(stopSuspended, nil)
+}
+
 // requests returns the statements of a commit: the fence, the steps, the signals.
 func (op *Op) requests(advance *db.AdvanceOperation, c commit) ([]txn.Request, error) {
 	w := op.work
@@ -396,13 +406,13 @@ func (m *memory) put(operation string, outcomes map[int]db.Step) {
 	}
 }
 
-// take removes and returns the outcomes of an operation.
-func (m *memory) take(operation string) (map[int]db.Step, bool) {
+// take removes and returns the outcomes of an operation. It returns nil if there are none.
+func (m *memory) take(operation string) map[int]db.Step {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	outcomes, ok := m.outcomes[operation]
+	outcomes := m.outcomes[operation]
 	m.drop(operation)
-	return outcomes, ok
+	return outcomes
 }
 
 func (m *memory) drop(operation string) {
@@ -412,9 +422,11 @@ func (m *memory) drop(operation string) {
 	}
 }
 
-// recordOutcomes records the outcomes of calls since the last commit, and nothing else of a run that
-// is over and has no transaction. It commits even if the operation was canceled meanwhile. It
+// recordOutcomes records the outcomes of calls since the last commit, and nothing else of a run
+// that is over and has no transaction. It commits even if the operation was canceled meanwhile. It
 // returns true if outcomes were recorded, and false if there are none or they cannot be recorded.
+// It tries again for outcomesLimit, unless the server refuses the commit or a value cannot be
+// sealed.
 func (w *work) recordOutcomes(c commit) bool {
 	outcomes := w.unrecordedOutcomes()
 	if len(outcomes) == 0 || w.instance == nil {
@@ -432,24 +444,14 @@ func (w *work) recordOutcomes(c commit) bool {
 			return true
 		}
 		op.close(nil)
-		if !op.isWorthRetrying() || txn.Sleep(ctx, pause.Next()) != nil {
+		var refused *pgconn.PgError
+		s := op.stopped
+		worthRetrying := s.kind == stopRerun || s.kind == stopFailed && !errors.As(s.err, &refused) && !errors.Is(s.err, errSealing)
+		if !worthRetrying || txn.Sleep(ctx, pause.Next()) != nil {
 			w.keepInMemory()
 			return false
 		}
 	}
-}
-
-// isWorthRetrying reports whether another attempt at a failed commit may succeed. It cannot if the
-// server has refused the commit, or if a value cannot be sealed.
-func (op *Op) isWorthRetrying() bool {
-	var refused *pgconn.PgError
-	switch s := op.stopped; s.kind {
-	case stopRerun:
-		return true
-	case stopFailed:
-		return !errors.As(s.err, &refused) && !errors.Is(s.err, errSealing)
-	}
-	return false
 }
 
 // unrecordedOutcomes returns the outcomes of calls that are recorded as begun, in the order of the

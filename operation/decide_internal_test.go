@@ -115,7 +115,7 @@ func TestDecide(t *testing.T) {
 }
 
 // The outermost of Final, NotSent and Unknown counts. Of joined errors the one that says least counts.
-func TestSaidBy(t *testing.T) {
+func TestMeaningOf(t *testing.T) {
 	t.Parallel()
 	refused, other := errors.New("refused"), errors.New("a timeout")
 	doubt, final, unsent := meaning{unknown: true}, meaning{final: true}, meaning{unsent: true}
@@ -184,10 +184,10 @@ func TestMemory_IsBounded(t *testing.T) {
 		t.Errorf("%d operations are remembered, in a list of %d", len(m.outcomes), len(m.ids))
 	}
 	last := strconv.Itoa(3*maxInMemory - 1)
-	if got, ok := m.take(last); !ok || got[1].Seq != 3*maxInMemory-1 {
-		t.Errorf("the last one is %v, %t", got, ok)
+	if got := m.take(last); got[1].Seq != 3*maxInMemory-1 {
+		t.Errorf("the last one is %v", got)
 	}
-	if _, ok := m.take(last); ok {
+	if m.take(last) != nil {
 		t.Error("what was taken is still there")
 	}
 }

@@ -18,7 +18,13 @@ import (
 // conclude returns what follows from the end of the function, which has returned err. If the run was
 // stopped before, other than to unwind, conclude returns only the stop.
 func (op *Op) conclude(err error) (d decision, how exit, s *stop) {
-	how = exitOf(err)
+	_, rejected := longcall.RejectionOf(err)
+	switch {
+	case rejected || IsFinal(err):
+		how = exitFinal
+	case err != nil:
+		how = exitFailed
+	}
 	if op.callsOpen && how != exitFailed && op.stopped == nil {
 		_ = op.misuse("Go without Wait")
 	}
@@ -49,7 +55,11 @@ func (op *Op) end(resp idem.Response, err error) longcall.Ending {
 	case d.do == unwind:
 		return op.unwind(err)
 	case d.do == finish:
-		return op.finish(longcall.Response(resp))
+		complete, err := w.execution.Completion(&w.key, longcall.Response(resp), db.Completed)
+		if err != nil {
+			return op.fail(err)
+		}
+		return op.complete(complete, longcall.Response(resp), db.OperationCompleted)
 	case d.do == park:
 		if op.stopped == nil { // or else err is only what the function made of the stop
 			d.stop.cause = err
@@ -82,8 +92,11 @@ func (op *Op) endStopped(s *stop) longcall.Ending {
 		return w.leave(longcall.Ending{Outcome: longcall.Elsewhere})
 	case stopParked:
 		op.close(nil)
-		if op.undoing {
-			op.recordUndoing()
+		if op.undoing { // record the decision, so that Status.Undos lists the undos still to run; uncommitted UndoTx are rolled back
+			op.pending = slices.DeleteFunc(op.pending, func(r db.RecordStep) bool { return r.Step.Kind == db.UndoStep && isInTx(&r.Step) })
+			if len(op.pending) > 0 {
+				op.commitStopped(commit{always: true, at: w.at})
+			}
 		}
 		w.recordOutcomes(commit{at: w.at})
 		return w.parkAs(op.ctx, s)
@@ -102,17 +115,8 @@ func (op *Op) endCallerLeft() longcall.Ending {
 	return op.work.releaseCallerLeft(op.ctx)
 }
 
-// finish completes the operation: one transaction commits the steps since the last commit, the
-// answer and the end.
-func (op *Op) finish(resp longcall.Response) longcall.Ending {
-	complete, err := op.work.execution.Completion(&op.work.key, resp, db.Completed)
-	if err != nil {
-		return op.fail(err)
-	}
-	return op.complete(complete, resp, db.OperationCompleted)
-}
-
-// complete makes the last commit of an operation that has an answer.
+// complete makes the last commit of an operation that has an answer: the steps since the last
+// commit, the answer and the end.
 func (op *Op) complete(complete *db.Complete, resp longcall.Response, state db.OperationState) longcall.Ending {
 	w := op.work
 	notify, err := w.notifyParent(&childEnd{State: state, Response: (*idem.Response)(&resp)})
@@ -161,7 +165,7 @@ func (w *work) releaseCallerLeft(ctx context.Context) longcall.Ending {
 
 // callerLeftError is the error of a caller whose context has ended while its operation continues.
 func (w *work) callerLeftError(ctx context.Context) error {
-	return fmt.Errorf("operation: its caller has left: %w: %w",
+	return fmt.Errorf("operation: the caller has left: %w: %w",
 		&idem.InProgressError{Key: "of operation " + w.operation, RetryAfter: time.Second}, endOf(ctx))
 }
 
@@ -227,7 +231,11 @@ func (op *Op) unwind(err error) longcall.Ending {
 	w := op.work
 	op.stopped = nil
 	op.close(nil)
-	op.markRolledBack()
+	for i := range op.pending { // the rows are still recorded, so that later steps keep their positions
+		if s := &op.pending[i].Step; s.Kind == db.TxStep && s.Outcome == db.StepDone {
+			s.Outcome = db.StepRolledBack
+		}
+	}
 	if op.awaitChildren() != nil || op.correctUndos() != nil {
 		return op.endStopped(op.stopped)
 	}
@@ -286,22 +294,12 @@ func (op *Op) settleEnd(err error) (end error, rejected *longcall.Response, stop
 	}
 	seen, failed := restore(w.definition.knownErrors, stored)
 	if failed != nil {
-		return nil, nil, op.park("", ReasonValueUnreadable, "the recorded error in which it ends %v", failed)
+		return nil, nil, op.park("", ReasonValueUnreadable, "the recorded error in which the operation ends %v", failed)
 	}
 	if resp, isRejected := longcall.RejectionOf(seen); isRejected {
 		return nil, &resp, nil
 	}
 	return &endedError{cause: runError(seen)}, nil, nil
-}
-
-// recordUndoing records the decision to undo the operation, for a run that parks at an undo, so that
-// Status.Undos lists the undos that are still to run. The uncommitted UndoTx were rolled back, so
-// their rows are dropped.
-func (op *Op) recordUndoing() {
-	op.pending = slices.DeleteFunc(op.pending, func(r db.RecordStep) bool { return r.Step.Kind == db.UndoStep && isInTx(&r.Step) })
-	if len(op.pending) > 0 {
-		op.commitStopped(commit{always: true, at: op.work.at})
-	}
 }
 
 // nextSeq returns the first position after all rows, recorded or pending.
@@ -311,16 +309,6 @@ func (op *Op) nextSeq() int {
 		last = max(last, op.pending[i].Step.Seq)
 	}
 	return last + 1
-}
-
-// markRolledBack marks the pending Tx steps as rolled back. Their rows are still recorded, so that
-// later steps keep their positions.
-func (op *Op) markRolledBack() {
-	for i := range op.pending {
-		if s := &op.pending[i].Step; s.Kind == db.TxStep && s.Outcome == db.StepDone {
-			s.Outcome = db.StepRolledBack
-		}
-	}
 }
 
 // correctUndos sets the recorded number of undos of each done step to that of the running code,

@@ -22,22 +22,22 @@ var (
 	ErrTimeout = errors.New("operation: no signal came in time")
 
 	// ErrNotHappened is the Final error of a call that a person resolved with NotHappened.
-	ErrNotHappened = errors.New("operation: the call has not happened, and is not made")
+	ErrNotHappened = errors.New("operation: the call has not happened, and will not be made")
 
 	// ErrCanceled is the error of an operation that was canceled and is undone.
 	ErrCanceled error = &canceledError{}
 
 	// ErrUndone is the error of waiting for an operation that ended without an answer: it was
 	// canceled, or ended in a Final error. Its steps are undone, and its key is free.
-	ErrUndone = errors.New("operation: it has ended in an error, and is undone")
+	ErrUndone = errors.New("operation: ended in an error, and undone")
 
 	// ErrAnswerGone is the error of waiting for an operation that has ended, and whose answer has
 	// expired.
-	ErrAnswerGone = errors.New("operation: it has ended, and its answer has expired")
+	ErrAnswerGone = errors.New("operation: ended, and the answer has expired")
 
 	// ErrNotParked is the error of Retry and Resolve if the operation is not parked, or not at a
 	// call in doubt. It is also the error of Cancel if the operation has ended otherwise.
-	ErrNotParked = errors.New("operation: it is not parked, or not at that step")
+	ErrNotParked = errors.New("operation: not parked, or not at a call in doubt")
 
 	// ErrUnsealed is the error of a Signal without a Sealer to an operation whose input is sealed.
 	// Nothing was sent.
@@ -45,7 +45,7 @@ var (
 
 	// ErrMisused is the error of using an Op outside of its function, from two goroutines at once,
 	// or inside of a step. It is also the error of Calls used in another order than Go, Wait, Value.
-	ErrMisused = errors.New("operation: steps are taken one after the other, inside the function of the operation")
+	ErrMisused = errors.New("operation: misuse of an Op or of Calls: take steps one after the other, inside the function of the operation")
 )
 
 // canceledError is the type of ErrCanceled. Every call that waited for the canceled operation
@@ -324,14 +324,3 @@ const (
 	exitFinal                // by a rejection or a Final error, or because the run was stopped to unwind
 	exitFailed               // by any other error, which does not end the operation
 )
-
-// exitOf returns how a function that returned err has ended.
-func exitOf(err error) exit {
-	if err == nil {
-		return exitAnswered
-	}
-	if _, rejected := longcall.RejectionOf(err); rejected || IsFinal(err) {
-		return exitFinal
-	}
-	return exitFailed
-}

@@ -205,7 +205,7 @@ func decide(j *journal, r request) decision {
 		return parkAt(s.Name, ReasonCodeChanged, "the code has changed: step %d is recorded as %s %q, and the code asks for %s %q", s.Seq, s.Kind, s.Name, r.kind, r.name)
 	case j.unwinding() && j.undosChanged(&s, r.undos) && !j.withoutCode:
 		return parkAt(s.Name, ReasonCodeChanged, "the code has changed: step %q is recorded with %d undos, and the code has %d: Retry it with code that has as many, "+
-			"or Cancel it WithoutCode, which runs those that the code has", s.Name, s.Undos, r.undos)
+			"or Cancel it WithoutCode, which runs the undos that the code has", s.Name, s.Undos, r.undos)
 	}
 	return decideRecorded(j, r, &s)
 }
@@ -240,11 +240,11 @@ func decideDoubt(j *journal, r request, s *db.Step) decision {
 	case !j.canceled || r.policy == "" || r.policy == db.PolicyAsked:
 		return decision{do: settle, recorded: s}
 	case r.policy == db.PolicyOnce:
-		return parkAt(s.Name, ReasonCallInDoubt, "it was canceled, step %q may have happened, and it must not happen twice: ask the other side, and Resolve the step", s.Name)
+		return parkAt(s.Name, ReasonCallInDoubt, "the operation was canceled, step %q may have happened, and it must not happen twice: ask the other side, and Resolve the step", s.Name)
 	case r.undos == 0:
-		return parkAt(s.Name, ReasonCallInDoubt, "it was canceled, step %q may have happened, and it has no undo: ask the other side, and Resolve the step", s.Name)
+		return parkAt(s.Name, ReasonCallInDoubt, "the operation was canceled, step %q may have happened, and it has no undo: ask the other side, and Resolve the step", s.Name)
 	case j.withoutCalling:
-		return parkAt(s.Name, ReasonCallInDoubt, "it was canceled without calling, and step %q may have happened: ask the other side, and Resolve the step", s.Name)
+		return parkAt(s.Name, ReasonCallInDoubt, "the operation was canceled without calling, and step %q may have happened: ask the other side, and Resolve the step", s.Name)
 	}
 	return decision{do: settle, recorded: s}
 }
@@ -261,8 +261,8 @@ func decideEnd(j *journal, r request) decision {
 	case j.withoutCode:
 		return unwindWithoutRest(j, r.seq+1)
 	case r.exit == exitFailed: // it was canceled, so next is not nil: see the first case
-		return parkAt(next.Name, ReasonFunctionFailed, "it was canceled, and its function has failed %d times before it asks for step %q, which is recorded: "+
-			"Retry it with code that does not, or Cancel it WithoutCode, which leaves the steps from there on as they are", j.runs, next.Name)
+		return parkAt(next.Name, ReasonFunctionFailed, "the operation was canceled, and its function has failed %d times before the recorded step %q: "+
+			"Retry it with code that does not fail, or Cancel it WithoutCode, which does not undo that step and later ones", j.runs, next.Name)
 	case next != nil:
 		return parkAt(next.Name, ReasonCodeChanged, "the code has changed: it no longer asks for step %q, which is recorded", next.Name)
 	case r.exit == exitAnswered:
@@ -276,7 +276,7 @@ func decideEnd(j *journal, r request) decision {
 func unwindWithoutRest(j *journal, from int) decision {
 	for seq := from; seq <= len(j.steps); seq++ {
 		if s := j.steps[seq]; s.Outcome == db.StepBegun {
-			return parkAt(s.Name, ReasonCallInDoubt, "it was canceled without its code, and step %q may have happened: ask the other side, and Resolve the step", s.Name)
+			return parkAt(s.Name, ReasonCallInDoubt, "the operation was canceled without its code, and step %q may have happened: ask the other side, and Resolve the step", s.Name)
 		}
 	}
 	return decision{do: unwind}

@@ -88,9 +88,9 @@ func (f *Filter) query() (*db.ListOperations, error) {
 	}
 	switch {
 	case !slices.Contains(states, f.State):
-		return nil, fmt.Errorf("operation: Filter.State is %.40q, and not one of running, parked, completed, failed, undone", f.State)
+		return nil, fmt.Errorf("operation: Filter.State is %.40q: use running, parked, completed, failed or undone", f.State)
 	case f.Limit < 0, f.Limit > maxPage:
-		return nil, fmt.Errorf("operation: Filter.Limit is %d, and not between 0 and %d", f.Limit, maxPage)
+		return nil, fmt.Errorf("operation: Filter.Limit is %d: use 0 to %d", f.Limit, maxPage)
 	case f.Older < 0:
 		return nil, fmt.Errorf("operation: Filter.Older is negative: %v", f.Older)
 	}
@@ -112,7 +112,7 @@ func RetryAll(ctx context.Context, pool *pgxpool.Pool, f Filter) (int, error) {
 		f.State = StateParked
 	}
 	if f.State != StateParked {
-		return 0, fmt.Errorf("operation: RetryAll is for parked operations, and Filter.State is %.40q", f.State)
+		return 0, fmt.Errorf("operation: RetryAll: Filter.State is %.40q: only parked operations can be retried", f.State)
 	}
 	return forEach(ctx, pool, f, Retry)
 }
@@ -121,7 +121,7 @@ func RetryAll(ctx context.Context, pool *pgxpool.Pool, f Filter) (int, error) {
 // is running or parked.
 func CancelAll(ctx context.Context, pool *pgxpool.Pool, f Filter, opts ...CancelOption) (int, error) {
 	if f.State != StateParked && f.State != StateRunning {
-		return 0, fmt.Errorf("operation: CancelAll is for operations that are running or parked, and Filter.State is %.40q", f.State)
+		return 0, fmt.Errorf("operation: CancelAll: Filter.State is %.40q: only operations that are running or parked can be canceled", f.State)
 	}
 	return forEach(ctx, pool, f, func(ctx context.Context, pool *pgxpool.Pool, id string) error { return Cancel(ctx, pool, id, opts...) })
 }
@@ -226,26 +226,22 @@ func History(ctx context.Context, pool *pgxpool.Pool, id string, opts ...idem.Op
 	h := history{Format: format, ID: id, Name: found.Name, State: found.State, Undoing: found.Undoing, Canceled: found.Canceled, Steps: []historyStep{}}
 	input, err := open(sealer, found.Input, db.BoundInput(id))
 	if err != nil {
-		return nil, fmt.Errorf("operation: its input: %w", err)
+		return nil, fmt.Errorf("operation: the input of operation %s: %w", id, err)
 	}
 	h.Input = newStoredValue(input)
 	for i := range found.Steps {
 		s := &found.Steps[i]
 		value, err := open(sealer, s.Value, db.BoundStep(id, s))
 		if err != nil {
-			return nil, fmt.Errorf("operation: step %q: %w", s.Name, err)
+			return nil, fmt.Errorf("operation: step %q of operation %s: %w", s.Name, id, err)
 		}
 		h.Steps = append(h.Steps, historyStep{s.Kind, s.Name, s.Outcome, s.Undos, newStoredValue(value)})
 	}
-	return h.encode()
-}
-
-func (h *history) encode() ([]byte, error) {
 	var file bytes.Buffer
 	encoder := json.NewEncoder(&file)
 	encoder.SetEscapeHTML(false) // values must come back byte for byte
 	encoder.SetIndent("", "  ")
-	err := encoder.Encode(h)
+	err = encoder.Encode(h)
 	return file.Bytes(), err
 }
 
@@ -254,10 +250,10 @@ func readHistory(file []byte) (*history, error) {
 	decoder := json.NewDecoder(bytes.NewReader(file))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(h); err != nil {
-		return nil, fmt.Errorf("operation: it is no history: %w", err)
+		return nil, fmt.Errorf("operation: the document is not a history: %w", err)
 	}
 	if h.Format != format {
-		return nil, fmt.Errorf("operation: it is no history, or one of another version of idem: its format is %d", h.Format)
+		return nil, fmt.Errorf("operation: the document is not a history, or is one of another version of idem: its format is %d", h.Format)
 	}
 	return h, nil
 }
@@ -282,7 +278,7 @@ func Replay(ctx context.Context, history []byte, definitions ...Runnable) error 
 	}
 	i := slices.IndexFunc(definitions, func(d Runnable) bool { return d.defined().name == h.Name })
 	if i < 0 {
-		return fmt.Errorf("operation: no definition is called %q: operations of that name are left alone", h.Name)
+		return fmt.Errorf("operation: no definition has the name %q of the history", h.Name)
 	}
 	d := definitions[i].defined()
 	if d.err != nil {
@@ -329,7 +325,7 @@ func (op *Op) replayed(h *history, err error) error {
 	case d.do == retry:
 		return fmt.Errorf("operation: the function fails: %w", err)
 	case how == exitFinal && d.do == unwind && h.State == db.OperationCompleted:
-		return fmt.Errorf("operation: it was completed, and the function ends it in an error: %w", err)
+		return fmt.Errorf("operation: the operation was completed, and the function ends it in an error: %w", err)
 	}
 	return nil
 }

@@ -87,13 +87,6 @@ type work struct {
 	unsent map[int]bool
 }
 
-func (w *work) log() *slog.Logger {
-	if w.logger != nil {
-		return w.logger
-	}
-	return slog.Default()
-}
-
 // textOf returns the text of an error for logs and for the reason of a parked operation. With a
 // Sealer it returns only the types of the error.
 func (w *work) textOf(err error) string {
@@ -154,6 +147,11 @@ func (op *Op) Context() context.Context { return op.ctx }
 type step struct {
 	request
 	decision
+}
+
+// position returns the position of an operation that is at the step, and due after pause.
+func (s *step) position(pause time.Duration) db.At {
+	return db.At{Kind: s.kind, Step: s.name, Seq: s.seq, Pause: pause}
 }
 
 // plannedUndo is an undo of a done step.

@@ -1,6 +1,7 @@
 package operation
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -100,7 +101,12 @@ func Show(ctx context.Context, pool *pgxpool.Pool, id string, opts ...idem.Optio
 		Since: s.Since, WakeAt: s.WaitsUntil(), Attempts: s.Attempts, Reason: Reason(s.Reason), ReasonText: s.ReasonText, Parent: s.Parent,
 	}
 	status.Kind, status.Step = stepInProgress(&s, steps.Rows)
-	status.LastError = lastErrorOf(&s, sealer)
+	if s.Error.Attempt > 0 {
+		status.LastError = &StepError{Step: s.Error.Step, Attempt: s.Error.Attempt, Text: "sealed", At: s.ErrorAt, NextAt: s.ErrorNextAt}
+		if text, err := open(sealer, s.Error.Text, db.BoundError(id, s.Error.Step)); err == nil {
+			status.LastError.Text = string(text)
+		}
+	}
 	if s.Undoing || s.Canceled {
 		status.Undos, status.Kept = undoPlan(steps.Rows)
 	}
@@ -116,9 +122,17 @@ func Show(ctx context.Context, pool *pgxpool.Pool, id string, opts ...idem.Optio
 		status.Undos = nil
 	}
 	for i := range steps.Rows {
-		if steps.Rows[i].Kind != db.EndStep {
-			status.Steps = append(status.Steps, stepStatus(id, &steps.Rows[i]))
+		r := &steps.Rows[i]
+		step := StepStatus{Kind: string(r.Kind), Name: r.Name, Outcome: string(r.Outcome), Undos: r.Undos, RecordedAt: r.RecordedAt, DueAt: r.PauseEnd()}
+		switch r.Kind {
+		case db.EndStep:
+			continue
+		case db.ChildStep:
+			step.Child = ChildID(id, r.Name)
+		case db.UndoStep:
+			step.Name, step.Index = splitUndoName(r.Name)
 		}
+		status.Steps = append(status.Steps, step)
 	}
 	return status, nil
 }
@@ -139,30 +153,6 @@ func stepInProgress(s *db.ShowOperation, steps []db.Step) (kind, step string) {
 		kind = string(s.Kind)
 	}
 	return kind, step
-}
-
-// lastErrorOf returns the last error, or nil if there is none. If its text cannot be opened, the
-// text is "sealed".
-func lastErrorOf(s *db.ShowOperation, sealer db.Sealer) *StepError {
-	if s.Error.Attempt == 0 {
-		return nil
-	}
-	e := &StepError{Step: s.Error.Step, Attempt: s.Error.Attempt, Text: "sealed", At: s.ErrorAt, NextAt: s.ErrorNextAt}
-	if text, err := open(sealer, s.Error.Text, db.BoundError(s.OperationID, s.Error.Step)); err == nil {
-		e.Text = string(text)
-	}
-	return e
-}
-
-func stepStatus(id string, s *db.Step) StepStatus {
-	status := StepStatus{Kind: string(s.Kind), Name: s.Name, Outcome: string(s.Outcome), Undos: s.Undos, RecordedAt: s.RecordedAt, DueAt: s.PauseEnd()}
-	switch s.Kind {
-	case db.ChildStep:
-		status.Child = ChildID(id, s.Name)
-	case db.UndoStep:
-		status.Name, status.Index = splitUndoName(s.Name)
-	}
-	return status
 }
 
 // Retry resumes a parked operation, after its code or the other side has changed. A Keyed call in
@@ -223,7 +213,7 @@ func Cancel(ctx context.Context, pool *pgxpool.Pool, id string, opts ...CancelOp
 	case show.Canceled && (show.State == db.OperationUndone || show.State == db.OperationRunning || show.State == db.OperationParked):
 		return nil
 	default:
-		return fmt.Errorf("%w: it is %s", ErrNotParked, show.State)
+		return fmt.Errorf("%w: the operation is %s", ErrNotParked, show.State)
 	}
 	outcome := "to be undone"
 	if c.WithoutCalling {
@@ -266,7 +256,7 @@ func PreviewCancel(ctx context.Context, pool *pgxpool.Pool, id string, opts ...C
 	case !show.Found:
 		return CancelPreview{}, ErrUnknownOperation
 	case show.State != db.OperationRunning && show.State != db.OperationParked:
-		return CancelPreview{}, fmt.Errorf("%w: it is %s", ErrNotParked, show.State)
+		return CancelPreview{}, fmt.Errorf("%w: the operation is %s", ErrNotParked, show.State)
 	}
 	var p CancelPreview
 	j := journal{canceled: true, withoutCalling: c.WithoutCalling}
@@ -379,7 +369,7 @@ func resolve(ctx context.Context, pool *pgxpool.Pool, id string, finding Finding
 	request := &db.ReviveOperation{OperationID: id, FromEpoch: finding.epoch}
 	return revive(ctx, pool, request, act.Of(ctx, db.Resolve, finding.outcome()), func(show *db.ShowOperation, inDoubt []db.InDoubt) (txn.Request, string, error) {
 		if d.name != "" && d.name != show.Name {
-			return nil, "", fmt.Errorf("%w: it is an operation %q, not %q", ErrUnknownOperation, show.Name, d.name)
+			return nil, "", fmt.Errorf("%w: the operation belongs to definition %q, not to %q", ErrUnknownOperation, show.Name, d.name)
 		}
 		call, err := finding.choose(inDoubt)
 		if err != nil {
@@ -433,11 +423,8 @@ func (f *Finding) recorded(call *db.Step, d *definition) (*db.Step, error) {
 	case isUndo:
 		s.Policy = call.Policy
 		return s, nil
-	case !f.happened && f.refused == nil:
-		s.Outcome, s.Value = db.StepFailed, d.knownErrors.Encode(Final(ErrNotHappened))
-		return s, nil
-	case f.refused != nil:
-		s.Outcome, s.Value = db.StepFailed, d.knownErrors.Encode(f.refused)
+	case !f.happened:
+		s.Outcome, s.Value = db.StepFailed, d.knownErrors.Encode(cmp.Or(f.refused, Final(ErrNotHappened)))
 		return s, nil
 	}
 	s.Outcome = db.StepResolved
@@ -467,9 +454,9 @@ func revive(ctx context.Context, pool *pgxpool.Pool, r *db.ReviveOperation, note
 	case !show.Found:
 		return ErrUnknownOperation
 	case !r.Found && show.State != db.OperationParked:
-		return fmt.Errorf("%w: it is %s", ErrNotParked, show.State)
+		return fmt.Errorf("%w: the operation is %s", ErrNotParked, show.State)
 	case !r.Found, r.Epoch-1 != show.Epoch:
-		return fmt.Errorf("%w: a process has claimed it since Show", ErrNotParked)
+		return fmt.Errorf("%w: a process has claimed the operation since Show", ErrNotParked)
 	}
 	var rows []txn.Request
 	note.Step = show.ReasonStep

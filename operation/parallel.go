@@ -53,7 +53,6 @@ type parallelCall struct {
 	planUndos func() // keeps the undos of the call
 	op        *Op
 	open      bool // the call has no outcome yet
-	dated     bool // the row of the call has the time when it was begun
 	stored    []byte
 	err       error
 	begunAt   time.Time  // by the clock of this process
@@ -250,32 +249,23 @@ func (c *Calls) begin() error {
 			call.begunAt = op.work.begunAt
 		}
 		if !dated && call.step.do != park {
-			op.recordBegun(call)
+			op.recordBegun(call, false)
 			fresh = true
 		}
 	}
 	if fresh {
-		if err := op.commit(commit{at: open[0].position()}); err != nil {
-			return err
-		}
-	}
-	for _, call := range open {
-		call.dated = true
+		return op.commit(commit{at: open[0].step.position(0)})
 	}
 	return nil
 }
 
-func (p *parallelCall) position() db.At {
-	return db.At{Kind: p.step.kind, Step: p.step.name, Seq: p.step.seq}
-}
-
 // recordBegun adds to the next commit that a call is begun, since when, and how often it was tried.
-// A row keeps its time. Otherwise each process that resumes the operation would extend the window
-// of the call.
-func (op *Op) recordBegun(call *parallelCall) {
+// If dated, the row has the time when the call was begun, and keeps it. Otherwise each process that
+// resumes the operation would extend the window of the call.
+func (op *Op) recordBegun(call *parallelCall, dated bool) {
 	r := op.record(call.step, db.StepBegun, triesValue(call.tries))
 	if call.doubt {
-		r.Pause, r.Keeps = -time.Since(call.begunAt), call.dated
+		r.Pause, r.Keeps = -time.Since(call.begunAt), dated
 	}
 }
 
@@ -361,16 +351,16 @@ func (c *Calls) suspend(s *stop) error {
 	for _, call := range open {
 		c.recordUnsettled(call)
 	}
-	at, failure := open[0].position(), op.failureOf(open[0].outsideCall)
+	at, failure := open[0].step.position(0), op.failureOf(open[0].outsideCall)
 	if s.kind == stopSuspended {
-		at.Pause = c.pauses.untilNext()
-		if op.commit(commit{release: true, at: at, failure: failure}) == nil {
-			return op.halt(stopSuspended, nil)
+		next := time.Duration(math.MaxInt64)
+		for _, until := range c.pauses.until { // all calls have ended, so no lock is needed
+			next = min(next, time.Until(until))
 		}
+		_ = op.suspend(commit{at: open[0].step.position(max(0, next)), failure: failure})
 		if s = op.stopped; s.kind != stopRerun && s.kind != stopCallerLeft {
 			return s
 		}
-		at.Pause = 0
 	}
 	if len(op.pending) > 0 || op.work.at.Seq != at.Seq {
 		op.commitStopped(commit{always: true, at: at, failure: failure})
@@ -388,7 +378,7 @@ func (c *Calls) recordUnsettled(call *parallelCall) {
 		op.record(call.step, db.StepNotSent, triesValue(call.tries))
 	case triesOf(row.Value) != call.tries:
 		call.doubt = true
-		op.recordBegun(call)
+		op.recordBegun(call, true)
 	}
 }
 
@@ -450,15 +440,4 @@ func (p *pauses) releaseIfIdle() {
 	}
 	p.over = true
 	close(p.released)
-}
-
-// untilNext returns the time until the first of the pauses ends.
-func (p *pauses) untilNext() time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	first := time.Duration(math.MaxInt64)
-	for _, until := range p.until {
-		first = min(first, time.Until(until))
-	}
-	return max(0, first)
 }

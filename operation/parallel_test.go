@@ -436,6 +436,28 @@ func TestCancel_UndoesParallelCallsBehindOneThatWasNotSent(t *testing.T) {
 	}
 }
 
+// The new code makes only the first of two calls. That call was never sent, so the operation unwinds there. The second call is recorded, and
+// the code no longer has its undo.
+func TestCancel_ParksAtAStepBehindACallThatWasNotSent(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	p := newJourney(operation.Keyed(time.Hour).WithBackoff(100*time.Hour, 100*time.Hour), operation.Once)
+	p.air.fn = func(context.Context, int) (string, error) { return "", operation.NotSent(errTimeout) }
+	want(t, idem.ErrInProgress)(p.define().Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(0)))
+	changed := operation.Define("travel", func(op *operation.Op, _ int) (idem.Response, error) {
+		if err := localStep(op, "reserve"); err != nil {
+			return idem.Response{}, err
+		}
+		_, err := operation.Call(op, "air", p.airPolicy, p.air.call, undoBy[string]("cancel air"))
+		return created, err
+	})
+	must(t, operation.Cancel(t.Context(), s.pool, s.operationID()))
+	want(t, operation.ErrParked)(changed.Do(t.Context(), s.pool, scope, "k", hashA, 0))
+	if status := s.wantParked(s.operationID(), operation.ReasonCodeChanged); status.Step != "room" {
+		t.Errorf("it is parked at %q", status.Step)
+	}
+}
+
 // The other call is kept, and the process lives.
 func TestParallel_PanicKeepsTheOthers(t *testing.T) {
 	t.Parallel()

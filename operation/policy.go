@@ -162,7 +162,7 @@ func (p *Policy) backoff(attempt int) time.Duration {
 	return max(rand.N(limit), first/10)
 }
 
-// bounded returns the context of an attempt with its timeout.
+// bounded returns the context of an attempt, or of a question of an Asked call, with its timeout.
 func (p *Policy) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	if p.timeout > 0 {
 		return context.WithTimeout(ctx, p.timeout)
@@ -190,10 +190,11 @@ type heartbeat struct {
 
 type heartbeatKey struct{}
 
-// watched returns the context of an attempt with its heartbeat.
+// watched returns the context of an attempt with its timeout and its heartbeat.
 func (p *Policy) watched(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, stop := p.bounded(ctx)
 	if p.heartbeat == 0 {
-		return ctx, func() {}
+		return ctx, stop
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	h := &heartbeat{limit: p.heartbeat}
@@ -201,5 +202,6 @@ func (p *Policy) watched(ctx context.Context) (context.Context, context.CancelFu
 	return context.WithValue(ctx, heartbeatKey{}, h), func() {
 		h.timer.Stop()
 		cancel(nil)
+		stop()
 	}
 }

@@ -24,9 +24,7 @@ func (w *work) run(ctx context.Context, tx *txn.Tx) longcall.Ending {
 	if w.unsent == nil {
 		w.unsent = map[int]bool{}
 	}
-	if known, ok := outcomesInMemory.take(w.operation); ok {
-		w.unrecorded = known
-	} else {
+	if w.unrecorded = outcomesInMemory.take(w.operation); w.unrecorded == nil {
 		w.unrecorded = map[int]db.Step{}
 	}
 	for pause, left := txn.RetryPause, w.execution.Retries(); ; left-- {
@@ -76,7 +74,7 @@ func (w *work) runOnce(ctx context.Context, tx *txn.Tx) (op *Op, end longcall.En
 	return op, end
 }
 
-var errPanicked = errors.New("operation: its function has panicked")
+var errPanicked = errors.New("operation: the function has panicked")
 
 // releaseAfterPanic releases an operation whose function or undo has panicked. The panic continues
 // afterwards. If the operation was canceled, and the panic came before an undo began, the failing
@@ -216,16 +214,16 @@ func (w *work) loadClaimed(ctx context.Context, t *claimed) (longcall.Ending, bo
 	case err != nil:
 		return w.release(backoff(t.Attempts), failedWith(err), err), false
 	case t.Name != w.definition.name:
-		return w.release(0, failedWith(fmt.Errorf("operation: it is an operation %q, not %q", t.Name, w.definition.name)), nil), false
+		return w.release(0, failedWith(fmt.Errorf("operation: the operation belongs to definition %q, not to %q", t.Name, w.definition.name)), nil), false
 	case t.Deaths < w.definition.maxDeaths:
 		return longcall.Ending{}, true
 	}
-	text := fmt.Sprintf("%d processes in a row have died while they worked on it", t.Deaths)
+	text := fmt.Sprintf("%d processes in a row have died while they worked on the operation", t.Deaths)
 	if alone := t.Deaths - db.Suspected; alone > 0 {
-		text += fmt.Sprintf(", the last %d with no other suspect beside it", alone)
+		text += fmt.Sprintf(", the last %d without another suspect", alone)
 	}
 	step, _ := splitUndoName(w.at.Step)
-	return w.parkAs(ctx, parked(step, ReasonTooManyDeaths, "%s: it may be the operation that kills them", text)), false
+	return w.parkAs(ctx, parked(step, ReasonTooManyDeaths, "%s: the operation may be what kills them; Retry with code that does not, or Cancel", text)), false
 }
 
 // load sets the fields of w from the record. If another process had the operation since this work

@@ -149,12 +149,13 @@ func (w *work) unrecordedOutcome(s *step) *db.Step {
 }
 
 // record adds the outcome of a step to the next commit. It replaces a pending row of the same
-// position.
+// position. If the step is known to have no row in idem.steps yet, an INSERT suffices.
 func (op *Op) record(s *step, outcome db.StepOutcome, value []byte) *db.RecordStep {
+	_, recorded := op.work.journal.row(s.seq)
 	r := db.RecordStep{
 		OperationID: op.work.operation,
 		Step:        db.Step{Seq: s.seq, Kind: s.kind, Name: s.name, Outcome: outcome, Value: value, Undos: s.undos},
-		First:       op.work.hasNoRow(s.seq),
+		First:       !recorded || s.seq == op.work.rowless,
 	}
 	if outcome == db.StepBegun || s.kind == db.UndoStep {
 		r.Step.Policy = s.policy
@@ -167,12 +168,6 @@ func (op *Op) record(s *step, outcome db.StepOutcome, value []byte) *db.RecordSt
 	}
 	op.pending = append(op.pending, r)
 	return &op.pending[len(op.pending)-1]
-}
-
-// hasNoRow reports whether a step is known to have no row in idem.steps, so that an INSERT suffices.
-func (w *work) hasNoRow(seq int) bool {
-	_, recorded := w.journal.row(seq)
-	return !recorded || seq == w.rowless
 }
 
 // outcomeOf returns the outcome of a step as it is after the next commit.

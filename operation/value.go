@@ -23,7 +23,7 @@ import (
 // Errors of names, ids and values.
 var (
 	// ErrUnknownOperation is the error for an id that no operation has.
-	ErrUnknownOperation = errors.New("operation: there is no such operation")
+	ErrUnknownOperation = errors.New("operation: no such operation")
 
 	// ErrInvalidName is the error for the name of an operation, a step or a signal that is not 1 to
 	// 200 bytes of valid UTF-8 without control characters and without "#".
@@ -93,11 +93,11 @@ func decode[T any](codec Codec, stored []byte) (value T, err error) {
 func checkName(name string) error {
 	switch {
 	case name == "":
-		return fmt.Errorf("%w: it is empty", ErrInvalidName)
+		return fmt.Errorf("%w: empty", ErrInvalidName)
 	case len(name) > maxName:
-		return fmt.Errorf("%w: it has %d bytes, the limit is %d", ErrInvalidName, len(name), maxName)
+		return fmt.Errorf("%w: %d bytes, the limit is %d", ErrInvalidName, len(name), maxName)
 	case !utf8.ValidString(name), strings.ContainsRune(name, '#'), strings.ContainsFunc(name, unicode.IsControl):
-		return fmt.Errorf("%w: it is not valid UTF-8, or has a control character or a \"#\"", ErrInvalidName)
+		return fmt.Errorf("%w %.40q: not valid UTF-8, or with a control character or a \"#\"", ErrInvalidName, name)
 	}
 	return nil
 }

@@ -47,13 +47,10 @@ func (op *Op) recordPause(s *step, d time.Duration) {
 // pause suspends the operation: its commit releases it, and a process resumes it when it is due.
 func (op *Op) pause(s *step, d time.Duration, recorded bool) error {
 	if d > longPause {
-		if err := op.commit(commit{release: true, at: db.At{Kind: s.kind, Step: s.name, Seq: s.seq, Pause: d}}); err != nil {
-			return err
-		}
-		return op.halt(stopSuspended, nil)
+		return op.suspend(commit{at: s.position(d)})
 	}
 	if !recorded || op.tx != nil || len(op.pending) > 0 {
-		if err := op.commit(commit{at: db.At{Kind: s.kind, Step: s.name, Seq: s.seq}}); err != nil {
+		if err := op.commit(commit{at: s.position(0)}); err != nil {
 			return err
 		}
 	}
@@ -127,10 +124,7 @@ func (op *Op) await(s *step, timeout time.Duration) ([]byte, error) {
 			return value, nil
 		case s.do == run:
 			op.recordPause(s, timeout)
-			if err := op.commit(commit{release: true, at: db.At{Kind: s.kind, Step: s.name, Seq: s.seq, Pause: max(timeout, 0)}}); err != nil {
-				return nil, err
-			}
-			return nil, op.halt(stopSuspended, nil)
+			return nil, op.suspend(commit{at: s.position(max(timeout, 0))})
 		case remaining <= 0:
 			stored, seen := op.failure(ErrTimeout)
 			op.record(s, db.StepFailed, stored)
@@ -319,11 +313,7 @@ func (op *Op) childRequests(s *step, name string, input []byte) ([]txn.Request, 
 
 // suspendForChild suspends the operation until the end of the child makes it due.
 func (op *Op) suspendForChild(s *step, with ...txn.Request) error {
-	at := db.At{Kind: s.kind, Step: s.name, Seq: s.seq, Pause: db.Endless}
-	if err := op.commit(commit{release: true, at: at, with: with, wakes: len(with) > 0}); err != nil {
-		return err
-	}
-	return op.halt(stopSuspended, nil)
+	return op.suspend(commit{at: s.position(db.Endless), with: with, wakes: len(with) > 0})
 }
 
 // childOutcome returns what the child has sent at its end. If the child has not ended, the

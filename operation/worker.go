@@ -380,7 +380,7 @@ func (r *workerRun) warn(ctx context.Context, what string, err error) {
 func (r *workerRun) work(i *presence.Instance, t *claimed, held *turn) {
 	defer func() {
 		if p := recover(); p != nil {
-			r.config.Logger.Error("operation: its function has panicked", "operation", t.OperationID, "name", t.Name,
+			r.config.Logger.Error("operation: the function has panicked", "operation", t.OperationID, "name", t.Name,
 				"panic", p, "stack", string(debug.Stack()))
 		}
 		<-r.slots
@@ -408,7 +408,7 @@ func (r *workerRun) work(i *presence.Instance, t *claimed, held *turn) {
 	} else {
 		attrs = append(attrs, "error", w.textOf(end.Err))
 	}
-	r.config.Logger.Warn("operation: it did not end", attrs...)
+	r.config.Logger.Warn("operation: a run has not ended the operation", attrs...)
 }
 
 // Pending is an operation that is due, or whose signal was sent, and that no living process works
