@@ -14,14 +14,14 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// Call takes a step outside of Postgres. do runs in no transaction and holds no connection, and only
-// after all earlier steps are committed. The key that do gets names this call of this operation. It
-// is the same in every attempt and in every process; pass it to the other side.
+// Call takes a step outside of Postgres. do runs in no transaction and holds no connection, and
+// only after all earlier steps are committed. The key that do gets names this call of this
+// operation. It is the same in every attempt and in every process; pass it to the other side.
 //
-// policy says what happens when the outcome is in doubt, and how the call is retried. After an error
-// of do another attempt follows after a backoff, as policy allows. A Final error ends the call, and
-// the function of the operation gets it. A backoff of 5 seconds or more frees the caller or the
-// worker.
+// policy says what happens when the outcome is in doubt, and how the call is retried. After an
+// error of do another attempt follows after a backoff, as policy allows. A Final error ends the
+// call, and the function of the operation gets it. A backoff of 5 seconds or more frees the caller
+// or the worker.
 //
 // The value is recorded with the next commit, or with the end of the run, however that ends. If the
 // process dies before that, the call is in doubt: it is made again, or asked about, or the
@@ -88,8 +88,8 @@ func encodeResult[T any](codec Codec, value T, err error) ([]byte, error) {
 	return stored, nil
 }
 
-// outsideCall is the call of a Call step, of a parallel call or of an UndoCall, with the state of its
-// attempts.
+// outsideCall is the call of a Call step, of a parallel call or of an UndoCall, with the state of
+// its attempts.
 type outsideCall struct {
 	step          *step
 	policy        Policy
@@ -185,8 +185,8 @@ func (op *Op) tryUntilSettled(o *outsideCall) ([]byte, error) {
 // isSpent reports whether no further attempt is allowed.
 func (o *outsideCall) isSpent() bool { return o.policy.attempts > 0 && o.tries >= o.policy.attempts }
 
-// isSettledBy reports whether an error is the outcome of the call. An attempt that was not sent does
-// not settle an earlier attempt in doubt.
+// isSettledBy reports whether an error is the outcome of the call. An attempt that was not sent
+// does not settle an earlier attempt in doubt.
 func (o *outsideCall) isSettledBy(err error) bool {
 	m := meaningOf(err)
 	return m.final && !(o.doubt && m.unsent)
@@ -195,8 +195,8 @@ func (o *outsideCall) isSettledBy(err error) bool {
 var errCutOff = errors.New("its last attempt was cut off")
 
 // giveUp ends a call that is not tried again. An Asked call in doubt is asked about first. If the
-// call has not happened, the function gets the last error as a Final. Otherwise the operation parks,
-// because a function that continued could pay twice, or pay for nothing.
+// call has not happened, the function gets the last error as a Final. Otherwise the operation
+// parks, because a function that continued could pay twice, or pay for nothing.
 func (op *Op) giveUp(o *outsideCall, failed string) ([]byte, error) {
 	if o.doubt && o.policy.find != nil {
 		value, done, err := op.askOutcome(o)
@@ -347,8 +347,8 @@ func (op *Op) parkUnusable(o *outsideCall, err error) error {
 }
 
 // recordOutcome adds the outcome of a call to the next commit, and returns it as the function sees
-// it. It also keeps the outcome in work.unrecorded, in case this run never commits. An undo that has
-// failed is not recorded: the operation parks, and the undo is still to run.
+// it. It also keeps the outcome in work.unrecorded, in case this run never commits. An undo that
+// has failed is not recorded: the operation parks, and the undo is still to run.
 func (op *Op) recordOutcome(s *step, value []byte, err error) ([]byte, error) {
 	outcome := db.StepDone
 	switch {
@@ -410,8 +410,8 @@ func (w *work) warn(ctx context.Context, o *outsideCall) {
 
 var errCancelNoticed = errors.New("operation: canceled while it was in progress")
 
-// checkCanceled asks the database after a pause whether the operation was canceled, or canceled with
-// other options. If so, it stops the run, and the next run sees the Cancel. While the database
+// checkCanceled asks the database after a pause whether the operation was canceled, or canceled
+// with other options. If so, it stops the run, and the next run sees the Cancel. While the database
 // cannot answer, no attempt is made. Undos are made in any case.
 func (op *Op) checkCanceled(o *outsideCall) error {
 	if o.step.kind == db.UndoStep {
@@ -444,8 +444,8 @@ func (o *outsideCall) positionBetween(pause time.Duration) db.At {
 	return at
 }
 
-// recordNotSent records that no attempt of a call was sent, for a run that stops. Without this record
-// the call would be in doubt for the next process, and a call that is Once would park.
+// recordNotSent records that no attempt of a call was sent, for a run that stops. Without this
+// record the call would be in doubt for the next process, and a call that is Once would park.
 func (op *Op) recordNotSent(o *outsideCall) {
 	if s := op.stopped; (s.kind == stopCallerLeft || s.kind == stopRerun) && len(op.pending) == 0 && !o.doubt {
 		op.commitStopped(commit{always: true, at: o.positionBetween(0), failure: op.failureOf(o)})

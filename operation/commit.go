@@ -90,10 +90,11 @@ func (op *Op) failed(err error) error {
 // or has ended.
 func lacksSavepoint(err error) bool { return txn.HasCode(err, "3B001", "25P01") }
 
-// txEnded stops a run in which the fn of a step has ended the transaction. s is that step, or nil if
-// it is not known. The writes of the Tx since the last commit may be committed without their rows,
-// so that another run would write them again: the operation parks. If nothing of the operation is
-// committed yet, the call fails, and the record of its key shows what idem.Do would leave.
+// txEnded stops a run in which the fn of a step has ended the transaction. s is that step, or nil
+// if it is not known. The writes of the Tx since the last commit may be committed without their
+// rows, so that another run would write them again: the operation parks. If nothing of the
+// operation is committed yet, the call fails, and the record of its key shows what idem.Do would
+// leave.
 func (op *Op) txEnded(err error, s *step) error {
 	if op.work.epoch == 0 {
 		return op.halt(stopFailed, err)
@@ -115,7 +116,8 @@ func (op *Op) txEnded(err error, s *step) error {
 		"look at it, and Retry with a fn that does not, or Cancel", written)
 }
 
-// isInTx reports whether a pending row is that of a Tx or an UndoTx, with writes in the transaction.
+// isInTx reports whether a pending row is that of a Tx or an UndoTx, with writes in the
+// transaction.
 func isInTx(s *db.Step) bool {
 	return s.Outcome == db.StepDone && (s.Kind == db.TxStep || s.Kind == db.UndoStep && s.Policy == "")
 }
@@ -131,12 +133,12 @@ type commit struct {
 	wakes   bool // another operation becomes due by the commit
 }
 
-// commit commits the writes of the steps together with their rows. The commit is fenced by the epoch:
-// if another process has claimed the operation, nothing is committed.
+// commit commits the writes of the steps together with their rows. The commit is fenced by the
+// epoch: if another process has claimed the operation, nothing is committed.
 //
-// The order is: open a transaction if there is none; make this process visible, because others claim
-// an operation whose owner they do not see; then send the fence, the rows and the COMMIT in one round
-// trip. The first commit of an operation inserts its row instead of the fence.
+// The order is: open a transaction if there is none; make this process visible, because others
+// claim an operation whose owner they do not see; then send the fence, the rows and the COMMIT in
+// one round trip. The first commit of an operation inserts its row instead of the fence.
 func (op *Op) commit(c commit) error {
 	if op.tx == nil {
 		if err := op.open(); err != nil {
@@ -236,8 +238,8 @@ func (op *Op) register() error {
 	return nil
 }
 
-// applyCommit updates the journal after a commit. A call that was begun alone has no row of its own:
-// it is in the row of the operation, and the journal gets a step for it.
+// applyCommit updates the journal after a commit. A call that was begun alone has no row of its
+// own: it is in the row of the operation, and the journal gets a step for it.
 func (op *Op) applyCommit(advance *db.AdvanceOperation, begun time.Time) {
 	w := op.work
 	for i := range op.pending {
@@ -272,8 +274,8 @@ func begins(at *db.At) bool {
 //
 //   - Not acknowledged: the COMMIT may have happened. The run is repeated from the record, which
 //     shows whether it has. Before the first commit the caller finds out by its key.
-//   - db.Gone: a fence found another row than expected. Before the first commit, or if the operation
-//     is ours, fn has ended the transaction. Otherwise commitFenced finds the cause.
+//   - db.Gone: a fence found another row than expected. Before the first commit, or if the
+//     operation is ours, fn has ended the transaction. Otherwise commitFenced finds the cause.
 //   - Refused by the server for another reason, such as a deferred constraint: the next run finds
 //     the step that caused it: see attribute.
 func (op *Op) commitFailed(err error, advance *db.AdvanceOperation) error {
@@ -305,9 +307,9 @@ func (op *Op) commitFailed(err error, advance *db.AdvanceOperation) error {
 	return op.failed(err)
 }
 
-// noteUnsent notes which calls were to be begun by a COMMIT that was not acknowledged. If the COMMIT
-// has happened, they are recorded as begun. This process knows that it sent no attempt, so they are
-// not in doubt for it.
+// noteUnsent notes which calls were to be begun by a COMMIT that was not acknowledged. If the
+// COMMIT has happened, they are recorded as begun. This process knows that it sent no attempt, so
+// they are not in doubt for it.
 func (op *Op) noteUnsent(advance *db.AdvanceOperation) {
 	w := op.work
 	note := func(seq int) {
@@ -369,14 +371,14 @@ func (op *Op) attribute(err error) bool {
 }
 
 // The outcome of a call is known before it is recorded. However the run ends, the process tries to
-// record the outcome. While the database is unavailable, the process keeps it in memory for its next
-// run of the operation.
+// record the outcome. While the database is unavailable, the process keeps it in memory for its
+// next run of the operation.
 
 // releaseLimit bounds statements that are sent after the end of the caller's context.
 const releaseLimit = 5 * time.Second
 
-// outcomesLimit bounds how long a process tries to record the outcomes of calls. If an outcome is not
-// recorded when the operation is released, the call is in doubt for every other process.
+// outcomesLimit bounds how long a process tries to record the outcomes of calls. If an outcome is
+// not recorded when the operation is released, the call is in doubt for every other process.
 const outcomesLimit = 15 * time.Second
 
 // outcomesInMemory has the outcomes of calls that this process could not record yet.

@@ -12,7 +12,6 @@ import (
 	"github.com/idem-go/idem/internal/db"
 )
 
-// TestDecide holds decide to its table.
 func TestDecide(t *testing.T) {
 	t.Parallel()
 	tx := func(seq int, o db.StepOutcome) db.Step {
@@ -114,7 +113,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// The outermost of Final, NotSent and Unknown counts. Of joined errors the one that says least counts.
+// The outermost of Final, NotSent and Unknown counts. Of joined errors, one in doubt counts.
 func TestMeaningOf(t *testing.T) {
 	t.Parallel()
 	refused, other := errors.New("refused"), errors.New("a timeout")
@@ -146,7 +145,7 @@ func TestMeaningOf(t *testing.T) {
 	}
 }
 
-// The attempt takes many times as long as the time between two beats, and then falls silent.
+// The attempt takes a hundred times the limit between two beats, and then stops beating.
 func TestBeat_KeepsTheAttemptAlive(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -192,5 +191,5 @@ func TestMemory_IsBounded(t *testing.T) {
 	}
 }
 
-// Forget drops what this process remembers of an operation, as if the process had ended.
+// Forget drops the outcomes of an operation that are in memory, as if the process had ended.
 func Forget(id string) { outcomesInMemory.take(id) }

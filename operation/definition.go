@@ -2,21 +2,28 @@
 // reserve, charge a card, confirm. It gives such work the contract of package idem: one key, one
 // outcome, whatever crashes.
 //
-//	var Checkout = operation.Define("checkout", func(op *operation.Op, in Cart) (idem.Response, error) {
+//	var Checkout = operation.Define("checkout", checkout)
+//
+//	func checkout(op *operation.Op, in Cart) (idem.Response, error) {
 //		order, err := operation.Tx(op, "reserve", func(tx pgx.Tx) (Order, error) { … },
 //			operation.UndoTx(func(tx pgx.Tx, order Order) error { … }))
 //		if err != nil {
 //			return idem.Response{}, err
 //		}
-//		charge, err := operation.Call(op, "charge", operation.Keyed(23*time.Hour),
-//			func(ctx context.Context, key string) (Charge, error) { return bank.Charge(ctx, key, in.Total) },
-//			operation.UndoCall(operation.Keyed(23*time.Hour),
-//				func(ctx context.Context, key string, charge Charge) error { return bank.Refund(ctx, key, charge.ID) }))
+//		day := operation.Keyed(23 * time.Hour) // the bank recognizes a key for a day
+//		charge, err := operation.Call(op, "charge", day,
+//			func(ctx context.Context, key string) (Charge, error) {
+//				return bank.Charge(ctx, key, in.Total)
+//			},
+//			operation.UndoCall(day, func(ctx context.Context, key string, charge Charge) error {
+//				return bank.Refund(ctx, key, charge.ID)
+//			}))
 //		if errors.Is(err, bank.ErrDeclined) { // which Charge returns as operation.Final
 //			return idem.Response{}, idem.Reject(declined) // undoes what is done, and is final
 //		}
 //		…
-//	})
+//	}
+//
 //	res, err := Checkout.Do(ctx, pool, scope, key, hash, cart)
 //
 // The function is ordinary Go. After a crash it runs again from its top. Each recorded step returns
@@ -31,8 +38,8 @@
 //   - [Tx] is a step in Postgres: its writes and its value are committed together. Neighboring Tx
 //     share a transaction. [Exec] is a Tx without a value.
 //   - [Call] is a step in another system. It runs in no transaction and holds no connection, after
-//     all earlier steps are committed, and always under the same key. Its [Policy] says what happens
-//     when its outcome is in doubt: [Keyed], [Asked] or [Once].
+//     all earlier steps are committed, and always under the same key. Its [Policy] says what
+//     happens when its outcome is in doubt: [Keyed], [Asked] or [Once].
 //   - [Parallel] makes several calls at the same time, each a step of its own.
 //   - [Sleep] pauses the operation. [Await] waits for a [Signal].
 //   - [Child] begins an operation of another definition, in the same commit, and awaits its answer.
@@ -44,8 +51,8 @@
 //   - An operation has one outcome, which every call with its key gets, as with idem.Do.
 //   - A Tx step is committed once, together with its value, or not at all.
 //   - A Call has one key in every attempt and in every process. A Call that is Once is made once.
-//   - A Call is made after all earlier steps are committed, durably even where synchronous_commit is
-//     off. Later steps see the value that it has returned.
+//   - A Call is made after all earlier steps are committed, durably even where synchronous_commit
+//     is off. Later steps see the value that it has returned.
 //   - When an operation is rejected, ends in a Final error or is canceled, the undos of the done
 //     steps run in reverse, each once, before the answer. Uncommitted writes are rolled back.
 //   - An operation that cannot continue safely parks, with a [Reason]: [ErrParked]. Nothing is
@@ -59,18 +66,18 @@
 //
 // From its first commit to its last, the record of an operation holds its key. Each process that
 // claims the operation begins a new epoch, and a commit of an older epoch is refused as a whole. So
-// a process that was slow, or was taken for dead, has no effect. A process shows that it is alive by
-// an advisory lock on a connection beside the pool or, behind a pooler, by a lease of 30 seconds. A
-// call with the same key resumes an operation that no process works on, and so does a [Worker]: run
-// one in every process. A job queue uses [Due] and Resume instead.
+// a process that was slow, or was taken for dead, has no effect. A process shows that it is alive
+// by an advisory lock on a connection beside the pool or, behind a pooler, by a lease of 30
+// seconds. A call with the same key resumes an operation that no process works on, and so does a
+// [Worker]: run one in every process. A job queue uses [Due] and Resume instead.
 //
 // # Parked operations
 //
-// A parked operation waits for a person. [Show] returns where and why it is parked, [Resolve] states
-// the outcome of a call, [Retry] resumes the operation, and [Cancel] undoes it. Steps are recognized
-// by their position and their name. If new code asks for other steps than the recorded ones, the
-// operation parks. [Op.Changed] lets new code follow another path, and [Replay] runs new code on the
-// history of an operation. docs/operations.md has the rules, limits and costs.
+// A parked operation waits for a person. [Show] returns where and why it is parked, [Resolve]
+// states the outcome of a call, [Retry] resumes the operation, and [Cancel] undoes it. Steps are
+// recognized by their position and their name. If new code asks for other steps than the recorded
+// ones, the operation parks. [Op.Changed] lets new code follow another path, and [Replay] runs new
+// code on the history of an operation. docs/operations.md has the rules, limits and costs.
 package operation
 
 import (

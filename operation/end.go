@@ -15,8 +15,8 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// conclude returns what follows from the end of the function, which has returned err. If the run was
-// stopped before, other than to unwind, conclude returns only the stop.
+// conclude returns what follows from the end of the function, which has returned err. If the run
+// was stopped before, other than to unwind, conclude returns only the stop.
 func (op *Op) conclude(err error) (d decision, how exit, s *stop) {
 	_, rejected := longcall.RejectionOf(err)
 	switch {
@@ -174,8 +174,8 @@ func backoff(runs int) time.Duration {
 	return time.Second << min(runs, 6)
 }
 
-// parkAs records that the operation is parked, and why. If another process has claimed it meanwhile,
-// nothing is recorded.
+// parkAs records that the operation is parked, and why. If another process has claimed it
+// meanwhile, nothing is recorded.
 func (w *work) parkAs(ctx context.Context, s *stop) longcall.Ending {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseLimit)
 	defer cancel()
@@ -225,8 +225,9 @@ func (w *work) releaseInstance(end longcall.Ending) longcall.Ending {
 // ErrCanceled if it was canceled, else in the recorded error, else in err.
 //
 // Uncommitted writes are rolled back before. The first commit records the decision to undo the
-// operation, together with the error in which it ends. From then on a later run cannot change either.
-// An answer that cannot be recorded, because it is too large, fails the run before any undo.
+// operation, together with the error in which it ends. From then on a later run cannot change
+// either. An answer that cannot be recorded, because it is too large, fails the run before any
+// undo.
 func (op *Op) unwind(err error) longcall.Ending {
 	w := op.work
 	op.stopped = nil
@@ -278,8 +279,8 @@ func (op *Op) endUndone(end error) longcall.Ending {
 }
 
 // settleEnd returns the error in which the operation ends, or the response of a rejection. The next
-// commit records the error of the function. Cancel overrides a recorded error. If the recorded error
-// cannot be restored, the run stops.
+// commit records the error of the function. Cancel overrides a recorded error. If the recorded
+// error cannot be restored, the run stops.
 func (op *Op) settleEnd(err error) (end error, rejected *longcall.Response, stopped error) {
 	w := op.work
 	if w.journal.canceled {

@@ -44,7 +44,8 @@ var (
 	ErrUnsealed = errors.New("operation: Signal needs the Sealer of the operation: pass it by idem.WithSealer")
 
 	// ErrMisused is the error of using an Op outside of its function, from two goroutines at once,
-	// or inside of a step. It is also the error of Calls used in another order than Go, Wait, Value.
+	// or inside of a step. It is also the error of Calls used in another order than Go, Wait,
+	// Value.
 	ErrMisused = errors.New("operation: misuse of an Op or of Calls: take steps one after the other, inside the function of the operation")
 )
 
@@ -95,8 +96,8 @@ func (e *foreignError) As(target any) bool {
 	return errors.As(e.cause, target)
 }
 
-// ChildError is the error of a Child that was rejected or undone. errors.Is finds ErrUndone in it if
-// the child was canceled or ended in a Final error.
+// ChildError is the error of a Child that was rejected or undone. errors.Is finds ErrUndone in it
+// if the child was canceled or ended in a Final error.
 type ChildError struct {
 	OperationID string         // of the child
 	Canceled    bool           // the child was canceled
@@ -200,10 +201,10 @@ func (s *stop) Unwrap() error {
 	return s.err
 }
 
-// Final returns an error that ends a Call at once, because every further attempt would have the same
-// outcome: a card that is declined. The function of the operation gets the error, and may continue
-// another way. If the function returns it, the operation is undone, its key is free, and the error
-// is the answer.
+// Final returns an error that ends a Call at once, because every further attempt would have the
+// same outcome: a card that is declined. The function of the operation gets the error, and may
+// continue another way. If the function returns it, the operation is undone, its key is free, and
+// the error is the answer.
 //
 // Final is the answer of the other side for the key of the call. It settles earlier attempts in
 // doubt. An error that does not come from the other side, such as that of a check before the
@@ -315,12 +316,3 @@ var defaultErrors = slices.Clip(append(slices.Clone(storederror.Common),
 func restore(known storederror.Set, stored []byte) (restored, err error) {
 	return known.Decode(stored, Final, func(r longcall.Response) error { return idem.Reject(idem.Response(r)) })
 }
-
-// exit is how the function of an operation has ended a run.
-type exit int
-
-const (
-	exitAnswered exit = iota // with a response
-	exitFinal                // by a rejection or a Final error, or because the run was stopped to unwind
-	exitFailed               // by any other error, which does not end the operation
-)

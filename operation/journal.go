@@ -66,8 +66,8 @@ func (j *journal) row(seq int) (db.Step, bool) {
 	return db.Step{}, false
 }
 
-// unwinding reports whether the function must stop at its last recorded step, and the done steps are
-// to be undone.
+// unwinding reports whether the function must stop at its last recorded step, and the done steps
+// are to be undone.
 func (j *journal) unwinding() bool { return j.undoing || j.canceled }
 
 // recordedAfter returns the first recorded step after a position, or nil. While the operation
@@ -108,8 +108,8 @@ func splitUndoName(name string) (step string, index int) {
 	return step, index
 }
 
-// undoPlan reads the rows of an operation. It returns the steps whose undos are still to run, in the
-// order of the undos, and the done steps that have no undo.
+// undoPlan reads the rows of an operation. It returns the steps whose undos are still to run, in
+// the order of the undos, and the done steps that have no undo.
 func undoPlan(rows []db.Step) (undos, kept []string) {
 	undone := map[string]bool{}
 	for _, s := range rows {
@@ -171,6 +171,15 @@ type request struct {
 	invalid error // why the step cannot be taken; decide does not read it
 }
 
+// exit is how the function of an operation has ended a run.
+type exit int
+
+const (
+	exitAnswered exit = iota // with a response
+	exitFinal                // by a rejection or a Final error, or because the run was stopped to unwind
+	exitFailed               // by any other error, which does not end the operation
+)
+
 // decision is what decide returns.
 type decision struct {
 	do       action
@@ -183,7 +192,8 @@ func parkAt(step string, reason Reason, format string, args ...any) decision {
 }
 
 // maxCanceledRuns is how many failing runs a canceled operation gets whose function does not reach
-// its last recorded step. After them the operation parks, or unwinds if it was canceled WithoutCode.
+// its last recorded step. After them the operation parks, or unwinds if it was canceled
+// WithoutCode.
 const maxCanceledRuns = 8
 
 // decide returns what a run does about a request, given the journal. It is a pure function, which
@@ -233,8 +243,8 @@ func decideRecorded(j *journal, r request, s *db.Step) decision {
 }
 
 // decideDoubt decides about a call in doubt. A canceled operation asks about an Asked call. It
-// repeats a Keyed call only if the step has an undo, and Cancel was not WithoutCalling. At any other
-// call in doubt it parks.
+// repeats a Keyed call only if the step has an undo, and Cancel was not WithoutCalling. At any
+// other call in doubt it parks.
 func decideDoubt(j *journal, r request, s *db.Step) decision {
 	switch {
 	case !j.canceled || r.policy == "" || r.policy == db.PolicyAsked:
@@ -271,8 +281,8 @@ func decideEnd(j *journal, r request) decision {
 	return decision{do: unwind}
 }
 
-// unwindWithoutRest unwinds an operation that was canceled WithoutCode. The steps from a position on
-// are not undone. If one of them is a call in doubt, the operation parks.
+// unwindWithoutRest unwinds an operation that was canceled WithoutCode. The steps from a position
+// on are not undone. If one of them is a call in doubt, the operation parks.
 func unwindWithoutRest(j *journal, from int) decision {
 	for seq := from; seq <= len(j.steps); seq++ {
 		if s := j.steps[seq]; s.Outcome == db.StepBegun {

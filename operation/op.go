@@ -109,8 +109,8 @@ func (w *work) stepError(step string, attempt int, err error) *db.StepError {
 	return &db.StepError{Step: step, Attempt: max(attempt, 1), Text: text}
 }
 
-// Op is one run of the function of an operation, which takes its steps through it. It cannot be used
-// after the function has returned.
+// Op is one run of the function of an operation, which takes its steps through it. It cannot be
+// used after the function has returned.
 type Op struct {
 	work   *work
 	ctx    context.Context

@@ -37,9 +37,9 @@ type Status struct {
 	Undoing  bool // the decision to undo the operation is recorded
 	Canceled bool
 
-	// Step is the step in progress or waited for, as of the last commit. Of a parked operation it is
-	// the step at which it is parked. Kind is call or undo if the step was begun, for CallKey; sleep,
-	// await or child if the operation waits for it; otherwise empty.
+	// Step is the step in progress or waited for, as of the last commit. Of a parked operation it
+	// is the step at which it is parked. Kind is call or undo if the step was begun, for CallKey;
+	// sleep, await or child if the operation waits for it; otherwise empty.
 	Kind     string
 	Step     string
 	Since    time.Time // when the step was begun

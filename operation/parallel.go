@@ -25,8 +25,8 @@ import (
 // positions in the order of Go. One commit before them records all of them as begun, and the next
 // commit records what they have returned: together they cost the commits of one Call. If one call
 // fails or has to wait for a person, the others still come to their outcomes before the function
-// continues, or the operation parks. A process that resumes the operation after a crash settles each
-// call as its policy says.
+// continues, or the operation parks. A process that resumes the operation after a crash settles
+// each call as its policy says.
 //
 // Between the first Go and Wait no other step is taken. A backoff of 5 seconds or more frees the
 // caller or the worker only when no other of the calls is in progress. A panic in the function of a
@@ -204,8 +204,8 @@ func (c *Calls) unsettled() (open []*parallelCall) {
 
 // loadCall loads the record of a call. The call is then open, unless it has an outcome or the
 // operation unwinds. A call that older code made alone has its number of attempts in the row of the
-// operation. A call that has used up its attempts was parked: Retry begins to count anew, and Cancel
-// allows one more attempt.
+// operation. A call that has used up its attempts was parked: Retry begins to count anew, and
+// Cancel allows one more attempt.
 func (op *Op) loadCall(call *parallelCall) {
 	w, s := op.work, call.step
 	switch {
@@ -320,8 +320,8 @@ func (op *Op) collect(call *parallelCall) (unwinds bool) {
 	return false
 }
 
-// stop returns why calls have no outcome, or nil if all have one. The end of the run takes precedence
-// over a pause, and a pause over parking. If several calls park, their texts are joined.
+// stop returns why calls have no outcome, or nil if all have one. The end of the run takes
+// precedence over a pause, and a pause over parking. If several calls park, their texts are joined.
 func (c *Calls) stop() *stop {
 	var stops []*stop
 	for _, call := range c.unsettled() {
@@ -382,8 +382,8 @@ func (c *Calls) recordUnsettled(call *parallelCall) {
 	}
 }
 
-// pauses tracks which calls are in a long pause. When every call has ended or is in a long pause, all
-// pauses end, and the run releases the operation: the caller or the worker is free.
+// pauses tracks which calls are in a long pause. When every call has ended or is in a long pause,
+// all pauses end, and the run releases the operation: the caller or the worker is free.
 type pauses struct {
 	mu       sync.Mutex
 	active   int               // calls that have not ended and are not in a long pause
@@ -392,8 +392,8 @@ type pauses struct {
 	over     bool              // released is closed
 }
 
-// pause takes the pause between two attempts of a call. It stops the run of the call if the operation
-// is released meanwhile.
+// pause takes the pause between two attempts of a call. It stops the run of the call if the
+// operation is released meanwhile.
 func (p *pauses) pause(op *Op, d time.Duration) error {
 	p.mu.Lock()
 	p.until[op] = time.Now().Add(d)

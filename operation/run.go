@@ -15,10 +15,10 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// run runs the function until the operation has ended or is released. tx is the transaction that has
-// claimed the key, if nothing is committed yet. After a transient error of the database it claims
-// the operation again, and repeats the function from the record, as often as the options of the call
-// allow.
+// run runs the function until the operation has ended or is released. tx is the transaction that
+// has claimed the key, if nothing is committed yet. After a transient error of the database it
+// claims the operation again, and repeats the function from the record, as often as the options of
+// the call allow.
 func (w *work) run(ctx context.Context, tx *txn.Tx) longcall.Ending {
 	w.checkAfter = map[int]bool{}
 	if w.unsent == nil {
@@ -103,9 +103,10 @@ func (w *work) releaseAfterPanic(op *Op) {
 	}
 }
 
-// restart claims the operation again, and reloads its record. It returns false, and the ending of the
-// call, if another process has claimed the operation meanwhile or the caller has left. While the
-// outcome of a call is not recorded, restart does not give up when the context of the caller ends.
+// restart claims the operation again, and reloads its record. It returns false, and the ending of
+// the call, if another process has claimed the operation meanwhile or the caller has left. While
+// the outcome of a call is not recorded, restart does not give up when the context of the caller
+// ends.
 func (w *work) restart(ctx context.Context) (longcall.Ending, bool) {
 	at := w.at
 	w.leaveUnreleased(longcall.Ending{})
@@ -142,9 +143,9 @@ type claimed struct {
 // claim claims the operation if no other process owns it. Otherwise it returns nil, and the ending
 // that says why; the instance is released.
 //
-// The operation is reserved in this process first, so that no other goroutine works on it. A suspect
-// is not claimed by the first statement. A second statement claims it if no other suspect has the
-// turn of this process.
+// The operation is reserved in this process first, so that no other goroutine works on it. A
+// suspect is not claimed by the first statement. A second statement claims it if no other suspect
+// has the turn of this process.
 func (w *work) claim(ctx context.Context, engine *txn.Engine) (*claimed, longcall.Ending) {
 	instance, err := presence.Adopt(ctx, engine)
 	if err != nil {
@@ -205,9 +206,9 @@ func (w *work) runWith(ctx context.Context, pool *pgxpool.Pool, opts []idem.Opti
 	return w.runClaimed(ctx, t)
 }
 
-// loadClaimed loads the record of a claimed operation. It returns false, and the ending of the call,
-// if the operation cannot be run: its record does not open, it belongs to another definition, or too
-// many of its processes have died.
+// loadClaimed loads the record of a claimed operation. It returns false, and the ending of the
+// call, if the operation cannot be run: its record does not open, it belongs to another definition,
+// or too many of its processes have died.
 func (w *work) loadClaimed(ctx context.Context, t *claimed) (longcall.Ending, bool) {
 	err := w.load(t)
 	switch {

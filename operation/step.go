@@ -139,8 +139,8 @@ func (p *callPanic) rethrow(op *Op, name string) {
 	panic(fmt.Sprintf("operation: step %q has panicked: %v\n\n%s", name, p.value, p.stack))
 }
 
-// unrecordedOutcome returns the outcome of a call that an earlier run in this process made, and that
-// is not recorded yet. It returns nil if there is none.
+// unrecordedOutcome returns the outcome of a call that an earlier run in this process made, and
+// that is not recorded yet. It returns nil if there is none.
 func (w *work) unrecordedOutcome(s *step) *db.Step {
 	if known, ok := w.unrecorded[s.seq]; ok && known.Kind == s.kind && known.Name == s.name {
 		return &known
@@ -286,14 +286,15 @@ func planUndos[T any](op *Op, s *step, undos []Undo[T], value func() (T, error))
 // Tx takes a step in Postgres: the writes of do through tx are committed together with the value of
 // the step. Neighboring Tx share a transaction. It is committed before a Call, a Sleep, an Await or
 // a Child, at the end of the operation, or by Checkpoint. The rules for the fn of idem.Do hold for
-// do. If do ends the transaction itself, the operation parks, unless nothing of it is committed yet.
+// do. If do ends the transaction itself, the operation parks, unless nothing of it is committed
+// yet.
 //
 // If do returns an error, its writes are rolled back, the writes of earlier steps stay, and the
 // function gets the error. A constraint that is deferred to the COMMIT may fail there. Then the
-// function is run again, and the last Tx after which the constraint does not hold returns the error.
-// In the first transaction of an operation such an error rolls back everything, as with idem.Do.
-// After a transient error, such as a deadlock or a lost connection, the function is run again and
-// does not see the error.
+// function is run again, and the last Tx after which the constraint does not hold returns the
+// error. In the first transaction of an operation such an error rolls back everything, as with
+// idem.Do. After a transient error, such as a deadlock or a lost connection, the function is run
+// again and does not see the error.
 //
 // Each undo undoes the step: see [Undo].
 func Tx[T any](op *Op, name string, do func(tx pgx.Tx) (T, error), undo ...Undo[T]) (T, error) {
@@ -332,8 +333,8 @@ func Exec(op *Op, name string, do func(tx pgx.Tx) error, undo ...Undo[None]) err
 	return err
 }
 
-// inTx runs a step, or an undo, in the transaction of the run. After a Tx in work.checkAfter it also
-// checks the deferred constraints, so that this step gets their error: see attribute.
+// inTx runs a step, or an undo, in the transaction of the run. After a Tx in work.checkAfter it
+// also checks the deferred constraints, so that this step gets their error: see attribute.
 func (op *Op) inTx(s *step, fn func(pgx.Tx) ([]byte, error)) error {
 	if err := op.ensureTx(); err != nil {
 		return err

@@ -375,8 +375,8 @@ func (r *workerRun) warn(ctx context.Context, what string, err error) {
 	}
 }
 
-// work runs one claimed operation, and logs the error of a run that does not end it. held is the turn
-// if the operation is a suspect.
+// work runs one claimed operation, and logs the error of a run that does not end it. held is the
+// turn if the operation is a suspect.
 func (r *workerRun) work(i *presence.Instance, t *claimed, held *turn) {
 	defer func() {
 		if p := recover(); p != nil {
