@@ -408,8 +408,6 @@ func (w *work) warn(ctx context.Context, o *outsideCall) {
 	}
 }
 
-var errCancelNoticed = errors.New("operation: canceled while it was in progress")
-
 // checkCanceled asks the database after a pause whether the operation was canceled, or canceled
 // with other options. If so, it stops the run, and the next run sees the Cancel. While the database
 // cannot answer, no attempt is made. Undos are made in any case.

@@ -49,6 +49,9 @@ var (
 	ErrMisused = errors.New("operation: misuse of an Op or of Calls: take steps one after the other, inside the function of the operation")
 )
 
+// errCancelNoticed stops a run that has found that its operation was canceled.
+var errCancelNoticed = errors.New("operation: canceled while it was in progress")
+
 // canceledError is the type of ErrCanceled. Every call that waited for the canceled operation
 // returns it instead of beginning a new operation.
 type canceledError struct{}
