@@ -100,9 +100,9 @@ func TestReplaySaysWhatItCannotReplay(t *testing.T) {
 		pattern, want string
 		definition    operation.Runnable
 	}{
-		{filepath.Join(dir, "*.json"), "it is no history", defined(whole)},
+		{filepath.Join(dir, "*.json"), "the document is not a history", defined(whole)},
 		{filepath.Join(dir, "*.none"), "no history is called", defined(whole)},
-		{"testdata/histories/*.json", "no definition is called", operation.Define("other", func(*operation.Op, int) (idem.Response, error) { return idem.Response{}, nil })},
+		{"testdata/histories/*.json", "no definition has the name", operation.Define("other", func(*operation.Op, int) (idem.Response, error) { return idem.Response{}, nil })},
 	} {
 		errors := record(t, func(t testing.TB) { idemtest.Replay(t, test.pattern, test.definition) })
 		if len(errors) == 0 || !strings.Contains(errors[0], test.want) {

@@ -1,9 +1,11 @@
 package operation
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"time"
 
@@ -13,12 +15,12 @@ import (
 )
 
 // Call takes a step outside of Postgres. do runs in no transaction and holds no connection, and
-// never before all that came earlier is committed. The key that do gets names this call of this
-// operation: it is the same in every attempt and in every process, and goes to the other side.
+// only after all earlier steps are committed. The key that do gets names this call of this
+// operation. It is the same in every attempt and in every process; pass it to the other side.
 //
-// policy says what happens when the outcome is in doubt, and how the call is retried. An error of
-// do is followed by another attempt after a backoff, as policy allows. A Final error ends the call,
-// and the function of the operation gets it. A backoff of more than some seconds frees the caller
+// policy says what happens when the outcome is in doubt, and how the call is retried. After an
+// error of do another attempt follows after a backoff, as policy allows. A Final error ends the
+// call, and the function of the operation gets it. A backoff of 5 seconds or more frees the caller
 // or the worker.
 //
 // The value is recorded with the next commit, or with the end of the run, however that ends. If the
@@ -32,19 +34,20 @@ func Call[T any](op *Op, name string, policy Policy, do func(ctx context.Context
 	if err != nil {
 		return none, err
 	}
-	return inStep(op, s.name, func() (T, error) {
+	return takeStep(op, s.name, func() (value T, err error) {
 		var stored []byte
-		var err error
 		if s.do == replay {
 			stored, err = op.replay(s)
 		} else {
-			stored, err = op.callOut(outsideOf(op, s, policy, do))
+			stored, err = op.makeCall(newOutsideCall(op, s, policy, do))
 		}
-		return planned(op, s, stored, err, undo)
+		if value, err = result[T](op, s, stored, err); err == nil {
+			planUndos(op, s, undo, func() (T, error) { return decode[T](op.work.definition.codec, stored) })
+		}
+		return value, err
 	})
 }
 
-// callRequest returns what is asked for by a call.
 func callRequest[T any](name string, policy *Policy, undo []Undo[T]) request {
 	err := policy.check()
 	if err == nil {
@@ -53,119 +56,111 @@ func callRequest[T any](name string, policy *Policy, undo []Undo[T]) request {
 	return request{kind: db.CallStep, name: name, policy: policy.stored(), undos: len(undo), invalid: err}
 }
 
-// planned decodes the value of a call, and keeps its undos.
-func planned[T any](op *Op, s *step, stored []byte, err error, undo []Undo[T]) (T, error) {
-	value, err := result[T](op, s, stored, err)
-	if err != nil {
-		return value, err
-	}
-	return value, plan(op, s, undo, func() (T, error) { return decode[T](op.work.definition.codec, stored) })
-}
-
-func outsideOf[T any](op *Op, s *step, policy Policy, do func(ctx context.Context, key string) (T, error)) *outside {
+func newOutsideCall[T any](op *Op, s *step, policy Policy, do func(ctx context.Context, key string) (T, error)) *outsideCall {
 	codec := op.work.definition.codec
-	return &outside{
-		step: s, policy: policy, what: fmt.Sprintf("step %q", s.name), of: s.name, key: derivedKey(op.work.operation, s.kind, s.name),
+	return &outsideCall{
+		step: s, policy: policy, label: fmt.Sprintf("step %q", s.name), stepName: s.name, key: derivedKey(op.work.operation, s.kind, s.name),
 		call: func(ctx context.Context, key string) ([]byte, error) {
 			value, err := do(ctx, key)
-			return encoded(codec, value, err)
+			return encodeResult(codec, value, err)
 		},
 		encode: func(found any) ([]byte, error) {
 			value, ok := found.(T)
 			if !ok {
-				return nil, &unusable{fmt.Errorf("find returns %T, and the call %T", found, value)}
+				return nil, &unusableError{fmt.Errorf("find returns %T, and the call %T", found, value)}
 			}
-			return encoded(codec, value, nil)
+			return encodeResult(codec, value, nil)
 		},
 	}
 }
 
-// unusable is the error of a call that has happened, and whose value cannot be recorded.
-type unusable struct{ error }
+// unusableError is the error of a call that has happened, and whose value cannot be recorded.
+type unusableError struct{ error }
 
-func encoded[T any](codec Codec, value T, err error) ([]byte, error) {
+func encodeResult[T any](codec Codec, value T, err error) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
 	stored, _, err := encode(codec, value)
 	if err != nil {
-		return nil, &unusable{err}
+		return nil, &unusableError{err}
 	}
 	return stored, nil
 }
 
-// outside is a call that is made, or the call of an undo.
-type outside struct {
+// outsideCall is the call of a Call step, of a parallel call or of an UndoCall, with the state of
+// its attempts.
+type outsideCall struct {
 	step          *step
 	policy        Policy
-	what          string // it is, for a person
-	of            string // the step that it is, or undoes
-	tries         int
-	doubt         bool // an attempt may have been sent, and has no answer
+	label         string // names the call in the reason of a parked operation
+	stepName      string // the step that is the call, or that it undoes
 	key           string
 	call          func(ctx context.Context, key string) ([]byte, error)
-	encode        func(found any) ([]byte, error)
-	pauseTogether func(d time.Duration) error // a long pause, of a call that is made together with others
+	encode        func(found any) ([]byte, error) // encodes what the find of Asked has returned
+	pauseTogether func(d time.Duration) error     // takes a long pause of a parallel call; nil for other calls
 
-	last   error     // of the last attempt
-	stored time.Time // when an error was last stored
+	tries        int       // attempts so far, in all processes
+	doubt        bool      // an attempt may have been sent, and has no answer
+	last         error     // of the last attempt
+	lastStoredAt time.Time // when storeFailure last stored an error
 }
 
-// failure returns the last error, nil if there is none.
-func (o *outside) failure() *lastError {
-	if o.last == nil {
-		return nil
-	}
-	return &lastError{step: o.of, attempt: o.tries, err: o.last}
+// failureOf returns the last error of a call for the record, or nil if there is none.
+func (op *Op) failureOf(o *outsideCall) *db.StepError {
+	return op.work.stepError(o.stepName, o.tries, o.last)
 }
 
-// callOut brings a call to an outcome.
-func (op *Op) callOut(o *outside) ([]byte, error) {
+// makeCall brings a call to an outcome. Before the first attempt it commits that the call is begun,
+// together with all earlier steps. So a process that finds the record after a crash knows that an
+// attempt may have been sent.
+func (op *Op) makeCall(o *outsideCall) ([]byte, error) {
 	s := o.step
-	if begun := op.recallAttempts(o); !begun {
-		at := db.At{Kind: s.kind, Step: s.name, Seq: s.seq, Tries: o.tries, Undos: s.undos, Policy: s.policy}
+	if begun := op.loadAttempts(o); !begun {
+		at := s.position(0)
+		at.Tries, at.Undos, at.Policy = o.tries, s.undos, s.policy
 		if err := op.commit(commit{at: at}); err != nil {
 			return nil, err
 		}
 	}
-	value, err := op.tryOut(o)
+	value, err := op.tryUntilSettled(o)
 	if op.stopped != nil {
-		op.withdraw(o)
+		op.recordNotSent(o)
 		return nil, op.stopped
 	}
 	return value, err
 }
 
-// recallAttempts loads the recorded attempts at a call. It reports whether the call is recorded as
-// begun.
-func (op *Op) recallAttempts(o *outside) (begun bool) {
+// loadAttempts loads the recorded attempts at a call. It reports whether the call is recorded as
+// begun. A call that older code made in parallel has a row of its own, with its number of attempts.
+func (op *Op) loadAttempts(o *outsideCall) (begun bool) {
 	w, s := op.work, o.step
 	begun = s.do == settle
 	o.doubt = begun && !w.unsent[s.seq]
 	if w.at.Seq == s.seq || w.at.Seq == 0 && w.at.Step == s.name {
 		o.tries = w.at.Tries
 	}
-	if s.recorded != nil && (s.recorded.Outcome == db.StepNotSent || !s.recorded.DueAt.IsZero()) { // older code has made it together with others
+	if s.recorded != nil && (s.recorded.Outcome == db.StepNotSent || !s.recorded.DueAt.IsZero()) {
 		o.tries = triesOf(s.recorded.Value)
 		if o.doubt {
-			w.elapsed = w.clock.since(s.recorded.DueAt)
+			w.begunAt = w.clock.local(s.recorded.DueAt)
 		} else {
 			op.record(s, db.StepBegun, s.recorded.Value)
 			begun = false
 		}
 	}
-	if w.journal.canceled && o.isSpent() { // one attempt more: see decide
+	if w.journal.canceled && o.isSpent() { // Cancel allows one more attempt: see decideDoubt
 		o.tries = o.policy.attempts - 1
 	}
 	return begun
 }
 
-// tryOut makes attempts until one settles the call, or no further attempt is allowed.
-func (op *Op) tryOut(o *outside) ([]byte, error) {
+// tryUntilSettled makes attempts until one settles the call, or no further attempt is allowed.
+func (op *Op) tryUntilSettled(o *outsideCall) ([]byte, error) {
 	w := op.work
 	for {
 		if o.isSpent() {
-			return op.runOut(o, fmt.Sprintf("%s did not succeed in %d attempts", o.what, o.tries))
+			return op.giveUp(o, fmt.Sprintf("%s did not succeed in %d attempts", o.label, o.tries))
 		}
 		value, err := op.attempt(o)
 		switch limit := w.definition.limit; {
@@ -173,69 +168,63 @@ func (op *Op) tryOut(o *outside) ([]byte, error) {
 			return nil, op.stopped
 		case err == nil, o.isSettledBy(err):
 			return op.recordOutcome(o.step, value, err)
-		case limit > 0 && o.step.kind == db.CallStep && w.elapsed() > limit:
+		case limit > 0 && o.step.kind == db.CallStep && time.Since(w.begunAt) > limit:
 			o.last = err
-			return op.runOut(o, fmt.Sprintf("%s did not succeed within %v of its beginning", o.what, limit))
+			return op.giveUp(o, fmt.Sprintf("%s did not succeed within %v of its beginning", o.label, limit))
 		}
 		o.last = err
-		if o.isSpent() { // without a pause
+		if o.isSpent() { // no pause after the last attempt
 			continue
 		}
-		if op.pauseCall(o) != nil || op.noticeCancel(o) != nil {
+		if op.pauseCall(o) != nil || op.checkCanceled(o) != nil {
 			return nil, op.stopped
 		}
 	}
 }
 
-// isSpent reports whether there were as many attempts as there may be.
-func (o *outside) isSpent() bool { return o.policy.attempts > 0 && o.tries >= o.policy.attempts }
+// isSpent reports whether no further attempt is allowed.
+func (o *outsideCall) isSpent() bool { return o.policy.attempts > 0 && o.tries >= o.policy.attempts }
 
 // isSettledBy reports whether an error is the outcome of the call. An attempt that was not sent
-// says nothing of those before it.
-func (o *outside) isSettledBy(err error) bool {
-	s := saidBy(err)
-	return s.final && !(o.doubt && s.unsent)
+// does not settle an earlier attempt in doubt.
+func (o *outsideCall) isSettledBy(err error) bool {
+	m := meaningOf(err)
+	return m.final && !(o.doubt && m.unsent)
 }
 
-var errBrokenOff = errors.New("its last attempt was broken off")
+var errCutOff = errors.New("its last attempt was cut off")
 
-// runOut ends a call that is not tried again. If no attempt was sent, or the other side reports that
-// the call has not happened, the function gets the last error as a Final. Otherwise the operation
-// parks, because a function that continued could pay twice, or for nothing.
-func (op *Op) runOut(o *outside, what string) ([]byte, error) {
-	last := o.last
-	if last == nil {
-		last = errBrokenOff
-	}
-	isUndo := o.step.kind == db.UndoStep
+// giveUp ends a call that is not tried again. An Asked call in doubt is asked about first. If the
+// call has not happened, the function gets the last error as a Final. Otherwise the operation
+// parks, because a function that continued could pay twice, or pay for nothing.
+func (op *Op) giveUp(o *outsideCall, failed string) ([]byte, error) {
 	if o.doubt && o.policy.find != nil {
-		found, done, err := o.find(op.ctx)
+		value, done, err := op.askOutcome(o)
 		switch {
+		case op.stopped != nil:
+			return nil, op.stopped
 		case op.ctx.Err() != nil:
 			return nil, op.interrupted()
-		case err == nil && done:
-			value, err := o.encode(found)
-			if err = op.usable(o, err); err != nil {
-				return nil, err
-			}
-			return op.recordOutcome(o.step, value, nil)
-		case err == nil:
-			o.doubt = false
-		case o.isSettledBy(err):
-			return op.recordOutcome(o.step, nil, err)
+		case done, err != nil && o.isSettledBy(err):
+			return op.recordOutcome(o.step, value, err)
 		}
 	}
-	switch {
-	case !o.doubt && !isUndo:
-		return op.recordOutcome(o.step, nil, Final(fmt.Errorf("operation: %s, and has not happened: %w", what, last)))
-	case !o.doubt:
-		return nil, op.parkFor(last, o.tries, o.of, ReasonAttemptsExhausted, "%s, and has not happened", what)
+	last := o.last
+	if last == nil {
+		last = errCutOff
 	}
-	return nil, op.parkFor(last, o.tries, o.of, ReasonAttemptsExhausted, "%s, and may have happened", what)
+	if !o.doubt && o.step.kind != db.UndoStep {
+		return op.recordOutcome(o.step, nil, Final(fmt.Errorf("operation: %s, and has not happened: %w", failed, last)))
+	}
+	happened := "has not happened"
+	if o.doubt {
+		happened = "may have happened"
+	}
+	return nil, op.parkFor(last, o.tries, o.stepName, ReasonAttemptsExhausted, "%s, and %s", failed, happened)
 }
 
-// attempt makes a call once, or asks for the outcome of the attempt before.
-func (op *Op) attempt(o *outside) ([]byte, error) {
+// attempt makes a call once, or settles the attempt before.
+func (op *Op) attempt(o *outsideCall) ([]byte, error) {
 	if op.ctx.Err() != nil {
 		return nil, op.interrupted()
 	}
@@ -253,33 +242,23 @@ func (op *Op) attempt(o *outside) ([]byte, error) {
 }
 
 // parkInDoubt parks the operation at a call that is Once.
-func (op *Op) parkInDoubt(o *outside, last error) error {
-	const text = "%s may have happened, and must not happen twice: ask the other side, and Resolve the step"
-	if last == nil {
-		return op.park(o.of, ReasonCallInDoubt, text, o.what)
-	}
-	return op.parkFor(last, o.tries, o.of, ReasonCallInDoubt, text, o.what)
+func (op *Op) parkInDoubt(o *outsideCall, last error) error {
+	return op.parkFor(last, o.tries, o.stepName, ReasonCallInDoubt, "%s may have happened, and must not happen twice: ask the other side, and Resolve the step", o.label)
 }
 
-// settleDoubt asks the other side for the outcome of a call in doubt, if it can be asked. It
-// reports false if the call is to be made again.
-func (op *Op) settleDoubt(o *outside) (value []byte, settled bool, err error) {
+// settleDoubt settles a call in doubt that is Keyed or Asked. It reports false if the call is to be
+// made again.
+func (op *Op) settleDoubt(o *outsideCall) (value []byte, settled bool, err error) {
 	if o.policy.find == nil {
-		if op.work.elapsed() > o.policy.window {
-			return nil, true, op.park(o.of, ReasonCallInDoubt, "%s may have happened, and after %v the other side no longer knows its key: ask there, and Resolve the step", o.what, o.policy.window)
+		if time.Since(op.work.begunAt) > o.policy.window {
+			return nil, true, op.park(o.stepName, ReasonCallInDoubt, "%s may have happened, and after %v the other side no longer knows its key: ask the other side, and Resolve the step", o.label, o.policy.window)
 		}
 		return nil, false, nil
 	}
-	found, done, err := o.find(op.ctx)
-	if err != nil {
-		return nil, true, err
+	if value, done, err := op.askOutcome(o); done || err != nil {
+		return value, true, err
 	}
-	if done {
-		value, err := o.encode(found)
-		return value, true, op.usable(o, err)
-	}
-	o.doubt = false
-	if j := &op.work.journal; j.canceled && o.step.kind == db.CallStep { // it has not happened, and is not made
+	if j := &op.work.journal; j.canceled && o.step.kind == db.CallStep { // it has not happened, so it is not made
 		if o.pauseTogether == nil {
 			delete(j.steps, o.step.seq)
 		}
@@ -288,19 +267,38 @@ func (op *Op) settleDoubt(o *outside) (value []byte, settled bool, err error) {
 	return nil, false, nil
 }
 
-// send makes a call once.
-func (op *Op) send(o *outside) ([]byte, error) {
+// askOutcome asks the other side for the outcome of a call in doubt. If the call has happened,
+// askOutcome returns its value and true. If it returns false and no error, the call has not
+// happened, and is no longer in doubt.
+func (op *Op) askOutcome(o *outsideCall) (value []byte, done bool, err error) {
+	bounded, cancel := o.policy.bounded(op.ctx)
+	defer cancel()
+	found, done, err := o.policy.find(bounded, o.key)
+	if err = o.policy.attemptError(bounded, err); err != nil {
+		return nil, false, err
+	}
+	if !done {
+		o.doubt = false
+		return nil, false, nil
+	}
+	value, err = o.encode(found)
+	return value, true, op.parkUnusable(o, err)
+}
+
+// send makes a call once. An attempt that returned an error without a meaning leaves the call in
+// doubt. An attempt that was not sent leaves the doubt as it was.
+func (op *Op) send(o *outsideCall) ([]byte, error) {
 	began := time.Now()
 	value, err := o.try(op.ctx)
-	_, happened := err.(*unusable)
-	answer := saidBy(err)
+	_, happened := err.(*unusableError)
+	answer := meaningOf(err)
 	unanswered := err != nil && !happened && !answer.final && !answer.unsent
-	op.work.taken(op.ctx, o.step, began, err, unanswered)
+	op.work.observeStep(op.ctx, o.step, began, err, unanswered)
 	o.doubt = o.doubt || unanswered
 	switch {
 	case err == nil, answer.final:
 		return value, err
-	case op.usable(o, err) != err:
+	case op.parkUnusable(o, err) != err:
 		return nil, op.stopped
 	case o.doubt && o.policy.once:
 		return nil, op.parkInDoubt(o, err)
@@ -310,73 +308,68 @@ func (op *Op) send(o *outside) ([]byte, error) {
 	return nil, err
 }
 
-// try runs the function of a call.
-func (o *outside) try(ctx context.Context) ([]byte, error) {
-	bounded, cancel := o.policy.bounded(ctx)
+// try runs the function of a call, with the attempt timeout and the heartbeat of its policy.
+func (o *outsideCall) try(ctx context.Context) ([]byte, error) {
+	bounded, cancel := o.policy.watched(ctx)
 	defer cancel()
-	bounded, stop := o.policy.watched(bounded)
-	defer stop()
 	value, err := o.call(bounded, o.key)
-	return value, o.unbeaten(bounded, answerOf(bounded, err))
+	return value, o.policy.attemptError(bounded, err)
 }
 
-// find asks the other side the outcome of a call.
-func (o *outside) find(ctx context.Context) (found any, done bool, err error) {
-	bounded, cancel := o.policy.bounded(ctx)
-	defer cancel()
-	found, done, err = o.policy.find(bounded, o.key)
-	return found, done, answerOf(bounded, err)
-}
-
-// unbeaten returns the error of an attempt whose context has ended because no beat came: that is no
-// answer.
-func (o *outside) unbeaten(ctx context.Context, err error) error {
-	answer := saidBy(err)
-	if _, happened := err.(*unusable); err == nil || happened || answer.unsent || answer.final || !errors.Is(context.Cause(ctx), ErrNoBeat) {
+// attemptError returns the error of an attempt. ctx is the context of the attempt.
+//
+// After the end of the context, a Final error counts as Unknown: the program may have made it from
+// the error of the context, and the text alone does not show whether the other side has answered.
+// Final(NotSent) stays, unless it wraps the error of the context. An error without a meaning also
+// counts as Unknown if the context ended because no beat came; it becomes an ErrNoBeat.
+func (p *Policy) attemptError(ctx context.Context, err error) error {
+	_, happened := err.(*unusableError)
+	if err == nil || happened || ctx.Err() == nil {
 		return err
 	}
-	return Unknown(fmt.Errorf("%w: none for %v: %w", ErrNoBeat, o.policy.heartbeat, err))
-}
-
-// answerOf returns the error of an attempt. Behind the end of its context an error is no answer,
-// whatever was made of it: text alone does not tell what the other side has said from the outcome
-// of the context.
-func answerOf(ctx context.Context, err error) error {
-	said := saidBy(err)
-	if said.final && ctx.Err() != nil && (!said.unsent || errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))) {
-		return Unknown(errors.New(storederror.Text(err)))
+	m := meaningOf(err)
+	if m.final && (!m.unsent || errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))) {
+		err, m = Unknown(errors.New(storederror.Text(err))), meaning{unknown: true}
+	}
+	if !m.final && !m.unsent && errors.Is(context.Cause(ctx), ErrNoBeat) {
+		return Unknown(fmt.Errorf("%w: none for %v: %w", ErrNoBeat, p.heartbeat, err))
 	}
 	return err
 }
 
-// usable parks the operation if a call has happened and its value cannot be recorded.
-func (op *Op) usable(o *outside, err error) error {
-	if u, ok := err.(*unusable); ok {
-		return op.parkFor(u.error, o.tries, o.of, ReasonValueUnreadable, "%s has happened, and its value cannot be recorded", o.what)
+// parkUnusable parks the operation if a call has happened and its value cannot be recorded. It
+// returns any other error as it is.
+func (op *Op) parkUnusable(o *outsideCall, err error) error {
+	if u, ok := err.(*unusableError); ok {
+		return op.parkFor(u.error, o.tries, o.stepName, ReasonValueUnreadable, "%s has happened, and its value cannot be recorded", o.label)
 	}
 	return err
 }
 
-// returned has the outcome of a call recorded by the next commit.
+// recordOutcome adds the outcome of a call to the next commit, and returns it as the function sees
+// it. It also keeps the outcome in work.unrecorded, in case this run never commits. An undo that
+// has failed is not recorded: the operation parks, and the undo is still to run.
 func (op *Op) recordOutcome(s *step, value []byte, err error) ([]byte, error) {
 	outcome := db.StepDone
 	switch {
-	case err != nil && s.kind == db.UndoStep: // the operation parks, and the undo is still to run
+	case err != nil && s.kind == db.UndoStep:
 		return nil, err
 	case err != nil:
 		outcome = db.StepFailed
 		value, err = op.failure(err)
 	}
-	op.work.outcomes[s.seq] = op.record(s, outcome, value).Step
+	op.work.unrecorded[s.seq] = op.record(s, outcome, value).Step
 	return value, err
 }
 
-// pauseCall pauses between two attempts: in memory if the pause is short. A suspect has survived an
-// attempt, which is recorded: it gives its turn back.
-func (op *Op) pauseCall(o *outside) error {
+// pauseCall takes the pause between two attempts. A short pause is spent in memory. A long pause
+// frees the caller or the worker: the operation is released, and due after the pause. A suspect is
+// released after any pause: it has survived an attempt, and the commit that records this resets its
+// deaths.
+func (op *Op) pauseCall(o *outsideCall) error {
 	d := o.policy.backoff(o.tries)
 	op.work.warn(op.ctx, o)
-	if d < longPause && !op.work.suspected {
+	if d < longPause && op.work.turn == nil {
 		op.storeFailure(o, d)
 		if txn.Sleep(op.ctx, d) != nil {
 			return op.interrupted()
@@ -387,52 +380,48 @@ func (op *Op) pauseCall(o *outside) error {
 		op.storeFailure(o, d)
 		return o.pauseTogether(d)
 	}
-	if err := op.commit(commit{free: true, at: o.waiting(d), failure: o.failure()}); err != nil {
-		return err
-	}
-	return op.halt(stopSuspended, nil)
+	return op.suspend(commit{at: o.positionBetween(d), failure: op.failureOf(o)})
 }
 
-// notePause is the pause between two errors of attempts that are stored while the pauses of the
-// call are short.
+// storePause is how often storeFailure stores an error of a call at most.
 const storePause = time.Second
 
 // storeFailure stores the error of an attempt, which Show returns. It ignores its own failure.
-func (op *Op) storeFailure(o *outside, pause time.Duration) {
-	if time.Since(o.stored) < storePause {
+func (op *Op) storeFailure(o *outsideCall, pause time.Duration) {
+	if time.Since(o.lastStoredAt) < storePause {
 		return
 	}
-	o.stored = time.Now()
+	o.lastStoredAt = time.Now()
 	w := op.work
-	note := db.NoteFailure{OperationID: w.operation, Epoch: w.epoch, Pause: pause, Error: *w.stepError(o.failure())}
-	if o.pauseTogether == nil { // or else the row of the call has the number
+	note := db.NoteFailure{OperationID: w.operation, Epoch: w.epoch, Pause: pause, Error: *op.failureOf(o)}
+	if o.pauseTogether == nil { // the row of a parallel call has its number of attempts
 		note.Tries = o.tries
 	}
-	_ = w.call.Engine().Query(op.ctx, &note)
+	_ = w.execution.Engine().Query(op.ctx, &note)
 }
 
-// warn logs the error of an attempt: the first of a run, and then ever more sparsely.
-func (w *work) warn(ctx context.Context, o *outside) {
+// warn logs the error of an attempt if its number is a power of two.
+func (w *work) warn(ctx context.Context, o *outsideCall) {
 	if o.tries&(o.tries-1) == 0 {
-		w.log().WarnContext(ctx, "operation: an attempt has failed", "operation", w.operation, "name", w.definition.name,
-			"step", o.of, "kind", string(o.step.kind), "attempt", o.tries, "error", w.textOf(o.last))
+		cmp.Or(w.logger, slog.Default()).WarnContext(ctx, "operation: an attempt has failed", "operation", w.operation, "name", w.definition.name,
+			"step", o.stepName, "kind", string(o.step.kind), "attempt", o.tries, "error", w.textOf(o.last))
 	}
 }
 
-// noticeCancel ends the run if the operation was canceled, or canceled otherwise, during a pause
-// between two attempts. Where the database cannot be asked, no attempt is made until it can. The
-// calls of undos do not depend on it.
-func (op *Op) noticeCancel(o *outside) error {
+// checkCanceled asks the database after a pause whether the operation was canceled, or canceled
+// with other options. If so, it stops the run, and the next run sees the Cancel. While the database
+// cannot answer, no attempt is made. Undos are made in any case.
+func (op *Op) checkCanceled(o *outsideCall) error {
 	if o.step.kind == db.UndoStep {
 		return nil
 	}
 	j := &op.work.journal
 	asked := db.IsCanceled{OperationID: op.work.operation}
 	for pause := txn.RetryPause; ; {
-		err := op.work.call.Engine().Query(op.ctx, &asked)
+		err := op.work.execution.Engine().Query(op.ctx, &asked)
 		switch {
 		case err == nil && (asked.Canceled != j.canceled || asked.WithoutCalling != j.withoutCalling):
-			return op.haltFree(errCancelNoticed)
+			return op.rerunUncounted(errCancelNoticed)
 		case err == nil:
 			return nil
 		case op.ctx.Err() == nil && !txn.Transient(err):
@@ -443,9 +432,9 @@ func (op *Op) noticeCancel(o *outside) error {
 	}
 }
 
-// waiting returns the position of the operation between two attempts. A call that is not in doubt
-// counts as not begun: the next process may begin it.
-func (o *outside) waiting(pause time.Duration) db.At {
+// positionBetween returns the position of the operation between two attempts. A call that is not in
+// doubt is recorded as not begun: the next process commits its beginning anew.
+func (o *outsideCall) positionBetween(pause time.Duration) db.At {
 	at := db.At{Step: o.step.name, Pause: pause, Tries: o.tries}
 	if o.doubt {
 		at.Kind, at.Seq, at.Undos, at.Policy = o.step.kind, o.step.seq, o.step.undos, o.step.policy
@@ -453,29 +442,27 @@ func (o *outside) waiting(pause time.Duration) db.At {
 	return at
 }
 
-// withdraw records, for a run that stops, that no attempt of a call was sent. Without this record
-// the call is in doubt for the next process, which could not make a call that is Once.
-func (op *Op) withdraw(o *outside) {
-	stopped, running := op.stopped, op.ctx
-	if stopped.why != stopLeft && stopped.why != stopAgain || len(op.pending) > 0 || o.doubt {
-		return
+// recordNotSent records that no attempt of a call was sent, for a run that stops. Without this
+// record the call would be in doubt for the next process, and a call that is Once would park.
+func (op *Op) recordNotSent(o *outsideCall) {
+	if s := op.stopped; (s.kind == stopCallerLeft || s.kind == stopRerun) && len(op.pending) == 0 && !o.doubt {
+		op.commitStopped(commit{always: true, at: o.positionBetween(0), failure: op.failureOf(o)})
 	}
-	op.commitStopped(commit{always: true, at: o.waiting(0), failure: o.failure()})
-	op.ctx, op.stopped = running, stopped
 }
 
-// commitStopped commits for a run that stops, also if its context has ended.
+// commitStopped commits for a run that has stopped, even if its context has ended. It ignores a
+// failure, and the run stays stopped as before.
 func (op *Op) commitStopped(c commit) {
-	running := op.ctx
+	running, stopped := op.ctx, op.stopped
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(running), releaseLimit)
 	defer cancel()
 	op.close(nil)
 	op.ctx, op.stopped = ctx, nil
 	_ = op.commit(c)
-	op.ctx = running
+	op.ctx, op.stopped = running, stopped
 }
 
-// How often a call of several was tried, as the value of its row.
+// triesValue returns the number of attempts at a parallel call as the value of its row.
 func triesValue(tries int) []byte {
 	if tries == 0 {
 		return nil

@@ -25,7 +25,8 @@ var (
 	refused   = operation.Final(fmt.Errorf("the bank says: %w", errDeclined))
 )
 
-// script answers the attempts of a call one after the other: nil, and every attempt behind the last, is a success.
+// script answers the attempts of a call in order. nil is a success, and so is every attempt after
+// the last answer.
 func script(answers ...error) func(int, string) (string, error) {
 	return func(attempt int, _ string) (string, error) {
 		if attempt > len(answers) || answers[attempt-1] == nil {
@@ -43,7 +44,7 @@ func askedOf(done bool, err error) operation.Policy {
 	return operation.Asked(func(context.Context, string) (string, bool, error) { return "found", done, err })
 }
 
-// An attempt that was not sent does not settle the attempts before it. An answer does.
+// An attempt that was not sent does not settle earlier attempts. An answer settles them.
 func TestCall_OutcomeOfAttempts(t *testing.T) {
 	t.Parallel()
 	keyed, once := operation.Keyed(time.Hour), operation.Once
@@ -93,7 +94,7 @@ func TestCall_OutcomeOfAttempts(t *testing.T) {
 	}
 }
 
-// A killed process may have sent the attempt that it had begun.
+// A killed process may have sent its last attempt, so the call is in doubt.
 func TestCall_UnsentAttemptAfterAKill(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -111,7 +112,7 @@ func TestCall_UnsentAttemptAfterAKill(t *testing.T) {
 	await(t, "the first caller", answers)
 }
 
-// A Once call of which no attempt was sent is not in doubt.
+// A Once call is not in doubt if no attempt was sent.
 func TestCall_UnsentOnceGoesOnInTheNextRun(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -147,7 +148,7 @@ func TestPolicy_WithMaxAttemptsCountsAcrossCallers(t *testing.T) {
 	}
 }
 
-// An attempt whose context has ended has no answer, whatever its error is wrapped in.
+// An attempt whose context has ended has no answer, even if the program wraps its error in a Final.
 func TestPolicy_WithAttemptTimeoutLeavesDoubt(t *testing.T) {
 	t.Parallel()
 	for name, wrap := range map[string]func(error) error{
@@ -250,7 +251,7 @@ func newCalling(policy operation.Policy, fn func(attempt int, key string) (strin
 	return c
 }
 
-// failFirst fails in the first attempts.
+// failFirst returns a call that fails in its first n attempts.
 func failFirst(n int, err error) func(int, string) (string, error) {
 	return func(attempt int, _ string) (string, error) {
 		if attempt <= n {
@@ -406,8 +407,8 @@ func TestCall_LongBackoffFreesTheCaller(t *testing.T) {
 	}
 }
 
-// TestCall_ExhaustedGoesToTheFunctionIfNotHappened: the function gets the last error only if the other side reports that the call has
-// not happened. Otherwise the operation parks.
+// TestCall_ExhaustedGoesToTheFunctionIfNotHappened: the function gets the last error only if the
+// other side reports that the call has not happened. Otherwise the operation parks.
 func TestCall_ExhaustedGoesToTheFunctionIfNotHappened(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -445,7 +446,8 @@ func TestCall_ExhaustedGoesToTheFunctionIfNotHappened(t *testing.T) {
 	}
 }
 
-// The connection is cut while a caller leaves whose call has returned. A call that is Once must not be in doubt because of it.
+// The connection is cut after a Once call has returned, while its caller leaves. The call must not
+// be in doubt.
 func TestDo_RecordsTheCallBeforeItReleases(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

@@ -28,13 +28,14 @@ func (s *shop) wantParked(id string, reason operation.Reason) operation.Status {
 	return status
 }
 
-// doubtful is an operation whose call is in doubt, as its process has died, and how often the other side was charged and refunded.
+// doubtful is an operation whose call is in doubt, with the number of its charges, refunds and
+// questions.
 type doubtful struct {
 	*operation.Definition[string]
 	charges, refunds, asks atomic.Int32
 }
 
-// inDoubt leaves an operation whose call is in doubt.
+// inDoubt begins an operation and leaves its call in doubt.
 func (s *shop) inDoubt(policy operation.Policy, undone bool) (d *doubtful, id string) {
 	s.t.Helper()
 	d = &doubtful{}
@@ -125,7 +126,7 @@ func TestCancel_CallInDoubt(t *testing.T) {
 	}
 }
 
-// The other side of an Asked call is asked, and a call that has not happened is not made.
+// After Cancel an Asked call in doubt is asked about. If it has not happened, it is not made.
 func TestCancel_AskedCallInDoubt(t *testing.T) {
 	t.Parallel()
 	for _, happened := range []bool{false, true} {
@@ -156,7 +157,7 @@ func TestCancel_AskedCallInDoubt(t *testing.T) {
 	}
 }
 
-// A call of which no attempt was sent is never sent, however soon the provider comes back, and whatever the pauses between the attempts are.
+// A call of which no attempt was sent is never sent after Cancel, whatever its backoff is.
 func TestCancel_CallThatWasNotSentIsNeverSent(t *testing.T) {
 	t.Parallel()
 	for name, together := range map[string]bool{"alone": false, "together": true} {
@@ -197,7 +198,8 @@ func TestCancel_CallThatWasNotSentIsNeverSent(t *testing.T) {
 			must(t, operation.Cancel(t.Context(), s.pool, s.operationID()))
 			open.Store(true)
 			want(t, operation.ErrCanceled)(nil, await(t, "the end", ended))
-			// An attempt may have looked at the record right before Cancel: then it has found the breaker open, or this is a lost race.
+			// An attempt may have looked at the record right before Cancel: then it has found the
+			// breaker open, or this is a lost race.
 			if n := sent.Load(); n > 0 {
 				t.Errorf("the call was sent %d times behind Cancel", n)
 			}
@@ -205,7 +207,7 @@ func TestCancel_CallThatWasNotSentIsNeverSent(t *testing.T) {
 	}
 }
 
-// Cancel wins over a function that rejects: its key is free.
+// The key of a canceled operation is free, although its function rejects.
 func TestCancel_WinsOverARejection(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -242,7 +244,7 @@ func TestCancel_WinsOverARejection(t *testing.T) {
 	}
 }
 
-// An operation whose code has changed is ended by its recorded steps.
+// WithoutCode ends an operation whose code has changed by its recorded steps.
 func TestCancel_WithoutCode(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -272,7 +274,8 @@ func TestCancel_WithoutCode(t *testing.T) {
 	}
 }
 
-// Runs that have failed before Cancel do not count; eight that have failed since park the operation, and WithoutCode ends it.
+// Eight failing runs after Cancel park the operation, and WithoutCode ends it. Failing runs before
+// Cancel do not count.
 func TestCancel_FunctionThatFails(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -313,7 +316,8 @@ func TestCancel_FunctionThatFails(t *testing.T) {
 	}
 }
 
-// WithoutCode leaves no undo in doubt that the code no longer has, and keeps no step whose undo is done.
+// WithoutCode parks at an undo in doubt that the code no longer has. A step whose undo is done is
+// not in Kept.
 func TestCancel_WithoutCodeOfAnUndoThatWasBegun(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -428,7 +432,8 @@ func (r *route) run(op *operation.Op, _ int) (idem.Response, error) {
 	return created, nil
 }
 
-// A person cancels during a call. Its answer is recorded, no call follows, and what is done is undone.
+// A person cancels during a call. Its answer is recorded, no other call follows, and the done steps
+// are undone.
 func TestCancel_DuringACall(t *testing.T) {
 	t.Parallel()
 	for steps, test := range map[string]struct {
@@ -470,7 +475,8 @@ func TestCancel_DuringACall(t *testing.T) {
 	}
 }
 
-// Cancel ends a pause. The next caller does not wait for it either, if the first one leaves during the undo.
+// Cancel ends a pause. If the caller leaves during the undo, the next caller does not wait for the
+// pause either.
 func TestCancel_EndsAPause(t *testing.T) {
 	t.Parallel()
 	for name, pause := range map[string]func(*operation.Op) error{
@@ -508,7 +514,7 @@ func TestCancel_EndsAPause(t *testing.T) {
 	}
 }
 
-// untilEnd has callers go on with the only operation until it runs no more.
+// untilEnd calls do until the only operation no longer runs.
 func (s *shop) untilEnd(do func()) operation.Status {
 	s.t.Helper()
 	for range 20 {
@@ -526,7 +532,7 @@ func (s *shop) untilEnd(do func()) operation.Status {
 	return operation.Status{}
 }
 
-// WithoutCode does not leave a call in doubt: a person resolves it first.
+// WithoutCode parks at a call in doubt until a person resolves it.
 func TestCancel_WithoutCodeParksAtACallInDoubt(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -581,8 +587,8 @@ func TestDo_ResponseTooLargeIsRetried(t *testing.T) {
 	must(t, do())
 }
 
-// A canceled operation is undone although its function fails or panics behind its last recorded step. If its undo panics as well, the
-// process releases the operation, and a later run undoes it.
+// A canceled operation is undone although its function fails or panics after its last recorded
+// step. If an undo panics as well, the process releases the operation, and a later run undoes it.
 func TestCancel_UndoThatPanicsReleasesTheOperation(t *testing.T) {
 	t.Parallel()
 	panics := func() error { panic("a mistake of the program") }

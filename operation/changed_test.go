@@ -15,7 +15,7 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// asleep runs an operation until it sleeps, and ends the pause.
+// asleep runs an operation until it sleeps, and then ends the pause.
 func asleep(t *testing.T, s *shop, steps ...stepOf) {
 	t.Helper()
 	d := operation.Define("evolving", func(op *operation.Op, _ int) (idem.Response, error) {
@@ -120,7 +120,8 @@ func TestChanged_FalseBehindRecordedSteps(t *testing.T) {
 	}
 }
 
-// The first run rejects, and its undo fails. From then on the operation ends in that rejection, whatever the function returns.
+// The first run rejects, and its undo fails. Later runs end in that rejection, whatever the
+// function returns.
 func TestChanged_RecordedRejectionCounts(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(op *operation.Op) (idem.Response, error){
@@ -168,7 +169,7 @@ func TestChanged_RecordedRejectionCounts(t *testing.T) {
 	}
 }
 
-// inDoubt leaves an operation whose call "charge" is in doubt.
+// inDoubt begins an operation and leaves its call "charge" in doubt.
 func inDoubt(t *testing.T, s *shop, policy operation.Policy) (id string) {
 	t.Helper()
 	ctx, leave := context.WithCancel(t.Context())
@@ -188,7 +189,8 @@ func inDoubt(t *testing.T, s *shop, policy operation.Policy) (id string) {
 	return s.operationID()
 }
 
-// The code changes while a call is in doubt. The call is neither made twice, nor under another key, nor forgotten.
+// The code changes while a call is in doubt. The call is not made twice or under another key, and
+// the operation does not continue without its outcome.
 func TestCall_InDoubtBehindChangedCode(t *testing.T) {
 	t.Parallel()
 	charge := func(op *operation.Op, s *shop, name string) error {
@@ -253,7 +255,7 @@ func TestChanged_FalseBeforeACallInDoubt(t *testing.T) {
 	}
 }
 
-// An UndoTx has failed. Resolve does not change the recorded call that it undoes.
+// The operation is parked at an UndoTx. Resolve does not change the recorded call that it undoes.
 func TestResolve_NoCallInDoubt(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -284,7 +286,7 @@ func TestResolve_NoCallInDoubt(t *testing.T) {
 	}
 }
 
-// The answer of a Once call is recorded, however the run ends behind it.
+// The answer of a Once call is recorded, however the run ends after it.
 func TestCall_AnswerIsRecordedHoweverTheRunEnds(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(op *operation.Op, s *shop) error{
@@ -340,7 +342,7 @@ func TestCall_AnswerIsRecordedHoweverTheRunEnds(t *testing.T) {
 	}
 }
 
-// The Tx gets the error of a deferred constraint, and the function may take another branch.
+// The Tx gets the error of a deferred constraint, and the function can take another branch.
 func TestTx_ErrorOfADeferredConstraint(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -370,8 +372,8 @@ func TestTx_ErrorOfADeferredConstraint(t *testing.T) {
 	}
 }
 
-// The error of a deferred trigger belongs to the program, whatever its SQLSTATE. It does not count as a server that lacks a feature, or
-// as a lost answer.
+// The error of a deferred trigger belongs to the program, whatever its SQLSTATE. It does not count
+// as a server without a feature or as a lost acknowledgement.
 func TestTx_ErrorOfADeferredTrigger(t *testing.T) {
 	t.Parallel()
 	for state, body := range map[string]string{
@@ -404,7 +406,8 @@ func TestTx_ErrorOfADeferredTrigger(t *testing.T) {
 	}
 }
 
-// One of many UndoTx fails. The positions of the rows have no gap, and Retry runs each undo once.
+// One of many UndoTx fails. The positions of the rows have no gap, and after Retry each undo runs
+// once.
 func TestUndoTx_FailsAmongMany(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -440,7 +443,7 @@ func TestUndoTx_FailsAmongMany(t *testing.T) {
 	}
 }
 
-// WithDeadline does not count a Sleep, and is no deadline for undos.
+// WithDeadline does not count the time of a Sleep, and does not apply to undos.
 func TestWithDeadline_CountsCallsOnly(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

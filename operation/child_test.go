@@ -84,7 +84,7 @@ func (s *shop) awaits(t *testing.T, parent *operation.Definition[string], in str
 	return id, operation.ChildID(id, "ship")
 }
 
-// resume goes on with operations, one after the other.
+// resume resumes operations, one after the other.
 func (s *shop) resume(t *testing.T, d *operation.Definition[string], id string, want error, opts ...idem.Option) {
 	t.Helper()
 	if err := d.Resume(t.Context(), s.pool, id, opts...); !errors.Is(err, want) {
@@ -130,7 +130,8 @@ func TestChild_BeginsWithItsParentsCommit(t *testing.T) {
 	s.wantCount(0, `select count(*) from idem.signals where not taken`)
 }
 
-// The outcome of a child is the same in every run of the parent. The undo of the parent undoes a child that has completed.
+// Every run of the parent gets the same outcome of the child. The undo of the parent undoes a
+// completed child.
 func TestChild_OutcomeIsReplayed(t *testing.T) {
 	t.Parallel()
 	for in, test := range map[string]struct {
@@ -196,7 +197,7 @@ func rejectionIn(err *operation.ChildError) *idem.Response {
 	return err.Rejected
 }
 
-// A parked child keeps its parent waiting until a person has decided.
+// The parent waits while its child is parked.
 func TestChild_Parked(t *testing.T) {
 	t.Parallel()
 	for does, test := range map[string]struct {
@@ -233,7 +234,7 @@ func TestChild_Parked(t *testing.T) {
 	}
 }
 
-// Cancel of a parent cancels the child that it awaits. The child is undone before the parent.
+// Canceling a parent cancels the child that it awaits. The child is undone before the parent.
 func TestCancel_ChildInProgress(t *testing.T) {
 	t.Parallel()
 	s := newBankShop(t)
@@ -256,7 +257,7 @@ func TestCancel_ChildInProgress(t *testing.T) {
 	s.wantDid("reserve pack unpack release")
 }
 
-// The child gets the options of the Cancel of its parent: WithoutCalling does not repeat its call either.
+// WithoutCalling of the parent also applies to its child, whose call is not repeated.
 func TestCancel_ChildGetsTheOptions(t *testing.T) {
 	t.Parallel()
 	s := newBankShop(t)
@@ -327,7 +328,7 @@ func TestChild_CodeOfTheParentChanges(t *testing.T) {
 	}
 }
 
-// A child is a parent, the same name is used twice, and the process has one connection.
+// A child has a child, a name is used twice, and the process has one connection.
 func TestChild_NestedOnOneConnection(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, maxConns(1), func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["default_transaction_isolation"] = "serializable" })
@@ -359,7 +360,8 @@ func TestChild_NestedOnOneConnection(t *testing.T) {
 	s.wantDid("grandchild 11 grandchild 12 child 1 grandchild 21 grandchild 22 child 2 parent ")
 }
 
-// The process of the parent does not have the code of the child, and the Worker of the child does not have that of the parent.
+// The process of the parent does not have the code of the child, and the Worker of the child does
+// not have the code of the parent.
 func TestChild_InAnotherProcess(t *testing.T) {
 	t.Parallel()
 	s := newBankShop(t)
@@ -437,7 +439,7 @@ func TestChild_Misused(t *testing.T) {
 	s.wantCount(0, `select count(*) from idem.operations`)
 }
 
-// The Worker of a process in which a child begins, or ends, does not wait for its next poll.
+// When a child begins or ends, the Worker of the process does not wait for its next poll.
 func TestWorker_WakesForAChild(t *testing.T) {
 	t.Parallel()
 	s := newBankShop(t)

@@ -17,8 +17,8 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// Checkpoint commits what the steps so far have done, where nothing else would: before something
-// long, or something that others wait for, or between groups of Tx where there are hundreds.
+// Checkpoint commits the steps so far. Use it where no other step commits: before something long or
+// something that others wait for, or between groups of Tx where there are hundreds.
 func (op *Op) Checkpoint() error {
 	if !op.taking.TryLock() {
 		return ErrMisused
@@ -37,34 +37,36 @@ func (op *Op) Checkpoint() error {
 	return op.commit(commit{})
 }
 
-// begin makes sure that there is a transaction, with a savepoint behind which nothing has run.
-func (op *Op) begin() error {
+// ensureTx makes sure that there is a transaction with a savepoint, and that no step has run after
+// the savepoint.
+func (op *Op) ensureTx() error {
 	switch {
 	case op.tx == nil:
 		return op.open(db.Savepoint{})
-	case op.used:
+	case op.dirty:
 		if err := op.tx.Ask(op.ctx, db.KeepStep{}, db.Savepoint{}); lacksSavepoint(err) {
 			return op.txEnded(txn.Ended("its savepoint is gone", nil), nil)
 		} else if err != nil {
 			return op.failed(err)
 		}
-		op.used = false
+		op.dirty = false
 	}
 	return nil
 }
 
-// open begins a transaction of the operation.
+// open begins a transaction.
 func (op *Op) open(requests ...txn.Request) error {
 	requests = append([]txn.Request{db.Reclaim{ExecutionID: op.work.operation}}, requests...)
-	tx, err := op.work.call.Engine().Open(op.ctx, requests...)
+	tx, err := op.work.execution.Engine().Open(op.ctx, requests...)
 	if err != nil {
 		return op.failed(err)
 	}
-	op.tx, op.used = tx, false
+	op.tx, op.dirty = tx, false
 	return nil
 }
 
-// close rolls the transaction back, if there is one.
+// close rolls the transaction back, if there is one. err is why: it decides whether the connection
+// can be used again.
 func (op *Op) close(err error) {
 	if op.tx != nil {
 		op.tx.CloseAfter(err)
@@ -72,28 +74,30 @@ func (op *Op) close(err error) {
 	}
 }
 
-// failed ends the run because of an error of the database.
+// failed stops the run because of an error of the database. After a transient error the function is
+// run again.
 func (op *Op) failed(err error) error {
 	switch {
 	case op.ctx.Err() != nil:
 		return op.interrupted()
 	case txn.Transient(err), txn.Stale(err):
-		return op.halt(stopAgain, err)
+		return op.halt(stopRerun, err)
 	}
-	return op.halt(stopBroken, err)
+	return op.halt(stopFailed, err)
 }
 
-// lacksSavepoint reports whether a statement about the savepoint was refused because the
-// transaction is another one, or has ended.
+// lacksSavepoint reports whether the savepoint of the run is gone: the transaction is another one,
+// or has ended.
 func lacksSavepoint(err error) bool { return txn.HasCode(err, "3B001", "25P01") }
 
-// txEnded ends a run in which a fn has ended the transaction: that of s, or one that is not known.
-// What the Tx since the last commit have written may be committed without their rows, and another
-// run would write it again. So the operation is parked. Before anything of it is recorded, the
-// record of its key shows the same, as behind idem.Do.
+// txEnded stops a run in which the fn of a step has ended the transaction. s is that step, or nil
+// if it is not known. The writes of the Tx since the last commit may be committed without their
+// rows, so that another run would write them again: the operation parks. If nothing of the
+// operation is committed yet, the call fails, and the record of its key shows what idem.Do would
+// leave.
 func (op *Op) txEnded(err error, s *step) error {
 	if op.work.epoch == 0 {
-		return op.halt(stopBroken, err)
+		return op.halt(stopFailed, err)
 	}
 	var steps []string
 	for i := range op.pending {
@@ -112,24 +116,29 @@ func (op *Op) txEnded(err error, s *step) error {
 		"look at it, and Retry with a fn that does not, or Cancel", written)
 }
 
-// isInTx reports whether a step that is to be recorded has written in the transaction.
+// isInTx reports whether a pending row is that of a Tx or an UndoTx, with writes in the
+// transaction.
 func isInTx(s *db.Step) bool {
 	return s.Outcome == db.StepDone && (s.Kind == db.TxStep || s.Kind == db.UndoStep && s.Policy == "")
 }
 
-// commit is what a commit says besides the steps that it records.
+// commit is what a commit contains besides the pending steps and signals.
 type commit struct {
 	at      db.At
-	free    bool              // no process owns the operation after it
-	always  bool              // also if the operation was canceled, and this run does not know
-	state   db.OperationState // running if it is empty
-	failure *lastError        // the last error stays; without one it is cleared
+	release bool              // no process owns the operation afterwards
+	always  bool              // commit even if the operation was canceled and this run does not know it
+	state   db.OperationState // empty: running
+	failure *db.StepError     // the new last error; nil clears it
 	with    []txn.Request
-	wakes   bool // another operation becomes due by it
+	wakes   bool // another operation becomes due by the commit
 }
 
-// commit makes durable what the steps have done, together with their rows. It fences: if another
-// process has taken the operation up, nothing of it is committed.
+// commit commits the writes of the steps together with their rows. The commit is fenced by the
+// epoch: if another process has claimed the operation, nothing is committed.
+//
+// The order is: open a transaction if there is none; make this process visible, because others
+// claim an operation whose owner they do not see; then send the fence, the rows and the COMMIT in
+// one round trip. The first commit of an operation inserts its row instead of the fence.
 func (op *Op) commit(c commit) error {
 	if op.tx == nil {
 		if err := op.open(); err != nil {
@@ -137,42 +146,52 @@ func (op *Op) commit(c commit) error {
 		}
 	}
 	w := op.work
-	if err := op.appear(); err != nil {
+	if err := op.adoptInstance(); err != nil {
 		return err
 	}
-	if !c.free {
+	if !c.release {
 		c.at.Owner = w.instance.Number
 	}
 	advance := db.AdvanceOperation{
-		OperationID: w.operation, Epoch: w.epoch, State: cmp.Or(c.state, db.OperationRunning), Undoing: op.unwinds || w.journal.undoing,
-		At: c.at, Error: w.stepError(c.failure),
+		OperationID: w.operation, Epoch: w.epoch, State: cmp.Or(c.state, db.OperationRunning), Undoing: op.undoing || w.journal.undoing,
+		At: c.at, Error: c.failure,
 	}
 	if !c.always {
 		advance.Canceled, advance.WithoutCalling = &w.journal.canceled, w.journal.withoutCalling
 	}
 	requests, err := op.requests(&advance, c)
 	if err != nil {
-		return op.halt(stopBroken, err)
+		return op.halt(stopFailed, err)
 	}
 	begun := time.Now()
 	if err := op.tx.Commit(op.ctx, requests...); err != nil {
-		return op.uncommitted(err, &advance)
+		return op.commitFailed(err, &advance)
 	}
 	w.epoch = max(w.epoch, 1)
 	w.instance.Confirm()
-	op.committed(&advance, begun)
+	op.applyCommit(&advance, begun)
 	if c.wakes {
 		w.instance.WakeWorkers()
 	}
 	return nil
 }
 
-// requests are what a commit sends: the fence, the steps, the signals.
+// suspend releases the operation with a commit, and stops the run. A process resumes the operation
+// when it is due.
+func (op *Op) suspend(c commit) error {
+	c.release = true
+	if err := op.commit(c); err != nil {
+		return err
+	}
+	return op.halt(stopSuspended, nil)
+}
+
+// requests returns the statements of a commit: the fence, the steps, the signals.
 func (op *Op) requests(advance *db.AdvanceOperation, c commit) ([]txn.Request, error) {
 	w := op.work
 	requests := []txn.Request{advance}
 	if w.epoch == 0 {
-		input, err := seal(w.call.Sealer(), w.input, db.BoundInput(w.operation))
+		input, err := seal(w.execution.Sealer(), w.input, db.BoundInput(w.operation))
 		if err != nil {
 			return nil, err
 		}
@@ -183,7 +202,7 @@ func (op *Op) requests(advance *db.AdvanceOperation, c commit) ([]txn.Request, e
 	}
 	for _, r := range op.pending {
 		var err error
-		if r.Step.Value, err = seal(w.call.Sealer(), r.Step.Value, db.BoundStep(w.operation, &r.Step)); err != nil {
+		if r.Step.Value, err = seal(w.execution.Sealer(), r.Step.Value, db.BoundStep(w.operation, &r.Step)); err != nil {
 			return nil, err
 		}
 		requests = append(requests, &r)
@@ -191,18 +210,18 @@ func (op *Op) requests(advance *db.AdvanceOperation, c commit) ([]txn.Request, e
 	for _, taken := range op.signals {
 		requests = append(requests, taken)
 	}
-	if op.awaits && advance.State != db.OperationRunning {
+	if op.usesSignals && advance.State != db.OperationRunning {
 		requests = append(requests, db.DropSignals{OperationID: w.operation})
 	}
 	return append(requests, c.with...), nil
 }
 
-// appear makes sure that this process is seen by others before it owns anything.
-func (op *Op) appear() error {
+// adoptInstance makes this process visible to others before it owns an operation.
+func (op *Op) adoptInstance() error {
 	if op.work.instance != nil {
 		return nil
 	}
-	instance, err := presence.AdoptIn(op.ctx, op.work.call.Engine(), op.tx)
+	instance, err := presence.AdoptIn(op.ctx, op.work.execution.Engine(), op.tx)
 	if err != nil {
 		return op.failed(err)
 	}
@@ -210,16 +229,18 @@ func (op *Op) appear() error {
 	return op.register()
 }
 
-// register puts the operation on the list of those that this process works on.
+// register adds the operation to the list of those that this process works on. If the process loses
+// its presence, the context of the run ends.
 func (op *Op) register() error {
 	if !op.work.instance.Enter(op.work.operation, op.cancel) {
-		return op.halt(stopAgain, presence.ErrLost)
+		return op.halt(stopRerun, presence.ErrLost)
 	}
 	return nil
 }
 
-// committed takes over into the journal what a commit has recorded.
-func (op *Op) committed(advance *db.AdvanceOperation, begun time.Time) {
+// applyCommit updates the journal after a commit. A call that was begun alone has no row of its
+// own: it is in the row of the operation, and the journal gets a step for it.
+func (op *Op) applyCommit(advance *db.AdvanceOperation, begun time.Time) {
 	w := op.work
 	for i := range op.pending {
 		s := op.pending[i].Step
@@ -230,37 +251,47 @@ func (op *Op) committed(advance *db.AdvanceOperation, begun time.Time) {
 			s.DueAt = old.DueAt
 		}
 		w.journal.add(s)
-		delete(w.outcomes, s.Seq)
+		delete(w.unrecorded, s.Seq)
 	}
-	if at := &advance.At; at.Seq > 0 && (at.Kind == db.CallStep || at.Kind == db.UndoStep) {
-		if _, ok := w.journal.row(at.Seq); !ok {
-			w.journal.add(db.Step{Seq: at.Seq, Kind: at.Kind, Name: at.Step, Outcome: db.StepBegun, Undos: at.Undos, Policy: at.Policy})
-			w.rowless = at.Seq
-		}
+	at := &advance.At
+	if _, ok := w.journal.row(at.Seq); !ok && begins(at) {
+		w.journal.add(db.Step{Seq: at.Seq, Kind: at.Kind, Name: at.Step, Outcome: db.StepBegun, Undos: at.Undos, Policy: at.Policy})
+		w.rowless = at.Seq
 	}
-	same := w.at.Seq == advance.At.Seq && w.at.Seq != 0
-	w.at, w.journal.undoing, w.journal.runs = advance.At, advance.Undoing, 0
-	if !same {
-		w.elapsed = func() time.Duration { return time.Since(begun) }
+	if at.Seq == 0 || at.Seq != w.at.Seq {
+		w.begunAt = begun
 	}
+	w.at, w.journal.undoing, w.journal.runs = *at, advance.Undoing, 0
 	op.tx, op.pending, op.signals = nil, nil, nil
 }
 
-// uncommitted ends the run, as follows from a COMMIT that did not succeed.
-func (op *Op) uncommitted(err error, advance *db.AdvanceOperation) error {
+// begins reports whether a call or an undo is in progress at a position.
+func begins(at *db.At) bool {
+	return at.Seq > 0 && (at.Kind == db.CallStep || at.Kind == db.UndoStep)
+}
+
+// commitFailed stops the run after a COMMIT that did not succeed, or was not acknowledged.
+//
+//   - Not acknowledged: the COMMIT may have happened. The run is repeated from the record, which
+//     shows whether it has. Before the first commit the caller finds out by its key.
+//   - db.Gone: a fence found another row than expected. Before the first commit, or if the
+//     operation is ours, fn has ended the transaction. Otherwise commitFenced finds the cause.
+//   - Refused by the server for another reason, such as a deferred constraint: the next run finds
+//     the step that caused it: see attribute.
+func (op *Op) commitFailed(err error, advance *db.AdvanceOperation) error {
 	var unacknowledged *txn.UnknownError
 	first := op.work.epoch == 0
 	if errors.As(err, &unacknowledged) {
 		op.close(nil)
 		op.noteUnsent(advance)
 		if first {
-			op.work.epoch = 1 // if it has happened
+			op.work.epoch = 1 // if the COMMIT has happened
 			return op.halt(stopUnknown, unacknowledged.Err)
 		}
-		if txn.Internal(unacknowledged.Err) && op.attribute(unacknowledged.Err) { // it may be that of a Tx; the record is read first
-			return op.haltFree(unacknowledged.Err)
+		if txn.Internal(unacknowledged.Err) && op.attribute(unacknowledged.Err) { // a trigger may have failed; the record is read first
+			return op.rerunUncounted(unacknowledged.Err)
 		}
-		return op.halt(stopAgain, unacknowledged.Err)
+		return op.halt(stopRerun, unacknowledged.Err)
 	}
 	switch {
 	case op.ctx.Err() != nil && errors.Is(err, op.ctx.Err()):
@@ -268,16 +299,17 @@ func (op *Op) uncommitted(err error, advance *db.AdvanceOperation) error {
 	case txn.HasCode(err, db.Gone) && (first || advance.Found):
 		return op.txEnded(txn.Ended("the claimed record is gone, or the transaction is another one", nil), nil)
 	case txn.HasCode(err, db.Gone):
-		return op.refused(err)
+		return op.commitFenced(err)
 	}
 	if !txn.Transient(err) && !txn.Stale(err) && op.ctx.Err() == nil && op.attribute(err) {
-		return op.haltFree(err)
+		return op.rerunUncounted(err)
 	}
 	return op.failed(err)
 }
 
-// noteUnsent remembers which calls were to be begun by a COMMIT whose acknowledgement was lost. If
-// it has happened they are recorded as begun, and this process knows that no attempt was sent.
+// noteUnsent notes which calls were to be begun by a COMMIT that was not acknowledged. If the
+// COMMIT has happened, they are recorded as begun. This process knows that it sent no attempt, so
+// they are not in doubt for it.
 func (op *Op) noteUnsent(advance *db.AdvanceOperation) {
 	w := op.work
 	note := func(seq int) {
@@ -285,7 +317,7 @@ func (op *Op) noteUnsent(advance *db.AdvanceOperation) {
 			w.unsent[seq] = true
 		}
 	}
-	if advance.At.Kind == db.CallStep || advance.At.Kind == db.UndoStep {
+	if begins(&advance.At) {
 		note(advance.At.Seq)
 	}
 	for i := range op.pending {
@@ -295,96 +327,94 @@ func (op *Op) noteUnsent(advance *db.AdvanceOperation) {
 	}
 }
 
-// refused ends the run because a commit was fenced off: because the operation was canceled, because
-// another process has it, or because fn has ended the transaction that was begun for it, and begun
-// another one.
-func (op *Op) refused(err error) error {
+// commitFenced stops the run after a commit whose fence did not match. The record shows why: the
+// operation was canceled, or another process has claimed it. If neither is the case, fn has ended
+// the transaction and begun another one. The record is read on the same server as the commit,
+// because a replica could lag behind.
+func (op *Op) commitFenced(err error) error {
 	tx := op.tx
 	op.tx = nil
 	show := db.ShowOperation{OperationID: op.work.operation}
 	if tx == nil {
 		return op.failed(err)
 	}
-	if err := tx.CloseAsking(op.ctx, err, &show); err != nil { // of the same server, or it may seem that fn has done it
+	if err := tx.CloseAsking(op.ctx, err, &show); err != nil {
 		return op.failed(err)
 	}
-	ours := show.State == db.OperationRunning && show.Epoch == op.work.epoch
-	if ours && (show.Canceled != op.work.journal.canceled || show.WithoutCalling != op.work.journal.withoutCalling) {
-		return op.haltFree(errCancelNoticed)
+	if show.State != db.OperationRunning || show.Epoch != op.work.epoch {
+		return op.halt(stopLost, nil)
 	}
-	if ours {
-		return op.txEnded(txn.Ended("a statement of fn did, and began another", nil), nil)
+	if show.Canceled != op.work.journal.canceled || show.WithoutCalling != op.work.journal.withoutCalling {
+		return op.rerunUncounted(errCancelNoticed)
 	}
-	return op.halt(stopLost, nil)
+	return op.txEnded(txn.Ended("a statement of fn did, and began another", nil), nil)
 }
 
-// attribute prepares another run after a COMMIT that the server has refused, for example because of
-// a deferred constraint. In the next run the constraints are checked after the last Tx of that
-// transaction, and this Tx gets the error. If they were checked there, the Tx before it is next.
-// attribute reports whether there is such a Tx.
+// attribute finds the Tx that caused the failure of a COMMIT, for example by a deferred constraint.
+// It takes one run for each candidate: the next run checks the constraints after the last Tx of the
+// transaction, and this Tx gets the error if the check fails. If the check passes there and the
+// COMMIT fails again, the Tx before it is next. attribute reports whether a candidate is left.
 func (op *Op) attribute(err error) bool {
 	var refused *pgconn.PgError
 	if !errors.As(err, &refused) || op.work.epoch == 0 {
 		return false
 	}
 	w := op.work
-	for i := len(op.pending) - 1; i >= 0; i-- {
-		s := &op.pending[i].Step
-		if !isInTx(s) || w.checked[s.Seq] {
+	for _, r := range slices.Backward(op.pending) {
+		if !isInTx(&r.Step) || w.checkAfter[r.Step.Seq] {
 			continue
 		}
-		if w.checked == nil {
-			w.checked = map[int]bool{}
-		}
-		w.checked[s.Seq] = true
+		w.checkAfter[r.Step.Seq] = true
 		return true
 	}
 	return false
 }
 
-// A call returns before its outcome is recorded. The outcome is recorded however the run ends. While
-// the database is unavailable, the process keeps it in memory.
+// The outcome of a call is known before it is recorded. However the run ends, the process tries to
+// record the outcome. While the database is unavailable, the process keeps it in memory for its
+// next run of the operation.
 
 // releaseLimit bounds statements that are sent after the end of the caller's context.
 const releaseLimit = 5 * time.Second
 
-// outcomesLimit bounds how long a process tries to record the outcomes of calls. An outcome that is
-// not recorded when the operation is released is a call in doubt for every other process.
+// outcomesLimit bounds how long a process tries to record the outcomes of calls. If an outcome is
+// not recorded when the operation is released, the call is in doubt for every other process.
 const outcomesLimit = 15 * time.Second
 
 // outcomesInMemory has the outcomes of calls that this process could not record yet.
 var outcomesInMemory memory
 
-// memory has outcomes of calls, by the ids of their operations. It drops the oldest of too many.
+// memory has outcomes of calls by the ids of their operations. It keeps the latest maxInMemory
+// operations.
 type memory struct {
 	mu       sync.Mutex
 	outcomes map[string]map[int]db.Step
-	ids      []string // in the order in which they came
+	ids      []string // the oldest first
 }
 
 const maxInMemory = 1000
 
-func (m *memory) put(operation string, returned map[int]db.Step) {
+func (m *memory) put(operation string, outcomes map[int]db.Step) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.outcomes == nil {
 		m.outcomes = map[string]map[int]db.Step{}
 	}
-	m.drop(operation) // it is the latest again
-	m.outcomes[operation] = returned
+	m.drop(operation) // so that it becomes the latest
+	m.outcomes[operation] = outcomes
 	m.ids = append(m.ids, operation)
 	if len(m.ids) > maxInMemory {
 		m.drop(m.ids[0])
 	}
 }
 
-// take removes and returns the outcomes of an operation.
-func (m *memory) take(operation string) (map[int]db.Step, bool) {
+// take removes and returns the outcomes of an operation. It returns nil if there are none.
+func (m *memory) take(operation string) map[int]db.Step {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	returned, ok := m.outcomes[operation]
+	outcomes := m.outcomes[operation]
 	m.drop(operation)
-	return returned, ok
+	return outcomes
 }
 
 func (m *memory) drop(operation string) {
@@ -394,64 +424,57 @@ func (m *memory) drop(operation string) {
 	}
 }
 
-// recordOutcomes records what calls have returned since the last commit, and nothing else of the
-// run, which is over and has no transaction. It reports whether there was anything to record, and
-// it is recorded. It commits also if the operation was canceled and this run does not know.
+// recordOutcomes records the outcomes of calls since the last commit, and nothing else of a run
+// that is over and has no transaction. It commits even if the operation was canceled meanwhile. It
+// returns true if outcomes were recorded, and false if there are none or they cannot be recorded.
+// It tries again for outcomesLimit, unless the server refuses the commit or a value cannot be
+// sealed.
 func (w *work) recordOutcomes(c commit) bool {
-	learned := w.unrecordedOutcomes()
-	if len(learned) == 0 || w.instance == nil {
+	outcomes := w.unrecordedOutcomes()
+	if len(outcomes) == 0 || w.instance == nil {
 		w.keepInMemory()
 		return false
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), outcomesLimit)
 	defer cancel()
 	c.always = true
-	c.at = w.remaining(learned, c.at)
+	c.at = w.positionAfter(outcomes, c.at)
 	for pause := txn.RetryPause; ; {
-		op := &Op{work: w, ctx: ctx, cancel: func(error) {}, pending: learned}
+		op := &Op{work: w, ctx: ctx, cancel: func(error) {}, pending: outcomes}
 		if op.commit(c) == nil {
 			outcomesInMemory.take(w.operation)
 			return true
 		}
 		op.close(nil)
-		if !op.isWorthRetrying() || txn.Sleep(ctx, pause.Next()) != nil {
+		var refused *pgconn.PgError
+		s := op.stopped
+		worthRetrying := s.kind == stopRerun || s.kind == stopFailed && !errors.As(s.err, &refused) && !errors.Is(s.err, errSealing)
+		if !worthRetrying || txn.Sleep(ctx, pause.Next()) != nil {
 			w.keepInMemory()
 			return false
 		}
 	}
 }
 
-// isWorthRetrying reports whether another attempt at a failed commit may succeed: not if the server
-// has refused the commit, or a value cannot be sealed.
-func (op *Op) isWorthRetrying() bool {
-	var refused *pgconn.PgError
-	switch s := op.stopped; s.why {
-	case stopAgain:
-		return true
-	case stopBroken:
-		return !errors.As(s.err, &refused) && !errors.Is(s.err, errSealing)
-	}
-	return false
-}
-
-// unrecordedOutcomes returns what calls have returned and is not recorded, in their order.
+// unrecordedOutcomes returns the outcomes of calls that are recorded as begun, in the order of the
+// calls.
 func (w *work) unrecordedOutcomes() []db.RecordStep {
-	var learned []db.RecordStep
-	for seq, s := range w.outcomes {
+	var outcomes []db.RecordStep
+	for seq, s := range w.unrecorded {
 		if begun, ok := w.journal.row(seq); ok && begun.Name == s.Name && begun.Kind == s.Kind && begun.Outcome == db.StepBegun {
-			learned = append(learned, db.RecordStep{OperationID: w.operation, Step: s})
+			outcomes = append(outcomes, db.RecordStep{OperationID: w.operation, Step: s})
 		}
 	}
-	slices.SortFunc(learned, func(a, b db.RecordStep) int { return cmp.Compare(a.Step.Seq, b.Step.Seq) })
-	return learned
+	slices.SortFunc(outcomes, func(a, b db.RecordStep) int { return cmp.Compare(a.Step.Seq, b.Step.Seq) })
+	return outcomes
 }
 
-// remaining returns where the operation is when these calls have ended: at one that was begun
-// together with them and has not, if there is one.
-func (w *work) remaining(learned []db.RecordStep, at db.At) db.At {
+// positionAfter returns the position of the operation when these outcomes are recorded. If a
+// parallel call has no outcome yet, the position is that call.
+func (w *work) positionAfter(outcomes []db.RecordStep, at db.At) db.At {
 	for seq := 1; seq <= len(w.journal.steps); seq++ {
 		s := w.journal.steps[seq]
-		ended := slices.ContainsFunc(learned, func(r db.RecordStep) bool { return r.Step.Seq == seq })
+		ended := slices.ContainsFunc(outcomes, func(r db.RecordStep) bool { return r.Step.Seq == seq })
 		if s.Outcome == db.StepBegun && !ended {
 			at.Kind, at.Step, at.Seq, at.Undos, at.Policy = s.Kind, s.Name, s.Seq, s.Undos, s.Policy
 			return at
@@ -460,17 +483,9 @@ func (w *work) remaining(learned []db.RecordStep, at db.At) db.At {
 	return at
 }
 
-// keepInMemory keeps the outcomes that could not be recorded.
+// keepInMemory keeps the outcomes that are not recorded for the next run in this process.
 func (w *work) keepInMemory() {
-	if len(w.outcomes) > 0 {
-		outcomesInMemory.put(w.operation, w.outcomes)
-	}
-}
-
-// takeFromMemory is the counterpart of keepInMemory, for the next run of this process.
-func (w *work) takeFromMemory() {
-	w.outcomes = map[int]db.Step{}
-	if known, ok := outcomesInMemory.take(w.operation); ok {
-		w.outcomes = known
+	if len(w.unrecorded) > 0 {
+		outcomesInMemory.put(w.operation, w.unrecorded)
 	}
 }

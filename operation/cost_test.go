@@ -41,7 +41,8 @@ func newTraffic(t *testing.T, s *shop) (*traffic, *shop) {
 	return c, s.through(c.proxy, maxConns(1))
 }
 
-// cost returns the round trips and commits of f, as the minimum of some tries: a try may include a new plan, or the ping of a presence.
+// cost returns the round trips and commits of f. It takes the minimum of several tries, because a
+// try may include a new plan or the ping of a presence.
 func (c *traffic) cost(t *testing.T, f func(try int)) (trips, commits int) {
 	t.Helper()
 	for try := range 6 {
@@ -126,7 +127,8 @@ func TestCost_OfSteps(t *testing.T) {
 	}
 }
 
-// The connection is released before a call is made, so 20 operations on two connections make their calls at the same time.
+// A call holds no connection, so 20 operations on two connections make their calls at the same
+// time.
 func TestCall_HoldsNoConnection(t *testing.T) {
 	t.Parallel()
 	const operations = 20
@@ -193,8 +195,9 @@ func (c *traffic) onStatement(text string, f func()) {
 	})
 }
 
-// What Tx, Call, Tx writes to the write-ahead log beyond two plain transactions with the same rows, far from a checkpoint. Splits of
-// index pages are left out: how many there are in a few hundred operations depends on their random ids. They add about 180 bytes.
+// Measures the write-ahead log of Tx, Call, Tx beyond that of two plain transactions with the same
+// rows, without full-page writes. Splits of index pages are left out, because their number in a few
+// hundred operations depends on the random ids. They add about 180 bytes.
 func TestCost_WALOfTxCallTx(t *testing.T) {
 	t.Parallel()
 	const limit = 1940 // bytes
@@ -220,7 +223,8 @@ func TestCost_WALOfTxCallTx(t *testing.T) {
 	}
 }
 
-// logged returns how many bytes one f writes to the write-ahead log, without splits of index pages and what the server adds by the clock.
+// logged returns how many bytes one f writes to the write-ahead log, without splits of index pages
+// and without periodic records of the server.
 func (s *shop) logged(t *testing.T, server *pgserver.Server, f func(n int) error) (size int) {
 	t.Helper()
 	const times = 200

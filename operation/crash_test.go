@@ -20,14 +20,14 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// ledger is what has happened at a bank, whatever a caller got.
+// ledger is the books of a bank: what has happened there, whatever the callers got.
 type ledger struct {
 	mu      sync.Mutex
 	charges map[string]int
 	refunds map[string]int
 }
 
-// charge counts a request again unless the bank recognizes its key.
+// charge books a request, unless the bank recognizes its key.
 func (l *ledger) charge(key string, recognizes bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -88,7 +88,7 @@ func (o *order) move(sql string) func(pgx.Tx) (bool, error) {
 	}
 }
 
-// tx moves the stock, and back.
+// tx takes a Tx that moves the stock, with an undo that moves it back.
 func (o *order) tx(op *operation.Op, name, sql, undo string) error {
 	_, err := operation.Tx(op, name, o.move(sql), operation.UndoTx(func(tx pgx.Tx, _ bool) error {
 		_, err := o.move(undo)(tx)
@@ -155,7 +155,7 @@ func (o *order) code() *operation.Definition[int] {
 	})
 }
 
-// run works on the order once, and on its child, as one process does, however that ends.
+// run works on the order and its child once, as one process does.
 func (o *order) run(ctx context.Context, pool *pgxpool.Pool) (res idem.Result, err error) {
 	if res, err = o.code().Do(ctx, pool, scope, o.key(), hashA, 0, idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {
 		return res, err
@@ -180,7 +180,7 @@ func steps(all ...func() error) error {
 	return nil
 }
 
-// fault is how a process ends, or loses its connection, and who goes on.
+// fault is how a process dies or loses its connection, and who resumes its operation.
 type fault struct {
 	at     int  // the statement
 	behind bool // the server has executed it
@@ -192,8 +192,8 @@ func (f fault) String() string {
 	return fmt.Sprintf("statement %d, executed: %t, the process lives: %t, a Worker goes on: %t", f.at, f.behind, f.lives, f.worker)
 }
 
-// faults are those of a process that sends these statements: before each of them, and after each COMMIT. Who goes on, and whether the
-// process lives, take turns.
+// faults returns the faults of a process that sends these statements: one before each statement,
+// and one after each COMMIT. Who resumes, and whether the process survives, alternates.
 func faults(statements []string, turn int) (all []fault) {
 	for at, sql := range statements {
 		turn++
@@ -209,7 +209,7 @@ func faults(statements []string, turn int) (all []fault) {
 	return all
 }
 
-// from matches the n-th statement, from 0, and all that follow, or n alone.
+// from matches the n-th statement, from 0, and all later ones, or only the n-th.
 func from(n int, alone bool) pgproxy.Match {
 	var mu sync.Mutex
 	count := -1
@@ -221,7 +221,7 @@ func from(n int, alone bool) pgproxy.Match {
 	}
 }
 
-// process returns a pool of one connection, and the proxy in front of it.
+// process returns a pool of one connection, and its proxy.
 func (s *shop) process(t *testing.T) (*pgxpool.Pool, *pgproxy.Proxy) {
 	t.Helper()
 	proxy, err := pgproxy.New(s.dsn)
@@ -240,7 +240,8 @@ func (s *shop) process(t *testing.T) (*pgxpool.Pool, *pgproxy.Proxy) {
 	return pool, proxy
 }
 
-// statements returns what a process sends that works on the order from its beginning to its end.
+// statements returns the statements of a process that works on the order from its beginning to its
+// end.
 func (o *order) statements(t *testing.T) (all []string) {
 	t.Helper()
 	pool, proxy := o.process(t)
@@ -262,7 +263,7 @@ func (o *order) statements(t *testing.T) (all []string) {
 	return all
 }
 
-// suffer has a process work on the order until its fault.
+// suffer runs a process on the order until its fault.
 func (o *order) suffer(t *testing.T, person *pgxpool.Pool) {
 	pool, proxy := o.process(t)
 	ctx, die := context.WithCancel(t.Context())
@@ -311,7 +312,8 @@ func (o *order) suffer(t *testing.T, person *pgxpool.Pool) {
 	}
 }
 
-// cancel has a person cancel the order. It returns when that is done, or waits for the process.
+// cancel cancels the order as a person. It returns when that is done, or if the process has to
+// continue first.
 func (o *order) cancel(t *testing.T, person *pgxpool.Pool) {
 	_, id, _ := o.state()
 	if id == "" {
@@ -333,7 +335,7 @@ func (o *order) cancel(t *testing.T, person *pgxpool.Pool) {
 	})
 }
 
-// state returns the state of the operation that was begun last, if it has a row.
+// state returns the state of the latest operation, if there is one.
 func (o *order) state() (state operation.State, id string, reason operation.Reason) {
 	o.t.Helper()
 	err := o.pool.QueryRow(context.Background(), `select state, id::text, coalesce(reason, '') from idem.operations where key = $1 and parent is null order by created_at desc limit 1`,
@@ -344,7 +346,8 @@ func (o *order) state() (state operation.State, id string, reason operation.Reas
 	return state, id, reason
 }
 
-// goOn calls as a client does, or resumes a canceled order, until it has ended. A person resolves a call in doubt by the books of the bank.
+// goOn calls as a client does, or resumes a canceled order, until the order has ended. A person
+// resolves a call in doubt by the books of the bank.
 func (o *order) goOn(t *testing.T) (res idem.Result, err error) {
 	for deadline := time.Now().Add(limit); ; {
 		if o.canceled {
@@ -374,7 +377,7 @@ func (o *order) goOn(t *testing.T) (res idem.Result, err error) {
 	}
 }
 
-// goOnAll has a Worker, or clients, go on with orders until each has ended. The Worker runs the children.
+// goOnAll runs a Worker or clients until each order has ended. The Worker runs the children.
 func goOnAll(t *testing.T, s *shop, all []*order) {
 	t.Helper()
 	s.exec(`update idem.leases set expires_at = clock_timestamp()`) // of processes that are gone
@@ -399,7 +402,7 @@ func goOnAll(t *testing.T, s *shop, all []*order) {
 	eventually(t, "the Worker to go on", func() bool { return s.count(`select count(*) from idem.operations where state = 'running'`) == 0 })
 }
 
-// forAll does something for each of many, some at a time.
+// forAll calls do for each element, several at a time.
 func forAll[T any](all []T, do func(T)) {
 	var wg sync.WaitGroup
 	room := make(chan struct{}, 32) // the dead try for some seconds to release what they have
@@ -413,7 +416,7 @@ func forAll[T any](all []T, do func(T)) {
 	wg.Wait()
 }
 
-// books returns what is in the stock and in the bank.
+// books returns the stock and the bookings of the bank.
 func (o *order) books() string {
 	o.bank.mu.Lock()
 	charges := 0
@@ -427,13 +430,13 @@ func (o *order) books() string {
 
 const soldBooks = "0 reserved, 1 sold, 3 charges, 0 refunds"
 
-// undoneBooks are the books of an order that came to nothing after n charges.
+// undoneBooks returns the books of an order that was undone after n charges.
 func undoneBooks(n int) string {
 	return fmt.Sprintf("0 reserved, 0 sold, %d charges, %[1]d refunds", n)
 }
 
-// A process dies, or loses its connection, at each of its statements. Whoever goes on ends the order with one charge for each call, or
-// with none that is not refunded.
+// A process dies, or loses its connection, at each of its statements. The order ends with one
+// charge for each call, or with every charge refunded.
 func TestDo_FaultAtAnyStatement(t *testing.T) {
 	t.Parallel()
 	for i, test := range []struct {
@@ -460,7 +463,8 @@ func TestDo_FaultAtAnyStatement(t *testing.T) {
 	}
 }
 
-// A person cancels an order at each of its statements, at which its process may die. The order completes, or is undone as a whole.
+// A person cancels an order at each of its statements, and its process may die there. The order
+// completes, or is undone as a whole.
 func TestCancel_AtAnyStatement(t *testing.T) {
 	t.Parallel()
 	for i, policy := range []string{"Keyed", "Once"} {
@@ -479,7 +483,8 @@ func TestCancel_AtAnyStatement(t *testing.T) {
 	}
 }
 
-// wantCanceled fails the test unless the order is undone as a whole, or completed because Cancel came too late.
+// wantCanceled fails the test unless the order is undone as a whole, or has completed before the
+// Cancel.
 func (o *order) wantCanceled(t *testing.T) {
 	if state, _, _ := o.state(); state == operation.StateParked { // by a Worker
 		_, _ = o.goOn(t)

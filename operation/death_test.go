@@ -20,12 +20,13 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// companyOf makes the test binary a process with a Worker. One kind of its operations kills it.
+// companyOf makes the test binary a process with a Worker. One of its operations kills the process.
 const companyOf = "IDEM_TEST_COMPANY_OF"
 
 const companyDeaths = 5
 
-// company returns the definitions of such a process: a killer, and operations that take longer than the killer lets them live.
+// company returns the definitions of that process: one that kills it, and one whose operations take
+// longer than that.
 func company(pool *pgxpool.Pool) []operation.Runnable {
 	killer := operation.Define("killer", func(op *operation.Op, in string) (idem.Response, error) {
 		_, err := operation.Call(op, "kill", operation.Keyed(time.Hour), func(context.Context, string) (int, error) {
@@ -95,7 +96,7 @@ func TestDeaths_ParkOnlyTheKiller(t *testing.T) {
 	s.wantCount(innocents, `select count(*) from bank`)
 }
 
-// Callers that leave, errors and panics are no deaths.
+// Callers that leave, errors and panics do not count as deaths.
 func TestDeaths_OthersDoNotCount(t *testing.T) {
 	t.Parallel()
 	const times = 3
@@ -176,7 +177,7 @@ func TestWithMaxDeaths_Parks(t *testing.T) {
 	want(t, errTimeout)(nil, d.Resume(t.Context(), s.pool, id))
 }
 
-// suspects starts so many operations of a definition, each of which so many processes have not survived.
+// suspects starts n operations, each with that number of recorded deaths.
 func (s *shop) suspects(d *operation.Definition[string], n, deaths int) {
 	s.t.Helper()
 	for i := range n {
@@ -189,7 +190,7 @@ func (s *shop) suspects(d *operation.Definition[string], n, deaths int) {
 	}
 }
 
-// workBlindly runs a Worker that looks once by itself, and that no guard tells of anything.
+// workBlindly runs a Worker that looks once, and that no guard notifies.
 func (s *shop) workBlindly(concurrency int, definitions ...operation.Runnable) {
 	s.t.Helper()
 	config := operation.WorkerConfig{Concurrency: concurrency, Poll: 24 * time.Hour, Drain: time.Second, Logger: slog.New(slog.DiscardHandler)}
@@ -205,7 +206,8 @@ func (s *shop) workBlindly(concurrency int, definitions ...operation.Runnable) {
 	})
 }
 
-// A process works on one suspect at a time, and on the next one as soon as that has ended: not at its next look, of which there is one a second.
+// A process works on one suspect at a time. The next one follows as soon as that has ended, and
+// does not wait for the next look, a second later.
 func TestSuspect_NextFollowsAtOnce(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -215,7 +217,7 @@ func TestSuspect_NextFollowsAtOnce(t *testing.T) {
 	eventually(t, "all to end", s.completed(20))
 }
 
-// work runs a Worker until the test is over.
+// work runs a Worker until the test ends.
 func (s *shop) work(t *testing.T, definitions ...operation.Runnable) {
 	t.Helper()
 	s.workWith(t, operation.WorkerConfig{}, definitions...)
@@ -238,7 +240,8 @@ func (s *shop) workWith(t *testing.T, config operation.WorkerConfig, definitions
 	})
 }
 
-// wantBooks fails the test unless the bank was charged once, and refunded once if that is what is to be.
+// wantBooks fails the test unless the bank was charged once, and refunded once if the operation is
+// undone.
 func (s *shop) wantBooks(in string) {
 	s.t.Helper()
 	want, did := "charge", []string{"reserve", "confirm"}
@@ -253,7 +256,8 @@ func (s *shop) wantBooks(in string) {
 	}
 }
 
-// Wherever a process is killed, the next call of the key resumes the operation, and charges under the same key.
+// Wherever a process is killed, the next call of the key resumes the operation, and charges under
+// the same key.
 func TestDo_FinishesTheOperationOfAKilledProcess(t *testing.T) {
 	t.Parallel()
 	forEachPoint(t, []string{"in reserve", "charged", "in confirm", "refunded"}, func(t *testing.T, s *shop, point, in string) {
@@ -268,7 +272,7 @@ func TestDo_FinishesTheOperationOfAKilledProcess(t *testing.T) {
 	})
 }
 
-// A Worker finishes a recorded operation whose caller does not return.
+// A Worker finishes an operation whose process was killed, and whose caller does not return.
 func TestWorker_FinishesTheOperationOfAKilledProcess(t *testing.T) {
 	t.Parallel()
 	forEachPoint(t, []string{"before the charge", "behind confirm", "in release"}, func(t *testing.T, s *shop, point, in string) {
@@ -279,7 +283,7 @@ func TestWorker_FinishesTheOperationOfAKilledProcess(t *testing.T) {
 	})
 }
 
-// inputOf returns an input that leads to the point.
+// inputOf returns an input with which the operation reaches the point.
 func inputOf(point string) string {
 	if point == "refunded" || point == "in release" {
 		return "reject"
@@ -296,8 +300,8 @@ func forEachPoint(t *testing.T, points []string, f func(t *testing.T, s *shop, p
 	}
 }
 
-// The database is unavailable when a call returns, and while a Worker polls. The operation goes on later, and the error of the caller is
-// retryable.
+// The database is unavailable when a call returns, and while a Worker polls. The caller gets a
+// retryable error, and the operation continues later.
 func TestWorker_SurvivesADatabaseOutage(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -321,12 +325,13 @@ func TestWorker_SurvivesADatabaseOutage(t *testing.T) {
 	s.wantBlocked()
 }
 
-// completed reports whether n operations have ended well.
+// completed returns a condition that n operations have completed.
 func (s *shop) completed(n int) func() bool {
 	return func() bool { return s.count(`select count(*) from idem.operations where state = 'completed'`) == n }
 }
 
-// The signal has taken the operation up long before its wake_at. What the worker hears of that, or reads behind it, is lost.
+// A signal makes an operation due long before its wake_at. The Worker that claims it loses the
+// answer of the claim, or of the next statement.
 func TestWorker_RecoversAClaimWhoseAnswerIsLost(t *testing.T) {
 	t.Parallel()
 	for name, lost := range map[string]struct {
@@ -352,7 +357,7 @@ func TestWorker_RecoversAClaimWhoseAnswerIsLost(t *testing.T) {
 	}
 }
 
-// A signal counts by the moment at which it was sent, however late a process finds it.
+// The time at which a signal was sent counts, not the time at which a process finds it.
 func TestSignal_CountsByWhenItWasSent(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

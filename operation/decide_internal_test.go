@@ -12,7 +12,6 @@ import (
 	"github.com/idem-go/idem/internal/db"
 )
 
-// TestDecide holds decide to its table.
 func TestDecide(t *testing.T) {
 	t.Parallel()
 	tx := func(seq int, o db.StepOutcome) db.Step {
@@ -35,7 +34,7 @@ func TestDecide(t *testing.T) {
 		r.policy, r.undos = p, undos
 		return r
 	}
-	end := func(seq int, how ending) request { return request{seq: seq, end: how} }
+	end := func(seq int, how exit) request { return request{seq: seq, exit: how} }
 	for _, test := range []struct {
 		name   string
 		rows   []db.Step
@@ -76,48 +75,52 @@ func TestDecide(t *testing.T) {
 		{"a pause in front of another step", []db.Step{sleep, tx(2, db.StepDone)}, canceled, 0, request{seq: 1, kind: db.SleepStep, name: "nap"}, replay, ""},
 		{"a child, canceled", []db.Step{child}, canceled, 0, request{seq: 1, kind: db.ChildStep, name: "ship"}, wait, ""},
 
-		{"an answer", []db.Step{tx(1, db.StepDone)}, flags{}, 0, end(1, endAnswered), finish, ""},
-		{"a rejection", []db.Step{tx(1, db.StepDone)}, flags{}, 0, end(1, endFinal), unwind, ""},
-		{"an error", []db.Step{tx(1, db.StepDone)}, flags{}, 99, end(1, endFailed), retry, ""},
-		{"an error in front of a step", []db.Step{tx(1, db.StepDone)}, flags{}, 99, end(0, endFailed), retry, ""},
-		{"an answer in front of a step", []db.Step{tx(1, db.StepDone)}, flags{}, 0, end(0, endAnswered), park, ReasonCodeChanged},
-		{"a rejection in front of a step", []db.Step{tx(1, db.StepDone)}, flags{}, 0, end(0, endFinal), park, ReasonCodeChanged},
-		{"an answer, canceled", []db.Step{tx(1, db.StepDone)}, canceled, 0, end(1, endAnswered), unwind, ""},
-		{"a rejection, canceled", []db.Step{tx(1, db.StepDone)}, canceled, 0, end(1, endFinal), unwind, ""},
-		{"an error, canceled", []db.Step{tx(1, db.StepDone)}, canceled, 0, end(1, endFailed), unwind, ""},
-		{"an error in front of a step, canceled", []db.Step{tx(1, db.StepDone)}, canceled, 7, end(0, endFailed), retry, ""},
-		{"the eighth error in front of a step, canceled", []db.Step{tx(1, db.StepDone)}, canceled, 8, end(0, endFailed), park, ReasonFunctionFailed},
-		{"an error in front of a step, WithoutCode", []db.Step{tx(1, db.StepDone)}, flags{canceled: true, withoutCode: true}, 7, end(0, endFailed), retry, ""},
-		{"the eighth error in front of a step, WithoutCode", []db.Step{tx(1, db.StepDone)}, flags{canceled: true, withoutCode: true}, 8, end(0, endFailed), unwind, ""},
-		{"an answer in front of a step, WithoutCode", []db.Step{tx(1, db.StepDone)}, flags{canceled: true, withoutCode: true}, 0, end(0, endAnswered), unwind, ""},
-		{"an answer in front of a call in doubt, WithoutCode", []db.Step{call(1, db.StepBegun)}, flags{canceled: true, withoutCode: true}, 0, end(0, endAnswered), park, ReasonCallInDoubt},
-		{"an error in front of a step, after a rejection", []db.Step{tx(1, db.StepDone)}, undoing, 99, end(0, endFailed), retry, ""},
-		{"an answer in front of a call that was not sent, canceled", []db.Step{call(1, db.StepNotSent)}, canceled, 0, end(0, endAnswered), unwind, ""},
+		{"an answer", []db.Step{tx(1, db.StepDone)}, flags{}, 0, end(1, exitAnswered), finish, ""},
+		{"a rejection", []db.Step{tx(1, db.StepDone)}, flags{}, 0, end(1, exitFinal), unwind, ""},
+		{"an error", []db.Step{tx(1, db.StepDone)}, flags{}, 99, end(1, exitFailed), retry, ""},
+		{"an error in front of a step", []db.Step{tx(1, db.StepDone)}, flags{}, 99, end(0, exitFailed), retry, ""},
+		{"an answer in front of a step", []db.Step{tx(1, db.StepDone)}, flags{}, 0, end(0, exitAnswered), park, ReasonCodeChanged},
+		{"a rejection in front of a step", []db.Step{tx(1, db.StepDone)}, flags{}, 0, end(0, exitFinal), park, ReasonCodeChanged},
+		{"an answer, canceled", []db.Step{tx(1, db.StepDone)}, canceled, 0, end(1, exitAnswered), unwind, ""},
+		{"a rejection, canceled", []db.Step{tx(1, db.StepDone)}, canceled, 0, end(1, exitFinal), unwind, ""},
+		{"an error, canceled", []db.Step{tx(1, db.StepDone)}, canceled, 0, end(1, exitFailed), unwind, ""},
+		{"an error in front of a step, canceled", []db.Step{tx(1, db.StepDone)}, canceled, 7, end(0, exitFailed), retry, ""},
+		{"the eighth error in front of a step, canceled", []db.Step{tx(1, db.StepDone)}, canceled, 8, end(0, exitFailed), park, ReasonFunctionFailed},
+		{"an error in front of a step, WithoutCode", []db.Step{tx(1, db.StepDone)}, flags{canceled: true, withoutCode: true}, 7, end(0, exitFailed), retry, ""},
+		{"the eighth error in front of a step, WithoutCode", []db.Step{tx(1, db.StepDone)}, flags{canceled: true, withoutCode: true}, 8, end(0, exitFailed), unwind, ""},
+		{"an answer in front of a step, WithoutCode", []db.Step{tx(1, db.StepDone)}, flags{canceled: true, withoutCode: true}, 0, end(0, exitAnswered), unwind, ""},
+		{"an answer in front of a call in doubt, WithoutCode", []db.Step{call(1, db.StepBegun)}, flags{canceled: true, withoutCode: true}, 0, end(0, exitAnswered), park, ReasonCallInDoubt},
+		{"an error in front of a step, after a rejection", []db.Step{tx(1, db.StepDone)}, undoing, 99, end(0, exitFailed), retry, ""},
+		{"an answer in front of a call that was not sent, canceled", []db.Step{call(1, db.StepNotSent)}, canceled, 0, end(0, exitAnswered), unwind, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			j := newJournal(test.rows)
 			j.runs, j.undoing, j.canceled = test.runs, test.flags.undoing, test.flags.canceled
 			j.withoutCalling, j.withoutCode = test.flags.withoutCalling, test.flags.withoutCode
-			v := decide(&j, test.ask)
-			if v.do != test.want || v.reason != test.reason {
-				t.Errorf("%+v, want action %d and reason %q", v, test.want, test.reason)
+			got := decide(&j, test.ask)
+			var reason Reason
+			if got.stop != nil {
+				reason = got.stop.reason
 			}
-			if v.do == park && (v.at == "" || v.text == "") {
-				t.Errorf("it parks without a step or a text: %+v", v)
+			if got.do != test.want || reason != test.reason {
+				t.Errorf("%+v, want action %d and reason %q", got, test.want, test.reason)
+			}
+			if got.do == park && (got.stop.step == "" || got.stop.text == "") {
+				t.Errorf("it parks without a step or a text: %+v", got.stop)
 			}
 		})
 	}
 }
 
-// The outermost of Final, NotSent and Unknown counts. Of joined errors the one that says least counts.
-func TestSaidBy(t *testing.T) {
+// The outermost of Final, NotSent and Unknown counts. Of joined errors, one in doubt counts.
+func TestMeaningOf(t *testing.T) {
 	t.Parallel()
 	refused, other := errors.New("refused"), errors.New("a timeout")
-	doubt, final, unsent := said{unknown: true}, said{final: true}, said{unsent: true}
+	doubt, final, unsent := meaning{unknown: true}, meaning{final: true}, meaning{unsent: true}
 	for _, test := range []struct {
 		err  error
-		want said
+		want meaning
 	}{
 		{Unknown(Final(refused)), doubt},
 		{Unknown(fmt.Errorf("gateway: %w", Final(refused))), doubt},
@@ -127,22 +130,22 @@ func TestSaidBy(t *testing.T) {
 		{errors.Join(other, Final(refused)), doubt},
 		{errors.Join(NotSent(refused), other), doubt},
 		{fmt.Errorf("both providers: %w", errors.Join(NotSent(refused), other)), doubt},
-		{other, said{}},
+		{other, meaning{}},
 		{Final(Unknown(refused)), final},
 		{Final(errors.Join(Unknown(refused), refused)), final},
 		{fmt.Errorf("%w: %w", errors.New("while charging"), Final(refused)), final},
 		{errors.Join(Final(refused), nil, Final(other)), final},
 		{fmt.Errorf("no connection: %w", NotSent(refused)), unsent},
-		{Final(NotSent(refused)), said{final: true, unsent: true}},
-		{NotSent(Final(refused)), said{final: true, unsent: true}},
+		{Final(NotSent(refused)), meaning{final: true, unsent: true}},
+		{NotSent(Final(refused)), meaning{final: true, unsent: true}},
 	} {
-		if got := saidBy(test.err); got != test.want {
+		if got := meaningOf(test.err); got != test.want {
 			t.Errorf("%#v says %+v, want %+v", test.err, got, test.want)
 		}
 	}
 }
 
-// The attempt takes many times as long as the time between two beats, and then falls silent.
+// The attempt takes a hundred times the limit between two beats, and then stops beating.
 func TestBeat_KeepsTheAttemptAlive(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -180,13 +183,13 @@ func TestMemory_IsBounded(t *testing.T) {
 		t.Errorf("%d operations are remembered, in a list of %d", len(m.outcomes), len(m.ids))
 	}
 	last := strconv.Itoa(3*maxInMemory - 1)
-	if got, ok := m.take(last); !ok || got[1].Seq != 3*maxInMemory-1 {
-		t.Errorf("the last one is %v, %t", got, ok)
+	if got := m.take(last); got[1].Seq != 3*maxInMemory-1 {
+		t.Errorf("the last one is %v", got)
 	}
-	if _, ok := m.take(last); ok {
+	if m.take(last) != nil {
 		t.Error("what was taken is still there")
 	}
 }
 
-// Forget drops what this process remembers of an operation, as if the process had ended.
+// Forget drops the outcomes of an operation that are in memory, as if the process had ended.
 func Forget(id string) { outcomesInMemory.take(id) }

@@ -2,74 +2,82 @@
 // reserve, charge a card, confirm. It gives such work the contract of package idem: one key, one
 // outcome, whatever crashes.
 //
-//	var Checkout = operation.Define("checkout", func(op *operation.Op, in Cart) (idem.Response, error) {
+//	var Checkout = operation.Define("checkout", checkout)
+//
+//	func checkout(op *operation.Op, in Cart) (idem.Response, error) {
 //		order, err := operation.Tx(op, "reserve", func(tx pgx.Tx) (Order, error) { … },
 //			operation.UndoTx(func(tx pgx.Tx, order Order) error { … }))
 //		if err != nil {
 //			return idem.Response{}, err
 //		}
-//		charge, err := operation.Call(op, "charge", operation.Keyed(23*time.Hour),
-//			func(ctx context.Context, key string) (Charge, error) { return bank.Charge(ctx, key, in.Total) },
-//			operation.UndoCall(operation.Keyed(23*time.Hour),
-//				func(ctx context.Context, key string, charge Charge) error { return bank.Refund(ctx, key, charge.ID) }))
+//		day := operation.Keyed(23 * time.Hour) // the bank recognizes a key for a day
+//		charge, err := operation.Call(op, "charge", day,
+//			func(ctx context.Context, key string) (Charge, error) {
+//				return bank.Charge(ctx, key, in.Total)
+//			},
+//			operation.UndoCall(day, func(ctx context.Context, key string, charge Charge) error {
+//				return bank.Refund(ctx, key, charge.ID)
+//			}))
 //		if errors.Is(err, bank.ErrDeclined) { // which Charge returns as operation.Final
 //			return idem.Response{}, idem.Reject(declined) // undoes what is done, and is final
 //		}
 //		…
-//	})
+//	}
+//
 //	res, err := Checkout.Do(ctx, pool, scope, key, hash, cart)
 //
-// The function is ordinary Go. After a crash it is run again from its top, and each recorded step
-// returns what it returned, without being taken again.
+// The function is ordinary Go. After a crash it runs again from its top. Each recorded step returns
+// what it returned before, and is not taken again.
 //
 // # Steps
 //
-// What a step returns is stored, a value or an error, and what is stored is what the function sees,
-// in its first run as in every later one: a value as its codec decodes it, and an error as
-// [WithErrors] says.
+// The outcome of a step, a value or an error, is stored. The function sees the stored form, in its
+// first run as in every later one: a value as its codec decodes it, and an error as [WithErrors]
+// says.
 //
-// [Tx] is a step in Postgres: its writes and its value are committed together. Neighboring Tx share
-// a transaction. [Exec] is a Tx without a value. [Call] is a step elsewhere: it is made in no
-// transaction and with no connection held, never before all that came earlier is committed, and
-// always under the same key. Its [Policy] says what happens when its outcome is in doubt: [Keyed],
-// [Asked] or [Once]. [Parallel] makes several calls at the same time, each a step of its own.
-// [Sleep] and [Await] pause; [Signal] answers an Await. [Child] begins an operation of another
-// definition, in the same commit, and awaits its answer. An [Undo] is an argument of the step that
-// it undoes.
+//   - [Tx] is a step in Postgres: its writes and its value are committed together. Neighboring Tx
+//     share a transaction. [Exec] is a Tx without a value.
+//   - [Call] is a step in another system. It runs in no transaction and holds no connection, after
+//     all earlier steps are committed, and always under the same key. Its [Policy] says what
+//     happens when its outcome is in doubt: [Keyed], [Asked] or [Once].
+//   - [Parallel] makes several calls at the same time, each a step of its own.
+//   - [Sleep] pauses the operation. [Await] waits for a [Signal].
+//   - [Child] begins an operation of another definition, in the same commit, and awaits its answer.
+//
+// An [Undo] is an argument of the step that it undoes.
 //
 // # What is guaranteed
 //
-//   - An operation has one outcome, which every call with its key gets: that of idem.Do.
+//   - An operation has one outcome, which every call with its key gets, as with idem.Do.
 //   - A Tx step is committed once, together with its value, or not at all.
-//   - A Call is made under one key, which is the same in every attempt and in every process. One
-//     that is Once is made once.
-//   - A Call is made when all that came before it is committed, which is durable also where
-//     synchronous_commit is off, and what comes after it sees the value that it has returned.
-//   - When an operation is rejected, ends in a Final error or is canceled, the undos of the steps
-//     that are done run in reverse, each once, before the answer. What was not committed is rolled
-//     back.
-//   - What cannot go on safely parks, with a [Reason]: [ErrParked]. Nothing is guessed.
+//   - A Call has one key in every attempt and in every process. A Call that is Once is made once.
+//   - A Call is made after all earlier steps are committed, durably even where synchronous_commit
+//     is off. Later steps see the value that it has returned.
+//   - When an operation is rejected, ends in a Final error or is canceled, the undos of the done
+//     steps run in reverse, each once, before the answer. Uncommitted writes are rolled back.
+//   - An operation that cannot continue safely parks, with a [Reason]: [ErrParked]. Nothing is
+//     guessed.
 //
-// A Call that is Keyed or Asked is made at least once, and has its effect once if the other side
-// keeps its promise. If a process dies behind a call and before the next commit, the call is in
+// A Call that is Keyed or Asked is made at least once. Its effect happens once if the other side
+// keeps its promise. If a process dies after a call and before the next commit, the call is in
 // doubt.
 //
 // # Who works on an operation
 //
-// From its first commit to its last the record of an operation holds its key. Each process that
-// takes the operation over begins another epoch, and a commit of an earlier epoch is refused as a
-// whole: a process that was slow, or was taken for dead, has no effect. A process shows that it is
-// alive by an advisory lock on a connection of its own, beside the pool, or, behind a pooler, by a
-// lease of 30 seconds. A call with the same key resumes an operation that no process works on, and
-// so does a [Worker]: run one in every process. A job queue uses [Due] and Resume instead.
+// From its first commit to its last, the record of an operation holds its key. Each process that
+// claims the operation begins a new epoch, and a commit of an older epoch is refused as a whole. So
+// a process that was slow, or was taken for dead, has no effect. A process shows that it is alive
+// by an advisory lock on a connection beside the pool or, behind a pooler, by a lease of 30
+// seconds. A call with the same key resumes an operation that no process works on, and so does a
+// [Worker]: run one in every process. A job queue uses [Due] and Resume instead.
 //
 // # Parked operations
 //
-// What cannot go on safely waits for a person: [Show] says where and why, [Resolve] states the
-// outcome of a call, [Retry] resumes the operation, and [Cancel] has it undone. Steps are recognized
-// by their position and their name. If new code asks for other steps than the recorded ones, the
-// operation parks: [Op.Changed] lets new code follow another path, and [Replay] runs new code on the
-// history of an operation. docs/operations-reference.md has the rules, limits and costs.
+// A parked operation waits for a person. [Show] returns where and why it is parked, [Resolve]
+// states the outcome of a call, [Retry] resumes the operation, and [Cancel] undoes it. Steps are
+// recognized by their position and their name. If new code asks for other steps than the recorded
+// ones, the operation parks. [Op.Changed] lets new code follow another path, and [Replay] runs new
+// code on the history of an operation. docs/operations-reference.md has the rules, limits and costs.
 package operation
 
 import (
@@ -91,9 +99,8 @@ import (
 // Option changes a Definition.
 type Option func(*definition)
 
-// WithCodec sets how inputs and values are stored. The default is JSON, which decodes a number into
-// an interface as a json.Number, so that it keeps its digits. Signals and errors are JSON in any
-// case.
+// WithCodec sets how inputs and values are stored. The default is JSON. It decodes a number into
+// an interface as a json.Number, which keeps all its digits. Signals and errors are always JSON.
 func WithCodec(codec Codec) Option {
 	return func(d *definition) {
 		if codec == nil {
@@ -104,10 +111,10 @@ func WithCodec(codec Codec) Option {
 	}
 }
 
-// WithDeadline sets for how long each call of the operation is tried again, counted from the commit
-// before its first attempt, by the database's clock where the operation changes hands. A call that
-// has not succeeded by then ends as after its last attempt: see [Policy.WithMaxAttempts]. An undo
-// has no deadline. There is no limit by default.
+// WithDeadline limits how long each call of the operation is tried again. The time counts from the
+// commit before the first attempt; where the operation changes processes, it counts by the
+// database's clock. A call that has not succeeded by then ends as after its last attempt: see
+// [Policy.WithMaxAttempts]. An undo has no deadline. There is no limit by default.
 func WithDeadline(d time.Duration) Option {
 	return func(def *definition) {
 		if d <= 0 {
@@ -117,30 +124,30 @@ func WithDeadline(d time.Duration) Option {
 	}
 }
 
-// WithErrors names errors of the program which the function of the operation gets as what they
-// were, so that their own Is, As and interfaces work: sentinel errors, each by its value, and
-// types, each by an example.
+// WithErrors names errors that the function of the operation gets as they were, so that their own
+// Is, As and interfaces work: sentinel errors, each by its value, and types, each by an example.
 //
 //	operation.WithErrors(ErrInsufficientFunds, &DeclinedError{})
 //
-// An error of a step is stored, and what is stored is what the function sees, in its first run as
-// in every later one:
+// The error of a step is stored, and the function sees the stored form, in its first run as in
+// every later one. Stored are:
 //
-//   - Its text, up to 4 KiB, whether it is Final, and idem.Reject.
-//   - errors.Is finds what it is or wraps by the type and the text of the target.
-//   - errors.As finds what JSON shows: the exported fields of a type, or that it has none.
-//   - An Is or As of its own, an interface, ==, a field that is not exported and what is wrapped in
-//     a field are not there, unless the error is named here.
+//   - The text, up to 4 KiB, whether the error is Final, and idem.Reject.
+//   - The types and texts of the error and of the errors that it wraps: errors.Is compares both.
+//   - The exported fields that JSON shows, or that there are none: errors.As uses them.
 //
-// Every definition knows, as if they were named, *pgconn.PgError, *net.DNSError, syscall.Errno, the
-// errors of this module, and context.Canceled, context.DeadlineExceeded, io.EOF,
+// Of an error that is not named, these are lost: its own Is and As, interfaces, ==, unexported
+// fields, and errors wrapped in a field.
+//
+// Every definition knows these errors without naming: *pgconn.PgError, *net.DNSError,
+// syscall.Errno, the errors of this module, context.Canceled, context.DeadlineExceeded, io.EOF,
 // io.ErrUnexpectedEOF, io.ErrClosedPipe, net.ErrClosed, os.ErrDeadlineExceeded, sql.ErrNoRows,
 // those of package io/fs, and ErrNoRows, ErrTooManyRows, ErrTxClosed and ErrTxCommitRollback of
 // pgx.
 //
-// A type that is named must come back from JSON with the same text, and otherwise counts as one
-// that is not. An error stays named, and a sentinel error keeps its text, for as long as operations
-// in progress may have met it: they park if the program no longer knows it.
+// A named type must come back from JSON with the same text; otherwise it counts as not named. Keep
+// an error named, and the text of a sentinel error unchanged, as long as operations in progress
+// may have met it: they park if the program no longer knows the error.
 func WithErrors(errs ...error) Option {
 	return func(d *definition) {
 		for _, err := range errs {
@@ -157,12 +164,13 @@ func WithErrors(errs ...error) Option {
 	}
 }
 
-// WithMaxDeaths sets after how many deaths of its process an operation parks with
-// ReasonTooManyDeaths: processes that have ended, one after the other, while they worked on it,
-// without releasing it and without a commit in between. From the third death on it runs with no
-// other such operation beside it in the process, so that one that dies with others is not taken for
-// the cause; a number below 4 parks those, too. Callers that leave, errors and panics do not count.
-// The default is 10.
+// WithMaxDeaths sets after how many deaths an operation parks with ReasonTooManyDeaths. A death is
+// a process that ended while it worked on the operation, without releasing it. A commit resets the
+// count. Callers that leave, errors and panics do not count. The default is 10.
+//
+// From the third death on, the process runs no other such operation beside it, so that an
+// operation that only died with others is not parked. With a number below 4 such operations may
+// park as well.
 func WithMaxDeaths(n int) Option {
 	return func(d *definition) {
 		if n < 1 {
@@ -173,35 +181,36 @@ func WithMaxDeaths(n int) Option {
 }
 
 // WithConcurrency sets how many operations of this kind one Worker works on at a time. The default
-// is as many as WorkerConfig.Concurrency allows. Calls of Do and Resume are not limited.
+// is the limit of WorkerConfig.Concurrency. Calls of Do and Resume are not limited.
 func WithConcurrency(n int) Option {
 	return func(d *definition) {
 		if n < 1 {
 			d.err = fmt.Errorf("operation: WithConcurrency(%d): the number must be positive", n)
 		}
-		d.atOnce = n
+		d.concurrency = n
 	}
 }
 
-// Define names a function whose steps are recorded. The name is stored: a program can resume an
-// operation only if it has a definition of that name. All programs that use one database share its
-// operations. Services that must not resume each other's operations begin the names with their own
-// name, such as "billing/checkout".
+// Define returns a Definition: a name, and a function whose steps are recorded. The name is
+// stored, and a program can resume an operation only if it has a definition of that name. All
+// programs that use one database share its operations. Services that must not resume each other's
+// operations begin the names with their own name, such as "billing/checkout".
 //
-// The function is ordinary Go, with branches and loops between its steps. It is run again from its
-// top whenever the operation goes on after a crash or a pause: each recorded step returns what it
-// returned, and is not taken again. So what decides which step comes next must come from in and
-// from steps, and not from a clock, a random number or a map's order. Steps are taken one after the
-// other, except for the calls of Parallel. An error of a step that the function does not expect is
-// returned as it is, or wrapped.
+// The function is ordinary Go, with branches and loops between its steps. Whenever the operation
+// continues after a crash or a pause, it runs again from its top. Each recorded step returns what
+// it returned before, and is not taken again. So the choice of the next step must depend on in and
+// on steps, and not on a clock, a random number or the order of a map. Steps are taken one after
+// the other, except for the calls of Parallel. Return an unexpected error of a step as it is, or
+// wrapped.
 //
-// What the function returns ends the operation. A response is recorded and answers the key, as one
-// of idem.Do does. After idem.Reject the operation is undone, and the rejection answers the key.
-// After a Final error it is undone, too: the calls that have waited get the error, and the key is
-// free. Any other error ends this run alone: if nothing is committed yet, everything is rolled back
-// and the key is free, as with idem.Do; otherwise the operation goes on later, from its record.
+// The result of the function ends the operation. A response is recorded and answers the key, as
+// with idem.Do. After idem.Reject the operation is undone, and the rejection answers the key.
+// After a Final error the operation is undone, too; the calls that have waited get the error, and
+// the key is free. Any other error ends only this run. If nothing is committed yet, everything is
+// rolled back and the key is free, as with idem.Do. Otherwise the operation continues later, from
+// its record.
 func Define[In any](name string, fn func(op *Op, in In) (idem.Response, error), opts ...Option) *Definition[In] {
-	d := &Definition[In]{definition{name: name, codec: jsonCodec{}, knownErrors: everywhere, maxDeaths: maxDeaths, err: checkName(name)}}
+	d := &Definition[In]{definition{name: name, codec: jsonCodec{}, knownErrors: defaultErrors, maxDeaths: maxDeaths, err: checkName(name)}}
 	if fn == nil {
 		d.err = errors.New("operation: the function is nil")
 	}
@@ -222,22 +231,22 @@ func Define[In any](name string, fn func(op *Op, in In) (idem.Response, error), 
 	return d
 }
 
-// Do executes the operation under the key, as idem.Do does with a fn: a call whose key is answered
-// gets that answer, one with another hash idem.ErrMismatch, and one whose key is in progress waits
-// for it, up to idem.WithWait, and then gets idem.ErrInProgress. If the operation was begun and no
-// process works on it any more, this call resumes it with the recorded input and ignores in. If the
-// operation that the call has waited for ends in a Final error, or is canceled, the call returns
-// that error, whichever process has ended the operation, and does not begin another one.
+// Do executes the operation under the key, as idem.Do executes a fn. If the key is answered, Do
+// returns that answer. For another hash it returns idem.ErrMismatch. If the key is in progress, Do
+// waits up to idem.WithWait, and then returns idem.ErrInProgress. If the operation was begun and
+// no process works on it any more, Do resumes it with the recorded input and ignores in. If the
+// operation that Do has waited for ends in a Final error or is canceled, by any process, Do
+// returns that error, and does not begin another operation.
 //
-// If ctx ends, the call releases the operation, between steps or by ending the Call in progress.
-// Its error is then both idem.ErrInProgress and that of the context, unless nothing is committed
-// yet. A later call with the same key, or a Worker, resumes the operation. An operation that sleeps,
-// or waits for a signal, a child or another attempt, is in progress, too: the call waits for it, up
-// to idem.WithWait, and resumes it when it is due, unless another process does.
+// If ctx ends, Do releases the operation, between steps or by ending the Call in progress. Its
+// error is then both idem.ErrInProgress and that of the context, unless nothing is committed yet.
+// A later call with the same key, or a Worker, resumes the operation. An operation that sleeps, or
+// waits for a signal, a child or another attempt, is in progress, too: Do waits for it, up to
+// idem.WithWait, and resumes it when it is due, unless another process does.
 //
-// A Result means what it means with idem.Do. ErrParked says that a person must decide. Any other
-// error ends this call alone, where something is committed already, and a call with the same key
-// goes on.
+// A Result means what it means with idem.Do. ErrParked says that a person must decide. After any
+// other error, if something is committed already, only this call has ended: a call with the same
+// key continues the operation.
 func (d *Definition[In]) Do(ctx context.Context, pool *pgxpool.Pool, scope, key string, hash idem.Hash, in In, opts ...idem.Option) (idem.Result, error) {
 	input, err := d.input(in)
 	if err != nil {
@@ -246,11 +255,11 @@ func (d *Definition[In]) Do(ctx context.Context, pool *pgxpool.Pool, scope, key 
 	return idemCalls.Do(ctx, pool, scope, key, hash, d.options(opts), &caller{definition: &d.definition, input: input})
 }
 
-// Start makes the operation part of tx: it begins when that is committed, and a Worker does its
-// work. Start returns the id of the operation. Start with the same key again returns the same id,
-// whether or not the operation has ended. A key that another call is claiming is
-// idem.ErrInProgress, at once. A key that was answered in a single transaction, by idem.Do or by a
-// Do that had only Tx steps, belongs to no operation: the error is ErrUnknownOperation, and Do
+// Start makes the operation part of tx, and returns its id: the operation begins when tx is
+// committed, and a Worker does the work. Start with the same key again returns the same id, even
+// if the operation has ended. If another call is claiming the key, Start returns
+// idem.ErrInProgress at once. If the key was answered in a single transaction, by idem.Do or by a
+// Do that had only Tx steps, no operation has it: Start returns ErrUnknownOperation, and Do
 // returns the answer.
 func (d *Definition[In]) Start(ctx context.Context, tx pgx.Tx, scope, key string, hash idem.Hash, in In, opts ...idem.Option) (id string, err error) {
 	input, err := d.input(in)
@@ -276,68 +285,71 @@ func (d *Definition[In]) Start(ctx context.Context, tx pgx.Tx, scope, key string
 	return id, err
 }
 
-// options are those of a call, which is named after its definition unless it has another name.
+// options returns the options of a call. The definition names the call, unless opts has another
+// name or no metric could carry the name of the definition.
 func (d *Definition[In]) options(opts []idem.Option) []idem.Option {
 	name := idem.WithName(d.name)
-	if idem.CheckOptions(name) != nil { // no metric could carry it
+	if idem.CheckOptions(name) != nil {
 		return opts
 	}
 	return append([]idem.Option{name}, opts...)
 }
 
-// caller is a Do: the Runner of its call.
+// caller is the Runner of one call of Do.
 type caller struct {
 	definition *definition
 	input      []byte
-	begun      *work // an operation of which it is not known whether its first commit has happened
+	begun      *work // the work of Begin if its first COMMIT was not acknowledged
 }
 
 // Begin executes the operation from its beginning, in the transaction that has claimed the key.
 func (c *caller) Begin(ctx context.Context, e bridge.Execution, tx *txn.Tx) bridge.Ending {
-	w := &work{definition: c.definition, call: e, key: e.Key(""), input: c.input, ttl: e.TTL(), createdAt: e.ClaimedAt(), journal: newJournal(nil)}
+	w := &work{definition: c.definition, execution: e, key: e.Key(""), input: c.input, ttl: e.TTL(), createdAt: e.ClaimedAt(), journal: newJournal(nil)}
 	w.operation = w.key.ExecutionID
-	end := w.work(ctx, tx)
+	end := w.run(ctx, tx)
 	if end.Outcome == bridge.Unknown {
 		c.begun = w
 	}
 	return c.ended(ctx, w, end)
 }
 
-// Resume goes on with an operation that no process works on.
+// Resume continues an operation that no process works on. After a Begin without acknowledgement it
+// knows which calls of the operation were not sent.
 func (c *caller) Resume(ctx context.Context, e bridge.Execution, operation string) bridge.Ending {
-	w := &work{definition: c.definition, call: e, operation: operation}
+	w := &work{definition: c.definition, execution: e, operation: operation}
 	if c.begun != nil && c.begun.operation == operation {
 		w.epoch, w.unsent = c.begun.epoch, c.begun.unsent
 	}
-	end, taken := w.takeOver(ctx)
-	if taken {
-		end = w.work(ctx, nil)
+	t, end := w.claim(ctx, w.execution.Engine())
+	if t != nil {
+		end = w.runClaimed(ctx, t)
 	}
 	return c.ended(ctx, w, end)
 }
 
-// ended is the ending of a call whose operation another process may have ended without an answer.
+// ended replaces the ending of a call whose key is free by the error in which the operation has
+// ended, if another process has ended it.
 func (c *caller) ended(ctx context.Context, w *work, end bridge.Ending) bridge.Ending {
 	if end.Outcome == bridge.Undone {
-		if ended, ok := w.endedIn(ctx, w.call.Engine().Query); ok {
+		if ended, ok := w.endedIn(ctx, w.execution.Engine().Query); ok {
 			return ended
 		}
 	}
 	return end
 }
 
-// Ended returns the ending of a call that has waited for an operation, if that has ended without an
-// answer.
+// Ended returns the ending of a call that has waited for an operation, if that operation has ended
+// without an answer.
 func (c *caller) Ended(ctx context.Context, e bridge.Execution, operation string, ask func(context.Context, ...txn.Request) error) (bridge.Ending, bool) {
-	return (&work{definition: c.definition, call: e, operation: operation}).endedIn(ctx, ask)
+	return (&work{definition: c.definition, execution: e, operation: operation}).endedIn(ctx, ask)
 }
 
-// endedIn returns the error in which an operation has ended, if that is undone: it is recorded
-// behind the steps.
+// endedIn returns the ending of a call whose operation is undone: ErrCanceled, or the error that is
+// recorded after the steps. It returns false if the operation is not undone.
 func (w *work) endedIn(ctx context.Context, ask func(context.Context, ...txn.Request) error) (bridge.Ending, bool) {
 	show, steps := db.ShowOperation{OperationID: w.operation}, db.LoadSteps{OperationID: w.operation}
 	if err := ask(ctx, &show, &steps); err != nil {
-		return w.unavailable(ctx, err), true
+		return w.queryFailed(ctx, err), true
 	}
 	switch {
 	case !show.Found || show.State != db.OperationUndone:
@@ -345,32 +357,28 @@ func (w *work) endedIn(ctx context.Context, ask func(context.Context, ...txn.Req
 	case show.Canceled:
 		return failedWith(ErrCanceled), true
 	}
-	end := error(&endedError{cause: ErrUndone})
-	for i := range steps.Rows {
-		s := &steps.Rows[i]
-		if s.Kind != db.EndStep {
-			continue
-		}
-		stored, err := open(w.call.Sealer(), s.Value, db.BoundStep(w.operation, s))
+	cause := ErrUndone
+	if s := newJournal(steps.Rows).end; s != nil {
+		stored, err := open(w.execution.Sealer(), s.Value, db.BoundStep(w.operation, s))
 		if err != nil {
 			return failedWith(err), true
 		}
-		if ended, err := restore(w.definition.knownErrors, stored); err == nil { // or else the code no longer names it
-			end = &endedError{cause: ofFunction(ended)}
+		if ended, err := restore(w.definition.knownErrors, stored); err == nil { // else the code no longer names it
+			cause = runError(ended)
 		}
 	}
-	return failedWith(end), true
+	return failedWith(&endedError{cause: cause}), true
 }
 
 // Wait waits until the operation has ended, and returns its answer, which Do of its key would
-// return too. It does not work on the operation: that is for a Worker, or for callers of Do. Wait
-// asks the database again after a pause that grows to a second, and holds no connection between two
-// looks. Of the options, idem.WithSealer matters.
+// return too. It does not work on the operation: a Worker or callers of Do have to. Wait polls the
+// database with a pause that grows to a second, and holds no connection in between. Of the
+// options, idem.WithSealer matters.
 //
-// The error is that of ctx if ctx ends first; ErrParked, at once, if the operation is parked;
+// Wait returns the error of ctx if ctx ends first; ErrParked, at once, if the operation is parked;
 // ErrUndone if it has ended without an answer, canceled or in a Final error; ErrAnswerGone if the
-// answer has expired, or the key was used again; ErrUnknownOperation if there is no operation of
-// that id.
+// answer has expired, or the key was used again; and ErrUnknownOperation if no operation has that
+// id.
 func Wait(ctx context.Context, pool *pgxpool.Pool, id string, opts ...idem.Option) (idem.Result, error) {
 	id, err := parsedID(id)
 	switch {
@@ -401,7 +409,7 @@ func Wait(ctx context.Context, pool *pgxpool.Pool, id string, opts ...idem.Optio
 	}
 }
 
-// answer returns the answer of an operation that does not run.
+// answer returns the answer of an operation that is not running.
 func answer(ctx context.Context, pool *pgxpool.Pool, found *db.FindOperation, opts []idem.Option) (idem.Result, error) {
 	switch {
 	case !found.Found:
@@ -413,7 +421,7 @@ func answer(ctx context.Context, pool *pgxpool.Pool, found *db.FindOperation, op
 	case found.State == db.OperationUndone:
 		return idem.Result{}, ErrUndone
 	}
-	result, err := idemCalls.Do(ctx, pool, found.Scope, found.Key, found.Hash, opts, onlyReplay{})
+	result, err := idemCalls.Do(ctx, pool, found.Scope, found.Key, found.Hash, opts, replayOnly{})
 	switch {
 	case errors.Is(err, idem.ErrMismatch), errors.Is(err, idem.ErrInProgress), err == nil && result.ExecutionID != found.OperationID:
 		return idem.Result{}, ErrAnswerGone
@@ -423,17 +431,18 @@ func answer(ctx context.Context, pool *pgxpool.Pool, found *db.FindOperation, op
 	return result, nil
 }
 
-// onlyReplay is the Runner of a call that replays an answer, and does nothing if there is none.
-type onlyReplay struct{}
+// replayOnly is the Runner of a call that replays an answer. If there is none, it returns
+// ErrAnswerGone.
+type replayOnly struct{}
 
-func (onlyReplay) Begin(context.Context, bridge.Execution, *txn.Tx) bridge.Ending {
+func (replayOnly) Begin(context.Context, bridge.Execution, *txn.Tx) bridge.Ending {
 	return bridge.Ending{Outcome: bridge.Uncommitted, Err: ErrAnswerGone}
 }
 
-func (onlyReplay) Resume(context.Context, bridge.Execution, string) bridge.Ending {
+func (replayOnly) Resume(context.Context, bridge.Execution, string) bridge.Ending {
 	return failedWith(ErrAnswerGone)
 }
 
-func (onlyReplay) Ended(context.Context, bridge.Execution, string, func(context.Context, ...txn.Request) error) (bridge.Ending, bool) {
+func (replayOnly) Ended(context.Context, bridge.Execution, string, func(context.Context, ...txn.Request) error) (bridge.Ending, bool) {
 	return bridge.Ending{}, false
 }

@@ -53,7 +53,7 @@ type number int
 
 func (n number) Error() string { return fmt.Sprint("number ", int(n)) }
 
-// half has an exported field and one that is not.
+// half has an exported and an unexported field.
 type half struct {
 	Code  int
 	cause string
@@ -86,7 +86,7 @@ var (
 	errStruct   = &veiled{"sentinel"}
 )
 
-// findings returns all that a function may find in an error.
+// findings returns everything that a function can find in an error.
 func findings(err error) map[string]string {
 	found := map[string]string{"text": err.Error(), "final": fmt.Sprint(operation.IsFinal(err))}
 	for name, target := range map[string]error{
@@ -153,7 +153,7 @@ var kinds = map[string]struct {
 	"no UTF-8":       {errors.New("\xff\xfe and \x00"), nil},
 }
 
-// A later run must find the same in an error as the first one, or it takes another branch.
+// Every run finds the same in an error, or the function would take another branch.
 func TestError_SameInEveryRun(t *testing.T) {
 	t.Parallel()
 	names := slices.Sorted(maps.Keys(kinds))
@@ -197,7 +197,8 @@ var failing = map[string]func(*operation.Op, error) error{
 	},
 }
 
-// sameTwice runs a function twice, the second time from its record, and returns what both runs have seen.
+// sameTwice runs a function twice, the second time from its record, and returns what both runs have
+// seen.
 func sameTwice[T any](t *testing.T, see func(*operation.Op) T, opts ...operation.Option) T {
 	t.Helper()
 	s := newShop(t)
@@ -247,7 +248,8 @@ func TestWithErrors_NamedErrorIsItself(t *testing.T) {
 	}
 }
 
-// Without the name the function would find something else in the recorded error.
+// If the name is gone, the function would find something else in the recorded error, so the
+// operation parks.
 func TestWithErrors_NoLongerNamedParks(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -299,7 +301,7 @@ func speechless() map[string]error {
 	}
 }
 
-// An answer is an answer, also if its error cannot say a word.
+// A Final error settles a call even if its methods panic.
 func TestError_WhoseTextPanics(t *testing.T) {
 	t.Parallel()
 	for name, mute := range speechless() {
@@ -350,7 +352,7 @@ func TestError_WhoseTextPanics(t *testing.T) {
 	}
 }
 
-// The function returns an error of another operation. It does not count as the end of this one.
+// If the function returns the error of another operation, its own operation has not ended.
 func TestDo_ErrorOfAnotherOperation(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]error{
@@ -412,7 +414,8 @@ func shown(v everything, err error) string {
 	return fmt.Sprintf("%#v %#v %#v %#v %#v %#v %#v %v %s %s %v %v %v %v", v.Any, v.Map, v.Slice, v.Nil, v.Empty, v.Absent, v.Time, v.Pointer, v.Left, v.Raw, v.Float, v.Large, v.unseen, err)
 }
 
-// The function goes its way by values, too. What it sees is what is stored, from the first run on, and no number changes on its way.
+// The function branches by values. It sees the stored value from the first run on, and no number
+// changes.
 func TestValues_AreTheSameInEveryRun(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -465,7 +468,7 @@ func TestValues_NumberInAnInterfaceKeepsItsDigits(t *testing.T) {
 	want(t, nil)(d.Do(t.Context(), s.pool, scope, "k", hashA, numbers))
 }
 
-// What cannot be stored is not seen by the function either.
+// The function does not see a value that cannot be stored.
 func TestValues_UnstorableIsAnErrorOfTheStep(t *testing.T) {
 	t.Parallel()
 	first := sameTwice(t, func(op *operation.Op) map[string]string {
@@ -477,7 +480,8 @@ func TestValues_UnstorableIsAnErrorOfTheStep(t *testing.T) {
 	}
 }
 
-// safely recovers from what a step does, as a helper of the function's author or of a framework may. A goroutine that ends is waited for.
+// safely recovers from what a step does, as a helper of the function's author or of a framework
+// may. A goroutine that ends is waited for.
 func safely(step func()) (recovered any) {
 	done := make(chan any)
 	go func() {
@@ -487,7 +491,7 @@ func safely(step func()) (recovered any) {
 	return <-done
 }
 
-// What the function may make of a panic that it has recovered from: nothing that ends the operation.
+// A function that recovers from the panic of a step cannot end the operation in that run.
 func TestRecoveredPanic_EndsTheRun(t *testing.T) {
 	t.Parallel()
 	for escapeName, escape := range map[string]func(){"a panic": func() { panic("behind the answer") }, "Goexit": runtime.Goexit} {

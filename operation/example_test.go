@@ -106,7 +106,8 @@ func ExampleDefinition_Start() {
 	// <nil>
 }
 
-// A flight and a room are booked at the same time. If one of them is not available, the other is canceled.
+// A flight and a room are booked at the same time. If one of them is not available, the other is
+// canceled.
 func ExampleParallel() {
 	errFull := errors.New("full")
 	travel := operation.Define("travel", func(op *operation.Op, nights int) (idem.Response, error) {
@@ -145,7 +146,8 @@ func ExampleParallel() {
 	// 409 full <nil>
 }
 
-// An order is shipped by a child, on which a Worker works. The outcome of the child decides about the order.
+// An order is shipped by a child, on which a Worker works. The outcome of the child decides about
+// the order.
 func ExampleChild() {
 	ship := operation.Define("ship", func(op *operation.Op, number int) (idem.Response, error) {
 		if number > 1 {

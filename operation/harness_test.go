@@ -208,7 +208,8 @@ func (s *shop) checkout() *operation.Definition[string] {
 	})
 }
 
-// wantOnce fails the test unless the operation of the key was done once, in order, and charged under one key.
+// wantOnce fails the test unless the operation of the key was done once, in order, and charged
+// under one key.
 func (s *shop) wantOnce(in string) {
 	s.t.Helper()
 	if got := fmt.Sprint(s.did()); got != fmt.Sprintf("[reserve %s confirm %s]", in, in) {

@@ -19,14 +19,14 @@ import (
 type Filter struct {
 	State State         // empty: any
 	Name  string        // of the definition; empty: any
-	Step  string        // the one in progress, or waited for, or at which it is parked; empty: any
-	Scope string        // what the scope begins with
-	Older time.Duration // begun at least that long ago, by the database's clock
+	Step  string        // the step in progress, waited for, or parked at; empty: any
+	Scope string        // a prefix of the scope
+	Older time.Duration // the minimum age, by the database's clock
 	After string        // the id of the last operation of the page before
-	Limit int           // operations in a page; 0 means 100, and 1,000 is the most
+	Limit int           // operations in a page, up to 1,000; 0 means 100
 }
 
-// Listed is an operation of a List. Show returns more of it.
+// Listed is an operation in a List. Show returns more of it.
 type Listed struct {
 	ID         string
 	Scope      string
@@ -35,8 +35,8 @@ type Listed struct {
 	Undoing    bool
 	Step       string
 	Attempts   int
-	Reason     Reason // why it is parked
-	ReasonText string // the same as a sentence
+	Reason     Reason // why it is parked; empty if it is not
+	ReasonText string // the reason as a sentence
 	CreatedAt  time.Time
 	Since      time.Time // when the step was begun
 	EndedAt    time.Time // zero until it has ended
@@ -47,15 +47,15 @@ const (
 	maxPage     = 1000
 )
 
-// firstID is below the id of every operation.
+// firstID is less than the id of every operation.
 const firstID = "00000000-0000-0000-0000-000000000000"
 
 var states = []State{"", StateRunning, StateParked, StateCompleted, StateFailed, StateUndone}
 
-// List returns a page of operations, in the order of their ids, which says nothing about time. The
-// next page is the same filter with After set to the last id; a page with fewer than Limit
-// operations is the last. Operations that run or are parked have an index. To find others by name,
-// scope or step, List reads the table from After on until the page is full.
+// List returns a page of operations, ordered by id. The order says nothing about time. For the next
+// page, set After to the last id. A page with fewer than Limit operations is the last one. There is
+// an index on operations that run or are parked. To find other operations by name, scope or step,
+// List reads the table from After on until the page is full.
 func List(ctx context.Context, pool *pgxpool.Pool, f Filter) ([]Listed, error) {
 	query, err := f.query()
 	if err != nil {
@@ -88,9 +88,9 @@ func (f *Filter) query() (*db.ListOperations, error) {
 	}
 	switch {
 	case !slices.Contains(states, f.State):
-		return nil, fmt.Errorf("operation: Filter.State is %.40q, and not one of running, parked, completed, failed, undone", f.State)
+		return nil, fmt.Errorf("operation: Filter.State is %.40q: use running, parked, completed, failed or undone", f.State)
 	case f.Limit < 0, f.Limit > maxPage:
-		return nil, fmt.Errorf("operation: Filter.Limit is %d, and not between 0 and %d", f.Limit, maxPage)
+		return nil, fmt.Errorf("operation: Filter.Limit is %d: use 0 to %d", f.Limit, maxPage)
 	case f.Older < 0:
 		return nil, fmt.Errorf("operation: Filter.Older is negative: %v", f.Older)
 	}
@@ -104,29 +104,30 @@ func (f *Filter) query() (*db.ListOperations, error) {
 }
 
 // RetryAll retries the parked operations that f selects, each in a transaction of its own, and
-// returns how many. An error ends it: what was retried before stays so, and another RetryAll goes
-// on with the rest. f.State is parked, or empty; f.Limit is the size of a page, and bounds nothing.
+// returns how many it has retried. It ends at the first error. Operations that were retried before
+// stay retried, and another RetryAll continues with the rest. f.State is parked or empty. f.Limit
+// is the size of a page, and does not limit the number of operations.
 func RetryAll(ctx context.Context, pool *pgxpool.Pool, f Filter) (int, error) {
 	if f.State == "" {
 		f.State = StateParked
 	}
 	if f.State != StateParked {
-		return 0, fmt.Errorf("operation: RetryAll is for parked operations, and Filter.State is %.40q", f.State)
+		return 0, fmt.Errorf("operation: RetryAll: Filter.State is %.40q: only parked operations can be retried", f.State)
 	}
 	return forEach(ctx, pool, f, Retry)
 }
 
-// CancelAll cancels the operations that f selects, as RetryAll retries them. f.State is running or
-// parked.
+// CancelAll cancels the operations that f selects, in the way that RetryAll retries them. f.State
+// is running or parked.
 func CancelAll(ctx context.Context, pool *pgxpool.Pool, f Filter, opts ...CancelOption) (int, error) {
 	if f.State != StateParked && f.State != StateRunning {
-		return 0, fmt.Errorf("operation: CancelAll is for operations that are running or parked, and Filter.State is %.40q", f.State)
+		return 0, fmt.Errorf("operation: CancelAll: Filter.State is %.40q: only operations that are running or parked can be canceled", f.State)
 	}
 	return forEach(ctx, pool, f, func(ctx context.Context, pool *pgxpool.Pool, id string) error { return Cancel(ctx, pool, id, opts...) })
 }
 
-// forEach does something to every operation that f selects, once. An operation that has changed its
-// state since it was listed is left alone.
+// forEach calls do once for every operation that f selects. It skips operations whose state has
+// changed since they were listed.
 func forEach(ctx context.Context, pool *pgxpool.Pool, f Filter, do func(context.Context, *pgxpool.Pool, string) error) (n int, err error) {
 	for {
 		page, err := List(ctx, pool, f)
@@ -154,53 +155,55 @@ type history struct {
 	State    db.OperationState `json:"state"`
 	Undoing  bool              `json:"undoing,omitempty"`
 	Canceled bool              `json:"canceled,omitempty"`
-	Input    shown             `json:"input"`
+	Input    storedValue       `json:"input"`
 	Steps    []historyStep     `json:"steps"`
 }
 
-// historyStep is a row of the record, in order: a step, an undo, or the end that was decided. A
-// call in doubt is one of them.
+// historyStep is a row of the record: a step, an undo, or the end that was decided. A call in doubt
+// is a row, too. The rows are in order.
 type historyStep struct {
 	Kind    db.StepKind    `json:"kind"`
 	Name    string         `json:"name"`
 	Outcome db.StepOutcome `json:"outcome"`
 	Undos   int            `json:"undos,omitempty"`
-	shown
+	storedValue
 }
 
-// format is what this version writes, and the only one that there is.
+// format is the version of the document. There is only one.
 const format = 1
 
-// shown is an input or a value as it is stored. JSON is shown as JSON, so that a person can read
-// and change it; what another Codec has made is in base64.
-type shown struct {
+// storedValue is an input or a value in its stored form. JSON appears as JSON, so that a person can
+// read and change it. The output of other codecs appears as base64.
+type storedValue struct {
 	Value  json.RawMessage `json:"value,omitempty"`
 	Base64 []byte          `json:"base64,omitempty"`
 }
 
-func shownAs(stored []byte) shown {
+func newStoredValue(stored []byte) storedValue {
 	var compact bytes.Buffer
 	if json.Compact(&compact, stored) == nil && bytes.Equal(compact.Bytes(), stored) {
-		return shown{Value: stored}
+		return storedValue{Value: stored}
 	}
-	return shown{Base64: stored}
+	return storedValue{Base64: stored}
 }
 
-// stored returns the value as it was, however the file is laid out.
-func (e *shown) stored() []byte {
+// stored returns the value as it was stored, whatever the layout of the file is.
+func (v *storedValue) stored() []byte {
 	var compact bytes.Buffer
-	if e.Value != nil && json.Compact(&compact, e.Value) == nil {
+	if v.Value != nil && json.Compact(&compact, v.Value) == nil {
 		return compact.Bytes()
 	}
-	return e.Base64
+	return v.Base64
 }
 
 // History returns the record of an operation, in progress or ended: its input and its steps with
-// their values, as a JSON document for a file. Replay runs new code on it. It has no key and no
-// scope; input and values are there in clear, and may be changed by hand before the file is shared.
-// Those that are sealed are opened with the Sealer among opts, the only option that matters:
-// without it the error is idem.ErrUnreadable. ErrUnknownOperation is also the error for one that
-// was a single transaction, of which nothing is recorded.
+// their values, as a JSON document for a file. Replay runs new code on it. The document has no key
+// and no scope. The input and the values are in clear text; change them by hand before you share
+// the file.
+//
+// Sealed values are opened with the Sealer in opts, the only option that matters. Without it
+// History returns idem.ErrUnreadable. It returns ErrUnknownOperation if no operation has the id,
+// and also if the operation was a single transaction, because nothing of it is recorded.
 func History(ctx context.Context, pool *pgxpool.Pool, id string, opts ...idem.Option) ([]byte, error) {
 	id, err := parsedID(id)
 	if err != nil {
@@ -223,55 +226,51 @@ func History(ctx context.Context, pool *pgxpool.Pool, id string, opts ...idem.Op
 	h := history{Format: format, ID: id, Name: found.Name, State: found.State, Undoing: found.Undoing, Canceled: found.Canceled, Steps: []historyStep{}}
 	input, err := open(sealer, found.Input, db.BoundInput(id))
 	if err != nil {
-		return nil, fmt.Errorf("operation: its input: %w", err)
+		return nil, fmt.Errorf("operation: the input of operation %s: %w", id, err)
 	}
-	h.Input = shownAs(input)
+	h.Input = newStoredValue(input)
 	for i := range found.Steps {
 		s := &found.Steps[i]
 		value, err := open(sealer, s.Value, db.BoundStep(id, s))
 		if err != nil {
-			return nil, fmt.Errorf("operation: step %q: %w", s.Name, err)
+			return nil, fmt.Errorf("operation: step %q of operation %s: %w", s.Name, id, err)
 		}
-		h.Steps = append(h.Steps, historyStep{s.Kind, s.Name, s.Outcome, s.Undos, shownAs(value)})
+		h.Steps = append(h.Steps, historyStep{s.Kind, s.Name, s.Outcome, s.Undos, newStoredValue(value)})
 	}
-	return h.encode()
-}
-
-func (h *history) encode() ([]byte, error) {
 	var file bytes.Buffer
 	encoder := json.NewEncoder(&file)
-	encoder.SetEscapeHTML(false) // a value is to come back byte for byte
+	encoder.SetEscapeHTML(false) // values must come back byte for byte
 	encoder.SetIndent("", "  ")
-	err := encoder.Encode(h)
+	err = encoder.Encode(h)
 	return file.Bytes(), err
 }
 
-// readHistory reads a document of History.
 func readHistory(file []byte) (*history, error) {
 	h := &history{}
 	decoder := json.NewDecoder(bytes.NewReader(file))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(h); err != nil {
-		return nil, fmt.Errorf("operation: it is no history: %w", err)
+		return nil, fmt.Errorf("operation: the document is not a history: %w", err)
 	}
 	if h.Format != format {
-		return nil, fmt.Errorf("operation: it is no history, or one of another version of idem: its format is %d", h.Format)
+		return nil, fmt.Errorf("operation: the document is not a history, or is one of another version of idem: its format is %d", h.Format)
 	}
 	return h, nil
 }
 
-// Replay runs the function of an operation on what History has returned of it, without a database:
-// each recorded step returns what is recorded, and the run ends where the record ends. No step is
+// Replay runs the function of an operation on a document of History, without a database. Each
+// recorded step returns its recorded outcome, and the run ends where the record ends. No step is
 // taken and no call is made. The definition is the one whose name is in the history.
 //
-// It returns nil if a process with this code would resume the operation, or end it as it has ended.
-// A *ParkedError says why the operation parks with this code: the code asks for other steps than the
-// recorded ones, or for fewer, or a value does not decode. Any other error is that of a document
-// that is no history, a name without a definition, or a function that fails or ends otherwise.
+// Replay returns nil if a process with this code would resume the operation, or end it as it has
+// ended. A *ParkedError says why the operation would park with this code: the code asks for other
+// steps than the recorded ones, or for fewer, or a value does not decode. Replay returns another
+// error if the document is not a history, no definition has its name, or the function fails or ends
+// otherwise.
 //
-// Of an operation that has ended all steps count as recorded, also those that were committed
-// together with its end: code that no longer asks for one of those is reported, although no
-// operation in progress has it.
+// For an operation that has ended, all steps count as recorded, even those that were committed
+// together with its end. If the code no longer asks for one of those, Replay reports it, although
+// no operation in progress has it.
 func Replay(ctx context.Context, history []byte, definitions ...Runnable) error {
 	h, err := readHistory(history)
 	if err != nil {
@@ -279,17 +278,17 @@ func Replay(ctx context.Context, history []byte, definitions ...Runnable) error 
 	}
 	i := slices.IndexFunc(definitions, func(d Runnable) bool { return d.defined().name == h.Name })
 	if i < 0 {
-		return fmt.Errorf("operation: no definition is called %q: operations of that name are left alone", h.Name)
+		return fmt.Errorf("operation: no definition has the name %q of the history", h.Name)
 	}
 	d := definitions[i].defined()
 	if d.err != nil {
 		return d.err
 	}
-	call, err := idemCalls.Execution(nil, h.ID, h.ID, [32]byte{1}, 0, nil)
+	execution, err := idemCalls.Execution(nil, h.ID, h.ID, [32]byte{1}, 0, nil)
 	if err != nil {
 		return err
 	}
-	w := &work{definition: d, call: call, operation: h.ID, input: h.Input.stored(), epoch: 1, journal: h.journal()}
+	w := &work{definition: d, execution: execution, operation: h.ID, input: h.Input.stored(), epoch: 1, journal: h.journal()}
 	w.clock = clock{loadedAt: time.Now(), loaded: time.Now()}
 	op := &Op{work: w}
 	op.ctx, op.cancel = context.WithCancelCause(ctx)
@@ -299,7 +298,7 @@ func Replay(ctx context.Context, history []byte, definitions ...Runnable) error 
 	return op.replayed(h, err)
 }
 
-// journal makes a journal of a history. A pause in front of another step is over.
+// journal returns the journal of a history. Every pause in it is over.
 func (h *history) journal() journal {
 	rows := make([]db.Step, len(h.Steps))
 	for i, s := range h.Steps {
@@ -310,22 +309,23 @@ func (h *history) journal() journal {
 	return j
 }
 
-// replayed returns what a run on a history has come to.
+// replayed returns the result of Replay after a run whose function has returned err.
 func (op *Op) replayed(h *history, err error) error {
-	v, how, s := op.judge(err)
+	d, how, s := op.conclude(err)
+	if s == nil {
+		s = d.stop // nil unless the decision is to park
+	}
 	switch {
-	case s != nil && s.why == stopParked:
+	case s != nil && s.kind == stopParked:
 		return &ParkedError{OperationID: h.ID, Step: s.step, Reason: s.reason, ReasonText: s.text, Cause: s.cause}
-	case s != nil && s.why == stopSuspended: // how the function goes on depends on what is not recorded
+	case s != nil && s.kind == stopSuspended: // the record ends here
 		return nil
 	case s != nil:
 		return s.err
-	case v.do == park:
-		return &ParkedError{OperationID: h.ID, Step: v.at, Reason: v.reason, ReasonText: v.text}
-	case v.do == retry:
+	case d.do == retry:
 		return fmt.Errorf("operation: the function fails: %w", err)
-	case how == endFinal && v.do == unwind && h.State == db.OperationCompleted:
-		return fmt.Errorf("operation: it was completed, and the function ends it in an error: %w", err)
+	case how == exitFinal && d.do == unwind && h.State == db.OperationCompleted:
+		return fmt.Errorf("operation: the operation was completed, and the function ends it in an error: %w", err)
 	}
 	return nil
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// The test binary is also the process that a test kills. With these variables set it works on one operation, reports when it
-// has come to the point, and stays there until it reads a line.
+// The test binary is also the process that a test kills. With these variables set it works on one
+// operation, reports when it has come to the point, and stays there until it reads a line.
 const (
 	victimOf = "IDEM_TEST_VICTIM_OF"
 	victimAt = "IDEM_TEST_VICTIM_AT"
@@ -61,7 +61,8 @@ func beVictim(dsn, point, in string) {
 	os.Exit(1)
 }
 
-// pointed is an operation that charges a bank table. With the input "reject" it ends in a rejection, and is undone.
+// pointed is an operation that charges a bank table. With the input "reject" it ends in a
+// rejection, and is undone.
 func pointed(pool *pgxpool.Pool, at func(string)) *operation.Definition[string] {
 	return operation.Define("pointed", func(op *operation.Op, in string) (idem.Response, error) {
 		_, err := operation.Tx(op, "reserve", func(tx pgx.Tx) (string, error) {

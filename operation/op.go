@@ -25,16 +25,16 @@ type Definition[In any] struct {
 	definition
 }
 
-// definition is what is the same for all types of input.
+// definition is the part of a Definition that does not depend on the type of the input.
 type definition struct {
 	name        string
 	codec       Codec
 	knownErrors storederror.Set // errors that the function gets as they were
-	limit       time.Duration   // for how long calls are tried again, 0 for ever
-	maxDeaths   int             // of processes that work on one of it, until it is parked
-	atOnce      int             // how many a Worker works on at a time, 0 for as many as it may
-	err         error           // why it cannot be used
-	// run calls the function with an input as it is stored.
+	limit       time.Duration   // how long a call is tried again; 0: no limit
+	maxDeaths   int             // after this many deaths of its process an operation parks
+	concurrency int             // how many operations a Worker works on at a time; 0: no limit of its own
+	err         error           // why the definition cannot be used
+	// run decodes a stored input, and calls the function with it.
 	run func(op *Op, input []byte) (idem.Response, error)
 }
 
@@ -43,7 +43,7 @@ type Runnable interface{ defined() *definition }
 
 func (d *definition) defined() *definition { return d }
 
-// input returns the input as it is stored.
+// input encodes an input.
 func (d *Definition[In]) input(in In) ([]byte, error) {
 	if d.err != nil {
 		return nil, d.err
@@ -52,193 +52,126 @@ func (d *Definition[In]) input(in In) ([]byte, error) {
 	return input, err
 }
 
-// work is an operation in progress in this process.
+// work is an operation that this process works on, from the claim to the release. It lasts for
+// several runs of the function if transactions have to be repeated.
 type work struct {
 	definition *definition
-	call       bridge.Execution
-	instance   *presence.Instance
-	logger     *slog.Logger // nil: that of the program
-	turn       *turn        // of a suspect
+	execution  bridge.Execution
+	instance   *presence.Instance // nil until the first commit, and after the release
+	logger     *slog.Logger       // nil: slog.Default()
+	turn       *turn              // held if the operation is a suspect
 
 	key       db.Key
-	operation string // its id
-	parent    string // the operation that awaits it; empty if it is no child
+	operation string // the id
+	parent    string // the operation that awaits this one; empty if this one is no child
 	input     []byte
 	ttl       time.Duration
 	createdAt time.Time
 
-	// As last committed. The epoch is 0 as long as nothing is.
+	// These fields are as of the last commit. The epoch is 0 until the first one.
 	epoch   int
 	journal journal
 	at      db.At
-	elapsed func() time.Duration // since that step was begun
+	begunAt time.Time // when the step of at was begun, by the clock of this process
 	clock   clock
-	rowless int // the position of a call that was begun alone, and so has no row of its own; 0 if there is none
+	// rowless is the position of a call that was begun alone; 0 if there is none. Such a call is in
+	// the row of the operation, and gets a row in idem.steps only with its outcome.
+	rowless int
 
-	cause     error           // for which it was undone, and its key freed
-	outcomes  map[int]db.Step // what calls have returned and is not recorded, by their positions
-	unsent    map[int]bool    // calls that may be recorded as begun, and of which this process knows that no attempt was sent
-	checked   map[int]bool    // the Tx behind which constraints are checked, because the commit behind them has failed
-	suspected bool            // it has the turn of this process
+	endError   error           // the error in which a commit of this work ended the operation
+	unrecorded map[int]db.Step // outcomes of calls that are not committed yet, by position
+	checkAfter map[int]bool    // Tx steps after which deferred constraints are checked: see attribute
+
+	// unsent has the positions of calls that may be recorded as begun although no attempt was sent:
+	// the COMMIT that begins them was not acknowledged.
+	unsent map[int]bool
 }
 
-func (w *work) log() *slog.Logger {
-	if w.logger != nil {
-		return w.logger
-	}
-	return slog.Default()
-}
-
-// textOf returns the text of an error for the log and for the reason of a parked operation. With a
-// Sealer the text has only the types of the error.
+// textOf returns the text of an error for logs and for the reason of a parked operation. With a
+// Sealer it returns only the types of the error.
 func (w *work) textOf(err error) string {
-	if w.call.Sealer() != nil {
+	if w.execution.Sealer() != nil {
 		return storederror.Types(err)
 	}
 	return storederror.Storable(storederror.Text(err))
 }
 
-// lastError is the last error of an operation, before it is stored.
-type lastError struct {
-	step    string // empty for the function
-	attempt int
-	err     error
-}
-
-// stepError returns an error as the record has it, nil for none. A text that cannot be sealed is
-// left out.
-func (w *work) stepError(f *lastError) *db.StepError {
-	if f == nil {
+// stepError returns an error as the record of the operation has it, or nil if err is nil. step is
+// empty for an error of the function. If the text cannot be sealed, it is left out.
+func (w *work) stepError(step string, attempt int, err error) *db.StepError {
+	if err == nil {
 		return nil
 	}
-	text, err := seal(w.call.Sealer(), []byte(storederror.Storable(storederror.Text(f.err))), db.BoundError(w.operation, f.step))
-	if err != nil {
+	text, sealing := seal(w.execution.Sealer(), []byte(storederror.Storable(storederror.Text(err))), db.BoundError(w.operation, step))
+	if sealing != nil {
 		text = nil
 	}
-	return &db.StepError{Step: f.step, Attempt: max(f.attempt, 1), Text: text}
+	return &db.StepError{Step: step, Attempt: max(attempt, 1), Text: text}
 }
 
-// Op is one run of the function of an operation, which takes its steps through it. It is of no use
-// once the function has returned.
+// Op is one run of the function of an operation, which takes its steps through it. It cannot be
+// used after the function has returned.
 type Op struct {
 	work   *work
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
-	taking  sync.Mutex  // a step is being taken
-	misused atomic.Bool // Changed was called out of turn, and has no error to return
-	misuses atomic.Pointer[error]
-	over    bool  // the function has returned
-	stopped *stop // why no further step is taken
+	taking  sync.Mutex            // held while a step is taken
+	misused atomic.Pointer[error] // the first misuse; it ends the run
+	over    bool                  // the function has returned
+	stopped *stop                 // why no further step is taken; nil while the run continues
 
-	tx      *txn.Tx // open, with a savepoint; nil if there is none
-	used    bool    // something has run behind the savepoint
-	pending []db.RecordStep
-	signals []db.TakeSignal
-	awaits  bool // the function has asked for a signal
-	grouped bool // Calls have a Go, and no Wait yet
+	tx          *txn.Tx // open, with a savepoint; nil if there is none
+	dirty       bool    // a step has run after the savepoint
+	pending     []db.RecordStep
+	signals     []db.TakeSignal
+	usesSignals bool // the function has asked for a signal or a child
+	callsOpen   bool // the function has called Go, and not Wait yet
 
-	seq         int    // of the last step that the function has asked for
-	current     string // its name, or that of the undo that runs
-	occurrences map[string]int
-	undos       []plannedUndo // of the steps so far, in their order
-	unwinds     bool          // the next commit says that the operation is undone
+	seq         int            // the position of the last step that the function has asked for
+	current     string         // the name of that step, or of the step whose undo runs
+	occurrences map[string]int // how often each name was used
+	undos       []plannedUndo  // of the done steps so far, in their order
+	undoing     bool           // the next commit records the decision to undo the operation
 }
 
-// ID returns the id of the operation. It is the same in every run, and that of the record of the
-// key: carry it into events. A signal is sent to it.
+// ID returns the id of the operation. It is the same in every run, and is the id of the record of
+// the key. Signals are sent to it, and events can carry it.
 func (op *Op) ID() string { return op.work.operation }
 
 // Context returns the context of this run. It ends when the caller's context ends, when the Worker
 // stops, and when this process may no longer work on the operation.
 func (op *Op) Context() context.Context { return op.ctx }
 
-// step is a step that is being taken.
+// step is a step that the function has asked for, with what decide said about it.
 type step struct {
-	seq      int
-	kind     db.StepKind
-	name     string // with its number, if the name is used again
-	undos    int
-	policy   string   // of a call
-	do       action   // what follows for it
-	recorded *db.Step // nil if there is no row
+	request
+	decision
 }
 
-// plannedUndo is an undo of a step that the function has come past.
+// position returns the position of an operation that is at the step, and due after pause.
+func (s *step) position(pause time.Duration) db.At {
+	return db.At{Kind: s.kind, Step: s.name, Seq: s.seq, Pause: pause}
+}
+
+// plannedUndo is an undo of a done step.
 type plannedUndo struct {
-	seq    int    // of the step
-	of     string // its name
-	index  int    // among the undos of the step
-	policy *Policy
-	// prepare reads the value of the step, and returns one of the two functions.
+	seq      int // of the step
+	stepName string
+	index    int     // among the undos of the step
+	policy   *Policy // of an UndoCall
+	// prepare decodes the value of the step, and returns one of the two functions.
 	prepare func() (func(pgx.Tx) error, func(ctx context.Context, key string) error, error)
 }
 
-// stop is why a run takes no more steps. It is the error of every step from there on, whatever the
-// function makes of that.
-type stop struct {
-	why    why
-	err    error
-	reason Reason // of parked
-	step   string // at which it is parked
-	text   string // of parked
-	cause  error  // the error of the program, or of another system, that has parked it
-	tries  int    // the attempt that has returned cause; 0 if it is none of an attempt
-	free   bool   // another run because of it is no retry
+// halt stops the run. If the run was stopped before, the first reason counts. It returns the error
+// that every further step returns.
+func (op *Op) halt(kind stopKind, err error) error { return op.stop(&stop{kind: kind, err: err}) }
+
+// rerunUncounted stops the run, and begins another one that does not count as a retry.
+func (op *Op) rerunUncounted(err error) error {
+	return op.stop(&stop{kind: stopRerun, err: err, uncounted: true})
 }
-
-type why int
-
-const (
-	stopAgain     why = iota // the transaction is lost: the function is run again from the record
-	stopLost                 // another process has taken the operation over
-	stopSuspended            // the operation waits until it is due
-	stopLeft                 // the caller has left
-	stopParked               // a person decides
-	stopUnknown              // the first COMMIT was not acknowledged
-	stopBroken               // err says why
-	stopUnwound              // the function is run no further, and what is done is undone
-)
-
-func (s *stop) Error() string {
-	switch {
-	case s.why == stopParked:
-		return fmt.Sprintf("%v: %s", ErrParked, s.text)
-	case s.err != nil:
-		return fmt.Sprintf("operation: no further step is taken: %v", s.err)
-	}
-	return "operation: no further step is taken in this run"
-}
-
-func (s *stop) Unwrap() error {
-	if s.why == stopParked {
-		return ErrParked
-	}
-	return s.err
-}
-
-// ParkedError is the ErrParked of one operation.
-type ParkedError struct {
-	OperationID string
-	Step        string // at which it has stopped
-	Reason      Reason
-	ReasonText  string
-	Since       time.Time // when that step was begun, by the database's clock; zero if that is not known
-	Cause       error     // the error of the program, or of another system, that has parked it; nil in calls that find it parked
-}
-
-func (e *ParkedError) Error() string {
-	return fmt.Sprintf("%v: operation %s at step %q: %s", ErrParked, e.OperationID, e.Step, e.ReasonText)
-}
-
-// Unwrap makes errors.Is(err, ErrParked) true.
-func (e *ParkedError) Unwrap() error { return ErrParked }
-
-// halt ends the run. The first reason counts.
-func (op *Op) halt(w why, err error) error { return op.stop(&stop{why: w, err: err}) }
-
-// haltFree ends the run, and begins another one that does not count as a retry.
-func (op *Op) haltFree(err error) error { return op.stop(&stop{why: stopAgain, err: err, free: true}) }
 
 func (op *Op) stop(s *stop) error {
 	if op.stopped == nil {
@@ -249,36 +182,37 @@ func (op *Op) stop(s *stop) error {
 
 // park parks the operation at a step.
 func (op *Op) park(step string, reason Reason, format string, args ...any) error {
-	return op.stop(&stop{why: stopParked, step: step, reason: reason, text: fmt.Sprintf(format, args...)})
+	return op.stop(parked(step, reason, format, args...))
 }
 
 // maxQuoted is how many characters of an error the reason of a parked operation quotes.
 const maxQuoted = 200
 
-// parkFor parks the operation because of an error that is not of this package, at the attempt of
-// that number. The text of the reason is stored plain: it quotes the beginning of the error, and
-// where a Sealer is set only its types.
+// parkFor parks the operation because of an error of the program or of another system, which the
+// attempt of that number has returned. The text of the reason is stored unsealed, so it quotes only
+// the beginning of the error, and only its types if there is a Sealer. Without a cause parkFor is
+// park.
 func (op *Op) parkFor(cause error, attempt int, step string, reason Reason, format string, args ...any) error {
-	text := fmt.Sprintf(format+": %.*s", append(args, maxQuoted, op.work.textOf(cause))...)
-	return op.stop(&stop{why: stopParked, step: step, reason: reason, text: text, cause: cause, tries: attempt})
+	s := parked(step, reason, format, args...)
+	if cause != nil {
+		s.text += fmt.Sprintf(": %.*s", maxQuoted, op.work.textOf(cause))
+		s.cause, s.attempt = cause, attempt
+	}
+	return op.stop(s)
 }
 
-// interrupted ends the run because its context has ended.
+// interrupted stops the run because its context has ended.
 func (op *Op) interrupted() error {
 	if cause := context.Cause(op.ctx); errors.Is(cause, presence.ErrLost) {
-		return op.halt(stopAgain, cause)
+		return op.halt(stopRerun, cause)
 	}
-	return op.halt(stopLeft, endOf(op.ctx))
+	return op.halt(stopCallerLeft, endOf(op.ctx))
 }
 
-// halted returns why no step is taken any more, nil if steps are.
+// halted returns why no further step is taken, nil while the run continues.
 func (op *Op) halted() error {
-	if op.misused.Load() {
-		err := ErrMisused
-		if how := op.misuses.Load(); how != nil {
-			err = *how
-		}
-		_ = op.halt(stopBroken, err)
+	if misuse := op.misused.Load(); misuse != nil {
+		_ = op.halt(stopFailed, *misuse)
 	}
 	if op.stopped != nil {
 		return op.stopped
@@ -286,12 +220,11 @@ func (op *Op) halted() error {
 	return nil
 }
 
-// misuse ends the run: no further step is taken, and the run fails with this error, whatever the
-// function returns.
+// misuse makes the run fail with an ErrMisused, whatever the function returns. No further step is
+// taken. Unlike halt it may be called from any goroutine.
 func (op *Op) misuse(format string, args ...any) error {
 	err := fmt.Errorf("%w: "+format, append([]any{ErrMisused}, args...)...)
-	op.misuses.CompareAndSwap(nil, &err)
-	op.misused.Store(true)
+	op.misused.CompareAndSwap(nil, &err)
 	return err
 }
 
@@ -303,7 +236,7 @@ func endOf(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// idemCalls is what package idem does of a call that keeps its key.
+// idemCalls are the functions of package idem that claim keys and record answers.
 var idemCalls = bridge.Get[idem.Option, idem.Result]()
 
 var errNoPool = errors.New("operation: pool is nil")
@@ -316,17 +249,17 @@ func engineOf(pool *pgxpool.Pool) *txn.Engine {
 	return &txn.Engine{Pool: pool, Limits: txn.DefaultLimits}
 }
 
-// A killed process leaves the rows of its operations with an owner that is gone. Claiming such an
-// operation counts a death, and a commit resets the count. After db.Suspected deaths an operation
-// is a suspect. A process begins one suspect at a time, so that an operation that kills its process
-// dies alone, and the others make progress. A suspect that runs longer than suspectLimit gives its
-// turn to the next one.
+// A killed process leaves the rows of its operations with an owner that no longer exists. Claiming
+// such an operation counts a death, and a commit resets the count. After db.Suspected deaths the
+// operation is a suspect: its function may be what kills the process. A process begins one suspect
+// at a time. So an operation that kills its process does not take other suspects with it, and they
+// make progress. A suspect that runs longer than suspectLimit gives its turn to the next one.
 
 // maxDeaths is the default of WithMaxDeaths.
 const maxDeaths = 10
 
-// suspectLimit is how long a suspect keeps other suspects from beginning. A call that hangs kills no
-// process.
+// suspectLimit is how long a suspect keeps other suspects from beginning. A function that hangs
+// does not kill its process.
 const suspectLimit = 10 * time.Second
 
 // turns has room for one suspect in this process, for all its pools.
@@ -335,7 +268,7 @@ var turns = make(chan struct{}, 1)
 // turn is the right to work on a suspect.
 type turn struct{ once sync.Once }
 
-// takeTurn returns the turn, nil if another suspect has it.
+// takeTurn returns the turn, or nil if another suspect has it.
 func takeTurn() *turn {
 	select {
 	case turns <- struct{}{}:
@@ -345,24 +278,15 @@ func takeTurn() *turn {
 	}
 }
 
-// end gives the turn to the next suspect.
+// end gives the turn to the next suspect. It may be called several times, and on nil.
 func (t *turn) end() {
 	if t != nil {
 		t.once.Do(func() { <-turns })
 	}
 }
 
-// keepTurn keeps the turn for a claimed operation that is a suspect, until the instance is released.
-func (w *work) keepTurn(t *turn, found bool, taken *db.Taken) {
-	if found && taken.Deaths >= db.Suspected {
-		w.hold(t)
-		return
-	}
-	t.end()
-}
-
-// hold keeps the turn for the operation, for suspectLimit at most.
-func (w *work) hold(t *turn) {
-	w.suspected, w.turn = true, t
+// holdTurn keeps the turn for the operation until it is released, but no longer than suspectLimit.
+func (w *work) holdTurn(t *turn) {
+	w.turn = t
 	time.AfterFunc(suspectLimit, t.end)
 }

@@ -1,6 +1,7 @@
 package operation
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,7 +17,7 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// State is how far an operation is.
+// State is the state of an operation as a whole.
 type State string
 
 // The states of an operation.
@@ -28,54 +29,57 @@ const (
 	StateUndone    = State(db.OperationUndone)    // ended in an error or canceled, and undone; its key is free
 )
 
-// Status is the state of an operation.
+// Status is what Show returns of an operation.
 type Status struct {
-	Scope    string // of its key: whose operation it is
-	Name     string
+	Scope    string // of the key
+	Name     string // of the definition
 	State    State
-	Undoing  bool // it is decided that the operation is undone
+	Undoing  bool // the decision to undo the operation is recorded
 	Canceled bool
 
-	Kind     string // of Step: call or undo if that was begun, for CallKey; sleep, await or child if it is waited for; otherwise empty
-	Step     string // the one in progress, or waited for, as of the last commit; of a parked operation, the one at which it has stopped
-	Since    time.Time
-	WakeAt   time.Time // when a process looks at it again, if it waits; zero if it waits for a child
-	Attempts int       // how often a process has taken it over since its last progress
+	// Step is the step in progress or waited for, as of the last commit. Of a parked operation it
+	// is the step at which it is parked. Kind is call or undo if the step was begun, for CallKey;
+	// sleep, await or child if the operation waits for it; otherwise empty.
+	Kind     string
+	Step     string
+	Since    time.Time // when the step was begun
+	WakeAt   time.Time // when the operation is due, if it waits; zero if it waits for a child
+	Attempts int       // how often a process has claimed the operation since its last progress
 
-	Reason     Reason     // why it is parked
-	ReasonText string     // the same as a sentence
-	LastError  *StepError // nil if there was none since its last progress
-	Undos      []string   // the steps whose undos are still to run, in that order, once the operation is being undone
-	Kept       []string   // the steps that are done and have no undo, once the operation is being undone or is undone
+	Reason     Reason     // why the operation is parked; empty if it is not
+	ReasonText string     // the reason as a sentence
+	LastError  *StepError // nil if there was none since the last progress
+	Undos      []string   // once the operation is being undone: the steps whose undos are still to run, in that order
+	Kept       []string   // once the operation is being undone, or is undone: the done steps that have no undo
 
-	Epoch  int    // grows whenever a process takes it up
-	Parent string // the id of the operation that awaits it as a child; empty if it is no child
+	Epoch  int    // grows whenever a process claims the operation
+	Parent string // the id of the operation that awaits this one as a child; empty if this one is no child
 	Steps  []StepStatus
 }
 
 // StepError is the last error of a call, an undo, or the function of an operation.
 type StepError struct {
-	Step    string // empty if the function has returned it
+	Step    string // empty for an error of the function
 	Attempt int
 	Text    string // up to 4 KiB; "sealed" if Show cannot open it
 	At      time.Time
-	NextAt  time.Time // of the next attempt; zero if there is none
+	NextAt  time.Time // when the next attempt is due; zero if there is none
 }
 
 // StepStatus is the state of a recorded step.
 type StepStatus struct {
 	Kind       string // tx, call, undo, sleep, await, child or changed
-	Name       string // of an undo: that of its step
+	Name       string // an undo has the name of its step
 	Index      int    // of an undo: its position among the undos of its step, from 0
-	Child      string // the id of the operation that a child is; empty for others
-	Outcome    string // done, resolved (as a person says), failed, rolled back, waiting; of a call without a recorded outcome: begun, or not sent
-	Undos      int    // how many undos the step has
+	Child      string // of a child: the id of its operation
+	Outcome    string // done, resolved (done, as a person has stated), failed, rolled back or waiting; of a call without an outcome: begun or not sent
+	Undos      int    // the number of undos of the step
 	RecordedAt time.Time
-	DueAt      time.Time // when a pause is over, or an Await times out; zero for others
+	DueAt      time.Time // when a pause is over or an Await times out; zero for other steps
 }
 
-// Show returns the status of an operation. The times are those of the database's clock. Of the
-// options only idem.WithSealer matters: it opens the last error.
+// Show returns the status of an operation. All times are by the database's clock. Of the options
+// only idem.WithSealer matters: it opens the last error.
 func Show(ctx context.Context, pool *pgxpool.Pool, id string, opts ...idem.Option) (Status, error) {
 	id, err := parsedID(id)
 	if err != nil {
@@ -96,15 +100,20 @@ func Show(ctx context.Context, pool *pgxpool.Pool, id string, opts ...idem.Optio
 		Scope: s.Scope, Name: s.Name, Epoch: s.Epoch, State: State(s.State), Undoing: s.Undoing, Canceled: s.Canceled,
 		Since: s.Since, WakeAt: s.WaitsUntil(), Attempts: s.Attempts, Reason: Reason(s.Reason), ReasonText: s.ReasonText, Parent: s.Parent,
 	}
-	status.Kind, status.Step = underWay(&s, steps.Rows)
-	status.LastError = lastErrorOf(&s, sealer)
+	status.Kind, status.Step = stepInProgress(&s, steps.Rows)
+	if s.Error.Attempt > 0 {
+		status.LastError = &StepError{Step: s.Error.Step, Attempt: s.Error.Attempt, Text: "sealed", At: s.ErrorAt, NextAt: s.ErrorNextAt}
+		if text, err := open(sealer, s.Error.Text, db.BoundError(id, s.Error.Step)); err == nil {
+			status.LastError.Text = string(text)
+		}
+	}
 	if s.Undoing || s.Canceled {
 		status.Undos, status.Kept = undoPlan(steps.Rows)
 	}
 	switch status.State {
 	case StateCompleted:
 		status.Undos, status.Kept = nil, nil
-	case StateFailed, StateUndone: // what was not undone WithoutCode stays
+	case StateFailed, StateUndone: // steps that Cancel WithoutCode did not undo
 		for _, step := range slices.Backward(status.Undos) {
 			if !slices.Contains(status.Kept, step) {
 				status.Kept = append(status.Kept, step)
@@ -113,16 +122,24 @@ func Show(ctx context.Context, pool *pgxpool.Pool, id string, opts ...idem.Optio
 		status.Undos = nil
 	}
 	for i := range steps.Rows {
-		if steps.Rows[i].Kind != db.EndStep {
-			status.Steps = append(status.Steps, stepStatus(id, &steps.Rows[i]))
+		r := &steps.Rows[i]
+		step := StepStatus{Kind: string(r.Kind), Name: r.Name, Outcome: string(r.Outcome), Undos: r.Undos, RecordedAt: r.RecordedAt, DueAt: r.PauseEnd()}
+		switch r.Kind {
+		case db.EndStep:
+			continue
+		case db.ChildStep:
+			step.Child = ChildID(id, r.Name)
+		case db.UndoStep:
+			step.Name, step.Index = splitUndoName(r.Name)
 		}
+		status.Steps = append(status.Steps, step)
 	}
 	return status, nil
 }
 
-// underWay returns the kind and the name of the step at which an operation is. The kind is empty
-// unless the step has no outcome yet.
-func underWay(s *db.ShowOperation, steps []db.Step) (kind, step string) {
+// stepInProgress returns the kind and the name of the step at which an operation is. The kind is
+// empty if the step has an outcome.
+func stepInProgress(s *db.ShowOperation, steps []db.Step) (kind, step string) {
 	step, _ = splitUndoName(s.Step)
 	if s.State == db.OperationParked {
 		step = s.ReasonStep
@@ -138,31 +155,8 @@ func underWay(s *db.ShowOperation, steps []db.Step) (kind, step string) {
 	return kind, step
 }
 
-// lastErrorOf returns the last error. If its text cannot be opened, the text says so.
-func lastErrorOf(s *db.ShowOperation, sealer db.Sealer) *StepError {
-	if s.Error.Attempt == 0 {
-		return nil
-	}
-	e := &StepError{Step: s.Error.Step, Attempt: s.Error.Attempt, Text: "sealed", At: s.ErrorAt, NextAt: s.ErrorNextAt}
-	if text, err := open(sealer, s.Error.Text, db.BoundError(s.OperationID, s.Error.Step)); err == nil {
-		e.Text = string(text)
-	}
-	return e
-}
-
-func stepStatus(id string, s *db.Step) StepStatus {
-	status := StepStatus{Kind: string(s.Kind), Name: s.Name, Outcome: string(s.Outcome), Undos: s.Undos, RecordedAt: s.RecordedAt, DueAt: s.PauseEnd()}
-	switch s.Kind {
-	case db.ChildStep:
-		status.Child = ChildID(id, s.Name)
-	case db.UndoStep:
-		status.Name, status.Index = splitUndoName(s.Name)
-	}
-	return status
-}
-
-// Retry lets a parked operation go on: because the code or the other side has changed. A call in
-// doubt is repeated if its policy is Keyed. If it is Once, the operation parks again: see Resolve.
+// Retry resumes a parked operation, after its code or the other side has changed. A Keyed call in
+// doubt is repeated. At a call in doubt that is Once, the operation parks again: see Resolve.
 func Retry(ctx context.Context, pool *pgxpool.Pool, id string) error {
 	return revive(ctx, pool, &db.ReviveOperation{OperationID: id}, audit.Note(ctx, db.Retry, "running"), nil)
 }
@@ -170,31 +164,34 @@ func Retry(ctx context.Context, pool *pgxpool.Pool, id string) error {
 // CancelOption changes a Cancel.
 type CancelOption func(*db.CancelOperation)
 
-// WithoutCalling has Cancel repeat no call: a Keyed call in doubt parks the operation with
+// WithoutCalling makes Cancel repeat no call: at a Keyed call in doubt the operation parks with
 // ReasonCallInDoubt, for Resolve.
 func WithoutCalling() CancelOption {
 	return func(c *db.CancelOperation) { c.WithoutCalling = true }
 }
 
-// WithoutCode has Cancel end the operation by its recorded steps alone, where its code has changed
-// or fails: steps that the function does not ask for any more are not undone, and Status.Kept lists
-// them.
+// WithoutCode makes Cancel end the operation by its recorded steps alone, for code that has changed
+// or fails. Steps that the function no longer asks for are not undone, and Status.Kept lists them.
 func WithoutCode() CancelOption {
 	return func(c *db.CancelOperation) { c.WithoutCode = true }
 }
 
-// Cancel ends an operation that runs or is parked: no step is begun any more, and what is done is
-// undone. Its key is free after that, also if its function rejects meanwhile. A call that waits for
-// it gets ErrCanceled. Canceling an operation again changes nothing and is no error, unless the
-// options differ.
+// Cancel ends an operation that runs or is parked: it begins no further step, and its done steps
+// are undone. After that its key is free, even if its function rejects meanwhile. A call that waits
+// for the operation gets ErrCanceled. To cancel an operation again is no error, and has an effect
+// only if the options differ.
 //
-// Cancel takes effect at the next step or attempt; a call that is being made is not cut off. A call
-// of which no attempt was sent is never sent. An Asked call in doubt is asked about. A Keyed call
-// in doubt is repeated under its key if its step has an undo, which then runs. Any other call in
-// doubt parks the operation with ReasonCallInDoubt: see [Resolve]. A Child in progress is canceled
-// and awaited. The function is run up to its last recorded step, so that the undos are known. If it
-// fails before that, in eight runs, the operation parks with ReasonFunctionFailed. PreviewCancel
-// says what Cancel would do.
+// Cancel takes effect at the next step or attempt; it does not cut off a call in progress.
+//
+//   - A call of which no attempt was sent is never sent.
+//   - An Asked call in doubt is asked about.
+//   - A Keyed call in doubt is repeated under its key if its step has an undo, which then runs.
+//   - At any other call in doubt the operation parks with ReasonCallInDoubt: see [Resolve].
+//   - A Child in progress is canceled and awaited.
+//
+// The function runs up to its last recorded step, so that the undos are known. If it fails before
+// that in eight runs, the operation parks with ReasonFunctionFailed. PreviewCancel returns what
+// Cancel would do.
 func Cancel(ctx context.Context, pool *pgxpool.Pool, id string, opts ...CancelOption) (err error) {
 	c := &db.CancelOperation{}
 	for _, opt := range opts {
@@ -204,7 +201,7 @@ func Cancel(ctx context.Context, pool *pgxpool.Pool, id string, opts ...CancelOp
 		return err
 	}
 	show := db.ShowOperation{OperationID: c.OperationID}
-	tx, err := engineOf(pool).Open(ctx, c, &show) // behind the lock on the row of the operation
+	tx, err := engineOf(pool).Open(ctx, c, &show) // c locks the row before show reads it
 	if err != nil {
 		return err
 	}
@@ -216,7 +213,7 @@ func Cancel(ctx context.Context, pool *pgxpool.Pool, id string, opts ...CancelOp
 	case show.Canceled && (show.State == db.OperationUndone || show.State == db.OperationRunning || show.State == db.OperationParked):
 		return nil
 	default:
-		return fmt.Errorf("%w: it is %s", ErrNotParked, show.State)
+		return fmt.Errorf("%w: the operation is %s", ErrNotParked, show.State)
 	}
 	outcome := "to be undone"
 	if c.WithoutCalling {
@@ -230,15 +227,15 @@ func Cancel(ctx context.Context, pool *pgxpool.Pool, id string, opts ...CancelOp
 	return hint(tx.Commit(ctx, &note))
 }
 
-// CancelPreview is what Cancel would do, by the record of the operation. A process that works on it
-// may have come further by then.
+// CancelPreview is what Cancel would do, according to the record of the operation. A process that
+// works on the operation may have made progress by the time of the Cancel.
 type CancelPreview struct {
 	InDoubt []string // the steps whose calls are in doubt
 	Asks    bool     // an Asked call in doubt is asked about; Undos and Kept count it as done
 	Repeats bool     // a Keyed call in doubt is repeated; Undos counts it as done
 	Parks   Reason   // why the operation parks before anything is undone; empty if it does not
 	Undos   []string // the steps whose undos run, in that order
-	Kept    []string // the steps that are done and stay
+	Kept    []string // the done steps that are not undone
 }
 
 // PreviewCancel returns what Cancel with these options would do, and changes nothing.
@@ -259,7 +256,7 @@ func PreviewCancel(ctx context.Context, pool *pgxpool.Pool, id string, opts ...C
 	case !show.Found:
 		return CancelPreview{}, ErrUnknownOperation
 	case show.State != db.OperationRunning && show.State != db.OperationParked:
-		return CancelPreview{}, fmt.Errorf("%w: it is %s", ErrNotParked, show.State)
+		return CancelPreview{}, fmt.Errorf("%w: the operation is %s", ErrNotParked, show.State)
 	}
 	var p CancelPreview
 	j := journal{canceled: true, withoutCalling: c.WithoutCalling}
@@ -289,9 +286,9 @@ func PreviewCancel(ctx context.Context, pool *pgxpool.Pool, id string, opts ...C
 	return p, nil
 }
 
-// CallKey returns the key by which the other side knows a call, for a person who has to ask there.
-// kind is "call", or "undo" for the undo of the step. index is the StepStatus.Index of an undo,
-// where a step has several.
+// CallKey returns the key of a call at the other side, for a person who has to ask there. kind is
+// "call", or "undo" for the undo of the step. index is the StepStatus.Index of an undo, for a step
+// with several undos.
 func CallKey(operationID, kind, step string, index ...int) string {
 	if kind == string(db.UndoStep) && len(index) > 0 {
 		step = undoName(step, index[0])
@@ -299,29 +296,30 @@ func CallKey(operationID, kind, step string, index ...int) string {
 	return derivedKey(operationID, db.StepKind(kind), step)
 }
 
-// Finding is the outcome of a call in doubt, as a person states it: Happened, NotHappened or Refused.
+// Finding is the outcome of a call in doubt as a person states it: Happened, NotHappened or
+// Refused.
 type Finding struct {
 	happened bool
 	value    any
 	refused  error
-	epoch    int    // in which it was found; 0 if that is not given
-	step     string // that it is about; empty: the first one in doubt
+	epoch    int    // of the Status of As; 0: any
+	step     string // of Of; empty: the first step in doubt
 }
 
-// NotHappened says that the call has not happened and will not be made: the function gets a Final
-// error that is ErrNotHappened. To have the call made again, Retry the operation instead. An undo
-// is made again: it must be done.
+// NotHappened states that the call has not happened. It is not made any more: the function gets a
+// Final error that is ErrNotHappened. To have the call made again, Retry the operation instead. An
+// undo that has not happened is made again, because it must be done.
 var NotHappened = Finding{}
 
-// Happened says that the call has happened, and what it has returned, which is stored as JSON. The
-// value must decode into the type of the Call: the operation parks again if it does not, and
-// Resolve takes another one. For an undo the value is nil.
+// Happened states that the call has happened, and what it has returned. The value is stored as
+// JSON, and must decode into the type of the Call. If it does not, the operation parks again, and
+// Resolve takes another value. For an undo the value is nil.
 func Happened(value any) Finding { return Finding{happened: true, value: value} }
 
-// Refused says that the other side has refused the call, and will not make it any more: the
-// function gets err as a Final, or as idem.Reject if it is that. It finds in err what WithErrors
-// says of errors, those that are named there only by the Resolve of the Definition. An undo cannot
-// be refused: the operation stays parked until it is done.
+// Refused states that the other side has refused the call and will not make it. The function gets
+// err as a Final, or as idem.Reject if it is one. What errors.Is and errors.As find in err,
+// WithErrors says; only the Resolve of the Definition knows the errors that are named there. An
+// undo cannot be refused: the operation stays parked until the undo is done.
 func Refused(err error) Finding {
 	if err == nil {
 		err = errors.New("refused")
@@ -329,33 +327,32 @@ func Refused(err error) Finding {
 	return Finding{refused: Final(err)}
 }
 
-// As returns the finding as one about the operation as s shows it: Resolve refuses it, with
-// ErrNotParked, if a process has taken the operation up since.
+// As returns the finding, bound to the status s. If a process has claimed the operation since,
+// Resolve returns ErrNotParked.
 func (f Finding) As(s Status) Finding {
 	f.epoch = s.Epoch
 	return f
 }
 
-// Of returns the finding as one about the step of that name, where several calls are in doubt.
-// Resolve refuses it, with ErrNotParked, if no step of that name is in doubt.
+// Of returns the finding, bound to the step of that name, for an operation with several calls in
+// doubt. If no step of that name is in doubt, Resolve returns ErrNotParked.
 func (f Finding) Of(step string) Finding {
 	f.step = step
 	return f
 }
 
-// Resolve says the outcome of a call in doubt, or of an undo in doubt, and lets the operation go on
-// from there. It is ErrNotParked if there is none. If several are in doubt it is about the first of
-// them, unless the finding names one, and the operation may park again for the next. Of the options
-// only idem.WithSealer matters. It is for definitions whose codec is JSON; see the Resolve of a
-// Definition for others.
+// Resolve states the outcome of a call or an undo in doubt, and resumes the operation from there.
+// If several are in doubt, the finding is about the first of them, unless it names one, and the
+// operation may park again for the next. If none is in doubt, Resolve returns ErrNotParked. Of the
+// options only idem.WithSealer matters. The codec of the definition must be JSON; for others, use
+// the Resolve of the Definition.
 func Resolve(ctx context.Context, pool *pgxpool.Pool, id string, finding Finding, opts ...idem.Option) error {
-	return resolve(ctx, pool, id, finding, &definition{codec: jsonCodec{}, knownErrors: everywhere}, opts)
+	return resolve(ctx, pool, id, finding, &definition{codec: jsonCodec{}, knownErrors: defaultErrors}, opts)
 }
 
-// Resolve says the outcome of a call in doubt of an operation of this definition, as the function
-// Resolve does. The value is encoded by the codec of the definition, and an error of Refused is
-// what it is if WithErrors names it. For an operation of another definition it returns
-// ErrUnknownOperation.
+// Resolve states the outcome of a call in doubt of an operation of this definition, as the function
+// Resolve does. It encodes the value by the codec of the definition, and stores an error of Refused
+// as WithErrors says. For an operation of another definition it returns ErrUnknownOperation.
 func (d *Definition[In]) Resolve(ctx context.Context, pool *pgxpool.Pool, id string, finding Finding, opts ...idem.Option) error {
 	if d.err != nil {
 		return d.err
@@ -363,7 +360,7 @@ func (d *Definition[In]) Resolve(ctx context.Context, pool *pgxpool.Pool, id str
 	return resolve(ctx, pool, id, finding, &d.definition, opts)
 }
 
-// resolve records a finding. A definition without a name is one that is not known.
+// resolve records a finding. A definition without a name stands for any definition.
 func resolve(ctx context.Context, pool *pgxpool.Pool, id string, finding Finding, d *definition, opts []idem.Option) error {
 	sealer, err := idemCalls.Sealer(opts)
 	if err != nil {
@@ -372,7 +369,7 @@ func resolve(ctx context.Context, pool *pgxpool.Pool, id string, finding Finding
 	request := &db.ReviveOperation{OperationID: id, FromEpoch: finding.epoch}
 	return revive(ctx, pool, request, audit.Note(ctx, db.Resolve, finding.outcome()), func(show *db.ShowOperation, inDoubt []db.InDoubt) (txn.Request, string, error) {
 		if d.name != "" && d.name != show.Name {
-			return nil, "", fmt.Errorf("%w: it is an operation %q, not %q", ErrUnknownOperation, show.Name, d.name)
+			return nil, "", fmt.Errorf("%w: the operation belongs to definition %q, not to %q", ErrUnknownOperation, show.Name, d.name)
 		}
 		call, err := finding.choose(inDoubt)
 		if err != nil {
@@ -390,7 +387,7 @@ func resolve(ctx context.Context, pool *pgxpool.Pool, id string, finding Finding
 	})
 }
 
-// outcome is what the audit says of the finding.
+// outcome returns the finding for the audit.
 func (f *Finding) outcome() string {
 	switch {
 	case f.refused != nil:
@@ -414,7 +411,7 @@ func (f *Finding) choose(inDoubt []db.InDoubt) (*db.InDoubt, error) {
 	return nil, fmt.Errorf("%w: no step %.200q is in doubt", ErrNotParked, f.step)
 }
 
-// recorded is what is recorded of a finding, nil for an undo that is made again.
+// recorded returns the row that the finding becomes, or nil for an undo that is made again.
 func (f *Finding) recorded(call *db.Step, d *definition) (*db.Step, error) {
 	s := &db.Step{Seq: call.Seq, Kind: call.Kind, Name: call.Name, Undos: call.Undos, Outcome: db.StepDone}
 	isUndo := s.Kind == db.UndoStep
@@ -426,11 +423,8 @@ func (f *Finding) recorded(call *db.Step, d *definition) (*db.Step, error) {
 	case isUndo:
 		s.Policy = call.Policy
 		return s, nil
-	case !f.happened && f.refused == nil:
-		s.Outcome, s.Value = db.StepFailed, d.knownErrors.Encode(Final(ErrNotHappened))
-		return s, nil
-	case f.refused != nil:
-		s.Outcome, s.Value = db.StepFailed, d.knownErrors.Encode(f.refused)
+	case !f.happened:
+		s.Outcome, s.Value = db.StepFailed, d.knownErrors.Encode(cmp.Or(f.refused, Final(ErrNotHappened)))
 		return s, nil
 	}
 	s.Outcome = db.StepResolved
@@ -441,8 +435,8 @@ func (f *Finding) recorded(call *db.Step, d *definition) (*db.Step, error) {
 	return s, nil
 }
 
-// revive lets a parked operation go on, together with what is recorded for it and of the person who
-// wants it.
+// revive resumes a parked operation. In the same transaction it writes the row that record returns,
+// if record is not nil, and the audit note.
 func revive(ctx context.Context, pool *pgxpool.Pool, r *db.ReviveOperation, note db.NoteAct,
 	record func(*db.ShowOperation, []db.InDoubt) (row txn.Request, step string, err error),
 ) (err error) {
@@ -460,9 +454,9 @@ func revive(ctx context.Context, pool *pgxpool.Pool, r *db.ReviveOperation, note
 	case !show.Found:
 		return ErrUnknownOperation
 	case !r.Found && show.State != db.OperationParked:
-		return fmt.Errorf("%w: it is %s", ErrNotParked, show.State)
+		return fmt.Errorf("%w: the operation is %s", ErrNotParked, show.State)
 	case !r.Found, r.Epoch-1 != show.Epoch:
-		return fmt.Errorf("%w: a process has taken it up since it was looked at", ErrNotParked)
+		return fmt.Errorf("%w: a process has claimed the operation since Show", ErrNotParked)
 	}
 	var rows []txn.Request
 	note.Step = show.ReasonStep
@@ -479,7 +473,7 @@ func revive(ctx context.Context, pool *pgxpool.Pool, r *db.ReviveOperation, note
 	return hint(tx.Commit(ctx, append(rows, &note)...))
 }
 
-// hint adds to an error of the database what its reader can do about it.
+// hint adds to a missing privilege what to do about it.
 func hint(err error) error {
 	if txn.HasCode(err, "42501") {
 		return fmt.Errorf("operation: nothing was changed: the role needs INSERT on idem.audit, where acts are recorded, and docs/operate.md has the rest: %w", err)

@@ -21,12 +21,12 @@ import (
 //	failed := calls.Wait()
 //	ticket, err := air.Value()
 //
-// Each of them is a step with a key, a policy, undos and an outcome of its own. They take their
+// Each call is a step with a key, a policy, undos and an outcome of its own. The calls take their
 // positions in the order of Go. One commit before them records all of them as begun, and the next
-// commit records what they have returned: together they cost the commits of one Call. If one fails,
-// or has to wait for a person, the others still come to their outcomes before the function goes on,
-// or the operation parks. A process that takes the operation up after a crash settles each call as
-// its policy says.
+// commit records what they have returned: together they cost the commits of one Call. If one call
+// fails or has to wait for a person, the others still come to their outcomes before the function
+// continues, or the operation parks. A process that resumes the operation after a crash settles
+// each call as its policy says.
 //
 // Between the first Go and Wait no other step is taken. A backoff of 5 seconds or more frees the
 // caller or the worker only when no other of the calls is in progress. A panic in the function of a
@@ -35,8 +35,8 @@ type Calls struct {
 	op     *Op
 	calls  []*parallelCall
 	pauses *pauses
-	busy   sync.Mutex // a Go or the Wait is in progress
-	opened bool       // by the first Go: no other step is taken
+	busy   sync.Mutex // held by a Go, the Wait or a Value
+	opened bool       // Go was called: op.taking is locked until Wait
 	waited bool
 }
 
@@ -46,22 +46,20 @@ type Value[T any] struct {
 	call  *parallelCall // nil if Go was refused
 }
 
-// parallelCall is one of the calls. It has an Op of its own while it is made, so that its stop does
-// not stop the others.
+// parallelCall is one of the calls. While it is made, it has an Op of its own, so that it can stop
+// without stopping the others.
 type parallelCall struct {
-	*outside
-	verdict verdict
-	plan    func() error // keeps the undos of the call
-	op      *Op
-	open    bool // it has no outcome yet
-	dated   bool // its row has the time when it was begun
-	stored  []byte
-	err     error
-	elapsed func() time.Duration // since it was begun
-	escaped *escape              // from its function
+	*outsideCall
+	planUndos func() // keeps the undos of the call
+	op        *Op
+	open      bool // the call has no outcome yet
+	stored    []byte
+	err       error
+	begunAt   time.Time  // by the clock of this process
+	panicked  *callPanic // of its function
 }
 
-// Parallel returns Calls of this run. It is of no use once the function has returned.
+// Parallel returns Calls of this run. They cannot be used after the function has returned.
 func Parallel(op *Op) *Calls { return &Calls{op: op} }
 
 // Go adds a call, which Wait makes. Its arguments are those of Call.
@@ -72,22 +70,24 @@ func Go[T any](calls *Calls, name string, policy Policy, do func(ctx context.Con
 		return v
 	}
 	defer calls.busy.Unlock()
-	call := calls.add(callRequest(name, &policy, undo))
-	if call == nil {
+	s := calls.add(callRequest(name, &policy, undo))
+	if s == nil {
 		return v
 	}
-	op := calls.op
-	call.outside = outsideOf(op, call.outside.step, policy, do)
-	call.plan = func() error {
-		return plan(op, call.step, undo, func() (T, error) { return decode[T](op.work.definition.codec, call.stored) })
+	op, call := calls.op, &parallelCall{}
+	call.outsideCall = newOutsideCall(op, s, policy, do)
+	call.planUndos = func() {
+		planUndos(op, s, undo, func() (T, error) { return decode[T](op.work.definition.codec, call.stored) })
 	}
 	v.call = call
 	calls.calls = append(calls.calls, call)
 	return v
 }
 
-// add takes the position of a call. It returns nil if no step is taken any more.
-func (c *Calls) add(r request) *parallelCall {
+// add takes the position of a call. It returns nil if the run takes no further step. A call that is
+// to park or to unwind is added all the same, because the others come to their outcomes first. Only
+// a call that the code has changed parks at once.
+func (c *Calls) add(r request) *step {
 	op := c.op
 	switch {
 	case c.waited:
@@ -98,20 +98,20 @@ func (c *Calls) add(r request) *parallelCall {
 		return nil
 	}
 	c.opened = true
-	op.grouped = true
-	s, v, err := op.ask(r)
-	if err == nil && v.do == park && v.reason == ReasonCodeChanged {
-		err = op.obey(v)
+	op.callsOpen = true
+	s, err := op.ask(r)
+	if err == nil && s.do == park && s.stop.reason == ReasonCodeChanged {
+		err = op.follow(s.decision)
 	}
 	if err != nil {
 		return nil
 	}
-	return &parallelCall{outside: &outside{step: s}, verdict: v}
+	return s
 }
 
 // Wait makes the calls, all at the same time, and returns when each of them has an outcome. The
 // error joins those of the calls, in the order of Go, and is nil if all have returned a value.
-// Calls are waited for once.
+// Call Wait once.
 func (c *Calls) Wait() error {
 	op := c.op
 	switch {
@@ -127,7 +127,7 @@ func (c *Calls) Wait() error {
 		return op.halted()
 	}
 	defer op.taking.Unlock()
-	op.grouped = false
+	op.callsOpen = false
 	if err := op.halted(); err != nil {
 		return err
 	}
@@ -141,8 +141,8 @@ func (c *Calls) Wait() error {
 	return errors.Join(errs...)
 }
 
-// Value returns what the call has returned: the same in the first run and in every later one. It is
-// called behind Wait.
+// Value returns what the call has returned: the same in the first run and in every later one. Call
+// it after Wait.
 func (v *Value[T]) Value() (T, error) {
 	var none T
 	op := v.calls.op
@@ -156,18 +156,20 @@ func (v *Value[T]) Value() (T, error) {
 	case v.call == nil || !v.calls.waited:
 		return none, op.misuse("Value before Wait")
 	}
-	return whole(op, v.call.step.name, func() (T, error) { return result[T](op, v.call.step, v.call.stored, v.call.err) })
+	return haltOnPanic(op, v.call.step.name, func() (T, error) { return result[T](op, v.call.step, v.call.stored, v.call.err) })
 }
 
-// settle brings every call to an outcome, or stops the run.
+// settle brings every call to an outcome, or stops the run: load the records, commit that the calls
+// are begun, make the calls, collect their outcomes. If a call has no outcome, the progress of all
+// calls is committed before the run stops.
 func (c *Calls) settle() error {
 	op := c.op
 	unwinds := false // a call was never sent, and is not made
 	for _, call := range c.calls {
-		if op.recall(call); op.stopped != nil {
+		if op.loadCall(call); op.stopped != nil {
 			return op.stopped
 		}
-		unwinds = unwinds || call.verdict.do == unwind
+		unwinds = unwinds || call.step.do == unwind
 	}
 	if err := c.begin(); err != nil {
 		return err
@@ -177,11 +179,9 @@ func (c *Calls) settle() error {
 		unwinds = op.collect(call) || unwinds
 	}
 	for _, call := range c.calls {
-		call.escaped.again(op, call.step.name)
-		if !call.open && call.err == nil && call.verdict.do != unwind {
-			if err := call.plan(); err != nil {
-				return err
-			}
+		call.panicked.rethrow(op, call.step.name)
+		if !call.open && call.err == nil && call.step.do != unwind {
+			call.planUndos()
 		}
 	}
 	if s := c.stop(); s != nil {
@@ -202,17 +202,20 @@ func (c *Calls) unsettled() (open []*parallelCall) {
 	return open
 }
 
-// recall loads the record of a call.
-func (op *Op) recall(call *parallelCall) {
+// loadCall loads the record of a call. The call is then open, unless it has an outcome or the
+// operation unwinds. A call that older code made alone has its number of attempts in the row of the
+// operation. A call that has used up its attempts was parked: Retry begins to count anew, and
+// Cancel allows one more attempt.
+func (op *Op) loadCall(call *parallelCall) {
 	w, s := op.work, call.step
 	switch {
-	case call.verdict.do == unwind:
+	case s.do == unwind:
 		return
-	case call.verdict.do == replay:
+	case s.do == replay:
 		call.stored, call.err = op.replay(s)
 		return
 	case w.journal.replays:
-		_ = op.obey(call.verdict)
+		_ = op.follow(s.decision)
 		return
 	}
 	call.open = true
@@ -220,10 +223,10 @@ func (op *Op) recall(call *parallelCall) {
 	switch {
 	case s.recorded != nil && s.recorded.Value != nil:
 		call.tries = triesOf(s.recorded.Value)
-	case w.at.Seq == s.seq, w.at.Seq == 0 && w.at.Step == s.name: // older code has made it alone
+	case w.at.Seq == s.seq, w.at.Seq == 0 && w.at.Step == s.name:
 		call.tries = w.at.Tries
 	}
-	if call.isSpent() { // it was parked: Retry begins to count anew, and Cancel allows one attempt more
+	if call.isSpent() {
 		call.tries = 0
 		if w.journal.canceled {
 			call.tries = call.policy.attempts - 1
@@ -231,64 +234,53 @@ func (op *Op) recall(call *parallelCall) {
 	}
 }
 
-// begin records the calls that are still to be made as begun, before the first of them is made.
+// begin commits that the open calls are begun, before the first of them is made. If all of them are
+// recorded as begun, there is nothing to commit.
 func (c *Calls) begin() error {
-	op := c.op
-	fresh, begun := false, time.Now()
-	var first *parallelCall
-	for _, call := range c.unsettled() {
-		call.elapsed = func() time.Duration { return time.Since(begun) }
+	op, open := c.op, c.unsettled()
+	fresh, now := false, time.Now()
+	for _, call := range open {
+		call.begunAt = now
 		dated := call.doubt && !call.step.recorded.DueAt.IsZero()
 		switch {
 		case dated:
-			call.elapsed = op.work.clock.since(call.step.recorded.DueAt)
+			call.begunAt = op.work.clock.local(call.step.recorded.DueAt)
 		case call.doubt: // older code has made it alone
-			call.elapsed = op.work.elapsed
+			call.begunAt = op.work.begunAt
 		}
-		if first == nil {
-			first = call
-		}
-		if !dated && call.verdict.do != park {
-			op.recordBegun(call)
+		if !dated && call.step.do != park {
+			op.recordBegun(call, false)
 			fresh = true
 		}
 	}
 	if fresh {
-		if err := op.commit(commit{at: positionOf(first)}); err != nil {
-			return err
-		}
-	}
-	for _, call := range c.unsettled() {
-		call.dated = true
+		return op.commit(commit{at: open[0].step.position(0)})
 	}
 	return nil
 }
 
-func positionOf(call *parallelCall) db.At {
-	return db.At{Kind: call.step.kind, Step: call.step.name, Seq: call.step.seq}
-}
-
-// recordBegun records with the next commit that a call is begun, since when, and how often it was
-// tried. A row keeps its time: otherwise each process that resumes the operation would extend the
-// window of the call.
-func (op *Op) recordBegun(call *parallelCall) {
+// recordBegun adds to the next commit that a call is begun, since when, and how often it was tried.
+// If dated, the row has the time when the call was begun, and keeps it. Otherwise each process that
+// resumes the operation would extend the window of the call.
+func (op *Op) recordBegun(call *parallelCall, dated bool) {
 	r := op.record(call.step, db.StepBegun, triesValue(call.tries))
 	if call.doubt {
-		r.Pause, r.Keeps = -call.elapsed(), call.dated
+		r.Pause, r.Keeps = -time.Since(call.begunAt), dated
 	}
 }
 
-// make makes the calls, and returns when all have ended.
+// make makes the open calls, and returns when all have ended. Each call has an Op and a work of its
+// own, with copies of the fields that an attempt changes.
 func (c *Calls) make() {
 	open := c.unsettled()
-	c.pauses = newPauses(len(open))
+	c.pauses = &pauses{active: len(open), until: map[*Op]time.Time{}, released: make(chan struct{})}
 	var ended sync.WaitGroup
 	for _, call := range open {
 		alone := *c.op.work
-		alone.at, alone.outcomes, alone.elapsed = db.At{}, map[int]db.Step{}, call.elapsed
+		alone.at, alone.unrecorded, alone.begunAt = db.At{}, map[int]db.Step{}, call.begunAt
 		call.op = &Op{work: &alone, ctx: c.op.ctx, cancel: c.op.cancel, current: call.step.name}
 		call.pauseTogether = func(d time.Duration) error { return c.pauses.pause(call.op, d) }
-		if call.op.obey(call.verdict) != nil {
+		if call.op.follow(call.step.decision) != nil {
 			c.pauses.end()
 			continue
 		}
@@ -300,36 +292,36 @@ func (c *Calls) make() {
 	ended.Wait()
 }
 
-// run makes one call.
+// run makes one call, and keeps a panic of its function for Wait.
 func (p *parallelCall) run() {
-	p.escaped = &escape{}
+	returned := false
 	defer func() {
-		if p.escaped != nil {
-			p.escaped.panicked, p.escaped.stack = recover(), debug.Stack()
+		if !returned {
+			p.panicked = &callPanic{value: recover(), stack: debug.Stack()}
 		}
 	}()
-	p.stored, p.err = p.op.tryOut(p.outside)
-	p.escaped = nil
+	p.stored, p.err = p.op.tryUntilSettled(p.outsideCall)
+	returned = true
 }
 
-// collect records the outcome of a call, if it has one. It reports whether the call has not happened
-// and is not made, because the operation unwinds.
+// collect adds the outcome of a call to the next commit, if it has one. It returns true if the call
+// has not happened and is not made, because the operation unwinds.
 func (op *Op) collect(call *parallelCall) (unwinds bool) {
-	if s := call.op.stopped; s != nil && s.why == stopUnwound {
+	if s := call.op.stopped; s != nil && s.kind == stopUnwound {
 		op.record(call.step, db.StepNotSent, nil)
-		call.open, call.verdict.do = false, unwind
+		call.open, call.step.do = false, unwind
 		return true
 	}
-	if s, ok := call.op.work.outcomes[call.step.seq]; ok {
+	if s, ok := call.op.work.unrecorded[call.step.seq]; ok {
 		call.open = false
-		op.work.outcomes[s.Seq] = s
+		op.work.unrecorded[s.Seq] = s
 		op.record(call.step, s.Outcome, s.Value)
 	}
 	return false
 }
 
-// stop returns why calls have no outcome, or nil if all have one. The end of the run takes precedence
-// over a pause, and a pause over parking.
+// stop returns why calls have no outcome, or nil if all have one. The end of the run takes
+// precedence over a pause, and a pause over parking. If several calls park, their texts are joined.
 func (c *Calls) stop() *stop {
 	var stops []*stop
 	for _, call := range c.unsettled() {
@@ -338,8 +330,8 @@ func (c *Calls) stop() *stop {
 	if len(stops) == 0 {
 		return nil
 	}
-	for _, why := range []why{stopBroken, stopLeft, stopAgain, stopSuspended} {
-		if i := slices.IndexFunc(stops, func(s *stop) bool { return s.why == why }); i >= 0 {
+	for _, kind := range []stopKind{stopFailed, stopCallerLeft, stopRerun, stopSuspended} {
+		if i := slices.IndexFunc(stops, func(s *stop) bool { return s.kind == kind }); i >= 0 {
 			return stops[i]
 		}
 	}
@@ -351,80 +343,77 @@ func (c *Calls) stop() *stop {
 	return &all
 }
 
-// suspend stops the run, and records the progress of the calls: their outcomes, which of them were
-// never sent, and how often each was tried. If that fails, the calls without a recorded outcome are
-// in doubt for the next process.
+// suspend stops the run, and commits the progress of the calls: their outcomes, which of them were
+// never sent, and how often each was tried. If the commit fails, the calls without a recorded
+// outcome are in doubt for the next process.
 func (c *Calls) suspend(s *stop) error {
 	op, open := c.op, c.unsettled()
 	for _, call := range open {
 		c.recordUnsettled(call)
 	}
-	at := positionOf(open[0])
-	if s.why == stopSuspended {
-		at.Pause = c.pauses.untilNext()
-		if op.commit(commit{free: true, at: at, failure: open[0].failure()}) == nil {
-			return op.halt(stopSuspended, nil)
+	at, failure := open[0].step.position(0), op.failureOf(open[0].outsideCall)
+	if s.kind == stopSuspended {
+		next := time.Duration(math.MaxInt64)
+		for _, until := range c.pauses.until { // all calls have ended, so no lock is needed
+			next = min(next, time.Until(until))
 		}
-		if s = op.stopped; s.why != stopAgain && s.why != stopLeft {
+		_ = op.suspend(commit{at: open[0].step.position(max(0, next)), failure: failure})
+		if s = op.stopped; s.kind != stopRerun && s.kind != stopCallerLeft {
 			return s
 		}
-		at.Pause = 0
 	}
 	if len(op.pending) > 0 || op.work.at.Seq != at.Seq {
-		op.commitStopped(commit{always: true, at: at, failure: open[0].failure()})
+		op.commitStopped(commit{always: true, at: at, failure: failure})
 	}
 	op.stopped = s
 	return s
 }
 
-// recordUnsettled records, with the next commit, the progress of a call without an outcome.
+// recordUnsettled adds the progress of a call without an outcome to the next commit.
 func (c *Calls) recordUnsettled(call *parallelCall) {
 	op := c.op
 	row := op.work.journal.steps[call.step.seq]
 	switch {
-	case !call.doubt && call.op.stopped.why != stopParked:
+	case !call.doubt && call.op.stopped.kind != stopParked:
 		op.record(call.step, db.StepNotSent, triesValue(call.tries))
 	case triesOf(row.Value) != call.tries:
 		call.doubt = true
-		op.recordBegun(call)
+		op.recordBegun(call, true)
 	}
 }
 
-// pauses knows which calls are in a long pause. When all calls have ended or are in one, the pause
-// frees the worker or the caller.
+// pauses tracks which calls are in a long pause. When every call has ended or is in a long pause,
+// all pauses end, and the run releases the operation: the caller or the worker is free.
 type pauses struct {
-	mu     sync.Mutex
-	active int               // neither in a long pause nor ended
-	until  map[*Op]time.Time // by the Op of the call
-	free   chan struct{}     // closed when the operation is released
-	over   bool
+	mu       sync.Mutex
+	active   int               // calls that have not ended and are not in a long pause
+	until    map[*Op]time.Time // the ends of the pauses, by the Op of the call
+	released chan struct{}     // closed when all pauses end
+	over     bool              // released is closed
 }
 
-func newPauses(active int) *pauses {
-	return &pauses{active: active, until: map[*Op]time.Time{}, free: make(chan struct{})}
-}
-
-// pause pauses between two attempts of a call.
-func (r *pauses) pause(op *Op, d time.Duration) error {
-	r.mu.Lock()
-	r.until[op] = time.Now().Add(d)
-	r.active--
-	r.look()
-	r.mu.Unlock()
+// pause takes the pause between two attempts of a call. It stops the run of the call if the
+// operation is released meanwhile.
+func (p *pauses) pause(op *Op, d time.Duration) error {
+	p.mu.Lock()
+	p.until[op] = time.Now().Add(d)
+	p.active--
+	p.releaseIfIdle()
+	p.mu.Unlock()
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-r.free:
+	case <-p.released:
 	case <-op.ctx.Done():
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.over && op.ctx.Err() == nil {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.over && op.ctx.Err() == nil {
 		return op.halt(stopSuspended, nil)
 	}
-	delete(r.until, op)
-	r.active++
+	delete(p.until, op)
+	p.active++
 	if op.ctx.Err() != nil {
 		return op.interrupted()
 	}
@@ -432,34 +421,23 @@ func (r *pauses) pause(op *Op, d time.Duration) error {
 }
 
 // end notes that a call has ended.
-func (r *pauses) end() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.active--
-	r.look()
+func (p *pauses) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.active--
+	p.releaseIfIdle()
 }
 
-// look frees the worker or the caller if no call is in progress or will be soon.
-func (r *pauses) look() {
-	if r.over || r.active > 0 || len(r.until) == 0 {
+// releaseIfIdle ends all pauses if no call is in progress, and none will be soon.
+func (p *pauses) releaseIfIdle() {
+	if p.over || p.active > 0 || len(p.until) == 0 {
 		return
 	}
-	for _, until := range r.until {
+	for _, until := range p.until {
 		if time.Until(until) < longPause-time.Second/10 {
 			return
 		}
 	}
-	r.over = true
-	close(r.free)
-}
-
-// untilNext returns the time until the end of the first pause.
-func (r *pauses) untilNext() time.Duration {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	first := time.Duration(math.MaxInt64)
-	for _, until := range r.until {
-		first = min(first, time.Until(until))
-	}
-	return max(0, first)
+	p.over = true
+	close(p.released)
 }

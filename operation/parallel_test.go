@@ -19,7 +19,7 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// counted is a call that a test tells what to return.
+// counted is a call whose answers a test sets.
 type counted struct {
 	mu   sync.Mutex
 	keys []string
@@ -140,7 +140,7 @@ func TestParallel_FailureLetsTheOthersEnd(t *testing.T) {
 	s.wantDid("reserve", "cancel room")
 }
 
-// The error is the same for the function when it runs again.
+// Every run of the function gets the same error.
 func TestParallel_ErrorsAreTheSameInEveryRun(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -167,7 +167,8 @@ func TestParallel_ErrorsAreTheSameInEveryRun(t *testing.T) {
 	}
 }
 
-// The room is in doubt. The outcome of the other call is recorded before the operation parks, and the call is not made again.
+// One call is in doubt. The outcome of the other call is recorded before the operation parks, and
+// that call is not made again.
 func TestParallel_ParksWhenTheOthersHaveEnded(t *testing.T) {
 	t.Parallel()
 	for name, finding := range map[string]operation.Finding{"it has happened": operation.Happened("bed"), "it has not": operation.NotHappened} {
@@ -223,7 +224,7 @@ func TestParallel_ParksWhenTheOthersHaveEnded(t *testing.T) {
 	}
 }
 
-// Both are in doubt: a person says the outcome of each, by its name or in their order.
+// Both calls are in doubt. A person resolves each by its name, or in their order.
 func TestParallel_ResolveOneByOne(t *testing.T) {
 	t.Parallel()
 	for _, byName := range []bool{false, true} {
@@ -265,7 +266,7 @@ func TestParallel_ResolveOneByOne(t *testing.T) {
 	}
 }
 
-// leaveInDoubt leaves an operation both of whose calls were begun and have no answer.
+// leaveInDoubt begins an operation and leaves both calls in doubt.
 func leaveInDoubt(t *testing.T, s *shop, p *journey) (id string) {
 	t.Helper()
 	ctx, leave := context.WithCancel(t.Context())
@@ -281,7 +282,8 @@ func leaveInDoubt(t *testing.T, s *shop, p *journey) (id string) {
 	return s.text(`select id::text from idem.operations`)
 }
 
-// Code that no longer asks for one of the calls in doubt makes none of them under another key, and forgets none.
+// The code no longer asks for one of the calls in doubt. No call is made under another key, and the
+// operation parks.
 func TestParallel_DroppedCallInDoubtParks(t *testing.T) {
 	t.Parallel()
 	room := func(op *operation.Op, p *journey) error {
@@ -331,7 +333,7 @@ func TestParallel_DroppedCallInDoubtParks(t *testing.T) {
 	}
 }
 
-// The caller leaves when one has returned, one has certainly not left, and one is in doubt.
+// When the caller leaves, one call has returned, one was not sent, and one is in doubt.
 func TestParallel_CallerThatLeavesKeepsEachOutcome(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -414,7 +416,7 @@ func TestParallel_LongBackoffFreesTheCaller(t *testing.T) {
 	}
 }
 
-// A call that was never sent does not hide the recorded calls behind it.
+// A call that was never sent does not hide later recorded calls.
 func TestCancel_UndoesParallelCallsBehindOneThatWasNotSent(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -436,7 +438,29 @@ func TestCancel_UndoesParallelCallsBehindOneThatWasNotSent(t *testing.T) {
 	}
 }
 
-// The other call is kept, and the process lives.
+// The new code makes only the first of two calls. That call was never sent, so the operation
+// unwinds there. The second call is recorded, and the code no longer has its undo.
+func TestCancel_ParksAtAStepBehindACallThatWasNotSent(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	p := newJourney(operation.Keyed(time.Hour).WithBackoff(100*time.Hour, 100*time.Hour), operation.Once)
+	p.air.fn = func(context.Context, int) (string, error) { return "", operation.NotSent(errTimeout) }
+	want(t, idem.ErrInProgress)(p.define().Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(0)))
+	changed := operation.Define("travel", func(op *operation.Op, _ int) (idem.Response, error) {
+		if err := localStep(op, "reserve"); err != nil {
+			return idem.Response{}, err
+		}
+		_, err := operation.Call(op, "air", p.airPolicy, p.air.call, undoBy[string]("cancel air"))
+		return created, err
+	})
+	must(t, operation.Cancel(t.Context(), s.pool, s.operationID()))
+	want(t, operation.ErrParked)(changed.Do(t.Context(), s.pool, scope, "k", hashA, 0))
+	if status := s.wantParked(s.operationID(), operation.ReasonCodeChanged); status.Step != "room" {
+		t.Errorf("it is parked at %q", status.Step)
+	}
+}
+
+// A panic in one call does not lose the outcome of the other, and does not end the process.
 func TestParallel_PanicKeepsTheOthers(t *testing.T) {
 	t.Parallel()
 	for name, escape := range map[string]func(){"a panic": func() { panic("for once") }, "Goexit": runtime.Goexit} {
@@ -545,5 +569,5 @@ func TestParallel_RefusesMisuse(t *testing.T) {
 	}
 }
 
-// ignore is what a function does that does not look at an error.
+// ignore stands for a function that does not check an error.
 func ignore(error) error { return nil }

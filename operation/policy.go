@@ -13,32 +13,32 @@ import (
 
 // Policy says what may happen when the outcome of a call is in doubt, and how the call is retried.
 // A call is in doubt if its process died during an attempt, or if an attempt returned an error that
-// is neither Final nor NotSent: its answer may have been lost. A Policy is made by [Keyed] or
-// [Asked], or is [Once].
+// is neither Final nor NotSent: its answer may have been lost. Make a Policy by [Keyed] or [Asked],
+// or use [Once].
 type Policy struct {
 	window    time.Duration // Keyed: how long the other side knows a key
 	find      func(ctx context.Context, key string) (value any, done bool, err error)
 	once      bool
-	attempts  int           // maximum; 0: none
-	timeout   time.Duration // of each attempt; 0: none
-	heartbeat time.Duration // maximum between two beats; 0: none
-	min, max  time.Duration // backoff; 0: the defaults
-	err       error
+	attempts  int           // the maximum; 0: no limit
+	timeout   time.Duration // of each attempt; 0: no limit
+	heartbeat time.Duration // the maximum between two beats; 0: no limit
+	min, max  time.Duration // of the backoff; 0: the defaults
+	err       error         // why the policy cannot be used
 }
 
 const (
 	defaultMinBackoff = 200 * time.Millisecond
 	defaultMaxBackoff = time.Minute
 
-	// longPause is a pause that frees the caller or the worker.
+	// A pause of longPause or more frees the caller or the worker.
 	longPause = 5 * time.Second
 )
 
 // Keyed says that the other side recognizes a key for as long as window, and answers a second call
 // with the outcome of the first. A call in doubt is repeated under its key. After the window the
 // operation parks with ReasonCallInDoubt. The window counts from the commit before the first
-// attempt. Most providers promise 24 hours: take an hour less. A Final error settles the attempts
-// before it, too.
+// attempt. Most providers promise 24 hours: take an hour less. A Final error also settles earlier
+// attempts.
 func Keyed(window time.Duration) Policy {
 	p := Policy{window: window}
 	if window <= 0 {
@@ -66,8 +66,8 @@ func Asked[T any](find func(ctx context.Context, key string) (value T, done bool
 var Once = Policy{once: true}
 
 // WithMaxAttempts limits how often a call is tried, across callers and processes. After the last
-// attempt the operation parks with ReasonAttemptsExhausted, unless the call is known not to have
-// happened: then the function gets the last error, as a Final. There is no limit by default.
+// attempt the operation parks with ReasonAttemptsExhausted. If the call is known not to have
+// happened, the function gets the last error instead, as a Final. There is no limit by default.
 func (p Policy) WithMaxAttempts(n int) Policy {
 	if p.attempts = n; n < 1 {
 		p.err = fmt.Errorf("operation: WithMaxAttempts(%d): the number must be positive", n)
@@ -75,9 +75,9 @@ func (p Policy) WithMaxAttempts(n int) Policy {
 	return p
 }
 
-// WithAttemptTimeout limits how long an attempt may take, and how long each question of an Asked
-// call may take. An attempt that fails because of it is in doubt. There is no limit by default.
-// With Keyed it must be shorter than the window.
+// WithAttemptTimeout limits the duration of each attempt, and of each question of an Asked call. An
+// attempt that fails because of it is in doubt. There is no limit by default. With Keyed it must be
+// shorter than the window.
 func (p Policy) WithAttemptTimeout(d time.Duration) Policy {
 	if p.timeout = d; d <= 0 {
 		p.err = fmt.Errorf("operation: WithAttemptTimeout(%v): the timeout must be positive", d)
@@ -85,19 +85,18 @@ func (p Policy) WithAttemptTimeout(d time.Duration) Policy {
 	return p
 }
 
-// WithBackoff sets the upper limit of the first pause between two attempts, and that of every
-// pause. The limit doubles with each attempt up to max, and each pause is drawn at random below it.
-// A pause of 5 seconds or more frees the caller or the worker. The defaults are 200 milliseconds
-// and a minute.
+// WithBackoff sets the bounds of the pauses between attempts. The first pause is a random duration
+// up to min. The upper limit doubles with each attempt, up to max. A pause of 5 seconds or more
+// frees the caller or the worker. The defaults are 200 milliseconds and a minute.
 func (p Policy) WithBackoff(min, max time.Duration) Policy {
 	if p.min, p.max = min, max; min <= 0 || max < min {
-		p.err = fmt.Errorf("operation: WithBackoff(%v, %v): min must be positive, and not above max", min, max)
+		p.err = fmt.Errorf("operation: WithBackoff(%v, %v): min must be positive, and max at least min", min, max)
 	}
 	return p
 }
 
-// WithHeartbeat limits the time between two calls of [Beat] by the function of a call. When no beat
-// has come for d, the context of the attempt ends with the cause ErrNoBeat, and the attempt is in
+// WithHeartbeat limits the time between two calls of [Beat] by the function of a call. If no beat
+// comes for d, the context of the attempt ends with the cause ErrNoBeat, and the attempt is in
 // doubt. The find of an Asked call need not beat. There is no limit by default. With Keyed it must
 // be shorter than the window.
 func (p Policy) WithHeartbeat(d time.Duration) Policy {
@@ -107,7 +106,7 @@ func (p Policy) WithHeartbeat(d time.Duration) Policy {
 	return p
 }
 
-// check returns why the policy cannot be used.
+// check returns an error if the policy cannot be used.
 func (p *Policy) check() error {
 	switch {
 	case p.err != nil:
@@ -122,7 +121,7 @@ func (p *Policy) check() error {
 	return nil
 }
 
-// stored returns the policy as the record of a call in doubt has it.
+// stored returns the policy as it is recorded with a call in doubt, such as "keyed 23h".
 func (p *Policy) stored() string {
 	switch {
 	case p.once:
@@ -137,7 +136,8 @@ func (p *Policy) stored() string {
 	return "keyed " + p.window.String()
 }
 
-// storedPolicy returns what a record says of a policy: enough to tell what Cancel would do.
+// storedPolicy returns the policy that was recorded. It has no functions and limits: it only shows
+// what Cancel would do.
 func storedPolicy(text string) Policy {
 	if window, isKeyed := strings.CutPrefix(text, "keyed "); isKeyed {
 		d, _ := time.ParseDuration(window)
@@ -149,20 +149,20 @@ func storedPolicy(text string) Policy {
 	return Once
 }
 
-// backoff returns the pause behind the nth attempt.
+// backoff returns the pause after an attempt: a random duration of at least a tenth of min.
 func (p *Policy) backoff(attempt int) time.Duration {
-	limit, most := p.min, p.max
-	if limit == 0 {
-		limit, most = defaultMinBackoff, defaultMaxBackoff
+	first, highest := p.min, p.max
+	if first == 0 {
+		first, highest = defaultMinBackoff, defaultMaxBackoff
 	}
-	first := limit
-	for n := 1; n < attempt && limit < most; n++ {
-		limit += min(limit, most-limit)
+	limit := first
+	for n := 1; n < attempt && limit < highest; n++ {
+		limit += min(limit, highest-limit)
 	}
 	return max(rand.N(limit), first/10)
 }
 
-// bounded returns the context of an attempt.
+// bounded returns the context of an attempt, or of a question of an Asked call, with its timeout.
 func (p *Policy) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	if p.timeout > 0 {
 		return context.WithTimeout(ctx, p.timeout)
@@ -170,36 +170,38 @@ func (p *Policy) bounded(ctx context.Context) (context.Context, context.CancelFu
 	return ctx, func() {}
 }
 
-// ErrNoBeat is the cause of the end of an attempt's context when its function has not called Beat in
-// time: see Policy.WithHeartbeat.
+// ErrNoBeat is the cause of a context that ended because the function of a call did not call Beat
+// in time: see Policy.WithHeartbeat.
 var ErrNoBeat = errors.New("operation: no beat came in time")
 
 // Beat reports that the function of a call makes progress: see [Policy.WithHeartbeat]. ctx is the
-// one that the function was given, or one derived from it. Without a heartbeat Beat does nothing.
+// context of the function, or one derived from it. Without a heartbeat Beat does nothing.
 func Beat(ctx context.Context) {
-	if h, ok := ctx.Value(heartKey{}).(*heart); ok {
-		h.timer.Reset(h.silence)
+	if h, ok := ctx.Value(heartbeatKey{}).(*heartbeat); ok {
+		h.timer.Reset(h.limit)
 	}
 }
 
-// heart ends the context of an attempt that does not beat.
-type heart struct {
-	timer   *time.Timer
-	silence time.Duration
+// heartbeat ends the context of an attempt if no beat comes for limit.
+type heartbeat struct {
+	timer *time.Timer
+	limit time.Duration
 }
 
-type heartKey struct{}
+type heartbeatKey struct{}
 
-// watched returns the context of an attempt that must beat.
+// watched returns the context of an attempt with its timeout and its heartbeat.
 func (p *Policy) watched(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, stop := p.bounded(ctx)
 	if p.heartbeat == 0 {
-		return ctx, func() {}
+		return ctx, stop
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	h := &heart{silence: p.heartbeat}
+	h := &heartbeat{limit: p.heartbeat}
 	h.timer = time.AfterFunc(p.heartbeat, func() { cancel(ErrNoBeat) })
-	return context.WithValue(ctx, heartKey{}, h), func() {
+	return context.WithValue(ctx, heartbeatKey{}, h), func() {
 		h.timer.Stop()
 		cancel(nil)
+		stop()
 	}
 }

@@ -56,7 +56,7 @@ func (b *blocked) function(s *shop) func(op *operation.Op, _ int) (idem.Response
 	}
 }
 
-// call makes a call in a goroutine.
+// call calls Do in a goroutine.
 func (b *blocked) call(ctx context.Context, s *shop, opts ...idem.Option) <-chan answer {
 	answers := make(chan answer, 1)
 	go func() {
@@ -128,7 +128,8 @@ func TestDo_InProgressForOtherCalls(t *testing.T) {
 
 func nothing(pgx.Tx) (idem.Response, error) { return created, nil }
 
-// A process that has lost the epoch commits nothing any more, and says nothing either: its caller gets the answer of the one that has it.
+// A process that has lost the epoch commits nothing. Its caller gets the answer of the process that
+// has the operation.
 func TestFence_ZombieCommitsNothing(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -195,7 +196,8 @@ func TestCall_OutcomeIsKeptWhenTheCallerLeaves(t *testing.T) {
 
 const presences = `select count(*) from pg_stat_activity where application_name = 'idem presence' and datname = current_database()`
 
-// The session is gone and the process is not: as after a failover. It stops what it was doing, and comes back under a new number.
+// A session ends and its process lives, as after a failover. The process stops its operations, and
+// comes back as a new instance.
 func TestPresence_LostComesBackAsANewInstance(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -218,7 +220,7 @@ func TestPresence_LostComesBackAsANewInstance(t *testing.T) {
 	s.wantBlocked()
 }
 
-// Work in one transaction needs no presence.
+// An operation in one transaction needs no presence.
 func TestPresence_NotNeededForOneTransaction(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -229,7 +231,8 @@ func TestPresence_NotNeededForOneTransaction(t *testing.T) {
 	}
 }
 
-// pooled is a connection as a pooler gives it: the server reports another process number than the client got.
+// pooled is a connection as a pooler gives it: the server reports another process number than the
+// client got.
 type pooled struct {
 	net.Conn
 	told bool
@@ -252,7 +255,8 @@ func behindPooler(c *pgxpool.Config) {
 	}
 }
 
-// Behind a pooler a session has no owner, and a lock on it would outlive the process: there is a lease instead.
+// Behind a pooler a session has no owner, and a lock on it would outlive the process: there is a
+// lease instead.
 func TestLease_BehindAPooler(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -299,8 +303,9 @@ func TestFence_ClaimFencesOffTheOwnerBefore(t *testing.T) {
 const ownerLocks = `select count(*) from pg_locks l join idem.operations o on o.owner = l.objid::int8 where l.locktype = 'advisory'
 	and l.classid = 1768187247 and l.objsubid = 2 and l.database = (select oid from pg_database where datname = current_database())`
 
-// A process holds a lease because the server refused it a session, and no pooler is there. It gets a session later, with its number, so
-// its operations go on undisturbed, and its Worker is a guard. When the session ends, another process claims the operation at once.
+// A server refuses a session to a process without a pooler, so the process has a lease. Later it
+// gets a session under the same number: its operations continue, and its Worker becomes a guard.
+// When the session ends, another process claims the operation at once.
 func TestLease_IsReplacedByASession(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -349,7 +354,8 @@ const (
 	liveLeases = `select count(*) from idem.leases where expires_at > clock_timestamp()`
 )
 
-// A pooler gives a session to no client for good, so that processes are seen by their leases: in life, and in death once the lease is over.
+// Behind a pooler no client has a session of its own, so processes have leases. The operation of a
+// killed process is claimed after its lease is over.
 func TestPgBouncer_KilledProcessIsFollowedAfterItsLease(t *testing.T) {
 	t.Parallel()
 	forEachPoint(t, []string{"in confirm", "refunded"}, func(t *testing.T, s *shop, point, in string) {
@@ -406,7 +412,8 @@ func TestPgBouncer_EveryStepInEveryMode(t *testing.T) {
 	}
 }
 
-// The first operations of a process hold a connection each when they first have to show themselves. They need no other one.
+// The first operations of a process hold a connection each when they adopt an instance. They need
+// no second one.
 func TestPresence_NeedsNoConnectionOfThePool(t *testing.T) {
 	t.Parallel()
 	const size = 4
@@ -456,7 +463,7 @@ func TestPresence_NeedsNoConnectionOfThePool(t *testing.T) {
 	}
 }
 
-// refuseOnce has a pool that connects to nothing once full is set.
+// refuseOnce makes a pool refuse new connections once full is set.
 func refuseOnce(full *atomic.Bool) func(*pgxpool.Config) {
 	return func(c *pgxpool.Config) {
 		dial := c.ConnConfig.DialFunc
@@ -469,7 +476,7 @@ func refuseOnce(full *atomic.Bool) func(*pgxpool.Config) {
 	}
 }
 
-// warmUp has the pool connect as often as it may.
+// warmUp opens all connections of the pool.
 func warmUp(t *testing.T, pool *pgxpool.Pool) {
 	t.Helper()
 	for range pool.Config().MaxConns {

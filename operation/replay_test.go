@@ -33,7 +33,7 @@ func (s *shop) history(t *testing.T, opts ...idem.Option) []byte {
 	return file
 }
 
-// takes are steps one after the other. A step is ended by a colon and its kind.
+// takes takes steps in order. A name may end in a colon and the kind of the step.
 func takes(op *operation.Op, names ...string) error {
 	for _, name := range names {
 		name, kind, _ := strings.Cut(name, ":")
@@ -61,7 +61,7 @@ func taking(names ...string) code {
 	return func(op *operation.Op) error { return takes(op, names...) }
 }
 
-// Replay predicts what new code does with an operation in progress.
+// Replay reports what new code does with an operation in progress.
 func TestReplay_ReportsWhatNewCodeParks(t *testing.T) {
 	t.Parallel()
 	errDown := errors.New("down")
@@ -146,7 +146,7 @@ func TestReplay_TakesNoStep(t *testing.T) {
 	}
 }
 
-// firstSteps is a history of an operation that has come less far.
+// firstSteps returns a history cut after its first n steps.
 func firstSteps(t *testing.T, history []byte, n int) []byte {
 	t.Helper()
 	var h map[string]any
@@ -184,7 +184,7 @@ func TestReplay_EndsWhereTheOperationWaits(t *testing.T) {
 	}
 }
 
-// An operation that has ended tells of all its steps. Its end is to stay what it was.
+// Replay compares all steps of an operation that has ended, and how it has ended.
 func TestReplay_ComparesTheEnd(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -194,7 +194,7 @@ func TestReplay_ComparesTheEnd(t *testing.T) {
 		want string
 	}{
 		{"completed", nil, nil, ""},
-		{"completed, and now it is rejected", nil, idem.Reject(declined), "it was completed"},
+		{"completed, and now it is rejected", nil, idem.Reject(declined), "the operation was completed"},
 		{"completed, and now it fails", nil, errTimeout, "the function fails"},
 		{"rejected", idem.Reject(declined), idem.Reject(declined), ""},
 		{"rejected, and now it is completed", idem.Reject(declined), nil, ""}, // its end is recorded
@@ -234,7 +234,7 @@ func TestReplay_ComparesTheEnd(t *testing.T) {
 	}
 }
 
-// One that is canceled is undone: its function need not come to its end.
+// The function of a canceled operation need not reach its end.
 func TestReplay_OfACanceledOperation(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

@@ -21,7 +21,8 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// stuck is an operation that is parked at a call that is Once, and its id. The call has a value of a type of its own.
+// stuck is an operation that is parked at a call that is Once, and its id. The call has a value of
+// a type of its own.
 func stuck(t *testing.T, s *shop, name string, opts ...operation.Option) (c *stuckCall, id string) {
 	t.Helper()
 	c = &stuckCall{}
@@ -42,7 +43,7 @@ type stuckCall struct {
 	err   error
 }
 
-// gobCodec is a codec of one's own.
+// gobCodec is a codec other than JSON.
 type gobCodec struct{}
 
 func (gobCodec) Encode(value any) ([]byte, error) {
@@ -122,7 +123,7 @@ func TestResolve_OfAnUndo(t *testing.T) {
 	}
 }
 
-// The value of a person is one of the function: it has to be stored as the function's are.
+// The value that a person gives is stored by the codec of the definition.
 func TestResolve_OfADefinitionUsesItsCodec(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -144,7 +145,8 @@ func TestResolve_OfADefinitionRefusesOthers(t *testing.T) {
 	s.wantCount(2, `select count(*) from idem.operations where state = 'parked'`)
 }
 
-// A value that does not decode parks the operation again, and Resolve takes another one. Other steps cannot be resolved.
+// A value that does not decode parks the operation again, and Resolve takes another one. Other
+// steps cannot be resolved.
 func TestResolve_BadValueIsGivenAgain(t *testing.T) {
 	t.Parallel()
 	s, sealed := newShop(t), sealerOf(7)
@@ -179,7 +181,8 @@ func TestResolve_BadValueIsGivenAgain(t *testing.T) {
 	}
 }
 
-// The value that a call has returned itself stays, also where it no longer decodes.
+// Resolve does not replace a value that the call itself has returned, even if the value no longer
+// decodes.
 func TestResolve_NotOfAnUnreadableOutcome(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -200,7 +203,7 @@ func TestResolve_NotOfAnUnreadableOutcome(t *testing.T) {
 	}
 }
 
-// unsure is an operation that parks at a call that is Once. Its undo writes, and so does its end.
+// unsure is an operation that parks at a Once call. Its undo and its end write rows.
 func unsure(s *shop, calls *int, fail *error) *operation.Definition[int] {
 	return operation.Define("unsure", func(op *operation.Op, _ int) (idem.Response, error) {
 		if _, err := operation.Tx(op, "before", write("before"), undoBy[string]("undo before")); err != nil {
@@ -300,7 +303,8 @@ func TestOperator_RefusesUnknownAndEnded(t *testing.T) {
 	}
 }
 
-// A finding is about the record that the person has seen. Meanwhile another person may have had the operation go on.
+// A finding belongs to the status that the person has seen. Resolve refuses it if another person
+// has resumed the operation since.
 func TestResolve_RefusesAStaleFinding(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -351,7 +355,7 @@ func TestShow_HasScopeAndSteps(t *testing.T) {
 	}
 }
 
-// A call that was working on the operation, and has lost it, does not begin the work anew when the operation is canceled.
+// A call has lost its operation, which is then canceled. The call does not begin a new one.
 func TestCancel_EndsACallThatHasLostTheOperation(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

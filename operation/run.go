@@ -15,25 +15,32 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// work runs the function until the operation has ended, or is left to another process. tx is the
-// transaction that has claimed the key, if nothing is committed yet.
-func (w *work) work(ctx context.Context, tx *txn.Tx) bridge.Ending {
-	w.takeFromMemory()
+// run runs the function until the operation has ended or is released. tx is the transaction that
+// has claimed the key, if nothing is committed yet. After a transient error of the database it
+// claims the operation again, and repeats the function from the record, as often as the options of
+// the call allow.
+func (w *work) run(ctx context.Context, tx *txn.Tx) bridge.Ending {
+	w.checkAfter = map[int]bool{}
 	if w.unsent == nil {
 		w.unsent = map[int]bool{}
 	}
-	for pause, left := txn.RetryPause, w.call.Retries(); ; left-- {
-		op, end := w.run(ctx, tx)
-		if op.stopped == nil || op.stopped.why != stopAgain || w.epoch == 0 {
+	if w.unrecorded = outcomesInMemory.take(w.operation); w.unrecorded == nil {
+		w.unrecorded = map[int]db.Step{}
+	}
+	for pause, left := txn.RetryPause, w.execution.Retries(); ; left-- {
+		op, end := w.runOnce(ctx, tx)
+		if op.stopped == nil || op.stopped.kind != stopRerun || w.epoch == 0 {
 			return end
 		}
 		tx = nil
-		cause := op.stopped.err
-		if op.stopped.free {
+		if op.stopped.uncounted {
 			left++
 		}
 		if left <= 0 || txn.Sleep(ctx, pause.Next()) != nil {
-			return w.releaseAfterRetries(ctx, cause)
+			if ctx.Err() != nil {
+				return w.releaseCallerLeft(ctx)
+			}
+			return w.release(time.Second, failedWith(op.stopped.err), op.stopped.err)
 		}
 		if end, ok := w.restart(ctx); !ok {
 			return end
@@ -41,8 +48,8 @@ func (w *work) work(ctx context.Context, tx *txn.Tx) bridge.Ending {
 	}
 }
 
-// run runs the function once.
-func (w *work) run(ctx context.Context, tx *txn.Tx) (op *Op, end bridge.Ending) {
+// runOnce runs the function once.
+func (w *work) runOnce(ctx context.Context, tx *txn.Tx) (op *Op, end bridge.Ending) {
 	op = &Op{work: w, tx: tx}
 	op.ctx, op.cancel = context.WithCancelCause(ctx)
 	defer op.cancel(nil)
@@ -50,7 +57,7 @@ func (w *work) run(ctx context.Context, tx *txn.Tx) (op *Op, end bridge.Ending) 
 	defer func() {
 		if !returned { // the function, or an undo, has panicked, or ended its goroutine
 			op.over = true
-			w.dropped(op)
+			w.releaseAfterPanic(op)
 		}
 	}()
 	if w.instance != nil {
@@ -67,81 +74,82 @@ func (w *work) run(ctx context.Context, tx *txn.Tx) (op *Op, end bridge.Ending) 
 	return op, end
 }
 
-var errPanicked = errors.New("operation: its function has panicked")
+var errPanicked = errors.New("operation: the function has panicked")
 
-// dropped releases an operation whose function, or whose undo, has panicked, or parks it if it was
-// canceled and has failed often enough.
-func (w *work) dropped(op *Op) {
+// releaseAfterPanic releases an operation whose function or undo has panicked. The panic continues
+// afterwards. If the operation was canceled, and the panic came before an undo began, the failing
+// run counts: the operation may unwind or park.
+func (w *work) releaseAfterPanic(op *Op) {
 	op.close(nil)
-	switch {
-	case w.instance == nil:
-		return
-	case w.epoch == 0:
+	if w.instance == nil || w.epoch == 0 {
 		w.leave(bridge.Ending{})
 		return
 	}
-	defer func() { // also if an undo panics, too, or is to be tried again
+	defer func() { // even if an undo panics below, or the run is to be repeated
 		if w.instance != nil {
 			op.close(nil)
 			w.release(backoff(w.journal.runs), bridge.Ending{}, errPanicked)
 		}
 	}()
-	switch v := decide(&w.journal, request{seq: op.seq, end: endFailed}); {
-	case op.unwinds:
-	case v.do == unwind:
+	if op.undoing {
+		return
+	}
+	switch d := decide(&w.journal, request{seq: op.seq, exit: exitFailed}); d.do {
+	case unwind:
 		op.unwind(errPanicked)
-	case v.do == park:
-		w.parkAs(op.ctx, &stop{reason: v.reason, step: v.at, text: v.text, cause: errPanicked})
+	case park:
+		d.stop.cause = errPanicked
+		w.parkAs(op.ctx, d.stop)
 	}
 }
 
-// restart claims the operation again, and reads its record. Another process may have claimed it
-// meanwhile. While the outcome of a call is not recorded, restart outlasts the context of the
-// caller.
+// restart claims the operation again, and reloads its record. It returns false, and the ending of
+// the call, if another process has claimed the operation meanwhile or the caller has left. While
+// the outcome of a call is not recorded, restart does not give up when the context of the caller
+// ends.
 func (w *work) restart(ctx context.Context) (bridge.Ending, bool) {
 	at := w.at
 	w.leaveUnreleased(bridge.Ending{})
-	taking := ctx
-	if len(w.outcomes) > 0 {
+	claiming := ctx
+	if len(w.unrecorded) > 0 {
 		lasting, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseLimit)
 		defer cancel()
-		taking = lasting
+		claiming = lasting
 	}
-	end, ok := w.takeOver(taking)
-	switch {
-	case !ok:
+	t, end := w.claim(claiming, w.execution.Engine())
+	ok := t != nil
+	if ok {
+		end, ok = w.loadClaimed(claiming, t)
+	}
+	if !ok {
 		w.keepInMemory()
 		return end, false
-	case w.at.Seq == at.Seq:
+	}
+	if w.at.Seq == at.Seq {
 		w.at.Tries = max(w.at.Tries, at.Tries)
 	}
 	if ctx.Err() != nil {
-		return w.release(0, failedWith(w.leaving(ctx)), nil), false
+		return w.releaseCallerLeft(ctx), false
 	}
 	return end, true
 }
 
-// takeOver claims the operation if it has no owner, and loads it. Otherwise the ending says why.
-func (w *work) takeOver(ctx context.Context) (bridge.Ending, bool) {
-	t, end := w.take(ctx, w.call.Engine())
-	if t == nil {
-		return end, false
-	}
-	return w.loadTaken(ctx, &t.Taken, &t.steps)
-}
-
-// takenOver is a claimed operation with its steps.
-type takenOver struct {
+// claimed is a claimed operation with its rows.
+type claimed struct {
 	db.Taken
-	steps db.LoadSteps
+	rows []db.Step
 }
 
-// take claims the operation if it has no owner. Otherwise the ending says why, and the instance is
-// released.
-func (w *work) take(ctx context.Context, engine *txn.Engine) (*takenOver, bridge.Ending) {
+// claim claims the operation if no other process owns it. Otherwise it returns nil, and the ending
+// that says why; the instance is released.
+//
+// The operation is reserved in this process first, so that no other goroutine works on it. A
+// suspect is not claimed by the first statement. A second statement claims it if no other suspect
+// has the turn of this process.
+func (w *work) claim(ctx context.Context, engine *txn.Engine) (*claimed, bridge.Ending) {
 	instance, err := presence.Adopt(ctx, engine)
 	if err != nil {
-		return nil, w.unavailable(ctx, err)
+		return nil, w.queryFailed(ctx, err)
 	}
 	w.instance = instance
 	take := db.TakeOperation{OperationID: w.operation, Owner: instance.Number, Epoch: w.epoch}
@@ -154,7 +162,7 @@ func (w *work) take(ctx context.Context, engine *txn.Engine) (*takenOver, bridge
 	})
 	switch {
 	case err != nil:
-		return nil, w.releaseInstance(w.unavailable(ctx, err))
+		return nil, w.releaseInstance(w.queryFailed(ctx, err))
 	case !reserved: // another goroutine of this process works on it
 		return nil, w.releaseInstance(bridge.Ending{Outcome: bridge.InProgress})
 	}
@@ -162,68 +170,84 @@ func (w *work) take(ctx context.Context, engine *txn.Engine) (*takenOver, bridge
 	if err == nil && show.MayBeSuspect() && !take.Found {
 		if t := takeTurn(); t != nil {
 			take.Alone = true
-			defer func() { w.keepTurn(t, take.Found, &take.Taken) }()
 			err = engine.Requery(ctx, &take, &steps, &show)
+			if err == nil && take.Found && take.Taken.Deaths >= db.Suspected {
+				w.holdTurn(t)
+			} else {
+				t.end()
+			}
 		}
 	}
 	switch {
 	case err != nil:
-		take.Found = false // the turn is not kept for what is not worked on
-		return nil, w.leaveUnreleased(w.unavailable(ctx, err))
+		return nil, w.leaveUnreleased(w.queryFailed(ctx, err))
 	case !take.Found:
-		return nil, w.leave(w.elsewhere(&show))
+		return nil, w.leave(w.unclaimed(&show))
 	}
-	return &takenOver{take.Taken, steps}, bridge.Ending{}
+	return &claimed{take.Taken, steps.Rows}, bridge.Ending{}
 }
 
-// resumeTaken resumes a claimed operation.
-func (w *work) resumeTaken(ctx context.Context, t *takenOver) bridge.Ending {
-	if end, ok := w.loadTaken(ctx, &t.Taken, &t.steps); !ok {
+// runClaimed loads and runs a claimed operation.
+func (w *work) runClaimed(ctx context.Context, t *claimed) bridge.Ending {
+	if end, ok := w.loadClaimed(ctx, t); !ok {
 		return end
 	}
-	return w.work(ctx, nil)
+	return w.run(ctx, nil)
 }
 
-// loadTaken loads the record of a claimed operation. It reports whether the operation may be run.
-func (w *work) loadTaken(ctx context.Context, t *db.Taken, steps *db.LoadSteps) (bridge.Ending, bool) {
-	err := w.load(t, steps)
+// runWith is runClaimed for an operation that no call of Do waits for. The options are those of its
+// caller or Worker, and were checked before.
+func (w *work) runWith(ctx context.Context, pool *pgxpool.Pool, opts []idem.Option, t *claimed) bridge.Ending {
+	execution, err := idemCalls.Execution(pool, t.Scope, t.Key, t.Hash, t.TTL, opts)
+	if err != nil {
+		return w.leaveUnreleased(failedWith(err))
+	}
+	w.execution = execution
+	return w.runClaimed(ctx, t)
+}
+
+// loadClaimed loads the record of a claimed operation. It returns false, and the ending of the
+// call, if the operation cannot be run: its record does not open, it belongs to another definition,
+// or too many of its processes have died.
+func (w *work) loadClaimed(ctx context.Context, t *claimed) (bridge.Ending, bool) {
+	err := w.load(t)
 	switch {
 	case err != nil:
 		return w.release(backoff(t.Attempts), failedWith(err), err), false
 	case t.Name != w.definition.name:
-		return w.release(0, failedWith(fmt.Errorf("operation: it is an operation %q, not %q", t.Name, w.definition.name)), nil), false
+		return w.release(0, failedWith(fmt.Errorf("operation: the operation belongs to definition %q, not to %q", t.Name, w.definition.name)), nil), false
 	case t.Deaths < w.definition.maxDeaths:
 		return bridge.Ending{}, true
 	}
-	text := fmt.Sprintf("%d processes in a row have died while they worked on it", t.Deaths)
+	text := fmt.Sprintf("%d processes in a row have died while they worked on the operation", t.Deaths)
 	if alone := t.Deaths - db.Suspected; alone > 0 {
-		text += fmt.Sprintf(", the last %d with no other suspect beside it", alone)
+		text += fmt.Sprintf(", the last %d without another suspect", alone)
 	}
 	step, _ := splitUndoName(w.at.Step)
-	return w.parkAs(ctx, &stop{step: step, reason: ReasonTooManyDeaths, text: text + ": it may be the operation that kills them"}), false
+	return w.parkAs(ctx, parked(step, ReasonTooManyDeaths, "%s: the operation may be what kills them; Retry with code that does not, or Cancel", text)), false
 }
 
-// load sets the fields of w from the record.
-func (w *work) load(t *db.Taken, steps *db.LoadSteps) (err error) {
-	if w.epoch+1 != t.Epoch { // other processes have had it meanwhile
-		w.unsent = nil
+// load sets the fields of w from the record. If another process had the operation since this work
+// claimed it, what this process knows about unsent calls no longer holds.
+func (w *work) load(t *claimed) (err error) {
+	if w.epoch+1 != t.Epoch {
+		w.unsent = map[int]bool{}
 	}
-	w.key = w.call.Key(t.OperationID)
+	w.key = w.execution.Key(t.OperationID)
 	w.createdAt, w.parent, w.epoch = t.CreatedAt, t.Parent, t.Epoch
 	w.at = db.At{Step: t.Step, Seq: t.Seq, Tries: t.Tries}
 	w.clock = clock{loaded: time.Now(), loadedAt: t.LoadedAt}
-	w.elapsed = w.clock.since(t.Since)
+	w.begunAt = w.clock.local(t.Since)
 	w.rowless = 0
 	w.journal = journal{runs: t.Attempts}
-	if w.input, err = open(w.call.Sealer(), t.Input, db.BoundInput(w.operation)); err != nil {
+	if w.input, err = open(w.execution.Sealer(), t.Input, db.BoundInput(w.operation)); err != nil {
 		return err
 	}
-	rows := make([]db.Step, len(steps.Rows))
-	for i, s := range steps.Rows {
-		if s.Value, err = open(w.call.Sealer(), s.Value, db.BoundStep(w.operation, &s)); err != nil {
+	for i := range t.rows {
+		s := &t.rows[i]
+		if s.Value, err = open(w.execution.Sealer(), s.Value, db.BoundStep(w.operation, s)); err != nil {
 			return err
 		}
-		rows[i] = s
 		if s.Outcome == db.StepBegun && s.DueAt.IsZero() {
 			w.rowless = s.Seq
 		}
@@ -234,14 +258,14 @@ func (w *work) load(t *db.Taken, steps *db.LoadSteps) (err error) {
 			w.at.Undos, w.at.Policy = s.Undos, s.Policy
 		}
 	}
-	w.journal = newJournal(rows)
+	w.journal = newJournal(t.rows)
 	w.journal.runs, w.journal.undoing = t.Attempts, t.Undoing
 	w.journal.canceled, w.journal.withoutCalling, w.journal.withoutCode = t.Canceled, t.WithoutCalling, t.Canceled && t.WithoutCode
 	return nil
 }
 
-// elsewhere returns the ending of a call that could not claim the operation.
-func (w *work) elsewhere(show *db.ShowOperation) bridge.Ending {
+// unclaimed returns the ending of a call that could not claim the operation.
+func (w *work) unclaimed(show *db.ShowOperation) bridge.Ending {
 	switch {
 	case !show.Found:
 		return bridge.Ending{Outcome: bridge.InProgress, Err: ErrUnknownOperation}
@@ -253,35 +277,21 @@ func (w *work) elsewhere(show *db.ShowOperation) bridge.Ending {
 		}}
 	case show.State == db.OperationUndone && show.Canceled:
 		return failedWith(ErrCanceled)
-	case show.State == db.OperationUndone && w.cause != nil: // by this very run, whose COMMIT was not acknowledged
-		return failedWith(w.cause)
+	case show.State == db.OperationUndone && w.endError != nil: // this work has ended it, by a COMMIT that was not acknowledged
+		return failedWith(w.endError)
 	case show.State == db.OperationUndone:
 		return bridge.Ending{Outcome: bridge.Undone}
 	}
 	return bridge.Ending{Outcome: bridge.Finished}
 }
 
-// unavailable returns the ending of a call whose query failed.
-func (w *work) unavailable(ctx context.Context, err error) bridge.Ending {
+// queryFailed returns the ending of a call whose query failed.
+func (w *work) queryFailed(ctx context.Context, err error) bridge.Ending {
 	switch {
 	case ctx.Err() != nil:
-		return failedWith(w.leaving(ctx))
+		return failedWith(w.callerLeftError(ctx))
 	case txn.Transient(err):
 		return bridge.Ending{Outcome: bridge.RolledBack, Err: err}
 	}
 	return failedWith(err)
-}
-
-// resume claims and runs the operation.
-func (w *work) resume(ctx context.Context, pool *pgxpool.Pool, opts []idem.Option) bridge.Ending {
-	t, end := w.take(ctx, engineOf(pool))
-	if t == nil {
-		return end
-	}
-	call, err := idemCalls.Execution(pool, t.Scope, t.Key, t.Hash, t.TTL, opts)
-	if err != nil { // the options were checked before
-		return w.leaveUnreleased(failedWith(err))
-	}
-	w.call = call
-	return w.resumeTaken(ctx, t)
 }

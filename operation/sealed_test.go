@@ -15,7 +15,7 @@ import (
 	"github.com/idem-go/idem/seal"
 )
 
-// What an operation keeps is as secret as its answer, whichever process goes on with it.
+// Inputs and values are sealed, whichever process continues the operation.
 func TestSealer_SealsInputsAndValues(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -48,7 +48,7 @@ func TestSealer_SealsInputsAndValues(t *testing.T) {
 	}
 }
 
-// broken is a Sealer that panics while it is.
+// broken is a Sealer that panics while it is switched on.
 type broken struct {
 	idem.Sealer
 	is atomic.Bool
@@ -61,7 +61,8 @@ func (b *broken) Seal(plain, bound []byte) (string, []byte, error) {
 	return b.Sealer.Seal(plain, bound)
 }
 
-// The process releases an operation whose Sealer panics, and keeps what its call has returned: the call is not made again.
+// If the Sealer panics, the process releases the operation and keeps the outcome of its call in
+// memory: the call is not made again.
 func TestSealer_PanicsOnSeal(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

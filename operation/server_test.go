@@ -19,7 +19,7 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// asynchronous returns a server with synchronous_commit off, and a shop on it. Commits reach the disk late.
+// asynchronous returns a shop on a server with synchronous_commit off and late flushes.
 func asynchronous(t *testing.T) (*pgserver.Server, *shop) {
 	t.Helper()
 	server := ownServer(t, "wal_writer_delay=10s", "synchronous_commit=off")
@@ -35,8 +35,8 @@ func (s *shop) flush() {
 	}
 }
 
-// A server with synchronous_commit off crashes during a call. The call is recorded as begun, by the first commit, a later one, or the
-// takeover.
+// A server with synchronous_commit off crashes during a call. The call is recorded as begun, by the
+// first commit, a later one, or the takeover.
 func TestCall_SurvivesAnAsynchronousServer(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -110,7 +110,8 @@ func TestCall_SurvivesAnAsynchronousServer(t *testing.T) {
 	}
 }
 
-// A server with synchronous_commit off crashes behind Signal, Cancel or Resolve. What they have reported is recorded.
+// A server with synchronous_commit off crashes after Signal, Cancel or Resolve has returned. Their
+// effect is durable.
 func TestOperator_SurvivesAnAsynchronousServer(t *testing.T) {
 	t.Parallel()
 	server, s := asynchronous(t)
@@ -208,8 +209,9 @@ func (p *pair) failOver(t *testing.T) {
 	p.port.Store(int64(p.standby.Port()))
 }
 
-// A failover ends the presence of every process. A living process comes back as a new instance, in a race with others that count it as
-// dead. One of them resumes from the last commit, and there is one outcome.
+// After a failover every process has lost its presence. A living process comes back as a new
+// instance, while others count it as dead. One of them resumes from the last commit, and there is
+// one outcome.
 func TestDo_OutlivesAFailover(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
@@ -261,9 +263,10 @@ func TestDo_OutlivesAFailover(t *testing.T) {
 	s.wantCount(2, `select count(*) from idem.operations where state = 'completed'`)
 }
 
-// Behind a failover some connections of a pool may still lead to the old server, which refuses a commit because it lacks the
-// operation. Asked why, the new server says that the operation is this process's: so the server that refused has to be asked, or it
-// seems that the function has ended its transaction.
+// After a failover some connections of a pool may still lead to the old server, which refuses a
+// commit because it lacks the operation. The reason must be read from that server. The new server
+// says that this process owns the operation, so it would seem that the function has ended its
+// transaction.
 func TestCommit_RefusedByAnOldServer(t *testing.T) {
 	t.Parallel()
 	for name, run := range map[string]func(t *testing.T, there *shop, d *operation.Definition[string]){

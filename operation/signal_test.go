@@ -26,7 +26,7 @@ func decision(name string) *operation.Definition[string] {
 	})
 }
 
-// waits has an operation of the key wait for its signal, and returns the id.
+// waits begins an operation that waits for its signal, and returns its id.
 func (s *shop) waits(t *testing.T, d *operation.Definition[string], key string, opts ...idem.Option) string {
 	t.Helper()
 	_, err := d.Do(t.Context(), s.pool, scope, key, hashA, "", append(opts, idem.WithWait(0))...)
@@ -63,7 +63,7 @@ func TestSignal_IsSentAgainAfterASerializationFailure(t *testing.T) {
 	}
 }
 
-// A signal is as secret as what the operation makes of it.
+// A signal is sealed like a value.
 func TestSignal_IsSealedAndBound(t *testing.T) {
 	t.Parallel()
 	s, sealed := newShop(t), sealerOf(7)
@@ -108,7 +108,7 @@ func TestSignal_IsSealedAndBound(t *testing.T) {
 	}
 }
 
-// Else it would be taken for sent, and the operation would wait for a value that it cannot read, with no word of why.
+// An unsealed signal would count as sent, and the operation could not read it.
 func TestSignal_UnsealedIsRefusedByASealedOperation(t *testing.T) {
 	t.Parallel()
 	s, sealed := newShop(t), sealerOf(7)
@@ -130,7 +130,8 @@ func TestSignal_UnsealedIsRefusedByASealedOperation(t *testing.T) {
 	}
 }
 
-// An approval has come, and what is behind the Await fails: the pauses between its runs grow as they do for any other function that fails.
+// An approval has come, and what is behind the Await fails: the pauses between its runs grow as
+// they do for any other function that fails.
 func TestSignal_DoesNotEndALaterBackoff(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -176,7 +177,8 @@ func TestSignal_DoesNotEndALaterBackoff(t *testing.T) {
 
 var dueOperations = db.DueOperationsSQL[:len(db.DueOperationsSQL)-1]
 
-// While an operation is parked because a signal does not decode, another signal of that name replaces it. A received signal stays.
+// While an operation is parked because a signal does not decode, another signal of that name
+// replaces it. A signal that was received is not replaced.
 func TestSignal_UnreadableIsReplacedByTheNext(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -221,11 +223,12 @@ func TestSignal_UnreadableIsReplacedByTheNext(t *testing.T) {
 	}
 }
 
-// elapse makes what is to come in a day due now: as a clock does that jumps.
+// elapse makes operations due that are to be due within a day, as if the clock jumped.
 func (s *shop) elapse() {
 	s.t.Helper()
 	const day = ` - interval '1 day'`
-	// Both at once: a worker that saw the first alone would put the operation to sleep anew, until a moment that is not moved any more.
+	// Both at once: a worker that saw the first alone would put the operation to sleep anew, until
+	// a moment that is not moved any more.
 	err := pgx.BeginFunc(context.Background(), s.pool, func(tx pgx.Tx) error {
 		for _, sql := range []string{
 			`update idem.operations set wake_at = wake_at` + day + `, since = since` + day,
@@ -242,7 +245,7 @@ func (s *shop) elapse() {
 	}
 }
 
-// isFree reports whether an operation is one that waits, and that no process holds.
+// isFree reports whether an operation waits and has no owner.
 func (s *shop) isFree(step string) bool {
 	s.t.Helper()
 	return s.count(`select count(*) from idem.operations where step = $1 and owner is null and wake_at > clock_timestamp() and state = 'running'`, step) == 1
@@ -330,7 +333,7 @@ func TestSignal_FirstWinsAndEarlyOnesWait(t *testing.T) {
 	}
 }
 
-// The signal comes when the operation has looked for it, and has not yet said that it waits.
+// The signal is sent after the operation has read the signals, and before it records that it waits.
 func TestSignal_BetweenLookAndWait(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

@@ -24,7 +24,8 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// fill records n operations of a name and a state, begun one minute after the other, the first one an hour ago.
+// fill inserts n operations of a name and a state. They were begun one minute after the other, the
+// first one an hour ago.
 func (s *shop) fill(name string, state operation.State, n int) {
 	s.t.Helper()
 	_, err := s.pool.Exec(s.t.Context(), `
@@ -39,7 +40,7 @@ func (s *shop) fill(name string, state operation.State, n int) {
 	}
 }
 
-// list returns all that a filter selects, page by page.
+// list returns all operations that a filter selects, page by page.
 func (s *shop) list(f operation.Filter) (all []operation.Listed) {
 	s.t.Helper()
 	for {
@@ -113,7 +114,7 @@ func TestList_RefusesAnInvalidFilter(t *testing.T) {
 	}
 }
 
-// Beside many operations that have ended, those that are parked or run are found by their own indexes.
+// Operations that run or are parked are found by their indexes among many that have ended.
 func TestList_UsesTheIndexes(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -246,7 +247,8 @@ func TestWait_SaysWhyThereIsNoAnswer(t *testing.T) {
 
 func unanswered(context.Context, string) (string, error) { return "", errTimeout }
 
-// The reason of a parked operation is stored plain, and read by many. The last error is stored in full, and sealed.
+// The reason of a parked operation is stored unsealed. The last error is stored in full, and
+// sealed.
 func TestParkedReason_QuotesTheErrorUnlessSealed(t *testing.T) {
 	t.Parallel()
 	const failed = `the undo of step "charge" has failed: `
@@ -338,7 +340,7 @@ func TestLogObserver_LogsStepsWithoutErrorTexts(t *testing.T) {
 	}
 }
 
-// A service needs no more for its operations than docs/operate.md grants it.
+// The privileges in docs/operate.md suffice for a service with operations.
 func TestPrivileges_OfTheDocsSuffice(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -388,8 +390,9 @@ func TestPrivileges_OfTheDocsSuffice(t *testing.T) {
 	}
 }
 
-// A list that is cast within a condition is parsed for every row: with a thousand operations under way, a hundred of them this
-// process's own, every look would take fifty times as long, and with ten times as many a hundred times that.
+// A list that is cast inside a condition is parsed for every row. With a thousand operations in
+// progress, a hundred of them of this process, every look would take fifty times as long. With ten
+// times as many it would take a hundred times as long.
 func TestStatements_HashTheirLists(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

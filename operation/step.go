@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"slices"
 	"strings"
 	"time"
 
@@ -15,18 +14,18 @@ import (
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/internal/bridge"
 	"github.com/idem-go/idem/internal/db"
-	"github.com/idem-go/idem/internal/storederror"
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// enter begins a step, after which leave must follow if there is no error.
+// enter begins a step. If it returns no error, op.taking is locked, and the caller must unlock it
+// when the step has ended.
 func (op *Op) enter(r request) (*step, error) {
 	if !op.taking.TryLock() {
 		return nil, fmt.Errorf("%w: step %q", ErrMisused, r.name)
 	}
-	s, v, err := op.ask(r)
+	s, err := op.ask(r)
 	if err == nil {
-		err = op.obey(v)
+		err = op.follow(s.decision)
 	}
 	if err != nil {
 		op.taking.Unlock()
@@ -35,52 +34,50 @@ func (op *Op) enter(r request) (*step, error) {
 	return s, nil
 }
 
-func (op *Op) leave() { op.taking.Unlock() }
-
-// ask takes the next position for a step, and returns what follows for it.
-func (op *Op) ask(r request) (*step, verdict, error) {
+// ask takes the next position for a step, and decides what to do about the step. An outcome that
+// this process knows and has not recorded yet counts as recorded: it joins the next commit.
+func (op *Op) ask(r request) (*step, error) {
 	if op.over {
-		return nil, verdict{}, fmt.Errorf("%w: step %q", ErrMisused, r.name)
+		return nil, fmt.Errorf("%w: step %q", ErrMisused, r.name)
 	}
 	if err := op.halted(); err != nil {
-		return nil, verdict{}, err
+		return nil, err
 	}
 	if err := cmp.Or(r.invalid, checkName(r.name)); err != nil {
-		return nil, verdict{}, op.halt(stopBroken, err)
+		return nil, op.halt(stopFailed, err)
 	}
 	if op.ctx.Err() != nil {
-		return nil, verdict{}, op.interrupted()
+		return nil, op.interrupted()
 	}
 	op.seq++
 	r.seq, r.name = op.seq, op.numbered(r.kind, r.name)
 	op.current = r.name
-	s := &step{seq: r.seq, kind: r.kind, name: r.name, undos: r.undos, policy: r.policy}
-	v := verdict{}
+	s := &step{request: r}
 	if known := op.work.unrecordedOutcome(s); known != nil {
 		op.record(s, known.Outcome, known.Value)
-		v = verdict{do: replay, step: known}
+		s.decision = decision{do: replay, recorded: known}
 	} else {
-		v = decide(&op.work.journal, r)
+		s.decision = decide(&op.work.journal, r)
 	}
-	s.do, s.recorded = v.do, v.step
-	return s, v, nil
+	return s, nil
 }
 
-// obey stops the run where the verdict says so.
-func (op *Op) obey(v verdict) error {
+// follow stops the run if the decision says so. A Replay also stops at a step without a recorded
+// outcome, because how the function continues depends on that outcome.
+func (op *Op) follow(d decision) error {
 	switch {
-	case v.do == unwind:
+	case d.do == unwind:
 		return op.halt(stopUnwound, nil)
-	case v.do == park:
-		return op.park(v.at, v.reason, "%s", v.text)
-	case op.work.journal.replays && v.do != replay: // how the function goes on depends on what is not recorded
+	case d.do == park:
+		return op.stop(d.stop)
+	case op.work.journal.replays && d.do != replay:
 		return op.halt(stopSuspended, nil)
 	}
 	return nil
 }
 
-// numbered returns the name, with a number if it is used again. Steps that may have undos share
-// their numbers, whatever their kinds: an undo has the name of its step.
+// numbered returns the name of a step, with "#2" and so on if the function uses the name again. An
+// undo has the name of its step, so the steps that may have undos share one count for all kinds.
 func (op *Op) numbered(kind db.StepKind, name string) string {
 	if op.occurrences == nil {
 		op.occurrences = map[string]int{}
@@ -96,19 +93,19 @@ func (op *Op) numbered(kind db.StepKind, name string) string {
 	return name
 }
 
-// inStep does what a step does once it is entered.
-func inStep[T any](op *Op, name string, take func() (T, error)) (T, error) {
-	defer op.leave()
-	return whole(op, name, take)
+// takeStep runs do for a step that was entered, and ends the step.
+func takeStep[T any](op *Op, name string, do func() (T, error)) (T, error) {
+	defer op.taking.Unlock()
+	return haltOnPanic(op, name, do)
 }
 
-// whole does what a step does. If that panics, or ends the goroutine, the run is over: a function
-// that recovers can make nothing of a call in doubt, or of a Tx that is half done.
-func whole[T any](op *Op, name string, do func() (T, error)) (T, error) {
+// haltOnPanic runs do. If do panics or ends its goroutine, the run takes no further step, even if
+// the function recovers: it cannot know what a call in doubt or a half-done Tx has done.
+func haltOnPanic[T any](op *Op, name string, do func() (T, error)) (T, error) {
 	returned := false
 	defer func() {
 		if !returned {
-			_ = op.halt(stopBroken, escaped(name))
+			_ = op.halt(stopFailed, recoveredError(name))
 		}
 	}()
 	value, err := do()
@@ -116,48 +113,49 @@ func whole[T any](op *Op, name string, do func() (T, error)) (T, error) {
 	return value, err
 }
 
-// escape is a panic of the function of a call, or the end of its goroutine.
-type escape struct {
-	panicked any
-	stack    []byte
-}
-
-// again does in the goroutine of the operation's function what the function of the call has done in
-// its own.
-func (e *escape) again(op *Op, name string) {
-	if e == nil {
-		return
-	}
-	_ = op.halt(stopBroken, escaped(name))
-	if e.panicked == nil {
-		runtime.Goexit()
-	}
-	if err, ok := e.panicked.(error); ok {
-		panic(fmt.Errorf("operation: step %q has panicked: %w\n\n%s", name, err, e.stack))
-	}
-	panic(fmt.Sprintf("operation: step %q has panicked: %v\n\n%s", name, e.panicked, e.stack))
-}
-
-// escaped is why a run takes no further step behind a step that has panicked.
-func escaped(name string) error {
+// recoveredError is why a run takes no further step after a step has panicked.
+func recoveredError(name string) error {
 	return fmt.Errorf("operation: step %q has panicked, and the function has recovered: another run finds out what the step has done", name)
 }
 
-// unrecordedOutcome returns the outcome of a call that was made in an earlier run of this process
-// and is not recorded yet, or nil.
+// callPanic is a panic in the goroutine of a parallel call, or the end of that goroutine.
+type callPanic struct {
+	value any // nil if the goroutine has ended without a panic
+	stack []byte
+}
+
+// rethrow panics in the goroutine of the operation's function, or ends it. On nil it does nothing.
+func (p *callPanic) rethrow(op *Op, name string) {
+	if p == nil {
+		return
+	}
+	_ = op.halt(stopFailed, recoveredError(name))
+	if p.value == nil {
+		runtime.Goexit()
+	}
+	if err, ok := p.value.(error); ok {
+		panic(fmt.Errorf("operation: step %q has panicked: %w\n\n%s", name, err, p.stack))
+	}
+	panic(fmt.Sprintf("operation: step %q has panicked: %v\n\n%s", name, p.value, p.stack))
+}
+
+// unrecordedOutcome returns the outcome of a call that an earlier run in this process made, and
+// that is not recorded yet. It returns nil if there is none.
 func (w *work) unrecordedOutcome(s *step) *db.Step {
-	if known, ok := w.outcomes[s.seq]; ok && known.Kind == s.kind && known.Name == s.name {
+	if known, ok := w.unrecorded[s.seq]; ok && known.Kind == s.kind && known.Name == s.name {
 		return &known
 	}
 	return nil
 }
 
-// remember has a step recorded by the next commit.
+// record adds the outcome of a step to the next commit. It replaces a pending row of the same
+// position. If the step is known to have no row in idem.steps yet, an INSERT suffices.
 func (op *Op) record(s *step, outcome db.StepOutcome, value []byte) *db.RecordStep {
+	_, recorded := op.work.journal.row(s.seq)
 	r := db.RecordStep{
 		OperationID: op.work.operation,
 		Step:        db.Step{Seq: s.seq, Kind: s.kind, Name: s.name, Outcome: outcome, Value: value, Undos: s.undos},
-		First:       op.work.hasNoRow(s.seq),
+		First:       !recorded || s.seq == op.work.rowless,
 	}
 	if outcome == db.StepBegun || s.kind == db.UndoStep {
 		r.Step.Policy = s.policy
@@ -172,13 +170,7 @@ func (op *Op) record(s *step, outcome db.StepOutcome, value []byte) *db.RecordSt
 	return &op.pending[len(op.pending)-1]
 }
 
-// hasNoRow reports whether it is known that a step has no row in idem.steps.
-func (w *work) hasNoRow(seq int) bool {
-	_, recorded := w.journal.row(seq)
-	return !recorded || seq == w.rowless
-}
-
-// outcomeOf returns the outcome of a step, recorded or about to be.
+// outcomeOf returns the outcome of a step as it is after the next commit.
 func (op *Op) outcomeOf(seq int) db.StepOutcome {
 	for i := range op.pending {
 		if op.pending[i].Step.Seq == seq {
@@ -201,8 +193,8 @@ func (op *Op) replay(s *step) (value []byte, err error) {
 	return nil, failed
 }
 
-// failure returns the error of a step as it is stored, and as the function sees it: in this run as
-// in every later one.
+// failure returns the error of a step in two forms: as it is stored, and as the function sees it.
+// The function gets the restored form even in the first run, so that every run branches alike.
 func (op *Op) failure(err error) (stored []byte, seen error) {
 	known := op.work.definition.knownErrors
 	stored = known.Encode(err)
@@ -212,7 +204,7 @@ func (op *Op) failure(err error) (stored []byte, seen error) {
 	return stored, err
 }
 
-// result decodes the value of a step. A value that a person has given may be given again.
+// result decodes the value of a step. If it does not decode, the operation parks.
 func result[T any](op *Op, s *step, stored []byte, err error) (T, error) {
 	var none T
 	if err != nil {
@@ -220,7 +212,7 @@ func result[T any](op *Op, s *step, stored []byte, err error) (T, error) {
 	}
 	value, err := decode[T](op.work.definition.codec, stored)
 	switch {
-	case err != nil && op.work.journal.given[s.seq]:
+	case err != nil && op.work.journal.resolved[s.seq]:
 		return none, op.park(s.name, ReasonValueUnreadable, "the value that a person has given for %q does not decode into %T: Resolve it again with one that does", s.name, none)
 	case err != nil:
 		return none, op.park(s.name, ReasonValueUnreadable, "the recorded value of step %q does not decode into %T: the code has changed", s.name, none)
@@ -262,7 +254,7 @@ func UndoCall[T any](policy Policy, fn func(ctx context.Context, key string, don
 	return Undo[T]{policy: &policy, call: fn}
 }
 
-// checkUndos returns why undos cannot be used.
+// checkUndos returns an error if an undo has no function or an invalid policy.
 func checkUndos[T any](undos []Undo[T]) error {
 	for i := range undos {
 		switch u := &undos[i]; {
@@ -275,11 +267,12 @@ func checkUndos[T any](undos []Undo[T]) error {
 	return nil
 }
 
-// plan keeps the undos of a step that is done.
-func plan[T any](op *Op, s *step, undos []Undo[T], value func() (T, error)) error {
+// planUndos keeps the undos of a done step for the case that the operation unwinds. value decodes
+// the value of the step anew, so that an undo does not see changes that the function made to it.
+func planUndos[T any](op *Op, s *step, undos []Undo[T], value func() (T, error)) {
 	for i := range undos {
 		u := &undos[i]
-		op.undos = append(op.undos, plannedUndo{seq: s.seq, of: s.name, index: i, policy: u.policy,
+		op.undos = append(op.undos, plannedUndo{seq: s.seq, stepName: s.name, index: i, policy: u.policy,
 			prepare: func() (func(pgx.Tx) error, func(context.Context, string) error, error) {
 				done, err := value()
 				if u.tx != nil {
@@ -288,21 +281,20 @@ func plan[T any](op *Op, s *step, undos []Undo[T], value func() (T, error)) erro
 				return nil, func(ctx context.Context, key string) error { return u.call(ctx, key, done) }, err
 			}})
 	}
-	return nil
 }
 
-// Tx takes a step in Postgres: what do writes through its tx is committed together with the value
-// of the step. Neighboring Tx share a transaction, which is committed when something needs it to
-// be: a Call, a Sleep, an Await, a Child, the end of the operation, or Checkpoint. What is true of
-// the fn of idem.Do is true of do. One that ends the transaction itself parks the operation, if
-// anything is recorded of it.
+// Tx takes a step in Postgres: the writes of do through tx are committed together with the value of
+// the step. Neighboring Tx share a transaction. It is committed before a Call, a Sleep, an Await or
+// a Child, at the end of the operation, or by Checkpoint. The rules for the fn of idem.Do hold for
+// do. If do ends the transaction itself, the operation parks, unless nothing of it is committed
+// yet.
 //
-// If do returns an error its writes are rolled back, those of the steps before it stay, and the
-// function gets the error. So it does if a constraint fails that is deferred to the COMMIT: the
-// function is run again, and the error is that of the last Tx behind which the constraint does not
-// hold. In the first transaction of an operation such an error rolls back everything, as with
+// If do returns an error, its writes are rolled back, the writes of earlier steps stay, and the
+// function gets the error. A constraint that is deferred to the COMMIT may fail there. Then the
+// function is run again, and the last Tx after which the constraint does not hold returns the
+// error. In the first transaction of an operation such an error rolls back everything, as with
 // idem.Do. After a transient error, such as a deadlock or a lost connection, the function is run
-// again and does not see it.
+// again and does not see the error.
 //
 // Each undo undoes the step: see [Undo].
 func Tx[T any](op *Op, name string, do func(tx pgx.Tx) (T, error), undo ...Undo[T]) (T, error) {
@@ -311,7 +303,7 @@ func Tx[T any](op *Op, name string, do func(tx pgx.Tx) (T, error), undo ...Undo[
 	if err != nil {
 		return none, err
 	}
-	return inStep(op, s.name, func() (value T, err error) {
+	return takeStep(op, s.name, func() (value T, err error) {
 		var stored []byte
 		if s.do == replay {
 			stored, err = op.replay(s)
@@ -329,23 +321,25 @@ func Tx[T any](op *Op, name string, do func(tx pgx.Tx) (T, error), undo ...Undo[
 		if err != nil {
 			return none, err
 		}
-		return value, plan(op, s, undo, func() (T, error) { return decode[T](op.work.definition.codec, stored) })
+		planUndos(op, s, undo, func() (T, error) { return decode[T](op.work.definition.codec, stored) })
+		return value, nil
 	})
 }
 
-// Exec is Tx for a step without a value. A step that is recorded as a Tx with a value cannot go on
-// as an Exec.
+// Exec is Tx for a step without a value. A step that is recorded as a Tx with a value cannot
+// continue as an Exec.
 func Exec(op *Op, name string, do func(tx pgx.Tx) error, undo ...Undo[None]) error {
 	_, err := Tx(op, name, func(tx pgx.Tx) (None, error) { return None{}, do(tx) }, undo...)
 	return err
 }
 
-// inTx runs a step, or an undo, in the transaction.
+// inTx runs a step, or an undo, in the transaction of the run. After a Tx in work.checkAfter it
+// also checks the deferred constraints, so that this step gets their error: see attribute.
 func (op *Op) inTx(s *step, fn func(pgx.Tx) ([]byte, error)) error {
-	if err := op.begin(); err != nil {
+	if err := op.ensureTx(); err != nil {
 		return err
 	}
-	op.used = true
+	op.dirty = true
 	var value []byte
 	began := time.Now()
 	_, err := op.tx.Run(op.work.operation, func(tx pgx.Tx) (bool, error) {
@@ -353,10 +347,10 @@ func (op *Op) inTx(s *step, fn func(pgx.Tx) ([]byte, error)) error {
 		value, err = fn(tx)
 		return false, err
 	})
-	if err == nil && op.work.checked[s.seq] {
-		err = txn.ServerError(op.tx.Ask(op.ctx, db.CheckConstraints{})) // by what the program has deferred, too
+	if err == nil && op.work.checkAfter[s.seq] {
+		err = txn.ServerError(op.tx.Ask(op.ctx, db.CheckConstraints{}))
 	}
-	op.work.taken(op.ctx, s, began, err, false)
+	op.work.observeStep(op.ctx, s, began, err, false)
 	if err != nil {
 		return op.rollBackStep(s, err)
 	}
@@ -364,8 +358,8 @@ func (op *Op) inTx(s *step, fn func(pgx.Tx) ([]byte, error)) error {
 	return nil
 }
 
-// rollBackStep rolls back what a step has written that returned err, if the transaction goes on
-// without it.
+// rollBackStep rolls back to the savepoint before a step that has returned err, and records the
+// failure. If the transaction cannot continue without the step, the run stops.
 func (op *Op) rollBackStep(s *step, err error) error {
 	switch {
 	case errors.Is(err, idem.ErrTxEnded):
@@ -373,21 +367,21 @@ func (op *Op) rollBackStep(s *step, err error) error {
 	case op.ctx.Err() != nil:
 		return op.interrupted()
 	case txn.TooSlow(err):
-		return op.halt(stopBroken, err)
+		return op.halt(stopFailed, err)
 	case txn.Transient(err), txn.Stale(err):
-		return op.halt(stopAgain, err)
+		return op.halt(stopRerun, err)
 	}
 	if failed := op.tx.Ask(op.ctx, db.UndoStepWrites{}); failed != nil {
 		switch {
 		case lacksSavepoint(failed):
 			return op.txEnded(txn.Ended("its savepoint is gone", err), s)
 		case errors.Is(err, idem.ErrTxAborted):
-			return op.halt(stopAgain, err)
+			return op.halt(stopRerun, err)
 		}
 		return op.failed(failed)
 	}
-	op.used = false
-	if s.kind == db.UndoStep { // it parks the operation
+	op.dirty = false
+	if s.kind == db.UndoStep { // an undo that fails is not recorded: the caller parks the operation
 		return err
 	}
 	stored, seen := op.failure(err)
@@ -395,37 +389,39 @@ func (op *Op) rollBackStep(s *step, err error) error {
 	return seen
 }
 
-// Changed tells which code an operation follows, where the code has changed while operations were
-// in progress. It is false for an operation that has come past this point without it, and true,
-// from then on and in every run, for any other:
+// Changed reports which code an operation follows whose code has changed while it was in progress.
+// It returns false if the operation passed this point before the change. Otherwise it returns true,
+// from then on and in every run:
 //
 //	if op.Changed("fraud check") {
 //		… = operation.Call(op, "fraud check", …)
 //	}
 //
-// A call that was begun and has no outcome is recorded: Changed is false in front of it.
+// A call that was begun and has no outcome is recorded: Changed returns false in front of it.
 //
-// Changed cannot return an error. With an invalid name, by two goroutines at once or inside of a
-// step, it ends the run: no further step is taken, and whatever the function returns, the error is
+// Changed cannot return an error. With an invalid name, from two goroutines at once or inside of a
+// step it ends the run: no further step is taken, and whatever the function returns, the error is
 // ErrInvalidName or ErrMisused.
 func (op *Op) Changed(name string) bool {
 	if !op.taking.TryLock() {
-		op.misused.Store(true)
+		_ = op.misuse("Changed(%.200q) while a step is taken", name)
 		return false
 	}
 	defer op.taking.Unlock()
+	if op.over {
+		_ = op.misuse("Changed(%.200q) after the function has returned", name)
+		return false
+	}
+	if op.halted() != nil {
+		return false
+	}
+	if err := checkName(name); err != nil {
+		_ = op.halt(stopFailed, err)
+		return false
+	}
 	j, next := &op.work.journal, op.seq+1
 	recorded, ok := j.steps[next]
-	err := checkName(name)
 	switch {
-	case op.over:
-		op.misused.Store(true)
-		return false
-	case op.halted() != nil:
-		return false
-	case err != nil:
-		_ = op.halt(stopBroken, err)
-		return false
 	case ok && recorded.Kind == db.ChangedStep && recorded.Name == name:
 		op.seq = next
 		return true
@@ -434,33 +430,17 @@ func (op *Op) Changed(name string) bool {
 	}
 	op.seq = next
 	if !j.replays {
-		op.record(&step{seq: next, kind: db.ChangedStep, name: name}, db.StepDone, nil)
+		op.record(&step{request: request{seq: next, kind: db.ChangedStep, name: name}}, db.StepDone, nil)
 	}
 	return true
 }
 
-// taken reports a step, or an attempt at one, to the observer. A name that is used again is
-// reported without its number.
-func (w *work) taken(ctx context.Context, s *step, began time.Time, err error, unknown bool) {
+// observeStep reports a step, or an attempt at one, to the observer. A repeated name is reported
+// without its number.
+func (w *work) observeStep(ctx context.Context, s *step, began time.Time, err error, unknown bool) {
 	name, _, _ := strings.Cut(s.name, "#")
-	w.call.StepTaken(ctx, bridge.Step{
+	w.execution.StepTaken(ctx, bridge.Step{
 		Operation: w.operation, Name: w.definition.name, Kind: string(s.kind), Step: name,
 		Err: err, Unknown: unknown, Duration: time.Since(began),
 	})
-}
-
-// everywhere are the errors that every definition knows. A definition appends to a copy.
-var everywhere = slices.Clip(append(slices.Clone(storederror.Common),
-	storederror.Name("idem.ErrMismatch", idem.ErrMismatch), storederror.Name("idem.ErrInProgress", idem.ErrInProgress),
-	storederror.Name("idem.ErrTxEnded", idem.ErrTxEnded), storederror.Name("idem.ErrTxAborted", idem.ErrTxAborted),
-	storederror.Name("operation.ErrTimeout", ErrTimeout), storederror.Name("operation.ErrNoBeat", ErrNoBeat),
-	storederror.Name("operation.ErrParked", ErrParked), storederror.Name("operation.ErrCanceled", ErrCanceled),
-	storederror.Name("operation.ErrNotHappened", ErrNotHappened), storederror.Name("operation.ErrUndone", ErrUndone),
-	storederror.Name("operation.ErrUnknownOperation", ErrUnknownOperation), storederror.Name("operation.ErrInvalidName", ErrInvalidName),
-	storederror.Name("operation.ErrValueTooLarge", ErrValueTooLarge), storederror.Name("operation.ErrMisused", ErrMisused),
-	storederror.Name("", &ChildError{})))
-
-// restore returns an error that was stored.
-func restore(known storederror.Set, stored []byte) (error, error) {
-	return known.Decode(stored, Final, func(r bridge.Response) error { return idem.Reject(idem.Response(r)) })
 }

@@ -18,7 +18,7 @@ import (
 
 var declined = idem.Response{Status: 402, Body: []byte(`"declined"`)}
 
-// undoBy returns an UndoTx that leaves a row.
+// undoBy returns an UndoTx that inserts a row.
 func undoBy[T any](step string) operation.Undo[T] {
 	return operation.UndoTx(func(tx pgx.Tx, _ T) error { return writeUndo(step)(tx) })
 }
@@ -43,7 +43,7 @@ func (s *shop) trip(end func(op *operation.Op) (idem.Response, error)) *operatio
 	})
 }
 
-// writeOutside leaves a row in a transaction of its own, as another system would.
+// writeOutside inserts a row in a transaction of its own, as another system would.
 func writeOutside(ctx context.Context, s *shop, step string) error {
 	_, err := s.pool.Exec(ctx, `insert into done (step) values ($1)`, step)
 	return err
@@ -75,7 +75,8 @@ func TestFinal_UndoesAndFreesTheKey(t *testing.T) {
 	}
 }
 
-// The undos run from the last step to the first. One that fails for good parks the operation. After Retry it runs again with those behind it.
+// The undos run from the last step to the first. If one fails for good, the operation parks. After
+// Retry that undo and the later ones run.
 func TestUndo_ThatFailsParksUntilRetry(t *testing.T) {
 	t.Parallel()
 	failed := fmt.Errorf("\x00%w\xff", errDeclined)
@@ -136,12 +137,13 @@ func TestUndo_ThatFailsParksUntilRetry(t *testing.T) {
 	}
 }
 
-// book is the bank and the warehouse of a program: what was done there, in order, and whatever undid it.
+// book is the books of the bank and the warehouse: what was done there and what was undone, in
+// order.
 type book struct{ shop *shop }
 
 func (b book) note(ctx context.Context, what string) error { return writeOutside(ctx, b.shop, what) }
 
-// tx takes a Tx, with as many undos as there are names.
+// tx takes a Tx with an undo for each name.
 func (b book) tx(op *operation.Op, name string, undos ...string) error {
 	var undo []operation.Undo[string]
 	for _, u := range undos {
@@ -156,7 +158,7 @@ func (b book) tx(op *operation.Op, name string, undos ...string) error {
 	return err
 }
 
-// call makes a Call, with as many undos as there are names.
+// call makes a Call with an undo for each name.
 func (b book) call(op *operation.Op, name string, undos ...string) error {
 	var undo []operation.Undo[string]
 	for _, u := range undos {
@@ -197,7 +199,7 @@ func first(errs ...error) error {
 	return nil
 }
 
-// TestUndo_Programs holds small programs to the rules of Undo.
+// Small programs check the rules of Undo.
 func TestUndo_Programs(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -286,7 +288,7 @@ func TestUndo_Programs(t *testing.T) {
 	}
 }
 
-// An operation that is canceled undoes the same as one that is rejected: at whatever recorded step it is.
+// Cancel undoes the same as a rejection, at every recorded step.
 func TestCancel_UndoesWhatIsDone(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -315,7 +317,8 @@ func TestCancel_UndoesWhatIsDone(t *testing.T) {
 	}
 }
 
-// What the Tx since the last commit have written may be committed without their rows. Another run would write it again.
+// The writes of the Tx since the last commit may be committed without their rows. Another run would
+// write them again.
 func TestTxEnded_Parks(t *testing.T) {
 	t.Parallel()
 	ends := func(sql string, err error) func(pgx.Tx) error {
@@ -403,7 +406,7 @@ func TestTxEnded_Parks(t *testing.T) {
 	}
 }
 
-// Before anything of the operation is recorded, the key is refused, as with idem.Do.
+// If nothing of the operation is committed yet, the key is refused, as with idem.Do.
 func TestTxEnded_InTheFirstTransaction(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

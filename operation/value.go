@@ -23,7 +23,7 @@ import (
 // Errors of names, ids and values.
 var (
 	// ErrUnknownOperation is the error for an id that no operation has.
-	ErrUnknownOperation = errors.New("operation: there is no such operation")
+	ErrUnknownOperation = errors.New("operation: no such operation")
 
 	// ErrInvalidName is the error for the name of an operation, a step or a signal that is not 1 to
 	// 200 bytes of valid UTF-8 without control characters and without "#".
@@ -39,8 +39,8 @@ const (
 	maxName  = 200
 )
 
-// Codec says how inputs and values of steps are stored. Decode gets what Encode has returned, maybe
-// by an older program.
+// Codec says how inputs and values of steps are stored. Decode gets the output of Encode, maybe
+// that of an older program.
 type Codec interface {
 	Encode(value any) ([]byte, error)
 	Decode(stored []byte, value any) error
@@ -50,8 +50,8 @@ type jsonCodec struct{}
 
 func (jsonCodec) Encode(value any) ([]byte, error) { return json.Marshal(value) }
 
-// Decode decodes a number that goes into an interface into a json.Number. A float64 would silently
-// change what is above 2^53.
+// Decode decodes a number into an interface as a json.Number. A float64 would silently change
+// numbers above 2^53.
 func (jsonCodec) Decode(stored []byte, value any) error {
 	d := json.NewDecoder(bytes.NewReader(stored))
 	d.UseNumber()
@@ -59,13 +59,13 @@ func (jsonCodec) Decode(stored []byte, value any) error {
 		return err
 	}
 	if _, err := d.Token(); err != io.EOF {
-		return errors.New("there is more behind the value")
+		return errors.New("there is more data after the value")
 	}
 	return nil
 }
 
-// encode returns a value as it is stored, and as the function sees it. A value that does not decode
-// must not be committed.
+// encode returns a value as it is stored, and as the function sees it. It fails if the stored form
+// does not decode, so that such a value is never committed.
 func encode[T any](codec Codec, value T) (stored []byte, shown T, err error) {
 	if stored, err = codec.Encode(value); err != nil {
 		return nil, shown, fmt.Errorf("operation: a value of type %T cannot be encoded: %w", value, err)
@@ -88,22 +88,24 @@ func decode[T any](codec Codec, stored []byte) (value T, err error) {
 	return value, nil
 }
 
-// checkName returns why a name is invalid. "#" marks the second use of a name.
+// checkName returns an error if a name is invalid. "#" is reserved: it marks the second use of a
+// name.
 func checkName(name string) error {
 	switch {
 	case name == "":
-		return fmt.Errorf("%w: it is empty", ErrInvalidName)
+		return fmt.Errorf("%w: empty", ErrInvalidName)
 	case len(name) > maxName:
-		return fmt.Errorf("%w: it has %d bytes, the limit is %d", ErrInvalidName, len(name), maxName)
+		return fmt.Errorf("%w: %d bytes, the limit is %d", ErrInvalidName, len(name), maxName)
 	case !utf8.ValidString(name), strings.ContainsRune(name, '#'), strings.ContainsFunc(name, unicode.IsControl):
-		return fmt.Errorf("%w: it is not valid UTF-8, or has a control character or a \"#\"", ErrInvalidName)
+		return fmt.Errorf("%w %.40q: not valid UTF-8, or with a control character or a \"#\"", ErrInvalidName, name)
 	}
 	return nil
 }
 
-// seal returns a value as it is stored.
+// seal returns a value as it is stored. bound is what the sealed value is bound to. A panic of the
+// Sealer becomes an error.
 func seal(s db.Sealer, plain, bound []byte) (stored []byte, err error) {
-	defer panicked(&err)
+	defer recoverSealer(&err)
 	stored, err = db.SealValue(s, plain, bound)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errSealing, err)
@@ -113,9 +115,9 @@ func seal(s db.Sealer, plain, bound []byte) (stored []byte, err error) {
 
 var errSealing = errors.New("operation: the Sealer has failed")
 
-// open returns the value that was stored.
+// open returns the value that seal was given. A panic of the Sealer becomes an error.
 func open(s db.Sealer, stored, bound []byte) (plain []byte, err error) {
-	defer panicked(&err)
+	defer recoverSealer(&err)
 	plain, err = db.OpenValue(s, stored, bound)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", idem.ErrUnreadable, err)
@@ -123,9 +125,9 @@ func open(s db.Sealer, stored, bound []byte) (plain []byte, err error) {
 	return plain, nil
 }
 
-// panicked makes a panic of a Sealer its error. The value of the panic may be a secret, unless it
-// is of the runtime.
-func panicked(err *error) {
+// recoverSealer makes an error of a panic of a Sealer. The text leaves out the value of the panic,
+// which may be a secret, unless it is a runtime.Error.
+func recoverSealer(err *error) {
 	switch value := recover().(type) {
 	case nil:
 	case runtime.Error:
@@ -135,14 +137,14 @@ func panicked(err *error) {
 	}
 }
 
-// keyTag begins what is hashed. It is frozen: other systems hold the keys.
+// keyTag is a prefix of the hashed text. It must never change: other systems hold the keys.
 const keyTag = "idem.operation.key/1\n"
 
-// keyLength is how many characters a derived key has: 160 bits.
+// keyLength is the number of characters of a derived key: 160 bits.
 const keyLength = 32
 
-// derivedKey returns the key by which the other side knows a call. It is the same in every attempt
-// and in every process.
+// derivedKey returns the key of a call at the other side. It is the same in every attempt and in
+// every process.
 func derivedKey(operationID string, kind db.StepKind, name string) string {
 	h := sha256.New()
 	h.Write([]byte(keyTag))
@@ -157,12 +159,12 @@ func derivedKey(operationID string, kind db.StepKind, name string) string {
 
 var lower = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// childTag begins what is hashed for the id of a child. It is frozen: a parent that waits finds its
-// child by it.
+// childTag is a prefix of the hashed text of a child's id. It must never change: a waiting parent
+// finds its child by the id.
 const childTag = "idem.operation.child/1\n"
 
-// ChildID returns the id of the operation that a Child has begun. step is its name in the
-// operation, as in a StepStatus.
+// ChildID returns the id of the operation that a Child has begun. step is the name of the Child in
+// its parent, as in a StepStatus.
 func ChildID(operationID, step string) string {
 	key := sha256.Sum256([]byte(childTag + operationID + "\n" + step))
 	id := pgtype.UUID{Valid: true}
@@ -172,6 +174,8 @@ func ChildID(operationID, step string) string {
 	return id.String()
 }
 
+// parsedID returns an id in canonical form. It returns ErrUnknownOperation for an invalid id,
+// because no operation has it.
 func parsedID(id string) (string, error) {
 	var parsed pgtype.UUID
 	if parsed.Scan(id) != nil {

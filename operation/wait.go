@@ -16,44 +16,41 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// Sleep pauses the operation for d, which begins with a commit of all that came earlier and is
-// counted by the database's clock. A pause of more than some seconds holds nothing: neither a
-// connection, nor the caller, nor a worker. A pause that ends while no process is there ends when a
-// process is.
+// Sleep pauses the operation for d. It commits all earlier steps first. From then the pause counts
+// by the database's clock. During a pause of more than 5 seconds the operation holds no connection,
+// and neither the caller nor a worker waits. If no process runs when the pause ends, the operation
+// continues when a process does.
 func Sleep(op *Op, name string, d time.Duration) error {
 	s, err := op.enter(request{kind: db.SleepStep, name: name})
 	if err != nil {
 		return err
 	}
-	defer op.leave()
+	defer op.taking.Unlock()
 	switch s.do {
 	case run:
-		op.waits(s, d)
-		return op.waitFor(s, d, false)
+		op.recordPause(s, d)
+		return op.pause(s, d, false)
 	case wait:
-		if remaining := op.work.clock.until(s.recorded.DueAt); remaining > 0 {
-			return op.waitFor(s, remaining, true)
+		if remaining := time.Until(op.work.clock.local(s.recorded.DueAt)); remaining > 0 {
+			return op.pause(s, remaining, true)
 		}
 	}
 	return nil
 }
 
-// waits has a pause recorded by the next commit.
-func (op *Op) waits(s *step, d time.Duration) {
+// recordPause adds a pause to the next commit.
+func (op *Op) recordPause(s *step, d time.Duration) {
 	op.record(s, db.StepWaiting, nil).Pause = max(d, 0)
 }
 
-// waitFor waits in memory if the pause is short, and otherwise leaves the operation to a process
-// that is there when it is due.
-func (op *Op) waitFor(s *step, d time.Duration, recorded bool) error {
+// pause waits until a pause is over. A short pause is spent in memory, once it is recorded. A long
+// pause suspends the operation: its commit releases it, and a process resumes it when it is due.
+func (op *Op) pause(s *step, d time.Duration, recorded bool) error {
 	if d > longPause {
-		if err := op.commit(commit{free: true, at: db.At{Kind: s.kind, Step: s.name, Seq: s.seq, Pause: d}}); err != nil {
-			return err
-		}
-		return op.halt(stopSuspended, nil)
+		return op.suspend(commit{at: s.position(d)})
 	}
 	if !recorded || op.tx != nil || len(op.pending) > 0 {
-		if err := op.commit(commit{at: db.At{Kind: s.kind, Step: s.name, Seq: s.seq}}); err != nil {
+		if err := op.commit(commit{at: s.position(0)}); err != nil {
 			return err
 		}
 	}
@@ -63,22 +60,22 @@ func (op *Op) waitFor(s *step, d time.Duration, recorded bool) error {
 	return nil
 }
 
-// Await waits for a signal: a webhook, a person's approval. It returns the value that was sent
-// first under that name, also if it was sent before, and ErrTimeout if nothing was sent within
-// timeout, by the database's clock. A signal of a transaction must be committed by then. Await
-// holds nothing meanwhile: neither a connection, nor the caller, nor a worker. A name is awaited
-// once in an operation.
+// Await waits for a signal: a webhook, a person's approval. It returns the first value that was
+// sent under the name, even if it was sent before the Await. If nothing was sent within timeout, by
+// the database's clock, it returns ErrTimeout. A signal of a transaction must be committed by then.
+// Meanwhile the operation holds no connection, and neither the caller nor a worker waits. An
+// operation awaits a name once.
 func Await[T any](op *Op, name string, timeout time.Duration) (T, error) {
 	var none T
 	s, err := op.enter(request{kind: db.AwaitStep, name: name})
 	if err != nil {
 		return none, err
 	}
-	return inStep(op, s.name, func() (T, error) {
+	return takeStep(op, s.name, func() (T, error) {
 		if s.name != name {
-			return none, op.halt(stopBroken, fmt.Errorf("%w: %q is awaited twice", ErrInvalidName, name))
+			return none, op.halt(stopFailed, fmt.Errorf("%w: %q is awaited twice", ErrInvalidName, name))
 		}
-		op.awaits = true
+		op.usesSignals = true
 		stored, err := op.await(s, timeout)
 		if err != nil {
 			return none, err
@@ -94,41 +91,40 @@ func Await[T any](op *Op, name string, timeout time.Duration) (T, error) {
 	})
 }
 
-// signalPause is the pause between two looks for a signal whose timeout is near.
+// signalPause is how often await reads the signal while its timeout is near.
 const signalPause = 200 * time.Millisecond
 
-// maxSignalRuns is how often Signal sends its statement through a pool while the database refuses
-// to serialize it.
+// maxSignalRuns limits how often Signal repeats its statement after a serialization failure.
 const maxSignalRuns = 10
 
+// await returns the value of a signal. If there is none yet, it suspends the operation until the
+// timeout; sending the signal makes the operation due. The remaining time is computed before the
+// signal is read, so that a signal sent in between is not lost.
 func (op *Op) await(s *step, timeout time.Duration) ([]byte, error) {
 	if s.do == replay {
 		return op.replay(s)
 	}
 	for {
 		var remaining time.Duration
-		if s.do == wait { // before the look: what comes between the two came in time
-			remaining = op.work.clock.until(s.recorded.DueAt)
+		if s.do == wait {
+			remaining = time.Until(op.work.clock.local(s.recorded.DueAt))
 		}
 		signal := db.ReadSignal{OperationID: op.work.operation, Name: s.name}
-		if err := op.look(&signal); err != nil {
+		if err := op.readSignal(&signal); err != nil {
 			return nil, err
 		}
 		switch {
 		case signal.Found && !s.isTooLate(signal.SentAt):
-			value, err := open(op.work.call.Sealer(), signal.Value, db.BoundSignal(op.work.operation, s.name))
+			value, err := open(op.work.execution.Sealer(), signal.Value, db.BoundSignal(op.work.operation, s.name))
 			if err != nil {
-				return nil, op.halt(stopBroken, fmt.Errorf("operation: signal %q: %w", s.name, err))
+				return nil, op.halt(stopFailed, fmt.Errorf("operation: signal %q: %w", s.name, err))
 			}
 			op.record(s, db.StepDone, value)
 			op.signals = append(op.signals, db.TakeSignal{OperationID: op.work.operation, Name: s.name})
 			return value, nil
 		case s.do == run:
-			op.waits(s, timeout)
-			if err := op.commit(commit{free: true, at: db.At{Kind: s.kind, Step: s.name, Seq: s.seq, Pause: max(timeout, 0)}}); err != nil {
-				return nil, err
-			}
-			return nil, op.halt(stopSuspended, nil)
+			op.recordPause(s, timeout)
+			return nil, op.suspend(commit{at: s.position(max(timeout, 0))})
 		case remaining <= 0:
 			stored, seen := op.failure(ErrTimeout)
 			op.record(s, db.StepFailed, stored)
@@ -138,23 +134,24 @@ func (op *Op) await(s *step, timeout time.Duration) ([]byte, error) {
 		if remaining <= longPause {
 			pause = min(remaining, signalPause)
 		}
-		if err := op.waitFor(s, pause, true); err != nil {
+		if err := op.pause(s, pause, true); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// isTooLate reports whether a signal was sent when the wait for it was over.
+// isTooLate reports whether a signal was sent after the timeout of its Await.
 func (s *step) isTooLate(sentAt time.Time) bool {
 	return s.recorded != nil && !s.recorded.DueAt.IsZero() && sentAt.After(s.recorded.DueAt)
 }
 
-// look reads a signal, on the connection that the operation has, if it has one.
-func (op *Op) look(signal *db.ReadSignal) error {
-	if op.work.epoch == 0 { // no caller could know its id
+// readSignal reads a signal, in the open transaction if there is one. Before the first commit there
+// can be no signal, because nobody knows the id of the operation.
+func (op *Op) readSignal(signal *db.ReadSignal) error {
+	if op.work.epoch == 0 {
 		return nil
 	}
-	ask := op.work.call.Engine().Query
+	ask := op.work.execution.Engine().Query
 	if op.tx != nil {
 		ask = op.tx.Ask
 	}
@@ -164,15 +161,20 @@ func (op *Op) look(signal *db.ReadSignal) error {
 	return nil
 }
 
-// Signal sends a value to an operation that awaits it, or will. The first of a name counts: later
-// ones are dropped, as are those for an operation that has ended. If the first one has parked the
-// operation, because it does not decode into the type of the Await, another one takes its place,
-// and counts as sent when the first one was: send it, and then Retry the operation. conn is a pool,
-// or a transaction that the signal is to be part of. Values are JSON. Of the options only
-// idem.WithSealer matters: give Signal the Sealer of the operation. Without one it is refused with
-// ErrUnsealed where the operation is sealed and has not ended. If transactions are serializable by
-// default, the database may refuse the statement with 40001. Through a pool Signal sends it again.
-// In a transaction the error is the caller's, who has to run the transaction again.
+// Signal sends a value to an operation that awaits it, or will. The first signal of a name counts.
+// Later ones are dropped, as are signals to an operation that has ended. conn is a pool, or a
+// transaction that the signal becomes part of. Values are JSON.
+//
+// If the first signal has parked the operation, because it does not decode into the type of the
+// Await, another signal replaces it, and counts as sent when the first one was. Send it, and then
+// Retry the operation.
+//
+// Of the options only idem.WithSealer matters: pass the Sealer of the operation. Without one, a
+// Signal to a sealed operation that has not ended returns ErrUnsealed.
+//
+// If transactions are serializable by default, the database may refuse the statement with 40001.
+// With a pool, Signal sends it again. In a transaction it returns the error, and the caller has to
+// run the transaction again.
 func Signal(ctx context.Context, conn interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }, id, name string, value any, opts ...idem.Option) error {
@@ -218,31 +220,29 @@ func Signal(ctx context.Context, conn interface {
 	return nil
 }
 
-// Child begins an operation of another definition, and returns its answer. The child begins in the
-// commit that records that this operation awaits it: there are both or there is neither. Child
-// holds nothing meanwhile: neither a connection, nor the caller, nor a worker. The last commit of
-// the child wakes this operation. A Worker that has the definition of the child does its work, in
-// this process or in another one.
+// Child begins an operation of another definition, and returns its answer. The commit that begins
+// the child also records that this operation awaits it. Meanwhile this operation holds no
+// connection, and neither the caller nor a worker waits. The last commit of the child wakes this
+// operation. A Worker that has the definition of the child does the child's work, in any process.
 //
-// The child belongs to the scope of this operation, under a key of its own, and has the id that
-// ChildID returns. It is begun once: from then on neither in nor another definition at this
-// position changes anything.
+// The child belongs to the scope of this operation, has a key of its own, and the id that ChildID
+// returns. It is begun once. After that, a change of in or of the definition has no effect.
 //
-// If the child does not complete, the error is Final and wraps a *ChildError: it was rejected, or
-// it is undone. If the function returns the error as it is, this operation ends in that error. A
-// child that is parked keeps this operation waiting until a person has decided. There is no
-// timeout: Cancel the child. If this operation is canceled while it awaits the child, the child is
-// canceled, too, and this operation is undone when the child has ended.
+// If the child is rejected or undone, Child returns a Final error that wraps a *ChildError. If the
+// function returns it as it is, this operation ends in that error. While a child is parked, this
+// operation waits until a person has decided. There is no timeout: Cancel the child. If this
+// operation is canceled while it awaits the child, the child is canceled, too, and this operation
+// is undone after the child has ended.
 //
-// An undo undoes a child that has completed: see [Undo]. A child that has not completed has undone
-// itself.
+// An undo undoes a child that has completed: see [Undo]. A rejected or undone child has run its own
+// undos.
 func Child[In any](op *Op, name string, d *Definition[In], in In, undo ...Undo[idem.Response]) (idem.Response, error) {
 	s, err := op.enter(request{kind: db.ChildStep, name: name, undos: len(undo), invalid: checkUndos(undo)})
 	if err != nil {
 		return idem.Response{}, err
 	}
-	op.awaits = true
-	return inStep(op, s.name, func() (idem.Response, error) {
+	op.usesSignals = true
+	return takeStep(op, s.name, func() (idem.Response, error) {
 		resp, err := op.child(s, func() ([]txn.Request, error) {
 			if d == nil {
 				return nil, fmt.Errorf("operation: the definition of child %q is nil", name)
@@ -251,24 +251,26 @@ func Child[In any](op *Op, name string, d *Definition[In], in In, undo ...Undo[i
 			if err != nil {
 				return nil, err
 			}
-			return op.childBegins(s, d.name, input)
+			return op.childRequests(s, d.name, input)
 		})
 		if err != nil {
 			return idem.Response{}, err
 		}
-		return resp, plan(op, s, undo, func() (idem.Response, error) { return resp, nil })
+		planUndos(op, s, undo, func() (idem.Response, error) { return resp, nil })
+		return resp, nil
 	})
 }
 
-// child begins a child, or finds out how it has ended.
+// child begins a child and suspends the operation, or returns the answer of the child. begins
+// returns the requests that begin the child.
 func (op *Op) child(s *step, begins func() ([]txn.Request, error)) (idem.Response, error) {
 	if s.do == run {
 		requests, err := begins()
 		if err != nil {
-			return idem.Response{}, op.halt(stopBroken, err)
+			return idem.Response{}, op.halt(stopFailed, err)
 		}
 		op.record(s, db.StepWaiting, nil)
-		return idem.Response{}, op.untilChildEnds(s, requests...)
+		return idem.Response{}, op.suspendForChild(s, requests...)
 	}
 	stored, err := s.recorded.Value, error(nil)
 	if s.do == wait {
@@ -281,22 +283,26 @@ func (op *Op) child(s *step, begins func() ([]txn.Request, error)) (idem.Respons
 		return idem.Response{}, op.park(s.name, ReasonValueUnreadable, "the recorded end of child %q does not decode", s.name)
 	}
 	if s.do == wait {
-		op.record(s, end.outcome(), stored)
+		outcome := db.StepFailed
+		if end.State == db.OperationCompleted {
+			outcome = db.StepDone
+		}
+		op.record(s, outcome, stored)
 	}
 	return op.childAnswer(s, &end)
 }
 
-// childBegins are the requests that begin a child. They stand behind all that the parent says in
-// its commit, which needs the claim of its own record until then. The key is one that no call can
-// have claimed before.
-func (op *Op) childBegins(s *step, name string, input []byte) ([]txn.Request, error) {
+// childRequests returns the requests that begin a child. They must come last in the commit of the
+// parent, because the requests before them need the claim of the parent's own key. The key of the
+// child is random, so that no call can have claimed it.
+func (op *Op) childRequests(s *step, name string, input []byte) ([]txn.Request, error) {
 	w := op.work
 	id, text := ChildID(w.operation, s.name), rand.Text()
-	sealed, err := seal(w.call.Sealer(), input, db.BoundInput(id))
+	sealed, err := seal(w.execution.Sealer(), input, db.BoundInput(id))
 	if err != nil {
 		return nil, err
 	}
-	ttl := w.call.TTL()
+	ttl := w.execution.TTL()
 	key := w.key.Beside(text, sha256.Sum256([]byte(text)), id, ttl)
 	return []txn.Request{
 		&db.Claim{Key: &key},
@@ -305,41 +311,37 @@ func (op *Op) childBegins(s *step, name string, input []byte) ([]txn.Request, er
 	}, nil
 }
 
-// untilChildEnds leaves the operation to the worker that finds that the child has ended.
-func (op *Op) untilChildEnds(s *step, with ...txn.Request) error {
-	at := db.At{Kind: s.kind, Step: s.name, Seq: s.seq, Pause: db.Endless}
-	if err := op.commit(commit{free: true, at: at, with: with, wakes: len(with) > 0}); err != nil {
-		return err
-	}
-	return op.halt(stopSuspended, nil)
+// suspendForChild suspends the operation until the end of the child makes it due.
+func (op *Op) suspendForChild(s *step, with ...txn.Request) error {
+	return op.suspend(commit{at: s.position(db.Endless), with: with, wakes: len(with) > 0})
 }
 
-// childOutcome returns what the child has sent at its end. If it has not ended the operation waits,
-// and if that is canceled, so is the child.
+// childOutcome returns what the child has sent at its end. If the child has not ended, the
+// operation is suspended; if the operation was canceled, the same commit cancels the child.
 func (op *Op) childOutcome(s *step) ([]byte, error) {
 	w := op.work
 	id := ChildID(w.operation, s.name)
 	signal := db.ReadSignal{OperationID: w.operation, Name: childSignal(id)}
-	if err := op.look(&signal); err != nil {
+	if err := op.readSignal(&signal); err != nil {
 		return nil, err
 	}
 	switch {
 	case !signal.Found && w.journal.canceled:
-		return nil, op.untilChildEnds(s, &db.CancelOperation{
+		return nil, op.suspendForChild(s, &db.CancelOperation{
 			OperationID: id, WithoutCalling: w.journal.withoutCalling, WithoutCode: w.journal.withoutCode,
 		})
 	case !signal.Found:
-		return nil, op.untilChildEnds(s)
+		return nil, op.suspendForChild(s)
 	}
-	outcome, err := open(w.call.Sealer(), signal.Value, db.BoundSignal(w.operation, signal.Name))
+	outcome, err := open(w.execution.Sealer(), signal.Value, db.BoundSignal(w.operation, signal.Name))
 	if err != nil {
-		return nil, op.halt(stopBroken, fmt.Errorf("operation: the end of child %q: %w", s.name, err))
+		return nil, op.halt(stopFailed, fmt.Errorf("operation: the end of child %q: %w", s.name, err))
 	}
 	op.signals = append(op.signals, db.TakeSignal{OperationID: w.operation, Name: signal.Name})
 	return outcome, nil
 }
 
-// childAnswer is what the function gets of the end of a child.
+// childAnswer returns the result of Child for the end of a child.
 func (op *Op) childAnswer(s *step, end *childEnd) (idem.Response, error) {
 	id := ChildID(op.work.operation, s.name)
 	switch {
@@ -353,26 +355,20 @@ func (op *Op) childAnswer(s *step, end *childEnd) (idem.Response, error) {
 	return idem.Response{}, op.park(s.name, ReasonValueUnreadable, "the recorded end of child %q does not decode", s.name)
 }
 
-// childEnd is what a child sends to its parent at its end. It is the value of the parent's step.
+// childEnd is what a child sends to its parent at its end. The parent stores it as the value of its
+// step.
 type childEnd struct {
 	State    db.OperationState `json:"state"`
 	Canceled bool              `json:"canceled,omitempty"`
 	Response *idem.Response    `json:"response,omitempty"`
 }
 
-// childSignal is the name of the signal by which a child sends its end. No signal of a user has it.
+// childSignal returns the name of the signal by which a child sends its end. "#" is invalid in the
+// names of other signals.
 func childSignal(id string) string { return "#" + id }
 
-// outcome is that of the parent's step.
-func (e *childEnd) outcome() db.StepOutcome {
-	if e.State == db.OperationCompleted {
-		return db.StepDone
-	}
-	return db.StepFailed
-}
-
-// notifyParent returns the requests that report to the parent that this operation has ended, none if it
-// has none.
+// notifyParent returns the requests that send the end of this operation to its parent. There are
+// none without a parent.
 func (w *work) notifyParent(end *childEnd) ([]txn.Request, error) {
 	if w.parent == "" {
 		return nil, nil
@@ -380,7 +376,7 @@ func (w *work) notifyParent(end *childEnd) ([]txn.Request, error) {
 	name := childSignal(w.operation)
 	outcome, err := json.Marshal(end)
 	if err == nil {
-		outcome, err = seal(w.call.Sealer(), outcome, db.BoundSignal(w.parent, name))
+		outcome, err = seal(w.execution.Sealer(), outcome, db.BoundSignal(w.parent, name))
 	}
 	return []txn.Request{&db.SendSignal{OperationID: w.parent, Name: name, Value: outcome}}, err
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/idem-go/idem/seal"
 )
 
-// rate is an error that only its type tells apart.
+// rate is an error that errors.As finds by its type.
 type rate struct{ Percent int }
 
 func (r *rate) Error() string { return "the rate has changed" }
@@ -42,7 +42,8 @@ func (s *shop) approval(end error, inside chan<- struct{}, release <-chan struct
 	})
 }
 
-// Each of them was given the key of one request. To begin the work anew would be to charge as often as there are callers, and ends.
+// Several calls of one request wait. If each of them began a new operation, the card would be
+// charged as often.
 func TestWaiters_GetTheErrorAndBeginNothing(t *testing.T) {
 	t.Parallel()
 	var found *rate
@@ -99,7 +100,8 @@ func (w waits) TraceEvent(_ context.Context, d idem.TraceEventData) {
 
 func (waits) TraceEnd(context.Context, idem.TraceEndData) {}
 
-// The last error is there for the person on call: of attempts whose pauses are short, and of the function; sealed where values are.
+// Show has the last error of attempts with short pauses and of the function. It is sealed where
+// values are.
 func TestShow_LastError(t *testing.T) {
 	t.Parallel()
 	sealer := idem.WithSealer(seal.New(seal.Keys{Primary: "k1", Secrets: map[string][]byte{"k1": bytes.Repeat([]byte{7}, 32)}}))
@@ -143,7 +145,8 @@ func TestShow_LastError(t *testing.T) {
 	}
 }
 
-// A call that waits gets the outcome of the operation that it has waited for, however soon the key is used again.
+// A call that waits gets the outcome of the operation that it has waited for, even if the key is
+// used again at once.
 func TestDo_WaiterGetsTheOutcomeItHasWaitedFor(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -189,7 +192,7 @@ func TestDo_WaiterGetsTheOutcomeItHasWaitedFor(t *testing.T) {
 	}
 }
 
-// A key that a plain Do has answered belongs to no operation.
+// No operation has a key that idem.Do has answered.
 func TestStart_OfAKeyThatAPlainDoHasAnswered(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -207,7 +210,7 @@ func TestStart_OfAKeyThatAPlainDoHasAnswered(t *testing.T) {
 	}
 }
 
-// The end of a context is the error of Wait, and so is its cause.
+// Wait returns the error and the cause of its context.
 func TestWait_EndOfItsContext(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -223,7 +226,7 @@ func TestWait_EndOfItsContext(t *testing.T) {
 	}
 }
 
-// A suspect whose other side hangs does not keep other suspects from beginning.
+// A suspect whose call hangs does not keep other suspects from beginning.
 func TestWorker_SuspectThatHangsLeavesItsTurn(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -250,7 +253,8 @@ func TestWorker_SuspectThatHangsLeavesItsTurn(t *testing.T) {
 	eventually(t, "all to end", s.completed(3))
 }
 
-// A call that is Once is made, although the answer of the commit before it was lost: this process knows that no attempt was sent.
+// A Once call is made although the commit before it was not acknowledged: this process knows that
+// no attempt was sent.
 func TestCall_OnceBehindALostAcknowledgement(t *testing.T) {
 	t.Parallel()
 	for name, first := range map[string]bool{"of the first commit": true, "of a later commit": false} {
@@ -284,7 +288,7 @@ func TestCall_OnceBehindALostAcknowledgement(t *testing.T) {
 	}
 }
 
-// The first failing attempt is in the log, with no key and no body.
+// The first failing attempt is logged, without the key and the body.
 func TestWorker_LogsFailingAttempts(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

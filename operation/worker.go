@@ -24,18 +24,18 @@ type WorkerConfig struct {
 	// Concurrency is how many operations the Worker works on at a time. The default is 16.
 	Concurrency int
 
-	// Poll is the pause between two looks for due operations, with some jitter, where no guard
-	// looks, as behind a pooler: see docs/operations-reference.md. The default is a second, and the
-	// minimum half a second, because every look takes locks that the whole server shares. A process
-	// with a session looks the more rarely the more processes there are.
+	// Poll is how often the Worker looks for due operations, with some jitter, if no guard process
+	// does, as behind a pooler: see docs/operations-reference.md. The default is a second. The minimum is
+	// half a second, because every look takes locks that the whole server shares. With a session,
+	// the more processes there are, the more rarely each of them looks.
 	Poll time.Duration
 
-	// Drain limits how long operations continue after the end of the context of Run, before their
+	// Drain limits how long operations continue after the end of the context of Run. Then their
 	// contexts end as well. The default is 10 seconds.
 	Drain time.Duration
 
-	// Options are those of idem.Do that matter to work that no caller waits for: idem.WithSealer
-	// above all, where the callers have one, and idem.WithMaxResponse.
+	// Options are the options of idem.Do that matter to work that no caller waits for:
+	// idem.WithSealer, if the callers have one, and idem.WithMaxResponse.
 	Options []idem.Option
 
 	// Logger gets errors and panics of operations, and errors of the database. The default is
@@ -43,12 +43,13 @@ type WorkerConfig struct {
 	Logger *slog.Logger
 }
 
+// set checks the configuration, and sets the defaults.
 func (c *WorkerConfig) set() error {
 	switch {
 	case c.Concurrency < 0, c.Drain < 0:
-		return errors.New("operation: WorkerConfig: Concurrency and Drain are not negative")
+		return errors.New("operation: WorkerConfig: Concurrency and Drain must not be negative")
 	case c.Poll != 0 && c.Poll < time.Second/2:
-		return fmt.Errorf("operation: WorkerConfig: Poll is at least half a second, not %v", c.Poll)
+		return fmt.Errorf("operation: WorkerConfig: Poll is %v, and must be at least half a second", c.Poll)
 	}
 	if c.Concurrency == 0 {
 		c.Concurrency = 16
@@ -77,7 +78,8 @@ type Worker struct {
 	err         error
 }
 
-// NewWorker returns a Worker for these definitions. Operations of others are left alone.
+// NewWorker returns a Worker for these definitions. It does not touch operations of other
+// definitions.
 func NewWorker(pool *pgxpool.Pool, config WorkerConfig, definitions ...Runnable) *Worker {
 	w := &Worker{pool: pool, config: config, definitions: map[string]*definition{}}
 	w.err = w.config.set()
@@ -94,7 +96,7 @@ func NewWorker(pool *pgxpool.Pool, config WorkerConfig, definitions ...Runnable)
 			w.err = errors.Join(w.err, fmt.Errorf("operation: two definitions are called %q", d.name))
 		}
 		w.definitions[d.name] = d
-		if d.atOnce > 0 {
+		if d.concurrency > 0 {
 			w.limited = append(w.limited, d.name)
 		} else {
 			w.unlimited = append(w.unlimited, d.name)
@@ -103,16 +105,16 @@ func NewWorker(pool *pgxpool.Pool, config WorkerConfig, definitions ...Runnable)
 	return w
 }
 
-// Run works until ctx ends, then releases its operations, and returns nil when all its goroutines
-// have ended. An outage of the database does not end it. An error means that the Worker's
-// configuration cannot work.
+// Run works until ctx ends. Then it releases its operations, and returns nil when all its
+// goroutines have ended. An outage of the database does not end it. It returns an error if the
+// configuration of the Worker cannot work.
 func (w *Worker) Run(ctx context.Context) error {
 	if w.err != nil {
 		return w.err
 	}
 	working, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	r := &running{Worker: w, working: working, slots: make(chan struct{}, w.config.Concurrency), freed: make(chan struct{}, 1), busy: map[string]int{}}
+	r := &workerRun{Worker: w, working: working, slots: make(chan struct{}, w.config.Concurrency), freed: make(chan struct{}, 1), busy: map[string]int{}}
 	r.engine = engineOf(w.pool)
 	r.engine.Prepared = txn.WithOwn(db.WorkerStatements)
 	r.watcher = presence.NewWatcher(func(name string) bool { return w.definitions[name] != nil })
@@ -137,26 +139,26 @@ func (w *Worker) Run(ctx context.Context) error {
 	return nil
 }
 
-// running is a Worker that runs.
-type running struct {
+// workerRun is the state of one Run.
+type workerRun struct {
 	*Worker
 	engine     *txn.Engine
 	working    context.Context
 	slots      chan struct{}
 	freed      chan struct{}
 	watcher    *presence.Watcher
-	nextLook   time.Duration // until the next look, if nothing wakes it
-	wantsTurn  bool          // the last look was made without the turn of a suspect, or has given it to one
+	nextLook   time.Duration // the pause before the next look
+	wantsTurn  bool          // the last look had room, and no turn of a suspect at its end
 	operations sync.WaitGroup
 
 	mu   sync.Mutex
-	busy map[string]int // how many it works on, by the names of their definitions
+	busy map[string]int // how many operations are in progress, by the names of their definitions
 }
 
-// pause pauses between two looks. It ends early when a guard has found a due operation, when there
-// is room again after a look that found more than fits, or when this Worker gets the turn of a
-// suspect that the last look lacked. It returns the turn, if it has it.
-func (r *running) pause(ctx context.Context, full bool) *turn {
+// pause waits until the next look. It ends early if a guard has found a due operation, if there is
+// room again after a look that found more than fits, or if the turn of a suspect is free that the
+// last look lacked. It returns the turn if it is free.
+func (r *workerRun) pause(ctx context.Context, full bool) *turn {
 	timer := time.NewTimer(r.nextLook)
 	defer timer.Stop()
 	var freed chan struct{}
@@ -180,12 +182,12 @@ func (r *running) pause(ctx context.Context, full bool) *turn {
 	return takeTurn()
 }
 
-// gathering is how long a look waits for more room, once there is some: one look for ten operations
-// costs little more than a look for one.
+// gathering is how long a full Worker waits for more room once there is some. A look for ten
+// operations costs little more than a look for one.
 const gathering = 5 * time.Millisecond
 
-// gather waits until half of the room is free, or some time has passed.
-func (r *running) gather(ctx context.Context) {
+// gather waits until half of the room is free, or for gathering.
+func (r *workerRun) gather(ctx context.Context) {
 	timer := time.NewTimer(gathering)
 	defer timer.Stop()
 	for len(r.slots) > cap(r.slots)/2 {
@@ -199,13 +201,13 @@ func (r *running) gather(ctx context.Context) {
 	}
 }
 
-// look takes over due operations, and reports whether there may be more. With the turn of this
-// process, one of them may be a suspect.
-func (r *running) look(ctx context.Context, t *turn) (full bool) {
+// look claims due operations, and works on them. It reports whether there may be more. With the
+// turn, one of them may be a suspect.
+func (r *workerRun) look(ctx context.Context, t *turn) (full bool) {
 	room := cap(r.slots) - len(r.slots)
 	r.nextLook, r.wantsTurn = r.config.Poll-rand.N(r.config.Poll/4), room > 0
 	if room > 0 {
-		full, t = r.takeOver(ctx, room, t)
+		full, t = r.claimDue(ctx, room, t)
 	}
 	if t != nil {
 		r.wantsTurn = false
@@ -214,49 +216,50 @@ func (r *running) look(ctx context.Context, t *turn) (full bool) {
 	return full || room == 0
 }
 
-// takeOver takes over as many operations as there is room for, and works on them. It reports
-// whether there may be more, and returns the turn if no suspect has it. After a suspect the next
-// look, without the turn, follows at once: other suspects may have hidden due operations.
-func (r *running) takeOver(ctx context.Context, room int, t *turn) (full bool, left *turn) {
+// claimDue claims as many due operations as there is room for, and starts a goroutine for each. It
+// reports whether there may be more, and returns the turn unless a suspect has it. After a suspect
+// the next look follows at once, without the turn, because other suspects may have hidden due
+// operations from this look.
+func (r *workerRun) claimDue(ctx context.Context, room int, t *turn) (full bool, left *turn) {
 	i, err := presence.Adopt(ctx, r.engine)
 	if err != nil {
-		r.warn(ctx, "operation: a worker cannot show that it is there", err)
+		r.warn(ctx, "operation: the worker cannot claim operations: it has no presence", err)
 		return false, t
 	}
 	defer i.Release()
 	taken, full, err := r.take(ctx, i, room, t != nil)
 	if err != nil {
 		i.Leak()
-		r.warn(ctx, "operation: a worker cannot look for work", err)
+		r.warn(ctx, "operation: the worker cannot look for due operations", err)
 	} else if pause, guarded := i.IdlePause(r.config.Poll); guarded {
 		r.nextLook = pause
 	}
-	works := r.load(ctx, i, taken)
-	for n := range works {
-		w := &works[n]
+	operations := r.load(ctx, i, taken)
+	for n := range operations {
+		c := &operations[n]
 		var held *turn
-		if t != nil && w.Deaths >= db.Suspected {
+		if t != nil && c.Deaths >= db.Suspected {
 			held, t, r.nextLook = t, nil, 0
 		}
 		r.slots <- struct{}{}
 		r.operations.Add(1)
-		r.count(w.Name, 1)
+		r.count(c.Name, 1)
 		i.Retain()
-		go r.work(i, w, held)
+		go r.work(i, c, held)
 	}
 	return full, t
 }
 
-// lookLimit bounds a look, and readLimit the reading of steps for each operation that it has claimed.
-// While a dead connection is waited for, no process works on the claimed operations.
+// lookLimit bounds a look. readLimit bounds the reading of steps, for each claimed operation. If
+// the connection is dead, no process works on the claimed operations until then.
 const (
 	lookLimit = 15 * time.Second
 	readLimit = 15 * time.Second
 )
 
 // load reads the steps of claimed operations, except those that were only started and have none. If
-// it fails, the operations are released.
-func (r *running) load(ctx context.Context, i *presence.Instance, taken []db.Taken) []takenOver {
+// it fails, it releases the operations, and returns none.
+func (r *workerRun) load(ctx context.Context, i *presence.Instance, taken []db.Taken) []claimed {
 	if len(taken) == 0 {
 		return nil
 	}
@@ -273,7 +276,7 @@ func (r *running) load(ctx context.Context, i *presence.Instance, taken []db.Tak
 		cancel()
 	}
 	if err != nil {
-		r.warn(ctx, "operation: a worker cannot read what it has taken up", err)
+		r.warn(ctx, "operation: the worker cannot read the operations that it has claimed, and releases them", err)
 		r.release(i, taken)
 		return nil
 	}
@@ -281,15 +284,15 @@ func (r *running) load(ctx context.Context, i *presence.Instance, taken []db.Tak
 	for _, s := range load.Rows {
 		steps[s.OperationID] = append(steps[s.OperationID], s)
 	}
-	works := make([]takenOver, len(taken))
+	operations := make([]claimed, len(taken))
 	for n := range taken {
-		works[n] = takenOver{taken[n], db.LoadSteps{OperationID: taken[n].OperationID, Rows: steps[taken[n].OperationID]}}
+		operations[n] = claimed{taken[n], steps[taken[n].OperationID]}
 	}
-	return works
+	return operations
 }
 
-// release releases claimed operations.
-func (r *running) release(i *presence.Instance, taken []db.Taken) {
+// release releases claimed operations that are not loaded.
+func (r *workerRun) release(i *presence.Instance, taken []db.Taken) {
 	ctx, cancel := context.WithTimeout(context.Background(), releaseLimit)
 	defer cancel()
 	leave := i.Leave
@@ -301,8 +304,8 @@ func (r *running) release(i *presence.Instance, taken []db.Taken) {
 	}
 }
 
-// take claims as many operations as there is room for, and reserves them.
-func (r *running) take(ctx context.Context, i *presence.Instance, room int, turn bool) (taken []db.Taken, full bool, err error) {
+// take claims as many operations as there is room for, and reserves them in this process.
+func (r *workerRun) take(ctx context.Context, i *presence.Instance, room int, turn bool) (taken []db.Taken, full bool, err error) {
 	looks, full := r.looks(room)
 	if len(looks) == 0 {
 		return nil, full, nil
@@ -334,12 +337,12 @@ func (r *running) take(ctx context.Context, i *presence.Instance, room int, turn
 }
 
 // looks returns the statements of one look: one for each definition with WithConcurrency, and one
-// for all others. Together they claim no more than there is room for. full reports that a
-// definition was left out.
-func (r *running) looks(room int) (looks []*db.TakeOperations, full bool) {
+// for all others. Together they claim no more than there is room for. full is true if a definition
+// was left out.
+func (r *workerRun) looks(room int) (looks []*db.TakeOperations, full bool) {
 	r.mu.Lock()
 	for _, name := range r.limited {
-		left := r.definitions[name].atOnce - r.busy[name]
+		left := r.definitions[name].concurrency - r.busy[name]
 		if left > 0 {
 			looks = append(looks, &db.TakeOperations{Names: []string{name}, Room: left})
 		}
@@ -360,23 +363,24 @@ func (r *running) looks(room int) (looks []*db.TakeOperations, full bool) {
 	return looks, full
 }
 
-func (r *running) count(name string, n int) {
+func (r *workerRun) count(name string, n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.busy[name] += n
 }
 
-func (r *running) warn(ctx context.Context, what string, err error) {
+func (r *workerRun) warn(ctx context.Context, what string, err error) {
 	if ctx.Err() == nil {
 		r.config.Logger.WarnContext(ctx, what, "error", err)
 	}
 }
 
-// goOn works on one operation.
-func (r *running) work(i *presence.Instance, t *takenOver, held *turn) {
+// work runs one claimed operation, and logs the error of a run that does not end it. held is the
+// turn if the operation is a suspect.
+func (r *workerRun) work(i *presence.Instance, t *claimed, held *turn) {
 	defer func() {
 		if p := recover(); p != nil {
-			r.config.Logger.Error("operation: its function has panicked", "operation", t.OperationID, "name", t.Name,
+			r.config.Logger.Error("operation: the function has panicked", "operation", t.OperationID, "name", t.Name,
 				"panic", p, "stack", string(debug.Stack()))
 		}
 		<-r.slots
@@ -387,22 +391,11 @@ func (r *running) work(i *presence.Instance, t *takenOver, held *turn) {
 		}
 		r.operations.Done()
 	}()
-	r.execute(i, t, held)
-}
-
-// execute runs a claimed operation, and logs the error of a run that does not end it.
-func (r *running) execute(i *presence.Instance, t *takenOver, held *turn) {
 	w := &work{definition: r.definitions[t.Name], instance: i, operation: t.OperationID, epoch: t.Epoch, logger: r.config.Logger}
 	if held != nil {
-		w.hold(held)
+		w.holdTurn(held)
 	}
-	call, err := idemCalls.Execution(r.pool, t.Scope, t.Key, t.Hash, t.TTL, r.config.Options)
-	if err != nil { // the options were checked before
-		w.leaveUnreleased(bridge.Ending{})
-		return
-	}
-	w.call = call
-	end := w.resumeTaken(r.working, t)
+	end := w.runWith(r.working, r.pool, r.config.Options, t)
 	if end.Err == nil || errors.Is(end.Err, idem.ErrInProgress) && r.working.Err() != nil {
 		return
 	}
@@ -415,20 +408,21 @@ func (r *running) execute(i *presence.Instance, t *takenOver, held *turn) {
 	} else {
 		attrs = append(attrs, "error", w.textOf(end.Err))
 	}
-	r.config.Logger.Warn("operation: it did not end", attrs...)
+	r.config.Logger.Warn("operation: a run has not ended the operation", attrs...)
 }
 
-// Pending is an operation that is due, or has its signal, and that no living process works on.
+// Pending is an operation that is due, or whose signal was sent, and that no living process works
+// on.
 type Pending struct {
 	ID    string
 	Name  string
-	Epoch int // grows whenever a process takes it up
+	Epoch int // grows whenever a process claims the operation
 }
 
-// Due returns at most limit operations of these names that a Worker would take over, the longest due
-// first. It leaves out the operations of but, as long as they have the same epoch, so that
-// operations without progress do not hide the others. It takes over none of them: before a Resume
-// another process may do so.
+// Due returns at most limit operations of these names that a Worker would claim. The operation that
+// has been due for longest comes first. Due leaves out the operations in but as long as they have
+// the same epoch, so that operations without progress do not hide others. Due claims nothing:
+// another process may claim an operation before a Resume does.
 func Due(ctx context.Context, pool *pgxpool.Pool, names []string, limit int, but ...Pending) ([]Pending, error) {
 	if pool == nil {
 		return nil, errNoPool
@@ -448,15 +442,15 @@ func Due(ctx context.Context, pool *pgxpool.Pool, names []string, limit int, but
 	return pending, nil
 }
 
-// Resume continues the operation of that id behind its recorded steps, if it is due and no process
-// works on it. It begins no operation, and waits for no other call. The options are those that matter to
-// work that no caller waits for: idem.WithSealer above all.
+// Resume continues the operation of that id after its recorded steps, if it is due and no process
+// works on it. It does not begin an operation, and does not wait for another call. The options are
+// those that matter to work that no caller waits for: idem.WithSealer above all.
 //
-// It returns nil if the operation has ended, by this call or before, whatever its answer is. The
-// error is idem.ErrInProgress if another process works on it, or if it waits; ErrParked if a person
-// has to decide; ErrUnknownOperation if there is none of that id. An error that is Final, and
-// ErrCanceled, have ended it: it is undone, and its key is free. After any other error it goes on
-// later.
+// Resume returns nil if the operation has ended, by this call or before, whatever its answer is. It
+// returns idem.ErrInProgress if another process works on the operation, or if the operation waits;
+// ErrParked if a person must decide; and ErrUnknownOperation if no operation has that id. A Final
+// error and ErrCanceled have ended the operation: it is undone, and its key is free. After any
+// other error it continues later.
 func (d *Definition[In]) Resume(ctx context.Context, pool *pgxpool.Pool, id string, opts ...idem.Option) error {
 	if d.err != nil {
 		return d.err
@@ -471,11 +465,11 @@ func (d *Definition[In]) Resume(ctx context.Context, pool *pgxpool.Pool, id stri
 	if err != nil {
 		return err
 	}
-	return resumed(id, (&work{definition: &d.definition, operation: id}).resume(ctx, pool, opts))
-}
-
-// resumed is what a Resume says.
-func resumed(id string, end bridge.Ending) error {
+	w := &work{definition: &d.definition, operation: id}
+	t, end := w.claim(ctx, engineOf(pool))
+	if t != nil {
+		end = w.runWith(ctx, pool, opts, t)
+	}
 	switch {
 	case end.Outcome == bridge.Recorded, end.Outcome == bridge.Finished, end.Outcome == bridge.Undone:
 		return nil

@@ -66,7 +66,7 @@ func TestWorker_HoldsWithConcurrency(t *testing.T) {
 	}
 }
 
-// workRarely runs a Worker that hardly ever looks by itself, until the test is over.
+// workRarely runs a Worker with a long poll until the test ends.
 func (s *shop) workRarely(t *testing.T, definitions ...operation.Runnable) {
 	t.Helper()
 	config := operation.WorkerConfig{Poll: 24 * time.Hour, Drain: time.Second, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
@@ -82,7 +82,7 @@ func (s *shop) workRarely(t *testing.T, definitions ...operation.Runnable) {
 const guards = `select count(*) from pg_locks where locktype = 'advisory' and classid = 1768187248 and objsubid = 2
 	and database = (select oid from pg_database where datname = current_database())`
 
-// A killed process is noticed by another one that runs a Worker, and not by its next look.
+// Another process with a Worker notices a killed process before its next look.
 func TestGuard_NoticesADeadProcess(t *testing.T) {
 	t.Parallel()
 	s := newBankShop(t)
@@ -97,7 +97,8 @@ func TestGuard_NoticesADeadProcess(t *testing.T) {
 	s.wantBooks("book")
 }
 
-// There are two guards at most, however many Workers run, and one that ends leaves its place to another.
+// At most two processes are guards, however many Workers run. When one ends, another takes its
+// place.
 func TestGuard_TwoAtMost(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -121,13 +122,13 @@ func TestGuard_TwoAtMost(t *testing.T) {
 	must(t, await(t, "the last worker to end", ended))
 }
 
-// aside is the shop as another process sees it, with a pool and a presence of its own.
+// aside returns the shop with a pool and a presence of its own, as another process has.
 func (s *shop) aside(configure ...func(*pgxpool.Config)) *shop {
 	s.t.Helper()
 	return &shop{t: s.t, pool: pgtest.Open(s.t, s.dsn, configure...), dsn: s.dsn, bank: s.bank}
 }
 
-// startSome begins operations as a caller does that runs no Worker.
+// startSome begins operations in a process without a Worker.
 func (s *shop) startSome(t *testing.T, d *operation.Definition[string], n int) {
 	t.Helper()
 	err := pgx.BeginFunc(t.Context(), s.pool, func(tx pgx.Tx) error {
@@ -143,7 +144,8 @@ func (s *shop) startSome(t *testing.T, d *operation.Definition[string], n int) {
 	}
 }
 
-// A guard notifies the other processes of what it finds and has no room for. They claim it although they hardly ever poll.
+// A guard notifies other processes of due operations that it has no room for. They claim them long
+// before their next poll.
 func TestGuard_NotifiesProcessesWithRoom(t *testing.T) {
 	t.Parallel()
 	const processes = 4
@@ -163,7 +165,7 @@ func TestGuard_NotifiesProcessesWithRoom(t *testing.T) {
 	eventually(t, "all operations to end", s.completed(processes))
 }
 
-// fleet runs a Worker in each of so many processes, as others see them: each has a pool and a presence of its own.
+// fleet runs n Workers, each with a pool and a presence of its own, as n processes do.
 func (s *shop) fleet(t *testing.T, n int, definitions ...operation.Runnable) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -184,8 +186,8 @@ func (s *shop) fleet(t *testing.T, n int, definitions ...operation.Runnable) {
 
 var idleProcesses = flag.Int("processes", 12, "how many processes with a Worker TestWorker_ManyIdleProcessesLookRarely has")
 
-// Many processes that have nothing to do, and ten thousand operations that sleep, cost little more than a statement a second in
-// all: two guards take turns to look, and the others look rarely.
+// Many idle processes, and ten thousand operations that sleep, cost little more than one statement
+// a second in total: two guards take turns to look, and the others look rarely.
 func TestWorker_ManyIdleProcessesLookRarely(t *testing.T) {
 	t.Parallel()
 	const watched, enough = 2 * time.Second, 4
@@ -214,7 +216,7 @@ func TestWorker_ManyIdleProcessesLookRarely(t *testing.T) {
 	}
 }
 
-// sleepers leaves operations that wait for a moment that is far away.
+// sleepers inserts operations that are due in the far future.
 func (s *shop) sleepers(t *testing.T, n int) {
 	t.Helper()
 	_, err := s.pool.Exec(t.Context(), fmt.Sprintf(`
@@ -393,7 +395,7 @@ func TestDue_ListsWhatAWorkerWouldClaim(t *testing.T) {
 	}
 }
 
-// start starts an operation in a transaction, which is committed if asked to.
+// start starts an operation in a transaction, and commits it if asked to.
 func (s *shop) start(d *operation.Definition[string], key string, hash idem.Hash, commit bool) (id string, err error) {
 	s.t.Helper()
 	tx, err := s.pool.Begin(context.Background())

@@ -53,7 +53,7 @@ func TestFiles_FindsEachBrokenPromiseOfADay(t *testing.T) {
 		}},
 		{"parked by a bound while callers left", rule.Innocent, "completed", func(r *told) {
 			m := r.moved("parked", "too_many_deaths", 0)
-			m.ReasonText = "20 processes in a row have died while they worked on it: it may be the operation that kills them"
+			m.ReasonText = "20 processes in a row have died while they worked on the operation: the operation may be what kills them"
 			r.owned(m)
 		}},
 		{"a code that has not changed", rule.Reason, "completed", func(r *told) {

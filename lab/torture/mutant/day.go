@@ -27,7 +27,7 @@ func dayMutants() []Mutant {
 		{
 			Name: "unsent-settles", About: "an attempt that was not sent, and never will be, settles one that has no answer",
 			Rules: []rule.Rule{rule.Unsent}, Duration: 9 * time.Second,
-			Edits: []Edit{{"operation.outside.isSettledBy", "s.final && !(o.doubt && s.unsent)", "s.final"}},
+			Edits: []Edit{{"operation.outsideCall.isSettledBy", "m.final && !(o.doubt && m.unsent)", "m.final"}},
 		},
 		{
 			Name: "unsent-clears-doubt", About: "after an attempt that was not sent, one without an answer before it is forgotten",
@@ -48,12 +48,12 @@ func dayMutants() []Mutant {
 			Rules: []rule.Rule{rule.Child}, Duration: 6 * time.Second,
 			Edits: []Edit{{"operation.Op.child",
 				`op.record(s, db.StepWaiting, nil)
-		return idem.Response{}, op.untilChildEnds(s, requests...)`,
+		return idem.Response{}, op.suspendForChild(s, requests...)`,
 				`if err := op.commit(commit{with: requests}); err != nil {
 			return idem.Response{}, err
 		}
 		op.record(s, db.StepWaiting, nil)
-		return idem.Response{}, op.untilChildEnds(s)`}},
+		return idem.Response{}, op.suspendForChild(s)`}},
 		},
 		{
 			Name: "child-uncanceled", About: "a parent that is canceled waits for its child as if nothing had happened",

@@ -13,12 +13,12 @@ func operationMutants() []Mutant {
 		{
 			Name: "call-before-commit", About: "a call is made before what came earlier is durable",
 			Rules: []rule.Rule{rule.Durable},
-			Edits: []Edit{{"operation.Op.callOut",
+			Edits: []Edit{{"operation.Op.makeCall",
 				`if err := op.commit(commit{at: at}); err != nil {
 			return nil, err
 		}`,
 				`_ = at
-		w.elapsed = func() time.Duration { return 0 }`}},
+		op.work.begunAt = time.Now()`}},
 		},
 		{
 			Name: "no-fence", About: "a commit does not ask whether somebody else has taken the operation up",
@@ -36,7 +36,7 @@ func operationMutants() []Mutant {
 		{
 			Name: "key-per-attempt", About: "a call goes to the other side under another key in each attempt",
 			Rules: []rule.Rule{rule.CallOnce},
-			Edits: []Edit{{"operation.outside.try", "o.key", "fmt.Sprint(o.key, time.Now().UnixNano())"}},
+			Edits: []Edit{{"operation.outsideCall.try", "o.key", "fmt.Sprint(o.key, time.Now().UnixNano())"}},
 		},
 		{
 			Name: "once-again", About: "a call that is Once is made again when its outcome is unknown",
@@ -51,8 +51,8 @@ func operationMutants() []Mutant {
 		{
 			Name: "begun-unsaid", About: "of calls that are made at the same time only the last is on record as begun",
 			Rules: []rule.Rule{rule.CallOnce, rule.InDoubt},
-			Edits: []Edit{{"operation.Calls.begin", "op.recordBegun(call)", `if open := c.unsettled(); call == open[len(open)-1] {
-				op.recordBegun(call)
+			Edits: []Edit{{"operation.Calls.begin", "op.recordBegun(call, false)", `if open := c.unsettled(); call == open[len(open)-1] {
+				op.recordBegun(call, false)
 			}`}},
 		},
 		{
@@ -66,10 +66,10 @@ func operationMutants() []Mutant {
 		{
 			Name: "learned-forgotten", About: "what calls have returned is forgotten if the run ends in an error",
 			Rules: []rule.Rule{rule.Kept, rule.Reason},
-			Edits: []Edit{{"operation.work.recordOutcomes", `if len(learned) == 0 || w.instance == nil {
+			Edits: []Edit{{"operation.work.recordOutcomes", `if len(outcomes) == 0 || w.instance == nil {
 		w.keepInMemory()
 		return false
-	}`, `if len(learned) >= 0 {
+	}`, `if len(outcomes) >= 0 {
 		return false
 	}`}},
 		},
@@ -83,19 +83,19 @@ func operationMutants() []Mutant {
 			Rules: []rule.Rule{rule.Anew, rule.Awaited}, Duration: 9 * time.Second,
 			Edits: []Edit{
 				{"operation.work.endedIn", "!show.Found || show.State != db.OperationUndone", "show.Found || show.State != db.OperationUndone"},
-				{"operation.work.elsewhere", "show.State == db.OperationUndone && show.Canceled", "show.State == db.OperationUndone && show.Canceled && w.epoch < 0"},
+				{"operation.work.unclaimed", "show.State == db.OperationUndone && show.Canceled", "show.State == db.OperationUndone && show.Canceled && w.epoch < 0"},
 				{"idem.call.isForDuplicates", "is && c.execution.work.isOperation()", "is && c == nil"},
 			},
 		},
 		{
 			Name: "parked-too-soon", About: "a Keyed call counts as forgotten by the other side long before its window is over",
 			Rules: []rule.Rule{rule.Reason},
-			Edits: []Edit{{"operation.Op.settleDoubt", "op.work.elapsed() > o.policy.window", "op.work.elapsed() > o.policy.window/100000"}},
+			Edits: []Edit{{"operation.Op.settleDoubt", "time.Since(op.work.begunAt) > o.policy.window", "time.Since(op.work.begunAt) > o.policy.window/100000"}},
 		},
 		{
 			Name: "parked-for-company", About: "an operation is parked as soon as one process has died while it worked on it",
 			Rules: []rule.Rule{rule.Reason},
-			Edits: []Edit{{"operation.work.loadTaken", "w.definition.maxDeaths", "1"}},
+			Edits: []Edit{{"operation.work.loadClaimed", "w.definition.maxDeaths", "1"}},
 		},
 		{
 			Name: "second-commit", About: "what a step has returned is remembered in a commit of its own, behind that of what it has written",
@@ -104,7 +104,7 @@ func operationMutants() []Mutant {
 			Edits: []Edit{
 				{"operation.Op.requests", "requests = append(requests, &r)", "_ = r"},
 				{"operation.Op.commit", "w.epoch = max(w.epoch, 1)", `w.epoch = max(w.epoch, 1)
-	if tx, err := w.call.Engine().Open(op.ctx, db.Reclaim{ExecutionID: w.operation}); err == nil {
+	if tx, err := w.execution.Engine().Open(op.ctx, db.Reclaim{ExecutionID: w.operation}); err == nil {
 		var later []txn.Request
 		for i := range op.pending {
 			later = append(later, &op.pending[i])
@@ -146,7 +146,7 @@ func operationMutants() []Mutant {
 			Duration: 6 * time.Second,
 			Rules:    []rule.Rule{rule.Signalled},
 			Edits: []Edit{
-				{"operation.Op.await", "op.waits(s, timeout)", `op.waits(s, timeout)
+				{"operation.Op.await", "op.recordPause(s, timeout)", `op.recordPause(s, timeout)
 			op.signals = append(op.signals, db.TakeSignal{OperationID: op.work.operation, Name: s.name})`},
 				{"operation.Op.await", "!s.isTooLate(signal.SentAt)", "(s.recorded == nil || remaining > 0)"},
 			},
