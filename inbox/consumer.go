@@ -7,119 +7,217 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/deadletter"
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// registry records failures, in transactions of its own: the rollback of the attempt would undo them.
-type registry struct {
-	settings *settings
-	engine   *txn.Engine
-	consumer string
+// handler is the function of the caller. It gets one message at a time, or all of them if bulk is set.
+type handler struct {
+	fn   func(tx pgx.Tx, ms []Message) error
+	bulk bool
 }
 
-// fail counts a failed attempt, or makes the message a dead letter if that was the last one, also by what others have counted
-// since this attempt began. The error is that of the database: then the message is to be delivered again.
-func (r *registry) fail(ctx context.Context, d *delivery, cause error) error {
+// consumer is what the attempts of one call share. Its methods record failures. They use transactions
+// of their own, because the rollback of the attempt would undo the record.
+type consumer struct {
+	settings
+	name     string
+	handler  handler
+	attempts txn.Engine // for attempts, with the options of WithTxOptions
+	engine   txn.Engine // for everything else, always at READ COMMITTED
+}
+
+var prepared = txn.WithOwn(db.MessageStatements)
+
+func newConsumer(pool *pgxpool.Pool, name string, h handler, opts []Option) *consumer {
+	c := &consumer{settings: newSettings(opts), name: name, handler: h}
+	c.attempts = txn.Engine{Pool: pool, Options: c.txOptions, Limits: c.limits.txn, Prepared: prepared}
+	c.engine = c.attempts
+	c.engine.Options = pgx.TxOptions{IsoLevel: pgx.ReadCommitted}
+	return c
+}
+
+// check returns an error if an argument of the call is invalid.
+func (c *consumer) check(messages []Message) error {
+	switch {
+	case c.err != nil:
+		return c.err
+	case c.engine.Pool == nil:
+		return errNoPool
+	case c.handler.fn == nil:
+		return errNoFn
+	}
+	if err := checkName("consumer", c.name); err != nil {
+		return err
+	}
+	for i := range messages {
+		if err := checkName("source of a message", messages[i].Source); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// maxLanes returns how many lanes a call may have. It leaves one connection of the pool for
+// statements that handlers and others run outside of the lanes.
+func (c *consumer) maxLanes() int {
+	if c.lanes < 2 {
+		return 1
+	}
+	return min(c.lanes, int(c.engine.Pool.Stat().MaxConns())-1)
+}
+
+// fail counts a failed attempt. If that was the last attempt, by this count or by the count of other
+// processes, it makes the message a dead letter. It fails if the database is unavailable; then the
+// outcome of the message is Retry.
+func (c *consumer) fail(ctx context.Context, d *delivery, cause error) error {
 	total := d.attempts + 1
-	if total < r.settings.maxAttempts {
-		counted, err := r.count(ctx, d, total, cause)
-		if err != nil || counted < r.settings.maxAttempts {
+	if total < c.maxAttempts {
+		counted, err := c.count(ctx, d, total, cause)
+		if err != nil || counted < c.maxAttempts {
 			return err
 		}
 		total = counted
 	}
-	return r.bury(ctx, d, d.ID, total, cause)
+	return c.bury(ctx, d, d.ID, total, cause)
 }
 
-// refuse makes a message a dead letter without an attempt. If its id is invalid, or belongs to another payload, the dead letter
-// has an id that is made from it.
-func (r *registry) refuse(ctx context.Context, d *delivery, cause error) error {
-	if errors.Is(cause, ErrKilled) {
-		return r.bury(ctx, d, d.ID, d.attempts, cause)
-	}
-	return r.bury(ctx, d, anotherID(d.ID, d.hash), 0, cause)
-}
-
-// hinder postpones a message that something else has hindered. No attempt is counted. The cause may last, so the pauses grow.
-func (r *registry) hinder(ctx context.Context, d *delivery, cause error) error {
-	pause := r.settings.pause(d.hindered + 1)
-	pause = min(pause, max(maxHindered, r.settings.minBackoff))
-	_, err := r.record(ctx, d, db.CountFailure{Hindered: 1, Pause: pause}, cause)
+// hinder postpones a message whose handler was hindered, for example by a lock. It counts no attempt.
+// The backoff grows with each hindered attempt, because the cause may last.
+func (c *consumer) hinder(ctx context.Context, d *delivery, cause error) error {
+	backoff := min(c.backoff(d.hindered+1), max(maxHinderedBackoff, c.minBackoff))
+	_, err := c.record(ctx, d, db.CountFailure{Hindered: 1, Pause: backoff}, cause)
 	if err != nil {
-		d.state = putOff // its announcement is withdrawn
+		d.state = postponed // so that its announcement is withdrawn
 	}
 	return err
 }
 
-// maxHindered bounds the backoff of a hindered message: a lock may be gone at any time.
-const maxHindered = 30 * time.Second
+// maxHinderedBackoff is the longest backoff of a hindered message, whose lock may be released soon.
+const maxHinderedBackoff = 30 * time.Second
 
-func (r *registry) count(ctx context.Context, d *delivery, total int, cause error) (counted int, err error) {
-	return r.record(ctx, d, db.CountFailure{Added: 1, Pause: r.settings.pause(total)}, cause)
+// refuse makes a message a dead letter without an attempt. If the ID is invalid or belongs to another
+// payload, the dead letter has a substitute ID.
+func (c *consumer) refuse(ctx context.Context, d *delivery, cause error) error {
+	if errors.Is(cause, ErrKilled) {
+		return c.bury(ctx, d, d.ID, d.attempts, cause)
+	}
+	return c.bury(ctx, d, substituteID(d.ID, d.hash), 0, cause)
 }
 
-// record records the end of an attempt, and returns how many have failed so far: 0 if the message is not to be tried again.
-func (r *registry) record(ctx context.Context, d *delivery, count db.CountFailure, cause error) (counted int, err error) {
-	count.FailedMessage = r.message(d, d.ID)
-	if d.announced {
+func (c *consumer) count(ctx context.Context, d *delivery, total int, cause error) (counted int, err error) {
+	return c.record(ctx, d, db.CountFailure{Added: 1, Pause: c.backoff(total)}, cause)
+}
+
+// record stores that an attempt did not succeed, and settles the delivery as Retry. It returns how
+// many attempts of the message have failed, or 0 if another process handled the message meanwhile.
+func (c *consumer) record(ctx context.Context, d *delivery, count db.CountFailure, cause error) (counted int, err error) {
+	count.FailedMessage = c.failedMessage(d, d.ID)
+	if d.announced { // the announcement has counted this attempt
 		count.Added--
 	}
-	pause := count.Pause
-	if err := r.write(ctx, r.settings.limits.patience, &count); err != nil {
-		d.postpone(r.settings.minBackoff, fmt.Errorf("%w; it could not be counted: %w", cause, err))
+	backoff := count.Pause
+	if err := c.write(ctx, c.limits.lockWait, &count); err != nil {
+		d.retryAfter(c.minBackoff, fmt.Errorf("%w; the failure was not counted: %w", cause, err))
 		return 0, err
 	}
 	d.announced = false
-	if !count.Found { // another consumer has handled it, as the next delivery finds
-		pause = r.settings.minBackoff
+	if !count.Found { // the next delivery finds what the other process did
+		backoff = c.minBackoff
 	}
-	d.postpone(pause, cause)
+	d.retryAfter(backoff, cause)
 	return count.Attempts, nil
 }
 
-func (r *registry) bury(ctx context.Context, d *delivery, id string, attempts int, cause error) error {
+// bury makes a message a dead letter under id.
+func (c *consumer) bury(ctx context.Context, d *delivery, id string, attempts int, cause error) error {
 	bury := db.BuryMessage{
-		FailedMessage: r.message(d, id), Attempts: attempts, Type: typeOf(&d.Message), Class: classOf(cause), Reason: deadletter.ReasonOf(cause),
+		FailedMessage: c.failedMessage(d, id), Attempts: attempts, Type: deadletter.Printable(d.Type, maxType),
+		Class: classOf(cause), Reason: deadletter.ReasonOf(cause),
 	}
 	var err error
-	bury.Contents, err = contentsOf(&d.Message).Seal(r.settings.sealer, bury.LetterName())
-	if err != nil { // it stays as it is until the Sealer works
-		_, err = r.count(ctx, d, max(attempts, 1), fmt.Errorf("%w; its payload could not be sealed: %w", cause, err))
+	bury.Contents, err = contentsOf(&d.Message).Seal(c.sealer, bury.LetterName())
+	if err != nil { // the message is tried again until the Sealer works
+		_, err = c.count(ctx, d, max(attempts, 1), fmt.Errorf("%w; its payload was not sealed: %w", cause, err))
 		return err
 	}
-	if err := r.write(ctx, r.settings.limits.patience, &bury); err != nil {
-		d.postpone(r.settings.minBackoff, fmt.Errorf("%w; it could not be made a dead letter: %w", cause, err))
+	if err := c.write(ctx, c.limits.lockWait, &bury); err != nil {
+		d.retryAfter(c.minBackoff, fmt.Errorf("%w; the dead letter was not stored: %w", cause, err))
 		return err
 	}
-	if !bury.Found && id == d.ID { // another consumer has handled it, or has made it one
-		d.postpone(r.settings.minBackoff, cause)
+	if !bury.Found && id == d.ID { // another process has handled or dead-lettered the message
+		d.retryAfter(c.minBackoff, cause)
 		return nil
 	}
 	d.settle(Outcome{State: Dead, Err: cause})
 	return nil
 }
 
-func (r *registry) message(d *delivery, id string) db.FailedMessage {
-	return db.FailedMessage{
-		Consumer: r.consumer, MessageID: db.MessageID{Source: d.Source, ID: id}, Hash: d.hash, Key: storable(d.Key),
-		Retention: r.settings.retention,
+// announce counts an attempt at a redelivered message before the attempt begins. If the process is
+// killed during the attempt, the broker delivers the message again, and the count stands. The message
+// has to be alone in its group: otherwise the announcements of the others would count as well.
+//
+// announce returns the error of the lock if another process is handling the message for longer than
+// lockWait. After a deadlock or a serialization failure it returns nil, and the attempt is uncounted.
+func (c *consumer) announce(ctx context.Context, d *delivery, lockWait time.Duration) error {
+	if d.Deliveries <= 1 || d.announced {
+		return nil
 	}
+	announce := db.AnnounceMessage{FailedMessage: c.failedMessage(d, d.ID)}
+	err := c.write(ctx, lockWait, &announce)
+	if err != nil && kindOfDatabaseError(ctx, err) != rerun {
+		return err
+	}
+	d.announced = err == nil && announce.Found
+	return nil
 }
 
-func (r *registry) messages(group []*delivery) (map[db.MessageID]*delivery, *db.Messages) {
-	byID := make(map[db.MessageID]*delivery, len(group))
+// withdrawLimit is how long a call tries to withdraw announcements. One that it cannot withdraw
+// counts as an attempt.
+const withdrawLimit = 5 * time.Second
+
+// withdraw undoes the announcements of postponed messages, whose attempts did not fail.
+func (c *consumer) withdraw(ctx context.Context, group []*delivery) {
+	ctx, cancel := outlive(ctx, withdrawLimit)
+	defer cancel()
 	for _, d := range group {
-		byID[d.id()] = d
+		if !d.announced || d.state != postponed {
+			continue
+		}
+		withdraw := db.WithdrawMessage{Consumer: c.name, Source: d.Source, ID: d.ID}
+		if retry(ctx, func() error { return c.engine.Query(ctx, withdraw) }) == nil {
+			d.announced = false
+		}
 	}
-	return byID, db.NewMessages(r.consumer, len(group), func(i int) (db.MessageID, [32]byte) { return group[i].id(), group[i].hash })
 }
 
-// write commits requests. patience is how long it waits for a consumer that is handling the message.
-func (r *registry) write(ctx context.Context, patience time.Duration, requests ...txn.Request) error {
-	begin := &db.BeginMessages{Patience: patience}
-	tx, err := r.engine.Open(ctx, append([]txn.Request{begin}, requests...)...)
+func (c *consumer) failedMessage(d *delivery, id string) db.FailedMessage {
+	return db.FailedMessage{
+		Consumer: c.name, MessageID: db.MessageID{Source: d.Source, ID: id}, Hash: d.hash, Key: storedKey(d.Key),
+		Retention: c.retention,
+	}
+}
+
+// messages returns the group as the parameters of a statement.
+func (c *consumer) messages(group []*delivery) *db.Messages {
+	return db.NewMessages(c.name, len(group), func(i int) (db.MessageID, [32]byte) { return group[i].id(), group[i].hash })
+}
+
+// stored returns the stored rows of messages.
+func (c *consumer) stored(ctx context.Context, group []*delivery) ([]db.KnownMessage, error) {
+	load := db.LoadMessages{Messages: c.messages(group)}
+	err := c.engine.Query(ctx, &load)
+	return load.Rows, err
+}
+
+// write commits requests in one transaction. It waits up to lockWait for a process that is handling
+// one of the messages.
+func (c *consumer) write(ctx context.Context, lockWait time.Duration, request txn.Request) error {
+	tx, err := c.engine.Open(ctx, &db.BeginMessages{Patience: lockWait}, request)
 	if err != nil {
 		return err
 	}
@@ -127,11 +225,27 @@ func (r *registry) write(ctx context.Context, patience time.Duration, requests .
 	return tx.Commit(ctx)
 }
 
-// pause returns the backoff after a number of failed attempts. Jitter keeps messages that failed together apart.
-func (s *settings) pause(attempts int) time.Duration {
-	pause := s.maxBackoff
-	if n := attempts - 1; n < 40 && s.minBackoff<<n>>n == s.minBackoff {
-		pause = min(s.minBackoff<<n, s.maxBackoff)
+// backoff returns the delay after a number of failed attempts. Its jitter spreads messages that failed
+// at the same time.
+func (s *settings) backoff(attempts int) time.Duration {
+	backoff := s.maxBackoff
+	if n := attempts - 1; n < 40 && s.minBackoff<<n>>n == s.minBackoff { // no overflow
+		backoff = min(s.minBackoff<<n, s.maxBackoff)
 	}
-	return min(pause+rand.N(pause/8+1), s.maxBackoff)
+	return min(backoff+rand.N(backoff/8+1), s.maxBackoff)
+}
+
+// outlive returns a context that ends after d, whether or not ctx has ended.
+func outlive(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), d)
+}
+
+// retry calls f until it returns no transient error, or ctx is done.
+func retry(ctx context.Context, f func() error) error {
+	for pause := txn.RetryPause; ; {
+		err := f()
+		if err == nil || !txn.Transient(err) || txn.Sleep(ctx, pause.Next()) != nil {
+			return err
+		}
+	}
 }

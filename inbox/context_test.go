@@ -115,7 +115,7 @@ func TestObserversAreToldOfHandlersInTheirOrderAndTheContextIsTheHandlers(t *tes
 	}, opts...)
 	want := []string{
 		"a: begins billing 1 [{00-1 a=b}]", "b: begins billing 1 [{00-1 a=b}]", "b: ends ab <nil>", "a: ends a <nil>",
-		"a: begins billing 1 []", "b: begins billing 1 []", "b: ends ab inbox: the handler has ended its goroutine", "a: ends a inbox: the handler has ended its goroutine",
+		"a: begins billing 1 []", "b: begins billing 1 []", "b: ends ab inbox: the handler ended its goroutine", "a: ends a inbox: the handler ended its goroutine",
 		"a: begins billing 1 [{00-1 a=b}]", "b: begins billing 1 [{00-1 a=b}]", "b: ends ab <nil>", "a: ends a <nil>", // without the other one
 		"b: 1 done", "a: 1 done",
 	}

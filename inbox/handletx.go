@@ -13,21 +13,26 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// HandleTx is Handle inside a transaction that the caller already has: fn's writes and the memory of the message become part of tx
-// and are committed, or not, with it. It does not wait for others, does not retry, and counts nothing: if fn fails, what it did is
-// undone, tx is as usable as before, and the message is to be delivered again. An error of fn is returned, and is in the Outcome.
-// A panic goes on. Nor does it make dead letters: a message whose id belongs to another payload is ErrMismatch and Retry, which Handle
-// makes one of.
+// HandleTx handles a message as Handle does, but in the caller's transaction. The writes of fn and the
+// ID of the message are committed or rolled back with tx. HandleTx does not retry, does not wait for
+// other processes, counts no attempt, and makes no dead letters. If fn fails, HandleTx undoes the
+// writes of fn and returns its error; tx stays usable, and the Outcome is Retry. A panic of fn
+// propagates. If the ID belongs to another payload, HandleTx returns ErrMismatch, and the Outcome is
+// Retry, so that Handle can make it a dead letter.
 //
-// The first 32 calls with one tx run under a savepoint each. After those, an fn that fails aborts tx.
+// The first 32 calls with the same tx run under a savepoint each. In a later call, an fn that fails
+// aborts tx.
 //
-// WithOrder, WithLanes, WithCircuit, WithTxOptions and WithRetries have no meaning here and are refused.
+// HandleTx refuses WithOrder, WithLanes, WithCircuit, WithTxOptions and WithRetries.
 func HandleTx(ctx context.Context, tx pgx.Tx, consumer string, m Message, fn func(tx pgx.Tx) error, opts ...Option) (Outcome, error) {
-	j := &joined{settings: newSettings(opts), delivery: &delivery{Message: m, hash: sha256.Sum256(m.Payload), twins: []int{0}}}
+	j := &joined{
+		consumer: newConsumer(nil, consumer, handler{}, opts),
+		delivery: &delivery{Message: m, hash: sha256.Sum256(m.Payload), positions: []int{0}},
+	}
 	began := time.Now()
-	err := j.check(tx, consumer, fn)
+	err := j.check(tx, fn)
 	if err == nil {
-		err = j.run(ctx, tx, consumer, fn)
+		err = j.run(ctx, tx, fn)
 	}
 	o := j.delivery.outcome
 	if j.observer != nil {
@@ -38,35 +43,31 @@ func HandleTx(ctx context.Context, tx pgx.Tx, consumer string, m Message, fn fun
 	return o, err
 }
 
-// joined is one HandleTx.
+// joined is one call of HandleTx.
 type joined struct {
-	settings
+	*consumer
 	delivery *delivery
 	part     *txn.Joined
-	previous string // the claim that the transaction had made before
+	previous string // the execution id that tx had before this call
 	runs     int
 }
 
-func (j *joined) check(tx pgx.Tx, consumer string, fn func(pgx.Tx) error) error {
+func (j *joined) check(tx pgx.Tx, fn func(pgx.Tx) error) error {
 	switch {
 	case j.err != nil:
 		return j.err
 	case j.forPoolOnly != "":
-		return errors.New("inbox: " + j.forPoolOnly + " has no meaning for HandleTx: the transaction is the caller's")
+		return errors.New("inbox: HandleTx does not support " + j.forPoolOnly + ", because the transaction belongs to the caller; leave the option out")
 	case tx == nil:
-		return errors.New("inbox: tx is nil")
+		return errors.New("inbox: tx is nil; pass a transaction")
 	case fn == nil:
-		return errors.New("inbox: fn is nil")
+		return errNoFn
 	}
-	for what, name := range map[string]string{"the consumer": consumer, "the source of the message": j.delivery.Source, "the id of the message": j.delivery.ID} {
-		if err := checkName(name); err != nil {
-			return errors.Join(errors.New("inbox: "+what), err)
-		}
-	}
-	return nil
+	return errors.Join(checkName("consumer", j.name), checkName("source of the message", j.delivery.Source),
+		checkName("ID of the message", j.delivery.ID))
 }
 
-func (j *joined) run(ctx context.Context, tx pgx.Tx, consumer string, fn func(pgx.Tx) error) error {
+func (j *joined) run(ctx context.Context, tx pgx.Tx, fn func(pgx.Tx) error) error {
 	part, err := txn.Join(ctx, tx, j.limits.txn)
 	if err != nil {
 		return err
@@ -75,59 +76,55 @@ func (j *joined) run(ctx context.Context, tx pgx.Tx, consumer string, fn func(pg
 	j.part = part
 	returned := false
 	defer func() {
-		if !returned { // fn has panicked
+		if !returned { // fn panicked
 			_ = part.Undo(nil)
 		}
 	}()
-	err = j.handle(ctx, consumer, fn)
+	err = j.handle(ctx, fn)
 	returned = true
 	return err
 }
 
-func (j *joined) handle(ctx context.Context, consumer string, fn func(pgx.Tx) error) error {
+func (j *joined) handle(ctx context.Context, fn func(pgx.Tx) error) error {
 	d := j.delivery
-	claimed, err := j.claim(ctx, consumer)
+	claimed, err := j.claim(ctx)
 	switch {
 	case txn.LockTimedOut(err):
-		d.putOff(j.minBackoff, ErrElsewhere)
-		if !j.part.Saves() { // the server has aborted the transaction
+		j.retry(ErrElsewhere)
+		if !j.part.Saves() { // there is no savepoint: the server has aborted the transaction
 			return ErrElsewhere
 		}
 		return j.part.Undo(nil)
 	case err != nil:
-		d.putOff(j.minBackoff, err)
+		j.retry(err)
 		return j.part.Undo(hint(err))
 	case !claimed:
 		return j.part.Undo(mismatchOf(d.outcome))
 	}
 	j.runs++
 	if _, err = j.part.Run("", func(tx pgx.Tx) (bool, error) {
-		return false, j.settings.handle(ctx, consumer, []*delivery{d}, tx, fn)
+		return false, j.runHandler(ctx, []*delivery{d}, tx, fn)
 	}); err == nil {
 		err = j.part.Complete(ctx, db.Reclaim{ExecutionID: j.previous})
 	}
 	if err != nil {
-		d.putOff(j.minBackoff, err)
+		j.retry(err)
 		return j.part.Undo(err)
 	}
 	d.settle(Outcome{State: Done})
 	return nil
 }
 
-// mismatchOf returns the error of an outcome that is not to be overlooked.
-func mismatchOf(o Outcome) error {
-	if errors.Is(o.Err, ErrMismatch) {
-		return o.Err
-	}
-	return nil
-}
+func (j *joined) retry(err error) { j.delivery.retryAfter(j.minBackoff, err) }
 
-// claim writes the message down as handled, or settles the outcome of it.
-func (j *joined) claim(ctx context.Context, consumer string) (claimed bool, err error) {
+// claim inserts the message as handled. If it cannot, it settles the delivery and returns false.
+func (j *joined) claim(ctx context.Context) (claimed bool, err error) {
+	// A short wait is enough for a purge that locks the row to pass.
+	const lockWait = 20 * time.Millisecond
 	d := j.delivery
-	group := db.NewMessages(consumer, 1, func(int) (db.MessageID, [32]byte) { return d.id(), d.hash })
-	begin := &db.BeginMessages{ExecutionID: newExecutionID(), Patience: patienceJoined}
-	claim := &db.ClaimMessages{Messages: group, Retention: j.retention}
+	message := j.messages([]*delivery{d})
+	begin := &db.BeginMessages{ExecutionID: newExecutionID(), Patience: lockWait}
+	claim := &db.ClaimMessages{Messages: message, Retention: j.retention}
 	if err := j.part.Open(ctx, db.MessageStatements, begin, claim, db.Calm{}); err != nil {
 		return false, err
 	}
@@ -135,31 +132,28 @@ func (j *joined) claim(ctx context.Context, consumer string) (claimed bool, err 
 	if len(claim.Rows) == 1 {
 		return true, nil
 	}
-	load := db.LoadMessages{Messages: group}
+	load := db.LoadMessages{Messages: message}
 	if err := j.part.Ask(ctx, &load); err != nil {
 		return false, err
 	}
 	if len(load.Rows) == 0 {
-		d.putOff(j.minBackoff, ErrElsewhere)
+		j.retry(ErrElsewhere)
 		return false, nil
 	}
-	due, mismatch := d.learn(&load.Rows[0])
+	due, mismatch := d.apply(&load.Rows[0])
 	if mismatch != nil {
-		d.settle(Outcome{State: Retry, RetryAt: time.Now().Add(j.minBackoff), Err: mismatch}) // Handle makes a dead letter of it
+		j.retry(mismatch)
 	}
 	if !due {
 		return false, nil
 	}
-	resume := &db.ResumeMessages{Messages: group, Retention: j.retention}
-	again := &db.BeginMessages{ExecutionID: begin.ExecutionID, Patience: patienceJoined}
+	resume := &db.ResumeMessages{Messages: message, Retention: j.retention}
+	again := &db.BeginMessages{ExecutionID: begin.ExecutionID, Patience: lockWait}
 	if err := j.part.Ask(ctx, again, resume, db.Calm{}); err != nil {
 		return false, err
 	}
 	if len(resume.Rows) == 0 {
-		d.putOff(j.minBackoff, ErrElsewhere)
+		j.retry(ErrElsewhere)
 	}
 	return len(resume.Rows) == 1, nil
 }
-
-// patienceJoined is how long HandleTx waits for a consumer that has the message: it lets a purge pass.
-const patienceJoined = 20 * time.Millisecond

@@ -6,104 +6,72 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/idem-go/idem/internal/deadletter"
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// kind is what an attempt came to.
+// kind says how an attempt ended, and so what to do next.
 type kind int
 
 const (
-	through  kind = iota // what it has claimed is committed
-	failed               // a handler has failed
-	hindered             // something that is not its fault has kept a handler from its work, others may fare better
-	ended                // a handler has ended the transaction
-	again                // rolled back, or not known, for a reason that makes it worth another run at once
-	held                 // another consumer is handling one of the messages
-	stopped              // the call is over: its context has ended, or the database is away
+	handled  kind = iota // the claimed messages are committed
+	failed               // a handler failed, which counts against its message
+	hindered             // something else hindered a handler, and may not hinder others
+	txEnded              // a handler ended the transaction itself
+	rerun                // rolled back or in doubt, for a reason that may be gone in another run
+	locked               // another process is handling one of the messages
+	stopped              // the context has ended or the database is unavailable: the call ends
 )
 
-// ending is how an attempt ended.
-type ending struct {
+// result is the end of an attempt.
+type result struct {
 	kind    kind
-	culprit *delivery // whose handler has failed or was hindered, if that is known
+	message *delivery // whose handler failed or was hindered; nil if that is unknown
 	err     error
-
-	unacknowledged bool // COMMIT was sent, and the outcome of it is not known
+	inDoubt bool // COMMIT was sent, and its outcome is unknown
 }
 
-// exhausted is the ending of an attempt that was run again in vain, as often as it may be. Serialization failures and deadlocks are
-// no message's fault. What is told like a stale statement, on new connections as well, is a mistake in a statement of the handler's.
-func (e ending) exhausted() ending {
-	e.kind = hindered
-	if txn.Stale(e.err) {
-		e.kind = failed
+// exhausted returns the result of an attempt that has used up its reruns. Serialization failures and
+// deadlocks count against no message. An error that looks like a stale prepared statement, but occurs
+// on new connections as well, is an error in a statement of the handler.
+func (r result) exhausted() result {
+	r.kind = hindered
+	if txn.Stale(r.err) {
+		r.kind = failed
 	}
-	return e
+	return r
 }
 
-// judge tells what an error that a handler has returned, or run into, says about it. lost says that the connection is gone: an
-// error such as io.EOF says so of something else of the handler's, as a rule. Whether the database is away, or only this one
-// message was hindered, is found out when that is registered.
-func judge(ctx context.Context, err error, lost bool) kind {
+// kindOfHandlerError returns what the error of a handler, or of its COMMIT, means. connLost reports
+// whether the connection of tx is closed: an error such as io.EOF alone usually comes from something
+// else that the handler did. If the database is unavailable, recording the result fails, and the
+// call ends then.
+func kindOfHandlerError(ctx context.Context, err error, connLost bool) kind {
 	var pgErr *pgconn.PgError
 	switch {
 	case ctx.Err() != nil:
 		return stopped
 	case errors.Is(err, ErrTxEnded):
-		return ended
+		return txEnded
 	case txn.Rerunnable(err), txn.Stale(err):
-		return again
-	case errors.Is(err, context.DeadlineExceeded), txn.TooSlow(err): // a deadline of the handler's own, or the server's for it
+		return rerun
+	case errors.Is(err, context.DeadlineExceeded), txn.TooSlow(err): // a deadline of the handler or of the server
 		return failed
-	case lost, errors.Is(err, context.Canceled), errors.As(err, &pgErr) && txn.Transient(err):
+	case connLost, errors.Is(err, context.Canceled), errors.As(err, &pgErr) && txn.Transient(err):
 		return hindered
 	}
 	return failed
 }
 
-// judgeDatabase does so for an error of a statement of ours, for which no handler is to blame.
-func judgeDatabase(ctx context.Context, err error) kind {
+// kindOfDatabaseError returns what the error of a statement of this package means. It counts against
+// no message.
+func kindOfDatabaseError(ctx context.Context, err error) kind {
 	switch {
 	case ctx.Err() != nil:
 		return stopped
 	case txn.LockTimedOut(err):
-		return held
+		return locked
 	case txn.Rerunnable(err), txn.Stale(err):
-		return again
+		return rerun
 	}
 	return stopped
-}
-
-// The classes of dead letters, besides those of package deadletter.
-const (
-	classMismatch = "mismatch"
-	classInvalid  = "invalid"
-	classKilled   = "killed"
-	classEnded    = "ended"
-	classPanic    = "panic"
-	classExit     = "exit"
-	classDeadline = "deadline"
-)
-
-// classOf returns what kind of error it is: for statistics and for people.
-func classOf(err error) string {
-	var panicked *PanicError
-	switch {
-	case errors.Is(err, ErrMismatch):
-		return classMismatch
-	case errors.Is(err, ErrInvalidName):
-		return classInvalid
-	case errors.Is(err, ErrKilled):
-		return classKilled
-	case errors.As(err, &panicked):
-		return classPanic
-	case errors.Is(err, errExited):
-		return classExit
-	case errors.Is(err, ErrTxEnded):
-		return classEnded
-	case errors.Is(err, context.DeadlineExceeded):
-		return classDeadline
-	}
-	return deadletter.ClassOf(err)
 }
