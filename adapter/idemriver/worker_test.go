@@ -25,7 +25,7 @@ func simple() *idemriver.Definition[string] {
 	})
 }
 
-func TestOperationAndItsJobAreStartedInOneTransaction(t *testing.T) {
+func TestDefinition_StartsOperationAndJobInOneTx(t *testing.T) {
 	t.Parallel()
 	_, pool := newDatabase(t)
 	d := simple()
@@ -53,7 +53,7 @@ func TestOperationAndItsJobAreStartedInOneTransaction(t *testing.T) {
 	}
 }
 
-func TestInputReachesTheFunctionAndTheAnswerTheCaller(t *testing.T) {
+func TestDefinition_PassesInputAndResponse(t *testing.T) {
 	t.Parallel()
 	_, pool := newDatabase(t)
 	d := idemriver.Define("echo", func(op *operation.Op, in string) (idem.Response, error) {
@@ -73,7 +73,7 @@ func TestInputReachesTheFunctionAndTheAnswerTheCaller(t *testing.T) {
 	}
 }
 
-func TestChildAndItsParentAreDoneByJobsThatWatchMakes(t *testing.T) {
+func TestWorker_RunsChildAndParent(t *testing.T) {
 	t.Parallel()
 	_, pool := newDatabase(t)
 	child := idemriver.Define("child", func(op *operation.Op, in string) (idem.Response, error) {
@@ -96,7 +96,7 @@ func TestChildAndItsParentAreDoneByJobsThatWatchMakes(t *testing.T) {
 }
 
 // Whichever process looks, one job is made of an operation that no process works on, and another one if nothing has come of it.
-func TestAllProcessesMakeOneJobOfWhatIsDue(t *testing.T) {
+func TestWatch_InsertsOneJobForADueOperation(t *testing.T) {
 	t.Parallel()
 	_, pool := newDatabase(t)
 	d := simple()
@@ -106,10 +106,10 @@ func TestAllProcessesMakeOneJobOfWhatIsDue(t *testing.T) {
 		t.Helper()
 		for range 3 { // processes
 			w := idemriver.NewWorker(pool, idemriver.Config{}, d)
-			w.Patient(patience)
-			l := idemriver.NewLooker(w)
+			w.SetStartLimit(patience)
+			l := idemriver.NewWatcher(w)
 			for range 3 {
-				if err := l.Look(t.Context(), client); err != nil {
+				if err := l.InsertDue(t.Context(), client); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -141,12 +141,12 @@ func TestAllProcessesMakeOneJobOfWhatIsDue(t *testing.T) {
 }
 
 // River would take the job of a process for running that was killed before it has begun.
-func TestJobOfAProcessThatWasKilledBeforeItBeganDoesNotHoldUpItsOperation(t *testing.T) {
+func TestWatch_ReplacesAJobThatNeverBegan(t *testing.T) {
 	t.Parallel()
 	_, pool := newDatabase(t)
 	d := simple()
 	w := idemriver.NewWorker(pool, idemriver.Config{}, d)
-	w.Patient(time.Millisecond)
+	w.SetStartLimit(time.Millisecond)
 	client := newClient(t, pool, w)
 	start(t, pool, client, d, "k", "in")
 	if _, err := pool.Exec(t.Context(), `UPDATE river_job SET state = 'running', attempt = 1, attempted_at = now(), attempted_by = '{gone}'`); err != nil {
@@ -158,7 +158,7 @@ func TestJobOfAProcessThatWasKilledBeforeItBeganDoesNotHoldUpItsOperation(t *tes
 	})
 }
 
-func TestOperationThatWaitsHoldsNoWorkerAndGoesOnWhenItIsSignalled(t *testing.T) {
+func TestWorker_CompletesTheJobOfAWaitingOperation(t *testing.T) {
 	t.Parallel()
 	_, pool := newDatabase(t)
 	d := idemriver.Define("approve", func(op *operation.Op, in string) (idem.Response, error) {
@@ -182,7 +182,7 @@ func TestOperationThatWaitsHoldsNoWorkerAndGoesOnWhenItIsSignalled(t *testing.T)
 }
 
 // A job says once that its operation is parked. When a person has seen to it, there is another one.
-func TestJobOfAParkedOperationIsCancelledAndResolvingMakesAnother(t *testing.T) {
+func TestWorker_CancelsTheJobOfAParkedOperation(t *testing.T) {
 	t.Parallel()
 	_, pool := newDatabase(t)
 	calls := 0
@@ -212,7 +212,7 @@ func TestJobOfAParkedOperationIsCancelledAndResolvingMakesAnother(t *testing.T) 
 }
 
 // By the time of its job an operation may have ended, and its key be new again.
-func TestJobOfAnOperationThatHasEndedMeanwhileBeginsNothing(t *testing.T) {
+func TestWorker_IgnoresAnEndedOperation(t *testing.T) {
 	t.Parallel()
 	_, pool := newDatabase(t)
 	ran := 0
@@ -241,7 +241,7 @@ func TestJobOfAnOperationThatHasEndedMeanwhileBeginsNothing(t *testing.T) {
 }
 
 // Whose definition is not known here is for a process with other code, and what is gone is over.
-func TestJobThatIsNotForThisProcessIsPutBackAndOneWithoutAnOperationIsOver(t *testing.T) {
+func TestWorker_SnoozesAnUnknownDefinition(t *testing.T) {
 	t.Parallel()
 	_, pool := newDatabase(t)
 	w := idemriver.NewWorker(pool, idemriver.Config{}, simple())
@@ -258,7 +258,7 @@ func TestJobThatIsNotForThisProcessIsPutBackAndOneWithoutAnOperationIsOver(t *te
 }
 
 // A killed process may have left a transaction that the server is still ending. Its row is locked until then.
-func TestJobThatFindsItsOperationLockedIsPutBackUntilItIsNot(t *testing.T) {
+func TestWorker_SnoozesALockedOperation(t *testing.T) {
 	t.Parallel()
 	_, pool := newDatabase(t)
 	d := simple()
@@ -289,7 +289,7 @@ func TestJobThatFindsItsOperationLockedIsPutBackUntilItIsNot(t *testing.T) {
 }
 
 // However long a call takes, no job is made of its operation, and a job that there is leaves it alone.
-func TestOperationThatSomebodyPresentWorksOnIsLeftAlone(t *testing.T) {
+func TestWorker_IgnoresAnOperationOfALiveProcess(t *testing.T) {
 	t.Parallel()
 	dsn, pool := newDatabase(t)
 	begun, release := make(chan struct{}, 2), make(chan struct{})
@@ -307,7 +307,7 @@ func TestOperationThatSomebodyPresentWorksOnIsLeftAlone(t *testing.T) {
 	run(t, client, w)
 	<-begun
 	other := idemriver.NewWorker(pgtest.Open(t, dsn), idemriver.Config{}, d) // a pool of its own is seen as another process
-	if err := idemriver.NewLooker(other).Look(t.Context(), client); err != nil {
+	if err := idemriver.NewWatcher(other).InsertDue(t.Context(), client); err != nil {
 		t.Fatal(err)
 	}
 	if n := count(t, pool, jobs); n != 1 {
