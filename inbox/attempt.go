@@ -33,7 +33,8 @@ type attempt struct {
 	connLost bool
 	noTx     bool // the handler has ended the transaction and begun no other
 
-	// intact is set if the server refused COMMIT and the transaction still was the one of the claim.
+	// intact is set if the server refused COMMIT and the transaction still was the one of the
+	// claim.
 	intact bool
 }
 
@@ -43,8 +44,8 @@ type refusal struct {
 	err      error
 }
 
-// run claims the messages, runs the handler and commits. It settles the messages that it commits, and
-// those that have an outcome already.
+// run claims the messages, runs the handler and commits. It settles the messages that it commits,
+// and those that have an outcome already.
 func (a *attempt) run(ctx context.Context) result {
 	if err := a.claim(ctx); err != nil {
 		if a.tx != nil {
@@ -67,8 +68,8 @@ func (a *attempt) run(ctx context.Context) result {
 	return a.commit(ctx)
 }
 
-// claim begins the transaction and inserts the messages as handled. It takes one round trip if all of
-// them are new. Otherwise it reads the rows of the others and claims those whose attempt is due.
+// claim begins the transaction and inserts the messages as handled. It takes one round trip if all
+// of them are new. Otherwise it reads the rows of the others and claims those whose attempt is due.
 func (a *attempt) claim(ctx context.Context) error {
 	a.executionID, a.byID = newExecutionID(), byID(a.group)
 	for _, d := range a.group {
@@ -112,8 +113,8 @@ func (a *attempt) take(rows []db.ClaimedMessage) {
 }
 
 // claimDue reads the rows of the messages that were not claimed. It settles them, and claims those
-// whose attempt is due. A message without a row stays unsettled: another process had claimed it, and
-// has rolled back meanwhile.
+// whose attempt is due. A message without a row stays unsettled: another process had claimed it,
+// and has rolled back meanwhile.
 func (a *attempt) claimDue(ctx context.Context) error {
 	var unclaimed, due []*delivery
 	for _, d := range a.group {
@@ -146,8 +147,8 @@ func (a *attempt) claimDue(ctx context.Context) error {
 	return nil
 }
 
-// overtakes reports whether the attempt has claimed a message of which an earlier message of the same
-// key is not handled now.
+// overtakes reports whether the attempt has claimed a message of which an earlier message of the
+// same key is not handled now.
 func (a *attempt) overtakes() bool {
 	blocked := map[orderKey]bool{}
 	for _, d := range a.group {
@@ -163,9 +164,9 @@ func (a *attempt) overtakes() bool {
 	return false
 }
 
-// handle runs the handler in a goroutine of its own, to notice a handler that ends its goroutine. If a
-// handler finds the connection lost or its statements discarded, an earlier handler may have caused
-// that. Then the result names no message.
+// handle runs the handler in a goroutine of its own, to notice a handler that ends its goroutine.
+// If a handler finds the connection lost or its statements discarded, an earlier handler may have
+// caused that. Then the result names no message.
 func (a *attempt) handle(ctx context.Context) (r result) {
 	done := make(chan struct{})
 	go func() {
@@ -264,10 +265,11 @@ func (a *attempt) settleDone(group []*delivery) {
 	}
 }
 
-// committers returns the messages whose handler may have committed the transaction by a statement, and
-// the messages before them, whose effects that COMMIT included. The last handler did if its connection
-// is in no transaction, or if no other has run. Otherwise each handler that has run may have, and the
-// effects of those behind it are lost. Messages that no handler has got are in neither list.
+// committers returns the messages whose handler may have committed the transaction by a statement,
+// and the messages before them, whose effects that COMMIT included. The last handler did if its
+// connection is in no transaction, or if no other has run. Otherwise each handler that has run may
+// have, and the effects of those behind it are lost. Messages that no handler has got are in
+// neither list.
 func (a *attempt) committers() (done, suspects []*delivery) {
 	first := 0
 	if a.noTx && !a.handler.bulk {
@@ -276,8 +278,8 @@ func (a *attempt) committers() (done, suspects []*delivery) {
 	return a.claimed[:first], a.claimed[first:a.given]
 }
 
-// committed reads from the row of one message whether the transaction was committed. It asks for some
-// time even after the end of ctx, because to give up would lose messages.
+// committed reads from the row of one message whether the transaction was committed. It asks for
+// some time even after the end of ctx, because to give up would lose messages.
 func (a *attempt) committed(ctx context.Context) (committed bool, err error) {
 	ctx, cancel := outlive(ctx, a.limits.resolve)
 	defer cancel()
@@ -290,8 +292,8 @@ func (a *attempt) committed(ctx context.Context) (committed bool, err error) {
 	return len(rows) == 1 && rows[0].State == db.MessageHandled && rows[0].Since.Equal(d.since), err
 }
 
-// release deletes the rows of messages that were claimed and not handled. It also asks after the end
-// of ctx.
+// release deletes the rows of messages that were claimed and not handled. It also asks after the
+// end of ctx.
 func (a *attempt) release(ctx context.Context, group []*delivery) error {
 	ctx, cancel := outlive(ctx, a.limits.resolve)
 	defer cancel()

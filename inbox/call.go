@@ -52,10 +52,10 @@ func (c *call) run(ctx context.Context, messages []Message) []Outcome {
 	return outcomes
 }
 
-// settle brings every delivery of a round to an outcome. It tries groups, each in one transaction. If
-// a message fails, the messages before it are tried again without it, and then those behind it. So no
-// handler of Batch runs more than twice because of other messages. If the failing message is unknown,
-// as after a failed COMMIT, the group is halved until the message is found.
+// settle brings every delivery of a round to an outcome. It tries groups, each in one transaction.
+// If a message fails, the messages before it are tried again without it, and then those behind it.
+// So no handler of Batch runs more than twice because of other messages. If the failing message is
+// unknown, as after a failed COMMIT, the group is halved until the message is found.
 func (c *call) settle(ctx context.Context, round []*delivery) {
 	if c.admit(round); len(unsettled(round)) == 0 {
 		return
@@ -84,8 +84,8 @@ func (c *call) settle(ctx context.Context, round []*delivery) {
 }
 
 // groups divides a round into groups. It first reads the rows of redelivered messages, because one
-// that is handled already needs no announcement. During a probe it reads the rows of all messages, so
-// that the first one is a message that can be tried.
+// that is handled already needs no announcement. During a probe it reads the rows of all messages,
+// so that the first one is a message that can be tried.
 func (c *call) groups(ctx context.Context, round []*delivery) ([][]*delivery, error) {
 	var load []*delivery
 	for _, d := range round {
@@ -119,8 +119,8 @@ func (c *call) groups(ctx context.Context, round []*delivery) ([][]*delivery, er
 }
 
 // probe returns the message to try first while the circuit is open. It is the one with the fewest
-// attempts, so that no message becomes a dead letter because it is tried each time. It has no message
-// of its key before it.
+// attempts, so that no message becomes a dead letter because it is tried each time. It has no
+// message of its key before it.
 func (c *call) probe(round []*delivery) (best *delivery) {
 	for i, d := range round {
 		if c.ordered && d.sharesKey(round[:i]) {
@@ -198,8 +198,8 @@ func (c *call) try(ctx context.Context, group []*delivery) [][]*delivery {
 		if group = c.open(group); len(group) == 0 {
 			return nil
 		}
-		// The next attempt reads the outcome of a COMMIT in doubt. It does not use up a retry, except
-		// where the handlers ran once more and their COMMIT is in doubt again.
+		// The next attempt reads the outcome of a COMMIT in doubt. It does not use up a retry,
+		// except where the handlers ran once more and their COMMIT is in doubt again.
 		doubt := slices.ContainsFunc(group, func(d *delivery) bool { return d.state == inDoubt })
 		resolving := doubt && (a.runs == 0 || doubtSince.IsZero())
 		if doubt && doubtSince.IsZero() {
@@ -240,10 +240,11 @@ func (c *call) lockWait() time.Duration {
 	return max(c.limits.lockWait/20, time.Millisecond)
 }
 
-// attribute records the failure of one message, and returns the messages before and behind it. If the
-// failing message is unknown, it returns the halves of the group. If ordered, a failing message blocks
-// its key. So if the group has messages of its key before it, they are tried first and the message is
-// tried again behind them; if one of them fails, the message is postponed without a failure.
+// attribute records the failure of one message, and returns the messages before and behind it. If
+// the failing message is unknown, it returns the halves of the group. If ordered, a failing message
+// blocks its key. So if the group has messages of its key before it, they are tried first and the
+// message is tried again behind them; if one of them fails, the message is postponed without a
+// failure.
 func (c *call) attribute(ctx context.Context, group []*delivery, a *attempt, r result) [][]*delivery {
 	if r.inDoubt {
 		committed, err := a.committed(ctx)
@@ -326,10 +327,10 @@ func (c *call) postpone(group []*delivery, err error) [][]*delivery {
 	return nil
 }
 
-// repair undoes what a handler did that committed its transaction by a statement. Such a COMMIT marks
-// every claimed message as handled, also those whose handler did not run, or ran in a transaction that
-// was rolled back later. repair deletes their rows, and makes dead letters of the messages whose
-// handler may have committed. It reports whether a handler has committed.
+// repair undoes what a handler did that committed its transaction by a statement. Such a COMMIT
+// marks every claimed message as handled, also those whose handler did not run, or ran in a
+// transaction that was rolled back later. repair deletes their rows, and makes dead letters of the
+// messages whose handler may have committed. It reports whether a handler has committed.
 func (c *call) repair(ctx context.Context, a *attempt, cause error) (repaired bool, err error) {
 	committed, err := a.committed(ctx)
 	if err != nil || !committed {
@@ -352,12 +353,12 @@ func (c *call) repair(ctx context.Context, a *attempt, cause error) (repaired bo
 	return true, nil
 }
 
-// turns is a semaphore of the process for messages whose last attempt has no recorded end. One of them
-// is tried at a time: if it kills the process, only its own attempt counts.
+// turns is a semaphore of the process for messages whose last attempt has no recorded end. One of
+// them is tried at a time: if it kills the process, only its own attempt counts.
 var turns = make(chan struct{}, 1)
 
-// acquireTurn acquires turns and returns the function that releases it. It returns ErrSuspected after
-// wait, or the error of ctx.
+// acquireTurn acquires turns and returns the function that releases it. It returns ErrSuspected
+// after wait, or the error of ctx.
 func acquireTurn(ctx context.Context, wait time.Duration) (release func(), err error) {
 	release = func() { <-turns }
 	select {

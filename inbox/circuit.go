@@ -12,13 +12,14 @@ import (
 // circuit is the circuit breaker of one consumer on one pool, in this process. It is closed while
 // messages are tried.
 //
-// If the handlers of a consumer fail with one message after another, the messages are not the cause:
-// a service that the handlers call is unavailable, or the handlers are broken. So after some failures
-// in a row the circuit opens, and the consumer pauses. After the pause it probes: it tries messages
-// one by one until one is handled, which closes the circuit. If all messages of the probe fail, the
-// next pause is twice as long, and the next probe has eight times as many messages. So many failing
-// messages do not block later ones for long. Only the failure of the first message of a probe counts.
-// It has to count, because otherwise failing messages would stay for ever where no others come.
+// If the handlers of a consumer fail with one message after another, the messages are not the
+// cause: a service that the handlers call is unavailable, or the handlers are broken. So after some
+// failures in a row the circuit opens, and the consumer pauses. After the pause it probes: it tries
+// messages one by one until one is handled, which closes the circuit. If all messages of the probe
+// fail, the next pause is twice as long, and the next probe has eight times as many messages. So
+// many failing messages do not block later ones for long. Only the failure of the first message of
+// a probe counts. It has to count, because otherwise failing messages would stay for ever where no
+// others come.
 type circuit struct {
 	mu       sync.Mutex
 	failures int           // in a row
@@ -45,8 +46,8 @@ type circuitID struct {
 
 var circuits sync.Map // from circuitID to *circuit
 
-// circuitOf returns the circuit that all calls of a consumer on a pool share. It is removed with the
-// pool.
+// circuitOf returns the circuit that all calls of a consumer on a pool share. It is removed with
+// the pool.
 func circuitOf(pool *pgxpool.Pool, consumer string) *circuit {
 	id := circuitID{weak.Make(pool), consumer}
 	if c, ok := circuits.Load(id); ok {
@@ -59,8 +60,8 @@ func circuitOf(pool *pgxpool.Pool, consumer string) *circuit {
 	return c.(*circuit)
 }
 
-// admit reports whether a call may try messages. If until is not zero, it has to wait until then. If
-// probe is set, the call has to try messages one by one, and to report the result or to leave.
+// admit reports whether a call may try messages. If until is not zero, it has to wait until then.
+// If probe is set, the call has to try messages one by one, and to report the result or to leave.
 func (c *circuit) admit(now time.Time) (until time.Time, probe bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -134,9 +135,9 @@ func (c *circuit) leave() {
 }
 
 // pace decides how many messages of a call are tried in one transaction, and whether any are. A
-// failure rolls back its whole group. So the room shrinks after a failure, to what was handled before
-// it, and grows after a group without a failure. That keeps the number of rows that a call writes
-// proportional to its messages, however many of them fail.
+// failure rolls back its whole group. So the room shrinks after a failure, to what was handled
+// before it, and grows after a group without a failure. That keeps the number of rows that a call
+// writes proportional to its messages, however many of them fail.
 type pace struct {
 	settings *settings
 	circuit  *circuit

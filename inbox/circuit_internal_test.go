@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A thousand failing messages are before a good one, and each attempt takes two milliseconds. The good
-// message is tried within 40 s of a simulated clock, and few attempts are counted.
+// A thousand failing messages are before a good one, and each attempt takes two milliseconds. The
+// good message is tried within 40 s of a simulated clock, and few attempts are counted.
 func TestCircuit_TriesAThousandFailingMessagesIn40s(t *testing.T) {
 	t.Parallel()
 	s := &settings{circuit: 20, minBackoff: time.Second, maxPause: time.Minute}

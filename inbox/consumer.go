@@ -15,14 +15,15 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// handler is the function of the caller. It gets one message at a time, or all of them if bulk is set.
+// handler is the function of the caller. It gets one message at a time, or all of them if bulk is
+// set.
 type handler struct {
 	fn   func(tx pgx.Tx, ms []Message) error
 	bulk bool
 }
 
-// consumer is what the attempts of one call share. Its methods record failures. They use transactions
-// of their own, because the rollback of the attempt would undo the record.
+// consumer is what the attempts of one call share. Its methods record failures. They use
+// transactions of their own, because the rollback of the attempt would undo the record.
 type consumer struct {
 	settings
 	name     string
@@ -71,9 +72,9 @@ func (c *consumer) maxLanes() int {
 	return min(c.lanes, int(c.engine.Pool.Stat().MaxConns())-1)
 }
 
-// fail counts a failed attempt. If that was the last attempt, by this count or by the count of other
-// processes, it makes the message a dead letter. It fails if the database is unavailable; then the
-// outcome of the message is Retry.
+// fail counts a failed attempt. If that was the last attempt, by this count or by the count of
+// other processes, it makes the message a dead letter. It fails if the database is unavailable;
+// then the outcome of the message is Retry.
 func (c *consumer) fail(ctx context.Context, d *delivery, cause error) error {
 	total := d.attempts + 1
 	if total < c.maxAttempts {
@@ -86,8 +87,8 @@ func (c *consumer) fail(ctx context.Context, d *delivery, cause error) error {
 	return c.bury(ctx, d, d.ID, total, cause)
 }
 
-// hinder postpones a message whose handler was hindered, for example by a lock. It counts no attempt.
-// The backoff grows with each hindered attempt, because the cause may last.
+// hinder postpones a message whose handler was hindered, for example by a lock. It counts no
+// attempt. The backoff grows with each hindered attempt, because the cause may last.
 func (c *consumer) hinder(ctx context.Context, d *delivery, cause error) error {
 	backoff := min(c.backoff(d.hindered+1), max(maxHinderedBackoff, c.minBackoff))
 	_, err := c.record(ctx, d, db.CountFailure{Hindered: 1, Pause: backoff}, cause)
@@ -100,8 +101,8 @@ func (c *consumer) hinder(ctx context.Context, d *delivery, cause error) error {
 // maxHinderedBackoff is the longest backoff of a hindered message, whose lock may be released soon.
 const maxHinderedBackoff = 30 * time.Second
 
-// refuse makes a message a dead letter without an attempt. If the ID is invalid or belongs to another
-// payload, the dead letter has a substitute ID.
+// refuse makes a message a dead letter without an attempt. If the ID is invalid or belongs to
+// another payload, the dead letter has a substitute ID.
 func (c *consumer) refuse(ctx context.Context, d *delivery, cause error) error {
 	if errors.Is(cause, ErrKilled) {
 		return c.bury(ctx, d, d.ID, d.attempts, cause)
@@ -158,11 +159,13 @@ func (c *consumer) bury(ctx context.Context, d *delivery, id string, attempts in
 }
 
 // announce counts an attempt at a redelivered message before the attempt begins. If the process is
-// killed during the attempt, the broker delivers the message again, and the count stands. The message
-// has to be alone in its group: otherwise the announcements of the others would count as well.
+// killed during the attempt, the broker delivers the message again, and the count stands. The
+// message has to be alone in its group: otherwise the announcements of the others would count as
+// well.
 //
 // announce returns the error of the lock if another process is handling the message for longer than
-// lockWait. After a deadlock or a serialization failure it returns nil, and the attempt is uncounted.
+// lockWait. After a deadlock or a serialization failure it returns nil, and the attempt is
+// uncounted.
 func (c *consumer) announce(ctx context.Context, d *delivery, lockWait time.Duration) error {
 	if d.Deliveries <= 1 || d.announced {
 		return nil
@@ -225,8 +228,8 @@ func (c *consumer) write(ctx context.Context, lockWait time.Duration, request tx
 	return tx.Commit(ctx)
 }
 
-// backoff returns the delay after a number of failed attempts. Its jitter spreads messages that failed
-// at the same time.
+// backoff returns the delay after a number of failed attempts. Its jitter spreads messages that
+// failed at the same time.
 func (s *settings) backoff(attempts int) time.Duration {
 	backoff := s.maxBackoff
 	if n := attempts - 1; n < 40 && s.minBackoff<<n>>n == s.minBackoff { // no overflow

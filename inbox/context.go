@@ -12,8 +12,8 @@ import (
 
 // Context returns the context of the handler that got tx, or that began tx as a savepoint. It is
 // derived from the context of the call, and has the values that a HandlerObserver added, such as a
-// span in the trace of the message. MessageOf returns its message. For any other tx, Context returns
-// context.Background().
+// span in the trace of the message. MessageOf returns its message. For any other tx, Context
+// returns context.Background().
 func Context(tx pgx.Tx) context.Context {
 	if ctx := txn.ContextOf(tx); ctx != nil {
 		return ctx

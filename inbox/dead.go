@@ -21,8 +21,9 @@ var ErrNoDeadLetter = deadletter.ErrNotFound
 // Ref identifies a message of a consumer, and its dead letter.
 type Ref struct{ Consumer, Source, ID string }
 
-// DeadLetter is a message that a consumer failed to handle in WithMaxAttempts attempts. Its ID is that
-// of the message, or a substitute if the ID of the message is invalid or belongs to another payload.
+// DeadLetter is a message that a consumer failed to handle in WithMaxAttempts attempts. Its ID is
+// that of the message, or a substitute if the ID of the message is invalid or belongs to another
+// payload.
 type DeadLetter struct {
 	Message
 	Consumer string
@@ -40,8 +41,8 @@ func (d *DeadLetter) Ref() Ref { return Ref{d.Consumer, d.Source, d.ID} }
 // listPage is how many dead letters List reads at a time.
 const listPage = 100
 
-// List iterates over dead letters in the order of consumer, source and ID, without their payloads and
-// headers. An empty field of only matches all values. A redriven message is listed until it is
+// List iterates over dead letters in the order of consumer, source and ID, without their payloads
+// and headers. An empty field of only matches all values. A redriven message is listed until it is
 // handled. An error ends the iteration.
 func List(ctx context.Context, pool *pgxpool.Pool, only Ref) iter.Seq2[DeadLetter, error] {
 	return func(yield func(DeadLetter, error) bool) {
@@ -68,7 +69,8 @@ func List(ctx context.Context, pool *pgxpool.Pool, only Ref) iter.Seq2[DeadLette
 	}
 }
 
-// Show returns a dead letter with its payload and headers. It uses one option: WithSealer opens them.
+// Show returns a dead letter with its payload and headers. It uses one option: WithSealer opens
+// them.
 func Show(ctx context.Context, pool *pgxpool.Pool, ref Ref, opts ...Option) (DeadLetter, error) {
 	s := newSettings(opts)
 	switch {
@@ -90,17 +92,17 @@ func Show(ctx context.Context, pool *pgxpool.Pool, ref Ref, opts ...Option) (Dea
 }
 
 // Redrive makes a dead letter a message again, at the end of its key, with no attempts counted.
-// RunRedrives handles it from its own payload, or a delivery by the broker does, whichever comes first.
-// Until then the dead letter stays, and later messages of its key wait for it with WithOrder. The dead
-// letter of a mismatch is handled under the ID of the dead letter.
+// RunRedrives handles it from its own payload, or a delivery by the broker does, whichever comes
+// first. Until then the dead letter stays, and later messages of its key wait for it with
+// WithOrder. The dead letter of a mismatch is handled under the ID of the dead letter.
 func Redrive(ctx context.Context, pool *pgxpool.Pool, ref Ref) error {
 	redrive := &db.RedriveMessage{Consumer: ref.Consumer, Source: ref.Source, ID: ref.ID}
 	return change(ctx, pool, ref, act.Of(ctx, db.Redrive, "to be tried again"), redrive, &redrive.Known)
 }
 
-// Drop deletes a dead letter, also one that was redriven and is not handled yet. Messages of its key no
-// longer wait for it. While the inbox stores the ID (see WithRetention), a delivery of the message is
-// Dead. After that, a delivery is a new message.
+// Drop deletes a dead letter, also one that was redriven and is not handled yet. Messages of its
+// key no longer wait for it. While the inbox stores the ID (see WithRetention), a delivery of the
+// message is Dead. After that, a delivery is a new message.
 func Drop(ctx context.Context, pool *pgxpool.Pool, ref Ref) error {
 	drop := &db.DropMessage{Consumer: ref.Consumer, Source: ref.Source, ID: ref.ID}
 	return change(ctx, pool, ref, act.Of(ctx, db.Drop, "deleted"), drop, &drop.Known)
@@ -189,8 +191,8 @@ const (
 	maxHeaders = 64 << 10
 )
 
-// contentsOf returns the payload and the headers of a message as a dead letter stores them. It leaves
-// out headers that are too large.
+// contentsOf returns the payload and the headers of a message as a dead letter stores them. It
+// leaves out headers that are too large.
 func contentsOf(m *Message) db.Contents {
 	stored, size := make(map[string]string, len(m.Headers)), 0
 	for name, value := range m.Headers {

@@ -90,8 +90,8 @@ func (d *delivery) postpone(at time.Time, err error) {
 	d.outcome, d.state = Outcome{State: Retry, RetryAt: at, Err: err}, postponed
 }
 
-// apply settles the delivery by the stored row of its message. It reports whether an attempt is due,
-// and returns an error if the ID belongs to another payload.
+// apply settles the delivery by the stored row of its message. It reports whether an attempt is
+// due, and returns an error if the ID belongs to another payload.
 func (d *delivery) apply(row *db.KnownMessage) (due bool, mismatch error) {
 	d.attempts, d.hindered = row.Attempts, row.Hindered
 	if d.announced { // the row counts the current attempt
@@ -132,9 +132,9 @@ func byID(group []*delivery) map[db.MessageID]*delivery {
 }
 
 // rounds divides the messages of a call into rounds. An ID occurs once in a round, because a
-// transaction claims each ID once. Copies of a message become one delivery. A message that has the ID
-// of another payload goes into a later round, which finds the mismatch. If ordered, a message goes
-// into no earlier round than the messages of its key before it.
+// transaction claims each ID once. Copies of a message become one delivery. A message that has the
+// ID of another payload goes into a later round, which finds the mismatch. If ordered, a message
+// goes into no earlier round than the messages of its key before it.
 func rounds(messages []Message, ordered bool) (all [][]*delivery) {
 	type payload struct {
 		id   db.MessageID

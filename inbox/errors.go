@@ -16,8 +16,8 @@ var (
 	// ErrMismatch: the ID of the message belongs to another payload. Its type is *MismatchError.
 	ErrMismatch = errors.New("inbox: the ID belongs to a message with another payload; find the producer that used it twice")
 
-	// ErrInvalidName: the name of a consumer or a source, or the ID of a message, is not 1 to 512 bytes
-	// of valid UTF-8 without control characters.
+	// ErrInvalidName: the name of a consumer or a source, or the ID of a message, is not 1 to 512
+	// bytes of valid UTF-8 without control characters.
 	ErrInvalidName = errors.New("inbox: invalid name")
 
 	// ErrWaiting: the next attempt is not due yet.
@@ -32,18 +32,20 @@ var (
 	// ErrElsewhere: another process is handling the message.
 	ErrElsewhere = errors.New("inbox: another process is handling the message")
 
-	// ErrSuspected: the last attempt at the message has no recorded end, so the message may have killed
-	// its process. A process tries one such message at a time.
+	// ErrSuspected: the last attempt at the message has no recorded end, so the message may have
+	// killed its process. A process tries one such message at a time.
 	ErrSuspected = errors.New("inbox: the last attempt at the message may have killed its process; it waits for another such message")
 
 	// ErrDead: an earlier delivery made the message a dead letter.
 	ErrDead = errors.New("inbox: the message is a dead letter; redrive or drop it")
 
-	// ErrKilled: the last attempt that WithMaxAttempts allows was announced and has no recorded end.
+	// ErrKilled: the last attempt that WithMaxAttempts allows was announced and has no recorded
+	// end.
 	ErrKilled = errors.New("inbox: the message kills its process: its last attempt has no recorded end")
 
-	// ErrTxAborted and ErrTxEnded are the errors of package idem. ErrTxAborted: a handler returned no
-	// error, but its transaction can no longer commit. ErrTxEnded: a handler ended the transaction.
+	// ErrTxAborted and ErrTxEnded are the errors of package idem. ErrTxAborted: a handler returned
+	// no error, but its transaction can no longer commit. ErrTxEnded: a handler ended the
+	// transaction.
 	ErrTxAborted = txn.ErrAborted
 	ErrTxEnded   = txn.ErrEnded
 )

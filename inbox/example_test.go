@@ -13,13 +13,14 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// The example needs a database, so go test does not run it as one: TestExamplePrintsWhatItSays does.
+// The example needs a database, so go test does not run it as one: TestExamplePrintsWhatItSays
+// does.
 var (
 	ctx  = context.Background()
 	pool *pgxpool.Pool
 )
 
-// delivery is what a broker's client hands out.
+// delivery is a delivery of the client of a broker.
 type delivery struct {
 	topic, id string
 	body      []byte
@@ -48,9 +49,7 @@ func Example() {
 		}
 	}
 	// Prints:
-	// o-1 is done and acknowledged
-	// o-2 is done and acknowledged
-	// o-1 is duplicate and acknowledged
+	// o-1 is done and acknowledged o-2 is done and acknowledged o-1 is duplicate and acknowledged
 }
 
 func TestExamplePrintsWhatItSays(t *testing.T) {

@@ -13,12 +13,12 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// HandleTx handles a message as Handle does, but in the caller's transaction. The writes of fn and the
-// ID of the message are committed or rolled back with tx. HandleTx does not retry, does not wait for
-// other processes, counts no attempt, and makes no dead letters. If fn fails, HandleTx undoes the
-// writes of fn and returns its error; tx stays usable, and the Outcome is Retry. A panic of fn
-// propagates. If the ID belongs to another payload, HandleTx returns ErrMismatch, and the Outcome is
-// Retry, so that Handle can make it a dead letter.
+// HandleTx handles a message as Handle does, but in the caller's transaction. The writes of fn and
+// the ID of the message are committed or rolled back with tx. HandleTx does not retry, does not
+// wait for other processes, counts no attempt, and makes no dead letters. If fn fails, HandleTx
+// undoes the writes of fn and returns its error; tx stays usable, and the Outcome is Retry. A panic
+// of fn propagates. If the ID belongs to another payload, HandleTx returns ErrMismatch, and the
+// Outcome is Retry, so that Handle can make it a dead letter.
 //
 // The first 32 calls with the same tx run under a savepoint each. In a later call, an fn that fails
 // aborts tx.

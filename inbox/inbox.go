@@ -17,16 +17,16 @@ import (
 // Consumers with different names each handle the message.
 //
 // fn makes its writes on tx. It must not keep tx, commit it or roll it back. Handle may call fn
-// several times, and rolls back each run but the last one. If fn returns an error, panics or ends its
-// goroutine, Handle rolls back, counts an attempt, and the Outcome says when to deliver the message
-// again. After as many attempts as WithMaxAttempts allows, the message is a dead letter.
+// several times, and rolls back each run but the last one. If fn returns an error, panics or ends
+// its goroutine, Handle rolls back, counts an attempt, and the Outcome says when to deliver the
+// message again. After as many attempts as WithMaxAttempts allows, the message is a dead letter.
 //
 // Handle counts no attempt if the context ended, the database is unavailable, the connection was
 // lost, a row was locked, or after a serialization failure or a deadlock. While the consumer is
 // paused (see WithCircuit), the Outcome is Retry with ErrPaused, and fn is not called.
 //
-// Handle returns an error if an argument is invalid, and then no Outcome. It also returns an error if
-// the context ended or the database is unavailable, and ErrMismatch if the ID belongs to another
+// Handle returns an error if an argument is invalid, and then no Outcome. It also returns an error
+// if the context ended or the database is unavailable, and ErrMismatch if the ID belongs to another
 // payload. In these cases the Outcome is valid.
 func Handle(ctx context.Context, pool *pgxpool.Pool, consumer string, m Message, fn func(tx pgx.Tx) error, opts ...Option) (Outcome, error) {
 	var h handler
@@ -54,8 +54,8 @@ func Batch(ctx context.Context, pool *pgxpool.Pool, consumer string, messages []
 }
 
 // Bulk handles many messages as Batch does, but calls fn once for all messages that have to be
-// handled, so that fn can write them with one statement. If fn fails, Bulk halves the messages until
-// it has found the failing ones.
+// handled, so that fn can write them with one statement. If fn fails, Bulk halves the messages
+// until it has found the failing ones.
 func Bulk(ctx context.Context, pool *pgxpool.Pool, consumer string, messages []Message, fn func(tx pgx.Tx, ms []Message) error, opts ...Option) ([]Outcome, error) {
 	return run(ctx, pool, consumer, messages, handler{fn: fn, bulk: true}, opts)
 }

@@ -12,8 +12,8 @@ type lane struct {
 	positions []int // in the call
 }
 
-// divide divides messages among up to n lanes. A lane has all messages of a key and all of an ID, in
-// their order. The next key goes to the lane with the fewest messages.
+// divide divides messages among up to n lanes. A lane has all messages of a key and all of an ID,
+// in their order. The next key goes to the lane with the fewest messages.
 func divide(messages []Message, n int) []lane {
 	if n < 2 {
 		one := lane{messages: messages, positions: make([]int, len(messages))}
@@ -41,8 +41,8 @@ func divide(messages []Message, n int) []lane {
 	return slices.DeleteFunc(lanes, func(l lane) bool { return len(l.messages) == 0 })
 }
 
-// keyGroups returns a function that maps the index of a message to its group, which is the index of one
-// of its messages. Messages with the same key or the same ID are in one group (union-find).
+// keyGroups returns a function that maps the index of a message to its group, which is the index of
+// one of its messages. Messages with the same key or the same ID are in one group (union-find).
 func keyGroups(messages []Message) func(i int) int {
 	parent := make([]int, len(messages))
 	find := func(i int) int {

@@ -11,27 +11,27 @@ import (
 
 // Message is a message as a broker has delivered it.
 type Message struct {
-	// Source is where the message comes from: a topic, a stream, a provider. IDs of different sources
-	// are unrelated. A Source, like the name of a consumer, has 1 to 512 bytes of valid UTF-8 without
-	// control characters.
+	// Source is where the message comes from: a topic, a stream, a provider. IDs of different
+	// sources are unrelated. A Source, like the name of a consumer, has 1 to 512 bytes of valid
+	// UTF-8 without control characters.
 	Source string
-	// ID is the producer's name for the message. It is the same in each delivery. The rules of Source
-	// apply.
+	// ID is the producer's name for the message. It is the same in each delivery. The rules of
+	// Source apply.
 	ID string
 	// Key groups messages whose order matters, such as the ID of a customer. See WithOrder.
 	Key string
-	// Type names what happened, and Headers are what the producer sent beside the payload. Handlers get
-	// them, and dead letters keep the first 255 bytes of Type, and Headers of up to 64 KiB. They do not
-	// identify a message: another delivery with another Type is a duplicate.
+	// Type names what happened, and Headers are what the producer sent beside the payload. Handlers
+	// get them, and dead letters keep the first 255 bytes of Type, and Headers of up to 64 KiB.
+	// They do not identify a message: another delivery with another Type is a duplicate.
 	Type    string
 	Headers map[string]string
 	Payload []byte
 
-	// Deliveries is how often the broker has delivered the message, this delivery included, or 0 if the
-	// broker does not report it. From the second delivery on, each attempt is counted before it begins,
-	// so that a message that kills its process becomes a dead letter. If the broker does not report
-	// deliveries, set 2 for every message that may have been delivered before, such as the first ones
-	// after a restart.
+	// Deliveries is how often the broker has delivered the message, this delivery included, or 0 if
+	// the broker does not report it. From the second delivery on, each attempt is counted before it
+	// begins, so that a message that kills its process becomes a dead letter. If the broker does
+	// not report deliveries, set 2 for every message that may have been delivered before, such as
+	// the first ones after a restart.
 	Deliveries int
 }
 
@@ -78,12 +78,12 @@ func substituteID(id string, hash [32]byte) string {
 	return id + suffix
 }
 
-// Trace is the trace context of a message: its headers traceparent and tracestate, as the W3C defines
-// them.
+// Trace is the trace context of a message: its headers traceparent and tracestate, as the W3C
+// defines them.
 type Trace struct{ Parent, State string }
 
-// traceOf returns the trace of a message that has one. It ignores the case of headers, which brokers
-// change.
+// traceOf returns the trace of a message that has one. It ignores the case of headers, which
+// brokers change.
 func traceOf(m *Message) (t Trace, ok bool) {
 	for name, value := range m.Headers {
 		switch {

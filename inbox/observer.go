@@ -10,8 +10,8 @@ import (
 	"github.com/idem-go/idem"
 )
 
-// Observer is notified of each call, for metrics and logs. Its methods run in the goroutine of the call
-// and must be quick. They get no payload and no ID.
+// Observer is notified of each call, for metrics and logs. Its methods run in the goroutine of the
+// call and must be quick. They get no payload and no ID.
 //
 // [LogObserver] logs calls, and package idemotel has an Observer for OpenTelemetry.
 type Observer interface {
@@ -67,15 +67,15 @@ func (t *TraceHandledData) add(lane *TraceHandledData) {
 }
 
 // HandlerObserver is an Observer that is also notified of each run of a handler. If one of its two
-// methods panics, the attempt fails and is counted. A panic of TraceHandled propagates to the caller,
-// when the messages are handled already.
+// methods panics, the attempt fails and is counted. A panic of TraceHandled propagates to the
+// caller, when the messages are handled already.
 type HandlerObserver interface {
 	Observer
 	// TraceHandlerStart returns the context of the handler, which is ctx or derived from ctx. See
 	// Context.
 	TraceHandlerStart(ctx context.Context, data TraceHandlerStartData) context.Context
-	// TraceHandlerEnd gets the context that TraceHandlerStart has returned. It is called even if the
-	// handler panics.
+	// TraceHandlerEnd gets the context that TraceHandlerStart has returned. It is called even if
+	// the handler panics.
 	TraceHandlerEnd(ctx context.Context, data TraceHandlerEndData)
 }
 
@@ -93,9 +93,9 @@ type TraceHandlerEndData struct {
 	Cause    idem.Cause
 }
 
-// Observers returns an observer that notifies each of list: of a start in this order, and of an end in
-// the reverse order. Each gets the context that the previous one has returned. A nil observer is left
-// out. Observers returns nil if none is left.
+// Observers returns an observer that notifies each of list: of a start in this order, and of an end
+// in the reverse order. Each gets the context that the previous one has returned. A nil observer is
+// left out. Observers returns nil if none is left.
 func Observers(list ...Observer) Observer {
 	var all Observer
 	for _, o := range list {
@@ -155,8 +155,8 @@ func (b both) TraceHandlerEnd(ctx context.Context, data TraceHandlerEndData) {
 //	Error   a message became a dead letter
 //
 // The line has the name of the consumer and numbers. It has no ID, no key and no text of an error,
-// which may contain personal data; it has the Cause of the error instead. The outcomes have the errors,
-// and idem.dead_letters has their texts.
+// which may contain personal data; it has the Cause of the error instead. The outcomes have the
+// errors, and idem.dead_letters has their texts.
 func LogObserver(logger *slog.Logger) Observer { return logObserver{logger} }
 
 type logObserver struct{ logger *slog.Logger }

@@ -85,12 +85,12 @@ func (s *settings) poolOnly(name string) {
 	}
 }
 
-// CheckOptions returns the error that a call with these options would return. It lets a program that
-// keeps options check them when it starts.
+// CheckOptions returns the error that a call with these options would return. It lets a program
+// that keeps options check them when it starts.
 func CheckOptions(opts ...Option) error { return newSettings(opts).err }
 
-// WithMaxAttempts sets after how many failed attempts a message becomes a dead letter. The default is
-// 10.
+// WithMaxAttempts sets after how many failed attempts a message becomes a dead letter. The default
+// is 10.
 func WithMaxAttempts(n int) Option {
 	return func(s *settings) {
 		if n < 1 {
@@ -101,9 +101,9 @@ func WithMaxAttempts(n int) Option {
 }
 
 // WithBackoff sets the backoff of a message after its first failed attempt, and the maximum. The
-// backoff doubles with each attempt, with some jitter. The defaults are 1 second and 10 minutes. The
-// backoff of a hindered message, for example one whose handler found a lock, is at most 30 seconds,
-// or min if that is longer.
+// backoff doubles with each attempt, with some jitter. The defaults are 1 second and 10 minutes.
+// The backoff of a hindered message, for example one whose handler found a lock, is at most 30
+// seconds, or min if that is longer.
 func WithBackoff(min, max time.Duration) Option {
 	return func(s *settings) {
 		if min < time.Millisecond || max < min {
@@ -113,18 +113,18 @@ func WithBackoff(min, max time.Duration) Option {
 	}
 }
 
-// WithCircuit sets after how many failures in a row the circuit of the consumer opens in this process,
-// and the longest pause. A handled message starts the count anew, so a few failing messages among
-// others do not open the circuit. While the circuit is open, all messages of the consumer and pool are
-// postponed uncounted: their Outcome is Retry with ErrPaused.
+// WithCircuit sets after how many failures in a row the circuit of the consumer opens in this
+// process, and the longest pause. A handled message starts the count anew, so a few failing
+// messages among others do not open the circuit. While the circuit is open, all messages of the
+// consumer and pool are postponed uncounted: their Outcome is Retry with ErrPaused.
 //
 // After each pause, a probe tries messages one by one: 1, 8, 64, 512 and then up to 1,000, for no
 // longer than the pause was. If one of them is handled, the circuit closes. If all fail, only the
 // attempt of the first one counts, and the next pause is twice as long. So messages that all fail
 // become dead letters, one attempt for each pause, and do not block later messages for long.
 //
-// The first pause is the min of WithBackoff. The defaults are 20 failures and a minute, or the max of
-// WithBackoff if that is shorter. 0 failures turn the circuit off.
+// The first pause is the min of WithBackoff. The defaults are 20 failures and a minute, or the max
+// of WithBackoff if that is shorter. 0 failures turn the circuit off.
 func WithCircuit(failures int, longest time.Duration) Option {
 	return func(s *settings) {
 		s.poolOnly("WithCircuit")
@@ -135,9 +135,9 @@ func WithCircuit(failures int, longest time.Duration) Option {
 	}
 }
 
-// WithRetention sets how long the ID of a message is stored after the message was handled. It has to
-// exceed the longest time after which the broker may deliver the message again. For a topic that may
-// be read again from its beginning, that is the retention of the topic. The default is 7 days.
+// WithRetention sets how long the ID of a message is stored after the message was handled. It has
+// to exceed the longest time after which the broker may deliver the message again. For a topic that
+// may be read again from its beginning, that is the retention of the topic. The default is 7 days.
 func WithRetention(d time.Duration) Option {
 	return func(s *settings) {
 		if d < time.Millisecond || d > 100*365*24*time.Hour {
@@ -147,10 +147,10 @@ func WithRetention(d time.Duration) Option {
 	}
 }
 
-// WithOrder keeps the order of each key: a message waits while an earlier message of the same source
-// and key has to be tried again. The broker has to deliver the messages of a key to one call at a
-// time, in order, as a partition does. Messages without a key have no order. WithOrder costs a round
-// trip for each call with keys.
+// WithOrder keeps the order of each key: a message waits while an earlier message of the same
+// source and key has to be tried again. The broker has to deliver the messages of a key to one call
+// at a time, in order, as a partition does. Messages without a key have no order. WithOrder costs a
+// round trip for each call with keys.
 func WithOrder() Option {
 	return func(s *settings) {
 		s.poolOnly("WithOrder")
@@ -158,10 +158,10 @@ func WithOrder() Option {
 	}
 }
 
-// WithLanes lets Batch and Bulk handle several keys concurrently. The messages of a call are divided
-// into up to n lanes. Each lane has transactions and a goroutine of its own. The messages of a key are
-// in one lane, in their order; a message without a key is in any lane. Failures have the same effect
-// as without lanes. The default is 1.
+// WithLanes lets Batch and Bulk handle several keys concurrently. The messages of a call are
+// divided into up to n lanes. Each lane has transactions and a goroutine of its own. The messages
+// of a key are in one lane, in their order; a message without a key is in any lane. Failures have
+// the same effect as without lanes. The default is 1.
 //
 // Lanes help handlers that wait for their statements or for other services. Each lane needs a
 // connection of the pool, and a call uses at most all connections but one. Handlers that write the
@@ -207,8 +207,8 @@ func WithTxOptions(txOptions pgx.TxOptions) Option {
 }
 
 // WithRetries sets how often a transaction is run again at once after a serialization failure, a
-// deadlock, or a COMMIT that turned out to have failed. Then its messages are postponed. The default
-// is 3.
+// deadlock, or a COMMIT that turned out to have failed. Then its messages are postponed. The
+// default is 3.
 func WithRetries(n int) Option {
 	return func(s *settings) {
 		s.poolOnly("WithRetries")

@@ -17,8 +17,8 @@ import (
 
 // RedriveConfig configures RunRedrives. Its zero value works.
 type RedriveConfig struct {
-	// Every is how often RunRedrives looks for redriven messages, 5 seconds by default. After an error
-	// it backs off, up to a minute.
+	// Every is how often RunRedrives looks for redriven messages, 5 seconds by default. After an
+	// error it backs off, up to a minute.
 	Every time.Duration
 	// Options are those of the consumer.
 	Options []Option
@@ -33,8 +33,8 @@ const (
 	redriveBytes      = 16 << 20 // of payloads in one batch
 )
 
-// RunRedrives handles the redriven messages of a consumer until ctx ends. The consumers of the adapters
-// that have a Run call it. It returns an error only if an argument is invalid.
+// RunRedrives handles the redriven messages of a consumer until ctx ends. The consumers of the
+// adapters that have a Run call it. It returns an error only if an argument is invalid.
 func RunRedrives(ctx context.Context, pool *pgxpool.Pool, consumer string, fn func(tx pgx.Tx, m Message) error, config RedriveConfig) error {
 	if err := newConsumer(pool, consumer, handlerOf(fn), config.Options).check(nil); err != nil {
 		return err
@@ -70,9 +70,9 @@ func RunRedrives(ctx context.Context, pool *pgxpool.Pool, consumer string, fn fu
 
 func (o Outcome) hasEffect() bool { return o.State == Done || o.State == Duplicate }
 
-// HandleRedrives handles the redriven messages of a consumer that are due, as Batch does, and returns
-// them with their outcomes. It handles at most limit messages with 16 MiB of payload together. It
-// costs one query if no message was redriven. RunRedrives calls it periodically.
+// HandleRedrives handles the redriven messages of a consumer that are due, as Batch does, and
+// returns them with their outcomes. It handles at most limit messages with 16 MiB of payload
+// together. It costs one query if no message was redriven. RunRedrives calls it periodically.
 func HandleRedrives(ctx context.Context, pool *pgxpool.Pool, consumer string, limit int, fn func(tx pgx.Tx, m Message) error, opts ...Option) ([]Message, []Outcome, error) {
 	s := newSettings(opts)
 	if s.err != nil {

@@ -30,9 +30,9 @@ type result struct {
 	inDoubt bool // COMMIT was sent, and its outcome is unknown
 }
 
-// exhausted returns the result of an attempt that has used up its reruns. Serialization failures and
-// deadlocks count against no message. An error that looks like a stale prepared statement, but occurs
-// on new connections as well, is an error in a statement of the handler.
+// exhausted returns the result of an attempt that has used up its reruns. Serialization failures
+// and deadlocks count against no message. An error that looks like a stale prepared statement, but
+// occurs on new connections as well, is an error in a statement of the handler.
 func (r result) exhausted() result {
 	r.kind = hindered
 	if txn.Stale(r.err) {
@@ -42,9 +42,9 @@ func (r result) exhausted() result {
 }
 
 // kindOfHandlerError returns what the error of a handler, or of its COMMIT, means. connLost reports
-// whether the connection of tx is closed: an error such as io.EOF alone usually comes from something
-// else that the handler did. If the database is unavailable, recording the result fails, and the
-// call ends then.
+// whether the connection of tx is closed: an error such as io.EOF alone usually comes from
+// something else that the handler did. If the database is unavailable, recording the result fails,
+// and the call ends then.
 func kindOfHandlerError(ctx context.Context, err error, connLost bool) kind {
 	var pgErr *pgconn.PgError
 	switch {
@@ -62,8 +62,8 @@ func kindOfHandlerError(ctx context.Context, err error, connLost bool) kind {
 	return failed
 }
 
-// kindOfDatabaseError returns what the error of a statement of this package means. It counts against
-// no message.
+// kindOfDatabaseError returns what the error of a statement of this package means. It counts
+// against no message.
 func kindOfDatabaseError(ctx context.Context, err error) kind {
 	switch {
 	case ctx.Err() != nil:

@@ -167,8 +167,8 @@ func (h *harness) finish(stop func()) {
 	h.wantEmpty()
 }
 
-// wantEmpty waits until the broker has at most one message. That is the last one, whose acknowledgment
-// a stop may have prevented.
+// wantEmpty waits until the broker has at most one message. That is the last one, whose
+// acknowledgment a stop may have prevented.
 func (h *harness) wantEmpty() {
 	h.t.Helper()
 	if h.Left == nil {

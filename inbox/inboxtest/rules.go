@@ -114,7 +114,8 @@ func stopsAndResumes(t testing.TB, s Suite) {
 	h.wantNoneDead() // a stop does not count as an attempt
 }
 
-// acknowledgesAfterCommit lets the COMMIT of two messages fail until the rows exist that they refer to.
+// acknowledgesAfterCommit lets the COMMIT of two messages fail until the rows exist that they refer
+// to.
 func acknowledgesAfterCommit(t testing.TB, s Suite) {
 	h := s.open(t)
 	sent := messages(10)

@@ -17,8 +17,8 @@ type Suite struct {
 	// test uses. Pool closes the pool in a Cleanup. The suite creates tables of its own there.
 	Pool func(t testing.TB) *pgxpool.Pool
 
-	// New returns an empty broker, or an empty part of one. It is called once for each rule, by tests
-	// that run in parallel.
+	// New returns an empty broker, or an empty part of one. It is called once for each rule, by
+	// tests that run in parallel.
 	New func(t testing.TB, pool *pgxpool.Pool) Source
 
 	// Patience is how long the suite waits for an expected event before it fails. The default is a
@@ -37,20 +37,20 @@ type Source struct {
 	// Deliver sends messages to the broker. The consumer sets their Source.
 	Deliver func(ctx context.Context, messages ...inbox.Message) error
 
-	// Run runs a consumer until ctx ends. The suite calls it again after it has returned, as another
-	// process would.
+	// Run runs a consumer until ctx ends. The suite calls it again after it has returned, as
+	// another process would.
 	Run func(ctx context.Context, handle Handle, options ...inbox.Option) error
 
-	// Left returns how many messages of the broker are not acknowledged. While a consumer runs, it need
-	// not count those that are delivered. It may be nil.
+	// Left returns how many messages of the broker are not acknowledged. While a consumer runs, it
+	// need not count those that are delivered. It may be nil.
 	Left func(ctx context.Context) (int, error)
 
 	// Ordered reports whether the effects of a key are in the order in which its messages were
 	// delivered.
 	Ordered bool
 
-	// Carried changes a message to what the handler gets, if the broker does not carry all fields. It
-	// carries the ID and the Payload in any case. Carried may be nil.
+	// Carried changes a message to what the handler gets, if the broker does not carry all fields.
+	// It carries the ID and the Payload in any case. Carried may be nil.
 	Carried func(m *inbox.Message)
 }
 

@@ -151,8 +151,8 @@ func TestRules_FindABrokenConsumer(t *testing.T) {
 	}
 }
 
-// untilFailure runs a rule and returns its output. For a timeout, the patience is short at first, to
-// keep the test short. On a busy machine another event may time out first; then it is longer.
+// untilFailure runs a rule and returns its output. For a timeout, the patience is short at first,
+// to keep the test short. On a busy machine another event may time out first; then it is longer.
 func untilFailure(failure string, rule func(patience time.Duration) string) (output string) {
 	if !slices.Contains(timeouts, failure) {
 		return rule(0)
