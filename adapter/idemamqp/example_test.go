@@ -16,7 +16,8 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// The example needs a database and a broker, so go test does not run it as one: TestExamplePrintsWhatItSays does.
+// The example needs a database and a broker, so go test does not run it as one:
+// TestExamplePrintsWhatItSays does.
 var (
 	pool   *pgxpool.Pool
 	url    string
@@ -52,8 +53,7 @@ func Example() {
 	fmt.Println(err)
 	fmt.Println(<-billed)
 	// Prints:
-	// <nil>
-	// OrderPlaced of customer 7: a teapot
+	// <nil> OrderPlaced of customer 7: a teapot
 }
 
 func TestExamplePrintsWhatItSays(t *testing.T) {

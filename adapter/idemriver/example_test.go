@@ -17,7 +17,8 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// The example needs a database, so go test does not run it as one: TestExamplePrintsWhatItSays does.
+// The example needs a database, so go test does not run it as one: TestExamplePrintsWhatItSays
+// does.
 var pool *pgxpool.Pool
 
 func Example() {
@@ -63,9 +64,7 @@ func Example() {
 	cancel()
 	<-watched
 	// Prints:
-	// <nil>
-	// 201 teapot, receipt 7 <nil>
-	// <nil>
+	// <nil> 201 teapot, receipt 7 <nil> <nil>
 }
 
 func TestExamplePrintsWhatItSays(t *testing.T) {

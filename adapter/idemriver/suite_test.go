@@ -22,7 +22,7 @@ import (
 	"github.com/idem-go/idem/outbox/outboxtest"
 )
 
-func TestPublisherKeepsItsPromises(t *testing.T) {
+func TestPublisher_KeepsItsPromises(t *testing.T) {
 	t.Parallel()
 	outboxtest.Run(t, outboxtest.Suite{Patience: ledger.Limit, Pool: func(t testing.TB) *pgxpool.Pool { return pgtest.New(t) }, New: newTarget})
 }
@@ -59,9 +59,9 @@ func newTarget(t testing.TB) outboxtest.Target {
 	}
 }
 
-// reader reads the jobs of the topic.
+// reader returns a function that reads the new jobs of the topic.
 func reader(pool *pgxpool.Pool) func(context.Context) ([]outbox.Message, error) {
-	met := map[int64]bool{} // they need not be committed in the order of their ids
+	met := map[int64]bool{} // jobs may commit in another order than that of their IDs
 	return func(ctx context.Context) (all []outbox.Message, err error) {
 		rows, _ := pool.Query(ctx, `SELECT id, args FROM river_job WHERE args->>'topic' = 'orders' ORDER BY id`)
 		var id int64
@@ -77,7 +77,7 @@ func reader(pool *pgxpool.Pool) func(context.Context) ([]outbox.Message, error) 
 	}
 }
 
-func TestConsumerKeepsItsPromises(t *testing.T) {
+func TestConsumer_KeepsItsPromises(t *testing.T) {
 	t.Parallel()
 	inboxtest.Run(t, inboxtest.Suite{
 		Patience: ledger.Limit,
@@ -105,7 +105,8 @@ func TestConsumerKeepsItsPromises(t *testing.T) {
 	})
 }
 
-// runWorker works on jobs, and beside them on what is redriven. River's own rescue of jobs whose process is gone takes an hour.
+// runWorker runs a OnceWorker with its redrives. It first rescues jobs of earlier runs, as River
+// does after an hour.
 func runWorker(ctx context.Context, pool *pgxpool.Pool, handle inboxtest.Handle, options []inbox.Option) error {
 	if _, err := pool.Exec(ctx, `UPDATE river_job SET state = 'available' WHERE state = 'running'`); err != nil {
 		return err

@@ -14,7 +14,8 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// The example needs a database, so go test does not run it as one: TestExamplePrintsWhatItSays does.
+// The example needs a database, so go test does not run it as one: TestExamplePrintsWhatItSays
+// does.
 var pool *pgxpool.Pool
 
 func Example() {
@@ -50,6 +51,5 @@ func Example() {
 	fmt.Println(err)
 	fmt.Println(<-billed)
 	// Prints:
-	// <nil>
-	// OrderPlaced of customer 7: a teapot
+	// <nil> OrderPlaced of customer 7: a teapot
 }
