@@ -66,8 +66,8 @@ func (c *connector) dial(ctx context.Context) (err error) {
 	return err
 }
 
-// closeSocketAfter closes the socket when ctx ends, even during a blocked write: a broker that is short
-// of memory does not read.
+// closeSocketAfter closes the socket when ctx ends, even during a blocked write: a broker that is
+// short of memory does not read.
 func (c *connector) closeSocketAfter(ctx context.Context) (stop func() bool) {
 	socket := c.socket
 	return context.AfterFunc(ctx, func() { socket.Close() })

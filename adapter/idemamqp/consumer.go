@@ -20,18 +20,18 @@ type Handler func(tx pgx.Tx, m inbox.Message, d amqp.Delivery) error
 
 // ConsumerConfig configures a Consumer. Its zero value works.
 type ConsumerConfig struct {
-	// Ordered keeps the order of each key: a message waits behind the messages of its key that have to be
-	// tried again. One consumer at a time must read the queue: declare it with x-single-active-consumer,
-	// and run any number of processes.
+	// Ordered keeps the order of each key: a message waits behind the messages of its key that have
+	// to be tried again. One consumer at a time must read the queue: declare it with
+	// x-single-active-consumer, and run any number of processes.
 	Ordered bool
 	// Batch is the maximum of messages in one transaction, 256 by default.
 	Batch int
-	// Prefetch is how many messages the broker delivers before they are acknowledged, 1,000 by default
-	// and at most 65,535. Messages that wait for another attempt are among them. If all of them wait, no
-	// message is handled until one is due.
+	// Prefetch is how many messages the broker delivers before they are acknowledged, 1,000 by
+	// default and at most 65,535. Messages that wait for another attempt are among them. If all of
+	// them wait, no message is handled until one is due.
 	Prefetch int
-	// ID returns the ID of a message, by default its message-id. A message without an ID becomes a dead
-	// letter.
+	// ID returns the ID of a message, by default its message-id. A message without an ID becomes a
+	// dead letter.
 	ID func(amqp.Delivery) string
 	// Key returns the key of a message, by default its header [HeaderKey].
 	Key func(amqp.Delivery) string
@@ -39,8 +39,8 @@ type ConsumerConfig struct {
 	Options []inbox.Option
 	// AMQP configures the connection: TLS, heartbeat, name. Its Recovery is ignored.
 	AMQP amqp.Config
-	// Logger is where dead letters, and errors of the broker and the database, are logged. The default is
-	// slog.Default().
+	// Logger is where dead letters, and errors of the broker and the database, are logged. The
+	// default is slog.Default().
 	Logger *slog.Logger
 }
 
@@ -54,8 +54,8 @@ type Consumer struct {
 }
 
 // NewConsumer returns a Consumer of a queue, which has to exist. name is the consumer in the inbox:
-// consumers with the same name do not handle the same message twice. The Source of a message is the name
-// of the queue.
+// consumers with the same name do not handle the same message twice. The Source of a message is the
+// name of the queue.
 func NewConsumer(pool *pgxpool.Pool, name, url, queue string, handle Handler, config ConsumerConfig) (*Consumer, error) {
 	config.Prefetch = cmp.Or(config.Prefetch, 1000)
 	if config.Prefetch < 1 || config.Prefetch > 65535 {

@@ -13,9 +13,9 @@ import (
 
 // PublisherConfig configures a Publisher. The zero value works.
 type PublisherConfig struct {
-	// Route returns the exchange and the routing key of a message. By default, the message goes to the
-	// queue with the name of its topic, through the default exchange. Messages of one topic and key must
-	// have the same route.
+	// Route returns the exchange and the routing key of a message. By default, the message goes to
+	// the queue with the name of its topic, through the default exchange. Messages of one topic and
+	// key must have the same route.
 	Route func(m outbox.Message) (exchange, routingKey string)
 	// AMQP configures the connection: TLS, heartbeat, name. Its Recovery is ignored.
 	AMQP amqp.Config
@@ -26,7 +26,8 @@ const window = 512
 
 var errNacked = errors.New("idemamqp: the broker refused the message (nack)")
 
-// Publisher publishes the messages of an outbox to RabbitMQ. It opens a connection when it needs one.
+// Publisher publishes the messages of an outbox to RabbitMQ. It opens a connection when it needs
+// one.
 type Publisher struct {
 	conn   *connector
 	config PublisherConfig
@@ -54,8 +55,8 @@ func (p *Publisher) Close() error {
 	return p.conn.close()
 }
 
-// Publish returns when the broker has answered for every message. It names those that the broker has
-// returned or refused. See [outbox.Publisher].
+// Publish returns when the broker has answered for every message. It names those that the broker
+// has returned or refused. See [outbox.Publisher].
 func (p *Publisher) Publish(ctx context.Context, messages []outbox.Message) error {
 	select {
 	case p.turn <- struct{}{}:
@@ -92,8 +93,8 @@ func (p *Publisher) sendEach(ctx context.Context, messages []outbox.Message, fai
 	return nil
 }
 
-// send sends the messages and waits for their confirmations. It adds refused messages to failed. An error
-// concerns none of them in particular.
+// send sends the messages and waits for their confirmations. It adds refused messages to failed. An
+// error concerns none of them in particular.
 func (p *Publisher) send(ctx context.Context, messages []outbox.Message, failed map[string]error) error {
 	if err := p.open(ctx); err != nil {
 		return err
@@ -159,8 +160,8 @@ func (p *Publisher) open(ctx context.Context) error {
 	return nil
 }
 
-// broken closes the channel, which may have sent a part of a frame. It returns the broker's reason for
-// closing it, if there is one, or err.
+// broken closes the channel, which may have sent a part of a frame. It returns the broker's reason
+// for closing it, if there is one, or err.
 func (p *Publisher) broken(ctx context.Context, err error) error {
 	if !p.channel.IsClosed() {
 		p.conn.abort()
@@ -171,8 +172,8 @@ func (p *Publisher) broken(ctx context.Context, err error) error {
 	return errors.Join(ctx.Err(), err)
 }
 
-// closedChannel reports whether the broker has closed the channel and not the connection. It does so
-// because of a message.
+// closedChannel reports whether the broker has closed the channel and not the connection. It does
+// so because of a message.
 func closedChannel(err error) bool {
 	var reason *amqp.Error
 	return errors.As(err, &reason) && reason.Server && reason.Recover

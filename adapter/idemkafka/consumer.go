@@ -15,25 +15,26 @@ import (
 )
 
 // Handler makes the effect of a message on tx. record is the record of Kafka with its headers. A
-// redriven dead letter has its topic, key, headers and value in record, and -1 as partition and offset.
+// redriven dead letter has its topic, key, headers and value in record, and -1 as partition and
+// offset.
 type Handler func(tx pgx.Tx, m inbox.Message, record *kgo.Record) error
 
 // ConsumerConfig configures a Consumer. Its zero value works.
 type ConsumerConfig struct {
 	// Batch is the maximum of messages in one transaction, 256 by default.
 	Batch int
-	// Window is how far a partition is read beyond its first message that has to be tried again, 10,000
-	// messages by default. The messages in the window are handled, except those with the key of such a
-	// message, which wait in memory. At the end of the window the partition waits, and other partitions
-	// continue.
+	// Window is how far a partition is read beyond its first message that has to be tried again,
+	// 10,000 messages by default. The messages in the window are handled, except those with the key
+	// of such a message, which wait in memory. At the end of the window the partition waits, and
+	// other partitions continue.
 	Window int
-	// ID returns the ID of a message, by default its header "id". A message without an ID becomes a dead
-	// letter. See Position for producers that set no ID.
+	// ID returns the ID of a message, by default its header "id". A message without an ID becomes a
+	// dead letter. See Position for producers that set no ID.
 	ID func(*kgo.Record) string
 	// Options are given to inbox.Batch. inbox.WithLanes handles several keys concurrently.
 	Options []inbox.Option
-	// Logger is where dead letters, and errors of the brokers and the database, are logged. The default
-	// is slog.Default().
+	// Logger is where dead letters, and errors of the brokers and the database, are logged. The
+	// default is slog.Default().
 	Logger *slog.Logger
 }
 
@@ -44,12 +45,12 @@ type Consumer struct {
 	opts   []kgo.Opt
 }
 
-// NewConsumer returns a Consumer. name is the consumer group and the consumer in the inbox: a group that
-// reads its topics again under the same name handles no message twice. The Source of a message is its
-// topic.
+// NewConsumer returns a Consumer. name is the consumer group and the consumer in the inbox: a group
+// that reads its topics again under the same name handles no message twice. The Source of a message
+// is its topic.
 //
-// opts configure the client, with kgo.SeedBrokers and kgo.ConsumeTopics at least. They must not set a
-// group, functions for revoked partitions, or how offsets are committed.
+// opts configure the client, with kgo.SeedBrokers and kgo.ConsumeTopics at least. They must not set
+// a group, functions for revoked partitions, or how offsets are committed.
 func NewConsumer(pool *pgxpool.Pool, name string, handle Handler, config ConsumerConfig, opts ...kgo.Opt) (*Consumer, error) {
 	if config.ID == nil {
 		config.ID = func(record *kgo.Record) string { return header(record, HeaderID) }
@@ -67,15 +68,15 @@ func NewConsumer(pool *pgxpool.Pool, name string, handle Handler, config Consume
 	return c, kgo.ValidateOpts(opts...)
 }
 
-// Run handles messages until ctx ends, and then leaves the group. It survives unavailable brokers and an
-// unavailable database. It returns an error only if the client cannot be created, or if the inbox
-// refuses the name of a topic.
+// Run handles messages until ctx ends, and then leaves the group. It survives unavailable brokers
+// and an unavailable database. It returns an error only if the client cannot be created, or if the
+// inbox refuses the name of a topic.
 func (c *Consumer) Run(ctx context.Context) error { return c.loop.Run(ctx, c.open) }
 
-// Position returns an ID made of the position of a message in its topic. It is a ConsumerConfig.ID for
-// producers that set no ID. Each delivery of a message has the same Position, also after the offsets
-// were reset. A message that a non-idempotent producer has sent twice has two Positions, and so has a
-// message in a copy of its topic on another cluster.
+// Position returns an ID made of the position of a message in its topic. It is a ConsumerConfig.ID
+// for producers that set no ID. Each delivery of a message has the same Position, also after the
+// offsets were reset. A message that a non-idempotent producer has sent twice has two Positions,
+// and so has a message in a copy of its topic on another cluster.
 func Position(record *kgo.Record) string {
 	// The time distinguishes topics that were created under the same name.
 	return fmt.Sprintf("%d/%d@%d", record.Partition, record.Offset, record.Timestamp.UnixMilli())

@@ -15,8 +15,8 @@ import (
 
 // PublisherConfig configures a Publisher. Its zero value works.
 type PublisherConfig struct {
-	// Timeout is how long the brokers may take to confirm a message, 10 s by default. After that they
-	// count as unavailable.
+	// Timeout is how long the brokers may take to confirm a message, 10 s by default. After that
+	// they count as unavailable.
 	Timeout time.Duration
 }
 
@@ -28,12 +28,12 @@ type Publisher struct {
 
 var _ outbox.Publisher = (*Publisher)(nil)
 
-// NewPublisher returns a Publisher that uses client. It fails unless client is an idempotent producer
-// that waits for all in-sync replicas, as by franz-go's defaults. A partitioner other than the default
-// has to map a key to the same partition each time.
+// NewPublisher returns a Publisher that uses client. It fails unless client is an idempotent
+// producer that waits for all in-sync replicas, as by franz-go's defaults. A partitioner other than
+// the default has to map a key to the same partition each time.
 //
-// Make the client with kgo.ProducerLinger(0): the relay publishes the messages of a key one by one, and
-// each would wait for the linger.
+// Make the client with kgo.ProducerLinger(0): the relay publishes the messages of a key one by one,
+// and each would wait for the linger.
 func NewPublisher(client *kgo.Client, config PublisherConfig) (*Publisher, error) {
 	if client.OptValue(kgo.DisableIdempotentWrite) == true || client.OptValue(kgo.RequiredAcks) != kgo.AllISRAcks() {
 		return nil, errors.New("idemkafka: the client would lose messages; leave kgo.DisableIdempotentWrite out and set kgo.RequiredAcks(kgo.AllISRAcks())")
@@ -47,9 +47,9 @@ func (p *Publisher) Publish(ctx context.Context, messages []outbox.Message) erro
 	return outbox.PublishEach(ctx, messages, p.send, concernsMessage)
 }
 
-// send returns nil when all in-sync replicas have the message. If the client does not know whether a
-// broker has a message, it retries beyond the end of ctx, to leave no gap in its sequence numbers. So the
-// message may be stored twice.
+// send returns nil when all in-sync replicas have the message. If the client does not know whether
+// a broker has a message, it retries beyond the end of ctx, to leave no gap in its sequence
+// numbers. So the message may be stored twice.
 func (p *Publisher) send(ctx context.Context, m outbox.Message) error {
 	record, err := encode(m)
 	if err != nil {
@@ -67,7 +67,8 @@ func (p *Publisher) send(ctx context.Context, m outbox.Message) error {
 	}
 }
 
-// concernsMessage reports whether an error concerns its message alone, so that others can be published.
+// concernsMessage reports whether an error concerns its message alone, so that others can be
+// published.
 func concernsMessage(err error) bool {
 	for _, own := range []error{
 		errRefused, kerr.MessageTooLarge, kerr.RecordListTooLarge, kerr.InvalidRecord, kerr.InvalidTimestamp, kerr.PolicyViolation,

@@ -12,8 +12,8 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// The headers that a message has besides its own. Debezium's outbox event router uses the same header
-// for the ID.
+// The headers that a message has besides its own. Debezium's outbox event router uses the same
+// header for the ID.
 const (
 	HeaderID   = "id"
 	HeaderType = "type"

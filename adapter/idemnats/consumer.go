@@ -13,32 +13,32 @@ import (
 	"github.com/idem-go/idem/inbox/pull"
 )
 
-// Handler makes the effect of a message on tx. msg is the delivery of JetStream with its headers; the
-// handler must not acknowledge it. A redriven dead letter has its payload and headers in msg, and no
-// subject or metadata.
+// Handler makes the effect of a message on tx. msg is the delivery of JetStream with its headers;
+// the handler must not acknowledge it. A redriven dead letter has its payload and headers in msg,
+// and no subject or metadata.
 type Handler func(tx pgx.Tx, m inbox.Message, msg jetstream.Msg) error
 
 // ConsumerConfig configures a Consumer. Its zero value works.
 type ConsumerConfig struct {
-	// Ordered keeps the order of each key. A message waits in memory behind the messages of its key that
-	// have to be tried again. The stream waits, for at most AckWait, for the messages of another process
-	// of the JetStream consumer that died. It costs a request to the broker for each batch. Run one
-	// process at a time: set a pinned priority group (Group), or divide the subjects among several
-	// JetStream consumers.
+	// Ordered keeps the order of each key. A message waits in memory behind the messages of its key
+	// that have to be tried again. The stream waits, for at most AckWait, for the messages of
+	// another process of the JetStream consumer that died. It costs a request to the broker for
+	// each batch. Run one process at a time: set a pinned priority group (Group), or divide the
+	// subjects among several JetStream consumers.
 	Ordered bool
 	// Group is the priority group of the JetStream consumer, if it has one.
 	Group string
 	// Batch is the maximum of messages in one transaction, 256 by default.
 	Batch int
-	// ID returns the ID of a message, by default its header Nats-Msg-Id. A message without an ID becomes
-	// a dead letter. See Position for producers that set no ID.
+	// ID returns the ID of a message, by default its header Nats-Msg-Id. A message without an ID
+	// becomes a dead letter. See Position for producers that set no ID.
 	ID func(jetstream.Msg) string
 	// Key returns the key of a message, by default its header Idem-Key.
 	Key func(jetstream.Msg) string
 	// Options are given to inbox.Batch. inbox.WithLanes handles several keys concurrently.
 	Options []inbox.Option
-	// Logger is where dead letters, and errors of the broker and the database, are logged. The default is
-	// slog.Default().
+	// Logger is where dead letters, and errors of the broker and the database, are logged. The
+	// default is slog.Default().
 	Logger *slog.Logger
 }
 
@@ -49,9 +49,9 @@ type Consumer struct {
 	group  string
 }
 
-// NewConsumer returns a Consumer of the messages of source. name is the consumer in the inbox: consumers
-// with the same name do not handle the same message twice. The Source of a message is the name of its
-// stream.
+// NewConsumer returns a Consumer of the messages of source. name is the consumer in the inbox:
+// consumers with the same name do not handle the same message twice. The Source of a message is the
+// name of its stream.
 //
 // NewConsumer fails if source does not require explicit acknowledgments or limits deliveries.
 func NewConsumer(pool *pgxpool.Pool, name string, source jetstream.Consumer, handle Handler, config ConsumerConfig) (*Consumer, error) {
@@ -82,14 +82,14 @@ func NewConsumer(pool *pgxpool.Pool, name string, source jetstream.Consumer, han
 }
 
 // Run handles messages until ctx ends. Then it releases the messages that it holds, so that
-// JetStream delivers them to another process at once. It survives an unavailable broker or database.
-// It returns an error only if the connection to NATS was closed for good, or if the inbox refuses
-// the name of the stream.
+// JetStream delivers them to another process at once. It survives an unavailable broker or
+// database. It returns an error only if the connection to NATS was closed for good, or if the inbox
+// refuses the name of the stream.
 func (c *Consumer) Run(ctx context.Context) error { return c.loop.Run(ctx, c.open) }
 
-// Position returns an ID made of the position of a message in its stream. It is a ConsumerConfig.ID for
-// producers that set no ID. Each delivery of a message has the same Position, but a message that its
-// producer has stored twice has two.
+// Position returns an ID made of the position of a message in its stream. It is a ConsumerConfig.ID
+// for producers that set no ID. Each delivery of a message has the same Position, but a message
+// that its producer has stored twice has two.
 func Position(msg jetstream.Msg) string {
 	meta, err := msg.Metadata()
 	if err != nil {

@@ -15,13 +15,13 @@ import (
 
 // PublisherConfig configures a Publisher. Its zero value works.
 type PublisherConfig struct {
-	// Subject returns the subject of a message, by default its topic. Encode a key from outside before it
-	// becomes a part of a subject. A message with an invalid subject is not published and becomes a dead
-	// letter. So does a message whose subject belongs to the server, with the prefix $ or _INBOX.: a
-	// message to $JS.API.STREAM.PURGE.ORDERS would empty a stream.
+	// Subject returns the subject of a message, by default its topic. Encode a key from outside
+	// before it becomes a part of a subject. A message with an invalid subject is not published and
+	// becomes a dead letter. So does a message whose subject belongs to the server, with the prefix
+	// $ or _INBOX.: a message to $JS.API.STREAM.PURGE.ORDERS would empty a stream.
 	Subject func(outbox.Message) string
-	// Timeout is how long the broker may take to confirm a message, 5 s by default. After that it counts
-	// as unavailable.
+	// Timeout is how long the broker may take to confirm a message, 5 s by default. After that it
+	// counts as unavailable.
 	Timeout time.Duration
 }
 
@@ -69,7 +69,8 @@ func (p *Publisher) send(ctx context.Context, m outbox.Message) error {
 	return err
 }
 
-// concernsMessage reports whether an error concerns its message alone, so that others can be published.
+// concernsMessage reports whether an error concerns its message alone, so that others can be
+// published.
 func concernsMessage(err error) bool {
 	for _, own := range []error{errRefused, nats.ErrBadSubject, nats.ErrBadHeaderMsg, nats.ErrMaxPayload, jetstream.ErrStreamNotFound} {
 		if errors.Is(err, own) {

@@ -15,8 +15,8 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// The headers that a message has besides its own. Key and type are percent-encoded ([url.PathEscape]),
-// because NATS trims the values of headers and removes line breaks.
+// The headers that a message has besides its own. Key and type are percent-encoded
+// ([url.PathEscape]), because NATS trims the values of headers and removes line breaks.
 const (
 	HeaderID   = jetstream.MsgIDHeader
 	HeaderKey  = "Idem-Key"
@@ -54,8 +54,8 @@ func headers(id, key, kind string, own map[string]string) nats.Header {
 	return h
 }
 
-// isReserved reports whether a header has a meaning for NATS or this package: Nats-Rollup empties the
-// stream, and Nats-Msg-Id is the ID.
+// isReserved reports whether a header has a meaning for NATS or this package: Nats-Rollup empties
+// the stream, and Nats-Msg-Id is the ID.
 func isReserved(name string) bool {
 	lower := strings.ToLower(name)
 	return strings.HasPrefix(lower, "nats-") || strings.HasPrefix(lower, "idem-")
@@ -99,8 +99,8 @@ func decode(h nats.Header, name string) string {
 	return value
 }
 
-// redriven is the jetstream.Msg of a redriven dead letter. No stream has delivered it: it has a payload
-// and headers, but no subject and no metadata. Its acknowledgments do nothing.
+// redriven is the jetstream.Msg of a redriven dead letter. No stream has delivered it: it has a
+// payload and headers, but no subject and no metadata. Its acknowledgments do nothing.
 type redriven struct{ message inbox.Message }
 
 func (r redriven) Headers() nats.Header {

@@ -13,7 +13,8 @@ import (
 
 // Definition is a kind of operation that River's workers run.
 type Definition[In any] struct {
-	// InsertOpts are the options of its jobs: queue, priority, tags, attempts. The package sets UniqueOpts.
+	// InsertOpts are the options of its jobs: queue, priority, tags, attempts. The package sets
+	// UniqueOpts.
 	InsertOpts river.InsertOpts
 
 	name      string
@@ -37,8 +38,9 @@ type Job struct {
 // Kind returns the kind of all jobs that run operations.
 func (Job) Kind() string { return "idem_operation" }
 
-// Start starts an operation in tx, together with a job that River runs after the commit. It returns the
-// ID of the operation. A Start with the key of an existing operation returns the ID of that operation.
+// Start starts an operation in tx, together with a job that River runs after the commit. It returns
+// the ID of the operation. A Start with the key of an existing operation returns the ID of that
+// operation.
 func (d *Definition[In]) Start(ctx context.Context, client *river.Client[pgx.Tx], tx pgx.Tx, scope, key string, hash idem.Hash, in In, opts ...idem.Option) (id string, err error) {
 	id, err = d.operation.Start(ctx, tx, scope, key, hash, in, opts...)
 	if err != nil {

@@ -22,13 +22,13 @@ type OnceConfig struct {
 	Options []inbox.Option
 	// Timeout is the limit of one attempt. The default is the client's JobTimeout.
 	Timeout time.Duration
-	// Logger is where attempts are logged that failed for a reason outside of the message. The default is
-	// slog.Default().
+	// Logger is where attempts are logged that failed for a reason outside of the message. The
+	// default is slog.Default().
 	Logger *slog.Logger
 }
 
-// OnceWorker is a river.Worker whose jobs have their effect once, however often River works on them. It
-// works on jobs of a [Message] and on any other jobs.
+// OnceWorker is a river.Worker whose jobs have their effect once, however often River works on
+// them. It works on jobs of a [Message] and on any other jobs.
 type OnceWorker[T river.JobArgs] struct {
 	river.WorkerDefaults[T]
 	pool   *pgxpool.Pool
@@ -37,12 +37,12 @@ type OnceWorker[T river.JobArgs] struct {
 	config OnceConfig
 }
 
-// NewOnceWorker returns a OnceWorker. fn makes the effect of a job on tx. The worker may roll tx back and
-// call fn again. name is the consumer in the inbox. The inbox identifies a [Message] by its topic and ID,
-// and any other job by its kind and River's ID.
+// NewOnceWorker returns a OnceWorker. fn makes the effect of a job on tx. The worker may roll tx
+// back and call fn again. name is the consumer in the inbox. The inbox identifies a [Message] by
+// its topic and ID, and any other job by its kind and River's ID.
 //
-// The inbox counts attempts, schedules the next one and stores dead letters. Until the next attempt is
-// due, the job is snoozed. When its message is a dead letter, the job is canceled.
+// The inbox counts attempts, schedules the next one and stores dead letters. Until the next attempt
+// is due, the job is snoozed. When its message is a dead letter, the job is canceled.
 func NewOnceWorker[T river.JobArgs](pool *pgxpool.Pool, name string, fn func(tx pgx.Tx, job *river.Job[T]) error, config OnceConfig) *OnceWorker[T] {
 	if config.Logger == nil {
 		config.Logger = slog.Default()
@@ -78,9 +78,9 @@ func messageOf[T river.JobArgs](job *river.Job[T]) inbox.Message {
 	return inbox.Message{Source: job.Kind, ID: strconv.FormatInt(job.ID, 10), Payload: job.EncodedArgs, Deliveries: job.Attempt}
 }
 
-// RunRedrives handles redriven dead letters until ctx ends: their jobs are canceled, so River does not
-// work on them. It runs beside the client. fn gets a job with the arguments and, if it is no [Message],
-// the ID of the job that died.
+// RunRedrives handles redriven dead letters until ctx ends: their jobs are canceled, so River does
+// not work on them. It runs beside the client. fn gets a job with the arguments and, if it is no
+// [Message], the ID of the job that died.
 func (w *OnceWorker[T]) RunRedrives(ctx context.Context) error {
 	return inbox.RunRedrives(ctx, w.pool, w.name, func(tx pgx.Tx, m inbox.Message) error {
 		job, err := jobOf[T](m)

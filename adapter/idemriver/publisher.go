@@ -12,7 +12,8 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// Message is the arguments of a job that carries a message of an outbox. Its ID makes the job unique.
+// Message is the arguments of a job that carries a message of an outbox. Its ID makes the job
+// unique.
 type Message struct {
 	ID      string            `json:"id" river:"unique"`
 	Topic   string            `json:"topic"`
@@ -27,8 +28,8 @@ func (Message) Kind() string { return "idem_message" }
 
 // PublisherConfig configures a Publisher. The zero value works.
 type PublisherConfig struct {
-	// InsertOpts returns the options of the job for a message: queue, priority, tags. The package sets
-	// UniqueOpts, and MaxAttempts if it is 0, because the inbox counts attempts.
+	// InsertOpts returns the options of the job for a message: queue, priority, tags. The package
+	// sets UniqueOpts, and MaxAttempts if it is 0, because the inbox counts attempts.
 	InsertOpts func(m outbox.Message) river.InsertOpts
 }
 
@@ -40,8 +41,8 @@ type Publisher struct {
 
 var _ outbox.Publisher = (*Publisher)(nil)
 
-// NewPublisher returns a Publisher. The client need not be started. Its database may be another one than
-// the database of the outbox.
+// NewPublisher returns a Publisher. The client need not be started. Its database may be another one
+// than the database of the outbox.
 func NewPublisher(client *river.Client[pgx.Tx], config PublisherConfig) *Publisher {
 	if config.InsertOpts == nil {
 		config.InsertOpts = func(outbox.Message) river.InsertOpts { return river.InsertOpts{} }
@@ -49,8 +50,8 @@ func NewPublisher(client *river.Client[pgx.Tx], config PublisherConfig) *Publish
 	return &Publisher{client, config}
 }
 
-// Publish inserts the jobs in one transaction. If River refuses it, Publish inserts the jobs one by one,
-// and names the messages that River refuses alone. See [outbox.Publisher].
+// Publish inserts the jobs in one transaction. If River refuses it, Publish inserts the jobs one by
+// one, and names the messages that River refuses alone. See [outbox.Publisher].
 func (p *Publisher) Publish(ctx context.Context, messages []outbox.Message) error {
 	err := outbox.Recover(func() error { return p.insert(ctx, messages) })
 	if err == nil || len(messages) == 0 {
@@ -89,8 +90,8 @@ func (p *Publisher) isAvailable(ctx context.Context) bool {
 	return err == nil
 }
 
-// mayConcernMessage reports whether an error may concern its message. An error of Postgres does if its
-// class is about data, constraints or limits.
+// mayConcernMessage reports whether an error may concern its message. An error of Postgres does if
+// its class is about data, constraints or limits.
 func mayConcernMessage(err error) bool {
 	if refused, ok := errors.AsType[*pgconn.PgError](err); ok {
 		class := refused.Code[:min(2, len(refused.Code))]

@@ -20,13 +20,13 @@ const maxJobs = 1000
 // startLimit is how long a job that has begun may take until a process runs its operation.
 const startLimit = 2 * time.Second
 
-// Watch inserts a job for each operation that is due and that no process runs, until ctx ends: operations
-// of killed processes, and operations whose sleep has ended or that got a signal. Run it in every process
-// that has a River client. It survives outages.
+// Watch inserts a job for each operation that is due and that no process runs, until ctx ends:
+// operations of killed processes, and operations whose sleep has ended or that got a signal. Run it
+// in every process that has a River client. It survives outages.
 //
-// All processes insert the same job, and River keeps one of them. If that job has begun, and two seconds
-// later no process runs the operation, the process of the job was killed before it began the operation.
-// Then Watch inserts another job.
+// All processes insert the same job, and River keeps one of them. If that job has begun, and two
+// seconds later no process runs the operation, the process of the job was killed before it began
+// the operation. Then Watch inserts another job.
 func (w *Worker) Watch(ctx context.Context, client *river.Client[pgx.Tx]) {
 	made := map[operation.Pending]madeJob{}
 	for ctx.Err() == nil {
@@ -47,7 +47,8 @@ type madeJob struct {
 	until time.Time // when the operation is looked at again
 }
 
-// insertDue inserts the jobs of the operations that are due. made has the jobs of the earlier calls.
+// insertDue inserts the jobs of the operations that are due. made has the jobs of the earlier
+// calls.
 func (w *Worker) insertDue(ctx context.Context, client *river.Client[pgx.Tx], made map[operation.Pending]madeJob) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()

@@ -16,11 +16,12 @@ import (
 
 // Config configures a Worker. The zero value works.
 type Config struct {
-	// Options are the options of idem.Do that apply without a waiting caller, such as idem.WithSealer.
+	// Options are the options of idem.Do that apply without a waiting caller, such as
+	// idem.WithSealer.
 	Options []idem.Option
 
-	// Timeout is the limit of one job, an hour by default. Its context ends then, and another job resumes
-	// the operation.
+	// Timeout is the limit of one job, an hour by default. Its context ends then, and another job
+	// resumes the operation.
 	Timeout time.Duration
 
 	// Poll is how often Watch looks for operations, a second by default.
@@ -62,8 +63,9 @@ func NewWorker(pool *pgxpool.Pool, config Config, definitions ...Runnable) *Work
 // Timeout returns Config.Timeout.
 func (w *Worker) Timeout(*river.Job[Job]) time.Duration { return w.config.Timeout }
 
-// Work implements river.Worker. It runs the operation until the operation ends or waits, unless another
-// process runs it. Then the job completes; Watch inserts another one when the operation is due.
+// Work implements river.Worker. It runs the operation until the operation ends or waits, unless
+// another process runs it. Then the job completes; Watch inserts another one when the operation is
+// due.
 func (w *Worker) Work(ctx context.Context, job *river.Job[Job]) error {
 	d := w.definitions[job.Args.Name]
 	if d == nil { // a process with another release may have the definition
@@ -81,8 +83,8 @@ func (w *Worker) Work(ctx context.Context, job *river.Job[Job]) error {
 	return err
 }
 
-// snoozeUnlessRun snoozes a job whose operation is locked, although no process has run it since the job
-// was made. A killed process may have left a transaction that the server has not ended yet.
+// snoozeUnlessRun snoozes a job whose operation is locked, although no process has run it since the
+// job was made. A killed process may have left a transaction that the server has not ended yet.
 func (w *Worker) snoozeUnlessRun(ctx context.Context, job *river.Job[Job]) error {
 	if ctx.Err() != nil {
 		return nil

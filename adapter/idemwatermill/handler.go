@@ -25,9 +25,9 @@ const (
 // HandlerConfig configures a Handler. Its zero value works.
 type HandlerConfig struct {
 	// Message returns the message for the inbox. By default, Source is the topic of the router's
-	// subscription, ID is the UUID, Key and Type are the metadata [MetadataKey] and [MetadataType], and
-	// Headers are the other metadata. If messages may kill their process, set Deliveries to 2: each
-	// attempt is then counted before it begins.
+	// subscription, ID is the UUID, Key and Type are the metadata [MetadataKey] and [MetadataType],
+	// and Headers are the other metadata. If messages may kill their process, set Deliveries to 2:
+	// each attempt is then counted before it begins.
 	Message func(msg *message.Message) inbox.Message
 	// Options are given to inbox.Handle.
 	Options []inbox.Option
@@ -42,12 +42,13 @@ const invalidBackoff = time.Second
 //
 //	router.AddConsumerHandler(name, topic, subscriber, idemwatermill.Handler(…))
 //
-// name is the consumer in the inbox: consumers with the same name do not handle the same message twice.
-// handle makes the effect of a message on tx. It gets a copy of the message, which it cannot acknowledge.
+// name is the consumer in the inbox: consumers with the same name do not handle the same message
+// twice. handle makes the effect of a message on tx. It gets a copy of the message, which it cannot
+// acknowledge.
 //
-// The router acknowledges a message when its effect is committed, by this delivery or an earlier one, or
-// when it is a dead letter. Otherwise the handler waits until the next attempt is due and returns the
-// error, so that the router has the message redelivered.
+// The router acknowledges a message when its effect is committed, by this delivery or an earlier
+// one, or when it is a dead letter. Otherwise the handler waits until the next attempt is due and
+// returns the error, so that the router has the message redelivered.
 func Handler(pool *pgxpool.Pool, name string, handle func(tx pgx.Tx, msg *message.Message) error, config HandlerConfig) message.NoPublishHandlerFunc {
 	if config.Message == nil {
 		config.Message = received
@@ -98,9 +99,9 @@ func received(msg *message.Message) inbox.Message {
 	}
 }
 
-// RunRedrives handles redriven dead letters, which the broker does not deliver, until ctx ends. It takes
-// the arguments of Handler and runs beside the router. handle gets a message with the UUID, the payload
-// and the metadata of the dead letter.
+// RunRedrives handles redriven dead letters, which the broker does not deliver, until ctx ends. It
+// takes the arguments of Handler and runs beside the router. handle gets a message with the UUID,
+// the payload and the metadata of the dead letter.
 func RunRedrives(ctx context.Context, pool *pgxpool.Pool, name string, handle func(tx pgx.Tx, msg *message.Message) error, config HandlerConfig) error {
 	return inbox.RunRedrives(ctx, pool, name, func(tx pgx.Tx, m inbox.Message) error {
 		return handle(tx, watermillMessage(inbox.Context(tx), outbox.Message{ID: m.ID, Key: m.Key, Type: m.Type, Headers: m.Headers, Payload: m.Payload}))

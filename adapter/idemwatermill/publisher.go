@@ -13,8 +13,8 @@ import (
 
 // PublisherConfig configures a Publisher. The zero value works.
 type PublisherConfig struct {
-	// Blames reports whether an error concerns its message alone: the message is too large, or its topic
-	// does not exist. Any other error concerns its message if the broker accepts a later one.
+	// Blames reports whether an error concerns its message alone: the message is too large, or its
+	// topic does not exist. Any other error concerns its message if the broker accepts a later one.
 	Blames func(err error) bool
 }
 
@@ -42,8 +42,8 @@ func NewPublisher(publisher message.Publisher, config PublisherConfig) *Publishe
 	return &Publisher{publisher, config}
 }
 
-// Publish publishes one message after another, because an error of Watermill does not name the message
-// that it concerns. See [outbox.Publisher].
+// Publish publishes one message after another, because an error of Watermill does not name the
+// message that it concerns. See [outbox.Publisher].
 func (p *Publisher) Publish(ctx context.Context, messages []outbox.Message) error {
 	failed := map[string]error{}
 	unattributed, spent := 0, time.Duration(0) // errors since the last success
