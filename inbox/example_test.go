@@ -49,7 +49,9 @@ func Example() {
 		}
 	}
 	// Prints:
-	// o-1 is done and acknowledged o-2 is done and acknowledged o-1 is duplicate and acknowledged
+	// o-1 is done and acknowledged
+	// o-2 is done and acknowledged
+	// o-1 is duplicate and acknowledged
 }
 
 func TestExamplePrintsWhatItSays(t *testing.T) {

@@ -53,7 +53,8 @@ func Example() {
 	fmt.Println(err)
 	fmt.Println(<-billed)
 	// Prints:
-	// <nil> OrderPlaced of customer 7: a teapot
+	// <nil>
+	// OrderPlaced of customer 7: a teapot
 }
 
 func TestExamplePrintsWhatItSays(t *testing.T) {

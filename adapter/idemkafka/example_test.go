@@ -58,5 +58,7 @@ func Example() {
 	cancel()
 	fmt.Println(<-stopped, <-stopped)
 	// Prints:
-	// <nil> OrderPlaced: customer 7, a teapot <nil> <nil>
+	// <nil>
+	// OrderPlaced: customer 7, a teapot
+	// <nil> <nil>
 }

@@ -64,7 +64,9 @@ func Example() {
 	cancel()
 	<-watched
 	// Prints:
-	// <nil> 201 teapot, receipt 7 <nil> <nil>
+	// <nil>
+	// 201 teapot, receipt 7 <nil>
+	// <nil>
 }
 
 func TestExamplePrintsWhatItSays(t *testing.T) {

@@ -51,5 +51,6 @@ func Example() {
 	fmt.Println(err)
 	fmt.Println(<-billed)
 	// Prints:
-	// <nil> OrderPlaced of customer 7: a teapot
+	// <nil>
+	// OrderPlaced of customer 7: a teapot
 }
