@@ -139,7 +139,8 @@ ON CONFLICT (consumer, source, id) DO NOTHING
 	if err != nil {
 		d.state = postponed // so that its announcement is withdrawn
 	}
-	return err`, `d.settle(Outcome{State: Done})
+	return err`, `_ = backoff
+	d.settle(Outcome{State: Done})
 	return nil`}},
 		},
 		{
