@@ -12,7 +12,7 @@ import (
 	"github.com/idem-go/idem/inbox"
 )
 
-var errAway = errors.New("the bank is away")
+var errUnavailable = errors.New("the bank is unavailable")
 
 // countInserts counts the rows that are inserted into idem.inbox, committed or rolled back. It uses
 // a sequence, which a rollback does not undo.
@@ -24,7 +24,7 @@ func (b *fixture) countInserts() (inserts func() int) {
 	return func() int { return b.count(`select case when is_called then last_value else 0 end from inserts`) }
 }
 
-func away(pgx.Tx, inbox.Message) error { return errAway }
+func unavailable(pgx.Tx, inbox.Message) error { return errUnavailable }
 
 // noCircuit turns the circuit off.
 var noCircuit = inbox.WithCircuit(0, 0)
@@ -34,36 +34,25 @@ func TestBatch_WritesRowsInProportionToItsMessages(t *testing.T) {
 	const n = 100
 	even := func(tx pgx.Tx, m inbox.Message) error {
 		if strings.ContainsAny(m.ID[len(m.ID)-1:], "02468") {
-			return errAway
+			return errUnavailable
 		}
 		return nil
 	}
 	for name, test := range map[string]struct {
-		fn    func(pgx.Tx, inbox.Message) error
-		bulk  bool
-		limit int
+		fn     func(pgx.Tx, inbox.Message) error
+		handle handling
+		limit  int
 	}{
-		"all of them":        {fn: away, limit: 4 * n},
-		"every second one":   {fn: even, limit: 6 * n},
-		"all of them, Bulk":  {fn: away, bulk: true, limit: 11 * n}, // log₂ n, and the failures
-		"every second, Bulk": {fn: even, bulk: true, limit: 11 * n},
+		"all of them":        {unavailable, (*fixture).batch, 4 * n},
+		"every second one":   {even, (*fixture).batch, 6 * n},
+		"all of them, Bulk":  {unavailable, (*fixture).bulk, 11 * n}, // log₂ n, and the failures
+		"every second, Bulk": {even, (*fixture).bulk, 11 * n},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newFixture(t)
 			inserts := b.countInserts()
-			if !test.bulk {
-				b.batch(messages("m", n), test.fn, noCircuit)
-			} else if _, err := inbox.Bulk(t.Context(), b.pool, consumer, messages("m", n), func(tx pgx.Tx, ms []inbox.Message) error {
-				for _, m := range ms {
-					if err := test.fn(tx, m); err != nil {
-						return err
-					}
-				}
-				return nil
-			}, noCircuit); err != nil {
-				t.Fatal(err)
-			}
+			test.handle(b, messages("m", n), test.fn, noCircuit)
 			if got := inserts(); got > test.limit {
 				t.Errorf("%d rows were written for %d messages, the limit is %d", got, n, test.limit)
 			}
@@ -76,34 +65,13 @@ func TestBatch_WritesRowsInProportionToItsMessages(t *testing.T) {
 
 func TestCircuit_PausesAConsumerThatFailsWithEverything(t *testing.T) {
 	t.Parallel()
-	for name, handle := range map[string]func(b *fixture, ms []inbox.Message, opts ...inbox.Option) []inbox.Outcome{
-		"Handle": func(b *fixture, ms []inbox.Message, opts ...inbox.Option) (outcomes []inbox.Outcome) {
-			for _, m := range ms {
-				o, err := inbox.Handle(context.Background(), b.pool, consumer, m, func(tx pgx.Tx) error { return away(tx, m) }, opts...)
-				if err != nil {
-					b.t.Error(err)
-				}
-				outcomes = append(outcomes, o)
-			}
-			return outcomes
-		},
-		"Batch": func(b *fixture, ms []inbox.Message, opts ...inbox.Option) []inbox.Outcome {
-			return b.batch(ms, away, opts...)
-		},
-		"Bulk": func(b *fixture, ms []inbox.Message, opts ...inbox.Option) []inbox.Outcome {
-			outcomes, err := inbox.Bulk(context.Background(), b.pool, consumer, ms, func(pgx.Tx, []inbox.Message) error { return errAway }, opts...)
-			if err != nil {
-				b.t.Error(err)
-			}
-			return outcomes
-		},
-	} {
+	for name, handle := range handlings {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newFixture(t)
 			inserts := b.countInserts()
 			ms := messages("m", 200)
-			outcomes := handle(b, ms, inbox.WithBackoff(time.Hour, time.Hour), inbox.WithCircuit(20, time.Hour))
+			outcomes := handle(b, ms, unavailable, inbox.WithBackoff(time.Hour, time.Hour), inbox.WithCircuit(20, time.Hour))
 			paused := 0
 			for _, o := range outcomes {
 				if errors.Is(o.Err, inbox.ErrPaused) {
@@ -118,7 +86,7 @@ func TestCircuit_PausesAConsumerThatFailsWithEverything(t *testing.T) {
 			}
 			// A call writes nothing while the consumer is paused.
 			before := inserts()
-			b.wantStates(strings.Repeat("R", 200), handle(b, ms, inbox.WithBackoff(time.Hour, time.Hour)))
+			b.wantStates(strings.Repeat("R", 200), handle(b, ms, unavailable, inbox.WithBackoff(time.Hour, time.Hour)))
 			if n := inserts() - before; n != 0 {
 				t.Errorf("%d rows were written while the consumer pauses", n)
 			}
@@ -136,7 +104,7 @@ func TestCircuit_PausesNoLongerThanTheBackoff(t *testing.T) {
 	ms := messages("m", 30)
 	opts := []inbox.Option{inbox.WithBackoff(time.Millisecond, 2*time.Millisecond), inbox.WithMaxAttempts(3)}
 	for deadline := time.Now().Add(limit); b.count(`select count(*) from idem.dead_letters`) < len(ms); { // 90 attempts, 70 of them by pauses
-		b.batch(ms, away, opts...)
+		b.batch(ms, unavailable, opts...)
 		if time.Now().After(deadline) {
 			t.Fatal("they are kept for minutes")
 		}
@@ -149,7 +117,7 @@ func TestCircuit_ProbesAfterEachPause(t *testing.T) {
 	b := newFixture(t)
 	opts := []inbox.Option{inbox.WithBackoff(time.Millisecond, time.Millisecond), inbox.WithCircuit(5, 2*time.Millisecond), inbox.WithMaxAttempts(1000)}
 	ms := messages("m", 50)
-	b.batch(ms, away, opts...)
+	b.batch(ms, unavailable, opts...)
 	attempts := func() int { return b.count(`select coalesce(sum(attempts), 0) from idem.inbox`) }
 	if n := attempts(); n != 5 {
 		t.Fatalf("%d attempts are counted", n)
@@ -157,7 +125,7 @@ func TestCircuit_ProbesAfterEachPause(t *testing.T) {
 	for want := 6; want < 10; want++ {
 		for deadline := time.Now().Add(limit); attempts() < want; {
 			b.due()
-			b.batch(ms, away, opts...)
+			b.batch(ms, unavailable, opts...)
 			if time.Now().After(deadline) {
 				t.Fatal("nothing is tried")
 			}
@@ -188,7 +156,7 @@ func TestBatch_FindsDuplicatesBehindFailuresTogether(t *testing.T) {
 	var seen lastCall
 	b.batch(append(messages("failed", 8), ms...), b.failing("failed-0000", "failed-0001", "failed-0002", "failed-0003", "failed-0004", "failed-0005", "failed-0006", "failed-0007"),
 		inbox.WithObserver(&seen))
-	if n := seen.data.Transactions; n > 8+3+10 { // the failures, what they took in vain, and powers of two
+	if n := seen.data.Transactions; n > 8+3+10 { // the failures, their halved groups, and powers of two
 		t.Errorf("it took %d transactions", n)
 	}
 }
@@ -218,7 +186,7 @@ func TestCircuit_ProbesAMessageThatIsDue(t *testing.T) {
 	handled := messages("handled", 30)
 	b.batch(handled, b.record)
 	opts := []inbox.Option{inbox.WithBackoff(time.Millisecond, time.Hour), inbox.WithCircuit(3, time.Millisecond), inbox.WithMaxAttempts(1000)}
-	b.batch(messages("failed", 3), away, opts...)
+	b.batch(messages("failed", 3), unavailable, opts...)
 	b.exec(`update idem.inbox set retry_at = clock_timestamp() + interval '1 hour' where state = 'failing'`)
 	all := append(append(handled, messages("failed", 3)...), messages("fresh", 3)...)
 	want := strings.Repeat("d", 30) + "RRR" + "DDD"

@@ -38,7 +38,7 @@ func Example() {
 		return err
 	})
 	if err != nil {
-		fmt.Println("the database is away; all that is Retry comes again:", err)
+		fmt.Println("the database is unavailable; messages with Retry come again:", err)
 	}
 	for i, o := range outcomes {
 		switch o.State {

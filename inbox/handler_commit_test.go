@@ -54,7 +54,6 @@ func TestBatch_RepairsACommitHoweverTheAttemptEnds(t *testing.T) {
 			return err
 		},
 	}
-	type handling func(*fixture, []inbox.Message, func(pgx.Tx, inbox.Message) error, ...inbox.Option) []inbox.Outcome
 	for how, handle := range map[string]handling{"Batch": (*fixture).batch, "Bulk": (*fixture).bulk} {
 		for name, end := range ends {
 			for at, commits := range map[int]string{1: "commit", 3: "commit; begin"} { // the handler that commits, or one behind it

@@ -107,6 +107,41 @@ func (b *fixture) batch(ms []inbox.Message, fn func(pgx.Tx, inbox.Message) error
 	return outcomes
 }
 
+// each calls inbox.Handle for each message.
+func (b *fixture) each(ms []inbox.Message, fn func(pgx.Tx, inbox.Message) error, opts ...inbox.Option) (outcomes []inbox.Outcome) {
+	b.t.Helper()
+	for _, m := range ms {
+		o, err := inbox.Handle(context.Background(), b.pool, consumer, m, func(tx pgx.Tx) error { return fn(tx, m) }, opts...)
+		if err != nil {
+			b.t.Error(err)
+		}
+		outcomes = append(outcomes, o)
+	}
+	return outcomes
+}
+
+// bulk calls inbox.Bulk with a handler that calls fn for each message.
+func (b *fixture) bulk(ms []inbox.Message, fn func(pgx.Tx, inbox.Message) error, opts ...inbox.Option) []inbox.Outcome {
+	b.t.Helper()
+	outcomes, err := inbox.Bulk(context.Background(), b.pool, consumer, ms, func(tx pgx.Tx, ms []inbox.Message) error {
+		for _, m := range ms {
+			if err := fn(tx, m); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, opts...)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return outcomes
+}
+
+// handling is one of the ways to handle messages: each, batch or bulk.
+type handling func(b *fixture, ms []inbox.Message, fn func(pgx.Tx, inbox.Message) error, opts ...inbox.Option) []inbox.Outcome
+
+var handlings = map[string]handling{"Handle": (*fixture).each, "Batch": (*fixture).batch, "Bulk": (*fixture).bulk}
+
 func (b *fixture) count(sql string, args ...any) int {
 	b.t.Helper()
 	var n int

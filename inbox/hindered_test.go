@@ -42,33 +42,7 @@ func (b *fixture) accounts(ms []inbox.Message, locked, statement string) (fn fun
 func TestBatch_PostponesALockedMessageAlone(t *testing.T) {
 	t.Parallel()
 	const nowait = `select from accounts where id = $1 for update nowait`
-	for name, handle := range map[string]func(b *fixture, ms []inbox.Message, fn func(pgx.Tx, inbox.Message) error, opts ...inbox.Option) []inbox.Outcome{
-		"Handle": func(b *fixture, ms []inbox.Message, fn func(pgx.Tx, inbox.Message) error, opts ...inbox.Option) (outcomes []inbox.Outcome) {
-			for _, m := range ms {
-				o, err := inbox.Handle(t.Context(), b.pool, consumer, m, func(tx pgx.Tx) error { return fn(tx, m) }, opts...)
-				if err != nil {
-					b.t.Error(err)
-				}
-				outcomes = append(outcomes, o)
-			}
-			return outcomes
-		},
-		"Batch": (*fixture).batch,
-		"Bulk": func(b *fixture, ms []inbox.Message, fn func(pgx.Tx, inbox.Message) error, opts ...inbox.Option) []inbox.Outcome {
-			outcomes, err := inbox.Bulk(t.Context(), b.pool, consumer, ms, func(tx pgx.Tx, ms []inbox.Message) error {
-				for _, m := range ms {
-					if err := fn(tx, m); err != nil {
-						return err
-					}
-				}
-				return nil
-			}, opts...)
-			if err != nil {
-				b.t.Error(err)
-			}
-			return outcomes
-		},
-	} {
+	for name, handle := range handlings {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newFixture(t)
@@ -128,7 +102,7 @@ func TestBatch_PostponesAHinderedMessageAlone(t *testing.T) {
 		"lock_timeout": raise("55P03"), "temp_file_limit": raise("53400"), "out of memory": raise("53200"), "too many connections": raise("53300"),
 		"serialization failure": raise("40001"), "deadlock": raise("40P01"), "read-only": raise("25006"), "connection failure": raise("08006"),
 		"shutdown of another database": func(pgx.Tx) error { return elsewhere },
-		"cancelled":                    func(pgx.Tx) error { return fmt.Errorf("in vain: %w", context.Canceled) },
+		"canceled":                     func(pgx.Tx) error { return fmt.Errorf("not done: %w", context.Canceled) },
 		"its connection is ended": func(tx pgx.Tx) error {
 			_, err := tx.Exec(context.Background(), `select pg_terminate_backend(pg_backend_pid())`)
 			return err

@@ -58,23 +58,6 @@ func (b *fixture) terminated(id string) func(pgx.Tx, inbox.Message) error {
 	})
 }
 
-// bulk calls inbox.Bulk with a handler that calls fn for each message.
-func (b *fixture) bulk(ms []inbox.Message, fn func(pgx.Tx, inbox.Message) error, opts ...inbox.Option) []inbox.Outcome {
-	b.t.Helper()
-	outcomes, err := inbox.Bulk(context.Background(), b.pool, consumer, ms, func(tx pgx.Tx, ms []inbox.Message) error {
-		for _, m := range ms {
-			if err := fn(tx, m); err != nil {
-				return err
-			}
-		}
-		return nil
-	}, opts...)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	return outcomes
-}
-
 func TestBatch_DeadLettersAnIdleTimeoutAtCommit(t *testing.T) {
 	t.Parallel()
 	b := newFixture(t)
@@ -103,7 +86,7 @@ func TestBatch_DeadLettersAnIdleTimeoutAtCommit(t *testing.T) {
 func TestBatch_CountsAnIdleTimeoutAlone(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		handle func(b *fixture, ms []inbox.Message, fn func(pgx.Tx, inbox.Message) error, opts ...inbox.Option) []inbox.Outcome
+		handle handling
 		at     []int // the loss is read by the next handler, or by COMMIT
 		opts   []inbox.Option
 	}{
@@ -152,9 +135,7 @@ func TestWithOrder_BlocksAfterALostSession(t *testing.T) {
 
 func TestBatch_PostponesATerminatedSessionAlone(t *testing.T) {
 	t.Parallel()
-	for name, handle := range map[string]func(b *fixture, ms []inbox.Message, fn func(pgx.Tx, inbox.Message) error, opts ...inbox.Option) []inbox.Outcome{
-		"Batch": (*fixture).batch, "Bulk": (*fixture).bulk,
-	} {
+	for name, handle := range map[string]handling{"Batch": (*fixture).batch, "Bulk": (*fixture).bulk} {
 		for _, cut := range []int{0, 4} {
 			t.Run(name+" at "+string(rune('0'+cut)), func(t *testing.T) {
 				t.Parallel()
@@ -293,9 +274,7 @@ func TestBatch_RepairsACommitAfterTheContextEnds(t *testing.T) {
 func TestBatch_CountsDiscardedStatementsAlone(t *testing.T) {
 	t.Parallel()
 	for _, discard := range []string{"discard plans; deallocate all"} {
-		for how, handle := range map[string]func(*fixture, []inbox.Message, func(pgx.Tx, inbox.Message) error, ...inbox.Option) []inbox.Outcome{
-			"Batch": (*fixture).batch, "Bulk": (*fixture).bulk,
-		} {
+		for how, handle := range map[string]handling{"Batch": (*fixture).batch, "Bulk": (*fixture).bulk} {
 			for _, at := range []int{0, 4} {
 				t.Run(discard+" in "+how+" at "+string(rune('0'+at)), func(t *testing.T) {
 					t.Parallel()

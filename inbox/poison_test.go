@@ -341,7 +341,7 @@ func TestBatch_CountsNothingForACanceledContext(t *testing.T) {
 			return err
 		}
 		cancel()
-		return fmt.Errorf("in vain: %w", ctx.Err())
+		return fmt.Errorf("not done: %w", ctx.Err())
 	}, inbox.WithMaxAttempts(1))
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("err = %v", err)
@@ -358,7 +358,7 @@ func TestBatch_CountsNothingForACanceledHandler(t *testing.T) {
 	t.Parallel()
 	b := newFixture(t)
 	outcomes, err := inbox.Batch(t.Context(), b.pool, consumer, messages("m", 2), func(pgx.Tx, inbox.Message) error {
-		return fmt.Errorf("in vain: %w", context.Canceled)
+		return fmt.Errorf("not done: %w", context.Canceled)
 	}, inbox.WithMaxAttempts(1))
 	if err != nil || !errors.Is(outcomes[0].Err, context.Canceled) {
 		t.Errorf("%+v, %v", outcomes, err)

@@ -49,7 +49,7 @@ func newTarget(t testing.TB) outboxtest.Target {
 		Publisher: idemriver.NewPublisher(client, config), Topic: "orders", Unordered: true, Arrived: reader(pool),
 		Bad: map[string]func(*outbox.Message){"refused": kind("refused"), "panics": kind("panics")},
 		Away: map[string]func() func(){
-			"its database is away": func() func() {
+			"its database is unavailable": func() func() {
 				proxy.Refuse(pgproxy.Reset)
 				proxy.Cut(pgproxy.Reset)
 				return proxy.Admit
@@ -61,14 +61,14 @@ func newTarget(t testing.TB) outboxtest.Target {
 
 // reader returns a function that reads the new jobs of the topic.
 func reader(pool *pgxpool.Pool) func(context.Context) ([]outbox.Message, error) {
-	met := map[int64]bool{} // jobs may commit in another order than that of their IDs
+	seen := map[int64]bool{} // jobs may commit in another order than that of their IDs
 	return func(ctx context.Context) (all []outbox.Message, err error) {
 		rows, _ := pool.Query(ctx, `SELECT id, args FROM river_job WHERE args->>'topic' = 'orders' ORDER BY id`)
 		var id int64
 		var job idemriver.Message
 		_, err = pgx.ForEachRow(rows, []any{&id, &job}, func() error {
-			if !met[id] {
-				met[id], all = true, append(all, outbox.Message{ID: job.ID, Topic: job.Topic, Key: job.Key, Type: job.Type, Payload: job.Payload, Headers: job.Headers})
+			if !seen[id] {
+				seen[id], all = true, append(all, outbox.Message{ID: job.ID, Topic: job.Topic, Key: job.Key, Type: job.Type, Payload: job.Payload, Headers: job.Headers})
 			}
 			job = idemriver.Message{}
 			return nil

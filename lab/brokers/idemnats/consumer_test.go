@@ -253,7 +253,7 @@ func TestConsumer_KeepsItsMessagesWhilePaused(t *testing.T) {
 					break
 				}
 				if time.Now().After(deadline) {
-					t.Fatalf("%d messages are in hand, want %d", info.NumAckPending, all)
+					t.Fatalf("%d messages are unacknowledged, want %d", info.NumAckPending, all)
 				}
 			}
 			if diff := cmp.Diff([]string{strconv.Itoa(failures)}, l.Query(`SELECT sum(attempts)::text FROM idem.inbox`)); diff != "" {
