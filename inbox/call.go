@@ -159,8 +159,9 @@ func (c *call) open(group []*delivery) []*delivery {
 	return unsettled(group)
 }
 
-// try makes attempts at a group until one is conclusive. It returns the rest of the group in parts,
-// which are tried next. Each part has the messages without an outcome only once it is opened.
+// try makes attempts at a group until one of them settles messages or finds a failing one. It
+// returns the rest of the group in parts, which are tried next. The parts may contain settled
+// messages, which open removes.
 func (c *call) try(ctx context.Context, group []*delivery) [][]*delivery {
 	if group[0].unfinished {
 		release, err := acquireTurn(ctx, c.turnWait)
