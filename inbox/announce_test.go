@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem/inbox"
+	"github.com/idem-go/idem/lab/pgproxy"
 )
 
 func redelivered(ms []inbox.Message) []inbox.Message {
@@ -47,15 +48,15 @@ func TestBatch_TriesEachRedeliveryAlone(t *testing.T) {
 	}
 }
 
-// Nothing is written ahead for a new message, nor for one that is handled.
+// New messages and handled messages are not announced.
 func TestBatch_AnnouncesRedeliveriesOnly(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t)
+	b := newFixture(t)
 	ms, o := messages("m", 4), &observed{}
 	announced := map[string]int{}
 	look := func(tx pgx.Tx, m inbox.Message) error {
 		announced[m.ID] = b.count(`select count(*) from idem.inbox where begun and attempts = 1`)
-		return b.enter(tx, m)
+		return b.record(tx, m)
 	}
 	b.wantStates("DD", b.batch(ms[:2], look))
 	b.wantStates("ddDD", b.batch(redelivered(ms), look, inbox.WithObserver(o)))
@@ -72,28 +73,28 @@ func TestBatch_AnnouncesRedeliveriesOnly(t *testing.T) {
 
 func TestBatch_CountsAnAnnouncedAttemptOnce(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t)
+	b := newFixture(t)
 	ms := redelivered(messages("m", 1))
 	for attempt := 1; attempt < 3; attempt++ {
-		b.wantStates("R", b.batch(ms, b.poisoned("m-0000"), inbox.WithMaxAttempts(3)))
+		b.wantStates("R", b.batch(ms, b.failing("m-0000"), inbox.WithMaxAttempts(3)))
 		if n := b.attempts("m-0000"); n != attempt {
 			t.Errorf("%d attempts are counted after %d", n, attempt)
 		}
 		b.due()
 	}
-	b.wantStates("X", b.batch(ms, b.poisoned("m-0000"), inbox.WithMaxAttempts(3)))
+	b.wantStates("X", b.batch(ms, b.failing("m-0000"), inbox.WithMaxAttempts(3)))
 	if n := b.count(`select attempts from idem.dead_letters`); n != 3 {
 		t.Errorf("dead after %d attempts", n)
 	}
 }
 
-// Neither a shutdown nor a locked row is a failure of the message.
-func TestBatch_WithdrawsTheAnnouncementOfAnInnocentMessage(t *testing.T) {
+// A shutdown or a locked row does not count as an attempt.
+func TestBatch_WithdrawsAnAnnouncement(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t)
+	b := newFixture(t)
 	ms := redelivered(messages("m", 3))
 	const earlier = 2
-	b.wantStates("RRR", b.batch(ms, b.poisoned("m-0000", "m-0001", "m-0002")))
+	b.wantStates("RRR", b.batch(ms, b.failing("m-0000", "m-0001", "m-0002")))
 	b.due()
 	b.exec(`update idem.inbox set attempts = $1`, earlier)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -113,7 +114,7 @@ func TestBatch_WithdrawsTheAnnouncementOfAnInnocentMessage(t *testing.T) {
 		t.Errorf("%d attempts during one, %d of three messages in the end", seen, n)
 	}
 	b.due()
-	b.wantStates("DDD", b.batch(ms, b.enter))
+	b.wantStates("DDD", b.batch(ms, b.record))
 }
 
 func TestBatch_BuriesAMessageThatKillsItsProcess(t *testing.T) {
@@ -128,7 +129,7 @@ func TestBatch_BuriesAMessageThatKillsItsProcess(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBooks(t)
+			b := newFixture(t)
 			deaths := b.deliverUntil(&v, unseen+len(v.Killers)*v.Attempts)
 			if least := unseen + v.Attempts; deaths < least {
 				t.Errorf("%d were killed, want %d or more", deaths, least)
@@ -152,16 +153,16 @@ func TestBatch_BuriesAMessageThatKillsItsProcess(t *testing.T) {
 	}
 }
 
-// Such messages take turns in a process: if one kills it, no other pays for that.
+// If one of them kills the process, no attempt of the others counts.
 func TestBatch_TriesOneUnfinishedMessageAtATime(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t)
+	b := newFixture(t)
 	ms := redelivered(messages("m", 2))
-	b.batch(ms, b.poisoned("m-0000", "m-0001"))
+	b.batch(ms, b.failing("m-0000", "m-0001"))
 	b.exec(`update idem.inbox set begun = true, retry_at = since`)
 	outcome := make(chan inbox.Outcome, 1)
 	second := func(opts ...inbox.Option) {
-		o, err := inbox.Handle(context.Background(), b.pool, consumer, ms[1], b.entering(ms[1].ID), opts...)
+		o, err := inbox.Handle(context.Background(), b.pool, consumer, ms[1], b.recordID(ms[1].ID), opts...)
 		if err != nil {
 			t.Error(err)
 		}
@@ -169,7 +170,7 @@ func TestBatch_TriesOneUnfinishedMessageAtATime(t *testing.T) {
 	}
 	first := b.batch(ms[:1], func(tx pgx.Tx, m inbox.Message) error {
 		second(inbox.WithTurn(0))
-		return b.enter(tx, m)
+		return b.record(tx, m)
 	})
 	b.wantStates("D", first)
 	if o := await(t, "the other", outcome); o.State != inbox.Retry || !errors.Is(o.Err, inbox.ErrSuspected) {
@@ -178,5 +179,48 @@ func TestBatch_TriesOneUnfinishedMessageAtATime(t *testing.T) {
 	second()
 	if o := await(t, "the other", outcome); o.State != inbox.Done {
 		t.Errorf("%+v", o)
+	}
+}
+
+// One process has claimed a new message, and is about to claim a failed one. Another process
+// announces attempts at redeliveries of both.
+func TestBatch_AnnouncementDoesNotDeadlock(t *testing.T) {
+	t.Parallel()
+	p := newProxied(t)
+	p.exec("do $$ begin execute format('alter database %I set deadlock_timeout = 10', current_database()); end $$")
+	p.via.Reset()
+	p.pool.Reset()
+	failing, fresh := message("1"), message("2")
+	p.wantStates("R", p.batch([]inbox.Message{failing}, p.failing("1")))
+	p.due()
+	trap := p.proxy.Arm(pgproxy.Before(pgproxy.Contains("ResumeMessages")), pgproxy.Freeze)
+	ms := []inbox.Message{failing, fresh}
+	claims := make(chan []inbox.Outcome, 1)
+	go func() {
+		outcomes, err := inbox.Batch(context.Background(), p.via, consumer, ms, p.record, inbox.WithLimits(limit, limit, limit))
+		if err != nil {
+			t.Error(err)
+		}
+		claims <- outcomes
+	}()
+	frozen := await(t, "the claim", trap.Fired())
+	announces := make(chan []inbox.Outcome, 1)
+	go func() {
+		announces <- p.batch(redelivered([]inbox.Message{failing, fresh}), p.record, inbox.WithLimits(limit, limit, limit))
+	}()
+	p.awaitBlocked(1)
+	frozen.Conn.Resume()
+	p.wantStates("dD", await(t, "who has claimed", claims))
+	p.wantStates("Dd", await(t, "who has announced", announces))
+	p.wantOnce(2)
+	p.via.Close() // a session tells the statistics at its end at the latest
+	p.pool.Reset()
+	for p.count(`select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()`) > 0 {
+		if t.Context().Err() != nil {
+			t.Fatal("sessions are left")
+		}
+	}
+	if n := p.count(`select deadlocks from pg_stat_database where datname = current_database()`); n != 0 {
+		t.Errorf("%d deadlocks", n)
 	}
 }

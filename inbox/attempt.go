@@ -2,99 +2,97 @@ package inbox
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"runtime/debug"
 	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/txn"
 )
 
-var prepared = txn.WithOwn(db.MessageStatements)
-
-// handler is what handles messages: one by one, or all together.
-type handler struct {
-	each func(tx pgx.Tx, m Message) error
-	all  func(tx pgx.Tx, ms []Message) error
-}
-
-// attempt is one transaction that handles a group of messages, no two of which have one id.
+// attempt is one transaction that handles a group of messages with distinct IDs.
 type attempt struct {
-	settings    *settings
-	engine      *txn.Engine
-	consumer    string
-	executionID string
-	patience    time.Duration
-	handler     handler
-	group       []*delivery
+	*consumer
+	group    []*delivery
+	lockWait time.Duration
 
-	tx      *txn.Tx
-	byID    map[db.MessageID]*delivery
-	claimed []*delivery // in the order of their delivery
-	refused []refusal   // messages that are never to be handled
-	runs    int
-	given   int  // how many of the claimed ones a handler was given
-	lost    bool // the connection, when the last handler was through
-	kept    bool // the transaction was the one that has claimed, ahead of a COMMIT that the server refused
-	idle    bool // the connection was in no transaction then: the last handler has ended it
+	executionID string
+	tx          *txn.Tx
+	byID        map[db.MessageID]*delivery
+	claimed     []*delivery // in the order of the group
+	refused     []refusal
+	runs        int // of the handler
+	given       int // how many of the claimed messages a handler has got
+
+	// The state of the connection after the last run of the handler.
+	connLost bool
+	noTx     bool // the handler has ended the transaction and begun no other
+
+	// intact is set if the server refused COMMIT and the transaction still was the one of the
+	// claim.
+	intact bool
 }
 
-// refusal is a message that is to be a dead letter without an attempt.
+// refusal is a message that becomes a dead letter without an attempt.
 type refusal struct {
 	delivery *delivery
 	err      error
 }
 
-// run claims, handles and commits. Whatever happens to it, the outcome of a message that is not to be handled is settled.
-func (a *attempt) run(ctx context.Context) ending {
+// run claims the messages, runs the handler and commits. It settles the messages that it commits,
+// and those that have an outcome already.
+func (a *attempt) run(ctx context.Context) result {
 	if err := a.claim(ctx); err != nil {
 		if a.tx != nil {
 			a.tx.CloseAfter(err)
 		}
-		return ending{kind: judgeDatabase(ctx, err), err: err}
+		return result{kind: kindOfDatabaseError(ctx, err), err: err}
 	}
 	if len(a.claimed) == 0 {
-		go a.tx.Close() // no caller needs to wait for the rollback of nothing
-		return ending{kind: through}
+		go a.tx.Close() // the caller need not wait for this rollback
+		return result{kind: handled}
 	}
 	defer a.tx.Close()
-	if a.settings.ordered && a.overtakes() {
-		return ending{kind: again, err: ErrBehind}
+	if a.ordered && a.overtakes() {
+		return result{kind: rerun, err: ErrBehind}
 	}
-	if e := a.handle(ctx); e.kind != through {
-		a.tx.CloseAfter(e.err)
-		return e
+	if r := a.handle(ctx); r.kind != handled {
+		a.tx.CloseAfter(r.err)
+		return r
 	}
 	return a.commit(ctx)
 }
 
-// claim begins the transaction and writes the messages down as handled: one round trip, if all of them are new.
+// claim begins the transaction and inserts the messages as handled. It takes one round trip if all
+// of them are new. Otherwise it reads the rows of the others and claims those whose attempt is due.
 func (a *attempt) claim(ctx context.Context) error {
-	a.byID = make(map[db.MessageID]*delivery, len(a.group))
+	a.executionID, a.byID = newExecutionID(), byID(a.group)
 	for _, d := range a.group {
-		d.reopen()
-		a.byID[d.id()] = d
+		if d.state == claimed { // by an earlier attempt
+			d.state = untried
+		}
 	}
 	begin := a.begin()
 	begin.Owned = true
-	claim := db.ClaimMessages{Messages: a.messages(a.group), Retention: a.settings.retention}
+	claim := db.ClaimMessages{Messages: a.messages(a.group), Retention: a.retention}
 	resume := db.ResumeMessages{Messages: claim.Messages, Retention: claim.Retention}
 	var first txn.Request = &claim
-	if a.group[0].announced { // it is alone, and has its row
+	if a.group[0].announced { // an announced message is alone in its group and has a row
 		first = &resume
 	}
 	var err error
-	a.tx, err = a.engine.Open(ctx, begin, first, db.Calm{})
-	if err != nil {
+	if a.tx, err = a.attempts.Open(ctx, begin, first, db.Calm{}); err != nil {
 		return err
 	}
 	a.take(claim.Rows)
 	a.take(resume.Rows)
 	if len(claim.Rows)+len(resume.Rows) < len(a.group) {
-		err = a.lookUp(ctx)
+		err = a.claimDue(ctx)
 	}
 	for _, d := range a.group {
 		if d.state == claimed {
@@ -105,41 +103,43 @@ func (a *attempt) claim(ctx context.Context) error {
 }
 
 func (a *attempt) begin() *db.BeginMessages {
-	return &db.BeginMessages{ExecutionID: a.executionID, Patience: a.patience}
+	return &db.BeginMessages{ExecutionID: a.executionID, Patience: a.lockWait}
 }
 
-func (a *attempt) messages(group []*delivery) *db.Messages {
-	return db.NewMessages(a.consumer, len(group), func(i int) (db.MessageID, [32]byte) { return group[i].id(), group[i].hash })
-}
-
-func (a *attempt) take(messages []db.ClaimedMessage) {
-	for i := range messages {
-		a.byID[messages[i].MessageID].claim(messages[i].Since)
+func (a *attempt) take(rows []db.ClaimedMessage) {
+	for i := range rows {
+		a.byID[rows[i].MessageID].claim(rows[i].Since)
 	}
 }
 
-// lookUp finds out about what was not claimed, and claims of that what is to be tried again. A message of which nothing is known
-// either, because the consumer that had it has rolled back meanwhile, stays as it is.
-func (a *attempt) lookUp(ctx context.Context) error {
-	var rest, due []*delivery
+// claimDue reads the rows of the messages that were not claimed. It settles them, and claims those
+// whose attempt is due. A message without a row stays unsettled: another process had claimed it,
+// and has rolled back meanwhile.
+func (a *attempt) claimDue(ctx context.Context) error {
+	var unclaimed, due []*delivery
 	for _, d := range a.group {
 		if d.state != claimed {
-			rest = append(rest, d)
+			unclaimed = append(unclaimed, d)
 		}
 	}
-	load := db.LoadMessages{Messages: a.messages(rest)}
+	load := db.LoadMessages{Messages: a.messages(unclaimed)}
 	if err := a.tx.Ask(ctx, &load); err != nil {
 		return err
 	}
 	for i := range load.Rows {
-		if d := a.byID[load.Rows[i].MessageID]; a.learn(d, &load.Rows[i]) {
+		d := a.byID[load.Rows[i].MessageID]
+		isDue, mismatch := d.apply(&load.Rows[i])
+		switch {
+		case mismatch != nil:
+			a.refused = append(a.refused, refusal{d, mismatch})
+		case isDue:
 			due = append(due, d)
 		}
 	}
 	if len(due) == 0 {
 		return nil
 	}
-	resume := db.ResumeMessages{Messages: a.messages(due), Retention: a.settings.retention}
+	resume := db.ResumeMessages{Messages: a.messages(due), Retention: a.retention}
 	if err := a.tx.Ask(ctx, a.begin(), &resume, db.Calm{}); err != nil {
 		return err
 	}
@@ -147,172 +147,164 @@ func (a *attempt) lookUp(ctx context.Context) error {
 	return nil
 }
 
-// learn settles a message by what is stored about it. It reports whether the message is due for an attempt.
-func (a *attempt) learn(d *delivery, k *db.KnownMessage) (due bool) {
-	due, mismatch := d.learn(k)
-	if mismatch != nil {
-		a.refused = append(a.refused, refusal{d, mismatch})
-	}
-	return due
-}
-
-// overtakes reports whether the attempt has claimed a message while one of its key that comes before it is not to be handled now.
+// overtakes reports whether the attempt has claimed a message of which an earlier message of the
+// same key is not handled now.
 func (a *attempt) overtakes() bool {
-	behind := map[keyOf]bool{}
+	blocked := map[orderKey]bool{}
 	for _, d := range a.group {
-		key, ok := d.key()
+		key, ok := d.orderKey()
 		switch {
 		case !ok:
-		case d.state == claimed && behind[key]:
+		case d.state == claimed && blocked[key]:
 			return true
 		case d.state != claimed && (!d.isSettled() || d.outcome.State == Retry):
-			behind[key] = true
+			blocked[key] = true
 		}
 	}
 	return false
 }
 
-// handle gives the transaction to the handler, in a goroutine of its own: one that ends its goroutine is found out by that. A handler
-// that finds its connection lost, or its statements discarded, need not be the one that did it: that may have been one before.
-func (a *attempt) handle(ctx context.Context) (e ending) {
-	over := make(chan struct{})
+// handle runs the handler in a goroutine of its own, to notice a handler that ends its goroutine.
+// If a handler finds the connection lost or its statements discarded, an earlier handler may have
+// caused that. Then the result names no message.
+func (a *attempt) handle(ctx context.Context) (r result) {
+	done := make(chan struct{})
 	go func() {
-		defer close(over)
+		defer close(done)
 		returned := false
 		defer func() {
 			if returned {
 				return
 			}
-			e.kind, e.err = failed, errExited
+			r.kind, r.err = failed, errExited
 			if value := recover(); value != nil {
-				e.err = &PanicError{Value: value, Stack: debug.Stack()}
+				r.err = &PanicError{Value: value, Stack: debug.Stack()}
 			}
 		}()
-		if a.handler.all != nil {
-			a.handleAll(ctx, &e)
-		} else {
-			a.handleEach(ctx, &e)
-		}
+		a.callHandler(ctx, &r)
 		returned = true
 	}()
-	<-over
-	if inherited := a.lost && e.kind != ended || txn.Discarded(e.err); inherited && e.culprit != a.claimed[0] {
-		e.culprit = nil
+	<-done
+	if inherited := a.connLost && r.kind != txEnded || txn.Discarded(r.err); inherited && r.message != a.claimed[0] {
+		r.message = nil
 	}
-	return e
+	return r
 }
 
-func (a *attempt) handleEach(ctx context.Context, e *ending) {
-	for i, d := range a.claimed {
-		if err := ctx.Err(); err != nil {
-			*e = ending{kind: stopped, err: err}
-			return
-		}
-		e.culprit = d
-		a.give(ctx, e, a.claimed[i:i+1], func(tx pgx.Tx) error { return a.handler.each(tx, d.Message) })
-		if e.err != nil {
-			return
-		}
-	}
-	e.culprit = nil
-}
-
-func (a *attempt) handleAll(ctx context.Context, e *ending) {
+// callHandler calls the handler for each claimed message, or once for all of them, until it fails.
+func (a *attempt) callHandler(ctx context.Context, r *result) {
 	messages := make([]Message, len(a.claimed))
 	for i, d := range a.claimed {
 		messages[i] = d.Message
 	}
-	a.give(ctx, e, a.claimed, func(tx pgx.Tx) error { return a.handler.all(tx, messages) })
+	if a.handler.bulk {
+		a.give(ctx, r, a.claimed, messages)
+		return
+	}
+	for i, d := range a.claimed {
+		if err := ctx.Err(); err != nil {
+			*r = result{kind: stopped, err: err}
+			return
+		}
+		r.message = d
+		if a.give(ctx, r, a.claimed[i:i+1], messages[i:i+1]); r.err != nil {
+			return
+		}
+	}
+	r.message = nil
 }
 
-// give gives the transaction to a function that handles these, and judges how it went.
-func (a *attempt) give(ctx context.Context, e *ending, group []*delivery, fn func(tx pgx.Tx) error) {
+// give calls the handler once.
+func (a *attempt) give(ctx context.Context, r *result, group []*delivery, messages []Message) {
 	a.runs++
 	a.given += len(group)
 	_, err := a.tx.Run("", func(tx pgx.Tx) (bool, error) {
 		defer func() { // also if the handler panics
 			conn := tx.Conn()
-			a.lost = conn == nil || conn.IsClosed()
-			a.idle = conn != nil && conn.PgConn().TxStatus() == 'I'
+			a.connLost = conn == nil || conn.IsClosed()
+			a.noTx = conn != nil && conn.PgConn().TxStatus() == 'I'
 		}()
-		return false, a.settings.handle(ctx, a.consumer, group, tx, fn)
+		return false, a.runHandler(ctx, group, tx, func(tx pgx.Tx) error { return a.handler.fn(tx, messages) })
 	})
 	if err != nil {
-		e.kind, e.err = judge(ctx, err, a.lost), err
+		r.kind, r.err = kindOfHandlerError(ctx, err, a.connLost), err
 	}
 }
 
-// commit commits what was handled, together with the memory of it.
-func (a *attempt) commit(ctx context.Context) ending {
+// commit commits the rows of the claimed messages together with the writes of the handler.
+func (a *attempt) commit(ctx context.Context) result {
 	keep := db.KeepMessages{ExecutionID: a.executionID}
 	err := a.tx.Commit(ctx, &keep)
-	var unacknowledged *txn.UnknownError
+	var unknown *txn.UnknownError
 	switch {
 	case err == nil:
+		a.settleDone(a.claimed)
+		return result{kind: handled}
+	case errors.As(err, &unknown):
 		for _, d := range a.claimed {
-			d.settle(Outcome{State: Done})
+			d.state = inDoubt
 		}
-		return ending{kind: through}
-	case errors.As(err, &unacknowledged):
-		for _, d := range a.claimed {
-			d.state = unclear
-		}
+		r := result{kind: rerun, err: err, inDoubt: true}
 		if ctx.Err() != nil {
-			return ending{kind: stopped, err: err, unacknowledged: true}
+			r.kind = stopped
+		} else if txn.TooSlow(err) { // another run would be too slow as well
+			r.kind = failed
 		}
-		if txn.TooSlow(err) { // as it would be again
-			return ending{kind: failed, err: err, unacknowledged: true}
-		}
-		return ending{kind: again, err: err, unacknowledged: true}
+		return r
 	case txn.HasCode(err, db.Gone) && !keep.Found:
-		return ending{kind: ended, err: txn.Ended("a statement of the handler did, and began another", nil)}
+		return result{kind: txEnded, err: txn.Ended("a statement of the handler did, and began another", nil)}
 	}
-	a.kept = keep.Found
+	a.intact = keep.Found
 	a.tx.CloseAfter(err)
-	return ending{kind: judge(ctx, err, false), err: err}
+	return result{kind: kindOfHandlerError(ctx, err, false), err: err}
 }
 
-// A handler can commit its transaction by a statement, and begin another one that looks the same. Then every message that the
-// attempt has claimed is stored as handled, also those whose handler has not run, or has run in a transaction that was rolled
-// back. So after an attempt that has failed in any way, the record is read before anything is made of its error.
+func (a *attempt) settleDone(group []*delivery) {
+	for _, d := range group {
+		d.settle(Outcome{State: Done})
+	}
+}
 
-// enders returns the messages whose handlers may have committed the transaction, and those before them, whose effects are
-// committed. The last handler did it if its connection was left without a transaction, or if it was the only one. Otherwise it
-// may be any that has run, and the effects of those behind it are lost. Messages that no handler was given are in neither list.
-func (a *attempt) enders() (handled, suspects []*delivery) {
+// committers returns the messages whose handler may have committed the transaction by a statement,
+// and the messages before them, whose effects that COMMIT included. The last handler did if its
+// connection is in no transaction, or if no other has run. Otherwise each handler that has run may
+// have, and the effects of those behind it are lost. Messages that no handler has got are in
+// neither list.
+func (a *attempt) committers() (done, suspects []*delivery) {
 	first := 0
-	if a.idle && a.handler.each != nil {
+	if a.noTx && !a.handler.bulk {
 		first = a.given - 1
 	}
 	return a.claimed[:first], a.claimed[first:a.given]
 }
 
-// committed reads the record to learn whether the transaction was committed. One of its messages is enough to tell.
-func (a *attempt) committed(ctx context.Context) (bool, error) {
-	load := db.LoadMessages{}
-	err := a.insist(ctx, func(ctx context.Context) error {
-		load = db.LoadMessages{Messages: a.messages(a.claimed[:1])}
-		return a.engine.Query(ctx, &load)
+// committed reads from the row of one message whether the transaction was committed. It asks for
+// some time even after the end of ctx, because to give up would lose messages.
+func (a *attempt) committed(ctx context.Context) (committed bool, err error) {
+	ctx, cancel := outlive(ctx, a.limits.resolve)
+	defer cancel()
+	d := a.claimed[0]
+	var rows []db.KnownMessage
+	err = retry(ctx, func() (err error) {
+		rows, err = a.stored(ctx, []*delivery{d})
+		return err
 	})
-	for i := range load.Rows {
-		k := &load.Rows[i]
-		if k.State == db.MessageHandled && k.Since.Equal(a.byID[k.MessageID].since) {
-			return true, err
-		}
-	}
-	return false, err
+	return len(rows) == 1 && rows[0].State == db.MessageHandled && rows[0].Since.Equal(d.since), err
 }
 
-// release deletes the rows of messages that were claimed and not handled.
+// release deletes the rows of messages that were claimed and not handled. It also asks after the
+// end of ctx.
 func (a *attempt) release(ctx context.Context, group []*delivery) error {
-	var at []time.Time
+	ctx, cancel := outlive(ctx, a.limits.resolve)
+	defer cancel()
+	var since []time.Time // a message that failed before was claimed by another statement
 	for _, d := range group {
-		if !slices.Contains(at, d.since) {
-			at = append(at, d.since)
+		if !slices.Contains(since, d.since) {
+			since = append(since, d.since)
 		}
 	}
-	return a.insist(ctx, func(ctx context.Context) error {
-		for _, t := range at {
+	return retry(ctx, func() error {
+		for _, t := range since {
 			if err := a.engine.Query(ctx, db.ReleaseMessages{Messages: a.messages(group), ClaimedAt: t}); err != nil {
 				return err
 			}
@@ -321,20 +313,11 @@ func (a *attempt) release(ctx context.Context, group []*delivery) error {
 	})
 }
 
-// insist asks the database for as long as it asks for the outcome of a COMMIT, also after the end of ctx: giving up would lose
-// messages.
-func (a *attempt) insist(ctx context.Context, ask func(context.Context) error) error {
-	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.settings.limits.resolve)
-	defer cancel()
-	return insist(bounded, ask)
-}
-
-// insist asks the database until it answers, or ctx ends.
-func insist(ctx context.Context, ask func(context.Context) error) error {
-	for pause := txn.RetryPause; ; {
-		err := ask(ctx)
-		if err == nil || !txn.Transient(err) || txn.Sleep(ctx, pause.Next()) != nil {
-			return err
-		}
-	}
+// newExecutionID returns a random UUID.
+func newExecutionID() string {
+	id := pgtype.UUID{Valid: true}
+	rand.Read(id.Bytes[:])
+	id.Bytes[6] = id.Bytes[6]&0x0f | 0x40
+	id.Bytes[8] = id.Bytes[8]&0x3f | 0x80
+	return id.String()
 }

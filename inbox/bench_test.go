@@ -12,15 +12,16 @@ import (
 	"github.com/idem-go/idem/inbox"
 )
 
-// Each message makes one row. Run them by make bench/inbox.
+// Each message inserts one row. make bench/inbox runs the benchmarks.
 
-// The floor of Batch: the same rows, a statement each, in one transaction that remembers nothing.
+// BenchmarkThousandPlainRows is the baseline of Batch: the same rows in one transaction, without an
+// inbox.
 func BenchmarkThousandPlainRows(b *testing.B) {
-	books := newBooks(b)
+	books := newFixture(b)
 	for round := 0; b.Loop(); round++ {
 		err := pgx.BeginFunc(b.Context(), books.pool, func(tx pgx.Tx) error {
 			for _, m := range messages(fmt.Sprint(round), 1000) {
-				if err := books.enter(tx, m); err != nil {
+				if err := books.record(tx, m); err != nil {
 					return err
 				}
 			}
@@ -34,7 +35,7 @@ func BenchmarkThousandPlainRows(b *testing.B) {
 }
 
 func BenchmarkHandle(b *testing.B) {
-	books := newBooks(b)
+	books := newFixture(b)
 	books.handle("warm")
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
@@ -44,15 +45,15 @@ func BenchmarkHandle(b *testing.B) {
 }
 
 func BenchmarkBatchOfAThousand(b *testing.B) {
-	books := newBooks(b)
+	books := newFixture(b)
 	benchmark(b, func(ms []inbox.Message) ([]inbox.Outcome, error) {
-		return inbox.Batch(context.Background(), books.pool, consumer, ms, books.enter)
+		return inbox.Batch(context.Background(), books.pool, consumer, ms, books.record)
 	})
 }
 
-// A handler that sends its statement ahead of the answer to the one before costs no round trip for each.
+// BenchmarkBulkOfAThousandPipelined has a handler that sends all its statements in one round trip.
 func BenchmarkBulkOfAThousandPipelined(b *testing.B) {
-	books := newBooks(b)
+	books := newFixture(b)
 	benchmark(b, func(ms []inbox.Message) ([]inbox.Outcome, error) {
 		return inbox.Bulk(context.Background(), books.pool, consumer, ms, func(tx pgx.Tx, ms []inbox.Message) error {
 			batch := &pgx.Batch{}
@@ -65,14 +66,14 @@ func BenchmarkBulkOfAThousandPipelined(b *testing.B) {
 }
 
 func BenchmarkBulkOfAThousandCopied(b *testing.B) {
-	books := newBooks(b)
+	books := newFixture(b)
 	benchmark(b, func(ms []inbox.Message) ([]inbox.Outcome, error) {
-		return inbox.Bulk(context.Background(), books.pool, consumer, ms, books.enterAll)
+		return inbox.Bulk(context.Background(), books.pool, consumer, ms, books.recordAll)
 	})
 }
 
-// enterAll is enter for Bulk.
-func (b *books) enterAll(tx pgx.Tx, ms []inbox.Message) error {
+// recordAll is record for Bulk.
+func (b *fixture) recordAll(tx pgx.Tx, ms []inbox.Message) error {
 	b.runs.Add(1)
 	_, err := tx.CopyFrom(context.Background(), pgx.Identifier{"books"}, []string{"id"},
 		pgx.CopyFromSlice(len(ms), func(i int) ([]any, error) { return []any{ms[i].ID}, nil }))
@@ -80,11 +81,11 @@ func (b *books) enterAll(tx pgx.Tx, ms []inbox.Message) error {
 }
 
 func BenchmarkBatchOfAThousandDuplicates(b *testing.B) {
-	books := newBooks(b)
+	books := newFixture(b)
 	ms := messages("m", 1000)
-	books.batch(ms, books.enter)
+	books.batch(ms, books.record)
 	for b.Loop() {
-		books.batch(ms, books.enter)
+		books.batch(ms, books.record)
 	}
 	b.ReportMetric(1000*float64(b.N)/b.Elapsed().Seconds(), "messages/s")
 }
@@ -99,10 +100,10 @@ func benchmark(b *testing.B, handle func([]inbox.Message) ([]inbox.Outcome, erro
 	b.ReportMetric(1000*float64(b.N)/b.Elapsed().Seconds(), "messages/s")
 }
 
-// A handler that waits for a millisecond, as for another service, and a thousand messages of a hundred keys: in one lane and in eight, in
-// turn.
+// BenchmarkLanes has a handler that takes a millisecond, and handles a thousand messages of a
+// hundred keys with one lane and with eight.
 func BenchmarkLanes(b *testing.B) {
-	books := newBooks(b, connections(12))
+	books := newFixture(b, connections(12))
 	took := map[int]time.Duration{}
 	round := 0
 	for ; b.Loop(); round++ {
@@ -114,7 +115,7 @@ func BenchmarkLanes(b *testing.B) {
 			began := time.Now()
 			outcomes := books.batch(ms, func(tx pgx.Tx, m inbox.Message) error {
 				time.Sleep(time.Millisecond)
-				return books.enter(tx, m)
+				return books.record(tx, m)
 			}, inbox.WithLanes(lanes), inbox.WithOrder())
 			took[lanes] += time.Since(began)
 			books.wantStates(strings.Repeat("D", 1000), outcomes)

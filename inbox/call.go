@@ -1,36 +1,61 @@
 package inbox
 
 import (
+	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgtype"
-
-	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// call is one Handle, Batch or Bulk, or one lane of it, from its messages to their outcomes.
+// call brings the messages of one lane of a Handle, Batch or Bulk to their outcomes.
 type call struct {
-	settings
-	consumer string
-	engine   txn.Engine
-	handler  handler
-	registry registry
-	order    order
-	pace     pace
-	searched time.Time // since when groups are halved to find messages that other consumers have
-	stopped  error     // why no other message is tried
-	data     TraceHandledData
+	*consumer
+	all          []*delivery // in the order of the call
+	pace         pace
+	turnWait     time.Duration // how long the call waits for acquireTurn
+	dividedSince time.Time     // when the call began to halve groups, to find locked messages
+	stopped      error         // why the call tries no further message
+	data         TraceHandledData
 }
 
-// settle brings every delivery of a round to an outcome. A group is tried in one transaction. Where a message fails, those before
-// it are tried again without it, and then those behind it: no handler of Batch runs more than twice because of others. Where it is
-// unknown which message has failed, as with a lost connection or a failed COMMIT, groups are halved until it is known.
+func newCall(c *consumer, messages int) *call {
+	return &call{
+		consumer: c, turnWait: c.limits.turn,
+		pace: pace{settings: &c.settings, circuit: circuitOf(c.engine.Pool, c.name), room: messages},
+	}
+}
+
+func (c *call) run(ctx context.Context, messages []Message) []Outcome {
+	outcomes := make([]Outcome, len(messages))
+	all := rounds(messages, c.ordered)
+	c.all = slices.Concat(all...)
+	c.admit(c.all) // a paused consumer sends no query
+	if c.ordered && len(unsettled(c.all)) > 0 {
+		slices.SortFunc(c.all, func(a, b *delivery) int { return cmp.Compare(a.positions[0], b.positions[0]) })
+		c.stopped = retryBehindStored(ctx, c.consumer, c.all)
+	}
+	for _, round := range all {
+		for _, d := range unsettled(round) {
+			if err := checkName("ID of the message", d.ID); err != nil {
+				c.refuse(ctx, []refusal{{d, err}})
+			}
+		}
+		c.settle(ctx, round)
+		for _, d := range round {
+			d.report(outcomes)
+		}
+	}
+	return outcomes
+}
+
+// settle brings every delivery of a round to an outcome. It tries groups, each in one transaction.
+// If a message fails, the messages before it are tried again without it, and then those behind it.
+// So no handler of Batch runs more than twice because of other messages. If the failing message is
+// unknown, as after a failed COMMIT, the group is halved until the message is found.
 func (c *call) settle(ctx context.Context, round []*delivery) {
 	if c.admit(round); len(unsettled(round)) == 0 {
 		return
@@ -55,22 +80,33 @@ func (c *call) settle(ctx context.Context, round []*delivery) {
 			todo = append(c.try(ctx, group), todo...)
 		}
 	}
-	c.registry.withdraw(ctx, round)
+	c.withdraw(ctx, round)
 }
 
-// groups divides a round into the groups that are tried one after the other.
+// groups divides a round into groups. It first reads the rows of redelivered messages, because one
+// that is handled already needs no announcement. During a probe it reads the rows of all messages,
+// so that the first one is a message that can be tried.
 func (c *call) groups(ctx context.Context, round []*delivery) ([][]*delivery, error) {
-	var again []*delivery
+	var load []*delivery
 	for _, d := range round {
 		if !d.isSettled() && (d.Deliveries > 1 || c.pace.probing && len(round) > 1) {
-			again = append(again, d)
+			load = append(load, d)
 		}
 	}
-	if len(again) == 0 {
+	if len(load) == 0 {
 		return [][]*delivery{round}, nil
 	}
-	if err := c.know(ctx, again); err != nil {
+	rows, err := c.stored(ctx, load)
+	if err != nil {
 		return nil, err
+	}
+	byID := byID(load)
+	for i := range rows {
+		d := byID[rows[i].MessageID]
+		due, _ := d.apply(&rows[i]) // the attempt finds a mismatch as well
+		if d.unfinished = due && rows[i].Begun; d.unfinished && rows[i].Attempts >= c.maxAttempts {
+			c.refuse(ctx, []refusal{{d, ErrKilled}})
+		}
 	}
 	open := unsettled(round)
 	groups := arrange(open, c.ordered)
@@ -82,29 +118,12 @@ func (c *call) groups(ctx context.Context, round []*delivery) ([][]*delivery, er
 	return groups, nil
 }
 
-// know loads what is stored about messages, and settles those that are not to be tried.
-func (c *call) know(ctx context.Context, group []*delivery) error {
-	byID, messages := c.registry.messages(group)
-	load := db.LoadMessages{Messages: messages}
-	if err := c.registry.engine.Query(ctx, &load); err != nil {
-		return err
-	}
-	for i := range load.Rows {
-		k := &load.Rows[i]
-		d := byID[k.MessageID]
-		due, _ := d.learn(k)
-		if d.unfinished = due && k.Begun; d.unfinished && k.Attempts >= c.maxAttempts {
-			c.refuse(ctx, []refusal{{d, ErrKilled}})
-		}
-	}
-	return nil
-}
-
-// probe returns the message to try first while the circuit is open: the one with the fewest attempts, so that no message becomes a
-// dead letter only because it is tried each time. It waits for no other of its key.
+// probe returns the message to try first while the circuit is open. It is the one with the fewest
+// attempts, so that no message becomes a dead letter because it is tried each time. It has no
+// message of its key before it.
 func (c *call) probe(round []*delivery) (best *delivery) {
 	for i, d := range round {
-		if c.ordered && d.isBehind(round[:i]) {
+		if c.ordered && d.sharesKey(round[:i]) {
 			continue
 		}
 		if best == nil || d.attempts+d.hindered < best.attempts+best.hindered {
@@ -114,213 +133,178 @@ func (c *call) probe(round []*delivery) (best *delivery) {
 	return best
 }
 
-// admit returns the group if it may be tried. While the consumer pauses, all of it is put off.
+// admit returns the group if the circuit lets the call try it. Otherwise admit postpones all of it.
 func (c *call) admit(group []*delivery) []*delivery {
-	until := time.Time{}
-	if len(unsettled(group)) > 0 {
-		until = c.pace.admit()
+	open := unsettled(group)
+	if len(open) == 0 {
+		return group
 	}
+	until := c.pace.admit()
 	if until.IsZero() {
 		return group
 	}
-	for _, d := range unsettled(group) {
-		d.putOffUntil(until, ErrPaused)
-		c.data.Paused += len(d.twins)
+	for _, d := range open {
+		d.postpone(until, ErrPaused)
+		c.data.Paused += len(d.positions)
 	}
 	return nil
 }
 
-// open returns the messages of a group that have no outcome yet.
+// open returns the messages of a group that have no outcome yet. If ordered, it first postpones the
+// messages of the call that wait behind one with the outcome Retry.
 func (c *call) open(group []*delivery) []*delivery {
 	if c.ordered {
-		c.order.holdBack()
+		postponeBehind(c.all)
 	}
 	return unsettled(group)
 }
 
-// try makes attempts at a group until one of them leads on. It returns the rest of the group in parts: all messages without an
-// outcome, because others of their keys wait for them.
+// try makes attempts at a group until one of them settles messages or finds a failing one. It
+// returns the rest of the group in parts, which are tried next. The parts may contain settled
+// messages, which open removes.
 func (c *call) try(ctx context.Context, group []*delivery) [][]*delivery {
 	if group[0].unfinished {
-		over, err := turn(ctx, c.limits.turn)
+		release, err := acquireTurn(ctx, c.turnWait)
 		if err != nil {
-			c.limits.turn = 0 // a call waits once
-			c.postpone(group, err)
-			return nil
+			c.turnWait = 0 // a call waits once
+			return c.postpone(group, err)
 		}
-		defer over()
+		defer release()
 	}
-	switch err := c.registry.announce(ctx, group, c.patience()); {
-	case err == nil:
-	case judgeDatabase(ctx, err) == held:
-		return c.divide(group)
-	default:
-		c.stopped = err
-		c.postpone(group, err)
-		return nil
+	if err := c.announce(ctx, group[0], c.lockWait()); err != nil {
+		if kindOfDatabaseError(ctx, err) == locked {
+			return c.divide(group)
+		}
+		return c.stop(group, err)
 	}
 	pause, left := txn.RetryPause, c.retries
-	var asked time.Time // when the call began to ask for the outcome of a COMMIT
+	var doubtSince time.Time // when the outcome of a COMMIT was first in doubt
 	for {
-		a := c.attempt(group)
-		e := a.run(ctx)
+		a := &attempt{consumer: c.consumer, group: group, lockWait: c.lockWait()}
+		r := a.run(ctx)
 		c.data.Transactions++
 		c.data.Runs += a.runs
 		c.refuse(ctx, a.refused)
-		if e.kind == through {
+		if r.kind == handled {
 			c.pace.passed(len(a.claimed) > 0)
-		}
-		if e.kind != through && !e.unacknowledged && !a.kept && a.runs > 0 {
-			if done, err := c.repair(ctx, a, &e); err != nil {
-				c.stopped = err
-				c.postpone(group, err)
-				return nil
-			} else if done {
-				return [][]*delivery{group} // without those that have an outcome
+		} else if !r.inDoubt && !a.intact && a.runs > 0 {
+			repaired, err := c.repair(ctx, a, r.err)
+			switch {
+			case err != nil:
+				return c.stop(group, err)
+			case repaired:
+				return [][]*delivery{group}
 			}
 		}
 		if group = c.open(group); len(group) == 0 {
 			return nil
 		}
-		unknown := slices.ContainsFunc(group, func(d *delivery) bool { return d.state == unclear })
-		asking := unknown && (a.runs == 0 || asked.IsZero()) // a COMMIT that fails in each run is given up like any other error
-		if unknown && asked.IsZero() {
-			asked = time.Now()
+		// The next attempt reads the outcome of a COMMIT in doubt. It does not use up a retry,
+		// except where the handlers ran once more and their COMMIT is in doubt again.
+		doubt := slices.ContainsFunc(group, func(d *delivery) bool { return d.state == inDoubt })
+		resolving := doubt && (a.runs == 0 || doubtSince.IsZero())
+		if doubt && doubtSince.IsZero() {
+			doubtSince = time.Now()
 		}
 		switch {
-		case e.kind == through:
+		case r.kind == handled:
 			return [][]*delivery{group}
-		case e.kind == failed, e.kind == hindered, e.kind == ended:
-			return c.blame(ctx, group, a, e)
-		case e.kind == stopped:
-			c.stopped = e.err
-			c.postpone(group, e.err)
-			return nil
-		case asking && time.Since(asked) < c.limits.resolve: // again, or held by the COMMIT itself
-		case e.kind == held && !unknown:
+		case r.kind == failed, r.kind == hindered, r.kind == txEnded:
+			return c.attribute(ctx, group, a, r)
+		case r.kind == stopped:
+			return c.stop(group, r.err)
+		case resolving && time.Since(doubtSince) < c.limits.resolve:
+		case r.kind == locked && !doubt: // with a COMMIT in doubt, the lock may be its own
 			return c.divide(group)
 		case left == 0 && a.runs > 0:
-			return c.blame(ctx, group, a, e.exhausted())
+			return c.attribute(ctx, group, a, r.exhausted())
 		case left == 0:
-			c.postpone(group, e.err)
-			return nil
+			return c.postpone(group, r.err)
 		default:
 			left--
 		}
 		if err := txn.Sleep(ctx, pause.Next()); err != nil {
-			c.stopped = err
-			c.postpone(group, err)
-			return nil
+			return c.stop(group, err)
 		}
 	}
 }
 
-func (c *call) attempt(group []*delivery) *attempt {
-	return &attempt{
-		settings: &c.settings, engine: &c.engine, consumer: c.consumer, handler: c.handler, group: group,
-		executionID: newExecutionID(), patience: c.patience(),
-	}
-}
-
-// patience is how long to wait for a message that another consumer is handling: long at first, briefly while the call finds out
-// which messages are, and hardly at all after that.
-func (c *call) patience() time.Duration {
+// lockWait returns how long a statement waits for a message that another process is handling. It is
+// long at first, short while the call halves groups to find such messages, and minimal after that.
+func (c *call) lockWait() time.Duration {
 	switch {
-	case c.searched.IsZero():
-		return c.limits.patience
-	case time.Since(c.searched) > c.limits.search:
+	case c.dividedSince.IsZero():
+		return c.limits.lockWait
+	case time.Since(c.dividedSince) > c.limits.divide:
 		return time.Millisecond
 	}
-	return max(c.limits.patience/20, time.Millisecond)
+	return max(c.limits.lockWait/20, time.Millisecond)
 }
 
-// newExecutionID returns a random UUID.
-func newExecutionID() string {
-	id := pgtype.UUID{Valid: true}
-	rand.Read(id.Bytes[:])
-	id.Bytes[6] = id.Bytes[6]&0x0f | 0x40
-	id.Bytes[8] = id.Bytes[8]&0x3f | 0x80
-	return id.String()
-}
-
-// blame records the failure of the culprit, and returns the messages before it and those behind it. If the culprit is unknown it
-// returns two halves. In order, a failed message blocks its key. So if others of its key are before it, it is tried once more when
-// they are done, and does not fail if they do.
-func (c *call) blame(ctx context.Context, group []*delivery, a *attempt, e ending) [][]*delivery {
-	if e.unacknowledged {
-		return c.resolve(ctx, group, a, e)
+// attribute records the failure of one message, and returns the messages before and behind it. If
+// the failing message is unknown, it returns the halves of the group. If ordered, a failing message
+// blocks its key. So if the group has messages of its key before it, they are tried first and the
+// message is tried again behind them; if one of them fails, the message is postponed without a
+// failure.
+func (c *call) attribute(ctx context.Context, group []*delivery, a *attempt, r result) [][]*delivery {
+	if r.inDoubt {
+		committed, err := a.committed(ctx)
+		switch {
+		case err != nil:
+			return c.stop(group, r.err)
+		case committed:
+			a.settleDone(a.claimed)
+			c.pace.passed(true)
+			return [][]*delivery{group}
+		}
 	}
-	if e.culprit == nil && len(a.claimed) == 1 {
-		e.culprit = a.claimed[0]
+	if r.message == nil && len(a.claimed) == 1 {
+		r.message = a.claimed[0]
 	}
-	if e.culprit == nil {
+	if r.message == nil {
 		return halves(group)
 	}
-	i := slices.Index(group, e.culprit)
+	i := slices.Index(group, r.message)
 	before, behind := group[:i], group[i+1:]
-	if c.ordered && e.culprit.isBehind(before) {
-		return [][]*delivery{before, {e.culprit}, behind}
+	if c.ordered && r.message.sharesKey(before) {
+		return [][]*delivery{before, {r.message}, behind}
 	}
-	c.fail(ctx, e, slices.Index(a.claimed, e.culprit))
+	if r.kind == hindered || !c.pace.counts() {
+		c.data.Hindered++
+		c.recorded(ctx, c.hinder(ctx, r.message, r.err))
+	} else {
+		c.data.Failures++
+		c.recorded(ctx, c.fail(ctx, r.message, r.err))
+	}
+	if c.stopped == nil {
+		c.pace.failed(slices.Index(a.claimed, r.message))
+	}
 	return [][]*delivery{before, behind}
 }
 
-// resolve reads the outcome of a COMMIT that is not to be repeated. Only if it did not happen, a message has failed.
-func (c *call) resolve(ctx context.Context, group []*delivery, a *attempt, e ending) [][]*delivery {
-	committed, err := a.committed(ctx)
-	switch {
-	case err != nil:
-		c.stopped = e.err
-		c.postpone(group, e.err)
-		return nil
-	case !committed:
-		e.unacknowledged = false
-		return c.blame(ctx, group, a, e)
-	}
-	for _, d := range a.claimed {
-		d.settle(Outcome{State: Done})
-	}
-	c.pace.passed(true)
-	return [][]*delivery{group} // without those that have an outcome now
-}
-
-// fail records that a message has failed, or was hindered. handled is how many messages were handled before it in the attempt. If
-// the database does not take the record, it is unavailable, and no message has failed.
-func (c *call) fail(ctx context.Context, e ending, handled int) {
-	if e.kind == hindered || !c.pace.counts() {
-		c.data.Hindered++
-		c.registered(ctx, c.registry.hinder(ctx, e.culprit, e.err))
-	} else {
-		c.data.Failures++
-		c.registered(ctx, c.registry.fail(ctx, e.culprit, e.err))
-	}
-	if c.stopped == nil {
-		c.pace.failed(handled)
-	}
-}
-
-// refuse makes dead letters of messages without an attempt.
+// refuse makes dead letters of messages that are not to be tried.
 func (c *call) refuse(ctx context.Context, refused []refusal) {
 	for _, r := range refused {
-		c.registered(ctx, c.registry.refuse(ctx, r.delivery, r.err))
+		c.recorded(ctx, c.consumer.refuse(ctx, r.delivery, r.err))
 	}
 }
 
-// registered stops the call if the database did not take a record, unless another process is handling the message.
-func (c *call) registered(ctx context.Context, err error) {
-	if err != nil && judgeDatabase(ctx, err) == stopped {
+// recorded ends the call if a failure could not be recorded. It does not end the call for a message
+// that another process is handling.
+func (c *call) recorded(ctx context.Context, err error) {
+	if err != nil && kindOfDatabaseError(ctx, err) == stopped {
 		c.stopped = err
 	}
 }
 
-// divide halves a group in which another consumer is handling a message, so that the others need not wait for it.
+// divide halves a group in which another process is handling a message, so that the other messages
+// need not wait.
 func (c *call) divide(group []*delivery) [][]*delivery {
-	if c.searched.IsZero() {
-		c.searched = time.Now()
+	if c.dividedSince.IsZero() {
+		c.dividedSince = time.Now()
 	}
-	if len(group) == 1 || time.Since(c.searched) > c.limits.search {
-		c.postpone(group, ErrElsewhere)
-		return nil
+	if len(group) == 1 || time.Since(c.dividedSince) > c.limits.divide {
+		return c.postpone(group, ErrElsewhere)
 	}
 	return halves(group)
 }
@@ -330,34 +314,67 @@ func halves(group []*delivery) [][]*delivery {
 	return [][]*delivery{group[:half], group[half:]}
 }
 
-func (c *call) postpone(group []*delivery, err error) {
-	for _, d := range unsettled(group) {
-		d.putOff(c.minBackoff, err)
-	}
+// stop postpones the group and ends the call. It returns no group to try.
+func (c *call) stop(group []*delivery, err error) [][]*delivery {
+	c.stopped = err
+	return c.postpone(group, err)
 }
 
-// repair deletes the rows of messages that were not handled, if a handler of the attempt has committed. It reports whether one has.
-// Its error says that the rows could not be read or deleted.
-func (c *call) repair(ctx context.Context, a *attempt, e *ending) (done bool, err error) {
+// postpone postpones the group. It returns no group to try.
+func (c *call) postpone(group []*delivery, err error) [][]*delivery {
+	for _, d := range unsettled(group) {
+		d.postpone(time.Now().Add(c.minBackoff), err)
+	}
+	return nil
+}
+
+// repair undoes what a handler did that committed its transaction by a statement. Such a COMMIT
+// marks every claimed message as handled, also those whose handler did not run, or ran in a
+// transaction that was rolled back later. repair deletes their rows, and makes dead letters of the
+// messages whose handler may have committed. It reports whether a handler has committed.
+func (c *call) repair(ctx context.Context, a *attempt, cause error) (repaired bool, err error) {
 	committed, err := a.committed(ctx)
 	if err != nil || !committed {
 		return false, err
 	}
-	handled, suspects := a.enders()
-	if err := a.release(ctx, a.claimed[len(handled):]); err != nil {
+	done, suspects := a.committers()
+	if err := a.release(ctx, a.claimed[len(done):]); err != nil {
 		return false, err
 	}
-	for _, d := range handled {
-		d.settle(Outcome{State: Done})
+	a.settleDone(done)
+	if !errors.Is(cause, ErrTxEnded) {
+		cause = fmt.Errorf("%w: a statement of a handler did; afterwards: %v", ErrTxEnded, cause)
 	}
-	if !errors.Is(e.err, ErrTxEnded) {
-		e.err = fmt.Errorf("%w: a statement of a handler did; and then: %v", ErrTxEnded, e.err)
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.limits.resolve)
+	ctx, cancel := outlive(ctx, c.limits.resolve)
 	defer cancel()
 	for _, d := range suspects {
-		c.registered(ctx, c.registry.bury(ctx, d, d.ID, d.attempts+1, e.err))
+		c.recorded(ctx, c.bury(ctx, d, d.ID, d.attempts+1, cause))
 		c.pace.failed(0)
 	}
 	return true, nil
+}
+
+// turns is a semaphore of the process for messages whose last attempt has no recorded end. One of
+// them is tried at a time: if it kills the process, only its own attempt counts.
+var turns = make(chan struct{}, 1)
+
+// acquireTurn acquires turns and returns the function that releases it. It returns ErrSuspected
+// after wait, or the error of ctx.
+func acquireTurn(ctx context.Context, wait time.Duration) (release func(), err error) {
+	release = func() { <-turns }
+	select {
+	case turns <- struct{}{}:
+		return release, nil
+	default:
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case turns <- struct{}{}:
+		return release, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-timer.C:
+		return nil, ErrSuspected
+	}
 }

@@ -9,29 +9,29 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// A consumer whose handlers fail with one message after the other suffers from something that no message causes: what they call
-// is unavailable, or they are broken. So after some failures in a row, without a handled message in between, the circuit opens and
-// the consumer pauses, in this process. When the pause is over it probes: messages are tried one by one, until one is handled.
-// Then the others are tried as well. If all fail, the next pause is twice as long, and the next probe has eight times as many
-// messages, so that many poison messages do not block those behind them. The failure of the first message of a probe counts, or
-// poison messages would stay for ever where no other messages come. The others are put off uncounted: they may be innocent.
-
-// circuit is the circuit breaker of one consumer on one pool. It is closed while messages are tried.
+// circuit is the circuit breaker of one consumer on one pool, in this process. It is closed while
+// messages are tried.
+//
+// If the handlers of a consumer fail with one message after another, the messages are not the
+// cause: a service that the handlers call is unavailable, or the handlers are broken. So after some
+// failures in a row the circuit opens, and the consumer pauses. After the pause it probes: it tries
+// messages one by one until one is handled, which closes the circuit. If all messages of the probe
+// fail, the next pause is twice as long, and the next probe has eight times as many messages. So
+// many failing messages do not block later ones for long. Only the failure of the first message of
+// a probe counts. It has to count, because otherwise failing messages would stay for ever where no
+// others come.
 type circuit struct {
 	mu       sync.Mutex
 	failures int           // in a row
 	pause    time.Duration // the current one, 0 while the circuit is closed
-	until    time.Time     // when that is over
+	until    time.Time     // the end of the pause
 	probes   int           // that have failed since the circuit opened
-	probe    probe         // the current one, until its end
 	probing  bool          // a call is trying messages of the probe
-}
 
-// probe is what is tried between two pauses, by one call or by several.
-type probe struct {
+	// The current probe, by one call or by several.
 	left  int       // how many further messages may be tried
-	tried int       // and have failed
-	end   time.Time // no message is tried later: a probe takes no longer than its pause
+	tried int       // how many have failed
+	end   time.Time // no message is tried later
 }
 
 const (
@@ -39,71 +39,64 @@ const (
 	maxProbe    = 1000
 )
 
-func newProbe(before int, now time.Time, pause time.Duration) probe {
-	left := 1
-	for range before {
-		left = min(left*probeGrowth, maxProbe)
-	}
-	return probe{left: left, end: now.Add(pause)}
-}
-
-type circuitName struct {
+type circuitID struct {
 	pool     weak.Pointer[pgxpool.Pool]
 	consumer string
 }
 
-var circuits sync.Map // by circuitName
+var circuits sync.Map // from circuitID to *circuit
 
-// circuitOf returns the circuit that all calls of a consumer share. It is forgotten with the pool.
+// circuitOf returns the circuit that all calls of a consumer on a pool share. It is removed with
+// the pool.
 func circuitOf(pool *pgxpool.Pool, consumer string) *circuit {
-	name := circuitName{weak.Make(pool), consumer}
-	if found, ok := circuits.Load(name); ok {
-		return found.(*circuit)
+	id := circuitID{weak.Make(pool), consumer}
+	if c, ok := circuits.Load(id); ok {
+		return c.(*circuit)
 	}
-	found, known := circuits.LoadOrStore(name, &circuit{})
-	if !known {
-		runtime.AddCleanup(pool, func(name circuitName) { circuits.Delete(name) }, name)
+	c, loaded := circuits.LoadOrStore(id, &circuit{})
+	if !loaded {
+		runtime.AddCleanup(pool, func(id circuitID) { circuits.Delete(id) }, id)
 	}
-	return found.(*circuit)
+	return c.(*circuit)
 }
 
-// admission is the answer of a circuit to a call.
-type admission struct {
-	probe bool      // messages may be tried one by one, and the call has to report how that went, or leave
-	until time.Time // no message may be tried before, unless it is zero
-}
-
-// admit decides whether messages may be tried.
-func (c *circuit) admit(now time.Time) admission {
+// admit reports whether a call may try messages. If until is not zero, it has to wait until then.
+// If probe is set, the call has to try messages one by one, and to report the result or to leave.
+func (c *circuit) admit(now time.Time) (until time.Time, probe bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case c.pause == 0:
-		return admission{}
+		return time.Time{}, false
 	case now.Before(c.until):
-		return admission{until: c.until}
+		return c.until, false
 	case c.probing:
-		return admission{until: now.Add(c.pause)}
+		return now.Add(c.pause), false
 	}
-	if c.probing = true; c.probe.left == 0 || now.After(c.probe.end) {
-		c.probe = newProbe(c.probes, now, c.pause)
+	if c.left == 0 || now.After(c.end) {
+		c.left, c.tried, c.end = 1, 0, now.Add(c.pause)
+		for range c.probes {
+			c.left = min(c.left*probeGrowth, maxProbe)
+		}
 	}
-	return admission{probe: true}
+	c.probing = true
+	return time.Time{}, true
 }
 
-// counts reports whether the failure of a probe counts.
+// counts reports whether a failure in a probe counts against its message.
 func (c *circuit) counts() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.probe.tried == 0
+	return c.tried == 0
 }
 
-// failed counts a failed message, and reports whether the probe goes on. Messages that are not of the probe may fail while the
-// circuit is open: they were under way when it opened.
-func (c *circuit) failed(s *settings, behindHandled, ofProbe bool, now time.Time) (goesOn bool) {
+// failed records a failed message, and reports whether the probe continues. afterHandled reports
+// whether a message was handled before it in the same group. A message that is not of the probe may
+// fail while the circuit is open, because its attempt began before.
+func (c *circuit) failed(s *settings, afterHandled, ofProbe bool, now time.Time) (probing bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if behindHandled && c.pause == 0 {
+	if afterHandled && c.pause == 0 {
 		c.failures = 0
 	}
 	c.failures++
@@ -113,14 +106,13 @@ func (c *circuit) failed(s *settings, behindHandled, ofProbe bool, now time.Time
 	case c.pause == 0 && c.failures >= s.circuit:
 		c.pause = min(s.minBackoff, s.maxPause)
 	case c.pause > 0 && ofProbe:
-		c.probe.tried++
-		if c.probe.left--; c.probe.left > 0 && !now.After(c.probe.end) {
+		c.tried++
+		if c.left--; c.left > 0 && !now.After(c.end) {
 			return true
 		}
-		c.probe = probe{}
+		c.left, c.tried, c.probing = 0, 0, false
 		c.probes++
 		c.pause = min(2*c.pause, s.maxPause)
-		c.probing = false
 	default:
 		return false
 	}
@@ -132,49 +124,50 @@ func (c *circuit) failed(s *settings, behindHandled, ofProbe bool, now time.Time
 func (c *circuit) succeeded() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.failures, c.pause, c.probing = 0, 0, false
-	c.probes, c.probe = 0, probe{}
+	c.failures, c.pause, c.probes, c.probing, c.left, c.tried = 0, 0, 0, false, 0, 0
 }
 
-// leave gives up a probe that has found nothing more to try. The next call continues it.
+// leave ends the part of a call in a probe. The next call continues the probe.
 func (c *circuit) leave() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.probing = false
 }
 
-// pace is how many messages of a call are tried together, and whether any are. A failure rolls back the rows of its whole group.
-// So groups shrink where messages fail, to what was handled before the failure, and grow again where none does: a call writes in
-// proportion to its messages, however many of them fail.
+// pace decides how many messages of a call are tried in one transaction, and whether any are. A
+// failure rolls back its whole group. So the room shrinks after a failure, to what was handled
+// before it, and grows after a group without a failure. That keeps the number of rows that a call
+// writes proportional to its messages, however many of them fail.
 type pace struct {
 	settings *settings
 	circuit  *circuit
-	room     int  // of a group
-	probing  bool // the call tries messages one by one, to see whether the others are worth it
+	room     int  // the largest size of the next group
+	probing  bool // the call tries the messages of a probe
 }
 
-// admit returns until when no message is to be tried: the zero time if one may be.
+// admit returns when the call may try messages, or the zero time if it may now.
 func (p *pace) admit() time.Time {
 	if p.settings.circuit == 0 || p.probing {
 		return time.Time{}
 	}
-	a := p.circuit.admit(time.Now())
-	if a.probe {
+	until, probe := p.circuit.admit(time.Now())
+	if probe {
 		p.probing, p.room = true, 1
 	}
-	return a.until
+	return until
 }
 
-// failed records a failed message, and how many of its group were handled before it.
+// failed records a failed message, and how many messages of its group were handled before it.
 func (p *pace) failed(handled int) {
 	p.room = max(2*handled, p.room/8, 1)
 	p.probing = p.circuit.failed(p.settings, handled > 0, p.probing, time.Now())
 }
 
-// counts reports whether a failure counts against its message: of a probe only the first one does.
+// counts reports whether a failure counts against its message.
 func (p *pace) counts() bool { return !p.probing || p.circuit.counts() }
 
-// passed records a group without a failure. One in which there was nothing to handle does not end a probe.
+// passed records a group without a failure. handled reports whether it had a message to handle; if
+// not, the group does not end a probe.
 func (p *pace) passed(handled bool) {
 	if handled {
 		p.circuit.succeeded()

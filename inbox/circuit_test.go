@@ -12,11 +12,11 @@ import (
 	"github.com/idem-go/idem/inbox"
 )
 
-var errAway = errors.New("the bank is away")
+var errUnavailable = errors.New("the bank is unavailable")
 
-// countInserts has the server count the rows that are written to idem.inbox, whether they are committed or rolled back: nothing
-// undoes a sequence.
-func (b *books) countInserts() (inserts func() int) {
+// countInserts counts the rows that are inserted into idem.inbox, committed or rolled back. It uses
+// a sequence, which a rollback does not undo.
+func (b *fixture) countInserts() (inserts func() int) {
 	b.t.Helper()
 	b.exec(`create sequence inserts; grant usage on sequence inserts to public;
 		create function count_insert() returns trigger language plpgsql as $$ begin perform nextval('public.inserts'); return new; end $$;
@@ -24,46 +24,35 @@ func (b *books) countInserts() (inserts func() int) {
 	return func() int { return b.count(`select case when is_called then last_value else 0 end from inserts`) }
 }
 
-func away(pgx.Tx, inbox.Message) error { return errAway }
+func unavailable(pgx.Tx, inbox.Message) error { return errUnavailable }
 
-// noCircuit is for what is to be seen without one.
+// noCircuit turns the circuit off.
 var noCircuit = inbox.WithCircuit(0, 0)
 
-func TestBatchThatFailsAltogetherWritesRowsInProportionToItsMessages(t *testing.T) {
+func TestBatch_WritesRowsInProportionToItsMessages(t *testing.T) {
 	t.Parallel()
 	const n = 100
 	even := func(tx pgx.Tx, m inbox.Message) error {
 		if strings.ContainsAny(m.ID[len(m.ID)-1:], "02468") {
-			return errAway
+			return errUnavailable
 		}
 		return nil
 	}
 	for name, test := range map[string]struct {
-		fn    func(pgx.Tx, inbox.Message) error
-		bulk  bool
-		limit int
+		fn     func(pgx.Tx, inbox.Message) error
+		handle handling
+		limit  int
 	}{
-		"all of them":        {fn: away, limit: 4 * n},
-		"every second one":   {fn: even, limit: 6 * n},
-		"all of them, Bulk":  {fn: away, bulk: true, limit: 11 * n}, // log₂ n, and the failures
-		"every second, Bulk": {fn: even, bulk: true, limit: 11 * n},
+		"all of them":        {unavailable, (*fixture).batch, 4 * n},
+		"every second one":   {even, (*fixture).batch, 6 * n},
+		"all of them, Bulk":  {unavailable, (*fixture).bulk, 11 * n}, // log₂ n, and the failures
+		"every second, Bulk": {even, (*fixture).bulk, 11 * n},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBooks(t)
+			b := newFixture(t)
 			inserts := b.countInserts()
-			if !test.bulk {
-				b.batch(messages("m", n), test.fn, noCircuit)
-			} else if _, err := inbox.Bulk(t.Context(), b.pool, consumer, messages("m", n), func(tx pgx.Tx, ms []inbox.Message) error {
-				for _, m := range ms {
-					if err := test.fn(tx, m); err != nil {
-						return err
-					}
-				}
-				return nil
-			}, noCircuit); err != nil {
-				t.Fatal(err)
-			}
+			test.handle(b, messages("m", n), test.fn, noCircuit)
 			if got := inserts(); got > test.limit {
 				t.Errorf("%d rows were written for %d messages, the limit is %d", got, n, test.limit)
 			}
@@ -74,36 +63,15 @@ func TestBatchThatFailsAltogetherWritesRowsInProportionToItsMessages(t *testing.
 	}
 }
 
-func TestConsumerThatFailsWithEverythingPausesAndCountsNothingAgainstTheRest(t *testing.T) {
+func TestCircuit_PausesAConsumerThatFailsWithEverything(t *testing.T) {
 	t.Parallel()
-	for name, handle := range map[string]func(b *books, ms []inbox.Message, opts ...inbox.Option) []inbox.Outcome{
-		"Handle": func(b *books, ms []inbox.Message, opts ...inbox.Option) (outcomes []inbox.Outcome) {
-			for _, m := range ms {
-				o, err := inbox.Handle(context.Background(), b.pool, consumer, m, func(tx pgx.Tx) error { return away(tx, m) }, opts...)
-				if err != nil {
-					b.t.Error(err)
-				}
-				outcomes = append(outcomes, o)
-			}
-			return outcomes
-		},
-		"Batch": func(b *books, ms []inbox.Message, opts ...inbox.Option) []inbox.Outcome {
-			return b.batch(ms, away, opts...)
-		},
-		"Bulk": func(b *books, ms []inbox.Message, opts ...inbox.Option) []inbox.Outcome {
-			outcomes, err := inbox.Bulk(context.Background(), b.pool, consumer, ms, func(pgx.Tx, []inbox.Message) error { return errAway }, opts...)
-			if err != nil {
-				b.t.Error(err)
-			}
-			return outcomes
-		},
-	} {
+	for name, handle := range handlings {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBooks(t)
+			b := newFixture(t)
 			inserts := b.countInserts()
 			ms := messages("m", 200)
-			outcomes := handle(b, ms, inbox.WithBackoff(time.Hour, time.Hour), inbox.WithCircuit(20, time.Hour))
+			outcomes := handle(b, ms, unavailable, inbox.WithBackoff(time.Hour, time.Hour), inbox.WithCircuit(20, time.Hour))
 			paused := 0
 			for _, o := range outcomes {
 				if errors.Is(o.Err, inbox.ErrPaused) {
@@ -116,13 +84,13 @@ func TestConsumerThatFailsWithEverythingPausesAndCountsNothingAgainstTheRest(t *
 			if n := b.count(`select coalesce(sum(attempts), 0) from idem.inbox`); n != 20 || paused != 180 {
 				t.Errorf("%d attempts are counted, and %d messages wait", n, paused)
 			}
-			// The others cost nothing, on any call, and there is nothing left to look for.
+			// A call writes nothing while the consumer is paused.
 			before := inserts()
-			b.wantStates(strings.Repeat("R", 200), handle(b, ms, inbox.WithBackoff(time.Hour, time.Hour)))
+			b.wantStates(strings.Repeat("R", 200), handle(b, ms, unavailable, inbox.WithBackoff(time.Hour, time.Hour)))
 			if n := inserts() - before; n != 0 {
 				t.Errorf("%d rows were written while the consumer pauses", n)
 			}
-			o, err := inbox.Handle(t.Context(), b.pool, "another consumer", message("m"), b.entering("m"))
+			o, err := inbox.Handle(t.Context(), b.pool, "another consumer", message("m"), b.recordID("m"))
 			if err != nil || o.State != inbox.Done {
 				t.Errorf("another one: %+v, %v", o, err)
 			}
@@ -130,26 +98,26 @@ func TestConsumerThatFailsWithEverythingPausesAndCountsNothingAgainstTheRest(t *
 	}
 }
 
-func TestCircuitPausesNoLongerThanMessagesDo(t *testing.T) {
+func TestCircuit_PausesNoLongerThanTheBackoff(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t)
+	b := newFixture(t)
 	ms := messages("m", 30)
 	opts := []inbox.Option{inbox.WithBackoff(time.Millisecond, 2*time.Millisecond), inbox.WithMaxAttempts(3)}
 	for deadline := time.Now().Add(limit); b.count(`select count(*) from idem.dead_letters`) < len(ms); { // 90 attempts, 70 of them by pauses
-		b.batch(ms, away, opts...)
+		b.batch(ms, unavailable, opts...)
 		if time.Now().After(deadline) {
 			t.Fatal("they are kept for minutes")
 		}
 	}
 }
 
-// The clock of the circuit is that of the process, so its pauses are short here, and the messages are due when it looks.
-func TestOneMessageIsTriedAfterEachPauseAndAllWhenItIsHandled(t *testing.T) {
+// The pauses are real time, and so short. The messages are made due by an UPDATE.
+func TestCircuit_ProbesAfterEachPause(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t)
+	b := newFixture(t)
 	opts := []inbox.Option{inbox.WithBackoff(time.Millisecond, time.Millisecond), inbox.WithCircuit(5, 2*time.Millisecond), inbox.WithMaxAttempts(1000)}
 	ms := messages("m", 50)
-	b.batch(ms, away, opts...)
+	b.batch(ms, unavailable, opts...)
 	attempts := func() int { return b.count(`select coalesce(sum(attempts), 0) from idem.inbox`) }
 	if n := attempts(); n != 5 {
 		t.Fatalf("%d attempts are counted", n)
@@ -157,7 +125,7 @@ func TestOneMessageIsTriedAfterEachPauseAndAllWhenItIsHandled(t *testing.T) {
 	for want := 6; want < 10; want++ {
 		for deadline := time.Now().Add(limit); attempts() < want; {
 			b.due()
-			b.batch(ms, away, opts...)
+			b.batch(ms, unavailable, opts...)
 			if time.Now().After(deadline) {
 				t.Fatal("nothing is tried")
 			}
@@ -171,7 +139,7 @@ func TestOneMessageIsTriedAfterEachPauseAndAllWhenItIsHandled(t *testing.T) {
 	}
 	for deadline := time.Now().Add(limit); b.count(`select count(*) from books`) < len(ms); {
 		b.due()
-		b.batch(ms, b.enter, opts...)
+		b.batch(ms, b.record, opts...)
 		if time.Now().After(deadline) {
 			t.Fatal("they are not handled")
 		}
@@ -179,28 +147,28 @@ func TestOneMessageIsTriedAfterEachPauseAndAllWhenItIsHandled(t *testing.T) {
 	b.wantOnce(len(ms))
 }
 
-// What was handled before costs nothing, also behind failures.
-func TestDuplicatesBehindFailuresAreFoundOutTogether(t *testing.T) {
+// Duplicates behind failures take few transactions.
+func TestBatch_FindsDuplicatesBehindFailuresTogether(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t)
+	b := newFixture(t)
 	ms := messages("m", 500)
-	b.batch(ms, b.enter)
-	var seen told
-	b.batch(append(messages("failed", 8), ms...), b.poisoned("failed-0000", "failed-0001", "failed-0002", "failed-0003", "failed-0004", "failed-0005", "failed-0006", "failed-0007"),
+	b.batch(ms, b.record)
+	var seen lastCall
+	b.batch(append(messages("failed", 8), ms...), b.failing("failed-0000", "failed-0001", "failed-0002", "failed-0003", "failed-0004", "failed-0005", "failed-0006", "failed-0007"),
 		inbox.WithObserver(&seen))
-	if n := seen.data.Transactions; n > 8+3+10 { // the failures, what they took in vain, and powers of two
+	if n := seen.data.Transactions; n > 8+3+10 { // the failures, their halved groups, and powers of two
 		t.Errorf("it took %d transactions", n)
 	}
 }
 
-// told is what an observer was told last.
-type told struct{ data inbox.TraceHandledData }
+// lastCall is an observer that keeps the data of the last call.
+type lastCall struct{ data inbox.TraceHandledData }
 
-func (s *told) TraceHandled(_ context.Context, data inbox.TraceHandledData) { s.data = data }
+func (s *lastCall) TraceHandled(_ context.Context, data inbox.TraceHandledData) { s.data = data }
 
-func TestPoisonAmongOthersOpensNoCircuit(t *testing.T) {
+func TestCircuit_StaysClosedForAFewFailures(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t)
+	b := newFixture(t)
 	ms := messages("m", 100)
 	var poison []string
 	want := []byte(strings.Repeat("D", len(ms)))
@@ -208,22 +176,22 @@ func TestPoisonAmongOthersOpensNoCircuit(t *testing.T) {
 		poison = append(poison, ms[i].ID)
 		want[i] = 'X'
 	}
-	b.wantStates(string(want), b.batch(ms, b.poisoned(poison...), inbox.WithCircuit(2, time.Hour), inbox.WithMaxAttempts(1)))
+	b.wantStates(string(want), b.batch(ms, b.failing(poison...), inbox.WithCircuit(2, time.Hour), inbox.WithMaxAttempts(1)))
 	b.wantOnce(50)
 }
 
-func TestProbeIsAMessageThatCanBeTried(t *testing.T) {
+func TestCircuit_ProbesAMessageThatIsDue(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t)
+	b := newFixture(t)
 	handled := messages("handled", 30)
-	b.batch(handled, b.enter)
+	b.batch(handled, b.record)
 	opts := []inbox.Option{inbox.WithBackoff(time.Millisecond, time.Hour), inbox.WithCircuit(3, time.Millisecond), inbox.WithMaxAttempts(1000)}
-	b.batch(messages("failed", 3), away, opts...)
+	b.batch(messages("failed", 3), unavailable, opts...)
 	b.exec(`update idem.inbox set retry_at = clock_timestamp() + interval '1 hour' where state = 'failing'`)
 	all := append(append(handled, messages("failed", 3)...), messages("fresh", 3)...)
 	want := strings.Repeat("d", 30) + "RRR" + "DDD"
 	for deadline := time.Now().Add(limit); ; {
-		outcomes := b.batch(all, b.enter, opts...)
+		outcomes := b.batch(all, b.record, opts...)
 		if !errors.Is(outcomes[0].Err, inbox.ErrPaused) {
 			b.wantStates(want, outcomes)
 			return
@@ -234,10 +202,11 @@ func TestProbeIsAMessageThatCanBeTried(t *testing.T) {
 	}
 }
 
-// Each of the messages waits for what hinders it, a lock for example: all of them together would take for ever.
-func TestConsumerThatIsHinderedAtEverythingPauses(t *testing.T) {
+// Each hindered attempt may take as long as a lock timeout, so the consumer must not try all
+// messages.
+func TestCircuit_PausesAConsumerThatIsAlwaysHindered(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t)
+	b := newFixture(t)
 	raise := `do $$ begin raise exception 'no' using errcode = '55P03'; end $$`
 	runs := 0
 	b.batch(messages("m", 200), func(tx pgx.Tx, m inbox.Message) error {
@@ -250,11 +219,11 @@ func TestConsumerThatIsHinderedAtEverythingPauses(t *testing.T) {
 	}
 }
 
-// Many bad messages in front of a good one open the circuit, and do not keep it back until each of them is dead, or was tried behind a pause
-// of its own.
-func TestGoodMessageBehindManyBadOnesIsHandledThoughTheConsumerPauses(t *testing.T) {
+// Many failing messages before a good one open the circuit. The good one is handled before each of
+// them was probed after a pause of its own.
+func TestCircuit_HandlesAGoodMessageBehindFailingOnes(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t)
+	b := newFixture(t)
 	ms := messages("bad", 60)
 	var poison []string
 	for _, m := range ms {
@@ -263,7 +232,7 @@ func TestGoodMessageBehindManyBadOnesIsHandledThoughTheConsumerPauses(t *testing
 	ms = append(ms, messages("good", 1)...)
 	opts := []inbox.Option{inbox.WithBackoff(300*time.Millisecond, time.Hour), inbox.WithCircuit(5, 300*time.Millisecond), inbox.WithMaxAttempts(1000)}
 	for deadline := time.Now().Add(limit); b.count(`select count(*) from books`) == 0; {
-		b.batch(ms, b.poisoned(poison...), opts...)
+		b.batch(ms, b.failing(poison...), opts...)
 		if time.Now().After(deadline) {
 			t.Fatal("it is not handled")
 		}

@@ -10,9 +10,10 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// Context returns the context of the handler that was given tx, or of the one that has begun tx as a savepoint. It is made from that of
-// the call, so it ends with it, and has what a HandlerObserver has put there, such as a span that belongs to the trace of the message.
-// MessageOf finds the message in it. The context of a tx that no handler was given is context.Background().
+// Context returns the context of the handler that got tx, or that began tx as a savepoint. It is
+// derived from the context of the call, and has the values that a HandlerObserver added, such as a
+// span in the trace of the message. MessageOf returns its message. For any other tx, Context
+// returns context.Background().
 func Context(tx pgx.Tx) context.Context {
 	if ctx := txn.ContextOf(tx); ctx != nil {
 		return ctx
@@ -20,7 +21,10 @@ func Context(tx pgx.Tx) context.Context {
 	return context.Background()
 }
 
-// MessageOf returns the message whose handler has this context. There is none in that of a handler of Bulk.
+type messageKey struct{}
+
+// MessageOf returns the message of the handler whose context is ctx. It reports false for a handler
+// that got several messages.
 func MessageOf(ctx context.Context) (Message, bool) {
 	d, ok := ctx.Value(messageKey{}).(*delivery)
 	if !ok {
@@ -29,34 +33,28 @@ func MessageOf(ctx context.Context) (Message, bool) {
 	return d.Message, true
 }
 
-type messageKey struct{}
-
-// handle runs fn for a group of messages, in the context that is theirs.
-func (s *settings) handle(ctx context.Context, consumer string, group []*delivery, tx pgx.Tx, fn func(tx pgx.Tx) error) error {
+// runHandler calls fn for a group of messages, with their context attached to tx.
+func (c *consumer) runHandler(ctx context.Context, group []*delivery, tx pgx.Tx, fn func(tx pgx.Tx) error) error {
 	if len(group) == 1 {
 		ctx = context.WithValue(ctx, messageKey{}, group[0])
 	}
-	observer, ok := s.observer.(HandlerObserver)
+	observer, ok := c.observer.(HandlerObserver)
 	if !ok {
 		txn.Attach(ctx, tx)
 		return fn(tx)
 	}
-	began, err := time.Now(), errExited // for one that panics, or ends its goroutine
-	ctx = observer.TraceHandlerStart(ctx, startOf(consumer, group))
+	data := TraceHandlerStartData{Consumer: c.name, Messages: len(group)}
+	for _, d := range group {
+		if t, ok := traceOf(&d.Message); ok {
+			data.Traces = append(data.Traces, t)
+		}
+	}
+	began, err := time.Now(), errExited // unless fn returns
+	ctx = observer.TraceHandlerStart(ctx, data)
 	defer func() {
 		observer.TraceHandlerEnd(ctx, TraceHandlerEndData{Duration: time.Since(began), Err: err, Cause: idem.CauseOf(err)})
 	}()
 	txn.Attach(ctx, tx)
 	err = fn(tx)
 	return err
-}
-
-func startOf(consumer string, group []*delivery) TraceHandlerStartData {
-	data := TraceHandlerStartData{Consumer: consumer, Messages: len(group)}
-	for _, d := range group {
-		if t, ok := traceOf(&d.Message); ok {
-			data.Traces = append(data.Traces, t)
-		}
-	}
-	return data
 }

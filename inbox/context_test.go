@@ -16,25 +16,25 @@ import (
 	"github.com/idem-go/idem/inbox"
 )
 
-// diary is an observer that writes down what it is told, and adds its name to the contexts of handlers.
-type diary struct {
+// recordingObserver records its calls, and adds its name to the contexts of handlers.
+type recordingObserver struct {
 	name  string
 	lines *[]string
 }
 
 type nameKey struct{}
 
-func (d diary) TraceHandled(_ context.Context, data inbox.TraceHandledData) {
+func (d recordingObserver) TraceHandled(_ context.Context, data inbox.TraceHandledData) {
 	*d.lines = append(*d.lines, fmt.Sprintf("%s: %d done", d.name, data.Done))
 }
 
-func (d diary) TraceHandlerStart(ctx context.Context, data inbox.TraceHandlerStartData) context.Context {
+func (d recordingObserver) TraceHandlerStart(ctx context.Context, data inbox.TraceHandlerStartData) context.Context {
 	*d.lines = append(*d.lines, fmt.Sprintf("%s: begins %s %d %v", d.name, data.Consumer, data.Messages, data.Traces))
 	before, _ := ctx.Value(nameKey{}).(string)
 	return context.WithValue(ctx, nameKey{}, before+d.name)
 }
 
-func (d diary) TraceHandlerEnd(ctx context.Context, data inbox.TraceHandlerEndData) {
+func (d recordingObserver) TraceHandlerEnd(ctx context.Context, data inbox.TraceHandlerEndData) {
 	*d.lines = append(*d.lines, fmt.Sprintf("%s: ends %v %v", d.name, ctx.Value(nameKey{}), data.Err))
 }
 
@@ -44,9 +44,9 @@ func traced(id string) inbox.Message {
 	return m
 }
 
-func TestHandlerFindsItsMessageAndTheDeadlineOfTheCallInItsContext(t *testing.T) {
+func TestContext_HasTheMessageAndTheDeadline(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t)
+	b := newFixture(t)
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	deadline, _ := ctx.Deadline()
@@ -83,12 +83,12 @@ func TestHandlerFindsItsMessageAndTheDeadlineOfTheCallInItsContext(t *testing.T)
 	if err != nil {
 		t.Error(err)
 	}
-	b.wantStates("dddddddd", b.batch(append(append(messages("m", 3), messages("n", 3)...), message("a"), message("joined")), b.enter))
+	b.wantStates("dddddddd", b.batch(append(append(messages("m", 3), messages("n", 3)...), message("a"), message("joined")), b.record))
 }
 
-func TestContextOfAHandlerEndsWithThatOfTheCall(t *testing.T) {
+func TestContext_EndsWithTheCall(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t)
+	b := newFixture(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	o, err := inbox.Handle(ctx, b.pool, consumer, message("m"), func(tx pgx.Tx) error {
 		cancel()
@@ -99,11 +99,11 @@ func TestContextOfAHandlerEndsWithThatOfTheCall(t *testing.T) {
 	}
 }
 
-func TestObserversAreToldOfHandlersInTheirOrderAndTheContextIsTheHandlers(t *testing.T) {
+func TestObservers_NestTheirContexts(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t)
+	b := newFixture(t)
 	var lines []string
-	opts := []inbox.Option{inbox.WithObserver(diary{"a", &lines}), inbox.WithObserver(nil), inbox.WithObserver(inbox.LogObserver(slog.New(slog.DiscardHandler))), inbox.WithObserver(diary{"b", &lines})}
+	opts := []inbox.Option{inbox.WithObserver(recordingObserver{"a", &lines}), inbox.WithObserver(nil), inbox.WithObserver(inbox.LogObserver(slog.New(slog.DiscardHandler))), inbox.WithObserver(recordingObserver{"b", &lines})}
 	b.batch([]inbox.Message{traced("1"), message("2")}, func(tx pgx.Tx, m inbox.Message) error {
 		if got := inbox.Context(tx).Value(nameKey{}); got != "ab" {
 			t.Errorf("the context has %v", got)
@@ -115,7 +115,7 @@ func TestObserversAreToldOfHandlersInTheirOrderAndTheContextIsTheHandlers(t *tes
 	}, opts...)
 	want := []string{
 		"a: begins billing 1 [{00-1 a=b}]", "b: begins billing 1 [{00-1 a=b}]", "b: ends ab <nil>", "a: ends a <nil>",
-		"a: begins billing 1 []", "b: begins billing 1 []", "b: ends ab inbox: the handler has ended its goroutine", "a: ends a inbox: the handler has ended its goroutine",
+		"a: begins billing 1 []", "b: begins billing 1 []", "b: ends ab inbox: the handler ended its goroutine", "a: ends a inbox: the handler ended its goroutine",
 		"a: begins billing 1 [{00-1 a=b}]", "b: begins billing 1 [{00-1 a=b}]", "b: ends ab <nil>", "a: ends a <nil>", // without the other one
 		"b: 1 done", "a: 1 done",
 	}
@@ -124,9 +124,9 @@ func TestObserversAreToldOfHandlersInTheirOrderAndTheContextIsTheHandlers(t *tes
 	}
 }
 
-func TestLogHasALineOfEachCallAtTheLevelThatItDeservesAndNothingPersonal(t *testing.T) {
+func TestLogObserver_LogsNoPersonalData(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t)
+	b := newFixture(t)
 	var log bytes.Buffer
 	observed := inbox.WithObserver(inbox.LogObserver(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))))
 	secret := errors.New("the card of Ada Lovelace")
@@ -144,7 +144,7 @@ func TestLogHasALineOfEachCallAtTheLevelThatItDeservesAndNothingPersonal(t *test
 		}
 		log.Reset()
 	}
-	b.batch([]inbox.Message{message("a-message")}, b.enter, observed)
+	b.batch([]inbox.Message{message("a-message")}, b.record, observed)
 	line("DEBUG", "messages=1", "done=1", "transactions=1")
 	b.batch([]inbox.Message{message("a-message-b")}, fails, observed)
 	line("INFO", "failures=1", "retried=1")

@@ -2,7 +2,6 @@ package inbox
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"time"
@@ -16,33 +15,35 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// ErrNoDeadLetter is returned where there is no dead letter with the Ref.
+// ErrNoDeadLetter is returned if no dead letter has the Ref.
 var ErrNoDeadLetter = deadletter.ErrNotFound
 
-// Ref names a message of a consumer, and its dead letter.
+// Ref identifies a message of a consumer, and its dead letter.
 type Ref struct{ Consumer, Source, ID string }
 
-// DeadLetter is a message that a consumer could not handle in as many attempts as it may have. Its ID is that of the message, or
-// is made from it if that belongs to another payload or is invalid.
+// DeadLetter is a message that a consumer failed to handle in WithMaxAttempts attempts. Its ID is
+// that of the message, or a substitute if the ID of the message is invalid or belongs to another
+// payload.
 type DeadLetter struct {
 	Message
 	Consumer string
-	Class    string // the kind of the last error, which is fit to be a label
-	Reason   string // the text of the last error, cut off if it is long
+	Class    string // the kind of the last error, suitable as a metric label
+	Reason   string // the text of the last error, truncated if it is long
 	Attempts int
-	SealedBy string // the key with which payload and headers are sealed, "" if they are plain
+	SealedBy string // the key that seals payload and headers, "" if they are plain
 
 	DiedAt time.Time // for the last time
 }
 
-// Ref returns the name of the dead letter.
+// Ref returns the Ref of the dead letter.
 func (d *DeadLetter) Ref() Ref { return Ref{d.Consumer, d.Source, d.ID} }
 
 // listPage is how many dead letters List reads at a time.
 const listPage = 100
 
-// List iterates over dead letters in the order of consumer, source and ID, without their payloads and headers. What is empty in
-// only matches all. A redriven message is listed until it is handled. An error ends the iteration.
+// List iterates over dead letters in the order of consumer, source and ID, without their payloads
+// and headers. An empty field of only matches all values. A redriven message is listed until it is
+// handled. An error ends the iteration.
 func List(ctx context.Context, pool *pgxpool.Pool, only Ref) iter.Seq2[DeadLetter, error] {
 	return func(yield func(DeadLetter, error) bool) {
 		if pool == nil {
@@ -68,7 +69,8 @@ func List(ctx context.Context, pool *pgxpool.Pool, only Ref) iter.Seq2[DeadLette
 	}
 }
 
-// Show returns a dead letter with its payload and headers. Of the options only WithSealer matters, which opens them.
+// Show returns a dead letter with its payload and headers. It uses one option: WithSealer opens
+// them.
 func Show(ctx context.Context, pool *pgxpool.Pool, ref Ref, opts ...Option) (DeadLetter, error) {
 	s := newSettings(opts)
 	switch {
@@ -89,23 +91,25 @@ func Show(ctx context.Context, pool *pgxpool.Pool, ref Ref, opts ...Option) (Dea
 	return dead, nil
 }
 
-// Redrive makes a dead letter a message again, with no attempts yet, at the end of its key. RunRedrives handles it from its own
-// payload, or a delivery by the broker does, whichever comes first. Until it is handled it has its dead letter, and an ordered
-// consumer keeps later messages of its key behind it. The dead letter of a message whose id belongs to another payload is handled
-// under the ID of the dead letter.
+// Redrive makes a dead letter a message again, at the end of its key, with no attempts counted.
+// RunRedrives handles it from its own payload, or a delivery by the broker does, whichever comes
+// first. Until then the dead letter stays, and later messages of its key wait for it with
+// WithOrder. The dead letter of a mismatch is handled under the ID of the dead letter.
 func Redrive(ctx context.Context, pool *pgxpool.Pool, ref Ref) error {
 	redrive := &db.RedriveMessage{Consumer: ref.Consumer, Source: ref.Source, ID: ref.ID}
 	return change(ctx, pool, ref, audit.Note(ctx, db.Redrive, "to be tried again"), redrive, &redrive.Known)
 }
 
-// Drop removes a dead letter for good, also one that was redriven and is not handled yet: nothing waits behind its message any
-// more. As long as the inbox remembers the message, see WithRetention, a delivery of it is Dead. A later delivery is a new message.
+// Drop deletes a dead letter, also one that was redriven and is not handled yet. Messages of its
+// key no longer wait for it. While the inbox stores the ID (see WithRetention), a delivery of the
+// message is Dead. After that, a delivery is a new message.
 func Drop(ctx context.Context, pool *pgxpool.Pool, ref Ref) error {
 	drop := &db.DropMessage{Consumer: ref.Consumer, Source: ref.Source, ID: ref.ID}
 	return change(ctx, pool, ref, audit.Note(ctx, db.Drop, "deleted"), drop, &drop.Known)
 }
 
-// change makes a change to a dead letter, and records who did it. known tells whether the dead letter exists.
+// change changes a dead letter, and stores the action in idem.audit. The request sets known if the
+// dead letter exists.
 func change(ctx context.Context, pool *pgxpool.Pool, ref Ref, note db.NoteAct, request txn.Request, known *bool) error {
 	if pool == nil {
 		return errNoPool
@@ -130,16 +134,18 @@ func change(ctx context.Context, pool *pgxpool.Pool, ref Ref, note db.NoteAct, r
 	}
 }
 
-// Stats are what a consumer has yet to handle. Times are those of the database's clock.
+// Stats count the messages that a consumer still has to handle. Times are by the clock of the
+// database.
 type Stats struct {
 	Consumer     string
-	Failing      int       // messages that are to be tried again
-	FailingSince time.Time // when the first of them failed first, zero if there is none
+	Failing      int       // messages that have to be tried again
+	FailingSince time.Time // the earliest first failure of them, zero if there is none
 	Dead         int       // dead letters
-	DeadSince    time.Time // when the first of them died
+	DeadSince    time.Time // when the oldest of them became one
 }
 
-// ReadStats returns the Stats of each consumer that has failing messages or dead letters. It reads no handled messages.
+// ReadStats returns the Stats of each consumer that has failing messages or dead letters. Its query
+// reads no handled messages.
 func ReadStats(ctx context.Context, pool *pgxpool.Pool) ([]Stats, error) {
 	read := db.InboxStats{}
 	if err := query(ctx, pool, &read); err != nil {
@@ -151,8 +157,6 @@ func ReadStats(ctx context.Context, pool *pgxpool.Pool) ([]Stats, error) {
 	}
 	return all, nil
 }
-
-var errNoPool = errors.New("inbox: pool is nil")
 
 func (r Ref) name() deadletter.Name {
 	return deadletter.Name{Side: deadletter.Inbox, Consumer: r.Consumer, Source: r.Source, ID: r.ID}
@@ -167,7 +171,7 @@ func readLetter(l *deadletter.Letter) DeadLetter {
 
 // open returns the payload and the headers of a dead letter.
 func (s *settings) open(c db.Contents, ref Ref) (payload []byte, headers map[string]string, err error) {
-	var sealer db.Sealer // not an interface around a nil one
+	var sealer db.Sealer // stays nil if there is no Sealer
 	if s.sealer != nil {
 		sealer = s.sealer
 	}
@@ -176,31 +180,29 @@ func (s *settings) open(c db.Contents, ref Ref) (payload []byte, headers map[str
 		headers, err = db.ReadHeaders(contents.Headers)
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("inbox: read the dead letter of message %s: %w", display.Printable(ref.ID), err)
+		return nil, nil, fmt.Errorf("inbox: cannot read the dead letter of message %s: %w", display.Printable(ref.ID), err)
 	}
 	return contents.Payload, headers, nil
 }
 
-// Limits of what a dead letter keeps of a message, which are those of an outbox.
+// The limits of what a dead letter stores. Those of the outbox are the same.
 const (
 	maxType    = 255
 	maxHeaders = 64 << 10
 )
 
-// typeOf is the type of a message as a dead letter keeps it: a text of strangers that the database takes.
-func typeOf(m *Message) string { return deadletter.Printable(m.Type, maxType) }
-
-// contentsOf are payload and headers of a message as a dead letter keeps them.
+// contentsOf returns the payload and the headers of a message as a dead letter stores them. It
+// leaves out headers that are too large.
 func contentsOf(m *Message) db.Contents {
-	kept, size := make(map[string]string, len(m.Headers)), 0
+	stored, size := make(map[string]string, len(m.Headers)), 0
 	for name, value := range m.Headers {
-		kept[deadletter.Printable(name, maxHeaders)] = deadletter.Printable(value, maxHeaders)
+		stored[deadletter.Printable(name, maxHeaders)] = deadletter.Printable(value, maxHeaders)
 		size += len(name) + len(value)
 	}
 	if size > maxHeaders {
 		return db.Contents{Payload: m.Payload}
 	}
-	headers, _ := db.WriteHeaders(kept) // texts are always JSON
+	headers, _ := db.WriteHeaders(stored) // valid UTF-8 always encodes as JSON
 	return db.Contents{Payload: m.Payload, Headers: headers}
 }
 

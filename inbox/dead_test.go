@@ -17,7 +17,7 @@ import (
 	"github.com/idem-go/idem/inbox"
 )
 
-func TestDeadLettersAreListedShownAndDropped(t *testing.T) {
+func TestDeadLetters_AreListedShownAndDropped(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		sealer idem.Sealer
@@ -25,10 +25,10 @@ func TestDeadLettersAreListedShownAndDropped(t *testing.T) {
 	}{"plain": {opts: once}, "sealed": {newSealer(), append([]inbox.Option{inbox.WithSealer(newSealer())}, once...)}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBooks(t)
+			b := newFixture(t)
 			ms := messages("m", 3)
 			ms[1].Key = "customer-7"
-			b.wantStates("XXX", b.batch(ms, b.poisoned("m-0000", "m-0001", "m-0002"), test.opts...))
+			b.wantStates("XXX", b.batch(ms, b.failing("m-0000", "m-0001", "m-0002"), test.opts...))
 			if _, err := inbox.Handle(t.Context(), b.pool, "mail", message("m-0000"), func(pgx.Tx) error { return errPoison }, test.opts...); err != nil {
 				t.Fatal(err)
 			}
@@ -55,12 +55,12 @@ func TestDeadLettersAreListedShownAndDropped(t *testing.T) {
 					t.Errorf("%s of a letter that is not there: %v", what, err)
 				}
 			}
-			b.wantStates("X", b.batch(ms[1:2], b.enter)) // it is not new for that
+			b.wantStates("X", b.batch(ms[1:2], b.record)) // it is not new for that
 		})
 	}
 }
 
-func list(t *testing.T, b *books, only inbox.Ref) (letters []inbox.DeadLetter) {
+func list(t *testing.T, b *fixture, only inbox.Ref) (letters []inbox.DeadLetter) {
 	t.Helper()
 	for l, err := range inbox.List(t.Context(), b.pool, only) {
 		if err != nil {
@@ -71,24 +71,24 @@ func list(t *testing.T, b *books, only inbox.Ref) (letters []inbox.DeadLetter) {
 	return letters
 }
 
-func TestDeadLetterThatIsSealedIsNotShownWithoutTheKey(t *testing.T) {
+func TestShow_NeedsTheSealer(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t)
-	b.batch(messages("m", 1), b.poisoned("m-0000"), append([]inbox.Option{inbox.WithSealer(newSealer())}, once...)...)
+	b := newFixture(t)
+	b.batch(messages("m", 1), b.failing("m-0000"), append([]inbox.Option{inbox.WithSealer(newSealer())}, once...)...)
 	if shown, err := inbox.Show(t.Context(), b.pool, inbox.Ref{Consumer: consumer, Source: "orders", ID: "m-0000"}); err == nil || shown.Payload != nil {
 		t.Errorf("%+v, %v", shown, err)
 	}
 }
 
-func TestRunRedrives_LogsAMessageThatDiesAgain(t *testing.T) {
+func TestRunRedrives_LogsASecondDeadLetter(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t)
-	b.wantStates("X", b.batch(messages("m", 1), b.poisoned("m-0000"), once...))
+	b := newFixture(t)
+	b.wantStates("X", b.batch(messages("m", 1), b.failing("m-0000"), once...))
 	b.redrive("m-0000")
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	read, write := io.Pipe()
-	go inbox.RunRedrives(ctx, b.pool, consumer, b.poisoned("m-0000"), inbox.RedriveConfig{Options: once, Logger: slog.New(slog.NewTextHandler(write, nil))})
+	go inbox.RunRedrives(ctx, b.pool, consumer, b.failing("m-0000"), inbox.RedriveConfig{Options: once, Logger: slog.New(slog.NewTextHandler(write, nil))})
 	line, err := bufio.NewReader(read).ReadString('\n')
 	for _, want := range []string{"level=ERROR", "a redriven message is a dead letter again", "message=m-0000", errPoison.Error()} {
 		if !strings.Contains(line, want) {
@@ -97,17 +97,17 @@ func TestRunRedrives_LogsAMessageThatDiesAgain(t *testing.T) {
 	}
 }
 
-func TestDeadLettersThatAreRedrivenAreHandledByWhoRuns(t *testing.T) {
+func TestRunRedrives_HandlesRedrivenMessages(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t)
+	b := newFixture(t)
 	ms := messages("m", 2)
-	b.wantStates("XX", b.batch(ms, b.poisoned("m-0000", "m-0001"), once...))
+	b.wantStates("XX", b.batch(ms, b.failing("m-0000", "m-0001"), once...))
 	ctx, stop := context.WithCancel(t.Context())
 	ended, handled := make(chan error, 1), make(chan string, 2)
 	go func() {
 		ended <- inbox.RunRedrives(ctx, b.pool, consumer, func(tx pgx.Tx, m inbox.Message) error {
 			defer func() { handled <- m.ID }()
-			return b.enter(tx, m)
+			return b.record(tx, m)
 		}, inbox.RedriveConfig{Every: time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
 	}()
 	for _, m := range ms {
@@ -128,10 +128,58 @@ func TestDeadLettersThatAreRedrivenAreHandledByWhoRuns(t *testing.T) {
 		t.Error(err)
 	}
 	b.wantOnce(2)
-	if err := inbox.RunRedrives(t.Context(), b.pool, "", b.enter, inbox.RedriveConfig{}); !errors.Is(err, inbox.ErrInvalidName) {
+	if err := inbox.RunRedrives(t.Context(), b.pool, "", b.record, inbox.RedriveConfig{}); !errors.Is(err, inbox.ErrInvalidName) {
 		t.Errorf("without a consumer: %v", err)
 	}
-	if err := inbox.RunRedrives(t.Context(), nil, consumer, b.enter, inbox.RedriveConfig{}); err == nil || !strings.Contains(err.Error(), "pool") {
+	if err := inbox.RunRedrives(t.Context(), nil, consumer, b.record, inbox.RedriveConfig{}); err == nil || !strings.Contains(err.Error(), "pool") {
 		t.Errorf("without a pool: %v", err)
+	}
+}
+
+func TestHandle_IgnoresTypeAndHeadersInIdentity(t *testing.T) {
+	t.Parallel()
+	b := newFixture(t)
+	m := message("m")
+	b.wantStates("D", b.batch([]inbox.Message{m}, b.record))
+	m.Type, m.Headers = "OrderMoved", map[string]string{"trace": "another"}
+	b.wantStates("d", b.batch([]inbox.Message{m}, b.record))
+	b.wantOnce(1)
+}
+
+// Type and headers that Postgres cannot store do not prevent a dead letter.
+func TestHandle_DeadLettersAnyContents(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("é", 40_000)
+	for name, c := range map[string]struct{ given, want inbox.Message }{
+		"as it is":     {inbox.Message{Type: "T", Headers: map[string]string{"a": "b", "": `"\`}}, inbox.Message{Type: "T", Headers: map[string]string{"a": "b", "": `"\`}}},
+		"nothing":      {inbox.Message{Headers: map[string]string{}}, inbox.Message{}},
+		"NUL":          {inbox.Message{Type: "T\x00", Headers: map[string]string{"a\x00": "\x00b"}}, inbox.Message{Type: "T\uFFFD", Headers: map[string]string{"a\uFFFD": "\uFFFDb"}}},
+		"not UTF-8":    {inbox.Message{Type: "\xff", Headers: map[string]string{"a\xff": "\xc3"}}, inbox.Message{Type: "\uFFFD", Headers: map[string]string{"a\uFFFD": "\uFFFD"}}},
+		"long type":    {inbox.Message{Type: long}, inbox.Message{Type: long[:254]}},
+		"long headers": {inbox.Message{Type: "T", Headers: map[string]string{"a": long}}, inbox.Message{Type: "T"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newFixture(t)
+			m := message("m")
+			m.Type, m.Headers = c.given.Type, c.given.Headers
+			b.wantStates("X", b.batch([]inbox.Message{m}, b.failing("m"), once...))
+			if err := inbox.Redrive(t.Context(), b.pool, inbox.Ref{Consumer: consumer, Source: "orders", ID: "m"}); err != nil {
+				t.Fatal(err)
+			}
+			var got inbox.Message
+			_, _, err := inbox.HandleRedrives(t.Context(), b.pool, consumer, 10, func(_ pgx.Tx, m inbox.Message) error {
+				got = m
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := redelivered([]inbox.Message{message("m")})[0]
+			want.Type, want.Headers = c.want.Type, c.want.Headers
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
 	}
 }

@@ -1,56 +1,66 @@
 package inbox
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
 
+	"github.com/idem-go/idem/internal/deadletter"
 	"github.com/idem-go/idem/internal/display"
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// Why a message was not handled, besides what its handler has returned.
+// The reasons for which a message was not handled, besides an error of its handler.
 var (
-	// ErrMismatch: the id of the message belongs to another payload. Its type is *MismatchError.
-	ErrMismatch = errors.New("inbox: the id belongs to a message with another payload")
+	// ErrMismatch: the ID of the message belongs to another payload. Its type is *MismatchError.
+	ErrMismatch = errors.New("inbox: the ID belongs to a message with another payload; find the producer that used it twice")
 
-	// ErrInvalidName: the name of a consumer or a source, or the id of a message, is invalid. It has 1 to 512 bytes of valid
-	// UTF-8 without control characters.
+	// ErrInvalidName: the name of a consumer or a source, or the ID of a message, is not 1 to 512
+	// bytes of valid UTF-8 without control characters.
 	ErrInvalidName = errors.New("inbox: invalid name")
 
 	// ErrWaiting: the next attempt is not due yet.
-	ErrWaiting = errors.New("inbox: the message has failed before, and its next attempt is not due")
+	ErrWaiting = errors.New("inbox: the message failed before, and its next attempt is not due yet")
 
-	// ErrBehind: an earlier message of the same key is to be tried again, see WithOrder.
-	ErrBehind = errors.New("inbox: an earlier message of its key is to be tried again")
+	// ErrBehind: an earlier message of the same key has to be tried again first. See WithOrder.
+	ErrBehind = errors.New("inbox: the message waits behind an earlier message of its key, which has to be tried again")
 
-	// ErrPaused: the consumer has failed with many messages in a row, see WithCircuit.
-	ErrPaused = errors.New("inbox: the consumer pauses, because it has failed with many messages in a row")
+	// ErrPaused: the consumer is paused after too many failures in a row. See WithCircuit.
+	ErrPaused = errors.New("inbox: the consumer is paused after many failures in a row; repair what its handlers need")
 
 	// ErrElsewhere: another process is handling the message.
 	ErrElsewhere = errors.New("inbox: another process is handling the message")
 
-	// ErrSuspected: the last attempt at the message has no recorded end, because its process was killed. A process tries one such
-	// message at a time.
-	ErrSuspected = errors.New("inbox: the message may kill its process, and waits until another one that may is done")
+	// ErrSuspected: the last attempt at the message has no recorded end, so the message may have
+	// killed its process. A process tries one such message at a time.
+	ErrSuspected = errors.New("inbox: the last attempt at the message may have killed its process; it waits for another such message")
 
-	// ErrDead: the message is a dead letter since an earlier delivery.
-	ErrDead = errors.New("inbox: the message is a dead letter")
+	// ErrDead: an earlier delivery made the message a dead letter.
+	ErrDead = errors.New("inbox: the message is a dead letter; redrive or drop it")
 
-	// ErrKilled: the last attempt that the message may have was announced and has no recorded end. The message kills its process.
-	ErrKilled = errors.New("inbox: the message kills its process: its last attempt did not come to an end")
+	// ErrKilled: the last attempt that WithMaxAttempts allows was announced and has no recorded
+	// end.
+	ErrKilled = errors.New("inbox: the message kills its process: its last attempt has no recorded end")
 
-	// ErrTxAborted: a handler returned no error from a transaction that can no longer commit. ErrTxEnded: a handler has ended the
-	// transaction itself. Both are those of package idem.
+	// ErrTxAborted and ErrTxEnded are the errors of package idem. ErrTxAborted: a handler returned
+	// no error, but its transaction can no longer commit. ErrTxEnded: a handler ended the
+	// transaction.
 	ErrTxAborted = txn.ErrAborted
 	ErrTxEnded   = txn.ErrEnded
+)
+
+var (
+	errNoPool = errors.New("inbox: the pool is nil; pass a pool")
+	errNoFn   = errors.New("inbox: fn is nil; pass a handler")
+	errExited = errors.New("inbox: the handler ended its goroutine")
 )
 
 // MismatchError is the ErrMismatch of one message.
 type MismatchError struct {
 	Source  string
-	Message string    // the id of the message, as it was delivered
-	Since   time.Time // when the message with the other payload was handled or first failed
+	Message string    // the ID, as it was delivered
+	Since   time.Time // when the message with the other payload was handled, or failed first
 }
 
 func (e *MismatchError) Error() string {
@@ -58,37 +68,55 @@ func (e *MismatchError) Error() string {
 		e.Since.UTC().Format(time.RFC3339))
 }
 
-// Unwrap makes errors.Is(err, ErrMismatch) true.
+// Unwrap returns ErrMismatch.
 func (e *MismatchError) Unwrap() error { return ErrMismatch }
 
-// PanicError is what a handler has panicked with. It counts as an attempt that has failed.
+// PanicError is the error of a handler that panicked. It counts as a failed attempt.
 type PanicError struct {
 	Value any
 	Stack []byte
 }
 
-func (e *PanicError) Error() string {
-	return fmt.Sprintf("inbox: the handler has panicked: %v", e.Value)
-}
+func (e *PanicError) Error() string { return fmt.Sprintf("inbox: the handler panicked: %v", e.Value) }
 
-// Unwrap returns the value, if it is an error.
+// Unwrap returns the value of the panic if it is an error.
 func (e *PanicError) Unwrap() error {
 	err, _ := e.Value.(error)
 	return err
 }
 
-var errExited = errors.New("inbox: the handler has ended its goroutine")
-
 // hint adds to an error of the database what its reader can do.
 func hint(err error) error {
 	switch {
 	case txn.HasCode(err, "42P01", "3F000", "42703", "42704"):
-		return fmt.Errorf("inbox: the schema is missing or out of date, run the migrations of package migrations: %w", err)
+		return fmt.Errorf("inbox: the schema is missing or out of date: %w; run the migrations of package migrations", err)
 	case txn.ReadOnly(err):
-		return fmt.Errorf("inbox: this connection is read-only (a replica?), messages are handled on the primary: %w", err)
+		return fmt.Errorf("inbox: the connection is read-only: %w; connect to the primary", err)
 	case txn.HasCode(err, "42501"):
-		return fmt.Errorf("inbox: the role needs USAGE on schema idem, SELECT, INSERT and UPDATE on idem.inbox, and SELECT, INSERT, "+
-			"UPDATE and DELETE on idem.dead_letters, and to redrive or drop INSERT on idem.audit: %w", err)
+		return fmt.Errorf("inbox: a privilege is missing: %w; grant the role USAGE on schema idem, SELECT, INSERT and UPDATE on idem.inbox, "+
+			"SELECT, INSERT, UPDATE and DELETE on idem.dead_letters and, to redrive or drop, INSERT on idem.audit", err)
 	}
 	return err
+}
+
+// classOf returns the class of a dead letter, for statistics and for people.
+func classOf(err error) string {
+	var panicked *PanicError
+	switch {
+	case errors.Is(err, ErrMismatch):
+		return "mismatch"
+	case errors.Is(err, ErrInvalidName):
+		return "invalid"
+	case errors.Is(err, ErrKilled):
+		return "killed"
+	case errors.As(err, &panicked):
+		return "panic"
+	case errors.Is(err, errExited):
+		return "exit"
+	case errors.Is(err, ErrTxEnded):
+		return "ended"
+	case errors.Is(err, context.DeadlineExceeded):
+		return "deadline"
+	}
+	return deadletter.ClassOf(err)
 }

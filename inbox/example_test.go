@@ -13,13 +13,14 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// The example needs a database, so go test does not run it as one: TestExamplePrintsWhatItSays does.
+// The example needs a database, so go test does not run it as one: TestExamplePrintsWhatItSays
+// does.
 var (
 	ctx  = context.Background()
 	pool *pgxpool.Pool
 )
 
-// delivery is what a broker's client hands out.
+// delivery is a delivery of the client of a broker.
 type delivery struct {
 	topic, id string
 	body      []byte
@@ -37,7 +38,7 @@ func Example() {
 		return err
 	})
 	if err != nil {
-		fmt.Println("the database is away; all that is Retry comes again:", err)
+		fmt.Println("the database is unavailable; messages with Retry come again:", err)
 	}
 	for i, o := range outcomes {
 		switch o.State {

@@ -15,9 +15,9 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// proxied are books that are looked at directly, with a pool behind a proxy that breaks things.
+// proxied is a fixture with a second pool, behind a proxy that injects faults.
 type proxied struct {
-	*books
+	*fixture
 	proxy *pgproxy.Proxy
 	via   *pgxpool.Pool
 }
@@ -25,19 +25,19 @@ type proxied struct {
 func newProxied(t *testing.T) *proxied {
 	t.Helper()
 	dsn := pgtest.DSN(t)
-	p := &proxied{books: booksOn(t, pgtest.Open(t, dsn)), proxy: pgtest.Proxy(t, dsn)}
+	p := &proxied{fixture: newFixtureOn(t, pgtest.Open(t, dsn)), proxy: pgtest.Proxy(t, dsn)}
 	p.via = pgtest.Open(t, p.proxy.DSN())
 	return p
 }
 
-func TestLostAnswerToCommitIsResolved(t *testing.T) {
+func TestBatch_ResolvesALostAnswerToCommit(t *testing.T) {
 	t.Parallel()
 	for _, how := range []pgproxy.Action{pgproxy.Reset, pgproxy.Hangup} {
 		t.Run(how.String(), func(t *testing.T) {
 			t.Parallel()
 			p := newProxied(t)
 			trap := p.proxy.Arm(pgproxy.AfterAnswer(pgproxy.IsCommit, "COMMIT"), how)
-			outcomes, err := inbox.Batch(t.Context(), p.via, consumer, messages("m", 3), p.enter)
+			outcomes, err := inbox.Batch(t.Context(), p.via, consumer, messages("m", 3), p.record)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -51,11 +51,11 @@ func TestLostAnswerToCommitIsResolved(t *testing.T) {
 	}
 }
 
-func TestCommitThatDidNotHappenIsMadeAgain(t *testing.T) {
+func TestBatch_RerunsAFailedCommit(t *testing.T) {
 	t.Parallel()
 	p := newProxied(t)
 	trap := p.proxy.Arm(pgproxy.Before(pgproxy.IsCommit), pgproxy.Reset)
-	outcomes, err := inbox.Batch(t.Context(), p.via, consumer, messages("m", 3), p.enter)
+	outcomes, err := inbox.Batch(t.Context(), p.via, consumer, messages("m", 3), p.record)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,11 +64,11 @@ func TestCommitThatDidNotHappenIsMadeAgain(t *testing.T) {
 	p.wantOnce(3)
 }
 
-func TestConnectionThatIsLostInAHandlerCountsNothing(t *testing.T) {
+func TestBatch_CountsNothingForALostConnection(t *testing.T) {
 	t.Parallel()
 	p := newProxied(t)
 	trap := p.proxy.Arm(pgproxy.AfterAnswer(pgproxy.Contains("insert into books")), pgproxy.Reset)
-	outcomes, err := inbox.Batch(t.Context(), p.via, consumer, messages("m", 3), p.enter, inbox.WithMaxAttempts(1))
+	outcomes, err := inbox.Batch(t.Context(), p.via, consumer, messages("m", 3), p.record, inbox.WithMaxAttempts(1))
 	await(t, "the trap", trap.Fired())
 	if err != nil {
 		t.Error(err)
@@ -78,7 +78,7 @@ func TestConnectionThatIsLostInAHandlerCountsNothing(t *testing.T) {
 		t.Errorf("%d attempts are counted", n)
 	}
 	p.due()
-	outcomes, err = inbox.Batch(t.Context(), p.via, consumer, messages("m", 3), p.enter)
+	outcomes, err = inbox.Batch(t.Context(), p.via, consumer, messages("m", 3), p.record)
 	if err != nil {
 		t.Error(err)
 	}
@@ -86,13 +86,13 @@ func TestConnectionThatIsLostInAHandlerCountsNothing(t *testing.T) {
 	p.wantOnce(3)
 }
 
-func TestDatabaseThatGoesAwayInAHandlerCountsNothing(t *testing.T) {
+func TestBatch_CountsNothingIfTheDatabaseGoesDown(t *testing.T) {
 	t.Parallel()
 	p := newProxied(t)
 	outcomes, err := inbox.Batch(t.Context(), p.via, consumer, messages("m", 3), func(tx pgx.Tx, m inbox.Message) error {
 		p.proxy.Refuse(pgproxy.Reset)
 		p.proxy.Cut(pgproxy.Reset)
-		return p.enter(tx, m)
+		return p.record(tx, m)
 	}, inbox.WithMaxAttempts(1), inbox.WithLimits(limit, limit, 50*time.Millisecond))
 	if err == nil {
 		t.Error("there is no error")
@@ -100,9 +100,9 @@ func TestDatabaseThatGoesAwayInAHandlerCountsNothing(t *testing.T) {
 	p.wantStates("RRR", outcomes)
 	p.proxy.Admit()
 	if n := p.count(`select count(*) from idem.inbox`); n != 0 {
-		t.Errorf("%d messages are on record", n)
+		t.Errorf("%d messages are stored", n)
 	}
-	outcomes, err = inbox.Batch(t.Context(), p.via, consumer, messages("m", 3), p.enter)
+	outcomes, err = inbox.Batch(t.Context(), p.via, consumer, messages("m", 3), p.record)
 	if err != nil {
 		t.Error(err)
 	}
@@ -110,32 +110,32 @@ func TestDatabaseThatGoesAwayInAHandlerCountsNothing(t *testing.T) {
 	p.wantOnce(3)
 }
 
-func TestDatabaseThatIsAwayCountsNothing(t *testing.T) {
+func TestBatch_CountsNothingWithoutADatabase(t *testing.T) {
 	t.Parallel()
 	p := newProxied(t)
 	p.proxy.Refuse(pgproxy.Reset)
 	for range 3 {
 		begun := time.Now()
-		outcomes, err := inbox.Batch(t.Context(), p.via, consumer, messages("m", 2), p.enter, inbox.WithMaxAttempts(1))
+		outcomes, err := inbox.Batch(t.Context(), p.via, consumer, messages("m", 2), p.record, inbox.WithMaxAttempts(1))
 		p.wantStates("RR", outcomes)
 		if err == nil || outcomes[0].RetryAt.Before(begun) {
 			t.Errorf("%+v, %v", outcomes, err)
 		}
 	}
 	p.proxy.Admit()
-	outcomes, err := inbox.Batch(t.Context(), p.via, consumer, messages("m", 2), p.enter)
+	outcomes, err := inbox.Batch(t.Context(), p.via, consumer, messages("m", 2), p.record)
 	if err != nil {
 		t.Error(err)
 	}
 	p.wantStates("DD", outcomes)
 }
 
-func TestDeadConnectionsOfThePoolAreReplacedUnnoticed(t *testing.T) {
+func TestHandle_ReplacesDeadConnections(t *testing.T) {
 	t.Parallel()
 	p := newProxied(t)
 	for round := range 3 {
 		id := string(rune('a' + round))
-		o, err := inbox.Handle(t.Context(), p.via, consumer, message(id), p.entering(id))
+		o, err := inbox.Handle(t.Context(), p.via, consumer, message(id), p.recordID(id))
 		if err != nil || o.State != inbox.Done {
 			t.Errorf("%+v, %v", o, err)
 		}
@@ -144,7 +144,7 @@ func TestDeadConnectionsOfThePoolAreReplacedUnnoticed(t *testing.T) {
 	p.wantOnce(3)
 }
 
-func TestMissingSchemaIsSaid(t *testing.T) {
+func TestHandle_ReportsAMissingSchema(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Open(t, pgtest.EmptyDSN(t))
 	o, err := inbox.Handle(t.Context(), pool, consumer, message("m"), func(pgx.Tx) error { return nil })
@@ -153,10 +153,10 @@ func TestMissingSchemaIsSaid(t *testing.T) {
 	}
 }
 
-// Two batches with the same messages, in opposite orders, as often as it takes to meet.
-func TestBatchesInAnyOrderNeverDeadlock(t *testing.T) {
+// Two batches with the same messages in opposite orders run concurrently.
+func TestBatch_DoesNotDeadlock(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t)
+	b := newFixture(t)
 	const rounds, size = 30, 50
 	done := make(chan error, 2)
 	for side := range 2 {
@@ -169,7 +169,7 @@ func TestBatchesInAnyOrderNeverDeadlock(t *testing.T) {
 						ms[i], ms[size-1-i] = ms[size-1-i], ms[i]
 					}
 				}
-				outcomes, err := inbox.Batch(context.Background(), b.pool, consumer, ms, b.enter, inbox.WithRetries(0), inbox.WithLimits(limit, limit, limit))
+				outcomes, err := inbox.Batch(context.Background(), b.pool, consumer, ms, b.record, inbox.WithRetries(0), inbox.WithLimits(limit, limit, limit))
 				all = errors.Join(all, err)
 				for _, o := range outcomes {
 					if o.State == inbox.Retry {
@@ -191,9 +191,9 @@ func TestBatchesInAnyOrderNeverDeadlock(t *testing.T) {
 	}
 }
 
-func TestMessagesAreClaimedInOneOrderWhateverThatOfTheirDelivery(t *testing.T) {
+func TestBatch_ClaimsInOneOrder(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t)
+	b := newFixture(t)
 	b.exec(`create table claimed (n int generated always as identity, id text);
 		create function claims() returns trigger language plpgsql as 'begin insert into claimed (id) values (new.id); return null; end';
 		create trigger claims after insert on idem.inbox for each row execute function claims()`)
@@ -201,7 +201,7 @@ func TestMessagesAreClaimedInOneOrderWhateverThatOfTheirDelivery(t *testing.T) {
 	for i, j := range rand.Perm(len(ms)) {
 		ms[i], ms[j] = ms[j], ms[i]
 	}
-	b.batch(ms, b.enter)
+	b.batch(ms, b.record)
 	if n := b.count(`select 100 - count(*) + count(*) filter (where behind) from (select id < lag(id) over (order by n) as behind from claimed) c`); n != 0 {
 		t.Errorf("%d messages were claimed after one that comes behind them", n)
 	}

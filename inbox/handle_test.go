@@ -15,9 +15,9 @@ import (
 	"github.com/idem-go/idem/inbox"
 )
 
-func TestMessageHasItsEffectOnceHoweverOftenItIsDelivered(t *testing.T) {
+func TestHandle_GivesAMessageItsEffectOnce(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t)
+	b := newFixture(t)
 	for i := range 5 {
 		want := inbox.Duplicate
 		if i == 0 {
@@ -33,12 +33,12 @@ func TestMessageHasItsEffectOnceHoweverOftenItIsDelivered(t *testing.T) {
 	}
 }
 
-func TestEachConsumerAndEachSourceHasItsOwnEffect(t *testing.T) {
+func TestHandle_SeparatesConsumersAndSources(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t)
+	b := newFixture(t)
 	for i, call := range []struct{ consumer, source string }{{"billing", "orders"}, {"mail", "orders"}, {"billing", "refunds"}, {"b", "illing"}} {
 		m := inbox.Message{Source: call.source, ID: "m"}
-		o, err := inbox.Handle(t.Context(), b.pool, call.consumer, m, b.entering("m"))
+		o, err := inbox.Handle(t.Context(), b.pool, call.consumer, m, b.recordID("m"))
 		if err != nil || o.State != inbox.Done {
 			t.Errorf("%d: %+v, %v", i, o, err)
 		}
@@ -50,13 +50,13 @@ func TestEachConsumerAndEachSourceHasItsOwnEffect(t *testing.T) {
 
 func TestHandle_MismatchNamesTheMessage(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t)
+	b := newFixture(t)
 	const id, secret = "a-message-id-that-is-long-enough", "the payload that is not to be seen"
 	b.handle(id)
 	for range 2 {
 		m := message(id)
 		m.Payload = []byte(secret)
-		o, err := inbox.Handle(t.Context(), b.pool, consumer, m, b.entering(id))
+		o, err := inbox.Handle(t.Context(), b.pool, consumer, m, b.recordID(id))
 		var mismatch *inbox.MismatchError
 		if !errors.Is(err, inbox.ErrMismatch) || !errors.As(o.Err, &mismatch) || o.State != inbox.Dead {
 			t.Fatalf("%+v, %v", o, err)
@@ -74,13 +74,13 @@ func TestHandle_MismatchNamesTheMessage(t *testing.T) {
 	}
 }
 
-func TestMessageWithoutAnIDIsNeverHandledAndNeverLost(t *testing.T) {
+func TestHandle_DeadLettersAnInvalidID(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t)
+	b := newFixture(t)
 	for _, id := range []string{"", "a\x00b", "\xff", strings.Repeat("x", 513)} {
 		m := inbox.Message{Source: "orders", ID: id, Payload: []byte("of " + fmt.Sprintf("%x", id))}
 		for range 2 {
-			o, err := inbox.Handle(t.Context(), b.pool, consumer, m, b.entering("m"))
+			o, err := inbox.Handle(t.Context(), b.pool, consumer, m, b.recordID("m"))
 			if err != nil || o.State != inbox.Dead || !errors.Is(o.Err, inbox.ErrInvalidName) {
 				t.Errorf("%q: %+v, %v", id, o, err)
 			}
@@ -89,13 +89,13 @@ func TestMessageWithoutAnIDIsNeverHandledAndNeverLost(t *testing.T) {
 			t.Errorf("%q: %d dead letters", id, n)
 		}
 	}
-	b.wantEntries()
+	b.wantEffects()
 }
 
-func TestArgumentsThatMakeNoSenseAreRefused(t *testing.T) {
+func TestHandle_ChecksItsArguments(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t)
-	fn := b.entering("m")
+	b := newFixture(t)
+	fn := b.recordID("m")
 	for name, call := range map[string]func() (inbox.Outcome, error){
 		"no pool": func() (inbox.Outcome, error) { return inbox.Handle(t.Context(), nil, consumer, message("m"), fn) },
 		"no fn":   func() (inbox.Outcome, error) { return inbox.Handle(t.Context(), b.pool, consumer, message("m"), nil) },
@@ -128,20 +128,19 @@ func TestArgumentsThatMakeNoSenseAreRefused(t *testing.T) {
 	if b.runs.Load() != 0 {
 		t.Error("fn ran")
 	}
-	if outcomes, err := inbox.Batch(t.Context(), b.pool, consumer, nil, b.enter); err != nil || len(outcomes) != 0 {
+	if outcomes, err := inbox.Batch(t.Context(), b.pool, consumer, nil, b.record); err != nil || len(outcomes) != 0 {
 		t.Errorf("no messages: %v, %v", outcomes, err)
 	}
 }
 
-// Ids come from strangers.
-func TestHostileIDsAndKeysAreJustText(t *testing.T) {
+func TestHandle_AcceptsHostileIDsAndKeys(t *testing.T) {
 	t.Parallel()
 	for name, mode := range map[string]pgx.QueryExecMode{
 		"prepared": pgx.QueryExecModeCacheStatement, "exec": pgx.QueryExecModeExec, "simple protocol": pgx.QueryExecModeSimpleProtocol,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBooks(t, func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = mode })
+			b := newFixture(t, func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = mode })
 			var ms []inbox.Message
 			for _, id := range []string{`'`, `"`, `\`, `{}`, `{a,b}`, `a,b`, `NULL`, `null`, ` `, ` a `, `\"`, `$1`, `'); drop table books --`, "ü\u2028", `a"b\c`} {
 				ms = append(ms, inbox.Message{Source: `s'"\{,} ` + id, ID: id, Key: id + "\x00", Payload: bytes.Repeat([]byte{0, '\\', '\'', 255}, 3)})
@@ -154,7 +153,7 @@ func TestHostileIDsAndKeysAreJustText(t *testing.T) {
 			}
 			b.due()
 			for _, want := range []inbox.State{inbox.Done, inbox.Duplicate} {
-				for i, o := range b.batch(ms, b.enter) {
+				for i, o := range b.batch(ms, b.record) {
 					if o.State != want {
 						t.Errorf("%q: %+v", ms[i].ID, o)
 					}
@@ -165,28 +164,28 @@ func TestHostileIDsAndKeysAreJustText(t *testing.T) {
 	}
 }
 
-func TestHandlingWorksAtEveryIsolationLevel(t *testing.T) {
+func TestBatch_WorksAtEveryIsolationLevel(t *testing.T) {
 	t.Parallel()
 	for _, level := range []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable} {
 		t.Run(string(level), func(t *testing.T) {
 			t.Parallel()
-			b := newBooks(t)
+			b := newFixture(t)
 			opts := []inbox.Option{inbox.WithTxOptions(pgx.TxOptions{IsoLevel: level})}
 			for _, want := range []string{"DDDD", "dddd"} {
-				b.wantStates(want, b.batch(messages("m", 4), b.enter, opts...))
+				b.wantStates(want, b.batch(messages("m", 4), b.record, opts...))
 			}
-			b.wantStates("DDRD", b.batch(messages("p", 4), b.poisoned("p-0002"), opts...))
+			b.wantStates("DDRD", b.batch(messages("p", 4), b.failing("p-0002"), opts...))
 			b.due()
-			b.wantStates("ddDd", b.batch(messages("p", 4), b.enter, opts...))
+			b.wantStates("ddDd", b.batch(messages("p", 4), b.record, opts...))
 			b.wantOnce(8)
 		})
 	}
 }
 
-func TestMemoryAndEffectAreCommittedTogether(t *testing.T) {
+func TestHandle_CommitsMessageAndEffectTogether(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t)
-	k := b.keep("m", nil)
+	b := newFixture(t)
+	k := b.hold("m", nil)
 	if n := b.count(`select count(*) from books`) + b.count(`select count(*) from idem.inbox`); n != 0 {
 		t.Errorf("%d rows are visible before the commit", n)
 	}
@@ -197,13 +196,13 @@ func TestMemoryAndEffectAreCommittedTogether(t *testing.T) {
 	b.wantOnce(1)
 }
 
-func TestMessageThatAnotherHasInHandIsWaitedForAndIsADuplicateThen(t *testing.T) {
+func TestHandle_WaitsForAMessageInProgressElsewhere(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t)
-	k := b.keep("m", nil)
+	b := newFixture(t)
+	k := b.hold("m", nil)
 	second := make(chan inbox.Outcome, 1)
 	go func() {
-		o, _ := inbox.Handle(context.Background(), b.pool, consumer, message("m"), b.entering("m"), inbox.WithLimits(limit, limit, limit))
+		o, _ := inbox.Handle(context.Background(), b.pool, consumer, message("m"), b.recordID("m"), inbox.WithLimits(limit, limit, limit))
 		second <- o
 	}()
 	b.awaitBlocked(1)
@@ -214,12 +213,12 @@ func TestMessageThatAnotherHasInHandIsWaitedForAndIsADuplicateThen(t *testing.T)
 	b.wantOnce(1)
 }
 
-func TestMessageThatAnotherDoesNotFinishIsToBeDeliveredAgainUncounted(t *testing.T) {
+func TestBatch_PostponesAMessageInProgressElsewhere(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t)
-	k := b.keep("m-0002", nil)
+	b := newFixture(t)
+	k := b.hold("m-0002", nil)
 	begun := time.Now()
-	outcomes := b.batch(messages("m", 5), b.enter, inbox.WithLimits(20*time.Millisecond, limit, limit))
+	outcomes := b.batch(messages("m", 5), b.record, inbox.WithLimits(20*time.Millisecond, limit, limit))
 	b.wantStates("DDRDD", outcomes)
 	if o := outcomes[2]; !errors.Is(o.Err, inbox.ErrElsewhere) || !o.RetryAt.After(begun) {
 		t.Errorf("%+v", o)
@@ -228,16 +227,16 @@ func TestMessageThatAnotherDoesNotFinishIsToBeDeliveredAgainUncounted(t *testing
 	await(t, "the other delivery", k.done)
 	b.wantOnce(5)
 	if n := b.count(`select count(*) from idem.inbox where state <> 'handled'`); n != 0 {
-		t.Errorf("%d failures are on record", n)
+		t.Errorf("%d failures are stored", n)
 	}
 }
 
-func TestRedeliveryOfAMessageThatAnotherHasInHandKeepsNobodyFromTheRest(t *testing.T) {
+func TestBatch_PostponesALockedRedelivery(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t)
-	k := b.keep("m-0063", nil)
+	b := newFixture(t)
+	k := b.hold("m-0063", nil)
 	ms := messages("m", 64)
-	outcomes := b.batch(redelivered(ms), b.enter, inbox.WithLimits(time.Second, time.Minute, limit))
+	outcomes := b.batch(redelivered(ms), b.record, inbox.WithLimits(time.Second, time.Minute, limit))
 	b.wantStates(strings.Repeat("D", 63)+"R", outcomes)
 	if o := outcomes[63]; !errors.Is(o.Err, inbox.ErrElsewhere) {
 		t.Errorf("%+v", o)

@@ -18,34 +18,35 @@ import (
 	"github.com/idem-go/idem/lab/waiting"
 )
 
-// limit is how long a test waits for a signal that has to come.
+// limit is how long a test waits for an expected event.
 const limit = waiting.Limit
 
 const consumer = "billing"
 
 var errPoison = errors.New("the amount is negative")
 
-// books are the effect in most tests: one row per message that was handled.
-type books struct {
+// fixture has a table of effects, with one row for each handled message, and counts the runs of
+// handlers.
+type fixture struct {
 	t    testing.TB
 	pool *pgxpool.Pool
 	runs atomic.Int64
 }
 
-func newBooks(t testing.TB, configure ...func(*pgxpool.Config)) *books {
+func newFixture(t testing.TB, configure ...func(*pgxpool.Config)) *fixture {
 	t.Helper()
-	return booksOn(t, pgtest.New(t, configure...))
+	return newFixtureOn(t, pgtest.New(t, configure...))
 }
 
-func booksOn(t testing.TB, pool *pgxpool.Pool) *books {
+func newFixtureOn(t testing.TB, pool *pgxpool.Pool) *fixture {
 	t.Helper()
 	if _, err := pool.Exec(context.Background(), `create table books (n bigint generated always as identity, id text not null)`); err != nil {
 		t.Fatal(err)
 	}
-	return &books{t: t, pool: pool}
+	return &fixture{t: t, pool: pool}
 }
 
-// message returns one of a source that all tests share.
+// message returns a message of the source that all tests use.
 func message(id string) inbox.Message {
 	return inbox.Message{Source: "orders", ID: id, Type: "OrderPlaced", Headers: map[string]string{"trace": "trace of " + id}, Payload: []byte("payload of " + id)}
 }
@@ -58,22 +59,22 @@ func messages(prefix string, n int) []inbox.Message {
 	return ms
 }
 
-// enter makes an entry for a message.
-func (b *books) enter(tx pgx.Tx, m inbox.Message) error {
+// record is a handler that inserts the effect of a message.
+func (b *fixture) record(tx pgx.Tx, m inbox.Message) error {
 	b.runs.Add(1)
 	_, err := tx.Exec(context.Background(), `insert into books (id) values ($1)`, m.ID)
 	return err
 }
 
-// entering is enter for Handle.
-func (b *books) entering(id string) func(pgx.Tx) error {
-	return func(tx pgx.Tx) error { return b.enter(tx, message(id)) }
+// recordID is record for Handle.
+func (b *fixture) recordID(id string) func(pgx.Tx) error {
+	return func(tx pgx.Tx) error { return b.record(tx, message(id)) }
 }
 
-// poisoned enters, and then fails for the ids that it is given.
-func (b *books) poisoned(ids ...string) func(pgx.Tx, inbox.Message) error {
+// failing returns a handler that records each message, and then fails for these IDs.
+func (b *fixture) failing(ids ...string) func(pgx.Tx, inbox.Message) error {
 	return func(tx pgx.Tx, m inbox.Message) error {
-		if err := b.enter(tx, m); err != nil {
+		if err := b.record(tx, m); err != nil {
 			return err
 		}
 		for _, id := range ids {
@@ -85,16 +86,16 @@ func (b *books) poisoned(ids ...string) func(pgx.Tx, inbox.Message) error {
 	}
 }
 
-func (b *books) handle(id string, opts ...inbox.Option) inbox.Outcome {
+func (b *fixture) handle(id string, opts ...inbox.Option) inbox.Outcome {
 	b.t.Helper()
-	o, err := inbox.Handle(context.Background(), b.pool, consumer, message(id), b.entering(id), opts...)
+	o, err := inbox.Handle(context.Background(), b.pool, consumer, message(id), b.recordID(id), opts...)
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	return o
 }
 
-func (b *books) batch(ms []inbox.Message, fn func(pgx.Tx, inbox.Message) error, opts ...inbox.Option) []inbox.Outcome {
+func (b *fixture) batch(ms []inbox.Message, fn func(pgx.Tx, inbox.Message) error, opts ...inbox.Option) []inbox.Outcome {
 	b.t.Helper()
 	outcomes, err := inbox.Batch(context.Background(), b.pool, consumer, ms, fn, opts...)
 	if err != nil {
@@ -106,7 +107,42 @@ func (b *books) batch(ms []inbox.Message, fn func(pgx.Tx, inbox.Message) error, 
 	return outcomes
 }
 
-func (b *books) count(sql string, args ...any) int {
+// each calls inbox.Handle for each message.
+func (b *fixture) each(ms []inbox.Message, fn func(pgx.Tx, inbox.Message) error, opts ...inbox.Option) (outcomes []inbox.Outcome) {
+	b.t.Helper()
+	for _, m := range ms {
+		o, err := inbox.Handle(context.Background(), b.pool, consumer, m, func(tx pgx.Tx) error { return fn(tx, m) }, opts...)
+		if err != nil {
+			b.t.Error(err)
+		}
+		outcomes = append(outcomes, o)
+	}
+	return outcomes
+}
+
+// bulk calls inbox.Bulk with a handler that calls fn for each message.
+func (b *fixture) bulk(ms []inbox.Message, fn func(pgx.Tx, inbox.Message) error, opts ...inbox.Option) []inbox.Outcome {
+	b.t.Helper()
+	outcomes, err := inbox.Bulk(context.Background(), b.pool, consumer, ms, func(tx pgx.Tx, ms []inbox.Message) error {
+		for _, m := range ms {
+			if err := fn(tx, m); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, opts...)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return outcomes
+}
+
+// handling is one of the ways to handle messages: each, batch or bulk.
+type handling func(b *fixture, ms []inbox.Message, fn func(pgx.Tx, inbox.Message) error, opts ...inbox.Option) []inbox.Outcome
+
+var handlings = map[string]handling{"Handle": (*fixture).each, "Batch": (*fixture).batch, "Bulk": (*fixture).bulk}
+
+func (b *fixture) count(sql string, args ...any) int {
 	b.t.Helper()
 	var n int
 	if err := b.pool.QueryRow(context.Background(), sql, args...).Scan(&n); err != nil {
@@ -115,15 +151,15 @@ func (b *books) count(sql string, args ...any) int {
 	return n
 }
 
-func (b *books) exec(sql string, args ...any) {
+func (b *fixture) exec(sql string, args ...any) {
 	b.t.Helper()
 	if _, err := b.pool.Exec(context.Background(), sql, args...); err != nil {
 		b.t.Fatal(err)
 	}
 }
 
-// wantEntries fails the test unless each of these, and nothing else, has one effect.
-func (b *books) wantEntries(want ...string) {
+// wantEffects fails the test unless exactly these messages have one effect each, in this order.
+func (b *fixture) wantEffects(want ...string) {
 	b.t.Helper()
 	rows, _ := b.pool.Query(context.Background(), `select id from books order by n`)
 	got, err := pgx.CollectRows(rows, pgx.RowTo[string])
@@ -138,8 +174,8 @@ func (b *books) wantEntries(want ...string) {
 	}
 }
 
-// wantOnce fails the test unless each of n messages has exactly one effect, and is remembered as handled.
-func (b *books) wantOnce(n int) {
+// wantOnce fails the test unless n messages have one effect each and are stored as handled.
+func (b *fixture) wantOnce(n int) {
 	b.t.Helper()
 	if got := b.count(`select count(*) from books`); got != n {
 		b.t.Errorf("%d effects of %d messages", got, n)
@@ -152,18 +188,18 @@ func (b *books) wantOnce(n int) {
 	}
 }
 
-// due makes every message that is to be tried again due at once.
-func (b *books) due() {
+// due makes the next attempt of every failing message due.
+func (b *fixture) due() {
 	b.exec(`update idem.inbox set retry_at = clock_timestamp() where state = 'failing'`)
 }
 
-// attempts returns how many failed attempts at a message are on record.
-func (b *books) attempts(id string) int {
+// attempts returns how many failed attempts at a message are stored.
+func (b *fixture) attempts(id string) int {
 	b.t.Helper()
 	return b.count(`select coalesce(max(attempts), 0) from idem.inbox where id = $1 and state = 'failing'`, id)
 }
 
-// states are the outcomes in short: D, d(uplicate), R(etry), X (dead).
+// states abbreviates outcomes: D (done), d (duplicate), R (retry), X (dead).
 func states(outcomes []inbox.Outcome) string {
 	short := map[inbox.State]byte{inbox.Done: 'D', inbox.Duplicate: 'd', inbox.Retry: 'R', inbox.Dead: 'X'}
 	var b []byte
@@ -177,45 +213,45 @@ func states(outcomes []inbox.Outcome) string {
 	return string(b)
 }
 
-func (b *books) wantStates(want string, outcomes []inbox.Outcome) {
+func (b *fixture) wantStates(want string, outcomes []inbox.Outcome) {
 	b.t.Helper()
 	if got := states(outcomes); got != want {
 		b.t.Errorf("the outcomes are %s, want %s: %+v", got, want, outcomes)
 	}
 }
 
-// await returns once the channel is closed or has a value.
+// await waits until the channel is closed or has a value.
 func await[T any](t testing.TB, what string, c <-chan T) T {
 	t.Helper()
 	return waiting.For(t, what, c)
 }
 
-// awaitBlocked returns once n backends of the database wait for another transaction.
-func (b *books) awaitBlocked(n int) {
+// awaitBlocked waits until n sessions wait for a lock.
+func (b *fixture) awaitBlocked(n int) {
 	b.t.Helper()
 	deadline := time.Now().Add(limit)
 	for b.count(`select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`) < n {
 		if time.Now().After(deadline) {
-			b.t.Fatalf("waited in vain for %d blocked backends", n)
+			b.t.Fatalf("timed out waiting for %d blocked backends", n)
 		}
 	}
 }
 
-// kept is a Handle whose fn has made its entry and goes on until release is called.
-type kept struct {
+// heldCall is a Handle whose handler has recorded its message and blocks until release is called.
+type heldCall struct {
 	release func()
 	done    chan inbox.Outcome
 }
 
-// keep handles a message, and returns once its fn has made its entry.
-func (b *books) keep(id string, end error) *kept {
+// hold starts a heldCall.
+func (b *fixture) hold(id string, end error) *heldCall {
 	b.t.Helper()
 	gate, begun := make(chan struct{}), make(chan struct{})
-	k := &kept{release: sync.OnceFunc(func() { close(gate) }), done: make(chan inbox.Outcome, 1)}
+	k := &heldCall{release: sync.OnceFunc(func() { close(gate) }), done: make(chan inbox.Outcome, 1)}
 	b.t.Cleanup(k.release)
 	go func() {
 		o, _ := inbox.Handle(context.Background(), b.pool, consumer, message(id), func(tx pgx.Tx) error {
-			err := b.entering(id)(tx)
+			err := b.recordID(id)(tx)
 			close(begun)
 			<-gate
 			return errors.Join(err, end)

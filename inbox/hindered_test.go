@@ -14,9 +14,9 @@ import (
 	"github.com/idem-go/idem/inbox"
 )
 
-// accounts makes an account for each message, locks one of them until release is called, and returns a handler that locks that
-// of its message as the statement says.
-func (b *books) accounts(ms []inbox.Message, locked, statement string) (fn func(pgx.Tx, inbox.Message) error, release func()) {
+// accounts inserts an account for each message and locks one of them until release is called. It
+// returns a handler that runs statement for the account of its message.
+func (b *fixture) accounts(ms []inbox.Message, locked, statement string) (fn func(pgx.Tx, inbox.Message) error, release func()) {
 	b.t.Helper()
 	b.exec(`create table accounts (id text primary key, balance int not null default 0)`)
 	for _, m := range ms {
@@ -31,7 +31,7 @@ func (b *books) accounts(ms []inbox.Message, locked, statement string) (fn func(
 		b.t.Fatal(err)
 	}
 	return func(tx pgx.Tx, m inbox.Message) error {
-		if err := b.enter(tx, m); err != nil {
+		if err := b.record(tx, m); err != nil {
 			return err
 		}
 		_, err := tx.Exec(context.Background(), statement, m.ID)
@@ -39,39 +39,13 @@ func (b *books) accounts(ms []inbox.Message, locked, statement string) (fn func(
 	}, func() { holder.Rollback(context.Background()) }
 }
 
-func TestMessageWhoseRowIsLockedIsPostponedAloneAndTheOthersAreCommitted(t *testing.T) {
+func TestBatch_PostponesALockedMessageAlone(t *testing.T) {
 	t.Parallel()
 	const nowait = `select from accounts where id = $1 for update nowait`
-	for name, handle := range map[string]func(b *books, ms []inbox.Message, fn func(pgx.Tx, inbox.Message) error, opts ...inbox.Option) []inbox.Outcome{
-		"Handle": func(b *books, ms []inbox.Message, fn func(pgx.Tx, inbox.Message) error, opts ...inbox.Option) (outcomes []inbox.Outcome) {
-			for _, m := range ms {
-				o, err := inbox.Handle(t.Context(), b.pool, consumer, m, func(tx pgx.Tx) error { return fn(tx, m) }, opts...)
-				if err != nil {
-					b.t.Error(err)
-				}
-				outcomes = append(outcomes, o)
-			}
-			return outcomes
-		},
-		"Batch": (*books).batch,
-		"Bulk": func(b *books, ms []inbox.Message, fn func(pgx.Tx, inbox.Message) error, opts ...inbox.Option) []inbox.Outcome {
-			outcomes, err := inbox.Bulk(t.Context(), b.pool, consumer, ms, func(tx pgx.Tx, ms []inbox.Message) error {
-				for _, m := range ms {
-					if err := fn(tx, m); err != nil {
-						return err
-					}
-				}
-				return nil
-			}, opts...)
-			if err != nil {
-				b.t.Error(err)
-			}
-			return outcomes
-		},
-	} {
+	for name, handle := range handlings {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBooks(t)
+			b := newFixture(t)
 			ms := messages("m", 30)
 			fn, release := b.accounts(ms, "m-0017", nowait)
 			opts := []inbox.Option{inbox.WithMaxAttempts(1), inbox.WithBackoff(time.Minute, time.Hour)}
@@ -97,9 +71,9 @@ func TestMessageWhoseRowIsLockedIsPostponedAloneAndTheOthersAreCommitted(t *test
 	}
 }
 
-func TestPausesOfAMessageThatIsHinderedGrow(t *testing.T) {
+func TestHandle_BacksOffHinderedMessages(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t)
+	b := newFixture(t)
 	ms := messages("m", 1)
 	fn, _ := b.accounts(ms, ms[0].ID, `select from accounts where id = $1 for update nowait`)
 	for i, least := range []time.Duration{1, 2, 4, 8, 16, 30, 30} {
@@ -111,11 +85,11 @@ func TestPausesOfAMessageThatIsHinderedGrow(t *testing.T) {
 		b.due()
 	}
 	if n := b.count(`select hindered from idem.inbox`); n != 7 {
-		t.Errorf("%d are on record", n)
+		t.Errorf("%d are stored", n)
 	}
 }
 
-func TestWhatHindersOneMessageKeepsNobodyFromTheRest(t *testing.T) {
+func TestBatch_PostponesAHinderedMessageAlone(t *testing.T) {
 	t.Parallel()
 	raise := func(code string) func(pgx.Tx) error {
 		return func(tx pgx.Tx) error {
@@ -128,7 +102,7 @@ func TestWhatHindersOneMessageKeepsNobodyFromTheRest(t *testing.T) {
 		"lock_timeout": raise("55P03"), "temp_file_limit": raise("53400"), "out of memory": raise("53200"), "too many connections": raise("53300"),
 		"serialization failure": raise("40001"), "deadlock": raise("40P01"), "read-only": raise("25006"), "connection failure": raise("08006"),
 		"shutdown of another database": func(pgx.Tx) error { return elsewhere },
-		"cancelled":                    func(pgx.Tx) error { return fmt.Errorf("in vain: %w", context.Canceled) },
+		"canceled":                     func(pgx.Tx) error { return fmt.Errorf("not done: %w", context.Canceled) },
 		"its connection is ended": func(tx pgx.Tx) error {
 			_, err := tx.Exec(context.Background(), `select pg_terminate_backend(pg_backend_pid())`)
 			return err
@@ -136,9 +110,9 @@ func TestWhatHindersOneMessageKeepsNobodyFromTheRest(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBooks(t)
+			b := newFixture(t)
 			outcomes := b.batch(messages("m", 6), func(tx pgx.Tx, m inbox.Message) error {
-				if err := b.enter(tx, m); err != nil || m.ID != "m-0003" {
+				if err := b.record(tx, m); err != nil || m.ID != "m-0003" {
 					return err
 				}
 				return hinders(tx)
@@ -148,18 +122,18 @@ func TestWhatHindersOneMessageKeepsNobodyFromTheRest(t *testing.T) {
 				t.Errorf("%+v, %d attempts are counted", outcomes[3], b.attempts("m-0003"))
 			}
 			b.due()
-			b.wantStates("dddDdd", b.batch(messages("m", 6), b.enter))
+			b.wantStates("dddDdd", b.batch(messages("m", 6), b.record))
 			b.wantOnce(6)
 		})
 	}
 }
 
-// What is cancelled by the server because it takes too long would take as long the next time.
-func TestStatementTimeoutOfTheRoleCounts(t *testing.T) {
+// A statement that exceeded statement_timeout would take as long in the next attempt.
+func TestBatch_CountsAStatementTimeout(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t)
+	b := newFixture(t)
 	outcomes := b.batch(messages("m", 3), func(tx pgx.Tx, m inbox.Message) error {
-		if err := b.enter(tx, m); err != nil || m.ID != "m-0001" {
+		if err := b.record(tx, m); err != nil || m.ID != "m-0001" {
 			return err
 		}
 		_, err := tx.Exec(t.Context(), `set local statement_timeout = '1ms'; select pg_sleep(100)`, pgx.QueryExecModeSimpleProtocol)
@@ -171,12 +145,12 @@ func TestStatementTimeoutOfTheRoleCounts(t *testing.T) {
 	}
 }
 
-// A statement that no server can prepare is told by the SQLSTATE that a stale one has.
-func TestErrorThatOutlastsANewConnectionCounts(t *testing.T) {
+// An invalid statement may fail with the SQLSTATE of a stale prepared statement.
+func TestBatch_CountsAPersistentStaleStatement(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t)
+	b := newFixture(t)
 	outcomes := b.batch(messages("m", 3), func(tx pgx.Tx, m inbox.Message) error {
-		if err := b.enter(tx, m); err != nil || m.ID != "m-0001" {
+		if err := b.record(tx, m); err != nil || m.ID != "m-0001" {
 			return err
 		}
 		_, err := tx.Exec(t.Context(), `select count(*) from books for update`)
@@ -188,9 +162,9 @@ func TestErrorThatOutlastsANewConnectionCounts(t *testing.T) {
 	}
 }
 
-func TestNothingOvertakesAMessageThatIsHindered(t *testing.T) {
+func TestWithOrder_BlocksBehindAHinderedMessage(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t)
+	b := newFixture(t)
 	ms := messages("m", 4)
 	for i, key := range []string{"a", "b", "a", "b"} {
 		ms[i].Key = key
@@ -202,5 +176,5 @@ func TestNothingOvertakesAMessageThatIsHindered(t *testing.T) {
 	release()
 	b.due()
 	b.wantStates("DdDd", b.batch(ms, fn, opts...))
-	b.wantEntries("m-0001", "m-0003", "m-0000", "m-0002")
+	b.wantEffects("m-0001", "m-0003", "m-0000", "m-0002")
 }

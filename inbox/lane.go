@@ -6,62 +6,66 @@ import (
 	"github.com/idem-go/idem/internal/db"
 )
 
-// lane is a part of the messages of a call, which has a transaction of its own beside those of the others: whole keys, in their order.
+// lane is a share of the messages of a call, handled in transactions of its own beside other lanes.
 type lane struct {
-	messages []Message
-	places   []int // of each in the call
+	messages  []Message
+	positions []int // in the call
 }
 
-// lanesOf divides messages among up to so many lanes. A lane has all messages of a key, and a message is with others that have its id.
-// The next key is given to the lane that has the fewest messages.
-func lanesOf(messages []Message, most int) []lane {
-	if most < 2 || len(messages) < 2 {
-		return nil
+// divide divides messages among up to n lanes. A lane has all messages of a key and all of an ID,
+// in their order. The next key goes to the lane with the fewest messages.
+func divide(messages []Message, n int) []lane {
+	if n < 2 {
+		one := lane{messages: messages, positions: make([]int, len(messages))}
+		for i := range messages {
+			one.positions[i] = i
+		}
+		return []lane{one}
 	}
-	together := unite(messages)
+	groupOf := keyGroups(messages)
 	size := map[int]int{}
 	for i := range messages {
-		size[together(i)]++
+		size[groupOf(i)]++
 	}
-	lanes, of := make([]lane, most), map[int]int{}
-	load := make([]int, most)
+	lanes, laneOf := make([]lane, n), map[int]int{}
+	load := make([]int, n)
 	for i := range messages {
-		part := together(i)
-		n, known := of[part]
+		g := groupOf(i)
+		l, known := laneOf[g]
 		if !known {
-			n = slices.Index(load, slices.Min(load))
-			of[part], load[n] = n, load[n]+size[part]
+			l = slices.Index(load, slices.Min(load))
+			laneOf[g], load[l] = l, load[l]+size[g]
 		}
-		lanes[n].messages, lanes[n].places = append(lanes[n].messages, messages[i]), append(lanes[n].places, i)
+		lanes[l].messages, lanes[l].positions = append(lanes[l].messages, messages[i]), append(lanes[l].positions, i)
 	}
 	return slices.DeleteFunc(lanes, func(l lane) bool { return len(l.messages) == 0 })
 }
 
-// unite returns a function that tells which messages are to stay together: it names one of them for all. They have a key or an id
-// in common, or another one that has one in common with each.
-func unite(messages []Message) func(i int) int {
-	first := make([]int, len(messages))
+// keyGroups returns a function that maps the index of a message to its group, which is the index of
+// one of its messages. Messages with the same key or the same ID are in one group (union-find).
+func keyGroups(messages []Message) func(i int) int {
+	parent := make([]int, len(messages))
 	find := func(i int) int {
-		for first[i] != i {
-			first[i] = first[first[i]]
-			i = first[i]
+		for parent[i] != i {
+			parent[i] = parent[parent[i]]
+			i = parent[i]
 		}
 		return i
 	}
-	ids, keys := make(map[db.MessageID]int, len(messages)), map[keyOf]int{}
+	ids, keys := make(map[db.MessageID]int, len(messages)), map[orderKey]int{}
 	for i, m := range messages {
-		first[i] = i
+		parent[i] = i
 		id := db.MessageID{Source: m.Source, ID: m.ID}
 		if other, known := ids[id]; known {
-			first[i] = find(other)
+			parent[i] = find(other)
 		}
 		ids[id] = i
 		if m.Key == "" {
 			continue
 		}
-		key := keyOf{m.Source, storable(m.Key)}
+		key := orderKey{m.Source, storedKey(m.Key)}
 		if other, known := keys[key]; known {
-			first[find(i)] = find(other)
+			parent[find(i)] = find(other)
 		}
 		keys[key] = i
 	}

@@ -22,10 +22,10 @@ func connections(n int32) func(*pgxpool.Config) {
 	return func(c *pgxpool.Config) { c.MaxConns = n }
 }
 
-// Each handler waits for all others to have begun.
-func TestKeysAreHandledSideBySideInLanes(t *testing.T) {
+// Each handler waits until all handlers have begun.
+func TestWithLanes_HandlesKeysConcurrently(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t, connections(9))
+	b := newFixture(t, connections(9))
 	const lanes = 8
 	var begun sync.WaitGroup
 	begun.Add(lanes)
@@ -38,16 +38,16 @@ func TestKeysAreHandledSideBySideInLanes(t *testing.T) {
 	outcomes := b.batch(ms, func(tx pgx.Tx, m inbox.Message) error {
 		begun.Done()
 		await(t, "all handlers to begin", all)
-		return b.enter(tx, m)
+		return b.record(tx, m)
 	}, inbox.WithLanes(lanes))
 	b.wantStates(strings.Repeat("D", lanes), outcomes)
 	b.wantOnce(lanes)
 }
 
-// A source that delivers what is not settled again and again, in order, and handlers of which one in eight fails.
-func TestOrderOfEachKeyIsKeptInLanesWhateverFails(t *testing.T) {
+// A source redelivers unsettled messages in order, and one handler call in eight fails.
+func TestWithLanes_KeepsTheOrderOfEachKey(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t, connections(9))
+	b := newFixture(t, connections(9))
 	const keys, each = 13, 20
 	var source []inbox.Message
 	for i := range each {
@@ -63,7 +63,7 @@ func TestOrderOfEachKeyIsKeptInLanesWhateverFails(t *testing.T) {
 	for open := source; len(open) > 0; {
 		window := open[:min(len(open), 64)]
 		outcomes := b.batch(window, func(tx pgx.Tx, m inbox.Message) error {
-			if err := b.enter(tx, m); err != nil || rand.IntN(8) > 0 {
+			if err := b.record(tx, m); err != nil || rand.IntN(8) > 0 {
 				return err
 			}
 			return errPoison
@@ -84,11 +84,11 @@ func TestOrderOfEachKeyIsKeptInLanesWhateverFails(t *testing.T) {
 	}
 }
 
-func TestFailureInALaneStopsItsKeyAlone(t *testing.T) {
+func TestWithLanes_BlocksOnlyTheFailedKey(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t, connections(4))
+	b := newFixture(t, connections(4))
 	ms := keyed("a1", "b1", "a2", "c1", "b2", "c2", "d1", "a3")
-	outcomes := b.batch(ms, b.poisoned("a1", "c2"), append(slices.Clip(ordered), inbox.WithLanes(3))...)
+	outcomes := b.batch(ms, b.failing("a1", "c2"), append(slices.Clip(ordered), inbox.WithLanes(3))...)
 	b.wantStates("RDRDDRDR", outcomes)
 	if b.attempts("a1") != 1 || b.attempts("a2") != 0 || b.attempts("c2") != 1 || !errors.Is(outcomes[7].Err, inbox.ErrBehind) {
 		t.Errorf("%+v", outcomes)
@@ -96,22 +96,23 @@ func TestFailureInALaneStopsItsKeyAlone(t *testing.T) {
 	b.wantOnce(4)
 }
 
-// Also where their keys are different: one of them is handled, or dead, and the other one is told so.
-func TestMessagesOfOneIDAreInOneLane(t *testing.T) {
+// Messages with one ID are in one lane even if their keys differ: one of them is a duplicate or a
+// mismatch.
+func TestWithLanes_KeepsAnIDInOneLane(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t, connections(9))
+	b := newFixture(t, connections(9))
 	first, other, twin := message("x"), message("x"), message("x")
 	first.Key, other.Key, twin.Key = "a", "b", "c"
 	other.Payload = []byte("another one")
-	outcomes := b.batch([]inbox.Message{first, message("y"), other, twin}, b.enter, inbox.WithLanes(4))
+	outcomes := b.batch([]inbox.Message{first, message("y"), other, twin}, b.record, inbox.WithLanes(4))
 	b.wantStates("DDXd", outcomes)
 	b.wantOnce(2)
 }
 
-func TestThereAreNoMoreLanesThanConnections(t *testing.T) {
+func TestWithLanes_LeavesAConnection(t *testing.T) {
 	t.Parallel()
 	for _, conns := range []int32{1, 2, 3} {
-		b := newBooks(t, connections(conns))
+		b := newFixture(t, connections(conns))
 		var now, most atomic.Int64
 		ms := messages("m", 40)
 		outcomes := b.batch(ms, func(tx pgx.Tx, m inbox.Message) error {
@@ -119,7 +120,7 @@ func TestThereAreNoMoreLanesThanConnections(t *testing.T) {
 			defer now.Add(-1)
 			for seen := most.Load(); n > seen && !most.CompareAndSwap(seen, n); seen = most.Load() {
 			}
-			return b.enter(tx, m)
+			return b.record(tx, m)
 		}, inbox.WithLanes(8))
 		b.wantStates(strings.Repeat("D", 40), outcomes)
 		if n := most.Load(); n > max(int64(conns)-1, 1) {
@@ -128,35 +129,34 @@ func TestThereAreNoMoreLanesThanConnections(t *testing.T) {
 	}
 }
 
-// An observer is told once of a call with lanes, and of all that it has done.
-func TestObserverIsToldOnceOfACallWithLanes(t *testing.T) {
+func TestObserver_IsCalledOnceForLanes(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t, connections(9))
-	var told []inbox.TraceHandledData
-	watch := watcher(func(data inbox.TraceHandledData) { told = append(told, data) })
-	b.batch(keyed("a1", "b1", "c1", "d1", "d2"), b.poisoned("c1"), inbox.WithLanes(4), inbox.WithObserver(watch))
-	if len(told) != 1 || told[0].Messages != 5 || told[0].Done != 4 || told[0].Retried != 1 || told[0].Failures != 1 || told[0].Runs != 5 || told[0].Transactions < 4 {
-		t.Errorf("%+v", told)
+	b := newFixture(t, connections(9))
+	var lastCall []inbox.TraceHandledData
+	watch := watcher(func(data inbox.TraceHandledData) { lastCall = append(lastCall, data) })
+	b.batch(keyed("a1", "b1", "c1", "d1", "d2"), b.failing("c1"), inbox.WithLanes(4), inbox.WithObserver(watch))
+	if len(lastCall) != 1 || lastCall[0].Messages != 5 || lastCall[0].Done != 4 || lastCall[0].Retried != 1 || lastCall[0].Failures != 1 || lastCall[0].Runs != 5 || lastCall[0].Transactions < 4 {
+		t.Errorf("%+v", lastCall)
 	}
 }
 
 type watcher func(inbox.TraceHandledData)
 
-// TraceHandled is told of a call.
+// TraceHandled implements inbox.Observer.
 func (w watcher) TraceHandled(_ context.Context, data inbox.TraceHandledData) { w(data) }
 
-func TestPanicBesideTheHandlersOfALaneIsTheCallers(t *testing.T) {
+func TestWithLanes_PropagatesAPanic(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t, connections(9))
+	b := newFixture(t, connections(9))
 	panicked := func() (value any) {
 		defer func() { value = recover() }()
-		b.batch(keyed("a1", "b1"), b.poisoned("a1"), inbox.WithLanes(2), inbox.WithMaxAttempts(1), inbox.WithSealer(panicking{}))
+		b.batch(keyed("a1", "b1"), b.failing("a1"), inbox.WithLanes(2), inbox.WithMaxAttempts(1), inbox.WithSealer(panicking{}))
 		return nil
 	}()
 	if panicked != "the key is gone" {
 		t.Errorf("%v", panicked)
 	}
-	b.wantEntries("b1")
+	b.wantEffects("b1")
 }
 
 type panicking struct{}

@@ -15,22 +15,22 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// awaitGone returns once the server has ended a session.
-func (b *books) awaitGone(pid uint32) {
+// awaitGone waits until the server has ended a session.
+func (b *fixture) awaitGone(pid uint32) {
 	deadline := time.Now().Add(limit)
 	for b.count(`select count(*) from pg_stat_activity where pid = $1`, int64(pid)) > 0 {
 		if time.Now().After(deadline) {
-			b.t.Error("waited in vain for the end of a session")
+			b.t.Error("timed out waiting for the end of a session")
 			return
 		}
 	}
 }
 
-// losing enters, and has the server end the session of one message's handler before that returns, without an error and without
-// a statement that would run into it.
-func (b *books) losing(id string, end func(tx pgx.Tx, pid uint32) error) func(pgx.Tx, inbox.Message) error {
+// losing returns a handler that records each message. For one message it lets end end the session,
+// waits until the session is gone, and returns no error.
+func (b *fixture) losing(id string, end func(tx pgx.Tx, pid uint32) error) func(pgx.Tx, inbox.Message) error {
 	return func(tx pgx.Tx, m inbox.Message) error {
-		if err := b.enter(tx, m); err != nil || m.ID != id {
+		if err := b.record(tx, m); err != nil || m.ID != id {
 			return err
 		}
 		pid := tx.Conn().PgConn().PID()
@@ -42,49 +42,32 @@ func (b *books) losing(id string, end func(tx pgx.Tx, pid uint32) error) func(pg
 	}
 }
 
-// dozing is idle in the transaction for longer than the server allows.
-func (b *books) dozing(id string) func(pgx.Tx, inbox.Message) error {
+// idleTooLong returns a handler that exceeds idle_in_transaction_session_timeout for one message.
+func (b *fixture) idleTooLong(id string) func(pgx.Tx, inbox.Message) error {
 	return b.losing(id, func(tx pgx.Tx, _ uint32) error {
 		_, err := tx.Exec(context.Background(), `set local idle_in_transaction_session_timeout = '1ms'`)
 		return err
 	})
 }
 
-// terminated is ended from another session, as a person does.
-func (b *books) terminated(id string) func(pgx.Tx, inbox.Message) error {
+// terminated returns a handler whose session is terminated from another session for one message.
+func (b *fixture) terminated(id string) func(pgx.Tx, inbox.Message) error {
 	return b.losing(id, func(_ pgx.Tx, pid uint32) error {
 		_, err := b.pool.Exec(context.Background(), `select pg_terminate_backend($1)`, int64(pid))
 		return err
 	})
 }
 
-// bulk is batch for Bulk.
-func (b *books) bulk(ms []inbox.Message, fn func(pgx.Tx, inbox.Message) error, opts ...inbox.Option) []inbox.Outcome {
-	b.t.Helper()
-	outcomes, err := inbox.Bulk(context.Background(), b.pool, consumer, ms, func(tx pgx.Tx, ms []inbox.Message) error {
-		for _, m := range ms {
-			if err := fn(tx, m); err != nil {
-				return err
-			}
-		}
-		return nil
-	}, opts...)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	return outcomes
-}
-
-func TestHandlerThatIsIdleForTooLongBeforeCommitIsCountedAndDies(t *testing.T) {
+func TestBatch_DeadLettersAnIdleTimeoutAtCommit(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t)
+	b := newFixture(t)
 	ms := messages("m", 1)
 	for attempt := 1; attempt <= 3; attempt++ {
 		want := "R"
 		if attempt == 3 {
 			want = "X"
 		}
-		outcomes := b.batch(ms, b.dozing(ms[0].ID), inbox.WithMaxAttempts(3))
+		outcomes := b.batch(ms, b.idleTooLong(ms[0].ID), inbox.WithMaxAttempts(3))
 		b.wantStates(want, outcomes)
 		if !txn.TooSlow(outcomes[0].Err) {
 			t.Errorf("the error is %v", outcomes[0].Err)
@@ -100,30 +83,30 @@ func TestHandlerThatIsIdleForTooLongBeforeCommitIsCountedAndDies(t *testing.T) {
 	b.wantOnce(0)
 }
 
-func TestHandlerThatIsIdleForTooLongIsCountedAndKeepsNobodyFromTheRest(t *testing.T) {
+func TestBatch_CountsAnIdleTimeoutAlone(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		handle func(b *books, ms []inbox.Message, fn func(pgx.Tx, inbox.Message) error, opts ...inbox.Option) []inbox.Outcome
+		handle handling
 		at     []int // the loss is read by the next handler, or by COMMIT
 		opts   []inbox.Option
 	}{
-		"Batch":             {(*books).batch, []int{0, 3}, nil},
-		"Bulk":              {(*books).bulk, []int{0, 1}, nil},
-		"Batch in order":    {(*books).batch, []int{1}, []inbox.Option{inbox.WithOrder()}},
-		"in order in lanes": {(*books).batch, []int{1}, []inbox.Option{inbox.WithOrder(), inbox.WithLanes(2)}},
-		"Bulk in order":     {(*books).bulk, []int{1}, []inbox.Option{inbox.WithOrder()}},
+		"Batch":             {(*fixture).batch, []int{0, 3}, nil},
+		"Bulk":              {(*fixture).bulk, []int{0, 1}, nil},
+		"Batch in order":    {(*fixture).batch, []int{1}, []inbox.Option{inbox.WithOrder()}},
+		"in order in lanes": {(*fixture).batch, []int{1}, []inbox.Option{inbox.WithOrder(), inbox.WithLanes(2)}},
+		"Bulk in order":     {(*fixture).bulk, []int{1}, []inbox.Option{inbox.WithOrder()}},
 	} {
 		for _, slow := range test.at {
 			t.Run(name+" at "+string(rune('0'+slow)), func(t *testing.T) {
 				t.Parallel()
-				b := newBooks(t, connections(4))
+				b := newFixture(t, connections(4))
 				ms := keyed("a1", "b1", "c1", "d1")
 				opts := append(slices.Clone(test.opts), inbox.WithMaxAttempts(3))
 				want := []byte("DDDD")
 				for _, state := range "RRX" {
 					want[slow] = byte(state)
 					before := b.runs.Load()
-					b.wantStates(string(want), test.handle(b, ms, b.dozing(ms[slow].ID), opts...))
+					b.wantStates(string(want), test.handle(b, ms, b.idleTooLong(ms[slow].ID), opts...))
 					if n := b.runs.Load() - before; n > 12 { // all four, both halves, and each alone
 						t.Errorf("handlers of four messages ran %d times in a call", n)
 					}
@@ -139,26 +122,24 @@ func TestHandlerThatIsIdleForTooLongIsCountedAndKeepsNobodyFromTheRest(t *testin
 	}
 }
 
-func TestNothingOvertakesAMessageWhoseSessionWasLost(t *testing.T) {
+func TestWithOrder_BlocksAfterALostSession(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t)
+	b := newFixture(t)
 	ms := keyed("a1", "s1", "s2", "a2")
 	opts := []inbox.Option{inbox.WithOrder(), inbox.WithMaxAttempts(3)}
-	b.wantStates("DRRD", b.batch(ms, b.dozing("s1"), opts...))
+	b.wantStates("DRRD", b.batch(ms, b.idleTooLong("s1"), opts...))
 	b.due()
-	b.wantStates("dDDd", b.batch(ms, b.enter, opts...))
-	b.wantEntries("a1", "a2", "s1", "s2")
+	b.wantStates("dDDd", b.batch(ms, b.record, opts...))
+	b.wantEffects("a1", "a2", "s1", "s2")
 }
 
-func TestSessionThatIsTerminatedInAHandlerPostponesItsMessageAlone(t *testing.T) {
+func TestBatch_PostponesATerminatedSessionAlone(t *testing.T) {
 	t.Parallel()
-	for name, handle := range map[string]func(b *books, ms []inbox.Message, fn func(pgx.Tx, inbox.Message) error, opts ...inbox.Option) []inbox.Outcome{
-		"Batch": (*books).batch, "Bulk": (*books).bulk,
-	} {
+	for name, handle := range map[string]handling{"Batch": (*fixture).batch, "Bulk": (*fixture).bulk} {
 		for _, cut := range []int{0, 4} {
 			t.Run(name+" at "+string(rune('0'+cut)), func(t *testing.T) {
 				t.Parallel()
-				b := newBooks(t, connections(4))
+				b := newFixture(t, connections(4))
 				ms := messages("m", 5)
 				want := []byte("DDDDD")
 				want[cut] = 'R'
@@ -170,16 +151,16 @@ func TestSessionThatIsTerminatedInAHandlerPostponesItsMessageAlone(t *testing.T)
 					t.Errorf("%d attempts are counted", n)
 				}
 				b.due()
-				b.wantStates(strings.Repeat("d", cut)+"D"+strings.Repeat("d", 4-cut), handle(b, ms, b.enter))
+				b.wantStates(strings.Repeat("d", cut)+"D"+strings.Repeat("d", 4-cut), handle(b, ms, b.record))
 				b.wantOnce(5)
 			})
 		}
 	}
 }
 
-func TestSessionThatIsTerminatedInEachRunIsGivenUpAfterItsRetries(t *testing.T) {
+func TestBatch_PostponesAfterItsRetries(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t)
+	b := newFixture(t)
 	b.wantStates("R", b.batch(messages("m", 1), b.terminated("m-0000"), inbox.WithMaxAttempts(1)))
 	if n := b.runs.Load(); n > 2+inbox.DefaultRetries {
 		t.Errorf("the handler ran %d times", n)
@@ -189,24 +170,24 @@ func TestSessionThatIsTerminatedInEachRunIsGivenUpAfterItsRetries(t *testing.T) 
 	}
 }
 
-func TestSessionThatIsTerminatedOnceBeforeCommitIsMadeUpForAtOnce(t *testing.T) {
+func TestBatch_RerunsAfterATerminatedSession(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t)
+	b := newFixture(t)
 	var cut atomic.Bool
 	fn := b.terminated("m-0002")
 	b.wantStates("DDD", b.batch(messages("m", 3), func(tx pgx.Tx, m inbox.Message) error {
 		if m.ID == "m-0002" && !cut.Swap(true) {
 			return fn(tx, m)
 		}
-		return b.enter(tx, m)
+		return b.record(tx, m)
 	}, inbox.WithRetries(0)))
 	b.wantOnce(3)
 }
 
-func TestHandlerThatPanicsBecauseAnotherHasLostTheSessionIsNotCounted(t *testing.T) {
+func TestBatch_CountsOnlyTheHandlerThatLostTheSession(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t)
-	fn := b.dozing("m-0001")
+	b := newFixture(t)
+	fn := b.idleTooLong("m-0001")
 	outcomes := b.batch(messages("m", 3), func(tx pgx.Tx, m inbox.Message) error {
 		if err := fn(tx, m); err != nil {
 			panic(err)
@@ -217,14 +198,14 @@ func TestHandlerThatPanicsBecauseAnotherHasLostTheSessionIsNotCounted(t *testing
 	b.wantOnce(2)
 }
 
-// What a handler has committed by a statement is committed, together with the memory of the messages behind it, which it has not handled.
-func TestHandlerThatCommitsAndLosesItsConnectionLosesNoMessageBehindIt(t *testing.T) {
+// A COMMIT by a handler also commits the rows of the messages behind it, which are not handled yet.
+func TestBatch_RepairsACommitWithALostConnection(t *testing.T) {
 	t.Parallel()
 	for name, returns := range map[string]error{"without an error": nil, "with an error": errors.New("mistaken")} {
 		for how, opts := range map[string][]inbox.Option{"": nil, " in order": {inbox.WithOrder()}} {
 			t.Run(name+how, func(t *testing.T) {
 				t.Parallel()
-				b := newBooks(t)
+				b := newFixture(t)
 				ms := keyed("a1", "b1", "c1", "d1")
 				commits := b.losing(ms[1].ID, func(tx pgx.Tx, pid uint32) error {
 					if _, err := tx.Exec(context.Background(), "commit"); err != nil {
@@ -254,17 +235,16 @@ func TestHandlerThatCommitsAndLosesItsConnectionLosesNoMessageBehindIt(t *testin
 	}
 }
 
-// The call may be over by then.
-func TestHandlerThatCommitsAsTheCallEndsLosesNoMessageBehindIt(t *testing.T) {
+func TestBatch_RepairsACommitAfterTheContextEnds(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]bool{"and loses its connection": true, "and keeps its connection": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBooks(t)
+			b := newFixture(t)
 			ms := keyed("a1", "b1", "c1")
 			ctx, leave := context.WithCancel(t.Context())
 			_, _ = inbox.Batch(ctx, b.pool, consumer, ms, func(tx pgx.Tx, m inbox.Message) error {
-				if err := b.enter(tx, m); err != nil || m.ID != ms[0].ID {
+				if err := b.record(tx, m); err != nil || m.ID != ms[0].ID {
 					return err
 				}
 				if _, err := tx.Exec(context.Background(), "commit"); err != nil {
@@ -277,7 +257,7 @@ func TestHandlerThatCommitsAsTheCallEndsLosesNoMessageBehindIt(t *testing.T) {
 				}
 				return nil
 			})
-			outcomes := b.batch(ms, b.enter)
+			outcomes := b.batch(ms, b.record)
 			if states(outcomes)[1:] != "DD" {
 				t.Errorf("the outcomes are %s", states(outcomes))
 			}
@@ -287,5 +267,39 @@ func TestHandlerThatCommitsAsTheCallEndsLosesNoMessageBehindIt(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A handler that discards prepared statements affects later handlers of the batch, and COMMIT.
+func TestBatch_CountsDiscardedStatementsAlone(t *testing.T) {
+	t.Parallel()
+	for _, discard := range []string{"discard plans; deallocate all"} {
+		for how, handle := range map[string]handling{"Batch": (*fixture).batch, "Bulk": (*fixture).bulk} {
+			for _, at := range []int{0, 4} {
+				t.Run(discard+" in "+how+" at "+string(rune('0'+at)), func(t *testing.T) {
+					t.Parallel()
+					b := newFixture(t, connections(2))
+					ms := messages("m", 5)
+					fn := func(tx pgx.Tx, m inbox.Message) error {
+						if err := b.record(tx, m); err != nil || m.ID != ms[at].ID {
+							return err
+						}
+						_, err := tx.Exec(context.Background(), discard, pgx.QueryExecModeSimpleProtocol)
+						return err
+					}
+					want := []byte("DDDDD")
+					for range 2 {
+						want[at] = 'R'
+						b.wantStates(string(want), handle(b, ms, fn, inbox.WithMaxAttempts(3)))
+						if n := b.count(`select coalesce(sum(attempts), 0) + coalesce(sum(hindered), 0) from idem.inbox where id <> $1`, ms[at].ID); n != 0 {
+							t.Errorf("%d attempts are counted of the others", n)
+						}
+						b.due()
+						want = []byte("ddddd")
+					}
+					b.wantOnce(4)
+				})
+			}
+		}
 	}
 }

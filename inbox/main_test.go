@@ -17,8 +17,8 @@ import (
 	"github.com/idem-go/idem/inbox"
 )
 
-// The test binary is also the process that messages kill: with these variables set it handles messages, is killed by some of
-// them, and otherwise prints the outcomes.
+// With these variables set, the test binary is a process that messages kill. It handles messages,
+// and prints the outcomes if it survives.
 const (
 	victimOf = "IDEM_TEST_VICTIM_OF"
 	victimIs = "IDEM_TEST_VICTIM"
@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// victim is a process that messages kill.
+// victim configures a process that messages kill.
 type victim struct {
 	Messages   int
 	Keys       int      // in order, if there are any
@@ -114,8 +114,9 @@ func (v *victim) run(dsn string) {
 	fmt.Println(states(outcomes))
 }
 
-// deliver starts a process that is given the messages once more, and returns what it says, or nothing if it was killed.
-func (b *books) deliver(v *victim) string {
+// deliver starts a process that handles the messages, and returns its output, or "" if it was
+// killed.
+func (b *fixture) deliver(v *victim) string {
 	b.t.Helper()
 	v.Deliveries++
 	is, err := json.Marshal(v)
@@ -131,9 +132,9 @@ func (b *books) deliver(v *victim) string {
 	return strings.TrimSpace(string(out))
 }
 
-// deliverUntil delivers messages until a process has told of all of them that they are done or dead, and returns how many were
-// killed before. Those that have failed, by chance, are due at once.
-func (b *books) deliverUntil(v *victim, atMost int) (deaths int) {
+// deliverUntil delivers messages until a process reports no Retry. It returns how many processes
+// were killed before.
+func (b *fixture) deliverUntil(v *victim, atMost int) (deaths int) {
 	b.t.Helper()
 	for range 10 * atMost {
 		switch said := b.deliver(v); {

@@ -1,67 +1,101 @@
 package inbox
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
 	"github.com/idem-go/idem"
 )
 
-// Observer sees how messages end, for metrics and logs. Its methods are called in the goroutine of the call and must be
-// quick. They never see an id in full or a payload.
+// Observer is notified of each call, for metrics and logs. Its methods run in the goroutine of the
+// call and must be quick. They get no payload and no ID.
 //
-// [LogObserver] is one, and package idemotel has one for OpenTelemetry.
+// [LogObserver] logs calls, and package idemotel has an Observer for OpenTelemetry.
 type Observer interface {
-	// TraceHandled is told of each call when it is over.
+	// TraceHandled is called at the end of each call.
 	TraceHandled(ctx context.Context, data TraceHandledData)
 }
 
-// TraceHandledData tells of a call.
+// TraceHandledData describes a call.
 type TraceHandledData struct {
 	Consumer string
-	Messages int // that it was given
-	Joined   bool
+	Messages int  // in the call
+	Joined   bool // the call was HandleTx
 
-	Done, Duplicates, Retried, Died int // the outcomes
-	Mismatches                      int // of those that died
-	Failures                        int // attempts that were counted
-	Hindered                        int // attempts that something else has hindered, or that were made to see whether anything goes; not counted
-	Paused                          int // messages that were put off because the consumer pauses: see WithCircuit
+	Done, Duplicates, Retried, Died int // messages by outcome
+	Mismatches                      int // among Died
+	Failures                        int // attempts that failed and were counted
+	Hindered                        int // attempts that were hindered, or failed in a probe of WithCircuit; not counted
+	Paused                          int // messages that were postponed while the consumer was paused
 	Runs                            int // of the handler, committed or not
 	Transactions                    int
 
 	Duration time.Duration
 	Err      error      // what the call returned
-	Cause    idem.Cause // what kind of error that is
+	Cause    idem.Cause // the kind of Err
 }
 
-// HandlerObserver is an Observer that is also told of each run of a handler. If it panics, the handler has failed, and that counts. A
-// panic of TraceHandled is one of the call, whose messages are handled by then.
+// count adds the outcomes.
+func (t *TraceHandledData) count(outcomes []Outcome) {
+	for _, o := range outcomes {
+		switch o.State {
+		case Done:
+			t.Done++
+		case Duplicate:
+			t.Duplicates++
+		case Retry:
+			t.Retried++
+		case Dead:
+			t.Died++
+			if errors.Is(o.Err, ErrMismatch) {
+				t.Mismatches++
+			}
+		}
+	}
+}
+
+// add adds the counters of a lane.
+func (t *TraceHandledData) add(lane *TraceHandledData) {
+	t.Failures += lane.Failures
+	t.Hindered += lane.Hindered
+	t.Paused += lane.Paused
+	t.Runs += lane.Runs
+	t.Transactions += lane.Transactions
+}
+
+// HandlerObserver is an Observer that is also notified of each run of a handler. If one of its two
+// methods panics, the attempt fails and is counted. A panic of TraceHandled propagates to the
+// caller, when the messages are handled already.
 type HandlerObserver interface {
 	Observer
-	// TraceHandlerStart returns the context of the handler, which is the one it was given or made from it: see Context.
+	// TraceHandlerStart returns the context of the handler, which is ctx or derived from ctx. See
+	// Context.
 	TraceHandlerStart(ctx context.Context, data TraceHandlerStartData) context.Context
-	// TraceHandlerEnd is given that context. It is called in the goroutine of the handler, also if that panics.
+	// TraceHandlerEnd gets the context that TraceHandlerStart has returned. It is called even if
+	// the handler panics.
 	TraceHandlerEnd(ctx context.Context, data TraceHandlerEndData)
 }
 
-// TraceHandlerStartData is known when a handler begins.
+// TraceHandlerStartData describes the start of a handler.
 type TraceHandlerStartData struct {
 	Consumer string
-	Messages int     // one, but for Bulk
-	Traces   []Trace // of those that carry one
+	Messages int     // 1, or more in Bulk
+	Traces   []Trace // of the messages that have one
 }
 
-// TraceHandlerEndData is known when a handler ends. What it has done may be rolled back all the same.
+// TraceHandlerEndData describes the end of a handler. Its writes may still be rolled back.
 type TraceHandlerEndData struct {
 	Duration time.Duration
 	Err      error
 	Cause    idem.Cause
 }
 
-// Observers returns an observer that tells each of these, in this order of what begins, and in the opposite one of what ends. Each is
-// given the context that the one before it has returned. A nil among them is left out; without any it returns nil.
+// Observers returns an observer that notifies each of list: of a start in this order, and of an end
+// in the reverse order. Each gets the context that the previous one has returned. A nil observer is
+// left out. Observers returns nil if none is left.
 func Observers(list ...Observer) Observer {
 	var all Observer
 	for _, o := range list {
@@ -76,7 +110,6 @@ func Observers(list ...Observer) Observer {
 	return all
 }
 
-// both is two observers.
 type both struct{ outer, inner Observer }
 
 func (b both) TraceHandled(ctx context.Context, data TraceHandledData) {
@@ -84,8 +117,9 @@ func (b both) TraceHandled(ctx context.Context, data TraceHandledData) {
 	b.outer.TraceHandled(ctx, data)
 }
 
-// handlers is what an observer is told of a handler: the contexts that the two have returned.
-type handlers struct {
+// bothContext is the context of a handler that two observers see. The embedded context is the inner
+// one.
+type bothContext struct {
 	context.Context
 	outer context.Context
 }
@@ -99,52 +133,58 @@ func (b both) TraceHandlerStart(ctx context.Context, data TraceHandlerStartData)
 	if o, ok := b.inner.(HandlerObserver); ok {
 		inner = o.TraceHandlerStart(outer, data)
 	}
-	return &handlers{Context: inner, outer: outer}
+	return &bothContext{Context: inner, outer: outer}
 }
 
 func (b both) TraceHandlerEnd(ctx context.Context, data TraceHandlerEndData) {
-	h := ctx.(*handlers)
+	c := ctx.(*bothContext)
 	if o, ok := b.inner.(HandlerObserver); ok {
-		o.TraceHandlerEnd(h.Context, data)
+		o.TraceHandlerEnd(c.Context, data)
 	}
 	if o, ok := b.outer.(HandlerObserver); ok {
-		o.TraceHandlerEnd(h.outer, data)
+		o.TraceHandlerEnd(c.outer, data)
 	}
 }
 
-// LogObserver returns an Observer that writes to logger how messages end, or to slog.Default() if that is nil, a line for each
-// call:
+// LogObserver returns an Observer that logs a line for each call to logger, or to slog.Default() if
+// logger is nil:
 //
-//	Debug   all of them are done, duplicates, or not due
-//	Info    attempts have failed, or were hindered
-//	Warn    the consumer pauses; the call has returned an error
-//	Error   a message has become a dead letter
+//	Debug   all messages are done, duplicates, or not due
+//	Info    attempts failed or were hindered
+//	Warn    the consumer is paused, or the call returned an error
+//	Error   a message became a dead letter
 //
-// It writes the name of the consumer and figures. It writes no id, no key, and not the text of an error, which may tell of a person:
-// of an error it writes the Cause. The outcomes have the errors, and idem.dead_letters their text.
+// The line has the name of the consumer and numbers. It has no ID, no key and no text of an error,
+// which may contain personal data; it has the Cause of the error instead. The outcomes have the
+// errors, and idem.dead_letters has their texts.
 func LogObserver(logger *slog.Logger) Observer { return logObserver{logger} }
 
 type logObserver struct{ logger *slog.Logger }
 
 func (o logObserver) TraceHandled(ctx context.Context, data TraceHandledData) {
-	logger := o.logger
-	if logger == nil {
-		logger = slog.Default()
+	logger := cmp.Or(o.logger, slog.Default())
+	level := slog.LevelDebug
+	switch {
+	case data.Died > 0:
+		level = slog.LevelError
+	case data.Paused > 0, data.Err != nil:
+		level = slog.LevelWarn
+	case data.Failures > 0, data.Hindered > 0:
+		level = slog.LevelInfo
 	}
-	level := levelOf(&data)
 	if !logger.Enabled(ctx, level) {
 		return
 	}
 	attrs := []slog.Attr{slog.String("consumer", data.Consumer), slog.Int("messages", data.Messages)}
-	for _, figure := range []struct {
+	for _, counter := range []struct {
 		name string
 		n    int
 	}{
 		{"done", data.Done}, {"duplicates", data.Duplicates}, {"retried", data.Retried}, {"died", data.Died}, {"mismatches", data.Mismatches},
 		{"failures", data.Failures}, {"hindered", data.Hindered}, {"paused", data.Paused},
 	} {
-		if figure.n > 0 {
-			attrs = append(attrs, slog.Int(figure.name, figure.n))
+		if counter.n > 0 {
+			attrs = append(attrs, slog.Int(counter.name, counter.n))
 		}
 	}
 	attrs = append(attrs, slog.Int("transactions", data.Transactions), slog.Duration("duration", data.Duration))
@@ -152,16 +192,4 @@ func (o logObserver) TraceHandled(ctx context.Context, data TraceHandledData) {
 		attrs = append(attrs, slog.String("cause", string(data.Cause)))
 	}
 	logger.LogAttrs(ctx, level, "inbox: messages", attrs...)
-}
-
-func levelOf(data *TraceHandledData) slog.Level {
-	switch {
-	case data.Died > 0:
-		return slog.LevelError
-	case data.Paused > 0, data.Err != nil:
-		return slog.LevelWarn
-	case data.Failures > 0, data.Hindered > 0:
-		return slog.LevelInfo
-	}
-	return slog.LevelDebug
 }

@@ -23,10 +23,9 @@ const (
 	DefaultCircuitPause    = time.Minute
 )
 
-// Option changes how messages are handled. A slice of options is fit to be kept and shared.
+// Option changes how messages are handled. A slice of options may be kept and shared.
 type Option func(*settings)
 
-// settings are what the options of a call come to.
 type settings struct {
 	maxAttempts int
 	minBackoff  time.Duration
@@ -35,26 +34,26 @@ type settings struct {
 	retries     int
 	ordered     bool
 	lanes       int
-	circuit     int // failures in a row
+	circuit     int // failures in a row; 0 turns the circuit off
 	maxPause    time.Duration
 	txOptions   pgx.TxOptions
 	sealer      idem.Sealer
 	observer    Observer
 	limits      limits
-	forPoolOnly string // the first option given that has no meaning for HandleTx
+	forPoolOnly string // the first option that HandleTx does not support
 	err         error
 }
 
-// limits bound what a call does on its own account. They are no options: tests shorten them.
+// limits are the times that a call waits. Only tests change them.
 type limits struct {
 	txn      txn.Limits
-	patience time.Duration // for a message that another consumer is handling
-	search   time.Duration // how long a group is divided, in search of the messages that others have
-	turn     time.Duration // for another message of the process whose last attempt has no recorded end
-	resolve  time.Duration // how long to ask for the outcome of a COMMIT whose answer was lost
+	lockWait time.Duration // for a message that another process is handling
+	divide   time.Duration // how long a group is halved to find such messages
+	turn     time.Duration // for acquireTurn
+	resolve  time.Duration // for the outcome of a COMMIT in doubt
 }
 
-var defaultLimits = limits{txn: txn.DefaultLimits, patience: time.Second, search: 3 * time.Second, turn: 5 * time.Second, resolve: 5 * time.Second}
+var defaultLimits = limits{txn: txn.DefaultLimits, lockWait: time.Second, divide: 3 * time.Second, turn: 5 * time.Second, resolve: 5 * time.Second}
 
 func newSettings(opts []Option) settings {
 	s := settings{
@@ -63,7 +62,7 @@ func newSettings(opts []Option) settings {
 	}
 	for _, opt := range opts {
 		if opt == nil {
-			s.err = errors.New("inbox: nil Option")
+			s.err = errors.New("inbox: an Option is nil; leave it out")
 			continue
 		}
 		opt(&s)
@@ -86,66 +85,72 @@ func (s *settings) poolOnly(name string) {
 	}
 }
 
-// CheckOptions returns the error that a call with these options would answer with, whatever else it is given: for a caller that
-// keeps options and wants to know at the start of the program.
+// CheckOptions returns the error that a call with these options would return. It lets a program
+// that keeps options check them when it starts.
 func CheckOptions(opts ...Option) error { return newSettings(opts).err }
 
-// WithMaxAttempts sets after how many failed attempts a message becomes a dead letter. The default is 10.
+// WithMaxAttempts sets after how many failed attempts a message becomes a dead letter. The default
+// is 10.
 func WithMaxAttempts(n int) Option {
 	return func(s *settings) {
 		if n < 1 {
-			s.refuse("WithMaxAttempts(%d): a message has one attempt at least", n)
+			s.refuse("WithMaxAttempts(%d): set 1 or more", n)
 		}
 		s.maxAttempts = n
 	}
 }
 
-// WithBackoff sets how long a message waits after its first failed attempt, and the longest wait. Each wait is twice as long as
-// the one before, with some jitter. The defaults are 1 second and 10 minutes. A message that something else has hindered, such as
-// a lock, waits for 30 seconds or less.
+// WithBackoff sets the backoff of a message after its first failed attempt, and the maximum. The
+// backoff doubles with each attempt, with some jitter. The defaults are 1 second and 10 minutes.
+// The backoff of a hindered message, for example one whose handler found a lock, is at most 30
+// seconds, or min if that is longer.
 func WithBackoff(min, max time.Duration) Option {
 	return func(s *settings) {
 		if min < time.Millisecond || max < min {
-			s.refuse("WithBackoff(%v, %v): a backoff is a millisecond or longer, and min is not above max", min, max)
+			s.refuse("WithBackoff(%v, %v): set min to a millisecond or more, and max to min or more", min, max)
 		}
 		s.minBackoff, s.maxBackoff = min, max
 	}
 }
 
-// WithCircuit sets after how many failures in a row, of whatever messages, the consumer pauses in this process, and for how long at
-// most. A handled message starts the count anew, so a few poison messages among others open no circuit. While the circuit is open,
-// the messages of all calls for this consumer and pool are put off uncounted: their Outcome is Retry with ErrPaused. After each
-// pause messages are tried one by one: 1, 8, 64, 512 and then up to 1,000, for no longer than the pause has taken. If one is
-// handled, the others are tried. If all fail, the attempt of the first one counts, and the next pause is twice as long. So messages
-// that are all poison become dead letters by one attempt for each pause, and do not block those behind them for long.
+// WithCircuit sets after how many failures in a row the circuit of the consumer opens in this
+// process, and the longest pause. A handled message starts the count anew, so a few failing
+// messages among others do not open the circuit. While the circuit is open, all messages of the
+// consumer and pool are postponed uncounted: their Outcome is Retry with ErrPaused.
 //
-// The first pause is the min of WithBackoff. The defaults are 20 failures and a minute, or the max of WithBackoff if that is less.
-// With 0 failures the consumer never pauses.
+// After each pause, a probe tries messages one by one: 1, 8, 64, 512 and then up to 1,000, for no
+// longer than the pause was. If one of them is handled, the circuit closes. If all fail, only the
+// attempt of the first one counts, and the next pause is twice as long. So messages that all fail
+// become dead letters, one attempt for each pause, and do not block later messages for long.
+//
+// The first pause is the min of WithBackoff. The defaults are 20 failures and a minute, or the max
+// of WithBackoff if that is shorter. 0 failures turn the circuit off.
 func WithCircuit(failures int, longest time.Duration) Option {
 	return func(s *settings) {
 		s.poolOnly("WithCircuit")
 		if failures < 0 || failures > 0 && longest < time.Millisecond {
-			s.refuse("WithCircuit(%d, %v): failures are not negative, and a pause has a millisecond at least", failures, longest)
+			s.refuse("WithCircuit(%d, %v): set 0 or more failures, and a pause of a millisecond or more", failures, longest)
 		}
 		s.circuit, s.maxPause = failures, longest
 	}
 }
 
-// WithRetention sets for how long a message is remembered after it was handled. It has to exceed the longest time after which
-// the broker may deliver it again: for a topic that may be read again from its beginning, that is the retention of the topic. The
-// default is 7 days.
+// WithRetention sets how long the ID of a message is stored after the message was handled. It has
+// to exceed the longest time after which the broker may deliver the message again. For a topic that
+// may be read again from its beginning, that is the retention of the topic. The default is 7 days.
 func WithRetention(d time.Duration) Option {
 	return func(s *settings) {
 		if d < time.Millisecond || d > 100*365*24*time.Hour {
-			s.refuse("WithRetention(%v): a retention is between a millisecond and a hundred years", d)
+			s.refuse("WithRetention(%v): set a millisecond to a hundred years", d)
 		}
 		s.retention = d
 	}
 }
 
-// WithOrder keeps the order of each key: a message waits as long as an earlier one of the same source and key is to be tried
-// again. It takes a broker that gives the messages of one key to one call at a time, in order, as a partition does. A message
-// without a key has no order. It costs one round trip for each call with keys.
+// WithOrder keeps the order of each key: a message waits while an earlier message of the same
+// source and key has to be tried again. The broker has to deliver the messages of a key to one call
+// at a time, in order, as a partition does. Messages without a key have no order. WithOrder costs a
+// round trip for each call with keys.
 func WithOrder() Option {
 	return func(s *settings) {
 		s.poolOnly("WithOrder")
@@ -153,19 +158,19 @@ func WithOrder() Option {
 	}
 }
 
-// WithLanes lets Batch and Bulk handle several keys side by side: the messages of a call are divided into up to n lanes, each of which has
-// transactions of its own, and the handlers of different lanes run at the same time. The messages of one key are in one lane, in their
-// order; those without a key are in any. What happens to a message, and of its key if it fails, is the same as without lanes. The default
-// is 1, which is one transaction for all.
+// WithLanes lets Batch and Bulk handle several keys concurrently. The messages of a call are
+// divided into up to n lanes. Each lane has transactions and a goroutine of its own. The messages
+// of a key are in one lane, in their order; a message without a key is in any lane. Failures have
+// the same effect as without lanes. The default is 1.
 //
-// It is for handlers that wait: for statements of theirs, or for others. A lane needs a connection of the pool, and there are no more lanes
-// than the pool has connections, less one. Handlers that write the same row, such as a total, wait for each other, or are run again
-// because of a deadlock.
+// Lanes help handlers that wait for their statements or for other services. Each lane needs a
+// connection of the pool, and a call uses at most all connections but one. Handlers that write the
+// same row, such as a total, wait for each other or run again after a deadlock.
 func WithLanes(n int) Option {
 	return func(s *settings) {
 		s.poolOnly("WithLanes")
 		if n < 1 || n > maxLanes {
-			s.refuse("WithLanes(%d): there are 1 to %d lanes", n, maxLanes)
+			s.refuse("WithLanes(%d): set 1 to %d", n, maxLanes)
 		}
 		s.lanes = n
 	}
@@ -173,11 +178,11 @@ func WithLanes(n int) Option {
 
 const maxLanes = 256
 
-// WithSealer encrypts the payloads of dead letters at rest: see package seal.
+// WithSealer encrypts the payloads and headers of dead letters at rest. See package seal.
 func WithSealer(sealer idem.Sealer) Option {
 	return func(s *settings) {
 		if sealer == nil {
-			s.refuse("WithSealer(nil): to store payloads plain, leave the option out")
+			s.refuse("WithSealer(nil): leave the option out to store payloads in plain text")
 			return
 		}
 		if checked, ok := sealer.(interface{ Check() error }); ok {
@@ -189,30 +194,32 @@ func WithSealer(sealer idem.Sealer) Option {
 	}
 }
 
-// WithTxOptions sets the isolation level and the other options of the transactions. The default is that of the database.
+// WithTxOptions sets the isolation level and the other options of the transactions. The default is
+// that of the database.
 func WithTxOptions(txOptions pgx.TxOptions) Option {
 	return func(s *settings) {
 		s.poolOnly("WithTxOptions")
 		if txOptions.AccessMode == pgx.ReadOnly {
-			s.refuse("WithTxOptions: a read-only transaction cannot remember a message")
+			s.refuse("WithTxOptions: a read-only transaction cannot store that a message is handled; set pgx.ReadWrite")
 		}
 		s.txOptions = txOptions
 	}
 }
 
-// WithRetries sets how often a transaction is run again at once after a serialization failure, a deadlock, or a COMMIT that
-// turned out not to have happened. After that its messages are to be delivered again. The default is 3.
+// WithRetries sets how often a transaction is run again at once after a serialization failure, a
+// deadlock, or a COMMIT that turned out to have failed. Then its messages are postponed. The
+// default is 3.
 func WithRetries(n int) Option {
 	return func(s *settings) {
 		s.poolOnly("WithRetries")
 		if n < 0 {
-			s.refuse("WithRetries(%d): a number of retries is not negative", n)
+			s.refuse("WithRetries(%d): set 0 or more", n)
 		}
 		s.retries = n
 	}
 }
 
-// WithObserver lets observer see how messages end. Several combine, as by Observers.
+// WithObserver notifies observer of each call. Several observers combine as Observers does.
 func WithObserver(observer Observer) Option {
 	return func(s *settings) { s.observer = Observers(s.observer, observer) }
 }

@@ -8,77 +8,99 @@ import (
 	"github.com/idem-go/idem/internal/db"
 )
 
-// order keeps messages of a call behind those of their key that come before them.
-type order struct {
-	all []*delivery // of the call, in their order
+// arrange puts all new messages of a round into one group, and each redelivered message into a
+// group of its own, so that its attempt can be announced. If ordered, the groups keep the order of
+// each key.
+func arrange(round []*delivery, ordered bool) (groups [][]*delivery) {
+	for len(round) > 0 {
+		var first, later []*delivery
+		var alone [][]*delivery
+		// A new message waits behind a redelivered one of its key, and all wait behind a waiting
+		// one.
+		redelivered, waiting := map[orderKey]bool{}, map[orderKey]bool{}
+		for _, d := range round {
+			key, ok := d.orderKey()
+			ok = ok && ordered
+			switch {
+			case ok && waiting[key], ok && redelivered[key] && d.Deliveries <= 1:
+				later, waiting[key] = append(later, d), true
+			case d.Deliveries > 1:
+				alone, redelivered[key] = append(alone, []*delivery{d}), true
+			default:
+				first = append(first, d)
+			}
+		}
+		if len(first) > 0 {
+			groups = append(groups, first)
+		}
+		groups, round = append(groups, alone...), later
+	}
+	return groups
 }
 
-// wait postpones what has to wait for messages that were delivered earlier, and are to be tried again.
-func (o *order) wait(ctx context.Context, r *registry) error {
-	failing := db.FailingMessages{Consumer: r.consumer}
-	byKey := map[keyOf][]*delivery{}
-	for _, d := range o.all {
-		key, ok := d.key()
+// retryBehindStored settles the messages that have to wait for a message of an earlier call. all
+// are the messages of this call, in their order.
+func retryBehindStored(ctx context.Context, c *consumer, all []*delivery) error {
+	query := db.FailingMessages{Consumer: c.name}
+	byKey := map[orderKey][]*delivery{}
+	for _, d := range all {
+		key, ok := d.orderKey()
 		if !ok {
 			continue
 		}
 		if byKey[key] == nil {
-			failing.Sources, failing.Keys = append(failing.Sources, key.source), append(failing.Keys, key.key)
+			query.Sources, query.Keys = append(query.Sources, key.source), append(query.Keys, key.key)
 		}
 		byKey[key] = append(byKey[key], d)
 	}
-	if len(failing.Keys) == 0 {
+	if len(query.Keys) == 0 {
 		return nil
 	}
-	if err := r.engine.Query(ctx, &failing); err != nil {
+	if err := c.engine.Query(ctx, &query); err != nil {
 		return err
 	}
-	known := map[keyOf][]db.FailingMessage{}
-	for _, f := range failing.Rows {
-		key := keyOf{f.Source, f.Key}
-		known[key] = append(known[key], f)
+	failing := map[orderKey][]db.FailingMessage{}
+	for _, f := range query.Rows {
+		key := orderKey{f.Source, f.Key}
+		failing[key] = append(failing[key], f)
 	}
-	pauses := map[*delivery]time.Duration{}
+	delays := map[*delivery]time.Duration{}
 	var waiting []*delivery
-	for key, failing := range known {
+	for key, rows := range failing {
 		for i, d := range byKey[key] {
-			if pause, waits := waitsFor(d, byKey[key][:i], byKey[key][i+1:], failing); waits {
-				pauses[d] = max(pause, r.settings.minBackoff/8, time.Millisecond)
+			if left, blocked := blockedBy(d, byKey[key][:i], byKey[key][i+1:], rows); blocked {
+				delays[d] = max(left, c.minBackoff/8, time.Millisecond)
 				waiting = append(waiting, d)
 			}
 		}
 	}
-	waiting, err := r.open(ctx, waiting)
+	if len(waiting) == 0 {
+		return nil
+	}
+	// A message that is handled or dead does not wait: the broker delivers it before the failing
+	// ones of its key, and would deliver none of these until it is acknowledged.
+	rows, err := c.stored(ctx, waiting)
+	over := map[db.MessageID]bool{}
+	for i := range rows {
+		over[rows[i].MessageID] = rows[i].State != db.MessageFailing
+	}
 	for _, d := range waiting {
-		d.postpone(pauses[d], ErrBehind)
+		if !over[d.id()] {
+			d.retryAfter(delays[d], ErrBehind)
+		}
 	}
 	return err
 }
 
-// open returns those that have not been handled. Another delivery of a message that has been comes before whatever is failing
-// of its key, and no message would get past it if it waited for that.
-func (r *registry) open(ctx context.Context, group []*delivery) ([]*delivery, error) {
-	if len(group) == 0 {
-		return nil, nil
-	}
-	byID, messages := r.messages(group)
-	load := db.LoadMessages{Messages: messages}
-	err := r.engine.Query(ctx, &load)
-	for i := range load.Rows {
-		if k := &load.Rows[i]; k.State != db.MessageFailing {
-			delete(byID, k.MessageID)
-		}
-	}
-	return slices.DeleteFunc(group, func(d *delivery) bool { return byID[d.id()] == nil }), err
-}
-
-// waitsFor tells whether a delivery has to wait for one of the failing messages of its key, which are in the order in which they
-// have failed first. It need not wait for those behind itself, nor for those that have failed first together with it, nor for one
-// that is due and comes before it in the call.
-func waitsFor(d *delivery, earlier, later []*delivery, failing []db.FailingMessage) (pause time.Duration, waits bool) {
-	i := slices.IndexFunc(failing, func(f db.FailingMessage) bool { return f.MessageID == d.id() })
+// blockedBy reports whether d has to wait for one of the failing messages of its key, and how long
+// the attempt of that message is not due. failing is sorted by the time of the first failure. d
+// does not wait for a message that failed first at the same time as d or later. It does not wait
+// for a message that is behind d in this call, nor for one that is before d in this call and is
+// tried now.
+func blockedBy(d *delivery, earlier, later []*delivery, failing []db.FailingMessage) (left time.Duration, blocked bool) {
+	own := slices.IndexFunc(failing, func(f db.FailingMessage) bool { return f.MessageID == d.id() })
 	for _, f := range failing {
-		if i >= 0 && !f.Since.Before(failing[i].Since) {
+		if own >= 0 && !f.Since.Before(failing[own].Since) {
 			return 0, false
 		}
 		passed := slices.ContainsFunc(later, func(l *delivery) bool { return l.id() == f.MessageID })
@@ -92,17 +114,18 @@ func waitsFor(d *delivery, earlier, later []*delivery, failing []db.FailingMessa
 	return 0, false
 }
 
-// holdBack postpones what has to wait for messages of this call that are to be tried again.
-func (o *order) holdBack() {
-	held := map[keyOf]*delivery{}
-	for _, d := range o.all {
-		key, ok := d.key()
-		switch before := held[key]; {
+// postponeBehind postpones the messages that have to wait for a message of this call with the
+// outcome Retry. all are the messages of this call, in their order.
+func postponeBehind(all []*delivery) {
+	blocking := map[orderKey]*delivery{}
+	for _, d := range all {
+		key, ok := d.orderKey()
+		switch before := blocking[key]; {
 		case !ok:
 		case d.isSettled() && d.outcome.State == Retry && before == nil:
-			held[key] = d
+			blocking[key] = d
 		case !d.isSettled() && before != nil:
-			d.putOffUntil(before.outcome.RetryAt, ErrBehind)
+			d.postpone(before.outcome.RetryAt, ErrBehind)
 		}
 	}
 }

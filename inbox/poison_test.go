@@ -20,14 +20,14 @@ import (
 	"github.com/idem-go/idem/lab/schema"
 )
 
-func TestPoisonIsRolledBackAloneAndTheRestOfTheBatchIsCommitted(t *testing.T) {
+func TestBatch_RollsBackAFailingMessageAlone(t *testing.T) {
 	t.Parallel()
 	for name, poison := range map[string][]int{
 		"none": nil, "first": {0}, "last": {9}, "middle": {4}, "neighbours": {4, 5}, "ends": {0, 9}, "all": {0, 1, 2, 3, 4, 5, 6, 7, 8, 9},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBooks(t)
+			b := newFixture(t)
 			ms, want := messages("m", 10), []byte("DDDDDDDDDD")
 			var ids []string
 			for _, i := range poison {
@@ -35,7 +35,7 @@ func TestPoisonIsRolledBackAloneAndTheRestOfTheBatchIsCommitted(t *testing.T) {
 				ids = append(ids, ms[i].ID)
 			}
 			soonest := time.Now().Add(time.Second) // the pause behind the first attempt
-			outcomes := b.batch(ms, b.poisoned(ids...))
+			outcomes := b.batch(ms, b.failing(ids...))
 			b.wantStates(string(want), outcomes)
 			b.wantOnce(10 - len(poison))
 			for _, i := range poison {
@@ -43,7 +43,7 @@ func TestPoisonIsRolledBackAloneAndTheRestOfTheBatchIsCommitted(t *testing.T) {
 					t.Errorf("%+v", o)
 				}
 				if n := b.attempts(ms[i].ID); n != 1 {
-					t.Errorf("%s: %d attempts are on record", ms[i].ID, n)
+					t.Errorf("%s: %d attempts are stored", ms[i].ID, n)
 				}
 			}
 			if n := b.runs.Load(); n > 20 {
@@ -53,21 +53,21 @@ func TestPoisonIsRolledBackAloneAndTheRestOfTheBatchIsCommitted(t *testing.T) {
 	}
 }
 
-func TestMessageIsADeadLetterAfterItsLastAttemptAndNotBefore(t *testing.T) {
+func TestHandle_DeadLettersAfterTheLastAttempt(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t)
+	b := newFixture(t)
 	m := message("poison")
 	m.Key = "customer-7"
 	opts := []inbox.Option{inbox.WithMaxAttempts(3), inbox.WithBackoff(time.Millisecond, time.Second)}
 	handle := func() inbox.Outcome {
-		return b.batch([]inbox.Message{m}, b.poisoned("poison"), opts...)[0]
+		return b.batch([]inbox.Message{m}, b.failing("poison"), opts...)[0]
 	}
 	for attempt := 1; attempt < 3; attempt++ {
 		if o := handle(); o.State != inbox.Retry {
 			t.Fatalf("attempt %d: %+v", attempt, o)
 		}
 		if n, dead := b.attempts("poison"), b.count(`select count(*) from idem.dead_letters`); n != attempt || dead != 0 {
-			t.Errorf("attempt %d: %d are on record, %d dead letters", attempt, n, dead)
+			t.Errorf("attempt %d: %d are stored, %d dead letters", attempt, n, dead)
 		}
 		b.due()
 	}
@@ -89,12 +89,12 @@ func TestMessageIsADeadLetterAfterItsLastAttemptAndNotBefore(t *testing.T) {
 	if o := handle(); o.State != inbox.Dead || !errors.Is(o.Err, inbox.ErrDead) || b.runs.Load() != runs {
 		t.Errorf("delivered once more: %+v", o)
 	}
-	b.wantEntries()
+	b.wantEffects()
 }
 
-func TestAttemptsThatFailSideBySideAreNoMoreThanAMessageMayHave(t *testing.T) {
+func TestHandle_CountsConcurrentFailures(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t)
+	b := newFixture(t)
 	b.exec(`create function wait() returns trigger language plpgsql as 'begin perform pg_advisory_xact_lock(1); return new; end'`)
 	b.exec(`create trigger wait before insert on idem.inbox for each row when (new.state = 'failing') execute function wait()`)
 	gate, err := b.pool.Begin(t.Context())
@@ -108,7 +108,7 @@ func TestAttemptsThatFailSideBySideAreNoMoreThanAMessageMayHave(t *testing.T) {
 	outcomes := make(chan inbox.Outcome, 2)
 	for i := range 2 { // each has failed, and begins to count that, when neither knows of the other
 		go func() {
-			out, _ := inbox.Batch(context.Background(), b.pool, consumer, messages("m", 1), b.poisoned("m-0000"),
+			out, _ := inbox.Batch(context.Background(), b.pool, consumer, messages("m", 1), b.failing("m-0000"),
 				inbox.WithMaxAttempts(2), inbox.WithBackoff(time.Hour, time.Hour), inbox.WithLimits(limit, limit, limit))
 			outcomes <- out[0]
 		}()
@@ -124,28 +124,28 @@ func TestAttemptsThatFailSideBySideAreNoMoreThanAMessageMayHave(t *testing.T) {
 	}
 }
 
-func TestDeliveryBeforeItsTimeIsPutOffWithoutAnAttempt(t *testing.T) {
+func TestHandle_WaitsUntilTheAttemptIsDue(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t)
+	b := newFixture(t)
 	opts := []inbox.Option{inbox.WithBackoff(time.Hour, time.Hour)}
-	first := b.batch(messages("m", 1), b.poisoned("m-0000"), opts...)[0]
-	again := b.batch(messages("m", 3), b.poisoned(), opts...)
+	first := b.batch(messages("m", 1), b.failing("m-0000"), opts...)[0]
+	again := b.batch(messages("m", 3), b.failing(), opts...)
 	b.wantStates("RDD", again)
 	if o := again[0]; !errors.Is(o.Err, inbox.ErrWaiting) || o.RetryAt.Sub(first.RetryAt).Abs() > time.Minute {
 		t.Errorf("first %+v, then %+v", first, o)
 	}
 	if n := b.attempts("m-0000"); n != 1 || b.runs.Load() != 3 {
-		t.Errorf("%d attempts are on record after %d runs", n, b.runs.Load())
+		t.Errorf("%d attempts are stored after %d runs", n, b.runs.Load())
 	}
 }
 
-func TestPausesGrow(t *testing.T) {
+func TestHandle_BacksOffFailedMessages(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t)
+	b := newFixture(t)
 	opts := []inbox.Option{inbox.WithBackoff(time.Minute, 10*time.Minute), inbox.WithMaxAttempts(100)}
 	for _, least := range []time.Duration{1, 2, 4, 8, 10, 10} {
 		before := time.Now()
-		o := b.batch(messages("m", 1), b.poisoned("m-0000"), opts...)[0]
+		o := b.batch(messages("m", 1), b.failing("m-0000"), opts...)[0]
 		pause := o.RetryAt.Sub(before)
 		if o.State != inbox.Retry || pause < least*time.Minute || pause > least*time.Minute*9/8+time.Minute {
 			t.Errorf("the pause is %v, want about %d minutes", pause, least)
@@ -154,13 +154,13 @@ func TestPausesGrow(t *testing.T) {
 	}
 }
 
-func TestErrorAtCommitFindsItsCulprit(t *testing.T) {
+func TestBatch_FindsTheMessageOfAFailedCommit(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t)
+	b := newFixture(t)
 	b.exec(`create table parents (id text primary key);
 		create table children (parent text references parents deferrable initially deferred)`)
 	child := func(tx pgx.Tx, m inbox.Message) error {
-		if err := b.enter(tx, m); err != nil {
+		if err := b.record(tx, m); err != nil {
 			return err
 		}
 		if !strings.HasSuffix(m.ID, "7") {
@@ -177,7 +177,7 @@ func TestErrorAtCommitFindsItsCulprit(t *testing.T) {
 	}
 }
 
-// broken are handlers that fail in other ways than by returning an error of theirs.
+// broken are handlers that fail in other ways than by returning an error of their own.
 var broken = map[string]func(tx pgx.Tx) error{
 	"panic":    func(pgx.Tx) error { panic("at the disco") },
 	"exit":     func(pgx.Tx) error { runtime.Goexit(); return nil },
@@ -204,14 +204,14 @@ var broken = map[string]func(tx pgx.Tx) error{
 	},
 }
 
-func TestHandlerThatBreaksInAnyWayIsCountedAndKeepsNobodyFromTheRest(t *testing.T) {
+func TestBatch_CountsEveryKindOfFailureAlone(t *testing.T) {
 	t.Parallel()
 	for name, breaks := range broken {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBooks(t)
+			b := newFixture(t)
 			fn := func(tx pgx.Tx, m inbox.Message) error {
-				if err := b.enter(tx, m); err != nil || m.ID != "m-0003" {
+				if err := b.record(tx, m); err != nil || m.ID != "m-0003" {
 					return err
 				}
 				return breaks(tx)
@@ -224,7 +224,7 @@ func TestHandlerThatBreaksInAnyWayIsCountedAndKeepsNobodyFromTheRest(t *testing.
 				outcomes := b.batch(messages("m", 6), fn, inbox.WithMaxAttempts(3))
 				b.wantStates(want, outcomes)
 				if outcomes[3].Err == nil || b.attempts("m-0003") != attempt {
-					t.Errorf("%+v, %d attempts are on record", outcomes[3], b.attempts("m-0003"))
+					t.Errorf("%+v, %d attempts are stored", outcomes[3], b.attempts("m-0003"))
 				}
 				b.due()
 			}
@@ -234,9 +234,9 @@ func TestHandlerThatBreaksInAnyWayIsCountedAndKeepsNobodyFromTheRest(t *testing.
 	}
 }
 
-func TestPanicIsToldWithItsStack(t *testing.T) {
+func TestHandle_ReturnsThePanicWithItsStack(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t)
+	b := newFixture(t)
 	cause := errors.New("the cause")
 	o := b.batch(messages("m", 1), func(pgx.Tx, inbox.Message) error { panic(cause) })[0]
 	var panicked *inbox.PanicError
@@ -245,17 +245,17 @@ func TestPanicIsToldWithItsStack(t *testing.T) {
 	}
 }
 
-// What a handler has committed itself cannot be undone. The messages behind it in the batch must not count as handled for that.
-func TestHandlerThatCommitsLosesNoMessageAndIsADeadLetterAtOnce(t *testing.T) {
+// A handler that commits must not mark the messages behind it as handled.
+func TestBatch_DeadLettersAHandlerThatCommits(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ sql, want string }{
 		"by a statement": {`commit`, "DDDXDD"}, "and begins another": {`commit; begin`, "XXXXXX"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBooks(t)
+			b := newFixture(t)
 			fn := func(tx pgx.Tx, m inbox.Message) error {
-				if err := b.enter(tx, m); err != nil || m.ID != "m-0003" {
+				if err := b.record(tx, m); err != nil || m.ID != "m-0003" {
 					return err
 				}
 				_, err := tx.Exec(t.Context(), test.sql, pgx.QueryExecModeSimpleProtocol)
@@ -278,16 +278,16 @@ func TestHandlerThatCommitsLosesNoMessageAndIsADeadLetterAtOnce(t *testing.T) {
 	}
 }
 
-// What a handler prepares for a later COMMIT would have the messages behind it count as handled.
-func TestHandlerThatPreparesTheTransactionLosesNoMessage(t *testing.T) {
+// A prepared transaction could mark the messages behind it as handled at a later COMMIT PREPARED.
+func TestBatch_RefusesPrepareTransaction(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Server(t, "max_prepared_transactions=2")
 	if err := schema.UpAt(t.Context(), server.DSN()); err != nil {
 		t.Fatal(err)
 	}
-	b := booksOn(t, pgtest.Open(t, server.DSN()))
+	b := newFixtureOn(t, pgtest.Open(t, server.DSN()))
 	fn := func(tx pgx.Tx, m inbox.Message) error {
-		if err := b.enter(tx, m); err != nil || m.ID != "m-0003" {
+		if err := b.record(tx, m); err != nil || m.ID != "m-0003" {
 			return err
 		}
 		tx.Exec(t.Context(), fmt.Sprintf(`prepare transaction '%s'`, t.Name()))
@@ -307,10 +307,10 @@ func TestHandlerThatPreparesTheTransactionLosesNoMessage(t *testing.T) {
 	b.wantStates("dddXdd", b.batch(messages("m", 6), fn, inbox.WithMaxAttempts(2)))
 }
 
-// SET ROLE outlasts the transaction: the connection has to go.
-func TestHandlerThatSetsARoleSpoilsNoLaterBatch(t *testing.T) {
+// SET ROLE outlives the transaction, so the connection is discarded.
+func TestBatch_SurvivesSetRole(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t, connections(1))
+	b := newFixture(t, connections(1))
 	role := fmt.Sprintf("idem_role_%08x", rand.Uint32())
 	b.exec("create role " + role)
 	t.Cleanup(func() {
@@ -321,59 +321,59 @@ func TestHandlerThatSetsARoleSpoilsNoLaterBatch(t *testing.T) {
 		ms := messages(fmt.Sprint(i), 2)
 		ms[1].Key = "a"
 		b.wantStates("D", b.batch(ms[:1], func(tx pgx.Tx, m inbox.Message) error {
-			if err := b.enter(tx, m); err != nil {
+			if err := b.record(tx, m); err != nil {
 				return err
 			}
 			_, err := tx.Exec(t.Context(), "set role "+role)
 			return err
 		}))
-		b.wantStates("D", b.batch(ms[1:], b.enter, opts...))
+		b.wantStates("D", b.batch(ms[1:], b.record, opts...))
 	}
 	b.wantOnce(4)
 }
 
-func TestEndOfTheContextCountsNothing(t *testing.T) {
+func TestBatch_CountsNothingForACanceledContext(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t)
+	b := newFixture(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	outcomes, err := inbox.Batch(ctx, b.pool, consumer, messages("m", 4), func(tx pgx.Tx, m inbox.Message) error {
-		if err := b.enter(tx, m); err != nil || m.ID != "m-0002" {
+		if err := b.record(tx, m); err != nil || m.ID != "m-0002" {
 			return err
 		}
 		cancel()
-		return fmt.Errorf("in vain: %w", ctx.Err())
+		return fmt.Errorf("not done: %w", ctx.Err())
 	}, inbox.WithMaxAttempts(1))
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("err = %v", err)
 	}
 	b.wantStates("RRRR", outcomes)
 	if n := b.count(`select count(*) from idem.inbox`); n != 0 {
-		t.Errorf("%d rows are on record", n)
+		t.Errorf("%d rows are stored", n)
 	}
-	b.wantStates("DDDD", b.batch(messages("m", 4), b.enter))
+	b.wantStates("DDDD", b.batch(messages("m", 4), b.record))
 }
 
-// As when a program shuts down that lets its calls end.
-func TestCancelledContextOfAHandlersOwnCountsNothing(t *testing.T) {
+// A program that shuts down cancels the contexts of its handlers and lets its calls end.
+func TestBatch_CountsNothingForACanceledHandler(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t)
+	b := newFixture(t)
 	outcomes, err := inbox.Batch(t.Context(), b.pool, consumer, messages("m", 2), func(pgx.Tx, inbox.Message) error {
-		return fmt.Errorf("in vain: %w", context.Canceled)
+		return fmt.Errorf("not done: %w", context.Canceled)
 	}, inbox.WithMaxAttempts(1))
 	if err != nil || !errors.Is(outcomes[0].Err, context.Canceled) {
 		t.Errorf("%+v, %v", outcomes, err)
 	}
 	b.wantStates("RR", outcomes)
 	b.due()
-	b.wantStates("DD", b.batch(messages("m", 2), b.enter))
+	b.wantStates("DD", b.batch(messages("m", 2), b.record))
 }
 
-func TestSerializationFailureIsRunAgainAtOnce(t *testing.T) {
+func TestBatch_RerunsASerializationFailure(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t)
+	b := newFixture(t)
 	failures := 2
 	outcomes := b.batch(messages("m", 3), func(tx pgx.Tx, m inbox.Message) error {
-		if err := b.enter(tx, m); err != nil || failures == 0 {
+		if err := b.record(tx, m); err != nil || failures == 0 {
 			return err
 		}
 		failures--
@@ -384,10 +384,10 @@ func TestSerializationFailureIsRunAgainAtOnce(t *testing.T) {
 	b.wantOnce(3)
 }
 
-func TestPayloadAndHeadersOfADeadLetterAreSealed(t *testing.T) {
+func TestHandle_SealsDeadLetters(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t)
-	b.batch(messages("m", 1), b.poisoned("m-0000"), inbox.WithMaxAttempts(1), inbox.WithSealer(newSealer()))
+	b := newFixture(t)
+	b.batch(messages("m", 1), b.failing("m-0000"), inbox.WithMaxAttempts(1), inbox.WithSealer(newSealer()))
 	var row, sealedBy string
 	if err := b.pool.QueryRow(t.Context(), `select encode(payload, 'escape') || to_jsonb(d)::text, sealed_by from idem.dead_letters d`).Scan(&row, &sealedBy); err != nil {
 		t.Fatal(err)
@@ -397,13 +397,14 @@ func TestPayloadAndHeadersOfADeadLetterAreSealed(t *testing.T) {
 	}
 }
 
-// Another process tries it again, and it fails there, while it waits to be tried again here, together with one that fails.
-func TestMessageThatSomebodyElseHadKeepsItsOutcomeBesideAFailure(t *testing.T) {
+// A message fails in another process while this call waits for its row, in a group with a failing
+// message.
+func TestBatch_KeepsAnOutcomeBesideAFailure(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t)
+	b := newFixture(t)
 	ms := messages("m", 2)
 	opts := []inbox.Option{inbox.WithBackoff(time.Hour, time.Hour)}
-	b.wantStates("R", b.batch(ms[1:], b.poisoned(ms[1].ID), opts...))
+	b.wantStates("R", b.batch(ms[1:], b.failing(ms[1].ID), opts...))
 	b.due()
 	other, err := b.pool.Begin(t.Context())
 	if err != nil {
@@ -414,7 +415,7 @@ func TestMessageThatSomebodyElseHadKeepsItsOutcomeBesideAFailure(t *testing.T) {
 		t.Fatal(err)
 	}
 	outcomes := make(chan []inbox.Outcome, 1)
-	go func() { outcomes <- b.batch(ms, b.poisoned(ms[0].ID), opts...) }()
+	go func() { outcomes <- b.batch(ms, b.failing(ms[0].ID), opts...) }()
 	b.awaitBlocked(1)
 	const fails = `update idem.inbox set retry_at = clock_timestamp() + interval '1 hour' where id = $1`
 	if _, err := other.Exec(t.Context(), fails, ms[1].ID); err != nil {
@@ -424,5 +425,5 @@ func TestMessageThatSomebodyElseHadKeepsItsOutcomeBesideAFailure(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.wantStates("RR", await(t, "the batch", outcomes))
-	b.wantEntries()
+	b.wantEffects()
 }

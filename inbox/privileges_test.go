@@ -15,11 +15,10 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// A consumer needs no more than docs/operate.md grants it.
-func TestConsumerNeedsNoMoreThanThePrivilegesOfTheDocs(t *testing.T) {
+func TestConsumer_NeedsTheDocumentedPrivileges(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
-	b := booksOn(t, pgtest.Open(t, dsn))
+	b := newFixtureOn(t, pgtest.Open(t, dsn))
 	role := fmt.Sprintf("idem_call_%08x", rand.Uint32())
 	docs, err := os.ReadFile("../docs/operate.md")
 	if err != nil {
@@ -39,19 +38,19 @@ func TestConsumerNeedsNoMoreThanThePrivilegesOfTheDocs(t *testing.T) {
 			b.exec(strings.ReplaceAll(statement, "idem_call", role))
 		}
 	}
-	granted := &books{t: t, pool: pgtest.Open(t, dsn+"&options="+url.QueryEscape("-crole="+role))}
+	granted := &fixture{t: t, pool: pgtest.Open(t, dsn+"&options="+url.QueryEscape("-crole="+role))}
 	ms := messages("m", 4)
 	for i := range ms {
 		ms[i].Key, ms[i].Deliveries = "a", 2
 	}
 	opts := []inbox.Option{inbox.WithMaxAttempts(2), inbox.WithOrder()}
-	granted.wantStates("DRRR", granted.batch(ms, granted.poisoned("m-0001"), opts...))
+	granted.wantStates("DRRR", granted.batch(ms, granted.failing("m-0001"), opts...))
 	b.due()
-	granted.wantStates("dXDD", granted.batch(ms, granted.poisoned("m-0001"), opts...))
+	granted.wantStates("dXDD", granted.batch(ms, granted.failing("m-0001"), opts...))
 	if err := inbox.Redrive(t.Context(), granted.pool, inbox.Ref{Consumer: consumer, Source: "orders", ID: "m-0001"}); err != nil {
 		t.Error(err)
 	}
-	if _, outcomes, err := inbox.HandleRedrives(t.Context(), granted.pool, consumer, 10, granted.enter, opts...); err != nil {
+	if _, outcomes, err := inbox.HandleRedrives(t.Context(), granted.pool, consumer, 10, granted.record, opts...); err != nil {
 		t.Error(err)
 	} else {
 		granted.wantStates("D", outcomes)

@@ -1,6 +1,7 @@
 package inbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -16,8 +17,8 @@ import (
 
 // RedriveConfig configures RunRedrives. Its zero value works.
 type RedriveConfig struct {
-	// Every is how often RunRedrives looks for redriven messages, 5 seconds by default. After an error it waits longer, up to a
-	// minute.
+	// Every is how often RunRedrives looks for redriven messages, 5 seconds by default. After an
+	// error it backs off, up to a minute.
 	Every time.Duration
 	// Options are those of the consumer.
 	Options []Option
@@ -26,25 +27,21 @@ type RedriveConfig struct {
 }
 
 const (
-	redriveEvery    = 5 * time.Second
-	maxRedrivePause = time.Minute
-	redriveBatch    = 100
-	redriveBytes    = 16 << 20 // of payloads in one batch
+	redriveEvery      = 5 * time.Second
+	maxRedriveBackoff = time.Minute
+	redriveBatch      = 100
+	redriveBytes      = 16 << 20 // of payloads in one batch
 )
 
-// RunRedrives handles the redriven messages of a consumer until ctx ends. The consumers of the adapters that have a Run call it. It
-// returns an error only if the arguments make no sense.
+// RunRedrives handles the redriven messages of a consumer until ctx ends. The consumers of the
+// adapters that have a Run call it. It returns an error only if an argument is invalid.
 func RunRedrives(ctx context.Context, pool *pgxpool.Pool, consumer string, fn func(tx pgx.Tx, m Message) error, config RedriveConfig) error {
-	c := &call{settings: newSettings(config.Options), consumer: consumer, handler: handler{each: fn}}
-	if err := c.check(pool, nil); err != nil {
+	if err := newConsumer(pool, consumer, handlerOf(fn), config.Options).check(nil); err != nil {
 		return err
 	}
-	every, logger := config.Every, config.Logger
+	every, logger := config.Every, cmp.Or(config.Logger, slog.Default())
 	if every <= 0 {
 		every = redriveEvery
-	}
-	if logger == nil {
-		logger = slog.Default()
 	}
 	for pause := every; ; {
 		messages, outcomes, err := HandleRedrives(ctx, pool, consumer, redriveBatch, fn, config.Options...)
@@ -58,10 +55,10 @@ func RunRedrives(ctx context.Context, pool *pgxpool.Pool, consumer string, fn fu
 		case ctx.Err() != nil:
 			return nil
 		case err != nil:
-			logger.WarnContext(ctx, "inbox: cannot handle redriven messages", "consumer", consumer, "error", err)
-			pause = min(2*pause, max(every, maxRedrivePause))
-		case advanced(outcomes):
-			continue // more may be due
+			logger.WarnContext(ctx, "inbox: cannot handle redriven messages; trying again", "consumer", consumer, "error", err)
+			pause = min(2*pause, max(every, maxRedriveBackoff))
+		case slices.ContainsFunc(outcomes, Outcome.hasEffect):
+			continue // more messages may be due
 		default:
 			pause = every
 		}
@@ -71,14 +68,11 @@ func RunRedrives(ctx context.Context, pool *pgxpool.Pool, consumer string, fn fu
 	}
 }
 
-// advanced reports whether a message is handled.
-func advanced(outcomes []Outcome) bool {
-	return slices.ContainsFunc(outcomes, func(o Outcome) bool { return o.State == Done || o.State == Duplicate })
-}
+func (o Outcome) hasEffect() bool { return o.State == Done || o.State == Duplicate }
 
-// HandleRedrives handles the redriven messages of a consumer that are due, up to limit of them and as many as have 16 MiB of payload
-// together, as Batch does. It returns the messages with their outcomes. RunRedrives calls it now and then. As a rule no message was
-// redriven, which costs one query.
+// HandleRedrives handles the redriven messages of a consumer that are due, as Batch does, and
+// returns them with their outcomes. It handles at most limit messages with 16 MiB of payload
+// together. It costs one query if no message was redriven. RunRedrives calls it periodically.
 func HandleRedrives(ctx context.Context, pool *pgxpool.Pool, consumer string, limit int, fn func(tx pgx.Tx, m Message) error, opts ...Option) ([]Message, []Outcome, error) {
 	s := newSettings(opts)
 	if s.err != nil {
@@ -103,11 +97,11 @@ func HandleRedrives(ctx context.Context, pool *pgxpool.Pool, consumer string, li
 	outcomes, err := Batch(ctx, pool, consumer, messages, fn, opts...)
 	var handled []db.MessageID
 	for i, o := range outcomes {
-		if o.State == Done || o.State == Duplicate {
+		if o.hasEffect() {
 			handled = append(handled, db.MessageID{Source: messages[i].Source, ID: messages[i].ID})
 		}
 	}
-	if len(handled) > 0 { // the dead letters of messages that idem.inbox had forgotten are still there
+	if len(handled) > 0 { // a message without a row in idem.inbox still has its dead letter
 		group := db.NewMessages(consumer, len(handled), func(i int) (db.MessageID, [32]byte) { return handled[i], [32]byte{} })
 		err = errors.Join(err, query(ctx, pool, db.ForgetRedrives{Messages: group}))
 	}

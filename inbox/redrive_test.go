@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/inbox"
 	"github.com/idem-go/idem/seal"
 )
@@ -19,20 +20,20 @@ func newSealer() *seal.Sealer {
 	return seal.New(seal.Keys{Primary: "k1", Secrets: map[string][]byte{"k1": []byte("0123456789abcdefghijklmnopqrstuv")}})
 }
 
-func TestRedrivenDeadLetterIsHandledFromItsOwnPayload(t *testing.T) {
+func TestRedrive_HandlesTheStoredPayload(t *testing.T) {
 	t.Parallel()
 	for name, opts := range map[string][]inbox.Option{"plain": once, "sealed": append([]inbox.Option{inbox.WithSealer(newSealer())}, once...)} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBooks(t)
+			b := newFixture(t)
 			ms := messages("m", 3)
-			b.wantStates("XXX", b.batch(ms, b.poisoned("m-0000", "m-0001", "m-0002"), opts...))
+			b.wantStates("XXX", b.batch(ms, b.failing("m-0000", "m-0001", "m-0002"), opts...))
 			for _, id := range []string{"m-0001", "m-0002"} {
 				if err := inbox.Redrive(t.Context(), b.pool, inbox.Ref{Consumer: consumer, Source: "orders", ID: id}); err != nil {
 					t.Fatal(err)
 				}
 			}
-			got, outcomes, err := inbox.HandleRedrives(t.Context(), b.pool, consumer, 10, b.poisoned("m-0002"), opts...)
+			got, outcomes, err := inbox.HandleRedrives(t.Context(), b.pool, consumer, 10, b.failing("m-0002"), opts...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -40,60 +41,60 @@ func TestRedrivenDeadLetterIsHandledFromItsOwnPayload(t *testing.T) {
 			if diff := cmp.Diff(redelivered(ms[1:]), got); diff != "" {
 				t.Error(diff)
 			}
-			b.wantEntries("m-0001")
+			b.wantEffects("m-0001")
 			if n := b.count(`select count(*) from idem.dead_letters where redrive_at is null`); n != 2 {
 				t.Errorf("%d dead letters are left, want 2", n)
 			}
-			if got, _, err := inbox.HandleRedrives(t.Context(), b.pool, consumer, 10, b.enter, opts...); err != nil || len(got) != 0 {
+			if got, _, err := inbox.HandleRedrives(t.Context(), b.pool, consumer, 10, b.record, opts...); err != nil || len(got) != 0 {
 				t.Errorf("%v, %v", got, err)
 			}
-			b.wantStates("XdX", b.batch(ms, b.enter, opts...))
+			b.wantStates("XdX", b.batch(ms, b.record, opts...))
 		})
 	}
 }
 
-// Otherwise a process would die of it again and again, without end.
-func TestAttemptsAtMessageRedrivesAreAnnounced(t *testing.T) {
+// Otherwise the message would kill processes without end.
+func TestHandleRedrives_AnnouncesAttempts(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t)
-	b.batch(messages("m", 1), b.poisoned("m-0000"), once...)
+	b := newFixture(t)
+	b.batch(messages("m", 1), b.failing("m-0000"), once...)
 	if err := inbox.Redrive(t.Context(), b.pool, inbox.Ref{Consumer: consumer, Source: "orders", ID: "m-0000"}); err != nil {
 		t.Fatal(err)
 	}
 	announced := 0
 	_, outcomes, err := inbox.HandleRedrives(t.Context(), b.pool, consumer, 10, func(tx pgx.Tx, m inbox.Message) error {
 		announced = b.count(`select count(*) from idem.inbox where begun`)
-		return b.enter(tx, m)
+		return b.record(tx, m)
 	})
 	if b.wantStates("D", outcomes); err != nil || announced != 1 {
 		t.Errorf("%v, %d are announced", err, announced)
 	}
 }
 
-func TestRedrivenDeadLetterMayBeDeliveredAgainInstead(t *testing.T) {
+func TestRedrive_AllowsADelivery(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t)
-	b.batch(messages("m", 1), b.poisoned("m-0000"), once...)
+	b := newFixture(t)
+	b.batch(messages("m", 1), b.failing("m-0000"), once...)
 	if err := inbox.Redrive(t.Context(), b.pool, inbox.Ref{Consumer: consumer, Source: "orders", ID: "m-0000"}); err != nil {
 		t.Fatal(err)
 	}
-	b.wantStates("D", b.batch(messages("m", 1), b.enter))
+	b.wantStates("D", b.batch(messages("m", 1), b.record))
 	b.wantOnce(1)
 	if n := b.count(`select count(*) from idem.dead_letters`); n != 0 {
 		t.Errorf("%d dead letters are left", n)
 	}
 }
 
-func TestRedrivenDeadLetterIsHandledOnceAlsoAfterItsRowWasPurged(t *testing.T) {
+func TestRedrive_HandlesOnceAfterAPurge(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t)
-	b.batch(messages("m", 1), b.poisoned("m-0000"), once...)
+	b := newFixture(t)
+	b.batch(messages("m", 1), b.failing("m-0000"), once...)
 	b.exec(`delete from idem.inbox`)
 	if err := inbox.Redrive(t.Context(), b.pool, inbox.Ref{Consumer: consumer, Source: "orders", ID: "m-0000"}); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []int{1, 0} {
-		got, _, err := inbox.HandleRedrives(t.Context(), b.pool, consumer, 10, b.enter)
+		got, _, err := inbox.HandleRedrives(t.Context(), b.pool, consumer, 10, b.record)
 		if err != nil || len(got) != want {
 			t.Errorf("%v, %v", got, err)
 		}
@@ -101,7 +102,7 @@ func TestRedrivenDeadLetterIsHandledOnceAlsoAfterItsRowWasPurged(t *testing.T) {
 	b.wantOnce(1)
 }
 
-func (b *books) redrive(ids ...string) {
+func (b *fixture) redrive(ids ...string) {
 	b.t.Helper()
 	for _, id := range ids {
 		if err := inbox.Redrive(context.Background(), b.pool, inbox.Ref{Consumer: consumer, Source: "orders", ID: id}); err != nil {
@@ -110,43 +111,44 @@ func (b *books) redrive(ids ...string) {
 	}
 }
 
-func (b *books) drop(id string) error {
+func (b *fixture) drop(id string) error {
 	return inbox.Drop(context.Background(), b.pool, inbox.Ref{Consumer: consumer, Source: "orders", ID: id})
 }
 
-// A redriven message is the last of its key, and blocks it like any other message until it is handled, dead or dropped.
+// A redriven message is the last of its key, and blocks it like any other message until it is
+// handled, dead or dropped.
 func TestDrop_UnblocksTheKeyOfARedrivenMessage(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t)
+	b := newFixture(t)
 	opts := append([]inbox.Option{inbox.WithOrder()}, once...)
-	b.wantStates("XD", b.batch(keyed("a1", "a2"), b.poisoned("a1"), opts...))
+	b.wantStates("XD", b.batch(keyed("a1", "a2"), b.failing("a1"), opts...))
 	b.redrive("a1")
-	b.wantStates("R", b.batch(keyed("a3"), b.enter, opts...))
+	b.wantStates("R", b.batch(keyed("a3"), b.record, opts...))
 	if err := b.drop("a1"); err != nil {
 		t.Fatal(err)
 	}
-	b.wantStates("D", b.batch(keyed("a3"), b.enter, opts...))
-	b.wantStates("X", b.batch(keyed("a1"), b.enter, opts...))
-	if got, _, err := inbox.HandleRedrives(t.Context(), b.pool, consumer, 10, b.enter, opts...); err != nil || len(got) != 0 {
+	b.wantStates("D", b.batch(keyed("a3"), b.record, opts...))
+	b.wantStates("X", b.batch(keyed("a1"), b.record, opts...))
+	if got, _, err := inbox.HandleRedrives(t.Context(), b.pool, consumer, 10, b.record, opts...); err != nil || len(got) != 0 {
 		t.Errorf("%v, %v", got, err)
 	}
-	b.wantEntries("a2", "a3")
+	b.wantEffects("a2", "a3")
 }
 
-// Whichever comes first: the message has its effect, or it is dropped and has none.
+// Either the message has its effect, or it is dropped and has none.
 func TestDrop_WaitsForARedriveInProgress(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]error{"handled": nil, "failed": errPoison} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBooks(t)
-			b.wantStates("X", b.batch(messages("m", 1), b.poisoned("m-0000"), once...))
+			b := newFixture(t)
+			b.wantStates("X", b.batch(messages("m", 1), b.failing("m-0000"), once...))
 			b.redrive("m-0000")
 			dropped := make(chan error, 1)
 			_, _, err := inbox.HandleRedrives(t.Context(), b.pool, consumer, 10, func(tx pgx.Tx, m inbox.Message) error {
 				go func() { dropped <- b.drop(m.ID) }()
 				b.awaitBlocked(1)
-				return errors.Join(b.enter(tx, m), end)
+				return errors.Join(b.record(tx, m), end)
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -167,11 +169,11 @@ func TestDrop_WaitsForARedriveInProgress(t *testing.T) {
 
 func TestRedrive_CountsAttemptsAnew(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t)
-	b.batch(messages("m", 1), b.poisoned("m-0000"), once...)
+	b := newFixture(t)
+	b.batch(messages("m", 1), b.failing("m-0000"), once...)
 	b.redrive("m-0000")
 	for _, want := range []string{"R", "X"} {
-		_, outcomes, err := inbox.HandleRedrives(t.Context(), b.pool, consumer, 10, b.poisoned("m-0000"), inbox.WithMaxAttempts(2))
+		_, outcomes, err := inbox.HandleRedrives(t.Context(), b.pool, consumer, 10, b.failing("m-0000"), inbox.WithMaxAttempts(2))
 		if b.wantStates(want, outcomes); err != nil {
 			t.Error(err)
 		}
@@ -179,10 +181,10 @@ func TestRedrive_CountsAttemptsAnew(t *testing.T) {
 	}
 }
 
-// Messages that wait for their next attempt take no place of others.
-func TestHandleRedrives_TakesThoseThatAreDueAndFewBytes(t *testing.T) {
+// Messages that are not due do not use up the limit.
+func TestHandleRedrives_TakesDueMessagesWithinALimit(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t)
+	b := newFixture(t)
 	ms := messages("m", 6)
 	for i := range ms[3:] {
 		ms[3+i].Payload = make([]byte, 9<<20)
@@ -191,7 +193,7 @@ func TestHandleRedrives_TakesThoseThatAreDueAndFewBytes(t *testing.T) {
 	for _, m := range ms {
 		ids = append(ids, m.ID)
 	}
-	b.wantStates("XXXXXX", b.batch(ms, b.poisoned(ids...), once...))
+	b.wantStates("XXXXXX", b.batch(ms, b.failing(ids...), once...))
 	b.redrive(ids...)
 	handle := func(limit int, fn func(pgx.Tx, inbox.Message) error) int {
 		got, _, err := inbox.HandleRedrives(t.Context(), b.pool, consumer, limit, fn, inbox.WithBackoff(time.Hour, time.Hour))
@@ -200,31 +202,31 @@ func TestHandleRedrives_TakesThoseThatAreDueAndFewBytes(t *testing.T) {
 		}
 		return len(got)
 	}
-	if n := handle(2, b.poisoned(ids...)); n != 2 {
+	if n := handle(2, b.failing(ids...)); n != 2 {
 		t.Errorf("%d were tried, want 2", n)
 	}
 	for _, want := range []int{3, 1, 0} { // 18 MiB are above the limit, which the second one of 9 MiB reaches
-		if n := handle(10, b.enter); n != want {
+		if n := handle(10, b.record); n != want {
 			t.Errorf("%d were tried, want %d", n, want)
 		}
 	}
-	b.wantEntries(ids[2:]...)
+	b.wantEffects(ids[2:]...)
 }
 
-func TestRedriveOfNothingIsAnError(t *testing.T) {
+func TestRedrive_NeedsADeadLetter(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t)
+	b := newFixture(t)
 	if err := inbox.Redrive(t.Context(), b.pool, inbox.Ref{Consumer: consumer, Source: "orders", ID: "m"}); !errors.Is(err, inbox.ErrNoDeadLetter) {
 		t.Errorf("err = %v", err)
 	}
 }
 
-func TestStatsTellWhatEachConsumerHasYetToHandle(t *testing.T) {
+func TestReadStats_CountsByConsumer(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t)
-	b.batch(messages("d", 2), b.poisoned("d-0000", "d-0001"), once...)
-	b.batch(messages("f", 4), b.poisoned("f-0001"))
-	if _, err := inbox.Batch(t.Context(), b.pool, "mail", messages("f", 1), b.poisoned("f-0000")); err != nil {
+	b := newFixture(t)
+	b.batch(messages("d", 2), b.failing("d-0000", "d-0001"), once...)
+	b.batch(messages("f", 4), b.failing("f-0001"))
+	if _, err := inbox.Batch(t.Context(), b.pool, "mail", messages("f", 1), b.failing("f-0000")); err != nil {
 		t.Fatal(err)
 	}
 	got, err := inbox.ReadStats(t.Context(), b.pool)
@@ -240,16 +242,16 @@ func TestStatsTellWhatEachConsumerHasYetToHandle(t *testing.T) {
 	}
 }
 
-func TestHandleTxIsPartOfTheCallersTransaction(t *testing.T) {
+func TestHandleTx_JoinsTheTransaction(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t)
+	b := newFixture(t)
 	tx, err := b.pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer tx.Rollback(t.Context())
 	handle := func(tx pgx.Tx, id string, end error) (inbox.Outcome, error) {
-		return inbox.HandleTx(t.Context(), tx, consumer, message(id), func(tx pgx.Tx) error { return errors.Join(b.entering(id)(tx), end) })
+		return inbox.HandleTx(t.Context(), tx, consumer, message(id), func(tx pgx.Tx) error { return errors.Join(b.recordID(id)(tx), end) })
 	}
 	for _, want := range []inbox.State{inbox.Done, inbox.Duplicate} {
 		if o, err := handle(tx, "a", nil); err != nil || o.State != want {
@@ -262,7 +264,7 @@ func TestHandleTxIsPartOfTheCallersTransaction(t *testing.T) {
 	if o, err := handle(tx, "c", nil); err != nil || o.State != inbox.Done {
 		t.Errorf("%+v, %v", o, err)
 	}
-	b.wantEntries()
+	b.wantEffects()
 	other, err := b.pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -274,16 +276,40 @@ func TestHandleTxIsPartOfTheCallersTransaction(t *testing.T) {
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	b.wantEntries("a", "c")
+	b.wantEffects("a", "c")
 	m := message("a")
 	m.Payload = nil
-	if _, err := inbox.HandleTx(t.Context(), other, consumer, m, b.entering("a")); !errors.Is(err, inbox.ErrMismatch) {
+	if _, err := inbox.HandleTx(t.Context(), other, consumer, m, b.recordID("a")); !errors.Is(err, inbox.ErrMismatch) {
 		t.Errorf("err = %v", err)
 	}
 	if o, err := handle(other, "a", nil); err != nil || o.State != inbox.Duplicate {
 		t.Errorf("%+v, %v", o, err)
 	}
-	if _, err := inbox.HandleTx(t.Context(), other, consumer, m, b.entering("a"), inbox.WithOrder()); err == nil {
+	if _, err := inbox.HandleTx(t.Context(), other, consumer, m, b.recordID("a"), inbox.WithOrder()); err == nil {
 		t.Error("WithOrder is not refused")
+	}
+}
+
+func TestRedrive_AndDropAreAudited(t *testing.T) {
+	t.Parallel()
+	b := newFixture(t)
+	b.wantStates("X", b.batch(messages("m", 1), b.failing("m-0000"), once...))
+	ctx := idem.WithReason(idem.WithPerson(t.Context(), "ann"), "INC-7")
+	if err := inbox.Redrive(ctx, b.pool, inbox.Ref{Consumer: consumer, Source: "orders", ID: "m-0000"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := inbox.Drop(ctx, b.pool, inbox.Ref{Consumer: consumer, Source: "orders", ID: "m-0000"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, act := range []error{inbox.Redrive(ctx, b.pool, inbox.Ref{Consumer: consumer, Source: "orders", ID: "m-0000"}), inbox.Drop(ctx, b.pool, inbox.Ref{Consumer: consumer, Source: "orders", ID: "m-0000"})} {
+		if !errors.Is(act, inbox.ErrNoDeadLetter) {
+			t.Errorf("%v", act)
+		}
+	}
+	var got string
+	err := b.pool.QueryRow(t.Context(), `select string_agg(concat_ws('|', act, outcome, role = session_user, person, reason, side, consumer, source, message_id), e'\n' order by at) from idem.audit`).Scan(&got)
+	want := "redrive|to be tried again|t|ann|INC-7|inbox|" + consumer + "|orders|m-0000\ndrop|deleted|t|ann|INC-7|inbox|" + consumer + "|orders|m-0000"
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Error(diff, err)
 	}
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// queue hands its messages to one consumer at a time, in order, as a partition does. The consumer that had it before may be in the middle of
-// a batch then, and does not know.
+// queue delivers its messages to one consumer at a time, in order, as a partition does. The former
+// owner may still be handling a batch.
 type queue struct {
 	mu       sync.Mutex
 	messages []inbox.Message // that are not acknowledged
@@ -26,7 +26,7 @@ type queue struct {
 	settled  int // how often its owners have settled a batch
 }
 
-// take makes a consumer the owner, and delivers to it all that is not acknowledged.
+// take makes a consumer the owner and delivers all unacknowledged messages.
 func (q *queue) take() (owner int, delivered []inbox.Message) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -37,7 +37,7 @@ func (q *queue) take() (owner int, delivered []inbox.Message) {
 	return q.owner, slices.Clone(q.messages)
 }
 
-// settle acknowledges messages, unless the queue has another owner by now.
+// settle acknowledges messages. It reports false if the queue has another owner by now.
 func (q *queue) settle(owner int, settled map[string]bool) (ours bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -49,7 +49,7 @@ func (q *queue) settle(owner int, settled map[string]bool) (ours bool) {
 	return true
 }
 
-// wait returns when its owners have settled so many batches more, or there is nothing left.
+// wait waits until the owners have settled this many more batches, or no message is left.
 func (q *queue) wait(batches int) (left bool) {
 	for until := -1; ; time.Sleep(time.Millisecond) {
 		q.mu.Lock()
@@ -64,8 +64,8 @@ func (q *queue) wait(batches int) (left bool) {
 	}
 }
 
-// consume handles what one owner of the queue is delivered, until it has lost it: what waits holds its key back, as it does in
-// the adapters.
+// consume handles the deliveries of one owner until it has lost the queue. A waiting message blocks
+// its key, as in the adapters.
 func (q *queue) consume(t *testing.T, batch func(context.Context, []inbox.Message) []inbox.Outcome) {
 	owner, unacked := q.take()
 	due := map[string]time.Time{}
@@ -99,8 +99,9 @@ func (q *queue) consume(t *testing.T, batch func(context.Context, []inbox.Messag
 	}
 }
 
-// The queue changes hands all the time, while connections are cut and handlers fail by chance.
-func TestOrderOfAKeyIsKeptWhoeverHasTheQueue(t *testing.T) {
+// The owner of the queue changes all the time, while connections are cut and handlers fail by
+// chance.
+func TestWithOrder_SurvivesChangesOfTheOwner(t *testing.T) {
 	t.Parallel()
 	pgtest.Long(t)
 	const consumers, keys, count = 3, 6, 500
@@ -145,7 +146,7 @@ func TestOrderOfAKeyIsKeptWhoeverHasTheQueue(t *testing.T) {
 			p.proxy.Cut(pgproxy.Reset)
 			continue
 		}
-		// What the attempts of killed processes leave.
+		// Attempts of killed processes leave such rows.
 		p.exec(`update idem.inbox set begun = true where ctid in (
 			select ctid from idem.inbox where state = 'failing' and random() < 0.2 for update skip locked)`)
 	}

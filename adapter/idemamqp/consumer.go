@@ -14,29 +14,33 @@ import (
 	"github.com/idem-go/idem/inbox/pull"
 )
 
-// Handler has the effect of a message, in tx. d is what RabbitMQ has delivered, with its headers: it cannot be acknowledged.
-// Of a dead letter that is tried again it has id, type, headers and body alone.
+// Handler makes the effect of a message on tx. d is the delivery of RabbitMQ with its headers; the
+// handler cannot acknowledge it. A redriven dead letter has its ID, type, headers and body in d.
 type Handler func(tx pgx.Tx, m inbox.Message, d amqp.Delivery) error
 
-// ConsumerConfig says how messages are consumed. Its zero value works.
+// ConsumerConfig configures a Consumer. Its zero value works.
 type ConsumerConfig struct {
-	// Ordered keeps the order of each key: a message waits behind those of its key that are to be tried again. One consumer at a
-	// time has to read the queue for that: declare it with x-single-active-consumer, and run as many processes as you like.
+	// Ordered keeps the order of each key: a message waits behind the messages of its key that have
+	// to be tried again. One consumer at a time must read the queue: declare it with
+	// x-single-active-consumer, and run any number of processes.
 	Ordered bool
-	// Batch is how many messages share a transaction at most, 256 by default.
+	// Batch is the maximum of messages in one transaction, 256 by default.
 	Batch int
-	// Prefetch is how many messages the broker hands over before they are acknowledged, 1,000 by default and 65,535 at most. Those
-	// that wait for another attempt are among them: if all of them do, nothing else is handled until one is due.
+	// Prefetch is how many messages the broker delivers before they are acknowledged, 1,000 by
+	// default and at most 65,535. Messages that wait for another attempt are among them. If all of
+	// them wait, no message is handled until one is due.
 	Prefetch int
-	// ID returns the id of a message, by default its message-id. A message without one becomes a dead letter.
+	// ID returns the ID of a message, by default its message-id. A message without an ID becomes a
+	// dead letter.
 	ID func(amqp.Delivery) string
 	// Key returns the key of a message, by default its header [HeaderKey].
 	Key func(amqp.Delivery) string
-	// Options are given to inbox.Batch. With inbox.WithLanes among them, several keys are handled side by side.
+	// Options are given to inbox.Batch. inbox.WithLanes handles several keys concurrently.
 	Options []inbox.Option
-	// AMQP is how to connect: TLS, heartbeat, the connection's name. Its Recovery is not used.
+	// AMQP configures the connection: TLS, heartbeat, name. Its Recovery is ignored.
 	AMQP amqp.Config
-	// Logger is told of dead letters, and of a broker or a database that is away. The default is slog.Default().
+	// Logger is where dead letters, and errors of the broker and the database, are logged. The
+	// default is slog.Default().
 	Logger *slog.Logger
 }
 
@@ -49,8 +53,9 @@ type Consumer struct {
 	amqp     amqp.Config
 }
 
-// NewConsumer returns a Consumer of a queue, which has to exist. name is the consumer's in the inbox: a consumer that has the same name
-// does not handle the same message again. The Source of a message is the name of the queue.
+// NewConsumer returns a Consumer of a queue, which has to exist. name is the consumer in the inbox:
+// consumers with the same name do not handle the same message twice. The Source of a message is the
+// name of the queue.
 func NewConsumer(pool *pgxpool.Pool, name, url, queue string, handle Handler, config ConsumerConfig) (*Consumer, error) {
 	config.Prefetch = cmp.Or(config.Prefetch, 1000)
 	if config.Prefetch < 1 || config.Prefetch > 65535 {

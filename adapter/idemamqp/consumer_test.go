@@ -25,7 +25,7 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// effects has a row for each time that a message took effect. Nothing but the inbox keeps it at one.
+// effects has a row for each effect of a message. Only the inbox prevents a second row.
 const effects = `CREATE TABLE effects (seq bigint GENERATED ALWAYS AS IDENTITY, id text, key text, body text)`
 
 func newPool(t testing.TB) *pgxpool.Pool {
@@ -37,7 +37,7 @@ func newPool(t testing.TB) *pgxpool.Pool {
 	return pool
 }
 
-// effect is what a handler does.
+// effect inserts the effect of a message.
 func effect(ctx context.Context, tx pgx.Tx, m inbox.Message) error {
 	_, err := tx.Exec(ctx, `INSERT INTO effects (id, key, body) VALUES ($1, $2, $3)`, m.ID, m.Key, string(m.Payload))
 	return err
@@ -47,7 +47,7 @@ func record(tx pgx.Tx, m inbox.Message, _ amqp.Delivery) error {
 	return effect(context.Background(), tx, m)
 }
 
-// run runs a consumer until the test is over, or the returned function is called.
+// run runs a consumer until stop is called, or until the end of the test.
 func run(t testing.TB, c *idemamqp.Consumer) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -72,7 +72,7 @@ func consumer(t testing.TB, pool *pgxpool.Pool, url, queue string, handle idemam
 	return c
 }
 
-// quick is a config for tests: short pauses, and a log that goes with the test.
+// quick returns a config with a short backoff that logs to the test.
 func quick(t testing.TB, options ...inbox.Option) idemamqp.ConsumerConfig {
 	return idemamqp.ConsumerConfig{Options: append(options, inbox.WithBackoff(10*time.Millisecond, 50*time.Millisecond)), Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
 }
@@ -113,10 +113,11 @@ func wantEffects(t testing.TB, pool *pgxpool.Pool, want ...string) {
 	}
 }
 
-// wantSettled stops a consumer when it has acknowledged all that it has handled so far, and looks what is left of the queue.
+// wantSettled stops a consumer after it has acknowledged all messages, and checks that the queue is
+// empty.
 func wantSettled(t testing.TB, n *node, pool *pgxpool.Pool, q string, stop func()) {
 	t.Helper()
-	last := message(q, "", "the end") // is handled when what came before it is acknowledged, and may not be so itself
+	last := message(q, "", "the end") // the messages before it are acknowledged when it is handled; it may stay unacknowledged
 	publish(t, n, last)
 	eventually(t, "the end", func() bool { return slices.Contains(bodies(t, pool), "the end") })
 	stop()
@@ -135,8 +136,8 @@ func wantSettled(t testing.TB, n *node, pool *pgxpool.Pool, q string, stop func(
 	}
 }
 
-// The commit is what counts. An acknowledgement that the broker does not hear has it deliver again.
-func TestLostAcknowledgementDoublesNothing(t *testing.T) {
+// The broker redelivers a message if its acknowledgment is lost.
+func TestConsumer_HandlesOnceAfterALostAcknowledgment(t *testing.T) {
 	t.Parallel()
 	n, pool := rabbit(t), newPool(t)
 	q := queue(t, n, nil)
@@ -147,7 +148,7 @@ func TestLostAcknowledgementDoublesNothing(t *testing.T) {
 	defer proxy.Close()
 	again := make(chan bool, 10)
 	handle := func(tx pgx.Tx, m inbox.Message, d amqp.Delivery) error {
-		proxy.Deafen(true) // from here on, until the connection is cut
+		proxy.Deafen(true) // until the connection is cut
 		again <- d.Redelivered
 		return record(tx, m, d)
 	}
@@ -169,8 +170,8 @@ func TestLostAcknowledgementDoublesNothing(t *testing.T) {
 	}
 }
 
-// A quorum queue may have a limit of deliveries, beyond which it throws a message away. Attempts are not deliveries.
-func TestMessageWaitsForItsNextAttemptWithoutGoingBackToTheQueue(t *testing.T) {
+// A quorum queue may drop a message after a number of deliveries. An attempt is no delivery.
+func TestConsumer_KeepsFailedMessagesUnacknowledged(t *testing.T) {
 	t.Parallel()
 	n, pool := rabbit(t), newPool(t)
 	q := queue(t, n, amqp.Table{"x-delivery-limit": 2})
@@ -189,7 +190,7 @@ func TestMessageWaitsForItsNextAttemptWithoutGoingBackToTheQueue(t *testing.T) {
 	wantSettled(t, n, pool, q, stop)
 }
 
-func TestMessageWithoutAnIDIsADeadLetterUnlessTheConsumerKnowsOne(t *testing.T) {
+func TestConsumer_DeadLettersAMessageWithoutID(t *testing.T) {
 	t.Parallel()
 	n, pool := rabbit(t), newPool(t)
 	q, ch := queue(t, n, nil), channel(t, n)
@@ -213,7 +214,7 @@ func TestMessageWithoutAnIDIsADeadLetterUnlessTheConsumerKnowsOne(t *testing.T) 
 	stop()
 }
 
-func TestConsumerWaitsForADatabaseThatIsAway(t *testing.T) {
+func TestConsumer_SurvivesAnUnavailableDatabase(t *testing.T) {
 	t.Parallel()
 	n := rabbit(t)
 	dsn := pgtest.DSN(t)

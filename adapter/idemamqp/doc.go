@@ -1,42 +1,50 @@
-// Package idemamqp takes messages out of an outbox to RabbitMQ, and from RabbitMQ into an inbox.
+// Package idemamqp publishes the messages of an outbox to RabbitMQ, and handles the messages of
+// RabbitMQ with an inbox.
 //
-//	relay := outbox.NewRelay(pool, idemamqp.NewPublisher(url, idemamqp.PublisherConfig{}), outbox.RelayConfig{})
+//	publisher := idemamqp.NewPublisher(url, idemamqp.PublisherConfig{})
+//	relay := outbox.NewRelay(pool, publisher, outbox.RelayConfig{})
 //
-//	consumer, err := idemamqp.NewConsumer(pool, "billing", url, "orders", handle, idemamqp.ConsumerConfig{})
+//	config := idemamqp.ConsumerConfig{}
+//	consumer, err := idemamqp.NewConsumer(pool, "billing", url, "orders", handle, config)
 //
 // # What a Publisher guarantees
 //
-// Every message whose transaction has committed is confirmed by the broker at least once, and none is sent whose transaction has not.
-// Its id is the message-id in each try, its key the header idem-key. A confirmed message is in every queue that its route leads to: it is sent
-// as mandatory, and one that no queue takes is blamed, as is one that the broker refuses (a full queue with
-// overflow=reject-publish), one for whose sake it closes the channel (no such exchange, too large), and one that AMQP cannot carry. A broker
-// that is away, or short of memory, blames no message. Only a quorum queue on several nodes keeps what it has confirmed when one of
-// them is lost; the Publisher cannot know what kind of queue it is.
+// The broker confirms a message at least once if its transaction commits, and gets it never
+// otherwise. Its ID is the message-id in each attempt, and its key the header idem-key. A confirmed
+// message is in every queue of its route, because it is published as mandatory. These messages
+// count an attempt: one that no queue takes, one that the broker refuses (a full queue with
+// overflow=reject-publish), one for which the broker closes the channel (no such exchange, too
+// large), and one that AMQP cannot carry. A broker that is unavailable or short of memory counts no
+// attempt. Only a quorum queue on several nodes keeps its messages if a node is lost. The Publisher
+// does not know the type of a queue.
 //
-// Messages of one topic and key are in a queue in their order, counted by the first time that each is there. RabbitMQ may refuse one
-// message and take the next, so the relay hands on the next one of a key when the one before is confirmed. That costs one round trip for each
-// message of the same key. Different keys do not wait for one another.
+// The messages of one topic and key first enter a queue in their order. RabbitMQ may refuse one
+// message and accept the next. So the relay publishes the next message of a key when the previous
+// one is confirmed, which costs a round trip for each message of a key. Keys do not wait for each
+// other.
 //
 // # What a Consumer guarantees
 //
-// Every message that the queue delivers has its effect once, or is a dead letter with the reason, however often it is delivered and whatever
-// dies meanwhile. It is acknowledged after the effect or the dead letter is committed: a batch by one frame, as far as nothing in it
-// waits. A message without an id, and one whose id belongs to another payload, is a dead letter.
+// Each message that the queue delivers has its effect once, or is a dead letter with the reason,
+// however often it is delivered and whatever process dies. It is acknowledged after the COMMIT of
+// the effect or the dead letter: a batch with one frame, up to its first message that waits. A
+// message without an ID, or whose ID belongs to another payload, is a dead letter.
 //
-// A message whose attempt has failed is not given back to the queue: RabbitMQ would deliver it again at once, in front of all
-// others, and count it. It stays unacknowledged in the Consumer until its next attempt is due. So no more than
-// ConsumerConfig.Prefetch messages can wait at a time, and nothing else is handled while all of them do. After consumer_timeout, half
-// an hour by default, RabbitMQ closes the channel of a consumer that has not acknowledged: the messages are delivered again then, which
-// harms nothing. Pauses that are shorter, by [inbox.WithBackoff], avoid it.
+// A failed message does not go back to the queue: RabbitMQ would deliver it again at once, before
+// all others, and count the delivery. The Consumer keeps it unacknowledged until its next attempt
+// is due. So at most ConsumerConfig.Prefetch messages wait, and no other message is handled while
+// that many do. After consumer_timeout, half an hour by default, RabbitMQ closes the channel of a
+// consumer that has not acknowledged, and redelivers its messages. That does no harm, and a shorter
+// [inbox.WithBackoff] avoids it.
 //
-// With ConsumerConfig.Ordered, the effects of one key have the order of the queue, also across processes that die: declare the
-// queue with x-single-active-consumer, so that one process at a time reads it. Without Ordered there is no order, and as many processes as
-// are wanted share the work.
+// With ConsumerConfig.Ordered, the effects of a key are in the order of the queue, also after a
+// process died. Declare the queue with x-single-active-consumer, so that one process at a time
+// reads it. Without Ordered, there is no order, and any number of processes share the work.
 //
-// A quorum queue says how often it has delivered a message, and a message that kills its process is found out by that, and becomes a dead
-// letter. A classic queue says only that it has, which is enough. But a limit of deliveries of the queue's own (x-delivery-limit,
-// which is 20 by default from RabbitMQ 4 on) throws messages away, or into a dead letter exchange, that were merely in hand as often as
-// their consumers lost the connection: raise it, or have a dead letter exchange that a person looks into. x-message-ttl and
-// x-max-length throw away what is not handled yet. The retention of the inbox, [inbox.WithRetention], has to exceed the longest time
-// for which a message may stay in the queue.
+// A quorum queue counts the deliveries of a message, and a classic queue marks redeliveries. So a
+// message that kills its process becomes a dead letter. But x-delivery-limit, 20 by default from
+// RabbitMQ 4 on, drops a message after that many lost connections, or moves it to a dead letter
+// exchange: raise the limit, or watch the exchange. x-message-ttl and x-max-length drop messages
+// that are not handled yet. The retention of the inbox, [inbox.WithRetention], has to exceed the
+// longest time that a message may stay in the queue.
 package idemamqp

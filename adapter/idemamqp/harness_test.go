@@ -11,10 +11,9 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// eventually asks until the answer is yes.
 var eventually = waiting.Until
 
-// channel is a connection of the test's own.
+// channel returns a channel on a connection of its own.
 func channel(t testing.TB, n *node) *amqp.Channel {
 	t.Helper()
 	conn, err := amqp.Dial(n.url())
@@ -29,7 +28,7 @@ func channel(t testing.TB, n *node) *amqp.Channel {
 	return ch
 }
 
-// queue declares a quorum queue that has the test's name.
+// queue declares a quorum queue, and returns its name.
 func queue(t testing.TB, n *node, args amqp.Table) string {
 	t.Helper()
 	all := amqp.Table{"x-queue-type": "quorum"}
@@ -53,10 +52,9 @@ func queue(t testing.TB, n *node, args amqp.Table) string {
 	return name
 }
 
-// message is one with an id of its own.
+// message returns a message with a random ID.
 func message(topic, key, body string) outbox.Message {
 	return outbox.Message{ID: rand.Text(), Topic: topic, Key: key, Type: "Said", Payload: []byte(body)}
 }
 
-// within is a context that ends with the test, or when its time is over.
 var within = waiting.Within

@@ -5,16 +5,16 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/idem-go/idem/inbox"
 	"github.com/idem-go/idem/outbox"
 )
 
-// HeaderKey is the header that has the Key of a message.
+// HeaderKey is the header for the key of a message.
 const HeaderKey = "idem-key"
 
-// headerDeliveries is set by quorum queues.
+// headerDeliveries is the header in which quorum queues count deliveries.
 const headerDeliveries = "x-delivery-count"
 
-// publishing is the message as AMQP has it.
 func publishing(m outbox.Message) amqp.Publishing {
 	headers := amqp.Table{}
 	for name, value := range m.Headers {
@@ -26,11 +26,18 @@ func publishing(m outbox.Message) amqp.Publishing {
 	return amqp.Publishing{MessageId: m.ID, Type: m.Type, Headers: headers, Body: m.Payload, DeliveryMode: amqp.Persistent}
 }
 
-// fits tells whether AMQP can carry the message. What it cannot would end the connection.
-func fits(exchange, routingKey string, m outbox.Message) error {
+// redriven returns the delivery of a redriven dead letter, which comes from no queue.
+func redriven(m inbox.Message) amqp.Delivery {
+	p := publishing(outbox.Message{ID: m.ID, Key: m.Key, Type: m.Type, Headers: m.Headers, Payload: m.Payload})
+	return amqp.Delivery{MessageId: p.MessageId, Type: p.Type, Headers: p.Headers, Body: p.Body, DeliveryMode: p.DeliveryMode, Redelivered: true}
+}
+
+// checkMessage returns an error if AMQP cannot carry the message: publishing it would close the
+// connection.
+func checkMessage(exchange, routingKey string, m outbox.Message) error {
 	for _, name := range []string{HeaderKey, headerDeliveries} {
 		if _, taken := m.Headers[name]; taken {
-			return fmt.Errorf("idemamqp: the message cannot be published as it is: %s is the name of a header that is not its own", name)
+			return fmt.Errorf("idemamqp: the message cannot be published: its header %s is reserved; rename the header", name)
 		}
 	}
 	names := []string{exchange, routingKey, m.ID, m.Type}
@@ -39,13 +46,13 @@ func fits(exchange, routingKey string, m outbox.Message) error {
 	}
 	for _, name := range names {
 		if len(name) > 255 {
-			return fmt.Errorf("idemamqp: AMQP's names have 255 bytes at most: %.32s…", name)
+			return fmt.Errorf("idemamqp: the message cannot be published: a name has more than 255 bytes: %.32s…; shorten it", name)
 		}
 	}
 	return nil
 }
 
-// ownHeaders returns the message's own headers that are texts, nil if it has none.
+// ownHeaders returns the headers of the message that are strings, except HeaderKey.
 func ownHeaders(d amqp.Delivery) map[string]string {
 	var own map[string]string
 	for name, value := range d.Headers {
@@ -61,7 +68,8 @@ func ownHeaders(d amqp.Delivery) map[string]string {
 	return own
 }
 
-// deliveries is how often the broker has delivered a message, this time included. Quorum queues count.
+// deliveries returns how often the broker has delivered a message. Quorum queues count deliveries;
+// classic queues only mark a redelivery.
 func deliveries(d amqp.Delivery) int {
 	if n, ok := d.Headers[headerDeliveries].(int64); ok {
 		return int(n) + 1

@@ -11,12 +11,13 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// PublisherConfig changes a Publisher. The zero value works.
+// PublisherConfig configures a Publisher. The zero value works.
 type PublisherConfig struct {
-	// Route says where a message goes. By default it is the default exchange, with the topic as routing key: the message goes
-	// into the queue of that name. Messages of one topic and key have to take one route.
+	// Route returns the exchange and the routing key of a message. By default, the message goes to
+	// the queue with the name of its topic, through the default exchange. Messages of one topic and
+	// key must have the same route.
 	Route func(m outbox.Message) (exchange, routingKey string)
-	// AMQP is how to connect: TLS, heartbeat, the connection's name. Its Recovery is not used.
+	// AMQP configures the connection: TLS, heartbeat, name. Its Recovery is ignored.
 	AMQP amqp.Config
 }
 
@@ -25,33 +26,37 @@ const window = 512
 
 var errNacked = errors.New("idemamqp: the broker refused the message (nack)")
 
-// Publisher is an outbox.Publisher over one connection, which it opens when it needs it.
+// Publisher publishes the messages of an outbox to RabbitMQ. It opens a connection when it needs
+// one.
 type Publisher struct {
-	link   *link
+	conn   *connector
 	config PublisherConfig
-	turn   chan struct{} // held by the one that publishes
+	turn   chan struct{} // a mutex that a context can interrupt
 
 	channel  *amqp.Channel
 	returned chan amqp.Return
 	closed   chan *amqp.Error
 }
 
-// NewPublisher returns a Publisher to the broker at this address. It does not connect yet.
+var _ outbox.Publisher = (*Publisher)(nil)
+
+// NewPublisher returns a Publisher to the broker at url. It does not connect yet.
 func NewPublisher(url string, config PublisherConfig) *Publisher {
 	if config.Route == nil {
 		config.Route = func(m outbox.Message) (string, string) { return "", m.Topic }
 	}
-	return &Publisher{link: newLink(url, config.AMQP), config: config, turn: make(chan struct{}, 1)}
+	return &Publisher{conn: newConnector(url, config.AMQP), config: config, turn: make(chan struct{}, 1)}
 }
 
-// Close ends the connection. The next Publish opens another one.
+// Close closes the connection. The next Publish opens another one.
 func (p *Publisher) Close() error {
 	p.turn <- struct{}{}
 	defer func() { <-p.turn }()
-	return p.link.close()
+	return p.conn.close()
 }
 
-// Publish returns when the broker has confirmed every message, and names those that it has returned or refused.
+// Publish returns when the broker has answered for every message. It names those that the broker
+// has returned or refused. See [outbox.Publisher].
 func (p *Publisher) Publish(ctx context.Context, messages []outbox.Message) error {
 	select {
 	case p.turn <- struct{}{}:
@@ -62,7 +67,7 @@ func (p *Publisher) Publish(ctx context.Context, messages []outbox.Message) erro
 	failed := map[string]error{}
 	for some := range slices.Chunk(messages, window) {
 		err := p.send(ctx, some, failed)
-		if fault(err) { // one of them has closed the channel, and the broker does not say which
+		if closedChannel(err) { // because of one message, which the broker does not name
 			err = p.sendEach(ctx, some, failed)
 		}
 		if err != nil {
@@ -75,11 +80,11 @@ func (p *Publisher) Publish(ctx context.Context, messages []outbox.Message) erro
 	return nil
 }
 
-// sendEach sends one message at a time, so that it is known which one the broker closes the channel for.
+// sendEach sends one message at a time, to find those for which the broker closes the channel.
 func (p *Publisher) sendEach(ctx context.Context, messages []outbox.Message, failed map[string]error) error {
 	for i, m := range messages {
 		err := p.send(ctx, messages[i:i+1], failed)
-		if fault(err) {
+		if closedChannel(err) {
 			failed[m.ID] = err
 		} else if err != nil {
 			return err
@@ -88,12 +93,13 @@ func (p *Publisher) sendEach(ctx context.Context, messages []outbox.Message, fai
 	return nil
 }
 
-// send sends messages at once and waits for what happens to them. An error says nothing about any of them.
+// send sends the messages and waits for their confirmations. It adds refused messages to failed. An
+// error concerns none of them in particular.
 func (p *Publisher) send(ctx context.Context, messages []outbox.Message, failed map[string]error) error {
 	if err := p.open(ctx); err != nil {
 		return err
 	}
-	defer p.link.cutAfter(ctx)()
+	defer p.conn.closeSocketAfter(ctx)()
 	confirmed := make(map[string]*amqp.DeferredConfirmation, len(messages))
 	for _, m := range messages {
 		exchange, key, err := p.route(m)
@@ -109,39 +115,39 @@ func (p *Publisher) send(ctx context.Context, messages []outbox.Message, failed 
 		if c.Wait() {
 			continue
 		}
-		if p.channel.IsClosed() { // then it was not the broker who said no
+		if p.channel.IsClosed() { // Wait also returns false if the channel was closed
 			return p.broken(ctx, amqp.ErrClosed)
 		}
 		failed[id] = errNacked
 	}
-	for { // the broker returns a message before it confirms it
+	for { // the broker returns a message before it confirms the message
 		select {
 		case r, open := <-p.returned:
-			if !open { // the channel has closed meanwhile, and all is confirmed
+			if !open { // the channel was closed after all confirmations
 				return nil
 			}
-			failed[r.MessageId] = fmt.Errorf("idemamqp: no queue takes the message: %d %s", r.ReplyCode, r.ReplyText)
+			failed[r.MessageId] = fmt.Errorf("idemamqp: no queue takes the message: %d %s; bind a queue or correct PublisherConfig.Route", r.ReplyCode, r.ReplyText)
 		default:
 			return nil
 		}
 	}
 }
 
-// route asks where a message goes.
+// route returns the route of a message, or an error if the message cannot be published.
 func (p *Publisher) route(m outbox.Message) (exchange, key string, err error) {
 	err = outbox.Recover(func() error {
 		exchange, key = p.config.Route(m)
-		return fits(exchange, key, m)
+		return checkMessage(exchange, key, m)
 	})
 	return exchange, key, err
 }
 
-// open makes sure that there is a channel.
+// open opens a channel if there is none.
 func (p *Publisher) open(ctx context.Context) error {
 	if p.channel != nil && !p.channel.IsClosed() {
 		return nil
 	}
-	channel, err := p.link.channel(ctx)
+	channel, err := p.conn.channel(ctx)
 	if err != nil {
 		return err
 	}
@@ -154,10 +160,11 @@ func (p *Publisher) open(ctx context.Context) error {
 	return nil
 }
 
-// broken closes the channel, which may be half-way through something, and says why it was closed if the broker did so.
+// broken closes the channel, which may have sent a part of a frame. It returns the broker's reason
+// for closing it, if there is one, or err.
 func (p *Publisher) broken(ctx context.Context, err error) error {
 	if !p.channel.IsClosed() {
-		p.link.cut()
+		p.conn.abort()
 	}
 	if reason := <-p.closed; reason != nil {
 		err = reason
@@ -165,8 +172,9 @@ func (p *Publisher) broken(ctx context.Context, err error) error {
 	return errors.Join(ctx.Err(), err)
 }
 
-// fault tells whether the broker has closed the channel and not the connection: it does so because of what a message asks for.
-func fault(err error) bool {
+// closedChannel reports whether the broker has closed the channel and not the connection. It does
+// so because of a message.
+func closedChannel(err error) bool {
 	var reason *amqp.Error
 	return errors.As(err, &reason) && reason.Server && reason.Recover
 }

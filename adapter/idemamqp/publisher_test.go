@@ -18,7 +18,7 @@ func publisher(t testing.TB, url string, config idemamqp.PublisherConfig) *idema
 	return p
 }
 
-func TestErrorsDoNotTellThePassword(t *testing.T) {
+func TestPublisher_ErrorsHideThePassword(t *testing.T) {
 	t.Parallel()
 	gone, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/idem-go/idem/lab/pgserver/child"
 )
 
-// node is a RabbitMQ of our own: its directory, its ports, its epmd, none of which is the system's.
+// node is a RabbitMQ with a directory, ports and an epmd of its own.
 type node struct {
 	program              string
 	dir                  string
@@ -28,10 +28,11 @@ type node struct {
 	epmd, beam           *child.Process
 }
 
-// shared is what all tests of a run share. Those that restart it are not parallel, so that they run before the others.
+// shared is the broker of all tests of a run. Tests that restart it are not parallel, so that they
+// run first.
 var shared = sync.OnceValues(newNode)
 
-// rabbit returns the node.
+// rabbit returns the shared node.
 func rabbit(t testing.TB) *node {
 	t.Helper()
 	n, err := shared()
@@ -59,7 +60,7 @@ func newNode() (*node, error) {
 		return nil, err
 	}
 	epmd := n.command("epmd", "-port", strconv.Itoa(n.epmdPort), "-address", "127.0.0.1")
-	if n.epmd, err = child.Start(epmd, syscall.SIGKILL); err != nil { // Erlang would start one that outlives it
+	if n.epmd, err = child.Start(epmd, syscall.SIGKILL); err != nil { // Erlang would start an epmd that outlives the node
 		return nil, err
 	}
 	return n, n.start(context.Background())
@@ -68,8 +69,8 @@ func newNode() (*node, error) {
 func (n *node) command(program string, args ...string) *exec.Cmd {
 	cmd := exec.Command(program, args...)
 	cmd.Dir = n.dir
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}                        // out of reach of the terminal's signals
-	cmd.Env = append(os.Environ(), "HOME="+n.dir, "RUNNING_UNDER_SYSTEMD=true", // so that Erlang replaces the shell
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}                        // a Ctrl-C does not reach it
+	cmd.Env = append(os.Environ(), "HOME="+n.dir, "RUNNING_UNDER_SYSTEMD=true", // lets Erlang replace the shell
 		"RABBITMQ_CONF_ENV_FILE="+n.dir+"/none", "RABBITMQ_CONFIG_FILE="+n.dir+"/rabbitmq", "RABBITMQ_ENABLED_PLUGINS_FILE="+n.dir+"/plugins",
 		"RABBITMQ_MNESIA_BASE="+n.dir+"/mnesia", "RABBITMQ_LOG_BASE="+n.dir+"/log", "RABBITMQ_PID_FILE="+n.dir+"/pid",
 		fmt.Sprintf("RABBITMQ_NODENAME=idem%d@localhost", n.port), "RABBITMQ_NODE_IP_ADDRESS=127.0.0.1",
@@ -81,10 +82,10 @@ func (n *node) command(program string, args ...string) *exec.Cmd {
 
 func (n *node) url() string { return n.at(fmt.Sprintf("127.0.0.1:%d", n.port)) }
 
-// at is the url of the node behind a proxy.
+// at returns the URL of the node at another address, such as that of a proxy.
 func (n *node) at(addr string) string { return "amqp://guest:guest@" + addr + "/" }
 
-// start returns when the node takes connections. On the same data, it has what it had confirmed.
+// start starts the node on its directory, and waits until it accepts connections.
 func (n *node) start(ctx context.Context) error {
 	out, err := os.Create(filepath.Join(n.dir, "out"))
 	if err != nil {
@@ -113,7 +114,7 @@ func (n *node) start(ctx context.Context) error {
 	}
 }
 
-// kill ends the node as a loss of power does.
+// kill kills the node like a power failure.
 func (n *node) kill() { n.beam.Kill() }
 
 func (n *node) remove() {

@@ -11,27 +11,27 @@ import (
 	"github.com/idem-go/idem/inbox"
 )
 
-func TestDeadLetterThatIsRedrivenIsHandledByTheConsumer(t *testing.T) {
+func TestConsumer_HandlesRedrivenDeadLetters(t *testing.T) {
 	t.Parallel()
 	n, pool := rabbit(t), newPool(t)
 	q := queue(t, n, nil)
 	m := message(q, "a", "mended")
 	m.Type, m.Headers = "Ordered", map[string]string{"tenant": "7"}
 	publish(t, n, m)
-	var mended atomic.Bool
-	given := make(chan amqp.Delivery, 1)
+	var repaired atomic.Bool
+	got := make(chan amqp.Delivery, 1)
 	stop := run(t, consumer(t, pool, n.url(), q, func(tx pgx.Tx, m inbox.Message, d amqp.Delivery) error {
-		if !mended.Load() {
+		if !repaired.Load() {
 			return errors.New("cannot be read")
 		}
-		given <- d
+		got <- d
 		return record(tx, m, d)
 	}, quick(t, inbox.WithMaxAttempts(1))))
 	dead := func(want int) func() bool {
 		return func() bool { return count(t, pool, `SELECT count(*) FROM idem.dead_letters`) == want }
 	}
 	eventually(t, "a dead letter", dead(1))
-	mended.Store(true)
+	repaired.Store(true)
 	var letters []inbox.DeadLetter
 	for letter, err := range inbox.List(t.Context(), pool, inbox.Ref{Consumer: "books"}) {
 		if err != nil {
@@ -43,8 +43,8 @@ func TestDeadLetterThatIsRedrivenIsHandledByTheConsumer(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantEffects(t, pool, "mended")
-	if d := <-given; d.MessageId != letters[0].ID || d.Type != "Ordered" || d.Headers["tenant"] != "7" || d.Headers["idem-key"] != "a" || string(d.Body) != "mended" {
-		t.Errorf("the handler is given %+v", d)
+	if d := <-got; d.MessageId != letters[0].ID || d.Type != "Ordered" || d.Headers["tenant"] != "7" || d.Headers["idem-key"] != "a" || string(d.Body) != "mended" {
+		t.Errorf("the handler got %+v", d)
 	}
 	eventually(t, "no dead letter", dead(0))
 	stop()

@@ -12,7 +12,7 @@ import (
 	"github.com/idem-go/idem/inbox/pull"
 )
 
-var errEnded = errors.New("the broker delivers no more")
+var errUnsubscribed = errors.New("the broker ended the subscription")
 
 type delivery = pull.Delivery[amqp.Delivery]
 
@@ -21,7 +21,7 @@ type delivery = pull.Delivery[amqp.Delivery]
 // others, and count the delivery.
 type session struct {
 	*Consumer
-	link    *link
+	conn    *connector
 	channel *amqp.Channel
 	arrived <-chan amqp.Delivery
 	closed  <-chan *amqp.Error
@@ -29,7 +29,7 @@ type session struct {
 
 // open opens a connection and consumes the queue.
 func (c *Consumer) open(ctx context.Context) (pull.Session[amqp.Delivery], error) {
-	s := &session{Consumer: c, link: newLink(c.url, c.amqp)}
+	s := &session{Consumer: c, conn: newConnector(c.url, c.amqp)}
 	if err := s.consume(ctx); err != nil {
 		s.Close()
 		return nil, fmt.Errorf("idemamqp: queue %s: %w", c.queue, err)
@@ -38,7 +38,7 @@ func (c *Consumer) open(ctx context.Context) (pull.Session[amqp.Delivery], error
 }
 
 func (s *session) consume(ctx context.Context) (err error) {
-	if s.channel, err = s.link.channel(ctx); err != nil {
+	if s.channel, err = s.conn.channel(ctx); err != nil {
 		return err
 	}
 	if err := s.channel.Qos(s.prefetch, 0, false); err != nil {
@@ -66,7 +66,7 @@ func buffered(deliveries <-chan amqp.Delivery, size int) <-chan amqp.Delivery {
 }
 
 // Close implements pull.Session. The broker delivers again what was not acknowledged.
-func (s *session) Close() { s.link.close() }
+func (s *session) Close() { s.conn.close() }
 
 // Receive implements pull.Session.
 func (s *session) Receive(ctx context.Context, limit int, wait time.Duration) (received []*delivery, err error) {
@@ -80,7 +80,7 @@ func (s *session) Receive(ctx context.Context, limit int, wait time.Duration) (r
 		select {
 		case d, ok := <-arrived:
 			if !ok {
-				return nil, s.failure(errEnded)
+				return nil, s.failure(errUnsubscribed)
 			}
 			received = append(received, s.delivery(d))
 		case <-timer.C:

@@ -21,7 +21,7 @@ import (
 	"github.com/idem-go/idem/outbox/outboxtest"
 )
 
-func TestPublisherKeepsItsPromises(t *testing.T) {
+func TestPublisher_KeepsItsPromises(t *testing.T) {
 	t.Parallel()
 	rabbit(t)
 	outboxtest.Run(t, outboxtest.Suite{Patience: ledger.Limit, Pool: func(t testing.TB) *pgxpool.Pool { return pgtest.New(t) }, New: newTarget})
@@ -30,7 +30,7 @@ func TestPublisherKeepsItsPromises(t *testing.T) {
 func newTarget(t testing.TB) outboxtest.Target {
 	n := rabbit(t)
 	q, full := queue(t, n, nil), queue(t, n, amqp.Table{"x-max-length": 1, "x-overflow": "reject-publish"})
-	proxy := ledger.Front(t, fmt.Sprintf("127.0.0.1:%d", n.port))
+	proxy := ledger.Proxy(t, fmt.Sprintf("127.0.0.1:%d", n.port))
 	p := publisher(t, n.at(proxy.Addr()), idemamqp.PublisherConfig{Route: func(m outbox.Message) (string, string) {
 		switch m.Topic {
 		case "panics":
@@ -51,7 +51,7 @@ func newTarget(t testing.TB) outboxtest.Target {
 			"a long name": func(m *outbox.Message) { m.Headers = map[string]string{strings.Repeat("x", 256): ""} },
 		},
 		Away: map[string]func() func(){
-			"short of memory": func() func() { // it reads nothing, for hours if need be
+			"short of memory": func() func() { // such a broker reads nothing, possibly for hours
 				proxy.Deafen(true)
 				return func() { proxy.Deafen(false); proxy.Cut() }
 			},
@@ -60,7 +60,7 @@ func newTarget(t testing.TB) outboxtest.Target {
 	}
 }
 
-// reader takes messages out of the queue.
+// reader returns a function that takes messages from the queue.
 func reader(ch *amqp.Channel, queue string) func(context.Context) ([]outbox.Message, error) {
 	return func(context.Context) (all []outbox.Message, err error) {
 		for {
@@ -81,7 +81,7 @@ func reader(ch *amqp.Channel, queue string) func(context.Context) ([]outbox.Mess
 	}
 }
 
-func TestConsumerKeepsItsPromises(t *testing.T) {
+func TestConsumer_KeepsItsPromises(t *testing.T) {
 	t.Parallel()
 	n := rabbit(t)
 	inboxtest.Run(t, inboxtest.Suite{Patience: ledger.Limit, Pool: func(t testing.TB) *pgxpool.Pool { return pgtest.New(t) }, New: func(t testing.TB, pool *pgxpool.Pool) inboxtest.Source {

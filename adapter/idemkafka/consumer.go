@@ -14,24 +14,27 @@ import (
 	"github.com/idem-go/idem/inbox/pull"
 )
 
-// Handler has the effect of a message, in tx. record is what Kafka has delivered, with its headers. Of a dead letter that is tried again
-// it has topic, key, headers and value, and -1 as partition and offset.
+// Handler makes the effect of a message on tx. record is the record of Kafka with its headers. A
+// redriven dead letter has its topic, key, headers and value in record, and -1 as partition and
+// offset.
 type Handler func(tx pgx.Tx, m inbox.Message, record *kgo.Record) error
 
-// ConsumerConfig says how messages are consumed. Its zero value works.
+// ConsumerConfig configures a Consumer. Its zero value works.
 type ConsumerConfig struct {
-	// Batch is how many messages share a transaction at most, 256 by default.
+	// Batch is the maximum of messages in one transaction, 256 by default.
 	Batch int
-	// Window is how far a partition is read beyond its first message that is to be tried again, 10,000 messages by default.
-	// They are handled, unless they have the key of such a message: those are kept in memory. A partition with a larger
-	// one waits, and the others go on.
+	// Window is how far a partition is read beyond its first message that has to be tried again,
+	// 10,000 messages by default. The messages in the window are handled, except those with the key
+	// of such a message, which wait in memory. At the end of the window the partition waits, and
+	// other partitions continue.
 	Window int
-	// ID returns the id of a message, by default its header "id". A message without one becomes a dead letter, see Position
-	// for producers that give none.
+	// ID returns the ID of a message, by default its header "id". A message without an ID becomes a
+	// dead letter. See Position for producers that set no ID.
 	ID func(*kgo.Record) string
-	// Options are given to inbox.Batch. With inbox.WithLanes among them, several keys are handled side by side.
+	// Options are given to inbox.Batch. inbox.WithLanes handles several keys concurrently.
 	Options []inbox.Option
-	// Logger is told of dead letters, and of brokers or a database that are away. The default is slog.Default().
+	// Logger is where dead letters, and errors of the brokers and the database, are logged. The
+	// default is slog.Default().
 	Logger *slog.Logger
 }
 
@@ -42,11 +45,12 @@ type Consumer struct {
 	opts   []kgo.Opt
 }
 
-// NewConsumer returns a Consumer. name is that of the consumer group, and the consumer's in the inbox: a group that reads
-// its topics again under the same name handles nothing twice. The Source of a message is its topic.
+// NewConsumer returns a Consumer. name is the consumer group and the consumer in the inbox: a group
+// that reads its topics again under the same name handles no message twice. The Source of a message
+// is its topic.
 //
-// opts make the client: kgo.SeedBrokers and kgo.ConsumeTopics at least. They are not to set a group, what happens when
-// partitions are revoked, or anything about commits.
+// opts configure the client, with kgo.SeedBrokers and kgo.ConsumeTopics at least. They must not set
+// a group, functions for revoked partitions, or how offsets are committed.
 func NewConsumer(pool *pgxpool.Pool, name string, handle Handler, config ConsumerConfig, opts ...kgo.Opt) (*Consumer, error) {
 	if config.ID == nil {
 		config.ID = func(record *kgo.Record) string { return header(record, HeaderID) }
@@ -64,15 +68,16 @@ func NewConsumer(pool *pgxpool.Pool, name string, handle Handler, config Consume
 	return c, kgo.ValidateOpts(opts...)
 }
 
-// Run handles messages until ctx ends. Then it leaves the group. It survives unavailable brokers and
-// an unavailable database. It returns an error only if there can be no client, or if the inbox
-// refuses the name of a topic.
+// Run handles messages until ctx ends, and then leaves the group. It survives unavailable brokers
+// and an unavailable database. It returns an error only if the client cannot be created, or if the
+// inbox refuses the name of a topic.
 func (c *Consumer) Run(ctx context.Context) error { return c.loop.Run(ctx, c.open) }
 
-// Position returns an id for messages of producers that give none, made of the place of the message in its topic: to be
-// ConsumerConfig.ID. It makes deliveries of one message one, also when offsets are reset. It cannot know that a producer
-// without idempotence has sent it twice, or that a topic was copied to another cluster.
+// Position returns an ID made of the position of a message in its topic. It is a ConsumerConfig.ID
+// for producers that set no ID. Each delivery of a message has the same Position, also after the
+// offsets were reset. A message that a non-idempotent producer has sent twice has two Positions,
+// and so has a message in a copy of its topic on another cluster.
 func Position(record *kgo.Record) string {
-	// The time tells topics apart that have had one name.
+	// The time distinguishes topics that were created under the same name.
 	return fmt.Sprintf("%d/%d@%d", record.Partition, record.Offset, record.Timestamp.UnixMilli())
 }

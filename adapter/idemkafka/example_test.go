@@ -14,7 +14,8 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// The example needs a database and brokers, so go test does not run it as one: TestExamplePrintsWhatItSays does.
+// The example needs a database and brokers, so go test does not run it as one:
+// TestExamplePrintsWhatItSays does.
 var (
 	pool    *pgxpool.Pool
 	brokers []string

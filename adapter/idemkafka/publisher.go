@@ -13,9 +13,10 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// PublisherConfig says how messages are published. Its zero value works.
+// PublisherConfig configures a Publisher. Its zero value works.
 type PublisherConfig struct {
-	// Timeout is how long the brokers may take to confirm a message, 10 s by default. Then they count as away.
+	// Timeout is how long the brokers may take to confirm a message, 10 s by default. After that
+	// they count as unavailable.
 	Timeout time.Duration
 }
 
@@ -27,26 +28,28 @@ type Publisher struct {
 
 var _ outbox.Publisher = (*Publisher)(nil)
 
-// NewPublisher returns a Publisher over client, which has to be an idempotent producer that waits for all replicas in sync:
-// franz-go's defaults. A partitioner other than the default one has to send a key always to the same partition.
+// NewPublisher returns a Publisher that uses client. It fails unless client is an idempotent
+// producer that waits for all in-sync replicas, as by franz-go's defaults. A partitioner other than
+// the default has to map a key to the same partition each time.
 //
-// The client is best made with kgo.ProducerLinger(0): the relay publishes messages of one key one after the other, and each of
-// them would wait for others.
+// Make the client with kgo.ProducerLinger(0): the relay publishes the messages of a key one by one,
+// and each would wait for the linger.
 func NewPublisher(client *kgo.Client, config PublisherConfig) (*Publisher, error) {
 	if client.OptValue(kgo.DisableIdempotentWrite) == true || client.OptValue(kgo.RequiredAcks) != kgo.AllISRAcks() {
-		return nil, errors.New("idemkafka: the client is no idempotent producer that waits for all replicas in sync: messages would be lost")
+		return nil, errors.New("idemkafka: the client would lose messages; leave kgo.DisableIdempotentWrite out and set kgo.RequiredAcks(kgo.AllISRAcks())")
 	}
 	config.Timeout = cmp.Or(config.Timeout, 10*time.Second)
 	return &Publisher{client: client, config: config}, nil
 }
 
-// Publish publishes the messages side by side. See [outbox.Publisher].
+// Publish publishes the messages concurrently. See [outbox.Publisher].
 func (p *Publisher) Publish(ctx context.Context, messages []outbox.Message) error {
-	return outbox.PublishEach(ctx, messages, p.send, blamesMessage)
+	return outbox.PublishEach(ctx, messages, p.send, concernsMessage)
 }
 
-// send returns when all replicas in sync have the message. A client that does not know whether a broker has it goes on
-// trying beyond the end of ctx, because it may not leave a gap in its sequence. So the message may still come twice.
+// send returns nil when all in-sync replicas have the message. If the client does not know whether
+// a broker has a message, it retries beyond the end of ctx, to leave no gap in its sequence
+// numbers. So the message may be stored twice.
 func (p *Publisher) send(ctx context.Context, m outbox.Message) error {
 	record, err := encode(m)
 	if err != nil {
@@ -60,12 +63,13 @@ func (p *Publisher) send(ctx context.Context, m outbox.Message) error {
 	case err := <-done:
 		return err
 	case <-ctx.Done():
-		return fmt.Errorf("idemkafka: no broker has confirmed a message: %w", ctx.Err())
+		return fmt.Errorf("idemkafka: no broker has confirmed the message in time: %w", ctx.Err())
 	}
 }
 
-// blamesMessage says whether another message could be published although this one was not.
-func blamesMessage(err error) bool {
+// concernsMessage reports whether an error concerns its message alone, so that others can be
+// published.
+func concernsMessage(err error) bool {
 	for _, own := range []error{
 		errRefused, kerr.MessageTooLarge, kerr.RecordListTooLarge, kerr.InvalidRecord, kerr.InvalidTimestamp, kerr.PolicyViolation,
 		kerr.UnknownTopicOrPartition, kerr.UnknownTopicID, kerr.InvalidTopicException, kerr.TopicAuthorizationFailed,

@@ -138,8 +138,8 @@ func (s *session) Settle(ctx context.Context, held []*delivery) error {
 	return nil
 }
 
-// moved returns the last settled record of each partition that has moved on since its last commit.
-// It pauses and resumes partitions.
+// moved returns the record to commit for each partition: the last one before which all records are
+// settled, if it has changed since the last commit. It also pauses and resumes partitions.
 func (s *session) moved(held []*delivery) (moved []*kgo.Record) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -165,16 +165,16 @@ func (s *session) moved(held []*delivery) (moved []*kgo.Record) {
 	return moved
 }
 
-// limit stops reading a partition that is read a window beyond its first message that is held,
-// until that is half as far.
+// limit pauses a partition that was read a whole window beyond its first unsettled message. It
+// resumes the partition when that distance is at most half a window.
 func (s *session) limit(id partitionID, p *partition, ahead int64) {
-	it := map[string][]int32{id.topic: {id.number}}
+	topics := map[string][]int32{id.topic: {id.number}}
 	switch {
 	case !p.paused && ahead >= s.window:
-		s.client.PauseFetchPartitions(it)
+		s.client.PauseFetchPartitions(topics)
 		p.paused = true
 	case p.paused && ahead <= s.window/2:
-		s.client.ResumeFetchPartitions(it)
+		s.client.ResumeFetchPartitions(topics)
 		p.paused = false
 	}
 }

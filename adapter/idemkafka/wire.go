@@ -8,18 +8,29 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/idem-go/idem/inbox"
 	"github.com/idem-go/idem/outbox"
 )
 
-// The headers of a message besides its own. The ID is where Debezium's outbox event router puts it as well.
+// The headers that a message has besides its own. Debezium's outbox event router uses the same
+// header for the ID.
 const (
 	HeaderID   = "id"
 	HeaderType = "type"
 )
 
-var errRefused = errors.New("idemkafka: the message cannot be published as it is")
+var errRefused = errors.New("idemkafka: the message cannot be published")
 
 func encode(m outbox.Message) (*kgo.Record, error) {
+	for name := range m.Headers {
+		if isReserved(name) {
+			return nil, fmt.Errorf("%w: its header %q is reserved; rename the header", errRefused, name)
+		}
+	}
+	return recordOf(m), nil
+}
+
+func recordOf(m outbox.Message) *kgo.Record {
 	record := &kgo.Record{Topic: m.Topic, Value: m.Payload, Headers: []kgo.RecordHeader{
 		{Key: HeaderID, Value: []byte(m.ID)},
 		{Key: HeaderType, Value: []byte(m.Type)},
@@ -28,15 +39,19 @@ func encode(m outbox.Message) (*kgo.Record, error) {
 		record.Key = []byte(m.Key)
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.Headers)) {
-		if isReserved(name) {
-			return nil, fmt.Errorf("%w: %q is the name of a header that is not its own", errRefused, name)
-		}
 		record.Headers = append(record.Headers, kgo.RecordHeader{Key: name, Value: []byte(m.Headers[name])})
 	}
-	return record, nil
+	return record
 }
 
-// header returns the value of a record's first header of that name.
+// redriven returns the record of a redriven dead letter, which comes from no partition.
+func redriven(m inbox.Message) *kgo.Record {
+	record := recordOf(outbox.Message{ID: m.ID, Topic: m.Source, Key: m.Key, Type: m.Type, Headers: m.Headers, Payload: m.Payload})
+	record.Partition, record.Offset = -1, -1
+	return record
+}
+
+// header returns the value of the first header of that name.
 func header(record *kgo.Record, name string) string {
 	i := slices.IndexFunc(record.Headers, func(h kgo.RecordHeader) bool { return h.Key == name })
 	if i < 0 {
@@ -47,7 +62,7 @@ func header(record *kgo.Record, name string) string {
 
 func isReserved(name string) bool { return name == HeaderID || name == HeaderType }
 
-// ownHeaders returns the message's own headers, nil if it has none: of several of one name the first.
+// ownHeaders returns the headers that are not reserved, each with its first value.
 func ownHeaders(record *kgo.Record) map[string]string {
 	var own map[string]string
 	for _, h := range record.Headers {

@@ -13,29 +13,32 @@ import (
 	"github.com/idem-go/idem/inbox/pull"
 )
 
-// Handler has the effect of a message, in tx. msg is what JetStream has delivered, with its headers: it is not to be
-// acknowledged. Of a dead letter that is tried again it has the payload and the headers, and no subject or metadata.
+// Handler makes the effect of a message on tx. msg is the delivery of JetStream with its headers;
+// the handler must not acknowledge it. A redriven dead letter has its payload and headers in msg,
+// and no subject or metadata.
 type Handler func(tx pgx.Tx, m inbox.Message, msg jetstream.Msg) error
 
-// ConsumerConfig says how messages are consumed. Its zero value works.
+// ConsumerConfig configures a Consumer. Its zero value works.
 type ConsumerConfig struct {
-	// Ordered keeps the order of each key. A message waits in the consumer's memory behind those of its key that are to be
-	// tried again, and the stream waits, for AckWait at most, for what another process of the same JetStream consumer had in
-	// hand when it died. It costs a request to the broker for each batch. Run one process at a time: give the JetStream
-	// consumer a pinned priority group (Group), or divide the subjects among several.
+	// Ordered keeps the order of each key. A message waits in memory behind the messages of its key
+	// that have to be tried again. The stream waits, for at most AckWait, for the messages of
+	// another process of the JetStream consumer that died. It costs a request to the broker for
+	// each batch. Run one process at a time: set a pinned priority group (Group), or divide the
+	// subjects among several JetStream consumers.
 	Ordered bool
 	// Group is the priority group of the JetStream consumer, if it has one.
 	Group string
-	// Batch is how many messages share a transaction at most, 256 by default.
+	// Batch is the maximum of messages in one transaction, 256 by default.
 	Batch int
-	// ID returns the id of a message, by default its header Nats-Msg-Id. A message without one becomes a dead letter, see
-	// Position for producers that give none.
+	// ID returns the ID of a message, by default its header Nats-Msg-Id. A message without an ID
+	// becomes a dead letter. See Position for producers that set no ID.
 	ID func(jetstream.Msg) string
 	// Key returns the key of a message, by default its header Idem-Key.
 	Key func(jetstream.Msg) string
-	// Options are given to inbox.Batch. With inbox.WithLanes among them, several keys are handled side by side.
+	// Options are given to inbox.Batch. inbox.WithLanes handles several keys concurrently.
 	Options []inbox.Option
-	// Logger is told of dead letters, and of a broker or a database that is away. The default is slog.Default().
+	// Logger is where dead letters, and errors of the broker and the database, are logged. The
+	// default is slog.Default().
 	Logger *slog.Logger
 }
 
@@ -46,19 +49,19 @@ type Consumer struct {
 	group  string
 }
 
-// NewConsumer returns a Consumer that handles what source delivers. name is the consumer's in the inbox: a consumer that has the
-// same name does not handle the same message again. The Source of a message is the name of its stream.
+// NewConsumer returns a Consumer of the messages of source. name is the consumer in the inbox:
+// consumers with the same name do not handle the same message twice. The Source of a message is the
+// name of its stream.
 //
-// source has to want explicit acknowledgements, and to deliver a message as often as it takes: the inbox counts attempts,
-// and makes dead letters.
+// NewConsumer fails if source does not require explicit acknowledgments or limits deliveries.
 func NewConsumer(pool *pgxpool.Pool, name string, source jetstream.Consumer, handle Handler, config ConsumerConfig) (*Consumer, error) {
 	switch c := source.CachedInfo().Config; {
 	case c.AckPolicy != jetstream.AckExplicitPolicy:
-		return nil, fmt.Errorf("idemnats: AckPolicy of consumer %q is not explicit: messages would be lost", c.Name)
+		return nil, fmt.Errorf("idemnats: AckPolicy of consumer %q would lose messages; set jetstream.AckExplicitPolicy", c.Name)
 	case c.MaxDeliver > 0:
-		return nil, fmt.Errorf("idemnats: MaxDeliver of consumer %q is %d: messages would be lost after that, set it to -1", c.Name, c.MaxDeliver)
+		return nil, fmt.Errorf("idemnats: MaxDeliver of consumer %q is %d, and would lose messages after that; set it to -1", c.Name, c.MaxDeliver)
 	case config.Group == "" && len(c.PriorityGroups) > 0:
-		return nil, fmt.Errorf("idemnats: consumer %q has priority groups: choose one by ConsumerConfig.Group", c.Name)
+		return nil, fmt.Errorf("idemnats: consumer %q has priority groups; set ConsumerConfig.Group to one of them", c.Name)
 	}
 	if config.ID == nil {
 		config.ID = func(msg jetstream.Msg) string { return msg.Headers().Get(HeaderID) }
@@ -79,18 +82,19 @@ func NewConsumer(pool *pgxpool.Pool, name string, source jetstream.Consumer, han
 }
 
 // Run handles messages until ctx ends. Then it releases the messages that it holds, so that
-// JetStream delivers them to another process at once. It survives an unavailable broker or database.
-// It returns an error only if the connection to NATS was closed for good, or if the inbox refuses
-// the name of the stream.
+// JetStream delivers them to another process at once. It survives an unavailable broker or
+// database. It returns an error only if the connection to NATS was closed for good, or if the inbox
+// refuses the name of the stream.
 func (c *Consumer) Run(ctx context.Context) error { return c.loop.Run(ctx, c.open) }
 
-// Position returns an id for messages of producers that give none, made of the place of the message in its stream: to be
-// ConsumerConfig.ID. It makes deliveries of one message one, and cannot know that a producer has stored it twice.
+// Position returns an ID made of the position of a message in its stream. It is a ConsumerConfig.ID
+// for producers that set no ID. Each delivery of a message has the same Position, but a message
+// that its producer has stored twice has two.
 func Position(msg jetstream.Msg) string {
 	meta, err := msg.Metadata()
 	if err != nil {
 		return ""
 	}
-	// The time tells the streams apart that have had one name.
+	// The time distinguishes streams that were created under the same name.
 	return fmt.Sprintf("%d@%d", meta.Sequence.Stream, meta.Timestamp.UnixNano())
 }

@@ -13,13 +13,15 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// PublisherConfig says how messages are published. Its zero value works.
+// PublisherConfig configures a Publisher. Its zero value works.
 type PublisherConfig struct {
-	// Subject returns the subject of a message. The default is its topic. A key that comes from strangers has to be encoded
-	// before it is a part of a subject: a message whose subject is none is not published, and becomes a dead letter. So does one
-	// whose subject begins with $ or _INBOX., which are the server's: $JS.API.STREAM.PURGE.ORDERS would empty a stream.
+	// Subject returns the subject of a message, by default its topic. Encode a key from outside
+	// before it becomes a part of a subject. A message with an invalid subject is not published and
+	// becomes a dead letter. So does a message whose subject belongs to the server, with the prefix
+	// $ or _INBOX.: a message to $JS.API.STREAM.PURGE.ORDERS would empty a stream.
 	Subject func(outbox.Message) string
-	// Timeout is how long the broker may take to confirm a message, 5 s by default. Then it counts as away.
+	// Timeout is how long the broker may take to confirm a message, 5 s by default. After that it
+	// counts as unavailable.
 	Timeout time.Duration
 }
 
@@ -31,7 +33,7 @@ type Publisher struct {
 
 var _ outbox.Publisher = (*Publisher)(nil)
 
-// NewPublisher returns a Publisher over js. The streams of the subjects have to exist.
+// NewPublisher returns a Publisher that uses js. The streams of the subjects have to exist.
 func NewPublisher(js jetstream.JetStream, config PublisherConfig) *Publisher {
 	if config.Subject == nil {
 		config.Subject = func(m outbox.Message) string { return m.Topic }
@@ -40,12 +42,12 @@ func NewPublisher(js jetstream.JetStream, config PublisherConfig) *Publisher {
 	return &Publisher{js: js, config: config}
 }
 
-// Publish publishes the messages side by side. See [outbox.Publisher].
+// Publish publishes the messages concurrently. See [outbox.Publisher].
 func (p *Publisher) Publish(ctx context.Context, messages []outbox.Message) error {
-	return outbox.PublishEach(ctx, messages, p.send, blamesMessage)
+	return outbox.PublishEach(ctx, messages, p.send, concernsMessage)
 }
 
-// send returns when a stream has stored the message. That it had it already, from an earlier try, is as good.
+// send returns nil when a stream has stored the message, now or in an earlier attempt.
 func (p *Publisher) send(ctx context.Context, m outbox.Message) error {
 	ctx, cancel := context.WithTimeout(ctx, p.config.Timeout)
 	defer cancel()
@@ -55,20 +57,21 @@ func (p *Publisher) send(ctx context.Context, m outbox.Message) error {
 	}
 	_, err = p.js.PublishMsg(ctx, msg, jetstream.WithRetryAttempts(0))
 	if errors.Is(err, jetstream.ErrInvalidJSAck) {
-		return fmt.Errorf("%w: its subject is answered, and not by a stream: %w", errRefused, err)
+		return fmt.Errorf("%w: another service than a stream answers its subject: %w; correct PublisherConfig.Subject", errRefused, err)
 	}
 	if !errors.Is(err, jetstream.ErrNoStreamResponse) {
 		return err
 	}
-	// No stream took it: either none has this subject, or JetStream is away.
-	if _, known := p.js.StreamNameBySubject(ctx, msg.Subject); errors.Is(known, jetstream.ErrStreamNotFound) {
-		return known
+	// Either no stream has this subject, or JetStream is unavailable.
+	if _, lookup := p.js.StreamNameBySubject(ctx, msg.Subject); errors.Is(lookup, jetstream.ErrStreamNotFound) {
+		return lookup
 	}
 	return err
 }
 
-// blamesMessage says whether another message could be published although this one was not.
-func blamesMessage(err error) bool {
+// concernsMessage reports whether an error concerns its message alone, so that others can be
+// published.
+func concernsMessage(err error) bool {
 	for _, own := range []error{errRefused, nats.ErrBadSubject, nats.ErrBadHeaderMsg, nats.ErrMaxPayload, jetstream.ErrStreamNotFound} {
 		if errors.Is(err, own) {
 			return true

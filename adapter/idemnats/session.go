@@ -159,7 +159,8 @@ func (s *session) startFetch(ctx context.Context, limit int) {
 	}()
 }
 
-// fetchEnded stores the result of a fetch. It returns an error if the connection is closed for good.
+// fetchEnded stores the result of a fetch. It returns an error if the connection is closed for
+// good.
 func (s *session) fetchEnded(ctx context.Context, err error) error {
 	s.fetchDone = nil
 	switch {

@@ -1,59 +1,67 @@
 package idemnats
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/idem-go/idem/inbox"
 	"github.com/idem-go/idem/outbox"
 )
 
-// What a message carries besides its payload and its own headers. The values are percent-encoded ([url.PathEscape]),
-// because NATS trims headers and takes line breaks out of them.
+// The headers that a message has besides its own. Key and type are percent-encoded
+// ([url.PathEscape]), because NATS trims the values of headers and removes line breaks.
 const (
-	HeaderID   = jetstream.MsgIDHeader // as it is: it is a UUID
+	HeaderID   = jetstream.MsgIDHeader
 	HeaderKey  = "Idem-Key"
 	HeaderType = "Idem-Type"
 )
 
-var errRefused = errors.New("idemnats: the message cannot be published as it is")
+var errRefused = errors.New("idemnats: the message cannot be published")
 
 func encode(m outbox.Message, subject string) (*nats.Msg, error) {
 	if !isSubject(subject) {
-		return nil, fmt.Errorf("%w: its subject is none that one can publish to, or one of the server's own", errRefused)
+		return nil, fmt.Errorf("%w: its subject is invalid or reserved for the server; correct PublisherConfig.Subject", errRefused)
 	}
-	msg := &nats.Msg{Subject: subject, Data: m.Payload, Header: nats.Header{}}
 	for name, value := range m.Headers {
 		if isReserved(name) {
-			return nil, fmt.Errorf("%w: headers that begin with Nats- or Idem- are not its own", errRefused)
+			return nil, fmt.Errorf("%w: one of its headers begins with Nats- or Idem-, which are reserved; rename the header", errRefused)
 		}
 		if strings.TrimSpace(value) != value || strings.ContainsAny(value, "\r\n") {
-			return nil, fmt.Errorf("%w: NATS would change the value of one of its headers", errRefused)
+			return nil, fmt.Errorf("%w: a header has a line break or outer spaces, which NATS removes; encode the value", errRefused)
 		}
-		msg.Header[name] = []string{value}
 	}
-	msg.Header[HeaderID] = []string{m.ID}
-	if m.Key != "" {
-		msg.Header[HeaderKey] = []string{url.PathEscape(m.Key)}
-	}
-	if m.Type != "" {
-		msg.Header[HeaderType] = []string{url.PathEscape(m.Type)}
-	}
-	return msg, nil
+	return &nats.Msg{Subject: subject, Data: m.Payload, Header: headers(m.ID, m.Key, m.Type, m.Headers)}, nil
 }
 
-// isReserved says whether a header is none of the message's own: Nats-Rollup would empty the stream, Nats-Msg-Id would be another
-// message.
+func headers(id, key, kind string, own map[string]string) nats.Header {
+	h := nats.Header{HeaderID: []string{id}}
+	for name, value := range own {
+		h[name] = []string{value}
+	}
+	if key != "" {
+		h[HeaderKey] = []string{url.PathEscape(key)}
+	}
+	if kind != "" {
+		h[HeaderType] = []string{url.PathEscape(kind)}
+	}
+	return h
+}
+
+// isReserved reports whether a header has a meaning for NATS or this package: Nats-Rollup empties
+// the stream, and Nats-Msg-Id is the ID.
 func isReserved(name string) bool {
 	lower := strings.ToLower(name)
 	return strings.HasPrefix(lower, "nats-") || strings.HasPrefix(lower, "idem-")
 }
 
-// ownHeaders returns the message's own headers, nil if it has none: of several of one name the first.
+// ownHeaders returns the headers that are not reserved, each with its first value.
 func ownHeaders(h nats.Header) map[string]string {
 	var own map[string]string
 	for name, values := range h {
@@ -68,7 +76,8 @@ func ownHeaders(h nats.Header) map[string]string {
 	return own
 }
 
-// isSubject says whether one can publish to it: tokens that are neither empty nor wildcards, and not the server's own.
+// isSubject reports whether a message may be published to subject: it has no empty tokens and no
+// wildcards, and is not reserved for the server.
 func isSubject(subject string) bool {
 	if strings.HasPrefix(subject, "$") || strings.HasPrefix(subject, "_INBOX.") {
 		return false
@@ -81,7 +90,7 @@ func isSubject(subject string) bool {
 	return true
 }
 
-// decode returns the value of a header as it was before it was encoded, or as it is if it was not.
+// decode returns the decoded value of a header, or the value itself if it is not encoded.
 func decode(h nats.Header, name string) string {
 	value := h.Get(name)
 	if plain, err := url.PathUnescape(value); err == nil {
@@ -89,3 +98,23 @@ func decode(h nats.Header, name string) string {
 	}
 	return value
 }
+
+// redriven is the jetstream.Msg of a redriven dead letter. No stream has delivered it: it has a
+// payload and headers, but no subject and no metadata. Its acknowledgments do nothing.
+type redriven struct{ message inbox.Message }
+
+func (r redriven) Headers() nats.Header {
+	return headers(r.message.ID, r.message.Key, r.message.Type, r.message.Headers)
+}
+
+func (redriven) Metadata() (*jetstream.MsgMetadata, error) { return nil, jetstream.ErrNotJSMessage }
+func (r redriven) Data() []byte                            { return r.message.Payload }
+func (redriven) Subject() string                           { return "" }
+func (redriven) Reply() string                             { return "" }
+func (redriven) Ack() error                                { return nil }
+func (redriven) DoubleAck(context.Context) error           { return nil }
+func (redriven) Nak() error                                { return nil }
+func (redriven) NakWithDelay(time.Duration) error          { return nil }
+func (redriven) InProgress() error                         { return nil }
+func (redriven) Term() error                               { return nil }
+func (redriven) TermWithReason(string) error               { return nil }

@@ -11,22 +11,36 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// Definition is a kind of operation whose work is done by River's workers.
+// Definition is a kind of operation that River's workers run.
 type Definition[In any] struct {
-	// InsertOpts are those of its jobs: queue, priority, tags, attempts. UniqueOpts are set by this package.
+	// InsertOpts are the options of its jobs: queue, priority, tags, attempts. The package sets
+	// UniqueOpts.
 	InsertOpts river.InsertOpts
 
 	name      string
 	operation *operation.Definition[In]
 }
 
-// Define names a function whose steps are remembered, as operation.Define does, with the same options.
+// Define returns a Definition, as operation.Define does, with the same options.
 func Define[In any](name string, fn func(op *operation.Op, in In) (idem.Response, error), opts ...operation.Option) *Definition[In] {
 	return &Definition[In]{name: name, operation: operation.Define(name, fn, opts...)}
 }
 
-// Start makes the operation part of tx, together with a job that River begins to work on when tx is committed. What it returns is
-// the id of the operation. Start with the same key again returns the id that it has already.
+// Job is the arguments of a job that runs an operation. It has neither the key nor the input of the
+// operation, so that River's tables do not contain them.
+type Job struct {
+	Operation string `json:"operation"`
+	Name      string `json:"name"`
+	Epoch     int    `json:"epoch"` // the epoch in which no process ran the operation
+	Round     int    `json:"round"` // how many jobs were made for that epoch before
+}
+
+// Kind returns the kind of all jobs that run operations.
+func (Job) Kind() string { return "idem_operation" }
+
+// Start starts an operation in tx, together with a job that River runs after the commit. It returns
+// the ID of the operation. A Start with the key of an existing operation returns the ID of that
+// operation.
 func (d *Definition[In]) Start(ctx context.Context, client *river.Client[pgx.Tx], tx pgx.Tx, scope, key string, hash idem.Hash, in In, opts ...idem.Option) (id string, err error) {
 	id, err = d.operation.Start(ctx, tx, scope, key, hash, in, opts...)
 	if err != nil {
@@ -36,27 +50,29 @@ func (d *Definition[In]) Start(ctx context.Context, client *river.Client[pgx.Tx]
 	return id, err
 }
 
-// Do executes the operation in this process, as the Do of package operation. River's workers go on with it if it is left.
+// Do executes the operation in this process, as operation.Definition.Do does. If the process dies,
+// River's workers resume the operation.
 func (d *Definition[In]) Do(ctx context.Context, pool *pgxpool.Pool, scope, key string, hash idem.Hash, in In, opts ...idem.Option) (idem.Result, error) {
 	return d.operation.Do(ctx, pool, scope, key, hash, in, opts...)
 }
 
-// Resolve says the outcome of the call that has parked an operation of this definition, as the Resolve of package operation.
+// Resolve records the outcome of the call that has parked an operation of this definition, as
+// operation.Definition.Resolve does.
 func (d *Definition[In]) Resolve(ctx context.Context, pool *pgxpool.Pool, id string, finding operation.Finding, opts ...idem.Option) error {
 	return d.operation.Resolve(ctx, pool, id, finding, opts...)
 }
 
-// Operation returns the definition as package operation has it, for operation.Child. The child has no job at first: Watch makes one.
+// Operation returns the definition for operation.Child. Watch inserts the job of the child.
 func (d *Definition[In]) Operation() *operation.Definition[In] { return d.operation }
 
-// Runnable is a Definition, for a Worker.
+// Runnable is a Definition of any input type, for NewWorker.
 type Runnable interface {
-	defined() (name string)
+	definedName() string
 	insertOpts() *river.InsertOpts
 	resume(ctx context.Context, pool *pgxpool.Pool, id string, opts []idem.Option) error
 }
 
-func (d *Definition[In]) defined() string { return d.name }
+func (d *Definition[In]) definedName() string { return d.name }
 
 func (d *Definition[In]) insertOpts() *river.InsertOpts {
 	opts := d.InsertOpts

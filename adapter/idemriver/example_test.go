@@ -17,7 +17,8 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// The example needs a database, so go test does not run it as one: TestExamplePrintsWhatItSays does.
+// The example needs a database, so go test does not run it as one: TestExamplePrintsWhatItSays
+// does.
 var pool *pgxpool.Pool
 
 func Example() {

@@ -10,17 +10,18 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// Looker looks as Watch does, one look at a time.
-type Looker struct {
+// Watcher runs the steps of Watch one at a time.
+type Watcher struct {
 	*Worker
-	made map[operation.Pending]round
+	made map[operation.Pending]madeJob
 }
 
-func NewLooker(w *Worker) *Looker { return &Looker{w, map[operation.Pending]round{}} }
+func NewWatcher(w *Worker) *Watcher { return &Watcher{w, map[operation.Pending]madeJob{}} }
 
-func (l *Looker) Look(ctx context.Context, client *river.Client[pgx.Tx]) error {
-	return l.look(ctx, client, l.made)
+// InsertDue inserts the jobs of the operations that are due.
+func (w *Watcher) InsertDue(ctx context.Context, client *river.Client[pgx.Tx]) error {
+	return w.insertDue(ctx, client, w.made)
 }
 
-// Patient sets how long a Worker waits for something to come of a job.
-func (w *Worker) Patient(d time.Duration) { w.patience = d }
+// SetStartLimit sets how long a job that has begun may take until a process runs its operation.
+func (w *Worker) SetStartLimit(d time.Duration) { w.startLimit = d }

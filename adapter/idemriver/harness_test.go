@@ -24,13 +24,12 @@ var (
 	created = idem.Response{Status: 201, Body: []byte(`"created"`)}
 )
 
-// limit is how long a test waits for a signal that has to come.
+// limit is how long a test waits for an expected event.
 const limit = waiting.Limit
 
-// eventually asks until the answer is yes.
 var eventually = waiting.Until
 
-// newDatabase returns the address of a database with the tables of idem and of River.
+// newDatabase returns the DSN of a database with the tables of idem and River, and a pool on it.
 func newDatabase(t testing.TB) (string, *pgxpool.Pool) {
 	t.Helper()
 	dsn := pgtest.DSN(t)
@@ -45,7 +44,7 @@ func newDatabase(t testing.TB) (string, *pgxpool.Pool) {
 	return dsn, pool
 }
 
-// newClient returns a client that works with the Worker, once it is started.
+// newClient returns a client with the Worker. It is not started.
 func newClient(t testing.TB, pool *pgxpool.Pool, w *idemriver.Worker) *river.Client[pgx.Tx] {
 	t.Helper()
 	client, err := clientOf(pool, w, slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})))
@@ -64,7 +63,7 @@ func clientOf(pool *pgxpool.Pool, w *idemriver.Worker, logger *slog.Logger) (*ri
 	})
 }
 
-// run starts the client, and watches, until the test is over.
+// run runs the client and Watch until the end of the test.
 func run(t testing.TB, client *river.Client[pgx.Tx], w *idemriver.Worker) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

@@ -1,13 +1,10 @@
 package idemriver_test
 
 import (
-	"bufio"
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
-	"os/exec"
 	"testing"
 	"time"
 
@@ -17,26 +14,25 @@ import (
 	"github.com/idem-go/idem/lab/ledger"
 )
 
-// The test binary is also the process that gets killed: with these variables set it works until its input ends.
+// The environment variables of the processes that are killed.
 const (
 	processOf   = "IDEM_TEST_RIVER_OF"
 	processName = "IDEM_TEST_RIVER_NAME"
 )
 
 func TestMain(m *testing.M) {
-	if role := ledger.Role(); role != "" {
-		fmt.Println(relayOrConsume(context.Background(), role))
-		os.Exit(1)
+	switch role := ledger.Role(); role {
+	case "":
+		os.Exit(m.Run())
+	case "worker":
+		fmt.Fprintln(os.Stderr, work(context.Background(), os.Getenv(processOf), os.Getenv(processName)))
+	default:
+		fmt.Fprintln(os.Stderr, relayOrConsume(context.Background(), role))
 	}
-	if dsn := os.Getenv(processOf); dsn != "" {
-		if err := work(context.Background(), dsn, os.Getenv(processName)); err != nil {
-			fmt.Println(err)
-		}
-		os.Exit(1)
-	}
-	os.Exit(m.Run())
+	os.Exit(1)
 }
 
+// work runs operations until the process is killed.
 func work(ctx context.Context, dsn, name string) error {
 	pool, err := pgxpool.New(ctx, dsn)
 	if err != nil {
@@ -50,49 +46,14 @@ func work(ctx context.Context, dsn, name string) error {
 	if err := client.Start(ctx); err != nil {
 		return err
 	}
-	go w.Watch(ctx, client)
-	fmt.Println("at work")
-	_, err = io.Copy(io.Discard, os.Stdin)
-	return err
+	ledger.Ready()
+	w.Watch(ctx, client)
+	return nil
 }
 
-// process is one of those.
-type process struct {
-	name string
-	cmd  *exec.Cmd
-	in   io.Closer
-}
-
-func newProcess(t *testing.T, dsn, name string) *process {
-	t.Helper()
-	p := &process{name: name, cmd: exec.Command(os.Args[0])}
-	p.cmd.Env = append(os.Environ(), processOf+"="+dsn, processName+"="+name)
-	p.cmd.Stderr = t.Output()
-	out, err := p.cmd.StdoutPipe()
-	if err == nil {
-		p.in, err = p.cmd.StdinPipe()
-	}
-	if err == nil {
-		err = p.cmd.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(p.kill)
-	if line, err := bufio.NewReader(out).ReadString('\n'); line != "at work\n" {
-		t.Fatalf("process %s says %q, %v", name, line, err)
-	}
-	return p
-}
-
-func (p *process) kill() {
-	_ = p.cmd.Process.Kill()
-	_ = p.cmd.Wait()
-}
-
-// Three processes work on the operations, and again and again one of them is killed in the middle of a call. River would rescue its
-// jobs after an hour.
-func TestOperationsOfKilledProcessesEndExactlyOnceAndSoon(t *testing.T) {
+// Three processes run the operations. Again and again, one of them is killed during a call. River
+// alone would rescue its jobs after an hour.
+func TestWorker_ResumesOperationsOfKilledProcesses(t *testing.T) {
 	t.Parallel()
 	const kills, batch = 8, 12
 	dsn, pool := newDatabase(t)
@@ -101,14 +62,22 @@ func TestOperationsOfKilledProcessesEndExactlyOnceAndSoon(t *testing.T) {
 	}
 	d := order(pool, "")
 	client := newClient(t, pool, idemriver.NewWorker(pool, idemriver.Config{}, d))
-	processes := map[string]*process{}
-	for i := range 3 {
-		p := newProcess(t, dsn, fmt.Sprint("process ", i))
-		processes[p.name] = p
+	processes := map[string]*ledger.Process{}
+	startProcess := func() {
+		name := fmt.Sprint("process ", len(processes))
+		p, err := ledger.Start("worker", t.Output(), processOf+"="+dsn, processName+"="+name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(p.Kill)
+		processes[name] = p
+	}
+	for range 3 {
+		startProcess()
 	}
 	started := 0
 	for i := range kills {
-		if i == kills/2 { // so far, a process that was in a call was in it when it was killed; from here on, anywhere
+		if i == kills/2 { // up to here, calls block, so that the kill is during a call; from here on, it may be anywhere
 			if _, err := pool.Exec(t.Context(), `DELETE FROM gate`); err != nil {
 				t.Fatal(err)
 			}
@@ -127,17 +96,15 @@ func TestOperationsOfKilledProcessesEndExactlyOnceAndSoon(t *testing.T) {
 				WHERE gone IS NULL AND NOT EXISTS (SELECT FROM processes p WHERE p.name = c.process)
 				ORDER BY entered DESC LIMIT 1 RETURNING name`).Scan(&name) == nil
 		})
-		processes[name].kill()
-		delete(processes, name)
-		p := newProcess(t, dsn, fmt.Sprint("process ", 3+i))
-		processes[p.name] = p
+		processes[name].Kill()
+		startProcess()
 	}
 	killed := time.Now()
 	eventually(t, "all operations to end", func() bool {
 		return count(t, pool, `SELECT count(*) FROM idem.operations WHERE ended_at IS NOT NULL`) == started
 	})
 	t.Logf("%d operations, %d kills; all have ended %v after the last", started, kills, time.Since(killed).Round(time.Millisecond))
-	wantBooks(t, pool, started)
+	wantEffects(t, pool, started)
 	if n := count(t, pool, `SELECT count(*) FROM bank WHERE asked > 1`); n == 0 {
 		t.Error("no call was repeated: nothing was killed in one")
 	}

@@ -18,11 +18,11 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-var messages = flag.Int("messages", 400, "how many the chaos has")
+var messages = flag.Int("messages", 400, "number of messages of TestChaos")
 
 const databaseOf = "IDEM_TEST_RIVER_DATABASE"
 
-// relayOrConsume is what the processes of the chaos do.
+// relayOrConsume is the work of the processes of TestChaos_OfMessages.
 func relayOrConsume(ctx context.Context, role string) error {
 	logger := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError + 1}))
 	pool, err := pgxpool.New(ctx, os.Getenv(databaseOf))
@@ -30,7 +30,7 @@ func relayOrConsume(ctx context.Context, role string) error {
 		return err
 	}
 	client, err := messageClient(pool, func(tx pgx.Tx, job *river.Job[idemriver.Message]) error {
-		return ledger.Take(ctx, tx, job.Args.ID, job.Args.Key, job.Args.Payload, 50)
+		return ledger.Handle(ctx, tx, job.Args.ID, job.Args.Key, job.Args.Payload, 50)
 	}, logger)
 	if err != nil {
 		return err
@@ -40,20 +40,20 @@ func relayOrConsume(ctx context.Context, role string) error {
 		return outbox.NewRelay(pool, idemriver.NewPublisher(client, idemriver.PublisherConfig{}),
 			outbox.RelayConfig{Logger: logger, MinPause: 20 * time.Millisecond, MaxPause: time.Second}).Run(ctx)
 	}
-	for client.Start(ctx) != nil { // the database may be cut off
+	for client.Start(ctx) != nil { // the database may be unavailable
 		time.Sleep(50 * time.Millisecond)
 	}
 	ledger.Ready()
 	select {}
 }
 
-// Jobs have no order. What River does after an hour, or after RescueStuckJobsAfter, is done here again and again, and to jobs that are
-// being worked on as well.
-func TestChaosLosesAndDoublesNoMessage(t *testing.T) {
+// The test rescues running jobs again and again, also jobs of live processes. River does so after
+// RescueStuckJobsAfter.
+func TestChaos_OfMessages(t *testing.T) {
 	t.Parallel()
 	pgtest.Long(t)
 	dsn, pool := newDatabase(t)
-	database, address := ledger.Behind(t, dsn)
+	database, address := ledger.ProxyDSN(t, dsn)
 	rescue := func(after string) error {
 		_, err := pool.Exec(t.Context(), `UPDATE river_job SET state = 'available' WHERE id IN (SELECT id FROM river_job
 			WHERE state = 'running' AND attempted_at < now() - $1::interval FOR UPDATE SKIP LOCKED)`, after) // River completes jobs in any order
@@ -61,8 +61,8 @@ func TestChaosLosesAndDoublesNoMessage(t *testing.T) {
 	}
 	chaos := ledger.Chaos{
 		Messages: *messages, Topic: "orders", Pool: pool, Database: database, Env: []string{databaseOf + "=" + address},
-		Faults: func(often ledger.Often) []ledger.Fault {
-			return []ledger.Fault{{Name: "running jobs rescued", Every: often(20), Do: func() error { return rescue("0") }}}
+		Faults: func(every ledger.Every) []ledger.Fault {
+			return []ledger.Fault{{Name: "running jobs rescued", Every: every(20), Inject: func() error { return rescue("0") }}}
 		},
 		Idle: func() (idle bool, err error) {
 			if err = rescue("2 s"); err == nil {
@@ -73,7 +73,7 @@ func TestChaosLosesAndDoublesNoMessage(t *testing.T) {
 	}
 	report := chaos.Run(t)
 	report.Inversions = 0
-	if err := report.Broken(); err != nil {
+	if err := report.Err(); err != nil {
 		t.Error(err)
 	}
 }

@@ -2,6 +2,8 @@ package idemriver
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"log/slog"
 	"strconv"
 	"time"
@@ -9,22 +11,24 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/rivertype"
 
 	"github.com/idem-go/idem/inbox"
 )
 
-// OnceConfig changes a OnceWorker. The zero value works.
+// OnceConfig configures a OnceWorker. The zero value works.
 type OnceConfig struct {
-	// Options are those of the inbox: attempts, pauses.
+	// Options are the options of the inbox, such as attempts and backoff.
 	Options []inbox.Option
-	// Timeout is how long one attempt may take. The default is the client's JobTimeout.
+	// Timeout is the limit of one attempt. The default is the client's JobTimeout.
 	Timeout time.Duration
-	// Logger is told why an attempt was undone for which no message is to blame. The default is slog.Default().
+	// Logger is where attempts are logged that failed for a reason outside of the message. The
+	// default is slog.Default().
 	Logger *slog.Logger
 }
 
-// OnceWorker is a river.Worker whose jobs take effect once, however often River works on them. It is for a [Message], and for
-// any other job as well.
+// OnceWorker is a river.Worker whose jobs have their effect once, however often River works on
+// them. It works on jobs of a [Message] and on any other jobs.
 type OnceWorker[T river.JobArgs] struct {
 	river.WorkerDefaults[T]
 	pool   *pgxpool.Pool
@@ -33,11 +37,12 @@ type OnceWorker[T river.JobArgs] struct {
 	config OnceConfig
 }
 
-// NewOnceWorker returns a worker whose effect is what fn does in tx. The inbox knows a [Message] by its topic and id, and another
-// job by its kind and River's id. Another consumer of the same messages is another name.
+// NewOnceWorker returns a OnceWorker. fn makes the effect of a job on tx. The worker may roll tx
+// back and call fn again. name is the consumer in the inbox. The inbox identifies a [Message] by
+// its topic and ID, and any other job by its kind and River's ID.
 //
-// What fn does may be rolled back, and fn called again. The inbox counts attempts, says when the next one is, and writes dead letters: a
-// job waits as snoozed meanwhile, and is cancelled when it is dead.
+// The inbox counts attempts, schedules the next one and stores dead letters. Until the next attempt
+// is due, the job is snoozed. When its message is a dead letter, the job is canceled.
 func NewOnceWorker[T river.JobArgs](pool *pgxpool.Pool, name string, fn func(tx pgx.Tx, job *river.Job[T]) error, config OnceConfig) *OnceWorker[T] {
 	if config.Logger == nil {
 		config.Logger = slog.Default()
@@ -45,10 +50,10 @@ func NewOnceWorker[T river.JobArgs](pool *pgxpool.Pool, name string, fn func(tx 
 	return &OnceWorker[T]{pool: pool, name: name, fn: fn, config: config}
 }
 
-// Timeout is that of the OnceConfig.
+// Timeout returns OnceConfig.Timeout.
 func (w *OnceWorker[T]) Timeout(*river.Job[T]) time.Duration { return w.config.Timeout }
 
-// Work is called by River.
+// Work implements river.Worker.
 func (w *OnceWorker[T]) Work(ctx context.Context, job *river.Job[T]) error {
 	out, err := inbox.Handle(ctx, w.pool, w.name, messageOf(job), func(tx pgx.Tx) error { return w.fn(tx, job) }, w.config.Options...)
 	switch out.State {
@@ -56,19 +61,51 @@ func (w *OnceWorker[T]) Work(ctx context.Context, job *river.Job[T]) error {
 		return nil
 	case inbox.Dead:
 		return river.JobCancel(out.Err)
-	case inbox.Retry: // an error would be one of the attempts after which River discards a job
+	case inbox.Retry: // to return an error would use up one of River's attempts
 		if err != nil {
-			w.config.Logger.WarnContext(ctx, "idemriver: cannot handle messages", "consumer", w.name, "job", job.ID, "error", err)
+			w.config.Logger.WarnContext(ctx, "idemriver: cannot handle a message; trying again", "consumer", w.name, "job", job.ID, "error", err)
 		}
 		return river.JobSnooze(max(0, time.Until(out.RetryAt)))
 	}
 	return err
 }
 
-// messageOf is the job as the inbox has it.
+// messageOf returns a job as a message of the inbox.
 func messageOf[T river.JobArgs](job *river.Job[T]) inbox.Message {
 	if m, ok := any(job.Args).(Message); ok {
 		return inbox.Message{Source: m.Topic, ID: m.ID, Key: m.Key, Type: m.Type, Headers: m.Headers, Payload: m.Payload, Deliveries: job.Attempt}
 	}
 	return inbox.Message{Source: job.Kind, ID: strconv.FormatInt(job.ID, 10), Payload: job.EncodedArgs, Deliveries: job.Attempt}
+}
+
+// RunRedrives handles redriven dead letters until ctx ends: their jobs are canceled, so River does
+// not work on them. It runs beside the client. fn gets a job with the arguments and, if it is no
+// [Message], the ID of the job that died.
+func (w *OnceWorker[T]) RunRedrives(ctx context.Context) error {
+	return inbox.RunRedrives(ctx, w.pool, w.name, func(tx pgx.Tx, m inbox.Message) error {
+		job, err := jobOf[T](m)
+		if err != nil {
+			return err
+		}
+		return w.fn(tx, job)
+	}, inbox.RedriveConfig{Options: w.config.Options, Logger: w.config.Logger})
+}
+
+// jobOf is the inverse of messageOf.
+func jobOf[T river.JobArgs](m inbox.Message) (*river.Job[T], error) {
+	job := &river.Job[T]{JobRow: &rivertype.JobRow{Kind: m.Source, EncodedArgs: m.Payload}}
+	if args, ok := any(&job.Args).(*Message); ok {
+		*args = Message{ID: m.ID, Topic: m.Source, Key: m.Key, Type: m.Type, Payload: m.Payload, Headers: m.Headers}
+		encoded, err := json.Marshal(args)
+		job.Kind, job.EncodedArgs = args.Kind(), encoded
+		return job, err
+	}
+	var err error
+	if job.ID, err = strconv.ParseInt(m.ID, 10, 64); err == nil {
+		err = json.Unmarshal(m.Payload, &job.Args)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("idemriver: the dead letter is not a job of this worker: %w; redrive it with the worker of its kind", err)
+	}
+	return job, nil
 }

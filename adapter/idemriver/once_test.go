@@ -2,6 +2,7 @@ package idemriver_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"testing"
@@ -18,7 +19,7 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// messageClient returns a client whose queue is worked on with fn, once it is started.
+// messageClient returns a client with a OnceWorker for fn. It is not started.
 func messageClient(pool *pgxpool.Pool, fn func(tx pgx.Tx, job *river.Job[idemriver.Message]) error, logger *slog.Logger, options ...inbox.Option) (*river.Client[pgx.Tx], error) {
 	workers := river.NewWorkers()
 	config := idemriver.OnceConfig{Logger: logger, Options: append(options, inbox.WithBackoff(10*time.Millisecond, 50*time.Millisecond))}
@@ -29,7 +30,7 @@ func messageClient(pool *pgxpool.Pool, fn func(tx pgx.Tx, job *river.Job[idemriv
 	})
 }
 
-// consume works on messages until the test is over.
+// consume runs a messageClient until the end of the test.
 func consume(t testing.TB, pool *pgxpool.Pool, fn func(tx pgx.Tx, job *river.Job[idemriver.Message]) error, options ...inbox.Option) *river.Client[pgx.Tx] {
 	t.Helper()
 	client, err := messageClient(pool, fn, slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError})), options...)
@@ -68,12 +69,12 @@ const (
 	grace = "0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2a11"
 )
 
-func TestMessageBecomesOneJobHoweverOftenItIsPublished(t *testing.T) {
+func TestPublisher_InsertsOneJobForAMessage(t *testing.T) {
 	t.Parallel()
 	pool := newMessages(t)
 	client := consume(t, pool, effect)
 	p := idemriver.NewPublisher(client, idemriver.PublisherConfig{InsertOpts: func(m outbox.Message) river.InsertOpts {
-		return river.InsertOpts{Queue: "of_" + m.Topic, Priority: 3} // which no process works on
+		return river.InsertOpts{Queue: "of_" + m.Topic, Priority: 3} // no process works on this queue
 	}})
 	want := idemriver.Message{ID: ada, Topic: "orders", Key: "customer 7", Type: "Ordered", Payload: []byte("\x00\xff"), Headers: map[string]string{"traceparent": "00-a-b-01"}}
 	said := outbox.Message{ID: want.ID, Topic: want.Topic, Key: want.Key, Type: want.Type, Payload: want.Payload, Headers: want.Headers}
@@ -94,8 +95,8 @@ func TestMessageBecomesOneJobHoweverOftenItIsPublished(t *testing.T) {
 	}
 }
 
-// River works on a job again when its process was killed, and when it takes it for stuck. Both may be at work then.
-func TestJobThatIsWorkedOnTwiceHasItsEffectOnce(t *testing.T) {
+// River runs a job again if it takes the job for stuck. Then two processes may run it at once.
+func TestOnceWorker_HandlesAJobOnce(t *testing.T) {
 	t.Parallel()
 	pool := newMessages(t)
 	at, release := make(chan struct{}, 2), make(chan struct{})
@@ -126,7 +127,7 @@ func TestJobThatIsWorkedOnTwiceHasItsEffectOnce(t *testing.T) {
 	}
 }
 
-func TestFailedJobWaitsAsSnoozedAndADeadLetterIsCancelled(t *testing.T) {
+func TestOnceWorker_SnoozesFailedAndCancelsDeadJobs(t *testing.T) {
 	t.Parallel()
 	pool := newMessages(t)
 	attempts := make(chan int, 10)
@@ -161,7 +162,7 @@ type mail struct {
 
 func (mail) Kind() string { return "mail" }
 
-func TestAnyJobCanHaveItsEffectOnce(t *testing.T) {
+func TestOnceWorker_HandlesAnyJob(t *testing.T) {
 	t.Parallel()
 	pool := newMessages(t)
 	workers := river.NewWorkers()
@@ -177,7 +178,7 @@ func TestAnyJobCanHaveItsEffectOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = client.Stop(context.Background()) }()
-	for range 2 { // two jobs with the same arguments are two
+	for range 2 { // with the same arguments
 		if _, err := client.Insert(t.Context(), mail{"Ada"}, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -190,5 +191,53 @@ func TestAnyJobCanHaveItsEffectOnce(t *testing.T) {
 	eventually(t, "both once more", done)
 	if n := count(t, pool, `SELECT count(*) FROM effects`); n != 2 {
 		t.Errorf("%d effects", n)
+	}
+}
+
+type invoice struct {
+	Number int `json:"number"`
+}
+
+func (invoice) Kind() string { return "invoice" }
+
+// redrive dead-letters and redrives a message, and returns the job that the worker gets.
+func redrive[T river.JobArgs](t *testing.T, m inbox.Message) *river.Job[T] {
+	t.Helper()
+	pool := newMessages(t)
+	once := []inbox.Option{inbox.WithMaxAttempts(1)}
+	_, err := inbox.Handle(t.Context(), pool, "books", m, func(pgx.Tx) error { return errors.New("cannot be read") }, once...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := inbox.Redrive(t.Context(), pool, inbox.Ref{Consumer: "books", Source: m.Source, ID: m.ID}); err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan *river.Job[T], 1)
+	worker := idemriver.NewOnceWorker(pool, "books", func(tx pgx.Tx, job *river.Job[T]) error {
+		got <- job
+		return nil
+	}, idemriver.OnceConfig{Options: once, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- worker.RunRedrives(ctx) }()
+	eventually(t, "no dead letter", func() bool { return count(t, pool, `SELECT count(*) FROM idem.dead_letters`) == 0 })
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	return <-got
+}
+
+func TestOnceWorker_HandlesRedrivenDeadLetters(t *testing.T) {
+	t.Parallel()
+	m := inbox.Message{Source: "orders", ID: ada, Key: "k", Type: "Ordered", Headers: map[string]string{"tenant": "7"}, Payload: []byte("mended")}
+	job := redrive[idemriver.Message](t, m)
+	if a := job.Args; a.ID != ada || a.Topic != "orders" || a.Key != "k" || a.Type != "Ordered" || a.Headers["tenant"] != "7" || string(a.Payload) != "mended" ||
+		job.Kind != a.Kind() || !json.Valid(job.EncodedArgs) {
+		t.Errorf("the job is %+v", job)
+	}
+	other := redrive[invoice](t, inbox.Message{Source: "invoice", ID: "17", Payload: []byte(`{"number":3}`)})
+	if other.ID != 17 || other.Args.Number != 3 || other.Kind != "invoice" {
+		t.Errorf("the job is %+v", other)
 	}
 }

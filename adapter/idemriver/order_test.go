@@ -14,7 +14,7 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// The tables of the shop, of a bank, which knows a key again, and of who was in a call when.
+// shopTables are the effects of an operation, a bank with idempotency keys, and a log of calls.
 const shopTables = `
 	CREATE TABLE done (operation text, step text, PRIMARY KEY (operation, step));
 	CREATE TABLE bank (key text PRIMARY KEY, operation text, asked int NOT NULL DEFAULT 1);
@@ -22,7 +22,8 @@ const shopTables = `
 	CREATE TABLE processes (name text PRIMARY KEY, killing timestamptz);
 	CREATE TABLE calls (id bigint GENERATED ALWAYS AS IDENTITY, operation text, process text, entered timestamptz, gone timestamptz);`
 
-// order reserves, charges, and confirms, or is rejected and releases, if it is asked to.
+// order reserves, charges and confirms. If its input begins with reject, it is rejected and
+// releases.
 func order(pool *pgxpool.Pool, process string) *idemriver.Definition[string] {
 	write := func(op *operation.Op, step string) func(pgx.Tx) error {
 		return func(tx pgx.Tx) error {
@@ -49,7 +50,7 @@ func order(pool *pgxpool.Pool, process string) *idemriver.Definition[string] {
 	})
 }
 
-// charge takes its time, as long as the gate is shut, and leaves in the books who was in it and when.
+// charge charges, logs the call, and blocks while the gate is shut.
 func charge(pool *pgxpool.Pool, id, process, key string) (string, error) {
 	ctx := context.Background()
 	var call int64
@@ -70,8 +71,9 @@ func charge(pool *pgxpool.Pool, id, process, key string) (string, error) {
 	return "charged", err
 }
 
-// wantBooks fails the test unless n operations have ended, each of them exactly once, and none was worked on by two at once.
-func wantBooks(t *testing.T, pool *pgxpool.Pool, n int) {
+// wantEffects fails the test unless n operations have ended once, and none was run by two processes
+// at once.
+func wantEffects(t *testing.T, pool *pgxpool.Pool, n int) {
 	t.Helper()
 	for _, test := range []struct {
 		what string

@@ -22,7 +22,7 @@ import (
 	"github.com/idem-go/idem/outbox/outboxtest"
 )
 
-func TestPublisherKeepsItsPromises(t *testing.T) {
+func TestPublisher_KeepsItsPromises(t *testing.T) {
 	t.Parallel()
 	outboxtest.Run(t, outboxtest.Suite{Patience: ledger.Limit, Pool: func(t testing.TB) *pgxpool.Pool { return pgtest.New(t) }, New: newTarget})
 }
@@ -49,7 +49,7 @@ func newTarget(t testing.TB) outboxtest.Target {
 		Publisher: idemriver.NewPublisher(client, config), Topic: "orders", Unordered: true, Arrived: reader(pool),
 		Bad: map[string]func(*outbox.Message){"refused": kind("refused"), "panics": kind("panics")},
 		Away: map[string]func() func(){
-			"its database is away": func() func() {
+			"its database is unavailable": func() func() {
 				proxy.Refuse(pgproxy.Reset)
 				proxy.Cut(pgproxy.Reset)
 				return proxy.Admit
@@ -59,16 +59,16 @@ func newTarget(t testing.TB) outboxtest.Target {
 	}
 }
 
-// reader reads the jobs of the topic.
+// reader returns a function that reads the new jobs of the topic.
 func reader(pool *pgxpool.Pool) func(context.Context) ([]outbox.Message, error) {
-	met := map[int64]bool{} // they need not be committed in the order of their ids
+	seen := map[int64]bool{} // jobs may commit in another order than that of their IDs
 	return func(ctx context.Context) (all []outbox.Message, err error) {
 		rows, _ := pool.Query(ctx, `SELECT id, args FROM river_job WHERE args->>'topic' = 'orders' ORDER BY id`)
 		var id int64
 		var job idemriver.Message
 		_, err = pgx.ForEachRow(rows, []any{&id, &job}, func() error {
-			if !met[id] {
-				met[id], all = true, append(all, outbox.Message{ID: job.ID, Topic: job.Topic, Key: job.Key, Type: job.Type, Payload: job.Payload, Headers: job.Headers})
+			if !seen[id] {
+				seen[id], all = true, append(all, outbox.Message{ID: job.ID, Topic: job.Topic, Key: job.Key, Type: job.Type, Payload: job.Payload, Headers: job.Headers})
 			}
 			job = idemriver.Message{}
 			return nil
@@ -77,7 +77,7 @@ func reader(pool *pgxpool.Pool) func(context.Context) ([]outbox.Message, error) 
 	}
 }
 
-func TestConsumerKeepsItsPromises(t *testing.T) {
+func TestConsumer_KeepsItsPromises(t *testing.T) {
 	t.Parallel()
 	inboxtest.Run(t, inboxtest.Suite{
 		Patience: ledger.Limit,
@@ -105,7 +105,8 @@ func TestConsumerKeepsItsPromises(t *testing.T) {
 	})
 }
 
-// runWorker works on jobs, and beside them on what is redriven. River's own rescue of jobs whose process is gone takes an hour.
+// runWorker runs a OnceWorker with its redrives. It first rescues jobs of earlier runs, as River
+// does after an hour.
 func runWorker(ctx context.Context, pool *pgxpool.Pool, handle inboxtest.Handle, options []inbox.Option) error {
 	if _, err := pool.Exec(ctx, `UPDATE river_job SET state = 'available' WHERE state = 'running'`); err != nil {
 		return err

@@ -14,19 +14,24 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// atOnce bounds what one look makes jobs of.
-const atOnce = 1000
+// maxJobs is the maximum of jobs that Watch inserts at a time.
+const maxJobs = 1000
 
-// Watch makes a job of every operation that is due and that no process works on, until ctx ends: of what a killed process has left, what
-// has slept long enough, and what was sent a signal. Run it in every process that has a River client. It goes on through outages.
+// startLimit is how long a job that has begun may take until a process runs its operation.
+const startLimit = 2 * time.Second
+
+// Watch inserts a job for each operation that is due and that no process runs, until ctx ends:
+// operations of killed processes, and operations whose sleep has ended or that got a signal. Run it
+// in every process that has a River client. It survives outages.
 //
-// All processes make the same job, of which River takes one. If that has begun, and two seconds later no process works on the operation,
-// the job's process was killed before it came to it: then there is another job.
+// All processes insert the same job, and River keeps one of them. If that job has begun, and two
+// seconds later no process runs the operation, the process of the job was killed before it began
+// the operation. Then Watch inserts another job.
 func (w *Worker) Watch(ctx context.Context, client *river.Client[pgx.Tx]) {
-	made := map[operation.Pending]round{}
+	made := map[operation.Pending]madeJob{}
 	for ctx.Err() == nil {
-		if err := w.look(ctx, client, made); err != nil && ctx.Err() == nil {
-			w.config.Logger.WarnContext(ctx, "idemriver: cannot look for operations that are due", "error", err)
+		if err := w.insertDue(ctx, client, made); err != nil && ctx.Err() == nil {
+			w.config.Logger.WarnContext(ctx, "idemriver: cannot look for operations that are due; trying again", "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -35,61 +40,59 @@ func (w *Worker) Watch(ctx context.Context, client *river.Client[pgx.Tx]) {
 	}
 }
 
-// round is a job that was made.
-type round struct {
-	number int
-	looks  int
-	until  time.Time // when to look at it again
+// madeJob is a job that was inserted for an operation in an epoch.
+type madeJob struct {
+	round int
+	looks int
+	until time.Time // when the operation is looked at again
 }
 
-// patience is how long a job may take, once it has begun, until a process works on its operation.
-const patience = 2 * time.Second
-
-// look makes jobs. made has an entry for each operation and epoch that one was made for.
-func (w *Worker) look(ctx context.Context, client *river.Client[pgx.Tx], made map[operation.Pending]round) error {
+// insertDue inserts the jobs of the operations that are due. made has the jobs of the earlier
+// calls.
+func (w *Worker) insertDue(ctx context.Context, client *river.Client[pgx.Tx], made map[operation.Pending]madeJob) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	begun := time.Now()
 	var recent []operation.Pending
-	for p, r := range made {
-		if begun.Before(r.until) {
+	for p, job := range made {
+		if begun.Before(job.until) {
 			recent = append(recent, p)
 		}
 	}
-	due, err := operation.Due(ctx, w.pool, slices.Collect(maps.Keys(w.definitions)), atOnce, recent...)
+	due, err := operation.Due(ctx, w.pool, slices.Collect(maps.Keys(w.definitions)), maxJobs, recent...)
 	if err != nil {
 		return err
 	}
 	jobs := make([]Job, len(due))
 	for i, p := range due {
-		jobs[i] = Job{Operation: p.ID, Name: p.Name, Epoch: p.Epoch, Round: made[p].number}
+		jobs[i] = Job{Operation: p.ID, Name: p.Name, Epoch: p.Epoch, Round: made[p].round}
 	}
 	results, err := w.insert(ctx, client, jobs)
 	if err != nil {
 		return err
 	}
-	next, stuck := map[operation.Pending]round{}, []Job(nil)
+	next, stuck := map[operation.Pending]madeJob{}, []Job(nil)
 	for i, job := range jobs {
-		r := made[due[i]]
-		if r.looks > 0 && !waits(results[i].Job.State) {
-			r = round{number: r.number + 1}
-			job.Round = r.number
+		m := made[due[i]]
+		if m.looks > 0 && !isWaiting(results[i].Job.State) {
+			m = madeJob{round: m.round + 1}
+			job.Round = m.round
 			stuck = append(stuck, job)
 		}
-		r.until = begun.Add(w.patience << min(r.looks, 8)) // a queue may be long
-		r.looks++
-		next[due[i]] = r
+		m.until = begun.Add(w.startLimit << min(m.looks, 8)) // a queue may be long
+		m.looks++
+		next[due[i]] = m
 	}
 	if _, err := w.insert(ctx, client, stuck); err != nil {
 		return err
 	}
-	maps.DeleteFunc(made, func(_ operation.Pending, r round) bool { return !begun.Before(r.until) })
+	maps.DeleteFunc(made, func(_ operation.Pending, m madeJob) bool { return !begun.Before(m.until) })
 	maps.Copy(made, next)
 	return nil
 }
 
-// waits reports whether a job is still to be begun.
-func waits(s rivertype.JobState) bool {
+// isWaiting reports whether a job has not begun yet.
+func isWaiting(s rivertype.JobState) bool {
 	switch s {
 	case rivertype.JobStateAvailable, rivertype.JobStatePending, rivertype.JobStateRetryable, rivertype.JobStateScheduled:
 		return true
@@ -97,7 +100,7 @@ func waits(s rivertype.JobState) bool {
 	return false
 }
 
-// insert inserts the jobs, or finds those that are there.
+// insert inserts the jobs, and returns the existing ones where a job exists already.
 func (w *Worker) insert(ctx context.Context, client *river.Client[pgx.Tx], jobs []Job) ([]*rivertype.JobInsertResult, error) {
 	if len(jobs) == 0 {
 		return nil, nil

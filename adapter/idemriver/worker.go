@@ -14,33 +14,37 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// Config changes a Worker. The zero value works.
+// Config configures a Worker. The zero value works.
 type Config struct {
-	// Options are those of idem.Do that matter to work that no caller waits for: idem.WithSealer above all.
+	// Options are the options of idem.Do that apply without a waiting caller, such as
+	// idem.WithSealer.
 	Options []idem.Option
 
-	// Timeout is how long one job may take. Its context ends after that, and another one goes on. The default is an hour.
+	// Timeout is the limit of one job, an hour by default. Its context ends then, and another job
+	// resumes the operation.
 	Timeout time.Duration
 
-	// Poll is the pause between two looks of Watch. The default is a second.
+	// Poll is how often Watch looks for operations, a second by default.
 	Poll time.Duration
 
-	// Logger is told when Watch cannot look. The default is slog.Default().
+	// Logger is where errors of Watch are logged. The default is slog.Default().
 	Logger *slog.Logger
 }
 
-// Worker works on the operations of its definitions. It is a river.Worker: river.AddWorker(workers, idemriver.NewWorker(…)).
+// Worker is a river.Worker that runs operations:
+//
+//	river.AddWorker(workers, idemriver.NewWorker(…))
 type Worker struct {
 	river.WorkerDefaults[Job]
 	pool        *pgxpool.Pool
 	config      Config
 	definitions map[string]Runnable
-	patience    time.Duration
+	startLimit  time.Duration // how long a job that has begun may take until a process runs its operation
 }
 
-// NewWorker returns a Worker for these definitions. Operations of others are left alone.
+// NewWorker returns a Worker for these definitions. It does not run operations of others.
 func NewWorker(pool *pgxpool.Pool, config Config, definitions ...Runnable) *Worker {
-	w := &Worker{pool: pool, config: config, definitions: map[string]Runnable{}, patience: patience}
+	w := &Worker{pool: pool, config: config, definitions: map[string]Runnable{}, startLimit: startLimit}
 	if w.config.Timeout <= 0 {
 		w.config.Timeout = time.Hour
 	}
@@ -51,19 +55,20 @@ func NewWorker(pool *pgxpool.Pool, config Config, definitions ...Runnable) *Work
 		w.config.Logger = slog.Default()
 	}
 	for _, d := range definitions {
-		w.definitions[d.defined()] = d
+		w.definitions[d.definedName()] = d
 	}
 	return w
 }
 
-// Timeout is that of the Config.
+// Timeout returns Config.Timeout.
 func (w *Worker) Timeout(*river.Job[Job]) time.Duration { return w.config.Timeout }
 
-// Work goes on with the operation until it ends or waits. Another process's it leaves alone. The job is completed then, whatever is
-// left to do: Watch makes another one when it is due.
+// Work implements river.Worker. It runs the operation until the operation ends or waits, unless
+// another process runs it. Then the job completes; Watch inserts another one when the operation is
+// due.
 func (w *Worker) Work(ctx context.Context, job *river.Job[Job]) error {
 	d := w.definitions[job.Args.Name]
-	if d == nil { // a process with other code may know it
+	if d == nil { // a process with another release may have the definition
 		return river.JobSnooze(10*time.Second + rand.N(10*time.Second))
 	}
 	err := d.resume(ctx, w.pool, job.Args.Operation, w.config.Options)
@@ -71,16 +76,16 @@ func (w *Worker) Work(ctx context.Context, job *river.Job[Job]) error {
 	case err == nil, errors.Is(err, operation.ErrUnknownOperation):
 		return nil
 	case errors.Is(err, idem.ErrInProgress):
-		return w.again(ctx, job)
+		return w.snoozeUnlessRun(ctx, job)
 	case errors.Is(err, operation.ErrParked), errors.Is(err, operation.ErrCanceled), operation.IsFinal(err):
-		return river.JobCancel(err) // another attempt of River's would find nothing to do
+		return river.JobCancel(err) // there is nothing left for another attempt of River
 	}
 	return err
 }
 
-// again puts a job back that could not take its operation up, and that no other process has taken up since the job was made: a killed
-// process may have left a transaction that the server is still ending.
-func (w *Worker) again(ctx context.Context, job *river.Job[Job]) error {
+// snoozeUnlessRun snoozes a job whose operation is locked, although no process has run it since the
+// job was made. A killed process may have left a transaction that the server has not ended yet.
+func (w *Worker) snoozeUnlessRun(ctx context.Context, job *river.Job[Job]) error {
 	if ctx.Err() != nil {
 		return nil
 	}

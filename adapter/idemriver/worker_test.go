@@ -2,7 +2,9 @@ package idemriver_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,14 +20,14 @@ import (
 
 const jobs = `SELECT count(*) FROM river_job WHERE kind = 'idem_operation'`
 
-// simple is an operation that writes nothing.
+// simple returns the definition of an operation without steps.
 func simple() *idemriver.Definition[string] {
 	return idemriver.Define("simple", func(op *operation.Op, in string) (idem.Response, error) {
 		return idem.Response{Status: 201, Body: []byte(in)}, nil
 	})
 }
 
-func TestOperationAndItsJobAreStartedInOneTransaction(t *testing.T) {
+func TestDefinition_StartsOperationAndJobInOneTx(t *testing.T) {
 	t.Parallel()
 	_, pool := newDatabase(t)
 	d := simple()
@@ -53,7 +55,7 @@ func TestOperationAndItsJobAreStartedInOneTransaction(t *testing.T) {
 	}
 }
 
-func TestInputReachesTheFunctionAndTheAnswerTheCaller(t *testing.T) {
+func TestDefinition_PassesInputAndResponse(t *testing.T) {
 	t.Parallel()
 	_, pool := newDatabase(t)
 	d := idemriver.Define("echo", func(op *operation.Op, in string) (idem.Response, error) {
@@ -73,7 +75,7 @@ func TestInputReachesTheFunctionAndTheAnswerTheCaller(t *testing.T) {
 	}
 }
 
-func TestChildAndItsParentAreDoneByJobsThatWatchMakes(t *testing.T) {
+func TestWorker_RunsChildAndParent(t *testing.T) {
 	t.Parallel()
 	_, pool := newDatabase(t)
 	child := idemriver.Define("child", func(op *operation.Op, in string) (idem.Response, error) {
@@ -95,8 +97,8 @@ func TestChildAndItsParentAreDoneByJobsThatWatchMakes(t *testing.T) {
 	}
 }
 
-// Whichever process looks, one job is made of an operation that no process works on, and another one if nothing has come of it.
-func TestAllProcessesMakeOneJobOfWhatIsDue(t *testing.T) {
+// Several processes insert one job for a due operation, and another one if that job had no result.
+func TestWatch_InsertsOneJobForADueOperation(t *testing.T) {
 	t.Parallel()
 	_, pool := newDatabase(t)
 	d := simple()
@@ -106,10 +108,10 @@ func TestAllProcessesMakeOneJobOfWhatIsDue(t *testing.T) {
 		t.Helper()
 		for range 3 { // processes
 			w := idemriver.NewWorker(pool, idemriver.Config{}, d)
-			w.Patient(patience)
-			l := idemriver.NewLooker(w)
+			w.SetStartLimit(patience)
+			l := idemriver.NewWatcher(w)
 			for range 3 {
-				if err := l.Look(t.Context(), client); err != nil {
+				if err := l.InsertDue(t.Context(), client); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -118,17 +120,17 @@ func TestAllProcessesMakeOneJobOfWhatIsDue(t *testing.T) {
 			t.Errorf("%d jobs, want %d", n, want)
 		}
 	}
-	look(time.Hour, 1) // that of Start
-	look(0, 1)         // which waits
+	look(time.Hour, 1) // the job of Start
+	look(0, 1)         // it has not begun
 	if _, err := pool.Exec(t.Context(), `UPDATE river_job SET state = 'running', attempted_at = now()`); err != nil {
 		t.Fatal(err)
 	}
-	look(time.Hour, 1) // it may be about to begin
-	look(0, 2)         // it is not, and the next one waits
+	look(time.Hour, 1) // it has begun, and may start the operation
+	look(0, 2)         // it has not started the operation in time
 	if _, err := pool.Exec(t.Context(), `UPDATE idem.operations SET epoch = epoch + 1`); err != nil {
 		t.Fatal(err)
 	}
-	look(time.Hour, 3) // it was taken up, and left
+	look(time.Hour, 3) // an epoch has begun and ended
 	for _, sql := range []string{
 		`UPDATE idem.operations SET epoch = epoch + 1, wake_at = clock_timestamp() + interval '1 hour'`,
 		`UPDATE idem.operations SET epoch = epoch + 1, wake_at = clock_timestamp(), state = 'parked'`,
@@ -140,13 +142,13 @@ func TestAllProcessesMakeOneJobOfWhatIsDue(t *testing.T) {
 	}
 }
 
-// River would take the job of a process for running that was killed before it has begun.
-func TestJobOfAProcessThatWasKilledBeforeItBeganDoesNotHoldUpItsOperation(t *testing.T) {
+// The job of a process that was killed before it began the operation looks like a running one.
+func TestWatch_ReplacesAJobThatNeverBegan(t *testing.T) {
 	t.Parallel()
 	_, pool := newDatabase(t)
 	d := simple()
 	w := idemriver.NewWorker(pool, idemriver.Config{}, d)
-	w.Patient(time.Millisecond)
+	w.SetStartLimit(time.Millisecond)
 	client := newClient(t, pool, w)
 	start(t, pool, client, d, "k", "in")
 	if _, err := pool.Exec(t.Context(), `UPDATE river_job SET state = 'running', attempt = 1, attempted_at = now(), attempted_by = '{gone}'`); err != nil {
@@ -158,7 +160,7 @@ func TestJobOfAProcessThatWasKilledBeforeItBeganDoesNotHoldUpItsOperation(t *tes
 	})
 }
 
-func TestOperationThatWaitsHoldsNoWorkerAndGoesOnWhenItIsSignalled(t *testing.T) {
+func TestWorker_CompletesTheJobOfAWaitingOperation(t *testing.T) {
 	t.Parallel()
 	_, pool := newDatabase(t)
 	d := idemriver.Define("approve", func(op *operation.Op, in string) (idem.Response, error) {
@@ -181,8 +183,8 @@ func TestOperationThatWaitsHoldsNoWorkerAndGoesOnWhenItIsSignalled(t *testing.T)
 	})
 }
 
-// A job says once that its operation is parked. When a person has seen to it, there is another one.
-func TestJobOfAParkedOperationIsCancelledAndResolvingMakesAnother(t *testing.T) {
+// After Resolve, Watch inserts another job.
+func TestWorker_CancelsTheJobOfAParkedOperation(t *testing.T) {
 	t.Parallel()
 	_, pool := newDatabase(t)
 	calls := 0
@@ -211,8 +213,8 @@ func TestJobOfAParkedOperationIsCancelledAndResolvingMakesAnother(t *testing.T) 
 	}
 }
 
-// By the time of its job an operation may have ended, and its key be new again.
-func TestJobOfAnOperationThatHasEndedMeanwhileBeginsNothing(t *testing.T) {
+// When a job runs, its operation may have ended, and its key may be free again.
+func TestWorker_IgnoresAnEndedOperation(t *testing.T) {
 	t.Parallel()
 	_, pool := newDatabase(t)
 	ran := 0
@@ -240,8 +242,8 @@ func TestJobOfAnOperationThatHasEndedMeanwhileBeginsNothing(t *testing.T) {
 	}
 }
 
-// Whose definition is not known here is for a process with other code, and what is gone is over.
-func TestJobThatIsNotForThisProcessIsPutBackAndOneWithoutAnOperationIsOver(t *testing.T) {
+// A job with an unknown definition is snoozed. A job without its operation completes.
+func TestWorker_SnoozesAnUnknownDefinition(t *testing.T) {
 	t.Parallel()
 	_, pool := newDatabase(t)
 	w := idemriver.NewWorker(pool, idemriver.Config{}, simple())
@@ -257,8 +259,8 @@ func TestJobThatIsNotForThisProcessIsPutBackAndOneWithoutAnOperationIsOver(t *te
 	}
 }
 
-// A killed process may have left a transaction that the server is still ending. Its row is locked until then.
-func TestJobThatFindsItsOperationLockedIsPutBackUntilItIsNot(t *testing.T) {
+// The transaction of a killed process may still lock the row of the operation.
+func TestWorker_SnoozesALockedOperation(t *testing.T) {
 	t.Parallel()
 	_, pool := newDatabase(t)
 	d := simple()
@@ -288,8 +290,8 @@ func TestJobThatFindsItsOperationLockedIsPutBackUntilItIsNot(t *testing.T) {
 	}
 }
 
-// However long a call takes, no job is made of its operation, and a job that there is leaves it alone.
-func TestOperationThatSomebodyPresentWorksOnIsLeftAlone(t *testing.T) {
+// During a long call, Watch inserts no job, and another job leaves the operation alone.
+func TestWorker_IgnoresAnOperationOfALiveProcess(t *testing.T) {
 	t.Parallel()
 	dsn, pool := newDatabase(t)
 	begun, release := make(chan struct{}, 2), make(chan struct{})
@@ -306,8 +308,8 @@ func TestOperationThatSomebodyPresentWorksOnIsLeftAlone(t *testing.T) {
 	id := start(t, pool, client, d, "k", "in")
 	run(t, client, w)
 	<-begun
-	other := idemriver.NewWorker(pgtest.Open(t, dsn), idemriver.Config{}, d) // a pool of its own is seen as another process
-	if err := idemriver.NewLooker(other).Look(t.Context(), client); err != nil {
+	other := idemriver.NewWorker(pgtest.Open(t, dsn), idemriver.Config{}, d) // a pool of its own counts as another process
+	if err := idemriver.NewWatcher(other).InsertDue(t.Context(), client); err != nil {
 		t.Fatal(err)
 	}
 	if n := count(t, pool, jobs); n != 1 {
@@ -329,4 +331,41 @@ func TestOperationThatSomebodyPresentWorksOnIsLeftAlone(t *testing.T) {
 	eventually(t, "the operation to end", func() bool {
 		return count(t, pool, `SELECT count(*) FROM idem.operations WHERE state = 'completed'`) == 1
 	})
+}
+
+// countingCodec is a codec that counts its calls.
+type countingCodec struct{ encoded *atomic.Int64 }
+
+func (c countingCodec) Encode(value any) ([]byte, error) {
+	c.encoded.Add(1)
+	b, err := json.Marshal(value)
+	return append([]byte("own"), b...), err
+}
+
+func (countingCodec) Decode(stored []byte, value any) error {
+	return json.Unmarshal(stored[len("own"):], value)
+}
+
+func TestDefinition_AppliesOptionsAndResolves(t *testing.T) {
+	t.Parallel()
+	_, pool := newDatabase(t)
+	codec := countingCodec{&atomic.Int64{}}
+	var got string
+	d := idemriver.Define("own codec", func(op *operation.Op, in string) (_ idem.Response, err error) {
+		got, err = operation.Call(op, "call", operation.Once, func(context.Context, string) (string, error) { return "", errors.New("no answer") })
+		return created, err
+	}, operation.WithCodec(codec))
+	if _, err := d.Do(t.Context(), pool, scope, "k", hash, "in"); !errors.Is(err, operation.ErrParked) || codec.encoded.Load() == 0 {
+		t.Fatal(err)
+	}
+	var id string
+	if err := pool.QueryRow(t.Context(), `SELECT id::text FROM idem.operations`).Scan(&id); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Resolve(t.Context(), pool, id, operation.Happened("yes")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Do(t.Context(), pool, scope, "k", hash, "in"); err != nil || got != "yes" {
+		t.Errorf("%q, %v", got, err)
+	}
 }

@@ -13,36 +13,42 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem/inbox"
+	"github.com/idem-go/idem/outbox"
 )
 
-// Names in the metadata of a message.
+// The metadata of a message that this package uses.
 const (
 	MetadataKey  = "idem-key"
 	MetadataType = "idem-type"
 )
 
-// HandlerConfig says how messages are handled. Its zero value works.
+// HandlerConfig configures a Handler. Its zero value works.
 type HandlerConfig struct {
-	// Message returns what the inbox has of a message. By default, its Source is the topic that the router has subscribed to, its
-	// ID the UUID, its Key and Type are the metadata [MetadataKey] and [MetadataType], and its Headers the rest of them. Watermill does not say how often it has delivered a message: if one may
-	// kill its process, set Deliveries to 2, and each attempt is counted before it begins.
+	// Message returns the message for the inbox. By default, Source is the topic of the router's
+	// subscription, ID is the UUID, Key and Type are the metadata [MetadataKey] and [MetadataType],
+	// and Headers are the other metadata. If messages may kill their process, set Deliveries to 2:
+	// each attempt is then counted before it begins.
 	Message func(msg *message.Message) inbox.Message
 	// Options are given to inbox.Handle.
 	Options []inbox.Option
-	// Logger is told of dead letters. The default is slog.Default().
+	// Logger is where dead letters are logged. The default is slog.Default().
 	Logger *slog.Logger
 }
 
-// pause is that before a message is delivered again that the inbox does not know what to call.
-const pause = time.Second
+// invalidBackoff is the wait before the redelivery of a message whose Source is invalid.
+const invalidBackoff = time.Second
 
-// Handler returns a handler for a router of Watermill's: router.AddConsumerHandler(name, topic, subscriber, idemwatermill.Handler(…)).
-// name is the consumer's in the inbox: a consumer that has the same name does not handle the same message again.
+// Handler returns a handler for a Watermill router:
 //
-// handle has the effect of a message, in tx. The message that it gets is a copy, which it cannot acknowledge.
+//	router.AddConsumerHandler(name, topic, subscriber, idemwatermill.Handler(…))
 //
-// The router acknowledges a message when its effect is committed, now or earlier, and when it is a dead letter. Otherwise the
-// handler waits until the next attempt is due and returns the error, and the router has the message delivered again.
+// name is the consumer in the inbox: consumers with the same name do not handle the same message
+// twice. handle makes the effect of a message on tx. It gets a copy of the message, which it cannot
+// acknowledge.
+//
+// The router acknowledges a message when its effect is committed, by this delivery or an earlier
+// one, or when it is a dead letter. Otherwise the handler waits until the next attempt is due and
+// returns the error, so that the router has the message redelivered.
 func Handler(pool *pgxpool.Pool, name string, handle func(tx pgx.Tx, msg *message.Message) error, config HandlerConfig) message.NoPublishHandlerFunc {
 	if config.Message == nil {
 		config.Message = received
@@ -50,8 +56,8 @@ func Handler(pool *pgxpool.Pool, name string, handle func(tx pgx.Tx, msg *messag
 	config.Logger = cmp.Or(config.Logger, slog.Default())
 	return func(msg *message.Message) error {
 		ctx := msg.Context()
-		theirs := msg.CopyWithContext()
-		out, err := inbox.Handle(ctx, pool, name, config.Message(msg), func(tx pgx.Tx) error { return handle(tx, theirs) }, config.Options...)
+		passed := msg.CopyWithContext()
+		out, err := inbox.Handle(ctx, pool, name, config.Message(msg), func(tx pgx.Tx) error { return handle(tx, passed) }, config.Options...)
 		switch out.State {
 		case inbox.Done, inbox.Duplicate:
 			return nil
@@ -64,7 +70,7 @@ func Handler(pool *pgxpool.Pool, name string, handle func(tx pgx.Tx, msg *messag
 			sleep(ctx, time.Until(out.RetryAt))
 			return cmp.Or(err, out.Err)
 		}
-		sleep(ctx, pause)
+		sleep(ctx, invalidBackoff)
 		return err
 	}
 }
@@ -78,7 +84,7 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// received is a message as the inbox has it.
+// received returns a message of Watermill as a message of the inbox.
 func received(msg *message.Message) inbox.Message {
 	headers := maps.Clone(msg.Metadata)
 	delete(headers, MetadataKey)
@@ -91,4 +97,13 @@ func received(msg *message.Message) inbox.Message {
 		Headers: headers,
 		Payload: msg.Payload,
 	}
+}
+
+// RunRedrives handles redriven dead letters, which the broker does not deliver, until ctx ends. It
+// takes the arguments of Handler and runs beside the router. handle gets a message with the UUID,
+// the payload and the metadata of the dead letter.
+func RunRedrives(ctx context.Context, pool *pgxpool.Pool, name string, handle func(tx pgx.Tx, msg *message.Message) error, config HandlerConfig) error {
+	return inbox.RunRedrives(ctx, pool, name, func(tx pgx.Tx, m inbox.Message) error {
+		return handle(tx, watermillMessage(inbox.Context(tx), outbox.Message{ID: m.ID, Key: m.Key, Type: m.Type, Headers: m.Headers, Payload: m.Payload}))
+	}, inbox.RedriveConfig{Options: config.Options, Logger: config.Logger})
 }

@@ -11,28 +11,30 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// PublisherConfig changes a Publisher. The zero value works.
+// PublisherConfig configures a Publisher. The zero value works.
 type PublisherConfig struct {
-	// Blames says that an error is the message's own: it is too large, or its topic does not exist. Other errors are a message's own
-	// if the broker takes another message after it.
+	// Blames reports whether an error concerns its message alone: the message is too large, or its
+	// topic does not exist. Any other error concerns its message if the broker accepts a later one.
 	Blames func(err error) bool
 }
 
 const (
-	// outage is how many errors in a row, with nothing published after them, say that the broker is away.
-	outage = 3
-	// patience is how long it may take to find out.
-	patience = 10 * time.Second
+	// outageErrors is how many errors in a row, with no later success, mean an unavailable broker.
+	outageErrors = 3
+	// outageTime is how long such errors may take together until Publish returns.
+	outageTime = 10 * time.Second
 )
 
-// Publisher is an outbox.Publisher by a publisher of Watermill's.
+// Publisher publishes the messages of an outbox with a publisher of Watermill.
 type Publisher struct {
 	publisher message.Publisher
 	config    PublisherConfig
 }
 
-// NewPublisher returns a Publisher. Watermill's has to return when the broker has the message, and not before: one that buffers
-// loses what it has when its process ends.
+var _ outbox.Publisher = (*Publisher)(nil)
+
+// NewPublisher returns a Publisher. publisher must not return before the broker has the message: a
+// buffered message is lost if the process ends.
 func NewPublisher(publisher message.Publisher, config PublisherConfig) *Publisher {
 	if config.Blames == nil {
 		config.Blames = func(error) bool { return false }
@@ -40,13 +42,14 @@ func NewPublisher(publisher message.Publisher, config PublisherConfig) *Publishe
 	return &Publisher{publisher, config}
 }
 
-// Publish publishes one message after the other. Watermill's errors do not say which of several messages they are about.
+// Publish publishes one message after another, because an error of Watermill does not name the
+// message that it concerns. See [outbox.Publisher].
 func (p *Publisher) Publish(ctx context.Context, messages []outbox.Message) error {
 	failed := map[string]error{}
-	unsure, lost := 0, time.Duration(0) // since a message was published last
+	unattributed, spent := 0, time.Duration(0) // errors since the last success
 	var last error
 	for _, m := range messages {
-		if err := fits(m); err != nil {
+		if err := checkHeaders(m); err != nil {
 			failed[m.ID] = err
 			continue
 		}
@@ -56,47 +59,46 @@ func (p *Publisher) Publish(ctx context.Context, messages []outbox.Message) erro
 			return ctx.Err()
 		}
 		if err == nil {
-			unsure, lost = 0, 0
+			unattributed, spent = 0, 0
 			continue
 		}
 		failed[m.ID], last = err, err
-		if errors.Is(err, outbox.ErrPanicked) || p.blames(err) {
+		if errors.Is(err, outbox.ErrPanicked) || p.concernsMessage(err) {
 			continue
 		}
-		unsure++
-		if lost += time.Since(began); lost > patience {
+		unattributed++
+		if spent += time.Since(began); spent > outageTime {
 			return err
 		}
 	}
 	switch {
 	case len(failed) == 0:
 		return nil
-	case unsure >= outage, unsure > 0 && len(failed) == len(messages):
+	case unattributed >= outageErrors, unattributed > 0 && len(failed) == len(messages):
 		return last
 	}
 	return &outbox.PublishError{Failed: failed}
 }
 
-// blames asks PublisherConfig.Blames. If that panics it is as if it had said no.
-func (p *Publisher) blames(err error) (yes bool) {
+// concernsMessage calls PublisherConfig.Blames. It returns false if Blames panics.
+func (p *Publisher) concernsMessage(err error) (concerns bool) {
 	_ = outbox.Recover(func() error {
-		yes = p.config.Blames(err)
+		concerns = p.config.Blames(err)
 		return nil
 	})
-	return yes
+	return concerns
 }
 
-// fits says that a message has headers that its consumer would take for its key or its type.
-func fits(m outbox.Message) error {
+// checkHeaders returns an error if a consumer would mistake a header for the key or the type.
+func checkHeaders(m outbox.Message) error {
 	for _, name := range []string{MetadataKey, MetadataType} {
 		if _, taken := m.Headers[name]; taken {
-			return fmt.Errorf("idemwatermill: the message cannot be published as it is: %s is the name of a header that is not its own", name)
+			return fmt.Errorf("idemwatermill: the message cannot be published: its header %s is reserved; rename the header", name)
 		}
 	}
 	return nil
 }
 
-// watermillMessage is the message as Watermill has it.
 func watermillMessage(ctx context.Context, m outbox.Message) *message.Message {
 	out := message.NewMessage(m.ID, m.Payload)
 	out.SetContext(ctx)

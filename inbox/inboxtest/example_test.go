@@ -12,7 +12,7 @@ import (
 	"github.com/idem-go/idem/inbox/inboxtest"
 )
 
-// queue is a broker of your own, which is nothing but a channel here: a message that is not acknowledged is put back.
+// queue is a broker in memory. A message that is not acknowledged is put back.
 type queue chan inbox.Message
 
 func (q queue) send(ctx context.Context, messages ...inbox.Message) error {
@@ -27,7 +27,7 @@ func (q queue) send(ctx context.Context, messages ...inbox.Message) error {
 	return nil
 }
 
-// consume is the consumer that is tested.
+// consume is the consumer under test.
 func (q queue) consume(ctx context.Context, pool *pgxpool.Pool, handle inboxtest.Handle, options ...inbox.Option) error {
 	go func() { _ = inbox.RunRedrives(ctx, pool, "billing", handle, inbox.RedriveConfig{Options: options}) }()
 	for {
@@ -44,7 +44,7 @@ func (q queue) consume(ctx context.Context, pool *pgxpool.Pool, handle inboxtest
 }
 
 func ExampleRun() {
-	var t *testing.T // that of the test
+	var t *testing.T // of the test function
 	inboxtest.Run(t, inboxtest.Suite{
 		Pool: newDatabase,
 		New: func(_ testing.TB, pool *pgxpool.Pool) inboxtest.Source {
@@ -60,5 +60,5 @@ func ExampleRun() {
 	})
 }
 
-// newDatabase makes a database, applies the migrations, and returns a pool on it that is closed at the end of the test.
-func newDatabase(testing.TB) *pgxpool.Pool { panic("as your tests do it") }
+// newDatabase creates a database with the schema, and returns a pool that a Cleanup closes.
+func newDatabase(testing.TB) *pgxpool.Pool { panic("not implemented") }

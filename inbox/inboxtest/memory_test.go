@@ -13,7 +13,7 @@ import (
 	"github.com/idem-go/idem/inbox"
 )
 
-// memory is a broker in memory: it delivers what is not acknowledged.
+// memory is a broker in memory. It delivers messages until they are acknowledged.
 type memory struct {
 	mu    sync.Mutex
 	queue []inbox.Message
@@ -51,15 +51,15 @@ func (q *memory) ack(id string) {
 	}
 }
 
-// consumer is one that keeps its promises, but for what a test changes.
+// consumer keeps all rules, except where a test changes it.
 type consumer struct {
 	*memory
 	pool *pgxpool.Pool
 
 	ordered    bool
-	handled    func(c *consumer, m inbox.Message, out inbox.Outcome) // instead of acknowledging it
+	handled    func(c *consumer, m inbox.Message, out inbox.Outcome) // replaces acknowledge
 	batch      func(ctx context.Context, c *consumer, messages []inbox.Message, handle Handle, options []inbox.Option) error
-	given      func(m *inbox.Message) // changes what the inbox is given
+	given      func(m *inbox.Message) // changes a message before the inbox gets it
 	noRedriven bool
 	noEnd      bool
 }
@@ -91,12 +91,12 @@ func (c *consumer) run(ctx context.Context, handle Handle, options ...inbox.Opti
 		if err := c.batch(ctx, c, messages, handle, options); err != nil {
 			return err
 		}
-		time.Sleep(5 * time.Millisecond) // it polls
+		time.Sleep(5 * time.Millisecond)
 	}
 	return nil
 }
 
-// batch hands messages to the inbox, and acknowledges what it has done.
+// batch handles messages by the inbox, and acknowledges those with an outcome.
 func batch(ctx context.Context, c *consumer, messages []inbox.Message, handle Handle, options []inbox.Option) error {
 	outcomes, _ := inbox.Batch(ctx, c.pool, "billing", messages, handle, options...)
 	for i, out := range outcomes {
@@ -111,7 +111,7 @@ func acknowledge(c *consumer, m inbox.Message, out inbox.Outcome) {
 	}
 }
 
-// suite tests a consumer that is changed.
+// suite returns a Suite for a consumer after change.
 func suite(change func(*consumer)) Suite {
 	return Suite{Pool: newPool, New: func(_ testing.TB, pool *pgxpool.Pool) Source {
 		c := &consumer{memory: &memory{}, pool: pool, ordered: true, handled: acknowledge, batch: batch}
@@ -122,7 +122,7 @@ func suite(change func(*consumer)) Suite {
 	}}
 }
 
-// each hands one message at a time to a function, which acknowledges it.
+// each makes the consumer call f for each message. f acknowledges the message.
 func each(f func(ctx context.Context, c *consumer, m inbox.Message, handle Handle, options []inbox.Option)) func(*consumer) {
 	return func(c *consumer) {
 		c.batch = func(ctx context.Context, c *consumer, messages []inbox.Message, handle Handle, options []inbox.Option) error {
@@ -134,7 +134,7 @@ func each(f func(ctx context.Context, c *consumer, m inbox.Message, handle Handl
 	}
 }
 
-// once hands one message to the inbox.
+// once handles one message by the inbox.
 func once(ctx context.Context, c *consumer, m inbox.Message, handle Handle, options []inbox.Option) inbox.Outcome {
 	out, _ := inbox.Handle(ctx, c.pool, "billing", m, func(tx pgx.Tx) error { return handle(tx, m) }, options...)
 	return out

@@ -11,45 +11,50 @@ import (
 	"github.com/idem-go/idem/inbox"
 )
 
-// Suite says how to make what is tested.
+// Suite configures Run.
 type Suite struct {
-	// Pool returns a pool on a database that has the schema of package migrations, and that no other test uses. It closes the pool in
-	// a Cleanup. The suite makes tables of its own in it.
+	// Pool returns a pool on a database that has the schema of package migrations and that no other
+	// test uses. Pool closes the pool in a Cleanup. The suite creates tables of its own there.
 	Pool func(t testing.TB) *pgxpool.Pool
 
-	// New returns a broker, or a part of one, that is empty. It is called for each promise, from tests that run in parallel.
+	// New returns an empty broker, or an empty part of one. It is called once for each rule, by
+	// tests that run in parallel.
 	New func(t testing.TB, pool *pgxpool.Pool) Source
 
-	// Patience is how long the suite waits for what has to come, before it fails. The default is a minute.
+	// Patience is how long the suite waits for an expected event before it fails. The default is a
+	// minute.
 	Patience time.Duration
 }
 
-// Handle has the effect of a message, in tx.
+// Handle is a handler: it makes the effect of a message on tx.
 type Handle func(tx pgx.Tx, m inbox.Message) error
 
 // Source is a broker and its consumer.
 type Source struct {
-	// Name is that of the consumer in the inbox.
+	// Name is the name of the consumer in the inbox.
 	Name string
 
-	// Deliver gives messages to the broker. Their Source is up to the consumer.
+	// Deliver sends messages to the broker. The consumer sets their Source.
 	Deliver func(ctx context.Context, messages ...inbox.Message) error
 
-	// Run runs a consumer until ctx ends. It is called again when it has returned: as another process.
+	// Run runs a consumer until ctx ends. The suite calls it again after it has returned, as
+	// another process would.
 	Run func(ctx context.Context, handle Handle, options ...inbox.Option) error
 
-	// Left is how many messages the broker has that are not acknowledged. While a consumer runs it may leave out those that are
-	// delivered. It may be nil.
+	// Left returns how many messages of the broker are not acknowledged. While a consumer runs, it
+	// need not count those that are delivered. It may be nil.
 	Left func(ctx context.Context) (int, error)
 
-	// Ordered says that the effects of a key have the order in which its messages were delivered.
+	// Ordered reports whether the effects of a key are in the order in which its messages were
+	// delivered.
 	Ordered bool
 
-	// Carried changes a message to what the handler is given of it, where that is not all. The ID and the Payload always are.
+	// Carried changes a message to what the handler gets, if the broker does not carry all fields.
+	// It carries the ID and the Payload in any case. Carried may be nil.
 	Carried func(m *inbox.Message)
 }
 
-// Run asks all that the package promises, each in a subtest that runs in parallel.
+// Run checks each rule of the package in a subtest. The subtests run in parallel.
 func Run(t *testing.T, s Suite) {
 	t.Helper()
 	for _, r := range rules {
@@ -58,20 +63,4 @@ func Run(t *testing.T, s Suite) {
 			r.check(t, s)
 		})
 	}
-}
-
-// rule is a promise, and what asks it.
-type rule struct {
-	name  string
-	check func(t testing.TB, s Suite)
-}
-
-var rules = []rule{
-	{"MessageHasItsEffectOnceHoweverOftenItIsDelivered", effectOnce},
-	{"ConsumerThatIsStoppedInTheMiddleLosesAndDoublesNothing", stopped},
-	{"MessageIsAcknowledgedAfterItsCommit", afterCommit},
-	{"MessageThatFailsIsTriedAgain", triedAgain},
-	{"PoisonIsADeadLetterAndTheOthersHaveTheirEffects", poison},
-	{"DeadLetterThatIsRedrivenIsHandled", redriven},
-	{"EffectsOfAKeyHaveItsOrder", inOrder},
 }

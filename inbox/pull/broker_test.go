@@ -118,7 +118,7 @@ func (s *session) Close() {
 	}
 }
 
-// revoke takes away what was delivered.
+// revoke revokes the deliveries so far.
 func (s *session) revoke() {
 	s.revoked.Store(true)
 	s.revoked = &atomic.Bool{}

@@ -52,9 +52,9 @@ type Session[D any] interface {
 	// lost, the message is delivered again and is a Duplicate.
 	//
 	// The Consumer calls Settle after each Receive that returns no error, also if there is no new
-	// outcome. It forgets the deliveries with an outcome after Settle: a Session that repeats failed
-	// acknowledgements keeps them itself. ctx does not end when the Consumer stops. Settle limits
-	// how long it waits.
+	// outcome. It forgets the deliveries with an outcome after Settle: a Session that repeats
+	// failed acknowledgements keeps them itself. ctx does not end when the Consumer stops. Settle
+	// limits how long it waits.
 	Settle(ctx context.Context, held []*Delivery[D]) error
 
 	// Close releases what is not settled, so that the broker can deliver it at once to another

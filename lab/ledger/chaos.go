@@ -3,7 +3,11 @@ package ledger
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,95 +19,101 @@ import (
 	"github.com/idem-go/idem/lab/cutproxy"
 )
 
-// Chaos sends messages from an outbox through a broker to consumers, and breaks everything on the way.
+// Chaos sends messages from an outbox through a broker to consumers while it injects faults.
 type Chaos struct {
 	Messages  int
 	Topic     string
 	Consumers int                       // processes, 2 by default
-	Pool      *pgxpool.Pool             // of the test's own
-	Database  *cutproxy.Proxy           // by which the processes reach the database
-	Broker    *cutproxy.Proxy           // and the broker, if that has connections of its own
-	Env       []string                  // of the processes: relay and consumer are their roles
-	Restart   func() error              // kills the broker, and starts it again, if it is to be killed
-	Idle      func() (bool, error)      // whether the broker has nothing left to deliver
-	Faults    func(often Often) []Fault // further ones
+	Pool      *pgxpool.Pool             // of the test, not through a proxy
+	Database  *cutproxy.Proxy           // between the processes and the database
+	Broker    *cutproxy.Proxy           // between the processes and the broker; may be nil
+	Env       []string                  // of the processes, whose roles are relay and consumer
+	Restart   func() error              // kills the broker and starts it again; may be nil
+	Idle      func() (bool, error)      // reports whether the broker has nothing left to deliver
+	Faults    func(every Every) []Fault // further faults; may be nil
 }
 
-// Often returns how much progress there is between two faults that a short run has so many of. A long one has more, further apart.
-type Often func(times int) int
+// Every returns the Fault.Every of a fault that a short run has n times. A long run has it more
+// often, at longer intervals.
+type Every func(n int) int
 
-// Run returns what came of the messages when there is nothing left of them, and has an error for what should not have.
+// Fault is something that breaks. Inject repairs it before it returns.
+type Fault struct {
+	Name   string
+	Every  int // the number of effects between two injections, so that slow machines make progress
+	Inject func() error
+}
+
+// Run sends the messages, waits until all have their outcome, and reports the outcomes. It fails
+// the test if a fault cannot be injected or repaired.
 func (c *Chaos) Run(t *testing.T) Report {
 	t.Helper()
-	if err := Create(t.Context(), c.Pool); err != nil {
+	if _, err := c.Pool.Exec(t.Context(), tables); err != nil {
 		t.Fatal(err)
 	}
-	relays, consumers := c.team(t, 2, "relay"), c.team(t, cmp.Or(c.Consumers, 2), "consumer")
+	relays, consumers := c.start(t, 2, "relay"), c.start(t, cmp.Or(c.Consumers, 2), "consumer")
 	began := time.Now()
-	writer := &Writer{Pool: c.Pool, Topic: c.Topic, Messages: c.Messages, Keys: 50, Poison: 200, Pause: 20 * time.Millisecond}
-	var writing sync.WaitGroup
-	writing.Go(func() {
-		if err := writer.Run(t.Context()); err != nil {
+	s := &sender{pool: c.Pool, topic: c.Topic, messages: c.Messages, keys: 50, poison: 200, pause: 20 * time.Millisecond}
+	var sending sync.WaitGroup
+	sending.Go(func() {
+		if err := s.run(t.Context()); err != nil {
 			t.Error(err)
 		}
 	})
-	restarts, kills := 0, []string(nil)
+	restarts, restartLog := 0, []string(nil)
 	if c.Restart != nil {
 		restarts = 1 + c.Messages/20_000
 	}
-	writing.Go(func() {
-		for i := range restarts { // at even distances
-			c.patience(t, "messages", func() bool { return writer.Said() > (2*i+1)*c.Messages/(2*restarts) })
-			kills = append(kills, Moment(time.Now())+" the broker killed")
+	sending.Go(func() {
+		for i := range restarts { // at even intervals
+			c.await(t, "messages to be sent", func() bool { return int(s.sent.Load()) > (2*i+1)*c.Messages/(2*restarts) })
+			restartLog = append(restartLog, clock(time.Now())+" broker killed")
 			if err := c.Restart(); err != nil {
 				t.Error(err)
 			}
-			kills = append(kills, Moment(time.Now())+" the broker is back")
+			restartLog = append(restartLog, clock(time.Now())+" broker restarted")
 		}
 	})
 	var effects atomic.Int64
-	ctx, calm := context.WithCancel(t.Context())
-	type told struct {
-		times string
-		log   []string
-	}
-	storm := make(chan told, 1)
+	ctx, stopFaults := context.WithCancel(t.Context())
+	injector := &injector{progress: func() int { return int(effects.Load()) }, times: map[string]int{}}
+	injecting := make(chan struct{})
 	go func() {
-		times, log, err := Storm(ctx, func() int { return int(effects.Load()) }, c.faults(relays, consumers)...)
-		if err != nil {
-			t.Error(err)
-		}
-		storm <- told{times, log}
+		defer close(injecting)
+		injector.run(ctx, c.faults(relays, consumers))
 	}()
-	c.patience(t, "most messages to have their effect", func() bool {
+	c.await(t, "most messages to have their effect", func() bool {
 		var n int64
 		err := c.Pool.QueryRow(t.Context(), `SELECT count(*) FROM effects`).Scan(&n)
 		effects.Store(n)
 		return err == nil && int(n) > c.Messages*9/10
 	})
-	writing.Wait()
-	calm()
-	faults := <-storm
-	report := c.settled(t)
-	t.Logf("%+v in %v, with %d × the broker killed, %s", report, time.Since(began).Round(time.Second), restarts, faults.times)
+	sending.Wait()
+	stopFaults()
+	<-injecting
+	if injector.err != nil {
+		t.Error(injector.err)
+	}
+	report := c.awaitSettled(t)
+	t.Logf("%+v in %v, with %d × broker killed, %s", report, time.Since(began).Round(time.Second), restarts, injector.counts())
 	if report.Inversions > 0 {
-		inverted, err := Inverted(t.Context(), c.Pool)
-		t.Logf("inverted (%v):\n%s\nfaults:\n%s\n%s", err, inverted, strings.Join(kills, "\n"), strings.Join(faults.log, "\n"))
+		inversions, err := describeInversions(t.Context(), c.Pool)
+		t.Logf("inversions (%v):\n%s\nfaults:\n%s\n%s", err, inversions, strings.Join(restartLog, "\n"), strings.Join(injector.log, "\n"))
 	}
 	return report
 }
 
-func (c *Chaos) faults(relays, consumers *Team) []Fault {
-	often := func(times int) int { return c.Messages / (times * (1 + c.Messages/20_000)) }
+func (c *Chaos) faults(relays, consumers *group) []Fault {
+	every := func(n int) int { return c.Messages / (n * (1 + c.Messages/20_000)) }
 	faults := []Fault{
-		{"a relay killed", often(7), relays.KillOne},
-		{"a consumer killed", often(9), consumers.KillOne},
-		{"the database cut off", often(12), func() error { c.Database.Cut(); return nil }},
+		{"relay killed", every(7), relays.killOne},
+		{"consumer killed", every(9), consumers.killOne},
+		{"database disconnected", every(12), func() error { c.Database.Cut(); return nil }},
 	}
 	if c.Broker != nil {
 		faults = append(faults,
-			Fault{"the broker cut off", often(12), func() error { c.Broker.Cut(); return nil }},
-			Fault{"acknowledgements lost", often(10), func() error {
+			Fault{"broker disconnected", every(12), func() error { c.Broker.Cut(); return nil }},
+			Fault{"acknowledgments lost", every(10), func() error {
 				c.Broker.Deafen(true)
 				time.Sleep(50 * time.Millisecond)
 				c.Broker.Deafen(false)
@@ -111,70 +121,116 @@ func (c *Chaos) faults(relays, consumers *Team) []Fault {
 			}})
 	}
 	if c.Faults != nil {
-		faults = append(faults, c.Faults(often)...)
+		faults = append(faults, c.Faults(every)...)
 	}
 	return faults
 }
 
-// settled waits until nothing is left, and reports.
-func (c *Chaos) settled(t *testing.T) (report Report) {
+// awaitSettled waits until every message has its outcome and the broker is idle.
+func (c *Chaos) awaitSettled(t *testing.T) (report Report) {
 	t.Helper()
-	read := func() {
-		var err error
-		if report, err = Read(t.Context(), c.Pool); err != nil {
-			t.Fatal(err)
-		}
-	}
-	c.patience(t, "all messages to have their effect, and the broker to have nothing left", func() bool {
+	c.await(t, "all messages to have their effect, and the broker to have none left", func() bool {
 		idle, err := c.Idle()
-		read()
-		return err == nil && idle && report.Settled()
+		var readErr error
+		if report, readErr = readReport(t.Context(), c.Pool); readErr != nil {
+			t.Fatal(readErr)
+		}
+		return err == nil && idle && report.isSettled()
 	})
 	return report
 }
 
-func (c *Chaos) team(t *testing.T, n int, role string) *Team {
+func (c *Chaos) start(t *testing.T, n int, role string) *group {
 	t.Helper()
-	team, err := NewTeam(n, role, t.Output(), c.Env...)
+	g, err := newGroup(n, role, t.Output(), c.Env...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(team.Close)
-	return team
+	t.Cleanup(g.close)
+	return g
 }
 
-// patience waits for what takes as long as there are messages. It does not look all the time: that counts them.
-func (c *Chaos) patience(t *testing.T, what string, is func() bool) {
+// await waits until is returns true. Its limit grows with the number of messages. The interval
+// grows with the duration of is, which may count the messages.
+func (c *Chaos) await(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	last := time.Now().Add(10*time.Minute + time.Duration(c.Messages)*10*time.Millisecond)
+	end := time.Now().Add(10*time.Minute + time.Duration(c.Messages)*10*time.Millisecond)
 	for {
 		began := time.Now()
 		if is() {
 			return
 		}
-		if time.Now().After(last) {
-			report, err := Read(context.WithoutCancel(t.Context()), c.Pool)
-			t.Errorf("waited in vain for: %s; so far: %+v, %v", what, report, err)
+		if time.Now().After(end) {
+			report, err := readReport(context.WithoutCancel(t.Context()), c.Pool)
+			t.Errorf("timed out waiting for %s; so far: %+v, %v", what, report, err)
 			return
 		}
 		time.Sleep(min(max(50*time.Millisecond, 10*time.Since(began)), 3*time.Second))
 	}
 }
 
-// Behind returns a proxy in front of the database with this address, and the address by way of it.
-func Behind(t testing.TB, dsn string) (*cutproxy.Proxy, string) {
+// injector injects faults, each by a goroutine of its own.
+type injector struct {
+	progress func() int
+
+	mu    sync.Mutex
+	times map[string]int
+	log   []string
+	err   error // the first one
+}
+
+func (i *injector) run(ctx context.Context, faults []Fault) {
+	var all sync.WaitGroup
+	for _, f := range faults {
+		all.Go(func() {
+			for {
+				due := i.progress() + f.Every/2 + rand.N(f.Every)
+				for i.progress() < due {
+					select {
+					case <-ctx.Done():
+						return
+					case <-time.After(50 * time.Millisecond):
+					}
+				}
+				began := time.Now()
+				err := f.Inject()
+				i.mu.Lock()
+				i.times[f.Name]++
+				i.log = append(i.log, clock(began)+" "+f.Name)
+				if err != nil && i.err == nil {
+					i.err = fmt.Errorf("%s: %w", f.Name, err)
+				}
+				i.mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+}
+
+func (i *injector) counts() string {
+	var counts []string
+	for _, name := range slices.Sorted(maps.Keys(i.times)) {
+		counts = append(counts, fmt.Sprintf("%d × %s", i.times[name], name))
+	}
+	return strings.Join(counts, ", ")
+}
+
+func clock(t time.Time) string { return t.UTC().Format("15:04:05.000") }
+
+// ProxyDSN starts a proxy to the database with this DSN, and returns the DSN through the proxy.
+func ProxyDSN(t testing.TB, dsn string) (*cutproxy.Proxy, string) {
 	t.Helper()
 	u, err := url.Parse(dsn)
 	if err != nil {
 		t.Fatal(err)
 	}
-	proxy := Front(t, u.Host)
+	proxy := Proxy(t, u.Host)
 	u.Host = proxy.Addr()
 	return proxy, u.String()
 }
 
-// Front returns a proxy in front of this address.
-func Front(t testing.TB, addr string) *cutproxy.Proxy {
+// Proxy starts a proxy to this address.
+func Proxy(t testing.TB, addr string) *cutproxy.Proxy {
 	t.Helper()
 	proxy, err := cutproxy.New(addr)
 	if err != nil {

@@ -1,3 +1,4 @@
-// Package ledger is the bookkeeping of tests that send messages through a broker and break everything on the way: what was said, in
-// which order, and what came of it. It also runs the processes that are killed.
+// Package ledger helps tests that send messages through a broker. A Ledger records the effects of
+// messages. Chaos kills processes and cuts connections on the way, and reports lost, repeated and
+// reordered effects.
 package ledger

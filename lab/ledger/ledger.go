@@ -2,150 +2,149 @@ package ledger
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"math/rand/v2"
-	"strings"
+	"sync"
+	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/idem-go/idem/inbox"
+	"github.com/idem-go/idem/lab/pgtest"
+	"github.com/idem-go/idem/lab/waiting"
 	"github.com/idem-go/idem/outbox"
 )
 
-// An effect has no unique index: nothing but the inbox keeps a message from having two.
-const tables = `
-CREATE TABLE keys (key text PRIMARY KEY, n integer NOT NULL DEFAULT 0);
-CREATE TABLE said (id text PRIMARY KEY, key text NOT NULL, n integer NOT NULL, poison boolean NOT NULL);
-CREATE TABLE effects (seq bigint GENERATED ALWAYS AS IDENTITY, id text NOT NULL, key text NOT NULL, n integer NOT NULL,
-  at timestamptz NOT NULL DEFAULT clock_timestamp(), session integer NOT NULL DEFAULT pg_backend_pid(), tx xid8 NOT NULL DEFAULT pg_current_xact_id())`
-
-// Create makes the tables.
-func Create(ctx context.Context, pool *pgxpool.Pool) error {
-	_, err := pool.Exec(ctx, tables)
-	return err
+// Ledger is a database with a row for each effect of a message, in the order of the effects.
+type Ledger struct {
+	T    testing.TB
+	Pool *pgxpool.Pool
 }
 
-// Unsay does what Say does, and rolls back.
-func Unsay(ctx context.Context, pool *pgxpool.Pool, topic, key string, messages int) error {
-	err := say(ctx, pool, topic, key, messages, func() bool { return false }, errUnsaid)
-	if errors.Is(err, errUnsaid) {
-		return nil
+// New returns a Ledger with a database of its own.
+func New(t testing.TB, configure ...func(*pgxpool.Config)) *Ledger {
+	t.Helper()
+	l := &Ledger{t, pgtest.New(t, configure...)}
+	l.Exec(`CREATE TABLE ledger (line bigint GENERATED ALWAYS AS IDENTITY, key text NOT NULL, payload text NOT NULL)`)
+	return l
+}
+
+// Exec executes a statement.
+func (l *Ledger) Exec(sql string) {
+	l.T.Helper()
+	if _, err := l.Pool.Exec(Within(l.T), sql); err != nil {
+		l.T.Fatal(err)
 	}
+}
+
+// Record is a handler that inserts a row for the message.
+func (l *Ledger) Record(tx pgx.Tx, m inbox.Message) error {
+	_, err := tx.Exec(context.Background(), `INSERT INTO ledger (key, payload) VALUES ($1, $2)`, m.Key, string(m.Payload))
 	return err
 }
 
-// Say says messages of one key in one transaction, which holds the lock on the row of the key.
-func Say(ctx context.Context, pool *pgxpool.Pool, topic, key string, messages int, poison func() bool) error {
-	return say(ctx, pool, topic, key, messages, poison, nil)
+// Query returns the rows of a query with one text column.
+func (l *Ledger) Query(sql string) []string {
+	l.T.Helper()
+	rows, err := l.Pool.Query(Within(l.T), sql)
+	if err != nil {
+		l.T.Fatal(err)
+	}
+	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		l.T.Fatal(err)
+	}
+	return all
 }
 
-func say(ctx context.Context, pool *pgxpool.Pool, topic, key string, messages int, poison func() bool, end error) error {
-	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-		var n int
-		err := tx.QueryRow(ctx, `INSERT INTO keys VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET n = keys.n + $2 RETURNING n`, key, messages).Scan(&n)
-		if err != nil {
+// Payloads returns the payloads of the recorded messages.
+func (l *Ledger) Payloads() []string {
+	l.T.Helper()
+	return l.Query(`SELECT payload FROM ledger ORDER BY line`)
+}
+
+// Wait waits until a query returns n rows.
+func (l *Ledger) Wait(sql string, n int) {
+	l.T.Helper()
+	Eventually(l.T, func() error {
+		if got := len(l.Query(sql)); got < n {
+			return fmt.Errorf("%s returns %d rows, want %d", sql, got, n)
+		}
+		return nil
+	})
+}
+
+// WaitForPayloads waits until n messages are recorded.
+func (l *Ledger) WaitForPayloads(n int) {
+	l.T.Helper()
+	l.Wait(`SELECT payload FROM ledger`, n)
+}
+
+// Limit is how long a test waits for an event.
+const Limit = waiting.Limit
+
+// Within returns a context that ends with the test, or after Limit.
+func Within(t testing.TB) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), Limit)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// Eventually calls f until it returns no error.
+func Eventually(t testing.TB, f func() error) {
+	t.Helper()
+	var err error
+	for end := time.Now().Add(Limit); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if err = f(); err == nil {
+			return
+		}
+	}
+	t.Fatal(err)
+}
+
+// Run runs a relay or a consumer until stop is called, or until the end of the test.
+func Run(t testing.TB, run func(context.Context) error) (stop func() error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- run(ctx) }()
+	stop = sync.OnceValue(func() error { cancel(); return <-done })
+	t.Cleanup(func() {
+		if err := stop(); err != nil && !t.Failed() {
+			t.Logf("Run returned %v", err)
+		}
+	})
+	return stop
+}
+
+// Outgoing returns the messages of an outbox that a consumer receives as incoming.
+func Outgoing(topic string, incoming []inbox.Message) []outbox.Message {
+	all := make([]outbox.Message, len(incoming))
+	for i, m := range incoming {
+		all[i] = outbox.Message{ID: m.ID, Topic: topic, Key: m.Key, Type: m.Type, Payload: m.Payload, Headers: m.Headers}
+	}
+	return all
+}
+
+// Publish publishes messages as a relay does, with one message of each key in a call.
+func Publish(ctx context.Context, p outbox.Publisher, messages []outbox.Message) error {
+	for len(messages) > 0 {
+		var batch, rest []outbox.Message
+		seen := map[string]bool{}
+		for _, m := range messages {
+			if m.Key != "" && seen[m.Key] {
+				rest = append(rest, m)
+				continue
+			}
+			seen[m.Key] = true
+			batch = append(batch, m)
+		}
+		if err := p.Publish(ctx, batch); err != nil {
 			return err
 		}
-		said := make([]outbox.Message, messages)
-		for i := range said {
-			kind := "sound"
-			if poison() {
-				kind = "poison"
-			}
-			said[i] = outbox.Message{ID: newID(), Topic: topic, Key: key, Type: "Said", Payload: fmt.Appendf(nil, "%s %d", kind, n-messages+1+i)}
-			if _, err := tx.Exec(ctx, `INSERT INTO said VALUES ($1, $2, $3, $4)`, said[i].ID, key, n-messages+1+i, kind == "poison"); err != nil {
-				return err
-			}
-		}
-		return errors.Join(outbox.Add(ctx, tx, said...), end)
-	})
-}
-
-func newID() string {
-	return fmt.Sprintf("%08x-%04x-4%03x-8%03x-%012x", rand.Uint32(), rand.N(1<<16), rand.N(1<<12), rand.N(1<<12), rand.Uint64N(1<<48))
-}
-
-var (
-	errPoison = errors.New("the message is poison")
-	errFlaky  = errors.New("this time it does not work")
-	errUnsaid = errors.New("it is rolled back")
-	errForgot = errors.New("nobody knows that they are published")
-)
-
-// Take is what handlers do with a message: poison fails each time, and one in flaky others fails by chance.
-func Take(ctx context.Context, tx pgx.Tx, id, key string, payload []byte, flaky int) error {
-	kind, n, _ := strings.Cut(string(payload), " ")
-	if _, err := tx.Exec(ctx, `INSERT INTO effects (id, key, n) VALUES ($1, $2, $3::text::integer)`, id, key, n); err != nil {
-		return err
-	}
-	switch {
-	case kind == "poison":
-		return errPoison
-	case rand.N(flaky) == 0:
-		return errFlaky
-	}
-	return nil
-}
-
-// Forgetful is a publisher that sometimes does not know what it has published.
-func Forgetful(publisher outbox.Publisher) outbox.Publisher {
-	return outbox.PublisherFunc(func(ctx context.Context, messages []outbox.Message) error {
-		err := publisher.Publish(ctx, messages)
-		if err == nil && rand.N(10) == 0 {
-			return errForgot
-		}
-		return err
-	})
-}
-
-// Report is what came of all that was said.
-type Report struct {
-	Said, Effects, Dead int
-	Lost                int // neither an effect nor a dead letter
-	Doubled             int // more than one effect, or an effect and a dead letter
-	Unsaid              int // effects of messages that were never committed
-	Inversions          int // effects that came after that of a later message of their key
-	Unjust              int // dead letters of messages that are no poison
-	Waiting             int // in the outbox
-}
-
-// Read makes a Report.
-func Read(ctx context.Context, pool *pgxpool.Pool) (r Report, err error) {
-	err = pool.QueryRow(ctx, `
-WITH per AS (
-  SELECT s.id, s.poison, coalesce(e.n, 0) AS effects, coalesce(d.n, 0) AS dead
-  FROM said s LEFT JOIN (SELECT id, count(*) AS n FROM effects GROUP BY id) e ON e.id = s.id
-  LEFT JOIN (SELECT id, count(*) AS n FROM idem.dead_letters GROUP BY id) d ON d.id = s.id
-), ordered AS (
-  SELECT n, lag(n) OVER (PARTITION BY key ORDER BY seq) AS before FROM effects
-)
-SELECT (SELECT count(*) FROM per), (SELECT count(*) FROM effects), (SELECT coalesce(sum(dead), 0) FROM per),
-  (SELECT count(*) FROM per WHERE effects = 0 AND dead = 0), (SELECT count(*) FROM per WHERE effects + dead > 1),
-  (SELECT count(*) FROM effects e WHERE NOT EXISTS (SELECT FROM said s WHERE s.id = e.id)),
-  (SELECT count(*) FROM ordered WHERE before > n), (SELECT count(*) FROM per WHERE dead > 0 AND NOT poison),
-  (SELECT count(*) FROM idem.outbox)`).Scan(&r.Said, &r.Effects, &r.Dead, &r.Lost, &r.Doubled, &r.Unsaid, &r.Inversions, &r.Unjust, &r.Waiting)
-	return r, err
-}
-
-// Inverted tells of each inversion what happened to its key around it.
-func Inverted(ctx context.Context, pool *pgxpool.Pool) (string, error) {
-	rows, _ := pool.Query(ctx, `
-WITH ordered AS (SELECT *, lag(n) OVER (PARTITION BY key ORDER BY seq) AS before FROM effects)
-SELECT format('%s: %s', i.key, string_agg(format('%s at %s (%s, transaction %s)', e.n, to_char(e.at, 'HH24:MI:SS.MS'), e.session, e.tx), ', ' ORDER BY e.seq))
-FROM ordered i JOIN effects e ON e.key = i.key AND e.n BETWEEN i.n - 3 AND i.before + 3
-WHERE i.before > i.n GROUP BY i.key, i.seq`)
-	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	return strings.Join(lines, "\n"), err
-}
-
-// Settled reports whether each message that was said has an effect or is a dead letter.
-func (r Report) Settled() bool { return r.Said > 0 && r.Lost == 0 && r.Waiting == 0 }
-
-// Broken says which promise is broken, if any is.
-func (r Report) Broken() error {
-	if r.Lost+r.Doubled+r.Unsaid+r.Inversions+r.Unjust+r.Waiting > 0 || r.Effects+r.Dead != r.Said {
-		return fmt.Errorf("not each message had its effect once, in order, or is a dead letter for a reason: %+v", r)
+		messages = rest
 	}
 	return nil
 }

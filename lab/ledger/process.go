@@ -5,26 +5,30 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"os/exec"
+	"sync"
 	"syscall"
 
 	"github.com/idem-go/idem/lab/pgserver/child"
 )
 
-// role is the variable that makes a process of the test's own program.
+// role is the environment variable with the Role of a process.
 const role = "IDEM_TEST_ROLE"
 
-// Role returns what this process is for, or nothing if it is the test itself. TestMain asks.
+// Role returns the role of this process, or "" in the test process itself. TestMain calls it.
 func Role() string { return os.Getenv(role) }
 
-// Ready tells the test that this process is at work.
-func Ready() { fmt.Println("at work") }
+// Ready reports to the test process that this process has started its work.
+func Ready() { fmt.Println("ready") }
 
-// Process is a process of the test's own program, to be killed. It ends with the test at the latest.
+// Process is a child process that runs the test binary in a role. It is killed at the end of the
+// test process.
 type Process struct{ child *child.Process }
 
-// Start starts one with further variables, and returns when it is at work. Its errors go to log.
+// Start starts a process with additional environment variables, and returns when the process has
+// called Ready. The process writes its standard error to log.
 func Start(name string, log io.Writer, env ...string) (*Process, error) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), append(env, role+"="+name)...)
@@ -40,15 +44,65 @@ func Start(name string, log io.Writer, env ...string) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	if line, err := bufio.NewReader(out).ReadString('\n'); line != "at work\n" {
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
 		c.Kill()
-		return nil, errors.Join(fmt.Errorf("the process says %q", line), err)
+		return nil, errors.Join(fmt.Errorf("the process printed %q, want ready", line), err)
 	}
 	return &Process{c}, nil
 }
 
-// Done is closed when it has ended.
+// Done returns a channel that is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.child.Done() }
 
-// Kill ends it at once.
+// Kill kills the process.
 func (p *Process) Kill() { p.child.Kill() }
+
+// group is a number of processes with one role.
+type group struct {
+	role      string
+	log       io.Writer
+	env       []string
+	mu        sync.Mutex
+	processes []*Process
+	closed    bool
+}
+
+func newGroup(n int, role string, log io.Writer, env ...string) (*group, error) {
+	g := &group{role: role, log: log, env: env, processes: make([]*Process, n)}
+	for i := range g.processes {
+		if err := g.start(i); err != nil {
+			g.close()
+			return nil, err
+		}
+	}
+	return g, nil
+}
+
+// killOne kills a random process and starts another one.
+func (g *group) killOne() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return nil
+	}
+	i := rand.N(len(g.processes))
+	g.processes[i].Kill()
+	return g.start(i)
+}
+
+func (g *group) start(i int) (err error) {
+	g.processes[i], err = Start(g.role, g.log, g.env...)
+	return err
+}
+
+// close kills all processes.
+func (g *group) close() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.closed = true
+	for _, p := range g.processes {
+		if p != nil {
+			p.Kill()
+		}
+	}
+}

@@ -24,9 +24,9 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-var messages = flag.Int("messages", 600, "how many the chaos has")
+var messages = flag.Int("messages", 600, "number of messages of TestChaos")
 
-// The processes that are killed find their way by these.
+// The environment variables of the processes that are killed.
 const (
 	databaseOf = "IDEM_TEST_KAFKA_DATABASE"
 	seedsOf    = "IDEM_TEST_KAFKA_SEEDS"
@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// work is what a process does that is there to be killed.
+// work is the work of a process that is killed.
 func work(ctx context.Context, role string) error {
 	logger := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError + 1}))
 	pool, err := pgxpool.New(ctx, os.Getenv(databaseOf))
@@ -58,14 +58,15 @@ func work(ctx context.Context, role string) error {
 			return err
 		}
 		ledger.Ready()
-		return outbox.NewRelay(pool, ledger.Forgetful(publisher),
+		return outbox.NewRelay(pool, ledger.LoseResults(publisher),
 			outbox.RelayConfig{Logger: logger, MinPause: 20 * time.Millisecond, MaxPause: time.Second}).Run(ctx)
 	}
 	consumer, err := idemkafka.NewConsumer(pool, "billing", func(tx pgx.Tx, m inbox.Message, _ *kgo.Record) error {
-		return ledger.Take(ctx, tx, m.ID, m.Key, m.Payload, 50)
+		return ledger.Handle(ctx, tx, m.ID, m.Key, m.Payload, 50)
 	}, idemkafka.ConsumerConfig{Logger: logger, Options: []inbox.Option{inbox.WithBackoff(10*time.Millisecond, 50*time.Millisecond)}},
 		c.opts(kgo.ConsumeTopics("orders"), kgo.SessionTimeout(time.Second), kgo.HeartbeatInterval(100*time.Millisecond),
-			// A coordinator of kfake that is moved may leave a consumer that is joining without an answer: for 70 seconds, by default.
+			// If kfake moves a coordinator, a joining consumer may get no answer, for 70 seconds by
+			// default.
 			kgo.RebalanceTimeout(3*time.Second), kgo.RequestTimeoutOverhead(3*time.Second))...)
 	if err != nil {
 		return err
@@ -74,21 +75,21 @@ func work(ctx context.Context, role string) error {
 	return consumer.Run(ctx)
 }
 
-// Its broker is in the process of the test, and cannot be restarted: what it has is in memory.
-func TestChaosLosesDoublesAndReordersNothing(t *testing.T) {
+// The broker is in the test process and keeps its messages in memory, so it is not restarted.
+func TestChaos_Ordered(t *testing.T) {
 	t.Parallel()
 	pgtest.Long(t)
 	dsn, c := pgtest.DSN(t), newCluster(t, 8, kfake.GroupMinSessionTimeout(time.Second))
-	database, address := ledger.Behind(t, dsn)
+	database, address := ledger.ProxyDSN(t, dsn)
 	do := func(f func()) func() error { return func() error { f(); return nil } }
 	chaos := ledger.Chaos{
 		Messages: *messages, Topic: c.topic, Pool: pgtest.Open(t, dsn), Database: database,
 		Env: []string{databaseOf + "=" + address, seedsOf + "=" + strings.Join(c.seeds, ",")},
-		Faults: func(often ledger.Often) []ledger.Fault {
+		Faults: func(every ledger.Every) []ledger.Fault {
 			return []ledger.Fault{
-				{Name: "leaders moved", Every: often(10), Do: do(c.fake.ShufflePartitionLeaders)},
-				{Name: "coordinators moved", Every: often(10), Do: do(c.fake.RehashCoordinators)},
-				{Name: "answers lost or refused", Every: often(10), Do: do(func() {
+				{Name: "leaders moved", Every: every(10), Inject: do(c.fake.ShufflePartitionLeaders)},
+				{Name: "coordinators moved", Every: every(10), Inject: do(c.fake.RehashCoordinators)},
+				{Name: "answers lost or refused", Every: every(10), Inject: do(func() {
 					c.fake.Fault(
 						kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicasAfterAppend, Count: 3},
 						kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotLeaderForPartition, Count: 3},
@@ -98,9 +99,9 @@ func TestChaosLosesDoublesAndReordersNothing(t *testing.T) {
 				})},
 			}
 		},
-		Idle: func() (bool, error) { return true, nil }, // an offset that is not committed makes duplicates
+		Idle: func() (bool, error) { return true, nil }, // uncommitted offsets only cause duplicates
 	}
-	if err := chaos.Run(t).Broken(); err != nil {
+	if err := chaos.Run(t).Err(); err != nil {
 		t.Error(err)
 	}
 }

@@ -1,6 +1,7 @@
 package idemkafka_test
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -10,32 +11,35 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/idem-go/idem/adapter/idemkafka"
+	"github.com/idem-go/idem/inbox"
 	"github.com/idem-go/idem/lab/ledger"
 	"github.com/idem-go/idem/outbox"
 )
 
-// brokersVariable names real brokers, separated by commas, for the tests that inject no faults into a broker.
+// brokersVariable has the addresses of real brokers, for the tests that inject no faults.
 const brokersVariable = "IDEM_TEST_KAFKA_BROKERS"
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
 var names atomic.Int64
 
-// cluster is a Kafka with one topic.
+// cluster is a Kafka cluster with one topic.
 type cluster struct {
 	t     testing.TB
-	fake  *kfake.Cluster // nil if it is a real one
+	fake  *kfake.Cluster // nil for a real cluster
 	seeds []string
 	topic string
 	group string
 }
 
-// newCluster returns a cluster of kfake's.
+// newCluster returns a cluster of kfake.
 func newCluster(t testing.TB, partitions int32, opts ...kfake.Opt) *cluster {
 	t.Helper()
 	fake, err := kfake.NewCluster(append(opts, kfake.NumBrokers(3), kfake.SeedTopics(partitions, "orders"))...)
@@ -46,7 +50,7 @@ func newCluster(t testing.TB, partitions int32, opts ...kfake.Opt) *cluster {
 	return &cluster{t: t, fake: fake, seeds: fake.ListenAddrs(), topic: "orders", group: "billing"}
 }
 
-// onClusters runs a test on kfake, and on the real brokers that the environment names.
+// onClusters runs a test on kfake, and on the real brokers in brokersVariable.
 func onClusters(t *testing.T, partitions int32, test func(*testing.T, *cluster)) {
 	t.Run("kfake", func(t *testing.T) {
 		t.Parallel()
@@ -61,7 +65,7 @@ func onClusters(t *testing.T, partitions int32, test func(*testing.T, *cluster))
 	})
 }
 
-// realCluster has a topic of its own on the real brokers.
+// realCluster returns the real brokers with a new topic.
 func realCluster(t testing.TB, partitions int32) *cluster {
 	t.Helper()
 	name := fmt.Sprintf("idem-test-%d-%d", time.Now().UnixNano(), names.Add(1))
@@ -74,7 +78,7 @@ func realCluster(t testing.TB, partitions int32) *cluster {
 	return c
 }
 
-// opts are those of every client.
+// opts returns the options of every client, and more.
 func (c *cluster) opts(more ...kgo.Opt) []kgo.Opt {
 	return append([]kgo.Opt{
 		kgo.SeedBrokers(c.seeds...), kgo.ProducerLinger(0), kgo.MetadataMinAge(50 * time.Millisecond),
@@ -101,7 +105,7 @@ func (c *cluster) publisher(config idemkafka.PublisherConfig, more ...kgo.Opt) *
 	return publisher
 }
 
-// publish publishes messages of the topic.
+// publish publishes messages to the topic.
 func (c *cluster) publish(messages ...outbox.Message) {
 	c.t.Helper()
 	for i := range messages {
@@ -116,8 +120,8 @@ func message(id, key string) outbox.Message {
 	return outbox.Message{ID: id, Key: key, Payload: []byte(key + id)}
 }
 
-// consumer returns a member of the group.
-func (c *cluster) consumer(l books, handle idemkafka.Handler, config idemkafka.ConsumerConfig, more ...kgo.Opt) *idemkafka.Consumer {
+// consumer returns a Consumer of the topic.
+func (c *cluster) consumer(l testLedger, handle idemkafka.Handler, config idemkafka.ConsumerConfig, more ...kgo.Opt) *idemkafka.Consumer {
 	c.t.Helper()
 	config.Logger = quiet
 	consumer, err := idemkafka.NewConsumer(l.Pool, c.group, handle, config, c.opts(append(more, kgo.ConsumeTopics(c.topic))...)...)
@@ -127,7 +131,7 @@ func (c *cluster) consumer(l books, handle idemkafka.Handler, config idemkafka.C
 	return consumer
 }
 
-// stored returns what the topic holds, each partition in its order.
+// stored reads n records of the topic, each partition in its order.
 func (c *cluster) stored(n int) (all []*kgo.Record) {
 	c.t.Helper()
 	client := c.client(kgo.ConsumeTopics(c.topic))
@@ -141,7 +145,7 @@ func (c *cluster) stored(n int) (all []*kgo.Record) {
 	return all
 }
 
-// committed waits until the group has committed that many offsets, over all partitions.
+// committed waits until the sum of the committed offsets of all partitions is n.
 func (c *cluster) committed(n int64) {
 	c.t.Helper()
 	admin := kadm.NewClient(c.client())
@@ -158,3 +162,15 @@ func (c *cluster) committed(n int64) {
 		return nil
 	})
 }
+
+var errPoison = errors.New("the amount is negative")
+
+type testLedger struct{ *ledger.Ledger }
+
+func newLedger(t testing.TB, configure ...func(*pgxpool.Config)) testLedger {
+	t.Helper()
+	return testLedger{ledger.New(t, configure...)}
+}
+
+// record is a Handler that records the message.
+func (l testLedger) record(tx pgx.Tx, m inbox.Message, _ *kgo.Record) error { return l.Record(tx, m) }

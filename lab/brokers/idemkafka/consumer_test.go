@@ -19,34 +19,35 @@ import (
 
 	"github.com/idem-go/idem/adapter/idemkafka"
 	"github.com/idem-go/idem/inbox"
+	"github.com/idem-go/idem/lab/examples"
 	"github.com/idem-go/idem/lab/ledger"
 	"github.com/idem-go/idem/outbox"
 )
 
-func TestOffsetIsNotCommittedBeforeTheTransactionIs(t *testing.T) {
+func TestConsumer_CommitsOffsetsAfterTheTransaction(t *testing.T) {
 	t.Parallel()
-	c, l := newCluster(t, 1), newBooks(t)
+	c, l := newCluster(t, 1), newLedger(t)
 	commits := c.fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Count: -1, Observe: true})
 	c.publish(message("1", "a"))
 	ledger.Run(t, c.consumer(l, func(tx pgx.Tx, m inbox.Message, record *kgo.Record) error {
 		if commits.Hits() > 0 {
 			t.Error("an offset is committed before the effect of its message")
 		}
-		return l.enter(tx, m, record)
+		return l.record(tx, m, record)
 	}, idemkafka.ConsumerConfig{}).Run)
 	c.committed(1)
 }
 
-func TestOffsetsThatAreResetMakeDuplicatesAndNoEffects(t *testing.T) {
+func TestConsumer_TreatsResetOffsetsAsDuplicates(t *testing.T) {
 	t.Parallel()
 	onClusters(t, 3, func(t *testing.T, c *cluster) {
-		l := newBooks(t)
+		l := newLedger(t)
 		var messages []outbox.Message
 		for i := range 50 {
 			messages = append(messages, message(fmt.Sprint(i), fmt.Sprint(i%10)))
 		}
 		c.publish(messages...)
-		stop := ledger.Run(t, c.consumer(l, l.enter, idemkafka.ConsumerConfig{}).Run)
+		stop := ledger.Run(t, c.consumer(l, l.record, idemkafka.ConsumerConfig{}).Run)
 		c.committed(50)
 		if err := stop(); err != nil {
 			t.Fatal(err)
@@ -60,18 +61,18 @@ func TestOffsetsThatAreResetMakeDuplicatesAndNoEffects(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.publish(message("last", "a"))
-		ledger.Run(t, c.consumer(l, l.enter, idemkafka.ConsumerConfig{}).Run)
+		ledger.Run(t, c.consumer(l, l.record, idemkafka.ConsumerConfig{}).Run)
 		c.committed(51)
-		if got := l.Lines(); len(got) != 51 {
+		if got := l.Payloads(); len(got) != 51 {
 			t.Errorf("%d effects, want 51: %q", len(got), got)
 		}
 	})
 }
 
-func TestMessageThatFailsHoldsBackItsKeyAlone(t *testing.T) {
+func TestConsumer_BlocksOnlyTheFailedKey(t *testing.T) {
 	t.Parallel()
 	onClusters(t, 1, func(t *testing.T, c *cluster) {
-		l := newBooks(t)
+		l := newLedger(t)
 		c.publish(message("1", "a"))
 		c.publish(message("2", "a"))
 		c.publish(message("3", "b"))
@@ -84,25 +85,25 @@ func TestMessageThatFailsHoldsBackItsKeyAlone(t *testing.T) {
 			if m.ID == "1" && !others.Load() {
 				return errPoison
 			}
-			return l.enter(tx, m, record)
+			return l.record(tx, m, record)
 		}, idemkafka.ConsumerConfig{Options: []inbox.Option{inbox.WithBackoff(50*time.Millisecond, 50*time.Millisecond)}}).Run)
 		c.committed(4)
-		if diff := cmp.Diff([]string{"b3", "a1", "a2", "a4"}, l.Lines()); diff != "" {
+		if diff := cmp.Diff([]string{"b3", "a1", "a2", "a4"}, l.Payloads()); diff != "" {
 			t.Error(diff)
 		}
 	})
 }
 
-func TestMessageThatIsToBeTriedAgainKeepsTheOffsetAndSoDoesItsWindow(t *testing.T) {
+func TestConsumer_ReadsOneWindowBeyondAFailedMessage(t *testing.T) {
 	t.Parallel()
-	c, l := newCluster(t, 2), newBooks(t)
+	c, l := newCluster(t, 2), newLedger(t)
 	var healed atomic.Bool
 	config := idemkafka.ConsumerConfig{Batch: 2, Window: 5, Options: []inbox.Option{inbox.WithBackoff(10*time.Millisecond, 10*time.Millisecond), inbox.WithMaxAttempts(1 << 20)}}
 	handle := func(tx pgx.Tx, m inbox.Message, record *kgo.Record) error {
 		if m.ID == "bad" && !healed.Load() {
 			return errPoison
 		}
-		return l.enter(tx, m, record)
+		return l.record(tx, m, record)
 	}
 	producer := c.client(kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	to := func(partition int32, id string) {
@@ -117,66 +118,66 @@ func TestMessageThatIsToBeTriedAgainKeepsTheOffsetAndSoDoesItsWindow(t *testing.
 		to(0, fmt.Sprintf("0-%02d", i))
 	}
 	ledger.Run(t, c.consumer(l, handle, config).Run)
-	l.WaitForLines(4)
+	l.WaitForPayloads(4)
 	for i := range 5 {
 		to(1, fmt.Sprintf("1-%02d", i))
 	}
-	c.committed(5) // all of the other partition, and nothing of this one
-	if n := len(l.Lines()) - 5; n > 5+2 {
+	c.committed(5) // all of partition 1, and none of partition 0
+	if n := len(l.Payloads()) - 5; n > 5+2 {
 		t.Errorf("%d messages were handled behind the one that waits, the window is 5 and a batch 2", n)
 	}
 	healed.Store(true)
 	c.committed(36)
-	if n := len(l.Lines()); n != 36 {
+	if n := len(l.Payloads()); n != 36 {
 		t.Errorf("%d effects, want 36", n)
 	}
 }
 
-func TestMessageWithoutIDIsADeadLetterUnlessItsPositionIsItsID(t *testing.T) {
+func TestConsumer_DeadLettersAMessageWithoutID(t *testing.T) {
 	t.Parallel()
 	onClusters(t, 1, func(t *testing.T, c *cluster) {
-		l := newBooks(t)
+		l := newLedger(t)
 		for range 2 {
 			if err := c.client().ProduceSync(ledger.Within(t), &kgo.Record{Topic: c.topic, Value: []byte("no id")}).FirstErr(); err != nil {
 				t.Fatal(err)
 			}
 		}
-		stop := ledger.Run(t, c.consumer(l, l.enter, idemkafka.ConsumerConfig{}).Run)
+		stop := ledger.Run(t, c.consumer(l, l.record, idemkafka.ConsumerConfig{}).Run)
 		c.committed(2)
 		stop()
-		if got := l.Lines(); len(got) > 0 {
-			t.Errorf("it had an effect: %q", got)
+		if got := l.Payloads(); len(got) > 0 {
+			t.Errorf("a message without an ID had an effect: %q", got)
 		}
 		l.Wait(`SELECT id FROM idem.dead_letters`, 1)
 		c.group += "-another"
-		ledger.Run(t, c.consumer(l, l.enter, idemkafka.ConsumerConfig{ID: idemkafka.Position}).Run)
+		ledger.Run(t, c.consumer(l, l.record, idemkafka.ConsumerConfig{ID: idemkafka.Position}).Run)
 		c.committed(2)
-		if diff := cmp.Diff([]string{"no id", "no id"}, l.Lines()); diff != "" {
+		if diff := cmp.Diff([]string{"no id", "no id"}, l.Payloads()); diff != "" {
 			t.Error(diff)
 		}
 	})
 }
 
-func TestSameIDWithAnotherPayloadIsADeadLetter(t *testing.T) {
+func TestConsumer_DeadLettersAMismatch(t *testing.T) {
 	t.Parallel()
 	onClusters(t, 1, func(t *testing.T, c *cluster) {
-		l := newBooks(t)
+		l := newLedger(t)
 		c.publish(message("1", "a"))
 		c.publish(outbox.Message{ID: "1", Key: "a", Payload: []byte("another")})
-		ledger.Run(t, c.consumer(l, l.enter, idemkafka.ConsumerConfig{}).Run)
+		ledger.Run(t, c.consumer(l, l.record, idemkafka.ConsumerConfig{}).Run)
 		c.committed(2)
 		l.Wait(`SELECT id FROM idem.dead_letters WHERE class = 'mismatch'`, 1)
-		if diff := cmp.Diff([]string{"a1"}, l.Lines()); diff != "" {
+		if diff := cmp.Diff([]string{"a1"}, l.Payloads()); diff != "" {
 			t.Error(diff)
 		}
 	})
 }
 
-func TestCommitOfOffsetsThatFailsIsMadeAgain(t *testing.T) {
+func TestConsumer_RetriesAFailedOffsetCommit(t *testing.T) {
 	t.Parallel()
-	c, l := newCluster(t, 1), newBooks(t)
+	c, l := newCluster(t, 1), newLedger(t)
 	refused := c.fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Err: kerr.InvalidCommitOffsetSize})
-	ledger.Run(t, c.consumer(l, l.enter, idemkafka.ConsumerConfig{}).Run)
+	ledger.Run(t, c.consumer(l, l.record, idemkafka.ConsumerConfig{}).Run)
 	c.publish(message("1", "a"))
 	c.committed(1)
 	if refused.Hits() != 1 {
@@ -184,11 +185,12 @@ func TestCommitOfOffsetsThatFailsIsMadeAgain(t *testing.T) {
 	}
 }
 
-// A member comes while another one handles a batch: the batch is finished, and nothing of it is done again.
-func TestRebalanceWaitsForTheBatchInHand(t *testing.T) {
+// A member joins during a batch of another member. The batch finishes, and no message is handled
+// again.
+func TestConsumer_FinishesItsBatchBeforeARebalance(t *testing.T) {
 	t.Parallel()
 	onClusters(t, 4, func(t *testing.T, c *cluster) {
-		l := newBooks(t)
+		l := newLedger(t)
 		var messages []outbox.Message
 		for i := range 40 {
 			messages = append(messages, message(fmt.Sprintf("%02d", i), fmt.Sprint(i%20)))
@@ -207,7 +209,7 @@ func TestRebalanceWaitsForTheBatchInHand(t *testing.T) {
 				}
 			})
 			runs.Add(1)
-			return l.enter(tx, m, record)
+			return l.record(tx, m, record)
 		}
 		blocked := kgo.OnPartitionsCallbackBlocked(func(context.Context, *kgo.Client) { signal.Do(func() { close(rebalancing) }) })
 		ledger.Run(t, c.consumer(l, handle, idemkafka.ConsumerConfig{Batch: 40}, blocked).Run)
@@ -217,19 +219,19 @@ func TestRebalanceWaitsForTheBatchInHand(t *testing.T) {
 		if n := runs.Load(); n != 40 {
 			t.Errorf("%d runs of the handler for 40 messages", n)
 		}
-		if got := l.Lines(); len(slices.Compact(slices.Sorted(slices.Values(got)))) != 40 {
+		if got := l.Payloads(); len(slices.Compact(slices.Sorted(slices.Values(got)))) != 40 {
 			t.Errorf("the effects are %q", got)
 		}
 	})
 }
 
-func TestOptionsAreChecked(t *testing.T) {
+func TestNewConsumer_ChecksItsArguments(t *testing.T) {
 	t.Parallel()
-	l := books{}
+	l := testLedger{}
 	for name, err := range map[string]error{
 		"handler": second(idemkafka.NewConsumer(nil, "billing", nil, idemkafka.ConsumerConfig{})),
-		"inbox":   second(idemkafka.NewConsumer(nil, "billing", l.enter, idemkafka.ConsumerConfig{Options: []inbox.Option{inbox.WithMaxAttempts(0)}})),
-		"kgo":     second(idemkafka.NewConsumer(nil, "billing", l.enter, idemkafka.ConsumerConfig{}, kgo.SeedBrokers(":x"))),
+		"inbox":   second(idemkafka.NewConsumer(nil, "billing", l.record, idemkafka.ConsumerConfig{Options: []inbox.Option{inbox.WithMaxAttempts(0)}})),
+		"kgo":     second(idemkafka.NewConsumer(nil, "billing", l.record, idemkafka.ConsumerConfig{}, kgo.SeedBrokers(":x"))),
 	} {
 		if err == nil {
 			t.Errorf("%s: no error", name)
@@ -238,3 +240,35 @@ func TestOptionsAreChecked(t *testing.T) {
 }
 
 func second[T any](_ T, err error) error { return err }
+
+func TestConsumer_HandlesRedrivenDeadLetters(t *testing.T) {
+	t.Parallel()
+	onClusters(t, 1, func(t *testing.T, c *cluster) {
+		l := newLedger(t)
+		var repaired atomic.Bool
+		got := make(chan *kgo.Record, 1)
+		ledger.Run(t, c.consumer(l, func(tx pgx.Tx, m inbox.Message, record *kgo.Record) error {
+			if !repaired.Load() {
+				return errPoison
+			}
+			got <- record
+			return l.record(tx, m, record)
+		}, idemkafka.ConsumerConfig{Options: []inbox.Option{inbox.WithMaxAttempts(1)}}).Run)
+		c.publish(message("1", "a"))
+		l.Wait(`SELECT id FROM idem.dead_letters`, 1)
+		repaired.Store(true)
+		if err := inbox.Redrive(t.Context(), l.Pool, inbox.Ref{Consumer: c.group, Source: c.topic, ID: "1"}); err != nil {
+			t.Fatal(err)
+		}
+		l.WaitForPayloads(1)
+		record := <-got
+		if record.Topic != c.topic || string(record.Key) != "a" || string(record.Value) != "a1" || string(record.Headers[0].Value) != "1" || record.Offset != -1 {
+			t.Errorf("the handler got %+v", record)
+		}
+		l.Wait(`SELECT id FROM idem.inbox WHERE state = 'handled' AND NOT EXISTS (SELECT FROM idem.dead_letters)`, 1)
+	})
+}
+
+func TestExamplePrintsWhatItSays(t *testing.T) {
+	examples.Run(t, map[string]func(){"": Example}, func(t *testing.T, _ string) { pool, brokers = newLedger(t).Pool, newCluster(t, 3).seeds })
+}

@@ -21,7 +21,7 @@ func payloads(records []*kgo.Record) (all []string) {
 	return all
 }
 
-func TestPublishedMessageCarriesAllThatItsConsumerNeeds(t *testing.T) {
+func TestPublisher_SendsAllFieldsOfAMessage(t *testing.T) {
 	t.Parallel()
 	onClusters(t, 1, func(t *testing.T, c *cluster) {
 		c.publish(outbox.Message{ID: "b3f9", Key: " a key\n", Type: "OrderPlaced", Payload: []byte("{}"), Headers: map[string]string{"tenant": "7"}})
@@ -36,8 +36,8 @@ func TestPublishedMessageCarriesAllThatItsConsumerNeeds(t *testing.T) {
 	})
 }
 
-// The broker stores the message, and its answer is lost with the connection.
-func TestLostAnswerOfABrokerMakesNoSecondMessage(t *testing.T) {
+// The broker stores the messages but reports an error.
+func TestPublisher_StoresOnceAfterALostAnswer(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)
 	c.fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicasAfterAppend, Count: 3})
@@ -47,7 +47,7 @@ func TestLostAnswerOfABrokerMakesNoSecondMessage(t *testing.T) {
 	}
 }
 
-func TestClientThatWouldLoseMessagesIsRefused(t *testing.T) {
+func TestNewPublisher_RefusesAClientThatLosesMessages(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)
 	for name, opts := range map[string][]kgo.Opt{

@@ -25,7 +25,7 @@ import (
 
 func newPool(t testing.TB) *pgxpool.Pool { return pgtest.New(t) }
 
-func TestPublisherKeepsItsPromises(t *testing.T) {
+func TestPublisher_KeepsItsPromises(t *testing.T) {
 	t.Parallel()
 	outboxtest.Run(t, outboxtest.Suite{Patience: ledger.Limit, Pool: newPool, New: func(t testing.TB) outboxtest.Target {
 		c := newCluster(t, 1)
@@ -35,10 +35,10 @@ func TestPublisherKeepsItsPromises(t *testing.T) {
 	}})
 }
 
-func TestPublisherKeepsItsPromisesOnRealBrokers(t *testing.T) {
+func TestPublisher_KeepsItsPromisesOnRealBrokers(t *testing.T) {
 	t.Parallel()
 	if os.Getenv(brokersVariable) == "" {
-		return // TestPublisherKeepsItsPromises is the same on kfake
+		return // TestPublisher_KeepsItsPromises is the same on kfake
 	}
 	outboxtest.Run(t, outboxtest.Suite{Patience: ledger.Limit, Pool: newPool, New: func(t testing.TB) outboxtest.Target { return realCluster(t, 1).target() }})
 }
@@ -55,7 +55,7 @@ func (c *cluster) target() outboxtest.Target {
 	}
 }
 
-// reader reads the topic, in no group.
+// reader returns a function that reads the topic without a group.
 func (c *cluster) reader() func(context.Context) ([]outbox.Message, error) {
 	client := c.client(kgo.ConsumeTopics(c.topic))
 	return func(ctx context.Context) (all []outbox.Message, err error) {
@@ -85,14 +85,14 @@ func (c *cluster) outages() map[string]func() func() {
 		"down":             func() func() { c.fake.Close(); return nil },
 		"too few replicas": fault(kerr.NotEnoughReplicas),
 		"no leader":        fault(kerr.NotLeaderForPartition),
-		"no right to the cluster": func() func() { // a client that was refused a producer id does not ask again
+		"no right to the cluster": func() func() { // the client does not ask for a producer ID again
 			fault(kerr.ClusterAuthorizationFailed)()
 			return nil
 		},
 	}
 }
 
-func TestConsumerKeepsItsPromises(t *testing.T) {
+func TestConsumer_KeepsItsPromises(t *testing.T) {
 	t.Parallel()
 	inboxtest.Run(t, inboxtest.Suite{Patience: ledger.Limit, Pool: newPool, New: func(t testing.TB, pool *pgxpool.Pool) inboxtest.Source {
 		return newCluster(t, 3, kfake.GroupMinSessionTimeout(time.Second)).source(pool)

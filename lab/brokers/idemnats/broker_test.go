@@ -1,20 +1,25 @@
 package idemnats_test
 
 import (
+	"errors"
+	"fmt"
 	"net"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/idem-go/idem/inbox"
 	"github.com/idem-go/idem/lab/ledger"
 	"github.com/idem-go/idem/lab/pgserver"
 )
 
-// broker is a nats-server with JetStream on disk, which can be restarted.
+// broker is a nats-server with JetStream on disk. It can be restarted.
 type broker struct {
 	t    testing.TB
 	dir  string
@@ -64,7 +69,7 @@ func (b *broker) url() string {
 	return (&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: b.port}).String()
 }
 
-// connect returns a client of its own connection, which comes back after every restart.
+// connect returns a client with a connection of its own, which reconnects after a restart.
 func (b *broker) connect() jetstream.JetStream {
 	b.t.Helper()
 	nc, err := nats.Connect(b.url(), nats.MaxReconnects(-1), nats.ReconnectWait(5*time.Millisecond), nats.ReconnectJitter(0, 0))
@@ -79,7 +84,7 @@ func (b *broker) connect() jetstream.JetStream {
 	return js
 }
 
-// newStream makes a stream of the subjects orders and orders.>.
+// newStream creates a stream of the subjects orders and orders.>.
 func newStream(t testing.TB, js jetstream.JetStream, change ...func(*jetstream.StreamConfig)) jetstream.Stream {
 	t.Helper()
 	config := jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders", "orders.>"}, Storage: jetstream.FileStorage}
@@ -93,7 +98,7 @@ func newStream(t testing.TB, js jetstream.JetStream, change ...func(*jetstream.S
 	return stream
 }
 
-// newSource makes a durable consumer of a stream.
+// newSource creates a durable consumer of a stream.
 func newSource(t testing.TB, stream jetstream.Stream, change ...func(*jetstream.ConsumerConfig)) jetstream.Consumer {
 	t.Helper()
 	config := jetstream.ConsumerConfig{Durable: "billing", AckPolicy: jetstream.AckExplicitPolicy, AckWait: ledger.Limit, MaxDeliver: -1}
@@ -107,7 +112,7 @@ func newSource(t testing.TB, stream jetstream.Stream, change ...func(*jetstream.
 	return source
 }
 
-// stored returns what a stream holds.
+// stored returns the messages of a stream.
 func stored(t testing.TB, stream jetstream.Stream) (all []*jetstream.RawStreamMsg) {
 	t.Helper()
 	info, err := stream.Info(ledger.Within(t))
@@ -122,4 +127,28 @@ func stored(t testing.TB, stream jetstream.Stream) (all []*jetstream.RawStreamMs
 		all = append(all, msg)
 	}
 	return all
+}
+
+var errPoison = errors.New("the amount is negative")
+
+type testLedger struct{ *ledger.Ledger }
+
+func newLedger(t testing.TB, configure ...func(*pgxpool.Config)) testLedger {
+	t.Helper()
+	return testLedger{ledger.New(t, configure...)}
+}
+
+// record is a Handler that records the message.
+func (l testLedger) record(tx pgx.Tx, m inbox.Message, _ jetstream.Msg) error { return l.Record(tx, m) }
+
+// settled waits until all messages are acknowledged.
+func settled(t testing.TB, source jetstream.Consumer) {
+	t.Helper()
+	ledger.Eventually(t, func() error {
+		info, err := source.Info(ledger.Within(t))
+		if err == nil && info.NumAckPending+int(info.NumPending) > 0 {
+			err = fmt.Errorf("%d messages are not acknowledged, %d not delivered", info.NumAckPending, info.NumPending)
+		}
+		return err
+	})
 }

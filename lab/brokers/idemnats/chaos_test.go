@@ -21,9 +21,9 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-var messages = flag.Int("messages", 600, "how many a chaos has")
+var messages = flag.Int("messages", 600, "number of messages of TestChaos")
 
-// The processes that are killed find their way by these.
+// The environment variables of the processes that are killed.
 const (
 	databaseOf = "IDEM_TEST_NATS_DATABASE"
 	brokerOf   = "IDEM_TEST_NATS_BROKER"
@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// work is what a process does that is there to be killed.
+// work is the work of a process that is killed.
 func work(ctx context.Context, role string) error {
 	logger := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError + 1}))
 	pool, err := pgxpool.New(ctx, os.Getenv(databaseOf))
@@ -56,7 +56,7 @@ func work(ctx context.Context, role string) error {
 	}
 	ledger.Ready()
 	if role == "relay" {
-		publisher := ledger.Forgetful(idemnats.NewPublisher(js, idemnats.PublisherConfig{Timeout: time.Second}))
+		publisher := ledger.LoseResults(idemnats.NewPublisher(js, idemnats.PublisherConfig{Timeout: time.Second}))
 		return outbox.NewRelay(pool, publisher, outbox.RelayConfig{Logger: logger, MinPause: 20 * time.Millisecond, MaxPause: time.Second}).Run(ctx)
 	}
 	source, err := js.Consumer(ctx, "ORDERS", "billing")
@@ -64,7 +64,7 @@ func work(ctx context.Context, role string) error {
 		time.Sleep(20 * time.Millisecond)
 	}
 	consumer, err := idemnats.NewConsumer(pool, "billing", source, func(tx pgx.Tx, m inbox.Message, _ jetstream.Msg) error {
-		return ledger.Take(ctx, tx, m.ID, m.Key, m.Payload, 50)
+		return ledger.Handle(ctx, tx, m.ID, m.Key, m.Payload, 50)
 	}, idemnats.ConsumerConfig{
 		Ordered: os.Getenv(inOrder) != "", Logger: logger, Options: []inbox.Option{inbox.WithBackoff(10*time.Millisecond, 50*time.Millisecond)},
 	})
@@ -74,29 +74,29 @@ func work(ctx context.Context, role string) error {
 	return consumer.Run(ctx)
 }
 
-func TestChaosLosesDoublesAndReordersNothing(t *testing.T) {
+func TestChaos_Ordered(t *testing.T) {
 	t.Parallel()
 	pgtest.Long(t)
-	if err := chaos(t, 1, inOrder+"=1").Broken(); err != nil {
+	if err := chaos(t, 1, inOrder+"=1").Err(); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestChaosWithoutOrderLosesAndDoublesNothing(t *testing.T) {
+func TestChaos_Unordered(t *testing.T) {
 	t.Parallel()
 	pgtest.Long(t)
 	report := chaos(t, 3)
 	report.Inversions = 0
-	if err := report.Broken(); err != nil {
+	if err := report.Err(); err != nil {
 		t.Error(err)
 	}
 }
 
 func chaos(t *testing.T, consumers int, env ...string) ledger.Report {
 	dsn, b := pgtest.DSN(t), newBroker(t)
-	database, address := ledger.Behind(t, dsn)
-	broker := ledger.Front(t, b.url())
-	// The window is so short that what is published again is stored again, too.
+	database, address := ledger.ProxyDSN(t, dsn)
+	broker := ledger.Proxy(t, b.url())
+	// The duplicate window is so short that messages are stored twice.
 	stream := newStream(t, b.connect(), func(s *jetstream.StreamConfig) { s.Duplicates = 100 * time.Millisecond })
 	source := newSource(t, stream, func(s *jetstream.ConsumerConfig) { s.AckWait, s.MaxAckPending = time.Second, 5000 })
 	c := ledger.Chaos{

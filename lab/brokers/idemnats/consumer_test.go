@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 
 	"github.com/idem-go/idem/adapter/idemnats"
 	"github.com/idem-go/idem/inbox"
+	"github.com/idem-go/idem/lab/examples"
 	"github.com/idem-go/idem/lab/ledger"
 	"github.com/idem-go/idem/outbox"
 )
@@ -39,7 +41,7 @@ func message(id, key string) outbox.Message {
 	return outbox.Message{ID: id, Key: key, Payload: []byte(key + id)}
 }
 
-func newConsumer(t testing.TB, l books, source jetstream.Consumer, handle idemnats.Handler, config idemnats.ConsumerConfig) *idemnats.Consumer {
+func newConsumer(t testing.TB, l testLedger, source jetstream.Consumer, handle idemnats.Handler, config idemnats.ConsumerConfig) *idemnats.Consumer {
 	t.Helper()
 	config.Logger = quiet
 	consumer, err := idemnats.NewConsumer(l.Pool, "billing", source, handle, config)
@@ -49,9 +51,9 @@ func newConsumer(t testing.TB, l books, source jetstream.Consumer, handle idemna
 	return consumer
 }
 
-func TestConsumerThatDiesBetweenItsCommitAndItsAcknowledgementHasDoneNoHarm(t *testing.T) {
+func TestConsumer_MayDieBeforeItsAcknowledgment(t *testing.T) {
 	t.Parallel()
-	b, l := newBroker(t), newBooks(t)
+	b, l := newBroker(t), newLedger(t)
 	js, dying := b.connect(), b.connect()
 	stream := newStream(t, js)
 	newSource(t, stream, func(c *jetstream.ConsumerConfig) { c.AckWait = time.Second })
@@ -62,13 +64,13 @@ func TestConsumerThatDiesBetweenItsCommitAndItsAcknowledgementHasDoneNoHarm(t *t
 		t.Fatal(err)
 	}
 	err = newConsumer(t, l, source, func(tx pgx.Tx, m inbox.Message, msg jetstream.Msg) error {
-		dying.Conn().Close() // what is committed after that is never acknowledged
-		return l.enter(tx, m, msg)
+		dying.Conn().Close() // no acknowledgment arrives after that
+		return l.record(tx, m, msg)
 	}, idemnats.ConsumerConfig{}).Run(ledger.Within(t))
 	if !errors.Is(err, nats.ErrConnectionClosed) {
 		t.Errorf("Run returned %v, want %v", err, nats.ErrConnectionClosed)
 	}
-	if len(l.Lines()) == 0 {
+	if len(l.Payloads()) == 0 {
 		t.Error("nothing was committed")
 	}
 
@@ -76,19 +78,19 @@ func TestConsumerThatDiesBetweenItsCommitAndItsAcknowledgementHasDoneNoHarm(t *t
 	if err != nil {
 		t.Fatal(err)
 	}
-	ledger.Run(t, newConsumer(t, l, source, l.enter, idemnats.ConsumerConfig{}).Run)
-	l.WaitForLines(3)
+	ledger.Run(t, newConsumer(t, l, source, l.record, idemnats.ConsumerConfig{}).Run)
+	l.WaitForPayloads(3)
 	settled(t, source)
-	got := l.Lines()
+	got := l.Payloads()
 	slices.Sort(got)
 	if diff := cmp.Diff([]string{"3", "a1", "b2"}, got); diff != "" {
 		t.Error(diff)
 	}
 }
 
-func TestMessageThatTakesLongIsNotDeliveredAgainMeanwhile(t *testing.T) {
+func TestConsumer_ExtendsTheDeadlineOfALongHandler(t *testing.T) {
 	t.Parallel()
-	js, l := newBroker(t).connect(), newBooks(t)
+	js, l := newBroker(t).connect(), newLedger(t)
 	source := newSource(t, newStream(t, js), func(c *jetstream.ConsumerConfig) { c.AckWait = 300 * time.Millisecond })
 	acks, err := js.Conn().SubscribeSync("$JS.ACK.>")
 	if err != nil {
@@ -107,15 +109,15 @@ func TestMessageThatTakesLongIsNotDeliveredAgainMeanwhile(t *testing.T) {
 				return fmt.Errorf("%q was the answer before the effect", ack.Data)
 			}
 		}
-		return l.enter(tx, m, msg)
+		return l.record(tx, m, msg)
 	}, idemnats.ConsumerConfig{Options: []inbox.Option{inbox.WithMaxAttempts(1)}}).Run)
 	publish(t, js, message("1", "a"))
-	l.WaitForLines(1)
+	l.WaitForPayloads(1)
 }
 
-func TestMessageWithoutIDIsADeadLetterUnlessItsPositionIsItsID(t *testing.T) {
+func TestConsumer_DeadLettersAMessageWithoutID(t *testing.T) {
 	t.Parallel()
-	js, l := newBroker(t).connect(), newBooks(t)
+	js, l := newBroker(t).connect(), newLedger(t)
 	stream := newStream(t, js)
 	source := newSource(t, stream)
 	for range 2 {
@@ -123,22 +125,22 @@ func TestMessageWithoutIDIsADeadLetterUnlessItsPositionIsItsID(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	stop := ledger.Run(t, newConsumer(t, l, source, l.enter, idemnats.ConsumerConfig{}).Run)
+	stop := ledger.Run(t, newConsumer(t, l, source, l.record, idemnats.ConsumerConfig{}).Run)
 	l.Wait(`SELECT id FROM idem.dead_letters`, 1)
 	settled(t, source)
 	stop()
-	if got := l.Lines(); len(got) > 0 {
-		t.Errorf("it had an effect: %q", got)
+	if got := l.Payloads(); len(got) > 0 {
+		t.Errorf("a message without an ID had an effect: %q", got)
 	}
 	another := newSource(t, stream, func(c *jetstream.ConsumerConfig) { c.Durable = "another" })
-	ledger.Run(t, newConsumer(t, l, another, l.enter, idemnats.ConsumerConfig{ID: idemnats.Position}).Run)
-	l.WaitForLines(2)
+	ledger.Run(t, newConsumer(t, l, another, l.record, idemnats.ConsumerConfig{ID: idemnats.Position}).Run)
+	l.WaitForPayloads(2)
 	settled(t, another)
 }
 
-func TestMessageAtWhoseIDTheProgramPanicsIsADeadLetter(t *testing.T) {
+func TestConsumer_DeadLettersAMessageWhoseIDPanics(t *testing.T) {
 	t.Parallel()
-	js, l := newBroker(t).connect(), newBooks(t)
+	js, l := newBroker(t).connect(), newLedger(t)
 	source := newSource(t, newStream(t, js))
 	id := func(msg jetstream.Msg) string {
 		if string(msg.Data()) == "bad" {
@@ -146,7 +148,7 @@ func TestMessageAtWhoseIDTheProgramPanicsIsADeadLetter(t *testing.T) {
 		}
 		return idemnats.Position(msg)
 	}
-	ledger.Run(t, newConsumer(t, l, source, l.enter, idemnats.ConsumerConfig{ID: id}).Run)
+	ledger.Run(t, newConsumer(t, l, source, l.record, idemnats.ConsumerConfig{ID: id}).Run)
 	for _, body := range []string{"bad", "good"} {
 		if _, err := js.Publish(ledger.Within(t), "orders", []byte(body)); err != nil {
 			t.Fatal(err)
@@ -154,25 +156,25 @@ func TestMessageAtWhoseIDTheProgramPanicsIsADeadLetter(t *testing.T) {
 	}
 	l.Wait(`SELECT id FROM idem.dead_letters`, 1)
 	settled(t, source)
-	l.WaitForLines(1)
+	l.WaitForPayloads(1)
 }
 
-func TestSameIDWithAnotherPayloadIsADeadLetter(t *testing.T) {
+func TestConsumer_DeadLettersAMismatch(t *testing.T) {
 	t.Parallel()
-	js, l := newBroker(t).connect(), newBooks(t)
+	js, l := newBroker(t).connect(), newLedger(t)
 	source := newSource(t, newStream(t, js))
-	ledger.Run(t, newConsumer(t, l, source, l.enter, idemnats.ConsumerConfig{ID: func(jetstream.Msg) string { return "same" }}).Run)
+	ledger.Run(t, newConsumer(t, l, source, l.record, idemnats.ConsumerConfig{ID: func(jetstream.Msg) string { return "same" }}).Run)
 	publish(t, js, message("1", "a"), message("2", "a"), message("1", "a"))
 	l.Wait(`SELECT id FROM idem.dead_letters WHERE class = 'mismatch'`, 1)
 	settled(t, source)
-	if diff := cmp.Diff([]string{"a1"}, l.Lines()); diff != "" {
+	if diff := cmp.Diff([]string{"a1"}, l.Payloads()); diff != "" {
 		t.Error(diff)
 	}
 }
 
-func TestJetStreamConsumerThatWouldLoseMessagesIsRefused(t *testing.T) {
+func TestNewConsumer_RefusesASourceThatLosesMessages(t *testing.T) {
 	t.Parallel()
-	js, l := newBroker(t).connect(), newBooks(t)
+	js, l := newBroker(t).connect(), newLedger(t)
 	stream := newStream(t, js)
 	for name, change := range map[string]func(*jetstream.ConsumerConfig){
 		"AckPolicy":  func(c *jetstream.ConsumerConfig) { c.AckPolicy = jetstream.AckNonePolicy },
@@ -183,19 +185,19 @@ func TestJetStreamConsumerThatWouldLoseMessagesIsRefused(t *testing.T) {
 		},
 	} {
 		source := newSource(t, stream, func(c *jetstream.ConsumerConfig) { c.Durable = strings.ReplaceAll(name, " ", "_") }, change)
-		_, err := idemnats.NewConsumer(l.Pool, "billing", source, l.enter, idemnats.ConsumerConfig{})
+		_, err := idemnats.NewConsumer(l.Pool, "billing", source, l.record, idemnats.ConsumerConfig{})
 		if err == nil || !strings.Contains(err.Error(), strings.TrimSpace(name)) {
 			t.Errorf("%v, want an error about %s", err, name)
 		}
 	}
 }
 
-func TestConsumerThatStopsGivesBackWhatItHasInHand(t *testing.T) {
+func TestConsumer_ReleasesItsMessagesWhenItStops(t *testing.T) {
 	t.Parallel()
 	for name, ordered := range map[string]bool{"in order": true, "without order": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			js, l := newBroker(t).connect(), newBooks(t)
+			js, l := newBroker(t).connect(), newLedger(t)
 			source := newSource(t, newStream(t, js), func(c *jetstream.ConsumerConfig) { c.AckWait = time.Hour })
 			config := idemnats.ConsumerConfig{Ordered: ordered, Batch: 5}
 			for i := range 20 {
@@ -212,23 +214,23 @@ func TestConsumerThatStopsGivesBackWhatItHasInHand(t *testing.T) {
 			if err := stop(); err != nil {
 				t.Error(err)
 			}
-			ledger.Run(t, newConsumer(t, l, source, l.enter, config).Run)
-			l.WaitForLines(20)
+			ledger.Run(t, newConsumer(t, l, source, l.record, config).Run)
+			l.WaitForPayloads(20)
 			settled(t, source)
-			if got := l.Lines(); ordered && !slices.IsSorted(got) {
+			if got := l.Payloads(); ordered && !slices.IsSorted(got) {
 				t.Errorf("the order is %q", got)
 			}
 		})
 	}
 }
 
-func TestConsumerWhoseHandlersAllFailPausesWithWhatItHasInHand(t *testing.T) {
+func TestConsumer_KeepsItsMessagesWhilePaused(t *testing.T) {
 	t.Parallel()
 	const all, failures = 60, 5
 	for name, ordered := range map[string]bool{"in order": true, "without order": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			js, l := newBroker(t).connect(), newBooks(t)
+			js, l := newBroker(t).connect(), newLedger(t)
 			source := newSource(t, newStream(t, js))
 			for i := range all {
 				publish(t, js, message(strconv.Itoa(i), strconv.Itoa(i)))
@@ -251,7 +253,7 @@ func TestConsumerWhoseHandlersAllFailPausesWithWhatItHasInHand(t *testing.T) {
 					break
 				}
 				if time.Now().After(deadline) {
-					t.Fatalf("%d messages are in hand, want %d", info.NumAckPending, all)
+					t.Fatalf("%d messages are unacknowledged, want %d", info.NumAckPending, all)
 				}
 			}
 			if diff := cmp.Diff([]string{strconv.Itoa(failures)}, l.Query(`SELECT sum(attempts)::text FROM idem.inbox`)); diff != "" {
@@ -263,7 +265,7 @@ func TestConsumerWhoseHandlersAllFailPausesWithWhatItHasInHand(t *testing.T) {
 
 func TestConsumer_ReceivesWhileMessagesAreRetried(t *testing.T) {
 	t.Parallel()
-	js, l := newBroker(t).connect(), newBooks(t)
+	js, l := newBroker(t).connect(), newLedger(t)
 	source := newSource(t, newStream(t, js))
 	for i := range 20 {
 		publish(t, js, message(fmt.Sprint("bad", i), fmt.Sprint(i)))
@@ -272,12 +274,47 @@ func TestConsumer_ReceivesWhileMessagesAreRetried(t *testing.T) {
 		if strings.HasPrefix(m.ID, "bad") {
 			return errPoison
 		}
-		return l.enter(tx, m, msg)
+		return l.record(tx, m, msg)
 	}, idemnats.ConsumerConfig{Ordered: true, Options: []inbox.Option{
 		inbox.WithBackoff(time.Millisecond, time.Millisecond), inbox.WithMaxAttempts(1 << 20), inbox.WithCircuit(0, 0),
 	}}).Run)
 	for i := range 5 {
 		publish(t, js, message(strconv.Itoa(i), "good"))
-		l.WaitForLines(i + 1)
+		l.WaitForPayloads(i + 1)
 	}
+}
+
+func TestConsumer_HandlesRedrivenDeadLetters(t *testing.T) {
+	t.Parallel()
+	js, l := newBroker(t).connect(), newLedger(t)
+	source := newSource(t, newStream(t, js))
+	var repaired atomic.Bool
+	got := make(chan jetstream.Msg, 1)
+	ledger.Run(t, newConsumer(t, l, source, func(tx pgx.Tx, m inbox.Message, msg jetstream.Msg) error {
+		if !repaired.Load() {
+			return errPoison
+		}
+		got <- msg
+		return l.record(tx, m, msg)
+	}, idemnats.ConsumerConfig{Options: []inbox.Option{inbox.WithMaxAttempts(1)}}).Run)
+	publish(t, js, outbox.Message{ID: "1", Key: "a/b", Type: "Order Placed", Payload: []byte("{}"), Headers: map[string]string{"Tenant": "7"}})
+	l.Wait(`SELECT id FROM idem.dead_letters`, 1)
+	repaired.Store(true)
+	if err := inbox.Redrive(t.Context(), l.Pool, inbox.Ref{Consumer: "billing", Source: "ORDERS", ID: "1"}); err != nil {
+		t.Fatal(err)
+	}
+	l.WaitForPayloads(1)
+	msg := <-got
+	want := map[string][]string{"Nats-Msg-Id": {"1"}, "Idem-Key": {"a%2Fb"}, "Idem-Type": {"Order%20Placed"}, "Tenant": {"7"}}
+	if diff := cmp.Diff(want, map[string][]string(msg.Headers())); diff != "" || string(msg.Data()) != "{}" || msg.Ack() != nil {
+		t.Error(diff)
+	}
+	l.Wait(`SELECT id FROM idem.inbox WHERE state = 'handled' AND NOT EXISTS (SELECT FROM idem.dead_letters)`, 1)
+}
+
+func TestExamplePrintsWhatItSays(t *testing.T) {
+	examples.Run(t, map[string]func(){"": Example}, func(t *testing.T, _ string) {
+		pool, js = newLedger(t).Pool, newBroker(t).connect()
+		newStream(t, js)
+	})
 }

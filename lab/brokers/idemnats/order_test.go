@@ -16,9 +16,9 @@ import (
 	"github.com/idem-go/idem/lab/ledger"
 )
 
-func TestMessageThatFailsHoldsBackItsKeyAlone(t *testing.T) {
+func TestConsumer_BlocksOnlyTheFailedKey(t *testing.T) {
 	t.Parallel()
-	js, l := newBroker(t).connect(), newBooks(t)
+	js, l := newBroker(t).connect(), newLedger(t)
 	source := newSource(t, newStream(t, js))
 	publish(t, js, message("1", "a"))
 	publish(t, js, message("2", "a"))
@@ -32,21 +32,21 @@ func TestMessageThatFailsHoldsBackItsKeyAlone(t *testing.T) {
 		if m.ID == "1" && !others.Load() {
 			return errPoison
 		}
-		return l.enter(tx, m, msg)
+		return l.record(tx, m, msg)
 	}, idemnats.ConsumerConfig{Ordered: true, Options: []inbox.Option{inbox.WithBackoff(50*time.Millisecond, 50*time.Millisecond)}}).Run)
-	l.WaitForLines(4)
-	if diff := cmp.Diff([]string{"b3", "a1", "a2", "a4"}, l.Lines()); diff != "" {
+	l.WaitForPayloads(4)
+	if diff := cmp.Diff([]string{"b3", "a1", "a2", "a4"}, l.Payloads()); diff != "" {
 		t.Error(diff)
 	}
 }
 
-func TestNothingOvertakesWhatADeadProcessHadInHand(t *testing.T) {
+func TestConsumer_WaitsForMessagesOfADeadProcess(t *testing.T) {
 	t.Parallel()
-	js, l := newBroker(t).connect(), newBooks(t)
+	js, l := newBroker(t).connect(), newLedger(t)
 	source := newSource(t, newStream(t, js), func(c *jetstream.ConsumerConfig) { c.AckWait = time.Second })
 	publish(t, js, message("1", "a"))
 	publish(t, js, message("2", "b"))
-	dead, err := source.Fetch(2) // by a process that says nothing more
+	dead, err := source.Fetch(2) // as a process does that dies then
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,45 +55,45 @@ func TestNothingOvertakesWhatADeadProcessHadInHand(t *testing.T) {
 	for _, id := range []string{"3", "4", "5"} {
 		publish(t, js, message(id, "a"))
 	}
-	ledger.Run(t, newConsumer(t, l, source, l.enter, idemnats.ConsumerConfig{Ordered: true}).Run)
-	l.WaitForLines(5)
-	got := slices.DeleteFunc(l.Lines(), func(line string) bool { return line == "b2" })
+	ledger.Run(t, newConsumer(t, l, source, l.record, idemnats.ConsumerConfig{Ordered: true}).Run)
+	l.WaitForPayloads(5)
+	got := slices.DeleteFunc(l.Payloads(), func(line string) bool { return line == "b2" })
 	if diff := cmp.Diff([]string{"a1", "a3", "a4", "a5"}, got); diff != "" {
 		t.Error(diff)
 	}
 	settled(t, source)
 }
 
-func TestTwoOrderedConsumersThatWaitForEachOtherComeToAnEnd(t *testing.T) {
+func TestConsumer_ResolvesADeadlockOfTwoOrderedOnes(t *testing.T) {
 	t.Parallel()
-	js, l := newBroker(t).connect(), newBooks(t)
+	js, l := newBroker(t).connect(), newLedger(t)
 	source := newSource(t, newStream(t, js), func(c *jetstream.ConsumerConfig) { c.AckWait = 300 * time.Millisecond })
 	for range 2 {
-		ledger.Run(t, newConsumer(t, l, source, l.enter, idemnats.ConsumerConfig{Ordered: true, Batch: 2}).Run)
+		ledger.Run(t, newConsumer(t, l, source, l.record, idemnats.ConsumerConfig{Ordered: true, Batch: 2}).Run)
 	}
 	for _, id := range []string{"1", "2", "3", "4", "5", "6", "7", "8"} {
 		publish(t, js, message(id, "a"))
 	}
-	l.WaitForLines(8)
+	l.WaitForPayloads(8)
 	settled(t, source)
-	if diff := cmp.Diff([]string{"a1", "a2", "a3", "a4", "a5", "a6", "a7", "a8"}, l.Lines()); diff != "" {
+	if diff := cmp.Diff([]string{"a1", "a2", "a3", "a4", "a5", "a6", "a7", "a8"}, l.Payloads()); diff != "" {
 		t.Error(diff)
 	}
 }
 
 func TestConsumer_OfAPriorityGroupKeepsTheOrder(t *testing.T) {
 	t.Parallel()
-	b, l := newBroker(t), newBooks(t)
+	b, l := newBroker(t), newLedger(t)
 	js := b.connect()
 	source := newSource(t, newStream(t, js), func(c *jetstream.ConsumerConfig) {
 		c.PriorityPolicy, c.PriorityGroups, c.PinnedTTL = jetstream.PriorityPolicyPinned, []string{"one"}, time.Minute
 	})
-	for range 2 { // each process has a connection, and so a pin, of its own
+	for range 2 { // each process has a connection and a pin of its own
 		source, err := b.connect().Consumer(ledger.Within(t), "ORDERS", "billing")
 		if err != nil {
 			t.Fatal(err)
 		}
-		ledger.Run(t, newConsumer(t, l, source, l.enter, idemnats.ConsumerConfig{Ordered: true, Batch: 2, Group: "one"}).Run)
+		ledger.Run(t, newConsumer(t, l, source, l.record, idemnats.ConsumerConfig{Ordered: true, Batch: 2, Group: "one"}).Run)
 	}
 	var want []string
 	for i := range 20 {
@@ -101,9 +101,9 @@ func TestConsumer_OfAPriorityGroupKeepsTheOrder(t *testing.T) {
 		publish(t, js, message(id, "a"))
 		want = append(want, "a"+id)
 	}
-	l.WaitForLines(20)
+	l.WaitForPayloads(20)
 	settled(t, source)
-	if diff := cmp.Diff(want, l.Lines()); diff != "" {
+	if diff := cmp.Diff(want, l.Payloads()); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -19,7 +19,7 @@ func payloads(messages []*jetstream.RawStreamMsg) (all []string) {
 	return all
 }
 
-func TestPublishedMessageCarriesAllThatItsConsumerNeeds(t *testing.T) {
+func TestPublisher_SendsAllFieldsOfAMessage(t *testing.T) {
 	t.Parallel()
 	js := newBroker(t).connect()
 	stream := newStream(t, js)
@@ -42,7 +42,7 @@ func TestPublishedMessageCarriesAllThatItsConsumerNeeds(t *testing.T) {
 	}
 }
 
-func TestMessagePublishedTwiceIsStoredOnceAndThatIsNoError(t *testing.T) {
+func TestPublisher_AcceptsADuplicate(t *testing.T) {
 	t.Parallel()
 	js := newBroker(t).connect()
 	stream := newStream(t, js)

@@ -21,7 +21,7 @@ import (
 	"github.com/idem-go/idem/outbox/outboxtest"
 )
 
-func TestPublisherKeepsItsPromises(t *testing.T) {
+func TestPublisher_KeepsItsPromises(t *testing.T) {
 	t.Parallel()
 	outboxtest.Run(t, outboxtest.Suite{Patience: ledger.Limit, Pool: func(t testing.TB) *pgxpool.Pool { return pgtest.New(t) }, New: newTarget})
 }
@@ -45,7 +45,7 @@ func newTarget(t testing.TB) outboxtest.Target {
 	}
 }
 
-// reader reads the stream, without a consumer.
+// reader returns a function that reads the stream without a consumer.
 func reader(js jetstream.JetStream) func(ctx context.Context) ([]outbox.Message, error) {
 	next := uint64(1)
 	return func(ctx context.Context) (all []outbox.Message, err error) {
@@ -112,7 +112,7 @@ func outages(t testing.TB, b *broker, js jetstream.JetStream, config jetstream.S
 	}
 }
 
-func TestConsumerKeepsItsPromises(t *testing.T) {
+func TestConsumer_KeepsItsPromises(t *testing.T) {
 	t.Parallel()
 	for name, ordered := range map[string]bool{"in order": true, "without order": false} {
 		t.Run(name, func(t *testing.T) {

@@ -24,10 +24,9 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// eventually asks until the answer is yes.
 var eventually = waiting.Until
 
-// effects has a row for each time that a message took effect. Nothing but the inbox keeps it at one.
+// effects has a row for each effect of a message. Only the inbox prevents a second row.
 const effects = `CREATE TABLE effects (seq bigint GENERATED ALWAYS AS IDENTITY, id text, key text, body text)`
 
 func newPool(t testing.TB) *pgxpool.Pool {
@@ -71,8 +70,8 @@ func count(t testing.TB, pool *pgxpool.Pool, sql string) (n int) {
 	return n
 }
 
-// said is a message with an id of its own.
-func said(topic, key, body string) outbox.Message {
+// newMessage returns a message with a random ID.
+func newMessage(topic, key, body string) outbox.Message {
 	return outbox.Message{ID: uuid.NewString(), Topic: topic, Key: key, Type: "Said", Payload: []byte(body)}
 }
 
@@ -97,11 +96,11 @@ func publish(t testing.TB, s *server, messages ...outbox.Message) {
 	}
 }
 
-// newRouter has a topic handled by a consumer group.
+// newRouter returns a router that handles a topic as a consumer group.
 func newRouter(addr, topic string, handler message.NoPublishHandlerFunc) (*message.Router, error) {
 	subscriber, err := redisstream.NewSubscriber(redisstream.SubscriberConfig{
 		Client: client(addr), ConsumerGroup: "books", DisableIndefiniteInitialBlock: true,
-		ClaimInterval: 200 * time.Millisecond, MaxIdleTime: time.Second, // of messages whose consumer is gone
+		ClaimInterval: 200 * time.Millisecond, MaxIdleTime: time.Second, // until a dead consumer loses its messages
 	}, watermill.NopLogger{})
 	if err != nil {
 		return nil, err
@@ -113,7 +112,7 @@ func newRouter(addr, topic string, handler message.NoPublishHandlerFunc) (*messa
 	return router, err
 }
 
-// run runs a handler until the test is over, or the returned function is called.
+// run runs a handler until stop is called, or until the end of the test.
 func run(t testing.TB, addr, topic string, handler message.NoPublishHandlerFunc) (stop func()) {
 	t.Helper()
 	router, err := newRouter(addr, topic, handler)
@@ -133,14 +132,15 @@ func run(t testing.TB, addr, topic string, handler message.NoPublishHandlerFunc)
 	return stop
 }
 
-// quick is a config for tests: short pauses, and a log that goes with the test.
+// quick returns a config with a short backoff that logs to the test.
 func quick(t testing.TB, options ...inbox.Option) idemwatermill.HandlerConfig {
 	return idemwatermill.HandlerConfig{
 		Options: append(options, inbox.WithBackoff(10*time.Millisecond, 50*time.Millisecond)), Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}
 }
 
-// unacknowledged is how many messages Redis has delivered and waits to hear of, and how many it has yet to deliver.
+// unacknowledged returns how many messages are delivered and not acknowledged, or not delivered
+// yet.
 func unacknowledged(t testing.TB, s *server, topic string) int64 {
 	t.Helper()
 	groups, err := client(s.address()).XInfoGroups(context.Background(), topic).Result()

@@ -14,31 +14,31 @@ import (
 
 var errRefused = errors.New("refused")
 
-// picky is a publisher of Watermill's that refuses some topics, or everything once it is away.
-type picky struct {
+// refusingPublisher refuses some topics, or all messages after the first ones.
+type refusingPublisher struct {
 	message.Publisher
 	refuses []string
-	away    int // after so many messages
+	limit   int // refuses all messages after so many
 	taken   []string
 }
 
-func (p *picky) Publish(topic string, messages ...*message.Message) error {
+func (p *refusingPublisher) Publish(topic string, messages ...*message.Message) error {
 	if topic == "panics" {
 		panic("a bug")
 	}
-	if p.away > 0 && len(p.taken) >= p.away || slices.Contains(p.refuses, topic) {
+	if p.limit > 0 && len(p.taken) >= p.limit || slices.Contains(p.refuses, topic) {
 		return errRefused
 	}
 	p.taken = append(p.taken, string(messages[0].Payload))
 	return nil
 }
 
-func TestMessageIsBlamedIfTheBrokerTakesAnotherOneAfterIt(t *testing.T) {
+func TestPublisher_NamesFailuresBeforeASuccess(t *testing.T) {
 	t.Parallel()
 	messages := []outbox.Message{
-		said("good", "a", "1"), said("bad", "b", "2"), said("bad", "", "3"), said("bad", "d", "4"), said("bad", "c", "5"), said("bad", "e", "6"), said("good", "b", "7"),
+		newMessage("good", "a", "1"), newMessage("bad", "b", "2"), newMessage("bad", "", "3"), newMessage("bad", "d", "4"), newMessage("bad", "c", "5"), newMessage("bad", "e", "6"), newMessage("good", "b", "7"),
 	}
-	p := &picky{refuses: []string{"bad"}}
+	p := &refusingPublisher{refuses: []string{"bad"}}
 	err := idemwatermill.NewPublisher(p, idemwatermill.PublisherConfig{}).Publish(t.Context(), messages)
 	var named *outbox.PublishError
 	if !errors.As(err, &named) {
@@ -52,11 +52,11 @@ func TestMessageIsBlamedIfTheBrokerTakesAnotherOneAfterIt(t *testing.T) {
 	}
 }
 
-func TestMessageAtWhichWatermillsPublisherPanicsIsToBlame(t *testing.T) {
+func TestPublisher_NamesAMessageThatPanics(t *testing.T) {
 	t.Parallel()
-	messages := []outbox.Message{said("panics", "a", "1"), said("good", "b", "2")}
+	messages := []outbox.Message{newMessage("panics", "a", "1"), newMessage("good", "b", "2")}
 	for n := range 2 {
-		p := &picky{}
+		p := &refusingPublisher{}
 		var named *outbox.PublishError
 		err := idemwatermill.NewPublisher(p, idemwatermill.PublisherConfig{}).Publish(t.Context(), messages[:n+1])
 		if !errors.As(err, &named) || len(named.Failed) != 1 || named.Failed[messages[0].ID] == nil || len(p.taken) != n {
@@ -65,22 +65,22 @@ func TestMessageAtWhichWatermillsPublisherPanicsIsToBlame(t *testing.T) {
 	}
 }
 
-func TestBrokerThatIsAwayBlamesNobody(t *testing.T) {
+func TestPublisher_NamesNoMessageInAnOutage(t *testing.T) {
 	t.Parallel()
 	var messages []outbox.Message
 	for range 10 {
-		messages = append(messages, said("good", "", "m"))
+		messages = append(messages, newMessage("good", "", "m"))
 	}
 	var named *outbox.PublishError
-	for _, p := range []*picky{{refuses: []string{"good"}}, {away: 4}} {
+	for _, p := range []*refusingPublisher{{refuses: []string{"good"}}, {limit: 4}} {
 		err := idemwatermill.NewPublisher(p, idemwatermill.PublisherConfig{}).Publish(t.Context(), messages)
 		if !errors.Is(err, errRefused) || errors.As(err, &named) {
 			t.Errorf("%v", err)
 		}
 	}
-	// Who knows an error for a message's own says so.
+	// Blames attributes the errors to their messages.
 	config := idemwatermill.PublisherConfig{Blames: func(err error) bool { return errors.Is(err, errRefused) }}
-	err := idemwatermill.NewPublisher(&picky{refuses: []string{"good"}}, config).Publish(t.Context(), messages)
+	err := idemwatermill.NewPublisher(&refusingPublisher{refuses: []string{"good"}}, config).Publish(t.Context(), messages)
 	if !errors.As(err, &named) || len(named.Failed) != len(messages) {
 		t.Errorf("%v", err)
 	}

@@ -20,17 +20,18 @@ import (
 	"github.com/idem-go/idem/lab/pgserver/child"
 )
 
-// server is a Redis of our own, which writes down what it has before it answers.
+// server is a Redis that syncs its data to disk before it answers.
 type server struct {
 	dir     string
 	port    int
 	process *child.Process
 }
 
-// shared is what all tests of a run share. Those that restart it are not parallel, so that they run before the others.
+// shared is the broker of all tests of a run. Tests that restart it are not parallel, so that they
+// run first.
 var shared = sync.OnceValues(newServer)
 
-// broker returns the server.
+// broker returns the shared server.
 func broker(t testing.TB) *server {
 	t.Helper()
 	s, err := shared()
@@ -55,11 +56,11 @@ func newServer() (*server, error) {
 
 func (s *server) address() string { return fmt.Sprintf("127.0.0.1:%d", s.port) }
 
-// start returns when the server answers. On the same data, it has what it had.
+// start starts the server on its data, and waits until it answers.
 func (s *server) start(ctx context.Context) (err error) {
 	cmd := exec.Command("redis-server", "--bind", "127.0.0.1", "--port", strconv.Itoa(s.port), "--dir", s.dir, "--daemonize", "no",
 		"--save", "", "--appendonly", "yes", "--appendfsync", "always")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // out of reach of the terminal's signals
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // a Ctrl-C does not reach it
 	if s.process, err = child.Start(cmd, syscall.SIGKILL); err != nil {
 		return err
 	}
@@ -79,7 +80,7 @@ func (s *server) start(ctx context.Context) (err error) {
 	return nil
 }
 
-// restart ends the server as a crash does, and starts it again.
+// restart kills the server and starts it again.
 func (s *server) restart(ctx context.Context) error {
 	s.process.Kill()
 	return s.start(ctx)

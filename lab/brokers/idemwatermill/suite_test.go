@@ -22,15 +22,15 @@ import (
 	"github.com/idem-go/idem/outbox/outboxtest"
 )
 
-func TestPublisherKeepsItsPromises(t *testing.T) {
+func TestPublisher_KeepsItsPromises(t *testing.T) {
 	t.Parallel()
 	outboxtest.Run(t, outboxtest.Suite{Patience: ledger.Limit, Pool: func(t testing.TB) *pgxpool.Pool { return pgtest.New(t) }, New: newTarget})
 }
 
-// choosy is a publisher of Watermill's that refuses some messages, as some do.
-type choosy struct{ message.Publisher }
+// selectivePublisher refuses messages by their type.
+type selectivePublisher struct{ message.Publisher }
 
-func (c choosy) Publish(topic string, messages ...*message.Message) error {
+func (c selectivePublisher) Publish(topic string, messages ...*message.Message) error {
 	switch kind := messages[0].Metadata.Get(idemwatermill.MetadataType); {
 	case kind == "panics":
 		panic("a bug")
@@ -42,7 +42,7 @@ func (c choosy) Publish(topic string, messages ...*message.Message) error {
 
 func newTarget(t testing.TB) outboxtest.Target {
 	s, topic := broker(t), uuid.NewString()
-	proxy := ledger.Front(t, s.address())
+	proxy := ledger.Proxy(t, s.address())
 	p, err := redisstream.NewPublisher(redisstream.PublisherConfig{Client: client(proxy.Addr())}, watermill.NopLogger{})
 	if err != nil {
 		t.Fatal(err)
@@ -51,7 +51,7 @@ func newTarget(t testing.TB) outboxtest.Target {
 	config := idemwatermill.PublisherConfig{Blames: func(err error) bool { return errors.Is(err, errRefused) }}
 	kind := func(name string) func(*outbox.Message) { return func(m *outbox.Message) { m.Type = name } }
 	return outboxtest.Target{
-		Publisher: idemwatermill.NewPublisher(choosy{p}, config), Topic: topic, Arrived: reader(s, topic),
+		Publisher: idemwatermill.NewPublisher(selectivePublisher{p}, config), Topic: topic, Arrived: reader(s, topic),
 		Bad: map[string]func(*outbox.Message){"refused": kind("refused"), "panics": kind("panics")},
 		Away: map[string]func() func(){
 			"deaf": func() func() {
@@ -62,7 +62,7 @@ func newTarget(t testing.TB) outboxtest.Target {
 	}
 }
 
-// reader reads the stream, in no group.
+// reader returns a function that reads the stream without a group.
 func reader(s *server, topic string) func(context.Context) ([]outbox.Message, error) {
 	redis, last := client(s.address()), "-"
 	return func(ctx context.Context) (all []outbox.Message, err error) {
@@ -94,7 +94,7 @@ func messageOf(msg *message.Message) outbox.Message {
 	return m
 }
 
-func TestConsumerKeepsItsPromises(t *testing.T) {
+func TestConsumer_KeepsItsPromises(t *testing.T) {
 	t.Parallel()
 	inboxtest.Run(t, inboxtest.Suite{Patience: ledger.Limit, Pool: func(t testing.TB) *pgxpool.Pool { return pgtest.New(t) }, New: func(t testing.TB, pool *pgxpool.Pool) inboxtest.Source {
 		s, topic := broker(t), uuid.NewString()
@@ -118,10 +118,10 @@ func TestConsumerKeepsItsPromises(t *testing.T) {
 	}})
 }
 
-// runHandler runs a handler in a router, and beside it what is redriven.
+// runHandler runs a handler in a router, and RunRedrives beside it.
 func runHandler(ctx context.Context, s *server, topic string, pool *pgxpool.Pool, handle inboxtest.Handle, options []inbox.Option) error {
 	enter := func(tx pgx.Tx, msg *message.Message) error {
-		msg.Ack() // it is a copy
+		msg.Ack() // the message is a copy
 		m, _ := inbox.MessageOf(inbox.Context(tx))
 		return handle(tx, m)
 	}

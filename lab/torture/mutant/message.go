@@ -36,7 +36,7 @@ func messageMutants() []Mutant {
 		{
 			Name: "lanes-divide-a-key", About: "the messages of a key are handled in several lanes",
 			Rules: []rule.Rule{rule.EffectOrder},
-			Edits: []Edit{{"inbox.unite", `m.Key == ""`, `m.Key != "-"`}},
+			Edits: []Edit{{"inbox.keyGroups", `m.Key == ""`, `m.Key != "-"`}},
 		},
 		{
 			Name: "unnamed-in-front", About: "a message that fails and is not named is tried again and again in front of all others",
@@ -46,7 +46,7 @@ func messageMutants() []Mutant {
 		{
 			Name: "lost-session-counts", About: "a session that is lost in a handler is an attempt of its message",
 			Rules: []rule.Rule{rule.Dead},
-			Edits: []Edit{{"inbox.judge", "return hindered", "return failed"}},
+			Edits: []Edit{{"inbox.kindOfHandlerError", "return hindered", "return failed"}},
 		},
 		{
 			Name: "direct-overtakes", About: "without a broker, what comes after a message whose handler has failed is handled before it",
@@ -105,7 +105,7 @@ func messageMutants() []Mutant {
 	if err := a.tx.Commit(ctx); err != nil {
 		return err
 	}
-	if a.tx, err = a.engine.Open(ctx, a.begin()); err != nil {
+	if a.tx, err = a.attempts.Open(ctx, a.begin()); err != nil {
 		return err
 	}`}},
 		},
@@ -123,34 +123,35 @@ ON CONFLICT (consumer, source, id) DO NOTHING
 		{
 			Name: "failure-rolled-back", About: "that a message has failed is written down, and rolled back",
 			Rules: []rule.Rule{rule.Effect},
-			Edits: []Edit{{"inbox.registry.write", `defer tx.Close()
+			Edits: []Edit{{"inbox.consumer.write", `defer tx.Close()
 	return tx.Commit(ctx)`, `tx.Close()
 	return nil`}},
 		},
 		{
 			Name: "payload-not-compared", About: "another payload under a known id is a duplicate",
 			Rules: []rule.Rule{rule.Forged},
-			Edits: []Edit{{"inbox.delivery.learn", "k.SameHash", `k.SameHash && k.State == ""`}},
+			Edits: []Edit{{"inbox.delivery.apply", "row.SameHash", `row.SameHash && row.State == ""`}},
 		},
 		{
 			Name: "hindered-is-done", About: "a message whose connection was lost in its handler is told to be done",
 			Rules: []rule.Rule{rule.DoneTold, rule.Effect},
-			Edits: []Edit{{"inbox.registry.hinder", `_, err := r.record(ctx, d, db.CountFailure{Hindered: 1, Pause: pause}, cause)
+			Edits: []Edit{{"inbox.consumer.hinder", `_, err := c.record(ctx, d, db.CountFailure{Hindered: 1, Pause: backoff}, cause)
 	if err != nil {
-		d.state = putOff // its announcement is withdrawn
+		d.state = postponed // so that its announcement is withdrawn
 	}
-	return err`, `d.settle(Outcome{State: Done})
+	return err`, `_ = backoff
+	d.settle(Outcome{State: Done})
 	return nil`}},
 		},
 		{
 			Name: "never-closes", About: "a consumer that pauses tries no message any more, and tells each of them to be dead",
 			Rules: []rule.Rule{rule.Dead, rule.Effect},
-			Edits: []Edit{{"inbox.call.admit", "d.putOffUntil(until, ErrPaused)", "d.settle(Outcome{State: Dead, Err: ErrPaused})"}},
+			Edits: []Edit{{"inbox.call.admit", "d.postpone(until, ErrPaused)", "d.settle(Outcome{State: Dead, Err: ErrPaused})"}},
 		},
 		{
 			Name: "dies-at-once", About: "a message is a dead letter when it has failed once",
 			Rules: []rule.Rule{rule.Dead},
-			Edits: []Edit{{"inbox.registry.fail", "total < r.settings.maxAttempts", "total < min(r.settings.maxAttempts, 1)"}},
+			Edits: []Edit{{"inbox.consumer.fail", "total < c.maxAttempts", "total < min(c.maxAttempts, 1)"}},
 		},
 		{
 			Name: "order-ignored", About: "what comes after a message that has failed is handled before it",

@@ -3,6 +3,7 @@ package inbox_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -12,12 +13,13 @@ import (
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/inbox"
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-func TestTwentyThousandMessagesInOneTransactionLeaveTheServerUsable(t *testing.T) {
+func TestBulk_HandlesTwentyThousandMessages(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t)
+	b := newFixture(t)
 	const n = 20_000
 	outcomes, err := inbox.Bulk(t.Context(), b.pool, consumer, messages("m", n), func(tx pgx.Tx, ms []inbox.Message) error {
 		var locks, writers int
@@ -29,7 +31,7 @@ func TestTwentyThousandMessagesInOneTransactionLeaveTheServerUsable(t *testing.T
 		if b.handle("another").State != inbox.Done { // on a connection of its own
 			t.Error("no other is served")
 		}
-		return b.enterAll(tx, ms)
+		return b.recordAll(tx, ms)
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -42,7 +44,7 @@ func TestTwentyThousandMessagesInOneTransactionLeaveTheServerUsable(t *testing.T
 	b.wantOnce(n + 1)
 }
 
-func TestBatchOfNewMessagesCostsTwoRoundTripsBesidesItsHandlers(t *testing.T) {
+func TestBatch_CostsTwoRoundTrips(t *testing.T) {
 	t.Parallel()
 	p := newProxied(t)
 	via := pgtest.Open(t, p.proxy.DSN(), func(c *pgxpool.Config) { c.MaxConns = 1 })
@@ -62,7 +64,7 @@ func TestBatchOfNewMessagesCostsTwoRoundTripsBesidesItsHandlers(t *testing.T) {
 	}
 }
 
-// observed is what an observer was told, without times.
+// observed is an observer that keeps the data of the last call, without times.
 type observed struct {
 	inbox.TraceHandledData
 	calls atomic.Int64
@@ -74,19 +76,49 @@ func (o *observed) TraceHandled(_ context.Context, data inbox.TraceHandledData) 
 	o.TraceHandledData = data
 }
 
-func TestObserverIsToldWhatBecameOfTheMessages(t *testing.T) {
+func TestObserver_GetsTheCounts(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t)
+	b := newFixture(t)
 	o := &observed{}
-	b.batch(messages("m", 2), b.enter)
+	b.batch(messages("m", 2), b.record)
 	other := message("m-0001")
 	other.Payload = nil
 	ms := append(messages("m", 4), message("x"), other, message("m-0003"))
-	b.wantStates("ddDDXXd", b.batch(ms, b.poisoned("x"), inbox.WithObserver(o), inbox.WithMaxAttempts(1)))
+	b.wantStates("ddDDXXd", b.batch(ms, b.failing("x"), inbox.WithObserver(o), inbox.WithMaxAttempts(1)))
 	want := inbox.TraceHandledData{
 		Consumer: consumer, Messages: 7, Done: 2, Duplicates: 3, Died: 2, Mismatches: 1, Failures: 1, Runs: 5, Transactions: 3, Cause: idem.CauseNone,
 	}
 	if diff := cmp.Diff(want, o.TraceHandledData); diff != "" || o.calls.Load() != 1 {
 		t.Errorf("%d calls\n%s", o.calls.Load(), diff)
+	}
+}
+
+// The statements read only the rows of their messages, however many rows the table has.
+func TestBatch_UsesTheIndex(t *testing.T) {
+	t.Parallel()
+	b := newFixture(t)
+	b.exec(`insert into idem.inbox (consumer, source, id, hash, state, since, expires_at)
+		select 'billing', 'orders', i::text, sha256(i::text::bytea), 'handled', now(), now() from generate_series(1, 10000) i`)
+	b.exec(`analyze idem.inbox`)
+	for name, query := range map[string]struct {
+		sql  string
+		args []any
+	}{
+		"load":     {db.LoadMessagesSQL, []any{"{orders,orders}", "{1,2}", make([]byte, 64), "billing"}},
+		"failing":  {db.FailingMessagesSQL, []any{"{orders,orders}", "{a,b}", "billing"}},
+		"resume":   {db.ResumeMessagesSQL, []any{"1 hour", "{orders,orders}", "{1,2}", "billing"}},
+		"announce": {db.AnnounceMessageSQL, []any{"billing", "orders", "1", make([]byte, 32), "1 hour", ""}},
+		"withdraw": {db.WithdrawMessageSQL, []any{"billing", "orders", "1"}},
+		"redrive":  {db.RedriveMessageSQL, []any{"billing", "orders", "1"}},
+		"drop":     {db.DropMessageSQL, []any{"billing", "orders", "1"}},
+		"redrives": {db.MessageRedrivesSQL, []any{"billing", 10, 100}},
+		"release":  {db.ReleaseMessagesSQL, []any{"{orders,orders}", "{1,2}", "billing", "1 hour"}},
+		"stats":    {db.InboxStatsSQL, nil},
+	} {
+		rows, _ := b.pool.Query(t.Context(), "explain "+query.sql, append([]any{pgx.QueryExecModeExec}, query.args...)...)
+		plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if text := strings.Join(plan, "\n"); err != nil || strings.Contains(text, "Seq Scan on inbox") {
+			t.Errorf("%s: %v\n%s", name, err, text)
+		}
 	}
 }

@@ -10,28 +10,28 @@ import (
 	"github.com/idem-go/idem/lab/schema"
 )
 
-// A broker forgets a message of which it is told that it is done. Its effect, or its dead letter, is on the disk before that, although commits of the
-// database do not wait for it.
-func TestMessageThatIsDoneOutlivesACrashOfAServerThatCommitsAsynchronously(t *testing.T) {
+// The broker forgets an acknowledged message. So its effect or its dead letter has to be on disk by
+// then, even if the commits of the database are asynchronous.
+func TestHandle_SurvivesACrashOfTheServer(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Server(t, "wal_writer_delay=10s", "synchronous_commit=off")
 	if err := schema.UpAt(t.Context(), server.DSN()); err != nil {
 		t.Fatal(err)
 	}
-	b := booksOn(t, pgtest.Open(t, server.DSN()))
+	b := newFixtureOn(t, pgtest.Open(t, server.DSN()))
 	for name, c := range map[string]struct {
-		handle func(b *books) (inbox.Outcome, error)
+		handle func(b *fixture) (inbox.Outcome, error)
 		state  inbox.State
 		want   string
 	}{
 		"Handle": {
-			func(b *books) (inbox.Outcome, error) { return b.handle("1"), nil },
+			func(b *fixture) (inbox.Outcome, error) { return b.handle("1"), nil },
 			inbox.Done, `select count(*) from books b join idem.inbox i on i.id = b.id where i.state = 'handled'`,
 		},
 		"HandleTx": {
-			func(b *books) (o inbox.Outcome, err error) {
+			func(b *fixture) (o inbox.Outcome, err error) {
 				err = pgx.BeginFunc(b.t.Context(), b.pool, func(tx pgx.Tx) error {
-					o, err = inbox.HandleTx(b.t.Context(), tx, consumer, message("1"), b.entering("1"))
+					o, err = inbox.HandleTx(b.t.Context(), tx, consumer, message("1"), b.recordID("1"))
 					return err
 				})
 				return o, err
@@ -39,7 +39,7 @@ func TestMessageThatIsDoneOutlivesACrashOfAServerThatCommitsAsynchronously(t *te
 			inbox.Done, `select count(*) from books b join idem.inbox i on i.id = b.id where i.state = 'handled'`,
 		},
 		"a dead letter": {
-			func(b *books) (inbox.Outcome, error) {
+			func(b *fixture) (inbox.Outcome, error) {
 				return inbox.Handle(b.t.Context(), b.pool, consumer, message("1"), func(pgx.Tx) error { return errPoison }, inbox.WithMaxAttempts(1))
 			},
 			inbox.Dead, `select count(*) from idem.dead_letters`,
@@ -61,7 +61,7 @@ func TestMessageThatIsDoneOutlivesACrashOfAServerThatCommitsAsynchronously(t *te
 			}
 			b.pool.Reset()
 			if n := b.count(c.want); n != 1 {
-				t.Errorf("%d are on record", n)
+				t.Errorf("%d are stored", n)
 			}
 		})
 	}

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// A thousand bad messages are in front of a good one, and each takes two milliseconds to fail: on a clock of the test's own, the good one is
-// tried within 40 s, and few attempts are counted.
-func TestManyBadMessagesKeepNoneFromBeingTriedForLong(t *testing.T) {
+// A thousand failing messages are before a good one, and each attempt takes two milliseconds. The
+// good message is tried within 40 s of a simulated clock, and few attempts are counted.
+func TestCircuit_TriesAThousandFailingMessagesIn40s(t *testing.T) {
 	t.Parallel()
 	s := &settings{circuit: 20, minBackoff: time.Second, maxPause: time.Minute}
 	c := &circuit{}
@@ -15,26 +15,25 @@ func TestManyBadMessagesKeepNoneFromBeingTriedForLong(t *testing.T) {
 	now := begin
 	counted := 0
 	for tried := 0; tried < 1000; {
-		a := c.admit(now)
-		if !a.until.IsZero() {
-			now = a.until
+		until, probe := c.admit(now)
+		if !until.IsZero() {
+			now = until
 			continue
 		}
-		if !a.probe || c.counts() {
+		if !probe || c.counts() {
 			counted++
 		}
 		tried++
 		now = now.Add(2 * time.Millisecond)
-		c.failed(s, false, a.probe, now)
+		c.failed(s, false, probe, now)
 		c.leave() // each call has one message
 	}
 	if took := now.Sub(begin); took > 40*time.Second || counted > 26 {
-		t.Errorf("%v, %d attempts are counted", took, counted)
+		t.Errorf("the good message is tried after %v, and %d attempts are counted", took, counted)
 	}
 }
 
-// A probe whose messages take long ends when it has taken as long as the pause before it: what is called may be away.
-func TestProbeTakesNoLongerThanThePauseBeforeIt(t *testing.T) {
+func TestCircuit_ProbeIsNoLongerThanItsPause(t *testing.T) {
 	t.Parallel()
 	s := &settings{circuit: 1, minBackoff: time.Second, maxPause: time.Minute}
 	c := &circuit{}
@@ -42,22 +41,22 @@ func TestProbeTakesNoLongerThanThePauseBeforeIt(t *testing.T) {
 	now := begin
 	trying := time.Duration(0)
 	for now.Sub(begin) < time.Hour {
-		a := c.admit(now)
-		if !a.until.IsZero() {
-			now = a.until
+		until, probe := c.admit(now)
+		if !until.IsZero() {
+			now = until
 			continue
 		}
 		now, trying = now.Add(10*time.Second), trying+10*time.Second
-		c.failed(s, false, a.probe, now)
+		c.failed(s, false, probe, now)
 		c.leave()
 	}
 	if share := float64(trying) / float64(now.Sub(begin)); share > 0.6 {
-		t.Errorf("it tries for %.2f of the time", share)
+		t.Errorf("messages are tried for %.2f of the time, want at most 0.6", share)
 	}
 }
 
-// When the consumer works again, all is as in the beginning.
-func TestProbeThatIsHandledClosesTheCircuit(t *testing.T) {
+// After the circuit has closed, its pauses begin with the shortest one again.
+func TestCircuit_ResetsWhenItCloses(t *testing.T) {
 	t.Parallel()
 	s := &settings{circuit: 1, minBackoff: time.Second, maxPause: time.Minute}
 	c := &circuit{}
@@ -65,14 +64,14 @@ func TestProbeThatIsHandledClosesTheCircuit(t *testing.T) {
 	for range 2 {
 		pauses := []time.Duration{}
 		for len(pauses) < 4 {
-			a := c.admit(now)
-			if !a.until.IsZero() {
-				pauses = append(pauses, a.until.Sub(now))
-				now = a.until
+			until, probe := c.admit(now)
+			if !until.IsZero() {
+				pauses = append(pauses, until.Sub(now))
+				now = until
 				continue
 			}
 			now = now.Add(2 * time.Millisecond)
-			c.failed(s, false, a.probe, now)
+			c.failed(s, false, probe, now)
 			c.leave()
 		}
 		for i, want := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second} {

@@ -10,8 +10,8 @@ import (
 	"github.com/idem-go/idem/inbox"
 )
 
-// wantNoneLost fails the test if a message counts as handled whose effect is not committed.
-func (b *books) wantNoneLost(ms []inbox.Message, outcomes []inbox.Outcome) {
+// wantNoneLost fails the test if a message is handled without a committed effect.
+func (b *fixture) wantNoneLost(ms []inbox.Message, outcomes []inbox.Outcome) {
 	b.t.Helper()
 	for i, m := range ms {
 		effects := b.count(`select count(*) from books where id = $1`, m.ID)
@@ -24,29 +24,29 @@ func (b *books) wantNoneLost(ms []inbox.Message, outcomes []inbox.Outcome) {
 	}
 }
 
-// A handler that commits by a statement, and begins another transaction, leaves a connection that looks as it should. What comes after
-// that may fail in any way.
-func TestHandlerThatCommitsLosesNoMessageHoweverTheAttemptEnds(t *testing.T) {
+// A handler commits by a statement, and may begin another transaction, so that the connection looks
+// unchanged. Afterwards the attempt may end in any way.
+func TestBatch_RepairsACommitHoweverTheAttemptEnds(t *testing.T) {
 	t.Parallel()
-	raise := func(code string) func(*books, pgx.Tx) error {
-		return func(_ *books, tx pgx.Tx) error {
+	raise := func(code string) func(*fixture, pgx.Tx) error {
+		return func(_ *fixture, tx pgx.Tx) error {
 			_, err := tx.Exec(context.Background(), fmt.Sprintf(`do $$ begin raise exception 'no' using errcode = '%s'; end $$`, code))
 			return err
 		}
 	}
-	ends := map[string]func(b *books, tx pgx.Tx) error{
-		"an error":              func(*books, pgx.Tx) error { return errPoison },
-		"a panic":               func(*books, pgx.Tx) error { panic("at the disco") },
+	ends := map[string]func(b *fixture, tx pgx.Tx) error{
+		"an error":              func(*fixture, pgx.Tx) error { return errPoison },
+		"a panic":               func(*fixture, pgx.Tx) error { panic("at the disco") },
 		"serialization failure": raise("40001"),
 		"a locked row":          raise("55P03"),
 		"a stale statement":     raise("26000"),
-		"a deadline":            func(*books, pgx.Tx) error { return context.DeadlineExceeded },
-		"tx.Rollback":           func(_ *books, tx pgx.Tx) error { return tx.Rollback(context.Background()) },
-		"a lost session": func(_ *books, tx pgx.Tx) error {
+		"a deadline":            func(*fixture, pgx.Tx) error { return context.DeadlineExceeded },
+		"tx.Rollback":           func(_ *fixture, tx pgx.Tx) error { return tx.Rollback(context.Background()) },
+		"a lost session": func(_ *fixture, tx pgx.Tx) error {
 			_, err := tx.Exec(context.Background(), `select pg_terminate_backend(pg_backend_pid())`)
 			return err
 		},
-		"a session that was terminated": func(b *books, tx pgx.Tx) error {
+		"a session that was terminated": func(b *fixture, tx pgx.Tx) error {
 			pid := tx.Conn().PgConn().PID()
 			b.exec(`select pg_terminate_backend($1)`, int64(pid))
 			b.awaitGone(pid)
@@ -54,16 +54,15 @@ func TestHandlerThatCommitsLosesNoMessageHoweverTheAttemptEnds(t *testing.T) {
 			return err
 		},
 	}
-	type handling func(*books, []inbox.Message, func(pgx.Tx, inbox.Message) error, ...inbox.Option) []inbox.Outcome
-	for how, handle := range map[string]handling{"Batch": (*books).batch, "Bulk": (*books).bulk} {
+	for how, handle := range map[string]handling{"Batch": (*fixture).batch, "Bulk": (*fixture).bulk} {
 		for name, end := range ends {
 			for at, commits := range map[int]string{1: "commit", 3: "commit; begin"} { // the handler that commits, or one behind it
 				t.Run(fmt.Sprintf("%s, %s at %d, %s", commits, name, at, how), func(t *testing.T) {
 					t.Parallel()
-					b := newBooks(t, connections(2))
+					b := newFixture(t, connections(2))
 					ms := messages("m", 6)
 					fn := func(tx pgx.Tx, m inbox.Message) error {
-						if err := b.enter(tx, m); err != nil {
+						if err := b.record(tx, m); err != nil {
 							return err
 						}
 						if m.ID == ms[1].ID {
@@ -82,7 +81,7 @@ func TestHandlerThatCommitsLosesNoMessageHoweverTheAttemptEnds(t *testing.T) {
 						t.Errorf("the message whose handler commits is %v: %v", s, outcomes[1].Err)
 					}
 					b.due()
-					b.wantNoneLost(ms, handle(b, ms, b.enter))
+					b.wantNoneLost(ms, handle(b, ms, b.record))
 				})
 			}
 		}

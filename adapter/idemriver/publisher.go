@@ -12,7 +12,8 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// Message is the job that is made of a message of the outbox. Its ID makes it unique.
+// Message is the arguments of a job that carries a message of an outbox. Its ID makes the job
+// unique.
 type Message struct {
 	ID      string            `json:"id" river:"unique"`
 	Topic   string            `json:"topic"`
@@ -22,23 +23,26 @@ type Message struct {
 	Headers map[string]string `json:"headers,omitempty"`
 }
 
-// Kind is that of all jobs that are made of messages.
+// Kind returns the kind of all jobs that carry messages.
 func (Message) Kind() string { return "idem_message" }
 
-// PublisherConfig changes a Publisher. The zero value works.
+// PublisherConfig configures a Publisher. The zero value works.
 type PublisherConfig struct {
-	// InsertOpts are those of the job of a message: queue, priority, tags. UniqueOpts are set by this package, and so are
-	// MaxAttempts if they are 0: the inbox counts attempts.
+	// InsertOpts returns the options of the job for a message: queue, priority, tags. The package
+	// sets UniqueOpts, and MaxAttempts if it is 0, because the inbox counts attempts.
 	InsertOpts func(m outbox.Message) river.InsertOpts
 }
 
-// Publisher is an outbox.Publisher that makes a River job of each message.
+// Publisher publishes the messages of an outbox as River jobs.
 type Publisher struct {
 	client *river.Client[pgx.Tx]
 	config PublisherConfig
 }
 
-// NewPublisher returns a Publisher. The client need not be started, and its database may be another one than that of the outbox.
+var _ outbox.Publisher = (*Publisher)(nil)
+
+// NewPublisher returns a Publisher. The client need not be started. Its database may be another one
+// than the database of the outbox.
 func NewPublisher(client *river.Client[pgx.Tx], config PublisherConfig) *Publisher {
 	if config.InsertOpts == nil {
 		config.InsertOpts = func(outbox.Message) river.InsertOpts { return river.InsertOpts{} }
@@ -46,17 +50,17 @@ func NewPublisher(client *river.Client[pgx.Tx], config PublisherConfig) *Publish
 	return &Publisher{client, config}
 }
 
-// Publish inserts the jobs in one transaction. If River refuses it, it inserts them one by one, and names those that it has refused
-// alone, although the database is there.
+// Publish inserts the jobs in one transaction. If River refuses it, Publish inserts the jobs one by
+// one, and names the messages that River refuses alone. See [outbox.Publisher].
 func (p *Publisher) Publish(ctx context.Context, messages []outbox.Message) error {
 	err := outbox.Recover(func() error { return p.insert(ctx, messages) })
 	if err == nil || len(messages) == 0 {
 		return nil
 	}
-	failed, own := map[string]error{}, true
+	failed, concernMessages := map[string]error{}, true
 	for i, m := range messages {
 		if failure := outbox.Recover(func() error { return p.insert(ctx, messages[i:i+1]) }); failure != nil {
-			failed[m.ID], own = failure, own && isOwn(failure)
+			failed[m.ID], concernMessages = failure, concernMessages && mayConcernMessage(failure)
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -65,8 +69,8 @@ func (p *Publisher) Publish(ctx context.Context, messages []outbox.Message) erro
 	switch {
 	case len(failed) == 0:
 		return nil
-	case len(failed) == len(messages) && !(own && p.answers(ctx)): // then it is not because of them
-		return err
+	case len(failed) == len(messages) && !(concernMessages && p.isAvailable(ctx)):
+		return err // the database is unavailable, or something else is wrong with it
 	}
 	return &outbox.PublishError{Failed: failed}
 }
@@ -80,14 +84,15 @@ func (p *Publisher) insert(ctx context.Context, messages []outbox.Message) error
 	return err
 }
 
-// answers reports whether River's database is there.
-func (p *Publisher) answers(ctx context.Context) bool {
+// isAvailable reports whether the database of River answers.
+func (p *Publisher) isAvailable(ctx context.Context) bool {
 	_, err := p.client.QueueList(ctx, river.NewQueueListParams().First(1))
 	return err == nil
 }
 
-// isOwn reports whether an error may be about a message. Of the database's errors those are that are about data.
-func isOwn(err error) bool {
+// mayConcernMessage reports whether an error may concern its message. An error of Postgres does if
+// its class is about data, constraints or limits.
+func mayConcernMessage(err error) bool {
 	if refused, ok := errors.AsType[*pgconn.PgError](err); ok {
 		class := refused.Code[:min(2, len(refused.Code))]
 		return class == "22" || class == "23" || class == "54"

@@ -1,0 +1,254 @@
+package inbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem/internal/db"
+	"github.com/idem-go/idem/internal/deadletter"
+	"github.com/idem-go/idem/internal/txn"
+)
+
+// handler is the function of the caller. It gets one message at a time, or all of them if bulk is
+// set.
+type handler struct {
+	fn   func(tx pgx.Tx, ms []Message) error
+	bulk bool
+}
+
+// consumer is what the attempts of one call share. Its methods record failures. They use
+// transactions of their own, because the rollback of the attempt would undo the record.
+type consumer struct {
+	settings
+	name     string
+	handler  handler
+	attempts txn.Engine // for attempts, with the options of WithTxOptions
+	engine   txn.Engine // for everything else, always at READ COMMITTED
+}
+
+var prepared = txn.WithOwn(db.MessageStatements)
+
+func newConsumer(pool *pgxpool.Pool, name string, h handler, opts []Option) *consumer {
+	c := &consumer{settings: newSettings(opts), name: name, handler: h}
+	c.attempts = txn.Engine{Pool: pool, Options: c.txOptions, Limits: c.limits.txn, Prepared: prepared}
+	c.engine = c.attempts
+	c.engine.Options = pgx.TxOptions{IsoLevel: pgx.ReadCommitted}
+	return c
+}
+
+// check returns an error if an argument of the call is invalid.
+func (c *consumer) check(messages []Message) error {
+	switch {
+	case c.err != nil:
+		return c.err
+	case c.engine.Pool == nil:
+		return errNoPool
+	case c.handler.fn == nil:
+		return errNoFn
+	}
+	if err := checkName("consumer", c.name); err != nil {
+		return err
+	}
+	for i := range messages {
+		if err := checkName("source of a message", messages[i].Source); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// maxLanes returns how many lanes a call may have. It leaves one connection of the pool for
+// statements that handlers and others run outside of the lanes.
+func (c *consumer) maxLanes() int {
+	if c.lanes < 2 {
+		return 1
+	}
+	return min(c.lanes, int(c.engine.Pool.Stat().MaxConns())-1)
+}
+
+// fail counts a failed attempt. If that was the last attempt, by this count or by the count of
+// other processes, it makes the message a dead letter. It fails if the database is unavailable;
+// then the outcome of the message is Retry.
+func (c *consumer) fail(ctx context.Context, d *delivery, cause error) error {
+	total := d.attempts + 1
+	if total < c.maxAttempts {
+		counted, err := c.count(ctx, d, total, cause)
+		if err != nil || counted < c.maxAttempts {
+			return err
+		}
+		total = counted
+	}
+	return c.bury(ctx, d, d.ID, total, cause)
+}
+
+// hinder postpones a message whose handler was hindered, for example by a lock. It counts no
+// attempt. The backoff grows with each hindered attempt, because the cause may last.
+func (c *consumer) hinder(ctx context.Context, d *delivery, cause error) error {
+	backoff := min(c.backoff(d.hindered+1), max(maxHinderedBackoff, c.minBackoff))
+	_, err := c.record(ctx, d, db.CountFailure{Hindered: 1, Pause: backoff}, cause)
+	if err != nil {
+		d.state = postponed // so that its announcement is withdrawn
+	}
+	return err
+}
+
+// maxHinderedBackoff is the longest backoff of a hindered message, whose lock may be released soon.
+const maxHinderedBackoff = 30 * time.Second
+
+// refuse makes a message a dead letter without an attempt. If the ID is invalid or belongs to
+// another payload, the dead letter has a substitute ID.
+func (c *consumer) refuse(ctx context.Context, d *delivery, cause error) error {
+	if errors.Is(cause, ErrKilled) {
+		return c.bury(ctx, d, d.ID, d.attempts, cause)
+	}
+	return c.bury(ctx, d, substituteID(d.ID, d.hash), 0, cause)
+}
+
+func (c *consumer) count(ctx context.Context, d *delivery, total int, cause error) (counted int, err error) {
+	return c.record(ctx, d, db.CountFailure{Added: 1, Pause: c.backoff(total)}, cause)
+}
+
+// record stores that an attempt did not succeed, and settles the delivery as Retry. It returns how
+// many attempts of the message have failed, or 0 if another process handled the message meanwhile.
+func (c *consumer) record(ctx context.Context, d *delivery, count db.CountFailure, cause error) (counted int, err error) {
+	count.FailedMessage = c.failedMessage(d, d.ID)
+	if d.announced { // the announcement has counted this attempt
+		count.Added--
+	}
+	backoff := count.Pause
+	if err := c.write(ctx, c.limits.lockWait, &count); err != nil {
+		d.retryAfter(c.minBackoff, fmt.Errorf("%w; the failure was not counted: %w", cause, err))
+		return 0, err
+	}
+	d.announced = false
+	if !count.Found { // the next delivery finds what the other process did
+		backoff = c.minBackoff
+	}
+	d.retryAfter(backoff, cause)
+	return count.Attempts, nil
+}
+
+// bury makes a message a dead letter under id.
+func (c *consumer) bury(ctx context.Context, d *delivery, id string, attempts int, cause error) error {
+	bury := db.BuryMessage{
+		FailedMessage: c.failedMessage(d, id), Attempts: attempts, Type: deadletter.Printable(d.Type, maxType),
+		Class: classOf(cause), Reason: deadletter.ReasonOf(cause),
+	}
+	var err error
+	bury.Contents, err = contentsOf(&d.Message).Seal(c.sealer, bury.LetterName())
+	if err != nil { // the message is tried again until the Sealer works
+		_, err = c.count(ctx, d, max(attempts, 1), fmt.Errorf("%w; its payload was not sealed: %w", cause, err))
+		return err
+	}
+	if err := c.write(ctx, c.limits.lockWait, &bury); err != nil {
+		d.retryAfter(c.minBackoff, fmt.Errorf("%w; the dead letter was not stored: %w", cause, err))
+		return err
+	}
+	if !bury.Found && id == d.ID { // another process has handled or dead-lettered the message
+		d.retryAfter(c.minBackoff, cause)
+		return nil
+	}
+	d.settle(Outcome{State: Dead, Err: cause})
+	return nil
+}
+
+// announce counts an attempt at a redelivered message before the attempt begins. If the process is
+// killed during the attempt, the broker delivers the message again, and the count stands. The
+// message has to be alone in its group: otherwise the announcements of the others would count as
+// well.
+//
+// announce returns the error of the lock if another process is handling the message for longer than
+// lockWait. After a deadlock or a serialization failure it returns nil, and the attempt is
+// uncounted.
+func (c *consumer) announce(ctx context.Context, d *delivery, lockWait time.Duration) error {
+	if d.Deliveries <= 1 || d.announced {
+		return nil
+	}
+	announce := db.AnnounceMessage{FailedMessage: c.failedMessage(d, d.ID)}
+	err := c.write(ctx, lockWait, &announce)
+	if err != nil && kindOfDatabaseError(ctx, err) != rerun {
+		return err
+	}
+	d.announced = err == nil && announce.Found
+	return nil
+}
+
+// withdrawLimit is how long a call tries to withdraw announcements. One that it cannot withdraw
+// counts as an attempt.
+const withdrawLimit = 5 * time.Second
+
+// withdraw undoes the announcements of postponed messages, whose attempts did not fail.
+func (c *consumer) withdraw(ctx context.Context, group []*delivery) {
+	ctx, cancel := outlive(ctx, withdrawLimit)
+	defer cancel()
+	for _, d := range group {
+		if !d.announced || d.state != postponed {
+			continue
+		}
+		withdraw := db.WithdrawMessage{Consumer: c.name, Source: d.Source, ID: d.ID}
+		if retry(ctx, func() error { return c.engine.Query(ctx, withdraw) }) == nil {
+			d.announced = false
+		}
+	}
+}
+
+func (c *consumer) failedMessage(d *delivery, id string) db.FailedMessage {
+	return db.FailedMessage{
+		Consumer: c.name, MessageID: db.MessageID{Source: d.Source, ID: id}, Hash: d.hash, Key: storedKey(d.Key),
+		Retention: c.retention,
+	}
+}
+
+// messages returns the group as the parameters of a statement.
+func (c *consumer) messages(group []*delivery) *db.Messages {
+	return db.NewMessages(c.name, len(group), func(i int) (db.MessageID, [32]byte) { return group[i].id(), group[i].hash })
+}
+
+// stored returns the stored rows of messages.
+func (c *consumer) stored(ctx context.Context, group []*delivery) ([]db.KnownMessage, error) {
+	load := db.LoadMessages{Messages: c.messages(group)}
+	err := c.engine.Query(ctx, &load)
+	return load.Rows, err
+}
+
+// write commits requests in one transaction. It waits up to lockWait for a process that is handling
+// one of the messages.
+func (c *consumer) write(ctx context.Context, lockWait time.Duration, request txn.Request) error {
+	tx, err := c.engine.Open(ctx, &db.BeginMessages{Patience: lockWait}, request)
+	if err != nil {
+		return err
+	}
+	defer tx.Close()
+	return tx.Commit(ctx)
+}
+
+// backoff returns the delay after a number of failed attempts. Its jitter spreads messages that
+// failed at the same time.
+func (s *settings) backoff(attempts int) time.Duration {
+	backoff := s.maxBackoff
+	if n := attempts - 1; n < 40 && s.minBackoff<<n>>n == s.minBackoff { // no overflow
+		backoff = min(s.minBackoff<<n, s.maxBackoff)
+	}
+	return min(backoff+rand.N(backoff/8+1), s.maxBackoff)
+}
+
+// outlive returns a context that ends after d, whether or not ctx has ended.
+func outlive(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), d)
+}
+
+// retry calls f until it returns no transient error, or ctx is done.
+func retry(ctx context.Context, f func() error) error {
+	for pause := txn.RetryPause; ; {
+		err := f()
+		if err == nil || !txn.Transient(err) || txn.Sleep(ctx, pause.Next()) != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,159 @@
+package inbox
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/db"
+	"github.com/idem-go/idem/internal/txn"
+)
+
+// HandleTx handles a message as Handle does, but in the caller's transaction. The writes of fn and
+// the ID of the message are committed or rolled back with tx. HandleTx does not retry, does not
+// wait for other processes, counts no attempt, and makes no dead letters. If fn fails, HandleTx
+// undoes the writes of fn and returns its error; tx stays usable, and the Outcome is Retry. A panic
+// of fn propagates. If the ID belongs to another payload, HandleTx returns ErrMismatch, and the
+// Outcome is Retry, so that Handle can make it a dead letter.
+//
+// The first 32 calls with the same tx run under a savepoint each. In a later call, an fn that fails
+// aborts tx.
+//
+// HandleTx refuses WithOrder, WithLanes, WithCircuit, WithTxOptions and WithRetries.
+func HandleTx(ctx context.Context, tx pgx.Tx, consumer string, m Message, fn func(tx pgx.Tx) error, opts ...Option) (Outcome, error) {
+	j := &joined{
+		consumer: newConsumer(nil, consumer, handler{}, opts),
+		delivery: &delivery{Message: m, hash: sha256.Sum256(m.Payload), positions: []int{0}},
+	}
+	began := time.Now()
+	err := j.check(tx, fn)
+	if err == nil {
+		err = j.run(ctx, tx, fn)
+	}
+	o := j.delivery.outcome
+	if j.observer != nil {
+		data := TraceHandledData{Consumer: consumer, Messages: 1, Joined: true, Runs: j.runs, Duration: time.Since(began), Err: err, Cause: idem.CauseOf(err)}
+		data.count([]Outcome{o})
+		j.observer.TraceHandled(ctx, data)
+	}
+	return o, err
+}
+
+// joined is one call of HandleTx.
+type joined struct {
+	*consumer
+	delivery *delivery
+	part     *txn.Joined
+	previous string // the execution id that tx had before this call
+	runs     int
+}
+
+func (j *joined) check(tx pgx.Tx, fn func(pgx.Tx) error) error {
+	switch {
+	case j.err != nil:
+		return j.err
+	case j.forPoolOnly != "":
+		return errors.New("inbox: HandleTx does not support " + j.forPoolOnly + ", because the transaction belongs to the caller; leave the option out")
+	case tx == nil:
+		return errors.New("inbox: tx is nil; pass a transaction")
+	case fn == nil:
+		return errNoFn
+	}
+	return errors.Join(checkName("consumer", j.name), checkName("source of the message", j.delivery.Source),
+		checkName("ID of the message", j.delivery.ID))
+}
+
+func (j *joined) run(ctx context.Context, tx pgx.Tx, fn func(pgx.Tx) error) error {
+	part, err := txn.Join(ctx, tx, j.limits.txn)
+	if err != nil {
+		return err
+	}
+	defer part.Leave()
+	j.part = part
+	returned := false
+	defer func() {
+		if !returned { // fn panicked
+			_ = part.Undo(nil)
+		}
+	}()
+	err = j.handle(ctx, fn)
+	returned = true
+	return err
+}
+
+func (j *joined) handle(ctx context.Context, fn func(pgx.Tx) error) error {
+	d := j.delivery
+	claimed, err := j.claim(ctx)
+	switch {
+	case txn.LockTimedOut(err):
+		j.retry(ErrElsewhere)
+		if !j.part.Saves() { // there is no savepoint: the server has aborted the transaction
+			return ErrElsewhere
+		}
+		return j.part.Undo(nil)
+	case err != nil:
+		j.retry(err)
+		return j.part.Undo(hint(err))
+	case !claimed:
+		return j.part.Undo(mismatchOf(d.outcome))
+	}
+	j.runs++
+	if _, err = j.part.Run("", func(tx pgx.Tx) (bool, error) {
+		return false, j.runHandler(ctx, []*delivery{d}, tx, fn)
+	}); err == nil {
+		err = j.part.Complete(ctx, db.Reclaim{ExecutionID: j.previous})
+	}
+	if err != nil {
+		j.retry(err)
+		return j.part.Undo(err)
+	}
+	d.settle(Outcome{State: Done})
+	return nil
+}
+
+func (j *joined) retry(err error) { j.delivery.retryAfter(j.minBackoff, err) }
+
+// claim inserts the message as handled. If it cannot, it settles the delivery and returns false.
+func (j *joined) claim(ctx context.Context) (claimed bool, err error) {
+	// A short wait is enough for a purge that locks the row to pass.
+	const lockWait = 20 * time.Millisecond
+	d := j.delivery
+	message := j.messages([]*delivery{d})
+	begin := &db.BeginMessages{ExecutionID: newExecutionID(), Patience: lockWait}
+	claim := &db.ClaimMessages{Messages: message, Retention: j.retention}
+	if err := j.part.Open(ctx, db.MessageStatements, begin, claim, db.Calm{}); err != nil {
+		return false, err
+	}
+	j.previous = begin.Previous
+	if len(claim.Rows) == 1 {
+		return true, nil
+	}
+	load := db.LoadMessages{Messages: message}
+	if err := j.part.Ask(ctx, &load); err != nil {
+		return false, err
+	}
+	if len(load.Rows) == 0 {
+		j.retry(ErrElsewhere)
+		return false, nil
+	}
+	due, mismatch := d.apply(&load.Rows[0])
+	if mismatch != nil {
+		j.retry(mismatch)
+	}
+	if !due {
+		return false, nil
+	}
+	resume := &db.ResumeMessages{Messages: message, Retention: j.retention}
+	again := &db.BeginMessages{ExecutionID: begin.ExecutionID, Patience: lockWait}
+	if err := j.part.Ask(ctx, again, resume, db.Calm{}); err != nil {
+		return false, err
+	}
+	if len(resume.Rows) == 0 {
+		j.retry(ErrElsewhere)
+	}
+	return len(resume.Rows) == 1, nil
+}
