@@ -11,7 +11,7 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// stream is a part of the outbox: the lanes whose number has a remainder of its own.
+// stream is a part of the outbox: the lanes whose number has the same remainder.
 type stream struct {
 	pool   *pgxpool.Pool
 	config *RelayConfig
@@ -29,53 +29,46 @@ func newStream(pool *pgxpool.Pool, publisher Publisher, config *RelayConfig, mem
 	return s
 }
 
-// How long a relay that has no ownership waits before it looks for one again.
-const (
-	lookForPost = time.Second
-	firstTrial  = 50 * time.Millisecond
-	lastTrial   = 5 * time.Second
-)
-
-// run relays the stream whenever no other process does, until ctx ends. Its error says that it never will.
+// run relays the stream while no other process does, until ctx is done. It returns an error only if
+// retrying cannot help.
 func (s *stream) run(ctx context.Context) error {
 	defer s.waker.listen()()
-	trouble := txn.Pauses{Current: firstTrial, Limit: lastTrial}
+	backoff := txn.Pauses{Current: minRetryPause, Limit: maxRetryPause}
 	for ctx.Err() == nil {
 		s.worker.awaitHung(ctx)
 		ownership, own, err := s.take(ctx)
 		if errors.Is(err, ErrTopicTaken) {
 			return err
 		}
-		if err == nil && ownership == nil {
-			elsewhere := txn.Pauses{Current: 2 * lookForPost, Limit: 2 * lookForPost}
-			_ = txn.Sleep(ctx, elsewhere.Next()-lookForPost/2)
+		if err == nil && ownership == nil { // another process relays the stream
+			random := txn.Pauses{Current: 2 * time.Second, Limit: 2 * time.Second}
+			_ = txn.Sleep(ctx, random.Next()-time.Second/2)
 			continue
 		}
 		began := time.Now()
 		if err == nil {
 			err = s.worker.work(ctx, ownership, own)
-			ownership.leave()
+			ownership.release()
 		}
-		if err == nil || ctx.Err() != nil {
+		switch {
+		case err == nil || ctx.Err() != nil:
 			return nil
-		}
-		if errors.Is(err, txn.ErrUnsupported) {
+		case errors.Is(err, txn.ErrUnsupported):
 			return err
-		}
-		if errors.Is(err, errTopics) {
+		case errors.Is(err, errTopics):
 			continue
+		case time.Since(began) > maxRetryPause:
+			backoff.Current = minRetryPause
 		}
-		if time.Since(began) > lastTrial {
-			trouble.Current = firstTrial
-		}
-		pause := trouble.Next()
-		s.config.Logger.WarnContext(ctx, "outbox: a relay goes on after a pause", "error", err, "pause", pause)
+		pause := backoff.Next()
+		s.config.Logger.WarnContext(ctx, "outbox: the relay has failed; retrying", "error", err, "pause", pause)
 		_ = txn.Sleep(ctx, pause)
 	}
 	return nil
 }
 
-// take takes the ownership of the stream, and finds out which topics are the relay's.
+// take takes the ownership of the stream, and returns it with the topics of the relay. It returns
+// nil if another process has the stream.
 func (s *stream) take(ctx context.Context) (*ownership, *topics, error) {
 	own, err := ownTopics(ctx, s.pool, s.config)
 	if err != nil || own == nil {
