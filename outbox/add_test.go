@@ -220,9 +220,7 @@ func TestRelay_NeverPublishesARolledBackMessage(t *testing.T) {
 	}
 	o.add(message("a", "3"))
 	o.empty()
-	if diff := cmp.Diff([]string{"3"}, b.types()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	b.wantTypes(t, []string{"3"})
 }
 
 // Poll is ten seconds, so a message that is published at once was not found by polling.

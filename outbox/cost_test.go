@@ -266,12 +266,7 @@ func TestRelay_ThousandsOfRetriesBlockNoOther(t *testing.T) {
 	t.Parallel()
 	o := newDatabase(t)
 	var most atomic.Int64
-	b := &broker{refuse: func(m *outbox.Message) error {
-		if m.Type == "refused" {
-			return errRefused
-		}
-		return nil
-	}, before: func(messages []outbox.Message) error {
+	b := &broker{refuse: refusing("refused"), before: func(messages []outbox.Message) error {
 		most.Store(max(most.Load(), int64(len(messages))))
 		return nil
 	}}

@@ -2,7 +2,6 @@ package outbox
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"time"
@@ -140,7 +139,7 @@ func open(l *deadletter.Letter, opts []DeadLetterOption) (DeadLetter, error) {
 		dead.Headers, err = db.ReadHeaders(contents.Headers)
 	}
 	if err != nil {
-		return DeadLetter{}, errors.Join(fmt.Errorf("outbox: cannot read the contents of the dead letter %s", l.ID), err)
+		return DeadLetter{}, fmt.Errorf("outbox: cannot read the contents of the dead letter %s: %w", l.ID, err)
 	}
 	return dead, nil
 }

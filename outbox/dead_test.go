@@ -59,9 +59,7 @@ func TestDeadLetters_ListShowRedriveDrop(t *testing.T) {
 	if diff := cmp.Diff(messages[:1], b.all()); diff != "" {
 		t.Errorf("(-added +published):\n%s", diff)
 	}
-	if n := o.count(`select count(*) from idem.dead_letters`); n != 2 {
-		t.Errorf("%d dead letters are left", n)
-	}
+	o.wantDead(2)
 }
 
 // A message that is dead-lettered again replaces its dead letter.

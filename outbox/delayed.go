@@ -94,7 +94,7 @@ func RunDelayed(ctx context.Context, pool *pgxpool.Pool, logger *slog.Logger) er
 		switch {
 		case err != nil && ctx.Err() == nil:
 			pause = backoff.Next()
-			logger.WarnContext(ctx, "outbox: cannot move delayed messages to the outbox; retrying", "error", err, "pause", pause)
+			logger.WarnContext(ctx, "outbox: cannot move delayed messages; retrying", "error", err, "pause", pause)
 		default:
 			backoff.Current = minRetryPause
 			if !d.due.IsZero() {

@@ -122,9 +122,7 @@ func TestDelayed_BlocksNoOtherMessage(t *testing.T) {
 	o.add(message("a", "after"))
 	r.Wake()
 	eventually(t, "the last one", func() bool { return b.number() == 4 })
-	if diff := cmp.Diff([]string{"now", "1", "2", "after"}, b.types()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	b.wantTypes(t, []string{"now", "1", "2", "after"})
 }
 
 // A redriven message is published at once.
@@ -280,7 +278,5 @@ func TestDelayed_PublishesALateCommit(t *testing.T) {
 	o.commit(tx)
 	r.Wake()
 	eventually(t, "the other one", func() bool { return b.number() == 2 })
-	if diff := cmp.Diff([]string{"in time", "late"}, b.types()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	b.wantTypes(t, []string{"in time", "late"})
 }

@@ -92,9 +92,7 @@ func TestDivider_SlowDestinationBlocksNoOther(t *testing.T) {
 	}
 	close(answer)
 	o.empty()
-	if diff := cmp.Diff(want, b.types("k")); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	b.wantTypes(t, want, "k")
 }
 
 // None of them blocks another destination.
@@ -145,9 +143,7 @@ func TestDivider_HungDestinationBlocksNoOther(t *testing.T) {
 	eventually(t, "the other", func() bool { return len(b.types("f")) == 1 })
 	close(release)
 	o.empty()
-	if diff := cmp.Diff([]string{"1", "2"}, b.types("k")); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	b.wantTypes(t, []string{"1", "2"}, "k")
 }
 
 // It blocks no other destination.
@@ -256,9 +252,7 @@ func TestDivider_FlakyDestinationCountsNothing(t *testing.T) {
 				}
 				o.relay(publisher, config)
 				o.empty()
-				if n := o.count(`select count(*) from idem.dead_letters`); n != 0 {
-					t.Errorf("%d messages are dead", n)
-				}
+				o.wantDead(0)
 			})
 		}
 	}
@@ -318,9 +312,7 @@ func TestRetryLater_WithoutADuration(t *testing.T) {
 	}
 	o.relay(publisher, config)
 	o.empty()
-	if diff := cmp.Diff(want, b.types("k")); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	b.wantTypes(t, want, "k")
 }
 
 // The Publisher is slow, and one key has many messages.
@@ -342,9 +334,7 @@ func TestRelay_LongKeyBlocksNoOther(t *testing.T) {
 	config.BatchSize = 20
 	o.relay(publisher, config)
 	o.empty()
-	if diff := cmp.Diff(want, b.types("many")); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	b.wantTypes(t, want, "many")
 	if all := strings.Join(b.types(), " "); strings.HasSuffix(all, "one") {
 		t.Errorf("it was published last: %s", all)
 	}

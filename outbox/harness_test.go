@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -106,6 +107,21 @@ func (o *database) empty() {
 	eventually(o.t, "the outbox to be empty", func() bool { return o.waiting() == 0 })
 }
 
+// wantDead checks the number of dead letters.
+func (o *database) wantDead(want int) {
+	o.t.Helper()
+	if n := o.count(`select count(*) from idem.dead_letters`); n != want {
+		o.t.Errorf("%d dead letters, want %d", n, want)
+	}
+}
+
+// endSessions ends the sessions of all relays.
+func (o *database) endSessions() {
+	o.t.Helper()
+	o.exec(`select pg_terminate_backend(pid) from pg_stat_activity
+		where application_name = 'idem relay' and datname = current_database()`)
+}
+
 // swift returns a configuration with short pauses.
 func swift() outbox.RelayConfig {
 	return outbox.RelayConfig{MinPause: time.Millisecond, MaxPause: 20 * time.Millisecond, Poll: 50 * time.Millisecond}
@@ -185,6 +201,24 @@ func (b *broker) types(of ...string) []string {
 		}
 	}
 	return types
+}
+
+// wantTypes checks the types of the published messages, in order.
+func (b *broker) wantTypes(t testing.TB, want []string, keys ...string) {
+	t.Helper()
+	if diff := cmp.Diff(want, b.types(keys...)); diff != "" {
+		t.Errorf("messages of the keys %q (-want +published):\n%s", keys, diff)
+	}
+}
+
+// refusing returns a function that refuses the messages of a type.
+func refusing(what string) func(*outbox.Message) error {
+	return func(m *outbox.Message) error {
+		if m.Type == what {
+			return errRefused
+		}
+		return nil
+	}
 }
 
 // all returns the published messages, in order.

@@ -19,12 +19,7 @@ import (
 func TestRelay_HoldsOnlyTheFailedKey(t *testing.T) {
 	t.Parallel()
 	o := newDatabase(t)
-	b := &broker{refuse: func(m *outbox.Message) error {
-		if m.Type == "a1" {
-			return errRefused
-		}
-		return nil
-	}}
+	b := &broker{refuse: refusing("a1")}
 	dead := make(chan outbox.DeadLetter, 1)
 	config := swift()
 	config.MaxAttempts = 3
@@ -61,12 +56,7 @@ func TestRelay_HoldsOnlyTheFailedKey(t *testing.T) {
 func TestRelay_ThousandHeldKeysBlockNoOther(t *testing.T) {
 	t.Parallel()
 	o := newDatabase(t)
-	b := &broker{refuse: func(m *outbox.Message) error {
-		if m.Type == "stuck" {
-			return errRefused
-		}
-		return nil
-	}}
+	b := &broker{refuse: refusing("stuck")}
 	var stuck []outbox.Message
 	for i := range 1000 {
 		stuck = append(stuck, message(fmt.Sprint("stuck ", i), "stuck"), message(fmt.Sprint("stuck ", i), "behind"))
@@ -124,7 +114,7 @@ func TestRelay_KeepsOrderWithUnstoredFailures(t *testing.T) {
 	_, stop := o.relay(publisher, config)
 	for n := 100; n < 1800; n += 400 { // some messages are held, and others will be
 		eventually(t, "some failures to be stored", func() bool { return o.count(`select count(*) from idem.outbox where held`) >= n || o.waiting() < 1800 })
-		o.exec(`select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'idem relay' and datname = current_database()`)
+		o.endSessions()
 	}
 	o.empty()
 	stop()

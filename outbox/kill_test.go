@@ -84,12 +84,7 @@ func TestRelay_SurvivesACutConnection(t *testing.T) {
 			t.Parallel()
 			o := newDatabase(t)
 			proxy := pgtest.Proxy(t, o.dsn)
-			b := &broker{refuse: func(m *outbox.Message) error {
-				if m.Type == "poison" {
-					return errRefused
-				}
-				return nil
-			}}
+			b := &broker{refuse: refusing("poison")}
 			var want []string
 			for i := range 60 {
 				o.add(message("a", fmt.Sprint(i)), message("poisoned", "poison"))
@@ -104,9 +99,7 @@ func TestRelay_SurvivesACutConnection(t *testing.T) {
 			if diff := cmp.Diff(want, firsts(b.types("a"))); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			if n := o.count(`select count(*) from idem.dead_letters`); n != 60 {
-				t.Errorf("%d dead letters", n)
-			}
+			o.wantDead(60)
 			if n := b.number() - 60; n > 16 {
 				t.Errorf("%d messages were published again", n)
 			}
@@ -135,7 +128,7 @@ func TestOwnership_LostSessionBecomesANewInstance(t *testing.T) {
 	o.add(message("a", "1"))
 	o.empty()
 	first := o.count(`select instance from idem.relays where lane = 0`)
-	o.exec(`select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'idem relay' and datname = current_database()`)
+	o.endSessions()
 	o.add(message("a", "2"))
 	o.empty()
 	if second := o.count(`select instance from idem.relays where lane = 0`); second == first {
@@ -243,7 +236,5 @@ func TestOwnership_BehindAPoolerIsALease(t *testing.T) {
 	eventually(t, "the first relay to notice", func() bool {
 		return o.count(`select count(*) from idem.leases where expires_at > clock_timestamp()`) == 0
 	})
-	if n := o.count(`select count(*) from idem.dead_letters`); n != 0 {
-		t.Errorf("%d dead letters", n)
-	}
+	o.wantDead(0)
 }

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem/outbox"
@@ -83,9 +82,7 @@ func TestRelay_KeepsOrderAfterALateCommit(t *testing.T) {
 	}
 	close(release)
 	o.empty()
-	if diff := cmp.Diff([]string{"late", "after 0", "after 1", "after 2", "after 3", "after 4"}, b.types("a")); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	b.wantTypes(t, []string{"late", "after 0", "after 1", "after 2", "after 3", "after 4"}, "a")
 }
 
 // A has its transaction id before B, C holds back the horizon of snapshots, and B changes the key
@@ -115,9 +112,7 @@ func TestRelay_FollowsTheOrderOfRowLocks(t *testing.T) {
 	change(a, "A's")
 	eventually(t, "both changes, while a snapshot is open", func() bool { return b.number() == 2 })
 	o.commit(c)
-	if diff := cmp.Diff([]string{"B's", "A's"}, b.types()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	b.wantTypes(t, []string{"B's", "A's"})
 }
 
 // keeper is a broker that is an OrderKeeper.
@@ -155,9 +150,7 @@ func TestOrderKeeper_CountsOnlyTheFirstFailure(t *testing.T) {
 	if d := await(t, "the dead letter", dead); d.Type != "a2" || len(dead) > 0 {
 		t.Errorf("%s is dead, and %d others", d.Type, len(dead))
 	}
-	if diff := cmp.Diff([]string{"a1", "a3", "a4"}, k.types("a")); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	k.wantTypes(t, []string{"a1", "a3", "a4"}, "a")
 	if k.calls != 2 {
 		t.Errorf("%d calls", k.calls)
 	}
@@ -187,7 +180,5 @@ func TestRelay_WaitsForAGapOfAYoungerTransaction(t *testing.T) {
 	o.commit(late)
 	o.add(message("a", "after"))
 	eventually(t, "both messages of the key", func() bool { return len(b.types("a")) == 2 })
-	if diff := cmp.Diff([]string{"late", "after"}, b.types("a")); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	b.wantTypes(t, []string{"late", "after"}, "a")
 }

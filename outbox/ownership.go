@@ -34,7 +34,8 @@ const (
 var errLost = errors.New("the ownership of the stream is lost; another process may relay the stream")
 
 // takeOwnership takes the lanes. It returns nil if another process has one of them.
-func takeOwnership(ctx context.Context, pool *pgxpool.Pool, relay string, generation int64, lanes []int) (*ownership, error) {
+func takeOwnership(ctx context.Context, pool *pgxpool.Pool, relay string, generation int64,
+	lanes []int) (*ownership, error) {
 	o := &ownership{engine: &txn.Engine{Pool: pool, Limits: txn.DefaultLimits}, lanes: lanes}
 	see := db.SeeLanes{Relay: relay, Lanes: lanes}
 	// An error is ignored: the pool may be exhausted, and a session does not need it.

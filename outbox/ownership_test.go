@@ -95,7 +95,7 @@ func TestOwnership_SessionReplacesTheLease(t *testing.T) {
 		t.Errorf("it was published %d times, and by another relay %d times", b.number(), other.number())
 	}
 	r.full.Store(true)
-	o.exec(`select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'idem relay' and datname = current_database()`)
+	o.endSessions()
 	o.add(message("a", "2"))
 	o.empty()
 }

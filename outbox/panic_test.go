@@ -8,8 +8,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/idem-go/idem/internal/guard"
 	"github.com/idem-go/idem/outbox"
 )
@@ -89,9 +87,7 @@ func TestPublishError_NilIsNotSuccess(t *testing.T) {
 	}
 	works.Store(true)
 	o.empty()
-	if diff := cmp.Diff([]string{"1", "2"}, b.types()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	b.wantTypes(t, []string{"1", "2"})
 }
 
 // The adapters and webhook name the message for which a function has panicked. The others of the
@@ -141,9 +137,7 @@ func TestPanic_InDestinationFailsItsTopic(t *testing.T) {
 	if n := o.count(`select count(*) from idem.dead_letters where class = 'panic' and attempts = 2 and source = 'bad'`); n != 2 {
 		t.Errorf("%d dead letters", n)
 	}
-	if diff := cmp.Diff([]string{"1", "4"}, b.types()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	b.wantTypes(t, []string{"1", "4"})
 }
 
 // forgetful is an OrderKeeper whose KeepsOrder panics.
@@ -163,9 +157,7 @@ func TestPanic_InKeepsOrderMeansFalse(t *testing.T) {
 		return b.Publish(ctx, messages)
 	}}, swift())
 	o.empty()
-	if diff := cmp.Diff([]string{"1", "2"}, b.types("a")); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	b.wantTypes(t, []string{"1", "2"}, "a")
 }
 
 // The Divider moves a topic to another destination while the program runs.
@@ -195,9 +187,7 @@ func TestDivider_KeepsOrderWhenATopicMoves(t *testing.T) {
 	eventually(t, "the later messages to be read", func() bool { return len(b.types("f")) == 1 })
 	close(answer)
 	o.empty()
-	if diff := cmp.Diff([]string{"1", "2"}, b.types("k")); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	b.wantTypes(t, []string{"1", "2"}, "k")
 }
 
 type secretive struct{ payload string }
@@ -224,12 +214,7 @@ func TestPanic_StoresTheTypeOfItsValue(t *testing.T) {
 func TestPanic_InACallback(t *testing.T) {
 	t.Parallel()
 	o := newDatabase(t)
-	b := &broker{refuse: func(m *outbox.Message) error {
-		if m.Type == "bad" {
-			return errRefused
-		}
-		return nil
-	}}
+	b := &broker{refuse: refusing("bad")}
 	config := swift()
 	config.MaxAttempts = 1
 	config.OnDead = func(outbox.DeadLetter) { panic("OnDead") }
@@ -243,9 +228,7 @@ func TestPanic_InACallback(t *testing.T) {
 	config.Sealer = nil
 	o.relay(b, config)
 	o.empty()
-	if n := o.count(`select count(*) from idem.dead_letters`); n != 1 {
-		t.Errorf("%d dead letters", n)
-	}
+	o.wantDead(1)
 }
 
 type panicking struct{}

@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/idem-go/idem/outbox"
 )
 
@@ -218,9 +216,7 @@ func TestUnnamedError_InAnOutageCountsNothing(t *testing.T) {
 			if n := o.count(`select count(*) from idem.dead_letters`); n != 0 || b.number() != 4 {
 				t.Errorf("%d dead letters, %d messages were published", n, b.number())
 			}
-			if diff := cmp.Diff([]string{"1", "2"}, b.types("a")); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			b.wantTypes(t, []string{"1", "2"}, "a")
 			pauses := 0
 			for i := 1; i < 8; i++ {
 				if times[i].Sub(times[i-1]) >= config.MinPause {

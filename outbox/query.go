@@ -69,7 +69,7 @@ func hint(err error) error {
 	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {
 		switch pgErr.Code {
 		case "42P01", "3F000", "42703":
-			return fmt.Errorf("outbox: the schema is missing or out of date: %w; run the migrations of package migrations", err)
+			return fmt.Errorf("outbox: the schema is missing or old: %w; run the migrations of package migrations", err)
 		case "42501":
 			return fmt.Errorf("outbox: the role lacks a privilege: %w; docs/operate.md lists the privileges", err)
 		}

@@ -108,7 +108,7 @@ func TestRelay_KeepsOrderDuringBacklogAndFailures(t *testing.T) {
 		n := min(1+m.random.IntN(200), size-added)
 		o.add(some(n)...)
 		if added += n; m.random.IntN(8) == 0 {
-			o.exec(`select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'idem relay' and datname = current_database()`)
+			o.endSessions()
 		}
 	}
 	await(t, "all messages", m.done)

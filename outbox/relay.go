@@ -15,7 +15,7 @@ import (
 // process at a time relays each stream, and another takes over if the process ends.
 type Relay struct {
 	config     RelayConfig
-	streams    []*stream
+	workers    []*worker // one for each stream
 	background companion // or nil
 	err        error     // of NewRelay
 }
@@ -33,7 +33,7 @@ func NewRelay(pool *pgxpool.Pool, publisher Publisher, config RelayConfig) *Rela
 	r.background, _ = publisher.(companion)
 	memory := &memory{limit: r.config.MaxInHand}
 	for i := range r.config.Streams {
-		r.streams = append(r.streams, newStream(pool, publisher, &r.config, memory, i))
+		r.workers = append(r.workers, newWorker(pool, publisher, &r.config, memory, i))
 	}
 	return r
 }
@@ -59,10 +59,10 @@ func (r *Relay) Run(ctx context.Context) error {
 			guard.Do(r.config.Logger, "outbox: RunBeside of the Publisher", func() { r.background.RunBeside(ctx) })
 		})
 	}
-	errs := make([]error, len(r.streams))
-	for i, s := range r.streams {
+	errs := make([]error, len(r.workers))
+	for i, w := range r.workers {
 		tasks.Go(func() {
-			if errs[i] = s.run(ctx); errs[i] != nil {
+			if errs[i] = w.run(ctx); errs[i] != nil {
 				cancel(errs[i])
 			}
 		})
@@ -75,7 +75,7 @@ func (r *Relay) Run(ctx context.Context) error {
 // used Add. It never blocks. Without it, the relay finds the messages within RelayConfig.Poll.
 // After idem.Do it is not needed: its commit wakes the relays of the same process.
 func (r *Relay) Wake() {
-	for _, s := range r.streams {
-		s.waker.wake()
+	for _, w := range r.workers {
+		w.waker.wake()
 	}
 }

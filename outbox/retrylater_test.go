@@ -46,9 +46,7 @@ func TestRetryLater_HoldsOnlyTheKey(t *testing.T) {
 			if i := slices.Index(b.types(), "b1"); i != 0 {
 				t.Errorf("another key has waited: %v", b.types())
 			}
-			if n := o.count(`select count(*) from idem.dead_letters`); n != 0 {
-				t.Errorf("%d are dead", n)
-			}
+			o.wantDead(0)
 		})
 	}
 }

@@ -376,7 +376,8 @@ func (s *scheduler) callEnded(c *call, r *result, now time.Time) {
 	d := c.destination
 	d.call = nil
 	s.calls--
-	rep := &report{destination: d, err: r.err, data: TracePublishedData{Given: len(c.messages), Duration: r.took, Err: r.err}}
+	data := TracePublishedData{Given: len(c.messages), Duration: r.took, Err: r.err}
+	rep := &report{destination: d, data: data, err: r.err}
 	s.reports = append(s.reports, rep)
 	if d.stale {
 		s.staleCallEnded(c, r, rep, now)

@@ -234,7 +234,7 @@ func TestDivider_DoesNotWaitForAHungDestination(t *testing.T) {
 	o.add(to("theirs", "k", "2"), to("fine", "k", "3"))
 	eventually(t, "messages of both relays, after a change of topics", func() bool { return other.number() == 1 && b.number() == 1 })
 
-	o.exec(`select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'idem relay' and datname = current_database()`)
+	o.endSessions()
 	o.add(to("fine", "k", "4"), to("hangs", "k", "5"))
 	eventually(t, "a message behind a lost session", func() bool { return b.number() == 2 })
 

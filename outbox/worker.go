@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/guard"
@@ -18,12 +20,14 @@ import (
 // worker carries out the decisions of the scheduler of a stream, while this process owns the
 // stream. A call of the Publisher may outlast an ownership: the next ownership stores its result.
 type worker struct {
+	pool      *pgxpool.Pool
 	config    *RelayConfig
 	publisher Publisher
 	schedule  *scheduler
 	delayed   delayed
 	waker     waker
-	stream    db.Stream
+	stream    db.Stream // the lanes whose number has the same remainder
+	lanes     []int
 	ended     chan endedCall
 
 	// Of an ownership:
@@ -55,9 +59,14 @@ const (
 // at any time.
 var errHung = errors.New("the Publisher has not returned although its context has ended")
 
-func newWorker(publisher Publisher, config *RelayConfig, memory *memory, stream db.Stream, waker waker) *worker {
+// newWorker returns the worker of the stream with a number.
+func newWorker(pool *pgxpool.Pool, publisher Publisher, config *RelayConfig, memory *memory, number int) *worker {
 	w := &worker{
-		config: config, publisher: publisher, waker: waker, stream: stream, ended: make(chan endedCall, maxCalls),
+		pool: pool, config: config, publisher: publisher, waker: newWaker(), ended: make(chan endedCall, maxCalls),
+		stream: db.Stream{Number: number, Of: config.Streams},
+	}
+	for lane := number; lane < db.Lanes; lane += config.Streams {
+		w.lanes = append(w.lanes, lane)
 	}
 	var divide func(topic string) string
 	if divider, ok := publisher.(Divider); ok {
