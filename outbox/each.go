@@ -10,14 +10,14 @@ import (
 
 // PublishEach implements Publish for a broker that confirms each message. It calls send for all
 // messages concurrently. send publishes one message, and returns when the broker has stored it.
-// blames reports whether an error of send concerns this message alone; PublishEach names the
-// message in a [PublishError]. Any other error cancels the other sends and is returned as an error
-// that names no message. A send that panics fails its message.
+// isOwn reports whether an error of send concerns this message alone; PublishEach names the message
+// in a [PublishError]. Any other error cancels the other sends and is returned as an error that
+// names no message. A send that panics fails its message.
 //
 // The relay keeps the order of a key: it gives a Publisher that is not an [OrderKeeper] one message
 // of each key at a time.
 func PublishEach(ctx context.Context, messages []Message, send func(context.Context, Message) error,
-	blames func(error) bool) error {
+	isOwn func(error) bool) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var (
@@ -33,7 +33,7 @@ func PublishEach(ctx context.Context, messages []Message, send func(context.Cont
 			err := Recover(func() error { return send(ctx, m) })
 			switch {
 			case err == nil:
-			case errors.Is(err, ErrPanicked) || blames(err):
+			case errors.Is(err, ErrPanicked) || isOwn(err):
 				mu.Lock()
 				defer mu.Unlock()
 				failed[m.ID] = err

@@ -19,7 +19,7 @@ var (
 	errAway = errors.New("the broker is away")
 )
 
-func blames(err error) bool { return errors.Is(err, errOwn) }
+func isOwn(err error) bool { return errors.Is(err, errOwn) }
 
 // publish calls PublishEach with messages whose IDs are 0 to n-1.
 func publish(t *testing.T, n int, send func(context.Context, outbox.Message) error) error {
@@ -27,7 +27,7 @@ func publish(t *testing.T, n int, send func(context.Context, outbox.Message) err
 	for i := range n {
 		messages = append(messages, outbox.Message{ID: fmt.Sprint(i)})
 	}
-	return outbox.PublishEach(t.Context(), messages, send, blames)
+	return outbox.PublishEach(t.Context(), messages, send, isOwn)
 }
 
 func TestPublishEach_SendsConcurrently(t *testing.T) {
