@@ -4,36 +4,40 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// Add adds messages to the outbox as a part of tx: they are published some time after it has committed, and never if it does
-// not. It is one INSERT, however many there are.
+// Add adds messages to the outbox as a part of tx. A relay publishes them some time after tx has
+// committed, and never if tx is rolled back. Add is one INSERT for any number of messages.
 //
-// A message with a NotBefore waits in a table of its own until it is due. All others cost what they cost without it.
+// A message with a NotBefore is inserted into a table of its own and waits there until it is due.
 //
-// Messages of one topic and key leave in the order in which they were added. Between transactions that is the order of their
-// INSERTs, so transactions that tell of one key should hold a lock on a row of that key first, as they do when they have
-// changed it.
+// Messages of one topic and key are published in the order in which they were added. Between
+// transactions this is the order of their INSERTs. So a transaction that adds a message of a key
+// should hold a lock on a row of that key first, as a transaction does that has changed the row.
 //
-// A message without an ID gets one. Given a slice, as in Add(ctx, tx, messages...), Add writes the IDs into it, so that a
-// transaction that is tried again says the same under the same ID. NewID makes one beforehand. One Add has no two messages of the same ID,
-// also of two topics.
+// Add sets the ID of a message without one. Given a slice, as in Add(ctx, tx, messages...), it
+// writes the IDs into the slice, so a transaction that is run again adds its messages under the
+// same IDs. NewID returns an ID beforehand. Two messages of one Add cannot have the same ID, even
+// under two topics.
 //
-// If a header is called traceparent, its value, and that of tracestate, are also in the column tracingspancontext, from which
-// Debezium takes it. With a context of WithCarrier, Add writes them into what it stores, so that consumers know the trace in which
-// a message was added. A message that has one of these headers keeps its own.
+// With a context of WithCarrier, Add stores the headers of the Carrier with each message. A message
+// that has one of these headers itself gets none of them. If a message has the header traceparent,
+// Add also writes traceparent and tracestate into the column tracingspancontext, which Debezium
+// reads.
+//
+// Add returns ErrInvalid if a message exceeds a limit or has an ID that is not a UUID.
 func Add(ctx context.Context, tx pgx.Tx, messages ...Message) error {
 	if tx == nil {
 		return errors.New("outbox: tx is nil")
 	}
-	add, err := rows(messages, carried(ctx))
+	add, err := rows(messages, carrierHeaders(ctx))
 	if err != nil || len(messages) == 0 {
 		return err
 	}
@@ -44,7 +48,8 @@ func Add(ctx context.Context, tx pgx.Tx, messages ...Message) error {
 	return nil
 }
 
-// Queue is Add for a batch of the caller's, which is to be sent inside of a transaction: it costs no round trip of its own.
+// Queue is Add for a batch that the caller sends in a transaction. It costs no round trip of its
+// own.
 func Queue(batch *pgx.Batch, messages ...Message) error {
 	if batch == nil {
 		return errors.New("outbox: batch is nil")
@@ -56,7 +61,7 @@ func Queue(batch *pgx.Batch, messages ...Message) error {
 	return err
 }
 
-// rows makes rows of messages, with what they carry of their context, and gives each its ID.
+// rows returns the INSERT of messages, and sets their IDs. carried are headers of the Carrier.
 func rows(messages []Message, carried map[string]string) (*db.AddMessages, error) {
 	n := len(messages)
 	add := &db.AddMessages{
@@ -66,26 +71,27 @@ func rows(messages []Message, carried map[string]string) (*db.AddMessages, error
 	seen := make(map[string]bool, n)
 	for i := range messages {
 		m := &messages[i]
-		if err := m.check(); err != nil {
-			return nil, fmt.Errorf("%w: message %d: %w", ErrInvalid, i, err)
-		}
-		if m.ID == "" {
+		err := m.check()
+		if err == nil && m.ID == "" {
 			m.ID = NewID()
 		}
-		id, err := canonical(m.ID)
+		id := ""
+		if err == nil {
+			id, err = canonicalID(m.ID)
+		}
 		if err == nil && seen[id] {
-			err = errors.New("another one has the same ID")
+			err = errors.New("an earlier message of the call has the same ID")
+		}
+		headers := m.headersWith(carried)
+		if err == nil {
+			add.Headers[i], err = db.WriteHeaders(headers)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%w: message %d: %w", ErrInvalid, i, err)
 		}
 		m.ID, seen[id] = id, true
 		add.IDs[i], add.Topics[i], add.Keys[i], add.Types[i], add.Payloads[i] = id, m.Topic, m.Key, m.Type, m.Payload
-		headers := m.carrying(carried)
-		if add.Headers[i], err = db.WriteHeaders(headers); err != nil {
-			return nil, fmt.Errorf("%w: message %d: %w", ErrInvalid, i, err)
-		}
-		add.Traces[i] = traceOf(headers)
+		add.Traces[i] = traceProperties(headers)
 		if !m.NotBefore.IsZero() && add.Moments == nil {
 			add.Moments = make([]string, n)
 		}
@@ -96,30 +102,60 @@ func rows(messages []Message, carried map[string]string) (*db.AddMessages, error
 	return add, nil
 }
 
-// traceOf returns the trace context of a message as properties of Java, which is how Debezium reads it.
-func traceOf(headers map[string]string) string {
+// traceProperties returns the trace context in headers in the format of a Java properties file,
+// which Debezium expects.
+func traceProperties(headers map[string]string) string {
+	if headers["traceparent"] == "" {
+		return ""
+	}
 	var b strings.Builder
 	for _, name := range []string{"traceparent", "tracestate"} {
-		if value := headers[name]; value != "" && headers["traceparent"] != "" {
-			b.WriteString(name + "=" + inProperties.Replace(value) + "\n")
+		if value := headers[name]; value != "" {
+			b.WriteString(name + "=" + escapeProperty.Replace(value) + "\n")
 		}
 	}
 	return b.String()
 }
 
-var inProperties = strings.NewReplacer(`\`, `\\`, "\n", `\n`, "\r", `\r`)
+var escapeProperty = strings.NewReplacer(`\`, `\\`, "\n", `\n`, "\r", `\r`)
 
-// hint adds to an error what its reader can do about it.
-func hint(err error) error {
-	var pgErr *pgconn.PgError
-	if !errors.As(err, &pgErr) {
-		return fmt.Errorf("outbox: %w", err)
+// Carrier writes headers that messages take over from the context in which they are added, such as
+// a trace context. Package idemotel has one.
+type Carrier interface {
+	Carry(ctx context.Context, headers map[string]string)
+}
+
+// WithCarrier returns a context with which Add stores the headers of c with each message. A program
+// sets it on an outer context, such as the BaseContext of an http.Server. Add calls c with the
+// context that it was given.
+func WithCarrier(ctx context.Context, c Carrier) context.Context {
+	return context.WithValue(ctx, carrierKey{}, c)
+}
+
+type carrierKey struct{}
+
+// carrierHeaders returns the headers of the Carrier in ctx.
+func carrierHeaders(ctx context.Context) map[string]string {
+	c, ok := ctx.Value(carrierKey{}).(Carrier)
+	if !ok {
+		return nil
 	}
-	switch pgErr.Code {
-	case "42P01", "3F000", "42703":
-		return fmt.Errorf("outbox: the schema is missing or out of date, run the migrations of package migrations: %w", err)
-	case "42501":
-		return fmt.Errorf("outbox: the role lacks a privilege, docs/operate.md has them: %w", err)
+	headers := map[string]string{}
+	c.Carry(ctx, headers)
+	return headers
+}
+
+// headersWith returns the headers of m together with those of the Carrier. If the two have a name
+// in common, or exceed a limit together, it returns the headers of m alone.
+func (m *Message) headersWith(carried map[string]string) map[string]string {
+	if len(carried) == 0 {
+		return m.Headers
 	}
-	return fmt.Errorf("outbox: %w", txn.AsUnsupported(err))
+	larger := *m
+	larger.Headers = maps.Clone(carried)
+	maps.Copy(larger.Headers, m.Headers)
+	if len(larger.Headers) < len(m.Headers)+len(carried) || larger.check() != nil {
+		return m.Headers
+	}
+	return larger.Headers
 }

@@ -2,6 +2,7 @@ package outbox_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"regexp"
@@ -15,10 +16,11 @@ import (
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/lab/pgtest"
+	"github.com/idem-go/idem/lab/schema"
 	"github.com/idem-go/idem/outbox"
 )
 
-// all is every kind of message that may be added.
+// all returns messages with every kind of valid contents.
 func all() []outbox.Message {
 	every := make([]byte, 256)
 	for i := range every {
@@ -34,8 +36,8 @@ func all() []outbox.Message {
 	}
 }
 
-// Nothing depends on how the pool speaks to the server, nor on what a session is set to.
-func TestMessageArrivesAsItWasAdded(t *testing.T) {
+// The result does not depend on the query mode of the pool, nor on the settings of the session.
+func TestAdd_PreservesMessages(t *testing.T) {
 	t.Parallel()
 	for name, configure := range map[string]func(*pgxpool.Config){
 		"prepared": func(*pgxpool.Config) {},
@@ -47,7 +49,7 @@ func TestMessageArrivesAsItWasAdded(t *testing.T) {
 		for _, batched := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, " batched ", batched), func(t *testing.T) {
 				t.Parallel()
-				o := newOffice(t)
+				o := newDatabase(t)
 				o.exec(hostile(), pgx.QueryExecModeSimpleProtocol)
 				o.pool = pgtest.Open(t, o.dsn, configure, func(c *pgxpool.Config) {
 					c.ConnConfig.RuntimeParams = map[string]string{"search_path": "app, pg_catalog, public", "bytea_output": "escape",
@@ -83,7 +85,7 @@ func TestMessageArrivesAsItWasAdded(t *testing.T) {
 					return err == nil && figures.Waiting+figures.Held == 0
 				})
 				want := map[string]outbox.Message{}
-				messages[4].Headers = nil // which is what no headers are
+				messages[4].Headers = nil // empty headers are stored as none
 				for _, m := range messages[1:] {
 					want[m.ID] = m
 				}
@@ -91,7 +93,7 @@ func TestMessageArrivesAsItWasAdded(t *testing.T) {
 				for _, m := range b.all() {
 					got[m.ID] = m
 				}
-				same := cmp.Comparer(func(a, b []byte) bool { return bytes.Equal(a, b) && (a == nil) == (b == nil) }) // a million bytes, quickly
+				same := cmp.Comparer(func(a, b []byte) bool { return bytes.Equal(a, b) && (a == nil) == (b == nil) }) // fast for a million bytes
 				if diff := cmp.Diff(want, got, same); diff != "" {
 					t.Errorf("(-added +published):\n%s", diff)
 				}
@@ -104,7 +106,8 @@ func TestMessageArrivesAsItWasAdded(t *testing.T) {
 	}
 }
 
-// hostile is a schema whose functions and operators lie, and which a search_path puts in front of the system's.
+// hostile returns the SQL of a schema whose functions and operators return wrong results. A
+// search_path puts it before pg_catalog.
 func hostile() string {
 	sql := `
 		create schema app;
@@ -134,9 +137,10 @@ func hostile() string {
 	return sql
 }
 
-func TestMessageThatCannotArriveIsRefusedBeforeAnythingIsSent(t *testing.T) {
+// The refusal sends nothing, so the transaction stays usable.
+func TestAdd_RefusesInvalidMessages(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newDatabase(t)
 	tx := o.begin()
 	id := outbox.NewID()
 	for name, messages := range map[string][]outbox.Message{
@@ -166,14 +170,14 @@ func TestMessageThatCannotArriveIsRefusedBeforeAnythingIsSent(t *testing.T) {
 	if err := outbox.Add(t.Context(), nil, message("a", "1")); err == nil {
 		t.Error("no transaction was no error")
 	}
-	o.in(tx, message("a", "1")) // the transaction is as usable as before
+	o.in(tx, message("a", "1")) // the transaction is still usable
 	o.commit(tx)
 }
 
-// What is tried again says the same under the same ID.
-func TestIDsAreMadeOnceAndWrittenIntoTheCallersSlice(t *testing.T) {
+// A transaction that is run again adds its messages under the same IDs.
+func TestAdd_WritesIDsIntoTheSlice(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newDatabase(t)
 	messages := []outbox.Message{message("a", "1"), message("a", "2"), {ID: "0190B5C0-7B3A-7000-8000-0123456789AB", Topic: "t"}}
 	var ids []string
 	for range 2 {
@@ -198,9 +202,9 @@ func TestIDsAreMadeOnceAndWrittenIntoTheCallersSlice(t *testing.T) {
 	}
 }
 
-func TestMessageOfATransactionThatIsRolledBackIsNeverPublished(t *testing.T) {
+func TestRelay_NeverPublishesARolledBackMessage(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newDatabase(t)
 	b := &broker{}
 	o.relay(b, swift())
 	tx := o.begin()
@@ -216,28 +220,26 @@ func TestMessageOfATransactionThatIsRolledBackIsNeverPublished(t *testing.T) {
 	}
 	o.add(message("a", "3"))
 	o.empty()
-	if diff := cmp.Diff([]string{"3"}, b.types()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	b.wantTypes(t, []string{"3"})
 }
 
-// With a pause of ten seconds between looks, what is published at once was not found by looking.
-func TestRelayOfTheSameProcessLooksAtOnceAfterTheCommitOfDoAndWhenItIsWoken(t *testing.T) {
+// Poll is ten seconds, so a message that is published at once was not found by polling.
+func TestRelay_IsWokenByDoAndByWake(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newDatabase(t)
 	b := &broker{}
 	config := swift()
 	config.Poll = 10 * time.Second
 	r, _ := o.relay(b, config)
 	o.add(message("a", "0"))
 	o.empty()
-	asleep := func() { // it has looked so often in vain that the next look is some time away
+	asleep := func() { // the next poll is more than a second away
 		t.Helper()
 		quiet := func() bool {
 			return o.count(`select count(*) from pg_stat_activity where application_name = 'idem relay' and datname = current_database()
 				and state = 'idle' and state_change < clock_timestamp() - interval '1 second'`) == 1
 		}
-		eventually(t, "the relay to rest", quiet)
+		eventually(t, "the relay to be idle", quiet)
 	}
 	asleep()
 	begun := time.Now()
@@ -247,10 +249,117 @@ func TestRelayOfTheSameProcessLooksAtOnceAfterTheCommitOfDoAndWhenItIsWoken(t *t
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the relay to have been told by Do", func() bool { return b.number() == 3 })
+	eventually(t, "Do to wake the relay", func() bool { return b.number() == 3 })
 	t.Logf("published %v after the beginning of Do", time.Since(begun))
 	asleep()
 	o.add(message("a", "3"))
 	r.Wake()
-	eventually(t, "the relay to have been woken", func() bool { return b.number() == 4 })
+	eventually(t, "Wake to wake the relay", func() bool { return b.number() == 4 })
+}
+
+// tracer carries the string that the context has under this type.
+type tracer struct{}
+
+func (tracer) Carry(ctx context.Context, headers map[string]string) {
+	if trace, ok := ctx.Value(tracer{}).(string); ok {
+		headers["traceparent"], headers["tracestate"] = trace, "s"
+	}
+}
+
+func TestAdd_StoresTheHeadersOfTheCarrier(t *testing.T) {
+	t.Parallel()
+	large := strings.Repeat("x", 64<<10-len("h"))
+	trace := map[string]string{"traceparent": "of the request", "tracestate": "s"}
+	for name, test := range map[string]struct {
+		headers, want map[string]string
+		plain         bool
+	}{
+		"without headers": {want: trace},
+		"beside others":   {headers: map[string]string{"a": "b"}, want: map[string]string{"a": "b", "traceparent": "of the request", "tracestate": "s"}},
+		"its own stays":   {headers: map[string]string{"traceparent": "mine"}, want: map[string]string{"traceparent": "mine"}},
+		"without room":    {headers: map[string]string{"h": large}, want: map[string]string{"h": large}},
+		"without a trace": {plain: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := newDatabase(t)
+			ctx := outbox.WithCarrier(t.Context(), tracer{})
+			if !test.plain {
+				ctx = context.WithValue(ctx, tracer{}, "of the request") // derived from the context with the Carrier, as that of a request is
+			}
+			m := outbox.Message{Topic: "orders", Headers: test.headers}
+			given := len(test.headers)
+			if err := pgx.BeginFunc(ctx, o.pool, func(tx pgx.Tx) error { return outbox.Add(ctx, tx, m) }); err != nil {
+				t.Fatal(err)
+			}
+			var got map[string]string
+			var java *string
+			if err := o.pool.QueryRow(ctx, `select headers, tracingspancontext from idem.outbox`).Scan(&got, &java); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" || len(m.Headers) != given {
+				t.Errorf("%d headers were given, and %d are there\n%.500s", given, len(m.Headers), diff)
+			}
+			if has := java != nil && strings.Contains(*java, "traceparent="); has != (got["traceparent"] != "") {
+				t.Errorf("tracingspancontext is %v", java)
+			}
+		})
+	}
+}
+
+// A relay publishes committed messages. So a transaction with messages waits for the disk, although
+// synchronous_commit is off. Otherwise a crash of the server could undo the effect of a message
+// that consumers have received.
+func TestAdd_SurvivesACrashWithAsynchronousCommit(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Server(t, "wal_writer_delay=10s", "synchronous_commit=off")
+	if err := schema.UpAt(t.Context(), server.DSN()); err != nil {
+		t.Fatal(err)
+	}
+	o := &database{t: t, dsn: server.DSN(), pool: pgtest.Open(t, server.DSN())}
+	o.exec(`create table orders (what text not null)`)
+	for name, add := range map[string]func(tx pgx.Tx) error{
+		"Add":         func(tx pgx.Tx) error { return outbox.Add(context.Background(), tx, message("1", "one")) },
+		"Add, behind": func(tx pgx.Tx) error { return addIn(tx, message("1", "one")) },
+		"Queue": func(tx pgx.Tx) error {
+			batch := &pgx.Batch{}
+			if err := outbox.Queue(batch, message("1", "one")); err != nil {
+				return err
+			}
+			return tx.SendBatch(context.Background(), batch).Close()
+		},
+		"delayed": func(tx pgx.Tx) error {
+			later := message("2", "one")
+			later.NotBefore = time.Now().Add(time.Hour)
+			return outbox.Add(context.Background(), tx, message("1", "one"), later)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o.exec(`truncate orders, idem.outbox`)
+			o.exec(`checkpoint`)
+			err := pgx.BeginFunc(t.Context(), o.pool, func(tx pgx.Tx) error {
+				if _, err := tx.Exec(t.Context(), `insert into orders (what) values ('an order')`); err != nil {
+					return err
+				}
+				return add(tx)
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			server.Kill()
+			<-server.Done()
+			if err := server.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			o.pool.Reset()
+			if orders, messages := o.count(`select count(*) from orders`), o.count(`select count(*) from idem.outbox`); orders != 1 || messages != 1 {
+				t.Errorf("%d orders and %d messages", orders, messages)
+			}
+		})
+	}
+}
+
+// addIn adds a message after a savepoint.
+func addIn(tx pgx.Tx, m outbox.Message) error {
+	return pgx.BeginFunc(context.Background(), tx, func(tx pgx.Tx) error { return outbox.Add(context.Background(), tx, m) })
 }

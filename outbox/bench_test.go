@@ -12,23 +12,24 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// fill adds n messages of 200 bytes, of a thousand keys, as fast as the server makes them.
-func (o *office) fill(n int) {
+// fill inserts n messages of 200 bytes with a thousand keys, by one statement.
+func (o *database) fill(n int) {
 	o.t.Helper()
 	o.exec(`insert into idem.outbox (created_at, id, aggregatetype, aggregateid, type, payload, headers)
 		select clock_timestamp(), gen_random_uuid(), 'orders', format('key %s', i % 1000), 'OrderPlaced', convert_to(rpad('{', 200, 'x'), 'UTF8'), '{"traceparent": "00"}'
 		from generate_series(1, $1) i`, n)
 }
 
-// BenchmarkRelay relays 100,000 messages a turn into a Publisher that does nothing, over one connection. Beside an old snapshot
-// nothing that has left can be removed; a transaction that has added a message and goes on also keeps its gap open. With
-// -benchtime 250x that is 25 million messages, what 20,000 a second leave in twenty minutes.
+// BenchmarkRelay relays 100,000 messages an iteration to a Publisher that does nothing, over one
+// connection. An old snapshot keeps vacuum from removing the rows of published messages. An open
+// transaction that has added a message also keeps its gap open. -benchtime 250x relays 25 million
+// messages, which is twenty minutes at 20,000 a second.
 func BenchmarkRelay(b *testing.B) {
 	const turn = 100_000
 	for _, beside := range []string{"nothing", "an old snapshot", "an open transaction"} {
 		b.Run("beside "+beside, func(b *testing.B) {
 			old := beside != "nothing"
-			o := newOffice(b)
+			o := newDatabase(b)
 			o.exec(`alter table idem.outbox set (autovacuum_enabled = off)`)
 			if old {
 				o.fill(turn)
@@ -79,11 +80,11 @@ func BenchmarkRelay(b *testing.B) {
 	}
 }
 
-// BenchmarkAdd is a transaction of one INSERT, alone and with a message.
+// BenchmarkAdd measures a transaction of one INSERT, alone and with a message.
 func BenchmarkAdd(b *testing.B) {
 	for _, how := range []string{"alone", "Add", "Queue"} {
 		b.Run(how, func(b *testing.B) {
-			o := newOffice(b)
+			o := newDatabase(b)
 			o.exec(`create table orders (id bigint generated always as identity primary key, what text not null)`)
 			b.ReportAllocs()
 			for n := 0; b.Loop(); n++ {

@@ -1,90 +1,105 @@
 package outbox
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/internal/db"
 )
 
-// RelayConfig changes a Relay. The zero value works.
+// RelayConfig configures a Relay. The zero value is valid.
 type RelayConfig struct {
-	// Name and Topics divide an outbox among several relays, as of two services with one database, or with two brokers. Topics
-	// are the relay's own: names, or beginnings of names that end in *. They are on record in the database under Name. A relay
-	// without them has every topic that no relay on record has, and is the only one by default. Run returns ErrTopicTaken if
-	// another Name has one of the Topics.
+	// Name and Topics divide an outbox among several relays, such as those of two services with one
+	// database, or of one service with two brokers. Each of Topics is a topic, or a prefix that
+	// ends in *. The database records them under Name. A relay without Topics publishes every topic
+	// that no recorded relay has. Run returns ErrTopicTaken if another Name has one of the Topics.
 	//
-	// When the Topics of a Name change, the process that relays goes on by its own until it ends, and the next one works by its
-	// own. A topic is given to another Name by first taking it from the one that has it. ForgetRelay removes a Name.
+	// When a rollout changes the Topics of a Name, a process that relays keeps its own Topics until
+	// it ends, and the next one uses its own. To move a topic to another Name, first remove it from
+	// the Topics of the relay that has it. ForgetRelay removes a Name.
 	Name   string
 	Topics []string
 
-	// MaxAttempts is how often a message may fail before it is a dead letter. The default is 10. An attempt counts if the
-	// Publisher has named the message, or has refused it alone in a round in which it has accepted another one: see Publisher.
-	// An unavailable destination counts nothing.
+	// MaxAttempts is the number of failed attempts after which a message is dead-lettered. The
+	// default is 10. An attempt counts if the Publisher has named the message, or has refused it in
+	// a round of single calls in which it has accepted another: see Publisher. Nothing counts while
+	// a destination is unavailable.
 	MaxAttempts int
 
-	// MaxOutage is how long a message may wait for an unavailable destination, from when it was added, before it is a dead letter of
-	// the class "unavailable". This relay must have found the destination unavailable for an hour without an interruption, or
-	// for MaxOutage if that is less. The default is without limit.
+	// MaxOutage is how long a message may wait for an unavailable destination, from its Add, before
+	// it is dead-lettered with the class "unavailable". This relay must also have found the
+	// destination unavailable for an hour without an interruption, or for MaxOutage if that is
+	// less. The default is no limit.
 	MaxOutage time.Duration
 
-	// MinPause and MaxPause bound the backoff of a message after a failed attempt: it doubles from one attempt to the next. The
-	// defaults are half a second and 5 minutes. An unavailable destination has a backoff of its own, from MinPause up to 30 seconds,
-	// or up to MaxPause if that is less.
+	// MinPause and MaxPause bound the backoff of a message after a failed attempt, which doubles
+	// from one attempt to the next. The defaults are half a second and 5 minutes. The backoff of an
+	// unavailable destination is at least MinPause, and at most 30 seconds, or MaxPause if that is
+	// less.
 	MinPause, MaxPause time.Duration
 
-	// BatchSize is how many messages a call of the Publisher has at most, and how many the relay reads at a time. The default is
-	// 1,000. While a call is under way, the relay reads the next batch, and it removes published messages within 50 ms after
-	// their call: they are published again if the process dies before.
+	// BatchSize is the maximum number of messages in a call of the Publisher and in a read. The
+	// default is 1,000. The relay reads the next batch while a call is in progress. It removes
+	// published messages within 50 ms after their call; if the process dies before, they are
+	// published again.
 	BatchSize int
 
-	// MaxInHand bounds the payloads and headers in memory, in bytes, of a Publisher that is a Divider: in the queues and calls of
-	// all destinations and streams together, and one message more. A destination has no more than a thirty-second of what is free,
-	// so that large messages of one destination hold up no other. The default is 256 MiB. A read has up to an eighth of it,
-	// divided among the streams, 16 MiB at most: of new messages, and as much of messages that are tried again.
+	// MaxInHand bounds the bytes of payloads and headers in memory if the Publisher is a Divider:
+	// in the queues and calls of all destinations and streams together, plus one message. A
+	// destination uses at most a thirty-second of the free memory, so that its large messages block
+	// no other. The default is 256 MiB. A read returns up to an eighth of MaxInHand, divided among
+	// the streams, at most 16 MiB: of new messages, and as much of retries.
 	MaxInHand int
 
-	// Poll is how often the outbox is looked at when there is nothing in it: after 50 ms at first, and then up to Poll. The
+	// Poll is the maximum time between two reads of an empty outbox. The first pause is 50 ms. The
 	// default is a second, the limit 10 seconds.
 	Poll time.Duration
 
-	// PublishTimeout is how long a call of the Publisher may take until its context ends. The default is 30 seconds.
+	// PublishTimeout is the time after which the context of a call of the Publisher ends. The
+	// default is 30 seconds.
 	PublishTimeout time.Duration
 
-	// Drain is how long calls that are under way may go on after the end of the context of Run. The default is 5 seconds. A call that
-	// does not return is waited for 5 seconds more, and then the outcomes of the last calls have 5 seconds to be written down.
+	// Drain is how long calls in progress may continue after the context of Run is done. The
+	// default is 5 seconds. Run waits up to 5 seconds more for a call that does not return, and
+	// then up to 5 seconds to store the last outcomes.
 	Drain time.Duration
 
-	// Streams is how many parts of the outbox are relayed side by side, up to 16, each by whichever process comes first. The
-	// messages of one key are in one stream. The default is 1: more are for a Publisher that is slow, as they read the table
-	// as often. Processes that do not agree about it wait for each other.
+	// Streams is the number of parts of the outbox that are relayed concurrently, each by one
+	// process at a time. The messages of one key are in one stream. The default is 1, the limit 16.
+	// More streams help a slow Publisher; each one polls the table. Processes with different values
+	// wait for each other.
 	Streams int
 
-	// Retention is how long a message that was published is kept in idem.published, from which package purge removes it. The
-	// default is not to keep it.
+	// Retention is how long a published message stays in idem.published, from which package purge
+	// deletes it. By default published messages are not kept.
 	Retention time.Duration
 
-	// Sealer seals what a dead letter says. With one, idem.published has neither payload nor headers. What is in the outbox is
-	// never sealed: it is about to leave.
+	// Sealer seals the contents of dead letters. With a Sealer, idem.published has neither payloads
+	// nor headers. Messages in the outbox are never sealed: they are about to be published.
 	Sealer idem.Sealer
 
-	// OnDead is told of every message that has become a dead letter, if it is not nil. It holds up its stream.
+	// OnDead is called for every message that has become a dead letter, if it is not nil. Its
+	// stream waits for it.
 	OnDead func(DeadLetter)
 
-	// Observer is told of every call of the Publisher, if it is not nil.
+	// Observer is called for every call of the Publisher, if it is not nil.
 	Observer RelayObserver
 
-	// Logger is told what is told nowhere else. The default is slog.Default().
+	// Logger is for errors that no function returns. The default is slog.Default().
 	Logger *slog.Logger
 }
 
+// set checks c and sets the defaults.
 func (c *RelayConfig) set() error {
-	for _, d := range []time.Duration{c.MinPause, c.MaxPause, c.Poll, c.PublishTimeout, c.Drain, c.Retention, c.MaxOutage} {
+	for _, d := range []time.Duration{
+		c.MinPause, c.MaxPause, c.Poll, c.PublishTimeout, c.Drain, c.Retention, c.MaxOutage,
+	} {
 		if d < 0 {
 			return errors.New("outbox: RelayConfig: a duration is negative")
 		}
@@ -92,31 +107,31 @@ func (c *RelayConfig) set() error {
 	if err := checkTopics(c.Name, c.Topics); err != nil {
 		return err
 	}
-	c.Topics = slices.Sorted(slices.Values(c.Topics)) // they are a set
+	c.Topics = slices.Sorted(slices.Values(c.Topics)) // topics are compared as a set
 	switch {
-	case c.MaxAttempts < 0, c.BatchSize < 0, c.BatchSize > 10_000:
-		return errors.New("outbox: RelayConfig: MaxAttempts is not negative, and BatchSize is up to 10,000")
+	case c.MaxAttempts < 0:
+		return errors.New("outbox: RelayConfig: MaxAttempts is negative")
+	case c.BatchSize < 0, c.BatchSize > 10_000:
+		return errors.New("outbox: RelayConfig: BatchSize must be between 1 and 10,000")
 	case c.MaxInHand < 0:
 		return errors.New("outbox: RelayConfig: MaxInHand is negative")
 	case c.Streams < 0, c.Streams > db.Lanes:
-		return fmt.Errorf("outbox: RelayConfig: Streams is between 1 and %d", db.Lanes)
+		return fmt.Errorf("outbox: RelayConfig: Streams must be between 1 and %d", db.Lanes)
 	case c.Poll > 10*time.Second:
-		return errors.New("outbox: RelayConfig: Poll is 10 seconds at most")
+		return errors.New("outbox: RelayConfig: Poll must be at most 10 seconds")
 	}
-	orElse(&c.MaxAttempts, 10)
-	orElse(&c.MinPause, 500*time.Millisecond)
-	orElse(&c.MaxPause, max(5*time.Minute, c.MinPause))
-	orElse(&c.BatchSize, 1000)
-	orElse(&c.MaxInHand, 256<<20)
-	orElse(&c.Poll, time.Second)
-	orElse(&c.PublishTimeout, 30*time.Second)
-	orElse(&c.Drain, 5*time.Second)
-	orElse(&c.Streams, 1)
+	c.MaxAttempts = cmp.Or(c.MaxAttempts, 10)
+	c.MinPause = cmp.Or(c.MinPause, 500*time.Millisecond)
+	c.MaxPause = cmp.Or(c.MaxPause, max(5*time.Minute, c.MinPause))
+	c.BatchSize = cmp.Or(c.BatchSize, 1000)
+	c.MaxInHand = cmp.Or(c.MaxInHand, 256<<20)
+	c.Poll = cmp.Or(c.Poll, time.Second)
+	c.PublishTimeout = cmp.Or(c.PublishTimeout, 30*time.Second)
+	c.Drain = cmp.Or(c.Drain, 5*time.Second)
+	c.Streams = cmp.Or(c.Streams, 1)
+	c.Logger = cmp.Or(c.Logger, slog.Default())
 	if c.MaxPause < c.MinPause {
 		return errors.New("outbox: RelayConfig: MaxPause is less than MinPause")
-	}
-	if c.Logger == nil {
-		c.Logger = slog.Default()
 	}
 	if checked, ok := c.Sealer.(interface{ Check() error }); ok {
 		return checked.Check()
@@ -124,17 +139,30 @@ func (c *RelayConfig) set() error {
 	return nil
 }
 
-// octetsAtATime is what is read at a time, however many messages that is.
-const octetsAtATime = 16 << 20
-
-// octetsAtATime is less with little memory.
-func (c *RelayConfig) octetsAtATime() int64 {
-	return int64(min(octetsAtATime, max(c.MaxInHand/(8*c.Streams), 1)))
+// checkTopics returns what is wrong with the Name and Topics of a relay.
+func checkTopics(name string, topics []string) error {
+	switch {
+	case name == "" && len(topics) > 0, name != "" && len(topics) == 0:
+		return errors.New("outbox: RelayConfig: Name and Topics must be set together")
+	case len(name) > MaxName || !isStorable(name):
+		return fmt.Errorf("outbox: RelayConfig: Name must be valid UTF-8 of at most %d bytes", MaxName)
+	}
+	for i, topic := range topics {
+		switch {
+		case topic == "", len(topic) > MaxName, !isStorable(topic), strings.Contains(topic[:len(topic)-1], "*"):
+			return fmt.Errorf("outbox: RelayConfig: Topics: %q is neither a topic nor a prefix that ends in *", topic)
+		case slices.ContainsFunc(topics[:i], func(other string) bool { return overlap(other, topic) }):
+			return fmt.Errorf("outbox: RelayConfig: Topics: %q overlaps another of the Topics", topic)
+		}
+	}
+	return nil
 }
 
-func orElse[T comparable](value *T, otherwise T) {
-	var zero T
-	if *value == zero {
-		*value = otherwise
-	}
+// maxReadBytes bounds the bytes of payloads and headers of a read.
+const maxReadBytes = 16 << 20
+
+// readBytes is the limit of a read of one stream. It is lower than maxReadBytes if MaxInHand is
+// small.
+func (c *RelayConfig) readBytes() int64 {
+	return int64(min(maxReadBytes, max(c.MaxInHand/(8*c.Streams), 1)))
 }

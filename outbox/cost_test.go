@@ -19,7 +19,7 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// trips returns the round trips of f on a connection that knows its statements.
+// trips returns the round trips of f on a connection that has prepared its statements.
 func trips(t *testing.T, proxy *pgproxy.Proxy, f func()) int {
 	t.Helper()
 	f()
@@ -28,9 +28,10 @@ func trips(t *testing.T, proxy *pgproxy.Proxy, f func()) int {
 	return proxy.Tally().Turns
 }
 
-func TestMessagesCostOneRoundTripHoweverManyAndNoneInABatchOfTheCallers(t *testing.T) {
+// Queue costs none.
+func TestAdd_CostsOneRoundTrip(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newDatabase(t)
 	o.exec(`create table orders (id bigint generated always as identity primary key, what text not null)`)
 	proxy := pgtest.Proxy(t, o.dsn)
 	behind := o.through(proxy, func(c *pgxpool.Config) { c.MaxConns = 1 })
@@ -74,7 +75,7 @@ func TestMessagesCostOneRoundTripHoweverManyAndNoneInABatchOfTheCallers(t *testi
 	}
 }
 
-// ids returns messages without their IDs.
+// ids returns a copy of messages without IDs.
 func ids(messages []outbox.Message) []outbox.Message {
 	fresh := append([]outbox.Message{}, messages...)
 	for i := range fresh {
@@ -83,8 +84,9 @@ func ids(messages []outbox.Message) []outbox.Message {
 	return fresh
 }
 
-// wal returns how many bytes of WAL a transaction writes: the least of some, as a page that splits is in none of them.
-func (o *office) wal(begin func(n int) func(tx pgx.Tx) error) int {
+// wal returns the bytes of WAL that a transaction writes. It is the minimum of several runs, so it
+// includes no page split.
+func (o *database) wal(begin func(n int) func(tx pgx.Tx) error) int {
 	o.t.Helper()
 	least := math.MaxInt
 	for n := range 40 {
@@ -97,10 +99,10 @@ func (o *office) wal(begin func(n int) func(tx pgx.Tx) error) int {
 	return least
 }
 
-// The bare row is an outbox by hand, as the documentation of Debezium has it.
-func TestMessageWritesHardlyMoreWALThanARowByHand(t *testing.T) {
+// The test compares it with an outbox table as the documentation of Debezium describes it.
+func TestAdd_WritesLittleWAL(t *testing.T) {
 	t.Parallel()
-	o := &office{t: t, dsn: pgtest.Server(t, "full_page_writes=off", "autovacuum=off").DSN()} // nothing else writes there
+	o := &database{t: t, dsn: pgtest.Server(t, "full_page_writes=off", "autovacuum=off").DSN()} // nothing else writes to this server
 	if err := schema.UpAt(t.Context(), o.dsn); err != nil {
 		t.Fatal(err)
 	}
@@ -131,10 +133,10 @@ func TestMessageWritesHardlyMoreWALThanARowByHand(t *testing.T) {
 	}
 }
 
-// However many messages a transaction has, it takes no lock for each, and no subtransaction.
-func TestTwentyThousandMessagesInOneTransactionLeaveTheServerUsable(t *testing.T) {
+// The transaction takes no lock and no subtransaction per message.
+func TestAdd_TwentyThousandMessages(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newDatabase(t)
 	b := &broker{}
 	o.relay(b, swift())
 	tx := o.begin()
@@ -170,10 +172,9 @@ func TestTwentyThousandMessagesInOneTransactionLeaveTheServerUsable(t *testing.T
 	}
 }
 
-// An idle relay looks by one round trip, and an index scan.
-func TestLookIntoAnEmptyOutboxIsOneRoundTripThatReadsNothing(t *testing.T) {
+func TestRelay_PollsInOneRoundTrip(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newDatabase(t)
 	o.exec(`alter table idem.outbox set (autovacuum_enabled = off)`)
 	proxy := pgtest.Proxy(t, o.dsn)
 	var looks atomic.Int64
@@ -201,8 +202,8 @@ func TestLookIntoAnEmptyOutboxIsOneRoundTripThatReadsNothing(t *testing.T) {
 	}
 }
 
-// Whatever the statistics say, which are those of a table that was empty, or full.
-func TestRelayReadsByTheIndexWhateverTheStatisticsSay(t *testing.T) {
+// The statistics are those of a table that was empty, or full.
+func TestRelay_ReadsByIndexWithAnyStatistics(t *testing.T) {
 	t.Parallel()
 	for name, prepare := range map[string]string{
 		"never analyzed": `select`, "analyzed when empty": `analyze idem.outbox`,
@@ -213,7 +214,7 @@ func TestRelayReadsByTheIndexWhateverTheStatisticsSay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			o := newOffice(t)
+			o := newDatabase(t)
 			o.exec(`alter table idem.outbox set (autovacuum_enabled = off)`)
 			o.exec(prepare, pgx.QueryExecModeSimpleProtocol)
 			tx := o.begin()
@@ -236,10 +237,10 @@ func TestRelayReadsByTheIndexWhateverTheStatisticsSay(t *testing.T) {
 	}
 }
 
-// Of 20,000 messages without a key that are held back, as many are read as are due, and not all of them for each.
-func TestRetryOfMessagesWithoutAKeyReadsThemAlone(t *testing.T) {
+// Of 20,000 held messages without a key, the statement reads only those that are due.
+func TestRelay_ReadsOnlyRetriesThatAreDue(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newDatabase(t)
 	o.exec(`alter table idem.outbox set (autovacuum_enabled = off)`)
 	o.exec(`insert into idem.outbox (created_at, id, aggregatetype, aggregateid, type, held, attempts) select now(), gen_random_uuid(), 't', '', '', true, 1 from generate_series(1, 20000)`)
 	tx := o.begin()
@@ -260,17 +261,12 @@ func TestRetryOfMessagesWithoutAKeyReadsThemAlone(t *testing.T) {
 	}
 }
 
-// What is read in one turn is bounded, however many are due, and others leave beside them.
-func TestThousandsOfMessagesThatAreRefusedDoNotKeepTheRelayFromTheOthers(t *testing.T) {
+// A read of retries is bounded, and other messages are published beside them.
+func TestRelay_ThousandsOfRetriesBlockNoOther(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newDatabase(t)
 	var most atomic.Int64
-	b := &broker{refuse: func(m *outbox.Message) error {
-		if m.Type == "refused" {
-			return errRefused
-		}
-		return nil
-	}, before: func(messages []outbox.Message) error {
+	b := &broker{refuse: refusing("refused"), before: func(messages []outbox.Message) error {
 		most.Store(max(most.Load(), int64(len(messages))))
 		return nil
 	}}
@@ -288,10 +284,10 @@ func TestThousandsOfMessagesThatAreRefusedDoNotKeepTheRelayFromTheOthers(t *test
 	}
 }
 
-// However many wait for tomorrow, what asks for those that are due reads none of them but the first.
-func TestMessagesThatWaitForTomorrowAreNotRead(t *testing.T) {
+// The statements read the first delayed message and no other.
+func TestDelayed_ReadsNoMessageBeforeItIsDue(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newDatabase(t)
 	o.exec(`alter table idem.delayed set (autovacuum_enabled = off)`)
 	o.delay(20_000)
 	tx := o.begin()

@@ -2,7 +2,6 @@ package outbox
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"time"
@@ -15,45 +14,46 @@ import (
 	"github.com/idem-go/idem/internal/deadletter"
 )
 
-// ErrNoDeadLetter says that there is no dead letter with this Ref.
+// ErrNoDeadLetter says that no dead letter has the Ref.
 var ErrNoDeadLetter = deadletter.ErrNotFound
 
-// Ref names a message, and its dead letter.
+// Ref identifies a message and its dead letter.
 type Ref struct{ Topic, ID string }
 
-// DeadLetter is a message that could not be published in as many attempts as it may have.
+// DeadLetter is a message that the relay does not publish any more: its attempts are used up, or
+// its destination was unavailable for longer than RelayConfig.MaxOutage.
 type DeadLetter struct {
 	Message
-	Class    string // the kind of the last error, which is fit to be a label
-	Reason   string // the text of the last error, cut off if it is long
+	Class    string // the kind of the last error, fit for a metric label
+	Reason   string // the text of the last error, truncated if it is long
 	Attempts int
-	SealedBy string // the key with which payload and headers are sealed, "" if they are plain
+	SealedBy string // the key that seals Payload and Headers, "" if they are not sealed
 
 	AddedAt, DiedAt time.Time
 }
 
-// Ref returns the name of the dead letter.
+// Ref returns the Ref of d.
 func (d *DeadLetter) Ref() Ref { return Ref{d.Topic, d.ID} }
 
-// DeadLetterOption changes Show and Redrive.
+// DeadLetterOption configures Show and Redrive.
 type DeadLetterOption func(*deadLetterSettings)
 
 type deadLetterSettings struct{ sealer db.Sealer }
 
-// WithSealer opens a dead letter that is sealed.
+// WithSealer opens a sealed dead letter with sealer.
 func WithSealer(sealer idem.Sealer) DeadLetterOption {
 	return func(s *deadLetterSettings) {
-		if s.sealer = nil; sealer != nil { // no interface around a nil one
+		s.sealer = nil
+		if sealer != nil { // a nil idem.Sealer must become a nil db.Sealer
 			s.sealer = sealer
 		}
 	}
 }
 
-// listPage is how many dead letters List reads at a time.
-const listPage = 100
+const listPage = 100 // dead letters that List reads at a time
 
-// List iterates over dead letters in the order of topic and ID, without their payloads and headers. What is empty in only matches all. An
-// error ends the iteration.
+// List iterates over dead letters in the order of topic and ID, without their payloads and headers.
+// An empty field of only matches all dead letters. An error ends the iteration.
 func List(ctx context.Context, pool *pgxpool.Pool, only Ref) iter.Seq2[DeadLetter, error] {
 	return func(yield func(DeadLetter, error) bool) {
 		if pool == nil {
@@ -91,13 +91,13 @@ func Show(ctx context.Context, pool *pgxpool.Pool, ref Ref, opts ...DeadLetterOp
 	return open(&letter, opts)
 }
 
-// Redrive makes a dead letter a message again: under the same ID, with no attempts yet, at the end of its key. The dead letter is gone
-// then, so that Drop returns ErrNoDeadLetter: the message is published, or becomes another dead letter.
+// Redrive moves a dead letter back to the outbox, in one transaction: at the end of its key, under
+// the same ID, with no attempts counted. The message is published or becomes another dead letter.
 func Redrive(ctx context.Context, pool *pgxpool.Pool, ref Ref, opts ...DeadLetterOption) error {
 	if pool == nil {
 		return errNoPool
 	}
-	return orHint(deadletter.Redrive(ctx, pool, ref.name(), func(tx pgx.Tx, letter deadletter.Letter) error {
+	return hint(deadletter.Redrive(ctx, pool, ref.name(), func(tx pgx.Tx, letter deadletter.Letter) error {
 		dead, err := open(&letter, opts)
 		if err != nil {
 			return err
@@ -106,21 +106,12 @@ func Redrive(ctx context.Context, pool *pgxpool.Pool, ref Ref, opts ...DeadLette
 	}))
 }
 
-// Drop removes a dead letter for good. Its message is never published.
+// Drop deletes a dead letter. Its message is never published.
 func Drop(ctx context.Context, pool *pgxpool.Pool, ref Ref) error {
 	if pool == nil {
 		return errNoPool
 	}
-	return orHint(deadletter.Drop(ctx, pool, ref.name()))
-}
-
-var errNoPool = errors.New("outbox: pool is nil")
-
-func orHint(err error) error {
-	if err == nil {
-		return nil
-	}
-	return hint(err)
+	return hint(deadletter.Drop(ctx, pool, ref.name()))
 }
 
 func (r Ref) name() deadletter.Name {
@@ -129,8 +120,9 @@ func (r Ref) name() deadletter.Name {
 
 func readLetter(l *deadletter.Letter) DeadLetter {
 	return DeadLetter{
-		Message: Message{ID: l.ID, Topic: l.Source, Key: l.Key, Type: l.Type}, Class: l.Class, Reason: l.Reason, Attempts: l.Attempts,
-		SealedBy: l.Contents.SealedBy, AddedAt: l.CreatedAt, DiedAt: l.DiedAt,
+		Message: Message{ID: l.ID, Topic: l.Source, Key: l.Key, Type: l.Type},
+		Class:   l.Class, Reason: l.Reason, Attempts: l.Attempts, SealedBy: l.Contents.SealedBy,
+		AddedAt: l.CreatedAt, DiedAt: l.DiedAt,
 	}
 }
 
@@ -147,7 +139,7 @@ func open(l *deadletter.Letter, opts []DeadLetterOption) (DeadLetter, error) {
 		dead.Headers, err = db.ReadHeaders(contents.Headers)
 	}
 	if err != nil {
-		return DeadLetter{}, errors.Join(fmt.Errorf("outbox: the dead letter %s cannot be read", l.ID), err)
+		return DeadLetter{}, fmt.Errorf("outbox: cannot read the contents of the dead letter %s: %w", l.ID, err)
 	}
 	return dead, nil
 }

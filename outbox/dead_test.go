@@ -8,14 +8,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/idem-go/idem/lab/pgtest"
+	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/outbox"
 	"github.com/idem-go/idem/purge"
 	"github.com/idem-go/idem/seal"
 )
 
-// dead makes the messages dead letters.
-func (o *office) dead(config outbox.RelayConfig, messages ...outbox.Message) {
+// dead makes messages dead letters.
+func (o *database) dead(config outbox.RelayConfig, messages ...outbox.Message) {
 	o.t.Helper()
 	b := &broker{refuse: func(*outbox.Message) error { return errRefused }}
 	config.MaxAttempts = 1
@@ -25,9 +25,9 @@ func (o *office) dead(config outbox.RelayConfig, messages ...outbox.Message) {
 	stop()
 }
 
-func TestDeadLetterIsListedShownAndRedrivenUnderTheSameIDOrDropped(t *testing.T) {
+func TestDeadLetters_ListShowRedriveDrop(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newDatabase(t)
 	messages := []outbox.Message{message("a", "1"), message("a", "2"), message("b", "3"), {Topic: "invoices", Type: "4"}}
 	messages[0].Headers = map[string]string{"h": "v"}
 	o.dead(swift(), messages...)
@@ -47,7 +47,7 @@ func TestDeadLetterIsListedShownAndRedrivenUnderTheSameIDOrDropped(t *testing.T)
 	}
 	for _, id := range []string{messages[2].ID, outbox.NewID(), "no id"} {
 		if err := outbox.Redrive(t.Context(), o.pool, outbox.Ref{Topic: "orders", ID: id}); !errors.Is(err, outbox.ErrNoDeadLetter) {
-			t.Errorf("a letter that is not there: %v", err)
+			t.Errorf("an unknown dead letter: %v", err)
 		}
 	}
 	if err := outbox.Redrive(t.Context(), o.pool, outbox.Ref{Topic: "orders", ID: messages[0].ID}); err != nil {
@@ -59,15 +59,13 @@ func TestDeadLetterIsListedShownAndRedrivenUnderTheSameIDOrDropped(t *testing.T)
 	if diff := cmp.Diff(messages[:1], b.all()); diff != "" {
 		t.Errorf("(-added +published):\n%s", diff)
 	}
-	if n := o.count(`select count(*) from idem.dead_letters`); n != 2 {
-		t.Errorf("%d dead letters are left", n)
-	}
+	o.wantDead(2)
 }
 
-// A letter that dies again is the same letter.
-func TestDeadLetterMayBeRedrivenAnyNumberOfTimes(t *testing.T) {
+// A message that is dead-lettered again replaces its dead letter.
+func TestRedrive_CanBeRepeated(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newDatabase(t)
 	m := message("a", "1")
 	m.ID = outbox.NewID()
 	for range 3 {
@@ -78,9 +76,9 @@ func TestDeadLetterMayBeRedrivenAnyNumberOfTimes(t *testing.T) {
 	}
 }
 
-func TestDeadLetterIsSealedWhereThereIsASealer(t *testing.T) {
+func TestRelay_SealsDeadLetters(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newDatabase(t)
 	sealer := seal.New(seal.Keys{Primary: "k1", Secrets: map[string][]byte{"k1": []byte(strings.Repeat("k", 32))}})
 	m := message("a", "1")
 	m.ID, m.Payload, m.Headers = outbox.NewID(), []byte("a secret payload"), map[string]string{"h": "a secret header"}
@@ -88,18 +86,18 @@ func TestDeadLetterIsSealedWhereThereIsASealer(t *testing.T) {
 	config.Sealer = sealer
 	o.dead(config, m)
 	if n := o.count(`select count(*) from idem.dead_letters d where sealed_by = 'k1' and d::text not like '%secret%' and position('secret'::bytea in payload) = 0`); n != 1 {
-		t.Error("the letter is plain")
+		t.Error("the dead letter is not sealed")
 	}
 	if _, err := outbox.Show(t.Context(), o.pool, outbox.Ref{Topic: "orders", ID: m.ID}); err == nil || strings.Contains(err.Error(), "secret") {
 		t.Errorf("without the key: %v", err)
 	}
 	if err := outbox.Redrive(t.Context(), o.pool, outbox.Ref{Topic: "orders", ID: m.ID}); err == nil || o.count(`select count(*) from idem.dead_letters`) != 1 {
-		t.Errorf("redriven without the key: %v", err)
+		t.Errorf("Redrive without the key: %v", err)
 	}
 	o.exec(`insert into idem.dead_letters select side, consumer, source, gen_random_uuid(), key, type, payload, headers, sealed_by, class, reason, attempts, created_at, died_at from idem.dead_letters`)
 	other := o.text(`select id from idem.dead_letters where id <> $1`, m.ID)
 	if _, err := outbox.Show(t.Context(), o.pool, outbox.Ref{Topic: "orders", ID: other}, outbox.WithSealer(sealer)); !errors.Is(err, seal.ErrTampered) {
-		t.Errorf("what is sealed in the place of something else: %v", err)
+		t.Errorf("a dead letter with the contents of another: %v", err)
 	}
 	if err := outbox.Redrive(t.Context(), o.pool, outbox.Ref{Topic: "orders", ID: m.ID}, outbox.WithSealer(sealer)); err != nil {
 		t.Fatal(err)
@@ -112,10 +110,10 @@ func TestDeadLetterIsSealedWhereThereIsASealer(t *testing.T) {
 	}
 }
 
-// A Sealer that cannot seal: the message stays where it is, and its key waits.
-func TestMessageIsNotBuriedPlainBecauseItCannotBeSealed(t *testing.T) {
+// The message stays in the outbox, and its key waits.
+func TestRelay_RetriesAMessageThatCannotBeSealed(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newDatabase(t)
 	b := &broker{refuse: func(*outbox.Message) error { return errRefused }}
 	config := swift()
 	config.MaxAttempts, config.Sealer = 1, brokenSealer{}
@@ -136,9 +134,9 @@ func (brokenSealer) Open(string, []byte, []byte) ([]byte, error) {
 	return nil, errors.New("the key is gone")
 }
 
-func TestWhatWasPublishedIsKeptForItsRetentionAndThenPurged(t *testing.T) {
+func TestRelay_KeepsPublishedMessagesForRetention(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newDatabase(t)
 	m := message("a", "1")
 	m.ID, m.Headers = outbox.NewID(), map[string]string{"h": "v"}
 	config := swift()
@@ -165,20 +163,20 @@ func TestWhatWasPublishedIsKeptForItsRetentionAndThenPurged(t *testing.T) {
 	o.relay(&broker{}, config)
 	o.empty()
 	if n := o.count(`select count(*) from idem.published where aggregateid = 'c' and payload is null and headers is null`); n != 1 {
-		t.Error("with a Sealer, what it said is there")
+		t.Error("with a Sealer, idem.published has a payload or headers")
 	}
 	o.exec(`update idem.published set expires_at = now() - interval '1 minute' where aggregateid <> 'a'`)
 	if _, err := purge.Once(t.Context(), o.pool, purge.Options{Share: 1}); err != nil {
 		t.Fatal(err)
 	}
 	if got := o.text(`select string_agg(aggregateid, '') from idem.published`); got != "a" {
-		t.Errorf("what is left is of the keys %s", got)
+		t.Errorf("messages of the keys %s are left", got)
 	}
 }
 
-func TestStatsTellHowFarTheOutboxIsBehind(t *testing.T) {
+func TestReadStats_CountsMessages(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newDatabase(t)
 	figures := func() outbox.Stats {
 		t.Helper()
 		f, err := outbox.ReadStats(t.Context(), o.pool)
@@ -196,7 +194,7 @@ func TestStatsTellHowFarTheOutboxIsBehind(t *testing.T) {
 	config.MaxAttempts = 1000
 	_, stop := o.relay(b, config)
 	o.add(message("a", "2"), message("a", "3"), message("b", "4"), message("", "5"), message("", "6"))
-	eventually(t, "all to be held back", func() bool { return figures().Held == 5 })
+	eventually(t, "all to be held", func() bool { return figures().Held == 5 })
 	stop()
 	o.exec(`update idem.outbox set created_at = now() - interval '1 hour' where type = '3'`)
 	if f := figures(); f.HeldKeys != 4 || f.Dead != 1 || f.Oldest < time.Hour || f.Oldest > 2*time.Hour {
@@ -209,4 +207,32 @@ func TestStatsTellHowFarTheOutboxIsBehind(t *testing.T) {
 	}
 }
 
-var _ = pgtest.DSN
+func TestDeadLetters_AuditEachAction(t *testing.T) {
+	t.Parallel()
+	o := newDatabase(t)
+	messages := []outbox.Message{message("a", "1"), message("b", "2")}
+	sealed := swift()
+	sealed.Sealer = seal.New(seal.Keys{Primary: "k1", Secrets: map[string][]byte{"k1": []byte("0123456789abcdefghijklmnopqrstuv")}})
+	o.dead(sealed, messages...)
+	ctx := idem.WithReason(idem.WithPerson(t.Context(), "ann"), "INC-7")
+	if err := outbox.Redrive(ctx, o.pool, outbox.Ref{Topic: "orders", ID: messages[0].ID}); err == nil {
+		t.Error("Redrive of a sealed dead letter without the key")
+	}
+	if err := outbox.Redrive(ctx, o.pool, outbox.Ref{Topic: "orders", ID: messages[0].ID}, outbox.WithSealer(sealed.Sealer)); err != nil {
+		t.Fatal(err)
+	}
+	if err := outbox.Drop(ctx, o.pool, outbox.Ref{Topic: "orders", ID: messages[1].ID}); err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range []error{outbox.Redrive(ctx, o.pool, outbox.Ref{Topic: "orders", ID: messages[0].ID}), outbox.Drop(ctx, o.pool, outbox.Ref{Topic: "orders", ID: messages[0].ID})} {
+		if !errors.Is(err, outbox.ErrNoDeadLetter) {
+			t.Errorf("%v", err)
+		}
+	}
+	var got string
+	err := o.pool.QueryRow(t.Context(), `select string_agg(concat_ws('|', act, outcome, role = session_user, person, reason, side, source, message_id), e'\n' order by at) from idem.audit`).Scan(&got)
+	want := "redrive|to be tried again|t|ann|INC-7|outbox|orders|" + messages[0].ID + "\ndrop|deleted|t|ann|INC-7|outbox|orders|" + messages[1].ID
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Error(diff, err)
+	}
+}

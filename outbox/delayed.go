@@ -1,70 +1,129 @@
 package outbox
 
 import (
+	"context"
+	"log/slog"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/idem-go/idem/internal/db"
+	"github.com/idem-go/idem/internal/txn"
 )
 
-// delayed is what a relay knows of idem.delayed: when a message there is due. Then it inserts that in idem.outbox, of whatever topic and
-// stream it is. Many relays may do so: one at a time, by a lock of the transaction.
+// delayed decides when a process queries idem.delayed, and when it moves messages that are due to
+// idem.outbox. Every process moves messages of all topics and streams. A lock of the transaction
+// lets one process move at a time.
+//
+// A process knows when the first message is due, so it moves nothing before. A query or a move from
+// the beginning of the table reads past deleted rows as long as an old snapshot exists. Both take
+// at most a tenth of the time for that reason.
 type delayed struct {
-	due   time.Time // when the first message is due, as far as is known; zero if it is not known
-	ask   time.Time // not before this is it asked again
-	from  time.Time // everything due before this was moved, but for what was committed late; zero at the beginning
-	whole time.Time // then a move begins at the beginning
+	due       time.Time // when the first message is due; zero if this is not known
+	nextQuery time.Time // the earliest time of the next query for due
+	from      time.Time // the next move begins here; zero for the beginning of the table
+	nextWhole time.Time // when a move begins at the beginning again, for messages that were committed late
 }
 
 const (
-	askPause  = 100 * time.Millisecond
-	askShare  = 10                    // of the time, for asking and for moves from the beginning: beside an old snapshot, what was moved is in the way
-	movePause = 50 * time.Millisecond // between two moves, unless more is due than one has moved
+	minQueryPause = 100 * time.Millisecond
+	queryShare    = 10                    // a query or a whole move takes at most a tenth of the time
+	movePause     = 50 * time.Millisecond // between two moves, unless more messages are due than one move takes
+	delayedBatch  = 1000                  // messages of a move of RunDelayed
+	delayedPoll   = time.Second           // of RunDelayed, while no message is due
 )
 
-// asks returns what asks when the next one is due, if it is time to.
-func (d *delayed) asks(now time.Time) *db.NextDelayed {
-	if now.Before(d.ask) {
+// query returns the query for the next due time, or nil if it is too early.
+func (d *delayed) query(now time.Time) *db.NextDelayed {
+	if now.Before(d.nextQuery) {
 		return nil
 	}
 	return &db.NextDelayed{}
 }
 
-// told notes the answer. While a move goes on, it knows better.
-func (d *delayed) told(next *db.NextDelayed, now time.Time) {
-	d.ask = now.Add(max(askPause, askShare*next.Took))
-	if due := now.Add(max(next.Due, movePause)); d.from.IsZero() {
-		d.due = due
+// queried stores the result of a query. While a sequence of moves is unfinished, more messages are
+// due already.
+func (d *delayed) queried(next *db.NextDelayed, now time.Time) {
+	d.nextQuery = now.Add(max(minQueryPause, queryShare*next.Took))
+	if d.from.IsZero() {
+		d.due = now.Add(max(next.Due, movePause))
 	}
 }
 
-// moves returns what moves messages that are due, if there may be some.
-func (d *delayed) moves(now time.Time, room int) *db.MoveDelayed {
+// move returns a move of at most room messages, or nil if no message is due.
+func (d *delayed) move(now time.Time, room int) *db.MoveDelayed {
 	if d.due.IsZero() || now.Before(d.due) {
 		return nil
 	}
-	return &db.MoveDelayed{FromMoment: d.from, Room: room, Octets: octetsAtATime}
+	return &db.MoveDelayed{FromMoment: d.from, Room: room, Octets: maxReadBytes}
 }
 
-// moved notes what a move has done. The next one begins where it has ended, but for one now and then that finds what was committed late.
+// moved stores the result of a move. The next move begins where this one has ended, or at the
+// beginning if that is due.
 func (d *delayed) moved(m *db.MoveDelayed, took time.Duration, now time.Time) {
 	if d.from.IsZero() {
-		d.whole = now.Add(max(askPause, askShare*took))
+		d.nextWhole = now.Add(max(minQueryPause, queryShare*took))
 	}
-	d.due, d.ask, d.from = time.Time{}, time.Time{}, time.Time{}
+	d.due, d.nextQuery, d.from = time.Time{}, time.Time{}, time.Time{}
 	switch {
-	case !m.Mine: // another relay moves them
+	case !m.Mine: // another process is moving messages
 		d.due = now.Add(movePause)
 	case m.Moved > 0:
-		if d.due = now; now.Before(d.whole) {
+		if d.due = now; now.Before(d.nextWhole) {
 			d.from = m.Until
 		}
 	}
 }
 
-// until returns how long it is until one is due, at most limit.
-func (d *delayed) until(now time.Time, limit time.Duration) time.Duration {
-	if d.due.IsZero() {
-		return limit
+// RunDelayed inserts messages that have a NotBefore into idem.outbox when they are due, until ctx
+// is done. A Relay does so itself: RunDelayed is for programs without a Relay, because Debezium
+// reads the table. Run it in every process. It logs errors and continues; a nil logger is
+// slog.Default(). It returns an error only if pool is nil.
+func RunDelayed(ctx context.Context, pool *pgxpool.Pool, logger *slog.Logger) error {
+	if pool == nil {
+		return errNoPool
 	}
-	return min(max(d.due.Sub(now), 0), limit)
+	if logger == nil {
+		logger = slog.Default()
+	}
+	engine := &txn.Engine{Pool: pool, Limits: txn.DefaultLimits}
+	backoff := txn.Pauses{Current: minRetryPause, Limit: maxRetryPause}
+	for d := (delayed{}); ctx.Err() == nil; {
+		err := d.run(ctx, engine)
+		pause := delayedPoll
+		switch {
+		case err != nil && ctx.Err() == nil:
+			pause = backoff.Next()
+			logger.WarnContext(ctx, "outbox: cannot move delayed messages; retrying", "error", err, "pause", pause)
+		default:
+			backoff.Current = minRetryPause
+			if !d.due.IsZero() {
+				pause = min(max(time.Until(d.due), 0), pause)
+			}
+		}
+		_ = txn.Sleep(ctx, pause)
+	}
+	return nil
+}
+
+// run moves messages that are due, and queries when the next one is due.
+func (d *delayed) run(ctx context.Context, engine querier) error {
+	bounded, cancel := context.WithTimeoutCause(ctx, writeTimeout, errSlow)
+	defer cancel()
+	if move := d.move(time.Now(), delayedBatch); move != nil {
+		began := time.Now()
+		if err := engine.Query(bounded, inTransaction(move)...); err != nil {
+			return err
+		}
+		d.moved(move, time.Since(began), time.Now())
+	}
+	next := d.query(time.Now())
+	if next == nil {
+		return nil
+	}
+	if err := engine.Query(bounded, inTransaction(next)...); err != nil {
+		return err
+	}
+	d.queried(next, time.Now())
+	return nil
 }

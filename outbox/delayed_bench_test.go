@@ -11,16 +11,16 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// delay adds n messages that are due tomorrow, as fast as the server makes them.
-func (o *office) delay(n int) {
+// delay inserts n messages that are due tomorrow, by one statement.
+func (o *database) delay(n int) {
 	o.t.Helper()
 	o.exec(`insert into idem.delayed (not_before, created_at, id, aggregatetype, aggregateid, type, payload)
 		select clock_timestamp() + interval '1 day' + i * interval '1 millisecond', clock_timestamp(), gen_random_uuid(), 'orders', format('key %s', i % 1000),
 		'OrderOverdue', convert_to(rpad('{', 200, 'x'), 'UTF8') from generate_series(1, $1) i`, n)
 }
 
-// lateness delays a message by 200 milliseconds and returns how much later than that it leaves.
-func (o *office) lateness() time.Duration {
+// lateness delays a message by 200 ms and returns how much later it is published.
+func (o *database) lateness() time.Duration {
 	o.t.Helper()
 	due := o.now().Add(200 * time.Millisecond)
 	o.add(delayed("late", "late", due))
@@ -30,11 +30,11 @@ func (o *office) lateness() time.Duration {
 	return o.now().Sub(due)
 }
 
-// BenchmarkDelayed empties two outboxes of 20,000 messages in turn, in one of whose databases a million others wait for tomorrow. What
-// else the machine does slows both.
+// BenchmarkDelayed empties two outboxes of 20,000 messages alternately. The database of one has a
+// million delayed messages that are due tomorrow. Other load on the machine slows both alike.
 func BenchmarkDelayed(b *testing.B) {
 	const turn = 20_000
-	none, million := &drained{office: newOffice(b)}, &drained{office: newOffice(b)}
+	none, million := &drained{database: newDatabase(b)}, &drained{database: newDatabase(b)}
 	million.delay(1_000_000)
 	million.exec(`vacuum analyze idem.delayed`)
 	million.exec(`checkpoint`)

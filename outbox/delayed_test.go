@@ -14,7 +14,7 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// delayed is a message that is not to be published before a moment.
+// delayed returns a message with a NotBefore.
 func delayed(key, what string, notBefore time.Time) outbox.Message {
 	m := message(key, what)
 	m.NotBefore = notBefore
@@ -22,7 +22,7 @@ func delayed(key, what string, notBefore time.Time) outbox.Message {
 }
 
 // now returns the time by the clock of the database.
-func (o *office) now() (now time.Time) {
+func (o *database) now() (now time.Time) {
 	o.t.Helper()
 	if err := o.pool.QueryRow(context.Background(), `select clock_timestamp()`).Scan(&now); err != nil {
 		o.t.Fatal(err)
@@ -30,15 +30,15 @@ func (o *office) now() (now time.Time) {
 	return now
 }
 
-// becomeDue lets all that is delayed be due, as if the time had come.
-func (o *office) becomeDue() {
+// becomeDue makes all delayed messages due.
+func (o *database) becomeDue() {
 	o.t.Helper()
 	o.exec(`update idem.delayed set not_before = clock_timestamp() - interval '1 hour' + seq * interval '1 microsecond'`)
 }
 
-func TestDelayedMessageLeavesWhenItIsDueAndNotBefore(t *testing.T) {
+func TestDelayed_PublishesAMessageWhenItIsDue(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newDatabase(t)
 	var early []string
 	due := map[string]time.Time{}
 	b := &broker{before: func(messages []outbox.Message) error {
@@ -58,7 +58,7 @@ func TestDelayedMessageLeavesWhenItIsDueAndNotBefore(t *testing.T) {
 	if n := o.waiting(); n != 2 {
 		t.Errorf("%d messages wait to leave at once", n)
 	}
-	// They are given their moments here: a machine that takes long to add them would have some in the past.
+	// The due times are set now: on a slow machine some would be in the past after Add.
 	o.exec(`update idem.delayed set not_before = statement_timestamp() + (4 - type::int) * interval '300 ms'`)
 	for i := range 4 {
 		var at time.Time
@@ -78,10 +78,10 @@ func TestDelayedMessageLeavesWhenItIsDueAndNotBefore(t *testing.T) {
 	}
 }
 
-// The relay sleeps until the next one is due, whatever its Poll is: it was told of them by the look before.
-func TestRelayKnowsWhenTheNextDelayedMessageIsDue(t *testing.T) {
+// The last query has told the relay when the next message is due, so it does not wait for Poll.
+func TestDelayed_WakesTheRelayBetweenPolls(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newDatabase(t)
 	b := &broker{}
 	config := swift()
 	config.Poll = 10 * time.Second
@@ -95,7 +95,7 @@ func TestRelayKnowsWhenTheNextDelayedMessageIsDue(t *testing.T) {
 	o.add(message("a", "first"))
 	o.relay(b, config)
 	late := time.Hour
-	for try := 0; try < 5 && late > 6*time.Second; try++ { // the next look would be ten seconds after the one before; a slow machine has several tries
+	for try := 0; try < 5 && late > 6*time.Second; try++ { // a poll comes after ten seconds; a slow machine has several tries
 		due := o.now().Add(2 * time.Second)
 		o.add(delayed("a", "late", due))
 		late = await(t, "it", left).Sub(due)
@@ -108,9 +108,10 @@ func TestRelayKnowsWhenTheNextDelayedMessageIsDue(t *testing.T) {
 	}
 }
 
-func TestDelayedMessageHoldsNobodyBackAndTakesItsPlaceWhenItIsDue(t *testing.T) {
+// A delayed message is published after the messages that were added before it was due.
+func TestDelayed_BlocksNoOtherMessage(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newDatabase(t)
 	b := &broker{}
 	tomorrow := o.now().Add(24 * time.Hour)
 	o.add(delayed("a", "1", tomorrow), delayed("a", "2", tomorrow), message("a", "now"))
@@ -121,15 +122,13 @@ func TestDelayedMessageHoldsNobodyBackAndTakesItsPlaceWhenItIsDue(t *testing.T) 
 	o.add(message("a", "after"))
 	r.Wake()
 	eventually(t, "the last one", func() bool { return b.number() == 4 })
-	if diff := cmp.Diff([]string{"now", "1", "2", "after"}, b.types()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	b.wantTypes(t, []string{"now", "1", "2", "after"})
 }
 
-// As an attempt fails, a pause begins; as it fails for good, it is a dead letter, which leaves at once when it is redriven.
-func TestDelayedMessageThatIsDueFailsAndDiesAsAnyOther(t *testing.T) {
+// A redriven message is published at once.
+func TestDelayed_FailsLikeAnyOtherMessage(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newDatabase(t)
 	var open bool
 	b := &broker{refuse: func(m *outbox.Message) error {
 		if m.Type == "poison" && !open {
@@ -159,10 +158,11 @@ func TestDelayedMessageThatIsDueFailsAndDiesAsAnyOther(t *testing.T) {
 	eventually(t, "it to leave", func() bool { return slices.Equal(b.types(), []string{"behind", "poison"}) })
 }
 
-// Whichever relay looks first: each message is published by the one whose topic it is, and the order is that of NotBefore.
-func TestDelayedMessagesOfSeveralRelaysAndStreamsLeaveOnceAndInOrder(t *testing.T) {
+// Any relay moves any message to the outbox. The relay of its topic publishes it, and the order is
+// that of NotBefore.
+func TestDelayed_KeepsOrderAcrossRelaysAndStreams(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newDatabase(t)
 	const keys, each = 10, 200
 	hooks, rest := &broker{}, &broker{}
 	config := swift()
@@ -199,10 +199,10 @@ func number(text string) (n int) {
 	return n
 }
 
-// The lag is that of messages that should have left: from when they were due.
-func TestStatsTellWhatIsDelayedApartFromWhatWaits(t *testing.T) {
+// Oldest counts from the time when a message was due.
+func TestReadStats_CountsDelayedMessagesSeparately(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newDatabase(t)
 	tomorrow := o.now().Add(24 * time.Hour).Truncate(time.Microsecond)
 	o.add(delayed("a", "1", tomorrow), delayed("a", "2", tomorrow.Add(time.Hour)))
 	figures, err := outbox.ReadStats(t.Context(), o.pool)
@@ -223,10 +223,9 @@ func TestStatsTellWhatIsDelayedApartFromWhatWaits(t *testing.T) {
 	}
 }
 
-// With Debezium no relay runs: the row has to be inserted in idem.outbox when it is due.
-func TestRunDelayedInsertsWhatIsDueInTheOutbox(t *testing.T) {
+func TestRunDelayed_InsertsMessagesThatAreDue(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newDatabase(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- outbox.RunDelayed(ctx, o.pool, nil) }()
@@ -241,9 +240,9 @@ func TestRunDelayedInsertsWhatIsDueInTheOutbox(t *testing.T) {
 	}
 }
 
-func TestMomentThatCannotBeStoredIsRefused(t *testing.T) {
+func TestAdd_ChecksNotBefore(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newDatabase(t)
 	for _, at := range []time.Time{time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(-1, 1, 1, 0, 0, 0, 0, time.UTC)} {
 		err := pgx.BeginFunc(t.Context(), o.pool, func(tx pgx.Tx) error {
 			return outbox.Add(t.Context(), tx, delayed("a", "1", at))
@@ -261,10 +260,10 @@ func TestMomentThatCannotBeStoredIsRefused(t *testing.T) {
 	}
 }
 
-// Its transaction goes on when it is due. It leaves after the COMMIT, and others that are due do not wait for it.
-func TestDelayedMessageThatIsCommittedAfterItIsDueLeavesThen(t *testing.T) {
+// The transaction commits after the message is due. Other messages do not wait for the commit.
+func TestDelayed_PublishesALateCommit(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newDatabase(t)
 	b := &broker{}
 	tomorrow := o.now().Add(24 * time.Hour)
 	tx := o.begin()
@@ -273,13 +272,11 @@ func TestDelayedMessageThatIsCommittedAfterItIsDueLeavesThen(t *testing.T) {
 	if _, err := tx.Exec(t.Context(), `update idem.delayed set not_before = clock_timestamp() where type = 'late'`); err != nil {
 		t.Fatal(err)
 	}
-	o.becomeDue() // the other one, because only its own transaction sees "late"
+	o.becomeDue() // "in time" only: "late" is not committed
 	r, _ := o.relay(b, swift())
 	eventually(t, "the one that is committed", func() bool { return b.number() == 1 })
 	o.commit(tx)
 	r.Wake()
 	eventually(t, "the other one", func() bool { return b.number() == 2 })
-	if diff := cmp.Diff([]string{"in time", "late"}, b.types()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	b.wantTypes(t, []string{"in time", "late"})
 }

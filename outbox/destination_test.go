@@ -15,51 +15,51 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// to is a message for a destination.
+// to returns a message for a destination.
 func to(topic, key, what string) outbox.Message {
 	return outbox.Message{Topic: topic, Key: key, Type: what}
 }
 
-// divided is a Publisher that has a destination for each topic.
+// divided is a Divider with a destination for each topic.
 type divided struct {
 	outbox.PublisherFunc
 }
 
 func (divided) Destination(topic string) string { return topic }
 
-// Between two of its attempts the destination has nothing in hand, time after time.
-func TestMessageThatWasFoundDiesAtADestinationOfADividerThatIsIdleMostOfTheTime(t *testing.T) {
+// Between two attempts the destination has no message in memory.
+func TestDivider_CountsUnnamedAttemptsWhenIdle(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newDatabase(t)
 	b := &broker{}
 	publisher := divided{b.unless("bad")}
 	config, dead := swift(), make(chan outbox.DeadLetter, 1)
 	config.MaxAttempts, config.OnDead = 4, func(d outbox.DeadLetter) { dead <- d }
 	o.add(withBad(50)...)
 	o.relay(publisher, config)
-	eventually(t, "the bad one to be found", func() bool {
+	eventually(t, "an attempt to be counted", func() bool {
 		o.add(message("more", "more"))
 		return o.count(`select coalesce(max(attempts), 0) from idem.outbox`) > 0
 	})
 	for range 200 {
-		eventually(t, "the others to leave", func() bool { return o.waiting() <= 1 })
+		eventually(t, "the others to be published", func() bool { return o.waiting() <= 1 })
 		select {
 		case d := <-dead:
 			if d.Type != "bad" || d.Attempts != 4 {
 				t.Errorf("%+v", d)
 			}
 			return
-		case <-time.After(50 * time.Millisecond): // it fails meanwhile, and nothing else is there
+		case <-time.After(50 * time.Millisecond): // the message fails meanwhile, alone in the outbox
 			o.add(message("few", "few"))
 		}
 	}
-	t.Error("it lives")
+	t.Error("the message is not dead-lettered")
 }
 
-// One answer at a time comes from it, when the test says so.
-func TestDestinationThatIsSlowHoldsUpNoOther(t *testing.T) {
+// The slow destination returns only when the test lets it.
+func TestDivider_SlowDestinationBlocksNoOther(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newDatabase(t)
 	b := &broker{}
 	slow, answer := make(chan struct{}, 1000), make(chan struct{})
 	publisher := divided{func(ctx context.Context, messages []outbox.Message) error {
@@ -82,7 +82,7 @@ func TestDestinationThatIsSlowHoldsUpNoOther(t *testing.T) {
 	config := swift()
 	config.BatchSize = 20
 	o.relay(publisher, config)
-	await(t, "the slow one to be asked", slow)
+	await(t, "a call to the slow destination", slow)
 	for i := range 30 {
 		o.add(to(fmt.Sprint("fast ", i), "f", fmt.Sprint(i)))
 	}
@@ -92,15 +92,13 @@ func TestDestinationThatIsSlowHoldsUpNoOther(t *testing.T) {
 	}
 	close(answer)
 	o.empty()
-	if diff := cmp.Diff(want, b.types("k")); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	b.wantTypes(t, want, "k")
 }
 
-// As many as there are tenants whose endpoints have a bad day.
-func TestHundredsOfDestinationsThatAreSlowHoldUpNoOther(t *testing.T) {
+// None of them blocks another destination.
+func TestDivider_HundredsOfSlowDestinations(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newDatabase(t)
 	b := &broker{}
 	slow, answer := make(chan struct{}, 1000), make(chan struct{})
 	publisher := divided{func(ctx context.Context, messages []outbox.Message) error {
@@ -115,7 +113,7 @@ func TestHundredsOfDestinationsThatAreSlowHoldUpNoOther(t *testing.T) {
 	}
 	o.relay(publisher, swift())
 	for range 60 {
-		await(t, "slow ones to be asked", slow)
+		await(t, "calls to the slow destinations", slow)
 	}
 	o.add(to("fast", "f", "1"))
 	eventually(t, "the other", func() bool { return len(b.types("f")) == 1 })
@@ -123,10 +121,10 @@ func TestHundredsOfDestinationsThatAreSlowHoldUpNoOther(t *testing.T) {
 	o.empty()
 }
 
-// Nor does one for which the Publisher never returns.
-func TestDestinationThatHangsHoldsUpNoOtherAndIsNotAskedASecondTime(t *testing.T) {
+// The relay makes no second call to it.
+func TestDivider_HungDestinationBlocksNoOther(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newDatabase(t)
 	b := &broker{}
 	hangs, release := make(chan struct{}, 1000), make(chan struct{})
 	publisher := divided{func(ctx context.Context, messages []outbox.Message) error {
@@ -145,13 +143,11 @@ func TestDestinationThatHangsHoldsUpNoOtherAndIsNotAskedASecondTime(t *testing.T
 	eventually(t, "the other", func() bool { return len(b.types("f")) == 1 })
 	close(release)
 	o.empty()
-	if diff := cmp.Diff([]string{"1", "2"}, b.types("k")); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	b.wantTypes(t, []string{"1", "2"}, "k")
 }
 
-// However often: it is not to blame that it is away.
-func TestDestinationThatIsAwayCountsNothingAndHoldsUpNoOther(t *testing.T) {
+// It blocks no other destination.
+func TestDivider_UnavailableDestinationCountsNothing(t *testing.T) {
 	t.Parallel()
 	for name, kind := range map[string]func(outbox.PublisherFunc) outbox.Publisher{
 		"divided":     func(f outbox.PublisherFunc) outbox.Publisher { return divided{f} },
@@ -159,7 +155,7 @@ func TestDestinationThatIsAwayCountsNothingAndHoldsUpNoOther(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			o := newOffice(t)
+			o := newDatabase(t)
 			b := &broker{}
 			var mu sync.Mutex
 			tries, back := 0, false
@@ -193,7 +189,7 @@ func TestDestinationThatIsAwayCountsNothingAndHoldsUpNoOther(t *testing.T) {
 			eventually(t, "the others", func() bool { return len(b.types("f")) == 20 })
 			eventually(t, "many attempts", func() bool { mu.Lock(); defer mu.Unlock(); return tries > 100 })
 			if n := o.count(`select (select count(*) from idem.dead_letters) + count(*) from idem.outbox where attempts > 0`); n != 0 {
-				t.Errorf("%d messages are to blame", n)
+				t.Errorf("%d messages have a counted attempt", n)
 			}
 			mu.Lock()
 			back = true
@@ -212,8 +208,8 @@ func TestDestinationThatIsAwayCountsNothingAndHoldsUpNoOther(t *testing.T) {
 	}
 }
 
-// A destination that answers 503 now and then is away for a message, and there for the next: that is no message's fault.
-func TestDestinationThatIsAwayNowAndThenCountsNothing(t *testing.T) {
+// The destination returns 503 for some messages and accepts the next one.
+func TestDivider_FlakyDestinationCountsNothing(t *testing.T) {
 	t.Parallel()
 	for name, kind := range map[string]func(outbox.PublisherFunc) outbox.Publisher{
 		"divided":     func(f outbox.PublisherFunc) outbox.Publisher { return divided{f} },
@@ -222,7 +218,7 @@ func TestDestinationThatIsAwayNowAndThenCountsNothing(t *testing.T) {
 		for how, named := range map[string]bool{"named": true, "not named": false} {
 			t.Run(name+", "+how, func(t *testing.T) {
 				t.Parallel()
-				o := newOffice(t)
+				o := newDatabase(t)
 				b := &broker{}
 				var mu sync.Mutex
 				random, asked := rand.New(rand.NewPCG(7, 7)), map[string]int{}
@@ -256,16 +252,14 @@ func TestDestinationThatIsAwayNowAndThenCountsNothing(t *testing.T) {
 				}
 				o.relay(publisher, config)
 				o.empty()
-				if n := o.count(`select count(*) from idem.dead_letters`); n != 0 {
-					t.Errorf("%d messages are dead", n)
-				}
+				o.wantDead(0)
 			})
 		}
 	}
 }
 
-// What is away for good is dead after a time, and not after some attempts.
-func TestMessageIsADeadLetterOnceItsDestinationWasAwayForTooLong(t *testing.T) {
+// The time of the outage counts, not the number of attempts.
+func TestMaxOutage_DeadLettersMessages(t *testing.T) {
 	t.Parallel()
 	away := func(messages []outbox.Message) error {
 		failed := map[string]error{}
@@ -281,7 +275,7 @@ func TestMessageIsADeadLetterOnceItsDestinationWasAwayForTooLong(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			o := newOffice(t)
+			o := newDatabase(t)
 			config := swift()
 			config.MaxAttempts, config.MaxOutage = 1, 50*time.Millisecond
 			o.add(to("away", "k", "1"), to("away", "k", "2"), to("away", "", "3"))
@@ -294,10 +288,10 @@ func TestMessageIsADeadLetterOnceItsDestinationWasAwayForTooLong(t *testing.T) {
 	}
 }
 
-// The Publisher had no time for them.
-func TestMessageThatWasNotSentInACallComesAgainAndCountsNothing(t *testing.T) {
+// The messages are in the next call again, in order, and no attempt counts.
+func TestRetryLater_WithoutADuration(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newDatabase(t)
 	b := &broker{}
 	publisher := divided{func(ctx context.Context, messages []outbox.Message) error {
 		failed := map[string]error{}
@@ -318,18 +312,16 @@ func TestMessageThatWasNotSentInACallComesAgainAndCountsNothing(t *testing.T) {
 	}
 	o.relay(publisher, config)
 	o.empty()
-	if diff := cmp.Diff(want, b.types("k")); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	b.wantTypes(t, want, "k")
 }
 
-// A Publisher that takes its time for each message of a key that has many.
-func TestKeyWithManyMessagesDoesNotKeepTheRelayFromTheOthers(t *testing.T) {
+// The Publisher is slow, and one key has many messages.
+func TestRelay_LongKeyBlocksNoOther(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newDatabase(t)
 	b := &broker{}
 	publisher := outbox.PublisherFunc(func(ctx context.Context, messages []outbox.Message) error {
-		time.Sleep(100 * time.Millisecond) // what it waits for in the field; nothing rests on how long it is
+		time.Sleep(100 * time.Millisecond) // the latency of a broker; the test passes with any value
 		return b.Publish(ctx, messages)
 	})
 	var want []string
@@ -342,10 +334,8 @@ func TestKeyWithManyMessagesDoesNotKeepTheRelayFromTheOthers(t *testing.T) {
 	config.BatchSize = 20
 	o.relay(publisher, config)
 	o.empty()
-	if diff := cmp.Diff(want, b.types("many")); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	b.wantTypes(t, want, "many")
 	if all := strings.Join(b.types(), " "); strings.HasSuffix(all, "one") {
-		t.Errorf("it left behind all the others: %s", all)
+		t.Errorf("it was published last: %s", all)
 	}
 }

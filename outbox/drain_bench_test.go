@@ -11,9 +11,9 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// drained is an outbox that is filled and emptied again and again.
+// drained is an outbox that is filled and emptied repeatedly.
 type drained struct {
-	*office
+	*database
 	relay *outbox.Relay
 	stop  func()
 	left  atomic.Int64
@@ -21,13 +21,14 @@ type drained struct {
 }
 
 func (d *drained) begin() {
-	d.relay, d.stop = d.office.relay(outbox.PublisherFunc(func(_ context.Context, messages []outbox.Message) error {
+	d.relay, d.stop = d.database.relay(outbox.PublisherFunc(func(_ context.Context, messages []outbox.Message) error {
 		d.left.Add(int64(len(messages)))
 		return nil
 	}), outbox.RelayConfig{})
 }
 
-// drain adds n messages and returns when all of them have left: by the relay that is there, or by a new one.
+// drain adds n messages and returns when all of them are published, by the running relay or by a
+// new one.
 func (d *drained) drain(n int, anew bool) {
 	if anew && d.stop != nil {
 		d.stop()
@@ -47,8 +48,9 @@ func (d *drained) drain(n int, anew bool) {
 	d.took += time.Since(began)
 }
 
-// BenchmarkDrain empties two outboxes of 20,000 messages in turn, one of them beside a transaction that keeps an old snapshot in its
-// database: by one relay that goes on, or by a relay that begins each time. What else the machine does slows both.
+// BenchmarkDrain empties two outboxes of 20,000 messages alternately. A transaction keeps an old
+// snapshot in the database of one. One relay runs all the time, or a new relay starts each time.
+// Other load on the machine slows both alike.
 func BenchmarkDrain(b *testing.B) {
 	for _, by := range []string{"one relay", "a new relay"} {
 		b.Run("by "+by, func(b *testing.B) { benchmarkDrain(b, by == "a new relay") })
@@ -57,7 +59,7 @@ func BenchmarkDrain(b *testing.B) {
 
 func benchmarkDrain(b *testing.B, anew bool) {
 	const turn = 20_000
-	free, held := &drained{office: newOffice(b)}, &drained{office: newOffice(b)}
+	free, held := &drained{database: newDatabase(b)}, &drained{database: newDatabase(b)}
 	tx, err := held.pool.BeginTx(b.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
 	if err != nil {
 		b.Fatal(err)

@@ -8,12 +8,16 @@ import (
 	"github.com/idem-go/idem/internal/panics"
 )
 
-// PublishEach sends the messages side by side, as [Publisher] promises, for brokers that confirm each message: send publishes one, and returns
-// when the broker has it for good. blames says of an error of send whether it is the message's own, so that others can be published. Any other
-// error ends the call, and blames none. A send that panics blames its message.
+// PublishEach implements Publish for a broker that confirms each message. It calls send for all
+// messages concurrently. send publishes one message, and returns when the broker has stored it.
+// isOwn reports whether an error of send concerns this message alone; PublishEach names the message
+// in a [PublishError]. Any other error cancels the other sends and is returned as an error that
+// names no message. A send that panics fails its message.
 //
-// The order of a key is the relay's: a Publisher that is no [OrderKeeper] is given one message of each key at a time.
-func PublishEach(ctx context.Context, messages []Message, send func(context.Context, Message) error, blames func(error) bool) error {
+// The relay keeps the order of a key: it gives a Publisher that is not an [OrderKeeper] one message
+// of each key at a time.
+func PublishEach(ctx context.Context, messages []Message, send func(context.Context, Message) error,
+	isOwn func(error) bool) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var (
@@ -29,7 +33,7 @@ func PublishEach(ctx context.Context, messages []Message, send func(context.Cont
 			err := Recover(func() error { return send(ctx, m) })
 			switch {
 			case err == nil:
-			case errors.Is(err, ErrPanicked) || blames(err):
+			case errors.Is(err, ErrPanicked) || isOwn(err):
 				mu.Lock()
 				defer mu.Unlock()
 				failed[m.ID] = err
@@ -48,10 +52,10 @@ func PublishEach(ctx context.Context, messages []Message, send func(context.Cont
 	return nil
 }
 
-// ErrPanicked is the error of a function of the application's that has panicked: a subject, a route, an address. It tells the type of the
-// value and not what it says, which may be what is in a message.
+// ErrPanicked is the error of a function of the application that has panicked. Its text has the
+// type of the value only: the value may contain data of a message.
 var ErrPanicked = panics.ErrPanicked
 
-// Recover returns what f returns, or ErrPanicked. A Publisher calls the application's functions by it in goroutines of its own, where a
-// panic would end the process.
+// Recover returns the error of f, or ErrPanicked if f panics. A Publisher uses it for functions of
+// the application that it calls in its own goroutines, where a panic would end the process.
 func Recover(f func() error) error { return panics.Try(f) }

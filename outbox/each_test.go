@@ -19,18 +19,18 @@ var (
 	errAway = errors.New("the broker is away")
 )
 
-func blames(err error) bool { return errors.Is(err, errOwn) }
+func isOwn(err error) bool { return errors.Is(err, errOwn) }
 
-// publish publishes messages whose ids are 0 to n-1.
+// publish calls PublishEach with messages whose IDs are 0 to n-1.
 func publish(t *testing.T, n int, send func(context.Context, outbox.Message) error) error {
 	var messages []outbox.Message
 	for i := range n {
 		messages = append(messages, outbox.Message{ID: fmt.Sprint(i)})
 	}
-	return outbox.PublishEach(t.Context(), messages, send, blames)
+	return outbox.PublishEach(t.Context(), messages, send, isOwn)
 }
 
-func TestMessagesAreSentSideBySide(t *testing.T) {
+func TestPublishEach_SendsConcurrently(t *testing.T) {
 	t.Parallel()
 	var all sync.WaitGroup
 	all.Add(5)
@@ -44,7 +44,8 @@ func TestMessagesAreSentSideBySide(t *testing.T) {
 	}
 }
 
-func TestMessagesThatAreBlamedOrPanicAreNamedAndTheOthersAreSent(t *testing.T) {
+// It sends the other messages.
+func TestPublishEach_NamesFailedMessages(t *testing.T) {
 	t.Parallel()
 	err := publish(t, 5, func(_ context.Context, m outbox.Message) error {
 		switch m.ID {
@@ -64,7 +65,8 @@ func TestMessagesThatAreBlamedOrPanicAreNamedAndTheOthersAreSent(t *testing.T) {
 	}
 }
 
-func TestErrorThatIsNobodysFaultBlamesNobodyAndEndsTheOthers(t *testing.T) {
+// Such an error names no message.
+func TestPublishEach_CancelsAfterACommonError(t *testing.T) {
 	t.Parallel()
 	err := publish(t, 5, func(ctx context.Context, m outbox.Message) error {
 		switch m.ID {

@@ -15,7 +15,7 @@ func ExampleAdd() {
 	var ctx context.Context
 	var pool *pgxpool.Pool
 	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, `UPDATE orders SET state = 'placed' WHERE id = $1`, 17); err != nil { // which locks the row of the key
+		if _, err := tx.Exec(ctx, `UPDATE orders SET state = 'placed' WHERE id = $1`, 17); err != nil { // locks the row of the key
 			return err
 		}
 		return outbox.Add(ctx, tx, outbox.Message{Topic: "orders", Key: "17", Type: "OrderPlaced", Payload: []byte(`{"id": 17}`)})
@@ -29,7 +29,7 @@ func ExampleNewRelay() {
 	publisher := outbox.PublisherFunc(func(ctx context.Context, messages []outbox.Message) error {
 		failed := map[string]error{}
 		for _, m := range messages {
-			if len(m.Payload) == 0 { // what this broker does not take
+			if len(m.Payload) == 0 { // this broker refuses empty payloads
 				failed[m.ID] = errors.New("a message without a payload")
 				continue
 			}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -21,39 +22,39 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// limit is how long a test waits for a signal that has to come.
+// limit is how long a test waits for a signal.
 const limit = waiting.Limit
 
-// await returns once the channel is closed or has a value.
+// await waits until c is closed or has a value.
 func await[T any](t testing.TB, what string, c <-chan T) T {
 	t.Helper()
 	return waiting.For(t, what, c)
 }
 
-// eventually asks until the answer is yes.
+// eventually waits until a condition is true.
 var eventually = waiting.Until
 
-// office is a database with an outbox.
-type office struct {
+// database is a database with an outbox.
+type database struct {
 	t    testing.TB
 	pool *pgxpool.Pool
 	dsn  string
 }
 
-func newOffice(t testing.TB, configure ...func(*pgxpool.Config)) *office {
+func newDatabase(t testing.TB, configure ...func(*pgxpool.Config)) *database {
 	t.Helper()
 	dsn := pgtest.DSN(t)
-	return &office{t: t, dsn: dsn, pool: pgtest.Open(t, dsn, configure...)}
+	return &database{t: t, dsn: dsn, pool: pgtest.Open(t, dsn, configure...)}
 }
 
-// through returns the office as a client behind a proxy sees it.
-func (o *office) through(proxy *pgproxy.Proxy, configure ...func(*pgxpool.Config)) *office {
+// through returns the same database with a pool that connects through a proxy.
+func (o *database) through(proxy *pgproxy.Proxy, configure ...func(*pgxpool.Config)) *database {
 	o.t.Helper()
-	return &office{t: o.t, dsn: proxy.DSN(), pool: pgtest.Open(o.t, proxy.DSN(), configure...)}
+	return &database{t: o.t, dsn: proxy.DSN(), pool: pgtest.Open(o.t, proxy.DSN(), configure...)}
 }
 
-// add adds messages in a transaction of their own.
-func (o *office) add(messages ...outbox.Message) {
+// add adds messages in one transaction.
+func (o *database) add(messages ...outbox.Message) {
 	o.t.Helper()
 	err := pgx.BeginFunc(context.Background(), o.pool, func(tx pgx.Tx) error { return outbox.Add(context.Background(), tx, messages...) })
 	if err != nil {
@@ -61,14 +62,14 @@ func (o *office) add(messages ...outbox.Message) {
 	}
 }
 
-func (o *office) exec(sql string, args ...any) {
+func (o *database) exec(sql string, args ...any) {
 	o.t.Helper()
 	if _, err := o.pool.Exec(context.Background(), sql, args...); err != nil {
 		o.t.Fatal(err)
 	}
 }
 
-func (o *office) count(sql string, args ...any) int {
+func (o *database) count(sql string, args ...any) int {
 	o.t.Helper()
 	var n int
 	if err := o.pool.QueryRow(context.Background(), sql, args...).Scan(&n); err != nil {
@@ -77,7 +78,7 @@ func (o *office) count(sql string, args ...any) int {
 	return n
 }
 
-func (o *office) text(sql string, args ...any) string {
+func (o *database) text(sql string, args ...any) string {
 	o.t.Helper()
 	var text string
 	if err := o.pool.QueryRow(context.Background(), sql, args...).Scan(&text); err != nil {
@@ -86,8 +87,8 @@ func (o *office) text(sql string, args ...any) string {
 	return text
 }
 
-// letters returns dead letters.
-func (o *office) letters(only outbox.Ref) (letters []outbox.DeadLetter) {
+// letters returns the dead letters that match only.
+func (o *database) letters(only outbox.Ref) (letters []outbox.DeadLetter) {
 	o.t.Helper()
 	for letter, err := range outbox.List(context.Background(), o.pool, only) {
 		if err != nil {
@@ -98,21 +99,36 @@ func (o *office) letters(only outbox.Ref) (letters []outbox.DeadLetter) {
 	return letters
 }
 
-func (o *office) waiting() int { o.t.Helper(); return o.count(`select count(*) from idem.outbox`) }
+func (o *database) waiting() int { o.t.Helper(); return o.count(`select count(*) from idem.outbox`) }
 
-// empty waits until everything has left.
-func (o *office) empty() {
+// empty waits until the outbox is empty.
+func (o *database) empty() {
 	o.t.Helper()
 	eventually(o.t, "the outbox to be empty", func() bool { return o.waiting() == 0 })
 }
 
-// swift is a configuration with short pauses.
+// wantDead checks the number of dead letters.
+func (o *database) wantDead(want int) {
+	o.t.Helper()
+	if n := o.count(`select count(*) from idem.dead_letters`); n != want {
+		o.t.Errorf("%d dead letters, want %d", n, want)
+	}
+}
+
+// endSessions ends the sessions of all relays.
+func (o *database) endSessions() {
+	o.t.Helper()
+	o.exec(`select pg_terminate_backend(pid) from pg_stat_activity
+		where application_name = 'idem relay' and datname = current_database()`)
+}
+
+// swift returns a configuration with short pauses.
 func swift() outbox.RelayConfig {
 	return outbox.RelayConfig{MinPause: time.Millisecond, MaxPause: 20 * time.Millisecond, Poll: 50 * time.Millisecond}
 }
 
-// relay runs a relay until the test is over, or stop is called.
-func (o *office) relay(publisher outbox.Publisher, config outbox.RelayConfig) (r *outbox.Relay, stop func()) {
+// relay runs a relay until the end of the test, or until stop is called.
+func (o *database) relay(publisher outbox.Publisher, config outbox.RelayConfig) (r *outbox.Relay, stop func()) {
 	o.t.Helper()
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.NewTextHandler(o.t.Output(), nil))
@@ -131,14 +147,14 @@ func (o *office) relay(publisher outbox.Publisher, config outbox.RelayConfig) (r
 	return r, stop
 }
 
-var errRefused = errors.New("the broker does not want it")
+var errRefused = errors.New("the broker refuses the message")
 
-// broker is a Publisher that knows nothing of keys: it publishes all that it does not refuse.
+// broker is a Publisher without regard to keys: it publishes every message that it does not refuse.
 type broker struct {
 	mu        sync.Mutex
 	published []outbox.Message
 	calls     int
-	asked     map[string]int // how often it was given an id
+	asked     map[string]int // calls per ID
 	refuse    func(m *outbox.Message) error
 	before    func(messages []outbox.Message) error
 }
@@ -168,12 +184,13 @@ func (b *broker) Publish(_ context.Context, messages []outbox.Message) error {
 		b.published = append(b.published, *m)
 	}
 	if len(failed) > 0 {
-		return fmt.Errorf("it did not go well: %w", &outbox.PublishError{Failed: failed})
+		return fmt.Errorf("publish: %w", &outbox.PublishError{Failed: failed})
 	}
 	return nil
 }
 
-// types returns what was published, in order: the types, by which the tests number messages.
+// types returns the types of the published messages, in order. Tests number messages by their
+// types.
 func (b *broker) types(of ...string) []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -186,14 +203,32 @@ func (b *broker) types(of ...string) []string {
 	return types
 }
 
-// all returns what was published, in order.
+// wantTypes checks the types of the published messages, in order.
+func (b *broker) wantTypes(t testing.TB, want []string, keys ...string) {
+	t.Helper()
+	if diff := cmp.Diff(want, b.types(keys...)); diff != "" {
+		t.Errorf("messages of the keys %q (-want +published):\n%s", keys, diff)
+	}
+}
+
+// refusing returns a function that refuses the messages of a type.
+func refusing(what string) func(*outbox.Message) error {
+	return func(m *outbox.Message) error {
+		if m.Type == what {
+			return errRefused
+		}
+		return nil
+	}
+}
+
+// all returns the published messages, in order.
 func (b *broker) all() []outbox.Message {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.Clone(b.published)
 }
 
-// tries returns how often it was given each id.
+// tries returns how many calls have had each ID.
 func (b *broker) tries() map[string]int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -206,12 +241,13 @@ func (b *broker) number() int {
 	return len(b.published)
 }
 
-// message is one of a key, with a type by which it is known.
+// message returns a message of a key. what is its type and is in its payload.
 func message(key, what string) outbox.Message {
 	return outbox.Message{Topic: "orders", Key: key, Type: what, Payload: []byte("of " + what)}
 }
 
-// unless is a broker that does not say that it fails because of messages of a type.
+// unless returns a Publisher that fails without naming a message if the call has one whose type
+// begins with bad.
 func (b *broker) unless(bad string) outbox.PublisherFunc {
 	return func(ctx context.Context, messages []outbox.Message) error {
 		for _, m := range messages {

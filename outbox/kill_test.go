@@ -17,17 +17,17 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// Between publishing and removing there is no commit that covers both: what is left is that the ID is the same.
-func TestRelayKilledAfterPublishingPublishesAgainUnderTheSameIDs(t *testing.T) {
+// No commit covers both publishing and removing.
+func TestRelay_RepublishesUnderTheSameIDsAfterAKill(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newDatabase(t)
 	o.exec(createBus)
 	for i := range 3 {
 		o.add(message("a", fmt.Sprint(i)), message("b", fmt.Sprint(i)))
 	}
 	v := newVictim(t, o) // publishes the first of each key
 	b := &bus{pool: o.pool}
-	o.relay(b, outbox.RelayConfig{}) // which cannot have the outbox as long as the other one is there
+	o.relay(b, outbox.RelayConfig{}) // cannot take over while the victim lives
 	if n := o.count(`select count(*) from bus`); n != 2 {
 		t.Fatalf("%d messages were published", n)
 	}
@@ -44,9 +44,9 @@ func TestRelayKilledAfterPublishingPublishesAgainUnderTheSameIDs(t *testing.T) {
 	}
 }
 
-func TestRelayThatIsThereIsLeftAlone(t *testing.T) {
+func TestOwnership_IsNotTakenFromALiveProcess(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newDatabase(t)
 	o.exec(createBus)
 	o.add(message("a", "1"))
 	newVictim(t, o)
@@ -66,8 +66,8 @@ func TestRelayThatIsThereIsLeftAlone(t *testing.T) {
 	}
 }
 
-// Whatever is cut off, nothing is lost, and only what was in hand is published again.
-func TestRelayGoesOnAfterItsConnectionIsCutAnywhere(t *testing.T) {
+// No message is lost, and at most one batch is published again.
+func TestRelay_SurvivesACutConnection(t *testing.T) {
 	t.Parallel()
 	for name, point := range map[string]pgproxy.Point{
 		"before it shows itself":  pgproxy.Before(pgproxy.Contains("AppearAsRelay")),
@@ -82,14 +82,9 @@ func TestRelayGoesOnAfterItsConnectionIsCutAnywhere(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			o := newOffice(t)
+			o := newDatabase(t)
 			proxy := pgtest.Proxy(t, o.dsn)
-			b := &broker{refuse: func(m *outbox.Message) error {
-				if m.Type == "poison" {
-					return errRefused
-				}
-				return nil
-			}}
+			b := &broker{refuse: refusing("poison")}
 			var want []string
 			for i := range 60 {
 				o.add(message("a", fmt.Sprint(i)), message("poisoned", "poison"))
@@ -104,9 +99,7 @@ func TestRelayGoesOnAfterItsConnectionIsCutAnywhere(t *testing.T) {
 			if diff := cmp.Diff(want, firsts(b.types("a"))); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			if n := o.count(`select count(*) from idem.dead_letters`); n != 60 {
-				t.Errorf("%d dead letters", n)
-			}
+			o.wantDead(60)
 			if n := b.number() - 60; n > 16 {
 				t.Errorf("%d messages were published again", n)
 			}
@@ -114,7 +107,7 @@ func TestRelayGoesOnAfterItsConnectionIsCutAnywhere(t *testing.T) {
 	}
 }
 
-// firsts leaves out what comes again.
+// firsts removes repetitions.
 func firsts(all []string) []string {
 	met := map[string]bool{}
 	var first []string
@@ -127,15 +120,15 @@ func firsts(all []string) []string {
 	return first
 }
 
-func TestRelayThatLosesItsSessionGoesOnAsANewInstance(t *testing.T) {
+func TestOwnership_LostSessionBecomesANewInstance(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newDatabase(t)
 	b := &broker{}
 	o.relay(b, swift())
 	o.add(message("a", "1"))
 	o.empty()
 	first := o.count(`select instance from idem.relays where lane = 0`)
-	o.exec(`select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'idem relay' and datname = current_database()`)
+	o.endSessions()
 	o.add(message("a", "2"))
 	o.empty()
 	if second := o.count(`select instance from idem.relays where lane = 0`); second == first {
@@ -143,11 +136,11 @@ func TestRelayThatLosesItsSessionGoesOnAsANewInstance(t *testing.T) {
 	}
 }
 
-// It shows itself and works on a connection of its own.
-func TestRelayDoesWithoutThePoolWhenThatIsUsedUp(t *testing.T) {
+// It uses a connection of its own.
+func TestRelay_WorksWithAnExhaustedPool(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
-	small := &office{t: t, dsn: o.dsn, pool: pgtest.Open(t, o.dsn, func(c *pgxpool.Config) { c.MaxConns = 1 })}
+	o := newDatabase(t)
+	small := &database{t: t, dsn: o.dsn, pool: pgtest.Open(t, o.dsn, func(c *pgxpool.Config) { c.MaxConns = 1 })}
 	conn, err := small.pool.Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -159,17 +152,17 @@ func TestRelayDoesWithoutThePoolWhenThatIsUsedUp(t *testing.T) {
 	o.empty()
 }
 
-func TestRelayLeavesItsPostAtItsEnd(t *testing.T) {
+func TestOwnership_IsReleasedAtTheEnd(t *testing.T) {
 	t.Parallel()
 	for name, configure := range map[string]func(*pgxpool.Config){"session": func(*pgxpool.Config) {}, "lease": behindPooler} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			o := newOffice(t, configure)
+			o := newDatabase(t, configure)
 			_, stop := o.relay(&broker{}, swift())
 			o.add(message("a", "1"))
 			o.empty()
 			stop()
-			// A session that was in the middle of a query is closed, and its rows stay without a lock.
+			// A session that ends during a query leaves its rows in idem.relays, but no lock.
 			eventually(t, "no relay to have a lane", func() bool {
 				return o.count(`select (select count(*) from idem.leases) + (select count(*) from idem.relays r join pg_locks l on l.objid::int8::int4 = r.instance
 					where l.locktype = 'advisory' and l.granted and l.objsubid = 2 and l.classid = 1768187247::oid
@@ -179,7 +172,8 @@ func TestRelayLeavesItsPostAtItsEnd(t *testing.T) {
 	}
 }
 
-// pooled is a connection as a pooler gives it: the server's process has another number than the client is told.
+// pooled is a connection through a pooler: the client receives another process number than that of
+// the server process.
 type pooled struct {
 	net.Conn
 	told bool
@@ -204,11 +198,11 @@ func behindPooler(c *pgxpool.Config) {
 	}
 }
 
-// Behind a pooler a session has no owner, and a lock on it would outlive the process.
-func TestRelayBehindAPoolerShowsItselfByALease(t *testing.T) {
+// Behind a pooler a session has no owner, and its lock would outlast the process.
+func TestOwnership_BehindAPoolerIsALease(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t, behindPooler)
-	direct := &office{t: t, dsn: o.dsn, pool: pgtest.Open(t, o.dsn)}
+	o := newDatabase(t, behindPooler)
+	direct := &database{t: t, dsn: o.dsn, pool: pgtest.Open(t, o.dsn)}
 	b := &broker{}
 	entered, release := make(chan struct{}, 10), make(chan struct{})
 	hold := outbox.PublisherFunc(func(ctx context.Context, messages []outbox.Message) error {
@@ -235,14 +229,12 @@ func TestRelayBehindAPoolerShowsItselfByALease(t *testing.T) {
 	}
 	other := &broker{}
 	direct.relay(other, swift())
-	o.exec(`update idem.leases set expires_at = clock_timestamp()`) // as if the process had not been seen for long
-	eventually(t, "another one to take over", func() bool { return other.number() == 2 })
+	o.exec(`update idem.leases set expires_at = clock_timestamp()`) // as if the process had sent no heartbeat for long
+	eventually(t, "another relay to take over", func() bool { return other.number() == 2 })
 	close(release)
-	o.empty() // the one before has published, too, and may remove what it has; but it makes nothing a dead letter
-	eventually(t, "it to have noticed", func() bool {
+	o.empty() // the first relay may store what it has published, but it must not store a dead letter
+	eventually(t, "the first relay to notice", func() bool {
 		return o.count(`select count(*) from idem.leases where expires_at > clock_timestamp()`) == 0
 	})
-	if n := o.count(`select count(*) from idem.dead_letters`); n != 0 {
-		t.Errorf("%d dead letters", n)
-	}
+	o.wantDead(0)
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// The test binary is also the process that gets killed: with this variable set it is a relay, which says when it has published
-// what there is, and does not go on.
+// The test binary is also the process that is killed. With this variable it runs a relay that
+// reports its first call and then blocks.
 const victimOf = "IDEM_TEST_VICTIM_OF"
 
 func TestMain(m *testing.M) {
@@ -37,7 +37,7 @@ func beVictim(dsn string) {
 	os.Exit(1)
 }
 
-// bus is a broker that is a table, which all processes reach.
+// bus is a broker that stores messages in a table, for several processes.
 type bus struct {
 	pool      *pgxpool.Pool
 	published func()
@@ -57,10 +57,10 @@ func (b *bus) Publish(ctx context.Context, messages []outbox.Message) error {
 
 const createBus = `create table bus (n bigint generated always as identity, id uuid not null, key text not null, what text not null)`
 
-// victim is a process that has published what there is.
+// victim is a process whose relay has published one batch and is blocked.
 type victim struct{ cmd *exec.Cmd }
 
-func newVictim(t *testing.T, o *office) *victim {
+func newVictim(t *testing.T, o *database) *victim {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), victimOf+"="+o.dsn)

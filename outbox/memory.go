@@ -2,54 +2,56 @@ package outbox
 
 import "sync"
 
-// memory bounds the payloads and headers in memory of a Publisher with several destinations: of all of them, in all streams of a
-// relay.
+// memory bounds the bytes of payloads and headers that a relay with a Divider has in memory, for
+// all destinations and streams together.
 type memory struct {
 	mu    sync.Mutex
-	limit int  // octets
-	used  int  // octets
-	large *int // the destination that has a message beside the limit, by its own octets
+	limit int  // bytes
+	used  int  // bytes
+	large *int // the count of the destination that has a message beyond the limit
 }
 
-// shareOfMemory says which part of what is free one destination may have.
-const shareOfMemory = 32
+// memoryShare bounds a destination to this part of the free memory.
+const memoryShare = 32
 
-// take takes the memory of a message for a destination that has its own octets already. One message of all is taken beside the limit, or a
-// large one would wait for as long as others come.
-func (m *memory) take(own *int, octets int) bool {
+// take reserves memory for a message of a destination. own is the count of bytes of that
+// destination. One message at a time may exceed the limit: otherwise a large message would never
+// find enough free memory beside small ones.
+func (m *memory) take(own *int, bytes int) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
-	case *own == 0 && m.leaves(octets):
-		m.used += octets
-	case *own == 0 && m.large == nil && octets > 0:
+	case *own == 0 && m.hasHalfFree(bytes):
+		m.used += bytes
+	case *own == 0 && m.large == nil && bytes > 0:
 		m.large = own
-	case *own > 0 && m.large != own && m.leaves(octets) && *own+octets <= (m.limit-m.used+*own)/shareOfMemory:
-		m.used += octets
+	case *own > 0 && m.large != own && m.hasHalfFree(bytes) && *own+bytes <= (m.limit-m.used+*own)/memoryShare:
+		m.used += bytes
 	default:
 		return false
 	}
-	*own += octets
+	*own += bytes
 	return true
 }
 
-// release gives back the memory of a message.
-func (m *memory) release(own *int, octets int) {
+// release returns the memory of a message.
+func (m *memory) release(own *int, bytes int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	*own -= octets
-	if m.large == own && octets > 0 {
+	*own -= bytes
+	if m.large == own && bytes > 0 {
 		m.large = nil
 		return
 	}
-	m.used -= octets
+	m.used -= bytes
 }
 
-// fits reports whether a destination that has nothing may take a message.
-func (m *memory) fits(octets int) bool {
+// fits reports whether take succeeds for a destination that has no message in memory.
+func (m *memory) fits(bytes int) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.leaves(octets) || m.large == nil
+	return m.hasHalfFree(bytes) || m.large == nil
 }
 
-func (m *memory) leaves(octets int) bool { return octets <= (m.limit-m.used)/2 }
+// hasHalfFree reports whether bytes need at most half of the free memory.
+func (m *memory) hasHalfFree(bytes int) bool { return bytes <= (m.limit-m.used)/2 }

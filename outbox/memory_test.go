@@ -15,15 +15,15 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// vault is a Publisher that has a destination for each topic, holds what it is given until it is told to go on, and weighs it. Only the topic
-// "quick" is not held up.
+// vault is a Divider with a destination for each topic. Its calls block until open is closed,
+// except those of the topic "quick". It counts the bytes of its calls in progress.
 type vault struct {
 	broker
-	open chan struct{} // closed: go on
+	open chan struct{} // closed to continue
 
 	mu         sync.Mutex
-	held, most int // octets
-	calls      int // that are held up
+	held, most int // bytes
+	calls      int // in progress
 }
 
 func (*vault) Destination(topic string) string { return topic }
@@ -58,8 +58,9 @@ func (v *vault) seen() (calls, most int) {
 	return v.calls, v.most
 }
 
-// Forty destinations are slow, and each has messages of half a megabyte.
-func TestMessagesInHandTakeNoMoreMemoryThanTheyMayAndOthersLeave(t *testing.T) {
+// Many destinations are slow, and each has messages of half a megabyte. Another destination
+// continues.
+func TestMaxInHand_BoundsMemory(t *testing.T) {
 	t.Parallel()
 	const destinations, each, large, limit = 24, 4, 512 << 10, 4 << 20
 	for what, of := range map[string]func(topic string, i int) outbox.Message{
@@ -72,7 +73,7 @@ func TestMessagesInHandTakeNoMoreMemoryThanTheyMayAndOthersLeave(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			o, v := newOffice(t), &vault{open: make(chan struct{})}
+			o, v := newDatabase(t), &vault{open: make(chan struct{})}
 			var all []outbox.Message
 			for i := range each {
 				for to := range destinations {
@@ -86,12 +87,12 @@ func TestMessagesInHandTakeNoMoreMemoryThanTheyMayAndOthersLeave(t *testing.T) {
 			eventually(t, "some calls to be under way", func() bool { calls, _ := v.seen(); return calls >= 3 })
 			for i := range 50 {
 				o.add(outbox.Message{Topic: "quick", Key: "k", Type: fmt.Sprint(i), Payload: bytes.Repeat([]byte("x"), 1000)})
-				eventually(t, "another destination's to leave", func() bool { return v.number() > i })
+				eventually(t, "a message of another destination", func() bool { return v.number() > i })
 			}
 			close(v.open)
 			o.empty()
 			if _, most := v.seen(); most > limit+large || most < limit/2 {
-				t.Errorf("%d bytes were in hand", most)
+				t.Errorf("%d bytes were in memory", most)
 			}
 			for to := range destinations {
 				var got []string
@@ -108,10 +109,9 @@ func TestMessagesInHandTakeNoMoreMemoryThanTheyMayAndOthersLeave(t *testing.T) {
 	}
 }
 
-// A message that is larger than all there is leaves all the same, and one of its destination behind the other.
-func TestMessageThatIsLargerThanTheMemoryLeaves(t *testing.T) {
+func TestMaxInHand_AllowsOneLargerMessage(t *testing.T) {
 	t.Parallel()
-	o, v := newOffice(t), &vault{open: make(chan struct{})}
+	o, v := newDatabase(t), &vault{open: make(chan struct{})}
 	for i := range 10 {
 		o.add(outbox.Message{Topic: fmt.Sprint(i % 5), Key: "k", Type: fmt.Sprint(i), Payload: make([]byte, 1<<20)})
 	}
@@ -122,21 +122,21 @@ func TestMessageThatIsLargerThanTheMemoryLeaves(t *testing.T) {
 	close(v.open)
 	o.empty()
 	if _, most := v.seen(); most > 1<<20 {
-		t.Errorf("%d bytes were in hand", most)
+		t.Errorf("%d bytes were in memory", most)
 	}
 }
 
-// What is read in vain, because its destination is busy, comes without its payload: large messages of one keep no other waiting until they were read.
-func TestPayloadsOfADestinationThatIsBusyAreNotRead(t *testing.T) {
+// Other messages do not wait until the large payloads have been read.
+func TestRelay_SkipsPayloadsOfABusyDestination(t *testing.T) {
 	t.Parallel()
 	const number, large = 200, 512 << 10
-	o, v := newOffice(t), &vault{open: make(chan struct{})}
+	o, v := newDatabase(t), &vault{open: make(chan struct{})}
 	proxy := pgtest.Proxy(t, o.dsn)
 	o.exec(`insert into idem.outbox (created_at, id, aggregatetype, aggregateid, type, payload)
 		select now(), gen_random_uuid(), CASE WHEN i % 10 = 0 THEN 'quick' ELSE 'slow' END, 'k', i::text, CASE WHEN i % 10 <> 0 THEN convert_to(repeat('x', $1), 'UTF8') END
 		from generate_series(1, $2) i`, large, number)
 	o.through(proxy).relay(v, swift())
-	eventually(t, "those of another destination to leave", func() bool { return v.number() == number/10 })
+	eventually(t, "the messages of another destination", func() bool { return v.number() == number/10 })
 	octets := int64(0)
 	for _, conn := range proxy.Conns() {
 		octets += conn.Bytes(pgproxy.ToClient)
@@ -147,11 +147,12 @@ func TestPayloadsOfADestinationThatIsBusyAreNotRead(t *testing.T) {
 	close(v.open)
 }
 
-// While the relay reads past very many messages of a destination that is slow, calls of others end, and they are given more.
-func TestDestinationGoesOnWhileVeryManyMessagesOfAnotherAreReadPast(t *testing.T) {
+// The relay reads past very many messages of a slow destination. Meanwhile it begins further calls
+// of another.
+func TestDivider_ContinuesDuringALongRead(t *testing.T) {
 	t.Parallel()
 	const thousands = 60
-	o, v := newOffice(t), &vault{open: make(chan struct{})}
+	o, v := newDatabase(t), &vault{open: make(chan struct{})}
 	proxy := pgtest.Proxy(t, o.dsn)
 	var reads atomic.Int64
 	isRead := pgproxy.Contains("ReadMessages")

@@ -3,39 +3,37 @@ package outbox
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/idem-go/idem"
 )
 
-// RelayObserver sees what a Relay does, for metrics and logs. It is called by several goroutines, and returns at once.
-//
-// [LogObserver] is one, and package idemotel has one for OpenTelemetry.
+// RelayObserver observes a Relay, for metrics and logs. Several goroutines call it, so it must be
+// safe for concurrent use and return at once. [LogObserver] is one, and package idemotel has one
+// for OpenTelemetry.
 type RelayObserver interface {
-	// TracePublished is told of each call of the Publisher, and of each attempt that counts against a message that none has named: then
-	// Given and Duration are 0, because the calls in which it has failed were told before.
+	// TracePublished is called for each call of the Publisher. It is also called when a round of
+	// single calls has ended and counts attempts of messages that no error has named. Then Given
+	// and Duration are 0, because the calls of the round were reported before.
 	TracePublished(ctx context.Context, data TracePublishedData)
 }
 
-// TracePublishedData tells of a call of the Publisher.
+// TracePublishedData describes a call of the Publisher.
 type TracePublishedData struct {
-	Given     int // messages that it was given; 0 if this is no call
-	Published int // of these
-	Failed    int // that have failed, and counted an attempt: what is neither comes again, uncounted
+	Given     int // messages of the call; 0 for the end of a round
+	Published int // messages that the broker has accepted
+	Failed    int // messages that count an attempt; all others are published again without a count
 
 	Duration time.Duration
-	Err      error      // blames none of them: the rest waits for a destination that is away, or for the relay to find the bad one
-	Cause    idem.Cause // what kind of error that is
+	Err      error      // an error that names no message
+	Cause    idem.Cause // the kind of Err
 }
 
-// Observers returns an observer that tells each of these, in this order. A nil among them is left out; without any it returns nil.
+// Observers returns an observer that calls each of list, in order. It ignores nil observers, and
+// returns nil if there is no other.
 func Observers(list ...RelayObserver) RelayObserver {
-	var all observers
-	for _, o := range list {
-		if o != nil {
-			all = append(all, o)
-		}
-	}
+	all := observers(slices.DeleteFunc(slices.Clone(list), func(o RelayObserver) bool { return o == nil }))
 	switch len(all) {
 	case 0:
 		return nil
@@ -53,8 +51,9 @@ func (all observers) TracePublished(ctx context.Context, data TracePublishedData
 	}
 }
 
-// LogObserver returns a RelayObserver that writes each call of the Publisher to logger, or to slog.Default() if that is nil: as Debug,
-// or, if a message has failed or an error blames none, as Warn. It writes figures, and of an error its Cause: no topic, key or id.
+// LogObserver returns a RelayObserver that logs each call of the Publisher. The level is Warn if a
+// message has failed or the error names no message, and Debug otherwise. It logs numbers and the
+// Cause of an error, but no topic, key or ID. A nil logger is slog.Default().
 func LogObserver(logger *slog.Logger) RelayObserver { return logObserver{logger} }
 
 type logObserver struct{ logger *slog.Logger }
@@ -68,7 +67,8 @@ func (o logObserver) TracePublished(ctx context.Context, data TracePublishedData
 		level = slog.LevelWarn
 	}
 	attrs := []slog.Attr{
-		slog.Int("given", data.Given), slog.Int("published", data.Published), slog.Int("failed", data.Failed), slog.Duration("duration", data.Duration),
+		slog.Int("given", data.Given), slog.Int("published", data.Published), slog.Int("failed", data.Failed),
+		slog.Duration("duration", data.Duration),
 	}
 	if data.Cause != idem.CauseNone {
 		attrs = append(attrs, slog.String("cause", string(data.Cause)))

@@ -13,7 +13,7 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// seen notes what an observer is told, and tells when that is something.
+// seen is an observer that stores its data. It closes some after the first call.
 type seen struct {
 	mu   sync.Mutex
 	all  []outbox.TracePublishedData
@@ -28,9 +28,9 @@ func (s *seen) TracePublished(_ context.Context, data outbox.TracePublishedData)
 	}
 }
 
-func TestEachObserverIsToldOfEachCallOfThePublisher(t *testing.T) {
+func TestObserver_SeesEachCall(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newDatabase(t)
 	o.fill(3)
 	a, b := &seen{some: make(chan struct{})}, &seen{some: make(chan struct{})}
 	_, stop := o.relay(outbox.PublisherFunc(func(_ context.Context, messages []outbox.Message) error {
@@ -41,20 +41,20 @@ func TestEachObserverIsToldOfEachCallOfThePublisher(t *testing.T) {
 		select {
 		case <-s.some:
 		case <-time.After(limit):
-			t.Fatal("an observer is told nothing")
+			t.Fatal("no call of an observer")
 		}
 		s.mu.Lock()
 		if d := s.all[0]; d.Given != 3 || d.Published != 3 || d.Failed != 0 || d.Err != nil || d.Duration <= 0 {
-			t.Errorf("it is told %+v", d)
+			t.Errorf("%+v", d)
 		}
 		s.mu.Unlock()
 	}
 	if outbox.Observers() != nil || outbox.Observers(nil, a) != outbox.RelayObserver(a) {
-		t.Error("none, or one, is wrapped")
+		t.Error("Observers wraps none or one")
 	}
 }
 
-func TestLogOfARelayHasALineOfEachCallAndNothingPersonal(t *testing.T) {
+func TestLogObserver_LogsNoPersonalData(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	o := outbox.LogObserver(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))

@@ -9,191 +9,175 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem/internal/db"
-	"github.com/idem-go/idem/internal/roundtrip"
 	"github.com/idem-go/idem/internal/session"
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// ownership is the right to relay some lanes, for as long as this process is seen to be there: by a session, or, for as long as none is
-// to be had, by a lease.
+// ownership is the right to relay some lanes. It lasts as long as other processes can see that this
+// process is alive: by its session, or by a lease while no session is possible.
 type ownership struct {
 	engine   *txn.Engine
 	instance int
 	lanes    []int
 	session  atomic.Pointer[session.Session] // nil with a lease
-	denied   bool                            // there will be no session, because a pooler is in front of the server
-	seen     atomic.Int64                    // when, in nanoseconds
+	denied   bool                            // a session is impossible, because of a pooler in front of the server
+	seen     atomic.Int64                    // the time of the last heartbeat, in nanoseconds
 }
 
 const (
-	leaseTTL   = 30 * time.Second
-	leaseTrust = 20 * time.Second // how long after a sign this process still believes in its lease
-	signPause  = 8 * time.Second
-	signLimit  = 5 * time.Second
-	lookLimit  = 2 * time.Second
+	leaseTTL         = 30 * time.Second
+	leaseTrust       = 20 * time.Second // how long after a heartbeat this process relies on its lease
+	heartbeatPause   = 8 * time.Second
+	heartbeatTimeout = 5 * time.Second
 )
 
-var errLost = errors.New("this process has not been seen for too long, and others may relay")
+var errLost = errors.New("the ownership of the stream is lost; another process may relay the stream")
 
-// takeOwnership returns nil if another process has a lane.
-func takeOwnership(ctx context.Context, pool *pgxpool.Pool, relay string, generation int64, lanes []int) (*ownership, error) {
-	engine := &txn.Engine{Pool: pool, Limits: txn.DefaultLimits}
+// takeOwnership takes the lanes. It returns nil if another process has one of them.
+func takeOwnership(ctx context.Context, pool *pgxpool.Pool, relay string, generation int64,
+	lanes []int) (*ownership, error) {
+	o := &ownership{engine: &txn.Engine{Pool: pool, Limits: txn.DefaultLimits}, lanes: lanes}
 	see := db.SeeLanes{Relay: relay, Lanes: lanes}
-	bounded, cancel := context.WithTimeout(ctx, lookLimit)
-	err := engine.Query(bounded, &see) // if the pool is used up, the session that follows does without it
-	cancel()
-	if err == nil && !see.Free || ctx.Err() != nil {
+	// An error is ignored: the pool may be exhausted, and a session does not need it.
+	if err := query(ctx, o.engine, &see); err == nil && !see.Free || ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	p := &ownership{engine: engine, lanes: lanes}
-	if err := p.appear(ctx); err != nil {
+	if err := o.register(ctx); err != nil {
 		return nil, err
 	}
-	take := db.TakeLanes{Relay: relay, Instance: p.instance, Generation: generation, Lanes: lanes}
-	if err := p.ask(ctx, &take); err != nil || len(take.Rows) < len(lanes) {
-		p.leave()
+	take := db.TakeLanes{Relay: relay, Instance: o.instance, Generation: generation, Lanes: lanes}
+	if err := o.Query(ctx, &take); err != nil || len(take.Rows) < len(lanes) {
+		o.release()
 		return nil, err
 	}
-	return p, nil
+	return o, nil
 }
 
 func appearance(instance int) session.Appearance { return &db.AppearAsRelay{Instance: instance} }
 
-func (p *ownership) appear(ctx context.Context) error {
-	p.seen.Store(time.Now().UnixNano())
-	s, err := session.Open(ctx, p.engine.Pool, 0, appearance)
+// register makes this process visible to others, by a session or else by a lease.
+func (o *ownership) register(ctx context.Context) error {
+	o.seen.Store(time.Now().UnixNano())
+	s, err := session.Open(ctx, o.engine.Pool, 0, appearance)
 	if err == nil {
-		p.instance = s.Instance
-		p.session.Store(s)
+		o.instance = s.Instance
+		o.session.Store(s)
 		return nil
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	p.denied = session.IsDenied(err)
-	bounded, cancel := context.WithTimeout(ctx, signLimit)
+	o.denied = session.IsDenied(err)
+	bounded, cancel := context.WithTimeout(ctx, heartbeatTimeout)
 	defer cancel()
 	number := db.NewInstance{}
-	if err := p.engine.Query(bounded, &number); err != nil {
+	if err := o.engine.Query(bounded, &number); err != nil {
 		return err
 	}
-	p.instance = number.Instance
-	return p.renew(ctx)
+	o.instance = number.Instance
+	return o.renewLease(ctx)
 }
 
-// ask makes a round trip on the session, or with a lease on a connection of the pool.
-func (p *ownership) ask(ctx context.Context, requests ...txn.Request) error {
-	if s := p.session.Load(); s != nil {
+// Query implements querier, with the session, or with a connection of the pool.
+func (o *ownership) Query(ctx context.Context, requests ...txn.Request) error {
+	if s := o.session.Load(); s != nil {
 		return s.Query(ctx, requests...)
 	}
-	return p.engine.Query(ctx, requests...)
+	return o.engine.Query(ctx, requests...)
 }
 
-// sign shows that this process is there. A session that has been idle for a minute is ended by the server.
-func (p *ownership) sign(ctx context.Context) error {
-	if p.session.Load() != nil {
-		return p.show(ctx, command("select 1"))
+// heartbeat shows others that this process is alive. It also keeps the server from ending an idle
+// session, which happens after a minute. With a lease, it tries to replace the lease by a session.
+func (o *ownership) heartbeat(ctx context.Context) error {
+	if o.session.Load() != nil {
+		return o.beat(ctx, command("select 1"))
 	}
-	if err := p.renew(ctx); err != nil {
+	if err := o.renewLease(ctx); err != nil {
 		return err
 	}
-	return p.handOver(ctx)
+	return o.replaceLease(ctx)
 }
 
-func (p *ownership) renew(ctx context.Context) error {
-	return p.show(ctx, db.RenewLease{Instance: p.instance, TTL: leaseTTL})
+func (o *ownership) renewLease(ctx context.Context) error {
+	return o.beat(ctx, db.RenewLease{Instance: o.instance, TTL: leaseTTL})
 }
 
-// show makes a round trip after which this process is seen to have been there when it began.
-func (p *ownership) show(ctx context.Context, r txn.Request) error {
-	bounded, cancel := context.WithTimeout(ctx, signLimit)
+// beat makes a round trip and stores its begin as the time of the last heartbeat.
+func (o *ownership) beat(ctx context.Context, r txn.Request) error {
+	bounded, cancel := context.WithTimeout(ctx, heartbeatTimeout)
 	defer cancel()
 	sent := time.Now()
-	err := p.ask(bounded, r)
+	err := o.Query(bounded, r)
 	if err == nil {
-		p.seen.Store(sent.UnixNano())
+		o.seen.Store(sent.UnixNano())
 	}
 	return err
 }
 
-// handOver asks for a session in place of the lease. The session shows the same instance, and takes over if all lanes are still this
-// instance's: from then on no other can take them. An error says that the ownership is lost, or that the lease may have ended.
-func (p *ownership) handOver(ctx context.Context) error {
-	if p.denied {
+// replaceLease opens a session for the same instance. The session replaces the lease if the lanes
+// are still those of this instance: from then on no other process can take them. An error says that
+// the ownership is lost, or that the lease may have ended.
+func (o *ownership) replaceLease(ctx context.Context) error {
+	if o.denied {
 		return nil
 	}
-	bounded, cancel := context.WithTimeout(ctx, lookLimit)
+	bounded, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	s, err := session.Open(bounded, p.engine.Pool, p.instance, appearance)
+	s, err := session.Open(bounded, o.engine.Pool, o.instance, appearance)
 	if err != nil {
-		p.denied = session.IsDenied(err)
+		o.denied = session.IsDenied(err)
 		return nil
 	}
-	if err := s.Query(bounded, p.keepLanes(), db.EndLease{Instance: p.instance}); err != nil {
+	if err := s.Query(bounded, o.keepLanes(), db.EndLease{Instance: o.instance}); err != nil {
 		return err
 	}
-	p.session.Store(s)
+	o.session.Store(s)
 	return nil
 }
 
-func (p *ownership) unseen() time.Duration { return time.Since(time.Unix(0, p.seen.Load())) }
+func (o *ownership) sinceSeen() time.Duration { return time.Since(time.Unix(0, o.seen.Load())) }
 
-// trusted reports whether this process may still believe in its lease. A session is believed in until it is lost. It is safe for
-// concurrent use.
-func (p *ownership) trusted() bool { return p.session.Load() != nil || p.unseen() <= leaseTrust }
+// isTrusted reports whether this process may rely on the ownership: always with a session, and for
+// leaseTrust with a lease.
+func (o *ownership) isTrusted() bool { return o.session.Load() != nil || o.sinceSeen() <= leaseTrust }
 
-// signIfDue does so now and then. It is called often enough, and before messages are published.
-func (p *ownership) signIfDue(ctx context.Context) error {
-	if p.unseen() < signPause {
+// heartbeatIfDue makes a heartbeat every heartbeatPause. The worker calls it before each round trip
+// and while it waits.
+func (o *ownership) heartbeatIfDue(ctx context.Context) error {
+	if o.sinceSeen() < heartbeatPause {
 		return nil
 	}
-	if !p.trusted() { // this process has slept
+	if !o.isTrusted() {
 		return errLost
 	}
-	return p.sign(ctx)
+	return o.heartbeat(ctx)
 }
 
-// fence is what a transaction begins with that changes something.
-func (p *ownership) fence() []txn.Request {
-	if p.session.Load() != nil { // no other can have the lanes while it answers
+// fence returns what a transaction with writes begins with. With a lease, this checks that the
+// lanes are still those of this instance. With a session no check is needed: no other process can
+// take the lanes while the session answers.
+func (o *ownership) fence() []txn.Request {
+	if o.session.Load() != nil {
 		return nil
 	}
-	return []txn.Request{p.keepLanes()}
+	return []txn.Request{o.keepLanes()}
 }
 
-func (p *ownership) keepLanes() txn.Request {
-	return &db.KeepLanes{Instance: p.instance, Lanes: len(p.lanes)}
+func (o *ownership) keepLanes() txn.Request {
+	return &db.KeepLanes{Instance: o.instance, Lanes: len(o.lanes)}
 }
 
-// leave lets another one have the lanes at once.
-func (p *ownership) leave() {
-	ctx, cancel := context.WithTimeout(context.Background(), signLimit)
+// release releases the lanes, so that another process can take them at once.
+func (o *ownership) release() {
+	ctx, cancel := context.WithTimeout(context.Background(), heartbeatTimeout)
 	defer cancel()
-	s := p.session.Load()
+	s := o.session.Load()
 	if s == nil {
-		_ = p.engine.Query(ctx, db.LeaveLanes{Instance: p.instance}, db.EndLease{Instance: p.instance})
+		_ = o.engine.Query(ctx, db.LeaveLanes{Instance: o.instance}, db.EndLease{Instance: o.instance})
 		return
 	}
 	if !s.Conn.IsClosed() {
-		_ = s.Query(ctx, db.LeaveLanes{Instance: p.instance})
+		_ = s.Query(ctx, db.LeaveLanes{Instance: o.instance})
 	}
 	s.Close()
 }
-
-var errSlow = errors.New("the server has not answered in time")
-
-// begin and commit are the ends of every transaction. Its level is fixed, because at a stricter one a database would make
-// those fail who add messages.
-const (
-	begin  = command("begin isolation level read committed")
-	commit = command("commit")
-)
-
-// command is a statement without parameters and results.
-type command string
-
-// Queue adds the statement.
-func (c command) Queue(trip *roundtrip.Trip) { trip.Exec(string(c)) }
-
-// Read reads the answer.
-func (c command) Read(trip *roundtrip.Trip) { trip.Skip() }

@@ -25,7 +25,7 @@ const (
 		and l.objsubid = 2 and l.classid = 1768187247::oid and l.database = (select oid from pg_database where datname = current_database())`
 )
 
-// room is what a server has for a process that connects.
+// room controls whether a server accepts further connections of a pool.
 type room struct {
 	full  atomic.Bool
 	dials atomic.Int64
@@ -43,11 +43,12 @@ func (r *room) door(c *pgxpool.Config) {
 	}
 }
 
-// withLease runs a relay that shows itself by a lease, because it was refused a session. The pool has its connections.
-func withLease(t *testing.T, o *office, dsn string, publisher outbox.Publisher, configure ...func(*pgxpool.Config)) *room {
+// withLease runs a relay with a lease: the server refuses a session, but the pool has its
+// connections.
+func withLease(t *testing.T, o *database, dsn string, publisher outbox.Publisher, configure ...func(*pgxpool.Config)) *room {
 	t.Helper()
 	r := &room{}
-	there := &office{t: t, dsn: dsn, pool: pgtest.Open(t, dsn, append(configure, r.door)...)}
+	there := &database{t: t, dsn: dsn, pool: pgtest.Open(t, dsn, append(configure, r.door)...)}
 	var warm []*pgxpool.Conn
 	for range there.pool.Config().MaxConns {
 		conn, err := there.pool.Acquire(t.Context())
@@ -65,11 +66,11 @@ func withLease(t *testing.T, o *office, dsn string, publisher outbox.Publisher, 
 	return r
 }
 
-// There is no pooler, and the relay gets a session later. It shows the number that the process has, so that what the Publisher has in hand
-// is not given to another one, and at its end the lanes are free at once.
-func TestRelayThatWasRefusedASessionHasOneLater(t *testing.T) {
+// There is no pooler, and a session becomes possible later. It has the same instance, so no other
+// process publishes the messages of the call in progress.
+func TestOwnership_SessionReplacesTheLease(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newDatabase(t)
 	b := &broker{}
 	entered, release := make(chan struct{}, 10), make(chan struct{})
 	hold := outbox.PublisherFunc(func(ctx context.Context, messages []outbox.Message) error {
@@ -94,14 +95,13 @@ func TestRelayThatWasRefusedASessionHasOneLater(t *testing.T) {
 		t.Errorf("it was published %d times, and by another relay %d times", b.number(), other.number())
 	}
 	r.full.Store(true)
-	o.exec(`select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'idem relay' and datname = current_database()`)
+	o.endSessions()
 	o.add(message("a", "2"))
 	o.empty()
 }
 
-// Wherever the connection is lost while the session takes the place of the lease, nothing is lost, keys keep their order, and there
-// is a session in the end.
-func TestConnectionOfARelayThatIsLostWhileASessionTakesThePlaceOfALeaseLosesNothing(t *testing.T) {
+// Messages keep their order, none is lost, and the relay has a session in the end.
+func TestOwnership_SurvivesACutWhileReplacingTheLease(t *testing.T) {
 	t.Parallel()
 	for name, point := range map[string]pgproxy.Point{
 		"before the lock":             pgproxy.Before(pgproxy.Contains("AppearAsRelay")),
@@ -111,7 +111,7 @@ func TestConnectionOfARelayThatIsLostWhileASessionTakesThePlaceOfALeaseLosesNoth
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			o := newOffice(t)
+			o := newDatabase(t)
 			proxy := pgtest.Proxy(t, o.dsn)
 			b := &broker{}
 			r := withLease(t, o, proxy.DSN(), b)
@@ -140,10 +140,11 @@ func TestConnectionOfARelayThatIsLostWhileASessionTakesThePlaceOfALeaseLosesNoth
 	}
 }
 
-// A process that was frozen behind its look at the lease may have lost its lanes to another one when it has the lock.
-func TestRelayWhoseLanesAreAnothersWhenItGetsItsSessionLeavesThem(t *testing.T) {
+// A process that was frozen after renewing its lease may have lost its lanes by the time it has the
+// lock.
+func TestOwnership_LeavesLanesOfAnotherProcess(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newDatabase(t)
 	b := &broker{}
 	stolen := make(chan error, 1)
 	var armed atomic.Bool
@@ -183,12 +184,12 @@ func TestRelayWhoseLanesAreAnothersWhenItGetsItsSessionLeavesThem(t *testing.T) 
 	o.empty()
 }
 
-// A pooler in front of the server is known by the first connection, and asked no more.
-func TestRelayBehindAPoolerAsksForNoSessionAgain(t *testing.T) {
+// The relay detects it on the first connection and tries no session again.
+func TestOwnership_DetectsAPoolerOnce(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newDatabase(t)
 	r := &room{}
-	behind := &office{t: t, dsn: o.dsn, pool: pgtest.Open(t, o.dsn, behindPooler, r.door, func(c *pgxpool.Config) {
+	behind := &database{t: t, dsn: o.dsn, pool: pgtest.Open(t, o.dsn, behindPooler, r.door, func(c *pgxpool.Config) {
 		c.MaxConnLifetime, c.MaxConnIdleTime = 0, 0
 	})}
 	behind.relay(&broker{}, swift())

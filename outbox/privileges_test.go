@@ -16,9 +16,9 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-func TestOutboxNeedsNoMoreThanThePrivilegesOfTheDocs(t *testing.T) {
+func TestPrivileges_OfTheDocsSuffice(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newDatabase(t)
 	suffix := fmt.Sprintf("_%08x", rand.Uint32())
 	own := strings.NewReplacer("idem_call", "idem_call"+suffix, "idem_relay", "idem_relay"+suffix)
 	docs, err := os.ReadFile("../docs/operate.md")
@@ -39,8 +39,8 @@ func TestOutboxNeedsNoMoreThanThePrivilegesOfTheDocs(t *testing.T) {
 		}
 	})
 	as := func(role string) string { return o.dsn + "&options=" + url.QueryEscape("-crole="+own.Replace(role)) }
-	calling := &office{t: t, dsn: o.dsn, pool: pgtest.Open(t, as("idem_call"))}
-	for name, relaying := range map[string]*office{
+	calling := &database{t: t, dsn: o.dsn, pool: pgtest.Open(t, as("idem_call"))}
+	for name, relaying := range map[string]*database{
 		"session": {t: t, pool: pgtest.Open(t, as("idem_relay"))}, "lease": {t: t, pool: pgtest.Open(t, as("idem_relay"), behindPooler)},
 	} {
 		poison := message("a", "poison")

@@ -7,63 +7,68 @@ import (
 	"github.com/idem-go/idem/internal/db"
 )
 
-// progress is how far a stream has been read. Positions are not drawn in the order of commits: a transaction may commit a message
-// at a position far below others that were published long ago. So a position that was passed without a message is a gap. The
-// relay reads all gaps again in every read, together with what is beyond top. A read is one statement with one snapshot. A
-// transaction that waited for a row lock adds its message after the commit that released the lock, so a snapshot that shows
-// its message shows the earlier one of the key as well, at a lower position: in a gap or beyond top. The relay does not read
-// below top otherwise: index entries of deleted rows stay there for as long as some transaction has an old snapshot.
+// progress is the read position of a stream.
 //
-// A gap is forgotten when none of its writers is left: see writers.
+// Transactions do not commit in the order of their positions: one may commit a message far below
+// others that were published long ago. So a position that the relay has passed without a message is
+// a gap. Every read covers all gaps and everything beyond top, in one statement with one snapshot.
+// Suppose that a transaction waited for a row lock and then added a message. It did so after the
+// commit that released the lock. So a snapshot with its message also has the earlier message of the
+// key, at a lower position: in a gap or beyond top.
+//
+// A gap ends when none of its writers is left. The relay reads nothing else below top, because
+// index entries of deleted rows stay there as long as some transaction has an old snapshot.
 type progress struct {
-	top      int64 // every position up to here was read, or is in a gap
-	gaps     []gap // in order
-	listDue  time.Time
-	prepared map[string]bool // the prepared transactions of the last list
-	wholeDue time.Time
+	top        int64 // every position up to here was read, or is in a gap
+	gaps       []gap // in order
+	nextList   time.Time
+	prepared   map[string]bool // the prepared transactions of the last list
+	nextReread time.Time
 }
 
 // gap is a range of positions without a message so far.
 type gap struct {
 	low, high int64
-	writers   writers // nil until they were listed
+	writers   writers // nil until the first list
 }
 
 const (
 	listPause = 50 * time.Millisecond // between two lists of writers, while there are gaps
 	maxGaps   = 1024
 
-	// Everything is read again from the beginning now and then: rows may have been changed or inserted by hand, at any place.
-	wholePause = 30 * time.Second
-	wholeShare = 50 // of the time, for that
+	// A stream is reread from the beginning now and then: an administrator may have changed or
+	// inserted rows anywhere.
+	rereadPause = 30 * time.Second
+	rereadShare = 50 // rereads take at most a fiftieth of the time
 )
 
-// next returns where to read, and what is to be asked before that, or nil.
+// next returns the next read, and the list of writers that precedes the read in its transaction, or
+// nil.
 func (r *progress) next(now time.Time) (*db.ListWriters, *db.ReadMessages) {
 	var list *db.ListWriters
-	if len(r.gaps) > 0 && !now.Before(r.listDue) {
+	if len(r.gaps) > 0 && !now.Before(r.nextList) {
 		list = &db.ListWriters{}
-		r.listDue = now.Add(listPause)
+		r.nextList = now.Add(listPause)
 	}
-	if !now.Before(r.wholeDue) {
+	if !now.Before(r.nextReread) {
 		return list, &db.ReadMessages{}
 	}
 	return list, r.from(r.top)
 }
 
-// note notes what was read. The list, if there is one, is from before that.
+// note stores the results of next.
 func (r *progress) note(list *db.ListWriters, read *db.ReadMessages, took time.Duration, now time.Time) {
-	verified := int64(1<<63 - 1) // up to where it has read
+	end := int64(1<<63 - 1) // the read covers positions up to here
 	if read.IsFull() {
-		verified = read.Seqs[len(read.Seqs)-1]
+		end = read.Seqs[len(read.Seqs)-1]
 	}
 	if read.After == 0 {
-		r.wholeDue = now.Add(max(wholePause, wholeShare*took))
+		r.nextReread = now.Add(max(rereadPause, rereadShare*took))
 	}
 	if list != nil {
-		r.watch(list)
+		r.updateWriters(list)
 	}
-	r.close(read.Seqs, verified)
+	r.close(read.Seqs, end)
 	for _, seq := range read.Seqs {
 		if seq > r.top {
 			if seq > r.top+1 {
@@ -75,16 +80,16 @@ func (r *progress) note(list *db.ListWriters, read *db.ReadMessages, took time.D
 	r.merge()
 }
 
-// watch takes a list of writers to the gaps.
-func (r *progress) watch(list *db.ListWriters) {
+// updateWriters applies a list of writers to the gaps.
+func (r *progress) updateWriters(list *db.ListWriters) {
 	listed, prepared := make(writers, len(list.Rows)), map[string]bool{}
-	var fresh []string
+	var newlyPrepared []string
 	for _, w := range list.Rows {
 		listed[w.Name] = true
 		if w.Prepared {
 			prepared[w.Name] = true
 			if !r.prepared[w.Name] {
-				fresh = append(fresh, w.Name)
+				newlyPrepared = append(newlyPrepared, w.Name)
 			}
 		}
 	}
@@ -93,16 +98,17 @@ func (r *progress) watch(list *db.ListWriters) {
 		if g := &r.gaps[i]; g.writers == nil {
 			g.writers = listed
 		} else {
-			g.writers.keep(listed, fresh)
+			g.writers.keep(listed, newlyPrepared)
 		}
 	}
 }
 
-// close takes out of the gaps what was seen in them, and forgets those in which nothing is to come.
-func (r *progress) close(seen []int64, verified int64) {
+// close removes the positions that were read from the gaps. It drops a gap whose writers were gone
+// before the read, if the read has covered the gap: its snapshot has all that they committed.
+func (r *progress) close(seen []int64, end int64) {
 	left := make([]gap, 0, len(r.gaps)+1)
 	for _, g := range r.gaps {
-		if g.writers.over() && verified >= g.high {
+		if g.writers.areGone() && end >= g.high {
 			continue
 		}
 		first, _ := slices.BinarySearch(seen, g.low)
@@ -122,7 +128,7 @@ func (r *progress) close(seen []int64, verified int64) {
 	r.gaps = left
 }
 
-// merge makes one gap of two if there are too many. The writers of both are listed again.
+// merge merges gaps in pairs if there are too many. The writers of a merged gap are listed again.
 func (r *progress) merge() {
 	if len(r.gaps) <= maxGaps {
 		return
@@ -138,7 +144,7 @@ func (r *progress) merge() {
 	r.gaps = merged
 }
 
-// from returns what reads everything beyond a position again, and the gaps below it.
+// from returns a read of everything beyond a position and of the gaps below it.
 func (r *progress) from(position int64) *db.ReadMessages {
 	read := &db.ReadMessages{After: position}
 	for _, g := range r.gaps {
@@ -147,4 +153,44 @@ func (r *progress) from(position int64) *db.ReadMessages {
 		}
 	}
 	return read
+}
+
+// writers are the transactions that can have an uncommitted message in a gap: those that hold the
+// lock of an INSERT (ROW EXCLUSIVE) on idem.outbox when the relay finds the gap. The set is
+// complete:
+//
+//   - An INSERT locks the table before nextval draws the position. A gap is below a message that
+//     was read, so the transactions of its positions hold the lock by then. Transaction ids would
+//     not do: heap_insert assigns them after nextval.
+//   - A transaction leaves the ProcArray before it releases its locks, also at COMMIT PREPARED. So
+//     a snapshot that is taken after the release has its rows. ROLLBACK TO SAVEPOINT may release
+//     the lock, and removes the rows.
+//   - pg_locks copies fast-path locks before the shared table, and a lock moves only in that
+//     direction. So none is missed.
+//   - PREPARE TRANSACTION keeps the lock but may change its name. So each newly prepared
+//     transaction with a new name may be any one that has left the list.
+//
+// A long transaction that never wrote to the outbox is not in the set. Gaps of one list share one
+// value.
+type writers map[string]bool
+
+// areGone reports whether the writers were listed and none is left.
+func (w writers) areGone() bool { return w != nil && len(w) == 0 }
+
+// keep drops the writers that are not listed. A dropped writer may be one of the newly prepared
+// transactions, so keep adds these. A second call, for another gap of the same list, changes
+// nothing.
+func (w writers) keep(listed writers, newlyPrepared []string) {
+	before := len(w)
+	for name := range w {
+		if !listed[name] {
+			delete(w, name)
+		}
+	}
+	if len(w) == before {
+		return
+	}
+	for _, name := range newlyPrepared {
+		w[name] = true
+	}
 }

@@ -13,16 +13,17 @@ import (
 type transaction struct {
 	name   string
 	locked bool
-	ready  bool // prepared
+	ready  bool // has been prepared
 	places []int64
-	after  []int64 // the places that were committed when it began
+	after  []int64 // the positions that were committed when it began
 }
 
-// traffic are transactions that lock the table, take places, roll back to savepoints, prepare, commit and roll back in any order.
+// traffic simulates transactions that lock the table, draw positions, roll back to savepoints,
+// prepare, commit and roll back in any order.
 type traffic struct {
 	random         *rand.Rand
 	open           []*transaction
-	committed, all []int64 // what is in the table, and what ever was
+	committed, all []int64 // the rows in the table, and all committed rows
 	after          map[int64][]int64
 	place          int64
 	names          int
@@ -35,7 +36,7 @@ func newTraffic(seed uint64) *traffic {
 
 func (t *traffic) name() string { t.names++; return fmt.Sprint(t.names) }
 
-// step is one of a transaction, or a look of the relay.
+// step is a step of a transaction, or a read of the relay.
 func (t *traffic) step(look func(between func())) {
 	switch n := t.random.IntN(20); {
 	case n < 4:
@@ -46,13 +47,13 @@ func (t *traffic) step(look func(between func())) {
 			break
 		}
 		tx.locked = true
-		if t.random.IntN(4) > 0 { // else it has the lock, and no place yet
+		if t.random.IntN(4) > 0 { // otherwise it has the lock, but no position yet
 			t.place++
 			tx.places = append(tx.places, t.place)
 		}
 	case n < 13 && len(t.open) > 0:
 		tx := t.open[t.random.IntN(len(t.open))]
-		if !tx.ready { // ROLLBACK TO a savepoint of its beginning
+		if !tx.ready { // ROLLBACK TO SAVEPOINT, to its begin
 			tx.places, tx.locked = nil, false
 		}
 	case n < 14 && len(t.open) > 0:
@@ -80,7 +81,7 @@ func (t *traffic) step(look func(between func())) {
 	}
 }
 
-// list lists the writers.
+// list answers a list of writers.
 func (t *traffic) list(list *db.ListWriters) {
 	for _, tx := range t.open {
 		if list != nil && tx.locked {
@@ -89,7 +90,7 @@ func (t *traffic) list(list *db.ListWriters) {
 	}
 }
 
-// read answers a request.
+// read answers a read.
 func (t *traffic) read(request *db.ReadMessages) {
 	request.Room, request.Octets = 1+t.random.IntN(8), 1
 	for _, seq := range slices.Sorted(slices.Values(t.committed)) {
@@ -107,7 +108,7 @@ func (t *traffic) remove(gone []int64) {
 	t.committed = slices.DeleteFunc(t.committed, func(seq int64) bool { return slices.Contains(gone, seq) })
 }
 
-// check reports what was not read, or twice, or too early.
+// check fails the test if a row was not read once, or was read too early.
 func (t *traffic) check(test *testing.T, seed uint64, read []int64) {
 	test.Helper()
 	if len(t.committed) > 0 || len(read) != len(t.all) {
@@ -127,8 +128,9 @@ func (t *traffic) check(test *testing.T, seed uint64, read []int64) {
 	}
 }
 
-// A stream is read in portions. Whatever is committed is read once, and before what was begun after its commit.
-func TestEverythingThatIsCommittedIsReadOnceAndInOrder(t *testing.T) {
+// A stream is read in parts. Each committed row is read once, and before the rows of transactions
+// that began after its commit.
+func TestProgress_ReadsCommittedRowsOnceAndInOrder(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(80) {
 		var r progress
@@ -142,7 +144,7 @@ func TestEverythingThatIsCommittedIsReadOnceAndInOrder(t *testing.T) {
 			traffic.read(request)
 			r.note(list, request, time.Second, traffic.now)
 			done := request.Seqs
-			if traffic.random.IntN(5) == 0 && len(done) > 0 { // another relay takes over in the middle
+			if traffic.random.IntN(5) == 0 && len(done) > 0 { // another relay takes over
 				done, r = done[:traffic.random.IntN(len(done))], progress{}
 			}
 			read = append(read, done...)
@@ -161,8 +163,8 @@ func TestEverythingThatIsCommittedIsReadOnceAndInOrder(t *testing.T) {
 	}
 }
 
-// However many transactions are rolled back beside one that goes on.
-func TestGapsAreBounded(t *testing.T) {
+// Many transactions are rolled back while one stays open.
+func TestProgress_BoundsGaps(t *testing.T) {
 	t.Parallel()
 	var r progress
 	for i := range int64(3000) {

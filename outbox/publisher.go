@@ -7,42 +7,55 @@ import (
 	"time"
 )
 
-// Publisher hands messages to a broker.
+// Publisher sends messages to a broker.
 //
-// Publish returns nil when the broker has accepted every message. A [*PublishError], which may be wrapped, names the messages that
-// it has not accepted; all others are. Any other error says that nothing is known: no message counts as failed, and all of them are
-// published again. If both are joined, the named messages have failed and nothing is known of the others. A message may be
-// published twice, under the same ID.
+// Publish returns nil when the broker has accepted every message. A [*PublishError], which may be
+// wrapped, names the messages that the broker has not accepted; it has accepted all others. After
+// any other error nothing is known: no message counts as failed, and all of them are published
+// again. If a *PublishError is joined with another error, the named messages have failed and
+// nothing is known of the others. A message may be published twice, under the same ID.
 //
-// After two errors in a row that name no message, the relay publishes one message a call, in rounds of at most 32 messages. If the broker
-// accepts at least one message of a round, each refused message counts one attempt, as if it had been named; what was refused before the
-// first one was accepted is tried once more before that, because an outage may have ended meanwhile. If it accepts none,
-// the destination is unavailable: nothing counts, and the relay waits. A round without a refused message ends this. So a
-// Publisher should name the message: otherwise a failing message costs one call for each message of each round.
+// After two errors in a row that name no message, the relay publishes one message a call, in rounds
+// of at most 32 messages. If the broker accepts at least one message of a round, each refused
+// message counts one attempt, as if it had been named. Messages that were refused before the first
+// one was accepted are tried once more first, because an outage may have ended in between. If the
+// broker accepts none, the destination is unavailable: nothing counts, and the relay backs off. A
+// round without a refused message ends this mode. So a Publisher should name the message: otherwise
+// a failing message costs one call for each message of each round.
 //
-// The messages of a call are in order. No two of them have the same ID, and no two the same topic and key, unless the Publisher is an
-// [OrderKeeper]. Each stream makes one call at a time. The context of a call ends after [RelayConfig.PublishTimeout]. Publish must
-// not keep the slice or what is in it.
+// The messages of a call are in order. No two of them have the same ID. No two have the same topic
+// and key, unless the Publisher is an [OrderKeeper]. Each stream makes one call at a time. The
+// context of a call ends after [RelayConfig.PublishTimeout]. Publish must not keep the slice or
+// anything in it.
 type Publisher interface {
 	Publish(ctx context.Context, messages []Message) error
 }
 
-// OrderKeeper is a Publisher that may be given several messages of one topic and key in one call. If it does not publish a message, it
-// publishes none of the same topic and key behind it in the call, and names them as well. Any other Publisher is given one
-// message of each key at a time, so that nothing can overtake.
+// OrderKeeper is a Publisher that accepts several messages of one topic and key in one call. If it
+// does not publish a message, it publishes no later message of the same topic and key in the call,
+// and names these as well. Any other Publisher receives one message of each key at a time, so that
+// no message can overtake another.
 type OrderKeeper interface {
 	Publisher
 	KeepsOrder() bool
 }
 
-// Divider is a Publisher that sends to several destinations, each of which may be slow or unavailable. Each destination has a queue,
-// a call and a backoff of its own, so Publish is called by several goroutines, each with messages of one destination. A destination
-// that is slow, is unavailable, or for which Publish does not return, holds up no other.
+// Divider is a Publisher with several destinations, each of which may be slow or unavailable. Each
+// destination has its own queue, call and backoff. So several goroutines call Publish, each with
+// messages of one destination. A destination that is slow, is unavailable, or for which Publish
+// does not return blocks no other.
 type Divider interface {
 	Publisher
-	// Destination names where the messages of a topic go. It returns at once. If its answer changes, that counts once nothing of the
-	// topic is in the queue of the old destination.
+	// Destination names the destination of a topic. It must return at once. A changed answer takes
+	// effect when no message of the topic is in the queue of the old destination.
 	Destination(topic string) string
+}
+
+// companion is a Publisher of this module with a background task: package direct handles redriven
+// dead letters. Relay.Run calls RunBeside once.
+type companion interface {
+	Publisher
+	RunBeside(ctx context.Context)
 }
 
 func keepsOrder(p Publisher) bool {
@@ -50,7 +63,7 @@ func keepsOrder(p Publisher) bool {
 	return ok && keeper.KeepsOrder()
 }
 
-// PublisherFunc is a Publisher that is one function.
+// PublisherFunc is a function that implements Publisher.
 type PublisherFunc func(ctx context.Context, messages []Message) error
 
 // Publish calls f.
@@ -58,16 +71,17 @@ func (f PublisherFunc) Publish(ctx context.Context, messages []Message) error {
 	return f(ctx, messages)
 }
 
-// PublishError names the messages of a call that the broker has not accepted, and why. All others of the call are accepted. Each
-// counts an attempt, unless its reason is by [RetryLater] or the context of the call has ended.
+// PublishError names the messages of a call that the broker has not accepted, with the reasons. The
+// broker has accepted all others of the call. Each named message counts an attempt, unless its
+// reason is marked by [RetryLater], or says that the context of the call has ended.
 type PublishError struct {
 	Failed map[string]error // by the ID of the message
 }
 
-// Error says how many were not accepted, and one of the reasons.
+// Error returns the number of the messages and one of the reasons.
 func (e *PublishError) Error() string {
 	for _, err := range e.Failed {
-		return fmt.Sprintf("outbox: %d messages were not published, one of them because of: %v", len(e.Failed), err)
+		return fmt.Sprintf("outbox: %d messages were not published; one of the reasons: %v", len(e.Failed), err)
 	}
 	return "outbox: no message was published"
 }
@@ -81,13 +95,15 @@ func (e *PublishError) Unwrap() []error {
 	return reasons
 }
 
-// RetryLater marks an error that counts no attempt, because a destination is unavailable, or has no time for a message now.
+// RetryLater marks err as one that counts no attempt, because a destination is unavailable or has
+// no capacity for a message now. RetryLater returns nil if err is nil.
 //
-//   - As a reason in a [PublishError], the message and its key wait for so long, an hour at most. With 0 the message comes
-//     again in the next call.
-//   - As the error of a call, the destination waits for so long, an hour at most, or for a backoff that doubles if that is longer.
+//   - As a reason in a [PublishError], it makes the message and its key wait for after, at most an
+//     hour. With 0 the message is in the next call again.
+//   - As the error of a call, it makes the destination wait for after, at most an hour, or for the
+//     doubling backoff of the destination if that is longer.
 //
-// [RelayConfig.MaxOutage] bounds how often that may happen to a message. RetryLater of nil is nil.
+// [RelayConfig.MaxOutage] bounds how long a message waits in total.
 func RetryLater(err error, after time.Duration) error {
 	if err == nil {
 		return nil
@@ -101,19 +117,19 @@ type retryLater struct {
 }
 
 func (e *retryLater) Error() string {
-	if e.err == nil {
+	if e.err == nil { // the destination was unavailable without an error of its own
 		return "the destination is unavailable"
 	}
 	return e.err.Error()
 }
 
-// Unwrap returns the error that is marked.
+// Unwrap returns the marked error.
 func (e *retryLater) Unwrap() error { return e.err }
 
-// Class is that of a dead letter, and of a message that waits.
+// Class is the class of a dead letter and of a waiting message.
 func (e *retryLater) Class() string { return "unavailable" }
 
-// RetryAfter reports whether an error is marked by [RetryLater], and with which time.
+// RetryAfter reports whether err is marked by [RetryLater], and returns its duration.
 func RetryAfter(err error) (after time.Duration, ok bool) {
 	if later, ok := errors.AsType[*retryLater](err); ok {
 		return later.after, true

@@ -14,8 +14,8 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// model is a broker with several destinations, which refuses some messages for a time, by name or without one, and holds each key
-// to its order.
+// model is a Divider that refuses some messages for a time, with and without naming them. It checks
+// the order of each key.
 type model struct {
 	t      testing.TB
 	mu     sync.Mutex
@@ -26,7 +26,6 @@ type model struct {
 	done   chan struct{}
 }
 
-// Destination implements outbox.Divider.
 func (m *model) Destination(topic string) string { return topic[:1] }
 
 func (m *model) Publish(_ context.Context, messages []outbox.Message) error {
@@ -79,15 +78,15 @@ func (m *model) number(is *outbox.Message) int {
 	return n
 }
 
-// TestRelay_KeepsTheOrderBesideBacklogsAndFailures relays IDEM_TEST_MESSAGES messages, 6,000 by default, a half of which is there at first.
+// It publishes IDEM_TEST_MESSAGES messages, 6,000 by default. Half of them exist at the start.
 // Sessions of relays end meanwhile.
-func TestRelay_KeepsTheOrderBesideBacklogsAndFailures(t *testing.T) {
+func TestRelay_KeepsOrderDuringBacklogAndFailures(t *testing.T) {
 	t.Parallel()
 	size, _ := strconv.Atoi(os.Getenv("IDEM_TEST_MESSAGES"))
 	if size == 0 {
 		size = 6000
 	}
-	o := newOffice(t)
+	o := newDatabase(t)
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	m := &model{t: t, random: rand.New(rand.NewPCG(seed, 0)), next: map[string]int{}, tries: map[string]int{}, left: size, done: make(chan struct{})}
@@ -109,7 +108,7 @@ func TestRelay_KeepsTheOrderBesideBacklogsAndFailures(t *testing.T) {
 		n := min(1+m.random.IntN(200), size-added)
 		o.add(some(n)...)
 		if added += n; m.random.IntN(8) == 0 {
-			o.exec(`select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'idem relay' and datname = current_database()`)
+			o.endSessions()
 		}
 	}
 	await(t, "all messages", m.done)

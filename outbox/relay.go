@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -10,80 +11,71 @@ import (
 	"github.com/idem-go/idem/internal/panics"
 )
 
-// Relay hands what is in the outbox to a Publisher. Run one in every process: of each stream one works, and if that is gone
-// another one goes on.
+// Relay publishes the messages of an outbox through a Publisher. Run one in every process: one
+// process at a time relays each stream, and another takes over if the process ends.
 type Relay struct {
-	config  RelayConfig
-	streams []*stream
-	beside  companion // or nil
-	err     error
+	config     RelayConfig
+	workers    []*worker // one for each stream
+	background companion // or nil
+	err        error     // of NewRelay
 }
 
-// NewRelay returns a Relay. What is wrong with its configuration, Run says.
+// NewRelay returns a Relay. If its arguments are invalid, Run returns the error.
 func NewRelay(pool *pgxpool.Pool, publisher Publisher, config RelayConfig) *Relay {
 	r := &Relay{config: config}
 	r.err = r.config.set()
 	switch {
 	case pool == nil:
-		r.err = errors.New("outbox: pool is nil")
+		r.err = errNoPool
 	case publisher == nil:
 		r.err = errors.New("outbox: publisher is nil")
 	}
-	r.beside, _ = publisher.(companion)
+	r.background, _ = publisher.(companion)
 	memory := &memory{limit: r.config.MaxInHand}
 	for i := range r.config.Streams {
-		r.streams = append(r.streams, newStream(pool, publisher, &r.config, memory, i))
+		r.workers = append(r.workers, newWorker(pool, publisher, &r.config, memory, i))
 	}
 	return r
 }
 
-// companion is a Publisher of this module that has something to do beside publishing: package direct handles redriven dead letters. A Relay
-// calls RunBeside once in each process, when its Run begins.
-type companion interface {
-	Publisher
-	RunBeside(ctx context.Context)
-}
-
-// Run works until ctx ends, and returns nil once nothing of it is left. It goes on through outages of the database and of the
-// broker. The messages that the Publisher has at the end of ctx are published again by the next relay, unless it answers
-// within RelayConfig.Drain; no other is lost or doubled. The error of Run says that the Relay cannot work as it was made.
+// Run relays until ctx is done, and returns nil when all its goroutines have ended. It continues
+// through outages of the database and of the broker. When ctx is done, the Publisher may still
+// return within RelayConfig.Drain. If it does not, the next relay publishes the messages of the
+// call again; no other message is lost or duplicated. Run returns an error only if the Relay can
+// never work: its configuration is invalid, another relay has one of its topics, or the server
+// lacks a feature.
 //
-// It has a connection of its own beside those of the pool, for each stream that it works on. Behind a pooler in transaction
-// mode, where none is to be had, it borrows one from the pool for each batch.
+// Run opens a connection for each stream that it relays, beside those of the pool. Behind a pooler
+// in transaction mode it uses a connection of the pool for each transaction instead.
 func (r *Relay) Run(ctx context.Context) error {
 	if r.err != nil {
 		return r.err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	var streams sync.WaitGroup
-	if r.beside != nil {
-		streams.Go(func() {
-			panics.Run(r.config.Logger, "outbox: RunBeside of the Publisher", func() { r.beside.RunBeside(ctx) })
+	var tasks sync.WaitGroup
+	if r.background != nil {
+		tasks.Go(func() {
+			panics.Run(r.config.Logger, "outbox: RunBeside of the Publisher", func() { r.background.RunBeside(ctx) })
 		})
 	}
-	errs := make([]error, len(r.streams))
-	for i, s := range r.streams {
-		streams.Go(func() {
-			if errs[i] = s.run(ctx); errs[i] != nil {
+	errs := make([]error, len(r.workers))
+	for i, w := range r.workers {
+		tasks.Go(func() {
+			if errs[i] = w.run(ctx); errs[i] != nil {
 				cancel(errs[i])
 			}
 		})
 	}
-	streams.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	tasks.Wait()
+	return cmp.Or(errs...)
 }
 
-// Wake tells the relay that there may be something to publish, so that it looks at once: call it after the commit of a
-// transaction that has used Add. It costs next to nothing and never waits. Without it, the relay finds out by itself within
-// RelayConfig.Poll. Inside of idem.Do it is not needed: relays of the same process are told when Do has committed.
+// Wake makes the relay read the outbox at once. Call it after the commit of a transaction that has
+// used Add. It never blocks. Without it, the relay finds the messages within RelayConfig.Poll.
+// After idem.Do it is not needed: its commit wakes the relays of the same process.
 func (r *Relay) Wake() {
-	for _, s := range r.streams {
-		s.waker.wake()
+	for _, w := range r.workers {
+		w.waker.wake()
 	}
 }

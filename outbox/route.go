@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,18 +13,16 @@ import (
 	"github.com/idem-go/idem/internal/panics"
 )
 
-// ErrNoRoute says of a message that there is no Publisher for its topic.
+// ErrNoRoute is the reason of a message for whose topic Route has no Publisher.
 var ErrNoRoute = errors.New("outbox: there is no route for the topic")
 
-// Route returns a Publisher that gives each message to one of several, by its topic. The names are topics, or beginnings of topics
-// that end in *; the longest one that fits counts. Each is a destination of its own, or several if it is a Divider: one that is
-// slow or away holds up no other. A message that none fits fails with ErrNoRoute.
+// Route returns a Publisher that passes each message to one of publishers, by its topic. The names
+// are topics, or prefixes that end in *; the longest one that matches is used. Each Publisher is a
+// destination of its own, or several if it is a Divider, so one that is slow or unavailable blocks
+// no other. A message without a route fails with ErrNoRoute.
 func Route(publishers map[string]Publisher) Divider {
 	names := slices.SortedFunc(maps.Keys(publishers), func(a, b string) int {
-		if len(a) != len(b) {
-			return len(b) - len(a)
-		}
-		return slices.Compare([]byte(a), []byte(b))
+		return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b))
 	})
 	return &routes{maps.Clone(publishers), names}
 }
@@ -52,7 +51,7 @@ func (r *routes) Destination(topic string) string {
 	return name
 }
 
-// KeepsOrder implements OrderKeeper, if all of them do.
+// KeepsOrder implements OrderKeeper. It reports whether all Publishers keep the order.
 func (r *routes) KeepsOrder() bool {
 	for _, publisher := range r.publishers {
 		if !keepsOrder(publisher) {
@@ -62,20 +61,22 @@ func (r *routes) KeepsOrder() bool {
 	return true
 }
 
-// RunBeside calls that of the Publishers that have one.
+// RunBeside implements companion for those Publishers that have a background task.
 func (r *routes) RunBeside(ctx context.Context) {
-	var beside sync.WaitGroup
+	var tasks sync.WaitGroup
 	for _, publisher := range r.publishers {
-		if companion, ok := publisher.(companion); ok {
-			beside.Go(func() {
-				panics.Run(slog.Default(), "outbox: RunBeside of a Publisher", func() { companion.RunBeside(ctx) })
+		if c, ok := publisher.(companion); ok {
+			tasks.Go(func() {
+				panics.Run(slog.Default(), "outbox: RunBeside of a Publisher", func() { c.RunBeside(ctx) })
 			})
 		}
 	}
-	beside.Wait()
+	tasks.Wait()
 }
 
-// Publish implements Publisher. A relay calls it for one route at a time.
+// Publish implements Publisher. A relay calls it with messages of one route, whose error is
+// returned unchanged. If there are several routes, one that has failed without naming a message
+// does not delay the others: Publish names all messages of that route with RetryLater.
 func (r *routes) Publish(ctx context.Context, messages []Message) error {
 	parts := map[string][]Message{}
 	for _, m := range messages {
@@ -90,7 +91,7 @@ func (r *routes) Publish(ctx context.Context, messages []Message) error {
 	failed := map[string]error{}
 	for name, part := range parts {
 		route := PublisherFunc(func(ctx context.Context, part []Message) error { return r.publish(ctx, name, part) })
-		named, rest := namedIn(publishSafely(ctx, route, part))
+		named, rest := splitError(publishSafely(ctx, route, part))
 		if rest != nil {
 			for _, m := range part {
 				failed[m.ID] = RetryLater(rest, 0)

@@ -8,88 +8,97 @@ import (
 	"github.com/idem-go/idem/internal/db"
 )
 
-// scheduler decides what the worker publishes, writes down and reads next. It has no goroutine, no clock and no database: the worker
-// reports the rows that it has read and the answers of calls, and carries out the decisions.
+// scheduler decides what the worker publishes, stores and reads next. It has no goroutine, no clock
+// and no database: the worker reports the rows that it has read and the results of calls, and
+// carries out the decisions.
 //
-// The invariant: for each topic and key, the next message published is the one with the lowest position that is not done, among the
-// rows that were committed when the relay first read the message. A key is ready or in a call, or it waits until a time.
+// The invariant: for each topic and key, the next message published is the one with the lowest
+// position that is not done, among the rows that were committed when the relay first read the
+// message. A key is ready or in a call, or it waits until a time.
 //
-// It rests on these rules:
+// These rules keep the invariant:
 //
 //   - A destination has one call at a time, and a key belongs to one destination at a time.
-//   - Every visible message of a destination up to its read position is in memory, held in the table, or done. A destination that
-//     has no room is behind: it skips later messages until a read begins again at its position. Each read covers the gaps below
-//     its position as well, so a message that commits late is seen no later than its successors of the key.
-//   - A message of a waiting key is written down as held, and leaves the memory. The key is then read by a query of its own, in
-//     order of position. It is free again when that query finds nothing, unless the query was cut off at its limit of bytes.
-//   - A transaction that reads messages writes down all outcomes first.
-//   - No event is needed to end the wait of a key: the time is enough, as soon as its destination has room and is not backed off.
-//     What is tried again has room of its own, beside what is new.
+//   - Every visible message of a destination up to its read position is in memory, marked as held
+//     in the table, or done. A destination without room is lagging: it skips later messages until a
+//     catch-up read begins at its position. Each read also covers the gaps below its position, so a
+//     message that commits late is read no later than its successors of the key.
+//   - A message of a waiting key is marked as held in the table, and leaves the memory. A query of
+//     its own then reads the key, in order of position. The key is free again when that query
+//     returns no row, unless the query was cut off at its limit of bytes.
+//   - A transaction that reads messages first stores all outcomes.
+//   - The wait of a key ends at its due time, without an event, as soon as its destination has room
+//     and no backoff. Retries have room of their own, beside fresh messages.
 type scheduler struct {
-	config *RelayConfig
-	divide func(topic string) string // names the destination of a topic; nil if there is only one
-	keeps  bool                      // the Publisher is an OrderKeeper
-	memory *memory
-	seal   func(f *failure) error                  // makes a dead letter
-	jitter func(pause time.Duration) time.Duration // shortens a backoff a little
+	config     *RelayConfig
+	divide     func(topic string) string // names the destination of a topic; nil if there is only one
+	keepsOrder bool                      // the Publisher is an OrderKeeper
+	memory     *memory
+	seal       func(f *failure) error                  // sets the dead letter of f
+	jitter     func(pause time.Duration) time.Duration // shortens a backoff a little; nil in tests
 
 	progress     progress
 	destinations map[string]*destination
-	byTopic      map[string]*destination // of topics whose destination has messages in its queue or in a call
+	byTopic      map[string]*destination // the topics of all destinations
 	keys         map[db.HeldKey]*key
 	inMemory     map[int64]*message
-	out          outcome // what is to be written down
-	calls        int     // under way
-	stopping     bool
-	share        int // messages in the queue of a destination of a Divider, as long as its calls take long
+	pending      pendingWrites
+	reports      []*report // for the worker, which takes them after each step
+	calls        int       // in progress
+	stopping     bool      // begin no call and no read
+	minQueue     int       // of the destinations of a Divider
 
-	full         bool      // the last read of all destinations was cut off at its limit: there is more
-	catchUpNext  bool      // the next read is one for destinations that are behind
-	readScale    [2]int    // factors of the limits of reads: of all destinations, and of those that are behind
-	readCount    int       // messages read since the restart
-	catchUpReads int64     // reads for destinations that are behind
-	rounds       []report  // results of rounds that next has ended
-	lookupDue    time.Time // when the worker reads again which keys the table holds
+	full         bool   // the last read of all destinations was cut off at its limit, so there are more messages
+	catchUpNext  bool   // the next read is one for lagging destinations
+	readScale    [2]int // factors of the limits of reads: of all destinations, and of lagging ones
+	readCount    int    // messages read since the restart
+	catchUpReads int64  // reads for lagging destinations
+	nextHeldList time.Time
 }
 
 const (
-	maxCalls      = 512 // at once
-	usualShare    = 128 // messages that a destination of a Divider has in its queue, unless it is quick
-	maxRoundCalls = 32  // in a round
-	maxRead       = 32  // times BatchSize
-	maxDue        = 1024
-	maxTopics     = 1024
-	minKeyShare   = 16
+	maxCalls      = 512 // at a time
+	dividedQueue  = 128 // minQueue: a destination of a Divider may have more while its calls are fast
+	maxRoundCalls = 32
+	maxReadScale  = 32
+	maxDue        = 1024   // messages of a read of due keys
+	maxTopics     = 1024   // of a read
+	maxKeyQueue   = 64_000 // messages of a key in memory
 
-	// The first messages that are read after taking the ownership may have been published by the owner before.
-	maxRepeat = 64_000
+	// The previous owner of a stream may have published its first messages. An owner counts this
+	// many messages that it reads as possible repetitions.
+	maxRepeats = 64_000
 
-	// maxRetryAfter is how long a destination or a message waits at most if RetryLater asks for it.
+	// maxRetryAfter bounds how long a destination or a message waits because of RetryLater.
 	maxRetryAfter = time.Hour
 
-	// minOutage is how long a destination must have been unavailable before a message is dead-lettered for it, unless MaxOutage is less.
+	// minOutage is how long a destination must have been unavailable before its messages are
+	// dead-lettered, unless MaxOutage is less.
 	minOutage = time.Hour
 )
 
 func newScheduler(config *RelayConfig, divide func(string) string, memory *memory) *scheduler {
-	s := &scheduler{config: config, divide: divide, memory: memory, share: usualShare, destinations: map[string]*destination{}}
+	s := &scheduler{
+		config: config, divide: divide, memory: memory, minQueue: dividedQueue, destinations: map[string]*destination{},
+	}
 	s.restart(nil, time.Time{})
 	return s
 }
 
-// restart forgets what was read. A destination with a call under way accepts no messages until the call ends.
+// restart drops everything that was read. A destination with a call in progress accepts no message
+// until the call ends.
 func (s *scheduler) restart(held []db.HeldBack, now time.Time) {
-	called := map[*message]bool{}
+	inCall := map[*message]bool{}
 	for _, d := range s.destinations {
 		if d.call != nil {
 			for _, m := range d.call.messages {
-				called[m] = true
+				inCall[m] = true
 			}
 		}
 	}
 	for _, m := range s.inMemory {
-		if !called[m] {
-			s.release(m.key.to, m)
+		if !inCall[m] {
+			s.releaseMemory(m.key.destination, m)
 		}
 	}
 	s.progress, s.full, s.catchUpNext, s.readScale, s.readCount = progress{}, true, false, [2]int{1, 1}, 0
@@ -105,11 +114,12 @@ func (s *scheduler) restart(held []db.HeldBack, now time.Time) {
 	s.syncHeld(held, now)
 }
 
-// syncHeld updates the keys from the held rows of the table: it adds keys, sets their times, and frees those without rows.
+// syncHeld updates the keys from the held rows of the table: it adds keys, sets their due times,
+// and frees keys without rows.
 func (s *scheduler) syncHeld(held []db.HeldBack, now time.Time) {
-	known := make(map[db.HeldKey]bool, len(held))
+	inTable := make(map[db.HeldKey]bool, len(held))
 	for _, h := range held {
-		known[h.HeldKey] = true
+		inTable[h.HeldKey] = true
 		k := s.keys[h.HeldKey]
 		if k == nil {
 			k = s.newKey(h.HeldKey, s.destination(h.Topic))
@@ -121,43 +131,44 @@ func (s *scheduler) syncHeld(held []db.HeldBack, now time.Time) {
 		}
 	}
 	for name, k := range s.keys {
-		if k.index >= 0 && !known[name] {
+		if k.index >= 0 && !inTable[name] {
 			s.free(k)
 		}
 	}
 }
 
 func (s *scheduler) newKey(name db.HeldKey, d *destination) *key {
-	k := &key{name: name, to: d, index: -1}
+	k := &key{name: name, destination: d, index: -1}
 	s.keys[name] = k
 	return k
 }
 
-// pushWaiting puts a key into the heap of its destination, by its due time.
+// pushWaiting adds a key to the heap of its destination, or moves it there after a change of its
+// due time.
 func (s *scheduler) pushWaiting(k *key) {
 	if k.index >= 0 {
-		heap.Fix(&k.to.waiting, k.index)
+		heap.Fix(&k.destination.waiting, k.index)
 		return
 	}
-	heap.Push(&k.to.waiting, k)
+	heap.Push(&k.destination.waiting, k)
 }
 
-// free says that the table holds nothing of a key.
+// free ends the wait of a key: the table has no held message of it.
 func (s *scheduler) free(k *key) {
 	if k.index >= 0 {
-		heap.Remove(&k.to.waiting, k.index)
+		heap.Remove(&k.destination.waiting, k.index)
 	}
-	k.held, k.failed, k.postponed = false, false, time.Time{}
+	k.held, k.failed, k.postponedSince = false, false, time.Time{}
 	s.reschedule(k)
 }
 
-// reschedule makes a key ready, has it wait, or forgets it. It does nothing if the key is in a call, waits already, or is from before a
-// restart.
+// reschedule makes a key ready, makes it wait, or removes it. It does nothing if the key is in a
+// call, waits already, or is from before a restart.
 func (s *scheduler) reschedule(k *key) {
 	switch {
 	case k.inCall > 0 || k.index >= 0 || s.keys[k.name] != k:
 	case len(k.queue) > 0:
-		k.to.ready(k, false)
+		k.destination.ready(k, false)
 	case k.held:
 		s.pushWaiting(k)
 	default:
@@ -165,98 +176,99 @@ func (s *scheduler) reschedule(k *key) {
 	}
 }
 
-// offer gives a message to its destination. It reports whether the message was taken.
+// offer passes a message to its destination. It reports whether the message is in memory or marked
+// as held now.
 func (s *scheduler) offer(d *destination, row *db.Queued) bool {
 	name := keyOf(row)
 	k := s.keys[name]
 	d.offered++
 	if k != nil && k.held {
 		s.markHeld(d, row)
-		if n := len(k.queue); n > 0 && row.Seq < k.queue[n-1].Seq { // committed after later messages of its key: the next read of the key brings it first
+		if n := len(k.queue); n > 0 && row.Seq < k.queue[n-1].Seq {
+			// The message was committed after later messages of its key. Evict these: the next read
+			// of the key returns all of them in order.
 			k.due = time.Time{}
 			s.evictQueue(k)
 			s.reschedule(k)
 		}
 		return true
 	}
-	if k != nil && len(k.queue) >= s.keyShare(d) { // a key with very many messages: later ones stay in the table
+	if k != nil && len(k.queue) >= s.keyLimit(d) { // a key with very many messages: later ones stay in the table
 		k.held, k.due = true, time.Time{}
 		s.markHeld(d, row)
 		return true
 	}
 	if row.Bare || !s.hasRoom(d, row.Octets) {
-		d.markBehind(row.Seq)
+		d.markLagging(row.Seq)
 		return false
 	}
 	if k == nil {
 		k = s.newKey(name, d)
 	}
-	s.enqueue(k, &message{Queued: *row, repeat: s.readCount < maxRepeat})
+	s.enqueue(k, &message{Queued: *row, repeat: s.readCount < maxRepeats})
 	return true
 }
 
-// markHeld has the table keep a message as held, until its key is read.
+// markHeld marks a message as held in the table, until its key is read.
 func (s *scheduler) markHeld(d *destination, row *db.Queued) {
-	s.out.held = append(s.out.held, row.Seq)
+	s.pending.held = append(s.pending.held, row.Seq)
 	d.marked++
 }
 
-// hasRoom reports whether a destination has room for a message that is not stored as held, and takes the memory for it.
-func (s *scheduler) hasRoom(d *destination, octets int) bool {
-	if s.divide == nil { // its reads are limited instead
-		return true
-	}
-	return d.fresh < d.share() && s.takeMemory(d, octets)
+// hasRoom reports whether a destination has room for a fresh message, and reserves its memory.
+// Without a Divider there is always room, because reads are limited instead.
+func (s *scheduler) hasRoom(d *destination, bytes int) bool {
+	return s.divide == nil || d.fresh < d.queueLimit() && s.takeMemory(d, bytes)
 }
 
-func (s *scheduler) takeMemory(d *destination, octets int) bool {
-	if s.divide == nil || s.memory.take(&d.octets, octets) {
+func (s *scheduler) takeMemory(d *destination, bytes int) bool {
+	if s.divide == nil || s.memory.take(&d.bytes, bytes) {
 		return true
 	}
-	d.wants = octets
+	d.wanted = bytes
 	return false
 }
 
-// mayTake reports whether a destination for which there was no memory may have some now.
-func (s *scheduler) mayTake(d *destination) bool {
-	return d.wants == 0 || d.octets == 0 && s.memory.fits(d.wants)
+// mayTakeMemory reports whether a destination that has lacked memory may have some now.
+func (s *scheduler) mayTakeMemory(d *destination) bool {
+	return d.wanted == 0 || d.bytes == 0 && s.memory.fits(d.wanted)
 }
 
-// keyShare is how many messages of one key a destination has in memory. The table keeps the others.
-func (s *scheduler) keyShare(d *destination) int {
-	if s.keeps && !d.slow {
-		return maxRepeat
+// keyLimit is the maximum number of messages of one key in memory. The others stay in the table,
+// marked as held.
+func (s *scheduler) keyLimit(d *destination) int {
+	if s.keepsOrder && !d.slow {
+		return maxKeyQueue
 	}
-	return max(d.share()/8, minKeyShare)
+	return d.keyRun()
 }
 
 func (s *scheduler) enqueue(k *key, m *message) {
 	m.key = k
 	s.inMemory[m.Seq] = m
-	s.requeue(m)
-	k.to.ready(k, false)
+	s.insert(m)
+	k.destination.ready(k, false)
 }
 
-// requeue puts a message where it belongs in the queue of its key.
-func (s *scheduler) requeue(m *message) {
+// insert inserts a message into the queue of its key, by position.
+func (s *scheduler) insert(m *message) {
 	k := m.key
 	at := len(k.queue)
 	for at > 0 && k.queue[at-1].Seq > m.Seq {
 		at--
 	}
 	k.queue = slices.Insert(k.queue, at, m)
-	k.to.count(m, 1)
+	k.destination.count(m, 1)
 }
 
-// release gives back the memory of a message.
-func (s *scheduler) release(d *destination, m *message) {
+func (s *scheduler) releaseMemory(d *destination, m *message) {
 	if s.divide != nil {
-		s.memory.release(&d.octets, m.Octets)
-		d.wants = 0
+		s.memory.release(&d.bytes, m.Octets)
+		d.wanted = 0
 	}
 }
 
-// destination returns where a topic goes.
+// destination returns the destination of a topic, and creates it if necessary.
 func (s *scheduler) destination(topic string) *destination {
 	if d := s.byTopic[topic]; d != nil {
 		return d
@@ -267,9 +279,9 @@ func (s *scheduler) destination(topic string) *destination {
 	}
 	d := s.destinations[name]
 	if d == nil {
-		d = &destination{name: name, size: s.config.BatchSize, least: s.share}
+		d = &destination{name: name, batch: s.config.BatchSize, minQueue: s.minQueue}
 		if s.divide != nil {
-			d.size = min(d.size, s.share)
+			d.batch = min(d.batch, s.minQueue)
 		}
 		s.destinations[name] = d
 	}
@@ -277,6 +289,7 @@ func (s *scheduler) destination(topic string) *destination {
 	return d
 }
 
+// pin makes d the destination of a topic until cleanUp.
 func (s *scheduler) pin(topic string, d *destination) {
 	if s.byTopic[topic] == d {
 		return
@@ -285,23 +298,24 @@ func (s *scheduler) pin(topic string, d *destination) {
 	d.topics = append(d.topics, topic)
 }
 
-// tidy has the Divider asked again for the topics of idle destinations, and forgets the idle destinations that are well.
-func (s *scheduler) tidy(now time.Time) {
+// cleanUp unpins the topics of idle destinations, so that the Divider is asked again. It removes
+// idle destinations that are healthy, or that have been idle for longer than any backoff.
+func (s *scheduler) cleanUp(now time.Time) {
 	for name, d := range s.destinations {
-		if d.call != nil || d.behind || d.fresh+d.retries > 0 || d.round != nil && len(d.round.refused) > 0 {
+		if d.call != nil || d.lagging || d.fresh+d.retries > 0 || d.round != nil && len(d.round.refused) > 0 {
 			continue
 		}
 		for _, topic := range d.topics {
 			delete(s.byTopic, topic)
 		}
 		d.topics = nil
-		if len(d.waiting) == 0 && (d.isWell() || now.Sub(d.retryAt) > maxRetryAfter) {
+		if len(d.waiting) == 0 && (d.isHealthy() || now.Sub(d.retryAt) > maxRetryAfter) {
 			delete(s.destinations, name)
 		}
 	}
 }
 
-// next returns the calls that are to begin.
+// next returns the calls to begin now.
 func (s *scheduler) next(now time.Time) (begin []*call) {
 	if s.stopping {
 		return nil
@@ -313,12 +327,14 @@ func (s *scheduler) next(now time.Time) (begin []*call) {
 		if d.call != nil || now.Before(d.retryAt) {
 			continue
 		}
-		c := &call{to: d, began: now, single: d.round != nil}
-		if c.messages = d.compose(s.callSize(d), s.keeps); len(c.messages) == 0 {
+		size := max(d.batch, 1)
+		if d.round != nil {
+			size = 1
+		}
+		c := &call{destination: d, began: now, messages: d.compose(size, s.keepsOrder)}
+		if len(c.messages) == 0 {
 			if d.round != nil && d.round.tried > 0 { // nothing is left to try
-				r := report{}
-				s.endRound(d, 0, now, &r)
-				s.rounds = append(s.rounds, r)
+				s.endRound(d, 0, now)
 			}
 			continue
 		}
@@ -332,149 +348,146 @@ func (s *scheduler) next(now time.Time) (begin []*call) {
 	return begin
 }
 
-func (s *scheduler) callSize(d *destination) int {
-	if d.round != nil {
-		return 1
-	}
-	return max(d.size, 1)
-}
-
-// report is the result of a call or a round, for the log and the Observer.
+// report is the result of a call or of a round, for the log and the Observer.
 type report struct {
-	published, failed int
-	found             int   // messages of which a round that has ended counts an attempt
-	foundErr          error // of one of these
-	err               error // of the call, if it names no message
-	pause             time.Duration
+	destination *destination
+	data        TracePublishedData
+	err         error
+	pause       time.Duration // the backoff of the destination
 }
 
-// inCalls reports whether a message of such a topic is in a call.
-func (s *scheduler) inCalls(such func(topic string) bool) bool {
+// callsTopic reports whether a call in progress has a message of a topic with a property.
+func (s *scheduler) callsTopic(has func(topic string) bool) bool {
 	for _, d := range s.destinations {
-		if d.call != nil && slices.ContainsFunc(d.call.messages, func(m *message) bool { return such(m.Topic) }) {
+		if d.call != nil && slices.ContainsFunc(d.call.messages, func(m *message) bool { return has(m.Topic) }) {
 			return true
 		}
 	}
 	return false
 }
 
-// isLookupDue reports whether to read which keys the table holds: a person may have changed rows.
-func (s *scheduler) isLookupDue(now time.Time) bool {
-	return now.After(s.lookupDue)
-}
-
-// ended notes what came of a call.
-func (s *scheduler) callEnded(c *call, v *verdict, now time.Time) (r report) {
-	d := c.to
+// callEnded applies the result of a call.
+//
+// An accepted message is done. A refused or postponed message waits, and so does its key: later
+// messages of the key that were in the same call leave the memory and are read again when the key
+// is due. All other messages return to the front of the queue. In a round, a message without a
+// known outcome stays out of the queue until the round ends.
+func (s *scheduler) callEnded(c *call, r *result, now time.Time) {
+	d := c.destination
 	d.call = nil
 	s.calls--
-	r.err = v.err
+	data := TracePublishedData{Given: len(c.messages), Duration: r.took, Err: r.err}
+	rep := &report{destination: d, data: data, err: r.err}
+	s.reports = append(s.reports, rep)
 	if d.stale {
-		s.endedStale(c, v, now, &r)
-		return r
+		s.staleCallEnded(c, r, rep, now)
+		return
 	}
 	var open []int
 	for i, m := range c.messages {
 		m.key.inCall--
-		if v.of(i) != accepted {
+		if r.messages[i].status != accepted {
 			open = append(open, i)
 			continue
 		}
-		r.published++
+		rep.data.Published++
 		s.done(m)
 	}
-	waits, touched := map[*key]bool{}, map[*key]bool{}
-	again, doubts := 0, 0
+	waits, isOpen := map[*key]bool{}, map[*key]bool{}
+	again, unknowns := 0, 0
 	for _, i := range open {
-		m, answer := c.messages[i], v.of(i)
+		m, answer := c.messages[i], &r.messages[i]
 		k := m.key
-		touched[k] = true
+		isOpen[k] = true
 		switch {
-		case waits[k] && k.index >= 0: // behind one that has failed in this call
+		case waits[k] && k.index >= 0: // an earlier message of the key has failed in this call
 			s.evict(m)
-		case answer == refused && !waits[k]:
-			r.failed++
-			s.fail(m, v.reason(i), now)
+		case answer.status == refused && !waits[k]:
+			rep.data.Failed++
+			s.fail(m, answer.err, now)
 			waits[k] = true
-		case answer == postponed && !waits[k]:
-			s.postpone(m, v.reason(i), v.after(i), now)
+		case answer.status == postponed && !waits[k]:
+			s.postpone(m, answer.err, answer.after, now)
 			waits[k] = true
-		case answer == doubtful && c.single && !v.unavailable && !s.stopping:
+		case answer.status == unknown && d.round != nil && !r.unavailable && !s.stopping:
 			k.inCall++ // until the round ends
-			d.round.refused = append(d.round.refused, refusal{m, v.reason(i), d.round.accepted == 0 && !d.round.repeats})
-			doubts++
+			early := d.round.accepted == 0 && !d.round.repeats
+			d.round.refused = append(d.round.refused, refusal{m, answer.err, early})
+			unknowns++
 		default:
 			waits[k] = true
-			if s.requeue(m); answer == doubtful {
-				doubts++
+			if s.insert(m); answer.status == unknown {
+				unknowns++
 			} else {
 				again++
 			}
 		}
 	}
 	for _, m := range c.messages {
-		if !touched[m.key] {
+		if !isOpen[m.key] {
 			s.reschedule(m.key)
 		}
 	}
-	for _, i := range slices.Backward(open) { // to the front of the list, in their order
+	for _, i := range slices.Backward(open) { // to the front of the list, in order
 		if k := c.messages[i].key; len(k.queue) > 0 && k.inCall == 0 {
 			d.ready(k, true)
 		} else {
 			s.reschedule(k)
 		}
 	}
-	if s.stopping {
-		return r
+	if !s.stopping {
+		s.afterCall(c, r, rep, again, unknowns, now)
 	}
-	s.afterCall(c, v, &r, again, doubts, now)
-	return r
 }
 
-// judge decides how a destination goes on after a call.
-func (s *scheduler) afterCall(c *call, v *verdict, r *report, again, doubts int, now time.Time) {
-	d := c.to
-	if r.published > 0 {
+// afterCall decides how a destination continues: with another batch, with a backoff, or with a
+// round of single calls. again and unknowns count the messages that are published again because of
+// RetryLater, and because nothing is known.
+func (s *scheduler) afterCall(c *call, r *result, rep *report, again, unknowns int, now time.Time) {
+	d := c.destination
+	published, single := rep.data.Published, d.round != nil
+	if published > 0 {
 		d.downSince = time.Time{}
 	}
-	if r.published+r.failed > 0 && doubts == 0 {
+	answered := published+rep.data.Failed > 0
+	if answered && unknowns == 0 {
 		d.backoff = 0
 	}
-	if d.round != nil && c.single {
+	if single {
 		d.round.tried++
-		d.round.accepted += r.published
+		d.round.accepted += published
 		d.round.again += again
 	}
 	switch {
-	case v.unavailable:
-		if d.round != nil {
-			s.endRound(d, v.retryAfter, now, r)
+	case r.unavailable:
+		if single {
+			rep.pause = s.endRound(d, r.retryAfter, now)
 		}
-		if r.pause == 0 {
-			r.pause = s.backOff(d, v.retryAfter, now)
+		if rep.pause == 0 {
+			rep.pause = s.backOff(d, r.retryAfter, now)
 		}
-	case c.single:
-		over := d.round.accepted == 0 && now.Sub(d.round.began) > s.config.PublishTimeout
-		if d.round.tried >= maxRoundCalls || over {
-			s.endRound(d, 0, now, r)
+	case single:
+		timeIsUp := d.round.accepted == 0 && now.Sub(d.round.began) > s.config.PublishTimeout
+		if d.round.tried >= maxRoundCalls || timeIsUp {
+			rep.pause = s.endRound(d, 0, now)
 		}
-	case doubts > 0 && v.panicked:
+	case unknowns > 0 && r.panicked:
 		d.round = &round{}
-	case doubts > 0:
-		d.size = max(len(c.messages)/2, 1)
+	case unknowns > 0:
+		d.batch = max(len(c.messages)/2, 1)
 		if d.unnamed++; d.unnamed > 1 {
 			d.round = &round{}
 		} else {
-			r.pause = s.backOff(d, 0, now)
+			rep.pause = s.backOff(d, 0, now)
 		}
-	case r.published+r.failed == 0 && again > 0:
-		r.pause = s.backOff(d, 0, now)
+	case !answered && again > 0:
+		rep.pause = s.backOff(d, 0, now)
 	default:
 		d.unnamed = 0
-		d.fit(now.Sub(c.began), len(c.messages), s.divide != nil, s.config.BatchSize)
+		d.adjustBatch(now.Sub(c.began), len(c.messages), s.divide != nil, s.config.BatchSize)
 	}
-	if r.pause > 0 {
-		s.giveUp(d, c, v, now)
+	if rep.pause > 0 {
+		s.giveUp(d, c, r.err, now)
 	}
 }
 
@@ -497,172 +510,176 @@ func (s *scheduler) jittered(pause time.Duration) time.Duration {
 	return max(s.jitter(pause), s.config.MinPause)
 }
 
-// giveUp dead-letters the messages of a call that have waited for an unavailable destination for too long.
-func (s *scheduler) giveUp(d *destination, c *call, v *verdict, now time.Time) {
+// giveUp dead-letters the messages of a call that have waited for an unavailable destination for
+// too long.
+func (s *scheduler) giveUp(d *destination, c *call, err error, now time.Time) {
 	for _, m := range c.messages {
 		k := m.key
-		if len(k.queue) > 0 && k.queue[0] == m && s.isGivenUp(m, d.downSince, now) {
-			s.bury(m, failure{message: m.Queued, err: unavailable(v.err), attempts: m.Attempts}, now)
+		if len(k.queue) > 0 && k.queue[0] == m && s.exceedsOutage(m, d.downSince, now) {
+			s.deadLetter(m, failure{message: m.Queued, err: unavailable(err), attempts: m.Attempts}, now)
 		}
 	}
 }
 
-// unavailable is the error of a message that dies of an outage.
+// exceedsOutage reports whether RelayConfig.MaxOutage is over for a message of a destination that
+// is unavailable since a time.
+func (s *scheduler) exceedsOutage(m *message, since, now time.Time) bool {
+	limit := s.config.MaxOutage
+	return limit > 0 && now.Sub(m.CreatedAt) > limit && !since.IsZero() && now.Sub(since) >= min(limit, minOutage)
+}
+
+// unavailable returns err with the class "unavailable".
 func unavailable(err error) error {
-	if _, is := RetryAfter(err); is {
+	if _, ok := RetryAfter(err); ok {
 		return err
 	}
 	return &retryLater{err: err}
 }
 
-func (s *scheduler) isGivenUp(m *message, since, now time.Time) bool {
-	limit := s.config.MaxOutage
-	return limit > 0 && now.Sub(m.CreatedAt) > limit && !since.IsZero() && now.Sub(since) >= min(limit, minOutage)
-}
-
-// endRound decides whether the refused messages of a round have failed, because others were accepted, or their destination is
-// unavailable, because none was. after is what the Publisher has asked for by RetryLater.
-func (s *scheduler) endRound(d *destination, after time.Duration, now time.Time, r *report) {
-	was := d.round
+// endRound ends a round and returns the backoff of the destination, or 0. If a message was
+// accepted, each refused one has failed. If none was accepted, the destination is unavailable.
+// after is the duration of RetryLater.
+//
+// A message that was refused before the first accepted one may have met the end of an outage. The
+// next round tries it once more, first of all, and then its refusal counts.
+func (s *scheduler) endRound(d *destination, after time.Duration, now time.Time) (pause time.Duration) {
+	ended := d.round
 	d.round = &round{}
-	for _, f := range was.refused {
+	for _, f := range ended.refused {
 		f.m.key.inCall--
 	}
 	switch {
-	case was.accepted > 0 || was.repeats && len(was.refused) > 0:
+	case ended.accepted > 0 || ended.repeats && len(ended.refused) > 0:
 		d.unnamed, d.backoff = 0, 0
-		for _, f := range slices.Backward(was.refused) {
-			if f.early { // refused before the first was accepted: an outage may have ended since then, so it is tried once more first
-				s.requeue(f.m)
+		rep := &report{destination: d}
+		for _, f := range slices.Backward(ended.refused) {
+			if f.early {
+				s.insert(f.m)
 				d.ready(f.m.key, true)
 				d.round.repeats = true
 				continue
 			}
-			r.found++
-			r.foundErr = f.err
+			rep.data.Failed++
+			rep.err = f.err
 			s.fail(f.m, f.err, now)
 			s.reschedule(f.m.key)
 		}
-		if len(was.refused) == 0 {
+		if rep.data.Failed > 0 {
+			s.reports = append(s.reports, rep)
+		}
+		if len(ended.refused) == 0 {
 			d.round = nil
 		}
-	case len(was.refused) == 0:
-		if d.round, d.unnamed = nil, 0; was.again > 0 {
-			r.pause = s.backOff(d, after, now)
+	case len(ended.refused) == 0:
+		if d.round, d.unnamed = nil, 0; ended.again > 0 {
+			pause = s.backOff(d, after, now)
 		}
-	default: // the refused go to the end, so that the next round tries others first
-		r.pause = s.backOff(d, after, now)
-		for _, f := range was.refused {
-			s.requeue(f.m)
-			if s.isGivenUp(f.m, d.downSince, now) {
-				s.bury(f.m, failure{message: f.m.Queued, err: unavailable(f.err), attempts: f.m.Attempts}, now)
+	default: // the refused messages move to the end, so that the next round tries others first
+		pause = s.backOff(d, after, now)
+		for _, f := range ended.refused {
+			s.insert(f.m)
+			if s.exceedsOutage(f.m, d.downSince, now) {
+				s.deadLetter(f.m, failure{message: f.m.Queued, err: unavailable(f.err), attempts: f.m.Attempts}, now)
 			}
 			s.reschedule(f.m.key)
 		}
 	}
+	return pause
 }
 
-// endedStale notes what came of a call that began before a restart: what it has published. Its destination then reads everything
-// again.
-func (s *scheduler) endedStale(c *call, v *verdict, now time.Time, r *report) {
-	d := c.to
+// staleCallEnded applies the result of a call that began before a restart: it stores what was
+// published. The destination then reads everything again.
+func (s *scheduler) staleCallEnded(c *call, r *result, rep *report, now time.Time) {
+	d := c.destination
 	for i, m := range c.messages {
-		s.release(d, m)
-		if v.of(i) == accepted {
-			r.published++
-			s.out.published = append(s.out.published, m.Seq)
+		s.releaseMemory(d, m)
+		if r.messages[i].status == accepted {
+			rep.data.Published++
+			s.pending.published = append(s.pending.published, m.Seq)
 		}
 	}
 	d.stale, d.position, s.full = false, 0, true
-	if s.divide == nil { // the only destination has the read position of the stream
-		d.behind, s.progress = false, progress{}
+	if s.divide == nil { // the read position of the only destination is that of the stream
+		d.lagging, s.progress = false, progress{}
 	}
-	if v.unavailable {
-		r.pause = s.backOff(d, v.retryAfter, now)
+	if r.unavailable {
+		rep.pause = s.backOff(d, r.retryAfter, now)
 	}
 }
 
-// done notes that a message is published.
+// done marks a message as published.
 func (s *scheduler) done(m *message) {
 	k := m.key
-	s.out.published = append(s.out.published, m.Seq)
-	s.forget(m)
-	k.failed, k.postponed, k.due = false, time.Time{}, time.Time{}
+	s.pending.published = append(s.pending.published, m.Seq)
+	s.drop(m)
+	k.failed, k.postponedSince, k.due = false, time.Time{}, time.Time{}
 }
 
-// forget drops a message that is not in a queue from memory.
-func (s *scheduler) forget(m *message) {
+// drop removes a message that is in no queue from memory.
+func (s *scheduler) drop(m *message) {
 	delete(s.inMemory, m.Seq)
-	s.release(m.key.to, m)
+	s.releaseMemory(m.key.destination, m)
 }
 
-// evict drops a message from memory, and has it held in the table.
+// evict removes a message that is in no queue from memory, and marks it as held in the table.
 func (s *scheduler) evict(m *message) {
-	if !m.stored {
-		s.out.held = append(s.out.held, m.Seq)
+	if !m.held {
+		s.pending.held = append(s.pending.held, m.Seq)
 	}
-	s.forget(m)
+	s.drop(m)
 }
 
-// fail counts an attempt of a message, whose key then waits, or makes a dead letter of it.
-func (s *scheduler) fail(m *message, err error, now time.Time) {
-	attempts := m.Attempts + 1
-	f := failure{message: m.Queued, err: err, attempts: attempts, count: 1, due: now.Add(s.pauseAfter(attempts))}
-	if attempts >= s.config.MaxAttempts {
-		s.bury(m, f, now)
-		return
-	}
-	s.hold(m, f)
-	m.key.postponed = time.Time{}
-}
-
-// postpone lets a message and its key wait without counting an attempt.
-func (s *scheduler) postpone(m *message, err error, after time.Duration, now time.Time) {
-	k := m.key
-	since := k.postponed
-	if since.IsZero() {
-		since = now
-	}
-	if s.isGivenUp(m, since, now) {
-		s.bury(m, failure{message: m.Queued, err: err, attempts: m.Attempts}, now)
-		return
-	}
-	after = min(max(after, s.config.MinPause), max(maxRetryAfter, s.config.MinPause))
-	s.hold(m, failure{message: m.Queued, err: err, attempts: m.Attempts, due: now.Add(after)})
-	k.postponed = since
-}
-
-// hold writes down that a message waits, because it has failed or is postponed. The rest of the queue of its key is held as well.
-func (s *scheduler) hold(m *message, f failure) {
-	k := m.key
-	s.out.blamed = append(s.out.blamed, f)
-	s.clear(k, m)
-	k.held, k.failed, k.due = true, true, f.due
-	s.reschedule(k)
-}
-
-// evictQueue evicts all messages of a key that are in its queue.
+// evictQueue evicts all messages in the queue of a key.
 func (s *scheduler) evictQueue(k *key) {
 	for _, m := range k.queue {
-		k.to.count(m, -1)
+		k.destination.count(m, -1)
 		s.evict(m)
 	}
 	k.queue = nil
 }
 
-// clear drops a message from memory, and evicts the rest of the queue of its key.
-func (s *scheduler) clear(k *key, m *message) {
-	if i := slices.Index(k.queue, m); i >= 0 {
-		k.queue = slices.Delete(k.queue, i, i+1)
-		k.to.count(m, -1)
+// fail counts an attempt of a message. The message and its key wait, or the message is
+// dead-lettered.
+func (s *scheduler) fail(m *message, err error, now time.Time) {
+	attempts := m.Attempts + 1
+	f := failure{message: m.Queued, err: err, attempts: attempts, count: 1, due: now.Add(s.backoffAfter(attempts))}
+	if attempts >= s.config.MaxAttempts {
+		s.deadLetter(m, f, now)
+		return
 	}
-	s.forget(m)
-	s.evictQueue(k)
+	s.hold(m, f)
+	m.key.postponedSince = time.Time{}
 }
 
-// bury makes a dead letter of a message. Its key waits until that is written down: otherwise a new owner of the stream could publish
-// the message after later ones of its key. A message that cannot be sealed waits.
-func (s *scheduler) bury(m *message, f failure, now time.Time) {
+// postpone makes a message and its key wait without counting an attempt.
+func (s *scheduler) postpone(m *message, err error, after time.Duration, now time.Time) {
+	k := m.key
+	since := k.postponedSince
+	if since.IsZero() {
+		since = now
+	}
+	if s.exceedsOutage(m, since, now) {
+		s.deadLetter(m, failure{message: m.Queued, err: err, attempts: m.Attempts}, now)
+		return
+	}
+	after = min(max(after, s.config.MinPause), max(maxRetryAfter, s.config.MinPause))
+	s.hold(m, failure{message: m.Queued, err: err, attempts: m.Attempts, due: now.Add(after)})
+	k.postponedSince = since
+}
+
+// hold stores that a message waits until f.due. The rest of the queue of its key is evicted.
+func (s *scheduler) hold(m *message, f failure) {
+	k := m.key
+	s.pending.failed = append(s.pending.failed, f)
+	s.dropFirst(m)
+	k.held, k.failed, k.due = true, true, f.due
+	s.reschedule(k)
+}
+
+// deadLetter makes a message a dead letter. Its key waits until the dead letter is stored:
+// otherwise a new owner of the stream could publish the message after later ones of its key. If the
+// dead letter cannot be sealed, the message waits.
+func (s *scheduler) deadLetter(m *message, f failure, now time.Time) {
 	k := m.key
 	if s.seal != nil {
 		if err := s.seal(&f); err != nil {
@@ -671,14 +688,26 @@ func (s *scheduler) bury(m *message, f failure, now time.Time) {
 			return
 		}
 	}
-	s.out.buried = append(s.out.buried, f)
-	s.clear(k, m)
-	k.held, k.failed, k.postponed, k.due = true, false, time.Time{}, time.Time{}
+	s.pending.dead = append(s.pending.dead, f)
+	s.dropFirst(m)
+	k.held, k.failed, k.postponedSince, k.due = true, false, time.Time{}, time.Time{}
 	s.reschedule(k)
 }
 
-// pauseAfter is the backoff of a message: it doubles from one attempt to the next.
-func (s *scheduler) pauseAfter(attempts int) time.Duration {
+// dropFirst removes the first message of a key from memory, and evicts the rest of the queue.
+func (s *scheduler) dropFirst(m *message) {
+	k := m.key
+	if i := slices.Index(k.queue, m); i >= 0 {
+		k.queue = slices.Delete(k.queue, i, i+1)
+		k.destination.count(m, -1)
+	}
+	s.drop(m)
+	s.evictQueue(k)
+}
+
+// backoffAfter is the backoff of a message after a number of attempts. It doubles from one attempt
+// to the next.
+func (s *scheduler) backoffAfter(attempts int) time.Duration {
 	pause := s.config.MinPause
 	for i := 1; i < attempts && pause < s.config.MaxPause; i++ {
 		pause *= 2
@@ -686,7 +715,7 @@ func (s *scheduler) pauseAfter(attempts int) time.Duration {
 	return s.jittered(min(pause, s.config.MaxPause))
 }
 
-// keyOf names what a message leaves in order with.
+// keyOf returns the name of the key of a row. A message without a key is a key of its own.
 func keyOf(m *db.Queued) db.HeldKey {
 	if m.Key == "" {
 		return db.HeldKey{Topic: m.Topic, Seq: m.Seq}

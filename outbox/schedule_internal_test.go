@@ -13,32 +13,32 @@ import (
 	"github.com/idem-go/idem/internal/db"
 )
 
-// What may happen to a message of a world.
+// The fates of a message of a world.
 const (
 	succeeds  = 's'
-	isNamed   = 'n' // its first attempts fail by name
-	isUnnamed = 'u' // the first calls with it fail without a name
+	isNamed   = 'n' // its first attempts fail, and are named
+	isUnnamed = 'u' // the first calls with it fail without naming it
 	hangs     = 'h' // the first call with it returns late
-	isLate    = 'l' // it is committed late
+	isLate    = 'l' // is committed late
 	restarts  = 'r' // the ownership is lost in the first call with it
-	isAway    = 'a' // the first calls with it fail by RetryLater
+	isAway    = 'a' // the first calls with it fail with RetryLater
 )
 
 const fates = "snuhlra"
 
-// world is a table and a broker in virtual time, around a scheduler.
+// world simulates a table and a broker for a scheduler, in virtual time.
 type world struct {
 	*scheduler
 	config  *RelayConfig
 	now     time.Time
 	reads   int
 	steps   int
-	outage  int // calls that fail at first
+	outage  int // the number of first calls that fail
 	noLimit bool
 	rows    []*row // by position, from 1
 	flying  []flight
 	tries   map[int64]int
-	entered map[int64]int // the read that has brought a message first
+	entered map[int64]int // the first read that returned a message
 	wrong   []string
 }
 
@@ -54,9 +54,9 @@ type row struct {
 }
 
 type flight struct {
-	call    *call
-	ends    time.Time
-	verdict *verdict
+	call   *call
+	ends   time.Time
+	result *result
 }
 
 func newWorld(keeps bool, batch, share int) *world {
@@ -66,7 +66,7 @@ func newWorld(keeps bool, batch, share int) *world {
 	}
 	w := &world{config: c, now: time.Unix(1000, 0), tries: map[int64]int{}, entered: map[int64]int{}}
 	w.scheduler = newScheduler(c, func(topic string) string { return topic[:1] }, &memory{limit: 1 << 20})
-	w.keeps, w.share = keeps, share
+	w.keepsOrder, w.minQueue = keeps, share
 	return w
 }
 
@@ -87,10 +87,9 @@ func (w *world) of(m *message) *row { return w.rows[m.Seq-1] }
 
 func (r *row) visible(now time.Time) bool { return !r.done && !now.Before(r.commits) }
 
-// begin publishes a call, whose answer comes later.
+// begin begins a call. run ends it later.
 func (w *world) begin(c *call) {
 	f := flight{call: c, ends: w.now.Add(10 * time.Millisecond)}
-	var messages []Message
 	failed := map[string]error{}
 	var err error
 	lost := false
@@ -102,7 +101,6 @@ func (w *world) begin(c *call) {
 			w.complain("two messages of one ID")
 		}
 		ids[m.ID] = true
-		messages = append(messages, messageOf(&m.Queued))
 		w.tries[m.Seq]++
 		switch tries := w.tries[m.Seq]; {
 		case r.fate == isNamed && tries <= 2:
@@ -117,7 +115,7 @@ func (w *world) begin(c *call) {
 			f.ends, lost = w.now.Add(5*time.Second), true
 		}
 	}
-	if w.keeps {
+	if w.keepsOrder {
 		stuck := map[string]bool{}
 		for _, m := range c.messages {
 			if stuck[m.Key] = stuck[m.Key] || failed[m.ID] != nil; stuck[m.Key] {
@@ -131,21 +129,28 @@ func (w *world) begin(c *call) {
 	if err == nil && len(failed) > 0 {
 		err = &PublishError{failed}
 	}
-	f.verdict = judge(messages, err, false)
+	f.result = newResult(messagesOf(c), err, false)
 	w.flying = append(w.flying, f)
 	if lost {
 		w.lose()
 	}
 }
 
-// check holds a message that is given to the broker to the invariant.
+func messagesOf(c *call) (messages []Message) {
+	for _, m := range c.messages {
+		messages = append(messages, messageOf(&m.Queued))
+	}
+	return messages
+}
+
+// check checks the invariant for a message of a call.
 func (w *world) check(m *message, c *call) {
 	entered := w.entered[m.Seq]
 	for _, r := range w.rows[:m.Seq-1] {
-		if r.Topic != m.Topic || r.Key != m.Key || r.Key == "" || r.done || slices.Contains(w.out.published, r.Seq) || r.seenAt == 0 || r.seenAt > entered {
+		if r.Topic != m.Topic || r.Key != m.Key || r.Key == "" || r.done || slices.Contains(w.pending.published, r.Seq) || r.seenAt == 0 || r.seenAt > entered {
 			continue
 		}
-		if w.keeps && slices.ContainsFunc(c.messages, func(o *message) bool { return o.Seq == r.Seq }) {
+		if w.keepsOrder && slices.ContainsFunc(c.messages, func(o *message) bool { return o.Seq == r.Seq }) {
 			continue
 		}
 		w.complain("%s/%s: %d is published before %d", m.Topic, m.Key, m.Seq, r.Seq)
@@ -157,9 +162,9 @@ func (w *world) check(m *message, c *call) {
 	}
 }
 
-// lose ends the ownership, and begins another one.
+// lose ends the ownership and begins another.
 func (w *world) lose() {
-	w.out = outcome{published: w.out.published}
+	w.pending = pendingWrites{published: w.pending.published}
 	w.write()
 	w.restart(w.listHeld(), w.now)
 }
@@ -175,31 +180,31 @@ func (w *world) listHeld() (held []db.HeldBack) {
 	return held
 }
 
-// write applies what the scheduler has to write down.
+// write applies the pending writes of the scheduler.
 func (w *world) write() {
-	for _, seq := range w.out.published {
+	for _, seq := range w.pending.published {
 		r := w.rows[seq-1]
 		r.done, r.doneAt = true, w.now
 	}
-	for _, f := range w.out.buried {
+	for _, f := range w.pending.dead {
 		w.complain("%d is dead", f.message.Seq)
 	}
-	for _, seq := range w.out.held {
+	for _, seq := range w.pending.held {
 		w.rows[seq-1].held = true
 	}
-	for _, f := range w.out.blamed {
+	for _, f := range w.pending.failed {
 		r := w.rows[f.message.Seq-1]
-		if f.count > 0 && !w.keeps && r.fate != isNamed && r.fate != isUnnamed {
+		if f.count > 0 && !w.keepsOrder && r.fate != isNamed && r.fate != isUnnamed {
 			w.complain("an attempt of %d is counted, which is %c", r.Seq, r.fate)
 		}
 		r.held, r.due = true, f.due
 		r.attempts += f.count
 	}
-	w.out = outcome{}
+	w.pending = pendingWrites{}
 }
 
-// transact writes and reads, as a worker does.
-func (w *world) transact(p *reading) {
+// transact writes and then reads, as a worker does.
+func (w *world) transact(p *readPlan) {
 	w.write()
 	w.reads++
 	for _, r := range w.rows {
@@ -216,7 +221,7 @@ func (w *world) transact(p *reading) {
 	if p.read != nil {
 		w.readRows(p.read)
 	}
-	w.read(p, 0, w.now)
+	w.apply(p, 0, w.now)
 	enter := func(seq int64) {
 		if w.entered[seq] == 0 {
 			w.entered[seq] = w.reads
@@ -225,7 +230,7 @@ func (w *world) transact(p *reading) {
 	for seq := range w.inMemory {
 		enter(seq)
 	}
-	for _, seq := range w.out.held {
+	for _, seq := range w.pending.held {
 		enter(seq)
 	}
 }
@@ -244,7 +249,7 @@ func (w *world) readHeld(read *db.ReadHeld) {
 	slices.SortFunc(read.Messages, func(a, b db.Queued) int { return cmp.Compare(a.Seq, b.Seq) })
 }
 
-// listWriters lists a writer for as long as a position is without its message.
+// listWriters lists a writer while any message is uncommitted.
 func (w *world) listWriters(list *db.ListWriters) {
 	if slices.ContainsFunc(w.rows, func(r *row) bool { return w.now.Before(r.commits) }) {
 		list.Rows = append(list.Rows, db.Writer{Name: "late"})
@@ -269,27 +274,27 @@ func (w *world) readRows(read *db.ReadMessages) {
 	}
 }
 
-// run runs until everything is done, or for so long.
+// run runs until all messages are done, or until limit.
 func (w *world) run(limit time.Duration) {
 	for end := w.now.Add(limit); w.now.Before(end) && len(w.wrong) == 0; {
 		for i := 0; i < len(w.flying); i++ {
 			if f := w.flying[i]; !f.ends.After(w.now) {
 				w.flying = slices.Delete(w.flying, i, i+1)
-				w.callEnded(f.call, f.verdict, w.now)
+				w.callEnded(f.call, f.result, w.now)
 				i--
 			}
 		}
 		for _, c := range w.next(w.now) {
 			w.begin(c)
 		}
-		if w.isLookupDue(w.now) {
+		if w.now.After(w.nextHeldList) {
 			w.write()
 			w.syncHeld(w.listHeld(), w.now)
-			w.lookupDue = w.now.Add(wholePause)
+			w.nextHeldList = w.now.Add(rereadPause)
 		}
 		for n, p := 0, w.plan(w.now, true); p != nil; n, p = n+1, w.plan(w.now, false) {
 			if w.transact(p); n > 10*len(w.rows) {
-				w.complain("it reads again and again")
+				w.complain("it reads without end")
 				return
 			}
 		}
@@ -315,7 +320,8 @@ func (w *world) run(limit time.Duration) {
 	}
 }
 
-// verify complains of what is not done, and of what was held up by what happened elsewhere.
+// verify fails the test if a message is not done, or was delayed by an event at another
+// destination.
 func (w *world) verify(t *testing.T, what string) {
 	t.Helper()
 	began := time.Unix(1000, 0)
@@ -334,15 +340,15 @@ func (w *world) verify(t *testing.T, what string) {
 		}
 	}
 	if w.calls != 0 || len(w.inMemory) != 0 || w.memory.used != 0 || w.memory.large != nil {
-		w.complain("%d calls, %d messages and %d octets are left", w.calls, len(w.inMemory), w.memory.used)
+		w.complain("%d calls, %d messages and %d bytes are left", w.calls, len(w.inMemory), w.memory.used)
 	}
 	if len(w.wrong) > 0 {
 		t.Fatalf("%s:\n%s", what, strings.Join(w.wrong, "\n"))
 	}
 }
 
-// TestScheduler_KeepsTheInvariant has all that may happen to the messages of a key, together with what may happen to another key
-// and at another destination, in virtual time.
+// The test combines all events for the messages of a key with events for another key and at another
+// destination, in virtual time.
 func TestScheduler_KeepsTheInvariant(t *testing.T) {
 	t.Parallel()
 	for _, keeps := range []bool{false, true} {
@@ -350,7 +356,7 @@ func TestScheduler_KeepsTheInvariant(t *testing.T) {
 			each(len(fates), 4, func(is []int) {
 				w := newWorld(keeps, 4, share)
 				fate := func(i int) rune { return rune(fates[is[i]%len(fates)]) }
-				is = append(slices.Clone(is), is[0]+is[1]+2*is[3]) // of a/l: each beside each of the others
+				is = append(slices.Clone(is), is[0]+is[1]+2*is[3]) // the fate of a/l, in all combinations with others
 				for n := range 3 {
 					w.add("a", "k", fate(n))
 					w.add("a", "l", []rune{succeeds, fate(4), succeeds}[n])
@@ -365,7 +371,7 @@ func TestScheduler_KeepsTheInvariant(t *testing.T) {
 	}
 }
 
-// each calls f with all numbers of so many digits.
+// each calls f with all numbers of a number of digits.
 func each(base, digits int, f func([]int)) {
 	is := make([]int, digits)
 	for {
@@ -382,7 +388,7 @@ func each(base, digits int, f func([]int)) {
 	}
 }
 
-// TestScheduler_KeepsTheInvariantAtRandom has backlogs, and messages that arrive meanwhile.
+// There are backlogs, and messages that arrive meanwhile.
 func TestScheduler_KeepsTheInvariantAtRandom(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(12) {
@@ -412,7 +418,7 @@ func TestScheduler_KeepsTheInvariantAtRandom(t *testing.T) {
 	}
 }
 
-// TestScheduler_RetriesInTimeBesideABacklog: a message that is due waits for the call under way of its destination, and for no backlog.
+// A message that is due waits for the call in progress of its destination, but not for its backlog.
 func TestScheduler_RetriesInTimeBesideABacklog(t *testing.T) {
 	t.Parallel()
 	w := newWorld(false, 10, 10)
@@ -431,8 +437,9 @@ func TestScheduler_RetriesInTimeBesideABacklog(t *testing.T) {
 	}
 }
 
-// TestScheduler_KeepsTheOrderOfAKeyBeyondABacklog: a message of a key fails while the next one of the key waits far back, unread, and a third is added.
-func TestScheduler_KeepsTheOrderOfAKeyBeyondABacklog(t *testing.T) {
+// A message of a key fails. The next message of the key is far behind in the backlog, unread. Then
+// a third one is added.
+func TestScheduler_KeepsOrderOfAKeyBeyondABacklog(t *testing.T) {
 	t.Parallel()
 	w := newWorld(false, 10, 10)
 	w.add("a", "k", isNamed)
@@ -447,8 +454,8 @@ func TestScheduler_KeepsTheOrderOfAKeyBeyondABacklog(t *testing.T) {
 	w.verify(t, "backlog")
 }
 
-// TestScheduler_GivesNoCallTwoMessagesOfOneID, because a Publisher names messages by their IDs.
-func TestScheduler_GivesNoCallTwoMessagesOfOneID(t *testing.T) {
+// A Publisher names messages by their IDs.
+func TestScheduler_SeparatesMessagesWithTheSameID(t *testing.T) {
 	t.Parallel()
 	for _, keeps := range []bool{false, true} {
 		w := newWorld(keeps, 10, 10)
@@ -461,7 +468,7 @@ func TestScheduler_GivesNoCallTwoMessagesOfOneID(t *testing.T) {
 	}
 }
 
-// TestScheduler_CountsNothingInAnOutage, and everything is published when it has ended.
+// All messages are published after the outage.
 func TestScheduler_CountsNothingInAnOutage(t *testing.T) {
 	t.Parallel()
 	for calls := range 80 {
@@ -475,8 +482,8 @@ func TestScheduler_CountsNothingInAnOutage(t *testing.T) {
 	}
 }
 
-// TestScheduler_GivesBackMemory also where the table takes over messages of a key that has very many.
-func TestScheduler_GivesBackMemory(t *testing.T) {
+// One key has very many messages, which leave the memory and wait in the table.
+func TestScheduler_ReleasesMemory(t *testing.T) {
 	t.Parallel()
 	w := newWorld(false, 100, 200)
 	for range 100 {
@@ -487,7 +494,7 @@ func TestScheduler_GivesBackMemory(t *testing.T) {
 	w.verify(t, "one key")
 }
 
-// TestScheduler_DoublesABackoffOnce, whichever way a destination turns out to be unavailable.
+// Several errors may show that a destination is unavailable.
 func TestScheduler_DoublesABackoffOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(false, 4, 4)
@@ -498,7 +505,7 @@ func TestScheduler_DoublesABackoffOnce(t *testing.T) {
 	fail := func(err error) time.Duration {
 		w.now = w.now.Add(time.Minute)
 		c := w.next(w.now)[0]
-		w.callEnded(c, judge(messagesOf(c), err, false), w.now)
+		w.callEnded(c, newResult(messagesOf(c), err, false), w.now)
 		return w.destinations["a"].backoff
 	}
 	unnamed, away := errors.New("unnamed"), RetryLater(errors.New("away"), 0)
@@ -512,7 +519,7 @@ func TestScheduler_DoublesABackoffOnce(t *testing.T) {
 	}
 }
 
-// TestScheduler_FindsRowsThatOthersHold, such as those that a person has copied from another database with their marks.
+// An administrator has copied rows that are marked as held from another database.
 func TestScheduler_FindsRowsThatOthersHold(t *testing.T) {
 	t.Parallel()
 	w := newWorld(false, 4, 4)
@@ -523,20 +530,20 @@ func TestScheduler_FindsRowsThatOthersHold(t *testing.T) {
 	w.verify(t, "a row")
 }
 
-// TestDelayed_FindsWhatIsCommittedLate, whatever else falls due meanwhile.
-func TestDelayed_FindsWhatIsCommittedLate(t *testing.T) {
+// More messages are due all the time.
+func TestDelayed_RereadsForLateCommits(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)
 	d := delayed{due: now}
 	for whole := now; now.Before(time.Unix(1010, 0)); now = now.Add(5 * time.Millisecond) {
-		m := d.moves(now, 1000)
+		m := d.move(now, 1000)
 		if m == nil {
 			t.Fatal("nothing is moved, although something is due")
 		}
 		if m.FromMoment.IsZero() {
 			whole = now
 		}
-		if now.Sub(whole) > 2*askPause {
+		if now.Sub(whole) > 2*minQueryPause {
 			t.Fatalf("a message that was committed late was not looked for in %v", now.Sub(whole))
 		}
 		m.Mine, m.Moved, m.Until = true, 1000, now
@@ -544,7 +551,7 @@ func TestDelayed_FindsWhatIsCommittedLate(t *testing.T) {
 	}
 }
 
-func TestTopics_AreASet(t *testing.T) {
+func TestTopics_IgnoreOrder(t *testing.T) {
 	t.Parallel()
 	c := RelayConfig{Name: "web", Topics: []string{"b", "a"}}
 	if err := c.set(); err != nil {

@@ -10,39 +10,53 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// Stats tell how far the outbox is behind.
+// Stats are figures of an outbox at one time.
 type Stats struct {
 	ReadAt time.Time // by the clock of the database
 
-	Oldest   time.Duration // for how long the oldest message could have been published, 0 if there is none: what to alert on
-	Waiting  int           // messages that are about to be published
-	Held     int           // messages that are held back, because they or one before them could not be published, or because their key has very many
-	HeldKeys int           // of so many keys; a message without a key is one of its own
-	Dead     int           // dead letters
+	// Oldest is the time since the oldest message could have been published, 0 if there is none.
+	// Alert on it.
+	Oldest time.Duration
+	// Waiting counts messages that a relay is about to publish.
+	Waiting int
+	// Held counts messages that are held back: they or an earlier message of their key could not be
+	// published, or their key has very many messages.
+	Held int
+	// HeldKeys counts the keys of the held messages. A message without a key counts as one.
+	HeldKeys int
+	// Dead counts dead letters.
+	Dead int
 
-	Delayed int       // messages that are not due yet, which no other figure counts; those that are due wait
-	NextDue time.Time // when the first of them is due, by the clock of the database; zero if there is none
+	// Delayed counts messages that are not due yet. No other figure includes them. Messages that
+	// are due are Waiting.
+	Delayed int
+	// NextDue is when the first delayed message is due, by the clock of the database; zero if there
+	// is none.
+	NextDue time.Time
 }
 
-// MaxCount is how far ReadStats counts: a figure of MaxCount says that there are at least so many.
+// MaxCount is the limit of the counts of ReadStats: MaxCount means at least that many.
 const MaxCount = 10_000
 
-// ReadStats returns the Stats of an outbox. It takes little time, however much there is, unless an old snapshot keeps the server from removing
-// what has left.
+// ReadStats returns the Stats of an outbox. It takes little time for any number of messages, unless
+// an old snapshot keeps vacuum from removing the rows of published messages.
 func ReadStats(ctx context.Context, pool *pgxpool.Pool) (Stats, error) {
 	if pool == nil {
 		return Stats{}, errNoPool
 	}
 	engine := &txn.Engine{Pool: pool, Limits: txn.DefaultLimits}
 	s := db.OutboxStats{Most: MaxCount}
-	if err := engine.Query(ctx, begin, &db.LimitRelay{}, &s, commit); err != nil {
+	if err := engine.Query(ctx, inTransaction(&s)...); err != nil {
 		return Stats{}, hint(err)
 	}
-	f := Stats{ReadAt: s.ReadAt, Waiting: min(s.Waiting+s.Due, MaxCount), Held: s.Held, HeldKeys: s.HeldKeys, Dead: s.Dead, Delayed: s.Delayed, NextDue: s.NextDue}
+	stats := Stats{
+		ReadAt: s.ReadAt, Waiting: min(s.Waiting+s.Due, MaxCount), Held: s.Held, HeldKeys: s.HeldKeys, Dead: s.Dead,
+		Delayed: s.Delayed, NextDue: s.NextDue,
+	}
 	for _, oldest := range []time.Time{s.Oldest, s.OldestHeld, s.Overdue} {
 		if !oldest.IsZero() && !oldest.After(s.ReadAt) {
-			f.Oldest = max(f.Oldest, s.ReadAt.Sub(oldest), 1)
+			stats.Oldest = max(stats.Oldest, s.ReadAt.Sub(oldest), 1)
 		}
 	}
-	return f, nil
+	return stats, nil
 }

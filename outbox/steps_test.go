@@ -19,7 +19,8 @@ import (
 
 var longest = flag.Duration("outbox.pause", 60*time.Millisecond, "the longest pause between two steps of a transaction")
 
-// session is a connection with a transaction, or without one. The test drives all of them, and lets none wait for another.
+// session is a connection, possibly with a transaction. The test runs the steps of all sessions,
+// and none waits for another.
 type session struct {
 	conn *pgx.Conn
 	tx   pgx.Tx
@@ -28,13 +29,13 @@ type session struct {
 
 // work is what a transaction has done.
 type work struct {
-	keys     []string // whose rows it has
+	keys     []string // whose rows it has locked
 	messages []outbox.Message
 }
 
-// steps drive sessions through random steps while a relay looks.
+// steps runs random steps of sessions while a relay runs.
 type steps struct {
-	*office
+	*database
 	random    *rand.Rand
 	broker    *keeper
 	sessions  []*session
@@ -46,17 +47,17 @@ type steps struct {
 	number    int
 }
 
-// newSteps starts a server that has prepared transactions.
+// newSteps starts a server with max_prepared_transactions.
 func newSteps(t *testing.T, seed uint64) *steps {
 	t.Helper()
-	o := &office{t: t, dsn: pgtest.Server(t, "max_prepared_transactions=20").DSN()}
+	o := &database{t: t, dsn: pgtest.Server(t, "max_prepared_transactions=20").DSN()}
 	if err := schema.UpAt(t.Context(), o.dsn); err != nil {
 		t.Fatal(err)
 	}
 	o.pool = pgtest.Open(t, o.dsn)
 	o.exec(`create table account (id text primary key, changes int not null default 0)`)
 	o.exec(`create table elsewhere (n int)`)
-	s := &steps{office: o, random: rand.New(rand.NewPCG(seed, 2)), broker: &keeper{}, prepared: map[string]work{}, taken: map[string]bool{}, committed: map[string][]string{}}
+	s := &steps{database: o, random: rand.New(rand.NewPCG(seed, 2)), broker: &keeper{}, prepared: map[string]work{}, taken: map[string]bool{}, committed: map[string][]string{}}
 	for range 6 {
 		s.sessions = append(s.sessions, &session{conn: s.connect()})
 	}
@@ -92,7 +93,7 @@ func (s *steps) begin(at *session) {
 	}
 }
 
-// lock takes the row of a key that is free, if there is one.
+// lock locks the row of a random key if it is free.
 func (s *steps) lock(at *session) {
 	s.t.Helper()
 	if key := fmt.Sprint("key ", s.random.IntN(8)); !s.taken[key] {
@@ -115,7 +116,7 @@ func (s *steps) add(at *session) {
 	}
 }
 
-// undo adds messages and takes them back.
+// undo adds messages and rolls back to a savepoint.
 func (s *steps) undo(at *session) {
 	s.t.Helper()
 	s.on(at.conn, `savepoint s`)
@@ -154,7 +155,7 @@ func (s *steps) finishPrepared(commits bool) {
 	s.end(done, commits)
 }
 
-// end notes what a transaction has done, and adds a marker behind it.
+// end stores the work of a transaction, and adds a marker after it.
 func (s *steps) end(done work, commits bool) {
 	s.t.Helper()
 	for _, key := range done.keys {
@@ -172,11 +173,11 @@ func (s *steps) end(done work, commits bool) {
 
 func (s *steps) mark() {
 	s.t.Helper()
-	s.office.add(message("marker", fmt.Sprint("marker ", len(s.until))))
+	s.database.add(message("marker", fmt.Sprint("marker ", len(s.until))))
 	s.until = append(s.until, len(s.all))
 }
 
-// pause lets the relay look some times.
+// pause waits for a few reads of the relay.
 func (s *steps) pause() {
 	s.t.Helper()
 	for range 3 {
@@ -208,8 +209,8 @@ func (s *steps) step() {
 	}
 }
 
-// check reports what is not as it has to be: the order of each key, nothing lost or twice, and all that was committed before a
-// marker began has left before it.
+// check checks the order of each key, that no message is lost or published twice, and that messages
+// committed before the begin of a marker were published before the marker.
 func (s *steps) check() {
 	s.t.Helper()
 	for key, want := range s.committed {
@@ -235,8 +236,8 @@ func (s *steps) check() {
 	}
 }
 
-// Against a server, with whatever it does about locks, places and snapshots.
-func TestEverythingLeavesInTheOrderOfCommitsWhateverStepsTransactionsTake(t *testing.T) {
+// Random transactions run against a real server, with its locks, positions and snapshots.
+func TestRelay_FollowsTheOrderOfCommits(t *testing.T) {
 	t.Parallel()
 	pgtest.Long(t)
 	for seed := range uint64(3) {
@@ -266,10 +267,11 @@ func TestEverythingLeavesInTheOrderOfCommitsWhateverStepsTransactionsTake(t *tes
 	}
 }
 
-// Four workers and twenty keys: each transaction has the row of its key, and pauses between its steps.
-func TestNothingOvertakesWithinAKeyHoweverLongTransactionsPause(t *testing.T) {
+// Four workers change twenty keys. Each transaction locks the row of its key, and pauses between
+// its steps.
+func TestRelay_KeepsOrderOfSlowTransactions(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newDatabase(t)
 	o.exec(`create table account (id text primary key, changes int not null default 0)`)
 	for key := range 20 {
 		o.exec(`insert into account (id) values ($1)`, fmt.Sprint("key ", key))

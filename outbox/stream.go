@@ -3,84 +3,56 @@ package outbox
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
-	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// stream is a part of the outbox: the lanes whose number has a remainder of its own.
-type stream struct {
-	pool   *pgxpool.Pool
-	config *RelayConfig
-	lanes  []int
-	waker  waker
-	worker *worker
-}
-
-func newStream(pool *pgxpool.Pool, publisher Publisher, config *RelayConfig, memory *memory, number int) *stream {
-	s := &stream{pool: pool, config: config, waker: newWaker()}
-	s.worker = newWorker(publisher, config, memory, db.Stream{Number: number, Of: config.Streams}, s.waker)
-	for lane := number; lane < db.Lanes; lane += config.Streams {
-		s.lanes = append(s.lanes, lane)
-	}
-	return s
-}
-
-// How long a relay that has no ownership waits before it looks for one again.
-const (
-	lookForPost = time.Second
-	firstTrial  = 50 * time.Millisecond
-	lastTrial   = 5 * time.Second
-)
-
-// run relays the stream whenever no other process does, until ctx ends. Its error says that it never will.
-func (s *stream) run(ctx context.Context) error {
-	defer s.waker.listen()()
-	trouble := txn.Pauses{Current: firstTrial, Limit: lastTrial}
+// run relays the stream while no other process does, until ctx is done. It returns an error only if
+// retrying cannot help.
+func (w *worker) run(ctx context.Context) error {
+	defer w.waker.listen()()
+	backoff := txn.Pauses{Current: minRetryPause, Limit: maxRetryPause}
 	for ctx.Err() == nil {
-		s.worker.awaitHung(ctx)
-		ownership, own, err := s.take(ctx)
+		w.awaitHung(ctx)
+		ownership, own, err := w.acquire(ctx)
 		if errors.Is(err, ErrTopicTaken) {
 			return err
 		}
-		if err == nil && ownership == nil {
-			elsewhere := txn.Pauses{Current: 2 * lookForPost, Limit: 2 * lookForPost}
-			_ = txn.Sleep(ctx, elsewhere.Next()-lookForPost/2)
+		if err == nil && ownership == nil { // another process relays the stream
+			_ = txn.Sleep(ctx, time.Second/2+rand.N(time.Second))
 			continue
 		}
 		began := time.Now()
 		if err == nil {
-			err = s.worker.work(ctx, ownership, own)
-			ownership.leave()
+			err = w.work(ctx, ownership, own)
+			ownership.release()
 		}
-		if err == nil || ctx.Err() != nil {
+		switch {
+		case err == nil || ctx.Err() != nil:
 			return nil
-		}
-		if errors.Is(err, txn.ErrUnsupported) {
+		case errors.Is(err, txn.ErrUnsupported):
 			return err
-		}
-		if errors.Is(err, errTopics) {
+		case errors.Is(err, errTopics):
 			continue
+		case time.Since(began) > maxRetryPause:
+			backoff.Current = minRetryPause
 		}
-		if time.Since(began) > lastTrial {
-			trouble.Current = firstTrial
-		}
-		pause := trouble.Next()
-		s.config.Logger.WarnContext(ctx, "outbox: a relay goes on after a pause", "error", err, "pause", pause)
+		pause := backoff.Next()
+		w.config.Logger.WarnContext(ctx, "outbox: the relay has failed; retrying", "error", err, "pause", pause)
 		_ = txn.Sleep(ctx, pause)
 	}
 	return nil
 }
 
-// take takes the ownership of the stream, and finds out which topics are the relay's.
-func (s *stream) take(ctx context.Context) (*ownership, *topics, error) {
-	own, err := ownTopics(ctx, s.pool, s.config)
+// acquire takes the ownership of the stream, and returns it with the topics of the relay. It
+// returns nil if another process has the stream.
+func (w *worker) acquire(ctx context.Context) (*ownership, *topics, error) {
+	own, err := ownTopics(ctx, w.pool, w.config)
 	if err != nil || own == nil {
 		return nil, nil, err
 	}
-	ownership, err := takeOwnership(ctx, s.pool, s.config.Name, own.generation, s.lanes)
+	ownership, err := takeOwnership(ctx, w.pool, w.config.Name, own.generation, w.lanes)
 	return ownership, own, err
 }

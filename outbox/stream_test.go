@@ -8,21 +8,24 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/jackc/pgx/v5"
 
+	"github.com/idem-go/idem/lab/pgproxy"
+	"github.com/idem-go/idem/lab/pgserver"
 	"github.com/idem-go/idem/lab/pgtest"
+	"github.com/idem-go/idem/lab/schema"
 	"github.com/idem-go/idem/outbox"
 )
 
-// Several processes relay several streams while messages are added: each message leaves once, in the order of its key.
-func TestSeveralRelaysOfSeveralStreamsKeepTheOrderOfEachKey(t *testing.T) {
+// Several processes relay several streams while messages are added.
+func TestStreams_KeepOrderAcrossProcesses(t *testing.T) {
 	t.Parallel()
 	const keys, each = 24, 40
-	o := newOffice(t)
+	o := newDatabase(t)
 	b := &broker{refuse: func(m *outbox.Message) error {
 		if time.Now().UnixNano()%17 == 0 {
 			return errRefused
@@ -32,7 +35,7 @@ func TestSeveralRelaysOfSeveralStreamsKeepTheOrderOfEachKey(t *testing.T) {
 	config := swift()
 	config.Streams, config.BatchSize, config.MaxAttempts = 4, 20, 1000
 	for range 3 {
-		process := &office{t: t, dsn: o.dsn, pool: pgtest.Open(t, o.dsn)}
+		process := &database{t: t, dsn: o.dsn, pool: pgtest.Open(t, o.dsn)}
 		process.relay(b, config)
 	}
 	var adding sync.WaitGroup
@@ -62,17 +65,17 @@ func TestSeveralRelaysOfSeveralStreamsKeepTheOrderOfEachKey(t *testing.T) {
 	}
 }
 
-// While a program is rolled out that has another number of streams, no key has two relays.
-func TestRelaysThatDisagreeAboutStreamsWaitForEachOther(t *testing.T) {
+// During a rollout that changes the number of streams, no key has two relays.
+func TestStreams_WaitForAnotherNumberOfStreams(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newDatabase(t)
 	one, many := &broker{}, &broker{}
 	_, stop := o.relay(one, swift())
 	o.add(message("a", "1"))
 	o.empty()
 	config := swift()
 	config.Streams = 3
-	elsewhere := &office{t: t, dsn: o.dsn, pool: pgtest.Open(t, o.dsn)}
+	elsewhere := &database{t: t, dsn: o.dsn, pool: pgtest.Open(t, o.dsn)}
 	elsewhere.relay(many, config)
 	for i := range 30 {
 		o.add(message(fmt.Sprint(i), "2"))
@@ -91,10 +94,10 @@ func TestRelaysThatDisagreeAboutStreamsWaitForEachOther(t *testing.T) {
 	}
 }
 
-// What the Publisher has at the end is waited for, and removed.
-func TestStopWaitsForTheCallUnderWayAndDoublesNothing(t *testing.T) {
+// The relay stores the result of the call, so no message is published twice.
+func TestRelay_WaitsForTheCallInProgress(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newDatabase(t)
 	b := &broker{}
 	entered, release := make(chan struct{}), make(chan struct{})
 	publisher := outbox.PublisherFunc(func(ctx context.Context, messages []outbox.Message) error {
@@ -132,10 +135,11 @@ func TestStopWaitsForTheCallUnderWayAndDoublesNothing(t *testing.T) {
 	}
 }
 
-// A Publisher that does not even heed its context: others may go on, this process does not call it a second time.
-func TestPublisherThatHangsLosesThePostAndHoldsUpTheEndForABoundedTime(t *testing.T) {
+// The Publisher ignores its context. Another process takes over, this one makes no second call, and
+// Run returns within a bounded time.
+func TestRelay_ReleasesTheStreamOfAHungPublisher(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newDatabase(t)
 	entered, release := make(chan struct{}, 10), make(chan struct{})
 	hanging := outbox.PublisherFunc(func(context.Context, []outbox.Message) error {
 		entered <- struct{}{}
@@ -158,9 +162,9 @@ func TestPublisherThatHangsLosesThePostAndHoldsUpTheEndForABoundedTime(t *testin
 	o.add(message("a", "1"))
 	_, stop := o.relay(hanging, config)
 	await(t, "the call", entered)
-	await(t, "it to be said that the process stands still", said)
+	await(t, "the log line about the hung call", said)
 	b := &broker{}
-	elsewhere := &office{t: t, dsn: o.dsn, pool: pgtest.Open(t, o.dsn)}
+	elsewhere := &database{t: t, dsn: o.dsn, pool: pgtest.Open(t, o.dsn)}
 	elsewhere.relay(b, swift())
 	o.empty()
 	if b.number() != 1 || len(entered) != 0 {
@@ -169,9 +173,9 @@ func TestPublisherThatHangsLosesThePostAndHoldsUpTheEndForABoundedTime(t *testin
 	stop()
 }
 
-func TestRelayThatCannotWorkSaysSoAtOnce(t *testing.T) {
+func TestRun_ReturnsConfigurationErrors(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newDatabase(t)
 	b := &broker{}
 	for name, r := range map[string]*outbox.Relay{
 		"no pool":      outbox.NewRelay(nil, b, outbox.RelayConfig{}),
@@ -193,4 +197,156 @@ func TestRelayThatCannotWorkSaysSoAtOnce(t *testing.T) {
 	}
 }
 
-var _ pgx.Tx
+// hanging is a Divider that does not return from calls to the destination "hangs" until goOn is
+// closed.
+type hanging struct {
+	divided
+	hangs, goOn chan struct{}
+}
+
+func newHanging(b *broker) *hanging {
+	h := &hanging{hangs: make(chan struct{}, 10), goOn: make(chan struct{})}
+	h.divided = divided{func(ctx context.Context, messages []outbox.Message) error {
+		if messages[0].Topic == "hangs" {
+			h.hangs <- struct{}{}
+			<-h.goOn
+		}
+		return b.Publish(ctx, messages)
+	}}
+	return h
+}
+
+// The relay does not wait when the topics of another relay change, when its session is lost, or
+// when it stops.
+func TestDivider_DoesNotWaitForAHungDestination(t *testing.T) {
+	t.Parallel()
+	o := newDatabase(t)
+	b, other := &broker{}, &broker{}
+	h := newHanging(b)
+	config := swift()
+	config.PublishTimeout, config.Drain = time.Hour, time.Hour // a relay that waits would wait longer than the test runs
+	_, stop := o.relay(h, config)
+	o.add(to("hangs", "k", "1"))
+	await(t, "the call", h.hangs)
+
+	o.relay(other, named("other", "theirs"))
+	eventually(t, "the other relay to have its topic", func() bool { return o.count(`select count(*) from idem.relays where relay = 'other'`) == 16 })
+	o.add(to("theirs", "k", "2"), to("fine", "k", "3"))
+	eventually(t, "messages of both relays, after a change of topics", func() bool { return other.number() == 1 && b.number() == 1 })
+
+	o.endSessions()
+	o.add(to("fine", "k", "4"), to("hangs", "k", "5"))
+	eventually(t, "a message behind a lost session", func() bool { return b.number() == 2 })
+
+	slow := make(chan struct{})
+	b.mu.Lock()
+	b.refuse = func(*outbox.Message) error { close(slow); return nil }
+	b.mu.Unlock()
+	o.add(to("fine", "k", "6"))
+	await(t, "the last message", slow)
+	ended := make(chan struct{})
+	go func() { stop(); close(ended) }()
+	eventually(t, "the last message to be removed, although the relay has yet to end", func() bool { return o.waiting() == 2 })
+	b.mu.Lock()
+	b.refuse = nil
+	b.mu.Unlock()
+	close(h.goOn)
+	await(t, "the end", ended)
+	if n := len(h.hangs); n > 0 {
+		t.Errorf("there were %d calls more beside the one that hangs", n)
+	}
+}
+
+func TestRelay_SurvivesADatabaseOutage(t *testing.T) {
+	t.Parallel()
+	o := newDatabase(t)
+	proxy := pgtest.Proxy(t, o.dsn)
+	proxy.Refuse(pgproxy.Reset)
+	b := &broker{}
+	o.through(proxy).relay(b, swift()) // begins during the outage
+	o.add(message("a", "1"))
+	proxy.Admit()
+	o.empty()
+	proxy.Refuse(pgproxy.Reset)
+	proxy.Cut(pgproxy.Reset)
+	o.add(message("a", "2"))
+	proxy.Admit()
+	o.empty()
+	if diff := cmp.Diff([]string{"1", "2"}, firsts(b.types())); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// The primary dies. Its successor is read-only for a while and then becomes the primary.
+func TestRelay_SurvivesAFailover(t *testing.T) {
+	t.Parallel()
+	primary := pgtest.Server(t)
+	if err := schema.UpAt(t.Context(), primary.DSN()); err != nil {
+		t.Fatal(err)
+	}
+	standby, err := primary.Standby(t.Context(), "standby", pgserver.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { standby.Close() })
+	on := func(s *pgserver.Server) *database {
+		return &database{t: t, dsn: s.DSN(), pool: pgtest.Open(t, s.DSN())}
+	}
+	before := on(primary)
+	b := &broker{}
+	var mended atomic.Bool
+	b.refuse = func(m *outbox.Message) error {
+		if m.Type == "held back" && !mended.Load() {
+			return errRefused
+		}
+		return nil
+	}
+	config := swift()
+	config.MaxAttempts = 1000
+	config.MaxPause = 5e8
+	either := &database{t: t, pool: pgtest.Open(t, strings.Replace(primary.DSN(), port(primary), port(primary)+",127.0.0.1"+port(standby), 1))}
+	either.relay(b, config)
+	for i := range 50 {
+		before.add(message("a", fmt.Sprint(i)))
+	}
+	before.add(message("b", "held back"), message("b", "behind"))
+	eventually(t, "the other messages", func() bool { return b.number() == 50 })
+	lsn := before.text(`select pg_current_wal_lsn()::text`)
+	after := on(standby)
+	eventually(t, "the standby to catch up", func() bool {
+		return after.count(`select (pg_last_wal_replay_lsn() >= $1::text::pg_lsn)::int`, lsn) == 1
+	})
+	primary.Kill()
+	if err := standby.Promote(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	mended.Store(true)
+	after.add(message("b", "after"))
+	after.empty()
+	if diff := cmp.Diff([]string{"held back", "behind", "after"}, firsts(b.types("b"))); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func port(s *pgserver.Server) string { return fmt.Sprintf(":%d", s.Port()) }
+
+// The context of a call ends after Drain. The relay stores a result that the call returns then.
+func TestRelay_StoresACallThatEndsWithDrain(t *testing.T) {
+	t.Parallel()
+	o := newDatabase(t)
+	o.add(outbox.Message{Topic: "t", Key: "k"})
+	called := make(chan struct{})
+	publisher := outbox.PublisherFunc(func(ctx context.Context, _ []outbox.Message) error {
+		close(called)
+		<-ctx.Done()
+		return nil
+	})
+	config := swift()
+	config.Drain = 50 * time.Millisecond
+	_, stop := o.relay(publisher, config)
+	await(t, "a call", called)
+	stop()
+	if n := o.waiting(); n != 0 {
+		t.Errorf("%d messages are to be published again", n)
+	}
+}

@@ -14,18 +14,19 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// named is a configuration of a relay with topics of its own.
+// named returns the configuration of a relay with a Name and Topics.
 func named(name string, topics ...string) outbox.RelayConfig {
 	config := swift()
 	config.Name, config.Topics = name, topics
 	return config
 }
 
-func TestRelayPublishesItsOwnTopicsAndTheOneWithoutANameTheOthers(t *testing.T) {
+// The relay without a Name publishes the topics of no other relay.
+func TestTopics_DivideAnOutboxAmongRelays(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newDatabase(t)
 	hooks, orders, rest := &broker{}, &broker{}, &broker{}
-	o.relay(rest, swift()) // it is there first, and has every topic until the others are on record
+	o.relay(rest, swift()) // has every topic until the other relays are recorded
 	o.add(to("orders", "a", "first"))
 	o.empty()
 	if rest.number() != 1 {
@@ -33,7 +34,7 @@ func TestRelayPublishesItsOwnTopicsAndTheOneWithoutANameTheOthers(t *testing.T) 
 	}
 	o.relay(hooks, named("hooks", "webhook.*", "a%b"))
 	o.relay(orders, named("orders", "orders"))
-	eventually(t, "both to be on record and at work", func() bool {
+	eventually(t, "both relays to be recorded and running", func() bool {
 		return o.count(`select count(distinct r.relay) from idem.relays r where generation = (select max(generation) from idem.relay_topics)`) == 3
 	})
 	for i := range 60 {
@@ -55,37 +56,38 @@ func TestRelayPublishesItsOwnTopicsAndTheOneWithoutANameTheOthers(t *testing.T) 
 	}
 }
 
-func TestRelayWhoseTopicIsThatOfAnotherOneIsRefusedByTheNameOfThat(t *testing.T) {
+// ForgetRelay makes the topics of a stopped relay free.
+func TestTopics_CannotOverlap(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newDatabase(t)
 	_, stop := o.relay(&broker{}, named("first", "orders.*"))
-	eventually(t, "it to be on record", func() bool { return o.count(`select count(*) from idem.relays where relay = 'first'`) == 16 })
-	stop() // it stays on record
+	eventually(t, "the topics to be recorded", func() bool { return o.count(`select count(*) from idem.relays where relay = 'first'`) == 16 })
+	stop() // its topics stay recorded
 	for _, topic := range []string{"orders.7", "orders.*", "ord*", "*"} {
 		err := outbox.NewRelay(o.pool, &broker{}, named("second", topic)).Run(t.Context())
 		if !errors.Is(err, outbox.ErrTopicTaken) || !strings.Contains(err.Error(), `"first"`) {
 			t.Errorf("%s: %v", topic, err)
 		}
 	}
-	eventually(t, "the server to notice that it is gone", func() bool { return outbox.ForgetRelay(t.Context(), o.pool, "first") == nil })
+	eventually(t, "the server to end the session", func() bool { return outbox.ForgetRelay(t.Context(), o.pool, "first") == nil })
 	b := &broker{}
 	o.relay(b, named("second", "orders.7"))
 	o.add(to("orders.7", "", "1"))
 	o.empty()
 	if err := outbox.ForgetRelay(t.Context(), o.pool, "second"); !errors.Is(err, outbox.ErrRelayRuns) {
-		t.Errorf("a relay that runs is forgotten: %v", err)
+		t.Errorf("ForgetRelay of a running relay: %v", err)
 	}
 	if err := outbox.ForgetRelay(t.Context(), o.pool, "another"); !errors.Is(err, outbox.ErrNoRelay) {
-		t.Errorf("a relay that never ran is forgotten: %v", err)
+		t.Errorf("ForgetRelay of an unknown relay: %v", err)
 	}
 	if acts := o.text(`select coalesce(string_agg(concat_ws(' ', act, side, consumer), ','), '') from idem.audit`); acts != "forget outbox first" {
-		t.Errorf("on record of it: %s", acts)
+		t.Errorf("audit: %s", acts)
 	}
 }
 
-func TestTopicsThatCannotBeMeantAreRefused(t *testing.T) {
+func TestTopics_ChecksPatterns(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newDatabase(t)
 	for name, config := range map[string]outbox.RelayConfig{
 		"no name": named("", "a"), "no topics": named("a"), "empty": named("a", ""), "in the middle": named("a", "b*c"), "twice": named("a", "b", "b*"),
 	} {
@@ -95,10 +97,11 @@ func TestTopicsThatCannotBeMeantAreRefused(t *testing.T) {
 	}
 }
 
-// The one that had all topics is in the middle of a call when another one is given some: that waits for it.
-func TestTopicIsHandedOverWithoutDoublingOrReorderingItsMessages(t *testing.T) {
+// The relay that had all topics is in a call when another relay gets some of them. The other relay
+// waits for the call.
+func TestTopics_MoveToAnotherRelay(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newDatabase(t)
 	b := &broker{}
 	entered, release := make(chan struct{}, 100), make(chan struct{})
 	slow := outbox.PublisherFunc(func(ctx context.Context, messages []outbox.Message) error {
@@ -115,9 +118,9 @@ func TestTopicIsHandedOverWithoutDoublingOrReorderingItsMessages(t *testing.T) {
 	}
 	o.relay(slow, config)
 	await(t, "the first call", entered)
-	elsewhere := &office{t: t, dsn: o.dsn, pool: pgtest.Open(t, o.dsn)}
+	elsewhere := &database{t: t, dsn: o.dsn, pool: pgtest.Open(t, o.dsn)}
 	elsewhere.relay(b, named("orders", "orders"))
-	eventually(t, "it to be on record", func() bool { return o.count(`select count(*) from idem.relay_topics`) == 1 })
+	eventually(t, "the topics to be recorded", func() bool { return o.count(`select count(*) from idem.relay_topics`) == 1 })
 	if n := o.count(`select count(*) from idem.relays where relay = 'orders'`); n != 0 {
 		t.Errorf("it has %d lanes while the other one is in a call", n)
 	}
@@ -128,10 +131,10 @@ func TestTopicIsHandedOverWithoutDoublingOrReorderingItsMessages(t *testing.T) {
 	}
 }
 
-// While a program is rolled out whose relay has other topics, the one of before goes on by its own, and the next by its own.
-func TestTopicsThatChangeInARolloutAreThoseOfTheProcessThatRelays(t *testing.T) {
+// The old process relays with its own topics until it ends, and then the new process with its own.
+func TestTopics_ChangeInARollout(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newDatabase(t)
 	before, after, rest := &broker{}, &broker{}, &broker{}
 	o.relay(rest, swift())
 	_, stop := o.relay(before, named("web", "a", "b"))
@@ -140,8 +143,8 @@ func TestTopicsThatChangeInARolloutAreThoseOfTheProcessThatRelays(t *testing.T) 
 			return o.count(`select count(*) from idem.relay_topics where topics = $1::text::text[]`, topics) == 1
 		}
 	}
-	eventually(t, "the first one to be on record", recorded("{a,b}"))
-	eventually(t, "the first one to be at work", func() bool { return o.count(`select count(*) from idem.relays where relay = 'web'`) == 16 })
+	eventually(t, "the topics of the first process", recorded("{a,b}"))
+	eventually(t, "the first process to relay", func() bool { return o.count(`select count(*) from idem.relays where relay = 'web'`) == 16 })
 	o.relay(after, named("web", "b", "c"))
 	publish := func(round string) {
 		for _, topic := range []string{"a", "b", "c"} {
@@ -151,8 +154,8 @@ func TestTopicsThatChangeInARolloutAreThoseOfTheProcessThatRelays(t *testing.T) 
 	}
 	publish("1")
 	stop()
-	eventually(t, "the topics of the next one to be on record", recorded("{b,c}"))
-	eventually(t, "the next one to be at work, when the others know of it", func() bool {
+	eventually(t, "the topics of the next process", recorded("{b,c}"))
+	eventually(t, "the next process to relay", func() bool {
 		return o.count(`select count(*) from idem.relays where relay = 'web' and generation = (select max(generation) from idem.relay_topics)`) == 16
 	})
 	publish("2")
@@ -167,25 +170,24 @@ func TestTopicsThatChangeInARolloutAreThoseOfTheProcessThatRelays(t *testing.T) 
 	}
 }
 
-// A million messages of a relay that does not run are not in the way of another one.
-func TestMessagesOfAnotherRelayAreNotInTheWay(t *testing.T) {
+func TestTopics_BacklogOfAnotherRelayBlocksNone(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newDatabase(t)
 	_, stop := o.relay(&broker{}, named("first", "first"))
-	eventually(t, "it to be on record", func() bool { return o.count(`select count(*) from idem.relays where relay = 'first'`) == 16 })
+	eventually(t, "the topics to be recorded", func() bool { return o.count(`select count(*) from idem.relays where relay = 'first'`) == 16 })
 	stop()
 	o.exec(`insert into idem.outbox (created_at, id, aggregatetype, aggregateid, type) select now(), gen_random_uuid(), 'first', '', '' from generate_series(1, 20000)`)
 	o.add(to("second", "", "1"))
 	b := &broker{}
 	config := swift()
-	config.Poll = 10 * time.Second // it does not rest while there is more to read
+	config.Poll = 10 * time.Second // the relay does not pause while there is more to read
 	o.relay(b, config)
 	eventually(t, "the message behind them, and it alone", func() bool { return b.number() == 1 && o.waiting() == 20000 })
 }
 
-func TestRouteGivesEachMessageToThePublisherOfItsTopic(t *testing.T) {
+func TestRoute_SelectsThePublisherByTopic(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newDatabase(t)
 	all, orders, hooks := &broker{}, &broker{}, &broker{}
 	away := outbox.PublisherFunc(func(context.Context, []outbox.Message) error { return errors.New("away") })
 	config := swift()

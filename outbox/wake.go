@@ -2,46 +2,47 @@ package outbox
 
 import "sync"
 
-// waker wakes a stream. To use it costs next to nothing and never waits.
+// waker wakes a stream. A wake never blocks.
 type waker chan struct{}
 
 func newWaker() waker { return make(waker, 1) }
 
-func (b waker) wake() {
+func (w waker) wake() {
 	select {
-	case b <- struct{}{}:
+	case w <- struct{}{}:
 	default:
 	}
 }
 
-// The wakers of the relays that run in this process, for Add inside of idem.Do: each commit wakes them.
+// wakers are the streams that run in this process, with the number of runs of each. The commit of
+// an idem.Do whose function has called Add wakes all of them.
 var (
 	wakersMu sync.Mutex
 	wakers   = map[waker]int{}
 )
 
-// listen has each commit wake the stream, until the function that it returns is called.
-func (b waker) listen() (end func()) {
+// listen adds the stream to wakers until end is called.
+func (w waker) listen() (end func()) {
 	wakersMu.Lock()
 	defer wakersMu.Unlock()
-	wakers[b]++
+	wakers[w]++
 	return func() {
 		wakersMu.Lock()
 		defer wakersMu.Unlock()
-		if wakers[b]--; wakers[b] == 0 {
-			delete(wakers, b)
+		if wakers[w]--; wakers[w] == 0 {
+			delete(wakers, w)
 		}
 	}
 }
 
-// wakeAll wakes the streams when a transaction that has used Add is committed.
+// wakeAll is a hook for the commit of a transaction.
 type wakeAll struct{}
 
-// Committed wakes them.
+// Committed wakes all streams of the process.
 func (wakeAll) Committed() {
 	wakersMu.Lock()
 	defer wakersMu.Unlock()
-	for b := range wakers {
-		b.wake()
+	for w := range wakers {
+		w.wake()
 	}
 }

@@ -1,8 +1,9 @@
-// Package webhook takes webhooks in so that each has its effect once, and sends messages of an outbox out as webhooks.
+// Package webhook receives webhooks, so that each has its effect once, and sends messages of an
+// outbox as webhooks.
 //
-// # Taking them in
+// # Receiving
 //
-// A [Handler] answers the requests of one provider at one endpoint:
+// A [Handler] handles the requests of one provider at one endpoint:
 //
 //	verifier, err := webhook.Stripe(os.Getenv("STRIPE_SECRET"))
 //	...
@@ -14,13 +15,14 @@
 //	...
 //	mux.Handle("POST /webhooks/stripe", handler)
 //
-// Nothing of a request is believed before its signature is verified, over the bytes of the body as they came. Then the
-// provider's name for the event is its key in the inbox, and the effect is committed together with the memory of it. The answer
-// is 2xx only after that commit, so that a provider repeats whatever was not done, and what it repeats is done once.
+// The Handler first verifies the signature, over the bytes of the body as they arrived. The
+// provider's ID of the event is its key in the inbox. The effect is committed together with the
+// record of the event. The response is 2xx only after that commit, so the provider repeats an event
+// that was not committed, and a repeated event has no second effect.
 //
-// # Sending them
+// # Sending
 //
-// A [Publisher] is what an outbox.Relay needs to send webhooks signed as Standard Webhooks says. It keeps the order of a key,
-// lets an endpoint that is away hold back no other's messages, and by default connects to no address that is not public:
-// the URLs are those of strangers.
+// A [Publisher] is an outbox.Publisher that sends signed webhooks according to Standard Webhooks.
+// It keeps the order of a key. An unavailable endpoint blocks no messages of other endpoints. By
+// default it connects only to public addresses, because customers choose the URLs.
 package webhook

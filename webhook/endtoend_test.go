@@ -20,7 +20,7 @@ import (
 	"github.com/idem-go/idem/webhook"
 )
 
-// partner is the service at the other end: a Publisher's webhooks arrive at its Handler.
+// partner is the receiving service: its Handler receives the webhooks of a Publisher.
 type partner struct {
 	*till
 	handler atomic.Pointer[webhook.Handler]
@@ -36,7 +36,7 @@ func newPartner(t *testing.T) *partner {
 	return p
 }
 
-// knows sets the secrets by which the partner verifies.
+// knows sets the secrets of the partner.
 func (p *partner) knows(secrets ...string) {
 	h := p.till.handler("StandardWebhooks", func(c *webhook.HandlerConfig) {
 		c.Verifier = verifier(p.t, webhook.StandardWebhooks, secrets...)
@@ -64,8 +64,9 @@ func (p *partner) events() []string {
 	return events
 }
 
-// Each side changes its secret when it likes, the sender signs by both meanwhile, and nothing is lost, refused or done twice.
-func TestSecretIsReplacedWithoutLosingAWebhook(t *testing.T) {
+// Sender and receiver change the secret independently, and the sender signs with both meanwhile. No
+// webhook is lost, refused or handled twice.
+func TestPublisher_ReplacesASecret(t *testing.T) {
 	t.Parallel()
 	p := newPartner(t)
 	var signs atomic.Pointer[[]string]
@@ -84,7 +85,7 @@ func TestSecretIsReplacedWithoutLosingAWebhook(t *testing.T) {
 	} {
 		signs.Store(&phase.signs)
 		p.knows(phase.knows...)
-		for range 2 { // a relay that dies before it has noted what was published publishes again
+		for range 2 { // a relay that dies before it stores the outcome publishes again
 			messages := []outbox.Message{message("payments", "k", 2*i), message("payments", "k", 2*i+1)}
 			if err := publisher.Publish(t.Context(), messages); err != nil {
 				t.Errorf("phase %d: %v", i, err)
@@ -104,8 +105,8 @@ func TestSecretIsReplacedWithoutLosingAWebhook(t *testing.T) {
 	}
 }
 
-// The partner fails for a while, between messages of a key and in the middle of them.
-func TestOrderOfAKeyIsKeptThroughFailures(t *testing.T) {
+// The receiver fails for a while, between the messages of a key.
+func TestPublisher_KeepsTheOrderOfAKey(t *testing.T) {
 	t.Parallel()
 	p := newPartner(t)
 	publisher := newPublisher(t, map[string]webhook.Endpoint{"t": {URL: p.server.URL, Secrets: []string{standardSecret}}})
@@ -130,7 +131,7 @@ func TestOrderOfAKeyIsKeptThroughFailures(t *testing.T) {
 			}
 		}
 		left = again
-		now = now.Add(time.Second) // what the endpoint asks for at most, as its pauses are short
+		now = now.Add(time.Second) // the maximum Retry-After of the endpoint
 	}
 	byKey := func(ids []string) map[string][]string {
 		keys := map[string][]string{}
@@ -149,9 +150,9 @@ func TestOrderOfAKeyIsKeptThroughFailures(t *testing.T) {
 	}
 }
 
-// Every third answer is lost after the effect, the relay is stopped in the middle and another goes on, and the secret is replaced
-// meanwhile.
-func TestWhatIsInTheOutboxArrivesOnceAndInOrder(t *testing.T) {
+// Every third response is lost after the effect, another relay takes over, and the secret is
+// replaced.
+func TestPublisher_DeliversOnceAndInOrder(t *testing.T) {
 	t.Parallel()
 	p := newPartner(t)
 	p.knows(standardSecret, otherSecret)
@@ -230,8 +231,8 @@ func TestWhatIsInTheOutboxArrivesOnceAndInOrder(t *testing.T) {
 	}
 }
 
-// 410 says that they are not wanted any more. The other topic has the same keys, and waits for nothing.
-func TestWebhooksThatNobodyWantsAreDeadLettersAndHoldBackNobodyElse(t *testing.T) {
+// The other topic has the same keys, and is not blocked.
+func TestPublisher_DeadLettersWebhooksAnswered410(t *testing.T) {
 	t.Parallel()
 	gone, works := newReceiver(t, status(http.StatusGone)), newReceiver(t, nil)
 	publisher := newPublisher(t, map[string]webhook.Endpoint{"gone": gone.endpoint(), "works": works.endpoint()})

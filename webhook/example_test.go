@@ -15,12 +15,12 @@ import (
 	"github.com/idem-go/idem/webhook"
 )
 
-// acme is the scheme of a provider that signs its id and the body.
+// acme is a scheme that signs the ID and the body.
 type acme struct{ secret []byte }
 
 func (a acme) Verify(r *http.Request, body []byte) (webhook.Event, error) {
 	ids, signatures := r.Header["Acme-Event"], r.Header["Acme-Signature"]
-	if len(ids) != 1 || len(signatures) != 1 { // there twice, it cannot be said which counts
+	if len(ids) != 1 || len(signatures) != 1 { // a repeated field is ambiguous
 		return webhook.Event{}, webhook.ErrSignature
 	}
 	mac := hmac.New(sha256.New, a.secret)
@@ -32,7 +32,7 @@ func (a acme) Verify(r *http.Request, body []byte) (webhook.Event, error) {
 	return webhook.Event{ID: ids[0]}, nil
 }
 
-// A scheme of one's own.
+// A Verifier can be a scheme of your own.
 func ExampleVerifier() {
 	var verifier webhook.Verifier = acme{[]byte("secret")}
 	r := httptest.NewRequest(http.MethodPost, "/webhooks/acme", nil)
@@ -44,10 +44,10 @@ func ExampleVerifier() {
 	fmt.Println(err)
 	// Output:
 	// 7 <nil>
-	// webhook: no good signature
+	// webhook: no valid signature
 }
 
-// A topic of the outbox is an endpoint. The relay makes these calls.
+// Each topic of the outbox has an endpoint. The relay calls Publish.
 func ExamplePublisher() {
 	const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 	verifier, err := webhook.StandardWebhooks(secret)
@@ -65,7 +65,7 @@ func ExamplePublisher() {
 	}))
 	defer subscriber.Close()
 	publisher, err := webhook.NewPublisher(webhook.PublisherConfig{
-		Base: http.DefaultTransport, // it is on this machine, where a subscriber has no business by default
+		Base: http.DefaultTransport, // by default the Publisher does not connect to this machine
 		Endpoint: func(context.Context, string) (webhook.Endpoint, error) {
 			return webhook.Endpoint{URL: subscriber.URL, Secrets: []string{secret}}, nil
 		},
@@ -87,5 +87,5 @@ func ExamplePublisher() {
 	// came: a {"n":1} <nil>
 	// came: b {"n":2} <nil>
 	// b: webhook: the endpoint has answered 422 Unprocessable Entity
-	// c: webhook: an earlier message of its key was not published: webhook: the endpoint has answered 422 Unprocessable Entity
+	// c: webhook: an earlier message of the key was not published: webhook: the endpoint has answered 422 Unprocessable Entity
 }

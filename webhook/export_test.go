@@ -5,33 +5,31 @@ import (
 	"time"
 )
 
-// What tests see of the package.
+// Exports for the tests in package webhook_test.
 
 func (h *Handler) SetClock(now func() time.Time)   { h.now = now }
 func (p *Publisher) SetClock(now func() time.Time) { p.sender.now = now }
 
 func IsPublic(address string) bool { return isPublic(netip.MustParseAddr(address)) }
 
-// SignStandard returns the field Webhook-Signature.
-func SignStandard(id, digits string, body []byte, texts ...string) string {
+// SignStandard returns the value of the field Webhook-Signature.
+func SignStandard(id, seconds string, body []byte, texts ...string) string {
 	secrets, err := newSecrets(texts, fromBase64)
 	if err != nil {
 		panic(err)
 	}
-	return signatureList(secrets.sign(signedByStandard(id, digits, body)...))
+	return formatStandard(secrets.sign(standardContent(id, seconds, body)...))
 }
 
-const MaxSignatures = maxSignatures
-
-// The bounds of a Publisher.
 const (
-	PerEndpoint = perEndpoint
-	MaxResting  = maxResting
-	MaxRest     = maxRest
+	MaxSignatures = maxSignatures
+	PerEndpoint   = perEndpoint
+	MaxEndpoints  = maxEndpoints
+	MaxBackoff    = maxBackoff
 )
 
-// Note tells the Publisher how an attempt has ended, and returns how many endpoints it remembers.
+// Note stores the result of an attempt, and returns the number of endpoints with a backoff.
 func (p *Publisher) Note(topic string, err error, now time.Time) int {
-	p.rest.note(topic, topic, err, now)
-	return len(p.rest.away)
+	p.backoffs.note(topic, topic, err, now)
+	return len(p.backoffs.endpoints)
 }

@@ -12,8 +12,9 @@ import (
 	"github.com/idem-go/idem/webhook"
 )
 
-// FuzzSignatureFields puts anything into the field of the signatures, alone and beside a good one. Alone it is never taken
-// unless it contains the good one; beside it, never in its way unless there are too many or another time.
+// FuzzSignatureFields tries arbitrary values of the signature field, alone and beside a valid
+// signature. Alone, a value is accepted only if it contains the valid signature. Beside it, the
+// request is accepted unless there are too many signatures or another time.
 func FuzzSignatureFields(f *testing.F) {
 	for _, list := range []string{
 		"", " ", ",", "=", "v1", "v1,", "v1=", "v1,AAAA", "v1=00", "t=", "t=1", "t=1,t=2", "v1,====", "sha256=", "sha256=00", "v1,\x00", "v2,x v1a,y",
@@ -52,8 +53,8 @@ func FuzzSignatureFields(f *testing.F) {
 	})
 }
 
-// wantVerdict fails the test if the request is taken although it may not be, or what it says has no good signature in it, or if
-// it has to be taken and is not.
+// wantVerdict fails the test if a request is accepted that must not be, or whose value contains no
+// valid signature, or if a request is refused that must be accepted.
 func wantVerdict(t *testing.T, v webhook.Verifier, r *http.Request, body []byte, said, good string, may, must bool) {
 	t.Helper()
 	_, err := v.Verify(r, body)

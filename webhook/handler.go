@@ -2,12 +2,17 @@ package webhook
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
+	"strconv"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -15,39 +20,44 @@ import (
 	"github.com/idem-go/idem/inbox"
 )
 
-// HandlerFunc gives an event its effect, on tx. Its rules are those of inbox.Handle: it may be run again, an error undoes
-// what it has written and counts as an attempt, and the context is that of r.
+// HandlerFunc applies the effect of an event, on tx. The rules of inbox.Handle apply: the function
+// may run again, and an error undoes its writes and counts as an attempt. Its context is the
+// context of r.
 //
-// The signature vouches for m and for nothing else of r, which is the request, with its body as it came. Fields of its header
-// that the scheme does not sign, such as X-GitHub-Event, are there to be read, and not proven.
+// The signature covers m, and nothing else of r. r is the request with its body. Header fields that
+// the scheme does not sign, such as X-GitHub-Event, are not verified.
 type HandlerFunc func(tx pgx.Tx, r *http.Request, m inbox.Message) error
 
-// HandlerConfig says how a Handler behaves. Consumer, Source and Verifier have to be set.
+// HandlerConfig configures a Handler. Consumer, Source and Verifier are required.
 type HandlerConfig struct {
-	// Consumer is who takes the events, and Source the name of this endpoint. An event is one of its source, and has its
-	// effect once for each consumer. Two providers, or two accounts with one, are two sources.
+	// Consumer is the name of the consumer in the inbox, and Source the name of this endpoint. An
+	// event has its effect once for each consumer and source. Use a source for each provider, and
+	// for each account with a provider.
 	Consumer, Source string
 
 	// Verifier is the signature scheme.
 	Verifier Verifier
 
-	// Tolerance is how far the signed time may be from this machine's clock, in the past or in the future. The default is 5
-	// minutes. It bounds for how long a delivery that a stranger has got hold of can be repeated.
+	// Tolerance is how far the signed time may differ from the clock of this machine. The default
+	// is 5 minutes. It bounds how long an attacker can repeat a copied delivery.
 	Tolerance time.Duration
 
-	// MaxBody limits the body of a request, in bytes: above it, 413. The body is held in memory, and a stranger who knows the URL
-	// can send one. The default is 1 MiB; GitHub sends up to 25 MB.
+	// MaxBody is the maximum size of a request body, in bytes. A larger one is answered 413. The
+	// body is held in memory before the signature is verified, so anyone who knows the URL can send
+	// one. The default is 1 MiB; GitHub sends up to 25 MB.
 	MaxBody int64
 
-	// Inbox are options for inbox.Handle: attempts, pauses, retention. Unless inbox.WithCircuit is among them there is no circuit: a
-	// provider that is put off comes again when it likes, which may be hours later.
+	// Inbox are options of inbox.Handle, such as attempts, backoff and retention. There is no
+	// circuit unless one of them is inbox.WithCircuit: a provider may take hours until it repeats
+	// an event that a circuit has postponed.
 	Inbox []inbox.Option
 
-	// Logger is told why a request was refused and why an event has had no effect. The default is slog.Default().
+	// Logger logs why a request was refused or an event had no effect. The default is
+	// slog.Default().
 	Logger *slog.Logger
 }
 
-// Handler answers the requests of one provider at one endpoint. It is safe for concurrent use.
+// Handler handles the requests of one provider at one endpoint. It is safe for concurrent use.
 type Handler struct {
 	pool   *pgxpool.Pool
 	config HandlerConfig
@@ -55,40 +65,45 @@ type Handler struct {
 	now    func() time.Time
 }
 
-// NewHandler returns a Handler that gives each event its effect by handle.
+// NewHandler returns a Handler that calls handle for each event. It fails if the config is invalid.
 func NewHandler(pool *pgxpool.Pool, config HandlerConfig, handle HandlerFunc) (*Handler, error) {
 	switch {
 	case pool == nil || handle == nil:
 		return nil, errors.New("webhook: NewHandler: the pool or the function is nil")
-	case !validName(config.Consumer) || !validName(config.Source):
-		return nil, errors.New("webhook: HandlerConfig: Consumer and Source have 1 to 255 bytes of text")
+	case !isValidName(config.Consumer) || !isValidName(config.Source):
+		return nil, errors.New("webhook: HandlerConfig: Consumer and Source must have 1 to 255 bytes " +
+			"without control characters")
 	case config.Verifier == nil:
-		return nil, errors.New("webhook: HandlerConfig.Verifier has to be set: a stranger who knows the URL could deliver anything")
+		return nil, errors.New("webhook: HandlerConfig.Verifier is nil: anyone who knows the URL could deliver events")
 	case config.Tolerance < 0 || config.MaxBody < 0:
-		return nil, fmt.Errorf("webhook: HandlerConfig: Tolerance %v or MaxBody %d is negative", config.Tolerance, config.MaxBody)
+		return nil, errors.New("webhook: HandlerConfig: Tolerance or MaxBody is negative")
 	}
 	if err := inbox.CheckOptions(config.Inbox...); err != nil {
 		return nil, fmt.Errorf("webhook: HandlerConfig.Inbox: %w", err)
 	}
-	if config.Tolerance == 0 {
-		config.Tolerance = 5 * time.Minute
-	}
-	if config.MaxBody == 0 {
-		config.MaxBody = 1 << 20
-	}
-	if config.Logger == nil {
-		config.Logger = slog.Default()
-	}
+	config.Tolerance = cmp.Or(config.Tolerance, 5*time.Minute)
+	config.MaxBody = cmp.Or(config.MaxBody, 1<<20)
+	config.Logger = cmp.Or(config.Logger, slog.Default()).With("consumer", config.Consumer, "source", config.Source)
 	config.Inbox = append([]inbox.Option{inbox.WithCircuit(0, 0)}, config.Inbox...)
-	config.Logger = config.Logger.With("consumer", config.Consumer, "source", config.Source)
 	return &Handler{pool, config, handle, time.Now}, nil
 }
 
-// ServeHTTP answers 200 if the event has had its effect, now or earlier, and it is committed, or if it is a dead letter.
+// isValidName reports whether text can be a name in the inbox. The ID of an event may come from a
+// field that is not signed.
+func isValidName(text string) bool {
+	return text != "" && len(text) <= 255 && utf8.ValidString(text) && !strings.ContainsFunc(text, unicode.IsControl)
+}
+
+// ServeHTTP handles a delivery. The status is
 //
-// A request without a good signature, or with one that is too old, is 401. An event without an ID is 400, and one whose ID
-// is known from an event that said something else is 409. Everything else is 503 with a Retry-After: nothing is committed,
-// or it is not known to be.
+//   - 200 if the effect of the event is committed, now or earlier, or if the event is a dead
+//     letter;
+//   - 401 if the signature is missing, invalid or too old;
+//   - 400 if the event has no valid ID;
+//   - 409 if the ID is that of an event with other contents;
+//   - 405 or 413 if the method is not POST, or the body too large;
+//   - 503 with a Retry-After otherwise: the effect is not committed, or the outcome of the commit
+//     is not known.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a := answer{w, r, h.config.Logger}
 	if r.Method != http.MethodPost {
@@ -104,10 +119,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case err != nil:
 		a.unverified(err)
-	case !validName(event.ID):
+	case !isValidName(event.ID):
 		a.withoutID()
 	default:
-		a.about(event).taken(h.take(r, event, body))
+		outcome, err := h.apply(r, event, body)
+		a.log = a.log.With("message", event.ID)
+		a.outcome(outcome, err)
 	}
 }
 
@@ -118,9 +135,9 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return io.ReadAll(http.MaxBytesReader(w, r.Body, h.config.MaxBody))
 }
 
-var errTime = errors.New("webhook: the signed time is too far from now")
+var errTime = errors.New("webhook: the signed time is too far from the clock")
 
-// verify says whether an event was delivered, and that it was not delivered long ago.
+// verify returns the event of a request, if its signature is valid and within the Tolerance.
 func (h *Handler) verify(r *http.Request, body []byte) (Event, error) {
 	event, err := h.config.Verifier.Verify(r, body)
 	if err != nil || event.SentAt.IsZero() {
@@ -132,8 +149,8 @@ func (h *Handler) verify(r *http.Request, body []byte) (Event, error) {
 	return event, nil
 }
 
-// take gives the event its effect, unless it has had it.
-func (h *Handler) take(r *http.Request, event Event, body []byte) (inbox.Outcome, error) {
+// apply applies the effect of an event, unless it is a duplicate.
+func (h *Handler) apply(r *http.Request, event Event, body []byte) (inbox.Outcome, error) {
 	message := inbox.Message{Source: h.config.Source, ID: event.ID, Type: event.Type, Payload: event.Payload}
 	if message.Payload == nil {
 		message.Payload = body
@@ -143,4 +160,71 @@ func (h *Handler) take(r *http.Request, event Event, body []byte) (inbox.Outcome
 		again.Body = io.NopCloser(bytes.NewReader(body))
 		return h.handle(tx, again, message)
 	}, h.config.Inbox...)
+}
+
+// answer writes the response of a request, and logs the reason. The ID of an event is logged only
+// after its verification.
+type answer struct {
+	w   http.ResponseWriter
+	r   *http.Request
+	log *slog.Logger
+}
+
+func (a answer) wrongMethod() {
+	a.w.Header().Set("Allow", http.MethodPost)
+	http.Error(a.w, "webhooks must use POST", http.StatusMethodNotAllowed)
+}
+
+func (a answer) badBody(err error) {
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		a.logError(slog.LevelWarn, "webhook: the body is larger than HandlerConfig.MaxBody", err)
+		http.Error(a.w, "the body is too large", http.StatusRequestEntityTooLarge)
+		return
+	}
+	http.Error(a.w, "the body is incomplete", http.StatusBadRequest)
+}
+
+// unverified does not tell an invalid signature from one that is too old: the sender may be an
+// attacker.
+func (a answer) unverified(err error) {
+	a.logError(slog.LevelWarn, "webhook: a request was refused", err)
+	http.Error(a.w, "unauthorized", http.StatusUnauthorized)
+}
+
+func (a answer) withoutID() {
+	a.logError(slog.LevelWarn, "webhook: an event has no valid id", nil)
+	http.Error(a.w, "the event has no valid id", http.StatusBadRequest)
+}
+
+// outcome answers an event that was passed to the inbox. Its Outcome is valid beside an error, too.
+func (a answer) outcome(outcome inbox.Outcome, err error) {
+	reason := cmp.Or(outcome.Err, err)
+	switch {
+	case outcome.State == inbox.Done, outcome.State == inbox.Duplicate:
+		a.w.WriteHeader(http.StatusOK)
+	case outcome.State == inbox.Dead && errors.Is(reason, inbox.ErrMismatch):
+		a.logError(slog.LevelError, "webhook: an event has the id of another event", reason)
+		http.Error(a.w, "this id belongs to another event", http.StatusConflict)
+	case outcome.State == inbox.Dead:
+		a.logError(slog.LevelError, "webhook: an event was dead-lettered", reason)
+		a.w.WriteHeader(http.StatusOK)
+	case a.r.Context().Err() != nil:
+		a.logError(slog.LevelDebug, "webhook: the provider has closed the connection", reason)
+		a.retryLater(outcome.RetryAt)
+	default:
+		a.logError(slog.LevelWarn, "webhook: an event has had no effect yet", reason)
+		a.retryLater(outcome.RetryAt)
+	}
+}
+
+// retryLater asks the provider to repeat the event at a time. Retry-After has whole seconds,
+// rounded up.
+func (a answer) retryLater(at time.Time) {
+	wait := max(time.Until(at), time.Second)
+	a.w.Header().Set("Retry-After", strconv.FormatInt(int64((wait+time.Second-1)/time.Second), 10))
+	http.Error(a.w, "not done yet", http.StatusServiceUnavailable)
+}
+
+func (a answer) logError(level slog.Level, text string, err error) {
+	a.log.Log(a.r.Context(), level, text, "error", err)
 }

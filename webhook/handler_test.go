@@ -26,11 +26,11 @@ import (
 	"github.com/idem-go/idem/webhook"
 )
 
-// till is a service whose one effect is a payment for each event that took effect.
+// till is a service that inserts a payment for each event.
 type till struct {
 	t    testing.TB
 	pool *pgxpool.Pool
-	runs atomic.Int64 // how often the function ran, committed or not
+	runs atomic.Int64 // runs of the function, committed or not
 	logs logs
 	fail atomic.Pointer[error]
 }
@@ -48,7 +48,7 @@ func tillOn(t testing.TB, pool *pgxpool.Pool) *till {
 	return &till{t: t, pool: pool}
 }
 
-// take is the effect.
+// take is the HandlerFunc.
 func (s *till) take(tx pgx.Tx, r *http.Request, m inbox.Message) error {
 	s.runs.Add(1)
 	if _, err := tx.Exec(r.Context(), "insert into payments (event, payload) values ($1, $2)", m.ID, m.Payload); err != nil {
@@ -60,7 +60,7 @@ func (s *till) take(tx pgx.Tx, r *http.Request, m inbox.Message) error {
 	return nil
 }
 
-// handler returns one whose clock stands at the time of the scheme's example.
+// handler returns a Handler whose clock shows the time of the example of the scheme.
 func (s *till) handler(scheme string, configure ...func(*webhook.HandlerConfig)) *webhook.Handler {
 	s.t.Helper()
 	c := schemes[scheme]
@@ -92,7 +92,7 @@ func (s *till) want(payments int) {
 	}
 }
 
-// ask gives the request to h and returns its answer.
+// ask passes a request to h and returns the response.
 func ask(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
@@ -106,7 +106,7 @@ func wantStatus(t testing.TB, w *httptest.ResponseRecorder, status int) {
 	}
 }
 
-func TestEventHasItsEffectOnceHoweverOftenItIsDelivered(t *testing.T) {
+func TestHandler_AppliesAnEventOnce(t *testing.T) {
 	t.Parallel()
 	for name, c := range schemes {
 		t.Run(name, func(t *testing.T) {
@@ -133,14 +133,14 @@ func TestEventHasItsEffectOnceHoweverOftenItIsDelivered(t *testing.T) {
 	}
 }
 
-func TestDuplicatesAtOnceHaveOneEffect(t *testing.T) {
+func TestHandler_AppliesConcurrentDuplicatesOnce(t *testing.T) {
 	t.Parallel()
 	s := newTill(t)
 	h := s.handler("Stripe")
 	var group sync.WaitGroup
 	for range 16 {
 		group.Go(func() {
-			for { // as a provider repeats what was not answered by 2xx
+			for { // a provider repeats what was not answered 2xx
 				w := ask(h, stripeDelivery.request())
 				if w.Code == http.StatusOK {
 					return
@@ -157,7 +157,7 @@ func TestDuplicatesAtOnceHaveOneEffect(t *testing.T) {
 }
 
 // The other consumer is another endpoint with the same secret.
-func TestEachConsumerAndSourceHasItsOwnEffect(t *testing.T) {
+func TestHandler_SeparatesConsumersAndSources(t *testing.T) {
 	t.Parallel()
 	s := newTill(t)
 	for i, configure := range []func(*webhook.HandlerConfig){
@@ -172,8 +172,7 @@ func TestEachConsumerAndSourceHasItsOwnEffect(t *testing.T) {
 	}
 }
 
-// What is wrong with a request that is not the provider's must not show.
-func TestStrangerIsToldNothing(t *testing.T) {
+func TestHandler_HidesTheReasonOfARefusal(t *testing.T) {
 	t.Parallel()
 	s := newTill(t)
 	h := s.handler("Stripe")
@@ -182,7 +181,7 @@ func TestStrangerIsToldNothing(t *testing.T) {
 		without("Stripe-Signature"),
 		set("Stripe-Signature", "t=1492774577,v1=00"),
 		set("Stripe-Signature", "nonsense"),
-		set("Stripe-Signature", stripeSignature("1492770000", stripeDelivery.body)), // good, and too old
+		set("Stripe-Signature", stripeSignature("1492770000", stripeDelivery.body)), // valid, but too old
 		add("Stripe-Signature", stripeDelivery.header["Stripe-Signature"]),
 	} {
 		w := ask(h, stripeDelivery.request(edit))
@@ -205,18 +204,18 @@ func TestStrangerIsToldNothing(t *testing.T) {
 	}
 }
 
-func TestSignedTimeMayDifferByTheToleranceAndNoMore(t *testing.T) {
+func TestHandler_ChecksTheTolerance(t *testing.T) {
 	t.Parallel()
 	s := newTill(t)
 	for _, row := range []struct {
 		tolerance time.Duration
-		clock     time.Duration // after the signed time
+		clock     time.Duration // relative to the signed time
 		status    int
 	}{
 		{0, 5 * time.Minute, http.StatusOK},
 		{0, -5 * time.Minute, http.StatusOK},
 		{0, 5*time.Minute + time.Second, http.StatusUnauthorized},
-		{0, -5*time.Minute - time.Second, http.StatusUnauthorized}, // the clock of the provider is ahead
+		{0, -5*time.Minute - time.Second, http.StatusUnauthorized}, // the clock of the provider is fast
 		{0, 100 * 365 * 24 * time.Hour, http.StatusUnauthorized},
 		{time.Hour, time.Hour, http.StatusOK},
 		{time.Hour, time.Hour + time.Second, http.StatusUnauthorized},
@@ -235,7 +234,7 @@ func TestSignedTimeMayDifferByTheToleranceAndNoMore(t *testing.T) {
 	s.want(2)
 }
 
-func TestEventWithoutAnIDIsRefused(t *testing.T) {
+func TestHandler_RefusesAnEventWithoutAnID(t *testing.T) {
 	t.Parallel()
 	s := newTill(t)
 	for _, id := range []string{"", strings.Repeat("x", 256), "a\x00b", "a\nb", "\xff"} {
@@ -247,8 +246,8 @@ func TestEventWithoutAnIDIsRefused(t *testing.T) {
 	s.want(0)
 }
 
-// The id is not signed, so a stranger who has a delivery can make another of it.
-func TestDeliveryUnderAnotherIDIsFoundOutByItsContent(t *testing.T) {
+// GitHub does not sign the id, so an attacker with a delivery can change the id.
+func TestByContent_RecognizesADeliveryUnderAnotherID(t *testing.T) {
 	t.Parallel()
 	s := newTill(t)
 	h := s.handler("GitHub", func(c *webhook.HandlerConfig) { c.Verifier = webhook.ByContent(c.Verifier) })
@@ -258,7 +257,7 @@ func TestDeliveryUnderAnotherIDIsFoundOutByItsContent(t *testing.T) {
 	s.want(1)
 }
 
-func TestEventWithTheIDOfAnotherIsAConflict(t *testing.T) {
+func TestHandler_ReportsAReusedID(t *testing.T) {
 	t.Parallel()
 	s := newTill(t)
 	h := s.handler("Stripe")
@@ -272,7 +271,7 @@ func TestEventWithTheIDOfAnotherIsAConflict(t *testing.T) {
 	s.want(1)
 }
 
-func TestBodyIsReadUpToItsLimitAndNoFurther(t *testing.T) {
+func TestHandler_ReadsAtMostMaxBody(t *testing.T) {
 	t.Parallel()
 	s := newTill(t)
 	h := s.handler("GitHub", func(c *webhook.HandlerConfig) { c.MaxBody = int64(len(githubDelivery.body)) })
@@ -315,7 +314,7 @@ type failing struct{}
 
 func (failing) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 
-func TestOtherMethodsAreNotAnswered(t *testing.T) {
+func TestHandler_AcceptsOnlyPOST(t *testing.T) {
 	t.Parallel()
 	s := newTill(t)
 	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPut, http.MethodDelete} {
@@ -332,7 +331,7 @@ func TestOtherMethodsAreNotAnswered(t *testing.T) {
 
 var errOutOfOrder = errors.New("the till is out of order")
 
-func TestEventThatFailsIsAskedForAgainAndHasItsEffectThen(t *testing.T) {
+func TestHandler_AsksForARetryAfterAFailure(t *testing.T) {
 	t.Parallel()
 	s := newTill(t)
 	s.fail.Store(&errOutOfOrder)
@@ -349,13 +348,13 @@ func TestEventThatFailsIsAskedForAgainAndHasItsEffectThen(t *testing.T) {
 	}
 	s.want(0)
 	s.fail.Store(nil)
-	for ask(h, githubDelivery.request()).Code != http.StatusOK { // its pause is a millisecond of the database's
+	for ask(h, githubDelivery.request()).Code != http.StatusOK { // the backoff is a millisecond
 	}
 	s.want(1)
 }
 
-// A provider comes again when it likes. So events are not put off because others of the consumer have failed.
-func TestEventIsTriedHoweverManyOthersHaveFailed(t *testing.T) {
+// A provider may take hours to repeat an event. So failures of other events postpone no event.
+func TestHandler_HasNoCircuitByDefault(t *testing.T) {
 	t.Parallel()
 	s := newTill(t)
 	fails := func(pgx.Tx) error { return errOutOfOrder }
@@ -369,8 +368,8 @@ func TestEventIsTriedHoweverManyOthersHaveFailed(t *testing.T) {
 	s.want(1)
 }
 
-// What cannot be handled is for a person to decide, and the provider has done its part.
-func TestEventThatFailsTooOftenIsADeadLetterAndAcknowledged(t *testing.T) {
+// A person decides about a dead letter, and the provider has done its part.
+func TestHandler_AcknowledgesADeadLetter(t *testing.T) {
 	t.Parallel()
 	s := newTill(t)
 	s.fail.Store(&errOutOfOrder)
@@ -391,7 +390,7 @@ func TestEventThatFailsTooOftenIsADeadLetterAndAcknowledged(t *testing.T) {
 	}
 }
 
-func TestDatabaseThatIsAwayIsA503(t *testing.T) {
+func TestHandler_Answers503WithoutADatabase(t *testing.T) {
 	t.Parallel()
 	s := newTill(t)
 	config := s.pool.Config()
@@ -410,8 +409,8 @@ func TestDatabaseThatIsAwayIsA503(t *testing.T) {
 	}
 }
 
-// Wherever the connection is cut, the provider is told 2xx only of an effect that is there, and what it repeats is done once.
-func TestAnswerIsNeverAheadOfTheCommit(t *testing.T) {
+// The connection is cut at each point. A repeated event has one effect.
+func TestHandler_Answers2xxOnlyAfterTheCommit(t *testing.T) {
 	t.Parallel()
 	for name, point := range map[string]pgproxy.Point{
 		"before the effect":           pgproxy.Before(pgproxy.Contains("insert into payments")),
@@ -451,7 +450,7 @@ func TestAnswerIsNeverAheadOfTheCommit(t *testing.T) {
 	}
 }
 
-func TestPanicOfTheFunctionLeavesNothing(t *testing.T) {
+func TestHandler_RollsBackAfterAPanic(t *testing.T) {
 	t.Parallel()
 	s := newTill(t)
 	c := schemes["GitHub"]
@@ -466,7 +465,7 @@ func TestPanicOfTheFunctionLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	func() {
-		defer func() { recover() }() // as net/http does, if it comes so far
+		defer func() { recover() }() // as net/http does
 		if status := ask(h, c.request()).Code; status/100 == 2 {
 			t.Errorf("status %d", status)
 		}
@@ -474,8 +473,8 @@ func TestPanicOfTheFunctionLeavesNothing(t *testing.T) {
 	s.want(0)
 }
 
-// The function may be run again, and reads the body from its beginning each time.
-func TestRequestHasItsBodyInEachRun(t *testing.T) {
+// The function may run again, and reads the body from its beginning each time.
+func TestHandler_PassesTheBodyToEachRun(t *testing.T) {
 	t.Parallel()
 	s := newTill(t)
 	c := schemes["GitHub"]
@@ -498,7 +497,7 @@ func TestRequestHasItsBodyInEachRun(t *testing.T) {
 	}
 }
 
-func TestConfigOfAHandlerThatCannotBeMeantIsRefused(t *testing.T) {
+func TestNewHandler_ChecksItsConfig(t *testing.T) {
 	t.Parallel()
 	pool, v := &pgxpool.Pool{}, verifier(t, webhook.GitHub, githubSecret)
 	take := func(pgx.Tx, *http.Request, inbox.Message) error { return nil }
@@ -528,7 +527,7 @@ func TestConfigOfAHandlerThatCannotBeMeantIsRefused(t *testing.T) {
 	}
 }
 
-// logs is what was logged.
+// logs is a buffer for log lines.
 type logs struct {
 	mu   sync.Mutex
 	text bytes.Buffer

@@ -21,7 +21,7 @@ import (
 	"github.com/idem-go/idem/webhook"
 )
 
-func TestHandlerKeepsItsPromises(t *testing.T) {
+func TestHandler_PassesTheSuite(t *testing.T) {
 	t.Parallel()
 	inboxtest.Run(t, inboxtest.Suite{
 		Pool: func(t testing.TB) *pgxpool.Pool { return pgtest.New(t) },
@@ -38,7 +38,7 @@ func TestHandlerKeepsItsPromises(t *testing.T) {
 	})
 }
 
-// provider has events, and sends each until it is answered by 2xx.
+// provider sends each of its events until it is answered 2xx.
 type provider struct {
 	t      testing.TB
 	mu     sync.Mutex
@@ -68,7 +68,7 @@ func (p *provider) remove(event *inbox.Message) {
 	p.events = slices.DeleteFunc(p.events, func(e *inbox.Message) bool { return e == event })
 }
 
-// send sends events to a Handler, eight at a time, beside what is redriven.
+// send sends events to a Handler, eight at a time, while redriven dead letters are handled.
 func (p *provider) send(ctx context.Context, pool *pgxpool.Pool, handle inboxtest.Handle, options []inbox.Option) error {
 	config := webhook.HandlerConfig{Consumer: "billing", Source: "stripe", Verifier: verifier(p.t, webhook.StandardWebhooks, standardSecret), Inbox: options,
 		Logger: slog.New(slog.DiscardHandler)}
@@ -104,7 +104,7 @@ func (p *provider) post(ctx context.Context, server *httptest.Server, event *inb
 	r.Header = http.Header{"Webhook-Id": {event.ID}, "Webhook-Timestamp": {at}, "Webhook-Signature": {webhook.SignStandard(event.ID, at, event.Payload, standardSecret)}}
 	response, err := server.Client().Do(r)
 	if err != nil {
-		return // the process has gone
+		return // the process has ended
 	}
 	response.Body.Close()
 	if response.StatusCode/100 == 2 {

@@ -13,7 +13,7 @@ import (
 	"github.com/idem-go/idem/webhook"
 )
 
-func TestOnlyPublicAddressesArePublic(t *testing.T) {
+func TestIsPublic(t *testing.T) {
 	t.Parallel()
 	for _, address := range strings.Fields(`
 		0.0.0.0 0.1.2.3 10.0.0.1 10.255.255.255 100.64.0.1 100.127.255.255 127.0.0.1 127.8.8.8 169.254.169.254 172.16.0.1 172.31.255.255
@@ -33,8 +33,8 @@ func TestOnlyPublicAddressesArePublic(t *testing.T) {
 	}
 }
 
-// The machine itself stands for all that a stranger's URL must not lead to, whatever it is called.
-func TestPublisherConnectsToPublicAddressesAlone(t *testing.T) {
+// The test uses names and addresses of the machine itself.
+func TestPublicTransport_RefusesLocalAddresses(t *testing.T) {
 	t.Parallel()
 	reached := func(http.ResponseWriter, *http.Request) { t.Error("it was reached") }
 	secure, plain := httptest.NewTLSServer(http.HandlerFunc(reached)), httptest.NewServer(http.HandlerFunc(reached))
@@ -55,7 +55,7 @@ func TestPublisherConnectsToPublicAddressesAlone(t *testing.T) {
 			}
 			err = p.Publish(t.Context(), []outbox.Message{message("t", "k", 1)})
 			failed := wantFailed(t, err, "t/k/1")["t/k/1"]
-			// A name like these may not resolve, and there may be no IPv6: then it is not even tried.
+			// These names may not resolve, and there may be no IPv6. Then no connection is tried.
 			untried := strings.Contains(url, "2130706433") || strings.Contains(url, "0x7f") || strings.Contains(url, "//0:") || strings.Contains(url, "[::1]")
 			if !untried && !errors.Is(failed, webhook.ErrNotPublic) || strings.Contains(failed.Error(), "secret") {
 				t.Error(failed)
@@ -64,8 +64,8 @@ func TestPublisherConnectsToPublicAddressesAlone(t *testing.T) {
 	}
 }
 
-// Without the guard the same request arrives, so the test above would have noticed.
-func TestOwnBaseReachesWhateverItLikes(t *testing.T) {
+// Without PublicTransport the same request arrives, so the test above would fail without its check.
+func TestPublisher_UsesTheGivenBase(t *testing.T) {
 	t.Parallel()
 	came := make(chan struct{}, 1)
 	server := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { came <- struct{}{} }))

@@ -12,52 +12,73 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// perEndpoint bounds how many messages to one endpoint are under way at once.
+// perEndpoint is the maximum number of messages to one endpoint that are sent concurrently.
 const perEndpoint = 4
+
+// queue has messages that are sent one after the other: those of one topic and key, or a message
+// without a key.
+type queue []outbox.Message
+
+// queuesByTopic divides messages into queues, in the order of their first messages.
+func queuesByTopic(messages []outbox.Message) map[string][]queue {
+	queues := map[string][]queue{}
+	type name struct{ topic, key string }
+	index := map[name]int{}
+	for _, m := range messages {
+		at, ok := index[name{m.Topic, m.Key}]
+		if m.Key == "" || !ok {
+			index[name{m.Topic, m.Key}] = len(queues[m.Topic])
+			queues[m.Topic] = append(queues[m.Topic], queue{m})
+			continue
+		}
+		queues[m.Topic][at] = append(queues[m.Topic][at], m)
+	}
+	return queues
+}
 
 // publication is one call of Publish.
 type publication struct {
 	endpoint func(ctx context.Context, topic string) (Endpoint, error)
 	sender   sender
-	rest     *rest
-	slots    chan struct{} // one for each message that is under way
+	backoffs *backoffs
+	slots    chan struct{} // has an element for each message in progress
 	timeout  time.Duration // of a message
 
 	mu     sync.Mutex
 	failed map[string]error
 }
 
-// serve sends the messages of a topic.
-func (c *publication) serve(ctx context.Context, topic string, lanes []lane) {
+// sendTopic sends the messages of a topic.
+func (c *publication) sendTopic(ctx context.Context, topic string, queues []queue) {
 	target, err := c.target(ctx, topic)
 	if err != nil {
-		for _, l := range lanes {
-			c.fail(l, err)
+		for _, q := range queues {
+			c.fail(q, err)
 		}
 		return
 	}
-	next := make(chan lane)
+	next := make(chan queue)
 	var senders sync.WaitGroup
-	for range min(perEndpoint, len(lanes)) {
+	for range min(perEndpoint, len(queues)) {
 		senders.Go(func() {
-			for l := range next {
-				c.send(ctx, target, l)
+			for q := range next {
+				c.sendQueue(ctx, target, q)
 			}
 		})
 	}
-	for _, l := range lanes {
-		next <- l
+	for _, q := range queues {
+		next <- q
 	}
 	close(next)
 	senders.Wait()
 }
 
-// target finds out where a topic goes. That may take a slot's time as well.
+// target asks PublisherConfig.Endpoint for the endpoint of a topic. This takes a slot, too.
 func (c *publication) target(ctx context.Context, topic string) (*target, error) {
-	if err := c.begin(ctx); err != nil {
+	if err := c.acquire(ctx); err != nil {
 		return nil, err
 	}
-	defer c.end()
+	defer c.release()
 	var endpoint Endpoint
 	bounded, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
@@ -69,71 +90,72 @@ func (c *publication) target(ctx context.Context, topic string) (*target, error)
 	case err == nil:
 		return c.sender.target(topic, endpoint)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return nil, outbox.RetryLater(fmt.Errorf("webhook: PublisherConfig.Endpoint has not answered in time: %v", err), minRest)
+		err = fmt.Errorf("webhook: PublisherConfig.Endpoint did not return in time: %v", err)
+		return nil, outbox.RetryLater(err, minBackoff)
 	case txn.Transient(err): // its database is unavailable
-		return nil, outbox.RetryLater(fmt.Errorf("webhook: PublisherConfig.Endpoint: %w", err), minRest)
+		return nil, outbox.RetryLater(fmt.Errorf("webhook: PublisherConfig.Endpoint: %w", err), minBackoff)
 	}
-	return nil, fmt.Errorf("webhook: no endpoint for this topic: %w", err)
+	return nil, fmt.Errorf("webhook: PublisherConfig.Endpoint has no endpoint for the topic: %w", err)
 }
 
-// send sends a lane up to the first message that fails.
-func (c *publication) send(ctx context.Context, t *target, l lane) {
-	for i, m := range l {
-		if err := c.sendOne(ctx, t, m); err != nil {
-			c.fail(l[i:i+1], err)
-			c.fail(l[i+1:], fmt.Errorf("%w: %w", ErrHeldBack, err))
+// sendQueue sends messages until one fails. The messages after it fail with ErrHeldBack.
+func (c *publication) sendQueue(ctx context.Context, t *target, q queue) {
+	for i, m := range q {
+		if err := c.send(ctx, t, m); err != nil {
+			c.fail(q[i:i+1], err)
+			c.fail(q[i+1:], fmt.Errorf("%w: %w", ErrHeldBack, err))
 			return
 		}
 	}
 }
 
-func (c *publication) sendOne(ctx context.Context, t *target, m outbox.Message) error {
-	if err := c.begin(ctx); err != nil {
+func (c *publication) send(ctx context.Context, t *target, m outbox.Message) error {
+	if err := c.acquire(ctx); err != nil {
 		return err
 	}
-	defer c.end()
-	if err := c.rest.check(t.topic, c.sender.now()); err != nil {
+	defer c.release()
+	if err := c.backoffs.check(t.topic, c.sender.now()); err != nil {
 		return err
 	}
 	err := panics.Try(func() error { return t.post(ctx, m, c.timeout) })
 	if _, answered := errors.AsType[*StatusError](err); ctx.Err() != nil && !answered {
-		return err // the call is over, which says nothing of the endpoint
+		return err // the call has ended, so the error says nothing about the endpoint
 	}
-	if c.rest.note(t.topic, m.ID, err, c.sender.now()) {
-		return outbox.RetryLater(timely(err), max(c.rest.left(t.topic, c.sender.now()), minRest))
+	if c.backoffs.note(t.topic, m.ID, err, c.sender.now()) {
+		return outbox.RetryLater(asTimeout(err), max(c.backoffs.left(t.topic, c.sender.now()), minBackoff))
 	}
-	return timely(err)
+	return asTimeout(err)
 }
 
-// begin waits for a slot. When ctx has ended nothing begins, and nothing that it may cut off.
-func (c *publication) begin(ctx context.Context) error {
+// acquire waits for a slot. It fails if ctx has ended, or ends before a message can have its
+// timeout. The message is then in the next call again.
+func (c *publication) acquire(ctx context.Context) error {
 	select {
 	case c.slots <- struct{}{}:
 	case <-ctx.Done():
-		return unsent(ctx.Err())
+		return noTime(ctx.Err())
 	}
 	err := ctx.Err()
-	if deadline, bounded := ctx.Deadline(); bounded && time.Until(deadline) < c.timeout {
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < c.timeout {
 		err = context.DeadlineExceeded
 	}
 	if err != nil {
-		c.end()
-		return unsent(err)
+		c.release()
+		return noTime(err)
 	}
 	return nil
 }
 
-// unsent is the error of a message for which there was no time: it comes again in the next call.
-func unsent(err error) error {
-	return outbox.RetryLater(fmt.Errorf("webhook: there was no time for the message: %w", err), 0)
+func noTime(err error) error {
+	return outbox.RetryLater(fmt.Errorf("webhook: the call had no time left for the message: %w", err), 0)
 }
 
-func (c *publication) end() { <-c.slots }
+func (c *publication) release() { <-c.slots }
 
-func (c *publication) fail(l lane, err error) {
+func (c *publication) fail(messages []outbox.Message, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, m := range l {
+	for _, m := range messages {
 		c.failed[m.ID] = err
 	}
 }

@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -10,44 +11,47 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// PublisherConfig says how a Publisher behaves. Endpoint has to be set.
+// PublisherConfig configures a Publisher. Endpoint is required.
 type PublisherConfig struct {
-	// Endpoint says where the messages of a topic go: a topic is one endpoint. Who tells several endpoints of the same adds a
-	// message for each, in the same transaction, so that each has its own order, attempts and dead letters. It is asked in
-	// every call, so secrets can be replaced while the relay runs. An error fails the messages of the topic in that call. No
-	// attempt is counted if Endpoint does not answer within Timeout, or its error is that of a database that is unavailable.
+	// Endpoint returns the endpoint of a topic. Each topic has one endpoint. To notify several
+	// endpoints of an event, add a message for each in the same transaction: each has its own
+	// order, attempts and dead letters. Every call of Publish calls Endpoint, so secrets can be
+	// replaced while the relay runs. An error fails the messages of the topic. No attempt counts if
+	// Endpoint does not return within Timeout, or if its error says that a database is unavailable.
 	Endpoint func(ctx context.Context, topic string) (Endpoint, error)
 
-	// Base makes the requests. The default is PublicTransport(), which connects to public addresses alone, and then a URL has
-	// to be https. Who sets Base, for endpoints of their own or for a proxy that guards the way out, says by it what may be
-	// reached.
+	// Base makes the requests. The default is PublicTransport(), which connects only to public
+	// addresses, and URLs must be https. A Base of the application decides itself what may be
+	// reached. Set one for internal endpoints, or for a proxy that guards outgoing connections.
 	Base http.RoundTripper
 
-	// Timeout bounds one message, a second attempt included. The default is 15 seconds. It is never more than half of what
-	// outbox.RelayConfig.PublishTimeout gives to a call.
+	// Timeout bounds the attempts of one message in a call. The default is 15 seconds. It is at
+	// most half of outbox.RelayConfig.PublishTimeout.
 	Timeout time.Duration
 
-	// Concurrency bounds how many messages of the Publisher are under way at once. The default is 256, of which one endpoint has
-	// at most 4 for each stream of the relay.
+	// Concurrency is the maximum number of messages of the Publisher that are sent concurrently.
+	// The default is 256. One endpoint has at most 4 of them for each stream of the relay.
 	Concurrency int
 }
 
-// Publisher sends the messages of an outbox as webhooks. It is an outbox.OrderKeeper, and an outbox.Divider, for which each topic
-// is a destination of its own. It is safe for concurrent use.
+// Publisher sends the messages of an outbox as webhooks. It is an outbox.OrderKeeper, and an
+// outbox.Divider with a destination for each topic. It is safe for concurrent use.
 //
-// A webhook is a POST of the payload, with the headers of the message and these: Webhook-Id is the ID of the message, the
-// same in each attempt, and so is Idempotency-Key; Webhook-Timestamp and Webhook-Signature are made for each attempt. The
-// Content-Type is application/json unless the message has another. Topic, key and type are not sent: what a receiver needs of
-// them belongs into the payload, where it is signed.
+// A webhook is a POST of the payload with the headers of the message. Webhook-Id and
+// Idempotency-Key are the ID of the message, which is the same in each attempt. Webhook-Timestamp
+// and Webhook-Signature differ in each attempt. The Content-Type is application/json unless the
+// message has another. Topic, key and type are not sent: put what a receiver needs of them into the
+// payload, which is signed.
 //
-// 2xx is published. Anything else fails the message, and those of its key that are behind it. Redirects are not followed.
-// What does not answer, or answers 429, 502, 503 or 504, is away: its other messages are not sent, and it is left alone for a while,
-// which grows up to a minute, or for as long as it says by Retry-After, up to an hour. That counts no attempt.
+// A message is published if the endpoint answers 2xx. Any other answer fails the message, and the
+// later messages of its key are not sent. Redirects are not followed. An endpoint that does not
+// answer, or answers 429, 502, 503 or 504, is unavailable. It receives no message during a backoff
+// of up to a minute, or for its Retry-After, up to an hour. No attempt counts.
 type Publisher struct {
-	config PublisherConfig
-	sender sender
-	rest   rest
-	slots  chan struct{} // one for each message that is under way
+	config   PublisherConfig
+	sender   sender
+	backoffs backoffs
+	slots    chan struct{} // has an element for each message in progress
 }
 
 var (
@@ -55,35 +59,32 @@ var (
 	_ outbox.Divider     = (*Publisher)(nil)
 )
 
-// NewPublisher returns a Publisher.
+// NewPublisher returns a Publisher. It fails if the config is invalid.
 func NewPublisher(config PublisherConfig) (*Publisher, error) {
 	switch {
 	case config.Endpoint == nil:
-		return nil, errors.New("webhook: PublisherConfig.Endpoint has to be set")
+		return nil, errors.New("webhook: PublisherConfig.Endpoint is nil")
 	case config.Timeout < 0 || config.Concurrency < 0:
 		return nil, errors.New("webhook: PublisherConfig: Timeout or Concurrency is negative")
 	}
-	if config.Timeout == 0 {
-		config.Timeout = 15 * time.Second
-	}
-	if config.Concurrency == 0 {
-		config.Concurrency = 256
-	}
+	config.Timeout = cmp.Or(config.Timeout, 15*time.Second)
+	config.Concurrency = cmp.Or(config.Concurrency, 256)
 	if config.Base == nil {
 		config.Base = onlyHTTPS{PublicTransport()}
 	}
-	return &Publisher{config: config, sender: sender{config.Base, time.Now}, slots: make(chan struct{}, config.Concurrency)}, nil
+	slots := make(chan struct{}, config.Concurrency)
+	return &Publisher{config: config, sender: sender{config.Base, time.Now}, slots: slots}, nil
 }
 
 // Publish implements outbox.Publisher. Its error is nil or an *outbox.PublishError.
 func (p *Publisher) Publish(ctx context.Context, messages []outbox.Message) error {
 	c := &publication{
-		endpoint: p.config.Endpoint, sender: p.sender, rest: &p.rest,
+		endpoint: p.config.Endpoint, sender: p.sender, backoffs: &p.backoffs,
 		slots: p.slots, timeout: p.timeout(ctx), failed: map[string]error{},
 	}
 	var topics sync.WaitGroup
-	for topic, lanes := range lanesOf(messages) {
-		topics.Go(func() { c.serve(ctx, topic, lanes) })
+	for topic, queues := range queuesByTopic(messages) {
+		topics.Go(func() { c.sendTopic(ctx, topic, queues) })
 	}
 	topics.Wait()
 	if len(c.failed) > 0 {
@@ -92,9 +93,10 @@ func (p *Publisher) Publish(ctx context.Context, messages []outbox.Message) erro
 	return nil
 }
 
-// timeout is that of a message. It is over well before ctx is, so that what does not answer is named.
+// timeout returns the timeout of a message. It ends well before ctx, so that Publish can name a
+// message whose endpoint does not answer.
 func (p *Publisher) timeout(ctx context.Context) time.Duration {
-	if deadline, bounded := ctx.Deadline(); bounded {
+	if deadline, ok := ctx.Deadline(); ok {
 		return min(p.config.Timeout, time.Until(deadline)/2)
 	}
 	return p.config.Timeout
@@ -103,5 +105,5 @@ func (p *Publisher) timeout(ctx context.Context) time.Duration {
 // KeepsOrder implements outbox.OrderKeeper.
 func (p *Publisher) KeepsOrder() bool { return true }
 
-// Destination implements outbox.Divider: a topic is one endpoint.
+// Destination implements outbox.Divider.
 func (p *Publisher) Destination(topic string) string { return topic }

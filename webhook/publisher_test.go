@@ -24,7 +24,7 @@ import (
 	"github.com/idem-go/idem/webhook"
 )
 
-// receiver is an endpoint that answers by a function, and remembers what came.
+// receiver is an endpoint that answers with a function and stores the requests.
 type receiver struct {
 	*httptest.Server
 	mu       sync.Mutex
@@ -32,7 +32,7 @@ type receiver struct {
 	bodies   []string
 }
 
-// newReceiver returns one that answers with answer, or 204 if that is nil.
+// newReceiver returns a receiver. A nil answer means 204.
 func newReceiver(t testing.TB, answer http.HandlerFunc) *receiver {
 	t.Helper()
 	rec := &receiver{}
@@ -61,7 +61,7 @@ func (rec *receiver) endpoint(secrets ...string) webhook.Endpoint {
 	return webhook.Endpoint{URL: rec.URL + "/hooks", Secrets: secrets}
 }
 
-// ids returns the ids of what came, in its order.
+// ids returns the IDs of the received webhooks, in order.
 func (rec *receiver) ids() []string {
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
@@ -81,7 +81,8 @@ func status(code int, fields ...string) http.HandlerFunc {
 	}
 }
 
-// newPublisher returns one for these endpoints, by topic. They are on this machine, so it has no guard.
+// newPublisher returns a Publisher for endpoints, by topic. They are on this machine, so it does
+// not use PublicTransport.
 func newPublisher(t testing.TB, endpoints map[string]webhook.Endpoint, configure ...func(*webhook.PublisherConfig)) *webhook.Publisher {
 	t.Helper()
 	base := &http.Transport{}
@@ -105,12 +106,12 @@ func newPublisher(t testing.TB, endpoints map[string]webhook.Endpoint, configure
 
 var errNoEndpoint = errors.New("no server listens")
 
-// message has an id of the form topic/key/n.
+// message returns a message with the ID topic/key/n.
 func message(topic, key string, n int) outbox.Message {
 	return outbox.Message{ID: fmt.Sprintf("%s/%s/%d", topic, key, n), Topic: topic, Key: key, Payload: fmt.Appendf(nil, `{"n":%d}`, n)}
 }
 
-// failedOf returns why each message was not published.
+// failedOf returns the reasons of the messages that were not published.
 func failedOf(t testing.TB, err error) map[string]error {
 	t.Helper()
 	if err == nil {
@@ -132,7 +133,7 @@ func wantFailed(t testing.TB, err error, ids ...string) map[string]error {
 	return failed
 }
 
-func TestWebhookIsSignedByEverySecret(t *testing.T) {
+func TestPublisher_SignsWithEverySecret(t *testing.T) {
 	t.Parallel()
 	rec := newReceiver(t, nil)
 	p := newPublisher(t, map[string]webhook.Endpoint{"t": rec.endpoint(standardSecret, otherSecret)})
@@ -161,7 +162,7 @@ func TestWebhookIsSignedByEverySecret(t *testing.T) {
 	}
 }
 
-func TestEachAttemptIsSignedAnewUnderTheSameID(t *testing.T) {
+func TestPublisher_SignsEachAttemptAnew(t *testing.T) {
 	t.Parallel()
 	var answers atomic.Int64
 	rec := newReceiver(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -187,7 +188,7 @@ func TestEachAttemptIsSignedAnewUnderTheSameID(t *testing.T) {
 	}
 }
 
-func TestOnlyWhatIsAnsweredBy2xxIsPublished(t *testing.T) {
+func TestPublisher_TreatsOnly2xxAsPublished(t *testing.T) {
 	t.Parallel()
 	for _, code := range []int{200, 201, 202, 204, 299, 300, 304, 400, 401, 404, 409, 410, 422, 429, 500, 501, 502, 503, 504} {
 		t.Run(fmt.Sprint(code), func(t *testing.T) {
@@ -209,7 +210,7 @@ func TestOnlyWhatIsAnsweredBy2xxIsPublished(t *testing.T) {
 	}
 }
 
-func TestNoMessageIsSentWhenAnEarlierOneOfItsKeyWasNot(t *testing.T) {
+func TestPublisher_HoldsMessagesAfterAFailedOne(t *testing.T) {
 	t.Parallel()
 	rec := newReceiver(t, func(w http.ResponseWriter, r *http.Request) {
 		if id := r.Header.Get("Webhook-Id"); id == "t/bad/2" || id == "t//1" {
@@ -239,8 +240,8 @@ func TestNoMessageIsSentWhenAnEarlierOneOfItsKeyWasNot(t *testing.T) {
 	}
 }
 
-// Both topics have a key "k": a key is one of its topic.
-func TestEndpointThatHangsHoldsBackNobodyElse(t *testing.T) {
+// Both topics have a key "k". A key belongs to its topic.
+func TestPublisher_HungEndpointBlocksNoOther(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
 	hangs := newReceiver(t, func(http.ResponseWriter, *http.Request) { <-release })
@@ -269,7 +270,7 @@ func TestEndpointThatHangsHoldsBackNobodyElse(t *testing.T) {
 	}
 }
 
-func TestOneEndpointHasAFewMessagesUnderWayAtOnce(t *testing.T) {
+func TestPublisher_LimitsConcurrencyPerEndpoint(t *testing.T) {
 	t.Parallel()
 	var underWay, most atomic.Int64
 	full := make(chan struct{})
@@ -281,7 +282,7 @@ func TestOneEndpointHasAFewMessagesUnderWayAtOnce(t *testing.T) {
 		if now == webhook.PerEndpoint {
 			close(full)
 		}
-		<-full // so many there are, or this hangs
+		<-full // blocks unless that many requests arrive
 	})
 	p := newPublisher(t, map[string]webhook.Endpoint{"t": rec.endpoint()})
 	var messages []outbox.Message
@@ -293,8 +294,8 @@ func TestOneEndpointHasAFewMessagesUnderWayAtOnce(t *testing.T) {
 	}
 }
 
-// The others of its messages fail as well, unsent, and it is asked again after a pause that grows.
-func TestEndpointThatIsAwayIsLeftAlone(t *testing.T) {
+// Other messages of the endpoint fail without being sent, and the backoff grows.
+func TestPublisher_BacksOffFromAnUnavailableEndpoint(t *testing.T) {
 	t.Parallel()
 	var code atomic.Int64
 	code.Store(http.StatusServiceUnavailable)
@@ -307,14 +308,14 @@ func TestEndpointThatIsAwayIsLeftAlone(t *testing.T) {
 		messages = append(messages, message("t", fmt.Sprint(i), 1))
 	}
 	failed := failedOf(t, p.Publish(t.Context(), messages))
-	away := 0
+	unsent := 0
 	for _, err := range failed {
 		if errors.Is(err, webhook.ErrAway) {
-			away++
+			unsent++
 		}
 	}
-	if came := len(rec.ids()); len(failed) != 100 || away < 100-webhook.PerEndpoint || came > 2*webhook.PerEndpoint {
-		t.Errorf("%d failed, %d of them unsent, %d requests", len(failed), away, came)
+	if came := len(rec.ids()); len(failed) != 100 || unsent < 100-webhook.PerEndpoint || came > 2*webhook.PerEndpoint {
+		t.Errorf("%d failed, %d of them unsent; %d requests", len(failed), unsent, came)
 	}
 	sent := func() bool {
 		before := len(rec.ids())
@@ -332,13 +333,13 @@ func TestEndpointThatIsAwayIsLeftAlone(t *testing.T) {
 		}
 	}
 	code.Store(http.StatusOK)
-	now = now.Add(webhook.MaxRest)
+	now = now.Add(webhook.MaxBackoff)
 	if err := p.Publish(t.Context(), messages); err != nil {
 		t.Errorf("it is back: %v", err)
 	}
 }
 
-func TestRetryAfterIsHonoured(t *testing.T) {
+func TestPublisher_HonorsRetryAfter(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		field string
@@ -370,7 +371,7 @@ func TestRetryAfterIsHonoured(t *testing.T) {
 	}
 }
 
-func TestOneMessageThatIsRefusedSaysNothingOfTheOthers(t *testing.T) {
+func TestPublisher_RefusedMessageAffectsNoOther(t *testing.T) {
 	t.Parallel()
 	for _, code := range []int{400, 404, 413, 500} {
 		rec := newReceiver(t, func(w http.ResponseWriter, r *http.Request) {
@@ -388,8 +389,8 @@ func TestOneMessageThatIsRefusedSaysNothingOfTheOthers(t *testing.T) {
 	}
 }
 
-// One of several that were under way together was let through all the same.
-func TestEndpointThatAsksToBeLeftAloneIsAlsoAfterAnAnswer(t *testing.T) {
+// Of several concurrent messages, the endpoint has accepted one.
+func TestPublisher_KeepsTheBackoffAfterASuccess(t *testing.T) {
 	t.Parallel()
 	rec := newReceiver(t, nil)
 	p := newPublisher(t, map[string]webhook.Endpoint{"t": rec.endpoint()})
@@ -407,19 +408,19 @@ func TestEndpointThatAsksToBeLeftAloneIsAlsoAfterAnAnswer(t *testing.T) {
 	}
 }
 
-func TestWhatIsRememberedOfEndpointsIsBounded(t *testing.T) {
+func TestPublisher_BoundsTheNumberOfBackoffs(t *testing.T) {
 	t.Parallel()
 	p := newPublisher(t, nil)
 	now := time.Unix(1700000000, 0)
-	for i := range webhook.MaxResting {
+	for i := range webhook.MaxEndpoints {
 		p.Note(fmt.Sprint(i), &webhook.StatusError{Status: 503}, now)
 	}
 	if left := p.Note("one more", &webhook.StatusError{Status: 503}, now.Add(time.Hour)); left != 1 {
-		t.Errorf("%d are remembered", left)
+		t.Errorf("%d endpoints have a backoff", left)
 	}
 }
 
-func TestRedirectIsNotFollowed(t *testing.T) {
+func TestPublisher_FollowsNoRedirect(t *testing.T) {
 	t.Parallel()
 	inside := newReceiver(t, nil)
 	for _, code := range []int{301, 302, 303, 307, 308} {
@@ -435,7 +436,7 @@ func TestRedirectIsNotFollowed(t *testing.T) {
 	}
 }
 
-func TestAnswerIsReadUpToALimit(t *testing.T) {
+func TestPublisher_ReadsALimitedResponse(t *testing.T) {
 	t.Parallel()
 	rec := newReceiver(t, func(w http.ResponseWriter, r *http.Request) {
 		for r.Context().Err() == nil {
@@ -450,7 +451,7 @@ func TestAnswerIsReadUpToALimit(t *testing.T) {
 	}
 }
 
-func TestEndOfTheContextIsNoFaultOfTheEndpoint(t *testing.T) {
+func TestPublisher_EndOfTheContextStartsNoBackoff(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	release := make(chan struct{})
@@ -476,7 +477,7 @@ func TestEndOfTheContextIsNoFaultOfTheEndpoint(t *testing.T) {
 	}
 }
 
-func TestTopicWithoutAUsableEndpointFailsAlone(t *testing.T) {
+func TestPublisher_InvalidEndpointFailsItsTopic(t *testing.T) {
 	t.Parallel()
 	rec := newReceiver(t, nil)
 	const token = "/T024BE7LD/secret"
@@ -508,7 +509,8 @@ func TestTopicWithoutAUsableEndpointFailsAlone(t *testing.T) {
 	}
 }
 
-func TestHeadersOfAMessageAreSentButNotInThePlaceOfOurs(t *testing.T) {
+// They do not replace the headers of the Publisher.
+func TestPublisher_SendsHeadersOfTheMessage(t *testing.T) {
 	t.Parallel()
 	rec := newReceiver(t, nil)
 	p := newPublisher(t, map[string]webhook.Endpoint{"t": rec.endpoint()})
@@ -539,7 +541,7 @@ func TestHeadersOfAMessageAreSentButNotInThePlaceOfOurs(t *testing.T) {
 	wantFailed(t, p.Publish(t.Context(), []outbox.Message{bad, message("t", "good", 1)}), "t/bad/1")
 }
 
-func TestConfigOfAPublisherThatCannotBeMeantIsRefused(t *testing.T) {
+func TestNewPublisher_ChecksItsConfig(t *testing.T) {
 	t.Parallel()
 	endpoint := func(context.Context, string) (webhook.Endpoint, error) { return webhook.Endpoint{}, nil }
 	for name, config := range map[string]webhook.PublisherConfig{
@@ -553,8 +555,9 @@ func TestConfigOfAPublisherThatCannotBeMeantIsRefused(t *testing.T) {
 	}
 }
 
-// An endpoint that speaks no HTTP may say a lot: 10 MB before the transport has enough, and all of it is in the transport's error.
-func TestErrorSaysLittleOfWhatAnEndpointHasAnswered(t *testing.T) {
+// A response that is not HTTP may have 10 MB before the transport stops, and the error of the
+// transport contains it.
+func TestPublisher_TruncatesErrors(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -580,7 +583,8 @@ func TestErrorSaysLittleOfWhatAnEndpointHasAnswered(t *testing.T) {
 	}
 }
 
-// The endpoints are in a database, as a rule: one that is unavailable is no failure of a message.
+// PublisherConfig.Endpoint usually reads a database. Messages do not fail while that is
+// unavailable.
 func TestPublisher_CountsNothingWhileEndpointHasNoDatabase(t *testing.T) {
 	t.Parallel()
 	_, refused := pgx.Connect(t.Context(), "host=127.0.0.1 port=1 dbname=x")

@@ -17,7 +17,7 @@ import (
 	"github.com/idem-go/idem/webhook"
 )
 
-// relayTo relays by a publisher until the test is over.
+// relayTo runs a relay until the end of the test.
 func relayTo(t *testing.T, publisher outbox.Publisher) *pgxpool.Pool {
 	t.Helper()
 	sender := pgtest.New(t)
@@ -52,11 +52,11 @@ func of(topic, key string, n int) []outbox.Message {
 	return messages
 }
 
-// eventually asks until the answer is yes.
+// eventually waits until a condition is true.
 var eventually = waiting.Until
 
-// It answers when the test says so. The others' messages are added while it is waited for.
-func TestEndpointThatIsSlowHoldsUpNoOtherAndNoneOfItsMessagesHasFailed(t *testing.T) {
+// The endpoint answers when the test lets it. None of its messages fails.
+func TestPublisher_SlowEndpointBlocksNoOther(t *testing.T) {
 	t.Parallel()
 	asked, answer := make(chan struct{}, 1000), make(chan struct{})
 	slow := newReceiver(t, func(_ http.ResponseWriter, r *http.Request) {
@@ -78,9 +78,9 @@ func TestEndpointThatIsSlowHoldsUpNoOtherAndNoneOfItsMessagesHasFailed(t *testin
 		addTo(t, sender, of(fmt.Sprint("fast ", i), "f", 1)...)
 	}
 	eventually(t, "the messages of the others", func() bool { return len(fast.ids()) == 20 })
-	var blamed int
-	if err := sender.QueryRow(t.Context(), `select count(*) from idem.outbox where held`).Scan(&blamed); err != nil || blamed > 0 {
-		t.Errorf("%d are held back, %v", blamed, err)
+	var held int
+	if err := sender.QueryRow(t.Context(), `select count(*) from idem.outbox where held`).Scan(&held); err != nil || held > 0 {
+		t.Errorf("%d messages are held, %v", held, err)
 	}
 	close(answer)
 	eventually(t, "those of the slow one", func() bool { return len(slow.ids()) >= 150 })
@@ -99,15 +99,15 @@ func TestEndpointThatIsSlowHoldsUpNoOtherAndNoneOfItsMessagesHasFailed(t *testin
 	}
 }
 
-// It is not a failure of the messages, however many there are, and however often they are looked at.
-func TestEndpointThatAsksToBeLeftAloneCountsNoAttemptAndHoldsUpNoOther(t *testing.T) {
+// The endpoint blocks no other.
+func TestPublisher_RetryAfterCountsNoAttempt(t *testing.T) {
 	t.Parallel()
 	away, fast := newReceiver(t, status(http.StatusServiceUnavailable, "Retry-After", "900")), newReceiver(t, nil)
 	sender := relayTo(t, newPublisher(t, map[string]webhook.Endpoint{"away": away.endpoint(), "fast": fast.endpoint()}))
 	for i := range 50 {
 		addTo(t, sender, of("away", fmt.Sprint(i), 1)...)
 	}
-	eventually(t, "it to be asked", func() bool { return len(away.ids()) > 0 })
+	eventually(t, "a request", func() bool { return len(away.ids()) > 0 })
 	for i := range 30 {
 		addTo(t, sender, of("fast", "f", 1)...)
 		eventually(t, "one of the others", func() bool { return len(fast.ids()) > i })
@@ -121,8 +121,8 @@ func TestEndpointThatAsksToBeLeftAloneCountsNoAttemptAndHoldsUpNoOther(t *testin
 	}
 }
 
-// Whichever of the user's functions it is, and whatever it does.
-func TestFunctionThatPanicsOrTimesOutStopsOnlyItsOwnTopic(t *testing.T) {
+// The test tries each function of the application.
+func TestPublisher_PanicOrTimeoutFailsItsTopic(t *testing.T) {
 	t.Parallel()
 	fast := newReceiver(t, nil)
 	base := roundTripper(func(r *http.Request) (*http.Response, error) {
@@ -161,8 +161,8 @@ func TestFunctionThatPanicsOrTimesOutStopsOnlyItsOwnTopic(t *testing.T) {
 	}
 }
 
-// What is not begun is told as such, and what is away as well.
-func TestPublisherTellsWhatIsAwayAndWhatItHasNotSent(t *testing.T) {
+// These are messages of an unavailable endpoint, and messages that were not sent.
+func TestPublisher_MarksErrorsWithRetryLater(t *testing.T) {
 	t.Parallel()
 	rec := newReceiver(t, status(http.StatusServiceUnavailable, "Retry-After", "90"))
 	p := newPublisher(t, map[string]webhook.Endpoint{"t": rec.endpoint()}, func(c *webhook.PublisherConfig) { c.Timeout = time.Minute })

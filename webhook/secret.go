@@ -10,52 +10,51 @@ import (
 	"strings"
 )
 
-// secrets are the keys of one endpoint. While a secret is being replaced there are several.
+// secrets are the keys of one endpoint. There are several while a secret is being replaced.
 type secrets [][]byte
 
-// newSecrets reads secrets as they are written. An error tells nothing of them.
+// newSecrets decodes secrets. Its error does not contain them.
 func newSecrets(texts []string, decode func(string) ([]byte, error)) (secrets, error) {
 	if len(texts) == 0 {
 		return nil, errors.New("webhook: there is no secret")
 	}
-	read := make(secrets, len(texts))
+	keys := make(secrets, len(texts))
 	for i, text := range texts {
-		key, err := []byte(nil), error(nil)
+		var err error
 		switch {
 		case text == "":
 			err = errors.New("it is empty")
 		case strings.TrimSpace(text) != text:
-			err = errors.New("there is space around it")
+			err = errors.New("it begins or ends with white space")
 		default:
-			key, err = decode(text)
+			keys[i], err = decode(text)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("webhook: secret %d of %d: %w", i+1, len(texts), err)
 		}
-		read[i] = key
 	}
-	return read, nil
+	return keys, nil
 }
 
-// asWritten is for schemes whose key is the secret as it is written.
-func asWritten(text string) ([]byte, error) { return []byte(text), nil }
+// asBytes decodes a secret that is used as it is.
+func asBytes(text string) ([]byte, error) { return []byte(text), nil }
 
-// What Standard Webhooks says of the size of a key.
+// The sizes of a key that Standard Webhooks allows.
 const minKey, maxKey = 24, 64
 
-// fromBase64 reads a secret of Standard Webhooks.
+// fromBase64 decodes a secret of Standard Webhooks.
 func fromBase64(text string) ([]byte, error) {
 	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(text, "whsec_"))
 	switch {
 	case err != nil:
 		return nil, errors.New(`it is not "whsec_" and base64`)
 	case len(key) < minKey, len(key) > maxKey:
-		return nil, fmt.Errorf("it has %d bytes, and should have %d to %d", len(key), minKey, maxKey)
+		return nil, fmt.Errorf("it has %d bytes, but must have %d to %d", len(key), minKey, maxKey)
 	}
 	return key, nil
 }
 
-// sign returns a signature of the content by each of the secrets.
+// sign returns a signature of content by each secret.
 func (s secrets) sign(content ...[]byte) [][]byte {
 	signatures := make([][]byte, len(s))
 	for i, key := range s {
@@ -68,18 +67,20 @@ func (s secrets) sign(content ...[]byte) [][]byte {
 	return signatures
 }
 
-// maxSignatures bounds the work that a request can ask for. Who changes a secret sends two.
+// maxSignatures bounds the work that a request can cause. A provider that replaces a secret sends
+// two signatures.
 const maxSignatures = 32
 
-// match reports whether one of the signatures is by one of the secrets. It takes as long whichever it is.
+// match reports whether one of the signatures is by one of the secrets. Its duration does not
+// depend on which one.
 func (s secrets) match(signatures [][]byte, content ...[]byte) bool {
 	if len(signatures) > maxSignatures {
 		return false
 	}
 	matches := 0
-	for _, good := range s.sign(content...) {
+	for _, valid := range s.sign(content...) {
 		for _, signature := range signatures {
-			matches |= subtle.ConstantTimeCompare(good, signature)
+			matches |= subtle.ConstantTimeCompare(valid, signature)
 		}
 	}
 	return matches == 1

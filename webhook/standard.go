@@ -7,16 +7,17 @@ import (
 	"strings"
 )
 
-// StandardWebhooks verifies what is signed as https://www.standardwebhooks.com says, by one of the secrets. A secret is base64,
-// with or without "whsec_" in front. The fields are Webhook-Id, Webhook-Timestamp and Webhook-Signature; of the signatures,
-// those of version v1 count (HMAC-SHA256). The ID of an event is signed, and has no full stop in it: it could be mistaken
-// for the end of the ID.
+// StandardWebhooks verifies signatures according to https://www.standardwebhooks.com with one of
+// the secrets. A secret is base64, with or without the prefix "whsec_". The fields are Webhook-Id,
+// Webhook-Timestamp and Webhook-Signature. Only signatures of version v1 (HMAC-SHA256) count. The
+// ID of an event is signed. It must not contain a full stop, which ends the ID in the signed
+// content.
 func StandardWebhooks(secrets ...string) (Verifier, error) {
 	return newStandard("Webhook-", secrets)
 }
 
-// Svix is StandardWebhooks with the names of the fields that it had before it was a standard, and that some providers still
-// send: Svix-Id, Svix-Timestamp and Svix-Signature.
+// Svix is StandardWebhooks with the older field names that some providers still send: Svix-Id,
+// Svix-Timestamp and Svix-Signature.
 func Svix(secrets ...string) (Verifier, error) {
 	return newStandard("Svix-", secrets)
 }
@@ -38,35 +39,36 @@ func newStandard(prefix string, texts []string) (Verifier, error) {
 func (s *standard) Verify(r *http.Request, body []byte) (Event, error) {
 	var fields [3]string
 	for i, name := range []string{"Id", "Timestamp", "Signature"} {
-		value, err := field(r.Header, s.prefix+name)
+		value, err := singleField(r.Header, s.prefix+name)
 		if err != nil {
 			return Event{}, err
 		}
 		fields[i] = value
 	}
-	id, digits, signatures := fields[0], fields[1], fields[2]
-	at, err := unixTime(digits)
+	id, seconds, signatures := fields[0], fields[1], fields[2]
+	at, err := unixTime(seconds)
 	switch {
 	case err != nil:
 		return Event{}, err
 	case strings.Contains(id, "."):
-		return Event{}, fmt.Errorf("%w: there is a full stop in the id", ErrSignature)
-	case !s.secrets.match(parseStandard(signatures), signedByStandard(id, digits, body)...):
+		return Event{}, fmt.Errorf("%w: the id contains a full stop", ErrSignature)
+	case !s.secrets.match(parseStandard(signatures), standardContent(id, seconds, body)...):
 		return Event{}, ErrSignature
 	}
 	return Event{ID: id, SentAt: at}, nil
 }
 
-func signedByStandard(id, digits string, body []byte) [][]byte {
-	return [][]byte{[]byte(id + "." + digits + "."), body}
+// standardContent returns the signed content of a webhook.
+func standardContent(id, seconds string, body []byte) [][]byte {
+	return [][]byte{[]byte(id + "." + seconds + "."), body}
 }
 
-const versionStandard = "v1,"
+const standardVersion = "v1,"
 
-// parseStandard reads the signatures of a list, which are separated by spaces. Versions that are unknown do not count.
+// parseStandard parses a list of signatures separated by spaces. It ignores unknown versions.
 func parseStandard(list string) (signatures [][]byte) {
 	for text := range strings.SplitSeq(list, " ") {
-		encoded, ok := strings.CutPrefix(text, versionStandard)
+		encoded, ok := strings.CutPrefix(text, standardVersion)
 		if !ok {
 			continue
 		}
@@ -77,11 +79,11 @@ func parseStandard(list string) (signatures [][]byte) {
 	return signatures
 }
 
-// signatureList is what parseStandard reads.
-func signatureList(signatures [][]byte) string {
+// formatStandard returns the list of signatures that parseStandard parses.
+func formatStandard(signatures [][]byte) string {
 	texts := make([]string, len(signatures))
 	for i, signature := range signatures {
-		texts[i] = versionStandard + base64.StdEncoding.EncodeToString(signature)
+		texts[i] = standardVersion + base64.StdEncoding.EncodeToString(signature)
 	}
 	return strings.Join(texts, " ")
 }

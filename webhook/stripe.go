@@ -8,48 +8,49 @@ import (
 	"strings"
 )
 
-// Stripe verifies the field Stripe-Signature, by one of the secrets as Stripe's dashboard shows them. Of the signatures, those
-// of version v1 count. The ID of an event is the member "id" of the body.
+// Stripe verifies the field Stripe-Signature with one of the secrets, in the form in which Stripe's
+// dashboard shows them. Only signatures of version v1 count. The ID of an event is the member "id"
+// of the body.
 //
-// Stripe signs a delivery anew whenever it repeats it, and its body may differ then in "pending_webhooks": the payload of an
-// event is the body without that member, as compact JSON.
+// Stripe signs each delivery anew, and the member "pending_webhooks" may differ. So the payload of
+// an event is the body without that member, as compact JSON.
 func Stripe(secrets ...string) (Verifier, error) {
-	read, err := newSecrets(secrets, asWritten)
+	parsed, err := newSecrets(secrets, asBytes)
 	if err != nil {
 		return nil, err
 	}
-	return &stripe{read}, nil
+	return &stripe{parsed}, nil
 }
 
 type stripe struct{ secrets secrets }
 
 // Verify implements Verifier.
 func (s *stripe) Verify(r *http.Request, body []byte) (Event, error) {
-	value, err := field(r.Header, "Stripe-Signature")
+	value, err := singleField(r.Header, "Stripe-Signature")
 	if err != nil {
 		return Event{}, err
 	}
-	digits, signatures, err := parseStripe(value)
+	seconds, signatures, err := parseStripe(value)
 	if err != nil {
 		return Event{}, err
 	}
-	at, err := unixTime(digits)
+	at, err := unixTime(seconds)
 	switch {
 	case err != nil:
 		return Event{}, err
-	case !s.secrets.match(signatures, []byte(digits+"."), body):
+	case !s.secrets.match(signatures, []byte(seconds+"."), body):
 		return Event{}, ErrSignature
 	}
 	id, payload := readStripe(body)
 	return Event{ID: id, SentAt: at, Payload: payload}, nil
 }
 
-// parseStripe reads "t=1492774577,v1=5257a8…,v1=…,v0=…". Versions that are unknown do not count.
-func parseStripe(value string) (digits string, signatures [][]byte, err error) {
+// parseStripe parses "t=1492774577,v1=5257a8…,v1=…,v0=…". It ignores unknown versions.
+func parseStripe(value string) (seconds string, signatures [][]byte, err error) {
 	times := 0
 	for item := range strings.SplitSeq(value, ",") {
 		if text, ok := strings.CutPrefix(item, "t="); ok {
-			digits = text
+			seconds = text
 			times++
 		}
 		if text, ok := strings.CutPrefix(item, "v1="); ok {
@@ -61,10 +62,11 @@ func parseStripe(value string) (digits string, signatures [][]byte, err error) {
 	if times > 1 {
 		return "", nil, fmt.Errorf("%w: there are %d times", ErrSignature, times)
 	}
-	return digits, signatures, nil
+	return seconds, signatures, nil
 }
 
-// readStripe returns the id of an event, and what it says. A body that is no event has no id.
+// readStripe returns the ID and the payload of an event. Both are empty if the body is not an
+// event.
 func readStripe(body []byte) (id string, payload []byte) {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(body, &members) != nil || json.Unmarshal(members["id"], &id) != nil {
@@ -73,7 +75,7 @@ func readStripe(body []byte) (id string, payload []byte) {
 	delete(members, "pending_webhooks")
 	payload, err := json.Marshal(members)
 	if err != nil {
-		panic(err) // it was just read
+		panic(err) // the members were just unmarshaled
 	}
 	return id, payload
 }

@@ -18,16 +18,16 @@ import (
 	"github.com/idem-go/idem/webhook"
 )
 
-func TestPublisherKeepsItsPromises(t *testing.T) {
+func TestPublisher_PassesTheSuite(t *testing.T) {
 	t.Parallel()
 	outboxtest.Run(t, outboxtest.Suite{Pool: func(t testing.TB) *pgxpool.Pool { return pgtest.New(t) }, New: newTarget})
 }
 
-// moody is an endpoint that can be away.
+// moody is an endpoint that can be unavailable.
 type moody struct {
 	mu      sync.Mutex
-	status  int           // instead of taking anything
-	hanging chan struct{} // until it is closed
+	status  int           // answered to everything, if not 0
+	hanging chan struct{} // requests block until it is closed
 	taken   []outbox.Message
 }
 
@@ -78,7 +78,7 @@ func (e *moody) arrived(context.Context) (taken []outbox.Message, err error) {
 	return taken, nil
 }
 
-// withoutOurs removes headers that are those of the webhook or of HTTP, whatever a message says.
+// withoutOurs removes the headers that a webhook or HTTP always sets.
 func withoutOurs(headers map[string]string) {
 	maps.DeleteFunc(headers, func(name, value string) bool {
 		switch name {

@@ -14,7 +14,7 @@ import (
 	"github.com/idem-go/idem/webhook"
 )
 
-// answersAfter is an endpoint that takes so long for each answer, and remembers what came. It needs no network.
+// answersAfter is a RoundTripper that answers after a duration and stores the requests.
 type answersAfter struct {
 	wait time.Duration
 	ids  []string
@@ -30,7 +30,7 @@ func (a *answersAfter) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// publishTo publishes messages of one key, in a call that has so long.
+// publishTo publishes messages of one key, in a call with a timeout.
 func publishTo(t *testing.T, base http.RoundTripper, timeout, call time.Duration, messages ...outbox.Message) (map[string]error, time.Duration) {
 	t.Helper()
 	p := newPublisher(t, map[string]webhook.Endpoint{"t": {URL: "http://example.com", Secrets: []string{standardSecret}}}, func(c *webhook.PublisherConfig) {
@@ -42,8 +42,8 @@ func publishTo(t *testing.T, base http.RoundTripper, timeout, call time.Duration
 	return failedOf(t, p.Publish(ctx, messages)), time.Since(begin)
 }
 
-// The relay would take an error that says so for the end of its own context, and blame no message.
-func TestEndpointThatDoesNotAnswerIsToBlame(t *testing.T) {
+// The relay would take an error of a context for the end of the call, and count no attempt.
+func TestPublisher_ReportsATimeoutOfTheEndpoint(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		failed, took := publishTo(t, &answersAfter{wait: time.Hour}, 7*time.Second, time.Minute, message("t", "k", 1), message("t", "k", 2))
@@ -58,8 +58,8 @@ func TestEndpointThatDoesNotAnswerIsToBlame(t *testing.T) {
 	})
 }
 
-// However long it may take, the call ends with a message that has failed, and not by being cut off.
-func TestEndpointThatDoesNotAnswerIsNamedBeforeTheCallEnds(t *testing.T) {
+// With any Timeout, the message fails before the context of the call ends.
+func TestPublisher_NamesATimeoutBeforeTheCallEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		failed, took := publishTo(t, &answersAfter{wait: time.Hour}, 24*time.Hour, 30*time.Second, message("t", "k", 1))
@@ -69,8 +69,8 @@ func TestEndpointThatDoesNotAnswerIsNamedBeforeTheCallEnds(t *testing.T) {
 	})
 }
 
-// What might be cut off in the middle is left for the next call, and no message is to blame for it.
-func TestNothingBeginsThatTheCallHasNoTimeFor(t *testing.T) {
+// A message that the end of the call could interrupt is in the next call, and counts no attempt.
+func TestPublisher_SendsNothingWithoutTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		slow := &answersAfter{wait: 8 * time.Second}
@@ -84,8 +84,7 @@ func TestNothingBeginsThatTheCallHasNoTimeFor(t *testing.T) {
 	})
 }
 
-// A second attempt shares the time of the first.
-func TestTimeoutBoundsBothAttempts(t *testing.T) {
+func TestPublisher_TimeoutBoundsBothAttempts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		failed, took := publishTo(t, &answersAfter{wait: 10 * time.Second}, 15*time.Second, time.Hour, message("t", "k", 1))
@@ -110,7 +109,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// endsTheCall is an endpoint whose answer arrives when the call has just ended.
+// endsTheCall is a RoundTripper whose response arrives just after the end of the call.
 type endsTheCall struct {
 	cancel context.CancelFunc
 	status int
@@ -121,7 +120,7 @@ func (e endsTheCall) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: e.status, Body: http.NoBody, Request: r}, nil
 }
 
-func TestAnswerThatArrivesWithTheEndOfTheCallIsAnAnswer(t *testing.T) {
+func TestPublisher_UsesAResponseAtTheEndOfTheCall(t *testing.T) {
 	t.Parallel()
 	for status, away := range map[int]bool{http.StatusServiceUnavailable: true, http.StatusBadRequest: false} {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -5,41 +5,48 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"net/http"
+	"strconv"
+	"strings"
 	"time"
 )
 
-// Verifier is the signature scheme of a provider. [StandardWebhooks], [Stripe] and [GitHub] are some.
+// Verifier is the signature scheme of a provider, such as [StandardWebhooks], [Stripe] and
+// [GitHub].
 type Verifier interface {
-	// Verify returns the event that a request delivers if its signature is good, and otherwise an error, of which the other
-	// side is told nothing. body is the whole body, as it came, and must not be changed. That of r is used up.
+	// Verify returns the event of a request if its signature is valid. The other side does not
+	// receive the text of its error. body is the whole body as it arrived, and must not be changed.
+	// The Body of r has been read.
 	//
-	// A scheme that signs a time returns it, and leaves it to the Handler to say whether that was too long ago.
+	// A scheme that signs a time returns it in Event.SentAt. The Handler decides whether it is too
+	// old.
 	Verify(r *http.Request, body []byte) (Event, error)
 }
 
-// Event is what a signature vouches for.
+// Event is the signed content of a request.
 type Event struct {
-	// ID is the provider's name for the event, the same in each delivery. A request whose event has none is refused: where a
-	// provider gives none, see [ByContent].
+	// ID is the provider's ID of the event, the same in each delivery. The Handler refuses an event
+	// without an ID. For providers without IDs, see [ByContent].
 	ID string
 
 	// SentAt is when this delivery was signed. It is zero if the scheme signs no time.
 	SentAt time.Time
 
-	// Type is the provider's word for what has happened, if it is not in the body.
+	// Type is the provider's type of the event, if it is not in the body.
 	Type string
 
-	// Payload is what the event says. It is only for bodies which differ between deliveries of one event. Nil is the body.
+	// Payload is the content of the event, if the body differs between deliveries of one event. Nil
+	// means the body.
 	Payload []byte
 }
 
-// ErrSignature says that a request has no good signature.
-var ErrSignature = errors.New("webhook: no good signature")
+// ErrSignature says that a request has no valid signature.
+var ErrSignature = errors.New("webhook: no valid signature")
 
-// ByContent is v with events that are known by what they say: the ID is a hash of the signed time, if there is one, and of the
-// body. It is for providers who give events no ID, or none that is signed. Two events that say the same at the same time
-// are one to it.
+// ByContent returns v with another ID for each event: a hash of the signed time, if there is one,
+// and the body. It is for providers whose events have no ID, or none that is signed. Two events
+// with the same content and time count as one.
 func ByContent(v Verifier) Verifier { return byContent{v} }
 
 type byContent struct{ Verifier }
@@ -56,4 +63,29 @@ func (v byContent) Verify(r *http.Request, body []byte) (Event, error) {
 	content.Write(body)
 	event.ID = "sha256:" + hex.EncodeToString(content.Sum(nil))
 	return event, nil
+}
+
+// singleField returns the value of a header field, "" if there is none. A repeated field is an
+// error: the provider sent only one of the values.
+func singleField(header http.Header, name string) (string, error) {
+	switch values := header.Values(name); len(values) {
+	case 0:
+		return "", nil
+	case 1:
+		return values[0], nil
+	default:
+		return "", fmt.Errorf("%w: the field %s occurs %d times", ErrSignature, name, len(values))
+	}
+}
+
+// unixTime parses a time in seconds that consists of up to 12 digits.
+func unixTime(digits string) (time.Time, error) {
+	if digits == "" || len(digits) > 12 || strings.Trim(digits, "0123456789") != "" {
+		return time.Time{}, fmt.Errorf("%w: there is no valid time", ErrSignature)
+	}
+	seconds, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil {
+		panic(err) // twelve digits fit
+	}
+	return time.Unix(seconds, 0), nil
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/idem-go/idem/webhook"
 )
 
-// The secrets of the examples in the documentation of each scheme, and others.
+// The secrets of the documented examples of each scheme, and others.
 const (
 	standardSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 	otherSecret    = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
@@ -42,21 +42,21 @@ func (d delivery) request(edits ...func(*http.Request)) *http.Request {
 	return r
 }
 
-// The example of Standard Webhooks' own libraries.
+// The example of the libraries of Standard Webhooks.
 var standardDelivery = delivery{map[string]string{
 	"Webhook-Id":        "msg_p5jXN8AQM9LWM0D4loKWxJek",
 	"Webhook-Timestamp": "1614265330",
 	"Webhook-Signature": "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=",
 }, `{"test": 2432232314}`}
 
-// The same under the names of Svix, whose example it was first.
+// The same with the field names of Svix.
 var svixDelivery = delivery{map[string]string{
 	"Svix-Id":        "msg_p5jXN8AQM9LWM0D4loKWxJek",
 	"Svix-Timestamp": "1614265330",
 	"Svix-Signature": "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=",
 }, `{"test": 2432232314}`}
 
-// By Stripe's description. The signatures are those of: openssl dgst -sha256 -hmac.
+// According to Stripe's documentation. The signatures were made by openssl dgst -sha256 -hmac.
 var stripeDelivery = delivery{map[string]string{
 	"Stripe-Signature": "t=1492774577,v1=b4072ad56aa4ab3c37e10354d28ae7e2bb33612a032cba4eb84b0812aeaa1104," +
 		"v1=f657213da2f31f0b2dcd2bc819edc5aa514ccb58d864ccb0dca7f82c2e3ccb54," +
@@ -96,7 +96,7 @@ func verifier(t testing.TB, make maker, secrets ...string) webhook.Verifier {
 	return v
 }
 
-// wantRefused fails the test unless the request has no good signature.
+// wantRefused fails the test unless the error is ErrSignature.
 func wantRefused(t *testing.T, v webhook.Verifier, r *http.Request, body string) {
 	t.Helper()
 	event, err := v.Verify(r, []byte(body))
@@ -108,7 +108,7 @@ func wantRefused(t *testing.T, v webhook.Verifier, r *http.Request, body string)
 	}
 }
 
-func TestExamplesOfEachSchemeAreVerified(t *testing.T) {
+func TestVerify_AcceptsDocumentedExamples(t *testing.T) {
 	t.Parallel()
 	for name, s := range schemes {
 		got, err := verifier(t, s.make, s.secret).Verify(s.request(), []byte(s.body))
@@ -121,7 +121,7 @@ func TestExamplesOfEachSchemeAreVerified(t *testing.T) {
 	}
 }
 
-func TestAnyOfSeveralSecretsWillDo(t *testing.T) {
+func TestVerify_AcceptsAnyOfSeveralSecrets(t *testing.T) {
 	t.Parallel()
 	for name, s := range schemes {
 		for _, secrets := range [][]string{{s.secret, otherSecret}, {otherSecret, s.secret}} {
@@ -130,15 +130,15 @@ func TestAnyOfSeveralSecretsWillDo(t *testing.T) {
 			}
 		}
 	}
-	for _, secret := range []string{stripeSecret, oldStripe} { // each has signed the example
+	for _, secret := range []string{stripeSecret, oldStripe} { // the example has a signature of each
 		if _, err := verifier(t, webhook.Stripe, secret).Verify(stripeDelivery.request(), []byte(stripeDelivery.body)); err != nil {
 			t.Error(err)
 		}
 	}
 }
 
-// Every byte of the body counts, and its length.
-func TestBodyThatIsAlteredIsRefused(t *testing.T) {
+// The test alters every byte of the body, and its length.
+func TestVerify_RefusesAnAlteredBody(t *testing.T) {
 	t.Parallel()
 	for name, s := range schemes {
 		t.Run(name, func(t *testing.T) {
@@ -156,7 +156,7 @@ func TestBodyThatIsAlteredIsRefused(t *testing.T) {
 	}
 }
 
-func TestSecretOfAnotherEndpointIsNoneOfThisOne(t *testing.T) {
+func TestVerify_RefusesAnotherSecret(t *testing.T) {
 	t.Parallel()
 	for _, s := range schemes {
 		wantRefused(t, verifier(t, s.make, otherSecret), s.request(), s.body)
@@ -175,7 +175,7 @@ func without(name string) func(*http.Request) {
 	return func(r *http.Request) { r.Header.Del(name) }
 }
 
-func TestHeaderThatIsAlteredIsRefused(t *testing.T) {
+func TestVerify_RefusesAlteredHeaders(t *testing.T) {
 	t.Parallel()
 	good := func(d delivery, name string) string { return d.header[name] }
 	for name, row := range map[string]struct {
@@ -226,8 +226,9 @@ func TestHeaderThatIsAlteredIsRefused(t *testing.T) {
 	}
 }
 
-// "a.1614265330.b" is signed. It must not also be what "a" says with the body "1614265330.b", or the other way round.
-func TestEndOfTheIDCannotBeMoved(t *testing.T) {
+// The signed content is "a.1614265330.b". It must not be valid for another division into ID and
+// body.
+func TestVerify_RefusesAMovedEndOfTheID(t *testing.T) {
 	t.Parallel()
 	v := verifier(t, webhook.StandardWebhooks, standardSecret)
 	signed := webhook.SignStandard("msg_1", "1614265330", []byte("1700000000.and so on"), standardSecret)
@@ -237,8 +238,8 @@ func TestEndOfTheIDCannotBeMoved(t *testing.T) {
 	wantRefused(t, v, r.request(), r.body)
 }
 
-// One that is good counts among others, up to a number that no change of a secret needs.
-func TestNumberOfSignaturesIsBounded(t *testing.T) {
+// A valid signature counts among others, up to a number that no replacement of a secret needs.
+func TestVerify_BoundsTheNumberOfSignatures(t *testing.T) {
 	t.Parallel()
 	const bad = "v1,Ceo5qEr07ixe2NLpvHk3FH9bwy/WavXrAFQ/9tdO6mc= "
 	good := standardDelivery.header["Webhook-Signature"]
@@ -250,7 +251,7 @@ func TestNumberOfSignaturesIsBounded(t *testing.T) {
 	wantRefused(t, v, standardDelivery.request(set("Webhook-Signature", strings.Repeat(bad, 10_000)+good)), standardDelivery.body)
 }
 
-func TestSecretThatWouldVerifyNothingOrEverythingIsRefused(t *testing.T) {
+func TestVerifiers_RefuseInvalidSecrets(t *testing.T) {
 	t.Parallel()
 	for name, s := range schemes {
 		for _, secrets := range [][]string{nil, {}, {""}, {s.secret, ""}, {s.secret + "\n"}, {" " + s.secret}} {
@@ -267,8 +268,8 @@ func TestSecretThatWouldVerifyNothingOrEverythingIsRefused(t *testing.T) {
 	}
 }
 
-// Nothing of a body is read that is not signed; what is signed may be anything.
-func TestSignedBodyThatIsNoEventHasNoID(t *testing.T) {
+// Such a body has no ID, so the Handler refuses it.
+func TestStripe_AcceptsASignedBodyWithoutAnEvent(t *testing.T) {
 	t.Parallel()
 	v := verifier(t, webhook.Stripe, stripeSecret)
 	for _, body := range []string{"", "null", "[]", `{}`, `{"id":7}`, `{"id":null}`, `{"ID":"evt_1"}`, `{"id":"evt_1"`, strings.Repeat("[", 20_000)} {
@@ -279,8 +280,8 @@ func TestSignedBodyThatIsNoEventHasNoID(t *testing.T) {
 	}
 }
 
-// Stripe counts down in "pending_webhooks" from one delivery to the next.
-func TestPayloadOfAStripeEventIsTheSameInEachDelivery(t *testing.T) {
+// Stripe decreases "pending_webhooks" from one delivery to the next.
+func TestStripe_PayloadIsTheSameInEachDelivery(t *testing.T) {
 	t.Parallel()
 	v := verifier(t, webhook.Stripe, stripeSecret)
 	var payloads []string
@@ -306,8 +307,8 @@ func stripeSignature(digits, body string) string {
 	return "t=" + digits + ",v1=" + hex.EncodeToString(mac.Sum(nil))
 }
 
-// ByContent knows a delivery again under another id, and tells others apart.
-func TestEventsWithoutASignedIDAreKnownByTheirContent(t *testing.T) {
+// It recognizes a delivery under another ID, and distinguishes other contents.
+func TestByContent_HashesTimeAndBody(t *testing.T) {
 	t.Parallel()
 	v := webhook.ByContent(verifier(t, webhook.GitHub, githubSecret))
 	id := func(r *http.Request) string {

@@ -16,7 +16,7 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// The example needs two databases, so go test does not run it as one: TestExamplePrintsWhatItSays does.
+// The example needs two databases. TestExamplePrintsWhatItSays opens them and runs it.
 var shopPool, billingPool *pgxpool.Pool
 
 func Example() {

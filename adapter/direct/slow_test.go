@@ -13,8 +13,8 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// What is before it and behind it in its transaction is not to blame.
-func TestHandlerThatNeverEndsInTimeHoldsBackItsKeyAloneAndDies(t *testing.T) {
+// The other messages of its transaction count no attempt.
+func TestConsumer_DeadLettersAHungHandler(t *testing.T) {
 	t.Parallel()
 	const timeout = 4 * time.Second
 	for what, wait := range map[string]func(ctx context.Context, tx pgx.Tx) error{
@@ -29,32 +29,32 @@ func TestHandlerThatNeverEndsInTimeHoldsBackItsKeyAloneAndDies(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			tr := newTrade(t)
-			tr.add(message("b", "1"), message("a", "slow"), message("c", "1"), message("a", "behind"))
-			tr.relay(tr.billing, func(tx pgx.Tx, m inbox.Message) error {
+			s := newServices(t)
+			s.add(message("b", "1"), message("a", "slow"), message("c", "1"), message("a", "behind"))
+			s.relay(s.billing, func(tx pgx.Tx, m inbox.Message) error {
 				if m.Type == "slow" {
 					return wait(inbox.Context(tx), tx)
 				}
 				return enter(tx, m)
 			}, outbox.RelayConfig{PublishTimeout: timeout, MaxAttempts: 2}, soon, inbox.WithMaxAttempts(2))
-			tr.empty()
+			s.empty()
 			for key, want := range map[string]string{"a": "behind", "b": "1", "c": "1"} {
-				if diff := cmp.Diff([]string{want}, tr.types(key)); diff != "" {
+				if diff := cmp.Diff([]string{want}, s.types(key)); diff != "" {
 					t.Errorf("key %s (-want +got):\n%s", key, diff)
 				}
 			}
-			if n := count(t, tr.shop, `select count(*) from idem.dead_letters`) + count(t, tr.billing, `select count(*) from idem.dead_letters`); n != 1 {
-				t.Errorf("%d are dead", n)
+			if n := count(t, s.shop, `select count(*) from idem.dead_letters`) + count(t, s.billing, `select count(*) from idem.dead_letters`); n != 1 {
+				t.Errorf("%d dead letters", n)
 			}
 		})
 	}
 }
 
-// A process that is stopped blames no message, however long its handler was at it.
-func TestHandlerThatIsAtWorkWhenItsProcessStopsIsNotBlamed(t *testing.T) {
+// The running handler has not failed, however long it has taken.
+func TestConsumer_StopCountsNoAttempt(t *testing.T) {
 	t.Parallel()
-	tr := newTrade(t)
-	tr.add(message("a", "slow"))
+	s := newServices(t)
+	s.add(message("a", "slow"))
 	var first atomic.Bool
 	begun := make(chan struct{})
 	handle := func(tx pgx.Tx, m inbox.Message) error {
@@ -66,22 +66,22 @@ func TestHandlerThatIsAtWorkWhenItsProcessStopsIsNotBlamed(t *testing.T) {
 		return enter(tx, m)
 	}
 	config := outbox.RelayConfig{Drain: time.Millisecond, PublishTimeout: 10 * time.Minute, MaxAttempts: 1}
-	stop := tr.relay(tr.billing, handle, config, soon, inbox.WithMaxAttempts(1))
+	stop := s.relay(s.billing, handle, config, soon, inbox.WithMaxAttempts(1))
 	<-begun
 	stop()
-	tr.relay(tr.billing, handle, config, soon, inbox.WithMaxAttempts(1))
-	tr.empty()
-	if n := len(tr.types("a")); n != 1 {
+	s.relay(s.billing, handle, config, soon, inbox.WithMaxAttempts(1))
+	s.empty()
+	if n := len(s.types("a")); n != 1 {
 		t.Errorf("%d effects", n)
 	}
 }
 
-// A handler that heeds no context is done when it says so, and the others have their turn.
-func TestHandlerThatHeedsNoContextIsDoneThoughTheTimeOfItsCallIsOver(t *testing.T) {
+// The message is handled although the call has ended, and the other messages follow.
+func TestConsumer_CommitsAHandlerThatIgnoresItsContext(t *testing.T) {
 	t.Parallel()
-	tr := newTrade(t)
-	tr.add(message("a", "slow"), message("b", "1"), message("a", "behind"))
-	tr.relay(tr.billing, func(tx pgx.Tx, m inbox.Message) error {
+	s := newServices(t)
+	s.add(message("a", "slow"), message("b", "1"), message("a", "behind"))
+	s.relay(s.billing, func(tx pgx.Tx, m inbox.Message) error {
 		if m.Type == "slow" {
 			if _, err := tx.Exec(context.Background(), `select pg_sleep(1.5)`); err != nil {
 				return err
@@ -91,8 +91,8 @@ func TestHandlerThatHeedsNoContextIsDoneThoughTheTimeOfItsCallIsOver(t *testing.
 		}
 		return enter(tx, m)
 	}, outbox.RelayConfig{PublishTimeout: time.Second}, soon)
-	tr.empty()
-	if a, b := tr.types("a"), tr.types("b"); len(a) != 2 || a[0] != "slow" || len(b) != 1 {
+	s.empty()
+	if a, b := s.types("a"), s.types("b"); len(a) != 2 || a[0] != "slow" || len(b) != 1 {
 		t.Errorf("%q, %q", a, b)
 	}
 }

@@ -9,11 +9,12 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// MaxReason is how many bytes of an error are kept.
+// MaxReason is the maximum number of bytes of a stored error text.
 const MaxReason = 1000
 
-// ClassOf names a kind of errors: the SQLSTATE of one of Postgres, the type of one that has a type of its own, or "error". An
-// error may name its own class by a method Class() string. It is fit to be a label of a metric.
+// ClassOf returns the class of an error, which is fit for a metric label. An error can name its
+// class by a method Class() string. Otherwise the class is the SQLSTATE of a Postgres error, the
+// type of the first error in the chain that is not one of the packages errors and fmt, or "error".
 func ClassOf(err error) string {
 	var classed interface{ Class() string }
 	if errors.As(err, &classed) {
@@ -32,7 +33,8 @@ func ClassOf(err error) string {
 	return "error"
 }
 
-// ReasonOf returns the text of an error as it is kept: one that a database takes, and not too long.
+// ReasonOf returns the text of an error as it is stored: printable, and at most MaxReason bytes
+// long.
 func ReasonOf(err error) string {
 	if err == nil {
 		return ""
@@ -40,7 +42,7 @@ func ReasonOf(err error) string {
 	return Printable(err.Error(), MaxReason)
 }
 
-// Printable returns a text as valid UTF-8 without NUL, cut off at a limit of bytes.
+// Printable returns a text as valid UTF-8 without NUL, truncated to limit bytes.
 func Printable(text string, limit int) string {
 	if len(text) > limit {
 		cut := limit

@@ -3,6 +3,8 @@ package outboxtest
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"testing"
@@ -14,19 +16,19 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// arrivals are a Target and what has arrived there.
+// arrivals collects the messages that arrive at a Target.
 type arrivals struct {
 	Target
-	t        testing.TB
-	patience time.Duration
-	all      []outbox.Message
+	t       testing.TB
+	timeout time.Duration
+	all     []outbox.Message
 }
 
 func (s Suite) open(t testing.TB) *arrivals {
 	t.Helper()
-	a := &arrivals{Target: s.New(t), t: t, patience: s.Patience}
-	if a.patience <= 0 {
-		a.patience = time.Minute
+	a := &arrivals{Target: s.New(t), t: t, timeout: s.Patience}
+	if a.timeout <= 0 {
+		a.timeout = time.Minute
 	}
 	if a.MaxPayload == 0 {
 		a.MaxPayload = 256 << 10
@@ -37,7 +39,7 @@ func (s Suite) open(t testing.TB) *arrivals {
 	return a
 }
 
-// message is one of the Topic that can be published.
+// message returns a valid message of the Topic.
 func (a *arrivals) message(key string) outbox.Message {
 	id := outbox.NewID()
 	return outbox.Message{ID: id, Topic: a.Topic, Key: key, Type: "Said", Payload: []byte("payload of " + id)}
@@ -51,25 +53,26 @@ func (a *arrivals) messages(keys ...string) []outbox.Message {
 	return all
 }
 
-// call calls the Publisher. A panic is an error that blames none: the relay finds out at which message it was.
+// call calls the Publisher. It returns a panic as an error that names no message, as the relay
+// does.
 func (a *arrivals) call(ctx context.Context, messages ...outbox.Message) error {
 	return publish(ctx, a.Publisher, messages)
 }
 
-// publish publishes messages, without an error.
+// publish publishes messages. An error fails the test.
 func (a *arrivals) publish(messages ...outbox.Message) {
 	a.t.Helper()
-	ctx, cancel := context.WithTimeout(a.t.Context(), a.patience)
+	ctx, cancel := context.WithTimeout(a.t.Context(), a.timeout)
 	defer cancel()
 	if err := a.call(ctx, messages...); err != nil {
-		a.t.Fatalf("messages that can be published were not: %v", err)
+		a.t.Fatalf("valid messages were not published: %v", err)
 	}
 }
 
 // await waits until each of these messages has arrived.
 func (a *arrivals) await(messages ...outbox.Message) {
 	a.t.Helper()
-	ctx, cancel := context.WithTimeout(a.t.Context(), a.patience)
+	ctx, cancel := context.WithTimeout(a.t.Context(), a.timeout)
 	defer cancel()
 	missing := map[string]bool{}
 	for _, m := range messages {
@@ -78,7 +81,7 @@ func (a *arrivals) await(messages ...outbox.Message) {
 	for _, m := range a.all {
 		delete(missing, m.ID)
 	}
-	for end := time.Now().Add(a.patience); len(missing) > 0; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(a.timeout); len(missing) > 0; time.Sleep(5 * time.Millisecond) {
 		more, err := a.Arrived(ctx)
 		a.all = append(a.all, more...)
 		for _, m := range more {
@@ -86,12 +89,13 @@ func (a *arrivals) await(messages ...outbox.Message) {
 		}
 		if len(missing) > 0 && time.Now().After(end) {
 			a.t.Fatalf("%d of %d messages have not arrived after %v, one of them is %v; the last error of Arrived: %v",
-				len(missing), len(messages), a.patience, slices.Sorted(maps.Keys(missing))[0], err)
+				len(missing), len(messages), a.timeout, slices.Sorted(maps.Keys(missing))[0], err)
 		}
 	}
 }
 
-// settle waits for a message that is published behind all others, so that what has not arrived by then does not.
+// settle publishes another message and waits for it. A message that has not arrived by then does
+// not arrive.
 func (a *arrivals) settle() {
 	a.t.Helper()
 	last := a.message("")
@@ -100,7 +104,7 @@ func (a *arrivals) settle() {
 	a.all = slices.DeleteFunc(a.all, func(m outbox.Message) bool { return m.ID == last.ID })
 }
 
-// of returns what has arrived under an ID.
+// of returns the messages that have arrived under an ID.
 func (a *arrivals) of(id string) (all []outbox.Message) {
 	for _, m := range a.all {
 		if m.ID == id {
@@ -110,7 +114,7 @@ func (a *arrivals) of(id string) (all []outbox.Message) {
 	return all
 }
 
-// same compares what has arrived under the ID of a message with it, each time that it has, and reports whether it is the same.
+// same compares a message with all arrivals under its ID, and reports whether they are equal.
 func (a *arrivals) same(want outbox.Message) bool {
 	a.t.Helper()
 	if a.Carried != nil {
@@ -131,7 +135,7 @@ func (a *arrivals) same(want outbox.Message) bool {
 	return true
 }
 
-// times looks how often a message has arrived.
+// times checks how often messages have arrived.
 func (a *arrivals) times(want int, messages ...outbox.Message) {
 	a.t.Helper()
 	for _, m := range messages {
@@ -141,8 +145,8 @@ func (a *arrivals) times(want int, messages ...outbox.Message) {
 	}
 }
 
-// strangers looks for what has arrived and was not published.
-func (a *arrivals) strangers(published ...outbox.Message) {
+// unexpected fails the test if a message has arrived that was not published.
+func (a *arrivals) unexpected(published ...outbox.Message) {
 	a.t.Helper()
 	known := map[string]bool{}
 	for _, m := range published {
@@ -153,4 +157,39 @@ func (a *arrivals) strangers(published ...outbox.Message) {
 			a.t.Errorf("a message has arrived that was not published, under the ID %q", m.ID)
 		}
 	}
+}
+
+// publish calls a Publisher, and returns a panic as an error.
+func publish(ctx context.Context, p outbox.Publisher, messages []outbox.Message) (err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = fmt.Errorf("the Publisher has panicked: %v", value)
+		}
+	}()
+	return p.Publish(ctx, messages)
+}
+
+// counted returns the IDs of the messages for which the error of a call counts an attempt. The end
+// of the context of the call counts none.
+func counted(ctx context.Context, err error) []string {
+	named, ok := errors.AsType[*outbox.PublishError](err)
+	if !ok {
+		return nil
+	}
+	var ids []string
+	for id, reason := range named.Failed {
+		_, later := outbox.RetryAfter(reason)
+		ended := ctx.Err() != nil && (errors.Is(reason, context.Canceled) || errors.Is(reason, context.DeadlineExceeded))
+		if !later && !ended {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// isNamed reports whether an error names messages.
+func isNamed(err error) bool {
+	_, ok := errors.AsType[*outbox.PublishError](err)
+	return ok
 }

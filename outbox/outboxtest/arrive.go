@@ -2,6 +2,8 @@ package outboxtest
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -9,11 +11,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/idem-go/idem/outbox"
 )
 
-// payloads are those that every destination has to carry, up to a size.
+// payloads returns payloads that every destination must carry, up to a size.
 func payloads(most int) [][]byte {
 	var every []byte
 	for b := range 256 {
@@ -32,7 +35,8 @@ var headers = []map[string]string{
 	{"X-Long": strings.Repeat("x", 1000)},
 }
 
-// arrivesOnce asks for each kind of content. What the Publisher was given is overwritten when it has returned.
+// arrivesOnce publishes each kind of contents. After each call it overwrites the messages of the
+// call.
 func arrivesOnce(t testing.TB, s Suite) {
 	a := s.open(t)
 	var sent, given []outbox.Message
@@ -59,7 +63,7 @@ func arrivesOnce(t testing.TB, s Suite) {
 	a.await(sent...)
 	a.settle()
 	a.times(1, sent...)
-	a.strangers(sent...)
+	a.unexpected(sent...)
 	for _, m := range sent {
 		if !a.same(m) {
 			return
@@ -67,7 +71,7 @@ func arrivesOnce(t testing.TB, s Suite) {
 	}
 }
 
-// groups divides messages so that no two of a group have the same key, as the relay does.
+// groups divides messages so that no two of a group have the same key, as a relay does.
 func groups(messages []outbox.Message) (groups [][]outbox.Message) {
 	met := map[string]int{}
 	for _, m := range messages {
@@ -84,7 +88,7 @@ func groups(messages []outbox.Message) (groups [][]outbox.Message) {
 	return groups
 }
 
-func arrivesAgain(t testing.TB, s Suite) {
+func isRepeatable(t testing.TB, s Suite) {
 	a := s.open(t)
 	sent := a.messages("a", "b", "")
 	for range 2 {
@@ -92,7 +96,7 @@ func arrivesAgain(t testing.TB, s Suite) {
 	}
 	a.await(sent...)
 	a.settle()
-	a.strangers(sent...)
+	a.unexpected(sent...)
 	for _, m := range sent {
 		if n := len(a.of(m.ID)); n > 2 {
 			t.Errorf("a message that was published twice has arrived %d times", n)
@@ -101,7 +105,7 @@ func arrivesAgain(t testing.TB, s Suite) {
 	}
 }
 
-func sideBySide(t testing.TB, s Suite) {
+func concurrentCalls(t testing.TB, s Suite) {
 	const calls, size = 8, 20
 	a := s.open(t)
 	begin, sent, errs := make(chan struct{}), make([][]outbox.Message, calls), make([]error, calls)
@@ -119,15 +123,59 @@ func sideBySide(t testing.TB, s Suite) {
 	wg.Wait()
 	for _, err := range errs {
 		if err != nil {
-			t.Fatalf("a call beside others has failed: %v", err)
+			t.Fatalf("a concurrent call has failed: %v", err)
 		}
 	}
 	all := slices.Concat(sent...)
 	a.await(all...)
 	a.settle()
 	a.times(1, all...)
-	a.strangers(all...)
+	a.unexpected(all...)
 	for _, m := range all {
 		a.same(m)
 	}
+}
+
+// manyMessages is the default of RelayConfig.BatchSize.
+const manyMessages = 1000
+
+// manyArrive publishes as many messages in a call as a relay does. Messages that the Publisher
+// names are published again.
+func manyArrive(t testing.TB, s Suite) {
+	a := s.open(t)
+	var sent []outbox.Message
+	for i := range manyMessages {
+		sent = append(sent, a.message(fmt.Sprint("customer ", i)))
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), a.timeout)
+	defer cancel()
+	for left := sent; len(left) > 0; {
+		err := a.call(ctx, left...)
+		if ctx.Err() != nil {
+			t.Fatalf("after %v %d of %d messages are not published: %v", a.timeout, len(left), len(sent), err)
+		}
+		left = unpublished(left, err)
+		if len(left) > 0 {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	a.await(sent...)
+}
+
+// unpublished returns the messages that a call has not published: all, if its error names none.
+func unpublished(messages []outbox.Message, err error) []outbox.Message {
+	named, ok := errors.AsType[*outbox.PublishError](err)
+	switch {
+	case err == nil:
+		return nil
+	case !ok:
+		return messages
+	}
+	var left []outbox.Message
+	for _, m := range messages {
+		if _, failed := named.Failed[m.ID]; failed {
+			left = append(left, m)
+		}
+	}
+	return left
 }

@@ -1,4 +1,5 @@
-// Package outboxtest tests a Publisher: that it keeps what [outbox.Publisher] promises, by itself and in the hands of a Relay.
+// Package outboxtest is a conformance suite for implementations of [outbox.Publisher]. It calls the
+// Publisher itself, and through a Relay.
 //
 //	func TestPublisherKeepsItsPromises(t *testing.T) {
 //		outboxtest.Run(t, outboxtest.Suite{
@@ -10,18 +11,24 @@
 //		})
 //	}
 //
-// What the suite asks:
+// The suite checks:
 //
-//   - A message that is published arrives once, under its ID, with its key, type, payload and headers byte for byte: empty, binary and
-//     large payloads as well. The Publisher keeps nothing of what it was given.
-//   - A message that is published again is the same message.
-//   - Calls side by side do not disturb each other.
-//   - The messages of a key arrive in order, through a Relay, while calls fail before and after they have published, and while one message
-//     of the key cannot be published at all. An [outbox.OrderKeeper] publishes nothing behind a message of the key that has failed.
-//   - A [outbox.PublishError] names the messages that cannot be published and no other. The others arrive, and the Publisher goes on.
-//   - A destination that is away blames no message, and when it is back the Publisher goes on by itself.
+//   - A published message arrives once, under its ID, with the same key, type, payload and headers.
+//     This includes empty, binary and large payloads. The Publisher keeps no reference to the
+//     messages of a call.
+//   - A message that is published again is unchanged.
+//   - Concurrent calls do not affect each other.
+//   - The messages of a key arrive in order through a Relay. Meanwhile calls fail before and after
+//     they have published, and one message of the key can never be published. An
+//     [outbox.OrderKeeper] publishes no message after a failed one of the same key.
+//   - A [outbox.PublishError] names the messages that cannot be published and no other. The others
+//     arrive, and later calls succeed.
+//   - An unavailable destination counts no attempt. The Publisher recovers without help when it is
+//     available again.
 //   - Publish returns when its context ends.
-//   - What is strange, such as keys with line breaks and headers with names of the broker's own, arrives as it is or is refused.
+//   - Unusual contents, such as keys with line breaks and headers with names that the broker uses,
+//     arrive unchanged or are refused.
 //
-// The Away and Bad of a [Target] are optional, and without them the suite cannot ask the half of it.
+// Away and Bad of a [Target] are optional. Without them the suite leaves out about half of its
+// checks.
 package outboxtest

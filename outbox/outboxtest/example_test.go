@@ -14,13 +14,13 @@ import (
 	"github.com/idem-go/idem/outbox/outboxtest"
 )
 
-// queue is a broker of your own, which is nothing but a list here.
+// queue is your broker: a list in this example.
 type queue struct {
 	mu       sync.Mutex
 	messages []outbox.Message
 }
 
-// Publish is the Publisher that is tested.
+// Publish implements outbox.Publisher.
 func (q *queue) Publish(ctx context.Context, messages []outbox.Message) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -30,9 +30,9 @@ func (q *queue) Publish(ctx context.Context, messages []outbox.Message) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case m.Topic != "orders" || len(m.Payload) > 1<<20:
-			failed[m.ID] = errors.New("the queue does not take it")
+			failed[m.ID] = errors.New("the queue refuses the message")
 		default:
-			m.Payload, m.Headers = slices.Clone(m.Payload), maps.Clone(m.Headers) // they are the relay's
+			m.Payload, m.Headers = slices.Clone(m.Payload), maps.Clone(m.Headers) // the relay may change them after the call
 			q.messages = append(q.messages, m)
 		}
 	}
@@ -42,7 +42,7 @@ func (q *queue) Publish(ctx context.Context, messages []outbox.Message) error {
 	return nil
 }
 
-// read returns what has arrived since it was called last.
+// read returns the messages since the last call.
 func (q *queue) read(context.Context) ([]outbox.Message, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -52,7 +52,7 @@ func (q *queue) read(context.Context) ([]outbox.Message, error) {
 }
 
 func ExampleRun() {
-	var t *testing.T // that of the test
+	var t *testing.T // of your test
 	outboxtest.Run(t, outboxtest.Suite{
 		Pool: newDatabase,
 		New: func(t testing.TB) outboxtest.Target {
@@ -68,5 +68,6 @@ func ExampleRun() {
 	})
 }
 
-// newDatabase makes a database, applies the migrations, and returns a pool on it that is closed at the end of the test.
+// newDatabase makes a database, applies the migrations, and returns a pool on it that is closed at
+// the end of the test.
 func newDatabase(t testing.TB) *pgxpool.Pool { panic("as your tests do it") }

@@ -11,11 +11,11 @@ import (
 )
 
 var (
-	errAway    = errors.New("the broker is away")
-	errRefused = errors.New("the broker does not want it")
+	errUnavailable = errors.New("the broker is unavailable")
+	errRefused     = errors.New("the broker refuses the message")
 )
 
-// memory is a broker in memory, and its Publisher.
+// memory is a broker in memory that is its own Publisher.
 type memory struct {
 	mu     sync.Mutex
 	stored []outbox.Message
@@ -42,7 +42,7 @@ func (m *memory) Publish(ctx context.Context, messages []outbox.Message) error {
 	return nil
 }
 
-// ready says that the broker is away, in time or not at all.
+// ready returns an error if the broker is down. It blocks while the broker hangs.
 func (m *memory) ready(ctx context.Context) error {
 	m.mu.Lock()
 	down, hangs := m.down, m.hangs
@@ -51,7 +51,7 @@ func (m *memory) ready(ctx context.Context) error {
 		<-ctx.Done()
 	}
 	if down {
-		return errAway
+		return errUnavailable
 	}
 	return ctx.Err()
 }
@@ -66,7 +66,7 @@ func refuses(msg outbox.Message) error {
 	return nil
 }
 
-// store keeps a message of its own.
+// store stores a copy of a message.
 func (m *memory) store(msg outbox.Message) {
 	msg.Payload, msg.Headers = slices.Clone(msg.Payload), maps.Clone(msg.Headers)
 	m.mu.Lock()
@@ -97,7 +97,7 @@ func (m *memory) isDown() bool {
 	return m.down || m.hangs
 }
 
-// target is one whose Publisher is p.
+// target returns a Target with the Publisher p.
 func (m *memory) target(p outbox.Publisher) Target {
 	return Target{
 		Publisher: p, Topic: "orders", Arrived: m.arrived,

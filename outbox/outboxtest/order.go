@@ -12,9 +12,9 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-var errLost = errors.New("outboxtest: the answer is lost")
+var errLost = errors.New("outboxtest: the acknowledgement is lost")
 
-// lossy is a Publisher some of whose calls fail before they have published anything, and some afterwards.
+// lossy is a Publisher with calls that fail before publishing, and calls that fail afterwards.
 type lossy struct {
 	outbox.Publisher
 	calls atomic.Int64
@@ -32,13 +32,13 @@ func (l *lossy) Publish(ctx context.Context, messages []outbox.Message) error {
 	return err
 }
 
-// KeepsOrder is that of the Publisher.
+// KeepsOrder returns that of the Publisher.
 func (l *lossy) KeepsOrder() bool {
 	keeper, ok := l.Publisher.(outbox.OrderKeeper)
 	return ok && keeper.KeepsOrder()
 }
 
-// lossyDivider is one of a Publisher with several destinations.
+// lossyDivider is a lossy Divider.
 type lossyDivider struct {
 	*lossy
 	divider outbox.Divider
@@ -54,15 +54,16 @@ func newLossy(p outbox.Publisher) outbox.Publisher {
 	return l
 }
 
-// inOrder adds messages of several keys while the relay is at work. One of each key cannot be published.
+// inOrder adds messages of several keys while a relay runs. One message of each key cannot be
+// published.
 func inOrder(t testing.TB, s Suite) {
 	const keys, each = 4, 40
 	a := s.open(t)
 	if a.Unordered {
 		return
 	}
-	o := a.office(s.Pool(t))
-	stop := o.relay(newLossy(a.Publisher), outbox.RelayConfig{MaxAttempts: 30}) // none dies of the answers that are lost
+	o := a.database(s.Pool(t))
+	stop := o.relay(newLossy(a.Publisher), outbox.RelayConfig{MaxAttempts: 30}) // lost acknowledgements dead-letter no message
 	defer stop()
 	sent, ways := make([][]outbox.Message, keys), slices.Sorted(maps.Keys(a.Bad))
 	var good []outbox.Message
@@ -86,7 +87,7 @@ func inOrder(t testing.TB, s Suite) {
 	}
 }
 
-// firstInOrder looks whether messages of one key have arrived in this order, each for the first time.
+// firstInOrder fails the test unless the first arrivals of messages are in their order.
 func (a *arrivals) firstInOrder(messages []outbox.Message) {
 	a.t.Helper()
 	first := map[string]int{}
@@ -95,7 +96,7 @@ func (a *arrivals) firstInOrder(messages []outbox.Message) {
 	}
 	for i := 1; i < len(messages); i++ {
 		if first[messages[i].ID] < first[messages[i-1].ID] {
-			a.t.Fatalf("the message %d of the key %q has arrived before the message %d", i, messages[i].Key, i-1)
+			a.t.Fatalf("message %d of the key %q has arrived before message %d", i, messages[i].Key, i-1)
 		}
 	}
 }

@@ -12,15 +12,15 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// office is a database with an outbox.
-type office struct {
+// database is a database with an outbox.
+type database struct {
 	*arrivals
 	pool *pgxpool.Pool
 }
 
-func (a *arrivals) office(pool *pgxpool.Pool) *office { return &office{a, pool} }
+func (a *arrivals) database(pool *pgxpool.Pool) *database { return &database{a, pool} }
 
-func (o *office) add(messages ...outbox.Message) {
+func (o *database) add(messages ...outbox.Message) {
 	o.t.Helper()
 	ctx := o.t.Context()
 	err := pgx.BeginFunc(ctx, o.pool, func(tx pgx.Tx) error { return outbox.Add(ctx, tx, messages...) })
@@ -29,8 +29,8 @@ func (o *office) add(messages ...outbox.Message) {
 	}
 }
 
-// relay relays with short pauses until stop is called.
-func (o *office) relay(p outbox.Publisher, config outbox.RelayConfig) (stop func()) {
+// relay runs a relay with short pauses until stop is called.
+func (o *database) relay(p outbox.Publisher, config outbox.RelayConfig) (stop func()) {
 	config.MinPause, config.MaxPause, config.Poll = time.Millisecond, 20*time.Millisecond, 50*time.Millisecond
 	config.Drain = time.Millisecond
 	config.Logger = slog.New(slog.NewTextHandler(o.t.Output(), nil))
@@ -45,11 +45,11 @@ func (o *office) relay(p outbox.Publisher, config outbox.RelayConfig) (stop func
 	})
 }
 
-// awaitEmpty waits until every message has left, or is a dead letter.
-func (o *office) awaitEmpty() {
+// awaitEmpty waits until every message is published or dead-lettered.
+func (o *database) awaitEmpty() {
 	o.t.Helper()
 	var waiting int
-	for end := time.Now().Add(o.patience); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(o.timeout); ; time.Sleep(10 * time.Millisecond) {
 		figures, err := outbox.ReadStats(o.t.Context(), o.pool)
 		if err != nil {
 			o.t.Fatalf("outboxtest: %v", err)
@@ -58,12 +58,12 @@ func (o *office) awaitEmpty() {
 			return
 		}
 		if time.Now().After(end) {
-			o.t.Fatalf("%d messages are still in the outbox after %v", waiting, o.patience)
+			o.t.Fatalf("%d messages are still in the outbox after %v", waiting, o.timeout)
 		}
 	}
 }
 
-func (o *office) dead() []outbox.DeadLetter {
+func (o *database) dead() []outbox.DeadLetter {
 	o.t.Helper()
 	var letters []outbox.DeadLetter
 	for letter, err := range outbox.List(o.t.Context(), o.pool, outbox.Ref{}) {
@@ -75,7 +75,7 @@ func (o *office) dead() []outbox.DeadLetter {
 	return letters
 }
 
-// calls counts calls of a Publisher that have failed as a whole or in part, and signals each.
+// calls is an observer that signals calls that have failed as a whole or in part.
 type calls struct{ failed chan struct{} }
 
 func (c calls) TracePublished(_ context.Context, data outbox.TracePublishedData) {

@@ -20,7 +20,7 @@ import (
 
 func pool(t testing.TB) *pgxpool.Pool { return pgtest.New(t) }
 
-func TestPublisherThatKeepsItsPromisesPasses(t *testing.T) {
+func TestRun_AcceptsACorrectPublisher(t *testing.T) {
 	t.Parallel()
 	Run(t, Suite{Pool: pool, New: func(testing.TB) Target {
 		m := &memory{}
@@ -28,7 +28,7 @@ func TestPublisherThatKeepsItsPromisesPasses(t *testing.T) {
 	}})
 }
 
-// keeper is an OrderKeeper, and publishes nothing behind a message that has failed.
+// keeper is a correct OrderKeeper.
 type keeper struct{ *memory }
 
 func (keeper) KeepsOrder() bool { return true }
@@ -55,7 +55,7 @@ func (k keeper) Publish(ctx context.Context, messages []outbox.Message) error {
 	return nil
 }
 
-func TestOrderKeeperThatKeepsItsPromisesPasses(t *testing.T) {
+func TestRun_AcceptsACorrectOrderKeeper(t *testing.T) {
 	t.Parallel()
 	Run(t, Suite{Pool: pool, New: func(testing.TB) Target {
 		m := &memory{}
@@ -63,7 +63,7 @@ func TestOrderKeeperThatKeepsItsPromisesPasses(t *testing.T) {
 	}})
 }
 
-// changed publishes messages that are changed on their way.
+// changed returns a Publisher that changes messages.
 func changed(change func(*outbox.Message)) func(*memory) outbox.Publisher {
 	return func(m *memory) outbox.Publisher {
 		return outbox.PublisherFunc(func(ctx context.Context, messages []outbox.Message) error {
@@ -76,7 +76,7 @@ func changed(change func(*outbox.Message)) func(*memory) outbox.Publisher {
 	}
 }
 
-// answered changes the answer of a call.
+// answered returns a Publisher that changes the error of a call.
 func answered(answer func(m *memory, messages []outbox.Message, err error) error) func(*memory) outbox.Publisher {
 	return func(m *memory) outbox.Publisher {
 		return outbox.PublisherFunc(func(ctx context.Context, messages []outbox.Message) error {
@@ -85,7 +85,7 @@ func answered(answer func(m *memory, messages []outbox.Message, err error) error
 	}
 }
 
-// all names every message.
+// all returns a PublishError that names every message.
 func all(messages []outbox.Message, err error) error {
 	failed := map[string]error{}
 	for _, msg := range messages {
@@ -98,7 +98,7 @@ type goesOn struct{ *memory }
 
 func (goesOn) KeepsOrder() bool { return true }
 
-// broken are Publishers each of which breaks the promise of a rule, and what that says.
+// broken has Publishers that each break a rule, and a part of the error that the rule must report.
 var broken = []struct {
 	name, rule, says string
 	publisher        func(*memory) outbox.Publisher
@@ -130,7 +130,7 @@ var broken = []struct {
 	{"loses the key", "arrivesOnce", "is not what was published", changed(func(m *outbox.Message) { m.Key = "" })},
 	{"loses the type", "arrivesOnce", "is not what was published", changed(func(m *outbox.Message) { m.Type = "" })},
 	{"loses the headers", "arrivesOnce", "is not what was published", changed(func(m *outbox.Message) { m.Headers = nil })},
-	{"keeps what it is given", "arrivesOnce", "is not what was published", func(m *memory) outbox.Publisher {
+	{"keeps the slice", "arrivesOnce", "is not what was published", func(m *memory) outbox.Publisher {
 		return outbox.PublisherFunc(func(_ context.Context, messages []outbox.Message) error {
 			m.mu.Lock()
 			defer m.mu.Unlock()
@@ -138,13 +138,13 @@ var broken = []struct {
 			return nil
 		})
 	}},
-	{"has room for a hundred, and does not say so", "manyArrive", "have not arrived", func(m *memory) outbox.Publisher {
+	{"publishes only a hundred messages", "manyArrive", "have not arrived", func(m *memory) outbox.Publisher {
 		return outbox.PublisherFunc(func(ctx context.Context, messages []outbox.Message) error {
 			return m.Publish(ctx, messages[:min(100, len(messages))])
 		})
 	}},
-	{"has another id each time", "arrivesAgain", "have not arrived", changed(func(m *outbox.Message) { m.ID = outbox.NewID() })},
-	{"refuses what it has", "arrivesAgain", "were not", func(m *memory) outbox.Publisher {
+	{"has another id each time", "isRepeatable", "have not arrived", changed(func(m *outbox.Message) { m.ID = outbox.NewID() })},
+	{"refuses repetitions", "isRepeatable", "were not", func(m *memory) outbox.Publisher {
 		return outbox.PublisherFunc(func(ctx context.Context, messages []outbox.Message) error {
 			if len(m.stored) > 0 {
 				return all(messages, errRefused)
@@ -152,7 +152,7 @@ var broken = []struct {
 			return m.Publish(ctx, messages)
 		})
 	}},
-	{"mixes calls", "sideBySide", "have not arrived", func(m *memory) outbox.Publisher {
+	{"mixes calls", "concurrentCalls", "have not arrived", func(m *memory) outbox.Publisher {
 		var mu sync.Mutex
 		var current []outbox.Message
 		return outbox.PublisherFunc(func(ctx context.Context, messages []outbox.Message) error {
@@ -165,18 +165,18 @@ var broken = []struct {
 			return m.Publish(ctx, current)
 		})
 	}},
-	{"refuses calls beside others", "sideBySide", "has failed", func(m *memory) outbox.Publisher {
+	{"refuses calls beside others", "concurrentCalls", "has failed", func(m *memory) outbox.Publisher {
 		var mu sync.Mutex
 		return outbox.PublisherFunc(func(ctx context.Context, messages []outbox.Message) error {
 			if !mu.TryLock() {
-				return errAway
+				return errUnavailable
 			}
 			defer mu.Unlock()
 			time.Sleep(20 * time.Millisecond)
 			return m.Publish(ctx, messages)
 		})
 	}},
-	{"returns before it has published", "inOrder", "before the message", func(m *memory) outbox.Publisher {
+	{"returns before it has published", "inOrder", "has arrived before", func(m *memory) outbox.Publisher {
 		return outbox.PublisherFunc(func(_ context.Context, messages []outbox.Message) error {
 			for _, msg := range messages {
 				if msg.Type == "Said" && msg.Topic == "orders" {
@@ -186,8 +186,8 @@ var broken = []struct {
 			return nil
 		})
 	}},
-	{"claims to keep the order", "nothingBehind", "that the error blames", func(m *memory) outbox.Publisher { return goesOn{m} }},
-	{"publishes backwards", "nothingBehind", "has arrived before", func(m *memory) outbox.Publisher {
+	{"claims to keep the order", "holdsAfterFailure", "that the error names", func(m *memory) outbox.Publisher { return goesOn{m} }},
+	{"publishes backwards", "holdsAfterFailure", "has arrived before", func(m *memory) outbox.Publisher {
 		return struct {
 			outbox.Publisher
 			goesOn
@@ -197,25 +197,25 @@ var broken = []struct {
 			return m.Publish(ctx, messages)
 		}), goesOn{}}
 	}},
-	{"says nothing of refusals", "namedAlone", "the error is nil", answered(func(_ *memory, _ []outbox.Message, err error) error {
+	{"ignores refusals", "namesFailing", "the error is nil", answered(func(_ *memory, _ []outbox.Message, err error) error {
 		if isNamed(err) {
 			return nil
 		}
 		return err
 	})},
-	{"names its neighbours as well", "namedAlone", "that the error blames", answered(func(_ *memory, messages []outbox.Message, err error) error {
+	{"names other messages as well", "namesFailing", "that the error names", answered(func(_ *memory, messages []outbox.Message, err error) error {
 		if isNamed(err) {
 			return all(messages, errRefused)
 		}
 		return err
 	})},
-	{"names another one", "namedAlone", "that the error blames", answered(func(_ *memory, messages []outbox.Message, err error) error {
+	{"names another one", "namesFailing", "that the error names", answered(func(_ *memory, messages []outbox.Message, err error) error {
 		if isNamed(err) && len(messages) > 1 {
 			return all(messages[:1], errRefused)
 		}
 		return err
 	})},
-	{"publishes what it names", "namedAlone", "want 0", answered(func(m *memory, messages []outbox.Message, err error) error {
+	{"publishes what it names", "namesFailing", "want 0", answered(func(m *memory, messages []outbox.Message, err error) error {
 		for _, msg := range messages {
 			if isNamed(err) && msg.Type == "refused" {
 				m.store(msg)
@@ -223,20 +223,20 @@ var broken = []struct {
 		}
 		return err
 	})},
-	{"never recovers from a refusal", "namedAlone", "alone and behind it", func(m *memory) outbox.Publisher {
+	{"never recovers from a refusal", "namesFailing", "in a later call", func(m *memory) outbox.Publisher {
 		stuck := false
 		return outbox.PublisherFunc(func(ctx context.Context, messages []outbox.Message) error {
 			if stuck {
-				return errAway
+				return errUnavailable
 			}
 			err := m.Publish(ctx, messages)
 			if stuck = err != nil; stuck {
-				return errAway
+				return errUnavailable
 			}
 			return nil
 		})
 	}},
-	{"takes a refusal for an outage", "deadAlone", "still in the outbox", answered(func(_ *memory, messages []outbox.Message, err error) error {
+	{"treats a refusal as an outage", "deadLettersFailing", "still in the outbox", answered(func(_ *memory, messages []outbox.Message, err error) error {
 		if named, ok := errors.AsType[*outbox.PublishError](err); ok {
 			for id, reason := range named.Failed {
 				named.Failed[id] = outbox.RetryLater(reason, time.Second)
@@ -244,52 +244,52 @@ var broken = []struct {
 		}
 		return err
 	})},
-	{"takes an outage for a refusal", "awayBlamesNone", "blames 3 messages", answered(func(m *memory, messages []outbox.Message, err error) error {
+	{"treats an outage as a refusal", "outageCountsNothing", "against 3 messages", answered(func(m *memory, messages []outbox.Message, err error) error {
 		if m.isDown() {
 			return all(messages, errRefused)
 		}
 		return err
 	})},
-	{"takes an outage for a refusal", "outlivesAway", "have died", answered(func(m *memory, messages []outbox.Message, err error) error {
+	{"treats an outage as a refusal", "relaySurvivesOutage", "has dead-lettered", answered(func(m *memory, messages []outbox.Message, err error) error {
 		if m.isDown() {
 			return all(messages, errRefused)
 		}
 		return err
 	})},
-	{"says nothing of an outage", "awayBlamesNone", "the error is nil", answered(func(*memory, []outbox.Message, error) error { return nil })},
-	{"says nothing of an outage", "outlivesAway", "no call fails", answered(func(*memory, []outbox.Message, error) error { return nil })},
-	{"does not come back", "awayBlamesNone", "the error is still", func(m *memory) outbox.Publisher {
+	{"ignores an outage", "outageCountsNothing", "the error is nil", answered(func(*memory, []outbox.Message, error) error { return nil })},
+	{"ignores an outage", "relaySurvivesOutage", "no call fails", answered(func(*memory, []outbox.Message, error) error { return nil })},
+	{"does not come back", "outageCountsNothing", "the error is still", func(m *memory) outbox.Publisher {
 		gone := false
 		return outbox.PublisherFunc(func(ctx context.Context, messages []outbox.Message) error {
 			if gone = gone || m.isDown(); gone {
-				return errAway
+				return errUnavailable
 			}
 			return m.Publish(ctx, messages)
 		})
 	}},
-	{"does not look at its context", "endsWithContext", "it goes on", func(m *memory) outbox.Publisher {
+	{"ignores its context", "endsWithContext", "does not return", func(m *memory) outbox.Publisher {
 		return outbox.PublisherFunc(func(ctx context.Context, messages []outbox.Message) error {
 			return m.Publish(context.WithoutCancel(ctx), messages)
 		})
 	}},
-	{"blames messages for the end of its context", "endsWithContext", "blames 3 messages", answered(func(_ *memory, messages []outbox.Message, err error) error {
+	{"counts the end of its context", "endsWithContext", "against 3 messages", answered(func(_ *memory, messages []outbox.Message, err error) error {
 		if errors.Is(err, context.Canceled) {
 			return all(messages, errRefused)
 		}
 		return err
 	})},
-	{"trims headers", "strangeIsExact", "is not what was published", changed(func(m *outbox.Message) {
+	{"trims headers", "unusualContents", "is not what was published", changed(func(m *outbox.Message) {
 		if v, ok := m.Headers["Tenant"]; ok {
 			m.Headers["Tenant"] = strings.TrimSpace(v)
 		}
 	})},
-	{"takes a header for the key", "strangeIsExact", "is not what was published", changed(func(m *outbox.Message) {
+	{"takes a header for the key", "unusualContents", "is not what was published", changed(func(m *outbox.Message) {
 		if v, ok := m.Headers["key"]; ok {
 			m.Key = v
 		}
 	})},
-	{"encodes keys", "strangeIsExact", "is not what was published", changed(func(m *outbox.Message) { m.Key = fmt.Sprintf("%q", m.Key) })},
-	{"lets a topic empty the queue", "strangeIsExact", "have not arrived", func(m *memory) outbox.Publisher {
+	{"encodes keys", "unusualContents", "is not what was published", changed(func(m *outbox.Message) { m.Key = fmt.Sprintf("%q", m.Key) })},
+	{"lets a topic empty the queue", "unusualContents", "have not arrived", func(m *memory) outbox.Publisher {
 		return outbox.PublisherFunc(func(ctx context.Context, messages []outbox.Message) error {
 			if messages[0].Topic == "*" {
 				m.mu.Lock()
@@ -301,10 +301,10 @@ var broken = []struct {
 	}},
 }
 
-// inVain is what a rule says when its patience is over.
-var inVain = []string{"have not arrived", "still in the outbox", "no call fails", "the error is still", "it goes on"}
+// timeouts are the errors of rules that wait for Suite.Patience.
+var timeouts = []string{"have not arrived", "still in the outbox", "no call fails", "the error is still", "does not return"}
 
-func TestPublisherThatBreaksAPromiseIsFoundByItsRule(t *testing.T) {
+func TestRun_FindsEachBrokenPublisher(t *testing.T) {
 	t.Parallel()
 	found := map[string]bool{}
 	for _, b := range broken {
@@ -312,16 +312,16 @@ func TestPublisherThatBreaksAPromiseIsFoundByItsRule(t *testing.T) {
 		found[b.rule] = true
 		t.Run(b.rule+": "+b.name, func(t *testing.T) {
 			t.Parallel()
-			said := untilSaid(b.says, func(patience time.Duration) string {
+			said := untilSaid(b.says, func(timeout time.Duration) string {
 				return verdict(t, func(t testing.TB) {
-					check(t, Suite{Pool: pool, Patience: patience, New: func(testing.TB) Target {
+					check(t, Suite{Pool: pool, Patience: timeout, New: func(testing.TB) Target {
 						m := &memory{}
 						return m.target(b.publisher(m))
 					}})
 				})
 			})
 			if !strings.Contains(said, b.says) {
-				t.Errorf("the rule says %q, want something with %q", said, b.says)
+				t.Errorf("the rule reports %q, want a text with %q", said, b.says)
 			}
 		})
 	}
@@ -330,25 +330,25 @@ func TestPublisherThatBreaksAPromiseIsFoundByItsRule(t *testing.T) {
 	}
 }
 
-// untilSaid returns what a rule says. Where that is said in vain, the patience is short at first, so that the test is: on a busy machine
-// something else may not come in time, and then it is longer.
-func untilSaid(says string, rule func(patience time.Duration) string) (said string) {
-	if !slices.Contains(inVain, says) {
+// untilSaid returns the errors of a rule. If the expected error is a timeout, Patience is short at
+// first. On a slow machine another wait may time out; then Patience is increased.
+func untilSaid(says string, rule func(timeout time.Duration) string) (said string) {
+	if !slices.Contains(timeouts, says) {
 		return rule(0)
 	}
-	for patience := time.Second; patience < 2*time.Minute && !strings.Contains(said, says); patience *= 10 {
-		said = rule(patience)
+	for timeout := time.Second; timeout < 2*time.Minute && !strings.Contains(said, says); timeout *= 10 {
+		said = rule(timeout)
 	}
 	return said
 }
 
-// named are the rules.
+// named has the rules by the names of their functions.
 var named = map[string]func(testing.TB, Suite){
-	"arrivesOnce": arrivesOnce, "manyArrive": manyArrive, "arrivesAgain": arrivesAgain, "sideBySide": sideBySide, "inOrder": inOrder, "nothingBehind": nothingBehind, "namedAlone": namedAlone,
-	"deadAlone": deadAlone, "awayBlamesNone": awayBlamesNone, "outlivesAway": outlivesAway, "endsWithContext": endsWithContext, "strangeIsExact": strangeIsExact,
+	"arrivesOnce": arrivesOnce, "manyArrive": manyArrive, "isRepeatable": isRepeatable, "concurrentCalls": concurrentCalls, "inOrder": inOrder, "holdsAfterFailure": holdsAfterFailure, "namesFailing": namesFailing,
+	"deadLettersFailing": deadLettersFailing, "outageCountsNothing": outageCountsNothing, "relaySurvivesOutage": relaySurvivesOutage, "endsWithContext": endsWithContext, "unusualContents": unusualContents,
 }
 
-// judge is a test whose failure is no failure.
+// judge is a test that stores its errors.
 type judge struct {
 	testing.TB
 	mu   sync.Mutex
@@ -368,7 +368,7 @@ func (j *judge) Fatalf(format string, args ...any) {
 
 func (j *judge) Fatal(args ...any) { j.Fatalf("%s", fmt.Sprint(args...)) }
 
-// verdict returns what a check has said.
+// verdict returns the errors of a check.
 func verdict(t *testing.T, check func(testing.TB)) string {
 	j := &judge{TB: t}
 	ended := make(chan struct{})

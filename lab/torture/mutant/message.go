@@ -15,7 +15,7 @@ func messageMutants() []Mutant {
 			Rules: []rule.Rule{rule.Published, rule.PublishOrder},
 			Edits: []Edit{
 				{"outbox.progress.from", "for _, g := range r.gaps", "for _, g := range r.gaps[:0]"},
-				{"outbox.progress.next", "now.Before(r.wholeDue)", "now.Before(r.wholeDue) && r.top == 0"},
+				{"outbox.progress.next", "now.Before(r.nextReread)", "now.Before(r.nextReread) && r.top == 0"},
 			},
 		},
 		{
@@ -26,7 +26,7 @@ func messageMutants() []Mutant {
 		{
 			Name: "gap-forgotten", About: "a place without a message is forgotten although a transaction may still put one there",
 			Rules: []rule.Rule{rule.Published, rule.PublishOrder},
-			Edits: []Edit{{"outbox.progress.close", "g.writers.over()", "g.writers != nil"}},
+			Edits: []Edit{{"outbox.progress.close", "g.writers.areGone()", "g.writers != nil"}},
 		},
 		{
 			Name: "delayed-at-once", About: "a message that is held back leaves at once",
@@ -69,13 +69,13 @@ func messageMutants() []Mutant {
 		{
 			Name: "panic-overlooked", About: "a message at which a Divider's Destination panics is published all the same",
 			Rules: []rule.Rule{rule.Dead},
-			Edits: []Edit{{"outbox.worker.publish", "strings.HasPrefix(c.to.name, noDestination)", "strings.HasPrefix(c.to.name, noDestination) && w.publisher == nil"}},
+			Edits: []Edit{{"outbox.worker.publish", "strings.HasPrefix(c.destination.name, noDestination)", "strings.HasPrefix(c.destination.name, noDestination) && w.publisher == nil"}},
 		},
 		{
 			Name: "delete-before-publish", About: "messages are removed from the outbox before the Publisher has them",
 			Rules: []rule.Rule{rule.Published},
 			Edits: []Edit{{"outbox.worker.begin", "w.publish(c)", `for _, m := range c.messages {
-				w.schedule.out.published = append(w.schedule.out.published, m.Seq)
+				w.schedule.pending.published = append(w.schedule.pending.published, m.Seq)
 			}
 			if err := w.settle(); err != nil {
 				return err

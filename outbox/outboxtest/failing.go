@@ -12,7 +12,7 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// bad returns a message of a key that cannot be published, in each way that there is.
+// bad returns a message of a key for each function of Target.Bad.
 func (a *arrivals) bad(key string) map[string]outbox.Message {
 	all := map[string]outbox.Message{}
 	for way, spoil := range a.Bad {
@@ -23,29 +23,29 @@ func (a *arrivals) bad(key string) map[string]outbox.Message {
 	return all
 }
 
-func namedAlone(t testing.TB, s Suite) {
+func namesFailing(t testing.TB, s Suite) {
 	a := s.open(t)
 	for way, bad := range a.bad("bad") {
 		good := a.messages("a", "b", "c", "", "e")
 		call := slices.Insert(slices.Clone(good), 2, bad)
-		ctx, cancel := context.WithTimeout(t.Context(), a.patience)
+		ctx, cancel := context.WithTimeout(t.Context(), a.timeout)
 		err := a.call(ctx, call...)
 		switch {
 		case err == nil:
-			t.Errorf("%s: the message cannot be published, and the error is nil", way)
+			t.Errorf("%s: the message cannot be published, but the error is nil", way)
 		case isNamed(err):
-			if diff := cmp.Diff([]string{bad.ID}, blamed(ctx, err)); diff != "" {
-				t.Errorf("%s: messages that the error blames (-want +got):\n%s\n%v", way, diff, err)
+			if diff := cmp.Diff([]string{bad.ID}, counted(ctx, err)); diff != "" {
+				t.Errorf("%s: messages that the error names (-want +got):\n%s\n%v", way, diff, err)
 			}
-		default: // it does not know, and the relay finds out
+		default: // the error names no message
 			for _, m := range good {
 				if err := a.call(ctx, m); err != nil {
-					t.Errorf("%s: a message that can be published was not, alone and behind it: %v", way, err)
+					t.Errorf("%s: a valid message was not published in a later call: %v", way, err)
 				}
 			}
 		}
 		if err := a.call(ctx, bad); err == nil {
-			t.Errorf("%s: the message cannot be published, alone, and the error is nil", way)
+			t.Errorf("%s: the message cannot be published alone, but the error is nil", way)
 		}
 		cancel()
 		a.await(good...)
@@ -54,7 +54,7 @@ func namedAlone(t testing.TB, s Suite) {
 	}
 }
 
-func deadAlone(t testing.TB, s Suite) {
+func deadLettersFailing(t testing.TB, s Suite) {
 	a := s.open(t)
 	if len(a.Bad) == 0 {
 		return
@@ -69,7 +69,7 @@ func deadAlone(t testing.TB, s Suite) {
 	for _, m := range a.bad("") {
 		bad = append(bad, m)
 	}
-	o := a.office(s.Pool(t))
+	o := a.database(s.Pool(t))
 	o.add(append(slices.Clone(bad), good...)...)
 	stop := o.relay(a.Publisher, outbox.RelayConfig{MaxAttempts: 2})
 	defer stop()
@@ -93,8 +93,8 @@ func deadAlone(t testing.TB, s Suite) {
 	a.times(0, bad...)
 }
 
-// nothingBehind is about Publishers that are given several messages of a key in one call.
-func nothingBehind(t testing.TB, s Suite) {
+// holdsAfterFailure checks a Publisher that is an OrderKeeper.
+func holdsAfterFailure(t testing.TB, s Suite) {
 	a := s.open(t)
 	if keeper, ok := a.Publisher.(outbox.OrderKeeper); !ok || !keeper.KeepsOrder() {
 		return
@@ -106,14 +106,14 @@ func nothingBehind(t testing.TB, s Suite) {
 	for _, way := range slices.Sorted(maps.Keys(a.Bad)) {
 		bad := a.message("a")
 		if a.Bad[way](&bad); bad.Topic != a.Topic || bad.Key != "a" {
-			continue // it is of another key
+			continue // it has another key
 		}
 		before, behind, other := a.message("a"), a.message("a"), a.message("b")
 		err := a.call(t.Context(), before, bad, behind, other)
 		ids := []string{bad.ID, behind.ID}
 		slices.Sort(ids)
-		if diff := cmp.Diff(ids, blamed(t.Context(), err)); diff != "" {
-			t.Fatalf("%s: messages that the error blames (-want +got):\n%s\n%v", way, diff, err)
+		if diff := cmp.Diff(ids, counted(t.Context(), err)); diff != "" {
+			t.Fatalf("%s: messages that the error names (-want +got):\n%s\n%v", way, diff, err)
 		}
 		a.await(before, other)
 		a.settle()

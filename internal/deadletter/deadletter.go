@@ -1,3 +1,6 @@
+// Package deadletter reads and removes dead letters: messages that could not be published or
+// handled, which wait until a person decides. The dead letters of outbox and inbox are in one
+// table. The package also limits the error texts that are stored.
 package deadletter
 
 import (
@@ -19,17 +22,18 @@ const (
 	Inbox  = "inbox"
 )
 
-// Name names a dead letter. Those of an outbox have no Consumer, and their topic as Source.
+// Name identifies a dead letter. A dead letter of an outbox has no Consumer, and its topic is the
+// Source.
 type Name = db.LetterName
 
-// Letter is a dead letter. What it says is in Contents, as it is stored: Contents.Open opens it.
+// Letter is a dead letter with its stored Contents. Contents.Open opens sealed ones.
 type Letter = db.Letter
 
-// ErrNotFound says that there is no dead letter of the name.
-var ErrNotFound = errors.New("there is no such dead letter")
+// ErrNotFound is the error of Show, Drop and Redrive if no dead letter has the name.
+var ErrNotFound = errors.New("the dead letter does not exist")
 
-// List returns dead letters in the order of their names, beyond one, without what they say. What is
-// empty in only does not matter.
+// List returns up to room dead letters after a name, in the order of their names, without their
+// contents. An empty field of only matches all dead letters.
 func List(ctx context.Context, pool *pgxpool.Pool, only, after Name, room int) ([]Letter, error) {
 	list := db.ListDeadLetters{Only: only, After: after, Room: room}
 	err := engine(pool).Query(ctx, &list)
@@ -51,26 +55,30 @@ func Show(ctx context.Context, pool *pgxpool.Pool, name Name) (Letter, error) {
 
 // Drop deletes a dead letter, and stores the action in idem.audit.
 func Drop(ctx context.Context, pool *pgxpool.Pool, name Name) error {
-	return take(ctx, pool, name, audit.Note(ctx, db.Drop, "deleted"), func(pgx.Tx, Letter) error { return nil })
+	return remove(ctx, pool, name, audit.Note(ctx, db.Drop, "deleted"), func(pgx.Tx, Letter) error { return nil })
 }
 
 // Redrive deletes a dead letter in the transaction in which f makes its message deliverable again.
-// The transaction stores the action in idem.audit. If f fails, the letter stays.
+// The transaction stores the action in idem.audit. If f fails, the dead letter stays.
 func Redrive(ctx context.Context, pool *pgxpool.Pool, name Name, f func(tx pgx.Tx, letter Letter) error) error {
-	return take(ctx, pool, name, audit.Note(ctx, db.Redrive, "to be tried again"), f)
+	return remove(ctx, pool, name, audit.Note(ctx, db.Redrive, "to be tried again"), f)
 }
 
-func take(ctx context.Context, pool *pgxpool.Pool, name Name, note db.NoteAct, f func(tx pgx.Tx, letter Letter) error) error {
+// remove deletes a dead letter together with the effect of f. It runs the transaction again after a
+// serialization failure.
+func remove(ctx context.Context, pool *pgxpool.Pool, name Name, note db.NoteAct,
+	f func(tx pgx.Tx, letter Letter) error) error {
 	note.Letter = name
 	for pause := txn.RetryPause; ; {
-		err := takeOnce(ctx, pool, &note, f)
+		err := removeOnce(ctx, pool, &note, f)
 		if !txn.Rerunnable(err) || txn.Sleep(ctx, pause.Next()) != nil {
 			return err
 		}
 	}
 }
 
-func takeOnce(ctx context.Context, pool *pgxpool.Pool, note *db.NoteAct, f func(tx pgx.Tx, letter Letter) error) error {
+func removeOnce(ctx context.Context, pool *pgxpool.Pool, note *db.NoteAct,
+	f func(tx pgx.Tx, letter Letter) error) error {
 	read := db.TakeDeadLetter{Name: note.Letter}
 	tx, err := engine(pool).Open(ctx, &read)
 	if err != nil {
@@ -85,7 +93,7 @@ func takeOnce(ctx context.Context, pool *pgxpool.Pool, note *db.NoteAct, f func(
 		return err
 	}
 	if err := tx.Commit(ctx, note); err != nil {
-		return fmt.Errorf("the dead letter may still be there: %w", err)
+		return fmt.Errorf("the dead letter may still exist: %w", err)
 	}
 	return nil
 }

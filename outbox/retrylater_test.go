@@ -12,8 +12,8 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// Of a Publisher with one destination and of one with several. An away destination would be left alone as a whole.
-func TestMessageThatIsToBePublishedLaterHoldsBackItsKeyAloneAndCountsNothing(t *testing.T) {
+// An unavailable destination would hold all keys.
+func TestRetryLater_HoldsOnlyTheKey(t *testing.T) {
 	t.Parallel()
 	for name, wrap := range map[string]func(outbox.Publisher) outbox.Publisher{
 		"one destination": func(p outbox.Publisher) outbox.Publisher { return p },
@@ -21,7 +21,7 @@ func TestMessageThatIsToBePublishedLaterHoldsBackItsKeyAloneAndCountsNothing(t *
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			o := newOffice(t)
+			o := newDatabase(t)
 			later := 0
 			b := &broker{refuse: func(m *outbox.Message) error {
 				if m.Type == "a1" && later < 5 {
@@ -46,37 +46,34 @@ func TestMessageThatIsToBePublishedLaterHoldsBackItsKeyAloneAndCountsNothing(t *
 			if i := slices.Index(b.types(), "b1"); i != 0 {
 				t.Errorf("another key has waited: %v", b.types())
 			}
-			if n := o.count(`select count(*) from idem.dead_letters`); n != 0 {
-				t.Errorf("%d are dead", n)
-			}
+			o.wantDead(0)
 		})
 	}
 }
 
-// It names for how long, whatever the pauses of the relay are.
-func TestMessageThatIsToBePublishedLaterRestsForAsLongAsThePublisherSays(t *testing.T) {
+// The backoff settings of the relay do not limit it.
+func TestRetryLater_SetsTheRetryTime(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newDatabase(t)
 	b := &broker{refuse: func(*outbox.Message) error { return outbox.RetryLater(errRefused, 20*time.Minute) }}
 	o.add(message("a", "1"))
 	o.relay(b, swift())
-	eventually(t, "it to be held back", func() bool {
+	eventually(t, "the message to be held", func() bool {
 		return o.count(`select count(*) from idem.outbox where held and class = 'unavailable' and attempts = 0 and next_at between now() + interval '15 min' and now() + interval '25 min'`) == 1
 	})
 }
 
 type observing func(outbox.TracePublishedData)
 
-// TracePublished is told of a call.
 func (o observing) TracePublished(_ context.Context, data outbox.TracePublishedData) { o(data) }
 
-// companion is a Publisher that does something else as well.
+// companion is a Publisher with a background task.
 type companion struct {
 	broker
 	begun, ended chan struct{}
 }
 
-// RunBeside implements outbox.Companion.
+// RunBeside is the background task.
 func (c *companion) RunBeside(ctx context.Context) {
 	close(c.begun)
 	<-ctx.Done()
@@ -84,10 +81,10 @@ func (c *companion) RunBeside(ctx context.Context) {
 	panic(errors.New("as it ends"))
 }
 
-func TestCompanionRunsAsLongAsItsRelay(t *testing.T) {
+func TestRunBeside_RunsAsLongAsTheRelay(t *testing.T) {
 	t.Parallel()
 	for _, routed := range []bool{false, true} {
-		o := newOffice(t)
+		o := newDatabase(t)
 		c := &companion{begun: make(chan struct{}), ended: make(chan struct{})}
 		var publisher outbox.Publisher = c
 		if routed {
@@ -101,7 +98,7 @@ func TestCompanionRunsAsLongAsItsRelay(t *testing.T) {
 		select {
 		case <-c.ended:
 		default:
-			t.Error("it has outlived the relay")
+			t.Error("RunBeside has outlasted the relay")
 		}
 	}
 }

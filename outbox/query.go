@@ -1,0 +1,79 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/idem-go/idem/internal/db"
+	"github.com/idem-go/idem/internal/roundtrip"
+	"github.com/idem-go/idem/internal/txn"
+)
+
+const (
+	readTimeout  = 6 * time.Minute  // of a transaction that reads: more than its statement_timeout
+	writeTimeout = 30 * time.Second // of a transaction that only writes
+	checkTimeout = 2 * time.Second  // of a statement on small tables
+
+	minRetryPause = 50 * time.Millisecond // after an error of the database
+	maxRetryPause = 5 * time.Second
+)
+
+var (
+	errNoPool = errors.New("outbox: pool is nil")
+	errSlow   = errors.New("the server did not answer in time")
+)
+
+// querier makes round trips: a session, or an engine with a pool.
+type querier interface {
+	Query(ctx context.Context, requests ...txn.Request) error
+}
+
+// query makes one round trip within checkTimeout.
+func query(ctx context.Context, on querier, requests ...txn.Request) error {
+	bounded, cancel := context.WithTimeoutCause(ctx, checkTimeout, errSlow)
+	defer cancel()
+	return on.Query(bounded, requests...)
+}
+
+// command is a statement without parameters and results.
+type command string
+
+// Queue implements txn.Request.
+func (c command) Queue(trip *roundtrip.Trip) { trip.Exec(string(c)) }
+
+// Read implements txn.Request.
+func (c command) Read(trip *roundtrip.Trip) { trip.Skip() }
+
+// The isolation level is fixed: under a stricter default of the database, the relay would cause
+// serialization failures in transactions that add messages.
+const (
+	begin  = command("begin isolation level read committed")
+	commit = command("commit")
+)
+
+// inTransaction returns requests as one transaction with the timeouts of a relay.
+func inTransaction(requests ...txn.Request) []txn.Request {
+	return slices.Concat([]txn.Request{begin, &db.LimitRelay{}}, requests, []txn.Request{commit})
+}
+
+// hint returns err with what its reader can do about it. It returns nil if err is nil.
+func hint(err error) error {
+	if err == nil {
+		return nil
+	}
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {
+		switch pgErr.Code {
+		case "42P01", "3F000", "42703":
+			return fmt.Errorf("outbox: the schema is missing or old: %w; run the migrations of package migrations", err)
+		case "42501":
+			return fmt.Errorf("outbox: the role lacks a privilege: %w; docs/operate.md lists the privileges", err)
+		}
+		err = txn.AsUnsupported(err)
+	}
+	return fmt.Errorf("outbox: %w", err)
+}

@@ -1,0 +1,194 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/deadletter"
+	"github.com/idem-go/idem/internal/panics"
+)
+
+// result is what a call of the Publisher says about each of its messages.
+type result struct {
+	messages []messageResult // in the order of the call
+	err      error           // an error that names no message
+	took     time.Duration
+
+	unavailable bool // err is marked by RetryLater
+	retryAfter  time.Duration
+	panicked    bool
+}
+
+type messageResult struct {
+	status status
+	err    error
+	after  time.Duration // of a postponed message
+}
+
+type status int
+
+const (
+	accepted  status = iota
+	refused          // named: counts an attempt
+	postponed        // named by RetryLater with a duration
+	unsent           // named by RetryLater without a duration: is in the next call again
+	unknown          // an error names no message
+)
+
+// newResult translates the error of a call. ended says that the context of the call has ended: then
+// a reason that only says so counts against no message.
+func newResult(messages []Message, err error, ended bool) *result {
+	r := &result{messages: make([]messageResult, len(messages))}
+	if err == nil {
+		return r
+	}
+	named, rest := splitError(err)
+	if named == nil || len(named.Failed) == 0 {
+		named, rest = &PublishError{}, err
+	}
+	if n := len(named.Failed) - r.applyReasons(messages, named, ended); n > 0 {
+		// The Publisher may have mixed up IDs, so the messages that it has not named may not be
+		// accepted either.
+		rest = errors.Join(rest, fmt.Errorf("the Publisher has named %d messages that are not in the call", n))
+	}
+	if rest == nil {
+		return r
+	}
+	r.err = errors.Join(rest, r.err)
+	r.retryAfter, r.unavailable = RetryAfter(rest)
+	_, r.panicked = errors.AsType[*panics.Error](rest)
+	if r.panicked && len(messages) == 1 {
+		r.messages[0], r.err = messageResult{status: refused, err: rest}, nil
+		return r
+	}
+	for i := range r.messages {
+		if r.messages[i].status == accepted {
+			r.messages[i] = messageResult{status: unknown, err: rest}
+		}
+	}
+	return r
+}
+
+// applyReasons sets the status of the named messages, and returns their number.
+func (r *result) applyReasons(messages []Message, named *PublishError, ended bool) (n int) {
+	for i, m := range messages {
+		reason, ok := named.Failed[m.ID]
+		if !ok {
+			continue
+		}
+		n++
+		after, later := RetryAfter(reason)
+		switch {
+		case reason == nil:
+			r.messages[i] = messageResult{status: refused, err: errors.New("the Publisher gave no reason")}
+		case later && after == 0:
+			r.messages[i] = messageResult{status: unsent, err: reason}
+		case later:
+			r.messages[i] = messageResult{status: postponed, err: reason, after: after}
+		case ended && isContextError(reason):
+			r.messages[i], r.err = messageResult{status: unknown, err: reason}, reason
+		default:
+			r.messages[i] = messageResult{status: refused, err: reason}
+		}
+	}
+	return n
+}
+
+func isContextError(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// errNilPublishError stands for a nil *PublishError in an error, which is a bug of the Publisher.
+// It does not mean success: publishing messages twice is better than losing them.
+var errNilPublishError = errors.New("the Publisher has returned a nil *PublishError; return a nil error instead")
+
+// publishSafely calls a Publisher in a goroutine of its own, because Publish may call
+// runtime.Goexit. It returns a panic as an error. The methods of the returned errors are code of
+// the Publisher too. So publishSafely calls each method that the relay uses later: a panic then
+// counts as a panic of Publish, or of the message whose reason it is.
+func publishSafely(ctx context.Context, publisher Publisher, messages []Message) (err error) {
+	err = panics.Goexit()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		err = panics.Try(func() error { return publishAndProbe(ctx, publisher, messages) })
+	}()
+	<-done
+	return err
+}
+
+func publishAndProbe(ctx context.Context, publisher Publisher, messages []Message) error {
+	named, rest := splitError(publisher.Publish(ctx, messages))
+	probe(rest)
+	if named == nil {
+		return rest
+	}
+	probed := &PublishError{Failed: maps.Clone(named.Failed)}
+	for id, reason := range named.Failed {
+		panicked := panics.Try(func() error {
+			probe(reason)
+			return nil
+		})
+		if panicked != nil {
+			probed.Failed[id] = panicked
+		}
+	}
+	if rest == nil {
+		return probed
+	}
+	return errors.Join(probed, rest)
+}
+
+// probe calls the methods of an error that the relay calls later.
+func probe(err error) {
+	if err == nil {
+		return
+	}
+	_, _, _ = deadletter.ClassOf(err), deadletter.ReasonOf(err), idem.CauseOf(err)
+	_ = isContextError(err)
+	if later, ok := errors.AsType[*retryLater](err); ok {
+		probe(later.err)
+	}
+}
+
+// splitError splits the error of a call into the named messages, nil if there are none, and the
+// rest. A PublishError inside of RetryLater is part of the rest. If there is a rest, a message that
+// is not named may not be accepted.
+func splitError(err error) (named *PublishError, rest error) {
+	switch e := err.(type) {
+	case *PublishError:
+		if e == nil {
+			return nil, errNilPublishError
+		}
+		return e, nil
+	case *retryLater:
+		return nil, err
+	case interface{ Unwrap() error }:
+		if named, rest = splitError(e.Unwrap()); named != nil {
+			return named, rest
+		}
+	case interface{ Unwrap() []error }:
+		var rests []error
+		for _, part := range e.Unwrap() {
+			partNamed, partRest := splitError(part)
+			rests = append(rests, partRest)
+			switch {
+			case partNamed == nil:
+			case named == nil:
+				named = &PublishError{Failed: maps.Clone(partNamed.Failed)}
+			default:
+				for id, reason := range partNamed.Failed {
+					named.Failed[id] = errors.Join(named.Failed[id], reason)
+				}
+			}
+		}
+		if named != nil {
+			return named, errors.Join(rests...)
+		}
+	}
+	return nil, err
+}
