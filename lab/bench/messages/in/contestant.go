@@ -29,24 +29,21 @@ type Place struct {
 	Source  Source
 	Workers int // how many deliveries, or batches of them, are in hand at once
 	Batch   int // how many deliveries those handle at most who handle several together
-	// Patience is how long an effect may take at most, for whoever sees by a timeout that a process is dead. Zero: as it is by
-	// default.
+	// Patience is how long an effect may take, for contestants that learn by a timeout that a process is dead. Zero means
+	// their default.
 	Patience time.Duration
 }
 
 // Contestant is one way to do it.
 type Contestant struct {
-	Name     string
-	Settings string // that differ from the defaults, and how it is used
-	Promises string // what its documentation says of effects
-	Repeats  bool   // it does not promise that each effect is there once
-	Loses    bool   // it does not promise that each effect is there
-	Prepare  func(ctx context.Context, dsn string) error
+	Name    string
+	Repeats bool // it does not promise that each effect is there once
+	Prepare func(ctx context.Context, dsn string) error
 	// Consume returns when the source has no more, and all effects are committed.
 	Consume func(ctx context.Context, place Place) error
 }
 
-// All lists the contestants in the order of the report. The first is the measure of the others.
+// All returns the contestants in the order of the report. The first is the base.
 func All() []Contestant {
 	return []Contestant{
 		Plain(), PlainBatch(), Handle(), Batch(), Bulk(), SelectInsert(), Deduplicator(), DeduplicatorKeys(), WatermillSQL(), River(),
@@ -129,5 +126,5 @@ func tagsOf(all []broker.Delivery) []int64 {
 	return tags
 }
 
-// quiet is a logger for who would tell of what is only slow.
+// quiet is a logger for libraries that would warn of what is only slow.
 var quiet = slog.New(slog.DiscardHandler)

@@ -1,5 +1,5 @@
-// Package out holds the ways to save something and to tell of it that the benchmark compares: an order in Postgres, and a message at
-// a broker. Each is in a file of its own, with a note of what it promises and how it is set up.
+// Package out holds the ways to save an order in Postgres and to publish a message about it that the benchmark compares. Each
+// is in a file of its own, with a note of what it promises and how it is set up.
 package out
 
 import (
@@ -26,21 +26,21 @@ type Sink interface {
 type Place struct {
 	Pool *pgxpool.Pool
 	Sink Sink
-	// Patience is how long a message may take at most, for whoever sees by a timeout that a process is dead. Zero: as it is by
-	// default.
+	// Patience is how long a message may take, for contestants that learn by a timeout that a process is dead. Zero means
+	// their default.
 	Patience time.Duration
 }
 
-// Order is what is saved and told of.
+// Order is what is saved, with a message about it.
 type Order struct {
 	ID       string // of its message as well
-	Customer int    // whose orders are to be told in their order
+	Customer int    // whose messages are published in order
 }
 
-// NewOrder makes one.
+// NewOrder returns an order with a new id.
 func NewOrder(customer int) Order { return Order{outbox.NewID(), customer} }
 
-// payload is what its message says: 200 bytes or a little more.
+// payload returns the payload of the message, of 200 bytes or a little more.
 func (o Order) payload() []byte {
 	text, _ := json.Marshal(map[string]any{"order": o.ID, "customer": o.Customer, "note": strings.Repeat("a teapot, ", 13)})
 	return text
@@ -48,7 +48,7 @@ func (o Order) payload() []byte {
 
 // Runner is a contestant at work.
 type Runner interface {
-	// Place saves an order, and what it tells of it.
+	// Place saves an order and its message.
 	Place(ctx context.Context, order Order) error
 }
 
@@ -63,17 +63,15 @@ type Relayer interface {
 
 // Contestant is one way to do it.
 type Contestant struct {
-	Name     string
-	Settings string // that differ from the defaults, and how it is used
-	Promises string // what its documentation says
-	Silent   bool   // it tells nobody: the measure of the others
-	Relays   bool   // its messages leave later: what Open returns is a Relayer
-	Piped    bool   // it sends its statements together, and is compared with Silent ones that do
-	Prepare  func(ctx context.Context, dsn string) error
-	Open     func(place Place) (Runner, error)
+	Name    string
+	Silent  bool // it publishes nothing
+	Relays  bool // its messages leave later: Open returns a Relayer
+	Piped   bool // it sends its statements in one batch
+	Prepare func(ctx context.Context, dsn string) error
+	Open    func(place Place) (Runner, error)
 }
 
-// All lists the contestants in the order of the report.
+// All returns the contestants in the order of the report. The first is the base.
 func All() []Contestant {
 	return []Contestant{Plain(), Idem(), ByHand(), Watermill(), River(), Naive(), PlainPiped(), IdemPiped()}
 }
@@ -119,7 +117,7 @@ func queue(batch *pgx.Batch, order Order) {
 	batch.Queue(countOrder, order.ID, order.Customer)
 }
 
-// quiet is a logger for who would tell of what is only slow.
+// quiet is a logger for libraries that would warn of what is only slow.
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
 const topic = "orders"

@@ -5,7 +5,7 @@ import "context"
 // Naive commits, then publishes: what most people write first. A process that dies between the two tells nobody.
 func Naive() Contestant {
 	return Contestant{
-		Name: "commit, then publish", Settings: "the caller publishes, after its transaction", Promises: "nothing",
+		Name: "commit, then publish",
 		Open: func(place Place) (Runner, error) { return naive{plain{place}}, nil },
 	}
 }

@@ -35,20 +35,23 @@ type Runner interface {
 // Contestant is one way to do it.
 type Contestant struct {
 	Name     string
-	Settings string // that differ from the defaults, and how it is used
-	Resumes  string // who goes on with what a dead process has left, all as by default; empty: nobody, or as told for another
-	Restarts bool   // a dead process has to be started again, under its name, so that somebody goes on
-	Parks    string // what nobody knows the outcome of is left to a person: a query that counts it
+	Restarts bool   // a dead process has to be started again, under its name, so that its operations go on
+	Parks    string // a query that counts what is left to a person because its outcome is unknown; empty: nothing is
 	Prepare  func(ctx context.Context, dsn string) error
 	Open     func(ctx context.Context, place Place) (Runner, error)
 }
 
-// All lists the contestants in the order of the report. The first is the measure of the others.
+// All returns the contestants in the order of the report. The first is the base.
 func All() []Contestant {
 	return []Contestant{Plain(), Idem(), Phases(), DBOS(), River(), RiverInOne(), Workflows()}
 }
 
-// Named returns the contestant of a name, of All or IdemOnce.
+// Resuming returns the contestants whose operations go on after their process was killed.
+func Resuming() []Contestant {
+	return []Contestant{Idem(), Phases(), DBOS(), River(), Workflows(), IdemOnce()}
+}
+
+// Named returns the contestant of a name.
 func Named(name string) (Contestant, bool) {
 	for _, c := range append(All(), IdemOnce()) {
 		if c.Name == name {

@@ -15,8 +15,7 @@ import (
 // a dead process: a process recovers what was its own when it is started again under the same executor id.
 func DBOS() Contestant {
 	return Contestant{
-		Name: "DBOS Transact", Settings: "system database in the application's own, over the same pool; RunAsTransaction, RunAsStep, RunAsTransaction; no Conductor",
-		Resumes: "the same executor, when an operator starts it again", Restarts: true,
+		Name: "DBOS Transact", Restarts: true,
 		Prepare: func(ctx context.Context, dsn string) error {
 			pool, err := pgxpool.New(ctx, dsn)
 			if err != nil {

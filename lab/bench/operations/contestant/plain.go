@@ -10,7 +10,7 @@ import (
 // and perhaps charged. It is the 1.00 that all others are compared with.
 func Plain() Contestant {
 	return Contestant{
-		Name: "plain transactions", Settings: "two transactions around the call, nothing is remembered",
+		Name: "plain transactions",
 		Open: func(_ context.Context, place Place) (Runner, error) { return plain{place}, nil },
 	}
 }

@@ -7,47 +7,34 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
-	"github.com/riverqueue/river/rivermigrate"
+
+	"github.com/idem-go/idem/lab/bench/runner"
 )
 
 // River reserves in the caller's transaction, which inserts the first job. That one charges, and completes itself in the
 // transaction that inserts the second, which confirms and completes itself in one transaction. The caller is told within the
 // process. What a dead process was working on is rescued after RescueStuckJobsAfter, an hour by default, which has to be longer
-// than any job runs.
+// than any job runs. FetchCooldown and FetchPollInterval are those of River's own benchmark, except with several processes,
+// which have the defaults.
 func River() Contestant {
 	c := riverContestant(false)
-	c.Name, c.Settings = "River, a job per step", "reserve in the transaction of the first job, JobCompleteTx; FetchCooldown 2 ms and FetchPollInterval 20 ms as in River's own benchmark (by default with several processes), MaxWorkers 200"
+	c.Name = "River, a job per step"
 	return c
 }
 
 // RiverInOne is River with a single job, which charges, and confirms in the transaction that completes it: the least there can be.
 func RiverInOne() Contestant {
 	c := riverContestant(true)
-	c.Resumes = "" // as River does
-	c.Name, c.Settings = "River, one job", "the same, with a single job that charges, then confirms and completes itself in one transaction"
+	c.Name = "River, one job"
 	return c
 }
 
 func riverContestant(one bool) Contestant {
 	return Contestant{
-		Resumes: "any client, RescueStuckJobsAfter of 1 h later",
-		Prepare: func(ctx context.Context, dsn string) error {
-			pool, err := pgxpool.New(ctx, dsn)
-			if err != nil {
-				return err
-			}
-			defer pool.Close()
-			migrator, err := rivermigrate.New(riverpgxv5.New(pool), nil)
-			if err != nil {
-				return err
-			}
-			_, err = migrator.Migrate(ctx, rivermigrate.DirectionUp, nil)
-			return err
-		},
-		Open: func(ctx context.Context, place Place) (Runner, error) { return openRiver(ctx, place, one) },
+		Prepare: runner.MigrateRiver,
+		Open:    func(ctx context.Context, place Place) (Runner, error) { return openRiver(ctx, place, one) },
 	}
 }
 

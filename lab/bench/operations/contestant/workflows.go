@@ -24,8 +24,7 @@ import (
 // over, two minutes later by default; heartbeats keep it.
 func Workflows() Contestant {
 	return Contestant{
-		Name: "go-workflows", Settings: "Postgres backend with a pool of its own beside, as large as the others' (monoprocess with one process, as in its own benchmark); three activities, all as by default",
-		Resumes: "any worker, when the lock of 2 min is over",
+		Name: "go-workflows",
 		Prepare: func(ctx context.Context, dsn string) error {
 			b, err := openBackend(ctx, Place{DSN: dsn}, 2)
 			if err != nil {
