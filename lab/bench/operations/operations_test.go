@@ -1,0 +1,169 @@
+package operations
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/idem-go/idem/lab/bench/operations/bank"
+	"github.com/idem-go/idem/lab/bench/operations/contestant"
+	"github.com/idem-go/idem/lab/bench/runner"
+	"github.com/idem-go/idem/lab/bench/runner/runnertest"
+)
+
+// The test binary is also the process that gets killed.
+func TestMain(m *testing.M) {
+	Work()
+	runnertest.Main(m)
+}
+
+func TestContestants_ChargeAndConfirmEachOrderOnce(t *testing.T) {
+	t.Parallel()
+	s := runnertest.Server(t)
+	for _, c := range append(contestant.All(), contestant.IdemOnce()) {
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			dsn, err := s.Database(t.Context(), contestant.Schema, c.Prepare)
+			if err != nil {
+				t.Fatal(err)
+			}
+			other, err := bank.Open(0, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer other.Close()
+			b, err := openBooth(t.Context(), c, contestant.Place{DSN: dsn}, other.URL, 8)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer b.Close()
+			made, err := b.load(t.Context(), 3, runner.Limit{Calls: 2})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := verify(t.Context(), dsn, other, len(made.Latencies)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// Not in parallel: it counts the commits of the server.
+func TestScenarios_MeasureWhatIdemPromises(t *testing.T) {
+	idem := contestant.Idem().Name
+	who := func(name string) runner.Scenario {
+		sc := runnertest.Find(t, Scenarios(true), name)
+		sc.Contestants = sc.Contestants[:min(2, len(sc.Contestants))]
+		return sc
+	}
+	costs := runnertest.Measure(t, who("operations/costs"))
+	if commits, trips := costs.Figure(idem, "commits"), costs.Figure(idem, "trips"); commits == nil || commits[0] >= 0 && int(commits[0]) != 2 || trips[0] > 12 {
+		t.Errorf("%v commits, %v round trips", commits, trips)
+	}
+	if near := runnertest.Measure(t, who("operations/near/8")); len(near.Figure(idem, "per_s/base")) != 3 {
+		t.Errorf("%+v", near)
+	}
+	if crowd := runnertest.Measure(t, who("operations/crowd")); crowd.Figure(idem, "took_ms") == nil {
+		t.Errorf("%+v", crowd)
+	}
+}
+
+func TestKill_CountsWhatGoesOnAndWhatIsParked(t *testing.T) {
+	t.Parallel()
+	sc := runnertest.Find(t, Scenarios(true), "operations/killed")
+	sc.Contestants = []runner.Contestant{sc.Contestants[0], sc.Contestants[len(sc.Contestants)-1]}
+	got := runnertest.Measure(t, sc)
+	for figure, want := range map[string]float64{"orders": 9, "confirmed": 9, "victims": 3, "resumed": 3, "charged_twice": 0} {
+		if spread := got.Figure(contestant.Idem().Name, figure); spread == nil || spread[0] != want {
+			t.Errorf("idem: %s: %v, want %v", figure, spread, want)
+		}
+	}
+	for figure, want := range map[string]float64{"confirmed": 6, "parked": 3, "resumed": 0, "charged_twice": 0} {
+		if spread := got.Figure(contestant.IdemOnce().Name, figure); spread == nil || spread[0] != want {
+			t.Errorf("idem, Once: %s: %v, want %v", figure, spread, want)
+		}
+	}
+}
+
+func TestVerify_FindsAnOrderChargedTwiceOrNotConfirmed(t *testing.T) {
+	t.Parallel()
+	s, ctx := runnertest.Server(t), t.Context()
+	for _, test := range []struct {
+		name    string
+		keyless bool
+		charges int
+		confirm bool
+		ok      bool
+	}{
+		{"all is well", false, 1, true, true},
+		{"asked twice with one key", false, 2, true, true},
+		{"charged twice", true, 2, true, false},
+		{"not charged", false, 0, true, false},
+		{"not confirmed", false, 1, false, false},
+	} {
+		dsn, err := s.Database(ctx, contestant.Schema, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		other, err := bank.Open(0, test.keyless)
+		if err != nil {
+			t.Fatal(err)
+		}
+		client, order := bank.NewClient(other.URL, 0), newOrder()
+		for range test.charges {
+			if _, err := client.Charge(ctx, order, "key"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		sql := "insert into orders (id, customer, total) values ('" + order + "', 7, 1)"
+		if test.confirm {
+			sql += "; update orders set confirmed_at = now()"
+		}
+		if err := runner.Execute(ctx, dsn, sql); err != nil {
+			t.Fatal(err)
+		}
+		if err := verify(ctx, dsn, other, 1); (err == nil) != test.ok {
+			t.Errorf("%s: %v", test.name, err)
+		}
+		client.Close()
+		other.Close()
+	}
+}
+
+func TestBank_HoldsTheFirstAttemptUntilRelease(t *testing.T) {
+	t.Parallel()
+	other, err := bank.Open(0, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	other.Hold()
+	client := bank.NewClient(other.URL, 3)
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	first := make(chan string, 1)
+	go func() {
+		charge, _ := client.Charge(ctx, "order", "key")
+		first <- charge
+	}()
+	if err := other.Await(ctx, func(all map[string][]bank.Attempt) bool { return len(all["order"]) == 1 }); err != nil {
+		t.Fatal(err)
+	}
+	second, err := client.Charge(ctx, "order", "key")
+	if err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-first:
+		t.Error("the first attempt was answered while it was to be held")
+	default:
+	}
+	other.Release(0)
+	if got := <-first; got != second {
+		t.Errorf("one key has two charges: %q and %q", got, second)
+	}
+	if books := other.Books(); books != (bank.Books{Orders: 1, Charges: 1}) {
+		t.Errorf("the books have %+v", books)
+	}
+}
