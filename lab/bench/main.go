@@ -1,7 +1,8 @@
-// Command bench measures idem beside what people use instead, on the same Postgres, in the same rounds.
+// Command bench measures idem beside what people use instead, on the same Postgres, in the same
+// rounds.
 //
-//	go run . calls                                      a suite: calls, profile, operations or messages
-//	go run . -quick -only 'replay/.*rtt' -who textbook  some scenarios, and some contestants beside the base of each
+//	go run . calls                                      measures a suite: calls, profile, operations or messages
+//	go run . -quick -only replay -who textbook calls    some scenarios, with some contestants
 //	go run . -write operations                          keeps the results of a whole run in results.json
 //	go run . -render                                    writes docs/benchmarks.md and docs/benchmarks/report.md
 package main

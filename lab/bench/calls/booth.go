@@ -1,4 +1,5 @@
-// Package calls measures idem.Do beside what people use instead: a write that must not happen twice, in one database.
+// Package calls measures idem.Do beside what people use instead: a write that must not happen
+// twice, in one database.
 package calls
 
 import (
@@ -80,7 +81,8 @@ func (b *booth) Close() error {
 	return b.proxy.Close()
 }
 
-// trips returns how many round trips were made since the last call. Only a booth with a proxy counts those to Postgres.
+// trips returns how many round trips were made since the last call. Only a booth with a proxy
+// counts those to Postgres.
 func (b *booth) trips() int {
 	trips := int(b.redis.trips.Swap(0))
 	if b.proxy != nil {
@@ -89,8 +91,8 @@ func (b *booth) trips() int {
 	return trips
 }
 
-// settle returns when a connection is free. Where the pool has one connection, everything that a call has left to do is done
-// then.
+// settle returns when a connection is free. Where the pool has one connection, everything that a
+// call has left to do is done then.
 func (b *booth) settle(ctx context.Context) error {
 	return b.pool.AcquireFunc(ctx, func(*pgxpool.Conn) error { return nil })
 }
@@ -140,8 +142,8 @@ func load(ctx context.Context, r contestant.Runner, source *source, clients int,
 	return sample{made, int(replayed.Load()), int(refused.Load())}, err
 }
 
-// distance makes a Redis look as far away as the proxy makes Postgres, and counts its round trips: each write of the client
-// is one.
+// distance makes a Redis look as far away as the proxy makes Postgres, and counts its round trips:
+// each write of the client is one.
 type distance struct {
 	rtt   time.Duration
 	trips atomic.Int64

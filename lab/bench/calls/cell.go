@@ -71,8 +71,9 @@ type turns struct {
 	refused  int
 }
 
-// warmUp is how many calls each client makes before it is measured. PostgreSQL plans a statement anew for the first five
-// times on a connection: with fewer calls the first turn measured the planning.
+// warmUp is how many calls each client makes before it is measured. PostgreSQL plans a statement
+// anew for the first five times on a connection: with fewer calls the first turn measured the
+// planning.
 const warmUp = 12
 
 // prepare records what is to be replayed, and warms the connections up.
@@ -117,8 +118,8 @@ func (t *turns) Take(ctx context.Context) (result.Values, error) {
 	return values, nil
 }
 
-// timed loads the contestant, and returns the processor time of a call in microseconds. There is none where the proxy has
-// some of its own, and where the kernel does not tell.
+// timed loads the contestant, and returns the processor time of a call in microseconds. There is
+// none where the proxy has some of its own, and where the kernel does not report it.
 func (b *booth) timed(ctx context.Context, keys *source, clients int, limit runner.Limit) (sample, result.Values, error) {
 	database := b.pool.Config().ConnConfig.Database
 	before, err := b.server.Processor(ctx, database)

@@ -110,7 +110,8 @@ func TestContestants_ExecuteDuplicatesAtOnceOnlyOnce(t *testing.T) {
 	})
 }
 
-// Both calls have looked before either has inserted: each waits, in its transaction, until the other is there as well.
+// Both calls have looked before either has inserted: each waits, in its transaction, until the
+// other is there as well.
 func TestCheck_FindsSelectThenInsertExecutingTwice(t *testing.T) {
 	t.Parallel()
 	b := boothOf(t, contestant.SelectInsert(), way{conns: 4})

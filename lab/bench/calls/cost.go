@@ -11,7 +11,8 @@ import (
 	"github.com/idem-go/idem/lab/bench/runner"
 )
 
-// costs measures what one call of a contestant costs apart from time, and what happens when duplicates come at once.
+// costs measures what one call of a contestant costs apart from time, and what happens when
+// duplicates come at once.
 func costs(who contestant.Contestant, seed uint64) runner.Contestant {
 	return runner.Once(who.Name, func(ctx context.Context, s *runner.Server) (values result.Values, err error) {
 		b, err := open(ctx, s, who, way{conns: poolSize})
@@ -55,7 +56,8 @@ func (m meter) both(ctx context.Context, name string, measure func(meter) (float
 	return err
 }
 
-// wal counts bytes of write-ahead log. The median of some batches leaves out what the server writes on its own account.
+// wal counts bytes of write-ahead log. The median of some batches leaves out what the server writes
+// on its own account.
 func (m meter) wal(ctx context.Context) error {
 	const batches, calls = 5, 100
 	return m.both(ctx, "wal", func(m meter) (float64, error) {
@@ -114,7 +116,8 @@ func (nothing) Do(context.Context, contestant.Call) (contestant.Answer, error) {
 }
 func (nothing) Close() {}
 
-// storage counts the bytes that a record takes, with its part of the indexes and what updates have left.
+// storage counts the bytes that a record takes, with its part of the indexes and what updates have
+// left.
 func (m meter) storage(ctx context.Context) error {
 	if m.Tables == nil {
 		return nil
@@ -132,7 +135,8 @@ func (m meter) storage(ctx context.Context) error {
 	return err
 }
 
-// races lets 32 calls with the same key start at once, ten times, and counts how often they were executed.
+// races lets 32 calls with the same key start at once, ten times, and counts how often they were
+// executed.
 func (m meter) races(ctx context.Context) error {
 	const races, calls = 10, 32
 	before, err := count(ctx, m.pool)
@@ -154,8 +158,8 @@ func (m meter) races(ctx context.Context) error {
 	return err
 }
 
-// countTrips counts round trips through a proxy. One connection is enough, and has every statement prepared after the first
-// calls, unless the contestant listens on others.
+// countTrips counts round trips through a proxy. One connection is enough, and has every statement
+// prepared after the first calls, unless the contestant listens on others.
 func countTrips(ctx context.Context, s *runner.Server, who contestant.Contestant, seed uint64, values result.Values) (err error) {
 	conns := 1
 	if who.Listens {

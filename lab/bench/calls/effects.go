@@ -19,7 +19,8 @@ func count(ctx context.Context, pool *pgxpool.Pool) (e effects, err error) {
 	return e, err
 }
 
-// check compares the effects with the number of different requests. A contestant that repeats may execute a duplicate again.
+// check compares the effects with the number of different requests. A contestant that repeats may
+// execute a duplicate again.
 func (e effects) check(requests int, realistic, repeats bool) error {
 	switch {
 	case e.Distinct != requests:

@@ -14,8 +14,8 @@ import (
 	"github.com/idem-go/idem/lab/bench/runner"
 )
 
-// grown returns idem.Do on a table of so many records. In each turn, some clients make first runs and then replays of random
-// keys: the hard case for an index, because each key is on another page.
+// grown returns idem.Do on a table of so many records. In each turn, some clients make first runs
+// and then replays of random keys: the hard case for an index, because each key is on another page.
 func grown(records int, clients []int, turn time.Duration, seed uint64) runner.Contestant {
 	return runner.Contestant{Name: grouped(records) + " records", Open: func(ctx context.Context, s *runner.Server) (runner.Seat, error) {
 		b, err := open(ctx, s, contestant.Idem(), way{conns: poolSize})
@@ -85,8 +85,8 @@ func (g *growth) Finish(ctx context.Context) (result.Values, error) {
 	return nil, found.check(g.firsts.made(), false, false)
 }
 
-// The statements and expressions that the table of idem consists of. Whatever the schema is, a table that fill has filled is
-// like one that calls have filled.
+// The statements and expressions that the table of idem consists of. Whatever the schema is, a
+// table that fill has filled is like one that calls have filled.
 const (
 	indexesOf = `select pg_get_indexdef(indexrelid) from pg_index i
 		where indrelid = 'idem.records'::regclass and not exists (select from pg_constraint where conindid = i.indexrelid)`
@@ -103,8 +103,8 @@ const (
 		end from pg_attribute where attrelid = 'idem.records'::regclass and attnum > 0 and not attisdropped order by attnum`
 )
 
-// fill fills the table of idem with copies of the record that a call leaves, each under a key of its own. The indexes are as
-// compact as fresh ones.
+// fill fills the table of idem with copies of the record that a call leaves, each under a key of
+// its own. The indexes are as compact as fresh ones.
 func fill(ctx context.Context, b *booth, records int, call contestant.Call) error {
 	if _, err := b.runner.Do(ctx, call); err != nil {
 		return err
@@ -120,7 +120,8 @@ func fill(ctx context.Context, b *booth, records int, call contestant.Call) erro
 		}
 	}
 	indexes, drops, copies := parts[0], parts[1], parts[2]
-	// A table that is emptied and filled in one transaction is not logged, where the server is set so.
+	// A table that is emptied and filled in one transaction is not logged, where the server is set
+	// so.
 	statements := append([]string{"create temp table pattern on commit drop as select * from idem.records", "truncate idem.records"}, drops...)
 	statements = append(statements, fmt.Sprintf("insert into idem.records select %s from pattern, generate_series(1, %d) n", strings.Join(copies, ", "), records))
 	err := pgx.BeginFunc(ctx, b.pool, func(tx pgx.Tx) error {

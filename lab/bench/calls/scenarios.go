@@ -20,34 +20,37 @@ const (
 	poolSize    = 40 // room for 32 clients, and for what a contestant does beside them
 )
 
-// plan makes scenarios from a base point and one axis after the other. All points together would take a day.
+// plan makes scenarios from a base point and one axis after the other. All points together would
+// take a day.
 type plan struct {
 	quick bool
 	seed  uint64
 	all   []runner.Scenario
 }
 
-// Scenarios returns those of the suite. A quick run has fewer and shorter turns, and no large table.
+// Scenarios returns those of the suite. A quick run has fewer scenarios and turns, and no large
+// table.
 func Scenarios(quick bool, seed uint64) []runner.Scenario {
 	p := &plan{quick: quick, seed: seed}
 	near, far, slow := place{name: "loopback"}, place{name: "rtt", rtt: millisecond}, place{name: "flush", server: runner.Spec{Flush: millisecond}}
 	firsts := slices.Concat(contestant.All(), []contestant.Contestant{contestant.PlainSQL(), contestant.IdemSQL(), contestant.BareWrites()})
-	replays := slices.Concat([]contestant.Contestant{contestant.Lookup()}, keepers(), []contestant.Contestant{contestant.IdemHinted()})
-	for _, at := range []place{near, far, slow} {
-		p.cell(at, cell{work: first, clients: 1}, firsts)
-		p.cell(at, cell{work: first, clients: 8}, firsts)
-		p.cell(at, cell{work: first, realistic: true, clients: 1}, firsts)
-		p.cell(at, cell{work: first, realistic: true, clients: 8}, firsts)
+	replays := append(beside(contestant.Lookup(), keepers()), contestant.IdemHinted())
+	insert, realistic := cell{work: first}, cell{work: first, realistic: true}
+	p.cells(near, firsts, insert.by(1), realistic.by(8))
+	p.cells(far, firsts, insert.by(1), realistic.by(1))
+	p.cells(slow, firsts, realistic.by(8))
+	p.cells(near, replays, cell{work: replay}.by(1))
+	p.cells(far, replays, cell{work: replay}.by(1))
+	p.cells(near, beside(contestant.Plain(), keepers()), cell{work: mixed, realistic: true, share: 0.5}.by(8))
+	if !quick {
+		p.cells(near, firsts, insert.by(8), realistic.by(1), realistic.by(32))
+		p.cells(far, firsts, realistic.by(8))
+		p.cells(slow, firsts, insert.by(1), insert.by(8), realistic.by(1))
+		p.cells(near, replays, cell{work: replay}.by(8))
+		large := slices.DeleteFunc(keepers(), func(c contestant.Contestant) bool { return c.Forgets })
+		p.cells(near, beside(contestant.Plain(), large), cell{work: first, bytes: 1 << 20}.by(1))
+		p.cells(near, beside(contestant.Lookup(), large), cell{work: replay, bytes: 1 << 20}.by(1))
 	}
-	p.cell(near, cell{work: first, realistic: true, clients: 32}, firsts)
-	for _, at := range []place{near, far} {
-		p.cell(at, cell{work: replay, clients: 1}, replays)
-	}
-	p.cell(near, cell{work: replay, clients: 8}, replays)
-	p.cell(near, cell{work: mixed, realistic: true, clients: 8, share: 0.5}, slices.Concat([]contestant.Contestant{contestant.Plain()}, keepers()))
-	large := slices.DeleteFunc(keepers(), func(c contestant.Contestant) bool { return c.Forgets })
-	p.cell(near, cell{work: first, clients: 1, bytes: 1 << 20}, slices.Concat([]contestant.Contestant{contestant.Plain()}, large))
-	p.cell(near, cell{work: replay, clients: 1, bytes: 1 << 20}, slices.Concat([]contestant.Contestant{contestant.Lookup()}, large))
 	p.each("costs", 0, contestant.All(), costs)
 	p.each("storm", p.rounds(8), keepers(), storm)
 	p.growth("growth", []int{1, 8})
@@ -55,7 +58,7 @@ func Scenarios(quick bool, seed uint64) []runner.Scenario {
 	return p.all
 }
 
-// Profile returns the scenarios that tell where the time of a call goes.
+// Profile returns the scenarios that show where the time of a call goes.
 func Profile(quick bool, seed uint64) []runner.Scenario {
 	p := &plan{quick: quick, seed: seed}
 	near := place{name: "profile"}
@@ -65,10 +68,10 @@ func Profile(quick bool, seed uint64) []runner.Scenario {
 	}
 	for _, realistic := range []bool{false, true} {
 		turn.work, turn.realistic = first, realistic
-		p.cell(near, turn, contestant.FirstRuns())
+		p.cells(near, contestant.FirstRuns(), turn)
 	}
 	turn.work, turn.realistic = replay, false
-	p.cell(near, turn, contestant.Replays())
+	p.cells(near, contestant.Replays(), turn)
 	p.growth("profile/growth", []int{1})
 	return p.all
 }
@@ -91,8 +94,8 @@ type place struct {
 	rtt    time.Duration
 }
 
-// rounds returns the rounds of a scenario. Many short turns tell more than few long ones of the same sum: what is compared
-// is closer together. An odd number has a middle.
+// rounds returns the rounds of a scenario. Many short turns tell more than few long ones of the
+// same sum: what is compared is closer together. An odd number has a middle.
 func (p *plan) rounds(n int) int {
 	if p.quick {
 		return 3
@@ -100,24 +103,33 @@ func (p *plan) rounds(n int) int {
 	return n
 }
 
-func (p *plan) cell(at place, c cell, who []contestant.Contestant) {
-	rounds := p.rounds(15)
-	if c.bytes > 0 {
-		rounds = p.rounds(5)
+// cells adds a scenario for each cell.
+func (p *plan) cells(at place, who []contestant.Contestant, cells ...cell) {
+	for _, c := range cells {
+		rounds := 15
+		if c.bytes > 0 {
+			rounds = 5
+		}
+		if c.apart {
+			rounds = 25
+		}
+		if c.limit == (runner.Limit{}) {
+			c.limit.Time = 85 * millisecond
+		}
+		c.way = way{rtt: at.rtt, conns: poolSize}
+		name := c.name(at)
+		sc := runner.Scenario{Name: name, Server: at.server, Rounds: p.rounds(rounds), Own: contestant.NameIdem}
+		for _, one := range who {
+			sc.Contestants = append(sc.Contestants, c.contestant(one, runner.SeedOf(p.seed, name)))
+		}
+		p.all = append(p.all, sc)
 	}
-	if c.apart {
-		rounds = p.rounds(25)
-	}
-	if c.limit == (runner.Limit{}) {
-		c.limit.Time = 85 * millisecond
-	}
-	c.way = way{rtt: at.rtt, conns: poolSize}
-	name := c.name(at)
-	sc := runner.Scenario{Name: name, Server: at.server, Rounds: rounds, Own: contestant.NameIdem}
-	for _, one := range who {
-		sc.Contestants = append(sc.Contestants, c.contestant(one, runner.SeedOf(p.seed, name)))
-	}
-	p.all = append(p.all, sc)
+}
+
+// by returns the cell with so many clients.
+func (c cell) by(clients int) cell {
+	c.clients = clients
+	return c
 }
 
 // name returns the name of a scenario: what is done, where, by how many clients.
@@ -155,7 +167,13 @@ func (p *plan) growth(name string, clients []int) {
 	p.all = append(p.all, sc)
 }
 
-// keepers returns the contestants that keep a record of a request. One of idem is enough where nothing is executed.
+// beside returns the contestants after their base.
+func beside(base contestant.Contestant, others []contestant.Contestant) []contestant.Contestant {
+	return append([]contestant.Contestant{base}, others...)
+}
+
+// keepers returns the contestants that keep a record of a request. One of idem is enough where
+// nothing is executed.
 func keepers() []contestant.Contestant {
 	return slices.DeleteFunc(contestant.All(), func(c contestant.Contestant) bool { return c.Recordless || c.Name == contestant.NameIdemBatch })
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/idem-go/idem/lab/bench/calls/contestant"
 )
 
-// source makes the calls of one contestant in one scenario. Sources with the same seed make the same keys.
+// source makes the calls of one contestant in one scenario. Sources with the same seed make the
+// same keys.
 type source struct {
 	template contestant.Call // everything but the key
 	share    float64         // of calls that repeat a recent key
@@ -88,7 +89,8 @@ func uuid(random *rand.Rand) string {
 	return fmt.Sprintf("%08x-%04x-4%03x-a%03x-%012x", high>>32, high>>16&0xffff, high&0xfff, low>>48&0xfff, low&0xffffffffffff)
 }
 
-// body returns a JSON document of n bytes that does not compress, because Postgres would compress it.
+// body returns a JSON document of n bytes that does not compress, because Postgres would compress
+// it.
 func body(seed uint64, n int) []byte {
 	const frame = `{"status":"created","receipt":""}`
 	if n <= len(frame) {

@@ -12,8 +12,8 @@ import (
 	"github.com/idem-go/idem/lab/bench/runner"
 )
 
-// A storm is one key that many callers call at once while its first run takes its time. Bystanders make first runs of other
-// keys, over the same pool.
+// A storm is one key that many callers call at once while its first run takes its time. Bystanders
+// make first runs of other keys, over the same pool.
 const (
 	duplicates    = 1000
 	bystanders    = 8
@@ -74,7 +74,8 @@ type window struct {
 	answers           int
 }
 
-// window lets the bystanders run while one first run takes its time, and some duplicates of it wait.
+// window lets the bystanders run while one first run takes its time, and some duplicates of it
+// wait.
 func (w *weather) window(ctx context.Context, duplicates int) (found window, err error) {
 	call := w.keys.template
 	call.Key = w.keys.take(1)[0]

@@ -1,5 +1,6 @@
-// Package messages measures packages outbox and inbox beside what people use instead: an order that is saved and published,
-// and a message that has one effect. It counts what is lost, doubled and out of order, also when processes are killed.
+// Package messages measures packages outbox and inbox beside what people use instead: an order that
+// is saved and published, and a message that has one effect. It counts what is lost, doubled and
+// out of order, also when processes are killed.
 package messages
 
 import (
@@ -18,8 +19,8 @@ import (
 	"github.com/idem-go/idem/lab/bench/runner"
 )
 
-// booth is one publishing contestant at work on its database, with a broker of its own. It is opened for a turn and closed
-// after it, so that no contestant polls in the turn of another.
+// booth is one publishing contestant at work on its database, with a broker of its own. It is
+// opened for a turn and closed after it, so that no contestant polls in the turn of another.
 type booth struct {
 	out.Runner
 	dsn     string
@@ -97,9 +98,10 @@ func (b *booth) published(ctx context.Context, n int) error {
 	return b.sink.Await(ctx, n)
 }
 
-// audit compares what the broker has with what was committed. It fails if a message was lost, or published without a commit.
+// audit compares what the broker has with what was committed. It fails if a message was lost, or
+// published without a commit.
 func (b *booth) audit(ctx context.Context) (broker.Account, error) {
-	committed, err := told(ctx, b.dsn)
+	committed, err := expected(ctx, b.dsn)
 	if err != nil {
 		return broker.Account{}, err
 	}
@@ -110,8 +112,8 @@ func (b *booth) audit(ctx context.Context) (broker.Account, error) {
 	return a, nil
 }
 
-// told returns what is to be published, by customer and number.
-func told(ctx context.Context, dsn string) ([]broker.Told, error) {
+// expected returns the messages that are to be published, by customer and number.
+func expected(ctx context.Context, dsn string) ([]broker.Expected, error) {
 	conn, err := pgx.Connect(ctx, dsn)
 	if err != nil {
 		return nil, err
@@ -121,5 +123,5 @@ func told(ctx context.Context, dsn string) ([]broker.Told, error) {
 	if err != nil {
 		return nil, err
 	}
-	return pgx.CollectRows(rows, pgx.RowToStructByPos[broker.Told])
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[broker.Expected])
 }

@@ -29,7 +29,8 @@ func (p plan) consumer(c in.Contestant, workers int) runner.Contestant {
 	}}
 }
 
-// Take measures how many messages a second have their effect, each counted once, of those that come within a turn.
+// Take measures how many messages a second have their effect, each counted once, of those that come
+// within a turn.
 func (c *consumer) Take(ctx context.Context) (result.Values, error) {
 	if err := runner.Execute(ctx, c.dsn, "truncate effects"); err != nil {
 		return nil, err

@@ -26,8 +26,9 @@ type kill struct {
 	batch    int
 	confirm  time.Duration // how long the broker takes to confirm a call, as one that replicates does
 	pause    time.Duration // of a client after each order, so that a slow relay is not far behind
-	// patience is how long a message may take for contestants that learn by a timeout that a process is dead. A message is lost
-	// if nothing comes for rest: River looks for jobs to rescue every 30 s. Limit is how long a process may take in any case.
+	// patience is how long a message may take for contestants that learn by a timeout that a
+	// process is dead. A message is lost if nothing comes for rest: River looks for jobs to rescue
+	// every 30 s. Limit is how long a process may take in any case.
 	patience, rest, limit time.Duration
 }
 
@@ -47,7 +48,8 @@ const workerKind = "messages"
 // Work makes this process a worker if it was started as one.
 func Work() { runner.Work(workerKind, work) }
 
-// work runs a worker process. One that relays goes on until it is killed, one that consumes until there are no more messages.
+// work runs a worker process. One that relays goes on until it is killed, one that consumes until
+// there are no more messages.
 func work(r role) error {
 	ctx := context.Background()
 	pool, err := runner.Pool(ctx, r.DSN, poolSize)
@@ -87,8 +89,8 @@ func work(r role) error {
 	return <-failed
 }
 
-// kills starts processes one after the other, and kills each at a random moment after it has done enough. It returns how many
-// it has killed. A process that ends by itself is the last.
+// kills starts processes one after the other, and kills each at a random moment after it has done
+// enough. It returns how many it has killed. A process that ends by itself is the last.
 func (k kill) kills(ctx context.Context, r role, enough func(ctx context.Context) error) (killed int, err error) {
 	for range k.times {
 		process, err := runner.Again(workerKind, r)
@@ -132,7 +134,8 @@ func alive(ctx context.Context, process *child.Process, limit time.Duration) (co
 	return ctx, cancel
 }
 
-// out kills a publishing process several times. Another process finishes for a contestant that relays.
+// out kills a publishing process several times. Another process finishes for a contestant that
+// relays.
 func (k kill) out(c out.Contestant) runner.Contestant {
 	return runner.Once(c.Name, func(ctx context.Context, s *runner.Server) (result.Values, error) {
 		dsn, err := s.Database(ctx, out.Schema, c.Prepare)
@@ -156,7 +159,7 @@ func (k kill) out(c out.Contestant) runner.Contestant {
 		if err := disconnected(ctx, s, dsn); err != nil {
 			return nil, err
 		}
-		committed, err := told(ctx, dsn)
+		committed, err := expected(ctx, dsn)
 		if err != nil {
 			return nil, err
 		}
@@ -181,7 +184,8 @@ func (k kill) out(c out.Contestant) runner.Contestant {
 	})
 }
 
-// disconnected waits until no session is connected to a database: a COMMIT that was in progress has finished, or never will.
+// disconnected waits until no session is connected to a database: a COMMIT that was in progress has
+// finished, or never will.
 func disconnected(ctx context.Context, s *runner.Server, dsn string) error {
 	config, err := pgx.ParseConfig(dsn)
 	if err != nil {

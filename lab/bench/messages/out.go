@@ -115,7 +115,8 @@ func (s *seat) cost(ctx context.Context) (result.Values, error) {
 	})
 }
 
-// save measures what a message costs the transaction that adds it: one client, and nothing is relayed.
+// save measures what a message costs the transaction that adds it: one client, and nothing is
+// relayed.
 func (s *seat) save(ctx context.Context) (result.Values, error) {
 	return s.with(ctx, s.dsn, poolSize, func(b *booth) (result.Values, error) {
 		if _, err := b.load(ctx, 1, out.Customers, runner.Limit{Calls: s.warm}); err != nil {
@@ -134,8 +135,8 @@ func (s *seat) save(ctx context.Context) (result.Values, error) {
 	})
 }
 
-// through measures how many messages go all the way: several clients, and a relay in the same process, until every message is
-// published.
+// through measures how many messages go all the way: several clients, and a relay in the same
+// process, until every message is published.
 func (s *seat) through(ctx context.Context) (result.Values, error) {
 	return s.with(ctx, s.dsn, poolSize, func(b *booth) (result.Values, error) {
 		b.relay()
@@ -171,7 +172,8 @@ func (s *seat) audit(ctx context.Context, b *booth) error {
 	return err
 }
 
-// lag measures how long after its commit a message is published, at a pace that no contestant struggles with.
+// lag measures how long after its commit a message is published, at a pace that no contestant
+// struggles with.
 func (s *seat) lag(ctx context.Context) (result.Values, error) {
 	return s.with(ctx, s.dsn, poolSize, func(b *booth) (result.Values, error) {
 		b.relay()

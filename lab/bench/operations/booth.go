@@ -1,5 +1,5 @@
-// Package operations measures package operation beside what people use instead for work that calls out: reserve in Postgres,
-// charge at a bank, confirm in Postgres.
+// Package operations measures package operation beside what people use instead for work that calls
+// out: reserve in Postgres, charge at a bank, confirm in Postgres.
 package operations
 
 import (
@@ -16,8 +16,8 @@ import (
 	"github.com/idem-go/idem/lab/bench/runner"
 )
 
-// booth is one contestant at work on its database. It is opened for a turn and closed after it, so that no contestant polls
-// in the turn of another.
+// booth is one contestant at work on its database. It is opened for a turn and closed after it, so
+// that no contestant polls in the turn of another.
 type booth struct {
 	contestant.Runner
 	pool *pgxpool.Pool

@@ -13,8 +13,8 @@ import (
 	"github.com/idem-go/idem/lab/pgproxy"
 )
 
-// cost counts what one operation of a single client costs apart from time. Everything that a contestant does beside, above
-// all polling, is included.
+// cost counts what one operation of a single client costs apart from time. Everything that a
+// contestant does beside, above all polling, is included.
 func (p plan) cost(ctx context.Context, s *runner.Server, c contestant.Contestant) (result.Values, error) {
 	dsn, err := s.Database(ctx, contestant.Schema, c.Prepare)
 	if err != nil {
@@ -30,8 +30,8 @@ func (p plan) cost(ctx context.Context, s *runner.Server, c contestant.Contestan
 		return nil, err
 	}
 	defer other.Close()
-	// Statistics are complete when the sessions have ended. So the transactions are those of a whole life with the operations,
-	// less those of a life with a tenth of them.
+	// Statistics are complete when the sessions have ended. So the transactions are those of a
+	// whole life with the operations, less those of a life with a tenth of them.
 	var transactions [2]int
 	values := result.Values{}
 	few := p.ops/10 + 1
@@ -93,8 +93,8 @@ func oneLife(ctx context.Context, s *runner.Server, c contestant.Contestant, pro
 	return err
 }
 
-// committed returns how many transactions of a database pg_stat_database has counted, once no session is connected, or after
-// a second: some sessions stay, and do nothing any more.
+// committed returns how many transactions of a database pg_stat_database has counted, once no
+// session is connected, or after a second: some sessions stay, and do nothing any more.
 func committed(ctx context.Context, s *runner.Server, dsn string) (n int, err error) {
 	config, err := pgx.ParseConfig(dsn)
 	if err != nil {

@@ -18,13 +18,14 @@ import (
 // kill says how many processes work, of which one is killed while the bank charges.
 type kill struct {
 	workers, each int // processes, and operations of each of them
-	// patience is how long a call may take for contestants that learn by a timeout that a process is dead. Limit is how long
-	// they are waited for after a kill.
+	// patience is how long a call may take for contestants that learn by a timeout that a process
+	// is dead. Limit is how long they are waited for after a kill.
 	patience, limit time.Duration
 }
 
-// measure starts processes with operations in progress, all of them in their call, and kills one process. Then the bank
-// answers the others within some seconds, and records when it is called again for the operations of the dead process.
+// measure starts processes with operations in progress, all of them in their call, and kills one
+// process. Then the bank answers the others within some seconds, and records when it is called
+// again for the operations of the dead process.
 func (k kill) measure(ctx context.Context, s *runner.Server, c contestant.Contestant) (result.Values, error) {
 	dsn, err := s.Database(ctx, contestant.Schema, c.Prepare)
 	if err != nil {
@@ -79,7 +80,8 @@ func (k kill) measure(ctx context.Context, s *runner.Server, c contestant.Contes
 	return values, nil
 }
 
-// calledAgain returns when the bank was called again for all of the orders, or when the limit is over.
+// calledAgain returns when the bank was called again for all of the orders, or when the limit is
+// over.
 func (k kill) calledAgain(ctx context.Context, other *bank.Bank, killed time.Time, orders []string) error {
 	waiting, cancel := context.WithTimeout(ctx, k.limit)
 	defer cancel()
@@ -92,7 +94,8 @@ func (k kill) calledAgain(ctx context.Context, other *bank.Bank, killed time.Tim
 	return errors.Join(err, ctx.Err())
 }
 
-// choose returns the process to kill, whose number of operations is nearest to what each process was given, and its orders.
+// choose returns the process to kill, whose number of operations is nearest to what each process
+// was given, and its orders.
 func (k kill) choose(attempts map[string][]bank.Attempt) (victim int, orders []string) {
 	of := make([][]string, k.workers)
 	for order, all := range attempts {
@@ -158,7 +161,8 @@ const workerKind = "operations"
 // Work makes this process a worker if it was started as one.
 func Work() { runner.Work(workerKind, work) }
 
-// work starts the operations of a worker process, all at once, and then works on whatever comes until it is killed.
+// work starts the operations of a worker process, all at once, and then works on whatever comes
+// until it is killed.
 func work(r role) error {
 	ctx := context.Background()
 	c, ok := contestant.Named(r.Contestant)
@@ -207,7 +211,8 @@ func (k kill) startFleet(c contestant.Contestant, dsn, bank string) (*fleet, err
 	return f, nil
 }
 
-// inProgress returns when so many operations have come to their call. It fails if a process ends or if a minute is over.
+// inProgress returns when so many operations have come to their call. It fails if a process ends or
+// if a minute is over.
 func (f *fleet) inProgress(ctx context.Context, other *bank.Bank, operations int) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()

@@ -85,7 +85,8 @@ type turns struct {
 	runner.Together
 }
 
-// Take opens the contestant, measures it, closes it, and compares its orders with the books of the bank.
+// Take opens the contestant, measures it, closes it, and compares its orders with the books of the
+// bank.
 func (t *turns) Take(ctx context.Context) (result.Values, error) {
 	if err := runner.Execute(ctx, t.dsn, "truncate orders"); err != nil {
 		return nil, err
@@ -116,8 +117,8 @@ func (t *turns) Take(ctx context.Context) (result.Values, error) {
 	return s.Values(), verify(ctx, t.dsn, other, len(warm.Latencies)+len(s.Latencies))
 }
 
-// crowd measures how long 50 operations at once take over a pool of 2 connections, with a bank that takes 300 ms. A
-// contestant that holds a connection during a call needs 7.5 s.
+// crowd measures how long 50 operations at once take over a pool of 2 connections, with a bank that
+// takes 300 ms. A contestant that holds a connection during a call needs 7.5 s.
 func crowd(ctx context.Context, s *runner.Server, c contestant.Contestant) (result.Values, error) {
 	const operations, conns, delay = 50, 2, 300 * time.Millisecond
 	dsn, err := s.Database(ctx, contestant.Schema, c.Prepare)

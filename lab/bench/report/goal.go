@@ -12,7 +12,8 @@ import (
 	"github.com/idem-go/idem/lab/bench/result"
 )
 
-// goal is a bound on a figure. It is met if the median holds in every scenario, for every contestant that it names.
+// goal is a bound on a figure. It is met if the median holds in every scenario, for every
+// contestant that it names.
 type goal struct {
 	rule        string
 	scenario    string // regexp

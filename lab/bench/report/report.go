@@ -1,4 +1,5 @@
-// Package report writes the pages about the results: docs/benchmarks.md and docs/benchmarks/report.md.
+// Package report writes the pages about the results: docs/benchmarks.md and
+// docs/benchmarks/report.md.
 package report
 
 import (
@@ -68,8 +69,8 @@ func taken(run *result.Run) (string, error) {
 	return text + "; load " + run.Load + ".", nil
 }
 
-// table has a contestant in each row. A column is "heading | scenario | figure". A contestant has a row if any column has a
-// figure of it.
+// table has a contestant in each row. A column is "heading | scenario | figure". A contestant has a
+// row if any column has a figure of it.
 func table(r *result.Results, columns []string) (string, error) {
 	type column struct {
 		*result.Scenario
@@ -122,7 +123,8 @@ func show(figure string, s result.Spread) string {
 
 var thousands = regexp.MustCompile(`(\d)(\d{3})($|,)`)
 
-// number writes a value with about three digits, and a larger one in full with commas between its thousands.
+// number writes a value with about three digits, and a larger one in full with commas between its
+// thousands.
 func number(value float64) string {
 	if value < 100 {
 		precision := 1

@@ -49,8 +49,9 @@ type Entry struct {
 // Values are the figures of one turn.
 type Values map[string]float64
 
-// Figures are those of a scenario, by name. A name with the suffix "/base" is a ratio to the base of the scenario, one with
-// the prefix "own/" the ratio of this repository's contestant to this one. Both are taken round by round.
+// Figures are those of a scenario, by name. A name with the suffix "/base" is a ratio to the base
+// of the scenario, one with the prefix "own/" the ratio of this repository's contestant to this
+// one. Both are taken round by round.
 type Figures map[string]Spread
 
 // Spread is a single value, or the median of several with the least and the greatest of them.

@@ -14,14 +14,17 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Processor is the processor time that this process and the sessions of a database have used. What the kernel does to carry
-// a message over a loopback connection is counted with its sender, as a rule.
+// Processor is the processor time that this process and the sessions of a database have used. What
+// the kernel does to carry a message over a loopback connection is counted with its sender, as a
+// rule.
 type Processor struct{ Client, Server time.Duration }
 
-// ErrNoClock says that the kernel does not tell the processor time of other processes exactly enough.
+// ErrNoClock says that the kernel does not tell the processor time of other processes exactly
+// enough.
 var ErrNoClock = errors.New("no /proc with schedstat: the processor time of a server can be read on Linux only")
 
-// Processor reads the processor time of this process and of the sessions of a database of the server.
+// Processor reads the processor time of this process and of the sessions of a database of the
+// server.
 func (s *Server) Processor(ctx context.Context, database string) (p Processor, err error) {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {

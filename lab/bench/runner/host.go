@@ -14,7 +14,8 @@ import (
 	"github.com/idem-go/idem/lab/bench/result"
 )
 
-// NewRun describes a run of a suite on this machine that begins now. It names the versions of the given modules.
+// NewRun describes a run of a suite on this machine that begins now. It names the versions of the
+// given modules.
 func NewRun(suite string, modules ...string) result.Run {
 	return result.Run{
 		Suite: suite, Taken: time.Now().UTC().Truncate(time.Second), Versions: versions(modules), Load: find("/proc/loadavg", `^(\S+)`),

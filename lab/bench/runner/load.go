@@ -32,8 +32,8 @@ func (l Limit) reached(calls int, elapsed time.Duration) bool {
 	}
 }
 
-// Load makes calls from some clients at once until the limit is reached. It ends with the first error. Each call is a
-// function that next returns, whose own time is not counted.
+// Load makes calls from some clients at once until the limit is reached. It ends with the first
+// error. Each call is a function that next returns, whose own time is not counted.
 func Load(ctx context.Context, clients int, limit Limit, next func(client int) func(context.Context) error) (Sample, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -13,8 +13,8 @@ import (
 // workerRole is the variable that makes this program a worker process.
 const workerRole = "IDEM_BENCH_WORKER"
 
-// Again starts this program again, as a worker process that may be killed. The process ends with this one. It calls the
-// function that Work was given for kind, with role.
+// Again starts this program again, as a worker process that may be killed. The process ends with
+// this one. It calls the function that Work was given for kind, with role.
 func Again(kind string, role any) (*child.Process, error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -30,7 +30,8 @@ func Again(kind string, role any) (*child.Process, error) {
 	return child.Start(cmd, syscall.SIGKILL)
 }
 
-// Work runs work and exits if this process was started by Again for kind. The main function and TestMain call it first.
+// Work runs work and exits if this process was started by Again for kind. The main function and
+// TestMain call it first.
 func Work[R any](kind string, work func(role R) error) {
 	var role R
 	value, text := os.Getenv(workerRole), ""

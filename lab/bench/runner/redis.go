@@ -24,7 +24,8 @@ type redisServer struct {
 	address string
 }
 
-// Redis returns the address of a Redis with a value of appendfsync. It starts the Redis if the server has none yet.
+// Redis returns the address of a Redis with a value of appendfsync. It starts the Redis if the
+// server has none yet.
 func (s *Server) Redis(ctx context.Context, fsync string) (address string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -25,8 +25,9 @@ type Runner struct {
 	Say  func(format string, args ...any)
 }
 
-// Run measures the scenarios that are wanted into run. A contestant that needs a missing program is left out. Any other
-// failure of a contestant is an error, which Run returns when everything else is measured.
+// Run measures the scenarios that are wanted into run. A contestant that needs a missing program is
+// left out. Any other failure of a contestant is an error, which Run returns when everything else
+// is measured.
 func (r *Runner) Run(ctx context.Context, run *result.Run, scenarios []Scenario) (err error) {
 	scenarios = r.wanted(scenarios)
 	var server *Server
@@ -83,8 +84,9 @@ type seat struct {
 	err    error
 }
 
-// Measure lets all contestants of a scenario have one turn in each round, in another order each time: what disturbs the machine for some
-// seconds disturbs all of them. A contestant that fails takes no more turns.
+// Measure lets all contestants of a scenario have one turn in each round, in another order each
+// time: what disturbs the machine for some seconds disturbs all of them. A contestant that fails
+// takes no more turns.
 func (r *Runner) Measure(ctx context.Context, s *Server, sc Scenario) (result.Scenario, error) {
 	seats := make([]*seat, len(sc.Contestants))
 	for i, c := range sc.Contestants {

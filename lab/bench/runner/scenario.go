@@ -1,4 +1,5 @@
-// Package runner measures scenarios. It starts a server for them, gives each contestant its turns, and keeps the figures.
+// Package runner measures scenarios. It starts a server for them, gives each contestant its turns,
+// and keeps the figures.
 package runner
 
 import (

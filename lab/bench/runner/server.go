@@ -26,9 +26,10 @@ type Spec struct {
 	Volatile bool          // nothing waits for the disk: for runs whose figures say nothing
 }
 
-// settings returns the settings that differ from the defaults. Everything that makes a commit durable is as PostgreSQL has
-// it by default, above all fsync, synchronous_commit and full_page_writes, unless the server is volatile. Checkpoints and
-// autovacuum are put off: they would fall into the turn of one contestant and not of another.
+// settings returns the settings that differ from the defaults. Everything that makes a commit
+// durable is as PostgreSQL has it by default, above all fsync, synchronous_commit and
+// full_page_writes, unless the server is volatile. Checkpoints and autovacuum are put off: they
+// would fall into the turn of one contestant and not of another.
 func (s Spec) settings() []string {
 	settings := []string{
 		fmt.Sprintf("shared_buffers=%dMB", min(max(memoryMB()/4, 128), 8192)), "max_connections=800", "max_wal_size=16GB",
@@ -57,7 +58,8 @@ type Server struct {
 	redis     map[string]*redisServer
 }
 
-// StartServer starts a server with its data in a directory of its own below dir, or below that of temporary files.
+// StartServer starts a server with its data in a directory of its own below dir, or below that of
+// temporary files.
 func StartServer(ctx context.Context, dir string, spec Spec) (*Server, error) {
 	own, err := os.MkdirTemp(dir, "idem-bench-")
 	if err != nil {
@@ -111,7 +113,8 @@ func (s *Server) Close() (err error) {
 	return errors.Join(err, os.RemoveAll(s.dir))
 }
 
-// Database creates a database with a schema, calls prepare unless it is nil, and returns the address.
+// Database creates a database with a schema, calls prepare unless it is nil, and returns the
+// address.
 func (s *Server) Database(ctx context.Context, schema string, prepare func(ctx context.Context, dsn string) error) (dsn string, err error) {
 	name := fmt.Sprintf("bench_%d", s.databases.Add(1))
 	if _, err := s.Admin.Exec(ctx, "create database "+name); err != nil {
@@ -124,7 +127,8 @@ func (s *Server) Database(ctx context.Context, schema string, prepare func(ctx c
 	return dsn, prepare(ctx, dsn)
 }
 
-// Flush measures how long a COMMIT waits for the disk: by how much it is slower than one that does not, at the median.
+// Flush measures how long a COMMIT waits for the disk: by how much it is slower than one that does
+// not, at the median.
 func (s *Server) Flush(ctx context.Context) (time.Duration, error) {
 	conn, err := pgx.Connect(ctx, s.DSN())
 	if err != nil {
@@ -159,7 +163,8 @@ func (s *Server) Position(ctx context.Context) (lsn string, err error) {
 	return lsn, err
 }
 
-// Logged counts the commits and the bytes between two positions of the log. The commits are negative where they are unknown.
+// Logged counts the commits and the bytes between two positions of the log. The commits are
+// negative where they are unknown.
 func (s *Server) Logged(ctx context.Context, begin, end string) (commits, bytes float64, err error) {
 	err = s.Admin.QueryRow(ctx, "select pg_wal_lsn_diff($1::text::pg_lsn, $2::text::pg_lsn)::float8", end, begin).Scan(&bytes)
 	if err != nil {
@@ -198,8 +203,9 @@ func Count(ctx context.Context, dsn, query string) (n int, err error) {
 	return n, err
 }
 
-// Pool opens a pool. The pools of all contestants are alike. None pings a connection before it hands it out: a contestant
-// would pay for that whenever the others had their turns for over a second.
+// Pool opens a pool. The pools of all contestants are alike. None pings a connection before it
+// hands it out: a contestant would pay for that whenever the others had their turns for over a
+// second.
 func Pool(ctx context.Context, dsn string, conns int) (*pgxpool.Pool, error) {
 	config, err := pgxpool.ParseConfig(dsn)
 	if err != nil {

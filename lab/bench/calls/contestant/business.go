@@ -8,8 +8,8 @@ type Statement struct {
 	Args []any
 }
 
-// Business makes the statements of one operation. Every row carries the operation's key, without an index on it, so that
-// what was done can be counted afterwards.
+// Business makes the statements of one operation. Every row carries the operation's key, without an
+// index on it, so that what was done can be counted afterwards.
 type Business func(key string) []Statement
 
 // Schema is what the business writes to.

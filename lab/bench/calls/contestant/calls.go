@@ -14,7 +14,8 @@ type pending struct {
 	executed bool
 }
 
-// put makes a call known until drop is called as often. What it returns tells, once, whether the call was executed.
+// put makes a call known until drop is called as often. What it returns tells, once, whether the
+// call was executed.
 func (c *calls) put(call Call) (executed func() bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

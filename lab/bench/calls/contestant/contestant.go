@@ -1,6 +1,6 @@
-// Package contestant holds the ways to make a write on Postgres safe to repeat that the benchmark compares, each in a file
-// of its own with a note of what it promises. All of them execute the same statements and return the same response, over
-// pools that are configured alike.
+// Package contestant holds the ways to make a write on Postgres safe to repeat that the benchmark
+// compares, each in a file of its own with a note of what it promises. All of them execute the same
+// statements and return the same response, over pools that are configured alike.
 package contestant
 
 import (
@@ -31,7 +31,8 @@ type Runner interface {
 	Close()
 }
 
-// Place is where a contestant works. The database is its own, and has the schemas of the business and of idem.
+// Place is where a contestant works. The database is its own, and has the schemas of the business
+// and of idem.
 type Place struct {
 	Pool  *pgxpool.Pool
 	Redis func(fsync string) (Redis, error) // a server of its own for each value of appendfsync

@@ -10,7 +10,8 @@ import (
 	"github.com/idem-go/idem/idemsql"
 )
 
-// PlainSQL is Plain by database/sql. The time that it takes longer than Plain is spent in database/sql, not in idem.
+// PlainSQL is Plain by database/sql. The time that it takes longer than Plain is spent in
+// database/sql, not in idem.
 func PlainSQL() Contestant {
 	return Contestant{
 		Name: NamePlainSQL, Repeats: true, Recordless: true,

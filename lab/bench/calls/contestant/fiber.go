@@ -13,10 +13,11 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// Fiber is the idempotency middleware of fiber with its storage on Postgres, around a handler that runs the plain
-// transaction. The response is stored after the handler has committed, in a second transaction: a crash in between, or in
-// another process at the same time, executes the request again. Duplicates in one process wait for a lock in memory. The
-// payload is not compared. The handler is called without a socket, so only the middleware's own work is measured.
+// Fiber is the idempotency middleware of fiber with its storage on Postgres, around a handler that
+// runs the plain transaction. The response is stored after the handler has committed, in a second
+// transaction: a crash in between, or in another process at the same time, executes the request
+// again. Duplicates in one process wait for a lock in memory. The payload is not compared. The
+// handler is called without a socket, so only the middleware's own work is measured.
 func Fiber() Contestant {
 	return Contestant{
 		Name: NameFiber, Tables: []string{"fiber_storage"},

@@ -8,15 +8,17 @@ import (
 	"github.com/idem-go/idem"
 )
 
-// Idem is the library that this benchmark belongs to. Key, effect and response are committed in one transaction. A key in
-// flight is a row that is not committed, and free when its transaction ends, however it ends. Duplicates wait without a
-// connection and get the response; another payload under the same key is refused.
+// Idem is the library that this benchmark belongs to. Key, effect and response are committed in one
+// transaction. A key in flight is a row that is not committed, and free when its transaction ends,
+// however it ends. Duplicates wait without a connection and get the response; another payload under
+// the same key is refused.
 func Idem() Contestant { return idemContestant(NameIdem, idemRunner{}) }
 
 // IdemBatch is Idem with a function that sends its statements in one batch.
 func IdemBatch() Contestant { return idemContestant(NameIdemBatch, idemRunner{batch: true}) }
 
-// IdemHinted is Idem with the option for calls that are probably replays, as the second attempt of a client is.
+// IdemHinted is Idem with the option for calls that are probably replays, as the second attempt of
+// a client is.
 func IdemHinted() Contestant {
 	return idemContestant(NameIdemHinted, idemRunner{options: []idem.Option{idem.WithReplayLikely()}})
 }
@@ -58,8 +60,8 @@ func (r idemRunner) execute(ctx context.Context, tx pgx.Tx, call Call) error {
 	return err
 }
 
-// Payload is what every request asks for: that it is repeated is told by its key.
+// Payload is the payload of every request: the key alone marks a repetition.
 const Payload = `{"customer":7,"total":4900}`
 
-// HashOf is the fingerprint of the request, for those who check it.
+// HashOf returns the fingerprint of the request.
 func HashOf(Call) idem.Hash { return idem.HashBytes([]byte(Payload)) }

@@ -7,8 +7,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Lookup is a SELECT by primary key of a response that is there: the least that a replay can cost, and the measure of all
-// others. It reads the table of idem, where a first call has recorded the response.
+// Lookup is a SELECT by primary key of a response that is there: the least that a replay can cost,
+// and the measure of all others. It reads the table of idem, where a first call has recorded the
+// response.
 func Lookup() Contestant {
 	idem := Idem()
 	return Contestant{

@@ -11,12 +11,14 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Phases is a port of the atomic phases that Brandur Leach describes in "Implementing Stripe-like Idempotency Keys in
-// Postgres" (brandur.org/idempotency-keys). A first SERIALIZABLE transaction claims the key by setting locked_at, each
-// further one advances recovery_point. The business here calls no foreign system, so two phases are enough, which is the
-// least that the pattern allows: the effect and the response are committed by the second. A process that dies between the
-// two leaves the key locked until the lease of 90 seconds is over. A duplicate meanwhile is refused. The response is kept
-// as bytes, where the article has jsonb, which would not give the same bytes again.
+// Phases is a port of the atomic phases that Brandur Leach describes in "Implementing Stripe-like
+// Idempotency Keys in Postgres" (brandur.org/idempotency-keys). A first SERIALIZABLE transaction
+// claims the key by setting locked_at, each further one advances recovery_point. The business here
+// calls no foreign system, so two phases are enough, which is the least that the pattern allows:
+// the effect and the response are committed by the second. A process that dies between the two
+// leaves the key locked until the lease of 90 seconds is over. A duplicate meanwhile is refused.
+// The response is kept as bytes, where the article has jsonb, which would not give the same bytes
+// again.
 func Phases() Contestant {
 	return Contestant{
 		Name: NamePhases, Tables: []string{"idempotency_keys"},
@@ -97,8 +99,8 @@ func (p phases) claim(ctx context.Context, tx pgx.Tx, call Call) (row, Answer, e
 	return found, Answer{}, err
 }
 
-// phase runs one phase. The article leaves what SERIALIZABLE refuses to the client, who is to try again; here that is done
-// at once, so that the client has an answer like everybody else's.
+// phase runs one phase. The article leaves what SERIALIZABLE refuses to the client, who is to try
+// again; here that is done at once, so that the client has an answer like everybody else's.
 func (p phases) phase(ctx context.Context, do func(pgx.Tx) error) error {
 	const attempts = 20
 	for attempt := 1; ; attempt++ {
@@ -110,7 +112,7 @@ func (p phases) phase(ctx context.Context, do func(pgx.Tx) error) error {
 	}
 }
 
-// conflict tells whether two transactions got in each other's way.
+// conflict reports whether err is a conflict of two transactions.
 func conflict(err error) bool {
 	var pgErr *pgconn.PgError
 	return errors.As(err, &pgErr) && (pgErr.Code == "40001" || pgErr.Code == "23505")

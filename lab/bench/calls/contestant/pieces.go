@@ -12,15 +12,15 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// FirstRuns returns the ways to a first run that the profile compares. From the second to the last but two, each is the one
-// before with one thing more, or with a statement of idem in place of a bare one. The last of these sends to the server
-// everything that idem.Do sends.
+// FirstRuns returns the ways to a first run that the profile compares. From the second to the last
+// but two, each is the one before with one thing more, or with a statement of idem in place of a
+// bare one. The last of these sends to the server everything that idem.Do sends.
 func FirstRuns() []Contestant {
 	return []Contestant{
 		Plain(),
 		piece("the same in idem's engine", nil, nil),
 		piece("+ one bare INSERT of a record", bareInsert, nil),
-		BareWrites(),
+		piece("+ one bare INSERT and one bare UPDATE of a record", bareInsert, bareUpdate),
 		piece("idem's claim in place of that INSERT", claim, bareUpdate),
 		piece("+ the load behind it, for replays", claimAndLoad, bareUpdate),
 		piece("idem's completion in place of that UPDATE", claimAndLoad, complete),
@@ -34,9 +34,9 @@ func Replays() []Contestant {
 	return []Contestant{Lookup(), Load(), IdemHinted(), Idem(), Textbook()}
 }
 
-// BareWrites is a transaction of idem's engine with a bare INSERT of a record after BEGIN, and a bare UPDATE of the record
-// before COMMIT. The statements check nothing: a second call with a key is an error. It is the least that a record costs
-// that is begun and completed with the effect.
+// BareWrites is a transaction of idem's engine with a bare INSERT of a record after BEGIN, and a
+// bare UPDATE of the record before COMMIT. The statements check nothing: a second call with a key
+// is an error. It is the least that a record costs that is begun and completed with the effect.
 func BareWrites() Contestant { return piece(NameBareWrites, bareInsert, bareUpdate) }
 
 // requests returns what a piece sends to the server for a call.
@@ -131,7 +131,8 @@ var (
 	})
 )
 
-// bareStatements are what a connection prepares for bare writes, and for those of idem in their place.
+// bareStatements are what a connection prepares for bare writes, and for those of idem in their
+// place.
 var bareStatements = txn.WithOwn(append(db.Statements[:len(db.Statements):len(db.Statements)], insert, update))
 
 func bareInsert(_ *db.Key, call Call) []txn.Request {

@@ -6,9 +6,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Pipelined is the plain transaction in a single round trip: BEGIN, the statements of the business and COMMIT in one batch.
-// That is the best that pgx can do where no statement depends on the result of another. A request that is repeated is
-// executed again.
+// Pipelined is the plain transaction in a single round trip: BEGIN, the statements of the business
+// and COMMIT in one batch. That is the best that pgx can do where no statement depends on the
+// result of another. A request that is repeated is executed again.
 func Pipelined() Contestant {
 	return Contestant{
 		Name: NamePipelined, Repeats: true, Recordless: true,
@@ -20,7 +20,8 @@ func Pipelined() Contestant {
 
 type pipelined struct{ pooled }
 
-// Do cannot hold between the statements and COMMIT, so it holds in front of both: no connection is held then.
+// Do cannot hold between the statements and COMMIT, so it holds in front of both: no connection is
+// held then.
 func (p pipelined) Do(ctx context.Context, call Call) (Answer, error) {
 	call.hold()
 	batch := &pgx.Batch{}

@@ -10,9 +10,10 @@ import (
 	"github.com/riverqueue/river/rivermigrate"
 )
 
-// River inserts a unique job, by the key, in the transaction of the business: where the job is a duplicate, the effect is
-// there already. It is atomic and free after a crash. A duplicate learns that it is one, and no response. The payload is
-// not compared, because the key alone is what is unique. The key is new again when River removes the job.
+// River inserts a unique job, by the key, in the transaction of the business: where the job is a
+// duplicate, the effect is there already. It is atomic and free after a crash. A duplicate learns
+// that it is one, and no response. The payload is not compared, because the key alone is what is
+// unique. The key is new again when River removes the job.
 func River() Contestant {
 	return Contestant{
 		Name: NameRiver, Forgets: true, Tables: []string{"river_job"},

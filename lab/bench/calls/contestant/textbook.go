@@ -9,10 +9,11 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Textbook is the pattern by hand: in one transaction the key is inserted, the business is done, and the response is written
-// to the key's row, one statement at a time. It is atomic, free after a crash, replays, and checks the payload, if whoever
-// writes it by hand leaves nothing out. A duplicate waits on the unique index and holds a connection while it does. An
-// answer to COMMIT that is lost is for the caller to resolve.
+// Textbook is the pattern by hand: in one transaction the key is inserted, the business is done,
+// and the response is written to the key's row, one statement at a time. It is atomic, free after a
+// crash, replays, and checks the payload, if whoever writes it by hand leaves nothing out. A
+// duplicate waits on the unique index and holds a connection while it does. An answer to COMMIT
+// that is lost is for the caller to resolve.
 func Textbook() Contestant {
 	return Contestant{
 		Name: NameTextbook, Tables: []string{"textbook_keys"},

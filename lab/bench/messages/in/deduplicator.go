@@ -13,9 +13,10 @@ import (
 	"github.com/idem-go/idem/lab/bench/runner"
 )
 
-// Deduplicator is Watermill's router with its Deduplicator as it comes: a map in the process, which keeps keys for a minute
-// and is asked before the handler runs. The key is the UUID of the message. By default it is an Adler-32 of the payload, under
-// which different messages may have one key. Its documentation promises nothing for several processes.
+// Deduplicator is Watermill's router with its Deduplicator as it comes: a map in the process, which
+// keeps keys for a minute and is asked before the handler runs. The key is the UUID of the message.
+// By default it is an Adler-32 of the payload, under which different messages may have one key. Its
+// documentation promises nothing for several processes.
 func Deduplicator() Contestant {
 	return Contestant{
 		Name: "Watermill Deduplicator, in memory", Repeats: true,
@@ -29,8 +30,9 @@ func Deduplicator() Contestant {
 	}
 }
 
-// DeduplicatorKeys is the Deduplicator with a repository of keys that processes share, as its documentation asks for: a table
-// into which the key is inserted before the handler runs. The documentation says nothing of a handler that does not finish.
+// DeduplicatorKeys is the Deduplicator with a repository of keys that processes share, as its
+// documentation asks for: a table into which the key is inserted before the handler runs. The
+// documentation says nothing of a handler that does not finish.
 func DeduplicatorKeys() Contestant {
 	return Contestant{
 		Name: "Watermill Deduplicator, keys in Postgres",

@@ -21,7 +21,8 @@ func Handle() Contestant {
 	})
 }
 
-// Batch is inbox.Batch: a transaction for up to a thousand messages, whose effects are still one statement each.
+// Batch is inbox.Batch: a transaction for up to a thousand messages, whose effects are still one
+// statement each.
 func Batch() Contestant {
 	return idem("idem inbox, Batch", true, func(ctx context.Context, place Place, ms []inbox.Message) ([]inbox.Outcome, error) {
 		return inbox.Batch(ctx, place.Pool, consumer, ms, func(tx pgx.Tx, m inbox.Message) error {

@@ -13,9 +13,10 @@ import (
 	"github.com/idem-go/idem/lab/bench/runner"
 )
 
-// River makes a unique job of each message, and then acknowledges it. The job completes itself in the transaction of its
-// effect. A job is unique while River keeps it, which is 24 hours by default. FetchCooldown and FetchPollInterval are those of
-// River's own benchmark. InsertManyFast would refuse all jobs if one is there.
+// River makes a unique job of each message, and then acknowledges it. The job completes itself in
+// the transaction of its effect. A job is unique while River keeps it, which is 24 hours by
+// default. FetchCooldown and FetchPollInterval are those of River's own benchmark. InsertManyFast
+// would refuse all jobs if one is there.
 func River() Contestant {
 	return Contestant{
 		Name:    "River, unique jobs",

@@ -15,10 +15,12 @@ import (
 	"github.com/idem-go/idem/lab/bench/runner"
 )
 
-// WatermillSQL takes messages into Watermill's own table. Its SQL subscriber handles them in the transaction that moves its offset,
-// which the effect joins by TxFromContext, as in Watermill's example of exactly-once delivery. That knows nothing of a message
-// that its producer has sent twice: so the Deduplicator is asked in the same transaction. It polls every 10 ms instead of
-// every second, and takes 1,000 messages a transaction instead of 100. Its documentation says ExactlyOnceDelivery: yes.
+// WatermillSQL takes messages into Watermill's own table. Its SQL subscriber handles them in the
+// transaction that moves its offset, which the effect joins by TxFromContext, as in Watermill's
+// example of exactly-once delivery. That knows nothing of a message that its producer has sent
+// twice: so the Deduplicator is asked in the same transaction. It polls every 10 ms instead of
+// every second, and takes 1,000 messages a transaction instead of 100. Its documentation says
+// ExactlyOnceDelivery: yes.
 func WatermillSQL() Contestant {
 	return Contestant{
 		Name: "Watermill SQL subscriber, Deduplicator in its transaction",

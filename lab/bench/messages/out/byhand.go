@@ -10,9 +10,10 @@ import (
 	"github.com/idem-go/idem/lab/bench/runner"
 )
 
-// ByHand is the outbox that most people write: a table with a number, and a loop that takes the first rows, locked with SKIP LOCKED,
-// publishes them, deletes them and commits. What it does not have: a message that fails stops it, a second loop beside it
-// overtakes, and nobody keeps a Publisher that hangs from holding its transaction open.
+// ByHand is the outbox that most people write: a table with a number, and a loop that takes the
+// first rows, locked with SKIP LOCKED, publishes them, deletes them and commits. What it does not
+// have: a message that fails stops it, a second loop beside it overtakes, and nobody keeps a
+// Publisher that hangs from holding its transaction open.
 func ByHand() Contestant {
 	return Contestant{
 		Name: "outbox by hand", Relays: true,

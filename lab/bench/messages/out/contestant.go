@@ -1,5 +1,6 @@
-// Package out holds the ways to save an order in Postgres and to publish a message about it that the benchmark compares. Each
-// is in a file of its own, with a note of what it promises and how it is set up.
+// Package out holds the ways to save an order in Postgres and to publish a message about it that
+// the benchmark compares. Each is in a file of its own, with a note of what it promises and how it
+// is set up.
 package out
 
 import (
@@ -17,7 +18,8 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// Sink is the broker. Messages are known by their ids, and are there in this order when it has answered.
+// Sink is the broker. Messages are known by their ids, and are there in this order when it has
+// answered.
 type Sink interface {
 	Publish(ctx context.Context, ids ...string) error
 }
@@ -26,8 +28,8 @@ type Sink interface {
 type Place struct {
 	Pool *pgxpool.Pool
 	Sink Sink
-	// Patience is how long a message may take, for contestants that learn by a timeout that a process is dead. Zero means
-	// their default.
+	// Patience is how long a message may take, for contestants that learn by a timeout that a
+	// process is dead. Zero means their default.
 	Patience time.Duration
 }
 
@@ -55,7 +57,8 @@ type Runner interface {
 // Relayer is a Runner whose messages leave later.
 type Relayer interface {
 	Runner
-	// Stock adds the messages of orders alone, in one transaction: what is found after the broker was away.
+	// Stock adds the messages of orders alone, in one transaction: what is found after the broker
+	// was away.
 	Stock(ctx context.Context, orders []Order) error
 	// Relay publishes what there is, until ctx ends.
 	Relay(ctx context.Context) error
@@ -89,7 +92,8 @@ func Named(name string) (Contestant, bool) {
 // Customers is how many there are.
 const Customers = 1000
 
-// Schema is what the business writes to. Entries say in which order the orders of a customer were made.
+// Schema is what the business writes to. Entries say in which order the orders of a customer were
+// made.
 const Schema = `create table customers (id int primary key, orders bigint not null) with (fillfactor = 50);
 	insert into customers select i, 0 from generate_series(1, 1000) i;
 	create table orders (id uuid primary key, customer int not null, total bigint not null);

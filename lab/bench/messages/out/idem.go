@@ -9,7 +9,8 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// Idem is package outbox: Add in the transaction, a Relay in the process, which is woken after the commit, as its documentation says.
+// Idem is package outbox: Add in the transaction, a Relay in the process, which is woken after the
+// commit, as its documentation says.
 func Idem() Contestant {
 	return Contestant{
 		Name: "idem outbox", Relays: true,

@@ -2,7 +2,8 @@ package out
 
 import "context"
 
-// Naive commits, then publishes: what most people write first. A process that dies between the two tells nobody.
+// Naive commits, then publishes: what most people write first. A process that dies between the two
+// publishes nothing.
 func Naive() Contestant {
 	return Contestant{
 		Name: "commit, then publish",

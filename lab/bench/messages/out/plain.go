@@ -6,7 +6,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Plain saves, and tells nobody.
+// Plain saves an order without a message.
 func Plain() Contestant {
 	return Contestant{
 		Name: "plain transaction", Silent: true,

@@ -13,8 +13,9 @@ import (
 	"github.com/idem-go/idem/lab/bench/runner"
 )
 
-// River inserts a job for each message, in the transaction; its worker publishes. A job may be executed more than once, and
-// jobs have no order. FetchCooldown and FetchPollInterval are those of River's own benchmark.
+// River inserts a job for each message, in the transaction; its worker publishes. A job may be
+// executed more than once, and jobs have no order. FetchCooldown and FetchPollInterval are those of
+// River's own benchmark.
 func River() Contestant {
 	return Contestant{
 		Name: "River, a job per message", Relays: true,
@@ -37,7 +38,8 @@ func River() Contestant {
 	}
 }
 
-// soon lets a job that was rescued be worked on a second later: by default it waits for 16 s the second time, and for 81 s the third.
+// soon lets a job that was rescued be worked on a second later: by default it waits for 16 s the
+// second time, and for 81 s the third.
 type soon struct{}
 
 func (soon) NextRetry(*rivertype.JobRow) time.Time { return time.Now().Add(time.Second) }

@@ -1,5 +1,6 @@
-// Package contestant holds the ways to reserve, charge and confirm that the benchmark compares: a write in Postgres, a call of a
-// bank, another write in Postgres. Each is in a file of its own, with a note of what it promises and how it is set up.
+// Package contestant holds the ways to reserve, charge and confirm that the benchmark compares: a
+// write in Postgres, a call of a bank, another write in Postgres. Each is in a file of its own,
+// with a note of what it promises and how it is set up.
 package contestant
 
 import (
@@ -20,14 +21,15 @@ type Place struct {
 	Worker int // which process this is
 	// Fleet says that this is one process of several, whose callers do not wait for the answer.
 	Fleet bool
-	// Patience is for how long a call may take at most. Whoever needs a timeout to see that a process is dead has it set as
-	// short as that allows. Zero: as it is by default.
+	// Patience is for how long a call may take at most. Whoever needs a timeout to see that a
+	// process is dead has it set as short as that allows. Zero: as it is by default.
 	Patience time.Duration
 }
 
 // Runner is a contestant at work. An order is named by a UUID, which is its key.
 type Runner interface {
-	// Do reserves, charges and confirms an order. In a fleet it may return as soon as somebody is bound to do so.
+	// Do reserves, charges and confirms an order. In a fleet it may return as soon as somebody is
+	// bound to do so.
 	Do(ctx context.Context, order string) error
 	Close()
 }
@@ -61,12 +63,13 @@ func Named(name string) (Contestant, bool) {
 	return Contestant{}, false
 }
 
-// Schema is what the business writes to. One statement is all that a step does, where the cost of everything else shows most.
+// Schema is what the business writes to. One statement is all that a step does, where the cost of
+// everything else shows most.
 const Schema = `create table orders (id uuid primary key, customer int not null, total bigint not null, charge text, confirmed_at timestamptz)`
 
 const (
 	reserveOrder = "insert into orders (id, customer, total) values ($1, 7, 4900)"
-	// For those who may execute a step twice.
+	// For contestants that may execute a step twice.
 	reserveAgain = reserveOrder + " on conflict do nothing"
 	confirmOrder = "update orders set charge = $2, confirmed_at = now() where id = $1"
 )
@@ -83,5 +86,6 @@ func confirm(ctx context.Context, tx pgx.Tx, order, charge string) error {
 	return err
 }
 
-// keyOf is the key for the bank, for those who have to make one themselves: the same in every attempt.
+// keyOf is the key for the bank, for those who have to make one themselves: the same in every
+// attempt.
 func keyOf(order string) string { return "charge " + order }

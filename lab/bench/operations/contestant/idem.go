@@ -13,7 +13,8 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// Idem is package operation: Tx, Call with Keyed, Tx, and a Worker in every process. All settings are the defaults.
+// Idem is package operation: Tx, Call with Keyed, Tx, and a Worker in every process. All settings
+// are the defaults.
 func Idem() Contestant {
 	c := idemContestant(operation.Keyed(24 * time.Hour))
 	c.Name = "idem operation"

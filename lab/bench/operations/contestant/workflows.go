@@ -17,11 +17,12 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Workflows is go-workflows on its Postgres backend: a workflow of three activities. An activity is executed at least once, and what
-// it writes is not committed together with the memory of it, so that its statements have to bear being executed again. With one process
-// the backend is wrapped so that workers are told of tasks at once, as in its own benchmark; with several they poll. It has a
-// pool of its own, as large as that of the business, beside it. A task whose process has died is free again when its lock is
-// over, two minutes later by default; heartbeats keep it.
+// Workflows is go-workflows on its Postgres backend: a workflow of three activities. An activity is
+// executed at least once, and what it writes is not committed together with the memory of it, so
+// that its statements have to bear being executed again. With one process the backend is wrapped so
+// that workers are told of tasks at once, as in its own benchmark; with several they poll. It has a
+// pool of its own, as large as that of the business, beside it. A task whose process has died is
+// free again when its lock is over, two minutes later by default; heartbeats keep it.
 func Workflows() Contestant {
 	return Contestant{
 		Name: "go-workflows",
