@@ -10,7 +10,7 @@ TESTENV ?=
 TALLY ?=
 # The modules to test, and the packages in each of them, as in: make test MODULES=. PACKAGES='./outbox ./inbox'
 PACKAGES ?= ./...
-# Further flags for torture and bench, as in: make torture TORTURE='-workers 8', make bench BENCH='-only storm'
+# Further flags for torture and bench, as in: make torture TORTURE='-workers 8', make bench BENCH='-only storm' (writes nothing)
 TORTURE ?=
 BENCH ?=
 # Flags for fleet, as in: make fleet FLEET='-runs 3 -keys 1000'
@@ -86,36 +86,32 @@ torture/sample: need/postgres ## the same for one broken library per promise, as
 	@go -C lab/torture build -o ../../bin/torture .
 	@bin/torture mutants -source lab/torture -sample
 
-bench: need/postgres ## idem beside what people use instead; writes docs/benchmarks.md and the report behind it (ten minutes)
-	@cd lab/bench && go run . -report ../../docs/benchmarks.md $(BENCH)
+bench: need/postgres ## measure idem.Do beside its alternatives, and write docs/benchmarks.md and docs/benchmarks/report.md (ten minutes)
+	@cd lab/bench && go run . $(or $(BENCH),-write) calls
 
-bench/quick: need/postgres ## the same in two minutes, without the report
-	@cd lab/bench && go run . -quick $(BENCH)
+bench/quick: need/postgres ## the same in some minutes, and write nothing (SUITE=operations; BENCH='-only replay -who textbook')
+	@cd lab/bench && go run . -quick $(BENCH) $(or $(SUITE),calls)
 
-bench/report: ## write docs/benchmarks.md, and the report behind it, from the results of the last run
-	@cd lab/bench && go run . -render -report ../../docs/benchmarks.md
+bench/report: ## write docs/benchmarks.md and docs/benchmarks/report.md from the results of the last runs
+	@cd lab/bench && go run . -render
 
 bench/library: testenv ## the benchmarks of the library alone, with their allocations
 	@bin/testenv $(TESTENV) sh -c 'go test -run "^\$$" -bench . -benchmem $$GOTEST ./lab/promises'
 	@go -C idemotel test -run '^$$' -bench . -benchmem $$GOTEST .
 
-# go run leaves the names of functions out, unless it is told not to.
-bench/profile: need/postgres ## where the time of a call goes, statement by statement and program by program; writes its section of docs/benchmarks/report.md (five minutes)
-	@cd lab/bench/profile && go run -ldflags='-s=0 -w=0' . -report results.md $(BENCH)
-	@$(MAKE) --no-print-directory bench/report >/dev/null
+bench/profile: need/postgres ## measure where the time of a call goes, statement by statement, and write the reports (five minutes)
+	@cd lab/bench && go run . $(or $(BENCH),-write) profile
 
-bench/operations: need/postgres ## work of several steps that calls out, beside what people use instead; writes its section of docs/benchmarks/report.md (five minutes)
-	@cd lab/bench/operations && go run . -report results.md $(BENCH)
-	@$(MAKE) --no-print-directory bench/report >/dev/null
+bench/operations: need/postgres ## measure package operation beside its alternatives, and write the reports (five minutes)
+	@cd lab/bench && go run . $(or $(BENCH),-write) operations
 
 chaos: testenv ## a hundred thousand messages through each broker while all that takes part is killed: what is lost, doubled, out of order (MESSAGES=100000; ten to forty minutes)
 	@for a in $(or $(ADAPTERS),idemnats idemkafka idemamqp idemwatermill idemriver); do \
 		dir=adapter/$$a; [ ! -d lab/brokers/$$a ] || dir=lab/brokers/$$a; \
 		bin/testenv go -C $$dir test -count=1 -timeout 1h -run Chaos -v . -args -messages $(or $(MESSAGES),100000) || exit 1; done
 
-bench/messages: need/postgres ## messages out of and into Postgres, beside what people use instead, with what is lost and doubled; writes its section of docs/benchmarks/report.md (six minutes)
-	@cd lab/bench/messages && go run . -report results.md $(BENCH)
-	@$(MAKE) --no-print-directory bench/report >/dev/null
+bench/messages: need/postgres ## measure outbox and inbox beside their alternatives, with what is lost and doubled, and write the reports (six minutes)
+	@cd lab/bench && go run . $(or $(BENCH),-write) messages
 
 bench/inbox: testenv ## messages a second that take effect once: one by one, by the thousand, together
 	@bin/testenv -c fsync=on -c synchronous_commit=on -c synchronous_standby_names= $(TESTENV) sh -c 'go test -run "^\$$" -bench . -benchmem $$GOTEST ./inbox'

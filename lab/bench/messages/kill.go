@@ -1,12 +1,10 @@
-package main
+package messages
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -14,95 +12,115 @@ import (
 	"github.com/idem-go/idem/lab/bench/messages/broker"
 	"github.com/idem-go/idem/lab/bench/messages/in"
 	"github.com/idem-go/idem/lab/bench/messages/out"
+	"github.com/idem-go/idem/lab/bench/result"
+	"github.com/idem-go/idem/lab/bench/runner"
 	"github.com/idem-go/idem/lab/pgserver/child"
-	"github.com/idem-go/idem/lab/sidebyside"
 )
 
-// casualty is the outcome of the messages of a contestant whose process was killed, several times.
-type casualty struct {
-	name, promises string
-	in             bool
-	kills          int            // how often its process was under way when it was killed
-	account        broker.Account // out
-	made           int            // in: messages
-	tallied
+// kill says how much is done while processes are killed.
+type kill struct {
+	times    int // that a process is killed
+	between  int // messages published, or acknowledged, before the next kill
+	messages int // that the source makes
+	workers  int
+	batch    int
+	confirm  time.Duration // how long the broker takes to confirm a call, as one that replicates does
+	pause    time.Duration // of a client after each order, so that a slow relay is not far behind
+	// patience is how long a message may take for contestants that learn by a timeout that a
+	// process is dead. A message is lost if nothing comes for rest: River looks for jobs to rescue
+	// every 30 s. Limit is how long a process may take in any case.
+	patience, rest, limit time.Duration
 }
 
-// atOnce is how many contestants have their processes killed at the same time: nobody looks at how long it takes.
-const atOnce = 4
-
-// kills has a process of each contestant work, kills it several times, and counts when another one has finished what it has left.
-func kills(ctx context.Context, s *sidebyside.Server, r *results) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var group sync.WaitGroup
-	places := make(chan struct{}, atOnce)
-	each := func(name, promises string, in bool, run func(context.Context, *rand.Rand, *casualty) error) {
-		c := &casualty{name: name, promises: promises, in: in}
-		r.killed = append(r.killed, c)
-		random := rand.New(rand.NewPCG(r.options.Seed, uint64(len(r.killed))))
-		group.Go(func() {
-			places <- struct{}{}
-			defer func() { <-places }()
-			if err := run(ctx, random, c); err != nil {
-				cancel(fmt.Errorf("%s: %w", name, err))
-				return
-			}
-			if in {
-				sidebyside.Say("killed     %-60s of %d: %d lost, %d doubled", name, c.made, c.lost, c.doubled)
-			} else {
-				sidebyside.Say("killed     %-60s %+v", name, c.account)
-			}
-		})
-	}
-	for _, c := range r.out {
-		if !c.Silent && !c.Piped {
-			each(c.Name, c.Promises, false, func(ctx context.Context, random *rand.Rand, found *casualty) error {
-				return killOut(ctx, s, r.plan, c, random, found)
-			})
-		}
-	}
-	for _, c := range r.in {
-		each(c.Name, c.Promises, true, func(ctx context.Context, random *rand.Rand, found *casualty) error {
-			return killIn(ctx, s, r.plan, c, random, found)
-		})
-	}
-	group.Wait()
-	return context.Cause(ctx)
+// role is what a worker process does.
+type role struct {
+	In, Out     string // the contestant, of either side
+	DSN, Broker string
+	Clients     int           // that place orders, beside the relay
+	Pause       time.Duration // of a client, after each order
+	Workers     int           // that consume
+	Batch       int
+	Patience    time.Duration
 }
 
-// lives starts processes one after the other, and kills each some time after it has done enough, at a moment that nothing in it
-// depends on. One that has nothing left to do is the last.
-func (c *casualty) lives(ctx context.Context, k kill, role role, random *rand.Rand, enough func(ctx context.Context) error) error {
+const workerKind = "messages"
+
+// Work makes this process a worker if it was started as one.
+func Work() { runner.Work(workerKind, work) }
+
+// work runs a worker process. One that relays goes on until it is killed, one that consumes until
+// there are no more messages.
+func work(r role) error {
+	ctx := context.Background()
+	pool, err := runner.Pool(ctx, r.DSN, poolSize)
+	if err != nil {
+		return err
+	}
+	client, err := broker.Dial(r.Broker)
+	if err != nil {
+		return err
+	}
+	if c, ok := in.Named(r.In); ok {
+		return c.Consume(ctx, in.Place{Pool: pool, Source: client, Workers: r.Workers, Batch: r.Batch, Patience: r.Patience})
+	}
+	c, ok := out.Named(r.Out)
+	if !ok {
+		return fmt.Errorf("there is no contestant %q or %q", r.In, r.Out)
+	}
+	placer, err := c.Open(out.Place{Pool: pool, Sink: client, Patience: r.Patience})
+	if err != nil {
+		return err
+	}
+	failed := make(chan error)
+	if relayer, ok := placer.(out.Relayer); ok {
+		go func() { failed <- fmt.Errorf("%s: the relay has ended: %w", c.Name, relayer.Relay(ctx)) }()
+	}
+	for range r.Clients {
+		go func() {
+			for {
+				if err := placer.Place(ctx, out.NewOrder(1+rand.N(customers))); err != nil {
+					failed <- fmt.Errorf("%s: %w", c.Name, err)
+					return
+				}
+				time.Sleep(r.Pause)
+			}
+		}()
+	}
+	return <-failed
+}
+
+// kills starts processes one after the other, and kills each at a random moment after it has done
+// enough. It returns how many it has killed. A process that ends by itself is the last.
+func (k kill) kills(ctx context.Context, r role, enough func(ctx context.Context) error) (killed int, err error) {
 	for range k.times {
-		process, err := role.start()
+		process, err := runner.Again(workerKind, r)
 		if err != nil {
-			return err
+			return killed, err
 		}
 		living, cancel := alive(ctx, process, k.limit)
 		err = enough(living)
 		cancel()
 		select {
-		case <-time.After(time.Duration(random.Int64N(int64(50 * time.Millisecond)))):
+		case <-time.After(rand.N(50 * time.Millisecond)):
 		case <-ctx.Done():
 		}
 		select {
 		case <-process.Done():
-			return nil
+			return killed, nil
 		default:
 		}
 		process.Kill()
 		if err != nil {
-			return err
+			return killed, err
 		}
-		c.kills++
+		killed++
 	}
-	return nil
+	return killed, nil
 }
 
 var errEnded = errors.New("a process has ended that was not killed")
 
-// alive returns a context that ends with a process, or when it has taken too long.
+// alive returns a context that ends with a process, or when the limit is over.
 func alive(ctx context.Context, process *child.Process, limit time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errors.New("it takes too long"))
 	ctx, end := context.WithCancelCause(ctx)
@@ -116,51 +134,59 @@ func alive(ctx context.Context, process *child.Process, limit time.Duration) (co
 	return ctx, cancel
 }
 
-func killOut(ctx context.Context, s *sidebyside.Server, p plan, c out.Contestant, random *rand.Rand, found *casualty) error {
-	dsn, err := s.Database(ctx, out.Schema, c.Prepare)
-	if err != nil {
-		return err
-	}
-	sink := broker.NewSink()
-	server, err := broker.Serve(sink, nil, p.kills.confirm)
-	if err != nil {
-		return err
-	}
-	defer server.Close()
-	worker := role{Out: c.Name, DSN: dsn, Broker: server.Addr(), Clients: p.clients, Customers: p.customers, Pause: p.kills.pause, Pool: p.pool, Patience: p.kills.patience}
-	err = found.lives(ctx, p.kills, worker, random, func(ctx context.Context) error { return sink.Await(ctx, sink.Distinct()+p.kills.between) })
-	if err != nil {
-		return err
-	}
-	if found.kills < p.kills.times {
-		return errEnded
-	}
-	if err := quiet(ctx, s, dsn); err != nil {
-		return err
-	}
-	committed, err := told(ctx, dsn)
-	if err != nil {
-		return err
-	}
-	if c.Relays { // another process finishes; nobody does so for the others
-		worker.Clients = 0
-		process, err := worker.start()
+// out kills a publishing process several times. Another process finishes for a contestant that
+// relays.
+func (k kill) out(c out.Contestant) runner.Contestant {
+	return runner.Once(c.Name, func(ctx context.Context, s *runner.Server) (result.Values, error) {
+		dsn, err := s.Database(ctx, out.Schema, c.Prepare)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		defer process.Kill()
-		living, cancel := alive(ctx, process, p.kills.limit)
-		defer cancel()
-		if err := sink.AwaitOrRest(living, len(committed), p.kills.rest); err != nil {
-			return err
+		sink := broker.NewSink()
+		server, err := broker.Serve(sink, nil, k.confirm)
+		if err != nil {
+			return nil, err
 		}
-	}
-	found.account = sink.Audit(committed)
-	return nil
+		defer server.Close()
+		worker := role{Out: c.Name, DSN: dsn, Broker: server.Addr(), Clients: clients, Pause: k.pause, Patience: k.patience}
+		killed, err := k.kills(ctx, worker, func(ctx context.Context) error { return sink.Await(ctx, sink.Distinct()+k.between) })
+		if err == nil && killed < k.times {
+			err = errEnded
+		}
+		if err != nil {
+			return nil, err
+		}
+		if err := disconnected(ctx, s, dsn); err != nil {
+			return nil, err
+		}
+		committed, err := expected(ctx, dsn)
+		if err != nil {
+			return nil, err
+		}
+		if c.Relays {
+			worker.Clients = 0
+			process, err := runner.Again(workerKind, worker)
+			if err != nil {
+				return nil, err
+			}
+			defer process.Kill()
+			living, cancel := alive(ctx, process, k.limit)
+			defer cancel()
+			if err := sink.AwaitOrRest(living, len(committed), k.rest); err != nil {
+				return nil, err
+			}
+		}
+		a := sink.Audit(committed)
+		return result.Values{
+			"killed": float64(killed), "committed": float64(a.Committed), "lost": float64(a.Lost), "phantoms": float64(a.Phantoms),
+			"out_of_order": float64(a.Inverted), "twice": float64(a.Twice),
+		}, nil
+	})
 }
 
-// quiet waits until nobody is connected to a database: a COMMIT that was under way is done, or will never be.
-func quiet(ctx context.Context, s *sidebyside.Server, dsn string) error {
+// disconnected waits until no session is connected to a database: a COMMIT that was in progress has
+// finished, or never will.
+func disconnected(ctx context.Context, s *runner.Server, dsn string) error {
 	config, err := pgx.ParseConfig(dsn)
 	if err != nil {
 		return err
@@ -178,42 +204,41 @@ func quiet(ctx context.Context, s *sidebyside.Server, dsn string) error {
 	}
 }
 
-func killIn(ctx context.Context, s *sidebyside.Server, p plan, c in.Contestant, random *rand.Rand, found *casualty) error {
-	dsn, err := s.Database(ctx, in.Schema, c.Prepare)
-	if err != nil {
-		return err
-	}
-	source := broker.NewSource(p.kills.messages, 0)
-	server, err := broker.Serve(nil, source, 0)
-	if err != nil {
-		return err
-	}
-	defer server.Close()
-	worker := role{In: c.Name, DSN: dsn, Broker: server.Addr(), Workers: p.kills.workers, Batch: p.kills.batch, Pool: p.pool, Patience: p.kills.patience}
-	err = found.lives(ctx, p.kills, worker, random, func(ctx context.Context) error { return source.AwaitAcked(ctx, source.Acked()+p.kills.between) })
-	if err != nil {
-		return err
-	}
-	process, err := worker.start()
-	if err != nil {
-		return err
-	}
-	defer process.Kill()
-	living, cancel := alive(ctx, process, p.kills.limit)
-	defer cancel()
-	<-living.Done()
-	if err := context.Cause(living); !errors.Is(err, errEnded) {
-		return err
-	}
-	if left := source.Left(); left > 0 {
-		return fmt.Errorf("%d deliveries were not acknowledged", left)
-	}
-	found.made = source.Made()
-	found.tallied, err = tally(ctx, dsn, found.made)
-	return err
-}
-
-// ofSide lists those who were killed on one side.
-func (r *results) ofSide(in bool) []*casualty {
-	return slices.DeleteFunc(slices.Clone(r.killed), func(c *casualty) bool { return c.in != in })
+// in kills a consuming process several times. Another process handles what is left.
+func (k kill) in(c in.Contestant) runner.Contestant {
+	return runner.Once(c.Name, func(ctx context.Context, s *runner.Server) (result.Values, error) {
+		dsn, err := s.Database(ctx, in.Schema, c.Prepare)
+		if err != nil {
+			return nil, err
+		}
+		source := broker.NewSource(k.messages, 0)
+		server, err := broker.Serve(nil, source, 0)
+		if err != nil {
+			return nil, err
+		}
+		defer server.Close()
+		worker := role{In: c.Name, DSN: dsn, Broker: server.Addr(), Workers: k.workers, Batch: k.batch, Patience: k.patience}
+		killed, err := k.kills(ctx, worker, func(ctx context.Context) error { return source.AwaitAcked(ctx, source.Acked()+k.between) })
+		if err != nil {
+			return nil, err
+		}
+		process, err := runner.Again(workerKind, worker)
+		if err != nil {
+			return nil, err
+		}
+		defer process.Kill()
+		living, cancel := alive(ctx, process, k.limit)
+		defer cancel()
+		<-living.Done()
+		if err := context.Cause(living); !errors.Is(err, errEnded) {
+			return nil, err
+		}
+		if left := source.Left(); left > 0 {
+			return nil, fmt.Errorf("%d deliveries were not acknowledged", left)
+		}
+		found, err := tally(ctx, dsn, source.Made())
+		return result.Values{
+			"killed": float64(killed), "messages": float64(source.Made()), "lost": float64(found.lost), "doubled": float64(found.doubled),
+		}, err
+	})
 }

@@ -1,75 +1,52 @@
-package main
+package operations
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/idem-go/idem/lab/bench/operations/bank"
 	"github.com/idem-go/idem/lab/bench/operations/contestant"
-	"github.com/idem-go/idem/lab/sidebyside"
+	"github.com/idem-go/idem/lab/bench/result"
+	"github.com/idem-go/idem/lab/bench/runner"
+	"github.com/idem-go/idem/lab/pgserver/child"
 )
 
-// resumption is the outcome of the operations of a process that was killed while the bank was charging.
-type resumption struct {
-	contestant contestant.Contestant
-	victims    int             // operations that were under way in it
-	after      []time.Duration // sorted: from the kill until the bank was called again, of those that it was
-	charged    int             // orders that were charged more than once, of the killed process or of any other
-	called     int             // orders for which it was called more than once: what happens at a bank without keys
-	orders     int
-	confirmed  int // when it was over
-	parked     int
+// kill says how many processes work, of which one is killed while the bank charges.
+type kill struct {
+	workers, each int // processes, and operations of each of them
+	// patience is how long a call may take for contestants that learn by a timeout that a process
+	// is dead. Limit is how long they are waited for after a kill.
+	patience, limit time.Duration
 }
 
-// kills has processes with operations under way, all of them in their call, and kills one. Then the bank answers the others within
-// some seconds, and looks when it is called again for those of the process that is dead.
-func kills(ctx context.Context, s *server, r *results) error {
-	p := r.plan
-	all := slices.Clone(r.contestants)
-	if slices.ContainsFunc(all, func(c contestant.Contestant) bool { return c.Name == contestant.Idem().Name }) {
-		all = append(all, contestant.IdemOnce())
-	}
-	for _, c := range all {
-		if c.Resumes == "" {
-			continue
-		}
-		found, err := kill(ctx, s, p, c)
-		if err != nil {
-			return fmt.Errorf("resume of %s: %w", c.Name, err)
-		}
-		sidebyside.Say("%-24s of %d operations %d went on, p50 %v, p99 %v; %d of %d confirmed, %d parked, %d charged twice, %d called twice", c.Name, found.victims, len(found.after),
-			sidebyside.Quantile(found.after, 0.5).Round(time.Millisecond), sidebyside.Quantile(found.after, 0.99).Round(time.Millisecond), found.confirmed, found.orders, found.parked, found.charged, found.called)
-		r.Kills = append(r.Kills, found)
-	}
-	return nil
-}
-
-// slow is how long the bank takes to answer all that it holds after the kill.
-func (p plan) slow() time.Duration { return min(3*time.Second, p.patience/4) }
-
-func kill(ctx context.Context, s *server, p plan, c contestant.Contestant) (*resumption, error) {
-	dsn, err := s.database(ctx, c)
+// measure starts processes with operations in progress, all of them in their call, and kills one
+// process. Then the bank answers the others within some seconds, and records when it is called
+// again for the operations of the dead process.
+func (k kill) measure(ctx context.Context, s *runner.Server, c contestant.Contestant) (result.Values, error) {
+	dsn, err := s.Database(ctx, contestant.Schema, c.Prepare)
 	if err != nil {
 		return nil, err
 	}
-	other, err := bank.Open(0, c.Parks != "")
+	parks := c.Parks != ""
+	other, err := bank.Open(0, parks)
 	if err != nil {
 		return nil, err
 	}
 	defer other.Close()
 	other.Hold()
-	fleet, err := startFleet(c, dsn, other.URL, p)
+	fleet, err := k.startFleet(c, dsn, other.URL)
 	if err != nil {
 		return nil, err
 	}
-	defer fleet.Close()
-	if err := fleet.underWay(ctx, other, p); err != nil {
+	defer fleet.kill()
+	if err := fleet.inProgress(ctx, other, k.workers*k.each); err != nil {
 		return nil, err
 	}
-	victim, victims := choose(other.Attempts(), p)
+	victim, orders := k.choose(other.Attempts())
 	killed := time.Now()
 	fleet.processes[victim].Kill()
 	if c.Restarts {
@@ -77,43 +54,36 @@ func kill(ctx context.Context, s *server, p plan, c contestant.Contestant) (*res
 			return nil, err
 		}
 	}
-	other.Release(p.slow())
-	if c.Parks == "" { // otherwise nobody is to call again
-		if err := calledAgain(ctx, other, killed, victims, p); err != nil {
+	other.Release(min(3*time.Second, k.patience/4))
+	if !parks {
+		if err := k.calledAgain(ctx, other, killed, orders); err != nil {
 			return nil, err
 		}
 	}
-	found := &resumption{contestant: c, victims: len(victims), orders: p.workers * p.each}
-	if err := found.settle(ctx, dsn, p); err != nil {
+	confirmed, parked, err := k.settle(ctx, dsn, c.Parks)
+	if err != nil {
 		return nil, err
 	}
-	found.after = since(killed, other.Attempts(), victims)
-	found.charged = other.Books().Twice
+	after := since(killed, other.Attempts(), orders)
+	values := result.Values{
+		"orders": float64(k.workers * k.each), "confirmed": float64(confirmed), "parked": float64(parked), "charged_twice": float64(other.Books().Twice),
+		"victims": float64(len(orders)), "resumed": float64(len(after)), "asked_twice": 0,
+	}
+	if len(after) > 0 {
+		values["resumed_p50_ms"], values["resumed_p99_ms"] = runner.Micros(after, 0.5)/1e3, runner.Micros(after, 0.99)/1e3
+	}
 	for _, attempts := range other.Attempts() {
 		if len(attempts) > 1 {
-			found.called++
+			values["asked_twice"]++
 		}
 	}
-	return found, nil
+	return values, nil
 }
 
-// underWay returns when all operations have come to their call.
-func (f *fleet) underWay(ctx context.Context, other *bank.Bank, p plan) error {
-	total := p.workers * p.each
-	starting, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	starting, stop := f.lost(starting)
-	defer stop()
-	err := other.Await(starting, func(attempts map[string][]bank.Attempt) bool { return len(attempts) >= total })
-	if err != nil {
-		return fmt.Errorf("%d of %d operations have come to their call: %w", len(other.Attempts()), total, err)
-	}
-	return nil
-}
-
-// calledAgain returns when the bank was called again for all of the orders, or that takes too long.
-func calledAgain(ctx context.Context, other *bank.Bank, killed time.Time, orders []string, p plan) error {
-	waiting, cancel := context.WithTimeout(ctx, p.limit)
+// calledAgain returns when the bank was called again for all of the orders, or when the limit is
+// over.
+func (k kill) calledAgain(ctx context.Context, other *bank.Bank, killed time.Time, orders []string) error {
+	waiting, cancel := context.WithTimeout(ctx, k.limit)
 	defer cancel()
 	err := other.Await(waiting, func(attempts map[string][]bank.Attempt) bool {
 		return len(since(killed, attempts, orders)) == len(orders)
@@ -124,23 +94,22 @@ func calledAgain(ctx context.Context, other *bank.Bank, killed time.Time, orders
 	return errors.Join(err, ctx.Err())
 }
 
-// choose returns the process to kill, the one whose number of operations is nearest to what each was given, and what it
-// works on.
-func choose(attempts map[string][]bank.Attempt, p plan) (victim int, orders []string) {
-	of := make([][]string, p.workers)
+// choose returns the process to kill, whose number of operations is nearest to what each process
+// was given, and its orders.
+func (k kill) choose(attempts map[string][]bank.Attempt) (victim int, orders []string) {
+	of := make([][]string, k.workers)
 	for order, all := range attempts {
 		worker := all[len(all)-1].Worker
 		of[worker] = append(of[worker], order)
 	}
+	distance := func(worker int) int { return max(len(of[worker])-k.each, k.each-len(of[worker])) }
 	for worker := range of {
-		if away(len(of[worker]), p.each) < away(len(of[victim]), p.each) {
+		if distance(worker) < distance(victim) {
 			victim = worker
 		}
 	}
 	return victim, of[victim]
 }
-
-func away(a, b int) int { return max(a-b, b-a) }
 
 // since returns how long after the kill the bank was called again for each of the orders, sorted.
 func since(killed time.Time, attempts map[string][]bank.Attempt, orders []string) (after []time.Duration) {
@@ -156,24 +125,126 @@ func since(killed time.Time, attempts map[string][]bank.Attempt, orders []string
 	return after
 }
 
-// settle waits until all orders are confirmed or parked, or that takes too long.
-func (r *resumption) settle(ctx context.Context, dsn string, p plan) (err error) {
-	for deadline := time.Now().Add(p.limit); ; {
-		if _, r.confirmed, err = countOrders(ctx, dsn); err != nil {
-			return err
+// settle waits until all orders are confirmed or parked, or until the limit is over.
+func (k kill) settle(ctx context.Context, dsn, parks string) (confirmed, parked int, err error) {
+	for deadline := time.Now().Add(k.limit); ; {
+		if _, confirmed, err = countOrders(ctx, dsn); err != nil {
+			return 0, 0, err
 		}
-		if r.contestant.Parks != "" {
-			if r.parked, err = sidebyside.Count(ctx, dsn, r.contestant.Parks); err != nil {
-				return err
+		if parks != "" {
+			if parked, err = runner.Count(ctx, dsn, parks); err != nil {
+				return 0, 0, err
 			}
 		}
-		if r.confirmed+r.parked == r.orders || time.Now().After(deadline) {
-			return nil
+		if confirmed+parked == k.workers*k.each || time.Now().After(deadline) {
+			return confirmed, parked, nil
 		}
 		select {
 		case <-time.After(200 * time.Millisecond):
 		case <-ctx.Done():
-			return ctx.Err()
+			return 0, 0, ctx.Err()
 		}
+	}
+}
+
+// role is what a worker process does.
+type role struct {
+	Contestant string
+	DSN, Bank  string
+	Worker     int
+	Operations int
+	Patience   time.Duration
+}
+
+const workerKind = "operations"
+
+// Work makes this process a worker if it was started as one.
+func Work() { runner.Work(workerKind, work) }
+
+// work starts the operations of a worker process, all at once, and then works on whatever comes
+// until it is killed.
+func work(r role) error {
+	ctx := context.Background()
+	c, ok := contestant.Named(r.Contestant)
+	if !ok {
+		return fmt.Errorf("there is no contestant %q", r.Contestant)
+	}
+	b, err := openBooth(ctx, c, contestant.Place{DSN: r.DSN, Worker: r.Worker, Fleet: true, Patience: r.Patience}, r.Bank, 10)
+	if err != nil {
+		return err
+	}
+	var group sync.WaitGroup
+	failed := make(chan error, r.Operations)
+	for range r.Operations {
+		group.Go(func() {
+			if err := b.Do(ctx, newOrder()); err != nil && c.Parks == "" {
+				failed <- fmt.Errorf("%s: %w", c.Name, err)
+			}
+		})
+	}
+	group.Wait()
+	select {
+	case err := <-failed:
+		return err
+	default:
+		select {}
+	}
+}
+
+// fleet are the worker processes of a contestant.
+type fleet struct {
+	roles     []role
+	processes []*child.Process
+}
+
+func (k kill) startFleet(c contestant.Contestant, dsn, bank string) (*fleet, error) {
+	f := &fleet{}
+	for worker := range k.workers {
+		r := role{Contestant: c.Name, DSN: dsn, Bank: bank, Worker: worker, Operations: k.each, Patience: k.patience}
+		process, err := runner.Again(workerKind, r)
+		if err != nil {
+			f.kill()
+			return nil, err
+		}
+		f.roles, f.processes = append(f.roles, r), append(f.processes, process)
+	}
+	return f, nil
+}
+
+// inProgress returns when so many operations have come to their call. It fails if a process ends or
+// if a minute is over.
+func (f *fleet) inProgress(ctx context.Context, other *bank.Bank, operations int) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for _, process := range f.processes {
+		go func() {
+			select {
+			case <-process.Done():
+				cancel()
+			case <-ctx.Done():
+			}
+		}()
+	}
+	err := other.Await(ctx, func(attempts map[string][]bank.Attempt) bool { return len(attempts) >= operations })
+	if err != nil {
+		return fmt.Errorf("%d of %d operations have come to their call: %w", len(other.Attempts()), operations, err)
+	}
+	return nil
+}
+
+// restart starts a killed worker again, with no operations of its own.
+func (f *fleet) restart(worker int) error {
+	r := f.roles[worker]
+	r.Operations = 0
+	process, err := runner.Again(workerKind, r)
+	if err == nil {
+		f.processes[worker] = process
+	}
+	return err
+}
+
+func (f *fleet) kill() {
+	for _, process := range f.processes {
+		process.Kill()
 	}
 }

@@ -1,58 +1,32 @@
-package main
+package operations
 
 import (
 	"context"
-	"os"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/idem-go/idem/lab/bench/operations/bank"
 	"github.com/idem-go/idem/lab/bench/operations/contestant"
-	"github.com/idem-go/idem/lab/optional"
-	"github.com/idem-go/idem/lab/sidebyside"
+	"github.com/idem-go/idem/lab/bench/runner"
+	"github.com/idem-go/idem/lab/bench/runner/runnertest"
 )
 
 // The test binary is also the process that gets killed.
 func TestMain(m *testing.M) {
-	if role := os.Getenv(workerRole); role != "" {
-		panic(work(role))
-	}
-	os.Exit(run(m))
+	Work()
+	runnertest.Main(m)
 }
 
-// shared is the server of all tests, or why there is none.
-var shared struct {
-	*server
-	err error
-}
-
-func run(m *testing.M) int {
-	s, err := sidebyside.StartServer(context.Background(), "", false)
-	if err == nil {
-		defer s.Close()
-	}
-	shared.server, shared.err = &server{s}, err
-	return m.Run()
-}
-
-// testServer returns the server that all tests share.
-func testServer(t *testing.T) *server {
-	t.Helper()
-	optional.Require(t, shared.err)
-	return shared.server
-}
-
-func TestEveryContestantChargesAndConfirmsEachOrderOnce(t *testing.T) {
+func TestContestants_ChargeAndConfirmEachOrderOnce(t *testing.T) {
 	t.Parallel()
-	s := testServer(t)
+	s := runnertest.Server(t)
 	for _, c := range append(contestant.All(), contestant.IdemOnce()) {
-		dsn, err := s.database(t.Context(), c)
-		if err != nil {
-			t.Fatal(err)
-		}
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
+			dsn, err := s.Database(t.Context(), contestant.Schema, c.Prepare)
+			if err != nil {
+				t.Fatal(err)
+			}
 			other, err := bank.Open(0, false)
 			if err != nil {
 				t.Fatal(err)
@@ -63,39 +37,57 @@ func TestEveryContestantChargesAndConfirmsEachOrderOnce(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer b.Close()
-			made, err := takeSample(t.Context(), b, 3, 0, 2)
+			made, err := b.load(t.Context(), 3, runner.Limit{Calls: 2})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := verify(t.Context(), dsn, other, len(made.latencies)); err != nil {
+			if err := verify(t.Context(), dsn, other, len(made.Latencies)); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 }
 
-// The whole of it, with those two that its bars compare first. What it says of time is not looked at. It runs alone, because it
-// counts the commits of the server.
-func TestRunMeasuresEverythingAndSaysSo(t *testing.T) {
-	r, err := measure(t.Context(), testServer(t), sidebyside.Options{Quick: true, Only: "^(idem|plain)"})
-	if err != nil {
-		t.Fatal(err)
+// Not in parallel: it counts the commits of the server.
+func TestScenarios_MeasureWhatIdemPromises(t *testing.T) {
+	idem := contestant.Idem().Name
+	who := func(name string) runner.Scenario {
+		sc := runnertest.Find(t, Scenarios(true), name)
+		sc.Contestants = sc.Contestants[:min(2, len(sc.Contestants))]
+		return sc
 	}
-	text := r.String()
-	for _, want := range []string{
-		"its figures say nothing", "| commits of Tx, Call, Tx: 2 | 2.00 | met |", "| no order charged twice, all confirmed | 0 twice, 9 of 9 confirmed | met |",
-		"0 twice, 3 of 3 parked | met |", "bank at 20ms, 8 clients", "| idem operation | any Worker",
-	} {
-		if !strings.Contains(text, want) {
-			t.Errorf("%q is not in the report:\n%s", want, text)
+	costs := runnertest.Measure(t, who("operations/costs"))
+	if commits, trips := costs.Figure(idem, "commits"), costs.Figure(idem, "trips"); commits == nil || commits[0] >= 0 && int(commits[0]) != 2 || trips[0] > 12 {
+		t.Errorf("%v commits, %v round trips", commits, trips)
+	}
+	if near := runnertest.Measure(t, who("operations/near/8")); len(near.Figure(idem, "per_s/base")) != 3 {
+		t.Errorf("%+v", near)
+	}
+	if crowd := runnertest.Measure(t, who("operations/crowd")); crowd.Figure(idem, "took_ms") == nil {
+		t.Errorf("%+v", crowd)
+	}
+}
+
+func TestKill_CountsWhatGoesOnAndWhatIsParked(t *testing.T) {
+	t.Parallel()
+	sc := runnertest.Find(t, Scenarios(true), "operations/killed")
+	sc.Contestants = []runner.Contestant{sc.Contestants[0], sc.Contestants[len(sc.Contestants)-1]}
+	got := runnertest.Measure(t, sc)
+	for figure, want := range map[string]float64{"orders": 9, "confirmed": 9, "victims": 3, "resumed": 3, "charged_twice": 0} {
+		if spread := got.Figure(contestant.Idem().Name, figure); spread == nil || spread[0] != want {
+			t.Errorf("idem: %s: %v, want %v", figure, spread, want)
+		}
+	}
+	for figure, want := range map[string]float64{"confirmed": 6, "parked": 3, "resumed": 0, "charged_twice": 0} {
+		if spread := got.Figure(contestant.IdemOnce().Name, figure); spread == nil || spread[0] != want {
+			t.Errorf("idem, Once: %s: %v, want %v", figure, spread, want)
 		}
 	}
 }
 
-func TestOrderThatIsChargedTwiceOrNotConfirmedFailsTheSample(t *testing.T) {
+func TestVerify_FindsAnOrderChargedTwiceOrNotConfirmed(t *testing.T) {
 	t.Parallel()
-	s := testServer(t)
-	ctx := t.Context()
+	s, ctx := runnertest.Server(t), t.Context()
 	for _, test := range []struct {
 		name    string
 		keyless bool
@@ -109,7 +101,7 @@ func TestOrderThatIsChargedTwiceOrNotConfirmedFailsTheSample(t *testing.T) {
 		{"not charged", false, 0, true, false},
 		{"not confirmed", false, 1, false, false},
 	} {
-		dsn, err := s.database(ctx, contestant.Plain())
+		dsn, err := s.Database(ctx, contestant.Schema, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -127,7 +119,7 @@ func TestOrderThatIsChargedTwiceOrNotConfirmedFailsTheSample(t *testing.T) {
 		if test.confirm {
 			sql += "; update orders set confirmed_at = now()"
 		}
-		if err := sidebyside.Execute(ctx, dsn, sql); err != nil {
+		if err := runner.Execute(ctx, dsn, sql); err != nil {
 			t.Fatal(err)
 		}
 		if err := verify(ctx, dsn, other, 1); (err == nil) != test.ok {
@@ -138,7 +130,7 @@ func TestOrderThatIsChargedTwiceOrNotConfirmedFailsTheSample(t *testing.T) {
 	}
 }
 
-func TestBankHoldsTheFirstAttemptAloneUntilItIsReleased(t *testing.T) {
+func TestBank_HoldsTheFirstAttemptUntilRelease(t *testing.T) {
 	t.Parallel()
 	other, err := bank.Open(0, false)
 	if err != nil {
@@ -173,25 +165,5 @@ func TestBankHoldsTheFirstAttemptAloneUntilItIsReleased(t *testing.T) {
 	}
 	if books := other.Books(); books != (bank.Books{Orders: 1, Charges: 1}) {
 		t.Errorf("the books have %+v", books)
-	}
-}
-
-func TestBarsAreJudgedByWhatWasMeasured(t *testing.T) {
-	t.Parallel()
-	r := &results{
-		Costs: []cost{{name: contestant.Plain().Name, trips: 6, commits: 2}, {name: contestant.Idem().Name, trips: 11, commits: 3}},
-		Kills: []*resumption{{
-			contestant: contestant.Idem(), victims: 2, after: []time.Duration{time.Second, 2 * time.Second}, orders: 2, confirmed: 1,
-		}},
-		Crowd: 3 * time.Second,
-	}
-	bars := r.bars()
-	if len(bars) != 5 {
-		t.Errorf("%d bars: %+v", len(bars), bars)
-	}
-	for _, b := range bars {
-		if b.Met {
-			t.Errorf("met: %+v", b)
-		}
 	}
 }

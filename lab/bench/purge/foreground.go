@@ -13,8 +13,8 @@ import (
 	"github.com/idem-go/idem"
 )
 
-// foreground makes calls of Do at a steady rate, whether those before have been answered or not: two thirds execute, one third
-// are replays.
+// foreground makes calls of Do at a steady rate, whether those before have been answered or not:
+// two thirds execute, one third are replays.
 type foreground struct {
 	pool *pgxpool.Pool
 	rate int

@@ -48,7 +48,8 @@ func text(ctx context.Context, h *house, sql string) (s string, err error) {
 	return s, err
 }
 
-// fill adds records as they are when calls have completed them, with responses of 200 bytes, every second of them expired.
+// fill adds records as they are when calls have completed them, with responses of 200 bytes, every
+// second of them expired.
 func (h *house) fill(ctx context.Context, records int64) error {
 	const portion = 500_000
 	for from := int64(1); from <= records; from += portion {
@@ -65,7 +66,8 @@ func (h *house) fill(ctx context.Context, records int64) error {
 	return h.exec(ctx, "vacuum analyze idem.records")
 }
 
-// fingerprint is another one if any of the live records with which the table was filled was changed, locked or deleted.
+// fingerprint is another one if any of the live records with which the table was filled was
+// changed, locked or deleted.
 func (h *house) fingerprint(ctx context.Context) (string, error) {
 	return text(ctx, h, `select concat(count(*), ' live records, ', sum(hashtextextended(concat(ctid, ' ', xmin, ' ', xmax), 0)))
 		from idem.records where expires_at > now() and created_at < now() - interval '12 hours'`)

@@ -1,10 +1,12 @@
-// Command purge measures a sweep over many records, half of them expired, beside calls in the foreground, and what happens to
-// the table when its records are renewed again and again. It prints what was measured and whether the bars were met.
+// Command purge measures a sweep over many records, half of them expired, beside calls in the
+// foreground, and what happens to the table when its records are renewed again and again. It prints
+// what was measured and whether the bars were met.
 //
 //	make bench/purge                                   ten million records, a quarter of an hour
 //	make bench/purge BENCH='-records 1000000'          in five minutes
 //
-// It works in the database at DATABASE_URL, which it expects to be its own: its records are deleted.
+// It works in the database at DATABASE_URL, which it expects to be its own: its records are
+// deleted.
 package main
 
 import (

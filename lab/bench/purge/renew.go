@@ -11,8 +11,9 @@ import (
 
 const turnovers, steps = 10, 10
 
-// renew replaces all records ten times, a tenth of them at a time, as calls do: each is inserted, and completed in the same
-// transaction. What has had its time is purged. Vacuum is left to the server, by the settings of the table.
+// renew replaces all records ten times, a tenth of them at a time, as calls do: each is inserted,
+// and completed in the same transaction. What has had its time is purged. Vacuum is left to the
+// server, by the settings of the table.
 func (h *house) renew(ctx context.Context) (met bool, err error) {
 	if h.live == 0 {
 		return true, nil
@@ -47,14 +48,16 @@ func (h *house) renew(ctx context.Context) (met bool, err error) {
 		return false, err
 	}
 	fmt.Printf("%d records renewed ten times in %v, with %d vacuums by the server\n", h.live, time.Since(begin).Round(time.Second), after-vacuums)
-	// Keys at random empty no page of the index as a whole, so that it settles at a lower density than the heap.
+	// Keys at random empty no page of the index as a whole, so that it settles at a lower density
+	// than the heap.
 	fmt.Printf("over a fresh table with the same rows: heap %.2f, index %.2f\n", float64(heap)/float64(freshHeap), float64(index)/float64(freshIndex))
 	together := float64(heap+index) / float64(freshHeap+freshIndex)
 	return bars(bar{"heap and index over those of a fresh table with the same rows", together <= maxSize, fmt.Sprintf("%.2f", together)}), nil
 }
 
-// step adds records, and purges those that have been there for a whole turnover. It then waits for vacuum. A step is an hour of
-// a clock of its own: records expire one after the other, and the grace is what is between that clock and the real one.
+// step adds records, and purges those that have been there for a whole turnover. It then waits for
+// vacuum. A step is an hour of a clock of its own: records expire one after the other, and the
+// grace is what is between that clock and the real one.
 func (h *house) step(ctx context.Context, step int) error {
 	if err := h.exec(ctx, fmt.Sprintf(complete, h.live/steps, step)); err != nil || step < steps {
 		return err
@@ -72,7 +75,8 @@ func (h *house) step(ctx context.Context, step int) error {
 
 var epoch = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// complete does to the table what as many calls do: each claims its record and completes it, in a transaction of its own.
+// complete does to the table what as many calls do: each claims its record and completes it, in a
+// transaction of its own.
 const complete = `DO $$
 DECLARE
     name text;
@@ -88,7 +92,8 @@ BEGIN
     END LOOP;
 END $$`
 
-// awaitVacuum waits until the server has vacuumed of its own accord: in production, a step takes hours.
+// awaitVacuum waits until the server has vacuumed of its own accord: in production, a step takes
+// hours.
 func (h *house) awaitVacuum(ctx context.Context) error {
 	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); {
 		dead, err := h.count(ctx, "select n_dead_tup from pg_stat_user_tables where relid = 'idem.records'::regclass")

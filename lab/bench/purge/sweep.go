@@ -79,7 +79,8 @@ func (h *house) sweep(ctx context.Context) (met bool, err error) {
 
 func ratio(a, b time.Duration) float64 { return float64(a) / float64(max(b, 1)) }
 
-// inTurns sweeps for a turn, and then does not for one, until the sweep is over. The report adds up those of the turns.
+// inTurns sweeps for a turn, and then does not for one, until the sweep is over. The report adds up
+// those of the turns.
 func (h *house) inTurns(ctx context.Context) (total purge.Report, f *foreground, err error) {
 	f, err = newForeground(ctx, h.pool.Config().ConnString(), h.rate)
 	if err != nil {
@@ -131,8 +132,9 @@ func add(total, rep *purge.Report) {
 	}
 }
 
-// extrapolate says how long a sweep over 10^8 records would take. A sweep touches each page of the heap once, and no index, so
-// its time is in proportion to the pages and to what it deletes, as long as the disk reads as fast as it did here.
+// extrapolate says how long a sweep over 10^8 records would take. A sweep touches each page of the
+// heap once, and no index, so its time is in proportion to the pages and to what it deletes, as
+// long as the disk reads as fast as it did here.
 func (h *house) extrapolate(rep purge.Report) {
 	const many = 1e8
 	perRecord := rep.Duration.Seconds() / float64(h.records)

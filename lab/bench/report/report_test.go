@@ -1,232 +1,101 @@
 package report
 
 import (
-	"bytes"
-	"errors"
-	"image"
-	"image/draw"
-	"image/png"
-	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/idem-go/idem/lab/bench/result"
-	"github.com/idem-go/idem/lab/bench/result/resulttest"
 )
 
-func fixture() *result.Results { return resulttest.Run() }
-
-func TestReportShowsMissesAndNotes(t *testing.T) {
-	t.Parallel()
-	text, err := render(document, fixture(), "benchmarks/", map[string]bool{"hot-key": true})
-	if err != nil {
-		t.Fatal(err)
+// scenario returns results with one figure of some contestants.
+func scenario(name, figure string, figures map[string]result.Spread) *result.Results {
+	s := result.Scenario{Name: name}
+	for who, spread := range figures {
+		s.Entries = append(s.Entries, result.Entry{Name: who, Figures: result.Figures{figure: spread}})
 	}
-	for _, want := range []string{
-		"**missed**", "- pg18 was left out: none", "2 January 2030", `"SELECT, then INSERT" executed 10 requests, each sent by 32 callers at once, 99 times.`,
-		"![The p99 of bystanders", "(benchmarks/hot-key.png)", "| idem.Do | 1.60 (1.50 to 1.70) | 1.04 (1.03 to 1.05) | 1.06 (1.00 to 1.06) |", "1,234",
+	return &result.Results{Runs: []result.Run{{Suite: "calls", Scenarios: []result.Scenario{s}}}}
+}
+
+func TestGoal_IsJudgedByItsWorstMedian(t *testing.T) {
+	t.Parallel()
+	most := goal{scenario: "^s$", contestants: []string{"a", "b"}, figure: "f/base", limit: 1.5}
+	least := goal{scenario: "^s$", contestants: []string{"a"}, figure: "f/base", atLeast: true, limit: 1.5}
+	beyond := goal{scenario: "^s$", contestants: []string{"a"}, figure: "f/base", limit: 1, times: 2, of: "b"}
+	for _, test := range []struct {
+		goal
+		a, b    result.Spread
+		verdict string
+	}{
+		{most, result.Spread{1.4}, result.Spread{1.5}, "met"},
+		{most, result.Spread{1.4}, result.Spread{1.6}, "missed"},
+		{most, result.Spread{1.4, 1, 1.6}, result.Spread{1}, "met, narrowly"},
+		{most, result.Spread{1.6, 1.4, 1.8}, result.Spread{1}, "missed, narrowly"},
+		{most, nil, nil, "not measured"},
+		{least, result.Spread{1.5}, nil, "met"},
+		{least, result.Spread{1.4}, nil, "missed"},
+		{beyond, result.Spread{5}, result.Spread{2}, "met"},
+		{beyond, result.Spread{5.1}, result.Spread{2}, "missed"},
+		{beyond, result.Spread{5}, nil, "not measured"},
 	} {
-		if !strings.Contains(string(text), want) {
-			t.Errorf("%q is not in the report", want)
-		}
-	}
-	for _, unwanted := range []string{"NaN", "Inf", "<no value>", "%!"} {
-		if strings.Contains(string(text), unwanted) {
-			t.Errorf("%q is in the report", unwanted)
+		r := scenario("s", "f/base", map[string]result.Spread{"a": test.a, "b": test.b})
+		if got := test.goal.judge(r).verdict(); got != test.verdict {
+			t.Errorf("%s for %v and %v: %s, want %s", test.wanted(), test.a, test.b, got, test.verdict)
 		}
 	}
 }
 
-func TestReportHasTheSectionsOfOtherRunsWhereThereAreSome(t *testing.T) {
+func TestTable_HasARowForEachContestantWithAFigure(t *testing.T) {
 	t.Parallel()
-	for heading, section := range map[string]func(*result.Results) *string{
-		"## Where the time goes": func(r *result.Results) *string { return &r.Time },
-		"## Operations":          func(r *result.Results) *string { return &r.Operations }, "## Messages": func(r *result.Results) *string { return &r.Messages },
-	} {
-		for _, said := range []string{"", "what it costs\n"} {
-			r := fixture()
-			*section(r) = said
-			text, err := render(document, r, "benchmarks/", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := strings.Contains(string(text), heading); got != (said != "") || !strings.Contains(string(text), said) {
-				t.Errorf("%s: %q: %v", heading, said, got)
-			}
+	r := scenario("s", "us/base", map[string]result.Spread{"a": {1.005, 0.5, 12}})
+	r.Runs[0].Scenarios[0].Entries = append(r.Runs[0].Scenarios[0].Entries, result.Entry{Name: "failed", Error: "broken"})
+	got, err := table(r, []string{"ratio|s|us/base", "other|none|us"})
+	want := "| | ratio | other |\n|---|--:|--:|\n| a | 1.00 (0.50–12.00) | - |\n"
+	if err != nil || got != want {
+		t.Errorf("got %q, %v; want %q", got, err, want)
+	}
+}
+
+func TestNumber_KeepsWhatIsWorthReading(t *testing.T) {
+	t.Parallel()
+	for value, want := range map[float64]string{0: "0", 3: "3", 1.08: "1.08", 4.6: "4.6", 32.6: "32.6", 95: "95", 1034.2: "1,034", 20_000_000: "20,000,000"} {
+		if got := number(value); got != want {
+			t.Errorf("%v is written %s, want %s", value, got, want)
 		}
 	}
 }
 
-func TestPlotsAreDrawnAndLinked(t *testing.T) {
+// The pages in docs are made of the results, by this code, and short enough to be read.
+func TestPages_AreThoseOfTheResults(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "benchmarks.md")
-	if err := Write(path, fixture()); err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(filepath.Join(filepath.Dir(path), "benchmarks", "report.md"))
+	r, err := result.Read("../results.json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	plots := glob(t, filepath.Join(filepath.Dir(path), "benchmarks", "*.png"))
-	if len(plots) != 6 {
-		t.Fatal(plots)
-	}
-	for _, plot := range plots {
-		if !strings.Contains(string(text), "("+filepath.Base(plot)+")") {
-			t.Errorf("%s is not linked to", plot)
-		}
-		if seen := picture(t, plot); dots(seen, blank(seen)) < 1000 {
-			t.Errorf("%s is blank", plot)
-		}
-	}
-}
-
-func TestPlotShowsTheFigures(t *testing.T) {
-	t.Parallel()
-	other := fixture()
-	other.Storms[0].StormP99 *= 2
-	for name, changes := range map[string]bool{"hot-key": true, "wal": false} {
-		if changed := dots(drawn(t, fixture(), name), drawn(t, other, name)) > 0; changed != changes {
-			t.Errorf("%s: another figure changes it: %v, want %v", name, changed, changes)
-		}
-	}
-}
-
-// drawn draws one of the plots.
-func drawn(t *testing.T, r *result.Results, name string) *image.RGBA {
-	t.Helper()
-	all := figures(r)
-	picture, err := all[slices.IndexFunc(all, func(f figure) bool { return f.name == name })].draw()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return decode(t, name, bytes.NewReader(picture))
-}
-
-// picture decodes a plot.
-func picture(t *testing.T, path string) *image.RGBA {
-	t.Helper()
-	file, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	return decode(t, path, file)
-}
-
-func decode(t *testing.T, name string, encoded io.Reader) *image.RGBA {
-	t.Helper()
-	decoded, err := png.Decode(encoded)
-	if err != nil {
-		t.Fatalf("%s: %v", name, err)
-	}
-	dots := image.NewRGBA(decoded.Bounds())
-	draw.Draw(dots, dots.Rect, decoded, decoded.Bounds().Min, draw.Src)
-	return dots
-}
-
-// dots counts those that look different in two pictures. One on an edge may be rounded otherwise by another processor.
-func dots(a, b *image.RGBA) int {
-	if a.Rect != b.Rect {
-		return a.Rect.Dx() * a.Rect.Dy()
-	}
-	const slightly = 8
-	different := 0
-	for at := 0; at < len(a.Pix); at += 4 {
-		for channel := range 3 {
-			if x, y := a.Pix[at+channel], b.Pix[at+channel]; max(x, y)-min(x, y) > slightly {
-				different++
-				break
-			}
-		}
-	}
-	return different
-}
-
-// blank is a white picture of the same size.
-func blank(like *image.RGBA) *image.RGBA {
-	white := image.NewRGBA(like.Rect)
-	draw.Draw(white, white.Rect, image.White, image.Point{}, draw.Src)
-	return white
-}
-
-func TestReportOfAnEmptyRunIsPossible(t *testing.T) {
-	t.Parallel()
-	if err := Write(filepath.Join(t.TempDir(), "benchmarks.md"), &result.Results{}); err != nil {
-		t.Error(err)
-	}
-}
-
-// Results that are written and read give the same report.
-func TestReportIsThatOfTheResults(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	before := fixture()
-	if err := before.Write(filepath.Join(dir, "results.json")); err != nil {
-		t.Fatal(err)
-	}
-	after, err := result.Read(filepath.Join(dir, "results.json"))
-	if diff := cmp.Diff(before, after); err != nil || diff != "" {
-		t.Errorf("%v (-written +read):\n%s", err, diff)
-	}
-}
-
-// What is in docs/ was made of the results that lie here, by this code.
-func TestReportInTheDocsIsFresh(t *testing.T) {
-	t.Parallel()
-	results, err := result.Read("../results.json")
-	if err == nil {
-		err = results.ReadSections("../results.json")
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(t.TempDir(), "benchmarks.md")
-	if err := Write(path, results); err != nil {
-		t.Fatal(err)
-	}
-	const remedy = "is not that of the results: make bench/report"
-	for _, name := range []string{"benchmarks.md", "benchmarks/report.md"} {
-		want, err := os.ReadFile(filepath.Join(filepath.Dir(path), name))
+	for name, most := range map[string]int{"benchmarks.md": 1200, "benchmarks/report.md": 2500} {
+		want, err := render(name, r)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := os.ReadFile(filepath.Join("../../../docs", name)); err != nil || string(got) != string(want) {
-			t.Errorf("docs/%s %s (%v)", name, remedy, err)
+		got, err := os.ReadFile(filepath.Join("../../../docs", name))
+		if err != nil || string(got) != string(want) {
+			t.Errorf("docs/%s is not that of the results: make bench/report (%v)", name, err)
 		}
-	}
-	for _, made := range glob(t, filepath.Join(filepath.Dir(path), "benchmarks", "*.png")) {
-		name := filepath.Join("../../../docs/benchmarks", filepath.Base(made))
-		if sameBytes(t, made, name) {
-			continue
+		if n := len(strings.Fields(string(want))); n > most {
+			t.Errorf("docs/%s has %d words, the limit is %d", name, n, most)
 		}
-		if n := dots(picture(t, made), picture(t, name)); n > 0 {
-			t.Errorf("%s %s: %d dots", name, remedy, n)
+		for _, unwanted := range []string{"NaN", "Inf", "<no value>", "%!", "Not measured yet"} {
+			if strings.Contains(string(want), unwanted) {
+				t.Errorf("%q is in docs/%s", unwanted, name)
+			}
 		}
 	}
 }
 
-// sameBytes spares the looking at two pictures.
-func sameBytes(t *testing.T, a, b string) bool {
-	t.Helper()
-	one, err1 := os.ReadFile(a)
-	other, err2 := os.ReadFile(b)
-	if err := errors.Join(err1, err2); err != nil {
-		t.Fatal(err)
+func TestPages_CanBeMadeOfNoResults(t *testing.T) {
+	t.Parallel()
+	if err := Write(t.TempDir(), &result.Results{}); err != nil {
+		t.Error(err)
 	}
-	return bytes.Equal(one, other)
-}
-
-func glob(t *testing.T, pattern string) []string {
-	t.Helper()
-	found, err := filepath.Glob(pattern)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return found
 }

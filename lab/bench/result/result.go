@@ -1,238 +1,215 @@
-// Package result is what a run of the benchmark leaves: measurements and where they were taken, from which the report is
-// rendered, then or later.
+// Package result holds what the last run of each suite has measured, and keeps it in a file.
 package result
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
+	"math"
 	"os"
-	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 )
 
-// Results are those of one run.
+// Results are the last run of each suite.
 type Results struct {
-	Taken    time.Time         `json:"taken"`
-	Took     string            `json:"took"`
-	Command  string            `json:"command"`
-	Quick    bool              `json:"quick"`
-	Partial  bool              `json:"partial,omitempty"` // only some of it was asked for
-	Seed     uint64            `json:"seed"`
-	Load     float64           `json:"load"` // the machine's load average just before
-	Machine  Machine           `json:"machine"`
-	Versions map[string]string `json:"versions"`
-	Servers  []Server          `json:"servers"`
-	Pool     int               `json:"pool"`
-	Cells    []Cell            `json:"cells"`
-	Profiles []Profile         `json:"profiles"`
-	Storms   []Storm           `json:"storms"`
-	Notes    []string          `json:"notes"` // what was left out, and why
-
-	// Sections of bench/profile, bench/operations and bench/messages, which are runs of their own.
-	Time       string `json:"-"`
-	Operations string `json:"-"`
-	Messages   string `json:"-"`
+	Runs []Run `json:"runs"`
 }
 
-// Machine is where the run took place.
-type Machine struct {
-	OS       string `json:"os"`
-	Kernel   string `json:"kernel"`
-	CPU      string `json:"cpu"`
-	Cores    int    `json:"cores"`
-	MemoryGB int    `json:"memory_gb"`
+// Run is one run of a suite, with where and when it was taken.
+type Run struct {
+	Suite     string     `json:"suite"`
+	Taken     time.Time  `json:"taken"`
+	Took      string     `json:"took"`
+	Machine   string     `json:"machine"`
+	Load      string     `json:"load"`             // average of the machine just before
+	Commit    string     `json:"commit,omitempty"` // of this repository
+	Versions  string     `json:"versions"`
+	Servers   []string   `json:"servers"`
+	Scenarios []Scenario `json:"scenarios,omitempty"`
 }
 
-// Server is a Postgres that took part.
-type Server struct {
-	Name     string   `json:"name"`
-	Version  string   `json:"version"`
-	From     string   `json:"from"`
-	Settings []string `json:"settings"` // that differ from the defaults, as name=value
-	FlushUS  float64  `json:"flush_us"` // how long a COMMIT waits for the disk
-}
-
-// Cell is one point of the plan: all its entries were measured in the same rounds.
-type Cell struct {
+// Scenario has an entry for each contestant.
+type Scenario struct {
 	Name    string  `json:"name"`
-	Setting Setting `json:"setting"`
-	Unit    string  `json:"unit"` // the entry that is 1.00
-	Entries []Entry `json:"entries"`
+	Base    string  `json:"base"` // the contestant that figures with the suffix /base are compared with
+	Entries []Entry `json:"entries,omitempty"`
 }
 
-// Setting says what a cell was measured under.
-type Setting struct {
-	Server   string  `json:"server"`
-	RTT      string  `json:"rtt"`   // Loopback or a duration
-	Fsync    string  `json:"fsync"` // Undisturbed or how much longer it takes
-	Clients  int     `json:"clients"`
-	Work     string  `json:"work"`
-	Business string  `json:"business"`
-	Response int     `json:"response"`
-	Share    float64 `json:"share,omitempty"` // of duplicates
-}
-
-// Entry is how one contestant fared in a cell.
+// Entry is what one contestant did in a scenario.
 type Entry struct {
-	Name       string  `json:"name"`
-	Records    int     `json:"records,omitempty"` // in the table, where that is what the entries of a cell differ in
-	Ops        int     `json:"ops"`
-	P50        float64 `json:"p50_us"` // of all rounds together
-	P99        float64 `json:"p99_us"`
-	Rounds     []Round `json:"rounds"`
-	Executed   int     `json:"executed"` // effects found in the database
-	Requests   int     `json:"requests"` // different keys that were asked for
-	Refused    int     `json:"refused,omitempty"`
-	Replayed   int     `json:"replayed,omitempty"`
-	Error      string  `json:"error,omitempty"`
-	Unverified string  `json:"unverified,omitempty"` // what is wrong with the effects
+	Name    string  `json:"name"`
+	Figures Figures `json:"figures,omitempty"`
+	Error   string  `json:"error,omitempty"`
 }
 
-// Round is one sample of an entry.
-type Round struct {
-	Ops       int     `json:"n"`
-	P50       float64 `json:"p50_us"`
-	PerSecond float64 `json:"per_s"`
-	Processor float64 `json:"cpu_us,omitempty"` // that a call takes, of server and client together; 0: nobody has read it
-}
+// Values are the figures of one turn.
+type Values map[string]float64
 
-// Profile is what one operation of a contestant costs, apart from time.
-type Profile struct {
-	Name       string     `json:"name"`
-	Trips      Trips      `json:"trips"`
-	WAL        Pair       `json:"wal_bytes"`
-	Allocs     Pair       `json:"allocs"`
-	AllocBytes Pair       `json:"alloc_bytes"`
-	Storage    float64    `json:"storage_bytes"` // per record, indexes included
-	Held       Held       `json:"held"`
-	Duplicates Duplicates `json:"duplicates"`
-	Error      string     `json:"error,omitempty"`
-}
+// Figures are those of a scenario, by name. A name with the suffix "/base" is a ratio to the base
+// of the scenario, one with the prefix "own/" the ratio of this repository's contestant to this
+// one. Both are taken round by round.
+type Figures map[string]Spread
 
-// Pair is a figure of a first run and of a replay.
-type Pair struct {
-	First  float64 `json:"first"`
-	Replay float64 `json:"replay"`
-}
+// Spread is a single value, or the median of several with the least and the greatest of them.
+type Spread []float64
 
-// Trips are round trips of an operation, those to Redis included.
-type Trips struct {
-	Insert    float64 `json:"insert"`
-	Realistic float64 `json:"realistic"`
-	Replay    float64 `json:"replay"`
-}
+// One returns the spread of a single value.
+func One(value float64) Spread { return Spread{rounded(value)} }
 
-// Held are connections of the pool that are taken, beyond those that are taken at rest.
-type Held struct {
-	Running int `json:"running"` // by a first run
-	Waiting int `json:"waiting"` // by 20 duplicates of it
-}
-
-// Duplicates is the outcome of races of 32 calls with the same key.
-type Duplicates struct {
-	Races    int `json:"races"`
-	Executed int `json:"executed"`
-	Refused  int `json:"refused"`
-}
-
-// Storm is what 1,000 duplicates of a key in flight do to other keys.
-type Storm struct {
-	Name     string    `json:"name"`
-	Storms   int       `json:"storms"`
-	Calm     []float64 `json:"calm_p99_us"` // of the bystanders, window by window
-	Stormy   []float64 `json:"storm_p99_us"`
-	CalmP99  float64   `json:"calm_all_p99_us"`
-	StormP99 float64   `json:"storm_all_p99_us"`
-	Settled  float64   `json:"settled_ms"` // until the last duplicate had its answer, the median
-	Refused  int       `json:"refused"`
-	Executed int       `json:"executed"`
-	Error    string    `json:"error,omitempty"`
-}
-
-// Read reads the results of an earlier run.
-func Read(path string) (*Results, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
+// SpreadOf returns the median, the least and the greatest of some values.
+func SpreadOf(values []float64) Spread {
+	if len(values) == 0 {
+		return Spread{math.NaN(), math.NaN(), math.NaN()}
 	}
-	var r Results
-	return &r, json.Unmarshal(text, &r)
+	sorted := slices.Sorted(slices.Values(values))
+	middle := len(sorted) / 2
+	median := sorted[middle]
+	if len(sorted)%2 == 0 {
+		median = (sorted[middle-1] + sorted[middle]) / 2
+	}
+	return Spread{rounded(median), rounded(sorted[0]), rounded(sorted[len(sorted)-1])}
 }
 
-// ReadSections adds the sections that bench/profile, bench/operations and bench/messages have left beside the results, those that are there.
-func (r *Results) ReadSections(path string) error {
-	for folder, section := range map[string]*string{"profile": &r.Time, "operations": &r.Operations, "messages": &r.Messages} {
-		text, err := os.ReadFile(filepath.Join(filepath.Dir(path), folder, "results.md"))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
+// Ratios divides round by round: a machine that gets slower gets slower for both.
+func Ratios(of, to []float64) (ratios []float64) {
+	for i := range min(len(of), len(to)) {
+		ratios = append(ratios, of[i]/to[i])
+	}
+	return ratios
+}
+
+// rounded keeps five decimals of a ratio, two of a larger value, and none from a thousand on.
+func rounded(value float64) float64 {
+	scale := 1.0
+	switch size := math.Abs(value); {
+	case size < 10:
+		scale = 100_000
+	case size < 1000:
+		scale = 100
+	}
+	return math.Round(value*scale) / scale
+}
+
+// Summary returns the figures in one line.
+func (e Entry) Summary() string {
+	if e.Error != "" {
+		return "FAILED: " + e.Error
+	}
+	var all []string
+	for name, spread := range e.Figures {
+		if !strings.Contains(name, "/") {
+			all = append(all, fmt.Sprintf("%s %v", name, spread[0]))
 		}
-		*section = string(text)
+	}
+	slices.Sort(all)
+	return strings.Join(all, ", ")
+}
+
+// Scenario returns the scenario of a name from any run, nil if there is none.
+func (r *Results) Scenario(name string) *Scenario {
+	for i := range r.Runs {
+		for k := range r.Runs[i].Scenarios {
+			if s := &r.Runs[i].Scenarios[k]; s.Name == name {
+				return s
+			}
+		}
 	}
 	return nil
 }
 
-// Write keeps the results, one entry on a line, so that two runs can be compared.
+// Run returns the run of a suite, nil if there is none.
+func (r *Results) Run(suite string) *Run {
+	at := slices.IndexFunc(r.Runs, func(run Run) bool { return run.Suite == suite })
+	if at < 0 {
+		return nil
+	}
+	return &r.Runs[at]
+}
+
+// Figure returns a figure of a contestant, nil if it was not measured.
+func (s *Scenario) Figure(contestant, figure string) Spread {
+	if s == nil {
+		return nil
+	}
+	for _, e := range s.Entries {
+		if e.Name == contestant && e.Error == "" {
+			return e.Figures[figure]
+		}
+	}
+	return nil
+}
+
+// Put adds a run in place of the earlier one of its suite.
+func (r *Results) Put(run Run) {
+	if earlier := r.Run(run.Suite); earlier != nil {
+		*earlier = run
+		return
+	}
+	r.Runs = append(r.Runs, run)
+}
+
+// Read reads a file of results. A file that is not there has none.
+func Read(path string) (*Results, error) {
+	var r Results
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return &r, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &r)
+	}
+	return &r, err
+}
+
+// Write writes the results with one entry in a line, so that two runs can be compared.
 func (r *Results) Write(path string) error {
-	text, err := json.MarshalIndent(r, "", " ")
+	text, err := r.encode()
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(path, append(compact(text), '\n'), 0o644)
+	return os.WriteFile(path, text, 0o644)
 }
 
-// Cell returns the cell of a point, nil if it was not measured.
-func (r *Results) Cell(point Point) *Cell {
-	for i := range r.Cells {
-		if r.Cells[i].Name == point.Name() {
-			return &r.Cells[i]
+func (r *Results) encode() ([]byte, error) {
+	var text bytes.Buffer
+	var failed error
+	// open writes a value without its list, which follows.
+	open := func(indent, list string, value any) {
+		encoded, err := json.Marshal(value)
+		failed = errors.Join(failed, err)
+		fmt.Fprintf(&text, "%s%s,%q: [", indent, bytes.TrimSuffix(encoded, []byte("}")), list)
+	}
+	separate := func(i int) {
+		if i > 0 {
+			text.WriteString(",")
 		}
+		text.WriteString("\n")
 	}
-	return nil
-}
-
-// Profile returns that of a contestant, nil if there is none or it failed.
-func (r *Results) Profile(name string) *Profile {
-	for i := range r.Profiles {
-		if p := &r.Profiles[i]; p.Name == name && p.Error == "" {
-			return p
+	text.WriteString(`{"runs": [`)
+	for i, run := range r.Runs {
+		separate(i)
+		scenarios := run.Scenarios
+		run.Scenarios = nil
+		open(" ", "scenarios", run)
+		for k, s := range scenarios {
+			separate(k)
+			entries := s.Entries
+			s.Entries = nil
+			open("  ", "entries", s)
+			for n, e := range entries {
+				separate(n)
+				encoded, err := json.Marshal(e)
+				failed = errors.Join(failed, err)
+				text.WriteString("   " + string(encoded))
+			}
+			text.WriteString("\n  ]}")
 		}
+		text.WriteString("\n ]}")
 	}
-	return nil
-}
-
-// Storm returns that of a contestant, nil if there is none or it failed.
-func (r *Results) Storm(name string) *Storm {
-	for i := range r.Storms {
-		if s := &r.Storms[i]; s.Name == name && s.Error == "" {
-			return s
-		}
-	}
-	return nil
-}
-
-// Entry returns the entry of a name, nil if it did not take part, failed, or did not do what it was asked for.
-func (c *Cell) Entry(name string) *Entry {
-	if c == nil {
-		return nil
-	}
-	for i := range c.Entries {
-		if e := &c.Entries[i]; e.Name == name && e.Error == "" && e.Unverified == "" && len(e.Rounds) > 0 {
-			return e
-		}
-	}
-	return nil
-}
-
-// WithRecords returns the entry for a table of so many records, nil if there is none or it failed.
-func (c *Cell) WithRecords(records int) *Entry {
-	if c == nil {
-		return nil
-	}
-	for i := range c.Entries {
-		if c.Entries[i].Records == records {
-			return c.Entry(c.Entries[i].Name)
-		}
-	}
-	return nil
+	text.WriteString("\n]}\n")
+	return text.Bytes(), failed
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/idem-go/idem/lab/bench/messages/broker"
 )
 
-func TestAuditCountsWhatIsLostMadeUpRepeatedAndOutOfOrder(t *testing.T) {
+func TestAudit_CountsLostMadeUpRepeatedAndOutOfOrder(t *testing.T) {
 	t.Parallel()
-	committed := []broker.Told{{ID: "a1", Key: 1, N: 1}, {ID: "a2", Key: 1, N: 2}, {ID: "a3", Key: 1, N: 3}, {ID: "b1", Key: 2, N: 1}, {ID: "b2", Key: 2, N: 2}}
+	committed := []broker.Expected{{ID: "a1", Key: 1, N: 1}, {ID: "a2", Key: 1, N: 2}, {ID: "a3", Key: 1, N: 3}, {ID: "b1", Key: 2, N: 1}, {ID: "b2", Key: 2, N: 2}}
 	for _, test := range []struct {
 		name string
 		came []string
@@ -37,7 +37,7 @@ func TestAuditCountsWhatIsLostMadeUpRepeatedAndOutOfOrder(t *testing.T) {
 	}
 }
 
-func TestOneOfTenMessagesComesTwiceAndTheEndIsToldWhenAllIsAcknowledged(t *testing.T) {
+func TestSource_DeliversOneOfTenTwiceAndEndsWhenAllIsAcked(t *testing.T) {
 	t.Parallel()
 	source := broker.NewSource(100, 0)
 	session := source.Open()
@@ -70,7 +70,7 @@ func TestOneOfTenMessagesComesTwiceAndTheEndIsToldWhenAllIsAcknowledged(t *testi
 	}
 }
 
-func TestWhatIsNotAcknowledgedOrIsGivenBackComesAgain(t *testing.T) {
+func TestSession_RedeliversWhatIsNotAcked(t *testing.T) {
 	t.Parallel()
 	source := broker.NewSource(3, 0)
 	first, second := source.Open(), source.Open()
@@ -100,7 +100,7 @@ func TestWhatIsNotAcknowledgedOrIsGivenBackComesAgain(t *testing.T) {
 	}
 }
 
-func TestConnectionThatEndsGivesBackWhatItHasAlsoWhileItWaitsForMore(t *testing.T) {
+func TestServer_RedeliversWhenAConnectionEnds(t *testing.T) {
 	t.Parallel()
 	sink, source := broker.NewSink(), broker.NewSource(2, 0)
 	server, err := broker.Serve(sink, source, 0)
@@ -152,7 +152,7 @@ func dial(t *testing.T, server *broker.Server) *broker.Client {
 	return client
 }
 
-func TestWhatHasNotComeWhenNothingComesAnyMoreIsNotWaitedFor(t *testing.T) {
+func TestAwaitOrRest_EndsWhenNothingComesAnyMore(t *testing.T) {
 	t.Parallel()
 	sink := broker.NewSink()
 	const rest = 50 * time.Millisecond

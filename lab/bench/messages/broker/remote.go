@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Server lets processes that get killed reach a Sink and a Source over a loopback connection. A session of the Source ends with
-// its connection.
+// Server lets processes that get killed reach a Sink and a Source over a loopback connection. A
+// session of the Source ends with its connection.
 type Server struct {
 	listener net.Listener
 	sink     *Sink
@@ -18,8 +18,8 @@ type Server struct {
 	confirm  time.Duration
 }
 
-// Serve starts one, in front of either. Each call of Publish is answered some time after its messages were taken, as by a broker
-// that replicates them.
+// Serve starts one, in front of either. Each call of Publish is answered some time after its
+// messages were taken, as by a broker that replicates them.
 func Serve(sink *Sink, source *Source, confirm time.Duration) (*Server, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -33,7 +33,7 @@ func Serve(sink *Sink, source *Source, confirm time.Duration) (*Server, error) {
 // Addr is where it listens.
 func (s *Server) Addr() string { return s.listener.Addr().String() }
 
-// Close ends it. Connections end with those who have them.
+// Close stops accepting connections. Open connections stay until their clients end.
 func (s *Server) Close() error { return s.listener.Close() }
 
 func (s *Server) accept() {
@@ -59,8 +59,8 @@ func (s *Server) serve(conn net.Conn) {
 	server.ServeConn(conn)
 }
 
-// watched is a connection that ends its session. That package rpc has finished with it would be too late: it waits for calls under
-// way, and Fetch waits for messages.
+// watched is a connection that ends its session. That package rpc has finished with it would be too
+// late: it waits for calls under way, and Fetch waits for messages.
 type watched struct {
 	net.Conn
 	session *Session
@@ -74,7 +74,7 @@ func (w *watched) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Calls are those of one connection, as net/rpc has them.
+// Calls are the calls of one connection, as net/rpc serves them.
 type Calls struct {
 	sink    *Sink
 	session *Session
@@ -142,7 +142,8 @@ func (c *Client) Nack(ctx context.Context, tags ...int64) error {
 	return c.call(ctx, "Broker.Nack", tags, &struct{}{})
 }
 
-// call returns when the answer is there, or ctx has ended; whether it was carried out is not known then.
+// call returns when the answer is there, or ctx has ended; whether it was carried out is not known
+// then.
 func (c *Client) call(ctx context.Context, method string, in, out any) error {
 	call := c.rpc.Go(method, in, out, make(chan *rpc.Call, 1))
 	select {

@@ -1,5 +1,6 @@
-// Package broker is the broker of all contestants: a Sink that takes messages and counts them, and a Source that delivers some of
-// them twice. Both are plain memory, used in this process or, by one that gets killed, over a loopback connection.
+// Package broker is the broker of all contestants: a Sink that takes messages and counts them, and
+// a Source that delivers some of them twice. Both are plain memory, used in this process or, by one
+// that gets killed, over a loopback connection.
 package broker
 
 import (
@@ -65,7 +66,8 @@ func (s *Sink) await(ctx context.Context, enough func() bool) error {
 	}
 }
 
-// AwaitOrRest waits until so many messages have come, or nothing has come for a while: then nothing will.
+// AwaitOrRest waits until so many messages have come, or nothing has come for a while: then nothing
+// will.
 func (s *Sink) AwaitOrRest(ctx context.Context, n int, rest time.Duration) error {
 	for {
 		s.mu.Lock()
@@ -104,8 +106,8 @@ func (s *Sink) At(id string) (at time.Time, ok bool) {
 	return at, ok
 }
 
-// Told is a message that was to be published: of a key the one with this number.
-type Told struct {
+// Expected is a message that was to be published: of a key the one with this number.
+type Expected struct {
 	ID  string
 	Key int
 	N   int64
@@ -121,7 +123,7 @@ type Account struct {
 }
 
 // Audit compares what came with what was committed, which is sorted by key and number.
-func (s *Sink) Audit(committed []Told) Account {
+func (s *Sink) Audit(committed []Expected) Account {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	a := Account{Committed: len(committed)}
@@ -129,15 +131,16 @@ func (s *Sink) Audit(committed []Told) Account {
 	for _, id := range s.came {
 		times[id]++
 	}
-	// From the last message of a key to its first: earliest is where the first of those behind it came.
+	// From the last message of a key to its first: earliest is where the first of those behind it
+	// came.
 	earliest, key := len(s.came), -1
 	for i := len(committed) - 1; i >= 0; i-- {
-		told := committed[i]
-		if told.Key != key {
-			earliest, key = len(s.came), told.Key
+		message := committed[i]
+		if message.Key != key {
+			earliest, key = len(s.came), message.Key
 		}
-		n := times[told.ID]
-		delete(times, told.ID)
+		n := times[message.ID]
+		delete(times, message.ID)
 		if n == 0 {
 			a.Lost++
 			continue
@@ -145,7 +148,7 @@ func (s *Sink) Audit(committed []Told) Account {
 		if n > 1 {
 			a.Twice++
 		}
-		place := s.first[told.ID]
+		place := s.first[message.ID]
 		if place > earliest {
 			a.Inverted++
 		}

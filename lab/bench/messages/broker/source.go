@@ -21,9 +21,10 @@ type Delivery struct {
 // late is how many other messages are between a message and its redelivery, if that is late.
 const late = 1000
 
-// Source delivers messages at least once. Of twenty one comes twice in a row, as if its producer had sent it twice, so that both may be in hand
-// at once; another one is delivered again a thousand messages later, although it was acknowledged. What a session has not acknowledged when
-// it ends is delivered again, and so is what is given back.
+// Source delivers messages at least once. Of twenty one comes twice in a row, as if its producer
+// had sent it twice, so that both may be in hand at once; another one is delivered again a thousand
+// messages later, although it was acknowledged. What a session has not acknowledged when it ends is
+// delivered again, and so is what is given back.
 type Source struct {
 	payload []byte
 	limit   int
@@ -49,7 +50,8 @@ type held struct {
 	by *Session
 }
 
-// NewSource returns one that makes up to so many messages, and none after some time if that is not zero.
+// NewSource returns one that makes up to so many messages, and none after some time if that is not
+// zero.
 func NewSource(messages int, during time.Duration) *Source {
 	s := &Source{limit: messages, unacked: map[int64]held{}, changed: make(chan struct{})}
 	s.payload = make([]byte, 200)
@@ -76,7 +78,7 @@ func (s *Source) Acked() int {
 	return s.acked
 }
 
-// Left is how many deliveries are to be made, or in hand.
+// Left returns how many deliveries are not made, or not acknowledged.
 func (s *Source) Left() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,7 +136,8 @@ var errEnded = errors.New("the session has ended")
 // Open opens one.
 func (s *Source) Open() *Session { return &Session{source: s} }
 
-// Fetch returns up to max deliveries. It waits for the first, and returns io.EOF when there will be none: all is made and acknowledged.
+// Fetch returns up to max deliveries. It waits for the first, and returns io.EOF when there will be
+// none: all is made and acknowledged.
 func (c *Session) Fetch(ctx context.Context, max int) ([]Delivery, error) {
 	s := c.source
 	for {
@@ -196,7 +199,7 @@ func (c *Session) settle(tags []int64, settle func(held)) error {
 	return nil
 }
 
-// Close ends the session: what it has in hand comes again.
+// Close ends the session. The source redelivers what the session has not acknowledged.
 func (c *Session) Close() {
 	s := c.source
 	s.mu.Lock()

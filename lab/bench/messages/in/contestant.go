@@ -1,5 +1,6 @@
-// Package in holds the ways to give a message its effect that the benchmark compares: one row in Postgres, for messages of which a
-// broker delivers some twice. Each is in a file of its own, with a note of what it promises and how it is set up.
+// Package in holds the ways to give a message its effect that the benchmark compares: one row in
+// Postgres, for messages of which a broker delivers some twice. Each is in a file of its own, with
+// a note of what it promises and how it is set up.
 package in
 
 import (
@@ -17,7 +18,8 @@ import (
 
 // Source is the broker.
 type Source interface {
-	// Fetch returns up to max deliveries. It waits for the first, and returns io.EOF when there will be none.
+	// Fetch returns up to max deliveries. It waits for the first, and returns io.EOF when there
+	// will be none.
 	Fetch(ctx context.Context, max int) ([]broker.Delivery, error)
 	Ack(ctx context.Context, tags ...int64) error
 	Nack(ctx context.Context, tags ...int64) error
@@ -27,26 +29,23 @@ type Source interface {
 type Place struct {
 	Pool    *pgxpool.Pool
 	Source  Source
-	Workers int // how many deliveries, or batches of them, are in hand at once
-	Batch   int // how many deliveries those handle at most who handle several together
-	// Patience is how long an effect may take at most, for whoever sees by a timeout that a process is dead. Zero: as it is by
-	// default.
+	Workers int // how many deliveries, or batches of them, are handled at once
+	Batch   int // how many deliveries a batch has at most
+	// Patience is how long an effect may take, for contestants that learn by a timeout that a
+	// process is dead. Zero means their default.
 	Patience time.Duration
 }
 
 // Contestant is one way to do it.
 type Contestant struct {
-	Name     string
-	Settings string // that differ from the defaults, and how it is used
-	Promises string // what its documentation says of effects
-	Repeats  bool   // it does not promise that each effect is there once
-	Loses    bool   // it does not promise that each effect is there
-	Prepare  func(ctx context.Context, dsn string) error
+	Name    string
+	Repeats bool // it does not promise that each effect is there once
+	Prepare func(ctx context.Context, dsn string) error
 	// Consume returns when the source has no more, and all effects are committed.
 	Consume func(ctx context.Context, place Place) error
 }
 
-// All lists the contestants in the order of the report. The first is the measure of the others.
+// All returns the contestants in the order of the report. The first is the base.
 func All() []Contestant {
 	return []Contestant{
 		Plain(), PlainBatch(), Handle(), Batch(), Bulk(), SelectInsert(), Deduplicator(), DeduplicatorKeys(), WatermillSQL(), River(),
@@ -71,7 +70,8 @@ const (
 	insertEffects = "insert into effects (message) select unnest($1::text[])::uuid"
 )
 
-// consume lets workers fetch deliveries and handle them, until there are no more. Those that handle does not answer for are given back.
+// consume lets workers fetch deliveries and handle them, until there are no more. Those that handle
+// does not answer for are given back.
 func consume(ctx context.Context, place Place, max int, handle func(context.Context, []broker.Delivery) (done []int64, err error)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -129,5 +129,5 @@ func tagsOf(all []broker.Delivery) []int64 {
 	return tags
 }
 
-// quiet is a logger for who would tell of what is only slow.
+// quiet is a logger for libraries that would warn of what is only slow.
 var quiet = slog.New(slog.DiscardHandler)

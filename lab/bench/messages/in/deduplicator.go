@@ -10,16 +10,16 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/idem-go/idem/lab/sidebyside"
+	"github.com/idem-go/idem/lab/bench/runner"
 )
 
-// Deduplicator is Watermill's router with its Deduplicator as it comes: a map in the process, which remembers for a minute, and is asked
-// before the handler runs.
+// Deduplicator is Watermill's router with its Deduplicator as it comes: a map in the process, which
+// keeps keys for a minute and is asked before the handler runs. The key is the UUID of the message.
+// By default it is an Adler-32 of the payload, under which different messages may have one key. Its
+// documentation promises nothing for several processes.
 func Deduplicator() Contestant {
 	return Contestant{
-		Name:     "Watermill Deduplicator, in memory",
-		Settings: "as by default, a map that remembers for a minute, but asked for the UUID (by default an Adler-32 of the payload, under which different messages may be one)",
-		Promises: "drops what it has seen within the window; not shared between processes", Repeats: true, Loses: true,
+		Name: "Watermill Deduplicator, in memory", Repeats: true,
 		Consume: func(ctx context.Context, place Place) error {
 			keys, err := middleware.NewMapExpiringKeyRepository(time.Minute)
 			if err != nil {
@@ -30,15 +30,14 @@ func Deduplicator() Contestant {
 	}
 }
 
-// DeduplicatorKeys is the Deduplicator with a repository of keys that processes share, as its documentation asks for: here a table, into
-// which the key is inserted before the handler runs.
+// DeduplicatorKeys is the Deduplicator with a repository of keys that processes share, as its
+// documentation asks for: a table into which the key is inserted before the handler runs. The
+// documentation says nothing of a handler that does not finish.
 func DeduplicatorKeys() Contestant {
 	return Contestant{
-		Name:     "Watermill Deduplicator, keys in Postgres",
-		Settings: "the same with a repository of our own: INSERT … ON CONFLICT DO NOTHING, as the interface is asked, before the handler",
-		Promises: "the interface is for repositories that processes share; nothing is said of a handler that does not finish", Loses: true,
+		Name: "Watermill Deduplicator, keys in Postgres",
 		Prepare: func(ctx context.Context, dsn string) error {
-			return sidebyside.Execute(ctx, dsn, "create table dedup_keys (key text primary key, at timestamptz not null default now())")
+			return runner.Execute(ctx, dsn, "create table dedup_keys (key text primary key, at timestamptz not null default now())")
 		},
 		Consume: func(ctx context.Context, place Place) error { return route(ctx, place, keysIn{place.Pool}) },
 	}

@@ -10,11 +10,9 @@ import (
 	"github.com/idem-go/idem/lab/schema"
 )
 
-const effectOnce = "the effect is committed once for each id"
-
 // Handle is inbox.Handle: a transaction for each message.
 func Handle() Contestant {
-	return idem("idem inbox, Handle", "a message at a time", false, func(ctx context.Context, place Place, ms []inbox.Message) ([]inbox.Outcome, error) {
+	return idem("idem inbox, Handle", false, func(ctx context.Context, place Place, ms []inbox.Message) ([]inbox.Outcome, error) {
 		out, err := inbox.Handle(ctx, place.Pool, consumer, ms[0], func(tx pgx.Tx) error {
 			_, err := tx.Exec(ctx, insertEffect, ms[0].ID)
 			return err
@@ -23,9 +21,10 @@ func Handle() Contestant {
 	})
 }
 
-// Batch is inbox.Batch: a transaction for up to a thousand messages, whose effects are still one statement each.
+// Batch is inbox.Batch: a transaction for up to a thousand messages, whose effects are still one
+// statement each.
 func Batch() Contestant {
-	return idem("idem inbox, Batch", "up to 1,000 messages at a time, an INSERT for each", true, func(ctx context.Context, place Place, ms []inbox.Message) ([]inbox.Outcome, error) {
+	return idem("idem inbox, Batch", true, func(ctx context.Context, place Place, ms []inbox.Message) ([]inbox.Outcome, error) {
 		return inbox.Batch(ctx, place.Pool, consumer, ms, func(tx pgx.Tx, m inbox.Message) error {
 			_, err := tx.Exec(ctx, insertEffect, m.ID)
 			return err
@@ -35,7 +34,7 @@ func Batch() Contestant {
 
 // Bulk is inbox.Bulk: the effects of those that are new are one statement.
 func Bulk() Contestant {
-	return idem("idem inbox, Bulk", "up to 1,000 messages at a time, one INSERT for all", true, func(ctx context.Context, place Place, ms []inbox.Message) ([]inbox.Outcome, error) {
+	return idem("idem inbox, Bulk", true, func(ctx context.Context, place Place, ms []inbox.Message) ([]inbox.Outcome, error) {
 		return inbox.Bulk(ctx, place.Pool, consumer, ms, func(tx pgx.Tx, ms []inbox.Message) error {
 			ids := make([]string, len(ms))
 			for i, m := range ms {
@@ -49,9 +48,9 @@ func Bulk() Contestant {
 
 const consumer = "billing"
 
-func idem(name, settings string, together bool, handle func(context.Context, Place, []inbox.Message) ([]inbox.Outcome, error)) Contestant {
+func idem(name string, together bool, handle func(context.Context, Place, []inbox.Message) ([]inbox.Outcome, error)) Contestant {
 	return Contestant{
-		Name: name, Settings: settings + "; all as by default", Promises: effectOnce, Prepare: schema.UpAt,
+		Name: name, Prepare: schema.UpAt,
 		Consume: func(ctx context.Context, place Place) error {
 			max := 1
 			if together {

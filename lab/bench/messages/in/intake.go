@@ -9,7 +9,7 @@ import (
 	"github.com/idem-go/idem/lab/bench/messages/broker"
 )
 
-// intake is the first half of those who take messages into a table of theirs, acknowledge them, and work on them from there.
+// intake stores messages in a table and acknowledges them. The contestant handles them from there.
 type intake struct {
 	store func(ctx context.Context, all []broker.Delivery) error // is given no id twice in one call
 	left  string                                                 // a query that counts what is stored and not worked on
@@ -18,7 +18,8 @@ type intake struct {
 // look is how often is counted while it waits.
 const look = 10 * time.Millisecond
 
-// run stores what comes, and returns when there will be no more and all of it is worked on. It takes more when no more than a batch is left.
+// run stores what comes, and returns when there will be no more and all of it is worked on. It
+// takes more when no more than a batch is left.
 func (i intake) run(ctx context.Context, place Place) error {
 	pool := place.Pool
 	place.Workers = 1

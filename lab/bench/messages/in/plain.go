@@ -11,7 +11,7 @@ import (
 // Plain has the effect of each delivery, in a transaction of its own.
 func Plain() Contestant {
 	return Contestant{
-		Name: "plain transaction", Settings: "one for each delivery, nothing is remembered", Promises: "-", Repeats: true,
+		Name: "plain transaction", Repeats: true,
 		Consume: func(ctx context.Context, place Place) error {
 			return consume(ctx, place, 1, func(ctx context.Context, all []broker.Delivery) ([]int64, error) { return effects(ctx, place, all) })
 		},
@@ -21,7 +21,7 @@ func Plain() Contestant {
 // PlainBatch is Plain with a thousand deliveries in one transaction.
 func PlainBatch() Contestant {
 	return Contestant{
-		Name: "plain, 1,000 a transaction", Settings: "one transaction for up to 1,000 deliveries, an INSERT for each", Promises: "-", Repeats: true,
+		Name: "plain, 1,000 a transaction", Repeats: true,
 		Consume: func(ctx context.Context, place Place) error {
 			return consume(ctx, place, place.Batch, func(ctx context.Context, all []broker.Delivery) ([]int64, error) { return effects(ctx, place, all) })
 		},

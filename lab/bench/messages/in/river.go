@@ -6,38 +6,23 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
-	"github.com/riverqueue/river/rivermigrate"
 
 	"github.com/idem-go/idem/lab/bench/messages/broker"
+	"github.com/idem-go/idem/lab/bench/runner"
 )
 
-// River makes a unique job of each message, and then acknowledges it. The job completes itself in the transaction of its effect.
+// River makes a unique job of each message, and then acknowledges it. The job completes itself in
+// the transaction of its effect. A job is unique while River keeps it, which is 24 hours by
+// default. FetchCooldown and FetchPollInterval are those of River's own benchmark. InsertManyFast
+// would refuse all jobs if one is there.
 func River() Contestant {
 	return Contestant{
-		Name: "River, unique jobs",
-		Settings: "InsertMany by the thousand (InsertManyFast refuses all if one is there), unique by the message's id; JobCompleteTx in the transaction of the effect; FetchCooldown 2 ms and FetchPollInterval 20 ms " +
-			"as in River's own benchmark, MaxWorkers 100 where there is more than one worker",
-		Promises: "a job is unique while it is kept, 24 h by default; completed with its effect by JobCompleteTx",
-		Prepare:  migrateRiver,
-		Consume:  consumeRiver,
+		Name:    "River, unique jobs",
+		Prepare: runner.MigrateRiver,
+		Consume: consumeRiver,
 	}
-}
-
-func migrateRiver(ctx context.Context, dsn string) error {
-	pool, err := pgxpool.New(ctx, dsn)
-	if err != nil {
-		return err
-	}
-	defer pool.Close()
-	migrator, err := rivermigrate.New(riverpgxv5.New(pool), nil)
-	if err != nil {
-		return err
-	}
-	_, err = migrator.Migrate(ctx, rivermigrate.DirectionUp, nil)
-	return err
 }
 
 type effectArgs struct {

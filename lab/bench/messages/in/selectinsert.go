@@ -7,16 +7,17 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem/lab/bench/messages/broker"
-	"github.com/idem-go/idem/lab/sidebyside"
+	"github.com/idem-go/idem/lab/bench/runner"
 )
 
-// SelectInsert looks the id up and, if it is not there, has the effect and inserts the id, all in one transaction, with an index
-// that is not unique. What most people write first. READ COMMITTED makes it wrong: two at once both find nothing.
+// SelectInsert looks the id up and, if it is not there, has the effect and inserts the id, all in
+// one transaction, with an index that is not unique. What most people write first. READ COMMITTED
+// makes it wrong: two at once both find nothing.
 func SelectInsert() Contestant {
 	return Contestant{
-		Name: "SELECT, then INSERT", Settings: "one transaction for each delivery, READ COMMITTED, an index that is not unique", Promises: "nothing", Repeats: true,
+		Name: "SELECT, then INSERT", Repeats: true,
 		Prepare: func(ctx context.Context, dsn string) error {
-			return sidebyside.Execute(ctx, dsn, "create table seen (message uuid not null, at timestamptz not null default now()); create index on seen (message)")
+			return runner.Execute(ctx, dsn, "create table seen (message uuid not null, at timestamptz not null default now()); create index on seen (message)")
 		},
 		Consume: func(ctx context.Context, place Place) error {
 			return consume(ctx, place, 1, func(ctx context.Context, all []broker.Delivery) ([]int64, error) {

@@ -9,7 +9,8 @@ import (
 	"github.com/idem-go/idem/lab/bench/messages/broker"
 )
 
-// subscriber is the broker as Watermill has it: so many messages in hand at once, each acknowledged when its handler has returned.
+// subscriber is the broker as Watermill has it: so many messages in hand at once, each acknowledged
+// when its handler has returned.
 type subscriber struct {
 	place Place
 	err   error // why it has ended, once Subscribe's channel is closed

@@ -7,18 +7,18 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/idem-go/idem/lab/sidebyside"
+	"github.com/idem-go/idem/lab/bench/runner"
 )
 
-// ByHand is the outbox that most people write: a table with a number, and a loop that takes the first rows, locked with SKIP LOCKED,
-// publishes them, deletes them and commits. What it does not have: a message that fails stops it, a second loop beside it
-// overtakes, and nobody keeps a Publisher that hangs from holding its transaction open.
+// ByHand is the outbox that most people write: a table with a number, and a loop that takes the
+// first rows, locked with SKIP LOCKED, publishes them, deletes them and commits. What it does not
+// have: a message that fails stops it, a second loop beside it overtakes, and nobody keeps a
+// Publisher that hangs from holding its transaction open.
 func ByHand() Contestant {
 	return Contestant{
-		Name: "outbox by hand", Relays: true, Settings: "an INSERT into a table with an identity column; one loop with SKIP LOCKED and DELETE, batches of 1,000, polls every 10 ms",
-		Promises: "at least once, none without its commit; in order per key with one loop",
+		Name: "outbox by hand", Relays: true,
 		Prepare: func(ctx context.Context, dsn string) error {
-			return sidebyside.Execute(ctx, dsn, `create table outbox (seq bigint generated always as identity primary key, id uuid not null,
+			return runner.Execute(ctx, dsn, `create table outbox (seq bigint generated always as identity primary key, id uuid not null,
 				aggregatetype varchar(255) not null, aggregateid varchar(255) not null, type varchar(255) not null, payload bytea)`)
 		},
 		Open: func(place Place) (Runner, error) { return byHand{place}, nil },

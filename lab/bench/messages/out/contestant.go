@@ -1,5 +1,6 @@
-// Package out holds the ways to save something and to tell of it that the benchmark compares: an order in Postgres, and a message at
-// a broker. Each is in a file of its own, with a note of what it promises and how it is set up.
+// Package out holds the ways to save an order in Postgres and to publish a message about it that
+// the benchmark compares. Each is in a file of its own, with a note of what it promises and how it
+// is set up.
 package out
 
 import (
@@ -17,7 +18,8 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// Sink is the broker. Messages are known by their ids, and are there in this order when it has answered.
+// Sink is the broker. Messages are known by their ids, and are there in this order when it has
+// answered.
 type Sink interface {
 	Publish(ctx context.Context, ids ...string) error
 }
@@ -26,21 +28,21 @@ type Sink interface {
 type Place struct {
 	Pool *pgxpool.Pool
 	Sink Sink
-	// Patience is how long a message may take at most, for whoever sees by a timeout that a process is dead. Zero: as it is by
-	// default.
+	// Patience is how long a message may take, for contestants that learn by a timeout that a
+	// process is dead. Zero means their default.
 	Patience time.Duration
 }
 
-// Order is what is saved and told of.
+// Order is what is saved, with a message about it.
 type Order struct {
 	ID       string // of its message as well
-	Customer int    // whose orders are to be told in their order
+	Customer int    // whose messages are published in order
 }
 
-// NewOrder makes one.
+// NewOrder returns an order with a new id.
 func NewOrder(customer int) Order { return Order{outbox.NewID(), customer} }
 
-// payload is what its message says: 200 bytes or a little more.
+// payload returns the payload of the message, of 200 bytes or a little more.
 func (o Order) payload() []byte {
 	text, _ := json.Marshal(map[string]any{"order": o.ID, "customer": o.Customer, "note": strings.Repeat("a teapot, ", 13)})
 	return text
@@ -48,14 +50,15 @@ func (o Order) payload() []byte {
 
 // Runner is a contestant at work.
 type Runner interface {
-	// Place saves an order, and what it tells of it.
+	// Place saves an order and its message.
 	Place(ctx context.Context, order Order) error
 }
 
 // Relayer is a Runner whose messages leave later.
 type Relayer interface {
 	Runner
-	// Stock adds the messages of orders alone, in one transaction: what is found after the broker was away.
+	// Stock adds the messages of orders alone, in one transaction: what is found after the broker
+	// was away.
 	Stock(ctx context.Context, orders []Order) error
 	// Relay publishes what there is, until ctx ends.
 	Relay(ctx context.Context) error
@@ -63,17 +66,15 @@ type Relayer interface {
 
 // Contestant is one way to do it.
 type Contestant struct {
-	Name     string
-	Settings string // that differ from the defaults, and how it is used
-	Promises string // what its documentation says
-	Silent   bool   // it tells nobody: the measure of the others
-	Relays   bool   // its messages leave later: what Open returns is a Relayer
-	Piped    bool   // it sends its statements together, and is compared with Silent ones that do
-	Prepare  func(ctx context.Context, dsn string) error
-	Open     func(place Place) (Runner, error)
+	Name    string
+	Silent  bool // it publishes nothing
+	Relays  bool // its messages leave later: Open returns a Relayer
+	Piped   bool // it sends its statements in one batch
+	Prepare func(ctx context.Context, dsn string) error
+	Open    func(place Place) (Runner, error)
 }
 
-// All lists the contestants in the order of the report.
+// All returns the contestants in the order of the report. The first is the base.
 func All() []Contestant {
 	return []Contestant{Plain(), Idem(), ByHand(), Watermill(), River(), Naive(), PlainPiped(), IdemPiped()}
 }
@@ -91,7 +92,8 @@ func Named(name string) (Contestant, bool) {
 // Customers is how many there are.
 const Customers = 1000
 
-// Schema is what the business writes to. Entries say in which order the orders of a customer were made.
+// Schema is what the business writes to. Entries say in which order the orders of a customer were
+// made.
 const Schema = `create table customers (id int primary key, orders bigint not null) with (fillfactor = 50);
 	insert into customers select i, 0 from generate_series(1, 1000) i;
 	create table orders (id uuid primary key, customer int not null, total bigint not null);
@@ -119,7 +121,7 @@ func queue(batch *pgx.Batch, order Order) {
 	batch.Queue(countOrder, order.ID, order.Customer)
 }
 
-// quiet is a logger for who would tell of what is only slow.
+// quiet is a logger for libraries that would warn of what is only slow.
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
 const topic = "orders"

@@ -9,20 +9,20 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// Idem is package outbox: Add in the transaction, a Relay in the process, which is woken after the commit, as its documentation says.
+// Idem is package outbox: Add in the transaction, a Relay in the process, which is woken after the
+// commit, as its documentation says.
 func Idem() Contestant {
 	return Contestant{
-		Name: "idem outbox", Relays: true, Settings: "Add in the transaction, Relay.Wake behind it; RelayConfig as by default, batches of 1,000",
-		Promises: "at least once, none without its commit, in order per key",
-		Prepare:  schema.UpAt,
-		Open:     func(place Place) (Runner, error) { return newIdem(place), nil },
+		Name: "idem outbox", Relays: true,
+		Prepare: schema.UpAt,
+		Open:    func(place Place) (Runner, error) { return newIdem(place), nil },
 	}
 }
 
 // IdemPiped is Idem with Queue, in one batch with the statements of the business.
 func IdemPiped() Contestant {
 	c := Idem()
-	c.Name, c.Piped, c.Settings = "idem outbox, in a batch", true, "Queue in one batch with the business"
+	c.Name, c.Piped = "idem outbox, in a batch", true
 	c.Open = func(place Place) (Runner, error) { return idemPiped{newIdem(place)}, nil }
 	return c
 }

@@ -2,10 +2,11 @@ package out
 
 import "context"
 
-// Naive commits, then publishes: what most people write first. A process that dies between the two tells nobody.
+// Naive commits, then publishes: what most people write first. A process that dies between the two
+// publishes nothing.
 func Naive() Contestant {
 	return Contestant{
-		Name: "commit, then publish", Settings: "the caller publishes, after its transaction", Promises: "nothing",
+		Name: "commit, then publish",
 		Open: func(place Place) (Runner, error) { return naive{plain{place}}, nil },
 	}
 }

@@ -6,10 +6,10 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Plain saves, and tells nobody.
+// Plain saves an order without a message.
 func Plain() Contestant {
 	return Contestant{
-		Name: "plain transaction", Silent: true, Settings: "the business alone, nobody is told", Promises: "-",
+		Name: "plain transaction", Silent: true,
 		Open: func(place Place) (Runner, error) { return plain{place}, nil },
 	}
 }
@@ -23,7 +23,7 @@ func (p plain) Place(ctx context.Context, order Order) error {
 // PlainPiped is Plain with both statements in one batch.
 func PlainPiped() Contestant {
 	return Contestant{
-		Name: "plain, in a batch", Silent: true, Piped: true, Settings: "the same with its statements in one batch", Promises: "-",
+		Name: "plain, in a batch", Silent: true, Piped: true,
 		Open: func(place Place) (Runner, error) { return plainPiped{place}, nil },
 	}
 }

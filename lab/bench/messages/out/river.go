@@ -6,20 +6,20 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
-	"github.com/riverqueue/river/rivermigrate"
 	"github.com/riverqueue/river/rivertype"
+
+	"github.com/idem-go/idem/lab/bench/runner"
 )
 
-// River inserts a job for each message, in the transaction; its worker publishes.
+// River inserts a job for each message, in the transaction; its worker publishes. A job may be
+// executed more than once, and jobs have no order. FetchCooldown and FetchPollInterval are those of
+// River's own benchmark.
 func River() Contestant {
 	return Contestant{
 		Name: "River, a job per message", Relays: true,
-		Settings: "InsertTx in the transaction; FetchCooldown 2 ms and FetchPollInterval 20 ms as in River's own benchmark, MaxWorkers 200",
-		Promises: "a job is enqueued if its transaction commits, and may be executed more than once; no order",
-		Prepare:  migrateRiver,
+		Prepare: runner.MigrateRiver,
 		Open: func(place Place) (Runner, error) {
 			r := &riverRunner{place: place}
 			workers := river.NewWorkers()
@@ -38,24 +38,11 @@ func River() Contestant {
 	}
 }
 
-// soon lets a job that was rescued be worked on a second later: by default it waits for 16 s the second time, and for 81 s the third.
+// soon lets a job that was rescued be worked on a second later: by default it waits for 16 s the
+// second time, and for 81 s the third.
 type soon struct{}
 
 func (soon) NextRetry(*rivertype.JobRow) time.Time { return time.Now().Add(time.Second) }
-
-func migrateRiver(ctx context.Context, dsn string) error {
-	pool, err := pgxpool.New(ctx, dsn)
-	if err != nil {
-		return err
-	}
-	defer pool.Close()
-	migrator, err := rivermigrate.New(riverpgxv5.New(pool), nil)
-	if err != nil {
-		return err
-	}
-	_, err = migrator.Migrate(ctx, rivermigrate.DirectionUp, nil)
-	return err
-}
 
 type publishArgs struct {
 	ID      string `json:"id"`

@@ -12,14 +12,15 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Watermill is its SQL publisher in the transaction, decorated by the Forwarder's, and a Forwarder that hands on what its SQL
-// subscriber reads, with the default schema for PostgreSQL, as its documentation of the outbox pattern has it. It reads in the order
-// of transaction ids. A transaction gets its id at its first write: here at the INSERT of the order, before it has the customer's row.
+// Watermill is its SQL publisher in the transaction, decorated by the Forwarder's, and a Forwarder
+// that hands on what its SQL subscriber reads, with the default schema for PostgreSQL, as its
+// documentation of the outbox pattern has it. It reads in the order of transaction ids. A
+// transaction gets its id at its first write: here at the INSERT of the order, before it has the
+// customer's row. It polls every 10 ms instead of every second, and reads 1,000 messages at a time
+// instead of 100. Its documentation says GuaranteedOrder and ExactlyOnceDelivery: yes.
 func Watermill() Contestant {
 	return Contestant{
 		Name: "Watermill SQL, Forwarder", Relays: true,
-		Settings: "a publisher for each transaction, over pgx, with the default schema; PollInterval 10 ms (by default 1 s), SubscribeBatchSize 1,000 (by default 100), which empties a full table faster",
-		Promises: "no message is lost; its characteristics say GuaranteedOrder and ExactlyOnceDelivery: yes",
 		Prepare: func(ctx context.Context, dsn string) error {
 			pool, err := pgxpool.New(ctx, dsn)
 			if err != nil {

@@ -1,5 +1,6 @@
-// Package bank is the other side of an operation: an HTTP server that charges, keeps books, and can be slow. It charges when
-// a request arrives, and is slow only with its answer, which is when a caller that dies does not know what has happened.
+// Package bank is the other side of an operation: an HTTP server that charges, keeps books, and can
+// be slow. It charges when a request arrives, and is slow only with its answer, which is when a
+// caller that dies does not know what has happened.
 package bank
 
 import (
@@ -48,8 +49,8 @@ type Bank struct {
 	arrived  chan struct{}        // holds a token after an attempt
 }
 
-// Open starts a bank on the loopback interface whose every answer takes delay. One that is keyless charges whatever it is asked
-// for, as often as it is asked.
+// Open starts a bank on the loopback interface whose every answer takes delay. One that is keyless
+// charges whatever it is asked for, as often as it is asked.
 func Open(delay time.Duration, keyless bool) (*Bank, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -17,7 +17,8 @@ type Client struct {
 	http   *http.Client
 }
 
-// NewClient returns a client that says from which worker its requests come. It keeps its connections.
+// NewClient returns a client that says from which worker its requests come. It keeps its
+// connections.
 func NewClient(url string, worker int) *Client {
 	return &Client{url: url + "/charge", worker: strconv.Itoa(worker), http: &http.Client{
 		Transport: &http.Transport{MaxIdleConns: 1000, MaxIdleConnsPerHost: 1000},

@@ -1,5 +1,6 @@
-// Package contestant holds the ways to reserve, charge and confirm that the benchmark compares: a write in Postgres, a call of a
-// bank, another write in Postgres. Each is in a file of its own, with a note of what it promises and how it is set up.
+// Package contestant holds the ways to reserve, charge and confirm that the benchmark compares: a
+// write in Postgres, a call of a bank, another write in Postgres. Each is in a file of its own,
+// with a note of what it promises and how it is set up.
 package contestant
 
 import (
@@ -20,14 +21,15 @@ type Place struct {
 	Worker int // which process this is
 	// Fleet says that this is one process of several, whose callers do not wait for the answer.
 	Fleet bool
-	// Patience is for how long a call may take at most. Whoever needs a timeout to see that a process is dead has it set as
-	// short as that allows. Zero: as it is by default.
+	// Patience is for how long a call may take at most. Whoever needs a timeout to see that a
+	// process is dead has it set as short as that allows. Zero: as it is by default.
 	Patience time.Duration
 }
 
 // Runner is a contestant at work. An order is named by a UUID, which is its key.
 type Runner interface {
-	// Do reserves, charges and confirms an order. In a fleet it may return as soon as somebody is bound to do so.
+	// Do reserves, charges and confirms an order. In a fleet it may return as soon as somebody is
+	// bound to do so.
 	Do(ctx context.Context, order string) error
 	Close()
 }
@@ -35,20 +37,23 @@ type Runner interface {
 // Contestant is one way to do it.
 type Contestant struct {
 	Name     string
-	Settings string // that differ from the defaults, and how it is used
-	Resumes  string // who goes on with what a dead process has left, all as by default; empty: nobody, or as told for another
-	Restarts bool   // a dead process has to be started again, under its name, so that somebody goes on
-	Parks    string // what nobody knows the outcome of is left to a person: a query that counts it
+	Restarts bool   // a dead process has to be started again, under its name, so that its operations go on
+	Parks    string // a query that counts what is left to a person because its outcome is unknown; empty: nothing is
 	Prepare  func(ctx context.Context, dsn string) error
 	Open     func(ctx context.Context, place Place) (Runner, error)
 }
 
-// All lists the contestants in the order of the report. The first is the measure of the others.
+// All returns the contestants in the order of the report. The first is the base.
 func All() []Contestant {
 	return []Contestant{Plain(), Idem(), Phases(), DBOS(), River(), RiverInOne(), Workflows()}
 }
 
-// Named returns the contestant of a name, of All or IdemOnce.
+// Resuming returns the contestants whose operations go on after their process was killed.
+func Resuming() []Contestant {
+	return []Contestant{Idem(), Phases(), DBOS(), River(), Workflows(), IdemOnce()}
+}
+
+// Named returns the contestant of a name.
 func Named(name string) (Contestant, bool) {
 	for _, c := range append(All(), IdemOnce()) {
 		if c.Name == name {
@@ -58,12 +63,13 @@ func Named(name string) (Contestant, bool) {
 	return Contestant{}, false
 }
 
-// Schema is what the business writes to. One statement is all that a step does, where the cost of everything else shows most.
+// Schema is what the business writes to. One statement is all that a step does, where the cost of
+// everything else shows most.
 const Schema = `create table orders (id uuid primary key, customer int not null, total bigint not null, charge text, confirmed_at timestamptz)`
 
 const (
 	reserveOrder = "insert into orders (id, customer, total) values ($1, 7, 4900)"
-	// For those who may execute a step twice.
+	// For contestants that may execute a step twice.
 	reserveAgain = reserveOrder + " on conflict do nothing"
 	confirmOrder = "update orders set charge = $2, confirmed_at = now() where id = $1"
 )
@@ -80,5 +86,6 @@ func confirm(ctx context.Context, tx pgx.Tx, order, charge string) error {
 	return err
 }
 
-// keyOf is the key for the bank, for those who have to make one themselves: the same in every attempt.
+// keyOf is the key for the bank, for those who have to make one themselves: the same in every
+// attempt.
 func keyOf(order string) string { return "charge " + order }

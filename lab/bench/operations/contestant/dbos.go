@@ -10,13 +10,13 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// DBOS is a workflow of DBOS Transact with two steps of RunAsTransaction and a RunAsStep between them. The system database is the
-// application's own, over the same pool, which is the arrangement with the fewest commits. Without its Conductor nobody notices
-// a dead process: a process recovers what was its own when it is started again under the same executor id.
+// DBOS is a workflow of DBOS Transact with two steps of RunAsTransaction and a RunAsStep between
+// them. The system database is the application's own, over the same pool, which is the arrangement
+// with the fewest commits. Without its Conductor nobody notices a dead process: a process recovers
+// what was its own when it is started again under the same executor id.
 func DBOS() Contestant {
 	return Contestant{
-		Name: "DBOS Transact", Settings: "system database in the application's own, over the same pool; RunAsTransaction, RunAsStep, RunAsTransaction; no Conductor",
-		Resumes: "the same executor, when an operator starts it again", Restarts: true,
+		Name: "DBOS Transact", Restarts: true,
 		Prepare: func(ctx context.Context, dsn string) error {
 			pool, err := pgxpool.New(ctx, dsn)
 			if err != nil {

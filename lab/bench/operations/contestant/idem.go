@@ -13,24 +13,23 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// Idem is package operation, with a Worker in every process, as it says that it is used.
+// Idem is package operation: Tx, Call with Keyed, Tx, and a Worker in every process. All settings
+// are the defaults.
 func Idem() Contestant {
 	c := idemContestant(operation.Keyed(24 * time.Hour))
-	c.Name, c.Settings = "idem operation", "Tx, Call with Keyed, Tx; a Worker in every process, all as by default"
+	c.Name = "idem operation"
 	return c
 }
 
-// IdemOnce is Idem for a bank that has no keys: what nobody knows the outcome of is parked.
+// IdemOnce is Idem for a bank that has no keys: a Worker parks a call in doubt.
 func IdemOnce() Contestant {
 	c := idemContestant(operation.Once)
-	c.Name, c.Settings, c.Parks = "idem operation, Once", "the same with Once", "select count(*) from idem.operations where state = 'parked'"
-	c.Resumes = "a person: a Worker parks it"
+	c.Name, c.Parks = "idem operation, Once", "select count(*) from idem.operations where state = 'parked'"
 	return c
 }
 
 func idemContestant(policy operation.Policy) Contestant {
 	return Contestant{
-		Resumes: "any Worker, once the server sees that the process is gone",
 		Prepare: schema.UpAt,
 		Open: func(_ context.Context, place Place) (Runner, error) {
 			r := &idemRunner{Place: place}

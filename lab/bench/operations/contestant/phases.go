@@ -10,20 +10,20 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/idem-go/idem/lab/sidebyside"
+	"github.com/idem-go/idem/lab/bench/runner"
 )
 
-// Phases is a port of the atomic phases that Brandur Leach describes in "Implementing Stripe-like Idempotency Keys in
-// Postgres" (brandur.org/idempotency-keys), written by hand: a SERIALIZABLE transaction claims the key, one reserves and
-// advances the recovery point, one confirms and keeps the response. The article makes its call inside a phase, with the
-// transaction open; here it is made between two, which is cheaper. A completer in every process goes on with keys whose lock
-// is older than 90 seconds, which is how long a call may take before it is made twice.
+// Phases is a port of the atomic phases that Brandur Leach describes in "Implementing Stripe-like
+// Idempotency Keys in Postgres" (brandur.org/idempotency-keys), written by hand: a SERIALIZABLE
+// transaction claims the key, one reserves and advances the recovery point, one confirms and keeps
+// the response. The article makes its call inside a phase, with the transaction open; here it is
+// made between two, which is cheaper. A completer in every process goes on with keys whose lock is
+// older than 90 seconds, which is how long a call may take before it is made twice.
 func Phases() Contestant {
 	return Contestant{
-		Name: "atomic phases, by hand", Settings: "three SERIALIZABLE phases, the call between two; lock of 90 s, a completer in every process that looks once a second",
-		Resumes: "any completer, when the lock of 90 s is over",
+		Name: "atomic phases, by hand",
 		Prepare: func(ctx context.Context, dsn string) error {
-			return sidebyside.Execute(ctx, dsn, `create table idempotency_keys (
+			return runner.Execute(ctx, dsn, `create table idempotency_keys (
 				id bigserial primary key, created_at timestamptz not null default now(),
 				idempotency_key text not null check (char_length(idempotency_key) <= 100),
 				last_run_at timestamptz not null default now(), locked_at timestamptz default now(),
@@ -138,7 +138,7 @@ func (p *phases) phase(ctx context.Context, do func(pgx.Tx) error) error {
 	}
 }
 
-// conflict tells whether two transactions got in each other's way.
+// conflict reports whether err is a conflict of two transactions.
 func conflict(err error) bool {
 	var pgErr *pgconn.PgError
 	return errors.As(err, &pgErr) && pgErr.Code == "40001"

@@ -6,11 +6,12 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Plain is two transactions around a bare call, and nothing is remembered: what a dead process has left stays as it is, reserved
-// and perhaps charged. It is the 1.00 that all others are compared with.
+// Plain is two transactions around a bare call, and nothing is remembered: what a dead process has
+// left stays as it is, reserved and perhaps charged. It is the 1.00 that all others are compared
+// with.
 func Plain() Contestant {
 	return Contestant{
-		Name: "plain transactions", Settings: "two transactions around the call, nothing is remembered",
+		Name: "plain transactions",
 		Open: func(_ context.Context, place Place) (Runner, error) { return plain{place}, nil },
 	}
 }

@@ -7,47 +7,36 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
-	"github.com/riverqueue/river/rivermigrate"
+
+	"github.com/idem-go/idem/lab/bench/runner"
 )
 
-// River reserves in the caller's transaction, which inserts the first job. That one charges, and completes itself in the
-// transaction that inserts the second, which confirms and completes itself in one transaction. The caller is told within the
-// process. What a dead process was working on is rescued after RescueStuckJobsAfter, an hour by default, which has to be longer
-// than any job runs.
+// River reserves in the caller's transaction, which inserts the first job. That one charges, and
+// completes itself in the transaction that inserts the second, which confirms and completes itself
+// in one transaction. The caller is told within the process. What a dead process was working on is
+// rescued after RescueStuckJobsAfter, an hour by default, which has to be longer than any job runs.
+// FetchCooldown and FetchPollInterval are those of River's own benchmark, except with several
+// processes, which have the defaults.
 func River() Contestant {
 	c := riverContestant(false)
-	c.Name, c.Settings = "River, a job per step", "reserve in the transaction of the first job, JobCompleteTx; FetchCooldown 2 ms and FetchPollInterval 20 ms as in River's own benchmark (by default with several processes), MaxWorkers 200"
+	c.Name = "River, a job per step"
 	return c
 }
 
-// RiverInOne is River with a single job, which charges, and confirms in the transaction that completes it: the least there can be.
+// RiverInOne is River with a single job, which charges, and confirms in the transaction that
+// completes it: the least there can be.
 func RiverInOne() Contestant {
 	c := riverContestant(true)
-	c.Resumes = "" // as River does
-	c.Name, c.Settings = "River, one job", "the same, with a single job that charges, then confirms and completes itself in one transaction"
+	c.Name = "River, one job"
 	return c
 }
 
 func riverContestant(one bool) Contestant {
 	return Contestant{
-		Resumes: "any client, RescueStuckJobsAfter of 1 h later",
-		Prepare: func(ctx context.Context, dsn string) error {
-			pool, err := pgxpool.New(ctx, dsn)
-			if err != nil {
-				return err
-			}
-			defer pool.Close()
-			migrator, err := rivermigrate.New(riverpgxv5.New(pool), nil)
-			if err != nil {
-				return err
-			}
-			_, err = migrator.Migrate(ctx, rivermigrate.DirectionUp, nil)
-			return err
-		},
-		Open: func(ctx context.Context, place Place) (Runner, error) { return openRiver(ctx, place, one) },
+		Prepare: runner.MigrateRiver,
+		Open:    func(ctx context.Context, place Place) (Runner, error) { return openRiver(ctx, place, one) },
 	}
 }
 
@@ -114,7 +103,7 @@ func (r *riverRunner) charge(ctx context.Context, job *river.Job[chargeArgs]) er
 		return err
 	})
 	if err == nil && r.one {
-		r.tell(order)
+		r.notify(order)
 	}
 	return err
 }
@@ -128,7 +117,7 @@ func (r *riverRunner) confirm(ctx context.Context, job *river.Job[confirmArgs]) 
 		return err
 	})
 	if err == nil {
-		r.tell(job.Args.Order)
+		r.notify(job.Args.Order)
 	}
 	return err
 }
@@ -156,8 +145,8 @@ func (r *riverRunner) Do(ctx context.Context, order string) error {
 	}
 }
 
-// tell lets the caller of an order go on, if it is in this process.
-func (r *riverRunner) tell(order string) {
+// notify wakes the caller of an order, if the caller is in this process.
+func (r *riverRunner) notify(order string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if done, ok := r.waiting[order]; ok {

@@ -17,15 +17,15 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Workflows is go-workflows on its Postgres backend: a workflow of three activities. An activity is executed at least once, and what
-// it writes is not committed together with the memory of it, so that its statements have to bear being executed again. With one process
-// the backend is wrapped so that workers are told of tasks at once, as in its own benchmark; with several they poll. It has a
-// pool of its own, as large as that of the business, beside it. A task whose process has died is free again when its lock is
-// over, two minutes later by default; heartbeats keep it.
+// Workflows is go-workflows on its Postgres backend: a workflow of three activities. An activity is
+// executed at least once, and what it writes is not committed together with the memory of it, so
+// that its statements have to bear being executed again. With one process the backend is wrapped so
+// that workers are told of tasks at once, as in its own benchmark; with several they poll. It has a
+// pool of its own, as large as that of the business, beside it. A task whose process has died is
+// free again when its lock is over, two minutes later by default; heartbeats keep it.
 func Workflows() Contestant {
 	return Contestant{
-		Name: "go-workflows", Settings: "Postgres backend with a pool of its own beside, as large as the others' (monoprocess with one process, as in its own benchmark); three activities, all as by default",
-		Resumes: "any worker, when the lock of 2 min is over",
+		Name: "go-workflows",
 		Prepare: func(ctx context.Context, dsn string) error {
 			b, err := openBackend(ctx, Place{DSN: dsn}, 2)
 			if err != nil {

@@ -1,0 +1,150 @@
+package calls
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/idem-go/idem/lab/bench/calls/contestant"
+	"github.com/idem-go/idem/lab/bench/result"
+	"github.com/idem-go/idem/lab/bench/runner"
+)
+
+// The kinds of calls.
+const (
+	first  = "first"  // each call has a key of its own
+	replay = "replay" // each call has a key that was answered before
+	mixed  = "mixed"  // some calls repeat a recent key
+)
+
+// cell says which calls are made in a scenario.
+type cell struct {
+	work      string
+	realistic bool // the order with its lines, and not one INSERT
+	clients   int
+	bytes     int     // of the response; 0: 200
+	share     float64 // of calls that repeat a recent key
+	way       way
+	limit     runner.Limit // of a turn
+	apart     bool         // the processor time of server and client is returned apart
+}
+
+const smallResponse = 200
+
+func (c cell) source(seed uint64) *source {
+	business, bytes := contestant.OneInsert, smallResponse
+	if c.realistic {
+		business = contestant.Realistic
+	}
+	if c.bytes > 0 {
+		bytes = c.bytes
+	}
+	s := newSource(seed, business, bytes)
+	s.share = c.share
+	return s
+}
+
+// contestant returns the contestant as one that takes turns in the cell.
+func (c cell) contestant(who contestant.Contestant, seed uint64) runner.Contestant {
+	return runner.Contestant{Name: who.Name, Open: func(ctx context.Context, s *runner.Server) (runner.Seat, error) {
+		b, err := open(ctx, s, who, c.way)
+		if err != nil {
+			return nil, err
+		}
+		t := &turns{booth: b, cell: c, keys: c.source(seed)}
+		if err := t.prepare(ctx); err != nil {
+			return nil, errors.Join(err, b.Close())
+		}
+		return t, nil
+	}}
+}
+
+// turns are the turns of a contestant in a cell.
+type turns struct {
+	*booth
+	cell
+	keys     *source
+	all      []time.Duration
+	replayed int
+	refused  int
+}
+
+// warmUp is how many calls each client makes before it is measured. PostgreSQL plans a statement
+// anew for the first five times on a connection: with fewer calls the first turn measured the
+// planning.
+const warmUp = 12
+
+// prepare records what is to be replayed, and warms the connections up.
+func (t *turns) prepare(ctx context.Context) error {
+	if t.work == replay {
+		if err := prime(ctx, t.runner, t.keys, 100); err != nil {
+			return err
+		}
+	}
+	_, err := t.load(ctx, t.keys, t.clients, runner.Limit{Calls: warmUp})
+	return err
+}
+
+// prime records responses for some keys, and lets the source call nothing else.
+func prime(ctx context.Context, r contestant.Runner, s *source, keys int) error {
+	all := s.take(keys)
+	for _, key := range all {
+		call := s.template
+		call.Key = key
+		if _, err := r.Do(ctx, call); err != nil {
+			return err
+		}
+	}
+	s.keys = all
+	return nil
+}
+
+func (t *turns) Take(ctx context.Context) (result.Values, error) {
+	s, used, err := t.timed(ctx, t.keys, t.clients, t.limit)
+	if err != nil {
+		return nil, err
+	}
+	t.all = append(t.all, s.Latencies...)
+	t.replayed += s.replayed
+	t.refused += s.refused
+	values := result.Values{"p50_us": s.P(0.5), "per_s": s.PerSecond()}
+	for name, each := range used {
+		if t.apart || name == "cpu_us" {
+			values[name] = each
+		}
+	}
+	return values, nil
+}
+
+// timed loads the contestant, and returns the processor time of a call in microseconds. There is
+// none where the proxy has some of its own, and where the kernel does not report it.
+func (b *booth) timed(ctx context.Context, keys *source, clients int, limit runner.Limit) (sample, result.Values, error) {
+	database := b.pool.Config().ConnConfig.Database
+	before, err := b.server.Processor(ctx, database)
+	s, failed := b.load(ctx, keys, clients, limit)
+	if failed != nil || b.proxy != nil || errors.Is(err, runner.ErrNoClock) {
+		return s, nil, failed
+	}
+	after, errAfter := b.server.Processor(ctx, database)
+	each := func(d time.Duration) float64 { return float64(d) / 1e3 / float64(len(s.Latencies)) }
+	onServer, onClient := each(after.Server-before.Server), each(after.Client-before.Client)
+	return s, result.Values{"server_us": onServer, "client_us": onClient, "cpu_us": onServer + onClient}, errors.Join(err, errAfter)
+}
+
+func (t *turns) Finish(ctx context.Context) (result.Values, error) {
+	slices.Sort(t.all)
+	found, err := count(ctx, t.pool)
+	if err != nil {
+		return nil, err
+	}
+	if t.work == replay && t.Tables != nil && t.replayed != len(t.all) {
+		return nil, fmt.Errorf("%d of %d calls were replays", t.replayed, len(t.all))
+	}
+	values := result.Values{"p50_us": runner.Micros(t.all, 0.5), "p99_us": runner.Micros(t.all, 0.99)}
+	if t.work == mixed {
+		values["requests"], values["executed"], values["refused"] = float64(t.keys.made()), float64(found.Orders), float64(t.refused)
+	}
+	return values, found.check(t.keys.made(), t.realistic, t.Repeats)
+}

@@ -1,0 +1,25 @@
+package contestant
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Plain is a transaction around the statements of the business and nothing else. A request that is
+// repeated is executed again. It is the 1.00 that all others are compared with.
+func Plain() Contestant {
+	return Contestant{
+		Name: NamePlain, Repeats: true, Recordless: true,
+		Open: func(_ context.Context, place Place) (Runner, error) {
+			return plain{pooled{place.Pool}}, nil
+		},
+	}
+}
+
+type plain struct{ pooled }
+
+func (p plain) Do(ctx context.Context, call Call) (Answer, error) {
+	err := pgx.BeginFunc(ctx, p.pool, func(tx pgx.Tx) error { return call.Execute(ctx, tx) })
+	return Answer{Body: call.Body}, err
+}

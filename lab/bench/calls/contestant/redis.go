@@ -1,0 +1,80 @@
+package contestant
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/redis/go-redis/v9"
+)
+
+// Redis is a server that keeps keys, and how its address is dialled.
+type Redis = *redis.Options
+
+// RedisAlways claims the key in Redis by SET NX, runs the plain transaction on Postgres, and stores
+// the response in Redis. Redis writes its log to disk before each answer. Two systems cannot commit
+// together: a crash in between leaves an effect without its response, and the key locked until its
+// lease of 30 seconds is over, after which the request is executed again. A duplicate meanwhile is
+// refused. The payload is not compared.
+func RedisAlways() Contestant {
+	return redisContestant(NameRedisAlways, "always")
+}
+
+// RedisEverySecond is RedisAlways on a Redis that writes its log to disk once in a second, its
+// default. A crash of its machine loses the keys of that second, and their requests are executed
+// again.
+func RedisEverySecond() Contestant {
+	return redisContestant(NameRedisEverySecond, "everysec")
+}
+
+func redisContestant(name, fsync string) Contestant {
+	return Contestant{
+		Name: name,
+		Open: func(ctx context.Context, place Place) (Runner, error) {
+			options, err := place.Redis(fsync)
+			if err != nil {
+				return nil, err
+			}
+			client := redis.NewClient(options)
+			return redisRunner{pooled{place.Pool}, client}, client.Ping(ctx).Err()
+		},
+	}
+}
+
+type redisRunner struct {
+	pooled
+	client *redis.Client
+}
+
+const (
+	redisLease = 30 * time.Second
+	redisTTL   = 24 * time.Hour
+	inProgress = ""
+)
+
+func (r redisRunner) Do(ctx context.Context, call Call) (Answer, error) {
+	key := Scope + "/" + call.Key
+	err := r.client.SetArgs(ctx, key, inProgress, redis.SetArgs{Mode: "NX", TTL: redisLease}).Err()
+	if errors.Is(err, redis.Nil) {
+		return r.replay(ctx, key)
+	}
+	if err != nil {
+		return Answer{}, err
+	}
+	if err := pgx.BeginFunc(ctx, r.pool, func(tx pgx.Tx) error { return call.Execute(ctx, tx) }); err != nil {
+		r.client.Del(ctx, key)
+		return Answer{}, err
+	}
+	return Answer{Body: call.Body}, r.client.Set(ctx, key, call.Body, redisTTL).Err()
+}
+
+func (r redisRunner) replay(ctx context.Context, key string) (Answer, error) {
+	body, err := r.client.Get(ctx, key).Bytes()
+	if errors.Is(err, redis.Nil) || err == nil && len(body) == 0 {
+		return Answer{Refused: true}, nil
+	}
+	return Answer{Body: body, Replayed: true}, err
+}
+
+func (r redisRunner) Close() { _ = r.client.Close() }

@@ -1,0 +1,71 @@
+package contestant
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Textbook is the pattern by hand: in one transaction the key is inserted, the business is done,
+// and the response is written to the key's row, one statement at a time. It is atomic, free after a
+// crash, replays, and checks the payload, if whoever writes it by hand leaves nothing out. A
+// duplicate waits on the unique index and holds a connection while it does. An answer to COMMIT
+// that is lost is for the caller to resolve.
+func Textbook() Contestant {
+	return Contestant{
+		Name: NameTextbook, Tables: []string{"textbook_keys"},
+		Open: func(ctx context.Context, place Place) (Runner, error) {
+			_, err := place.Pool.Exec(ctx, `create table textbook_keys (
+				scope text not null, key text not null, hash bytea not null, status int, body bytea,
+				created_at timestamptz not null default now(), expires_at timestamptz not null, primary key (scope, key))`)
+			return textbook{pooled{place.Pool}}, err
+		},
+	}
+}
+
+type textbook struct{ pooled }
+
+var errReplay = errors.New("the key is there")
+
+func (t textbook) Do(ctx context.Context, call Call) (Answer, error) {
+	answer := Answer{Body: call.Body}
+	err := pgx.BeginFunc(ctx, t.pool, func(tx pgx.Tx) error {
+		hash := HashOf(call)
+		tag, err := tx.Exec(ctx, `insert into textbook_keys (scope, key, hash, expires_at) values ($1, $2, $3, now() + interval '24 hours')
+			on conflict do nothing`, Scope, call.Key, hash[:])
+		if err != nil {
+			return err
+		}
+		if tag.RowsAffected() == 0 {
+			if answer, err = t.load(ctx, tx, call); err != nil {
+				return err
+			}
+			return errReplay // roll back: there is nothing to commit
+		}
+		if err := call.Execute(ctx, tx); err != nil {
+			return err
+		}
+		_, err = tx.Exec(ctx, "update textbook_keys set status = $3, body = $4 where scope = $1 and key = $2", Scope, call.Key, 201, call.Body)
+		return err
+	})
+	if errors.Is(err, errReplay) {
+		err = nil
+	}
+	return answer, err
+}
+
+func (textbook) load(ctx context.Context, tx pgx.Tx, call Call) (Answer, error) {
+	var hash []byte
+	answer := Answer{Replayed: true}
+	err := tx.QueryRow(ctx, "select hash, body from textbook_keys where scope = $1 and key = $2", Scope, call.Key).Scan(&hash, &answer.Body)
+	if want := HashOf(call); err == nil && !bytes.Equal(hash, want[:]) {
+		err = fmt.Errorf("key %.4s…: another payload", call.Key)
+	}
+	if err != nil {
+		return Answer{}, err
+	}
+	return answer, nil
+}

@@ -1,0 +1,198 @@
+package calls
+
+import (
+	"bytes"
+	"context"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/idem-go/idem/lab/bench/calls/contestant"
+	"github.com/idem-go/idem/lab/bench/runner/runnertest"
+	"github.com/idem-go/idem/lab/optional"
+)
+
+func TestMain(m *testing.M) { runnertest.Main(m) }
+
+// booths runs a test for every contestant that is chosen, on a booth of its own.
+func booths(t *testing.T, chosen func(contestant.Contestant) bool, test func(*testing.T, *booth)) {
+	t.Helper()
+	for _, c := range slices.Concat(contestant.All(), []contestant.Contestant{contestant.IdemHinted(), contestant.PlainSQL(), contestant.IdemSQL()}) {
+		if chosen(c) {
+			t.Run(c.Name, func(t *testing.T) {
+				t.Parallel()
+				test(t, boothOf(t, c, way{conns: 20}))
+			})
+		}
+	}
+}
+
+// boothOf opens a booth. It skips a test on a machine without a program of the contestant.
+func boothOf(t *testing.T, c contestant.Contestant, w way) *booth {
+	t.Helper()
+	b, err := open(t.Context(), runnertest.Server(t), c, w)
+	optional.Require(t, err)
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+// newCall returns a call with a key of its own: all tests share the Redis servers.
+func newCall() contestant.Call {
+	s := newSource(rand.Uint64(), contestant.Realistic, 300)
+	call := s.template
+	call.Key = s.take(1)[0]
+	return call
+}
+
+func effectsOf(t *testing.T, b *booth) effects {
+	t.Helper()
+	found, err := count(t.Context(), b.pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+func everybody(contestant.Contestant) bool { return true }
+
+var once = effects{Orders: 1, Distinct: 1, Lines: 2, Ledger: 1, Sold: 1}
+
+func TestContestants_ExecuteOnceAndThenReplay(t *testing.T) {
+	t.Parallel()
+	booths(t, everybody, func(t *testing.T, b *booth) {
+		call := newCall()
+		again := contestant.Answer{Body: call.Body, Replayed: true}
+		want := []contestant.Answer{{Body: call.Body}, again, again}
+		switch {
+		case b.Forgets:
+			want[1].Body, want[2].Body = nil, nil
+		case b.Recordless:
+			want = want[:1]
+		}
+		for _, want := range want {
+			answer, err := b.runner.Do(t.Context(), call)
+			if diff := cmp.Diff(want, answer); err != nil || diff != "" {
+				t.Errorf("%v, (-want +got):\n%s", err, diff)
+			}
+		}
+		if diff := cmp.Diff(once, effectsOf(t, b)); diff != "" {
+			t.Errorf("effects (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestContestants_ExecuteDuplicatesAtOnceOnlyOnce(t *testing.T) {
+	t.Parallel()
+	booths(t, func(c contestant.Contestant) bool { return !c.Repeats }, func(t *testing.T, b *booth) {
+		call := newCall()
+		var group sync.WaitGroup
+		for range 16 {
+			group.Go(func() {
+				answer, err := b.runner.Do(t.Context(), call)
+				silent := answer.Refused || answer.Replayed && b.Forgets
+				if err != nil || !silent && !bytes.Equal(answer.Body, call.Body) {
+					t.Errorf("%+v, %v", answer, err)
+				}
+			})
+		}
+		group.Wait()
+		if diff := cmp.Diff(once, effectsOf(t, b)); diff != "" {
+			t.Errorf("effects (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// Both calls have looked before either has inserted: each waits, in its transaction, until the
+// other is there as well.
+func TestCheck_FindsSelectThenInsertExecutingTwice(t *testing.T) {
+	t.Parallel()
+	b := boothOf(t, contestant.SelectInsert(), way{conns: 4})
+	call := newCall()
+	call.Business = contestant.OneInsert // the stock would make the second wait for the first
+	var both, group sync.WaitGroup
+	both.Add(2)
+	call.Hold = func() {
+		both.Done()
+		both.Wait()
+	}
+	for range 2 {
+		group.Go(func() {
+			if answer, err := b.runner.Do(t.Context(), call); err != nil || answer.Replayed {
+				t.Errorf("%+v, %v", answer, err)
+			}
+		})
+	}
+	group.Wait()
+	found := effectsOf(t, b)
+	if found.Orders != 2 || found.Distinct != 1 || found.check(1, false, false) == nil {
+		t.Errorf("%+v", found)
+	}
+}
+
+func TestContestants_HoldInsideTheTransaction(t *testing.T) {
+	t.Parallel()
+	booths(t, func(c contestant.Contestant) bool { return c.Name != contestant.NamePipelined }, func(t *testing.T, b *booth) {
+		call := newCall()
+		call.Hold = func() {
+			if found := effectsOf(t, b); found.Orders != 0 || b.pool.Stat().AcquiredConns() == 0 {
+				t.Errorf("%+v is visible, %d connections are held", found, b.pool.Stat().AcquiredConns())
+			}
+		}
+		if _, err := b.runner.Do(t.Context(), call); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A contestant must not swallow a failure, or the benchmark would count it as work done.
+func TestContestants_ReportAFailureOfTheBusiness(t *testing.T) {
+	t.Parallel()
+	booths(t, everybody, func(t *testing.T, b *booth) {
+		call := newCall()
+		call.Business = func(string) []contestant.Statement {
+			return []contestant.Statement{{SQL: "select 1 / $1::int", Args: []any{0}}}
+		}
+		if answer, err := b.runner.Do(t.Context(), call); err == nil {
+			t.Errorf("%+v and no error", answer)
+		}
+		if diff := cmp.Diff(effects{}, effectsOf(t, b)); diff != "" {
+			t.Errorf("effects (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// A piece that does not do the work costs nothing.
+func TestPieces_HaveTheirEffectAndTheirRecordOnce(t *testing.T) {
+	t.Parallel()
+	const calls = 10
+	for _, c := range slices.Concat(contestant.FirstRuns(), contestant.Replays()) {
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			b := boothOf(t, c, way{conns: 4})
+			keys := newSource(1, contestant.OneInsert, smallResponse)
+			if err := prime(t.Context(), b.runner, keys, calls); err != nil {
+				t.Fatal(err)
+			}
+			if err := effectsOf(t, b).check(calls, false, false); err != nil {
+				t.Error(err)
+			}
+			want := calls
+			if strings.HasSuffix(c.Name, "bare INSERT of a record") || strings.HasSuffix(c.Name, "engine") || c.Name == contestant.NamePlain || c.Name == contestant.NameTextbook {
+				want = 0
+			}
+			var completed int
+			err := b.pool.QueryRow(context.Background(), "select count(*) from idem.records where state = 'completed' and status = 201 and length(body) = $1", smallResponse).Scan(&completed)
+			if err != nil || completed != want {
+				t.Errorf("%d completed records, want %d, %v", completed, want, err)
+			}
+		})
+	}
+}

@@ -1,0 +1,189 @@
+package calls
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"slices"
+
+	"github.com/idem-go/idem/lab/bench/calls/contestant"
+	"github.com/idem-go/idem/lab/bench/result"
+	"github.com/idem-go/idem/lab/bench/runner"
+)
+
+// costs measures what one call of a contestant costs apart from time, and what happens when
+// duplicates come at once.
+func costs(who contestant.Contestant, seed uint64) runner.Contestant {
+	return runner.Once(who.Name, func(ctx context.Context, s *runner.Server) (values result.Values, err error) {
+		b, err := open(ctx, s, who, way{conns: poolSize})
+		if err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, b.Close()) }()
+		m := meter{b, cell{}.source(seed), result.Values{}}
+		for _, measure := range []func(context.Context) error{m.wal, m.allocs, m.storage, m.races} {
+			if err := measure(ctx); err != nil {
+				return nil, err
+			}
+		}
+		return m.values, countTrips(ctx, s, who, seed, m.values)
+	})
+}
+
+// meter measures a contestant.
+type meter struct {
+	*booth
+	keys   *source
+	values result.Values
+}
+
+// calls makes calls one after the other.
+func (m meter) calls(ctx context.Context, n int) error {
+	_, err := m.load(ctx, m.keys, 1, runner.Limit{Calls: n})
+	return err
+}
+
+// both measures a figure of first runs, and the same of replays if the contestant keeps records.
+func (m meter) both(ctx context.Context, name string, measure func(meter) (float64, error)) (err error) {
+	if m.values[name+"_first"], err = measure(m); err != nil || m.Recordless {
+		return err
+	}
+	again := meter{m.booth, m.keys.fork(), m.values}
+	if err := prime(ctx, m.runner, again.keys, 20); err != nil {
+		return err
+	}
+	m.values[name+"_replay"], err = measure(again)
+	return err
+}
+
+// wal counts bytes of write-ahead log. The median of some batches leaves out what the server writes
+// on its own account.
+func (m meter) wal(ctx context.Context) error {
+	const batches, calls = 5, 100
+	return m.both(ctx, "wal", func(m meter) (float64, error) {
+		if err := m.calls(ctx, calls); err != nil { // touches pages for the first time since the last checkpoint
+			return 0, err
+		}
+		var all []float64
+		for range batches {
+			begin, err := m.server.Position(ctx)
+			if err != nil {
+				return 0, err
+			}
+			if err := m.calls(ctx, calls); err != nil {
+				return 0, err
+			}
+			end, err := m.server.Position(ctx)
+			if err != nil {
+				return 0, err
+			}
+			_, bytes, err := m.server.Logged(ctx, begin, end)
+			if err != nil {
+				return 0, err
+			}
+			all = append(all, bytes/calls)
+		}
+		slices.Sort(all)
+		return all[batches/2], nil
+	})
+}
+
+// allocs counts the allocations of the client, less those of the benchmark.
+func (m meter) allocs(ctx context.Context) error {
+	const calls = 200
+	each := func(m meter) (float64, error) {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		err := m.calls(ctx, calls)
+		runtime.ReadMemStats(&after)
+		return float64(after.Mallocs-before.Mallocs) / calls, err
+	}
+	own, err := each(meter{&booth{runner: nothing{}}, m.keys.fork(), nil})
+	if err != nil {
+		return err
+	}
+	return m.both(ctx, "allocs", func(m meter) (float64, error) {
+		all, err := each(m)
+		return max(0, all-own), err
+	})
+}
+
+// nothing is the contestant that measures the benchmark.
+type nothing struct{}
+
+func (nothing) Do(context.Context, contestant.Call) (contestant.Answer, error) {
+	return contestant.Answer{}, nil
+}
+func (nothing) Close() {}
+
+// storage counts the bytes that a record takes, with its part of the indexes and what updates have
+// left.
+func (m meter) storage(ctx context.Context) error {
+	if m.Tables == nil {
+		return nil
+	}
+	const records, clients = 2000, 8
+	before, err := m.size(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := m.load(ctx, m.keys, clients, runner.Limit{Calls: records / clients}); err != nil {
+		return err
+	}
+	after, err := m.size(ctx)
+	m.values["stored"] = (after - before) / records
+	return err
+}
+
+// races lets 32 calls with the same key start at once, ten times, and counts how often they were
+// executed.
+func (m meter) races(ctx context.Context) error {
+	const races, calls = 10, 32
+	before, err := count(ctx, m.pool)
+	if err != nil {
+		return err
+	}
+	m.values["refused"] = 0
+	for _, key := range m.keys.take(races) {
+		same := m.keys.fork()
+		same.keys = []string{key}
+		s, err := m.load(ctx, same, calls, runner.Limit{Calls: 1})
+		if err != nil {
+			return err
+		}
+		m.values["refused"] += float64(s.refused)
+	}
+	after, err := count(ctx, m.pool)
+	m.values["executed"] = float64(after.Orders - before.Orders)
+	return err
+}
+
+// countTrips counts round trips through a proxy. One connection is enough, and has every statement
+// prepared after the first calls, unless the contestant listens on others.
+func countTrips(ctx context.Context, s *runner.Server, who contestant.Contestant, seed uint64, values result.Values) (err error) {
+	conns := 1
+	if who.Listens {
+		conns = poolSize
+	}
+	b, err := open(ctx, s, who, way{counted: true, conns: conns})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.Close()) }()
+	each := func(m meter) (float64, error) {
+		const warm, calls = 5, 20
+		if err := errors.Join(m.calls(ctx, warm), b.settle(ctx)); err != nil {
+			return 0, err
+		}
+		b.trips()
+		err := errors.Join(m.calls(ctx, calls), b.settle(ctx))
+		return float64(b.trips()) / calls, err
+	}
+	m := meter{b, cell{}.source(seed + 1), values}
+	if err := m.both(ctx, "trips", each); err != nil {
+		return err
+	}
+	m.keys.template.Business = contestant.Realistic
+	values["trips_realistic"], err = each(m)
+	return err
+}

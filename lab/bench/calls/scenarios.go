@@ -1,0 +1,179 @@
+package calls
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/idem-go/idem/lab/bench/calls/contestant"
+	"github.com/idem-go/idem/lab/bench/runner"
+)
+
+// Modules are those whose versions matter to a reader.
+var Modules = []string{
+	"github.com/jackc/pgx/v5", "github.com/dbos-inc/dbos-transact-golang", "github.com/riverqueue/river", "github.com/redis/go-redis/v9",
+	"github.com/gofiber/fiber/v3", "github.com/gofiber/storage/postgres/v3",
+}
+
+const (
+	millisecond = time.Millisecond
+	poolSize    = 40 // room for 32 clients, and for what a contestant does beside them
+)
+
+// plan makes scenarios from a base point and one axis after the other. All points together would
+// take a day.
+type plan struct {
+	quick bool
+	seed  uint64
+	all   []runner.Scenario
+}
+
+// Scenarios returns those of the suite. A quick run has fewer scenarios and turns, and no large
+// table.
+func Scenarios(quick bool, seed uint64) []runner.Scenario {
+	p := &plan{quick: quick, seed: seed}
+	near, far, slow := place{name: "loopback"}, place{name: "rtt", rtt: millisecond}, place{name: "flush", server: runner.Spec{Flush: millisecond}}
+	firsts := slices.Concat(contestant.All(), []contestant.Contestant{contestant.PlainSQL(), contestant.IdemSQL(), contestant.BareWrites()})
+	replays := append(beside(contestant.Lookup(), keepers()), contestant.IdemHinted())
+	insert, realistic := cell{work: first}, cell{work: first, realistic: true}
+	p.cells(near, firsts, insert.by(1), realistic.by(8))
+	p.cells(far, firsts, insert.by(1), realistic.by(1))
+	p.cells(slow, firsts, realistic.by(8))
+	p.cells(near, replays, cell{work: replay}.by(1))
+	p.cells(far, replays, cell{work: replay}.by(1))
+	p.cells(near, beside(contestant.Plain(), keepers()), cell{work: mixed, realistic: true, share: 0.5}.by(8))
+	if !quick {
+		p.cells(near, firsts, insert.by(8), realistic.by(1), realistic.by(32))
+		p.cells(far, firsts, realistic.by(8))
+		p.cells(slow, firsts, insert.by(1), insert.by(8), realistic.by(1))
+		p.cells(near, replays, cell{work: replay}.by(8))
+		large := slices.DeleteFunc(keepers(), func(c contestant.Contestant) bool { return c.Forgets })
+		p.cells(near, beside(contestant.Plain(), large), cell{work: first, bytes: 1 << 20}.by(1))
+		p.cells(near, beside(contestant.Lookup(), large), cell{work: replay, bytes: 1 << 20}.by(1))
+	}
+	p.each("costs", 0, contestant.All(), costs)
+	p.each("storm", p.rounds(8), keepers(), storm)
+	p.growth("growth", []int{1, 8})
+	slices.SortStableFunc(p.all, func(a, b runner.Scenario) int { return rank(a.Server) - rank(b.Server) })
+	return p.all
+}
+
+// Profile returns the scenarios that show where the time of a call goes.
+func Profile(quick bool, seed uint64) []runner.Scenario {
+	p := &plan{quick: quick, seed: seed}
+	near := place{name: "profile"}
+	turn := cell{clients: 1, apart: true, limit: runner.Limit{Calls: 500}}
+	if quick {
+		turn.limit.Calls = 50
+	}
+	for _, realistic := range []bool{false, true} {
+		turn.work, turn.realistic = first, realistic
+		p.cells(near, contestant.FirstRuns(), turn)
+	}
+	turn.work, turn.realistic = replay, false
+	p.cells(near, contestant.Replays(), turn)
+	p.growth("profile/growth", []int{1})
+	return p.all
+}
+
+// rank sorts scenarios so that each server is started once.
+func rank(s runner.Spec) int {
+	switch {
+	case s.Load:
+		return 2
+	case s.Flush > 0:
+		return 1
+	}
+	return 0
+}
+
+// place is how far away which server is.
+type place struct {
+	name   string
+	server runner.Spec
+	rtt    time.Duration
+}
+
+// rounds returns the rounds of a scenario. Many short turns tell more than few long ones of the
+// same sum: what is compared is closer together. An odd number has a middle.
+func (p *plan) rounds(n int) int {
+	if p.quick {
+		return 3
+	}
+	return n
+}
+
+// cells adds a scenario for each cell.
+func (p *plan) cells(at place, who []contestant.Contestant, cells ...cell) {
+	for _, c := range cells {
+		rounds := 15
+		if c.bytes > 0 {
+			rounds = 5
+		}
+		if c.apart {
+			rounds = 25
+		}
+		if c.limit == (runner.Limit{}) {
+			c.limit.Time = 85 * millisecond
+		}
+		c.way = way{rtt: at.rtt, conns: poolSize}
+		name := c.name(at)
+		sc := runner.Scenario{Name: name, Server: at.server, Rounds: p.rounds(rounds), Own: contestant.NameIdem}
+		for _, one := range who {
+			sc.Contestants = append(sc.Contestants, c.contestant(one, runner.SeedOf(p.seed, name)))
+		}
+		p.all = append(p.all, sc)
+	}
+}
+
+// by returns the cell with so many clients.
+func (c cell) by(clients int) cell {
+	c.clients = clients
+	return c
+}
+
+// name returns the name of a scenario: what is done, where, by how many clients.
+func (c cell) name(at place) string {
+	work, business := c.work, "insert"
+	if c.share > 0 {
+		work += fmt.Sprintf("-%g", 100*c.share)
+	}
+	if c.bytes > 0 {
+		work += fmt.Sprintf("-%dMiB", c.bytes>>20)
+	}
+	if c.realistic {
+		business = "realistic"
+	}
+	return fmt.Sprintf("%s/%s/%s/%d", work, business, at.name, c.clients)
+}
+
+func (p *plan) each(name string, rounds int, who []contestant.Contestant, measure func(contestant.Contestant, uint64) runner.Contestant) {
+	sc := runner.Scenario{Name: name, Rounds: rounds}
+	for _, one := range who {
+		sc.Contestants = append(sc.Contestants, measure(one, runner.SeedOf(p.seed, name)))
+	}
+	p.all = append(p.all, sc)
+}
+
+func (p *plan) growth(name string, clients []int) {
+	sizes := []int{10_000, 1_000_000, 10_000_000}
+	if p.quick {
+		sizes = []int{1_000, 10_000}
+	}
+	sc := runner.Scenario{Name: name, Server: runner.Spec{Load: true}, Rounds: p.rounds(21)}
+	for _, records := range sizes {
+		sc.Contestants = append(sc.Contestants, grown(records, clients, 150*millisecond, runner.SeedOf(p.seed, name)))
+	}
+	p.all = append(p.all, sc)
+}
+
+// beside returns the contestants after their base.
+func beside(base contestant.Contestant, others []contestant.Contestant) []contestant.Contestant {
+	return append([]contestant.Contestant{base}, others...)
+}
+
+// keepers returns the contestants that keep a record of a request. One of idem is enough where
+// nothing is executed.
+func keepers() []contestant.Contestant {
+	return slices.DeleteFunc(contestant.All(), func(c contestant.Contestant) bool { return c.Recordless || c.Name == contestant.NameIdemBatch })
+}

@@ -1,0 +1,105 @@
+package calls
+
+import (
+	"encoding/base64"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+
+	"github.com/idem-go/idem/lab/bench/calls/contestant"
+)
+
+// source makes the calls of one contestant in one scenario. Sources with the same seed make the
+// same keys.
+type source struct {
+	template contestant.Call // everything but the key
+	share    float64         // of calls that repeat a recent key
+	keys     []string        // only these are called, in turn; nil: new ones are made
+
+	seed    uint64
+	clients atomic.Uint64
+	fresh   atomic.Int64
+	mu      sync.Mutex
+	recent  [recentKeys]string
+	used    int
+}
+
+// recentKeys is how many of the last keys are repeated. Some of them are in flight.
+const recentKeys = 64
+
+// newSource returns a source of calls with new keys.
+func newSource(seed uint64, business contestant.Business, response int) *source {
+	return &source{template: contestant.Call{Business: business, Body: body(seed, response)}, seed: seed}
+}
+
+// made returns how many different keys were made.
+func (s *source) made() int { return int(s.fresh.Load()) }
+
+// client returns a stream of calls for one client.
+func (s *source) client() func() contestant.Call {
+	random := rand.New(rand.NewPCG(s.seed, s.clients.Add(1)))
+	at := random.IntN(1 << 20)
+	return func() contestant.Call {
+		call := s.template
+		switch {
+		case len(s.keys) > 0:
+			at++
+			call.Key = s.keys[at%len(s.keys)]
+		case s.share > 0:
+			call.Key = s.sometimesOld(random)
+		default:
+			s.fresh.Add(1)
+			call.Key = uuid(random)
+		}
+		return call
+	}
+}
+
+func (s *source) sometimesOld(random *rand.Rand) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.used > 0 && random.Float64() < s.share {
+		return s.recent[random.IntN(min(s.used, recentKeys))]
+	}
+	key := uuid(random)
+	s.recent[s.used%recentKeys] = key
+	s.used++
+	s.fresh.Add(1)
+	return key
+}
+
+// fork returns a source of the same calls with keys of its own.
+func (s *source) fork() *source {
+	return &source{template: s.template, share: s.share, seed: s.seed + s.clients.Add(1)<<32}
+}
+
+// take returns n new keys.
+func (s *source) take(n int) []string {
+	next := s.client()
+	keys := make([]string, n)
+	for i := range keys {
+		keys[i] = next().Key
+	}
+	return keys
+}
+
+func uuid(random *rand.Rand) string {
+	high, low := random.Uint64(), random.Uint64()
+	return fmt.Sprintf("%08x-%04x-4%03x-a%03x-%012x", high>>32, high>>16&0xffff, high&0xfff, low>>48&0xfff, low&0xffffffffffff)
+}
+
+// body returns a JSON document of n bytes that does not compress, because Postgres would compress
+// it.
+func body(seed uint64, n int) []byte {
+	const frame = `{"status":"created","receipt":""}`
+	if n <= len(frame) {
+		return []byte(frame)
+	}
+	random, noise := rand.New(rand.NewPCG(seed, 1)), make([]byte, n)
+	for i := range noise {
+		noise[i] = byte(random.Uint32())
+	}
+	receipt := base64.RawURLEncoding.EncodeToString(noise)[:n-len(frame)]
+	return []byte(frame[:len(frame)-2] + receipt + frame[len(frame)-2:])
+}

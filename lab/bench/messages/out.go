@@ -1,0 +1,248 @@
+package messages
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/idem-go/idem/lab/bench/messages/broker"
+	"github.com/idem-go/idem/lab/bench/messages/out"
+	"github.com/idem-go/idem/lab/bench/result"
+	"github.com/idem-go/idem/lab/bench/runner"
+	"github.com/idem-go/idem/lab/pgproxy"
+)
+
+// seat is a publishing contestant on its database.
+type seat struct {
+	plan
+	out.Contestant
+	server  *runner.Server
+	dsn     string
+	measure func(*seat, context.Context) (result.Values, error)
+	runner.Together
+	account broker.Account // of all turns
+}
+
+// out is a scenario in which each turn of a contestant is a call of measure on emptied tables.
+func (p plan) out(name string, rounds int, who []out.Contestant, measure func(*seat, context.Context) (result.Values, error)) runner.Scenario {
+	sc := runner.Scenario{Name: "messages/" + name, Server: p.server, Rounds: rounds, Own: out.Idem().Name}
+	for _, c := range who {
+		sc.Contestants = append(sc.Contestants, runner.Contestant{Name: c.Name, Open: func(ctx context.Context, s *runner.Server) (runner.Seat, error) {
+			dsn, err := s.Database(ctx, out.Schema, c.Prepare)
+			return &seat{plan: p, Contestant: c, server: s, dsn: dsn, measure: measure}, err
+		}})
+	}
+	return sc
+}
+
+// Take measures a turn.
+func (s *seat) Take(ctx context.Context) (result.Values, error) {
+	if err := runner.Execute(ctx, s.dsn, "truncate orders, entries"); err != nil {
+		return nil, err
+	}
+	if err := runner.Execute(ctx, s.dsn, "vacuum analyze"); err != nil {
+		return nil, err
+	}
+	return s.measure(s, ctx)
+}
+
+// Finish returns the quantiles of all turns, and how many messages were published out of order.
+func (s *seat) Finish(ctx context.Context) (result.Values, error) {
+	values, err := s.Together.Finish(ctx)
+	if values != nil && s.account.Committed > 0 {
+		values["committed"], values["out_of_order"] = float64(s.account.Committed), float64(s.account.Inverted)
+	}
+	return values, err
+}
+
+// with opens the contestant for a turn. The error of its relay is reported with that of the turn.
+func (s *seat) with(ctx context.Context, dsn string, conns int, turn func(b *booth) (result.Values, error)) (result.Values, error) {
+	b, err := openBooth(ctx, s.Contestant, dsn, conns)
+	if err != nil {
+		return nil, err
+	}
+	values, err := turn(b)
+	if closed := b.Close(); closed != nil {
+		err = errors.Join(err, fmt.Errorf("the relay: %w", closed))
+	}
+	return values, err
+}
+
+// cost counts what one order of a single client costs apart from time, while nothing is relayed.
+func (s *seat) cost(ctx context.Context) (result.Values, error) {
+	proxy, err := pgproxy.New(s.dsn)
+	if err != nil {
+		return nil, err
+	}
+	defer proxy.Close()
+	return s.with(ctx, proxy.DSN(), 1, func(b *booth) (result.Values, error) {
+		place := func(orders int) error {
+			_, err := b.load(ctx, 1, out.Customers, runner.Limit{Calls: orders})
+			return err
+		}
+		if err := place(s.warm); err != nil {
+			return nil, err
+		}
+		if _, err := s.server.Admin.Exec(ctx, "checkpoint"); err != nil {
+			return nil, err
+		}
+		// The first write of a page after a checkpoint logs the whole page: touch the pages first.
+		if err := runner.Execute(ctx, s.dsn, "update customers set orders = orders"); err != nil {
+			return nil, err
+		}
+		if err := place(s.warm); err != nil {
+			return nil, err
+		}
+		begin, err := s.server.Position(ctx)
+		if err != nil {
+			return nil, err
+		}
+		proxy.ResetTally()
+		if err := place(s.ops); err != nil {
+			return nil, err
+		}
+		trips := proxy.ResetTally().Turns
+		end, err := s.server.Position(ctx)
+		if err != nil {
+			return nil, err
+		}
+		_, bytes, err := s.server.Logged(ctx, begin, end)
+		return result.Values{"trips": float64(trips) / float64(s.ops), "wal": bytes / float64(s.ops)}, err
+	})
+}
+
+// save measures what a message costs the transaction that adds it: one client, and nothing is
+// relayed.
+func (s *seat) save(ctx context.Context) (result.Values, error) {
+	return s.with(ctx, s.dsn, poolSize, func(b *booth) (result.Values, error) {
+		if _, err := b.load(ctx, 1, out.Customers, runner.Limit{Calls: s.warm}); err != nil {
+			return nil, err
+		}
+		made, err := b.load(ctx, 1, out.Customers, runner.Limit{Time: s.turn})
+		if err != nil {
+			return nil, err
+		}
+		s.Add(made)
+		saved, err := runner.Count(ctx, s.dsn, "select count(*) from entries")
+		if want := len(b.committed); err == nil && saved != want {
+			err = fmt.Errorf("%d of %d orders are saved", saved, want)
+		}
+		return made.Values(), err
+	})
+}
+
+// through measures how many messages go all the way: several clients, and a relay in the same
+// process, until every message is published.
+func (s *seat) through(ctx context.Context) (result.Values, error) {
+	return s.with(ctx, s.dsn, poolSize, func(b *booth) (result.Values, error) {
+		b.relay()
+		var begin time.Time
+		var made runner.Sample
+		for _, limit := range []runner.Limit{{Calls: s.warm}, {Time: s.turn}} {
+			var err error
+			begin = time.Now()
+			if made, err = b.load(ctx, clients, customers, limit); err != nil {
+				return nil, err
+			}
+			if s.Silent {
+				continue
+			}
+			if err := b.published(ctx, len(b.committed)); err != nil {
+				return nil, err
+			}
+		}
+		s.Add(made)
+		values := result.Values{"per_s": float64(len(made.Latencies)) / time.Since(begin).Seconds()}
+		if s.Silent {
+			return values, nil
+		}
+		return values, s.audit(ctx, b)
+	})
+}
+
+// audit adds up what was published, and fails if a message was lost or published without a commit.
+func (s *seat) audit(ctx context.Context, b *booth) error {
+	a, err := b.audit(ctx)
+	s.account.Committed += a.Committed
+	s.account.Inverted += a.Inverted
+	return err
+}
+
+// lag measures how long after its commit a message is published, at a pace that no contestant
+// struggles with.
+func (s *seat) lag(ctx context.Context) (result.Values, error) {
+	return s.with(ctx, s.dsn, poolSize, func(b *booth) (result.Values, error) {
+		b.relay()
+		if _, err := b.load(ctx, 1, out.Customers, runner.Limit{Calls: s.warm}); err != nil {
+			return nil, err
+		}
+		if err := b.published(ctx, len(b.committed)); err != nil {
+			return nil, err
+		}
+		warm := len(b.committed)
+		b.committed = map[string]time.Time{}
+		if err := b.paced(ctx, s.pacing); err != nil {
+			return nil, err
+		}
+		if err := b.published(ctx, warm+len(b.committed)); err != nil {
+			return nil, err
+		}
+		var made runner.Sample
+		for id, committed := range b.committed {
+			at, _ := b.sink.At(id)
+			made.Latencies = append(made.Latencies, max(0, at.Sub(committed))) // the relay may be faster than the answer to COMMIT
+		}
+		slices.Sort(made.Latencies)
+		s.Add(made)
+		return result.Values{"p50_us": made.P(0.5)}, s.audit(ctx, b)
+	})
+}
+
+// paced places orders at an even pace, each when it is due, whatever happens to those before.
+func (b *booth) paced(ctx context.Context, during time.Duration) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var group sync.WaitGroup
+	ticker := time.NewTicker(time.Second / pace)
+	defer ticker.Stop()
+	for end := time.Now().Add(during); time.Now().Before(end) && ctx.Err() == nil; {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+		}
+		group.Go(func() {
+			if err := b.place(ctx, out.NewOrder(1+rand.N(out.Customers))); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	group.Wait()
+	return context.Cause(ctx)
+}
+
+// publishStock measures how fast the messages leave that a relay finds when it starts.
+func (s *seat) publishStock(ctx context.Context) (result.Values, error) {
+	return s.with(ctx, s.dsn, poolSize, func(b *booth) (result.Values, error) {
+		const together = 1000
+		for n := 0; n < s.stock; n += together {
+			orders := make([]out.Order, min(together, s.stock-n))
+			for i := range orders {
+				orders[i] = out.NewOrder(1 + rand.N(out.Customers))
+			}
+			if err := b.Runner.(out.Relayer).Stock(ctx, orders); err != nil {
+				return nil, err
+			}
+		}
+		if err := runner.Execute(ctx, s.dsn, "vacuum analyze"); err != nil {
+			return nil, err
+		}
+		begin := time.Now()
+		b.relay()
+		err := b.published(ctx, s.stock)
+		return result.Values{"per_s": float64(s.stock) / time.Since(begin).Seconds()}, err
+	})
+}

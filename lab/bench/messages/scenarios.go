@@ -1,0 +1,85 @@
+package messages
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/idem-go/idem/lab/bench/messages/in"
+	"github.com/idem-go/idem/lab/bench/messages/out"
+	"github.com/idem-go/idem/lab/bench/runner"
+)
+
+// Modules are those whose versions matter to a reader.
+var Modules = []string{
+	"github.com/jackc/pgx/v5", "github.com/ThreeDotsLabs/watermill", "github.com/ThreeDotsLabs/watermill-sql/v4", "github.com/riverqueue/river",
+}
+
+// plan says how much is measured.
+type plan struct {
+	server runner.Spec
+	ops    int // of which the cost is counted
+	rounds int
+	turn   time.Duration
+	warm   int           // orders of each client before a turn
+	pacing time.Duration // for how long orders are placed at an even pace
+	stock  int           // messages that a relay finds
+	batch  int           // messages that are handled together
+	kill   kill
+}
+
+const (
+	poolSize  = 20
+	clients   = 8
+	customers = 20  // few, so that two orders of one customer are often in progress
+	pace      = 200 // orders a second
+)
+
+func planOf(quick bool) plan {
+	p := plan{ops: 200, rounds: 3, turn: 800 * time.Millisecond, warm: 25, pacing: 2 * time.Second, stock: 20_000, batch: 1000, kill: kill{
+		times: 6, between: 1000, messages: 12_000, workers: 4, batch: 100, confirm: 2 * time.Millisecond, pause: 10 * time.Millisecond,
+		patience: 2 * time.Second, rest: time.Minute, limit: 5 * time.Minute,
+	}}
+	if quick {
+		p.server.Volatile = true
+		p.ops, p.rounds, p.turn, p.warm, p.pacing, p.stock = 3, 1, 50*time.Millisecond, 1, 200*time.Millisecond, 200
+		p.kill.times, p.kill.between, p.kill.messages, p.kill.batch, p.kill.rest = 2, 20, 400, 5, 2*time.Minute
+	}
+	return p
+}
+
+// Scenarios returns those of the suite. The figures of a quick run say nothing.
+func Scenarios(quick bool) []runner.Scenario {
+	p := planOf(quick)
+	apart := slices.DeleteFunc(out.All(), func(c out.Contestant) bool { return c.Piped })
+	piped := slices.DeleteFunc(out.All(), func(c out.Contestant) bool { return !c.Piped })
+	relays := slices.DeleteFunc(slices.Clone(apart), func(c out.Contestant) bool { return !c.Relays })
+	publish := slices.DeleteFunc(slices.Clone(apart), func(c out.Contestant) bool { return c.Silent })
+	all := []runner.Scenario{
+		p.out("costs", 0, out.All(), (*seat).cost),
+		p.out("saving", p.rounds, apart, (*seat).save),
+		p.out("saving/batch", p.rounds, piped, (*seat).save),
+		p.out("end-to-end", p.rounds, apart, (*seat).through),
+		p.out("lag", p.rounds, relays, (*seat).lag),
+		p.out("stock", p.rounds, relays, (*seat).publishStock),
+		p.effects(1), p.effects(8),
+	}
+	killed := runner.Scenario{Name: "messages/killed/out", Server: p.server, AtOnce: 4}
+	for _, c := range publish {
+		killed.Contestants = append(killed.Contestants, p.kill.out(c))
+	}
+	all = append(all, killed)
+	killed = runner.Scenario{Name: "messages/killed/in", Server: p.server, AtOnce: 4}
+	for _, c := range in.All() {
+		killed.Contestants = append(killed.Contestants, p.kill.in(c))
+	}
+	return append(all, killed)
+}
+
+func (p plan) effects(workers int) runner.Scenario {
+	sc := runner.Scenario{Name: fmt.Sprintf("messages/effects/%d", workers), Server: p.server, Rounds: p.rounds, Own: in.Batch().Name}
+	for _, c := range in.All() {
+		sc.Contestants = append(sc.Contestants, p.consumer(c, workers))
+	}
+	return sc
+}

@@ -1,0 +1,140 @@
+package operations
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/idem-go/idem/lab/bench/operations/bank"
+	"github.com/idem-go/idem/lab/bench/operations/contestant"
+	"github.com/idem-go/idem/lab/bench/result"
+	"github.com/idem-go/idem/lab/bench/runner"
+)
+
+// Modules are those whose versions matter to a reader.
+var Modules = []string{
+	"github.com/jackc/pgx/v5", "github.com/dbos-inc/dbos-transact-golang", "github.com/riverqueue/river", "github.com/cschleiden/go-workflows",
+}
+
+// plan says how much is measured.
+type plan struct {
+	server  runner.Spec
+	ops     int // of which the cost is counted
+	rounds  int
+	turn    time.Duration
+	clients int // where the bank is far away
+	kill    kill
+}
+
+const (
+	poolSize = 20
+	far      = 20 * time.Millisecond // how long the bank takes to answer where it is far away
+)
+
+// Scenarios returns those of the suite. The figures of a quick run say nothing.
+func Scenarios(quick bool) []runner.Scenario {
+	p := plan{ops: 200, rounds: 4, turn: 900 * time.Millisecond, clients: 64, kill: kill{
+		workers: 10, each: 100, patience: 15 * time.Second, limit: 70 * time.Second,
+	}}
+	if quick {
+		p = plan{server: runner.Spec{Volatile: true}, ops: 3, rounds: 2, turn: 50 * time.Millisecond, clients: 8, kill: kill{
+			workers: 3, each: 3, patience: time.Second, limit: time.Minute,
+		}}
+	}
+	return []runner.Scenario{
+		p.cell(0, 1), p.cell(0, 8), p.cell(far, 1), p.cell(far, p.clients),
+		p.each("costs", contestant.All(), p.cost),
+		p.each("crowd", []contestant.Contestant{contestant.Idem()}, crowd),
+		p.each("killed", contestant.Resuming(), p.kill.measure),
+	}
+}
+
+func (p plan) each(name string, who []contestant.Contestant, measure func(context.Context, *runner.Server, contestant.Contestant) (result.Values, error)) runner.Scenario {
+	sc := runner.Scenario{Name: "operations/" + name, Server: p.server}
+	for _, c := range who {
+		sc.Contestants = append(sc.Contestants, runner.Once(c.Name, func(ctx context.Context, s *runner.Server) (result.Values, error) {
+			return measure(ctx, s, c)
+		}))
+	}
+	return sc
+}
+
+// cell is a scenario with a bank that answers after delay, and some clients.
+func (p plan) cell(delay time.Duration, clients int) runner.Scenario {
+	name := "near"
+	if delay > 0 {
+		name = "far"
+	}
+	sc := runner.Scenario{Name: fmt.Sprintf("operations/%s/%d", name, clients), Server: p.server, Rounds: p.rounds, Own: contestant.Idem().Name}
+	for _, c := range contestant.All() {
+		sc.Contestants = append(sc.Contestants, runner.Contestant{Name: c.Name, Open: func(ctx context.Context, s *runner.Server) (runner.Seat, error) {
+			dsn, err := s.Database(ctx, contestant.Schema, c.Prepare)
+			return &turns{c, dsn, p.turn, delay, clients, runner.Together{}}, err
+		}})
+	}
+	return sc
+}
+
+// turns are the turns of a contestant in a cell.
+type turns struct {
+	contestant.Contestant
+	dsn     string
+	turn    time.Duration
+	delay   time.Duration
+	clients int
+	runner.Together
+}
+
+// Take opens the contestant, measures it, closes it, and compares its orders with the books of the
+// bank.
+func (t *turns) Take(ctx context.Context) (result.Values, error) {
+	if err := runner.Execute(ctx, t.dsn, "truncate orders"); err != nil {
+		return nil, err
+	}
+	if err := runner.Execute(ctx, t.dsn, "vacuum analyze"); err != nil {
+		return nil, err
+	}
+	other, err := bank.Open(t.delay, false)
+	if err != nil {
+		return nil, err
+	}
+	defer other.Close()
+	b, err := openBooth(ctx, t.Contestant, contestant.Place{DSN: t.dsn}, other.URL, poolSize)
+	if err != nil {
+		return nil, err
+	}
+	defer b.Close()
+	// PostgreSQL plans a statement anew for the first five times on each connection.
+	warm, err := b.load(ctx, t.clients, runner.Limit{Time: 3 * t.turn / 2, Calls: (8*min(t.clients, poolSize) + 24) / t.clients})
+	if err != nil {
+		return nil, err
+	}
+	s, err := b.load(ctx, t.clients, runner.Limit{Time: t.turn})
+	if err != nil {
+		return nil, err
+	}
+	t.Add(s)
+	return s.Values(), verify(ctx, t.dsn, other, len(warm.Latencies)+len(s.Latencies))
+}
+
+// crowd measures how long 50 operations at once take over a pool of 2 connections, with a bank that
+// takes 300 ms. A contestant that holds a connection during a call needs 7.5 s.
+func crowd(ctx context.Context, s *runner.Server, c contestant.Contestant) (result.Values, error) {
+	const operations, conns, delay = 50, 2, 300 * time.Millisecond
+	dsn, err := s.Database(ctx, contestant.Schema, c.Prepare)
+	if err != nil {
+		return nil, err
+	}
+	other, err := bank.Open(delay, false)
+	if err != nil {
+		return nil, err
+	}
+	defer other.Close()
+	b, err := openBooth(ctx, c, contestant.Place{DSN: dsn}, other.URL, conns)
+	if err != nil {
+		return nil, err
+	}
+	defer b.Close()
+	made, err := b.load(ctx, operations, runner.Limit{Calls: 1})
+	return result.Values{"took_ms": float64(made.Elapsed) / 1e6}, err
+}

@@ -1,0 +1,142 @@
+// Package report writes the pages about the results: docs/benchmarks.md and
+// docs/benchmarks/report.md.
+package report
+
+import (
+	"bytes"
+	"embed"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"text/template"
+
+	"github.com/idem-go/idem/lab/bench/result"
+)
+
+//go:embed *.tmpl
+var templates embed.FS
+
+// pages are the files below docs, and the templates that they are made of.
+var pages = map[string]string{"benchmarks.md": "page.md.tmpl", "benchmarks/report.md": "report.md.tmpl"}
+
+// Write writes the pages below a directory.
+func Write(dir string, r *result.Results) error {
+	for name := range pages {
+		text, err := render(name, r)
+		if err != nil {
+			return err
+		}
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, text, 0o644)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func render(name string, r *result.Results) ([]byte, error) {
+	functions := template.FuncMap{
+		"table": func(columns ...string) (string, error) { return table(r, columns) },
+		"taken": func(suite string) (string, error) { return taken(r.Run(suite)) },
+		"figure": func(scenario, contestant, figure string) string {
+			return show(figure, r.Scenario(scenario).Figure(contestant, figure))
+		},
+		"missed": func() string { return missed(r) }, "score": func() string { return score(r) },
+	}
+	parsed, err := template.New(pages[name]).Funcs(functions).ParseFS(templates, pages[name])
+	if err != nil {
+		return nil, err
+	}
+	var text bytes.Buffer
+	err = parsed.Execute(&text, nil)
+	return text.Bytes(), err
+}
+
+// taken says when and where a suite was run.
+func taken(run *result.Run) (string, error) {
+	if run == nil {
+		return "Not measured yet.", nil
+	}
+	text := fmt.Sprintf("Taken on %s, in %s, on %s", run.Taken.Format("2 January 2006, 15:04 UTC"), run.Took, run.Machine)
+	if run.Commit != "" {
+		text += ", of commit " + run.Commit
+	}
+	return text + "; load " + run.Load + ".", nil
+}
+
+// table has a contestant in each row. A column is "heading | scenario | figure". A contestant has a
+// row if any column has a figure of it.
+func table(r *result.Results, columns []string) (string, error) {
+	type column struct {
+		*result.Scenario
+		figure string
+	}
+	header, rule, all := "| |", "|---|", []column{}
+	var names []string
+	for _, text := range columns {
+		parts := strings.Split(text, "|")
+		if len(parts) != 3 {
+			return "", fmt.Errorf("report: column %q: want heading|scenario|figure", text)
+		}
+		header += " " + parts[0] + " |"
+		rule += "--:|"
+		c := column{r.Scenario(parts[1]), parts[2]}
+		all = append(all, c)
+		if c.Scenario == nil {
+			continue
+		}
+		for _, e := range c.Entries {
+			if e.Figures[c.figure] != nil && !slices.Contains(names, e.Name) {
+				names = append(names, e.Name)
+			}
+		}
+	}
+	if len(names) == 0 {
+		return "Not measured yet.\n", nil
+	}
+	text := header + "\n" + rule + "\n"
+	for _, name := range names {
+		text += "| " + name + " |"
+		for _, c := range all {
+			text += " " + show(c.figure, c.Figure(name, c.figure)) + " |"
+		}
+		text += "\n"
+	}
+	return text, nil
+}
+
+// show writes a figure: a ratio with its spread, anything else by its median.
+func show(figure string, s result.Spread) string {
+	switch {
+	case len(s) == 0:
+		return "-"
+	case strings.Contains(figure, "/") && len(s) == 3:
+		return fmt.Sprintf("%.2f (%.2f–%.2f)", s[0], s[1], s[2])
+	}
+	return number(s[0])
+}
+
+var thousands = regexp.MustCompile(`(\d)(\d{3})($|,)`)
+
+// number writes a value with about three digits, and a larger one in full with commas between its
+// thousands.
+func number(value float64) string {
+	if value < 100 {
+		precision := 1
+		if value < 10 {
+			precision = 2
+		}
+		text := fmt.Sprintf("%.*f", precision, value)
+		return strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
+	}
+	text := fmt.Sprintf("%.0f", math.Round(value))
+	for thousands.MatchString(text) {
+		text = thousands.ReplaceAllString(text, "$1,$2$3")
+	}
+	return text
+}

@@ -1,0 +1,53 @@
+package runner
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/idem-go/idem/lab/bench/result"
+)
+
+// NewRun describes a run of a suite on this machine that begins now. It names the versions of the
+// given modules.
+func NewRun(suite string, modules ...string) result.Run {
+	return result.Run{
+		Suite: suite, Taken: time.Now().UTC().Truncate(time.Second), Versions: versions(modules), Load: find("/proc/loadavg", `^(\S+)`),
+		Commit: said("git", "describe", "--always", "--dirty", "--exclude=*"),
+		Machine: fmt.Sprintf("%d cores of %s, %s, %s", runtime.NumCPU(), find("/proc/cpuinfo", `model name\s*:\s*(.*)`),
+			find("/etc/os-release", `PRETTY_NAME="(.*)"`), said("uname", "-sr")),
+	}
+}
+
+func versions(modules []string) string {
+	all := []string{"go " + strings.TrimPrefix(runtime.Version(), "go")}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, module := range info.Deps {
+			if slices.Contains(modules, module.Path) {
+				all = append(all, module.Path+" "+strings.TrimPrefix(module.Version, "v"))
+			}
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
+// said returns the output of a command, or nothing.
+func said(name string, args ...string) string {
+	out, _ := exec.Command(name, args...).Output()
+	return strings.TrimSpace(string(out))
+}
+
+// find returns what the group of a pattern matches first in a file, or nothing.
+func find(path, pattern string) string {
+	text, _ := os.ReadFile(path)
+	if match := regexp.MustCompile(`(?m)` + pattern).FindSubmatch(text); match != nil {
+		return string(match[1])
+	}
+	return ""
+}

@@ -1,0 +1,102 @@
+package runner
+
+import (
+	"context"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/idem-go/idem/lab/bench/result"
+)
+
+// Sample is what some clients did in one go.
+type Sample struct {
+	Latencies []time.Duration // sorted
+	Elapsed   time.Duration
+}
+
+// Limit ends a sample: after some time, after some calls of each client, or when Done is closed.
+type Limit struct {
+	Time  time.Duration
+	Calls int
+	Done  <-chan struct{}
+}
+
+func (l Limit) reached(calls int, elapsed time.Duration) bool {
+	select {
+	case <-l.Done:
+		return true
+	default:
+		return l.Calls > 0 && calls >= l.Calls || l.Time > 0 && elapsed >= l.Time
+	}
+}
+
+// Load makes calls from some clients at once until the limit is reached. It ends with the first
+// error. Each call is a function that next returns, whose own time is not counted.
+func Load(ctx context.Context, clients int, limit Limit, next func(client int) func(context.Context) error) (Sample, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var sample Sample
+	var mu sync.Mutex
+	var group sync.WaitGroup
+	begin := time.Now()
+	for client := range clients {
+		group.Go(func() {
+			own := make([]time.Duration, 0, 1<<12)
+			for ctx.Err() == nil && !limit.reached(len(own), time.Since(begin)) {
+				do := next(client)
+				start := time.Now()
+				if err := do(ctx); err != nil {
+					cancel(err)
+					return
+				}
+				own = append(own, time.Since(start))
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			sample.Latencies = append(sample.Latencies, own...)
+		})
+	}
+	group.Wait()
+	sample.Elapsed = time.Since(begin)
+	slices.Sort(sample.Latencies)
+	return sample, context.Cause(ctx)
+}
+
+// PerSecond returns the throughput.
+func (s Sample) PerSecond() float64 { return float64(len(s.Latencies)) / s.Elapsed.Seconds() }
+
+// P returns the q-th quantile of the latencies in microseconds, NaN if there are none.
+func (s Sample) P(q float64) float64 { return Micros(s.Latencies, q) }
+
+// Micros returns the q-th quantile of sorted durations in microseconds, NaN if there are none.
+func Micros(sorted []time.Duration, q float64) float64 {
+	if len(sorted) == 0 {
+		return math.NaN()
+	}
+	return float64(sorted[int(math.Round(q*float64(len(sorted)-1)))]) / 1e3
+}
+
+// Values returns the figures of the sample that are compared round by round.
+func (s Sample) Values() result.Values {
+	return result.Values{"p50_us": s.P(0.5), "per_s": s.PerSecond()}
+}
+
+// Together adds samples up. It is the part of a Seat that all seats with latencies have in common.
+type Together struct{ latencies []time.Duration }
+
+// Add adds a sample.
+func (t *Together) Add(s Sample) { t.latencies = append(t.latencies, s.Latencies...) }
+
+// Finish returns quantiles of the latencies of all samples.
+func (t *Together) Finish(context.Context) (result.Values, error) {
+	slices.Sort(t.latencies)
+	if len(t.latencies) == 0 {
+		return nil, nil
+	}
+	return result.Values{"p50_us": Micros(t.latencies, 0.5), "p99_us": Micros(t.latencies, 0.99)}, nil
+}
+
+// Close does nothing.
+func (t *Together) Close() error { return nil }

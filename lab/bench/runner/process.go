@@ -1,0 +1,52 @@
+package runner
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+
+	"github.com/idem-go/idem/lab/pgserver/child"
+)
+
+// workerRole is the variable that makes this program a worker process.
+const workerRole = "IDEM_BENCH_WORKER"
+
+// Again starts this program again, as a worker process that may be killed. The process ends with
+// this one. It calls the function that Work was given for kind, with role.
+func Again(kind string, role any) (*child.Process, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(role)
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(program)
+	cmd.Env = append(os.Environ(), workerRole+"="+kind+" "+string(text))
+	cmd.Stderr = os.Stderr
+	return child.Start(cmd, syscall.SIGKILL)
+}
+
+// Work runs work and exits if this process was started by Again for kind. The main function and
+// TestMain call it first.
+func Work[R any](kind string, work func(role R) error) {
+	var role R
+	value, text := os.Getenv(workerRole), ""
+	if n := len(kind) + 1; len(value) > n && value[:n] == kind+" " {
+		text = value[n:]
+	} else {
+		return
+	}
+	err := json.Unmarshal([]byte(text), &role)
+	if err == nil {
+		err = work(role)
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "bench worker: %v\n", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}

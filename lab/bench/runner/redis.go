@@ -1,0 +1,88 @@
+package runner
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/idem-go/idem/lab/optional"
+	"github.com/idem-go/idem/lab/pgserver"
+	"github.com/idem-go/idem/lab/pgserver/child"
+)
+
+// redisServer is a Redis of our own, with its log on the same disk as Postgres.
+type redisServer struct {
+	process *child.Process
+	address string
+}
+
+// Redis returns the address of a Redis with a value of appendfsync. It starts the Redis if the
+// server has none yet.
+func (s *Server) Redis(ctx context.Context, fsync string) (address string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.redis[fsync] == nil {
+		if s.redis[fsync], err = startRedis(ctx, s.dir, fsync, s.env); err != nil {
+			delete(s.redis, fsync)
+			return "", err
+		}
+	}
+	return s.redis[fsync].address, nil
+}
+
+func startRedis(ctx context.Context, dir, fsync string, env []string) (*redisServer, error) {
+	program, err := optional.Find("redis-server")
+	if err != nil {
+		return nil, err
+	}
+	data := filepath.Join(dir, "redis-"+fsync)
+	if err := os.MkdirAll(data, 0o700); err != nil {
+		return nil, err
+	}
+	port, err := pgserver.FreePort()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(program, "--bind", "127.0.0.1", "--port", strconv.Itoa(port), "--dir", data, "--daemonize", "no", "--save", "",
+		"--appendonly", "yes", "--appendfsync", fsync)
+	cmd.Env = append(os.Environ(), env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // the signals of the terminal do not reach it
+	process, err := child.Start(cmd, syscall.SIGKILL)
+	if err != nil {
+		return nil, err
+	}
+	server := &redisServer{process, net.JoinHostPort("127.0.0.1", strconv.Itoa(port))}
+	if err := server.await(ctx); err != nil {
+		server.close()
+		return nil, fmt.Errorf("redis-server does not answer: %w", err)
+	}
+	return server, nil
+}
+
+// await asks until the server answers.
+func (s *redisServer) await(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	client := redis.NewClient(&redis.Options{Addr: s.address, MaxRetries: -1})
+	defer client.Close()
+	for {
+		err := client.Ping(ctx).Err()
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+func (s *redisServer) close() { s.process.Kill() }

@@ -1,0 +1,180 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math"
+	"math/rand/v2"
+	"regexp"
+	"runtime"
+	"slices"
+	"sync"
+
+	"github.com/idem-go/idem/lab/bench/result"
+	"github.com/idem-go/idem/lab/optional"
+)
+
+// Runner runs scenarios.
+type Runner struct {
+	Only *regexp.Regexp // names of scenarios; nil: all
+	Who  *regexp.Regexp // names of contestants, beside the base of a scenario; nil: all
+	Seed uint64         // of the order of turns
+	Data string         // an existing directory on the disk that is measured; empty: that of temporary files
+	Say  func(format string, args ...any)
+}
+
+// Run measures the scenarios that are wanted into run. A contestant that needs a missing program is
+// left out. Any other failure of a contestant is an error, which Run returns when everything else
+// is measured.
+func (r *Runner) Run(ctx context.Context, run *result.Run, scenarios []Scenario) (err error) {
+	scenarios = r.wanted(scenarios)
+	var server *Server
+	defer func() {
+		if server != nil {
+			err = errors.Join(err, server.Close())
+		}
+	}()
+	for i, sc := range scenarios {
+		if server == nil || server.Spec != sc.Server {
+			if server != nil {
+				if err := server.Close(); err != nil {
+					return err
+				}
+			}
+			if server, err = StartServer(ctx, r.Data, sc.Server); err != nil {
+				return fmt.Errorf("%s: %w", sc.Name, err)
+			}
+			run.Servers = append(run.Servers, server.Described)
+		}
+		r.Say("%d of %d  %s", i+1, len(scenarios), sc.Name)
+		measured, failed := r.Measure(ctx, server, sc)
+		run.Scenarios = append(run.Scenarios, measured)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		err = errors.Join(err, failed)
+	}
+	return err
+}
+
+// wanted returns the scenarios with the contestants that take part.
+func (r *Runner) wanted(all []Scenario) (wanted []Scenario) {
+	for _, sc := range all {
+		if r.Only != nil && !r.Only.MatchString(sc.Name) {
+			continue
+		}
+		if r.Who != nil {
+			base := sc.Contestants[0].Name
+			sc.Contestants = slices.DeleteFunc(slices.Clone(sc.Contestants), func(c Contestant) bool {
+				return c.Name != base && !r.Who.MatchString(c.Name)
+			})
+		}
+		wanted = append(wanted, sc)
+	}
+	return wanted
+}
+
+// seat is a contestant while a scenario is measured.
+type seat struct {
+	Contestant
+	open   Seat
+	rounds map[string][]float64
+	err    error
+}
+
+// Measure lets all contestants of a scenario have one turn in each round, in another order each
+// time: what disturbs the machine for some seconds disturbs all of them. A contestant that fails
+// takes no more turns.
+func (r *Runner) Measure(ctx context.Context, s *Server, sc Scenario) (result.Scenario, error) {
+	seats := make([]*seat, len(sc.Contestants))
+	for i, c := range sc.Contestants {
+		seats[i] = &seat{Contestant: c, rounds: map[string][]float64{}}
+		seats[i].open, seats[i].err = c.Open(ctx, s)
+	}
+	random := rand.New(rand.NewPCG(r.Seed, SeedOf(r.Seed, sc.Name)))
+	for range max(1, sc.Rounds) {
+		turns := make(chan struct{}, max(1, sc.AtOnce))
+		var group sync.WaitGroup
+		for _, i := range random.Perm(len(seats)) {
+			turns <- struct{}{}
+			group.Go(func() {
+				seats[i].take(ctx)
+				<-turns
+			})
+		}
+		group.Wait()
+	}
+	measured := result.Scenario{Name: sc.Name, Base: seats[0].Name}
+	var failed error
+	for _, each := range seats {
+		e := each.entry(ctx, sc, seats)
+		if _, missing := errors.AsType[optional.MissingError](each.err); each.err != nil && !missing {
+			failed = errors.Join(failed, fmt.Errorf("%s: %s: %w", sc.Name, each.Name, each.err))
+		}
+		r.Say("    %-60s %s", e.Name, e.Summary())
+		measured.Entries = append(measured.Entries, e)
+	}
+	return measured, failed
+}
+
+func (s *seat) take(ctx context.Context) {
+	if s.err != nil || ctx.Err() != nil {
+		return
+	}
+	runtime.GC() // the garbage of the contestant before
+	values, err := s.open.Take(ctx)
+	for name, value := range values {
+		if err == nil && (math.IsNaN(value) || math.IsInf(value, 0)) {
+			err = fmt.Errorf("%s was not measured: the turn made no call", name)
+		}
+		s.rounds[name] = append(s.rounds[name], value)
+	}
+	s.err = err
+}
+
+// entry finishes and closes the seat, and sums its rounds up.
+func (s *seat) entry(ctx context.Context, sc Scenario, all []*seat) result.Entry {
+	e := result.Entry{Name: s.Name, Figures: result.Figures{}}
+	if s.err == nil {
+		e.Figures, s.err = s.figures(ctx, sc, all)
+	}
+	if s.open != nil {
+		s.err = errors.Join(s.err, s.open.Close())
+	}
+	if s.err != nil {
+		e.Error = s.err.Error()
+	}
+	return e
+}
+
+func (s *seat) figures(ctx context.Context, sc Scenario, all []*seat) (result.Figures, error) {
+	figures := result.Figures{}
+	for name, values := range s.rounds {
+		if sc.Rounds == 0 {
+			figures[name] = result.One(values[0])
+			continue
+		}
+		figures[name] = result.SpreadOf(values)
+		if base := all[0].rounds[name]; len(base) == len(values) {
+			figures[name+"/base"] = result.SpreadOf(result.Ratios(values, base))
+		}
+		at := slices.IndexFunc(all, func(other *seat) bool { return other.Name == sc.Own })
+		if at >= 0 && all[at] != s && len(all[at].rounds[name]) == len(values) {
+			figures["own/"+name] = result.SpreadOf(result.Ratios(all[at].rounds[name], values))
+		}
+	}
+	together, err := s.open.Finish(ctx)
+	for name, value := range together {
+		figures[name] = result.One(value)
+	}
+	return figures, err
+}
+
+// SeedOf returns a seed that depends on a name and on nothing else that is measured.
+func SeedOf(seed uint64, name string) uint64 {
+	hash := fnv.New64a()
+	fmt.Fprintf(hash, "%d %s", seed, name)
+	return hash.Sum64()
+}

@@ -1,0 +1,228 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem/lab/pgserver"
+)
+
+// Spec says which server a scenario needs.
+type Spec struct {
+	Flush    time.Duration // by which a flush to the disk takes longer
+	Load     bool          // millions of records are loaded without a log
+	Volatile bool          // nothing waits for the disk: for runs whose figures say nothing
+}
+
+// settings returns the settings that differ from the defaults. Everything that makes a commit
+// durable is as PostgreSQL has it by default, above all fsync, synchronous_commit and
+// full_page_writes, unless the server is volatile. Checkpoints and autovacuum are put off: they
+// would fall into the turn of one contestant and not of another.
+func (s Spec) settings() []string {
+	settings := []string{
+		fmt.Sprintf("shared_buffers=%dMB", min(max(memoryMB()/4, 128), 8192)), "max_connections=800", "max_wal_size=16GB",
+		"checkpoint_timeout=1h", "autovacuum=off",
+	}
+	if s.Load {
+		settings = append(settings, "wal_level=minimal", "max_wal_senders=0", "maintenance_work_mem=1GB")
+	}
+	if s.Volatile {
+		settings = append(settings, "fsync=off")
+	}
+	return settings
+}
+
+// Server is a Postgres of our own.
+type Server struct {
+	*pgserver.Server
+	Spec      Spec
+	Admin     *pgxpool.Pool // on a database that no contestant uses
+	Described string
+
+	dir       string
+	env       []string // that makes the disk slow
+	databases atomic.Int32
+	mu        sync.Mutex
+	redis     map[string]*redisServer
+}
+
+// StartServer starts a server with its data in a directory of its own below dir, or below that of
+// temporary files.
+func StartServer(ctx context.Context, dir string, spec Spec) (*Server, error) {
+	own, err := os.MkdirTemp(dir, "idem-bench-")
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{Spec: spec, dir: own, redis: map[string]*redisServer{}}
+	if err := s.start(ctx); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+func (s *Server) start(ctx context.Context) (err error) {
+	if err := os.Chmod(s.dir, 0o755); err != nil { // the server runs as another user
+		return err
+	}
+	if s.env, err = slowDisk(s.dir, s.Spec.Flush); err != nil {
+		return err
+	}
+	if s.Server, err = pgserver.Start(ctx, pgserver.Options{Dir: s.dir, Settings: s.Spec.settings(), Env: s.env}); err != nil {
+		return err
+	}
+	if s.Admin, err = pgxpool.New(ctx, s.DSN()); err != nil {
+		return err
+	}
+	flush, err := s.Flush(ctx)
+	if err != nil {
+		return err
+	}
+	var version string
+	if err := s.Admin.QueryRow(ctx, "select current_setting('server_version')").Scan(&version); err != nil {
+		return err
+	}
+	s.Described = fmt.Sprintf("PostgreSQL %s, `%s`; a COMMIT waits %v for the disk", version, strings.Join(s.Spec.settings(), "` `"), flush.Round(time.Microsecond))
+	// Logged counts commits by it. Where the extension is not installed, nobody does.
+	_, _ = s.Admin.Exec(ctx, "create extension if not exists pg_walinspect")
+	return nil
+}
+
+// Close ends the server and what was started beside it, and removes the data.
+func (s *Server) Close() (err error) {
+	for _, r := range s.redis {
+		r.close()
+	}
+	if s.Admin != nil {
+		s.Admin.Close()
+	}
+	if s.Server != nil {
+		err = s.Server.Close()
+	}
+	return errors.Join(err, os.RemoveAll(s.dir))
+}
+
+// Database creates a database with a schema, calls prepare unless it is nil, and returns the
+// address.
+func (s *Server) Database(ctx context.Context, schema string, prepare func(ctx context.Context, dsn string) error) (dsn string, err error) {
+	name := fmt.Sprintf("bench_%d", s.databases.Add(1))
+	if _, err := s.Admin.Exec(ctx, "create database "+name); err != nil {
+		return "", err
+	}
+	dsn = strings.Replace(s.DSN(), "/postgres?", "/"+name+"?", 1)
+	if err := Execute(ctx, dsn, schema); err != nil || prepare == nil {
+		return dsn, err
+	}
+	return dsn, prepare(ctx, dsn)
+}
+
+// Flush measures how long a COMMIT waits for the disk: by how much it is slower than one that does
+// not, at the median.
+func (s *Server) Flush(ctx context.Context) (time.Duration, error) {
+	conn, err := pgx.Connect(ctx, s.DSN())
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	if _, err := conn.Exec(ctx, "create table if not exists flushed (n int)"); err != nil {
+		return 0, err
+	}
+	median := map[string]time.Duration{}
+	for _, setting := range []string{"on", "off"} {
+		if _, err := conn.Exec(ctx, "set synchronous_commit = "+setting); err != nil {
+			return 0, err
+		}
+		all := make([]time.Duration, 101)
+		for i := range all {
+			begin := time.Now()
+			if _, err := conn.Exec(ctx, "insert into flushed values (1)"); err != nil {
+				return 0, err
+			}
+			all[i] = time.Since(begin)
+		}
+		slices.Sort(all)
+		median[setting] = all[len(all)/2]
+	}
+	return median["on"] - median["off"], nil
+}
+
+// Position returns where the log of the server ends.
+func (s *Server) Position(ctx context.Context) (lsn string, err error) {
+	err = s.Admin.QueryRow(ctx, "select pg_current_wal_insert_lsn()::text").Scan(&lsn)
+	return lsn, err
+}
+
+// Logged counts the commits and the bytes between two positions of the log. The commits are
+// negative where they are unknown.
+func (s *Server) Logged(ctx context.Context, begin, end string) (commits, bytes float64, err error) {
+	err = s.Admin.QueryRow(ctx, "select pg_wal_lsn_diff($1::text::pg_lsn, $2::text::pg_lsn)::float8", end, begin).Scan(&bytes)
+	if err != nil {
+		return 0, 0, err
+	}
+	if _, err := s.Admin.Exec(ctx, "insert into flushed values (1)"); err != nil { // only what is on the disk can be read
+		return 0, 0, err
+	}
+	err = s.Admin.QueryRow(ctx, `select count(*)::float8 from pg_get_wal_records_info($1::text::pg_lsn, $2::text::pg_lsn)
+		where resource_manager = 'Transaction' and record_type like 'COMMIT%'`, begin, end).Scan(&commits)
+	if err != nil {
+		return -1, bytes, nil
+	}
+	return commits, bytes, nil
+}
+
+// Execute runs statements on a connection of their own.
+func Execute(ctx context.Context, dsn, sql string) error {
+	conn, err := pgx.Connect(ctx, dsn)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	_, err = conn.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol)
+	return err
+}
+
+// Count returns the number that a query returns.
+func Count(ctx context.Context, dsn, query string) (n int, err error) {
+	conn, err := pgx.Connect(ctx, dsn)
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	err = conn.QueryRow(ctx, query).Scan(&n)
+	return n, err
+}
+
+// Pool opens a pool. The pools of all contestants are alike. None pings a connection before it
+// hands it out: a contestant would pay for that whenever the others had their turns for over a
+// second.
+func Pool(ctx context.Context, dsn string, conns int) (*pgxpool.Pool, error) {
+	config, err := pgxpool.ParseConfig(dsn)
+	if err != nil {
+		return nil, err
+	}
+	config.MaxConns = int32(conns)
+	config.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
+	return pgxpool.NewWithConfig(ctx, config)
+}
+
+// memoryMB returns the memory of the machine, and 4096 where it cannot be read.
+func memoryMB() int {
+	text, _ := os.ReadFile("/proc/meminfo")
+	match := regexp.MustCompile(`MemTotal:\s+(\d+) kB`).FindSubmatch(text)
+	if match == nil {
+		return 4096
+	}
+	kB, _ := strconv.Atoi(string(match[1]))
+	return kB >> 10
+}

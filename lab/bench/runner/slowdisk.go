@@ -1,0 +1,36 @@
+package runner
+
+import (
+	"bytes"
+	_ "embed"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/idem-go/idem/lab/optional"
+)
+
+//go:embed preload/slowdisk.c
+var slowDiskSource string
+
+// slowDisk compiles what makes the disk of a server slow, and returns the environment that the
+// server has to run in.
+func slowDisk(dir string, delay time.Duration) ([]string, error) {
+	if delay == 0 {
+		return nil, nil
+	}
+	compiler, err := optional.Find("gcc")
+	if err != nil {
+		return nil, err
+	}
+	library := filepath.Join(dir, "slowdisk.so")
+	cmd := exec.Command(compiler, "-O2", "-Wall", "-shared", "-fPIC", "-o", library, "-x", "c", "-", "-ldl")
+	cmd.Stdin = strings.NewReader(slowDiskSource)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("%w: %w\n%s", optional.Needs("gcc"), err, bytes.TrimSpace(out))
+	}
+	return []string{"LD_PRELOAD=" + library, "IDEM_BENCH_FLUSH_US=" + strconv.FormatInt(delay.Microseconds(), 10)}, nil
+}
