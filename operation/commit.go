@@ -27,7 +27,7 @@ func (op *Op) Checkpoint() error {
 	switch {
 	case op.over:
 		return ErrMisused
-	case op.stopped != nil:
+	case op.halted() != nil:
 		return op.stopped
 	case op.ctx.Err() != nil:
 		return op.interrupted()

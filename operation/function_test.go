@@ -172,6 +172,26 @@ func TestOp_Misused(t *testing.T) {
 	}
 }
 
+func TestCheckpoint_CommitsNothingAfterAMisuse(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	d := define(func(op *operation.Op) error {
+		_, err := operation.Tx(op, "step", func(tx pgx.Tx) (string, error) {
+			op.Changed("inside of a step")
+			return write("step")(tx)
+		})
+		if err == nil {
+			err = op.Checkpoint()
+		}
+		if !errors.Is(err, operation.ErrMisused) {
+			t.Errorf("Checkpoint: %v, want ErrMisused", err)
+		}
+		return err
+	})
+	want(t, operation.ErrMisused)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0))
+	s.wantCount(0, `select count(*) from idem.operations`)
+}
+
 // Neither two steps nor two operations share a key, also where a loop repeats a name.
 func TestCall_KeysAreUnique(t *testing.T) {
 	t.Parallel()

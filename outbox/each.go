@@ -23,6 +23,7 @@ func PublishEach(ctx context.Context, messages []Message, send func(context.Cont
 	var (
 		wg     sync.WaitGroup
 		mu     sync.Mutex
+		sent   int
 		failed = map[string]error{}
 	)
 	for _, m := range messages {
@@ -31,11 +32,12 @@ func PublishEach(ctx context.Context, messages []Message, send func(context.Cont
 				return
 			}
 			err := Recover(func() error { return send(ctx, m) })
+			mu.Lock()
+			defer mu.Unlock()
 			switch {
 			case err == nil:
+				sent++
 			case errors.Is(err, ErrPanicked) || isOwn(err):
-				mu.Lock()
-				defer mu.Unlock()
 				failed[m.ID] = err
 			default:
 				cancel(err)
@@ -43,6 +45,9 @@ func PublishEach(ctx context.Context, messages []Message, send func(context.Cont
 		})
 	}
 	wg.Wait()
+	if sent == len(messages) {
+		return nil // also if ctx has ended since
+	}
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}

@@ -65,6 +65,19 @@ func TestPublishEach_NamesFailedMessages(t *testing.T) {
 	}
 }
 
+// Otherwise the relay would publish the message again.
+func TestPublishEach_SucceedsIfTheContextEndsAfterAllSends(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	send := func(context.Context, outbox.Message) error {
+		cancel()
+		return nil
+	}
+	if err := outbox.PublishEach(ctx, []outbox.Message{{ID: "0"}}, send, func(error) bool { return false }); err != nil {
+		t.Error(err)
+	}
+}
+
 // Such an error names no message.
 func TestPublishEach_CancelsAfterACommonError(t *testing.T) {
 	t.Parallel()

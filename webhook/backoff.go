@@ -61,6 +61,9 @@ func (b *backoffs) note(topic, id string, err error, now time.Time) bool {
 		e.refused[id] = false
 		return false
 	}
+	if _, answered := errors.AsType[*StatusError](err); err != nil && !answered && !unavailable {
+		return false // the attempt has not reached the endpoint
+	}
 	active := e.until.After(now)
 	switch {
 	case !unavailable:

@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"errors"
 	"testing"
 	"time"
 )
@@ -20,6 +21,10 @@ func TestBackoffs_CountAgainstASingleMessage(t *testing.T) {
 		if !note(id, unavailable) {
 			t.Error("an attempt counts, although the endpoint has accepted nothing since")
 		}
+	}
+	note("d", errors.New("the attempt has not reached the endpoint"))
+	if !note("a", unavailable) {
+		t.Error("an attempt counts, although the endpoint was not reached since")
 	}
 	note("c", nil)
 	if note("a", unavailable) || note("b", unavailable) || b.left("t", now) > 0 {
