@@ -12,19 +12,19 @@ import (
 	"github.com/idem-go/idem/idemsql"
 )
 
-// handler returns an idempotent handler that takes orders. db is a database/sql pool over pool.
-func (g gormDB) handler(pool *pgxpool.Pool, db *sql.DB) (http.Handler, error) {
+// handler returns an idempotent handler that takes orders. base is a database/sql pool over pool.
+func (db gormDB) handler(pool *pgxpool.Pool, base *sql.DB) (http.Handler, error) {
 	covered, err := idemhttp.New(pool, idemhttp.Config{
 		Scope:   func(*http.Request) (string, error) { return "tenant-1/POST orders", nil },
-		Through: idemsql.Through(db),
+		Through: idemsql.Through(base),
 	})
 	if err != nil {
 		return nil, err
 	}
-	return covered.Handle(g.post), nil
+	return covered.Handle(db.post), nil
 }
 
-func (g gormDB) post(tx pgx.Tx, w http.ResponseWriter, r *http.Request) error {
+func (db gormDB) post(tx pgx.Tx, w http.ResponseWriter, r *http.Request) error {
 	var o order
 	if err := json.NewDecoder(r.Body).Decode(&o); err != nil {
 		return &idemhttp.Problem{Status: http.StatusBadRequest, Title: "the body is no order with a SKU"}
@@ -33,7 +33,7 @@ func (g gormDB) post(tx pgx.Tx, w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := g.in(r.Context(), own).Create(&o).Error; err != nil {
+	if err := db.in(r.Context(), own).Create(&o).Error; err != nil {
 		return err
 	}
 	w.WriteHeader(http.StatusCreated)
