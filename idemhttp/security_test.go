@@ -193,7 +193,7 @@ func TestLogShowsTheCauseAndNoKey(t *testing.T) {
 	}), withKey(key))
 	ask(m.Wrap(http.HandlerFunc(s.order)), withKey(key))
 	logged := s.logs.String()
-	for _, want := range []string{"division by zero", "must not end the transaction", "an earlier fn for", "path=/orders"} {
+	for _, want := range []string{"division by zero", "must not end the transaction", "an earlier execution of key", "path=/orders"} {
 		if !strings.Contains(logged, want) {
 			t.Errorf("%q is not in the log:\n%s", want, logged)
 		}
