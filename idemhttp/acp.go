@@ -2,9 +2,11 @@ package idemhttp
 
 import "net/http"
 
-// ACPConfig returns a Config with the rules of the Agentic Commerce Protocol, section 6: every POST needs a key, which comes back with
-// the answer, a replay is marked by Idempotent-Replayed, an answer of 500 or more is never remembered, and problems are flat JSON with the
-// codes of the protocol. Scope is still to be set: who calls, and the path, since a key on another path is another key.
+// ACPConfig returns a Config that follows section 6 of the Agentic Commerce Protocol. Every POST
+// needs a key, which is sent back with the answer. A replay has the header Idempotent-Replayed. An
+// answer of 500 or more is never recorded. Problems are flat JSON with the codes of the protocol.
+// Scope must still be set. It must contain the path, because the same key on another path is
+// another key.
 //
 //	config.Scope = func(r *http.Request) (string, error) {
 //		buyer, err := authenticated(r)
@@ -19,31 +21,31 @@ func ACPConfig() Config {
 	}
 }
 
-// acpCodes are the codes that the protocol has. Others are its general ones.
+// acpCodes are the specific codes of the protocol. Other problems get a general code.
 var acpCodes = map[string]string{
 	TypeMissingKey: "idempotency_key_required",
 	TypeKeyReused:  "idempotency_conflict",
 	TypeInProgress: "idempotency_in_flight",
 }
 
-// renderACP writes a problem as the protocol has it.
+// renderACP writes a problem in the format of the protocol.
 func renderACP(w http.ResponseWriter, _ *http.Request, p *Problem) {
-	said := struct {
+	problem := struct {
 		Type    string `json:"type"`
 		Code    string `json:"code"`
 		Message string `json:"message"`
 	}{"invalid_request", acpCodes[p.Type], p.Title}
 	if p.Detail != "" {
-		said.Message += ". " + p.Detail
+		problem.Message += ". " + p.Detail
 	}
 	switch status := p.status(); {
-	case said.Code != "":
+	case problem.Code != "":
 	case status == http.StatusServiceUnavailable:
-		said.Type, said.Code = "service_unavailable", "service_unavailable"
+		problem.Type, problem.Code = "service_unavailable", "service_unavailable"
 	case status >= http.StatusInternalServerError:
-		said.Type, said.Code = "processing_error", "processing_error"
+		problem.Type, problem.Code = "processing_error", "processing_error"
 	default:
-		said.Code = "invalid"
+		problem.Code = "invalid"
 	}
-	p.send(w, "application/json", said)
+	p.send(w, "application/json", problem)
 }

@@ -11,27 +11,28 @@ import (
 	"github.com/idem-go/idem"
 )
 
-// handler is what runs inside the transaction.
+// handler is the function that runs in the transaction.
 type handler func(tx pgx.Tx, w http.ResponseWriter, r *http.Request) error
 
-// attempt is one run of the handler, with a writer and a request of its own. It is the context of that request.
+// attempt is one run of the handler. It has its own writer and request, and is the context of that
+// request.
 type attempt struct {
 	context.Context
 	tx       pgx.Tx
-	asked    atomic.Bool         // whether the handler has asked for tx
-	outside  http.ResponseWriter // that of the client
+	asked    atomic.Bool         // the handler has called Tx
+	outside  http.ResponseWriter // the writer of the client
 	recorder recorder
 	body     bodyReader
 	answer   answer
 }
 
-// answer is what an attempt came to.
+// answer is the result of an attempt.
 type answer struct {
 	idem.Response
-	passing map[string][]string // header fields for the first caller alone
+	firstOnly map[string][]string // header fields that only the first caller gets
 }
 
-// Value adds the attempt to the context.
+// Value returns the attempt for attemptKey, and otherwise the value of the outer context.
 func (a *attempt) Value(key any) any {
 	if key == (attemptKey{}) {
 		return a
@@ -39,8 +40,9 @@ func (a *attempt) Value(key any) any {
 	return a.Context.Value(key)
 }
 
-// run runs the handler on tx. Of its error, only a Problem is an answer. Every error that run returns is a failure, which
-// says that it is the handler's.
+// run runs the handler on tx and decides about its answer. Every error that it returns is a
+// *failure with the origin inHandler or inAnswer. A Problem that the handler returns is an answer,
+// not an error.
 func (x *exchange) run(tx pgx.Tx) (Decision, error) {
 	a := &attempt{Context: x.r.Context(), tx: tx, outside: x.w, body: bodyReader{body: &x.body}}
 	if x.last == nil {
@@ -50,20 +52,20 @@ func (x *exchange) run(tx pgx.Tx) (Decision, error) {
 	}
 	x.last = a
 	x.prepare(&a.recorder)
-	defer a.recorder.close() // also if the handler panics
+	defer a.recorder.close() // even if the handler panics
 	defer a.body.Close()
 
-	r := x.r.Clone(a)                   // a handler may change the URL and the header, and may be run again
-	r.MultipartForm = x.r.MultipartForm // its files are those of the original
+	r := x.r.Clone(a)                   // the handler may change the URL and the header, and may run again
+	r.MultipartForm = x.r.MultipartForm // its files belong to the original
 	if x.r.Body != nil {
 		r.Body = &a.body
 	}
 	err := x.handler(tx, &a.recorder, r)
 	removeFiles(r, x.r)
-	problem, said := problemIn(err)
+	problem, isProblem := problemIn(err)
 	switch {
-	case said && problem != nil:
-		return x.say(a, problem)
+	case isProblem && problem != nil:
+		return x.answerWith(a, problem)
 	case err != nil && a.recorder.hasRefused(err):
 		return Forget, &failure{inAnswer, err}
 	case err != nil:
@@ -73,33 +75,34 @@ func (x *exchange) run(tx pgx.Tx) (Decision, error) {
 }
 
 var (
-	errElsewhere = errors.New("idemhttp: the handler has written no answer and has not asked for its transaction: the framework calls it behind Wrap, " +
-		"so wrap the whole router")
-	errBeside = errors.New("idemhttp: the handler has answered by another http.ResponseWriter than the one of Wrap: wrap the whole router")
+	errNotAnswered = errors.New("idemhttp: the handler has written no answer and has not called Tx: the framework calls it after Wrap has returned; " +
+		"wrap the whole router")
+	errOtherWriter = errors.New("idemhttp: the handler has answered with another http.ResponseWriter than the one of Wrap; wrap the whole router")
 )
 
-// missed says that the handler did its work where the middleware does not see it: its answer would be recorded as an empty 200.
-func (a *attempt) missed() error {
+// checkAnswered returns an error if the handler seems to work outside of the middleware, later or
+// on another writer. Without this check, an empty 200 would be recorded.
+func (a *attempt) checkAnswered() error {
 	if a.recorder.touched() {
 		return nil
 	}
 	if !a.asked.Load() {
-		return errElsewhere
+		return errNotAnswered
 	}
-	if beside, ok := a.outside.(interface{ Written() bool }); ok && beside.Written() {
-		return errBeside
+	if w, ok := a.outside.(interface{ Written() bool }); ok && w.Written() {
+		return errOtherWriter
 	}
 	return nil
 }
 
-// say makes a problem the answer, in the place of what the handler may have written. An error never commits, so the
-// problem can truthfully say what that means for the client.
-func (x *exchange) say(a *attempt, problem *Problem) (Decision, error) {
-	said := *problem
-	said.Retryable, said.SafeNewKey = x.config.Decide(said.status()) == Forget, true
+// answerWith makes problem the answer of the attempt, and discards what the handler has written.
+// The decision is never Commit, so that SafeNewKey is true.
+func (x *exchange) answerWith(a *attempt, problem *Problem) (Decision, error) {
+	sent := *problem
+	sent.Retryable, sent.SafeNewKey = x.config.Decide(sent.status()) == Forget, true
 	var w recorder
 	x.prepare(&w)
-	x.config.Render(&w, x.r, &said)
+	x.config.Render(&w, x.r, &sent)
 	decision, err := x.decide(a, &w)
 	if decision == Commit {
 		decision = Undo
@@ -107,29 +110,31 @@ func (x *exchange) say(a *attempt, problem *Problem) (Decision, error) {
 	return decision, err
 }
 
+// decide takes the answer from w and returns what happens to it and to the writes. An attempt whose
+// handler failed after its answer is never committed.
 func (x *exchange) decide(a *attempt, w *recorder) (Decision, error) {
 	response, err := w.finish(x.r.Method == http.MethodHead)
 	if err != nil {
 		return Forget, &failure{inAnswer, err}
 	}
-	a.answer = answer{Response: response, passing: w.passing}
+	a.answer = answer{Response: response, firstOnly: w.firstOnly}
 	decision := x.config.Decide(response.Status)
-	x.logTwice(w)
-	if w.failed != 0 && decision == Commit {
-		decision = Undo // an error never commits
+	x.logSecondAnswer(w)
+	if w.replaced != 0 && decision == Commit {
+		decision = Undo
 	}
 	return decision, nil
 }
 
-// logTwice tells of a handler that has answered more than once.
-func (x *exchange) logTwice(w *recorder) {
+// logSecondAnswer logs that the handler has answered more than once.
+func (x *exchange) logSecondAnswer(w *recorder) {
 	ctx, path := x.r.Context(), x.r.URL.Path
-	if w.failed != 0 {
-		x.config.Logger.ErrorContext(ctx, "the handler has failed behind its answer, so nothing is committed",
-			"method", x.r.Method, "path", path, "status", w.failed, "failure", w.status)
+	if w.replaced != 0 {
+		x.config.Logger.ErrorContext(ctx, "the handler failed after its answer, so nothing is committed",
+			"method", x.r.Method, "path", path, "status", w.replaced, "failure", w.status)
 	}
 	if w.second != 0 {
-		x.config.Logger.WarnContext(ctx, "the handler has answered twice, and the first answer counts",
+		x.config.Logger.WarnContext(ctx, "the handler answered twice, and the first answer is sent",
 			"method", x.r.Method, "path", path, "status", w.status, "second", w.second)
 	}
 }
@@ -138,9 +143,33 @@ func (x *exchange) prepare(w *recorder) {
 	w.filter, w.limit, w.base = x.filter, x.config.MaxResponse, x.w.Header()
 }
 
-// removeFiles removes the files of a form that was read from r, which is a copy of original. net/http removes those of the original.
+// removeFiles removes the files of a multipart form that was read from r, a copy of original.
+// net/http removes only the files of original.
 func removeFiles(r, original *http.Request) {
 	if r.MultipartForm != nil && r.MultipartForm != original.MultipartForm {
 		_ = r.MultipartForm.RemoveAll()
 	}
+}
+
+type attemptKey struct{}
+
+// Tx returns the transaction of the request with context ctx. The rules of [idem.Do] apply: the
+// handler must not commit it or roll it back, and cannot use it after it has returned.
+// [idem.ExecutionID] accepts it.
+//
+// Tx panics outside of a handler of a Middleware, and for a method that is not in Config.Methods.
+func Tx(ctx context.Context) pgx.Tx {
+	a := attemptOf(ctx)
+	if a == nil {
+		panic("idemhttp: Tx: this context is not that of a handler under Middleware.Wrap or Middleware.Handle; " +
+			"is the route wrapped, and the method in Config.Methods?")
+	}
+	a.asked.Store(true)
+	return a.tx
+}
+
+// attemptOf returns the attempt with context ctx, or nil.
+func attemptOf(ctx context.Context) *attempt {
+	a, _ := ctx.Value(attemptKey{}).(*attempt)
+	return a
 }

@@ -10,24 +10,27 @@ import (
 
 const (
 	defaultMaxBody = 1 << 20
-	trusted        = 64 << 10 // up to here memory is set aside for a body because it is announced; beyond, as it comes
+
+	// maxPrealloc is the largest Content-Length for which memory is allocated before the body arrives.
+	maxPrealloc = 64 << 10
 )
 
-// errConsumed says that the body is gone. Its fingerprint would be that of an empty body, so that another request under the same key
-// would be taken for a repetition of this one.
-var errConsumed = errors.New("idemhttp: the body was read before it reached the middleware, for example by FormValue in a CSRF check: " +
-	"put the middleware in front, or let what reads the body put it back")
+// errConsumed means that something has read the body before the middleware. The fingerprint would
+// be that of an empty body, and another request with the same key would get a replay.
+var errConsumed = errors.New("idemhttp: the body was read before it reached the middleware, for example by FormValue in a CSRF check; " +
+	"put the middleware first, or let the reader put the body back")
 
-// body is the body of a request. It is read once, as far as a reader asks, and remembered for those that ask again.
+// body is the body of a request. It is read from the client once, as far as its readers ask for,
+// and buffered for later readers.
 type body struct {
 	mu     sync.Mutex
 	source io.Reader
-	length int64 // as announced; not above 0 if it is unknown
+	length int64 // the Content-Length; 0 or less if unknown
 	limit  int64
 	read   []byte
-	err    error // why there is no more: io.EOF at its end
-	parsed bool  // middleware in front has read a form from it
-	missed bool  // a reader was told an err that is not io.EOF
+	err    error // what ended the reading; io.EOF at the end of the body
+	parsed bool  // an outer middleware has parsed a form from it
+	missed bool  // a reader got an err other than io.EOF
 }
 
 func (b *body) open(w http.ResponseWriter, r *http.Request, limit int64) {
@@ -40,12 +43,12 @@ func (b *body) open(w http.ResponseWriter, r *http.Request, limit int64) {
 		b.err = io.EOF
 	case r.ContentLength > limit:
 		b.err = &http.MaxBytesError{Limit: limit}
-	case r.ContentLength <= 0 || r.ContentLength > trusted:
-		b.source = http.MaxBytesReader(w, r.Body, limit) // it also keeps the server from reading on
+	case r.ContentLength <= 0 || r.ContentLength > maxPrealloc:
+		b.source = http.MaxBytesReader(w, r.Body, limit) // also makes the server close the connection
 	}
 }
 
-// whole returns the body, or why it cannot be had.
+// whole returns the whole body, or the error that kept it from being read.
 func (b *body) whole() ([]byte, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -58,13 +61,13 @@ func (b *body) whole() ([]byte, error) {
 	return b.read, nil
 }
 
-// more reads on. It asks the source until it says that it is at its end: outer middleware may have put a longer body in the
-// place of the one that was announced.
+// more reads the next bytes into the buffer. It reads until the source returns an error, also
+// beyond the Content-Length, because outer middleware may have replaced the body with a longer one.
 func (b *body) more() {
 	switch {
 	case b.read != nil:
 		b.read = slices.Grow(b.read, 1)
-	case 0 < b.length && b.length <= trusted:
+	case 0 < b.length && b.length <= maxPrealloc:
 		b.read = make([]byte, 0, b.length+1)
 	default:
 		b.read = make([]byte, 0, 512)
@@ -83,7 +86,7 @@ func (b *body) more() {
 	}
 }
 
-// readAt reads what comes after offset.
+// readAt reads into p at offset. It reads from the client if the buffer ends there.
 func (b *body) readAt(p []byte, offset int) (int, error) {
 	for offset == len(b.read) && b.err == nil {
 		b.more()
@@ -95,8 +98,8 @@ func (b *body) readAt(p []byte, offset int) (int, error) {
 	return 0, b.err
 }
 
-// failed returns why the body could not be had by a reader, or nil.
-func (b *body) failed() error {
+// reportedError returns the error that a reader got instead of the rest of the body, or nil.
+func (b *body) reportedError() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.missed {
@@ -105,18 +108,18 @@ func (b *body) failed() error {
 	return b.err
 }
 
-// bodyReader is the body from its beginning, for one who reads it.
+// bodyReader reads a body from its beginning.
 type bodyReader struct {
-	body   *body // whose lock it shares
+	body   *body // its lock also guards the reader
 	offset int
-	over   bool
+	closed bool
 }
 
 func (r *bodyReader) Read(p []byte) (int, error) {
 	r.body.mu.Lock()
 	defer r.body.mu.Unlock()
 	switch {
-	case r.over:
+	case r.closed:
 		return 0, http.ErrBodyReadAfterClose
 	case len(p) == 0:
 		return 0, nil
@@ -126,17 +129,17 @@ func (r *bodyReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close is also called when the one who reads has returned.
+// Close makes Read fail. The exchange calls it when the handler returns.
 func (r *bodyReader) Close() error {
 	r.body.mu.Lock()
 	defer r.body.mu.Unlock()
-	r.over = true
+	r.closed = true
 	return nil
 }
 
-// rewind makes it begin anew.
+// rewind makes the next Read begin at the start of the body.
 func (r *bodyReader) rewind() {
 	r.body.mu.Lock()
 	defer r.body.mu.Unlock()
-	r.offset, r.over = 0, false
+	r.offset, r.closed = 0, false
 }

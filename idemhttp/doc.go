@@ -1,56 +1,66 @@
-// Package idemhttp puts an HTTP handler under the guarantee of package idem: a request with an Idempotency-Key has its
-// effect once, and every repetition of it is given the same answer.
+// Package idemhttp gives HTTP handlers the guarantee of package idem: a request with an
+// Idempotency-Key takes effect once, and every repetition gets the same answer.
 //
 //	middleware, err := idemhttp.New(pool, idemhttp.Config{Scope: scope})
 //	...
 //	mux.Handle("POST /orders", middleware.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 //		tx := idemhttp.Tx(r.Context())
-//		// the write, on tx, and the answer, on w
+//		// write on tx, and answer on w
 //	})))
 //
-// [Middleware.Wrap] is ordinary middleware, and the handler finds its transaction with [Tx]. [Middleware.Handle] passes the
-// transaction as an argument and takes an error as the answer. Either way the handler runs inside one transaction, what it
-// answers is recorded in it, and nothing is sent before it is committed: a client never sees a success that was undone.
+// [Middleware.Wrap] is ordinary middleware. The handler gets its transaction from [Tx].
+// [Middleware.Handle] passes the transaction as an argument, and accepts an error as the answer. In
+// both cases the handler runs in one transaction, its answer is recorded in that transaction, and
+// nothing is sent before the COMMIT. So a client never sees a success that was rolled back.
 //
 // # What happens to a request
 //
-//   - A method that is not in Config.Methods passes through untouched.
-//   - Config.Scope says who is calling and which operation. There is no default, because a scope that callers share leaks
-//     the answer of one to the other.
-//   - The key is read from the header, and the whole body is read, up to Config.MaxBody.
-//   - The fingerprint of the request tells whether a key comes with the request that it belongs to.
-//   - [idem.Do] executes the handler, or finds the answer that is recorded.
-//   - What was committed is sent. A repetition is marked by the header Idempotency-Replayed.
+//   - A request whose method is not in Config.Methods passes through unchanged.
+//   - Config.Scope names the caller and the operation. It has no default, because callers that
+//     share a scope can get each other's answers.
+//   - The middleware reads the key from the header, and the whole body, up to Config.MaxBody.
+//   - It computes the fingerprint of the request, which detects a key that is reused for another
+//     request.
+//   - It calls [idem.Do], which runs the handler or finds the recorded answer.
+//   - It sends what was committed. A replay has the header Idempotency-Replayed.
 //
-// What is not answered by the handler is answered by a [Problem], in the form of RFC 9457. Whose fault an error is depends on
-// where it arose. What a handler returns, other than a *Problem, is a 500, or a 503 if it will pass, and is logged.
+// If the handler does not answer, the middleware answers with a [Problem] in the format of RFC
+// 9457. An error that a handler returns is a 500, or a 503 if it is transient, and is logged,
+// unless it is a *Problem. Such an error is never reported as a fault of the client.
 //
 // # Time limits
 //
-// Give every request a deadline, or a database that says nothing holds it for ever. That is a few lines of middleware around
-// context.WithTimeout. http.TimeoutHandler will not do: it answers while the handler goes on, and may say that something
-// failed which is then committed.
+// Give every request a deadline, with a few lines of middleware around context.WithTimeout.
+// Otherwise a database that stops responding blocks the request forever. Do not use
+// http.TimeoutHandler: it answers while the handler is still running, and may report a failure of a
+// request that is then committed.
 //
-// Config.Wait should be shorter than that deadline. http.Server.WriteTimeout, and the timeout of a proxy in front, should be
-// ten seconds longer than it: for so long a COMMIT that is under way is followed up. A client that closes its half of the
-// connection counts as one that has gone: before COMMIT everything is rolled back, and it can read a 503.
+// Config.Wait should be shorter than that deadline. http.Server.WriteTimeout and the timeout of a
+// proxy should be ten seconds longer than the deadline, because idem waits that long for the
+// outcome of a COMMIT. A client that closes its half of the connection counts as gone. Before the
+// COMMIT everything is then rolled back, and such a client can read a 503.
 //
-// # Which answers are remembered
+// # Which answers are recorded
 //
-// It depends on its status, and Config.Decide may say otherwise. Below 400 the writes are committed. 4xx undoes the writes
-// and is remembered all the same: it is final. 5xx undoes the writes and is not remembered: the key is free, and a repetition
-// executes. So do 401, 408, 409, 423, 425 and 429, by which a server asks for the same request again.
+// The status decides, or Config.Decide. Below 400 the writes are committed, and the answer is
+// recorded. A 4xx rolls the writes back, but the answer is recorded, because it is final. A 5xx
+// rolls the writes back and is not recorded: the key is free, and a repetition executes. The
+// statuses 401, 408, 409, 423, 425 and 429 ask for the same request again, and are treated like
+// 5xx.
 //
 // # Operations
 //
-// [Operate] makes a handler of work of several steps, an operation.Definition. It answers 202 if that takes long, and
-// [OperationHandler.Status] tells how far it is.
+// [Operate] returns a handler that runs an operation.Definition, which is work of several steps. It
+// answers 202 if the operation takes long. [OperationHandler.Status] then reports the progress.
 //
 // # What a handler may not do
 //
-// The answer is buffered until COMMIT. So Flush and Hijack fail, and informational responses (1xx) are not sent. An answer with
-// a trailer, or above Config.MaxResponse, is refused with nothing committed. The writer and the body of the request are of no
-// use once the handler has returned. As with idem.Do, the handler may be run again, with a fresh request, after a
-// serialization failure: [Middleware.Handle] tells it apart by the error that is returned, while a handler under
-// [Middleware.Wrap] that answers with 5xx has simply failed.
+// The answer is buffered until the COMMIT. So Flush and Hijack fail, and informational responses
+// (1xx) are not sent. An answer with a trailer, or larger than Config.MaxResponse, is rejected, and
+// nothing is committed. The writer and the request body cannot be used once the handler has
+// returned.
+//
+// As with idem.Do, a handler may run again after a serialization failure, with a fresh request.
+// [Middleware.Handle] recognizes such a failure by the returned error. A handler under
+// [Middleware.Wrap] that answers 5xx has simply failed.
 package idemhttp

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -12,26 +13,26 @@ import (
 	"github.com/idem-go/idem/internal/keyheader"
 )
 
-// exchange is one request on its way through the middleware. It makes an attempt for each run of the transaction.
+// exchange is one request in the middleware. It makes one attempt for each run of the transaction.
 type exchange struct {
 	*Middleware
 	handler handler
 	w       http.ResponseWriter
 	r       *http.Request
 	body    body
-	hook    http.Request // as Scope, Fingerprint and Authorize see it
+	hook    http.Request // the copy that Scope, Fingerprint and Authorize get
 	reader  bodyReader   // of hook
 	last    *attempt
-	routing routing // as it was before the first run
+	routing routing // the state of the router before the first run
 }
 
 var (
-	errForgotten = errors.New("idemhttp: the answer is not remembered")
-	errNested    = errors.New("idemhttp: the middleware is applied twice to this route")
-	errGRPC      = errors.New("idemhttp: gRPC tells its status in trailers, which this middleware does not see: use the interceptor of module idemgrpc or idemconnect")
+	errForgotten = errors.New("idemhttp: the answer is not recorded")
+	errNested    = errors.New("idemhttp: the middleware is applied twice to this route; apply it once")
+	errGRPC      = errors.New("idemhttp: gRPC sends its status in trailers, which this middleware does not see; use the interceptor of module idemgrpc or idemconnect")
 )
 
-// start returns the exchange of a request. It has to be ended.
+// start returns the exchange of a request. The caller must call end.
 func (m *Middleware) start(w http.ResponseWriter, r *http.Request, run handler) *exchange {
 	x := &exchange{Middleware: m, handler: run, w: w, r: r, hook: *r}
 	if keys := r.Header[m.config.Header]; m.config.EchoKey && len(keys) == 1 && m.covers(r.Method) {
@@ -42,8 +43,8 @@ func (m *Middleware) start(w http.ResponseWriter, r *http.Request, run handler) 
 	return x
 }
 
-// misplaced says that this request is none for the middleware. The status of gRPC is in trailers: what has failed would be committed, and
-// recorded as a success.
+// misplaced returns a failure for a request that the middleware cannot serve. gRPC sends its status
+// in trailers. A failed call would be committed and recorded as a success.
 func (x *exchange) misplaced(ctx context.Context) *failure {
 	switch {
 	case attemptOf(ctx) != nil:
@@ -56,24 +57,24 @@ func (x *exchange) misplaced(ctx context.Context) *failure {
 
 func (x *exchange) end() { removeFiles(&x.hook, x.r) }
 
-// asked returns the request as a function of the Config sees it: with a body that begins anew each time. It comes from the
-// client as it is read, and need not be read.
-func (x *exchange) asked() *http.Request {
+// hookRequest returns the request for a function of the Config. Each call rewinds its body. The
+// body is read from the client only as far as the function reads it.
+func (x *exchange) hookRequest() *http.Request {
 	x.reader.rewind()
-	if x.r.Body != nil && x.hook.Body != &x.reader { // at first, and if one of them has put another in its place
+	if x.r.Body != nil && x.hook.Body != &x.reader { // at first, and if a function has replaced it
 		x.hook.Body = &x.reader
 	}
 	return &x.hook
 }
 
-// claim is the key that a request is to be executed under, and what it is a key of.
+// claim is the key of a request with its scope and fingerprint.
 type claim struct {
 	scope, key string
 	hash       idem.Hash
 }
 
-// claim reads the request: who asks, under which key, and for what. One that key gives no key has no hash. A failure means that nothing
-// has been sent.
+// claim reads scope, key, body and fingerprint of the request, in this order. Without a key there
+// is no fingerprint. If claim returns a failure, nothing has been sent.
 func (x *exchange) claim(ctx context.Context, key func() (string, error)) (*claim, *failure) {
 	if f := x.misplaced(ctx); f != nil {
 		return nil, f
@@ -94,13 +95,14 @@ func (x *exchange) claim(ctx context.Context, key func() (string, error)) (*clai
 	if c.key == "" {
 		return c, nil
 	}
-	if c.hash, err = x.config.Fingerprint(x.asked(), body); err != nil {
+	if c.hash, err = x.config.Fingerprint(x.hookRequest(), body); err != nil {
 		return nil, &failure{inFingerprint, err}
 	}
 	return c, nil
 }
 
-// answer executes the request, or finds its answer, and sends it. A failure means that nothing has been sent.
+// answer runs the handler or finds the recorded answer, and sends the answer. If it returns a
+// failure, nothing has been sent.
 func (x *exchange) answer(ctx context.Context) *failure {
 	c, f := x.claim(ctx, x.key)
 	switch {
@@ -112,50 +114,51 @@ func (x *exchange) answer(ctx context.Context) *failure {
 	if err := x.runKeyless(ctx, c.scope); err != nil {
 		return failureOf(err)
 	}
-	x.sendOwn()
+	x.sendFirst()
 	return nil
 }
 
 func (x *exchange) answerKeyed(ctx context.Context, c *claim) *failure {
-	name := x.answered.nameOf(c.scope, c.key)
+	id := x.answered.idOf(c.scope, c.key)
 	options := x.options
-	if likelyReplay(x.r) || x.answered.has(name) {
+	if likelyReplay(x.r) || x.answered.has(id) {
 		options = x.replayOptions
 	}
 	result, err := x.do(ctx, x.pool, c.scope, c.key, c.hash, x.runKeyed, options...)
 	switch {
-	case err == errForgotten: // an error that wraps it says more
-		x.sendOwn()
+	case err == errForgotten: // not errors.Is: an error around it is a failure
+		x.sendFirst()
 		return nil
 	case err != nil:
 		return failureOf(err)
 	}
-	x.answered.add(name)
+	x.answered.add(id)
 	if result.Replayed {
 		return x.replay(result)
 	}
-	x.sendOwn()
+	x.sendFirst()
 	return nil
 }
 
-// scope asks Config.Scope. If that could not read the body, it is the body that is refused.
+// scope calls Config.Scope. If Scope fails because the body cannot be read, the failure is about
+// the body.
 func (x *exchange) scope() (string, *failure) {
-	scope, err := x.config.Scope(x.asked())
+	scope, err := x.config.Scope(x.hookRequest())
 	if err == nil {
 		return scope, nil
 	}
-	if _, said := problemIn(err); !said {
-		if err := x.body.failed(); err != nil {
+	if _, isProblem := problemIn(err); !isProblem {
+		if err := x.body.reportedError(); err != nil {
 			return "", &failure{inBody, err}
 		}
 	}
 	return "", &failure{inScope, err}
 }
 
-// sentKey returns the key that the client has sent.
+// sentKey returns the key in the header of the request.
 func (x *exchange) sentKey() (string, error) { return keyheader.Parse(x.r.Header[x.config.Header]) }
 
-// key returns the key of the request, or "" if it needs none.
+// key returns the key of the request, or "" if the request needs none and has none.
 func (x *exchange) key() (string, error) {
 	if !x.covers(x.r.Method) {
 		return "", nil
@@ -167,7 +170,7 @@ func (x *exchange) key() (string, error) {
 	return key, err
 }
 
-// runKeyed is the fn of idem.Do.
+// runKeyed is the fn that the exchange passes to idem.Do.
 func (x *exchange) runKeyed(tx pgx.Tx) (idem.Response, error) {
 	decision, err := x.run(tx)
 	if err != nil {
@@ -183,8 +186,34 @@ func (x *exchange) runKeyed(tx pgx.Tx) (idem.Response, error) {
 	return idem.Response{}, errForgotten
 }
 
-// sendOwn sends what the handler has answered here and now.
-func (x *exchange) sendOwn() {
-	setFields(x.w.Header(), x.last.answer.passing)
+// sendFirst sends the answer of the last attempt, with the header fields that are not recorded.
+func (x *exchange) sendFirst() {
+	setFields(x.w.Header(), x.last.answer.firstOnly)
 	send(x.w, x.last.answer.Response)
 }
+
+// send writes an answer.
+func send(w http.ResponseWriter, response idem.Response) {
+	setFields(w.Header(), response.Header)
+	w.WriteHeader(response.Status)
+	if len(response.Body) > 0 {
+		_, _ = w.Write(response.Body) // an error means that the client has gone; its retry gets a replay
+	}
+}
+
+// replay sends a recorded answer, if Authorize allows it.
+func (x *exchange) replay(result idem.Result) *failure {
+	if x.config.Authorize != nil {
+		if err := x.config.Authorize(x.hookRequest(), result); err != nil {
+			return &failure{inAuthorize, err}
+		}
+	}
+	header := x.w.Header()
+	header.Set(x.config.ReplayedHeader, "true")
+	header.Set(OriginalDateHeader, httpDate(result.CompletedAt))
+	header.Set(ExpiresHeader, httpDate(result.ExpiresAt))
+	send(x.w, result.Response)
+	return nil
+}
+
+func httpDate(t time.Time) string { return t.UTC().Format(http.TimeFormat) }

@@ -7,8 +7,8 @@ import (
 	"github.com/idem-go/idem"
 )
 
-// origin says where in the course of a request an error arose. What an error means for the client depends on that first:
-// invalid JSON is the client's fault if the fingerprint finds it in the body, and not if a handler returns it.
+// origin is the place where an error arose. The meaning of an error depends on it: invalid JSON is
+// the client's fault if the fingerprint finds it in the body, but not if a handler returns it.
 type origin string
 
 const (
@@ -17,22 +17,23 @@ const (
 	inBody        origin = "body"
 	inFingerprint origin = "Config.Fingerprint"
 	inInput       origin = "OperationConfig.Input"
-	inOperation   origin = "operation" // its function has returned a Problem
+	inOperation   origin = "operation" // the function of the operation returned a Problem
 	inHandler     origin = "handler"
-	inAnswer      origin = "answer" // what the handler has written cannot be recorded
+	inAnswer      origin = "answer" // the answer of the handler cannot be recorded
 	inProtocol    origin = "protocol"
 	inAuthorize   origin = "Config.Authorize"
 	inEngine      origin = "transaction" // idem.Do, idem.Lookup, or the transaction of a request without a key
 )
 
-// failure is an error with its origin. It is an error itself so that what a handler returns is marked before it enters
-// idem.Do, which passes it on, and is told from the errors of idem.Do when it leaves.
+// failure is an error with its origin. It is an error itself, so that an error of the handler keeps
+// its origin on its way through idem.Do.
 type failure struct {
 	origin origin
 	err    error
 }
 
-// failureOf returns the failure of a run. What is not marked was made by the engine, perhaps around one that is.
+// failureOf returns err as a failure. An error that is not a failure comes from idem.Do, even if it
+// wraps a failure.
 func failureOf(err error) *failure {
 	if f, ok := err.(*failure); ok {
 		return f
@@ -42,15 +43,15 @@ func failureOf(err error) *failure {
 
 func (f *failure) Error() string { return f.err.Error() }
 
-// Is and As show the error to idem.Do, which runs a handler again after a serialization failure, and to an observer.
+// Is and As let idem.Do recognize a serialization failure, and let an observer see the error.
 
 func (f *failure) Is(target error) bool { return errors.Is(f.err, target) }
 
-// As hides what idem.Reject returns. A handler answers, and Config.Decide decides: a rejection of its own would be recorded
-// and never sent.
+// As hides an error of idem.Reject. Config.Decide decides about the answers of a handler. idem.Do
+// would record such a rejection, but it would never be sent.
 func (f *failure) As(target any) bool {
 	return reflect.TypeOf(target) != rejection && errors.As(f.err, target)
 }
 
-// rejection is the type that errors.As looks for when it looks for a rejection.
+// rejection is the type that errors.As gets when idem.Do looks for a rejection.
 var rejection = reflect.PointerTo(reflect.TypeOf(idem.Reject(idem.Response{})))

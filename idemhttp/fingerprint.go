@@ -7,25 +7,27 @@ import (
 	"github.com/idem-go/idem"
 )
 
-// DefaultFingerprint tells requests apart by their method, path, query, media type and body. A body in JSON counts by what
-// it says and not by how it is written (see [idem.HashJSON]), and one that has no single meaning is refused; any other body
-// counts by its bytes.
+// DefaultFingerprint hashes the method, path, query, media type and body of a request. A JSON body
+// is hashed by its value and not by its spelling (see [idem.HashJSON]). A JSON body without a
+// unique meaning is an error. Any other body is hashed by its bytes.
 //
-// The path and the query are those of the request line. So they contain the values of the wildcards of a route, they do not
-// change if the route is spelled differently, and they are complete below http.StripPrefix. The media type is Content-Type
-// without its parameters. The fingerprint is frozen, because databases hold it.
+// Path and query are taken from the request line. So they have the values of the wildcards of a
+// route, they do not depend on how the route is written, and they are complete below
+// http.StripPrefix. The media type is Content-Type without its parameters. The fingerprint never
+// changes, because databases store it.
 func DefaultFingerprint(r *http.Request, body []byte) (idem.Hash, error) {
 	return defaultFingerprint(r, body)
 }
 
 var defaultFingerprint = fingerprint(nil)
 
-// FingerprintWithout returns [DefaultFingerprint] with Config.Without: the values at these JSON pointers do not matter.
+// FingerprintWithout returns [DefaultFingerprint] with Config.Without: it ignores the values at
+// these JSON pointers.
 func FingerprintWithout(pointers ...string) func(*http.Request, []byte) (idem.Hash, error) {
 	return fingerprint(pointers)
 }
 
-// fingerprint returns the default fingerprint, to which the values at these JSON pointers do not matter.
+// fingerprint returns the default fingerprint, which ignores the values at these JSON pointers.
 func fingerprint(without []string) func(*http.Request, []byte) (idem.Hash, error) {
 	var options []idem.HashOption
 	if len(without) > 0 {
@@ -36,18 +38,19 @@ func fingerprint(without []string) func(*http.Request, []byte) (idem.Hash, error
 		if !isJSON(media) || len(body) == 0 || r.Header.Get("Content-Encoding") != "" {
 			return idem.HashBytes(requestLine(r, media, "bytes"), body), nil
 		}
-		said, err := idem.HashJSON(body, options...)
+		value, err := idem.HashJSON(body, options...)
 		if err != nil {
 			return idem.Hash{}, err
 		}
-		return idem.HashBytes(requestLine(r, media, "JSON"), said[:]), nil
+		return idem.HashBytes(requestLine(r, media, "JSON"), value[:]), nil
 	}
 }
 
-// requestLine is what counts besides the body. None of its parts can contain a line feed.
+// requestLine returns what the fingerprint covers besides the body. No part of it can contain a
+// line feed.
 func requestLine(r *http.Request, media, kind string) []byte {
 	target := r.RequestURI
-	if !strings.HasPrefix(target, "/") { // the absolute form, or a request that no server has read
+	if !strings.HasPrefix(target, "/") { // an absolute URL, or a request that was not read by a server
 		target = r.URL.RequestURI()
 	}
 	line := make([]byte, 0, len(r.Method)+len(target)+len(media)+len(kind)+3)

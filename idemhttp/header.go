@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// The header fields of a replay.
+// Header fields of a replay.
 const (
-	// OriginalDateHeader says when the answer was recorded.
+	// OriginalDateHeader has the time at which the answer was recorded.
 	OriginalDateHeader = "Idempotency-Original-Date"
 
-	// ExpiresHeader says from when on the key counts as new.
+	// ExpiresHeader has the time from which the key counts as new.
 	ExpiresHeader = "Idempotency-Expires"
 )
 
-// neverRecorded are the header fields that belong to one exchange, or to one connection, or that are secrets. A replay has its
-// own or none.
+// neverRecorded are the header fields that hold secrets, or belong to one exchange or one
+// connection. A replay has its own values, or none.
 var neverRecorded = fieldSet(
 	"Set-Cookie", "Set-Cookie2", "Authorization", "Authentication-Info", "Clear-Site-Data", // credentials and sessions
 	"Connection", "Keep-Alive", "Te", "Trailer", "Transfer-Encoding", "Upgrade", // one connection
@@ -45,7 +45,7 @@ func fieldSet(names ...string) map[string]bool {
 
 // headerFilter decides which header fields of an answer are recorded.
 type headerFilter struct {
-	only  map[string]bool // nil for all
+	only  map[string]bool // nil: all fields
 	never map[string]bool
 }
 
@@ -69,7 +69,8 @@ func newHeaderFilter(only []string, replayed string) (*headerFilter, error) {
 	return f, nil
 }
 
-// records reports whether a field is recorded. The fields that Connection names are those of one connection.
+// records reports whether a field is recorded. connection are the values of the header Connection,
+// which names further fields that belong to one connection.
 func (f *headerFilter) records(name string, connection []string) bool {
 	name = http.CanonicalHeaderKey(name)
 	if f.never[name] || isNeverRecorded(name) || f.only != nil && !f.only[name] {
@@ -85,7 +86,7 @@ func (f *headerFilter) records(name string, connection []string) bool {
 	})
 }
 
-// setFields puts fields into header, in the place of what is there. A field without values is not sent.
+// setFields sets the fields in header. A field without values is deleted from the answer.
 func setFields(header http.Header, fields map[string][]string) {
 	for name, values := range fields {
 		header[name] = values

@@ -8,9 +8,9 @@ import (
 	"github.com/idem-go/idem/internal/keyheader"
 )
 
-// likelyReplay reports whether the client says that this is its second attempt or a later one: the field has one value,
-// which is a decimal integer of at most 15 digits, not below 2. It is a hint: whether it is true or not, the answer is the
-// same.
+// likelyReplay reports whether the client says that this is a second or later attempt. The field
+// must have one value, a decimal integer from 2 up to 15 digits. It is only a hint: the answer does
+// not depend on it.
 func likelyReplay(r *http.Request) bool {
 	values := r.Header[keyheader.Attempt]
 	if len(values) != 1 {
@@ -28,12 +28,12 @@ func likelyReplay(r *http.Request) bool {
 	return true
 }
 
-// answeredSlots is how many keys answered can remember: 128 KiB of them.
+// answeredSlots is the number of keys that answered can hold, in 128 KiB.
 const answeredSlots = 1 << 14
 
-// answered remembers the keys that were answered lately, so that a repetition may ask for the record first. It is a hint as
-// well: it forgets a key when another falls on the same slot, and it has no key itself, only hashes under a secret of its
-// own, so that no client can make two collide.
+// answered holds hashes of recently answered keys. For such a key, the middleware looks for the
+// record before it claims the key. It is only a hint: a key is overwritten by another key in the
+// same slot. The hash has a random seed, so that a client cannot make keys collide on purpose.
 type answered struct {
 	seed  maphash.Seed
 	slots [answeredSlots]atomic.Uint64
@@ -41,13 +41,13 @@ type answered struct {
 
 func newAnswered() *answered { return &answered{seed: maphash.MakeSeed()} }
 
-// nameOf returns what stands for a key. It is never 0, which stands for an empty slot.
-func (a *answered) nameOf(scope, key string) uint64 {
+// idOf returns the hash of a key. It is never 0, which marks an empty slot.
+func (a *answered) idOf(scope, key string) uint64 {
 	return maphash.Comparable(a.seed, [2]string{scope, key}) | 1
 }
 
-func (a *answered) has(name uint64) bool { return a.slot(name).Load() == name }
+func (a *answered) has(id uint64) bool { return a.slot(id).Load() == id }
 
-func (a *answered) add(name uint64) { a.slot(name).Store(name) }
+func (a *answered) add(id uint64) { a.slot(id).Store(id) }
 
-func (a *answered) slot(name uint64) *atomic.Uint64 { return &a.slots[(name>>1)%answeredSlots] }
+func (a *answered) slot(id uint64) *atomic.Uint64 { return &a.slots[(id>>1)%answeredSlots] }

@@ -38,20 +38,20 @@ func TestSecondAttemptOfAClientIsLikelyAReplay(t *testing.T) {
 func TestKeyThatWasAnsweredLatelyIsRemembered(t *testing.T) {
 	t.Parallel()
 	a := newAnswered()
-	name := a.nameOf("scope", "key")
+	name := a.idOf("scope", "key")
 	if a.has(name) {
 		t.Error("it remembers what it was not told")
 	}
 	a.add(name)
-	if !a.has(a.nameOf("scope", "key")) {
+	if !a.has(a.idOf("scope", "key")) {
 		t.Error("it has forgotten at once")
 	}
 	for _, other := range [][2]string{{"scope", "key2"}, {"scop", "ekey"}, {"scopekey", ""}, {"", "scopekey"}, {"key", "scope"}} {
-		if a.has(a.nameOf(other[0], other[1])) {
+		if a.has(a.idOf(other[0], other[1])) {
 			t.Errorf("it takes %q for it", other)
 		}
 	}
-	if b := newAnswered(); b.nameOf("scope", "key") == name {
+	if b := newAnswered(); b.idOf("scope", "key") == name {
 		t.Error("its hash is not its own")
 	}
 }
@@ -62,20 +62,20 @@ func TestMemoryOfAnsweredKeysIsBounded(t *testing.T) {
 	a := newAnswered()
 	remembered := func(keys int) (n int) {
 		for i := range keys {
-			if a.has(a.nameOf("scope", strconv.Itoa(i))) {
+			if a.has(a.idOf("scope", strconv.Itoa(i))) {
 				n++
 			}
 		}
 		return n
 	}
 	for i := range answeredSlots / 4 {
-		a.add(a.nameOf("scope", strconv.Itoa(i)))
+		a.add(a.idOf("scope", strconv.Itoa(i)))
 	}
 	if n := remembered(answeredSlots / 4); n < answeredSlots/5 {
 		t.Errorf("%d of %d are remembered", n, answeredSlots/4)
 	}
 	for i := range 10 * answeredSlots {
-		a.add(a.nameOf("scope", strconv.Itoa(i)))
+		a.add(a.idOf("scope", strconv.Itoa(i)))
 	}
 	if n := remembered(10 * answeredSlots); n > answeredSlots || n < answeredSlots/2 {
 		t.Errorf("%d are remembered, and there are %d slots", n, answeredSlots)
@@ -130,7 +130,7 @@ func TestMemoryOfAnsweredKeysAllocatesNothing(t *testing.T) {
 
 // hint is what a request pays.
 func hint(a *answered, r *http.Request) bool {
-	name := a.nameOf("4:acme11:POST /orders", "8e03978e-40d5-43dd-bc93-6894a57f9324")
+	name := a.idOf("4:acme11:POST /orders", "8e03978e-40d5-43dd-bc93-6894a57f9324")
 	found := likelyReplay(r) || a.has(name)
 	a.add(name)
 	return found

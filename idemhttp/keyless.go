@@ -12,27 +12,30 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// errUnknownWithoutKey says that a COMMIT was not acknowledged. There is no record to ask.
-var errUnknownWithoutKey = errors.New("idemhttp: COMMIT was not acknowledged, and the request had no key to ask by")
+// errUnknownWithoutKey means that the COMMIT of a request without a key was not acknowledged. There
+// is no record that could tell the outcome.
+var errUnknownWithoutKey = errors.New("idemhttp: COMMIT was not acknowledged, and the request had no key; check its writes before repeating it")
 
-// runKeyless runs the handler in a transaction that records nothing, again after a serialization failure or a deadlock.
+// runKeyless runs the handler in a transaction that records nothing. It runs the handler again
+// after a serialization failure or a deadlock.
 func (x *exchange) runKeyless(ctx context.Context, scope string) error {
 	run := &keyless{exchange: x, started: time.Now(), outcome: idem.OutcomePanicked}
 	if x.config.Observer == nil {
 		return run.do(ctx)
 	}
-	run.seen = x.config.Observer.TraceStart(ctx, idem.TraceStartData{Name: x.config.Name, Scope: scope})
+	run.observed = x.config.Observer.TraceStart(ctx, idem.TraceStartData{Name: x.config.Name, Scope: scope})
 	var err error
-	defer func() { run.tellEnd(err) }()
+	defer func() { run.observeEnd(err) }()
 	err = run.do(ctx)
-	run.outcome = run.became(err)
+	run.outcome = run.outcomeOf(err)
 	return err
 }
 
-// keyless is the run of a request without a key, for its observer.
+// keyless is the run of a request without a key. It calls the Observer in the way that idem.Do does
+// for a request with a key.
 type keyless struct {
 	*exchange
-	seen     context.Context // the observer's own
+	observed context.Context // returned by TraceStart
 	started  time.Time
 	attempts int
 	decision Decision
@@ -43,13 +46,13 @@ func (k *keyless) do(ctx context.Context) error {
 	engine := txn.Engine{Pool: k.pool, Source: k.source, Options: k.config.TxOptions, Limits: txn.DefaultLimits}
 	err := engine.Do(ctx, k.config.Retries, func(tx pgx.Tx) (undo bool, err error) {
 		if k.attempts > 0 {
-			k.tell(idem.EventRetried, idem.CauseConflict) // the only one for which the engine runs anything again
+			k.observe(idem.EventRetried, idem.CauseConflict) // the engine runs fn again only after a conflict
 		}
 		k.attempts++
-		k.tell(idem.EventExecuting, idem.CauseNone)
+		k.observe(idem.EventExecuting, idem.CauseNone)
 		k.decision, err = k.run(tx)
 		if k.decision == Commit && err == nil {
-			k.tell(idem.EventRecording, idem.CauseNone)
+			k.observe(idem.EventRecording, idem.CauseNone)
 		}
 		return k.decision != Commit, err
 	})
@@ -60,8 +63,9 @@ func (k *keyless) do(ctx context.Context) error {
 	return err
 }
 
-// became is the outcome as it would be with a key, for which Forget is an error.
-func (k *keyless) became(err error) idem.Outcome {
+// outcomeOf returns the outcome that a request with a key would have. For such a request, Forget is
+// an error.
+func (k *keyless) outcomeOf(err error) idem.Outcome {
 	switch {
 	case errors.Is(err, errUnknownWithoutKey):
 		return idem.OutcomeUnknown
@@ -73,17 +77,17 @@ func (k *keyless) became(err error) idem.Outcome {
 	return idem.OutcomeExecuted
 }
 
-func (k *keyless) tell(event idem.Event, cause idem.Cause) {
+func (k *keyless) observe(event idem.Event, cause idem.Cause) {
 	if k.config.Observer != nil {
-		k.config.Observer.TraceEvent(k.seen, idem.TraceEventData{Event: event, Attempt: k.attempts, Cause: cause})
+		k.config.Observer.TraceEvent(k.observed, idem.TraceEventData{Event: event, Attempt: k.attempts, Cause: cause})
 	}
 }
 
-func (k *keyless) tellEnd(err error) {
+func (k *keyless) observeEnd(err error) {
 	if k.outcome == idem.OutcomeFailed && err == nil {
 		err = errForgotten
 	}
-	k.config.Observer.TraceEnd(k.seen, idem.TraceEndData{
+	k.config.Observer.TraceEnd(k.observed, idem.TraceEndData{
 		Outcome: k.outcome, Err: err, Cause: idem.CauseOf(err), Duration: time.Since(k.started), Attempts: k.attempts,
 	})
 }

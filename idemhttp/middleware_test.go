@@ -311,7 +311,7 @@ func TestHandlerThatRunsWhereTheMiddlewareDoesNotSeeItIsRefused(t *testing.T) {
 	}
 	ask(http.HandlerFunc(beside))
 	s.want(0, 0)
-	if logged := s.logs.String(); !strings.Contains(logged, "calls it behind Wrap") || !strings.Contains(logged, "another http.ResponseWriter") {
+	if logged := s.logs.String(); !strings.Contains(logged, "calls it after Wrap has returned") || !strings.Contains(logged, "another http.ResponseWriter") {
 		t.Errorf("the log does not say why: %s", logged)
 	}
 	order := m.Wrap(http.HandlerFunc(s.order))

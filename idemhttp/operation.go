@@ -15,36 +15,42 @@ import (
 	"github.com/idem-go/idem"
 )
 
-// Operation is work of several steps: an *operation.Definition.
+// Operation is work of several steps. *operation.Definition implements it.
 type Operation[In any] interface {
 	Do(ctx context.Context, pool *pgxpool.Pool, scope, key string, hash idem.Hash, in In, opts ...idem.Option) (idem.Result, error)
 }
 
-// starter is an Operation that can be left to a Worker from its beginning, as an *operation.Definition can.
+// starter is an Operation that can be created for a Worker to run. *operation.Definition implements
+// it.
 type starter[In any] interface {
 	Start(ctx context.Context, tx pgx.Tx, scope, key string, hash idem.Hash, in In, opts ...idem.Option) (id string, err error)
 }
 
-// OperationConfig says how requests run an operation. StatusPath has to be set.
+// OperationConfig configures Operate. Only StatusPath is required.
 type OperationConfig[In any] struct {
-	// Input makes the input of the operation out of a request. It has a copy of the request, and the whole body. An error is 500, or
-	// the *Problem that it is. The default takes the body as JSON, and answers 400 if it is none.
+	// Input returns the input of the operation for a request. It gets a copy of the request, with
+	// the whole body. An error is answered with 500, or with the *Problem in it. The default
+	// decodes the body as JSON, and answers 400 if that fails.
 	Input func(r *http.Request) (In, error)
 
-	// StatusPath is where clients ask how far an operation is, with {id} in the place of its id: "/operations/{id}". It is sent as
-	// the Location of a 202. Register OperationHandler.Status there.
+	// StatusPath is the path at which clients ask for the status of an operation, with {id} in the
+	// place of its ID: "/operations/{id}". It is sent as the Location of a 202. Register
+	// OperationHandler.Status there.
 	StatusPath string
 
-	// Patience is for how long a request waits for the end of the operation, before it is answered 202. The default is 2 seconds.
+	// Patience is how long a request waits for the end of the operation before it is answered with
+	// 202. The default is 2 seconds.
 	Patience time.Duration
 
-	// MaxRunning bounds how many operations this process works on at once, those whose requests have been answered 202 included.
-	// A request above that is answered 202 as soon as its operation is durable, and an operation.Worker does all of the work, so
-	// run one; where the Operation has no Start, such a request is 503. The default is 1000.
+	// MaxRunning limits how many operations this process runs at once, including those whose
+	// requests were answered with 202. A request above the limit is answered with 202 as soon as
+	// its operation is durable. An operation.Worker then does all of the work, so run one. If the
+	// Operation has no Start, such a request is answered with 503. The default is 1000.
 	MaxRunning int
 
-	// Reasons adds to the status of a parked operation its reason: the code and the text. The text names steps, and may quote the
-	// beginning of an error. By default clients do not get it; the log and the tools of the operator have it.
+	// Reasons adds the reason code and text to the status of a parked operation. The text names
+	// steps, and may quote the beginning of an error. By default clients do not get it, and only
+	// the log and the operator tools show it.
 	Reasons bool
 
 	// HideSteps leaves the names of steps and signals out of the status: the fields step, waits_for, steps and reason_text.
@@ -56,40 +62,44 @@ const (
 	defaultMaxRunning = 1000
 )
 
-// OperationHandler answers requests by an operation. It is safe for concurrent use.
+// OperationHandler answers requests with the result of an operation. It is safe for concurrent use.
 type OperationHandler struct {
 	*Middleware
 	statusPath string
 	patience   time.Duration
 	reasons    bool
 	hideSteps  bool
-	most       int // of runs
+	maxRunning int
 	prepare    func(r *http.Request) (*prepared, error)
 	runs       runs
 }
 
-// prepared is an operation with the input of a request.
+// prepared is an operation together with the input of a request.
 type prepared struct {
 	do    func(ctx context.Context, c *claim) (idem.Result, error)
-	start func(ctx context.Context, tx pgx.Tx, c *claim) error // nil if it has no Start
+	start func(ctx context.Context, tx pgx.Tx, c *claim) error // nil if the Operation has no Start
 }
 
-// Operate returns a handler whose requests run the operation, under the key, the scope and the fingerprint that the Config of m says.
-// It is an error if the config has no StatusPath with {id} in it.
+// Operate returns a handler that runs the operation for each request, with the key, scope and
+// fingerprint that the Config of m defines. It returns an error if config.StatusPath does not
+// contain {id}.
 //
-// A request is answered by the operation if that ends within config.Patience: by the answer of its function, or by the replay of
-// it, exactly as it is recorded. Otherwise the answer is 202, with the status of the operation as its body and the Location of
-// that, as soon as the operation is durable: a 202 is never lost. What refuses a request elsewhere refuses it here. Where something
-// fails after the operation was begun the answer is 202 as well, because it goes on.
+// If the operation ends within config.Patience, the request gets the answer of its function, or its
+// replay, exactly as recorded. Otherwise the handler answers 202 as soon as the operation is
+// durable, so that an accepted operation is never lost. The body of the 202 is the status of the
+// operation, and its Location is the path of the status. A request is rejected for the same reasons
+// as under Wrap. If something fails after the operation is durable, the answer is 202 too, because
+// the operation goes on.
 //
-// The operation does not end with its request: the process goes on with it while the client waits for nothing any more, or has
-// gone. [OperationHandler.Shutdown] waits for what goes on. If the process dies another one goes on: run an operation.Worker.
+// The operation does not end with its request. The process continues it when the client stops
+// waiting. [OperationHandler.Shutdown] waits for such operations. If the process dies, another one
+// continues: run an operation.Worker.
 func Operate[In any](m *Middleware, operation Operation[In], config OperationConfig[In]) (*OperationHandler, error) {
 	fill(&config.Patience, defaultPatience)
 	fill(&config.MaxRunning, defaultMaxRunning)
 	switch {
 	case m == nil || operation == nil:
-		return nil, errors.New("idemhttp: Operate: the Middleware or the operation is nil")
+		return nil, errors.New("idemhttp: Operate: the Middleware or the Operation is nil")
 	case !strings.HasPrefix(config.StatusPath, "/") || strings.Count(config.StatusPath, "{id}") != 1:
 		return nil, fmt.Errorf("idemhttp: OperationConfig.StatusPath: %q is not a path with one {id} in it", config.StatusPath)
 	case config.Patience < 0:
@@ -102,7 +112,7 @@ func Operate[In any](m *Middleware, operation Operation[In], config OperationCon
 	}
 	return &OperationHandler{
 		Middleware: m, statusPath: config.StatusPath, patience: config.Patience, reasons: config.Reasons, hideSteps: config.HideSteps,
-		most: config.MaxRunning,
+		maxRunning: config.MaxRunning,
 		prepare: func(r *http.Request) (*prepared, error) {
 			in, err := config.Input(r)
 			return prepare(m, operation, in), err
@@ -126,7 +136,7 @@ func prepare[In any](m *Middleware, operation Operation[In], in In) *prepared {
 func inputFromJSON[In any](r *http.Request) (in In, err error) {
 	decoder := json.NewDecoder(r.Body)
 	if err = decoder.Decode(&in); err == nil && decoder.More() {
-		err = errors.New("there is more than one document")
+		err = errors.New("more than one JSON document")
 	}
 	if err != nil {
 		return in, invalidInput()

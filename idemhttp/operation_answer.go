@@ -12,7 +12,7 @@ import (
 	"github.com/idem-go/idem/internal/display"
 )
 
-// ServeHTTP answers a request by the operation. Every method needs a key.
+// ServeHTTP runs the operation and answers the request. A key is required for every method.
 func (h *OperationHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := h.start(w, r, nil)
 	defer x.end()
@@ -21,38 +21,40 @@ func (h *OperationHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// answer starts the operation, or finds it, and sends what there is to say. A failure means that nothing has been sent.
+// answer starts or finds the operation, and answers the request. If it returns a failure, nothing
+// has been sent.
 func (h *OperationHandler) answer(x *exchange) *failure {
 	c, f := x.claim(x.r.Context(), x.sentKey)
 	if f != nil {
 		return f
 	}
-	p, err := h.prepare(x.asked())
+	p, err := h.prepare(x.hookRequest())
 	if err != nil {
 		return &failure{inInput, err}
 	}
-	run := h.runs.begin(x.r.Context(), h.most, func(ctx context.Context) (idem.Result, error) { return p.do(ctx, c) })
+	run := h.runs.begin(x.r.Context(), h.maxRunning, func(ctx context.Context) (idem.Result, error) { return p.do(ctx, c) })
 	if run == nil {
-		return h.leave(x, p, c)
+		return h.startForWorker(x, p, c)
 	}
 	return h.await(x, run, c)
 }
 
-var errFull = errors.New("idemhttp: this process works on as many operations as it may")
+var errFull = errors.New("idemhttp: this process runs OperationConfig.MaxRunning operations, and the Operation has no Start")
 
-// leave begins the operation for a Worker to do, or finds it.
-func (h *OperationHandler) leave(x *exchange, p *prepared, c *claim) *failure {
-	for begun := false; ; begun = true {
-		status, err := h.held(x.r, c)
+// startForWorker starts the operation without running it, or finds it, and answers 202. A Worker
+// runs the operation.
+func (h *OperationHandler) startForWorker(x *exchange, p *prepared, c *claim) *failure {
+	for started := false; ; started = true {
+		status, err := h.statusOf(x.r, c)
 		switch {
 		case err != nil:
 			return &failure{inEngine, err}
 		case status != nil:
 			h.accept(x.w, status)
 			return nil
-		case begun: // it has ended, so this is a replay
+		case started: // the operation has already ended, so Do returns a replay
 			result, err := p.do(x.r.Context(), c)
-			return h.tell(x, &run{result: result, err: err}, c)
+			return h.sendResult(x, &run{result: result, err: err}, c)
 		case p.start == nil:
 			return &failure{inEngine, errFull}
 		}
@@ -63,17 +65,18 @@ func (h *OperationHandler) leave(x *exchange, p *prepared, c *claim) *failure {
 	}
 }
 
-// await waits for the end of a run, or until it may be left to itself.
+// await waits for the end of the run. After Patience, or if the request ends, it answers 202 as
+// soon as the operation is durable.
 func (h *OperationHandler) await(x *exchange, run *run, c *claim) *failure {
 	select {
 	case <-run.ended:
-		return h.tell(x, run, c)
+		return h.sendResult(x, run, c)
 	case <-time.After(h.patience):
 	case <-x.r.Context().Done():
 	}
-	const look = 100 * time.Millisecond
-	for pause := look; ; pause = min(2*pause, 10*look) {
-		switch status, err := h.held(x.r, c); {
+	const minPause, maxPause = 100 * time.Millisecond, time.Second
+	for pause := minPause; ; pause = min(2*pause, maxPause) {
+		switch status, err := h.statusOf(x.r, c); {
 		case errors.Is(err, idem.ErrMismatch):
 			return &failure{inEngine, err}
 		case err == nil && status != nil:
@@ -84,15 +87,16 @@ func (h *OperationHandler) await(x *exchange, run *run, c *claim) *failure {
 		}
 		select {
 		case <-run.ended:
-			return h.tell(x, run, c)
+			return h.sendResult(x, run, c)
 		case <-time.After(pause):
 		case <-x.r.Context().Done():
 		}
 	}
 }
 
-// tell sends what a run has come to.
-func (h *OperationHandler) tell(x *exchange, run *run, c *claim) *failure {
+// sendResult answers with the result of a run. If the run failed, but the operation is durable and
+// in progress, the answer is 202.
+func (h *OperationHandler) sendResult(x *exchange, run *run, c *claim) *failure {
 	err := run.err
 	switch {
 	case err == nil && run.result.Replayed:
@@ -101,19 +105,19 @@ func (h *OperationHandler) tell(x *exchange, run *run, c *claim) *failure {
 		send(x.w, run.result.Response)
 		return nil
 	case !errors.Is(err, idem.ErrMismatch):
-		status, unknown := h.held(x.r, c)
+		status, lookupErr := h.statusOf(x.r, c)
 		switch {
-		case errors.Is(unknown, idem.ErrMismatch):
-			return &failure{inEngine, unknown}
-		case unknown == nil && status != nil: // it was begun, so it goes on
+		case errors.Is(lookupErr, idem.ErrMismatch):
+			return &failure{inEngine, lookupErr}
+		case lookupErr == nil && status != nil: // the operation is durable, so a worker continues it
 			if !errors.Is(err, idem.ErrInProgress) {
-				h.config.Logger.WarnContext(x.r.Context(), "an operation does not get on", "operation", status.ID, "name", status.Name, "error", err)
+				h.config.Logger.WarnContext(x.r.Context(), "running an operation failed; a worker continues it", "operation", status.ID, "name", status.Name, "error", err)
 			}
 			h.accept(x.w, status)
 			return nil
 		}
 	}
-	if _, said := problemIn(err); said {
+	if _, isProblem := problemIn(err); isProblem {
 		return &failure{inOperation, err}
 	}
 	return &failure{inEngine, err}

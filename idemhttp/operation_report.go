@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// accept answers that the operation goes on, and where to ask for it.
+// accept answers 202 with the status of the operation and its Location.
 func (h *OperationHandler) accept(w http.ResponseWriter, status *operationStatus) {
 	w.Header().Set("Location", strings.Replace(h.statusPath, "{id}", status.ID, 1))
 	sendOperation(w, http.StatusAccepted, status)
@@ -18,7 +18,7 @@ func (h *OperationHandler) accept(w http.ResponseWriter, status *operationStatus
 func sendOperation(w http.ResponseWriter, code int, status *operationStatus) {
 	body, err := json.Marshal(status)
 	if err != nil {
-		panic(err) // no field can fail
+		panic(err) // cannot happen: every field can be encoded
 	}
 	header := w.Header()
 	header.Set("Content-Type", "application/json")
@@ -27,24 +27,27 @@ func sendOperation(w http.ResponseWriter, code int, status *operationStatus) {
 		header.Set("Retry-After", wholeSeconds(status.retryAfter))
 	}
 	w.WriteHeader(code)
-	_, _ = w.Write(append(body, '\n')) // if this fails, the client has gone
+	_, _ = w.Write(append(body, '\n')) // an error means that the client has gone
 }
 
-// Status returns a handler that tells how far an operation is. It belongs to "GET " and the StatusPath, in an http.ServeMux or
-// wherever the request has a path value id. Config.Scope is asked for it as for the operation itself, and has to return the same
-// scope: for another one the operation is not there, and the answer is 404.
+// Status returns a handler that reports the status of an operation. Register it for GET on
+// StatusPath, in an http.ServeMux or another router that sets the path value id. Config.Scope is
+// called for this request too, and must return the scope of the operation. For any other scope the
+// answer is 404.
 //
-// The answer is JSON: operation_id, name, state (running, parked, completed, failed or undone), step, since, attempts, waits_for and
-// waits_until, undoing, and steps, with the kind, the name, the outcome and the recorded_at of each. If the operation has ended in
-// an answer there is also result, with its status, its header and its body, or its body_base64 if that is not JSON. Config.Authorize
-// is asked as before a replay; if it returns an error there is no result. The key, the input and the values are not shown.
+// The answer is JSON: operation_id, name, state (running, parked, completed, failed or undone),
+// step, since, attempts, waits_for, waits_until, undoing, and steps with the kind, name, outcome
+// and recorded_at of each. An operation that has ended in an answer also has result: its status,
+// its header and its body, or body_base64 if the body is not JSON. Config.Authorize is called as
+// before a replay; if it returns an error, there is no result. The key, the input and the values
+// are not shown.
 func (h *OperationHandler) Status() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			h.config.Render(w, r, getOnly())
 			return
 		}
-		status, f := h.ofCaller(w, r)
+		status, f := h.lookupStatus(w, r)
 		switch {
 		case f != nil:
 			h.refuse(w, r, f)
@@ -56,8 +59,9 @@ func (h *OperationHandler) Status() http.Handler {
 	})
 }
 
-// ofCaller returns the status of the operation that a request asks for, nil if there is none or it is another caller's.
-func (h *OperationHandler) ofCaller(w http.ResponseWriter, r *http.Request) (*operationStatus, *failure) {
+// lookupStatus returns the status of the requested operation, or nil if there is none with this ID
+// and scope.
+func (h *OperationHandler) lookupStatus(w http.ResponseWriter, r *http.Request) (*operationStatus, *failure) {
 	x := h.start(w, r, nil)
 	defer x.end()
 	scope, f := x.scope()
@@ -81,7 +85,8 @@ func (h *OperationHandler) ofCaller(w http.ResponseWriter, r *http.Request) (*op
 	return status, nil
 }
 
-// Shutdown waits for the operations that go on without a request. It comes behind http.Server.Shutdown. At the end of ctx it has
-// this process let go of them, for others to go on with, waits for that, and returns the error of ctx. A Call under way is
-// ended then: one that is Once is parked.
+// Shutdown waits for the operations that are running without a request. Call it after
+// http.Server.Shutdown. When ctx ends, Shutdown cancels them, so that other processes can resume
+// them, waits until they have returned, and returns the error of ctx. This interrupts a Call in
+// progress. A Call with the policy Once is then in doubt, and its operation is parked.
 func (h *OperationHandler) Shutdown(ctx context.Context) error { return h.runs.drain(ctx) }

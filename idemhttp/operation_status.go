@@ -17,19 +17,19 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// operationStatus tells a client how far an operation is.
+// operationStatus is the status of an operation for its client.
 type operationStatus struct {
 	ID         string       `json:"operation_id"`
 	Name       string       `json:"name"`
 	State      string       `json:"state"`
 	Undoing    bool         `json:"undoing,omitempty"`
-	Step       string       `json:"step,omitempty"` // the one under way, or waited for
+	Step       string       `json:"step,omitempty"` // the step in progress, or the step that is waited for
 	Since      time.Time    `json:"since,omitzero"`
 	Attempts   int          `json:"attempts,omitempty"`
 	WaitsFor   string       `json:"waits_for,omitempty"`
 	WaitsUntil time.Time    `json:"waits_until,omitzero"`
 	Reason     string       `json:"reason,omitempty"`      // the code
-	ReasonText string       `json:"reason_text,omitempty"` // the same as a sentence
+	ReasonText string       `json:"reason_text,omitempty"` // the reason as a sentence
 	Steps      []stepStatus `json:"steps,omitzero"`
 	Result     *result      `json:"result,omitempty"` // the answer, if the operation has ended in one
 	retryAfter time.Duration
@@ -62,12 +62,12 @@ type stepStatus struct {
 	RecordedAt time.Time `json:"recorded_at"`
 }
 
-// statusLimit bounds the look at an operation whose request has run out of time.
+// statusLimit is the time limit for reading a status after the request has run out of time.
 const statusLimit = time.Second
 
-// held returns the status of the operation that has the key, nil if none has it, and idem.ErrMismatch if it belongs to another
-// request.
-func (h *OperationHandler) held(r *http.Request, c *claim) (*operationStatus, error) {
+// statusOf returns the status of the operation in progress with the key of c, or nil if there is
+// none. It returns idem.ErrMismatch if the operation belongs to another request.
+func (h *OperationHandler) statusOf(r *http.Request, c *claim) (*operationStatus, error) {
 	ctx := r.Context()
 	if ctx.Err() != nil {
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), statusLimit)
@@ -85,7 +85,7 @@ func (h *OperationHandler) held(r *http.Request, c *claim) (*operationStatus, er
 	return status, err
 }
 
-// load reads the status of an operation, nil if there is none of that id.
+// load returns the status of an operation, or nil if there is no operation with this ID.
 func (h *OperationHandler) load(ctx context.Context, id string) (*operationStatus, error) {
 	engine := txn.Engine{Pool: h.pool, Limits: txn.DefaultLimits}
 	find, show, steps := db.FindOperation{OperationID: id}, db.ShowOperation{OperationID: id}, db.ListSteps{OperationID: id}
@@ -110,7 +110,7 @@ func (h *OperationHandler) load(ctx context.Context, id string) (*operationStatu
 	status.retryAfter = time.Second
 	wakeAt := show.WaitsUntil()
 	switch pause := wakeAt.Sub(show.LoadedAt); {
-	case show.State == db.OperationRunning && wakeAt.IsZero(): // until its child has ended
+	case show.State == db.OperationRunning && wakeAt.IsZero(): // it waits for the end of its child
 		status.WaitsFor = status.Step
 	case show.State == db.OperationParked:
 		status.retryAfter, status.Step = time.Minute, show.ReasonStep
@@ -128,8 +128,8 @@ func (s *operationStatus) hideSteps() { s.Step, s.WaitsFor, s.ReasonText, s.Step
 
 var errNoResult = errors.New("idemhttp: the answer of an operation is not recorded any more")
 
-// addResult adds the recorded answer of an operation that has ended. There is none if the operation has ended in an error, if the
-// answer has expired, or if Config.Authorize does not let this caller have it.
+// addResult adds the recorded answer of an operation that has ended. There is none if the operation
+// has ended in an error, if the answer has expired, or if Config.Authorize refuses this caller.
 func (h *OperationHandler) addResult(x *exchange, status *operationStatus) error {
 	if status.State != string(db.OperationCompleted) && status.State != string(db.OperationFailed) {
 		return nil
@@ -148,13 +148,14 @@ func (h *OperationHandler) addResult(x *exchange, status *operationStatus) error
 		return nil
 	case err != nil:
 		return err
-	case h.config.Authorize == nil || h.config.Authorize(x.asked(), answer) == nil:
+	case h.config.Authorize == nil || h.config.Authorize(x.hookRequest(), answer) == nil:
 		status.Result = newResult(answer.Response)
 	}
 	return nil
 }
 
-// withoutNumber returns the step that an undo undoes: the second undo of a step is stored as "name##2".
+// withoutNumber removes the number from the name of an undo. The second undo of a step is stored as
+// "name##2".
 func withoutNumber(name string) string {
 	step, _, _ := strings.Cut(name, "##")
 	return step

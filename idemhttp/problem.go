@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// problemBase is where the types of problems are documented. A type never changes.
+// problemBase is the URL of the documentation of problem types. The types never change.
 const problemBase = "https://github.com/idem-go/idem/blob/main/docs/http-reference.md#"
 
-// The types of the problems that this package makes.
+// The types of the problems of this package.
 const (
 	TypeMissingKey      = problemBase + "missing-key"
 	TypeInvalidKey      = problemBase + "invalid-key"
@@ -33,11 +33,13 @@ const (
 	TypeGetOnly         = problemBase + "get-only"
 )
 
-// Problem is an answer that says no, in the form of RFC 9457. Programs branch on Type; the texts are for people.
+// Problem is an error response in the format of RFC 9457. Programs use Type. The texts are for
+// people.
 //
-// A handler under [Middleware.Handle] may return one as its error: the handler's writes are undone, and the problem is the
-// answer, which is remembered unless Config.Decide says Forget of its status. Retryable and SafeNewKey are set accordingly.
-// Config.Scope, Config.Fingerprint and Config.Authorize may return one as well, and it is sent as it is.
+// A handler under [Middleware.Handle] may return a *Problem as its error. Its writes are then
+// rolled back, and the problem is the answer. The answer is recorded unless Config.Decide returns
+// Forget for its status. Handle sets Retryable and SafeNewKey accordingly. Config.Scope,
+// Config.Fingerprint and Config.Authorize may also return a *Problem, which is sent unchanged.
 type Problem struct {
 	Type     string `json:"type,omitempty"`
 	Title    string `json:"title,omitempty"`
@@ -45,10 +47,11 @@ type Problem struct {
 	Detail   string `json:"detail,omitempty"`
 	Instance string `json:"instance,omitempty"`
 
-	// Retryable says that the same request, with the same key, may have another answer later.
+	// Retryable says that the same request, with the same key, may get another answer later.
 	Retryable bool `json:"retryable"`
 
-	// SafeNewKey says that nothing was done for the request, so that to send it with a new key does nothing twice.
+	// SafeNewKey says that nothing was done for the request, so that a repetition with a new key
+	// does nothing twice.
 	SafeNewKey bool `json:"safe_new_key"`
 
 	RetryAfter time.Duration `json:"-"` // sent as the header Retry-After, in whole seconds, rounded up
@@ -58,28 +61,29 @@ type Problem struct {
 func (p *Problem) Error() string {
 	switch {
 	case p == nil:
-		return "idemhttp: an error that is a nil *Problem"
+		return "idemhttp: the error is a nil *Problem"
 	case p.Detail == "":
 		return p.Title
 	}
 	return p.Title + ": " + p.Detail
 }
 
-// problemIn returns the Problem that an error is, or wraps. It is nil if a function has returned a nil *Problem as an error.
-func problemIn(err error) (p *Problem, said bool) { return errors.AsType[*Problem](err) }
+// problemIn returns the *Problem in an error. p is nil if a function returned a nil *Problem as its
+// error.
+func problemIn(err error) (p *Problem, ok bool) { return errors.AsType[*Problem](err) }
 
-// ServeHTTP writes the problem. It is what Config.Render does by default.
+// ServeHTTP writes the problem. It is the default of Config.Render.
 func (p *Problem) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	sent := *p
 	sent.Status = p.status()
 	p.send(w, "application/problem+json", &sent)
 }
 
-// send writes the problem with a body of this media type.
-func (p *Problem) send(w http.ResponseWriter, mediaType string, said any) {
-	body, err := json.Marshal(said)
+// send writes the problem with document as its JSON body.
+func (p *Problem) send(w http.ResponseWriter, mediaType string, document any) {
+	body, err := json.Marshal(document)
 	if err != nil {
-		panic(err) // no field can fail
+		panic(err) // cannot happen: every field can be encoded
 	}
 	header := w.Header()
 	setFields(header, p.Header)
@@ -88,7 +92,7 @@ func (p *Problem) send(w http.ResponseWriter, mediaType string, said any) {
 		header.Set("Retry-After", wholeSeconds(p.RetryAfter))
 	}
 	w.WriteHeader(p.status())
-	_, _ = w.Write(append(body, '\n')) // if this fails, the client has gone
+	_, _ = w.Write(append(body, '\n')) // an error means that the client has gone
 }
 
 func (p *Problem) status() int {
@@ -98,7 +102,7 @@ func (p *Problem) status() int {
 	return p.Status
 }
 
-// wholeSeconds rounds up: a client must not come back too early.
+// wholeSeconds rounds up, so that a client does not retry too early.
 func wholeSeconds(d time.Duration) string {
 	return strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10)
 }

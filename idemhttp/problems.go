@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// The problems that this package makes. Each is a new one: Config.Render may change it.
+// The problems of this package. Each function returns a new one, because Config.Render may change it.
 
 func (m *Middleware) missingKey() *Problem {
 	return &Problem{Type: TypeMissingKey, Title: "The header " + m.config.Header + " is missing", Status: m.config.Statuses.MissingKey,
-		Detail: "Make a random key for this request, and send the same key whenever you repeat it.", SafeNewKey: true}
+		Detail: "Create a random key for this request, and send the same key whenever you repeat it.", SafeNewKey: true}
 }
 
 func (m *Middleware) invalidKey(detail string) *Problem {
@@ -28,12 +28,12 @@ func (m *Middleware) inProgress(after time.Duration) *Problem {
 }
 
 func (m *Middleware) forbidden() *Problem {
-	return &Problem{Type: TypeForbidden, Title: "This is not yours to ask for", Status: m.config.Statuses.Forbidden}
+	return &Problem{Type: TypeForbidden, Title: "Access to this is not allowed", Status: m.config.Statuses.Forbidden}
 }
 
 func protocol() *Problem {
 	return &Problem{Type: TypeProtocol, Title: "gRPC is not served here", Status: http.StatusUnsupportedMediaType,
-		Detail: "Nothing was done. The service has to make its gRPC methods safe to retry by an interceptor."}
+		Detail: "Nothing was done. The service must use an interceptor for its gRPC methods."}
 }
 
 func (m *Middleware) unavailable() *Problem {
@@ -42,7 +42,7 @@ func (m *Middleware) unavailable() *Problem {
 }
 
 func (m *Middleware) outcomeUnknown(detail string, retryable bool) *Problem {
-	p := &Problem{Type: TypeOutcomeUnknown, Title: "It is not known whether this was done", Status: m.config.Statuses.Unavailable,
+	p := &Problem{Type: TypeOutcomeUnknown, Title: "The outcome of this request is unknown", Status: m.config.Statuses.Unavailable,
 		Detail: detail, Retryable: retryable}
 	if retryable {
 		p.RetryAfter = time.Second
@@ -56,12 +56,12 @@ func (m *Middleware) bodyTooLarge() *Problem {
 }
 
 func bodyUnreadable() *Problem {
-	return &Problem{Type: TypeBodyUnreadable, Title: "The body of the request did not arrive as a whole",
+	return &Problem{Type: TypeBodyUnreadable, Title: "The body of the request is incomplete",
 		Status: http.StatusBadRequest, Retryable: true}
 }
 
 func invalidJSON() *Problem {
-	return &Problem{Type: TypeInvalidJSON, Title: "The body is not one JSON document that all readers understand alike",
+	return &Problem{Type: TypeInvalidJSON, Title: "The body is not one JSON document with a unique meaning",
 		Status: http.StatusBadRequest, SafeNewKey: true}
 }
 
@@ -71,26 +71,26 @@ func unrecordable() *Problem {
 }
 
 func unreadable() *Problem {
-	return &Problem{Type: TypeUnreadable, Title: "This was answered before, and that answer cannot be read now",
-		Status: http.StatusInternalServerError, Detail: "Nothing was done again. A new key would do it twice.", Retryable: true}
+	return &Problem{Type: TypeUnreadable, Title: "The recorded answer cannot be read now",
+		Status: http.StatusInternalServerError, Detail: "The request was executed before, and nothing was done again. With a new key it would be executed twice.", Retryable: true}
 }
 
 func brokenTx() *Problem {
-	return &Problem{Type: TypeBrokenTx, Title: "Something is wrong with this service", Status: http.StatusInternalServerError}
+	return &Problem{Type: TypeBrokenTx, Title: "Internal error of this service", Status: http.StatusInternalServerError}
 }
 
 func internal() *Problem {
-	return &Problem{Type: TypeInternal, Title: "Something is wrong with this service", Status: http.StatusInternalServerError,
+	return &Problem{Type: TypeInternal, Title: "Internal error of this service", Status: http.StatusInternalServerError,
 		Retryable: true}
 }
 
 func getOnly() *Problem {
-	return &Problem{Type: TypeGetOnly, Title: "The state of a key is asked for by GET",
+	return &Problem{Type: TypeGetOnly, Title: "Status can be read only with GET or HEAD",
 		Status: http.StatusMethodNotAllowed, Header: http.Header{"Allow": {"GET, HEAD"}}}
 }
 
 func invalidInput() *Problem {
-	return &Problem{Type: TypeInvalidJSON, Title: "The body is not the JSON that this operation takes",
+	return &Problem{Type: TypeInvalidJSON, Title: "The body is not valid JSON input of this operation",
 		Status: http.StatusBadRequest, SafeNewKey: true}
 }
 

@@ -1,51 +1,57 @@
 package idemhttp
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/idem-go/idem"
 )
 
-// ErrUnrecordable says that a handler answered with something that cannot be recorded and sent later: a trailer, another
-// protocol, or a body that is not as long as its Content-Length. Everything was rolled back.
+// ErrUnrecordable means that the answer of a handler cannot be recorded and sent later: it has a
+// trailer, switches protocols, or has a body that does not match its Content-Length. Everything was
+// rolled back.
 var ErrUnrecordable = errors.New("idemhttp: the answer cannot be recorded")
 
 var errReturned = errors.New("idemhttp: the handler has returned")
 
-// recorder is the http.ResponseWriter of one attempt. What it accepts it treats as net/http's own does; the rest it
-// refuses. It is locked so that a goroutine that outlives the handler gets an error instead of a race.
+// recorder is the http.ResponseWriter of one attempt. It behaves like the writer of net/http, and
+// rejects what cannot be recorded. It is locked, so that a goroutine that outlives the handler gets
+// an error and not a data race.
 type recorder struct {
 	filter *headerFilter
-	limit  int         // for the body
-	base   http.Header // what is set already on the writer that the answer will go to
+	limit  int         // Config.MaxResponse
+	base   http.Header // the header of the client's writer, as outer middleware has set it
 
-	mu       sync.Mutex
-	header   http.Header // the handler's to change; nil until it asks for it
-	status   int         // 0 until it is known
-	failed   int         // the status of the answer in whose place a failure behind it is, or 0
-	second   int         // the first status behind the answer that does not count, or 0
-	declared int         // what Content-Length says, or -1
-	offered  int         // bytes of body that the handler has tried to write
-	sniffs   bool
-	body     []byte
-	bound    int                 // no encoding of the recorded header is longer
-	recorded map[string][]string // to be recorded
-	passing  map[string][]string // for the first caller alone
-	err      error               // why this answer cannot be recorded
-	over     bool
+	mu        sync.Mutex
+	header    http.Header // what Header returns; nil until it is called
+	status    int         // 0 until it is set
+	replaced  int         // the status of the answer that a later 5xx has replaced, or 0
+	second    int         // the first later status that was ignored, or 0
+	declared  int         // the Content-Length, or -1
+	offered   int         // bytes of body that the handler has tried to write
+	sniffs    bool        // net/http would detect the Content-Type
+	body      []byte
+	bound     int                 // an upper bound of the size of the recorded header
+	recorded  map[string][]string // header fields that are recorded
+	firstOnly map[string][]string // header fields that only the first caller gets
+	err       error               // why the answer cannot be recorded
+	closed    bool
 }
 
-// Header returns the header as the handler sees it: with what outer middleware has set, to be changed or deleted.
+// Header returns the header of the answer. At first it has the fields that outer middleware has
+// set. The handler may change or delete them.
 func (r *recorder) Header() http.Header {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.header == nil && len(r.base) > 0 && !r.over {
+	if r.header == nil && len(r.base) > 0 && !r.closed {
 		r.header = r.base.Clone()
 	}
 	if r.header == nil {
@@ -54,15 +60,16 @@ func (r *recorder) Header() http.Header {
 	return r.header
 }
 
-// touched reports whether the handler has answered, or has begun to.
+// touched reports whether the handler has begun to answer.
 func (r *recorder) touched() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.status != 0 || r.header != nil
 }
 
-// WriteHeader takes the first status that is not informational, and the header as it is at that moment. A status of 5xx behind another answer
-// says that the handler has failed, and takes its place: nothing has been sent.
+// WriteHeader sets the status and takes the header as it is now. It ignores informational statuses.
+// Later calls are ignored as well, except for a 5xx after another answer: nothing has been sent
+// yet, so the failure replaces the answer.
 func (r *recorder) WriteHeader(status int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -71,7 +78,7 @@ func (r *recorder) WriteHeader(status int) {
 
 func (r *recorder) writeHeader(status int) {
 	switch {
-	case r.over:
+	case r.closed:
 		return
 	case r.status != 0:
 		r.writeHeaderAgain(status)
@@ -79,9 +86,9 @@ func (r *recorder) writeHeader(status int) {
 	case status < 100 || status > 999:
 		panic(fmt.Sprintf("invalid WriteHeader code %v", status))
 	case status == http.StatusSwitchingProtocols:
-		r.refuse("it switches protocols")
+		r.refuse("it switches protocols, which could not be replayed")
 	case status < 200:
-		return // an answer is complete without it, and it may be for an attempt that is undone
+		return // not sent: the attempt may be rolled back
 	}
 	r.status = status
 	r.takeHeader()
@@ -92,10 +99,10 @@ func (r *recorder) writeHeaderAgain(status int) {
 	switch {
 	case status < 200:
 	case status >= http.StatusInternalServerError && r.status < http.StatusInternalServerError:
-		r.failed, r.status = r.status, status
-		r.body, r.offered, r.recorded, r.passing = nil, 0, nil, nil
+		r.replaced, r.status = r.status, status
+		r.body, r.offered, r.recorded, r.firstOnly = nil, 0, nil, nil
 		r.takeHeader()
-		r.declared = -1 // it was that of the other answer
+		r.declared = -1 // it belonged to the replaced answer
 		delete(r.recorded, "Content-Length")
 		r.bound = r.headerBound()
 	case r.second == 0:
@@ -103,7 +110,7 @@ func (r *recorder) writeHeaderAgain(status int) {
 	}
 }
 
-// Write adds to the body. It fails if the answer gets larger than Config.MaxResponse.
+// Write appends to the body. It fails if the answer exceeds Config.MaxResponse.
 func (r *recorder) Write(p []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -111,10 +118,9 @@ func (r *recorder) Write(p []byte) (int, error) {
 		return 0, err
 	}
 	r.body = append(r.body, p...)
-	return r.taken(len(p))
+	return r.checkWritten(len(p))
 }
 
-// WriteString is Write.
 func (r *recorder) WriteString(s string) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -122,12 +128,12 @@ func (r *recorder) WriteString(s string) (int, error) {
 		return 0, err
 	}
 	r.body = append(r.body, s...)
-	return r.taken(len(s))
+	return r.checkWritten(len(s))
 }
 
-// admit tells why n more bytes of the body cannot be taken.
+// admit returns an error if n more bytes cannot be appended to the body.
 func (r *recorder) admit(n int) error {
-	if r.over {
+	if r.closed {
 		return errReturned
 	}
 	if r.status == 0 {
@@ -139,26 +145,28 @@ func (r *recorder) admit(n int) error {
 	case !bodyAllowed(r.status):
 		return http.ErrBodyNotAllowed
 	}
-	r.offered += n // as in net/http, also what is refused counts
+	r.offered += n // as in net/http, rejected bytes count as well
 	if r.declared >= 0 && r.offered > r.declared {
 		return http.ErrContentLength
 	}
-	if r.err == nil && len(r.body)+n > r.limit { // checkSize would find it as well, after they have taken memory
+	if r.err == nil && len(r.body)+n > r.limit { // checkSize would report it too, but after the append
 		r.err = &idem.ResponseTooLargeError{Size: len(r.body) + n, Limit: r.limit}
 	}
 	return r.err
 }
 
-// taken says that n bytes were taken, unless the header leaves no room for them. Then the answer is refused as a whole.
-func (r *recorder) taken(n int) (int, error) {
+// checkWritten returns n, or an error if the body and the header together are too large after n
+// bytes were appended.
+func (r *recorder) checkWritten(n int) (int, error) {
 	if err := r.checkSize(); err != nil {
 		return 0, err
 	}
 	return n, nil
 }
 
-// takeHeader sorts the fields of the header into those that are recorded, those that are for the first caller alone, and
-// those that outer middleware has set and the handler has left alone, which every answer gets anyway.
+// takeHeader sorts the fields of the header: those that are recorded, and those that only the first
+// caller gets. A field that the handler has not changed since outer middleware set it is neither,
+// because outer middleware sets it on every answer.
 func (r *recorder) takeHeader() {
 	r.declared = -1
 	if r.header == nil {
@@ -173,7 +181,7 @@ func (r *recorder) takeHeader() {
 		switch before, ok := r.base[name]; {
 		case ok && slices.Equal(values, before):
 		case isTrailer(name) && len(values) > 0:
-			r.refuse("it has a trailer")
+			r.refuse("it has a trailer, which could not be replayed")
 		case name == "Content-Length" && !r.declare(values):
 		default:
 			r.take(name, copied(values), connection)
@@ -186,7 +194,7 @@ func (r *recorder) takeHeader() {
 	}
 }
 
-// copier returns a function that copies values of header. All copies share one array.
+// copier returns a function that copies values of header into one shared array.
 func copier(header http.Header) func([]string) []string {
 	n := 0
 	for _, values := range header {
@@ -205,13 +213,14 @@ func (r *recorder) take(name string, values, connection []string) {
 		r.recorded[name] = values
 		return
 	}
-	if r.passing == nil {
-		r.passing = map[string][]string{}
+	if r.firstOnly == nil {
+		r.firstOnly = map[string][]string{}
 	}
-	r.passing[name] = values
+	r.firstOnly[name] = values
 }
 
-// declare takes the length that Content-Length announces. As in net/http, one that is none does not count.
+// declare sets the length from the values of Content-Length, and reports whether they are valid. As
+// in net/http, an invalid length is dropped.
 func (r *recorder) declare(values []string) bool {
 	if len(values) == 0 {
 		return true
@@ -224,7 +233,8 @@ func (r *recorder) declare(values []string) bool {
 	return true
 }
 
-// finish closes the recorder and returns the answer.
+// finish closes the recorder and returns the answer, or the error that keeps it from being
+// recorded. head says that the answer is to a HEAD request.
 func (r *recorder) finish(head bool) (idem.Response, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -233,26 +243,26 @@ func (r *recorder) finish(head bool) (idem.Response, error) {
 	}
 	for name := range r.header {
 		if strings.HasPrefix(name, http.TrailerPrefix) && r.base[name] == nil {
-			r.refuse("it has a trailer")
+			r.refuse("it has a trailer, which could not be replayed")
 		}
 	}
 	if r.declared >= 0 && r.declared != len(r.body) && bodyAllowed(r.status) && !head {
-		r.refuse(fmt.Sprintf("its Content-Length is %d and its body has %d bytes", r.declared, len(r.body)))
+		r.refuse(fmt.Sprintf("its Content-Length is %d, but its body has %d bytes", r.declared, len(r.body)))
 	}
 	r.sniff()
 	_ = r.checkSize()
-	r.over = true
+	r.closed = true
 	return idem.Response{Status: r.status, Header: r.recorded, Body: r.body}, r.err
 }
 
-// close makes the recorder refuse everything.
+// close makes all later writes fail.
 func (r *recorder) close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.over = true
+	r.closed = true
 }
 
-// sniff adds the Content-Type that net/http would make out from the body as it is, so that it is recorded.
+// sniff sets the Content-Type that net/http would detect from the body, so that it is recorded.
 func (r *recorder) sniff() {
 	if !r.sniffs || len(r.body) == 0 || !bodyAllowed(r.status) {
 		return
@@ -263,7 +273,7 @@ func (r *recorder) sniff() {
 	r.recorded["Content-Type"] = []string{http.DetectContentType(r.body)}
 }
 
-// hasRefused reports whether err is the error that this writer has returned.
+// hasRefused reports whether err wraps the error that the recorder has returned to the handler.
 func (r *recorder) hasRefused(err error) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -276,7 +286,7 @@ func (r *recorder) refuse(reason string) {
 	}
 }
 
-// untyped reports whether net/http would look at the body to find its Content-Type.
+// untyped reports whether net/http would detect the Content-Type from the body.
 func untyped(header http.Header) bool {
 	_, typed := header["Content-Type"]
 	return !typed && header.Get("Content-Encoding") == "" && header.Get("Transfer-Encoding") == ""
@@ -289,3 +299,23 @@ func isTrailer(name string) bool {
 func bodyAllowed(status int) bool {
 	return status >= 200 && status != http.StatusNoContent && status != http.StatusNotModified
 }
+
+// The methods that http.ResponseController looks for. They are not possible before the COMMIT, and return an error that
+// says so. The recorder has no Unwrap, which would expose the connection, and no Flush, which cannot return an error.
+
+var errBuffered = fmt.Errorf("idemhttp: the answer is sent after the commit: %w", http.ErrNotSupported)
+
+// FlushError returns an error.
+func (r *recorder) FlushError() error { return errBuffered }
+
+// Hijack returns an error.
+func (r *recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) { return nil, nil, errBuffered }
+
+// SetReadDeadline returns an error.
+func (r *recorder) SetReadDeadline(time.Time) error { return errBuffered }
+
+// SetWriteDeadline returns an error.
+func (r *recorder) SetWriteDeadline(time.Time) error { return errBuffered }
+
+// EnableFullDuplex returns an error.
+func (r *recorder) EnableFullDuplex() error { return errBuffered }

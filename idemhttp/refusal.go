@@ -9,22 +9,23 @@ import (
 	"github.com/idem-go/idem/internal/keyheader"
 )
 
-// refuse answers with the problem that a failure is for the client.
+// refuse answers with the problem that belongs to a failure. It logs the failure unless it is the
+// client's fault.
 func (m *Middleware) refuse(w http.ResponseWriter, r *http.Request, f *failure) {
 	p := m.problem(f)
-	if p.isOurs() {
+	if p.isServerFault() {
 		m.log(r, p, f)
 	}
 	m.config.Render(w, r, p)
 }
 
-// isOurs reports whether the cause of the problem is on this side. The status does not tell: Config.Statuses may be
-// anything.
-func (p *Problem) isOurs() bool {
+// isServerFault reports whether the cause is in the service. The status alone does not say, because
+// Config.Statuses may change it.
+func (p *Problem) isServerFault() bool {
 	return p.status() >= http.StatusInternalServerError || p.Type == TypeUnavailable || p.Type == TypeProtocol || p.Type == TypeOutcomeUnknown
 }
 
-// log tells the cause of a problem of ours. That a client has gone is none.
+// log logs the cause of a problem. That a client has gone is not an error of the service.
 func (m *Middleware) log(r *http.Request, p *Problem, f *failure) {
 	ctx := r.Context()
 	if ctx.Err() != nil && errors.Is(f.err, context.Canceled) {
@@ -35,8 +36,8 @@ func (m *Middleware) log(r *http.Request, p *Problem, f *failure) {
 		"method", r.Method, "path", r.URL.Path, "problem", p.Type, "in", string(f.origin), "error", f.err)
 }
 
-// problem turns a failure into what the client needs to know: above all, whether to try again and with which key. The
-// texts never quote the error.
+// problem returns the problem for a failure. The client needs to know above all whether to retry,
+// and with which key. The texts never quote the error.
 func (m *Middleware) problem(f *failure) *Problem {
 	switch f.origin {
 	case inKey:
@@ -61,19 +62,19 @@ func (m *Middleware) problem(f *failure) *Problem {
 	return internal()
 }
 
-// problemOfHook is that of a function of the Config which has returned an error. It is the Problem that it has returned, or
-// otherwise.
-func (m *Middleware) problemOfHook(err error, otherwise *Problem) *Problem {
-	p, said := problemIn(err)
+// problemOfHook returns the problem for an error of a function of the Config: the *Problem in the
+// error if there is one, unavailable if the error is transient, and otherwise fallback.
+func (m *Middleware) problemOfHook(err error, fallback *Problem) *Problem {
+	p, isProblem := problemIn(err)
 	switch {
-	case said && p == nil:
+	case isProblem && p == nil:
 		return internal()
-	case said:
+	case isProblem:
 		return p
-	case passes(err):
+	case transient(err):
 		return m.unavailable()
 	}
-	return otherwise
+	return fallback
 }
 
 func (m *Middleware) problemOfFingerprint(err error) *Problem {
@@ -83,15 +84,16 @@ func (m *Middleware) problemOfFingerprint(err error) *Problem {
 	return m.problemOfHook(err, internal())
 }
 
-// problemOfHandler is that of an error which a handler has returned, and which is no Problem.
+// problemOfHandler returns the problem for an error of a handler that is not a *Problem.
 func (m *Middleware) problemOfHandler(err error) *Problem {
-	if passes(err) {
+	if transient(err) {
 		return m.unavailable()
 	}
 	return internal()
 }
 
-// problemOfEngine is that of an error which idem.Do has made itself. Only there can it be the client's.
+// problemOfEngine returns the problem for an error of idem.Do itself. Only such an error can be the
+// client's fault.
 func (m *Middleware) problemOfEngine(err error) *Problem {
 	if f, ok := errors.AsType[*failure](err); ok {
 		return m.problemAround(f, err)
@@ -114,14 +116,14 @@ func (m *Middleware) problemOfEngine(err error) *Problem {
 		return unreadable()
 	case errors.Is(err, idem.ErrResponseTooLarge), errors.Is(err, idem.ErrInvalidResponse):
 		return unrecordable()
-	case passes(err):
+	case transient(err):
 		return m.unavailable()
 	}
 	return internal()
 }
 
-// problemAround is that of an error which idem.Do has made of one of the handler: as a rule, that the handler has ended
-// the transaction as well.
+// problemAround returns the problem for an error of idem.Do that wraps a failure of the handler,
+// usually because the handler has ended the transaction.
 func (m *Middleware) problemAround(f *failure, err error) *Problem {
 	if errors.Is(err, idem.ErrTxEnded) || errors.Is(err, idem.ErrTxAborted) {
 		return brokenTx()
@@ -129,8 +131,9 @@ func (m *Middleware) problemAround(f *failure, err error) *Problem {
 	return m.problem(f)
 }
 
-// passes reports whether err tells of a state that passes: of the database, or of the time for the request.
-func passes(err error) bool {
+// transient reports whether err may be gone at the next attempt: an error of the database, a full
+// process, or the end of the time for the request.
+func transient(err error) bool {
 	return idem.Retryable(err) || errors.Is(err, errFull) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
@@ -141,7 +144,7 @@ func (m *Middleware) problemOfKey(err error) *Problem {
 	case errors.Is(err, keyheader.ErrSeveral):
 		return m.invalidKey("There is more than one key.")
 	}
-	return m.invalidKey("A key is one string, in quotes or without.")
+	return m.invalidKey("A key is one string, with or without quotes.")
 }
 
 func (m *Middleware) problemOfBody(err error) *Problem {

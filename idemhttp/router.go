@@ -6,26 +6,27 @@ import (
 	"strings"
 )
 
-// chi keeps the state of its routing in a value of the request's context, and changes it while it routes. If Wrap stands in front of a
-// sub-router, a second run would begin where the first has ended, and go to another route. So the value is copied before the first run
-// and put back before each further one.
-
-// routing is what a router has in the context of a request.
+// routing is the state that chi keeps in the context of a request while it routes it. If Wrap is in
+// front of a sub-router, a second run of the handler would begin with the state in which the first
+// has ended, and take another route. So the state is copied before the first run, and restored
+// before each further run.
 type routing struct {
-	state reflect.Value // a pointer to it; invalid if there is none
-	saved reflect.Value // a copy of what it points to
+	state reflect.Value // a pointer to the state; invalid if there is none
+	saved reflect.Value // a copy of the state
 }
 
 var valueContext = reflect.TypeOf(context.WithValue(context.Background(), attemptKey{}, nil))
 
-// deepest is how many contexts are looked through.
-const deepest = 64
+// maxContexts limits how many nested contexts are searched.
+const maxContexts = 64
 
-// routingIn finds the state by the type of the value: its key is a variable of package chi, which this package must not import. Behind a
-// context of an unknown type it is not found.
+// routingIn finds the state of chi in ctx. The context key is an unexported variable of chi, which
+// this package must not import, so routingIn searches the nested contexts for a value of the type
+// of the state. It does this with reflection on the context types of the standard library, and
+// stops at a context of any other type.
 func routingIn(ctx context.Context) routing {
 	v := reflect.ValueOf(ctx)
-	for range deepest {
+	for range maxContexts {
 		for v.Kind() == reflect.Interface {
 			v = v.Elem()
 		}
@@ -41,7 +42,7 @@ func routingIn(ctx context.Context) routing {
 			}
 		}
 		v = v.Elem()
-		for v.Kind() == reflect.Struct { // timerCtx has a cancelCtx, which has a Context
+		for v.Kind() == reflect.Struct { // a timerCtx embeds a cancelCtx, which embeds a Context
 			if v.NumField() == 0 {
 				return routing{}
 			}
@@ -56,7 +57,7 @@ func isChi(v reflect.Value) bool {
 		strings.HasPrefix(v.Type().Elem().PkgPath(), "github.com/go-chi/chi")
 }
 
-// restore puts the state back.
+// restore sets the state back to the copy.
 func (r routing) restore() {
 	if r.state.IsValid() {
 		r.state.Elem().Set(r.saved)

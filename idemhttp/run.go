@@ -10,26 +10,27 @@ import (
 	"github.com/idem-go/idem"
 )
 
-// run is one call of an operation, which may outlast its request.
+// run is one run of an operation. It may outlast its request.
 type run struct {
-	ended  chan struct{} // closed at its end; what follows is known then
+	ended  chan struct{} // closed at the end of the run; the other fields may be read then
 	result idem.Result
 	err    error
 }
 
-// runs are those that are under way.
+// runs are the runs in progress.
 type runs struct {
 	mu    sync.Mutex
 	stops map[*run]context.CancelFunc
 }
 
-var errGone = errors.New("idemhttp: the operation has ended its goroutine")
+var errGone = errors.New("idemhttp: the operation called runtime.Goexit")
 
-// begin starts a run that does not end with ctx, unless as many are under way as there may be: then it returns nil.
-func (rs *runs) begin(ctx context.Context, most int, do func(context.Context) (idem.Result, error)) *run {
+// begin starts a run that does not end with ctx. It returns nil if there are already maxRunning
+// runs.
+func (rs *runs) begin(ctx context.Context, maxRunning int, do func(context.Context) (idem.Result, error)) *run {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	r := &run{ended: make(chan struct{}), err: errGone}
-	if !rs.add(r, most, cancel) {
+	if !rs.add(r, maxRunning, cancel) {
 		cancel()
 		return nil
 	}
@@ -37,7 +38,7 @@ func (rs *runs) begin(ctx context.Context, most int, do func(context.Context) (i
 		defer close(r.ended)
 		defer func() {
 			if p := recover(); p != nil {
-				r.err = fmt.Errorf("idemhttp: the operation has panicked: %v\n%s", p, debug.Stack())
+				r.err = fmt.Errorf("idemhttp: the operation panicked: %v\n%s", p, debug.Stack())
 			}
 			cancel()
 			rs.mu.Lock()
@@ -49,10 +50,10 @@ func (rs *runs) begin(ctx context.Context, most int, do func(context.Context) (i
 	return r
 }
 
-func (rs *runs) add(r *run, most int, stop context.CancelFunc) bool {
+func (rs *runs) add(r *run, maxRunning int, stop context.CancelFunc) bool {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	if len(rs.stops) >= most {
+	if len(rs.stops) >= maxRunning {
 		return false
 	}
 	if rs.stops == nil {
@@ -62,30 +63,31 @@ func (rs *runs) add(r *run, most int, stop context.CancelFunc) bool {
 	return true
 }
 
-// drain waits until no run is under way. At the end of ctx it has them let go of their operations, and waits for that.
+// drain waits until there are no runs. When ctx ends, it cancels them, waits until they have
+// returned, and returns the error of ctx.
 func (rs *runs) drain(ctx context.Context) error {
-	var left error
+	var ended error // of ctx
 	for {
 		rs.mu.Lock()
 		var next *run
 		for r, stop := range rs.stops {
 			next = r
-			if left != nil {
+			if ended != nil {
 				stop()
 			}
 		}
 		rs.mu.Unlock()
 		if next == nil {
-			return left
+			return ended
 		}
-		if left != nil {
+		if ended != nil {
 			<-next.ended
 			continue
 		}
 		select {
 		case <-next.ended:
 		case <-ctx.Done():
-			left = ctx.Err()
+			ended = ctx.Err()
 		}
 	}
 }

@@ -20,18 +20,18 @@ const (
 	defaultReplayed = "Idempotency-Replayed"
 )
 
-// settings are a Config that was checked and completed.
+// settings is a checked Config with its defaults filled in.
 type settings struct {
 	config        Config
 	filter        *headerFilter
 	options       []idem.Option // for idem.Do
-	replayOptions []idem.Option // for idem.Do, if the request is likely to be a repetition
-	doOptions     []idem.Option // for the Do of an operation
-	startOptions  []idem.Option // for the Start of an operation
-	source        txn.Source    // of Config.Through, nil without one
+	replayOptions []idem.Option // for idem.Do, if the request is probably a repetition
+	doOptions     []idem.Option // for Operation.Do
+	startOptions  []idem.Option // for Start of an operation
+	source        txn.Source    // of Config.Through; nil if that is not set
 }
 
-// settle is the one place where a Config is checked and its defaults are filled in.
+// settle fills in the defaults of c and checks it.
 func (c Config) settle() (settings, error) {
 	c.setDefaults()
 	doOptions, startOptions, err := c.options()
@@ -88,17 +88,17 @@ func (c *Config) setDefaults() {
 	}
 }
 
-// check refuses what cannot be meant.
+// check returns an error for a field with an invalid value.
 func (c *Config) check() error {
 	switch {
 	case c.Scope == nil:
-		return errors.New("idemhttp: Config.Scope is required: a scope that callers share leaks the answer of one to another")
+		return errors.New("idemhttp: Config.Scope is required: callers that share a scope can get each other's answers")
 	case c.Fingerprint != nil && len(c.Without) > 0:
-		return errors.New("idemhttp: Config.Without is for the default Fingerprint, and there is another")
+		return errors.New("idemhttp: Config.Without applies only to the default Fingerprint, but Config.Fingerprint is set; use FingerprintWithout")
 	case c.MaxBody < 0:
 		return fmt.Errorf("idemhttp: Config.MaxBody: %d is negative", c.MaxBody)
 	case len(c.Methods) == 0:
-		return errors.New("idemhttp: Config.Methods is empty: nothing would be protected")
+		return errors.New("idemhttp: Config.Methods is empty: no request would be protected")
 	case !isToken(c.Header):
 		return fmt.Errorf("idemhttp: Config.Header: %q is not the name of a header field", c.Header)
 	case !isToken(c.ReplayedHeader):
@@ -106,7 +106,7 @@ func (c *Config) check() error {
 	}
 	for _, method := range c.Methods {
 		if !isToken(method) || method != strings.ToUpper(method) {
-			return fmt.Errorf("idemhttp: Config.Methods: there is no method %q", method)
+			return fmt.Errorf("idemhttp: Config.Methods: %q is not a method in upper case", method)
 		}
 	}
 	if _, err := idem.HashJSON([]byte("null"), idem.Without(c.Without...)); err != nil {
@@ -115,13 +115,14 @@ func (c *Config) check() error {
 	return nil
 }
 
-// options are what the Config says to idem.Do, which knows what it can mean, and those of them that are not for Do alone.
-func (c *Config) options() (options, notForDoAlone []idem.Option, err error) {
+// options returns the fields of c as options of idem.Do. startOptions are those that Start of an
+// operation accepts as well. idem.CheckOptions checks the values.
+func (c *Config) options() (options, startOptions []idem.Option, err error) {
 	fields := []struct {
-		name    string
-		given   bool
-		doAlone bool
-		option  idem.Option
+		name   string
+		set    bool
+		doOnly bool
+		option idem.Option
 	}{
 		{"MaxResponse", true, false, idem.WithMaxResponse(c.MaxResponse)},
 		{"TxOptions", true, true, idem.WithTxOptions(c.TxOptions)},
@@ -133,21 +134,21 @@ func (c *Config) options() (options, notForDoAlone []idem.Option, err error) {
 		{"Sealer", c.Sealer != nil, false, idem.WithSealer(c.Sealer)},
 	}
 	for _, field := range fields {
-		if !field.given {
+		if !field.set {
 			continue
 		}
 		options = append(options, field.option)
-		if !field.doAlone {
-			notForDoAlone = append(notForDoAlone, field.option)
+		if !field.doOnly {
+			startOptions = append(startOptions, field.option)
 		}
-		if err := idem.CheckOptions(options...); err != nil { // the latest is at fault, alone or beside the others
+		if err := idem.CheckOptions(options...); err != nil { // the last option is invalid, or contradicts an earlier one
 			return nil, nil, fmt.Errorf("idemhttp: Config.%s: %w", field.name, err)
 		}
 	}
-	return slices.Clip(options), slices.Clip(notForDoAlone), nil
+	return slices.Clip(options), slices.Clip(startOptions), nil
 }
 
-// isToken reports whether s is one as in RFC 9110, which methods and names of header fields are.
+// isToken reports whether s is a token of RFC 9110, as methods and names of header fields must be.
 func isToken(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(c rune) bool {
 		return c <= ' ' || c >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, c)

@@ -6,13 +6,10 @@ import (
 	"github.com/idem-go/idem"
 )
 
-// The size of an answer is what idem.Do counts: the body, and the recorded header as JSON. To know it exactly the header has
-// to be encoded, so that is done only for an answer that may be too large.
-
-// sniffedBound is more than a Content-Type that http.DetectContentType makes out takes in the header.
+// sniffedBound is an upper bound of the size of a detected Content-Type in the encoded header.
 const sniffedBound = 64
 
-// headerBound is not below the size of the header that is recorded.
+// headerBound returns an upper bound of the size of the recorded header.
 func (r *recorder) headerBound() int {
 	bound := headerSize(r.recorded, func(s string) int { return 6*len(s) + 2 })
 	if r.sniffs {
@@ -21,7 +18,8 @@ func (r *recorder) headerBound() int {
 	return bound
 }
 
-// checkSize refuses the answer if it is too large as it is.
+// checkSize returns an error if the answer is too large. The size is what idem.Do counts: the body,
+// and the recorded header as JSON. The header is encoded only if the upper bound exceeds the limit.
 func (r *recorder) checkSize() error {
 	if r.err != nil || len(r.body)+r.bound <= r.limit {
 		return r.err
@@ -30,7 +28,7 @@ func (r *recorder) checkSize() error {
 	header := headerSize(r.recorded, func(s string) int {
 		encoded, err := json.Marshal(s)
 		if err != nil {
-			panic(err) // no string can fail
+			panic(err) // cannot happen: every string can be encoded
 		}
 		return len(encoded)
 	})
@@ -40,10 +38,10 @@ func (r *recorder) checkSize() error {
 	return r.err
 }
 
-// headerSize is how many bytes a header takes as JSON, if a string takes as many as size says.
+// headerSize returns the size of a header as JSON, if size returns the size of each string.
 func headerSize(header map[string][]string, size func(string) int) int {
 	if len(header) == 0 {
-		return 0 // none is stored
+		return 0 // idem.Do stores no empty header
 	}
 	n := len("{}") + len(header) - 1
 	for name, values := range header {

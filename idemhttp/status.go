@@ -8,7 +8,7 @@ import (
 	"github.com/idem-go/idem"
 )
 
-// keyStatus is the answer of Status.
+// keyStatus is the answer of Middleware.Status.
 type keyStatus struct {
 	State       idem.State `json:"state"`
 	ExecutionID string     `json:"execution_id,omitempty"`
@@ -17,12 +17,14 @@ type keyStatus struct {
 	ExpiresAt   time.Time  `json:"expires_at,omitzero"`
 }
 
-// Status returns a handler that tells the state of a key: what a client asks that was answered 202, or not at all. The
-// request is a GET with the key in the same header, and Config.Scope is asked for it as for the operation itself: it has to
-// return the same scope, so it must not take the name of the operation from the method or route of the request alone.
+// Status returns a handler that reports the state of a key, for a client that got a 202 or no
+// answer. The request is a GET with the key in the usual header. Config.Scope is called for it and
+// must return the scope of the original request. So Scope must not derive the name of the operation
+// from the method or route alone.
 //
-// The answer is JSON: state ("processing", "completed", or "failed" if it was rejected), execution_id, since, completed_at
-// and expires_at. A key that is not in use is a problem with status 404. Nothing of the recorded answer is told.
+// The answer is JSON: state ("processing", "completed", or "failed" if it was rejected),
+// execution_id, since, completed_at and expires_at. An unused key is a problem with status 404. The
+// recorded answer is not part of it.
 func (m *Middleware) Status() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -62,9 +64,9 @@ func (m *Middleware) lookup(w http.ResponseWriter, r *http.Request) (idem.Entry,
 func sendStatus(w http.ResponseWriter, status keyStatus) {
 	body, err := json.Marshal(status)
 	if err != nil {
-		panic(err) // no field can fail
+		panic(err) // cannot happen: every field can be encoded
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
-	_, _ = w.Write(append(body, '\n')) // if this fails, the client has gone
+	_, _ = w.Write(append(body, '\n')) // an error means that the client has gone
 }

@@ -5,8 +5,8 @@ import (
 	"net/http"
 )
 
-// Statuses are the status codes of the problems on which contracts differ. Zero is the one of the IETF's draft, or where
-// the draft has none, the usual one.
+// Statuses are the status codes of problems for which API contracts differ. Zero selects the code
+// of the IETF draft, or the usual code if the draft has none.
 type Statuses struct {
 	MissingKey   int // 400
 	InvalidKey   int // 400
@@ -17,7 +17,7 @@ type Statuses struct {
 	Unavailable  int // 503
 }
 
-// settle fills in the defaults and refuses what is not the status of an error.
+// settle fills in the defaults and returns an error for a status that is not 4xx or 5xx.
 func (s *Statuses) settle() error {
 	for _, status := range []struct {
 		name     string
@@ -36,7 +36,7 @@ func (s *Statuses) settle() error {
 			*status.value = status.standard
 		}
 		if *status.value < 400 || *status.value > 599 {
-			return fmt.Errorf("idemhttp: Config.Statuses.%s: %d is not the status of an error", status.name, *status.value)
+			return fmt.Errorf("idemhttp: Config.Statuses.%s: %d is not a status from 400 to 599", status.name, *status.value)
 		}
 	}
 	return nil

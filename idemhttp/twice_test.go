@@ -36,7 +36,7 @@ func TestHandlerThatFailsBehindItsAnswerHasFailed(t *testing.T) {
 				}
 			}
 			s.want(0, 0)
-			if said := s.logs.String(); strings.Count(said, "the handler has failed behind its answer") != 3 || !strings.Contains(said, fmt.Sprint("status=", status)) {
+			if said := s.logs.String(); strings.Count(said, "the handler failed after its answer") != 3 || !strings.Contains(said, fmt.Sprint("status=", status)) {
 				t.Errorf("the log says %s", said)
 			}
 		})
@@ -85,7 +85,7 @@ func TestSecondAnswerThatIsNoFailureIsLoggedAndNotSent(t *testing.T) {
 			if n := s.orders(); n != test.orders {
 				t.Errorf("%d orders", n)
 			}
-			if said := s.logs.String(); strings.Count(said, "the handler has answered twice") != test.logged {
+			if said := s.logs.String(); strings.Count(said, "the handler answered twice") != test.logged {
 				t.Errorf("the log says %s", said)
 			}
 		})

@@ -14,8 +14,9 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// A first run with one INSERT: by package idem, by OpenDB, and the plain transaction of pgx and of database/sql. They take turns, so that what
-// else the machine does meets all of them; the medians are told.
+// BenchmarkFirstRun measures a first run with one INSERT: by package idem, by OpenDB, and as a
+// plain transaction of pgx and of database/sql. The four take turns, so that other load on the
+// machine affects all of them. It reports medians.
 func BenchmarkFirstRun(b *testing.B) {
 	pool := pgtest.New(b)
 	if _, err := pool.Exec(b.Context(), "create table ledger (key text not null)"); err != nil {
@@ -24,7 +25,7 @@ func BenchmarkFirstRun(b *testing.B) {
 	db := idemsql.OpenDB(pool)
 	defer db.Close()
 	const insert = "insert into ledger (key) values ($1)"
-	var ways []contestant
+	var dbKinds []benchmarkCase
 	for name, run := range map[string]func(key string) error{
 		"idem": func(key string) error {
 			_, err := idem.Do(b.Context(), pool, scope, key, hashA, func(tx pgx.Tx) (idem.Response, error) {
@@ -58,11 +59,11 @@ func BenchmarkFirstRun(b *testing.B) {
 			return tx.Commit()
 		},
 	} {
-		ways = append(ways, contestant{name: name, run: run})
+		dbKinds = append(dbKinds, benchmarkCase{name: name, run: run})
 	}
 	for n := 0; b.Loop(); n++ {
-		for i := range ways {
-			w := &ways[(n+i)%len(ways)]
+		for i := range dbKinds {
+			w := &dbKinds[(n+i)%len(dbKinds)]
 			began := time.Now()
 			if err := w.run(fmt.Sprint(w.name, n)); err != nil {
 				b.Fatal(err)
@@ -70,14 +71,14 @@ func BenchmarkFirstRun(b *testing.B) {
 			w.took = append(w.took, time.Since(began))
 		}
 	}
-	for _, w := range ways {
+	for _, w := range dbKinds {
 		slices.Sort(w.took)
 		b.ReportMetric(float64(w.took[len(w.took)/2].Microseconds()), "µs/"+w.name)
 	}
 }
 
-// contestant is a way to do a write, with how long each took.
-type contestant struct {
+// benchmarkCase is one way to do the write, with the durations measured.
+type benchmarkCase struct {
 	name string
 	run  func(key string) error
 	took []time.Duration

@@ -10,14 +10,15 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 )
 
-// OpenDB returns a *sql.DB over pool, on which a call of Do takes no round trip more than the plain transaction of its fn. It may be used for
-// everything, as that of stdlib.OpenDBFromPool. It keeps no connection itself, and its Close leaves pool open.
+// OpenDB returns a *sql.DB over pool. On it, a first run of [Do] takes as many round trips as the
+// plain transaction of its fn. The *sql.DB may be used for everything else as well, like the one of
+// stdlib.OpenDBFromPool. It keeps no idle connections of its own. Its Close leaves pool open.
 func OpenDB(pool *pgxpool.Pool) *sql.DB {
 	db := sql.OpenDB(&connector{
 		Connector: stdlib.GetPoolConnector(pool),
 		driver:    &openedDriver{Driver: stdlib.GetDefaultDriver(), pool: pool},
 	})
-	db.SetMaxIdleConns(0) // pool has those
+	db.SetMaxIdleConns(0) // pool keeps the idle connections
 	return db
 }
 
@@ -26,7 +27,8 @@ type connector struct {
 	driver *openedDriver
 }
 
-// openedDriver is the driver of a *sql.DB of OpenDB, which is known by it.
+// openedDriver is the driver of the *sql.DB that OpenDB returns. sourceOf recognizes such a *sql.DB
+// by this type.
 type openedDriver struct {
 	driver.Driver
 	pool *pgxpool.Pool
@@ -42,13 +44,14 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	return &openedConn{Conn: conn.(*stdlib.Conn)}, nil
 }
 
-// openedConn is a connection of pgx's stdlib that can be told of a transaction that has begun.
+// openedConn is a connection of pgx's stdlib. A lease can hand it a transaction that has already
+// begun.
 type openedConn struct {
 	*stdlib.Conn
-	lent driver.Tx // for the next BeginTx
+	lent driver.Tx // what the next BeginTx returns; nil to begin a transaction
 }
 
-// BeginTx begins a transaction, or makes a driver.Tx of the one that was lent.
+// BeginTx returns the lent transaction if there is one. Otherwise it begins a transaction.
 func (c *openedConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
 	if tx := c.lent; tx != nil {
 		c.lent = nil
@@ -58,21 +61,22 @@ func (c *openedConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver
 	if err != nil {
 		return nil, err
 	}
-	return ownTx{tx, c.Conn.Conn()}, nil
+	return callerTx{tx, c.Conn.Conn()}, nil
 }
 
-// ownTx is a transaction of the caller's. It is not for the fn of a DoTx to commit.
-type ownTx struct {
+// callerTx is a transaction that the caller has begun. Its Commit fails while the fn of a DoTx
+// runs.
+type callerTx struct {
 	driver.Tx
 	conn *pgx.Conn
 }
 
-func (t ownTx) Commit() error {
-	s, ok := t.conn.PgConn().CustomData()[shareOnConn].(*share)
-	if !ok || !s.isGiven() {
+func (t callerTx) Commit() error {
+	p, ok := t.conn.PgConn().CustomData()[pairKey].(*txPair)
+	if !ok || !p.inJoinedFn() {
 		return t.Tx.Commit()
 	}
-	err := s.refuse(pgx.Tx.Commit)
+	err := p.refuse(pgx.Tx.Commit)
 	_ = t.Tx.Rollback()
 	return err
 }

@@ -11,34 +11,35 @@ import (
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/internal/bridge"
-	"github.com/idem-go/idem/internal/txn"
 )
 
 var idemCalls = bridge.Get[idem.Option, idem.Result]()
 
-// Do is idem.Do for a fn that uses database/sql.
+// Do is idem.Do for an fn that uses database/sql.
 //
-// fn makes its writes on tx and nowhere else, does not keep tx, does not commit it or roll it back, and may be called more than once.
-// A statement that the program has prepared on db is used by tx.Stmt. The transaction's options are those of idem.WithTxOptions, and Tx
-// returns it as a pgx.Tx.
+// fn must make its writes on tx only. It must not keep tx, and must not commit it or roll it back.
+// fn may be called more than once. To use a statement that was prepared on db, call tx.Stmt. The
+// options of the transaction are those of idem.WithTxOptions. [Tx] returns the transaction as a
+// pgx.Tx.
 //
-// If ctx ends while fn runs, tx stays usable until fn returns, and then everything is rolled back. Statements of fn end with ctx if they
-// are given it, as by ExecContext.
+// If ctx ends while fn runs, tx stays usable until fn returns. Then everything is rolled back. A
+// statement ends with ctx only if fn passes ctx to it, as in ExecContext.
 func Do(ctx context.Context, db *sql.DB, scope, key string, hash idem.Hash, fn func(tx *sql.Tx) (idem.Response, error), opts ...idem.Option) (idem.Result, error) {
-	from := sourceOf(db)
-	return idem.Do(ctx, from.pool, scope, key, hash, leased(fn), from.among(opts)...)
+	source := sourceOf(db)
+	return idem.Do(ctx, source.pool, scope, key, hash, adapt(fn), source.withOption(opts)...)
 }
 
-// DoJSON is idem.DoJSON for a fn that uses database/sql. See Do.
+// DoJSON is idem.DoJSON for an fn that uses database/sql. The rules of [Do] apply.
 func DoJSON[T any](ctx context.Context, db *sql.DB, scope, key string, hash idem.Hash, fn func(tx *sql.Tx) (T, error), opts ...idem.Option) (T, idem.Result, error) {
-	from := sourceOf(db)
-	return idem.DoJSON(ctx, from.pool, scope, key, hash, leased(fn), from.among(opts)...)
+	source := sourceOf(db)
+	return idem.DoJSON(ctx, source.pool, scope, key, hash, adapt(fn), source.withOption(opts)...)
 }
 
-// DoTx is idem.DoTx inside a transaction that the caller has begun by database/sql. It needs one whose connection is of pgx's stdlib, as that of Do.
+// DoTx is idem.DoTx inside a transaction that the caller has begun with database/sql. The driver of
+// the transaction must be pgx's stdlib. The response is replayed to others once tx is committed.
 //
-// If the context with which tx was begun ends, database/sql rolls tx back, at any moment: DoTx then answers an error, and nothing is committed.
-// The response counts for others once tx is committed.
+// If the context that tx was begun with ends, database/sql rolls tx back at once. DoTx then returns
+// an error, and nothing is committed.
 func DoTx(ctx context.Context, tx *sql.Tx, scope, key string, hash idem.Hash, fn func(tx *sql.Tx) (idem.Response, error), opts ...idem.Option) (idem.Result, error) {
 	if tx == nil {
 		return idem.Result{}, errors.New("idemsql: tx is nil")
@@ -49,33 +50,33 @@ func DoTx(ctx context.Context, tx *sql.Tx, scope, key string, hash idem.Hash, fn
 	}
 	var joined func(pgx.Tx) (idem.Response, error)
 	if fn != nil {
-		share := shareOf(own)
+		pair := pairOf(own)
 		joined = func(part pgx.Tx) (idem.Response, error) {
-			before := share.pass(part)
-			defer share.pass(before)
+			outer := pair.setFnTx(part)
+			defer pair.setFnTx(outer)
 			return fn(tx)
 		}
 	}
 	result, err := idem.DoTx(ctx, own, scope, key, hash, joined, opts...)
 	if errors.Is(err, idem.ErrTxEnded) && ctx.Err() != nil {
-		return result, fmt.Errorf("idemsql: the context ended while fn ran, and database/sql rolled the transaction back: %w", context.Cause(ctx))
+		return result, fmt.Errorf("idemsql: DoTx: database/sql rolled the transaction back, because its context ended while fn ran: %w", context.Cause(ctx))
 	}
 	return result, err
 }
 
-// leased makes a fn of database/sql one of pgx.
-func leased[T any](fn func(*sql.Tx) (T, error)) func(pgx.Tx) (T, error) {
+// adapt returns a function that calls fn with the *sql.Tx of the pgx.Tx that it gets.
+func adapt[T any](fn func(*sql.Tx) (T, error)) func(pgx.Tx) (T, error) {
 	if fn == nil {
 		return nil
 	}
-	return func(tx pgx.Tx) (T, error) { return fn(shareOf(tx).tx) }
+	return func(tx pgx.Tx) (T, error) { return fn(pairOf(tx).sqlTx) }
 }
 
-// among returns opts together with the source. Without a *sql.DB there is none, which idem.Do refuses.
-func (s source) among(opts []idem.Option) []idem.Option {
+// withOption returns opts with the option that makes idem.Do use s. Without a *sql.DB it returns
+// opts as they are. idem.Do then reports the nil pool.
+func (s source) withOption(opts []idem.Option) []idem.Option {
 	if s.db == nil {
 		return opts
 	}
-	var from txn.Source = s
-	return slices.Concat([]idem.Option{idemCalls.WithSource(from)}, opts)
+	return slices.Concat([]idem.Option{idemCalls.WithSource(s)}, opts)
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-func TestFirstCallExecutesAndRetryReplaysTheSameBytes(t *testing.T) {
-	eachWay(t, 4, func(t *testing.T, s *shop, _ opened) {
+func TestDo_ExecutesOnceAndReplaysTheSameBytes(t *testing.T) {
+	withEachDB(t, 4, func(t *testing.T, s *shop, _ dbKind) {
 		first, err := idemsql.Do(t.Context(), s.db, scope, "k", hashA, s.charge("k"))
 		if err != nil || first.Replayed || first.Status != 201 {
 			t.Fatalf("%+v, %v", first, err)
@@ -39,8 +39,8 @@ func TestFirstCallExecutesAndRetryReplaysTheSameBytes(t *testing.T) {
 	})
 }
 
-func TestFirstRunCostsNoMoreRoundTripsThanItsWayAllows(t *testing.T) {
-	eachWay(t, 1, func(t *testing.T, s *shop, way opened) {
+func TestDo_RoundTripsOfAFirstRun(t *testing.T) {
+	withEachDB(t, 1, func(t *testing.T, s *shop, way dbKind) {
 		for _, key := range []string{"warm", "warm"} {
 			if err := s.do(key, s.charge(key)); err != nil {
 				t.Fatal(err)
@@ -56,7 +56,7 @@ func TestFirstRunCostsNoMoreRoundTripsThanItsWayAllows(t *testing.T) {
 				return ok, nil
 			}
 			var got, plain int
-			for try := range 5 { // plans that are due are made again, in a round trip of their own
+			for try := range 5 { // the server may replan a statement, which costs pgx a round trip
 				plain = s.trips(func() error { return s.plain(write) })
 				got = s.trips(func() error { return s.do(fmt.Sprint("k", statements, try), write) })
 				if got == statements+way.trips && got == plain+way.trips-2 {
@@ -70,7 +70,7 @@ func TestFirstRunCostsNoMoreRoundTripsThanItsWayAllows(t *testing.T) {
 	})
 }
 
-// trips counts the round trips of f, and of what it leaves to the background.
+// trips counts the round trips of f, including those in the background.
 func (s *shop) trips(f func() error) int {
 	s.Helper()
 	s.wantNoneInUse()
@@ -82,7 +82,7 @@ func (s *shop) trips(f func() error) int {
 	return s.proxy.ResetTally().Turns
 }
 
-// plain runs fn in a transaction without any idempotency.
+// plain runs fn in a plain transaction.
 func (s *shop) plain(fn func(*sql.Tx) (idem.Response, error)) error {
 	tx, err := s.db.BeginTx(context.Background(), nil)
 	if err != nil {
@@ -95,8 +95,8 @@ func (s *shop) plain(fn func(*sql.Tx) (idem.Response, error)) error {
 	return tx.Commit()
 }
 
-func TestAnotherHashIsAMismatch(t *testing.T) {
-	eachWay(t, 4, func(t *testing.T, s *shop, _ opened) {
+func TestDo_OtherHashIsAMismatch(t *testing.T) {
+	withEachDB(t, 4, func(t *testing.T, s *shop, _ dbKind) {
 		if err := s.do("k", s.charge("k")); err != nil {
 			t.Fatal(err)
 		}
@@ -107,8 +107,8 @@ func TestAnotherHashIsAMismatch(t *testing.T) {
 	})
 }
 
-func TestErrorOfFnRollsBackAndRejectIsFinal(t *testing.T) {
-	eachWay(t, 1, func(t *testing.T, s *shop, _ opened) {
+func TestDo_ErrorRollsBackAndRejectIsFinal(t *testing.T) {
+	withEachDB(t, 1, func(t *testing.T, s *shop, _ dbKind) {
 		fails := func(end error) func(*sql.Tx) (idem.Response, error) {
 			return func(tx *sql.Tx) (idem.Response, error) {
 				_, err := s.charge("k")(tx)
@@ -126,8 +126,8 @@ func TestErrorOfFnRollsBackAndRejectIsFinal(t *testing.T) {
 	})
 }
 
-func TestEndOfTheTransactionByFnCommitsNothing(t *testing.T) {
-	eachWay(t, 1, func(t *testing.T, s *shop, _ opened) {
+func TestDo_CommitsNothingIfFnEndsItsTransaction(t *testing.T) {
+	withEachDB(t, 1, func(t *testing.T, s *shop, _ dbKind) {
 		for name, end := range map[string]func(*sql.Tx) error{"Commit": (*sql.Tx).Commit, "Rollback": (*sql.Tx).Rollback} {
 			for how, returned := range map[string]error{"": nil, ", with Reject": idem.Reject(ok)} {
 				key := name + how
@@ -155,8 +155,8 @@ func TestEndOfTheTransactionByFnCommitsNothing(t *testing.T) {
 	})
 }
 
-func TestIgnoredErrorOfAStatementIsAnAbortedTransaction(t *testing.T) {
-	eachWay(t, 1, func(t *testing.T, s *shop, _ opened) {
+func TestDo_IgnoredStatementErrorIsErrTxAborted(t *testing.T) {
+	withEachDB(t, 1, func(t *testing.T, s *shop, _ dbKind) {
 		err := s.do("k", func(tx *sql.Tx) (idem.Response, error) {
 			_, err := s.charge("k")(tx)
 			tx.Exec("select 1/0")
@@ -170,8 +170,8 @@ func TestIgnoredErrorOfAStatementIsAnAbortedTransaction(t *testing.T) {
 	})
 }
 
-func TestPanicAndGoexitRollBack(t *testing.T) {
-	eachWay(t, 1, func(t *testing.T, s *shop, _ opened) {
+func TestDo_PanicAndGoexitRollBack(t *testing.T) {
+	withEachDB(t, 1, func(t *testing.T, s *shop, _ dbKind) {
 		for name, leave := range map[string]func(){"panic": func() { panic("fn") }, "Goexit": runtime.Goexit} {
 			recovered, returned := escape(t, func() {
 				s.do(name, func(tx *sql.Tx) (idem.Response, error) {
@@ -191,8 +191,8 @@ func TestPanicAndGoexitRollBack(t *testing.T) {
 	})
 }
 
-func TestRowsAndGoroutinesThatFnLeavesCommitNothing(t *testing.T) {
-	eachWay(t, 1, func(t *testing.T, s *shop, _ opened) {
+func TestDo_CommitsNothingIfFnLeavesRowsOrGoroutines(t *testing.T) {
+	withEachDB(t, 1, func(t *testing.T, s *shop, _ dbKind) {
 		for name, leak := range map[string]func(*sql.Tx){
 			"rows": func(tx *sql.Tx) {
 				rows, err := tx.Query("select * from generate_series(1, 1000000)")
@@ -238,9 +238,10 @@ func (s *shop) awaitTrue(sql string) {
 	}
 }
 
-// database/sql rolls back in a goroutine of its own when the context of a transaction ends. That of Do does not end with the caller's.
-func TestContextThatEndsWhileFnRunsRollsBackAfterIt(t *testing.T) {
-	eachWay(t, 1, func(t *testing.T, s *shop, _ opened) {
+// database/sql rolls a transaction back in a goroutine of its own when the context of the
+// transaction ends. The context of a transaction of Do does not end with the caller's.
+func TestDo_CanceledContextRollsBackAfterFnReturns(t *testing.T) {
+	withEachDB(t, 1, func(t *testing.T, s *shop, _ dbKind) {
 		for i := range 20 {
 			key := fmt.Sprint("k", i)
 			ctx, cancel := context.WithCancel(t.Context())
@@ -261,8 +262,8 @@ func TestContextThatEndsWhileFnRunsRollsBackAfterIt(t *testing.T) {
 	})
 }
 
-func TestLostAnswerToCommitIsResolvedAsCommitted(t *testing.T) {
-	eachWay(t, 2, func(t *testing.T, s *shop, _ opened) {
+func TestDo_LostCommitAcknowledgementIsResolved(t *testing.T) {
+	withEachDB(t, 2, func(t *testing.T, s *shop, _ dbKind) {
 		trap := s.proxy.Arm(pgproxy.AfterAnswer(pgproxy.IsCommit, "COMMIT"), pgproxy.Reset)
 		res, err := idemsql.Do(t.Context(), s.db, scope, "k", hashA, s.charge("k"))
 		if err != nil || res.Replayed || s.runs.Load() != 1 {
@@ -276,8 +277,8 @@ func TestLostAnswerToCommitIsResolvedAsCommitted(t *testing.T) {
 	})
 }
 
-func TestCommitThatNeverArrivesIsRunAgain(t *testing.T) {
-	eachWay(t, 2, func(t *testing.T, s *shop, _ opened) {
+func TestDo_RunsAgainIfCommitNeverArrives(t *testing.T) {
+	withEachDB(t, 2, func(t *testing.T, s *shop, _ dbKind) {
 		trap := s.proxy.Arm(pgproxy.Before(pgproxy.IsCommit), pgproxy.Reset)
 		if err := s.do("k", s.charge("k")); err != nil {
 			t.Fatal(err)
@@ -290,8 +291,8 @@ func TestCommitThatNeverArrivesIsRunAgain(t *testing.T) {
 	})
 }
 
-func TestIsolationIsThatOfTheOption(t *testing.T) {
-	eachWay(t, 1, func(t *testing.T, s *shop, _ opened) {
+func TestDo_UsesTheIsolationLevelOfItsOption(t *testing.T) {
+	withEachDB(t, 1, func(t *testing.T, s *shop, _ dbKind) {
 		for _, level := range []pgx.TxIsoLevel{"", pgx.RepeatableRead, pgx.Serializable} {
 			want := string(level)
 			if want == "" {
@@ -312,8 +313,8 @@ func TestIsolationIsThatOfTheOption(t *testing.T) {
 	})
 }
 
-func TestSerializationFailureRunsTheTransactionAgain(t *testing.T) {
-	eachWay(t, 1, func(t *testing.T, s *shop, _ opened) {
+func TestDo_RetriesAfterASerializationFailure(t *testing.T) {
+	withEachDB(t, 1, func(t *testing.T, s *shop, _ dbKind) {
 		fails := true
 		err := s.do("k", func(tx *sql.Tx) (idem.Response, error) {
 			resp, err := s.charge("k")(tx)
@@ -330,8 +331,8 @@ func TestSerializationFailureRunsTheTransactionAgain(t *testing.T) {
 	})
 }
 
-func TestPreparedStatementOfTheDatabaseWorksInFn(t *testing.T) {
-	eachWay(t, 2, func(t *testing.T, s *shop, _ opened) {
+func TestDo_PreparedStatementWorksInFn(t *testing.T) {
+	withEachDB(t, 2, func(t *testing.T, s *shop, _ dbKind) {
 		stmt, err := s.db.Prepare("insert into ledger (key) values ($1)")
 		if err != nil {
 			t.Fatal(err)
@@ -352,8 +353,8 @@ func TestPreparedStatementOfTheDatabaseWorksInFn(t *testing.T) {
 	})
 }
 
-func TestDuplicatesAtOnceOnAPoolOfOneExecuteOnce(t *testing.T) {
-	eachWay(t, 1, func(t *testing.T, s *shop, _ opened) {
+func TestDo_ConcurrentDuplicatesOnOneConnection(t *testing.T) {
+	withEachDB(t, 1, func(t *testing.T, s *shop, _ dbKind) {
 		var group sync.WaitGroup
 		for range 20 {
 			group.Go(func() {
@@ -370,8 +371,8 @@ func TestDuplicatesAtOnceOnAPoolOfOneExecuteOnce(t *testing.T) {
 	})
 }
 
-func TestConnectionsThatHaveDiedAreReplacedUnnoticed(t *testing.T) {
-	eachWay(t, 3, func(t *testing.T, s *shop, _ opened) {
+func TestDo_ReplacesDeadConnections(t *testing.T) {
+	withEachDB(t, 3, func(t *testing.T, s *shop, _ dbKind) {
 		if err := s.do("warm", s.charge("warm")); err != nil {
 			t.Fatal(err)
 		}
@@ -387,8 +388,8 @@ func TestConnectionsThatHaveDiedAreReplacedUnnoticed(t *testing.T) {
 	})
 }
 
-func TestJSONIsReplayedAsTheFirstCallerSawIt(t *testing.T) {
-	eachWay(t, 1, func(t *testing.T, s *shop, _ opened) {
+func TestDoJSON_ReplaysTheSameValue(t *testing.T) {
+	withEachDB(t, 1, func(t *testing.T, s *shop, _ dbKind) {
 		type order struct{ ID int64 }
 		place := func() (order, idem.Result, error) {
 			return idemsql.DoJSON(t.Context(), s.db, scope, "k", hashA, func(tx *sql.Tx) (o order, err error) {
@@ -404,7 +405,7 @@ func TestJSONIsReplayedAsTheFirstCallerSawIt(t *testing.T) {
 	})
 }
 
-func TestCloseLeavesThePoolOpen(t *testing.T) {
+func TestOpenDB_CloseLeavesThePoolOpen(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)
 	db := idemsql.OpenDB(pool)
@@ -422,7 +423,7 @@ func TestCloseLeavesThePoolOpen(t *testing.T) {
 	}
 }
 
-func TestNilArgumentsAreRefused(t *testing.T) {
+func TestDo_RefusesNilArguments(t *testing.T) {
 	t.Parallel()
 	never := func(*sql.Tx) (idem.Response, error) { t.Error("called"); return ok, nil }
 	if _, err := idemsql.Do(t.Context(), nil, scope, "k", hashA, never); err == nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/idem-go/idem/lab/waiting"
 )
 
-// limit is how long a test waits for a signal that has to come.
+// limit bounds how long a test waits for an event that must happen.
 const limit = waiting.Limit
 
 const scope = "tenant-1/POST orders"
@@ -32,14 +32,15 @@ var (
 	errBusiness = errors.New("insufficient funds")
 )
 
-// opened is a way to open a *sql.DB over pgx, with the round trips that a first run takes beyond those of fn.
-type opened struct {
+// dbKind is a way to open a *sql.DB over pgx. trips is how many round trips a first run takes
+// besides those of fn.
+type dbKind struct {
 	name  string
 	open  func(t testing.TB, dsn string, conns int32) *sql.DB
 	trips int
 }
 
-var ways = []opened{
+var dbKinds = []dbKind{
 	{"OpenDB", func(t testing.TB, dsn string, conns int32) *sql.DB {
 		return idemsql.OpenDB(pgtest.Open(t, dsn, maxConns(conns)))
 	}, 2},
@@ -61,7 +62,7 @@ func maxConns(n int32) func(*pgxpool.Config) {
 	return func(config *pgxpool.Config) { config.MaxConns = n }
 }
 
-// shop is a database with a table of effects, seen from outside, and a *sql.DB that leads there through a proxy.
+// shop is a database with a table of effects, and a *sql.DB that reaches it through a proxy.
 type shop struct {
 	testing.TB
 	pool  *pgxpool.Pool
@@ -71,10 +72,10 @@ type shop struct {
 	runs  atomic.Int64
 }
 
-// eachWay runs a test with every *sql.DB that there is.
-func eachWay(t *testing.T, conns int32, test func(*testing.T, *shop, opened)) {
+// withEachDB runs a test with each kind of *sql.DB.
+func withEachDB(t *testing.T, conns int32, test func(*testing.T, *shop, dbKind)) {
 	t.Parallel()
-	for _, way := range ways {
+	for _, way := range dbKinds {
 		t.Run(way.name, func(t *testing.T) {
 			t.Parallel()
 			test(t, newShop(t, way, conns), way)
@@ -82,7 +83,7 @@ func eachWay(t *testing.T, conns int32, test func(*testing.T, *shop, opened)) {
 	}
 }
 
-func newShop(t *testing.T, way opened, conns int32) *shop {
+func newShop(t *testing.T, way dbKind, conns int32) *shop {
 	t.Helper()
 	dsn := pgtest.DSN(t)
 	s := &shop{TB: t, dsn: dsn, pool: pgtest.Open(t, dsn), proxy: pgtest.Proxy(t, dsn)}
@@ -100,7 +101,7 @@ func newShop(t *testing.T, way opened, conns int32) *shop {
 	return s
 }
 
-// charge is a fn that makes one entry by database/sql.
+// charge returns an fn that inserts one entry through database/sql.
 func (s *shop) charge(key string) func(*sql.Tx) (idem.Response, error) {
 	return func(tx *sql.Tx) (idem.Response, error) {
 		s.runs.Add(1)
@@ -130,7 +131,7 @@ func (s *shop) records(key string) int {
 	return s.count(`select count(*) from idem.records where key = $1`, key)
 }
 
-// wantOnce fails the test unless the key has one effect and one record, of the same operation.
+// wantOnce fails the test unless the key has one effect and one record, with the same execution ID.
 func (s *shop) wantOnce(key string) {
 	s.Helper()
 	n := s.count(`select count(*) from ledger join idem.records using (key, execution_id) where key = $1`, key)
@@ -146,7 +147,8 @@ func (s *shop) wantNone(key string) {
 	}
 }
 
-// wantWhole fails the test if the key has an effect without a record, or the other way round.
+// wantWhole fails the test if the key has an effect without a record, or a record without an
+// effect.
 func (s *shop) wantWhole(key string) {
 	s.Helper()
 	if n := s.count(`select (select count(*) from ledger where key = $1) - (select count(*) from idem.records where key = $1)`, key); n != 0 {
@@ -165,7 +167,8 @@ func (s *shop) wantFree(key string) {
 	s.wantOnce(key)
 }
 
-// wantNoneInUse returns once every connection is back: a replay gives its own back in the background.
+// wantNoneInUse waits until no connection is in use. A replay returns its connection in the
+// background.
 func (s *shop) wantNoneInUse() {
 	s.Helper()
 	deadline := time.Now().Add(limit)
@@ -177,16 +180,16 @@ func (s *shop) wantNoneInUse() {
 	}
 }
 
-// await returns once the channel is closed or has a value.
+// await returns the next value of c, or the zero value once c is closed.
 func await[T any](t testing.TB, what string, c <-chan T) T {
 	t.Helper()
 	return waiting.For(t, what, c)
 }
 
-// escape runs f in a goroutine of its own.
+// escape runs f in a goroutine, and swallows its panic or Goexit.
 var escape = waiting.Escape
 
-// do runs fn under a key, and returns the error alone.
+// do calls Do and returns only the error.
 func (s *shop) do(key string, fn func(*sql.Tx) (idem.Response, error), opts ...idem.Option) error {
 	_, err := idemsql.Do(context.Background(), s.db, scope, key, hashA, fn, opts...)
 	return err

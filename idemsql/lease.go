@@ -14,33 +14,40 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// lease is a connection of database/sql while an engine has it.
+// lease is a connection of database/sql while the engine uses it.
 //
-// The engine begins, claims, records and commits on the connection of pgx beneath. fn needs a *sql.Tx of the same connection. That of a *sql.DB
-// of OpenDB is begun without a word to the server, and ended so before the engine goes on. Any other begins a transaction of its own, which the
-// engine replaces by its own; when that ends, the next one begins with it, for the *sql.Tx to roll back.
+// The engine begins, claims, records and commits on the pgx connection underneath. fn needs a
+// *sql.Tx on the same connection. There are two dbKinds to make one:
+//
+//   - On a connection of OpenDB, the lease hands the engine's transaction to the driver, which
+//     sends nothing. The *sql.Tx is ended in the same way before the engine goes on.
+//   - On any other connection, BeginTx sends a BEGIN of its own. The engine replaces that
+//     transaction with its own. When the engine's transaction ends, it is chained to an empty one,
+//     which the *sql.Tx rolls back.
 type lease struct {
 	sql    *sql.Conn
 	conn   *pgx.Conn
-	opened *openedConn // the connection of OpenDB, nil if it is another
+	dbKind *openedConn // nil if the *sql.DB is not from OpenDB
 	tx     *sql.Tx
-	ctx    fuse
-	share  *share
-	taken  atomic.Bool // fn has returned
-	grip   *grip       // keeps what fn has left behind from the connection
-	ended  bool        // the *sql.Tx has
-	lost   bool        // fn has left a goroutine that is in the midst of something
+	ctx    txContext // of tx
+	pair   *txPair
+
+	fnReturned atomic.Bool
+	pinned     *pinnedConn // after fn has returned: keeps its goroutines from using tx
+	ended      bool        // tx has ended
+	lost       bool        // a goroutine of fn is still using the connection
 }
 
-// Conn returns the connection.
+// Conn returns the pgx connection.
 func (l *lease) Conn() *pgx.Conn { return l.conn }
 
-// Chained reports whether the *sql.Tx wants a transaction that it can roll back.
-func (l *lease) Chained() bool { return l.opened == nil }
+// Chained reports whether the *sql.Tx needs a transaction of its own to roll back.
+func (l *lease) Chained() bool { return l.dbKind == nil }
 
-// Begin begins the *sql.Tx, if its driver sends a BEGIN. If ctx ends meanwhile, the connection is lost.
+// Begin begins the *sql.Tx, unless its connection is from OpenDB. If ctx ends meanwhile, Begin
+// closes the connection.
 func (l *lease) Begin(ctx context.Context) error {
-	if l.opened != nil || l.tx != nil {
+	if l.dbKind != nil || l.tx != nil {
 		return nil
 	}
 	l.ctx.values = ctx
@@ -57,85 +64,89 @@ func (l *lease) begin() (err error) {
 	return err
 }
 
-// Lend makes tx usable beside the *sql.Tx.
+// Lend returns tx as a pgx.Tx that can be used together with the *sql.Tx.
 func (l *lease) Lend(tx pgx.Tx) (pgx.Tx, error) {
-	if l.opened != nil {
-		l.opened.lent = lentTx{l}
+	if l.dbKind != nil {
+		l.dbKind.lent = lentTx{l}
 		if err := l.begin(); err != nil {
 			return nil, err
 		}
 	}
-	l.share = newShare(l.conn, l.tx, tx)
-	l.share.isLent = true
-	l.ctx.blown.Store(true)
-	return l.share.own, nil
+	l.pair = newPair(l.conn, l.tx, tx)
+	l.pair.ofDo = true
+	l.ctx.canceled.Store(true)
+	return l.pair.pgxTx, nil
 }
 
-// Around lets fn have the *sql.Tx, and takes it back.
+// Around returns a function that calls fn and then detaches everything that fn may have left behind
+// from the connection.
 func (l *lease) Around(fn func(pgx.Tx) (bool, error)) func(pgx.Tx) (bool, error) {
 	return func(tx pgx.Tx) (undo bool, err error) {
-		l.share.pass(tx)
+		l.pair.setFnTx(tx)
 		defer func() { // also if fn panics
-			if taken := l.take(tx); err == nil && !undo {
-				err = taken
+			if leftover := l.reclaim(tx); err == nil && !undo {
+				err = leftover
 			}
 		}()
 		return fn(tx)
 	}
 }
 
-// patience is how long a statement of a goroutine that fn has left behind may go on after fn has returned.
-const patience = 5 * time.Second
+// leftoverTimeout is how long a statement of a goroutine that fn has left behind may go on after fn
+// has returned.
+const leftoverTimeout = 5 * time.Second
 
-// take takes the connection back from fn, to which tx was given. The error says what fn has left behind.
-func (l *lease) take(tx pgx.Tx) error {
-	l.taken.Store(true)
+// reclaim takes the connection back from fn, which got tx. It returns an error if fn has left a
+// goroutine, rows or batch results that still use the connection.
+func (l *lease) reclaim(tx pgx.Tx) error {
+	l.fnReturned.Store(true)
 	if !txn.EndUse(tx) {
 		l.lost = true
-		txn.CloseSocket(l.conn) // what is running fails
-		return errInUse
+		txn.CloseSocket(l.conn) // fails the running statement
+		return errStillInUse
 	}
 	var late atomic.Bool
 	giveUp := func() {
 		late.Store(true)
 		txn.CloseSocket(l.conn)
 	}
-	open := l.share.revoke()
-	if open {
+	leftOpen := l.pair.close()
+	if leftOpen {
 		giveUp()
 	}
-	timer := time.AfterFunc(patience, giveUp)
+	timer := time.AfterFunc(leftoverTimeout, giveUp)
 	defer timer.Stop()
-	err := l.end(tx)
+	err := l.detach(tx)
 	switch {
-	case late.Load() && !open:
-		return errInUse
-	case open:
+	case late.Load() && !leftOpen:
+		return errStillInUse
+	case leftOpen:
 		return errLeftOpen
 	}
 	return err
 }
 
 var (
-	errInUse    = fmt.Errorf("%w: a goroutine of fn is still using the tx", idem.ErrTxAborted)
-	errLeftOpen = fmt.Errorf("%w: rows or batch results were left open", idem.ErrTxAborted)
+	errStillInUse = fmt.Errorf("%w: a goroutine of fn is still using the transaction", idem.ErrTxAborted)
+	errLeftOpen   = fmt.Errorf("%w: rows or batch results were left open", idem.ErrTxAborted)
 )
 
-// end keeps everything but the engine from the connection.
-func (l *lease) end(tx pgx.Tx) error {
-	if l.opened == nil {
-		return l.endBeside(tx)
+// detach keeps what fn has left behind from using the connection. It returns an error if that is
+// not possible.
+func (l *lease) detach(tx pgx.Tx) error {
+	if l.dbKind == nil {
+		return l.detachOwnTx(tx)
 	}
 	var busy bool
 	err := l.sql.Raw(func(any) error {
 		busy = l.conn.PgConn().IsBusy()
-		if busy { // database/sql would read the rest
+		if busy { // otherwise the rollback below would read the remaining rows
 			txn.CloseSocket(l.conn)
 		}
 		return nil
 	})
 	l.ended = true
-	_ = l.tx.Rollback() // closes rows; the driver sends nothing
+	_ = l.tx.Rollback() // closes rows; the driver sends nothing, see lentTx
 	switch {
 	case err != nil:
 		return fmt.Errorf("%w: its connection was lost: %w", idem.ErrTxAborted, err)
@@ -145,9 +156,9 @@ func (l *lease) end(tx pgx.Tx) error {
 	return nil
 }
 
-// endBeside does that where the *sql.Tx is not at an end yet.
-func (l *lease) endBeside(tx pgx.Tx) error {
-	g, err := gripOf(context.Background(), l.tx)
+// detachOwnTx is detach for a *sql.Tx that has begun its own transaction, and ends later.
+func (l *lease) detachOwnTx(tx pgx.Tx) error {
+	pinned, err := pin(context.Background(), l.tx)
 	switch {
 	case errors.Is(err, sql.ErrTxDone):
 		txn.MarkEnded(tx)
@@ -155,7 +166,7 @@ func (l *lease) endBeside(tx pgx.Tx) error {
 	case err != nil:
 		return fmt.Errorf("%w: its connection was lost: %w", idem.ErrTxAborted, err)
 	}
-	l.grip = g
+	l.pinned = pinned
 	if l.conn.PgConn().IsBusy() {
 		txn.CloseSocket(l.conn)
 		return errLeftOpen
@@ -166,72 +177,78 @@ func (l *lease) endBeside(tx pgx.Tx) error {
 // IsLost reports whether a goroutine that fn has left behind may be using the connection.
 func (l *lease) IsLost() bool { return l.lost }
 
-// End ends the *sql.Tx.
+// End ends the *sql.Tx, after the engine's transaction has ended.
 func (l *lease) End() {
-	if l.grip != nil {
-		l.grip.release()
-		l.grip = nil
+	if l.pinned != nil {
+		l.pinned.release()
+		l.pinned = nil
 	}
 	if l.tx == nil || l.ended {
 		return
 	}
 	l.ended = true
-	l.ctx.blown.Store(false)
+	l.ctx.canceled.Store(false)
 	_ = l.tx.Rollback()
 }
 
-// Release gives the connection back.
+// Release ends the *sql.Tx and returns the connection to the *sql.DB.
 func (l *lease) Release() {
 	l.End()
 	_ = l.sql.Close()
 }
 
-// lentTx is the transaction of a Do. It is not for fn to end.
+// lentTx is the driver's view of a transaction of Do on a connection of OpenDB. An fn that tries to
+// end it gets an error. After fn has returned, Rollback does nothing, so that database/sql can end
+// its *sql.Tx.
 type lentTx struct{ lease *lease }
 
 func (t lentTx) Commit() error {
-	return t.lease.share.refuse(pgx.Tx.Commit)
+	return t.lease.pair.refuse(pgx.Tx.Commit)
 }
 
 func (t lentTx) Rollback() error {
-	if t.lease.taken.Load() {
+	if t.lease.fnReturned.Load() {
 		return nil
 	}
-	return t.lease.share.refuse(pgx.Tx.Rollback)
+	return t.lease.pair.refuse(pgx.Tx.Rollback)
 }
 
-// fuse is the context of a *sql.Tx. It ends neither with that of the caller, since database/sql would roll back in a goroutine of its own then, nor
-// with anything else. While fn runs it is over for the driver, which looks at it at COMMIT and ROLLBACK alone: a fn that calls Commit or
-// Rollback has its connection closed, and nothing is committed.
-type fuse struct {
-	values context.Context // nil for none
-	blown  atomic.Bool
+// txContext is the context of a *sql.Tx. It has the values of the caller's context, but does not
+// end with it: database/sql would then roll back at once, in a goroutine of its own.
+//
+// While fn runs, the context reports that it is canceled. The driver looks at it only in COMMIT and
+// ROLLBACK. So a Commit or Rollback by fn fails and closes the connection, and nothing is
+// committed.
+type txContext struct {
+	values   context.Context // nil for none
+	canceled atomic.Bool
 }
 
-var over = func() chan struct{} {
+// closedChan is the Done channel of a canceled txContext.
+var closedChan = func() chan struct{} {
 	c := make(chan struct{})
 	close(c)
 	return c
 }()
 
-func (f *fuse) Deadline() (time.Time, bool) { return time.Time{}, false }
+func (c *txContext) Deadline() (time.Time, bool) { return time.Time{}, false }
 
-func (f *fuse) Value(key any) any {
-	if f.values == nil {
+func (c *txContext) Value(key any) any {
+	if c.values == nil {
 		return nil
 	}
-	return f.values.Value(key)
+	return c.values.Value(key)
 }
 
-func (f *fuse) Done() <-chan struct{} {
-	if f.blown.Load() {
-		return over
+func (c *txContext) Done() <-chan struct{} {
+	if c.canceled.Load() {
+		return closedChan
 	}
 	return nil
 }
 
-func (f *fuse) Err() error {
-	if f.blown.Load() {
+func (c *txContext) Err() error {
+	if c.canceled.Load() {
 		return idem.ErrTxEnded
 	}
 	return nil

@@ -11,24 +11,26 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// Tests of package idem that are not those of idemsql, and why.
-var notOfEither = map[string]string{
-	"TestUnansweredCommits.*": "a connection of database/sql cannot be taken out of its pool: the socket of a COMMIT whose caller has left is closed",
-	"TestCommitThatOutlastsContextAndGraceIsUnknownAndNeverCancelled": "counts those COMMITs",
-	"TestTxInUseWhenFnReturnsNeverReachesTheNextUserOfTheConnection":  "nor can one whose goroutine waits for itself, and the test has a pool of one",
+// skippedForAll are the tests of package idem that do not apply to any *sql.DB, and the reasons.
+var skippedForAll = map[string]string{
+	"TestUnansweredCommits.*": "a connection of database/sql cannot be removed from its pool, so the socket of a COMMIT whose caller has returned is closed",
+	"TestCommitThatOutlastsContextAndGraceIsUnknownAndNeverCancelled": "counts such COMMITs",
+	"TestTxInUseWhenFnReturnsNeverReachesTheNextUserOfTheConnection":  "a connection whose goroutine waits for itself cannot be removed either, and the test has a pool of one",
 	"TestNothingIsPreparedForAnObserverThatIsNotThere":                "counts the allocations of idem.Do",
 }
 
-// And those that know how many round trips idem.Do takes, or that it has the pool of the *sql.DB.
-var notOfOthers = map[string]string{
-	"TestFirstRunCostsNoMoreRoundTripsThanThePlainTransaction": "here it is two more",
-	"TestReplayCostsOneRoundTrip":                              "here it is two",
-	"TestAllDeadConnectionsOfAPoolAreSkippedAtNoCost":          "the pool beneath is not known: of the connections that died and were never used by idem, one is skipped for each that is idle in the *sql.DB",
-	"TestNoWait_AfterTheLeaderHasLookedForTheRecord":           "the pool beneath is not known: whether it is used up cannot be seen, and the answer takes a second",
+// skippedForStdlib are the tests that do not apply to a *sql.DB that is not from OpenDB. They count
+// round trips, or need to see the pool.
+var skippedForStdlib = map[string]string{
+	"TestFirstRunCostsNoMoreRoundTripsThanThePlainTransaction": "it takes two more",
+	"TestReplayCostsOneRoundTrip":                              "it takes two",
+	"TestAllDeadConnectionsOfAPoolAreSkippedAtNoCost":          "the pool underneath is unknown: of the dead connections that idem never used, one is skipped for each idle connection of the *sql.DB",
+	"TestNoWait_AfterTheLeaderHasLookedForTheRecord":           "the pool underneath is unknown: idem cannot see that it is exhausted, and the answer takes a second",
 }
 
-// The same bodies: the tests of what package idem promises, with each Do in them one of this package: see lab/promises/through_test.go.
-func TestPromisesOfDoAreKeptThroughDatabaseSQL(t *testing.T) {
+// The test runs lab/promises, the tests of package idem, with idemsql.Do in the place of idem.Do.
+// See lab/promises/through_test.go.
+func TestDo_KeepsThePromisesOfPackageIdem(t *testing.T) {
 	pgtest.Long(t)
 	tests := filepath.Join(t.TempDir(), "idem.test")
 	if out, err := exec.Command("go", "test", "-c", "-o", tests, "../lab/promises").CombinedOutput(); err != nil {
@@ -40,9 +42,9 @@ func TestPromisesOfDoAreKeptThroughDatabaseSQL(t *testing.T) {
 		}
 		t.Run(way, func(t *testing.T) {
 			t.Parallel()
-			skipped := names(notOfEither)
+			skipped := names(skippedForAll)
 			if way == "stdlib" {
-				skipped = append(skipped, names(notOfOthers)...)
+				skipped = append(skipped, names(skippedForStdlib)...)
 			}
 			run := exec.Command(tests, "-test.short", "-test.parallel=4", "-test.timeout=1h", "-test.skip=^("+strings.Join(skipped, "|")+")$")
 			run.Dir = "../lab/promises"

@@ -14,31 +14,32 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// sharedTx is the pgx.Tx of a *sql.Tx, or a savepoint in it. Each of its methods keeps database/sql from the connection.
+// sharedTx is the pgx.Tx of a *sql.Tx, or a savepoint in it. Each method pins the connection while
+// it works, so that database/sql cannot use it at the same time.
 type sharedTx struct {
 	pgx.Tx
-	*share
+	*txPair
 	nested bool
 }
 
-// Borrow keeps database/sql from the connection.
+// Borrow pins the connection for a caller that uses it without a method of s.
 func (s *sharedTx) Borrow() error { return s.borrow() }
 
-// Return lets it have the connection again.
-func (s *sharedTx) Return() { s.give() }
+// Return releases the connection.
+func (s *sharedTx) Return() { s.release() }
 
-var errNotHere = errors.New("idemsql: end the *sql.Tx, not the pgx.Tx that Tx has made of it")
+var errEndSQLTx = errors.New("idemsql: the pgx.Tx of a *sql.Tx cannot be committed or rolled back; end the *sql.Tx instead")
 
 func (s *sharedTx) Begin(ctx context.Context) (pgx.Tx, error) {
 	if err := s.borrow(); err != nil {
 		return nil, err
 	}
-	defer s.give()
+	defer s.release()
 	savepoint, err := s.Tx.Begin(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &sharedTx{Tx: savepoint, share: s.share, nested: true}, nil
+	return &sharedTx{Tx: savepoint, txPair: s.txPair, nested: true}, nil
 }
 
 func (s *sharedTx) Commit(ctx context.Context) error {
@@ -51,12 +52,12 @@ func (s *sharedTx) Rollback(ctx context.Context) error {
 
 func (s *sharedTx) endSavepoint(end func() error) error {
 	if !s.nested {
-		return errNotHere
+		return errEndSQLTx
 	}
 	if err := s.borrow(); err != nil {
 		return err
 	}
-	defer s.give()
+	defer s.release()
 	return end()
 }
 
@@ -64,7 +65,7 @@ func (s *sharedTx) CopyFrom(ctx context.Context, table pgx.Identifier, columns [
 	if err := s.borrow(); err != nil {
 		return 0, err
 	}
-	defer s.give()
+	defer s.release()
 	return s.Tx.CopyFrom(ctx, table, columns, source)
 }
 
@@ -72,7 +73,7 @@ func (s *sharedTx) Prepare(ctx context.Context, name, query string) (*pgconn.Sta
 	if err := s.borrow(); err != nil {
 		return nil, err
 	}
-	defer s.give()
+	defer s.release()
 	return s.Tx.Prepare(ctx, name, query)
 }
 
@@ -80,7 +81,7 @@ func (s *sharedTx) Exec(ctx context.Context, query string, args ...any) (pgconn.
 	if err := s.borrow(); err != nil {
 		return pgconn.CommandTag{}, err
 	}
-	defer s.give()
+	defer s.release()
 	return s.Tx.Exec(ctx, query, args...)
 }
 
@@ -88,124 +89,129 @@ func (s *sharedTx) SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchRes
 	if err := s.borrow(); err != nil {
 		return pgx.FailedBatchResults(batch, err)
 	}
-	return &openResults{BatchResults: s.Tx.SendBatch(ctx, batch), open: open{s.give}}
+	return &heldResults{BatchResults: s.Tx.SendBatch(ctx, batch), hold: hold{s.release}}
 }
 
 func (s *sharedTx) Query(ctx context.Context, query string, args ...any) (pgx.Rows, error) {
 	if err := s.borrow(); err != nil {
-		return failed{err}, err
+		return failedRows{err}, err
 	}
 	rows, err := s.Tx.Query(ctx, query, args...)
 	if err != nil {
-		s.give()
+		s.release()
 		return rows, err
 	}
-	return &openRows{Rows: rows, open: open{s.give}}, nil
+	return &heldRows{Rows: rows, hold: hold{s.release}}, nil
 }
 
 func (s *sharedTx) QueryRow(ctx context.Context, query string, args ...any) pgx.Row {
 	if err := s.borrow(); err != nil {
-		return failed{err}
+		return failedRows{err}
 	}
-	return &openRow{Row: s.Tx.QueryRow(ctx, query, args...), open: open{s.give}}
+	return &heldRow{Row: s.Tx.QueryRow(ctx, query, args...), hold: hold{s.release}}
 }
 
-// share is a *sql.Tx with the pgx.Tx of the same transaction.
-type share struct {
-	tx     *sql.Tx
-	own    *sharedTx
-	isLent bool // the transaction is that of a Do
+// txPair is a *sql.Tx and the pgx.Tx on the same connection. Its lock guards their use of the
+// connection.
+type txPair struct {
+	sqlTx *sql.Tx
+	pgxTx *sharedTx
+	ofDo  bool // the transaction was begun by Do, not by the caller
 
-	mu    sync.Mutex
-	given pgx.Tx // to the fn that is running, nil if none is
-	users int
-	grip  *grip
-	over  bool
+	mu     sync.Mutex
+	fnTx   pgx.Tx // the transaction of the running fn; nil if no fn runs
+	users  int    // uses of pinned that have not been released
+	pinned *pinnedConn
+	closed bool // pgxTx can no longer be used
 }
 
-// shareOnConn is the name under which a connection remembers its share.
-const shareOnConn = "github.com/idem-go/idem/idemsql: share"
+// pairKey is the key of the txPair in the custom data of its connection.
+const pairKey = "github.com/idem-go/idem/idemsql: txPair"
 
-// newShare lets the connection remember the share of its transaction.
-func newShare(conn *pgx.Conn, tx *sql.Tx, own pgx.Tx) *share {
-	s := &share{tx: tx}
-	s.own = &sharedTx{Tx: own, share: s}
-	conn.PgConn().CustomData()[shareOnConn] = s
-	return s
+// newPair returns the pair of tx and own, and stores it in the custom data of conn.
+func newPair(conn *pgx.Conn, tx *sql.Tx, own pgx.Tx) *txPair {
+	p := &txPair{sqlTx: tx}
+	p.pgxTx = &sharedTx{Tx: own, txPair: p}
+	conn.PgConn().CustomData()[pairKey] = p
+	return p
 }
 
-// shareOf returns the share of a transaction that Tx has returned, or an engine has given to a fn.
-func shareOf(tx pgx.Tx) *share { return txn.LentOf(tx).(*sharedTx).share }
+// pairOf returns the pair of a pgx.Tx that Tx has returned or that an fn got.
+func pairOf(tx pgx.Tx) *txPair { return txn.LentOf(tx).(*sharedTx).txPair }
 
-// pass says which tx the running fn has, and returns which the one before had.
-func (s *share) pass(tx pgx.Tx) (before pgx.Tx) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	before, s.given = s.given, tx
+// setFnTx sets the transaction of the running fn, and returns the one that it replaces.
+func (p *txPair) setFnTx(tx pgx.Tx) (before pgx.Tx) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	before, p.fnTx = p.fnTx, tx
 	return before
 }
 
-func (s *share) current() pgx.Tx {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.given != nil {
-		return s.given
+// current returns the transaction of the running fn, or else pgxTx.
+func (p *txPair) current() pgx.Tx {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.fnTx != nil {
+		return p.fnTx
 	}
-	return s.own
+	return p.pgxTx
 }
 
-// borrow keeps database/sql from the connection until give.
-func (s *share) borrow() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.over {
+// borrow pins the connection until release is called as often as borrow. It returns sql.ErrTxDone
+// if the pair is closed or the transaction has ended.
+func (p *txPair) borrow() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
 		return sql.ErrTxDone
 	}
-	if s.users == 0 {
-		g, err := gripOf(context.Background(), s.tx)
+	if p.users == 0 {
+		pinned, err := pin(context.Background(), p.sqlTx)
 		if err != nil {
 			return err
 		}
-		s.grip = g
+		p.pinned = pinned
 	}
-	s.users++
+	p.users++
 	return nil
 }
 
-func (s *share) give() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.users--; s.users == 0 && s.grip != nil {
-		s.grip.release()
-		s.grip = nil
+func (p *txPair) release() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.users--; p.users == 0 && p.pinned != nil {
+		p.pinned.release()
+		p.pinned = nil
 	}
 }
 
-// revoke ends the use of the pgx.Tx, and reports whether rows or results of it are open.
-func (s *share) revoke() (open bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.over = true
-	open = s.grip != nil
-	if open {
-		s.grip.release()
-		s.grip = nil
+// close ends the use of pgxTx. It reports whether rows or batch results of pgxTx were open.
+func (p *txPair) close() (wasOpen bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	wasOpen = p.pinned != nil
+	if wasOpen {
+		p.pinned.release()
+		p.pinned = nil
 	}
-	return open
+	return wasOpen
 }
 
-// isGiven reports whether a fn has the transaction.
-func (s *share) isGiven() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return !s.isLent && s.given != nil
+// inJoinedFn reports whether the fn of a DoTx is running in the transaction.
+func (p *txPair) inJoinedFn() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.ofDo && p.fnTx != nil
 }
 
-// refuse lets the tx of the running fn refuse its end, by which the call is told.
-func (s *share) refuse(end func(pgx.Tx, context.Context) error) error {
-	s.mu.Lock()
-	tx := s.given
-	s.mu.Unlock()
+// refuse returns the error of an attempt to commit or roll back the transaction of an fn. end is
+// called on the pgx.Tx of the fn, which refuses as well. So the engine learns of the attempt, and
+// Do or DoTx fails.
+func (p *txPair) refuse(end func(pgx.Tx, context.Context) error) error {
+	p.mu.Lock()
+	tx := p.fnTx
+	p.mu.Unlock()
 	if tx == nil {
 		return fmt.Errorf("%w: fn has returned", idem.ErrTxEnded)
 	}

@@ -4,18 +4,20 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// source is a *sql.DB as an engine sees it.
+// source takes connections for an engine from a *sql.DB. It implements txn.Source.
 type source struct {
 	db   *sql.DB
-	pool *pgxpool.Pool // beneath that of OpenDB, nil beneath any other
+	pool *pgxpool.Pool // the pool that was given to OpenDB; nil for any other *sql.DB
 }
 
 func sourceOf(db *sql.DB) source {
@@ -34,32 +36,32 @@ func (s source) IsFull() bool {
 	return stats.MaxOpenConnections > 0 && stats.InUse >= stats.MaxOpenConnections
 }
 
-// Idle returns how many connections are not in use.
+// Idle returns the number of idle connections.
 func (s source) Idle() int { return s.db.Stats().Idle }
 
-// Pool is that of OpenDB.
+// Pool returns the pool that was given to OpenDB, or nil.
 func (s source) Pool() *pgxpool.Pool { return s.pool }
 
-// Acquire takes a connection from database/sql.
+// Acquire takes a connection from the *sql.DB. It returns ErrDriver if the driver is not pgx's.
 func (s source) Acquire(ctx context.Context) (txn.Sublease, error) {
 	conn, err := s.db.Conn(ctx)
 	if err != nil {
 		return nil, err
 	}
 	l := &lease{sql: conn}
-	if err := conn.Raw(l.look); err != nil {
+	if err := conn.Raw(l.findConn); err != nil {
 		_ = conn.Close()
 		return nil, err
 	}
 	return l, nil
 }
 
-// look finds the connection of pgx beneath that of database/sql, and beneath those of drivers that wrap another one.
-func (l *lease) look(driverConn any) error {
+// findConn finds the pgx connection under driverConn, through drivers that wrap another one.
+func (l *lease) findConn(driverConn any) error {
 	for {
 		switch c := driverConn.(type) {
 		case *openedConn:
-			l.opened, l.conn = c, c.Conn.Conn()
+			l.dbKind, l.conn = c, c.Conn.Conn()
 			return nil
 		case interface{ Conn() *pgx.Conn }:
 			l.conn = c.Conn()
@@ -70,4 +72,27 @@ func (l *lease) look(driverConn any) error {
 			return fmt.Errorf("%w; it is %T", ErrDriver, driverConn)
 		}
 	}
+}
+
+// Through is an option of idem.Do, and of what is built on it, such as idemhttp.Config. With it the
+// transaction that fn gets is also a transaction of db, and [SQLTx] returns that. db must come from
+// [OpenDB] over the pool of the call. DoTx and package operation refuse the option.
+//
+// The rules of [Do] apply to the *sql.Tx and to the pgx.Tx.
+func Through(db *sql.DB) idem.Option {
+	source := sourceOf(db)
+	if source.pool == nil {
+		return idemCalls.WithSource(nil)
+	}
+	return idemCalls.WithSource(source)
+}
+
+// SQLTx returns the *sql.Tx of a pgx.Tx that the fn of a call with [Through] got, or that
+// idemhttp.Tx returned. It returns an error for any other transaction.
+func SQLTx(tx pgx.Tx) (*sql.Tx, error) {
+	own, ok := txn.LentOf(tx).(*sharedTx)
+	if !ok {
+		return nil, errors.New("idemsql: SQLTx: the transaction does not belong to database/sql; pass the option Through to the call that begins it")
+	}
+	return own.sqlTx, nil
 }

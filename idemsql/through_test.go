@@ -18,7 +18,7 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// served is a handler that writes through database/sql, behind idemhttp.
+// served is a handler behind idemhttp that writes through database/sql.
 type served struct {
 	*testing.T
 	pool    *pgxpool.Pool
@@ -72,7 +72,7 @@ func (s *served) wantEffects(want int) {
 	}
 }
 
-func TestHandlerBehindIdemhttpWritesThroughDatabaseSQL(t *testing.T) {
+func TestThrough_HandlerOfIdemhttpWritesOnSQLTx(t *testing.T) {
 	t.Parallel()
 	s := serve(t, idemhttp.Config{Optional: true}, func(tx *sql.Tx, w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "fails") {
@@ -104,7 +104,7 @@ func TestHandlerBehindIdemhttpWritesThroughDatabaseSQL(t *testing.T) {
 	s.wantEffects(2)
 }
 
-func TestHandlerThatEndsOrKeepsItsSQLTxCommitsNothing(t *testing.T) {
+func TestThrough_EndingOrKeepingTheSQLTxCommitsNothing(t *testing.T) {
 	t.Parallel()
 	for name, misuse := range map[string]func(tx *sql.Tx) error{
 		"commits":     func(tx *sql.Tx) error { return tx.Commit() },
@@ -139,7 +139,7 @@ func TestHandlerThatEndsOrKeepsItsSQLTxCommitsNothing(t *testing.T) {
 	s.wantEffects(2)
 }
 
-func TestThroughIsForDoAloneAndForADatabaseOfOpenDBOverThePool(t *testing.T) {
+func TestThrough_NeedsOpenDBOverThePoolOfTheCall(t *testing.T) {
 	t.Parallel()
 	ctx, pool := t.Context(), pgtest.New(t)
 	db := idemsql.OpenDB(pool)

@@ -11,23 +11,26 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// Tx returns a transaction of database/sql as one of pgx, for outbox.Add, inbox.HandleTx and operation.Start, and for what pgx can do
-// and database/sql cannot. idem.ExecutionID knows it, if tx is that of a fn. It is not committed or rolled back, and ends with tx.
+// Tx returns a database/sql transaction as a pgx.Tx, for outbox.Add, inbox.HandleTx and
+// operation.Start, and for the features of pgx that database/sql lacks. If tx is the transaction of
+// an fn, idem.ExecutionID accepts the result. The pgx.Tx cannot be committed or rolled back. It
+// ends with tx.
 //
-// tx itself may be used in between, and inside of what is called with the pgx.Tx. Like any pgx.Tx, it is for one goroutine at a time, and what it opens is to
-// be closed: rows that are left open keep tx from its end.
+// tx itself may be used in between, also inside a function that gets the pgx.Tx. Like any pgx.Tx,
+// the result is for one goroutine at a time. Rows and batch results must be closed: while they are
+// open, tx cannot end.
 func Tx(ctx context.Context, tx *sql.Tx) (pgx.Tx, error) {
 	if tx == nil {
 		return nil, errors.New("idemsql: tx is nil")
 	}
-	g, err := gripOf(ctx, tx)
+	pinned, err := pin(ctx, tx)
 	if err != nil {
 		return nil, fmt.Errorf("idemsql: Tx: %w", err)
 	}
-	defer g.release()
-	s, ok := g.conn.PgConn().CustomData()[shareOnConn].(*share)
-	if !ok || s.tx != tx {
-		s = newShare(g.conn, tx, txn.TxOn(g.conn))
+	defer pinned.release()
+	pair, ok := pinned.conn.PgConn().CustomData()[pairKey].(*txPair)
+	if !ok || pair.sqlTx != tx {
+		pair = newPair(pinned.conn, tx, txn.TxOn(pinned.conn))
 	}
-	return s.current(), nil
+	return pair.current(), nil
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// begin begins a transaction of the caller's, which is rolled back when the test is over.
+// begin begins a transaction of the caller, which is rolled back at the end of the test.
 func (s *shop) begin(ctx context.Context) *sql.Tx {
 	s.Helper()
 	tx, err := s.db.BeginTx(ctx, nil)
@@ -29,8 +29,8 @@ func (s *shop) begin(ctx context.Context) *sql.Tx {
 	return tx
 }
 
-func TestJoinedCallIsCommittedWithTheTransactionOfItsCaller(t *testing.T) {
-	eachWay(t, 1, func(t *testing.T, s *shop, _ opened) {
+func TestDoTx_CommitsWithTheCallersTransaction(t *testing.T) {
+	withEachDB(t, 1, func(t *testing.T, s *shop, _ dbKind) {
 		for _, commits := range []bool{false, true} {
 			tx := s.begin(t.Context())
 			res, err := idemsql.DoTx(t.Context(), tx, scope, "k", hashA, s.charge("k"))
@@ -54,8 +54,8 @@ func TestJoinedCallIsCommittedWithTheTransactionOfItsCaller(t *testing.T) {
 	})
 }
 
-func TestJoinedCallThatFailsLeavesTheTransactionAsItWas(t *testing.T) {
-	eachWay(t, 1, func(t *testing.T, s *shop, _ opened) {
+func TestDoTx_FailureLeavesTheTransactionUnchanged(t *testing.T) {
+	withEachDB(t, 1, func(t *testing.T, s *shop, _ dbKind) {
 		tx := s.begin(t.Context())
 		if _, err := tx.Exec("insert into ledger (key) values ('before')"); err != nil {
 			t.Fatal(err)
@@ -97,8 +97,8 @@ func TestJoinedCallThatFailsLeavesTheTransactionAsItWas(t *testing.T) {
 	})
 }
 
-func TestEndOfTheCallersTransactionByAJoinedFnIsFoundOut(t *testing.T) {
-	eachWay(t, 1, func(t *testing.T, s *shop, way opened) {
+func TestDoTx_DetectsThatFnEndedTheTransaction(t *testing.T) {
+	withEachDB(t, 1, func(t *testing.T, s *shop, way dbKind) {
 		for name, end := range map[string]func(*sql.Tx) error{"Commit": (*sql.Tx).Commit, "Rollback": (*sql.Tx).Rollback} {
 			tx := s.begin(t.Context())
 			_, err := idemsql.DoTx(t.Context(), tx, scope, name, hashA, func(tx *sql.Tx) (idem.Response, error) {
@@ -117,9 +117,10 @@ func TestEndOfTheCallersTransactionByAJoinedFnIsFoundOut(t *testing.T) {
 	})
 }
 
-// The context of the caller's transaction ends at any moment, and database/sql rolls back in a goroutine of its own.
-func TestContextThatEndsInAJoinedCallCommitsNothing(t *testing.T) {
-	eachWay(t, 2, func(t *testing.T, s *shop, _ opened) {
+// The context of the caller's transaction may end at any moment. database/sql then rolls back in a
+// goroutine of its own.
+func TestDoTx_CanceledContextCommitsNothing(t *testing.T) {
+	withEachDB(t, 2, func(t *testing.T, s *shop, _ dbKind) {
 		for i := range 50 {
 			key := fmt.Sprint("k", i)
 			ctx, cancel := context.WithCancel(t.Context())
@@ -143,10 +144,10 @@ func TestContextThatEndsInAJoinedCallCommitsNothing(t *testing.T) {
 				s.wantNone(key)
 			case tx.Commit() == nil:
 				s.wantOnce(key)
-			case i%2 == 0: // the context had ended before COMMIT
+			case i%2 == 0: // the context ended before COMMIT
 				s.wantNoneInUse()
 				s.wantNone(key)
-			default: // a COMMIT that the context has interrupted may have happened: database/sql does not ask
+			default: // a COMMIT that was interrupted may have happened; database/sql does not find out
 				s.wantNoneInUse()
 				s.wantWhole(key)
 			}
@@ -156,9 +157,9 @@ func TestContextThatEndsInAJoinedCallCommitsNothing(t *testing.T) {
 	})
 }
 
-// DoTx returns the cancellation to a canceled caller, and not an error that blames fn.
+// DoTx reports the cancellation to a canceled caller, not an error of fn.
 func TestDoTx_CanceledContextIsNotAFaultOfFn(t *testing.T) {
-	eachWay(t, 1, func(t *testing.T, s *shop, _ opened) {
+	withEachDB(t, 1, func(t *testing.T, s *shop, _ dbKind) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		tx := s.begin(ctx)
@@ -179,8 +180,8 @@ func TestDoTx_CanceledContextIsNotAFaultOfFn(t *testing.T) {
 	})
 }
 
-func TestMessagesOperationsAndInboxesArePartOfTheTransaction(t *testing.T) {
-	eachWay(t, 1, func(t *testing.T, s *shop, _ opened) {
+func TestTx_CarriesMessagesOperationsAndInboxes(t *testing.T) {
+	withEachDB(t, 1, func(t *testing.T, s *shop, _ dbKind) {
 		checkout := operation.Define("checkout", func(*operation.Op, string) (idem.Response, error) { return ok, nil })
 		use := func(key string, tx *sql.Tx) {
 			own, err := idemsql.Tx(t.Context(), tx)
@@ -194,7 +195,7 @@ func TestMessagesOperationsAndInboxesArePartOfTheTransaction(t *testing.T) {
 				t.Error(err)
 			}
 			outcome, err := inbox.HandleTx(t.Context(), own, "consumer", inbox.Message{Source: "orders", ID: key}, func(pgx.Tx) error {
-				_, err := tx.Exec("insert into ledger (key) values ($1)", key) // by database/sql, inside of what has the pgx.Tx
+				_, err := tx.Exec("insert into ledger (key) values ($1)", key) // through database/sql, inside a function that uses the pgx.Tx
 				return err
 			})
 			if err != nil || outcome.State != inbox.Done {
@@ -237,8 +238,8 @@ func TestMessagesOperationsAndInboxesArePartOfTheTransaction(t *testing.T) {
 	})
 }
 
-func TestExecutionIsKnownByWhatTxReturnsInFnAlone(t *testing.T) {
-	eachWay(t, 1, func(t *testing.T, s *shop, _ opened) {
+func TestTx_ExecutionIDIsKnownOnlyInsideFn(t *testing.T) {
+	withEachDB(t, 1, func(t *testing.T, s *shop, _ dbKind) {
 		id := func(tx *sql.Tx) string {
 			own, err := idemsql.Tx(t.Context(), tx)
 			if err != nil {
@@ -272,8 +273,8 @@ func TestExecutionIsKnownByWhatTxReturnsInFnAlone(t *testing.T) {
 	})
 }
 
-func TestTxOfPgxCopiesBatchesAndSavesPoints(t *testing.T) {
-	eachWay(t, 1, func(t *testing.T, s *shop, _ opened) {
+func TestTx_CopyFromBatchesAndSavepoints(t *testing.T) {
+	withEachDB(t, 1, func(t *testing.T, s *shop, _ dbKind) {
 		ctx := t.Context()
 		tx := s.begin(ctx)
 		own, err := idemsql.Tx(ctx, tx)
@@ -309,7 +310,7 @@ func TestTxOfPgxCopiesBatchesAndSavesPoints(t *testing.T) {
 	})
 }
 
-// foreign is a driver that is not pgx's, and that counts what it is asked for.
+// foreign is a driver that is not pgx's. It counts its calls.
 type foreign struct{ asked *int }
 
 func (f foreign) Connect(context.Context) (driver.Conn, error) { return f, nil }
@@ -325,7 +326,7 @@ func (f foreign) ExecContext(context.Context, string, []driver.NamedValue) (driv
 	return driver.ResultNoRows, nil
 }
 
-func TestForeignDriverIsRefusedBeforeAnythingIsDone(t *testing.T) {
+func TestDo_RefusesADriverThatIsNotPgx(t *testing.T) {
 	t.Parallel()
 	var asked int
 	db := sql.OpenDB(foreign{&asked})

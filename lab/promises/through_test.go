@@ -15,7 +15,7 @@ import (
 )
 
 // idemDo is idem.Do. The tests of this package are those of package idemsql as well: with IDEM_TEST_THROUGH, it is one of idemsql, on a *sql.DB over
-// the pool of the test. Package idemsql runs them so: TestPromisesOfDoAreKeptThroughDatabaseSQL.
+// the pool of the test. Package idemsql runs them so: TestDo_KeepsThePromisesOfPackageIdem.
 var idemDo = idem.Do
 
 func init() {

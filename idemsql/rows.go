@@ -1,0 +1,78 @@
+package idemsql
+
+import (
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
+)
+
+// failedRows are the rows of a query that was not sent.
+type failedRows struct{ err error }
+
+func (f failedRows) Close()                                       {}
+func (f failedRows) Err() error                                   { return f.err }
+func (f failedRows) CommandTag() pgconn.CommandTag                { return pgconn.CommandTag{} }
+func (f failedRows) FieldDescriptions() []pgconn.FieldDescription { return nil }
+func (f failedRows) Next() bool                                   { return false }
+func (f failedRows) Scan(...any) error                            { return f.err }
+func (f failedRows) Values() ([]any, error)                       { return nil, f.err }
+func (f failedRows) RawValues() [][]byte                          { return nil }
+func (f failedRows) Conn() *pgx.Conn                              { return nil }
+func (f failedRows) TypeMap() *pgtype.Map                         { return nil }
+
+// hold keeps the connection pinned until done is called. The rows, row or batch results that embed
+// it call done when they are closed.
+type hold struct{ release func() }
+
+func (h *hold) done() {
+	if h.release != nil {
+		h.release()
+		h.release = nil
+	}
+}
+
+type heldRows struct {
+	pgx.Rows
+	hold
+}
+
+func (r *heldRows) Close() {
+	r.Rows.Close()
+	r.done()
+}
+
+func (r *heldRows) Next() bool {
+	if r.Rows.Next() {
+		return true
+	}
+	r.done() // pgx closes rows after the last one
+	return false
+}
+
+func (r *heldRows) Scan(dest ...any) error {
+	err := r.Rows.Scan(dest...)
+	if err != nil { // pgx closes rows after an error of Scan
+		r.done()
+	}
+	return err
+}
+
+type heldRow struct {
+	pgx.Row
+	hold
+}
+
+func (r *heldRow) Scan(dest ...any) error {
+	defer r.done()
+	return r.Row.Scan(dest...)
+}
+
+type heldResults struct {
+	pgx.BatchResults
+	hold
+}
+
+func (r *heldResults) Close() error {
+	defer r.done()
+	return r.BatchResults.Close()
+}
