@@ -10,10 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem"
-	"github.com/idem-go/idem/internal/bridge"
 )
-
-var idemCalls = bridge.Get[idem.Option, idem.Result]()
 
 // Do is idem.Do for an fn that uses database/sql.
 //

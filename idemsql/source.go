@@ -11,8 +11,12 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/bridge"
 	"github.com/idem-go/idem/internal/txn"
 )
+
+// idemCalls are the functions that package idem exports to this module only.
+var idemCalls = bridge.Get[idem.Option, idem.Result]()
 
 // source takes connections for an engine from a *sql.DB. It implements txn.Source.
 type source struct {
