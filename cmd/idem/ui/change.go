@@ -190,6 +190,8 @@ func letterOf(r *http.Request) (l db.LetterName, err error) {
 	return l, err
 }
 
+// redrive redrives a dead letter. A dead letter of the inbox stays listed until it is handled, so
+// the browser returns to its page. One of the outbox is gone, so the browser goes to the list.
 func redrive(ctx context.Context, s *site, r *http.Request) (string, error) {
 	l, err := letterOf(r)
 	switch {

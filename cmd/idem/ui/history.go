@@ -138,6 +138,8 @@ func newChart(title, mood string, points []point, now time.Time, say func(float6
 	if last.v > 0 {
 		c.Mood = mood
 	}
+	// The x axis is the hour up to now, and leaves 6 units free at the right. The y axis begins at
+	// zero and ends at the maximum, or at 1 if the maximum is smaller.
 	var path strings.Builder
 	for i, p := range points {
 		command := "L"

@@ -67,15 +67,15 @@ var noSchema = problem{http.StatusServiceUnavailable, "The schema of idem is mis
 func problemAt(err *pgconn.PgError) problem {
 	said := fmt.Sprintf("The database says: %s (SQLSTATE %s).", err.Message, err.Code)
 	switch err.Code {
-	case "42P01", "3F000", "42703":
+	case "42P01", "3F000", "42703": // undefined_table, invalid_schema_name, undefined_column
 		return noSchema
-	case "57014":
+	case "57014": // query_canceled
 		return problem{http.StatusGatewayTimeout, "The statement took longer than this page may.", "Narrow it down by the fields above the list, or use the command, with --timeout."}
-	case "55P03":
+	case "55P03": // lock_not_available
 		return problem{http.StatusConflict, said, "Another session holds a lock on it. Try again, or see which one does under In flight."}
-	case "25006":
+	case "25006": // read_only_sql_transaction
 		return problem{http.StatusConflict, said, "This is a standby, or a role that may only read: have the page connect to the primary, as a role that may act."}
-	case "57P01", "57P02", "57P03":
+	case "57P01", "57P02", "57P03": // admin_shutdown, crash_shutdown, cannot_connect_now
 		return problem{http.StatusServiceUnavailable, said, "The server is going down or coming up: try again."}
 	}
 	return problem{http.StatusBadGateway, said, ""}

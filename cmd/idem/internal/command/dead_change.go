@@ -157,6 +157,8 @@ func (c *deadRedriveCommand) Run(s *session) error {
 	})
 }
 
+// redrive redrives a dead letter on its side. A message of the inbox only becomes due again: the
+// consumer opens it. A message of the outbox is inserted again, and has to be opened for that.
 func (c *deadRedriveCommand) redrive(ctx context.Context, s *session, l *record.Letter) error {
 	if l.Side == deadletter.Inbox {
 		return inbox.Redrive(ctx, s.pool, inbox.Ref{Consumer: l.Consumer, Source: l.Source, ID: l.ID})

@@ -55,6 +55,10 @@ func (e usageError) Error() string { return e.text }
 func usage(format string, args ...any) error { return usageError{fmt.Sprintf(format, args...)} }
 
 // finish prints the error in one line, and returns the exit code.
+//
+// The order of the cases matters. An interrupt can end a command in the middle of a COMMIT. Then
+// finish reports the unknown outcome, and not the interrupt. Any other error after an interrupt is
+// a consequence of it, such as a canceled statement, and finish reports the interrupt.
 func finish(ctx context.Context, w World, err error) int {
 	var parse *kong.ParseError
 	var interrupted Interrupted
@@ -120,17 +124,17 @@ func explained(err error) error {
 // remedyOf returns what to do about a SQLSTATE, or "".
 func remedyOf(err *pgconn.PgError) string {
 	switch err.Code {
-	case "42P01", "3F000", "42703":
+	case "42P01", "3F000", "42703": // undefined_table, invalid_schema_name, undefined_column
 		return "the schema of idem is missing or out of date here: run idem migrate up, or check the address"
-	case "42501":
+	case "42501": // insufficient_privilege
 		return "this role may not: see what it lacks with idem doctor, or connect as another with -U; a change takes INSERT on idem.audit as well"
-	case "57014":
+	case "57014": // query_canceled
 		return "the statement took longer than --timeout allows: narrow it down with --scope, or raise --timeout"
-	case "55P03":
+	case "55P03": // lock_not_available
 		return "another session holds a lock on it: try again, or see who with idem stuck"
-	case "25006":
+	case "25006": // read_only_sql_transaction
 		return "this is a standby or a read-only connection: connect to the primary"
-	case "57P01", "57P02", "57P03":
+	case "57P01", "57P02", "57P03": // admin_shutdown, crash_shutdown, cannot_connect_now
 		return "the server is going down or coming up: try again"
 	}
 	return ""

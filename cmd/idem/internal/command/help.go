@@ -38,8 +38,8 @@ func (c helpCommand) Run(s *session) error {
 	})
 }
 
-// ofCommand prints the help of a command. It parses the name with --help appended, and ignores the
-// flags of globals.
+// ofCommand prints the help of a command. It parses the topic with --help appended, which makes
+// kong print the help. It fails if the topic is no command.
 func (c helpCommand) ofCommand(s *session) error {
 	parser, err := newParser(new(grammar), s.World)
 	if err != nil {

@@ -149,6 +149,7 @@ func (c *operationResolveCommand) Run(s *session) error {
 	if err != nil {
 		return err
 	}
+	// A step and an undo take different flags: an undo has no value and cannot be refused.
 	call := c.choose(record.Doubts(o, steps))
 	switch {
 	case call == nil:

@@ -103,6 +103,7 @@ type shownPurging struct {
 	LastEnded  *time.Time  `json:"last_finished_at"`
 }
 
+// newShownStats returns the JSON document. The progress of the purge is that of idem.records.
 func newShownStats(v stats.Stats) shownStats {
 	sweep := v.Purge.Sweep("records")
 	return shownStats{
@@ -192,6 +193,8 @@ func inFlight(p *page.Page, f stats.InFlight) string {
 	return fmt.Sprintf("%s keys in %s transactions, the oldest for %s", page.Count(f.Keys), page.Count(f.Transactions), figure(p, f.Oldest, page.Age))
 }
 
+// purging describes the last sweep of idem.records, and the one in progress. A sweep is in progress
+// but not active if its process ended before the end of the table. The next purge resumes it.
 func purging(p *page.Page, v stats.Stats) string {
 	if !v.Purge.Sweeps.Known() {
 		return figure(p, v.Purge.Sweeps, func([]stats.Sweep) string { return "" })
