@@ -20,10 +20,11 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// changeTimeout bounds a change. It goes on if the browser leaves.
+// changeTimeout limits the time of a change. The change continues if the browser disconnects.
 const changeTimeout = 10 * time.Second
 
-// said is what the page says of a change that was made.
+// said is the message that a page shows after a change, by the parameter said of the redirect. The
+// parameter is a name and not the text, so that a link cannot make the page show another text.
 var said = map[string]string{
 	"retried":  "It is retried: a Worker, or a call with its key, resumes it.",
 	"canceled": "It is canceled: a Worker, or a call with its key, undoes what it has done.",
@@ -32,12 +33,16 @@ var said = map[string]string{
 	"dropped":  "The dead letter is deleted.",
 }
 
-// change is what a form asks for: it does it, and tells where to look then.
+// change makes the change that a form asks for. It returns the address to which the browser is
+// redirected.
 type change func(ctx context.Context, s *site, r *http.Request) (next string, err error)
 
 var changes = map[string]change{"retry": retry, "cancel": cancel, "resolve": resolve, "redrive": redrive, "drop": drop}
 
-// post takes a form.
+// post handles a form.
+//
+// The checks are in this order: the form exists, the page allows changes, the visitor may act, and
+// the form has a reason. Only the forms to log in and out need no visitor who may act.
 func (s *site) post(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, longestForm)
 	if err := r.ParseForm(); err != nil {
@@ -64,6 +69,8 @@ func (s *site) post(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// change runs do with the name of the person and the reason, which the library writes to
+// idem.audit. Afterwards it drops the cached readings, so that the next page shows the new state.
 func (s *site) change(w http.ResponseWriter, r *http.Request, person string, do change) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), changeTimeout)
 	defer cancel()
@@ -100,7 +107,8 @@ func cancel(ctx context.Context, s *site, r *http.Request) (string, error) {
 	return "./operations/" + id + "?said=canceled", operation.Cancel(ctx, s.Pool, id, opts...)
 }
 
-// resolve records the outcome of a call in doubt, as the form says it about the operation as it was shown.
+// resolve records the outcome of a call in doubt. The finding names the epoch that the form was
+// made for. If the operation was resumed since, Resolve fails.
 func resolve(ctx context.Context, s *site, r *http.Request) (string, error) {
 	id, err := operationID(r.PostFormValue("id"))
 	if err != nil {
@@ -121,7 +129,8 @@ func resolve(ctx context.Context, s *site, r *http.Request) (string, error) {
 	return "./operations/" + id + "?said=resolved", operation.Resolve(ctx, s.Pool, id, finding.As(operation.Status{Epoch: o.Epoch}).Of(call.Name))
 }
 
-// callInDoubt returns the operation and the call that a form is about. It is operation.ErrNotParked if the operation is no longer as it was shown.
+// callInDoubt returns the operation and the call that a form names by id, epoch and seq. It returns
+// operation.ErrNotParked if the operation has changed since the form was made.
 func (s *site) callInDoubt(ctx context.Context, id string, r *http.Request) (o *record.Operation, call record.Doubt, err error) {
 	err = record.Look(ctx, s.Pool, s.Timeout, func(tx pgx.Tx) error {
 		if o, err = record.FindOperation(ctx, tx, id); err != nil {
@@ -145,7 +154,8 @@ func (s *site) callInDoubt(ctx context.Context, id string, r *http.Request) (o *
 	return o, call, err
 }
 
-// findingOf returns the outcome that a form says.
+// findingOf returns the outcome that a form states. It fails if the outcome is missing, or if a
+// required value or text is missing or invalid.
 func findingOf(r *http.Request, isUndo bool) (finding operation.Finding, err error) {
 	value, refusal := strings.TrimSpace(r.PostFormValue("value")), strings.TrimSpace(r.PostFormValue("refusal"))
 	wrong := ""
@@ -171,7 +181,8 @@ func findingOf(r *http.Request, isUndo bool) (finding operation.Finding, err err
 	return finding, problemError{problem{http.StatusBadRequest, wrong + " Nothing was changed.", "Go back and correct the form."}}
 }
 
-// letterOf is the dead letter that a form is about.
+// letterOf returns the name of the dead letter that a form is about. It fails if the name cannot be
+// decoded or contains a zero byte, which Postgres does not store in text.
 func letterOf(r *http.Request) (l db.LetterName, err error) {
 	if unmark(r.PostFormValue("letter"), &l) != nil || strings.Contains(l.Side+l.Consumer+l.Source+l.ID, "\x00") {
 		err = problemError{noLetter}
@@ -179,6 +190,8 @@ func letterOf(r *http.Request) (l db.LetterName, err error) {
 	return l, err
 }
 
+// redrive redrives a dead letter. A dead letter of the inbox stays listed until it is handled, so
+// the browser returns to its page. One of the outbox is gone, so the browser goes to the list.
 func redrive(ctx context.Context, s *site, r *http.Request) (string, error) {
 	l, err := letterOf(r)
 	switch {
@@ -195,7 +208,7 @@ func redrive(ctx context.Context, s *site, r *http.Request) (string, error) {
 	return "./dead?said=redrive", outbox.Redrive(ctx, s.Pool, outbox.Ref{Topic: l.Source, ID: l.ID}, outbox.WithSealer(s.Sealer))
 }
 
-// canOpen returns an error if a dead letter of the outbox is sealed, and the page has no Sealer.
+// canOpen returns an error if a dead letter of the outbox is sealed and the page has no Sealer.
 func (s *site) canOpen(ctx context.Context, name db.LetterName) error {
 	if s.Sealer != nil {
 		return nil
@@ -212,7 +225,8 @@ func (s *site) canOpen(ctx context.Context, name db.LetterName) error {
 	return err
 }
 
-// drop deletes the dead letter that was looked at, and not one that has died again since.
+// drop deletes a dead letter. It fails if the message was dead-lettered again since the form was
+// made.
 func drop(ctx context.Context, s *site, r *http.Request) (string, error) {
 	name, err := letterOf(r)
 	if err != nil {

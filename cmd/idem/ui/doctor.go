@@ -17,11 +17,12 @@ import (
 )
 
 const (
-	doctorFresh = time.Minute     // how old findings may be that are shown
-	doctorLimit = 2 * time.Second // of a statement
+	doctorFresh = time.Minute     // maximum age of the findings that are shown
+	doctorLimit = 2 * time.Second // for each statement
 )
 
-// examination is what the doctor has found last.
+// examination caches the last results of the doctor. The mutex is held during an examination, so
+// that only one runs at a time.
 type examination struct {
 	mu       sync.Mutex
 	at       time.Time
@@ -34,16 +35,18 @@ type finding struct {
 	Check, Mood string
 }
 
-// examined are the findings of the doctor as they are shown.
+// examined is the data of the page of the doctor.
 type examined struct {
 	At       time.Time
 	Checks   int
-	Findings []finding // the worst first
+	Findings []finding // the most severe first
 }
 
+// readNothing is the read function of a sheet that reads nothing in its transaction.
 func readNothing(context.Context, pgx.Tx, url.Values) (any, error) { return nil, nil }
 
-// examine has the doctor look at the database, at most once a minute.
+// examine returns the findings of the doctor. It examines the database only if the last findings
+// are older than a minute.
 func examine(ctx context.Context, s *site, _ any) (any, error) {
 	e := &s.examination
 	e.mu.Lock()
@@ -60,6 +63,7 @@ func examine(ctx context.Context, s *site, _ any) (any, error) {
 
 var moodOf = map[doctor.Level]string{doctor.Problem: "bad", doctor.Warning: "warn"}
 
+// findingsOf returns all findings, the most severe first.
 func findingsOf(results []doctor.Result) (all []finding) {
 	for _, r := range results {
 		for _, f := range r.Findings {
@@ -71,7 +75,8 @@ func findingsOf(results []doctor.Result) (all []finding) {
 	return all
 }
 
-// fact is what the overview says of the last examination.
+// fact summarizes the last examination for the overview. It does not wait for an examination in
+// progress.
 func (e *examination) fact() fact {
 	f := fact{Name: "Findings of the doctor", Value: "not examined yet", Link: "doctor"}
 	if !e.mu.TryLock() {

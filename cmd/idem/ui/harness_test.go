@@ -19,7 +19,7 @@ import (
 
 const token = "a token of the tests, long enough"
 
-// desk is where a person looks at the page of a database.
+// desk is a browser session on the page of a database.
 type desk struct {
 	t      *testing.T
 	pool   *pgxpool.Pool
@@ -28,7 +28,7 @@ type desk struct {
 	root   string // the address of the overview
 }
 
-// newDesk serves the page of a fresh database.
+// newDesk serves the page of a new database.
 func newDesk(t *testing.T, change func(*ui.Config)) *desk {
 	t.Helper()
 	return deskAt(t, pgtest.New(t), change)
@@ -36,7 +36,7 @@ func newDesk(t *testing.T, change func(*ui.Config)) *desk {
 
 func deskAt(t *testing.T, pool *pgxpool.Pool, change func(*ui.Config)) *desk {
 	t.Helper()
-	config := ui.Config{Pool: pool, Timeout: time.Minute} // on a busy machine, too
+	config := ui.Config{Pool: pool, Timeout: time.Minute} // enough on a busy machine
 	if change != nil {
 		change(&config)
 	}
@@ -67,7 +67,7 @@ func (d *desk) exec(sql string, args ...any) {
 	}
 }
 
-// answer is what the page has said.
+// answer is a response of the page.
 type answer struct {
 	code int
 	http.Header
@@ -121,7 +121,7 @@ func (d *desk) login() {
 	d.post("login", "token", token, "person", "ann").want(d.t, 200, "You may act as")
 }
 
-// want checks the status and that something is said.
+// want checks the status, and that the page contains each of parts.
 func (a answer) want(t *testing.T, code int, parts ...string) answer {
 	t.Helper()
 	bad := a.code != code
@@ -151,14 +151,15 @@ func (a answer) field(t *testing.T, form, name string) string {
 	return found[1]
 }
 
-// The operations and dead letters that tests look at.
+// Ids of the operations that keep inserts.
 const (
 	parkedID  = "0193c1a0-5a9e-4bbd-8e01-3f1f5f3b2b11"
 	runningID = "0193c1a0-5a9e-4bbd-8e01-3f1f5f3b2b12"
 	doneID    = "0193c1a0-5a9e-4bbd-8e01-3f1f5f3b2b13"
 )
 
-// keep puts in something of everything, with a text of strangers in each column that takes one, and a secret where nothing is to be shown.
+// keep inserts a row of every kind. It puts the untrusted text stranger into each column that
+// accepts text, and secret into each column that the page must not show.
 func (d *desk) keep(stranger, key, secret string) {
 	d.t.Helper()
 	const begun = "now() - interval '2 days 3 hours'"
@@ -191,7 +192,7 @@ func (d *desk) keep(stranger, key, secret string) {
 	d.exec("ANALYZE")
 }
 
-// letter is the way to the dead letter of the inbox.
+// letter returns the address of the dead letter of the inbox.
 func letter(name string) string {
 	return "letter?" + formOf("side", "inbox", "consumer", name, "source", name, "id", name).Encode()
 }

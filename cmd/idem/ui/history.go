@@ -15,28 +15,30 @@ import (
 const (
 	historySpan = time.Hour
 	samplePause = 15 * time.Second // between two samples
-	sampleGap   = time.Minute      // without a sample, over which no line is drawn
-	mostTopics  = 4                // of which the lag is drawn
+	sampleGap   = time.Minute      // no line is drawn over a longer time without a sample
+	mostTopics  = 4                // maximum number of topics with a chart
 )
 
-// history has samples of the last hour.
+// history has the samples of the last hour, in memory.
 type history struct {
 	mu      sync.Mutex
 	samples []sample
 }
 
-// sample is what one reading of the overview has found. A figure that is not known is not in it.
+// sample has the figures of one reading of the overview. A figure that is unknown has no entry.
 type sample struct {
 	at      time.Time
 	figures map[string]float64
 	lag     map[string]float64 // by topic, in seconds
 }
 
-// add keeps a sample, unless there is one of the last seconds, and returns all of the last hour with it.
+// add returns the samples of the last hour, followed by one. It stores one only if the last stored
+// sample is old enough, because every viewer of the overview adds a sample.
 func (h *history) add(one sample) []sample {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	fresh := slices.DeleteFunc(slices.Clone(h.samples), func(old sample) bool { return one.at.Sub(old.at) > historySpan }) // others draw what is kept
+	// Clone the samples, because another viewer may be drawing the old slice.
+	fresh := slices.DeleteFunc(slices.Clone(h.samples), func(old sample) bool { return one.at.Sub(old.at) > historySpan })
 	all := append(fresh, one)
 	if n := len(h.samples); n == 0 || one.at.Sub(h.samples[n-1].at) >= samplePause-time.Second {
 		h.samples = all
@@ -44,11 +46,11 @@ func (h *history) add(one sample) []sample {
 	return all
 }
 
-// series is a figure of the samples.
+// series is a figure that has a chart.
 type series struct {
 	title, figure string
-	perMinute     bool   // the figure counts up, and its growth is drawn
-	mood          string // how it looks above zero
+	perMinute     bool   // the figure is a counter, and the chart shows its growth
+	mood          string // the mood of a value above zero
 }
 
 var allSeries = []series{
@@ -59,15 +61,16 @@ var allSeries = []series{
 	{"Dead letters", "dead", false, "bad"},
 }
 
-// chart is a series as it is drawn.
+// chart is a series as a template draws it.
 type chart struct {
 	Title, Now, Most, Mood string
-	Path                   string // in a box of chartWidth by chartHeight
+	Path                   string // SVG path data in a box of chartWidth by chartHeight
 }
 
 const chartWidth, chartHeight = 240, 48
 
-// charts draws the samples up to the last of them.
+// charts returns the charts of the samples, and one for each of the topics with the most lag. The
+// right edge of a chart is the time of the last sample.
 func charts(samples []sample) (all []chart) {
 	for _, s := range allSeries {
 		points := pointsOf(samples, func(one sample) (float64, bool) { v, known := one.figures[s.figure]; return v, known })
@@ -112,7 +115,8 @@ func pointsOf(samples []sample, figure func(sample) (float64, bool)) (points []p
 	return points
 }
 
-// growth returns by how much a count has grown per minute. A count that was reset has not.
+// growth returns the growth of a counter per minute, between each two samples. It leaves out an
+// interval in which the counter was reset, and one that is longer than sampleGap.
 func growth(counts []point) (rates []point) {
 	for i := 1; i < len(counts); i++ {
 		grown, took := counts[i].v-counts[i-1].v, counts[i].at.Sub(counts[i-1].at)
@@ -123,6 +127,8 @@ func growth(counts []point) (rates []point) {
 	return rates
 }
 
+// newChart scales the points to the box of a chart. It begins a new line after a gap. points must
+// not be empty.
 func newChart(title, mood string, points []point, now time.Time, say func(float64) string) chart {
 	most, last := 0.0, points[len(points)-1]
 	for _, p := range points {
@@ -132,6 +138,8 @@ func newChart(title, mood string, points []point, now time.Time, say func(float6
 	if last.v > 0 {
 		c.Mood = mood
 	}
+	// The x axis is the hour up to now, and leaves 6 units free at the right. The y axis begins at
+	// zero and ends at the maximum, or at 1 if the maximum is smaller.
 	var path strings.Builder
 	for i, p := range points {
 		command := "L"
@@ -142,7 +150,7 @@ func newChart(title, mood string, points []point, now time.Time, say func(float6
 		y := chartHeight - 2 - (chartHeight-4)*p.v/max(most, 1)
 		fmt.Fprintf(&path, "%s%.1f %.1f", command, x, y)
 		if command == "M" {
-			path.WriteString("h.1") // a point alone is seen, too
+			path.WriteString("h.1") // makes a single point visible
 		}
 	}
 	c.Path = path.String()

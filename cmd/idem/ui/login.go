@@ -19,18 +19,18 @@ const (
 	cookieLife  = 12 * time.Hour
 	longestName = 100
 
-	wrongTokenPause = time.Second     // for which a wrong token holds up the next login
-	longestQueue    = 5 * time.Second // for which a login waits for others
+	wrongTokenPause = time.Second     // delay of the next login after a wrong token
+	longestQueue    = 5 * time.Second // maximum wait of a login for others
 )
 
-// visitor is who looks at the page.
+// visitor is the person who sent a request.
 type visitor struct {
-	Person string // empty: not known
-	Acts   bool   // may change something
-	Login  bool   // can give the token
+	Person string // empty if unknown
+	Acts   bool   // may make changes
+	Login  bool   // can log in with a token
 }
 
-// visitor tells who has sent a request.
+// visitor returns the visitor of a request, from Config.Person or from the cookie.
 func (s *site) visitor(r *http.Request) visitor {
 	v := visitor{Login: s.Token != ""}
 	switch {
@@ -45,13 +45,15 @@ func (s *site) visitor(r *http.Request) visitor {
 	return v
 }
 
-// ticket is what a cookie remembers. It has no token: a cookie of a name is sent to every port of it.
+// ticket is the content of the cookie. It does not contain the token, because a browser sends a
+// cookie to all ports of a host.
 type ticket struct {
 	Person string
 	Until  int64
 }
 
-// holder returns whose ticket it is, empty if it is none of ours, or has had its time.
+// holder returns the person of the ticket in a cookie. It returns "" if the signature is wrong or
+// the ticket has expired.
 func (s *site) holder(value string) string {
 	body, sum, _ := strings.Cut(value, ".")
 	signed, err := base64.RawURLEncoding.DecodeString(sum)
@@ -66,20 +68,22 @@ func (s *site) holder(value string) string {
 	return t.Person
 }
 
+// ticket returns the value of a cookie: the encoded ticket and its signature.
 func (s *site) ticket(person string) string {
 	text, err := json.Marshal(ticket{person, time.Now().Add(cookieLife).Unix()})
 	if err != nil {
-		panic(err) // a text and a number
+		panic(err) // a ticket has only a string and a number
 	}
 	body := base64.RawURLEncoding.EncodeToString(text)
 	return body + "." + base64.RawURLEncoding.EncodeToString(s.sign(body))
 }
 
-// signer returns the key that tickets are signed with. It is dear to find, so that a ticket does not help to guess a token that a person has chosen.
+// signer derives the key that signs tickets from the token. The derivation is slow on purpose. A
+// person may choose a weak token, and a stolen ticket must not help to guess it.
 func signer(token string) []byte {
 	key, err := pbkdf2.Key(sha256.New, token, []byte("idem ui ticket/1"), 100_000, sha256.Size)
 	if err != nil {
-		panic(err) // the length and the hash are allowed
+		panic(err) // the length and the hash are valid
 	}
 	return key
 }
@@ -90,20 +94,21 @@ func (s *site) sign(body string) []byte {
 	return sum.Sum(nil)
 }
 
-// cookieName is another one for each token: a page of production and one of a test may be on two ports of one name.
+// cookieName returns a name that depends on the token. Two pages on two ports of a host, such as
+// production and test, then have different cookies.
 func (s *site) cookieName() string {
 	sum := sha256.Sum256(s.signer)
 	return "idem_ui_" + hex.EncodeToString(sum[:4])
 }
 
-// knows compares a token in a time that tells nothing of it.
+// knows compares token with Config.Token in constant time.
 func (s *site) knows(token string) bool {
 	given, want := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(s.Token))
 	return subtle.ConstantTimeCompare(given[:], want[:]) == 1
 }
 
-// login takes a token and a name, and gives a ticket. Logins are checked one at a time, and a wrong token takes a second: more connections do not
-// guess faster.
+// login checks the token and sets a cookie with a ticket for the given name. It checks one login at
+// a time, and a wrong token takes a second. So more connections do not allow more guesses.
 func (s *site) login(w http.ResponseWriter, r *http.Request) {
 	timer := time.NewTimer(longestQueue)
 	defer timer.Stop()
@@ -135,7 +140,8 @@ func (s *site) logout(w http.ResponseWriter, r *http.Request) {
 	seeOther(w, "./")
 }
 
-// setCookie leaves the path out: a browser takes that of the directory, wherever the page is mounted.
+// setCookie sets no path. The browser then uses the directory of the request, so the cookie works
+// wherever the page is mounted.
 func (s *site) setCookie(w http.ResponseWriter, r *http.Request, value string, age int) {
 	http.SetCookie(w, &http.Cookie{
 		Name: s.cookieName(), Value: value, MaxAge: age, HttpOnly: true, SameSite: http.SameSiteStrictMode,

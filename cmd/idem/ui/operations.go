@@ -19,12 +19,12 @@ import (
 
 var operationStates = []string{record.Parked, record.Running, record.Completed, record.Failed, record.UndoneState}
 
-// operations is a list of operations of a state.
+// operations is the data of the list of operations in a state.
 type operations struct {
 	State      string
 	States     []string
 	Operations []record.Operation
-	Next       string // the mark of the next page
+	Next       string // mark of the next page; empty if there is none
 }
 
 func readOperations(ctx context.Context, tx pgx.Tx, asked url.Values) (any, error) {
@@ -50,38 +50,38 @@ func readOperations(ctx context.Context, tx pgx.Tx, asked url.Values) (any, erro
 	return list, err
 }
 
-// oneOperation is an operation with its recorded steps.
+// oneOperation is the data of the page of an operation.
 type oneOperation struct {
 	*record.Operation
-	Doubts      []doubt // the calls that have no recorded outcome
+	Doubts      []doubt // calls without a recorded outcome
 	Timeline    []event
-	More        int      // steps that are not shown
-	Undos, Kept []string // the steps whose undos are still to run, and those that are done and stay
+	More        int      // the number of steps that are not shown
+	Undos, Kept []string // steps whose undo is still to run, and steps that stay
 	Preview     []string // what Cancel would do; empty if the operation has ended
 }
 
-// doubt is a call that has no recorded outcome.
+// doubt is a call without a recorded outcome.
 type doubt struct {
 	record.Doubt
-	Step    string // of a person
-	CallKey string // by which the other side knows the call
+	Step    string // the name of the step for display
+	CallKey string // the key that the other side has for the call
 }
 
 // event is an entry of the timeline.
 type event struct {
-	Seq           int // 0: a signal
+	Seq           int // 0 for a signal
 	At            time.Time
-	Took          time.Duration // since the entry before it
+	Took          time.Duration // since the previous entry
 	Kind, Name    string
-	Outcome, Mood string // mood is how it looks: bad, warn or empty
+	Outcome, Mood string // Mood is bad, warn or empty
 	Bytes         int64
 	DueAt         *time.Time
-	Undo          string            // what is known of its undo
-	Child         string            // the id of the operation that it has begun
-	Error         *record.LastError // of the last attempt, if it is the step of the last error
+	Undo          string            // the state of its undo
+	Child         string            // operation id of its child
+	Error         *record.LastError // the error of its last attempt
 }
 
-// longestTimeline is how many steps are shown, the last ones.
+// longestTimeline is the maximum number of entries of a timeline. The page shows the last ones.
 const longestTimeline = 500
 
 func readOperation(ctx context.Context, tx pgx.Tx, asked url.Values) (any, error) {
@@ -110,7 +110,8 @@ func readOperation(ctx context.Context, tx pgx.Tx, asked url.Values) (any, error
 	return one, nil
 }
 
-// previewCancel adds to an operation what Cancel would do, and its last error in clear if the page has the keys.
+// previewCancel adds what Cancel would do, and which undos are still to run. It also opens the last
+// error. An operation that was purged meanwhile is shown as it was read.
 func previewCancel(ctx context.Context, s *site, data any) (any, error) {
 	one := data.(oneOperation)
 	one.LastError.Open(one.ID, s.Sealer)
@@ -136,7 +137,7 @@ func previewCancel(ctx context.Context, s *site, data any) (any, error) {
 	return one, unlessGone(err)
 }
 
-// unlessGone returns the error, unless it says that the operation has ended, or was purged, since it was read.
+// unlessGone returns err, or nil if the operation has ended or was purged since it was read.
 func unlessGone(err error) error {
 	if errors.Is(err, operation.ErrNotParked) || errors.Is(err, operation.ErrUnknownOperation) {
 		return nil
@@ -144,14 +145,14 @@ func unlessGone(err error) error {
 	return err
 }
 
-// openErrors opens the last errors of a list.
+// openErrors decrypts the last errors of a list.
 func openErrors(_ context.Context, s *site, data any) (any, error) {
 	list := data.(operations)
 	record.OpenErrors(list.Operations, s.Sealer)
 	return list, nil
 }
 
-// operationID is an id as the database writes it.
+// operationID returns an operation id in the format of Postgres. It fails if text is no UUID.
 func operationID(text string) (string, error) {
 	var id pgtype.UUID
 	if id.Scan(text) != nil {
@@ -160,7 +161,12 @@ func operationID(text string) (string, error) {
 	return id.String(), nil
 }
 
-// timeline has recorded steps and calls in progress in their order, and signals between them.
+// timeline returns the steps and the calls in progress in the order of their numbers, with the
+// signals between them.
+//
+// A call that began alone has no row in steps until its outcome is known, so its entry comes from
+// Doubts. A signal has no number. It is inserted before the first entry that is later. The last
+// error belongs to the last entry with the name of its step.
 func timeline(o *record.Operation, steps []record.Step, sent []record.Sent) (all []event) {
 	recorded, undone := map[int]bool{}, map[string]int{}
 	for _, step := range steps {
@@ -223,7 +229,8 @@ func timeline(o *record.Operation, steps []record.Step, sent []record.Sent) (all
 	return all
 }
 
-// undoOf says what is known of the undo of a step, by the number of the step that has undone it.
+// undoOf describes the undo of a step. undoneBy is the number of the undo that undid the step, or
+// 0.
 func undoOf(step *record.Step, undoneBy int) string {
 	switch {
 	case step.Kind != string(db.TxStep) && step.Kind != string(db.CallStep):
@@ -236,7 +243,7 @@ func undoOf(step *record.Step, undoneBy int) string {
 	return "has no undo"
 }
 
-// inProgress is the outcome of a call that was begun and has none yet.
+// inProgress returns outcome and mood of a call that has begun and has no recorded outcome.
 func inProgress(o *record.Operation) (outcome, mood string) {
 	if o.State == record.Parked {
 		return "begun", "bad"

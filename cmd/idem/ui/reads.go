@@ -8,16 +8,16 @@ import (
 )
 
 const (
-	fresh    = time.Second // how old a reading may be
+	fresh    = time.Second // maximum age of a shared reading
 	together = 2           // readings at a time
 	longest  = 15 * time.Second
-	most     = 64 // readings that are remembered
+	most     = 64 // maximum number of cached readings
 )
 
-// errBusy says that others look at too many pages.
+// errBusy means that too many other pages are being read.
 var errBusy = errors.New("ui: too many pages are being read")
 
-// reads are the readings that viewers share.
+// reads caches the readings of pages, so that viewers of the same page share one.
 type reads struct {
 	room chan struct{}
 
@@ -25,10 +25,10 @@ type reads struct {
 	current map[string]*reading
 }
 
-// reading is one look at the database.
+// reading is one reading of a page, in progress or done.
 type reading struct {
 	done chan struct{}
-	at   time.Time // when it was begun
+	at   time.Time // when it began
 
 	seen seen
 	err  error
@@ -38,8 +38,13 @@ func newReads() *reads {
 	return &reads{room: make(chan struct{}, together), current: map[string]*reading{}}
 }
 
-// get returns what read returns, or what it has returned to another viewer of the same page within the last second. An error is shared by those who
-// have waited for it. A viewer who leaves does not take the reading away from the others.
+// get returns the result of read for the page name. It shares a reading that another viewer has in
+// progress, or that began within the last second. An error is shared only by the viewers who waited
+// for the reading.
+//
+// The viewer who began a reading makes it, with a context that does not end when this viewer
+// leaves: others may wait for it. At most two readings run at a time. get returns errBusy if a
+// reading waits too long for its turn, or if too many pages are being read.
 func (r *reads) get(ctx context.Context, name string, read func(context.Context) (seen, error)) (seen, error) {
 	one, mine := r.join(name)
 	switch {
@@ -53,7 +58,7 @@ func (r *reads) get(ctx context.Context, name string, read func(context.Context)
 			return seen{}, ctx.Err()
 		}
 	}
-	one.err = errBusy // if read panics
+	one.err = errBusy // the result if read panics
 	defer close(one.done)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), longest)
 	defer cancel()
@@ -66,7 +71,8 @@ func (r *reads) get(ctx context.Context, name string, read func(context.Context)
 	return one.seen, one.err
 }
 
-// join returns the reading of a page, and whether the caller is to make it. It is nil if there are too many.
+// join returns the reading of a page, and whether the caller has to make it. It returns nil if too
+// many readings are in progress. If the cache is full, it drops all finished readings.
 func (r *reads) join(name string) (one *reading, mine bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -86,7 +92,7 @@ func (r *reads) join(name string) (one *reading, mine bool) {
 	return one, true
 }
 
-// drop removes those of the readings that are over for which stale returns true.
+// drop removes the finished readings for which stale returns true.
 func (r *reads) drop(stale func(*reading) bool) {
 	for name, old := range r.current {
 		select {
@@ -99,7 +105,7 @@ func (r *reads) drop(stale func(*reading) bool) {
 	}
 }
 
-// forget makes the next viewers read anew: something was changed.
+// forget drops all readings after a change. Viewers who wait for a reading still get its result.
 func (r *reads) forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

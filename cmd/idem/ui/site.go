@@ -11,7 +11,7 @@ import (
 	"github.com/idem-go/idem/cmd/idem/internal/record"
 )
 
-// site is the page with all that is below it.
+// site is the handler of all pages.
 type site struct {
 	Config
 	reads *reads
@@ -19,16 +19,17 @@ type site struct {
 	history     history
 	examination examination
 
-	signer []byte        // of tickets
-	logins chan struct{} // holds the login that is being checked
+	signer []byte        // the key that signs tickets
+	logins chan struct{} // has one element while a login is checked
 }
 
 const (
 	longestForm    = 64 << 10
-	longestAddress = 24 << 10 // of a dead letter whose names are as long as they may be
+	longestAddress = 24 << 10 // fits a dead letter with names of maximum length
 )
 
-// ServeHTTP answers a request.
+// ServeHTTP checks the host, the method and the origin of a request, and then serves a page or
+// handles a form.
 func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	guard(w.Header())
 	switch {
@@ -51,7 +52,7 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *site) get(w http.ResponseWriter, r *http.Request) {
 	parts := partsOf(r)
 	switch {
-	case r.URL.Path == "": // mounted without its slash
+	case r.URL.Path == "": // mounted without its trailing slash
 		seeOther(w, "./"+lastPart(r.RequestURI)+"/")
 	case len(parts) == 2 && parts[0] == "static":
 		serveFile(w, r, parts[1])
@@ -64,10 +65,11 @@ func (s *site) get(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// keptOut reports whether a visitor may see nothing.
+// keptOut reports whether the visitor may see nothing but the login.
 func (s *site) keptOut(r *http.Request) bool { return s.Private && s.visitor(r).Person == "" }
 
-// partsOf are those of the path, as the browser sees them.
+// partsOf returns the segments of the path, still escaped, as the browser counts them for relative
+// links.
 func partsOf(r *http.Request) []string {
 	return strings.Split(strings.TrimPrefix(r.URL.EscapedPath(), "/"), "/")
 }
@@ -77,29 +79,31 @@ func lastPart(address string) string {
 	return path[strings.LastIndexByte(path, '/')+1:]
 }
 
-// seeOther sends the browser elsewhere, in relation to where it is.
+// seeOther redirects the browser to a relative address. http.Redirect would make it absolute, which
+// is wrong behind http.StripPrefix.
 func seeOther(w http.ResponseWriter, to string) {
 	w.Header().Set("Location", to)
 	w.WriteHeader(http.StatusSeeOther)
 }
 
-// sheet is a page with what it reads.
+// sheet is a page with its template and its queries.
 type sheet struct {
 	name  string // of its template
 	title string
-	asks  []string // the parameters that it knows
-	live  bool     // reads itself again
+	asks  []string // parameters that it reads; others are ignored
+	live  bool     // the browser reloads it
 	read  func(ctx context.Context, tx pgx.Tx, asked url.Values) (any, error)
-	more  func(ctx context.Context, s *site, data any) (any, error) // behind the transaction of read; nil if there is nothing more
+	// more adds to the data after the transaction of read. It may be nil.
+	more func(ctx context.Context, s *site, data any) (any, error)
 }
 
-// seen is what a sheet has read.
+// seen is the data that a sheet has read.
 type seen struct {
 	record.Place
 	Data any
 }
 
-// sheets are those without a parameter in their path.
+// sheets has the pages whose path is one segment.
 var sheets = map[string]*sheet{
 	"":           {"overview", "Overview", nil, true, readOverview, completeOverview},
 	"operations": {"operations", "Operations", []string{"state", "name", "after", "id"}, true, readOperations, openErrors},
@@ -114,7 +118,8 @@ var sheets = map[string]*sheet{
 
 var operationSheet = &sheet{"operation", "Operation", []string{"id"}, true, readOperation, previewCancel}
 
-// show reads a sheet and shows it.
+// show reads a sheet and renders it. It removes invalid UTF-8 and zero bytes from the parameters,
+// because Postgres rejects both.
 func (s *site) show(w http.ResponseWriter, r *http.Request, parts []string) {
 	sheet, asked := sheets[parts[0]], url.Values{}
 	switch {
@@ -142,7 +147,7 @@ func (s *site) show(w http.ResponseWriter, r *http.Request, parts []string) {
 	s.render(w, r, http.StatusOK, view{Title: sheet.title, Said: said[r.URL.Query().Get("said")], Live: sheet.live, content: sheet.name, seen: found, Asked: asked})
 }
 
-// read reads a sheet, or shares the reading of another viewer.
+// read reads a sheet in a read-only transaction, or returns the reading of another viewer.
 func (s *site) read(ctx context.Context, sheet *sheet, asked url.Values) (seen, error) {
 	return s.reads.get(ctx, sheet.name+"?"+asked.Encode(), func(ctx context.Context) (found seen, err error) {
 		err = record.Look(ctx, s.Pool, s.Timeout, func(tx pgx.Tx) error {
@@ -159,7 +164,7 @@ func (s *site) read(ctx context.Context, sheet *sheet, asked url.Values) (seen, 
 	})
 }
 
-// refuse shows a problem.
+// refuse renders a problem.
 func (s *site) refuse(w http.ResponseWriter, r *http.Request, p problem) {
 	s.render(w, r, p.Status, view{Title: http.StatusText(p.Status), Problem: &p, content: "problem"})
 }

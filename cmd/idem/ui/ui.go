@@ -1,16 +1,22 @@
-// Package ui is a page for people: what idem keeps in Postgres, and what needs a person. The command idem ui serves it, and a program can mount it
-// behind its own login:
+// Package ui is a web page for operators: it shows what idem stores in Postgres, and what needs a
+// person. The command idem ui serves it. A program can mount it behind its own login:
 //
-//		page, err := ui.New(ui.Config{Pool: pool, Person: loggedIn})
-//		mux.Handle("/idem/", http.StripPrefix("/idem", page))
+//	page, err := ui.New(ui.Config{Pool: pool, Person: loggedIn})
+//	mux.Handle("/idem/", http.StripPrefix("/idem", page))
 //
-//	  - It reads in read-only transactions, each of one snapshot and with a timeout, at most two at a time. Viewers of the same page within a second share one
-//	    reading. No list is read beyond a bounded number of rows where an index leads to them.
-//	  - It abridges keys, except the key of a call in doubt, by which a person asks the other side. It fetches and shows no response, input, value, payload
-//	    or header. It shows the errors of operations and messages.
-//	  - It changes nothing unless the Config says who may. Each change is a POST from the page itself, takes a reason, and is on record in idem.audit with
-//	    the person.
-//	  - It works without JavaScript, which does no more than to read the page again. Links are relative, so that it can be mounted anywhere.
+// The page is safe to use in production:
+//
+//   - It reads in read-only transactions with a timeout. Each sees one snapshot, and at most two
+//     run at a time. Viewers of the same page within a second share one reading. Where an index
+//     exists, a list reads a bounded number of rows.
+//   - It abridges keys. The key of a call in doubt is shown whole, because a person needs it to
+//     ask the other side. The page does not read responses, inputs, values, payloads and headers.
+//     It shows the errors of operations and messages.
+//   - It changes nothing unless the Config says who may make changes. Each change is a POST from
+//     the page itself and needs a reason. The transaction of the change records the person and
+//     the reason in idem.audit.
+//   - It works without JavaScript, which only reloads the page. Links are relative, so the page
+//     can be mounted at any path.
 package ui
 
 import (
@@ -25,34 +31,42 @@ import (
 	"github.com/idem-go/idem"
 )
 
-// Config says what a page shows, and to whom. Only the Pool is needed: then every visitor may read, and none may act.
+// Config says what the page shows, and who may make changes. Only Pool is required. With only a
+// Pool, every visitor may read and nobody may make changes.
 type Config struct {
-	// Pool is the database. The page takes at most two of its connections for reading. A role that may only read is enough, unless people act.
+	// Pool is the database. Reading takes at most two connections of the pool at a time. If nobody
+	// makes changes, a role with read privileges is enough.
 	Pool *pgxpool.Pool
 
-	// Token, of 32 characters or more, lets those act who give it in a form, with their name. A cookie of the browser remembers that for 12 hours.
+	// Token lets a visitor make changes who enters it in a form, together with a name. It has at
+	// least 32 characters. A cookie keeps the login for 12 hours.
 	Token string
-	// Private asks for the Token before anything is shown.
+	// Private requires a login with the Token before the page shows anything.
 	Private bool
 
-	// Person, in place of a Token, is for a program that has a login of its own: it returns the name of the person who has sent the request, which
-	// goes on record with what they do. If it is empty, the person may only read. The program keeps out those who may not see the page.
+	// Person returns the name of the person who sent a request, for a program with a login of its
+	// own. A change records the name in idem.audit. If Person returns "", the visitor may read and
+	// not change anything. The program itself keeps out those who may not read. Config has either a
+	// Token or a Person.
 	Person func(*http.Request) string
-	// ReadOnly lets no visitor act, whatever else is said.
+	// ReadOnly forbids changes, whatever the other fields say.
 	ReadOnly bool
 
-	// Hosts are the names, without a port, by which the page may be asked for. A page on a loopback address needs them: otherwise the page of a stranger
-	// can have its own name resolve to that address, and read from there. Empty: any name.
+	// Hosts are the host names, without a port, under which the page answers. If Hosts is empty,
+	// the page answers to any name. A page on a loopback address needs Hosts: otherwise a foreign
+	// site can resolve its own name to that address and read the page (DNS rebinding).
 	Hosts []string
 
-	// Counts returns how many calls the program has executed and replayed since it began, for the charts: a replay writes nothing to the database. If
-	// it is nil the page counts the records that were inserted as executed, and shows no replays.
+	// Counts returns how many calls the program has executed and replayed since its start. The
+	// charts show both. If Counts is nil, the page counts inserted records as executed calls and
+	// shows no replays, because a replay does not write to the database.
 	Counts func() (executed, replayed int64)
 
-	// Timeout ends a statement that reads. Default: 5 seconds.
+	// Timeout limits each statement that reads. The default is 5 seconds.
 	Timeout time.Duration
-	// Sealer opens the last errors of operations, and dead letters of the outbox that are redriven. Without one a sealed error is shown as "sealed", and
-	// sealed dead letters stay where they are.
+	// Sealer opens the last errors of operations, and the dead letters of the outbox that a person
+	// redrives. Without a Sealer the page shows a sealed error as "sealed", and does not redrive
+	// sealed dead letters.
 	Sealer idem.Sealer
 }
 
@@ -61,10 +75,11 @@ const (
 	minToken       = 32
 )
 
-// Page is an http.Handler.
+// Page is the http.Handler of the web page.
 type Page struct{ site *site }
 
-// New returns the page. It has its own paths below "/": mount it with http.StripPrefix.
+// New returns a Page. It fails if c is invalid. The page has its own paths below "/": mount it with
+// http.StripPrefix.
 func New(c Config) (*Page, error) {
 	switch {
 	case c.Pool == nil:
@@ -87,11 +102,12 @@ func New(c Config) (*Page, error) {
 	return &Page{s}, nil
 }
 
-// ServeHTTP answers a request.
+// ServeHTTP serves the page and its forms.
 func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) { p.site.ServeHTTP(w, r) }
 
-// Run reads the overview four times a minute until ctx ends, and returns nil. It fills the charts of the last hour, which the page keeps in memory:
-// without it they have what was read while a person looked. An error of a reading leaves a gap.
+// Run reads the overview every 15 seconds until ctx is done, and returns nil. The readings fill the
+// charts of the last hour, which the page keeps in memory. Without Run, the charts have only the
+// readings of visitors. A failed reading leaves a gap.
 func (p *Page) Run(ctx context.Context) error {
 	ticker := time.NewTicker(samplePause)
 	defer ticker.Stop()

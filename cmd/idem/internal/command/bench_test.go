@@ -14,8 +14,9 @@ import (
 
 var records = flag.Int("records", 100_000, "how many records the benchmark has")
 
-// BenchmarkCommands is what a person waits for, connecting included, with many records of which half have expired, and a tenth as many messages. None of these
-// commands may read them all.
+// BenchmarkCommands measures how long a person waits for a command, including the connection. The
+// database has many records, half of them expired, and a tenth as many messages. None of these
+// commands may read all of them.
 func BenchmarkCommands(b *testing.B) {
 	dsn := pgtest.DSN(b)
 	pool := pgtest.Open(b, dsn)

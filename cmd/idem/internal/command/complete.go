@@ -8,13 +8,13 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// completeCommand answers the scripts of completion. Its arguments are the words after the name of the program, the last
-// of which is being written.
+// completeCommand is the hidden command that the scripts of completion call. Words are the words of
+// the command line after the name of the program. The last of them is the word at the cursor.
 type completeCommand struct {
 	Words []string `arg:"" optional:""`
 }
 
-// Run offers what may come next.
+// Run prints the possible completions of the last word, one on a line.
 func (c *completeCommand) Run(s *session) error {
 	words := c.Words
 	if len(words) > 0 && words[0] == "--" {
@@ -30,7 +30,10 @@ func (c *completeCommand) Run(s *session) error {
 	return nil
 }
 
-// offers follows the words from command to command.
+// offers returns the possible completions of the last word. The words before it select the command.
+// If the word before the last is a flag that needs a value, the completions are the values of the
+// flag. If the last word begins with "-", they are the flags of the command. Otherwise they are
+// subcommands and values of arguments.
 func offers(node *kong.Node, words []string) []string {
 	if len(words) == 0 {
 		words = []string{""}
@@ -38,7 +41,7 @@ func offers(node *kong.Node, words []string) []string {
 	before, current := words[:len(words)-1], words[len(words)-1]
 	var valueOf *kong.Flag
 	for _, word := range before {
-		if valueOf != nil { // the word was its value
+		if valueOf != nil { // this word is the value of the flag before it
 			valueOf = nil
 			continue
 		}
@@ -76,6 +79,8 @@ func offers(node *kong.Node, words []string) []string {
 	return matching(found, current)
 }
 
+// flagNeedingValue returns the flag that word names, if the next word is its value. It returns nil
+// for a flag without a value, and for a word such as --flag=value.
 func flagNeedingValue(node *kong.Node, word string) *kong.Flag {
 	for _, group := range node.AllFlags(true) {
 		for _, flag := range group {

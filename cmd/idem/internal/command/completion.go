@@ -8,7 +8,6 @@ type completionCommand struct {
 	Shell string `arg:"" enum:"bash,zsh,fish" help:"bash, zsh or fish."`
 }
 
-// Help says more.
 func (completionCommand) Help() string {
 	return `The script asks idem itself what may come next. To have it in every shell, add the example to ~/.bashrc, or its like to ~/.zshrc;
 for fish: idem completion fish > ~/.config/fish/completions/idem.fish
@@ -16,13 +15,14 @@ for fish: idem completion fish > ~/.config/fish/completions/idem.fish
 Example: source <(idem completion bash)`
 }
 
-// Run prints the script.
+// Run prints the completion script of the shell.
 func (c completionCommand) Run(s *session) error {
 	_, err := fmt.Fprint(s.Stdout, scripts[c.Shell])
 	return err
 }
 
-// Each script hands over the words up to the one that is being written, and offers what comes back, one to a line.
+// scripts has the completion script of each shell. Each script passes the words up to the cursor to
+// the hidden command __complete, and offers the lines of its output.
 var scripts = map[string]string{
 	"bash": `_idem() {
 	local IFS=$'\n' word

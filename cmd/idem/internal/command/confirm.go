@@ -7,12 +7,14 @@ import (
 	"strings"
 )
 
-// Consent is how a person agrees to a change.
+// consent has the flag that answers the confirmation of a change.
 type consent struct {
 	Yes bool `short:"y" help:"Do it without asking."`
 }
 
-// ask says what will be done and returns nil if the person agrees to it.
+// ask says what the command will do, and waits for the answer. It returns nil if the person agrees,
+// and a refusedError otherwise. Without a terminal it returns a refusedError unless --yes was
+// given.
 func (c consent) ask(s *session, will string) error {
 	if c.Yes {
 		return nil
@@ -22,7 +24,7 @@ func (c consent) ask(s *session, will string) error {
 	}
 	fmt.Fprintf(s.Stderr, "This %s.\nGo on? [y/N] ", will)
 	answer, err := readLine(s.ctx, s)
-	if !strings.HasSuffix(answer, "\n") { // the line was not ended
+	if !strings.HasSuffix(answer, "\n") { // the input ended within the line
 		fmt.Fprintln(s.Stderr)
 	}
 	if err != nil {
@@ -35,7 +37,8 @@ func (c consent) ask(s *session, will string) error {
 	return refusedError{"nothing was changed"}
 }
 
-// readLine waits for a line as long as the context goes on. The reader of a terminal cannot be stopped: it is left.
+// readLine returns a line of standard input, or the cause of ctx when ctx is done. A read from a
+// terminal cannot be canceled, so the goroutine stays blocked until the program exits.
 func readLine(ctx context.Context, s *session) (string, error) {
 	line := make(chan string, 1)
 	go func() {

@@ -30,7 +30,7 @@ func callers(t *testing.T) []string {
 	return flags
 }
 
-// shop serves orders under idemhttp.
+// shop starts a server with an idemhttp handler, and returns the address of its orders.
 func (d *desk) shop(config idemhttp.Config) string {
 	d.t.Helper()
 	d.exec(`CREATE TABLE IF NOT EXISTS orders (id serial)`)
@@ -79,7 +79,7 @@ func TestIdemhttpConformsToItsProfiles(t *testing.T) {
 func TestConformSaysWhatIsBrokenAndWhatItHasSeen(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	url := d.shop(idemhttp.StripeConfig()) // of which the draft's 422 is a 400
+	url := d.shop(idemhttp.StripeConfig()) // answers 400 where the IETF draft requires 422
 	d.idem(append([]string{"conform", "-y", url}, callers(t)...)...).want(t, 3, "broken     other-request: ", "it was answered 400, not 422", "section 2.7", "ietf: ")
 	d.idem("conform", "-y", "--json", "--profile", "acp", url).want(t, 3, `"rule": "echo"`, `"verdict": "broken"`, `"not_tried": 1`)
 	d.idem("conform", "-y", "--profile", "stripe", url).want(t, 6, "0 broken, 1 not tried", "there is no other principal")

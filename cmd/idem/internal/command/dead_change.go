@@ -16,7 +16,8 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// chosenLetters are the dead letters that are to be changed: one by its id, or many by what they have in common.
+// chosenLetters has the flags that select the dead letters to change: one by its id, or all that
+// match the filters.
 type chosenLetters struct {
 	ID  string `arg:"" optional:"" help:"Id of the message: idem dead list tells it."`
 	All bool   `help:"Instead of an id: all that the filters let through, up to --limit."`
@@ -27,7 +28,7 @@ type chosenLetters struct {
 	accountable
 }
 
-// choose returns those that are meant.
+// choose returns the selected dead letters. It fails if there are none.
 func (c *chosenLetters) choose(s *session) ([]record.Letter, error) {
 	filtered := c.letterFilter != letterFilter{} || c.moreFilter != moreFilter{}
 	switch {
@@ -54,8 +55,9 @@ func (c *chosenLetters) choose(s *session) ([]record.Letter, error) {
 	return found, err
 }
 
-// change asks, and does something to each of the letters until one fails. One that was changed meanwhile is passed
-// over.
+// change asks for confirmation, and then calls do for each dead letter until one fails. do returns
+// false if the dead letter has changed since it was listed; such a dead letter is skipped. verb
+// describes the change before it is made, done afterwards.
 func (c *chosenLetters) change(s *session, found []record.Letter, verb, done string, do func(ctx context.Context, l *record.Letter) (bool, error)) error {
 	will := fmt.Sprintf("%s %d dead letters", verb, len(found))
 	if len(found) == 1 {
@@ -95,6 +97,8 @@ func (c *chosenLetters) change(s *session, found []record.Letter, verb, done str
 	return s.show(shownLetterChange{Done: true, Letters: newShownLetters(changed, false)}, func(p *page.Page) { p.Printf("%d %s\n", len(changed), done) })
 }
 
+// doOne calls do with a timeout. It fails if ctx is done, so that an interrupt stops the loop
+// between two dead letters.
 func doOne(ctx context.Context, l *record.Letter, do func(context.Context, *record.Letter) (bool, error)) (bool, error) {
 	if ctx.Err() != nil {
 		return false, context.Cause(ctx)
@@ -111,7 +115,8 @@ func doOne(ctx context.Context, l *record.Letter, do func(context.Context, *reco
 	return ok, err
 }
 
-// shownLetterChange is what was done, or with --dry-run would be, in JSON.
+// shownLetterChange is the JSON document of a change. With --dry-run it has the dead letters that
+// would change.
 type shownLetterChange struct {
 	Done    bool          `json:"done"`
 	Letters []shownLetter `json:"dead_letters"`
@@ -122,7 +127,6 @@ type deadRedriveCommand struct {
 	sealKeys
 }
 
-// Help says more.
 func (deadRedriveCommand) Help() string {
 	return `For dead letters whose cause is gone. One of the outbox is given to it again, under the same id, as the last of its key; it is opened for
 that, which takes the keys if it is sealed. One of the inbox is handled by the program that consumes (inbox.RunRedrives) or when a broker
@@ -131,13 +135,13 @@ delivers it again, and stays on the list until then.
 Example: idem dead redrive --all --side inbox --consumer billing --class 40001 --dry-run`
 }
 
-// Run redrives.
+// Run redrives the selected dead letters.
 func (c *deadRedriveCommand) Run(s *session) error {
 	found, err := c.choose(s)
 	if err != nil {
 		return err
 	}
-	for i := range found { // a key that is missing is told before anything is done
+	for i := range found { // a missing key fails before the first change
 		if l := &found[i]; l.Side == deadletter.Outbox {
 			if _, err := c.sealerOf(s, l); err != nil {
 				return err
@@ -153,6 +157,8 @@ func (c *deadRedriveCommand) Run(s *session) error {
 	})
 }
 
+// redrive redrives a dead letter on its side. A message of the inbox only becomes due again: the
+// consumer opens it. A message of the outbox is inserted again, and has to be opened for that.
 func (c *deadRedriveCommand) redrive(ctx context.Context, s *session, l *record.Letter) error {
 	if l.Side == deadletter.Inbox {
 		return inbox.Redrive(ctx, s.pool, inbox.Ref{Consumer: l.Consumer, Source: l.Source, ID: l.ID})
@@ -170,14 +176,13 @@ func (c *deadRedriveCommand) redrive(ctx context.Context, s *session, l *record.
 
 type deadDropCommand struct{ chosenLetters }
 
-// Help says more.
 func (deadDropCommand) Help() string {
 	return `For dead letters that are not wanted any more. What they say is gone for good. One that has died again since it was listed is left alone.
 
 Example: idem dead drop 0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2a10 --side outbox --dry-run`
 }
 
-// Run drops.
+// Run deletes the selected dead letters.
 func (c *deadDropCommand) Run(s *session) error {
 	found, err := c.choose(s)
 	if err != nil {

@@ -22,7 +22,6 @@ type deadShowCommand struct {
 	Full   bool `help:"Show the whole key."`
 }
 
-// Help says more.
 func (deadShowCommand) Help() string {
 	return `Reads one dead letter. What it says is not even fetched unless --reveal asks for it. The reason is the text of the last error, which the
 program has written.
@@ -30,7 +29,6 @@ program has written.
 Example: idem dead show 0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2a10 --side outbox --reveal`
 }
 
-// Run shows the dead letter.
 func (c *deadShowCommand) Run(s *session) error {
 	found, err := c.find(s, c.ID, c.Reveal)
 	if err != nil {
@@ -54,7 +52,8 @@ func (c *deadShowCommand) Run(s *session) error {
 	return s.show(shown, func(p *page.Page) { c.text(p, found, &shown) })
 }
 
-// sealerOf returns what opens a dead letter, nil if it is plain.
+// sealerOf returns the Sealer that opens a dead letter, or nil if the dead letter is not sealed. It
+// fails if the key is not among the given ones.
 func (k sealKeys) sealerOf(s *session, l *record.Letter) (*seal.Sealer, error) {
 	if l.SealedBy == "" {
 		return nil, nil
@@ -69,7 +68,7 @@ func (k sealKeys) sealerOf(s *session, l *record.Letter) (*seal.Sealer, error) {
 	return seal.New(seal.Keys{Primary: l.SealedBy, Secrets: secrets}), nil
 }
 
-// openLetter puts what a dead letter says in clear, if it is sealed.
+// openLetter decrypts a dead letter, if it is sealed.
 func (k sealKeys) openLetter(s *session, l *record.Letter) error {
 	sealer, err := k.sealerOf(s, l)
 	if err != nil || sealer == nil {

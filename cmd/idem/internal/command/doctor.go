@@ -16,7 +16,6 @@ type doctorCommand struct {
 	sealKeys
 }
 
-// Help says more.
 func (doctorCommand) Help() string {
 	return `Only reads. Connect as a member of pg_monitor, so that the sessions of other roles are seen, and give the role of the program with --role.
 The exit code is 3 if there is a warning or a problem, and otherwise 6 if something could not be checked; notes do not count. A table
@@ -25,7 +24,7 @@ above 64 MB is walked for records left behind only with --scan: without it, that
 Example: idem doctor -U postgres --role app`
 }
 
-// Run examines.
+// Run runs all checks, prints the findings, and returns the error for the exit code.
 func (c *doctorCommand) Run(s *session) error {
 	secrets, err := c.secrets(s)
 	if err != nil {
@@ -49,7 +48,7 @@ func (c *doctorCommand) Run(s *session) error {
 	return shown.verdict()
 }
 
-// shownChecks is what the doctor says, in JSON.
+// shownChecks is the JSON document of doctor and verify.
 type shownChecks struct {
 	Problems int             `json:"problems"`
 	Warnings int             `json:"warnings"`
@@ -58,7 +57,8 @@ type shownChecks struct {
 	Checks   []doctor.Result `json:"checks"`
 }
 
-// verdict is what the exit code says. What was not checked is not green.
+// verdict returns the error for the exit code. A check that could not be made counts as well,
+// unless there are findings.
 func (s *shownChecks) verdict() error {
 	switch {
 	case s.Warnings+s.Problems > 0:
@@ -88,7 +88,8 @@ func newShownChecks(results []doctor.Result) shownChecks {
 	return shown
 }
 
-// text shows all findings, the worst first; all shows what was found to be well, too.
+// text prints all findings, the most severe first. If all is set, it also prints the checks without
+// a finding.
 func (s *shownChecks) text(p *page.Page, all bool) {
 	for _, level := range []doctor.Level{doctor.Problem, doctor.Warning, doctor.Note, doctor.Unknown} {
 		for _, found := range alike(s.Checks, level) {
@@ -106,12 +107,14 @@ func (s *shownChecks) text(p *page.Page, all bool) {
 		len(s.Checks), s.Problems, s.Warnings, s.Notes, s.Unknown)
 }
 
-// findings is one that several checks have in common, such as that there is no table.
+// findings is a finding with all checks that made it. Many checks have the same finding if, for
+// example, the table is missing.
 type findings struct {
 	doctor.Finding
 	checks []string
 }
 
+// alike returns the findings of a level, with equal findings merged.
 func alike(results []doctor.Result, level doctor.Level) []*findings {
 	var all []*findings
 	known := map[doctor.Finding]*findings{}

@@ -19,17 +19,19 @@ type evictCommand struct {
 	accountable
 }
 
-// Help says more.
 func (evictCommand) Help() string {
 	return `Deletes one record. Its effect stays: the next call with the key executes again, so first see to what the execution has done.
 
 Example: idem evict tenant-1/payout 7f3c9a52-0d1e --execution 0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2a10`
 }
 
-// changeTimeout bounds a change of one record or operation.
+// changeTimeout limits the time for the change of one record, operation or dead letter.
 const changeTimeout = 10 * time.Second
 
-// Run evicts.
+// Run checks the record, asks for confirmation, and deletes the record.
+//
+// It refuses to delete the record of an operation that has not ended: the next call would begin the
+// operation again, while the first one still runs or is parked.
 func (c *evictCommand) Run(s *session) error {
 	if err := c.resolve(s); err != nil {
 		return err
@@ -64,6 +66,8 @@ func (c *evictCommand) Run(s *session) error {
 	return c.evict(s, found)
 }
 
+// evict deletes the record only if it still belongs to the execution that the person named. Another
+// call may have replaced the record since it was read.
 func (c *evictCommand) evict(s *session, found *record.Record) error {
 	gone := false
 	ctx := c.onRecord(s)
@@ -83,7 +87,7 @@ func (c *evictCommand) evict(s *session, found *record.Record) error {
 	return s.show(shownEviction{true, newShownRecord(found, false)}, func(p *page.Page) { p.Printf("deleted: %s is new\n", c.name.String()) })
 }
 
-// shownEviction is what was deleted, in JSON.
+// shownEviction is the JSON document of idem evict.
 type shownEviction struct {
 	Deleted bool         `json:"deleted"`
 	Record  *shownRecord `json:"record"`
@@ -96,6 +100,7 @@ func describe(r *record.Record) string {
 	return r.State + " record"
 }
 
+// consequence says what the deletion means for the next call with the key.
 func consequence(r *record.Record) string {
 	switch {
 	case r.Expired():

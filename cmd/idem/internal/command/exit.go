@@ -14,42 +14,51 @@ import (
 	"github.com/idem-go/idem/cmd/idem/internal/record"
 )
 
-// What the exit code says. README.md has the same list.
+// Exit codes. README.md has the same list.
 const (
-	exitDone     = 0   // it was done, or nothing was found
-	exitFailed   = 1   // it could not be done
-	exitUsage    = 2   // it was not understood
-	exitFound    = 3   // doctor, verify, stuck, migrate status and conform found something
-	exitNoRecord = 4   // there is no such record
-	exitRefused  = 5   // nothing was changed, because it was not agreed to
-	exitUnknown  = 6   // doctor, verify or stuck found nothing, and could not look everywhere; or a standby was asked for what only the primary knows
-	exitSignal   = 128 // plus the number of the signal
+	exitDone     = 0 // done, or nothing found
+	exitFailed   = 1 // failed
+	exitUsage    = 2 // invalid arguments
+	exitFound    = 3 // doctor, verify, stuck, migrate status and conform found something
+	exitNoRecord = 4 // no such record, operation, dead letter or relay
+	exitRefused  = 5 // nothing was changed: not agreed to, or the state does not allow it
+
+	// exitUnknown means that a command found nothing but could not check everything, or that a
+	// standby was asked for what only the primary knows.
+	exitUnknown = 6
+
+	exitSignal = 128 // plus the number of the signal
 )
 
-// errFound ends a command that has said what it found.
+// errFound ends a command that has printed what it found.
 var errFound = errors.New("found")
 
-// errUnknown ends a command that has found nothing, and has said where it could not look.
+// errUnknown ends a command that found nothing, but could not check everything. The command has
+// printed what it could not check.
 var errUnknown = errors.New("nothing was found, but not everything could be checked")
 
-// noRecordError says that there is nothing to show or to evict.
+// noRecordError means that the object of the command does not exist.
 type noRecordError struct{ text string }
 
 func (e noRecordError) Error() string { return e.text }
 
-// refusedError says that nothing was changed.
+// refusedError means that nothing was changed.
 type refusedError struct{ text string }
 
 func (e refusedError) Error() string { return e.text }
 
-// usageError says that what was asked for makes no sense.
+// usageError means that the arguments are invalid.
 type usageError struct{ text string }
 
 func (e usageError) Error() string { return e.text }
 
 func usage(format string, args ...any) error { return usageError{fmt.Sprintf(format, args...)} }
 
-// finish says in one line what is wrong, and returns the exit code.
+// finish prints the error in one line, and returns the exit code.
+//
+// The order of the cases matters. An interrupt can end a command in the middle of a COMMIT. Then
+// finish reports the unknown outcome, and not the interrupt. Any other error after an interrupt is
+// a consequence of it, such as a canceled statement, and finish reports the interrupt.
 func finish(ctx context.Context, w World, err error) int {
 	var parse *kong.ParseError
 	var interrupted Interrupted
@@ -61,7 +70,7 @@ func finish(ctx context.Context, w World, err error) int {
 	case errors.Is(err, errUnknown), errors.Is(err, errStandby):
 		say(w, err.Error())
 		return exitUnknown
-	case errors.Is(err, record.ErrUnknown): // whatever has interrupted it
+	case errors.Is(err, record.ErrUnknown): // also if a signal interrupted the COMMIT
 		say(w, err.Error())
 		return exitFailed
 	case errors.As(context.Cause(ctx), &interrupted), errors.As(err, &interrupted):
@@ -85,7 +94,8 @@ func finish(ctx context.Context, w World, err error) int {
 }
 
 func say(w World, text string) {
-	text = strings.TrimPrefix(strings.Join(strings.Fields(text), " "), "idem: ") // the library's errors begin with it
+	// Errors of the library begin with the prefix, which say adds to every line.
+	text = strings.TrimPrefix(strings.Join(strings.Fields(text), " "), "idem: ")
 	fmt.Fprintf(w.Stderr, "idem: %s\n", page.Safe(text))
 }
 
@@ -96,7 +106,7 @@ func helpOf(parse *kong.ParseError) string {
 	return "idem --help"
 }
 
-// explained adds what to do about an error of the database.
+// explained adds what to do about an error of the database. It returns other errors unchanged.
 func explained(err error) error {
 	if refused := address.Refused(err); refused != err {
 		return refused
@@ -111,19 +121,20 @@ func explained(err error) error {
 	return fmt.Errorf("%s (SQLSTATE %s)", server.Message, server.Code)
 }
 
+// remedyOf returns what to do about a SQLSTATE, or "".
 func remedyOf(err *pgconn.PgError) string {
 	switch err.Code {
-	case "42P01", "3F000", "42703":
+	case "42P01", "3F000", "42703": // undefined_table, invalid_schema_name, undefined_column
 		return "the schema of idem is missing or out of date here: run idem migrate up, or check the address"
-	case "42501":
+	case "42501": // insufficient_privilege
 		return "this role may not: see what it lacks with idem doctor, or connect as another with -U; a change takes INSERT on idem.audit as well"
-	case "57014":
+	case "57014": // query_canceled
 		return "the statement took longer than --timeout allows: narrow it down with --scope, or raise --timeout"
-	case "55P03":
+	case "55P03": // lock_not_available
 		return "another session holds a lock on it: try again, or see who with idem stuck"
-	case "25006":
+	case "25006": // read_only_sql_transaction
 		return "this is a standby or a read-only connection: connect to the primary"
-	case "57P01", "57P02", "57P03":
+	case "57P01", "57P02", "57P03": // admin_shutdown, crash_shutdown, cannot_connect_now
 		return "the server is going down or coming up: try again"
 	}
 	return ""

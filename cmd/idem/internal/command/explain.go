@@ -17,7 +17,6 @@ type explainCommand struct {
 	request
 }
 
-// Help says more.
 func (explainCommand) Help() string {
 	return `Tells what a call with this scope and key would get at this moment, and writes nothing. With --request it also compares the hash
 of a request with that of the record: as HashJSON and HashBytes make it, and with --method and --target as idemhttp does.
@@ -25,15 +24,19 @@ of a request with that of the record: as HashJSON and HashBytes make it, and wit
 Example: idem explain 'tenant-1/POST %2Forders' 7f3c9a52-0d1e --request order.json --without /client_time`
 }
 
-// The verdicts of explain.
+// Verdicts of explain.
 const (
-	executes = "executes" // fn runs
-	replays  = "replays"  // the stored response
-	refused  = "refused"  // an error, always the same
-	waits    = "waits"    // for the call that holds the key
+	executes = "executes" // the function runs
+	replays  = "replays"  // the call returns the stored response
+	refused  = "refused"  // the call returns an error, and will do so until the record changes
+	waits    = "waits"    // the call waits for the execution that holds the key
 )
 
-// Run explains.
+// Run predicts the next call with the key.
+//
+// It reads the state twice. idem.Lookup sees what a call sees, including a key that an uncommitted
+// transaction holds. The transaction then reads the record, the operation and the session that
+// holds the key, which explain the state.
 func (c *explainCommand) Run(s *session) error {
 	if err := c.resolve(s); err != nil {
 		return err
@@ -46,7 +49,7 @@ func (c *explainCommand) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	entry, err := idem.Lookup(s.ctx, pool, c.Scope, c.Key) // also says whether the names are allowed
+	entry, err := idem.Lookup(s.ctx, pool, c.Scope, c.Key) // also checks scope and key
 	if invalid := invalidName(err); invalid != nil {
 		return s.show(invalid, invalid.text)
 	}
@@ -79,9 +82,9 @@ func (c *explainCommand) Run(s *session) error {
 	return s.show(e, e.text)
 }
 
-// explanation is what the next call would get, and why.
+// explanation is the JSON document of idem explain.
 type explanation struct {
-	Verdict string       `json:"verdict"` // executes, replays, refused, waits
+	Verdict string       `json:"verdict"` // executes, replays, refused or waits
 	Error   string       `json:"error,omitempty"`
 	Reason  string       `json:"reason"`
 	Hint    string       `json:"hint,omitempty"`
@@ -93,6 +96,11 @@ type explanation struct {
 	holder *record.Holder
 }
 
+// explain decides the verdict. The cases are in the order in which a call checks them.
+//
+// A key that an uncommitted transaction holds has the state processing and no execution id, because
+// the row is not visible. Next come a missing and an expired record, where the call executes. A
+// live record is compared by its hash before its state matters.
 func explain(r *record.Record, entry idem.Entry, hashes []*hashed, operation *record.Operation) *explanation {
 	e := &explanation{Hashes: hashes, found: r}
 	if r != nil {
@@ -144,6 +152,7 @@ func since(entry idem.Entry) string {
 	return ", since " + page.Time(entry.Since)
 }
 
+// sentence ends text with a period, unless text is a question.
 func sentence(text string) string {
 	if strings.HasSuffix(text, "?") {
 		return text

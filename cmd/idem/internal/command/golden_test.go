@@ -14,7 +14,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// TestOutputIsAsTheGoldenFilesHaveIt: for people and for programs.
+// TestOutputIsAsTheGoldenFilesHaveIt compares the text and the JSON output with golden files.
 func TestOutputIsAsTheGoldenFilesHaveIt(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -62,7 +62,7 @@ func TestOutputIsAsTheGoldenFilesHaveIt(t *testing.T) {
 	}
 }
 
-// A moment is written as another of the same length, so that columns stay where they are.
+// moments replaces each time with a fixed one of the same length, so that columns stay aligned.
 var moments = []struct {
 	find *regexp.Regexp
 	put  string

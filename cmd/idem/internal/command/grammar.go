@@ -11,7 +11,8 @@ import (
 	"github.com/idem-go/idem/cmd/idem/internal/address"
 )
 
-// grammar is all that can be said to idem.
+// grammar declares all commands and flags for kong. kong calls the method Run of the selected
+// command. The method Help of a command returns its detailed help.
 type grammar struct {
 	globals
 
@@ -41,7 +42,7 @@ type grammar struct {
 	Complete   completeCommand   `cmd:"" hidden:"" name:"__complete" passthrough:""`
 }
 
-// globals are understood by every command.
+// globals has the flags of all commands.
 type globals struct {
 	Help helpFlag `name:"help" help:"Show help."`
 
@@ -56,16 +57,17 @@ var groups = kong.ExplicitGroups([]kong.Group{
 	{Key: "database", Title: "Database"}, {Key: "output", Title: "Output"}, {Key: "request", Title: "Request"},
 })
 
-// errHelp ends the parsing of arguments that ask for help.
+// errHelp ends the parsing after the help was printed.
 var errHelp = errors.New("help")
 
-// helpFlag is --help without -h, which is the host, as for psql.
+// helpFlag is --help. It replaces the flag of kong, which also takes -h. As in psql, -h is the
+// host.
 type helpFlag bool
 
-// IgnoreDefault makes kong not show a default.
+// IgnoreDefault tells kong not to apply a default value.
 func (helpFlag) IgnoreDefault() {}
 
-// BeforeReset shows the help before anything else is looked at.
+// BeforeReset prints the help before kong checks the other arguments.
 func (helpFlag) BeforeReset(ctx *kong.Context) error {
 	if err := ctx.PrintUsage(false); err != nil {
 		return err
@@ -73,10 +75,10 @@ func (helpFlag) BeforeReset(ctx *kong.Context) error {
 	return errHelp
 }
 
-// span is a duration that may be given in days and weeks: 90s, 1h30m, 7d, 2w.
+// span is a duration that may be given in days or weeks, such as 90s, 1h30m, 7d or 2w.
 type span time.Duration
 
-// UnmarshalText reads a span.
+// UnmarshalText parses a span. It fails if the span is negative or longer than about 100 years.
 func (s *span) UnmarshalText(text []byte) error {
 	word := string(text)
 	for suffix, unit := range map[string]time.Duration{"d": 24 * time.Hour, "w": 7 * 24 * time.Hour} {

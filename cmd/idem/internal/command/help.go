@@ -13,14 +13,13 @@ type helpCommand struct {
 	Topic []string `arg:"" optional:"" help:"topics, one of the terms, or a command. Default: the list of commands."`
 }
 
-// Help says more.
 func (helpCommand) Help() string {
 	return `topics explains the terms that the commands use, such as parked and in doubt. docs/glossary.md has all terms.
 
 Example: idem help topics`
 }
 
-// Run explains terms, or shows the help of a command.
+// Run prints all terms, one term, or the help of a command.
 func (c helpCommand) Run(s *session) error {
 	name := strings.ToLower(strings.Join(c.Topic, " "))
 	terms := glossary.Terms
@@ -39,6 +38,8 @@ func (c helpCommand) Run(s *session) error {
 	})
 }
 
+// ofCommand prints the help of a command. It parses the topic with --help appended, which makes
+// kong print the help. It fails if the topic is no command.
 func (c helpCommand) ofCommand(s *session) error {
 	parser, err := newParser(new(grammar), s.World)
 	if err != nil {

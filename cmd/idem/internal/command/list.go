@@ -27,7 +27,6 @@ type listCommand struct {
 	AfterKey   string `placeholder:"KEY" help:"See --after-scope."`
 }
 
-// Help says more.
 func (listCommand) Help() string {
 	return `Reads records in the order of the primary key, and ends at --limit. --scope is a range of the index. The other filters are
 looked at row by row, so without --scope they may walk the whole table until --limit or --timeout ends it.
@@ -37,7 +36,7 @@ A log tells an execution id: idem list --execution ID finds its record.
 Example: idem list --scope tenant-1/ --state failed --older 1h`
 }
 
-// Run lists.
+// Run lists records. It says how to narrow the list down if --timeout ended it.
 func (c *listCommand) Run(s *session) error {
 	filter := record.Filter{ScopePrefix: c.Scope, Key: c.Key, ExecutionID: c.Execution, State: c.State, Older: time.Duration(c.Older), Limit: c.Limit}
 	if c.Limit < 1 || c.Limit > 10000 {
@@ -46,7 +45,7 @@ func (c *listCommand) Run(s *session) error {
 	if c.AfterScope != "" || c.AfterKey != "" {
 		filter.After = &record.Name{Scope: c.AfterScope, Key: c.AfterKey}
 	}
-	filter.Limit++ // one more tells whether there are more
+	filter.Limit++ // one record more shows whether there are more
 	list := shownList{Records: []*shownRecord{}}
 	var found []record.Record
 	err := s.limited(func(ctx context.Context, tx pgx.Tx) (err error) {
@@ -68,11 +67,13 @@ func (c *listCommand) Run(s *session) error {
 	return s.show(list, func(p *page.Page) { c.text(p, found, list.More) })
 }
 
-// shownList is a list in JSON.
+// shownList is the JSON document of idem list.
 type shownList struct {
 	Records []*shownRecord `json:"records"`
 	More    bool           `json:"more"`
-	Next    *shownName     `json:"next,omitempty"` // for --after-scope and --after-key, if keys are whole
+	// Next has the values for --after-scope and --after-key. It is nil without --full, because the
+	// key is abridged.
+	Next *shownName `json:"next,omitempty"`
 }
 
 type shownName struct {
@@ -104,7 +105,7 @@ func (c *listCommand) text(p *page.Page, found []record.Record, more bool) {
 	}
 }
 
-// tooSlow says what to do about a list that was given up.
+// tooSlow explains a timeout of a list without --scope. It returns other errors unchanged.
 func (c *listCommand) tooSlow(err error) error {
 	var server *pgconn.PgError
 	if errors.As(err, &server) && server.Code == "57014" && c.Scope == "" {

@@ -20,7 +20,6 @@ type migrateCommand struct {
 	Status migrateStatusCommand `cmd:"" help:"List the migrations. The exit code is 3 if one is missing."`
 }
 
-// Help says more.
 func (migrateCommand) Help() string {
 	return `The migrations are those of package migrations, in a version table of their own: public.idem_goose_version. Any number of processes may
 run them at once, also through a pooler: one works, the others wait.
@@ -40,20 +39,17 @@ type (
 	migrateStatusCommand struct{ owner }
 )
 
-// owner is the role that owns what migrations make.
+// owner has the flag for the role that owns the tables.
 type owner struct {
 	Role string `placeholder:"ROLE" help:"Act as this role, which then owns the schema: one that may not log in, and that yours is a member of."`
 }
 
-// Help says more.
 func (migrateUpCommand) Help() string {
 	return "Example: idem migrate up --yes -d app --role idem_migrate"
 }
 
-// Help says more.
 func (migrateDownCommand) Help() string { return "Example: idem migrate down -d scratch" }
 
-// Help says more.
 func (migrateStatusCommand) Help() string { return "Example: idem migrate status --json" }
 
 // shownMigration is a migration in JSON.
@@ -80,7 +76,8 @@ func newShownMigrations(all []migrate.Migration) []shownMigration {
 	return shown
 }
 
-// database opens what migrations run on.
+// database opens a database/sql connection for the migrations. The sessions run as the role of
+// --role.
 func (o owner) database(s *session) (*sql.DB, error) {
 	config, err := s.globals.Config(s.Getenv, s.name)
 	if err != nil {
@@ -92,7 +89,7 @@ func (o owner) database(s *session) (*sql.DB, error) {
 	return stdlib.OpenDB(*config.ConnConfig), nil
 }
 
-// Run applies what is missing.
+// Run applies the pending migrations. If none is pending, it checks that the tables exist.
 func (c *migrateUpCommand) Run(s *session) error {
 	db, err := c.database(s)
 	if err != nil {
@@ -126,7 +123,8 @@ func (c *migrateUpCommand) Run(s *session) error {
 	})
 }
 
-// unbroken is for what a signal lets come to its end: a migration that is under way, and the lock that is given back after it.
+// unbroken returns a context that a signal does not cancel. A migration that has begun runs to its
+// end and releases its lock. It also gives the command more time to end after a signal.
 func unbroken(s *session) context.Context {
 	s.isUnbroken.Store(true)
 	return context.WithoutCancel(s.ctx)
@@ -144,7 +142,8 @@ func missing(s *session, db *sql.DB) ([]migrate.Migration, error) {
 	return pending, err
 }
 
-// lost finds a schema that was dropped, or not restored, and whose table of versions is still there.
+// lost returns an error if all migrations count as applied, but the table idem.records is missing.
+// That is so if the schema was dropped or not restored, and the version table was kept.
 func lost(s *session, db *sql.DB) error {
 	var there bool
 	if err := db.QueryRowContext(s.ctx, "SELECT to_regclass('idem.records') IS NOT NULL").Scan(&there); err != nil || there {
@@ -162,7 +161,7 @@ func names(all []migrate.Migration) string {
 	return strings.Join(names, ", ")
 }
 
-// Run takes the latest one back.
+// Run undoes the latest migration after confirmation, and deletes the data in its tables.
 func (c *migrateDownCommand) Run(s *session) error {
 	db, err := c.database(s)
 	if err != nil {
@@ -196,7 +195,7 @@ func (c *migrateDownCommand) Run(s *session) error {
 	return s.show(newShownMigrations(list), func(p *page.Page) { p.Printf("took back %s\n", names(list)) })
 }
 
-// Run lists the migrations.
+// Run lists the migrations. It returns errFound if one is pending.
 func (c *migrateStatusCommand) Run(s *session) error {
 	db, err := c.database(s)
 	if err != nil {

@@ -19,7 +19,6 @@ import (
 
 type operationRetryCommand struct{ chosenOperations }
 
-// Help says more.
 func (operationRetryCommand) Help() string {
 	return `Use it when the reason of a parked operation is gone: the code is fixed, or the other side is back. A Worker, or a call with the key,
 then resumes the operation. A Keyed call in doubt is made again under its key. An operation whose Once call is in doubt parks again: see resolve.
@@ -28,7 +27,7 @@ then resumes the operation. A Keyed call in doubt is made again under its key. A
 Example: idem operation retry --all --name checkout --step charge --dry-run`
 }
 
-// Run retries.
+// Run retries one operation, or with --all each that the filters select.
 func (c *operationRetryCommand) Run(s *session) error {
 	if err := c.check(); err != nil {
 		return err
@@ -55,7 +54,6 @@ type operationCancelCommand struct {
 	WithoutCode    bool   `help:"End it by its recorded steps alone, where its code has changed or keeps failing. Steps that the code no longer asks for are not undone."`
 }
 
-// Help says more.
 func (operationCancelCommand) Help() string {
 	return `Ends an operation that runs or is parked. It begins no further step, and its steps are undone by a Worker, or by a call with the key.
 After that the key is free. The command prints what will happen before it asks: which call is in doubt and what Cancel does about it, which steps
@@ -66,7 +64,7 @@ Canceling an operation again changes nothing. --all cancels all operations that 
 Example: idem operation cancel 0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2a10 --yes`
 }
 
-// Run cancels.
+// Run cancels one operation, or with --all each that the filters select.
 func (c *operationCancelCommand) Run(s *session) error {
 	if err := c.check(); err != nil {
 		return err
@@ -118,7 +116,6 @@ type operationResolveCommand struct {
 	accountable
 }
 
-// Help says more.
 func (operationResolveCommand) Help() string {
 	return `Says the outcome of a call that is in doubt, of a parked operation. Ask the other side first, by the key of the call: idem operation show
 prints it. The operation believes what is said here. --reason is required and says how the outcome is known. If the call has not happened,
@@ -129,7 +126,10 @@ too, which takes the keys.
 Example: idem operation resolve 0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2a10 --happened --value '{"charge":"ch_1"}' --reason 'INC-7: the bank has it' --yes`
 }
 
-// Run resolves.
+// Run resolves a call in doubt of a parked operation.
+//
+// The finding names the epoch that was read. If the operation was resumed meanwhile, Resolve fails,
+// and the finding is not applied to another attempt.
 func (c *operationResolveCommand) Run(s *session) error {
 	value, err := c.value(s)
 	if err != nil {
@@ -149,6 +149,7 @@ func (c *operationResolveCommand) Run(s *session) error {
 	if err != nil {
 		return err
 	}
+	// A step and an undo take different flags: an undo has no value and cannot be refused.
 	call := c.choose(record.Doubts(o, steps))
 	switch {
 	case call == nil:
@@ -181,7 +182,8 @@ func (c *operationResolveCommand) Run(s *session) error {
 		})
 }
 
-// choose returns the call that the command is about, nil if it is not in doubt.
+// choose returns the call that --step names, or else the first call in doubt. It returns nil if
+// there is no such call.
 func (c *operationResolveCommand) choose(doubts []record.Doubt) *record.Doubt {
 	for i := range doubts {
 		if step, _ := record.UndoOf(doubts[i].Name); c.Step == "" || c.Step == step || c.Step == doubts[i].Name {
@@ -191,7 +193,8 @@ func (c *operationResolveCommand) choose(doubts []record.Doubt) *record.Doubt {
 	return nil
 }
 
-// value is that of the call, as it is recorded.
+// value returns the value of the call as JSON. It fails if the flags contradict each other or the
+// value is no JSON.
 func (c *operationResolveCommand) value(s *session) (json.RawMessage, error) {
 	switch {
 	case !c.Happened && !c.NotHappened && c.Refused == "":
@@ -216,8 +219,9 @@ func (c *operationResolveCommand) value(s *session) (json.RawMessage, error) {
 	return text, nil
 }
 
-// options returns the Sealer of the operation, if its input is sealed: it seals a value, and an error, too. Of an undo that is repeated nothing is
-// recorded.
+// options returns the Sealer of the operation if its input is sealed. The library then seals a
+// value or an error of the resolution as well. If isRepeated is set, an undo is made again, nothing
+// is recorded, and no key is needed.
 func (c *operationResolveCommand) options(s *session, o *record.Operation, isRepeated bool) ([]idem.Option, error) {
 	if o.Input.SealedBy == "" || isRepeated {
 		return nil, nil

@@ -14,7 +14,8 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// chosenOperations are the operations that are to be changed: one by its id, or many by what they have in common.
+// chosenOperations has the flags that select the operations to change: one by its id, or all that
+// match the filters.
 type chosenOperations struct {
 	ID     string `arg:"" optional:"" help:"Operation id, as idem operation list, idem stuck and idem show print it."`
 	All    bool   `help:"Instead of an id: all that the filters let through, up to --limit."`
@@ -27,7 +28,8 @@ type chosenOperations struct {
 	accountable
 }
 
-// check refuses what contradicts itself.
+// check fails if the flags contradict each other. --all needs a filter, so that no one changes all
+// operations by accident.
 func (c *chosenOperations) check() error {
 	filtered := c.Name != "" || c.Step != "" || c.Scope != "" || c.Older != 0
 	switch {
@@ -43,11 +45,11 @@ func (c *chosenOperations) check() error {
 	return nil
 }
 
-// one is the operation that was named.
+// one returns the argument as an operationID.
 func (c *chosenOperations) one() *operationID { return &operationID{c.ID} }
 
-// changeAll asks once, and then changes each of the operations until one fails. An operation that has changed since it was listed is left alone.
-// preview is nil if there is nothing to say before the change.
+// changeAll lists the operations in state, asks once, and then calls do for each until one fails.
+// It skips an operation that has changed since it was listed. preview may be nil.
 func (c *chosenOperations) changeAll(s *session, state, will, done string, preview func(ctx context.Context, id string) (*operation.CancelPreview, error),
 	do func(ctx context.Context, id string) error,
 ) error {
@@ -90,6 +92,7 @@ func (c *chosenOperations) changeAll(s *session, state, will, done string, previ
 		case err == nil:
 			changed = append(changed, found[i])
 		case errors.Is(err, operation.ErrNotParked), errors.Is(err, operation.ErrUnknownOperation):
+			// The operation has changed since it was listed. Skip it.
 		default:
 			s.progress("")
 			return fmt.Errorf("%w; before that, %d of %d were %s", err, len(changed), len(found), done)
@@ -102,7 +105,8 @@ func (c *chosenOperations) changeAll(s *session, state, will, done string, previ
 	})
 }
 
-// previewAll counts what Cancel would do with each of the operations.
+// previewAll summarizes what Cancel would do: for how many operations it undoes steps, and for how
+// many it repeats, asks about or parks with a call in doubt.
 func previewAll(s *session, found []record.Operation, preview func(ctx context.Context, id string) (*operation.CancelPreview, error)) ([]string, error) {
 	if preview == nil {
 		return nil, nil
@@ -113,7 +117,8 @@ func previewAll(s *session, found []record.Operation, preview func(ctx context.C
 		p, err := preview(ctx, found[i].ID)
 		cancel()
 		switch {
-		case errors.Is(err, operation.ErrNotParked), errors.Is(err, operation.ErrUnknownOperation): // it has ended
+		case errors.Is(err, operation.ErrNotParked), errors.Is(err, operation.ErrUnknownOperation):
+			// The operation has ended or was purged since it was listed. Skip it.
 			continue
 		case err != nil:
 			return nil, err
@@ -136,6 +141,8 @@ func oneIf(b bool) int {
 	return 0
 }
 
+// changeOne calls do with a timeout. It fails if ctx is done, so that an interrupt stops the loop
+// between two operations.
 func changeOne(ctx context.Context, id string, do func(ctx context.Context, id string) error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -149,7 +156,8 @@ func changeOne(ctx context.Context, id string, do func(ctx context.Context, id s
 	return err
 }
 
-// shownChanges is what was done to many operations, or with --dry-run would be, in JSON.
+// shownChanges is the JSON document of a change of many operations. With --dry-run it has the
+// operations that would change.
 type shownChanges struct {
 	Done       bool             `json:"done"`
 	Preview    []string         `json:"preview,omitempty"`

@@ -21,7 +21,6 @@ type operationShowCommand struct {
 	Full   bool `help:"Show the whole key."`
 }
 
-// Help says more.
 func (operationShowCommand) Help() string {
 	return `Shows one operation: its state, why it is parked, its last error, and its recorded steps. A step is recorded with the commit that follows
 it, and AFTER is the time from the beginning of the operation to that commit. An error that is sealed is shown with the keys, and as "sealed" without
@@ -30,7 +29,6 @@ them. Values are not read unless --reveal asks for them.
 Example: idem operation show 0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2a10 --reveal`
 }
 
-// Run shows the operation.
 func (c *operationShowCommand) Run(s *session) error {
 	t := timeline{}
 	o, err := c.find(s, func(ctx context.Context, tx pgx.Tx, o *record.Operation) (err error) {
@@ -57,7 +55,7 @@ func (c *operationShowCommand) Run(s *session) error {
 	return s.show(t.shown(c.Full), func(p *page.Page) { c.text(p, &t) })
 }
 
-// timeline is an operation with its recorded steps and its signals.
+// timeline is an operation with its recorded steps and signals.
 type timeline struct {
 	operation   *record.Operation
 	steps       []record.Step
@@ -65,19 +63,21 @@ type timeline struct {
 	undos, kept []string
 }
 
-// readUndos reads which undos are still to run, and which steps stay.
+// readUndos reads which undos are still to run, and which steps stay because they have none.
 func (t *timeline) readUndos(s *session) error {
 	ctx, cancel := context.WithTimeout(s.ctx, changeTimeout)
 	defer cancel()
 	status, err := operation.Show(ctx, s.pool, t.operation.ID)
-	if err != nil && !errors.Is(err, operation.ErrUnknownOperation) { // purged meanwhile
+	if err != nil && !errors.Is(err, operation.ErrUnknownOperation) { // not purged meanwhile
 		return err
 	}
 	t.undos, t.kept = status.Undos, status.Kept
 	return nil
 }
 
-// open puts what is sealed in clear.
+// open decrypts the input and the values of steps and signals. Each value is bound to its
+// operation, and to its step or signal. So a value that was copied from another place in the
+// database does not open.
 func (t *timeline) open(s *session, keys sealKeys) error {
 	secrets, err := keys.secrets(s)
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 	"github.com/idem-go/idem/internal/db"
 )
 
-// table is the timeline: recorded steps, calls in progress, and signals.
+// table prints the recorded steps, then the calls in progress, then the signals. A call that began
+// alone has no row in steps until its outcome is known, so its row comes from doubts.
 func (t *timeline) table(p *page.Page, reveal bool) {
 	o := t.operation
 	var rows [][]string

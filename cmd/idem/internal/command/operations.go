@@ -22,13 +22,13 @@ type shownOperation struct {
 	Attended bool      `json:"attended"`
 
 	Reason     string          `json:"reason,omitempty"`      // the code
-	ReasonText string          `json:"reason_text,omitempty"` // the same as a sentence
+	ReasonText string          `json:"reason_text,omitempty"` // a sentence for the code
 	LastError  *shownLastError `json:"last_error,omitempty"`
 }
 
 // shownLastError is the last error of an operation in JSON.
 type shownLastError struct {
-	Step    string     `json:"step,omitempty"` // empty if the function has returned it
+	Step    string     `json:"step,omitempty"` // empty if the function returned the error
 	Attempt int        `json:"attempt"`
 	At      time.Time  `json:"at"`
 	NextAt  *time.Time `json:"next_at,omitempty"`
@@ -54,7 +54,8 @@ func newShownOperations(all []record.Operation, wholeKey bool) []shownOperation 
 	return shown
 }
 
-// tellOperations lists operations below a title, and says what to do about them.
+// tellOperations prints a table of operations below a title, and what to do about them. It prints
+// nothing if there are none.
 func tellOperations(p *page.Page, title, remedy string, all []record.Operation) {
 	if len(all) == 0 {
 		return
@@ -68,7 +69,7 @@ func tellOperations(p *page.Page, title, remedy string, all []record.Operation) 
 	p.Printf("%s\n\n", page.Wrap(remedy, "  ", 100))
 }
 
-// explainOperation is what a call gets whose key an operation has.
+// explainOperation sets the verdict for a key that an operation holds.
 func (e *explanation) explainOperation(o *record.Operation) {
 	switch {
 	case o == nil:

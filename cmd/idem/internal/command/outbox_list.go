@@ -21,7 +21,6 @@ type outboxListCommand struct {
 	Full  bool   `help:"Show whole keys."`
 }
 
-// Help says more.
 func (outboxListCommand) Help() string {
 	return `Reads messages in the order in which they were added, up to --limit, and nothing of what they say. With --topic and --older it may
 read the whole outbox, until --timeout. With --state delayed it is the order in which they are due, and there is no --after.
@@ -29,7 +28,7 @@ read the whole outbox, until --timeout. With --state delayed it is the order in 
 Example: idem outbox list --state held --topic orders`
 }
 
-// Run lists.
+// Run reads one message more than --limit, to know whether there are more.
 func (c *outboxListCommand) Run(s *session) error {
 	if c.Limit < 1 || c.Limit > 10000 {
 		return usage("--limit is between 1 and 10000: go on with --after")
@@ -62,7 +61,7 @@ func (c *outboxListCommand) Run(s *session) error {
 	return s.show(shown, func(p *page.Page) { c.text(p, found, more) })
 }
 
-// shownMessageList is a list in JSON.
+// shownMessageList is the JSON document of idem outbox list.
 type shownMessageList struct {
 	Messages []shownMessage `json:"messages"`
 	More     bool           `json:"more"`
@@ -102,7 +101,8 @@ func newShownMessage(m *record.Message, wholeKey bool) shownMessage {
 	return shown
 }
 
-// messageKey is the key of a message, which may have none.
+// messageKey returns the key of a message for display. A message may have no key, and then
+// messageKey returns "".
 func messageKey(key string, whole bool, show func(string, bool) string) string {
 	if key == "" {
 		return ""

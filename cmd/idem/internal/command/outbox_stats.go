@@ -14,14 +14,12 @@ import (
 
 type outboxStatsCommand struct{}
 
-// Help says more.
 func (outboxStatsCommand) Help() string {
 	return `Counts up to 10,000 of each, so that it takes little time however much there is.
 
 Example: idem outbox stats --json`
 }
 
-// Run shows the figures.
 func (c *outboxStatsCommand) Run(s *session) error {
 	lanes := 0
 	err := s.limited(func(ctx context.Context, tx pgx.Tx) (err error) {
@@ -52,21 +50,22 @@ func (c *outboxStatsCommand) Run(s *session) error {
 	return s.show(shown, func(p *page.Page) { c.text(p, &shown) })
 }
 
-// shownOutbox are the figures in JSON.
+// shownOutbox is the JSON document of idem outbox stats.
 type shownOutbox struct {
 	At            time.Time  `json:"at"`
 	OldestSeconds float64    `json:"oldest_seconds"`
 	Waiting       int        `json:"waiting"`
 	Held          int        `json:"held"`
 	HeldKeys      int        `json:"held_keys"`
-	Delayed       int        `json:"delayed"` // not due yet, and in no other count
+	Delayed       int        `json:"delayed"` // not due yet; not included in the other counts
 	NextDue       *time.Time `json:"next_due"`
 	DeadLetters   int        `json:"dead_letters"`
-	CountedTo     int        `json:"counted_to"` // a count of this is that, or more
+	CountedTo     int        `json:"counted_to"` // a count of this value means this number or more
 	RelayedLanes  int        `json:"relayed_lanes"`
 	Lanes         int        `json:"lanes"`
 }
 
+// text prints the figures. A count that has reached the limit is shown as "or more".
 func (c *outboxStatsCommand) text(p *page.Page, o *shownOutbox) {
 	count := func(n int) string {
 		if n >= o.CountedTo {

@@ -46,10 +46,10 @@ func TestPurgeSaysWhatItWouldDoBeforeItDoesIt(t *testing.T) {
 	d.idem("purge", "--share", "2").want(t, 2, "--share")
 }
 
-// spaced has one space where a table has many.
+// spaced collapses the spaces between the columns of a table.
 func spaced(text string) string { return regexp.MustCompile(` +`).ReplaceAllString(text, " ") }
 
-// A purge that is interrupted leaves what it has deleted, says so, and the next one ends the work.
+// An interrupted purge keeps its deletions and reports them. The next purge completes the sweep.
 func TestPurgeIsInterruptedBetweenPortions(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)

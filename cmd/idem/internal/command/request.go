@@ -14,7 +14,7 @@ import (
 	"github.com/idem-go/idem/idemhttp"
 )
 
-// request is one whose hash is compared.
+// request has the flags for a request whose hash is compared with the recorded one.
 type request struct {
 	Request     string   `placeholder:"FILE" group:"request" help:"Body of the request. -: standard input."`
 	Without     []string `placeholder:"POINTER" sep:"none" group:"request" help:"JSON pointer to a value that does not matter, as idem.Without takes it. May be repeated."`
@@ -25,15 +25,16 @@ type request struct {
 	Hash        string   `placeholder:"HEX" group:"request" help:"The hash itself, if the program makes it in a way of its own."`
 }
 
-// hashed is a request, hashed in one way.
+// hashed is the hash of the request in one of the ways that the library offers.
 type hashed struct {
 	Way  string `json:"way"`
 	Hash string `json:"hash,omitempty"`
-	Err  string `json:"error,omitempty"` // why there is none
-	Same *bool  `json:"same"`            // as that of the record, nil if there is nothing to compare
+	Err  string `json:"error,omitempty"` // why there is no hash
+	Same *bool  `json:"same"`            // equal to the recorded hash; nil if there is none
 }
 
-// hashes returns the request hashed in every way that makes sense.
+// hashes returns the hashes of the request: the hash itself if --hash was given, the body as
+// HashJSON and HashBytes hash it, and the fingerprint of idemhttp if --method was given.
 func (r *request) hashes() ([]*hashed, error) {
 	var all []*hashed
 	if r.Hash != "" {
@@ -82,7 +83,7 @@ func newHashed(way string, sum idem.Hash, err error) *hashed {
 	return &hashed{Way: way, Hash: sum.String()}
 }
 
-// fingerprint is what idemhttp makes of the request.
+// fingerprint returns the hash that idemhttp computes for the request.
 func (r *request) fingerprint(body []byte) (idem.Hash, error) {
 	req, err := http.NewRequest(r.Method, r.Target, http.NoBody)
 	if err != nil {
@@ -93,7 +94,7 @@ func (r *request) fingerprint(body []byte) (idem.Hash, error) {
 	return idemhttp.FingerprintWithout(r.Without...)(req, body)
 }
 
-// maxRequest bounds what is read: no request that is hashed has more.
+// maxRequest is the maximum size of a request body that is read.
 const maxRequest = 64 << 20
 
 func (r *request) read() ([]byte, error) {
@@ -116,6 +117,7 @@ func (r *request) read() ([]byte, error) {
 	return body.Bytes(), nil
 }
 
+// compare sets Same in each hash that could be computed.
 func compare(hashes []*hashed, recorded []byte) {
 	want := hex.EncodeToString(recorded)
 	for _, h := range hashes {
@@ -147,7 +149,8 @@ func (h *hashed) outcome(p *page.Page) string {
 	return h.Hash + "  " + p.Red("another")
 }
 
-// invalidName is what a call with a name gets that breaks a rule, nil if err is something else.
+// invalidName returns the explanation for a scope or key that the library rejects. It returns nil
+// if err is another error.
 func invalidName(err error) *explanation {
 	for name, kind := range map[string]error{"ErrInvalidKey": idem.ErrInvalidKey, "ErrInvalidScope": idem.ErrInvalidScope} {
 		if errors.Is(err, kind) {

@@ -14,7 +14,7 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// TestErrorsAreOneLineThatSaysWhatToDo: each with its exit code.
+// TestErrorsAreOneLineThatSaysWhatToDo checks the message and the exit code of each error.
 func TestErrorsAreOneLineThatSaysWhatToDo(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -106,7 +106,7 @@ func TestColoursAreForTerminalsOnly(t *testing.T) {
 	}
 }
 
-// What strangers have put into a scope cannot steer a terminal.
+// Control characters in a scope or key do not reach the terminal.
 func TestScopesCannotSteerATerminal(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -121,7 +121,7 @@ func TestScopesCannotSteerATerminal(t *testing.T) {
 	}
 }
 
-// A command waits for no lock for long, and for none where it need not.
+// A command waits for a lock only if it needs it, and not for long.
 func TestCommandsSayWhoTheyWouldHaveWaitedFor(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -198,13 +198,14 @@ func TestOperationsThatDoNotGoOnAreStuckAndExplained(t *testing.T) {
 	d.idem("evict", scope, "due", "--execution", ids["due"], "--yes").want(t, 5, "nothing was changed", "idem operation cancel")
 }
 
-// Logs have execution ids, and people have keys without their scope.
+// A log has the execution id of a record. A person may know a key without its scope.
 func TestRecordIsFoundByWhatLogsTell(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	d.keep()
 	d.idem("list", "--execution", placedID, "--full").want(t, 0, placed, placedID)
-	d.idem("list", "--operation", placedID, "--full").want(t, 0, placed, placedID) // the flag as it was called first
+	// The flag --operation is the old name of --execution.
+	d.idem("list", "--operation", placedID, "--full").want(t, 0, placed, placedID)
 	d.idem("evict", scope, left, "--operation", leftID, "--dry-run").want(t, 0, "deletes the processing record")
 	d.idem("list", "--key", placed, "--full").want(t, 0, scope, placedID)
 	d.idem("list", "--key", "never used").want(t, 0, "no records")

@@ -14,7 +14,7 @@ import (
 	"github.com/idem-go/idem/cmd/idem/internal/record"
 )
 
-// session is what a running command has at hand.
+// session is the state of a running command.
 type session struct {
 	World
 	ctx     context.Context
@@ -24,14 +24,15 @@ type session struct {
 	page    *page.Page
 	pool    *pgxpool.Pool
 
-	isUnbroken atomic.Bool // a signal waits for what is under way
+	isUnbroken atomic.Bool // a signal does not cancel the work in progress
 }
 
 func newSession(ctx context.Context, w World, g *globals, name string) *session {
 	return &session{World: w, ctx: ctx, globals: g, name: name, page: page.New(w.Stdout, w.colours())}
 }
 
-// close takes leave of the server. A server that does not answer is not waited for: what was interrupted has been asked to end.
+// close closes the pool, and waits at most half a second for it. An interrupted statement was
+// canceled already, and a server that does not answer must not delay the exit.
 func (s *session) close() {
 	if s.pool == nil {
 		return
@@ -44,7 +45,7 @@ func (s *session) close() {
 	}
 }
 
-// connect opens the pool. Nothing is sent yet.
+// connect creates the pool. It does not open a connection yet.
 func (s *session) connect() (*pgxpool.Pool, error) {
 	config, err := s.globals.Config(s.Getenv, s.name)
 	if err != nil {
@@ -54,8 +55,7 @@ func (s *session) connect() (*pgxpool.Pool, error) {
 	return s.pool, err
 }
 
-// limited runs work in a transaction that gives up after --timeout, does not wait long for locks, and does not depend on
-// the settings of the session.
+// limited runs work in a transaction with --timeout and a short lock timeout. See record.Tx.
 func (s *session) limited(work func(context.Context, pgx.Tx) error) error {
 	pool, err := s.connected()
 	if err != nil {
@@ -64,6 +64,7 @@ func (s *session) limited(work func(context.Context, pgx.Tx) error) error {
 	return record.Tx(s.ctx, pool, time.Duration(s.globals.Timeout), func(tx pgx.Tx) error { return work(s.ctx, tx) })
 }
 
+// connected returns the pool, and creates it at the first call.
 func (s *session) connected() (*pgxpool.Pool, error) {
 	if s.pool != nil {
 		return s.pool, nil
@@ -71,7 +72,8 @@ func (s *session) connected() (*pgxpool.Pool, error) {
 	return s.connect()
 }
 
-// show writes a result, as JSON or as text writes it.
+// show writes the result of a command: the document result with --json, and otherwise what text
+// prints.
 func (s *session) show(result any, text func(*page.Page)) error {
 	if !s.globals.JSON {
 		text(s.page)
@@ -83,7 +85,8 @@ func (s *session) show(result any, text func(*page.Page)) error {
 	return encoder.Encode(result)
 }
 
-// progress tells a person at a terminal how far something is. It is nothing for a program. The last call takes it away.
+// progress replaces the status line at a terminal. It writes nothing if standard error is no
+// terminal. An empty format removes the line.
 func (s *session) progress(format string, args ...any) {
 	if s.ErrIsTerminal && s.Getenv("TERM") != "dumb" {
 		fmt.Fprintf(s.Stderr, "\r\x1b[K"+format, args...)

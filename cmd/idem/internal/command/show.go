@@ -24,14 +24,12 @@ type showCommand struct {
 	Full   bool `help:"Show the whole key."`
 }
 
-// Help says more.
 func (showCommand) Help() string {
 	return `Reads one record by its primary key, expired or not. The response is not even fetched unless --reveal asks for it.
 
 Example: idem show 'tenant-1/POST %2Forders' 7f3c9a52-0d1e --reveal`
 }
 
-// Run shows the record.
 func (c *showCommand) Run(s *session) error {
 	if err := c.resolve(s); err != nil {
 		return err
@@ -75,8 +73,8 @@ type shownRecord struct {
 	BodyBytes   int64      `json:"body_bytes"`
 
 	Header   json.RawMessage `json:"header,omitempty"`
-	Body     []byte          `json:"body,omitempty"`      // in base64
-	BodyText *string         `json:"body_text,omitempty"` // if it is text
+	Body     []byte          `json:"body,omitempty"`      // base64
+	BodyText *string         `json:"body_text,omitempty"` // set if the body is UTF-8
 }
 
 func newShownRecord(r *record.Record, wholeKey bool) *shownRecord {
@@ -126,7 +124,7 @@ func (c *showCommand) text(p *page.Page, r *record.Record, shown *shownRecord) {
 	p.Printf("\n%s\n", page.SafeLines(string(r.Body)))
 }
 
-// facts is what is known of a record besides its name and its response.
+// facts returns everything that is known of a record, apart from its name and response.
 func facts(p *page.Page, r *record.Record) []page.Pair {
 	status, completed := "-", "-"
 	if r.Status != nil {
@@ -160,7 +158,8 @@ func stateOf(p *page.Page, r *record.Record) string {
 	return r.State
 }
 
-// expires says when the key is new. The record of an operation has a time that never comes, until it is over.
+// expires returns when the key becomes free. The record of an operation has no real expiry until
+// the operation has ended.
 func expires(r *record.Record) string {
 	if r.State == record.Running && !r.Expired() {
 		return "after it is over"
@@ -168,6 +167,7 @@ func expires(r *record.Record) string {
 	return relative(r.ExpiresAt, r.Now)
 }
 
+// relative returns t relative to now, such as "3 min ago" or "in 3 min".
 func relative(t, now time.Time) string {
 	if d := now.Sub(t); d >= 0 {
 		return page.Age(d) + " ago"

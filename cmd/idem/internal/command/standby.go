@@ -9,17 +9,22 @@ import (
 	"github.com/idem-go/idem/cmd/idem/internal/page"
 )
 
-// errStandby ends a command that was asked of a standby and has said what is there.
+// errStandby ends a command that printed what a standby knows, but whose answer needs the primary.
 var errStandby = errors.New("what is told of locks, sessions and processes is not so on the primary")
 
-// standbyTimeout bounds the question whether a server is one.
+// standbyTimeout limits the query that asks whether the server is a standby.
 const standbyTimeout = 2 * time.Second
 
-// needsPrimary are the commands whose answer rests on locks or sessions. The doctor has a check for it.
+// needsPrimary has the commands whose answer depends on locks or sessions, which a standby does not
+// have. doctor is not listed, because it has a check for standbys.
 var needsPrimary = map[string]bool{"stuck": true, "explain": true, "stats": true, "outbox stats": true, "operation list": true, "operation show": true}
 
-// besides says that what a command has read is that of a standby: as old as its replay, and without the locks of the primary. A command
-// whose answer rests on these has not checked what it was asked.
+// besides adds a note to the result of a command that read from a standby: its data is as old as
+// the last replayed change. If the answer of the command depends on locks or sessions, besides
+// returns errStandby.
+//
+// It runs after the command, and leaves errors of the command alone. If it cannot find out whether
+// the server is a standby, it says nothing.
 func (s *session) besides(err error) error {
 	if s.pool == nil || err != nil && !errors.Is(err, errFound) && !errors.Is(err, errUnknown) {
 		return err

@@ -16,7 +16,6 @@ type statsCommand struct {
 	Exact bool `help:"Count instead of estimating: reads the whole table, up to --timeout."`
 }
 
-// Help says more.
 func (statsCommand) Help() string {
 	return `Reads no record: the figures come from the catalog, the statistics and the locks, so a table of any size answers at once. What is an
 estimate says what it rests on. --exact counts by reading everything, in one statement that --timeout ends.
@@ -24,7 +23,6 @@ estimate says what it rests on. --exact counts by reading everything, in one sta
 Example: idem stats --exact --timeout 5m`
 }
 
-// Run shows the figures.
 func (c *statsCommand) Run(s *session) error {
 	v, err := readStats(s)
 	if err != nil {
@@ -45,7 +43,7 @@ func (c *statsCommand) Run(s *session) error {
 	return s.show(shown, func(p *page.Page) { c.text(p, v, shown.Counted) })
 }
 
-// readStats reads the figures of this moment.
+// readStats reads the figures, within --timeout.
 func readStats(s *session) (stats.Stats, error) {
 	pool, err := s.connected()
 	if err != nil {
@@ -63,7 +61,7 @@ func readStats(s *session) (stats.Stats, error) {
 	return v, err
 }
 
-// shownStats are the figures in JSON.
+// shownStats is the JSON document of idem stats.
 type shownStats struct {
 	At         time.Time     `json:"at"`
 	Records    shownFigure   `json:"records"`
@@ -81,7 +79,8 @@ type shownStats struct {
 	Counted *record.Counts `json:"counted,omitempty"` // with --exact
 }
 
-// shownFigure is a number and what it is worth: exact, estimate or unknown. Unknown has no value.
+// shownFigure is a number with its quality: exact, estimate or unknown. Value is null if it is
+// unknown.
 type shownFigure struct {
 	Value   any    `json:"value"`
 	Quality string `json:"quality"`
@@ -104,6 +103,7 @@ type shownPurging struct {
 	LastEnded  *time.Time  `json:"last_finished_at"`
 }
 
+// newShownStats returns the JSON document. The progress of the purge is that of idem.records.
 func newShownStats(v stats.Stats) shownStats {
 	sweep := v.Purge.Sweep("records")
 	return shownStats{
@@ -175,7 +175,7 @@ func (c *statsCommand) text(p *page.Page, v stats.Stats, counted *record.Counts)
 	p.Table([]page.Column{{Name: "SEALED WITH"}, {Name: "RECORDS", Right: true}}, rows)
 }
 
-// figure says a number, and that it is an estimate if it is one.
+// figure formats a number. It marks an estimate, and adds what the estimate is based on.
 func figure[T any](p *page.Page, f stats.Figure[T], say func(T) string) string {
 	switch f.Quality {
 	case stats.Exact:
@@ -193,6 +193,8 @@ func inFlight(p *page.Page, f stats.InFlight) string {
 	return fmt.Sprintf("%s keys in %s transactions, the oldest for %s", page.Count(f.Keys), page.Count(f.Transactions), figure(p, f.Oldest, page.Age))
 }
 
+// purging describes the last sweep of idem.records, and the one in progress. A sweep is in progress
+// but not active if its process ended before the end of the table. The next purge resumes it.
 func purging(p *page.Page, v stats.Stats) string {
 	if !v.Purge.Sweeps.Known() {
 		return figure(p, v.Purge.Sweeps, func([]stats.Sweep) string { return "" })

@@ -19,7 +19,6 @@ type stuckCommand struct {
 	sealKeys
 }
 
-// Help says more.
 func (stuckCommand) Help() string {
 	return `Lists what needs a person: keys that a transaction holds for long, operations that are parked, or due and without an owner, and records
 that an fn has left behind by ending its transaction itself. Operations are listed with their reason and their last error; an error that is sealed
@@ -29,10 +28,10 @@ and otherwise 6 if the table was not walked.
 Example: idem stuck --older 5m --scan`
 }
 
-// scanUpTo is the size of a table that is walked without being told to.
+// scanUpTo is the size up to which a table is walked without --scan.
 const scanUpTo = 64 << 20
 
-// Run looks for what is stuck.
+// Run looks for what needs a person, prints it, and returns the error for the exit code.
 func (c *stuckCommand) Run(s *session) error {
 	found := stuck{}
 	sealer, err := c.sealer(s)
@@ -62,20 +61,21 @@ func (c *stuckCommand) Run(s *session) error {
 	return nil
 }
 
-// stuck is what needs a person.
+// stuck is the result of the search.
 type stuck struct {
 	held       []record.Holder
 	parked     []record.Operation
 	unattended []record.Operation
 	left       []record.Record
 
-	size    int64 // of the table of records
-	scanned bool  // whether it was looked for what no index leads to
+	size    int64 // of the table idem.records
+	scanned bool  // whether the table was walked
 }
 
 func (f *stuck) any() bool { return len(f.held)+len(f.parked)+len(f.unattended)+len(f.left) > 0 }
 
-// ask finds all but the records that were left behind.
+// ask finds everything but the records that were left behind. Only a walk through the table finds
+// those, because they have no index.
 func (c *stuckCommand) ask(ctx context.Context, tx pgx.Tx, found *stuck) (err error) {
 	old := time.Duration(c.Older)
 	if found.held, err = record.Holders(ctx, tx, old); err != nil {
@@ -106,13 +106,13 @@ func (f *stuck) shown(wholeKeys bool) shownStuck {
 	return shown
 }
 
-// shownStuck is what needs a person, in JSON.
+// shownStuck is the JSON document of idem stuck.
 type shownStuck struct {
 	Held       []shownHolder    `json:"held"`
 	Parked     []shownOperation `json:"parked"`
 	Unattended []shownOperation `json:"unattended"`
 	LeftBehind []*shownRecord   `json:"left_behind"`
-	Scanned    bool             `json:"scanned"` // whether the table was walked for what was left behind
+	Scanned    bool             `json:"scanned"` // whether the table was walked
 }
 
 type shownHolder struct {
@@ -123,15 +123,15 @@ type shownHolder struct {
 	Waiting     string   `json:"waiting_for,omitempty"`
 	Seconds     *float64 `json:"seconds"` // nil if the role may not see it
 
-	Blocker *shownBlocker `json:"blocked_by,omitempty"` // the session at the root of what it waits for
+	Blocker *shownBlocker `json:"blocked_by,omitempty"` // the root of its chain of blockers
 }
 
 type shownBlocker struct {
-	PID         int32      `json:"pid"` // 0: a prepared transaction
+	PID         int32      `json:"pid"` // 0 for a prepared transaction
 	Application string     `json:"application_name"`
 	Role        string     `json:"role"`
 	State       string     `json:"state"`
-	Seconds     *float64   `json:"seconds"`     // of its transaction; nil if the role may not see it
+	Seconds     *float64   `json:"seconds"`     // age of its transaction; nil if hidden
 	QueryStart  *time.Time `json:"query_start"` // nil if the role may not see it
 }
 
@@ -164,6 +164,10 @@ func (c *stuckCommand) text(p *page.Page, found *stuck) {
 	}
 }
 
+// tellHolders prints the sessions and their blockers, and says what to do.
+//
+// If every session is blocked by another one, it advises against ending them, because the next
+// session would be blocked in the same way.
 func tellHolders(p *page.Page, held []record.Holder) {
 	if len(held) == 0 {
 		return

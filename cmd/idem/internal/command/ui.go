@@ -26,7 +26,6 @@ type uiCommand struct {
 	sealKeys
 }
 
-// Help says more.
 func (uiCommand) Help() string {
 	return `Serves a page until Ctrl-C: live figures, operations with their steps, the lag of the outbox by topic, dead letters, keys in flight, what people did,
 the last hour as charts, and what the doctor finds. It only reads. With --write, who gives the token in a form may retry, resolve and cancel operations,
@@ -36,10 +35,13 @@ The token is that of the variable IDEM_UI_TOKEN, or a new one, which is printed.
 Example: idem ui --write`
 }
 
-// longestPage is how long a statement of a page may take, whatever --timeout says.
+// longestPage is the maximum time for a statement of a page. A longer --timeout does not apply.
 const longestPage = 10 * time.Second
 
-// Run serves the page.
+// Run serves the page until the command is interrupted.
+//
+// handler.Run reads figures for the charts in the background. It ends before Run returns, because
+// the pool is closed afterwards.
 func (c *uiCommand) Run(s *session) error {
 	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
 		return usage("--listen is HOST:PORT, as in 127.0.0.1:7466: %v", err)
@@ -70,7 +72,8 @@ func (c *uiCommand) Run(s *session) error {
 	return serve(s.ctx, listener, handler)
 }
 
-// config is what the page shows, after a first look at the database.
+// config returns the configuration of the page. It reads from the database first, so that a wrong
+// address fails at the start.
 func (c *uiCommand) config(s *session) (ui.Config, error) {
 	timeout := time.Duration(s.globals.Timeout)
 	if timeout == 0 || timeout > longestPage {
@@ -87,7 +90,9 @@ func (c *uiCommand) config(s *session) (ui.Config, error) {
 	return config, err
 }
 
-// protect decides who may see the page, and returns the token if it is a new one.
+// protect sets who may see the page and who may act. It returns the token if it generated one, so
+// that Run can print it. On a loopback address every local user may read, and the page checks the
+// host name of a request. See ui.Config.
 func (c *uiCommand) protect(s *session, config *ui.Config, at net.Addr) (printed string) {
 	here, ok := at.(*net.TCPAddr)
 	config.Private = !ok || !here.IP.IsLoopback()
@@ -105,12 +110,12 @@ func (c *uiCommand) protect(s *session, config *ui.Config, at net.Addr) (printed
 	return ""
 }
 
-// shownUI is where the page is, in JSON.
+// shownUI is the JSON document of idem ui.
 type shownUI struct {
 	URL      string `json:"url"`
-	Token    string `json:"token,omitempty"` // if it is a new one
+	Token    string `json:"token,omitempty"` // set if it was generated
 	ReadOnly bool   `json:"read_only"`
-	Private  bool   `json:"private"` // it asks for the token before it shows anything
+	Private  bool   `json:"private"` // the page asks for the token before it shows anything
 }
 
 func (c *uiCommand) text(p *page.Page, u *shownUI) {
@@ -123,7 +128,8 @@ func (c *uiCommand) text(p *page.Page, u *shownUI) {
 	}
 }
 
-// serve answers until the command is interrupted, and what is under way then comes to its end.
+// serve answers requests until ctx is done. Then it waits up to 4 seconds for the requests in
+// progress, and returns the cause of ctx.
 func serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
 	server := &http.Server{
 		Handler: handler, MaxHeaderBytes: 64 << 10,

@@ -14,7 +14,7 @@ import (
 	"github.com/idem-go/idem/cmd/idem/internal/command"
 )
 
-// served is a page that is served until the test is over.
+// served is a running idem ui. It stops at the end of the test.
 type served struct {
 	URL, Token        string
 	ReadOnly, Private bool

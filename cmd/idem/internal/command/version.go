@@ -9,10 +9,9 @@ import (
 
 type versionCommand struct{}
 
-// Help says more.
 func (versionCommand) Help() string { return "Example: idem version --json" }
 
-// Run prints the version.
+// Run prints the version of the program and of the library, from the build information.
 func (versionCommand) Run(s *session) error {
 	v := shownVersion{Version: "(devel)", Library: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	if info, ok := debug.ReadBuildInfo(); ok {

@@ -16,7 +16,6 @@ type watchCommand struct {
 	Every span `default:"2s" placeholder:"SPAN" help:"How often it reads. Default: ${default}."`
 }
 
-// Help says more.
 func (watchCommand) Help() string {
 	return `The figures of stats as a screen that goes on, in 80 columns or more: q leaves, p pauses. With --json it writes one line for each reading,
 and needs no terminal.
@@ -24,7 +23,8 @@ and needs no terminal.
 Example: idem watch --every 5s`
 }
 
-// Run watches until the person leaves.
+// Run shows the screen until the person quits. It reads once before, so that an error of the
+// database is printed like that of another command.
 func (c *watchCommand) Run(s *session) error {
 	every := max(time.Duration(c.Every), 100*time.Millisecond)
 	if _, err := readStats(s); err != nil {
@@ -53,7 +53,7 @@ func (c *watchCommand) Run(s *session) error {
 	return err
 }
 
-// follow writes a line for each reading.
+// follow writes a line of JSON for each reading, until the command is interrupted.
 func follow(s *session, every time.Duration) error {
 	encoder := json.NewEncoder(s.Stdout)
 	encoder.SetEscapeHTML(false)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// World is all that a command touches besides the database.
+// World has everything outside the program that a command uses, apart from the database.
 type World struct {
 	Args    []string // without the name of the program
 	Getenv  func(string) string
@@ -20,7 +20,7 @@ type World struct {
 	InIsTerminal, OutIsTerminal, ErrIsTerminal bool
 }
 
-// Interrupted is the cause with which the context of a command ends when a signal has come.
+// Interrupted is the cause of the context of a command after a signal.
 type Interrupted struct{ Signal syscall.Signal }
 
 func (i Interrupted) Error() string {
@@ -30,7 +30,7 @@ func (i Interrupted) Error() string {
 	return fmt.Sprintf("interrupted: %v", i.Signal)
 }
 
-// colours tells whether what is written for a person may be coloured.
+// colours reports whether output for a person may contain colors.
 func (w World) colours() bool {
 	return w.OutIsTerminal && w.Getenv("NO_COLOR") == "" && w.Getenv("TERM") != "dumb"
 }

@@ -6,10 +6,11 @@ import (
 	"github.com/idem-go/idem/internal/display"
 )
 
-// Safe returns text from strangers so that it cannot steer a terminal. It is display.Printable.
+// Safe escapes untrusted text, so that it cannot contain control sequences of a terminal. It is
+// display.Printable.
 func Safe(text string) string { return display.Printable(text) }
 
-// SafeLines is Safe, but keeps line breaks and tabs.
+// SafeLines is like Safe, but keeps line breaks and tabs.
 func SafeLines(text string) string {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {

@@ -6,13 +6,14 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
-// Column is one of a table.
+// Column is a column of a Table.
 type Column struct {
 	Name  string
-	Right bool // as numbers are written
+	Right bool // aligned to the right
 }
 
-// Table writes rows below the names of their columns.
+// Table writes a header line and the rows, with aligned columns. Each row has one cell for each
+// column.
 func (p *Page) Table(columns []Column, rows [][]string) {
 	widths := make([]int, len(columns))
 	for i, c := range columns {
@@ -31,6 +32,8 @@ func (p *Page) Table(columns []Column, rows [][]string) {
 	}
 }
 
+// row writes one line of a table. It pads the last cell only if the cell is aligned to the right,
+// so that lines have no trailing spaces.
 func (p *Page) row(columns []Column, widths []int, cells []string, paint func(string) string) {
 	var line strings.Builder
 	for i, cell := range cells {
@@ -50,7 +53,8 @@ func (p *Page) row(columns []Column, widths []int, cells []string, paint func(st
 	p.Printf("%s\n", line.String())
 }
 
-// Wrap breaks text into lines of at most width columns, with the first after lead and the others as far in.
+// Wrap breaks text into lines of at most width columns. The first line begins with lead, and the
+// others are indented by the width of lead.
 func Wrap(text, lead string, width int) string {
 	indent := ansi.StringWidth(lead)
 	lines := strings.Split(ansi.Wordwrap(text, max(20, width-indent), ""), "\n")

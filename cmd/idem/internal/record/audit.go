@@ -9,7 +9,7 @@ import (
 	"github.com/idem-go/idem/internal/db"
 )
 
-// Act is what a person did.
+// Act is a row of idem.audit: a change that a person made.
 type Act struct {
 	At           time.Time
 	Act, Outcome string
@@ -17,22 +17,23 @@ type Act struct {
 	Role, Person, Reason string
 
 	OperationID, Step string
-	Scope, Key        string // the key abridged
+	Scope, Key        string // the key is abridged
 	Letter            db.LetterName
 
-	Now time.Time // by the clock of the database
+	Now time.Time // the clock of the database when the row was read
 }
 
-// ActFilter says which acts are meant. What is empty does not matter.
+// ActFilter selects rows of idem.audit. An empty field selects all.
 type ActFilter struct {
-	Since, Older time.Duration // done in the last Since, and longer ago than Older
-	Act, Person  string
+	Since, Older time.Duration // acts younger than Since, and older than Older
+	Act, Person  string        // Person matches the person or the role
 	OperationID  string
 	MessageID    string
 	Limit        int
 }
 
-// Acts returns what people did, the latest first, which is the order of the primary key.
+// Acts returns what people did, the latest first. That is the order of the primary key, so Limit
+// ends the scan early.
 func Acts(ctx context.Context, tx pgx.Tx, f ActFilter) ([]Act, error) {
 	rows, err := tx.Query(ctx, `SELECT at, act, outcome, role, person, reason, coalesce(operation_id::text, ''), step, scope, key, side, consumer, source, message_id, clock_timestamp()
 		FROM idem.audit

@@ -13,15 +13,15 @@ import (
 	"github.com/idem-go/idem/cmd/idem/internal/page"
 )
 
-// Blocker is the session at the root of a chain of waiting sessions: it blocks others and waits for no lock itself. What the role may not see of it
-// is zero.
+// Blocker is the session at the root of a chain of waiting sessions. It blocks other sessions and
+// waits for no lock itself. A field that is hidden from the role is zero.
 type Blocker struct {
-	PID         int32 // 0: a prepared transaction, which has no session
+	PID         int32 // 0 for a prepared transaction, which has no session
 	Application string
 	Role        string
 	State       string
-	Since       time.Duration // since its transaction began
-	QueryStart  *time.Time    // when its current or last statement began; nil if the role may not see it
+	Since       time.Duration // the age of its transaction
+	QueryStart  *time.Time    // the start of its current or last statement; nil if hidden
 }
 
 // String describes the session in one line.
@@ -42,7 +42,7 @@ func (b *Blocker) String() string {
 	return fmt.Sprintf("%s, %s, in a transaction for %s, last statement at %s", text, b.State, page.Age(b.Since), page.Time(*b.QueryStart))
 }
 
-// Remedy says how to end the session.
+// Remedy returns what a person can do to end the session.
 func (b *Blocker) Remedy() string {
 	if b.PID == 0 {
 		return "ask its coordinator, then COMMIT PREPARED or ROLLBACK PREPARED"
@@ -50,7 +50,8 @@ func (b *Blocker) Remedy() string {
 	return fmt.Sprintf("see what process %d does; SELECT pg_terminate_backend(%[1]d) ends it", b.PID)
 }
 
-// addBlockers fills in the Blocker of each session that waits for a lock, or may do so unseen.
+// addBlockers sets the Blocker of each session that waits for a lock. A session whose wait event
+// the role may not read is looked up as well, because it may wait for a lock.
 func addBlockers(ctx context.Context, tx pgx.Tx, waiting ...*Holder) error {
 	var pids []int32
 	for _, h := range waiting {
@@ -65,7 +66,8 @@ func addBlockers(ctx context.Context, tx pgx.Tx, waiting ...*Holder) error {
 	return err
 }
 
-// Blockers returns, for each of these sessions that waits for a lock, the session at the root of what it waits for.
+// Blockers returns the root of the chain of blockers for each of the sessions pids. A session that
+// waits for no lock has no entry.
 func Blockers(ctx context.Context, tx pgx.Tx, pids []int32) (map[int32]*Blocker, error) {
 	blockedBy, err := waitGraph(ctx, tx, pids)
 	if err != nil {
@@ -91,8 +93,9 @@ func Blockers(ctx context.Context, tx pgx.Tx, pids []int32) (map[int32]*Blocker,
 	return all, nil
 }
 
-// waitGraph returns what each session waits for, for the given sessions and all that they wait for. Each session is asked about once, because
-// pg_blocking_pids locks the whole table of locks for a moment.
+// waitGraph returns which sessions block each session. It starts with pids and follows the blockers
+// until a round finds no new session. Each session is queried once, because pg_blocking_pids locks
+// the whole lock table for a moment.
 func waitGraph(ctx context.Context, tx pgx.Tx, pids []int32) (map[int32][]int32, error) {
 	blockedBy := map[int32][]int32{}
 	for next := pids; len(next) > 0; {
@@ -109,6 +112,8 @@ func waitGraph(ctx context.Context, tx pgx.Tx, pids []int32) (map[int32][]int32,
 			for _, b := range blockers {
 				seen[b] = true
 			}
+			// ForEachRow scans every row into the same variable. Without the reset, the next row
+			// could overwrite the array that blockedBy now holds.
 			blockers = nil
 			return nil
 		})
@@ -124,8 +129,9 @@ func waitGraph(ctx context.Context, tx pgx.Tx, pids []int32) (map[int32][]int32,
 	return blockedBy, nil
 }
 
-// rootIn returns the first session that pid waits for, directly or through others, and that waits for none itself. A cycle, which the server ends as a
-// deadlock, has no such session.
+// rootIn returns the root of the chain of blockers of pid: the nearest session in the graph that
+// waits for no lock itself. It searches breadth first. It returns false if pid waits for no lock.
+// It also returns false for a cycle, which the server resolves as a deadlock.
 func rootIn(blockedBy map[int32][]int32, pid int32) (root int32, ok bool) {
 	seen := map[int32]bool{pid: true}
 	for next := blockedBy[pid]; len(next) > 0; next = next[1:] {
@@ -137,11 +143,15 @@ func rootIn(blockedBy map[int32][]int32, pid int32) (root int32, ok bool) {
 			return b, true
 		}
 		seen[b] = true
+		// The full slice expression makes append copy. Otherwise append could write into the array
+		// of blockedBy.
 		next = append(next[:len(next):len(next)], blockedBy[b]...)
 	}
 	return 0, false
 }
 
+// describeBlockers reads pg_stat_activity for the given process ids. Process id 0, a prepared
+// transaction, has no row there and gets a Blocker without details.
 func describeBlockers(ctx context.Context, tx pgx.Tx, pids []int32) (map[int32]*Blocker, error) {
 	all := map[int32]*Blocker{}
 	for _, pid := range pids {

@@ -7,21 +7,22 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Consumer tells what a consumer of messages has yet to handle.
+// Consumer is the backlog of a consumer: its failing messages and its dead letters.
 type Consumer struct {
 	Name         string
 	Failing      int64
-	FailingSince *time.Time // when the first of them failed first
-	NextAt       *time.Time // when the first of them is tried again
-	Attempts     int        // the most that one of them has had
+	FailingSince *time.Time // the first failure of the oldest failing message
+	NextAt       *time.Time // the earliest next attempt
+	Attempts     int        // the maximum over the failing messages
 	Dead         int64
-	Redrives     int64 // those of them that are to be tried again
+	Redrives     int64 // dead letters that are to be retried
 	DeadSince    *time.Time
 
-	Now time.Time // by the clock of the database
+	Now time.Time // the clock of the database
 }
 
-// Consumers returns each consumer that has failing messages or dead letters, by name. What is handled is not read.
+// Consumers returns each consumer that has failing messages or dead letters, by name. It does not
+// read handled messages.
 func Consumers(ctx context.Context, tx pgx.Tx) ([]Consumer, error) {
 	rows, err := tx.Query(ctx, `SELECT consumer, coalesce(failing, 0), failing_since, next_at, coalesce(attempts, 0), coalesce(dead, 0), coalesce(redrives, 0),
 			dead_since, clock_timestamp()
@@ -39,19 +40,20 @@ func Consumers(ctx context.Context, tx pgx.Tx) ([]Consumer, error) {
 	})
 }
 
-// Failing is a message that a consumer is to try again.
+// Failing is a message that a consumer has failed to handle and will retry.
 type Failing struct {
 	Consumer, Source, ID string
 	Key                  string
 	Since                time.Time
 	Attempts             int
-	Hindered             int        // attempts that something else has hindered, and that do not count
-	NextAt               *time.Time // nil if the last attempt was announced and has no recorded end
+	Hindered             int        // failed attempts that do not count, such as a lock timeout
+	NextAt               *time.Time // nil while an attempt has begun and has no recorded end
 
-	Now time.Time // by the clock of the database
+	Now time.Time // the clock of the database
 }
 
-// FailingMessages returns what consumers are to try again, what failed first in front. What is empty does not matter.
+// FailingMessages returns up to limit failing messages, the earliest failure first. An empty
+// consumer or source selects all.
 func FailingMessages(ctx context.Context, tx pgx.Tx, consumer, source string, limit int) ([]Failing, error) {
 	rows, err := tx.Query(ctx, `SELECT consumer, source, id, coalesce(key, ''), since, coalesce(attempts, 0),
 		coalesce(hindered, 0), CASE WHEN begun THEN NULL ELSE retry_at END, clock_timestamp()

@@ -7,14 +7,21 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Claimer is a session whose transaction has claimed keys.
+// Claimer is a session whose transaction holds keys.
 type Claimer struct {
 	Holder
-	Keys    int64 // by their advisory locks, of which a transaction has 32 at most
-	Waiters int64 // sessions that wait for one of these
+	Keys    int64 // the number of advisory locks; a transaction takes at most 32 of them
+	Waiters int64 // sessions that wait for one of these locks
 }
 
-// Claimers returns the sessions whose transactions have written to idem.records, the oldest transaction in front.
+// Claimers returns up to limit sessions whose transactions have written to idem.records, the oldest
+// transaction first.
+//
+// The query reads pg_locks once, because a read locks the whole lock table of the server. A claim
+// inserts a record, so its transaction holds a RowExclusiveLock on the table (holders). A claim
+// also takes an advisory lock on a hash of the key (keys). An advisory lock of one 64-bit number
+// has objsubid 1. A session that waits for such a lock is a waiter of the session to which the lock
+// is granted.
 func Claimers(ctx context.Context, tx pgx.Tx, limit int) ([]Claimer, error) {
 	rows, err := tx.Query(ctx, `WITH l AS MATERIALIZED (
 			SELECT pid, granted, locktype, relation, classid, objid FROM pg_locks WHERE database = (SELECT oid FROM pg_database WHERE datname = current_database())
@@ -48,18 +55,23 @@ func Claimers(ctx context.Context, tx pgx.Tx, limit int) ([]Claimer, error) {
 	return found, addBlockers(ctx, tx, waiting...)
 }
 
-// Worked is an operation that runs, and whose process is told by a session.
+// Worked is a running operation, with the session of the process that executes it.
 type Worked struct {
 	ID, Name, Scope, Key, Step string
 	Since, WakeAt              time.Time
-	PID                        *int32 // of the session by which its process shows that it is there; nil if there is none
-	Leased                     bool   // the process has a lease instead: it is behind a pooler
+	PID                        *int32 // the session that holds the lock; nil if there is none
+	Leased                     bool   // the process has a lease: it is behind a pooler
 	Application                string
 
-	Now time.Time // by the clock of the database
+	Now time.Time // the clock of the database
 }
 
-// WorkedOn returns operations that run, what was due first in front.
+// WorkedOn returns up to limit running operations, the earliest due first.
+//
+// A process that executes operations has a number, its instance. It holds an advisory lock
+// (1768187247, instance) for as long as its session exists. pg_locks shows a lock of two 32-bit
+// numbers with objsubid 2. Behind a pooler a process has no session, and renews a row of
+// idem.leases instead.
 func WorkedOn(ctx context.Context, tx pgx.Tx, limit int) ([]Worked, error) {
 	rows, err := tx.Query(ctx, `SELECT o.id::text, o.name, o.scope, o.key, o.step, o.since, o.wake_at, l.pid, e.instance IS NOT NULL, coalesce(a.application_name, ''), clock_timestamp()
 		FROM (SELECT * FROM idem.operations WHERE state = 'running' ORDER BY wake_at, id LIMIT $1) AS o

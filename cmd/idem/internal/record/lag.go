@@ -7,18 +7,19 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Reach is how many messages, or operations, one look goes through at most.
+// Reach is the maximum number of messages or operations that one query scans.
 const Reach = 10_000
 
-// Topic is how far the outbox is behind with the messages of a topic.
+// Topic is the backlog of a topic in the outbox.
 type Topic struct {
 	Name          string
 	Waiting, Held int64
-	Oldest        time.Duration // for how long the oldest of them could have been published
+	Oldest        time.Duration // the age of the oldest message that could have been published
 }
 
-// Topics returns the topics of the messages that could be published, the one with the oldest in front, and whether there are more messages
-// than were looked at: of those that wait and of those that are held the oldest Reach.
+// Topics returns up to limit topics that have messages to publish, the topic with the oldest
+// message first. It scans up to Reach messages of each kind: waiting, held, and delayed messages
+// that are due. partly reports whether the outbox may have more messages than were scanned.
 func Topics(ctx context.Context, tx pgx.Tx, limit int) (topics []Topic, partly bool, err error) {
 	rows, err := tx.Query(ctx, `SELECT topic, count(*) FILTER (WHERE NOT held), count(*) FILTER (WHERE held),
 			greatest(extract(epoch FROM clock_timestamp() - min(since)), 0)::float8, sum(count(*)) OVER ()::int8
@@ -40,15 +41,15 @@ func Topics(ctx context.Context, tx pgx.Tx, limit int) (topics []Topic, partly b
 	return topics, looked >= Reach, err
 }
 
-// Relay is a relay on record.
+// Relay is a relay that has a row in the database.
 type Relay struct {
-	Name    string // empty: the one that has what is of no other
+	Name    string // empty for the relay that publishes the topics of no other relay
 	Topics  []string
-	Lanes   int // that a process has which is there
+	Lanes   int // the number of lanes that running processes own
 	Present bool
 }
 
-// AllRelays returns the relays that have lanes or topics of their own, by name.
+// AllRelays returns up to limit relays that own lanes or topics, by name.
 func AllRelays(ctx context.Context, tx pgx.Tx, limit int) ([]Relay, error) {
 	rows, err := tx.Query(ctx, `SELECT name, coalesce(t.topics[:20], '{}'), (SELECT count(DISTINCT r.lane) FROM `+present+` AND r.relay = name)::int4
 		FROM (SELECT relay AS name FROM idem.relays UNION SELECT relay FROM idem.relay_topics) AS n LEFT JOIN idem.relay_topics t ON t.relay = name
@@ -63,18 +64,19 @@ func AllRelays(ctx context.Context, tx pgx.Tx, limit int) ([]Relay, error) {
 	})
 }
 
-// HeldKey is a topic and key whose messages wait for one that could not be published.
+// HeldKey is a topic and key whose messages are held because the first of them failed.
 type HeldKey struct {
-	Topic, Key, Class string // the class of the error of the first
+	Topic, Key, Class string // Class is the error class of the failed message
 	Messages          int64
 	Attempts          int
 	Since             time.Time
 	NextAt            *time.Time
 
-	Now time.Time // by the clock of the database
+	Now time.Time // the clock of the database
 }
 
-// HeldKeys returns those with the oldest messages in front, among the oldest Reach messages that are held.
+// HeldKeys returns up to limit held keys, the key with the oldest message first. It scans the
+// oldest Reach messages that are held.
 func HeldKeys(ctx context.Context, tx pgx.Tx, limit int) ([]HeldKey, error) {
 	rows, err := tx.Query(ctx, `SELECT aggregatetype, aggregateid, coalesce(max(class), ''), count(*), coalesce(max(attempts), 0), min(created_at), min(next_at), clock_timestamp()
 		FROM (SELECT aggregatetype, aggregateid, class, attempts, created_at, next_at FROM idem.outbox WHERE held = true ORDER BY seq LIMIT $1) AS m

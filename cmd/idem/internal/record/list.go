@@ -10,10 +10,10 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Filter says which records List returns.
+// Filter selects records for List. An empty field selects all.
 type Filter struct {
 	ScopePrefix string
-	After       *Name // not before this one and not itself
+	After       *Name // only records after this one
 	State       string
 	Key         string // in any scope
 	ExecutionID string
@@ -21,11 +21,12 @@ type Filter struct {
 	Limit       int
 }
 
-// Name is what a record is found by.
+// Name identifies a record.
 type Name struct{ Scope, Key string }
 
-// List returns the records in the order of scope and key, which is that of the primary key. So a limit ends it early,
-// and a prefix of the scope is a range of the index. The rest is looked at row by row.
+// List returns records in the order of scope and key. That is the order of the primary key, so
+// Limit ends the scan early, and ScopePrefix is a range of the index. The other fields of f filter
+// row by row.
 func List(ctx context.Context, tx pgx.Tx, f Filter) ([]Record, error) {
 	where, args := f.where([]any{false})
 	query := fmt.Sprintf("SELECT %s FROM idem.records%s ORDER BY scope, key LIMIT %d", columns, where, f.Limit)
@@ -36,6 +37,8 @@ func List(ctx context.Context, tx pgx.Tx, f Filter) ([]Record, error) {
 	return pgx.CollectRows(rows, scan)
 }
 
+// where returns the WHERE clause for f, and args with the values of f appended. Each "?" in a
+// condition becomes the number of the next argument.
 func (f Filter) where(args []any) (string, []any) {
 	var conditions []string
 	add := func(condition string, values ...any) {
@@ -76,12 +79,14 @@ func (f Filter) where(args []any) (string, []any) {
 	return " WHERE " + strings.Join(conditions, " AND "), args
 }
 
-// afterAll returns the first text, in the order of bytes, that is after all that begin with prefix. It is empty if there
-// is none.
+// afterAll returns the smallest string, in byte order, that is greater than all strings with the
+// prefix. It increments the last rune that can be incremented, and drops the runes after it. It
+// returns "" if there is no such string.
 func afterAll(prefix string) string {
 	runes := []rune(prefix)
 	for i := len(runes) - 1; i >= 0; i-- {
 		next := runes[i] + 1
+		// U+D800 to U+DFFF are surrogates, which UTF-8 cannot encode.
 		if next == 0xd800 {
 			next = 0xe000
 		}

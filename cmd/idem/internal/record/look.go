@@ -8,11 +8,12 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// rollbackTimeout is how long a server that has fallen silent is waited for.
+// rollbackTimeout limits the wait for a server that does not answer a ROLLBACK.
 const rollbackTimeout = time.Second
 
-// Look is Tx for work that only reads: all of its statements see one snapshot, and the server refuses any that writes. There is nothing to
-// commit, so that work may go on after a statement that the server has refused.
+// Look runs work in a read-only transaction with the settings of Tx. All statements see one
+// snapshot. The transaction is always rolled back, so work may return nil although the server
+// refused one of its statements.
 func Look(ctx context.Context, pool *pgxpool.Pool, timeout time.Duration, work func(pgx.Tx) error) error {
 	tx, err := pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
 	if err != nil {
@@ -21,7 +22,7 @@ func Look(ctx context.Context, pool *pgxpool.Pool, timeout time.Duration, work f
 	defer func() {
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
 		defer cancel()
-		_ = tx.Rollback(bounded) // or the server does, when the connection is closed
+		_ = tx.Rollback(bounded) // if it fails, the server rolls back when the connection is closed
 	}()
 	if err := settle(ctx, tx, timeout); err != nil {
 		return err
@@ -29,28 +30,28 @@ func Look(ctx context.Context, pool *pgxpool.Pool, timeout time.Duration, work f
 	return work(tx)
 }
 
-// Place is where something was read.
+// Place describes the database that was read.
 type Place struct {
 	Database, Role string
 	Standby        bool
-	Now            time.Time // by the clock of the database
+	Now            time.Time // the clock of the database
 }
 
-// Where tells where tx reads.
+// Where returns the database and role of tx.
 func Where(ctx context.Context, tx pgx.Tx) (p Place, err error) {
 	err = tx.QueryRow(ctx, "SELECT current_database()::text, current_user::text, pg_is_in_recovery(), clock_timestamp()").
 		Scan(&p.Database, &p.Role, &p.Standby, &p.Now)
 	return p, err
 }
 
-// Lacking are the privileges of reading that the role of tx does not have.
+// Lacking lists the read privileges that a role does not have.
 type Lacking struct {
-	Role   string // quoted
-	Schema bool
-	Tables []string // qualified and quoted
+	Role   string   // quoted for SQL
+	Schema bool     // USAGE on the schema is missing
+	Tables []string // tables without SELECT, qualified and quoted
 }
 
-// Lacks tells what the role of tx may not read.
+// Lacks returns the read privileges on the schema idem that the role of tx does not have.
 func Lacks(ctx context.Context, tx pgx.Tx) (l Lacking, err error) {
 	err = tx.QueryRow(ctx, `SELECT quote_ident(current_user), NOT coalesce(has_schema_privilege(n.oid, 'USAGE'), false), ARRAY(
 			SELECT format('idem.%I', c.relname) FROM pg_class c WHERE c.relnamespace = n.oid AND c.relkind IN ('r', 'p') AND NOT has_table_privilege(c.oid, 'SELECT')

@@ -37,7 +37,7 @@ func TestLookOnlyReadsAndSeesOneMoment(t *testing.T) {
 	}
 }
 
-// However many operations there are, a portion looks at Reach of them.
+// A portion scans at most Reach operations, whatever the size of the table.
 func TestPortionOfOperationsLooksAtBoundedlyManyAndGoesOn(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)

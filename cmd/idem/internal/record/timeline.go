@@ -9,11 +9,11 @@ import (
 	"github.com/idem-go/idem/internal/db"
 )
 
-// Value is an input, or what a step or a signal is remembered by.
+// Value is an input, or the stored value of a step or a signal.
 type Value struct {
-	Bytes    int64  // how large it is as it is stored
-	SealedBy string // the id of the key, "" if it is plain
-	Stored   []byte // nil if it is not to be revealed
+	Bytes    int64  // the stored size
+	SealedBy string // key id; "" if it is not sealed
+	Stored   []byte // nil unless revealed
 }
 
 // Step is a recorded step.
@@ -22,11 +22,11 @@ type Step struct {
 	Kind, Name, Outcome string
 	RecordedAt          time.Time
 	DueAt               *time.Time
-	Undos               int // how many undos it has
+	Undos               int // the number of undos of the step
 	Value               Value
 }
 
-// Sent is a signal that was sent to an operation.
+// Sent is a signal to an operation.
 type Sent struct {
 	Name   string
 	SentAt time.Time
@@ -34,11 +34,14 @@ type Sent struct {
 	Value  Value
 }
 
-// value are the columns of one. What begins as a sealed one does is read as far as the id of its key.
+// value is the column list for a Value. A sealed value begins with a header of 14 bytes, followed
+// by the id of its key. The query reads the first 270 bytes of a sealed value, which contain the
+// id.
 const value = `coalesce(length(value), 0)::int8, CASE WHEN $2 THEN value END,
 	CASE WHEN substring(value FOR 14) = convert_to(E'idem.sealed/1\n', 'UTF8') THEN substring(value FOR 270) END `
 
-// Timeline reads what an operation remembers: its input, its steps and its signals. Values are read only if they are to be revealed.
+// Timeline returns the steps and signals of an operation, and sets o.Input. It reads values only if
+// reveal is set.
 func Timeline(ctx context.Context, tx pgx.Tx, o *Operation, reveal bool) (steps []Step, sent []Sent, err error) {
 	err = tx.QueryRow(ctx, "SELECT "+value+"FROM (SELECT input AS value FROM idem.operations WHERE id = $1::text::uuid) AS o", o.ID, reveal).
 		Scan(o.Input.into()...)
@@ -52,7 +55,7 @@ func Timeline(ctx context.Context, tx pgx.Tx, o *Operation, reveal bool) (steps 
 	}
 	steps, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (s Step, err error) {
 		err = row.Scan(append([]any{&s.Seq, &s.Kind, &s.Name, &s.Outcome, &s.RecordedAt, &s.DueAt, &s.Undos}, s.Value.into()...)...)
-		if s.Kind == string(db.CallStep) { // of which it says since when it was under way
+		if s.Kind == string(db.CallStep) { // for a call, due_at is when the call began
 			s.DueAt = nil
 		}
 		return s, err
@@ -72,38 +75,45 @@ func Timeline(ctx context.Context, tx pgx.Tx, o *Operation, reveal bool) (steps 
 	return steps, sent, err
 }
 
+// into returns the scan targets for the columns of value.
 func (v *Value) into() []any { return []any{&v.Bytes, &v.Stored, (*sealer)(&v.SealedBy)} }
 
-// sealer reads the id of a key from the beginning of a value.
+// sealer is a scan target that reads the key id from the beginning of a value.
 type sealer string
 
-// ScanBytes is how pgx hands over a bytea.
+// ScanBytes implements pgtype.BytesScanner.
 func (s *sealer) ScanBytes(beginning []byte) error {
 	*s = sealer(db.SealerOf(beginning))
 	return nil
 }
 
-// Open puts values in clear.
+// Open decrypts the value. It fails if s does not have the key, or if bound is not the context in
+// which the value was sealed. It does nothing if the value is not sealed.
 func (v *Value) Open(s db.Sealer, bound []byte) (err error) {
-	if v.SealedBy == "" { // as it was stored where there was no Sealer
+	if v.SealedBy == "" {
 		return nil
 	}
 	v.Stored, err = db.OpenValue(s, v.Stored, bound)
 	return err
 }
 
-// Doubt is a call, or the call of an undo, that was begun and has no recorded outcome.
+// Doubt is a call, or the call of an undo, that has begun and has no recorded outcome.
 type Doubt struct {
 	Seq  int
 	Kind string // call or undo
-	Name string // as its row has it
+	Name string // as stored
 }
 
-// IsUndo reports whether it is the call of an undo.
+// IsUndo reports whether d is the call of an undo.
 func (d *Doubt) IsUndo() bool { return d.Kind == string(db.UndoStep) }
 
-// Doubts returns the calls of an operation whose outcome a person may say, in the order of the record. A value of a person that does not decode
-// stands in front of them.
+// Doubts returns the calls of an operation whose outcome a person can resolve, in the order of the
+// steps.
+//
+// Calls that began together have a row each in steps, with the outcome begun. A call that began
+// alone has no row until its outcome is known. Only the row of the operation names it, by Seq, Kind
+// and Begun. If a person resolved a call with a value that the code cannot decode, the call is
+// listed first, so that the person can correct the value.
 func Doubts(o *Operation, steps []Step) (doubts []Doubt) {
 	alone := o.EndedAt == nil && o.Seq > 0 && (o.Kind == string(db.CallStep) || o.Kind == string(db.UndoStep))
 	for _, s := range steps {

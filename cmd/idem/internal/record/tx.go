@@ -1,4 +1,5 @@
-// Package record reads and evicts the records of idem for its operators.
+// Package record reads and changes the tables of the schema idem for the command line and the web
+// page.
 package record
 
 import (
@@ -13,12 +14,14 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// LockTimeout is how long a statement waits for a session that changes the table or a record.
+// LockTimeout limits how long a statement waits for a lock.
 const LockTimeout = 2 * time.Second
 
-// Tx runs work in a transaction that depends on no setting of the session and leaves none behind, also behind a pooler that
-// gives every transaction another connection: what its statements name without a schema is pg_catalog's, and dates and bytes
-// are written as pgx reads them. A statement that takes longer than timeout is given up, unless timeout is 0.
+// Tx runs work in a transaction with settings of its own. It does not depend on the settings of the
+// session and does not change them. So it also works behind a pooler that assigns a connection to
+// each transaction. Names without a schema resolve to pg_catalog, and dates and bytes have the
+// format that pgx expects. The server cancels a statement that takes longer than timeout; 0 means
+// no limit.
 func Tx(ctx context.Context, pool *pgxpool.Pool, timeout time.Duration, work func(pgx.Tx) error) error {
 	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		if err := settle(ctx, tx, timeout); err != nil {
@@ -28,14 +31,15 @@ func Tx(ctx context.Context, pool *pgxpool.Pool, timeout time.Duration, work fun
 	})
 }
 
-// ErrUnknown says that COMMIT was sent and not answered: the change is made, or it is not.
+// ErrUnknown means that COMMIT was sent and not answered: the change may or may not be committed.
 var ErrUnknown = errors.New("the server has not answered COMMIT")
 
-// commitTimeout is how long the answer to a COMMIT is awaited, after which the connection is given up.
+// commitTimeout limits the wait for the answer to a COMMIT.
 const commitTimeout = 4 * time.Second
 
-// Change is Tx for work that writes. The end of ctx ends the work, and never a COMMIT that was sent, so that what is told of
-// it is true.
+// Change runs work in a transaction like Tx, and commits it. When ctx ends, work is canceled, but a
+// COMMIT that was sent is not. Change returns ErrUnknown if the outcome of the COMMIT is unknown.
+// Any other error means that nothing was changed.
 func Change(ctx context.Context, pool *pgxpool.Pool, timeout time.Duration, work func(pgx.Tx) error) error {
 	tx, err := pool.Begin(ctx)
 	if err != nil {
@@ -49,14 +53,20 @@ func Change(ctx context.Context, pool *pgxpool.Pool, timeout time.Duration, work
 		err = ctx.Err()
 	}
 	if err != nil {
-		_ = tx.Rollback(ctx) // or the server does, when the connection is closed
+		_ = tx.Rollback(ctx) // if it fails, the server rolls back when the connection is closed
 		return err
 	}
 	return commit(ctx, tx)
 }
 
-// commit waits for the answer to COMMIT, and does not ask to cancel it: to a server that waits for a standby, that would mean to wait no
-// longer, and to tell of a success that the standby has not got. A connection whose answer is not awaited any more is left to itself.
+// commit sends COMMIT and waits up to commitTimeout for the answer.
+//
+// It never asks the server to cancel a COMMIT. A server with synchronous replication that waits for
+// a standby would stop waiting and report success, although the standby does not have the change.
+// After commitTimeout the goroutine keeps the connection until the answer arrives.
+//
+// A COMMIT was refused if the server returned an error, or rolled back instead. After any other
+// error, such as a lost connection, the outcome is unknown.
 func commit(ctx context.Context, tx pgx.Tx) error {
 	answered := make(chan error, 1)
 	go func() { answered <- tx.Commit(context.WithoutCancel(ctx)) }()
@@ -73,8 +83,9 @@ func commit(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// settle sets what the transaction rests on. To compile a statement takes seconds on a busy server, and the statements of this
-// program read few rows, however many the planner expects: hence jit.
+// settle sets the settings of the transaction. It turns JIT compilation off: compiling a statement
+// takes seconds on a busy server, and the statements of this program read few rows, whatever the
+// planner expects.
 func settle(ctx context.Context, tx pgx.Tx, timeout time.Duration) error {
 	_, err := tx.Exec(ctx, `SELECT pg_catalog.set_config(name, value, true) FROM (VALUES
 		('search_path', 'pg_catalog, pg_temp'), ('DateStyle', 'ISO, YMD'), ('TimeZone', 'UTC'), ('IntervalStyle', 'postgres'),

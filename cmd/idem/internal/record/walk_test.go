@@ -7,7 +7,7 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// Every block is walked once, however the table is cut into portions.
+// A walk reads every block exactly once, whatever the size of its portions.
 func TestWalkFindsWhatWasLeftBehindAnywhere(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)
@@ -39,7 +39,7 @@ func TestWalkFindsWhatWasLeftBehindAnywhere(t *testing.T) {
 	}
 }
 
-// Partitions are walked together, each to its own end.
+// A walk reads all partitions, although they differ in size.
 func TestWalkFindsWhatWasLeftBehindInAnyPartition(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)
