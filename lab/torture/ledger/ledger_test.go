@@ -162,7 +162,7 @@ func TestEveryRuleOfTheDatabaseFindsWhatBreaksIt(t *testing.T) {
 		rule.Record:   func(b *books) { b.exec("delete from idem.records") },
 		rule.Retained: func(b *books) { b.exec("delete from idem.records") },
 		rule.Grace: func(b *books) {
-			b.exec("update idem.records set expires_at = clock_timestamp(); delete from idem.records")
+			b.exec("update idem.records set expires_at = clock_timestamp(); delete from idem.records; update torture.purged set expires_at = deleted_at")
 		},
 		rule.PurgedProcessing: func(b *books) {
 			b.exec("update idem.records set state = 'processing', expires_at = now() - interval '1 hour'; delete from idem.records")
