@@ -66,8 +66,11 @@ func (c *conformCommand) options(s *session) (*conform.Options, error) {
 	}
 	var err error
 	if o.URL, err = url.Parse(c.URL); err != nil || o.URL.Host == "" || o.URL.Scheme != "http" && o.URL.Scheme != "https" {
-		// The URL may contain a password, so the message does not repeat it as a URL that works.
-		return nil, usage("%q is no URL: say http://127.0.0.1:8080/orders", page.Safe(strings.ReplaceAll(c.URL, "@", " at ")))
+		shown := c.URL
+		if at := strings.LastIndex(shown, "@"); at >= 0 {
+			shown = "…" + shown[at:] // what stands before may be a password
+		}
+		return nil, usage("%q is no URL: say http://127.0.0.1:8080/orders", page.Safe(shown))
 	}
 	if c.Request != "" {
 		text, err := os.ReadFile(c.Request)

@@ -92,6 +92,7 @@ func TestConformSendsNothingUnasked(t *testing.T) {
 	d := &desk{t: t}
 	d.idem("conform", server.URL).want(t, 5, "sends up to 200 requests, 64 at once, to http://127.0.0.1:")
 	d.idem("conform", "-y", "ftp://shop").want(t, 2, "is no URL")
+	d.idem("conform", "-y", "http//user:s3cret@shop").want(t, 2, `"…@shop" is no URL`)
 	d.idem("conform", "-y", "--request", "/nowhere", server.URL).want(t, 1, "/nowhere")
 	file := filepath.Join(t.TempDir(), "request")
 	if err := os.WriteFile(file, []byte("POST /orders\n\n"), 0o600); err != nil {
