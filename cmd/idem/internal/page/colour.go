@@ -1,20 +1,21 @@
 package page
 
-// Dim writes what matters less.
+// Dim returns text in the style of secondary information.
 func (p *Page) Dim(text string) string { return p.paint("2", text) }
 
-// Bold writes what matters more.
+// Bold returns text in bold.
 func (p *Page) Bold(text string) string { return p.paint("1", text) }
 
-// Red writes what is wrong.
+// Red returns text in the color of a failure.
 func (p *Page) Red(text string) string { return p.paint("31", text) }
 
-// Yellow writes what may be wrong.
+// Yellow returns text in the color of a warning.
 func (p *Page) Yellow(text string) string { return p.paint("33", text) }
 
-// Green writes what is right.
+// Green returns text in the color of success.
 func (p *Page) Green(text string) string { return p.paint("32", text) }
 
+// paint wraps text in an escape sequence, unless the page has no color.
 func (p *Page) paint(code, text string) string {
 	if !p.colour || text == "" {
 		return text

@@ -1,4 +1,4 @@
-// Package page writes for people: tables, pairs and colours.
+// Package page formats output for people: tables, pairs of names and values, quantities and colors.
 package page
 
 import (
@@ -9,30 +9,32 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
-// Page is what a person reads. Errors of writing are kept for the end: Err.
+// Page writes text to a writer. It keeps the first error of a write, after which it writes no more.
+// Call Err at the end.
 type Page struct {
 	out    io.Writer
 	colour bool
 	err    error
 }
 
-// New returns a page that writes to out.
+// New returns a page that writes to out, with colors if colour is set.
 func New(out io.Writer, colour bool) *Page { return &Page{out: out, colour: colour} }
 
-// Err is the first error of writing.
+// Err returns the first error of a write.
 func (p *Page) Err() error { return p.err }
 
-// Printf writes formatted text. What comes from strangers has to go through [Safe] first.
+// Printf writes formatted text. Text from other sources, such as the database, has to go through
+// [Safe] first.
 func (p *Page) Printf(format string, args ...any) {
 	if p.err == nil {
 		_, p.err = fmt.Fprintf(p.out, format, args...)
 	}
 }
 
-// Pair is a name and what is to be said of it.
+// Pair is a line of Pairs.
 type Pair struct{ Name, Value string }
 
-// Pairs writes names and values below one another.
+// Pairs writes one line per pair, with the values aligned.
 func (p *Page) Pairs(pairs []Pair) {
 	width := 0
 	for _, pair := range pairs {
@@ -43,6 +45,7 @@ func (p *Page) Pairs(pairs []Pair) {
 	}
 }
 
+// gap returns the spaces that fill text up to width.
 func gap(text string, width int) string {
 	return strings.Repeat(" ", max(0, width-ansi.StringWidth(text)))
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Age says how long something is, in two units at most.
+// Age formats a duration with at most two units.
 func Age(d time.Duration) string {
 	sign := ""
 	if d < 0 {
@@ -28,6 +28,7 @@ func Age(d time.Duration) string {
 	}
 }
 
+// two formats d in a large and a small unit, and omits the small one if it is zero.
 func two(d, large time.Duration, largeName string, small time.Duration, smallName string) string {
 	text := fmt.Sprintf("%d %s", d/large, largeName)
 	if rest := d % large / small; rest > 0 {
@@ -36,7 +37,7 @@ func two(d, large time.Duration, largeName string, small time.Duration, smallNam
 	return text
 }
 
-// Bytes says how much something is.
+// Bytes formats a number of bytes with a decimal unit.
 func Bytes(n int64) string {
 	if n < 1000 {
 		return fmt.Sprintf("%d B", n)
@@ -53,7 +54,7 @@ func Bytes(n int64) string {
 	return strconv.FormatFloat(value, 'f', digits, 64) + " " + []string{"kB", "MB", "GB", "TB", "PB"}[unit]
 }
 
-// Count writes a number with its digits in threes.
+// Count formats a number with a comma between groups of three digits.
 func Count(n int64) string {
 	digits := strconv.FormatInt(n, 10)
 	first := 0
@@ -66,7 +67,7 @@ func Count(n int64) string {
 	return digits
 }
 
-// Time writes a moment in UTC, as the database may have rounded it.
+// Time formats t in UTC, to the second. It returns "-" for the zero time.
 func Time(t time.Time) string {
 	if t.IsZero() {
 		return "-"

@@ -6,10 +6,10 @@ import (
 	"github.com/idem-go/idem/internal/display"
 )
 
-// Safe returns text from strangers so that it cannot steer a terminal. It is display.Printable.
+// Safe replaces the characters of text that could control a terminal, as display.Printable does.
 func Safe(text string) string { return display.Printable(text) }
 
-// SafeLines is Safe, but keeps line breaks and tabs.
+// SafeLines is Safe for text of several lines: it keeps line breaks and tabs.
 func SafeLines(text string) string {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {

@@ -6,13 +6,13 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
-// Column is one of a table.
+// Column describes a column of Table.
 type Column struct {
 	Name  string
-	Right bool // as numbers are written
+	Right bool // align to the right, as for numbers
 }
 
-// Table writes rows below the names of their columns.
+// Table writes the names of the columns and one line per row. Each row has one cell per column.
 func (p *Page) Table(columns []Column, rows [][]string) {
 	widths := make([]int, len(columns))
 	for i, c := range columns {
@@ -31,6 +31,8 @@ func (p *Page) Table(columns []Column, rows [][]string) {
 	}
 }
 
+// row writes one line of a table. Padding is outside of the painted text, and the last column gets
+// none.
 func (p *Page) row(columns []Column, widths []int, cells []string, paint func(string) string) {
 	var line strings.Builder
 	for i, cell := range cells {
@@ -50,7 +52,8 @@ func (p *Page) row(columns []Column, widths []int, cells []string, paint func(st
 	p.Printf("%s\n", line.String())
 }
 
-// Wrap breaks text into lines of at most width columns, with the first after lead and the others as far in.
+// Wrap breaks text into lines of at most width columns, but at least 20. The first line starts with
+// lead, and the others are indented by its width.
 func Wrap(text, lead string, width int) string {
 	indent := ansi.StringWidth(lead)
 	lines := strings.Split(ansi.Wordwrap(text, max(20, width-indent), ""), "\n")

@@ -9,7 +9,7 @@ import (
 	"github.com/idem-go/idem/internal/db"
 )
 
-// Act is what a person did.
+// Act is an entry of the audit table: an action of a person.
 type Act struct {
 	At           time.Time
 	Act, Outcome string
@@ -17,22 +17,22 @@ type Act struct {
 	Role, Person, Reason string
 
 	OperationID, Step string
-	Scope, Key        string // the key abridged
+	Scope, Key        string // the key is abridged
 	Letter            db.LetterName
 
 	Now time.Time // by the clock of the database
 }
 
-// ActFilter says which acts are meant. What is empty does not matter.
+// ActFilter selects audit entries. Zero fields select all entries.
 type ActFilter struct {
-	Since, Older time.Duration // done in the last Since, and longer ago than Older
+	Since, Older time.Duration // at most Since ago, and more than Older ago
 	Act, Person  string
 	OperationID  string
 	MessageID    string
 	Limit        int
 }
 
-// Acts returns what people did, the latest first, which is the order of the primary key.
+// Acts returns audit entries, the latest first. This is the order of the primary key.
 func Acts(ctx context.Context, tx pgx.Tx, f ActFilter) ([]Act, error) {
 	rows, err := tx.Query(ctx, `SELECT at, act, outcome, role, person, reason, coalesce(operation_id::text, ''), step, scope, key, side, consumer, source, message_id, clock_timestamp()
 		FROM idem.audit

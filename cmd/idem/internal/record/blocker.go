@@ -13,15 +13,15 @@ import (
 	"github.com/idem-go/idem/cmd/idem/internal/page"
 )
 
-// Blocker is the session at the root of a chain of waiting sessions: it blocks others and waits for no lock itself. What the role may not see of it
-// is zero.
+// Blocker is the session at the end of a chain of waiting sessions: it blocks others and waits for
+// no lock itself. Fields that the role cannot see are zero.
 type Blocker struct {
-	PID         int32 // 0: a prepared transaction, which has no session
+	PID         int32 // 0 for a prepared transaction, which has no session
 	Application string
 	Role        string
 	State       string
-	Since       time.Duration // since its transaction began
-	QueryStart  *time.Time    // when its current or last statement began; nil if the role may not see it
+	Since       time.Duration // age of its transaction
+	QueryStart  *time.Time    // start of its current or last statement; nil if the role cannot see it
 }
 
 // String describes the session in one line.
@@ -42,7 +42,7 @@ func (b *Blocker) String() string {
 	return fmt.Sprintf("%s, %s, in a transaction for %s, last statement at %s", text, b.State, page.Age(b.Since), page.Time(*b.QueryStart))
 }
 
-// Remedy says how to end the session.
+// Remedy returns advice on how to end the session.
 func (b *Blocker) Remedy() string {
 	if b.PID == 0 {
 		return "ask its coordinator, then COMMIT PREPARED or ROLLBACK PREPARED"
@@ -50,7 +50,8 @@ func (b *Blocker) Remedy() string {
 	return fmt.Sprintf("see what process %d does; SELECT pg_terminate_backend(%[1]d) ends it", b.PID)
 }
 
-// addBlockers fills in the Blocker of each session that waits for a lock, or may do so unseen.
+// addBlockers sets the Blocker of each session that waits for a lock. If the role cannot see
+// whether a session waits, addBlockers looks for a blocker as well.
 func addBlockers(ctx context.Context, tx pgx.Tx, waiting ...*Holder) error {
 	var pids []int32
 	for _, h := range waiting {
@@ -65,7 +66,8 @@ func addBlockers(ctx context.Context, tx pgx.Tx, waiting ...*Holder) error {
 	return err
 }
 
-// Blockers returns, for each of these sessions that waits for a lock, the session at the root of what it waits for.
+// Blockers returns, for each of the sessions that wait for a lock, the session at the end of the
+// chain that it waits for.
 func Blockers(ctx context.Context, tx pgx.Tx, pids []int32) (map[int32]*Blocker, error) {
 	blockedBy, err := waitGraph(ctx, tx, pids)
 	if err != nil {
@@ -91,8 +93,9 @@ func Blockers(ctx context.Context, tx pgx.Tx, pids []int32) (map[int32]*Blocker,
 	return all, nil
 }
 
-// waitGraph returns what each session waits for, for the given sessions and all that they wait for. Each session is asked about once, because
-// pg_blocking_pids locks the whole table of locks for a moment.
+// waitGraph returns the blockers of each session, for the given sessions and for all sessions that
+// they wait for. It asks about each session once, because pg_blocking_pids briefly locks the whole
+// lock table.
 func waitGraph(ctx context.Context, tx pgx.Tx, pids []int32) (map[int32][]int32, error) {
 	blockedBy := map[int32][]int32{}
 	for next := pids; len(next) > 0; {
@@ -124,8 +127,9 @@ func waitGraph(ctx context.Context, tx pgx.Tx, pids []int32) (map[int32][]int32,
 	return blockedBy, nil
 }
 
-// rootIn returns the first session that pid waits for, directly or through others, and that waits for none itself. A cycle, which the server ends as a
-// deadlock, has no such session.
+// rootIn returns the first session that pid waits for, directly or through others, and that does
+// not wait itself. Sessions in a cycle have no such session. The server resolves a cycle as a
+// deadlock.
 func rootIn(blockedBy map[int32][]int32, pid int32) (root int32, ok bool) {
 	seen := map[int32]bool{pid: true}
 	for next := blockedBy[pid]; len(next) > 0; next = next[1:] {
@@ -142,6 +146,8 @@ func rootIn(blockedBy map[int32][]int32, pid int32) (root int32, ok bool) {
 	return 0, false
 }
 
+// describeBlockers reads the sessions from pg_stat_activity. A PID without a session gets a Blocker
+// with nothing but the PID.
 func describeBlockers(ctx context.Context, tx pgx.Tx, pids []int32) (map[int32]*Blocker, error) {
 	all := map[int32]*Blocker{}
 	for _, pid := range pids {

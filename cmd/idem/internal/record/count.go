@@ -8,7 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Inserted returns how many records were inserted since the statistics of the server began, those of transactions that were rolled back included.
+// Inserted returns the number of records that were inserted since the server's statistics were last
+// reset. Inserts of transactions that were rolled back count too.
 func Inserted(ctx context.Context, tx pgx.Tx) (n int64, err error) {
 	err = tx.QueryRow(ctx, `SELECT coalesce(sum(pg_stat_get_tuples_inserted(t.oid)), 0)::int8 FROM (
 		SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'idem' AND c.relname = 'records' AND c.relkind = 'r'
@@ -17,27 +18,27 @@ func Inserted(ctx context.Context, tx pgx.Tx) (n int64, err error) {
 	return n, err
 }
 
-// Counts are what a walk through the whole table has counted.
+// Counts is the result of a count over the whole table.
 type Counts struct {
 	States []StateCount `json:"states"`
-	Sealed []SealCount  `json:"sealed"` // by the id of the key
+	Sealed []SealCount  `json:"sealed"` // by ID of the seal key
 }
 
-// SealCount is how many responses are sealed with a key, or plain.
+// SealCount is the number of responses that one key has sealed.
 type SealCount struct {
-	Key     string `json:"key"` // empty: plain
+	Key     string `json:"key"` // empty for plain responses
 	Records int64  `json:"records"`
 }
 
-// StateCount is how many records there are in a state.
+// StateCount is the number of records in a state.
 type StateCount struct {
 	State         string `json:"state"`
 	Live          int64  `json:"live"`
 	Expired       int64  `json:"expired"`
-	ResponseBytes int64  `json:"response_bytes"` // of the bodies, as they are stored
+	ResponseBytes int64  `json:"response_bytes"` // stored size of the bodies
 }
 
-// CountAll reads the whole table, once.
+// CountAll scans the whole table once.
 func CountAll(ctx context.Context, tx pgx.Tx) (*Counts, error) {
 	rows, err := tx.Query(ctx, `
 		SELECT state, coalesce(sealed_by, ''), count(*) FILTER (WHERE expires_at > now()), count(*) FILTER (WHERE expires_at <= now()),
@@ -63,6 +64,7 @@ func CountAll(ctx context.Context, tx pgx.Tx) (*Counts, error) {
 	return counts, err
 }
 
+// add adds a row to the count of its state. Rows arrive ordered by state.
 func (c *Counts) add(row StateCount) {
 	if last := len(c.States) - 1; last >= 0 && c.States[last].State == row.State {
 		c.States[last].Live += row.Live

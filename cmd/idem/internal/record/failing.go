@@ -7,21 +7,22 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Consumer tells what a consumer of messages has yet to handle.
+// Consumer is the backlog of a consumer of messages.
 type Consumer struct {
 	Name         string
 	Failing      int64
-	FailingSince *time.Time // when the first of them failed first
-	NextAt       *time.Time // when the first of them is tried again
-	Attempts     int        // the most that one of them has had
+	FailingSince *time.Time // first failure of the message that has been failing longest
+	NextAt       *time.Time // earliest next attempt
+	Attempts     int        // highest number of attempts of a message
 	Dead         int64
-	Redrives     int64 // those of them that are to be tried again
+	Redrives     int64 // dead letters with a requested redrive
 	DeadSince    *time.Time
 
 	Now time.Time // by the clock of the database
 }
 
-// Consumers returns each consumer that has failing messages or dead letters, by name. What is handled is not read.
+// Consumers returns the consumers with failing messages or dead letters, by name. The query does
+// not read rows of handled messages.
 func Consumers(ctx context.Context, tx pgx.Tx) ([]Consumer, error) {
 	rows, err := tx.Query(ctx, `SELECT consumer, coalesce(failing, 0), failing_since, next_at, coalesce(attempts, 0), coalesce(dead, 0), coalesce(redrives, 0),
 			dead_since, clock_timestamp()
@@ -39,19 +40,20 @@ func Consumers(ctx context.Context, tx pgx.Tx) ([]Consumer, error) {
 	})
 }
 
-// Failing is a message that a consumer is to try again.
+// Failing is a message that its consumer failed to handle and will try again.
 type Failing struct {
 	Consumer, Source, ID string
 	Key                  string
 	Since                time.Time
 	Attempts             int
-	Hindered             int        // attempts that something else has hindered, and that do not count
-	NextAt               *time.Time // nil if the last attempt was announced and has no recorded end
+	Hindered             int        // attempts that failed for a reason outside of the message, and do not count
+	NextAt               *time.Time // nil if the last attempt has begun and has no recorded end
 
 	Now time.Time // by the clock of the database
 }
 
-// FailingMessages returns what consumers are to try again, what failed first in front. What is empty does not matter.
+// FailingMessages returns failing messages, the longest failing first. An empty consumer or source
+// selects all.
 func FailingMessages(ctx context.Context, tx pgx.Tx, consumer, source string, limit int) ([]Failing, error) {
 	rows, err := tx.Query(ctx, `SELECT consumer, source, id, coalesce(key, ''), since, coalesce(attempts, 0),
 		coalesce(hindered, 0), CASE WHEN begun THEN NULL ELSE retry_at END, clock_timestamp()

@@ -11,8 +11,8 @@ import (
 	"github.com/idem-go/idem/internal/display"
 )
 
-// Find returns the record of a key, expired or not, and nil if there is none. The response is read only if it is to be
-// revealed.
+// Find returns the record of a key, expired or not, or nil if there is none. It reads the response
+// only if reveal is set.
 func Find(ctx context.Context, tx pgx.Tx, scope, key string, reveal bool) (*Record, error) {
 	rows, err := tx.Query(ctx, "SELECT "+columns+" FROM idem.records WHERE scope = $2 AND key = $3", reveal, scope, key)
 	if err != nil {
@@ -28,7 +28,8 @@ func Find(ctx context.Context, tx pgx.Tx, scope, key string, reveal bool) (*Reco
 	return &r, nil
 }
 
-// Evict deletes the record of one execution, puts that on record, and reports whether it was there. Another execution's is left alone.
+// Evict deletes the record of one execution, writes an audit entry, and reports whether the record
+// existed. A record of a later execution of the same key stays.
 func Evict(ctx context.Context, tx pgx.Tx, scope, key, executionID string) (bool, error) {
 	var state string
 	err := tx.QueryRow(ctx, "DELETE FROM idem.records WHERE scope = $1 AND key = $2 AND execution_id = $3::text::uuid RETURNING state",

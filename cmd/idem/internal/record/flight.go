@@ -7,14 +7,15 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Claimer is a session whose transaction has claimed keys.
+// Claimer is a session whose open transaction has claimed keys.
 type Claimer struct {
 	Holder
-	Keys    int64 // by their advisory locks, of which a transaction has 32 at most
-	Waiters int64 // sessions that wait for one of these
+	Keys    int64 // number of advisory locks on keys, at most 32 per transaction
+	Waiters int64 // number of sessions that wait for one of these locks
 }
 
-// Claimers returns the sessions whose transactions have written to idem.records, the oldest transaction in front.
+// Claimers returns the sessions whose transactions have written to idem.records, the oldest
+// transaction first.
 func Claimers(ctx context.Context, tx pgx.Tx, limit int) ([]Claimer, error) {
 	rows, err := tx.Query(ctx, `WITH l AS MATERIALIZED (
 			SELECT pid, granted, locktype, relation, classid, objid FROM pg_locks WHERE database = (SELECT oid FROM pg_database WHERE datname = current_database())
@@ -48,18 +49,18 @@ func Claimers(ctx context.Context, tx pgx.Tx, limit int) ([]Claimer, error) {
 	return found, addBlockers(ctx, tx, waiting...)
 }
 
-// Worked is an operation that runs, and whose process is told by a session.
+// Worked is a running operation with the session of its process.
 type Worked struct {
 	ID, Name, Scope, Key, Step string
 	Since, WakeAt              time.Time
-	PID                        *int32 // of the session by which its process shows that it is there; nil if there is none
-	Leased                     bool   // the process has a lease instead: it is behind a pooler
+	PID                        *int32 // session with the lock on the process's instance number; may be nil
+	Leased                     bool   // the process has a lease instead, because it is behind a pooler
 	Application                string
 
 	Now time.Time // by the clock of the database
 }
 
-// WorkedOn returns operations that run, what was due first in front.
+// WorkedOn returns running operations, ordered by the time at which they were due.
 func WorkedOn(ctx context.Context, tx pgx.Tx, limit int) ([]Worked, error) {
 	rows, err := tx.Query(ctx, `SELECT o.id::text, o.name, o.scope, o.key, o.step, o.since, o.wake_at, l.pid, e.instance IS NOT NULL, coalesce(a.application_name, ''), clock_timestamp()
 		FROM (SELECT * FROM idem.operations WHERE state = 'running' ORDER BY wake_at, id LIMIT $1) AS o

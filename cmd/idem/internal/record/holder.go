@@ -7,28 +7,29 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Holder is a session with a transaction that has written to idem.records, which is to say that it holds the keys it has
-// claimed. What the role may not see of it is zero.
+// Holder is a session whose open transaction has written to idem.records, and therefore holds the
+// keys that it has claimed. Fields that the role cannot see are zero.
 type Holder struct {
 	PID         int32
 	Application string
 	Role        string
-	State       string // of the session, as pg_stat_activity has it
-	Waiting     string // for what, if it waits
+	State       string // as in pg_stat_activity
+	Waiting     string // the wait event, if the session waits
 	Since       time.Duration
 	Visible     bool
-	Blocker     *Blocker // the session at the root of what it waits for; nil if it waits for no lock
+	Blocker     *Blocker // the session at the end of the chain that it waits for; nil if it waits for no lock
 }
 
-// sessions begins a query for the sessions whose pids are those of l.
+// sessions is the beginning of a query for sessions. The caller appends the condition on pg_locks
+// and closes the subquery as l.
 const sessions = `
 	SELECT l.pid, coalesce(a.application_name, ''), coalesce(a.usename, '')::text, coalesce(a.state, ''),
 		coalesce(a.wait_event_type || ': ' || a.wait_event, ''),
 		coalesce(extract(epoch FROM clock_timestamp() - a.xact_start), 0)::float8, a.xact_start IS NOT NULL
 	FROM (SELECT DISTINCT pid FROM pg_locks WHERE granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND `
 
-// Holders returns the transactions that are longer under way than old, the oldest first. Those whose age the role may not see
-// come last.
+// Holders returns the transactions that have been open for longer than old, the oldest first.
+// Transactions whose age the role cannot see come last.
 func Holders(ctx context.Context, tx pgx.Tx, old time.Duration) ([]Holder, error) {
 	rows, err := tx.Query(ctx, sessions+`locktype = 'relation' AND mode = 'RowExclusiveLock' AND relation IN (
 			SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'idem' AND c.relname = 'records')) l
@@ -50,8 +51,9 @@ func Holders(ctx context.Context, tx pgx.Tx, old time.Duration) ([]Holder, error
 	return found, addBlockers(ctx, tx, waiting...)
 }
 
-// HolderOf returns the session that holds the advisory lock of a key, nil if there is none. A transaction that has claimed more than some
-// dozens of keys holds the locks of the first of them only.
+// HolderOf returns the session that holds the advisory lock of a key, or nil if there is none. A
+// transaction takes advisory locks only for its first few dozen keys, so nil does not prove that
+// the key is free.
 func HolderOf(ctx context.Context, tx pgx.Tx, lock int64) (*Holder, error) {
 	rows, err := tx.Query(ctx, sessions+`locktype = 'advisory' AND objsubid = 1 AND classid = ($1::int8 >> 32 & 4294967295)::oid AND objid = ($1::int8 & 4294967295)::oid) l
 		LEFT JOIN pg_stat_activity a ON a.pid = l.pid WHERE l.pid <> pg_backend_pid()`, lock)

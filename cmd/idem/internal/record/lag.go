@@ -7,18 +7,19 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Reach is how many messages, or operations, one look goes through at most.
+// Reach is the maximum number of messages or operations that one query examines.
 const Reach = 10_000
 
-// Topic is how far the outbox is behind with the messages of a topic.
+// Topic is the backlog of the outbox for one topic.
 type Topic struct {
 	Name          string
 	Waiting, Held int64
-	Oldest        time.Duration // for how long the oldest of them could have been published
+	Oldest        time.Duration // time since the oldest message became due
 }
 
-// Topics returns the topics of the messages that could be published, the one with the oldest in front, and whether there are more messages
-// than were looked at: of those that wait and of those that are held the oldest Reach.
+// Topics returns the topics of messages that are due, the topic with the oldest message first. It
+// examines the oldest Reach messages each of those that wait, that are held and that were delayed.
+// If there may be more, it reports partly.
 func Topics(ctx context.Context, tx pgx.Tx, limit int) (topics []Topic, partly bool, err error) {
 	rows, err := tx.Query(ctx, `SELECT topic, count(*) FILTER (WHERE NOT held), count(*) FILTER (WHERE held),
 			greatest(extract(epoch FROM clock_timestamp() - min(since)), 0)::float8, sum(count(*)) OVER ()::int8
@@ -40,11 +41,11 @@ func Topics(ctx context.Context, tx pgx.Tx, limit int) (topics []Topic, partly b
 	return topics, looked >= Reach, err
 }
 
-// Relay is a relay on record.
+// Relay is a relay with lanes or topics in the database.
 type Relay struct {
-	Name    string // empty: the one that has what is of no other
+	Name    string // empty for the relay of all topics that no other relay has
 	Topics  []string
-	Lanes   int // that a process has which is there
+	Lanes   int // lanes that a running process owns
 	Present bool
 }
 
@@ -63,9 +64,9 @@ func AllRelays(ctx context.Context, tx pgx.Tx, limit int) ([]Relay, error) {
 	})
 }
 
-// HeldKey is a topic and key whose messages wait for one that could not be published.
+// HeldKey is a topic and key whose messages wait behind a message that could not be published.
 type HeldKey struct {
-	Topic, Key, Class string // the class of the error of the first
+	Topic, Key, Class string // Class is the error class of the first message
 	Messages          int64
 	Attempts          int
 	Since             time.Time
@@ -74,7 +75,8 @@ type HeldKey struct {
 	Now time.Time // by the clock of the database
 }
 
-// HeldKeys returns those with the oldest messages in front, among the oldest Reach messages that are held.
+// HeldKeys returns the held keys among the oldest Reach held messages, the key with the oldest
+// message first.
 func HeldKeys(ctx context.Context, tx pgx.Tx, limit int) ([]HeldKey, error) {
 	rows, err := tx.Query(ctx, `SELECT aggregatetype, aggregateid, coalesce(max(class), ''), count(*), coalesce(max(attempts), 0), min(created_at), min(next_at), clock_timestamp()
 		FROM (SELECT aggregatetype, aggregateid, class, attempts, created_at, next_at FROM idem.outbox WHERE held = true ORDER BY seq LIMIT $1) AS m

@@ -12,7 +12,7 @@ import (
 	"github.com/idem-go/idem/internal/deadletter"
 )
 
-// Letter is a dead letter, with what it says if that was asked for.
+// Letter is a dead letter. It has the payload and headers only if the filter asked for them.
 type Letter struct {
 	db.LetterName
 	Key, Type     string
@@ -21,22 +21,22 @@ type Letter struct {
 	SealedBy      string
 	AddedAt       time.Time
 	DiedAt        time.Time
-	RedriveAt     *time.Time // since when it is to be tried again
+	RedriveAt     *time.Time // time of the request to redrive; nil if there is none
 	PayloadBytes  int64
 	HeaderBytes   int64
 
-	Payload []byte // nil if it is not to be revealed
+	Payload []byte // nil unless revealed
 	Headers string
 
 	Now time.Time // by the clock of the database
 }
 
-// LetterFilter says which dead letters are meant. What is empty does not matter.
+// LetterFilter selects dead letters. Zero fields select all letters.
 type LetterFilter struct {
 	Only   db.LetterName
 	Class  string
 	Older  time.Duration
-	After  db.LetterName // only those behind this one
+	After  db.LetterName // only letters after this one
 	Limit  int
 	Reveal bool
 }
@@ -65,8 +65,9 @@ func Letters(ctx context.Context, tx pgx.Tx, f LetterFilter) ([]Letter, error) {
 	})
 }
 
-// DropLetter deletes a dead letter, records who did it, and reports whether it was there. If it has died again since it was
-// looked at, it stays. The message of an inbox that was redriven is dead again, as by inbox.Drop.
+// DropLetter deletes a dead letter, writes an audit entry, and reports whether the letter existed.
+// If the message was dead-lettered again since l was read, the letter stays. The inbox row of a
+// letter with a requested redrive becomes dead again, as inbox.Drop does it.
 func DropLetter(ctx context.Context, tx pgx.Tx, l *Letter) (bool, error) {
 	if l.Side == deadletter.Inbox {
 		if _, err := tx.Exec(ctx, `UPDATE idem.inbox m SET state = 'dead', since = clock_timestamp(), begun = NULL, hindered = NULL, retry_at = NULL, key = NULL
@@ -87,7 +88,7 @@ func DropLetter(ctx context.Context, tx pgx.Tx, l *Letter) (bool, error) {
 	return true, note.In(ctx, tx)
 }
 
-// Open puts what a dead letter says in clear.
+// Open decrypts the payload and headers if the letter is sealed.
 func (l *Letter) Open(sealer db.Sealer) (err error) {
 	if l.SealedBy == "" {
 		return nil

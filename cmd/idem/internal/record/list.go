@@ -10,22 +10,23 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Filter says which records List returns.
+// Filter selects the records of List. Zero fields select all records.
 type Filter struct {
 	ScopePrefix string
-	After       *Name // not before this one and not itself
+	After       *Name // only records after this one
 	State       string
-	Key         string // in any scope
+	Key         string // a key in any scope
 	ExecutionID string
 	Older       time.Duration
 	Limit       int
 }
 
-// Name is what a record is found by.
+// Name identifies a record.
 type Name struct{ Scope, Key string }
 
-// List returns the records in the order of scope and key, which is that of the primary key. So a limit ends it early,
-// and a prefix of the scope is a range of the index. The rest is looked at row by row.
+// List returns records in the order of the primary key, scope and key. A limit therefore ends the
+// scan early, and a scope prefix is a range of the index. The other conditions are tested row by
+// row.
 func List(ctx context.Context, tx pgx.Tx, f Filter) ([]Record, error) {
 	where, args := f.where([]any{false})
 	query := fmt.Sprintf("SELECT %s FROM idem.records%s ORDER BY scope, key LIMIT %d", columns, where, f.Limit)
@@ -36,6 +37,7 @@ func List(ctx context.Context, tx pgx.Tx, f Filter) ([]Record, error) {
 	return pgx.CollectRows(rows, scan)
 }
 
+// where returns the WHERE clause of the filter, and args with the values of the clause appended.
 func (f Filter) where(args []any) (string, []any) {
 	var conditions []string
 	add := func(condition string, values ...any) {
@@ -76,8 +78,8 @@ func (f Filter) where(args []any) (string, []any) {
 	return " WHERE " + strings.Join(conditions, " AND "), args
 }
 
-// afterAll returns the first text, in the order of bytes, that is after all that begin with prefix. It is empty if there
-// is none.
+// afterAll returns the smallest text, in byte order, that is greater than all texts with this
+// prefix. It returns "" if there is none. It skips the surrogates, which are no valid runes.
 func afterAll(prefix string) string {
 	runes := []rune(prefix)
 	for i := len(runes) - 1; i >= 0; i-- {

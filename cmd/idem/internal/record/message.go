@@ -7,31 +7,32 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Message is a row of idem.outbox, without what it says.
+// Message is a row of idem.outbox or idem.delayed, without payload and headers.
 type Message struct {
 	Seq              int64
 	ID               string
 	Topic, Key, Type string
 	AddedAt          time.Time
 	Held             bool
-	Delayed          bool       // it is due at NextAt
-	Attempts         *int       // nil of one that is only behind another
-	NextAt           *time.Time // when it is tried again
+	Delayed          bool       // not due before NextAt
+	Attempts         *int       // nil for a message that only waits behind another
+	NextAt           *time.Time // time of the next attempt
 	Class            string
 
 	Now time.Time // by the clock of the database
 }
 
-// MessageFilter says which messages are listed.
+// MessageFilter selects messages. Zero fields select all messages of the outbox.
 type MessageFilter struct {
 	Topic string
-	State string // waiting, held, empty for both, or delayed
+	State string // waiting, held, delayed, or empty for waiting and held
 	Older time.Duration
-	After int64 // only those behind this one
+	After int64 // only messages with a greater sequence number
 	Limit int
 }
 
-// Messages returns what is in the outbox, in the order in which it was added. Each side of the index is read in its order.
+// Messages returns messages of the outbox by sequence number. The query reads the two halves of the
+// primary key, held and waiting, each in order, and merges them.
 func Messages(ctx context.Context, tx pgx.Tx, f MessageFilter) ([]Message, error) {
 	const side = `(SELECT * FROM idem.outbox WHERE held = %HELD AND seq > $1 AND ($2 = '' OR aggregatetype = $2)
 		AND ($3 = 0 OR created_at < clock_timestamp() - make_interval(secs => $3)) AND $4 <> '%OTHER' ORDER BY seq LIMIT $5)`
@@ -47,7 +48,8 @@ func Messages(ctx context.Context, tx pgx.Tx, f MessageFilter) ([]Message, error
 	})
 }
 
-// DelayedMessages returns what is not to be published yet, in the order in which it is due. It knows nothing of After.
+// DelayedMessages returns messages that are not due yet, by the time at which they are due. It
+// ignores f.After.
 func DelayedMessages(ctx context.Context, tx pgx.Tx, f MessageFilter) ([]Message, error) {
 	rows, err := tx.Query(ctx, `SELECT seq, id::text, aggregatetype, aggregateid, type, created_at, not_before, clock_timestamp() FROM idem.delayed
 		WHERE ($1 = '' OR aggregatetype = $1) AND ($2 = 0 OR created_at < clock_timestamp() - make_interval(secs => $2))
@@ -62,30 +64,30 @@ func DelayedMessages(ctx context.Context, tx pgx.Tx, f MessageFilter) ([]Message
 	})
 }
 
-// Lanes are how many parts of the outbox there are, each of which one relay has.
+// Lanes is the number of lanes of the outbox. One relay owns a lane at a time.
 const Lanes = 16
 
-// present are the relays that are there.
+// present is a FROM clause with the rows of idem.relays whose process runs.
 const present = `idem.relays r WHERE r.instance IN (
 		SELECT l.objid::int8::int4 FROM pg_locks l WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2 AND l.classid = 1768187247::oid
 		  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
 		UNION ALL
 		SELECT instance FROM idem.leases WHERE expires_at > clock_timestamp())`
 
-// Relays returns how many of the lanes a relay has that is there.
+// Relays returns the number of lanes that running relays own.
 func Relays(ctx context.Context, tx pgx.Tx) (lanes int, err error) {
 	err = tx.QueryRow(ctx, "SELECT count(DISTINCT lane) FROM "+present).Scan(&lanes)
 	return lanes, err
 }
 
-// Orphan is a topic of which messages wait, and whose relay is not there.
+// Orphan is a topic with waiting messages whose relay does not run.
 type Orphan struct {
 	Topic string
-	Relay string // whose topic it is; empty if it is of no relay on record, and the one without a name is not there
+	Relay string // the relay of the topic; empty for the relay without a name
 }
 
-// Orphans returns topics of messages that wait, among the oldest ones, whose relay is not there. It returns none if no relay has
-// topics of its own.
+// Orphans returns up to ten topics of waiting messages whose relay does not run. It examines only
+// the oldest messages. It returns none if no relay has topics of its own.
 func Orphans(ctx context.Context, tx pgx.Tx) ([]Orphan, error) {
 	rows, err := tx.Query(ctx, `WITH own AS (SELECT t.relay, unnest(t.topics) AS topic FROM idem.relay_topics t),
 		waiting AS (SELECT DISTINCT m.aggregatetype AS topic FROM (
@@ -102,8 +104,8 @@ func Orphans(ctx context.Context, tx pgx.Tx) ([]Orphan, error) {
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[Orphan])
 }
 
-// Oldest returns for how long the oldest message could have been published. It is 0 if there is none: one that is delayed is not
-// until it is due.
+// Oldest returns the time since the oldest message became due, or 0 if no message is due. A delayed
+// message counts from the time at which it is due.
 func Oldest(ctx context.Context, tx pgx.Tx) (age time.Duration, err error) {
 	var seconds float64
 	err = tx.QueryRow(ctx, `SELECT coalesce(extract(epoch FROM clock_timestamp() - least(

@@ -2,7 +2,8 @@ package record
 
 import "github.com/idem-go/idem/operation"
 
-// nextSteps are what a person does about each reason, in short. docs/operations-reference.md says more.
+// nextSteps maps each reason code to advice for the person who handles the parked operation.
+// docs/operations-reference.md has the details.
 var nextSteps = map[operation.Reason]string{
 	operation.ReasonCallInDoubt:       "Ask the other side by the key of the call whether it has happened, then resolve. Retry makes a Keyed call again within its window.",
 	operation.ReasonAttemptsExhausted: "Ask the other side by the key of the call whether it has happened, then resolve. Or retry for as many attempts again.",
@@ -15,7 +16,7 @@ var nextSteps = map[operation.Reason]string{
 	operation.ReasonTooManyDeaths:     "Find out why the processes die, then retry.",
 }
 
-// NextStep returns what a person does next about an operation that is parked for this reason.
+// NextStep returns advice about an operation that was parked with this reason code.
 func NextStep(reason string) string {
 	if next, known := nextSteps[operation.Reason(reason)]; known {
 		return next

@@ -17,34 +17,35 @@ import (
 type Operation struct {
 	ID, Scope, Key, Name string
 	State                string
-	Step                 string // the one in progress, or waited for; of a parked operation, the one at which it has stopped
+	Step                 string // the step in progress or waited for; for a parked operation the step where it stopped
 	Undoing, Canceled    bool
-	Kind                 string // of the step at Seq
-	Begun                string // the name of the step at Seq, as its row has it
+	Kind                 string // kind of the step at Seq
+	Begun                string // name of the step at Seq, as stored
 	Epoch, Seq, Attempts int
-	Reason, ReasonText   string // the code and the sentence; empty unless it is parked
+	Reason, ReasonText   string // reason code and sentence; empty unless parked
 	LastError            *LastError
 	Since, WakeAt        time.Time
-	Attended             bool // a process that is there works on it
+	Attended             bool // a running process works on it
 	CreatedAt            time.Time
 	EndedAt              *time.Time
-	Parent               string // the operation that awaits it; empty if it is no child
-	Input                Value  // as far as it was read
+	Parent               string // ID of the parent operation; empty if it is no child
+	Input                Value  // without Stored unless revealed
 
 	Now time.Time // by the clock of the database
 }
 
-// LastError is the last error of an operation: of an attempt at a call or an undo, or of a run of its function.
+// LastError is the last error of an operation, from an attempt at a call or an undo, or from a run
+// of its function.
 type LastError struct {
-	Step    string // empty if the function has returned it
+	Step    string // empty for an error of the function
 	Attempt int
 	At      time.Time
-	NextAt  *time.Time // of the next attempt; nil if there is none
-	Text    string     // "sealed" as long as it is
+	NextAt  *time.Time // time of the next attempt; nil if there is none
+	Text    string     // "sealed" until it is opened
 	stored  []byte
 }
 
-// Open puts the text in clear. Where the sealer does not open it, the text stays "sealed".
+// Open decrypts the text. If the sealer cannot open it, the text stays "sealed".
 func (e *LastError) Open(operation string, sealer db.Sealer) {
 	if e == nil {
 		return
@@ -54,14 +55,15 @@ func (e *LastError) Open(operation string, sealer db.Sealer) {
 	}
 }
 
-// OpenErrors puts the texts of the last errors in clear, as far as the sealer opens them.
+// OpenErrors calls Open for the last error of each operation.
 func OpenErrors(all []Operation, sealer db.Sealer) {
 	for i := range all {
 		all[i].LastError.Open(all[i].ID, sealer)
 	}
 }
 
-// UndoOf returns the step that an undo undoes, and its number if that is not the first undo of the step: its row is called "step##2".
+// UndoOf returns the step that the undo with this stored name undoes, and the number of the undo.
+// The second undo of a step is stored under "step##2". A name without a number is the first undo.
 func UndoOf(name string) (step string, number int) {
 	step, digits, numbered := strings.Cut(name, "##")
 	if !numbered {
@@ -71,7 +73,7 @@ func UndoOf(name string) (step string, number int) {
 	return step, number
 }
 
-// UndoName is the name of an undo for a person.
+// UndoName returns the name of an undo as people see it.
 func UndoName(name string) string {
 	step, number := UndoOf(name)
 	if number == 1 {
@@ -83,7 +85,8 @@ func UndoName(name string) string {
 // Parked is the state of an operation that waits for a person.
 const Parked = "parked"
 
-// A process that is there holds an advisory lock of its own number, or has a lease.
+// operations is the beginning of a query for scanOperation. A process that runs holds an advisory
+// lock on its instance number, or has a lease that has not expired.
 const operations = `SELECT o.id::text, o.scope, o.key, o.name, o.state, o.step, coalesce(o.reason, ''), coalesce(o.reason_step, ''), coalesce(o.reason_text, ''),
 	coalesce(o.error_step, ''), coalesce(o.error_attempt, 0), o.error_text, o.error_at, o.error_next_at, o.undoing, o.canceled, o.kind, o.epoch, o.seq, o.attempts, o.since, o.wake_at, coalesce(o.owner = ANY (present.instances), false), o.created_at, o.ended_at, coalesce(o.parent::text, ''), clock_timestamp()
 	FROM idem.operations o, (SELECT ARRAY(
@@ -109,7 +112,7 @@ func scanOperation(row pgx.CollectableRow) (Operation, error) {
 	return o, err
 }
 
-// FindOperation returns an operation, and nil if there is none.
+// FindOperation returns an operation, or nil if there is none with this ID.
 func FindOperation(ctx context.Context, tx pgx.Tx, id string) (*Operation, error) {
 	rows, err := tx.Query(ctx, operations+"WHERE o.id = $1::text::uuid", id)
 	if err != nil {
@@ -122,16 +125,17 @@ func FindOperation(ctx context.Context, tx pgx.Tx, id string) (*Operation, error
 	return &o, err
 }
 
-// OperationFilter says which operations are listed.
+// OperationFilter selects operations. Zero fields select all operations.
 type OperationFilter struct {
 	ScopePrefix, Name, State string
 	Step                     string
 	Older                    time.Duration
-	Before                   string // only those begun before this one, by its id
+	Before                   string // only operations created before the operation with this ID
 	Limit                    int
 }
 
-// ListOperations returns operations in the order of their beginning, the latest first. No index is in that order: it reads the table.
+// ListOperations returns operations by time of creation, the latest first. No index has this order,
+// so the query scans the table.
 func ListOperations(ctx context.Context, tx pgx.Tx, f OperationFilter) ([]Operation, error) {
 	rows, err := tx.Query(ctx, operations+`WHERE ($1 = '' OR (o.created_at, o.id) < (SELECT b.created_at, b.id FROM idem.operations b WHERE b.id = nullif($1, '')::uuid)) AND starts_with(o.scope, $2) AND ($3 = '' OR o.name = $3)
 		AND ($4 = '' OR o.state = $4) AND ($5 = 0 OR o.created_at < clock_timestamp() - make_interval(secs => $5)) AND ($7 = '' OR CASE WHEN o.state = 'parked' THEN o.reason_step ELSE o.step END = $7) ORDER BY o.created_at DESC, o.id DESC LIMIT $6`,
@@ -142,10 +146,12 @@ func ListOperations(ctx context.Context, tx pgx.Tx, f OperationFilter) ([]Operat
 	return pgx.CollectRows(rows, scanOperation)
 }
 
-// most is how many operations are listed: who has more has one cause for all of them.
+// most is the maximum number of operations that a list returns. If there are more, they very likely
+// share one cause.
 const most = 1000
 
-// ParkedOperations returns those that are parked, to which an index leads.
+// ParkedOperations returns parked operations, ordered by the beginning of the step at which they
+// stopped. It uses a partial index.
 func ParkedOperations(ctx context.Context, tx pgx.Tx) ([]Operation, error) {
 	rows, err := tx.Query(ctx, operations+"WHERE o.state = 'parked' ORDER BY o.since LIMIT $1", most)
 	if err != nil {
@@ -154,13 +160,16 @@ func ParkedOperations(ctx context.Context, tx pgx.Tx) ([]Operation, error) {
 	return pgx.CollectRows(rows, scanOperation)
 }
 
-// Workers are the processes that may run a Worker.
+// Workers counts the processes that may run a Worker.
 type Workers struct {
-	Guards int // sessions that look for due operations on behalf of all Workers: at most two, none if no Worker has a session
-	Leased int // processes behind a pooler, which are no relays: each of them may run a Worker, or only calls
+	// Sessions that look for due operations on behalf of all Workers. There are at most two, and
+	// none if no Worker has a session.
+	Guards int
+	// Processes behind a pooler that are no relays. Each may run a Worker, or only make calls.
+	Leased int
 }
 
-// ReadWorkers reads which processes may run a Worker.
+// ReadWorkers counts the processes that may run a Worker.
 func ReadWorkers(ctx context.Context, tx pgx.Tx) (w Workers, err error) {
 	err = tx.QueryRow(ctx, `SELECT (SELECT count(*) FROM pg_locks l WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2 AND l.classid = 1768187248::oid
 			AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())),
@@ -169,8 +178,8 @@ func ReadWorkers(ctx context.Context, tx pgx.Tx) (w Workers, err error) {
 	return w, err
 }
 
-// UnattendedOperations returns those that have been due for longer than old and that no process works on: no process is there that
-// knows them by name, or none at all.
+// UnattendedOperations returns operations that have been due for longer than old without a process
+// working on them. Either no process runs, or none that runs has the definition of the operation.
 func UnattendedOperations(ctx context.Context, tx pgx.Tx, old time.Duration) ([]Operation, error) {
 	rows, err := tx.Query(ctx, operations+`WHERE o.state = 'running' AND o.wake_at < clock_timestamp() - make_interval(secs => $1)
 		AND (o.owner IS NULL OR o.owner <> ALL (present.instances)) ORDER BY o.wake_at LIMIT $2`, old.Seconds(), most)

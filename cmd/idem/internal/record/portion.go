@@ -8,16 +8,18 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Mark is where a portion of operations ends, and the next one begins.
+// Mark is the position between two portions of operations.
 type Mark struct {
-	At time.Time // zero where the order is that of the ids
+	At time.Time // zero if the order is by ID
 	ID string
 }
 
-// first is in front of all.
+// first is the position before all operations.
 var first = Mark{At: time.Unix(0, 0), ID: "00000000-0000-0000-0000-000000000000"}
 
-// walks says in which order the operations of a state are looked at: each has an index. None knows which have ended last.
+// walks defines the order in which OperationsPortion reads the operations of a state. Each order
+// has an index. No index is ordered by the time at which operations ended, so ended operations are
+// read by ID.
 var walks = map[string]struct{ where, at string }{
 	Parked:      {"state = 'parked'", "since"},
 	Running:     {"state = 'running'", "wake_at"},
@@ -26,11 +28,15 @@ var walks = map[string]struct{ where, at string }{
 	UndoneState: {"true", ""},
 }
 
-// UndoneState is the state of an operation that has ended in an error.
+// UndoneState is the state of an operation that failed and was undone.
 const UndoneState = "undone"
 
-// OperationsPortion returns up to limit operations of a state that come behind a mark: parked ones by the time when their step was begun, running
-// ones by when they are due, others by their ids. It looks at Reach of them at most, and returns a mark if there may be more.
+// OperationsPortion returns up to limit operations of a state that come after a mark.
+//
+// Parked operations are ordered by the beginning of their step, running ones by the time at which
+// they are due, others by ID. The query examines at most Reach rows, because the name and the state
+// may exclude most of them. If there may be more operations, OperationsPortion also returns the
+// mark for the next call. A portion with a mark may be shorter than limit, or empty.
 func OperationsPortion(ctx context.Context, tx pgx.Tx, state, name string, after *Mark, limit int) (found []Operation, next *Mark, err error) {
 	walk, known := walks[state]
 	if !known {

@@ -7,7 +7,7 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// PreviewOfCancel says in sentences what Cancel would do.
+// PreviewOfCancel describes the effects of a Cancel in sentences.
 func PreviewOfCancel(p *operation.CancelPreview) (sentences []string) {
 	say := func(text string) { sentences = append(sentences, text) }
 	if len(p.InDoubt) > 0 {

@@ -6,12 +6,12 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Record is a row of idem.records. Header and Body are there only if they were asked for.
+// Record is a row of idem.records. Header and Body are nil unless revealed.
 type Record struct {
 	Scope, Key, ExecutionID, State string
 	Hash                           []byte
 	Status                         *int32
-	SealedBy                       string // the id of a key, empty if the response is plain
+	SealedBy                       string // ID of the seal key; empty if the response is plain
 	CreatedAt, ExpiresAt           time.Time
 	CompletedAt                    *time.Time
 	HeaderBytes, BodyBytes         int64
@@ -20,15 +20,15 @@ type Record struct {
 	Now time.Time // by the clock of the database
 }
 
-// Expired tells whether the key counts as new.
+// Expired reports whether the record has expired, so that its key counts as new.
 func (r *Record) Expired() bool { return !r.ExpiresAt.After(r.Now) }
 
-// The states of a row, and Expired, which is none in the table.
+// The states of a record. Expired is not stored: it is the state of a record after its expiry.
 const (
 	Completed  = "completed"
 	Failed     = "failed"
 	Processing = "processing"
-	Running    = "running" // an operation has the key
+	Running    = "running" // an operation with this key is in progress
 	Expired    = "expired"
 )
 

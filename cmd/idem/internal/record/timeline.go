@@ -9,11 +9,11 @@ import (
 	"github.com/idem-go/idem/internal/db"
 )
 
-// Value is an input, or what a step or a signal is remembered by.
+// Value is the stored value of an input, a step or a signal.
 type Value struct {
-	Bytes    int64  // how large it is as it is stored
-	SealedBy string // the id of the key, "" if it is plain
-	Stored   []byte // nil if it is not to be revealed
+	Bytes    int64  // stored size
+	SealedBy string // ID of the seal key; "" if plain
+	Stored   []byte // nil unless revealed
 }
 
 // Step is a recorded step.
@@ -22,7 +22,7 @@ type Step struct {
 	Kind, Name, Outcome string
 	RecordedAt          time.Time
 	DueAt               *time.Time
-	Undos               int // how many undos it has
+	Undos               int // number of its undos
 	Value               Value
 }
 
@@ -34,11 +34,13 @@ type Sent struct {
 	Value  Value
 }
 
-// value are the columns of one. What begins as a sealed one does is read as far as the id of its key.
+// value lists the columns of a Value. If the value starts like a sealed one, its first bytes are
+// read in any case, for the ID of the key.
 const value = `coalesce(length(value), 0)::int8, CASE WHEN $2 THEN value END,
 	CASE WHEN substring(value FOR 14) = convert_to(E'idem.sealed/1\n', 'UTF8') THEN substring(value FOR 270) END `
 
-// Timeline reads what an operation remembers: its input, its steps and its signals. Values are read only if they are to be revealed.
+// Timeline returns the steps and signals of an operation, and sets o.Input. It reads values only if
+// reveal is set.
 func Timeline(ctx context.Context, tx pgx.Tx, o *Operation, reveal bool) (steps []Step, sent []Sent, err error) {
 	err = tx.QueryRow(ctx, "SELECT "+value+"FROM (SELECT input AS value FROM idem.operations WHERE id = $1::text::uuid) AS o", o.ID, reveal).
 		Scan(o.Input.into()...)
@@ -52,7 +54,7 @@ func Timeline(ctx context.Context, tx pgx.Tx, o *Operation, reveal bool) (steps 
 	}
 	steps, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (s Step, err error) {
 		err = row.Scan(append([]any{&s.Seq, &s.Kind, &s.Name, &s.Outcome, &s.RecordedAt, &s.DueAt, &s.Undos}, s.Value.into()...)...)
-		if s.Kind == string(db.CallStep) { // of which it says since when it was under way
+		if s.Kind == string(db.CallStep) { // for a call, due_at is the time at which the call began
 			s.DueAt = nil
 		}
 		return s, err
@@ -74,18 +76,18 @@ func Timeline(ctx context.Context, tx pgx.Tx, o *Operation, reveal bool) (steps 
 
 func (v *Value) into() []any { return []any{&v.Bytes, &v.Stored, (*sealer)(&v.SealedBy)} }
 
-// sealer reads the id of a key from the beginning of a value.
+// sealer scans the first bytes of a value into the ID of its seal key.
 type sealer string
 
-// ScanBytes is how pgx hands over a bytea.
+// ScanBytes implements pgtype.BytesScanner.
 func (s *sealer) ScanBytes(beginning []byte) error {
 	*s = sealer(db.SealerOf(beginning))
 	return nil
 }
 
-// Open puts values in clear.
+// Open decrypts Stored if the value is sealed.
 func (v *Value) Open(s db.Sealer, bound []byte) (err error) {
-	if v.SealedBy == "" { // as it was stored where there was no Sealer
+	if v.SealedBy == "" { // stored by a program without a Sealer
 		return nil
 	}
 	v.Stored, err = db.OpenValue(s, v.Stored, bound)
@@ -95,15 +97,19 @@ func (v *Value) Open(s db.Sealer, bound []byte) (err error) {
 // Doubt is a call, or the call of an undo, that was begun and has no recorded outcome.
 type Doubt struct {
 	Seq  int
-	Kind string // call or undo
-	Name string // as its row has it
+	Kind string // "call" or "undo"
+	Name string // the stored name
 }
 
-// IsUndo reports whether it is the call of an undo.
+// IsUndo reports whether d is the call of an undo.
 func (d *Doubt) IsUndo() bool { return d.Kind == string(db.UndoStep) }
 
-// Doubts returns the calls of an operation whose outcome a person may say, in the order of the record. A value of a person that does not decode
-// stands in front of them.
+// Doubts returns the calls of an operation that a person may resolve, in the order of their steps.
+// If the operation is parked because a value that a person gave cannot be decoded, the step with
+// that value comes first.
+//
+// An operation whose only call is in progress may have no row for it in the steps yet. The call is
+// then taken from the operation itself.
 func Doubts(o *Operation, steps []Step) (doubts []Doubt) {
 	alone := o.EndedAt == nil && o.Seq > 0 && (o.Kind == string(db.CallStep) || o.Kind == string(db.UndoStep))
 	for _, s := range steps {

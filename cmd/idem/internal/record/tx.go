@@ -1,4 +1,5 @@
-// Package record reads and evicts the records of idem for its operators.
+// Package record reads the tables of idem for the command line and its user interface, and makes
+// the changes that need no library call.
 package record
 
 import (
@@ -13,12 +14,12 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// LockTimeout is how long a statement waits for a session that changes the table or a record.
+// LockTimeout is the lock timeout of all statements.
 const LockTimeout = 2 * time.Second
 
-// Tx runs work in a transaction that depends on no setting of the session and leaves none behind, also behind a pooler that
-// gives every transaction another connection: what its statements name without a schema is pg_catalog's, and dates and bytes
-// are written as pgx reads them. A statement that takes longer than timeout is given up, unless timeout is 0.
+// Tx calls work in a transaction whose settings do not depend on the session: search_path, formats
+// of dates and bytes, timeouts. The settings end with the transaction, so Tx also works behind a
+// pooler in transaction mode. A statement is canceled after timeout, unless timeout is 0.
 func Tx(ctx context.Context, pool *pgxpool.Pool, timeout time.Duration, work func(pgx.Tx) error) error {
 	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		if err := settle(ctx, tx, timeout); err != nil {
@@ -28,14 +29,16 @@ func Tx(ctx context.Context, pool *pgxpool.Pool, timeout time.Duration, work fun
 	})
 }
 
-// ErrUnknown says that COMMIT was sent and not answered: the change is made, or it is not.
+// ErrUnknown is returned by Change if COMMIT was sent and no answer arrived. The change may or may
+// not have been made.
 var ErrUnknown = errors.New("the server has not answered COMMIT")
 
-// commitTimeout is how long the answer to a COMMIT is awaited, after which the connection is given up.
+// commitTimeout bounds the wait for the answer to a COMMIT.
 const commitTimeout = 4 * time.Second
 
-// Change is Tx for work that writes. The end of ctx ends the work, and never a COMMIT that was sent, so that what is told of
-// it is true.
+// Change calls work in a transaction as Tx does, for work that writes. The end of ctx cancels work,
+// but not a COMMIT that was sent. Change returns nil only if the change is committed, and
+// ErrUnknown if the outcome is unknown.
 func Change(ctx context.Context, pool *pgxpool.Pool, timeout time.Duration, work func(pgx.Tx) error) error {
 	tx, err := pool.Begin(ctx)
 	if err != nil {
@@ -49,14 +52,17 @@ func Change(ctx context.Context, pool *pgxpool.Pool, timeout time.Duration, work
 		err = ctx.Err()
 	}
 	if err != nil {
-		_ = tx.Rollback(ctx) // or the server does, when the connection is closed
+		_ = tx.Rollback(ctx) // otherwise the server rolls back when the connection closes
 		return err
 	}
 	return commit(ctx, tx)
 }
 
-// commit waits for the answer to COMMIT, and does not ask to cancel it: to a server that waits for a standby, that would mean to wait no
-// longer, and to tell of a success that the standby has not got. A connection whose answer is not awaited any more is left to itself.
+// commit sends COMMIT and waits for the answer.
+//
+// A COMMIT is never canceled. A server that waits for a synchronous standby would stop waiting at a
+// cancel request, and report success for a transaction that the standby does not have. After
+// commitTimeout the commit continues on its connection without a reader.
 func commit(ctx context.Context, tx pgx.Tx) error {
 	answered := make(chan error, 1)
 	go func() { answered <- tx.Commit(context.WithoutCancel(ctx)) }()
@@ -73,8 +79,8 @@ func commit(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// settle sets what the transaction rests on. To compile a statement takes seconds on a busy server, and the statements of this
-// program read few rows, however many the planner expects: hence jit.
+// settle sets the settings of the transaction. JIT compilation is off: it can take seconds on a
+// busy server, and the statements here read few rows whatever the planner estimates.
 func settle(ctx context.Context, tx pgx.Tx, timeout time.Duration) error {
 	_, err := tx.Exec(ctx, `SELECT pg_catalog.set_config(name, value, true) FROM (VALUES
 		('search_path', 'pg_catalog, pg_temp'), ('DateStyle', 'ISO, YMD'), ('TimeZone', 'UTC'), ('IntervalStyle', 'postgres'),

@@ -10,10 +10,11 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// portion is how many blocks one statement of a walk reads, of all partitions together: 32 MB.
+// portion is the number of blocks that one statement of a walk reads, over all partitions: 32 MB.
 const portion = 4096
 
-// sizes returns how many blocks each partition of the table has that has rows of its own, or the table, if it has no partitions.
+// sizes returns the number of blocks of each partition of idem.records that stores rows, or of the
+// table if it is not partitioned.
 func sizes(ctx context.Context, tx pgx.Tx) ([]int64, error) {
 	rows, err := tx.Query(ctx, `
 		SELECT coalesce(pg_relation_size(oid), 0) / current_setting('block_size')::int8 FROM pg_class
@@ -24,7 +25,8 @@ func sizes(ctx context.Context, tx pgx.Tx) ([]int64, error) {
 	return pgx.CollectRows(rows, pgx.RowTo[int64])
 }
 
-// Size is how large the table is with its partitions, in bytes, without what is stored beside it.
+// Size returns the size of idem.records with its partitions in bytes, without TOAST tables and
+// indexes.
 func Size(ctx context.Context, tx pgx.Tx) (int64, error) {
 	blocks, err := sizes(ctx, tx)
 	if err != nil {
@@ -37,7 +39,7 @@ func Size(ctx context.Context, tx pgx.Tx) (int64, error) {
 
 const theEnd = math.MaxInt64
 
-// upTo counts the blocks that come before a place in each of the partitions.
+// upTo returns the number of blocks before block number place, summed over the partitions.
 func upTo(blocks []int64, place int64) (sum int64) {
 	for _, n := range blocks {
 		sum += min(n, place)
@@ -45,14 +47,15 @@ func upTo(blocks []int64, place int64) (sum int64) {
 	return sum
 }
 
-// LeftBehind walks the whole table and calls each for the records that are being processed, which is to say that an fn has
-// ended its transaction behind the library's back: no other is ever visible. The walk is many short transactions, so that it
-// holds nothing back.
+// LeftBehind scans idem.records and calls each for the records in state processing. Such a record
+// is visible only if an fn ended its transaction itself: otherwise the state changes before the
+// commit. The scan consists of many short transactions, so that it does not delay vacuum.
 func LeftBehind(ctx context.Context, pool *pgxpool.Pool, timeout time.Duration, each func(Record), progress func(done, blocks int64)) error {
 	return walk(ctx, pool, timeout, portion, leftBehind(each), progress)
 }
 
-// CountSealed walks the whole table and adds up how many responses each key has sealed. An empty key is none.
+// CountSealed scans idem.records and adds the number of responses of each seal key to counts. An
+// empty key stands for plain responses.
 func CountSealed(ctx context.Context, pool *pgxpool.Pool, timeout time.Duration, counts map[string]float64) error {
 	count := func(ctx context.Context, tx pgx.Tx, from, to string) error {
 		rows, err := tx.Query(ctx, `SELECT coalesce(sealed_by, ''), count(*)::float8 FROM idem.records
@@ -68,10 +71,12 @@ func CountSealed(ctx context.Context, pool *pgxpool.Pool, timeout time.Duration,
 	return walk(ctx, pool, timeout, portion, count, func(int64, int64) {})
 }
 
-// reader reads what lies between two places, of every partition.
+// reader processes the rows between two positions, in all partitions.
 type reader func(ctx context.Context, tx pgx.Tx, from, to string) error
 
-// walk goes through all partitions at once, each to its end: a role that may read the table need not have been granted them.
+// walk calls read for consecutive ranges of blocks until the end of the largest partition. It
+// addresses rows through the table rather than through each partition. A role with SELECT on the
+// table need not have it on the partitions.
 func walk(ctx context.Context, pool *pgxpool.Pool, timeout time.Duration, portion int64, read reader, progress func(done, blocks int64)) error {
 	var blocks []int64
 	err := Tx(ctx, pool, timeout, func(tx pgx.Tx) (err error) { blocks, err = sizes(ctx, tx); return err })
