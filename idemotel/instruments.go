@@ -10,7 +10,7 @@ import (
 	"github.com/idem-go/idem/stats"
 )
 
-// instruments are those of the gauges.
+// instruments holds the instruments of Watch.
 type instruments struct {
 	all []metric.Observable
 
@@ -61,7 +61,7 @@ func newInstruments(meter metric.Meter) (*instruments, error) {
 	return i, b.err
 }
 
-// builder makes instruments until one fails.
+// builder creates instruments and keeps the first error.
 type builder struct {
 	meter metric.Meter
 	all   []metric.Observable
@@ -113,7 +113,7 @@ var (
 	incoming = label("idem.side", "inbox")
 )
 
-// show observes the figures that are known and leaves out the others.
+// show observes all figures that are known, and leaves out the others.
 func (i *instruments) show(to metric.Observer, v *stats.Stats) {
 	if v.Records.Expired.Known() {
 		to.ObserveInt64(i.records, max(v.Records.Count.Value-v.Records.Expired.Value, 0), live)
@@ -169,7 +169,7 @@ func (i *instruments) show(to metric.Observer, v *stats.Stats) {
 	}
 }
 
-// tableLabels are those of what is shown of a table.
+// tableLabels holds the label sets for the figures of a table.
 type tableLabels struct{ alone, heap, index, other metric.ObserveOption }
 
 var labelsOfTables cache[string, tableLabels]
@@ -184,6 +184,8 @@ func ofTable(name string) tableLabels {
 	})
 }
 
+// showSweeps observes the sweeps of each table. It observes every reason for waiting, so that a
+// reason that no longer applies goes back to 0.
 func (i *instruments) showSweeps(to metric.Observer, at time.Time, sweeps []stats.Sweep) {
 	waiting := map[purge.Reason]int64{}
 	for _, s := range sweeps {
