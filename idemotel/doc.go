@@ -22,11 +22,12 @@
 //	                                  idem.name, idem.kind, idem.outcome, error.type
 //	idem.wait.duration      s         histogram of the wait of calls that waited for another call:
 //	                                  idem.name, idem.outcome
-//	idem.replay.age         s         histogram of the time from the first use of a key to a replay:
+//	idem.replay.age         s         histogram of the time from first use of the key to a replay:
 //	                                  idem.name
 //	idem.retries            {retry}   counter of runs after the first: idem.name, error.type
 //	idem.commit.unknown     {commit}  counter of COMMITs that were not acknowledged:
-//	                                  idem.name, idem.resolution (committed, rolled_back, unresolved)
+//	                                  idem.name,
+//	                                  idem.resolution (committed, rolled_back, unresolved)
 //	idem.replay.unreadable  {replay}  counter of replays that failed because the recorded response
 //	                                  cannot be read: idem.name
 //	idem.step.duration      s         histogram of attempts at steps of operations:
@@ -46,7 +47,7 @@
 //	                                         idem.outcome (done, duplicate, retry, dead)
 //	idem.inbox.hindered           {attempt}  counter of attempts that failed for a reason outside of
 //	                                         the message and do not count: idem.consumer
-//	idem.inbox.paused             {message}  counter of messages that a consumer postponed because it
+//	idem.inbox.paused             {message}  counter of messages that a consumer put off because it
 //	                                         had failed with many in a row: idem.consumer
 //	idem.inbox.handle.duration    s          histogram of calls, for one or many messages:
 //	                                         idem.consumer, error.type
@@ -84,8 +85,8 @@
 //	idem.transactions              {transaction}  open transactions that have claimed a key
 //	idem.transactions.age          s              age of the oldest of them
 //	idem.keys.held                 {key}          keys that they hold
-//	idem.purge.lag                 s              time since the last complete sweep began: idem.table.
-//	                                              Before the first one: since that sweep began, and for
+//	idem.purge.lag                 s              age of the last complete sweep: idem.table.
+//	                                              Before the first one is complete: its age, and for
 //	                                              records the age of the oldest expired record
 //	idem.purge.deleted             {row}          counter: idem.table
 //	idem.purge.speed               {record}/s     of the current sweep, or of the last one
@@ -97,15 +98,15 @@
 //	                                              without a process working on it
 //	idem.outbox.waiting            {message}      to be published
 //	idem.outbox.delayed            {message}      not due yet, and in no other figure until then
-//	idem.outbox.held               {message}      waiting behind a message that could not be published,
+//	idem.outbox.held               {message}      behind a message that could not be published,
 //	                                              or that message itself
 //	idem.outbox.oldest.age         s              age of the oldest unpublished message
 //	idem.dead_letters              {message}      waiting for a person: idem.side (outbox, inbox)
-//	idem.acts                      {act}          changes by people in the last day, from idem.audit:
+//	idem.acts                      {act}          changes by people in the last day (idem.audit):
 //	                                              idem.act (evict, retry, cancel, resolve, redrive,
 //	                                              drop, forget)
-//	idem.inbox.failing.age         s              longest time for which a message has been failing
-//	db.client.connection.count     {connection}   of the pool: db.client.connection.state (idle, used),
+//	idem.inbox.failing.age         s              longest time that a message has been failing
+//	db.client.connection.count     {connection}   db.client.connection.state (idle, used),
 //	                                              db.client.connection.pool.name
 //	db.client.connection.max       {connection}   limit of the pool
 //	db.client.connection.timeouts  {timeout}      counter of callers that gave up waiting for a

@@ -23,7 +23,7 @@ type auditCommand struct {
 	Limit     int    `default:"50" help:"How many at most, up to 10000. Default: ${default}."`
 }
 
-// Help says more.
+// Help implements kong.HelpProvider.
 func (auditCommand) Help() string {
 	return `Every change that a person makes to a record, an operation, a dead letter or a relay, by this command or by a program, is put on record in its own
 transaction: what is not here was not done, and what was refused is not here. BY is who was named, and the role that had logged in.
@@ -32,7 +32,7 @@ The latest come first. A purge deletes them after a year.
 Example: idem audit --since 7d --act cancel`
 }
 
-// Run lists.
+// Run lists audit entries.
 func (c *auditCommand) Run(s *session) error {
 	if c.Limit < 1 || c.Limit > 10000 {
 		return usage("--limit is between 1 and 10000: narrow it down with --since and --older")
@@ -58,7 +58,7 @@ func (c *auditCommand) Run(s *session) error {
 	return s.show(shown, func(p *page.Page) { tellActs(p, found, shown.More) })
 }
 
-// shownAudit is a list in JSON.
+// shownAudit is the JSON of the list.
 type shownAudit struct {
 	Acts []shownAct `json:"acts"`
 	More bool       `json:"more"`
@@ -108,7 +108,7 @@ func tellActs(p *page.Page, found []record.Act, more bool) {
 	}
 }
 
-// actedOn names what an act was about.
+// actedOn returns the name of the object of an act.
 func actedOn(a *record.Act) string {
 	switch {
 	case a.Letter.ID != "":

@@ -8,13 +8,13 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// completeCommand answers the scripts of completion. Its arguments are the words after the name of the program, the last
-// of which is being written.
+// completeCommand returns suggestions to the completion scripts of shells. Its arguments are the
+// words after the program name. The last word is the one that the user is typing.
 type completeCommand struct {
 	Words []string `arg:"" optional:""`
 }
 
-// Run offers what may come next.
+// Run prints one suggestion per line.
 func (c *completeCommand) Run(s *session) error {
 	words := c.Words
 	if len(words) > 0 && words[0] == "--" {
@@ -30,7 +30,8 @@ func (c *completeCommand) Run(s *session) error {
 	return nil
 }
 
-// offers follows the words from command to command.
+// offers returns the suggestions for the last word. It follows the earlier words through the tree
+// of commands, and skips flags and their values.
 func offers(node *kong.Node, words []string) []string {
 	if len(words) == 0 {
 		words = []string{""}
@@ -38,7 +39,7 @@ func offers(node *kong.Node, words []string) []string {
 	before, current := words[:len(words)-1], words[len(words)-1]
 	var valueOf *kong.Flag
 	for _, word := range before {
-		if valueOf != nil { // the word was its value
+		if valueOf != nil { // word is the value of that flag
 			valueOf = nil
 			continue
 		}
@@ -76,6 +77,8 @@ func offers(node *kong.Node, words []string) []string {
 	return matching(found, current)
 }
 
+// flagNeedingValue returns the flag of node that word names, if the flag takes a value, and nil
+// otherwise.
 func flagNeedingValue(node *kong.Node, word string) *kong.Flag {
 	for _, group := range node.AllFlags(true) {
 		for _, flag := range group {
@@ -87,6 +90,7 @@ func flagNeedingValue(node *kong.Node, word string) *kong.Flag {
 	return nil
 }
 
+// enumOf returns the values that an argument or flag allows, if they are enumerated.
 func enumOf(value *kong.Value) []string {
 	var found []string
 	for _, choice := range value.EnumSlice() {

@@ -8,7 +8,7 @@ type completionCommand struct {
 	Shell string `arg:"" enum:"bash,zsh,fish" help:"bash, zsh or fish."`
 }
 
-// Help says more.
+// Help implements kong.HelpProvider.
 func (completionCommand) Help() string {
 	return `The script asks idem itself what may come next. To have it in every shell, add the example to ~/.bashrc, or its like to ~/.zshrc;
 for fish: idem completion fish > ~/.config/fish/completions/idem.fish
@@ -16,13 +16,14 @@ for fish: idem completion fish > ~/.config/fish/completions/idem.fish
 Example: source <(idem completion bash)`
 }
 
-// Run prints the script.
+// Run prints the script of the shell.
 func (c completionCommand) Run(s *session) error {
 	_, err := fmt.Fprint(s.Stdout, scripts[c.Shell])
 	return err
 }
 
-// Each script hands over the words up to the one that is being written, and offers what comes back, one to a line.
+// scripts are the completion scripts. Each passes the words up to the current one to idem
+// __complete, and offers the lines of its output.
 var scripts = map[string]string{
 	"bash": `_idem() {
 	local IFS=$'\n' word

@@ -7,12 +7,13 @@ import (
 	"strings"
 )
 
-// Consent is how a person agrees to a change.
+// consent holds the flag by which a user agrees to a change in advance.
 type consent struct {
 	Yes bool `short:"y" help:"Do it without asking."`
 }
 
-// ask says what will be done and returns nil if the person agrees to it.
+// ask announces the change and returns nil if the user agrees. It returns a refusedError if the
+// user does not, or if there is no terminal to ask at.
 func (c consent) ask(s *session, will string) error {
 	if c.Yes {
 		return nil
@@ -22,7 +23,7 @@ func (c consent) ask(s *session, will string) error {
 	}
 	fmt.Fprintf(s.Stderr, "This %s.\nGo on? [y/N] ", will)
 	answer, err := readLine(s.ctx, s)
-	if !strings.HasSuffix(answer, "\n") { // the line was not ended
+	if !strings.HasSuffix(answer, "\n") { // the user has not typed Enter
 		fmt.Fprintln(s.Stderr)
 	}
 	if err != nil {
@@ -35,7 +36,8 @@ func (c consent) ask(s *session, will string) error {
 	return refusedError{"nothing was changed"}
 }
 
-// readLine waits for a line as long as the context goes on. The reader of a terminal cannot be stopped: it is left.
+// readLine reads a line from standard input. If ctx ends first, it returns the cause. The goroutine
+// that reads the terminal cannot be stopped and stays behind.
 func readLine(ctx context.Context, s *session) (string, error) {
 	line := make(chan string, 1)
 	go func() {

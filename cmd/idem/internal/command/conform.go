@@ -21,7 +21,7 @@ type conformCommand struct {
 	consent
 }
 
-// Help says more.
+// Help implements kong.HelpProvider.
 func (conformCommand) Help() string {
 	return `Sends one request again and again under keys of its own - one after the other, 64 at once, behind a cut connection, with another body, without a
 key - and compares the answers: 200 requests at most, which may each have an effect. Use a server that is there to be tested. Redirects are not
@@ -34,7 +34,7 @@ tried.
 Example: idem conform --profile ietf --request order.txt http://127.0.0.1:8080/orders`
 }
 
-// Run tries the rules.
+// Run tests the server against the rules of the profile.
 func (c *conformCommand) Run(s *session) error {
 	options, err := c.options(s)
 	if err != nil {
@@ -58,14 +58,15 @@ func (c *conformCommand) Run(s *session) error {
 }
 
 func (c *conformCommand) options(s *session) (*conform.Options, error) {
-	profile, _ := conform.Find(c.Profile) // the grammar has checked it
+	profile, _ := conform.Find(c.Profile) // the grammar allows no other profile
 	o := &conform.Options{Profile: profile, Request: conform.Standard(), Timeout: time.Duration(s.globals.Timeout)}
 	if o.Timeout == 0 {
 		o.Timeout = time.Hour
 	}
 	var err error
 	if o.URL, err = url.Parse(c.URL); err != nil || o.URL.Host == "" || o.URL.Scheme != "http" && o.URL.Scheme != "https" {
-		return nil, usage("%q is no URL: say http://127.0.0.1:8080/orders", page.Safe(strings.ReplaceAll(c.URL, "@", " at "))) // it may have a password
+		// The URL may hold a password.
+		return nil, usage("%q is no URL: say http://127.0.0.1:8080/orders", page.Safe(strings.ReplaceAll(c.URL, "@", " at ")))
 	}
 	if c.Request != "" {
 		text, err := os.ReadFile(c.Request)
@@ -94,7 +95,7 @@ func (c *conformCommand) options(s *session) (*conform.Options, error) {
 	return o, nil
 }
 
-// shownConform is what was found, in JSON.
+// shownConform is the JSON of the results.
 type shownConform struct {
 	Profile  string           `json:"profile"`
 	URL      string           `json:"url"`
@@ -146,7 +147,7 @@ func (s *shownConform) text(p *page.Page) {
 	p.Printf("%s: %d kept, %d broken, %d not tried\n", s.Profile, s.Kept, s.Broken, s.NotTried)
 }
 
-// evidence is an exchange in one line.
+// evidence formats an exchange in one line.
 func evidence(e conform.Exchange) string {
 	key := "no key"
 	if len(e.Key) > 0 {

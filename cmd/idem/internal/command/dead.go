@@ -22,7 +22,7 @@ type deadCommand struct {
 	Drop    deadDropCommand    `cmd:"" help:"Delete dead letters for good."`
 }
 
-// Help says more.
+// Help implements kong.HelpProvider.
 func (deadCommand) Help() string {
 	return `A dead letter is a message that could not be published (side outbox), or that a consumer could not handle (side inbox), after as many
 attempts as it may have. It waits for a person: redrive it once the cause is gone, or drop it.
@@ -30,14 +30,14 @@ attempts as it may have. It waits for a person: redrive it once the cause is gon
 Example: idem dead list --side inbox --consumer billing`
 }
 
-// letterFilter is which dead letters a command is about.
+// letterFilter selects dead letters.
 type letterFilter struct {
 	Side     string `enum:",outbox,inbox" default:"" placeholder:"SIDE" help:"outbox: could not be published. inbox: could not be handled."`
 	Consumer string `placeholder:"NAME" help:"Of this consumer, on the side of the inbox."`
 	Source   string `aliases:"topic" placeholder:"SOURCE" help:"Of this source. Of the outbox that is the topic: --topic is the same."`
 }
 
-// moreFilter is how many of them are chosen.
+// moreFilter narrows the selection of a change of many letters.
 type moreFilter struct {
 	Class string `placeholder:"CLASS" help:"Whose error is of this class."`
 	Older span   `placeholder:"SPAN" help:"Dead for longer than this."`
@@ -47,7 +47,8 @@ func (f letterFilter) of(id string) record.LetterFilter {
 	return record.LetterFilter{Only: db.LetterName{Side: f.Side, Consumer: f.Consumer, Source: f.Source, ID: id}}
 }
 
-// find returns the dead letter of an id, which has to be the only one.
+// find returns the dead letter with this ID. It fails if there is none, or if the filter leaves
+// several.
 func (f letterFilter) find(s *session, id string, reveal bool) (*record.Letter, error) {
 	filter := f.of(id)
 	filter.Limit, filter.Reveal = 2, reveal
@@ -72,7 +73,7 @@ func letters(s *session, f record.LetterFilter) (found []record.Letter, err erro
 	return found, err
 }
 
-// letterName says whose a dead letter is, for a message.
+// letterName describes a dead letter in messages.
 func letterName(l *record.Letter) string {
 	if l.Side == deadletter.Outbox {
 		return fmt.Sprintf("%s of topic %s", page.Safe(l.ID), page.Safe(l.Source))
@@ -80,7 +81,7 @@ func letterName(l *record.Letter) string {
 	return fmt.Sprintf("%s of source %s at consumer %s", page.Safe(l.ID), page.Safe(l.Source), page.Safe(l.Consumer))
 }
 
-// cursor is the name of a dead letter as --after takes it.
+// cursor returns the name of a dead letter in the form that --after takes.
 func cursor(l *record.Letter) string {
 	parts := []string{l.Side, l.Consumer, l.Source, l.ID}
 	for i := range parts {
@@ -89,6 +90,7 @@ func cursor(l *record.Letter) string {
 	return strings.Join(parts, "/")
 }
 
+// readCursor parses the value of --after.
 func readCursor(text string) (db.LetterName, error) {
 	if text == "" {
 		return db.LetterName{}, nil
@@ -106,7 +108,7 @@ func readCursor(text string) (db.LetterName, error) {
 	return db.LetterName{Side: parts[0], Consumer: parts[1], Source: parts[2], ID: parts[3]}, nil
 }
 
-// shownLetter is a dead letter in JSON.
+// shownLetter is the JSON of a dead letter.
 type shownLetter struct {
 	Side         string     `json:"side"`
 	Consumer     string     `json:"consumer,omitempty"`
@@ -125,11 +127,11 @@ type shownLetter struct {
 	PayloadBytes int64      `json:"payload_bytes"`
 
 	Headers     map[string]string `json:"headers,omitempty"`
-	Payload     []byte            `json:"payload,omitempty"`      // in base64
-	PayloadText *string           `json:"payload_text,omitempty"` // if it is text
+	Payload     []byte            `json:"payload,omitempty"`      // base64
+	PayloadText *string           `json:"payload_text,omitempty"` // only if the payload is valid UTF-8
 }
 
-// newShownLetter leaves out the reason, which may have something of what the message says: show has it.
+// newShownLetter omits the reason, which may quote from the message. The command show prints it.
 func newShownLetter(l *record.Letter, wholeKey bool) shownLetter {
 	shown := shownLetter{
 		Side: l.Side, Consumer: l.Consumer, Source: l.Source, ID: l.ID, Key: messageKey(l.Key, wholeKey, jsonKey), Type: l.Type, Class: l.Class,
@@ -150,7 +152,7 @@ func newShownLetters(all []record.Letter, wholeKey bool) []shownLetter {
 	return shown
 }
 
-// tellLetters lists dead letters.
+// tellLetters prints a table of dead letters.
 func tellLetters(p *page.Page, all []record.Letter, wholeKey bool) {
 	var rows [][]string
 	for i := range all {

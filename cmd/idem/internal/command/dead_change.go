@@ -16,7 +16,7 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// chosenLetters are the dead letters that are to be changed: one by its id, or many by what they have in common.
+// chosenLetters selects the dead letters of a change: one by its ID, or many by filters.
 type chosenLetters struct {
 	ID  string `arg:"" optional:"" help:"Id of the message: idem dead list tells it."`
 	All bool   `help:"Instead of an id: all that the filters let through, up to --limit."`
@@ -27,7 +27,8 @@ type chosenLetters struct {
 	accountable
 }
 
-// choose returns those that are meant.
+// choose returns the selected letters. It fails if none is selected, or if the arguments contradict
+// each other.
 func (c *chosenLetters) choose(s *session) ([]record.Letter, error) {
 	filtered := c.letterFilter != letterFilter{} || c.moreFilter != moreFilter{}
 	switch {
@@ -54,8 +55,8 @@ func (c *chosenLetters) choose(s *session) ([]record.Letter, error) {
 	return found, err
 }
 
-// change asks, and does something to each of the letters until one fails. One that was changed meanwhile is passed
-// over.
+// change asks for consent and calls do for each letter until one fails. A letter that has changed
+// in the meantime is skipped. The text verb completes a question, and done describes the result.
 func (c *chosenLetters) change(s *session, found []record.Letter, verb, done string, do func(ctx context.Context, l *record.Letter) (bool, error)) error {
 	will := fmt.Sprintf("%s %d dead letters", verb, len(found))
 	if len(found) == 1 {
@@ -95,6 +96,8 @@ func (c *chosenLetters) change(s *session, found []record.Letter, verb, done str
 	return s.show(shownLetterChange{Done: true, Letters: newShownLetters(changed, false)}, func(p *page.Page) { p.Printf("%d %s\n", len(changed), done) })
 }
 
+// doOne calls do for one letter, with a timeout. It names the letter if the outcome of the COMMIT
+// is unknown.
 func doOne(ctx context.Context, l *record.Letter, do func(context.Context, *record.Letter) (bool, error)) (bool, error) {
 	if ctx.Err() != nil {
 		return false, context.Cause(ctx)
@@ -111,7 +114,7 @@ func doOne(ctx context.Context, l *record.Letter, do func(context.Context, *reco
 	return ok, err
 }
 
-// shownLetterChange is what was done, or with --dry-run would be, in JSON.
+// shownLetterChange is the JSON of the letters that were changed or, with --dry-run, would be.
 type shownLetterChange struct {
 	Done    bool          `json:"done"`
 	Letters []shownLetter `json:"dead_letters"`
@@ -122,7 +125,7 @@ type deadRedriveCommand struct {
 	sealKeys
 }
 
-// Help says more.
+// Help implements kong.HelpProvider.
 func (deadRedriveCommand) Help() string {
 	return `For dead letters whose cause is gone. One of the outbox is given to it again, under the same id, as the last of its key; it is opened for
 that, which takes the keys if it is sealed. One of the inbox is handled by the program that consumes (inbox.RunRedrives) or when a broker
@@ -131,13 +134,13 @@ delivers it again, and stays on the list until then.
 Example: idem dead redrive --all --side inbox --consumer billing --class 40001 --dry-run`
 }
 
-// Run redrives.
+// Run redrives the selected letters.
 func (c *deadRedriveCommand) Run(s *session) error {
 	found, err := c.choose(s)
 	if err != nil {
 		return err
 	}
-	for i := range found { // a key that is missing is told before anything is done
+	for i := range found { // check for missing keys before the first change
 		if l := &found[i]; l.Side == deadletter.Outbox {
 			if _, err := c.sealerOf(s, l); err != nil {
 				return err
@@ -170,14 +173,14 @@ func (c *deadRedriveCommand) redrive(ctx context.Context, s *session, l *record.
 
 type deadDropCommand struct{ chosenLetters }
 
-// Help says more.
+// Help implements kong.HelpProvider.
 func (deadDropCommand) Help() string {
 	return `For dead letters that are not wanted any more. What they say is gone for good. One that has died again since it was listed is left alone.
 
 Example: idem dead drop 0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2a10 --side outbox --dry-run`
 }
 
-// Run drops.
+// Run deletes the selected letters.
 func (c *deadDropCommand) Run(s *session) error {
 	found, err := c.choose(s)
 	if err != nil {

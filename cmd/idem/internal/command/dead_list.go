@@ -16,7 +16,7 @@ type deadListCommand struct {
 	Full  bool   `help:"Show whole keys."`
 }
 
-// Help says more.
+// Help implements kong.HelpProvider.
 func (deadListCommand) Help() string {
 	return `Reads dead letters in the order of side, consumer, source and id, up to --limit, and nothing of what they say. CLASS is the kind of the
 last error: the SQLSTATE of one of Postgres, or the type of another. idem dead show has its text.
@@ -24,7 +24,7 @@ last error: the SQLSTATE of one of Postgres, or the type of another. idem dead s
 Example: idem dead list --side outbox --topic orders`
 }
 
-// Run lists.
+// Run lists dead letters.
 func (c *deadListCommand) Run(s *session) error {
 	if c.Limit < 1 || c.Limit > 10000 {
 		return usage("--limit is between 1 and 10000: go on with --after")
@@ -48,11 +48,11 @@ func (c *deadListCommand) Run(s *session) error {
 	return s.show(shown, func(p *page.Page) { c.text(p, found, next) })
 }
 
-// shownLetterList is a list in JSON.
+// shownLetterList is the JSON of the list.
 type shownLetterList struct {
 	Letters []shownLetter `json:"dead_letters"`
 	More    bool          `json:"more"`
-	After   string        `json:"after,omitempty"` // for --after, if there are more
+	After   string        `json:"after,omitempty"` // value for --after, if there are more
 }
 
 func (c *deadListCommand) text(p *page.Page, found []record.Letter, next string) {

@@ -22,7 +22,7 @@ type deadShowCommand struct {
 	Full   bool `help:"Show the whole key."`
 }
 
-// Help says more.
+// Help implements kong.HelpProvider.
 func (deadShowCommand) Help() string {
 	return `Reads one dead letter. What it says is not even fetched unless --reveal asks for it. The reason is the text of the last error, which the
 program has written.
@@ -54,7 +54,8 @@ func (c *deadShowCommand) Run(s *session) error {
 	return s.show(shown, func(p *page.Page) { c.text(p, found, &shown) })
 }
 
-// sealerOf returns what opens a dead letter, nil if it is plain.
+// sealerOf returns a Sealer that can open the letter, or nil if the letter is plain. It fails if
+// the key is missing.
 func (k sealKeys) sealerOf(s *session, l *record.Letter) (*seal.Sealer, error) {
 	if l.SealedBy == "" {
 		return nil, nil
@@ -69,7 +70,7 @@ func (k sealKeys) sealerOf(s *session, l *record.Letter) (*seal.Sealer, error) {
 	return seal.New(seal.Keys{Primary: l.SealedBy, Secrets: secrets}), nil
 }
 
-// openLetter puts what a dead letter says in clear, if it is sealed.
+// openLetter decrypts the payload and headers if the letter is sealed.
 func (k sealKeys) openLetter(s *session, l *record.Letter) error {
 	sealer, err := k.sealerOf(s, l)
 	if err != nil || sealer == nil {

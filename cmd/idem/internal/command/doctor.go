@@ -16,7 +16,7 @@ type doctorCommand struct {
 	sealKeys
 }
 
-// Help says more.
+// Help implements kong.HelpProvider.
 func (doctorCommand) Help() string {
 	return `Only reads. Connect as a member of pg_monitor, so that the sessions of other roles are seen, and give the role of the program with --role.
 The exit code is 3 if there is a warning or a problem, and otherwise 6 if something could not be checked; notes do not count. A table
@@ -25,7 +25,7 @@ above 64 MB is walked for records left behind only with --scan: without it, that
 Example: idem doctor -U postgres --role app`
 }
 
-// Run examines.
+// Run runs the checks and prints the findings.
 func (c *doctorCommand) Run(s *session) error {
 	secrets, err := c.secrets(s)
 	if err != nil {
@@ -49,7 +49,7 @@ func (c *doctorCommand) Run(s *session) error {
 	return shown.verdict()
 }
 
-// shownChecks is what the doctor says, in JSON.
+// shownChecks is the JSON of the results.
 type shownChecks struct {
 	Problems int             `json:"problems"`
 	Warnings int             `json:"warnings"`
@@ -58,7 +58,7 @@ type shownChecks struct {
 	Checks   []doctor.Result `json:"checks"`
 }
 
-// verdict is what the exit code says. What was not checked is not green.
+// verdict returns the error for the exit code. A check that could not run is no success.
 func (s *shownChecks) verdict() error {
 	switch {
 	case s.Warnings+s.Problems > 0:
@@ -88,7 +88,7 @@ func newShownChecks(results []doctor.Result) shownChecks {
 	return shown
 }
 
-// text shows all findings, the worst first; all shows what was found to be well, too.
+// text prints all findings, the worst first. With all it also prints the checks without findings.
 func (s *shownChecks) text(p *page.Page, all bool) {
 	for _, level := range []doctor.Level{doctor.Problem, doctor.Warning, doctor.Note, doctor.Unknown} {
 		for _, found := range alike(s.Checks, level) {
@@ -106,7 +106,7 @@ func (s *shownChecks) text(p *page.Page, all bool) {
 		len(s.Checks), s.Problems, s.Warnings, s.Notes, s.Unknown)
 }
 
-// findings is one that several checks have in common, such as that there is no table.
+// findings is a finding that several checks share, for example that a table is missing.
 type findings struct {
 	doctor.Finding
 	checks []string

@@ -19,17 +19,17 @@ type evictCommand struct {
 	accountable
 }
 
-// Help says more.
+// Help implements kong.HelpProvider.
 func (evictCommand) Help() string {
 	return `Deletes one record. Its effect stays: the next call with the key executes again, so first see to what the execution has done.
 
 Example: idem evict tenant-1/payout 7f3c9a52-0d1e --execution 0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2a10`
 }
 
-// changeTimeout bounds a change of one record or operation.
+// changeTimeout is the timeout for the change of one record, operation or letter.
 const changeTimeout = 10 * time.Second
 
-// Run evicts.
+// Run deletes the record.
 func (c *evictCommand) Run(s *session) error {
 	if err := c.resolve(s); err != nil {
 		return err
@@ -83,7 +83,7 @@ func (c *evictCommand) evict(s *session, found *record.Record) error {
 	return s.show(shownEviction{true, newShownRecord(found, false)}, func(p *page.Page) { p.Printf("deleted: %s is new\n", c.name.String()) })
 }
 
-// shownEviction is what was deleted, in JSON.
+// shownEviction is the JSON of the deleted record.
 type shownEviction struct {
 	Deleted bool         `json:"deleted"`
 	Record  *shownRecord `json:"record"`

@@ -14,42 +14,45 @@ import (
 	"github.com/idem-go/idem/cmd/idem/internal/record"
 )
 
-// What the exit code says. README.md has the same list.
+// Exit codes. README.md has the same list.
 const (
-	exitDone     = 0   // it was done, or nothing was found
-	exitFailed   = 1   // it could not be done
-	exitUsage    = 2   // it was not understood
-	exitFound    = 3   // doctor, verify, stuck, migrate status and conform found something
-	exitNoRecord = 4   // there is no such record
-	exitRefused  = 5   // nothing was changed, because it was not agreed to
-	exitUnknown  = 6   // doctor, verify or stuck found nothing, and could not look everywhere; or a standby was asked for what only the primary knows
-	exitSignal   = 128 // plus the number of the signal
+	exitDone     = 0 // done, or nothing found
+	exitFailed   = 1 // the command failed
+	exitUsage    = 2 // invalid arguments
+	exitFound    = 3 // doctor, verify, stuck, migrate status and conform found something
+	exitNoRecord = 4 // the record does not exist
+	exitRefused  = 5 // nothing changed, because the user did not agree
+	// doctor, verify or stuck found nothing but could not check everything, or a command asked a
+	// standby for something that only the primary knows
+	exitUnknown = 6
+	exitSignal  = 128 // plus the signal number
 )
 
-// errFound ends a command that has said what it found.
+// errFound is returned by a command that has printed its findings. It sets the exit code only.
 var errFound = errors.New("found")
 
-// errUnknown ends a command that has found nothing, and has said where it could not look.
+// errUnknown is returned by a command that found nothing and has printed what it could not check.
 var errUnknown = errors.New("nothing was found, but not everything could be checked")
 
-// noRecordError says that there is nothing to show or to evict.
+// noRecordError is returned if the record, operation or letter does not exist.
 type noRecordError struct{ text string }
 
 func (e noRecordError) Error() string { return e.text }
 
-// refusedError says that nothing was changed.
+// refusedError is returned if a command has changed nothing because the user did not agree or the
+// state does not allow the change.
 type refusedError struct{ text string }
 
 func (e refusedError) Error() string { return e.text }
 
-// usageError says that what was asked for makes no sense.
+// usageError is returned for arguments that contradict each other.
 type usageError struct{ text string }
 
 func (e usageError) Error() string { return e.text }
 
 func usage(format string, args ...any) error { return usageError{fmt.Sprintf(format, args...)} }
 
-// finish says in one line what is wrong, and returns the exit code.
+// finish prints err in one line, and returns the exit code.
 func finish(ctx context.Context, w World, err error) int {
 	var parse *kong.ParseError
 	var interrupted Interrupted
@@ -61,7 +64,7 @@ func finish(ctx context.Context, w World, err error) int {
 	case errors.Is(err, errUnknown), errors.Is(err, errStandby):
 		say(w, err.Error())
 		return exitUnknown
-	case errors.Is(err, record.ErrUnknown): // whatever has interrupted it
+	case errors.Is(err, record.ErrUnknown): // comes before interruptions: the change may be committed
 		say(w, err.Error())
 		return exitFailed
 	case errors.As(context.Cause(ctx), &interrupted), errors.As(err, &interrupted):
@@ -85,7 +88,7 @@ func finish(ctx context.Context, w World, err error) int {
 }
 
 func say(w World, text string) {
-	text = strings.TrimPrefix(strings.Join(strings.Fields(text), " "), "idem: ") // the library's errors begin with it
+	text = strings.TrimPrefix(strings.Join(strings.Fields(text), " "), "idem: ") // errors of the library have this prefix already
 	fmt.Fprintf(w.Stderr, "idem: %s\n", page.Safe(text))
 }
 
@@ -96,7 +99,7 @@ func helpOf(parse *kong.ParseError) string {
 	return "idem --help"
 }
 
-// explained adds what to do about an error of the database.
+// explained adds a remedy to an error of the database.
 func explained(err error) error {
 	if refused := address.Refused(err); refused != err {
 		return refused

@@ -17,7 +17,7 @@ type explainCommand struct {
 	request
 }
 
-// Help says more.
+// Help implements kong.HelpProvider.
 func (explainCommand) Help() string {
 	return `Tells what a call with this scope and key would get at this moment, and writes nothing. With --request it also compares the hash
 of a request with that of the record: as HashJSON and HashBytes make it, and with --method and --target as idemhttp does.
@@ -25,15 +25,15 @@ of a request with that of the record: as HashJSON and HashBytes make it, and wit
 Example: idem explain 'tenant-1/POST %2Forders' 7f3c9a52-0d1e --request order.json --without /client_time`
 }
 
-// The verdicts of explain.
+// Verdicts of explain.
 const (
-	executes = "executes" // fn runs
-	replays  = "replays"  // the stored response
-	refused  = "refused"  // an error, always the same
-	waits    = "waits"    // for the call that holds the key
+	executes = "executes" // fn would run
+	replays  = "replays"  // the call would return the stored response
+	refused  = "refused"  // the call would return an error, at every attempt
+	waits    = "waits"    // the call would wait for the call that holds the key
 )
 
-// Run explains.
+// Run prints what the next call with the key would do.
 func (c *explainCommand) Run(s *session) error {
 	if err := c.resolve(s); err != nil {
 		return err
@@ -46,7 +46,7 @@ func (c *explainCommand) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	entry, err := idem.Lookup(s.ctx, pool, c.Scope, c.Key) // also says whether the names are allowed
+	entry, err := idem.Lookup(s.ctx, pool, c.Scope, c.Key) // Lookup also validates scope and key
 	if invalid := invalidName(err); invalid != nil {
 		return s.show(invalid, invalid.text)
 	}
@@ -79,7 +79,7 @@ func (c *explainCommand) Run(s *session) error {
 	return s.show(e, e.text)
 }
 
-// explanation is what the next call would get, and why.
+// explanation is the outcome that the next call would have, with the reason.
 type explanation struct {
 	Verdict string       `json:"verdict"` // executes, replays, refused, waits
 	Error   string       `json:"error,omitempty"`

@@ -11,7 +11,7 @@ import (
 	"github.com/idem-go/idem/cmd/idem/internal/address"
 )
 
-// grammar is all that can be said to idem.
+// grammar defines all commands and flags, for kong.
 type grammar struct {
 	globals
 
@@ -41,7 +41,7 @@ type grammar struct {
 	Complete   completeCommand   `cmd:"" hidden:"" name:"__complete" passthrough:""`
 }
 
-// globals are understood by every command.
+// globals are the flags of every command.
 type globals struct {
 	Help helpFlag `name:"help" help:"Show help."`
 
@@ -56,16 +56,16 @@ var groups = kong.ExplicitGroups([]kong.Group{
 	{Key: "database", Title: "Database"}, {Key: "output", Title: "Output"}, {Key: "request", Title: "Request"},
 })
 
-// errHelp ends the parsing of arguments that ask for help.
+// errHelp stops the parser after it has printed help.
 var errHelp = errors.New("help")
 
-// helpFlag is --help without -h, which is the host, as for psql.
+// helpFlag is the flag --help. It has no short form: -h is the host, as in psql.
 type helpFlag bool
 
-// IgnoreDefault makes kong not show a default.
+// IgnoreDefault tells kong to show no default value.
 func (helpFlag) IgnoreDefault() {}
 
-// BeforeReset shows the help before anything else is looked at.
+// BeforeReset prints the help before kong validates other arguments.
 func (helpFlag) BeforeReset(ctx *kong.Context) error {
 	if err := ctx.PrintUsage(false); err != nil {
 		return err
@@ -73,10 +73,10 @@ func (helpFlag) BeforeReset(ctx *kong.Context) error {
 	return errHelp
 }
 
-// span is a duration that may be given in days and weeks: 90s, 1h30m, 7d, 2w.
+// span is a duration that also accepts days and weeks: 90s, 1h30m, 7d, 2w.
 type span time.Duration
 
-// UnmarshalText reads a span.
+// UnmarshalText parses a span.
 func (s *span) UnmarshalText(text []byte) error {
 	word := string(text)
 	for suffix, unit := range map[string]time.Duration{"d": 24 * time.Hour, "w": 7 * 24 * time.Hour} {

@@ -13,14 +13,14 @@ type helpCommand struct {
 	Topic []string `arg:"" optional:"" help:"topics, one of the terms, or a command. Default: the list of commands."`
 }
 
-// Help says more.
+// Help implements kong.HelpProvider.
 func (helpCommand) Help() string {
 	return `topics explains the terms that the commands use, such as parked and in doubt. docs/glossary.md has all terms.
 
 Example: idem help topics`
 }
 
-// Run explains terms, or shows the help of a command.
+// Run prints the terms, or the help of a command.
 func (c helpCommand) Run(s *session) error {
 	name := strings.ToLower(strings.Join(c.Topic, " "))
 	terms := glossary.Terms

@@ -5,7 +5,7 @@ type inboxCommand struct {
 	List  inboxListCommand  `cmd:"" help:"Messages that have failed and are to be tried again, what failed first in front."`
 }
 
-// Help says more.
+// Help implements kong.HelpProvider.
 func (inboxCommand) Help() string {
 	return `Messages that package inbox could not handle yet. One that has failed as often as it may is a dead letter: see idem dead.
 

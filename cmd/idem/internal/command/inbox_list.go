@@ -19,7 +19,7 @@ type inboxListCommand struct {
 	Full     bool   `help:"Show whole keys."`
 }
 
-// Help says more.
+// Help implements kong.HelpProvider.
 func (inboxListCommand) Help() string {
 	return `Why a message has failed is in the log of its consumer: the database has it only once the message is dead. NEXT TRY is the soonest; it takes
 a delivery by the broker as well. An attempt that is announced has not told how it ended: it is under way, or its process was killed.
@@ -27,7 +27,7 @@ a delivery by the broker as well. An attempt that is announced has not told how 
 Example: idem inbox list --consumer billing`
 }
 
-// Run lists.
+// Run lists failing messages.
 func (c *inboxListCommand) Run(s *session) error {
 	if c.Limit < 1 || c.Limit > 10000 {
 		return usage("--limit is between 1 and 10000")
@@ -55,7 +55,7 @@ func (c *inboxListCommand) Run(s *session) error {
 	return s.show(shown, func(p *page.Page) { c.text(p, found, more) })
 }
 
-// shownFailingList is a list in JSON.
+// shownFailingList is the JSON of the list.
 type shownFailingList struct {
 	Messages []shownFailing `json:"messages"`
 	More     bool           `json:"more"`
@@ -85,7 +85,7 @@ func (c *inboxListCommand) text(p *page.Page, found []record.Failing, more bool)
 			next = nextTry(f.NextAt, f.Now)
 		}
 		attempts := strconv.Itoa(f.Attempts)
-		if f.Hindered > 0 { // by a lock, as a rule
+		if f.Hindered > 0 { // usually by a lock
 			attempts += fmt.Sprintf(" (%d hindered)", f.Hindered)
 		}
 		rows = append(rows, []string{page.Safe(f.Consumer), page.Safe(f.Source), page.Safe(f.ID), messageKey(f.Key, c.Full, shownKey),

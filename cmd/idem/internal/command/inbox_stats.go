@@ -14,14 +14,14 @@ import (
 
 type inboxStatsCommand struct{}
 
-// Help says more.
+// Help implements kong.HelpProvider.
 func (inboxStatsCommand) Help() string {
 	return `Has a line for each consumer that has messages to try again, or dead letters. What is handled is not even read.
 
 Example: idem inbox stats --json`
 }
 
-// Run shows the figures.
+// Run prints one line per consumer.
 func (c *inboxStatsCommand) Run(s *session) error {
 	var consumers []record.Consumer
 	err := s.limited(func(ctx context.Context, tx pgx.Tx) (err error) {
@@ -42,7 +42,7 @@ func (c *inboxStatsCommand) Run(s *session) error {
 	return s.show(shown, func(p *page.Page) { c.text(p, consumers) })
 }
 
-// shownConsumers are the figures in JSON.
+// shownConsumers is the JSON of the figures.
 type shownConsumers struct {
 	Consumers []shownConsumer `json:"consumers"`
 }
@@ -82,7 +82,7 @@ func (c *inboxStatsCommand) text(p *page.Page, consumers []record.Consumer) {
 		{Name: "NEXT TRY"}, {Name: "DEAD", Right: true}, {Name: "SINCE", Right: true}}, rows)
 }
 
-// ageOf is how long ago a time was, if there is one.
+// ageOf returns the time since at, or a placeholder if at is nil.
 func ageOf(at *time.Time, now time.Time) string {
 	if at == nil {
 		return ""
@@ -90,7 +90,8 @@ func ageOf(at *time.Time, now time.Time) string {
 	return page.Age(now.Sub(*at))
 }
 
-// nextTry is when something is tried again, if that is known. What is due waits for its broker.
+// nextTry describes the time of the next attempt, if it is known. A message whose time has come
+// waits for the broker to deliver it.
 func nextTry(at *time.Time, now time.Time) string {
 	switch {
 	case at == nil:

@@ -27,7 +27,7 @@ type listCommand struct {
 	AfterKey   string `placeholder:"KEY" help:"See --after-scope."`
 }
 
-// Help says more.
+// Help implements kong.HelpProvider.
 func (listCommand) Help() string {
 	return `Reads records in the order of the primary key, and ends at --limit. --scope is a range of the index. The other filters are
 looked at row by row, so without --scope they may walk the whole table until --limit or --timeout ends it.
@@ -37,7 +37,7 @@ A log tells an execution id: idem list --execution ID finds its record.
 Example: idem list --scope tenant-1/ --state failed --older 1h`
 }
 
-// Run lists.
+// Run lists records.
 func (c *listCommand) Run(s *session) error {
 	filter := record.Filter{ScopePrefix: c.Scope, Key: c.Key, ExecutionID: c.Execution, State: c.State, Older: time.Duration(c.Older), Limit: c.Limit}
 	if c.Limit < 1 || c.Limit > 10000 {
@@ -46,7 +46,7 @@ func (c *listCommand) Run(s *session) error {
 	if c.AfterScope != "" || c.AfterKey != "" {
 		filter.After = &record.Name{Scope: c.AfterScope, Key: c.AfterKey}
 	}
-	filter.Limit++ // one more tells whether there are more
+	filter.Limit++ // read one more, to learn whether there are more
 	list := shownList{Records: []*shownRecord{}}
 	var found []record.Record
 	err := s.limited(func(ctx context.Context, tx pgx.Tx) (err error) {
@@ -68,11 +68,11 @@ func (c *listCommand) Run(s *session) error {
 	return s.show(list, func(p *page.Page) { c.text(p, found, list.More) })
 }
 
-// shownList is a list in JSON.
+// shownList is the JSON of the list.
 type shownList struct {
 	Records []*shownRecord `json:"records"`
 	More    bool           `json:"more"`
-	Next    *shownName     `json:"next,omitempty"` // for --after-scope and --after-key, if keys are whole
+	Next    *shownName     `json:"next,omitempty"` // values for --after-scope and --after-key, if keys are not abridged
 }
 
 type shownName struct {
@@ -104,7 +104,7 @@ func (c *listCommand) text(p *page.Page, found []record.Record, more bool) {
 	}
 }
 
-// tooSlow says what to do about a list that was given up.
+// tooSlow adds a remedy to the error of a list that took too long.
 func (c *listCommand) tooSlow(err error) error {
 	var server *pgconn.PgError
 	if errors.As(err, &server) && server.Code == "57014" && c.Scope == "" {

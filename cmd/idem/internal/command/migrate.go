@@ -20,7 +20,7 @@ type migrateCommand struct {
 	Status migrateStatusCommand `cmd:"" help:"List the migrations. The exit code is 3 if one is missing."`
 }
 
-// Help says more.
+// Help implements kong.HelpProvider.
 func (migrateCommand) Help() string {
 	return `The migrations are those of package migrations, in a version table of their own: public.idem_goose_version. Any number of processes may
 run them at once, also through a pooler: one works, the others wait.
@@ -40,23 +40,23 @@ type (
 	migrateStatusCommand struct{ owner }
 )
 
-// owner is the role that owns what migrations make.
+// owner holds the flag for the role that owns the schema.
 type owner struct {
 	Role string `placeholder:"ROLE" help:"Act as this role, which then owns the schema: one that may not log in, and that yours is a member of."`
 }
 
-// Help says more.
+// Help implements kong.HelpProvider.
 func (migrateUpCommand) Help() string {
 	return "Example: idem migrate up --yes -d app --role idem_migrate"
 }
 
-// Help says more.
+// Help implements kong.HelpProvider.
 func (migrateDownCommand) Help() string { return "Example: idem migrate down -d scratch" }
 
-// Help says more.
+// Help implements kong.HelpProvider.
 func (migrateStatusCommand) Help() string { return "Example: idem migrate status --json" }
 
-// shownMigration is a migration in JSON.
+// shownMigration is the JSON of a migration.
 type shownMigration struct {
 	Version   int64      `json:"version"`
 	Name      string     `json:"name"`
@@ -80,7 +80,7 @@ func newShownMigrations(all []migrate.Migration) []shownMigration {
 	return shown
 }
 
-// database opens what migrations run on.
+// database returns the connection pool for migrations, with the role of the owner.
 func (o owner) database(s *session) (*sql.DB, error) {
 	config, err := s.globals.Config(s.Getenv, s.name)
 	if err != nil {
@@ -92,7 +92,7 @@ func (o owner) database(s *session) (*sql.DB, error) {
 	return stdlib.OpenDB(*config.ConnConfig), nil
 }
 
-// Run applies what is missing.
+// Run applies the missing migrations.
 func (c *migrateUpCommand) Run(s *session) error {
 	db, err := c.database(s)
 	if err != nil {
@@ -126,7 +126,8 @@ func (c *migrateUpCommand) Run(s *session) error {
 	})
 }
 
-// unbroken is for what a signal lets come to its end: a migration that is under way, and the lock that is given back after it.
+// unbroken returns a context that a signal does not cancel, for a running migration and the release
+// of its lock. It also extends the time that the command gets to end after a signal.
 func unbroken(s *session) context.Context {
 	s.isUnbroken.Store(true)
 	return context.WithoutCancel(s.ctx)
@@ -144,7 +145,8 @@ func missing(s *session, db *sql.DB) ([]migrate.Migration, error) {
 	return pending, err
 }
 
-// lost finds a schema that was dropped, or not restored, and whose table of versions is still there.
+// lost returns an error if all migrations are recorded as applied while the schema does not exist.
+// The schema was dropped, or not restored.
 func lost(s *session, db *sql.DB) error {
 	var there bool
 	if err := db.QueryRowContext(s.ctx, "SELECT to_regclass('idem.records') IS NOT NULL").Scan(&there); err != nil || there {
@@ -162,7 +164,7 @@ func names(all []migrate.Migration) string {
 	return strings.Join(names, ", ")
 }
 
-// Run takes the latest one back.
+// Run undoes the latest migration.
 func (c *migrateDownCommand) Run(s *session) error {
 	db, err := c.database(s)
 	if err != nil {
@@ -196,7 +198,7 @@ func (c *migrateDownCommand) Run(s *session) error {
 	return s.show(newShownMigrations(list), func(p *page.Page) { p.Printf("took back %s\n", names(list)) })
 }
 
-// Run lists the migrations.
+// Run lists the migrations. It returns errFound if one is missing.
 func (c *migrateStatusCommand) Run(s *session) error {
 	db, err := c.database(s)
 	if err != nil {

@@ -23,19 +23,20 @@ type operationCommand struct {
 	Cancel  operationCancelCommand  `cmd:"" help:"End an operation, and undo what it has done."`
 }
 
-// Help says more.
+// Help implements kong.HelpProvider.
 func (operationCommand) Help() string {
 	return `Operations are work of several steps: see package operation. A parked operation waits for a person. show says why it is parked.
 
 Example: idem operation list --state parked`
 }
 
-// operationID is the operation that a command is about.
+// operationID holds the argument for an operation.
 type operationID struct {
 	ID string `arg:"" help:"Operation id, as idem operation list, idem stuck and idem show print it."`
 }
 
-// find returns the operation, and lets work read more about it.
+// find returns the operation. If work is not nil, find calls it in the same transaction. It fails
+// if the ID is malformed or the operation does not exist.
 func (c *operationID) find(s *session, work func(context.Context, pgx.Tx, *record.Operation) error) (found *record.Operation, err error) {
 	var id pgtype.UUID
 	if id.Scan(c.ID) != nil {
@@ -53,7 +54,8 @@ func (c *operationID) find(s *session, work func(context.Context, pgx.Tx, *recor
 	return found, err
 }
 
-// change asks, and then changes an operation. preview is what the change would do; nil if there is nothing to say of that.
+// change asks for consent and calls do for the operation. The preview, which may be nil, describes
+// the effects of the change. The text will completes the question, and done describes the result.
 func (c *operationID) change(s *session, o *record.Operation, agreed *accountable, preview []string, will, done string, do func(context.Context) error) error {
 	will = fmt.Sprintf("%s (operation %s %s, %s at step %s)", will, page.Safe(o.Name), o.ID, o.State, page.Safe(o.Step))
 	s.preview(agreed.consent, preview)
@@ -76,14 +78,15 @@ func (c *operationID) change(s *session, o *record.Operation, agreed *accountabl
 	return s.show(shownChange{o.ID, done, preview}, func(p *page.Page) { p.Printf("%s; see idem operation show %s\n", done, o.ID) })
 }
 
-// shownChange is what was done to an operation, in JSON.
+// shownChange is the JSON of a change.
 type shownChange struct {
 	ID      string   `json:"operation_id"`
 	Done    string   `json:"done"`
 	Preview []string `json:"preview,omitempty"`
 }
 
-// preview prints what a change would do: above the question if there will be one, and otherwise above the result. In JSON the result has it.
+// preview prints the effects of a change: before the question if there is one, and otherwise before
+// the result. The JSON result contains the preview itself.
 func (s *session) preview(agreed consent, sentences []string) {
 	p := s.page
 	if !agreed.Yes && s.InIsTerminal {
@@ -96,7 +99,7 @@ func (s *session) preview(agreed consent, sentences []string) {
 	}
 }
 
-// parked returns an error unless the operation is parked.
+// parked returns a refusedError unless the operation is parked.
 func parked(o *record.Operation) error {
 	if o.State != record.Parked {
 		return refusedError{fmt.Sprintf("nothing was changed: operation %s is not parked, it is %s", o.ID, o.State)}

@@ -19,7 +19,7 @@ import (
 
 type operationRetryCommand struct{ chosenOperations }
 
-// Help says more.
+// Help implements kong.HelpProvider.
 func (operationRetryCommand) Help() string {
 	return `Use it when the reason of a parked operation is gone: the code is fixed, or the other side is back. A Worker, or a call with the key,
 then resumes the operation. A Keyed call in doubt is made again under its key. An operation whose Once call is in doubt parks again: see resolve.
@@ -28,7 +28,7 @@ then resumes the operation. A Keyed call in doubt is made again under its key. A
 Example: idem operation retry --all --name checkout --step charge --dry-run`
 }
 
-// Run retries.
+// Run retries parked operations.
 func (c *operationRetryCommand) Run(s *session) error {
 	if err := c.check(); err != nil {
 		return err
@@ -55,7 +55,7 @@ type operationCancelCommand struct {
 	WithoutCode    bool   `help:"End it by its recorded steps alone, where its code has changed or keeps failing. Steps that the code no longer asks for are not undone."`
 }
 
-// Help says more.
+// Help implements kong.HelpProvider.
 func (operationCancelCommand) Help() string {
 	return `Ends an operation that runs or is parked. It begins no further step, and its steps are undone by a Worker, or by a call with the key.
 After that the key is free. The command prints what will happen before it asks: which call is in doubt and what Cancel does about it, which steps
@@ -66,7 +66,7 @@ Canceling an operation again changes nothing. --all cancels all operations that 
 Example: idem operation cancel 0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2a10 --yes`
 }
 
-// Run cancels.
+// Run cancels operations, after a preview of the effects.
 func (c *operationCancelCommand) Run(s *session) error {
 	if err := c.check(); err != nil {
 		return err
@@ -118,7 +118,7 @@ type operationResolveCommand struct {
 	accountable
 }
 
-// Help says more.
+// Help implements kong.HelpProvider.
 func (operationResolveCommand) Help() string {
 	return `Says the outcome of a call that is in doubt, of a parked operation. Ask the other side first, by the key of the call: idem operation show
 prints it. The operation believes what is said here. --reason is required and says how the outcome is known. If the call has not happened,
@@ -129,7 +129,7 @@ too, which takes the keys.
 Example: idem operation resolve 0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2a10 --happened --value '{"charge":"ch_1"}' --reason 'INC-7: the bank has it' --yes`
 }
 
-// Run resolves.
+// Run records the outcome of a call in doubt.
 func (c *operationResolveCommand) Run(s *session) error {
 	value, err := c.value(s)
 	if err != nil {
@@ -181,7 +181,8 @@ func (c *operationResolveCommand) Run(s *session) error {
 		})
 }
 
-// choose returns the call that the command is about, nil if it is not in doubt.
+// choose returns the call in doubt that --step names, the first one if --step is empty, and nil if
+// there is no such call.
 func (c *operationResolveCommand) choose(doubts []record.Doubt) *record.Doubt {
 	for i := range doubts {
 		if step, _ := record.UndoOf(doubts[i].Name); c.Step == "" || c.Step == step || c.Step == doubts[i].Name {
@@ -191,7 +192,8 @@ func (c *operationResolveCommand) choose(doubts []record.Doubt) *record.Doubt {
 	return nil
 }
 
-// value is that of the call, as it is recorded.
+// value returns the result of the call as it is recorded. It fails if the flags contradict each
+// other or if --value is not JSON.
 func (c *operationResolveCommand) value(s *session) (json.RawMessage, error) {
 	switch {
 	case !c.Happened && !c.NotHappened && c.Refused == "":
@@ -216,8 +218,8 @@ func (c *operationResolveCommand) value(s *session) (json.RawMessage, error) {
 	return text, nil
 }
 
-// options returns the Sealer of the operation, if its input is sealed: it seals a value, and an error, too. Of an undo that is repeated nothing is
-// recorded.
+// options returns the Sealer of the operation if its input is sealed. The value or error of the
+// call is then sealed as well. An undo that is repeated records nothing, and needs no Sealer.
 func (c *operationResolveCommand) options(s *session, o *record.Operation, isRepeated bool) ([]idem.Option, error) {
 	if o.Input.SealedBy == "" || isRepeated {
 		return nil, nil

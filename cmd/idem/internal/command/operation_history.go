@@ -13,7 +13,7 @@ type operationHistoryCommand struct {
 	sealKeys
 }
 
-// Help says more.
+// Help implements kong.HelpProvider.
 func (operationHistoryCommand) Help() string {
 	return `Writes the history of one operation to standard output: its input and its steps, with their values in clear. Kept in a file of
 testdata/, it is what
@@ -22,7 +22,7 @@ idemtest.Replay holds the code of the next release to. Look through it before yo
 Example: idem operation history 0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2a10`
 }
 
-// Run writes the history.
+// Run prints the history.
 func (c *operationHistoryCommand) Run(s *session) error {
 	sealer, err := c.sealer(s)
 	if err != nil {

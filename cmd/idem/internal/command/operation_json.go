@@ -8,14 +8,14 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// shownTimeline is an operation with its recorded steps, in JSON.
+// shownTimeline is the JSON of an operation with its recorded steps.
 type shownTimeline struct {
 	shownOperation
 	Parent    string      `json:"parent,omitempty"`
 	InDoubt   []shownCall `json:"in_doubt,omitempty"`
 	Canceled  bool        `json:"canceled"`
-	Undos     []string    `json:"undos,omitempty"` // still to run, in that order
-	Kept      []string    `json:"kept,omitempty"`  // done, and without an undo
+	Undos     []string    `json:"undos,omitempty"` // undos that are still to run, in this order
+	Kept      []string    `json:"kept,omitempty"`  // steps that are done and have no undo
 	CreatedAt time.Time   `json:"created_at"`
 	EndedAt   *time.Time  `json:"ended_at"`
 	Input     shownValue  `json:"input"`
@@ -23,7 +23,7 @@ type shownTimeline struct {
 	Signals   []shownSent `json:"signals"`
 }
 
-// shownCall is a call that was begun and has no recorded outcome.
+// shownCall is the JSON of a call that was begun and has no recorded outcome.
 type shownCall struct {
 	Kind string `json:"kind"`
 	Step string `json:"step"`
@@ -38,7 +38,7 @@ type shownStep struct {
 	RecordedAt time.Time  `json:"recorded_at"`
 	DueAt      *time.Time `json:"due_at,omitempty"`
 	Value      shownValue `json:"value"`
-	Child      string     `json:"child,omitempty"` // the id of the operation that a child is
+	Child      string     `json:"child,omitempty"` // ID of the child operation that the step began
 }
 
 type shownSent struct {
@@ -51,7 +51,7 @@ type shownSent struct {
 type shownValue struct {
 	Bytes    int64   `json:"bytes"`
 	SealedBy string  `json:"sealed_by,omitempty"`
-	Value    []byte  `json:"value,omitempty"` // in base64
+	Value    []byte  `json:"value,omitempty"` // base64
 	Text     *string `json:"value_text,omitempty"`
 }
 

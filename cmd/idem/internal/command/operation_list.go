@@ -23,7 +23,7 @@ type operationListCommand struct {
 	sealKeys
 }
 
-// Help says more.
+// Help implements kong.HelpProvider.
 func (operationListCommand) Help() string {
 	return `Lists operations, the latest first, up to --limit. No index has that order, so the whole table is read, until --timeout: purge keeps it
 small. The last error of an operation is shown if there was one since its last progress. An error that is sealed takes the keys.
@@ -31,7 +31,7 @@ small. The last error of an operation is shown if there was one since its last p
 Example: idem operation list --name checkout --state parked`
 }
 
-// Run lists.
+// Run lists operations.
 func (c *operationListCommand) Run(s *session) error {
 	if c.Limit < 1 || c.Limit > 10000 {
 		return usage("--limit is between 1 and 10000: go on with --before")
@@ -62,7 +62,7 @@ func (c *operationListCommand) Run(s *session) error {
 	return s.show(shown, func(p *page.Page) { c.text(p, found, more) })
 }
 
-// shownOperationList is a list in JSON.
+// shownOperationList is the JSON of the list.
 type shownOperationList struct {
 	Operations []shownOperation `json:"operations"`
 	More       bool             `json:"more"`
@@ -86,10 +86,10 @@ func (c *operationListCommand) text(p *page.Page, found []record.Operation, more
 	}
 }
 
-// longestCell is how many characters of a text a table shows.
+// longestCell is the maximum number of characters of a cell.
 const longestCell = 200
 
-// reasonOf is why an operation is parked: the code and the sentence.
+// reasonOf returns the reason code and sentence of a parked operation in one line.
 func reasonOf(o *record.Operation) string {
 	if o.Reason == "" {
 		return ""
@@ -97,7 +97,7 @@ func reasonOf(o *record.Operation) string {
 	return page.Safe(o.Reason + ": " + clipped(o.ReasonText, longestCell))
 }
 
-// lastErrorOf is the last error of an operation, in one line.
+// lastErrorOf returns the last error of an operation in one line.
 func lastErrorOf(o *record.Operation) string {
 	e := o.LastError
 	if e == nil {
@@ -106,7 +106,7 @@ func lastErrorOf(o *record.Operation) string {
 	return fmt.Sprintf("%s: %s", attemptOf(o), page.Safe(clipped(e.Text, longestCell)))
 }
 
-// attemptOf says which attempt has failed, and when the next one follows.
+// attemptOf describes the attempt that failed last, and the time of the next one.
 func attemptOf(o *record.Operation) string {
 	e := o.LastError
 	what := fmt.Sprintf("run %d of the function", e.Attempt)
@@ -129,7 +129,7 @@ func clipped(text string, limit int) string {
 	return text
 }
 
-// operationState is the state of an operation as it is told to a person.
+// operationState returns the state of an operation as people see it.
 func operationState(p *page.Page, o *record.Operation) string {
 	state := o.State
 	if o.State == record.Parked {

@@ -14,7 +14,7 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// chosenOperations are the operations that are to be changed: one by its id, or many by what they have in common.
+// chosenOperations selects the operations of a change: one by its ID, or many by filters.
 type chosenOperations struct {
 	ID     string `arg:"" optional:"" help:"Operation id, as idem operation list, idem stuck and idem show print it."`
 	All    bool   `help:"Instead of an id: all that the filters let through, up to --limit."`
@@ -27,7 +27,7 @@ type chosenOperations struct {
 	accountable
 }
 
-// check refuses what contradicts itself.
+// check fails if the arguments contradict each other.
 func (c *chosenOperations) check() error {
 	filtered := c.Name != "" || c.Step != "" || c.Scope != "" || c.Older != 0
 	switch {
@@ -43,11 +43,12 @@ func (c *chosenOperations) check() error {
 	return nil
 }
 
-// one is the operation that was named.
+// one returns the operation that the argument names.
 func (c *chosenOperations) one() *operationID { return &operationID{c.ID} }
 
-// changeAll asks once, and then changes each of the operations until one fails. An operation that has changed since it was listed is left alone.
-// preview is nil if there is nothing to say before the change.
+// changeAll asks for consent once and calls do for each selected operation until one fails. An
+// operation that has changed in the meantime is skipped. The function preview, which may be nil,
+// describes the effects on one operation.
 func (c *chosenOperations) changeAll(s *session, state, will, done string, preview func(ctx context.Context, id string) (*operation.CancelPreview, error),
 	do func(ctx context.Context, id string) error,
 ) error {
@@ -102,7 +103,7 @@ func (c *chosenOperations) changeAll(s *session, state, will, done string, previ
 	})
 }
 
-// previewAll counts what Cancel would do with each of the operations.
+// previewAll summarizes the previews of all operations.
 func previewAll(s *session, found []record.Operation, preview func(ctx context.Context, id string) (*operation.CancelPreview, error)) ([]string, error) {
 	if preview == nil {
 		return nil, nil
@@ -113,7 +114,7 @@ func previewAll(s *session, found []record.Operation, preview func(ctx context.C
 		p, err := preview(ctx, found[i].ID)
 		cancel()
 		switch {
-		case errors.Is(err, operation.ErrNotParked), errors.Is(err, operation.ErrUnknownOperation): // it has ended
+		case errors.Is(err, operation.ErrNotParked), errors.Is(err, operation.ErrUnknownOperation): // the operation has ended
 			continue
 		case err != nil:
 			return nil, err
@@ -149,7 +150,7 @@ func changeOne(ctx context.Context, id string, do func(ctx context.Context, id s
 	return err
 }
 
-// shownChanges is what was done to many operations, or with --dry-run would be, in JSON.
+// shownChanges is the JSON of the operations that were changed or, with --dry-run, would be.
 type shownChanges struct {
 	Done       bool             `json:"done"`
 	Preview    []string         `json:"preview,omitempty"`

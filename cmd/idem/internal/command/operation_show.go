@@ -21,7 +21,7 @@ type operationShowCommand struct {
 	Full   bool `help:"Show the whole key."`
 }
 
-// Help says more.
+// Help implements kong.HelpProvider.
 func (operationShowCommand) Help() string {
 	return `Shows one operation: its state, why it is parked, its last error, and its recorded steps. A step is recorded with the commit that follows
 it, and AFTER is the time from the beginning of the operation to that commit. An error that is sealed is shown with the keys, and as "sealed" without
@@ -30,7 +30,7 @@ them. Values are not read unless --reveal asks for them.
 Example: idem operation show 0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2a10 --reveal`
 }
 
-// Run shows the operation.
+// Run prints the operation.
 func (c *operationShowCommand) Run(s *session) error {
 	t := timeline{}
 	o, err := c.find(s, func(ctx context.Context, tx pgx.Tx, o *record.Operation) (err error) {
@@ -65,19 +65,19 @@ type timeline struct {
 	undos, kept []string
 }
 
-// readUndos reads which undos are still to run, and which steps stay.
+// readUndos reads which undos are still to run, and which steps stay because they have no undo.
 func (t *timeline) readUndos(s *session) error {
 	ctx, cancel := context.WithTimeout(s.ctx, changeTimeout)
 	defer cancel()
 	status, err := operation.Show(ctx, s.pool, t.operation.ID)
-	if err != nil && !errors.Is(err, operation.ErrUnknownOperation) { // purged meanwhile
+	if err != nil && !errors.Is(err, operation.ErrUnknownOperation) { // ignore an operation that was purged in the meantime
 		return err
 	}
 	t.undos, t.kept = status.Undos, status.Kept
 	return nil
 }
 
-// open puts what is sealed in clear.
+// open decrypts the sealed values.
 func (t *timeline) open(s *session, keys sealKeys) error {
 	secrets, err := keys.secrets(s)
 	if err != nil {

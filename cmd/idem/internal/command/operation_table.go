@@ -9,7 +9,7 @@ import (
 	"github.com/idem-go/idem/internal/db"
 )
 
-// table is the timeline: recorded steps, calls in progress, and signals.
+// table prints the timeline: recorded steps, calls in progress, and signals.
 func (t *timeline) table(p *page.Page, reveal bool) {
 	o := t.operation
 	var rows [][]string

@@ -26,7 +26,7 @@ func (c *operationShowCommand) text(p *page.Page, t *timeline) {
 	}
 }
 
-// remedy says what to do about an operation that is parked.
+// remedy returns advice about a parked operation.
 func (t *timeline) remedy() string {
 	o, unknown := t.operation, ""
 	if len(t.doubts()) > 0 {
@@ -36,7 +36,7 @@ func (t *timeline) remedy() string {
 	return "docs/operations-reference.md says what to do about " + o.Reason + ". Then: idem operation retry " + o.ID + ", or cancel." + unknown
 }
 
-// facts is what is known of an operation besides its name and its steps.
+// facts returns the attributes of the operation, apart from its name and steps.
 func (t *timeline) facts(p *page.Page, wholeKey bool) []page.Pair {
 	o := t.operation
 	facts := []page.Pair{
@@ -80,7 +80,8 @@ func (t *timeline) facts(p *page.Page, wholeKey bool) []page.Pair {
 	return append(facts, page.Pair{Name: "input", Value: shownText(o.Input)})
 }
 
-// family is of which operation it is a child, and which are its own. awaited is the one that it waits for.
+// family returns the IDs of the parent and of the children of the operation. The result awaited is
+// the child that the operation waits for.
 func (t *timeline) family(p *page.Page) (facts []page.Pair, awaited string) {
 	if t.operation.Parent != "" {
 		facts = append(facts, page.Pair{Name: "parent", Value: t.operation.Parent})
@@ -98,7 +99,7 @@ func (t *timeline) family(p *page.Page) (facts []page.Pair, awaited string) {
 	return facts, awaited
 }
 
-// childOf returns the id of the operation that a step of an operation has begun, "" if it has begun none.
+// childOf returns the ID of the operation that step s began, or "" if s is not such a step.
 func childOf(o *record.Operation, s *record.Step) string {
 	if s.Kind != string(db.ChildStep) {
 		return ""
@@ -106,10 +107,10 @@ func childOf(o *record.Operation, s *record.Step) string {
 	return operation.ChildID(o.ID, s.Name)
 }
 
-// doubts are the calls that were begun and have no recorded outcome.
+// doubts returns the calls that were begun and have no recorded outcome.
 func (t *timeline) doubts() []record.Doubt { return record.Doubts(t.operation, t.steps) }
 
-// doubtName is a call, or the call of an undo, for a person.
+// doubtName returns the name of a call or of an undo as people see it.
 func doubtName(d *record.Doubt) string {
 	if d.IsUndo() {
 		return "the undo of step " + page.Safe(record.UndoName(d.Name))
@@ -124,7 +125,7 @@ func atStep(o *record.Operation) string {
 	return page.Safe(o.Step)
 }
 
-// shownText is a value as a person sees it.
+// shownText returns a value as people see it.
 func shownText(v record.Value) string {
 	switch {
 	case v.Stored == nil:

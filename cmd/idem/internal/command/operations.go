@@ -7,7 +7,7 @@ import (
 	"github.com/idem-go/idem/cmd/idem/internal/record"
 )
 
-// shownOperation is an operation in JSON.
+// shownOperation is the JSON of an operation.
 type shownOperation struct {
 	ID       string    `json:"operation_id"`
 	Name     string    `json:"name"`
@@ -21,14 +21,14 @@ type shownOperation struct {
 	WakeAt   time.Time `json:"wake_at"`
 	Attended bool      `json:"attended"`
 
-	Reason     string          `json:"reason,omitempty"`      // the code
-	ReasonText string          `json:"reason_text,omitempty"` // the same as a sentence
+	Reason     string          `json:"reason,omitempty"`      // reason code
+	ReasonText string          `json:"reason_text,omitempty"` // the reason as a sentence
 	LastError  *shownLastError `json:"last_error,omitempty"`
 }
 
-// shownLastError is the last error of an operation in JSON.
+// shownLastError is the JSON of the last error of an operation.
 type shownLastError struct {
-	Step    string     `json:"step,omitempty"` // empty if the function has returned it
+	Step    string     `json:"step,omitempty"` // empty for an error of the function
 	Attempt int        `json:"attempt"`
 	At      time.Time  `json:"at"`
 	NextAt  *time.Time `json:"next_at,omitempty"`
@@ -54,7 +54,8 @@ func newShownOperations(all []record.Operation, wholeKey bool) []shownOperation 
 	return shown
 }
 
-// tellOperations lists operations below a title, and says what to do about them.
+// tellOperations prints a title, a table of operations and a remedy. It prints nothing for an empty
+// list.
 func tellOperations(p *page.Page, title, remedy string, all []record.Operation) {
 	if len(all) == 0 {
 		return
@@ -68,7 +69,7 @@ func tellOperations(p *page.Page, title, remedy string, all []record.Operation) 
 	p.Printf("%s\n\n", page.Wrap(remedy, "  ", 100))
 }
 
-// explainOperation is what a call gets whose key an operation has.
+// explainOperation sets the outcome of a call whose key belongs to an operation.
 func (e *explanation) explainOperation(o *record.Operation) {
 	switch {
 	case o == nil:

@@ -7,7 +7,7 @@ type outboxCommand struct {
 	Forget outboxForgetCommand `cmd:"" help:"Take its topics from a relay that is not deployed any more."`
 }
 
-// Help says more.
+// Help implements kong.HelpProvider.
 func (outboxCommand) Help() string {
 	return `Messages that package outbox has written, and a relay has yet to publish. One that could not be published holds back those of its topic
 and key, until it is published or dead: see idem dead.

@@ -14,7 +14,7 @@ type outboxForgetCommand struct {
 	accountable
 }
 
-// Help says more.
+// Help implements kong.HelpProvider.
 func (outboxForgetCommand) Help() string {
 	return `For a relay that is not deployed any more. Its topics are then those of the relay without a name, or of one that has them in its
 RelayConfig.Topics. A relay that runs is not forgotten: stop it first. No message is lost.
@@ -22,7 +22,7 @@ RelayConfig.Topics. A relay that runs is not forgotten: stop it first. No messag
 Example: idem outbox forget invoices`
 }
 
-// Run forgets the relay.
+// Run deletes the topics of the relay.
 func (c *outboxForgetCommand) Run(s *session) error {
 	if err := c.ask(s, fmt.Sprintf("takes its topics from the relay %q: the relay without a name publishes them, or one whose Topics have them", page.Safe(c.Name))); err != nil {
 		return err
@@ -45,7 +45,7 @@ func (c *outboxForgetCommand) Run(s *session) error {
 	return s.show(shownForgotten{Relay: c.Name}, func(p *page.Page) { p.Printf("forgotten: the relay %q has no topics any more\n", page.Safe(c.Name)) })
 }
 
-// shownForgotten is a relay that was forgotten, in JSON.
+// shownForgotten is the JSON of the result.
 type shownForgotten struct {
 	Relay string `json:"forgotten"`
 }

@@ -21,7 +21,7 @@ type outboxListCommand struct {
 	Full  bool   `help:"Show whole keys."`
 }
 
-// Help says more.
+// Help implements kong.HelpProvider.
 func (outboxListCommand) Help() string {
 	return `Reads messages in the order in which they were added, up to --limit, and nothing of what they say. With --topic and --older it may
 read the whole outbox, until --timeout. With --state delayed it is the order in which they are due, and there is no --after.
@@ -29,7 +29,7 @@ read the whole outbox, until --timeout. With --state delayed it is the order in 
 Example: idem outbox list --state held --topic orders`
 }
 
-// Run lists.
+// Run lists messages.
 func (c *outboxListCommand) Run(s *session) error {
 	if c.Limit < 1 || c.Limit > 10000 {
 		return usage("--limit is between 1 and 10000: go on with --after")
@@ -62,13 +62,13 @@ func (c *outboxListCommand) Run(s *session) error {
 	return s.show(shown, func(p *page.Page) { c.text(p, found, more) })
 }
 
-// shownMessageList is a list in JSON.
+// shownMessageList is the JSON of the list.
 type shownMessageList struct {
 	Messages []shownMessage `json:"messages"`
 	More     bool           `json:"more"`
 }
 
-// shownMessage is a message in JSON.
+// shownMessage is the JSON of a message.
 type shownMessage struct {
 	Seq      int64      `json:"seq"`
 	ID       string     `json:"id"`
@@ -102,7 +102,7 @@ func newShownMessage(m *record.Message, wholeKey bool) shownMessage {
 	return shown
 }
 
-// messageKey is the key of a message, which may have none.
+// messageKey returns the key of a message for output. A message may have no key.
 func messageKey(key string, whole bool, show func(string, bool) string) string {
 	if key == "" {
 		return ""

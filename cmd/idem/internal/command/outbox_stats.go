@@ -14,14 +14,14 @@ import (
 
 type outboxStatsCommand struct{}
 
-// Help says more.
+// Help implements kong.HelpProvider.
 func (outboxStatsCommand) Help() string {
 	return `Counts up to 10,000 of each, so that it takes little time however much there is.
 
 Example: idem outbox stats --json`
 }
 
-// Run shows the figures.
+// Run prints the figures of the outbox.
 func (c *outboxStatsCommand) Run(s *session) error {
 	lanes := 0
 	err := s.limited(func(ctx context.Context, tx pgx.Tx) (err error) {
@@ -52,17 +52,17 @@ func (c *outboxStatsCommand) Run(s *session) error {
 	return s.show(shown, func(p *page.Page) { c.text(p, &shown) })
 }
 
-// shownOutbox are the figures in JSON.
+// shownOutbox is the JSON of the figures.
 type shownOutbox struct {
 	At            time.Time  `json:"at"`
 	OldestSeconds float64    `json:"oldest_seconds"`
 	Waiting       int        `json:"waiting"`
 	Held          int        `json:"held"`
 	HeldKeys      int        `json:"held_keys"`
-	Delayed       int        `json:"delayed"` // not due yet, and in no other count
+	Delayed       int        `json:"delayed"` // not due yet; not part of other counts
 	NextDue       *time.Time `json:"next_due"`
 	DeadLetters   int        `json:"dead_letters"`
-	CountedTo     int        `json:"counted_to"` // a count of this is that, or more
+	CountedTo     int        `json:"counted_to"` // a count with this value may be larger
 	RelayedLanes  int        `json:"relayed_lanes"`
 	Lanes         int        `json:"lanes"`
 }

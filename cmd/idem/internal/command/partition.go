@@ -22,7 +22,7 @@ type partitionCommand struct {
 	consent
 }
 
-// Help says more.
+// Help implements kong.HelpProvider.
 func (partitionCommand) Help() string {
 	return `Makes a new table with partitions beside the one that is in use, has a trigger write to both, copies what was there in short transactions,
 compares the two, and gives the new one the name of the old one, which it drops. Calls go on all the while: they are somewhat slower, and
@@ -33,7 +33,7 @@ Interrupted, it leaves the new table and the trigger. Run it again, or with --ab
 Example: idem partition records --parts 16 --role idem_migrate`
 }
 
-// Run partitions the table.
+// Run partitions the table, or with --abort removes what an interrupted run has left.
 func (c *partitionCommand) Run(s *session) error {
 	if c.Share <= 0 || c.Share > 1 {
 		return usage("--share is above 0 and at most 1")
@@ -83,7 +83,7 @@ func (c *partitionCommand) abort(s *session, pool *pgxpool.Pool, config partitio
 	return s.show(shownPartition{Table: c.Table, Aborted: true}, func(p *page.Page) { p.Printf("taken back: idem.%s is as it was\n", c.Table) })
 }
 
-// pool connects as the owner.
+// pool returns a pool that acts as the owner of the table.
 func (c *partitionCommand) pool(s *session) (*pgxpool.Pool, error) {
 	config, err := s.globals.Config(s.Getenv, s.name)
 	if err != nil {
@@ -105,7 +105,7 @@ func describePartition(table string, p partition.Progress) string {
 	return fmt.Sprintf("%s: %s %3d%%", table, p.Phase, 100*p.Done/p.Total)
 }
 
-// shownPartition is what was done, in JSON.
+// shownPartition is the JSON of the report.
 type shownPartition struct {
 	Table    string  `json:"table"`
 	Aborted  bool    `json:"aborted,omitempty"`
@@ -114,7 +114,7 @@ type shownPartition struct {
 	Copied   int64   `json:"copied"`
 	Compared int64   `json:"compared"`
 	Seconds  float64 `json:"seconds"`
-	Waited   float64 `json:"writers_waited_seconds"` // at most
+	Waited   float64 `json:"writers_waited_seconds"` // maximum
 }
 
 func newShownPartition(table string, parts int, r partition.Report) shownPartition {

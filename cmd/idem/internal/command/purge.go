@@ -17,7 +17,7 @@ type purgeCommand struct {
 	consent
 }
 
-// Help says more.
+// Help implements kong.HelpProvider.
 func (purgeCommand) Help() string {
 	return `One sweep over all that idem keeps, as package purge makes it: by ranges of blocks, with pauses, giving way to standbys that lag behind
 and to vacuum. Only one works at a time. Interrupted, it leaves what it has deleted, and the next goes on there. --timeout does not apply.
@@ -25,7 +25,7 @@ and to vacuum. Only one works at a time. Interrupted, it leaves what it has dele
 Example: idem purge --max 10m --yes`
 }
 
-// Run purges.
+// Run makes one sweep of all tables.
 func (c *purgeCommand) Run(s *session) error {
 	options := purge.Options{
 		DryRun: c.DryRun, Max: time.Duration(c.Max), Grace: time.Duration(c.Grace), Share: c.Share,
@@ -35,7 +35,7 @@ func (c *purgeCommand) Run(s *session) error {
 	case c.Share <= 0 || c.Share > 1:
 		return usage("--share is above 0 and at most 1")
 	case c.Grace == 0:
-		options.Grace = time.Microsecond // zero would be the default
+		options.Grace = time.Microsecond // 0 would mean the default
 	}
 	pool, err := s.connected()
 	if err != nil {
@@ -61,7 +61,8 @@ func (c *purgeCommand) Run(s *session) error {
 	return early(report)
 }
 
-// early is an error if something kept the sweep from its end that was not asked for.
+// early returns an error if a sweep ended before the end of its table for a reason that the user
+// did not ask for.
 func early(report purge.Report) error {
 	for _, sweep := range report.Tables {
 		switch sweep.Ended {
@@ -87,10 +88,10 @@ func describeSweep(p purge.Progress) string {
 	return text
 }
 
-// shownPurge is what came of a purge, in JSON.
+// shownPurge is the JSON of the report.
 type shownPurge struct {
 	DryRun   bool         `json:"dry_run"`
-	Deleted  int64        `json:"deleted"` // with dry_run, what would be
+	Deleted  int64        `json:"deleted"` // with dry_run, rows that would be deleted
 	Kept     int64        `json:"kept"`
 	Skipped  int64        `json:"skipped"`
 	Seconds  float64      `json:"seconds"`
@@ -99,16 +100,17 @@ type shownPurge struct {
 }
 
 type shownSweep struct {
-	Table   string                   `json:"table"`
-	Ended   purge.Reason             `json:"ended"`
-	Resumed bool                     `json:"resumed"`
-	Deleted int64                    `json:"deleted"`
-	Kept    int64                    `json:"kept"`
-	Skipped int64                    `json:"skipped"`
-	Pages   int64                    `json:"pages"`
-	Seconds float64                  `json:"seconds"`
-	Hidden  int64                    `json:"hidden_standbys,omitempty"` // whose lag this role may not see, and was not waited for
-	Waited  map[purge.Reason]float64 `json:"waited_seconds,omitempty"`
+	Table   string       `json:"table"`
+	Ended   purge.Reason `json:"ended"`
+	Resumed bool         `json:"resumed"`
+	Deleted int64        `json:"deleted"`
+	Kept    int64        `json:"kept"`
+	Skipped int64        `json:"skipped"`
+	Pages   int64        `json:"pages"`
+	Seconds float64      `json:"seconds"`
+	// The number of standbys whose lag the role cannot see. The sweep did not wait for them.
+	Hidden int64                    `json:"hidden_standbys,omitempty"`
+	Waited map[purge.Reason]float64 `json:"waited_seconds,omitempty"`
 }
 
 func newShownPurge(r purge.Report) shownPurge {
@@ -150,7 +152,7 @@ func (c *purgeCommand) text(p *page.Page, r purge.Report) {
 	}
 }
 
-// hiddenStandbys is how many standbys no table's sweep could wait for.
+// hiddenStandbys returns the number of standbys whose lag no sweep could see.
 func hiddenStandbys(r purge.Report) (most int64) {
 	for _, t := range r.Tables {
 		most = max(most, t.Hidden)

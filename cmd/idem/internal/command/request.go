@@ -14,7 +14,7 @@ import (
 	"github.com/idem-go/idem/idemhttp"
 )
 
-// request is one whose hash is compared.
+// request holds the flags for a request whose hash explain compares with the record.
 type request struct {
 	Request     string   `placeholder:"FILE" group:"request" help:"Body of the request. -: standard input."`
 	Without     []string `placeholder:"POINTER" sep:"none" group:"request" help:"JSON pointer to a value that does not matter, as idem.Without takes it. May be repeated."`
@@ -25,15 +25,15 @@ type request struct {
 	Hash        string   `placeholder:"HEX" group:"request" help:"The hash itself, if the program makes it in a way of its own."`
 }
 
-// hashed is a request, hashed in one way.
+// hashed is the hash of a request by one method.
 type hashed struct {
 	Way  string `json:"way"`
 	Hash string `json:"hash,omitempty"`
-	Err  string `json:"error,omitempty"` // why there is none
-	Same *bool  `json:"same"`            // as that of the record, nil if there is nothing to compare
+	Err  string `json:"error,omitempty"` // why there is no hash
+	Same *bool  `json:"same"`            // whether the record has this hash; nil if there is no record
 }
 
-// hashes returns the request hashed in every way that makes sense.
+// hashes returns the hash of the request by every method that applies.
 func (r *request) hashes() ([]*hashed, error) {
 	var all []*hashed
 	if r.Hash != "" {
@@ -82,7 +82,7 @@ func newHashed(way string, sum idem.Hash, err error) *hashed {
 	return &hashed{Way: way, Hash: sum.String()}
 }
 
-// fingerprint is what idemhttp makes of the request.
+// fingerprint returns the hash that idemhttp computes.
 func (r *request) fingerprint(body []byte) (idem.Hash, error) {
 	req, err := http.NewRequest(r.Method, r.Target, http.NoBody)
 	if err != nil {
@@ -93,7 +93,7 @@ func (r *request) fingerprint(body []byte) (idem.Hash, error) {
 	return idemhttp.FingerprintWithout(r.Without...)(req, body)
 }
 
-// maxRequest bounds what is read: no request that is hashed has more.
+// maxRequest is the maximum size of a body. Larger bodies have no hash in idemhttp either.
 const maxRequest = 64 << 20
 
 func (r *request) read() ([]byte, error) {
@@ -147,7 +147,7 @@ func (h *hashed) outcome(p *page.Page) string {
 	return h.Hash + "  " + p.Red("another")
 }
 
-// invalidName is what a call with a name gets that breaks a rule, nil if err is something else.
+// invalidName returns the explanation for an invalid key or scope, or nil if err is another error.
 func invalidName(err error) *explanation {
 	for name, kind := range map[string]error{"ErrInvalidKey": idem.ErrInvalidKey, "ErrInvalidScope": idem.ErrInvalidScope} {
 		if errors.Is(err, kind) {

@@ -1,5 +1,5 @@
-// Package command has the commands of idem, one to a file, and what they share: how they are called, how they speak, and
-// how they end.
+// Package command implements the commands of idem, one per file, and what they share: the grammar,
+// output, and exit codes.
 package command
 
 import (
@@ -16,7 +16,7 @@ const description = "Operates what github.com/idem-go/idem keeps in Postgres. Ke
 	"Exit codes: 0 done, 1 failed, 2 not understood, 3 found something (doctor, verify, stuck, migrate status), 4 no such record, " +
 	"5 nothing changed because it was not agreed to, 6 not everything could be checked, 130 interrupted."
 
-// Run does what the arguments say, and returns the exit code.
+// Run parses the arguments, runs the command, and returns the exit code.
 func Run(ctx context.Context, w World) int {
 	var g grammar
 	parser, err := newParser(&g, w)
@@ -38,8 +38,8 @@ func Run(ctx context.Context, w World) int {
 	}))
 }
 
-// patience is how long a command that was interrupted may take to end: to give back a lock, to hear of a COMMIT, to apply the
-// migrations that it has begun with.
+// patience returns how long an interrupted command may take to end, for example to release a lock
+// or to receive the answer to a COMMIT. Migrations that have begun get more time.
 func (s *session) patience() time.Duration {
 	if s.isUnbroken.Load() {
 		return time.Minute
@@ -47,8 +47,9 @@ func (s *session) patience() time.Duration {
 	return 5 * time.Second
 }
 
-// runFor runs a command, and leaves it if it was interrupted and does not end. What it has begun the server takes back when
-// the connection goes with the process.
+// runFor runs a command. If ctx ends and the command does not end within patience, runFor returns
+// without it. The server rolls the transaction back when the process exits and its connection
+// closes.
 func runFor(ctx context.Context, patience func() time.Duration, command func() error) error {
 	ended := make(chan error, 1)
 	go func() { ended <- command() }()

@@ -14,12 +14,12 @@ import (
 	"github.com/idem-go/idem/seal"
 )
 
-// sealKeys are what responses are opened with.
+// sealKeys holds the flag for the keys of package seal.
 type sealKeys struct {
 	SealKeys string `name:"seal-keys" placeholder:"FILE" help:"Keys of package seal: lines of ID=SECRET, the secret in base64. Default: the variable IDEM_SEAL_KEYS, with commas instead of lines."`
 }
 
-// secrets returns them by id, none if there are none. No error tells any part of them.
+// secrets returns the secrets by key ID, or nil if none are given. Errors show no part of a secret.
 func (k sealKeys) secrets(s *session) (map[string][]byte, error) {
 	text, from := s.Getenv("IDEM_SEAL_KEYS"), "IDEM_SEAL_KEYS"
 	if k.SealKeys != "" {
@@ -41,7 +41,8 @@ func (k sealKeys) secrets(s *session) (map[string][]byte, error) {
 	return secrets, nil
 }
 
-// sealer returns what opens values that are sealed with one of the keys, nil if there are no keys.
+// sealer returns a Sealer that opens values sealed with one of the keys, or nil if there are no
+// keys.
 func (k sealKeys) sealer(s *session) (idem.Sealer, error) {
 	secrets, err := k.secrets(s)
 	if err != nil || len(secrets) == 0 {
@@ -50,7 +51,7 @@ func (k sealKeys) sealer(s *session) (idem.Sealer, error) {
 	return seal.New(seal.Keys{Primary: anyOf(secrets), Secrets: secrets}), nil
 }
 
-// open puts the response of a record in clear, if it is sealed.
+// open decrypts the response of a record if it is sealed.
 func (k sealKeys) open(s *session, r *record.Record) error {
 	if r.SealedBy == "" {
 		return nil
@@ -71,7 +72,7 @@ func (k sealKeys) open(s *session, r *record.Record) error {
 		SameHash: true, ExecutionID: r.ExecutionID, State: db.State(r.State), Status: status, Body: r.Body, SealedBy: r.SealedBy, Closed: true,
 	}
 	if len(r.Header) > 0 {
-		stored.Header = map[string][]string{} // a sealed response has none: what is there is another's
+		stored.Header = map[string][]string{} // a sealed response has no header: this one is not from idem
 	}
 	err = stored.Open(&key, seal.New(seal.Keys{Primary: anyOf(secrets), Secrets: secrets}))
 	switch {
@@ -87,7 +88,7 @@ func (k sealKeys) open(s *session, r *record.Record) error {
 	return err
 }
 
-// anyOf is the id to seal with, which is not done here.
+// anyOf returns the ID of any key. seal.New requires a primary key, but nothing is sealed here.
 func anyOf(secrets map[string][]byte) string {
 	for id := range secrets {
 		return id

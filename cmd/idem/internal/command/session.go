@@ -14,24 +14,25 @@ import (
 	"github.com/idem-go/idem/cmd/idem/internal/record"
 )
 
-// session is what a running command has at hand.
+// session is the environment of a running command.
 type session struct {
 	World
 	ctx     context.Context
 	globals *globals
-	name    string // the last word of the command
-	command string // all of its words
+	name    string // last word of the command
+	command string // all words of the command
 	page    *page.Page
 	pool    *pgxpool.Pool
 
-	isUnbroken atomic.Bool // a signal waits for what is under way
+	isUnbroken atomic.Bool // a signal does not cancel the current work
 }
 
 func newSession(ctx context.Context, w World, g *globals, name string) *session {
 	return &session{World: w, ctx: ctx, globals: g, name: name, page: page.New(w.Stdout, w.colours())}
 }
 
-// close takes leave of the server. A server that does not answer is not waited for: what was interrupted has been asked to end.
+// close closes the pool. It waits only briefly, because a server that does not answer would block
+// it. Interrupted statements have been canceled before.
 func (s *session) close() {
 	if s.pool == nil {
 		return
@@ -44,7 +45,7 @@ func (s *session) close() {
 	}
 }
 
-// connect opens the pool. Nothing is sent yet.
+// connect creates the pool. The first statement opens a connection.
 func (s *session) connect() (*pgxpool.Pool, error) {
 	config, err := s.globals.Config(s.Getenv, s.name)
 	if err != nil {
@@ -54,8 +55,7 @@ func (s *session) connect() (*pgxpool.Pool, error) {
 	return s.pool, err
 }
 
-// limited runs work in a transaction that gives up after --timeout, does not wait long for locks, and does not depend on
-// the settings of the session.
+// limited calls work in a transaction of record.Tx, with the timeout of --timeout.
 func (s *session) limited(work func(context.Context, pgx.Tx) error) error {
 	pool, err := s.connected()
 	if err != nil {
@@ -64,6 +64,7 @@ func (s *session) limited(work func(context.Context, pgx.Tx) error) error {
 	return record.Tx(s.ctx, pool, time.Duration(s.globals.Timeout), func(tx pgx.Tx) error { return work(s.ctx, tx) })
 }
 
+// connected returns the pool, and creates it at the first call.
 func (s *session) connected() (*pgxpool.Pool, error) {
 	if s.pool != nil {
 		return s.pool, nil
@@ -71,7 +72,7 @@ func (s *session) connected() (*pgxpool.Pool, error) {
 	return s.connect()
 }
 
-// show writes a result, as JSON or as text writes it.
+// show prints a result: as JSON with --json, and otherwise by calling text.
 func (s *session) show(result any, text func(*page.Page)) error {
 	if !s.globals.JSON {
 		text(s.page)
@@ -83,7 +84,8 @@ func (s *session) show(result any, text func(*page.Page)) error {
 	return encoder.Encode(result)
 }
 
-// progress tells a person at a terminal how far something is. It is nothing for a program. The last call takes it away.
+// progress shows the progress of a command on one line of a terminal. Without a terminal it prints
+// nothing. A last call with an empty format erases the line.
 func (s *session) progress(format string, args ...any) {
 	if s.ErrIsTerminal && s.Getenv("TERM") != "dumb" {
 		fmt.Fprintf(s.Stderr, "\r\x1b[K"+format, args...)

@@ -24,14 +24,14 @@ type showCommand struct {
 	Full   bool `help:"Show the whole key."`
 }
 
-// Help says more.
+// Help implements kong.HelpProvider.
 func (showCommand) Help() string {
 	return `Reads one record by its primary key, expired or not. The response is not even fetched unless --reveal asks for it.
 
 Example: idem show 'tenant-1/POST %2Forders' 7f3c9a52-0d1e --reveal`
 }
 
-// Run shows the record.
+// Run prints the record.
 func (c *showCommand) Run(s *session) error {
 	if err := c.resolve(s); err != nil {
 		return err
@@ -57,7 +57,7 @@ func (c *showCommand) Run(s *session) error {
 	return s.show(shown, func(p *page.Page) { c.text(p, found, shown) })
 }
 
-// shownRecord is a record in JSON.
+// shownRecord is the JSON of a record.
 type shownRecord struct {
 	Scope       string     `json:"scope"`
 	Key         string     `json:"key"`
@@ -75,8 +75,8 @@ type shownRecord struct {
 	BodyBytes   int64      `json:"body_bytes"`
 
 	Header   json.RawMessage `json:"header,omitempty"`
-	Body     []byte          `json:"body,omitempty"`      // in base64
-	BodyText *string         `json:"body_text,omitempty"` // if it is text
+	Body     []byte          `json:"body,omitempty"`      // base64
+	BodyText *string         `json:"body_text,omitempty"` // only if the body is valid UTF-8
 }
 
 func newShownRecord(r *record.Record, wholeKey bool) *shownRecord {
@@ -126,7 +126,7 @@ func (c *showCommand) text(p *page.Page, r *record.Record, shown *shownRecord) {
 	p.Printf("\n%s\n", page.SafeLines(string(r.Body)))
 }
 
-// facts is what is known of a record besides its name and its response.
+// facts returns the attributes of a record, apart from its name and response.
 func facts(p *page.Page, r *record.Record) []page.Pair {
 	status, completed := "-", "-"
 	if r.Status != nil {
@@ -160,7 +160,8 @@ func stateOf(p *page.Page, r *record.Record) string {
 	return r.State
 }
 
-// expires says when the key is new. The record of an operation has a time that never comes, until it is over.
+// expires describes the time at which the key becomes new. The record of an operation in progress
+// does not expire.
 func expires(r *record.Record) string {
 	if r.State == record.Running && !r.Expired() {
 		return "after it is over"

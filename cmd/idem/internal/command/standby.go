@@ -9,17 +9,20 @@ import (
 	"github.com/idem-go/idem/cmd/idem/internal/page"
 )
 
-// errStandby ends a command that was asked of a standby and has said what is there.
+// errStandby is returned by a command that printed the answer of a standby where only the primary
+// knows the answer.
 var errStandby = errors.New("what is told of locks, sessions and processes is not so on the primary")
 
-// standbyTimeout bounds the question whether a server is one.
+// standbyTimeout is the timeout of the query that detects a standby.
 const standbyTimeout = 2 * time.Second
 
-// needsPrimary are the commands whose answer rests on locks or sessions. The doctor has a check for it.
+// needsPrimary lists the commands whose answer depends on locks or sessions. The doctor is not
+// among them, because it has a check for standbys.
 var needsPrimary = map[string]bool{"stuck": true, "explain": true, "stats": true, "outbox stats": true, "operation list": true, "operation show": true}
 
-// besides says that what a command has read is that of a standby: as old as its replay, and without the locks of the primary. A command
-// whose answer rests on these has not checked what it was asked.
+// besides prints a note if the command has read from a standby. A standby is as old as its replay
+// and does not have the locks of the primary. For a command in needsPrimary, besides returns
+// errStandby.
 func (s *session) besides(err error) error {
 	if s.pool == nil || err != nil && !errors.Is(err, errFound) && !errors.Is(err, errUnknown) {
 		return err

@@ -16,7 +16,7 @@ type statsCommand struct {
 	Exact bool `help:"Count instead of estimating: reads the whole table, up to --timeout."`
 }
 
-// Help says more.
+// Help implements kong.HelpProvider.
 func (statsCommand) Help() string {
 	return `Reads no record: the figures come from the catalog, the statistics and the locks, so a table of any size answers at once. What is an
 estimate says what it rests on. --exact counts by reading everything, in one statement that --timeout ends.
@@ -24,7 +24,7 @@ estimate says what it rests on. --exact counts by reading everything, in one sta
 Example: idem stats --exact --timeout 5m`
 }
 
-// Run shows the figures.
+// Run prints the figures.
 func (c *statsCommand) Run(s *session) error {
 	v, err := readStats(s)
 	if err != nil {
@@ -45,7 +45,7 @@ func (c *statsCommand) Run(s *session) error {
 	return s.show(shown, func(p *page.Page) { c.text(p, v, shown.Counted) })
 }
 
-// readStats reads the figures of this moment.
+// readStats reads the current figures.
 func readStats(s *session) (stats.Stats, error) {
 	pool, err := s.connected()
 	if err != nil {
@@ -63,7 +63,7 @@ func readStats(s *session) (stats.Stats, error) {
 	return v, err
 }
 
-// shownStats are the figures in JSON.
+// shownStats is the JSON of the figures.
 type shownStats struct {
 	At         time.Time     `json:"at"`
 	Records    shownFigure   `json:"records"`
@@ -78,10 +78,11 @@ type shownStats struct {
 	InFlight   shownInFlight `json:"in_flight"`
 	Purge      shownPurging  `json:"purge"`
 
-	Counted *record.Counts `json:"counted,omitempty"` // with --exact
+	Counted *record.Counts `json:"counted,omitempty"` // only with --exact
 }
 
-// shownFigure is a number and what it is worth: exact, estimate or unknown. Unknown has no value.
+// shownFigure is the JSON of a number with its quality: exact, estimate or unknown. An unknown
+// figure has no value.
 type shownFigure struct {
 	Value   any    `json:"value"`
 	Quality string `json:"quality"`
@@ -175,7 +176,7 @@ func (c *statsCommand) text(p *page.Page, v stats.Stats, counted *record.Counts)
 	p.Table([]page.Column{{Name: "SEALED WITH"}, {Name: "RECORDS", Right: true}}, rows)
 }
 
-// figure says a number, and that it is an estimate if it is one.
+// figure formats a number, and marks it if it is an estimate.
 func figure[T any](p *page.Page, f stats.Figure[T], say func(T) string) string {
 	switch f.Quality {
 	case stats.Exact:

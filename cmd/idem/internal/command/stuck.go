@@ -19,7 +19,7 @@ type stuckCommand struct {
 	sealKeys
 }
 
-// Help says more.
+// Help implements kong.HelpProvider.
 func (stuckCommand) Help() string {
 	return `Lists what needs a person: keys that a transaction holds for long, operations that are parked, or due and without an owner, and records
 that an fn has left behind by ending its transaction itself. Operations are listed with their reason and their last error; an error that is sealed
@@ -29,10 +29,11 @@ and otherwise 6 if the table was not walked.
 Example: idem stuck --older 5m --scan`
 }
 
-// scanUpTo is the size of a table that is walked without being told to.
+// scanUpTo is the size in bytes up to which the table is scanned without --scan.
 const scanUpTo = 64 << 20
 
-// Run looks for what is stuck.
+// Run prints what needs a person. It returns errFound if it found anything, and errUnknown if it
+// found nothing but did not scan the table.
 func (c *stuckCommand) Run(s *session) error {
 	found := stuck{}
 	sealer, err := c.sealer(s)
@@ -62,20 +63,20 @@ func (c *stuckCommand) Run(s *session) error {
 	return nil
 }
 
-// stuck is what needs a person.
+// stuck is the result of the command.
 type stuck struct {
 	held       []record.Holder
 	parked     []record.Operation
 	unattended []record.Operation
 	left       []record.Record
 
-	size    int64 // of the table of records
-	scanned bool  // whether it was looked for what no index leads to
+	size    int64 // size of idem.records in bytes
+	scanned bool  // the table was scanned for records left behind
 }
 
 func (f *stuck) any() bool { return len(f.held)+len(f.parked)+len(f.unattended)+len(f.left) > 0 }
 
-// ask finds all but the records that were left behind.
+// ask reads all but the records that were left behind, and decides whether to scan for those.
 func (c *stuckCommand) ask(ctx context.Context, tx pgx.Tx, found *stuck) (err error) {
 	old := time.Duration(c.Older)
 	if found.held, err = record.Holders(ctx, tx, old); err != nil {
@@ -106,13 +107,13 @@ func (f *stuck) shown(wholeKeys bool) shownStuck {
 	return shown
 }
 
-// shownStuck is what needs a person, in JSON.
+// shownStuck is the JSON of the result.
 type shownStuck struct {
 	Held       []shownHolder    `json:"held"`
 	Parked     []shownOperation `json:"parked"`
 	Unattended []shownOperation `json:"unattended"`
 	LeftBehind []*shownRecord   `json:"left_behind"`
-	Scanned    bool             `json:"scanned"` // whether the table was walked for what was left behind
+	Scanned    bool             `json:"scanned"` // the table was scanned for records left behind
 }
 
 type shownHolder struct {
@@ -121,18 +122,18 @@ type shownHolder struct {
 	Role        string   `json:"role"`
 	State       string   `json:"state"`
 	Waiting     string   `json:"waiting_for,omitempty"`
-	Seconds     *float64 `json:"seconds"` // nil if the role may not see it
+	Seconds     *float64 `json:"seconds"` // nil if the role cannot see it
 
-	Blocker *shownBlocker `json:"blocked_by,omitempty"` // the session at the root of what it waits for
+	Blocker *shownBlocker `json:"blocked_by,omitempty"` // the session at the end of the chain that it waits for
 }
 
 type shownBlocker struct {
-	PID         int32      `json:"pid"` // 0: a prepared transaction
+	PID         int32      `json:"pid"` // 0 for a prepared transaction
 	Application string     `json:"application_name"`
 	Role        string     `json:"role"`
 	State       string     `json:"state"`
-	Seconds     *float64   `json:"seconds"`     // of its transaction; nil if the role may not see it
-	QueryStart  *time.Time `json:"query_start"` // nil if the role may not see it
+	Seconds     *float64   `json:"seconds"`     // age of its transaction; nil if the role cannot see it
+	QueryStart  *time.Time `json:"query_start"` // nil if the role cannot see it
 }
 
 func newShownHolder(h record.Holder) shownHolder {

@@ -26,7 +26,7 @@ type uiCommand struct {
 	sealKeys
 }
 
-// Help says more.
+// Help implements kong.HelpProvider.
 func (uiCommand) Help() string {
 	return `Serves a page until Ctrl-C: live figures, operations with their steps, the lag of the outbox by topic, dead letters, keys in flight, what people did,
 the last hour as charts, and what the doctor finds. It only reads. With --write, who gives the token in a form may retry, resolve and cancel operations,
@@ -36,10 +36,10 @@ The token is that of the variable IDEM_UI_TOKEN, or a new one, which is printed.
 Example: idem ui --write`
 }
 
-// longestPage is how long a statement of a page may take, whatever --timeout says.
+// longestPage is the maximum timeout of a statement that reads for a page, whatever --timeout says.
 const longestPage = 10 * time.Second
 
-// Run serves the page.
+// Run serves the page until the command is interrupted.
 func (c *uiCommand) Run(s *session) error {
 	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
 		return usage("--listen is HOST:PORT, as in 127.0.0.1:7466: %v", err)
@@ -70,7 +70,8 @@ func (c *uiCommand) Run(s *session) error {
 	return serve(s.ctx, listener, handler)
 }
 
-// config is what the page shows, after a first look at the database.
+// config returns the configuration of the page, after a first query to the database. A wrong
+// address thus fails at the start.
 func (c *uiCommand) config(s *session) (ui.Config, error) {
 	timeout := time.Duration(s.globals.Timeout)
 	if timeout == 0 || timeout > longestPage {
@@ -87,7 +88,8 @@ func (c *uiCommand) config(s *session) (ui.Config, error) {
 	return config, err
 }
 
-// protect decides who may see the page, and returns the token if it is a new one.
+// protect sets who may see the page. It returns the token if it generated a new one, which the
+// command prints.
 func (c *uiCommand) protect(s *session, config *ui.Config, at net.Addr) (printed string) {
 	here, ok := at.(*net.TCPAddr)
 	config.Private = !ok || !here.IP.IsLoopback()
@@ -105,12 +107,12 @@ func (c *uiCommand) protect(s *session, config *ui.Config, at net.Addr) (printed
 	return ""
 }
 
-// shownUI is where the page is, in JSON.
+// shownUI is the JSON that the command prints at its start.
 type shownUI struct {
 	URL      string `json:"url"`
-	Token    string `json:"token,omitempty"` // if it is a new one
+	Token    string `json:"token,omitempty"` // only if it is new
 	ReadOnly bool   `json:"read_only"`
-	Private  bool   `json:"private"` // it asks for the token before it shows anything
+	Private  bool   `json:"private"` // visitors need the token to see anything
 }
 
 func (c *uiCommand) text(p *page.Page, u *shownUI) {
@@ -123,7 +125,7 @@ func (c *uiCommand) text(p *page.Page, u *shownUI) {
 	}
 }
 
-// serve answers until the command is interrupted, and what is under way then comes to its end.
+// serve answers requests until ctx ends, and then waits for requests in progress.
 func serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
 	server := &http.Server{
 		Handler: handler, MaxHeaderBytes: 64 << 10,

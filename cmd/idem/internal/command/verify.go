@@ -14,7 +14,7 @@ type verifyCommand struct {
 	All     bool   `short:"a" help:"Show the checks that found nothing as well."`
 }
 
-// Help says more.
+// Help implements kong.HelpProvider.
 func (verifyCommand) Help() string {
 	return `For a database that was restored, or that is to take over, before the first process is started on it. Only reads, and walks the tables:
 what is incomplete in itself, and with --against what is different from another one. The steps around it are in docs/operate.md. What it
@@ -24,7 +24,7 @@ The exit code is 3 if there is a warning or a problem, and otherwise 6 if someth
 Example: idem verify -d postgres://new/shop --against postgres://old/shop`
 }
 
-// Run verifies.
+// Run runs the checks of doctor.Verify and prints the findings.
 func (c *verifyCommand) Run(s *session) error {
 	pool, err := s.connected()
 	if err != nil {
@@ -34,7 +34,7 @@ func (c *verifyCommand) Run(s *session) error {
 	if c.Against != "" {
 		config, err := address.Flags{DBName: c.Against}.Config(func(name string) string {
 			if name == "DATABASE_URL" {
-				return "" // which is the other one's
+				return "" // the environment is for the first database
 			}
 			return s.Getenv(name)
 		}, s.name)

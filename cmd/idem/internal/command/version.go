@@ -9,7 +9,7 @@ import (
 
 type versionCommand struct{}
 
-// Help says more.
+// Help implements kong.HelpProvider.
 func (versionCommand) Help() string { return "Example: idem version --json" }
 
 // Run prints the version.

@@ -16,7 +16,7 @@ type watchCommand struct {
 	Every span `default:"2s" placeholder:"SPAN" help:"How often it reads. Default: ${default}."`
 }
 
-// Help says more.
+// Help implements kong.HelpProvider.
 func (watchCommand) Help() string {
 	return `The figures of stats as a screen that goes on, in 80 columns or more: q leaves, p pauses. With --json it writes one line for each reading,
 and needs no terminal.
@@ -24,7 +24,7 @@ and needs no terminal.
 Example: idem watch --every 5s`
 }
 
-// Run watches until the person leaves.
+// Run shows the figures until the user quits.
 func (c *watchCommand) Run(s *session) error {
 	every := max(time.Duration(c.Every), 100*time.Millisecond)
 	if _, err := readStats(s); err != nil {
@@ -53,7 +53,7 @@ func (c *watchCommand) Run(s *session) error {
 	return err
 }
 
-// follow writes a line for each reading.
+// follow prints a line of JSON for each reading.
 func follow(s *session, every time.Duration) error {
 	encoder := json.NewEncoder(s.Stdout)
 	encoder.SetEscapeHTML(false)

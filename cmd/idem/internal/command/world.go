@@ -7,9 +7,10 @@ import (
 	"time"
 )
 
-// World is all that a command touches besides the database.
+// World is everything outside of the process that a command uses, apart from the database and
+// files.
 type World struct {
-	Args    []string // without the name of the program
+	Args    []string // without the program name
 	Getenv  func(string) string
 	Environ []string
 	Now     func() time.Time
@@ -20,7 +21,7 @@ type World struct {
 	InIsTerminal, OutIsTerminal, ErrIsTerminal bool
 }
 
-// Interrupted is the cause with which the context of a command ends when a signal has come.
+// Interrupted is the cause of the end of the command's context after a signal.
 type Interrupted struct{ Signal syscall.Signal }
 
 func (i Interrupted) Error() string {
@@ -30,7 +31,8 @@ func (i Interrupted) Error() string {
 	return fmt.Sprintf("interrupted: %v", i.Signal)
 }
 
-// colours tells whether what is written for a person may be coloured.
+// colours reports whether output may have colors: it goes to a terminal that supports them, and
+// NO_COLOR is not set.
 func (w World) colours() bool {
 	return w.OutIsTerminal && w.Getenv("NO_COLOR") == "" && w.Getenv("TERM") != "dumb"
 }
