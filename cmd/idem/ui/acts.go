@@ -9,7 +9,7 @@ import (
 	"github.com/idem-go/idem/cmd/idem/internal/record"
 )
 
-// acts are what people did, the latest first.
+// acts is the data of the page of audit entries, the latest first.
 type acts struct {
 	Acts []record.Act
 	More bool

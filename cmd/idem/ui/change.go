@@ -20,10 +20,10 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// changeTimeout bounds a change. It goes on if the browser leaves.
+// changeTimeout is the timeout of a change. The change continues if the browser disconnects.
 const changeTimeout = 10 * time.Second
 
-// said is what the page says of a change that was made.
+// said maps the parameter of the redirect after a change to the message that the page shows.
 var said = map[string]string{
 	"retried":  "It is retried: a Worker, or a call with its key, resumes it.",
 	"canceled": "It is canceled: a Worker, or a call with its key, undoes what it has done.",
@@ -32,12 +32,12 @@ var said = map[string]string{
 	"dropped":  "The dead letter is deleted.",
 }
 
-// change is what a form asks for: it does it, and tells where to look then.
+// change makes the change that a form asks for, and returns the address of the next page.
 type change func(ctx context.Context, s *site, r *http.Request) (next string, err error)
 
 var changes = map[string]change{"retry": retry, "cancel": cancel, "resolve": resolve, "redrive": redrive, "drop": drop}
 
-// post takes a form.
+// post handles a form: it checks the visitor and the reason, and makes the change.
 func (s *site) post(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, longestForm)
 	if err := r.ParseForm(); err != nil {
@@ -64,6 +64,8 @@ func (s *site) post(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// change makes a change with the person and the reason for the audit entry. Later readings do not
+// share older ones, so that the visitor sees the change.
 func (s *site) change(w http.ResponseWriter, r *http.Request, person string, do change) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), changeTimeout)
 	defer cancel()
@@ -100,7 +102,8 @@ func cancel(ctx context.Context, s *site, r *http.Request) (string, error) {
 	return "./operations/" + id + "?said=canceled", operation.Cancel(ctx, s.Pool, id, opts...)
 }
 
-// resolve records the outcome of a call in doubt, as the form says it about the operation as it was shown.
+// resolve records the outcome of a call in doubt. The form has the epoch and the step that the
+// visitor saw. If the operation has changed since, nothing is recorded.
 func resolve(ctx context.Context, s *site, r *http.Request) (string, error) {
 	id, err := operationID(r.PostFormValue("id"))
 	if err != nil {
@@ -121,7 +124,8 @@ func resolve(ctx context.Context, s *site, r *http.Request) (string, error) {
 	return "./operations/" + id + "?said=resolved", operation.Resolve(ctx, s.Pool, id, finding.As(operation.Status{Epoch: o.Epoch}).Of(call.Name))
 }
 
-// callInDoubt returns the operation and the call that a form is about. It is operation.ErrNotParked if the operation is no longer as it was shown.
+// callInDoubt returns the operation and the call of a form. It returns operation.ErrNotParked if
+// the operation has changed since it was shown.
 func (s *site) callInDoubt(ctx context.Context, id string, r *http.Request) (o *record.Operation, call record.Doubt, err error) {
 	err = record.Look(ctx, s.Pool, s.Timeout, func(tx pgx.Tx) error {
 		if o, err = record.FindOperation(ctx, tx, id); err != nil {
@@ -145,7 +149,7 @@ func (s *site) callInDoubt(ctx context.Context, id string, r *http.Request) (o *
 	return o, call, err
 }
 
-// findingOf returns the outcome that a form says.
+// findingOf returns the outcome that the form says, or a problemError.
 func findingOf(r *http.Request, isUndo bool) (finding operation.Finding, err error) {
 	value, refusal := strings.TrimSpace(r.PostFormValue("value")), strings.TrimSpace(r.PostFormValue("refusal"))
 	wrong := ""
@@ -171,7 +175,7 @@ func findingOf(r *http.Request, isUndo bool) (finding operation.Finding, err err
 	return finding, problemError{problem{http.StatusBadRequest, wrong + " Nothing was changed.", "Go back and correct the form."}}
 }
 
-// letterOf is the dead letter that a form is about.
+// letterOf returns the name of the dead letter of a form.
 func letterOf(r *http.Request) (l db.LetterName, err error) {
 	if unmark(r.PostFormValue("letter"), &l) != nil || strings.Contains(l.Side+l.Consumer+l.Source+l.ID, "\x00") {
 		err = problemError{noLetter}
@@ -195,7 +199,7 @@ func redrive(ctx context.Context, s *site, r *http.Request) (string, error) {
 	return "./dead?said=redrive", outbox.Redrive(ctx, s.Pool, outbox.Ref{Topic: l.Source, ID: l.ID}, outbox.WithSealer(s.Sealer))
 }
 
-// canOpen returns an error if a dead letter of the outbox is sealed, and the page has no Sealer.
+// canOpen returns a problemError if a dead letter is sealed and the page has no Sealer.
 func (s *site) canOpen(ctx context.Context, name db.LetterName) error {
 	if s.Sealer != nil {
 		return nil
@@ -212,7 +216,8 @@ func (s *site) canOpen(ctx context.Context, name db.LetterName) error {
 	return err
 }
 
-// drop deletes the dead letter that was looked at, and not one that has died again since.
+// drop deletes the dead letter that the visitor saw. If the message was dead-lettered again since,
+// the letter stays.
 func drop(ctx context.Context, s *site, r *http.Request) (string, error) {
 	name, err := letterOf(r)
 	if err != nil {

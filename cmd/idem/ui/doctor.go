@@ -17,11 +17,11 @@ import (
 )
 
 const (
-	doctorFresh = time.Minute     // how old findings may be that are shown
-	doctorLimit = 2 * time.Second // of a statement
+	doctorFresh = time.Minute     // maximum age of findings before the next examination
+	doctorLimit = 2 * time.Second // statement timeout
 )
 
-// examination is what the doctor has found last.
+// examination caches the last findings of the doctor.
 type examination struct {
 	mu       sync.Mutex
 	at       time.Time
@@ -34,16 +34,16 @@ type finding struct {
 	Check, Mood string
 }
 
-// examined are the findings of the doctor as they are shown.
+// examined is the data of the page of findings.
 type examined struct {
 	At       time.Time
 	Checks   int
-	Findings []finding // the worst first
+	Findings []finding // worst first
 }
 
 func readNothing(context.Context, pgx.Tx, url.Values) (any, error) { return nil, nil }
 
-// examine has the doctor look at the database, at most once a minute.
+// examine runs the doctor at most once a minute. Other viewers wait for it and share the findings.
 func examine(ctx context.Context, s *site, _ any) (any, error) {
 	e := &s.examination
 	e.mu.Lock()
@@ -71,7 +71,7 @@ func findingsOf(results []doctor.Result) (all []finding) {
 	return all
 }
 
-// fact is what the overview says of the last examination.
+// fact returns the line of the overview about the last examination.
 func (e *examination) fact() fact {
 	f := fact{Name: "Findings of the doctor", Value: "not examined yet", Link: "doctor"}
 	if !e.mu.TryLock() {

@@ -9,14 +9,14 @@ import (
 	"github.com/idem-go/idem/cmd/idem/internal/record"
 )
 
-// flight are keys that are held at this moment.
+// flight is the data of the page of keys and operations in progress.
 type flight struct {
 	Claimers []record.Claimer
 	Running  []record.Worked
 	Limit    int
 }
 
-// mostInFlight is how many sessions, and how many operations, are shown.
+// mostInFlight is the maximum number of sessions, and of operations, on the page.
 const mostInFlight = 100
 
 func readFlight(ctx context.Context, tx pgx.Tx, _ url.Values) (any, error) {

@@ -14,29 +14,31 @@ import (
 
 const (
 	historySpan = time.Hour
-	samplePause = 15 * time.Second // between two samples
-	sampleGap   = time.Minute      // without a sample, over which no line is drawn
-	mostTopics  = 4                // of which the lag is drawn
+	samplePause = 15 * time.Second // interval between two samples
+	sampleGap   = time.Minute      // no line is drawn across a longer gap
+	mostTopics  = 4                // number of topics in the charts
 )
 
-// history has samples of the last hour.
+// history holds the samples of the last hour.
 type history struct {
 	mu      sync.Mutex
 	samples []sample
 }
 
-// sample is what one reading of the overview has found. A figure that is not known is not in it.
+// sample holds the figures of one reading of the overview. Unknown figures are missing.
 type sample struct {
 	at      time.Time
 	figures map[string]float64
-	lag     map[string]float64 // by topic, in seconds
+	lag     map[string]float64 // seconds by topic
 }
 
-// add keeps a sample, unless there is one of the last seconds, and returns all of the last hour with it.
+// add returns the samples of the last hour and one. It stores the sample, unless there is already
+// one from the last seconds.
 func (h *history) add(one sample) []sample {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	fresh := slices.DeleteFunc(slices.Clone(h.samples), func(old sample) bool { return one.at.Sub(old.at) > historySpan }) // others draw what is kept
+	// Clone, because other requests may be drawing the stored slice.
+	fresh := slices.DeleteFunc(slices.Clone(h.samples), func(old sample) bool { return one.at.Sub(old.at) > historySpan })
 	all := append(fresh, one)
 	if n := len(h.samples); n == 0 || one.at.Sub(h.samples[n-1].at) >= samplePause-time.Second {
 		h.samples = all
@@ -44,11 +46,11 @@ func (h *history) add(one sample) []sample {
 	return all
 }
 
-// series is a figure of the samples.
+// series is a figure that is drawn as a chart.
 type series struct {
 	title, figure string
-	perMinute     bool   // the figure counts up, and its growth is drawn
-	mood          string // how it looks above zero
+	perMinute     bool   // draw the growth of a counter
+	mood          string // style for values above zero
 }
 
 var allSeries = []series{
@@ -59,15 +61,16 @@ var allSeries = []series{
 	{"Dead letters", "dead", false, "bad"},
 }
 
-// chart is a series as it is drawn.
+// chart is a series ready for drawing.
 type chart struct {
 	Title, Now, Most, Mood string
-	Path                   string // in a box of chartWidth by chartHeight
+	Path                   string // SVG path in a box of chartWidth by chartHeight
 }
 
 const chartWidth, chartHeight = 240, 48
 
-// charts draws the samples up to the last of them.
+// charts returns the charts of all series that have samples, and of the topics with the largest
+// lag. The time axis ends at the last sample.
 func charts(samples []sample) (all []chart) {
 	for _, s := range allSeries {
 		points := pointsOf(samples, func(one sample) (float64, bool) { v, known := one.figures[s.figure]; return v, known })
@@ -103,6 +106,7 @@ type point struct {
 	v  float64
 }
 
+// pointsOf returns the points of the samples for which the figure is known.
 func pointsOf(samples []sample, figure func(sample) (float64, bool)) (points []point) {
 	for _, one := range samples {
 		if v, known := figure(one); known {
@@ -112,7 +116,8 @@ func pointsOf(samples []sample, figure func(sample) (float64, bool)) (points []p
 	return points
 }
 
-// growth returns by how much a count has grown per minute. A count that was reset has not.
+// growth returns the growth of a counter per minute. It skips decreases, which are resets, and
+// gaps.
 func growth(counts []point) (rates []point) {
 	for i := 1; i < len(counts); i++ {
 		grown, took := counts[i].v-counts[i-1].v, counts[i].at.Sub(counts[i-1].at)
@@ -123,6 +128,7 @@ func growth(counts []point) (rates []point) {
 	return rates
 }
 
+// newChart draws points as an SVG path, with a new line after each gap.
 func newChart(title, mood string, points []point, now time.Time, say func(float64) string) chart {
 	most, last := 0.0, points[len(points)-1]
 	for _, p := range points {
@@ -142,7 +148,7 @@ func newChart(title, mood string, points []point, now time.Time, say func(float6
 		y := chartHeight - 2 - (chartHeight-4)*p.v/max(most, 1)
 		fmt.Fprintf(&path, "%s%.1f %.1f", command, x, y)
 		if command == "M" {
-			path.WriteString("h.1") // a point alone is seen, too
+			path.WriteString("h.1") // makes a single point visible
 		}
 	}
 	c.Path = path.String()

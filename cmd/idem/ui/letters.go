@@ -13,13 +13,13 @@ import (
 	"github.com/idem-go/idem/internal/db"
 )
 
-// rows are how many a list has.
+// rows is the number of rows of a list.
 const rows = 50
 
-// letters is a list of dead letters.
+// letters is the data of the list of dead letters.
 type letters struct {
 	Letters []record.Letter
-	Next    string // the mark of the next page
+	Next    string // mark of the next page; empty on the last page
 }
 
 func readLetters(ctx context.Context, tx pgx.Tx, asked url.Values) (any, error) {
@@ -44,7 +44,7 @@ func readLetter(ctx context.Context, tx pgx.Tx, asked url.Values) (any, error) {
 	return l, err
 }
 
-// findLetter returns the dead letter of a name.
+// findLetter returns the dead letter with this name, or a problemError.
 func findLetter(ctx context.Context, tx pgx.Tx, name db.LetterName) (*record.Letter, error) {
 	if name.ID == "" {
 		return nil, problemError{noLetter}
@@ -53,7 +53,8 @@ func findLetter(ctx context.Context, tx pgx.Tx, name db.LetterName) (*record.Let
 	if err != nil {
 		return nil, err
 	}
-	for i := range found { // what is empty does not matter to a filter
+	// A filter ignores empty fields, so it may have found other letters.
+	for i := range found {
 		if found[i].LetterName == name {
 			return &found[i], nil
 		}
@@ -61,23 +62,24 @@ func findLetter(ctx context.Context, tx pgx.Tx, name db.LetterName) (*record.Let
 	return nil, problemError{noLetter}
 }
 
-// linkOf is the query by which a dead letter is found.
+// linkOf returns the query of the link to a dead letter.
 func linkOf(l db.LetterName) string {
 	return query("side", l.Side, "consumer", l.Consumer, "source", l.Source, "id", l.ID)
 }
 
-// errMark says that the place where a list is to go on cannot be read.
+// errMark is returned for a malformed mark of a list.
 var errMark = problemError{problem{http.StatusBadRequest, "The page does not know where to go on.", "Go back to the beginning of the list."}}
 
-// mark writes where a list goes on.
+// mark encodes the position at which a list continues.
 func mark(place any) string {
 	text, err := json.Marshal(place)
 	if err != nil {
-		panic(err) // texts and numbers
+		panic(err) // cannot fail for strings and numbers
 	}
 	return base64.RawURLEncoding.EncodeToString(text)
 }
 
+// unmark decodes a mark into place.
 func unmark(text string, place any) error {
 	plain, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil {

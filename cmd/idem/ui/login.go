@@ -19,18 +19,18 @@ const (
 	cookieLife  = 12 * time.Hour
 	longestName = 100
 
-	wrongTokenPause = time.Second     // for which a wrong token holds up the next login
-	longestQueue    = 5 * time.Second // for which a login waits for others
+	wrongTokenPause = time.Second     // delay after a wrong token, which also delays the next login
+	longestQueue    = 5 * time.Second // maximum wait of a login for other logins
 )
 
-// visitor is who looks at the page.
+// visitor is the sender of a request.
 type visitor struct {
-	Person string // empty: not known
-	Acts   bool   // may change something
-	Login  bool   // can give the token
+	Person string // empty if unknown
+	Acts   bool   // may make changes
+	Login  bool   // can log in with the token
 }
 
-// visitor tells who has sent a request.
+// visitor returns the sender of a request, from Config.Person or from the cookie.
 func (s *site) visitor(r *http.Request) visitor {
 	v := visitor{Login: s.Token != ""}
 	switch {
@@ -45,13 +45,14 @@ func (s *site) visitor(r *http.Request) visitor {
 	return v
 }
 
-// ticket is what a cookie remembers. It has no token: a cookie of a name is sent to every port of it.
+// ticket is the content of the login cookie. It does not hold the token, because a browser sends a
+// cookie to all ports of a host.
 type ticket struct {
 	Person string
 	Until  int64
 }
 
-// holder returns whose ticket it is, empty if it is none of ours, or has had its time.
+// holder returns the person of a ticket, or "" if the signature is wrong or the ticket has expired.
 func (s *site) holder(value string) string {
 	body, sum, _ := strings.Cut(value, ".")
 	signed, err := base64.RawURLEncoding.DecodeString(sum)
@@ -66,44 +67,49 @@ func (s *site) holder(value string) string {
 	return t.Person
 }
 
+// ticket returns a signed ticket for a person.
 func (s *site) ticket(person string) string {
 	text, err := json.Marshal(ticket{person, time.Now().Add(cookieLife).Unix()})
 	if err != nil {
-		panic(err) // a text and a number
+		panic(err) // cannot fail for a string and a number
 	}
 	body := base64.RawURLEncoding.EncodeToString(text)
 	return body + "." + base64.RawURLEncoding.EncodeToString(s.sign(body))
 }
 
-// signer returns the key that tickets are signed with. It is dear to find, so that a ticket does not help to guess a token that a person has chosen.
+// signer derives the key that signs tickets from the token. The derivation is slow on purpose. A
+// ticket is then of little use for guessing a token that a person has chosen.
 func signer(token string) []byte {
 	key, err := pbkdf2.Key(sha256.New, token, []byte("idem ui ticket/1"), 100_000, sha256.Size)
 	if err != nil {
-		panic(err) // the length and the hash are allowed
+		panic(err) // cannot fail with this length and hash
 	}
 	return key
 }
 
+// sign returns the signature of a ticket.
 func (s *site) sign(body string) []byte {
 	sum := hmac.New(sha256.New, s.signer)
 	sum.Write([]byte(body))
 	return sum.Sum(nil)
 }
 
-// cookieName is another one for each token: a page of production and one of a test may be on two ports of one name.
+// cookieName returns a name that depends on the token. Pages of production and of test may run on
+// two ports of one host, and share its cookies.
 func (s *site) cookieName() string {
 	sum := sha256.Sum256(s.signer)
 	return "idem_ui_" + hex.EncodeToString(sum[:4])
 }
 
-// knows compares a token in a time that tells nothing of it.
+// knows compares a token in constant time.
 func (s *site) knows(token string) bool {
 	given, want := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(s.Token))
 	return subtle.ConstantTimeCompare(given[:], want[:]) == 1
 }
 
-// login takes a token and a name, and gives a ticket. Logins are checked one at a time, and a wrong token takes a second: more connections do not
-// guess faster.
+// login checks a token and a name and sets the cookie. Logins are checked one at a time, and a
+// wrong token delays the next login by a second. More connections therefore do not speed up
+// guessing.
 func (s *site) login(w http.ResponseWriter, r *http.Request) {
 	timer := time.NewTimer(longestQueue)
 	defer timer.Stop()
@@ -130,12 +136,14 @@ func (s *site) login(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// logout deletes the cookie.
 func (s *site) logout(w http.ResponseWriter, r *http.Request) {
 	s.setCookie(w, r, "", -1)
 	seeOther(w, "./")
 }
 
-// setCookie leaves the path out: a browser takes that of the directory, wherever the page is mounted.
+// setCookie sets the login cookie without a path. The browser then uses the directory of the
+// request, wherever the page is mounted.
 func (s *site) setCookie(w http.ResponseWriter, r *http.Request, value string, age int) {
 	http.SetCookie(w, &http.Cookie{
 		Name: s.cookieName(), Value: value, MaxAge: age, HttpOnly: true, SameSite: http.SameSiteStrictMode,

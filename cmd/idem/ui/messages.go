@@ -11,13 +11,13 @@ import (
 	"github.com/idem-go/idem/cmd/idem/internal/record"
 )
 
-// messages are what is yet to be published or handled.
+// messages is the data of the page of messages.
 type messages struct {
 	Topics  []record.Topic
-	Partly  bool // there are more messages than were counted
+	Partly  bool // more messages exist than were counted
 	Reach   int64
 	Relays  []record.Relay
-	Lanes   int // of each of them
+	Lanes   int // lanes of each relay
 	Orphans []record.Orphan
 
 	Held      []record.HeldKey
@@ -25,7 +25,7 @@ type messages struct {
 	Failing   []record.Failing
 
 	Messages []record.Message
-	Next     string // the place of the last one, if there are more
+	Next     string // sequence number of the last message, if there are more
 }
 
 func readMessages(ctx context.Context, tx pgx.Tx, asked url.Values) (any, error) {
@@ -49,7 +49,7 @@ func readMessages(ctx context.Context, tx pgx.Tx, asked url.Values) (any, error)
 	return m, nil
 }
 
-// list reads the messages of the outbox themselves.
+// list reads the messages of the outbox.
 func (m *messages) list(ctx context.Context, tx pgx.Tx, asked url.Values) (err error) {
 	filter := record.MessageFilter{Topic: asked.Get("topic"), State: asked.Get("state"), Limit: rows + 1}
 	if after := asked.Get("after"); after != "" {

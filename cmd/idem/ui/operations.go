@@ -19,12 +19,12 @@ import (
 
 var operationStates = []string{record.Parked, record.Running, record.Completed, record.Failed, record.UndoneState}
 
-// operations is a list of operations of a state.
+// operations is the data of the list of operations in one state.
 type operations struct {
 	State      string
 	States     []string
 	Operations []record.Operation
-	Next       string // the mark of the next page
+	Next       string // mark of the next page; empty on the last page
 }
 
 func readOperations(ctx context.Context, tx pgx.Tx, asked url.Values) (any, error) {
@@ -50,38 +50,40 @@ func readOperations(ctx context.Context, tx pgx.Tx, asked url.Values) (any, erro
 	return list, err
 }
 
-// oneOperation is an operation with its recorded steps.
+// oneOperation is the data of the page of an operation.
 type oneOperation struct {
 	*record.Operation
-	Doubts      []doubt // the calls that have no recorded outcome
-	Timeline    []event
-	More        int      // steps that are not shown
-	Undos, Kept []string // the steps whose undos are still to run, and those that are done and stay
-	Preview     []string // what Cancel would do; empty if the operation has ended
+	Doubts   []doubt // calls without a recorded outcome
+	Timeline []event
+	More     int // number of steps that are not shown
+	// Undos are the steps with an undo that is still to run. Kept are the steps that are done and
+	// stay.
+	Undos, Kept []string
+	Preview     []string // effects of Cancel; empty if the operation has ended
 }
 
-// doubt is a call that has no recorded outcome.
+// doubt is a call without a recorded outcome.
 type doubt struct {
 	record.Doubt
-	Step    string // of a person
-	CallKey string // by which the other side knows the call
+	Step    string // name for people
+	CallKey string // key that the other side knows the call by
 }
 
 // event is an entry of the timeline.
 type event struct {
-	Seq           int // 0: a signal
+	Seq           int // 0 for a signal
 	At            time.Time
-	Took          time.Duration // since the entry before it
+	Took          time.Duration // time since the previous entry
 	Kind, Name    string
-	Outcome, Mood string // mood is how it looks: bad, warn or empty
+	Outcome, Mood string // Mood is a style: bad, warn or empty
 	Bytes         int64
 	DueAt         *time.Time
-	Undo          string            // what is known of its undo
-	Child         string            // the id of the operation that it has begun
-	Error         *record.LastError // of the last attempt, if it is the step of the last error
+	Undo          string            // state of its undo
+	Child         string            // ID of the child operation that it began
+	Error         *record.LastError // the last error, if it belongs to this step
 }
 
-// longestTimeline is how many steps are shown, the last ones.
+// longestTimeline is the maximum number of steps on the page. The last steps are shown.
 const longestTimeline = 500
 
 func readOperation(ctx context.Context, tx pgx.Tx, asked url.Values) (any, error) {
@@ -110,7 +112,8 @@ func readOperation(ctx context.Context, tx pgx.Tx, asked url.Values) (any, error
 	return one, nil
 }
 
-// previewCancel adds to an operation what Cancel would do, and its last error in clear if the page has the keys.
+// previewCancel adds the effects of a Cancel to an operation, and opens its last error if the page
+// has the keys.
 func previewCancel(ctx context.Context, s *site, data any) (any, error) {
 	one := data.(oneOperation)
 	one.LastError.Open(one.ID, s.Sealer)
@@ -136,7 +139,7 @@ func previewCancel(ctx context.Context, s *site, data any) (any, error) {
 	return one, unlessGone(err)
 }
 
-// unlessGone returns the error, unless it says that the operation has ended, or was purged, since it was read.
+// unlessGone returns err, or nil if the operation has ended or was purged since it was read.
 func unlessGone(err error) error {
 	if errors.Is(err, operation.ErrNotParked) || errors.Is(err, operation.ErrUnknownOperation) {
 		return nil
@@ -144,14 +147,14 @@ func unlessGone(err error) error {
 	return err
 }
 
-// openErrors opens the last errors of a list.
+// openErrors opens the last errors of the operations of a list.
 func openErrors(_ context.Context, s *site, data any) (any, error) {
 	list := data.(operations)
 	record.OpenErrors(list.Operations, s.Sealer)
 	return list, nil
 }
 
-// operationID is an id as the database writes it.
+// operationID returns an operation ID in the form that Postgres prints, or a problemError.
 func operationID(text string) (string, error) {
 	var id pgtype.UUID
 	if id.Scan(text) != nil {
@@ -160,7 +163,8 @@ func operationID(text string) (string, error) {
 	return id.String(), nil
 }
 
-// timeline has recorded steps and calls in progress in their order, and signals between them.
+// timeline returns the recorded steps and the calls in progress by sequence number. Signals are
+// inserted by time.
 func timeline(o *record.Operation, steps []record.Step, sent []record.Sent) (all []event) {
 	recorded, undone := map[int]bool{}, map[string]int{}
 	for _, step := range steps {
@@ -223,7 +227,7 @@ func timeline(o *record.Operation, steps []record.Step, sent []record.Sent) (all
 	return all
 }
 
-// undoOf says what is known of the undo of a step, by the number of the step that has undone it.
+// undoOf describes the undo of a step. The number undoneBy is that of the step that undid it, or 0.
 func undoOf(step *record.Step, undoneBy int) string {
 	switch {
 	case step.Kind != string(db.TxStep) && step.Kind != string(db.CallStep):
@@ -236,7 +240,7 @@ func undoOf(step *record.Step, undoneBy int) string {
 	return "has no undo"
 }
 
-// inProgress is the outcome of a call that was begun and has none yet.
+// inProgress returns the outcome and the style of a call that was begun and has no outcome yet.
 func inProgress(o *record.Operation) (outcome, mood string) {
 	if o.State == record.Parked {
 		return "begun", "bad"

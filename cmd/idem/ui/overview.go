@@ -13,28 +13,29 @@ import (
 	"github.com/idem-go/idem/stats"
 )
 
-// fact is a figure as it is told.
+// fact is a line of the overview.
 type fact struct {
 	Name, Value, Note string
-	Mood              string // how it looks: bad, warn or empty
-	Link              string // to the page that tells more
+	Mood              string // style: bad, warn or empty
+	Link              string // link to the page with details
 }
 
-// overview are the figures of idem stats.
+// overview is the data of the overview: the figures of idem stats.
 type overview struct {
-	People, Records []fact // what may need a person, and the table of records
+	People, Records []fact // facts that may need a person, and facts about the table of records
 	Purge           []purged
 	Charts          []chart
 	CountsReplays   bool
 
-	sample sample // without what completeOverview adds
+	sample sample // without the figures of completeOverview
 	stats  stats.Stats
 }
 
-// purged is how far the purge of a table is.
+// purged is the state of the purge of a table.
 type purged struct{ Name, State, Mood string }
 
-// readOverview is the last of its transaction: what the role may not read aborts it.
+// readOverview reads the figures. A missing privilege aborts the transaction, so nothing else may
+// follow in it.
 func readOverview(ctx context.Context, tx pgx.Tx, _ url.Values) (any, error) {
 	v, err := stats.Read(ctx, tx)
 	if err != nil {
@@ -48,7 +49,7 @@ func readOverview(ctx context.Context, tx pgx.Tx, _ url.Values) (any, error) {
 	return o, nil
 }
 
-// sampleOf takes the figures that are drawn.
+// sampleOf returns the figures for the charts.
 func sampleOf(v *stats.Stats) sample {
 	one := sample{at: time.Now(), figures: map[string]float64{"in progress": float64(v.InFlight.Keys)}}
 	if v.Operations.Known() {
@@ -61,7 +62,8 @@ func sampleOf(v *stats.Stats) sample {
 	return one
 }
 
-// completeOverview adds what a role may lack the privileges for: which processes run, and the charts.
+// completeOverview adds the running processes and the charts. Each reading has a transaction of its
+// own, because the role may lack a privilege for it.
 func completeOverview(ctx context.Context, s *site, data any) (any, error) {
 	o := data.(overview)
 	look := func(read func(tx pgx.Tx) error) error { return record.Look(ctx, s.Pool, s.Timeout, read) }
@@ -86,7 +88,7 @@ func completeOverview(ctx context.Context, s *site, data any) (any, error) {
 	return o, nil
 }
 
-// workerFact says whether a Worker runs. It is a warning if there is work for one.
+// workerFact reports whether a Worker runs, as a warning if none runs and operations are due.
 func workerFact(ctx context.Context, look func(func(pgx.Tx) error) error, v *stats.Stats) fact {
 	f := fact{Name: "Workers", Value: "at least one runs", Link: "flight"}
 	var workers record.Workers
@@ -102,7 +104,7 @@ func workerFact(ctx context.Context, look func(func(pgx.Tx) error) error, v *sta
 	return f
 }
 
-// relayFact says whether a relay runs. It is a warning if messages wait for one.
+// relayFact reports whether a relay runs, as a warning if none runs and messages wait.
 func relayFact(ctx context.Context, look func(func(pgx.Tx) error) error, v *stats.Stats) fact {
 	f := fact{Name: "Relays", Link: "messages"}
 	var lanes int
@@ -194,7 +196,7 @@ func purgedOf(s *stats.Sweep, now time.Time) purged {
 	return p
 }
 
-// figure says a number, and what it rests on.
+// figure formats a number with its quality.
 func figure[T any](f stats.Figure[T], say func(T) string) fact {
 	switch f.Quality {
 	case stats.Exact:

@@ -19,7 +19,7 @@ import (
 	"github.com/idem-go/idem/stats"
 )
 
-// problem is what is wrong, and what to do about it.
+// problem describes an error to the visitor, with a remedy.
 type problem struct {
 	Status int
 	Text   string
@@ -32,7 +32,7 @@ var (
 	noLetter    = problem{http.StatusNotFound, "There is no such dead letter.", "It was redriven and handled, or dropped. The acts tell who did that."}
 )
 
-// problemOf explains an error of reading.
+// problemOf returns the problem for an error of a reading.
 func (s *site) problemOf(ctx context.Context, err error) problem {
 	var known problemError
 	var server *pgconn.PgError
@@ -54,7 +54,7 @@ func (s *site) problemOf(ctx context.Context, err error) problem {
 	return problem{http.StatusBadGateway, strings.ToUpper(text[:1]) + text[1:] + ".", ""}
 }
 
-// problemError is a problem that a page has found itself.
+// problemError is a problem that the page found itself.
 type problemError struct{ problem }
 
 func (e problemError) Error() string { return "ui: " + e.Text }
@@ -63,6 +63,7 @@ const insufficientPrivilege = "42501"
 
 var noSchema = problem{http.StatusServiceUnavailable, "The schema of idem is missing or out of date in this database.", "Run: idem migrate up. Or is this another database than you meant?"}
 
+// problemAt returns the problem for an error of the server.
 func problemAt(err *pgconn.PgError) problem {
 	said := fmt.Sprintf("The database says: %s (SQLSTATE %s).", err.Message, err.Code)
 	switch err.Code {
@@ -80,7 +81,7 @@ func problemAt(err *pgconn.PgError) problem {
 	return problem{http.StatusBadGateway, said, ""}
 }
 
-// lacking says what to grant to the role of the page.
+// lacking returns a problem with the grants that the role of the page lacks.
 func (s *site) lacking(ctx context.Context, refused *pgconn.PgError) problem {
 	p := problem{http.StatusForbidden, fmt.Sprintf("The role of this page may not: %s (SQLSTATE %s).", refused.Message, refused.Code),
 		"docs/operate.md has a role for people on call."}
@@ -107,7 +108,7 @@ func (s *site) lacking(ctx context.Context, refused *pgconn.PgError) problem {
 	return p
 }
 
-// problemOfAct explains an error of a change.
+// problemOfAct returns the problem for an error of a change.
 func (s *site) problemOfAct(err error) problem {
 	var server *pgconn.PgError
 	switch {
@@ -115,7 +116,7 @@ func (s *site) problemOfAct(err error) problem {
 		return noOperation
 	case errors.Is(err, operation.ErrNotParked):
 		return problem{http.StatusConflict, "The operation has changed since it was read, and nothing was changed.", "Look at it again."}
-	case errors.Is(err, inbox.ErrNoDeadLetter): // that of the outbox is the same
+	case errors.Is(err, inbox.ErrNoDeadLetter): // outbox.ErrNoDeadLetter is the same error
 		return noLetter
 	case errors.As(err, new(*txn.UnknownError)), errors.Is(err, record.ErrUnknown):
 		return problem{http.StatusBadGateway, "The database has not answered COMMIT: the change is made, or it is not.", "Look again: the acts have it if it was made."}

@@ -8,16 +8,16 @@ import (
 )
 
 const (
-	fresh    = time.Second // how old a reading may be
-	together = 2           // readings at a time
+	fresh    = time.Second // maximum age of a reading that is shared
+	together = 2           // maximum number of concurrent readings
 	longest  = 15 * time.Second
-	most     = 64 // readings that are remembered
+	most     = 64 // maximum number of readings in memory
 )
 
-// errBusy says that others look at too many pages.
+// errBusy is returned if too many pages are being read.
 var errBusy = errors.New("ui: too many pages are being read")
 
-// reads are the readings that viewers share.
+// reads shares readings of the database between viewers, and limits their number.
 type reads struct {
 	room chan struct{}
 
@@ -25,10 +25,10 @@ type reads struct {
 	current map[string]*reading
 }
 
-// reading is one look at the database.
+// reading is a reading that is in progress or finished.
 type reading struct {
 	done chan struct{}
-	at   time.Time // when it was begun
+	at   time.Time // time of its beginning
 
 	seen seen
 	err  error
@@ -38,8 +38,9 @@ func newReads() *reads {
 	return &reads{room: make(chan struct{}, together), current: map[string]*reading{}}
 }
 
-// get returns what read returns, or what it has returned to another viewer of the same page within the last second. An error is shared by those who
-// have waited for it. A viewer who leaves does not take the reading away from the others.
+// get returns the result of read, or of a reading of the same page that began within the last
+// second. Viewers who wait for a reading also share its error. The reading continues if the viewer
+// who started it leaves.
 func (r *reads) get(ctx context.Context, name string, read func(context.Context) (seen, error)) (seen, error) {
 	one, mine := r.join(name)
 	switch {
@@ -53,7 +54,7 @@ func (r *reads) get(ctx context.Context, name string, read func(context.Context)
 			return seen{}, ctx.Err()
 		}
 	}
-	one.err = errBusy // if read panics
+	one.err = errBusy // kept if read panics
 	defer close(one.done)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), longest)
 	defer cancel()
@@ -66,7 +67,8 @@ func (r *reads) get(ctx context.Context, name string, read func(context.Context)
 	return one.seen, one.err
 }
 
-// join returns the reading of a page, and whether the caller is to make it. It is nil if there are too many.
+// join returns the reading of a page, and whether the caller has to make it. It returns nil if
+// there are too many readings.
 func (r *reads) join(name string) (one *reading, mine bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -86,7 +88,7 @@ func (r *reads) join(name string) (one *reading, mine bool) {
 	return one, true
 }
 
-// drop removes those of the readings that are over for which stale returns true.
+// drop removes the finished readings for which stale returns true.
 func (r *reads) drop(stale func(*reading) bool) {
 	for name, old := range r.current {
 		select {
@@ -99,7 +101,7 @@ func (r *reads) drop(stale func(*reading) bool) {
 	}
 }
 
-// forget makes the next viewers read anew: something was changed.
+// forget drops all readings after a change. The next viewer of each page reads again.
 func (r *reads) forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

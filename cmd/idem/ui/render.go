@@ -17,14 +17,14 @@ import (
 //go:embed pages/*.html static/*
 var files embed.FS
 
-// view is what a template shows.
+// view is the data of a template.
 type view struct {
 	seen
 	Title   string
-	Root    string // the way to the overview
-	Active  string // the name of the sheet
+	Root    string // relative path to the overview
+	Active  string // name of the sheet
 	Visitor visitor
-	Can     bool // it is a page on which people act
+	Can     bool // the page allows changes to visitors who log in
 	Said    string
 	Live    bool
 	Problem *problem
@@ -33,7 +33,7 @@ type view struct {
 	content string
 }
 
-// templates are the pages, each in the same frame.
+// templates are the templates of the pages, each inside of frame.html.
 var templates = func() map[string]*template.Template {
 	frame := template.Must(template.New("frame.html").Funcs(words).ParseFS(files, "pages/frame.html"))
 	all := map[string]*template.Template{}
@@ -49,8 +49,8 @@ var templates = func() map[string]*template.Template {
 	return all
 }()
 
-// words are the functions of the templates. Text from strangers goes through text, or through full if it is an id or long. Keys go
-// through key.
+// words are the functions of the templates. Text from the database must go through text, or through
+// full if it is an ID or long. Keys must go through key.
 var words = template.FuncMap{
 	"text": func(text string) string { return page.Safe(clipped(text, 200)) },
 	"full": func(text string) string { return page.Safe(clipped(text, 4000)) },
@@ -66,12 +66,13 @@ var words = template.FuncMap{
 	"age":   func(at, now time.Time) string { return page.Age(now.Sub(at)) },
 	"time":  page.Time,
 	"when":  when,
-	"query": func(pairs ...string) template.URL { return template.URL(query(pairs...)) }, // which is encoded already
+	// The result is already encoded.
+	"query": func(pairs ...string) template.URL { return template.URL(query(pairs...)) },
 	"mark":  mark,
 	"next":  record.NextStep,
 }
 
-// clipped is a text up to a number of characters.
+// clipped returns text cut to limit characters.
 func clipped(text string, limit int) string {
 	for at := range text {
 		if limit--; limit < 0 {
@@ -81,7 +82,7 @@ func clipped(text string, limit int) string {
 	return text
 }
 
-// when is a moment as seen from now. It takes a time or a pointer to one.
+// when formats a time relative to now. It takes a time.Time or a *time.Time.
 func when(at any, now time.Time) string {
 	var moment time.Time
 	switch at := at.(type) {
@@ -99,7 +100,7 @@ func when(at any, now time.Time) string {
 	return page.Age(now.Sub(moment)) + " ago"
 }
 
-// query is that of a link: names and values by turns.
+// query returns the query of a link, from pairs of names and values. It omits empty values.
 func query(pairs ...string) string {
 	values := url.Values{}
 	for i := 0; i+1 < len(pairs); i += 2 {
@@ -110,7 +111,8 @@ func query(pairs ...string) string {
 	return values.Encode()
 }
 
-// render writes a page.
+// render writes a page. It executes the template into a buffer first, so that an error of the
+// template can still change the status.
 func (s *site) render(w http.ResponseWriter, r *http.Request, status int, v view) {
 	v.Root = "./" + strings.Repeat("../", len(partsOf(r))-1)
 	v.Active = v.content
@@ -123,11 +125,11 @@ func (s *site) render(w http.ResponseWriter, r *http.Request, status int, v view
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
 	if r.Method != http.MethodHead {
-		_, _ = w.Write(text.Bytes()) // or the visitor has left
+		_, _ = w.Write(text.Bytes()) // fails if the visitor has left
 	}
 }
 
-// serveFile answers with a style, a script or a picture.
+// serveFile serves a static file.
 func serveFile(w http.ResponseWriter, r *http.Request, name string) {
 	kind := map[string]string{"style.css": "text/css; charset=utf-8", "refresh.js": "text/javascript; charset=utf-8", "icon.svg": "image/svg+xml"}[name]
 	text, err := files.ReadFile("static/" + name)

@@ -11,7 +11,7 @@ import (
 	"github.com/idem-go/idem/cmd/idem/internal/record"
 )
 
-// site is the page with all that is below it.
+// site serves the overview and all pages below it.
 type site struct {
 	Config
 	reads *reads
@@ -19,16 +19,17 @@ type site struct {
 	history     history
 	examination examination
 
-	signer []byte        // of tickets
-	logins chan struct{} // holds the login that is being checked
+	signer []byte        // key for the signatures of tickets
+	logins chan struct{} // semaphore: one login is checked at a time
 }
 
 const (
 	longestForm    = 64 << 10
-	longestAddress = 24 << 10 // of a dead letter whose names are as long as they may be
+	longestAddress = 24 << 10 // enough for a dead letter whose names have the maximum length
 )
 
-// ServeHTTP answers a request.
+// ServeHTTP serves a page, or handles a form. It rejects requests for unknown hosts, and forms that
+// another site sent.
 func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	guard(w.Header())
 	switch {
@@ -48,10 +49,11 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// get serves a page or a static file.
 func (s *site) get(w http.ResponseWriter, r *http.Request) {
 	parts := partsOf(r)
 	switch {
-	case r.URL.Path == "": // mounted without its slash
+	case r.URL.Path == "": // the program has mounted the page without the trailing slash
 		seeOther(w, "./"+lastPart(r.RequestURI)+"/")
 	case len(parts) == 2 && parts[0] == "static":
 		serveFile(w, r, parts[1])
@@ -64,42 +66,45 @@ func (s *site) get(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// keptOut reports whether a visitor may see nothing.
+// keptOut reports whether the visitor has to log in before seeing anything.
 func (s *site) keptOut(r *http.Request) bool { return s.Private && s.visitor(r).Person == "" }
 
-// partsOf are those of the path, as the browser sees them.
+// partsOf returns the segments of the escaped path.
 func partsOf(r *http.Request) []string {
 	return strings.Split(strings.TrimPrefix(r.URL.EscapedPath(), "/"), "/")
 }
 
+// lastPart returns the last segment of an address, without the query.
 func lastPart(address string) string {
 	path, _, _ := strings.Cut(address, "?")
 	return path[strings.LastIndexByte(path, '/')+1:]
 }
 
-// seeOther sends the browser elsewhere, in relation to where it is.
+// seeOther redirects to a relative address. http.Redirect would make the address absolute, which
+// fails if the page is mounted below a prefix.
 func seeOther(w http.ResponseWriter, to string) {
 	w.Header().Set("Location", to)
 	w.WriteHeader(http.StatusSeeOther)
 }
 
-// sheet is a page with what it reads.
+// sheet is a page together with the function that reads its data.
 type sheet struct {
-	name  string // of its template
+	name  string // name of its template
 	title string
-	asks  []string // the parameters that it knows
-	live  bool     // reads itself again
+	asks  []string // names of its query parameters
+	live  bool     // the browser reloads it regularly
 	read  func(ctx context.Context, tx pgx.Tx, asked url.Values) (any, error)
-	more  func(ctx context.Context, s *site, data any) (any, error) // behind the transaction of read; nil if there is nothing more
+	// The function more extends the data after the transaction of read; it may be nil.
+	more func(ctx context.Context, s *site, data any) (any, error)
 }
 
-// seen is what a sheet has read.
+// seen is the data of a sheet, and where it was read.
 type seen struct {
 	record.Place
 	Data any
 }
 
-// sheets are those without a parameter in their path.
+// sheets are the pages without a parameter in their path, by path.
 var sheets = map[string]*sheet{
 	"":           {"overview", "Overview", nil, true, readOverview, completeOverview},
 	"operations": {"operations", "Operations", []string{"state", "name", "after", "id"}, true, readOperations, openErrors},
@@ -112,9 +117,10 @@ var sheets = map[string]*sheet{
 	"terms":      {"terms", "Terms", nil, false, readTerms, nil},
 }
 
+// operationSheet is the page of one operation, below operations/.
 var operationSheet = &sheet{"operation", "Operation", []string{"id"}, true, readOperation, previewCancel}
 
-// show reads a sheet and shows it.
+// show reads the data of the requested sheet and renders it.
 func (s *site) show(w http.ResponseWriter, r *http.Request, parts []string) {
 	sheet, asked := sheets[parts[0]], url.Values{}
 	switch {
@@ -142,7 +148,7 @@ func (s *site) show(w http.ResponseWriter, r *http.Request, parts []string) {
 	s.render(w, r, http.StatusOK, view{Title: sheet.title, Said: said[r.URL.Query().Get("said")], Live: sheet.live, content: sheet.name, seen: found, Asked: asked})
 }
 
-// read reads a sheet, or shares the reading of another viewer.
+// read returns the data of a sheet, or shares the reading of another viewer.
 func (s *site) read(ctx context.Context, sheet *sheet, asked url.Values) (seen, error) {
 	return s.reads.get(ctx, sheet.name+"?"+asked.Encode(), func(ctx context.Context) (found seen, err error) {
 		err = record.Look(ctx, s.Pool, s.Timeout, func(tx pgx.Tx) error {
@@ -159,7 +165,7 @@ func (s *site) read(ctx context.Context, sheet *sheet, asked url.Values) (seen, 
 	})
 }
 
-// refuse shows a problem.
+// refuse renders a problem.
 func (s *site) refuse(w http.ResponseWriter, r *http.Request, p problem) {
 	s.render(w, r, p.Status, view{Title: http.StatusText(p.Status), Problem: &p, content: "problem"})
 }

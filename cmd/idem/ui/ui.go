@@ -1,16 +1,21 @@
-// Package ui is a page for people: what idem keeps in Postgres, and what needs a person. The command idem ui serves it, and a program can mount it
-// behind its own login:
+// Package ui is a web page for operators. It shows the state of idem in Postgres and what needs a
+// person. The command idem ui serves it, and a program can mount it behind its own login:
 //
-//		page, err := ui.New(ui.Config{Pool: pool, Person: loggedIn})
-//		mux.Handle("/idem/", http.StripPrefix("/idem", page))
+//	page, err := ui.New(ui.Config{Pool: pool, Person: loggedIn})
+//	mux.Handle("/idem/", http.StripPrefix("/idem", page))
 //
-//	  - It reads in read-only transactions, each of one snapshot and with a timeout, at most two at a time. Viewers of the same page within a second share one
-//	    reading. No list is read beyond a bounded number of rows where an index leads to them.
-//	  - It abridges keys, except the key of a call in doubt, by which a person asks the other side. It fetches and shows no response, input, value, payload
-//	    or header. It shows the errors of operations and messages.
-//	  - It changes nothing unless the Config says who may. Each change is a POST from the page itself, takes a reason, and is on record in idem.audit with
-//	    the person.
-//	  - It works without JavaScript, which does no more than to read the page again. Links are relative, so that it can be mounted anywhere.
+// The page is safe to leave open on a production database:
+//
+//   - It reads in read-only transactions with one snapshot and a timeout, at most two at a time.
+//     Viewers of the same page share a reading within one second. A list reads a bounded number of
+//     rows, where an index leads to them.
+//   - It abridges keys, except the key of a call in doubt, which an operator needs to ask the other
+//     side. It neither reads nor shows responses, inputs, values, payloads and headers. It shows
+//     the errors of operations and messages.
+//   - It changes nothing unless the Config says who may. Each change is a POST from the page itself
+//     and requires a reason. The table idem.audit records it with the person.
+//   - It works without JavaScript, which only reloads it. Links are relative, so the page can be
+//     mounted anywhere.
 package ui
 
 import (
@@ -25,34 +30,40 @@ import (
 	"github.com/idem-go/idem"
 )
 
-// Config says what a page shows, and to whom. Only the Pool is needed: then every visitor may read, and none may act.
+// Config configures a Page. Only Pool is required: then every visitor may read, and no visitor may
+// change anything.
 type Config struct {
-	// Pool is the database. The page takes at most two of its connections for reading. A role that may only read is enough, unless people act.
+	// Pool is the database. The page uses at most two connections for reading. A role with SELECT
+	// is enough if nobody makes changes.
 	Pool *pgxpool.Pool
 
-	// Token, of 32 characters or more, lets those act who give it in a form, with their name. A cookie of the browser remembers that for 12 hours.
+	// Token lets visitors make changes who enter it in a form together with their name. It has at
+	// least 32 characters. A cookie stores the login for 12 hours.
 	Token string
-	// Private asks for the Token before anything is shown.
+	// Private requires the Token for reading too.
 	Private bool
 
-	// Person, in place of a Token, is for a program that has a login of its own: it returns the name of the person who has sent the request, which
-	// goes on record with what they do. If it is empty, the person may only read. The program keeps out those who may not see the page.
+	// Person returns the name of the person who sent a request. It replaces Token in a program that
+	// has its own login. The audit entries of changes have the name. Without a name the visitor may
+	// only read. The program must keep out visitors who may not see the page.
 	Person func(*http.Request) string
-	// ReadOnly lets no visitor act, whatever else is said.
+	// ReadOnly disables all changes, whatever the other fields say.
 	ReadOnly bool
 
-	// Hosts are the names, without a port, by which the page may be asked for. A page on a loopback address needs them: otherwise the page of a stranger
-	// can have its own name resolve to that address, and read from there. Empty: any name.
+	// Hosts lists the host names, without ports, under which the page may be requested. Empty means
+	// any name. A page on a loopback address needs this against DNS rebinding: another site could
+	// let its own name resolve to that address, and read the page.
 	Hosts []string
 
-	// Counts returns how many calls the program has executed and replayed since it began, for the charts: a replay writes nothing to the database. If
-	// it is nil the page counts the records that were inserted as executed, and shows no replays.
+	// Counts returns how many calls the program has executed and replayed since its start. The
+	// charts need it for replays, which write nothing to the database. If it is nil, inserted
+	// records count as executions, and no replays are shown.
 	Counts func() (executed, replayed int64)
 
-	// Timeout ends a statement that reads. Default: 5 seconds.
+	// Timeout is the timeout of a statement that reads. The default is 5 seconds.
 	Timeout time.Duration
-	// Sealer opens the last errors of operations, and dead letters of the outbox that are redriven. Without one a sealed error is shown as "sealed", and
-	// sealed dead letters stay where they are.
+	// Sealer opens the last errors of operations, and dead letters of the outbox for a redrive.
+	// Without it a sealed error is shown as "sealed", and sealed dead letters cannot be redriven.
 	Sealer idem.Sealer
 }
 
@@ -61,10 +72,11 @@ const (
 	minToken       = 32
 )
 
-// Page is an http.Handler.
+// Page is an http.Handler. New creates it.
 type Page struct{ site *site }
 
-// New returns the page. It has its own paths below "/": mount it with http.StripPrefix.
+// New returns a page for c. Its paths start at "/", so mount it with http.StripPrefix. New fails if
+// c is invalid.
 func New(c Config) (*Page, error) {
 	switch {
 	case c.Pool == nil:
@@ -87,11 +99,12 @@ func New(c Config) (*Page, error) {
 	return &Page{s}, nil
 }
 
-// ServeHTTP answers a request.
+// ServeHTTP serves the page.
 func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) { p.site.ServeHTTP(w, r) }
 
-// Run reads the overview four times a minute until ctx ends, and returns nil. It fills the charts of the last hour, which the page keeps in memory:
-// without it they have what was read while a person looked. An error of a reading leaves a gap.
+// Run reads the overview four times a minute until ctx ends, and returns nil. The readings fill the
+// charts of the last hour, which are kept in memory. Without Run the charts only have readings from
+// the times at which somebody looked. A failed reading leaves a gap.
 func (p *Page) Run(ctx context.Context) error {
 	ticker := time.NewTicker(samplePause)
 	defer ticker.Stop()
