@@ -25,6 +25,8 @@ type instruments struct {
 	timeouts, queued metric.Int64ObservableCounter
 }
 
+// newInstruments creates the instruments of Watch. The package documentation lists them, and a test
+// compares names and units.
 func newInstruments(meter metric.Meter) (*instruments, error) {
 	b := builder{meter: meter}
 	i := &instruments{
@@ -172,6 +174,7 @@ func (i *instruments) show(to metric.Observer, v *stats.Stats) {
 // tableLabels holds the label sets for the figures of a table.
 type tableLabels struct{ alone, heap, index, other metric.ObserveOption }
 
+// labelsOfTables caches label sets, which are the same for all instruments and readings.
 var labelsOfTables cache[string, tableLabels]
 
 func ofTable(name string) tableLabels {

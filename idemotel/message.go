@@ -31,6 +31,7 @@ type messageLabels struct {
 	cause             idem.Cause
 }
 
+// newMessages creates the instruments of messages.
 func newMessages(meter metric.Meter) (*messages, error) {
 	m := &messages{}
 	var errs [6]error

@@ -47,6 +47,7 @@ type endedLabels struct {
 
 type resolvedLabels struct{ name, resolution string }
 
+// newMetrics creates the instruments of calls.
 func newMetrics(meter metric.Meter) (*metrics, error) {
 	m := &metrics{}
 	var errs [6]error
@@ -69,6 +70,7 @@ func newMetrics(meter metric.Meter) (*metrics, error) {
 // end records the metrics of a call that has ended.
 func (m *metrics) end(ctx context.Context, name, kind string, data *idem.TraceEndData) {
 	labels := endedLabels{name, kind, data.Outcome, data.Cause}
+	// Enabled avoids the lookup of labels if nobody reads the metric.
 	if m.duration.Enabled(ctx) {
 		m.duration.Record(ctx, data.Duration.Seconds(), m.ended.get(labels, endedSet)...)
 	}

@@ -121,6 +121,8 @@ func (o *Observer) TraceStart(ctx context.Context, data idem.TraceStartData) con
 	return c
 }
 
+// beginning returns the cached span options of a call. At the first call with a name it also
+// declares the counters.
 func (o *Observer) beginning(l begunLabels) *beginning {
 	b, ok := o.begun.find(l)
 	if !ok {

@@ -23,6 +23,7 @@ type settings struct {
 // DefaultEvery is the default of WithEvery.
 const DefaultEvery = 30 * time.Second
 
+// settle applies the options to the defaults.
 func settle(opts []Option) (settings, error) {
 	s := settings{tracers: otel.GetTracerProvider(), meters: otel.GetMeterProvider(), every: DefaultEvery}
 	for _, opt := range opts {

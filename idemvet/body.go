@@ -77,6 +77,7 @@ func (f *finder) call(call *ast.CallExpr) {
 	if to == nil || !ofIdem(to.Pkg()) {
 		return
 	}
+	// The function asks for the transaction of its request: idemhttp.Tx(ctx).
 	if to.Name() == "Tx" && to.Signature().Results().Len() == 1 && isTx(to.Signature().Results().At(0).Type()) {
 		if outer := f.around(call); outer != nil {
 			f.add(outer, f.assignedTo(call), to.Pkg().Name()+".Tx", false, false)

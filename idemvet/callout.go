@@ -44,6 +44,7 @@ func calledOut(f *types.Func) string {
 	case isConnect(f):
 		return "a call of Connect"
 	}
+	// A client library has many functions. Only those that send count.
 	for prefix, names := range brokers {
 		if path == prefix || strings.HasPrefix(path, prefix+"/") {
 			if slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(f.Name(), name) }) {

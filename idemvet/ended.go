@@ -120,6 +120,7 @@ func (b *body) sqlOf(f *types.Func, call *ast.CallExpr) string {
 func (b *body) beginsOnConn(to *ast.SelectorExpr, call *ast.CallExpr) bool {
 	by := to.X
 	switch f := callee(b.info, call); {
+	// pgx.BeginFunc takes the connection as an argument.
 	case isFunc(f, pgx, "BeginFunc", "BeginTxFunc") && len(call.Args) > 1:
 		by = call.Args[1]
 	case !isFunc(f, pgx, "Begin", "BeginTx"):

@@ -51,6 +51,8 @@ func (f *finals) isTransport(e ast.Expr, stack []ast.Node, deep int) bool {
 	if variable == nil || !isError(variable.Type()) {
 		return false
 	}
+	// err may be a transport error at its assignment and no longer at its use: a condition may have
+	// excluded that, or may prove it.
 	said, open := f.saidByConditions(variable, stack)
 	if said || !open {
 		return said

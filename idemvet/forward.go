@@ -116,6 +116,7 @@ type sending struct {
 	harmless bool // it uses GET, PUT or DELETE, or a key of its own
 }
 
+// look examines fn and the functions of the package that it calls.
 func (s *sending) look(fn ast.Node) {
 	block := blockOf(fn)
 	if block == nil || s.met[fn] {

@@ -138,6 +138,7 @@ func (f *functions) resolve(e ast.Expr) []ast.Node {
 			return f.resolve(set)
 		}
 	case *ast.CallExpr:
+		// A conversion, such as Handler(f).
 		if tv := f.info.Types[x.Fun]; tv.IsType() && len(x.Args) == 1 {
 			return f.resolve(x.Args[0])
 		}
@@ -145,6 +146,7 @@ func (f *functions) resolve(e ast.Expr) []ast.Node {
 		if decl == nil || decl.Body == nil {
 			return nil
 		}
+		// A constructor: the function is one of the literals that it returns.
 		var made []ast.Node
 		ast.Inspect(decl.Body, func(n ast.Node) bool {
 			if back, ok := n.(*ast.ReturnStmt); ok {

@@ -30,6 +30,7 @@ The transaction is over when the function has returned, and it is one connection
 				pass.ReportRangef(n, "the tx of %s is sent to another goroutine, and is over when the function returns: send the values that it has read", b.by)
 			}
 		case *ast.AssignStmt:
+			// If one call has several results, all of them come from its only expression.
 			for i, to := range n.Lhs {
 				from := n.Rhs[min(i, len(n.Rhs)-1)]
 				if isElsewhere(pass.TypesInfo, b, to) && !isError(pass.TypesInfo.TypeOf(to)) && b.holds(from, 0) {
@@ -38,6 +39,8 @@ The transaction is over when the function has returned, and it is one connection
 			}
 		case *ast.ReturnStmt:
 			for _, result := range n.Results {
+				// A helper may return the transaction to its caller. So may a literal inside of the
+				// body.
 				if b.holds(result, 0) && !b.helper && b.around(n) == b.node {
 					pass.ReportRangef(n, "the tx of %s is returned, and is over then: return the values that it has read", b.by)
 				}

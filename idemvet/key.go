@@ -29,6 +29,9 @@ one for each attempt, and nothing is recognised. A client makes it once for a re
 			if key == nil {
 				return true
 			}
+			// The time is wrong for every key. A random value is right on a client that makes the
+			// key once, in front of its retries. It is wrong on a server, where each attempt
+			// arrives as a new call.
 			chance, moment := k.find(key, isChance, 0), k.find(key, isTime, 0)
 			switch made := cmp.Or(moment, chance); {
 			case made == nil || k.isStored(in, key, made):
@@ -74,6 +77,8 @@ func (k *keys) keyOf(n ast.Node) (key ast.Expr, executes bool) {
 	return nil, false
 }
 
+// keyOfCall is keyOf for a call: of a function of idem with a parameter for the key, or of Set or
+// Add of a header.
 func (k *keys) keyOfCall(call *ast.CallExpr) (key ast.Expr, executes bool) {
 	to := callee(k.info, call)
 	switch {

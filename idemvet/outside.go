@@ -112,6 +112,8 @@ func isBeside(pass *analysis.Pass, b *body, e ast.Expr) bool {
 	if opensItsOwn(t) {
 		return !isOfTx(pass, b, e)
 	}
+	// Queries, a *gorm.DB or a Tx from outside of the body has a connection of its own. In a helper
+	// a parameter may be bound to the transaction, so it does not count.
 	isOutside := from != nil && !isWithin(from, b.block) && from != b.tx && !(b.helper && isWithin(from, b.node))
 	if _, ok := from.(*types.Var); !ok || !isOutside {
 		return false

@@ -130,6 +130,7 @@ func (r *replays) isStep(call *ast.CallExpr) bool {
 	return to != nil && to.Pkg() != nil && to.Pkg().Path() == library+"/operation" && r.passesOp(call)
 }
 
+// passesOp reports whether an argument of call is an Op or a Calls.
 func (r *replays) passesOp(call *ast.CallExpr) bool {
 	for _, arg := range call.Args {
 		if t := r.info.TypeOf(arg); t != nil && (isNamed(t, library+"/operation", "Op") || isNamed(t, library+"/operation", "Calls")) {

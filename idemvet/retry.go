@@ -74,6 +74,7 @@ func (k *keys) isInRetry(stack []ast.Node, made ast.Node) bool {
 		case *ast.ForStmt, *ast.RangeStmt:
 			return k.triesAgain(n, made.End())
 		case *ast.CallExpr:
+			// The node is in a literal among the arguments of the call, or is the call itself.
 			isGiven := n == made || i+1 < len(stack) && blockOf(stack[i+1]) != nil
 			if isGiven && k.repeats(n) {
 				return true
@@ -163,6 +164,8 @@ func (k *keys) isLeft(body *ast.BlockStmt, from token.Pos) (left bool) {
 		case *ast.CommClause:
 			return !k.waitsForEnd(n.Comm)
 		case *ast.IfStmt:
+			// This exit follows a failure, or does not depend on the request. Only the else branch
+			// can hold an exit after a success.
 			if k.isFailure(n.Cond) || !k.asksOutcome(n.Cond, from) {
 				if n.Else != nil {
 					ast.Inspect(n.Else, look)

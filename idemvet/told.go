@@ -79,6 +79,7 @@ func (t *told) has(n ast.Node, deep int) bool {
 			return true
 		}
 	}
+	// The value is assigned to variables. Follow each of their uses.
 	variables := t.setBy(n)
 	if len(variables) == 0 || deep > 8 {
 		return false

@@ -60,6 +60,8 @@ func (r *replays) setIn(literal *ast.FuncLit, statement ast.Stmt, block *ast.Blo
 				continue
 			}
 			v, ok := r.info.Uses[id].(*types.Var)
+			// v is declared in the function of the operation, before the literal, and not in the
+			// literal itself.
 			isOuter := ok && block.Pos() < v.Pos() && v.Pos() < literal.Pos()
 			if isOuter && !types.Identical(v.Type(), types.Universe.Lookup("error").Type()) && !sets(r.info, statement, v) && r.isReadBehind(v, literal, block) {
 				r.pass.ReportRangef(id, "%s is set by the function of a step, which is not called again where the step is on record: have the step return it", id.Name)
@@ -98,6 +100,7 @@ func (r *replays) isReadBehind(v *types.Var, literal *ast.FuncLit, block *ast.Bl
 	return read
 }
 
+// setsIn reports whether literal contains a statement that assigns to v.
 func (r *replays) setsIn(literal *ast.FuncLit, v *types.Var) (found bool) {
 	ast.Inspect(literal.Body, func(n ast.Node) bool {
 		if statement, ok := n.(ast.Stmt); ok && sets(r.info, statement, v) {

@@ -67,6 +67,7 @@ func (s *site) post(w http.ResponseWriter, r *http.Request) {
 // change makes a change with the person and the reason for the audit entry. Later readings do not
 // share older ones, so that the visitor sees the change.
 func (s *site) change(w http.ResponseWriter, r *http.Request, person string, do change) {
+	// The change must not stop halfway if the browser disconnects.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), changeTimeout)
 	defer cancel()
 	ctx = idem.WithReason(idem.WithPerson(ctx, person), strings.TrimSpace(r.PostFormValue("reason")))
@@ -87,6 +88,7 @@ func retry(ctx context.Context, s *site, r *http.Request) (string, error) {
 	return "./operations/" + id + "?said=retried", operation.Retry(ctx, s.Pool, id)
 }
 
+// cancel cancels an operation, with the options of the form.
 func cancel(ctx context.Context, s *site, r *http.Request) (string, error) {
 	id, err := operationID(r.PostFormValue("id"))
 	if err != nil {
@@ -183,6 +185,8 @@ func letterOf(r *http.Request) (l db.LetterName, err error) {
 	return l, err
 }
 
+// redrive redrives a dead letter. It checks first whether the page can open the letter, because
+// outbox.Redrive needs the payload.
 func redrive(ctx context.Context, s *site, r *http.Request) (string, error) {
 	l, err := letterOf(r)
 	switch {

@@ -60,6 +60,7 @@ func examine(ctx context.Context, s *site, _ any) (any, error) {
 
 var moodOf = map[doctor.Level]string{doctor.Problem: "bad", doctor.Warning: "warn"}
 
+// findingsOf returns all findings, the worst first.
 func findingsOf(results []doctor.Result) (all []finding) {
 	for _, r := range results {
 		for _, f := range r.Findings {

@@ -22,6 +22,8 @@ type letters struct {
 	Next    string // mark of the next page; empty on the last page
 }
 
+// readLetters reads a page of dead letters. It reads one letter more than it shows, to learn
+// whether there is a next page.
 func readLetters(ctx context.Context, tx pgx.Tx, asked url.Values) (any, error) {
 	filter := record.LetterFilter{
 		Only:  db.LetterName{Side: asked.Get("side"), Consumer: asked.Get("consumer"), Source: asked.Get("source")},

@@ -28,6 +28,8 @@ type messages struct {
 	Next     string // sequence number of the last message, if there are more
 }
 
+// readMessages reads the messages that the filter selects, and an overview of topics, relays and
+// consumers.
 func readMessages(ctx context.Context, tx pgx.Tx, asked url.Values) (any, error) {
 	m := messages{Reach: record.Reach, Lanes: record.Lanes}
 	if err := m.list(ctx, tx, asked); err != nil {

@@ -27,6 +27,7 @@ type operations struct {
 	Next       string // mark of the next page; empty on the last page
 }
 
+// readOperations reads a page of operations in one state.
 func readOperations(ctx context.Context, tx pgx.Tx, asked url.Values) (any, error) {
 	list := operations{State: asked.Get("state"), States: operationStates}
 	if list.State == "" {
@@ -86,6 +87,7 @@ type event struct {
 // longestTimeline is the maximum number of steps on the page. The last steps are shown.
 const longestTimeline = 500
 
+// readOperation reads an operation with its steps, signals and calls in doubt. It reads no values.
 func readOperation(ctx context.Context, tx pgx.Tx, asked url.Values) (any, error) {
 	id, err := operationID(asked.Get("id"))
 	if err != nil {
@@ -212,10 +214,12 @@ func timeline(o *record.Operation, steps []record.Step, sent []record.Sent) (all
 		}
 		all = slices.Insert(all, at, e)
 	}
+	// Each entry took the time since the previous one.
 	before := o.CreatedAt
 	for i := range all {
 		all[i].Took, before = max(all[i].At.Sub(before), 0), all[i].At
 	}
+	// The last error belongs to the latest entry with the name of its step.
 	if o.LastError != nil {
 		for i := len(all) - 1; i >= 0; i-- {
 			if all[i].Seq > 0 && all[i].Name == o.LastError.Step {

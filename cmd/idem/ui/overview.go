@@ -119,6 +119,7 @@ func relayFact(ctx context.Context, look func(func(pgx.Tx) error) error, v *stat
 	return f
 }
 
+// operationFacts returns the facts about operations. Parked ones are bad, overdue ones a warning.
 func operationFacts(f stats.Figure[stats.Operations]) []fact {
 	if !f.Known() {
 		return []fact{{Name: "Operations", Value: "unknown", Note: f.Note}}
@@ -134,6 +135,8 @@ func operationFacts(f stats.Figure[stats.Operations]) []fact {
 	return []fact{parked, running}
 }
 
+// messageFacts returns the facts about the outbox and the inbox. Dead letters are bad, held or
+// failing messages a warning.
 func messageFacts(f stats.Figure[stats.Messages]) []fact {
 	if !f.Known() {
 		return []fact{{Name: "Messages", Value: "unknown", Note: f.Note}}
@@ -162,6 +165,7 @@ func flightFact(f stats.InFlight) fact {
 	return one
 }
 
+// recordFacts returns the facts about the table of records.
 func recordFacts(v *stats.Stats) []fact {
 	named := func(name string, f fact) fact { f.Name = name; return f }
 	return []fact{
@@ -177,6 +181,7 @@ func recordFacts(v *stats.Stats) []fact {
 	}
 }
 
+// purgedOf describes the last sweep of a table, and the one in progress.
 func purgedOf(s *stats.Sweep, now time.Time) purged {
 	p := purged{Name: s.Table, State: "no sweep has finished yet"}
 	if !s.LastFinishedAt.IsZero() {

@@ -4,7 +4,7 @@
 //	page, err := ui.New(ui.Config{Pool: pool, Person: loggedIn})
 //	mux.Handle("/idem/", http.StripPrefix("/idem", page))
 //
-// The page is safe to leave open on a production database:
+// The page is made for production databases:
 //
 //   - It reads in read-only transactions with one snapshot and a timeout, at most two at a time.
 //     Viewers of the same page share a reading within one second. A list reads a bounded number of

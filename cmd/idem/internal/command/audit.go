@@ -88,6 +88,7 @@ func newShownAct(a *record.Act) shownAct {
 	}
 }
 
+// tellActs prints a table of audit entries.
 func tellActs(p *page.Page, found []record.Act, more bool) {
 	if len(found) == 0 {
 		p.Printf("nothing was done by hand\n")

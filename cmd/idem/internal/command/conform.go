@@ -57,6 +57,8 @@ func (c *conformCommand) Run(s *session) error {
 	return shown.verdict()
 }
 
+// options returns the configuration of the run. The files with credentials and the request are read
+// here, so that errors in them appear before the first request is sent.
 func (c *conformCommand) options(s *session) (*conform.Options, error) {
 	profile, _ := conform.Find(c.Profile) // the grammar allows no other profile
 	o := &conform.Options{Profile: profile, Request: conform.Standard(), Timeout: time.Duration(s.globals.Timeout)}
@@ -120,6 +122,7 @@ func newShownConform(o *conform.Options, results []conform.Result) *shownConform
 	return shown
 }
 
+// verdict returns errFound if a rule is broken, and errUnknown if rules were not tried.
 func (s *shownConform) verdict() error {
 	switch {
 	case s.Broken > 0:

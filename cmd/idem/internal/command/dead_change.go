@@ -156,6 +156,8 @@ func (c *deadRedriveCommand) Run(s *session) error {
 	})
 }
 
+// redrive redrives one letter. A sealed letter of the outbox is opened for this, because its
+// payload goes back to the outbox.
 func (c *deadRedriveCommand) redrive(ctx context.Context, s *session, l *record.Letter) error {
 	if l.Side == deadletter.Inbox {
 		return inbox.Redrive(ctx, s.pool, inbox.Ref{Consumer: l.Consumer, Source: l.Source, ID: l.ID})

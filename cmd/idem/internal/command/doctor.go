@@ -112,6 +112,8 @@ type findings struct {
 	checks []string
 }
 
+// alike groups equal findings of one level, so that a missing table is reported once with the names
+// of all checks.
 func alike(results []doctor.Result, level doctor.Level) []*findings {
 	var all []*findings
 	known := map[doctor.Finding]*findings{}

@@ -64,6 +64,7 @@ func (c *evictCommand) Run(s *session) error {
 	return c.evict(s, found)
 }
 
+// evict deletes the record in a transaction. It fails if the record has changed since it was read.
 func (c *evictCommand) evict(s *session, found *record.Record) error {
 	gone := false
 	ctx := c.onRecord(s)
@@ -96,6 +97,7 @@ func describe(r *record.Record) string {
 	return r.State + " record"
 }
 
+// consequence describes what a deletion of the record means for later calls.
 func consequence(r *record.Record) string {
 	switch {
 	case r.Expired():

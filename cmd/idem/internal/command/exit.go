@@ -87,6 +87,7 @@ func finish(ctx context.Context, w World, err error) int {
 	return exitFailed
 }
 
+// say prints a message to standard error in one line.
 func say(w World, text string) {
 	text = strings.TrimPrefix(strings.Join(strings.Fields(text), " "), "idem: ") // errors of the library have this prefix already
 	fmt.Fprintf(w.Stderr, "idem: %s\n", page.Safe(text))
@@ -114,6 +115,7 @@ func explained(err error) error {
 	return fmt.Errorf("%s (SQLSTATE %s)", server.Message, server.Code)
 }
 
+// remedyOf returns the remedy for a SQLSTATE, or "".
 func remedyOf(err *pgconn.PgError) string {
 	switch err.Code {
 	case "42P01", "3F000", "42703":

@@ -57,6 +57,7 @@ func (c *explainCommand) Run(s *session) error {
 	var operation *record.Operation
 	var holder *record.Holder
 	err = s.limited(func(ctx context.Context, tx pgx.Tx) (err error) {
+		// The record of a call in progress is not visible, but its advisory lock is.
 		if holder, err = record.HolderOf(ctx, tx, db.LockOf(c.Scope, c.Key)); err != nil {
 			return err
 		}
@@ -93,6 +94,11 @@ type explanation struct {
 	holder *record.Holder
 }
 
+// explain derives the outcome of the next call, in the order in which idem.Do decides.
+//
+// A key that an open transaction holds makes the call wait. Without a live record the call
+// executes. With a live record, idem.Do compares the hash of the request before it looks at the
+// state of the record.
 func explain(r *record.Record, entry idem.Entry, hashes []*hashed, operation *record.Operation) *explanation {
 	e := &explanation{Hashes: hashes, found: r}
 	if r != nil {
@@ -127,6 +133,7 @@ func explain(r *record.Record, entry idem.Entry, hashes []*hashed, operation *re
 	return e
 }
 
+// replay sets the outcome of a call whose key has a response.
 func (e *explanation) replay(r *record.Record) {
 	e.Verdict, e.Reason = replays, "the effect of execution "+r.ExecutionID+" is committed"
 	if r.State == record.Failed {

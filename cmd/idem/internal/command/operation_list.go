@@ -120,6 +120,7 @@ func attemptOf(o *record.Operation) string {
 	return what
 }
 
+// clipped returns text cut to limit characters.
 func clipped(text string, limit int) string {
 	for at := range text {
 		if limit--; limit < 0 {

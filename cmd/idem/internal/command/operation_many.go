@@ -65,6 +65,8 @@ func (c *chosenOperations) changeAll(s *session, state, will, done string, previ
 	case len(found) == 0:
 		return noRecordError{"the filters select no " + state + " operation: see idem operation list"}
 	}
+	// The preview is computed for all operations before the question, so that the user agrees to
+	// effects and not to a number.
 	previews, err := previewAll(s, found, preview)
 	if err != nil {
 		return err
@@ -137,6 +139,8 @@ func oneIf(b bool) int {
 	return 0
 }
 
+// changeOne calls do for one operation, with a timeout. It names the operation if the outcome of
+// the COMMIT is unknown.
 func changeOne(ctx context.Context, id string, do func(ctx context.Context, id string) error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

@@ -87,6 +87,8 @@ func (t *timeline) open(s *session, keys sealKeys) error {
 	if len(secrets) > 0 {
 		sealer = seal.New(seal.Keys{Primary: anyOf(secrets), Secrets: secrets})
 	}
+	// Each value is sealed together with its place (bound), so a value that was moved to another
+	// row does not open.
 	open := func(what string, v *record.Value, bound []byte) error {
 		if v.SealedBy != "" && secrets[v.SealedBy] == nil {
 			return fmt.Errorf("%s is sealed with the key %q: give it with --seal-keys or IDEM_SEAL_KEYS", what, page.Safe(v.SealedBy))

@@ -30,6 +30,8 @@ func (t *timeline) table(p *page.Page, reveal bool) {
 		}
 		rows = append(rows, cells)
 	}
+	// Recorded steps come first. A call in progress may have no row yet, and gets one from the
+	// operation. Signals have no sequence number and follow at the end.
 	recorded := map[int]bool{}
 	for _, s := range t.steps {
 		recorded[s.Seq] = true

@@ -68,6 +68,7 @@ func (c *partitionCommand) Run(s *session) error {
 	})
 }
 
+// abort removes the copy and the triggers of an unfinished run.
 func (c *partitionCommand) abort(s *session, pool *pgxpool.Pool, config partition.Config) error {
 	if err := c.ask(s, fmt.Sprintf("drops the trigger of idem.%s and its unfinished copy", c.Table)); err != nil {
 		return err

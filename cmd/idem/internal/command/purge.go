@@ -61,8 +61,8 @@ func (c *purgeCommand) Run(s *session) error {
 	return early(report)
 }
 
-// early returns an error if a sweep ended before the end of its table for a reason that the user
-// did not ask for.
+// early returns an error if a sweep ended early, unless the time limit was reached or another
+// process is sweeping the table.
 func early(report purge.Report) error {
 	for _, sweep := range report.Tables {
 		switch sweep.Ended {
@@ -74,6 +74,7 @@ func early(report purge.Report) error {
 	return nil
 }
 
+// describeSweep formats the progress of a sweep with a bar.
 func describeSweep(p purge.Progress) string {
 	share := 0
 	if p.TotalPages > 0 {

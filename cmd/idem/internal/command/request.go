@@ -96,6 +96,8 @@ func (r *request) fingerprint(body []byte) (idem.Hash, error) {
 // maxRequest is the maximum size of a body. Larger bodies have no hash in idemhttp either.
 const maxRequest = 64 << 20
 
+// read returns the body from the file or from standard input. It fails if the body is larger than
+// maxRequest.
 func (r *request) read() ([]byte, error) {
 	file := os.Stdin
 	if r.Request != "-" {
@@ -116,6 +118,7 @@ func (r *request) read() ([]byte, error) {
 	return body.Bytes(), nil
 }
 
+// compare sets Same of each hash.
 func compare(hashes []*hashed, recorded []byte) {
 	want := hex.EncodeToString(recorded)
 	for _, h := range hashes {

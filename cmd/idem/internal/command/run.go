@@ -66,6 +66,8 @@ func runFor(ctx context.Context, patience func() time.Duration, command func() e
 	}
 }
 
+// newParser returns the parser of the grammar. The flag --help is its own flag of the grammar,
+// because kong's would take -h.
 func newParser(g *grammar, w World) (*kong.Kong, error) {
 	return kong.New(g,
 		kong.Name("idem"),

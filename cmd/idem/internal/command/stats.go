@@ -139,6 +139,7 @@ func moment(t time.Time) *time.Time {
 	return &t
 }
 
+// text prints the figures, and with --exact the counts by state and by seal key.
 func (c *statsCommand) text(p *page.Page, v stats.Stats, counted *record.Counts) {
 	pairs := []page.Pair{
 		{Name: "records", Value: figure(p, v.Records.Count, page.Count)},
@@ -194,6 +195,7 @@ func inFlight(p *page.Page, f stats.InFlight) string {
 	return fmt.Sprintf("%s keys in %s transactions, the oldest for %s", page.Count(f.Keys), page.Count(f.Transactions), figure(p, f.Oldest, page.Age))
 }
 
+// purging describes the state of the purge in one line.
 func purging(p *page.Page, v stats.Stats) string {
 	if !v.Purge.Sweeps.Known() {
 		return figure(p, v.Purge.Sweeps, func([]stats.Sweep) string { return "" })

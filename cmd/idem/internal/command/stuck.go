@@ -54,6 +54,7 @@ func (c *stuckCommand) Run(s *session) error {
 	if err := s.show(found.shown(c.Full), func(p *page.Page) { c.text(p, &found) }); err != nil {
 		return err
 	}
+	// The exit code is green only if the command looked everywhere.
 	if found.any() {
 		return errFound
 	}
@@ -165,6 +166,8 @@ func (c *stuckCommand) text(p *page.Page, found *stuck) {
 	}
 }
 
+// tellHolders prints the transactions that hold keys, with their blockers and advice. If all of
+// them are blocked, ending them does not help: the next caller is blocked too.
 func tellHolders(p *page.Page, held []record.Holder) {
 	if len(held) == 0 {
 		return
@@ -194,6 +197,7 @@ func tellHolders(p *page.Page, held []record.Holder) {
 	p.Printf("%s\n\n", page.Wrap(advice, "  ", 100))
 }
 
+// tellLeft prints the records that were left behind.
 func (c *stuckCommand) tellLeft(p *page.Page, left []record.Record) {
 	if len(left) == 0 {
 		return

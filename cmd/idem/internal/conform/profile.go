@@ -46,6 +46,8 @@ func Find(name string) (*Profile, bool) {
 	return all[i], true
 }
 
+// profiles returns all profiles. Each rule has its source in the specification, which the report
+// prints.
 func profiles() []*Profile {
 	const (
 		draft  = "draft-ietf-httpapi-idempotency-key-header-07, "

@@ -86,6 +86,7 @@ func atOnce(p *probe) finding {
 			}
 		}
 	}
+	// The answers agree so far. The server must also have stored the one that it gave.
 	if last := p.settled(key, unique); !last.same(executed) {
 		return verdict("the repetition of them was answered otherwise", executed, last)
 	}
@@ -155,6 +156,8 @@ func longKey(p *probe) finding {
 	if again := p.ask(start+"a", unique); !again.same(a) {
 		return verdict("it was taken, and its repetition was answered otherwise", a, again)
 	}
+	// A server may truncate long keys. It would then take this key, which differs at the end, for
+	// the first one.
 	other := p.ask(start+"b", unique)
 	if other.isMarked() || p.tells && other.same(a) {
 		return verdict("another key that begins like it was given its answer", a, other)

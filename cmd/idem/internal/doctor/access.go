@@ -155,6 +155,7 @@ func (e *exam) missing(u use) ([]string, error) {
 	for _, need := range u.needs {
 		for _, r := range e.neededOf(u, need.on) {
 			for _, privilege := range need.privileges {
+				// "SELECT (a, b)" is checked for each column, "SELECT" for the table.
 				kind, listed, _ := strings.Cut(strings.TrimSuffix(privilege, ")"), " (")
 				for _, column := range strings.Split(listed, ", ") {
 					oids, privileges, columns = append(oids, r.OID), append(privileges, kind), append(columns, column)

@@ -34,6 +34,7 @@ func (e *exam) indexes() ([]foundIndex, error) {
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[foundIndex])
 }
 
+// primaryKey looks for a primary key that is missing, invalid or on other columns.
 func primaryKey(e *exam) error {
 	found, err := e.indexes()
 	if err != nil {

@@ -108,6 +108,8 @@ func synchronousStandby(e *exam) error {
 		return err
 	}
 	level, err := e.setting("synchronous_commit")
+	// Transactions wait for a standby only if the server names standbys and the level asks for the
+	// wait.
 	if err != nil || standbys == "" || level == "off" || level == "local" || connected > 0 {
 		return err
 	}

@@ -58,6 +58,7 @@ func keepalives(e *exam) error {
 		return err
 	}
 	times, _ := strconv.Atoi(count)
+	// The server probes after the idle time, and gives up after count unanswered probes.
 	notice := idle + interval*time.Duration(times)
 	if notice > e.opts.Limits.OldTransaction || notice == 0 {
 		after := "only when the system gives up, after hours as a rule"
@@ -144,6 +145,8 @@ func xminTransaction(e *exam) error {
 	for _, t := range old {
 		pids = append(pids, t.PID)
 	}
+	// A transaction may be old because another session blocks it. The advice is then about the
+	// blocker.
 	blockers, err := record.Blockers(e.ctx, e.tx, pids)
 	for _, t := range old {
 		what := fmt.Sprintf("%s has had a transaction open for %s, %s transactions ago: vacuum removes nothing that is younger, and the table grows",

@@ -46,6 +46,7 @@ type attribute struct {
 	Collation string // empty if the type has no collation
 }
 
+// attributes returns the columns of all relations of idem.
 func (e *exam) attributes() ([]attribute, error) {
 	rows, err := e.tx.Query(e.ctx, `SELECT a.attrelid, a.attname::text, format_type(a.atttypid, a.atttypmod), coalesce(quote_ident(l.collname), '')
 		FROM pg_attribute a LEFT JOIN pg_collation l ON l.oid = a.attcollation

@@ -116,6 +116,7 @@ func (j *job) walkOnce(ctx context.Context, phase, table string, work func(tx pg
 		})
 		took := time.Since(begin)
 		switch {
+		// A writer was in the way. Try again with a smaller portion.
 		case hasCode(err, "55P03", "40P01", "40001"):
 			if failures++; failures > 100 {
 				return err

@@ -143,6 +143,7 @@ func (j *job) alone(ctx context.Context, phase string, work func(pgx.Tx) error) 
 		begin := time.Now()
 		err := j.in(ctx, lockFor, work)
 		j.report.Longest = max(j.report.Longest, time.Since(begin))
+		// 55P03: lock timeout; 40P01: deadlock.
 		if !hasCode(err, "55P03", "40P01") || time.Now().After(deadline) {
 			return err
 		}

@@ -112,6 +112,7 @@ func waitGraph(ctx context.Context, tx pgx.Tx, pids []int32) (map[int32][]int32,
 			for _, b := range blockers {
 				seen[b] = true
 			}
+			// pgx would scan the next array into the same memory.
 			blockers = nil
 			return nil
 		})
@@ -141,6 +142,7 @@ func rootIn(blockedBy map[int32][]int32, pid int32) (root int32, ok bool) {
 			return b, true
 		}
 		seen[b] = true
+		// Breadth first, on a copy: next shares memory with blockedBy.
 		next = append(next[:len(next):len(next)], blockedBy[b]...)
 	}
 	return 0, false

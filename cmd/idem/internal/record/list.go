@@ -83,6 +83,7 @@ func (f Filter) where(args []any) (string, []any) {
 func afterAll(prefix string) string {
 	runes := []rune(prefix)
 	for i := len(runes) - 1; i >= 0; i-- {
+		// Increment the last rune that has a successor, and drop the runes after it.
 		next := runes[i] + 1
 		if next == 0xd800 {
 			next = 0xe000

@@ -95,6 +95,8 @@ const operations = `SELECT o.id::text, o.scope, o.key, o.name, o.state, o.step, 
 		UNION ALL
 		SELECT instance FROM idem.leases WHERE expires_at > clock_timestamp()) AS instances) AS present `
 
+// scanOperation scans a row of the query operations. The text of a plain error is readable at once,
+// and that of a sealed one after Open.
 func scanOperation(row pgx.CollectableRow) (Operation, error) {
 	var o Operation
 	var e LastError

@@ -59,6 +59,7 @@ func OperationsPortion(ctx context.Context, tx pgx.Tx, state, name string, after
 	if found, err = pgx.CollectRows(rows, scanOperation); err != nil {
 		return nil, nil, err
 	}
+	// The query asked for one operation more than the caller, to learn whether there are more.
 	if len(found) > limit {
 		found = found[:limit]
 		last := &found[limit-1]
@@ -68,6 +69,8 @@ func OperationsPortion(ctx context.Context, tx pgx.Tx, state, name string, after
 	if at == "" {
 		at = "'epoch'::timestamptz"
 	}
+	// The portion had no more matches. If it had the full Reach rows, the next portion begins after
+	// its last row, whether that row matched or not.
 	var end Mark
 	err = tx.QueryRow(ctx, "SELECT "+at+", id::text FROM "+portion+" AS o OFFSET $4", after.At, after.ID, int64(Reach), int64(Reach-1)).Scan(&end.At, &end.ID)
 	switch {

@@ -97,6 +97,7 @@ func walk(ctx context.Context, pool *pgxpool.Pool, timeout time.Duration, portio
 	return nil
 }
 
+// leftBehind returns a reader that calls each for the live records in state processing.
 func leftBehind(each func(Record)) reader {
 	return func(ctx context.Context, tx pgx.Tx, from, to string) error {
 		rows, err := tx.Query(ctx, "SELECT "+columns+` FROM idem.records

@@ -92,6 +92,7 @@ func (m model) take(msg read) model {
 	return m
 }
 
+// press handles a key.
 func (m model) press(key string) (tea.Model, tea.Cmd) {
 	switch key {
 	case "q", "esc":

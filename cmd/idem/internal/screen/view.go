@@ -38,6 +38,7 @@ func (m model) draw() string {
 	return strings.Join(lines, "\n")
 }
 
+// head returns the title and, if the last reading failed, its error.
 func (m model) head() []string {
 	title := m.bold("idem watch") + "  " + page.Safe(m.Where)
 	switch {
@@ -49,6 +50,7 @@ func (m model) head() []string {
 	return []string{title, ""}
 }
 
+// foot returns the keys and the time of the last reading.
 func (m model) foot() string {
 	state := fmt.Sprintf("every %v", m.Every)
 	if m.paused {
