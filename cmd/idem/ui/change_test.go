@@ -12,7 +12,7 @@ import (
 	"github.com/idem-go/idem/seal"
 )
 
-// acts returns what is on record, without what the harness has put there.
+// acts returns the audit entries, without those of the harness.
 func (d *desk) acts() (all []string) {
 	d.t.Helper()
 	rows, err := d.pool.Query(d.t.Context(), "SELECT act, outcome, person, reason FROM idem.audit WHERE person <> 'shop' ORDER BY at, id")
@@ -69,7 +69,7 @@ func TestPeopleActWithTheTokenAndAReason(t *testing.T) {
 	d.post("cancel", "id", runningID, "reason", "INC-2").want(t, 200, "It is canceled", ", canceled")
 	d.post("cancel", "id", doneID, "reason", "INC-2").want(t, 409)
 
-	d.get("letter?side=inbox&id=shop").want(t, 404) // the name has to be whole
+	d.get("letter?side=inbox&id=shop").want(t, 404) // the name is incomplete
 	one := d.get(letter("shop")).want(t, 200, "Redrive: it is tried again")
 	d.post("redrive", "letter", one.field(t, "redrive", "letter"), "reason", "INC-3").want(t, 200, "It is to be tried again", "Tried again")
 	d.post("drop", "letter", one.field(t, "drop", "letter"), "died", one.field(t, "drop", "died"), "reason", "INC-4").want(t, 200, "The dead letter is deleted")
@@ -86,7 +86,7 @@ func TestPeopleActWithTheTokenAndAReason(t *testing.T) {
 	d.get("acts").want(t, 200, "INC-5 &lt;script&gt;", "ann")
 }
 
-// cookie is the one that a login has left.
+// cookie returns the login cookie.
 func (d *desk) cookie() *http.Cookie {
 	d.t.Helper()
 	at, err := url.Parse(d.root)
@@ -100,7 +100,7 @@ func (d *desk) cookie() *http.Cookie {
 	return cookies[0]
 }
 
-// unchanged fails the test if anything of what keep has put in was changed.
+// unchanged fails the test if any row of keep has changed.
 func (d *desk) unchanged() {
 	d.t.Helper()
 	d.wantActs()
@@ -111,7 +111,7 @@ func (d *desk) unchanged() {
 	}
 }
 
-// attempts are all that changes something.
+// attempts lists all requests that change something.
 func (d *desk) attempts(change func(*http.Request)) (all []answer) {
 	letter := "eyJTaWRlIjoiaW5ib3giLCJDb25zdW1lciI6InNob3AiLCJTb3VyY2UiOiJzaG9wIiwiSUQiOiJzaG9wIn0"
 	for act, form := range map[string][]string{
@@ -171,7 +171,7 @@ func TestNobodyActsWithoutTheToken(t *testing.T) {
 	d.unchanged()
 }
 
-// The cookie of one token is worth nothing to a page that has another one.
+// The cookie of one token is invalid for a page with another token.
 func TestTicketIsWorthNothingUnderAnotherToken(t *testing.T) {
 	t.Parallel()
 	d := newActingDesk(t, withToken)
@@ -214,7 +214,7 @@ func TestFormsOfOtherPagesAreRefused(t *testing.T) {
 		}
 	}
 	d.unchanged()
-	d.send(http.MethodPost, "retry", formOf("id", parkedID, "reason", "INC"), func(r *http.Request) { // an old browser, or no encryption
+	d.send(http.MethodPost, "retry", formOf("id", parkedID, "reason", "INC"), func(r *http.Request) { // an old browser, or an unencrypted connection
 		r.Header.Del("Sec-Fetch-Site")
 		r.Header.Set("Origin", d.server.URL)
 	}).want(t, 200, "It is retried")
@@ -228,7 +228,7 @@ func TestNothingIsChangedWithoutAReason(t *testing.T) {
 		d.post("retry", "id", parkedID, "reason", reason).want(t, 400, "needs a reason")
 	}
 	d.get("retry?id="+parkedID+"&reason=because").want(t, 404)
-	d.send(http.MethodPost, "retry?id="+parkedID+"&reason=because", nil, nil).want(t, 400) // in the address, where logs have it
+	d.send(http.MethodPost, "retry?id="+parkedID+"&reason=because", nil, nil).want(t, 400) // a query ends up in logs
 	d.post("retry", "id", parkedID, "reason", strings.Repeat("x", 100_000)).want(t, 400)
 	d.post("retry", "id", "none", "reason", "because").want(t, 404)
 	d.post("drop", "letter", "none", "reason", "because").want(t, 404)
@@ -253,7 +253,7 @@ func TestPrivatePageShowsNothingWithoutTheToken(t *testing.T) {
 	d.get("operations").want(t, 200, "shop")
 }
 
-// Behind a login of the program's own, that says who acts.
+// A program with its own login says who makes a change.
 func TestProgramSaysWhoActs(t *testing.T) {
 	t.Parallel()
 	d := newActingDesk(t, func(c *ui.Config) { c.Person = func(r *http.Request) string { return r.Header.Get("X-Tester") } })
@@ -277,7 +277,7 @@ func TestSealedDeadLetterGoesBackWhereThereAreKeys(t *testing.T) {
 		c.Token, c.Sealer = token, seal.New(seal.Keys{Primary: "k1", Secrets: map[string][]byte{"k1": make([]byte, seal.SecretSize)}})
 	})
 	sealed.login()
-	got := sealed.post("redrive", "letter", one.field(t, "redrive", "letter"), "reason", "INC") // what the harness has put in was never sealed
+	got := sealed.post("redrive", "letter", one.field(t, "redrive", "letter"), "reason", "INC") // the letter of the harness was never sealed
 	if got.code < 400 || strings.Contains(got.text, "secret") {
 		t.Errorf("%d %s", got.code, got.text)
 	}

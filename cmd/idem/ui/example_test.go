@@ -11,11 +11,11 @@ import (
 
 var (
 	pool     *pgxpool.Pool
-	loggedIn func(*http.Request) string           // the name of the person who has sent a request
-	required func(next http.Handler) http.Handler // sends others to the login
+	loggedIn func(*http.Request) string           // returns the name of the sender of a request
+	required func(next http.Handler) http.Handler // redirects others to the login
 )
 
-// A program shows the page to those who have logged in, and they act in their own names.
+// A program shows the page to users who have logged in, and records changes under their names.
 func Example() {
 	page, err := ui.New(ui.Config{Pool: pool, Person: loggedIn})
 	if err != nil {

@@ -19,16 +19,16 @@ import (
 
 const token = "a token of the tests, long enough"
 
-// desk is where a person looks at the page of a database.
+// desk is a browser on the page of a database.
 type desk struct {
 	t      *testing.T
 	pool   *pgxpool.Pool
 	server *httptest.Server
 	client *http.Client
-	root   string // the address of the overview
+	root   string // address of the overview
 }
 
-// newDesk serves the page of a fresh database.
+// newDesk serves the page of a new database.
 func newDesk(t *testing.T, change func(*ui.Config)) *desk {
 	t.Helper()
 	return deskAt(t, pgtest.New(t), change)
@@ -36,7 +36,7 @@ func newDesk(t *testing.T, change func(*ui.Config)) *desk {
 
 func deskAt(t *testing.T, pool *pgxpool.Pool, change func(*ui.Config)) *desk {
 	t.Helper()
-	config := ui.Config{Pool: pool, Timeout: time.Minute} // on a busy machine, too
+	config := ui.Config{Pool: pool, Timeout: time.Minute} // enough for a busy machine
 	if change != nil {
 		change(&config)
 	}
@@ -67,7 +67,7 @@ func (d *desk) exec(sql string, args ...any) {
 	}
 }
 
-// answer is what the page has said.
+// answer is a response of the page.
 type answer struct {
 	code int
 	http.Header
@@ -121,7 +121,7 @@ func (d *desk) login() {
 	d.post("login", "token", token, "person", "ann").want(d.t, 200, "You may act as")
 }
 
-// want checks the status and that something is said.
+// want checks the status and that the page contains the texts.
 func (a answer) want(t *testing.T, code int, parts ...string) answer {
 	t.Helper()
 	bad := a.code != code
@@ -151,14 +151,15 @@ func (a answer) field(t *testing.T, form, name string) string {
 	return found[1]
 }
 
-// The operations and dead letters that tests look at.
+// IDs of the operations and dead letters of keep.
 const (
 	parkedID  = "0193c1a0-5a9e-4bbd-8e01-3f1f5f3b2b11"
 	runningID = "0193c1a0-5a9e-4bbd-8e01-3f1f5f3b2b12"
 	doneID    = "0193c1a0-5a9e-4bbd-8e01-3f1f5f3b2b13"
 )
 
-// keep puts in something of everything, with a text of strangers in each column that takes one, and a secret where nothing is to be shown.
+// keep stores rows of every kind. Each column that takes text has text with escape sequences, and
+// each value that must not be shown is a secret.
 func (d *desk) keep(stranger, key, secret string) {
 	d.t.Helper()
 	const begun = "now() - interval '2 days 3 hours'"
@@ -191,7 +192,7 @@ func (d *desk) keep(stranger, key, secret string) {
 	d.exec("ANALYZE")
 }
 
-// letter is the way to the dead letter of the inbox.
+// letter is the address of the dead letter of the inbox.
 func letter(name string) string {
 	return "letter?" + formOf("side", "inbox", "consumer", name, "source", name, "id", name).Encode()
 }

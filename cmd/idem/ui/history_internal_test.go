@@ -18,7 +18,7 @@ func TestHistory_DrawsTheLastHour(t *testing.T) {
 			one.lag = map[string]float64{"orders": 90, "invoices": 5}
 		}
 		all = h.add(one)
-		h.add(sample{at: at.Add(time.Second)}) // a viewer who has looked in between
+		h.add(sample{at: at.Add(time.Second)}) // a viewer in between
 	}
 	if len(h.samples) > 242 || len(all) < 240 {
 		t.Errorf("%d samples are kept, %d drawn", len(h.samples), len(all))

@@ -12,10 +12,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Guessing over many connections is as slow as over one, and a person who knows the token waits for few guesses.
+// Guessing is no faster over many connections. A person with the token waits for only few guesses.
 func TestLogin_IsSlowedByWrongTokens(t *testing.T) {
 	t.Parallel()
-	pool := new(pgxpool.Pool) // not connected: a login asks no database
+	pool := new(pgxpool.Pool) // never used: a login needs no database
 	const token = "a token of the tests, long enough"
 	synctest.Test(t, func(t *testing.T) {
 		page, err := New(Config{Pool: pool, Token: token})

@@ -28,7 +28,7 @@ func TestOperation_ShowsReasonNextStepAndCallKey(t *testing.T) {
 	for _, e := range entries {
 		moods = append(moods, e[1])
 	}
-	if strings.Join(moods, " ") != "done bad warn" { // the transaction, the call in doubt, the signal that is not received
+	if strings.Join(moods, " ") != "done bad warn" { // the transaction, the call in doubt, and the signal not received yet
 		t.Errorf("the timeline has %q:\n%s", moods, line)
 	}
 	for _, part := range []string{"has no undo", "begun", "attempt 2 of step", "not received yet"} {

@@ -74,7 +74,7 @@ func TestDoctorPage_ShowsFindings(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.get("doctor").want(t, 200, "1 operations are due, and no Worker runs", "→", "operation.Worker", "checks at")
-	time.Sleep(1100 * time.Millisecond) // the overview is shared for a second
+	time.Sleep(1100 * time.Millisecond) // readings are shared for a second
 	d.get("").want(t, 200, "warnings", "ago")
 	d.get("terms").want(t, 200, "<dt>in doubt</dt>", "<dt>lane</dt>", "docs/glossary.md")
 }

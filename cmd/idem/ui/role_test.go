@@ -16,7 +16,7 @@ import (
 	"github.com/idem-go/idem/lab/schema"
 )
 
-// role makes a role that logs in, and returns its name and a pool of its own.
+// role creates a role with a login, and returns its name and a pool with it.
 func (d *desk) role() (name string, pool *pgxpool.Pool) {
 	d.t.Helper()
 	if err := d.pool.QueryRow(d.t.Context(), "SELECT 'look_' || replace(gen_random_uuid()::text, '-', '')").Scan(&name); err != nil {
@@ -38,7 +38,7 @@ func (d *desk) role() (name string, pool *pgxpool.Pool) {
 	return name, pgtest.Open(d.t, address.String())
 }
 
-// onCall returns the statements of the docs that make the role for people on call.
+// onCall returns the statements of the docs for the on-call role.
 func onCall(t *testing.T, role string) (statements []string) {
 	t.Helper()
 	text, err := os.ReadFile("../../../docs/operate.md")
@@ -77,7 +77,7 @@ func TestRoleForPeopleOnCallSeesEveryPageAndActsNowhere(t *testing.T) {
 	owner.unchanged()
 }
 
-// What is said to be granted is granted, until the page can be read.
+// The test grants what the page asks for, until the page can be read.
 func TestWhatIsLackingIsNamed(t *testing.T) {
 	t.Parallel()
 	owner := newActingDesk(t, nil)

@@ -19,7 +19,7 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// pages are all that read.
+// pages lists all pages.
 var pages = []string{"", "operations", "operations?state=running", "operations?state=completed", "operations?state=undone", "operations?name=none", "operations/" + parkedID,
 	"operations/" + runningID, "operations/" + doneID, "messages", "messages?state=held", "messages?state=delayed", "dead", "dead?side=inbox", "flight", "acts", "acts?person=none"}
 
@@ -40,7 +40,7 @@ func TestTextOfStrangersIsTextAndKeysAndValuesAreNotShown(t *testing.T) {
 			for _, path := range append(pages, letter(stranger), "messages?"+formOf("topic", stranger).Encode(), "operations?"+formOf("name", stranger).Encode(),
 				"dead?"+formOf("consumer", stranger, "class", stranger).Encode(), "acts?"+formOf("person", stranger).Encode()) {
 				got := d.get(path).want(t, 200)
-				got.text = regexp.MustCompile(` value="[^"]*"`).ReplaceAllString(got.text, "") // of a field, which has what was asked for
+				got.text = regexp.MustCompile(` value="[^"]*"`).ReplaceAllString(got.text, "") // of a field with the request's own value
 				for _, never := range []string{"<script>alert", "<img", "\u202e", "\u2066", "\x1b", "ZgotmplZ", key, secret, `"javascript:`, "#ZgotmplZ"} {
 					if strings.Contains(got.text, never) {
 						t.Errorf("%.60s has %q", path, never)
@@ -176,7 +176,7 @@ func TestPageAnswersToItsOwnNamesOnly(t *testing.T) {
 		"evil.example": 421, "127.0.0.1.evil.example": 421, "localhost.evil.example:7466": 421, "127.0.0.2": 421, "evil.example:127.0.0.1": 421,
 	} {
 		got := d.send(http.MethodGet, "", nil, func(r *http.Request) { r.Host = host })
-		if got.code != code && got.code != 400 { // of the server
+		if got.code != code && got.code != 400 { // answered by net/http
 			t.Errorf("%s: %d, want %d", host, got.code, code)
 		}
 	}
@@ -199,7 +199,7 @@ func TestPageIsTheSameBelowAnyPrefix(t *testing.T) {
 	link := regexp.MustCompile(`(?:href|src|action)="([^"]*)"`)
 	checked := map[string]bool{}
 	for _, path := range append(pages, letter("shop")) {
-		got := d.get(path).want(t, 200, "You may act as") // so the cookie is sent there
+		got := d.get(path).want(t, 200, "You may act as") // the browser sends the cookie here
 		for _, found := range link.FindAllStringSubmatch(got.text, -1) {
 			to, err := got.url.Parse(strings.ReplaceAll(found[1], "&amp;", "&"))
 			if err != nil || !strings.HasPrefix(to.Path, "/admin/idem/") {
@@ -237,7 +237,7 @@ func TestContradictionsAreRefused(t *testing.T) {
 	}
 }
 
-// A hundred viewers of the same page are one look at the database.
+// A hundred viewers of a page cause one reading.
 func TestViewersOfAPageShareOneReading(t *testing.T) {
 	t.Parallel()
 	var transactions atomic.Int64
@@ -267,7 +267,7 @@ func TestViewersOfAPageShareOneReading(t *testing.T) {
 			}
 		})
 	}
-	viewers.Wait() // for the lock timeout, or for one who looked later
+	viewers.Wait() // until the lock timeout, or the reading of a later viewer
 	_ = lock.Rollback(t.Context())
 	if n := transactions.Load(); n > 10 {
 		t.Errorf("30 viewers were %d transactions", n)

@@ -13,7 +13,7 @@ import (
 	"github.com/idem-go/idem/cmd/idem/internal/command"
 )
 
-// acts returns what is on record of people, an act to a line, the earliest first.
+// acts returns the audit entries, one per line, the earliest first.
 func (d *desk) acts() string {
 	d.t.Helper()
 	var acts string

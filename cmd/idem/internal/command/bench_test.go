@@ -14,8 +14,9 @@ import (
 
 var records = flag.Int("records", 100_000, "how many records the benchmark has")
 
-// BenchmarkCommands is what a person waits for, connecting included, with many records of which half have expired, and a tenth as many messages. None of these
-// commands may read them all.
+// BenchmarkCommands measures commands, including the connection, on a database with many records.
+// Half of them have expired, and there are a tenth as many messages. None of these commands may
+// scan the whole table.
 func BenchmarkCommands(b *testing.B) {
 	dsn := pgtest.DSN(b)
 	pool := pgtest.Open(b, dsn)

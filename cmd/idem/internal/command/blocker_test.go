@@ -12,7 +12,7 @@ import (
 	"github.com/idem-go/idem"
 )
 
-// A call waits for a session that waits for another: only the last one is worth ending.
+// A call waits for a session that waits for another session. Only ending the last one helps.
 func TestStuck_NamesTheRootBlocker(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -66,7 +66,7 @@ func TestStuck_NamesTheRootBlocker(t *testing.T) {
 	}
 }
 
-// connect opens a session beside the pool.
+// connect opens a session outside of the pool.
 func (d *desk) connect() *pgx.Conn {
 	d.t.Helper()
 	conn, err := pgx.Connect(d.t.Context(), d.dsn)

@@ -10,7 +10,7 @@ import (
 	"github.com/idem-go/idem/cmd/idem/internal/command"
 )
 
-// typed is a person at a terminal who types this.
+// typed makes standard input a terminal with this input.
 func typed(text string) func(*command.World) {
 	return func(w *command.World) {
 		w.Stdin, w.InIsTerminal, w.ErrIsTerminal = strings.NewReader(text), true, true
@@ -47,7 +47,7 @@ func TestNothingIsChangedUntilSomebodyAgrees(t *testing.T) {
 	d.idem(append(evict, "--yes")...).want(t, 4, "no record")
 }
 
-// A signal while the question is open ends the command, though there is no answer.
+// A signal ends the command while it waits for an answer.
 func TestSignalEndsTheQuestion(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -65,7 +65,7 @@ func TestSignalEndsTheQuestion(t *testing.T) {
 	}
 }
 
-// notifying calls done when something has been written.
+// notifying is a writer that calls done at the first write.
 type notifying struct {
 	text  strings.Builder
 	until string
@@ -80,7 +80,7 @@ func (n *notifying) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Another execution may have taken the key since the record was looked at.
+// Another execution may have claimed the key since the record was read.
 func TestOnlyTheRecordThatWasNamedIsEvicted(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/idem-go/idem/idemhttp"
 )
 
-// callers writes the credentials of two callers to files, and returns the flags for them.
+// callers writes the credentials of two callers to files and returns the flags for them.
 func callers(t *testing.T) []string {
 	t.Helper()
 	dir := t.TempDir()
@@ -79,7 +79,7 @@ func TestIdemhttpConformsToItsProfiles(t *testing.T) {
 func TestConformSaysWhatIsBrokenAndWhatItHasSeen(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	url := d.shop(idemhttp.StripeConfig()) // of which the draft's 422 is a 400
+	url := d.shop(idemhttp.StripeConfig()) // where Stripe answers 400, the draft requires 422
 	d.idem(append([]string{"conform", "-y", url}, callers(t)...)...).want(t, 3, "broken     other-request: ", "it was answered 400, not 422", "section 2.7", "ietf: ")
 	d.idem("conform", "-y", "--json", "--profile", "acp", url).want(t, 3, `"rule": "echo"`, `"verdict": "broken"`, `"not_tried": 1`)
 	d.idem("conform", "-y", "--profile", "stripe", url).want(t, 6, "0 broken, 1 not tried", "there is no other principal")

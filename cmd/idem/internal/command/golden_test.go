@@ -14,7 +14,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// TestOutputIsAsTheGoldenFilesHaveIt: for people and for programs.
+// The golden files hold the output of commands as text and as JSON.
 func TestOutputIsAsTheGoldenFilesHaveIt(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -62,7 +62,7 @@ func TestOutputIsAsTheGoldenFilesHaveIt(t *testing.T) {
 	}
 }
 
-// A moment is written as another of the same length, so that columns stay where they are.
+// moments replaces times by a text of the same length, so that columns stay aligned.
 var moments = []struct {
 	find *regexp.Regexp
 	put  string

@@ -13,7 +13,7 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// desk is where a test calls idem, with a database.
+// desk runs commands against a database.
 type desk struct {
 	t    *testing.T
 	pool *pgxpool.Pool
@@ -26,13 +26,14 @@ func newDesk(t *testing.T) *desk {
 	return &desk{t, pgtest.Open(t, dsn), dsn}
 }
 
-// said is what came of a call.
+// said is the output and exit code of a command.
 type said struct {
 	code           int
 	stdout, stderr string
 }
 
-// idem calls the command in this process. There is no terminal, unless change says so.
+// idem runs a command in this process. Standard streams are no terminals, unless change makes them
+// so.
 func (d *desk) idem(args ...string) said { return d.call(context.Background(), nil, args...) }
 
 func (d *desk) call(ctx context.Context, change func(*command.World), args ...string) said {
@@ -56,7 +57,7 @@ func (d *desk) exec(sql string, args ...any) {
 	}
 }
 
-// want checks the exit code and that something was said on either side.
+// want checks the exit code and that standard output or standard error contains the texts.
 func (s said) want(t *testing.T, code int, parts ...string) {
 	t.Helper()
 	if s.code != code {

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// commands are those that the help lists.
+// commands returns the commands that the help lists.
 func commands(t *testing.T) []string {
 	t.Helper()
 	help := (&desk{t: t}).idem("--help")
@@ -20,7 +20,7 @@ func commands(t *testing.T) []string {
 	return names
 }
 
-// below are the commands of commands.
+// below returns the subcommands of commands.
 var below = []string{"migrate up", "migrate down", "migrate status",
 	"operation list", "operation show", "operation history", "operation retry", "operation resolve", "operation cancel",
 	"outbox stats", "outbox list", "outbox forget", "inbox stats", "inbox list", "dead list", "dead show", "dead redrive", "dead drop"}
@@ -55,7 +55,7 @@ func TestHelp_ExplainsTopics(t *testing.T) {
 	d.idem("help", "nonsense").want(t, 2, "no topic", "idem help topics")
 }
 
-// The example of a command is understood by its grammar.
+// The grammar accepts the example of each command.
 func TestExamplesInTheHelpAreUnderstood(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -69,7 +69,7 @@ func TestExamplesInTheHelpAreUnderstood(t *testing.T) {
 			t.Errorf("%s: no example", name)
 		}
 		if name == "completion" || name == "watch" || name == "ui" {
-			continue // it is for a shell, a screen or a browser
+			continue // it needs a shell, a screen or a browser
 		}
 		if got := d.idem(append(words(example), "-d", d.dsn)...); got.code == 2 {
 			t.Errorf("idem %s: %s", example, got.stderr)
@@ -77,7 +77,7 @@ func TestExamplesInTheHelpAreUnderstood(t *testing.T) {
 	}
 }
 
-// words splits a line as a shell does that knows single quotes only.
+// words splits a line as a shell does that knows only single quotes.
 func words(line string) []string {
 	var all []string
 	for _, match := range regexp.MustCompile(`'([^']*)'|(\S+)`).FindAllStringSubmatch(line, -1) {

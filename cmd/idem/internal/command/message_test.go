@@ -19,7 +19,7 @@ import (
 	"github.com/idem-go/idem/seal"
 )
 
-// The messages that tests look at.
+// IDs of the messages of keepMessages.
 const (
 	waitingID = "0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2c10"
 	failingID = "0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2c11"
@@ -29,7 +29,7 @@ const (
 	twiceID   = "evt_2P"
 )
 
-// keepMessages puts in messages of every kind, all of them some hours old.
+// keepMessages stores messages of every kind, all of them some hours old.
 func (d *desk) keepMessages() {
 	d.t.Helper()
 	const added = `now() - interval '3 hours 30 min'`
@@ -128,7 +128,7 @@ func TestRelayThatRunsIsNotForgotten(t *testing.T) {
 	d.idem("outbox", "forget", "invoices", "--yes").want(t, 5, "nothing was changed", "stop it first")
 	d.exec(`DELETE FROM idem.leases`)
 	d.idem("outbox", "forget", "invoices", "--yes").want(t, 0, "forgotten")
-	d.idem("outbox", "forget", "invoices", "--yes").want(t, 0) // again changes nothing
+	d.idem("outbox", "forget", "invoices", "--yes").want(t, 0) // a second forget changes nothing
 }
 
 func TestKeysAndPayloadsOfMessagesAreNotShownUnlessAskedFor(t *testing.T) {
@@ -141,7 +141,7 @@ func TestKeysAndPayloadsOfMessagesAreNotShownUnlessAskedFor(t *testing.T) {
 			for _, secret := range []string{"Ada", "Grace", "the secret", base64.StdEncoding.EncodeToString([]byte("the secret")), "the header", "\x1b", "\u202e"} {
 				if strings.Contains(got.stdout+got.stderr, secret) {
 					if secret == "\u202e" && further != nil {
-						continue // in JSON it is for programs
+						continue // JSON output is for programs
 					}
 					t.Errorf("%q shows %q:\n%s", args, secret, got.stdout)
 				}
@@ -150,7 +150,7 @@ func TestKeysAndPayloadsOfMessagesAreNotShownUnlessAskedFor(t *testing.T) {
 	}
 }
 
-// letters counts the dead letters that are there.
+// letters returns the number of dead letters.
 func (d *desk) letters() (n int) {
 	d.t.Helper()
 	if err := d.pool.QueryRow(d.t.Context(), "SELECT count(*) FROM idem.dead_letters WHERE redrive_at IS NULL").Scan(&n); err != nil {
@@ -181,7 +181,7 @@ func TestDeadLettersAreLeftAloneUntilSomebodyAgrees(t *testing.T) {
 	d.idem("dead", "drop", deadOutID, "--yes").want(t, 4, "no dead letter")
 }
 
-// Who is asked may take long to answer, and it may have been tried again meanwhile, and be dead again.
+// The message may be redriven and dead-lettered again while the user decides.
 func TestOnlyTheDeadLetterThatWasLookedAtIsDropped(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -199,7 +199,7 @@ func TestOnlyTheDeadLetterThatWasLookedAtIsDropped(t *testing.T) {
 	}
 }
 
-// From a real message that could not be published to the outbox again, with what it says sealed.
+// A real message is dead-lettered and goes back to the outbox, with a sealed payload.
 func TestSealedDeadLetterOfTheOutboxIsShownAndGoesBack(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -233,7 +233,7 @@ func TestSealedDeadLetterOfTheOutboxIsShownAndGoesBack(t *testing.T) {
 	d.idem("dead", "list").want(t, 0, "no dead letters")
 }
 
-// bury relays to a broker that refuses everything, until the message is dead.
+// bury runs a relay with a broker that refuses everything, until the message is dead-lettered.
 func bury(t *testing.T, pool *pgxpool.Pool, sealer *seal.Sealer) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
@@ -250,7 +250,7 @@ func bury(t *testing.T, pool *pgxpool.Pool, sealer *seal.Sealer) {
 	ended := make(chan error, 1)
 	go func() { ended <- relay.Run(ctx) }()
 	<-dead
-	for { // it is told before it is committed
+	for { // the relay reports the message before it commits
 		letters, err := deadletter.List(t.Context(), pool, deadletter.Name{}, db.LetterName{}, 1)
 		if err != nil {
 			t.Fatal(err)
@@ -263,7 +263,7 @@ func bury(t *testing.T, pool *pgxpool.Pool, sealer *seal.Sealer) {
 	<-ended
 }
 
-// Otherwise its row of the inbox would block its key.
+// The row of the inbox would otherwise block its key.
 func TestDeadDrop_EndsARedriveThatIsNotHandledYet(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)

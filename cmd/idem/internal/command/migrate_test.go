@@ -15,7 +15,7 @@ import (
 	"github.com/idem-go/idem/migrations"
 )
 
-// files are the migrations that there are.
+// files returns the names of all migrations.
 func files(t *testing.T) []string {
 	t.Helper()
 	found, err := fs.Glob(migrations.FS, "*.sql")
@@ -25,7 +25,7 @@ func files(t *testing.T) []string {
 	return found
 }
 
-// wantMigrations reads what was said in JSON.
+// wantMigrations checks the JSON output.
 func (s said) wantMigrations(t *testing.T, names []string, applied bool) {
 	t.Helper()
 	var found []struct {
@@ -75,7 +75,7 @@ func TestMigrateBringsTheSchemaUpAndTakesItBack(t *testing.T) {
 	d.idem("list").want(t, 1, "idem migrate up")
 }
 
-// A schema that was dropped, and a table of versions that was not, is what a restore of one schema leaves.
+// A restore of a single schema can leave the version table without the schema.
 func TestMigrateSaysThatTheSchemaIsLostAndNotThatItIsUpToDate(t *testing.T) {
 	t.Parallel()
 	d := &desk{t: t, dsn: pgtest.DSN(t)}
@@ -91,7 +91,7 @@ func TestMigrateSaysThatTheSchemaIsLostAndNotThatItIsUpToDate(t *testing.T) {
 	d.idem("migrate", "up", "--yes").want(t, 5, "there is no idem.records", "DROP TABLE public.idem_goose_version")
 }
 
-// The role of the docs that owns the schema may not log in.
+// The owner role of the docs cannot log in.
 func TestMigrateActsAsTheRoleThatIsToOwnTheSchema(t *testing.T) {
 	t.Parallel()
 	d := &desk{t: t, dsn: pgtest.EmptyDSN(t)}

@@ -17,7 +17,7 @@ import (
 	"github.com/idem-go/idem/seal"
 )
 
-// The operations that tests look at.
+// IDs of the operations of keepOperations.
 const (
 	doneID   = "0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2b10"
 	parkedID = "0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2b11"
@@ -25,7 +25,7 @@ const (
 	undoneID = "0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2b13"
 )
 
-// keepOperations puts in an operation of every kind, all of them two days and some hours old.
+// keepOperations stores an operation of every kind, all of them two days and some hours old.
 func (d *desk) keepOperations() {
 	d.t.Helper()
 	const begun = `now() - interval '2 days 3 hours 30 min'`
@@ -264,7 +264,7 @@ func TestOperatorResolvesCallsThatWereMadeAtTheSameTimeByTheirNames(t *testing.T
 	}
 }
 
-// Who is asked may take long to answer, and another person may let the operation go on meanwhile.
+// Another person may retry the operation while the user decides.
 func TestOnlyTheCallThatWasLookedAtIsResolved(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -279,7 +279,7 @@ func TestOnlyTheCallThatWasLookedAtIsResolved(t *testing.T) {
 	d.call(context.Background(), change, "operation", "resolve", parkedID, "--reason", "INC-7", "--not-happened").want(t, 5, "has changed since")
 }
 
-// From a real operation that is parked, by its operator, to its end, with all that it keeps sealed.
+// A real operation parks, and its operator resolves it. All its values are sealed.
 func TestOperatorShowsAndResolvesASealedOperation(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -337,7 +337,8 @@ func TestOperatorShowsAndResolvesASealedOperation(t *testing.T) {
 	with(keys, "show", id, "--reveal").want(t, 0, "completed", "the charge")
 }
 
-// A call whose answer is lost, and that has an undo: Cancel may make it again, to undo it.
+// The answer of a call is lost, and the call has an undo. Cancel may repeat the call in order to
+// undo it.
 func TestOperationCancel_SaysWhatItWillDo(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)

@@ -46,10 +46,10 @@ func TestPurgeSaysWhatItWouldDoBeforeItDoesIt(t *testing.T) {
 	d.idem("purge", "--share", "2").want(t, 2, "--share")
 }
 
-// spaced has one space where a table has many.
+// spaced matches runs of spaces, which differ in tables.
 func spaced(text string) string { return regexp.MustCompile(` +`).ReplaceAllString(text, " ") }
 
-// A purge that is interrupted leaves what it has deleted, says so, and the next one ends the work.
+// An interrupted purge keeps and reports what it has deleted. The next one finishes the work.
 func TestPurgeIsInterruptedBetweenPortions(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)

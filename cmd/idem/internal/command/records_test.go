@@ -2,7 +2,7 @@ package command_test
 
 import "github.com/idem-go/idem"
 
-// The names of the records that tests look at.
+// Names of the records of keep.
 const (
 	scope     = "tenant-1/POST %2Forders"
 	placed    = "7f3c9a52-0d1e-4b6a-9a51-2f1be0c7d111"
@@ -17,7 +17,7 @@ const (
 	order = `{"sku": "teapot", "client_time": 1}`
 )
 
-// keep puts in a record of every kind. Their ages are such that an age is the same for half an hour.
+// keep stores a record of every kind. Their ages are formatted alike for half an hour.
 func (d *desk) keep() {
 	d.t.Helper()
 	hash, err := idem.HashJSON([]byte(order), idem.Without("/client_time"))

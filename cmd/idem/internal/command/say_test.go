@@ -14,7 +14,7 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// TestErrorsAreOneLineThatSaysWhatToDo: each with its exit code.
+// Each error is one line with a remedy, and has its exit code.
 func TestErrorsAreOneLineThatSaysWhatToDo(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -106,7 +106,7 @@ func TestColoursAreForTerminalsOnly(t *testing.T) {
 	}
 }
 
-// What strangers have put into a scope cannot steer a terminal.
+// A scope may contain escape sequences from clients. They must not reach the terminal.
 func TestScopesCannotSteerATerminal(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -121,7 +121,7 @@ func TestScopesCannotSteerATerminal(t *testing.T) {
 	}
 }
 
-// A command waits for no lock for long, and for none where it need not.
+// Commands wait for a lock only briefly, and only if they need one.
 func TestCommandsSayWhoTheyWouldHaveWaitedFor(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -198,13 +198,13 @@ func TestOperationsThatDoNotGoOnAreStuckAndExplained(t *testing.T) {
 	d.idem("evict", scope, "due", "--execution", ids["due"], "--yes").want(t, 5, "nothing was changed", "idem operation cancel")
 }
 
-// Logs have execution ids, and people have keys without their scope.
+// Logs contain execution IDs, and people know keys without their scope.
 func TestRecordIsFoundByWhatLogsTell(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	d.keep()
 	d.idem("list", "--execution", placedID, "--full").want(t, 0, placed, placedID)
-	d.idem("list", "--operation", placedID, "--full").want(t, 0, placed, placedID) // the flag as it was called first
+	d.idem("list", "--operation", placedID, "--full").want(t, 0, placed, placedID) // the former name of the flag
 	d.idem("evict", scope, left, "--operation", leftID, "--dry-run").want(t, 0, "deletes the processing record")
 	d.idem("list", "--key", placed, "--full").want(t, 0, scope, placedID)
 	d.idem("list", "--key", "never used").want(t, 0, "no records")

@@ -13,7 +13,7 @@ import (
 	"github.com/idem-go/idem/lab/schema"
 )
 
-// A primary with a standby that every COMMIT waits for, once that is set.
+// newPair starts a primary and a standby. Every COMMIT can be made to wait for the standby.
 func newPair(t *testing.T) (primary, standby *pgserver.Server) {
 	t.Helper()
 	settings := []string{"fsync=off", "max_connections=20"}
@@ -42,7 +42,8 @@ func closeAfter(t *testing.T, server *pgserver.Server) {
 	})
 }
 
-// A standby has no locks and no sessions of the primary: what rests on these is not told as if it had.
+// A standby has neither the locks nor the sessions of the primary, so commands must not report from
+// them.
 func TestStandbyIsNeverTakenForThePrimary(t *testing.T) {
 	t.Parallel()
 	primary, standby := newPair(t)
@@ -71,7 +72,8 @@ func TestStandbyIsNeverTakenForThePrimary(t *testing.T) {
 	d.idem("stuck", "--older", "1ms").want(t, 0, "nothing is stuck")
 }
 
-// The library never cancels the wait of a COMMIT for a standby, and neither does the tool, which says that it does not know.
+// Neither the library nor the command cancels a COMMIT that waits for a standby. The command
+// reports an unknown outcome.
 func TestEvictionNeverCancelsTheWaitForAStandby(t *testing.T) {
 	t.Parallel()
 	primary, standby := newPair(t)
@@ -83,7 +85,7 @@ func TestEvictionNeverCancelsTheWaitForAStandby(t *testing.T) {
 	if err := standby.Stop(pgserver.Fast); err != nil {
 		t.Fatal(err)
 	}
-	for waits := false; !waits; time.Sleep(10 * time.Millisecond) { // the sessions have heard of the setting
+	for waits := false; !waits; time.Sleep(10 * time.Millisecond) { // until the sessions have the new setting
 		if err := d.pool.QueryRow(t.Context(), "SELECT current_setting('synchronous_standby_names') = 'standby'").Scan(&waits); err != nil {
 			t.Fatal(err)
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/idem-go/idem/cmd/idem/internal/doctor"
 )
 
-// Sizes, and how long ago the table was analyzed, are the server's.
+// ofTheServer matches figures that depend on the server: sizes, and the time of the last ANALYZE.
 var ofTheServer = []struct {
 	find *regexp.Regexp
 	put  string
@@ -21,7 +21,7 @@ var ofTheServer = []struct {
 	{regexp.MustCompile(`\d+s ago`), "0s ago"},
 	{regexp.MustCompile(`\d+(\.\d+)? [kM]?B`), "0 B"},
 	{regexp.MustCompile(`(_bytes|_seconds)": \d+`), "$1\": 0"},
-	{regexp.MustCompile(`"value": 1746\d\d(\.\d+)?`), `"value": 174600`}, // two days and half an hour, and what the test takes
+	{regexp.MustCompile(`"value": 1746\d\d(\.\d+)?`), `"value": 174600`}, // two days, half an hour, and the duration of the test
 	{regexp.MustCompile(`("value": \d+)\.\d+`), "$1"},
 	{regexp.MustCompile(`"at": "[^"]*"`), `"at": ""`},
 }
@@ -51,7 +51,7 @@ func TestStatsAreAsTheGoldenFilesHaveIt(t *testing.T) {
 	}
 }
 
-// The figures come in a line for each reading, until it is interrupted.
+// The command prints one line per reading, until it is interrupted.
 func TestWatchWritesALineForEachReadingInJSON(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -71,7 +71,7 @@ func TestWatchWritesALineForEachReadingInJSON(t *testing.T) {
 	d.idem("watch").want(t, 2, "needs a terminal", "--json")
 }
 
-// notifyingLines calls done after three lines.
+// notifyingLines is a writer that calls done after three lines.
 type notifyingLines struct {
 	text bytes.Buffer
 	done func()
@@ -105,7 +105,7 @@ func TestDoctorsWordsAreAsTheGoldenFilesHaveIt(t *testing.T) {
 	}
 }
 
-// doctor tells by its exit code whether it found something.
+// The exit code of doctor shows whether it found something.
 func TestDoctorFindsSomethingHere(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -133,7 +133,7 @@ func TestDoctorsExitCodeTellsWhatWasNotCheckedFromWhatIsFine(t *testing.T) {
 	}
 }
 
-// A table above 64 MB is not walked unasked, and nothing is said to be fine that was not looked at.
+// A table above 64 MB is not scanned without --scan, and the command must not report success then.
 func TestStuckSaysByItsExitCodeThatItHasNotWalkedALargeTable(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)

@@ -14,14 +14,14 @@ import (
 	"github.com/idem-go/idem/cmd/idem/internal/command"
 )
 
-// served is a page that is served until the test is over.
+// served is a page that is served until the end of the test.
 type served struct {
 	URL, Token        string
 	ReadOnly, Private bool
 	stop              func() said
 }
 
-// serve starts idem ui.
+// serve runs idem ui.
 func (d *desk) serve(env map[string]string, args ...string) served {
 	d.t.Helper()
 	ctx, cancel := context.WithCancelCause(context.Background())

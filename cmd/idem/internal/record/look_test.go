@@ -37,7 +37,7 @@ func TestLookOnlyReadsAndSeesOneMoment(t *testing.T) {
 	}
 }
 
-// However many operations there are, a portion looks at Reach of them.
+// A portion examines Reach operations, however many there are.
 func TestPortionOfOperationsLooksAtBoundedlyManyAndGoesOn(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)

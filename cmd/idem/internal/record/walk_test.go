@@ -7,7 +7,7 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// Every block is walked once, however the table is cut into portions.
+// Every block is read once, for any size of portions.
 func TestWalkFindsWhatWasLeftBehindAnywhere(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)
@@ -39,7 +39,7 @@ func TestWalkFindsWhatWasLeftBehindAnywhere(t *testing.T) {
 	}
 }
 
-// Partitions are walked together, each to its own end.
+// Partitions are read together, each to its end.
 func TestWalkFindsWhatWasLeftBehindInAnyPartition(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)
