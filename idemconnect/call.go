@@ -14,22 +14,23 @@ import (
 	"github.com/idem-go/idem/idemgrpc/unary"
 )
 
-// interceptor is that of a server.
+// interceptor is the interceptor of a server.
 type interceptor struct {
 	config Config
 	server *unary.Server
 }
 
-// WrapUnary executes a call by its key.
+// WrapUnary executes a call with a key. Calls of clients, and of methods that Config.Methods
+// excludes, pass through.
 func (i *interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
 		procedure := req.Spec().Procedure
 		if req.Spec().IsClient || !i.config.Methods(procedure) {
 			return next(ctx, req)
 		}
-		var last connect.AnyResponse // what the last run has returned, with its headers
+		var last connect.AnyResponse // response of the last run, with its headers
 		told := asTold(ctx)
-		sent := req.Header().Clone() // a handler may change its header, and may be run again
+		sent := req.Header().Clone() // the handler may change the header, and may run again
 		answer := i.server.Do(ctx, unary.Call{
 			Method: procedure, Request: req.Any(), Status: statusOf,
 			Scope: func() (string, error) { return i.config.Scope(ctx, req) },
@@ -62,13 +63,14 @@ func (i *interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	}
 }
 
-// WrapStreamingClient leaves a stream of a client alone.
+// WrapStreamingClient returns next: streams of a client pass through.
 func (i *interceptor) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
 	return next
 }
 
-// WrapStreamingHandler refuses streams: they have no reply that could be recorded, and would have their effects again. Methods that Config.Methods
-// leaves out pass through, and where Config.Optional is set streams without a key.
+// WrapStreamingHandler refuses streams with CodeUnimplemented. The replies of a stream cannot be
+// recorded, so a retry would repeat its effects. Methods that Config.Methods excludes pass through.
+// With Config.Optional, streams without a key pass through too.
 func (i *interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
 		procedure := conn.Spec().Procedure
@@ -81,8 +83,11 @@ func (i *interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) co
 	}
 }
 
-// requestWith returns the request of a call with another message. The handler wants the very type that connect has made, which only that of the
-// message tells: so the request is copied as it is, and the message in it replaced.
+// requestWith returns a copy of req with another message.
+//
+// The handler expects a *connect.Request[T] for the type T of its message, and T is only known at
+// run time. So requestWith copies the request by reflection and replaces its field Msg. It fails if
+// req is not such a request.
 func requestWith(req connect.AnyRequest, message proto.Message) (connect.AnyRequest, error) {
 	from := reflect.ValueOf(req)
 	if from.Kind() == reflect.Pointer && from.Elem().Kind() == reflect.Struct {
@@ -98,7 +103,7 @@ func requestWith(req connect.AnyRequest, message proto.Message) (connect.AnyRequ
 	return nil, fmt.Errorf("the request is %T, and none of connect with a %T", req, message)
 }
 
-// reply is a response whose message has a type that is known when a program runs.
+// reply is a response whose message type is only known at run time.
 type reply struct {
 	connect.AnyResponse
 	message any
@@ -107,19 +112,21 @@ type reply struct {
 // Any returns the message.
 func (r *reply) Any() any { return r.message }
 
+// replayed returns a response with a recorded message and the header ReplayedHeader.
 func replayed(message any) connect.AnyResponse {
 	r := &reply{AnyResponse: connect.NewResponse(&struct{}{}), message: message}
 	r.Header().Set(ReplayedHeader, "true")
 	return r
 }
 
-// told is what the interceptors in front have set in the header and the trailer of a response, by their context. What a run adds to that counts only
-// if the run does.
+// told is a snapshot of the response header and trailer that outer interceptors have set through
+// the context. Additions of a run are kept only if the run counts.
 type told struct {
 	info            connect.CallInfo
 	header, trailer http.Header
 }
 
+// asTold takes the snapshot. It returns nil if ctx has no response.
 func asTold(ctx context.Context) *told {
 	info, ok := connect.CallInfoForHandlerContext(ctx)
 	if !ok {
@@ -128,7 +135,7 @@ func asTold(ctx context.Context) *told {
 	return &told{info: info, header: info.ResponseHeader().Clone(), trailer: info.ResponseTrailer().Clone()}
 }
 
-// again forgets what was added.
+// again restores the snapshot, which discards the additions of a run.
 func (t *told) again() {
 	if t == nil {
 		return
@@ -137,6 +144,7 @@ func (t *told) again() {
 	restore(t.info.ResponseTrailer(), t.trailer)
 }
 
+// restore sets header to the contents of was.
 func restore(header, was http.Header) {
 	clear(header)
 	maps.Copy(header, was.Clone())

@@ -27,7 +27,7 @@ import (
 
 func isReplay(header http.Header) bool { return header.Get(idemconnect.ReplayedHeader) == "true" }
 
-// metaOf returns what came with an error.
+// metaOf returns the metadata of an error.
 func metaOf(err error) http.Header {
 	if told, ok := errors.AsType[*connect.Error](err); ok {
 		return told.Meta()
@@ -35,7 +35,7 @@ func metaOf(err error) http.Header {
 	return nil
 }
 
-// A retry may come by another protocol, to another server.
+// A retry may use another protocol and reach another server.
 func TestRetryIsAnsweredWithTheRecordedReplyInEachProtocol(t *testing.T) {
 	t.Parallel()
 	for name, options := range protocols {
@@ -102,7 +102,7 @@ func TestEachCodeIsCommittedFinalOrForgotten(t *testing.T) {
 	}
 }
 
-// told is what an error says to a client.
+// told formats an error as a client sees it.
 func told(t *testing.T, err error) string {
 	t.Helper()
 	said, ok := errors.AsType[*connect.Error](err)
@@ -237,7 +237,8 @@ func TestCallInProgressIsToldWhenToComeAgain(t *testing.T) {
 	s.wantOrders(t, 1)
 }
 
-// What a handler set in runs that were rolled back is not sent, and its request is whole each time. What an interceptor in front has set stays.
+// Headers that a handler set in a rolled-back run are not sent, and each run gets the original
+// request. Headers of outer interceptors are kept.
 func TestHandlerThatIsRunAgainStartsAfresh(t *testing.T) {
 	t.Parallel()
 	for protocol, options := range protocols {
@@ -284,7 +285,7 @@ func TestHandlerThatIsRunAgainStartsAfresh(t *testing.T) {
 	}
 }
 
-// A handler without wrappers around its messages says in its context what goes beside them.
+// A simple handler has no wrappers around its messages, and sets headers through its context.
 func TestSimpleHandlerIsOneLikeOthers(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -431,7 +432,7 @@ func TestStreamsAreRefused(t *testing.T) {
 	}
 }
 
-// A server that has no generated code of a method could not replay its reply.
+// Without the generated code of a method, the server could not replay its reply.
 func TestMethodWithoutGeneratedCodeIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -478,7 +479,8 @@ func TestConfigurationIsChecked(t *testing.T) {
 	}
 }
 
-// The acknowledgement of a COMMIT is lost: the record tells, and the client is given the reply. Without a key there is none.
+// The acknowledgment of a COMMIT is lost. With a key the record shows the outcome, and the client
+// gets the reply. Without a key there is no record.
 func TestLostAcknowledgementIsResolvedIfThereIsAKey(t *testing.T) {
 	t.Parallel()
 	for _, key := range []string{"k", ""} {
@@ -527,7 +529,8 @@ func TestDeadlineOfACallLeavesTheKeyFree(t *testing.T) {
 	}
 }
 
-// Many callers of one key, by all protocols at once, some of whom leave: one effect, and one reply for those who stay.
+// Many callers use one key with all protocols at once, and some of them disconnect. There is one
+// effect, and all others get the same reply.
 func TestManyCallersOfOneKeyHaveOneEffect(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -568,7 +571,8 @@ func TestManyCallersOfOneKeyHaveOneEffect(t *testing.T) {
 	s.wantOrders(t, 1)
 }
 
-// A status is recorded in protobuf, which has no text that is no valid UTF-8: the first caller is told what a replay says.
+// Protobuf cannot encode text that is not valid UTF-8, so the record has a repaired text. The first
+// caller must get the same text as a replay.
 func TestStatusIsTheSameInAReplayWhateverItsTextIs(t *testing.T) {
 	t.Parallel()
 	for name, options := range protocols {
@@ -597,7 +601,7 @@ func TestStatusIsTheSameInAReplayWhateverItsTextIs(t *testing.T) {
 	}
 }
 
-// Connect sends an empty message in the place of a nil pointer.
+// Connect sends an empty message for a nil pointer.
 func TestNilReplyIsAnEmptyOne(t *testing.T) {
 	t.Parallel()
 	for name, options := range protocols {

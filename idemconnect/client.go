@@ -12,18 +12,23 @@ import (
 	"github.com/idem-go/idem/idemgrpc/unary"
 )
 
-// ClientConfig says how a client retries. The zero value works.
+// ClientConfig configures the retries of a client. The zero value works.
 type ClientConfig = unary.ClientConfig
 
-// WithKey gives the calls that are made with the context a key of the caller's: one that outlives the process, such as the id of what is
-// to be done, with the step that it is. Without it a call has the key of its own header, or a random one.
+// WithKey returns a context whose calls have the given key. Use a key that outlives the process,
+// such as the ID of the task together with the name of the step. Without WithKey a call has the key
+// in its own header, or a random one.
 func WithKey(ctx context.Context, key string) context.Context { return unary.WithKey(ctx, key) }
 
-// ClientInterceptor returns an interceptor that sends each call under one key until it has an answer. It retries after CodeUnavailable, CodeAborted,
-// an answer that was lost on its way, and the end of an attempt that is not the end of the call; after CodeResourceExhausted if the server says when.
-// It obeys RetryInfo, Retry-After, and pushback as gRPC has it. If it gives up, the error is that of the last attempt.
+// ClientInterceptor returns an interceptor that sends each call, with one key, until it has an
+// answer.
 //
-// All calls through an interceptor share its retry budget. Streams pass through.
+// It retries after CodeUnavailable, CodeAborted and lost answers, and after an attempt that timed
+// out while the call has time left. After CodeResourceExhausted it retries if the server says when.
+// It obeys RetryInfo, Retry-After and the pushback of gRPC. If it gives up, the call returns the
+// error of the last attempt.
+//
+// All calls through one interceptor share a retry budget. Streams pass through.
 func ClientInterceptor(config ClientConfig) connect.Interceptor {
 	c := unary.NewClient(config)
 	return connect.UnaryInterceptorFunc(func(next connect.UnaryFunc) connect.UnaryFunc {
@@ -31,7 +36,7 @@ func ClientInterceptor(config ClientConfig) connect.Interceptor {
 			if !req.Spec().IsClient || !c.Methods(req.Spec().Procedure) {
 				return next(ctx, req)
 			}
-			sent := req.Header().Clone() // an attempt adds what is its own
+			sent := req.Header().Clone() // each attempt adds headers of its own
 			key, isGiven := unary.KeyOf(ctx)
 			if isGiven || len(sent.Values(KeyHeader)) == 0 {
 				sent.Set(KeyHeader, key)
@@ -50,7 +55,7 @@ func ClientInterceptor(config ClientConfig) connect.Interceptor {
 	})
 }
 
-// failureOf returns what an attempt has ended with.
+// failureOf describes the error of an attempt for unary.Client.
 func failureOf(err error) unary.Failure {
 	told, ok := errors.AsType[*connect.Error](err)
 	if !ok {
@@ -61,7 +66,8 @@ func failureOf(err error) unary.Failure {
 	if seconds, err := strconv.ParseUint(told.Meta().Get("Retry-After"), 10, 31); err == nil {
 		f.After = time.Duration(seconds) * time.Second
 	}
-	// An answer that ends too early, or a stream that is reset, has no code that the server has said: connect's client makes one up.
+	// A truncated answer or a reset stream has no code from the server. The client of connect makes
+	// up CodeUnknown or CodeInternal for it.
 	made := told.Code() == connect.CodeUnknown || told.Code() == connect.CodeInternal || errors.Is(err, io.ErrUnexpectedEOF)
 	f.Lost = made && !connect.IsWireError(err)
 	return f

@@ -25,7 +25,8 @@ import (
 
 var calls = flag.Int("calls", 100, "how many calls are made to a server that loses every second answer, in each protocol")
 
-// loses is a server that loses every second answer, in turn as a whole, in its middle, and behind a proxy that gives up.
+// loses is a server that loses every second answer: entirely, in the middle, or behind a proxy that
+// gives up.
 func loses(handler http.Handler, lost *atomic.Int64) http.Handler {
 	var answers atomic.Int64
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -50,7 +51,7 @@ func loses(handler http.Handler, lost *atomic.Int64) http.Handler {
 	})
 }
 
-// Each call has one effect, and its own reply.
+// Each call has one effect and its own reply.
 func TestClientOfAServerThatLosesEverySecondAnswerHasOneEffectPerCall(t *testing.T) {
 	t.Parallel()
 	type dialer func(testing.TB, string, ...connect.ClientOption) rpc.TestServiceClient
@@ -109,7 +110,8 @@ func callAll(t *testing.T, client rpc.TestServiceClient) int {
 	return len(replies)
 }
 
-// attempts makes a call of a server that answers with these errors, and then well, and returns the keys that it was sent.
+// attempts makes a call to a server that returns these errors and then succeeds. It returns the
+// keys that the server received.
 func attempts(t *testing.T, ctx context.Context, config idemconnect.ClientConfig, req *connect.Request[pb.SimpleRequest], errs ...error) (keys []string, err error) {
 	t.Helper()
 	script := connect.UnaryInterceptorFunc(func(connect.UnaryFunc) connect.UnaryFunc {
@@ -126,7 +128,7 @@ func attempts(t *testing.T, ctx context.Context, config idemconnect.ClientConfig
 	return keys, err
 }
 
-// said is an error that a server has sent.
+// said is an error that came from a server.
 func said(code connect.Code, meta ...string) error {
 	err := connect.NewWireError(code, errors.New("no"))
 	for i := 0; i+1 < len(meta); i += 2 {
@@ -205,7 +207,8 @@ func TestKeyOfACallIsTheCallersIfThereIsOne(t *testing.T) {
 	}
 }
 
-// The interceptor of a client, put into a server by mistake, does nothing, and so the other way round.
+// The client interceptor does nothing in a server, and the server interceptor does nothing in a
+// client.
 func TestInterceptorOfTheOtherSidePassesThrough(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

@@ -13,10 +13,10 @@ import (
 	rpc "github.com/idem-go/idem/idemconnect/internal/grpc_testingconnect"
 )
 
-// tenantOf says who is calling, as an interceptor in front of this one has found out.
+// tenantOf returns the caller, as an earlier interceptor has authenticated it.
 func tenantOf(context.Context) (string, error) { return "tenant-1", nil }
 
-// service is what a program serves.
+// service is the implementation of the service.
 type service struct {
 	rpc.UnimplementedTestServiceHandler
 }
@@ -44,7 +44,8 @@ func ExampleClientInterceptor() {
 	client := rpc.NewTestServiceClient(http.DefaultClient, "https://orders.example.com",
 		connect.WithInterceptors(idemconnect.ClientInterceptor(idemconnect.ClientConfig{})))
 	_ = client
-	// Each call has one key for all of its attempts. This one has it from what is to be done, so that it outlives the process.
+	// All attempts of a call have one key. This key is derived from the task, so that it outlives
+	// the process.
 	ctx := idemconnect.WithKey(context.Background(), "cart-17/charge")
 	_ = ctx
 }

@@ -19,11 +19,11 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// shop is a service whose calls are orders.
+// shop is a service with orders.
 type shop struct {
 	rpc.UnimplementedTestServiceHandler
 	pool *pgxpool.Pool
-	// then is what a handler does behind its write. It may be nil.
+	// then runs in the handler after its write; may be nil.
 	then func(ctx context.Context, tx pgx.Tx, req *connect.Request[pb.SimpleRequest]) (*connect.Response[pb.SimpleResponse], error)
 }
 
@@ -56,7 +56,7 @@ func (s *shop) StreamingOutputCall(context.Context, *connect.Request[pb.Streamin
 	return nil
 }
 
-// config is that of a service whose callers say in a header who they are.
+// config is a configuration that takes the caller from a header.
 func config() idemconnect.Config {
 	return idemconnect.Config{
 		Scope: func(_ context.Context, req connect.AnyRequest) (string, error) {
@@ -66,7 +66,7 @@ func config() idemconnect.Config {
 	}
 }
 
-// protocols are what a client of a service may speak.
+// protocols lists the client options for each protocol.
 var protocols = map[string][]connect.ClientOption{
 	"connect":       nil,
 	"connect, JSON": {connect.WithProtoJSON()},
@@ -75,7 +75,8 @@ var protocols = map[string][]connect.ClientOption{
 	"grpc-web":      {connect.WithGRPCWeb()},
 }
 
-// serve returns the address of a server of the shop. Interceptors in front are those before the one that is tested.
+// serve returns the address of a server of the shop. The interceptors in front run before the one
+// under test.
 func (s *shop) serve(t testing.TB, config idemconnect.Config, front ...connect.Interceptor) string {
 	t.Helper()
 	keyed, err := idemconnect.New(s.pool, config)
@@ -91,7 +92,7 @@ func handlerOf(s rpc.TestServiceHandler, interceptors ...connect.Interceptor) ht
 	return mux
 }
 
-// both is HTTP/1.1 and HTTP/2 without TLS: gRPC needs the latter.
+// both enables HTTP/1.1 and HTTP/2 without TLS. gRPC needs HTTP/2.
 func both() *http.Protocols {
 	p := new(http.Protocols)
 	p.SetHTTP1(true)
@@ -109,7 +110,7 @@ func listen(t testing.TB, handler http.Handler) string {
 	return server.URL
 }
 
-// dial returns a client. One of gRPC speaks HTTP/2.
+// dial returns a client. A gRPC client uses HTTP/2.
 func dial(t testing.TB, url string, options ...connect.ClientOption) rpc.TestServiceClient {
 	t.Helper()
 	protocols := new(http.Protocols)
@@ -119,7 +120,7 @@ func dial(t testing.TB, url string, options ...connect.ClientOption) rpc.TestSer
 	return rpc.NewTestServiceClient(&http.Client{Transport: transport}, url, options...)
 }
 
-// dialHTTP1 returns a client whose connections have one call at a time.
+// dialHTTP1 returns a client that makes one call at a time per connection.
 func dialHTTP1(t testing.TB, url string, options ...connect.ClientOption) rpc.TestServiceClient {
 	t.Helper()
 	transport := &http.Transport{}
@@ -127,7 +128,7 @@ func dialHTTP1(t testing.TB, url string, options ...connect.ClientOption) rpc.Te
 	return rpc.NewTestServiceClient(&http.Client{Transport: transport}, url, options...)
 }
 
-// order is a call with a key, unless that is empty. More are further headers.
+// order makes a call with a key, or without one if key is empty. More are further headers.
 func order(item, key string, more ...string) *connect.Request[pb.SimpleRequest] {
 	req := connect.NewRequest(&pb.SimpleRequest{Payload: &pb.Payload{Body: []byte(item)}})
 	if key != "" {

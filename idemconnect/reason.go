@@ -11,31 +11,34 @@ import (
 	"github.com/idem-go/idem/idemgrpc/unary"
 )
 
-// Reason is why the interceptor has answered in the place of the handler. It is the reason of the ErrorInfo among the details of the error.
+// Reason says why the interceptor answered instead of the handler. It is the reason of the
+// ErrorInfo in the details of the error.
 type Reason = unary.Reason
 
-// The reasons, with the code of each.
+// The reasons, each with its code.
 const (
 	KeyMissing     = unary.KeyMissing     // CodeInvalidArgument
 	KeyInvalid     = unary.KeyInvalid     // CodeInvalidArgument
-	KeyReused      = unary.KeyReused      // CodeFailedPrecondition: the key belongs to another request. Nothing was executed
-	InProgress     = unary.InProgress     // CodeAborted, with RetryInfo: try again with the same key
-	OutcomeUnknown = unary.OutcomeUnknown // CodeUnavailable: try again with the same key. CodeUnknown if the call has none
-	NotExecuted    = unary.NotExecuted    // CodeUnavailable: the database is away or busy. Try again with the same key
-	Broken         = unary.Broken         // CodeInternal: what is wrong is in the log of the server
+	KeyReused      = unary.KeyReused      // CodeFailedPrecondition: another request has the key; nothing was executed
+	InProgress     = unary.InProgress     // CodeAborted, with RetryInfo: retry with the same key
+	OutcomeUnknown = unary.OutcomeUnknown // CodeUnavailable: retry with the same key; CodeUnknown for a call without key
+	NotExecuted    = unary.NotExecuted    // CodeUnavailable: the database is unavailable or busy; retry with the same key
+	Broken         = unary.Broken         // CodeInternal: the server has logged the cause
 	Streaming      = unary.Streaming      // CodeUnimplemented: a stream cannot have a key
 )
 
-// Domain is that of the ErrorInfo.
+// Domain is the domain of the ErrorInfo.
 const Domain = unary.Domain
 
-// ReasonOf returns why the interceptor of a server has answered a call in the place of its handler, or "".
+// ReasonOf returns the reason for which an interceptor answered the call instead of the handler. It
+// returns "" for errors of the handler and of connect.
 func ReasonOf(err error) Reason {
 	said, _ := statusOf(err)
 	return unary.ReasonOf(said)
 }
 
-// statusOf returns the status that an error of connect is. Its codes are those of gRPC.
+// statusOf returns an error of connect as a status, and false for any other error. Connect has the
+// codes of gRPC.
 func statusOf(err error) (*spb.Status, bool) {
 	told, ok := errors.AsType[*connect.Error](err)
 	if !ok {
@@ -48,7 +51,8 @@ func statusOf(err error) (*spb.Status, bool) {
 	return said, true
 }
 
-// errorOf returns the error that the status of an answer is.
+// errorOf returns the error of connect for an answer with a status. Metadata of the handler's error
+// is kept.
 func errorOf(answer unary.Answer) error {
 	err := connect.NewError(connect.Code(answer.Said.GetCode()), errors.New(answer.Said.GetMessage()))
 	for _, packed := range answer.Said.GetDetails() {

@@ -18,7 +18,8 @@ import (
 	"github.com/idem-go/idem/idemgrpc"
 )
 
-// A service that moves from grpc-go to connect-go, or that is served by both, goes on with its records.
+// A service may move from grpc-go to connect-go, or be served by both. Records of one module must
+// be valid for the other.
 func TestRecordsAreThoseOfIdemgrpc(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

@@ -12,13 +12,14 @@ import (
 	"github.com/idem-go/idem/idemgrpc/unary"
 )
 
-// Unary returns the interceptor of unary calls. Put it behind those that authenticate the caller, and behind one that recovers from panics.
+// Unary returns the interceptor for unary calls. Install it behind interceptors that authenticate
+// the caller or recover from panics.
 func (i *Interceptor) Unary() grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		if !i.config.Methods(info.FullMethod) {
 			return handler(ctx, req)
 		}
-		var last *held // what the last run has set
+		var last *held // metadata that the last run of the handler has set
 		answer := i.server.Do(ctx, unary.Call{
 			Method: info.FullMethod, Request: req, Status: statusOf,
 			Scope: func() (string, error) { return i.config.Scope(ctx, info, req) },
@@ -29,7 +30,7 @@ func (i *Interceptor) Unary() grpc.UnaryServerInterceptor {
 			},
 		})
 		if answer.Replayed {
-			_ = grpc.SetHeader(ctx, metadata.Pairs(ReplayedMetadata, "true")) // it fails outside of a server alone
+			_ = grpc.SetHeader(ctx, metadata.Pairs(ReplayedMetadata, "true")) // fails only outside of a gRPC server
 		}
 		if answer.Ran {
 			last.release()
@@ -41,6 +42,7 @@ func (i *Interceptor) Unary() grpc.UnaryServerInterceptor {
 	}
 }
 
+// statusOf returns the status of an error, and false if the error has none.
 func statusOf(err error) (*spb.Status, bool) {
 	s, ok := status.FromError(err)
 	return s.Proto(), ok

@@ -129,7 +129,7 @@ func TestKeyIsThatOfOneCallerMethodAndRequest(t *testing.T) {
 	s.wantOrders(t, 2)
 }
 
-// Where the scope does not tell methods apart, the fingerprint does.
+// If two methods share a scope, their fingerprints still differ.
 func TestKeyOfAnotherMethodIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -220,7 +220,8 @@ func TestCallInProgressIsToldWhenToComeAgain(t *testing.T) {
 	s.wantOrders(t, 1)
 }
 
-// What a handler set in runs that were rolled back is not sent, and its request is whole each time.
+// Metadata that a handler set in a rolled-back run is not sent, and each run gets the original
+// request.
 func TestHandlerThatIsRunAgainStartsAfresh(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -274,7 +275,8 @@ func TestFailureOfTheDatabaseIsUnavailable(t *testing.T) {
 	s.wantOrders(t, 0)
 }
 
-// What a handler asks may be away as well: whether that was executed is not for the interceptor to say.
+// A handler may lose its connection to another server. The interceptor does not know whether that
+// server has executed the call.
 func TestLostConnectionToAnotherServerIsNotToldAsNotExecuted(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -295,7 +297,7 @@ func TestLostConnectionToAnotherServerIsNotToldAsNotExecuted(t *testing.T) {
 	s.wantOrders(t, 0)
 }
 
-// That of the handler's own transaction is told as what it is.
+// If the connection of the handler's own transaction is lost, the answer is UNAVAILABLE.
 func TestLostConnectionToTheDatabaseIsUnavailable(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -388,7 +390,7 @@ func TestHandlerIsRunAgainAsOftenWithoutAKeyAsWithOne(t *testing.T) {
 	}
 }
 
-// The text of a status may be anything: its code counts.
+// The text of a status may be anything; only its code matters.
 func TestFinalStatusWhoseTextIsNoUTF8IsRecorded(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -470,7 +472,7 @@ func TestMethodThatNeedsNoKeyPassesThrough(t *testing.T) {
 	}
 }
 
-// A server that has no generated code of a method could not replay its reply.
+// Without the generated code of a method, the server could not replay its reply.
 func TestMethodWithoutGeneratedCodeIsRefused(t *testing.T) {
 	t.Parallel()
 	keyed, err := idemgrpc.New(newShop(t).pool, config())
@@ -514,7 +516,8 @@ func TestConfigurationIsChecked(t *testing.T) {
 	}
 }
 
-// The acknowledgement of a COMMIT is lost: the record tells, and the client is given the reply.
+// The acknowledgment of a COMMIT is lost. The record shows the outcome, and the client gets the
+// reply.
 func TestLostAcknowledgementIsResolved(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -528,7 +531,7 @@ func TestLostAcknowledgementIsResolved(t *testing.T) {
 	s.wantOrders(t, 1)
 }
 
-// Without a key there is nothing by which one could find out: the client is told that it is not known, and it does not send the call again.
+// Without a key there is no record of the outcome. The client gets UNKNOWN and does not retry.
 func TestLostAcknowledgementOfACallWithoutAKeyIsNotToldAsNotExecuted(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -544,7 +547,7 @@ func TestLostAcknowledgementOfACallWithoutAKeyIsNotToldAsNotExecuted(t *testing.
 	s.wantOrders(t, 1)
 }
 
-// A COMMIT that the server has refused is no doubt.
+// A COMMIT that the server rejects is not in doubt.
 func TestRefusedCommitOfACallWithoutAKeyIsTried(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -588,7 +591,8 @@ func TestDeadlineOfACallLeavesTheKeyFree(t *testing.T) {
 	s.wantOrders(t, 1)
 }
 
-// A status is recorded in protobuf, which has no text that is no valid UTF-8: the first caller is told what a replay says.
+// Protobuf cannot encode text that is not valid UTF-8, so the record has a repaired text. The first
+// caller must get the same text as a replay.
 func TestStatusIsTheSameInAReplayWhateverItsTextIs(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -613,7 +617,7 @@ func TestStatusIsTheSameInAReplayWhateverItsTextIs(t *testing.T) {
 	s.wantOrders(t, 0)
 }
 
-// gRPC sends an empty message in the place of a nil pointer.
+// gRPC sends an empty message for a nil pointer.
 func TestNilReplyIsAnEmptyOne(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

@@ -10,19 +10,25 @@ import (
 	"github.com/idem-go/idem/idemgrpc/unary"
 )
 
-// ClientConfig says how a client retries. The zero value works.
+// ClientConfig configures the retries of a client. The zero value works.
 type ClientConfig = unary.ClientConfig
 
-// WithKey gives the calls that are made with the context a key of the caller's: one that outlives the process, such as the id of what is
-// to be done, with the step that it is. Without it a call has the key of its outgoing metadata, or a random one. So a server that forwards the
-// metadata of what it was asked gives its own calls WithKey: otherwise two of them have one key. gRPC sends printable ASCII alone.
+// WithKey returns a context whose calls have the given key.
+//
+// Use a key that outlives the process, such as the ID of the task together with the name of the
+// step. Without WithKey a call has the key in its outgoing metadata, or a random one. A server that
+// forwards incoming metadata should therefore use WithKey for its own calls, or two of them get the
+// same key. The key has to be printable ASCII, because gRPC sends nothing else.
 func WithKey(ctx context.Context, key string) context.Context { return unary.WithKey(ctx, key) }
 
-// ClientInterceptor returns an interceptor that sends each call under one key until it has an answer. It retries after UNAVAILABLE, ABORTED,
-// and the end of an attempt that is not the end of the call; after RESOURCE_EXHAUSTED if the server says when. It obeys RetryInfo, and
-// pushback as gRPC has it. If it gives up, the error is the status of the last attempt.
+// ClientInterceptor returns an interceptor that sends each call, with one key, until it has an
+// answer.
 //
-// All calls through an interceptor share its retry budget.
+// It retries after UNAVAILABLE and ABORTED, and after an attempt that timed out while the call has
+// time left. After RESOURCE_EXHAUSTED it retries if the server says when. It obeys RetryInfo and
+// the pushback of gRPC. If it gives up, the call returns the status of the last attempt.
+//
+// All calls through one interceptor share a retry budget.
 func ClientInterceptor(config ClientConfig) grpc.UnaryClientInterceptor {
 	c := unary.NewClient(config)
 	return func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
@@ -41,7 +47,8 @@ func ClientInterceptor(config ClientConfig) grpc.UnaryClientInterceptor {
 	}
 }
 
-// keyed returns the context of a call with its key.
+// keyed returns the context of a call with the key in its outgoing metadata. A key of WithKey takes
+// precedence over the key in the metadata, which takes precedence over a random one.
 func keyed(ctx context.Context) context.Context {
 	given, _ := metadata.FromOutgoingContext(ctx)
 	key, isGiven := unary.KeyOf(ctx)

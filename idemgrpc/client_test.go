@@ -28,7 +28,7 @@ func incoming(ctx context.Context, key string) context.Context {
 	return metadata.NewIncomingContext(ctx, metadata.Pairs(idemgrpc.KeyMetadata, key))
 }
 
-// The server loses every second answer: each call has one effect, and its own reply.
+// The server loses every second answer. Each call has one effect and its own reply.
 func TestClientOfAServerThatLosesEverySecondAnswerHasOneEffectPerCall(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -76,7 +76,8 @@ func TestClientOfAServerThatLosesEverySecondAnswerHasOneEffectPerCall(t *testing
 	t.Logf("%d calls, %d answers", *calls, answers.Load())
 }
 
-// attempts calls through the interceptor a server that answers with these errors, and then well, and returns the keys that it was sent.
+// attempts makes a call to a server that returns these errors and then succeeds. It returns the
+// keys that the server received.
 func attempts(t *testing.T, ctx context.Context, config idemgrpc.ClientConfig, errs ...error) (keys []string, err error) {
 	t.Helper()
 	sends := 0
@@ -171,7 +172,7 @@ func TestPauseIsAsLongAsTheServerAsks(t *testing.T) {
 	}
 }
 
-// A pause that would outlast the caller is not begun.
+// The client does not begin a backoff that would outlast the caller's deadline.
 func TestCallerIsNotKeptWaitingInVain(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)

@@ -13,35 +13,43 @@ import (
 	"github.com/idem-go/idem/idemgrpc/unary"
 )
 
-// Config says how an Interceptor behaves. Only Scope has to be set.
+// Config configures an Interceptor. Only Scope is required.
 type Config struct {
-	// Scope says who is calling and which operation: idem.Scope(tenant, info.FullMethod), say. Take who from what the call proves, such
-	// as its credential, and as the principal, not the credential itself: after a rotation, a retry is still a retry. A caller that has
-	// the scope, the key and the request is given the reply. An error is PERMISSION_DENIED, or the status that it is.
+	// Scope returns the scope of a call, made from the caller and the method, for example
+	// idem.Scope(tenant, info.FullMethod). Whoever sends the same scope, key and request gets the
+	// recorded reply, so take the caller from something that the call proves, such as its
+	// credential. Use the principal and not the credential itself: a retry after a rotation must
+	// have the same scope. If Scope returns an error, the call fails with its status, or with
+	// PERMISSION_DENIED if it has none.
 	Scope func(ctx context.Context, info *grpc.UnaryServerInfo, req any) (string, error)
 
-	// Key returns the key of a call, and whether it has one. The default is its metadata: see KeyMetadata. For AIP-155 it is the field
-	// request_id of the request, which belongs to Without then.
+	// Key returns the key of a call, and whether it has one. The default reads the metadata
+	// KeyMetadata. For AIP-155, return the field request_id of the request, and list that field in
+	// Without.
 	Key func(ctx context.Context, req any) (string, bool)
 
-	// Optional lets a call without a key through. Its handler runs in a transaction as well, which is committed if the status is OK, but
-	// nothing is recorded, and Options do not count. If the answer to its COMMIT is lost, nothing tells whether the call was executed: the client
-	// is told so, by UNKNOWN. By default such a call is refused.
+	// Optional lets a call without a key through. By default such a call is refused.
+	//
+	// The handler also runs in a transaction, which is committed if the status is OK. Nothing is
+	// recorded, and Options do not apply. If the answer to the COMMIT is lost, no record shows
+	// whether the call was executed, and the client gets UNKNOWN.
 	Optional bool
 
-	// Methods says which methods need a key, by their full names: "/shop.Orders/Create". Others pass through, untouched. The default is all
-	// but those whose idempotency_level is NO_SIDE_EFFECTS, and the services of gRPC itself: health, reflection, channelz.
+	// Methods reports whether a method, such as "/shop.Orders/Create", needs a key. Other methods
+	// pass through untouched. The default excludes methods whose idempotency_level is
+	// NO_SIDE_EFFECTS, and gRPC's own services: health, reflection, channelz.
 	Methods func(fullMethod string) bool
 
-	// Without are paths of fields that differ in every attempt and do not matter, by their names in the .proto file: "client.sent_at".
-	// They are for the requests of all methods; a request that does not have such a field is not affected.
+	// Without lists paths of fields that differ in every attempt and do not matter, by their names
+	// in the .proto file: "client.sent_at". The list applies to all methods. A path that a request
+	// does not have is ignored.
 	Without []string
 
-	// Options are for idem.Do.
+	// Options are passed to idem.Do.
 	Options []idem.Option
 
-	// Logger is told the cause of what the interceptor answers itself and is not the client's fault. A key is never shown in full. The
-	// default is slog.Default().
+	// Logger logs the cause of the interceptor's own answers, except for mistakes of the client.
+	// Keys are abridged in the log. The default is slog.Default().
 	Logger *slog.Logger
 }
 
@@ -51,7 +59,7 @@ type Interceptor struct {
 	server *unary.Server
 }
 
-// New returns an Interceptor, or says what is wrong with its configuration.
+// New returns an Interceptor. It fails if pool is nil or if the configuration is invalid.
 func New(pool *pgxpool.Pool, config Config) (*Interceptor, error) {
 	server, err := unary.NewServer(unary.Config{
 		Pool: pool, Optional: config.Optional, Without: config.Without, Options: config.Options, Logger: config.Logger, Package: "idemgrpc",

@@ -13,7 +13,7 @@ import (
 	"github.com/idem-go/idem/idemgrpc"
 )
 
-// tenantOf says who is calling, as an interceptor in front of this one has found out.
+// tenantOf returns the caller, as an earlier interceptor has authenticated it.
 func tenantOf(context.Context) (string, error) { return "tenant-1", nil }
 
 func ExampleNew() {
@@ -45,7 +45,8 @@ func ExampleClientInterceptor() {
 		log.Fatal(err)
 	}
 	defer func() { _ = conn.Close() }()
-	// Each call has one key for all of its attempts. This one has it from what is to be done, so that it outlives the process.
+	// All attempts of a call have one key. This key is derived from the task, so that it outlives
+	// the process.
 	ctx := idemgrpc.WithKey(context.Background(), "cart-17/charge")
 	_ = ctx
 }

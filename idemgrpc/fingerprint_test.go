@@ -15,7 +15,8 @@ import (
 	"github.com/idem-go/idem/idemgrpc"
 )
 
-// asked sends two requests with one key to a server, as the bytes that they are on the wire, and returns what the second was told.
+// asked sends two requests, given as bytes on the wire, with one key. It returns the answer to the
+// second one.
 func asked(t *testing.T, without []string, first, second []byte) idemgrpc.Reason {
 	t.Helper()
 	s := newShop(t)
@@ -38,7 +39,7 @@ func asked(t *testing.T, without []string, first, second []byte) idemgrpc.Reason
 	return idemgrpc.ReasonOf(err)
 }
 
-// field encodes a field of bytes.
+// field encodes a field of type bytes.
 func field(number protowire.Number, value []byte) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(nil, number, protowire.BytesType), value)
 }
@@ -88,7 +89,8 @@ func TestFingerprintIsOfWhatARequestSays(t *testing.T) {
 	}
 }
 
-// A stranger sends it: what it costs grows with its size alone. The test is not parallel, as it measures what the process allocates.
+// Requests come from untrusted clients, so the cost may only grow with their size. The test is not
+// parallel because it measures the allocations of the process.
 func TestDeepRequestCostsNoMoreThanItsSize(t *testing.T) {
 	s := newShop(t)
 	keyed, err := idemgrpc.New(s.pool, config())

@@ -19,11 +19,11 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// shop is a service whose calls are orders.
+// shop is a service with orders.
 type shop struct {
 	pb.UnimplementedTestServiceServer
 	pool *pgxpool.Pool
-	// then is what a handler does behind its write. It may be nil.
+	// then runs in the handler after its write; may be nil.
 	then func(ctx context.Context, tx pgx.Tx, req *pb.SimpleRequest) (*pb.SimpleResponse, error)
 }
 
@@ -54,7 +54,7 @@ func (s *shop) StreamingOutputCall(*pb.StreamingOutputCallRequest, grpc.ServerSt
 	return nil
 }
 
-// config is that of a service whose callers say in metadata who they are.
+// config is a configuration that takes the caller from metadata.
 func config() idemgrpc.Config {
 	return idemgrpc.Config{
 		Scope: func(ctx context.Context, info *grpc.UnaryServerInfo, _ any) (string, error) {
@@ -65,7 +65,7 @@ func config() idemgrpc.Config {
 	}
 }
 
-// serve returns a client of a server of the shop, behind interceptors of the client.
+// serve returns a client of a server of the shop, with client interceptors.
 func (s *shop) serve(t testing.TB, config idemgrpc.Config, client ...grpc.UnaryClientInterceptor) pb.TestServiceClient {
 	t.Helper()
 	keyed, err := idemgrpc.New(s.pool, config)
@@ -75,7 +75,7 @@ func (s *shop) serve(t testing.TB, config idemgrpc.Config, client ...grpc.UnaryC
 	return dial(t, listen(t, s, grpc.UnaryInterceptor(keyed.Unary()), grpc.StreamInterceptor(keyed.Stream())), client...)
 }
 
-// listen returns the address of a server.
+// listen starts a server and returns its address.
 func listen(t testing.TB, s pb.TestServiceServer, opts ...grpc.ServerOption) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -99,7 +99,7 @@ func dial(t testing.TB, address string, client ...grpc.UnaryClientInterceptor) p
 	return pb.NewTestServiceClient(conn)
 }
 
-// key returns the context of a call.
+// key returns the context of a call with a key.
 func key(ctx context.Context, key string, more ...string) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, append(more, idemgrpc.KeyMetadata, key)...)
 }

@@ -22,10 +22,10 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// The test binary is also the server that gets killed.
+// The test binary also runs as the server that is killed.
 const (
 	victimOf    = "IDEM_TEST_VICTIM_OF"
-	victimStays = "IDEM_TEST_VICTIM_STAYS" // in its handler
+	victimStays = "IDEM_TEST_VICTIM_STAYS" // wait in the handler
 )
 
 func TestMain(m *testing.M) {
@@ -61,7 +61,7 @@ func beVictim(dsn string) {
 	panic(server.Serve(listener))
 }
 
-// victim is a server in a process of its own.
+// victim is a server in a separate process.
 type victim struct {
 	*exec.Cmd
 	address string
@@ -89,13 +89,14 @@ func newVictim(t *testing.T, dsn string, env ...string) *victim {
 	return v
 }
 
-// A server is killed in its handler, or when its COMMIT is through and that is not known. The client asks another one.
+// A server is killed in its handler, or after a COMMIT whose answer is lost. The client retries on
+// another server.
 func TestServerThatIsKilledIsFollowedByOneThatKnows(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name   string
 		env    []string
-		behind bool // of its COMMIT
+		behind bool // killed after the COMMIT
 	}{{"in the handler", []string{victimStays + "=1"}, false}, {"behind COMMIT", nil, true}} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

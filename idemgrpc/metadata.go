@@ -8,13 +8,14 @@ import (
 	"github.com/idem-go/idem/idemgrpc/unary"
 )
 
-// What is said in metadata.
+// Names of metadata.
 const (
-	KeyMetadata      = unary.KeyMetadata      // of a call: its key
-	ReplayedMetadata = unary.ReplayedMetadata // in the header of a reply: "true" if it was recorded by an earlier call
+	KeyMetadata      = unary.KeyMetadata      // in a call: its key
+	ReplayedMetadata = unary.ReplayedMetadata // in the header of a reply: "true" if an earlier call recorded it
 )
 
-// keyOf returns the key in the metadata of a call. More than one are no key that the caller can have meant: they are an invalid one.
+// keyOf returns the key in the metadata of a call. Several keys are ambiguous: keyOf then returns
+// "", which is invalid.
 func keyOf(ctx context.Context, _ any) (string, bool) {
 	keys := metadata.ValueFromIncomingContext(ctx, KeyMetadata)
 	switch len(keys) {

@@ -12,8 +12,9 @@ import (
 	"github.com/idem-go/idem/idemgrpc/unary"
 )
 
-// Stream returns the interceptor that refuses streams: they have no reply that could be recorded, and would have their effects again. Methods
-// that Config.Methods leaves out pass through, and where Config.Optional is set streams without a key.
+// Stream returns an interceptor that refuses streams with UNIMPLEMENTED. The replies of a stream
+// cannot be recorded, so a retry would repeat its effects. Methods that Config.Methods excludes
+// pass through. With Config.Optional, streams without a key pass through too.
 func (i *Interceptor) Stream() grpc.StreamServerInterceptor {
 	return func(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 		_, hasKey := keyOf(stream.Context(), nil)
@@ -24,14 +25,15 @@ func (i *Interceptor) Stream() grpc.StreamServerInterceptor {
 	}
 }
 
-// held keeps the metadata that a handler sets until it is known that its run counts: of those that were rolled back nothing is sent.
+// held collects the metadata that a handler sets. It is sent only for the run that counts, and
+// discarded for runs that were rolled back.
 type held struct {
 	grpc.ServerTransportStream
 	mu              sync.Mutex
 	header, trailer metadata.MD
 }
 
-// hold returns a context in which metadata is kept, if ctx is that of a call.
+// hold returns a context that collects metadata. Outside of a gRPC server it returns ctx and nil.
 func hold(ctx context.Context) (context.Context, *held) {
 	stream := grpc.ServerTransportStreamFromContext(ctx)
 	if stream == nil {
@@ -41,7 +43,7 @@ func hold(ctx context.Context) (context.Context, *held) {
 	return grpc.NewContextWithServerTransportStream(ctx, h), h
 }
 
-// SetHeader keeps a part of the header.
+// SetHeader collects header metadata.
 func (h *held) SetHeader(md metadata.MD) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -49,10 +51,10 @@ func (h *held) SetHeader(md metadata.MD) error {
 	return nil
 }
 
-// SendHeader keeps the header as well: it goes out with the reply.
+// SendHeader collects header metadata too: the header goes out with the reply.
 func (h *held) SendHeader(md metadata.MD) error { return h.SetHeader(md) }
 
-// SetTrailer keeps a part of the trailer.
+// SetTrailer collects trailer metadata.
 func (h *held) SetTrailer(md metadata.MD) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -60,7 +62,7 @@ func (h *held) SetTrailer(md metadata.MD) error {
 	return nil
 }
 
-// release sends what was kept.
+// release passes the collected metadata on to the stream.
 func (h *held) release() {
 	if h == nil {
 		return

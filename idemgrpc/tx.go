@@ -8,10 +8,12 @@ import (
 	"github.com/idem-go/idem/idemgrpc/unary"
 )
 
-// Tx returns the transaction of the call that ctx belongs to. The rules of [idem.Do] apply: it is neither committed nor rolled back by the
-// handler, and it is dead once the handler has returned. [idem.ExecutionID] knows it.
+// Tx returns the transaction of the call that ctx belongs to. The rules of [idem.Do] apply: the
+// handler must not commit it or roll it back, and must not use it after returning.
+// [idem.ExecutionID] accepts it.
 //
-// Tx panics outside of a handler that runs under an Interceptor, which a method that Config.Methods leaves out does not.
+// Tx panics if ctx is not the context of a handler under [Interceptor.Unary]. Methods that
+// Config.Methods excludes do not run under it.
 func Tx(ctx context.Context) pgx.Tx {
 	tx, ok := unary.Tx(ctx)
 	if !ok {

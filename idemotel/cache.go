@@ -6,7 +6,8 @@ import (
 	"sync/atomic"
 )
 
-// cache keeps what is made once for each of few keys. To look something up takes no lock and no memory.
+// cache is a map for few keys that is never emptied. Lookups take no lock and allocate nothing,
+// because each write replaces the whole map.
 type cache[K comparable, V any] struct {
 	mu   sync.Mutex
 	made atomic.Pointer[map[K]V]
@@ -26,7 +27,8 @@ func (c *cache[K, V]) find(key K) (value V, ok bool) {
 	return value, ok
 }
 
-// add returns what is kept: what another one has added meanwhile, if there is any.
+// add stores value and returns it. If another goroutine has stored a value for key meanwhile, add
+// returns that one.
 func (c *cache[K, V]) add(key K, value V) V {
 	c.mu.Lock()
 	defer c.mu.Unlock()

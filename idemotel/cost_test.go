@@ -17,7 +17,8 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// dropping returns an observer for an SDK that drops everything: no span is sampled, no metric collected.
+// dropping returns an observer for an SDK that drops everything: it samples no span and collects no
+// metric.
 func dropping(t testing.TB) idem.Observer {
 	t.Helper()
 	drop := sdkmetric.NewView(sdkmetric.Instrument{Name: "*"}, sdkmetric.Stream{Aggregation: sdkmetric.AggregationDrop{}})
@@ -30,7 +31,8 @@ func dropping(t testing.TB) idem.Observer {
 	return o
 }
 
-// sampling returns an observer for an SDK that counts everything and samples no span, as most calls of a busy service are.
+// sampling returns an observer for an SDK that collects all metrics and samples no span. This is
+// the usual case in a busy service.
 func sampling(t testing.TB) idem.Observer {
 	t.Helper()
 	o, err := idemotel.New(
@@ -58,7 +60,7 @@ func (c *caller) first() {
 	idem.Do(context.Background(), c.pool, "s", fmt.Sprintf("key-of-some-length-%p-%08d", c, c.n), hashA, answer(ok, nil), c.opts...)
 }
 
-// Allocations are counted while nothing else runs, so this test is not parallel.
+// The test is not parallel because it counts the allocations of the process.
 func TestObservedCallAllocatesLittleMoreThanOneThatIsNot(t *testing.T) {
 	const limit = 6
 	pool := pgtest.New(t)
@@ -66,7 +68,8 @@ func TestObservedCallAllocatesLittleMoreThanOneThatIsNot(t *testing.T) {
 	observed := &caller{pool: pool, opts: []idem.Option{name, idem.WithObserver(dropping(t))}}
 	unobserved := &caller{pool: pool, opts: []idem.Option{name, idem.WithObserver(nil)}}
 	for what, call := range map[string]func(*caller){"first run": (*caller).first, "replay": (*caller).replay} {
-		// The pool's own goroutines allocate now and then: the least of some runs is the call's.
+		// The goroutines of the pool allocate now and then. The minimum of several runs is that of
+		// the call.
 		more := []float64{}
 		for range 5 {
 			with := testing.AllocsPerRun(100, func() { call(observed) })
@@ -80,8 +83,8 @@ func TestObservedCallAllocatesLittleMoreThanOneThatIsNot(t *testing.T) {
 	}
 }
 
-// BenchmarkObserved measures what an observer adds to a call that executes: all that it is told, and the key that is abridged
-// for it. It is measured by itself, for beside the time of a call it could not be seen.
+// BenchmarkObserved measures the cost of an observer for a call that executes: its events, and the
+// abridged key. The cost would not be visible next to the time of a call, so it is measured alone.
 func BenchmarkObserved(b *testing.B) {
 	for _, of := range []struct {
 		what     string

@@ -20,12 +20,13 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// The example needs a database, so go test does not run it as one: TestExamplePrintsWhatItSays does.
+// The example needs a database, so go test does not run it as an example.
+// TestExamplePrintsWhatItSays runs it.
 var pool *pgxpool.Pool
 
 func Example() {
 	ctx := context.Background()
-	reader := sdkmetric.NewManualReader() // or the exporter that you have
+	reader := sdkmetric.NewManualReader() // or an exporter
 	otel.SetMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)))
 
 	observer, err := idemotel.New()
@@ -40,7 +41,7 @@ func Example() {
 	}
 	defer gauges.Stop()
 
-	for range 2 { // the second is a retry
+	for range 2 { // the second call is a retry
 		_, err := idem.Do(ctx, pool, "tenant-1", "7f3c9a52-0d1e", idem.HashBytes([]byte("a teapot")),
 			func(pgx.Tx) (idem.Response, error) { return idem.Response{Status: 201}, nil },
 			idem.WithName("place-order"), idem.WithObserver(observer))
@@ -67,7 +68,8 @@ func Example() {
 	// idem.replay.age  1
 }
 
-// Not parallel: the example sets the global provider, and standard output is another one meanwhile.
+// The test is not parallel because the example sets the global provider and the test redirects
+// standard output.
 func TestExamplePrintsWhatItSays(t *testing.T) {
 	source, err := os.ReadFile("example_test.go")
 	if err != nil {
@@ -93,7 +95,7 @@ func TestExamplePrintsWhatItSays(t *testing.T) {
 	}
 }
 
-// lines returns the lines of a text, sorted: metrics come in no order.
+// lines returns the sorted lines of a text, because metrics have no order.
 func lines(text string) map[string]bool {
 	set := map[string]bool{}
 	for line := range strings.Lines(text) {

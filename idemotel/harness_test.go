@@ -18,7 +18,7 @@ import (
 	"github.com/idem-go/idem/idemotel"
 )
 
-// seen is what an SDK is told.
+// seen collects what an SDK receives.
 type seen struct {
 	t       *testing.T
 	reader  *sdkmetric.ManualReader
@@ -56,7 +56,8 @@ func (s *seen) collect() metricdata.ResourceMetrics {
 	return all
 }
 
-// values returns what each time series shows, by name and labels: the number of measurements of a histogram.
+// values returns the value of each time series by name and labels. A histogram has the number of
+// its measurements.
 func (s *seen) values() map[string]float64 {
 	s.t.Helper()
 	values := map[string]float64{}
@@ -100,7 +101,7 @@ func attributes(attrs []attribute.KeyValue) string {
 	return strings.Join(parts, " ")
 }
 
-// span returns the ended spans of a name, the stages of calls left out unless they are asked for.
+// ended returns the ended spans with a name.
 func (s *seen) ended(name string) []sdktrace.ReadOnlySpan {
 	var found []sdktrace.ReadOnlySpan
 	for _, span := range s.spans.Ended() {

@@ -10,7 +10,7 @@ import (
 	"github.com/idem-go/idem/stats"
 )
 
-// instruments are those of the gauges.
+// instruments holds the instruments of Watch.
 type instruments struct {
 	all []metric.Observable
 
@@ -25,6 +25,8 @@ type instruments struct {
 	timeouts, queued metric.Int64ObservableCounter
 }
 
+// newInstruments creates the instruments of Watch. The package documentation lists them, and a test
+// compares names and units.
 func newInstruments(meter metric.Meter) (*instruments, error) {
 	b := builder{meter: meter}
 	i := &instruments{
@@ -61,7 +63,7 @@ func newInstruments(meter metric.Meter) (*instruments, error) {
 	return i, b.err
 }
 
-// builder makes instruments until one fails.
+// builder creates instruments and keeps the first error.
 type builder struct {
 	meter metric.Meter
 	all   []metric.Observable
@@ -113,7 +115,7 @@ var (
 	incoming = label("idem.side", "inbox")
 )
 
-// show observes the figures that are known and leaves out the others.
+// show observes all figures that are known, and leaves out the others.
 func (i *instruments) show(to metric.Observer, v *stats.Stats) {
 	if v.Records.Expired.Known() {
 		to.ObserveInt64(i.records, max(v.Records.Count.Value-v.Records.Expired.Value, 0), live)
@@ -169,9 +171,10 @@ func (i *instruments) show(to metric.Observer, v *stats.Stats) {
 	}
 }
 
-// tableLabels are those of what is shown of a table.
+// tableLabels holds the label sets for the figures of a table.
 type tableLabels struct{ alone, heap, index, other metric.ObserveOption }
 
+// labelsOfTables caches label sets, which are the same for all instruments and readings.
 var labelsOfTables cache[string, tableLabels]
 
 func ofTable(name string) tableLabels {
@@ -184,6 +187,8 @@ func ofTable(name string) tableLabels {
 	})
 }
 
+// showSweeps observes the sweeps of each table. It observes every reason for waiting, so that a
+// reason that no longer applies goes back to 0.
 func (i *instruments) showSweeps(to metric.Observer, at time.Time, sweeps []stats.Sweep) {
 	waiting := map[purge.Reason]int64{}
 	for _, s := range sweeps {

@@ -14,7 +14,7 @@ import (
 
 const consumerKey = attribute.Key("idem.consumer")
 
-// messages is what is told of messages that leave and come in.
+// messages holds the instruments of the outbox and the inbox.
 type messages struct {
 	consumers                 names
 	published, handled        metric.Int64Counter
@@ -25,12 +25,13 @@ type messages struct {
 	timed   cache[messageLabels, []metric.RecordOption]
 }
 
-// messageLabels are those of a message. One that leaves has no consumer.
+// messageLabels are the labels of messages. Messages of the outbox have no consumer.
 type messageLabels struct {
 	consumer, outcome string
 	cause             idem.Cause
 }
 
+// newMessages creates the instruments of messages.
 func newMessages(meter metric.Meter) (*messages, error) {
 	m := &messages{}
 	var errs [6]error
@@ -54,15 +55,16 @@ var (
 	_ inbox.HandlerObserver = (*Observer)(nil)
 )
 
-// The outcome of messages that leave.
+// Values of idem.outcome for messages of the outbox.
 const (
 	published = "published"
 	failed    = "failed"
 	away      = "away"
 )
 
-// TracePublished records a call of a relay's publisher, which it is given by outbox.RelayConfig. What is neither published nor failed
-// because of an error comes again, and is away.
+// TracePublished records a call of a relay's publisher. It implements outbox.RelayObserver: set it
+// in outbox.RelayConfig. If the call returned an error, messages that were neither published nor
+// failed are counted as away: the relay publishes them again.
 func (o *Observer) TracePublished(ctx context.Context, data outbox.TracePublishedData) {
 	if o == nil {
 		return
@@ -79,13 +81,13 @@ func (o *Observer) TracePublished(ctx context.Context, data outbox.TracePublishe
 		left = data.Given - data.Published - data.Failed
 	}
 	m.count(ctx, m.published, messageLabels{outcome: away}, left)
-	if data.Given > 0 && m.publishTimes.Enabled(ctx) { // otherwise it is no call
+	if data.Given > 0 && m.publishTimes.Enabled(ctx) { // without messages the publisher was not called
 		m.publishTimes.Record(ctx, data.Duration.Seconds(), m.timed.get(messageLabels{outcome: outcome}, timedSet)...)
 	}
 }
 
-// TraceHandled records a call of package inbox, which it is given by inbox.WithObserver. Of consumers, too, the first hundred are told
-// apart.
+// TraceHandled records a call of package inbox. It implements inbox.HandlerObserver: pass it to
+// inbox.WithObserver. The first hundred consumers are kept apart.
 func (o *Observer) TraceHandled(ctx context.Context, data inbox.TraceHandledData) {
 	if o == nil {
 		return
@@ -104,7 +106,8 @@ func (o *Observer) TraceHandled(ctx context.Context, data inbox.TraceHandledData
 	}
 }
 
-// count adds to a counter, nothing as well: one that begins with the first of what is rare would not be seen to rise.
+// count adds n to a counter, even if n is 0. A counter that first appears with the value 1 would
+// hide the first event from a rate.
 func (m *messages) count(ctx context.Context, counter metric.Int64Counter, labels messageLabels, n int) {
 	if counter.Enabled(ctx) {
 		counter.Add(ctx, int64(n), m.counted.get(labels, countedSet)...)

@@ -17,7 +17,7 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// relay adds a message, which the broker refuses once and then takes.
+// relay adds a message, which the broker refuses once and then accepts.
 func relay(t *testing.T, s *seen, pool *pgxpool.Pool, m outbox.Message) {
 	t.Helper()
 	err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error { return outbox.Add(t.Context(), tx, m) })
@@ -62,7 +62,7 @@ func TestMessagesThatAreRelayedAreCountedByWhatBecameOfThem(t *testing.T) {
 		t.Errorf("%v messages wait for what is away", n)
 	}
 	before := s.values()
-	s.observer().TracePublished(t.Context(), outbox.TracePublishedData{Failed: 1}) // found by a search, after its calls
+	s.observer().TracePublished(t.Context(), outbox.TracePublishedData{Failed: 1}) // found after the calls of the publisher
 	after := s.values()
 	const calls, attempts = "idem.outbox.publish.duration idem.outcome=failed", "idem.outbox.messages idem.outcome=failed"
 	if after[calls] != before[calls] || after[attempts] != before[attempts]+1 {

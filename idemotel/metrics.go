@@ -10,7 +10,7 @@ import (
 	"github.com/idem-go/idem"
 )
 
-// The keys of labels and attributes.
+// Keys of labels and attributes.
 const (
 	nameKey       = attribute.Key("idem.name")
 	kindKey       = attribute.Key("idem.kind")
@@ -19,13 +19,13 @@ const (
 	resolutionKey = attribute.Key("idem.resolution")
 )
 
-// The bounds of the histograms, in seconds.
+// Bucket boundaries of the histograms, in seconds.
 var (
 	durations = []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10}
 	ages      = []float64{0.1, 1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 24 * 3600, 3 * 24 * 3600, 7 * 24 * 3600}
 )
 
-// metrics are the instruments of calls.
+// metrics holds the instruments of calls, and a cache of label sets for each.
 type metrics struct {
 	duration, wait, age metric.Float64Histogram
 	retries, unknown    metric.Int64Counter
@@ -38,7 +38,7 @@ type metrics struct {
 	resolved cache[resolvedLabels, []metric.AddOption]
 }
 
-// endedLabels are those of a call that has ended.
+// endedLabels are the labels of a call that has ended.
 type endedLabels struct {
 	name, kind string
 	outcome    idem.Outcome
@@ -47,6 +47,7 @@ type endedLabels struct {
 
 type resolvedLabels struct{ name, resolution string }
 
+// newMetrics creates the instruments of calls.
 func newMetrics(meter metric.Meter) (*metrics, error) {
 	m := &metrics{}
 	var errs [6]error
@@ -66,9 +67,10 @@ func newMetrics(meter metric.Meter) (*metrics, error) {
 	return m, errors.Join(errs[:]...)
 }
 
-// end records a call that has ended.
+// end records the metrics of a call that has ended.
 func (m *metrics) end(ctx context.Context, name, kind string, data *idem.TraceEndData) {
 	labels := endedLabels{name, kind, data.Outcome, data.Cause}
+	// Enabled avoids the lookup of labels if nobody reads the metric.
 	if m.duration.Enabled(ctx) {
 		m.duration.Record(ctx, data.Duration.Seconds(), m.ended.get(labels, endedSet)...)
 	}
@@ -90,7 +92,7 @@ func (m *metrics) retry(ctx context.Context, name string, cause idem.Cause) {
 	}
 }
 
-// The outcome of a COMMIT that was not acknowledged.
+// Values of idem.resolution: the outcome of a COMMIT that was not acknowledged.
 const (
 	committed  = "committed"
 	rolledBack = "rolled_back"
@@ -103,8 +105,8 @@ func (m *metrics) resolve(ctx context.Context, name, resolution string) {
 	}
 }
 
-// declare shows that no COMMIT was left unacknowledged and no replay refused yet. What is counted is rare, and a counter that begins with
-// the first of them would not be seen to rise.
+// declare exports zeros for the counters of rare events. Without them a counter would first appear
+// with the value 1, and a rate over it would miss the first event.
 func (m *metrics) declare(name string) {
 	m.unreadable.Add(context.Background(), 0, unreadableSet(name)...)
 	for _, resolution := range []string{committed, rolledBack, unresolved} {
@@ -138,7 +140,7 @@ func recordSet(attrs []attribute.KeyValue, cause idem.Cause) []metric.RecordOpti
 	return []metric.RecordOption{metric.WithAttributeSet(attribute.NewSet(caused(attrs, cause)...))}
 }
 
-// named returns the label of a name. A call without one has no such label.
+// named returns the label for the name of a call, or no label for a call without a name.
 func named(name string) []attribute.KeyValue {
 	if name == "" {
 		return nil

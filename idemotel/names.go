@@ -7,17 +7,19 @@ import (
 
 const (
 	maxNames = 100
-	other    = "_OTHER" // as the semantic conventions call what is not told apart
+	other    = "_OTHER" // the value of the semantic conventions for further values
 )
 
-// names bounds how many names of calls are told apart. A program has few; one that makes them from what clients send would
-// otherwise have a time series for each.
+// names limits the number of distinct values of a label. A program with names made from client
+// input would otherwise create a time series for each. Reads take no lock: the map is copied on
+// each write.
 type names struct {
 	mu    sync.Mutex
 	known atomic.Pointer[map[string]bool]
 }
 
-// tell returns the name that calls of this name are shown under.
+// tell returns the label value for a name: the name itself for the first maxNames names, and other
+// for later ones.
 func (n *names) tell(name string) string {
 	known := n.known.Load()
 	switch {

@@ -10,7 +10,9 @@ import (
 
 const instrumentation = "github.com/idem-go/idem/idemotel"
 
-// Observer tells OpenTelemetry of calls, and of messages that a relay publishes and a consumer handles. One is enough for a program.
+// Observer reports calls of package idem, messages that a relay publishes, and messages that a
+// consumer handles. A program needs one Observer. It is safe for concurrent use, and a nil
+// *Observer does nothing.
 type Observer struct {
 	names    names
 	metrics  *metrics
@@ -21,8 +23,9 @@ type Observer struct {
 	origins  origins
 }
 
-// New returns an observer for idem.WithObserver, or for the Config of package idemhttp. One that is nil observes nothing, and
-// one that a call is given several times shows it once.
+// New returns an observer for idem.WithObserver and for the Config of package idemhttp. A call that
+// is given the observer several times is reported once. New fails if an option is invalid or if the
+// provider rejects an instrument.
 func New(opts ...Option) (*Observer, error) {
 	s, err := settle(opts)
 	if err != nil {
@@ -45,23 +48,24 @@ func New(opts ...Option) (*Observer, error) {
 
 var _ idem.Observer = (*Observer)(nil)
 
-// call is what is known of a call under way. It is the context of its span as well.
+// call is the state of a call in progress. It is also the context with the span of the call.
 type call struct {
 	context.Context
 	observer   *Observer
-	times      int // that the observer was given
-	told       int // what it was told, by each of these
+	times      int // how many times the call was given the observer
+	told       int // events that the observer received, counting each copy
 	name, kind string
 	span       trace.Span
-	stage      trace.Span // nil if the span is not recorded, and between two stages
+	stage      trace.Span // span of the current stage; nil between stages, and if c.span is not recorded
 	recording  bool
-	unresolved bool // a COMMIT was not acknowledged
+	unresolved bool // a COMMIT was not acknowledged, and its outcome is still open
 }
 
-// callKey is that of the call in its context. A call may have several observers.
+// callKey is the context key of a call. A call may have several observers, so the key holds the
+// observer.
 type callKey struct{ observer *Observer }
 
-// Value adds the call to the context.
+// Value returns c for its callKey, and otherwise the value of the parent context.
 func (c *call) Value(key any) any {
 	if key == (callKey{c.observer}) {
 		return c
@@ -69,18 +73,20 @@ func (c *call) Value(key any) any {
 	return c.Context.Value(key)
 }
 
+// callIn returns the call of ctx, or nil.
 func (o *Observer) callIn(ctx context.Context) *call {
 	c, _ := ctx.Value(callKey{o}).(*call)
 	return c
 }
 
-// isNews reports whether the observer is told something for the first time.
+// isNews reports whether to handle an event. An observer that was given several times receives each
+// event as often, and handles only the last copy.
 func (c *call) isNews() bool {
 	c.told++
 	return c.told%c.times == 0
 }
 
-// The kinds of calls.
+// Values of idem.kind.
 const (
 	kindDo      = "do"
 	kindDoTx    = "do_tx"
@@ -97,7 +103,7 @@ func kindOf(data *idem.TraceStartData) string {
 	return kindDo
 }
 
-// TraceStart begins the span of a call.
+// TraceStart starts the span of a call and of its first stage.
 func (o *Observer) TraceStart(ctx context.Context, data idem.TraceStartData) context.Context {
 	if o == nil {
 		return ctx
@@ -115,6 +121,8 @@ func (o *Observer) TraceStart(ctx context.Context, data idem.TraceStartData) con
 	return c
 }
 
+// beginning returns the cached span options of a call. At the first call with a name it also
+// declares the counters.
 func (o *Observer) beginning(l begunLabels) *beginning {
 	b, ok := o.begun.find(l)
 	if !ok {
@@ -124,7 +132,8 @@ func (o *Observer) beginning(l begunLabels) *beginning {
 	return b
 }
 
-// TraceEvent counts what is out of the ordinary, and goes from one stage of a call to the next.
+// TraceEvent counts retries and COMMITs that were not acknowledged, and moves the span to the next
+// stage.
 func (o *Observer) TraceEvent(ctx context.Context, data idem.TraceEventData) {
 	c := o.callIn(ctx)
 	if c == nil || !c.isNews() {
@@ -150,12 +159,13 @@ func (o *Observer) resolve(c *call, resolution string) {
 	o.metrics.resolve(c, c.name, resolution)
 }
 
-// TraceEnd records the outcome of a call, and ends its span.
+// TraceEnd records the metrics of a call and ends its span.
 func (o *Observer) TraceEnd(ctx context.Context, data idem.TraceEndData) {
 	c := o.callIn(ctx)
 	if c == nil || !c.isNews() {
 		return
 	}
+	// A call without a key has no record to resolve its COMMIT by.
 	if c.unresolved || c.kind == kindKeyless && data.Outcome == idem.OutcomeUnknown {
 		o.resolve(c, unresolved)
 	}

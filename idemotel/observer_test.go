@@ -107,7 +107,8 @@ func TestCommitsThatWereNotAcknowledgedAreCountedByWhatBecameOfThem(t *testing.T
 	}
 }
 
-// A burst between two collections is seen as a rise from what the call before it has shown: from zero.
+// A counter must be exported as 0 before its first event. A burst between two collections is then
+// visible as an increase.
 func TestReplaysThatAreRefusedAreCountedFromZero(t *testing.T) {
 	t.Parallel()
 	s := newSeen(t)
@@ -254,7 +255,7 @@ func TestSpanIsAnErrorUnlessItIsTheClients(t *testing.T) {
 	}
 }
 
-// Such as one of the service, and one of the call alone.
+// A service and a single call may each have an observer.
 func TestSeveralObserversOfACallEachShowAllOfIt(t *testing.T) {
 	t.Parallel()
 	outer, inner := newSeen(t), newSeen(t)
@@ -273,7 +274,7 @@ func TestSeveralObserversOfACallEachShowAllOfIt(t *testing.T) {
 	}
 }
 
-// By the configuration of a service and once more with the call, say.
+// The configuration of a service and a call may have the same observer.
 func TestObserverThatIsGivenTwiceShowsACallOnce(t *testing.T) {
 	t.Parallel()
 	s, pool := newSeen(t), pgtest.New(t)
@@ -292,7 +293,7 @@ func TestObserverThatIsGivenTwiceShowsACallOnce(t *testing.T) {
 	}
 }
 
-// What New returns beside an error that was not looked at.
+// New returns a nil observer with an error, which a program may ignore.
 func TestObserverThatIsNilObservesNothing(t *testing.T) {
 	t.Parallel()
 	var none *idemotel.Observer

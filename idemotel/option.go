@@ -9,7 +9,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Option changes where New and Watch tell what they see, and how often Watch looks.
+// Option configures New and Watch.
 type Option func(*settings)
 
 type settings struct {
@@ -20,9 +20,10 @@ type settings struct {
 	err     error
 }
 
-// DefaultEvery is how old the figures of the database may be.
+// DefaultEvery is the default of WithEvery.
 const DefaultEvery = 30 * time.Second
 
+// settle applies the options to the defaults.
 func settle(opts []Option) (settings, error) {
 	s := settings{tracers: otel.GetTracerProvider(), meters: otel.GetMeterProvider(), every: DefaultEvery}
 	for _, opt := range opts {
@@ -34,7 +35,8 @@ func settle(opts []Option) (settings, error) {
 	return s, s.err
 }
 
-// WithTracerProvider sets where spans go. The default, also in the place of nil, is the global provider.
+// WithTracerProvider sets the provider for spans. The default, also for nil, is the global
+// provider.
 func WithTracerProvider(provider trace.TracerProvider) Option {
 	return func(s *settings) {
 		if provider != nil {
@@ -43,7 +45,8 @@ func WithTracerProvider(provider trace.TracerProvider) Option {
 	}
 }
 
-// WithMeterProvider sets where metrics go. The default, also in the place of nil, is the global provider.
+// WithMeterProvider sets the provider for metrics. The default, also for nil, is the global
+// provider.
 func WithMeterProvider(provider metric.MeterProvider) Option {
 	return func(s *settings) {
 		if provider != nil {
@@ -52,9 +55,10 @@ func WithMeterProvider(provider metric.MeterProvider) Option {
 	}
 }
 
-// WithEvery sets how old the figures of the database may be before they are read again, which is done when they are collected.
-// Of the processes that watch one database, one reads at a time. To read takes some milliseconds, and no connection in
-// between. The default is 30 seconds.
+// WithEvery sets the minimum interval between two readings of the database. A reading happens when
+// metrics are collected and the last figures are older than d. Of all processes that watch one
+// database, only one reads at a time. A reading takes some milliseconds, and no connection is held
+// in between. The default is 30 seconds. New and Watch fail if d is less than a second.
 func WithEvery(d time.Duration) Option {
 	return func(s *settings) {
 		if d < time.Second {
@@ -64,7 +68,8 @@ func WithEvery(d time.Duration) Option {
 	}
 }
 
-// WithPoolName sets db.client.connection.pool.name, for programs with several pools. The default is the name of the database.
+// WithPoolName sets db.client.connection.pool.name, for programs with several pools. The default is
+// the name of the database.
 func WithPoolName(name string) Option {
 	return func(s *settings) { s.pool = name }
 }

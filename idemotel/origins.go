@@ -8,14 +8,15 @@ import (
 
 const maxOrigins = 1024
 
-// origins remembers the spans of the latest executions, for the replays that follow soon.
+// origins maps the latest executions to their spans, for links from replays that soon follow.
 type origins struct {
 	mu    sync.Mutex
-	spans map[string]trace.SpanContext // by execution id
-	ring  []string                     // the ids, of which the one at next is the oldest once it is full
+	spans map[string]trace.SpanContext // by execution ID
+	ring  []string                     // execution IDs; once full, the one at next is the oldest
 	next  int
 }
 
+// add stores the span of an execution and forgets the oldest one.
 func (o *origins) add(executionID string, span trace.SpanContext) {
 	if executionID == "" {
 		return
@@ -30,7 +31,7 @@ func (o *origins) add(executionID string, span trace.SpanContext) {
 	o.next = (o.next + 1) % maxOrigins
 }
 
-// of returns the span of an execution, or none.
+// of returns the span of an execution, or the zero SpanContext if it is not known.
 func (o *origins) of(executionID string) trace.SpanContext {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// poolSet has the labels of a pool.
+// poolSet holds the label sets of a pool.
 type poolSet struct{ pool, idle, used metric.ObserveOption }
 
 func newPoolSet(name string) poolSet {
@@ -17,7 +17,7 @@ func newPoolSet(name string) poolSet {
 	return poolSet{metric.WithAttributeSet(attribute.NewSet(pool)), in("idle"), in("used")}
 }
 
-// showPool shows how full the pool is.
+// showPool observes the statistics of the pool.
 func (i *instruments) showPool(to metric.Observer, stat *pgxpool.Stat, set poolSet) {
 	to.ObserveInt64(i.connections, int64(stat.IdleConns()), set.idle)
 	to.ObserveInt64(i.connections, int64(stat.AcquiredConns()), set.used)

@@ -14,21 +14,26 @@ import (
 
 var _ outbox.Carrier = (*Observer)(nil)
 
-// w3c is how messages carry a trace, whatever the program uses for its requests: it is what package inbox finds again.
+// w3c is the propagator for messages, whichever propagator the program uses for requests. Package
+// inbox reads the headers that it writes.
 var w3c propagation.TraceContext
 
-// Carry writes the trace of a context into the headers of a message. Give the observer to outbox.WithCarrier: outbox.Add does it then.
+// Carry writes the trace context of ctx into the headers of a message. It implements
+// outbox.Carrier: pass the observer to outbox.WithCarrier, and outbox.Add calls Carry.
 func (o *Observer) Carry(ctx context.Context, headers map[string]string) {
 	if o != nil {
 		w3c.Inject(ctx, propagation.MapCarrier(headers))
 	}
 }
 
-// handlerKey is that of the span of a handler in its context. A call may have several observers.
+// handlerKey is the context key of the span of a handler. A call may have several observers, so the
+// key holds the observer.
 type handlerKey struct{ observer *Observer }
 
-// TraceHandlerStart begins the span of a handler, which is linked to those in which its messages were added. If the call has no span of
-// its own, that of a single message is the parent as well: then the trace goes on. What the handler adds to an outbox carries it further.
+// TraceHandlerStart starts the span of a handler, with links to the spans in which its messages
+// were added. If the call has no span and there is a single message, the span of the message
+// becomes the parent, so that the trace continues. Messages that the handler adds to an outbox
+// carry the trace further.
 func (o *Observer) TraceHandlerStart(ctx context.Context, data inbox.TraceHandlerStartData) context.Context {
 	if o == nil {
 		return ctx
@@ -40,7 +45,7 @@ func (o *Observer) TraceHandlerStart(ctx context.Context, data inbox.TraceHandle
 		producer := w3c.Extract(ctx, propagation.MapCarrier{"traceparent": t.Parent, "tracestate": t.State})
 		span := trace.SpanContextFromContext(producer)
 		if !span.IsRemote() {
-			continue // it is no trace
+			continue // the headers hold no valid trace context
 		}
 		options = append(options, trace.WithLinks(trace.Link{SpanContext: span}))
 		if data.Messages == 1 && !trace.SpanContextFromContext(ctx).IsValid() {
@@ -51,7 +56,7 @@ func (o *Observer) TraceHandlerStart(ctx context.Context, data inbox.TraceHandle
 	return outbox.WithCarrier(context.WithValue(ctx, handlerKey{o}, span), o)
 }
 
-// TraceHandlerEnd ends the span of a handler.
+// TraceHandlerEnd ends the span of a handler, with an error status if the handler failed.
 func (o *Observer) TraceHandlerEnd(ctx context.Context, data inbox.TraceHandlerEndData) {
 	if o == nil {
 		return

@@ -8,26 +8,27 @@ import (
 	"github.com/idem-go/idem"
 )
 
-// The attributes of spans alone.
+// Keys of attributes that only spans have.
 const (
 	executionKey = attribute.Key("idem.execution.id")
 	operationKey = attribute.Key("idem.operation.id")
 	attemptsKey  = attribute.Key("idem.attempts")
-	waitedKey    = attribute.Key("idem.waited") // seconds
+	waitedKey    = attribute.Key("idem.waited") // in seconds
 	ageKey       = attribute.Key("idem.replay.age")
 )
 
-// The stages of a call, each a span.
+// Names of the spans of stages.
 const (
 	stageClaim   = "idem claim"
 	stageWait    = "idem wait"
 	stageFn      = "idem fn"
 	stageCommit  = "idem commit"
-	stageRecord  = "idem record" // of a DoTx, whose COMMIT is the caller's
+	stageRecord  = "idem record" // in a DoTx, where the caller commits
 	stageResolve = "idem resolve"
 )
 
-// beginning is how the spans of one kind of call begin.
+// beginning holds the name and options of the span of a call. They are the same for all calls with
+// the same name and kind.
 type beginning struct {
 	span    string
 	options []trace.SpanStartOption
@@ -47,10 +48,12 @@ func newBeginning(l begunLabels) *beginning {
 	return b
 }
 
+// enter starts the span of a stage.
 func (o *Observer) enter(c *call, stage string) {
 	_, c.stage = o.tracer.Start(c.Context, stage)
 }
 
+// leave ends the span of the current stage, if there is one.
 func (c *call) leave(cause idem.Cause) {
 	if c.stage == nil {
 		return
@@ -62,7 +65,7 @@ func (c *call) leave(cause idem.Cause) {
 	c.stage = nil
 }
 
-// proceed ends the stage that an event ends, and begins the one that it begins.
+// proceed ends the current stage and starts the stage that the event begins.
 func (o *Observer) proceed(c *call, data *idem.TraceEventData) {
 	c.leave(data.Cause)
 	switch data.Event {
@@ -83,7 +86,8 @@ func (o *Observer) proceed(c *call, data *idem.TraceEventData) {
 	}
 }
 
-// finish says on the span the outcome of the call.
+// finish sets the outcome of the call on its span. Executions are remembered as targets of links,
+// and replays get such a link.
 func (o *Observer) finish(c *call, data *idem.TraceEndData) {
 	c.leave(data.Cause)
 	attrs := []attribute.KeyValue{outcomeKey.String(string(data.Outcome)), attemptsKey.Int(data.Attempts)}
@@ -106,6 +110,7 @@ func (o *Observer) finish(c *call, data *idem.TraceEndData) {
 			Attributes:  []attribute.KeyValue{executionKey.String(data.ExecutionID)},
 		})
 	case idem.OutcomeFailed, idem.OutcomeUnknown, idem.OutcomePanicked:
-		c.span.SetStatus(codes.Error, string(data.Cause)) // not a refusal, which is the client's doing
+		// A refusal is no error of the program: the client caused it.
+		c.span.SetStatus(codes.Error, string(data.Cause))
 	}
 }

@@ -12,13 +12,13 @@ import (
 	"github.com/idem-go/idem"
 )
 
-// The keys of the labels of steps.
+// Keys of the labels of steps.
 const (
 	stepKey     = attribute.Key("idem.step")
 	stepKindKey = attribute.Key("idem.step.kind")
 )
 
-// steps is what is told of the steps of operations.
+// steps holds the instruments of the steps of operations.
 type steps struct {
 	names    names
 	duration metric.Float64Histogram
@@ -40,7 +40,8 @@ func newSteps(meter metric.Meter) (*steps, error) {
 
 var _ idem.StepObserver = (*Observer)(nil)
 
-// TraceStep records a step of an operation, and makes a span of it. Of their names, too, the first hundred are told apart.
+// TraceStep records an attempt at a step of an operation, as a metric and a span. It implements
+// idem.StepObserver. The first hundred names of steps are kept apart.
 func (o *Observer) TraceStep(ctx context.Context, data idem.TraceStepData) {
 	if o == nil {
 		return
@@ -61,8 +62,9 @@ func stepAttributes(l stepLabels) []attribute.KeyValue {
 	return append(named(l.name), stepKey.String(l.step), stepKindKey.String(l.kind), outcomeKey.String(string(l.outcome)))
 }
 
-// traceStep makes the span of a step, which is over. It is a child of the call's, as its stages are; a Worker makes no call, and its
-// steps are found by their operation.
+// traceStep creates the span of a step that has ended. Its parent is the span of the call, if there
+// is one. A Worker makes no call: there the attribute idem.operation.id connects the steps of an
+// operation.
 func (o *Observer) traceStep(ctx context.Context, labels stepLabels, data *idem.TraceStepData) {
 	end := time.Now()
 	options := o.steps.begun.get(labels, stepBeginning)
@@ -70,7 +72,8 @@ func (o *Observer) traceStep(ctx context.Context, labels stepLabels, data *idem.
 	if span.IsRecording() {
 		span.SetAttributes(operationKey.String(data.OperationID))
 		if data.Outcome == idem.StepUnknown || data.Outcome == idem.StepFailed && data.Kind == "undo" {
-			span.SetStatus(codes.Error, string(data.Cause)) // a failed undo parks the operation; a failed call may be a refusal
+			// A failed undo parks the operation, so it is an error. A failed call may be a refusal.
+			span.SetStatus(codes.Error, string(data.Cause))
 		}
 	}
 	span.End(trace.WithTimestamp(end))

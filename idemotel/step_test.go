@@ -56,7 +56,7 @@ func TestStepsOfOperationsAreMeasuredByNameKindAndOutcome(t *testing.T) {
 	}
 }
 
-// A Worker that is given the observer tells it of the steps that it takes.
+// A Worker reports its steps to its observer.
 func TestStepsThatAWorkerTakesAreMeasured(t *testing.T) {
 	t.Parallel()
 	s, pool := newSeen(t), pgtest.New(t)
@@ -104,7 +104,7 @@ func TestNamesOfStepsAreBounded(t *testing.T) {
 	(*idemotel.Observer)(nil).TraceStep(t.Context(), idem.TraceStepData{})
 }
 
-// stepSpans returns the spans of steps, in order, with what they say.
+// stepSpans returns the spans of steps with their attributes, in order.
 func (s *seen) stepSpans(parent string) (spans []string) {
 	for _, span := range s.spans.Ended() {
 		if attributeOf(span, "idem.step") == "" {

@@ -12,7 +12,8 @@ import (
 	"github.com/idem-go/idem/stats"
 )
 
-// Gauges show what is in the database, and how full a pool is, whenever metrics are collected.
+// Gauges exports figures of the database and of a pool whenever metrics are collected. Watch
+// creates it.
 type Gauges struct {
 	pool         *pgxpool.Pool
 	poolName     string
@@ -35,9 +36,13 @@ const (
 	staleAfter   = 4                      // how many intervals old figures are exported
 )
 
-// Watch registers gauges of the database and of the pool. They are read when metrics are collected, and no more often than
-// WithEvery says. A collection does not wait long for them: if the pool is used up, or the server is slow, those of the pool are
-// shown alone.
+// Watch registers gauges of the database and of the pool, until Stop.
+//
+// The figures are read when metrics are collected, but not more often than WithEvery says. A
+// collection waits for the reading only briefly. If the pool is exhausted or the server is slow,
+// the collection has the figures of the pool, and of the database those of the last reading if they
+// are not too old. Watch fails if pool is nil, if an option is invalid, or if the provider rejects
+// an instrument.
 func Watch(pool *pgxpool.Pool, opts ...Option) (*Gauges, error) {
 	s, err := settle(opts)
 	if err == nil && pool == nil {
@@ -71,7 +76,8 @@ func Watch(pool *pgxpool.Pool, opts ...Option) (*Gauges, error) {
 	return g, nil
 }
 
-// Stop takes the gauges away. It waits for a reading that is under way, which it cancels. The pool may be closed then.
+// Stop unregisters the gauges. It cancels a reading in progress and waits for its end. After Stop
+// the pool may be closed.
 func (g *Gauges) Stop() error {
 	err := g.registration.Unregister()
 	g.mu.Lock()
@@ -81,7 +87,8 @@ func (g *Gauges) Stop() error {
 	return err
 }
 
-// latest returns the figures unless they are too old. It starts a reading when one is due.
+// latest returns the last figures, and false if they are too old. It starts a reading if one is
+// due.
 func (g *Gauges) latest(ctx context.Context) (stats.Stats, bool) {
 	if reading, wait := g.refresh(); wait > 0 {
 		limit := time.NewTimer(wait)
@@ -97,8 +104,9 @@ func (g *Gauges) latest(ctx context.Context) (stats.Stats, bool) {
 	return g.figures, !g.readAt.IsZero() && time.Since(g.readAt) < staleAfter*g.every
 }
 
-// refresh starts a reading if one is due and none is in progress. It returns a channel that is closed at the end of the current
-// reading, and how long a collection may wait for it. The wait is not positive if there is no reading or if collectLimit is over.
+// refresh starts a reading if one is due and none is in progress. It returns a channel that is
+// closed at the end of the current reading, and the time for which a collection may wait for it.
+// The time is not positive if there is no reading, or if collectLimit has passed.
 func (g *Gauges) refresh() (<-chan struct{}, time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -112,7 +120,8 @@ func (g *Gauges) refresh() (<-chan struct{}, time.Duration) {
 	return g.reading, time.Until(g.begunAt.Add(collectLimit))
 }
 
-// read reads the figures. If another process is reading them, the next collection tries again.
+// read reads the figures. If another process is reading them, read gives up and the next collection
+// tries again.
 func (g *Gauges) read() {
 	ctx, cancel := context.WithTimeout(g.ended, readLimit)
 	defer cancel()

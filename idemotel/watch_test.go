@@ -15,7 +15,7 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// limit is how long a test waits for what has to come.
+// limit is the maximum time that a test waits for an event.
 const limit = 2 * time.Minute
 
 func (s *seen) watch(pool *pgxpool.Pool, opts ...idemotel.Option) *idemotel.Gauges {
@@ -28,7 +28,7 @@ func (s *seen) watch(pool *pgxpool.Pool, opts ...idemotel.Option) *idemotel.Gaug
 	return g
 }
 
-// await collects until a time series is there, and returns all.
+// await collects metrics until a time series exists, and returns all of them.
 func (s *seen) await(name string) map[string]float64 {
 	s.t.Helper()
 	for deadline := time.Now().Add(limit); time.Now().Before(deadline); {
@@ -194,7 +194,7 @@ func TestPoolThatIsUsedUpIsShownToBe(t *testing.T) {
 	if _, shown := values["idem.transactions"]; shown {
 		t.Error("figures are shown that cannot have been read")
 	}
-	s.values() // while a reading waits for the connection
+	s.values() // a reading is waiting for the connection
 	conn.Release()
 	s.await("idem.transactions")
 	if n := pool.Stat().AcquireCount(); n != 2 {

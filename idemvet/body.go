@@ -11,37 +11,40 @@ import (
 	"golang.org/x/tools/go/ast/inspector"
 )
 
-// body is a function that runs in a transaction of idem, or one that such a function calls.
+// body is a function that runs in a transaction of idem, or a function of the package that such a
+// function calls.
 type body struct {
 	*functions
 	node   ast.Node // *ast.FuncLit or *ast.FuncDecl
 	block  *ast.BlockStmt
-	tx     types.Object           // its transaction; nil if it has no name
-	by     string                 // what it was given to: "idem.Do"
-	shares bool                   // the transaction of its caller is the same one
-	fine   map[*ast.CallExpr]bool // calls that begin a chain which is given the transaction
-	helper bool                   // it is called by such a function: what its parameters are is its callers' knowledge
+	tx     types.Object           // the parameter or variable with the transaction; nil if it has no name
+	by     string                 // the function of idem that calls it, for example "idem.Do"
+	shares bool                   // it runs in the caller's transaction, as under DoTx
+	fine   map[*ast.CallExpr]bool // calls in a method chain that is given the transaction
+	// It is called by a body. The origin of its parameters is then known to its callers only.
+	helper bool
 }
 
-// bodies finds the functions that run in a transaction of idem.
+// bodies is the analyzer that finds all bodies of a package. The rules require its result.
 var bodies = &analysis.Analyzer{
 	Name: "idembodies", Doc: "find the functions that run in a transaction of idem",
 	Requires: []*analysis.Analyzer{inspect.Analyzer}, ResultType: reflect.TypeFor[[]*body](),
 	Run: func(pass *analysis.Pass) (any, error) {
 		f := &finder{functions: functionsOf(pass), met: map[ast.Node]bool{}}
 		if ofIdem(pass.Pkg) {
-			return f.found, nil // it has rules of its own
+			return f.found, nil // idem itself has other rules
 		}
 		f.through = throughOf(f.functions)
 		in := pass.ResultOf[inspect.Analyzer].(*inspector.Inspector)
 		in.Preorder([]ast.Node{(*ast.CallExpr)(nil), (*ast.CompositeLit)(nil)}, f.visit)
-		for i := 0; i < len(f.found); i++ { // it grows
+		for i := 0; i < len(f.found); i++ { // helpersOf appends to f.found
 			f.helpersOf(f.found[i])
 		}
 		return f.found, nil
 	},
 }
 
+// finder collects the bodies of a package.
 type finder struct {
 	*functions
 	met     map[ast.Node]bool
@@ -49,6 +52,7 @@ type finder struct {
 	through *through
 }
 
+// visit looks for functions that are passed to idem as arguments or as fields of its structs.
 func (f *finder) visit(n ast.Node) {
 	switch n := n.(type) {
 	case *ast.CallExpr:
@@ -63,7 +67,8 @@ func (f *finder) visit(n ast.Node) {
 	}
 }
 
-// call finds functions that are given to idem, and those that ask for the transaction that they run in.
+// call finds functions that are passed to a function of idem. It also finds functions that ask for
+// the transaction of the request with a function Tx(ctx): they run in a transaction too.
 func (f *finder) call(call *ast.CallExpr) {
 	to := callee(f.info, call)
 	if set, ok := f.only(call.Fun); ok && to == nil {
@@ -72,6 +77,7 @@ func (f *finder) call(call *ast.CallExpr) {
 	if to == nil || !ofIdem(to.Pkg()) {
 		return
 	}
+	// The function asks for the transaction of its request: idemhttp.Tx(ctx).
 	if to.Name() == "Tx" && to.Signature().Results().Len() == 1 && isTx(to.Signature().Results().At(0).Type()) {
 		if outer := f.around(call); outer != nil {
 			f.add(outer, f.assignedTo(call), to.Pkg().Name()+".Tx", false, false)
@@ -84,7 +90,8 @@ func (f *finder) call(call *ast.CallExpr) {
 	}
 }
 
-// given finds the function that is given to idem, if it takes a transaction.
+// given adds the functions that e may be, if its type takes a transaction. If e is a parameter of a
+// function of the package, the arguments of that function's callers are added as well.
 func (f *finder) given(e ast.Expr, by string, shares bool) {
 	t := f.info.TypeOf(e)
 	if t == nil {
@@ -111,6 +118,7 @@ func (f *finder) given(e ast.Expr, by string, shares bool) {
 	}
 }
 
+// add adds a function once. The parameter helper is as in body.
 func (f *finder) add(node ast.Node, tx types.Object, by string, shares, helper bool) {
 	if f.met[node] {
 		return
@@ -121,7 +129,7 @@ func (f *finder) add(node ast.Node, tx types.Object, by string, shares, helper b
 	}
 }
 
-// helpersOf finds the functions of the package that a body calls.
+// helpersOf adds the functions of the package that b calls.
 func (f *finder) helpersOf(b *body) {
 	b.walk(f.info, func(n ast.Node) {
 		call, ok := n.(*ast.CallExpr)
@@ -135,10 +143,14 @@ func (f *finder) helpersOf(b *body) {
 	})
 }
 
-// walk visits what runs while the body does: not a function that is kept for later, nor one that is a step of an operation.
+// walk calls visit for each node that runs while the body runs.
+//
+// It enters a function literal only if the literal is called, or is passed to a call, inside of the
+// body. Literals that are stored for later, and the functions of steps of an operation, are
+// skipped.
 func (b *body) walk(info *types.Info, visit func(ast.Node)) {
 	runs, blocks := map[*ast.FuncLit]bool{}, []*ast.BlockStmt{b.block}
-	for i := 0; i < len(blocks); i++ { // it grows
+	for i := 0; i < len(blocks); i++ { // the loop appends to blocks
 		ast.Inspect(blocks[i], func(n ast.Node) bool {
 			switch n := n.(type) {
 			case *ast.CallExpr:
@@ -162,10 +174,11 @@ func (b *body) walk(info *types.Info, visit func(ast.Node)) {
 	}
 }
 
-// literalsOf returns the function that is called where it is written, and those that a call is given.
+// literalsOf returns the function literals that call runs: the literal that is called where it is
+// written, and the literals among the arguments. Builtins do not call their arguments.
 func literalsOf(info *types.Info, call *ast.CallExpr) (literals []*ast.FuncLit) {
 	exprs := []ast.Expr{call.Fun}
-	if tv, ok := info.Types[call.Fun]; !ok || !tv.IsBuiltin() { // append keeps it
+	if tv, ok := info.Types[call.Fun]; !ok || !tv.IsBuiltin() { // append only stores them
 		exprs = append(exprs, call.Args...)
 	}
 	for _, e := range exprs {

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/tools/go/analysis"
 )
 
-// Callout finds calls of other services inside of a transaction.
+// Callout reports calls to other services inside of a transaction.
 var Callout = rule("idemcallout", `find calls of other services inside of a transaction of idem
 
 What another service does is not undone with the transaction, and is done again when the function is: after a serialization failure, or by the next
@@ -26,7 +26,7 @@ the pool, and the key, for as long as it takes.`,
 		}
 	})
 
-// calledOut says what a function calls, or "".
+// calledOut returns what kind of call f makes to another service, or "" if none is known.
 func calledOut(f *types.Func) string {
 	if f == nil || f.Pkg() == nil {
 		return ""
@@ -44,6 +44,7 @@ func calledOut(f *types.Func) string {
 	case isConnect(f):
 		return "a call of Connect"
 	}
+	// A client library has many functions. Only those that send count.
 	for prefix, names := range brokers {
 		if path == prefix || strings.HasPrefix(path, prefix+"/") {
 			if slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(f.Name(), name) }) {
@@ -59,12 +60,12 @@ func calledOut(f *types.Func) string {
 	return ""
 }
 
-// isRequest reports whether a function of net/http sends a request.
+// isRequest reports whether f is a function of net/http that sends a request.
 func isRequest(f *types.Func) bool {
 	return isFunc(f, "net/http", "Get", "Post", "PostForm", "Head", "Do", "RoundTrip") && receiver(f) != "Header"
 }
 
-// brokers are clients of brokers, with how the names of what sends begin.
+// brokers maps the packages of broker clients to the prefixes of the functions that send.
 var brokers = map[string][]string{
 	"github.com/nats-io/nats.go":                 {"Publish", "Request"},
 	"github.com/rabbitmq/amqp091-go":             {"Publish"},
@@ -81,9 +82,12 @@ var brokers = map[string][]string{
 	"github.com/redis/go-redis":                  {"Publish", "Set", "Incr", "Decr", "Del", "HSet", "LPush", "RPush", "XAdd", "SAdd", "ZAdd", "Expire"},
 }
 
-// services are clients of payment providers and of mail, whose exported functions are calls.
+// services lists the packages of clients for payment and mail providers. Their exported functions
+// make calls.
 var services = []string{"github.com/stripe/stripe-go", "github.com/adyen/adyen-go-api-library", "github.com/sendgrid/sendgrid-go", "github.com/twilio/twilio-go"}
 
+// takesContextOrCalls reports whether f has the name of a function that makes a call, and two
+// results.
 func takesContextOrCalls(f *types.Func) bool {
 	for _, prefix := range []string{"New", "Create", "Confirm", "Capture", "Cancel", "Update", "Refund", "Send", "Payments", "Do"} {
 		if strings.HasPrefix(f.Name(), prefix) && f.Signature().Results().Len() == 2 {
@@ -93,6 +97,7 @@ func takesContextOrCalls(f *types.Func) bool {
 	return false
 }
 
+// receiver returns the type name of the receiver of f, or "".
 func receiver(f *types.Func) string {
 	r := f.Signature().Recv()
 	if r == nil {
@@ -102,7 +107,8 @@ func receiver(f *types.Func) string {
 	return name
 }
 
-// isGRPC reports whether a function is one of a generated client: it takes options of a call.
+// isGRPC reports whether f is a method of a generated gRPC client: its last parameter is
+// ...grpc.CallOption.
 func isGRPC(f *types.Func) bool {
 	s := f.Signature()
 	if !s.Variadic() {
@@ -112,7 +118,7 @@ func isGRPC(f *types.Func) bool {
 	return ok && isNamed(last.Elem(), "google.golang.org/grpc", "CallOption")
 }
 
-// isConnect reports whether a function is one of a generated client of Connect, or calls by one.
+// isConnect reports whether f is a method of a generated Connect client, or of connect.Client.
 func isConnect(f *types.Func) bool {
 	s := f.Signature()
 	if s.Recv() == nil || s.Params().Len() != 2 || s.Results().Len() != 2 {

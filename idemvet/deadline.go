@@ -8,7 +8,7 @@ import (
 	"golang.org/x/tools/go/analysis"
 )
 
-// Deadline finds calls whose context never ends.
+// Deadline reports calls whose context has no deadline.
 var Deadline = analyzer("idemdeadline", `find calls of idem whose context never ends
 
 A call whose answer to COMMIT is lost asks for the outcome of it for as long as its context lasts, and a duplicate waits for as long. With a context that has no
@@ -27,7 +27,7 @@ deadline that may be for ever: give one, such as that of the request. A statemen
 			case from == nil:
 			case ofIdem(to.Pkg()) && takesKey(to):
 				if from.Name() == "NotifyContext" && pass.Pkg.Name() == "main" && !f.hasCaller(call, hasContext) {
-					return // a command may work until it is interrupted
+					return // a command may run until it is interrupted
 				}
 				pass.ReportRangef(call.Args[0], "this context of %s.%s never ends, and so %s.%s may not: pass the caller's context, with a deadline",
 					from.Pkg().Name(), from.Name(), to.Pkg().Name(), to.Name())
@@ -44,11 +44,12 @@ deadline that may be for ever: give one, such as that of the request. A statemen
 		}
 	})
 
-// takesKey reports whether a function is one that claims a key.
+// takesKey reports whether f is a function that claims a key.
 func takesKey(f *types.Func) bool { return keyParam(f) >= 0 && strings.HasPrefix(f.Name(), "Do") }
 
-// endless returns the function that made a context without a deadline: context.Background, TODO or WithoutCancel, or
-// signal.NotifyContext of one of those. It returns nil for any other context.
+// endless returns the function that made the context e, if that context has no deadline:
+// context.Background, TODO or WithoutCancel, or signal.NotifyContext of one of those. It returns
+// nil for any other context.
 func (f *functions) endless(e ast.Expr, deep int) *types.Func {
 	if deep > 8 {
 		return nil
@@ -71,8 +72,9 @@ func (f *functions) endless(e ast.Expr, deep int) *types.Func {
 	return nil
 }
 
-// leavesCaller reports whether a call uses the transaction with a new context, though the function has one of its caller.
-// A savepoint may be rolled back with any context.
+// leavesCaller reports whether call uses the transaction with a new context although the function
+// has a context from its caller. Rollback is exempt, because a rollback must happen even if that
+// context has ended.
 func (b *body) leavesCaller(call *ast.CallExpr) bool {
 	to := b.calleeOf(call)
 	if b.tx == nil || to == nil || len(call.Args) == 0 || !takesContext(to) || to.Name() == "Rollback" {
@@ -80,7 +82,7 @@ func (b *body) leavesCaller(call *ast.CallExpr) bool {
 	}
 	from := b.endless(call.Args[0], 0)
 	return from != nil && from.Name() != "WithoutCancel" && b.isUsedBy(call) && b.hasCaller(call, hasContext) &&
-		!(from.Name() == "NotifyContext" && b.hasCaller(call, isServed)) // reported for any call
+		!(from.Name() == "NotifyContext" && b.hasCaller(call, isServed)) // this case is reported for any call
 }
 
 func takesContext(f *types.Func) bool {
@@ -90,7 +92,7 @@ func takesContext(f *types.Func) bool {
 
 func isContext(t types.Type) bool { return isNamed(t, "context", "Context") }
 
-// hasCaller reports whether a function around a node has a named parameter of a kind.
+// hasCaller reports whether a function around n has a named parameter whose type satisfies is.
 func (f *functions) hasCaller(n ast.Node, is func(types.Type) bool) bool {
 	for _, fn := range f.functionsAround(n) {
 		for _, field := range typeOf(fn).Params.List {
@@ -104,12 +106,13 @@ func (f *functions) hasCaller(n ast.Node, is func(types.Type) bool) bool {
 	return false
 }
 
-// isServed reports whether a type is that of a request which a program serves, or of an operation that it runs.
+// isServed reports whether t is the type of a request that a program serves, or of an operation
+// that it runs.
 func isServed(t types.Type) bool {
 	return isNamed(t, "net/http", "Request") || isNamed(t, library+"/operation", "Op")
 }
 
-// hasContext reports whether a type is a context, or has a method Context that returns one.
+// hasContext reports whether t is a context, or has a method Context that returns one.
 func hasContext(t types.Type) bool {
 	if isContext(t) {
 		return true

@@ -1,13 +1,15 @@
-// Package idemvet finds programs that use idem in a way which the compiler lets pass and which loses a promise: an effect outside of the transaction, a
-// call of another service inside of it, a key that each attempt has anew.
+// Package idemvet finds uses of idem that compile but lose a guarantee: an effect outside of the
+// transaction, a call to another service inside of it, a key that differs for each attempt.
 //
-// [Analyzers] are for go vet, by the command idemvet, and for whatever else runs analyzers of golang.org/x/tools. What they look at is typed code: they
-// know the functions of idem by their packages, and the functions that a program gives them wherever in the same package those are.
+// [Analyzers] returns analyzers for golang.org/x/tools/go/analysis. The command idemvet runs them,
+// alone or under go vet. The analyzers need type information. They recognize functions of idem by
+// package path, and follow the functions that a program passes to idem as long as those are
+// declared in the same package.
 package idemvet
 
 import "golang.org/x/tools/go/analysis"
 
-// Analyzers are all that this package has, each a rule of its own.
+// Analyzers returns all analyzers of this package.
 func Analyzers() []*analysis.Analyzer {
 	return []*analysis.Analyzer{Outside, Callout, Kept, Ended, Key, Final, Replay, Ignored, Deadline}
 }

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/tools/go/analysis"
 )
 
-// Ended finds functions that end the transaction that they are given.
+// Ended reports functions that end the transaction that idem gave them.
 var Ended = rule("idemended", `find functions that commit or roll back the transaction of idem
 
 The transaction is idem's to end, with what it records. A function undoes what it did by returning an error.`,
@@ -31,12 +31,12 @@ The transaction is idem's to end, with what it records. A function undoes what i
 		}
 	})
 
-// endsIt reports whether a method is Commit or Rollback of the transaction itself.
+// endsIt reports whether to is Commit or Rollback of the transaction of the body.
 func (b *body) endsIt(to *ast.SelectorExpr) bool {
 	return (to.Sel.Name == "Commit" || to.Sel.Name == "Rollback") && isTx(b.info.TypeOf(to.X)) && b.isItsTx(to.X)
 }
 
-// isItsTx reports whether an expression is the transaction of a body, by its name or by another one.
+// isItsTx reports whether e is the transaction of the body, directly or under another name.
 func (b *body) isItsTx(e ast.Expr) bool {
 	e = ast.Unparen(e)
 	if call, ok := e.(*ast.CallExpr); ok {
@@ -57,7 +57,8 @@ func (b *body) isItsTx(e ast.Expr) bool {
 	return b.tx != nil && b.info.Uses[id] == b.tx && !b.isSavepoint(id)
 }
 
-// returnsItsTx reports whether a call returns the transaction of a body: idemhttp.Tx(ctx), idemsql.SQLTx(tx).
+// returnsItsTx reports whether call returns the transaction of the body: idemhttp.Tx(ctx) or
+// idemsql.SQLTx(tx).
 func (b *body) returnsItsTx(call *ast.CallExpr) bool {
 	to := callee(b.info, call)
 	if to == nil || !ofIdem(to.Pkg()) || len(call.Args) != 1 {
@@ -66,7 +67,8 @@ func (b *body) returnsItsTx(call *ast.CallExpr) bool {
 	return to.Name() == "Tx" || to.Name() == "SQLTx" && b.isItsTx(call.Args[0])
 }
 
-// isOnItsConn reports whether statements by e run on the connection of the transaction: by tx, tx.Conn() or a savepoint.
+// isOnItsConn reports whether statements through e run on the connection of the transaction: e is
+// the transaction, tx.Conn() or a savepoint.
 func (b *body) isOnItsConn(e ast.Expr, deep int) bool {
 	if b.tx != nil && b.variable(e) == b.tx || b.isItsTx(e) {
 		return true
@@ -82,7 +84,7 @@ func (b *body) isOnItsConn(e ast.Expr, deep int) bool {
 	return ok && isFunc(callee(b.info, call), pgx, "Conn", "PgConn", "Begin") && b.isOnItsConn(to.X, deep+1)
 }
 
-// endsBySQL reports whether a call executes, or queues, a constant statement that ends the transaction.
+// endsBySQL reports whether call executes or queues a constant SQL text that ends the transaction.
 func (b *body) endsBySQL(to *ast.SelectorExpr, call *ast.CallExpr) bool {
 	f, ok := b.info.Uses[to.Sel].(*types.Func)
 	if !ok || f.Pkg() == nil {
@@ -95,7 +97,7 @@ func (b *body) endsBySQL(to *ast.SelectorExpr, call *ast.CallExpr) bool {
 	return (isOfBatch || b.isOnItsConn(to.X, 0)) && endsTransaction(b.sqlOf(f, call))
 }
 
-// sqlOf returns the constant statement that a method of a driver is given, or "".
+// sqlOf returns the constant SQL text among the arguments of a driver method, or "".
 func (b *body) sqlOf(f *types.Func, call *ast.CallExpr) string {
 	params := f.Signature().Params()
 	for i := range min(params.Len(), len(call.Args)) {
@@ -113,10 +115,12 @@ func (b *body) sqlOf(f *types.Func, call *ast.CallExpr) string {
 	return ""
 }
 
-// beginsOnConn reports whether a call begins a transaction on the connection of the transaction, where it is no savepoint.
+// beginsOnConn reports whether call begins a transaction through the connection of the transaction.
+// This is no savepoint: Begin of a pgx.Conn sends BEGIN.
 func (b *body) beginsOnConn(to *ast.SelectorExpr, call *ast.CallExpr) bool {
 	by := to.X
 	switch f := callee(b.info, call); {
+	// pgx.BeginFunc takes the connection as an argument.
 	case isFunc(f, pgx, "BeginFunc", "BeginTxFunc") && len(call.Args) > 1:
 		by = call.Args[1]
 	case !isFunc(f, pgx, "Begin", "BeginTx"):
@@ -125,7 +129,8 @@ func (b *body) beginsOnConn(to *ast.SelectorExpr, call *ast.CallExpr) bool {
 	return isNamed(b.info.TypeOf(by), pgx, "Conn") && b.isOnItsConn(by, 0)
 }
 
-// isSavepoint reports whether a name has been given to a savepoint, which may be the name of the transaction: tx, err := tx.Begin(ctx).
+// isSavepoint reports whether the variable holds a savepoint at this use. The program may reuse the
+// name of the transaction: tx, err := tx.Begin(ctx).
 func (b *body) isSavepoint(tx *ast.Ident) bool {
 	for _, set := range b.set[b.info.Uses[tx]] {
 		call, ok := ast.Unparen(set).(*ast.CallExpr)

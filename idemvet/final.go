@@ -9,7 +9,7 @@ import (
 	"golang.org/x/tools/go/analysis"
 )
 
-// Final finds errors of a connection that are taken for the answer of the other side.
+// Final reports transport errors that are passed to operation.Final.
 var Final = analyzer("idemfinal", `find transport errors in operation.Final
 
 Final says that the other side has decided: the call is not made again, and attempts in doubt are settled. A timeout or a broken connection decides nothing, and
@@ -28,7 +28,11 @@ the call may have happened. Such an error is operation.Unknown, or operation.Not
 
 type finals struct{ *functions }
 
-// isTransport reports whether an error, or one that it wraps, is no answer: the error of a request, of a deadline, of package net.
+// isTransport reports whether e, or an error that it wraps, is a transport error: the error of a
+// request, of a context, or of package net. Such an error leaves the outcome of the call open.
+//
+// For a variable, isTransport first looks at the conditions around its use. If none of them
+// decides, it looks at the last assignment.
 func (f *finals) isTransport(e ast.Expr, stack []ast.Node, deep int) bool {
 	e = ast.Unparen(e)
 	if deep > 8 {
@@ -47,6 +51,8 @@ func (f *finals) isTransport(e ast.Expr, stack []ast.Node, deep int) bool {
 	if variable == nil || !isError(variable.Type()) {
 		return false
 	}
+	// err may be a transport error at its assignment and no longer at its use: a condition may have
+	// excluded that, or may prove it.
 	said, open := f.saidByConditions(variable, stack)
 	if said || !open {
 		return said
@@ -55,7 +61,7 @@ func (f *finals) isTransport(e ast.Expr, stack []ast.Node, deep int) bool {
 	return set != nil && f.isTransport(set, stack, deep+1)
 }
 
-// isTransportType reports whether a type of an error is one of package net or net/url.
+// isTransportType reports whether t is an error type of package net or net/url.
 func isTransportType(t types.Type) bool {
 	if t == nil {
 		return false
@@ -69,7 +75,8 @@ func isTransportType(t types.Type) bool {
 	return false
 }
 
-// isTransportValue reports whether an expression is an error of a context or of a connection that has a name.
+// isTransportValue reports whether e is a named error of a context or a connection, such as
+// context.DeadlineExceeded.
 func (f *finals) isTransportValue(e ast.Expr) bool {
 	name := nameOf(e)
 	if name == nil {
@@ -86,7 +93,8 @@ func (f *finals) isTransportValue(e ast.Expr) bool {
 	return false
 }
 
-// returnsTransport reports whether the error of a call is one of a connection: of a request, of a context, of the body of an answer.
+// returnsTransport reports whether the error of call is a transport error: call sends a request,
+// reads the error of a context, or reads the body of a response.
 func (f *finals) returnsTransport(call *ast.CallExpr, deep int) bool {
 	to := callee(f.info, call)
 	if isFunc(to, "io", "ReadAll") {
@@ -96,7 +104,7 @@ func (f *finals) returnsTransport(call *ast.CallExpr, deep int) bool {
 	return isRequest(to) || isFunc(to, "context", "Err", "Cause") || f.passesTransport(f.declared[to], deep)
 }
 
-// passesTransport reports whether a function of the package returns the error of a request as it is.
+// passesTransport reports whether a function of the package returns a transport error unchanged.
 func (f *finals) passesTransport(decl *ast.FuncDecl, deep int) (found bool) {
 	if decl == nil || decl.Body == nil {
 		return false
@@ -119,8 +127,9 @@ func (f *finals) passesTransport(decl *ast.FuncDecl, deep int) (found bool) {
 	return found
 }
 
-// saidByConditions reads the conditions around a use of an error. It reports whether one of them holds for a transport error only,
-// and whether none of them asks for another kind of error.
+// saidByConditions examines the conditions around a use of an error variable. It reports whether
+// one of the conditions only holds for transport errors. It also reports open if none of the
+// conditions tests for another kind of error.
 func (f *finals) saidByConditions(variable types.Object, stack []ast.Node) (transport, open bool) {
 	open = true
 	for i, n := range stack {
@@ -143,7 +152,8 @@ func (f *finals) saidByConditions(variable types.Object, stack []ast.Node) (tran
 	return transport, open
 }
 
-// asserts reports whether an if statement asserts that an error is one of a connection: _, ok := err.(net.Error); ok.
+// asserts reports whether the body of an if statement only runs for a transport error, by a type
+// assertion in its init statement: _, ok := err.(net.Error); ok.
 func (f *finals) asserts(n *ast.IfStmt, variable types.Object) bool {
 	set, ok := n.Init.(*ast.AssignStmt)
 	if !ok || len(set.Rhs) != 1 || len(set.Lhs) != 2 {
@@ -163,7 +173,8 @@ func (f *finals) asserts(n *ast.IfStmt, variable types.Object) bool {
 	return false
 }
 
-// holdsIn reports whether a condition is a variable, or has it as a part that must hold.
+// holdsIn reports whether condition implies the variable held: condition is held, or a conjunction
+// with it.
 func (f *finals) holdsIn(condition ast.Expr, held types.Object) bool {
 	if both, ok := ast.Unparen(condition).(*ast.BinaryExpr); ok && both.Op == token.LAND {
 		return f.holdsIn(both.X, held) || f.holdsIn(both.Y, held)
@@ -171,7 +182,8 @@ func (f *finals) holdsIn(condition ast.Expr, held types.Object) bool {
 	return held != nil && f.variable(condition) == held
 }
 
-// saidBy reports whether a condition holds only if an error is one of a connection, and whether it asks for a kind of error.
+// saidBy reports whether condition implies that the error is a transport error. It also reports
+// whether condition tests the kind of the error at all.
 func (f *finals) saidBy(condition ast.Expr, variable types.Object) (transport, asked bool) {
 	switch x := ast.Unparen(condition).(type) {
 	case *ast.BinaryExpr:
@@ -192,19 +204,19 @@ func (f *finals) saidBy(condition ast.Expr, variable types.Object) (transport, a
 	return false, mentions(f.info, condition, variable)
 }
 
-// saidByBoth is saidBy of two conditions that are joined by && or ||.
+// saidByBoth is saidBy for two conditions joined by && or ||.
 func (f *finals) saidByBoth(joined *ast.BinaryExpr, variable types.Object) (transport, asked bool) {
 	x, askedX := f.saidBy(joined.X, variable)
 	y, askedY := f.saidBy(joined.Y, variable)
 	if joined.Op == token.LOR {
 		return x && y, askedX || askedY
 	}
-	// A part may ask for another error: err != nil && errors.As(err, &declined).
+	// The other part may exclude transport errors: err != nil && errors.As(err, &declined).
 	isOther := askedX && !x || askedY && !y
 	return (x || y) && !isOther, askedX || askedY
 }
 
-// asksForTransport reports whether a call asks if an error is one of a connection.
+// asksForTransport reports whether call tests if the error is a transport error.
 func (f *finals) asksForTransport(call *ast.CallExpr, variable types.Object) bool {
 	if len(call.Args) == 0 || f.variable(call.Args[0]) != variable {
 		return false
@@ -221,7 +233,8 @@ func (f *finals) asksForTransport(call *ast.CallExpr, variable types.Object) boo
 	return false
 }
 
-// lastSet returns what a variable is set to in front of a use, if no branch that does not reach the use sets it later.
+// lastSet returns the last expression that is assigned to variable before its use in the same
+// function. It returns nil if that assignment is in a branch that need not precede the use.
 func (f *finals) lastSet(variable types.Object, use ast.Expr) (last ast.Expr) {
 	for _, set := range f.set[variable] {
 		if set.End() <= use.Pos() && (last == nil || set.Pos() > last.Pos()) && f.around(set) == f.around(use) {
@@ -234,7 +247,7 @@ func (f *finals) lastSet(variable types.Object, use ast.Expr) (last ast.Expr) {
 	return last
 }
 
-// blockAround returns the innermost block, or clause of a switch, that a node is in.
+// blockAround returns the innermost block or switch clause that contains n.
 func (f *finals) blockAround(n ast.Node) (block ast.Node) {
 	ast.Inspect(f.around(n), func(outer ast.Node) bool {
 		if outer == nil || !within(n, outer) {

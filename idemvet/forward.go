@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// losesKey returns the function of a Keyed call that sends its request without the key, or nil. A function that reads, or that
-// takes its key from elsewhere, is fine.
+// losesKey returns the function of a Keyed call if that function sends its request without the key,
+// and nil otherwise. A function that only reads, or that takes its key from elsewhere, is fine.
 func (k *keys) losesKey(call *ast.CallExpr) ast.Expr {
 	at := policyAt(callee(k.info, call))
 	if at < 0 || at+1 >= len(call.Args) || !k.isKeyed(call.Args[at]) {
@@ -24,7 +24,8 @@ func (k *keys) losesKey(call *ast.CallExpr) ast.Expr {
 	return nil
 }
 
-// policyAt returns the position of the policy of a call of an operation, which its function follows, or -1.
+// policyAt returns the position of the policy argument of f, a function that makes a call of an
+// operation, or -1. The function of the call is the next argument.
 func policyAt(f *types.Func) int {
 	switch {
 	case isFunc(f, library+"/operation", "Call", "Go"):
@@ -35,7 +36,7 @@ func policyAt(f *types.Func) int {
 	return -1
 }
 
-// isKeyed reports whether a policy is made by operation.Keyed.
+// isKeyed reports whether operation.Keyed makes the policy.
 func (k *keys) isKeyed(policy ast.Expr) (found bool) {
 	if set, ok := k.only(policy); ok {
 		policy = set
@@ -49,7 +50,8 @@ func (k *keys) isKeyed(policy ast.Expr) (found bool) {
 	return found
 }
 
-// ignores reports whether a function does not use a parameter, except in a log or as an argument that the next function ignores.
+// ignores reports whether fn does not use the parameter at position at. Logging the parameter, or
+// passing it to a function that ignores it, is no use.
 func (k *keys) ignores(fn ast.Node, at, deep int) bool {
 	param, block := k.param(fn, at), blockOf(fn)
 	if param == nil {
@@ -82,13 +84,13 @@ func (k *keys) ignores(fn ast.Node, at, deep int) bool {
 	return !used
 }
 
-// discards reports whether a statement is _ = key.
+// discards reports whether n is _ = key.
 func (k *keys) discards(n *ast.AssignStmt, param types.Object) bool {
 	id, ok := n.Lhs[0].(*ast.Ident)
 	return ok && id.Name == "_" && len(n.Lhs) == 1 && k.variable(n.Rhs[0]) == param
 }
 
-// forwards reports whether a call of a function of the package passes on a parameter that the function uses.
+// forwards reports whether call passes param to a function of the package that uses it.
 func (k *keys) forwards(decl *ast.FuncDecl, call *ast.CallExpr, param types.Object, deep int) bool {
 	for i, arg := range call.Args {
 		if mentions(k.info, arg, param) && (k.variable(arg) != param || !k.ignores(decl, i, deep+1)) {
@@ -98,20 +100,23 @@ func (k *keys) forwards(decl *ast.FuncDecl, call *ast.CallExpr, param types.Obje
 	return mentions(k.info, call.Fun, param)
 }
 
-// sends reports whether a function makes a call that must not be made twice, without a key of its own.
+// sends reports whether fn makes a call that must not be repeated, and has no key of its own for
+// it.
 func (k *keys) sends(fn ast.Node) bool {
 	s := &sending{keys: k, met: map[ast.Node]bool{}}
 	s.look(fn)
 	return s.calls && !s.harmless
 }
 
+// sending collects what a function sends, including the functions of the package that it calls.
 type sending struct {
 	*keys
 	met      map[ast.Node]bool
 	calls    bool // it calls another service
-	harmless bool // by GET, PUT or DELETE, or with a key of its own
+	harmless bool // it uses GET, PUT or DELETE, or a key of its own
 }
 
+// look examines fn and the functions of the package that it calls.
 func (s *sending) look(fn ast.Node) {
 	block := blockOf(fn)
 	if block == nil || s.met[fn] {
@@ -140,7 +145,8 @@ func (s *sending) look(fn ast.Node) {
 	})
 }
 
-// isOwnKey reports whether a name is one of a key, other than a parameter that the function ignores, or the id of an operation.
+// isOwnKey reports whether id names a key or the ID of an operation. Parameters do not count: the
+// rule has found that the function ignores its key.
 func (s *sending) isOwnKey(id *ast.Ident) bool {
 	object := s.info.Uses[id]
 	if f, ok := object.(*types.Func); ok {
@@ -156,7 +162,8 @@ func (s *sending) isOwnKey(id *ast.Ident) bool {
 	return ok && (strings.Contains(name, "key") || strings.Contains(name, "idempot"))
 }
 
-// isHarmless reports whether an expression is a method of HTTP that may be repeated, or names a header with a key.
+// isHarmless reports whether e is the name of an HTTP method that may be repeated, or of a key
+// header.
 func (s *sending) isHarmless(e ast.Expr) bool {
 	value := s.info.Types[e].Value
 	if value == nil || value.Kind() != constant.String {
@@ -169,11 +176,13 @@ func (s *sending) isHarmless(e ast.Expr) bool {
 	return s.namesHeader(e)
 }
 
-// harmlessNames begin the names of functions that read, write under a name, or only prepare a call.
+// harmlessNames are the prefixes of functions that read, that write under a name, or that only
+// prepare a call.
 var harmlessNames = []string{"get", "list", "find", "lookup", "fetch", "query", "read", "search", "check", "status", "describe", "poll", "wait", "ping", "load",
 	"put", "set", "delete", "upsert", "head", "new", "with"}
 
-// callsOut reports whether a call is one of another service: of a client that is known, or of any function with the context.
+// callsOut reports whether call is a call to another service: of a known client, or of any other
+// function outside of the package that takes a context.
 func (s *sending) callsOut(to *types.Func, call *ast.CallExpr) bool {
 	name := nameOf(ast.Unparen(call.Fun))
 	if name == nil || slices.ContainsFunc(harmlessNames, func(begin string) bool { return strings.HasPrefix(strings.ToLower(name.Name), begin) }) {
@@ -192,7 +201,8 @@ func (s *sending) callsOut(to *types.Func, call *ast.CallExpr) bool {
 	return len(call.Args) > 0 && isContext(s.info.TypeOf(call.Args[0])) && !isContext(t)
 }
 
-// isLocal reports whether functions of a package that take a context call no other service: the standard library, and pgx.
+// isLocal reports whether path is the standard library or pgx. Their functions take a context but
+// call no other service.
 func isLocal(path string) bool {
 	first, _, _ := strings.Cut(path, "/")
 	return path == pgx || strings.HasPrefix(path, pgx+"/") || !strings.Contains(first, ".") && first != "net"

@@ -7,17 +7,19 @@ import (
 	"golang.org/x/tools/go/analysis"
 )
 
-// functions are what a package declares, and what its variables are set to.
+// functions indexes a package: its functions, and the expressions that are assigned to its
+// variables.
 type functions struct {
 	pkg      *types.Package
 	info     *types.Info
 	files    []*ast.File
 	declared map[*types.Func]*ast.FuncDecl
-	set      map[types.Object][]ast.Expr    // what a variable is set to, everywhere
-	fields   map[types.Object][]ast.Expr    // what fields of a variable, and fields of those, are set to
-	filled   map[types.Object]*ast.CallExpr // by what a variable is filled with bytes of chance
+	set      map[types.Object][]ast.Expr    // all expressions assigned to a variable
+	fields   map[types.Object][]ast.Expr    // all expressions assigned to its fields, and to fields of those
+	filled   map[types.Object]*ast.CallExpr // the call that fills a variable with random bytes
 }
 
+// functionsOf builds the index of a package.
 func functionsOf(pass *analysis.Pass) *functions {
 	f := &functions{pkg: pass.Pkg, info: pass.TypesInfo, files: pass.Files, declared: map[*types.Func]*ast.FuncDecl{}, set: map[types.Object][]ast.Expr{},
 		fields: map[types.Object][]ast.Expr{}, filled: map[types.Object]*ast.CallExpr{}}
@@ -45,7 +47,7 @@ func functionsOf(pass *analysis.Pass) *functions {
 	return f
 }
 
-// fill notes a call of rand.Read.
+// fill records a call of rand.Read.
 func (f *functions) fill(call *ast.CallExpr) {
 	to := callee(f.info, call)
 	if !isFunc(to, "crypto/rand", "Read") && !isFunc(to, "math/rand", "Read") || len(call.Args) != 1 {
@@ -60,7 +62,8 @@ func (f *functions) fill(call *ast.CallExpr) {
 	}
 }
 
-// calleeOf is callee, also by a variable that is set to a function or a method in one place.
+// calleeOf is callee, and also resolves a call through a variable to which a function or method is
+// assigned once.
 func (f *functions) calleeOf(call *ast.CallExpr) *types.Func {
 	if to := callee(f.info, call); to != nil {
 		return to
@@ -76,6 +79,8 @@ func (f *functions) calleeOf(call *ast.CallExpr) *types.Func {
 	return nil
 }
 
+// assign records an assignment. For a call with several results, each variable is assigned the
+// call.
 func (f *functions) assign(to, from []ast.Expr) {
 	for i, e := range to {
 		if field, ok := e.(*ast.SelectorExpr); ok && len(from) == len(to) {
@@ -98,12 +103,13 @@ func (f *functions) assign(to, from []ast.Expr) {
 		if len(from) == len(to) {
 			f.set[object] = append(f.set[object], from[i])
 		} else if i < len(from) || len(from) == 1 {
-			f.set[object] = append(f.set[object], from[0]) // one of its results
+			f.set[object] = append(f.set[object], from[0]) // one of the results of a call
 		}
 	}
 }
 
-// only returns what a variable is set to, if that is in one place.
+// only returns the expression that is assigned to the variable e, if there is only one assignment
+// in the package.
 func (f *functions) only(e ast.Expr) (ast.Expr, bool) {
 	id, ok := ast.Unparen(e).(*ast.Ident)
 	if !ok {
@@ -115,7 +121,8 @@ func (f *functions) only(e ast.Expr) (ast.Expr, bool) {
 	return nil, false
 }
 
-// resolve returns the functions that an expression may be: literals, those that are declared here, and those that one declared here returns.
+// resolve returns the functions that e may be: a literal, a function of the package, or the
+// literals that a function of the package returns.
 func (f *functions) resolve(e ast.Expr) []ast.Node {
 	switch x := ast.Unparen(e).(type) {
 	case *ast.FuncLit:
@@ -131,6 +138,7 @@ func (f *functions) resolve(e ast.Expr) []ast.Node {
 			return f.resolve(set)
 		}
 	case *ast.CallExpr:
+		// A conversion, such as Handler(f).
 		if tv := f.info.Types[x.Fun]; tv.IsType() && len(x.Args) == 1 {
 			return f.resolve(x.Args[0])
 		}
@@ -138,6 +146,7 @@ func (f *functions) resolve(e ast.Expr) []ast.Node {
 		if decl == nil || decl.Body == nil {
 			return nil
 		}
+		// A constructor: the function is one of the literals that it returns.
 		var made []ast.Node
 		ast.Inspect(decl.Body, func(n ast.Node) bool {
 			if back, ok := n.(*ast.ReturnStmt); ok {
@@ -154,6 +163,7 @@ func (f *functions) resolve(e ast.Expr) []ast.Node {
 	return nil
 }
 
+// nameOf returns the identifier of a name or of a selector, or nil.
 func nameOf(e ast.Expr) *ast.Ident {
 	switch x := e.(type) {
 	case *ast.Ident:
@@ -164,7 +174,7 @@ func nameOf(e ast.Expr) *ast.Ident {
 	return nil
 }
 
-// param returns a parameter of a function by its place.
+// param returns the parameter of the function node at position at, or nil if it has no name.
 func (f *functions) param(node ast.Node, at int) types.Object {
 	i := 0
 	for _, field := range typeOf(node).Params.List {
@@ -181,7 +191,7 @@ func (f *functions) param(node ast.Node, at int) types.Object {
 	return nil
 }
 
-// typeOf returns the type of a function: of an *ast.FuncLit or *ast.FuncDecl.
+// typeOf returns the type of node, an *ast.FuncLit or *ast.FuncDecl.
 func typeOf(node ast.Node) *ast.FuncType {
 	if literal, ok := node.(*ast.FuncLit); ok {
 		return literal.Type
@@ -189,6 +199,7 @@ func typeOf(node ast.Node) *ast.FuncType {
 	return node.(*ast.FuncDecl).Type
 }
 
+// blockOf returns the body of node if it is a function, and nil otherwise.
 func blockOf(node ast.Node) *ast.BlockStmt {
 	switch n := node.(type) {
 	case *ast.FuncLit:
@@ -199,7 +210,7 @@ func blockOf(node ast.Node) *ast.BlockStmt {
 	return nil
 }
 
-// around returns the innermost function that a node is in.
+// around returns the innermost function that contains node, or nil.
 func (f *functions) around(node ast.Node) ast.Node {
 	outer := f.functionsAround(node)
 	if len(outer) == 0 {
@@ -208,7 +219,8 @@ func (f *functions) around(node ast.Node) ast.Node {
 	return outer[len(outer)-1]
 }
 
-// functionsAround returns the functions that a node is in, and the node itself if it is one, from the outermost to the innermost.
+// functionsAround returns the functions that contain node, the outermost first. If node is a
+// function, it is the last of them.
 func (f *functions) functionsAround(node ast.Node) (outer []ast.Node) {
 	for _, file := range f.files {
 		if !within(node, file) {
@@ -227,7 +239,7 @@ func (f *functions) functionsAround(node ast.Node) (outer []ast.Node) {
 	return outer
 }
 
-// assignedTo returns the variable that the result of a call is kept in.
+// assignedTo returns the variable that the result of call is assigned to, or nil.
 func (f *functions) assignedTo(call *ast.CallExpr) types.Object {
 	for object, set := range f.set {
 		for _, e := range set {

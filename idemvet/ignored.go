@@ -7,7 +7,7 @@ import (
 	"golang.org/x/tools/go/analysis"
 )
 
-// Ignored finds errors without which a promise is lost.
+// Ignored reports ignored errors of idem whose loss breaks a guarantee.
 var Ignored = analyzer("idemignored", `find errors of idem that are ignored
 
 An error of DoTx says that the caller's transaction must not be committed, one of a step that an operation has to stop, one of HashJSON that the hash
@@ -45,7 +45,8 @@ says nothing, and one of Add that no message will leave. An undo that is given t
 		}
 	})
 
-// scannedRow returns the call whose row is scanned at once: tx.QueryRow(ctx, sql).Scan(&id).
+// scannedRow returns the call that produced the row which call scans at once, as in
+// tx.QueryRow(ctx, sql).Scan(&id). It returns nil for any other call.
 func scannedRow(info *types.Info, call *ast.CallExpr) *ast.CallExpr {
 	to, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr)
 	if !ok || to.Sel.Name != "Scan" {
@@ -58,10 +59,11 @@ func scannedRow(info *types.Info, call *ast.CallExpr) *ast.CallExpr {
 	return row
 }
 
-// tellsLater are methods of a transaction whose error is told again: Query has it in its rows.
+// tellsLater lists the methods of a transaction whose error may be ignored. The rows of Query
+// report its error again.
 var tellsLater = map[string]bool{"Commit": true, "Rollback": true, "Query": true, "QueryContext": true}
 
-// ignores returns the call whose error a statement ignores.
+// ignores returns the call whose error statement n ignores, or nil.
 func ignores(info *types.Info, n ast.Node) *ast.CallExpr {
 	call := ignoredCall(n)
 	if call == nil {
@@ -73,7 +75,8 @@ func ignores(info *types.Info, n ast.Node) *ast.CallExpr {
 	return call
 }
 
-// ignoredCall returns the call whose last result a statement ignores.
+// ignoredCall returns the call whose last result statement n ignores, or nil. The result need not
+// be an error.
 func ignoredCall(n ast.Node) (call *ast.CallExpr) {
 	switch n := n.(type) {
 	case *ast.ExprStmt:
@@ -91,12 +94,13 @@ func ignoredCall(n ast.Node) (call *ast.CallExpr) {
 	return call
 }
 
+// returnsError reports whether the last result of f is an error.
 func returnsError(f *types.Func) bool {
 	results := f.Signature().Results()
 	return results.Len() > 0 && types.Identical(results.At(results.Len()-1).Type(), types.Universe.Lookup("error").Type())
 }
 
-// matters reports whether an ignored error of a function loses a promise.
+// matters reports whether ignoring the error of f, a function of idem, breaks a guarantee.
 func matters(f *types.Func) bool {
 	if !returnsError(f) {
 		return false
@@ -112,6 +116,7 @@ func matters(f *types.Func) bool {
 	return false
 }
 
+// why returns the consequence of ignoring the error of the named function.
 func why(name string) string {
 	switch name {
 	case "DoTx", "HandleTx", "Start", "Add":

@@ -7,7 +7,8 @@ import (
 	"golang.org/x/tools/go/analysis"
 )
 
-// Kept finds transactions that outlive their function.
+// Kept reports transactions that are used after their function has returned, or by another
+// goroutine.
 var Kept = rule("idemkept", `find transactions that are kept beyond their function, or used by another goroutine
 
 The transaction is over when the function has returned, and it is one connection: two goroutines cannot use it at a time.`,
@@ -29,6 +30,7 @@ The transaction is over when the function has returned, and it is one connection
 				pass.ReportRangef(n, "the tx of %s is sent to another goroutine, and is over when the function returns: send the values that it has read", b.by)
 			}
 		case *ast.AssignStmt:
+			// If one call has several results, all of them come from its only expression.
 			for i, to := range n.Lhs {
 				from := n.Rhs[min(i, len(n.Rhs)-1)]
 				if isElsewhere(pass.TypesInfo, b, to) && !isError(pass.TypesInfo.TypeOf(to)) && b.holds(from, 0) {
@@ -37,6 +39,8 @@ The transaction is over when the function has returned, and it is one connection
 			}
 		case *ast.ReturnStmt:
 			for _, result := range n.Results {
+				// A helper may return the transaction to its caller. So may a literal inside of the
+				// body.
 				if b.holds(result, 0) && !b.helper && b.around(n) == b.node {
 					pass.ReportRangef(n, "the tx of %s is returned, and is over then: return the values that it has read", b.by)
 				}
@@ -48,7 +52,7 @@ func startsGoroutine(f *types.Func) bool {
 	return isFunc(f, "golang.org/x/sync/errgroup", "Go", "TryGo") || isFunc(f, "sync", "Go") || isFunc(f, "time", "AfterFunc") || isFunc(f, "context", "AfterFunc")
 }
 
-// isUsedBy reports whether the transaction, or what holds it, is part of a call that another goroutine makes.
+// isUsedBy reports whether call uses the transaction, or a value that holds it.
 func (b *body) isUsedBy(call *ast.CallExpr) (found bool) {
 	if mentions(b.info, call, b.tx) {
 		return true
@@ -62,7 +66,8 @@ func (b *body) isUsedBy(call *ast.CallExpr) (found bool) {
 	return found
 }
 
-// isElsewhere reports whether an expression that is assigned to is not a part of the body's.
+// isElsewhere reports whether to, the target of an assignment, outlives the body: a variable from
+// outside, or a field of a parameter.
 func isElsewhere(info *types.Info, b *body, to ast.Expr) bool {
 	if id, ok := to.(*ast.Ident); ok && id.Name == "_" {
 		return false
@@ -79,7 +84,8 @@ func isField(e ast.Expr) bool {
 	return ok
 }
 
-// holds reports whether a value is the transaction, or has it in it, or reads by it: rows that are not read yet, queries of sqlc.
+// holds reports whether the value of e is the transaction, contains it, or reads through it. Unread
+// rows and Queries of sqlc read through it.
 func (b *body) holds(e ast.Expr, deep int) bool {
 	switch x := ast.Unparen(e).(type) {
 	case *ast.Ident:
@@ -103,7 +109,8 @@ func (b *body) holds(e ast.Expr, deep int) bool {
 	return false
 }
 
-// isSetToIt reports whether a variable of the body, or a field of it, is set to what holds the transaction.
+// isSetToIt reports whether a local variable or one of its fields is assigned a value that holds
+// the transaction.
 func (b *body) isSetToIt(id *ast.Ident, deep int) bool {
 	object := b.info.Uses[id]
 	if !isWithin(object, b.block) || isError(object.Type()) {
@@ -120,7 +127,7 @@ func (b *body) isSetToIt(id *ast.Ident, deep int) bool {
 	return false
 }
 
-// returnsIt reports whether a call returns what holds the transaction that it is given.
+// returnsIt reports whether call is given the transaction and returns a value that holds it.
 func (b *body) returnsIt(call *ast.CallExpr, deep int) bool {
 	if b.info.Types[call.Fun].IsBuiltin() {
 		for _, arg := range call.Args {
@@ -137,6 +144,7 @@ func (b *body) returnsIt(call *ast.CallExpr, deep int) bool {
 	return t != nil && mentions(b.info, call, b.tx) && (isTx(t) || isReader(t) || takesTx(t) || isNamed(t, pgx, "Conn"))
 }
 
+// isReader reports whether t is a result that reads from its connection lazily.
 func isReader(t types.Type) bool {
 	path, name := named(t)
 	return (path == pgx || path == "database/sql") && (name == "Rows" || name == "Row" || name == "BatchResults" || name == "Stmt")

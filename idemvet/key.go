@@ -10,7 +10,7 @@ import (
 	"golang.org/x/tools/go/analysis"
 )
 
-// Key finds keys that each attempt has anew.
+// Key reports idempotency keys that differ for each attempt.
 var Key = analyzer("idemkey", `find idempotency keys that each attempt has anew
 
 A key is what the attempts of one request share. One that is made of the time, or of chance in the loop that retries, or in the server that executes, is another
@@ -29,6 +29,9 @@ one for each attempt, and nothing is recognised. A client makes it once for a re
 			if key == nil {
 				return true
 			}
+			// The time is wrong for every key. A random value is right on a client that makes the
+			// key once, in front of its retries. It is wrong on a server, where each attempt
+			// arrives as a new call.
 			chance, moment := k.find(key, isChance, 0), k.find(key, isTime, 0)
 			switch made := cmp.Or(moment, chance); {
 			case made == nil || k.isStored(in, key, made):
@@ -45,7 +48,7 @@ one for each attempt, and nothing is recognised. A client makes it once for a re
 
 type keys struct{ *functions }
 
-// checkCall finds a key that does not arrive where it belongs.
+// checkCall reports swapped arguments for scope and key, and calls that do not send their key.
 func (k *keys) checkCall(pass *analysis.Pass, call *ast.CallExpr) {
 	if key := k.swaps(call); key != nil {
 		pass.ReportRangef(key, "this key is given as the scope, and the scope as the key: swap the two arguments")
@@ -55,7 +58,9 @@ func (k *keys) checkCall(pass *analysis.Pass, call *ast.CallExpr) {
 	}
 }
 
-// keyOf returns the key that a call is given, or that is put into a header, and whether the call executes by it, or sends it.
+// keyOf returns the key that n passes to a function or puts into a header, or nil. It reports
+// executes if n passes the key to a function of idem that claims it, and not if n sends it to
+// another server.
 func (k *keys) keyOf(n ast.Node) (key ast.Expr, executes bool) {
 	switch n := n.(type) {
 	case *ast.CallExpr:
@@ -72,6 +77,8 @@ func (k *keys) keyOf(n ast.Node) (key ast.Expr, executes bool) {
 	return nil, false
 }
 
+// keyOfCall is keyOf for a call: of a function of idem with a parameter for the key, or of Set or
+// Add of a header.
 func (k *keys) keyOfCall(call *ast.CallExpr) (key ast.Expr, executes bool) {
 	to := callee(k.info, call)
 	switch {
@@ -88,16 +95,19 @@ func (k *keys) keyOfCall(call *ast.CallExpr) (key ast.Expr, executes bool) {
 	return nil, false
 }
 
-// namesHeader reports whether a constant is the name of a header with a key: Idempotency-Key, Cko-Idempotency-Key.
+// namesHeader reports whether e is a constant with the name of a key header: Idempotency-Key,
+// Cko-Idempotency-Key.
 func (k *keys) namesHeader(e ast.Expr) bool {
 	name := k.info.Types[e].Value
 	return name != nil && name.Kind() == constant.String && strings.HasSuffix(strings.ToLower(constant.StringVal(name)), "idempotency-key")
 }
 
-// keyParam returns the position of a parameter that is a key, or -1.
+// keyParam returns the position of the parameter for the key, or -1.
 func keyParam(f *types.Func) int { return stringParam(f, "key") }
 
-// find returns the call in an expression, or in what its variables are set to, for which is holds.
+// find returns the first call in e for which is reports found. It follows variables and fields to
+// the expressions that are assigned to them, at most eight deep. It does not enter the arguments of
+// a call for which is reports neither found nor through.
 func (k *keys) find(e ast.Expr, is func(info *types.Info, call *ast.CallExpr) (found, through bool), deep int) (found *ast.CallExpr) {
 	ast.Inspect(e, func(n ast.Node) bool {
 		if found != nil {
@@ -135,7 +145,8 @@ func (k *keys) find(e ast.Expr, is func(info *types.Info, call *ast.CallExpr) (f
 	return found
 }
 
-// field returns what a field was set to when its struct was made.
+// field returns the expression that a field was set to in the composite literal of its struct, or
+// nil.
 func (k *keys) field(e *ast.SelectorExpr) ast.Expr {
 	set, ok := k.only(e.X)
 	if !ok {
@@ -158,7 +169,8 @@ func (k *keys) field(e *ast.SelectorExpr) ast.Expr {
 	return nil
 }
 
-// isTime finds the time as it is. A day or a month of it is the same for many attempts.
+// isTime finds calls that read the clock. It does not enter calls that reduce the time to a day or
+// another unit, because such a value is the same for many attempts.
 func isTime(info *types.Info, call *ast.CallExpr) (found, through bool) {
 	f := callee(info, call)
 	if isFunc(f, "time", "Format", "AppendFormat", "Date", "Year", "Month", "Day", "YearDay", "ISOWeek", "Weekday", "Truncate", "Round") {
@@ -167,7 +179,8 @@ func isTime(info *types.Info, call *ast.CallExpr) (found, through bool) {
 	return isFunc(f, "time", "Now", "Since", "Until"), true
 }
 
-// isChance finds what is another value each time.
+// isChance finds calls that return a different value each time: random numbers and generated IDs.
+// It does not enter calls that derive an ID from a value, such as uuid.NewSHA1.
 func isChance(info *types.Info, call *ast.CallExpr) (found, through bool) {
 	f := callee(info, call)
 	if f == nil || f.Pkg() == nil {
@@ -190,7 +203,8 @@ func isChance(info *types.Info, call *ast.CallExpr) (found, through bool) {
 	return false, true
 }
 
-// isBetween reports whether a call is in a loop, and what its key is made of is in front of that loop: so its attempts share the key.
+// isBetween reports whether the call is in a loop while its key is made before the loop. The
+// attempts in the loop then share the key.
 func (k *keys) isBetween(stack []ast.Node, made ast.Node) bool {
 	for _, n := range stack {
 		switch n.(type) {

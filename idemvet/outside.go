@@ -8,12 +8,14 @@ import (
 	"golang.org/x/tools/go/analysis"
 )
 
-// Outside finds effects that are not in the transaction.
+// Outside reports effects that are not in the transaction.
 var Outside = rule("idemoutside", `find writes beside the transaction of idem
 
 What a function does by a pool, or by another connection, is committed on its own: it stays if the transaction is rolled back, and is done
 again when the function is. It has to be done by the tx that the function is given.`, outside)
 
+// outside reports a call in a body that works through a pool or another connection, or passes one
+// to another package.
 func outside(pass *analysis.Pass, b *body, n ast.Node) {
 	call, ok := n.(*ast.CallExpr)
 	if !ok {
@@ -39,18 +41,20 @@ func outside(pass *analysis.Pass, b *body, n ast.Node) {
 		}
 	}
 	if f := callee(info, call); f != nil && f.Pkg() == pass.Pkg {
-		return // it is looked at where it does something
+		return // the rule examines the function where it uses its arguments
 	}
 	argumentsOutside(pass, b, call)
 }
 
-// isOutside reports whether a method is one of a pool, or of what has a connection of its own, and touches data.
+// isOutside reports whether to is a method of a pool, or of another value with a connection of its
+// own, and touches data.
 func isOutside(pass *analysis.Pass, b *body, to *ast.SelectorExpr) bool {
 	method, ok := pass.TypesInfo.Selections[to]
 	return ok && (isOfPool(method) || isBeside(pass, b, to.X)) && to.Sel.Name != "WithTx" && !isHarmless[to.Sel.Name]
 }
 
-// argumentsOutside finds pools and the like that a function of another package is given.
+// argumentsOutside reports arguments, in a call to another package, that have a connection of their
+// own.
 func argumentsOutside(pass *analysis.Pass, b *body, call *ast.CallExpr) {
 	for _, arg := range call.Args {
 		if isBeside(pass, b, arg) {
@@ -59,7 +63,8 @@ func argumentsOutside(pass *analysis.Pass, b *body, call *ast.CallExpr) {
 	}
 }
 
-// joinsTx reports whether a call makes a *gorm.DB that is then set to the transaction: db.Statement.ConnPool = tx.
+// joinsTx reports whether call makes a *gorm.DB that the program then binds to the transaction:
+// db.Statement.ConnPool = tx.
 func (b *body) joinsTx(call *ast.CallExpr) bool {
 	if b.tx == nil || !isNamed(b.info.TypeOf(call), "gorm.io/gorm", "DB") {
 		return false
@@ -67,7 +72,7 @@ func (b *body) joinsTx(call *ast.CallExpr) bool {
 	return slices.ContainsFunc(b.fields[b.assignedTo(call)], func(set ast.Expr) bool { return b.holds(set, 0) })
 }
 
-// chain returns the calls that a call begins with: of db.NewInsert().Conn(tx).Exec(ctx) all three.
+// chain returns the calls of a method chain: all three of db.NewInsert().Conn(tx).Exec(ctx).
 func chain(call *ast.CallExpr) []*ast.CallExpr {
 	calls := []*ast.CallExpr{call}
 	for {
@@ -82,10 +87,11 @@ func chain(call *ast.CallExpr) []*ast.CallExpr {
 	}
 }
 
-// isHarmless are methods of a pool that touch no data.
+// isHarmless lists the methods of a pool that touch no data.
 var isHarmless = map[string]bool{"Config": true, "Stat": true, "Stats": true, "TypeMap": true, "IsClosed": true, "PgConn": true}
 
-// isOfPool reports whether a method is one of a pool that is embedded. A connection that is embedded may be that of the transaction.
+// isOfPool reports whether method belongs to an embedded pool. An embedded connection may be that
+// of the transaction and does not count.
 func isOfPool(method *types.Selection) bool {
 	f, ok := method.Obj().(*types.Func)
 	if !ok || len(method.Index()) < 2 || f.Signature().Recv() == nil {
@@ -95,7 +101,7 @@ func isOfPool(method *types.Selection) bool {
 	return name != "Conn" && opensItsOwn(f.Signature().Recv().Type())
 }
 
-// isBeside reports whether what is done by a value is not in the transaction of a body.
+// isBeside reports whether work through e is outside of the transaction of the body.
 func isBeside(pass *analysis.Pass, b *body, e ast.Expr) bool {
 	info := pass.TypesInfo
 	t := info.TypeOf(e)
@@ -106,6 +112,8 @@ func isBeside(pass *analysis.Pass, b *body, e ast.Expr) bool {
 	if opensItsOwn(t) {
 		return !isOfTx(pass, b, e)
 	}
+	// Queries, a *gorm.DB or a Tx from outside of the body has a connection of its own. In a helper
+	// a parameter may be bound to the transaction, so it does not count.
 	isOutside := from != nil && !isWithin(from, b.block) && from != b.tx && !(b.helper && isWithin(from, b.node))
 	if _, ok := from.(*types.Var); !ok || !isOutside {
 		return false
@@ -113,7 +121,8 @@ func isBeside(pass *analysis.Pass, b *body, e ast.Expr) bool {
 	return takesTx(t) || isTx(t) && !b.shares && b.tx != nil
 }
 
-// isGiven reports whether a call is given a transaction of the body's own, such as a savepoint: queries.WithTx(savepoint).
+// isGiven reports whether a call in e is given a transaction from inside of the body, such as a
+// savepoint: queries.WithTx(savepoint).
 func (b *body) isGiven(e ast.Expr) (found bool) {
 	ast.Inspect(e, func(n ast.Node) bool {
 		if call, ok := n.(*ast.CallExpr); ok {
@@ -127,7 +136,8 @@ func (b *body) isGiven(e ast.Expr) (found bool) {
 	return found
 }
 
-// isOfTx reports whether a connection is that of the transaction: tx.Conn(), or a variable that has it.
+// isOfTx reports whether e is the connection of the transaction: tx.Conn(), or a variable with that
+// value.
 func isOfTx(pass *analysis.Pass, b *body, e ast.Expr) bool {
 	if call, ok := ast.Unparen(e).(*ast.CallExpr); ok {
 		if to, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr); ok && to.Sel.Name == "Conn" {

@@ -18,7 +18,7 @@ import (
 
 	"github.com/idem-go/idem/idemvet"
 
-	// What the programs are made of.
+	// Packages that the programs import.
 	_ "github.com/cenkalti/backoff/v5"
 	_ "github.com/google/uuid"
 	_ "github.com/nats-io/nats.go"
@@ -38,7 +38,8 @@ import (
 	_ "github.com/idem-go/idem/outbox"
 )
 
-// programs are the packages under testdata, by their directory. What they import is read as it was compiled.
+// programs returns the packages under testdata by directory. Their imports are read as compiled
+// packages.
 var programs = sync.OnceValues(func() (map[string]*packages.Package, error) {
 	byDir := map[string]*packages.Package{}
 	pkgs, err := packages.Load(&packages.Config{Mode: packages.LoadSyntax}, "./testdata/bad", "./testdata/good")
@@ -60,7 +61,8 @@ func loadPrograms(t *testing.T, dir string) *packages.Package {
 	return byDir[dir]
 }
 
-// check returns what is found in a package, and what is to be found: lines, each with the name of a rule.
+// check returns the diagnostics of a package and the expected ones, as lines with the name of a
+// rule.
 func check(t *testing.T, dir string) (found, wanted map[string]bool, programs int) {
 	t.Helper()
 	pkg := loadPrograms(t, dir)
@@ -97,7 +99,8 @@ func check(t *testing.T, dir string) (found, wanted map[string]bool, programs in
 	return found, wanted, programs
 }
 
-// programsOf counts functions that have a promise to keep: those with a body in which idem is used, or what is defined by one.
+// programsOf returns 1 if a declaration is a program of the test data, and 0 otherwise. Functions
+// with a doc comment are helpers.
 func programsOf(d ast.Decl) int {
 	switch d := d.(type) {
 	case *ast.FuncDecl:
@@ -145,7 +148,7 @@ func TestNoGoodProgramIsBlamed(t *testing.T) {
 	}
 }
 
-// The page about the analyzers has a heading for each rule.
+// The documentation has a heading for each rule.
 func TestRulesAreInTheDocs(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../docs/vet.md")
@@ -159,6 +162,6 @@ func TestRulesAreInTheDocs(t *testing.T) {
 	}
 }
 
-// isHelper are functions that belong to a program.
+// isHelper lists functions that are part of another program.
 var isHelper = map[string]bool{"step": true, "audit": true, "notify": true, "finish": true, "placeOrder": true, "pay": true, "writeOrder": true, "hand": true, "send": true,
 	"sendOnce": true, "chargeAccount": true, "chargeWithoutTheKey": true, "record": true, "recordKey": true, "report": true, "refusal": true, "postCharge": true, "finishOn": true, "writeOn": true, "guess": true, "push": true, "order": true}

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/tools/go/analysis"
 )
 
-// Replay finds functions of operations that do not take the same steps again.
+// Replay reports functions of operations that may take other steps when they run again.
 var Replay = analyzer("idemreplay", `find functions of operations whose steps depend on the time, on chance or on the order of a map
 
 The function of an operation is called again after a crash, and has to take the same steps in the same order. What may differ is decided in a step, whose
@@ -25,14 +25,17 @@ value is on record.`,
 		})
 	})
 
+// replays is one run of Replay over a package.
 type replays struct {
 	*functions
 	pass *analysis.Pass
 	met  map[ast.Node]bool
-	told *told // of the function that is looked at
+	told *told // of the function that look examines
 }
 
-// look looks at a function that takes steps, outside of those.
+// look examines a function that takes steps, except for the functions of its steps. A function runs
+// again on every replay, so it may not depend on the time, on random values or on the order of a
+// map.
 func (r *replays) look(node ast.Node) {
 	block := blockOf(node)
 	if r.met[node] || block == nil {
@@ -60,7 +63,7 @@ func (r *replays) look(node ast.Node) {
 	})
 }
 
-// isUnordered reports whether what is ranged over has the order of a map.
+// isUnordered reports whether ranging over e has the random order of a map.
 func (r *replays) isUnordered(e ast.Expr) bool {
 	if _, isMap := r.info.TypeOf(e).Underlying().(*types.Map); isMap {
 		return true
@@ -73,12 +76,14 @@ func (r *replays) isUnordered(e ast.Expr) bool {
 	return isFunc(to, "maps", "Keys", "Values", "All") || isFunc(to, "slices", "Collect") && r.isUnordered(call.Args[0])
 }
 
+// call examines a call in a function that takes steps, and follows calls that pass on the Op. It
+// reports whether look should also examine the arguments.
 func (r *replays) call(call *ast.CallExpr) (deeper bool) {
 	to := callee(r.info, call)
 	if to == nil || to.Pkg() == nil {
 		return true
 	}
-	if r.isStep(call) || isFunc(to, library+"/operation", "UndoTx", "UndoCall", "Asked") { // their functions run in steps
+	if r.isStep(call) || isFunc(to, library+"/operation", "UndoTx", "UndoCall", "Asked") { // the functions among the arguments run in steps
 		for _, arg := range call.Args {
 			if _, ok := ast.Unparen(arg).(*ast.FuncLit); !ok {
 				r.within(arg)
@@ -96,7 +101,8 @@ func (r *replays) call(call *ast.CallExpr) (deeper bool) {
 	return true
 }
 
-// within looks at an argument of a step, which is no function of it.
+// within examines an argument of a step other than its function. The argument is evaluated on every
+// replay.
 func (r *replays) within(e ast.Expr) {
 	ast.Inspect(e, func(n ast.Node) bool {
 		if call, ok := n.(*ast.CallExpr); ok {
@@ -107,6 +113,7 @@ func (r *replays) within(e ast.Expr) {
 	})
 }
 
+// differs reports a call that returns another value on a replay, unless the value is only logged.
 func (r *replays) differs(call *ast.CallExpr) {
 	to := callee(r.info, call)
 	if r.told.has(call, 0) {
@@ -117,12 +124,13 @@ func (r *replays) differs(call *ast.CallExpr) {
 	}
 }
 
-// isStep reports whether a call is of package operation, with an Op or what belongs to it.
+// isStep reports whether call is a function of package operation that is given an Op or a Calls.
 func (r *replays) isStep(call *ast.CallExpr) bool {
 	to := callee(r.info, call)
 	return to != nil && to.Pkg() != nil && to.Pkg().Path() == library+"/operation" && r.passesOp(call)
 }
 
+// passesOp reports whether an argument of call is an Op or a Calls.
 func (r *replays) passesOp(call *ast.CallExpr) bool {
 	for _, arg := range call.Args {
 		if t := r.info.TypeOf(arg); t != nil && (isNamed(t, library+"/operation", "Op") || isNamed(t, library+"/operation", "Calls")) {
@@ -132,6 +140,7 @@ func (r *replays) passesOp(call *ast.CallExpr) bool {
 	return false
 }
 
+// takesSteps reports whether n contains a call that is given the Op.
 func (r *replays) takesSteps(n ast.Node) (found bool) {
 	ast.Inspect(n, func(n ast.Node) bool {
 		if call, ok := n.(*ast.CallExpr); ok && r.passesOp(call) {

@@ -10,8 +10,9 @@ import (
 	"golang.org/x/tools/go/ast/inspector"
 )
 
-// isRetried reports whether code is run again for the same request: in a loop that retries, in a function given to a retry
-// package, or in a function that is called in one of these.
+// isRetried reports whether the node made may run again for the same request: in a loop that
+// retries, in a function passed to a retry package, or in a function that is called in one of
+// these.
 func (k *keys) isRetried(in *inspector.Inspector, stack []ast.Node, made ast.Node) bool {
 	if k.isInRetry(stack, made) {
 		return true
@@ -31,7 +32,8 @@ func (k *keys) isRetried(in *inspector.Inspector, stack []ast.Node, made ast.Nod
 	return found
 }
 
-// enclosing returns the innermost function around a node, and the variable or function by which it is called.
+// enclosing returns the innermost function around n, and the variable or function by which other
+// code calls it. Both are nil if the function has no name.
 func (k *keys) enclosing(n ast.Node) (fn ast.Node, object types.Object) {
 	switch fn := k.around(n).(type) {
 	case *ast.FuncDecl:
@@ -46,7 +48,7 @@ func (k *keys) enclosing(n ast.Node) (fn ast.Node, object types.Object) {
 	return nil, nil
 }
 
-// calls reports whether a call is of a function, or gives it to a function that retries.
+// calls reports whether call calls the function object, or passes it to a function that retries.
 func (k *keys) calls(call *ast.CallExpr, object types.Object) bool {
 	to := callee(k.info, call)
 	if to != nil && to.Origin() == object || k.variable(call.Fun) == object {
@@ -60,8 +62,9 @@ func (k *keys) calls(call *ast.CallExpr, object types.Object) bool {
 	return false
 }
 
-// isInRetry reports whether a node is in a loop that retries, or in a function that is given to one. The innermost loop decides:
-// one over a list has a request for each of its elements.
+// isInRetry reports whether made is in a loop that retries, or in a function literal that is passed
+// to a function that retries. The innermost loop decides: a loop over a list makes one request per
+// element, even inside of a retry.
 func (k *keys) isInRetry(stack []ast.Node, made ast.Node) bool {
 	for i, n := range slices.Backward(stack) {
 		if !within(made, n) {
@@ -71,6 +74,7 @@ func (k *keys) isInRetry(stack []ast.Node, made ast.Node) bool {
 		case *ast.ForStmt, *ast.RangeStmt:
 			return k.triesAgain(n, made.End())
 		case *ast.CallExpr:
+			// The node is in a literal among the arguments of the call, or is the call itself.
 			isGiven := n == made || i+1 < len(stack) && blockOf(stack[i+1]) != nil
 			if isGiven && k.repeats(n) {
 				return true
@@ -80,13 +84,15 @@ func (k *keys) isInRetry(stack []ast.Node, made ast.Node) bool {
 	return false
 }
 
-// repeats reports whether a call calls a function that it is given until it succeeds, as a Call with a Keyed policy does.
+// repeats reports whether call calls its argument until that succeeds, as retry packages do, and
+// calls of an operation with a Keyed policy.
 func (k *keys) repeats(call *ast.CallExpr) bool {
 	at := policyAt(callee(k.info, call))
 	return retries(callee(k.info, call)) || at >= 0 && at < len(call.Args) && k.isKeyed(call.Args[at])
 }
 
-// triesAgain reports whether a loop sends one request until it succeeds.
+// triesAgain reports whether loop sends one request until it succeeds. The request ends at position
+// from.
 func (k *keys) triesAgain(loop ast.Node, from token.Pos) bool {
 	if ranged, ok := loop.(*ast.RangeStmt); ok {
 		return k.countsAttempts(ranged.X) && k.isLeft(ranged.Body, from)
@@ -95,7 +101,8 @@ func (k *keys) triesAgain(loop ast.Node, from token.Pos) bool {
 	return k.untilSuccess(counted.Cond, counted.Body) || k.isLeft(counted.Body, from)
 }
 
-// countsAttempts reports whether a loop ranges over a number, over delays or over the attempts of a retry package.
+// countsAttempts reports whether a loop ranges over a number, over delays, or over the attempts of
+// a retry package.
 func (k *keys) countsAttempts(e ast.Expr) bool {
 	if call, ok := ast.Unparen(e).(*ast.CallExpr); ok && retries(callee(k.info, call)) {
 		return true
@@ -111,7 +118,8 @@ func (k *keys) countsAttempts(e ast.Expr) bool {
 	return false
 }
 
-// untilSuccess reports whether a loop goes on while an error is left: for err != nil, or for !ok where ok is set to err == nil.
+// untilSuccess reports whether a loop continues while there is an error: for err != nil, or for !ok
+// where the body sets ok to err == nil.
 func (k *keys) untilSuccess(cond ast.Expr, body *ast.BlockStmt) (found bool) {
 	if cond == nil {
 		return false
@@ -130,7 +138,7 @@ func (k *keys) untilSuccess(cond ast.Expr, body *ast.BlockStmt) (found bool) {
 	return found
 }
 
-// hasError reports whether an expression compares an error with nil by op.
+// hasError reports whether e compares an error with nil by op.
 func (k *keys) hasError(e ast.Node, op token.Token) (found bool) {
 	ast.Inspect(e, func(n ast.Node) bool {
 		if compared, ok := n.(*ast.BinaryExpr); ok && compared.Op == op {
@@ -141,9 +149,11 @@ func (k *keys) hasError(e ast.Node, op token.Token) (found bool) {
 	return found
 }
 
-// isLeft reports whether a loop ends behind a position once a request has succeeded. A loop over elements is left by failures only.
+// isLeft reports whether the loop body leaves the loop after a successful request, that is, after
+// position from. Exits that only follow a failure, or that do not depend on the outcome of the
+// request, do not count. A loop over elements has only such exits.
 func (k *keys) isLeft(body *ast.BlockStmt, from token.Pos) (left bool) {
-	var inner []ast.Node // statements that a break may leave instead
+	var inner []ast.Node // statements that an unlabeled break leaves instead of the loop
 	var look func(n ast.Node) bool
 	look = func(n ast.Node) bool {
 		switch n := n.(type) {
@@ -154,6 +164,8 @@ func (k *keys) isLeft(body *ast.BlockStmt, from token.Pos) (left bool) {
 		case *ast.CommClause:
 			return !k.waitsForEnd(n.Comm)
 		case *ast.IfStmt:
+			// This exit follows a failure, or does not depend on the request. Only the else branch
+			// can hold an exit after a success.
 			if k.isFailure(n.Cond) || !k.asksOutcome(n.Cond, from) {
 				if n.Else != nil {
 					ast.Inspect(n.Else, look)
@@ -171,7 +183,8 @@ func (k *keys) isLeft(body *ast.BlockStmt, from token.Pos) (left bool) {
 	return left
 }
 
-// asksOutcome reports whether a condition depends on the outcome of a request: on an error, a response, or what the request returned.
+// asksOutcome reports whether cond depends on the outcome of the request: on an error, a response,
+// or a result of the request.
 func (k *keys) asksOutcome(cond ast.Expr, from token.Pos) (found bool) {
 	ast.Inspect(cond, func(n ast.Node) bool {
 		if e, ok := n.(ast.Expr); ok {
@@ -184,13 +197,13 @@ func (k *keys) asksOutcome(cond ast.Expr, from token.Pos) (found bool) {
 	return found
 }
 
-// leaves reports whether a statement is a break of a loop, and not of a statement inside of it.
+// leaves reports whether n is a break that leaves the loop and not one of the inner statements.
 func leaves(n *ast.BranchStmt, inner []ast.Node) bool {
 	isInner := slices.ContainsFunc(inner, func(outer ast.Node) bool { return within(n, outer) })
 	return n.Tok == token.BREAK && (n.Label != nil || !isInner)
 }
 
-// waitsForEnd reports whether a statement receives from ctx.Done().
+// waitsForEnd reports whether a select case receives from ctx.Done().
 func (k *keys) waitsForEnd(comm ast.Stmt) (found bool) {
 	if comm == nil {
 		return false // default
@@ -204,13 +217,14 @@ func (k *keys) waitsForEnd(comm ast.Stmt) (found bool) {
 	return found
 }
 
-// isFailure reports whether a condition holds after a failure: err != nil, errors.Is(err, …).
+// isFailure reports whether cond holds after a failure: err != nil, errors.Is(err, …).
 func (k *keys) isFailure(cond ast.Expr) bool {
 	call, ok := ast.Unparen(cond).(*ast.CallExpr)
 	return k.hasError(cond, token.NEQ) || ok && isFunc(callee(k.info, call), "errors", "Is", "As")
 }
 
-// returnsFailure reports whether a return statement returns a new error, one of a variable of a package, or that of a context.
+// returnsFailure reports whether a return statement returns an error of its own: a new one, a
+// package variable, or the error of a context. A returned variable such as err may be nil.
 func (k *keys) returnsFailure(back *ast.ReturnStmt) bool {
 	if len(back.Results) == 0 {
 		return false
@@ -228,7 +242,8 @@ func (k *keys) returnsFailure(back *ast.ReturnStmt) bool {
 	return ok && isError(v.Type()) && v.Parent() == v.Pkg().Scope()
 }
 
-// retries reports whether a function calls another one until it succeeds.
+// retries reports whether f calls a function until it succeeds, judged by the name of f and of its
+// package.
 func retries(f *types.Func) bool {
 	if f == nil || f.Pkg() == nil {
 		return false

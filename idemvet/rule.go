@@ -9,10 +9,11 @@ import (
 	"golang.org/x/tools/go/ast/inspector"
 )
 
-// page is where the rules are explained.
+// page is the documentation of the rules.
 const page = "https://github.com/idem-go/idem/blob/main/docs/vet.md"
 
-// analyzer returns the analyzer of a rule. Tests break rules on purpose: they are left alone.
+// analyzer returns an analyzer that calls run for each package other than those of idem. It drops
+// diagnostics in test files, because tests break rules on purpose.
 func analyzer(name, doc string, run func(pass *analysis.Pass)) *analysis.Analyzer {
 	return &analysis.Analyzer{
 		Name: name, Doc: doc, URL: page, Requires: []*analysis.Analyzer{inspect.Analyzer, bodies},
@@ -32,7 +33,7 @@ func analyzer(name, doc string, run func(pass *analysis.Pass)) *analysis.Analyze
 	}
 }
 
-// rule returns an analyzer that looks at each node that runs in a transaction.
+// rule returns an analyzer that calls look for each node that runs in a transaction of idem.
 func rule(name, doc string, look func(pass *analysis.Pass, b *body, n ast.Node)) *analysis.Analyzer {
 	return analyzer(name, doc, func(pass *analysis.Pass) {
 		for _, b := range bodiesOf(pass) {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// endsTransaction reports whether a statement of an SQL text ends the transaction. ROLLBACK TO SAVEPOINT does not, and COMMIT
-// PREPARED ends another one.
+// endsTransaction reports whether one of the statements in an SQL text ends the transaction.
+// ROLLBACK TO SAVEPOINT does not end it. COMMIT PREPARED ends another transaction.
 func endsTransaction(sql string) bool {
 	for statement := range strings.SplitSeq(strings.ToUpper(withoutQuotes(sql)), ";") {
 		words := strings.Fields(statement)
@@ -15,7 +15,7 @@ func endsTransaction(sql string) bool {
 			continue
 		}
 		if slices.Contains(words, "ATOMIC") {
-			return false // the body of a function follows: BEGIN ATOMIC …; END
+			return false // the body of an SQL function follows: BEGIN ATOMIC …; END
 		}
 		switch words[0] {
 		case "COMMIT", "END", "ROLLBACK", "ABORT":
@@ -37,7 +37,7 @@ var (
 	commentAt = regexp.MustCompile(`/\*|\*/`)
 )
 
-// withoutQuotes returns an SQL text with a space in place of each comment, string and quoted name.
+// withoutQuotes returns sql with each comment, string and quoted identifier replaced by a space.
 func withoutQuotes(sql string) string {
 	var plain strings.Builder
 	for {
@@ -51,7 +51,8 @@ func withoutQuotes(sql string) string {
 	}
 }
 
-// behind returns what follows the end of a comment or quote, given what opened it and the rest of the text.
+// behind returns the text after the end of a comment or quote. The comment or quote began with
+// opened, and rest follows it.
 func behind(opened, rest string) string {
 	switch opened {
 	case "/*": // comments nest

@@ -7,8 +7,11 @@ import (
 	"golang.org/x/tools/go/ast/inspector"
 )
 
-// isStored reports whether a new key is stored between where it is made and the call that uses it: a retry finds it there. What stores takes a context and
-// says if it has failed, as Exec of a pool does, and a method of the program that saves an intent.
+// isStored reports whether a new key is stored between the call made, which generates it, and its
+// use. A retry then finds the stored key.
+//
+// Any function that takes a context and returns an error counts as storing, for example Exec of a
+// pool, or a method of the program that saves an intent.
 func (k *keys) isStored(in *inspector.Inspector, key ast.Expr, made ast.Node) (found bool) {
 	variable := root(k.info, key)
 	if _, ok := variable.(*types.Var); !ok {
@@ -26,6 +29,9 @@ func (k *keys) isStored(in *inspector.Inspector, key ast.Expr, made ast.Node) (f
 	return found
 }
 
+// stores reports whether f has the signature of a function that stores its arguments: it takes a
+// context and another argument, and returns an error or rows. Functions of idem and of net/http do
+// not count.
 func stores(f *types.Func) bool {
 	if f == nil || f.Pkg() == nil || ofIdem(f.Pkg()) || f.Pkg().Path() == "net/http" {
 		return false

@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// swaps returns the argument of a call that is a key, and is given as the scope while a scope is given as the key, or nil.
+// swaps returns the argument for the scope if it looks like a key while the argument for the key
+// looks like a scope. It returns nil otherwise.
 func (k *keys) swaps(call *ast.CallExpr) ast.Expr {
 	to := callee(k.info, call)
 	if to == nil || !ofIdem(to.Pkg()) && to.Pkg() != k.pkg {
@@ -24,7 +25,7 @@ func (k *keys) swaps(call *ast.CallExpr) ast.Expr {
 	return nil
 }
 
-// looksLikeKey reports whether an expression is named as a key, or is the header with it.
+// looksLikeKey reports whether e has the name of a key or reads the Idempotency-Key header.
 func (k *keys) looksLikeKey(e ast.Expr, deep int) bool {
 	e = ast.Unparen(e)
 	if call, ok := e.(*ast.CallExpr); ok {
@@ -40,10 +41,11 @@ func (k *keys) looksLikeKey(e ast.Expr, deep int) bool {
 	return ok && deep < 8 && k.looksLikeKey(set, deep+1)
 }
 
-// isOtherKey are what a name ends in, before Key, that is no key of a request.
+// isOtherKey lists the words before "Key" in names of other kinds of keys.
 var isOtherKey = map[string]bool{"api": true, "access": true, "public": true, "secret": true, "private": true, "partition": true, "shard": true, "cache": true, "primary": true, "foreign": true}
 
-// looksLikeScope reports whether an expression says who calls or which operation: idem.Scope, a tenant, a method and path.
+// looksLikeScope reports whether e identifies the caller or the operation: idem.Scope, a tenant, a
+// method and path.
 func (k *keys) looksLikeScope(e ast.Expr, deep int) bool {
 	switch x := ast.Unparen(e).(type) {
 	case *ast.BinaryExpr:
@@ -61,7 +63,7 @@ func (k *keys) looksLikeScope(e ast.Expr, deep int) bool {
 	return ok && deep < 8 && k.looksLikeScope(set, deep+1)
 }
 
-// returnsScope reports whether a call is idem.Scope, or reads a header that names the caller.
+// returnsScope reports whether call is idem.Scope, or reads a header that identifies the caller.
 func (k *keys) returnsScope(call *ast.CallExpr) bool {
 	to := callee(k.info, call)
 	if isFunc(to, "net/http", "Get") && len(call.Args) == 1 && k.info.Types[call.Args[0]].Value != nil {
@@ -70,7 +72,7 @@ func (k *keys) returnsScope(call *ast.CallExpr) bool {
 	return isFunc(to, library, "Scope") && !k.saysKey(call)
 }
 
-// saysKey reports whether a part of an expression is named as a key.
+// saysKey reports whether a part of e looks like a key.
 func (k *keys) saysKey(e ast.Expr) (found bool) {
 	ast.Inspect(e, func(n ast.Node) bool {
 		if part, ok := n.(ast.Expr); ok {
@@ -83,7 +85,7 @@ func (k *keys) saysKey(e ast.Expr) (found bool) {
 
 var word = regexp.MustCompile(`[A-Z]*[a-z0-9]+|[A-Z]+`)
 
-// isScopeName reports whether a name is that of a caller, such as tenantID or X-User-Id.
+// isScopeName reports whether a name identifies a caller, as tenantID and X-User-Id do.
 func isScopeName(name string) bool {
 	words := word.FindAllString(name, -1)
 	if last := len(words) - 1; last > 0 && strings.EqualFold(words[last], "id") {
@@ -93,7 +95,7 @@ func isScopeName(name string) bool {
 		strings.ToLower(words[len(words)-1]))
 }
 
-// stringParam returns the position of a string parameter with a name, or -1.
+// stringParam returns the position of the string parameter with this name, or -1.
 func stringParam(f *types.Func, name string) int {
 	params := f.Signature().Params()
 	for i := range params.Len() {

@@ -5,19 +5,23 @@ import (
 	"go/types"
 )
 
-// parameter is one of a function of the package: what its callers give it is known.
+// parameter is a parameter of a function of the package. The analyzer knows the arguments of all
+// calls in the package.
 type parameter struct {
 	of *types.Func
 	at int
 }
 
-// through are the functions of a package that pass on functions that they are given: a service that has a scope of its own has one around idem.Do.
+// through finds the arguments that are passed to parameters of functions in the package. A program
+// may wrap idem.Do in a function of its own, for example in a service with a fixed scope. The
+// functions that callers pass to the wrapper then run in a transaction too.
 type through struct {
 	parameters map[types.Object]parameter
 	calls      map[*types.Func][]*ast.CallExpr
 	met        map[types.Object]bool
 }
 
+// throughOf collects all parameters and calls of the package.
 func throughOf(f *functions) *through {
 	t := &through{parameters: map[types.Object]parameter{}, calls: map[*types.Func][]*ast.CallExpr{}, met: map[types.Object]bool{}}
 	for of, decl := range f.declared {
@@ -40,7 +44,8 @@ func throughOf(f *functions) *through {
 	return t
 }
 
-// passed returns what callers give to a parameter. Each parameter is asked for once.
+// passed returns the arguments that callers pass for the parameter object. It returns nil for a
+// parameter that was asked for before, which ends recursion.
 func (t *through) passed(object types.Object) (given []ast.Expr) {
 	p, ok := t.parameters[object]
 	if !ok || t.met[object] {
@@ -55,7 +60,7 @@ func (t *through) passed(object types.Object) (given []ast.Expr) {
 	return given
 }
 
-// variable returns the variable that an expression is, or nil.
+// variable returns the variable that e names, or nil.
 func (f *functions) variable(e ast.Expr) types.Object {
 	if id, ok := ast.Unparen(e).(*ast.Ident); ok {
 		if v, ok := f.info.Uses[id].(*types.Var); ok {
@@ -65,7 +70,8 @@ func (f *functions) variable(e ast.Expr) types.Object {
 	return nil
 }
 
-// closure returns the function that a variable is set to, if that is in one place.
+// closure returns the function literal that is assigned to the variable e, if there is only one
+// assignment.
 func (f *functions) closure(e ast.Expr) *ast.FuncLit {
 	set, ok := f.only(e)
 	if !ok {
@@ -75,14 +81,17 @@ func (f *functions) closure(e ast.Expr) *ast.FuncLit {
 	return literal
 }
 
-// calledAs finds the functions that are called by a variable: one that is set in front of the body, or those that callers have given.
+// calledAs adds the functions that call, in body b, calls through a variable: a literal assigned
+// before the body, or the arguments that callers pass for a parameter.
 func (f *finder) calledAs(b *body, call *ast.CallExpr) {
 	if literal := f.closure(call.Fun); literal != nil && !within(literal, b.block) {
 		f.add(literal, f.txOf(b, call, literal), b.by, b.shares, true)
 	}
 	variable := f.variable(call.Fun)
 	if of := f.declared[f.through.parameters[variable].of]; of == nil || of == b.node || !within(b.node, of) {
-		return // a helper that calls what it is given, such as one that tries again, is called elsewhere too
+		// Skip a helper of the package that calls its argument, such as a retry loop. It is called
+		// elsewhere too.
+		return
 	}
 	for _, e := range f.through.passed(variable) {
 		for _, node := range f.resolve(e) {
@@ -91,8 +100,8 @@ func (f *finder) calledAs(b *body, call *ast.CallExpr) {
 	}
 }
 
-// txOf returns the parameter of a function that is called with the transaction of a body, or with what holds it. A savepoint is the
-// caller's own, which the function may end.
+// txOf returns the parameter of the function node that receives the transaction of b in call, or a
+// value that holds it. A savepoint does not count, because the caller may let the function end it.
 func (f *finder) txOf(b *body, call *ast.CallExpr, node ast.Node) (tx types.Object) {
 	if b.tx == nil {
 		return nil

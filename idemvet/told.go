@@ -7,13 +7,15 @@ import (
 	"strings"
 )
 
-// told are the places of a function of an operation whose values decide no step and no answer: what is logged, and what a defer does that sets nothing.
+// told holds the places in a function of an operation whose values affect neither steps nor
+// results: arguments of log calls, and deferred code that assigns to no outer variable.
 type told struct {
 	*replays
 	block  *ast.BlockStmt
 	places []ast.Node
 }
 
+// toldIn collects these places in block.
 func (r *replays) toldIn(block *ast.BlockStmt) *told {
 	t := &told{replays: r, block: block}
 	ast.Inspect(block, func(n ast.Node) bool {
@@ -32,7 +34,7 @@ func (r *replays) toldIn(block *ast.BlockStmt) *told {
 	return t
 }
 
-// logs reports whether a function is one of a logger. A trace or a line of fmt.Print is a log too.
+// logs reports whether f writes a log. Functions fmt.Print… count as logging.
 func logs(f *types.Func) bool {
 	if f == nil || f.Pkg() == nil {
 		return false
@@ -41,7 +43,8 @@ func logs(f *types.Func) bool {
 	return path == "log" || path == "log/slog" || path == "fmt" && strings.HasPrefix(f.Name(), "Print")
 }
 
-// sets reports whether a defer sets what is declared outside of it, such as a result.
+// sets reports whether n, a defer statement, can change state outside of itself: it assigns to a
+// variable that is declared outside, takes its address, or sends on a channel.
 func (t *told) sets(n ast.Node) (found bool) {
 	outer := func(e ast.Expr) {
 		if object := root(t.info, e); object != nil && !isWithin(object, n) {
@@ -58,7 +61,7 @@ func (t *told) sets(n ast.Node) (found bool) {
 			outer(n.X)
 		case *ast.UnaryExpr:
 			if n.Op == token.AND {
-				outer(n.X) // a function that has the address may set it
+				outer(n.X) // a function with the address may assign to it
 			}
 		case *ast.SendStmt:
 			found = true
@@ -68,13 +71,15 @@ func (t *told) sets(n ast.Node) (found bool) {
 	return found
 }
 
-// has reports whether the value of a node goes nowhere else, not by the variable that is set to it either.
+// has reports whether the value of n is only used in places of t. The value may go through
+// variables that are assigned once, at most eight deep.
 func (t *told) has(n ast.Node, deep int) bool {
 	for _, place := range t.places {
 		if within(n, place) {
 			return true
 		}
 	}
+	// The value is assigned to variables. Follow each of their uses.
 	variables := t.setBy(n)
 	if len(variables) == 0 || deep > 8 {
 		return false
@@ -87,7 +92,8 @@ func (t *told) has(n ast.Node, deep int) bool {
 	return true
 }
 
-// setBy returns the variables of the function that are set once, to what a node is a part of: those of the innermost such expression.
+// setBy returns the variables that are assigned once, with an expression that contains n. If
+// several such expressions contain n, the variables of the innermost one are returned.
 func (t *told) setBy(n ast.Node) map[types.Object]bool {
 	variables, from := map[types.Object]bool{}, token.NoPos
 	for object, set := range t.set {

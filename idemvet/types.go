@@ -8,13 +8,13 @@ import (
 	"golang.org/x/tools/go/types/typeutil"
 )
 
-// The paths of what these rules are about.
+// Import paths that the rules refer to.
 const (
 	library = "github.com/idem-go/idem"
 	pgx     = "github.com/jackc/pgx/v5"
 )
 
-// ofIdem reports whether a package is one of idem's that programs import.
+// ofIdem reports whether pkg is a package of idem that programs import.
 func ofIdem(pkg *types.Package) bool {
 	if pkg == nil {
 		return false
@@ -31,13 +31,14 @@ func ofIdem(pkg *types.Package) bool {
 	return true
 }
 
-// callee returns the function or method that a call is of, also if it is one of an interface.
+// callee returns the function or method that call names, or nil. A method may be that of an
+// interface.
 func callee(info *types.Info, call *ast.CallExpr) *types.Func {
 	f, _ := typeutil.Callee(info, call).(*types.Func)
 	return f
 }
 
-// isFunc reports whether f is a function or method of a package with one of these names.
+// isFunc reports whether f is a function or method with one of these names in the package path.
 func isFunc(f *types.Func, path string, names ...string) bool {
 	if f == nil || f.Pkg() == nil || f.Pkg().Path() != path {
 		return false
@@ -50,7 +51,8 @@ func isFunc(f *types.Func, path string, names ...string) bool {
 	return false
 }
 
-// named returns the path of the package and the name of a type, or of what it points to.
+// named returns the package path and name of t, or of the type that t points to. Both are empty for
+// an unnamed type.
 func named(t types.Type) (path, name string) {
 	if p, ok := types.Unalias(t).(*types.Pointer); ok {
 		t = p.Elem()
@@ -62,18 +64,19 @@ func named(t types.Type) (path, name string) {
 	return n.Obj().Pkg().Path(), n.Obj().Name()
 }
 
-// isNamed reports whether a type, or what it points to, is the one of that name.
+// isNamed reports whether t, or the type that t points to, is the named type.
 func isNamed(t types.Type, path, name string) bool {
 	p, n := named(t)
 	return p == path && n == name
 }
 
-// isTx reports whether a type is a transaction.
+// isTx reports whether t is a transaction of pgx or database/sql.
 func isTx(t types.Type) bool {
 	return isNamed(t, pgx, "Tx") || isNamed(t, "database/sql", "Tx")
 }
 
-// opensItsOwn reports whether a type is a pool, a connection, or what is made of one: what is done by it is in no transaction of idem.
+// opensItsOwn reports whether t is a pool, a connection or a wrapper of one. Statements through
+// such a value are outside of the transaction of idem.
 func opensItsOwn(t types.Type) bool {
 	switch path, name := named(t); path {
 	case pgx, pgx + "/pgxpool":
@@ -86,7 +89,8 @@ func opensItsOwn(t types.Type) bool {
 	return false
 }
 
-// takesTx reports whether a value can be given a transaction, as the Queries of sqlc can, and a *gorm.DB: without one it has a connection of its own.
+// takesTx reports whether a value of type t can be bound to a transaction, as Queries of sqlc and
+// *gorm.DB can. An unbound value uses a connection of its own.
 func takesTx(t types.Type) bool {
 	if isNamed(t, "gorm.io/gorm", "DB") {
 		return true
@@ -103,7 +107,7 @@ func takesTx(t types.Type) bool {
 	return params.Len() == 1 && isTx(params.At(0).Type())
 }
 
-// root returns the variable that an expression begins with: s of s.queries.db().
+// root returns the variable at the beginning of an expression: s for s.queries.db().
 func root(info *types.Info, e ast.Expr) types.Object {
 	for {
 		switch x := ast.Unparen(e).(type) {
@@ -111,7 +115,7 @@ func root(info *types.Info, e ast.Expr) types.Object {
 			return info.Uses[x]
 		case *ast.SelectorExpr:
 			if _, ok := info.Selections[x]; !ok {
-				return info.Uses[x.Sel] // of a package
+				return info.Uses[x.Sel] // a qualified identifier
 			}
 			e = x.X
 		case *ast.IndexExpr:
@@ -128,7 +132,7 @@ func root(info *types.Info, e ast.Expr) types.Object {
 	}
 }
 
-// mentions reports whether an expression has a variable in it.
+// mentions reports whether object is used in e.
 func mentions(info *types.Info, e ast.Node, object types.Object) (found bool) {
 	if object == nil {
 		return false
@@ -142,10 +146,10 @@ func mentions(info *types.Info, e ast.Node, object types.Object) (found bool) {
 	return found
 }
 
-// isWithin reports whether an object is declared inside of a node.
+// isWithin reports whether object is declared inside of node.
 func isWithin(object types.Object, node ast.Node) bool {
 	return object != nil && object.Pos() >= node.Pos() && object.Pos() < node.End()
 }
 
-// within reports whether a node is a part of another.
+// within reports whether n is inside of outer, or is outer.
 func within(n, outer ast.Node) bool { return n.Pos() >= outer.Pos() && n.End() <= outer.End() }

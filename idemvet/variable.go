@@ -6,8 +6,9 @@ import (
 	"go/types"
 )
 
-// variables finds those of a function of steps that the function of a step sets, and that are read behind it: where the step is on record, its
-// function is not called, and the variable has not got its value.
+// variables reports variables that the function of a step assigns and that later code reads. On a
+// replay the step has a recorded value, so its function does not run and the variable keeps its old
+// value.
 func (r *replays) variables(block *ast.BlockStmt) {
 	ast.Inspect(block, func(n ast.Node) bool {
 		statement, ok := n.(ast.Stmt)
@@ -25,7 +26,7 @@ func (r *replays) variables(block *ast.BlockStmt) {
 	})
 }
 
-// stepsOf are the steps of a statement, without those of the statements in it.
+// stepsOf yields the steps in a statement, without those in nested statements.
 func (r *replays) stepsOf(statement ast.Stmt) func(yield func(*ast.CallExpr) bool) {
 	return func(yield func(*ast.CallExpr) bool) {
 		ast.Inspect(statement, func(n ast.Node) bool {
@@ -38,6 +39,8 @@ func (r *replays) stepsOf(statement ast.Stmt) func(yield func(*ast.CallExpr) boo
 	}
 }
 
+// setIn reports the variables of block that literal, the function of a step in statement, assigns.
+// Errors are exempt, and so are variables to which statement itself assigns the result of the step.
 func (r *replays) setIn(literal *ast.FuncLit, statement ast.Stmt, block *ast.BlockStmt) {
 	ast.Inspect(literal.Body, func(n ast.Node) bool {
 		var targets []ast.Expr
@@ -46,7 +49,7 @@ func (r *replays) setIn(literal *ast.FuncLit, statement ast.Stmt, block *ast.Blo
 			targets = n.Lhs
 		case *ast.IncDecStmt:
 			targets = []ast.Expr{n.X}
-		case *ast.UnaryExpr: // it is scanned into
+		case *ast.UnaryExpr: // taking the address: Scan assigns to it
 			if n.Op == token.AND {
 				targets = []ast.Expr{n.X}
 			}
@@ -57,6 +60,8 @@ func (r *replays) setIn(literal *ast.FuncLit, statement ast.Stmt, block *ast.Blo
 				continue
 			}
 			v, ok := r.info.Uses[id].(*types.Var)
+			// v is declared in the function of the operation, before the literal, and not in the
+			// literal itself.
 			isOuter := ok && block.Pos() < v.Pos() && v.Pos() < literal.Pos()
 			if isOuter && !types.Identical(v.Type(), types.Universe.Lookup("error").Type()) && !sets(r.info, statement, v) && r.isReadBehind(v, literal, block) {
 				r.pass.ReportRangef(id, "%s is set by the function of a step, which is not called again where the step is on record: have the step return it", id.Name)
@@ -66,7 +71,7 @@ func (r *replays) setIn(literal *ast.FuncLit, statement ast.Stmt, block *ast.Blo
 	})
 }
 
-// sets reports whether a statement itself sets a variable, as by what a step returns.
+// sets reports whether statement itself assigns to v, for example the result of a step.
 func sets(info *types.Info, statement ast.Stmt, v *types.Var) bool {
 	assignment, ok := statement.(*ast.AssignStmt)
 	if !ok {
@@ -80,7 +85,8 @@ func sets(info *types.Info, statement ast.Stmt, v *types.Var) bool {
 	return false
 }
 
-// isReadBehind reports whether a variable is used behind the function that sets it, by other code than a function that sets it as well.
+// isReadBehind reports whether code after literal reads v. Function literals that assign to v
+// themselves do not count.
 func (r *replays) isReadBehind(v *types.Var, literal *ast.FuncLit, block *ast.BlockStmt) (read bool) {
 	ast.Inspect(block, func(n ast.Node) bool {
 		switch n := n.(type) {
@@ -94,6 +100,7 @@ func (r *replays) isReadBehind(v *types.Var, literal *ast.FuncLit, block *ast.Bl
 	return read
 }
 
+// setsIn reports whether literal contains a statement that assigns to v.
 func (r *replays) setsIn(literal *ast.FuncLit, v *types.Var) (found bool) {
 	ast.Inspect(literal.Body, func(n ast.Node) bool {
 		if statement, ok := n.(ast.Stmt); ok && sets(r.info, statement, v) {

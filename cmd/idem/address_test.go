@@ -12,7 +12,7 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// TestAddressIsFoundAsPsqlFindsIt: by flags, by a URL, by variables, and by the file of passwords.
+// The address comes from flags, from a URL, from variables, and from the password file.
 func TestAddressIsFoundAsPsqlFindsIt(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/idem-go/idem/lab/optional"
 )
 
-// The script is read by a shell, and does what the shell asks of it.
+// A real shell runs the script and asks it for suggestions.
 func TestBashCompletesCommandsAndFlags(t *testing.T) {
 	t.Parallel()
 	bash := optional.Program(t, "bash")

@@ -1,5 +1,5 @@
-// Idem operates what package github.com/idem-go/idem keeps in Postgres. Its commands are in internal/command, and
-// README.md beside this file describes them.
+// Command idem operates the tables of package github.com/idem-go/idem in Postgres. Its commands are
+// in internal/command, and README.md in this directory describes them.
 package main
 
 import (
@@ -16,6 +16,8 @@ import (
 
 func main() { os.Exit(run()) }
 
+// run executes the command line and returns the exit code. The first SIGINT or SIGTERM cancels the
+// context of the command.
 func run() int {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
@@ -23,7 +25,7 @@ func run() int {
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	go func() {
 		name := (<-signals).(syscall.Signal)
-		signal.Stop(signals) // the second one ends the process at once
+		signal.Stop(signals) // the second signal ends the process at once
 		cancel(command.Interrupted{Signal: name})
 	}()
 	return command.Run(ctx, command.World{

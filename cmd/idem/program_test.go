@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// program is the command as it is installed.
+// program is the installed command.
 var program string
 
 func TestMain(m *testing.M) {
@@ -29,13 +29,13 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// ran is what came of a call.
+// ran is the output and exit code of a command.
 type ran struct {
 	code           int
 	stdout, stderr string
 }
 
-// run calls the program with these variables alone, besides those that it needs to run at all.
+// run executes the program with these environment variables and those that it needs to run at all.
 func run(t *testing.T, env []string, args ...string) ran {
 	t.Helper()
 	cmd := exec.CommandContext(context.Background(), program, args...)

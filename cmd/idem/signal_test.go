@@ -15,7 +15,7 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// process is a call of the program that goes on.
+// process is a running command.
 type process struct {
 	*exec.Cmd
 	over           chan struct{}
@@ -41,13 +41,14 @@ func start(t *testing.T, dsn string, args ...string) *process {
 	return p
 }
 
-// wait returns what has come of it.
+// wait waits for the end of the command and returns its output.
 func (p *process) wait() ran {
 	<-p.over
 	return ran{p.ProcessState.ExitCode(), p.stdout.String(), p.stderr.String()}
 }
 
-// TestSignalEndsEveryCommandAtAnyStatement: the first statements of each command are held up in turn, and the signal comes then.
+// The proxy delays the first statements of each command in turn. The signal arrives during the
+// delay.
 func TestSignalEndsEveryCommandAtAnyStatement(t *testing.T) {
 	t.Parallel()
 	const statements = 4
@@ -67,8 +68,8 @@ func TestSignalEndsEveryCommandAtAnyStatement(t *testing.T) {
 	}
 }
 
-// TestMigrationThatIsInterruptedIsNeverHalfDone: once it has begun, it comes to its end if the server answers, and leaves
-// no other's lock.
+// A migration that has begun runs to its end if the server answers, and releases no lock but its
+// own.
 func TestMigrationThatIsInterruptedIsNeverHalfDone(t *testing.T) {
 	t.Parallel()
 	for _, nth := range []int{4, 8, 12, 16, 20, 24} {
@@ -101,7 +102,7 @@ func TestMigrationThatIsInterruptedIsNeverHalfDone(t *testing.T) {
 	}
 }
 
-// interruptAt interrupts a command at its nth statement, and reports whether it has as many.
+// interruptAt interrupts a command at its nth statement, and reports whether it has that many.
 func interruptAt(t *testing.T, dsn string, nth int, args []string) bool {
 	t.Helper()
 	proxy := pgtest.Proxy(t, dsn)
@@ -126,7 +127,7 @@ func interruptAt(t *testing.T, dsn string, nth int, args []string) bool {
 	return true
 }
 
-// An eviction that is interrupted was made or was not, and which of them is said.
+// An interrupted eviction reports whether the record was deleted.
 func TestSignalNeverLeavesAnEvictionInDoubt(t *testing.T) {
 	t.Parallel()
 	for name, match := range map[string]pgproxy.Match{"before": pgproxy.Contains("DELETE"), "at COMMIT": pgproxy.IsCommit} {

@@ -13,7 +13,7 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// terminal is a tmux of 80 columns and 24 lines, in which a command runs.
+// terminal is a tmux session of 80 columns and 24 lines that runs a command.
 type terminal struct {
 	t   *testing.T
 	dir string
@@ -22,7 +22,7 @@ type terminal struct {
 func newTerminal(t *testing.T, command string) *terminal {
 	t.Helper()
 	optional.Program(t, "tmux")
-	dir, err := os.MkdirTemp("", "idem-tmux-") // a socket's path is short
+	dir, err := os.MkdirTemp("", "idem-tmux-") // paths of sockets have to be short
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +31,7 @@ func newTerminal(t *testing.T, command string) *terminal {
 		term.tmux("kill-server")
 		os.RemoveAll(dir)
 	})
-	// What the program leaves on the screen stays to be seen.
+	// Keep the screen after the program has ended.
 	term.tmux("-f", "/dev/null", "new-session", "-d", "-x", "80", "-y", "24", "sh", "-c", `trap : INT; `+command+`; echo "exit code $?"; exec sleep 600`)
 	return term
 }
@@ -47,7 +47,7 @@ func (term *terminal) tmux(args ...string) string {
 	return string(out)
 }
 
-// shows waits until all parts are on the screen, and returns it.
+// shows waits until all parts are on the screen, and returns the screen.
 func (term *terminal) shows(parts ...string) string {
 	term.t.Helper()
 	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(30 * time.Millisecond) {
@@ -91,7 +91,7 @@ func TestWatchIsALiveScreenInEightyColumns(t *testing.T) {
 	exec("ANALYZE idem.records")
 	term.shows("1,234")
 
-	proxy.Refuse(pgproxy.Reset) // the server goes away, and comes back
+	proxy.Refuse(pgproxy.Reset) // the server is unavailable for a moment
 	proxy.Cut(pgproxy.Reset)
 	term.shows("cannot read", "1,234")
 	proxy.Admit()
@@ -118,7 +118,7 @@ func TestCtrlCLeavesTheScreenWithItsExitCode(t *testing.T) {
 	term.shows("exit code 130")
 }
 
-// A question at a terminal, a bar of progress, and colours: what only a terminal shows.
+// Questions, progress and colors only appear on a terminal.
 func TestTerminalIsAskedAndShownProgress(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)

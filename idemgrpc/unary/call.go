@@ -15,44 +15,47 @@ import (
 	"github.com/idem-go/idem"
 )
 
-// Call is one call of a method that needs a key.
+// Call is a call of a method that needs a key.
 type Call struct {
-	Method  string // its full name: "/shop.Orders/Create"
+	Method  string // full name: "/shop.Orders/Create"
 	Request any
 
-	// Scope says whose key it is. An error is PERMISSION_DENIED, or the status that it is.
+	// Scope returns the scope of the key. If it returns an error, the call fails with its status,
+	// or with PERMISSION_DENIED if it has none.
 	Scope func() (string, error)
 	// Key returns the key, and whether there is one.
 	Key func() (string, bool)
-	// Handle runs the handler, with a request of its own. It may be called more than once: only the last run counts, and only if Answer.Ran.
+	// Handle runs the handler with a copy of the request. It may be called more than once. Only the
+	// last run counts, and only if Answer.Ran is set.
 	Handle func(ctx context.Context, request proto.Message) (reply any, err error)
-	// Status returns the status that an error of Scope or Handle is.
+	// Status returns the status of an error of Scope or Handle, and false if the error has none.
 	Status func(error) (*spb.Status, bool)
 }
 
-// Answer is what a call is answered with: a reply, an error, or a status.
+// Answer is the answer to a call: a reply, an error, or a status.
 type Answer struct {
 	Reply    any
-	Err      error       // of the handler or of Scope, as it is
-	Said     *spb.Status // what is recorded where that is not Err, or what the server says itself
-	Replayed bool        // it was recorded by an earlier call
-	Ran      bool        // Reply and Err are those of the last run of the handler
+	Err      error       // error of the handler or of Scope, unchanged
+	Said     *spb.Status // recorded status, if it differs from Err; or a status of the server's own
+	Replayed bool        // recorded by an earlier call
+	Ran      bool        // Reply and Err are from the last run of the handler
 }
 
-// call is a Call under way.
+// call is a Call in progress.
 type call struct {
 	*Server
 	Call
 	method  *Method
 	request proto.Message
 
-	reply any         // of the last run
-	err   error       // and its error
-	said  *spb.Status // and what is recorded in the place of a status that cannot be recorded as it is
-	lost  bool        // and whether its connection to the database was closed behind it
+	reply any   // reply of the last run
+	err   error // error of the last run
+	// The status that is recorded for err, if the status of err cannot be recorded unchanged.
+	said *spb.Status
+	lost bool // the connection of the transaction was closed when the last run ended
 }
 
-// Do executes a call, or answers it with what was recorded.
+// Do executes a call, or returns the recorded answer of an earlier call with the same key.
 func (s *Server) Do(ctx context.Context, of Call) Answer {
 	c := &call{Server: s, Call: of, method: s.methods.Find(of.Method)}
 	if c.method.absent != nil {
@@ -92,7 +95,8 @@ func (s *Server) Do(ctx context.Context, of Call) Answer {
 	return Answer{Reply: reply, Said: said, Replayed: true}
 }
 
-// refused is the answer to a caller whom Scope has refused.
+// refused returns the answer for an error of Scope. It logs an error without a status, which the
+// client must not see.
 func (c *call) refused(ctx context.Context, err error) Answer {
 	if _, ok := c.Status(err); ok {
 		return Answer{Err: err}
@@ -101,13 +105,17 @@ func (c *call) refused(ctx context.Context, err error) Answer {
 	return Answer{Said: &spb.Status{Code: int32(code.Code_PERMISSION_DENIED), Message: "the caller may not do this"}}
 }
 
-// handle is one run of the handler, with a request of its own.
+// handle runs the handler once, with a copy of the request, so that changes by an earlier run have
+// no effect.
 func (c *call) handle(ctx context.Context, tx pgx.Tx) {
 	c.said = nil
 	c.reply, c.err = c.Handle(context.WithValue(ctx, txKey{}, tx), proto.Clone(c.request))
 	c.lost = tx.Conn().IsClosed()
 }
 
+// run runs the handler and returns its reply or final status in the form in which idem.Do records
+// it. It returns a *failure for a status that is not final, and an *unrecordable error for a reply
+// or status that cannot be encoded.
 func (c *call) run(ctx context.Context, tx pgx.Tx) (idem.Response, error) {
 	c.handle(ctx, tx)
 	if c.err == nil {
@@ -131,7 +139,8 @@ func (c *call) run(ctx context.Context, tx pgx.Tx) (idem.Response, error) {
 	return idem.Response{}, idem.Reject(response)
 }
 
-// withoutKey runs the handler in a transaction that records nothing, again after a serialization failure or a deadlock.
+// withoutKey runs the handler in a transaction and records nothing. It repeats the run after a
+// serialization failure or a deadlock. If the answer to the COMMIT is lost, it answers UNKNOWN.
 func (c *call) withoutKey(ctx context.Context) Answer {
 	for retries := idem.DefaultRetries; ; retries-- {
 		sent, err := c.once(ctx)
@@ -149,8 +158,10 @@ func (c *call) withoutKey(ctx context.Context) Answer {
 	}
 }
 
-// once runs the handler in a transaction, and reports whether its COMMIT may have reached the server. pgx.BeginFunc would return the error of a
-// ROLLBACK on the closed connection, which tells nothing of that.
+// once runs the handler in a transaction, and reports whether COMMIT may have reached the server.
+//
+// pgx.BeginFunc does not fit. After a lost connection it returns the error of a ROLLBACK on the
+// closed connection, which does not show whether COMMIT was sent.
 func (c *call) once(ctx context.Context) (sent bool, err error) {
 	tx, err := c.config.Pool.Begin(ctx)
 	if err != nil {
@@ -165,14 +176,20 @@ func (c *call) once(ctx context.Context) (sent bool, err error) {
 	return sent, tx.Commit(ctx)
 }
 
-// inDoubt reports whether a transaction may have been committed although its COMMIT returned an error. A lost connection is one, whatever pgx says
-// of it: what it says may be of the connection being closed alone.
+// inDoubt reports whether a transaction may be committed although its COMMIT returned err. Only an
+// answer of the server rules that out: an ERROR or a rollback. After a lost connection the commit
+// is in doubt, whatever error pgx returns.
 func inDoubt(err error) bool {
 	refused, ok := errors.AsType[*pgconn.PgError](err)
 	return !(ok && refused.SeverityUnlocalized == "ERROR") && !errors.Is(err, pgx.ErrTxCommitRollback) && !errors.Is(err, pgx.ErrTxClosed)
 }
 
-// failed returns what the client is told of an error behind which nothing is recorded.
+// failed returns the answer for an error after which nothing is recorded.
+//
+// An error of the handler goes to the client unchanged, with one exception. If it comes from the
+// database and is retryable, the client gets UNAVAILABLE, as for such an error outside of the
+// handler. Other errors get the status that answer chooses, and are logged unless they are the
+// client's fault.
 func (c *call) failed(ctx context.Context, err error) Answer {
 	if u, ok := errors.AsType[*unrecordable](err); ok {
 		return c.broken(ctx, "the reply", u.error)
@@ -189,21 +206,26 @@ func (c *call) failed(ctx context.Context, err error) Answer {
 	return Answer{Said: said}
 }
 
-// isOfTheDatabase reports whether the error of a handler is one of Postgres. A lost connection looks the same whatever was at its other end: only if
-// that of the transaction is closed it was the database.
+// isOfTheDatabase reports whether err comes from Postgres. The error of a lost connection does not
+// show what was at the other end. It is attributed to the database only if the connection of the
+// transaction is closed.
 func (c *call) isOfTheDatabase(err error) bool {
 	_, answered := errors.AsType[*pgconn.PgError](err)
 	_, refused := errors.AsType[*pgconn.ConnectError](err)
 	return answered || refused || c.lost
 }
 
+// broken logs err and returns the answer INTERNAL, which does not show it.
 func (c *call) broken(ctx context.Context, what string, err error) Answer {
 	c.config.Logger.ErrorContext(ctx, c.config.Package+": a call could not be executed: "+what, "method", c.method.name, "error", err)
 	return Answer{Said: Say(code.Code_INTERNAL, Broken, "the call could not be executed")}
 }
 
-// failure is an error of the handler, which is told from those of idem.Do by its type. idem.Do sees what it wraps, and runs the handler again after
-// a serialization failure, but no rejection: a handler answers by a status.
+// failure wraps an error of the handler, to distinguish it from errors of idem.Do.
+//
+// idem.Do sees the wrapped error, and runs the handler again after a serialization failure. As
+// hides one type from it: a rejection. A handler must not reject on its own, because its status
+// decides what is recorded.
 type failure struct{ error }
 
 func (f *failure) Is(target error) bool { return errors.Is(f.error, target) }
@@ -212,8 +234,8 @@ func (f *failure) As(target any) bool {
 	return reflect.TypeOf(target) != rejection && errors.As(f.error, target)
 }
 
-// rejection is the type that errors.As looks for when it looks for a rejection.
+// rejection is the type of target that errors.As gets when it looks for a rejection.
 var rejection = reflect.PointerTo(reflect.TypeOf(idem.Reject(idem.Response{})))
 
-// unrecordable says that what the handler has returned cannot be recorded.
+// unrecordable wraps the reason why the result of the handler cannot be recorded.
 type unrecordable struct{ error }

@@ -15,59 +15,68 @@ import (
 	spb "google.golang.org/genproto/googleapis/rpc/status"
 )
 
-// ClientConfig says how a client retries. The zero value works.
+// ClientConfig configures the retries of a client. The zero value works.
 type ClientConfig struct {
-	// Methods says which methods are sent with a key, and retried. The default is all but those whose idempotency_level is
-	// NO_SIDE_EFFECTS, and the services of gRPC itself. Others pass through.
+	// Methods reports whether calls of a method get a key and are retried. Other calls pass
+	// through. The default excludes methods whose idempotency_level is NO_SIDE_EFFECTS, and gRPC's
+	// own services.
 	Methods func(fullMethod string) bool
 
-	// MaxAttempts bounds how often one call is sent, the first attempt included. The default is 5; 1 never retries.
+	// MaxAttempts is the maximum number of attempts of a call, including the first one. The default
+	// is 5. With 1 the client never retries.
 	MaxAttempts int
 
-	// MaxElapsed bounds, from when the call began, when a last attempt may begin. The default is 2 minutes; a negative one is no limit.
+	// MaxElapsed is the maximum time from the beginning of a call to the beginning of its last
+	// attempt. The default is 2 minutes. A negative value means no limit.
 	MaxElapsed time.Duration
 
-	// AttemptTimeout bounds one attempt. The default is 30 seconds; a negative one is no limit.
+	// AttemptTimeout is the timeout of one attempt. The default is 30 seconds. A negative value
+	// means no timeout.
 	AttemptTimeout time.Duration
 
-	// MinBackoff and MaxBackoff shape the pause before retry n, counted from 0: a random time between 0 and
-	// min(MaxBackoff, MinBackoff·2ⁿ), which is added to what the server asks for. The defaults are 250 milliseconds and 10 seconds.
+	// MinBackoff and MaxBackoff determine the backoff before retry n, counted from 0. It is a
+	// random time between 0 and min(MaxBackoff, MinBackoff·2ⁿ), in addition to the delay that the
+	// server asks for. The defaults are 250 milliseconds and 10 seconds.
 	MinBackoff, MaxBackoff time.Duration
 
-	// MaxRetryDelay bounds for how long the server may ask a client to wait. A call that is told to wait for longer is not retried. The default
-	// is a minute; with a negative one no call is retried that is told to wait.
+	// MaxRetryDelay is the maximum delay that the server may ask for. A call with a longer delay is
+	// not retried. The default is a minute. With a negative value, no call is retried for which the
+	// server asks for a delay.
 	MaxRetryDelay time.Duration
 
-	// RetryRatio bounds retries to a share of the calls, and RetryBurst is how many may be made before that begins. The defaults are 0.1
-	// and 10; a negative ratio allows those of the burst and no more.
+	// RetryRatio limits retries to a share of the calls. RetryBurst is the number of retries that
+	// are possible before the limit applies. The defaults are 0.1 and 10. With a negative ratio
+	// only the retries of the burst are possible.
 	RetryRatio float64
 	RetryBurst int
 }
 
 type keyKey struct{}
 
-// WithKey gives the calls that are made with the context a key of the caller's: one that outlives the process, such as the id of what is
-// to be done, with the step that it is.
+// WithKey returns a context whose calls have the given key. Use a key that outlives the process,
+// such as the ID of the task together with the name of the step.
 func WithKey(ctx context.Context, key string) context.Context {
 	return context.WithValue(ctx, keyKey{}, key)
 }
 
-// Failure is the end of an attempt that has brought no reply.
+// Failure describes an attempt without a reply.
 type Failure struct {
-	Said     *spb.Status
-	Lost     bool          // it is not the server's word: the answer was lost on its way, whatever its code is
-	Pushback []string      // grpc-retry-pushback-ms, which the server may have said
-	After    time.Duration // for how long the server wants to be left alone, if it has said so otherwise than by RetryInfo
+	Said *spb.Status
+	// The answer was lost on its way. The code of Said is then made up by the client, and the
+	// attempt may be retried whatever it is.
+	Lost     bool
+	Pushback []string      // values of grpc-retry-pushback-ms
+	After    time.Duration // retry delay that the server asked for by other means than RetryInfo
 }
 
-// Client sends calls until they have an answer. All calls through one share its retry budget.
+// Client sends calls until they have an answer. All calls through one Client share a retry budget.
 type Client struct {
 	ClientConfig
 	mu     sync.Mutex
-	tokens float64 // retries that may be made
+	tokens float64 // retries left in the budget
 }
 
-// NewClient returns a Client.
+// NewClient returns a Client with the defaults filled in.
 func NewClient(config ClientConfig) *Client {
 	c := &Client{ClientConfig: config}
 	if c.Methods == nil {
@@ -82,6 +91,7 @@ func NewClient(config ClientConfig) *Client {
 	return c
 }
 
+// orUnlimited returns the default for 0, and the longest duration for a negative d.
 func orUnlimited(d, standard time.Duration) time.Duration {
 	if d < 0 {
 		return math.MaxInt64
@@ -89,9 +99,12 @@ func orUnlimited(d, standard time.Duration) time.Duration {
 	return cmp.Or(d, standard)
 }
 
-// Do sends a call, and sends it again after a failure behind which that may help: UNAVAILABLE, ABORTED, the end of an attempt that is not the end
-// of the call, a lost answer, and RESOURCE_EXHAUSTED if the server says when. It returns the error of the last attempt. Each attempt has the same
-// key, which send puts into it.
+// Do calls send until it succeeds or the failure is final. It returns the error of the last
+// attempt. All attempts have the same key, which send adds to the call.
+//
+// Do retries after UNAVAILABLE, ABORTED and lost answers, and after an attempt that timed out while
+// ctx has not ended. After RESOURCE_EXHAUSTED it retries if the server says when. It stops when the
+// attempts, the time or the retry budget are used up.
 func (c *Client) Do(ctx context.Context, send func(context.Context) error, failureOf func(error) Failure) error {
 	c.earn()
 	for began, n := time.Now(), 1; ; n++ {
@@ -110,6 +123,7 @@ func (c *Client) Do(ctx context.Context, send func(context.Context) error, failu
 	}
 }
 
+// attempt calls send with the timeout of an attempt.
 func (c *Client) attempt(ctx context.Context, send func(context.Context) error) error {
 	if c.AttemptTimeout < math.MaxInt64 {
 		var cancel context.CancelFunc
@@ -119,7 +133,7 @@ func (c *Client) attempt(ctx context.Context, send func(context.Context) error) 
 	return send(ctx)
 }
 
-// KeyOf returns the key that WithKey has given, or else a random one.
+// KeyOf returns the key of WithKey and true, or a new random key and false.
 func KeyOf(ctx context.Context) (key string, isGiven bool) {
 	if key, ok := ctx.Value(keyKey{}).(string); ok {
 		return key, true
@@ -127,7 +141,7 @@ func KeyOf(ctx context.Context) (key string, isGiven bool) {
 	return rand.Text(), false
 }
 
-// asked returns whether a call is made again after a failure, and for how long the server wants to be left alone.
+// asked reports whether to retry after a failure, and the delay that the server asked for.
 func (c *Client) asked(f Failure) (time.Duration, bool) {
 	delay, told := f.After, f.After > 0
 	for _, detail := range f.Said.GetDetails() {
@@ -139,7 +153,7 @@ func (c *Client) asked(f Failure) (time.Duration, bool) {
 	if len(f.Pushback) > 0 {
 		ms, err := strconv.ParseInt(f.Pushback[0], 10, 32)
 		if err != nil || ms < 0 || len(f.Pushback) > 1 {
-			return 0, false // it wants no retry, as gRPC has it
+			return 0, false // an invalid or negative pushback forbids retries, as in gRPC
 		}
 		delay, told = max(delay, time.Duration(ms)*time.Millisecond), true
 	}
@@ -155,7 +169,8 @@ func (c *Client) asked(f Failure) (time.Duration, bool) {
 	return delay, f.Lost
 }
 
-// backoff is the full jitter, rand(0, min(most, least·2ⁿ)).
+// backoff returns the backoff before retry n, with full jitter: rand(0, min(MaxBackoff,
+// MinBackoff·2ⁿ)).
 func (c *Client) backoff(n int) time.Duration {
 	bound := c.MinBackoff
 	for ; n > 0 && bound < c.MaxBackoff; n-- {
@@ -164,7 +179,7 @@ func (c *Client) backoff(n int) time.Duration {
 	return mathrand.N(max(min(bound, c.MaxBackoff), 1))
 }
 
-// earn adds the share of a retry that a call allows.
+// earn adds the share of a retry that each call contributes to the budget.
 func (c *Client) earn() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -182,10 +197,11 @@ func (c *Client) spend() bool {
 	return true
 }
 
-// sleep reports whether the context has outlived a pause.
+// sleep waits for d, and reports whether ctx is still valid then. It returns at once if the
+// deadline of ctx is earlier.
 func sleep(ctx context.Context, d time.Duration) bool {
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < d {
-		return false // it would end in vain
+		return false // waiting would be in vain
 	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -1,7 +1,8 @@
-// Package unary is what the interceptors of modules idemgrpc and idemconnect share: one unary call with a key, whatever brings it to the server. It
-// needs messages of protobuf, and neither grpc-go nor connect-go. Use those modules; this package is for who writes an interceptor for another
-// framework.
+// Package unary is the part that modules idemgrpc and idemconnect share: it executes one unary call
+// with a key, independent of the framework. It needs protobuf messages, but neither grpc-go nor
+// connect-go. Use those modules. This package is for authors of interceptors for other frameworks.
 //
-// A [Server] runs the handler of a [Call] by [idem.Do]. A [Client] sends a call again. What is recorded is the same for both modules: a service that
-// moves from one to the other, or that is served by both, gives retries the replies that the other has recorded.
+// A [Server] runs the handler of a [Call] with [idem.Do]. A [Client] retries calls. Both modules
+// write the same records. A service can therefore move from one to the other, or be served by both,
+// and retries get the replies that the other has recorded.
 package unary

@@ -13,8 +13,11 @@ import (
 	"github.com/idem-go/idem"
 )
 
-// fingerprint tells whether two calls ask for the same. Releases of a server that know different fields of a request agree: what one takes
-// for unknown counts as well, and in the place in which the other has it.
+// fingerprint returns a hash of the method and the request, without the fields of Config.Without.
+// Equal requests have equal hashes, and different requests have different ones.
+//
+// Releases of a server may know different fields of a request, and have to agree on the hash.
+// Unknown fields therefore count too, sorted among the known fields as if they were known.
 func (s *Server) fingerprint(m *Method, request proto.Message) (idem.Hash, error) {
 	if len(s.without) > 0 {
 		request = proto.Clone(request)
@@ -30,7 +33,7 @@ func (s *Server) fingerprint(m *Method, request proto.Message) (idem.Hash, error
 	return idem.HashBytes([]byte("idemgrpc/1"), []byte(m.name), sorted), err
 }
 
-// paths reads Config.Without.
+// paths parses Config.Without.
 func paths(without []string) (read [][]protoreflect.Name, err error) {
 	for _, path := range without {
 		var names []protoreflect.Name
@@ -45,7 +48,7 @@ func paths(without []string) (read [][]protoreflect.Name, err error) {
 	return read, nil
 }
 
-// drop removes a field, if there is one of that path.
+// drop clears the field at path, if the message has it.
 func drop(m protoreflect.Message, path []protoreflect.Name) {
 	field := m.Descriptor().Fields().ByName(path[0])
 	switch {
@@ -57,14 +60,19 @@ func drop(m protoreflect.Message, path []protoreflect.Name) {
 	}
 }
 
-// canonical appends an encoded message to out, its fields sorted by their numbers, also in the messages that it has. What is repeated keeps its
-// order. Each byte is copied once, however deep the message is: a stranger sends it. A nil descriptor is one of a message that is not known.
+// canonical appends an encoded message to out, with fields sorted by number, in nested messages
+// too. Repeated fields keep their order.
+//
+// Requests come from untrusted clients, so the cost must not grow with the nesting: each byte is
+// copied once. Sorting does not change the length of a nested message, so its tag and length can be
+// copied before its contents are sorted. A nil descriptor stands for an unknown message type, whose
+// fields of bytes are not taken for messages.
 func canonical(out, encoded []byte, described protoreflect.MessageDescriptor) ([]byte, error) {
 	type field struct {
 		number protowire.Number
 		bytes  []byte
-		head   int                            // how many of the bytes are in front of a message, which is as long when it is sorted
-		inner  protoreflect.MessageDescriptor // nil if it has none
+		head   int                            // length of the tag and the length prefix of a nested message
+		inner  protoreflect.MessageDescriptor // type of the nested message; nil if it is none
 	}
 	var fields []field
 	for len(encoded) > 0 {
@@ -97,6 +105,8 @@ func canonical(out, encoded []byte, described protoreflect.MessageDescriptor) ([
 	return out, nil
 }
 
+// messageIn returns the type of the message in a field, or nil if the field is unknown or holds no
+// message.
 func messageIn(described protoreflect.MessageDescriptor, number protowire.Number) protoreflect.MessageDescriptor {
 	if described == nil {
 		return nil

@@ -11,30 +11,34 @@ import (
 	"google.golang.org/protobuf/types/descriptorpb"
 )
 
-// Method is what is known of a method from the generated code of its service.
+// Method describes a method, from the generated code of its service.
 type Method struct {
 	name   string
 	reply  protoreflect.MessageType
 	level  descriptorpb.MethodOptions_IdempotencyLevel
-	absent error // that there is no generated code, which makes a reply that cannot be replayed
+	absent error // why the generated code is missing; without it no reply can be replayed
 }
 
-// Methods are those that were called. The zero value is ready, and safe for concurrent use.
+// Methods caches descriptions of methods. The zero value is ready to use, and it is safe for
+// concurrent use.
 type Methods struct{ known sync.Map }
 
-// Find returns a method by its full name, such as "/shop.Orders/Create".
+// Find returns the method with this full name, such as "/shop.Orders/Create". For a method without
+// generated code, the result has its field absent set.
 func (ms *Methods) Find(fullMethod string) *Method {
 	if m, ok := ms.known.Load(fullMethod); ok {
 		return m.(*Method)
 	}
 	m := &Method{name: fullMethod}
 	if m.absent = m.describe(); m.absent != nil {
-		return m // such names may come from strangers: they are not kept
+		return m // untrusted clients may send any number of such names, so they are not cached
 	}
 	ms.known.Store(fullMethod, m)
 	return m
 }
 
+// describe fills in m from the registered descriptors. It fails if the program does not include the
+// generated code of the service or of the reply.
 func (m *Method) describe() error {
 	service, name, _ := strings.Cut(strings.TrimPrefix(m.name, "/"), "/")
 	described, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(service))
@@ -59,7 +63,8 @@ func (m *Method) describe() error {
 	return nil
 }
 
-// MayHaveEffect is the default of Config.Methods: all but those whose idempotency_level is NO_SIDE_EFFECTS, and the services of gRPC itself.
+// MayHaveEffect is the default of Config.Methods. It returns false for methods whose
+// idempotency_level is NO_SIDE_EFFECTS and for gRPC's own services, and true for all others.
 func (ms *Methods) MayHaveEffect(fullMethod string) bool {
 	if strings.HasPrefix(fullMethod, "/grpc.health.") || strings.HasPrefix(fullMethod, "/grpc.reflection.") || strings.HasPrefix(fullMethod, "/grpc.channelz.") {
 		return false
@@ -67,7 +72,7 @@ func (ms *Methods) MayHaveEffect(fullMethod string) bool {
 	return ms.Find(fullMethod).level != descriptorpb.MethodOptions_NO_SIDE_EFFECTS
 }
 
-// requestOf returns what a framework calls any as a message.
+// requestOf returns the request m as a protobuf message. It fails if m is anything else.
 func requestOf(of *Method, m any) (proto.Message, error) {
 	if message, ok := m.(proto.Message); ok && message != nil && message.ProtoReflect().IsValid() {
 		return message, nil

@@ -14,31 +14,36 @@ import (
 	"github.com/idem-go/idem"
 )
 
-// What is said beside a call, in metadata or in the header of HTTP.
+// Names of metadata and, in Connect, of HTTP headers.
 const (
-	KeyMetadata      = "idempotency-key"      // of a call: its key
-	ReplayedMetadata = "idempotency-replayed" // of an answer: "true" if an earlier call has recorded it
+	KeyMetadata      = "idempotency-key"      // in a call: its key
+	ReplayedMetadata = "idempotency-replayed" // in an answer: "true" if an earlier call recorded it
 )
 
-// Reason is why the interceptor has answered in the place of the handler. It is the reason of the ErrorInfo among the details of the status.
+// Reason says why the interceptor answered instead of the handler. It is the reason of the
+// ErrorInfo in the details of the status.
 type Reason string
 
-// The reasons, with the code of each.
+// The reasons, each with its code.
 const (
-	KeyMissing     Reason = "IDEMPOTENCY_KEY_MISSING"     // INVALID_ARGUMENT
-	KeyInvalid     Reason = "IDEMPOTENCY_KEY_INVALID"     // INVALID_ARGUMENT
-	KeyReused      Reason = "IDEMPOTENCY_KEY_REUSED"      // FAILED_PRECONDITION: the key belongs to another request. Nothing was executed
-	InProgress     Reason = "IDEMPOTENCY_IN_PROGRESS"     // ABORTED, with RetryInfo: try again with the same key
-	OutcomeUnknown Reason = "IDEMPOTENCY_OUTCOME_UNKNOWN" // UNAVAILABLE: try again with the same key. UNKNOWN if the call has none
-	NotExecuted    Reason = "IDEMPOTENCY_NOT_EXECUTED"    // UNAVAILABLE: the database is away or busy. Try again with the same key
-	Broken         Reason = "IDEMPOTENCY_BROKEN"          // INTERNAL: what is wrong is in the log of the server
-	Streaming      Reason = "IDEMPOTENCY_STREAMING"       // UNIMPLEMENTED: a stream cannot have a key
+	KeyMissing Reason = "IDEMPOTENCY_KEY_MISSING" // INVALID_ARGUMENT
+	KeyInvalid Reason = "IDEMPOTENCY_KEY_INVALID" // INVALID_ARGUMENT
+	// FAILED_PRECONDITION: another request has the key; nothing was executed.
+	KeyReused  Reason = "IDEMPOTENCY_KEY_REUSED"
+	InProgress Reason = "IDEMPOTENCY_IN_PROGRESS" // ABORTED, with RetryInfo: retry with the same key
+	// UNAVAILABLE: retry with the same key. UNKNOWN for a call without a key.
+	OutcomeUnknown Reason = "IDEMPOTENCY_OUTCOME_UNKNOWN"
+	// UNAVAILABLE: the database is unavailable or busy; retry with the same key.
+	NotExecuted Reason = "IDEMPOTENCY_NOT_EXECUTED"
+	Broken      Reason = "IDEMPOTENCY_BROKEN"    // INTERNAL: the server has logged the cause
+	Streaming   Reason = "IDEMPOTENCY_STREAMING" // UNIMPLEMENTED: a stream cannot have a key
 )
 
-// Domain is that of the ErrorInfo.
+// Domain is the domain of the ErrorInfo.
 const Domain = "idem-go"
 
-// ReasonOf returns why an interceptor has answered a call in the place of its handler, or "".
+// ReasonOf returns the reason in a status for which an interceptor answered instead of the handler.
+// It returns "" for any other status.
 func ReasonOf(said *spb.Status) Reason {
 	for _, detail := range said.GetDetails() {
 		var info errdetails.ErrorInfo
@@ -49,7 +54,8 @@ func ReasonOf(said *spb.Status) Reason {
 	return ""
 }
 
-// Say returns the status of a reason.
+// Say returns a status with this code and text. Its details are an ErrorInfo with the reason, and
+// the given details.
 func Say(as code.Code, reason Reason, text string, details ...proto.Message) *spb.Status {
 	said := &spb.Status{Code: int32(as), Message: text}
 	for _, detail := range append([]proto.Message{&errdetails.ErrorInfo{Reason: string(reason), Domain: Domain}}, details...) {
@@ -60,7 +66,8 @@ func Say(as code.Code, reason Reason, text string, details ...proto.Message) *sp
 	return said
 }
 
-// answer returns the status for an error of idem.Do. isOurs says that the server has something to look at.
+// answer returns the status for an error of idem.Do. It reports isOurs if the operators of the
+// server should look at the error.
 func answer(ctx context.Context, err error) (said *spb.Status, isOurs bool) {
 	progress, isInProgress := errors.AsType[*idem.InProgressError](err)
 	switch {

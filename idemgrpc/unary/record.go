@@ -12,10 +12,12 @@ import (
 	"github.com/idem-go/idem"
 )
 
-// typeHeader is the field of a record that names the message in its body.
+// typeHeader is the header of a recorded response with the type of the message in the body.
 const typeHeader = "grpc-message-type"
 
-// recordReply returns a reply as it is recorded. A nil pointer is an empty message, as it is to the codecs of gRPC and Connect.
+// recordReply returns a reply in the form in which it is recorded. A nil pointer counts as an empty
+// message, as in the codecs of gRPC and Connect. recordReply fails if the reply is not of the type
+// that the method returns.
 func recordReply(m *Method, reply any) (idem.Response, error) {
 	message, ok := reply.(proto.Message)
 	if !ok {
@@ -29,7 +31,7 @@ func recordReply(m *Method, reply any) (idem.Response, error) {
 	return idem.Response{Status: int(code.Code_OK), Header: map[string][]string{typeHeader: {string(name)}}, Body: body}, err
 }
 
-// readable returns a status that can be encoded: its text is valid UTF-8.
+// readable returns s, or a copy whose message is valid UTF-8. Other text cannot be encoded.
 func readable(s *spb.Status) *spb.Status {
 	if utf8.ValidString(s.GetMessage()) {
 		return s
@@ -39,13 +41,14 @@ func readable(s *spb.Status) *spb.Status {
 	return told
 }
 
-// recordStatus returns a final status as it is recorded.
+// recordStatus returns a final status in the form in which it is recorded.
 func recordStatus(s *spb.Status) (idem.Response, error) {
 	body, err := proto.MarshalOptions{Deterministic: true}.Marshal(s)
 	return idem.Response{Status: int(s.GetCode()), Header: map[string][]string{typeHeader: {string((&spb.Status{}).ProtoReflect().Descriptor().FullName())}}, Body: body}, err
 }
 
-// replay returns what was recorded: a reply, or the error of a final status.
+// replay decodes a recorded response: a reply, or a final status. It fails if the recorded reply
+// has another type than the method returns.
 func replay(m *Method, r *idem.Result) (reply proto.Message, said *spb.Status, err error) {
 	if r.Rejected {
 		var recorded spb.Status
@@ -65,7 +68,8 @@ func replay(m *Method, r *idem.Result) (reply proto.Message, said *spb.Status, e
 	return message, nil, nil
 }
 
-// isFinal reports whether a status is one that another attempt would have as well, so that it is recorded.
+// isFinal reports whether a status is recorded: a repetition of the same call would have the same
+// status.
 func isFinal(s *spb.Status) bool {
 	switch code.Code(s.GetCode()) {
 	case code.Code_INVALID_ARGUMENT, code.Code_NOT_FOUND, code.Code_ALREADY_EXISTS, code.Code_PERMISSION_DENIED, code.Code_FAILED_PRECONDITION, code.Code_OUT_OF_RANGE:

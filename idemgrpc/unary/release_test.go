@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/types/dynamicpb"
 )
 
-// older returns the request as a release of the server knows it that has none of these fields yet.
+// older returns the request as an older release decodes it, to which these fields are unknown.
 func older(t *testing.T, missing ...string) protoreflect.MessageDescriptor {
 	t.Helper()
 	file := protodesc.ToFileDescriptorProto((&pb.SimpleRequest{}).ProtoReflect().Descriptor().ParentFile())
@@ -28,7 +28,7 @@ func older(t *testing.T, missing ...string) protoreflect.MessageDescriptor {
 	return built.Messages().ByName("SimpleRequest")
 }
 
-// While a release is rolled out, one server knows fields that another does not, and a retry goes to either.
+// During a rollout one server knows fields that another does not, and a retry may reach either.
 func TestReleasesThatKnowDifferentFieldsAgreeOnARequest(t *testing.T) {
 	t.Parallel()
 	request := &pb.SimpleRequest{

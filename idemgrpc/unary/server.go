@@ -13,14 +13,16 @@ import (
 	"github.com/idem-go/idem"
 )
 
-// Config says how a Server behaves.
+// Config configures a Server.
 type Config struct {
-	Pool     *pgxpool.Pool
-	Optional bool          // a call without a key is executed: its transaction is recorded nowhere
-	Without  []string      // paths of fields that do not make two requests different, by their names in the .proto file
-	Options  []idem.Option // for idem.Do
-	Logger   *slog.Logger  // the default is slog.Default()
-	Package  string        // the interceptor's, with which what it says in its log begins
+	Pool *pgxpool.Pool
+	// Execute a call without a key, in a transaction without a record. The default is to refuse it.
+	Optional bool
+	// Paths of fields that do not make two requests different, by their names in the .proto file.
+	Without []string
+	Options []idem.Option // passed to idem.Do
+	Logger  *slog.Logger  // default slog.Default()
+	Package string        // name of the interceptor's package, a prefix of log messages
 }
 
 // Server executes calls. It is safe for concurrent use.
@@ -30,7 +32,7 @@ type Server struct {
 	methods Methods
 }
 
-// NewServer returns a Server, or says what is wrong with its configuration.
+// NewServer returns a Server. It fails if Pool is nil, or if Options or Without are invalid.
 func NewServer(config Config) (*Server, error) {
 	if config.Pool == nil {
 		return nil, errors.New("pool is nil")
@@ -47,7 +49,8 @@ func NewServer(config Config) (*Server, error) {
 
 type txKey struct{}
 
-// Tx returns the transaction of the call whose handler has the context, if there is one.
+// Tx returns the transaction of the call whose handler has the context ctx, and whether there is
+// one.
 func Tx(ctx context.Context) (pgx.Tx, bool) {
 	tx, ok := ctx.Value(txKey{}).(pgx.Tx)
 	return tx, ok

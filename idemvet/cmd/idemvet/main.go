@@ -1,4 +1,5 @@
-// Command idemvet finds programs that use idem in a way which loses a promise. It runs by itself, as idemvet ./..., and as a tool of go vet:
+// Command idemvet finds uses of idem that compile but lose a guarantee. Run it as idemvet ./..., or
+// under go vet:
 //
 //	go vet -vettool=$(which idemvet) ./...
 package main

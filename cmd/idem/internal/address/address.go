@@ -1,5 +1,5 @@
-// Package address finds the database as psql does: by flags, by a URL or a connection string, by the variables of the
-// environment.
+// Package address determines the address of the database in the way of psql: from flags, from a URL
+// or a connection string, and from environment variables.
 package address
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Flags are those of psql.
+// Flags are the connection flags of psql.
 type Flags struct {
 	DBName   string `name:"dbname" short:"d" placeholder:"NAME|URL" help:"Database, by name, URL or connection string. Default: $DATABASE_URL, then PGDATABASE and the other variables that psql reads."`
 	Host     string `short:"h" placeholder:"HOST" help:"Host, or directory of the socket."`
@@ -21,8 +21,9 @@ type Flags struct {
 	Username string `short:"U" placeholder:"ROLE" help:"Role. A password is read from PGPASSWORD or ~/.pgpass, and never asked for."`
 }
 
-// String returns the connection string that flags and environment come to. What it does not say, pgx takes from PGHOST,
-// PGPORT, PGUSER, PGDATABASE, PGPASSWORD, PGSSLMODE, PGSERVICE and so on, and from ~/.pgpass.
+// String returns the connection string for the flags and DATABASE_URL. pgx fills in all other
+// settings from ~/.pgpass and from PGHOST, PGPORT, PGUSER, PGDATABASE, PGPASSWORD, PGSSLMODE,
+// PGSERVICE and so on.
 func (f Flags) String(getenv func(string) string) string {
 	base, name := f.DBName, ""
 	if !isAddress(base) {
@@ -39,8 +40,9 @@ func (f Flags) String(getenv func(string) string) string {
 	return withSettings(base, settings)
 }
 
-// Config returns the configuration of a pool that suits a command: few connections, and statements that a pooler in
-// transaction mode passes on.
+// Config returns the pool configuration of a command. The pool is small, and it sends statements in
+// a mode that works behind a pooler in transaction mode. Config fails if the address is malformed.
+// Its errors do not show passwords.
 func (f Flags) Config(getenv func(string) string, command string) (*pgxpool.Config, error) {
 	for from, text := range map[string]string{"-d": f.DBName, "DATABASE_URL": getenv("DATABASE_URL")} {
 		if err := checkScheme(from, text); err != nil {
@@ -62,14 +64,14 @@ func (f Flags) Config(getenv func(string) string, command string) (*pgxpool.Conf
 	return config, nil
 }
 
-// connectTimeout bounds a wait that PGCONNECT_TIMEOUT does not.
+// connectTimeout applies if PGCONNECT_TIMEOUT is not set.
 const connectTimeout = 10 * time.Second
 
-// checkScheme refuses a URL that is not one of PostgreSQL. It would be taken for the name of a database, and be told in errors, with
-// its password.
+// checkScheme rejects a URL of another kind of server. pgx would take the URL for the name of a
+// database and quote it in errors, with its password.
 func checkScheme(from, text string) error {
 	scheme, _, found := strings.Cut(text, "://")
-	if !found || isURL(text) || strings.Contains(scheme, "=") { // a setting whose value has a URL
+	if !found || isURL(text) || strings.Contains(scheme, "=") { // a key-value string may have a URL as a value
 		return nil
 	}
 	return fmt.Errorf("%s is a URL that begins with %.20q, and not with postgres:// or postgresql://", from, scheme+"://")
@@ -81,7 +83,8 @@ func isURL(text string) bool {
 
 func isAddress(text string) bool { return isURL(text) || strings.Contains(text, "=") }
 
-// withQuery adds settings to a URL, in whose query the last of a name counts, and more than what is before the query.
+// withQuery adds settings to the query of a URL. The last value of a name counts, and the query
+// takes precedence over the rest of the URL.
 func withQuery(base string, settings [][2]string) string {
 	separator := "?"
 	if strings.Contains(base, "?") {
@@ -96,7 +99,7 @@ func withQuery(base string, settings [][2]string) string {
 	return base
 }
 
-// withSettings adds settings to a connection string, in which the last of a name counts.
+// withSettings adds settings to a connection string, in which the last value of a name counts.
 func withSettings(base string, settings [][2]string) string {
 	text := base
 	for _, s := range settings {

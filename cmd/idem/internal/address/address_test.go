@@ -42,7 +42,7 @@ func TestURLThatIsNotOfPostgresIsRefusedWithoutItsPassword(t *testing.T) {
 
 func TestEachHostOfAListIsToldWithWhatItHasAnswered(t *testing.T) {
 	t.Parallel()
-	closed := func() string { // an address at which nothing listens
+	closed := func() string { // an address without a listener
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)

@@ -14,7 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Describe says in one line where a connection goes to, without the password.
+// Describe returns the host, database and role of a connection in one line, without the password.
 func Describe(c *pgconn.Config) string {
 	where := fmt.Sprintf("%s:%d", c.Host, c.Port)
 	if strings.HasPrefix(c.Host, "/") {
@@ -23,7 +23,8 @@ func Describe(c *pgconn.Config) string {
 	return fmt.Sprintf("%s, database %q, role %q", where, c.Database, c.User)
 }
 
-// Refused turns the error of a connection that did not come about into one line that says what to do.
+// Refused turns the error of a failed connection into one line with the cause and a remedy. If
+// several hosts were tried, it lists the cause for each. Other errors are returned as they are.
 func Refused(err error) error {
 	var connect *pgconn.ConnectError
 	if !errors.As(err, &connect) {
@@ -45,13 +46,14 @@ func Refused(err error) error {
 		strings.Join(told, "; "), strings.Join(slices.Sorted(maps.Keys(remedies)), "; "))
 }
 
-// attempt is one host of a list.
+// attempt is the failed connection to one of several hosts.
 type attempt struct {
 	host string
 	err  error
 }
 
-// attempts returns what each host has answered last, if there are several: with sslmode=prefer each of them is asked twice.
+// attempts returns the last error of each host, or nil if there was only one host. With
+// sslmode=prefer, pgx connects to each host twice.
 func attempts(connect *pgconn.ConnectError) (tried []attempt) {
 	hosts := map[string]bool{fmt.Sprint(connect.Config.Host, connect.Config.Port): true}
 	for _, f := range connect.Config.Fallbacks {
@@ -62,7 +64,8 @@ func attempts(connect *pgconn.ConnectError) (tried []attempt) {
 		return nil
 	}
 	for _, err := range all.Unwrap() {
-		address, _, named := strings.Cut(err.Error(), " (") // pgconn has no other way to ask which host it was
+		// pgconn has no other way to tell which host the error is from.
+		address, _, named := strings.Cut(err.Error(), " (")
 		if !named {
 			return nil
 		}
@@ -75,7 +78,7 @@ func attempts(connect *pgconn.ConnectError) (tried []attempt) {
 	return tried
 }
 
-// reason returns why a connection did not come about, and what to do.
+// reason returns the cause of a failed connection and a remedy.
 func reason(err error) (cause, remedy string) {
 	var server *pgconn.PgError
 	var lookup *net.DNSError
@@ -94,6 +97,7 @@ func reason(err error) (cause, remedy string) {
 	return lastLine(err), "check the address: -d, DATABASE_URL, PGHOST, PGSSLMODE"
 }
 
+// adviceOf returns the remedy for a SQLSTATE that a server answers at connection.
 func adviceOf(code string) string {
 	switch code {
 	case "28P01", "28000":
@@ -113,7 +117,7 @@ func isTimeout(err error) bool {
 	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// lastLine is the reason behind a list of attempts.
+// lastLine returns the last line of an error: pgconn lists the attempts before the cause.
 func lastLine(err error) string {
 	lines := strings.Split(strings.TrimSpace(err.Error()), "\n")
 	return strings.TrimSpace(lines[len(lines)-1])

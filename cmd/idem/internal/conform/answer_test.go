@@ -12,7 +12,7 @@ import (
 	"github.com/idem-go/idem/cmd/idem/internal/conform"
 )
 
-// keeper is a server that keeps the first answer of a key..
+// keeper is a server that stores the first answer of a key.
 type keeper struct {
 	mu     sync.Mutex
 	kept   map[string]int
@@ -44,7 +44,7 @@ func serve(t *testing.T, k *keeper) string {
 	return server.URL
 }
 
-// A replay whose JSON has its members in another order says the same. Stripe says that the body is the same.
+// A replay may have its members in another order. Stripe requires equal bytes.
 func TestJSONOfARepetitionCountsByWhatItSays(t *testing.T) {
 	t.Parallel()
 	address := serve(t, &keeper{answer: func(w http.ResponseWriter, id int, again bool) {
@@ -76,7 +76,7 @@ func TestAnswerThatACutHasLostIsFound(t *testing.T) {
 	t.Parallel()
 	address := serve(t, &keeper{answer: func(w http.ResponseWriter, id int, _ bool) {
 		w.WriteHeader(http.StatusCreated)
-		if id != 3 { // the third is the one that is cut
+		if id != 3 { // the third request is the one that is cut
 			fmt.Fprintf(w, `{"id":%d}`, id)
 		}
 	}})

@@ -33,7 +33,7 @@ func options(t *testing.T, profile, address string) conform.Options {
 	}
 }
 
-// verdicts returns what was found of each rule.
+// verdicts returns the verdict of each rule.
 func verdicts(t *testing.T, o conform.Options) map[string]conform.Result {
 	t.Helper()
 	results, err := conform.Test(t.Context(), o, func(string, int, int) {})
@@ -47,10 +47,10 @@ func verdicts(t *testing.T, o conform.Options) map[string]conform.Result {
 	return found
 }
 
-// A server that breaks one rule is found at that rule, and keeps all others.
+// A server breaks one rule at a time. Only that rule may be reported as broken.
 func TestEachRuleIsFoundBrokenAlone(t *testing.T) {
 	t.Parallel()
-	also := map[string][]string{ // who breaks the first cannot keep the others
+	also := map[string][]string{ // breaking the first rule also breaks these
 		"repetition": {"after-a-cut", "at-once", "same-json", "replay-mark", "long-key"},
 	}
 	for _, profile := range conform.Names() {
@@ -60,7 +60,7 @@ func TestEachRuleIsFoundBrokenAlone(t *testing.T) {
 				t.Parallel()
 				o := options(t, profile, newServer(t, profile, rule.Name).URL)
 				if rule.Name == "after-a-cut" {
-					o.Timeout = 10 * time.Second // for so long it is asked for, and all else has to be answered in that
+					o.Timeout = 10 * time.Second // settled asks for this long, and all other requests have to be answered in it
 				}
 				for name, got := range verdicts(t, o) {
 					want := conform.Kept
@@ -89,7 +89,7 @@ func TestCodesOfTheProfileAreLookedAt(t *testing.T) {
 	}
 }
 
-// JSON has more than one spelling of a number and of a letter.
+// JSON has several spellings of a number and of a letter.
 func TestSameJSON_TellsOneFromOnePointZero(t *testing.T) {
 	t.Parallel()
 	found := verdicts(t, options(t, "acp", newServer(t, "acp", "same-number").URL))
@@ -98,7 +98,8 @@ func TestSameJSON_TellsOneFromOnePointZero(t *testing.T) {
 	}
 }
 
-// A server whose answers are all the same, and that marks no replay, cannot be told from one that executes each time.
+// If all answers are equal and replays are not marked, replays cannot be distinguished from
+// executions.
 func TestWhatCannotBeToldIsNotTried(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok")) }))
@@ -114,7 +115,7 @@ func TestWhatCannotBeToldIsNotTried(t *testing.T) {
 	}
 }
 
-// What is sent is bounded, and goes to no other host.
+// The number of requests is limited, and no request goes to another host.
 func TestNoMoreIsSentThanWasSaid(t *testing.T) {
 	t.Parallel()
 	for _, profile := range conform.Names() {
@@ -132,7 +133,7 @@ func TestNoMoreIsSentThanWasSaid(t *testing.T) {
 				if r.URL.Path != "/orders" || r.Method != http.MethodPost {
 					t.Errorf("%s %s", r.Method, r.URL)
 				}
-				if sent.Add(1) > 3 { // and from then on all are in progress for ever
+				if sent.Add(1) > 3 { // later requests are in progress forever
 					w.WriteHeader(http.StatusConflict)
 					return
 				}
@@ -234,7 +235,7 @@ func TestPartsOfACredentialAreNotShown(t *testing.T) {
 	}
 }
 
-// Servers that do not behave end no run: each rule has its verdict.
+// A misbehaving server does not end the run: each rule has a verdict.
 func TestServersThatDoNotBehaveAreTold(t *testing.T) {
 	t.Parallel()
 	var n atomic.Int64

@@ -7,11 +7,12 @@ import (
 	"sync/atomic"
 )
 
-// cuttable is a connection that can be cut as soon as a request is on its way. net/http reports a request of HTTP/1 as written when it
-// is in a buffer, before the last write to the connection.
+// cuttable is a connection that can call a function after its next write. net/http reports a
+// request of HTTP/1 as written while it is still in a buffer, before the last write to the
+// connection.
 type cuttable struct {
 	net.Conn
-	cut atomic.Pointer[context.CancelFunc] // called after the next write
+	cut atomic.Pointer[context.CancelFunc] // called once, after the next write
 }
 
 func (c *cuttable) Write(b []byte) (int, error) {
@@ -22,7 +23,8 @@ func (c *cuttable) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// cutAfterWrite has cancel called when the request that was written to conn has left the process.
+// cutAfterWrite arranges for cancel to be called as soon as the request that net/http wrote to conn
+// has left the process.
 func cutAfterWrite(conn net.Conn, cancel context.CancelFunc) {
 	if secure, ok := conn.(*tls.Conn); ok {
 		conn = secure.NetConn()

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// A server reads each request whose connection is cut: net/http reports a request as written while it is still in a buffer.
+// The server receives each request whose connection is cut, although net/http reports a request as
+// written while it is in a buffer.
 func TestCut_ComesAfterTheRequest(t *testing.T) {
 	t.Parallel()
 	const requests = 20
@@ -66,7 +67,7 @@ func TestCut_ComesAfterTheRequest(t *testing.T) {
 	}
 }
 
-// slowConn takes its time for a write, as a busy machine does.
+// slowConn delays each write, as a busy machine does.
 type slowConn struct{ net.Conn }
 
 func (c slowConn) Write(b []byte) (int, error) {

@@ -1,6 +1,9 @@
-// Package conform finds out, from outside, whether a server keeps the rules of idempotency keys that a profile has.
+// Package conform tests from outside whether an HTTP server follows the idempotency-key rules of a
+// profile.
 //
-// It sends one request again and again, under keys of its own, and compares answers. What was executed it cannot see: a repetition that has the answer of
-// the first request is taken for a replay if two requests have different answers, or if the server marks replays. Otherwise a rule is not tried, which
-// is never told as kept.
+// A run sends one request many times, under keys that it generates, and compares the answers. It
+// cannot observe executions. It takes a repetition with the answer of the first request for a
+// replay in two cases: two executions of the request have different answers, or the server marks
+// replays. In all other cases a rule that depends on this has the verdict "not tried". A rule that
+// was not tried is never reported as kept.
 package conform

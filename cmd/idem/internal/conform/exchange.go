@@ -22,7 +22,7 @@ import (
 
 const keyField = "Idempotency-Key"
 
-// What is sent, and what is read, at most.
+// Limits of a run. Bodies are read up to maxBody bytes and reported up to shownBody bytes.
 const (
 	MaxRequests = 200
 	MaxAtOnce   = 64
@@ -30,30 +30,31 @@ const (
 	shownBody   = 300
 )
 
-// Exchange is a request and its answer, as they are shown.
+// Exchange is a request and its answer as a Result reports them, without credentials.
 type Exchange struct {
-	Key     []string            `json:"key"` // as it was sent; none if there was none
+	Key     []string            `json:"key"` // the Idempotency-Key fields as sent
 	Request string              `json:"request"`
-	As      string              `json:"as,omitempty"` // whose credential it had, if not the first one's
+	As      string              `json:"as,omitempty"` // whose credential was used; empty for the first principal's
 	Status  int                 `json:"status,omitempty"`
 	Header  map[string][]string `json:"header,omitempty"`
 	Body    string              `json:"body,omitempty"`
 	Error   string              `json:"error,omitempty"`
 }
 
-// answer is what came of a request.
+// answer is the response to a request, or the error.
 type answer struct {
 	status int
 	header http.Header
 	body   []byte
 	err    error
-	exact  bool // the body counts by its bytes
+	exact  bool // compare bodies by bytes
 	shown  Exchange
 }
 
 func (a *answer) ok() bool { return a.err == nil && a.status >= 200 && a.status < 300 }
 
-// same reports whether two answers say the same. JSON counts by what it says, unless the profile has it by its bytes.
+// same reports whether two answers have the same status and body. Bodies that are JSON are compared
+// by meaning, unless the profile wants equal bytes.
 func (a *answer) same(b *answer) bool {
 	if a.err != nil || b.err != nil || a.status != b.status {
 		return false
@@ -69,19 +70,19 @@ func (a *answer) same(b *answer) bool {
 	return err == nil && one == other
 }
 
-// isMarked reports whether a server says that an answer is a replay.
+// isMarked reports whether the server marked the answer as a replay.
 func (a *answer) isMarked() bool {
 	return a.err == nil && (a.header.Get("Idempotency-Replayed") == "true" || a.header.Get("Idempotent-Replayed") == "true")
 }
 
-// client sends requests to one URL.
+// client sends requests to one URL and counts them.
 type client struct {
 	http    *http.Client
 	url     *url.URL
 	request *Request
-	first   http.Header    // the credential
-	other   http.Header    // another principal's
-	secrets *regexp.Regexp // nil if there is no credential
+	first   http.Header    // the credential of the first principal
+	other   http.Header    // the credential of another principal; may be nil
+	secrets *regexp.Regexp // matches credentials in texts; nil if there are none
 	timeout time.Duration
 	exact   bool
 	dial    func(ctx context.Context, network, address string) (net.Conn, error)
@@ -90,6 +91,7 @@ type client struct {
 	sent int
 }
 
+// newClient returns a client whose connections can be cut. It does not follow redirects.
 func newClient(o *Options) *client {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxConnsPerHost, transport.MaxIdleConnsPerHost = MaxAtOnce, MaxAtOnce
@@ -111,14 +113,16 @@ func newClient(o *Options) *client {
 
 func (c *client) close() { c.http.CloseIdleConnections() }
 
-// sending is one request.
+// sending is a request to be sent.
 type sending struct {
-	keys    []string // the fields that are sent
+	keys    []string // the values of Idempotency-Key fields
 	body    string
 	asOther bool
-	cut     bool // the connection is cut once the request is sent
+	cut     bool // close the connection once the request is sent
 }
 
+// errEnded is the error of a request whose connection ended before an answer. The client does not
+// retry it by itself: the retry would be a repetition that no rule knows of.
 var errEnded = errors.New("the connection ended ahead of an answer")
 
 func isHTTP2(conn net.Conn) bool {
@@ -126,11 +130,13 @@ func isHTTP2(conn net.Conn) bool {
 	return ok && secure.ConnectionState().NegotiatedProtocol == "h2"
 }
 
-// errCut is how a request ends whose connection is cut on purpose.
+// errCut is the error of a request whose connection the client closed on purpose.
 var errCut = errors.New("the connection was cut, as was meant")
 
 var errLimit = fmt.Errorf("more than %d requests would be needed", MaxRequests)
 
+// send sends a request and returns the answer, with the part that is shown to people. It fails if
+// the run has sent MaxRequests already.
 func (c *client) send(ctx context.Context, s sending) *answer {
 	a := &answer{exact: c.exact, shown: Exchange{Key: s.keys, Request: c.shorten(s.body)}}
 	if s.asOther {
@@ -152,7 +158,7 @@ func (c *client) send(ctx context.Context, s sending) *answer {
 	return a
 }
 
-// count bounds what is sent.
+// count counts a request and fails if it is one too many.
 func (c *client) count() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -162,6 +168,12 @@ func (c *client) count() error {
 	return nil
 }
 
+// exchange sends a request and reads the response into a.
+//
+// A request must reach the server once, or the run would misjudge the answers. The two obstacles
+// are in net/http. It retries requests with an Idempotency-Key on its own, which GetBody prevents.
+// It also reports a request of HTTP/1 as written while the request is still in a buffer. For s.cut,
+// the connection is therefore closed at the next write.
 func (c *client) exchange(ctx context.Context, s sending, a *answer) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("no answer within %v", c.timeout))
 	defer cancel()
@@ -172,11 +184,13 @@ func (c *client) exchange(ctx context.Context, s sending, a *answer) error {
 			conn = got.Conn
 			bodyAgain.Store(isHTTP2(conn))
 		},
-		GotFirstResponseByte: func() { bodyAgain.Store(true) }, // it may be a redirect, for which net/http asks for the body before it is refused
+		// The answer may be a redirect. net/http asks for the body again before CheckRedirect
+		// refuses to follow it.
+		GotFirstResponseByte: func() { bodyAgain.Store(true) },
 	}
 	if s.cut {
 		trace.WroteRequest = func(httptrace.WroteRequestInfo) {
-			if isHTTP2(conn) { // it has left the buffers
+			if isHTTP2(conn) { // the request has left the buffers
 				cancel()
 			} else {
 				cutAfterWrite(conn, cancel)
@@ -200,8 +214,9 @@ func (c *client) exchange(ctx context.Context, s sending, a *answer) error {
 	if len(s.keys) > 0 {
 		req.Header[keyField] = s.keys
 	}
-	// net/http sends a request with a key again by itself. Over HTTP/2 it does so only where the server has said that it has not processed the
-	// request, as by REFUSED_STREAM.
+	// Refuse the body to a retry by net/http. Over HTTP/2, net/http only retries if the server has
+	// said that it did not process the request, for example by REFUSED_STREAM. Such a retry is
+	// harmless and gets the body.
 	req.GetBody = func() (io.ReadCloser, error) {
 		if bodyAgain.Load() {
 			return io.NopCloser(strings.NewReader(s.body)), nil
@@ -216,7 +231,7 @@ func (c *client) exchange(ctx context.Context, s sending, a *answer) error {
 		if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
 			return cause
 		}
-		return errors.Unwrap(err) // without the URL
+		return errors.Unwrap(err) // omit the URL, which may hold a password
 	}
 	defer response.Body.Close()
 	a.status, a.header = response.StatusCode, response.Header
@@ -224,7 +239,8 @@ func (c *client) exchange(ctx context.Context, s sending, a *answer) error {
 	return err
 }
 
-// shorten makes something fit to be shown. A credential is hidden before the end is cut off, which would leave a part of it.
+// shorten returns text without credentials, cut to shownBody bytes. It hides credentials before
+// cutting, because the cut could leave a recognizable part of one.
 func (c *client) shorten(text string) string {
 	text = c.hide(text)
 	if len(text) > shownBody {
@@ -233,7 +249,7 @@ func (c *client) shorten(text string) string {
 	return strings.ToValidUTF8(text, "\uFFFD")
 }
 
-// hide replaces credentials, which a server may have echoed.
+// hide replaces credentials in text. A server may have echoed them.
 func (c *client) hide(text string) string {
 	if c.secrets == nil {
 		return text

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// A server that refuses streams above its bound has not processed them, and is to be asked again.
+// A server that refuses streams above its limit has not processed them, so net/http may retry them.
 func TestStreamsThatAServerRefusesAreSentAgain(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -20,7 +20,7 @@ func TestStreamsThatAServerRefusesAreSentAgain(t *testing.T) {
 		if err != nil || len(body) == 0 || r.ProtoMajor != 2 {
 			t.Errorf("%s, body %q, %v", r.Proto, body, err)
 		}
-		time.Sleep(20 * time.Millisecond) // so that others come meanwhile, of which some are refused
+		time.Sleep(20 * time.Millisecond) // other streams arrive meanwhile, and some are refused
 	}))
 	server.EnableHTTP2 = true
 	server.Config.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: 5}

@@ -13,34 +13,33 @@ import (
 	"time"
 )
 
-// Options say what is tried.
+// Options configure Test.
 type Options struct {
 	URL        *url.URL
 	Profile    *Profile
 	Request    *Request
 	Credential http.Header
-	Other      http.Header // another principal's; may be nil
+	Other      http.Header // the credential of another principal; may be nil
 	Timeout    time.Duration
 }
 
-// Verdict says what was found of a rule.
+// Verdict is the outcome of a rule.
 type Verdict string
 
-// The verdicts.
 const (
 	Kept     Verdict = "kept"
 	Broken   Verdict = "broken"
 	NotTried Verdict = "not tried"
 )
 
-// finding is what came of trying a rule.
+// finding is the outcome of a rule, with the reason and the answers that show it.
 type finding struct {
 	verdict Verdict
 	why     string
 	seen    []*answer
 }
 
-// Result is what was found of a rule.
+// Result is a rule with its outcome, as it is reported.
 type Result struct {
 	Rule
 	Verdict  Verdict    `json:"verdict"`
@@ -48,20 +47,22 @@ type Result struct {
 	Evidence []Exchange `json:"evidence,omitempty"`
 }
 
-// probe is one run over the rules of a profile.
+// probe is one run of Test. Rules share its first request and the repetition of it.
 type probe struct {
 	*client
 	ctx     context.Context
 	profile *Profile
 	rule    string
 
-	unique       string // that of the first request
+	unique       string // the value of Unique in the first request
 	key          string
 	first, again *answer
-	tells        bool // two requests have different answers
+	tells        bool // executions of equal requests under different keys have different answers
 }
 
-// Test tries the rules. It returns what it has found, also if ctx has ended meanwhile.
+// Test tries all rules of the profile against the server and returns one Result per rule. It calls
+// progress before each rule. If ctx ends, Test returns the results so far and the cause. It also
+// fails if the profile needs a JSON object as the body and the request has none.
 func Test(ctx context.Context, o Options, progress func(rule string, done, of int)) ([]Result, error) {
 	if o.Profile.inBody {
 		var object map[string]any
@@ -94,7 +95,8 @@ func Test(ctx context.Context, o Options, progress func(rule string, done, of in
 	return results, nil
 }
 
-// begin sends a request, the same again, and the same under another key.
+// begin sends the first request, its repetition, and the same body under another key. The third
+// answer shows whether executions can be distinguished from replays.
 func (p *probe) begin() {
 	p.first = p.ask(p.key, p.unique)
 	if !p.first.ok() {
@@ -104,7 +106,8 @@ func (p *probe) begin() {
 	p.tells = !p.ask(p.newKey(), p.unique).same(p.first)
 }
 
-// impossible says why nothing can be tried.
+// impossible returns a finding NotTried if the first request did not succeed, and nil otherwise.
+// Without a success no rule can be judged.
 func (p *probe) impossible() *finding {
 	if p.first.ok() {
 		return nil
@@ -119,24 +122,26 @@ func (p *probe) impossible() *finding {
 	return &finding{NotTried, why, []*answer{p.first}}
 }
 
+// newUnique returns a random value for the placeholder Unique.
 func newUnique() string { return strings.ToLower(rand.Text()[:16]) }
 
-// newKey returns a key: a UUID of version 4, which every profile takes.
+// newKey returns a random UUID of version 4, a form that every profile accepts as a key.
 func (p *probe) newKey() string {
 	var b [16]byte
-	_, _ = rand.Read(b[:]) // it never fails
+	_, _ = rand.Read(b[:]) // crypto/rand never fails
 	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// with returns the request under a key, as the profile sends it. An empty key is none.
+// with returns a request with the given key, placed where the profile wants it: in the header or in
+// the body. An empty key means none.
 func (p *probe) with(key, body string) sending {
 	switch {
 	case key == "":
 		return sending{body: body}
 	case p.profile.inBody:
 		var object map[string]any
-		_ = json.Unmarshal([]byte(body), &object) // it was checked
+		_ = json.Unmarshal([]byte(body), &object) // Test has checked that the body is an object
 		object["request_id"] = key
 		changed, _ := json.Marshal(object)
 		return sending{body: string(changed)}
@@ -144,7 +149,7 @@ func (p *probe) with(key, body string) sending {
 	return sending{keys: []string{p.field(key)}, body: body}
 }
 
-// field is a key as it is in the header.
+// field returns key as the header field spells it.
 func (p *probe) field(key string) string {
 	if p.profile.quoted {
 		return `"` + key + `"`
@@ -152,11 +157,12 @@ func (p *probe) field(key string) string {
 	return key
 }
 
+// ask sends the request under a key, with a value for the placeholder Unique.
 func (p *probe) ask(key, unique string) *answer {
 	return p.send(p.ctx, p.with(key, p.request.body(unique)))
 }
 
-// askAll sends a request many times at once.
+// askAll sends n identical requests at the same time.
 func (p *probe) askAll(n int, key, unique string) []*answer {
 	answers := make([]*answer, n)
 	var ready, done sync.WaitGroup
@@ -172,7 +178,9 @@ func (p *probe) askAll(n int, key, unique string) []*answer {
 	return answers
 }
 
-// settled asks until an answer is no conflict with a request that is still under way.
+// settled repeats a request until the server no longer reports that an earlier one with the same
+// key is in progress (409 or 425). It returns the last answer. It gives up after 20 repetitions,
+// after the timeout, or when ctx ends.
 func (p *probe) settled(key, unique string) *answer {
 	const most = 20
 	deadline := time.Now().Add(p.timeout)
@@ -189,14 +197,16 @@ func (p *probe) settled(key, unique string) *answer {
 	}
 }
 
-// canTell reports whether a replay can be told from an execution.
+// canTell reports whether a replay can be distinguished from an execution.
 func (p *probe) canTell() bool { return p.tells || p.again.isMarked() }
 
+// cannotTell returns the finding of a rule that needs canTell.
 func (p *probe) cannotTell(seen ...*answer) finding {
 	return finding{NotTried, "two requests under different keys have the same answer, and replays are not marked: an execution cannot be told from a replay", seen}
 }
 
-// isRefusal reports whether an answer has one of these statuses and the code that the profile has for the rule, and otherwise what is wrong.
+// isRefusal returns "" if the answer has one of the statuses and, where the profile defines a code
+// for the rule, that code. Otherwise isRefusal returns what is wrong.
 func (p *probe) isRefusal(a *answer, statuses []int) (wrong string) {
 	switch {
 	case a.err != nil:
@@ -218,6 +228,7 @@ func (p *probe) isRefusal(a *answer, statuses []int) (wrong string) {
 	return ""
 }
 
+// verdict returns a finding Broken for the reason wrong, or Kept if wrong is empty.
 func verdict(wrong string, seen ...*answer) finding {
 	if wrong != "" {
 		return finding{Broken, wrong, seen}

@@ -2,21 +2,23 @@ package conform
 
 import "slices"
 
-// Profile is a set of rules.
+// Profile is a specification of idempotency keys: its rules, and the details in which
+// specifications differ.
 type Profile struct {
 	Name  string
 	Rules []Rule
 
-	quoted    bool              // a key is a string of RFC 9651
-	inBody    bool              // the key is the field request_id of the body
-	exact     bool              // the body of a repetition is the same to the byte; elsewhere JSON counts by what it says
+	quoted bool // the key field is a string of RFC 9651
+	inBody bool // the key is the field request_id of the body
+	// The body of a replay must have the same bytes. In other profiles JSON is compared by meaning.
+	exact     bool
 	required  bool              // a request without a key is refused
-	reused    []int             // what another request with a key is answered
-	codes     map[string]string // in the body of a refusal, by the rule
-	refusedAs []int             // what a key is answered that breaks the rules of keys
+	reused    []int             // statuses for a key that comes with another request
+	codes     map[string]string // the code in the body of a refusal, by rule
+	refusedAs []int             // statuses for a malformed key
 }
 
-// Rule is one thing that a server has to do.
+// Rule is a requirement of a profile.
 type Rule struct {
 	Name   string `json:"rule"`
 	What   string `json:"what"`
@@ -25,7 +27,7 @@ type Rule struct {
 	try func(*probe) finding
 }
 
-// Names are those of the profiles.
+// Names returns the names of all profiles.
 func Names() []string {
 	var names []string
 	for _, p := range profiles() {
@@ -34,7 +36,7 @@ func Names() []string {
 	return names
 }
 
-// Find returns a profile by its name.
+// Find returns the profile with this name, and reports whether it exists.
 func Find(name string) (*Profile, bool) {
 	all := profiles()
 	i := slices.IndexFunc(all, func(p *Profile) bool { return p.Name == name })
@@ -44,6 +46,8 @@ func Find(name string) (*Profile, bool) {
 	return all[i], true
 }
 
+// profiles returns all profiles. Each rule has its source in the specification, which the report
+// prints.
 func profiles() []*Profile {
 	const (
 		draft  = "draft-ietf-httpapi-idempotency-key-header-07, "

@@ -10,22 +10,25 @@ import (
 	"strings"
 )
 
-// Unique is what another value takes the place of in each request that is not a repetition.
+// Unique is a placeholder in the body of a Request. Each request that must differ from the others
+// gets another value in its place.
 const Unique = "{{unique}}"
 
-// Request is what is sent again and again.
+// Request is the request that a run sends.
 type Request struct {
 	Method string
 	Header http.Header
 	Body   string
 }
 
-// Standard is the request if there is no other.
+// Standard returns the request of a run for which the user gave none.
 func Standard() *Request {
 	return &Request{Method: http.MethodPost, Header: http.Header{"Content-Type": {"application/json"}}, Body: `{"idem_conform":"` + Unique + `","number":1}`}
 }
 
-// ReadRequest reads a request: a method, fields of the header, an empty line and the body. The path is that of the URL.
+// ReadRequest parses a request: the method in a line, header fields, an empty line, and the body.
+// The path is not part of the text. ReadRequest fails if the request has an Idempotency-Key of its
+// own.
 func ReadRequest(text string) (*Request, error) {
 	line, rest, _ := strings.Cut(strings.ReplaceAll(text, "\r\n", "\n"), "\n")
 	words := strings.Fields(line)
@@ -46,7 +49,7 @@ func ReadRequest(text string) (*Request, error) {
 	return &Request{Method: words[0], Header: header, Body: strings.TrimSuffix(body, "\n")}, nil
 }
 
-// ReadHeader reads fields of a header, one to a line.
+// ReadHeader parses header fields, one per line. It skips empty lines and lines that begin with #.
 func ReadHeader(text string) (http.Header, error) {
 	header := http.Header{}
 	scan := bufio.NewScanner(strings.NewReader(text))
@@ -57,14 +60,15 @@ func ReadHeader(text string) (http.Header, error) {
 		}
 		name, value, ok := strings.Cut(line, ":")
 		if !ok || name == "" || strings.ContainsAny(name, " \t") {
-			return nil, errors.New("a line of the header is no field: write Name: value") // it may be a credential: it is not shown
+			// The line may be a credential, so the error does not show it.
+			return nil, errors.New("a line of the header is no field: write Name: value")
 		}
 		header.Add(textproto.TrimString(name), textproto.TrimString(value))
 	}
 	return header, scan.Err()
 }
 
-// hasUnique reports whether another request can be made of this one.
+// hasUnique reports whether the body has the placeholder, so that requests can be made to differ.
 func (r *Request) hasUnique() bool { return strings.Contains(r.Body, Unique) }
 
 func (r *Request) body(unique string) string { return strings.ReplaceAll(r.Body, Unique, unique) }

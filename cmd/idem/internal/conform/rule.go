@@ -9,6 +9,7 @@ import (
 	"strings"
 )
 
+// repetition tries whether a repetition of the first request has the answer of the first request.
 func repetition(p *probe) finding {
 	switch {
 	case p.again.err != nil:
@@ -21,6 +22,7 @@ func repetition(p *probe) finding {
 	return verdict("", p.first, p.again)
 }
 
+// replayMark returns the rule that replays, and only replays, have the header field set to true.
 func replayMark(field string) func(*probe) finding {
 	return func(p *probe) finding {
 		switch {
@@ -33,7 +35,8 @@ func replayMark(field string) func(*probe) finding {
 	}
 }
 
-// afterACut cuts the connection once a request is sent. What its repetition is answered, a third one has to be.
+// afterACut closes the connection after a request was sent, as a client does that crashes or times
+// out. Two later requests with the same key must succeed with the same answer.
 func afterACut(p *probe) finding {
 	if !p.canTell() {
 		return p.cannotTell()
@@ -55,6 +58,9 @@ func afterACut(p *probe) finding {
 	return verdict("", gone, second, third)
 }
 
+// atOnce sends MaxAtOnce identical requests at the same time. At least one must succeed, all
+// successes must have the same answer, and the others must be refused with 409. A later repetition
+// must have the answer of the successes.
 func atOnce(p *probe) finding {
 	if !p.canTell() {
 		return p.cannotTell()
@@ -80,12 +86,14 @@ func atOnce(p *probe) finding {
 			}
 		}
 	}
+	// The answers agree so far. The server must also have stored the one that it gave.
 	if last := p.settled(key, unique); !last.same(executed) {
 		return verdict("the repetition of them was answered otherwise", executed, last)
 	}
 	return verdict("", executed)
 }
 
+// otherRequest sends another body under the key of the first request, which must be refused.
 func otherRequest(p *probe) finding {
 	if !p.request.hasUnique() {
 		return finding{NotTried, "the body has no " + Unique + " of which another request could be made", nil}
@@ -97,6 +105,7 @@ func otherRequest(p *probe) finding {
 	return verdict(p.isRefusal(other, p.profile.reused), p.first, other)
 }
 
+// noKey sends a request without a key. The profile says whether it must be refused or executed.
 func noKey(p *probe) finding {
 	a := p.ask("", newUnique())
 	switch {
@@ -108,6 +117,7 @@ func noKey(p *probe) finding {
 	return verdict("", a)
 }
 
+// twoKeys sends a request with two header fields Idempotency-Key, which must be refused.
 func twoKeys(p *probe) finding {
 	s := p.with(p.newKey(), p.request.body(newUnique()))
 	s.keys = append(s.keys, p.field(p.newKey()))
@@ -115,12 +125,17 @@ func twoKeys(p *probe) finding {
 	return verdict(p.isRefusal(a, p.profile.refusedAs), a)
 }
 
+// emptyKey sends an empty key, which must be refused.
 func emptyKey(p *probe) finding {
 	a := p.send(p.ctx, sending{keys: []string{p.field("")}, body: p.request.body(newUnique())})
 	return verdict(p.isRefusal(a, p.profile.refusedAs), a)
 }
 
-// longKey sends a key that is longer than allowed, or, where nothing is said of that, two that are very long and differ at the end.
+// longKey sends a key longer than the profile allows, which must be refused.
+//
+// The ietf profile has no maximum length. There longKey sends a key of 5,000 characters, which the
+// server may refuse. If the server accepts it, a repetition must have the same answer, and a key
+// that differs only in its last character must count as another key.
 func longKey(p *probe) finding {
 	start := p.newKey()
 	if !p.profile.quoted {
@@ -141,6 +156,8 @@ func longKey(p *probe) finding {
 	if again := p.ask(start+"a", unique); !again.same(a) {
 		return verdict("it was taken, and its repetition was answered otherwise", a, again)
 	}
+	// A server may truncate long keys. It would then take this key, which differs at the end, for
+	// the first one.
 	other := p.ask(start+"b", unique)
 	if other.isMarked() || p.tells && other.same(a) {
 		return verdict("another key that begins like it was given its answer", a, other)
@@ -148,6 +165,9 @@ func longKey(p *probe) finding {
 	return verdict("", a, other)
 }
 
+// documentedRefusal provokes a refusal and tries whether it links to documentation: by a problem
+// type of RFC 9457 that is a URL, or by a Link field. A request without a key provokes it. If the
+// server executes that, another body under the first key does.
 func documentedRefusal(p *probe) finding {
 	a := p.ask("", newUnique())
 	if a.ok() && p.request.hasUnique() {
@@ -166,6 +186,7 @@ func documentedRefusal(p *probe) finding {
 	return verdict("", a)
 }
 
+// echo tries whether every answer has the key of its request in the Idempotency-Key field.
 func echo(p *probe) finding {
 	seen := []*answer{p.first, p.again}
 	if p.request.hasUnique() {
@@ -179,14 +200,16 @@ func echo(p *probe) finding {
 	return verdict("", seen...)
 }
 
-// sameJSON sends the body with other white space and its members in another order, and then with numbers and strings in another spelling.
+// sameJSON repeats the first request with equivalent JSON: first with other white space and another
+// order of members, then with other spellings of numbers and strings. Each must have the answer of
+// the first request.
 func sameJSON(p *probe) finding {
 	body := []byte(p.request.body(p.unique))
 	var object map[string]json.RawMessage
 	if json.Unmarshal(body, &object) != nil {
 		return finding{NotTried, "the body is no object of JSON", nil}
 	}
-	ordered, _ := json.Marshal(object) // it was an object
+	ordered, _ := json.Marshal(object) // cannot fail for a map of raw JSON
 	var spaced bytes.Buffer
 	_ = json.Indent(&spaced, ordered, "", "\t")
 	seen := []*answer{p.first}
@@ -206,7 +229,8 @@ func sameJSON(p *probe) finding {
 	return verdict("", seen...)
 }
 
-// respell writes each integer of a body of JSON as a decimal, and the first letter of each string as an escape.
+// respell returns a JSON body with the same meaning: each integer is written as a decimal, and the
+// first letter of each string as an escape.
 func respell(body []byte) string {
 	token := regexp.MustCompile(`"(?:[^"\\]|\\.)*"|-?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?`)
 	integer, letter := regexp.MustCompile(`^-?[0-9]{1,15}$`), regexp.MustCompile(`^"[a-zA-Z]`)
@@ -221,11 +245,14 @@ func respell(body []byte) string {
 	})
 }
 
+// malformedID sends a request_id that is not a UUID, which must be refused.
 func malformedID(p *probe) finding {
 	a := p.ask("not-a-uuid", newUnique())
 	return verdict(p.isRefusal(a, p.profile.refusedAs), a)
 }
 
+// principal repeats the first request with the credential of another principal, which must not get
+// the stored answer of the first.
 func principal(p *probe) finding {
 	if p.other == nil {
 		return finding{NotTried, "there is no other principal: give the credential of one with --other-principal", nil}

@@ -10,10 +10,12 @@ import (
 	"strings"
 )
 
-// shortSecret is the length up to which a part of a credential is shown: hiding "a" would make every text unreadable.
+// shortSecret is the length up to which a part of a credential is not hidden. Hiding "a" would make
+// every text unreadable.
 const shortSecret = 3
 
-// secretPattern returns a pattern that finds the credentials of a run in a text, or nil if there are none.
+// secretPattern returns a pattern that matches the credentials of a run in a text, or nil if there
+// are none. The pattern also matches their usual encodings.
 func secretPattern(address *url.URL, credentials ...http.Header) *regexp.Regexp {
 	var secrets []string
 	for _, header := range credentials {
@@ -37,12 +39,12 @@ func secretPattern(address *url.URL, credentials ...http.Header) *regexp.Regexp 
 		return nil
 	}
 	pattern := regexp.MustCompile("(?i)" + strings.Join(patterns, "|"))
-	pattern.Longest() // a secret may be the beginning of another one
+	pattern.Longest() // a secret may be a prefix of another one
 	return pattern
 }
 
-// partsOf returns what a server may echo of a header field: the value, its parts, such as those of a list of cookies, and what a
-// Basic credential encodes.
+// partsOf returns the parts of a header value that a server may echo: the value itself, its tokens
+// (such as single cookies), and the contents of a Basic credential.
 func partsOf(value string) []string {
 	secrets := []string{value}
 	if _, token, ok := strings.Cut(value, " "); ok {
@@ -60,7 +62,8 @@ func partsOf(value string) []string {
 	return secrets
 }
 
-// escapedPattern matches a secret of which each character may be escaped as in a string of JSON, in a URL, or in HTML.
+// escapedPattern returns a pattern for a secret in which each character may be escaped as in JSON,
+// in a URL, or in HTML.
 func escapedPattern(secret string) string {
 	var pattern strings.Builder
 	for _, r := range secret {
@@ -78,10 +81,13 @@ func escapedPattern(secret string) string {
 	return pattern.String()
 }
 
-// base64Patterns match what base64 makes of a secret at each of the three positions that a byte can have. The characters at both
-// ends, which depend on what surrounds the secret, are left out.
+// base64Patterns returns patterns for a secret inside of a longer text that is encoded as base64.
+//
+// Base64 encodes three bytes as four characters. The encoding of the secret therefore depends on
+// its position in the text modulo three, and there are three patterns. The first and last
+// characters also encode bits of the neighboring bytes, so the patterns leave them out.
 func base64Patterns(secret string) (patterns []string) {
-	const shortest = 8 // characters; fewer could be anything
+	const shortest = 8 // characters; a shorter pattern would match by chance
 	for before := range 3 {
 		encoded := base64.RawStdEncoding.EncodeToString(append(make([]byte, before), secret...))
 		first, end := (before*8+5)/6, (before+len(secret))*8/6

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// server keeps the rules of a profile, but for one that it breaks.
+// server follows the rules of a profile, except the one in breaks.
 type server struct {
 	t        *testing.T
 	profile  string
@@ -24,9 +24,9 @@ type server struct {
 
 type recorded struct {
 	body string
-	done chan struct{} // closed once there is an answer
+	done chan struct{} // closed when there is an answer
 	id   int
-	asks int // how often it was asked for again
+	asks int // number of repetitions
 }
 
 func newServer(t *testing.T, profile, breaks string) *httptest.Server {
@@ -37,7 +37,7 @@ func newServer(t *testing.T, profile, breaks string) *httptest.Server {
 	return server
 }
 
-// keyOf returns the key of a request, whether it has one, and whether that is invalid.
+// keyOf returns the key of a request, whether it has one, and whether the key is invalid.
 func (s *server) keyOf(r *http.Request, body []byte) (key string, has, invalid bool) {
 	if s.profile == "aip155" {
 		var said struct {
@@ -113,7 +113,7 @@ func (s *server) keyed(w http.ResponseWriter, r *http.Request, key string, body 
 	switch {
 	case !known:
 		if record.id = s.next(); s.breaks == "after-a-cut" && record.id == 3 {
-			<-r.Context().Done() // the third that is executed is the one that is cut: its key is never given back
+			<-r.Context().Done() // the third execution is the cut one; its key is never released
 			return
 		}
 		close(record.done)
@@ -136,7 +136,7 @@ func (s *server) keyed(w http.ResponseWriter, r *http.Request, key string, body 
 	}
 }
 
-// isStorm reports whether a key has come very often.
+// isStorm reports whether a key has arrived very often.
 func (s *server) isStorm(r *recorded) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,7 +149,7 @@ func (s *server) fingerprint(body []byte) string {
 	if s.breaks == "same-json" || json.Unmarshal(body, &object) != nil {
 		return string(body)
 	}
-	if s.breaks == "same-number" { // it tells 1 from 1.0
+	if s.breaks == "same-number" { // treats 1 and 1.0 as different
 		decoder := json.NewDecoder(bytes.NewReader(body))
 		decoder.UseNumber()
 		if err := decoder.Decode(&object); err != nil {

@@ -15,16 +15,18 @@ var accessChecks = []check{
 	{name: "row-security", run: rowSecurity},
 }
 
-// use is something that a role may do, with what it needs for that: the statements of docs/operate.md.
+// use is a part of the library with the privileges that it needs. The privileges are those of the
+// statements in docs/operate.md.
 type use struct {
 	name  string
 	needs []grant
-	marks []grant // a role that has one of these does it, and has to have the rest
+	marks []grant // a role with any of these is assumed to do this, and must have all of needs
 
 	purges bool
 }
 
-// grant is what is granted on a table, or on the sequence instances. A privilege may be one of columns.
+// grant is a list of privileges on a table or on the sequence instances. A privilege may name
+// columns.
 type grant struct {
 	on         string
 	privileges []string
@@ -79,7 +81,8 @@ var (
 	}
 )
 
-// privileges looks for those that are missing for what the role does. A role does something if it has a part of what that needs.
+// privileges looks for missing privileges. Every role needs those of a call. For the other uses, a
+// role that holds one of the use's marks must hold all that the use needs.
 func privileges(e *exam) error {
 	if err := e.missingFor(calls); err != nil {
 		return err
@@ -106,7 +109,7 @@ func (e *exam) missingFor(u use) error {
 	return nil
 }
 
-// doneByRole reports whether the role has one of the marks.
+// doneByRole reports whether the role holds one of the marks of u on an existing table.
 func (e *exam) doneByRole(u use) (bool, error) {
 	for _, mark := range u.marks {
 		for _, privilege := range mark.privileges {
@@ -119,7 +122,8 @@ func (e *exam) doneByRole(u use) (bool, error) {
 	return false, nil
 }
 
-// packages tells which parts of the library the role may not use at all. Whether the program uses them cannot be told from here.
+// packages notes the uses of which the role holds no mark. The doctor cannot know whether the
+// program needs them.
 func packages(e *exam) error {
 	var not []string
 	var remedy []string
@@ -143,13 +147,15 @@ func packages(e *exam) error {
 	return nil
 }
 
-// missing returns those of the privileges that the role does not have.
+// missing returns the privileges of u that the role lacks, each as "PRIVILEGE on OBJECT". A
+// privilege on columns is checked column by column.
 func (e *exam) missing(u use) ([]string, error) {
 	var oids []uint32
 	var privileges, columns, texts []string
 	for _, need := range u.needs {
 		for _, r := range e.neededOf(u, need.on) {
 			for _, privilege := range need.privileges {
+				// "SELECT (a, b)" is checked for each column, "SELECT" for the table.
 				kind, listed, _ := strings.Cut(strings.TrimSuffix(privilege, ")"), " (")
 				for _, column := range strings.Split(listed, ", ") {
 					oids, privileges, columns = append(oids, r.OID), append(privileges, kind), append(columns, column)
@@ -170,8 +176,9 @@ func (e *exam) missing(u use) ([]string, error) {
 	return slices.Compact(lacked), err
 }
 
-// neededOf returns the relations of a table on which a use needs privileges: the table, and for the purge, which works on each partition
-// by itself, those as well. Of tables that have nothing to purge it needs none.
+// neededOf returns the relations of table on which u needs privileges. Purge deletes from each
+// partition by name, so it needs privileges on partitions too. Other uses need them on the table
+// alone. Purge needs none on a table without rows, apart from records and sweeps.
 func (e *exam) neededOf(u use, table string) (found []relation) {
 	used := false
 	for _, r := range e.relations {
@@ -186,7 +193,8 @@ func (e *exam) neededOf(u use, table string) (found []relation) {
 	return found
 }
 
-// grantOf makes statements of what is missing, of which each says "PRIVILEGE on OBJECT".
+// grantOf returns GRANT statements for missing, whose elements have the form "PRIVILEGE on OBJECT".
+// Privileges on one object go into one statement.
 func grantOf(role string, missing []string) string {
 	var objects []string
 	privileges := map[string][]string{}
@@ -205,6 +213,7 @@ func grantOf(role string, missing []string) string {
 	return strings.Join(statements, "; ")
 }
 
+// publicAccess looks for tables on which PUBLIC has privileges.
 func publicAccess(e *exam) error {
 	rows, err := e.tx.Query(e.ctx, `
 		SELECT c.oid, string_agg(DISTINCT acl.privilege_type, ', ' ORDER BY acl.privilege_type)
@@ -228,6 +237,8 @@ func publicAccess(e *exam) error {
 	return err
 }
 
+// rowSecurity looks for row-level security, which hides records from the library if its policies
+// apply to the role.
 func rowSecurity(e *exam) error {
 	for _, r := range e.relations {
 		switch {

@@ -10,7 +10,8 @@ import (
 	"github.com/idem-go/idem/cmd/idem/internal/record"
 )
 
-// againstChecks compare with another database: the one that this one is to take over from, or is a copy of.
+// againstChecks compare this database with Options.Against: the database that this one replaces, or
+// of which it is a copy.
 var againstChecks = []check{
 	{name: "same-migrations", run: sameMigrations},
 	{name: "same-owners", run: sameOwners},
@@ -18,7 +19,8 @@ var againstChecks = []check{
 	{name: "same-rows", run: sameRows},
 }
 
-// there runs a part of a check on the other database.
+// there calls work in a transaction on the database of Options.Against. Findings of other do not
+// reach the result of e unless work copies them.
 func (e *exam) there(work func(other *exam) error) error {
 	other := &exam{patient: &patient{pool: e.opts.Against, opts: e.opts}, ctx: e.ctx}
 	return record.Tx(e.ctx, e.opts.Against, e.opts.Limits.Statement, func(tx pgx.Tx) error {
@@ -30,7 +32,8 @@ func (e *exam) there(work func(other *exam) error) error {
 	})
 }
 
-// both asks the same of both databases: of the other one first, so that what has come here in between is no difference.
+// both runs sql on both databases. The other database is read first: rows that replication delivers
+// in between then exist here as well, and do not count as missing.
 func (e *exam) both(sql string) (here, there []string, err error) {
 	if err = e.there(func(other *exam) (err error) { there, err = other.texts(sql); return err }); err != nil {
 		return nil, nil, err
@@ -39,7 +42,7 @@ func (e *exam) both(sql string) (here, there []string, err error) {
 	return here, there, err
 }
 
-// missing returns what is in one list and not in the other.
+// missing returns the elements of "of" that are not in "in".
 func missing(in, of []string) (lost []string) {
 	for _, s := range of {
 		if !slices.Contains(in, s) {
@@ -49,6 +52,9 @@ func missing(in, of []string) (lost []string) {
 	return lost
 }
 
+// sameMigrations compares tables, columns and types, because logical replication does not copy DDL.
+// A column that only the other database has is a problem. A column that only this database has is a
+// warning.
 func sameMigrations(e *exam) error {
 	here, there, err := e.both(`SELECT a.attrelid::regclass::text || '.' || a.attname || ' ' || format_type(a.atttypid, a.atttypmod)
 		FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -66,6 +72,7 @@ func sameMigrations(e *exam) error {
 	return nil
 }
 
+// sameOwners compares owners and grants.
 func sameOwners(e *exam) error {
 	here, there, err := e.both(`SELECT format('%s is owned by %s and granted as %s', c.relname, pg_get_userbyid(c.relowner), coalesce((SELECT string_agg(a::text, ' ' ORDER BY a::text) FROM unnest(c.relacl) a), 'by default'))
 		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'idem' AND c.relkind IN ('r', 'p', 'S') ORDER BY 1`)
@@ -78,9 +85,12 @@ func sameOwners(e *exam) error {
 	return nil
 }
 
-// spare is how far a sequence is set beyond that of the other database, for what is given out there until it stops.
+// spare is the margin by which the remedy sets a sequence beyond the value in the other database.
+// The other database may hand out that many numbers before its writers stop.
 const spare = 10_000
 
+// sameSequences looks for sequences that are behind those of the other database. After a takeover
+// such a sequence would hand out numbers that are in use.
 func sameSequences(e *exam) error {
 	for i := range numberings {
 		n := &numberings[i]
@@ -105,8 +115,9 @@ func sameSequences(e *exam) error {
 	return nil
 }
 
-// tally is what is compared of each table, beside the number of its rows: a sum that depends on each row and not on their order. Of
-// times, settings of the session decide nothing here.
+// tally lists, for each table, the columns that go into a checksum of its rows. The checksum does
+// not depend on the order of rows. Columns of time are left out, because their text depends on
+// settings of the session.
 var tally = map[string]string{
 	"records":      "scope, key, execution_id, state, status",
 	"operations":   "id, state, epoch, seq, kind, step",
@@ -120,7 +131,7 @@ var tally = map[string]string{
 	"audit":        "id, act, outcome",
 }
 
-// sameRows compares what is remembered. Payloads are not read.
+// sameRows compares the number and the checksum of rows of each table. Payloads are not read.
 func sameRows(e *exam) error {
 	for _, table := range names(func(t *expected) bool { return tally[t.name] != "" }) {
 		sql := fmt.Sprintf(`SELECT count(*)::text || ' ' || coalesce(sum(hashtextextended(ROW(%s)::text, 0)::numeric), 0)::text FROM idem.%s`, tally[table], table)

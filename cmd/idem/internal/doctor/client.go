@@ -14,8 +14,10 @@ var clientChecks = []check{
 	{name: "clock", run: clock, withoutTable: true},
 }
 
-// pooler compares the process that answers with the one that the server of the connection said it was: a pooler makes up
-// the latter. If one process serves two connections that are open at once, it is in transaction mode.
+// pooler reports whether a connection pooler sits between this program and the server. A server
+// sends its process ID when a connection opens, and a pooler makes one up. So a pooler is present
+// if pg_backend_pid returns a different ID. The pooler is in transaction mode if one server process
+// serves two connections that are open at once.
 func pooler(e *exam) error {
 	var process uint32
 	if err := e.one("SELECT pg_backend_pid()", nil, &process); err != nil {
@@ -39,9 +41,12 @@ func pooler(e *exam) error {
 	return nil
 }
 
-// sharesProcesses looks several times, because a busy pooler may give two connections two processes by chance.
+// sharesProcesses reports whether one server process serves two open connections. Each connection
+// asks several times, because a busy pooler may give two connections different processes by chance.
+// It reports false if a connection cannot be opened or used.
 func sharesProcesses(ctx context.Context, pool *pgxpool.Pool) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second) // in session mode a small pool may have no second connection to give
+	// In session mode a small pool may have no second connection to give: do not wait long for it.
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	config := pool.Config().ConnConfig
 	seen := map[uint32]int{}
@@ -69,9 +74,12 @@ func sharesProcesses(ctx context.Context, pool *pgxpool.Pool) (bool, error) {
 			seen[process] = client
 		}
 	}
+	// More processes than connections: a connection was served by several of them.
 	return len(seen) > clients, nil
 }
 
+// clock compares the clocks. The server's reading must lie between two readings of the local clock.
+// The distance to the nearer one is the least possible difference.
 func clock(e *exam) error {
 	before := e.opts.Now()
 	var server time.Time

@@ -14,7 +14,7 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// asked remembers every statement with its arguments.
+// asked records every statement with its arguments.
 type asked struct {
 	mu    sync.Mutex
 	texts []string
@@ -30,7 +30,7 @@ func (a *asked) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.Trace
 
 func (*asked) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// node is one of a plan.
+// node is a node of a query plan.
 type node struct {
 	Kind    string  `json:"Node Type"`
 	On      string  `json:"Relation Name"`
@@ -41,7 +41,7 @@ type node struct {
 	Plans   []node
 }
 
-// read is how many rows a plan reads of tables of idem.
+// read returns the number of rows of tables of idem that a plan reads.
 func (n *node) read() (rows float64) {
 	if n.Schema == "idem" {
 		rows = (n.Rows + n.Removed) * n.Loops
@@ -52,7 +52,8 @@ func (n *node) read() (rows float64) {
 	return rows
 }
 
-// With as many rows everywhere as would be walked unasked nowhere, each statement is explained with what it reads.
+// The tables are just below the size from which they are not scanned without Scan. EXPLAIN shows
+// how many rows each statement reads.
 func TestDoctorReadsFewRowsOfLargeTables(t *testing.T) {
 	t.Parallel()
 	pgtest.Long(t)
@@ -91,7 +92,7 @@ func TestDoctorReadsFewRowsOfLargeTables(t *testing.T) {
 			t.Fatal(err)
 		}
 		explained++
-		if rows := plans[0].Plan.read(); rows > 12_000 { // the oldest of the messages that are held back is looked for among 10,000
+		if rows := plans[0].Plan.read(); rows > 12_000 { // the oldest held message is looked up among 10,000
 			t.Errorf("%.0f rows are read by %s", rows, sql)
 		}
 	}

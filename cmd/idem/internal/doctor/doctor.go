@@ -1,7 +1,9 @@
-// Package doctor finds what usually goes wrong around the records of idem, and says what to do about it.
+// Package doctor examines a Postgres server and the tables of idem for common faults, and names a
+// remedy for each.
 //
-// It only reads. Every check is a transaction of its own that gives up after some seconds, so that a server in trouble is
-// not troubled further, and what cannot be checked is said instead of being passed over.
+// Checks only read. Each check runs in a transaction of its own with a short statement timeout, so
+// that the doctor adds little load to a server in trouble. A check that cannot run reports a
+// finding of level Unknown, with the privilege or the step that is missing.
 package doctor
 
 import (
@@ -18,31 +20,30 @@ import (
 	"github.com/idem-go/idem/cmd/idem/internal/record"
 )
 
-// Level says how bad a finding is.
+// Level is the severity of a finding.
 type Level string
 
-// The levels.
 const (
-	Note    Level = "note"    // good to know
-	Warning Level = "warning" // may go wrong, or costs
-	Problem Level = "problem" // goes wrong
-	Unknown Level = "unknown" // could not be checked
+	Note    Level = "note"    // worth knowing
+	Warning Level = "warning" // may fail later, or costs performance
+	Problem Level = "problem" // fails now, or will on first use
+	Unknown Level = "unknown" // the check could not run
 )
 
-// Finding is something that is wrong.
+// Finding is one fault that a check found, with its remedy.
 type Finding struct {
 	Level  Level  `json:"level"`
 	What   string `json:"what"`
 	Remedy string `json:"remedy"`
 }
 
-// Result is what a check has found.
+// Result holds the findings of one check.
 type Result struct {
 	Check    string    `json:"check"`
 	Findings []Finding `json:"findings"`
 }
 
-// Worst is the level of the worst finding, and empty if there is none.
+// Worst returns the level of the worst finding, or "" if there are no findings.
 func (r Result) Worst() Level {
 	worst := Level("")
 	for _, f := range r.Findings {
@@ -53,17 +54,20 @@ func (r Result) Worst() Level {
 	return worst
 }
 
+// rank orders the levels. Unknown ranks below Warning: a check that could not run is no evidence of
+// a fault.
 var rank = map[Level]int{Note: 1, Unknown: 2, Warning: 3, Problem: 4}
 
-// check is one thing that may be wrong.
+// check is a named test that adds findings to an exam.
 type check struct {
 	name string
 	run  func(*exam) error
 
-	withoutTable bool     // it makes sense without the tables of idem
-	reads        []string // the tables whose rows it reads
+	withoutTable bool     // the check can run in a database without the tables of idem
+	reads        []string // the tables whose rows the check reads
 }
 
+// checks are the checks of Examine, in the order in which they run and are reported.
 var checks = concat(serverChecks, clientChecks, schemaChecks, accessChecks, sessionChecks, tableChecks, messageChecks)
 
 func concat(lists ...[]check) (all []check) {
@@ -73,7 +77,7 @@ func concat(lists ...[]check) (all []check) {
 	return all
 }
 
-// Names are the names of all checks, in order.
+// Names returns the names of all checks of Examine, in order.
 func Names() []string {
 	var names []string
 	for _, c := range checks {
@@ -82,17 +86,25 @@ func Names() []string {
 	return names
 }
 
-// Examine runs every check, and calls progress before each.
+// Examine runs all checks against the database of pool and returns one Result per check. It calls
+// progress before each check.
+//
+// A check that the server refuses does not fail Examine: it gets a finding of level Unknown.
+// Examine returns an error if ctx ends, if the connection fails, or if the server rejects the
+// queries that precede the checks.
 func Examine(ctx context.Context, pool *pgxpool.Pool, opts Options, progress func(name string, done, of int)) ([]Result, error) {
 	return examine(ctx, pool, opts, checks, progress)
 }
 
-// Only runs the checks of these names.
+// Only runs the checks with the given names, and ignores unknown names.
 func Only(ctx context.Context, pool *pgxpool.Pool, opts Options, names ...string) ([]Result, error) {
 	some := slices.DeleteFunc(slices.Clone(checks), func(c check) bool { return !slices.Contains(names, c.name) })
 	return examine(ctx, pool, opts, some, func(string, int, int) {})
 }
 
+// examine collects the facts that all checks share, then runs the checks one after the other. If
+// the server refuses that first query because it is no PostgreSQL, the only result says which
+// server it is.
 func examine(ctx context.Context, pool *pgxpool.Pool, opts Options, checks []check, progress func(name string, done, of int)) ([]Result, error) {
 	patient := &patient{pool: pool, opts: opts.withDefaults()}
 	if err := record.Tx(ctx, pool, patient.opts.Limits.Statement, func(tx pgx.Tx) error { return patient.meet(ctx, tx) }); err != nil {
@@ -113,19 +125,20 @@ func examine(ctx context.Context, pool *pgxpool.Pool, opts Options, checks []che
 	return results, nil
 }
 
-// patient is the database that is examined.
+// patient is the database under examination, with the facts that all checks share.
 type patient struct {
 	pool *pgxpool.Pool
 	opts Options
 
 	role      string
-	self      string // the role that is connected, quoted
-	hasTable  bool   // one of idem's, at least
-	mayLook   bool   // names up in the schema
-	seesAll   bool   // the sessions of other roles
+	self      string // the role of the connection, quoted
+	hasTable  bool   // at least one table of idem exists
+	mayLook   bool   // the connected role has USAGE on schema idem
+	seesAll   bool   // the connected role sees the sessions of other roles
 	relations []relation
 }
 
+// meet reads the roles, the privileges of the connected role and the relations of idem.
 func (p *patient) meet(ctx context.Context, tx pgx.Tx) error {
 	err := tx.QueryRow(ctx, `
 		SELECT CASE WHEN $1::text = '' THEN current_user::text ELSE $1::text END, quote_ident(current_user),
@@ -139,6 +152,9 @@ func (p *patient) meet(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
+// examine runs one check in a transaction of its own. If a table or a privilege is missing, or the
+// server rejects a statement, the result has a finding of level Unknown. Any other error is
+// returned.
 func (p *patient) examine(ctx context.Context, c check) (Result, error) {
 	e := &exam{patient: p, ctx: ctx, result: Result{Check: c.name, Findings: []Finding{}}}
 	if !p.hasTable && !c.withoutTable {
@@ -160,7 +176,8 @@ func (p *patient) examine(ctx context.Context, c check) (Result, error) {
 	return e.result, err
 }
 
-// canRead says what is missing for a check that reads these tables, and what to grant.
+// canRead reports whether the connected role can read all of tables. If not, canRead adds a finding
+// of level Unknown that names the missing tables or the missing grants.
 func (e *exam) canRead(tables []string) bool {
 	var absent, refused []string
 	for _, name := range tables {
@@ -179,16 +196,18 @@ func (e *exam) canRead(tables []string) bool {
 	return len(absent)+len(refused) == 0
 }
 
-// granting is what lets the role that is connected read these tables.
+// granting returns the GRANT statements that let the connected role read tables.
 func (e *exam) granting(tables []string) string {
 	return fmt.Sprintf("GRANT USAGE ON SCHEMA idem TO %[1]s; GRANT SELECT ON %[2]s TO %[1]s", e.self, strings.Join(tables, ", "))
 }
 
-// hidden says that a check has not seen the sessions and the standbys of other roles.
+// hidden adds a finding of level Unknown: the connected role cannot see other roles' sessions or
+// standbys. The text what says which part of the check is incomplete.
 func (e *exam) hidden(what string) {
 	e.unknown(what+": this role may not see them", "GRANT pg_monitor TO "+e.self+", or connect as a member of pg_monitor")
 }
 
+// adviceOn returns the remedy for a check that failed with the SQLSTATE code.
 func (e *exam) adviceOn(code string) string {
 	switch code {
 	case "42501":
@@ -203,7 +222,7 @@ func (e *exam) adviceOn(code string) string {
 	return "see the log of the server"
 }
 
-// exam is one check that is being made.
+// exam is one run of a check.
 type exam struct {
 	*patient
 	ctx    context.Context
@@ -220,12 +239,12 @@ func (e *exam) warn(what, remedy string)    { e.add(Warning, what, remedy) }
 func (e *exam) note(what, remedy string)    { e.add(Note, what, remedy) }
 func (e *exam) unknown(what, remedy string) { e.add(Unknown, what, remedy) }
 
-// one reads a row of one statement.
+// one runs sql, which returns one row, and scans its columns into the pointers.
 func (e *exam) one(sql string, args []any, into ...any) error {
 	return e.tx.QueryRow(e.ctx, sql, args...).Scan(into...)
 }
 
-// texts reads a column.
+// texts runs sql and returns its only column.
 func (e *exam) texts(sql string, args ...any) ([]string, error) {
 	rows, err := e.tx.Query(e.ctx, sql, args...)
 	if err != nil {

@@ -8,7 +8,8 @@ import (
 	"github.com/idem-go/idem/cmd/idem/internal/doctor"
 )
 
-// What the server of the tests is: without fsync, waiting for no standby, and with the timeouts that Postgres comes with.
+// ofTheTestServer lists the findings about the test server: fsync off, no standby, and the default
+// timeouts of Postgres.
 var ofTheTestServer = []string{"durability", "synchronous-commit", "keepalives", "idle-in-transaction"}
 
 func TestHealthyDatabaseHasNoFindings(t *testing.T) {
@@ -26,7 +27,7 @@ func TestHealthyDatabaseHasNoFindings(t *testing.T) {
 			t.Errorf("not checked: %+v", result)
 		}
 		if slices.Contains(ofTheTestServer, result.Check) || strings.HasPrefix(result.Check, "xmin-") || result.Check == "lock-table" || result.Check == "connections" {
-			continue // what other tests do at the same time
+			continue // caused by other tests
 		}
 		if len(result.Findings) > 0 {
 			t.Errorf("%+v", result)
@@ -34,7 +35,7 @@ func TestHealthyDatabaseHasNoFindings(t *testing.T) {
 	}
 }
 
-// Every check still answers where there is nothing to look at.
+// Every check has a result without the tables of idem.
 func TestDatabaseWithoutTheSchemaIsExaminedAsWell(t *testing.T) {
 	t.Parallel()
 	w := wardEmpty(t)
@@ -54,7 +55,7 @@ func TestDatabaseWithoutTheSchemaIsExaminedAsWell(t *testing.T) {
 	w.finds("primary-key", doctor.Unknown, "not checked")
 }
 
-// A role that may not see is told so, instead of being told that all is well.
+// A role without privileges gets a finding for each check that could not run.
 func TestRoleThatMaySeeNothingIsToldWhatWasNotChecked(t *testing.T) {
 	t.Parallel()
 	w := newWard(t)

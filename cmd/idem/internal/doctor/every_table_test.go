@@ -10,14 +10,14 @@ import (
 	"github.com/idem-go/idem/cmd/idem/internal/doctor"
 )
 
-// sickness is something that may be wrong with any table. In its SQL, and in what is said of it, the words in capitals stand for what
-// wordsOf says.
+// sickness is a fault that any table may have. The words in capitals in its SQL and findings are
+// placeholders: see wordsOf.
 type sickness struct {
 	name, check string
 	level       doctor.Level
 	sql, cure   []string
 	says        []string
-	when        func(table string) bool // nil: always
+	when        func(table string) bool // nil means always
 }
 
 func indexed(table string) bool {
@@ -65,7 +65,7 @@ var sicknesses = []sickness{
 		[]string{"no table idem.TABLE"}, nil},
 }
 
-// TestDoctorFindsWhatIsWrongWithAnyTable: every sickness of every table of the schema, each where the check is quiet before and after.
+// Each fault is made in each table of the schema. The check must be quiet before and after.
 func TestDoctorFindsWhatIsWrongWithAnyTable(t *testing.T) {
 	t.Parallel()
 	w := newWard(t)
@@ -105,7 +105,7 @@ func TestDoctorFindsWhatIsWrongWithAnyTable(t *testing.T) {
 	}
 }
 
-// wordsOf are what stands for a table in a sickness.
+// wordsOf returns the values of the placeholders for a table.
 func (w *ward) wordsOf(table string) *strings.Replacer {
 	w.t.Helper()
 	var key, last, name, definition string

@@ -2,17 +2,21 @@ package doctor
 
 import "strings"
 
-// expected is a table as the migrations make it.
+// expected describes a table as the migrations create it.
 type expected struct {
 	name    string
 	key     string   // the columns of the primary key
-	columns string   // each with its type
-	indexes []string // names and definitions of those besides the primary key
-	purged  string   // the column that says since when purge may delete a row; empty if it is not swept
-	lost    string   // what goes wrong without its primary key, and when a crash has emptied it
+	columns string   // each column with its type
+	indexes []string // the name and definition of each index besides the primary key
+	// The column with the time from which purge may delete a row. It is empty if purge does not
+	// sweep the table.
+	purged string
+	// The consequence if the primary key is missing, or if a crash has emptied the table.
+	lost string
 }
 
-// tables are all tables of schema idem. TestDoctorKnowsEveryTableOfTheMigrations compares them with the migrations.
+// tables are all tables of schema idem. A test, TestDoctorKnowsEveryTableOfTheMigrations, compares
+// them with the migrations.
 var tables = []expected{
 	{
 		name: "records", key: "scope, key", purged: "expires_at",
@@ -103,10 +107,11 @@ var tables = []expected{
 	},
 }
 
-// sequences are those that numbers come from, with the table whose column each belongs to.
+// sequences maps each sequence of schema idem to the table with its column. The sequence instances
+// belongs to no table.
 var sequences = map[string]string{"instances": "", "outbox_seq_seq": "outbox", "delayed_seq_seq": "delayed"}
 
-// names are those of the tables that some condition is true of.
+// names returns the names of the tables for which of returns true.
 func names(of func(*expected) bool) (found []string) {
 	for i := range tables {
 		if of(&tables[i]) {
@@ -118,7 +123,7 @@ func names(of func(*expected) bool) (found []string) {
 
 func (t *expected) keyColumns() []string { return strings.Split(t.key, ", ") }
 
-// index returns the name and the definition of an index.
+// index splits an element of expected.indexes into the name and the definition of the index.
 func index(of string) (name, definition string) {
 	name, definition, _ = strings.Cut(of, " ")
 	return name, definition

@@ -8,7 +8,7 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// What the migrations make is read from the catalog of a database that they were run on.
+// The expected tables must equal the catalog of a migrated database.
 func TestDoctorKnowsEveryTableOfTheMigrations(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)

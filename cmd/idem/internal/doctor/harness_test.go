@@ -16,7 +16,7 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// ward is a database that something is wrong with.
+// ward is a database with a fault.
 type ward struct {
 	t    *testing.T
 	dsn  string
@@ -47,7 +47,7 @@ func (w *ward) exec(sql ...string) {
 	}
 }
 
-// session is one more of its own, for what has to stay open.
+// session opens a further session, for a transaction that has to stay open.
 func (w *ward) session(sql ...string) *pgx.Conn {
 	w.t.Helper()
 	return sessionAt(w.t, w.dsn, sql...)
@@ -68,7 +68,7 @@ func sessionAt(t *testing.T, dsn string, sql ...string) *pgx.Conn {
 	return conn
 }
 
-// as returns the address for another role, or with other settings.
+// with returns the address with another role or other settings.
 func (w *ward) with(change func(*url.URL)) string {
 	w.t.Helper()
 	address, err := url.Parse(w.dsn)
@@ -79,7 +79,7 @@ func (w *ward) with(change func(*url.URL)) string {
 	return address.String()
 }
 
-// findings are those of one check.
+// findings returns the findings of one check.
 func (w *ward) findings(name string) []doctor.Finding {
 	w.t.Helper()
 	if !slices.Contains(doctor.Names(), name) {
@@ -92,7 +92,7 @@ func (w *ward) findings(name string) []doctor.Finding {
 	return results[0].Findings
 }
 
-// finds wants a finding of the check that says all parts, in its remedy or before.
+// finds fails the test unless the check has a finding that contains all parts.
 func (w *ward) finds(name string, level doctor.Level, parts ...string) {
 	w.t.Helper()
 	for _, f := range w.findings(name) {
@@ -106,7 +106,7 @@ func (w *ward) finds(name string, level doctor.Level, parts ...string) {
 	w.t.Errorf("%s: no %s with %q: %+v", name, level, parts, w.findings(name))
 }
 
-// eventuallyFinds is finds for what the server takes a moment to show, such as its statistics.
+// eventuallyFinds is finds with retries, for statistics that the server updates with a delay.
 func (w *ward) eventuallyFinds(name string, level doctor.Level, parts ...string) {
 	w.t.Helper()
 	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
@@ -120,7 +120,7 @@ func (w *ward) eventuallyFinds(name string, level doctor.Level, parts ...string)
 	w.t.Errorf("%s: no %s", name, level)
 }
 
-// quiet wants the check to find nothing.
+// quiet fails the test if the check has findings.
 func (w *ward) quiet(name string) {
 	w.t.Helper()
 	if found := w.findings(name); len(found) > 0 {
@@ -128,7 +128,7 @@ func (w *ward) quiet(name string) {
 	}
 }
 
-// hospital is a server of its own, for what a server that others use should not have.
+// hospital is a separate server, for faults that would disturb other tests.
 func hospital(t *testing.T, settings ...string) *pgserver.Server {
 	t.Helper()
 	return pgtest.Server(t, append([]string{"max_connections=20"}, settings...)...)

@@ -8,18 +8,19 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// foundIndex is an index as the catalog has it.
+// foundIndex is a row of the catalog pg_index.
 type foundIndex struct {
 	On         uint32
-	Name       string // as schema.index
+	Name       string // schema.index
 	Short      string
-	Definition string // from the method on
-	Constraint string // of a primary key, its definition
+	Definition string // the text of pg_get_indexdef after USING
+	Constraint string // the definition of the constraint, for a primary key
 	Primary    bool
-	Valid      bool // and ready, and checked at once
-	Inherited  bool // it is a part of that of a partitioned table
+	Valid      bool // valid, ready, and not deferrable
+	Inherited  bool // it belongs to an index of a partitioned table
 }
 
+// indexes returns all indexes of the tables of idem and of their partitions.
 func (e *exam) indexes() ([]foundIndex, error) {
 	rows, err := e.tx.Query(e.ctx, `
 		SELECT i.indrelid, format('%I.%I', n.nspname, c.relname), c.relname::text, substring(pg_get_indexdef(i.indexrelid) FROM ' USING (.*)$'),
@@ -33,6 +34,7 @@ func (e *exam) indexes() ([]foundIndex, error) {
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[foundIndex])
 }
 
+// primaryKey looks for a primary key that is missing, invalid or on other columns.
 func primaryKey(e *exam) error {
 	found, err := e.indexes()
 	if err != nil {
@@ -55,7 +57,7 @@ func (e *exam) primaryKeyOf(r *relation, found []foundIndex) {
 	at := slices.IndexFunc(found, func(i foundIndex) bool { return i.On == r.OID && i.Primary })
 	switch {
 	case r.Kind != "r" && r.Kind != "p":
-	case at < 0 && !r.Root: // it is the matter of the table of which this is a partition
+	case at < 0 && !r.Root: // the finding for the partitioned table covers its partitions
 	case at < 0:
 		e.problem(r.Name+" has no primary key: "+consequence, remedy+"ALTER TABLE "+r.Name+" ADD "+want)
 	case found[at].Constraint != want && r.Root:
@@ -65,6 +67,8 @@ func (e *exam) primaryKeyOf(r *relation, found []foundIndex) {
 	}
 }
 
+// indexes looks for missing indexes, invalid indexes and indexes that the migrations did not
+// create.
 func indexes(e *exam) error {
 	found, err := e.indexes()
 	if err != nil {
@@ -86,7 +90,8 @@ func indexes(e *exam) error {
 	return nil
 }
 
-// missingIndexes looks for those of the migrations. Another name is no matter.
+// missingIndexes looks for indexes of the migrations that r lacks. An index with the same
+// definition under another name counts as present.
 func (e *exam) missingIndexes(r *relation, found []foundIndex) {
 	for _, of := range r.expectation().indexes {
 		name, definition := index(of)
@@ -98,6 +103,8 @@ func (e *exam) missingIndexes(r *relation, found []foundIndex) {
 	}
 }
 
+// furtherIndex examines an index other than the primary key. The parameter ours says whether the
+// migrations created the index.
 func (e *exam) furtherIndex(r *relation, i foundIndex, ours bool) {
 	switch {
 	case !i.Valid && ours:

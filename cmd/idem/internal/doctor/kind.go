@@ -10,15 +10,15 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// kind is a server that speaks the protocol of Postgres and is not PostgreSQL.
+// kind is a server product that speaks the Postgres protocol without being PostgreSQL.
 type kind struct {
 	name  string
 	is    func(version string, jobs bool) bool
 	level Level
-	what  string // idem cannot do there, or does otherwise
+	what  string // the limits of idem on this server
 }
 
-// kinds are those that docs/portability.md has.
+// kinds are the servers of docs/portability.md.
 var kinds = []kind{
 	{"CockroachDB", func(version string, _ bool) bool { return strings.HasPrefix(version, "CockroachDB") }, Warning,
 		"Do and DoTx work, but for the simple protocol; up to 26.1 no advisory lock is real, and a key in flight is waited for by the statement; " +
@@ -29,7 +29,7 @@ var kinds = []kind{
 		"it has no advisory locks and no savepoints: every call ends with ErrUnsupported"},
 }
 
-// serverKind recognises servers that are not PostgreSQL, and a gateway that keeps a setting to itself.
+// serverKind recognizes servers that are not PostgreSQL, and gateways that reject settings.
 func serverKind(e *exam) error {
 	var version string
 	var jobs bool
@@ -45,7 +45,8 @@ func serverKind(e *exam) error {
 	return e.managed()
 }
 
-// managed finds out whether synchronous_commit may be set, as purge does for its own transactions.
+// managed tests whether a transaction may set synchronous_commit, as purge does in its own
+// transactions.
 func (e *exam) managed() error {
 	err := pgx.BeginFunc(e.ctx, e.tx, func(tx pgx.Tx) error {
 		_, err := tx.Exec(e.ctx, "SELECT set_config('synchronous_commit', current_setting('synchronous_commit'), true)")
@@ -59,8 +60,8 @@ func (e *exam) managed() error {
 	return err
 }
 
-// stranger is what is said of a server that cannot even be asked what the other checks begin with. It reports false if that is not for
-// want of anything.
+// stranger turns err into a result if err shows that the server lacks a function or setting that
+// meet needs. It reports false for any other error.
 func (p *patient) stranger(ctx context.Context, err error) (Result, bool) {
 	refused, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok || refused.Code != "42883" && refused.Code != "0A000" && refused.Code != "42704" {

@@ -26,7 +26,7 @@ func TestServersThatAreNotPostgreSQLAreRecognised(t *testing.T) {
 			t.Parallel()
 			dsn := pgtest.DSN(t)
 			if test.Personality == personality.AuroraDSQL {
-				wardAt(t, dsn).exec("CREATE SCHEMA sys", "CREATE TABLE sys.jobs ()") // by which it is known
+				wardAt(t, dsn).exec("CREATE SCHEMA sys", "CREATE TABLE sys.jobs ()") // by which DSQL is recognized
 			}
 			w := wardAt(t, pgtest.Personality(t, test.Personality, dsn, personality.Faults{}).DSN())
 			if test.level == "" {
@@ -38,7 +38,7 @@ func TestServersThatAreNotPostgreSQLAreRecognised(t *testing.T) {
 	}
 }
 
-// A server that refuses what every check begins with is not passed over with an error.
+// A server that rejects the first query gets a result instead of an error.
 func TestServerThatCannotBeAskedIsTold(t *testing.T) {
 	t.Parallel()
 	p := &personality.Personality{Name: "bare", Functions: map[string]personality.Refusal{

@@ -15,7 +15,7 @@ var messageChecks = []check{
 	{name: "inbox-failing", run: inboxFailing, reads: []string{"inbox"}},
 }
 
-// outboxAge looks for messages that should have left.
+// outboxAge looks for messages that were due to be published long ago.
 func outboxAge(e *exam) error {
 	oldest, err := record.Oldest(e.ctx, e.tx)
 	if err != nil || oldest <= e.opts.Limits.OldMessage {
@@ -26,7 +26,7 @@ func outboxAge(e *exam) error {
 	return nil
 }
 
-// relay looks for a relay that publishes what waits.
+// relay warns if messages wait and no relay is running.
 func relay(e *exam) error {
 	oldest, err := record.Oldest(e.ctx, e.tx)
 	if err != nil || oldest == 0 {
@@ -40,7 +40,7 @@ func relay(e *exam) error {
 	return err
 }
 
-// topics looks for messages whose topic is that of no relay that is there.
+// topics looks for messages whose topic belongs to no running relay.
 func topics(e *exam) error {
 	orphans, err := record.Orphans(e.ctx, e.tx)
 	for _, o := range orphans {
@@ -55,10 +55,11 @@ func topics(e *exam) error {
 	return err
 }
 
-// most is how far rows are counted. Where there are more, the oldest of these stands for all.
+// most is the number of rows at which a check stops counting. If there are more, the reported age
+// is the oldest of the rows that were counted.
 const most = 1000
 
-// atLeast writes a count that ends at most.
+// atLeast formats a count of a query that stopped counting at most.
 func atLeast(count int64) string {
 	if count >= most {
 		return page.Count(most) + " or more"
@@ -66,7 +67,8 @@ func atLeast(count int64) string {
 	return page.Count(count)
 }
 
-// deadLetters counts what waits for a person. What is to be tried again does not.
+// deadLetters counts the dead letters that wait for a person. A letter with a redrive time is not
+// counted: a redrive of it is under way.
 func deadLetters(e *exam) error {
 	for _, side := range []struct{ name, what string }{{"outbox", "could not be published"}, {"inbox", "could not be handled"}} {
 		var count int64
@@ -84,7 +86,8 @@ func deadLetters(e *exam) error {
 	return nil
 }
 
-// inboxFailing looks for messages that a consumer tries in vain. An index leads to them.
+// inboxFailing looks for messages that a consumer has been failing to handle for long. The partial
+// index inbox_failing keeps the query cheap.
 func inboxFailing(e *exam) error {
 	var consumer string
 	var count int64

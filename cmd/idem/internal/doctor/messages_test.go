@@ -23,7 +23,7 @@ func (w *ward) addMessage() {
 	}
 }
 
-// A relay is there while its Publisher is called, and what it has been given is yet in the outbox.
+// A relay is running while its Publisher is called, and the message is still in the outbox.
 func TestDoctorFindsAnOutboxThatNobodyEmpties(t *testing.T) {
 	t.Parallel()
 	w := newWard(t)
@@ -94,7 +94,7 @@ func TestDoctorFindsTopicsOfNoRelay(t *testing.T) {
 	stop()
 	stop = run(outbox.RelayConfig{Name: "shop", Topics: []string{"ord*"}})
 	w.quiet("topics")
-	stop() // the server takes a moment to notice that its session is gone
+	stop() // the server notices the end of a session with a delay
 	w.eventuallyFinds("topics", doctor.Warning, `"orders"`, `"shop"`, "not there", "idem outbox forget")
 }
 

@@ -9,7 +9,8 @@ import (
 	"github.com/idem-go/idem/cmd/idem/internal/doctor"
 )
 
-// onCall returns the statements of the docs that make the role for people on call, for a role that is there already.
+// onCall returns the statements of the docs that grant privileges to the on-call role. The role
+// exists already.
 func onCall(t *testing.T, role string) (statements []string) {
 	t.Helper()
 	text, err := os.ReadFile("../../../../docs/operate.md")
@@ -42,7 +43,7 @@ func TestNothingIsUnknownToTheRoleForPeopleOnCall(t *testing.T) {
 			w.exec(`INSERT INTO idem.records (scope, key, hash, execution_id, created_at, expires_at, state)
 				SELECT 's', n::text, '', gen_random_uuid(), now(), now() + '1 h', 'completed' FROM generate_series(1, 1000) n`, "ANALYZE")
 			looking := wardAt(t, address)
-			looking.opts.Limits.BloatedSize = 1 // so that all that statistics tell is looked at
+			looking.opts.Limits.BloatedSize = 1 // to examine all statistics
 			results, err := doctor.Examine(t.Context(), looking.pool, looking.opts, func(string, int, int) {})
 			if err != nil {
 				t.Fatal(err)
@@ -63,13 +64,13 @@ func TestNothingIsUnknownToTheRoleForPeopleOnCall(t *testing.T) {
 	}
 }
 
-// Each advice of what to grant is followed, as an owner would do it, until nothing is unknown.
+// The test follows each advice about grants, as the owner, until no finding is Unknown.
 func TestAdviceOnWhatIsUnknownSaysExactlyWhatToGrant(t *testing.T) {
 	t.Parallel()
 	w := newWard(t)
 	w.exec("CREATE TABLE IF NOT EXISTS public.idem_goose_version (id serial, version_id bigint, is_applied bool, tstamp timestamp)")
 	blind := wardAt(t, w.role(""))
-	for range 2 { // what a grant makes visible may be unknown as well
+	for range 2 { // a grant may reveal further findings of this level
 		results, err := doctor.Examine(t.Context(), blind.pool, blind.opts, func(string, int, int) {})
 		if err != nil {
 			t.Fatal(err)

@@ -6,34 +6,36 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Options say what is looked for, and from where on something is too much.
+// Options configure Examine, Only and Verify.
 type Options struct {
-	Role string           // whose privileges are looked at, by default those of the role that is connected
-	Scan bool             // walk the table, however large it is
-	Now  func() time.Time // the clock of this machine
+	// The role whose privileges and settings are examined. The default is the role of the
+	// connection.
+	Role string
+	Scan bool             // scan whole tables, however large they are
+	Now  func() time.Time // the local clock; default time.Now
 
-	SealKeys []string      // ids of the keys that are at hand
-	Against  *pgxpool.Pool // the database that this one is compared with, for Verify
+	SealKeys []string      // IDs of the seal keys that the processes have
+	Against  *pgxpool.Pool // the database that Verify compares with; may be nil
 
 	Limits Limits
 }
 
-// Limits are from where on something is too much. What is zero has a default.
+// Limits are the thresholds of findings. A zero field gets the default of withDefaults.
 type Limits struct {
-	OldestServer     int           // server_version_num
-	OldTransaction   time.Duration // that holds back vacuum, or keys
-	OldXmin          int64         // transactions that a standby or a slot may be behind
+	OldestServer     int           // the oldest supported server_version_num
+	OldTransaction   time.Duration // age of a transaction that delays vacuum or holds keys
+	OldXmin          int64         // how many transactions a standby or slot may lag behind
 	ClockDifference  time.Duration
-	ConnectionsShare float64 // of those there may be
-	LocksShare       float64 // of those that the lock table has room for
-	DeadShare        float64 // of dead rows to live ones
-	DeadRows         int64   // below which the share does not matter
-	BloatedSize      int64   // below which bloat does not matter, in bytes
+	ConnectionsShare float64 // used connections as a share of the limit
+	LocksShare       float64 // locks as a share of the size of the lock table
+	DeadShare        float64 // dead rows as a share of live rows
+	DeadRows         int64   // with fewer dead rows DeadShare is not applied
+	BloatedSize      int64   // in bytes; a smaller table is not checked for bloat
 	PurgeLag         time.Duration
-	OldMessage       time.Duration // that waits to be published
-	OldFailure       time.Duration // of a message that a consumer tries again
-	ScanUpTo         int64         // size of a table that is walked without being told to, in bytes
-	Statement        time.Duration // after which a statement of a check is given up
+	OldMessage       time.Duration // age of an unpublished message
+	OldFailure       time.Duration // for how long a consumer may fail to handle a message
+	ScanUpTo         int64         // in bytes; a larger table is scanned only if Options.Scan is set
+	Statement        time.Duration // statement timeout of a check
 }
 
 func (o Options) withDefaults() Options {

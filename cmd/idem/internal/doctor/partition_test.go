@@ -7,7 +7,7 @@ import (
 	"github.com/idem-go/idem/cmd/idem/internal/doctor"
 )
 
-// partition makes four partitions of the table of records, which is empty.
+// partition replaces the empty table of records by one with four partitions.
 func (w *ward) partition() {
 	w.t.Helper()
 	w.exec("CREATE TABLE idem.parted (LIKE idem.records, CONSTRAINT parted_pkey PRIMARY KEY (scope, key)) PARTITION BY HASH (scope, key)",
@@ -36,7 +36,7 @@ func TestDoctorFindsWhatIsWrongWithASinglePartition(t *testing.T) {
 	w.eventuallyFinds("dead-rows", doctor.Warning, "idem.records_2 has about", "VACUUM idem.records_2")
 }
 
-// A partitioned table has no blocks of its own, and is walked unasked no more than any other.
+// The size of a partitioned table is that of its partitions, and decides whether it is scanned.
 func TestDoctorWalksALargePartitionedTableOnlyIfItIsAsked(t *testing.T) {
 	t.Parallel()
 	w := newWard(t)

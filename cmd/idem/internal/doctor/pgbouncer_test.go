@@ -19,7 +19,7 @@ import (
 	"github.com/idem-go/idem/lab/pgserver"
 )
 
-// startPgBouncer starts a pooler in front of a database, and returns the address of the database through it.
+// startPgBouncer starts a pooler for a database and returns the address of the pooler.
 func startPgBouncer(t *testing.T, dsn, mode string) string {
 	t.Helper()
 	program := optional.Program(t, "pgbouncer")

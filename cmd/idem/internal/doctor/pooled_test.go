@@ -10,8 +10,8 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// Nothing is prepared, and nothing relies on the session: each command is called several times, so that what one leaves behind
-// would meet the next.
+// Commands prepare no statements and rely on no session state. Each command runs several times, so
+// that leftovers of one run would disturb the next.
 func TestEveryCommandWorksBehindPgBouncerInTransactionMode(t *testing.T) {
 	t.Parallel()
 	dsn := startPgBouncer(t, pgtest.EmptyDSN(t), "transaction")

@@ -12,7 +12,8 @@ import (
 	"github.com/idem-go/idem/cmd/idem/internal/record"
 )
 
-// mayWalk tells whether the table is small enough, or the person has asked for it.
+// mayWalk reports whether a check may scan the whole table idem.records: the table is small, or
+// Options.Scan is set.
 func (e *exam) mayWalk() (bool, error) {
 	if e.opts.Scan {
 		return true, nil
@@ -21,7 +22,8 @@ func (e *exam) mayWalk() (bool, error) {
 	return size <= e.opts.Limits.ScanUpTo, err
 }
 
-// leftBehind counts the records that no index leads to.
+// leftBehind counts records that were left in state processing. No index leads to them, so the
+// check scans the table.
 func leftBehind(e *exam) error {
 	walk, err := e.mayWalk()
 	if err != nil {
@@ -40,7 +42,8 @@ func leftBehind(e *exam) error {
 	return err
 }
 
-// operations finds those that do not go on by themselves.
+// operations looks for operations that are due without a process working on them, and for parked
+// operations.
 func operations(e *exam) error {
 	unattended, err := record.UnattendedOperations(e.ctx, e.tx, e.opts.Limits.OldTransaction)
 	if err != nil {
@@ -58,7 +61,8 @@ func operations(e *exam) error {
 	return err
 }
 
-// worker looks for a Worker that resumes what is due. Of processes behind a pooler it is not known whether they run one.
+// worker warns if operations are due and no Worker runs. A Worker behind a pooler is visible only
+// by its lease.
 func worker(e *exam) error {
 	due, err := record.UnattendedOperations(e.ctx, e.tx, 0)
 	if err != nil || len(due) == 0 {
@@ -72,7 +76,7 @@ func worker(e *exam) error {
 	return err
 }
 
-// reasonsOf counts the reason codes of parked operations.
+// reasonsOf formats the number of parked operations for each reason code.
 func reasonsOf(parked []record.Operation) string {
 	counts := map[string]int{}
 	for i := range parked {
@@ -85,13 +89,15 @@ func reasonsOf(parked []record.Operation) string {
 	return strings.Join(parts, ", ")
 }
 
-// sealed is how many records a key has sealed. An empty key is none.
+// sealed is the share of records that one key sealed. An empty key stands for plain records.
 type sealed struct {
 	key   string
 	share float64
 }
 
-// sealKeys goes by the statistics, or counts: are there records that the keys at hand do not open?
+// sealKeys looks for records that were sealed with a key other than those of Options.SealKeys. A
+// process without that key cannot replay them. A small table is counted. For a large table the
+// statistics of ANALYZE have to do.
 func sealKeys(e *exam) error {
 	found, err := e.sealed()
 	if err != nil || len(found) == 0 || len(found) == 1 && found[0].key == "" {
@@ -119,6 +125,7 @@ func sealKeys(e *exam) error {
 	return nil
 }
 
+// sealed returns the share of records of each seal key, in order of the key.
 func (e *exam) sealed() ([]sealed, error) {
 	walk, err := e.mayWalk()
 	if err != nil {
@@ -141,7 +148,9 @@ func (e *exam) sealed() ([]sealed, error) {
 	return found, err
 }
 
-// estimateSealed adds up what ANALYZE has seen of each partition.
+// estimateSealed adds the estimated number of records of each key to weights. The estimate is the
+// frequency of the key in pg_stats times the number of rows, summed over the partitions. A large
+// partition without statistics gets a finding.
 func (e *exam) estimateSealed(weights map[string]float64) error {
 	for _, r := range e.leaves("records") {
 		rows, err := e.tx.Query(e.ctx, `

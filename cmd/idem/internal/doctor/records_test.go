@@ -31,7 +31,7 @@ func TestDoctorFindsRecordsThatWereLeftBehind(t *testing.T) {
 	w.finds("left-behind", doctor.Warning, "1 records are left")
 }
 
-// What a key has sealed is counted in a small table, and estimated in a large one.
+// The records of a key are counted in a small table and estimated in a large one.
 func TestDoctorFindsRecordsThatTheKeysAtHandDoNotOpen(t *testing.T) {
 	t.Parallel()
 	w := newWard(t)
@@ -64,9 +64,9 @@ func TestDoctor_WarnsOfDueWorkWithoutWorker(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.finds("worker", doctor.Warning, "1 operations are due, and no Worker runs", "operation.Worker")
-	w.exec("INSERT INTO idem.leases VALUES (4711, now() + interval '1 h')") // behind a pooler a Worker shows itself by a lease
+	w.exec("INSERT INTO idem.leases VALUES (4711, now() + interval '1 h')") // a Worker behind a pooler has a lease
 	w.quiet("worker")
-	w.exec("INSERT INTO idem.relays VALUES ('', 0, 4711, now(), 1)") // that is a relay
+	w.exec("INSERT INTO idem.relays VALUES ('', 0, 4711, now(), 1)") // the lease belongs to a relay
 	w.finds("worker", doctor.Warning, "no Worker runs")
 	w.exec("DELETE FROM idem.leases")
 

@@ -8,25 +8,26 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// relation is a table of idem as the catalog has it, or a partition of one. It is known by its oid, because a role without USAGE
-// on a schema may not look a name up there.
+// relation is a table of idem, or a partition of one, as the catalog describes it. Queries identify
+// it by OID, because a role without USAGE on the schema cannot resolve its name.
 type relation struct {
 	OID         uint32
-	Table       string // the table that it is, or is a partition of, without a schema
-	Name        string // its own, as schema.table
+	Table       string // the table, or for a partition its table; without schema
+	Name        string // its own name, as schema.table
 	Kind        string // relkind
-	Root        bool   // it is no partition
-	Leaf        bool   // it has rows of its own
+	Root        bool   // not a partition
+	Leaf        bool   // stores rows itself
 	Logged      bool
-	RowSecurity bool // and whether it applies to the role that is looked at
+	RowSecurity bool // row-level security is on
 	Applies     bool
 	Identity    string // relreplident
-	Autovacuum  bool   // of the table, and of what is stored beside it
-	Used        bool   // it has rows, as far as statistics know
-	Readable    bool   // by the role that is connected
+	Autovacuum  bool   // not disabled for the table or for its TOAST table
+	Used        bool   // has pages, or has had inserts according to the statistics
+	Readable    bool   // the connected role has SELECT on it
 }
 
-// findRelations reads the catalog alone, and takes no lock that a session could keep it from.
+// findRelations returns the relations of idem, in the order of tables. It reads only catalogs and
+// takes no lock on the relations, so a session that has locked a table does not block it.
 func findRelations(ctx context.Context, tx pgx.Tx, role string) ([]relation, error) {
 	rows, err := tx.Query(ctx, `
 		WITH RECURSIVE roots AS (
@@ -52,7 +53,8 @@ func findRelations(ctx context.Context, tx pgx.Tx, role string) ([]relation, err
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[relation])
 }
 
-// leaves are the relations that have rows of these tables, of all tables if none is named.
+// leaves returns the relations that store the rows of the given tables, or of all tables if none is
+// given.
 func (p *patient) leaves(of ...string) (found []relation) {
 	for _, r := range p.relations {
 		if r.Leaf && (len(of) == 0 || slices.Contains(of, r.Table)) {
@@ -62,7 +64,8 @@ func (p *patient) leaves(of ...string) (found []relation) {
 	return found
 }
 
-// bytes tells how large the heaps of relations are, all together. It waits for who has locked one of them.
+// bytes returns the total size of the main forks of relations. pg_relation_size takes a lock on
+// each relation, so bytes waits behind a session that holds ACCESS EXCLUSIVE.
 func (e *exam) bytes(of ...relation) (sum int64, err error) {
 	var oids []uint32
 	for _, r := range of {
@@ -72,7 +75,7 @@ func (e *exam) bytes(of ...relation) (sum int64, err error) {
 	return sum, err
 }
 
-// root returns the table itself, nil if there is none.
+// root returns the table itself rather than a partition, or nil if it does not exist.
 func (p *patient) root(table string) *relation {
 	for i := range p.relations {
 		if r := &p.relations[i]; r.Root && r.Table == table {
@@ -82,7 +85,8 @@ func (p *patient) root(table string) *relation {
 	return nil
 }
 
-// relation returns the one of this oid.
+// relation returns the relation with this OID. If there is none, relation returns a placeholder
+// whose name is good enough for a finding.
 func (p *patient) relation(oid uint32) *relation {
 	for i := range p.relations {
 		if p.relations[i].OID == oid {
@@ -99,7 +103,7 @@ func (p *patient) oids() (all []uint32) {
 	return all
 }
 
-// expectation is what a table should be.
+// expectation returns the table definition that r should match.
 func (r *relation) expectation() *expected {
 	for i := range tables {
 		if tables[i].name == r.Table {

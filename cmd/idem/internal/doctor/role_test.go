@@ -12,12 +12,12 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// role makes a role with these attributes for the test, and returns the address for it.
+// role creates a role for the test and returns the address with it.
 func (w *ward) role(attributes string) string {
 	w.t.Helper()
 	name := fmt.Sprintf("idem_test_%08x", rand.Uint32())
 	w.exec("CREATE ROLE " + name + " LOGIN PASSWORD 'secret' " + attributes)
-	w.t.Cleanup(func() { // after the database, where it may own something or have privileges
+	w.t.Cleanup(func() { // after the database is dropped, where the role may own objects
 		conn, err := pgx.Connect(context.Background(), w.dsn)
 		if err != nil {
 			w.t.Error(err)

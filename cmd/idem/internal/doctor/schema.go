@@ -26,7 +26,7 @@ var schemaChecks = []check{
 	{name: "replica-identity", run: replicaIdentity},
 }
 
-// migrated compares the versions that are applied with those that this program knows.
+// migrated compares the applied migrations with the migrations in this program.
 func migrated(e *exam) error {
 	known, err := versions()
 	if err != nil {
@@ -65,7 +65,8 @@ func migrated(e *exam) error {
 	return nil
 }
 
-// appliedVersions reads goose's table, in which the last row of a version counts.
+// appliedVersions returns the versions that goose recorded as applied. Goose appends a row for each
+// up and down, so the last row of a version counts.
 func appliedVersions(e *exam, table string) ([]int64, error) {
 	rows, err := e.tx.Query(e.ctx, `SELECT version_id FROM (SELECT DISTINCT ON (version_id) version_id, is_applied FROM `+table+`
 		ORDER BY version_id, id DESC) AS latest WHERE is_applied AND version_id > 0 ORDER BY 1`)
@@ -75,7 +76,7 @@ func appliedVersions(e *exam, table string) ([]int64, error) {
 	return pgx.CollectRows(rows, pgx.RowTo[int64])
 }
 
-// versions are those of the migrations in this program.
+// versions returns the versions of the migrations in this program.
 func versions() ([]int64, error) {
 	files, err := fs.Glob(migrations.FS, "*.sql")
 	if err != nil {
@@ -93,11 +94,13 @@ func versions() ([]int64, error) {
 	return known, nil
 }
 
+// without returns the elements of all that are not in some.
 func without(all, some []int64) []int64 {
 	return slices.DeleteFunc(slices.Clone(all), func(v int64) bool { return slices.Contains(some, v) })
 }
 
-// mayRead reports whether the role that is connected may read a table of this name, and says what to grant if not.
+// mayRead reports whether the connected role can read table, given as schema.table. If not, mayRead
+// adds a finding of level Unknown with the missing grants.
 func (e *exam) mayRead(table string) (bool, error) {
 	var readable bool
 	var role string

@@ -6,7 +6,7 @@ import (
 	"github.com/idem-go/idem/cmd/idem/internal/doctor"
 )
 
-// TestDoctorFindsWhatIsWrongWithTheSchema: each is made in a database of its own, where the check is quiet before.
+// Each fault is made in a separate database, where the check is quiet before.
 func TestDoctorFindsWhatIsWrongWithTheSchema(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

@@ -2,18 +2,19 @@ package doctor
 
 import "fmt"
 
-// numbering is a sequence, and the highest of its numbers that is in use.
+// numbering is a sequence together with the query for its highest number in use.
 type numbering struct {
 	sequence string
-	what     string // what the numbers are
-	highest  string // the query for it; with an index to answer it
+	what     string // what the numbers identify
+	highest  string // an indexed query for the highest number in use
 	reads    []string
 	level    Level
-	again    string // what happens where a number is given out again
+	again    string // the consequence of a number that is handed out twice
 }
 
-// Numbers of instances are looked for among the thousand operations that are due first, and places of delayed messages among as many: no
-// index has all.
+// numberings are the sequences that sequenceBehind examines. No index covers all numbers of
+// instances and of delayed messages. For these the query reads only the thousand rows that are due
+// first.
 var numberings = []numbering{
 	{
 		sequence: "outbox_seq_seq", what: "places in idem.outbox", level: Problem, reads: []string{"outbox"},
@@ -33,8 +34,8 @@ var numberings = []numbering{
 	},
 }
 
-// sequenceBehind finds a sequence that will give out numbers which are in use. A subscriber of logical replication gets the rows of a
-// table and not its sequence.
+// sequenceBehind looks for sequences that will hand out numbers that are already in use. Logical
+// replication copies rows but not sequences, so a subscriber that takes over has this fault.
 func sequenceBehind(e *exam) error {
 	for i := range numberings {
 		n := &numberings[i]
@@ -42,7 +43,7 @@ func sequenceBehind(e *exam) error {
 			continue
 		}
 		var highest int64
-		if err := e.one(n.highest, nil, &highest); err != nil { // before the sequence is read: it only grows
+		if err := e.one(n.highest, nil, &highest); err != nil { // read before the sequence, which may advance in between
 			return err
 		}
 		last, ok, err := e.last(n.sequence)
@@ -56,7 +57,9 @@ func sequenceBehind(e *exam) error {
 	return nil
 }
 
-// last is the number that a sequence has given out last, 0 if none.
+// last returns the last number of a sequence, or 0 if it was never used. It reports ok = false if
+// the sequence does not exist, or if the connected role cannot read it. In the latter case last
+// also adds a finding.
 func (e *exam) last(sequence string) (last int64, ok bool, err error) {
 	var value *int64
 	var there, readable bool
@@ -65,7 +68,7 @@ func (e *exam) last(sequence string) (last int64, ok bool, err error) {
 		FROM (SELECT 1) AS one LEFT JOIN (pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname = 'idem')
 			ON c.relkind = 'S' AND c.relname = $1`, []any{sequence}, &there, &readable, &value)
 	switch {
-	case err != nil || !there: // which the check of the tables says
+	case err != nil || !there: // the check "table" reports a missing sequence
 		return 0, false, err
 	case !readable:
 		e.unknown("not checked: this role may not read the sequence idem."+sequence, "GRANT SELECT ON SEQUENCE idem."+sequence+" TO "+e.self)
@@ -76,7 +79,8 @@ func (e *exam) last(sequence string) (last int64, ok bool, err error) {
 	return last, true, nil
 }
 
-// advance is what sets a sequence to a number, unless it is beyond.
+// advance returns the remedy for a sequence that is behind: a statement that sets it to the number
+// "to" unless it is already beyond.
 func advance(sequence string, to int64) string {
 	return fmt.Sprintf("before anything writes here: SELECT setval('idem.%[1]s', %[2]d) FROM idem.%[1]s WHERE last_value < %[2]d", sequence, to)
 }

@@ -36,5 +36,5 @@ func TestDoctorFindsASequenceThatIsBehindItsTable(t *testing.T) {
 	w.exec(`INSERT INTO idem.leases VALUES (9, now())`, `SELECT setval('idem.instances', 9) FROM idem.instances WHERE last_value < 9`)
 	w.quiet("sequences")
 	w.exec(`SELECT setval('idem.instances', 5) FROM idem.instances WHERE last_value < 5`)
-	w.quiet("sequences") // what the remedy says never takes a sequence back
+	w.quiet("sequences") // the remedy never moves a sequence back
 }

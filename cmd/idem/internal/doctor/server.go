@@ -17,6 +17,7 @@ var serverChecks = []check{
 	{name: "lock-table", run: lockTable, withoutTable: true},
 }
 
+// serverVersion looks for a server older than the oldest supported version.
 func serverVersion(e *exam) error {
 	var number int
 	var version string
@@ -30,6 +31,7 @@ func serverVersion(e *exam) error {
 	return nil
 }
 
+// primary looks for a server that rejects writes: a standby, or default_transaction_read_only.
 func primary(e *exam) error {
 	var standby, readOnly bool
 	err := e.one("SELECT pg_is_in_recovery(), current_setting('default_transaction_read_only')::bool", nil, &standby, &readOnly)
@@ -46,6 +48,7 @@ func primary(e *exam) error {
 	return nil
 }
 
+// encoding looks for a database encoding other than UTF8, which cannot store every key.
 func encoding(e *exam) error {
 	var name string
 	if err := e.one("SELECT current_setting('server_encoding')", nil, &name); err != nil {
@@ -58,6 +61,8 @@ func encoding(e *exam) error {
 	return nil
 }
 
+// durability looks for settings that let a crash of the machine lose or corrupt committed
+// transactions.
 func durability(e *exam) error {
 	var fsync, pages bool
 	if err := e.one("SELECT current_setting('fsync')::bool, current_setting('full_page_writes')::bool", nil, &fsync, &pages); err != nil {
@@ -72,6 +77,7 @@ func durability(e *exam) error {
 	return nil
 }
 
+// synchronousCommit looks for a synchronous_commit that loses commits in a crash or in a failover.
 func synchronousCommit(e *exam) error {
 	var standbys string
 	if err := e.one("SELECT current_setting('synchronous_standby_names')", nil, &standbys); err != nil {
@@ -91,6 +97,8 @@ func synchronousCommit(e *exam) error {
 	return nil
 }
 
+// synchronousStandby looks for a server that waits for a synchronous standby while none is
+// connected.
 func synchronousStandby(e *exam) error {
 	var standbys string
 	var connected int
@@ -100,6 +108,8 @@ func synchronousStandby(e *exam) error {
 		return err
 	}
 	level, err := e.setting("synchronous_commit")
+	// Transactions wait for a standby only if the server names standbys and the level asks for the
+	// wait.
 	if err != nil || standbys == "" || level == "off" || level == "local" || connected > 0 {
 		return err
 	}
@@ -112,6 +122,8 @@ func synchronousStandby(e *exam) error {
 	return nil
 }
 
+// connections looks for a connection limit of the server, the database or the role that is nearly
+// reached.
 func connections(e *exam) error {
 	var used, most, ofDatabase, mostOfDatabase, ofRole, mostOfRole int
 	err := e.one(`
@@ -144,6 +156,7 @@ func connections(e *exam) error {
 	return nil
 }
 
+// lockTable looks for a shared lock table that is filling up.
 func lockTable(e *exam) error {
 	var taken, room int64
 	err := e.one(`SELECT (SELECT count(*) FROM pg_locks WHERE NOT fastpath),
@@ -159,8 +172,10 @@ func lockTable(e *exam) error {
 	return nil
 }
 
-// setting is what a setting is for the role that is looked at, in new sessions of it. The timeouts of the tx that asks are of its own
-// making.
+// setting returns the value of a setting, in lower case, as a new session of the examined role
+// would see it. A value of ALTER ROLE or ALTER DATABASE comes first, if the examined role is not
+// the connected role. For the two timeouts that the doctor sets in its own transactions, the query
+// returns the reset value instead of the current one.
 func (e *exam) setting(name string) (string, error) {
 	var value string
 	err := e.one(`

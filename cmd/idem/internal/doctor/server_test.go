@@ -12,8 +12,8 @@ import (
 	"github.com/idem-go/idem/lab/schema"
 )
 
-// What a server that others use should not have, in turn on one of its own: prepared transactions, slots, a full lock table,
-// a standby that holds back vacuum, autovacuum that is off.
+// These faults would disturb other tests, so they are made in turn on a separate server: prepared
+// transactions, slots, a full lock table, a standby that delays vacuum, and autovacuum off.
 func TestDoctorFindsWhatHoldsBackAWholeServer(t *testing.T) {
 	t.Parallel()
 	server := hospital(t, "max_prepared_transactions=2", "wal_level=logical", "max_locks_per_transaction=10", "autovacuum=off", "full_page_writes=off")

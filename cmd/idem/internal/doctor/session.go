@@ -24,7 +24,8 @@ var sessionChecks = []check{
 	{name: "held-keys", run: heldKeys},
 }
 
-// span reads a setting that is a span of time, 0 if it is off. A number alone is in this unit.
+// span returns a setting as a duration, or 0 if the setting is off. A value without a unit is taken
+// in unit.
 func (e *exam) span(name, unit string) (time.Duration, error) {
 	value, err := e.setting(name)
 	if err != nil || value == "" {
@@ -35,14 +36,14 @@ func (e *exam) span(name, unit string) (time.Duration, error) {
 	return span(seconds), err
 }
 
-// keepalives looks at how long the server takes to notice a client that has vanished without a word.
+// keepalives looks at how long the server takes to notice that a client's machine has vanished.
 func keepalives(e *exam) error {
 	var overTCP bool
 	if err := e.one("SELECT inet_client_addr() IS NOT NULL", nil, &overTCP); err != nil {
 		return err
 	}
 	if !overTCP {
-		return nil // a socket of this machine tells at once
+		return nil // on a Unix socket the server notices at once
 	}
 	idle, err := e.span("tcp_keepalives_idle", "s")
 	if err != nil {
@@ -57,6 +58,7 @@ func keepalives(e *exam) error {
 		return err
 	}
 	times, _ := strconv.Atoi(count)
+	// The server probes after the idle time, and gives up after count unanswered probes.
 	notice := idle + interval*time.Duration(times)
 	if notice > e.opts.Limits.OldTransaction || notice == 0 {
 		after := "only when the system gives up, after hours as a rule"
@@ -73,6 +75,7 @@ func keepalives(e *exam) error {
 	return err
 }
 
+// idleInTransaction looks for an idle_in_transaction_session_timeout that is off or very short.
 func idleInTransaction(e *exam) error {
 	const short = 10 * time.Second
 	timeout, err := e.span("idle_in_transaction_session_timeout", "ms")
@@ -89,6 +92,7 @@ func idleInTransaction(e *exam) error {
 	return nil
 }
 
+// timeouts looks for timeouts so short that an ordinary wait ends a call.
 func timeouts(e *exam) error {
 	const short = time.Second
 	for _, name := range []string{"statement_timeout", "lock_timeout", "transaction_timeout"} {
@@ -104,6 +108,7 @@ func timeouts(e *exam) error {
 	return nil
 }
 
+// isolation notes a default isolation level other than READ COMMITTED.
 func isolation(e *exam) error {
 	level, err := e.setting("default_transaction_isolation")
 	if err == nil && level != "read committed" {
@@ -113,8 +118,8 @@ func isolation(e *exam) error {
 	return err
 }
 
-// xminTransaction looks for sessions that hold back vacuum. Those of other databases do not: vacuum of a table looks at the transactions of
-// its own database alone.
+// xminTransaction looks for old transactions that delay vacuum. Sessions in other databases do not
+// count: vacuum of a table only considers transactions in the same database.
 func xminTransaction(e *exam) error {
 	rows, err := e.tx.Query(e.ctx, `
 		SELECT pid, format('process %s of the role %s (%s, %s)', pid, usename, nullif(application_name, ''), state),
@@ -140,6 +145,8 @@ func xminTransaction(e *exam) error {
 	for _, t := range old {
 		pids = append(pids, t.PID)
 	}
+	// A transaction may be old because another session blocks it. The advice is then about the
+	// blocker.
 	blockers, err := record.Blockers(e.ctx, e.tx, pids)
 	for _, t := range old {
 		what := fmt.Sprintf("%s has had a transaction open for %s, %s transactions ago: vacuum removes nothing that is younger, and the table grows",
@@ -156,6 +163,7 @@ func xminTransaction(e *exam) error {
 	return err
 }
 
+// xminPrepared looks for old prepared transactions.
 func xminPrepared(e *exam) error {
 	rows, err := e.tx.Query(e.ctx, `
 		SELECT gid, owner::text, extract(epoch FROM clock_timestamp() - prepared)::float8 FROM pg_prepared_xacts
@@ -174,8 +182,8 @@ func xminPrepared(e *exam) error {
 	return err
 }
 
-// xminSlot looks for replication slots. Only the xmin of a slot holds back vacuum of idem's tables: a logical slot has a catalog_xmin, which is about
-// the catalogs.
+// xminSlot looks for replication slots that delay vacuum or retain WAL. Only the xmin of a slot
+// delays vacuum of idem's tables. A logical slot has a catalog_xmin, which only concerns catalogs.
 func xminSlot(e *exam) error {
 	rows, err := e.tx.Query(e.ctx, `
 		SELECT slot_name::text, active, coalesce(age(xmin), 0)::int8,
@@ -205,7 +213,7 @@ func xminSlot(e *exam) error {
 	return err
 }
 
-// xminStandby looks for standbys that hold back vacuum by hot_standby_feedback.
+// xminStandby looks for standbys that delay vacuum by hot_standby_feedback.
 func xminStandby(e *exam) error {
 	rows, err := e.tx.Query(e.ctx, `SELECT application_name, age(backend_xmin)::int8 FROM pg_stat_replication
 		WHERE backend_xmin IS NOT NULL AND age(backend_xmin) > $1 ORDER BY 2 DESC`, e.opts.Limits.OldXmin)
@@ -225,7 +233,7 @@ func xminStandby(e *exam) error {
 	return err
 }
 
-// hiddenStandbys counts those that the role may not see. Where there are none, there is nothing to see.
+// hiddenStandbys adds a finding of level Unknown if standbys exist that the role cannot see.
 func (e *exam) hiddenStandbys(what string) error {
 	var count int
 	err := e.one("SELECT count(*) FROM pg_stat_replication WHERE sent_lsn IS NULL", nil, &count)
@@ -235,7 +243,8 @@ func (e *exam) hiddenStandbys(what string) error {
 	return err
 }
 
-// locked looks for sessions that keep calls, workers or consumers from a table as a whole.
+// locked looks for table locks that block calls, workers or consumers, whether granted or waited
+// for. A waiting lock also blocks the sessions that queue behind it.
 func locked(e *exam) error {
 	rows, err := e.tx.Query(e.ctx, `
 		SELECT l.relation, coalesce(l.pid, 0), l.granted, l.mode
@@ -287,6 +296,7 @@ func locked(e *exam) error {
 	return nil
 }
 
+// heldKeys looks for old transactions that hold idempotency keys.
 func heldKeys(e *exam) error {
 	holders, err := record.Holders(e.ctx, e.tx, e.opts.Limits.OldTransaction)
 	unseen := 0

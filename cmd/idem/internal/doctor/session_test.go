@@ -14,7 +14,7 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// withSettings is the same database in sessions that begin with other settings.
+// withSettings returns the same database with other settings for new sessions.
 func (w *ward) withSettings(settings map[string]string) *ward {
 	w.t.Helper()
 	return wardAt(w.t, w.with(func(u *url.URL) {
@@ -44,7 +44,7 @@ func TestDoctorFindsSettingsThatHoldKeysForLong(t *testing.T) {
 	w.withSettings(map[string]string{"default_transaction_isolation": "serializable"}).finds("isolation", doctor.Note, "serializable")
 }
 
-// The role that calls is seldom the one that looks.
+// The role of the program is seldom the role that runs the doctor.
 func TestDoctorReadsTheSettingsOfTheRoleItIsAskedAbout(t *testing.T) {
 	t.Parallel()
 	w := newWard(t)
@@ -70,7 +70,7 @@ func TestDoctorFindsSettingsThatLoseWhatWasAnswered(t *testing.T) {
 	w.withSettings(map[string]string{"synchronous_commit": "off"}).finds("synchronous-commit", doctor.Warning, "is off", "synchronous_commit = on")
 	w.withSettings(map[string]string{"synchronous_commit": "local"}).finds("synchronous-commit", doctor.Warning, "a failover may lose")
 	w.withSettings(map[string]string{"synchronous_commit": "on"}).quiet("synchronous-commit")
-	// the standby that this server waits for does not exist
+	// The standby that this server waits for does not exist.
 	w.withSettings(map[string]string{"synchronous_commit": "on"}).finds("synchronous-standby", doctor.Problem, "ghost", "ErrOutcomeUnknown")
 	w.finds("durability", doctor.Problem, "fsync is off", "fsync = on")
 }
@@ -90,7 +90,7 @@ func TestDoctorFindsAnEncodingThatCannotWriteEveryKey(t *testing.T) {
 	wardAt(t, latin).finds("encoding", doctor.Problem, "LATIN1", "UTF8")
 }
 
-// latinDSN returns the address of a database in another encoding.
+// latinDSN returns the address of a database with another encoding.
 func latinDSN(t *testing.T, w *ward) string {
 	t.Helper()
 	address, err := url.Parse(w.dsn)
@@ -143,7 +143,7 @@ func TestDoctorFindsTransactionsThatHoldBackVacuumOrKeys(t *testing.T) {
 	w.quiet("held-keys")
 }
 
-// To end another's session in another database would harm its service, and help none.
+// Ending a session in another database would harm another service and help nobody.
 func TestDoctorBlamesNoTransactionOfAnotherDatabase(t *testing.T) {
 	t.Parallel()
 	w := newWard(t)
@@ -165,7 +165,8 @@ func TestDoctorFindsWhoLocksTheTableAndIsNotHeldUpByIt(t *testing.T) {
 	w.finds("locked", doctor.Problem, "holds AccessExclusiveLock", "lock_timeout")
 }
 
-// A migration waits for a forgotten transaction, and every call waits for the migration: the advice is about the forgotten one.
+// A migration waits for a forgotten transaction, and all calls wait for the migration. The advice
+// must name the forgotten transaction.
 func TestDoctor_NamesTheRootBlocker(t *testing.T) {
 	t.Parallel()
 	w := newWard(t)
@@ -226,7 +227,7 @@ func TestDoctorTellsAPoolerAndItsMode(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
 	wardAt(t, dsn).quiet("pooler")
-	wardAt(t, pgtest.Proxy(t, dsn).DSN()).quiet("pooler") // something in between that pools nothing
+	wardAt(t, pgtest.Proxy(t, dsn).DSN()).quiet("pooler") // a proxy that pools nothing
 	wardAt(t, startPgBouncer(t, dsn, "transaction")).finds("pooler", doctor.Note, "transaction mode", "default_query_exec_mode=exec")
 	wardAt(t, startPgBouncer(t, dsn, "session")).finds("pooler", doctor.Note, "session mode")
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// table looks for tables and sequences that are not there. What is wrong with one that is, is for the other checks.
+// table looks for missing tables and sequences, and for relations of another kind under the name of
+// a table. Other checks examine the tables that exist.
 func table(e *exam) error {
 	if !e.hasTable {
 		e.problem("there is no table idem.records in this database", "run idem migrate up, or check the address")
@@ -37,14 +38,15 @@ func table(e *exam) error {
 	return nil
 }
 
-// attribute is a column.
+// attribute is a column of a relation.
 type attribute struct {
 	OID       uint32
 	Name      string
 	Type      string
-	Collation string // empty if it has none
+	Collation string // empty if the type has no collation
 }
 
+// attributes returns the columns of all relations of idem.
 func (e *exam) attributes() ([]attribute, error) {
 	rows, err := e.tx.Query(e.ctx, `SELECT a.attrelid, a.attname::text, format_type(a.atttypid, a.atttypmod), coalesce(quote_ident(l.collname), '')
 		FROM pg_attribute a LEFT JOIN pg_collation l ON l.oid = a.attcollation
@@ -55,6 +57,7 @@ func (e *exam) attributes() ([]attribute, error) {
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[attribute])
 }
 
+// columns looks for missing columns and for columns of another type.
 func columns(e *exam) error {
 	found, err := e.attributes()
 	if err != nil {
@@ -79,6 +82,7 @@ func columns(e *exam) error {
 	return nil
 }
 
+// collation looks for text columns of a primary key with a collation other than C.
 func collation(e *exam) error {
 	found, err := e.attributes()
 	if err != nil {
@@ -100,6 +104,7 @@ func collation(e *exam) error {
 	return nil
 }
 
+// unlogged looks for UNLOGGED tables, which a crash or a failover empties.
 func unlogged(e *exam) error {
 	for _, r := range e.leaves() {
 		if !r.Logged {
@@ -113,6 +118,8 @@ func unlogged(e *exam) error {
 	return nil
 }
 
+// triggers looks for enabled triggers on the tables of idem. The triggers of idem partition get a
+// finding of their own.
 func triggers(e *exam) error {
 	rows, err := e.tx.Query(e.ctx, `SELECT tgrelid, quote_ident(tgname) FROM pg_trigger
 		WHERE tgrelid = ANY ($1) AND NOT tgisinternal AND tgparentid = 0 AND tgenabled <> 'D' ORDER BY 2`, e.oids())
@@ -136,6 +143,7 @@ func triggers(e *exam) error {
 	return err
 }
 
+// rules looks for rewrite rules on the tables of idem.
 func rules(e *exam) error {
 	rows, err := e.tx.Query(e.ctx, `SELECT ev_class, quote_ident(rulename) FROM pg_rewrite WHERE ev_class = ANY ($1) ORDER BY 2`, e.oids())
 	if err != nil {
@@ -158,7 +166,9 @@ func rules(e *exam) error {
 	return err
 }
 
-// replicaIdentity looks at what is published with its changes and deletions. That the outbox is published is how Debezium reads it.
+// replicaIdentity looks for published tables without a replica identity, on which UPDATE and DELETE
+// fail. It also notes if idem.records is published. Publications of inserts only are fine: Debezium
+// reads the outbox that way.
 func replicaIdentity(e *exam) error {
 	rows, err := e.tx.Query(e.ctx, `SELECT DISTINCT c.oid FROM pg_publication_tables t JOIN pg_publication p ON p.pubname = t.pubname
 		JOIN pg_namespace n ON n.nspname = t.schemaname JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = t.tablename

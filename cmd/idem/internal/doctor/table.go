@@ -22,8 +22,10 @@ var tableChecks = []check{
 	{name: "seal-keys", run: sealKeys, reads: []string{"records"}},
 }
 
+// span converts seconds to a duration.
 func span(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
 
+// autovacuum looks for autovacuum being off, on the server or for a table.
 func autovacuum(e *exam) error {
 	var on, counts bool
 	if err := e.one(`SELECT current_setting('autovacuum')::bool, current_setting('track_counts')::bool`, nil, &on, &counts); err != nil {
@@ -41,20 +43,24 @@ func autovacuum(e *exam) error {
 	return nil
 }
 
-// vacuumed is what statistics say of a relation.
+// vacuumed holds the statistics of a relation.
 type vacuumed struct {
 	OID        uint32
-	Rows       int64 // live ones, at least so many
+	Rows       int64 // an estimate of the live rows
 	Dead       int64
 	Vacuumed   string
-	Bytes      int64 // of the heap
-	IndexBytes int64 // of the primary key
+	Bytes      int64 // size of the heap
+	IndexBytes int64 // size of the index of the primary key
 	Index      string
-	Width      *float64 // of a row, nil if it is not known
-	KeyWidth   float64  // of the columns of the primary key
+	Width      *float64 // average width of a row; nil if unknown
+	KeyWidth   float64  // average width of the columns of the primary key
 }
 
-// counted reads the statistics of these relations.
+// counted returns the statistics of relations.
+//
+// The row count is the larger of the estimates of ANALYZE and of the cumulative statistics. The
+// width of a row is the sum of the average column widths. It is 0 for a table that is known to be
+// empty, and NULL if the table was never analyzed.
 func (e *exam) counted(relations []relation) ([]vacuumed, error) {
 	var oids []uint32
 	for _, r := range relations {
@@ -79,6 +85,7 @@ func (e *exam) counted(relations []relation) ([]vacuumed, error) {
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[vacuumed])
 }
 
+// deadRows looks for relations on which vacuum does not keep up.
 func deadRows(e *exam) error {
 	found, err := e.counted(e.leaves())
 	for _, v := range found {
@@ -92,13 +99,13 @@ func deadRows(e *exam) error {
 	return err
 }
 
-// bloated is from how many times its needed size on something is bloated.
+// bloated is the ratio of actual size to needed size from which a relation counts as bloated.
 const bloated = 2.5
 
-// leastIndex is more than an index without rows has.
+// leastIndex is larger than the index of an empty table.
 const leastIndex = 3 * 8192
 
-// bloat compares the size of the heap with what its rows need, by the statistics.
+// bloat compares the size of each heap with the size that its rows need.
 func bloat(e *exam) error {
 	found, err := e.counted(e.leaves())
 	for _, v := range found {
@@ -110,6 +117,8 @@ func bloat(e *exam) error {
 			e.withoutStatistics(r)
 			continue
 		}
+		// A row costs a 24-byte header and a 4-byte line pointer. The factor allows for page
+		// headers and padding.
 		needed := int64(float64(v.Rows) * (28 + *v.Width) * 1.05)
 		if float64(v.Bytes) > bloated*float64(needed) {
 			e.warn(fmt.Sprintf("%s has %s and its rows need about %s: what was deleted left room that nothing fills", r.Name, page.Bytes(v.Bytes), page.Bytes(needed)),
@@ -119,6 +128,7 @@ func bloat(e *exam) error {
 	return err
 }
 
+// indexBloat compares the size of each primary key index with the size that its entries need.
 func indexBloat(e *exam) error {
 	found, err := e.counted(e.leaves())
 	for _, v := range found {
@@ -130,6 +140,7 @@ func indexBloat(e *exam) error {
 			e.withoutStatistics(r)
 			continue
 		}
+		// An entry costs about 20 bytes besides the key. B-tree pages are about 70 % full.
 		needed := int64(float64(v.Rows) * (20 + v.KeyWidth) / 0.7)
 		if float64(v.IndexBytes) > bloated*float64(needed) {
 			e.warn(fmt.Sprintf("the index of the primary key of %s has %s and its rows need about %s", r.Name, page.Bytes(v.IndexBytes), page.Bytes(needed)),
@@ -139,7 +150,8 @@ func indexBloat(e *exam) error {
 	return err
 }
 
-// withoutStatistics says why it cannot be told how much room rows need.
+// withoutStatistics adds a finding of level Unknown: without statistics of r the needed size is
+// unknown. Either the role cannot read r, or r was never analyzed.
 func (e *exam) withoutStatistics(r *relation) {
 	if !r.Readable {
 		e.unknown("not checked: this role may not read "+r.Name+", and so not its statistics", e.granting([]string{r.Name}))
@@ -148,15 +160,16 @@ func (e *exam) withoutStatistics(r *relation) {
 	e.unknown("not checked: "+r.Name+" was never analyzed", "ANALYZE "+r.Name)
 }
 
-// swept is what purge has written down of its sweeps of a table.
+// swept is what purge has recorded about its sweeps of a table.
 type swept struct {
 	Name       string
-	Finished   *float64 // seconds ago
+	Finished   *float64 // seconds since the last finished sweep; nil if none finished
 	Progressed *float64
 	Waiting    string
 }
 
-// purgeLag looks at the sweeps of each table: one that fails may do so at a single table.
+// purgeLag looks for tables that purge does not keep up with. Each table has a sweep of its own, so
+// a sweep may fail for a single table.
 func purgeLag(e *exam) error {
 	rows, err := e.tx.Query(e.ctx, `
 		SELECT w.name, extract(epoch FROM clock_timestamp() - s.last_finished_at)::float8,
@@ -175,6 +188,7 @@ func purgeLag(e *exam) error {
 	return err
 }
 
+// purgeLagOf adds the finding for one table. An empty table other than records needs no sweep.
 func (e *exam) purgeLagOf(s swept) error {
 	const remedy = "run idem purge from a scheduler, or purge.Run in the program; if one runs, its log or its result says why it does not finish"
 	limit := e.opts.Limits.PurgeLag
@@ -196,7 +210,10 @@ func (e *exam) purgeLagOf(s swept) error {
 	return nil
 }
 
-// neverPurged goes by the statistics: what is the earliest that they know of to have had its time?
+// neverPurged adds a finding if a table that was never swept has rows that purge could have deleted
+// long ago. The age comes from the statistics of the column expected.purged: the lowest histogram
+// bound or the lowest common value. A large relation without statistics gets a finding of level
+// Unknown.
 func (e *exam) neverPurged(table, remedy string) error {
 	var unknown []relation
 	worst := time.Duration(0)
@@ -242,5 +259,5 @@ func (e *exam) neverPurged(table, remedy string) error {
 	return nil
 }
 
-// had says the outcome of a row before it may go.
+// had is the verb for what happened to a row of the table before purge may delete it.
 var had = map[string]string{"records": "expired", "operations": "ended", "inbox": "expired", "published": "expired"}

@@ -12,7 +12,8 @@ import (
 	"github.com/idem-go/idem/cmd/idem/internal/page"
 )
 
-// verifyChecks look for what a restore, or a takeover, may have left incomplete. Those of Examine that look at the same are among them.
+// verifyChecks look for rows that a restore or a takeover may have lost. They include the checks of
+// Examine that find the same kind of fault.
 var verifyChecks = concat(
 	pick("migrations", "table", "columns", "primary-key", "collation", "unlogged", "indexes", "sequences", "triggers", "row-security", "privileges", "left-behind"),
 	[]check{
@@ -23,6 +24,7 @@ var verifyChecks = concat(
 		{name: "subscription", run: subscription},
 	})
 
+// pick returns the checks of Examine with these names.
 func pick(wanted ...string) (picked []check) {
 	for _, c := range checks {
 		if slices.Contains(wanted, c.name) {
@@ -32,10 +34,10 @@ func pick(wanted ...string) (picked []check) {
 	return picked
 }
 
-// walkTimeout bounds each statement of a check that walks tables.
+// walkTimeout is the statement timeout of checks that scan whole tables.
 const walkTimeout = 10 * time.Minute
 
-// VerifyNames are the names of all checks that Verify may make, in order.
+// VerifyNames returns the names of all checks that Verify can run, in order.
 func VerifyNames() (all []string) {
 	for _, c := range concat(verifyChecks, againstChecks) {
 		all = append(all, c.name)
@@ -43,8 +45,9 @@ func VerifyNames() (all []string) {
 	return all
 }
 
-// Verify looks whether a database that was restored, or that is to take over, is complete in itself, and if opts.Against is set
-// whether it has what that one has. It walks tables.
+// Verify examines whether a restored database, or a database that is to take over, is complete. If
+// opts.Against is set, Verify also compares both databases. It scans whole tables. Errors and
+// progress are as for Examine.
 func Verify(ctx context.Context, pool *pgxpool.Pool, opts Options, progress func(name string, done, of int)) ([]Result, error) {
 	opts.Scan = true
 	made := verifyChecks
@@ -55,10 +58,10 @@ func Verify(ctx context.Context, pool *pgxpool.Pool, opts Options, progress func
 	return examine(ctx, pool, opts, made, progress)
 }
 
-// few is how many ids are told.
+// few is the number of IDs that a finding lists.
 const few = 5
 
-// orphans tells how many rows there are, with the ids of some.
+// orphans counts the rows of sql, which returns one column of IDs, and lists the first few IDs.
 func (e *exam) orphans(sql string) (count int64, ids string, err error) {
 	err = e.one(`SELECT count(*), coalesce(string_agg(id::text, ', ') FILTER (WHERE n <= $1), '') FROM (SELECT id, row_number() OVER (ORDER BY id) AS n FROM (`+sql+`) AS found (id)) AS ranked`,
 		[]any{few}, &count, &ids)
@@ -70,6 +73,7 @@ func (e *exam) orphans(sql string) (count int64, ids string, err error) {
 
 const restoreTogether = "idem.records and idem.operations have to be of the same moment: restore both from the same backup, or see that both were replicated to the end"
 
+// recordsWithoutOperation looks for keys in progress whose operation is missing or has ended.
 func recordsWithoutOperation(e *exam) error {
 	count, ids, err := e.orphans(`SELECT r.execution_id FROM idem.records r WHERE r.state = 'running'
 		AND NOT EXISTS (SELECT FROM idem.operations o WHERE o.id = r.execution_id AND o.state IN ('running', 'parked'))`)
@@ -80,6 +84,7 @@ func recordsWithoutOperation(e *exam) error {
 	return err
 }
 
+// operationsWithoutRecord looks for operations in progress without a matching record in progress.
 func operationsWithoutRecord(e *exam) error {
 	count, ids, err := e.orphans(`SELECT o.id FROM idem.operations o WHERE o.state IN ('running', 'parked')
 		AND NOT EXISTS (SELECT FROM idem.records r WHERE r.scope = o.scope AND r.key = o.key AND r.execution_id = o.id AND r.state = 'running')`)
@@ -90,6 +95,7 @@ func operationsWithoutRecord(e *exam) error {
 	return err
 }
 
+// stepsWithoutOperation looks for steps and signals of operations that do not exist.
 func stepsWithoutOperation(e *exam) error {
 	count, ids, err := e.orphans(`SELECT s.operation_id FROM (SELECT operation_id FROM idem.steps UNION SELECT operation_id FROM idem.signals) s
 		WHERE NOT EXISTS (SELECT FROM idem.operations o WHERE o.id = s.operation_id)`)
@@ -100,7 +106,8 @@ func stepsWithoutOperation(e *exam) error {
 	return err
 }
 
-// callsInDoubt counts the calls whose answer was to come when the copy was made.
+// callsInDoubt counts the operations that were in an outside call without a recorded outcome when
+// the copy was made.
 func callsInDoubt(e *exam) error {
 	var count, later int64
 	err := e.one(`SELECT count(*) FILTER (WHERE o.kind IN ('call', 'undo') AND NOT EXISTS (SELECT FROM idem.steps s
@@ -113,7 +120,9 @@ func callsInDoubt(e *exam) error {
 	return err
 }
 
-// subscription looks at the tables of idem that this database gets by logical replication.
+// subscription examines the tables of idem if this database receives any of them by logical
+// replication: tables outside of the subscription, tables that are not copied yet, and a
+// subscription that is still enabled.
 func subscription(e *exam) error {
 	var subscribed bool
 	if err := e.one(`SELECT EXISTS (SELECT FROM pg_subscription_rel WHERE srrelid = ANY ($1))`, []any{e.oids()}, &subscribed); err != nil || !subscribed {
@@ -145,7 +154,9 @@ func subscription(e *exam) error {
 	return err
 }
 
-// anyOf reports whether a leaf of a partitioned table may be subscribed by its root, or the other way round. A publication names either.
+// anyOf reports whether the table of a relation has other relations, that is, whether it is
+// partitioned. A publication may name either the partitions or the partitioned table, so a
+// partition without an entry of its own is no fault.
 func (e *exam) anyOf(table string, oid uint32) bool {
 	for _, r := range e.relations {
 		if r.Table == table && r.OID != oid {

@@ -18,7 +18,7 @@ import (
 	"github.com/idem-go/idem/lab/waiting"
 )
 
-// verified are the findings of Verify, without notes, as "check: what".
+// verified returns the findings of Verify, without notes, as "check: what".
 func (w *ward) verified(against *ward) (found []string) {
 	w.t.Helper()
 	opts := w.opts
@@ -42,7 +42,7 @@ func (w *ward) verified(against *ward) (found []string) {
 	return found
 }
 
-// wantVerified wants one finding for each beginning, in this order, and no other.
+// wantVerified fails the test unless the findings start with these texts, in this order.
 func (w *ward) wantVerified(against *ward, beginnings ...string) {
 	w.t.Helper()
 	found := w.verified(against)
@@ -68,7 +68,8 @@ func (w *ward) eventually(what string, done func() bool) {
 	waiting.Until(w.t, what, done)
 }
 
-// written are rows as a program leaves them: two keys, an operation in a call, three messages of which the last has left.
+// written inserts rows as a program leaves them: two keys, an operation in a call, and three
+// messages, the last of which is published.
 const written = `
 	INSERT INTO idem.records (scope, key, hash, execution_id, created_at, expires_at, state, status) VALUES
 		('s', 'a', '', 'aaaaaaaa-0000-0000-0000-000000000001', now(), now() + '1 h', 'completed', 201),
@@ -79,7 +80,8 @@ const written = `
 	INSERT INTO idem.outbox (created_at, id, aggregatetype, aggregateid, type) SELECT now(), gen_random_uuid(), 't', 'k', 't' FROM generate_series(1, 3);
 	DELETE FROM idem.outbox WHERE seq = 3;`
 
-// statements returns those of a code block of docs/operate.md, from the line that begins so.
+// statements returns the statements of a code block of docs/operate.md, from the line with this
+// beginning.
 func statements(t *testing.T, begin string) []string {
 	t.Helper()
 	text, err := os.ReadFile("../../../../docs/operate.md")
@@ -100,8 +102,8 @@ func statements(t *testing.T, begin string) []string {
 	return all
 }
 
-// A takeover by logical replication, by the steps of the docs: rows come, sequences do not, and that is found before a message has
-// taken a place in front of another.
+// A takeover follows the steps of the docs. Logical replication copies rows but no sequences.
+// Verify must find that before a message is published out of order.
 func TestTakeoverByLogicalReplicationIsVerified(t *testing.T) {
 	t.Parallel()
 	pgtest.Long(t)
@@ -148,7 +150,7 @@ func TestTakeoverByLogicalReplicationIsVerified(t *testing.T) {
 	green.wantVerified(blue, "same-rows: idem.outbox has 3 rows here and 2 there")
 }
 
-// copySchema copies all but the rows.
+// copySchema copies the schema without rows.
 func copySchema(t *testing.T, from, to *pgserver.Server) {
 	t.Helper()
 	dump := exec.CommandContext(t.Context(), filepath.Join(from.Bin(), "pg_dump"), "--schema-only", from.DSN())
@@ -163,7 +165,7 @@ func copySchema(t *testing.T, from, to *pgserver.Server) {
 	}
 }
 
-// notes are what Verify says besides.
+// notes returns the notes of Verify.
 func notes(w, against *ward) (said []string) {
 	w.t.Helper()
 	opts := w.opts
@@ -216,7 +218,7 @@ func TestVerifyFindsWhatACopyLacks(t *testing.T) {
 	}
 }
 
-// A restore to a moment in the past is complete in itself, and lacks what came later.
+// A restored database may be complete in itself, and lack what came after the restore point.
 func TestRestoreToAPointInTimeIsVerified(t *testing.T) {
 	t.Parallel()
 	pgtest.Long(t)

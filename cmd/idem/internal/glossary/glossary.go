@@ -1,16 +1,16 @@
-// Package glossary explains the terms of idem that a person on call meets first.
+// Package glossary holds the terms of idem that a person on call meets first.
 package glossary
 
-// Link leads to all terms.
+// Link is the address of the full glossary.
 const Link = "https://github.com/idem-go/idem/blob/main/docs/glossary.md"
 
-// Term is a word with its meaning.
+// Term is a word and its meaning.
 type Term struct {
 	Name    string `json:"name"`
 	Meaning string `json:"meaning"`
 }
 
-// Terms are the terms, in alphabetical order.
+// Terms are sorted by name.
 var Terms = []Term{
 	{"epoch", "A number of an operation. It grows whenever a process claims the operation. Every commit names the epoch of its process, and a commit of an " +
 		"older epoch is refused: a process that was taken for dead can no longer change anything."},

@@ -20,7 +20,8 @@ var (
 	share   = flag.Float64("share", 0.5, "partition.Config.Share")
 )
 
-// BenchmarkPartition partitions a table with many records while four clients call, and says what they have of it.
+// BenchmarkPartition partitions a table with many records while four clients call, and reports the
+// latency of their calls.
 func BenchmarkPartition(b *testing.B) {
 	pool := pgtest.New(b)
 	calling := func(do func()) []time.Duration { return calling(b, pool, do) }
@@ -55,7 +56,7 @@ func BenchmarkPartition(b *testing.B) {
 	}
 }
 
-// calling returns how long the calls of four clients took while something was done, sorted.
+// calling returns the sorted durations of the calls of four clients while work runs.
 func calling(b *testing.B, pool *pgxpool.Pool, do func()) []time.Duration {
 	ctx, stop := context.WithCancel(b.Context())
 	var mu sync.Mutex

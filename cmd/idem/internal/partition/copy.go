@@ -10,19 +10,24 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Of a portion.
+// Limits of a portion: the range of blocks that one transaction copies or compares. Its size
+// follows the time that the last portion took.
 const (
 	firstBlocks = 128
 	mostBlocks  = 2048
-	short, long = 50 * time.Millisecond, 200 * time.Millisecond // the next one has more blocks, or fewer
-	portionLock = 500 * time.Millisecond                        // it may wait for a record that is being deleted
+	short, long = 50 * time.Millisecond, 200 * time.Millisecond // a faster portion doubles the next one, a slower one halves it
+	portionLock = 500 * time.Millisecond                        // lock timeout: a row may be locked by a DELETE
 )
 
-// errMoved says that the table was written anew, so that its rows are in other blocks.
+// errMoved is returned for a portion if the table was rewritten, so that its rows are in other
+// blocks.
 var errMoved = errors.New("the table was written anew, by VACUUM FULL or CLUSTER")
 
-// copy copies what was there before the trigger. A row that is copied is locked against DELETE until the copy is committed: the trigger then
-// finds what it has to delete. A row that was changed since is in the new table by the trigger, and newer there.
+// copy copies the rows that were there before the trigger.
+//
+// A copied row is locked against DELETE until the copy is committed. A DELETE in between waits, and
+// its trigger then finds the copied row. A row that was updated meanwhile is already in the new
+// table, written by the trigger, and newer. ON CONFLICT DO NOTHING keeps that version.
 func (j *job) copy(ctx context.Context) error {
 	return j.walk(ctx, "copies", j.old, func(tx pgx.Tx, from, to string) error {
 		tag, err := tx.Exec(ctx, fmt.Sprintf(`WITH rows AS MATERIALIZED (SELECT * FROM %s WHERE ctid >= $1::text::tid AND ctid < $2::text::tid FOR KEY SHARE)
@@ -32,7 +37,9 @@ func (j *job) copy(ctx context.Context) error {
 	})
 }
 
-// compare reads both tables once, and looks up each row in the other one. Each portion has one snapshot, in which they are the same.
+// compare scans both tables and looks up each row in the other one. It returns ErrDiffers if a row
+// is missing or different. Each portion is one statement with one snapshot, in which both tables
+// must be equal because every write commits to both.
 func (j *job) compare(ctx context.Context) error {
 	tables := []string{j.old}
 	for n := range j.Parts {
@@ -45,7 +52,7 @@ func (j *job) compare(ctx context.Context) error {
 		}
 		var same []string
 		for _, c := range j.key {
-			same = append(same, fmt.Sprintf("a.%s = b.%[1]s", c)) // an index can look for that
+			same = append(same, fmt.Sprintf("a.%s = b.%[1]s", c)) // an index can answer this
 		}
 		for _, c := range j.cols {
 			same = append(same, fmt.Sprintf("a.%s IS NOT DISTINCT FROM b.%[1]s", c))
@@ -67,7 +74,9 @@ func (j *job) compare(ctx context.Context) error {
 	return nil
 }
 
-// walk goes through the blocks that a table has now, a portion at a time. What is added behind them was written by the trigger as well.
+// walk calls work for each range of blocks that the table has at the start. Rows that are added
+// behind those blocks need no copy, because the trigger has written them. If the table is rewritten
+// meanwhile, walk begins again.
 func (j *job) walk(ctx context.Context, phase, table string, work func(tx pgx.Tx, from, to string) error) error {
 	for {
 		err := j.walkOnce(ctx, phase, table, work)
@@ -77,6 +86,9 @@ func (j *job) walk(ctx context.Context, phase, table string, work func(tx pgx.Tx
 	}
 }
 
+// walkOnce is one pass of walk. It adapts the size of portions, retries a portion after a lock
+// timeout, a deadlock or a serialization failure, and rests after each portion so that copying
+// takes Config.Share of the time.
 func (j *job) walkOnce(ctx context.Context, phase, table string, work func(tx pgx.Tx, from, to string) error) error {
 	var total, file int64
 	err := j.pool.QueryRow(ctx, `SELECT pg_relation_size($1::text::regclass) / current_setting('block_size')::int8, pg_relation_filenode($1::text::regclass)::int8`, table).Scan(&total, &file)
@@ -92,7 +104,8 @@ func (j *job) walkOnce(ctx context.Context, phase, table string, work func(tx pg
 		begin, next := time.Now(), min(at+blocks, total)
 		err := j.in(ctx, portionLock, func(tx pgx.Tx) error {
 			var now int64
-			// The table is locked against being written anew before its file is looked at.
+			// Reading from the table locks it against a rewrite. Only then does the check of its
+			// file number hold until the end of the transaction.
 			if err := tx.QueryRow(ctx, fmt.Sprintf(`WITH here AS (SELECT FROM %s LIMIT 0) SELECT pg_relation_filenode($1::text::regclass)::int8 FROM (SELECT count(*) FROM here) _`, table), table).Scan(&now); err != nil {
 				return err
 			}
@@ -103,6 +116,7 @@ func (j *job) walkOnce(ctx context.Context, phase, table string, work func(tx pg
 		})
 		took := time.Since(begin)
 		switch {
+		// A writer was in the way. Try again with a smaller portion.
 		case hasCode(err, "55P03", "40P01", "40001"):
 			if failures++; failures > 100 {
 				return err

@@ -12,13 +12,16 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// lockFor is how long it waits for a lock at a time that others queue behind, and restFor how long it leaves them alone then.
+// lockFor is the lock timeout of a statement behind which other sessions queue. restFor is the
+// delay before the next attempt, in which those sessions proceed.
 const (
 	lockFor = 200 * time.Millisecond
 	restFor = time.Second
 )
 
-// prepare makes the new table, empty, with what the old one has: settings, comments, indexes and privileges.
+// prepare creates the new, empty table with the settings, comments, indexes and privileges of the
+// old one, and the trigger function. If an earlier run has created it, prepare only checks that the
+// number of partitions is the same.
 func (j *job) prepare(ctx context.Context) error {
 	var parts int
 	err := j.pool.QueryRow(ctx, `SELECT count(*) FROM pg_catalog.pg_inherits WHERE inhparent = to_regclass($1::text)`, j.parted).Scan(&parts)
@@ -53,8 +56,9 @@ func (j *job) prepare(ctx context.Context) error {
 	})
 }
 
-// alike returns the statements that give the new table the comment, the further indexes and the privileges of the old one. The purge works
-// on each partition by itself, which is why they get the privileges as well.
+// alike returns the statements that copy the comment, the secondary indexes and the privileges of
+// the old table. The partitions get the privileges too, because purge deletes from each partition
+// by name.
 func (j *job) alike(ctx context.Context, tx pgx.Tx) ([]string, error) {
 	rows, err := tx.Query(ctx, `
 		SELECT format('COMMENT ON TABLE %s IS %L', $2::text, obj_description($1::text::regclass, 'pg_class'))
@@ -74,8 +78,13 @@ func (j *job) alike(ctx context.Context, tx pgx.Tx) ([]string, error) {
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
-// function writes to the new table what was written to the old one. Where a transaction has one snapshot from its beginning, it may not see
-// a row that was copied since: to touch it is an error then, and the transaction is tried again. A DELETE that does not see it would say nothing.
+// function returns the statement that creates the trigger function, which repeats a write to the
+// old table on the new one.
+//
+// A transaction in REPEATABLE READ or SERIALIZABLE may not see a row that was copied after its
+// snapshot. An INSERT or UPDATE that conflicts with such a row fails with a serialization error,
+// and the caller retries. A DELETE would silently find no row. The trigger therefore writes the row
+// first in these isolation levels, to provoke the error.
 func (j *job) function() string {
 	var set, is []string
 	for _, c := range j.cols {
@@ -107,7 +116,9 @@ func (j *job) function() string {
 		END $mirror$`, j.parted, j.parted, write("OLD"), remove, write("NEW"))
 }
 
-// mirror has every transaction that writes from now on write to both tables. It waits until those are over that do not.
+// mirror installs the triggers. From then on, every transaction that writes to the old table also
+// writes to the new one. The lock of the table waits until all transactions have ended that wrote
+// without the trigger.
 func (j *job) mirror(ctx context.Context) error {
 	trigger := "idem_parted"
 	var there bool
@@ -117,19 +128,22 @@ func (j *job) mirror(ctx context.Context) error {
 	return j.alone(ctx, "waits for a moment without writers", func(tx pgx.Tx) error {
 		return execute(ctx, tx, []string{
 			fmt.Sprintf("LOCK TABLE %s IN SHARE ROW EXCLUSIVE MODE", j.old),
-			fmt.Sprintf("TRUNCATE %s", j.parted), // of a run whose triggers were dropped by hand
+			fmt.Sprintf("TRUNCATE %s", j.parted), // rows of an earlier run whose triggers somebody has dropped
 			fmt.Sprintf("CREATE TRIGGER %s AFTER INSERT OR UPDATE OR DELETE ON %s FOR EACH ROW EXECUTE FUNCTION %s()", trigger, j.old, j.parted),
 			fmt.Sprintf("CREATE TRIGGER %s_truncate AFTER TRUNCATE ON %s FOR EACH STATEMENT EXECUTE FUNCTION %s()", trigger, j.old, j.parted),
 		})
 	})
 }
 
-// alone runs work that needs a strong lock. Others queue behind it while it waits: so it waits for a short time, and tries again.
+// alone calls work, which needs a strong lock, in a transaction. Other sessions queue behind the
+// waiting lock. So alone waits for the lock only briefly and tries again after a delay, until
+// Config.Patience has passed.
 func (j *job) alone(ctx context.Context, phase string, work func(pgx.Tx) error) error {
 	for deadline := time.Now().Add(j.Patience); ; {
 		begin := time.Now()
 		err := j.in(ctx, lockFor, work)
 		j.report.Longest = max(j.report.Longest, time.Since(begin))
+		// 55P03: lock timeout; 40P01: deadlock.
 		if !hasCode(err, "55P03", "40P01") || time.Now().After(deadline) {
 			return err
 		}
@@ -142,7 +156,8 @@ func (j *job) alone(ctx context.Context, phase string, work func(pgx.Tx) error) 
 	}
 }
 
-// Abort takes back what runs have begun.
+// Abort removes the new table and the triggers of runs that have not finished. It reports whether
+// there were any.
 func Abort(ctx context.Context, pool *pgxpool.Pool, config Config) (begun bool, err error) {
 	j := &job{Config: config, pool: pool, old: "idem." + config.Table, parted: "idem." + config.Table + "_parted"}
 	if err := pool.QueryRow(ctx, `SELECT to_regclass($1::text) IS NOT NULL`, j.parted).Scan(&begun); err != nil || !begun {
@@ -171,6 +186,7 @@ func text(ctx context.Context, tx pgx.Tx, sql string, args ...any) (s string, er
 	return s, err
 }
 
+// hasCode reports whether err is a Postgres error with one of the codes.
 func hasCode(err error, codes ...string) bool {
 	var refused *pgconn.PgError
 	if !errors.As(err, &refused) {
@@ -184,6 +200,7 @@ func hasCode(err error, codes ...string) bool {
 	return false
 }
 
+// rest waits for d. It returns the cause if ctx ends earlier.
 func rest(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):

@@ -1,7 +1,9 @@
-// Package partition turns a table of idem that holds rows into one with partitions, while it is used.
+// Package partition converts a table of idem that is in use into a table with hash partitions.
 //
-// A new table with partitions is made beside it. A trigger writes to it what is written to the old one, in the same transaction, and
-// what was there before is copied by ranges of blocks, in short transactions. When the two are the same, they change names.
+// Run creates a new partitioned table beside the old one. A trigger on the old table copies each
+// write to the new table, in the transaction of the write. Run copies the older rows in short
+// transactions, by ranges of blocks. It then compares both tables, renames the new table to the
+// name of the old one, and drops the old one.
 package partition
 
 import (
@@ -14,50 +16,57 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Tables are those that it can partition: what they hold is found by its primary key alone.
+// Tables are the tables that Run can partition. Each is only looked up by its primary key, which is
+// also the partition key.
 var Tables = []string{"records", "inbox"}
 
-// Config says what is done, and how fast.
+// Config configures Run and Abort.
 type Config struct {
 	Table    string
 	Parts    int
-	Share    float64       // part of the time that it works; the rest it pauses
-	Patience time.Duration // how long it waits for the moments in which it needs the table for itself
-	Blocks   int64         // of a first portion
+	Share    float64       // share of the time in which it copies; it is idle for the rest
+	Patience time.Duration // how long to retry for a lock on the whole table
+	Blocks   int64         // blocks of the first portion; 0 for a default that adapts
 	Progress func(Progress)
 }
 
-// Progress is how far it is.
+// Progress describes how far a run is.
 type Progress struct {
 	Phase       string
 	Done, Total int64 // blocks
-	Waiting     error // what it waits for
+	Waiting     error // the error of the last attempt to lock the table; nil if Run is not waiting
 }
 
-// Report is what was done.
+// Report summarizes a run.
 type Report struct {
-	Resumed  bool  // an earlier run had begun
-	Copied   int64 // rows; those that the trigger has written come on top
+	Resumed  bool  // the run continued an earlier one
+	Copied   int64 // rows that Run copied, without those that the trigger wrote
 	Compared int64
 	Duration time.Duration
-	Longest  time.Duration // for which writers waited, at most
+	Longest  time.Duration // the longest time for which writers may have waited
 }
 
-// ErrDiffers says that the new table is not the same as the old one.
+// ErrDiffers is returned by Run if the comparison finds a row that only one table has, or that is
+// different in both.
 var ErrDiffers = errors.New("the new table differs from the old one")
 
-// job is one run.
+// job is one call of Run or Abort.
 type job struct {
 	Config
 	pool   *pgxpool.Pool
-	old    string   // quoted, with its schema
-	parted string   // the new one, until it takes the name
+	old    string   // the old table, quoted, with its schema
+	parted string   // the new table, until it is renamed
 	key    []string // the columns of the primary key, quoted
 	cols   []string // all columns, quoted
 	report Report
 }
 
-// Run partitions a table. Interrupted, it leaves what it has: the next run goes on with it, or Abort takes it back.
+// Run partitions the table of config.
+//
+// If Run is interrupted, both tables and the triggers remain. A later Run continues with them, and
+// Abort removes them. Run returns a *RefusedError if the table has properties that the partitioned
+// table would lack. It returns ErrDiffers if the tables are not equal before the renaming. In both
+// cases the old table stays in use.
 func Run(ctx context.Context, pool *pgxpool.Pool, config Config) (Report, error) {
 	begin := time.Now()
 	j, err := newJob(ctx, pool, config)
@@ -69,7 +78,7 @@ func Run(ctx context.Context, pool *pgxpool.Pool, config Config) (Report, error)
 	if err != nil {
 		return Report{}, err
 	}
-	if isSwapped { // by a run that was interrupted behind it
+	if isSwapped { // an earlier run was interrupted after the renaming
 		j.report.Resumed = true
 		return j.report, j.drop(ctx)
 	}
@@ -82,6 +91,7 @@ func Run(ctx context.Context, pool *pgxpool.Pool, config Config) (Report, error)
 	return j.report, nil
 }
 
+// newJob reads the columns and the primary key of the table. It fails if the table does not exist.
 func newJob(ctx context.Context, pool *pgxpool.Pool, config Config) (*job, error) {
 	j := &job{Config: config, pool: pool, old: "idem." + config.Table, parted: "idem." + config.Table + "_parted"}
 	err := pool.QueryRow(ctx, `
@@ -95,16 +105,19 @@ func newJob(ctx context.Context, pool *pgxpool.Pool, config Config) (*job, error
 	return j, err
 }
 
-// part is the name of a partition.
+// part returns the name of partition n.
 func (j *job) part(n int) string { return fmt.Sprintf("%s_%d", j.old, n) }
 
+// tell reports progress to the caller.
 func (j *job) tell(phase string, done, total int64) {
 	if j.Progress != nil {
 		j.Progress(Progress{Phase: phase, Done: done, Total: total})
 	}
 }
 
-// in runs statements in a transaction that neither waits long for a lock nor depends on the settings of the session.
+// in calls work in a transaction with settings of its own. A lock is awaited for no longer than
+// lockTimeout. A commit is not awaited on disk, because a later run can repeat what a crash loses.
+// Sequential scans are off, so that every portion is read by its block range or by an index.
 func (j *job) in(ctx context.Context, lockTimeout time.Duration, work func(pgx.Tx) error) error {
 	return pgx.BeginTxFunc(ctx, j.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, `SELECT pg_catalog.set_config(name, value, true) FROM (VALUES ('search_path', 'pg_catalog, pg_temp'),

@@ -53,7 +53,7 @@ func (h *house) count(sql string, args ...any) (n int64) {
 	return n
 }
 
-// records makes records that were there before, the first of them expired.
+// records creates records from before the partitioning. The first ones have expired.
 func (h *house) records(n, expired int) {
 	h.t.Helper()
 	h.exec(`insert into idem.records (scope, key, hash, execution_id, created_at, expires_at, state, status, completed_at, header, body)
@@ -72,7 +72,8 @@ func config(table string) partition.Config {
 	return partition.Config{Table: table, Parts: 8, Share: 1, Patience: time.Minute, Blocks: 3}
 }
 
-// Clients call, a purge deletes, keys expire and are new again, and a person evicts, at every isolation level, while the table is partitioned.
+// While Run partitions the table, clients call at every isolation level, a purge deletes, keys
+// expire and become new, and a person evicts.
 func TestRecordsArePartitionedWhileEverythingGoesOn(t *testing.T) {
 	t.Parallel()
 	for _, level := range []string{"read committed", "repeatable read", "serializable"} {
@@ -101,23 +102,23 @@ func TestRecordsArePartitionedWhileEverythingGoesOn(t *testing.T) {
 					if n == 50 {
 						close(begun)
 					}
-					_, err := charge(context.Background(), calling, fmt.Sprint(n/2)) // each twice, or at once
+					_, err := charge(context.Background(), calling, fmt.Sprint(n/2)) // each key twice, possibly at the same time
 					return err
 				})
 			}
-			loop(func(n int64) error { // an old key that has expired is new again
+			loop(func(n int64) error { // an expired key is new again
 				_, err := idem.Do(context.Background(), calling, "old", fmt.Sprint(1000+n%500), sha256.Sum256(nil), func(pgx.Tx) (idem.Response, error) {
 					expired.Add(1)
 					return idem.Response{Status: 202}, nil
 				})
-				if errors.Is(err, idem.ErrMismatch) { // the purge did not delete it, and it is live
+				if errors.Is(err, idem.ErrMismatch) { // the purge has not deleted it, and it is live
 					err = nil
 				}
 				return err
 			})
 			copying := make(chan struct{})
 			var evicted []string
-			group.Go(func() { // what a person evicts
+			group.Go(func() { // a person evicts records
 				<-copying
 				for n := 2000; n <= 4000 && ctx.Err() == nil; n++ {
 					tag, err := calling.Exec(context.Background(), `delete from idem.records where scope = 'old' and key = $1`, fmt.Sprint(n))
@@ -168,7 +169,7 @@ func TestRecordsArePartitionedWhileEverythingGoesOn(t *testing.T) {
 	}
 }
 
-// again forgives what a client has to try again.
+// again ignores errors after which a client retries.
 func again(err error) error {
 	if refused := (*pgconn.PgError)(nil); errors.As(err, &refused) && (refused.Code == "40001" || refused.Code == "40P01") {
 		return nil
@@ -188,7 +189,8 @@ func (h *house) wantParts(n int64) {
 	}
 }
 
-// What is deleted while its block is copied is not there afterwards, at whatever point the deletion comes, and whatever snapshot it has.
+// A row that is deleted while its block is copied must not come back. The deletion may come at any
+// point and have an older snapshot.
 func TestRecordThatIsDeletedWhileItIsCopiedStaysDeleted(t *testing.T) {
 	t.Parallel()
 	for _, level := range []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable} {
@@ -196,7 +198,7 @@ func TestRecordThatIsDeletedWhileItIsCopiedStaysDeleted(t *testing.T) {
 			t.Parallel()
 			h := newHouse(t)
 			h.records(3000, 0)
-			old, err := h.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: level}) // its snapshot is from before the copy
+			old, err := h.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: level}) // a snapshot from before the copy
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -208,14 +210,14 @@ func TestRecordThatIsDeletedWhileItIsCopiedStaysDeleted(t *testing.T) {
 			c.Progress = func(p partition.Progress) {
 				if p.Phase == "copies" && p.Done > 6 && !deleted {
 					deleted = true
-					_, err := old.Exec(context.Background(), "delete from idem.records where scope = 'old' and key in ('1', '2999')") // one is copied, one is not
+					_, err := old.Exec(context.Background(), "delete from idem.records where scope = 'old' and key in ('1', '2999')") // one row is copied, the other is not
 					if err == nil {
 						err = old.Commit(context.Background())
 					}
 					if again(err) != nil || err != nil && level == pgx.ReadCommitted {
 						t.Error(err)
 					}
-					if err != nil { // it is told to try again
+					if err != nil { // the server asks for a retry
 						h.exec("delete from idem.records where scope = 'old' and key in ('1', '2999')")
 					}
 				}
@@ -268,7 +270,7 @@ func TestInterruptedPartitioningGoesOnOrIsTakenBack(t *testing.T) {
 		if err := interrupted(at); err == nil {
 			t.Fatal("it was not interrupted")
 		}
-		h.exec("vacuum full idem.records") // the rows move to other blocks
+		h.exec("vacuum full idem.records") // moves the rows to other blocks
 		if _, err := charge(t.Context(), h.pool, at); err != nil {
 			t.Error(err)
 		}
@@ -291,7 +293,8 @@ func TestInterruptedPartitioningGoesOnOrIsTakenBack(t *testing.T) {
 	}
 }
 
-// A session without triggers writes to one table alone: that is found before a reader relies on the other.
+// A session with triggers off writes to one table only. The comparison must find that before the
+// swap.
 func TestNewTableThatDiffersIsNotTaken(t *testing.T) {
 	t.Parallel()
 	for name, sql := range map[string]string{
@@ -355,11 +358,12 @@ func TestWhatACopyWouldNotHaveIsRefused(t *testing.T) {
 	}
 }
 
-// The new table has what the old one has: settings, comments, indexes with their names, and privileges, also of columns and of partitions.
+// The new table has the settings, comments, indexes with their names, and privileges of the old
+// one. Privileges include those of columns and of partitions.
 func TestNewTableIsLikeTheOldOne(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
-	role := fmt.Sprintf("reader_%d", time.Now().UnixNano()) // roles are the server's
+	role := fmt.Sprintf("reader_%d", time.Now().UnixNano()) // roles are shared by all databases of a server
 	h.exec("create role " + role)
 	t.Cleanup(func() { h.exec("drop owned by " + role + "; drop role " + role) })
 	for _, table := range partition.Tables {
@@ -390,7 +394,7 @@ func TestNewTableIsLikeTheOldOne(t *testing.T) {
 	}
 }
 
-// A consumer goes on through the partitioning of its table, and every message has one effect.
+// A consumer works during the partitioning of its table, and every message has one effect.
 func TestInboxIsPartitionedWhileMessagesComeIn(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)

@@ -8,12 +8,14 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// RefusedError says that a table has something that its partitioned copy would not have, or that would keep the old table.
+// RefusedError is returned by Run for a table that cannot be partitioned as it is: the new table
+// would lack something, or another object would keep using the old table.
 type RefusedError struct{ Reasons []string }
 
 func (e *RefusedError) Error() string { return strings.Join(e.Reasons, "; ") }
 
-// refuse finds what the new table would lack. What idem itself makes is copied.
+// refuse returns a *RefusedError with all properties that the new table would lack. Objects that
+// the migrations create are no reason, because prepare copies them.
 func (j *job) refuse(ctx context.Context) error {
 	rows, err := j.pool.Query(ctx, `
 		WITH t AS (SELECT oid, relkind, relowner, relrowsecurity, relpersistence, relispartition FROM pg_catalog.pg_class WHERE oid = $1::text::regclass)

@@ -7,9 +7,10 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// swap gives the new table the name of the old one. Statements that wait for it find the new one.
+// swap drops the triggers and renames both tables and their indexes, under an exclusive lock. A
+// statement that waits for the lock then resolves the name to the new table.
 func (j *job) swap(ctx context.Context) error {
-	if _, err := j.pool.Exec(ctx, "ANALYZE "+j.parted); err != nil { // or the first plans would know nothing
+	if _, err := j.pool.Exec(ctx, "ANALYZE "+j.parted); err != nil { // without statistics the first plans would be poor
 		return err
 	}
 	indexes, err := j.indexes(ctx)
@@ -30,7 +31,8 @@ func (j *job) swap(ctx context.Context) error {
 	return j.alone(ctx, "waits for a moment in which no session uses the table", func(tx pgx.Tx) error { return execute(ctx, tx, statements) })
 }
 
-// indexes returns the names of the old table's indexes, each with that of the new table's.
+// indexes maps the name of each index of the old table to the name of the corresponding index of
+// the new table.
 func (j *job) indexes(ctx context.Context) (map[string]string, error) {
 	rows, err := j.pool.Query(ctx, `SELECT c.relname, CASE WHEN i.indisprimary THEN $2::text || '_parted_pkey' ELSE c.relname || '_parted' END
 		FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid WHERE i.indrelid = $1::text::regclass`, j.old, j.Table)
@@ -43,7 +45,7 @@ func (j *job) indexes(ctx context.Context) (map[string]string, error) {
 	return names, err
 }
 
-// drop removes what is left of the old table.
+// drop drops the trigger function and the old table.
 func (j *job) drop(ctx context.Context) error {
 	if _, err := j.pool.Exec(ctx, "DROP FUNCTION IF EXISTS "+j.parted+"()"); err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 
 var blocks = []rune("▁▂▃▄▅▆▇█")
 
-// curve draws the last values, between the least and the greatest of them.
+// curve returns a sparkline of the last width values, scaled between their minimum and maximum.
 func curve(history []stats.Stats, of func(stats.Stats) float64, width int) string {
 	if width <= 0 || len(history) < 2 {
 		return ""
@@ -32,7 +32,7 @@ func curve(history []stats.Stats, of func(stats.Stats) float64, width int) strin
 	return drawn.String()
 }
 
-// bar is how much of something is done.
+// bar returns a progress bar for a share between 0 and 1.
 func bar(share float64, width int) string {
 	full := int(min(1, max(0, share)) * float64(width))
 	return "[" + strings.Repeat("#", full) + strings.Repeat(" ", width-full) + "]"

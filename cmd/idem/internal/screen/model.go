@@ -9,7 +9,8 @@ import (
 	"github.com/idem-go/idem/stats"
 )
 
-// model is what the screen knows. Reading runs beside it, one at a time, so that a slow server does not make it deaf.
+// model is the state of the screen. At most one reading runs at a time, in its own goroutine, so
+// the screen still responds to keys if the server is slow.
 type model struct {
 	Options
 	ctx context.Context
@@ -19,21 +20,21 @@ type model struct {
 	interrupted   bool
 
 	now     stats.Stats
-	known   bool // there is a reading
+	known   bool // at least one reading succeeded
 	err     error
 	reading bool
 	took    time.Duration
-	history []stats.Stats // the youngest last
+	history []stats.Stats // oldest first
 }
 
-// remembered is how many readings the curves go back, at most.
+// remembered is the maximum length of history.
 const remembered = 400
 
 func newModel(ctx context.Context, o Options) model {
 	return model{Options: o, ctx: ctx, width: 80, height: 24, reading: true}
 }
 
-// Messages to the model.
+// Messages that Update receives: a finished reading, and the time for the next one.
 type (
 	read struct {
 		stats stats.Stats
@@ -43,7 +44,7 @@ type (
 	tick struct{}
 )
 
-// Init begins with a reading.
+// Init starts the first reading.
 func (m model) Init() tea.Cmd { return m.read() }
 
 func (m model) read() tea.Cmd {
@@ -56,7 +57,8 @@ func (m model) read() tea.Cmd {
 
 func (m model) wait() tea.Cmd { return tea.Tick(m.Every, func(time.Time) tea.Msg { return tick{} }) }
 
-// Update takes in what has happened.
+// Update handles a message and returns the next command. A tick during a reading or a pause only
+// waits for the next tick.
 func (m model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch msg := msg.(type) {
 	case tea.WindowSizeMsg:
@@ -75,6 +77,8 @@ func (m model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	return m, nil
 }
 
+// take stores the outcome of a reading. After a failure the screen still shows the last good
+// reading.
 func (m model) take(msg read) model {
 	m.reading, m.took, m.err = false, msg.took, msg.err
 	if msg.err != nil {
@@ -88,6 +92,7 @@ func (m model) take(msg read) model {
 	return m
 }
 
+// press handles a key.
 func (m model) press(key string) (tea.Model, tea.Cmd) {
 	switch key {
 	case "q", "esc":

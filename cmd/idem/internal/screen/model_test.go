@@ -40,7 +40,7 @@ func update(m model, msg tea.Msg) model {
 	return next.(model)
 }
 
-// A terminal over ssh has 80 columns, some have fewer, and no line may break.
+// Terminals have 80 columns or fewer, and no line may wrap.
 func TestScreenFitsAnyTerminal(t *testing.T) {
 	t.Parallel()
 	for _, size := range []struct{ width, height int }{{80, 24}, {200, 60}, {40, 10}, {20, 3}, {1, 1}} {
@@ -81,7 +81,8 @@ func TestScreenShowsTheFiguresAndWhatStandsOut(t *testing.T) {
 	}
 }
 
-// A reading that fails leaves the last figures on the screen, and the next one takes the error away.
+// After a failed reading the screen shows the last figures. The next good reading removes the
+// error.
 func TestScreenOutlivesAnErrorOfTheServer(t *testing.T) {
 	t.Parallel()
 	m := newModel(context.Background(), Options{Every: time.Second})
@@ -96,7 +97,7 @@ func TestScreenOutlivesAnErrorOfTheServer(t *testing.T) {
 	}
 }
 
-// A slow server makes it neither deaf nor impatient: there is one reading at a time.
+// With a slow server there is still only one reading at a time, and keys still work.
 func TestScreenReadsOnceAtATime(t *testing.T) {
 	t.Parallel()
 	m := newModel(context.Background(), Options{Every: time.Second})

@@ -1,4 +1,4 @@
-// Package screen shows the figures live.
+// Package screen shows the figures of package stats in a terminal and refreshes them.
 package screen
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/idem-go/idem/stats"
 )
 
-// Options say what is shown, and where.
+// Options configure Run.
 type Options struct {
 	Where string // the address, for the first line
 	Every time.Duration
@@ -24,13 +24,13 @@ type Options struct {
 	Colour bool
 }
 
-// ErrInterrupted is the end by Ctrl-C.
+// ErrInterrupted is returned by Run after Ctrl-C.
 var ErrInterrupted = errors.New("interrupted")
 
-// Run shows the screen until the person leaves it or ctx ends.
+// Run shows the screen until the user quits or ctx ends.
 func Run(ctx context.Context, o Options) error {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // ends a reading under way
+	defer cancel() // ends a reading that is still running
 	program := tea.NewProgram(newModel(ctx, o), tea.WithContext(ctx), tea.WithInput(o.In), tea.WithOutput(o.Out),
 		tea.WithoutSignalHandler(), tea.WithEnvironment(o.Env))
 	last, err := program.Run()

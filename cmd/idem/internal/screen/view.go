@@ -12,7 +12,7 @@ import (
 	"github.com/idem-go/idem/stats"
 )
 
-// View draws the screen.
+// View returns the screen for bubbletea.
 func (m model) View() tea.View {
 	view := tea.NewView(m.draw())
 	view.AltScreen = true
@@ -20,7 +20,8 @@ func (m model) View() tea.View {
 	return view
 }
 
-// draw returns as many lines as fit, each as wide as fits.
+// draw returns the lines of the screen, cut to its height and width. The last line is always the
+// footer.
 func (m model) draw() string {
 	lines := append(m.head(), m.body()...)
 	foot := m.foot()
@@ -37,6 +38,7 @@ func (m model) draw() string {
 	return strings.Join(lines, "\n")
 }
 
+// head returns the title and, if the last reading failed, its error.
 func (m model) head() []string {
 	title := m.bold("idem watch") + "  " + page.Safe(m.Where)
 	switch {
@@ -48,6 +50,7 @@ func (m model) head() []string {
 	return []string{title, ""}
 }
 
+// foot returns the keys and the time of the last reading.
 func (m model) foot() string {
 	state := fmt.Sprintf("every %v", m.Every)
 	if m.paused {
@@ -59,6 +62,7 @@ func (m model) foot() string {
 	return m.dim("q quit   p pause   ") + state
 }
 
+// body returns one line per figure, then the state of the purge and the notes.
 func (m model) body() []string {
 	if !m.known {
 		return nil
@@ -83,12 +87,12 @@ const (
 	valueWidth = 18
 )
 
-// line is a name, a value and how it went.
+// line returns a name, a value and a curve of the last readings.
 func (m model) line(name, value string, of func(stats.Stats) float64) string {
 	return m.dim(padRight(name, nameWidth)) + padLeft(value, valueWidth) + "  " + m.dim(curve(m.history, of, m.width-nameWidth-valueWidth-3))
 }
 
-// number is a figure, with a mark if it is an estimate.
+// number formats a figure. It marks an estimate, and returns "?" for an unknown value.
 func number[T any](f stats.Figure[T], say func(T) string) string {
 	switch f.Quality {
 	case stats.Exact:
@@ -99,6 +103,7 @@ func number[T any](f stats.Figure[T], say func(T) string) string {
 	return "?"
 }
 
+// purging returns the lines about the sweep of the table records.
 func (m model) purging() []string {
 	v := m.now
 	sweep := v.Purge.Sweep("records")
@@ -124,7 +129,7 @@ func (m model) purging() []string {
 	return append(lines, "")
 }
 
-// notes say what the figures rest on, and what stands out.
+// notes returns the notes of inexact figures, and warnings about figures that need attention.
 func (m model) notes() []string {
 	var lines []string
 	add := func(name string, quality stats.Quality, note string) {
