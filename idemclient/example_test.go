@@ -14,7 +14,7 @@ import (
 	"github.com/idem-go/idem/idemclient"
 )
 
-// storedOrder is an order as the program stores it: with the key of its request, and the body as it is sent.
+// storedOrder is an order in the program's storage, with the key and the body of its request.
 type storedOrder struct {
 	Body    string
 	Key     string

@@ -18,7 +18,7 @@ import (
 	"github.com/idem-go/idem/idemclient"
 )
 
-// situation is one row of what to retry and what never to retry: a first answer that is followed by a good one.
+// situation is a first answer that is followed by a good one, and whether the first one is retried.
 type situation struct {
 	name   string
 	method string // POST if empty
@@ -137,7 +137,7 @@ func methods() []situation {
 	}
 }
 
-func TestWhatToRetryAndWhatNeverToRetry(t *testing.T) {
+func TestTransport_WhatIsRetried(t *testing.T) {
 	t.Parallel()
 	for kind, rows := range map[string][]situation{"response": responses(), "error": failures(), "method": methods()} {
 		for _, row := range rows {
