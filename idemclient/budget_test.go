@@ -60,7 +60,8 @@ func unavailable(w http.ResponseWriter, _ *http.Request) {
 	w.WriteHeader(http.StatusServiceUnavailable)
 }
 
-// flapping answers and breaks the connection in turn, so that an attempt often meets a connection that was good before.
+// flapping answers and breaks the connection in turn, so that an attempt often meets a connection
+// that was good before.
 func flapping() http.HandlerFunc {
 	var n atomic.Int64
 	return func(w http.ResponseWriter, r *http.Request) {

@@ -38,7 +38,8 @@ func (t *Transport) keyOnRedirect(first, next *url.URL) bool {
 func hostname(u *url.URL) string {
 	name := strings.ToLower(u.Hostname())
 	if strings.ContainsFunc(name, func(r rune) bool { return r > unicode.MaxASCII }) {
-		// net/http converts an internationalized name when it writes a request. It exports no function for that.
+		// net/http converts an internationalized name when it writes a request. It exports no
+		// function for that.
 		var sent bytes.Buffer
 		req := http.Request{Method: http.MethodGet, URL: &url.URL{Scheme: "http", Host: name}}
 		if req.Write(&sent) == nil {

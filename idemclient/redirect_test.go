@@ -60,8 +60,8 @@ func (tr *travel) keys() []string {
 	return keys
 }
 
-// A 307 or 308 is the same logical call at another address. http.Client copies the header of its caller's request, which
-// does not have the key.
+// A 307 or 308 is the same logical call at another address. http.Client copies the header of its
+// caller's request, which does not have the key.
 func TestRedirect_KeepsTheKey(t *testing.T) {
 	t.Parallel()
 	for _, code := range []int{http.StatusTemporaryRedirect, http.StatusPermanentRedirect} {

@@ -65,7 +65,8 @@ func responses() []situation {
 	return rows
 }
 
-// sought is a failure after net/http has looked for a connection. Before that it is one of the request.
+// sought is a failure after net/http has looked for a connection. Before that it is one of the
+// request.
 func sought(err error) answer {
 	return func(req *http.Request) (*http.Response, error) {
 		httptrace.ContextClientTrace(req.Context()).GetConn("orders.example:80")

@@ -31,7 +31,8 @@ func serve(t *testing.T, handler http.HandlerFunc) *httptest.Server {
 	return server
 }
 
-// patient has pauses that a test does not notice, and a budget and limits of time that it does not reach.
+// patient has pauses that a test does not notice, and a budget and limits of time that it does not
+// reach.
 func patient(base http.RoundTripper) *idemclient.Transport {
 	return &idemclient.Transport{
 		Base: base, MinBackoff: time.Millisecond, MaxBackoff: time.Millisecond, RetryRatio: 100, RetryBurst: 100,

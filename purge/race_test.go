@@ -19,7 +19,8 @@ import (
 
 var answer = func(pgx.Tx) (idem.Response, error) { return idem.Response{Status: 201}, nil }
 
-// paused is the table of records, of which the first row named stops a statement until the test lets it go on.
+// paused is the table of records, of which the first row named stops a statement until the test
+// lets it go on.
 func (h *house) paused(name string) (table, func()) {
 	h.t.Helper()
 	const lock = 5_000_000

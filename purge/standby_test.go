@@ -36,8 +36,8 @@ func (h *house) newStandby(t *testing.T, name string) *standby {
 	}
 	s := &standby{t, hijacked}
 	t.Cleanup(func() { hijacked.Conn.Close() })
-	// Each test ends with DROP DATABASE, which makes a checkpoint. Without a slot, the server could remove WAL
-	// that a slow walsender has not sent yet, and would end the walsender.
+	// Each test ends with DROP DATABASE, which makes a checkpoint. Without a slot, the server could
+	// remove WAL that a slow walsender has not sent yet, and would end the walsender.
 	slot := "standby_" + strings.ReplaceAll(newID(), "-", "_")
 	s.send(&pgproto3.Query{String: "CREATE_REPLICATION_SLOT " + slot + " TEMPORARY PHYSICAL RESERVE_WAL"})
 	receive[*pgproto3.ReadyForQuery](s)

@@ -56,7 +56,8 @@ func TestOnce_TableSizeStaysStable(t *testing.T) {
 		t.Logf("heap %d, index %d bytes; of a fresh table with the same rows %d and %d", heap, index, freshHeap, freshIndex)
 		return float64(heap) / float64(freshHeap), float64(index) / float64(freshIndex)
 	}
-	// A snapshot of the server itself, such as for an ANALYZE of the catalog, keeps VACUUM from removing rows. Then the test retries.
+	// A snapshot of the server itself, such as for an ANALYZE of the catalog, keeps VACUUM from
+	// removing rows. Then the test retries.
 	for range 3 {
 		if heap, index := turnOver(); heap <= 1.5 && index <= 1.5 {
 			return

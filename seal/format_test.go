@@ -12,7 +12,8 @@ import (
 	"github.com/idem-go/idem/seal"
 )
 
-// The test vectors of https://c2sp.org/XAES-256-GCM: one for each branch in the derivation of the subkey.
+// The test vectors of https://c2sp.org/XAES-256-GCM: one for each branch in the derivation of the
+// subkey.
 func TestKey_IsXAES256GCM(t *testing.T) {
 	t.Parallel()
 	for _, vector := range []struct {
