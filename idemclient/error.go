@@ -36,7 +36,7 @@ type Error struct {
 	Attempts int           // attempts since the last redirect
 	Key      string        // abridged for logs; empty if there was no key
 	KeyAge   time.Duration // age of the key
-	Status   int           // of the last response, if the call ended in the pause after it or while its body was read; otherwise 0
+	Status   int           // of the last response, if the call ended in the pause after it or while its body was read
 	Err      error         // of the last attempt, and of the context if that ended the call
 
 	full *hiddenKey

@@ -10,10 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem"
-	"github.com/idem-go/idem/internal/longcall"
 )
-
-var door = longcall.Open[idem.Option, idem.Result]()
 
 // Do is idem.Do for an fn that uses database/sql.
 //

@@ -11,8 +11,11 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/longcall"
 	"github.com/idem-go/idem/internal/txn"
 )
+
+var door = longcall.Open[idem.Option, idem.Result]()
 
 // source takes connections for an engine from a *sql.DB. It implements txn.Source.
 type source struct {
