@@ -28,7 +28,8 @@ func Once(ctx context.Context, pool *pgxpool.Pool, options Options) (Report, err
 
 // Run sweeps every Options.Every until ctx ends, and then returns nil. It may run in every process.
 // One of them sweeps, and if it is killed, another one resumes. A failure is reported to
-// Options.Done and retried within about a minute. Run returns an error only for invalid options.
+// Options.Done and retried after 30 to 90 seconds, or sooner if Every is less than a minute. Run
+// returns an error only for invalid options.
 func Run(ctx context.Context, pool *pgxpool.Pool, options Options) error {
 	o, err := options.complete(pool)
 	if err = errors.Join(err, options.checkForRun()); err != nil {
