@@ -10,29 +10,30 @@ import (
 	"time"
 )
 
-// Attempt tells of one attempt. Printed in any way, it shows the key abridged; FullKey has it in full.
+// Attempt describes one attempt. When it is printed, the key is abridged. FullKey returns the whole
+// key.
 type Attempt struct {
 	Method   string
 	Host     string
-	Key      string        // that was sent, abridged, fit for a log; empty if none was
-	Number   int           // counted from 1, from each redirect anew
-	Sent     int           // how often net/http has sent it: see the package's comment on its own retries
-	Status   int           // of the response; 0 if there was none
-	Err      error         // why there was none
-	Duration time.Duration // until then
-	Wait     time.Duration // before the next attempt, if there is one
-	Stop     Stop          // why there is none
+	Key      string        // the key that was sent, abridged for logs; empty if none was sent
+	Number   int           // counted from 1, and again from 1 after each redirect
+	Sent     int           // how often net/http has sent the request, see "The retry budget" in the package comment
+	Status   int           // of the response; 0 if there was no response
+	Err      error         // why there was no response
+	Duration time.Duration // until the header of the response, or the error
+	Wait     time.Duration // pause before the next attempt; 0 if there is none
+	Stop     Stop          // why there is no next attempt; empty if there is one
 
 	full *hiddenKey
 }
 
-// FullKey returns the whole key of the call and when it was made, as [Error.FullKey] does. It returns "" if the call has
-// no key.
+// FullKey returns the whole key of the call and when it was made, like [Error.FullKey]. It returns
+// "" if the call has no key.
 func (a Attempt) FullKey() (key string, made time.Time) {
 	return a.full.key()
 }
 
-// attempt is one attempt under way, or what came of it: a response or an error.
+// attempt is one attempt in progress, or its result: a response or an error.
 type attempt struct {
 	call     *call
 	request  *http.Request
@@ -41,19 +42,20 @@ type attempt struct {
 	err      error
 	took     time.Duration
 
-	cancel  context.CancelCauseFunc // ends the context that response.Body is read under
-	sought  atomic.Bool             // net/http has looked for a connection
-	written atomic.Int32            // connections it has got, to send the request on
+	cancel    context.CancelCauseFunc // cancels the context of the request, which covers response.Body
+	gotToDial atomic.Bool             // net/http has begun to look for a connection
+	conns     atomic.Int32            // connections that net/http got for the request
 }
 
-// send makes an attempt. Its context outlives it if there is a response, until the body of that is closed.
+// send makes the attempt. If there is a response, the context of the attempt lives until the body
+// of the response is closed.
 func (a *attempt) send(base http.RoundTripper, req *http.Request, header http.Header, body io.ReadCloser, timeout time.Duration) {
 	began := time.Now()
 	ctx, cancel := context.WithCancelCause(req.Context())
 	a.cancel = cancel
 	a.request = req.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GetConn: func(string) { a.sought.Store(true) },
-		GotConn: func(httptrace.GotConnInfo) { a.written.Add(1) },
+		GetConn: func(string) { a.gotToDial.Store(true) },
+		GotConn: func(httptrace.GotConnInfo) { a.conns.Add(1) },
 	}))
 	a.request.Header, a.request.Body = header, body
 	late := time.AfterFunc(timeout, func() { cancel(ErrAttemptTimeout) })
@@ -71,7 +73,7 @@ func (a *attempt) send(base http.RoundTripper, req *http.Request, header http.He
 	a.took = time.Since(began)
 }
 
-// roundTrip holds base to its contract: either a response or an error.
+// roundTrip calls base. It returns an error if base returns neither a response nor an error.
 func roundTrip(base http.RoundTripper, req *http.Request) (*http.Response, error) {
 	resp, err := base.RoundTrip(req)
 	switch {
@@ -83,14 +85,14 @@ func roundTrip(base http.RoundTripper, req *http.Request) (*http.Response, error
 	return resp, nil
 }
 
-// sent is how often the request went out, as far as net/http tells.
+// sent returns how often the request was sent, as far as net/http reports it.
 func (a *attempt) sent() int {
-	return max(1, int(a.written.Load()))
+	return max(1, int(a.conns.Load()))
 }
 
 func (a *attempt) transient() bool {
 	if a.err != nil {
-		return transientError(a.err, a.sought.Load())
+		return transientError(a.err, a.gotToDial.Load())
 	}
 	return transientResponse(a.response, a.problem)
 }

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// pause is how long to leave the server alone before retry n, counted from 0: as long as it asked for, and then a random
-// time, so that those who were told the same do not come back together.
+// pause returns the pause before retry n, counted from 0: the Retry-After of resp, plus a random
+// time. The random time keeps clients that got the same Retry-After from returning together.
 func (t *Transport) pause(n int, resp *http.Response) time.Duration {
 	wait := t.backoff(n)
 	if resp != nil {
@@ -18,23 +18,24 @@ func (t *Transport) pause(n int, resp *http.Response) time.Duration {
 	return wait
 }
 
-// backoff is the full jitter, rand(0, min(cap, base·2ⁿ)).
+// backoff returns a full jitter: rand(0, min(MaxBackoff, MinBackoff·2ⁿ)).
 func (t *Transport) backoff(n int) time.Duration {
-	bound, most := cmp.Or(t.MinBackoff, 250*time.Millisecond), cmp.Or(t.MaxBackoff, 10*time.Second)
-	for ; n > 0 && bound <= most/2; n-- {
+	bound, limit := cmp.Or(t.MinBackoff, 250*time.Millisecond), cmp.Or(t.MaxBackoff, 10*time.Second)
+	for ; n > 0 && bound <= limit/2; n-- {
 		bound *= 2
 	}
 	if n > 0 {
-		bound = most
+		bound = limit
 	}
-	if bound = min(bound, most); bound <= 0 {
+	if bound = min(bound, limit); bound <= 0 {
 		return 0
 	}
 	return rand.N(bound)
 }
 
-// retryAfter reads the header in both of its forms. What it cannot read, and what is past, is no wait. A date is compared
-// with the server's own clock, if the response tells it.
+// retryAfter parses a Retry-After in seconds or as a date. It returns 0 if the value is invalid or
+// in the past. A date is compared with the Date of the response, if there is one, and otherwise
+// with now.
 func retryAfter(header http.Header, now time.Time) time.Duration {
 	value := strings.TrimSpace(header.Get("Retry-After"))
 	if strings.Trim(value, "0123456789") == "" {
@@ -44,13 +45,14 @@ func retryAfter(header http.Header, now time.Time) time.Duration {
 	if err != nil {
 		return 0
 	}
-	if servers, err := http.ParseTime(header.Get("Date")); err == nil {
-		now = servers
+	if serverNow, err := http.ParseTime(header.Get("Date")); err == nil {
+		now = serverNow
 	}
 	return max(0, date.Sub(now))
 }
 
-// seconds reads decimal digits, however many; none are none.
+// seconds parses decimal digits. It returns 0 for no digits, and a very long time for a number that
+// overflows.
 func seconds(digits string) time.Duration {
 	var n time.Duration
 	for _, digit := range digits {

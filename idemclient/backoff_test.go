@@ -11,7 +11,7 @@ import (
 	"github.com/idem-go/idem/idemclient"
 )
 
-func TestBackoffHasFullJitter(t *testing.T) {
+func TestBackoff_HasFullJitter(t *testing.T) {
 	t.Parallel()
 	transport := &idemclient.Transport{MinBackoff: 100 * time.Millisecond, MaxBackoff: time.Second}
 	for n, bound := range []time.Duration{100, 200, 400, 800, 1000, 1000, 1000} {
@@ -29,7 +29,7 @@ func TestBackoffHasFullJitter(t *testing.T) {
 	}
 }
 
-func TestBackoffOfAnyNumberAndBoundIsWithinBounds(t *testing.T) {
+func TestBackoff_StaysWithinItsBounds(t *testing.T) {
 	t.Parallel()
 	for _, transport := range []*idemclient.Transport{
 		{}, {MinBackoff: time.Hour}, {MaxBackoff: 1<<63 - 1}, {MinBackoff: 1<<63 - 1, MaxBackoff: 1<<63 - 1}, {MinBackoff: -1}, {MaxBackoff: -1},
@@ -42,7 +42,7 @@ func TestBackoffOfAnyNumberAndBoundIsWithinBounds(t *testing.T) {
 	}
 }
 
-func TestBackoffStaysAtItsCapHoweverManyRetriesThereAre(t *testing.T) {
+func TestBackoff_StaysAtMaxBackoff(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{6, 10, 40, 62, 63, 64, 1 << 20} {
 		var most time.Duration
@@ -55,7 +55,7 @@ func TestBackoffStaysAtItsCapHoweverManyRetriesThereAre(t *testing.T) {
 	}
 }
 
-func TestRetryAfterInBothForms(t *testing.T) {
+func TestRetryAfter_SecondsAndDates(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 4, 0, 0, 0, time.UTC)
 	in := func(d time.Duration) string { return now.Add(d).Format(http.TimeFormat) }
@@ -103,7 +103,7 @@ func TestRetryAfterInBothForms(t *testing.T) {
 	}
 }
 
-func TestPauseIsWhatTheServerAskedForUpToTheCap(t *testing.T) {
+func TestTransport_HonorsRetryAfterUpToItsLimit(t *testing.T) {
 	t.Parallel()
 	const jitter = 250 * time.Millisecond
 	for _, row := range []struct {
@@ -143,7 +143,7 @@ func TestPauseIsWhatTheServerAskedForUpToTheCap(t *testing.T) {
 	}
 }
 
-func TestPausesGrowAndStayBelowTheCap(t *testing.T) {
+func TestTransport_PausesGrowUpToMaxBackoff(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server, observed := &script{answers: []answer{failure(io.EOF)}}, &observer{}

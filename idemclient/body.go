@@ -10,12 +10,13 @@ import (
 // body gives every attempt the same bytes.
 type body struct {
 	first    io.ReadCloser
-	again    func() (io.ReadCloser, error) // nil: it can be sent once
-	declared int64                         // what the request says of its length; 0 or -1 if it does not
+	again    func() (io.ReadCloser, error) // opens the body again; nil if it can be sent only once
+	declared int64                         // the Content-Length; 0 or -1 if unknown
 }
 
-// bodyOf finds out how the body of a request can be sent more than once. One without GetBody is read into memory, up to
-// limit bytes; the end of the request's context ends that too, by closing the body.
+// bodyOf returns the body of a request in a form that can be sent more than once, if possible. A
+// body without GetBody is read into memory, up to limit bytes. If the context ends meanwhile,
+// bodyOf closes the body to end the read.
 func bodyOf(req *http.Request, limit int64) (body, error) {
 	b := body{first: req.Body, again: req.GetBody, declared: req.ContentLength}
 	switch {
@@ -41,8 +42,8 @@ func bodyOf(req *http.Request, limit int64) (body, error) {
 	return b, err
 }
 
-// sound reports whether the body can be read again and is as long as it was said to be. If it is not, an attempt that failed
-// may have failed because of that, and so will the next.
+// sound reports whether the body can be read again and has the declared length. If it cannot, a
+// failed attempt may have failed because of its body, and the next one would fail too.
 func (b body) sound() bool {
 	again, err := b.again()
 	if err != nil || again == nil {
@@ -53,7 +54,7 @@ func (b body) sound() bool {
 	return err == nil && (b.declared <= 0 || b.declared == n)
 }
 
-// joined reads from one thing and closes another.
+// joined reads from one source and closes another.
 type joined struct {
 	io.Reader
 	io.Closer

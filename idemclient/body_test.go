@@ -24,7 +24,7 @@ type closing struct {
 
 func (c *closing) Close() error { c.closed = true; return nil }
 
-// wired is what a real server sees of a request's body.
+// wired is the body of a request as a real server gets it.
 type wired struct {
 	Body             string
 	Length           int64
@@ -32,7 +32,7 @@ type wired struct {
 	Trailer          http.Header
 }
 
-func TestEveryAttemptCarriesTheSameBody(t *testing.T) {
+func TestBody_IsTheSameInEveryAttempt(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("0123456789", 100_000)
 	for _, row := range []struct {
@@ -95,12 +95,12 @@ func TestEveryAttemptCarriesTheSameBody(t *testing.T) {
 	}
 }
 
-// onRead is an empty reader that says when it is reached.
+// onRead is an empty reader that reports the first Read.
 type onRead func()
 
 func (f onRead) Read([]byte) (int, error) { f(); return 0, io.EOF }
 
-func TestBodyThatCannotBeKeptIsSentOnceAndWhole(t *testing.T) {
+func TestBody_TooLargeForTheBufferIsSentOnce(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 2000)
 	for _, row := range []struct {
@@ -141,7 +141,7 @@ func TestBodyThatCannotBeKeptIsSentOnceAndWhole(t *testing.T) {
 	}
 }
 
-func TestBodyOfARequestThatIsSentOnceIsNotReadBefore(t *testing.T) {
+func TestBody_OfASingleAttemptIsNotBuffered(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		method   string
@@ -170,7 +170,7 @@ func TestBodyOfARequestThatIsSentOnceIsNotReadBefore(t *testing.T) {
 	}
 }
 
-func TestBodyUpToTheBufferIsKept(t *testing.T) {
+func TestBody_UpToMaxBufferIsBuffered(t *testing.T) {
 	t.Parallel()
 	for _, length := range []int64{-1, int64(len(order))} {
 		synctest.Test(t, func(t *testing.T) {
@@ -189,8 +189,9 @@ func TestBodyUpToTheBufferIsKept(t *testing.T) {
 	}
 }
 
-// The end of the context closes a body that is being read into memory, not one that has no owner any more.
-func TestBodyThatWasReadIsClosedOnce(t *testing.T) {
+// The end of the context closes a body that is being buffered, but not a body that was closed
+// already.
+func TestBody_BufferedBodyIsClosedOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -210,7 +211,7 @@ func TestBodyThatWasReadIsClosedOnce(t *testing.T) {
 	})
 }
 
-func TestBodyThatFailsToRewindEndsTheCallWithItsLastResponse(t *testing.T) {
+func TestBody_FailedRewindReturnsTheLastResponse(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server, observed := &script{answers: []answer{document(503, "", "busy")}}, &observer{}
@@ -226,7 +227,7 @@ func TestBodyThatFailsToRewindEndsTheCallWithItsLastResponse(t *testing.T) {
 	})
 }
 
-func TestBodyThatCannotBeReadIsAnErrorBeforeAnythingIsSent(t *testing.T) {
+func TestBody_ReadErrorFailsBeforeSending(t *testing.T) {
 	t.Parallel()
 	server := &script{answers: []answer{status(200)}}
 	broken := errors.New("the disk is on fire")
@@ -245,7 +246,7 @@ type failingReader struct{ err error }
 
 func (f failingReader) Read([]byte) (int, error) { return 0, f.err }
 
-func TestEndOfTheContextEndsTheReadingOfABody(t *testing.T) {
+func TestBody_ContextEndsTheBuffering(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -265,8 +266,7 @@ type joinedBody struct {
 	io.Closer
 }
 
-// What is wrong with a request is wrong with it the next time as well.
-func TestRequestThatNetHTTPRefusesIsNotRetried(t *testing.T) {
+func TestTransport_DoesNotRetryAnInvalidRequest(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { io.Copy(io.Discard, r.Body) }))
 	defer server.Close()
@@ -331,7 +331,7 @@ func (b *bodies) request(t *testing.T, ctx context.Context) *http.Request {
 	return req
 }
 
-func TestEveryBodyThatWasOpenedIsClosed(t *testing.T) {
+func TestBody_EveryOpenedBodyIsClosed(t *testing.T) {
 	t.Parallel()
 	for name, burst := range map[string]int{"ended in the pause": 10, "refused by the budget": 2} {
 		t.Run(name, func(t *testing.T) {
@@ -362,7 +362,7 @@ func TestEveryBodyThatWasOpenedIsClosed(t *testing.T) {
 	}
 }
 
-func TestRequestWithoutABodyHasNoneToClose(t *testing.T) {
+func TestBody_NilBodyIsNotClosed(t *testing.T) {
 	t.Parallel()
 	server := &script{answers: []answer{status(503)}}
 	for range 2 {
@@ -374,8 +374,8 @@ func TestRequestWithoutABodyHasNoneToClose(t *testing.T) {
 	}
 }
 
-// Only an error may be the body's own fault.
-func TestBodyIsReadThroughOnlyAfterAnError(t *testing.T) {
+// Only an error can be caused by the body itself.
+func TestBody_IsCheckedOnlyAfterAnError(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		first answer

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// budget is a bucket of tokens, each good for one retry. It begins full. What is counted is how much is missing, so that
-// the zero value is a full one.
+// budget is a bucket of tokens. Each retry takes one token. The bucket starts full. It counts the
+// missing tokens, so that the zero value is a full bucket.
 type budget struct {
 	mu      sync.Mutex
 	missing int64 // in millionths of a token
@@ -14,7 +14,7 @@ type budget struct {
 
 const token = 1_000_000
 
-// deposit pays the share of a token that a request earns.
+// deposit adds the share of a token that a request earns.
 func (b *budget) deposit(ratio float64) {
 	share := int64(math.Round(min(max(ratio, 0), 1e6) * token))
 	b.mu.Lock()
@@ -22,7 +22,7 @@ func (b *budget) deposit(ratio float64) {
 	b.missing = max(0, b.missing-share)
 }
 
-// withdraw takes a token, and reports false if there is none.
+// withdraw takes a token. It returns false if there is none.
 func (b *budget) withdraw(burst int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -33,7 +33,8 @@ func (b *budget) withdraw(burst int) bool {
 	return true
 }
 
-// owe takes tokens for requests that were sent already. The debt is bounded, so that it can be worked off.
+// owe takes tokens for requests that were already sent. The debt is limited, so that later deposits
+// can repay it.
 func (b *budget) owe(requests, burst int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

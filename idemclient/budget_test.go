@@ -17,8 +17,8 @@ import (
 	"github.com/idem-go/idem/idemclient"
 )
 
-// shop is a server that can be down, and counts what reaches it. Like one with idem behind it, it places one order for
-// each key, however often it is asked.
+// shop is a server that can be down, and counts requests. Like a server with idem, it places one
+// order for each key.
 type shop struct {
 	mu       sync.Mutex
 	down     http.HandlerFunc // nil: it is up
@@ -60,7 +60,8 @@ func unavailable(w http.ResponseWriter, _ *http.Request) {
 	w.WriteHeader(http.StatusServiceUnavailable)
 }
 
-// flapping answers and breaks the connection in turn, so that an attempt often meets a connection that was good before.
+// flapping answers and breaks the connection in turn, so that an attempt often meets a connection
+// that was good before.
 func flapping() http.HandlerFunc {
 	var n atomic.Int64
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -71,8 +72,8 @@ func flapping() http.HandlerFunc {
 	}
 }
 
-// The figure in the documentation: 200 calls against a server that is down are at most 240 requests.
-func TestOutageOf200CallsIsAtMost240Requests(t *testing.T) {
+// The documentation promises at most 240 requests for 200 calls to a server that is down.
+func TestBudget_OutageOf200CallsSends240Requests(t *testing.T) {
 	t.Parallel()
 	for name, down := range map[string]http.HandlerFunc{
 		"answers 503":             unavailable,
@@ -143,7 +144,7 @@ func placeAll(t *testing.T, client *http.Client, url string, keys []string) (fai
 	return int(failures.Load())
 }
 
-func TestDeadServerThatRefusesConnectionsIsDialedAtMost240TimesFor200Calls(t *testing.T) {
+func TestBudget_RefusedConnectionsCountAsRequests(t *testing.T) {
 	t.Parallel()
 	var dials atomic.Int64
 	base := &http.Transport{DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
@@ -164,7 +165,7 @@ func TestDeadServerThatRefusesConnectionsIsDialedAtMost240TimesFor200Calls(t *te
 	}
 }
 
-func TestBudgetIsAShareOfTheRequestsAndABurst(t *testing.T) {
+func TestBudget_IsRatioPlusBurst(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name  string
@@ -200,7 +201,7 @@ func TestBudgetIsAShareOfTheRequestsAndABurst(t *testing.T) {
 	}
 }
 
-func TestQuietTimesSaveUpNoMoreThanTheBurst(t *testing.T) {
+func TestBudget_NeverExceedsTheBurst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := &script{answers: []answer{status(200)}}
@@ -226,9 +227,8 @@ func TestQuietTimesSaveUpNoMoreThanTheBurst(t *testing.T) {
 	})
 }
 
-// What net/http repeats by itself, which it does to a request without a body on a connection that was good before, is
-// counted and paid for.
-func TestWhatNetHTTPRepeatsByItselfIsPaidFor(t *testing.T) {
+// net/http repeats a request without a body on a reused connection. Each repetition takes a token.
+func TestBudget_CountsRepetitionsByNetHTTP(t *testing.T) {
 	t.Parallel()
 	orders := &shop{down: flapping(), orders: map[string]int{}}
 	server := httptest.NewServer(orders)
@@ -258,8 +258,8 @@ func TestWhatNetHTTPRepeatsByItselfIsPaidFor(t *testing.T) {
 	}
 }
 
-// With a body there is nothing that net/http could repeat: it is not given the means.
-func TestNetHTTPDoesNotRepeatAWriteBehindTheBudget(t *testing.T) {
+// A request with a key has no GetBody, so net/http cannot repeat it.
+func TestTransport_NetHTTPDoesNotRepeatAWriteWithABody(t *testing.T) {
 	t.Parallel()
 	orders := &shop{down: flapping(), orders: map[string]int{}}
 	server := httptest.NewServer(orders)

@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// call is a logical call: one for its caller, however often it is retried or redirected. It travels in the context of its
-// requests, which is how the request after a redirect finds it.
+// call is a call of the caller's, with all its retries and redirects. It is stored in the context
+// of its requests, so that the request after a redirect finds it.
 type call struct {
-	key     callKey // made or given for the first request
+	key     callKey // the key of the first request
 	hidden  hiddenKey
 	method  string   // of the first request
 	first   *url.URL // of the first request
-	strayed bool     // a redirect has left the hosts that may have the key, for good
+	strayed bool     // a redirect has left the hosts that may get the key; never reset
 	started time.Time
 	last    Attempt
 }
 
 type inCall struct{}
 
-// callOf returns the call that a response belongs to, or nil.
+// callOf returns the call of a response, or nil.
 func callOf(resp *http.Response) *call {
 	if resp == nil || resp.Request == nil {
 		return nil
@@ -29,7 +29,8 @@ func callOf(resp *http.Response) *call {
 	return c
 }
 
-// failure is an error of the call. Its key is that of the call, also where the redirects have left it behind.
+// failure returns an error of the call. It has the key of the call, even if a redirect has left the
+// key behind.
 func (c *call) failure(stop Stop, attempts int, err error) *Error {
 	failure := &Error{Stop: stop, Attempts: attempts, Key: c.key.abridged(), Err: err, full: &c.hidden}
 	if c.key.value != "" {

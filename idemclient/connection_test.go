@@ -16,8 +16,8 @@ import (
 	"github.com/idem-go/idem/idemclient"
 )
 
-// network is one of pipes between a server and its clients, for tests in a bubble of synctest: there the clock stands still
-// while a caller is at work, and no timeout depends on the machine.
+// network connects a server and its clients with pipes, for tests in a synctest bubble. The clock
+// stands still there while a goroutine runs, so no timeout depends on the speed of the machine.
 type network struct {
 	dialed chan net.Conn
 	closed chan struct{}
@@ -73,7 +73,7 @@ func (n *network) watch(_ net.Conn, state http.ConnState) {
 	}
 }
 
-func TestAbandonedResponsesGiveTheirConnectionsBack(t *testing.T) {
+func TestTransport_DrainedResponsesReuseConnections(t *testing.T) {
 	t.Parallel()
 	for name, size := range map[string]int{"empty": 0, "short": 500, "up to what is drained": 64<<10 - 1} {
 		t.Run(name, func(t *testing.T) {
@@ -102,7 +102,7 @@ func TestAbandonedResponsesGiveTheirConnectionsBack(t *testing.T) {
 	}
 }
 
-func TestAbandonedResponsesOfAnySizeLeaveNoConnectionOpen(t *testing.T) {
+func TestTransport_DiscardedResponsesLeakNoConnection(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var sent atomic.Int64
@@ -141,7 +141,7 @@ func TestAbandonedResponsesOfAnySizeLeaveNoConnectionOpen(t *testing.T) {
 	})
 }
 
-func TestNoGoroutineIsLeftBehind(t *testing.T) { // not parallel: it looks at all goroutines
+func TestTransport_LeaksNoGoroutine(t *testing.T) { // not parallel: it looks at all goroutines
 	synctest.Test(t, func(t *testing.T) {
 		var sent atomic.Int64
 		base, _ := serveInMemory(t, func(w http.ResponseWriter, r *http.Request) {

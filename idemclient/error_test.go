@@ -13,14 +13,14 @@ import (
 	"github.com/idem-go/idem/idemclient"
 )
 
-func TestErrorSaysWhyItStopped(t *testing.T) {
+func TestError_SaysWhyItStopped(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		err  idemclient.Error
 		text string
 		is   error
 	}{
-		{idemclient.Error{Stop: idemclient.StopPermanent, Attempts: 1, Err: io.EOF}, "idemclient: an error that would be the same again; attempts: 1: EOF", io.EOF},
+		{idemclient.Error{Stop: idemclient.StopPermanent, Attempts: 1, Err: io.EOF}, "idemclient: permanent error, not retried; attempts: 1: EOF", io.EOF},
 		{idemclient.Error{Stop: idemclient.StopUnsafe}, "idemclient: not safe to repeat without a key; attempts: 0", nil},
 		{idemclient.Error{Stop: idemclient.StopBody}, "idemclient: the body cannot be sent again; attempts: 0", nil},
 		{idemclient.Error{Stop: idemclient.StopBroken, Attempts: 2, Key: `b194…(35)`, Status: 201, Err: io.EOF}, `idemclient: the response broke off; attempts: 2, key b194…(35), last status 201: EOF`, io.EOF},
@@ -46,7 +46,7 @@ func TestErrorSaysWhyItStopped(t *testing.T) {
 	}
 }
 
-func TestErrorIsATimeoutIfItsCauseIs(t *testing.T) {
+func TestError_TimeoutDependsOnTheCause(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		err  idemclient.Error

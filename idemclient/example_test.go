@@ -14,15 +14,16 @@ import (
 	"github.com/idem-go/idem/idemclient"
 )
 
-// storedOrder is an order as the program stores it: with the key of its request, and the body as it is sent.
+// storedOrder is an order in the program's storage, with the key and the body of its request.
 type storedOrder struct {
 	Body    string
 	Key     string
 	KeyMade time.Time
 }
 
-// The key is made once, and stored with the order before the order is first sent. A later run of the program that finds
-// the order without an answer sends the same request with the same key, and the order is placed once.
+// The key is made once, and stored with the order before the order is first sent. A later run of
+// the program that finds the order without an answer sends the same request with the same key, and
+// the order is placed once.
 func Example() {
 	server := orders() // places one order for each key, and loses its first answer
 	defer server.Close()
@@ -32,7 +33,8 @@ func Example() {
 	}
 	defer os.Remove(file.Name())
 
-	// The first run makes the key, stores it with the order, and sends. It ends before it has an answer.
+	// The first run makes the key, stores it with the order, and sends. It ends before it has an
+	// answer.
 	stored := storedOrder{Body: `{"sku":"teapot"}`, Key: idemclient.NewKey(), KeyMade: time.Now()}
 	if err := json.NewEncoder(file).Encode(stored); err != nil {
 		log.Fatal(err)
@@ -43,7 +45,8 @@ func Example() {
 		fmt.Println("first run: no answer")
 	}
 
-	// The next run finds the order without an answer. It may have been placed, so it is sent again with its key.
+	// The next run finds the order without an answer. It may have been placed, so it is sent again
+	// with its key.
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		log.Fatal(err)
 	}

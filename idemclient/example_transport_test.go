@@ -15,7 +15,8 @@ import (
 	"github.com/idem-go/idem/idemclient"
 )
 
-// orders is a service that loses the answer to the first request with a key, and replays it to the second.
+// orders is a service that loses the answer to the first request with a key, and replays it to the
+// second.
 func orders() *httptest.Server {
 	var mu sync.Mutex // requests come on connections of their own
 	placed := map[string]int{}

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// What tests of this package look at from outside, because it cannot be seen in any other way.
+// Internals that the external tests need.
 
 func (t *Transport) Backoff(n int) time.Duration { return t.backoff(n) }
 

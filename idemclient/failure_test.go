@@ -17,7 +17,7 @@ import (
 	"github.com/idem-go/idem/idemclient"
 )
 
-// failed returns the error of a call that has failed.
+// failed returns the error of a failed call.
 func failed(t *testing.T, client *http.Client, req *http.Request) *idemclient.Error {
 	t.Helper()
 	resp, err := client.Do(req)
@@ -32,7 +32,7 @@ func failed(t *testing.T, client *http.Client, req *http.Request) *idemclient.Er
 	return stopped
 }
 
-func TestAutomaticKeyOfAFailedCallIsThereToAskAgain(t *testing.T) {
+func TestError_FullKeyAllowsAnotherCall(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := &script{answers: []answer{failure(io.EOF)}}
@@ -54,8 +54,8 @@ func TestAutomaticKeyOfAFailedCallIsThereToAskAgain(t *testing.T) {
 	})
 }
 
-// Whatever ends a call, its error has the key that was sent or would have been.
-func TestEveryErrorOfACallWithAKeyLeadsToIt(t *testing.T) {
+// Whatever ends a call, its error has the key that was sent or would have been sent.
+func TestError_EveryErrorHasTheFullKey(t *testing.T) {
 	t.Parallel()
 	ended, end := context.WithCancel(t.Context())
 	end()
@@ -97,7 +97,7 @@ func TestEveryErrorOfACallWithAKeyLeadsToIt(t *testing.T) {
 	}
 }
 
-func TestErrorOfACallWithoutAKeyHasNone(t *testing.T) {
+func TestError_WithoutAKeyHasNoFullKey(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		client := idemclient.NewClient(&script{answers: []answer{failure(io.EOF)}})
@@ -116,9 +116,9 @@ func TestErrorOfACallWithoutAKeyHasNone(t *testing.T) {
 	})
 }
 
-// http.Client may replace the error of a call that outlasts its Timeout by a text, and with it the way to the key. It has
-// no such way with a deadline of the context.
-func TestDeadlineOfTheContextLeadsToTheKey(t *testing.T) {
+// If a call exceeds the Timeout of http.Client, the client may replace the error by a text without
+// the key. With a deadline of the context it cannot.
+func TestError_ContextDeadlineKeepsTheKey(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -131,7 +131,7 @@ func TestDeadlineOfTheContextLeadsToTheKey(t *testing.T) {
 	})
 }
 
-func TestObserverIsLedToTheKeyWhateverBecomesOfTheError(t *testing.T) {
+func TestObserve_AttemptHasTheFullKey(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server, observed := &script{answers: []answer{never}}, &observer{}
@@ -145,7 +145,7 @@ func TestObserverIsLedToTheKeyWhateverBecomesOfTheError(t *testing.T) {
 	})
 }
 
-func TestResponseLeadsToTheKey(t *testing.T) {
+func TestLastAttempt_HasTheFullKey(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := &script{answers: []answer{status(503)}}
@@ -161,7 +161,7 @@ func TestResponseLeadsToTheKey(t *testing.T) {
 	})
 }
 
-// printed are all the forms in which something may come into a log.
+// printed returns all formats in which a value may be logged.
 func printed(t *testing.T, v any) []string {
 	t.Helper()
 	var forms []string
@@ -179,7 +179,7 @@ func printed(t *testing.T, v any) []string {
 	return append(forms, log.String(), string(text))
 }
 
-func TestNothingThatIsPrintedHasAKeyInFull(t *testing.T) {
+func TestKey_IsNeverPrintedInFull(t *testing.T) {
 	t.Parallel()
 	for _, key := range []string{secret, "secret-tail"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -221,7 +221,7 @@ func brokenOff(code int) answer {
 	}
 }
 
-func TestResponseThatBreaksOffLeadsToTheKey(t *testing.T) {
+func TestError_BrokenResponseHasTheFullKey(t *testing.T) {
 	t.Parallel()
 	server := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", "1000")
@@ -248,7 +248,7 @@ func TestResponseThatBreaksOffLeadsToTheKey(t *testing.T) {
 	}
 }
 
-func TestEndOfTheContextWhileAResponseIsReadLeadsToTheKey(t *testing.T) {
+func TestError_ContextEndDuringReadHasTheFullKey(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(idemclient.WithKey(t.Context(), secret), 3500*time.Millisecond)
@@ -269,8 +269,8 @@ func TestEndOfTheContextWhileAResponseIsReadLeadsToTheKey(t *testing.T) {
 	})
 }
 
-// The error of a body is its own where there is no key to lead to, at its end, and after it was closed.
-func TestErrorsOfABodyThatLeadToNoKeyAreLeftAlone(t *testing.T) {
+// An error of a body is unchanged if the call has no key, at the end of the body, and after Close.
+func TestResponse_OtherBodyErrorsAreUnchanged(t *testing.T) {
 	t.Parallel()
 	read := func(ctx context.Context, method string, first answer, closed bool) error {
 		resp, err := idemclient.NewClient(&script{answers: []answer{first}}).Do(request(t, ctx, method, somewhere, nil))

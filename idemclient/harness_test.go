@@ -13,10 +13,10 @@ import (
 	"github.com/idem-go/idem/idemclient"
 )
 
-// answer is what a server in memory does with one request.
+// answer is the reaction of a script to one request.
 type answer func(*http.Request) (*http.Response, error)
 
-// script is a server in memory. It gives its answers in turn, and the last of them for ever after.
+// script is a server in memory. It gives its answers in turn, and repeats the last one.
 type script struct {
 	mu       sync.Mutex
 	answers  []answer

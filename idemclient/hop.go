@@ -1,6 +1,7 @@
 package idemclient
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"net/http"
@@ -10,19 +11,19 @@ import (
 	"github.com/idem-go/idem/internal/keyheader"
 )
 
-// hop is one RoundTrip of a call: its first request, or one that a redirect has led to.
+// hop is one RoundTrip of a call: the first request, or a request that a redirect has led to.
 type hop struct {
 	*Transport
 	call     *call
-	key      callKey       // that this hop sends: the call's, unless the redirect has left that behind
-	request  *http.Request // as every attempt sends it, but for its body and its number
+	key      callKey       // the key that this hop sends; empty if a redirect has left the key of the call behind
+	request  *http.Request // sent by every attempt, with its own body and number
 	body     body
 	nextBody io.ReadCloser // of the next attempt
 	repeat   bool          // the request may be sent more than once
 	attempts int
 }
 
-// begin prepares a hop.
+// begin prepares a hop. It returns an *Error if the request cannot be sent.
 func (t *Transport) begin(req *http.Request) (*hop, error) {
 	c := t.callFor(req)
 	key, err := t.key(req, c)
@@ -49,7 +50,8 @@ func (t *Transport) begin(req *http.Request) (*hop, error) {
 	return h, nil
 }
 
-// bodyOf leaves the body alone if nothing is to be gained.
+// bodyOf returns the body of the request. It does not buffer the body of a request that is sent
+// only once.
 func (h *hop) bodyOf(req *http.Request) (body, error) {
 	if !h.repeat || h.maxAttempts() <= 1 {
 		return body{first: req.Body}, nil
@@ -57,7 +59,7 @@ func (h *hop) bodyOf(req *http.Request) (body, error) {
 	return bodyOf(req, h.maxBuffer())
 }
 
-// prepare returns a request like the caller's, which stays as it is, with the key or, where none is sent, without.
+// prepare returns a copy of the request, with the key of the hop in its header, or without any key.
 func (h *hop) prepare(req *http.Request) *http.Request {
 	prepared := req.WithContext(context.WithValue(req.Context(), inCall{}, h.call))
 	if h.key.value != "" {
@@ -68,8 +70,8 @@ func (h *hop) prepare(req *http.Request) *http.Request {
 	return prepared
 }
 
-// addKey writes the key, unless the caller has. Without its GetBody net/http cannot repeat the request where no attempt is counted,
-// which it does with one that has an Idempotency-Key.
+// addKey sets the key, unless the caller has. It removes GetBody: with an Idempotency-Key and a
+// GetBody, net/http would repeat the request by itself, and not count it as an attempt.
 func (h *hop) addKey(req *http.Request) {
 	if req.Header = req.Header.Clone(); req.Header == nil {
 		req.Header = http.Header{}
@@ -80,8 +82,8 @@ func (h *hop) addKey(req *http.Request) {
 	req.GetBody = nil
 }
 
-// header is that of the attempt that is due. If the key was sent before, it has the number of the attempt, in a copy,
-// because base may still look at the header of the last attempt.
+// header returns the header of the next attempt. If the key was sent before, it is a copy with the
+// number of the attempt. Base may still read the header of the last attempt.
 func (h *hop) header() http.Header {
 	number := h.attempts
 	if h.key.sentBefore {
@@ -110,7 +112,7 @@ func (h *hop) run() (*http.Response, error) {
 		switch h.sleep(wait); {
 		case h.ended() != nil:
 			return nil, h.giveUp(StopEnded, a)
-		case h.tooOld(0): // the machine was asleep meanwhile
+		case h.tooOld(0): // the machine may have been suspended
 			return nil, h.giveUp(StopKeyTooOld, a)
 		}
 	}
@@ -129,7 +131,7 @@ func (h *hop) report(a *attempt, wait time.Duration, stop Stop) {
 	}
 }
 
-// end returns what the last attempt has brought.
+// end returns the result of the last attempt.
 func (h *hop) end(a *attempt, stop Stop) (*http.Response, error) {
 	if a.err != nil {
 		return nil, h.failure(stop, after(h.ended(), a.err))
@@ -141,7 +143,7 @@ func (h *hop) end(a *attempt, stop Stop) (*http.Response, error) {
 	return resp, nil
 }
 
-// giveUp is the error of a call that ended in the pause after a.
+// giveUp returns the error of a call that ended in the pause after a.
 func (h *hop) giveUp(stop Stop, a *attempt) error {
 	h.closeNextBody()
 	failure := h.failure(stop, after(h.ended(), a.err))
@@ -153,4 +155,30 @@ func (h *hop) giveUp(stop Stop, a *attempt) error {
 
 func (h *hop) failure(stop Stop, err error) *Error {
 	return h.call.failure(stop, h.attempts, err)
+}
+
+func method(req *http.Request) string {
+	return cmp.Or(req.Method, http.MethodGet)
+}
+
+// host returns the host that a request is sent to. net/http may refuse it.
+func host(req *http.Request) string {
+	if req.URL == nil {
+		return req.Host
+	}
+	return req.URL.Host
+}
+
+// isSafe reports whether a method only reads, so that a key has no meaning.
+func isSafe(method string) bool {
+	switch method {
+	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
+		return true
+	}
+	return false
+}
+
+// isIdempotent reports whether the method is idempotent by definition.
+func isIdempotent(method string) bool {
+	return isSafe(method) || method == http.MethodPut || method == http.MethodDelete
 }

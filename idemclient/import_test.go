@@ -8,9 +8,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A program that calls a service should not have to take a database driver for it. The other packages have the name of a header and the form of a key,
-// and may import no more than this one.
-func TestPackageNeedsOnlyTheStandardLibrary(t *testing.T) {
+// A program that calls a service should not have to take a database driver for it. The other
+// packages have the name of a header and the form of a key, and may import no more than this one.
+func TestPackage_NeedsOnlyTheStandardLibrary(t *testing.T) {
 	t.Parallel()
 	out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", ".").Output()
 	if err != nil {

@@ -26,7 +26,7 @@ func (s *script) keys() [][]string {
 	return keys
 }
 
-func TestOneKeyForAllAttemptsAndAnotherForTheNextCall(t *testing.T) {
+func TestKey_OnePerCall(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := &script{answers: []answer{status(503), status(429), failure(&timeoutError{}), status(201), status(503), status(201)}}
@@ -65,7 +65,7 @@ func (*timeoutError) Error() string   { return "timeout" }
 func (*timeoutError) Timeout() bool   { return true }
 func (*timeoutError) Temporary() bool { return true }
 
-func TestCallersGetKeysOfTheirOwnWhileTheyShareATransport(t *testing.T) {
+func TestKey_ConcurrentCallsHaveDifferentKeys(t *testing.T) {
 	t.Parallel()
 	server := &script{answers: []answer{status(200)}}
 	client := idemclient.NewClient(server)
@@ -88,7 +88,7 @@ func TestCallersGetKeysOfTheirOwnWhileTheyShareATransport(t *testing.T) {
 	}
 }
 
-func TestCallersRequestIsNotModified(t *testing.T) {
+func TestTransport_DoesNotModifyTheRequest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := &script{answers: []answer{status(503), status(200)}}
@@ -112,7 +112,7 @@ func TestCallersRequestIsNotModified(t *testing.T) {
 	})
 }
 
-func TestRequestWithoutAHeaderGetsOne(t *testing.T) {
+func TestTransport_AcceptsANilHeader(t *testing.T) {
 	t.Parallel()
 	server := &script{answers: []answer{status(200)}}
 	req := post(t, t.Context(), somewhere)
@@ -127,7 +127,7 @@ func TestRequestWithoutAHeaderGetsOne(t *testing.T) {
 	}
 }
 
-func TestKeyOfTheCaller(t *testing.T) {
+func TestKey_OfTheCaller(t *testing.T) {
 	t.Parallel()
 	withKey := func(key string) func(context.Context) context.Context {
 		return func(ctx context.Context) context.Context { return idemclient.WithKey(ctx, key) }
@@ -188,7 +188,7 @@ func TestKeyOfTheCaller(t *testing.T) {
 	}
 }
 
-func TestKeyThatCannotBeSentIsRefusedBeforeAnythingIs(t *testing.T) {
+func TestKey_InvalidKeyFailsBeforeSending(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name, key string
@@ -234,7 +234,7 @@ func expiring(t *testing.T, ago time.Duration, server *script, transport *idemcl
 	return transport.RoundTrip(req)
 }
 
-func TestKeyThatTheServerMayHaveForgottenIsNotSent(t *testing.T) {
+func TestKey_OlderThanRetentionIsNotSent(t *testing.T) {
 	t.Parallel()
 	for name, header := range map[string]http.Header{
 		"in the context": nil,
@@ -268,7 +268,7 @@ func TestKeyThatTheServerMayHaveForgottenIsNotSent(t *testing.T) {
 	}
 }
 
-func TestRetriesStopBeforeTheKeyIsTooOld(t *testing.T) {
+func TestKey_RetriesStopBeforeRetention(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server, observed := &script{answers: []answer{status(503, "Retry-After", "10")}}, &observer{}
@@ -295,8 +295,8 @@ func TestRetriesStopBeforeTheKeyIsTooOld(t *testing.T) {
 	})
 }
 
-// A machine that slept has a monotonic clock that did not, and a wall clock that did.
-func TestAgeOfAKeyIsTheGreaterOfTwoClocks(t *testing.T) {
+// After a machine was suspended, the monotonic clock is behind the wall clock.
+func TestKey_AgeIsTheLargerOfTwoClocks(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	made := now
@@ -322,8 +322,9 @@ func TestAgeOfAKeyIsTheGreaterOfTwoClocks(t *testing.T) {
 	}
 }
 
-// The pause can last longer than it should: here because Observe is slow, elsewhere because the machine was asleep.
-func TestKeyThatGrewTooOldInThePauseIsNotSent(t *testing.T) {
+// A pause can last longer than planned, because Observe is slow as here, or because the machine was
+// suspended.
+func TestKey_TooOldAfterThePauseIsNotSent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := &script{answers: []answer{status(503)}}
@@ -340,7 +341,7 @@ func TestKeyThatGrewTooOldInThePauseIsNotSent(t *testing.T) {
 }
 
 // Such a request would be sent without the protection that its caller has asked for.
-func TestKey_WrittenBadlyIsRefused(t *testing.T) {
+func TestKey_InvalidHeaderFieldFailsBeforeSending(t *testing.T) {
 	t.Parallel()
 	for name, written := range map[string]http.Header{
 		"empty":                      {"Idempotency-Key": {""}},

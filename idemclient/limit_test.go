@@ -13,8 +13,8 @@ import (
 	"github.com/idem-go/idem/idemclient"
 )
 
-// A pause that would end after the deadline is not slept: the caller has the last answer at once.
-func TestDeadlineIsNotSleptInto(t *testing.T) {
+// If the pause would end after the deadline, the caller gets the last answer at once.
+func TestPause_IsNotBegunBeyondTheDeadline(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		first answer
@@ -57,7 +57,7 @@ func TestDeadlineIsNotSleptInto(t *testing.T) {
 	}
 }
 
-func TestTimeoutOfTheHTTPClientIsNotSleptIntoEither(t *testing.T) {
+func TestPause_IsNotBegunBeyondTheClientTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		client := idemclient.NewClient(&script{answers: []answer{status(503, "Retry-After", "10")}})
@@ -71,7 +71,7 @@ func TestTimeoutOfTheHTTPClientIsNotSleptIntoEither(t *testing.T) {
 	})
 }
 
-func TestAttemptsAreBounded(t *testing.T) {
+func TestTransport_MaxAttempts(t *testing.T) {
 	t.Parallel()
 	for set, want := range map[int]int{0: 5, 1: 1, 2: 2, 7: 7, -1: 1} {
 		synctest.Test(t, func(t *testing.T) {
@@ -87,7 +87,7 @@ func TestAttemptsAreBounded(t *testing.T) {
 	}
 }
 
-func TestNoAttemptBeginsAfterMaxElapsed(t *testing.T) {
+func TestTransport_MaxElapsed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
@@ -106,7 +106,7 @@ func TestNoAttemptBeginsAfterMaxElapsed(t *testing.T) {
 	})
 }
 
-func TestAttemptThatTimesOutIsMadeAgain(t *testing.T) {
+func TestAttemptTimeout_IsRetried(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := &script{answers: []answer{never, never, status(201)}}
@@ -127,7 +127,7 @@ func TestAttemptThatTimesOutIsMadeAgain(t *testing.T) {
 	})
 }
 
-func TestAttemptTimeoutIsATimeoutButNotTheEndOfTheContext(t *testing.T) {
+func TestAttemptTimeout_IsNotAContextError(t *testing.T) {
 	t.Parallel()
 	for name, hang := range map[string]answer{
 		"base returns the cause":         never,
@@ -148,7 +148,7 @@ func TestAttemptTimeoutIsATimeoutButNotTheEndOfTheContext(t *testing.T) {
 	}
 }
 
-func TestContextOfAnAttemptWhoseResponseHasNoBodyHasEnded(t *testing.T) {
+func TestAttempt_ContextEndsWithoutABody(t *testing.T) {
 	t.Parallel()
 	for _, none := range []io.ReadCloser{nil, http.NoBody} {
 		var ctx context.Context
@@ -194,7 +194,7 @@ func slow(code, bytes int, headers ...string) answer {
 	}
 }
 
-func TestAttemptTimeoutDoesNotCutTheResponseThatTheCallerReads(t *testing.T) {
+func TestAttemptTimeout_DoesNotLimitTheResponseBody(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := &script{answers: []answer{slow(200, 60)}}
@@ -208,8 +208,8 @@ func TestAttemptTimeoutDoesNotCutTheResponseThatTheCallerReads(t *testing.T) {
 	})
 }
 
-// What is read to judge a response is read under the timeout of the attempt.
-func TestProblemDocumentThatDoesNotEndIsATimeout(t *testing.T) {
+// The Transport reads the problem document within the timeout of the attempt.
+func TestAttemptTimeout_LimitsTheProblemDocument(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var cut *slowBody
@@ -234,8 +234,7 @@ func TestProblemDocumentThatDoesNotEndIsATimeout(t *testing.T) {
 	})
 }
 
-// What its status has decided is not read before the caller has it.
-func TestProblemDocumentThatDecidesNothingIsLeftToTheCaller(t *testing.T) {
+func TestProblem_IsNotReadIfTheStatusDecides(t *testing.T) {
 	t.Parallel()
 	for _, code := range []int{200, 422, 501} {
 		synctest.Test(t, func(t *testing.T) {
@@ -250,8 +249,8 @@ func TestProblemDocumentThatDecidesNothingIsLeftToTheCaller(t *testing.T) {
 	}
 }
 
-// Base may take its time to notice that the context has ended. That is no timeout of the attempt.
-func TestEndOfTheContextIsNotTakenForATimeoutOfTheAttempt(t *testing.T) {
+// Base may take time to notice that the context has ended. This is not a timeout of the attempt.
+func TestAttemptTimeout_ContextEndTakesPrecedence(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -268,7 +267,7 @@ func TestEndOfTheContextIsNotTakenForATimeoutOfTheAttempt(t *testing.T) {
 	})
 }
 
-func TestContextOfAnAttemptThatFailedHasEnded(t *testing.T) {
+func TestAttempt_ContextEndsAfterAnError(t *testing.T) {
 	t.Parallel()
 	var ctx context.Context
 	_, err := (&idemclient.Transport{MaxAttempts: 1, Base: roundTripper(func(req *http.Request) (*http.Response, error) {
@@ -280,7 +279,7 @@ func TestContextOfAnAttemptThatFailedHasEnded(t *testing.T) {
 	}
 }
 
-func TestAbandonedResponseIsNotDrainedForLong(t *testing.T) {
+func TestTransport_LimitsDraining(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := &script{answers: []answer{slow(503, 3600), status(200)}}
@@ -295,7 +294,7 @@ func TestAbandonedResponseIsNotDrainedForLong(t *testing.T) {
 	})
 }
 
-func TestRequestThatIsSentOnceHasNoAttemptTimeout(t *testing.T) {
+func TestAttemptTimeout_NotForASingleAttempt(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		method    string
@@ -328,7 +327,7 @@ func TestRequestThatIsSentOnceHasNoAttemptTimeout(t *testing.T) {
 	}
 }
 
-func TestCallerWhoGoesAwayIsNotKeptWaiting(t *testing.T) {
+func TestTransport_ReturnsWhenTheContextEnds(t *testing.T) {
 	t.Parallel()
 	why := errors.New("the user closed the window")
 	for name, row := range map[string]struct {
@@ -365,7 +364,7 @@ func TestCallerWhoGoesAwayIsNotKeptWaiting(t *testing.T) {
 	}
 }
 
-func TestErrorTellsTheEndOfTheContextAndWhatHappenedBefore(t *testing.T) {
+func TestError_HasTheContextErrorAndThePriorError(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		first answer
@@ -390,8 +389,8 @@ func TestErrorTellsTheEndOfTheContextAndWhatHappenedBefore(t *testing.T) {
 	}
 }
 
-// Without jitter a pause can end with a limit to the nanosecond.
-func TestAttemptMayBeginWhenMaxElapsedEndsAndNotWhenTheContextDoes(t *testing.T) {
+// Without jitter, a pause can end exactly at a limit.
+func TestTransport_LimitsAreExactToTheNanosecond(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := &script{answers: []answer{status(503, "Retry-After", "5")}}
@@ -416,7 +415,7 @@ func TestAttemptMayBeginWhenMaxElapsedEndsAndNotWhenTheContextDoes(t *testing.T)
 	})
 }
 
-func TestDeadlineDuringAnAttemptIsATimeoutOfTheContext(t *testing.T) {
+func TestError_DeadlineDuringAnAttempt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -430,7 +429,7 @@ func TestDeadlineDuringAnAttemptIsATimeoutOfTheContext(t *testing.T) {
 	})
 }
 
-func TestLegacyCancelEndsThePause(t *testing.T) {
+func TestTransport_RequestCancelEndsThePause(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		cancel := make(chan struct{})
@@ -445,7 +444,7 @@ func TestLegacyCancelEndsThePause(t *testing.T) {
 	})
 }
 
-func TestCancelAfterAnAttemptThatTimedOutIsNoTimeout(t *testing.T) {
+func TestError_CancelAfterAnAttemptTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

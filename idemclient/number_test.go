@@ -14,7 +14,7 @@ import (
 	"github.com/idem-go/idem/idemclient"
 )
 
-func TestRepetitionsAreNumbered(t *testing.T) {
+func TestAttemptNumber_IsSentWithRepetitions(t *testing.T) {
 	t.Parallel()
 	as := func(with func(context.Context, string, time.Time) context.Context) func(context.Context) context.Context {
 		return func(ctx context.Context) context.Context { return with(ctx, "order-1", time.Now()) }
@@ -70,8 +70,9 @@ func TestRepetitionsAreNumbered(t *testing.T) {
 	}
 }
 
-// A request to a new URL is a repetition only if the key was sent before the call began. Another host is told nothing.
-func TestNumberAfterARedirect(t *testing.T) {
+// A request to a new URL is a repetition only if the key was sent before the call began. A foreign
+// host gets no number.
+func TestAttemptNumber_AfterARedirect(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name string
@@ -103,8 +104,8 @@ func TestNumberAfterARedirect(t *testing.T) {
 	}
 }
 
-// Base may keep a request, and look at its header, for as long as its response is open.
-func TestHeaderOfAnEarlierAttemptIsLeftAlone(t *testing.T) {
+// Base may keep a request and read its header as long as its response is open.
+func TestAttemptNumber_DoesNotModifyEarlierHeaders(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var headers []http.Header

@@ -16,7 +16,7 @@ import (
 
 const secret = "b1946ac9-2492-4d23-8f2b-secret-tail"
 
-func TestEveryAttemptIsObserved(t *testing.T) {
+func TestObserve_ReportsEveryAttempt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		type traced struct{}
@@ -57,7 +57,7 @@ func TestEveryAttemptIsObserved(t *testing.T) {
 	})
 }
 
-func TestLastAttemptOfAResponseThatWasMadeElsewhere(t *testing.T) {
+func TestLastAttempt_OfAForeignResponse(t *testing.T) {
 	t.Parallel()
 	for _, resp := range []*http.Response{nil, {}, {Request: post(t, t.Context(), somewhere)}} {
 		if _, ok := idemclient.LastAttempt(resp); ok {
@@ -66,8 +66,8 @@ func TestLastAttemptOfAResponseThatWasMadeElsewhere(t *testing.T) {
 	}
 }
 
-// A RoundTripper in a test may forget to say what it answers.
-func TestResponseKnowsItsRequestWhateverBaseSays(t *testing.T) {
+// A RoundTripper in a test may not set Response.Request.
+func TestResponse_RequestIsSetIfBaseDoesNot(t *testing.T) {
 	t.Parallel()
 	for name, request := range map[string]*http.Request{"nothing": nil, "another": post(t, t.Context(), somewhere)} {
 		base := roundTripper(func(req *http.Request) (*http.Response, error) {
@@ -86,8 +86,8 @@ func TestResponseKnowsItsRequestWhateverBaseSays(t *testing.T) {
 	}
 }
 
-// A RoundTripper that adds something to a request says so in its response.
-func TestResponseTellsTheRequestThatBaseHasMadeOfIt(t *testing.T) {
+// A RoundTripper that modifies a request sets Response.Request to the modified one.
+func TestResponse_KeepsTheRequestOfBase(t *testing.T) {
 	t.Parallel()
 	var sent *http.Request
 	base := roundTripper(func(req *http.Request) (*http.Response, error) {

@@ -8,14 +8,15 @@ import (
 	"net/http"
 )
 
-// problem is as much of an RFC 9457 document as matters here.
+// problem is the part of an RFC 9457 document that the Transport uses.
 type problem struct {
 	Retryable *bool `json:"retryable"`
 }
 
 const maxProblem = 64 << 10
 
-// readProblem reads the problem that a response describes, if it does, and leaves its body as it was.
+// readProblem returns the problem document of a response, if there is one. The body of the response
+// can be read again afterwards.
 func readProblem(resp *http.Response) problem {
 	mediaType, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if mediaType != "application/problem+json" || resp.Body == nil {
@@ -34,7 +35,7 @@ func readProblem(resp *http.Response) problem {
 	return p
 }
 
-// failing is where a body broke.
+// failing returns the error at which a body broke off.
 type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }

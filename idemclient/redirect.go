@@ -12,8 +12,9 @@ import (
 	"github.com/idem-go/idem/internal/keyheader"
 )
 
-// callFor returns the call that a request belongs to. http.Client says by req.Response which response has redirected it
-// here; if that is not known to be of a call, nor is the host that the key was meant for.
+// callFor returns the call of a request. http.Client sets req.Response to the response that has
+// redirected it. If that does not belong to a known call, the host that the key was meant for is
+// unknown, and the key is not sent.
 func (t *Transport) callFor(req *http.Request) *call {
 	before := callOf(req.Response)
 	if before == nil {
@@ -33,11 +34,12 @@ func (t *Transport) keyOnRedirect(first, next *url.URL) bool {
 	return isDomainOrSubdomain(hostname(next), hostname(first))
 }
 
-// hostname returns the name of the host in lower case, and in ASCII as it is sent over the network.
+// hostname returns the host name in lower case and in Punycode.
 func hostname(u *url.URL) string {
 	name := strings.ToLower(u.Hostname())
 	if strings.ContainsFunc(name, func(r rune) bool { return r > unicode.MaxASCII }) {
-		// net/http converts an internationalized name when it writes a request, and exports no other way to do it.
+		// net/http converts an internationalized name when it writes a request. It exports no
+		// function for that.
 		var sent bytes.Buffer
 		req := http.Request{Method: http.MethodGet, URL: &url.URL{Scheme: "http", Host: name}}
 		if req.Write(&sent) == nil {
@@ -49,23 +51,24 @@ func hostname(u *url.URL) string {
 	return name
 }
 
-// isDomainOrSubdomain reports whether sub is parent or a subdomain of it. The zone of an IPv6 address may look like a domain,
-// so an address has no subdomains.
+// isDomainOrSubdomain reports whether sub is parent or a subdomain of it. An IP address has no
+// subdomains; the zone of an IPv6 address could look like one.
 //
-// The rule is the package's own: releases of Go differ in where net/http sends Authorization. The key goes wherever any of
-// them sends it, because a POST without its key is executed twice if it is sent again.
+// Releases of Go differ in where net/http sends Authorization after a redirect. This rule sends the
+// key wherever any of them sends Authorization, because a POST without its key is executed twice if
+// it is sent again.
 func isDomainOrSubdomain(sub, parent string) bool {
 	return sub == parent || !strings.ContainsAny(sub, ":%") && strings.HasSuffix(sub, "."+parent)
 }
 
-// leavesKeyBehind reports whether a redirect has led to a request that must not have the key: to a foreign host, or from a
-// write to a GET.
+// leavesKeyBehind reports whether a redirect has led to a request that must not have the key: to a
+// foreign host, or from a write to a GET.
 func (c *call) leavesKeyBehind(req *http.Request) bool {
 	return c.strayed || isSafe(req.Method) && !isSafe(c.method)
 }
 
-// removeKey removes the key that http.Client has copied from the header of the first request, and a number, which means
-// nothing without a key. A header without any value is no key, and stays.
+// removeKey removes the key that http.Client has copied from the header of the first request, and
+// the number of the attempt. A header field without any value is not a key, and stays.
 func (h *hop) removeKey(req *http.Request) {
 	written, numbered := len(req.Header[h.keyHeader()]) > 0, len(req.Header[keyheader.Attempt]) > 0
 	if !written && !numbered {

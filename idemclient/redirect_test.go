@@ -16,7 +16,8 @@ import (
 	"github.com/idem-go/idem/idemclient"
 )
 
-// travel is a server for all hosts. It redirects the first request to the next URL, and so on, and answers at the last.
+// travel is a server for all hosts. It redirects each request to the next URL, and answers at the
+// last one.
 type travel struct {
 	status int
 	urls   []string
@@ -59,9 +60,9 @@ func (tr *travel) keys() []string {
 	return keys
 }
 
-// A 307 or 308 is the same logical call at another address. http.Client copies the header of its caller's request, which
-// does not have the key.
-func TestRedirectKeepsTheKey(t *testing.T) {
+// A 307 or 308 is the same logical call at another address. http.Client copies the header of its
+// caller's request, which does not have the key.
+func TestRedirect_KeepsTheKey(t *testing.T) {
 	t.Parallel()
 	for _, code := range []int{http.StatusTemporaryRedirect, http.StatusPermanentRedirect} {
 		var arrived []received
@@ -100,7 +101,7 @@ func TestRedirectKeepsTheKey(t *testing.T) {
 	}
 }
 
-func TestRedirectThatBecomesAGetHasNoKey(t *testing.T) {
+func TestRedirect_GetHasNoKey(t *testing.T) {
 	t.Parallel()
 	server := &script{answers: []answer{status(303, "Location", "/orders/1"), status(200)}}
 	client := idemclient.NewClient(server)
@@ -114,8 +115,8 @@ func TestRedirectThatBecomesAGetHasNoKey(t *testing.T) {
 	}
 }
 
-// The key goes to the host of the call and to its subdomains. No release of net/http may send Authorization to a host that
-// does not get the key.
+// The key is sent to the host of the call and to its subdomains. No release of net/http may send
+// Authorization to a host that does not get the key.
 func TestRedirect_KeepsTheKeyOnTheHost(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -185,7 +186,7 @@ func TestRedirect_KeepsTheKeyOnTheHost(t *testing.T) {
 	}
 }
 
-func TestCallerDecidesWhereRedirectsTakeTheKey(t *testing.T) {
+func TestRedirect_KeyOnRedirectDecides(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name  string
@@ -215,8 +216,9 @@ func TestCallerDecidesWhereRedirectsTakeTheKey(t *testing.T) {
 	}
 }
 
-// Without its key a POST is sent once; what can be repeated without one still is. Either way the error leads to the key.
-func TestWriteThatARedirectHasTakenToAnotherHostIsSentOnceWithoutItsKey(t *testing.T) {
+// Without a key a POST is sent once, and idempotent methods are still retried. In both cases the
+// error has the key.
+func TestRedirect_ForeignHostGetsTheWriteOnceWithoutKey(t *testing.T) {
 	t.Parallel()
 	for method, want := range map[string]struct {
 		attempts int
@@ -251,8 +253,9 @@ func TestWriteThatARedirectHasTakenToAnotherHostIsSentOnceWithoutItsKey(t *testi
 	}
 }
 
-// The order was placed: who is told an error by the GET after it must not place it again under another key.
-func TestErrorAfterARedirectToAGetLeadsToTheKeyOfTheWrite(t *testing.T) {
+// The order was placed. A caller that gets an error from the GET must not place the order again
+// with another key.
+func TestRedirect_ErrorOfTheGetHasTheKeyOfTheWrite(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		hosts := &travel{status: 303, urls: []string{"/orders/1"}, end: failure(io.EOF)}
@@ -267,8 +270,8 @@ func TestErrorAfterARedirectToAGetLeadsToTheKeyOfTheWrite(t *testing.T) {
 	})
 }
 
-// http.Client copies what the caller has written into the header of the first request.
-func TestRedirectThatBecomesAGetHasNoKeyOfTheHeaderEither(t *testing.T) {
+// http.Client copies the caller's header of the first request.
+func TestRedirect_GetHasNoKeyFromTheHeader(t *testing.T) {
 	t.Parallel()
 	for _, code := range []int{301, 302, 303} {
 		hosts := &travel{status: code, urls: []string{"/orders/1", "/orders/1/"}}
@@ -292,8 +295,9 @@ func TestRedirectThatBecomesAGetHasNoKeyOfTheHeaderEither(t *testing.T) {
 	}
 }
 
-// A GET may have a key of the caller's: to ask for the state of an order, for example. It is the same GET after a redirect.
-func TestRedirectOfAGetKeepsTheKeyOfItsHeader(t *testing.T) {
+// A GET may have a key from the caller, for example to ask for the state of an order. It is the
+// same GET after a redirect.
+func TestRedirect_GetKeepsTheKeyInItsHeader(t *testing.T) {
 	t.Parallel()
 	hosts := &travel{status: 302, urls: []string{"/status/", "http://other.example/"}}
 	req := request(t, t.Context(), http.MethodGet, somewhere, nil)
@@ -308,7 +312,7 @@ func TestRedirectOfAGetKeepsTheKeyOfItsHeader(t *testing.T) {
 	}
 }
 
-func TestKeyThatCheckRedirectWritesForAnotherHostIsSentToThatHostOnly(t *testing.T) {
+func TestRedirect_KeyFromCheckRedirectIsForItsHostOnly(t *testing.T) {
 	t.Parallel()
 	hosts := &travel{status: 307, urls: []string{"http://other.example/", "http://third.example/"}}
 	client := idemclient.NewClient(hosts)
@@ -330,7 +334,7 @@ func TestKeyThatCheckRedirectWritesForAnotherHostIsSentToThatHostOnly(t *testing
 	}
 }
 
-func TestRedirectOfACallWithoutAKeyIsNotAskedAbout(t *testing.T) {
+func TestRedirect_WithoutAKeySkipsKeyOnRedirect(t *testing.T) {
 	t.Parallel()
 	hosts := &travel{status: 302, urls: []string{"http://other.example/"}}
 	client := &http.Client{Transport: &idemclient.Transport{Base: hosts, KeyOnRedirect: func(_, _ *url.URL) bool {
@@ -351,7 +355,8 @@ func TestRedirectOfACallWithoutAKeyIsNotAskedAbout(t *testing.T) {
 	}
 }
 
-// forgetful is a RoundTripper above a Transport that hides from http.Client which request a response answers.
+// forgetful is a RoundTripper above a Transport. It hides from http.Client which request a response
+// answers.
 type forgetful struct{ below http.RoundTripper }
 
 func (f forgetful) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -362,7 +367,7 @@ func (f forgetful) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-func TestRedirectOfUnknownOriginHasNoKey(t *testing.T) {
+func TestRedirect_OfUnknownOriginHasNoKey(t *testing.T) {
 	t.Parallel()
 	for name, header := range map[string]http.Header{"automatic": {}, "in the header": {"Idempotency-Key": {"order-1"}}} {
 		hosts := &travel{status: 307, urls: []string{"/new"}}
@@ -379,8 +384,8 @@ func TestRedirectOfUnknownOriginHasNoKey(t *testing.T) {
 	}
 }
 
-// What the caller says by a header without a value holds on every host, and tells no key.
-func TestRequestThatMayBeRepeatedWithoutAKeyMayBeAfterARedirect(t *testing.T) {
+// A header field without a value allows retries on every host, and reveals no key.
+func TestRedirect_EmptyKeyFieldAllowsRetries(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		hosts := &travel{status: 307, urls: []string{"http://other.example/"}, end: status(503)}
@@ -403,7 +408,7 @@ func TestRequestThatMayBeRepeatedWithoutAKeyMayBeAfterARedirect(t *testing.T) {
 	})
 }
 
-func TestRedirectDoesNotMakeACallYoung(t *testing.T) {
+func TestRedirect_KeepsTheAgeOfTheCall(t *testing.T) {
 	t.Parallel()
 	for name, header := range map[string]http.Header{"in the context": nil, "in the header": {"Idempotency-Key": {"of-the-caller"}}} {
 		t.Run(name, func(t *testing.T) {

@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// How much of an abandoned response is read, so that its connection can be used again, and for how long.
+// Limits of draining a discarded response, which lets its connection be reused.
 const (
 	maxDrain     = 64 << 10
 	maxDrainTime = time.Second
 )
 
-// discard gives up the response of an attempt, if it has one.
+// discard drains and closes the response, if there is one, and ends the context of the attempt.
 func (a *attempt) discard() {
 	if a.response != nil && a.response.Body != nil {
 		late := time.AfterFunc(maxDrainTime, func() { a.cancel(nil) })
@@ -24,41 +24,43 @@ func (a *attempt) discard() {
 	a.cancel(nil)
 }
 
-// handOver makes the response the caller's. The context of the attempt ends when the caller closes the body. After an
-// upgrade the body is the connection, which is passed on as it is and lives as long as the caller's context.
+// handOver passes the response to the caller. The context of the attempt ends when the caller
+// closes the body. After an upgrade the body is the connection. It is passed unchanged, and lives
+// as long as the caller's context.
 func (a *attempt) handOver() *http.Response {
 	switch {
 	case a.response.Body == nil, a.response.Body == http.NoBody:
 		a.cancel(nil)
 	case a.response.StatusCode != http.StatusSwitchingProtocols:
-		a.response.Body = &owned{ReadCloser: a.response.Body, attempt: a}
+		a.response.Body = &callerBody{ReadCloser: a.response.Body, attempt: a}
 	}
 	return a.response
 }
 
-// owned is the body of a response that is the caller's.
-type owned struct {
+// callerBody is the body of a response that was passed to the caller.
+type callerBody struct {
 	io.ReadCloser
 	attempt *attempt
 	closed  atomic.Bool
 }
 
-// Read makes an error lead to the key, if there is one. To read what one has closed oneself is no failure of the call.
-func (o *owned) Read(p []byte) (int, error) {
-	n, err := o.ReadCloser.Read(p)
-	if err == nil || err == io.EOF || o.closed.Load() || o.attempt.call.key.value == "" {
+// Read returns an *Error with the key if the body breaks off and the call has a key. An error after
+// Close is not an error of the call.
+func (b *callerBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err == nil || err == io.EOF || b.closed.Load() || b.attempt.call.key.value == "" {
 		return n, err
 	}
-	return n, o.attempt.brokenOff(err)
+	return n, b.attempt.brokenOff(err)
 }
 
-func (o *owned) Close() error {
-	o.closed.Store(true)
-	defer o.attempt.cancel(nil)
-	return o.ReadCloser.Close()
+func (b *callerBody) Close() error {
+	b.closed.Store(true)
+	defer b.attempt.cancel(nil)
+	return b.ReadCloser.Close()
 }
 
-// brokenOff is the error of a response whose body cannot be read to its end.
+// brokenOff returns the error of a response whose body broke off.
 func (a *attempt) brokenOff(err error) error {
 	stop, ended := StopBroken, ended(a.request)
 	if ended != nil {

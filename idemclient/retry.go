@@ -2,7 +2,7 @@ package idemclient
 
 import "time"
 
-// timeout is that of an attempt, if there can be another.
+// timeout returns the timeout of an attempt. There is none if the request cannot be sent again.
 func (h *hop) timeout() time.Duration {
 	if h.body.again == nil {
 		return unlimited
@@ -10,7 +10,8 @@ func (h *hop) timeout() time.Duration {
 	return h.attemptTimeout()
 }
 
-// nextAttempt says why there is no further attempt, or how long to wait before it. The budget is asked last: what it gives is spent.
+// nextAttempt returns the pause before the next attempt, or why there is none. The budget is
+// checked last, because withdraw takes a token.
 func (h *hop) nextAttempt(a *attempt) (time.Duration, Stop) {
 	switch {
 	case !a.transient() && a.err == nil:
@@ -44,13 +45,13 @@ func (h *hop) nextAttempt(a *attempt) (time.Duration, Stop) {
 	return wait, ""
 }
 
-// tooOld reports whether the key will be too old to be sent when wait is over.
+// tooOld reports whether the key will be older than Retention after wait.
 func (h *hop) tooOld(wait time.Duration) bool {
 	return h.key.value != "" && h.key.age()+wait > h.retention()
 }
 
-// rewind opens the body for the next attempt.
-func (h *hop) rewind() (done bool) {
+// rewind opens the body for the next attempt. It returns false if that fails.
+func (h *hop) rewind() (ok bool) {
 	next, err := h.body.again()
 	h.nextBody = next
 	return err == nil

@@ -18,7 +18,7 @@ import (
 	"github.com/idem-go/idem/idemclient"
 )
 
-// situation is one row of what to retry and what never to retry: a first answer that is followed by a good one.
+// situation is a first answer that is followed by a good one, and whether the first one is retried.
 type situation struct {
 	name   string
 	method string // POST if empty
@@ -65,7 +65,8 @@ func responses() []situation {
 	return rows
 }
 
-// sought is a failure after net/http has looked for a connection. Before that it is one of the request.
+// sought is a failure after net/http has looked for a connection. Before that it is one of the
+// request.
 func sought(err error) answer {
 	return func(req *http.Request) (*http.Response, error) {
 		httptrace.ContextClientTrace(req.Context()).GetConn("orders.example:80")
@@ -137,7 +138,7 @@ func methods() []situation {
 	}
 }
 
-func TestWhatToRetryAndWhatNeverToRetry(t *testing.T) {
+func TestTransport_WhatIsRetried(t *testing.T) {
 	t.Parallel()
 	for kind, rows := range map[string][]situation{"response": responses(), "error": failures(), "method": methods()} {
 		for _, row := range rows {

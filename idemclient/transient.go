@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// transientResponse reports whether the same request may be answered otherwise if it is sent again.
+// transientResponse reports whether the same request may get another answer later.
 func transientResponse(resp *http.Response, p problem) bool {
 	if isReplay(resp.Header) || p.Retryable != nil && !*p.Retryable {
 		return false
@@ -25,14 +25,14 @@ func transientResponse(resp *http.Response, p problem) bool {
 	return false
 }
 
-// mayBeTransient reports whether it matters what a problem document says.
+// mayBeTransient reports whether a problem document could make the response transient.
 func mayBeTransient(resp *http.Response) bool {
 	retryable := true
 	return transientResponse(resp, problem{Retryable: &retryable})
 }
 
-// isReplay reports whether the server says that this answer is recorded: it will be the same every time. The second name
-// is Stripe's.
+// isReplay reports whether the server marks the answer as recorded, so that it will never change.
+// The second header field is Stripe's.
 func isReplay(header http.Header) bool {
 	for _, name := range []string{"Idempotency-Replayed", "Idempotent-Replayed"} {
 		if value := header.Get(name); strings.EqualFold(value, "true") || value == "?1" {
@@ -42,37 +42,39 @@ func isReplay(header http.Header) bool {
 	return false
 }
 
-// transientError reports whether an attempt that ended in an error may end otherwise if it is made again. What net/http
-// refuses before it looks for a connection (a URL, a header, a method) it will refuse again; of other errors that it makes
-// only those are final which are known to be.
-func transientError(err error, sought bool) bool {
+// transientError reports whether another attempt may succeed after err. gotToDial says that
+// net/http has begun to look for a connection. An error before that is about the request itself
+// (its URL, a header or the method), and would be the same again. A later error is transient unless
+// it is known to be permanent.
+func transientError(err error, gotToDial bool) bool {
 	if permanent(err) {
 		return false
 	}
 	_, network := errors.AsType[net.Error](err)
-	return sought || network || errors.Is(err, ErrAttemptTimeout) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+	return gotToDial || network || errors.Is(err, ErrAttemptTimeout) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
 func permanent(err error) bool {
-	return errors.Is(err, http.ErrSchemeMismatch) || certificate(err) || handshake(err) || address(err)
+	return errors.Is(err, http.ErrSchemeMismatch) || isCertificateError(err) || isHandshakeError(err) || isAddressError(err)
 }
 
-// certificate reports whether the other side is not who it should be.
-func certificate(err error) bool {
+// isCertificateError reports whether the certificate of the server was rejected.
+func isCertificateError(err error) bool {
 	return is[*tls.CertificateVerificationError](err) || is[x509.UnknownAuthorityError](err) || is[x509.HostnameError](err) ||
 		is[x509.CertificateInvalidError](err) || is[x509.SystemRootsError](err)
 }
 
-// handshake reports whether one of the sides refused the other's TLS: a protocol, a client's certificate.
-func handshake(err error) bool {
+// isHandshakeError reports whether one side rejected the TLS handshake, such as its version or the
+// client certificate.
+func isHandshakeError(err error) bool {
 	if alert, ok := errors.AsType[*net.OpError](err); ok && (alert.Op == "remote error" || alert.Op == "local error") {
 		return true
 	}
 	return is[tls.RecordHeaderError](err) || is[*tls.ECHRejectionError](err)
 }
 
-// address reports whether a name is none that could be dialed.
-func address(err error) bool {
+// isAddressError reports whether the address cannot be dialed.
+func isAddressError(err error) bool {
 	return is[*net.AddrError](err) || is[net.InvalidAddrError](err) || is[net.UnknownNetworkError](err) || is[*net.ParseError](err)
 }
 

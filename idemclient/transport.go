@@ -9,83 +9,93 @@ import (
 	"time"
 )
 
-// Transport is an http.RoundTripper that sends a write under one Idempotency-Key until it has an answer, and retries within
-// limits. The zero value works. A Transport is safe for concurrent use, and all who use it share its retry budget. It must
-// not be copied after its first use, nor its fields changed.
+// Transport is an http.RoundTripper that sends a write with one Idempotency-Key until it has an
+// answer, and limits the retries. The zero value is ready to use. A Transport is safe for
+// concurrent use. Its users share its retry budget. It must not be copied, and its fields must not
+// be changed, after its first use.
 type Transport struct {
-	// Base makes the attempts. The default is http.DefaultTransport.
+	// Base sends the attempts. The default is http.DefaultTransport.
 	Base http.RoundTripper
 
-	// KeyHeader is the name of the header that carries the key. The default is Idempotency-Key.
+	// KeyHeader is the name of the header field with the key. The default is Idempotency-Key.
 	KeyHeader string
 
-	// BareKey sends keys as they are. The default is a string in quotes, as the IETF's draft and RFC 9651 have it. A key that
-	// the caller has put into the header is sent as it was written, in either case.
+	// BareKey sends keys without quotes. The default is a quoted string, as in the IETF draft and
+	// RFC 9651. A key that the caller has written into the header is sent as it is.
 	BareKey bool
 
-	// Methods are those for which a key is made if the caller has not given one. The default is POST and PATCH. GET, HEAD,
-	// OPTIONS, TRACE, PUT and DELETE can be repeated without. An empty slice that is not nil makes no keys.
+	// Methods are the methods for which the Transport makes a key if the caller has not given one.
+	// The default is POST and PATCH. GET, HEAD, OPTIONS, TRACE, PUT and DELETE can be repeated
+	// without a key. With an empty slice that is not nil, the Transport makes no keys.
 	Methods []string
 
-	// KeyOnRedirect says whether a redirect to next takes the key along; first is the URL of the call's first request. The
-	// default is net/http's rule for Authorization: it does if the host of next is that of first or a subdomain of it.
-	// Allow other hosts only if they know the keys of the first: otherwise the same key may have its effect on each of
-	// them. Once a redirect has left the key behind, no later one of the call brings it back.
+	// KeyOnRedirect reports whether a redirect to next keeps the key. first is the URL of the first
+	// request of the call. The default keeps it if the host of next is the host of first or a
+	// subdomain of it. Allow another host only if it knows the keys of the first one. Otherwise the
+	// same key may take effect on each of them. Once a redirect has dropped the key, a later
+	// redirect does not bring it back.
 	KeyOnRedirect func(first, next *url.URL) bool
 
-	// Retention is for how long the server has promised to remember a key. A key that is older is not sent: what it stands
-	// for might be executed again. The default is 24 hours; a negative one is no limit. An attempt takes time to arrive:
-	// choose somewhat less than the server's figure if that is short.
+	// Retention is how long the server keeps a key. An older key is not sent, because the write
+	// might be executed again. The default is 24 hours; a negative Retention is no limit. A request
+	// takes time to arrive, so if the retention of the server is short, choose a somewhat shorter
+	// time.
 	Retention time.Duration
 
-	// MaxAttempts bounds how often one request is sent, the first attempt included. The default is 5; 1 never retries.
+	// MaxAttempts limits how often a request is sent, including the first attempt. The default is
+	// 5. With 1 there are no retries.
 	MaxAttempts int
 
-	// MaxElapsed bounds, from when the call began, when a last attempt may begin. It does not cut an attempt short: the
-	// context does. The default is 2 minutes; a negative one is no limit.
+	// MaxElapsed limits the time from the start of the call to the start of its last attempt. It
+	// does not interrupt an attempt; use the context for that. The default is 2 minutes; a negative
+	// value is no limit.
 	MaxElapsed time.Duration
 
-	// AttemptTimeout bounds one attempt until the header of its response is there, the time to send the body included, and
-	// the problem document of a response that may call for a retry. It does not bound how long the caller reads the response,
-	// and not a request that would not be retried anyway. The default is 30 seconds; a negative one is no limit.
+	// AttemptTimeout limits one attempt. It covers sending the body, receiving the header of the
+	// response, and reading a problem document that may call for a retry. It covers neither the
+	// body that the caller reads nor a request that would not be retried. The default is 30
+	// seconds; a negative value is no limit.
 	AttemptTimeout time.Duration
 
-	// MinBackoff and MaxBackoff shape the pause before retry n, counted from 0: a random time between 0 and
-	// min(MaxBackoff, MinBackoff·2ⁿ). The defaults are 250 milliseconds and 10 seconds.
+	// MinBackoff and MaxBackoff define the pause before retry n, counted from 0: a random time
+	// between 0 and min(MaxBackoff, MinBackoff·2ⁿ). The defaults are 250 milliseconds and 10
+	// seconds.
 	MinBackoff, MaxBackoff time.Duration
 
-	// MaxRetryAfter bounds how much of a Retry-After is waited for. The default is a minute; a negative one ignores the header.
+	// MaxRetryAfter limits how long a Retry-After is honored. The default is a minute; a negative
+	// value ignores the header.
 	MaxRetryAfter time.Duration
 
-	// MaxBuffer bounds the body, in bytes, that is kept in memory because its request has no GetBody. A larger one is sent
-	// once and never again. The default is 1 MiB; a negative one keeps none, which suits a body that is written only while
-	// the response is being read.
+	// MaxBuffer limits the size of a body, in bytes, that is held in memory because its request has
+	// no GetBody. A larger body is sent only once. The default is 1 MiB. A negative value buffers
+	// no body, which is needed if the body is written while the response is read.
 	MaxBuffer int64
 
-	// RetryRatio bounds retries to a share of the requests. The default is 0.1; a negative one allows those of RetryBurst
-	// and no more.
+	// RetryRatio is the number of retries per request that the budget allows. The default is 0.1.
+	// With a negative value, only RetryBurst retries are allowed.
 	RetryRatio float64
 
-	// RetryBurst is how many retries may be made before RetryRatio begins to bound them, and how many a quiet time can save
-	// up. The default is 10; it is never less than 1.
+	// RetryBurst is the size of the retry budget: how many retries are possible at once. The
+	// default is 10; the minimum is 1.
 	RetryBurst int
 
-	// Observe, if it is set, is told of every attempt as soon as its outcome is known, before a pause. It is called in the
-	// goroutine of the call and must be quick.
+	// Observe, if set, is called for every attempt as soon as its result is known, before the
+	// pause. It is called in the goroutine of the call and must return quickly.
 	Observe func(ctx context.Context, attempt Attempt)
 
 	budget budget
 }
 
-// NewClient returns an http.Client on a Transport with its defaults, which makes its attempts with base. A base of nil is
-// http.DefaultTransport.
+// NewClient returns an http.Client with a default Transport that sends its attempts with base. If
+// base is nil, it uses http.DefaultTransport.
 func NewClient(base http.RoundTripper) *http.Client {
 	return &http.Client{Transport: &Transport{Base: base}}
 }
 
-// RoundTrip sends the request until its answer is final or there is a reason to stop. If the last attempt had a response,
-// RoundTrip returns that, with its header and its body as the server sent them; LastAttempt tells why there was no further
-// attempt. Otherwise the error is an *Error. If the call has a key, an error of reading the body is an *Error as well.
+// RoundTrip sends the request until the answer is final or a limit is reached. If the last attempt
+// had a response, RoundTrip returns it, with the header and body that the server sent. LastAttempt
+// then says why there was no further attempt. Otherwise the error is an *Error. If the call has a
+// key, an error of reading the body is an *Error as well.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	h, err := t.begin(req)
 	if err != nil {
@@ -97,7 +107,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return h.run()
 }
 
-// CloseIdleConnections closes those of Base, if it has any. http.Client calls it.
+// CloseIdleConnections closes the idle connections of Base. http.Client calls it.
 func (t *Transport) CloseIdleConnections() {
 	if closer, ok := t.base().(interface{ CloseIdleConnections() }); ok {
 		closer.CloseIdleConnections()

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// sleep waits, unless the caller's context ends first.
+// sleep waits, or returns early when the caller's context ends.
 func (h *hop) sleep(wait time.Duration) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -35,12 +35,14 @@ func ended(req *http.Request) error {
 	return ctx.Err()
 }
 
-// canceled is the older way to end a request, which http.Client still uses for its Timeout.
+// canceled returns the Cancel channel of the request, an older way to cancel it. http.Client uses
+// it for its Timeout.
 func canceled(req *http.Request) <-chan struct{} {
-	return req.Cancel //lint:ignore SA1019 it is the caller's to set
+	return req.Cancel //lint:ignore SA1019 callers may still set it
 }
 
-// after is the end of the caller's wait, if that has ended, and what had happened before.
+// after returns the error of a call: ended, if the caller's wait has ended, together with the error
+// err that preceded it.
 func after(ended, err error) error {
 	switch {
 	case ended == nil || errors.Is(err, ended):

@@ -31,7 +31,8 @@ func serve(t *testing.T, handler http.HandlerFunc) *httptest.Server {
 	return server
 }
 
-// patient has pauses that a test does not notice, and a budget and limits of time that it does not reach.
+// patient has pauses that a test does not notice, and a budget and limits of time that it does not
+// reach.
 func patient(base http.RoundTripper) *idemclient.Transport {
 	return &idemclient.Transport{
 		Base: base, MinBackoff: time.Millisecond, MaxBackoff: time.Millisecond, RetryRatio: 100, RetryBurst: 100,
@@ -39,7 +40,7 @@ func patient(base http.RoundTripper) *idemclient.Transport {
 	}
 }
 
-func TestFinalResponseStreams(t *testing.T) {
+func TestResponse_Streams(t *testing.T) {
 	t.Parallel()
 	next := make(chan struct{})
 	var n atomic.Int64
@@ -75,7 +76,7 @@ func TestFinalResponseStreams(t *testing.T) {
 	}
 }
 
-func TestContextOfTheLastAttemptLivesUntilItsBodyIsClosed(t *testing.T) {
+func TestResponse_ContextLivesUntilTheBodyIsClosed(t *testing.T) {
 	t.Parallel()
 	var attempts []context.Context
 	abandoned := &closing{Reader: strings.NewReader("busy")}
@@ -108,8 +109,8 @@ func TestContextOfTheLastAttemptLivesUntilItsBodyIsClosed(t *testing.T) {
 	}
 }
 
-// The response that is returned is the one that the server sent, whatever of it was looked at.
-func TestResponseIsHandedOverUntouched(t *testing.T) {
+// The caller gets the response that the server sent, even if the Transport has read part of it.
+func TestResponse_IsUnchanged(t *testing.T) {
 	t.Parallel()
 	long := `{"retryable":false,"detail":"` + strings.Repeat("x", 200_000) + `"}`
 	for _, row := range []struct {
@@ -152,8 +153,8 @@ func TestResponseIsHandedOverUntouched(t *testing.T) {
 	}
 }
 
-// A body that broke while it was looked at breaks in the same place for the caller.
-func TestBodyThatBrokeWhileItWasLookedAtStaysBroken(t *testing.T) {
+// A body that broke off while the Transport read it breaks off in the same place for the caller.
+func TestResponse_ProblemThatBrokeOffStaysBroken(t *testing.T) {
 	t.Parallel()
 	server := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/problem+json")
@@ -173,8 +174,8 @@ func TestBodyThatBrokeWhileItWasLookedAtStaysBroken(t *testing.T) {
 	}
 }
 
-// The error comes once, here: a body that is read on after it must not seem to end well.
-func TestBodyThatBrokeOnceWhileItWasLookedAtStaysBroken(t *testing.T) {
+// The body returns its error only once. A caller that reads on must not take the body for complete.
+func TestResponse_ReportsAnErrorOnce(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")
 	server := &script{answers: []answer{func(req *http.Request) (*http.Response, error) {
@@ -201,7 +202,7 @@ func (o *once) Read([]byte) (int, error) {
 	return 0, err
 }
 
-func TestResponseMayHaveNoBody(t *testing.T) {
+func TestResponse_MayHaveNoBody(t *testing.T) {
 	t.Parallel()
 	without := func(code int) answer {
 		return func(req *http.Request) (*http.Response, error) {
@@ -224,7 +225,7 @@ type idle struct {
 
 func (i *idle) CloseIdleConnections() { i.closed++ }
 
-func TestIdleConnectionsOfBaseAreClosedIfItHasAny(t *testing.T) {
+func TestTransport_CloseIdleConnections(t *testing.T) {
 	t.Parallel()
 	base := &idle{}
 	(&http.Client{Transport: &idemclient.Transport{Base: base}}).CloseIdleConnections()
@@ -234,7 +235,7 @@ func TestIdleConnectionsOfBaseAreClosedIfItHasAny(t *testing.T) {
 	(&http.Client{Transport: &idemclient.Transport{Base: &script{}}}).CloseIdleConnections()
 }
 
-func TestCompressedProblemIsUnderstood(t *testing.T) {
+func TestProblem_MayBeCompressed(t *testing.T) {
 	t.Parallel()
 	var n atomic.Int64
 	server := serve(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -258,7 +259,7 @@ func TestCompressedProblemIsUnderstood(t *testing.T) {
 	}
 }
 
-func TestUpgradedConnectionIsTheCallers(t *testing.T) {
+func TestResponse_UpgradedConnectionBelongsToTheCaller(t *testing.T) {
 	t.Parallel()
 	server := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		conn, stream, err := w.(http.Hijacker).Hijack()
@@ -289,7 +290,7 @@ func TestUpgradedConnectionIsTheCallers(t *testing.T) {
 	}
 }
 
-func TestCertificateThatIsNotTrustedIsNotTriedAgain(t *testing.T) {
+func TestTransport_DoesNotRetryAnUntrustedCertificate(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewUnstartedServer(http.HandlerFunc(unavailable))
 	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
@@ -309,7 +310,7 @@ func TestCertificateThatIsNotTrustedIsNotTriedAgain(t *testing.T) {
 	}
 }
 
-func TestHTTP2(t *testing.T) {
+func TestTransport_HTTP2(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
 	var arrived []received

@@ -12,8 +12,8 @@ import (
 	"github.com/idem-go/idem/idemhttp"
 )
 
-// Section 6 of the protocol, rule by rule.
-func TestRulesOfTheAgenticCommerceProtocol(t *testing.T) {
+// The test checks the rules of section 6 of the protocol, one by one.
+func TestACPConfig_FollowsTheProtocol(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	m := s.middleware(func(c *idemhttp.Config) {

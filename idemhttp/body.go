@@ -11,7 +11,8 @@ import (
 const (
 	defaultMaxBody = 1 << 20
 
-	// maxPrealloc is the largest Content-Length for which memory is allocated before the body arrives.
+	// maxPrealloc is the largest Content-Length for which memory is allocated before the body
+	// arrives.
 	maxPrealloc = 64 << 10
 )
 

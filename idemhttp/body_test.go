@@ -43,8 +43,9 @@ var readers = map[string]func(r *http.Request) (string, error){
 	"none of it, and closes it": func(r *http.Request) (string, error) { return "t", r.Body.Close() },
 }
 
-// Over the wire, so that the body comes with a length or in chunks, and in many pieces.
-func TestScopeThatReadsTheBodyLeavesItWhole(t *testing.T) {
+// The test uses a real connection, so that the body arrives with a length or in chunks, and in many
+// pieces.
+func TestScope_MayReadTheBody(t *testing.T) {
 	t.Parallel()
 	for name, scope := range readers {
 		for _, size := range []int{1, 1000, 100_000} {
@@ -106,8 +107,8 @@ func post(t *testing.T, server *httptest.Server, key, text string, chunked bool)
 	return exchanged{Status: response.StatusCode, Header: response.Header, Body: body(t, response)}
 }
 
-// The race detector does the rest.
-func TestGoroutineThatScopeLeavesBehindIsNoRace(t *testing.T) {
+// The race detector checks the rest.
+func TestScope_LeftoverGoroutineIsNoRace(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	var wg sync.WaitGroup
@@ -142,7 +143,7 @@ func (c *counted) Read(p []byte) (int, error) {
 	return c.Reader.Read(p)
 }
 
-func TestBodyOfARequestThatScopeRefusesIsNotRead(t *testing.T) {
+func TestScope_RejectedRequestBodyIsNotRead(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	h := s.middleware().Wrap(http.HandlerFunc(s.order))
@@ -165,7 +166,7 @@ func TestBodyOfARequestThatScopeRefusesIsNotRead(t *testing.T) {
 	}
 }
 
-func TestScopeReadsNoMoreThanMaxBody(t *testing.T) {
+func TestScope_ReadsAtMostMaxBody(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	var read int
@@ -217,13 +218,13 @@ func TestScopeReadsNoMoreThanMaxBody(t *testing.T) {
 	s.want(1, 1)
 }
 
-// broken is a source that has nothing but an error.
+// broken is a body that only returns an error.
 type broken struct{ err error }
 
 func (b *broken) Read([]byte) (int, error) { return 0, b.err }
 
-// Middleware that decodes a body often leaves its length as it was.
-func TestBodyThatIsLongerThanAnnouncedCountsAsAWhole(t *testing.T) {
+// Middleware that decodes a body often leaves the Content-Length unchanged.
+func TestBody_LongerThanItsContentLengthIsReadWhole(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	h := s.middleware().Handle(func(tx pgx.Tx, w http.ResponseWriter, r *http.Request) error {
@@ -241,8 +242,8 @@ func TestBodyThatIsLongerThanAnnouncedCountsAsAWhole(t *testing.T) {
 	wantProblem(t, ask(h, decoded(long+`b"}`)), http.StatusUnprocessableEntity, "key-reused")
 }
 
-// A form that Scope has parsed is parsed again by the handler, and leaves no file behind.
-func TestFormThatScopeHasParsedIsThereForTheHandler(t *testing.T) {
+// The handler parses a form again that Scope has parsed. No temporary file is left.
+func TestScope_MayParseAForm(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	var files []string
@@ -289,8 +290,9 @@ func TestFormThatScopeHasParsedIsThereForTheHandler(t *testing.T) {
 	s.want(1, 1)
 }
 
-// The fingerprint of a body that is gone would be that of an empty one: another amount under the same key would be a replay.
-func TestBody_ReadByMiddlewareInFrontIsRefused(t *testing.T) {
+// The fingerprint of a consumed body would be that of an empty one. A request with another amount
+// and the same key would get a replay.
+func TestBody_ReadByOuterMiddlewareIsRejected(t *testing.T) {
 	t.Parallel()
 	const form = "amount=10"
 	sent := func(length int64) edit {

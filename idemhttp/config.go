@@ -110,7 +110,8 @@ type Config struct {
 	// handler does after that. The default is 1 MiB.
 	MaxResponse int
 
-	// Name and Observer also apply to requests without a key. idem.Observers combines several observers.
+	// Name and Observer also apply to requests without a key. idem.Observers combines several
+	// observers.
 	Name     string
 	Observer idem.Observer
 

@@ -16,7 +16,7 @@ import (
 	"github.com/idem-go/idem/seal"
 )
 
-func TestConfigThatCannotBeMeantIsRefused(t *testing.T) {
+func TestNew_RejectsAnInvalidConfig(t *testing.T) {
 	t.Parallel()
 	valid := idemhttp.Config{Scope: byTenant}
 	if _, err := idemhttp.New(&pgxpool.Pool{}, valid); err != nil {
@@ -60,7 +60,7 @@ func TestConfigThatCannotBeMeantIsRefused(t *testing.T) {
 	}
 }
 
-func TestNamesAndStatusesCanBeChosen(t *testing.T) {
+func TestConfig_NamesAndStatuses(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	rendered := 0
@@ -99,7 +99,7 @@ func TestNamesAndStatusesCanBeChosen(t *testing.T) {
 	}
 }
 
-func TestStripeHabits(t *testing.T) {
+func TestStripeConfig_BehavesLikeStripe(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	m := s.middleware(func(c *idemhttp.Config) {
@@ -124,8 +124,8 @@ func TestStripeHabits(t *testing.T) {
 	s.want(2, 2)
 }
 
-// What happens to a slice after New does not matter.
-func TestConfigIsTakenAsItIs(t *testing.T) {
+// Changes to a slice after New have no effect.
+func TestNew_CopiesTheConfig(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	methods, fields, without := []string{http.MethodPost}, []string{"Location"}, []string{"/client_time"}
@@ -138,8 +138,8 @@ func TestConfigIsTakenAsItIs(t *testing.T) {
 	}
 }
 
-// TestCauseIsLoggedByDefault is not parallel: it puts a logger in the place of the default.
-func TestCauseIsLoggedByDefault(t *testing.T) {
+// The test is not parallel: it replaces the default logger.
+func TestConfig_LogsToTheDefaultLogger(t *testing.T) {
 	s := newShop(t)
 	before := slog.Default()
 	defer slog.SetDefault(before)
@@ -151,8 +151,7 @@ func TestCauseIsLoggedByDefault(t *testing.T) {
 	}
 }
 
-// What is meant for idem.Do reaches it.
-func TestSettingsReachDo(t *testing.T) {
+func TestConfig_PassesOptionsToDo(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	var level string

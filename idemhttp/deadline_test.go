@@ -15,8 +15,9 @@ import (
 	"github.com/idem-go/idem/idemhttp"
 )
 
-// A database that accepts connections and says nothing would hold a request for ever. The deadline of the request ends it.
-func TestDeadlineEndsARequestThatASilentDatabaseHolds(t *testing.T) {
+// Without a deadline, a database that accepts connections and never responds would block a request
+// forever.
+func TestDeadline_EndsARequestOnASilentDatabase(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -48,8 +49,9 @@ func TestDeadlineEndsARequestThatASilentDatabaseHolds(t *testing.T) {
 	}
 }
 
-// net/http takes a client that closes its half of a connection for one that has gone. It can still read what it is told.
-func TestClientThatClosesItsHalfIsToldThatNothingWasDone(t *testing.T) {
+// net/http treats a client that closes its half of the connection as gone. The client can still
+// read the answer.
+func TestHalfClose_BeforeCommitGets503(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	inside := make(chan struct{})
@@ -68,8 +70,8 @@ func TestClientThatClosesItsHalfIsToldThatNothingWasDone(t *testing.T) {
 	s.want(0, 0)
 }
 
-// Once COMMIT is under way, the answer is that of the COMMIT.
-func TestClientThatClosesItsHalfDuringCommitIsAnswered(t *testing.T) {
+// Once the COMMIT has begun, its outcome is the answer.
+func TestHalfClose_DuringCommitGetsTheAnswer(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	gate := s.closeCommits()
@@ -87,7 +89,7 @@ func TestClientThatClosesItsHalfDuringCommitIsAnswered(t *testing.T) {
 	s.want(1, 1)
 }
 
-// client is one end of a connection, with nothing of net/http's in between.
+// client is one end of a connection, without net/http.
 type client struct{ *net.TCPConn }
 
 func dial(t *testing.T, server *httptest.Server) client {

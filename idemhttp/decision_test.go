@@ -8,7 +8,7 @@ import (
 	"github.com/idem-go/idem/idemhttp"
 )
 
-func TestStatusDecidesWhatBecomesOfAnAnswer(t *testing.T) {
+func TestDecide_DefaultByStatus(t *testing.T) {
 	t.Parallel()
 	stripe := idemhttp.StripeConfig()
 	never := func(int) idemhttp.Decision { return idemhttp.Forget }
@@ -59,8 +59,8 @@ func TestStatusDecidesWhatBecomesOfAnAnswer(t *testing.T) {
 	}
 }
 
-// A handler that has met an SQL error can still say a final no.
-func TestFinalNoAfterAnSQLErrorIsRemembered(t *testing.T) {
+// A handler can still give a final answer after an SQL error.
+func TestDecide_RejectionAfterAnSQLErrorIsRecorded(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	h := s.middleware().Wrap(s.answering(func(w http.ResponseWriter, r *http.Request) {
@@ -75,7 +75,7 @@ func TestFinalNoAfterAnSQLErrorIsRemembered(t *testing.T) {
 	s.want(0, 1)
 }
 
-func TestSuccessAfterAnIgnoredSQLErrorIsNotSent(t *testing.T) {
+func TestDecide_SuccessAfterAnIgnoredSQLErrorIsNotSent(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	m := s.middleware(func(c *idemhttp.Config) { c.Optional = true })

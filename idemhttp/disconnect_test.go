@@ -12,7 +12,7 @@ import (
 	"github.com/idem-go/idem/idemhttp"
 )
 
-// gate holds back every COMMIT of an order.
+// gate blocks every COMMIT of an order.
 type gate struct {
 	s    *shop
 	conn *pgx.Conn
@@ -40,7 +40,7 @@ func (g *gate) exec(sql string) {
 	}
 }
 
-// waitForCommit returns when a COMMIT is waiting.
+// waitForCommit waits until a COMMIT is blocked.
 func (g *gate) waitForCommit() {
 	g.s.t.Helper()
 	for ; g.s.t.Context().Err() == nil; time.Sleep(time.Millisecond) {
@@ -53,8 +53,8 @@ func (g *gate) waitForCommit() {
 
 func (g *gate) open() { g.exec(`select pg_advisory_unlock(4711)`) }
 
-// openSoonAfter opens the gate and reports whether that was well within the five seconds for which a COMMIT outlives its
-// request. A machine that is too slow for that leaves the rest of the test out.
+// openSoonAfter opens the gate. It reports whether this was well within the five seconds for which
+// a COMMIT outlives its request. On a slower machine the rest of the test is skipped.
 func (g *gate) openSoonAfter(left time.Time) bool {
 	g.s.t.Helper()
 	g.open()
@@ -65,7 +65,8 @@ func (g *gate) openSoonAfter(left time.Time) bool {
 	return took <= 2*time.Second
 }
 
-// watched returns h on a server, and a channel that is closed when the client of the first request is found to be gone.
+// watched serves h, and returns a channel that is closed when the server notices that the client of
+// the first request has gone.
 func watched(t *testing.T, h http.Handler) (*httptest.Server, chan struct{}) {
 	gone := make(chan struct{})
 	first := make(chan struct{}, 1)
@@ -82,7 +83,8 @@ func watched(t *testing.T, h http.Handler) (*httptest.Server, chan struct{}) {
 	return server, gone
 }
 
-// sendAndHangUp sends the order over a connection that hangUp closes. It does not wait for the answer.
+// sendAndHangUp sends the order over a connection that hangUp closes. It does not wait for the
+// answer.
 func sendAndHangUp(t *testing.T, url string) (hangUp func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	r := request(withContext(ctx))
@@ -105,7 +107,7 @@ func sendAndHangUp(t *testing.T, url string) (hangUp func()) {
 	}
 }
 
-func TestClientThatHangsUpDuringCommitDoesNotUndoIt(t *testing.T) {
+func TestDisconnect_DuringCommitDoesNotRollBack(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	gate := s.closeCommits()
@@ -125,7 +127,7 @@ func TestClientThatHangsUpDuringCommitDoesNotUndoIt(t *testing.T) {
 	s.want(1, 1)
 }
 
-func TestClientThatHangsUpBeforeCommitLeavesNothing(t *testing.T) {
+func TestDisconnect_BeforeCommitRollsBack(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	inside, returned := make(chan struct{}), make(chan struct{})
@@ -149,7 +151,7 @@ func TestClientThatHangsUpBeforeCommitLeavesNothing(t *testing.T) {
 	s.want(1, 1)
 }
 
-func TestDeadlineOfTheRequestIsA503(t *testing.T) {
+func TestDeadline_IsA503(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	for name, edits := range map[string][]edit{"with a key": nil, "without": {withoutKey()}} {
@@ -168,7 +170,7 @@ func TestDeadlineOfTheRequestIsA503(t *testing.T) {
 	s.want(0, 0)
 }
 
-func TestDatabaseThatIsAwayIsA503(t *testing.T) {
+func TestUnavailableDatabase_IsA503(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	config := s.pool.Config()

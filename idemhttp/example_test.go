@@ -18,11 +18,11 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// The examples need a database, so go test does not run them as examples: TestExamples does, each on a database of its own,
-// and compares what they print with the comment at their end.
+// The examples need a database, so go test does not run them as examples: TestExamples does, each
+// on a database of its own, and compares what they print with the comment at their end.
 var pool *pgxpool.Pool
 
-// tenantOf stands in for the authentication that you have.
+// tenantOf stands for the authentication of the service.
 func tenantOf(r *http.Request) (string, error) {
 	tenant, ok := map[string]string{"Bearer secret": "acme"}[r.Header.Get("Authorization")]
 	if !ok {
@@ -68,7 +68,8 @@ func ExampleMiddleware_Wrap() {
 	// 201 /orders/1 true
 }
 
-// inTime gives every request a deadline, so that a database which says nothing does not hold it for ever.
+// inTime gives every request a deadline, so that a database that never responds does not block it
+// forever.
 func inTime(limit time.Duration, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), limit)
@@ -77,7 +78,8 @@ func inTime(limit time.Duration, next http.Handler) http.Handler {
 	})
 }
 
-// The handler form has the transaction as an argument, and an error as an answer.
+// Under Handle the handler gets the transaction as an argument, and may return an error as its
+// answer.
 func ExampleMiddleware_Handle() {
 	middleware, err := idemhttp.New(pool, idemhttp.Config{
 		Scope: func(r *http.Request) (string, error) { return tenantOf(r) },
@@ -90,7 +92,7 @@ func ExampleMiddleware_Handle() {
 		if _, err := tx.Exec(r.Context(), "insert into orders (sku) values ('samovar')"); err != nil {
 			return err // run again if Postgres asks for that, else 500 or 503
 		}
-		// Final: the order is undone, and the answer is remembered.
+		// Final: the order is rolled back, and the answer is recorded.
 		return &idemhttp.Problem{Type: "urn:example:out-of-stock", Title: "There is no samovar", Status: http.StatusUnprocessableEntity}
 	})
 	for range 2 {

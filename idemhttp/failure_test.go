@@ -17,8 +17,8 @@ import (
 	"github.com/idem-go/idem/internal/keyheader"
 )
 
-// Each of these would be the client's fault, or an answer, if it arose elsewhere.
-func TestErrorOfAHandlerIsNeverTakenForTheClients(t *testing.T) {
+// Each of these errors would be the client's fault, or an answer, if it arose elsewhere.
+func TestHandle_ErrorIsNeverTheClientsFault(t *testing.T) {
 	t.Parallel()
 	_, invalidJSON := idem.HashJSON([]byte("{"))
 	var noProblem *idemhttp.Problem
@@ -82,8 +82,9 @@ func TestErrorOfAHandlerIsNeverTakenForTheClients(t *testing.T) {
 	}
 }
 
-// The engine adds to the error that the handler has ended the transaction. That is no fault of the client's either.
-func TestErrorOfAHandlerThatEndedTheTransactionIsABrokenTransaction(t *testing.T) {
+// idem.Do wraps the error and adds that the handler has ended the transaction. This is not the
+// client's fault either.
+func TestHandle_ErrorAfterEndingTheTxIsBrokenTx(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	h := s.middleware().Handle(func(tx pgx.Tx, _ http.ResponseWriter, r *http.Request) error {
@@ -95,8 +96,7 @@ func TestErrorOfAHandlerThatEndedTheTransactionIsABrokenTransaction(t *testing.T
 	s.want(0, 0)
 }
 
-// An observer finds what the handler has returned.
-func TestObserverSeesTheErrorOfAHandler(t *testing.T) {
+func TestObserver_GetsTheErrorOfTheHandler(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	ended := &onEnd{}
@@ -114,7 +114,7 @@ func (*onEnd) TraceStart(ctx context.Context, _ idem.TraceStartData) context.Con
 func (*onEnd) TraceEvent(context.Context, idem.TraceEventData)                       {}
 func (o *onEnd) TraceEnd(_ context.Context, data idem.TraceEndData)                  { o.err = data.Err }
 
-func TestHandlerThatReturnsTheErrorOfItsWriterIsToldWhy(t *testing.T) {
+func TestHandle_ErrorOfTheWriterIsUnrecordable(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	m := s.middleware(func(c *idemhttp.Config) { c.MaxResponse = 1000 })
@@ -126,8 +126,8 @@ func TestHandlerThatReturnsTheErrorOfItsWriterIsToldWhy(t *testing.T) {
 	s.want(0, 0)
 }
 
-// The zero Hash would make all requests the same. It is a mistake of the programmer's.
-func TestZeroFingerprintIsAnErrorOfOursAndRunsNothing(t *testing.T) {
+// The zero Hash would make all requests equal. It is a bug of the service.
+func TestFingerprint_ZeroHashIsAnInternalError(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	m := s.middleware(func(c *idemhttp.Config) {
@@ -137,8 +137,8 @@ func TestZeroFingerprintIsAnErrorOfOursAndRunsNothing(t *testing.T) {
 	s.want(0, 0)
 }
 
-// A nil *Problem in an error is a mistake of the programmer's, and says nothing about the client.
-func TestNilProblemIsAnErrorOfOurs(t *testing.T) {
+// A nil *Problem in an error is a bug of the service.
+func TestProblem_NilIsAnInternalError(t *testing.T) {
 	t.Parallel()
 	var none *idemhttp.Problem
 	for name, spoil := range map[string]func(*idemhttp.Config){
@@ -166,8 +166,8 @@ func TestNilProblemIsAnErrorOfOurs(t *testing.T) {
 	}
 }
 
-// After a failover the connections of the pool lead to a server that takes no writes.
-func TestServerThatTakesNoWritesIsA503(t *testing.T) {
+// After a failover, connections of the pool may lead to a read-only server.
+func TestReadOnlyDatabase_IsA503(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	readOnly := s.pool.Config()
@@ -194,8 +194,8 @@ func TestServerThatTakesNoWritesIsA503(t *testing.T) {
 	s.want(0, 0)
 }
 
-// The status may be chosen. What is logged does not depend on it.
-func TestCauseOfOursIsLoggedWhateverItsStatus(t *testing.T) {
+// Config.Statuses changes the status of a problem, but not whether it is logged.
+func TestLog_ServerFaultsWhateverTheirStatus(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	m := s.middleware(func(c *idemhttp.Config) { c.Statuses.Unavailable = http.StatusTooManyRequests })

@@ -10,8 +10,9 @@ import (
 	"github.com/idem-go/idem/idemhttp"
 )
 
-// The route is one, with a wildcard. So what tells the requests apart is the request, not the route.
-func TestFingerprintTellsRequestsApart(t *testing.T) {
+// All requests use one route with a wildcard. So the fingerprint depends on the request and not on
+// the route.
+func TestFingerprint_DistinguishesRequests(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name string
@@ -49,7 +50,7 @@ func TestFingerprintTellsRequestsApart(t *testing.T) {
 	}
 }
 
-// withTarget sets what a server makes of the request line.
+// withTarget sets the fields that a server fills in from the request line.
 func withTarget(target string) edit {
 	return func(r *http.Request) {
 		other := httptest.NewRequest(r.Method, target, nil)
@@ -57,7 +58,7 @@ func withTarget(target string) edit {
 	}
 }
 
-func TestFingerprintIsTheSameInsideAndOutsideOfARouter(t *testing.T) {
+func TestFingerprint_DoesNotDependOnTheRouter(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	m := s.middleware()
@@ -74,7 +75,7 @@ func TestFingerprintIsTheSameInsideAndOutsideOfARouter(t *testing.T) {
 	s.want(1, 1)
 }
 
-func TestFieldsThatDifferInEveryAttemptCanBeLeftOut(t *testing.T) {
+func TestFingerprint_Without(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	m := s.middleware(func(c *idemhttp.Config) { c.Without = []string{"/client_time", "/trace/id"} })
@@ -86,7 +87,7 @@ func TestFieldsThatDifferInEveryAttemptCanBeLeftOut(t *testing.T) {
 	wantProblem(t, ask(h, withBody(`{"sku":"teapot","trace":{"n":1}}`)), http.StatusUnprocessableEntity, "key-reused")
 }
 
-func TestFingerprintCanBeReplaced(t *testing.T) {
+func TestFingerprint_CanBeReplaced(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	m := s.middleware(func(c *idemhttp.Config) {
@@ -102,8 +103,8 @@ func TestFingerprintCanBeReplaced(t *testing.T) {
 	wantProblem(t, ask(h, withBody(fmt.Sprintf("%21d", 1))), http.StatusBadRequest, "own")
 }
 
-// Databases hold these. A change makes a retry of what was answered before a mismatch.
-func TestFingerprintsAreFrozen(t *testing.T) {
+// Databases store these hashes. After a change, a retry of an answered request would be a mismatch.
+func TestFingerprint_IsFrozen(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ contentType, body, want string }{
 		{"application/json; charset=utf-8", teapot, frozenJSON},

@@ -11,7 +11,7 @@ import (
 	"github.com/idem-go/idem/idemhttp"
 )
 
-func TestWhatBelongsToOneExchangeIsSentOnceAndNotStored(t *testing.T) {
+func TestHeader_FieldsOfOneExchangeAreNotRecorded(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	once := []string{
@@ -45,7 +45,7 @@ func TestWhatBelongsToOneExchangeIsSentOnceAndNotStored(t *testing.T) {
 	}
 }
 
-func TestListOfHeaderFieldsLimitsWhatIsRecorded(t *testing.T) {
+func TestHeader_RecordHeader(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	m := s.middleware(func(c *idemhttp.Config) { c.RecordHeader = []string{"location", "Content-Type"} })
@@ -63,8 +63,9 @@ func TestListOfHeaderFieldsLimitsWhatIsRecorded(t *testing.T) {
 	}
 }
 
-// Outer middleware sets its fields for every answer, so they are not recorded; what the handler makes of them is.
-func TestHeaderOfOuterMiddlewareStays(t *testing.T) {
+// Outer middleware sets its fields on every answer, so they are not recorded. A field that the
+// handler has changed is recorded.
+func TestHeader_OfOuterMiddlewareIsNotRecorded(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	inner := s.middleware().Wrap(s.answering(func(w http.ResponseWriter, _ *http.Request) {

@@ -15,7 +15,7 @@ import (
 	"github.com/idem-go/idem/internal/keyheader"
 )
 
-func TestSecondAttemptOfAClientIsLikelyAReplay(t *testing.T) {
+func TestLikelyReplay_ByAttemptNumber(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		values []string
@@ -35,7 +35,7 @@ func TestSecondAttemptOfAClientIsLikelyAReplay(t *testing.T) {
 	}
 }
 
-func TestKeyThatWasAnsweredLatelyIsRemembered(t *testing.T) {
+func TestAnswered_FindsRecentKeys(t *testing.T) {
 	t.Parallel()
 	a := newAnswered()
 	name := a.idOf("scope", "key")
@@ -56,8 +56,8 @@ func TestKeyThatWasAnsweredLatelyIsRemembered(t *testing.T) {
 	}
 }
 
-// Of as many keys as a quarter of the slots most are remembered, and never more than there are slots.
-func TestMemoryOfAnsweredKeysIsBounded(t *testing.T) {
+// Of as many keys as a quarter of the slots, most are found; never more than the number of slots.
+func TestAnswered_IsBounded(t *testing.T) {
 	t.Parallel()
 	a := newAnswered()
 	remembered := func(keys int) (n int) {
@@ -82,8 +82,8 @@ func TestMemoryOfAnsweredKeysIsBounded(t *testing.T) {
 	}
 }
 
-// A hint is given for what was recorded: by the client's word, or because this middleware has answered it.
-func TestLikelyReplayIsHinted(t *testing.T) {
+// The hint is given if the client numbers its attempt, or if this middleware has answered the key.
+func TestHint_IsGivenForLikelyReplays(t *testing.T) {
 	t.Parallel()
 	m := plainMiddleware(t)
 	m.options, m.replayOptions = nil, []idem.Option{nil}
@@ -120,7 +120,7 @@ func TestLikelyReplayIsHinted(t *testing.T) {
 	}
 }
 
-func TestMemoryOfAnsweredKeysAllocatesNothing(t *testing.T) {
+func TestAnswered_DoesNotAllocate(t *testing.T) {
 	a := newAnswered()
 	r := &http.Request{Header: http.Header{keyheader.Attempt: {"1"}}}
 	if n := testing.AllocsPerRun(1000, func() { hint(a, r) }); n != 0 {

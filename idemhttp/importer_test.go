@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// A program without operations does not link them, neither by package idem nor by this one.
-func TestOperationsAreLinkedOnlyByWhoHasSome(t *testing.T) {
+// A program without operations does not link package operation, neither through package idem nor
+// through this one.
+func TestPackage_DoesNotImportOperation(t *testing.T) {
 	t.Parallel()
 	out, err := exec.Command("go", "list", "-deps", ".", "github.com/idem-go/idem").CombinedOutput()
 	if err != nil {

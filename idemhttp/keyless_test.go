@@ -18,7 +18,7 @@ import (
 
 func optional(c *idemhttp.Config) { c.Optional = true }
 
-func TestRequestWithoutAKeyRunsInATransactionAndIsNotRecorded(t *testing.T) {
+func TestKeyless_RunsInATransactionWithoutARecord(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	h := s.middleware(optional).Wrap(http.HandlerFunc(s.order))
@@ -33,7 +33,7 @@ func TestRequestWithoutAKeyRunsInATransactionAndIsNotRecorded(t *testing.T) {
 	wantProblem(t, ask(h, withKey("a,b")), http.StatusBadRequest, "invalid-key")
 }
 
-func TestStatusDecidesAboutTheWritesWithoutAKeyAsWell(t *testing.T) {
+func TestKeyless_StatusDecidesAboutTheWrites(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	m := s.middleware(optional)
@@ -53,7 +53,7 @@ func TestStatusDecidesAboutTheWritesWithoutAKeyAsWell(t *testing.T) {
 	}
 }
 
-func TestTransactionWithoutAKeyThatIsNotFitCommitsNothing(t *testing.T) {
+func TestKeyless_BrokenTransactionCommitsNothing(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	m := s.middleware(optional)
@@ -86,8 +86,8 @@ func TestTransactionWithoutAKeyThatIsNotFitCommitsNothing(t *testing.T) {
 	s.want(0, 0)
 }
 
-// A serialization failure that shows at COMMIT is run again; one that stays is the client's to repeat.
-func TestRerunsWithoutAKeyAreBounded(t *testing.T) {
+// A serialization failure at COMMIT is retried. If it persists, the client must retry.
+func TestKeyless_RetriesAreLimited(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	for retries, runs := range map[int]int64{0: 4, -1: 1, 2: 3} {
@@ -105,7 +105,7 @@ func TestRerunsWithoutAKeyAreBounded(t *testing.T) {
 	s.want(0, 0)
 }
 
-func TestErrorOfCommitWithoutAKeyIsNoSuccess(t *testing.T) {
+func TestKeyless_CommitErrorIsNotASuccess(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	if _, err := s.pool.Exec(t.Context(), `alter table orders add unique (tenant) deferrable initially deferred`); err != nil {
@@ -117,8 +117,8 @@ func TestErrorOfCommitWithoutAKeyIsNoSuccess(t *testing.T) {
 	s.want(1, 0)
 }
 
-// The session ends while COMMIT is under way. The outcome is unknown, and without a key it cannot be asked for.
-func TestUnknownOutcomeWithoutAKeyMustNotBeRepeated(t *testing.T) {
+// The session ends during COMMIT. Without a key there is no record that tells the outcome.
+func TestKeyless_UnknownOutcomeIsNotRetryable(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	gate := s.closeCommits()
@@ -137,8 +137,7 @@ func TestUnknownOutcomeWithoutAKeyMustNotBeRepeated(t *testing.T) {
 	gate.open()
 }
 
-// Under Handle every method has a transaction.
-func TestHandlerFormRunsOtherMethodsWithoutAKey(t *testing.T) {
+func TestHandle_OtherMethodsRunWithoutAKey(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	h := s.middleware().Handle(func(tx pgx.Tx, w http.ResponseWriter, r *http.Request) error {
@@ -151,8 +150,8 @@ func TestHandlerFormRunsOtherMethodsWithoutAKey(t *testing.T) {
 	s.want(2, 0)
 }
 
-// told is an observer that keeps what a call began with, what happened and the outcome of it.
-type told struct {
+// recordedTrace is an observer that stores the start, the events and the outcome of each call.
+type recordedTrace struct {
 	start  idem.TraceStartData
 	events []string
 	end    idem.TraceEndData
@@ -160,23 +159,23 @@ type told struct {
 
 type toldKey struct{}
 
-func (o *told) TraceStart(ctx context.Context, data idem.TraceStartData) context.Context {
+func (o *recordedTrace) TraceStart(ctx context.Context, data idem.TraceStartData) context.Context {
 	o.start = data
 	return context.WithValue(ctx, toldKey{}, o)
 }
 
-func (o *told) TraceEvent(ctx context.Context, data idem.TraceEventData) {
+func (o *recordedTrace) TraceEvent(ctx context.Context, data idem.TraceEventData) {
 	if ctx.Value(toldKey{}) == o {
 		o.events = append(o.events, string(data.Event))
 	}
 }
 
-func (o *told) TraceEnd(_ context.Context, data idem.TraceEndData) {
+func (o *recordedTrace) TraceEnd(_ context.Context, data idem.TraceEndData) {
 	o.end = data
 	o.events = append(o.events, string(data.Outcome))
 }
 
-func TestObserverSeesRequestsWithAndWithoutAKeyUnderTheNameOfTheConfig(t *testing.T) {
+func TestObserver_GetsTheNameWithAndWithoutAKey(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	conflict := &pgconn.PgError{Code: "40001"}
@@ -192,7 +191,7 @@ func TestObserverSeesRequestsWithAndWithoutAKeyUnderTheNameOfTheConfig(t *testin
 		"runs twice": {201, []error{conflict}, []string{"executing", "retried", "executing", "recording", "executed"}},
 	} {
 		for _, keyed := range []bool{false, true} {
-			o := &told{}
+			o := &recordedTrace{}
 			m := s.middleware(optional, func(c *idemhttp.Config) { c.Name, c.Observer = "place-order", o })
 			runs := 0
 			h := m.Handle(func(_ pgx.Tx, w http.ResponseWriter, _ *http.Request) error {
@@ -224,10 +223,10 @@ func TestObserverSeesRequestsWithAndWithoutAKeyUnderTheNameOfTheConfig(t *testin
 	}
 }
 
-func TestObserverSeesAPanicOfAHandlerWithoutAKey(t *testing.T) {
+func TestObserver_GetsAPanicWithoutAKey(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	o := &told{}
+	o := &recordedTrace{}
 	m := s.middleware(optional, func(c *idemhttp.Config) { c.Observer = o })
 	func() {
 		defer func() { recover() }()
@@ -238,8 +237,9 @@ func TestObserverSeesAPanicOfAHandlerWithoutAKey(t *testing.T) {
 	}
 }
 
-// gRPC tells its status in trailers, which nothing here sees: what has failed would be committed.
-func TestGRPCIsRefusedBeforeAnythingIsDone(t *testing.T) {
+// gRPC sends its status in trailers, which the middleware does not see. A failed call would be
+// committed.
+func TestGRPC_IsRejected(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	h := s.middleware(optional).Wrap(http.HandlerFunc(s.order))

@@ -23,7 +23,7 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// shop is a service whose one effect is an order for each execution that was committed.
+// shop is a service that inserts one order for each committed execution.
 type shop struct {
 	t    testing.TB
 	pool *pgxpool.Pool
@@ -46,8 +46,8 @@ func shopOn(t testing.TB, pool *pgxpool.Pool) *shop {
 	return &shop{t: t, pool: pool}
 }
 
-// middleware returns one whose scope is the tenant, and what configure makes of it. A duplicate waits for as long as the
-// first takes on a slow machine.
+// middleware returns a Middleware whose scope is the tenant, changed by configure. A duplicate
+// waits long enough for a slow machine.
 func (s *shop) middleware(configure ...func(*idemhttp.Config)) *idemhttp.Middleware {
 	s.t.Helper()
 	config := idemhttp.Config{Scope: byTenant, Logger: slog.New(slog.NewTextHandler(&s.logs, nil)), Wait: time.Hour}
@@ -117,7 +117,7 @@ func (s *shop) count(sql string, args ...any) int {
 	return n
 }
 
-// want fails the test unless there are so many orders and records.
+// want fails the test unless there are this many orders and records.
 func (s *shop) want(orders, records int) {
 	s.t.Helper()
 	if o, r := s.orders(), s.records(); o != orders || r != records {
@@ -129,7 +129,7 @@ const teapot = `{"sku":"teapot"}`
 
 type edit func(*http.Request)
 
-// request is a POST /orders for a teapot by tenant t, with the key k.
+// request returns a POST /orders for a teapot by tenant t, with the key k.
 func request(edits ...edit) *http.Request {
 	r := httptest.NewRequest(http.MethodPost, "/orders", strings.NewReader(teapot))
 	r.Header.Set("Content-Type", "application/json")
@@ -163,14 +163,14 @@ func withContext(ctx context.Context) edit {
 	return func(r *http.Request) { *r = *r.WithContext(ctx) }
 }
 
-// ask gives the request to h and returns its answer.
+// ask sends the request to h and returns the answer.
 func ask(h http.Handler, edits ...edit) *http.Response {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, request(edits...))
 	return w.Result()
 }
 
-// body returns the body of an answer, which is still there for the next one who asks.
+// body returns the body of an answer. It can be read again.
 func body(t testing.TB, response *http.Response) string {
 	t.Helper()
 	text, err := io.ReadAll(response.Body)
@@ -188,7 +188,7 @@ func wantStatus(t testing.TB, response *http.Response, status int) {
 	}
 }
 
-// wantReplay fails the test unless got repeats first.
+// wantReplay fails the test unless got is a replay of first.
 func wantReplay(t testing.TB, first, got *http.Response) {
 	t.Helper()
 	wantStatus(t, got, first.StatusCode)
@@ -200,7 +200,7 @@ func wantReplay(t testing.TB, first, got *http.Response) {
 	}
 }
 
-// wantProblem fails the test unless the answer is the problem, and returns its members.
+// wantProblem fails the test unless the answer is this problem, and returns its members.
 func wantProblem(t testing.TB, response *http.Response, status int, kind string) map[string]any {
 	t.Helper()
 	wantStatus(t, response, status)
@@ -220,7 +220,7 @@ func wantProblem(t testing.TB, response *http.Response, status int, kind string)
 	return members
 }
 
-// logs is what was logged.
+// logs collects log output.
 type logs struct {
 	mu   sync.Mutex
 	text bytes.Buffer

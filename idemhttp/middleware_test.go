@@ -17,7 +17,7 @@ import (
 	"github.com/idem-go/idem/idemhttp"
 )
 
-func TestRetryIsReplayed(t *testing.T) {
+func TestWrap_ReplaysARetry(t *testing.T) {
 	t.Parallel()
 	for name, retry := range map[string]edit{
 		"as it was":                 withKey("k"),
@@ -45,8 +45,8 @@ func TestRetryIsReplayed(t *testing.T) {
 	}
 }
 
-// Both forms answer alike, for one and the same record.
-func TestHandlerFormIsTheSameAsTheMiddleware(t *testing.T) {
+// Wrap and Handle share a record and give the same answer.
+func TestHandle_AnswersLikeWrap(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	m := s.middleware()
@@ -62,7 +62,7 @@ func TestHandlerFormIsTheSameAsTheMiddleware(t *testing.T) {
 	s.want(1, 1)
 }
 
-func TestTxOutsideOfTheMiddlewarePanicsWithAClearText(t *testing.T) {
+func TestTx_PanicsOutsideOfAMiddleware(t *testing.T) {
 	t.Parallel()
 	defer func() {
 		if text, _ := recover().(string); !strings.Contains(text, "Middleware.Wrap") {
@@ -72,7 +72,7 @@ func TestTxOutsideOfTheMiddlewarePanicsWithAClearText(t *testing.T) {
 	idemhttp.Tx(t.Context())
 }
 
-func TestOtherMethodsPassThroughUntouched(t *testing.T) {
+func TestWrap_OtherMethodsPassThrough(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	var seen *http.Request
@@ -91,7 +91,7 @@ func TestOtherMethodsPassThroughUntouched(t *testing.T) {
 	s.want(0, 0)
 }
 
-func TestMethodsCanBeChosen(t *testing.T) {
+func TestConfig_Methods(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	m := s.middleware(func(c *idemhttp.Config) { c.Methods = []string{http.MethodPut} })
@@ -102,8 +102,8 @@ func TestMethodsCanBeChosen(t *testing.T) {
 	s.want(1, 1)
 }
 
-// A Problem that a handler returns is an answer like any other, but it never commits.
-func TestErrorOfAHandlerRollsBack(t *testing.T) {
+// A Problem that a handler returns is an answer like any other, but is never committed.
+func TestHandle_ErrorRollsBack(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name    string
@@ -144,7 +144,7 @@ func TestErrorOfAHandlerRollsBack(t *testing.T) {
 	}
 }
 
-func TestSerializationFailureIsRunAgainWithAFreshRequestAndWriter(t *testing.T) {
+func TestHandle_RetriesASerializationFailureAfresh(t *testing.T) {
 	t.Parallel()
 	for name, edits := range map[string][]edit{"with a key": nil, "without a key": {withoutKey()}} {
 		t.Run(name, func(t *testing.T) {
@@ -179,7 +179,7 @@ func TestSerializationFailureIsRunAgainWithAFreshRequestAndWriter(t *testing.T) 
 	}
 }
 
-func TestPanicInTheHandlerRollsBackAndGoesOn(t *testing.T) {
+func TestWrap_PanicRollsBackAndPropagates(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	m := s.middleware(func(c *idemhttp.Config) { c.Optional = true })
@@ -200,7 +200,7 @@ func TestPanicInTheHandlerRollsBackAndGoesOn(t *testing.T) {
 	wantStatus(t, ask(m.Wrap(http.HandlerFunc(s.order))), http.StatusCreated)
 }
 
-func TestDuplicatesAtOnceHaveOneEffect(t *testing.T) {
+func TestWrap_ConcurrentDuplicatesHaveOneEffect(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	h := s.middleware().Wrap(http.HandlerFunc(s.order))
@@ -234,7 +234,7 @@ func (s *shop) holding(m *idemhttp.Middleware) (release, done chan struct{}) {
 	return release, done
 }
 
-func TestKeyInProgressIsAConflictThatSaysWhenToComeBack(t *testing.T) {
+func TestWrap_InProgressIsA409WithRetryAfter(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	m := s.middleware(func(c *idemhttp.Config) { c.Wait = -1 })
@@ -249,7 +249,7 @@ func TestKeyInProgressIsAConflictThatSaysWhenToComeBack(t *testing.T) {
 	s.want(1, 1)
 }
 
-func TestDuplicateWaitsAndReplays(t *testing.T) {
+func TestWrap_DuplicateWaitsAndReplays(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	waiting := make(chan struct{})
@@ -268,7 +268,7 @@ func TestDuplicateWaitsAndReplays(t *testing.T) {
 	s.want(1, 1)
 }
 
-// onWaiting is an observer that closes itself when a call begins to wait.
+// onWaiting is an observer that closes a channel when a call begins to wait.
 type onWaiting chan struct{}
 
 func (onWaiting) TraceStart(ctx context.Context, _ idem.TraceStartData) context.Context { return ctx }
@@ -281,7 +281,7 @@ func (o onWaiting) TraceEvent(_ context.Context, data idem.TraceEventData) {
 
 func (onWaiting) TraceEnd(context.Context, idem.TraceEndData) {}
 
-func TestMiddlewareAppliedTwiceIsRefused(t *testing.T) {
+func TestWrap_AppliedTwiceIsAnError(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	m := s.middleware()
@@ -292,8 +292,9 @@ func TestMiddlewareAppliedTwiceIsRefused(t *testing.T) {
 	s.want(0, 0)
 }
 
-// A framework's adaptor may call its handlers behind the middleware, or give them the writer of the client.
-func TestHandlerThatRunsWhereTheMiddlewareDoesNotSeeItIsRefused(t *testing.T) {
+// The adaptor of a framework may call its handlers after the middleware, or with the client's
+// writer.
+func TestWrap_DetectsAHandlerThatRunsOutside(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	m := s.middleware()
@@ -320,7 +321,7 @@ func TestHandlerThatRunsWhereTheMiddlewareDoesNotSeeItIsRefused(t *testing.T) {
 	}
 }
 
-// written tells whether the client has an answer, as the writers of frameworks do.
+// written reports whether the client has an answer, as the writers of frameworks do.
 type written struct {
 	http.ResponseWriter
 	has bool

@@ -32,9 +32,9 @@ func (s *shop) work(d operation.Runnable) {
 
 func one(c *idemhttp.OperationConfig[cart]) { c.Patience, c.MaxRunning = time.Nanosecond, 1 }
 
-// However many requests there are, the operations that go on without them are bounded. What is above that is durable, too, and done
-// by a Worker.
-func TestOperationsAboveTheMostThatMayRunAreLeftToWorkers(t *testing.T) {
+// The number of operations that run without a request is limited. An operation above the limit is
+// durable, and a Worker runs it.
+func TestOperate_LeavesOperationsAboveMaxRunningToWorkers(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	release := make(chan struct{})
@@ -84,14 +84,14 @@ func TestOperationsAboveTheMostThatMayRunAreLeftToWorkers(t *testing.T) {
 	s.want(3, 3)
 }
 
-// unstartable is an operation that has no Start of this kind, as one of idemriver has.
+// unstartable is an operation without this kind of Start, like those of idemriver.
 type unstartable struct{ d *operation.Definition[cart] }
 
 func (u unstartable) Do(ctx context.Context, pool *pgxpool.Pool, scope, key string, hash idem.Hash, in cart, opts ...idem.Option) (idem.Result, error) {
 	return u.d.Do(ctx, pool, scope, key, hash, in, opts...)
 }
 
-func TestOperationThatNobodyCouldBeginIsRefusedAboveTheMostThatMayRun(t *testing.T) {
+func TestOperate_WithoutStartAboveMaxRunningIsA503(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	release := make(chan struct{})

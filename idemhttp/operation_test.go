@@ -22,7 +22,7 @@ type cart struct {
 	SKU string `json:"sku"`
 }
 
-// checkout is an operation that reserves in Postgres, charges by charge, and confirms.
+// checkout is an operation that reserves in Postgres, calls charge, and confirms.
 func (s *shop) checkout(policy operation.Policy, charge func(ctx context.Context) (string, error)) *operation.Definition[cart] {
 	return operation.Define("checkout", func(op *operation.Op, in cart) (idem.Response, error) {
 		order, err := operation.Tx(op, "reserve", s.tryPlace, operation.UndoTx(func(tx pgx.Tx, order int64) error {
@@ -50,7 +50,7 @@ var errDeclined = errors.New("declined")
 
 func charged(context.Context) (string, error) { return "ch_1", nil }
 
-// operate returns the handler of an operation. No patience ends, unless configure says so.
+// operate returns the handler of an operation. Patience never ends, unless configure changes it.
 func (s *shop) operate(d *operation.Definition[cart], configure ...func(*idemhttp.OperationConfig[cart])) *idemhttp.OperationHandler {
 	s.t.Helper()
 	config := idemhttp.OperationConfig[cart]{StatusPath: "/operations/{id}", Patience: time.Hour}
@@ -122,7 +122,7 @@ func wantOperation(t *testing.T, answer *http.Response, code int, state string) 
 	return told
 }
 
-func TestOperationThatEndsInTimeIsAnsweredAndReplayedAsAHandlerIs(t *testing.T) {
+func TestOperate_AnswersAndReplaysWithinPatience(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	h := s.operate(s.checkout(operation.Once, charged))
@@ -137,7 +137,7 @@ func TestOperationThatEndsInTimeIsAnsweredAndReplayedAsAHandlerIs(t *testing.T) 
 	s.want(2, 2)
 }
 
-func TestOperationThatRejectsIsUndoneAndAnsweredAlike(t *testing.T) {
+func TestOperate_RejectionIsUndoneAndReplayed(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	h := s.operate(s.checkout(operation.Once, func(context.Context) (string, error) { return "", operation.Final(errDeclined) }))
@@ -147,7 +147,7 @@ func TestOperationThatRejectsIsUndoneAndAnsweredAlike(t *testing.T) {
 	s.want(0, 1)
 }
 
-func TestOperationThatTakesLongIsAcceptedAndEndsWithoutItsRequest(t *testing.T) {
+func TestOperate_LongOperationIsAcceptedAndGoesOn(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	release := make(chan struct{})
@@ -187,8 +187,8 @@ func TestOperationThatTakesLongIsAcceptedAndEndsWithoutItsRequest(t *testing.T) 
 	s.want(1, 1)
 }
 
-// A 202 is a promise: as long as nothing is durable there is none.
-func TestNothingIsAcceptedBeforeItIsDurable(t *testing.T) {
+// A 202 is a promise. There is none before the operation is durable.
+func TestOperate_AcceptsOnlyADurableOperation(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	reserving, release := make(chan struct{}), make(chan struct{})
@@ -210,7 +210,7 @@ func TestNothingIsAcceptedBeforeItIsDurable(t *testing.T) {
 	wantStatus(t, ask(h), http.StatusCreated)
 }
 
-func TestOperate_ReasonOfAParkedOperationIsOptIn(t *testing.T) {
+func TestOperate_ReasonsAreOptIn(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	d := s.checkout(operation.Once, func(context.Context) (string, error) { return "", errors.New("no answer") })
@@ -325,7 +325,7 @@ func TestStatus_HidesSteps(t *testing.T) {
 	}
 }
 
-func TestStatusSaysWhatAnOperationWaitsFor(t *testing.T) {
+func TestOperationStatus_SaysWhatIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	h := s.operate(operation.Define("checkout", func(op *operation.Op, _ cart) (idem.Response, error) {
@@ -338,7 +338,7 @@ func TestStatusSaysWhatAnOperationWaitsFor(t *testing.T) {
 	}
 }
 
-func TestStatusOfAnOperationIsForItsCallerOnly(t *testing.T) {
+func TestOperationStatus_NeedsTheScopeOfTheOperation(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	h := s.operate(s.checkout(operation.Once, func(context.Context) (string, error) { return "", errors.New("no answer") }))
@@ -357,7 +357,7 @@ func TestStatusOfAnOperationIsForItsCallerOnly(t *testing.T) {
 	}
 }
 
-func TestShutdownLeavesAnOperationToOthersAtTheEndOfItsTime(t *testing.T) {
+func TestShutdown_ReleasesOperationsAtItsDeadline(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	h := s.operate(s.checkout(operation.Keyed(time.Hour), func(ctx context.Context) (string, error) {
@@ -377,7 +377,7 @@ func TestShutdownLeavesAnOperationToOthersAtTheEndOfItsTime(t *testing.T) {
 	s.want(1, 1)
 }
 
-func TestFailuresOfAnOperationAreAnsweredByWhatBecomesOfIt(t *testing.T) {
+func TestOperate_AnswersToFailures(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		fn     func(s *shop, op *operation.Op) error
@@ -423,7 +423,7 @@ func TestFailuresOfAnOperationAreAnsweredByWhatBecomesOfIt(t *testing.T) {
 	}
 }
 
-func TestInputOfAnOperationIsTakenFromTheRequestBeforeAnythingIsDone(t *testing.T) {
+func TestOperate_InvalidInputStartsNothing(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	d := s.checkout(operation.Once, charged)
@@ -450,7 +450,7 @@ func TestInputOfAnOperationIsTakenFromTheRequestBeforeAnythingIsDone(t *testing.
 	}
 }
 
-func TestOperateRefusesWhatCannotBeMeant(t *testing.T) {
+func TestOperate_RejectsAnInvalidConfig(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	d := s.checkout(operation.Once, charged)

@@ -14,8 +14,9 @@ import (
 	"github.com/idem-go/idem"
 )
 
-// What the middleware costs over a handler that calls idem.Do itself: the same requests, the same answers, and in the place
-// of idem.Do one that only calls fn. The database and the rest of idem.Do cost both the same.
+// What the middleware costs over a handler that calls idem.Do itself: the same requests, the same
+// answers, and in the place of idem.Do one that only calls fn. The database and the rest of idem.Do
+// cost both the same.
 
 type do func(context.Context, *pgxpool.Pool, string, string, idem.Hash, func(pgx.Tx) (idem.Response, error), ...idem.Option) (idem.Result, error)
 
@@ -116,7 +117,7 @@ func asking(t testing.TB, h http.Handler) func() {
 	}
 }
 
-func TestMiddlewareAllocatesLittleMoreThanAHandlerThatCallsDo(t *testing.T) {
+func TestWrap_Allocations(t *testing.T) {
 	const limit = 15
 	raw := testing.AllocsPerRun(1000, asking(t, rawHandler(doWithoutDatabase)))
 	wrapped := testing.AllocsPerRun(1000, asking(t, wrappedHandler(t, doWithoutDatabase)))

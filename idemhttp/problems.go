@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// The problems of this package. Each function returns a new one, because Config.Render may change it.
+// The problems of this package. Each function returns a new one, because Config.Render may change
+// it.
 
 func (m *Middleware) missingKey() *Problem {
 	return &Problem{Type: TypeMissingKey, Title: "The header " + m.config.Header + " is missing", Status: m.config.Statuses.MissingKey,

@@ -300,8 +300,9 @@ func bodyAllowed(status int) bool {
 	return status >= 200 && status != http.StatusNoContent && status != http.StatusNotModified
 }
 
-// The methods that http.ResponseController looks for. They are not possible before the COMMIT, and return an error that
-// says so. The recorder has no Unwrap, which would expose the connection, and no Flush, which cannot return an error.
+// The methods that http.ResponseController looks for. They are not possible before the COMMIT, and
+// return an error that says so. The recorder has no Unwrap, which would expose the connection, and
+// no Flush, which cannot return an error.
 
 var errBuffered = fmt.Errorf("idemhttp: the answer is sent after the commit: %w", http.ErrNotSupported)
 

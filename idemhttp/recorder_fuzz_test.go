@@ -18,8 +18,8 @@ import (
 	"github.com/idem-go/idem/idemhttp"
 )
 
-// program is a handler made of bytes: each byte is an action, some take the next one as an argument. It does the same every
-// time, so that one run can be compared with another.
+// program is a handler that interprets bytes: each byte is an action, and some actions take the
+// next byte as an argument. It is deterministic, so that runs can be compared.
 type program []byte
 
 var (
@@ -99,14 +99,14 @@ func (s *statuses) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// fails reports whether the program says behind its answer that it has failed. net/http does not notice that.
+// fails reports whether the program answers 5xx after another answer. net/http ignores that.
 func (p program) fails() bool {
 	w := &statuses{ResponseWriter: httptest.NewRecorder()}
 	p.ServeHTTP(w, nil)
 	return w.failed
 }
 
-// exchanged is what a client makes of an answer.
+// exchanged is an answer as the client gets it.
 type exchanged struct {
 	Status  int
 	Header  http.Header

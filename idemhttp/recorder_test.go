@@ -21,7 +21,7 @@ import (
 	"github.com/idem-go/idem/idemhttp"
 )
 
-func TestReplayIsExactToTheByte(t *testing.T) {
+func TestReplay_IsExactToTheByte(t *testing.T) {
 	t.Parallel()
 	var packed bytes.Buffer
 	zip := gzip.NewWriter(&packed)
@@ -157,7 +157,7 @@ func own(e exchanged) exchanged {
 	return e
 }
 
-func TestAnswerThatCannotBeRecordedIsRefusedAndRolledBack(t *testing.T) {
+func TestRecorder_UnrecordableAnswerRollsBack(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]http.HandlerFunc{
 		"announced trailer": func(w http.ResponseWriter, _ *http.Request) {
@@ -203,8 +203,8 @@ func TestAnswerThatCannotBeRecordedIsRefusedAndRolledBack(t *testing.T) {
 	}
 }
 
-// The limit counts the body and the recorded header as JSON. Write fails exactly where it is exceeded.
-func TestAnswerUpToTheLimitIsNeverTruncated(t *testing.T) {
+// The limit counts the body and the recorded header as JSON. The Write that exceeds it fails.
+func TestRecorder_AnswerUpToMaxResponseIsWhole(t *testing.T) {
 	t.Parallel()
 	const limit = 1000
 	for _, test := range []struct {
@@ -271,8 +271,8 @@ func writePieces(w io.Writer, size, piece int) (took int, err error) {
 	return took, nil
 }
 
-// A header alone may be too large, and then there is no Write to fail.
-func TestHeaderAboveTheLimitIsRefusedForEveryAnswer(t *testing.T) {
+// A header alone may be too large. Then there is no Write that could fail.
+func TestRecorder_HeaderAboveMaxResponseIsRejected(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	m := s.middleware(optional, func(c *idemhttp.Config) { c.MaxResponse = 1000 })
@@ -290,8 +290,8 @@ func TestHeaderAboveTheLimitIsRefusedForEveryAnswer(t *testing.T) {
 	s.want(0, 0)
 }
 
-// What cannot be done before the commit says so, whichever way it is asked for, and what follows is not lost.
-func TestStreamingIsAClearErrorAndNothingIsTruncated(t *testing.T) {
+// Whatever interface the handler uses, it gets an error, and what it writes later is not lost.
+func TestRecorder_StreamingReturnsAnError(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	h := s.middleware().Wrap(s.answering(func(w http.ResponseWriter, _ *http.Request) {
@@ -324,7 +324,7 @@ func TestStreamingIsAClearErrorAndNothingIsTruncated(t *testing.T) {
 	s.want(1, 1)
 }
 
-func TestWhatAHandlerKeepsIsOfNoUseAfterItsReturn(t *testing.T) {
+func TestRecorder_FailsAfterTheHandlerReturned(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	var w http.ResponseWriter
@@ -353,7 +353,7 @@ func TestWhatAHandlerKeepsIsOfNoUseAfterItsReturn(t *testing.T) {
 	}
 }
 
-func TestWriterIsOfNoUseAfterAFailure(t *testing.T) {
+func TestRecorder_FailsAfterAnError(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	for name, fail := range map[string]func() error{
@@ -376,8 +376,8 @@ func TestWriterIsOfNoUseAfterAFailure(t *testing.T) {
 	s.want(0, 0)
 }
 
-// A goroutine that a handler leaves behind gets errors. The race detector does the rest.
-func TestGoroutineThatWritesOnIsNoRace(t *testing.T) {
+// A goroutine that outlives the handler gets errors. The race detector checks the rest.
+func TestRecorder_LeftoverGoroutineIsNoRace(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	var wg sync.WaitGroup
@@ -406,7 +406,7 @@ func TestGoroutineThatWritesOnIsNoRace(t *testing.T) {
 	wantReplay(t, first, ask(h))
 }
 
-func TestStatusThatIsNonePanicsAsInNetHTTP(t *testing.T) {
+func TestRecorder_InvalidStatusPanicsAsInNetHTTP(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	h := s.middleware().Wrap(s.answering(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(99) }))

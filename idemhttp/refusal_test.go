@@ -81,7 +81,7 @@ var (
 	unrecorded = Problem{Type: TypeUnrecordable, Status: 500, SafeNewKey: true}
 )
 
-func TestEachErrorIsAProblemThatSaysWhatToDo(t *testing.T) {
+func TestProblem_OfEachError(t *testing.T) {
 	t.Parallel()
 	m := plainMiddleware(t)
 	for _, test := range refusals {
@@ -106,8 +106,8 @@ func TestEachErrorIsAProblemThatSaysWhatToDo(t *testing.T) {
 	}
 }
 
-// That a client has gone is its own affair. What the context of a handler's own ends is not.
-func TestClientThatHasGoneIsNoError(t *testing.T) {
+// That a client has gone is not logged as an error. The end of a context of the handler's own is.
+func TestLog_DisconnectedClientIsNotAnError(t *testing.T) {
 	t.Parallel()
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -149,8 +149,8 @@ var (
 	typeName = regexp.MustCompile(`problemBase \+ "([\w-]+)"`)
 )
 
-// The page that a type leads to is there, and says what the problem says.
-func TestEveryProblemTypeIsDocumented(t *testing.T) {
+// The page at the URL of a type exists, and matches the problem.
+func TestProblem_EveryTypeIsDocumented(t *testing.T) {
 	t.Parallel()
 	read := func(name string) string {
 		text, err := os.ReadFile(name)
@@ -193,7 +193,7 @@ func TestEveryProblemTypeIsDocumented(t *testing.T) {
 	}
 }
 
-func TestRetryAfterIsRoundedUpToWholeSeconds(t *testing.T) {
+func TestProblem_RetryAfterIsRoundedUp(t *testing.T) {
 	t.Parallel()
 	for after, want := range map[time.Duration]string{
 		0: "", time.Nanosecond: "1", time.Second: "1", 1100 * time.Millisecond: "2", 90 * time.Second: "90",
@@ -206,7 +206,7 @@ func TestRetryAfterIsRoundedUpToWholeSeconds(t *testing.T) {
 	}
 }
 
-func TestProblemWithoutAStatusIsA500(t *testing.T) {
+func TestProblem_WithoutStatusIsA500(t *testing.T) {
 	t.Parallel()
 	w := httptest.NewRecorder()
 	(&Problem{Title: "Something"}).ServeHTTP(w, nil)
@@ -215,7 +215,7 @@ func TestProblemWithoutAStatusIsA500(t *testing.T) {
 	}
 }
 
-func TestProblemSaysItsTitleAndItsDetail(t *testing.T) {
+func TestProblem_ErrorHasTitleAndDetail(t *testing.T) {
 	t.Parallel()
 	for want, p := range map[string]*Problem{"No": {Title: "No"}, "No: never": {Title: "No", Detail: "never"}} {
 		if got := p.Error(); got != want {
@@ -224,8 +224,7 @@ func TestProblemSaysItsTitleAndItsDetail(t *testing.T) {
 	}
 }
 
-// As in net/http, and for Config.Statuses those of errors.
-func TestStatusesAtTheirBoundsAreTaken(t *testing.T) {
+func TestStatuses_AcceptsTheirBounds(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{200, 599, 999} {
 		r := &recorder{filter: &headerFilter{}}
@@ -243,7 +242,7 @@ func TestStatusesAtTheirBoundsAreTaken(t *testing.T) {
 	}
 }
 
-func TestOutcomeUnknownIsA503ThatAsksForTheSameKey(t *testing.T) {
+func TestProblem_OutcomeUnknownIsARetryable503(t *testing.T) {
 	t.Parallel()
 	m := plainMiddleware(t)
 	m.do = func(context.Context, *pgxpool.Pool, string, string, idem.Hash, func(pgx.Tx) (idem.Response, error), ...idem.Option) (idem.Result, error) {

@@ -16,7 +16,7 @@ func sealing(id string) func(*idemhttp.Config) {
 	}
 }
 
-func TestSealedAnswerIsReplayedAsAnyOther(t *testing.T) {
+func TestSealer_SealedAnswerIsReplayed(t *testing.T) {
 	t.Parallel()
 	for name, status := range map[string]int{"committed": http.StatusCreated, "undone": http.StatusPaymentRequired} {
 		t.Run(name, func(t *testing.T) {
@@ -45,7 +45,7 @@ func TestSealedAnswerIsReplayedAsAnyOther(t *testing.T) {
 	}
 }
 
-func TestAnswerThatCannotBeOpenedIsAProblemThatTellsNothingOfIt(t *testing.T) {
+func TestSealer_UnreadableAnswerRevealsNothing(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	wantStatus(t, ask(s.middleware(sealing("a")).Wrap(http.HandlerFunc(s.order))), http.StatusCreated)

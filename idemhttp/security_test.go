@@ -14,7 +14,7 @@ import (
 	"github.com/idem-go/idem/idemhttp"
 )
 
-func TestPrincipalsDoNotShareKeys(t *testing.T) {
+func TestScope_PrincipalsDoNotShareKeys(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	h := s.middleware().Wrap(http.HandlerFunc(s.order))
@@ -29,7 +29,7 @@ func TestPrincipalsDoNotShareKeys(t *testing.T) {
 	s.want(2, 2)
 }
 
-func TestRotatedCredentialOfOnePrincipalIsTheSameCaller(t *testing.T) {
+func TestScope_RotatedCredentialIsTheSameCaller(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	h := s.middleware().Wrap(http.HandlerFunc(s.order))
@@ -37,7 +37,7 @@ func TestRotatedCredentialOfOnePrincipalIsTheSameCaller(t *testing.T) {
 	s.want(1, 1)
 }
 
-func TestOtherRequestWithAKeyLearnsNothingOfTheAnswer(t *testing.T) {
+func TestMismatch_RevealsNothingOfTheAnswer(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	h := s.middleware().Wrap(s.answering(func(w http.ResponseWriter, _ *http.Request) {
@@ -57,8 +57,9 @@ func TestOtherRequestWithAKeyLearnsNothingOfTheAnswer(t *testing.T) {
 	s.want(1, 1)
 }
 
-// Who is calling is asked first, and the size of the body before the database. A request that is refused costs no connection.
-func TestRefusedRequestCostsNoConnection(t *testing.T) {
+// Scope is called first, and the size of the body is checked before the database is used. A
+// rejected request takes no connection.
+func TestScope_RejectedRequestTakesNoConnection(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	m := s.middleware(func(c *idemhttp.Config) {
@@ -117,7 +118,7 @@ func TestRefusedRequestCostsNoConnection(t *testing.T) {
 	s.want(0, 0)
 }
 
-func TestProblemOfScopeIsTheAnswer(t *testing.T) {
+func TestScope_ProblemIsTheAnswer(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	answer := ask(s.middleware().Wrap(http.HandlerFunc(s.order)), withHeader("Authorization"))
@@ -127,7 +128,7 @@ func TestProblemOfScopeIsTheAnswer(t *testing.T) {
 	}
 }
 
-func TestAuthorizeDecidesBeforeEveryReplay(t *testing.T) {
+func TestAuthorize_IsCalledBeforeEveryReplay(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	var refusal error
@@ -177,8 +178,8 @@ func TestAuthorizeDecidesBeforeEveryReplay(t *testing.T) {
 	}
 }
 
-// The log has the cause of what went wrong, and neither a whole key nor a body.
-func TestLogShowsTheCauseAndNoKey(t *testing.T) {
+// The log has the cause of a failure, but neither a whole key nor a body.
+func TestLog_HasTheCauseAndNoKey(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	const key = "8e03978e-40d5-43dd-bc93-6894a57f9324"

@@ -23,8 +23,8 @@ func statusOf(t *testing.T, m *idemhttp.Middleware, edits ...edit) (state string
 	return members["state"], members
 }
 
-// A handler that takes up long work answers 202 with a Location, at which the client asks by its key.
-func TestStatusTellsHowFarAKeyIs(t *testing.T) {
+// A handler that starts long work answers 202 with a Location, where the client asks with its key.
+func TestStatus_ReportsTheStateOfAKey(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	m := s.middleware()
@@ -60,7 +60,7 @@ func TestStatusTellsHowFarAKeyIs(t *testing.T) {
 	}
 }
 
-func TestStatusIsForTheSameCallerOnly(t *testing.T) {
+func TestStatus_NeedsTheSameScope(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	m := s.middleware()
@@ -77,7 +77,7 @@ func TestStatusIsForTheSameCallerOnly(t *testing.T) {
 	}
 }
 
-func TestAcceptedWorkIsReplayedWithItsLocation(t *testing.T) {
+func TestReplay_AcceptedAnswerKeepsItsLocation(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	h := s.middleware().Wrap(s.answering(func(w http.ResponseWriter, _ *http.Request) {

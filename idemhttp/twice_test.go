@@ -9,8 +9,8 @@ import (
 	"github.com/idem-go/idem/idemhttp"
 )
 
-// failsBehind answers with status, and says 500 behind it, as a handler does whose recovery is inside of Wrap.
-func failsBehind(status int) http.HandlerFunc {
+// failsAfter answers with status and then with 500, like a handler with a recovery inside of Wrap.
+func failsAfter(status int) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Content-Length", "15")
@@ -21,13 +21,13 @@ func failsBehind(status int) http.HandlerFunc {
 	}
 }
 
-func TestHandlerThatFailsBehindItsAnswerHasFailed(t *testing.T) {
+func TestRecorder_LaterFailureReplacesTheAnswer(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{201, 404} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
 			t.Parallel()
 			s := newShop(t)
-			h := s.middleware(func(c *idemhttp.Config) { c.Optional = true }).Wrap(s.answering(failsBehind(status)))
+			h := s.middleware(func(c *idemhttp.Config) { c.Optional = true }).Wrap(s.answering(failsAfter(status)))
 			for _, edit := range []edit{withKey("k"), withKey("k"), withoutKey()} {
 				response := ask(h, edit)
 				wantStatus(t, response, http.StatusInternalServerError)
@@ -43,8 +43,9 @@ func TestHandlerThatFailsBehindItsAnswerHasFailed(t *testing.T) {
 	}
 }
 
-// The success is not committed whatever Decide says of the failure, which it may have recorded.
-func TestFailureBehindAnAnswerIsNeverCommitted(t *testing.T) {
+// The success is not committed, whatever Decide returns for the failure. The failure may be
+// recorded.
+func TestRecorder_LaterFailureIsNeverCommitted(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		decide  func(int) idemhttp.Decision
@@ -56,7 +57,7 @@ func TestFailureBehindAnAnswerIsNeverCommitted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newShop(t)
-			h := s.middleware(func(c *idemhttp.Config) { c.Decide = test.decide }).Wrap(s.answering(failsBehind(201)))
+			h := s.middleware(func(c *idemhttp.Config) { c.Decide = test.decide }).Wrap(s.answering(failsAfter(201)))
 			first := ask(h)
 			wantStatus(t, first, http.StatusInternalServerError)
 			wantReplay(t, first, ask(h))
@@ -65,8 +66,8 @@ func TestFailureBehindAnAnswerIsNeverCommitted(t *testing.T) {
 	}
 }
 
-// As in net/http the first answer counts. There the second one is logged, and here too.
-func TestSecondAnswerThatIsNoFailureIsLoggedAndNotSent(t *testing.T) {
+// As in net/http, the first answer is sent and the second one is logged.
+func TestRecorder_OtherSecondAnswerIsLoggedOnly(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		first, second  int

@@ -39,7 +39,7 @@ func newTransport(t *testing.T, protocols *http.Protocols) *http.Transport {
 	return transport
 }
 
-func TestWorksOverHTTP1AndUnencryptedHTTP2AndBehindAReverseProxy(t *testing.T) {
+func TestWire_HTTP1AndHTTP2AndReverseProxy(t *testing.T) {
 	t.Parallel()
 	binary := bytes.Repeat([]byte{0, 0xff, '\n'}, 10_000)
 	for _, test := range []struct {
@@ -88,9 +88,9 @@ func TestWorksOverHTTP1AndUnencryptedHTTP2AndBehindAReverseProxy(t *testing.T) {
 	}
 }
 
-// net/http sends a POST again by itself if it has an Idempotency-Key, its body can be had again, and the connection, which
-// had been idle, was closed before an answer came. A proxy that keeps the body makes use of that, and no other notices.
-func TestProxyThatRetriesByItselfGetsTheReplay(t *testing.T) {
+// net/http repeats a POST by itself if it has an Idempotency-Key and a GetBody, and an idle
+// connection was closed before an answer came. A proxy that buffers the body does the same.
+func TestWire_RetryOfAProxyGetsTheReplay(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	h := s.middleware().Wrap(http.HandlerFunc(s.order))
@@ -144,8 +144,8 @@ func TestProxyThatRetriesByItselfGetsTheReplay(t *testing.T) {
 	s.want(1, 1)
 }
 
-// The times in a replay are those of the record.
-func TestReplaySaysWhenTheAnswerWasRecordedAndHowLongItIsKept(t *testing.T) {
+// The dates of a replay are those of the record.
+func TestReplay_HasRecordedAndExpiryDates(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	h := s.middleware().Wrap(http.HandlerFunc(s.order))

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-func TestActsOfPeopleAreKnownForAYear(t *testing.T) {
+func TestOnce_KeepsAuditEntriesForAYear(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	h.exec(`insert into idem.audit (at, id, act, outcome, role, person, reason, step, scope, key, side, consumer, source, message_id)

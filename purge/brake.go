@@ -8,47 +8,46 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// How often it is looked whether a sweep may go on.
 const (
-	lookEvery  = time.Second // while it does
-	firstPause = 100 * time.Millisecond
-	lastPause  = 2 * time.Second
+	checkEvery   = time.Second // how often a working sweep asks the server whether it must wait
+	minWaitPause = 100 * time.Millisecond
+	maxWaitPause = 2 * time.Second
 )
 
-// How long a sweep waits without asking the server why.
 const (
-	poolLimit   = time.Second // a portion gives way to others at the pool: they may keep it used up for good
-	serverLimit = time.Minute // a server that is not there
+	poolLimit   = time.Second // wait for a free connection before each portion; others may use up the pool forever
+	serverLimit = time.Minute // wait for an unavailable server
 )
 
-// brake keeps a sweep from going on while it would harm others.
+// brake makes a sweep wait while it would harm others.
 type brake struct {
 	engine  *txn.Engine
 	options *Options
 	sweeper db.Sweeper
-	tell    func(waiting Reason)
+	report  func(waiting Reason)
 
-	reason  Reason // of the wait that is going on; empty if there is none
+	reason  Reason // of the current wait; empty if the sweep works
 	since   time.Time
 	pause   txn.Pauses
-	looked  time.Time // when the server was asked for its backlog
+	checked time.Time // when backlog was read
 	backlog db.Backlog
 	waited  map[Reason]time.Duration
 }
 
-// mayGoOn returns why a sweep has to wait, empty if it need not. The server is asked now and then.
-func (h *brake) mayGoOn(ctx context.Context, part int64) (Reason, error) {
-	if err := h.giveWay(ctx); err != nil || h.options.DryRun {
+// check returns why the sweep must wait, or "". It reads the backlog of replication and vacuum at
+// most every checkEvery, unless the sweep waits or has come to another part.
+func (h *brake) check(ctx context.Context, part int64) (Reason, error) {
+	if err := h.awaitPool(ctx); err != nil || h.options.DryRun {
 		return "", err
 	}
-	if h.reason == "" && time.Since(h.looked) < lookEvery && h.backlog.OID == part || h.options.MaxLag < 0 && h.options.MaxDead < 0 {
+	if h.reason == "" && time.Since(h.checked) < checkEvery && h.backlog.OID == part || h.options.MaxLag < 0 && h.options.MaxDead < 0 {
 		return "", nil
 	}
 	h.backlog = db.Backlog{OID: part}
 	if err := ask(ctx, h.engine, &h.backlog); err != nil {
 		return "", err
 	}
-	h.looked = time.Now()
+	h.checked = time.Now()
 	switch {
 	case h.options.MaxLag >= 0 && h.backlog.Lag > h.options.MaxLag:
 		return Replication, nil
@@ -58,8 +57,8 @@ func (h *brake) mayGoOn(ctx context.Context, part int64) (Reason, error) {
 	return "", nil
 }
 
-// giveWay waits while every connection of the pool is in use.
-func (h *brake) giveWay(ctx context.Context) error {
+// awaitPool waits up to poolLimit while every connection of the pool is in use.
+func (h *brake) awaitPool(ctx context.Context) error {
 	begin := time.Now()
 	defer func() {
 		if waited := time.Since(begin); waited > time.Millisecond {
@@ -70,7 +69,7 @@ func (h *brake) giveWay(ctx context.Context) error {
 		if stat := h.engine.Pool.Stat(); stat.AcquiredConns() < stat.MaxConns() {
 			break
 		}
-		h.tell(Pool)
+		h.report(Pool)
 		if err := txn.Sleep(ctx, pause.Next()); err != nil {
 			return err
 		}
@@ -78,36 +77,38 @@ func (h *brake) giveWay(ctx context.Context) error {
 	return nil
 }
 
-// wait waits a little for what keeps the sweep from going on, and says so to all. When it has waited for as long as it
-// may, the sweep ends.
+// wait pauses once because of reason, and stores the reason in idem.sweeps. If the sweep has
+// already waited for Options.Patience, wait returns ended(reason). If another run has taken over
+// the sweep, it returns ended(Elsewhere).
 func (h *brake) wait(ctx context.Context, reason Reason) error {
 	limit := h.options.Patience
 	if reason == Server {
 		limit = min(limit, serverLimit)
 	}
 	if h.reason != reason {
-		h.reason, h.since, h.pause = reason, time.Now(), txn.Pauses{Current: firstPause, Limit: lastPause}
+		h.reason, h.since, h.pause = reason, time.Now(), txn.Pauses{Current: minWaitPause, Limit: maxWaitPause}
 	}
 	if time.Since(h.since) >= limit {
 		return ended(reason)
 	}
 	if reason != Server && !h.options.DryRun {
-		sign := db.HoldSweep{Sweeper: h.sweeper, WaitingFor: string(reason)}
-		if err := ask(ctx, h.engine, &sign); err != nil {
+		hold := db.HoldSweep{Sweeper: h.sweeper, WaitingFor: string(reason)}
+		if err := ask(ctx, h.engine, &hold); err != nil {
 			return err
 		}
-		if !sign.Found {
+		if !hold.Found {
 			return ended(Elsewhere)
 		}
 	}
-	h.tell(reason)
+	h.report(reason)
 	begin := time.Now()
 	err := txn.Sleep(ctx, h.pause.Next())
 	h.waited[reason] += time.Since(begin)
 	return err
 }
 
-// find asks for a part. Its size cannot be read while it is locked against all others, as VACUUM FULL does.
+// find reads a part, and waits while it is locked exclusively, as by VACUUM FULL: the size of such
+// a part cannot be read.
 func (h *brake) find(ctx context.Context, part *db.Part, taken bool) error {
 	for {
 		err := peek(ctx, h.engine, part)
@@ -123,5 +124,5 @@ func (h *brake) find(ctx context.Context, part *db.Part, taken bool) error {
 	}
 }
 
-// goOn notes that the sweep does.
-func (h *brake) goOn() { h.reason = "" }
+// done ends the current wait.
+func (h *brake) done() { h.reason = "" }

@@ -25,8 +25,8 @@ func reasons(then func(Reason)) (func(Progress), *[]Reason) {
 	}, &seen
 }
 
-// The lag is so small that no other purge on the server minds it.
-func TestSweepWaitsForAStandbyThatLagsBehindAndTellsWhich(t *testing.T) {
+// The test uses a tiny MaxLag, so that other sweeps on the server are not affected.
+func TestSweep_WaitsForALaggingStandbyAndReportsIt(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	h.records(4000, "expired", "completed", "2 hours")
@@ -66,7 +66,7 @@ func (h *house) awaitLag(t *testing.T, standby string, atLeast int64) {
 	}
 }
 
-func TestRoleThatMayNotSeeStandbysPurgesAndSaysSo(t *testing.T) {
+func TestSweep_ReportsStandbysThatTheRoleCannotSee(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	h.records(100, "expired", "completed", "2 hours")
@@ -84,7 +84,7 @@ func TestRoleThatMayNotSeeStandbysPurgesAndSaysSo(t *testing.T) {
 	}
 }
 
-func TestSweepWaitsForVacuum(t *testing.T) {
+func TestSweep_WaitsForVacuum(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	h.records(6000, "dead", "completed", "2 hours")
@@ -114,7 +114,7 @@ func (h *house) awaitDead(t *testing.T, n int64) {
 	}
 }
 
-func TestSweepThatHasWaitedForLongEnoughEndsAndSaysWhy(t *testing.T) {
+func TestSweep_EndsAfterPatience(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	h.records(100, "dead", "completed", "2 hours")
@@ -132,7 +132,7 @@ func TestSweepThatHasWaitedForLongEnoughEndsAndSaysWhy(t *testing.T) {
 	h.wantCounts(h.once(o), Finished, Counts{Deleted: 100})
 }
 
-func TestSweepWaitsForWhoeverHasLockedTheTable(t *testing.T) {
+func TestSweep_WaitsForALockedTable(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	h.records(4000, "expired", "completed", "2 hours")
@@ -150,8 +150,8 @@ func TestSweepWaitsForWhoeverHasLockedTheTable(t *testing.T) {
 	}
 }
 
-// VACUUM FULL, say. Then not even the size of the table can be read, and the next run tries again.
-func TestSweepThatFindsItsTableLockedByVacuumFullEndsAtOnceAndSaysWhy(t *testing.T) {
+// Under VACUUM FULL not even the size of the table can be read. The next run tries again.
+func TestSweep_EndsAtOnceIfVacuumFullHoldsTheTable(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	h.records(100, "expired", "completed", "2 hours")
@@ -166,7 +166,7 @@ func TestSweepThatFindsItsTableLockedByVacuumFullEndsAtOnceAndSaysWhy(t *testing
 	h.wantCounts(h.once(swift()), Finished, Counts{Deleted: 100})
 }
 
-func TestDryRunWaitsForWhoeverHasLockedTheTable(t *testing.T) {
+func TestDryRun_WaitsForALockedTable(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	h.records(100, "expired", "completed", "2 hours")
@@ -180,8 +180,8 @@ func TestDryRunWaitsForWhoeverHasLockedTheTable(t *testing.T) {
 	h.wantCounts(h.once(o), Finished, Counts{Deleted: 100})
 }
 
-// A portion that takes too long is tried again with half the pages, down to one.
-func TestPortionsAreHalvedUntilTheyTakeNoLongerThanTheyMay(t *testing.T) {
+// A portion that times out is repeated with half the pages, down to one page.
+func TestSweep_HalvesPortionsThatTimeOut(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	h.records(500, "expired", "completed", "2 hours")
@@ -213,7 +213,7 @@ func TestPortionsAreHalvedUntilTheyTakeNoLongerThanTheyMay(t *testing.T) {
 	}
 }
 
-func TestPoolOfOneServesCallsAndAPurge(t *testing.T) {
+func TestSweep_SharesAPoolOfOneConnection(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	h.records(4000, "expired", "completed", "2 hours")
@@ -241,7 +241,7 @@ func TestPoolOfOneServesCallsAndAPurge(t *testing.T) {
 	h.wantCounts(rep, Finished, Counts{Deleted: 4000})
 }
 
-func TestSweepGivesWayToOthersAtThePool(t *testing.T) {
+func TestSweep_WaitsForAFreeConnection(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	h.records(100, "expired", "completed", "2 hours")
@@ -273,7 +273,7 @@ func TestSweepGivesWayToOthersAtThePool(t *testing.T) {
 	}
 }
 
-func TestPauseIsInProportionToTheWork(t *testing.T) {
+func TestPace_PauseIsProportionalToWork(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		share                  float64
@@ -290,12 +290,12 @@ func TestPauseIsInProportionToTheWork(t *testing.T) {
 	}
 	p := newPace(&Options{Pages: 100, Share: 1})
 	for range 10 {
-		p.after(aim/4, 0)
+		p.after(portionTime/4, 0)
 	}
 	if p.pages != 100 {
 		t.Errorf("quick portions have %d pages, want as many as allowed", p.pages)
 	}
-	p.after(aim, 0)
+	p.after(portionTime, 0)
 	if p.pages != 100 {
 		t.Errorf("portions that take as long as they should have become %d pages", p.pages)
 	}
@@ -307,7 +307,7 @@ func TestPauseIsInProportionToTheWork(t *testing.T) {
 	}
 }
 
-func TestContextThatEndsStopsASweepAtOnceAndLeavesItToTheNext(t *testing.T) {
+func TestSweep_CanceledContextReleasesTheSweep(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, maxConns(8))
 	h.records(20, "expired", "completed", "2 hours")

@@ -1,28 +1,36 @@
-// Package purge deletes what idem keeps and is not needed any more: records, an hour after they have expired, operations of
-// several steps, a week after they have ended, and the memory of messages, an hour after their retention is over. Dead letters stay.
+// Package purge deletes what idem no longer needs: records, an hour after they have expired;
+// operations, a week after they have ended; inbox entries, an hour after their retention has ended.
+// Dead letters stay.
 //
 //	go purge.Run(ctx, pool, purge.Options{})              // in every process: one works at a time
 //	rep, err := purge.Once(ctx, pool, purge.Options{})    // by hand, or from a scheduler
 //
-// An expired key is new to the next call whether its record is still there or not, so a purge that is late costs room, and
-// nothing else. What it promises:
+// An expired key is new to the next call, whether or not its record has been deleted. So a late
+// purge costs only disk space. Package purge guarantees:
 //
-//   - A record that is retained is never touched, nor one in state processing, whatever races: a claim that takes an expired
-//     record over, a replay at the moment of expiry, another purge. Nor is an operation that goes on or is parked.
-//   - No call waits for it longer than for one portion of some milliseconds. It never waits for a row that is locked.
-//   - It can be killed at any moment. What was committed stays deleted, and the next run goes on where this one was.
+//   - It never deletes a record that is retained or in state processing, nor an operation that is
+//     running or parked. This holds while other processes claim an expired record, replay an answer
+//     at the moment of expiry, or purge.
+//   - No call waits for the purge longer than one portion takes, which is some milliseconds. The
+//     purge never waits for a row lock.
+//   - The process can be killed at any moment. What was committed stays deleted, and the next run
+//     resumes the sweep.
 //
-// A sweep walks the table from its first block to its last, some blocks at a time, each portion a transaction of its
-// own, and needs no index: one on expires_at would have to be written by every first run. A portion is as large as takes
-// some 0.4 ms, and smaller after a timeout. After each, the sweep pauses in proportion to the time it took, so that it has a share
-// of the server and gives way when that is busy. It waits while a standby lags behind, while more dead rows lie about than vacuum
-// removes, and while the pool has no connection to spare; [Report] and the table idem.sweeps say so.
+// A sweep walks a table from its first block to its last, a few blocks at a time. Each such portion
+// is a transaction. It needs no index: every first run would have to write to an index on
+// expires_at. A portion is as large as what takes about 0.4 ms, and smaller after a timeout. After
+// each portion the sweep pauses in proportion to the time that the portion took. So it uses a fixed
+// share of the server, and less when the server is busy. It waits while a standby lags behind,
+// while there are too many dead rows for vacuum, and while the pool has no free connection.
+// [Report] and the table idem.sweeps show that it waits.
 //
-// Where the sweep is, and what it has found, is in idem.sweeps, so that any process goes on. One run sweeps at a time, by its
-// row there: that works behind a pooler in transaction mode, where a lock of the session does not. If two did, each row would
-// still be deleted once.
+// The position and the counts of a sweep are stored in idem.sweeps, so that any process can resume
+// it. One run sweeps a table at a time. It holds the row of the table in idem.sweeps, which works
+// behind a pooler in transaction mode, where session locks do not. If two runs did sweep at once,
+// each row would still be deleted once.
 //
-// The role needs USAGE on the schema idem; on what is swept, and on each partition of it, SELECT (ctid, state, expires_at), DELETE,
-// and UPDATE of one column at least, because it locks rows before it deletes them; SELECT, INSERT and UPDATE on idem.sweeps; and
-// pg_monitor to see how far behind standbys are. docs/operate.md has the statements, also for operations and messages.
+// The role needs USAGE on the schema idem. On each swept table and its partitions it needs SELECT
+// (ctid, state, expires_at), DELETE, and UPDATE of at least one column, because it locks rows
+// before it deletes them. It needs SELECT, INSERT and UPDATE on idem.sweeps, and pg_monitor to see
+// the lag of standbys. docs/operate.md has the statements, also for operations and messages.
 package purge

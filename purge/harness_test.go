@@ -12,16 +12,16 @@ import (
 	"github.com/idem-go/idem/lab/waiting"
 )
 
-// limit is how long a test waits for a signal that has to come.
+// limit bounds how long a test waits for an event that must happen.
 const limit = waiting.Limit
 
-// await returns once the channel is closed or has a value.
+// await returns the next value of c, or the zero value once c is closed.
 func await[T any](t testing.TB, what string, c <-chan T) T {
 	t.Helper()
 	return waiting.For(t, what, c)
 }
 
-// house is a database with records.
+// house is a test database with records.
 type house struct {
 	t    testing.TB
 	pool *pgxpool.Pool
@@ -52,7 +52,7 @@ func (h *house) count(sql string, args ...any) int64 {
 	return n
 }
 
-// records adds n records, which have expired for the time that is given, or will.
+// records inserts n records that have expired for the given time, or will expire if it is negative.
 func (h *house) records(n int, name, state, expired string) {
 	h.t.Helper()
 	h.exec(`insert into idem.records (scope, key, hash, execution_id, created_at, expires_at, state, status, completed_at, header, body)
@@ -61,7 +61,7 @@ func (h *house) records(n int, name, state, expired string) {
 		from generate_series(1, $1) i`, n, name, state, expired)
 }
 
-// left counts the records by their names.
+// left counts the remaining records by name.
 func (h *house) left() map[string]int64 {
 	h.t.Helper()
 	rows, _ := h.pool.Query(context.Background(), "select regexp_replace(key, ' [0-9]+$', ''), count(*) from idem.records group by 1")
@@ -91,16 +91,16 @@ func (h *house) begin() pgx.Tx {
 	return tx
 }
 
-// pages is how many the records have.
+// pages returns the number of pages of the records.
 func (h *house) pages() int64 {
 	h.t.Helper()
 	return h.count("select pg_relation_size('idem.records') / current_setting('block_size')::int")
 }
 
-// swift is without pauses, and without regard to what else is on the server of the tests.
+// swift returns Options without pauses, and without waiting for other load on the test server.
 func swift() Options { return Options{Share: 1, MaxLag: -1, MaxDead: -1} }
 
-// once is Once of which the test expects that it works.
+// once calls Once, and fails the test on an error.
 func (h *house) once(o Options) Report {
 	h.t.Helper()
 	rep, err := Once(context.Background(), h.pool, o)

@@ -8,7 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// messages adds n messages of a consumer, which have expired for the time that is given, or will.
+// messages inserts n messages of a consumer that have expired for the given time, or will expire if
+// it is negative.
 func (h *house) messages(n int, consumer, state, expired string) {
 	h.t.Helper()
 	h.exec(`insert into idem.inbox (consumer, source, id, hash, state, since, expires_at, attempts, retry_at, key)
@@ -16,7 +17,7 @@ func (h *house) messages(n int, consumer, state, expired string) {
 		from generate_series(1, $1) i`, n, consumer, state, expired)
 }
 
-func TestMessagesGoWhenTheirRetentionIsOverAndDeadLettersStay(t *testing.T) {
+func TestOnce_DeletesInboxEntriesAndKeepsDeadLetters(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	h.messages(3000, "handled, expired", "handled", "2 hours")

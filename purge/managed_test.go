@@ -7,8 +7,9 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// A cluster may keep synchronous_commit to itself: then a portion waits as any transaction does.
-func TestPurgeWorksWhereSynchronousCommitMayNotBeSet(t *testing.T) {
+// Some managed clusters do not allow synchronous_commit to be set. A portion then waits at COMMIT
+// like any transaction.
+func TestOnce_WorksIfSynchronousCommitCannotBeSet(t *testing.T) {
 	t.Parallel()
 	proxy := pgtest.Personality(t, personality.Multigres, pgtest.DSN(t), personality.Faults{})
 	h := &house{t, pgtest.Open(t, proxy.DSN())}

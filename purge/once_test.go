@@ -13,7 +13,7 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-func TestOnceDeletesWhatHasExpiredAnHourAgoAndNothingElseInEveryMode(t *testing.T) {
+func TestOnce_DeletesOnlyRecordsExpiredForAnHour(t *testing.T) {
 	t.Parallel()
 	for name, mode := range map[string]pgx.QueryExecMode{
 		"prepared": pgx.QueryExecModeCacheStatement, "cache describe": pgx.QueryExecModeCacheDescribe,
@@ -49,7 +49,7 @@ func TestOnceDeletesWhatHasExpiredAnHourAgoAndNothingElseInEveryMode(t *testing.
 	}
 }
 
-func TestDryRunCountsAndChangesNothing(t *testing.T) {
+func TestDryRun_CountsAndChangesNothing(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	h.records(500, "live", "completed", "-1 hour")
@@ -69,7 +69,7 @@ func TestDryRunCountsAndChangesNothing(t *testing.T) {
 	h.wantLeft(map[string]int64{"live": 500, "expired": 500})
 }
 
-func TestEmptyTableIsSwept(t *testing.T) {
+func TestOnce_SweepsAnEmptyTable(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	for range 2 {
@@ -77,7 +77,7 @@ func TestEmptyTableIsSwept(t *testing.T) {
 	}
 }
 
-func TestEachPartitionIsSwept(t *testing.T) {
+func TestOnce_SweepsEachPartition(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	h.exec(`drop table idem.records;
@@ -101,7 +101,7 @@ func TestEachPartitionIsSwept(t *testing.T) {
 	o.DryRun = true
 	h.wantCounts(h.once(o), Finished, Counts{Deleted: 4000, Kept: 4000})
 
-	// It is stopped in the middle of each part once, and goes on there.
+	// The sweep is stopped once in the middle of each part, and resumes there.
 	var total Counts
 	ended := map[Reason]int{}
 	for range 100 {
@@ -126,7 +126,7 @@ func TestEachPartitionIsSwept(t *testing.T) {
 	h.wantLeft(map[string]int64{"live": 4000})
 }
 
-func TestSweepsTellsWhereASweepIsAndWhatTheLastOneFound(t *testing.T) {
+func TestSweep_StoresPositionAndCounts(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	h.records(3000, "live", "completed", "-1 hour")
@@ -187,7 +187,7 @@ func TestSweepsTellsWhereASweepIsAndWhatTheLastOneFound(t *testing.T) {
 	}
 }
 
-func TestMaxEndsOnceAndTheNextGoesOn(t *testing.T) {
+func TestOnce_StopsAtMaxAndTheNextResumes(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	h.records(3000, "expired", "completed", "2 hours")
@@ -198,7 +198,7 @@ func TestMaxEndsOnceAndTheNextGoesOn(t *testing.T) {
 	h.wantCounts(h.once(o), Finished, Counts{Deleted: 3000})
 }
 
-func TestTableCutOffUnderASweepIsNoError(t *testing.T) {
+func TestSweep_TruncatedTableIsNoError(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	h.records(3000, "expired", "completed", "2 hours")
@@ -209,8 +209,8 @@ func TestTableCutOffUnderASweepIsNoError(t *testing.T) {
 	h.wantLeft(map[string]int64{})
 }
 
-// An operator who partitions a table gives the parts names of their own.
-func TestPartitionsOfAnyNameAreSwept(t *testing.T) {
+// Operators choose the names of partitions.
+func TestOnce_SweepsPartitionsOfAnyName(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	h.exec(`create table parted (like idem.records including all) partition by list (scope);
@@ -230,7 +230,7 @@ func TestPartitionsOfAnyNameAreSwept(t *testing.T) {
 	}
 }
 
-func TestPartitionThatIsDroppedUnderASweepIsNoError(t *testing.T) {
+func TestSweep_DroppedPartitionIsNoError(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	h.exec(`create table parted (like idem.records including all) partition by list (scope);
@@ -260,7 +260,7 @@ func TestPartitionThatIsDroppedUnderASweepIsNoError(t *testing.T) {
 	h.wantLeft(map[string]int64{})
 }
 
-func TestTableOfSweepsThatGoesMissingUnderASweepIsAnError(t *testing.T) {
+func TestSweep_MissingSweepsTableIsAnError(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	h.records(3000, "expired", "completed", "2 hours")
@@ -278,7 +278,7 @@ func TestTableOfSweepsThatGoesMissingUnderASweepIsAnError(t *testing.T) {
 	}
 }
 
-func TestOptionsThatMakeNoSenseAreRefused(t *testing.T) {
+func TestOptions_RefusesInvalidValues(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)
 	for name, o := range map[string]Options{

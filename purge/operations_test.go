@@ -12,7 +12,8 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// operations adds n operations with a step and a signal each, which have ended for the time that is given.
+// operations inserts n operations, each with a step and a signal, that have ended for the given
+// time.
 func (h *house) operations(n int, name, state, ended string) {
 	h.t.Helper()
 	h.exec(`with o as (
@@ -44,7 +45,7 @@ func (h *house) wantOperations(want map[string]int64) {
 	}
 }
 
-func TestOperationsThatHaveEndedAWeekAgoGoWithTheirStepsAndSignalsAndNoOthers(t *testing.T) {
+func TestOnce_DeletesEndedOperationsWithStepsAndSignals(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	left := map[string]int64{}
@@ -88,8 +89,8 @@ func TestOperationsThatHaveEndedAWeekAgoGoWithTheirStepsAndSignalsAndNoOthers(t 
 	h.wantOperations(map[string]int64{"running": 200, "parked": 200})
 }
 
-// However many steps there are: a portion reads those of the operations that it deletes.
-func TestStepsOfAnOperationAreSoughtByTheirIndex(t *testing.T) {
+// A portion reads only the steps of the operations that it deletes, however many steps there are.
+func TestOnce_FindsStepsByIndex(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	h.operations(3000, "completed", "completed", "8 days")

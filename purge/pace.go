@@ -2,43 +2,44 @@ package purge
 
 import "time"
 
-// aim is how long a portion should take. A call that waits for a row that it deletes waits for so long, and a COMMIT of another
-// session in between has as much WAL to flush.
-const aim = 400 * time.Microsecond
+// portionTime is the target duration of a portion. A call that waits for a row of the portion waits
+// that long. A COMMIT of another session may have to flush as much WAL.
+const portionTime = 400 * time.Microsecond
 
-// maxPause is how long a pause is at most. A sweeper that pauses gives no sign of life.
+// maxPause limits a pause. A run has no heartbeat while it pauses.
 const maxPause = 2 * time.Second
 
-// pace is how much a sweep does at a time, and how long it pauses.
+// pace decides how many pages a portion has, and how long the sweep pauses after it.
 type pace struct {
-	pages int64 // of the next portion
-	most  int64
-	share float64
+	pages    int64 // of the next portion
+	maxPages int64
+	share    float64
 }
 
 func newPace(o *Options) pace {
-	return pace{pages: min(int64(o.Pages), 32), most: int64(o.Pages), share: o.Share}
+	return pace{pages: min(int64(o.Pages), 32), maxPages: int64(o.Pages), share: o.Share}
 }
 
-// after returns the pause after a portion for which the server has worked for a time, and fits the next one to that. What went
-// by otherwise, on the way to the server and back, is part of the pause.
-func (p *pace) after(took, otherwise time.Duration) time.Duration {
+// after returns the pause after a portion, and adjusts the size of the next portion. took is how
+// long the server worked. other is the rest of the elapsed time, such as the round trip, which
+// counts as part of the pause.
+func (p *pace) after(took, other time.Duration) time.Duration {
 	switch {
-	case took > 2*aim:
+	case took > 2*portionTime:
 		p.halve()
-	case took < aim/2:
-		p.pages = min(2*p.pages, p.most)
+	case took < portionTime/2:
+		p.pages = min(2*p.pages, p.maxPages)
 	}
-	return max(p.pause(took)-max(otherwise, 0), 0)
+	return max(p.pause(took)-max(other, 0), 0)
 }
 
-// pause is in proportion to the work.
+// pause returns the pause that follows from Share.
 func (p *pace) pause(took time.Duration) time.Duration {
-	pause := float64(took)/p.share - float64(took) // beyond any Duration, if the share is next to nothing
+	pause := float64(took)/p.share - float64(took) // may exceed any Duration if the share is tiny
 	return time.Duration(min(pause, float64(maxPause)))
 }
 
-// halve makes portions smaller. It reports false if they cannot be.
+// halve makes portions smaller. It returns false if a portion is a single page already.
 func (p *pace) halve() bool {
 	if p.pages == 1 {
 		return false

@@ -15,16 +15,17 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// What a portion may do to others. A client that falls silent in its middle is cut off by the server.
+// Limits of a portion. The server ends the session of a client that stops responding.
 const (
-	lockLimit = 500 * time.Millisecond // for a lock of the table: those of rows are not waited for
+	lockLimit = 500 * time.Millisecond // for a lock of the table; locked rows are skipped
 	workLimit = 5 * time.Second
 	idleLimit = 5 * time.Second
 )
 
-// deletion deletes what is due in a range of blocks. The rows are locked first, without those that others have locked,
-// so that nothing is waited for and two of these cannot deadlock. That they are due is then checked again, for the row that
-// is deleted may be a newer version than the one that was found. All counts are of one snapshot.
+// deletion deletes the due rows in a range of blocks. It first locks the rows, and skips those that
+// are locked, so that it waits for nothing and two portions cannot deadlock. Then it evaluates the
+// condition again, because the locked row may be a newer version than the row that was found. All
+// counts are from one snapshot.
 const deletion = `WITH gone AS (
     DELETE FROM ONLY %[1]s AS r
     WHERE r.ctid OPERATOR(pg_catalog.=) ANY (ARRAY(
@@ -37,7 +38,7 @@ const deletion = `WITH gone AS (
 )%[4]s
 SELECT (SELECT pg_catalog.count(*) FROM gone) AS deleted, ` + counts
 
-// counting is the same without the deletion.
+// counting counts what deletion would delete.
 const counting = `SELECT 0 AS deleted, ` + counts
 
 const counts = `pg_catalog.count(*) FILTER (WHERE %[2]s) AS due, pg_catalog.count(*) AS met,
@@ -46,13 +47,14 @@ const counts = `pg_catalog.count(*) FILTER (WHERE %[2]s) AS due, pg_catalog.coun
 FROM ONLY %[1]s AS r
 WHERE r.ctid OPERATOR(pg_catalog.>=) $2::pg_catalog.tid AND r.ctid OPERATOR(pg_catalog.<) $3::pg_catalog.tid`
 
-// child deletes what belongs to the rows that are gone. They are sought one by one, by the index: left to the planner, which is
-// kept from plain index scans, all of them would be read for each portion.
+// child deletes the rows of a child table that belong to the deleted rows. The LATERAL subquery
+// makes the server look them up one by one in the index. Without it, the planner, which must not
+// use plain index scans here, would read the whole child table for each portion.
 const child = `, child_%[1]d AS (DELETE FROM %[2]s AS c WHERE c.ctid OPERATOR(pg_catalog.=) ANY (ARRAY(
     SELECT own.ctid FROM gone CROSS JOIN LATERAL (
         SELECT o.ctid FROM %[2]s AS o WHERE o.operation_id OPERATOR(pg_catalog.=) gone.id OFFSET 0) own)))`
 
-// deletionOf makes the deletion of a part of a table.
+// deletionOf returns the statement that deletes from a part of a table.
 func deletionOf(t table, part *db.Part) *roundtrip.Statement {
 	var children strings.Builder
 	for i, relation := range t.children {
@@ -61,7 +63,7 @@ func deletionOf(t table, part *db.Part) *roundtrip.Statement {
 	return statement(fmt.Sprintf(deletion, part.Quoted, t.due, cmp.Or(t.id, "1"), children.String()))
 }
 
-// countingOf makes the count of a part of a table.
+// countingOf returns the statement that counts in a part of a table.
 func countingOf(t table, part *db.Part) *roundtrip.Statement {
 	return statement(fmt.Sprintf(counting, part.Quoted, t.due))
 }
@@ -74,25 +76,25 @@ func statement(sql string) *roundtrip.Statement {
 	})
 }
 
-// portion is the work of one transaction: the blocks of a part from one to before another.
+// portion is the work of one transaction: the blocks of a part in [from, to).
 type portion struct {
 	statement *roundtrip.Statement
 	limits    db.LimitPortion
-	rest      time.Duration
+	keep      time.Duration
 	from, to  int64
-	waits     bool // its COMMIT waits for the disk and for standbys, as any other
+	waits     bool // its COMMIT waits for the disk and for standbys
 
 	counts Counts
 	took   time.Duration // by the server's clock
 	done   bool
 }
 
-// Queue adds the statement.
+// Queue adds the statement to the round trip.
 func (p *portion) Queue(trip *roundtrip.Trip) {
-	trip.Add(p.statement, interval(p.rest), tid(p.from), tid(p.to))
+	trip.Add(p.statement, interval(p.keep), tid(p.from), tid(p.to))
 }
 
-// Read reads the answer.
+// Read reads the counts from the answer.
 func (p *portion) Read(trip *roundtrip.Trip) {
 	trip.Row(func(row *roundtrip.Row) {
 		deleted, due, met := int64(row.Int()), int64(row.Int()), int64(row.Int())
@@ -105,7 +107,7 @@ var limits = db.LimitPortion{
 	LockLimit: milliseconds(lockLimit), WorkLimit: milliseconds(workLimit), IdleLimit: milliseconds(idleLimit),
 }
 
-// delete deletes the portion and moves the sweep on, both or neither.
+// delete deletes the portion and advances the sweep in one transaction.
 func (p *portion) delete(ctx context.Context, engine *txn.Engine, sweeper db.Sweeper, to db.Position) (*db.AdvanceSweep, error) {
 	bounded, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()
@@ -138,14 +140,15 @@ func (p *portion) count(ctx context.Context, engine *txn.Engine) error {
 	return nil
 }
 
-// hurryRefused reports whether a server has refused HurryPortion, as one does that is a cluster and keeps the setting to itself.
+// hurryRefused reports whether the server has rejected HurryPortion. Some managed clusters do not
+// allow the setting.
 func hurryRefused(err error) bool { return txn.HasCode(err, "0A000") }
 
-// answerLimit is how long the server may take to answer: longer than it may work.
+// answerLimit is how long the server may take to answer. It is longer than workLimit.
 const answerLimit = workLimit + 10*time.Second
 
-// ask makes one round trip, outside of any transaction, and so at the level that is the default of the database: at a strict
-// one, runs that meet at their row in idem.sweeps fail, and try again.
+// ask makes one round trip outside of a transaction, at the default isolation level of the
+// database. At a strict level, runs that update the same row of idem.sweeps fail, and ask retries.
 func ask(ctx context.Context, engine *txn.Engine, requests ...txn.Request) error {
 	bounded, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()
@@ -157,7 +160,7 @@ func ask(ctx context.Context, engine *txn.Engine, requests ...txn.Request) error
 	}
 }
 
-// peek makes a request in a transaction that is bounded as a portion is, and changes nothing.
+// peek makes a request in a read-only transaction with the limits of a portion.
 func peek(ctx context.Context, engine *txn.Engine, request txn.Request) error {
 	bounded, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()
@@ -170,8 +173,9 @@ func peek(ctx context.Context, engine *txn.Engine, request txn.Request) error {
 	return err
 }
 
-// The level is fixed because a database may have another default: at a stricter one a portion would fail for what others do.
-// READ WRITE is not asked for: a replica refuses that by an error that is not the one of a replica.
+// The isolation level is fixed, because the database may have a stricter default, at which a
+// portion would fail because of other sessions. The access mode READ WRITE is not requested: a
+// replica rejects it with an error that does not say that it is a replica.
 var (
 	deleting  = pgx.TxOptions{IsoLevel: pgx.ReadCommitted}
 	readsOnly = pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadOnly}

@@ -13,10 +13,11 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// Once makes one sweep over all that idem keeps, or goes on with one that another run has left. If another run is at it, it
-// leaves that to it: Sweep.Ended is Elsewhere. A server that goes away in the middle, in a failover or a restart, is waited for,
-// for a minute at most. The report says what was done also beside an error, such as that of a context that has ended; a portion
-// whose COMMIT was not acknowledged is counted by idem.sweeps alone.
+// Once makes one sweep over every table, or resumes one that another run has left. If another run
+// is sweeping a table, Once skips the table, and Sweep.Ended is Elsewhere. If the server becomes
+// unavailable in the middle, such as in a failover, Once waits up to a minute for it. The report is
+// also valid beside an error, such as that of a canceled context. A portion whose COMMIT was not
+// acknowledged is counted only in idem.sweeps.
 func Once(ctx context.Context, pool *pgxpool.Pool, options Options) (Report, error) {
 	o, err := options.complete(pool)
 	if err != nil {
@@ -25,24 +26,25 @@ func Once(ctx context.Context, pool *pgxpool.Pool, options Options) (Report, err
 	return once(ctx, pool, o, 0)
 }
 
-// Run sweeps every Options.Every until ctx ends, and then returns nil. It may run in every process: one sweeps, and if that is
-// killed, another one goes on. A failure is told to Options.Done, and tried again within a minute. An error is returned only
-// for options that make no sense.
+// Run sweeps every Options.Every until ctx ends, and then returns nil. It may run in every process.
+// One of them sweeps, and if it is killed, another one resumes. A failure is reported to
+// Options.Done and retried after 30 to 90 seconds, or sooner if Every is less than a minute. Run
+// returns an error only for invalid options.
 func Run(ctx context.Context, pool *pgxpool.Pool, options Options) error {
 	o, err := options.complete(pool)
-	if err = errors.Join(err, options.forRun()); err != nil {
+	if err = errors.Join(err, options.checkForRun()); err != nil {
 		return err
 	}
 	for {
 		rep, err := once(ctx, pool, o, o.Every)
 		if ctx.Err() != nil {
-			err = nil // that a program ends is no failure
+			err = nil // the end of the program is not a failure
 		}
-		if err != nil || rep.didSomething() {
+		if err != nil || rep.hasSwept() {
 			o.Done(rep, err)
 		}
-		look := min(o.Every, time.Minute)
-		if txn.Sleep(ctx, look/2+mathrand.N(look)) != nil {
+		interval := min(o.Every, time.Minute)
+		if txn.Sleep(ctx, interval/2+mathrand.N(interval)) != nil {
 			return nil
 		}
 	}
@@ -52,7 +54,7 @@ func once(ctx context.Context, pool *pgxpool.Pool, o *Options, every time.Durati
 	begin, sweeper := time.Now(), newID()
 	rep := Report{DryRun: o.DryRun}
 	var errs []error
-	for _, t := range tables { // one that fails, such as a table yet to be migrated to, keeps none of the others from its turn
+	for _, t := range tables { // a failure, such as a table that is not migrated yet, does not stop the other tables
 		s := newSweep(pool, o, t, sweeper, every)
 		s.first = begin
 		errs = append(errs, s.run(ctx))
@@ -63,8 +65,8 @@ func once(ctx context.Context, pool *pgxpool.Pool, o *Options, every time.Durati
 	return rep, errors.Join(errs...)
 }
 
-// didSomething reports whether any table was swept.
-func (r Report) didSomething() bool {
+// hasSwept reports whether any table was swept.
+func (r Report) hasSwept() bool {
 	for _, s := range r.Tables {
 		if s.Ended != Elsewhere || s.Pages > 0 {
 			return true

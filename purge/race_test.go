@@ -19,7 +19,8 @@ import (
 
 var answer = func(pgx.Tx) (idem.Response, error) { return idem.Response{Status: 201}, nil }
 
-// paused is the table of records, of which the first row named stops a statement until the test lets it go on.
+// paused is the table of records, of which the first row named stops a statement until the test
+// lets it go on.
 func (h *house) paused(name string) (table, func()) {
 	h.t.Helper()
 	const lock = 5_000_000
@@ -45,7 +46,7 @@ func (h *house) paused(name string) (table, func()) {
 	return t, release
 }
 
-// awaitBlocked returns when a session waits for a lock of this kind.
+// awaitBlocked waits until a session waits for a lock of this kind.
 func (h *house) awaitBlocked(locktype string) {
 	h.t.Helper()
 	for deadline := time.Now().Add(limit); ; time.Sleep(time.Millisecond) {
@@ -72,7 +73,7 @@ func (h *house) sweep(o Options, t table) *sweep {
 	return s
 }
 
-func TestRecordTakenOverWhileItsPortionIsUnderWayStays(t *testing.T) {
+func TestPortion_KeepsARecordClaimedMeanwhile(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	h := newHouse(t, maxConns(8))
@@ -102,8 +103,8 @@ func TestRecordTakenOverWhileItsPortionIsUnderWayStays(t *testing.T) {
 	}
 }
 
-// A call meets the record of its key in the moment in which a purge deletes it.
-func TestCallForARecordThatIsBeingDeletedWaitsForThePortionAndExecutesOnce(t *testing.T) {
+// A call claims its key at the moment at which a purge deletes the record.
+func TestPortion_CallWaitsForItAndExecutesOnce(t *testing.T) {
 	t.Parallel()
 	for name, commits := range map[string]bool{"the deletion is committed": true, "the deletion is rolled back": false} {
 		t.Run(name, func(t *testing.T) {
@@ -156,10 +157,10 @@ func (h *house) portion(t *testing.T) (*portion, *txn.Engine) {
 	if err := engine.Query(t.Context(), part); err != nil {
 		t.Fatal(err)
 	}
-	return &portion{statement: deletionOf(records, part), limits: limits, rest: time.Hour, to: part.Pages}, engine
+	return &portion{statement: deletionOf(records, part), limits: limits, keep: time.Hour, to: part.Pages}, engine
 }
 
-func TestPortionOfAClientThatFallsSilentIsEndedByTheServer(t *testing.T) {
+func TestPortion_ServerEndsASilentClient(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	h.records(3, "expired", "completed", "2 hours")
@@ -170,7 +171,7 @@ func TestPortionOfAClientThatFallsSilentIsEndedByTheServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tx.Close()
-	// This waits for the rows as a claim does.
+	// This statement waits for the rows like a claim.
 	h.exec("update idem.records set status = 7")
 	h.wantLeft(map[string]int64{"expired": 3})
 	if err := tx.Commit(t.Context()); err == nil {
@@ -178,9 +179,9 @@ func TestPortionOfAClientThatFallsSilentIsEndedByTheServer(t *testing.T) {
 	}
 }
 
-// Callers take records over from one another, and replay them, as fast as they can, while nothing but their expiry keeps a
-// purge from deleting them. What it deletes is looked at by a trigger.
-func TestPurgeNeverTouchesWhatIsRetainedWhoeverRaces(t *testing.T) {
+// Callers take expired records over from each other and replay them, as fast as they can. Only the
+// time of expiry protects the records from the purge. A trigger checks each deleted record.
+func TestOnce_NeverDeletesRetainedRecordsUnderRaces(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, maxConns(10))
 	h.exec(`create table deleted (wrong bool);
@@ -238,7 +239,7 @@ func TestPurgeNeverTouchesWhatIsRetainedWhoeverRaces(t *testing.T) {
 	}
 }
 
-func TestSeveralPurgesAtOnceDeleteEachRecordOnce(t *testing.T) {
+func TestOnce_ConcurrentPurgesDeleteEachRecordOnce(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, maxConns(8))
 	h.records(6000, "live", "completed", "-1 hour")
@@ -270,8 +271,8 @@ func TestSeveralPurgesAtOnceDeleteEachRecordOnce(t *testing.T) {
 	h.wantLeft(map[string]int64{"live": 6000})
 }
 
-// One of two that come at the same moment is refused by the server then.
-func TestSeveralPurgesAtOnceAreNoErrorWhereTransactionsAreSerializable(t *testing.T) {
+// At this level the server rejects one of two runs that start at the same moment.
+func TestOnce_ConcurrentPurgesUnderSerializable(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, maxConns(12))
 	h.exec("alter database " + pgx.Identifier{h.pool.Config().ConnConfig.Database}.Sanitize() + " set default_transaction_isolation = serializable")
@@ -291,8 +292,8 @@ func TestSeveralPurgesAtOnceAreNoErrorWhereTransactionsAreSerializable(t *testin
 	h.wantLeft(map[string]int64{})
 }
 
-// That one run sweeps at a time is a matter of pace. Here nothing takes care of that.
-func TestPortionsThatOverlapDeleteEachRecordOnce(t *testing.T) {
+// Normally one run sweeps at a time. This test deletes without that protection.
+func TestPortion_OverlappingPortionsDeleteOnce(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, maxConns(8))
 	h.records(4000, "live", "completed", "-1 hour")
@@ -320,7 +321,7 @@ func TestPortionsThatOverlapDeleteEachRecordOnce(t *testing.T) {
 	h.wantLeft(map[string]int64{"live": 4000})
 }
 
-func TestRunThatHasLostItsSweepToAnotherStops(t *testing.T) {
+func TestSweep_StopsAfterAnotherRunTookOver(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	h.records(4000, "expired", "completed", "2 hours")
@@ -344,7 +345,7 @@ func TestRunThatHasLostItsSweepToAnotherStops(t *testing.T) {
 	}
 }
 
-func TestSweepIsTakenUpWhenItsRunGivesNoSignOfLife(t *testing.T) {
+func TestSweep_IsTakenOverWithoutHeartbeat(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	h.records(1000, "expired", "completed", "2 hours")
@@ -366,7 +367,7 @@ func TestSweepIsTakenUpWhenItsRunGivesNoSignOfLife(t *testing.T) {
 	}
 }
 
-func TestOnlyAScanOfTheBlocksIsLeftToThePlanner(t *testing.T) {
+func TestPortion_PlanIsATidRangeScan(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	h.records(20_000, "live", "completed", "-1 hour")

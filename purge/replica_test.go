@@ -12,7 +12,7 @@ import (
 	"github.com/idem-go/idem/lab/schema"
 )
 
-// ownServer starts a server that the test has to itself.
+// ownServer starts a server for one test.
 func ownServer(t *testing.T, settings ...string) (*pgxpool.Pool, *pgserver.Server) {
 	t.Helper()
 	s := pgtest.Server(t, settings...)
@@ -22,8 +22,8 @@ func ownServer(t *testing.T, settings ...string) (*pgxpool.Pool, *pgserver.Serve
 	return pgtest.Open(t, s.DSN()), s
 }
 
-// A replica in recovery, which is not the same as a session that is read-only by a setting.
-func TestReplicaIsCountedByADryRunAndIsNoPlaceForAPurge(t *testing.T) {
+// The test uses a replica in recovery, which differs from a session that a setting makes read-only.
+func TestOnce_ReplicaAllowsOnlyADryRun(t *testing.T) {
 	t.Parallel()
 	pool, primary := ownServer(t)
 	h := &house{t, pool}
@@ -46,10 +46,10 @@ func TestReplicaIsCountedByADryRunAndIsNoPlaceForAPurge(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 
-	// A portion that finds itself on a replica goes on as soon as that is a primary.
+	// A portion on a replica is retried, and works once the replica has been promoted.
 	portion, engine := h.portion(t)
 	engine.Pool = p
-	if _, err := portion.delete(t.Context(), engine, db.Sweeper{Name: "records", ID: newID()}, db.Position{}); err == nil || !passes(err) {
+	if _, err := portion.delete(t.Context(), engine, db.Sweeper{Name: "records", ID: newID()}, db.Position{}); err == nil || !retryable(err) {
 		t.Errorf("%v", err)
 	}
 }

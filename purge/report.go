@@ -9,28 +9,28 @@ import (
 	"time"
 )
 
-// Reason says why a sweep ended, or for what it has waited.
+// Reason is why a sweep ended, or what it has waited for.
 type Reason string
 
 // The reasons.
 const (
 	Finished    Reason = "finished"    // the whole table was walked
-	Elsewhere   Reason = "elsewhere"   // another run is at it, or has been lately
-	Replication Reason = "replication" // a standby lagged behind by more than Options.MaxLag
-	Vacuum      Reason = "vacuum"      // more than Options.MaxDead dead rows waited for vacuum
+	Elsewhere   Reason = "elsewhere"   // another run sweeps the table, or has done so recently
+	Replication Reason = "replication" // a standby was behind by more than Options.MaxLag
+	Vacuum      Reason = "vacuum"      // there were more than Options.MaxDead dead rows
 	Pool        Reason = "pool"        // every connection of the pool was in use
 	Lock        Reason = "lock"        // another session had locked the table
-	Server      Reason = "server"      // the server could not be reached, or took no writes
-	TimeIsUp    Reason = "time is up"  // Options.Max
+	Server      Reason = "server"      // the server was unavailable or read-only
+	TimeIsUp    Reason = "time is up"  // Options.Max has passed
 	Stopped     Reason = "stopped"     // the context has ended
 	Failed      Reason = "failed"      // there was an error
 )
 
-// Counts say what a sweep has done.
+// Counts are the numbers of rows and pages of a sweep.
 type Counts struct {
-	Deleted int64 // rows deleted; with DryRun, that would be
-	Kept    int64 // rows that may not go yet
-	Skipped int64 // rows that may, but were locked or just changed; the next sweep meets them again
+	Deleted int64 // rows deleted; with DryRun, rows that would be deleted
+	Kept    int64 // rows that are not due yet
+	Skipped int64 // rows that are due, but were locked or just changed; the next sweep finds them again
 	Pages   int64 // pages walked
 }
 
@@ -41,7 +41,7 @@ func (c *Counts) add(other Counts) {
 	c.Pages += other.Pages
 }
 
-// Report is what came of one run over all that idem keeps.
+// Report is the result of one run over all tables.
 type Report struct {
 	Counts
 	Tables   []Sweep
@@ -49,32 +49,32 @@ type Report struct {
 	Duration time.Duration
 }
 
-// Sweep is what one run has done to one table. If it has gone on with the sweep of an earlier run, what that had walked is not
-// among its counts.
+// Sweep is the result of one run on one table. Its counts do not include what an earlier run has
+// done of the same sweep.
 type Sweep struct {
 	Counts
 	Table    string
 	Ended    Reason
-	Resumed  bool // it has gone on where an earlier run was
+	Resumed  bool // the run has resumed the sweep of an earlier run
 	Duration time.Duration
-	Working  time.Duration // of that, as the server says
+	Working  time.Duration // part of Duration, measured by the server
 	Waited   map[Reason]time.Duration
-	Standby  string // the slowest one, if it has waited for it
-	Hidden   int64  // standbys whose lag the role may not see
+	Standby  string // the slowest standby, if the sweep has waited for it
+	Hidden   int64  // standbys whose lag the role cannot see
 }
 
-// Progress is where a sweep is.
+// Progress is the progress of a sweep.
 type Progress struct {
 	Counts
 	Table         string
-	WalkedPages   int64  // of the whole sweep, with what earlier runs have walked
-	TotalPages    int64  // as of its beginning
-	Waiting       Reason // empty while it works
+	WalkedPages   int64  // in the whole sweep, including earlier runs
+	TotalPages    int64  // at the start of the sweep
+	Waiting       Reason // empty while the sweep works
 	PagesAPortion int
 	Duration      time.Duration
 }
 
-// String is one line for people.
+// String returns the report as one line of text.
 func (r Report) String() string {
 	var b strings.Builder
 	deleted := "deleted"
@@ -99,9 +99,9 @@ func (r Report) String() string {
 	return b.String()
 }
 
-// logFailure is told what Run has done if no function of the user's is.
+// logFailure is the default of Options.Done.
 func logFailure(_ Report, err error) {
 	if err != nil {
-		slog.Warn("idem: purge failed, and is tried again", "error", err)
+		slog.Warn("idem: purge failed and will be retried", "error", err)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// report is what Options.Done is told.
+// report is one call of Options.Done.
 type report struct {
 	Report
 	err error
@@ -36,7 +36,7 @@ func (h *house) start(t *testing.T, o Options) (reports <-chan report, stop func
 	return told, stop
 }
 
-func TestRunSweepsAgainAndAgainUntilItsContextEnds(t *testing.T) {
+func TestRun_SweepsUntilItsContextEnds(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	o := swift()
@@ -55,8 +55,7 @@ func TestRunSweepsAgainAndAgainUntilItsContextEnds(t *testing.T) {
 	stop()
 }
 
-// However many processes run it, and whenever they begin.
-func TestAllRunsTogetherSweepOnceInATime(t *testing.T) {
+func TestRun_OneSweepPerIntervalAcrossRuns(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, maxConns(8))
 	h.records(100, "expired", "completed", "2 hours")
@@ -72,7 +71,7 @@ func TestAllRunsTogetherSweepOnceInATime(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 3 {
-		if rep, err := once(t.Context(), h.pool, complete, o.Every); err != nil || rep.didSomething() || rep.Tables[0].Ended != Elsewhere {
+		if rep, err := once(t.Context(), h.pool, complete, o.Every); err != nil || rep.hasSwept() || rep.Tables[0].Ended != Elsewhere {
 			t.Errorf("another run: %+v, %v", rep, err)
 		}
 	}
@@ -82,7 +81,7 @@ func TestAllRunsTogetherSweepOnceInATime(t *testing.T) {
 	}
 }
 
-func TestRunGoesOnWithWhatAnotherHasLeftThoughItsTimeHasNotCome(t *testing.T) {
+func TestRun_ResumesAReleasedSweepBeforeItsTime(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	h.records(3000, "expired", "completed", "2 hours")
@@ -103,8 +102,8 @@ func TestRunGoesOnWithWhatAnotherHasLeftThoughItsTimeHasNotCome(t *testing.T) {
 	h.wantLeft(map[string]int64{})
 }
 
-// Its report says so, and there is nothing to warn of.
-func TestRunThatIsStoppedInTheMiddleOfASweepTellsNoFailure(t *testing.T) {
+// The report has the reason Stopped, and nothing is logged.
+func TestRun_CanceledSweepIsNoFailure(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	h.records(3000, "expired", "completed", "2 hours")
@@ -124,7 +123,7 @@ func TestRunThatIsStoppedInTheMiddleOfASweepTellsNoFailure(t *testing.T) {
 	}
 }
 
-func TestRunTellsAFailureAndTriesAgain(t *testing.T) {
+func TestRun_ReportsAFailureAndRetries(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	h.records(100, "expired", "completed", "2 hours")
@@ -150,8 +149,8 @@ func TestRunTellsAFailureAndTriesAgain(t *testing.T) {
 	}
 }
 
-// The last of them is not there: the database has yet to be migrated.
-func TestTableThatFailsKeepsNobodyFromTheOthers(t *testing.T) {
+// The last table is missing, as in a database that is not migrated yet.
+func TestRun_FailingTableDoesNotStopTheOthers(t *testing.T) {
 	all := tables
 	t.Cleanup(func() { tables = all })
 	missing := records
@@ -168,7 +167,7 @@ func TestTableThatFailsKeepsNobodyFromTheOthers(t *testing.T) {
 	}
 }
 
-func TestReportIsALineForPeople(t *testing.T) {
+func TestReport_StringIsOneLine(t *testing.T) {
 	t.Parallel()
 	rep := Report{Tables: []Sweep{
 		{Counts: Counts{Deleted: 12, Kept: 3, Skipped: 1, Pages: 7}, Table: "records", Ended: Finished, Duration: 1234 * time.Millisecond,

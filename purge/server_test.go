@@ -14,8 +14,8 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// Whatever is cut off, what was committed stays so, and idem.sweeps counts exactly that.
-func TestSweepGoesOnAfterItsConnectionIsCutAnywhere(t *testing.T) {
+// Wherever the connection is cut, committed deletions stay, and idem.sweeps counts exactly those.
+func TestSweep_ResumesAfterACutConnection(t *testing.T) {
 	t.Parallel()
 	points := map[string]pgproxy.Point{
 		"before the deletion":            pgproxy.Before(pgproxy.Contains("SKIP LOCKED")),
@@ -60,7 +60,7 @@ func TestSweepGoesOnAfterItsConnectionIsCutAnywhere(t *testing.T) {
 	}
 }
 
-func TestSweepGoesOnAfterTheServerHasEndedItsSession(t *testing.T) {
+func TestSweep_ResumesAfterATerminatedSession(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	h.records(3000, "expired", "completed", "2 hours")
@@ -84,7 +84,7 @@ func TestSweepGoesOnAfterTheServerHasEndedItsSession(t *testing.T) {
 	}
 }
 
-func TestServerThatCannotBeReachedIsAnErrorAtOnce(t *testing.T) {
+func TestOnce_UnreachableServerIsAnError(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	proxy := pgtest.Proxy(t, h.pool.Config().ConnString())
@@ -98,7 +98,7 @@ func TestServerThatCannotBeReachedIsAnErrorAtOnce(t *testing.T) {
 	}
 }
 
-func TestReadOnlyServerIsAnErrorThatSaysSo(t *testing.T) {
+func TestOnce_ReadOnlyServerIsAnError(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	pool := pgtest.Open(t, h.pool.Config().ConnString(), func(c *pgxpool.Config) {
@@ -109,7 +109,7 @@ func TestReadOnlyServerIsAnErrorThatSaysSo(t *testing.T) {
 	}
 }
 
-func TestPrivilegesInTheDocsSufficeAndEachIsNeeded(t *testing.T) {
+func TestOnce_NeedsExactlyTheDocumentedPrivileges(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	const allOfRecords, allOfSweeps = "select (ctid, state, expires_at), update (expires_at), delete", "select, insert, update"
@@ -142,8 +142,7 @@ func TestPrivilegesInTheDocsSufficeAndEachIsNeeded(t *testing.T) {
 	}
 }
 
-// Nothing that a session, or a database, has set changes what is deleted.
-func TestSettingsOfTheSessionDoNotChangeWhatIsDeleted(t *testing.T) {
+func TestOnce_IgnoresSessionSettings(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeSimpleProtocol} {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -183,8 +182,8 @@ func TestSettingsOfTheSessionDoNotChangeWhatIsDeleted(t *testing.T) {
 	}
 }
 
-// The server of the tests has a synchronous standby that does not exist.
-func TestPurgeDoesNotWaitForASynchronousStandby(t *testing.T) {
+// The test server has a synchronous standby that does not exist.
+func TestOnce_DoesNotWaitForASynchronousStandby(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	h.records(500, "expired", "completed", "2 hours")

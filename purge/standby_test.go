@@ -10,13 +10,13 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 )
 
-// standby is a client of replication that has replayed what the test says.
+// standby is a replication client that has replayed as much as the test says.
 type standby struct {
 	t    *testing.T
 	conn *pgconn.HijackedConn
 }
 
-// newStandby connects to the server as a standby of that name, and returns when the server knows it.
+// newStandby connects to the server as a standby with this name, and waits until it is listed.
 func (h *house) newStandby(t *testing.T, name string) *standby {
 	t.Helper()
 	config, err := pgconn.ParseConfig(h.pool.Config().ConnString())
@@ -36,8 +36,8 @@ func (h *house) newStandby(t *testing.T, name string) *standby {
 	}
 	s := &standby{t, hijacked}
 	t.Cleanup(func() { hijacked.Conn.Close() })
-	// Each test that ends drops a database, which is a checkpoint: without a slot, the server removes WAL before a walsender that
-	// gets no processor has sent it, and ends that.
+	// Each test ends with DROP DATABASE, which makes a checkpoint. Without a slot, the server could
+	// remove WAL that a slow walsender has not sent yet, and would end the walsender.
 	slot := "standby_" + strings.ReplaceAll(newID(), "-", "_")
 	s.send(&pgproto3.Query{String: "CREATE_REPLICATION_SLOT " + slot + " TEMPORARY PHYSICAL RESERVE_WAL"})
 	receive[*pgproto3.ReadyForQuery](s)

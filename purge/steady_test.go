@@ -8,9 +8,10 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// Records come as calls make them, in steps that are an hour of a clock of their own: the grace is what is between that clock
-// and the real one. Vacuum is run after every step, as the server would do by itself, so that the test need not wait for it.
-func TestTableStaysAsLargeAsWhatIsRetainedAfterTenTurnovers(t *testing.T) {
+// The test inserts records at a rate of one batch per step. A step is an hour of a simulated clock;
+// Grace is the difference between that clock and the real one. The test runs VACUUM after each
+// step, instead of waiting for autovacuum.
+func TestOnce_TableSizeStaysStable(t *testing.T) {
 	t.Parallel()
 	pgtest.Long(t)
 	h := newHouse(t)
@@ -55,7 +56,8 @@ func TestTableStaysAsLargeAsWhatIsRetainedAfterTenTurnovers(t *testing.T) {
 		t.Logf("heap %d, index %d bytes; of a fresh table with the same rows %d and %d", heap, index, freshHeap, freshIndex)
 		return float64(heap) / float64(freshHeap), float64(index) / float64(freshIndex)
 	}
-	// While the server itself has a snapshot, for an ANALYZE of the catalog, no vacuum can remove anything: then it is tried again.
+	// A snapshot of the server itself, such as for an ANALYZE of the catalog, keeps VACUUM from
+	// removing rows. Then the test retries.
 	for range 3 {
 		if heap, index := turnOver(); heap <= 1.5 && index <= 1.5 {
 			return
@@ -66,9 +68,10 @@ func TestTableStaysAsLargeAsWhatIsRetainedAfterTenTurnovers(t *testing.T) {
 	t.Error("the table or its index is more than half as large again as a fresh one")
 }
 
-// A sweep updates its row with every portion. That must leave nothing behind but in its own page. As long as any transaction of the server
-// has written and goes on, a session may hold what is dead for alive: so this has a server to itself.
-func TestTableOfSweepsStaysSmall(t *testing.T) {
+// A sweep updates its row after every portion. The dead versions must be removed within their page.
+// A long transaction elsewhere on the server could keep them alive, so the test has a server of its
+// own.
+func TestSweep_SweepsTableStaysSmall(t *testing.T) {
 	t.Parallel()
 	primary, _ := ownServer(t, "autovacuum=off")
 	h := &house{t, primary}

@@ -16,8 +16,8 @@ import (
 // sweep is the work of one run on one table.
 type sweep struct {
 	walker
-	every  time.Duration // how long after the beginning of another sweep there is no need for this one
-	ending bool          // it has asked for its end, and may not have heard the answer
+	every  time.Duration // minimum time since the start of the last sweep
+	ending bool          // FinishSweep was sent; its answer may have been lost
 }
 
 func newSweep(pool *pgxpool.Pool, o *Options, t table, sweeper string, every time.Duration) *sweep {
@@ -30,11 +30,11 @@ func newSweep(pool *pgxpool.Pool, o *Options, t table, sweeper string, every tim
 	if o.DryRun {
 		s.engine.Options = readsOnly
 	}
-	s.brake = brake{engine: &s.engine, options: o, sweeper: s.sweeper, tell: s.tell, waited: s.did.Waited}
+	s.brake = brake{engine: &s.engine, options: o, sweeper: s.sweeper, report: s.reportProgress, waited: s.did.Waited}
 	return s
 }
 
-// run sweeps, and goes on after what passes by itself. Whatever happens, it says in s.did what was done.
+// run sweeps the table, and retries after a transient error. It always sets s.did to what was done.
 func (s *sweep) run(ctx context.Context) error {
 	defer func() {
 		s.did.Duration, s.did.Hidden = time.Since(s.began), s.brake.backlog.Hidden
@@ -42,7 +42,7 @@ func (s *sweep) run(ctx context.Context) error {
 	}()
 	for {
 		err := s.walk(ctx)
-		if s.taken && passes(err) && ctx.Err() == nil && s.brake.wait(ctx, Server) == nil {
+		if s.taken && retryable(err) && ctx.Err() == nil && s.brake.wait(ctx, Server) == nil {
 			continue
 		}
 		var end ended
@@ -59,13 +59,13 @@ func (s *sweep) run(ctx context.Context) error {
 	}
 }
 
-// walk takes the sweep up where it is, and goes on to its end.
+// walk starts or resumes the sweep, and walks to the end of the table.
 func (s *sweep) walk(ctx context.Context) error {
 	if err := s.take(ctx); err != nil {
 		return err
 	}
 	at := s.whole.Position
-	var gone error // why the last part could not be walked: it seems to be there no more
+	var gone error // why the last part could not be walked: it seems to have been dropped
 	var last int64
 	for from := at.Part; ; {
 		part := db.Part{Relation: s.table.relation, FromPart: from}
@@ -73,7 +73,7 @@ func (s *sweep) walk(ctx context.Context) error {
 			return err
 		}
 		switch {
-		case gone != nil && part.OID == last: // it is something else that is missing
+		case gone != nil && part.OID == last: // the part still exists, so another table is missing
 			return gone
 		case !part.Found:
 			return s.finish(ctx)
@@ -89,27 +89,28 @@ func (s *sweep) walk(ctx context.Context) error {
 		case err != nil:
 			return err
 		default:
-			from = part.Name + "\x01" // nothing is between the two
+			from = part.Name + "\x01" // the smallest name after part.Name
 		}
 	}
 }
 
-// absence is how long without a sign of life a sweeper is there: a portion and a pause, and what may come on top. One that was
-// only slow finds out with its next portion that another run has taken over.
+// absence is the age of a heartbeat after which another run takes over the sweep. It covers a
+// portion and a pause twice. A run that was only slow notices at its next portion that it has been
+// replaced.
 const absence = 2 * (workLimit + maxPause)
 
-// take makes this run the sweeper.
+// take claims the row of the table in idem.sweeps for this run.
 func (s *sweep) take(ctx context.Context) error {
 	first := db.Part{Relation: s.table.relation}
 	if err := s.brake.find(ctx, &first, s.taken); err != nil {
 		return err
 	}
 	if !first.Found {
-		return fmt.Errorf("%s is missing, run the migrations of package migrations", s.table.relation)
+		return fmt.Errorf("the table %s is missing; run the migrations of package migrations", s.table.relation)
 	}
 	rest := s.every
 	if s.ending {
-		rest = math.MaxInt64 // it need not begin again
+		rest = math.MaxInt64 // do not start another sweep
 	}
 	s.whole = db.TakeSweepRow{TotalPages: first.TotalPages}
 	if s.options.DryRun {
@@ -120,7 +121,7 @@ func (s *sweep) take(ctx context.Context) error {
 		return err
 	}
 	switch {
-	case !take.Found && s.ending: // nothing is left to resume: the sweep has ended
+	case !take.Found && s.ending: // there is nothing to resume, so the sweep has ended
 		s.taken = false
 		return ended(Finished)
 	case !take.Found:
@@ -148,10 +149,10 @@ func (s *sweep) finish(ctx context.Context) error {
 	return ended(Finished)
 }
 
-// leaveLimit is how long it may take to say that no process sweeps any more. If it does not work, the next run waits for absence.
+// leaveLimit is the time limit of leave. If leave fails, the next run takes over after absence.
 const leaveLimit = 2 * time.Second
 
-// leave lets another run go on at once.
+// leave releases the row in idem.sweeps, so that another run can resume the sweep at once.
 func (s *sweep) leave(ctx context.Context) {
 	if !s.taken {
 		return

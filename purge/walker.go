@@ -8,7 +8,7 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// walker walks through parts of a table, and keeps count of what it has done.
+// walker walks through the parts of a table, and counts what it has done.
 type walker struct {
 	engine  txn.Engine
 	options *Options
@@ -16,8 +16,8 @@ type walker struct {
 	sweeper db.Sweeper
 	limits  db.LimitPortion
 
-	taken bool // it has the row in idem.sweeps
-	waits bool // the server refuses to hurry
+	taken bool // this run holds the row in idem.sweeps
+	waits bool // the server refuses HurryPortion
 	whole db.TakeSweepRow
 	pace  pace
 	brake brake
@@ -26,7 +26,8 @@ type walker struct {
 	did   Sweep
 }
 
-// walkPart walks a part from a block to its present end. What is appended meanwhile has not expired.
+// walkPart walks a part from block to the end that it had when the sweep read its size. Rows that
+// are appended meanwhile have not expired.
 func (w *walker) walkPart(ctx context.Context, part *db.Part, block int64) error {
 	statement := deletionOf(w.table, part)
 	if w.options.DryRun {
@@ -34,7 +35,7 @@ func (w *walker) walkPart(ctx context.Context, part *db.Part, block int64) error
 	}
 	for block < part.Pages {
 		p := &portion{
-			statement: statement, limits: w.limits, rest: w.table.rest(w.options), waits: w.waits,
+			statement: statement, limits: w.limits, keep: w.table.keep(w.options), waits: w.waits,
 			from: block, to: min(block+w.pace.pages, part.Pages),
 		}
 		pause, err := w.step(ctx, part, p)
@@ -51,12 +52,12 @@ func (w *walker) walkPart(ctx context.Context, part *db.Part, block int64) error
 	return nil
 }
 
-// step makes one portion, or waits for what keeps it from being made. It returns how long to pause.
+// step does one portion, or waits once. It returns how long to pause.
 func (w *walker) step(ctx context.Context, part *db.Part, p *portion) (time.Duration, error) {
 	if w.options.Max > 0 && time.Since(w.first) >= w.options.Max {
 		return 0, ended(TimeIsUp)
 	}
-	reason, err := w.brake.mayGoOn(ctx, part.OID)
+	reason, err := w.brake.check(ctx, part.OID)
 	switch {
 	case err != nil:
 		return 0, err
@@ -78,12 +79,12 @@ func (w *walker) step(ctx context.Context, part *db.Part, p *portion) (time.Dura
 	case err != nil:
 		return 0, err
 	}
-	w.brake.goOn()
-	w.tell("")
+	w.brake.done()
+	w.reportProgress("")
 	return w.pace.after(p.took, time.Since(begin)-p.took), nil
 }
 
-// do makes one portion.
+// do does one portion.
 func (w *walker) do(ctx context.Context, part *db.Part, p *portion) error {
 	if w.options.DryRun {
 		err := p.count(ctx, &w.engine)
@@ -98,7 +99,7 @@ func (w *walker) do(ctx context.Context, part *db.Part, p *portion) error {
 		return err
 	}
 	w.note(p)
-	if !advance.Found { // the deletions stand: the rows had expired. Another run has taken over the sweep
+	if !advance.Found { // another run has taken over; the deletions are valid all the same
 		w.taken = false
 		return ended(Elsewhere)
 	}
@@ -112,8 +113,8 @@ func (w *walker) note(p *portion) {
 	w.did.Working += p.took
 }
 
-// tell tells the progress.
-func (w *walker) tell(waiting Reason) {
+// reportProgress calls Options.Progress.
+func (w *walker) reportProgress(waiting Reason) {
 	w.options.Progress(Progress{
 		Counts: w.did.Counts, Table: w.table.name, WalkedPages: w.whole.Pages, TotalPages: w.whole.TotalPages,
 		Waiting: waiting, PagesAPortion: int(w.pace.pages), Duration: time.Since(w.began),

@@ -2,17 +2,17 @@ package seal
 
 import "errors"
 
-// Why something is not opened. Test for them with errors.Is. None of them carries anything that was sealed.
+// The errors of Open. Test for them with errors.Is. Their texts contain nothing that was sealed.
 var (
-	// ErrUnknownKey says that it was sealed with a key that is not among the Keys: one that was dropped too early, or that
-	// this process has not been given yet.
+	// ErrUnknownKey means that the key is not among the Keys. It was removed too early, or this
+	// process does not have it yet.
 	ErrUnknownKey = errors.New("seal: unknown key")
 
-	// ErrTampered says that the key is known and what was sealed is not as it was, or not where it was: a person has changed,
-	// cut short or moved it, or has given another secret the same id.
-	ErrTampered = errors.New("seal: this is not what was sealed here")
+	// ErrTampered means that the sealed bytes were changed, truncated or moved to another record,
+	// or that another secret was given the same key ID.
+	ErrTampered = errors.New("seal: the sealed bytes were changed or moved, or the secret is another one")
 
-	// ErrPlain says that it was not sealed, or that the mark that it was is gone. AcceptPlain lets what was not
-	// sealed pass.
-	ErrPlain = errors.New("seal: this was not sealed")
+	// ErrPlain means that the bytes were not sealed, or that the mark of the seal was removed.
+	// AcceptPlain accepts bytes that were not sealed.
+	ErrPlain = errors.New("seal: the bytes were not sealed; use AcceptPlain while there are plain records")
 )

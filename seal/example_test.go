@@ -8,10 +8,11 @@ import (
 	"github.com/idem-go/idem/seal"
 )
 
-// A key is replaced in three steps, in each of which processes of the step before still run: both keys, the new one as
-// primary, and the old one dropped when the last record that it has sealed is gone.
+// A key is replaced in three steps. In each step, processes of the step before still run. First all
+// have both keys, then the new key becomes primary, and the old key is removed after the last
+// record that it has sealed.
 func Example() {
-	old, young := bytes.Repeat([]byte{1}, 32), bytes.Repeat([]byte{2}, 32) // as a rule from a secret manager
+	old, young := bytes.Repeat([]byte{1}, 32), bytes.Repeat([]byte{2}, 32) // usually from a secret manager
 	before := seal.New(seal.Keys{Primary: "2026-11", Secrets: map[string][]byte{"2026-11": old}})
 	both := seal.New(seal.Keys{Primary: "2026-11", Secrets: map[string][]byte{"2026-11": old, "2026-12": young}})
 	after := seal.New(seal.Keys{Primary: "2026-12", Secrets: map[string][]byte{"2026-11": old, "2026-12": young}})

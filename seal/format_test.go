@@ -12,8 +12,9 @@ import (
 	"github.com/idem-go/idem/seal"
 )
 
-// The vectors of https://c2sp.org/XAES-256-GCM, one for each way in which the subkey is made.
-func TestCipherIsXAES256GCM(t *testing.T) {
+// The test vectors of https://c2sp.org/XAES-256-GCM: one for each branch in the derivation of the
+// subkey.
+func TestKey_IsXAES256GCM(t *testing.T) {
 	t.Parallel()
 	for _, vector := range []struct {
 		secret            byte
@@ -30,8 +31,8 @@ func TestCipherIsXAES256GCM(t *testing.T) {
 	}
 }
 
-// Where only what FIPS 140 approves is allowed, the standard library refuses a nonce of the caller's.
-func TestSealerWorksWhereOnlyFIPS140IsAllowed(t *testing.T) {
+// Under GODEBUG=fips140=only, the standard library rejects a nonce that the caller has chosen.
+func TestSealer_WorksUnderFIPS140Only(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
 		t.Skip("not every system has it")
@@ -43,10 +44,10 @@ func TestSealerWorksWhereOnlyFIPS140IsAllowed(t *testing.T) {
 	}
 }
 
-// frozen is plain, as it was sealed once by the key "a" beside bound. Databases hold the like.
+// frozen is plain, sealed with key "a" and bound by an earlier version. Databases hold such bytes.
 const frozen = "01b1be860ed8e92cee28b7cc732bf4865ce8c070bdeb576903d4ee3cf9d9e994d61a70112a11c6b3dddb2dcd84f8b9872f9f463739"
 
-func TestSealedTextIsFrozen(t *testing.T) {
+func TestOpen_OpensTheFrozenFormat(t *testing.T) {
 	t.Parallel()
 	got, err := sealerOf("a").Open("a", unhex(t, frozen), bound)
 	if err != nil || !bytes.Equal(got, plain) {

@@ -8,10 +8,10 @@ import (
 	"github.com/idem-go/idem/seal"
 )
 
-// Whatever is in the database: what opens is what was sealed, and all else is one of three errors.
+// Whatever the database contains, Open returns what was sealed or one of three errors.
 func FuzzOpen(f *testing.F) {
 	strict, lenient := sealerOf("a b"), sealerOf("a b", seal.AcceptPlain())
-	keyID, text := "a", unhex(f, frozen) // the same in every process that takes part
+	keyID, text := "a", unhex(f, frozen) // the same in every fuzzing process
 	f.Add(keyID, text, bound)
 	f.Add("", text, bound)
 	f.Add("", plain, bound)

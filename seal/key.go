@@ -7,13 +7,14 @@ import (
 	"crypto/subtle"
 )
 
-// What is sealed begins with its format. The rest is XAES-256-GCM: a nonce of 24 bytes, the ciphertext and a tag. The first
-// half of the nonce is what the key of this one message is derived with, the second half is that of AES-GCM.
+// Sealed bytes headerSize with a format byte. The rest is XAES-256-GCM: a nonce of 24 bytes, the
+// ciphertext and a tag. The key of the message is derived from the first half of the nonce (the
+// salt). The second half is the nonce of AES-GCM.
 const (
-	format   = 1
-	saltSize = 12
-	begin    = 1 + saltSize
-	overhead = begin + 12 + 16
+	format     = 1
+	saltSize   = 12
+	headerSize = 1 + saltSize
+	overhead   = headerSize + 12 + 16
 )
 
 // key seals and opens with one secret.
@@ -25,7 +26,7 @@ type key struct {
 func newKey(secret []byte) *key {
 	block, err := aes.NewCipher(secret)
 	if err != nil {
-		panic(err) // its length was checked
+		panic(err) // cannot happen: Keys.check has checked the length
 	}
 	k := &key{block: block}
 	block.Encrypt(k.k1[:], k.k1[:])
@@ -37,8 +38,8 @@ func newKey(secret []byte) *key {
 	return k
 }
 
-// derive returns the cipher for one message: AES-GCM under a key that is made from salt by NIST SP 800-108 in counter mode,
-// with CMAC.
+// derive returns the cipher for one message: AES-GCM with a key that is derived from salt with NIST
+// SP 800-108 in counter mode, with CMAC as the PRF.
 func (k *key) derive(salt []byte) cipher.AEAD {
 	var derived [2 * aes.BlockSize]byte
 	for half := range 2 {
@@ -60,16 +61,16 @@ func (k *key) derive(salt []byte) cipher.AEAD {
 }
 
 func (k *key) seal(plain, bound []byte) []byte {
-	sealed := make([]byte, begin, len(plain)+overhead)
+	sealed := make([]byte, headerSize, len(plain)+overhead)
 	sealed[0] = format
-	rand.Read(sealed[1:begin]) // never fails
-	return k.derive(sealed[1:begin]).Seal(sealed, nil, plain, bound)
+	rand.Read(sealed[1:headerSize]) // never returns an error
+	return k.derive(sealed[1:headerSize]).Seal(sealed, nil, plain, bound)
 }
 
 func (k *key) open(sealed, bound []byte) (plain []byte, ok bool) {
 	if len(sealed) < overhead || sealed[0] != format {
 		return nil, false
 	}
-	plain, err := k.derive(sealed[1:begin]).Open(nil, nil, sealed[begin:], bound)
+	plain, err := k.derive(sealed[1:headerSize]).Open(nil, nil, sealed[headerSize:], bound)
 	return plain, err == nil
 }

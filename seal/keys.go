@@ -6,41 +6,44 @@ import (
 	"strings"
 )
 
-// SecretSize is how many bytes a secret has.
+// SecretSize is the size of a secret in bytes.
 const SecretSize = 32
 
-// maxID is how many bytes the id of a key may have: it is stored beside every response.
+// maxID is the maximum length of a key ID, which is stored beside every response.
 const maxID = 64
 
-// Keys are the secrets to open with, by their ids, and the id of the one to seal with.
+// Keys are the secrets to open with, by ID, and the ID of the secret to seal with.
 type Keys struct {
 	Primary string
 
-	// Secrets have SecretSize bytes each, from a cryptographic random source and not from a password. An id has 1 to 64
-	// characters of ASCII, without spaces, and is never given to another secret.
+	// Secrets have SecretSize bytes each. They must come from a cryptographic random source, not
+	// from a password. An ID has 1 to 64 ASCII characters without spaces, and must never be reused
+	// for another secret.
 	Secrets map[string][]byte
 }
 
-// maxShown is how many bytes of an id an error about the keys shows: who has mixed up ids and secrets has a secret there.
+// maxShown is how many bytes of an ID an error shows. If IDs and secrets were swapped, the ID is a
+// secret.
 const maxShown = 12
 
-// check returns what is wrong with the keys. It says nothing of a secret but its length.
+// check returns an error if the keys are invalid. The error contains nothing of a secret but its
+// length.
 func (k Keys) check() error {
 	if len(k.Secrets) == 0 {
-		return errors.New("seal: there are no Secrets")
+		return errors.New("seal: Keys.Secrets is empty")
 	}
 	for id, secret := range k.Secrets {
 		switch {
 		case !isID(id):
-			return fmt.Errorf("seal: %.*q is not an id: 1 to %d characters of ASCII, without spaces", maxShown, id, maxID)
+			return fmt.Errorf("seal: %.*q is not a key ID: it must have 1 to %d ASCII characters without spaces", maxShown, id, maxID)
 		case len(secret) != SecretSize:
-			return fmt.Errorf("seal: the secret of %.*q has %d bytes, not %d", maxShown, id, len(secret), SecretSize)
+			return fmt.Errorf("seal: the secret of key %.*q has %d bytes; it must have %d", maxShown, id, len(secret), SecretSize)
 		case strings.Trim(string(secret), "\x00") == "":
-			return fmt.Errorf("seal: the secret of %.*q is nothing but zeros", maxShown, id)
+			return fmt.Errorf("seal: the secret of key %.*q has only zero bytes", maxShown, id)
 		}
 	}
 	if _, ok := k.Secrets[k.Primary]; !ok {
-		return fmt.Errorf("seal: Primary is %.*q, and there is no such secret", maxShown, k.Primary)
+		return fmt.Errorf("seal: Keys.Primary is %.*q, but Keys.Secrets has no such key", maxShown, k.Primary)
 	}
 	return nil
 }

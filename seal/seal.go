@@ -5,8 +5,9 @@ import (
 	"fmt"
 )
 
-// Sealer seals with one key and opens with several. It is an idem.Sealer, safe for concurrent use, and asks no server: a
-// program that has its secrets from a key service asks that when it starts.
+// Sealer seals with one key and opens with several. It implements idem.Sealer and is safe for
+// concurrent use. It calls no server: a program that keeps its secrets in a key service reads them
+// when it starts.
 type Sealer struct {
 	primary     string
 	keys        map[string]*key
@@ -15,19 +16,22 @@ type Sealer struct {
 	err         error
 }
 
-// Option changes what a Sealer does with what is not sealed.
+// Option changes how a Sealer treats bytes that are not sealed.
 type Option func(*Sealer)
 
-// AcceptPlain lets what was not sealed pass: for as long as there are records from before the sealing. What it gives up is
-// that a response which was put in the place of a sealed one is noticed.
+// AcceptPlain makes Open accept bytes that were not sealed. Use it while there are records from
+// before sealing was introduced. With it, a plain response that has replaced a sealed one is not
+// detected.
 func AcceptPlain() Option { return func(s *Sealer) { s.acceptPlain = true } }
 
-// WritePlain leaves everything plain, and lets what is plain pass, as AcceptPlain does, but opens what is sealed: for the
-// first step of a roll-out, in which all processes learn to open before one of them seals.
+// WritePlain makes Seal leave everything plain, and Open accept plain bytes as AcceptPlain does.
+// Sealed bytes are still opened. It is the first step of a rollout: all processes can open before
+// one of them seals.
 func WritePlain() Option { return func(s *Sealer) { s.acceptPlain, s.writePlain = true, true } }
 
-// New returns a Sealer for the keys. By default it refuses what is not sealed. If something is wrong with the keys, the Sealer
-// does nothing but say so: Check does, and every call that it is given to, before it does anything else.
+// New returns a Sealer for the keys. By default it rejects bytes that are not sealed. If the keys
+// are invalid, every method returns an error. Every call that gets such a Sealer fails before it
+// does anything.
 func New(keys Keys, options ...Option) *Sealer {
 	s := &Sealer{primary: keys.Primary, keys: map[string]*key{}, err: keys.check()}
 	for _, option := range options {
@@ -46,7 +50,7 @@ func New(keys Keys, options ...Option) *Sealer {
 	return s
 }
 
-// Check returns what is wrong with the keys, nil if nothing is. idem.CheckOptions asks for it.
+// Check returns an error if the keys are invalid. idem.CheckOptions calls it.
 func (s *Sealer) Check() error {
 	if s == nil {
 		return errors.New("seal: the Sealer is nil")
@@ -54,8 +58,8 @@ func (s *Sealer) Check() error {
 	return s.err
 }
 
-// Seal encrypts plain with the primary key, bound to bound: it opens again beside the same bytes only. Under WritePlain it
-// returns plain as it is, and no key.
+// Seal encrypts plain with the primary key. The result opens only together with the same bound.
+// Under WritePlain, Seal returns plain itself and an empty key ID.
 func (s *Sealer) Seal(plain, bound []byte) (keyID string, sealed []byte, err error) {
 	switch err := s.Check(); {
 	case err != nil:
@@ -66,35 +70,35 @@ func (s *Sealer) Seal(plain, bound []byte) (keyID string, sealed []byte, err err
 	return s.primary, s.keys[s.primary].seal(plain, bound), nil
 }
 
-// Open returns what was sealed, or an error that is ErrUnknownKey, ErrTampered or ErrPlain. Without a key id it is asked
-// whether what was not sealed may pass, and returns it as it is.
+// Open decrypts sealed. Its errors are ErrUnknownKey, ErrTampered and ErrPlain. With an empty key
+// ID the bytes count as plain, and Open returns them if that is allowed.
 func (s *Sealer) Open(keyID string, sealed, bound []byte) ([]byte, error) {
 	if err := s.Check(); err != nil {
 		return nil, err
 	}
 	if keyID == "" {
-		return s.pass(sealed, bound)
+		return s.openPlain(sealed, bound)
 	}
 	key, ok := s.keys[keyID]
 	if !ok {
-		return nil, fmt.Errorf("%w: %.*q", ErrUnknownKey, maxID, keyID)
+		return nil, fmt.Errorf("%w %.*q; add its secret to Keys.Secrets", ErrUnknownKey, maxID, keyID)
 	}
 	plain, ok := key.open(sealed, bound)
 	if !ok {
-		return nil, fmt.Errorf("%w, by the key %q", ErrTampered, keyID)
+		return nil, fmt.Errorf("%w (key %q)", ErrTampered, keyID)
 	}
 	return plain, nil
 }
 
-// pass lets plain bytes pass, unless they are sealed ones from which the mark was taken: those would be handed out as they
-// are.
-func (s *Sealer) pass(plain, bound []byte) ([]byte, error) {
+// openPlain returns plain bytes if AcceptPlain allows it. It rejects sealed bytes whose key ID was
+// removed, so that ciphertext is not returned as an answer.
+func (s *Sealer) openPlain(plain, bound []byte) ([]byte, error) {
 	if !s.acceptPlain {
 		return nil, ErrPlain
 	}
 	for id, key := range s.keys {
 		if _, ok := key.open(plain, bound); ok {
-			return nil, fmt.Errorf("%w: the mark that it was sealed by the key %q is gone", ErrTampered, id)
+			return nil, fmt.Errorf("%w: the bytes are sealed with key %q, but have no key ID", ErrTampered, id)
 		}
 	}
 	return plain, nil

@@ -14,10 +14,10 @@ import (
 
 var _ idem.Sealer = (*seal.Sealer)(nil)
 
-// secret returns a secret that is no good but as a test's.
+// secret returns a secret for tests.
 func secret(n byte) []byte { return bytes.Repeat([]byte{n}, seal.SecretSize) }
 
-// sealerOf returns a Sealer with the keys of these ids, of which the first is primary.
+// sealerOf returns a Sealer with the keys of these IDs. The first is the primary.
 func sealerOf(ids string, options ...seal.Option) *seal.Sealer {
 	keys := seal.Keys{Secrets: map[string][]byte{}}
 	for _, id := range strings.Fields(ids) {
@@ -58,7 +58,7 @@ func wantError(t *testing.T, s *seal.Sealer, keyID string, text, bound []byte, w
 	}
 }
 
-func TestOpenReturnsWhatWasSealedAndNothingOfItIsVisible(t *testing.T) {
+func TestSeal_HidesThePlainTextAndOpenReturnsIt(t *testing.T) {
 	t.Parallel()
 	s := sealerOf("a")
 	for _, size := range []int{0, 1, 15, 16, 17, 1024, 1 << 20} {
@@ -76,7 +76,7 @@ func TestOpenReturnsWhatWasSealedAndNothingOfItIsVisible(t *testing.T) {
 	}
 }
 
-func TestSameTextIsNeverSealedAlike(t *testing.T) {
+func TestSeal_NeverReturnsTheSameBytes(t *testing.T) {
 	t.Parallel()
 	s := sealerOf("a")
 	salts, nonces := map[string]bool{}, map[string]bool{}
@@ -90,7 +90,7 @@ func TestSameTextIsNeverSealedAlike(t *testing.T) {
 	}
 }
 
-func TestEveryBitOfWhatIsSealedAndBoundCounts(t *testing.T) {
+func TestOpen_DetectsEveryFlippedBit(t *testing.T) {
 	t.Parallel()
 	s := sealerOf("a b")
 	keyID, text := sealed(t, s)
@@ -116,7 +116,7 @@ func TestEveryBitOfWhatIsSealedAndBoundCounts(t *testing.T) {
 	wantError(t, s, keyID, plain, bound, seal.ErrTampered)
 }
 
-func TestUnknownKeyPlainAndTamperedAreThreeErrors(t *testing.T) {
+func TestOpen_DistinguishesItsThreeErrors(t *testing.T) {
 	t.Parallel()
 	keyID, text := sealed(t, sealerOf("a"))
 	wantError(t, sealerOf("b"), keyID, text, bound, seal.ErrUnknownKey)
@@ -131,7 +131,7 @@ func TestUnknownKeyPlainAndTamperedAreThreeErrors(t *testing.T) {
 	}
 }
 
-func TestPlainPassesOnlyWhereItIsAcceptedAndOnlyIfItIsPlain(t *testing.T) {
+func TestOpen_AcceptPlain(t *testing.T) {
 	t.Parallel()
 	_, text := sealed(t, sealerOf("a"))
 	for name, s := range map[string]*seal.Sealer{
@@ -139,7 +139,7 @@ func TestPlainPassesOnlyWhereItIsAcceptedAndOnlyIfItIsPlain(t *testing.T) {
 	} {
 		wantOpen(t, s, "", plain)
 		wantOpen(t, s, "a", text)
-		wantError(t, s, "", text, bound, seal.ErrTampered) // the mark that it is sealed was taken away
+		wantError(t, s, "", text, bound, seal.ErrTampered) // the key ID was removed
 		if got, err := s.Open("", nil, bound); got != nil || err != nil {
 			t.Errorf("%s: nothing is %q, %v", name, got, err)
 		}
@@ -155,12 +155,12 @@ func TestPlainPassesOnlyWhereItIsAcceptedAndOnlyIfItIsPlain(t *testing.T) {
 	}
 }
 
-func TestKeysAreRotatedWithoutAPauseInWhichOneIsMissing(t *testing.T) {
+func TestSealer_RotatesKeysWithoutInterruption(t *testing.T) {
 	t.Parallel()
 	steps := []*seal.Sealer{sealerOf("a"), sealerOf("a b"), sealerOf("b a"), sealerOf("b")}
 	for i, writer := range steps {
 		keyID, text := sealed(t, writer)
-		for _, reader := range steps[max(i-1, 0):min(i+2, len(steps))] { // those that run at the same time
+		for _, reader := range steps[max(i-1, 0):min(i+2, len(steps))] { // the steps that run at the same time
 			wantOpen(t, reader, keyID, text)
 		}
 	}
@@ -168,7 +168,7 @@ func TestKeysAreRotatedWithoutAPauseInWhichOneIsMissing(t *testing.T) {
 	wantError(t, steps[3], keyID, text, bound, seal.ErrUnknownKey)
 }
 
-func TestBadKeysAreAnErrorOfEveryCallThatTellsNoSecret(t *testing.T) {
+func TestNew_InvalidKeysFailEveryCallAndLeakNoSecret(t *testing.T) {
 	t.Parallel()
 	secrets := func(of ...any) map[string][]byte {
 		m := map[string][]byte{}
@@ -182,20 +182,20 @@ func TestBadKeysAreAnErrorOfEveryCallThatTellsNoSecret(t *testing.T) {
 		keys seal.Keys
 		want string
 	}{
-		"no keys":           {seal.Keys{}, "no Secrets"},
+		"no keys":           {seal.Keys{}, "Secrets is empty"},
 		"no primary":        {seal.Keys{Secrets: secrets("a", secret(1))}, `Primary is ""`},
 		"another primary":   {seal.Keys{Primary: "b", Secrets: secrets("a", secret(1))}, `Primary is "b"`},
-		"empty id":          {seal.Keys{Primary: "", Secrets: secrets("", secret(1))}, `"" is not an id`},
-		"long id":           {seal.Keys{Primary: "a", Secrets: secrets("a", secret(1), strings.Repeat("x", 65), secret(1))}, "is not an id"},
-		"space":             {seal.Keys{Primary: "a b", Secrets: secrets("a b", secret(1))}, "is not an id"},
-		"not ASCII":         {seal.Keys{Primary: "ü", Secrets: secrets("ü", secret(1))}, "is not an id"},
+		"empty id":          {seal.Keys{Primary: "", Secrets: secrets("", secret(1))}, `"" is not a key ID`},
+		"long id":           {seal.Keys{Primary: "a", Secrets: secrets("a", secret(1), strings.Repeat("x", 65), secret(1))}, "is not a key ID"},
+		"space":             {seal.Keys{Primary: "a b", Secrets: secrets("a b", secret(1))}, "is not a key ID"},
+		"not ASCII":         {seal.Keys{Primary: "ü", Secrets: secrets("ü", secret(1))}, "is not a key ID"},
 		"short secret":      {seal.Keys{Primary: "a", Secrets: secrets("a", hush[:31])}, "31 bytes"},
 		"long secret":       {seal.Keys{Primary: "a", Secrets: secrets("a", hush)}, "33 bytes"},
 		"nil secret":        {seal.Keys{Primary: "a", Secrets: secrets("a", []byte(nil))}, "0 bytes"},
-		"secret of zeros":   {seal.Keys{Primary: "a", Secrets: secrets("a", secret(0))}, "zeros"},
+		"secret of zeros":   {seal.Keys{Primary: "a", Secrets: secrets("a", secret(0))}, "zero bytes"},
 		"secret as primary": {seal.Keys{Primary: "123456789+12hush", Secrets: secrets("a", secret(1))}, `Primary is "123456789+12"`},
 		"secret as id":      {seal.Keys{Primary: "a", Secrets: secrets("a", secret(1), "123456789+12hush", []byte("a"))}, "1 bytes"},
-		"bad secret as id":  {seal.Keys{Primary: "a", Secrets: secrets("a", secret(1), "123456789 12hush", []byte("a"))}, "is not an id"},
+		"bad secret as id":  {seal.Keys{Primary: "a", Secrets: secrets("a", secret(1), "123456789 12hush", []byte("a"))}, "is not a key ID"},
 		"one of two is bad": {seal.Keys{Primary: "a", Secrets: secrets("a", secret(1), "b", hush[:16])}, "16 bytes"},
 	} {
 		s := seal.New(test.keys, seal.AcceptPlain())
@@ -219,7 +219,7 @@ func TestBadKeysAreAnErrorOfEveryCallThatTellsNoSecret(t *testing.T) {
 	}
 }
 
-func TestSealerKeepsItsOwnKeys(t *testing.T) {
+func TestNew_CopiesTheKeys(t *testing.T) {
 	t.Parallel()
 	keys := seal.Keys{Primary: "a", Secrets: map[string][]byte{"a": secret('a')}}
 	s := seal.New(keys)
@@ -231,7 +231,7 @@ func TestSealerKeepsItsOwnKeys(t *testing.T) {
 	wantOpen(t, sealerOf("a"), keyID, text)
 }
 
-func TestSealingChangesNothingOfWhatItIsGiven(t *testing.T) {
+func TestSeal_DoesNotModifyItsArguments(t *testing.T) {
 	t.Parallel()
 	s := sealerOf("a")
 	given := [][]byte{bytes.Clone(plain), bytes.Clone(bound)}
@@ -246,7 +246,7 @@ func TestSealingChangesNothingOfWhatItIsGiven(t *testing.T) {
 	}
 }
 
-func TestSealerIsSafeForConcurrentUse(t *testing.T) {
+func TestSealer_IsSafeForConcurrentUse(t *testing.T) {
 	t.Parallel()
 	s := sealerOf("a b")
 	done := make(chan error)

@@ -7,7 +7,8 @@ import (
 	"github.com/idem-go/idem/internal/statsdb"
 )
 
-// MaxCount is the highest count of Messages and Acts. A count of MaxCount means that there are at least as many.
+// MaxCount is the highest count of Messages and Acts. A count of MaxCount means that there are at
+// least as many.
 const MaxCount = 10_000
 
 // Table is the size of a table. The partitions of a table are added up.
@@ -20,7 +21,8 @@ type Table struct {
 	DeadRows   int64 // not vacuumed yet, an estimate
 }
 
-// tableNames are the tables that the migrations create, as an array of SQL. TestRead_ListsEveryTable checks them.
+// tableNames are the tables that the migrations create, as an array of SQL.
+// TestRead_ListsEveryTable checks them.
 const tableNames = "{audit,dead_letters,delayed,inbox,leases,operations,outbox,published,records,relay_topics,relays,signals,steps,sweeps}"
 
 func newTables(rows []statsdb.TablesRow) []Table {

@@ -34,8 +34,8 @@ func estimate[T any](value T, note string) Figure[T] {
 
 func unknown[T any](note string) Figure[T] { return Figure[T]{Quality: Unknown, Note: note} }
 
-// unknownBecause returns an unknown figure if err says that the role may not read the tables, or that they do not exist. It
-// returns any other error as it is.
+// unknownBecause returns an unknown figure if err says that the role may not read the tables, or
+// that they do not exist. It returns any other error as it is.
 func unknownBecause[T any](err error, tables string) (Figure[T], error) {
 	var pgErr *pgconn.PgError
 	if errors.As(err, &pgErr) {

@@ -14,7 +14,8 @@ type Purge struct {
 	Rate   Figure[float64]       // records deleted per second by the current sweep, or else by the last complete one
 }
 
-// Sweep returns the sweep of a table. It is the zero Sweep if the table was never swept or Sweeps is unknown.
+// Sweep returns the sweep of a table. It is the zero Sweep if the table was never swept or Sweeps
+// is unknown.
 func (p *Purge) Sweep(table string) Sweep {
 	for _, s := range p.Sweeps.Value {
 		if s.Table == table {
@@ -49,7 +50,8 @@ func (p *Purge) rate(s Sweep, oldestExpired Figure[time.Duration], now time.Time
 	}
 }
 
-// Sweep is the progress of the purge through one table. A sweep is complete when it has visited every page of the table.
+// Sweep is the progress of the purge through one table. A sweep is complete when it has visited
+// every page of the table.
 type Sweep struct {
 	Table string
 
@@ -71,13 +73,16 @@ type Sweep struct {
 	DeletedTotal int64 // rows deleted by all sweeps
 }
 
-// maxIdle is the age of a heartbeat above which the sweeping process counts as gone. A batch and the wait behind it take seconds.
+// maxIdle is the age of a heartbeat above which the sweeping process counts as gone. A batch and
+// the wait behind it take seconds.
 const maxIdle = time.Minute
 
-// Active reports whether a process is working on the current sweep. Another process resumes a sweep that is not active.
+// Active reports whether a process is working on the current sweep. Another process resumes a sweep
+// that is not active.
 func (s *Sweep) Active() bool { return s.InProgress && s.Idle > 0 && s.Idle <= maxIdle }
 
-// Lag returns how long ago the last complete sweep started. If there was none, Lag returns the age of the current one, or 0.
+// Lag returns how long ago the last complete sweep started. If there was none, Lag returns the age
+// of the current one, or 0.
 func (s *Sweep) Lag(now time.Time) time.Duration {
 	started := s.LastStartedAt
 	if started.IsZero() {

@@ -75,8 +75,9 @@ func newRecords(parts []statsdb.PartsRow, sweep Sweep, now time.Time) Records {
 	return r
 }
 
-// rowsOf estimates the number of rows of a part. The running count of the statistics is the best estimate if it began at a
-// vacuum or an analyze. It starts at zero after a crash and on a standby. rowsOf then uses the row density of the last analyze.
+// rowsOf estimates the number of rows of a part. The running count of the statistics is the best
+// estimate if it began at a vacuum or an analyze. It starts at zero after a crash and on a standby.
+// rowsOf then uses the row density of the last analyze.
 func rowsOf(part statsdb.PartsRow) float64 {
 	counted := part.AnalyzedAt != 0 || part.VacuumedAt != 0
 	if !counted && part.RowsAnalyzed > 0 && part.PagesAnalyzed > 0 {
@@ -94,8 +95,9 @@ func earliest(parts []statsdb.PartsRow, of func(statsdb.PartsRow) int64) time.Ti
 	return timeOf(least)
 }
 
-// purgedBefore returns a time before which no record can have expired, because a complete sweep newer than the sample has
-// deleted such records. The sample still has them. purgedBefore returns the zero time if there was no such sweep.
+// purgedBefore returns a time before which no record can have expired, because a complete sweep
+// newer than the sample has deleted such records. The sample still has them. purgedBefore returns
+// the zero time if there was no such sweep.
 func purgedBefore(s Sweep, analyzed time.Time) time.Time {
 	if s.LastFinishedAt.IsZero() || !s.LastFinishedAt.After(analyzed) {
 		return time.Time{}
@@ -140,7 +142,8 @@ var infinite = map[string]time.Time{
 	"-infinity": time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC),
 }
 
-// parseTimes parses a JSON array of timestamps. JSON has one format of timestamps, whatever the settings of the session.
+// parseTimes parses a JSON array of timestamps. JSON has one format of timestamps, whatever the
+// settings of the session.
 func parseTimes(array string) ([]time.Time, error) {
 	if array == "" {
 		return nil, nil
@@ -164,8 +167,8 @@ func parseTimes(array string) ([]time.Time, error) {
 	return times, nil
 }
 
-// expired returns the share of rows that have expired, and how long ago the oldest of them did. It leaves out the rows of the
-// sample that expired before purged: they have been deleted since.
+// expired returns the share of rows that have expired, and how long ago the oldest of them did. It
+// leaves out the rows of the sample that expired before purged: they have been deleted since.
 func (d *distribution) expired(now, purged time.Time) (share float64, oldest time.Duration) {
 	histogram := 1.0 // the share of rows that the histogram covers
 	var past, gone float64

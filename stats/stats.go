@@ -1,12 +1,14 @@
-// Package stats reads how the tables of idem are doing: how many records there are, how many of them have expired, how far the
-// purge is, what is in progress, and which messages and operations need a person. Package idemotel exports these figures as
-// gauges, and the command idem stats prints them.
+// Package stats reads how the tables of idem are doing: how many records there are, how many of
+// them have expired, how far the purge is, what is in progress, and which messages and operations
+// need a person. Package idemotel exports these figures as gauges, and the command idem stats
+// prints them.
 //
 //	s, err := stats.Read(ctx, pool)
 //
-// Read takes milliseconds on a table of a hundred million records, because it reads no record. The figures come from the
-// catalog, the planner statistics, the locks and short index scans. A Figure says whether its value is exact, an estimate or
-// unknown, and why. A role that may not read a table still gets every figure that needs no access to it.
+// Read takes milliseconds on a table of a hundred million records, because it reads no record. The
+// figures come from the catalog, the planner statistics, the locks and short index scans. A Figure
+// says whether its value is exact, an estimate or unknown, and why. A role that may not read a
+// table still gets every figure that needs no access to it.
 package stats
 
 import (
@@ -43,10 +45,12 @@ type DB interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// Read reads the figures with seven statements. It returns ErrNoSchema if the migrations have not been run.
+// Read reads the figures with seven statements. It returns ErrNoSchema if the migrations have not
+// been run.
 //
-// If db is a transaction and the role may not read a table, the transaction is aborted when Read returns. Read then reports the
-// figures of that table, and those of the statements after it, as unknown.
+// If db is a transaction and the role may not read a table, the transaction is aborted when Read
+// returns. Read then reports the figures of that table, and those of the statements after it, as
+// unknown.
 func Read(ctx context.Context, db DB) (Stats, error) {
 	parts, err := statsdb.Parts(ctx, db)
 	if err != nil {
@@ -65,7 +69,8 @@ func Read(ctx context.Context, db DB) (Stats, error) {
 	}
 	s := Stats{ReadAt: timeOf(parts[0].At), InFlight: newInFlight(inFlight), Tables: newTables(tables)}
 
-	// In a transaction a refused statement makes all later ones fail. So the first refusal is the reason for all of them.
+	// In a transaction a refused statement makes all later ones fail. So the first refusal is the
+	// reason for all of them.
 	sweeps, err := statsdb.Sweeps(ctx, db)
 	if s.Purge.Sweeps, err = newSweeps(sweeps, s.ReadAt, err); err != nil {
 		return Stats{}, err
@@ -94,11 +99,12 @@ func Read(ctx context.Context, db DB) (Stats, error) {
 	return s, nil
 }
 
-// tryReadLock is the key of the advisory lock of TryRead: the first eight bytes of the SHA-256 of "idem.stats/1".
+// tryReadLock is the key of the advisory lock of TryRead: the first eight bytes of the SHA-256 of
+// "idem.stats/1".
 const tryReadLock int64 = -2784471438544736350
 
-// TryRead calls Read unless another process is in TryRead on the same database. ok is false then, and nothing is read. Use it
-// where many processes export the same figures.
+// TryRead calls Read unless another process is in TryRead on the same database. ok is false then,
+// and nothing is read. Use it where many processes export the same figures.
 func TryRead(ctx context.Context, pool *pgxpool.Pool) (s Stats, ok bool, err error) {
 	tx, err := pool.BeginTx(ctx, pgx.TxOptions{AccessMode: pgx.ReadOnly})
 	if err != nil {

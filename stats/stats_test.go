@@ -18,7 +18,8 @@ import (
 	"github.com/idem-go/idem/stats"
 )
 
-// fill inserts n records. The given share expired over the last ten hours, evenly; the others expire over the next ten.
+// fill inserts n records. The given share expired over the last ten hours, evenly; the others
+// expire over the next ten.
 func fill(t *testing.T, on querier, n int, expired float64) {
 	t.Helper()
 	exec(t, on, `insert into idem.records (scope, key, hash, execution_id, created_at, expires_at, state)
@@ -40,8 +41,9 @@ func fillAnalyzed(t *testing.T, pool *pgxpool.Pool, n int, expired float64, edit
 	exec(t, pool, "analyze idem.records")
 }
 
-// counted calls add and waits until the statistics count the n records that it adds. A session reports its changes with a delay.
-// If ANALYZE ran before the report, the records would be counted twice.
+// counted calls add and waits until the statistics count the n records that it adds. A session
+// reports its changes with a delay. If ANALYZE ran before the report, the records would be counted
+// twice.
 func counted(t *testing.T, pool *pgxpool.Pool, n int, add func(querier)) {
 	t.Helper()
 	conn, err := pool.Acquire(t.Context())
@@ -169,8 +171,8 @@ func TestRead_ExpiredIsUnknownBeforeTheFirstAnalyze(t *testing.T) {
 	}
 }
 
-// Every server has the role pg_signal_backend, which has no privilege in the schema idem. That Read works for it also shows that
-// Read reads no record.
+// Every server has the role pg_signal_backend, which has no privilege in the schema idem. That Read
+// works for it also shows that Read reads no record.
 func TestRead_WorksWithoutAnyPrivilege(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
