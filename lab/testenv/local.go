@@ -11,7 +11,8 @@ import (
 	"github.com/idem-go/idem/lab/pgserver"
 )
 
-// startLocal starts the first of the installations on this machine that works.
+// startLocal starts a server from the first installation on this machine that works. If none works,
+// its error contains the failure of each.
 func startLocal(ctx context.Context, cfg config, dir *runDir) (*server, error) {
 	found, err := pgserver.Find(cfg.bin)
 	switch {
@@ -31,6 +32,8 @@ func startLocal(ctx context.Context, cfg config, dir *runDir) (*server, error) {
 	return nil, errors.Join(failures...)
 }
 
+// startInstallation starts a server in dir. Before the first start it saves a copy of the new data
+// directory, from which pgserver can create further servers without initdb.
 func startInstallation(ctx context.Context, cfg config, inst pgserver.Installation, dir string) (*server, error) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, err
