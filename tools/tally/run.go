@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// grace is how long interrupted tests may take to end before they are killed. testenv, which may be the parent of tally,
-// kills tally five seconds after a signal.
+// grace is how long interrupted tests may take to end before tally kills them. testenv can be the
+// parent of tally, and kills tally five seconds after a signal.
 const grace = 3 * time.Second
 
-// runAll runs the commands of all modules, as many at a time as together says. It starts no more of them once ctx is
-// canceled.
+// runAll runs the commands of all modules, at most together of them at a time. Once ctx is
+// canceled, it starts no further command.
 func runAll(ctx context.Context, r *results, together int) {
 	slots := make(chan struct{}, together)
 	var running sync.WaitGroup
@@ -31,10 +31,12 @@ func runAll(ctx context.Context, r *results, together int) {
 	running.Wait()
 }
 
-// run runs the command of one module in a process group of its own, and returns when that group is gone.
+// run runs the command of one module in a process group of its own, and returns when that group has
+// ended.
 //
-// The group is what tally can kill as a whole: go test ends without waiting for all processes that its tests started.
-// A terminal sends the SIGINT of Ctrl-C to tally alone, because the group is in the background.
+// go test does not wait for all processes that its tests have started, and tally kills these by
+// their group. A terminal sends the SIGINT of Ctrl-C only to tally, because the group is in the
+// background.
 func run(ctx context.Context, r *results, m *module) {
 	cmd := exec.CommandContext(ctx, m.command[0], m.command[1:]...)
 	cmd.Dir = m.dir
@@ -57,7 +59,8 @@ func run(ctx context.Context, r *results, m *module) {
 	r.end(m, err)
 }
 
-// endGroup waits until killAt for the processes of a group to end, then kills those that are left.
+// endGroup waits until killAt for the processes of a group to end, and then kills the remaining
+// ones.
 func endGroup(group int, killAt time.Time) {
 	waitForGroup(group, killAt)
 	if syscall.Kill(-group, syscall.SIGKILL) == nil {
@@ -71,7 +74,7 @@ func waitForGroup(group int, deadline time.Time) {
 	}
 }
 
-// lineWriter passes on what is written to it, line by line.
+// lineWriter passes on what is written to it, one line at a time.
 type lineWriter struct {
 	take func(line []byte)
 	rest []byte
