@@ -96,7 +96,7 @@ func TestTableThatIsLockedIsWaitedForAsAKeyThatIsHeld(t *testing.T) {
 	}
 }
 
-// A follower with WithNoWait must not wait for a leader that may wait.
+// A follower with WithWait(0) must not wait for a leader that may wait.
 func TestNoWaitAnswersWhileTheLeaderIsBlocked(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)

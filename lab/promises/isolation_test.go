@@ -26,7 +26,7 @@ var locks = map[string][]idem.Option{
 }
 
 // The guarantee rests on the primary key and on atomicity. It holds at every isolation level, and
-// whether the advisory lock is correct, missing or shared with other keys.
+// whether each key has its lock, no key has one, or all keys share one.
 func TestConcurrentCallsExecuteOnceAtEveryIsolationLevelWithAnyLock(t *testing.T) {
 	t.Parallel()
 	for name, lock := range locks {
@@ -70,8 +70,8 @@ func TestConcurrentCallsExecuteOnceAtEveryIsolationLevelWithAnyLock(t *testing.T
 	}
 }
 
-// Without the advisory lock, the loser of the race waits inside its INSERT. The loser gives the
-// same answer whichever way the winner ends.
+// Without the advisory lock, the loser of the race waits inside its INSERT. Then it replays
+// the winner's response, or executes itself if the winner has failed.
 func TestLoserOfTheInsertRaceSeesWhatBecameOfTheWinner(t *testing.T) {
 	t.Parallel()
 	for _, level := range isoLevels {
@@ -230,8 +230,8 @@ func TestExecutionIDStaysTheSameWhenFnIsRunAgain(t *testing.T) {
 	l.wantOnce("k")
 }
 
-// The transaction of two keys began earlier. Under REPEATABLE READ, the snapshot must be as new as
-// the claim.
+// A call takes its snapshot in its claim and no earlier. At every isolation level it sees a commit
+// that happened just before.
 func TestReplayReadsACommitMadeJustBefore(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
