@@ -30,6 +30,7 @@ func (p *Personality) String() string { return p.Name }
 
 // refusal returns the error response to a statement, or nil if the statement is not refused.
 func (p *Personality) refusal(statement string) *Refusal {
+	// The trailing spaces make sure that only whole words match.
 	command := pgproxy.Command(statement) + " "
 	for words, refusal := range p.Commands {
 		if strings.HasPrefix(command, words+" ") {

@@ -72,6 +72,7 @@ func prepare(p *Personality, dsn string) error {
 	if err != nil {
 		return err
 	}
+	// dsn may lead to a pooler, which can lose prepared statements.
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec
 	ctx := context.Background()
 	conn, err := pgx.ConnectConfig(ctx, config)

@@ -46,6 +46,7 @@ func (p *Proxy) serve(client net.Conn) {
 	if !s.greet() {
 		return
 	}
+	// When one direction ends, close the other side, so that the other direction ends too.
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -149,6 +150,7 @@ func (s *session) request(message []byte) ([]byte, bool) {
 // parse replaces the text of a refused statement by text that fails, and renames replaced
 // functions.
 func (s *session) parse(message []byte) []byte {
+	// The body of Parse is the name, the SQL, and the types of the parameters.
 	parts := bytes.SplitN(message[headerLen:], []byte{0}, 3)
 	name, sql := string(parts[0]), string(parts[1])
 	refusal := s.personality.refusal(sql)
@@ -175,6 +177,7 @@ const rollbackName = "personality_rollback"
 // to a ROLLBACK: it closes and parses a statement of its own, whose answers the client does not
 // see.
 func (s *session) bind(message []byte) []byte {
+	// The body of Bind is the portal, the prepared statement, and the parameters.
 	parts := bytes.SplitN(message[headerLen:], []byte{0}, 3)
 	portal := string(parts[0])
 	s.portals[portal] = plain
@@ -198,6 +201,7 @@ func (s *session) bind(message []byte) []byte {
 func (s *session) query(sql string) []byte {
 	asked := request{kind: 'Q'}
 	statements := pgproxy.Split(sql)
+	// Each COMMIT in the string has a fate of its own.
 	for i, statement := range statements {
 		if asked.refusal = s.personality.refusal(statement); asked.refusal != nil {
 			s.refused.Add(1)
@@ -222,7 +226,7 @@ func (s *session) answer(message []byte) ([]byte, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch message[0] {
-	case '1', '3':
+	case '1', '3': // ParseComplete, CloseComplete
 		if s.asked.complete().own {
 			return nil, true
 		}
@@ -230,7 +234,7 @@ func (s *session) answer(message []byte) ([]byte, bool) {
 		if refusal := s.asked.head().refusal; refusal != nil {
 			return refusal.message("ERROR"), true
 		}
-	case 'C', 's', 'I':
+	case 'C', 's', 'I': // CommandComplete, PortalSuspended, EmptyQueryResponse
 		return s.completed(message)
 	case 'Z':
 		s.asked.ready()

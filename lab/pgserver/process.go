@@ -164,6 +164,8 @@ func (s *Server) Kill() {
 		return
 	}
 	s.postmaster.Signal(syscall.SIGSTOP) // so that it cannot fork while its children are listed
+	// SIGKILL leaves the postmaster no time to stop its children. Each child notices by itself that
+	// the postmaster has ended, unless the child is stopped or busy.
 	family := s.Processes()
 	s.postmaster.Kill()
 	deadline := time.Now().Add(graceLimit)

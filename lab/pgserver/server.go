@@ -113,6 +113,7 @@ func (s *Server) initdb(ctx context.Context) error {
 	if err := s.give(password); err != nil {
 		return err
 	}
+	// --no-sync: a data directory that was just created is not worth waiting for the disk.
 	args := []string{"--pgdata", s.opts.Data, "--username=postgres", "--pwfile", password,
 		"--auth=scram-sha-256", "--encoding=UTF8", "--no-locale", "--no-sync"}
 	if s.opts.WAL != "" {

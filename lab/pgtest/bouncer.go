@@ -31,6 +31,7 @@ func PgBouncer(t testing.TB, dsn string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// The directory is not t.TempDir, which a PgBouncer that runs as another user could not enter.
 	dir, err := os.MkdirTemp("", "idem-pgbouncer-")
 	if err != nil {
 		t.Fatal(err)
@@ -44,6 +45,7 @@ func PgBouncer(t testing.TB, dsn string) string {
 	if config.Password != "" {
 		password = " password='" + config.Password + "'"
 	}
+	// auth_type = any accepts every client and connects to the server as the configured user.
 	ini := fmt.Sprintf(`[databases]
 %s = host=%s port=%d user=%s%s
 [pgbouncer]

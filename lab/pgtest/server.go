@@ -35,6 +35,7 @@ func requireServer(t testing.TB) *server {
 		}
 		t.Skip(hint)
 	}
+	// withDatabase replaces the path of the URL, which needs a URL and no list of keywords.
 	parsed, err := url.Parse(address)
 	if err != nil {
 		t.Fatalf("pgtest: IDEM_TEST_DATABASE_URL has to be a URL: %v", err)
@@ -70,6 +71,8 @@ func (s *server) createFor(t testing.TB, template string) string {
 	return address
 }
 
+// create clones template. Postgres copies the files of the template, which is fast for a small
+// database.
 func (s *server) create(ctx context.Context, name, template string) error {
 	return whileInUse(ctx, func() error {
 		return s.on(ctx, &creating, func(conn *pgx.Conn) error {
@@ -123,6 +126,8 @@ type admin struct {
 // are dropped.
 var creating, dropping admin
 
+// on calls do with the connection of by. It connects first if by has no connection, or has one to
+// another server.
 func (s *server) on(ctx context.Context, by *admin, do func(*pgx.Conn) error) error {
 	by.Lock()
 	defer by.Unlock()
@@ -154,6 +159,7 @@ func (s *server) nameFor(test string) string {
 	}, strings.TrimPrefix(test, "Test"))
 	const longest = 63 // bytes of a name in Postgres
 	suffix := fmt.Sprintf("_%08x", rand.Uint32())
+	// Postgres cuts longer names off, and the random suffix must stay.
 	slug = slug[:min(len(slug), max(0, longest-len(s.template)-len("_")-len(suffix)))]
 	return s.template + "_" + slug + suffix
 }

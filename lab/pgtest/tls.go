@@ -135,6 +135,7 @@ func (f *tlsFront) carry(conn net.Conn) {
 	if _, err := conn.Write([]byte{'S'}); err != nil {
 		return
 	}
+	// packets is below TLS, so that it can send an answer and its close_notify in one write.
 	packets := &packets{Conn: conn}
 	client := tls.Server(packets, f.config)
 	server, err := f.dial()
@@ -153,6 +154,7 @@ func (f *tlsFront) carry(conn net.Conn) {
 		return
 	}
 	if _, err := io.Copy(client, server); err != nil {
+		// The connection to the server was reset, so the client gets RST as well.
 		conn.(*net.TCPConn).SetLinger(0)
 		conn.Close()
 		return
@@ -170,6 +172,7 @@ func (f *tlsFront) leaveBehind(client *tls.Conn, packets *packets, server net.Co
 			client.Close()
 			return
 		}
+		// Once the text was found, hold all writes until the answer is complete at ReadyForQuery.
 		met = met || bytes.Contains(answer[:n], f.leave)
 		packets.hold(met)
 		if _, err := client.Write(answer[:n]); err != nil {

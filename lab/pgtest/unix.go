@@ -61,6 +61,7 @@ func Unix(t testing.TB, dsn string) string {
 			})
 		}
 	})
+	// pgx takes a host that begins with a slash for the directory of a Unix socket.
 	address.Host = ""
 	query := address.Query()
 	query.Set("host", dir)

@@ -42,6 +42,8 @@ func runCommand(args, env []string, signals <-chan os.Signal) int {
 		return 126
 	}
 
+	// A signal to testenv only goes to the command. testenv itself ends when the command has ended,
+	// and then removes the databases and the server.
 	signalled := false
 	for {
 		select {

@@ -53,6 +53,7 @@ func prepare(ctx context.Context, srv *server, own string) (_ *databases, err er
 		return nil, err
 	}
 	dbs.version, _, _ = strings.Cut(dbs.version, " ")
+	// The connection with the new name is open, so another run cannot take ours for a killed one.
 	reapDatabases(ctx, conn)
 	if err := dbs.create(ctx); err != nil {
 		return nil, err

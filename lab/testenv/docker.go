@@ -118,6 +118,7 @@ func runContainer(ctx context.Context, cmd *exec.Cmd) (*container, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
+	// The first line of the output is the address. Everything else explains why the program ended.
 	address := make(chan string, 1)
 	go func() {
 		defer close(c.gone)

@@ -22,6 +22,7 @@ func startLocal(ctx context.Context, cfg config, dir *runDir) (*server, error) {
 		return nil, fmt.Errorf("IDEM_TEST_POSTGRES_BIN: %w", err)
 	}
 	var failures []error
+	// Each attempt has a directory of its own, because a failed one may leave files behind.
 	for i, inst := range found {
 		srv, err := startInstallation(ctx, cfg, inst, filepath.Join(dir.path, strconv.Itoa(i)))
 		if err == nil || ctx.Err() != nil {

@@ -86,11 +86,13 @@ func run(args []string) int {
 	defer dbs.drop()
 	say("PostgreSQL %s ready in %.1f s (%s)", dbs.version, time.Since(begin).Seconds(), srv.what)
 
+	// Servers that tests start themselves copy the saved data directory, in place of an initdb.
 	env := dbs.environ(os.Environ())
 	if srv.saved != "" {
 		env = append(env, pgserver.SavedData+"="+srv.saved)
 	}
 	code := runCommand(cfg.command, env, signals)
+	// The deferred calls remove everything once the person has looked at the databases.
 	if code != 0 && cfg.keep {
 		say("kept for a look until Ctrl-C: psql '%s'", srv.url)
 		<-signals

@@ -80,6 +80,7 @@ const removeLimit = 5 * time.Second
 
 func (d *runDir) remove() {
 	err := os.RemoveAll(d.path)
+	// A process of an interrupted run may still create files while RemoveAll deletes them.
 	for begin := time.Now(); err != nil && time.Since(begin) < removeLimit; err = os.RemoveAll(d.path) {
 		time.Sleep(10 * time.Millisecond)
 	}

@@ -48,6 +48,8 @@ func start(ctx context.Context, sources []source, cfg config, dir *runDir) (*ser
 		if err == nil || cfg.only != "" || ctx.Err() != nil {
 			return srv, err
 		}
+		// A source that failed is reported, even if the next one works: the tests then run against
+		// another server than the person may expect.
 		if !errors.Is(err, errAbsent) {
 			say("not using %s: %s", src.name, oneLine(err))
 			reasons = append(reasons, fmt.Errorf("%s: %w", src.name, err))

@@ -141,8 +141,8 @@ func echoHandler(place place) echo.HandlerFunc {
 }
 
 // wrapEcho is used in place of echo.WrapMiddleware. With wrapEcho, an error of the handler is
-// answered inside the middleware, before the transaction ends. After a panic, the response outside of the
-// middleware is restored, so that an answer to the panic goes to the client.
+// answered inside the middleware, before the transaction ends. After a panic, wrapEcho restores the
+// response outside of the middleware, so that an answer to the panic goes to the client.
 func wrapEcho(m *idemhttp.Middleware) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {

@@ -84,6 +84,7 @@ func Of(sql string) ([]Need, error) {
 			needs = append(needs, need)
 		}
 	}
+	// A need that is missing in Needs would silently not be reported.
 	if len(needs) != len(found) {
 		return nil, fmt.Errorf("a need is not among Needs: %v", found)
 	}
@@ -108,6 +109,7 @@ func find(n node, found map[Need]bool) {
 		case "onConflictClause":
 			found[OnConflict] = true
 		case "CommonTableExpr":
+			// WITH x AS (INSERT ...) is a PostgreSQL extension; WITH x AS (SELECT ...) is not.
 			for statement := range inner["ctequery"].(node) {
 				if statement != "SelectStmt" {
 					found[WritingWith] = true

@@ -78,6 +78,8 @@ func tally(out io.Writer, args []string, signals <-chan os.Signal) (int, error) 
 		open:    map[string]*test{},
 		skips:   map[string][]string{},
 	}
+	// Stop collecting results before the tests get the signal: what they report afterwards is not a
+	// result.
 	ctx, interrupt := context.WithCancel(context.Background())
 	defer interrupt()
 	go r.showStatus(ctx)

@@ -212,6 +212,8 @@ func (r *results) endPackage(pkg *test, e event) {
 	if m.packages--; m.packages == 0 {
 		m.idle = time.Now()
 	}
+	// Tests of this package that are still open will never end, because their process has ended.
+	// They are failures only if the package has failed.
 	var cut []*test
 	for id, t := range r.open {
 		if t.pkg == pkg.pkg && t.name != "" {
@@ -232,6 +234,8 @@ func (r *results) endPackage(pkg *test, e event) {
 		}
 		r.fail(m, "FAIL "+t.String()+": cut off", t.output.String())
 	}
+	// Without a failed test, a failed build or a test that was cut off, the package itself is the
+	// failure, for example because of os.Exit in TestMain.
 	explained := pkg.failed || e.FailedBuild != "" || len(cut) > 0
 	if output := pkg.output.String(); !explained || len(cut) == 0 && strings.Contains(output, race) {
 		r.fail(m, "FAIL "+pkg.String(), output)
@@ -296,6 +300,7 @@ func (r *results) runningTests() []*test {
 			parents[id(t.pkg, t.name[:slash])] = true
 		}
 	}
+	// A test with a running subtest waits for the subtest, so only the subtest is shown.
 	for id, t := range r.open {
 		if t.name != "" && !t.since.IsZero() && !parents[id] {
 			running = append(running, t)

@@ -19,6 +19,7 @@ func runAll(ctx context.Context, r *results, together int) {
 	slots := make(chan struct{}, together)
 	var running sync.WaitGroup
 	for _, m := range r.modules {
+		// Wait for a free slot. An interrupt may arrive in the meantime.
 		slots <- struct{}{}
 		if ctx.Err() != nil {
 			break
@@ -43,6 +44,8 @@ func run(ctx context.Context, r *results, m *module) {
 	stdout := &lineWriter{take: func(line []byte) { r.take(m, line) }}
 	stderr := &lineWriter{take: func(line []byte) { r.takeOther(m, line) }}
 	cmd.Stdout, cmd.Stderr = stdout, stderr
+	// When ctx is canceled, the whole group gets SIGINT. After WaitDelay, Wait kills go test and no
+	// longer waits for the output of processes that the tests have left behind.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
 	cmd.WaitDelay = grace

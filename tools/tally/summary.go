@@ -61,6 +61,7 @@ func (r *results) statusLine(dirs string) string {
 func (r *results) summarize() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	// An interrupted run may have had no time for a test.
 	if r.kill.IsZero() {
 		r.checkForTests()
 	}
