@@ -1,4 +1,4 @@
-// Package optional looks up the programs that some tests and tools need and that a machine may lack.
+// Package optional finds programs that some tests and tools need and that a machine may lack.
 package optional
 
 import (
@@ -12,12 +12,12 @@ import (
 	"testing"
 )
 
-// MissingError names the programs that are not installed, each with its Debian package.
+// MissingError lists programs that are not installed, each with its Debian packages.
 type MissingError struct{ programs string }
 
 func (e MissingError) Error() string { return "needs " + e.programs }
 
-// Needs returns the error of a machine that lacks these programs. It does not look them up.
+// Needs returns a MissingError for these programs. It does not look them up.
 func Needs(names ...string) MissingError {
 	var texts []string
 	for _, name := range names {
@@ -39,7 +39,8 @@ func Find(name string) (path string, err error) {
 	return paths[0], nil
 }
 
-// FindAll returns the paths of programs, in the order of their names, or a [MissingError] that names every missing program.
+// FindAll returns the paths of programs in the order of names, or a [MissingError] that lists every
+// missing program.
 func FindAll(names ...string) (paths []string, err error) {
 	var missing []string
 	for _, name := range names {
@@ -55,7 +56,8 @@ func FindAll(names ...string) (paths []string, err error) {
 	return paths, nil
 }
 
-// Program returns the path of a program. A test on a machine without the program is skipped, or fails if IDEM_TEST_REQUIRE is set.
+// Program returns the path of a program. If it is missing, the test is skipped, or fails if
+// IDEM_TEST_REQUIRE is set.
 func Program(t testing.TB, name string) (path string) {
 	t.Helper()
 	path, err := Find(name)
@@ -63,7 +65,8 @@ func Program(t testing.TB, name string) (path string) {
 	return path
 }
 
-// Require skips a test if err has a [MissingError], unless IDEM_TEST_REQUIRE is set. The test fails with any other error.
+// Require skips the test if err contains a [MissingError]. If IDEM_TEST_REQUIRE is set, the test
+// fails. The test also fails with any other error.
 func Require(t testing.TB, err error) {
 	t.Helper()
 	missing, ok := errors.AsType[MissingError](err)
@@ -78,8 +81,9 @@ func Require(t testing.TB, err error) {
 	}
 }
 
-// Database returns nil if the environment or the machine offers lab/testenv a Postgres. Otherwise the error says what to install.
-// Database starts nothing, so that an engine of Docker may still turn out not to answer.
+// Database returns nil if the environment or the machine has a Postgres for lab/testenv. Otherwise
+// the error says what to install. Database starts nothing, so a Docker engine may later turn out
+// not to answer.
 func Database() error {
 	bin := os.Getenv("IDEM_TEST_POSTGRES_BIN")
 	_, noPostgres := Find("postgres")
@@ -98,7 +102,7 @@ func Database() error {
 	return ErrNoDatabase
 }
 
-// ErrNoDatabase says what a machine without any Postgres needs.
+// ErrNoDatabase says what to install on a machine without Postgres.
 var ErrNoDatabase = errors.New("needs postgres (package postgresql; macOS: brew install postgresql@18), " +
 	"or docker (package docker.io) with a running engine, or the address of a server in IDEM_TEST_DATABASE_URL")
 
@@ -110,11 +114,11 @@ func entry(name string) program {
 	return p
 }
 
-// PathOnly is the environment variable with which programs are looked up in PATH alone, except PostgreSQL's, as on a machine
-// where none of the others is installed.
+// PathOnly is the environment variable that restricts the search to PATH, except for PostgreSQL's
+// programs. Tests use it to imitate a machine on which the other programs are not installed.
 const PathOnly = "IDEM_TEST_PATH_ONLY"
 
-// find returns the first path at which the program is, or "".
+// find returns the path of the program, or "".
 func (p program) find(name string) string {
 	if value := os.Getenv(p.variable); value != "" {
 		return value
@@ -125,7 +129,7 @@ func (p program) find(name string) string {
 				continue
 			}
 			if found, _ := filepath.Glob(place); len(found) > 0 {
-				return found[len(found)-1] // the newest version, as a rule
+				return found[len(found)-1] // usually the newest version
 			}
 		} else if path, err := exec.LookPath(place); err == nil && !p.notInPath {
 			return path

@@ -86,7 +86,7 @@ func TestDatabase_SaysWhatToInstall(t *testing.T) {
 	}
 }
 
-// stubTB notes how a test would end.
+// stubTB records how a test would end.
 type stubTB struct {
 	testing.TB
 	outcome string

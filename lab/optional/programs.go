@@ -1,12 +1,13 @@
 package optional
 
-// program says where a program may be, and which Debian packages have it.
+// program describes where a program can be installed, and which Debian packages contain it.
 type program struct {
 	packages string
-	// places are names in PATH and patterns of files, which are tried in this order and before the name of the program in PATH.
+	// places are names to look up in PATH, and patterns of file names. They are tried in this
+	// order, and the program's own name in PATH comes last.
 	places    []string
-	notInPath bool   // what is in PATH under this name is of no use
-	variable  string // the variable of the environment that names a substitute
+	notInPath bool   // a file of this name in PATH is not the program
+	variable  string // environment variable whose value replaces the path
 }
 
 var programs = map[string]program{
@@ -35,7 +36,8 @@ var programs = map[string]program{
 	"valgrind":        {packages: "valgrind"},
 }
 
-// PostgresDirs are the places where packages put PostgreSQL's programs, for the most part out of PATH.
+// PostgresDirs are patterns of the directories in which packages install PostgreSQL's programs.
+// Most of them are not in PATH.
 var PostgresDirs = []string{
 	"/usr/lib/postgresql/*/bin",                          // Debian, Ubuntu, Gentoo
 	"/usr/pgsql-*/bin",                                   // PGDG's RPMs

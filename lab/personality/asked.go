@@ -1,6 +1,6 @@
 package personality
 
-// fate is what happens to a COMMIT.
+// fate is what the proxy does to a COMMIT.
 type fate int
 
 const (
@@ -10,20 +10,20 @@ const (
 	lost
 )
 
-// request is a message of the client that has an answer of its own.
+// request is a client message that the server answers.
 type request struct {
 	kind    byte
-	own     bool     // the proxy has sent it: the client does not see the answer
-	refusal *Refusal // what the client gets as its error
-	fates   []fate   // of the statements that it executes
+	own     bool     // sent by the proxy itself; the client does not see the answer
+	refusal *Refusal // the error that the client gets; nil if the message was not refused
+	fates   []fate   // of the statements that the message executes
 }
 
-// asked is what the server has not answered yet. It answers in order.
+// asked is the queue of requests that the server has not answered. The server answers in order.
 type asked struct{ queue []request }
 
 func (a *asked) add(r request) { a.queue = append(a.queue, r) }
 
-// head is the oldest of them.
+// head returns the oldest request, or the zero request if the queue is empty.
 func (a *asked) head() request {
 	if len(a.queue) == 0 {
 		return request{}
@@ -31,7 +31,7 @@ func (a *asked) head() request {
 	return a.queue[0]
 }
 
-// complete takes the oldest away.
+// complete removes and returns the oldest request.
 func (a *asked) complete() request {
 	head := a.head()
 	if len(a.queue) > 0 {
@@ -40,7 +40,7 @@ func (a *asked) complete() request {
 	return head
 }
 
-// executed takes a statement away that was executed, and returns its fate.
+// executed removes one executed statement from the oldest request and returns its fate.
 func (a *asked) executed() fate {
 	if len(a.queue) == 0 {
 		return plain
@@ -56,7 +56,8 @@ func (a *asked) executed() fate {
 	return f
 }
 
-// ready takes everything away up to what asked for ReadyForQuery: after an error, the server has skipped it.
+// ready removes every request up to the Sync or Query that ReadyForQuery answers. After an error
+// the server skips the requests in between.
 func (a *asked) ready() {
 	for len(a.queue) > 0 {
 		if kind := a.complete().kind; kind == 'S' || kind == 'Q' {

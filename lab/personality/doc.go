@@ -1,11 +1,14 @@
-// Package personality plays servers and poolers that speak the protocol of Postgres and are not PostgreSQL.
+// Package personality imitates servers and poolers that speak the Postgres protocol and are not
+// PostgreSQL.
 //
-// None of them can be run where this repository is tested. A [Proxy] in front of a PostgreSQL server refuses what their documentation
-// says they refuse, with the error that they are reported to give, and does what it says they do otherwise: locks that are always
-// granted, a COMMIT that loses against another transaction, a COMMIT of whose outcome the server is not certain. What is behind it
-// is PostgreSQL all the same: a personality shows how a program takes a refusal, and says nothing about the rest of a server.
+// The tests of this repository cannot run those servers. A [Proxy] in front of a PostgreSQL server
+// imitates their documented differences instead. The proxy refuses what they refuse, with the error
+// that users have reported. It grants advisory locks that hold nothing, lets a COMMIT fail with a
+// conflict, or answers a COMMIT with an error that leaves its outcome in doubt. Everything else is
+// PostgreSQL. A personality therefore shows how a program handles a refusal, and shows nothing else
+// about that server.
 //
-// Each personality names its sources. docs/portability.md says what follows for users.
+// Each personality lists its sources. docs/portability.md says what follows for users.
 //
 //	proxy, err := personality.New(personality.CockroachDB, dsn, personality.Faults{})
 //	pool, err := pgxpool.New(ctx, proxy.DSN())

@@ -1,9 +1,10 @@
 package personality
 
-// All are the personalities that are known.
+// All lists every personality.
 var All = []*Personality{CockroachDB, OldCockroachDB, Yugabyte, AuroraDSQL, Multigres, PgDog, RDSProxy}
 
-// CockroachDB plays version 26.2, in which locks of a transaction have become real. Those of a session are granted, always.
+// CockroachDB imitates version 26.2. Its transaction-level advisory locks are real. Its
+// session-level advisory locks are always granted and hold nothing.
 var CockroachDB = &Personality{
 	Name: "CockroachDB",
 	Sources: []string{
@@ -23,7 +24,7 @@ var CockroachDB = &Personality{
 	Instead:  merge(grantedForSessions, version("CockroachDB CCL v26.2.1 (x86_64-pc-linux-gnu, built 2026/08/03 12:00:00, go1.26)")),
 }
 
-// OldCockroachDB plays versions up to 26.1: no lock is real.
+// OldCockroachDB imitates versions up to 26.1, in which no advisory lock holds anything.
 var OldCockroachDB = &Personality{
 	Name: "CockroachDB up to 26.1",
 	Sources: append([]string{
@@ -36,7 +37,7 @@ var OldCockroachDB = &Personality{
 		version("CockroachDB CCL v25.4.2 (x86_64-pc-linux-gnu, built 2026/01/12 12:00:00, go1.25)")),
 }
 
-// Yugabyte plays 2025.1 and later, as it is set up by default.
+// Yugabyte imitates YugabyteDB 2025.1 and later with its default settings.
 var Yugabyte = &Personality{
 	Name: "YugabyteDB",
 	Sources: []string{
@@ -48,7 +49,7 @@ var Yugabyte = &Personality{
 	Instead:  version("PostgreSQL 15.12-YB-2025.1.2.0-b0 on x86_64-pc-linux-gnu, compiled by clang version 17.0.6, 64-bit"),
 }
 
-// AuroraDSQL plays Amazon Aurora DSQL.
+// AuroraDSQL imitates Amazon Aurora DSQL.
 var AuroraDSQL = &Personality{
 	Name: "Aurora DSQL",
 	Sources: []string{
@@ -67,7 +68,7 @@ var AuroraDSQL = &Personality{
 	Instead: version("PostgreSQL 16.9 on aarch64-unknown-linux-gnu, compiled by gcc, 64-bit (Aurora DSQL)"),
 }
 
-// Multigres plays the gateway of Multigres, which Supabase is building.
+// Multigres imitates the gateway of Multigres, which Supabase develops.
 var Multigres = &Personality{
 	Name: "Multigres",
 	Sources: []string{
@@ -83,15 +84,15 @@ var Multigres = &Personality{
 	},
 }
 
-// PgDog plays PgDog in front of one database, in transaction mode: it refuses nothing that idem asks for. Put it in front of a
-// PgBouncer, which shares sessions among clients in the same way.
+// PgDog imitates PgDog in transaction mode in front of one database. It refuses nothing that idem
+// uses. Put it in front of a PgBouncer, which shares sessions among clients in the same way.
 var PgDog = &Personality{
 	Name:    "PgDog",
 	Sources: []string{"https://docs.pgdog.dev/features/transaction-mode"},
 }
 
-// RDSProxy plays Amazon RDS Proxy: what changes a session pins its connection, which is no refusal, and there are no options. Put it in
-// front of a PgBouncer.
+// RDSProxy imitates Amazon RDS Proxy, which refuses command-line options. A statement that changes
+// the session pins its connection, and is not refused. Put RDSProxy in front of a PgBouncer.
 var RDSProxy = &Personality{
 	Name: "RDS Proxy",
 	Sources: []string{
@@ -111,7 +112,7 @@ var (
 	grantedForTransactions = granted(ofTransactions)
 )
 
-// granted are locks that are always granted, and hold nothing.
+// granted returns definitions of lock functions that always return true and lock nothing.
 func granted(names []string) map[string][]string {
 	made := map[string][]string{}
 	for _, name := range names {

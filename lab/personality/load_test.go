@@ -22,11 +22,11 @@ import (
 
 var calls = flag.Int("calls", 600, "how many calls each personality gets")
 
-// loads are the personalities that serve calls, with what their COMMITs meet.
+// loads are the personalities that serve calls, with the faults of their COMMITs.
 var loads = []struct {
 	*personality.Personality
 	faults personality.Faults
-	pooled bool // it shares sessions among clients, as the PgBouncer does that is behind it here
+	pooled bool // it shares sessions among clients, like the PgBouncer behind it here
 }{
 	{personality.CockroachDB, personality.Faults{Conflict: 7, Uncertain: 11, Lost: 13, Code: "40003"}, false},
 	{personality.OldCockroachDB, personality.Faults{Conflict: 7, Uncertain: 11, Lost: 13, Code: "40003"}, false},
@@ -36,8 +36,10 @@ var loads = []struct {
 	{personality.RDSProxy, personality.Faults{Lost: 13}, true},
 }
 
-// One effect and one answer for each key, whatever happens to the COMMITs: with duplicates of two processes at once, one of them in a
-// transaction of its own, with retries of what fails, and another request under the key. make portability makes 100,000 calls of each.
+// Each key has one effect and one answer, whatever happens to the COMMITs. The test makes
+// concurrent duplicates in two processes, one of them in a transaction of its own. It retries
+// failed calls and makes other requests under the same key. make portability makes 100,000 calls of
+// each kind.
 func TestNoKeyHasTwoEffectsOrTwoAnswersBehindAnyPersonality(t *testing.T) {
 	t.Parallel()
 	for _, p := range loads {
@@ -72,7 +74,7 @@ func TestNoKeyHasTwoEffectsOrTwoAnswersBehindAnyPersonality(t *testing.T) {
 	}
 }
 
-// load calls Do and DoTx, as two processes.
+// load calls Do and DoTx as two processes.
 type load struct {
 	t                             *testing.T
 	direct                        *pgxpool.Pool
@@ -112,7 +114,8 @@ func (l *load) run(keys int) {
 
 var right, wrong = idem.HashBytes([]byte("right")), idem.HashBytes([]byte("wrong"))
 
-// key makes three calls at once, two of them by one process, then one of another request and one that has to be a replay.
+// key makes three concurrent calls, two of them in one process. Then it makes a call with another
+// request, and one that must be a replay.
 func (l *load) key(n int) {
 	key := fmt.Sprint("k", n)
 	failing := &atomic.Bool{}
@@ -139,7 +142,7 @@ func (l *load) key(n int) {
 
 var errBusiness = errors.New("no money")
 
-// effect fails once, if it is to.
+// effect returns a fn that fails once if failing is set.
 func (l *load) effect(key string, failing *atomic.Bool) func(pgx.Tx) (idem.Response, error) {
 	return func(tx pgx.Tx) (idem.Response, error) {
 		l.runs.Add(1)
@@ -153,8 +156,8 @@ func (l *load) effect(key string, failing *atomic.Bool) func(pgx.Tx) (idem.Respo
 	}
 }
 
-// call makes a call, and makes it again for as long as it may succeed then: by one process or the other, one that waits, one that does
-// not, or as a part of a transaction.
+// call makes a call and repeats it as long as it may succeed later. way selects the process,
+// whether the call waits, and whether it joins a transaction.
 func (l *load) call(way int, key string, hash idem.Hash, failing *atomic.Bool) idem.Result {
 	ctx := context.Background()
 	l.made.Add(1)
@@ -184,7 +187,8 @@ func (l *load) call(way int, key string, hash idem.Hash, failing *atomic.Bool) i
 	}
 }
 
-// mayPass reports whether a caller makes the call again. A COMMIT of its own may have an answer that Do never passes on.
+// mayPass reports whether a caller repeats the call. The COMMIT of a joined call can have an error
+// that Do never returns.
 func mayPass(err error, way int) bool {
 	pgErr, _ := errors.AsType[*pgconn.PgError](err)
 	return idem.Retryable(err) || errors.Is(err, errBusiness) || way == 2 && pgErr != nil && (pgErr.Code == "40003" || pgErr.Code == "XX000")

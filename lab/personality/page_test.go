@@ -8,7 +8,7 @@ import (
 	"github.com/idem-go/idem/lab/personality"
 )
 
-// The page and the proxy say the same of what they both know.
+// The page and the personalities must agree.
 func TestPageSaysWhatThePersonalitiesPlay(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/portability.md")

@@ -7,28 +7,30 @@ import (
 	"github.com/idem-go/idem/lab/pgproxy"
 )
 
-// Personality is what a server, or a pooler, refuses and does otherwise.
+// Personality describes how a server or pooler differs from PostgreSQL.
 type Personality struct {
 	Name    string
-	Sources []string // where that is written
+	Sources []string // where the differences are documented
 
-	Settings  string             // of a session, as the server has them by itself: -c name=value
-	Functions map[string]Refusal // by their names, without a schema
-	Sets      map[string]Refusal // set_config of these settings, whether local or not
-	Commands  map[string]Refusal // statements that begin with these words
-	Startup   map[string]Refusal // parameters that a client may not begin a session with
+	Settings  string             // the server's own session defaults: -c name=value
+	Functions map[string]Refusal // refused functions by name, without a schema
+	Sets      map[string]Refusal // settings that set_config may not change, local or not
+	Commands  map[string]Refusal // refused statements by their first words
+	Startup   map[string]Refusal // startup parameters that a client may not send
 
-	// Instead are functions that are there and do something else: what follows CREATE FUNCTION and a schema, for each of their forms.
+	// Instead maps the name of a function to its replacements, one for each signature. A
+	// replacement is the text that follows CREATE FUNCTION, the schema and the name.
 	Instead map[string][]string
 }
 
-// Refusal is the error that answers a statement.
+// Refusal is the error response to a refused statement.
 type Refusal struct{ Code, Message string }
 
 func (p *Personality) String() string { return p.Name }
 
-// refusal returns the error that answers a statement, nil if it is let through.
+// refusal returns the error response to a statement, or nil if the statement is not refused.
 func (p *Personality) refusal(statement string) *Refusal {
+	// The trailing spaces make sure that only whole words match.
 	command := pgproxy.Command(statement) + " "
 	for words, refusal := range p.Commands {
 		if strings.HasPrefix(command, words+" ") {
@@ -46,10 +48,11 @@ func (p *Personality) refusal(statement string) *Refusal {
 	return nil
 }
 
-// schema has the functions of Instead.
+// schema is the schema of the functions in Instead.
 const schema = "personality"
 
-// instead names the functions that do something else.
+// instead returns sql with its calls of replaced functions changed to their replacements. It edits
+// from the end of the text, so that the positions in front stay valid.
 func (p *Personality) instead(sql string) string {
 	calls := pgproxy.Calls(sql)
 	slices.Reverse(calls)
@@ -61,7 +64,7 @@ func (p *Personality) instead(sql string) string {
 	return sql
 }
 
-// definitions are the statements that make those functions.
+// definitions returns the statements that create the functions in Instead.
 func (p *Personality) definitions() []string {
 	if len(p.Instead) == 0 {
 		return nil

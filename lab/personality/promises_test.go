@@ -12,7 +12,7 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// What holds behind every personality that serves idem: tests of package lab/promises.
+// held are the tests of package lab/promises that pass behind every personality that supports idem.
 var held = []string{
 	"TestFirstCallExecutesAndRetryReplaysTheSameBytes", "TestReplayReadsACommitMadeJustBefore", "TestExpiredKeyIsNewAgainForExactlyOneCaller",
 	"TestAnotherHashIsAMismatchAndRevealsNothing", "TestConcurrentDuplicatesWithRightAndWrongHashesAreToldApart",
@@ -31,13 +31,14 @@ var held = []string{
 	"TestConcurrentJoinedCallsExecuteOnce", "TestJoinedCallReplaysWhatDoRecorded", "TestJoinedCallVanishesWithTheCallersRollback",
 }
 
-// Tests that do themselves what a personality refuses.
+// without lists tests that use a refused feature themselves.
 var without = map[*personality.Personality][]string{
 	personality.Multigres: {"TestCommitThatOutlastsContextAndGraceIsUnknownAndNeverCancelled"}, // its fn sets synchronous_commit
 }
 
-// The same bodies: IDEM_TEST_PERSONALITY puts the proxy in front of the database of each test (lab/pgtest). The one that has no lock at
-// all stands for the others, unless IDEM_TEST_ALL is set, as make portability does.
+// The test runs the tests of lab/promises. IDEM_TEST_PERSONALITY puts the proxy in front of each
+// test's database (lab/pgtest). Only the personality without any lock is used, unless IDEM_TEST_ALL
+// is set, as in make portability.
 func TestPromisesAreKeptBehindEachPersonality(t *testing.T) {
 	pgtest.Long(t)
 	tests := filepath.Join(t.TempDir(), "promises.test")

@@ -13,15 +13,16 @@ import (
 	"github.com/idem-go/idem/lab/pgproxy"
 )
 
-// Faults are what happens to one COMMIT of so many, 0 to none.
+// Faults configures faults of COMMIT. Each field is an interval: n means every n-th COMMIT, 0 means
+// never.
 type Faults struct {
-	Conflict  int    // the transaction is rolled back, and the answer is 40001
-	Uncertain int    // it is committed, and the answer is the error Code
-	Lost      int    // it is committed, and the connection breaks before the answer
+	Conflict  int    // the transaction is rolled back; the answer is 40001
+	Uncertain int    // the transaction is committed; the answer is the error Code
+	Lost      int    // the transaction is committed; the connection breaks before the answer
 	Code      string // 40003 or XX000
 }
 
-// Proxy plays a personality in front of a PostgreSQL server.
+// Proxy is a proxy that makes a PostgreSQL server behave like a personality.
 type Proxy struct {
 	personality      *Personality
 	faults           Faults
@@ -29,7 +30,7 @@ type Proxy struct {
 	network, address string
 	listener         net.Listener
 	commits          atomic.Int64
-	told             [4]atomic.Int64 // how many COMMITs have had each fate
+	told             [4]atomic.Int64 // COMMITs by their fate
 	refused          atomic.Int64
 	goroutines       sync.WaitGroup
 
@@ -38,7 +39,8 @@ type Proxy struct {
 	open   map[net.Conn]struct{}
 }
 
-// New starts a proxy in front of a database, which gets the functions of the personality, in a schema of their own.
+// New starts a proxy in front of a database. It first creates the functions of the personality in
+// that database, in the schema "personality". The caller closes the proxy.
 func New(p *Personality, dsn string, faults Faults) (*Proxy, error) {
 	if err := prepare(p, dsn); err != nil {
 		return nil, fmt.Errorf("personality: %w", err)
@@ -70,6 +72,7 @@ func prepare(p *Personality, dsn string) error {
 	if err != nil {
 		return err
 	}
+	// dsn may lead to a pooler, which can lose prepared statements.
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec
 	ctx := context.Background()
 	conn, err := pgx.ConnectConfig(ctx, config)
@@ -85,18 +88,19 @@ func prepare(p *Personality, dsn string) error {
 	return nil
 }
 
-// DSN is the address of the database through the proxy.
+// DSN returns the address of the database through the proxy.
 func (p *Proxy) DSN() string { return p.dsn }
 
-// Refused is how many statements were refused.
+// Refused returns how many statements the proxy has refused.
 func (p *Proxy) Refused() int { return int(p.refused.Load()) }
 
-// Faulted is how many COMMITs were rolled back, left uncertain, and lost.
+// Faulted returns how many COMMITs were rolled back, were answered with an error although they
+// committed, and lost their answer.
 func (p *Proxy) Faulted() (rolledBack, leftUncertain, neverTold int) {
 	return int(p.told[conflict].Load()), int(p.told[uncertain].Load()), int(p.told[lost].Load())
 }
 
-// Close ends all connections, and returns when every goroutine of the proxy has.
+// Close ends all connections and returns when every goroutine of the proxy has ended.
 func (p *Proxy) Close() {
 	p.listener.Close()
 	p.mu.Lock()
@@ -120,7 +124,7 @@ func (p *Proxy) accept() {
 	}
 }
 
-// keep remembers a socket for Close. It reports false if Close has been called.
+// keep registers a socket that Close has to close. It reports false if the proxy is closed.
 func (p *Proxy) keep(conn net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -137,7 +141,8 @@ func (p *Proxy) release(conn net.Conn) {
 	delete(p.open, conn)
 }
 
-// fate decides about the next COMMIT.
+// fate returns what happens to the next COMMIT. The n-th COMMIT gets a fault if its interval
+// divides n.
 func (p *Proxy) fate() fate {
 	n := int(p.commits.Add(1))
 	for f, every := range map[fate]int{conflict: p.faults.Conflict, uncertain: p.faults.Uncertain, lost: p.faults.Lost} {

@@ -15,18 +15,18 @@ import (
 	"github.com/idem-go/idem/lab/pgproxy"
 )
 
-// session is one connection of a client, with one to the server.
+// session is one client connection together with its connection to the server.
 type session struct {
 	*Proxy
 	client, server net.Conn
-	commits        map[string]bool // the prepared statements that are a COMMIT, by name
-	portals        map[string]fate // those that execute one
+	commits        map[string]bool // prepared statements by name; true for a COMMIT
+	portals        map[string]fate // the fate of the statement in each portal
 
 	mu    sync.Mutex
 	asked asked
 }
 
-// serve carries one connection.
+// serve handles one client until either side closes its connection.
 func (p *Proxy) serve(client net.Conn) {
 	if !p.keep(client) {
 		client.Close()
@@ -46,6 +46,7 @@ func (p *Proxy) serve(client net.Conn) {
 	if !s.greet() {
 		return
 	}
+	// When one direction ends, close the other side, so that the other direction ends too.
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -57,7 +58,9 @@ func (p *Proxy) serve(client net.Conn) {
 	<-done
 }
 
-// greet forwards what a client begins with. It reports false if that is all.
+// greet forwards the startup phase of a client. It refuses startup parameters and adds the settings
+// of the personality to the options. It reports false if the session ends here, as after a
+// CancelRequest.
 func (s *session) greet() bool {
 	backend := pgproto3.NewBackend(s.client, s.client)
 	for {
@@ -80,7 +83,7 @@ func (s *session) greet() bool {
 		case *pgproto3.CancelRequest:
 			s.send(message)
 			return false
-		default: // encryption is declined
+		default: // a request for encryption, which is declined
 			if _, err := s.client.Write([]byte{'N'}); err != nil {
 				return false
 			}
@@ -96,9 +99,10 @@ func (s *session) send(message pgproto3.FrontendMessage) bool {
 	return err == nil
 }
 
-const headerLen = 5 // the type, and a length that counts itself
+const headerLen = 5 // the type byte, and a length that includes itself but not the type
 
-// relay carries messages as edit returns them, until one side ends. edit reports false to end it.
+// relay forwards messages as edit returns them, until one side closes or edit reports false. It
+// flushes its buffer whenever it has no further input, so that no message waits for another.
 func (s *session) relay(from, to net.Conn, edit func(message []byte) (edited []byte, goOn bool)) {
 	r, w := bufio.NewReaderSize(from, 32<<10), bufio.NewWriterSize(to, 32<<10)
 	for {
@@ -120,7 +124,7 @@ func (s *session) relay(from, to net.Conn, edit func(message []byte) (edited []b
 	}
 }
 
-// request edits a message of the client.
+// request edits a client message and records it if the server answers it.
 func (s *session) request(message []byte) ([]byte, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,7 +147,10 @@ func (s *session) request(message []byte) ([]byte, bool) {
 	return message, true
 }
 
+// parse replaces the text of a refused statement by text that fails, and renames replaced
+// functions.
 func (s *session) parse(message []byte) []byte {
+	// The body of Parse is the name, the SQL, and the types of the parameters.
 	parts := bytes.SplitN(message[headerLen:], []byte{0}, 3)
 	name, sql := string(parts[0]), string(parts[1])
 	refusal := s.personality.refusal(sql)
@@ -158,13 +165,19 @@ func (s *session) parse(message []byte) []byte {
 	return frame('P', []byte(name), []byte{0}, []byte(sql), []byte{0}, parts[2])
 }
 
-// refusedText is no SQL: the server gives the error of a statement that fails at once, and the proxy says which.
+// refusedText is invalid SQL. The server fails on it at once, and the proxy replaces that error by
+// the error of the refusal.
 const refusedText = "refused"
 
-// rollbackName is the statement that is executed instead of a COMMIT that is to lose.
+// rollbackName is the prepared statement that runs in place of a COMMIT that has to fail with a
+// conflict.
 const rollbackName = "personality_rollback"
 
+// bind decides the fate of a COMMIT when the client binds it. For a conflict, it binds the portal
+// to a ROLLBACK: it closes and parses a statement of its own, whose answers the client does not
+// see.
 func (s *session) bind(message []byte) []byte {
+	// The body of Bind is the portal, the prepared statement, and the parameters.
 	parts := bytes.SplitN(message[headerLen:], []byte{0}, 3)
 	portal := string(parts[0])
 	s.portals[portal] = plain
@@ -183,9 +196,12 @@ func (s *session) bind(message []byte) []byte {
 	return append(rollback, frame('B', parts[0], []byte{0}, []byte(rollbackName), []byte{0}, parts[2])...)
 }
 
+// query edits a simple Query. A refused statement replaces the whole string by text that fails,
+// because the server would have executed the statements in front of it.
 func (s *session) query(sql string) []byte {
 	asked := request{kind: 'Q'}
 	statements := pgproxy.Split(sql)
+	// Each COMMIT in the string has a fate of its own.
 	for i, statement := range statements {
 		if asked.refusal = s.personality.refusal(statement); asked.refusal != nil {
 			s.refused.Add(1)
@@ -205,12 +221,12 @@ func (s *session) query(sql string) []byte {
 	return frame('Q', []byte(strings.Join(statements, "\n;")), []byte{0})
 }
 
-// answer edits a message of the server.
+// answer edits a server message, and removes the request that it completes.
 func (s *session) answer(message []byte) ([]byte, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch message[0] {
-	case '1', '3':
+	case '1', '3': // ParseComplete, CloseComplete
 		if s.asked.complete().own {
 			return nil, true
 		}
@@ -218,7 +234,7 @@ func (s *session) answer(message []byte) ([]byte, bool) {
 		if refusal := s.asked.head().refusal; refusal != nil {
 			return refusal.message("ERROR"), true
 		}
-	case 'C', 's', 'I':
+	case 'C', 's', 'I': // CommandComplete, PortalSuspended, EmptyQueryResponse
 		return s.completed(message)
 	case 'Z':
 		s.asked.ready()
@@ -226,7 +242,9 @@ func (s *session) answer(message []byte) ([]byte, bool) {
 	return message, true
 }
 
-// completed gives the answer to a COMMIT its fate.
+// completed carries out the fate of a COMMIT when the server has completed it. It only acts if the
+// command tag shows that the server did what was expected. A COMMIT in a failed transaction, for
+// example, is answered with ROLLBACK and has no fault.
 func (s *session) completed(message []byte) ([]byte, bool) {
 	f := s.asked.executed()
 	tag := strings.TrimRight(string(message[headerLen:]), "\x00")

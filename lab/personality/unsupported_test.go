@@ -16,7 +16,7 @@ import (
 	"github.com/idem-go/idem/purge"
 )
 
-// What a server has not got is what the first call says, and not an error of syntax in the tenth.
+// The first call reports what the server lacks. It must not be a syntax error of a later call.
 func TestFirstCallSaysWhatTheServerHasNotGot(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -26,7 +26,7 @@ func TestFirstCallSaysWhatTheServerHasNotGot(t *testing.T) {
 		{personality.AuroraDSQL, pgx.QueryExecModeCacheStatement},
 		{personality.AuroraDSQL, pgx.QueryExecModeExec},
 		{personality.AuroraDSQL, pgx.QueryExecModeSimpleProtocol},
-		{personality.CockroachDB, pgx.QueryExecModeSimpleProtocol}, // which has to ask for timestamptz_send
+		{personality.CockroachDB, pgx.QueryExecModeSimpleProtocol}, // this mode uses timestamptz_send
 	} {
 		t.Run(test.Name+"/"+test.mode.String(), func(t *testing.T) {
 			t.Parallel()
@@ -54,7 +54,8 @@ func TestFirstCallSaysWhatTheServerHasNotGot(t *testing.T) {
 	}
 }
 
-// A personality that no server has: it knows none of the functions that a part begins with.
+// bare is a personality that no real server has. It refuses the functions that each part of idem
+// uses first.
 var bare = func() *personality.Personality {
 	p := &personality.Personality{Name: "bare", Functions: map[string]personality.Refusal{}}
 	for _, name := range []string{"pg_relation_size", "pg_try_advisory_xact_lock", "pg_try_advisory_lock", "pg_advisory_xact_lock",

@@ -2,18 +2,20 @@ package pgproxy
 
 import "fmt"
 
-// Action is what happens to a connection.
+// Action is what happens to a connection at a trap, or in [Conn.Cut] and [Proxy.Refuse].
 type Action int
 
 const (
-	// Reset ends the connection: the client's side by RST, the server's side in order.
+	// Reset ends the connection. The client gets RST, and the server's side is closed in order.
 	Reset Action = iota + 1
-	// Hangup ends the connection: the client's side by FIN, the server's side in order.
+	// Hangup ends the connection. The client gets FIN, and the server's side is closed in order.
 	Hangup
-	// BlackHole swallows everything in both directions from here on and closes nothing. The server is not told either
-	// when the client closes its side: its session lives, with all its locks, until [Conn.Cut] or [Proxy.Close].
+	// BlackHole discards everything in both directions from now on and closes nothing. The server
+	// does not notice when the client closes its side: the session keeps its locks until [Conn.Cut]
+	// or [Proxy.Close].
 	BlackHole
-	// Freeze holds back what follows in the same direction until [Conn.Resume]. Nothing is lost.
+	// Freeze holds everything that follows in the same direction until [Conn.Resume]. No byte is
+	// lost.
 	Freeze
 )
 

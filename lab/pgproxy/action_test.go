@@ -49,7 +49,7 @@ func TestServerNeverLearnsOfABlackHole(t *testing.T) {
 	client.Write(simpleQuery("select 1"))
 	receive(t, trap.Fired(), "the trap to spring")
 	client.Close()
-	for range 200 { // a session that is told ends in less time
+	for range 200 { // a session that sees the end of its connection ends in less time
 		var alive bool
 		row := w.conn.QueryRow(within(t), "select exists (select from pg_stat_activity where pid = $1)", link.PID())
 		if err := row.Scan(&alive); err != nil || !alive {

@@ -9,12 +9,14 @@ import (
 	"unsafe"
 )
 
-// alarm waits with the precision of the kernel's timers. The runtime's own cannot do that: an idle Go process sleeps in
-// epoll_wait, which counts in milliseconds. A timer file descriptor wakes the same epoll_wait within microseconds.
+// alarm waits with the precision of the kernel's timers. The Go runtime is less precise: an idle Go
+// process sleeps in epoll_wait with a timeout in milliseconds. A timer file descriptor wakes the
+// same epoll_wait within microseconds.
 //
-// Those microseconds it still takes to wake up, and they depend on the machine. The alarm learns how many, and is set so
-// much earlier: half of the time it is a little late, half of the time a little early. That makes the delay right on
-// average without burning a processor that the server needs.
+// The wakeup itself still takes some microseconds, which depend on the machine. The alarm measures
+// them and sets the timer that much earlier. Half of the wakeups are then slightly late and half
+// slightly early, so the delay is correct on average. Spinning would be more precise, but it would
+// take a processor from the server.
 type alarm struct {
 	mu     sync.Mutex
 	timer  *os.File
@@ -28,14 +30,15 @@ const (
 	leadStep = time.Microsecond
 )
 
-// until returns about the given time, or once the alarm has been closed.
+// until returns at about the given time, or once the alarm is closed.
 func (a *alarm) until(due time.Time) error {
 	wait := time.Until(due) - a.lead
 	if wait <= 0 {
 		return nil
 	}
 	err := a.sleep(wait)
-	// Steps of one size lead to the median: it does not move when the machine is busy elsewhere for a millisecond.
+	// Steps of one size converge to the median of the wakeup time. A single late wakeup on a busy
+	// machine does not move the median.
 	if time.Since(due) > 0 {
 		a.lead = min(a.lead+leadStep, maxLead)
 	} else {
@@ -56,7 +59,8 @@ func (a *alarm) sleep(d time.Duration) error {
 	return err
 }
 
-// set creates the timer at its first use: most proxies never delay anything.
+// set starts the timer. It creates the descriptor at the first use, because most proxies have no
+// latency.
 func (a *alarm) set(d time.Duration) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -79,7 +83,7 @@ func (a *alarm) set(d time.Duration) error {
 	return nil
 }
 
-// close ends a wait under way, and every later one.
+// close ends the current wait and every later one.
 func (a *alarm) close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -23,7 +23,7 @@ func (a *alarm) until(due time.Time) error {
 	return nil
 }
 
-// close ends a wait under way, and every later one.
+// close ends the current wait and every later one.
 func (a *alarm) close() {
 	select {
 	case <-a.done():

@@ -2,7 +2,8 @@ package pgproxy
 
 import "github.com/jackc/pgx/v5/pgproto3"
 
-// names remembers the SQL behind the names that a client has given to its statements and portals.
+// names maps the names of a client's prepared statements and portals to their SQL. The message
+// structs are reused to avoid allocations.
 type names struct {
 	statements, portals map[string]string
 	parse               pgproto3.Parse
@@ -16,7 +17,7 @@ func newNames() names {
 	return names{statements: make(map[string]string), portals: make(map[string]string)}
 }
 
-// read returns the SQL of each statement that m asks to execute.
+// read returns the SQL of every statement that m asks to execute.
 func (n *names) read(m message) ([]string, error) {
 	switch m.kind() {
 	case msgParse:
@@ -49,7 +50,8 @@ func (n *names) forget() {
 	}
 }
 
-// fromClient understands a message of the client, and decides what happens to it.
+// fromClient decodes a client message and decides whether it is forwarded. While a BeforePipeline
+// trap is armed, it holds a pipeline from its first message on and releases it with the last.
 func (c *Conn) fromClient(m message) error {
 	if !c.dialogue.isStarted() {
 		c.up.draft.add(m)
@@ -77,7 +79,7 @@ func (c *Conn) fromClient(m message) error {
 	return nil
 }
 
-// extends reports whether a pipeline goes on behind a message of this kind.
+// extends reports whether a message of this kind leaves its pipeline open.
 func extends(kind byte) bool {
 	switch kind {
 	case msgParse, msgBind, msgDescribe, msgExecute, msgClose:
@@ -86,7 +88,9 @@ func extends(kind byte) bool {
 	return false
 }
 
-// decide forwards m, unless one of its statements is in a trap.
+// decide forwards m unless a trap catches one of its statements. Before and BeforePipeline strike
+// in front of m, AfterForward strikes behind it. An AfterAnswer trap stays with its statement, and
+// fromServer decides about it.
 func (c *Conn) decide(m message, runs []*run) {
 	d := &c.up.draft
 	trap, victim := c.proxy.traps.choose(runs, d.held >= 0)
@@ -100,7 +104,7 @@ func (c *Conn) decide(m message, runs []*run) {
 	}
 	if trap.point.place == afterForward {
 		s.event.Stage = Forwarded
-		victim.lost = trap.action != Freeze // the answer can be here before the strike
+		victim.lost = trap.action != Freeze // the answer can arrive before the strike is carried out
 		c.pass(m, runs)
 		d.strike(s)
 		c.up.over = trap.action != Freeze
@@ -111,6 +115,7 @@ func (c *Conn) decide(m message, runs []*run) {
 		c.pass(m, runs)
 		return
 	}
+	// The server never gets m, so traps that wait for other statements of m are free again.
 	c.up.over = true
 	(&request{runs: runs}).skip()
 }

@@ -5,7 +5,8 @@ import (
 	"sync"
 )
 
-// Conn is one client's connection through the proxy. It stays valid, and keeps its tally, when the connection is over.
+// Conn is one client connection through the proxy. A Conn stays valid after the connection is over,
+// and keeps its tally.
 type Conn struct {
 	proxy          *Proxy
 	id             int
@@ -14,12 +15,13 @@ type Conn struct {
 	dialogue       dialogue
 	done           chan struct{}
 
-	// Of the goroutine that reads from the client.
+	// Used only by the goroutine that reads from the client.
 	names      names
 	inPipeline bool
 }
 
-// newConn takes over two connected sockets and the client's first packet, which is forwarded as it is.
+// newConn takes ownership of two connected sockets. first is the client's startup packet, which is
+// forwarded unchanged.
 func newConn(p *Proxy, id int, client, server net.Conn, first []byte) *Conn {
 	c := &Conn{proxy: p, id: id, client: client, server: server, done: make(chan struct{}), names: newNames()}
 	c.up = newPipe(c, ToServer, client, server)
@@ -29,44 +31,50 @@ func newConn(p *Proxy, id int, client, server net.Conn, first []byte) *Conn {
 	return c
 }
 
-// follow makes the proxy understand what goes through c. Without it, bytes are only carried.
+// follow makes the proxy decode the traffic of c. Without follow, c only forwards bytes.
 func (c *Conn) follow() {
 	c.up.hear = c.fromClient
 	c.down.hear = c.fromServer
 }
 
-// ID numbers the connections of a proxy from 1, in the order in which they were opened.
+// ID returns the number of the connection. The proxy numbers connections from 1 in the order in
+// which they were opened.
 func (c *Conn) ID() int { return c.id }
 
-// PID is the process id of the server's backend, as pg_stat_activity has it: 0 until the server has told.
+// PID returns the process id of the server's backend, as in pg_stat_activity. It returns 0 until
+// the server has sent BackendKeyData.
 func (c *Conn) PID() uint32 { return c.dialogue.pid.Load() }
 
-// Done is closed when the connection is over: both sides have closed it, or the proxy has. After a cut, it is closed when
-// the server has noticed, which it does not before it has finished what it was executing.
+// Done returns a channel that is closed when the connection is over, which is when both sides or
+// the proxy have closed it. After a cut the channel stays open until the server has noticed the
+// cut. The server does not notice before it has finished the statement that it is executing.
 func (c *Conn) Done() <-chan struct{} { return c.done }
 
-// Bytes is how many bytes have been forwarded in one direction since the connection was opened.
+// Bytes returns how many bytes were forwarded in one direction since the connection was opened.
 func (c *Conn) Bytes(dir Direction) int64 { return c.pipe(dir).sent.Load() }
 
-// Freeze stops forwarding, in the given directions or in both. What has been handed to the kernel arrives; all that
-// comes later, the end of a stream included, waits for Resume.
+// Freeze stops forwarding in the given directions, or in both if dirs is empty. Bytes that the
+// proxy has already written to a socket still arrive. Everything later, including the end of the
+// stream, waits for Resume.
 //
-// To freeze a connection at an exact point of its conversation, use [Proxy.Arm] with the action [Freeze].
+// To freeze a connection at an exact point of the traffic, use [Proxy.Arm] with the action
+// [Freeze].
 func (c *Conn) Freeze(dirs ...Direction) {
 	for _, dir := range orBoth(dirs) {
 		c.pipe(dir).gate.freeze()
 	}
 }
 
-// Resume forwards what has waited since Freeze, in the given directions or in both, and all that follows.
+// Resume forwards what has waited since Freeze, in the given directions or in both.
 func (c *Conn) Resume(dirs ...Direction) {
 	for _, dir := range orBoth(dirs) {
 		c.pipe(dir).gate.resume()
 	}
 }
 
-// Cut does to the connection what how says, at once: bytes that are under way in the proxy are lost. A connection in a
-// [BlackHole] can still be cut by [Reset] or [Hangup].
+// Cut applies the action to the connection at once. Bytes that the proxy has read and not yet
+// forwarded are lost, except with [Freeze]. A connection in a [BlackHole] can still be cut with
+// [Reset] or [Hangup].
 func (c *Conn) Cut(how Action) {
 	if how == Freeze {
 		c.Freeze()
@@ -82,8 +90,10 @@ func (c *Conn) pipe(dir Direction) *pipe {
 	return c.down
 }
 
-// cut leaves the server's side to the server: its half of the stream is drained until it has seen the end of ours and
-// closes. Closing at once could take back what it was sent but has not read.
+// cut ends the forwarding and, for Reset and Hangup, the client's side. On the server's side it
+// only closes the sending half. The pipe keeps reading from the server until the server has seen
+// the end of the stream and closes the socket. Closing the socket at once could discard bytes that
+// the server has not read yet.
 func (c *Conn) cut(how Action) {
 	c.mute()
 	switch how {
@@ -97,7 +107,7 @@ func (c *Conn) cut(how Action) {
 	closeWrite(c.server)
 }
 
-// run returns when both streams have ended.
+// run forwards both streams and returns when both have ended.
 func (c *Conn) run() {
 	var wg sync.WaitGroup
 	for _, p := range []*pipe{c.up, c.down} {
@@ -111,7 +121,7 @@ func (c *Conn) run() {
 	close(c.done)
 }
 
-// mute makes sure that nothing more is forwarded, and nothing waited for.
+// mute stops all forwarding for good, and interrupts the waiting for a latency.
 func (c *Conn) mute() {
 	for _, p := range []*pipe{c.up, c.down} {
 		p.gate.mute()
@@ -119,7 +129,7 @@ func (c *Conn) mute() {
 	}
 }
 
-// kill ends the connection, whatever it is doing.
+// kill closes both sockets, whatever the connection is doing.
 func (c *Conn) kill() {
 	c.mute()
 	c.client.Close()
@@ -139,7 +149,7 @@ func closeWrite(conn net.Conn) {
 	}
 }
 
-// reset closes a TCP connection so that the peer gets RST where it would get FIN.
+// reset closes a TCP connection with RST in place of FIN.
 func reset(conn net.Conn) {
 	if tcp, ok := conn.(*net.TCPConn); ok {
 		tcp.SetLinger(0)

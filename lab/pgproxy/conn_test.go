@@ -69,7 +69,7 @@ func TestCutEndsEveryConnection(t *testing.T) {
 				connect(t, p.DSN(), pgx.QueryExecModeExec),
 			}
 			links := p.Conns()
-			links[2].Freeze() // what is frozen can be cut
+			links[2].Freeze() // a frozen connection can be cut
 			p.Cut(how)
 			for _, conn := range conns {
 				if err := conn.Ping(within(t)); !isLost(err) {
@@ -147,7 +147,7 @@ func TestConnectionsCanBeKeptWaiting(t *testing.T) {
 	(<-connected).Close(within(t))
 }
 
-// Whatever state its connections are in, Close must end them all; TestMain checks that it did.
+// Close must end connections in any state. TestMain checks for goroutines that are left.
 func TestCloseEndsEverything(t *testing.T) {
 	t.Parallel()
 	p, err := pgproxy.New(database(t))
@@ -221,7 +221,7 @@ func TestCloseWaitsForTheLastGoroutine(t *testing.T) {
 	}
 }
 
-// silent returns a client that the proxy has begun to serve and that says nothing more.
+// silent returns a client that the proxy has begun to serve and that sends nothing more.
 func silent(t testing.TB, p *pgproxy.Proxy) net.Conn {
 	t.Helper()
 	client, err := net.Dial("tcp", p.Addr().String())

@@ -12,8 +12,8 @@ import (
 	"github.com/idem-go/idem/lab/pgproxy"
 )
 
-// roundTrip is the first of many round trips that takes less than limit, and the fastest if none does: what remains is
-// the latency, not the noise of a busy machine.
+// roundTrip returns the first of many round trips that takes less than limit, or else the fastest.
+// That measures the latency without the noise of a busy machine.
 func roundTrip(t testing.TB, conn *pgx.Conn, limit time.Duration) time.Duration {
 	t.Helper()
 	fastest := time.Hour
@@ -43,7 +43,7 @@ func TestRoundTripTakesTheLatencyOfBothDirections(t *testing.T) {
 		{"none again", func() { p.SetLatency(0) }, 0},
 	} {
 		step.set()
-		// BenchmarkRoundTrip tells how exact the latency is.
+		// BenchmarkRoundTrip measures the precision of the latency.
 		const early, late = time.Millisecond / 4, 9 * time.Millisecond
 		if got := roundTrip(t, conn, step.want+late); got < step.want-early || got >= step.want+late {
 			t.Errorf("%s: the fastest round trip took %v, want %v", step.name, got, step.want)
@@ -51,7 +51,8 @@ func TestRoundTripTakesTheLatencyOfBothDirections(t *testing.T) {
 	}
 }
 
-// Bytes under way must not wait for each other: many requests in flight take one round trip together.
+// Bytes in flight must not wait for each other: many concurrent requests take one round trip
+// together.
 func TestLatencyDoesNotSerialise(t *testing.T) {
 	t.Parallel()
 	p := start(t)
@@ -60,7 +61,7 @@ func TestLatencyDoesNotSerialise(t *testing.T) {
 	p.SetLatency(oneWay)
 	const together, serialised = 2 * oneWay, requests / 2 * oneWay // or more
 	fastest := time.Hour
-	for deadline := time.Now().Add(patience); fastest > serialised && time.Now().Before(deadline); { // a busy machine may need some
+	for deadline := time.Now().Add(patience); fastest > serialised && time.Now().Before(deadline); { // a busy machine may need several attempts
 		begin := time.Now()
 		pipelined(t, conn, func(pipeline *pgconn.Pipeline) {
 			for range requests {
@@ -135,8 +136,9 @@ func TestCloseDoesNotWaitForTheLatency(t *testing.T) {
 	}
 }
 
-// BenchmarkRoundTrip reports how much longer than two latencies a round trip takes. Compare with "direct": a client that
-// is idle for as long as a round trip would last wakes up as slowly as one that waits for the network.
+// BenchmarkRoundTrip reports how much longer than two latencies a round trip takes. Compare with
+// "direct": a client that is idle as long as a round trip wakes up as slowly as one that waits for
+// the network.
 func BenchmarkRoundTrip(b *testing.B) {
 	b.Run("direct", func(b *testing.B) { roundTrips(b, database(b), 0, 0) })
 	b.Run("direct-after-1ms", func(b *testing.B) { roundTrips(b, database(b), 0, time.Millisecond) })

@@ -8,45 +8,47 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 )
 
-// dialogue knows what the client has asked and the server has not answered yet. The protocol answers strictly in order,
-// so that a queue is all it takes to tell which statement an answer belongs to.
+// dialogue tracks the requests that the client has sent and the server has not answered. The
+// protocol answers requests strictly in order, so a queue is enough to find the statement that an
+// answer belongs to.
 type dialogue struct {
 	pid      atomic.Uint32
 	counters counters
-	total    *counters // of the proxy
+	total    *counters // the counters of the proxy
 
 	mu      sync.Mutex
-	started bool // authentication is over
+	started bool // authentication has ended
 	asked   []*request
-	waits   int  // answers that the client is waiting for and has not been sent
-	copying bool // the server takes COPY data for the Execute at the head of the queue
+	waits   int  // answers that the client waits for and that have not been forwarded
+	copying bool // the server reads COPY data for the Execute at the head of asked
 }
 
-// request is a client's message that has an answer, or that changes the answer to others.
+// request is a client message that the server answers, or that affects the answer to other
+// messages.
 type request struct {
 	kind byte
-	runs []*run // statements still to be answered
+	runs []*run // statements that the server has not answered
 }
 
 // run is one execution of a statement.
 type run struct {
 	Statement
-	trap *Trap // has taken hold of the statement and waits for its answer
-	lost bool  // nobody will get the answer: the connection is about to be cut
+	trap *Trap // the trap that caught the statement and waits for its answer, or nil
+	lost bool  // the answer is dropped, because the connection is about to be cut
 }
 
-// ends reports whether a client waits for what the server answers to a message of this kind.
+// ends reports whether the client waits for the server after a message of this kind.
 func ends(kind byte) bool { return isSync(kind) || kind == msgFlush }
 
-// isSync reports whether the server answers a message of this kind by ReadyForQuery.
+// isSync reports whether the server answers a message of this kind with ReadyForQuery.
 func isSync(kind byte) bool { return kind == msgSync || kind == msgQuery || kind == msgFunctionCall }
 
-// answer is what a message of the server means.
+// answer describes what a server message completes.
 type answer struct {
-	run   *run // it completes this statement
+	run   *run // the statement that the message completes, or nil
 	tag   string
 	code  string
-	waits int // and as many waits of the client
+	waits int // how many waits of the client the message ends
 }
 
 func (d *dialogue) isStarted() bool {
@@ -55,7 +57,7 @@ func (d *dialogue) isStarted() bool {
 	return d.started
 }
 
-// ask records a message that goes to the server.
+// ask records a message that is forwarded to the server, and counts it.
 func (d *dialogue) ask(kind byte, runs []*run) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -63,6 +65,7 @@ func (d *dialogue) ask(kind byte, runs []*run) {
 	case msgParse, msgBind, msgDescribe, msgExecute, msgClose, msgCopyDone, msgCopyFail:
 	case msgSync, msgQuery, msgFunctionCall:
 		d.count(func(c *counters) *atomic.Int64 { return &c.syncs }, 1)
+	// A Flush with nothing to flush gets no answer.
 	case msgFlush:
 		if d.head() == nil || ends(d.asked[len(d.asked)-1].kind) {
 			return
@@ -79,6 +82,7 @@ func (d *dialogue) ask(kind byte, runs []*run) {
 		d.count(func(c *counters) *atomic.Int64 { return &c.turns }, 1)
 	}
 	d.waits++
+	// The client waits from now on. This is a new turn unless the client was already waiting.
 }
 
 func (d *dialogue) count(which func(*counters) *atomic.Int64, n int) {
@@ -86,7 +90,8 @@ func (d *dialogue) count(which func(*counters) *atomic.Int64, n int) {
 	which(d.total).Add(int64(n))
 }
 
-// answered is called before the client is sent what ends n of its waits: whatever it sends next, it may have waited.
+// answered records the end of n waits of the client. The proxy calls it before it writes the
+// answers to the client: the client may have waited for them before it sends its next message.
 func (d *dialogue) answered(n int) {
 	if n == 0 {
 		return
@@ -96,7 +101,8 @@ func (d *dialogue) answered(n int) {
 	d.waits -= n
 }
 
-// trapped reports whether the next message from the server is about a statement whose answer may not be forwarded.
+// trapped reports whether the next server message belongs to a statement whose answer must not be
+// forwarded yet.
 func (d *dialogue) trapped() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -104,7 +110,7 @@ func (d *dialogue) trapped() bool {
 	return head != nil && len(head.runs) > 0 && (head.runs[0].trap != nil || head.runs[0].lost)
 }
 
-// hear records a message of the server and says what it answers.
+// hear records a server message and returns what the message completes.
 func (d *dialogue) hear(m message) (answer, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -121,6 +127,8 @@ func (d *dialogue) hear(m message) (answer, error) {
 		err = d.fail(&a, m)
 	case head == nil:
 	case m.kind() == msgCopyInResponse:
+		// The server does not answer a Flush with a message. A Flush is complete as soon as
+		// everything in front of it has been answered.
 		d.copying = head.kind == msgExecute
 	case completes(head.kind, m.kind()):
 		err = d.complete(&a, m)
@@ -131,7 +139,7 @@ func (d *dialogue) hear(m message) (answer, error) {
 	return a, err
 }
 
-// start waits for the end of authentication.
+// start follows the startup phase up to its end, which is the first ReadyForQuery.
 func (d *dialogue) start(m message) error {
 	switch m.kind() {
 	case msgBackendKeyData:
@@ -146,7 +154,8 @@ func (d *dialogue) start(m message) error {
 	return nil
 }
 
-// completes reports whether an answer is the last one to a request, or to one of its statements.
+// completes reports whether answer is the last message that the server sends for a request, or for
+// one statement of a Query.
 func completes(request, answer byte) bool {
 	switch request {
 	case msgParse:
@@ -163,7 +172,8 @@ func completes(request, answer byte) bool {
 	return false
 }
 
-// complete takes the request or the statement that m answers from the head of the queue.
+// complete removes what m completes from the head of the queue: the request, or one statement of a
+// Query.
 func (d *dialogue) complete(a *answer, m message) error {
 	head := d.head()
 	if m.kind() == msgCommandComplete {
@@ -177,7 +187,7 @@ func (d *dialogue) complete(a *answer, m message) error {
 		a.run, head.runs = head.runs[0], head.runs[1:]
 	}
 	if head.kind == msgQuery {
-		return nil // ReadyForQuery completes it
+		return nil // ReadyForQuery completes the Query
 	}
 	d.pop(a)
 	if d.copying {
@@ -186,8 +196,8 @@ func (d *dialogue) complete(a *answer, m message) error {
 	return nil
 }
 
-// fail records an error. It belongs to the first statement that is not complete; what else the client asked up to its
-// next Sync, the server skips.
+// fail records an ErrorResponse. The error belongs to the first statement that is not complete. The
+// server skips everything behind it up to the next Sync, so fail removes those requests.
 func (d *dialogue) fail(a *answer, m message) error {
 	var failure pgproto3.ErrorResponse
 	if err := failure.Decode(m.body()); err != nil {
@@ -199,6 +209,7 @@ func (d *dialogue) fail(a *answer, m message) error {
 			a.run, head.runs = head.runs[0], head.runs[1:]
 		}
 		head.skip()
+		// A simple Query is its own Sync: ReadyForQuery follows, and ready removes the Query.
 		if isSync(head.kind) {
 			break
 		}
@@ -210,7 +221,8 @@ func (d *dialogue) fail(a *answer, m message) error {
 	return nil
 }
 
-// endCopy forgets the Syncs that the server has ignored because they came among COPY data: they get no answer.
+// endCopy removes the requests up to CopyDone or CopyFail. The server ignores a Sync that arrives
+// among COPY data, and never answers it.
 func (d *dialogue) endCopy(a *answer) {
 	d.copying = false
 	for len(d.asked) > 0 {
@@ -222,7 +234,7 @@ func (d *dialogue) endCopy(a *answer) {
 	}
 }
 
-// ready completes everything up to the message that asked for ReadyForQuery.
+// ready removes every request up to the one that asked for ReadyForQuery.
 func (d *dialogue) ready(a *answer) error {
 	for len(d.asked) > 0 {
 		kind := d.asked[0].kind
@@ -234,7 +246,8 @@ func (d *dialogue) ready(a *answer) error {
 	return errors.New("a ReadyForQuery that nobody asked for")
 }
 
-// head is the oldest request that the server has not answered. The end of COPY data has no answer of its own.
+// head returns the oldest request that the server has not answered, or nil. It drops CopyDone and
+// CopyFail, which have no answer of their own.
 func (d *dialogue) head() *request {
 	for len(d.asked) > 0 {
 		if kind := d.asked[0].kind; kind != msgCopyDone && kind != msgCopyFail {
@@ -254,7 +267,7 @@ func (d *dialogue) pop(a *answer) {
 	}
 }
 
-// abandon frees the traps that wait for an answer when the connection is over.
+// abandon frees the traps that wait for an answer. It is called when the connection is over.
 func (d *dialogue) abandon() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

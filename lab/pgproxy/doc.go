@@ -1,6 +1,6 @@
-// Package pgproxy is a proxy for the Postgres wire protocol that a test puts between a client and its server to count,
-// delay, observe and break their conversation. It speaks plaintext to both sides and never alters a byte: messages are
-// read to be understood, and forwarded as they came.
+// Package pgproxy is a proxy for the Postgres wire protocol. A test puts the proxy between a client
+// and its server to count, delay, observe and break their traffic. The proxy speaks plaintext to
+// both sides. It decodes the messages to follow the protocol, and forwards every byte unchanged.
 //
 //	proxy, err := pgproxy.New(dsn)
 //	...
@@ -9,32 +9,35 @@
 //
 // # Counting
 //
-// [Proxy.Tally] and [Conn.Tally] count turns: how often a client had to wait for the server. See [Tally] for what is
-// one turn and what is not.
+// [Proxy.Tally] and [Conn.Tally] count turns, which are the network round trips that a client
+// waited for. [Tally] defines what counts as one turn.
 //
 // # Delaying
 //
-// [Proxy.SetLatency] holds every byte back for some time in each direction, half a round trip each. Bytes under way do
-// not wait for each other, so bandwidth is not reduced.
+// [Proxy.SetLatency] delays every byte by the same time in each direction, so a round trip takes
+// twice that time longer. The delay does not reduce bandwidth, because bytes in flight do not wait
+// for each other.
 //
 // # Observing
 //
-// A statement passes four stages: [Seen], [Forwarded], [Answered], [Delivered]. [Proxy.Next] waits for the next
-// statement to reach one of them, [Proxy.Observe] reports all. SQL is known for statements of the simple protocol
-// (a string of several statements is taken apart), for unnamed and for prepared ones. A statement that has been
-// prepared with the SQL command PREPARE is seen as the EXECUTE that runs it.
+// A statement passes four stages: [Seen], [Forwarded], [Answered], [Delivered]. [Proxy.Next] waits
+// for the next statement to reach one of them. [Proxy.Observe] reports all stages of all
+// statements. The proxy knows the SQL of statements in the simple protocol, of unnamed statements
+// and of prepared statements. A simple Query with several statements is split into them. A
+// statement that was prepared with the SQL command PREPARE is reported as the EXECUTE that runs it.
 //
 // # Breaking
 //
-// [Proxy.Arm] sets a trap at a [Point] of the conversation, and says by an [Action] what happens there:
+// [Proxy.Arm] sets a trap at a [Point] of the traffic. An [Action] says what the trap does there:
 //
 //	lost := proxy.Arm(pgproxy.AfterAnswer(pgproxy.IsCommit, "COMMIT"), pgproxy.Reset)
 //	err := tx.Commit(ctx) // commits, and fails
 //	<-lost.Fired()
 //
-// What is in front of the point is forwarded in any case, what is behind it is not: the same trap does the same at every
-// run, whatever the timing and however TCP cuts the stream. Where a connection is broken, the server's side is closed in
-// an orderly way: the server executes what it was sent, and only then sees that its client is gone.
+// The proxy forwards every byte in front of the point and no byte behind it. A trap therefore has
+// the same effect in every run, whatever the timing and the TCP segmentation. When a trap breaks a
+// connection, the proxy closes the server's side in order: the server first executes what it
+// received, and then sees the end of the stream.
 //
-// [Conn.Cut], [Conn.Freeze] and [Proxy.Refuse] break things at once, wherever the conversation is.
+// [Conn.Cut], [Conn.Freeze] and [Proxy.Refuse] act at once, whatever the connection is doing.
 package pgproxy

@@ -7,8 +7,9 @@ import (
 	"unsafe"
 )
 
-// drain waits until the peer's kernel has all that was written to conn: a reset throws away what is still in the send
-// buffer. It ends early when the connection does.
+// drain waits until the peer's kernel has acknowledged everything that was written to conn. A reset
+// discards the bytes in the send buffer, so drain must be called before. drain also returns when
+// the connection ends.
 func drain(conn net.Conn) {
 	tcp, ok := conn.(*net.TCPConn)
 	if !ok {
@@ -23,6 +24,7 @@ func drain(conn net.Conn) {
 	}
 }
 
+// unsent returns the number of bytes in the send buffer that the peer has not acknowledged.
 func unsent(raw syscall.RawConn) (n int32) {
 	err := raw.Control(func(fd uintptr) {
 		_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, fd, syscall.TIOCOUTQ, uintptr(unsafe.Pointer(&n)))

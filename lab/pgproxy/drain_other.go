@@ -4,6 +4,6 @@ package pgproxy
 
 import "net"
 
-// drain does nothing: this system does not say how much of what was written has arrived. A client that reads as fast as
-// the proxy writes gets everything all the same.
+// drain does nothing, because this system cannot report how many bytes have arrived. A client that
+// reads as fast as the proxy writes gets every byte anyway.
 func drain(net.Conn) {}

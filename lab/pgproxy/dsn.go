@@ -10,7 +10,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Upstream returns where the server of a DSN listens, to be dialled without encryption.
+// Upstream returns the network and address at which the server of dsn listens. It fails if dsn does
+// not allow an unencrypted connection.
 func Upstream(dsn string) (network, address string, err error) {
 	config, err := pgconn.ParseConfig(dsn)
 	if err != nil {
@@ -27,8 +28,10 @@ func Upstream(dsn string) (network, address string, err error) {
 	return network, address, nil
 }
 
-// Redirect returns the DSN with its host and port replaced. In both spellings of a DSN the last value of a key counts,
-// and a key counts more than the authority of a URL: adding to the end is enough, and keeps everything else.
+// Redirect returns dsn with its host and port replaced by to, and with sslmode=disable. It appends
+// the new values and leaves the rest of dsn alone: in both forms of a DSN the last value of a key
+// wins, and a key overrides the authority of a URL. Redirect fails if the result does not lead to
+// the new address, or if the password came from a password file that is looked up by address.
 func Redirect(dsn string, to *net.TCPAddr) (string, error) {
 	keys := []string{"host=" + to.IP.String(), "port=" + strconv.Itoa(to.Port), "sslmode=disable"}
 	redirected := dsn + " " + strings.Join(keys, " ")
@@ -56,7 +59,8 @@ func isURL(dsn string) bool {
 	return strings.HasPrefix(dsn, "postgres://") || strings.HasPrefix(dsn, "postgresql://")
 }
 
-// querySeparator looks behind the user and the password, which can contain a question mark.
+// querySeparator returns what has to stand between url and another query parameter. It skips the
+// user and the password, which can contain a question mark.
 func querySeparator(url string) string {
 	_, rest, _ := strings.Cut(url, "://")
 	if i := strings.IndexAny(rest, "@/"); i >= 0 && rest[i] == '@' {

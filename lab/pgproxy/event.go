@@ -5,14 +5,14 @@ import (
 	"sync"
 )
 
-// Stage is how far a statement has come.
+// Stage is the progress of a statement through the proxy.
 type Stage int
 
 const (
 	Seen      Stage = iota + 1 // the client's message has arrived at the proxy
-	Forwarded                  // it has been sent on to the server
-	Answered                   // the server's completion of the statement, or its error, has arrived at the proxy
-	Delivered                  // it has been sent on to the client
+	Forwarded                  // the proxy has forwarded the message to the server
+	Answered                   // the server's completion or error has arrived at the proxy
+	Delivered                  // the proxy has forwarded the answer to the client
 )
 
 func (s Stage) String() string {
@@ -29,25 +29,29 @@ func (s Stage) String() string {
 	return fmt.Sprintf("Stage(%d)", int(s))
 }
 
-// Event says that a statement has reached a stage.
+// Event reports that a statement has reached a stage.
 type Event struct {
 	Stage Stage
 	Statement
-	Tag  string // from Answered on: the command tag, "INSERT 0 1"; empty for an error and for an empty statement
-	Code string // from Answered on: the SQLSTATE if the answer is an error
+	// Tag is the command tag, such as "INSERT 0 1", from Answered on. It is empty for an error and
+	// for an empty statement.
+	Tag string
+	// Code is the SQLSTATE from Answered on, if the answer is an error.
+	Code string
 }
 
-// Observe calls watch for every event until stop is called. It is called in the middle of the traffic: while it has not
-// returned, the stream that the event is about stands still. It must be safe for concurrent use. The stages of a
-// statement are reported by several goroutines: Forwarded may be reported a little after Answered.
+// Observe calls watch for every event until stop is called. The proxy calls watch synchronously:
+// the stream that the event is about stands still until watch returns. watch must be safe for
+// concurrent use. Several goroutines report the stages of a statement, so Forwarded can be reported
+// shortly after Answered.
 func (p *Proxy) Observe(watch func(Event)) (stop func()) {
 	w := &watcher{watch}
 	p.watchers.add(w)
 	return func() { p.watchers.remove(w) }
 }
 
-// Next returns a channel that receives the event of the next statement chosen by match that reaches the stage. Ask
-// before you start what is to be awaited.
+// Next returns a channel that receives the event of the next statement that match selects and that
+// reaches the stage. Call Next before you start the work that runs the statement.
 func (p *Proxy) Next(stage Stage, match Match) <-chan Event {
 	next := make(chan Event, 1)
 	var once sync.Once

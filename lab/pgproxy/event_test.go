@@ -11,7 +11,7 @@ import (
 	"github.com/idem-go/idem/lab/pgproxy"
 )
 
-// record collects the SQL of everything that reaches a stage.
+// record collects the SQL of all statements that reach a stage.
 type record struct {
 	mu   sync.Mutex
 	sqls map[pgproxy.Stage][]string
@@ -107,7 +107,7 @@ func TestNextReportsOnce(t *testing.T) {
 	}
 }
 
-// The rest of a pipeline that is cut must not be mistaken for something that happened.
+// The proxy must not report the rest of a pipeline that was cut.
 func TestNothingIsReportedBehindACut(t *testing.T) {
 	t.Parallel()
 	database(t)

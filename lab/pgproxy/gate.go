@@ -2,14 +2,15 @@ package pgproxy
 
 import "sync"
 
-// gate is what each byte of a stream has to pass last: a frozen stream waits here, a muted one ends here.
+// gate is the last check before a byte is written. A frozen stream waits at the gate, and a muted
+// stream ends there.
 type gate struct {
 	mu    sync.Mutex
-	shut  chan struct{} // closed when the gate opens; nil: it is open
+	shut  chan struct{} // closed when the gate opens; nil while it is open
 	muted bool
 }
 
-// pass waits while the gate is shut. It reports whether the stream goes on.
+// pass waits while the gate is shut. It reports false if the stream is muted.
 func (g *gate) pass() bool {
 	for {
 		g.mu.Lock()
@@ -42,7 +43,7 @@ func (g *gate) resume() {
 	g.open()
 }
 
-// mute is for good.
+// mute ends the stream for good. A frozen stream is released, so that its writer can end.
 func (g *gate) mute() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

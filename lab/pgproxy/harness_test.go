@@ -22,10 +22,11 @@ import (
 	"github.com/idem-go/idem/lab/waiting"
 )
 
-// patience is how long a test waits for what must come. It decides nothing but how soon a hanging test fails.
+// patience is how long a test waits for an expected event. It only decides how soon a hanging test
+// fails.
 const patience = waiting.Limit
 
-// TestMain fails if a proxy that was closed has left a goroutine.
+// TestMain fails if a closed proxy has left a goroutine.
 func TestMain(m *testing.M) {
 	code := m.Run()
 	if left := leaked(); code == 0 && left != "" {
@@ -56,7 +57,7 @@ func database(t testing.TB) string {
 	return dsn
 }
 
-// within is a context that ends with the test, or when its time is over.
+// within returns a context that ends with the test or after a time.
 var within = waiting.Within
 
 // start returns a proxy in front of the test database.
@@ -108,7 +109,7 @@ func connect(t testing.TB, dsn string, mode pgx.QueryExecMode) *pgx.Conn {
 	return conn
 }
 
-// only returns the one connection of a proxy.
+// only returns the one open connection of a proxy.
 func only(t testing.TB, p *pgproxy.Proxy) *pgproxy.Conn {
 	t.Helper()
 	conns := p.Conns()
@@ -118,11 +119,13 @@ func only(t testing.TB, p *pgproxy.Proxy) *pgproxy.Conn {
 	return conns[0]
 }
 
-// witness looks at the database past every proxy.
+// witness reads the database without a proxy.
 type witness struct {
 	t    testing.TB
 	conn *pgx.Conn
-	name string // of a table (id int unique) and, with _seq, of a sequence that no rollback turns back
+	// name is that of a table (id int unique), and with _seq that of a sequence. A rollback does
+	// not undo a sequence.
+	name string
 }
 
 func newWitness(t testing.TB) *witness {
@@ -142,10 +145,10 @@ func (w *witness) exec(format string) {
 	}
 }
 
-// rows is how many rows are committed.
+// rows returns how many rows are committed.
 func (w *witness) rows() int { return w.number("select count(*) from %s") }
 
-// drawn is how many numbers were taken from the sequence, committed or not.
+// drawn returns how many numbers were taken from the sequence, committed or not.
 func (w *witness) drawn() int {
 	return w.number("select case when is_called then last_value else 0 end from %s_seq")
 }
@@ -183,7 +186,7 @@ func mustExec(t testing.TB, conn *pgx.Conn, sql string, args ...any) pgconn.Comm
 	return tag
 }
 
-// raw returns a connection that is past authentication, without a driver.
+// raw returns a connection after authentication, without a driver.
 func raw(t testing.TB, p *pgproxy.Proxy) *net.TCPConn {
 	t.Helper()
 	config, err := pgconn.ParseConfig(p.DSN())
@@ -212,8 +215,9 @@ func raw(t testing.TB, p *pgproxy.Proxy) *net.TCPConn {
 	}
 }
 
-// watchedConn knows whether somebody reads from it. Where a write takes long, as on a machine that has much to do, pgconn reads
-// in the background, and does not take that back: such a read swallows the first answer to whoever has the connection then.
+// watchedConn knows whether somebody reads from it. If a write takes long, as on a busy machine,
+// pgconn reads in the background and does not stop that read. The read then takes the first answer
+// from the next user of the connection.
 type watchedConn struct {
 	net.Conn
 	mu    sync.Mutex
@@ -236,7 +240,7 @@ func (c *watchedConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// leave ends reading through c, unless somebody reads.
+// leave ends the reading through c unless a read is in progress. It reports false in that case.
 func (c *watchedConn) leave() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -253,7 +257,8 @@ func isReset(err error) bool {
 	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
-// isLost reports whether err is the loss of a connection. Not always does pgx say more than that it is closed.
+// isLost reports whether err means a lost connection. Sometimes pgx only says that the connection
+// is closed.
 func isLost(err error) bool {
 	var failure *pgconn.PgError
 	return err != nil && !errors.As(err, &failure) && !errors.Is(err, context.DeadlineExceeded)

@@ -6,7 +6,8 @@ import (
 	"io"
 )
 
-// Types of the messages that the proxy must understand. The same letter can mean two things, by direction.
+// Types of the messages that the proxy decodes. The same letter can have two meanings, one for each
+// direction.
 const (
 	msgBind         = 'B'
 	msgClose        = 'C'
@@ -35,22 +36,22 @@ const (
 )
 
 const (
-	headerLen = 5 // the type, and a length that includes itself but not the type
+	headerLen = 5 // the type byte, and a length that includes itself but not the type
 	readLen   = 64 << 10
 )
 
-// message is one whole message as it is on the wire.
+// message is one complete message in its wire format.
 type message []byte
 
 func (m message) kind() byte   { return m[0] }
 func (m message) body() []byte { return m[headerLen:] }
 
-// framer cuts a byte stream into messages.
+// framer splits a byte stream into messages.
 type framer struct {
 	src io.Reader
 	buf []byte
 	r,
-	w int // buf[r:w] has been read and not been handed out
+	w int // buf[r:w] has been read and not been returned yet
 }
 
 // fill waits until at least one more byte has been read.
@@ -60,7 +61,7 @@ func (f *framer) fill() error {
 		n, err := f.src.Read(f.buf[f.w:])
 		f.w += n
 		if n > 0 {
-			return nil // an error will come back at the next call
+			return nil // the next call returns the error again
 		}
 		if err != nil {
 			return err
@@ -68,7 +69,8 @@ func (f *framer) fill() error {
 	}
 }
 
-// makeRoom leaves space behind w. A message that outgrows the buffer doubles it, so that reading it stays linear.
+// makeRoom makes space behind w. The buffer doubles for a message that does not fit, so that
+// reading a large message takes linear time.
 func (f *framer) makeRoom() {
 	pending := f.buf[f.r:f.w]
 	if len(pending) == 0 && len(f.buf) == readLen {
@@ -87,7 +89,8 @@ func (f *framer) makeRoom() {
 	f.r, f.buf = 0, buf
 }
 
-// next returns the next message if all of it has been read. It is valid until the next call of fill.
+// next returns the next message if it is complete. The message is valid until the next call of
+// fill.
 func (f *framer) next() (message, bool, error) {
 	pending := f.buf[f.r:f.w]
 	if len(pending) < headerLen {
@@ -105,7 +108,7 @@ func (f *framer) next() (message, bool, error) {
 	return pending[:size:size], true, nil
 }
 
-// rest returns everything that has been read, whole message or not.
+// rest returns all bytes that have been read, including an incomplete message.
 func (f *framer) rest() []byte {
 	pending := f.buf[f.r:f.w]
 	f.r = f.w

@@ -2,40 +2,43 @@ package pgproxy
 
 import "time"
 
-// parcel is a stretch of a stream that is forwarded in one write.
+// parcel is a section of a stream that is forwarded in one write.
 type parcel struct {
 	data   []byte
 	marks  []mark
 	due    time.Time
-	strike *strike // what happens behind the last byte
+	strike *strike // carried out behind the last byte; may be nil
 }
 
-// mark says what is true once the bytes in front of it have been forwarded.
+// mark is a fact that holds once the bytes in front of it have been forwarded.
 type mark struct {
-	end     int    // offset in the data of the parcel
-	answers int    // how many waits of the client are over: it can act on that as soon as it has the bytes
-	event   *Event // a statement has reached its next stage
+	end int // offset in the data of the parcel
+	// answers is how many waits of the client end here. The client can react as soon as it has the
+	// bytes.
+	answers int
+	event   *Event // a statement has reached its next stage; may be nil
 }
 
-// draft is what a reader has made of the stream so far. It can hold back its tail until it is known what happens to it.
+// draft collects what the reader has decoded. It can hold back its tail until the reader knows what
+// happens to it.
 type draft struct {
 	ready []parcel
 	data  []byte
 	marks []mark
-	held  int // offset in data from which on bytes are held back; -1: none are
+	held  int // offset in data from which on bytes are held back, or -1
 }
 
 func newDraft() draft { return draft{held: -1} }
 
 func (d *draft) add(b []byte) { d.data = append(d.data, b...) }
 
-// note marks the end of what has been added last.
+// note adds a mark at the end of the data.
 func (d *draft) note(m mark) {
 	m.end = len(d.data)
 	d.marks = append(d.marks, m)
 }
 
-// hold keeps back what is added from here on.
+// hold holds back everything that is added from now on.
 func (d *draft) hold() {
 	if d.held < 0 {
 		d.held = len(d.data)
@@ -44,7 +47,8 @@ func (d *draft) hold() {
 
 func (d *draft) release() { d.held = -1 }
 
-// strike ends the parcel in front of what is held back; what is held back follows the strike.
+// strike ends the current parcel in front of the held bytes and attaches s to it. The held bytes
+// are released and follow behind the strike.
 func (d *draft) strike(s *strike) {
 	first := d.cut(d.passable())
 	first.strike = s
@@ -52,7 +56,7 @@ func (d *draft) strike(s *strike) {
 	d.release()
 }
 
-// take returns all that is not held back.
+// take removes and returns everything that is not held back.
 func (d *draft) take() []parcel {
 	if n := d.passable(); n > 0 {
 		d.ready = append(d.ready, d.cut(n))
@@ -69,7 +73,7 @@ func (d *draft) passable() int {
 	return len(d.data)
 }
 
-// cut takes the first n bytes and their marks out of the draft.
+// cut removes the first n bytes and their marks from the draft.
 func (d *draft) cut(n int) parcel {
 	x := parcel{data: d.data, marks: d.marks}
 	first, rest := x.split(n)

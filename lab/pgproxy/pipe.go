@@ -25,29 +25,31 @@ func (d Direction) String() string {
 	return fmt.Sprintf("Direction(%d)", int(d))
 }
 
-// queueLen bounds what can be under way. When it is full, the proxy stops reading and TCP slows the sender down.
+// queueLen limits the parcels in flight. When the queue is full, the pipe stops reading, and TCP
+// slows the sender down.
 const queueLen = 1024
 
-// pipe carries one direction of a connection. One goroutine reads and understands, the other one forwards: what has been
-// read can be on its way for as long as the latency says, and more is read meanwhile.
+// pipe forwards one direction of a connection. One goroutine reads and decodes the stream, another
+// one writes it. While the writer waits for a parcel's latency to pass, the reader reads on.
 type pipe struct {
 	conn *Conn
 	dir  Direction
 	dst  net.Conn
-	hear func(message) error // understands one message, adds it to the draft; nil: the stream is not ours to understand
+	// hear decodes one message and adds it to draft. It is nil if the stream is only copied.
+	hear func(message) error
 
-	// The reader's.
+	// Used only by the reader.
 	src   framer
 	draft draft
-	over  bool // nothing that is read will be forwarded
+	over  bool // nothing that is read from now on is forwarded
 
 	queue chan parcel
 
-	// The writer's.
+	// Used by the writer. gate, alarm and sent are safe for other goroutines.
 	gate   gate
 	alarm  alarm
-	broken bool  // dst takes no more
-	passed int64 // traps at offsets below have had their chance
+	broken bool  // a write to dst failed
+	passed int64 // traps at offsets below passed have already been tried
 	sent   atomic.Int64
 }
 
@@ -55,10 +57,11 @@ func newPipe(c *Conn, dir Direction, src, dst net.Conn) *pipe {
 	return &pipe{conn: c, dir: dir, dst: dst, src: framer{src: src}, draft: newDraft(), queue: make(chan parcel, queueLen)}
 }
 
-// read reads until the stream ends, and then lets the end take its way through the queue as well.
+// read reads until the stream ends. The end of the stream then passes through the queue too, behind
+// everything that was read.
 func (p *pipe) read() {
 	defer close(p.queue)
-	p.dispatch(time.Now()) // what was read before there was a pipe
+	p.dispatch(time.Now()) // the client's startup packet, which newConn has put into draft
 	for {
 		err := p.src.fill()
 		now := time.Now()
@@ -79,8 +82,9 @@ func (p *pipe) read() {
 	}
 }
 
-// understand works through all whole messages at once, before the first of them is forwarded: no answer can come in
-// between, and statements that were sent in one go are seen as such.
+// understand decodes all complete messages in the buffer before any of them is forwarded. So no
+// answer to the first can arrive in between, and statements that the client sent in one write are
+// recorded together.
 func (p *pipe) understand() error {
 	if p.hear == nil {
 		p.draft.add(p.src.rest())
@@ -98,7 +102,8 @@ func (p *pipe) understand() error {
 	return nil
 }
 
-// end forwards what was read or held back when the stream ended, be it half a message.
+// end forwards the rest of the stream when the stream ends: held bytes and an incomplete message
+// included.
 func (p *pipe) end(now time.Time) {
 	if p.over {
 		return
@@ -134,13 +139,16 @@ func (p *pipe) forward() {
 	}
 }
 
-// fail breaks a connection that the proxy cannot carry as it should, rather than to carry it in another way.
+// fail records err for [Proxy.Close] and resets the connection. A connection that the proxy cannot
+// forward correctly must break rather than behave differently.
 func (p *pipe) fail(err error) {
 	p.conn.proxy.fail(fmt.Errorf("pgproxy: connection %d, %s: %w", p.conn.id, p.dir, err))
 	p.conn.cut(Reset)
 }
 
-// send forwards a parcel, and strikes where a strike is due.
+// send forwards a parcel and carries out the strikes in it. AtByte traps are looked up here,
+// because only the writer knows the offset of a byte. A parcel with such a trap is split in front
+// of that byte.
 func (p *pipe) send(x parcel) {
 	for p.gate.pass() {
 		trap, n := p.conn.proxy.traps.within(p, len(x.data))
@@ -162,7 +170,7 @@ func (p *pipe) write(x parcel) {
 		p.conn.dialogue.answered(m.answers)
 	}
 	if len(x.data) > 0 && !p.broken {
-		p.sent.Add(int64(len(x.data))) // first, so that whoever has got a byte finds it counted
+		p.sent.Add(int64(len(x.data))) // before the write: a client that has received a byte must find it counted
 		n, err := p.dst.Write(x.data)
 		p.sent.Add(int64(n - len(x.data)))
 		p.broken = err != nil

@@ -14,7 +14,7 @@ import (
 
 var breakages = []pgproxy.Action{pgproxy.Reset, pgproxy.Hangup, pgproxy.BlackHole}
 
-// broken is a transaction on a connection whose COMMIT, with an insert in front, runs into a trap.
+// broken is a transaction whose COMMIT, together with an insert, runs into a trap.
 type broken struct {
 	*witness
 	proxy *pgproxy.Proxy
@@ -32,8 +32,9 @@ func begin(t *testing.T, mode pgx.QueryExecMode) *broken {
 	return b
 }
 
-// commit draws from the sequence and commits, in one pipeline. A client that is told nothing gives up when the trap has
-// sprung; the request to cancel that pgx then sends must not get in the way of what the server does.
+// commit draws from the sequence and commits in one pipeline. If the client gets no answer, it
+// gives up when the trap has sprung. pgx then sends a CancelRequest, which must not disturb the
+// server.
 func (b *broken) commit(trap *pgproxy.Trap) (pgproxy.Event, error) {
 	b.t.Helper()
 	b.proxy.Refuse(pgproxy.Reset)
@@ -150,7 +151,7 @@ func TestCommitThatNeverArrives(t *testing.T) {
 		receive(t, b.link.Done(), "the server to notice")
 		drawn := 1
 		if mode == pgx.QueryExecModeSimpleProtocol {
-			drawn = 0 // it is one message, and the server never executes a part of it
+			drawn = 0 // the pipeline is one message, and the server executes all of it or nothing
 		}
 		if b.rows() != 0 || b.drawn() != drawn {
 			t.Errorf("%d rows and %d drawn, want 0 and %d", b.rows(), b.drawn(), drawn)
@@ -342,7 +343,7 @@ func TestResetTakesNothingBack(t *testing.T) {
 	t.Parallel()
 	p := start(t)
 	client := raw(t, p)
-	client.SetReadBuffer(64 << 10) // what does not fit has to wait in the proxy's send buffer
+	client.SetReadBuffer(64 << 10) // the rest has to wait in the proxy's send buffer
 	link := only(t, p)
 	before := link.Bytes(pgproxy.ToClient)
 	trap := p.Arm(pgproxy.AfterAnswer(pgproxy.Contains("lost")), pgproxy.Reset)

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Proxy accepts connections on a TCP port of the loopback interface and carries each to the same server.
+// Proxy listens on a TCP port of the loopback interface and forwards each connection to one server.
 type Proxy struct {
 	dsn              string
 	network, address string // of the server
@@ -28,14 +28,15 @@ type Proxy struct {
 
 	mu      sync.Mutex
 	closed  bool
-	sockets map[io.Closer]struct{} // before they belong to a Conn
+	sockets map[io.Closer]struct{} // accepted sockets, so that Close can end them before they belong to a Conn
 	conns   map[*Conn]struct{}
 	opened  int
 	refusal *refusal
 	err     error
 }
 
-// New starts a proxy in front of the server that dsn leads to, over TCP or over a unix socket. It does not connect.
+// New starts a proxy in front of the server that dsn names. It reaches the server over TCP or a
+// Unix socket. New does not connect to the server. It fails if dsn requires TLS.
 func New(dsn string) (*Proxy, error) {
 	network, address, err := Upstream(dsn)
 	if err != nil {
@@ -59,19 +60,22 @@ func New(dsn string) (*Proxy, error) {
 	return p, nil
 }
 
-// Addr is where the proxy listens.
+// Addr returns the address on which the proxy listens.
 func (p *Proxy) Addr() net.Addr { return p.listener.Addr() }
 
-// DSN is the DSN given to New, led through the proxy and with sslmode=disable.
+// DSN returns the DSN given to New with the proxy's host and port, and with sslmode=disable.
 func (p *Proxy) DSN() string { return p.dsn }
 
-// SetLatency delays every byte by d, in the given directions or in both: a round trip takes 2·d longer, at any bandwidth.
-// It holds for what is read from then on; nothing is overtaken when the latency shrinks. TCP's own handshake and the
-// refusal of encryption are not delayed, all else is, authentication included. A message is forwarded when it is
-// complete, so that a large one takes the time to arrive at the proxy as well.
+// SetLatency delays every byte by d in the given directions, or in both if dirs is empty. With
+// both, a round trip takes 2·d longer. The delay does not limit bandwidth.
 //
-// The delay is right to some tens of microseconds on Linux, on average, where single bytes can come up to 0.1 ms early
-// and, on a busy machine, late: BenchmarkRoundTrip measures it.
+// A new latency applies to the bytes that the proxy reads from now on. Bytes never overtake each
+// other, even if the latency shrinks. The proxy delays all traffic, including authentication,
+// except the TCP handshake and its own refusal of encryption. It forwards a message when the
+// message is complete, so a large message also takes the time that it needs to arrive at the proxy.
+//
+// On Linux the delay is accurate to some tens of microseconds on average. A single byte can be up
+// to 0.1 ms early, and late on a busy machine. BenchmarkRoundTrip measures the accuracy.
 func (p *Proxy) SetLatency(d time.Duration, dirs ...Direction) {
 	for _, dir := range orBoth(dirs) {
 		p.delay[dir].Store(int64(d))
@@ -80,7 +84,8 @@ func (p *Proxy) SetLatency(d time.Duration, dirs ...Direction) {
 
 func (p *Proxy) latency(dir Direction) time.Duration { return time.Duration(p.delay[dir].Load()) }
 
-// Conns are the connections that are not over, the oldest first.
+// Conns returns the open connections, the oldest first. Connections that carry a CancelRequest are
+// not among them.
 func (p *Proxy) Conns() []*Conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -94,15 +99,16 @@ func (p *Proxy) Conns() []*Conn {
 	return conns
 }
 
-// Cut cuts all connections that are not over: see [Conn.Cut].
+// Cut calls [Conn.Cut] on all open connections.
 func (p *Proxy) Cut(how Action) {
 	for _, c := range p.Conns() {
 		c.Cut(how)
 	}
 }
 
-// Close ends all connections and returns when every goroutine of the proxy has. Its error says where the proxy could not
-// follow the protocol: what it counted and reported is then not to be trusted.
+// Close ends all connections and returns when every goroutine of the proxy has ended. Its error
+// reports where the proxy could not follow the protocol. After such an error the counts and the
+// events are not reliable.
 func (p *Proxy) Close() error {
 	p.Admit()
 	p.stopDialing()
@@ -134,14 +140,14 @@ func (p *Proxy) accept() {
 		}
 		if err != nil {
 			p.fail(fmt.Errorf("pgproxy: %w", err))
-			p.listener.Close() // better refused than kept waiting
+			p.listener.Close() // a refused connection is better than one that waits forever
 			return
 		}
 		p.goroutines.Go(func() { p.serve(client) })
 	}
 }
 
-// serve carries one connection from its first byte to its last.
+// serve handles one client from its first byte to its last.
 func (p *Proxy) serve(client net.Conn) {
 	defer client.Close()
 	if !p.keep(client) {
@@ -153,7 +159,7 @@ func (p *Proxy) serve(client net.Conn) {
 	}
 	first, cancel, err := greet(client)
 	if err != nil {
-		return // a client that went away, or that is none
+		return // the client closed the connection, or does not speak the protocol
 	}
 	server, err := new(net.Dialer).DialContext(p.dialing, p.network, p.address)
 	if err != nil {
@@ -166,7 +172,7 @@ func (p *Proxy) serve(client net.Conn) {
 	}
 }
 
-// keep remembers a socket for Close. It reports false if Close has been called.
+// keep registers a socket that Close has to close. It reports false if the proxy is closed.
 func (p *Proxy) keep(s io.Closer) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

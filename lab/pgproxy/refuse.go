@@ -5,15 +5,15 @@ import (
 	"net"
 )
 
-// refusal is how new connections are received while they are refused.
+// refusal is what happens to new connections between Refuse and Admit.
 type refusal struct {
 	how  Action
 	over chan struct{}
 }
 
-// Refuse refuses new connections until Admit is called, requests to cancel included. Reset and Hangup close them at
-// once, BlackHole accepts them and never says a word, Freeze makes them wait for Admit and then serves them. Connections
-// that are open are not touched.
+// Refuse applies how to new connections until Admit is called, CancelRequests included. Reset and
+// Hangup close a new connection at once. BlackHole accepts it and never answers. Freeze lets it
+// wait for Admit and then serves it. Open connections are not affected.
 func (p *Proxy) Refuse(how Action) {
 	p.Admit()
 	p.mu.Lock()
@@ -21,7 +21,7 @@ func (p *Proxy) Refuse(how Action) {
 	p.refusal = &refusal{how, make(chan struct{})}
 }
 
-// Admit ends Refuse.
+// Admit ends the effect of Refuse.
 func (p *Proxy) Admit() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -31,7 +31,8 @@ func (p *Proxy) Admit() {
 	}
 }
 
-// refuses reports whether a new connection has been dealt with.
+// refuses applies the current refusal to a new connection. It reports false if the connection is to
+// be served.
 func (p *Proxy) refuses(client net.Conn) bool {
 	p.mu.Lock()
 	r := p.refusal

@@ -21,7 +21,7 @@ func TestEveryExecModePasses(t *testing.T) {
 	database(t)
 	inEveryMode(t, func(t *testing.T, mode pgx.QueryExecMode) {
 		conn := connect(t, start(t).DSN(), mode)
-		for range 3 { // the first run prepares what the others use
+		for range 3 { // the first run prepares the statements
 			var n int
 			if err := conn.QueryRow(within(t), "select $1::int + 1", 41).Scan(&n); err != nil || n != 42 {
 				t.Fatalf("got %d, %v", n, err)
@@ -185,7 +185,7 @@ func TestServerOnAUnixSocket(t *testing.T) {
 	}
 }
 
-// relay makes the test database reachable through a socket of ours, wherever it runs.
+// relay makes the test database reachable through a listener of this test.
 func relay(from net.Listener, config *pgconn.Config) {
 	network, address := pgconn.NetworkAddress(config.Host, config.Port)
 	for {

@@ -1,7 +1,8 @@
 package pgproxy
 
-// fromServer understands a message of the server, and decides what happens to it. The answer to a statement in a trap is
-// held back from its first row on, until it is complete.
+// fromServer decodes a server message and decides whether it is forwarded. If a trap has caught the
+// statement that m belongs to, the whole answer from its first row on is held until it is complete.
+// Only then is it known whether the trap springs.
 func (c *Conn) fromServer(m message) error {
 	d := &c.down.draft
 	if c.dialogue.trapped() {
@@ -29,7 +30,8 @@ func (c *Conn) fromServer(m message) error {
 	return nil
 }
 
-// springs decides about a statement that has been answered. It reports whether nothing more is forwarded.
+// springs decides what happens to a statement that has been answered. It reports whether nothing
+// more is forwarded to the client.
 func (c *Conn) springs(trap *Trap, event Event) bool {
 	if trap == nil {
 		return false

@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 )
 
-// set is a list that is read at every message and changed a few times in a test: readers take no lock, and may change it
-// while they go through it.
+// set is a copy-on-write list. Readers iterate at every message without a lock, and may change the
+// list while they iterate. Writers are rare: a test changes the list a few times.
 type set[T comparable] struct {
 	mu   sync.Mutex
 	list atomic.Pointer[[]T]

@@ -9,7 +9,8 @@ import (
 	"github.com/idem-go/idem/lab/pgproxy"
 )
 
-// sink is a server that lets everybody in, answers nothing and says at the end of a connection what it has received.
+// sink is a server that accepts every client and answers nothing. At the end of a connection it
+// reports what it has received.
 type sink struct {
 	listener net.Listener
 	received chan []byte
@@ -55,7 +56,7 @@ func (s *sink) dsn() string {
 	return "host=127.0.0.1 user=nobody port=" + strconv.Itoa(addr.Port)
 }
 
-// connect returns a client of the sink that has been let in.
+// connect returns a client that the sink has accepted.
 func (s *sink) connect(t testing.TB, p *pgproxy.Proxy) *net.TCPConn {
 	t.Helper()
 	client, err := net.Dial("tcp", p.Addr().String())

@@ -2,10 +2,13 @@ package pgproxy
 
 import "strings"
 
-// split takes a string of the simple protocol apart into its statements, as the server does: a semicolon ends a
-// statement unless it is quoted, in a comment or in parentheses. What is only blank is no statement, except if there is
-// no other: then the server answers to the whole. The body of a function written as BEGIN ATOMIC ... END is taken apart
-// too, which it should not be.
+// split splits a string of the simple protocol into its statements, as the server does. A semicolon
+// ends a statement unless it is quoted, in a comment or in parentheses. A part without tokens is
+// not a statement. If there are only such parts, split returns the whole string, because the server
+// sends one answer to it.
+//
+// Known limit: split also cuts inside a function body written as BEGIN ATOMIC ... END, and the
+// server does not.
 func split(sql string) []string {
 	var statements []string
 	start, depth, blank := 0, 0, true
@@ -35,7 +38,7 @@ func split(sql string) []string {
 	return statements
 }
 
-// keywords returns up to limit unquoted words from the front of sql, in lower case.
+// keywords returns up to limit unquoted words from the beginning of sql, in lower case.
 func keywords(sql string, limit int) []string {
 	var words []string
 	for i := 0; i < len(sql) && len(words) < limit; {
@@ -55,14 +58,15 @@ func keywords(sql string, limit int) []string {
 type token int
 
 const (
-	tokenBlank  token = iota // space, comment
-	tokenWord                // keyword, plain name, number
-	tokenQuoted              // string constant, quoted name
+	tokenBlank  token = iota // whitespace or a comment
+	tokenWord                // keyword, unquoted name or number
+	tokenQuoted              // string constant or quoted name
 	tokenSemicolon
 	tokenOther
 )
 
-// scan returns the token that begins at sql[i], and its length. It knows just enough of SQL to tell what is quoted.
+// scan returns the token that begins at sql[i], and its length. It knows only enough SQL to
+// recognize quotes and comments.
 func scan(sql string, i int) (token, int) {
 	rest := sql[i:]
 	switch c := rest[0]; {
@@ -75,7 +79,7 @@ func scan(sql string, i int) (token, int) {
 	case c == ';':
 		return tokenSemicolon, 1
 	case c == '\'' || c == '"':
-		return tokenQuoted, through(rest, 1, rest[:1]) // a doubled quote reads as two constants in a row
+		return tokenQuoted, through(rest, 1, rest[:1]) // a doubled quote is read as two adjacent constants
 	case (c == 'e' || c == 'E') && strings.HasPrefix(rest[1:], "'"):
 		return tokenQuoted, escapeString(rest)
 	case c == '$':
@@ -90,7 +94,8 @@ func scan(sql string, i int) (token, int) {
 	return tokenOther, 1
 }
 
-// through returns the length of s up to and including end, searched from offset on.
+// through returns the length of s up to and including end. It searches for end from offset on, and
+// returns len(s) if there is none.
 func through(s string, offset int, end string) int {
 	if i := strings.Index(s[offset:], end); i >= 0 {
 		return offset + i + len(end)
@@ -98,7 +103,8 @@ func through(s string, offset int, end string) int {
 	return len(s)
 }
 
-// comment measures a comment, which can contain others.
+// comment returns the length of the block comment at the beginning of s. Block comments can be
+// nested.
 func comment(s string) int {
 	depth := 0
 	for i := 0; i < len(s); i++ {
@@ -117,7 +123,8 @@ func comment(s string) int {
 	return len(s)
 }
 
-// escapeString measures E'...', in which a backslash can hide a quote.
+// escapeString returns the length of the constant E'...' at the beginning of s. A backslash in it
+// can escape a quote.
 func escapeString(s string) int {
 	for i := 2; i < len(s); i++ {
 		switch s[i] {
@@ -130,7 +137,7 @@ func escapeString(s string) int {
 	return len(s)
 }
 
-// dollar measures $tag$...$tag$. A parameter ($1) is a word.
+// dollar reads a dollar-quoted constant such as $tag$...$tag$. A parameter such as $1 is a word.
 func dollar(s string) (token, int) {
 	n := 1
 	for n < len(s) && isWord(s[n]) && (n > 1 || s[n] < '0' || s[n] > '9') {

@@ -7,16 +7,17 @@ import (
 	"net"
 )
 
-// Codes of the packets that a client can open a connection with, instead of a protocol version.
+// Request codes that a client can send in place of a protocol version in its first packet.
 const (
 	cancelRequestCode = 80877102
 	sslRequestCode    = 80877103
 	gssEncRequestCode = 80877104
 )
 
-const maxStartupLen = 10_000 // the server's own limit
+const maxStartupLen = 10_000 // the limit of Postgres itself
 
-// greet reads the first packets of a client up to the one that the server has to see. Encryption is declined.
+// greet reads the client's packets up to the first one that the server must receive. It declines
+// requests for TLS and GSS encryption. cancel reports whether packet is a CancelRequest.
 func greet(client net.Conn) (packet []byte, cancel bool, err error) {
 	for {
 		packet, code, err := readStartup(client)
@@ -34,7 +35,8 @@ func greet(client net.Conn) (packet []byte, cancel bool, err error) {
 	}
 }
 
-// readStartup reads one packet without reading ahead.
+// readStartup reads exactly one packet. It must not read ahead, because the bytes that follow
+// belong to the pipe. code is the protocol version or a request code.
 func readStartup(r io.Reader) (packet []byte, code uint32, err error) {
 	packet = make([]byte, 8)
 	if _, err := io.ReadFull(r, packet); err != nil {

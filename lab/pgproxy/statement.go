@@ -5,20 +5,22 @@ import "strings"
 // Statement is one SQL statement that a client asked to execute.
 type Statement struct {
 	Conn *Conn
-	SQL  string // as the client sent it; empty for a portal that was opened by SQL (DECLARE)
+	SQL  string // as the client sent it; empty for a portal opened by DECLARE
 }
 
-// Match chooses statements. It is called from the goroutines of several connections at a time. A nil Match chooses all.
+// Match selects statements. The proxy calls a Match from several goroutines at once. A nil Match
+// selects every statement.
 type Match func(Statement) bool
 
 func (m Match) accepts(s Statement) bool { return m == nil || m(s) }
 
-// Contains chooses statements that have text in their SQL.
+// Contains selects the statements whose SQL contains text.
 func Contains(text string) Match {
 	return func(s Statement) bool { return strings.Contains(s.SQL, text) }
 }
 
-// IsCommit chooses COMMIT in all its spellings, with or without comments around it. COMMIT PREPARED is none.
+// IsCommit selects COMMIT and END in all their spellings, with or without comments. It does not
+// select COMMIT PREPARED.
 func IsCommit(s Statement) bool {
 	words := keywords(s.SQL, 2)
 	if len(words) == 0 || words[0] != "commit" && words[0] != "end" {

@@ -2,39 +2,45 @@ package pgproxy
 
 import "sync/atomic"
 
-// Tally counts what clients asked for, from the first message after authentication on.
+// Tally counts the requests of clients, beginning with the first message after authentication.
 type Tally struct {
-	// Turns counts the times that a client handed the conversation over and had to wait: it sent Sync, Query,
-	// FunctionCall or a Flush with something to flush, at a moment when the server owed it no answer. What it sends
-	// before it has been sent the last answer belongs to the same turn: a pipeline is one turn however many statements
-	// and Syncs it has. So the number of turns is the number of network round trips that the client paid for.
+	// Turns counts how often a client sent something and had to wait for the server. A turn begins
+	// when the client sends Sync, Query, FunctionCall, or a Flush with something to flush, while
+	// the server owes it no answer. Everything that the client sends before the proxy forwards the
+	// last answer belongs to the same turn. A pipeline is one turn, however many statements and
+	// Syncs it has. The number of turns is therefore the number of network round trips that the
+	// client waited for.
 	//
-	// Connecting, authentication, CancelRequest and Terminate are no turns. COPY FROM STDIN is one: pgx sends the data
-	// without waiting for the server's consent, and the turn of a client that does wait is not counted. Preparing a
-	// statement is one, and so is the ping of a pool. A turn that was cut before it was forwarded is none.
+	// Connecting, authentication, CancelRequest and Terminate are not counted. Preparing a
+	// statement counts as one turn, and so does the ping of a pool. COPY FROM STDIN counts as one
+	// turn: pgx sends the data without waiting for CopyInResponse, and a client's wait for that
+	// message is not counted. A turn that was cut before it was forwarded is not counted.
 	//
-	// Two Syncs that a client sends without waiting in between are one turn for certain if they reach the proxy
-	// together, as they do when they are written at once and fit into 32 KiB. Written one by one, they can be
-	// overtaken by the answer to the first: then the proxy cannot know that the client did not wait for it.
+	// Two Syncs that a client sends without waiting in between are certainly one turn if they
+	// arrive at the proxy together. They do if the client writes them at once and they fit into 32
+	// KiB. If the client writes them one by one, the answer to the first can overtake the second.
+	// The proxy then cannot know that the client did not wait for it.
 	Turns int
 
-	// Syncs counts the messages that the server answers by ReadyForQuery: Sync, Query, FunctionCall.
+	// Syncs counts the messages that the server answers with ReadyForQuery: Sync, Query,
+	// FunctionCall.
 	Syncs int
 
-	// Statements counts the statements that were to be executed.
+	// Statements counts the statements that the client asked to execute.
 	Statements int
 }
 
-// Tally is what the connection has counted.
+// Tally returns the counts of the connection.
 func (c *Conn) Tally() Tally { return c.dialogue.counters.tally() }
 
-// ResetTally sets the counters of the connection to zero and returns what they were.
+// ResetTally sets the counters of the connection to zero and returns their previous values.
 func (c *Conn) ResetTally() Tally { return c.dialogue.counters.reset() }
 
-// Tally is what all connections together have counted, those that are over included.
+// Tally returns the counts of all connections, including those that are over.
 func (p *Proxy) Tally() Tally { return p.counters.tally() }
 
-// ResetTally sets the counters of the proxy to zero and returns what they were. Those of the connections go on.
+// ResetTally sets the counters of the proxy to zero and returns their previous values. The counters
+// of the connections are not reset.
 func (p *Proxy) ResetTally() Tally { return p.counters.reset() }
 
 type counters struct{ turns, syncs, statements atomic.Int64 }

@@ -17,7 +17,8 @@ import (
 	"github.com/idem-go/idem/lab/pgproxy"
 )
 
-// counted runs f twice, the first time to let pgx prepare what it will, and returns the tally of the second.
+// counted runs f twice, and returns the tally of the second run. In the first run pgx prepares its
+// statements.
 func counted(t *testing.T, p *pgproxy.Proxy, f func()) pgproxy.Tally {
 	t.Helper()
 	f()
@@ -43,7 +44,7 @@ func TestTransactionCostsATurnForEachStatement(t *testing.T) {
 		})
 		want := pgproxy.Tally{Turns: 3, Syncs: 3, Statements: 3}
 		if mode == pgx.QueryExecModeDescribeExec {
-			want.Turns, want.Syncs = 4, 4 // it asks for the types of the parameters each time
+			want.Turns, want.Syncs = 4, 4 // this mode asks for the parameter types each time
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("begin, insert, commit (-want +got):\n%s", diff)
@@ -81,7 +82,8 @@ func TestPipelineCostsOneTurn(t *testing.T) {
 	})
 }
 
-// pipelined sends statements through pgconn's pipeline: send decides where it syncs, flushes and waits.
+// pipelined sends statements through a pipeline of pgconn. send decides where it syncs, flushes and
+// waits.
 func pipelined(t *testing.T, conn *pgx.Conn, send func(*pgconn.Pipeline)) {
 	t.Helper()
 	pipeline := conn.PgConn().StartPipeline(within(t))
@@ -93,7 +95,7 @@ func pipelined(t *testing.T, conn *pgx.Conn, send func(*pgconn.Pipeline)) {
 
 func query(p *pgconn.Pipeline, sql string) { p.SendQueryParams(sql, nil, nil, nil, nil) }
 
-// awaitResults reads the results of n requests, a Sync being one.
+// awaitResults reads the results of n requests. A Sync counts as one.
 func awaitResults(t *testing.T, p *pgconn.Pipeline, n int) {
 	t.Helper()
 	for range n {
@@ -112,7 +114,7 @@ func TestTwoSyncsInOneGoAreOneTurn(t *testing.T) {
 	p := start(t)
 	conn := connect(t, p.DSN(), pgx.QueryExecModeExec)
 	parameter := bytes.Repeat([]byte("x"), 7000)
-	const rounds = 500 // the answer to the first Sync is given many chances to overtake the second
+	const rounds = 500 // often enough for the answer to the first Sync to overtake the second
 	for range rounds {
 		pipelined(t, conn, func(pipeline *pgconn.Pipeline) {
 			query(pipeline, "select 1")
@@ -154,7 +156,8 @@ func TestSyncSentBeforeTheAnswerCouldArriveIsTheSameTurn(t *testing.T) {
 	t.Parallel()
 	p := start(t)
 	conn := connect(t, p.DSN(), pgx.QueryExecModeExec)
-	// The first answer is at the proxy when the second Sync is written, and not on its way to the client.
+	// When the client writes the second Sync, the first answer has arrived at the proxy and is not
+	// being forwarded yet.
 	p.SetLatency(time.Hour, pgproxy.ToClient)
 	answered := p.Next(pgproxy.Answered, pgproxy.Contains("first"))
 	second := p.Next(pgproxy.Answered, pgproxy.Contains("second"))
@@ -177,7 +180,7 @@ func TestFlushThatIsWaitedForIsATurn(t *testing.T) {
 	pipelined(t, connect(t, p.DSN(), pgx.QueryExecModeExec), func(pipeline *pgconn.Pipeline) {
 		pipeline.SendPrepare("s", "select 1", nil)
 		pipeline.SendFlushRequest()
-		pipeline.SendFlushRequest() // has nothing to flush
+		pipeline.SendFlushRequest() // nothing to flush
 		pipeline.Flush()
 		awaitResults(t, pipeline, 1)
 		query(pipeline, "select 2")
@@ -270,7 +273,7 @@ func TestOnlyQuestionsAreTurns(t *testing.T) {
 	}
 }
 
-// As libpq does it: the Sync behind Execute is swallowed by the COPY, and another one has to follow.
+// As in libpq: COPY ignores the Sync behind Execute, and another one has to follow.
 func TestCopyByTheExtendedProtocolKeepsTheCount(t *testing.T) {
 	t.Parallel()
 	database(t)
@@ -304,7 +307,7 @@ func TestCopyByTheExtendedProtocolKeepsTheCount(t *testing.T) {
 	}
 }
 
-// converse sends what is buffered and returns the types of the answers up to the given one.
+// converse sends what is buffered, and returns the types of the answers up to last.
 func converse(t testing.TB, frontend *pgproto3.Frontend, last byte) (kinds string) {
 	t.Helper()
 	if err := frontend.Flush(); err != nil {
@@ -342,7 +345,7 @@ func TestTalliesOfConnectionsAddUp(t *testing.T) {
 	}
 }
 
-// A conversation of every kind of request, failures included, must never let the proxy lose count.
+// The counts stay correct in a long session with every kind of request, including failures.
 func TestCountStaysExactInALongConversation(t *testing.T) {
 	t.Parallel()
 	w := newWitness(t)

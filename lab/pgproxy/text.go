@@ -2,24 +2,25 @@ package pgproxy
 
 import "strings"
 
-// Split takes a string of the simple protocol apart into its statements, as the server does.
+// Split splits a string of the simple protocol into its statements, as the server does.
 func Split(sql string) []string { return split(sql) }
 
-// Command is the words that a statement begins with, in lower case, such as "rollback to savepoint a".
+// Command returns up to four leading keywords of a statement in lower case, such as "rollback to
+// savepoint a".
 func Command(sql string) string { return strings.Join(keywords(sql, 4), " ") }
 
-// Call is a place where the text of a statement calls a function.
+// Call is a position in the text of a statement that calls a function.
 type Call struct {
 	Function   string // in lower case, without its schema
-	First      string // its first argument, if that is a plain string constant
-	Start, End int    // of the name in the text, with its schema
+	First      string // the first argument if it is a plain string constant, or ""
+	Start, End int    // of the name in the text, including its schema
 }
 
-// Calls finds the functions that a statement calls. What only looks like a call, such as the columns behind the name of a table, is
-// one of them.
+// Calls returns the function calls in the text of a statement. It does not parse SQL: any name in
+// front of a parenthesis counts as a call, such as a table name in front of a list of columns.
 func Calls(sql string) []Call {
 	var calls []Call
-	start, end := -1, -1 // of the name that was read last
+	start, end := -1, -1 // of the last name; -1 if the last token ended no name
 	for i := 0; i < len(sql); {
 		token, n := scan(sql, i)
 		switch {
@@ -39,7 +40,7 @@ func Calls(sql string) []Call {
 	return calls
 }
 
-// firstConstant is the string constant at the front of sql, if there is one.
+// firstConstant returns the string constant at the beginning of sql, or "" if there is none.
 func firstConstant(sql string) string {
 	for i := 0; i < len(sql); {
 		token, n := scan(sql, i)

@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// Trap is an action that waits at a point.
+// Trap is an action that is carried out when a statement or a byte reaches a point.
 type Trap struct {
 	proxy  *Proxy
 	point  Point
@@ -15,21 +15,21 @@ type Trap struct {
 	fired  chan Event
 
 	mu       sync.Mutex
-	taken    bool // has taken hold of a statement, or has sprung
+	taken    bool // has caught a statement, or has sprung
 	disarmed bool
 	count    int
 }
 
-// firedLen is how many events of a trap that springs often are kept for a test that does not look.
+// firedLen is how many events the channel of an ArmEach trap buffers.
 const firedLen = 1024
 
-// Arm sets a trap that springs once: at the first statement that reaches the point. Traps are tried in the order in
-// which they were armed, and a statement is caught by one.
+// Arm sets a trap that springs once, at the first statement that reaches the point. The proxy tries
+// traps in the order in which they were armed, and a statement is caught by at most one.
 func (p *Proxy) Arm(at Point, do Action) *Trap {
 	return p.arm(&Trap{point: at, action: do, fired: make(chan Event, 1)})
 }
 
-// ArmEach sets a trap that springs at every statement that reaches the point, until it is disarmed.
+// ArmEach sets a trap that springs at every statement that reaches the point, until Disarm.
 func (p *Proxy) ArmEach(at Point, do Action) *Trap {
 	return p.arm(&Trap{point: at, action: do, fired: make(chan Event, firedLen), each: true})
 }
@@ -40,18 +40,19 @@ func (p *Proxy) arm(t *Trap) *Trap {
 	return t
 }
 
-// Fired receives an event whenever the trap has sprung: the action has been carried out. Of a trap that springs often,
-// the channel keeps the first 1024 events that nobody has received.
+// Fired returns a channel that receives an event each time the trap has sprung, after its action
+// was carried out. The channel of an ArmEach trap buffers 1024 events and drops later ones.
 func (t *Trap) Fired() <-chan Event { return t.fired }
 
-// Count is how often the trap has sprung.
+// Count returns how often the trap has sprung.
 func (t *Trap) Count() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.count
 }
 
-// Disarm makes sure that the trap takes hold of nothing more. What has been decided still happens.
+// Disarm stops the trap from catching anything more. A strike that is already queued is still
+// carried out.
 func (t *Trap) Disarm() {
 	t.mu.Lock()
 	t.disarmed = true
@@ -59,6 +60,8 @@ func (t *Trap) Disarm() {
 	t.proxy.traps.remove(t)
 }
 
+// take claims the trap for a statement. It reports false if the trap is disarmed, or is taken and
+// springs only once.
 func (t *Trap) take() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -69,7 +72,8 @@ func (t *Trap) take() bool {
 	return true
 }
 
-// giveBack makes the trap wait for another statement, because this one will never reach its point.
+// giveBack frees the trap for another statement, because the current one will never reach its
+// point.
 func (t *Trap) giveBack() {
 	if t == nil {
 		return
@@ -79,7 +83,7 @@ func (t *Trap) giveBack() {
 	t.taken = false
 }
 
-// wants reports whether a statement with this answer has reached the trap's point.
+// wants reports whether a statement that was answered with this command tag springs the trap.
 func (t *Trap) wants(tag string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -87,6 +91,8 @@ func (t *Trap) wants(tag string) bool {
 	return !t.disarmed && (len(t.point.tags) == 0 || slices.ContainsFunc(t.point.tags, begins))
 }
 
+// report counts a strike and publishes its event. An event that does not fit into the channel is
+// dropped.
 func (t *Trap) report(e Event) {
 	t.mu.Lock()
 	t.count++
@@ -100,13 +106,14 @@ func (t *Trap) report(e Event) {
 	}
 }
 
-// strike is what a trap does at a place in a stream.
+// strike is a trap together with the event that it reports, queued at a position in a stream.
 type strike struct {
 	trap  *Trap
 	event Event
 }
 
-// abandon is for a strike that is never carried out, because the stream ends in front of it.
+// abandon frees the trap of a strike that is not carried out, because the stream ends in front of
+// it.
 func (s *strike) abandon() {
 	if s != nil {
 		s.trap.giveBack()
@@ -115,13 +122,13 @@ func (s *strike) abandon() {
 
 type traps struct{ set[*Trap] }
 
-// beforePipeline reports whether pipelines have to be held back until they are complete.
+// beforePipeline reports whether pipelines have to be held until they are complete.
 func (t *traps) beforePipeline() bool {
 	return slices.ContainsFunc(t.all(), func(trap *Trap) bool { return trap.point.place == beforePipeline })
 }
 
-// choose returns the first trap that acts on the way to the server, and the statement that it caught. A trap that waits
-// for an answer goes with its statement.
+// choose returns the first trap that acts on the way to the server, and the statement that it
+// caught. AfterAnswer traps are not returned: choose attaches them to their statements.
 func (t *traps) choose(runs []*run, held bool) (*Trap, *run) {
 	for _, r := range runs {
 		trap := t.take(r.Statement, held)
@@ -153,7 +160,8 @@ func (t *traps) take(s Statement, held bool) *Trap {
 	return nil
 }
 
-// within returns the trap at the first of the next n bytes of a stream that has one, and how many bytes are in front.
+// within returns the trap at the lowest offset in the next n bytes of a stream, and the number of
+// bytes in front of it.
 func (t *traps) within(p *pipe, n int) (*Trap, int) {
 	var first *Trap
 	end := p.sent.Load() + int64(n)
@@ -166,11 +174,11 @@ func (t *traps) within(p *pipe, n int) (*Trap, int) {
 	if first == nil {
 		return nil, 0
 	}
-	p.passed = end + 1 // it does not spring again when the stream is resumed
+	p.passed = end + 1 // the trap must not spring again when the stream is resumed
 	return first, int(end - p.sent.Load())
 }
 
-// guards reports whether the trap is at a byte of this stream that is still to come.
+// guards reports whether the trap is set at a byte of this stream that was not forwarded yet.
 func (t *Trap) guards(p *pipe) bool {
 	at := t.point
 	return at.place == atByte && at.dir == p.dir && p.hear != nil && (at.conn == nil || at.conn == p.conn) &&

@@ -41,7 +41,7 @@ func TestTrapTakesHoldOfOneStatementAtATime(t *testing.T) {
 	receive(t, trap.Fired(), "the trap to spring")
 }
 
-// A trap that has taken hold of a statement which never reaches the point must wait for another one.
+// If a trap has caught a statement that never reaches its point, it must wait for another one.
 func TestTrapIsNotSpentOnAStatementThatGoesAnotherWay(t *testing.T) {
 	t.Parallel()
 	database(t)

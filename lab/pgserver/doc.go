@@ -1,15 +1,17 @@
-// Package pgserver runs a PostgreSQL server from the programs on this machine, for tests and tools. It needs nothing
-// but those programs, and asks the server nothing over its protocol.
+// Package pgserver runs a PostgreSQL server for tests and tools, from the programs that are
+// installed on this machine. It does not connect to the server: it watches the server's processes
+// and files.
 //
 //	server, err := pgserver.Start(ctx, pgserver.Options{Settings: []string{"fsync=off"}})
 //	...
 //	defer server.Close()
 //	conn, err := pgx.Connect(ctx, server.DSN())
 //
-// A server listens on the loopback interface, on a port of its own that it keeps when it is started again. It runs as
-// an unprivileged user where we are root, because PostgreSQL refuses to run as root. On Linux it ends with the process
-// that started it, however that one ends; what it has written stays behind then.
+// A server listens on the loopback interface. Its port is free when the server starts for the first
+// time, and stays the same after a restart. If the current user is root, the server runs as an
+// unprivileged user, because PostgreSQL refuses to run as root. On Linux the server ends when the
+// process that started it ends, even by SIGKILL. Its files are then left on disk.
 //
-// [Server.Stop], [Server.Kill] and [Server.Start] break it and bring it back on the same data, [Server.Standby] makes a
-// streaming replica of it.
+// [Server.Stop], [Server.Kill] and [Server.Start] stop a server and restart it on the same data.
+// [Server.Standby] creates a streaming replica.
 package pgserver

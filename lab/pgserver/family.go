@@ -15,11 +15,12 @@ import (
 // Process is one process of a server, such as a session's backend or the checkpointer.
 type Process struct {
 	PID   int
-	Title string // what ps shows: "postgres: checkpointer "
-	start string // tells it from a later process with the same id
+	Title string // as ps shows it: "postgres: checkpointer "
+	start string // start time in /proc, which distinguishes processes that reuse a PID
 }
 
-// Processes lists the postmaster's children on Linux, and nothing elsewhere.
+// Processes returns the child processes of the postmaster. It returns nil on systems other than
+// Linux.
 func (s *Server) Processes() []Process {
 	pid := s.PID()
 	if pid == 0 {
@@ -40,13 +41,13 @@ func (s *Server) Processes() []Process {
 	return children
 }
 
-// Alive tells whether the process still runs. One that has ended and that nobody has waited for yet does not.
+// Alive reports whether the process is running. A zombie is not alive.
 func (p Process) Alive() bool {
 	stat, err := readStat(fmt.Sprintf("/proc/%d/stat", p.PID))
 	return err == nil && stat.start == p.start && !strings.Contains("ZX", stat.state)
 }
 
-// Signal sends a signal to the process unless it has ended.
+// Signal sends a signal to the process. It returns [os.ErrProcessDone] if the process has ended.
 func (p Process) Signal(sig syscall.Signal) error {
 	if !p.Alive() {
 		return os.ErrProcessDone
@@ -54,13 +55,16 @@ func (p Process) Signal(sig syscall.Signal) error {
 	return syscall.Kill(p.PID, sig)
 }
 
-// Crash ends the process by SIGKILL so that the postmaster sees it die by that, and takes it for a crash. A process that
-// has ended by itself, as a session's backend may at any moment, has not crashed: that is [os.ErrProcessDone].
+// Crash kills the process with SIGKILL in such a way that the postmaster treats it as a crash. A
+// process can exit by itself at any moment, and the postmaster does not treat that as a crash.
+// Crash then returns [os.ErrProcessDone].
 func (p Process) Crash(ctx context.Context) error {
+	// Stop the process first. A stopped process cannot exit by itself, so the SIGKILL that follows
+	// is certainly what ends it.
 	if err := p.Signal(syscall.SIGSTOP); err != nil {
 		return os.ErrProcessDone
 	}
-	for { // one that is on its way out does not stop any more
+	for { // a process that is already exiting does not stop any more
 		stat, err := readStat(fmt.Sprintf("/proc/%d/stat", p.PID))
 		switch {
 		case err != nil || stat.start != p.start || strings.Contains("ZX", stat.state):
@@ -81,12 +85,13 @@ type procStat struct {
 	state, start string
 }
 
+// readStat reads the fields that are needed here from a file /proc/PID/stat.
 func readStat(path string) (procStat, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return procStat{}, err
 	}
-	// The second field is the name in brackets and can contain anything.
+	// The second field is the name in parentheses, and the name can contain spaces and parentheses.
 	head, tail, _ := strings.Cut(string(text), " (")
 	fields := strings.Fields(tail[strings.LastIndexByte(tail, ')')+1:])
 	const state, parent, start = 0, 1, 19

@@ -33,7 +33,7 @@ func startAndWait() int {
 	return 0
 }
 
-// patience is for what should take a moment.
+// patience is the limit for operations that should take a moment.
 const patience = waiting.Limit
 
 // bin returns the directory of PostgreSQL's programs.
@@ -55,7 +55,8 @@ func start(t *testing.T, opts pgserver.Options) *pgserver.Server {
 	return server
 }
 
-// passable is a directory that the server can reach, unlike t.TempDir, if it runs as another user.
+// passable returns a directory that the server can reach if it runs as another user. t.TempDir is
+// not reachable.
 func passable(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "idem-pgserver-test-")
@@ -111,5 +112,5 @@ func text(t *testing.T, server *pgserver.Server, sql string) string {
 	return s
 }
 
-// eventually asks until the answer is yes.
+// eventually polls until a condition holds.
 var eventually = waiting.Until

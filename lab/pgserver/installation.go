@@ -16,18 +16,18 @@ import (
 	"github.com/idem-go/idem/lab/optional"
 )
 
-// Installation is a directory with a set of PostgreSQL's programs.
+// Installation is a directory with PostgreSQL's programs.
 type Installation struct {
 	Dir   string
-	Major int // version
+	Major int // the major version of PostgreSQL
 }
 
-// oldestMajor is the oldest version that the library is tested with.
+// oldestMajor is the oldest version that the library supports.
 const oldestMajor = 14
 
-// Find lists the installations: only the directory that was asked for, if one was. Else the one in PATH comes first,
-// which is what "postgres" means to whoever runs this, then the others, the newest first. Without any, the error is an
-// [optional.MissingError].
+// Find returns the usable installations. If asked is not empty, Find only looks at that directory.
+// Otherwise the installation in PATH comes first, followed by the others, the newest first. If
+// there is none, the error is an [optional.MissingError].
 func Find(asked string) ([]Installation, error) { return find(asked, optional.PostgresDirs) }
 
 func find(asked string, patterns []string) ([]Installation, error) {
@@ -69,7 +69,8 @@ func find(asked string, patterns []string) ([]Installation, error) {
 	return found, nil
 }
 
-// realDir follows links: PATH often holds one to a single program, whose siblings are elsewhere.
+// realDir returns the directory of a program after resolving links. PATH often contains a link to a
+// single program, and the other programs are in the directory of its target.
 func realDir(program string) string {
 	if real, err := filepath.EvalSymlinks(program); err == nil {
 		program = real
@@ -79,7 +80,8 @@ func realDir(program string) string {
 
 var versionPattern = regexp.MustCompile(`\(PostgreSQL\) (\d+)`)
 
-// inspect makes sure that the programs in dir are there and run.
+// inspect runs initdb and postgres in dir with --version. It fails if one of them does not run, or
+// if the version is too old.
 func inspect(dir string) (Installation, error) {
 	if _, err := versionOf(filepath.Join(dir, "initdb")); err != nil {
 		return Installation{}, err

@@ -17,9 +17,9 @@ func TestFindListsWhatWorksInOrderOfPreference(t *testing.T) {
 	} {
 		fakePrograms(t, filepath.Join(root, dir), "echo 'postgres (PostgreSQL) "+version+"'")
 	}
-	fakePrograms(t, filepath.Join(root, "lib/19"), "exit 1") // a wrapper that wraps nothing
+	fakePrograms(t, filepath.Join(root, "lib/19"), "exit 1") // a wrapper without a program
 
-	// PATH has a link to one program, and not to its siblings.
+	// PATH has a link to one program. The other programs are in the directory of its target.
 	bin := filepath.Join(root, "bin")
 	link(t, filepath.Join(root, "opt/16/postgres"), filepath.Join(bin, "postgres"))
 

@@ -6,8 +6,9 @@ import (
 	"net"
 )
 
-// FreePort finds a port that nobody listens on, below those that systems give to outgoing connections: a client must not
-// be given the port of a server that is just being restarted.
+// FreePort returns a port on which nobody listens. The port is below the range from which systems
+// choose ports of outgoing connections. Otherwise a client could be given the port of a server that
+// is just restarting.
 func FreePort() (int, error) {
 	const first, last = 15000, 32000
 	for range 100 {

@@ -14,27 +14,28 @@ import (
 	"github.com/idem-go/idem/lab/pgserver/child"
 )
 
-// Mode is how a server is stopped.
+// Mode is the signal that stops a server.
 type Mode syscall.Signal
 
 const (
-	// Fast ends all sessions, writes a checkpoint, and waits for standbys to have received it.
+	// Fast ends all sessions, writes a checkpoint, and waits until standbys have received it.
 	Fast = Mode(syscall.SIGINT)
-	// Immediate ends everything at once and writes nothing: the next start recovers, as after a crash.
+	// Immediate ends all processes at once without a checkpoint. The next start recovers, as after
+	// a crash.
 	Immediate = Mode(syscall.SIGQUIT)
 )
 
 const (
-	startLimit = time.Minute      // recovery included
-	stopLimit  = 30 * time.Second // a checkpoint included
-	graceLimit = 2 * time.Second  // for processes whose postmaster was killed
+	startLimit = time.Minute      // includes recovery
+	stopLimit  = 30 * time.Second // includes a checkpoint
+	graceLimit = 2 * time.Second  // for the other processes, after the postmaster was killed
 )
 
-// errRunning is the answer to a second start.
+// errRunning is the error of Start if the server is already running.
 var errRunning = errors.New("the server runs already")
 
-// Start starts a server that does not run, on the same data and port as before, and returns when it takes connections.
-// If it does not get that far, the end of its log is in the error.
+// Start starts a stopped server on the same data and port as before, and returns when the server
+// accepts connections. If the server does not start, the error contains the end of its log.
 func (s *Server) Start(ctx context.Context) error {
 	if s.Running() {
 		return errRunning
@@ -43,7 +44,7 @@ func (s *Server) Start(ctx context.Context) error {
 		return s.serve(ctx)
 	}
 	var err error
-	for range 3 { // a port that was free may be taken before postgres binds it
+	for range 3 { // another process can take the free port before postgres binds it
 		if s.port, err = FreePort(); err != nil {
 			return err
 		}
@@ -54,7 +55,8 @@ func (s *Server) Start(ctx context.Context) error {
 	return err
 }
 
-// serve runs postgres on the loopback interface only, and without a socket file, whose path could be too long.
+// serve starts postgres and waits until it is ready. postgres listens on the loopback interface
+// only. It has no Unix socket, because the path of a socket has a short maximum length.
 func (s *Server) serve(ctx context.Context) error {
 	log, err := os.OpenFile(s.Log(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -67,11 +69,12 @@ func (s *Server) serve(ctx context.Context) error {
 		args = append(args, "-c", assignment)
 	}
 	args = append(args, "-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=", "-p", strconv.Itoa(s.port))
-	// Not bound to the context: an interrupt is for the caller, who stops the server in time.
+	// The command is not bound to ctx. If ctx is canceled, the caller stops the server in order.
 	cmd := s.program(context.WithoutCancel(ctx), "postgres", args...)
 	cmd.Env = append(cmd.Env, s.opts.Env...)
 	cmd.Stdout, cmd.Stderr = log, log
-	// On SIGQUIT, postgres leaves at once and takes its shared memory with it.
+	// If this process dies, the kernel sends SIGQUIT, on which postgres exits at once and removes
+	// its shared memory.
 	if s.postmaster, err = child.Start(cmd, syscall.SIGQUIT); err != nil {
 		return err
 	}
@@ -97,7 +100,8 @@ func (s *Server) awaitReady(ctx context.Context) error {
 	return nil
 }
 
-// ready reads what the postmaster tells pg_ctl: its process id in the first line, its state in the eighth.
+// ready reads the state that the postmaster writes for pg_ctl: its process id in the first line and
+// its state in the eighth. The process id shows that the file is not left from an earlier start.
 func (s *Server) ready() bool {
 	file, err := os.ReadFile(filepath.Join(s.opts.Data, "postmaster.pid"))
 	if err != nil {
@@ -111,7 +115,7 @@ func (s *Server) ready() bool {
 	return state == "ready" || state == "standby"
 }
 
-// Running tells whether the postmaster is there.
+// Running reports whether the postmaster is running.
 func (s *Server) Running() bool {
 	if s.postmaster == nil {
 		return false
@@ -124,7 +128,7 @@ func (s *Server) Running() bool {
 	}
 }
 
-// PID is the process id of the postmaster, 0 if there is none.
+// PID returns the process id of the postmaster, or 0 if the server is not running.
 func (s *Server) PID() int {
 	if !s.Running() {
 		return 0
@@ -132,11 +136,12 @@ func (s *Server) PID() int {
 	return s.postmaster.PID()
 }
 
-// Done is closed when the postmaster that was started last is gone.
+// Done returns a channel that is closed when the last started postmaster has ended. It panics if
+// the server was never started.
 func (s *Server) Done() <-chan struct{} { return s.postmaster.Done() }
 
-// Stop ends the server and returns when it is gone. One that does not go in time is killed, which is an error. To stop
-// a server that does not run does nothing.
+// Stop stops the server and returns when it has ended. If the server does not end within 30
+// seconds, Stop kills it and returns an error. Stop does nothing if the server is not running.
 func (s *Server) Stop(mode Mode) error {
 	if !s.Running() {
 		return nil
@@ -151,13 +156,16 @@ func (s *Server) Stop(mode Mode) error {
 	}
 }
 
-// Kill ends the postmaster by SIGKILL. Its other processes find out by themselves, and those that have not after two
-// seconds are killed too: on Linux, none is left when Kill returns.
+// Kill ends the postmaster with SIGKILL. The other processes then exit by themselves. Kill also
+// kills those that have not exited after two seconds. On Linux, no process of the server is left
+// when Kill returns.
 func (s *Server) Kill() {
 	if !s.Running() {
 		return
 	}
-	s.postmaster.Signal(syscall.SIGSTOP) // so that it forks nothing while we look
+	s.postmaster.Signal(syscall.SIGSTOP) // so that it cannot fork while its children are listed
+	// SIGKILL leaves the postmaster no time to stop its children. Each child notices by itself that
+	// the postmaster has ended, unless the child is stopped or busy.
 	family := s.Processes()
 	s.postmaster.Kill()
 	deadline := time.Now().Add(graceLimit)

@@ -58,7 +58,8 @@ func TestStartingTwiceIsRefused(t *testing.T) {
 	}
 }
 
-// A backend that is stopped cannot notice that its postmaster is gone, and would keep the data from being used again.
+// A stopped backend cannot notice that its postmaster has died. It would keep the data directory in
+// use.
 func TestKillLeavesNoProcess(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
@@ -90,7 +91,8 @@ func TestKillLeavesNoProcess(t *testing.T) {
 	}
 }
 
-// A backend that has ended is there until its postmaster has heard of it, and can be sent any signal.
+// A backend that has exited is a zombie until its postmaster reaps it, and accepts any signal until
+// then.
 func TestCrashTellsAProcessThatEndedByItselfFromOneThatCrashed(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {

@@ -8,11 +8,13 @@ import (
 	"path/filepath"
 )
 
-// SavedData is the environment variable that names a directory made by [Server.SaveData]. Servers of the same installation
-// begin with a copy of the data in it: that takes a tenth of the processor time of initdb.
+// SavedData is the environment variable that names a directory written by [Server.SaveData]. A new
+// server of the same installation copies that data and does not run initdb, which takes ten times
+// the processor time.
 const SavedData = "IDEM_TEST_SAVED_DATA"
 
-// SaveData saves the data and the password of a server that has never run into an existing directory, for [SavedData].
+// SaveData writes the data and the password of a server that was never started to the existing
+// directory dir, for [SavedData].
 func (s *Server) SaveData(ctx context.Context, dir string) error {
 	for name, text := range map[string]string{"password": s.password, "bin": s.opts.Bin} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
@@ -22,7 +24,8 @@ func (s *Server) SaveData(ctx context.Context, dir string) error {
 	return copyData(ctx, s.opts.Data, filepath.Join(dir, "data"))
 }
 
-// loadData makes the data directory a copy of saved data, if there is any that fits.
+// loadData copies saved data into the data directory. It reports false if there is no saved data,
+// if the data is from another installation, or if the server has a WAL directory of its own.
 func (s *Server) loadData(ctx context.Context) (loaded bool, err error) {
 	dir := os.Getenv(SavedData)
 	if _, err := os.Lstat(s.opts.Data); err == nil || dir == "" || s.opts.WAL != "" {
@@ -40,7 +43,7 @@ func (s *Server) loadData(ctx context.Context) (loaded bool, err error) {
 	return true, copyData(ctx, filepath.Join(dir, "data"), s.opts.Data)
 }
 
-// copyData copies a data directory, with the owner and the rights of each file.
+// copyData copies a data directory and keeps the owner and mode of each file.
 func copyData(ctx context.Context, from, to string) error {
 	return finish(exec.CommandContext(ctx, "cp", "-Rp", from, to))
 }

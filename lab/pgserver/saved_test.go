@@ -22,7 +22,7 @@ func TestServers_BeginWithSavedData(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv(pgserver.SavedData, saved)
-	for range 2 { // at the same time
+	for range 2 { // both servers run at the same time
 		begun := start(t, pgserver.Options{})
 		if _, err := os.Stat(begun.Data() + "/saved"); err != nil {
 			t.Errorf("the server did not begin with the saved data: %v", err)

@@ -14,35 +14,39 @@ import (
 	"github.com/idem-go/idem/lab/pgserver/child"
 )
 
-// Options say how a server is made. The zero value is good.
+// Options configures a server. The zero value is usable.
 type Options struct {
-	// Bin is the directory of PostgreSQL's programs, by default that of the first installation that Find lists.
+	// Bin is the directory of PostgreSQL's programs. The default is the first installation that
+	// Find returns.
 	Bin string
-	// Dir is an existing directory for what belongs to the server, who becomes its owner and has to be able to reach it.
-	// By default it is a temporary one, which Close removes.
+	// Dir is an existing directory for the files of the server. The server's user becomes its owner
+	// and must be able to reach it. The default is a temporary directory, which Close removes.
 	Dir string
-	// Data is where the data directory is made, by default in Dir.
+	// Data is the path of the data directory, which must not exist. The default is in Dir.
 	Data string
-	// WAL is where the directory of the write-ahead log is made, by default in Data.
+	// WAL is the path of the directory for the write-ahead log. The default is in Data.
 	WAL string
-	// Settings are of the form name=value. The last of a name counts, and counts more than ALTER SYSTEM.
+	// Settings are server settings of the form name=value. The last value of a name wins, and it
+	// overrides ALTER SYSTEM.
 	Settings []string
-	// Env is added to the environment of postgres, in the form NAME=value, such as LD_PRELOAD=/path.
+	// Env is added to the environment of postgres, in the form NAME=value, such as
+	// LD_PRELOAD=/path.
 	Env []string
 }
 
-// Server is one PostgreSQL server. Its methods are not for concurrent use, except those that only tell something.
+// Server is one PostgreSQL server. Its methods are not safe for concurrent use, except those that
+// only return information.
 type Server struct {
 	opts     Options
-	owned    bool // Dir was made by us
+	owned    bool // Dir is temporary, and Close removes it
 	user     *syscall.Credential
 	password string
 	port     int
 
-	postmaster *child.Process // nil until the first start
+	postmaster *child.Process // nil before the first start
 }
 
-// Start makes a server and starts it.
+// Start creates a server and starts it.
 func Start(ctx context.Context, opts Options) (*Server, error) {
 	s, err := Create(ctx, opts)
 	if err != nil {
@@ -55,7 +59,7 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 	return s, nil
 }
 
-// Create makes a server that has data and does not run yet.
+// Create creates a server with an initialized data directory. It does not start the server.
 func Create(ctx context.Context, opts Options) (*Server, error) {
 	s, err := newServer(opts, rand.Text())
 	if err != nil {
@@ -109,6 +113,7 @@ func (s *Server) initdb(ctx context.Context) error {
 	if err := s.give(password); err != nil {
 		return err
 	}
+	// --no-sync: a data directory that was just created is not worth waiting for the disk.
 	args := []string{"--pgdata", s.opts.Data, "--username=postgres", "--pwfile", password,
 		"--auth=scram-sha-256", "--encoding=UTF8", "--no-locale", "--no-sync"}
 	if s.opts.WAL != "" {
@@ -117,7 +122,7 @@ func (s *Server) initdb(ctx context.Context) error {
 	return finish(s.program(ctx, "initdb", args...))
 }
 
-// finish runs a program to its end. What it says is in the error.
+// finish runs a program to its end. Its error contains the output of the program.
 func finish(program *exec.Cmd) error {
 	out, err := program.CombinedOutput()
 	if err != nil {
@@ -126,8 +131,9 @@ func finish(program *exec.Cmd) error {
 	return nil
 }
 
-// program prepares one of PostgreSQL's programs: as the right user, out of reach of the terminal's signals, and with no
-// variable of the environment that could lead it to another server.
+// program returns a command for one of PostgreSQL's programs. It runs as the server's user and in a
+// session of its own, so that signals of the terminal do not reach it. Its environment is empty
+// except for PATH, locale and time zone: a PG variable could lead it to another server.
 func (s *Server) program(ctx context.Context, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, filepath.Join(s.opts.Bin, name), args...)
 	cmd.Dir = s.opts.Dir
@@ -136,6 +142,7 @@ func (s *Server) program(ctx context.Context, name string, args ...string) *exec
 	return cmd
 }
 
+// give makes the server's user the owner of path.
 func (s *Server) give(path string) error {
 	if s.user == nil {
 		return nil
@@ -143,33 +150,31 @@ func (s *Server) give(path string) error {
 	return os.Chown(path, int(s.user.Uid), int(s.user.Gid))
 }
 
-// DSN is the address of the server's first database, postgres, as its superuser. It stays the same for good once the
-// server has been started.
+// DSN returns the address of the database postgres as its superuser. The address does not change
+// after the first start.
 func (s *Server) DSN() string {
 	return fmt.Sprintf("postgres://postgres:%s@127.0.0.1:%d/postgres?sslmode=disable", s.password, s.port)
 }
 
-// Port is where the server listens on 127.0.0.1: 0 before it has been started.
+// Port returns the port on 127.0.0.1, or 0 before the first start.
 func (s *Server) Port() int { return s.port }
 
-// Data is the data directory.
 func (s *Server) Data() string { return s.opts.Data }
 
-// Bin is the directory of the programs.
 func (s *Server) Bin() string { return s.opts.Bin }
 
-// Log is the file that the server writes its log to.
+// Log returns the path of the server's log file.
 func (s *Server) Log() string { return filepath.Join(s.opts.Dir, "postgres.log") }
 
-// LogTail is what the server had to say last.
+// LogTail returns the last 2000 bytes of the log.
 func (s *Server) LogTail() string {
-	const enough = 2000 // for a terminal
+	const enough = 2000 // for an error message on a terminal
 	log, _ := os.ReadFile(s.Log())
 	return string(bytes.TrimSpace(log[max(0, len(log)-enough):]))
 }
 
-// Close stops the server, if it runs, without writing anything that it need not, and removes the directory that was made
-// for it. A directory of the caller's is left as it is.
+// Close stops the server with [Immediate] and removes its temporary directory. It does not remove a
+// directory that the caller passed in Options.
 func (s *Server) Close() error {
 	err := s.Stop(Immediate)
 	if s.owned {

@@ -8,9 +8,10 @@ import (
 	"strconv"
 )
 
-// Standby makes a streaming replica of a server that runs, by a base backup, and starts it. Its application_name on the
-// primary is name, to be used in synchronous_standby_names. It uses the same programs and password; its settings must
-// not be lower than the primary's where PostgreSQL says so, as for max_connections.
+// Standby creates a streaming replica of a running server by a base backup, and starts it. name is
+// its application_name on the primary, for use in synchronous_standby_names. The replica uses the
+// programs and the password of the primary. PostgreSQL requires some of its settings, such as
+// max_connections, to be at least as high as on the primary.
 func (s *Server) Standby(ctx context.Context, name string, opts Options) (*Server, error) {
 	opts.Bin = s.opts.Bin
 	standby, err := newServer(opts, s.password)
@@ -48,7 +49,8 @@ func (s *Server) follow(ctx context.Context, primary *Server, name string) error
 	return s.Start(ctx)
 }
 
-// setPrimary writes where to stream from, into a file rather than onto the command line, which all can read.
+// setPrimary writes the connection to the primary into a configuration file. The connection
+// contains a password, and every user can read a command line.
 func (s *Server) setPrimary(primary *Server, name string) error {
 	file, err := os.OpenFile(filepath.Join(s.opts.Data, "postgresql.auto.conf"), os.O_WRONLY|os.O_APPEND, 0)
 	if err != nil {
@@ -60,7 +62,7 @@ func (s *Server) setPrimary(primary *Server, name string) error {
 	return err
 }
 
-// Promote makes a standby the primary of a new timeline and returns when it takes writes.
+// Promote makes a standby the primary of a new timeline. It returns when the server accepts writes.
 func (s *Server) Promote(ctx context.Context) error {
 	return finish(s.program(ctx, "pg_ctl", "promote", "--wait", "--timeout=60", "-D", s.opts.Data))
 }

@@ -7,7 +7,8 @@ import (
 	"syscall"
 )
 
-// Unprivileged is the user to run PostgreSQL's programs as, which refuse to run as root; nil if uid will do.
+// Unprivileged returns the user as which to run PostgreSQL's programs, or nil if uid is not root.
+// The user is postgres or nobody. Unprivileged fails if neither exists.
 func Unprivileged(uid int) (*syscall.Credential, error) {
 	if uid != 0 {
 		return nil, nil

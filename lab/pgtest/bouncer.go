@@ -21,8 +21,9 @@ import (
 	"github.com/idem-go/idem/lab/pgserver"
 )
 
-// PgBouncer runs a PgBouncer in transaction mode in front of a database until the test is over, and returns the address of the
-// database through it.
+// PgBouncer runs a PgBouncer in transaction mode in front of a database until the end of the test.
+// It returns the address of the database through that PgBouncer. The test is skipped if PgBouncer
+// is not installed.
 func PgBouncer(t testing.TB, dsn string) string {
 	t.Helper()
 	program := optional.Program(t, "pgbouncer")
@@ -30,6 +31,7 @@ func PgBouncer(t testing.TB, dsn string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// The directory is not t.TempDir, which a PgBouncer that runs as another user could not enter.
 	dir, err := os.MkdirTemp("", "idem-pgbouncer-")
 	if err != nil {
 		t.Fatal(err)
@@ -43,6 +45,7 @@ func PgBouncer(t testing.TB, dsn string) string {
 	if config.Password != "" {
 		password = " password='" + config.Password + "'"
 	}
+	// auth_type = any accepts every client and connects to the server as the configured user.
 	ini := fmt.Sprintf(`[databases]
 %s = host=%s port=%d user=%s%s
 [pgbouncer]
@@ -74,8 +77,8 @@ max_client_conn = 200
 	return address
 }
 
-// ModesBehindPgBouncer returns the modes in which pgx works behind the PgBouncer that is installed. pgx's own default is one of
-// them from version 1.21 on.
+// ModesBehindPgBouncer returns the query modes of pgx that work with the installed PgBouncer. They
+// include pgx's default mode from PgBouncer 1.21 on.
 func ModesBehindPgBouncer(t testing.TB) []pgx.QueryExecMode {
 	t.Helper()
 	modes := []pgx.QueryExecMode{pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol, pgx.QueryExecModeCacheDescribe}
@@ -85,7 +88,7 @@ func ModesBehindPgBouncer(t testing.TB) []pgx.QueryExecMode {
 	return modes
 }
 
-// prepares tells whether prepared statements outlive a transaction behind the program.
+// prepares reports whether the PgBouncer program supports prepared statements in transaction mode.
 func prepares(t testing.TB, program string) bool {
 	t.Helper()
 	yes, err := pgbouncer.Prepares(program)
@@ -95,7 +98,8 @@ func prepares(t testing.TB, program string) bool {
 	return yes
 }
 
-// unprivileged makes a program that refuses to run as root run as somebody else.
+// unprivileged makes cmd run as the user nobody if the current user is root. PgBouncer refuses to
+// run as root.
 func unprivileged(t testing.TB, cmd *exec.Cmd, dir string) {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -113,7 +117,7 @@ func unprivileged(t testing.TB, cmd *exec.Cmd, dir string) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
 }
 
-// awaitServer returns once the address takes connections.
+// awaitServer returns when the address accepts connections, and fails the test after a minute.
 func awaitServer(t testing.TB, address string) {
 	t.Helper()
 	deadline := time.Now().Add(time.Minute)

@@ -2,8 +2,8 @@ package pgtest
 
 import "testing"
 
-// Long marks a test that costs much and repeats what a shorter one shows: in larger numbers, at more moments, through another door.
-// With -short, as under make test, it is skipped.
+// Long marks an expensive test that covers more cases of what a cheaper test already covers. With
+// -short, as in make test, Long skips the test.
 func Long(t testing.TB) {
 	t.Helper()
 	if testing.Short() {

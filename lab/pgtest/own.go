@@ -8,9 +8,10 @@ import (
 	"github.com/idem-go/idem/lab/pgserver"
 )
 
-// Server starts a server that no other test writes to, without the schema: for what is counted of a whole server, and for settings
-// that others should not have. It is started from the programs that IDEM_TEST_POSTGRES_BIN says, or that are installed, and is gone
-// when the test is over. Without such programs the test is skipped.
+// Server starts a server that only this test uses, without the schema. Use it for server-wide
+// counters and for settings that must not affect other tests. The programs come from
+// IDEM_TEST_POSTGRES_BIN or from the machine. The test is skipped if there are none. The server is
+// closed at the end of the test.
 func Server(t testing.TB, settings ...string) *pgserver.Server {
 	t.Helper()
 	found, err := pgserver.Find(os.Getenv("IDEM_TEST_POSTGRES_BIN"))

@@ -7,7 +7,8 @@ import (
 	"github.com/idem-go/idem/lab/personality"
 )
 
-// Personality returns a proxy that plays another server in front of a database, closed when the test is over.
+// Personality returns a proxy that makes a database behave like p. The proxy is closed at the end
+// of the test.
 func Personality(t testing.TB, p *personality.Personality, dsn string, faults personality.Faults) *personality.Proxy {
 	t.Helper()
 	proxy, err := personality.New(p, dsn, faults)
@@ -18,7 +19,8 @@ func Personality(t testing.TB, p *personality.Personality, dsn string, faults pe
 	return proxy
 }
 
-// played is the address of a database as the personality plays it that IDEM_TEST_PERSONALITY names, if any.
+// played returns the address of a database through the personality that IDEM_TEST_PERSONALITY
+// names, or dsn if the variable is empty.
 func played(t testing.TB, dsn string) string {
 	t.Helper()
 	name := os.Getenv("IDEM_TEST_PERSONALITY")

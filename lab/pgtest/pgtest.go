@@ -1,15 +1,18 @@
 // Package pgtest gives every test a Postgres database of its own.
 //
-// The database is a clone of a migrated template, so that it takes some 30 ms and tests run in parallel without seeing
-// each other. The template is made by lab/testenv, which `make test` runs the tests under; its two addresses reach
-// the tests through the environment:
+// The database is a clone of a migrated template. Cloning takes some 30 ms, and tests on different
+// databases can run in parallel. lab/testenv creates the template; `make test` runs the tests under
+// testenv. The tests find the server and the template in the environment:
 //
 //	IDEM_TEST_DATABASE_URL   the server, as a role that may create databases
 //	IDEM_TEST_TEMPLATE       the name of the template
 //
-// Without them a test is skipped, loudly; with IDEM_TEST_REQUIRE=1, it fails instead. With IDEM_TEST_KEEP=1, a failed
-// test leaves its database and logs its address. With IDEM_TEST_SAMPLE=0, or another number, tests that kill a process at each of its
-// statements take one of five ([Sampled]). With IDEM_TEST_PERSONALITY, the name of one in package personality, each database is behind a proxy that plays it.
+// Without these variables a test is skipped with a hint. Other variables change what the tests do:
+//
+//	IDEM_TEST_REQUIRE=1      a test without a database fails; it is not skipped
+//	IDEM_TEST_KEEP=1         a failed test keeps its database and logs its address
+//	IDEM_TEST_SAMPLE=0       tests that repeat at many points take one of five ([Sampled])
+//	IDEM_TEST_PERSONALITY    each database is behind a proxy with this personality
 package pgtest
 
 import (
@@ -21,29 +24,31 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// New returns a pool on a fresh database that has the current schema and nothing else in it. configure may change how
-// the pool is made. The pool is closed and the database dropped when the test and its subtests are over. A test that
-// ends with a connection still acquired fails.
+// New returns a pool on a new database that has the current schema and no rows. configure can
+// change the configuration of the pool. The pool is closed and the database is dropped at the end
+// of the test and its subtests. The test fails if a connection is then still acquired.
 func New(t testing.TB, configure ...func(*pgxpool.Config)) *pgxpool.Pool {
 	t.Helper()
 	return Open(t, DSN(t), configure...)
 }
 
-// DSN returns the address of a fresh database that has the current schema, dropped when the test is over.
+// DSN returns the address of a new database with the current schema, which is dropped at the end of
+// the test.
 func DSN(t testing.TB) string {
 	t.Helper()
 	srv := requireServer(t)
 	return played(t, srv.createFor(t, srv.template))
 }
 
-// EmptyDSN returns the address of a fresh database that has no schema at all, dropped when the test is over.
+// EmptyDSN returns the address of a new database without the schema, which is dropped at the end of
+// the test.
 func EmptyDSN(t testing.TB) string {
 	t.Helper()
 	return requireServer(t).createFor(t, "template0")
 }
 
-// Open returns a pool on any address, such as the one of a proxy in front of a database from [DSN]. Like the pool from
-// [New], it is closed when the test is over, and has to have every connection back by then.
+// Open returns a pool on any address, such as that of a proxy in front of a database from [DSN].
+// The pool is closed at the end of the test. The test fails if a connection is then still acquired.
 func Open(t testing.TB, dsn string, configure ...func(*pgxpool.Config)) *pgxpool.Pool {
 	t.Helper()
 	config, err := pgxpool.ParseConfig(dsn)
@@ -56,7 +61,7 @@ func Open(t testing.TB, dsn string, configure ...func(*pgxpool.Config)) *pgxpool
 	return OpenConfig(t, config)
 }
 
-// OpenConfig is [Open] with a whole configuration, such as a changed one of another pool.
+// OpenConfig is like [Open], with a complete configuration.
 func OpenConfig(t testing.TB, config *pgxpool.Config) *pgxpool.Pool {
 	t.Helper()
 	pool, err := pgxpool.NewWithConfig(context.Background(), config)
@@ -67,10 +72,11 @@ func OpenConfig(t testing.TB, config *pgxpool.Config) *pgxpool.Pool {
 	return pool
 }
 
-// closeLimit is how long a connection may take to come back after its test, from work that the test has cancelled.
+// closeLimit is how long canceled work may take after a test to release its connections.
 const closeLimit = 2 * time.Minute
 
-// closePool closes the pool, which waits for every acquired connection, for good if one has leaked.
+// closePool closes the pool. Close waits for acquired connections without a limit, so closePool
+// reports a leaked connection after limit and returns.
 func closePool(t testing.TB, pool *pgxpool.Pool, limit time.Duration) {
 	t.Helper()
 	closed := make(chan struct{})

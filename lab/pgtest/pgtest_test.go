@@ -52,7 +52,7 @@ func TestDatabaseIsDroppedEvenIfSomebodyIsStillConnected(t *testing.T) {
 	t.Parallel()
 	var name string
 	t.Run("test", func(t *testing.T) {
-		conn, err := pgx.Connect(t.Context(), DSN(t)) // and never closed
+		conn, err := pgx.Connect(t.Context(), DSN(t)) // never closed
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -145,7 +145,7 @@ func databaseOf(t *testing.T, address string) string {
 	return strings.TrimPrefix(parsed.Path, "/")
 }
 
-// stubTB is a test whose outcome another test looks at.
+// stubTB is a testing.TB whose outcome another test checks.
 type stubTB struct {
 	testing.TB
 	failed, skipped bool
@@ -167,7 +167,7 @@ func (s *stubTB) stop(a ...any) {
 	panic(stopped{})
 }
 
-// run runs a test function that may stop before its end.
+// run runs a test function that may end its goroutine.
 func (s *stubTB) run(f func()) {
 	defer func() {
 		if r := recover(); r != nil && r != (stopped{}) {

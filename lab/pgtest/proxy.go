@@ -6,7 +6,7 @@ import (
 	"github.com/idem-go/idem/lab/pgproxy"
 )
 
-// Proxy returns a proxy in front of a database, closed when the test is over.
+// Proxy returns a proxy in front of a database. The proxy is closed at the end of the test.
 func Proxy(t testing.TB, dsn string) *pgproxy.Proxy {
 	t.Helper()
 	proxy, err := pgproxy.New(dsn)

@@ -7,9 +7,10 @@ import (
 	"testing"
 )
 
-// Sampled reports whether a test that does the same at each of many points, such as a kill at each statement, does it at this
-// point. Where IDEM_TEST_SAMPLE is a number n, one point of five is taken, and with -short one of ten: n, n+5 (or n+10), and so on.
-// Without it all are taken, and with -short the sample 0.
+// Sampled reports whether a test that repeats itself at many points, such as a kill at each
+// statement, should run at this point. Without IDEM_TEST_SAMPLE, it selects every point. If the
+// variable is a number n, it selects every fifth point: n, n+5, and so on. With -short, it selects
+// every tenth point, and n is 0 by default.
 func Sampled(point int) bool {
 	said, short := os.Getenv("IDEM_TEST_SAMPLE"), testing.Short()
 	n, err := strconv.Atoi(said)

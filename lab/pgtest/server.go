@@ -16,13 +16,14 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// server is the Postgres that the environment names.
+// server is the Postgres server that the environment names.
 type server struct {
 	url      *url.URL
 	template string
 }
 
-// requireServer skips the test if there is no server, unless the environment says that there has to be one.
+// requireServer returns the server of the environment. Without one, it skips the test, or fails it
+// if IDEM_TEST_REQUIRE is set.
 func requireServer(t testing.TB) *server {
 	t.Helper()
 	address, template := os.Getenv("IDEM_TEST_DATABASE_URL"), os.Getenv("IDEM_TEST_TEMPLATE")
@@ -34,6 +35,7 @@ func requireServer(t testing.TB) *server {
 		}
 		t.Skip(hint)
 	}
+	// withDatabase replaces the path of the URL, which needs a URL and no list of keywords.
 	parsed, err := url.Parse(address)
 	if err != nil {
 		t.Fatalf("pgtest: IDEM_TEST_DATABASE_URL has to be a URL: %v", err)
@@ -41,10 +43,11 @@ func requireServer(t testing.TB) *server {
 	return &server{url: parsed, template: template}
 }
 
-// createLimit is how long a busy server may take to make a database, or to drop it.
+// createLimit is how long a busy server may take to create or drop a database.
 const createLimit = 5 * time.Minute
 
-// createFor clones the template for the test and returns the clone's address.
+// createFor clones the template for the test and returns the address of the clone. The clone is
+// dropped at the end of the test, unless the test has failed and IDEM_TEST_KEEP is set.
 func (s *server) createFor(t testing.TB, template string) string {
 	t.Helper()
 	name := s.nameFor(t.Name())
@@ -68,12 +71,14 @@ func (s *server) createFor(t testing.TB, template string) string {
 	return address
 }
 
+// create clones template. Postgres copies the files of the template, which is fast for a small
+// database.
 func (s *server) create(ctx context.Context, name, template string) error {
 	return whileInUse(ctx, func() error {
 		return s.on(ctx, &creating, func(conn *pgx.Conn) error {
 			sql := "CREATE DATABASE " + ident(name) + " TEMPLATE " + ident(template)
 			if !strings.HasPrefix(conn.PgConn().ParameterStatus("server_version"), "14") {
-				sql += " STRATEGY FILE_COPY" // which is all that 14 knows, and takes half of the time
+				sql += " STRATEGY FILE_COPY" // twice as fast; version 14 knows no other
 			}
 			_, err := conn.Exec(ctx, sql)
 			return err
@@ -81,8 +86,8 @@ func (s *server) create(ctx context.Context, name, template string) error {
 	})
 }
 
-// whileInUse tries again for as long as Postgres refuses to clone because somebody is connected to the template, such as
-// a background worker of its own. That passes.
+// whileInUse calls clone again while Postgres refuses to clone because somebody is connected to the
+// template. A background worker of Postgres itself connects to it for short times.
 func whileInUse(ctx context.Context, clone func() error) error {
 	for {
 		err := clone()
@@ -97,7 +102,7 @@ func whileInUse(ctx context.Context, clone func() error) error {
 	}
 }
 
-// objectInUse: source database is being accessed by other users.
+// objectInUse is the SQLSTATE of "source database is being accessed by other users".
 const objectInUse = "55006"
 
 func (s *server) exec(ctx context.Context, by *admin, sql string) error {
@@ -107,19 +112,22 @@ func (s *server) exec(ctx context.Context, by *admin, sql string) error {
 	})
 }
 
-// admin is a connection to the server's own database. All tests of a process share it, because a new
-// connection costs more than most of the statements.
+// admin is a connection to the server's own database. All tests of a process share it, because
+// opening a connection costs more than most statements.
 type admin struct {
 	sync.Mutex
 	conn *pgx.Conn
 	to   string
 }
 
-// DROP DATABASE waits until every backend of the server has accepted a barrier, and one that sends to
-// a client that does not read cannot. The test of that client may need another database before it
-// reads on, so databases are created over another connection.
+// DROP DATABASE waits until every backend of the server has accepted a barrier. A backend that
+// sends to a client that does not read cannot accept it. The test of that client may need another
+// database before it continues to read. So databases are created over another connection than they
+// are dropped.
 var creating, dropping admin
 
+// on calls do with the connection of by. It connects first if by has no connection, or has one to
+// another server.
 func (s *server) on(ctx context.Context, by *admin, do func(*pgx.Conn) error) error {
 	by.Lock()
 	defer by.Unlock()
@@ -136,8 +144,9 @@ func (s *server) on(ctx context.Context, by *admin, do func(*pgx.Conn) error) er
 	return do(by.conn)
 }
 
-// nameFor names a database so that it is recognised in pg_stat_activity, and so that testenv, which drops whatever
-// begins with the template's name, finds it if the test does not live to.
+// nameFor returns the name of a test's database. The name shows the test in pg_stat_activity. It
+// begins with the name of the template, so that testenv finds and drops the database if the test
+// dies.
 func (s *server) nameFor(test string) string {
 	slug := strings.Map(func(r rune) rune {
 		switch {
@@ -150,6 +159,7 @@ func (s *server) nameFor(test string) string {
 	}, strings.TrimPrefix(test, "Test"))
 	const longest = 63 // bytes of a name in Postgres
 	suffix := fmt.Sprintf("_%08x", rand.Uint32())
+	// Postgres cuts longer names off, and the random suffix must stay.
 	slug = slug[:min(len(slug), max(0, longest-len(s.template)-len("_")-len(suffix)))]
 	return s.template + "_" + slug + suffix
 }

@@ -19,15 +19,16 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// TLS returns the address of something in front of dsn that clients have to talk TLS to. A connection that is reset behind it
-// is reset for the client.
+// TLS returns the address of a TLS proxy in front of dsn, which clients must connect to with TLS.
+// If the connection to the server is reset, the proxy resets the client's connection.
 func TLS(t testing.TB, dsn string) string {
 	t.Helper()
 	return tlsInFrontOf(t, dsn, nil)
 }
 
-// TLSThatTakesLeave is TLS that sends close_notify in the same packet as an answer with text in it, and leaves the socket open: it goes on
-// reading what the client sends, and answers no more.
+// TLSThatTakesLeave is like [TLS], but the proxy sends close_notify in the same packet as an answer
+// that contains text. It then keeps the socket open, reads what the client sends, and answers
+// nothing.
 func TLSThatTakesLeave(t testing.TB, dsn, text string) string {
 	t.Helper()
 	return tlsInFrontOf(t, dsn, []byte(text))
@@ -72,7 +73,7 @@ type tlsFront struct {
 	config   *tls.Config
 	dial     func() (net.Conn, error)
 	running  sync.WaitGroup
-	leave    []byte // in the answer behind which it takes leave, nil if it never does
+	leave    []byte // text of the answer that close_notify goes with; nil for never
 
 	mu    sync.Mutex
 	over  bool
@@ -91,7 +92,8 @@ func (f *tlsFront) serve() {
 	}
 }
 
-// keep remembers a connection until it is dropped, or drops it at once if all is over.
+// keep registers a connection that close has to close. If the proxy is closed, keep closes the
+// connection and reports false.
 func (f *tlsFront) keep(conn net.Conn) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -121,7 +123,7 @@ func (f *tlsFront) close() {
 	f.running.Wait()
 }
 
-// sslRequest is what a client sends that wants TLS, before all else.
+// sslRequest is the code of the packet with which a client asks for TLS.
 const sslRequest = 80877103
 
 func (f *tlsFront) carry(conn net.Conn) {
@@ -133,6 +135,7 @@ func (f *tlsFront) carry(conn net.Conn) {
 	if _, err := conn.Write([]byte{'S'}); err != nil {
 		return
 	}
+	// packets is below TLS, so that it can send an answer and its close_notify in one write.
 	packets := &packets{Conn: conn}
 	client := tls.Server(packets, f.config)
 	server, err := f.dial()
@@ -151,6 +154,7 @@ func (f *tlsFront) carry(conn net.Conn) {
 		return
 	}
 	if _, err := io.Copy(client, server); err != nil {
+		// The connection to the server was reset, so the client gets RST as well.
 		conn.(*net.TCPConn).SetLinger(0)
 		conn.Close()
 		return
@@ -158,9 +162,9 @@ func (f *tlsFront) carry(conn net.Conn) {
 	client.CloseWrite()
 }
 
-// leaveBehind carries answers up to the one that has f.leave in it, and sends close_notify with that.
+// leaveBehind forwards answers up to the one that contains f.leave, and sends close_notify with it.
 func (f *tlsFront) leaveBehind(client *tls.Conn, packets *packets, server net.Conn) {
-	ready := []byte{'Z', 0, 0, 0, 5} // ReadyForQuery, up to its last byte
+	ready := []byte{'Z', 0, 0, 0, 5} // ReadyForQuery without its last byte
 	met := false
 	for answer := make([]byte, 64<<10); ; {
 		n, err := server.Read(answer)
@@ -168,6 +172,7 @@ func (f *tlsFront) leaveBehind(client *tls.Conn, packets *packets, server net.Co
 			client.Close()
 			return
 		}
+		// Once the text was found, hold all writes until the answer is complete at ReadyForQuery.
 		met = met || bytes.Contains(answer[:n], f.leave)
 		packets.hold(met)
 		if _, err := client.Write(answer[:n]); err != nil {
@@ -175,7 +180,7 @@ func (f *tlsFront) leaveBehind(client *tls.Conn, packets *packets, server net.Co
 		}
 		if met && bytes.HasSuffix(answer[:max(n-1, 0)], ready) {
 			client.CloseWrite()
-			client.SetWriteDeadline(time.Time{}) // CloseWrite has ended all writing, also of what is held back
+			client.SetWriteDeadline(time.Time{}) // CloseWrite has set a deadline, which would also stop the held data
 			packets.hold(false)
 			io.Copy(io.Discard, server)
 			return
@@ -183,7 +188,7 @@ func (f *tlsFront) leaveBehind(client *tls.Conn, packets *packets, server net.Co
 	}
 }
 
-// packets is a connection whose writes can be held back, to go together.
+// packets is a connection that can hold its writes back and send them together.
 type packets struct {
 	net.Conn
 	mu      sync.Mutex

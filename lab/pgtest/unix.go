@@ -12,8 +12,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Unix returns the address of something in front of dsn that clients reach by a Unix socket. A connection that is reset behind it ends for
-// the client.
+// Unix returns the address of a proxy in front of dsn that listens on a Unix socket. If the
+// connection to the server is reset, the client's connection ends.
 func Unix(t testing.TB, dsn string) string {
 	t.Helper()
 	server, err := pgconn.ParseConfig(dsn)
@@ -24,7 +24,7 @@ func Unix(t testing.TB, dsn string) string {
 	if err != nil {
 		t.Fatalf("pgtest: %v", err)
 	}
-	dir, err := os.MkdirTemp("", "idem") // the path of a socket is at most 108 bytes long
+	dir, err := os.MkdirTemp("", "idem") // a short path: that of a socket is at most 108 bytes long
 	if err != nil {
 		t.Fatalf("pgtest: %v", err)
 	}
@@ -61,6 +61,7 @@ func Unix(t testing.TB, dsn string) string {
 			})
 		}
 	})
+	// pgx takes a host that begins with a slash for the directory of a Unix socket.
 	address.Host = ""
 	query := address.Query()
 	query.Set("host", dir)

@@ -13,7 +13,8 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// saved is how many calls of one transaction have a savepoint of their own, and as many have an advisory lock.
+// saved is how many calls of one transaction have a savepoint of their own. As many calls have an
+// advisory lock.
 const saved = 32
 
 // locksOf counts the locks of a backend.
@@ -22,13 +23,14 @@ func (l *ledger) locksOf(conn *pgx.Conn) int {
 	return l.count("select count(*) from pg_locks where pid = $1", conn.PgConn().PID())
 }
 
-// subtransactions counts how many subtransactions have written the records, the transaction among them.
+// subtransactions counts the transactions and subtransactions that have written the records.
 func (l *ledger) subtransactions() int {
 	l.t.Helper()
 	return l.count("select count(distinct xmin::text) from idem.records")
 }
 
-// The lock table of the server has room for some thousands. Who uses it up takes the server away from everybody.
+// The server's lock table has room for a few thousand locks. A client that fills it blocks all
+// others.
 func TestThousandsOfKeysInOneTransactionLeaveTheServerToOthers(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -46,7 +48,8 @@ func TestThousandsOfKeysInOneTransactionLeaveTheServerToOthers(t *testing.T) {
 	if locks := l.locksOf(tx.Conn()); locks > 3*saved {
 		t.Errorf("%d locks for %d keys", locks, n)
 	}
-	// Others connect, take locks, and are told at once that the keys are in progress.
+	// Other clients can connect and take locks. A call for one of the keys returns ErrInProgress at
+	// once.
 	other := pgtest.Open(t, l.pool.Config().ConnString())
 	if _, err := idemDo(ctx, other, scope, "another", hashA, l.charge("another")); err != nil {
 		t.Error(err)
@@ -80,7 +83,7 @@ func TestThousandsOfKeysInOneTransactionLeaveTheServerToOthers(t *testing.T) {
 	}
 }
 
-// Neither does a batch of keys that are recorded already, or that have expired.
+// Like first runs, a batch of replayed or expired keys takes few locks.
 func TestReplaysAndTakeoversInOneTransactionKeepFewLocks(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -101,7 +104,7 @@ func TestReplaysAndTakeoversInOneTransactionKeepFewLocks(t *testing.T) {
 					t.Fatal(err)
 				}
 				past(t, ctx, tx)
-				if _, err := tx.Exec(ctx, "rollback to before"); err != nil { // takes back the count of the locks with them
+				if _, err := tx.Exec(ctx, "rollback to before"); err != nil { // also undoes the count of the locks
 					t.Fatal(err)
 				}
 				for i := range n {
@@ -133,7 +136,8 @@ func TestReplaysAndTakeoversInOneTransactionKeepFewLocks(t *testing.T) {
 	}
 }
 
-// A savepoint of the caller's makes each of any number of calls independent, and takes no more locks.
+// With a savepoint of the caller around each, any number of calls is independent, and takes no more
+// locks.
 func TestManyKeysInOneTransaction(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -187,7 +191,7 @@ func TestManyKeysInOneTransaction(t *testing.T) {
 	}
 }
 
-// past makes as many calls in tx as have a savepoint.
+// past makes calls in tx until further calls have no savepoint.
 func past(t *testing.T, ctx context.Context, tx pgx.Tx) {
 	t.Helper()
 	for i := range saved {
@@ -197,7 +201,8 @@ func past(t *testing.T, ctx context.Context, tx pgx.Tx) {
 	}
 }
 
-// What a call without a savepoint has half done cannot be undone alone. It must not be committed either.
+// A failed call without a savepoint cannot be undone alone. Its writes must not be committed
+// either.
 func TestFailurePastTheSavepointsAbortsTheCallersTransaction(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -242,7 +247,7 @@ func TestFailurePastTheSavepointsAbortsTheCallersTransaction(t *testing.T) {
 	}
 }
 
-// A key that somebody else has is no failure of the transaction, with or without a savepoint.
+// A key in progress elsewhere does not fail the transaction, with or without a savepoint.
 func TestRefusalPastTheSavepointsSparesTheCallersTransaction(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -288,8 +293,8 @@ func TestRefusalPastTheSavepointsSparesTheCallersTransaction(t *testing.T) {
 	}
 }
 
-// A key that is held without an advisory lock is found out by waiting for it in vain, which aborts the transaction where
-// there is no savepoint.
+// If a key is held without an advisory lock, a call only learns that by waiting until a timeout.
+// Without a savepoint, that aborts the transaction.
 func TestKeyHeldWithoutALockIsInProgressPastTheSavepoints(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -323,7 +328,7 @@ func TestKeyHeldWithoutALockIsInProgressPastTheSavepoints(t *testing.T) {
 	l.wantNone("other0")
 }
 
-// The error of a statement in a savepoint of the caller's leaves the transaction around it as it was.
+// A failed statement in a savepoint of the caller leaves the outer transaction unchanged.
 func TestSavepointsOfTheCallersKeepCallsApartPastTheSavepoints(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

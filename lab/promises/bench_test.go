@@ -18,7 +18,7 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// bench is the business of the benchmark: one insert, and a response of 200 bytes.
+// bench is the work that the benchmark measures: one insert, and a response of 200 bytes.
 type bench struct {
 	pool *pgxpool.Pool
 	n    atomic.Int64 // makes keys
@@ -63,7 +63,7 @@ func (bm *bench) selects(ctx context.Context) error {
 	return bm.pool.QueryRow(ctx, "select body from idem.records where scope = $1 and key = $2", scope, "replayed").Scan(&body)
 }
 
-// measured is what one way of doing the work cost.
+// measured is the cost of one way to do the work.
 type measured struct {
 	latencies []time.Duration
 	allocs    uint64
@@ -79,7 +79,7 @@ func (m *measured) throughput() float64 { return float64(len(m.latencies)) / m.e
 
 func (m *measured) allocsPerOp() float64 { return float64(m.allocs) / float64(len(m.latencies)) }
 
-// run does the work n times from each of some clients.
+// run does the work n times in each of several clients.
 func (m *measured) run(b *testing.B, clients, n int, work func(context.Context) error) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -105,8 +105,9 @@ func (m *measured) run(b *testing.B, clients, n int, work func(context.Context) 
 	m.latencies = append(m.latencies, slices.Concat(all...)...)
 }
 
-// BenchmarkRatios measures idem beside its floor in the same run: rounds of both alternate, so that a machine that gets
-// slower gets slower for both. It reports ratios; the figures of each run are in the log.
+// BenchmarkRatios compares idem with its lower bound in the same run. Rounds of the two alternate,
+// so a machine that becomes slower affects both. It reports ratios and logs the numbers of each
+// run.
 func BenchmarkRatios(b *testing.B) {
 	for _, network := range []struct {
 		name  string
@@ -126,7 +127,7 @@ func BenchmarkRatios(b *testing.B) {
 	}
 }
 
-// ratios counts allocations only where no proxy makes its own in the same process.
+// ratios only counts allocations if no proxy in the same process allocates too.
 func ratios(b *testing.B, bm *bench, clients int, countAllocs bool) {
 	works := []struct {
 		name string
@@ -157,7 +158,7 @@ func ratios(b *testing.B, bm *bench, clients int, countAllocs bool) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkHotKey measures replays of one key by many callers at once, which share what one of them reads.
+// BenchmarkHotKey measures replays of one key by many concurrent callers, which share one read.
 func BenchmarkHotKey(b *testing.B) {
 	bm := newBench(b, pgtest.DSN(b))
 	var hot, floor measured

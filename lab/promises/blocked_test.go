@@ -13,8 +13,9 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// A lock on the record itself, which no advisory lock tells of, stops a claim inside the server. In these tests it is let go
-// after the answer: a call that waited for it would run into limit.
+// A lock on the record itself blocks a claim inside the server, and no advisory lock shows it.
+// These tests release the lock after the answer, so a call that waited for the lock would run into
+// limit.
 
 func TestWaitEndsThoughTheClaimIsBlocked(t *testing.T) {
 	t.Parallel()
@@ -41,8 +42,9 @@ func TestWaitEndsThoughTheClaimIsBlocked(t *testing.T) {
 	})
 }
 
-// wantInProgress makes a call that waits a little, and fails the test unless it ends with that and leaves a pool that serves. The
-// connection of the claim is closed: a CancelRequest may still be on its way to it.
+// wantInProgress makes a call with a short wait. It fails the test unless the call returns
+// ErrInProgress and the pool still works. The claim's connection is closed, because a CancelRequest
+// may still arrive for it.
 func wantInProgress(t *testing.T, l *ledger, key string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
@@ -60,7 +62,8 @@ func wantInProgress(t *testing.T, l *ledger, key string) {
 	}
 }
 
-// A migration that locks the table stops claims of every key. The server's answer does not tell it from a lock on one record.
+// A migration that locks the table blocks claims of every key. The server's answer is the same as
+// for a lock on one record.
 func TestTableThatIsLockedIsWaitedForAsAKeyThatIsHeld(t *testing.T) {
 	t.Parallel()
 	for name, configure := range map[string]func(*pgxpool.Config){
@@ -93,7 +96,7 @@ func TestTableThatIsLockedIsWaitedForAsAKeyThatIsHeld(t *testing.T) {
 	}
 }
 
-// A follower that may not wait must not wait with a leader that may.
+// A follower with WithWait(0) must not wait for a leader that may wait.
 func TestNoWaitAnswersWhileTheLeaderIsBlocked(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
@@ -122,10 +125,10 @@ func TestNoWaitAnswersWhileTheLeaderIsBlocked(t *testing.T) {
 	l.wantOnce("k")
 }
 
-// bystander marks the context of those whom inTurn lets pass.
+// bystander marks the contexts that inTurn does not block.
 type bystander struct{}
 
-// inTurn makes everybody who asks a pool for a connection wait for a turn.
+// inTurn lets everyone who acquires a connection from a pool wait for a turn.
 type inTurn struct {
 	acquiring
 	turn chan struct{}
@@ -139,7 +142,8 @@ func (a inTurn) TraceAcquireStart(ctx context.Context, _ *pgxpool.Pool, _ pgxpoo
 	return ctx
 }
 
-// A leader that looks for the record first gives its connection back, and may then get none to claim the key.
+// A leader that first looks the record up releases its connection. It may then get none to claim
+// the key.
 func TestNoWait_AfterTheLeaderHasLookedForTheRecord(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)

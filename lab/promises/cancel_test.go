@@ -16,7 +16,7 @@ const (
 	isAwakened = "select count(*) = 0 from pg_stat_activity where datname = current_database() and state = 'active' and query like 'select pg_sleep%'"
 )
 
-// commits are endings of a COMMIT that leave the connection alive.
+// commits are the COMMIT paths after which the connection is still usable.
 var commits = map[string]func(context.Context, pgx.Tx) error{
 	"committed": func(context.Context, pgx.Tx) error { return nil },
 	"refused": func(ctx context.Context, tx pgx.Tx) error {
@@ -29,8 +29,8 @@ var commits = map[string]func(context.Context, pgx.Tx) error{
 	},
 }
 
-// While a COMMIT is under way the connection has a secret that the server does not know, so that nothing cancels it. Whoever
-// has the connection next must be able to cancel.
+// During a COMMIT the connection has a secret key that the server does not know, so that no
+// CancelRequest can reach the COMMIT. The next user of the connection must be able to cancel again.
 func TestContextThatEndsCancelsTheQueryOfWhoeverHasTheConnectionNext(t *testing.T) {
 	t.Parallel()
 	for name, fn := range commits {

@@ -12,9 +12,11 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// What docs/choosing.md says of writes that do without a key: what a repetition of them does, and what it does not.
+// These tests verify what docs/choosing.md says about repeating a write that has no idempotency
+// key.
 
-// A write that is repeated leaves the same state, unless somebody has written in between: then the late one is a second write.
+// A repeated write leaves the same state, unless another client has written in between. The late
+// repetition then overwrites the newer value.
 func TestUpsertThatIsRepeatedLateOverwritesWhatIsNewer(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)
@@ -34,13 +36,14 @@ func TestUpsertThatIsRepeatedLateOverwritesWhatIsNewer(t *testing.T) {
 		t.Errorf("repeated at once: %s", got)
 	}
 	execute(t, pool, put, "Turin")
-	execute(t, pool, put, "Lyon") // the repetition that was under way for long
+	execute(t, pool, put, "Lyon") // a repetition that was delayed for a long time
 	if got := city(); got != "Lyon" {
 		t.Errorf("repeated late: %s", got)
 	}
 }
 
-// A compare-and-set is done once. Who repeats it because the answer was lost is told that it was not done.
+// A compare-and-set happens once. A caller that repeats it after a lost answer gets the answer that
+// it did not happen.
 func TestCompareAndSetThatIsRepeatedIsRefusedAlthoughItWasDone(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)
@@ -54,7 +57,8 @@ func TestCompareAndSetThatIsRepeatedIsRefusedAlthoughItWasDone(t *testing.T) {
 	}
 }
 
-// A unique key of the business is for ever, and refuses; the record beside it gives the answer again while it is retained.
+// A unique business key never expires and refuses duplicates. The record beside it replays the
+// response as long as it is retained.
 func TestUniqueKeyOfTheBusinessHoldsWhenTheRecordHasExpired(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

@@ -21,9 +21,9 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// The test server waits for a synchronous standby that does not exist, and spares everybody the wait by
-// synchronous_commit = local. A transaction that turns it on parks in its COMMIT: durable, invisible to others,
-// unacknowledged, until the test ends the wait.
+// The test server waits for a synchronous standby that does not exist. By default
+// synchronous_commit = local avoids the wait. A transaction that sets it to on blocks in its COMMIT
+// until the test ends the wait: it is durable, invisible to others, and has no answer.
 const parkCommit = "set local synchronous_commit = on"
 
 const commitIsParked = `select count(*) = 1 from pg_stat_activity where datname = current_database() and wait_event = 'SyncRep'`
@@ -42,7 +42,7 @@ func requireGhostStandby(t *testing.T, pool *pgxpool.Pool) {
 	}
 }
 
-// parked is a call whose COMMIT is under way.
+// parked is a call whose COMMIT is blocked in this way.
 type parked struct {
 	*ledger
 	watch  *watch
@@ -68,7 +68,7 @@ func park(t *testing.T, ctx context.Context, opts ...idem.Option) *parked {
 	return p
 }
 
-// signal calls a function of the server on the backend that is parked.
+// signal calls a server function on the blocked backend.
 func (p *parked) signal(t *testing.T, function string) {
 	t.Helper()
 	_, err := p.pool.Exec(context.Background(),
@@ -117,7 +117,8 @@ func TestContextThatEndsDuringCommitDoesNotAbandonIt(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	p := park(t, ctx)
 	cancel()
-	// Nothing tells that a wait goes on, except that it has not ended: the answer below must be the COMMIT's own.
+	// Postgres does not report that a backend is still waiting. So the answer below must be that of
+	// the COMMIT.
 	p.signal(t, "pg_cancel_backend")
 	p.wantCommitted(t, "executed")
 }
@@ -143,7 +144,7 @@ func TestOutcomeIsUnknownOnlyIfPostgresCannotBeReached(t *testing.T) {
 	pool := pgtest.Open(t, l.pool.Config().ConnString(), maxConns(1), func(config *pgxpool.Config) {
 		dial := config.ConnConfig.DialFunc
 		config.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
-			if unreachable.Load() { // for a new connection, and for the cancel that the client would send
+			if unreachable.Load() { // for new connections and for the client's CancelRequest
 				return nil, syscall.ECONNREFUSED
 			}
 			return dial(ctx, network, addr)
@@ -174,7 +175,8 @@ func TestOutcomeIsUnknownOnlyIfPostgresCannotBeReached(t *testing.T) {
 	if !slices.Equal(w.all(), []string{"outcome_unknown", "unknown"}) {
 		t.Errorf("events %v", w.all())
 	}
-	// While the old transaction lives, a retry that reaches the server finds the key in progress; then it learns the truth.
+	// While the old transaction is open, a retry that reaches the server finds the key in progress.
+	// After that it gets the outcome.
 	unreachable.Store(false)
 	if _, err := idemDo(ctx, pool, scope, "k", hashA, l.charge("k"), idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {
 		t.Errorf("err = %v", err)
@@ -189,8 +191,9 @@ func TestOutcomeIsUnknownOnlyIfPostgresCannotBeReached(t *testing.T) {
 	l.wantOnce("k")
 }
 
-// Handlers for notices run on the goroutine that reads the answer to COMMIT. One that ends it, as t.FailNow does, must not
-// strand the call, which looks for its record then.
+// Notice handlers run on the goroutine that reads the answer to COMMIT. If a handler ends that
+// goroutine, as t.FailNow does, the call must still return. It then reads the record to learn the
+// outcome.
 func TestHandlerOfANoticeThatEndsItsGoroutineAtCommitStrandsNobody(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(context.Background())

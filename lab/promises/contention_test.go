@@ -57,7 +57,8 @@ func TestNestedDoOnAnExhaustedPoolIsAnErrorNotADeadlock(t *testing.T) {
 	l.wantNone("inner")
 }
 
-// The bar of the core: 64 goroutines, two pools (two processes, to idem), 200 keys, and every kind of failure in fn.
+// The main stress test: 64 goroutines, two pools (which idem treats as two processes), 200 keys,
+// and every kind of failure of fn.
 func TestEveryKeyHasOneEffectAndOneAnswerUnderContentionAndFailures(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -104,7 +105,7 @@ func TestEveryKeyHasOneEffectAndOneAnswerUnderContentionAndFailures(t *testing.T
 	}
 }
 
-// failing makes fn fail in every way after its write, about every other time.
+// failing makes fn fail after its write in about every second run, in any of the possible ways.
 func failing(fn func(pgx.Tx) (idem.Response, error), rng *rand.Rand) func(pgx.Tx) (idem.Response, error) {
 	way := rng.IntN(12)
 	return func(tx pgx.Tx) (idem.Response, error) {
@@ -131,8 +132,8 @@ func failing(fn func(pgx.Tx) (idem.Response, error), rng *rand.Rand) func(pgx.Tx
 	}
 }
 
-// callUntilAnswered is the caller's part of the bargain: the same key again, until there is an answer. A caller whose fn
-// failed tries again with one that does not.
+// callUntilAnswered does the caller's part: it repeats the call with the same key until it gets an
+// answer. After a failure of fn it continues with a fn that does not fail.
 func callUntilAnswered(ctx context.Context, pool *pgxpool.Pool, key string, first, again func(pgx.Tx) (idem.Response, error)) (idem.Result, error) {
 	res, err := doRecovering(ctx, pool, key, first)
 	if err == nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// The test binary is also the process that gets killed: with this variable set to a database it makes one call, says when
-// fn has made its write, and stays in fn.
+// The test binary is also the process that is killed. If this variable names a database, the
+// process makes one call, reports that fn has made its write, and blocks in fn.
 const victimOf = "IDEM_TEST_VICTIM_OF"
 
 func TestMain(m *testing.M) {

@@ -10,7 +10,7 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// A rollback is bounded by a deadline on the socket. It must not meet whoever uses the connection next.
+// A rollback sets a deadline on the socket. The next user of the connection must not run into it.
 func TestRollbackLeavesNoDeadlineOnTheConnection(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -24,7 +24,7 @@ func TestRollbackLeavesNoDeadlineOnTheConnection(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var made dials
 			pool := pgtest.Open(t, l.pool.Config().ConnString(), maxConns(1), made.on)
-			for range 2 { // the second is a replay, or fails again
+			for range 2 { // the second call is a replay, or fails again
 				func() {
 					defer func() { recover() }()
 					idemDo(ctx, pool, scope, name, hashA, func(pgx.Tx) (idem.Response, error) { return end() })

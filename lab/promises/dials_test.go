@@ -15,13 +15,13 @@ import (
 	"github.com/idem-go/idem/lab/waiting"
 )
 
-// dials are the connections that a pool has made, those for a CancelRequest among them.
+// dials records the connections that a pool has opened, including those for a CancelRequest.
 type dials struct {
 	mu    sync.Mutex
 	conns []*dialed
 }
 
-// on makes a pool use dials.
+// on makes a pool use d to open its connections.
 func (d *dials) on(config *pgxpool.Config) {
 	dial := config.ConnConfig.DialFunc
 	config.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -41,7 +41,8 @@ func (d *dials) all() []*dialed {
 	return append([]*dialed{}, d.conns...)
 }
 
-// cancels are the secrets of the CancelRequests that were sent, each on a connection that is over.
+// cancels returns the secret keys of all CancelRequests that were sent on connections that are
+// closed.
 func (d *dials) cancels() (secrets [][]byte) {
 	const code, head = 80877102, 12
 	for _, c := range d.all() {
@@ -54,8 +55,8 @@ func (d *dials) cancels() (secrets [][]byte) {
 	return secrets
 }
 
-// wantNoneFor fails the test if a request to cancel was sent that the server listens to for the session with this secret. Others
-// may have been: a probe that takes too long is cancelled.
+// wantNoneFor fails the test if a CancelRequest with this secret key was sent. Other CancelRequests
+// are allowed: a probe that takes too long is canceled.
 func (d *dials) wantNoneFor(t *testing.T, secret []byte) {
 	t.Helper()
 	if slices.ContainsFunc(d.cancels(), func(sent []byte) bool { return bytes.Equal(sent, secret) }) {
@@ -63,7 +64,7 @@ func (d *dials) wantNoneFor(t *testing.T, secret []byte) {
 	}
 }
 
-// open counts the connections that were not closed.
+// open returns the number of open connections.
 func (d *dials) open() (n int) {
 	for _, c := range d.all() {
 		c.mu.Lock()
@@ -75,11 +76,11 @@ func (d *dials) open() (n int) {
 	return n
 }
 
-// dialed is a connection that remembers what was done to it.
+// dialed is a connection that records its use.
 type dialed struct {
 	net.Conn
 	mu       sync.Mutex
-	first    []byte // what was written first
+	first    []byte // the first bytes that were written
 	closed   bool
 	deadline time.Time
 }
@@ -108,12 +109,12 @@ func (c *dialed) SetDeadline(deadline time.Time) error {
 	return c.Conn.SetDeadline(deadline)
 }
 
-// lastDeadline is the one that the connection has to keep.
+// lastDeadline returns the deadline that was set last.
 func (c *dialed) lastDeadline() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.deadline
 }
 
-// eventually is for what nothing announces.
+// eventually waits for a state that nothing announces.
 var eventually = waiting.Until

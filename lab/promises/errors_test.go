@@ -73,12 +73,12 @@ func TestRetryableTellsWhatMaySucceedNextTime(t *testing.T) {
 func TestRetryableKnowsTheStatesOfTheServer(t *testing.T) {
 	t.Parallel()
 	for codes, want := range map[string]bool{
-		"40001 40P01":                   true,  // run again
+		"40001 40P01":                   true,  // serialization failure, deadlock
 		"55P03":                         true,  // lock not available
-		"57P01 57P02 57P03 57P05":       true,  // going down, coming up, idle for too long
-		"25P03 25P04":                   false, // fn was too slow, and would be again
-		"25006":                         true,  // a demoted primary
-		"53000 53100 53200 53300 53400": true,  // out of something
+		"57P01 57P02 57P03 57P05":       true,  // shutdown, startup, idle session timeout
+		"25P03 25P04":                   false, // fn was too slow, and would be too slow again
+		"25006":                         true,  // read-only transaction: a demoted primary
+		"53000 53100 53200 53300 53400": true,  // out of some resource
 		"08000 08001 08003 08004 08006 08007 08P01": true,                                                                   // connection
 		"00000 01000 02000 0A000":                   false,                                                                  // no errors, or final ones
 		"21000 22001 22003 22012 22021 22P02":       false,                                                                  // data
@@ -87,7 +87,7 @@ func TestRetryableKnowsTheStatesOfTheServer(t *testing.T) {
 		"26000 28000 28P01 2BP01 34000 3B001 3D000": false,                                                                  // names and permissions
 		"40000 40002 42501 42601 42703 42P01":       false,                                                                  // the statement, the schema
 		"54000 55000 55006 57014 57P04":             false,                                                                  // limits, cancelled by a timeout of the server, dropped
-		"P0001 P0002 XX000 XX001 XX002":             false,                                                                  // the caller's, the server's own faults
+		"P0001 P0002 XX000 XX001 XX002":             false,                                                                  // errors of the caller, internal errors of the server
 		"":                                          false, "4": false, "08": false, "53": false, "5": false, "0800": false, // not states at all
 	} {
 		for code := range strings.SplitSeq(codes, " ") {
@@ -201,7 +201,7 @@ func TestMissingPrivilegeIsExplained(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	l := newLedger(t, maxConns(1))
-	role := fmt.Sprintf("idem_bare_%08x", rand.Uint32()) // roles are the server's, and this test may run twice at once
+	role := fmt.Sprintf("idem_bare_%08x", rand.Uint32()) // roles belong to the whole server, and this test may run twice at once
 	if _, err := l.pool.Exec(ctx, "create role "+role); err != nil {
 		t.Fatal(err)
 	}
@@ -234,7 +234,7 @@ func TestMissingPrivilegeIsExplained(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	// What the hint asks for is enough.
+	// The grants in the hint are sufficient.
 	if _, err := l.pool.Exec(ctx, fmt.Sprintf("grant usage on schema idem to %s; grant select, insert, update on idem.records to %[1]s; set role %[1]s", role)); err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// occupy takes the only connection of a pool until the test is over.
+// occupy acquires the only connection of a pool until the end of the test.
 func occupy(t *testing.T, pool *pgxpool.Pool) {
 	t.Helper()
 	conn, err := pool.Acquire(context.Background())
@@ -24,7 +24,7 @@ func occupy(t *testing.T, pool *pgxpool.Pool) {
 	t.Cleanup(conn.Release)
 }
 
-// A pool that has no connection to give is not the end of the caller's time.
+// An exhausted pool returns an error of its own, and not that of the caller's deadline.
 func TestPoolThatStaysExhaustedIsAnErrorOfItsOwn(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t, maxConns(1))
@@ -60,7 +60,8 @@ func TestContextThatEndsWhileThePoolIsExhaustedIsTheCallersOwnError(t *testing.T
 	}
 }
 
-// A primary that was demoted refuses writes. Its connection is of no more use, another one may lead to its successor.
+// A demoted primary refuses writes. Its connection is useless, and a new one may lead to the new
+// primary.
 func TestConnectionToADemotedPrimaryIsClosedAndTheErrorRetryable(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -97,7 +98,7 @@ func TestConnectionToADemotedPrimaryIsClosedAndTheErrorRetryable(t *testing.T) {
 	})
 }
 
-// holders hold the key "k" in ways that no advisory lock tells of, until the test is over.
+// holders are ways to hold the key "k" until the end of the test that no advisory lock shows.
 var holders = map[string]func(*testing.T, *ledger){
 	"a transaction that deletes the record": func(t *testing.T, l *ledger) {
 		ctx := context.Background()
@@ -128,7 +129,8 @@ var holders = map[string]func(*testing.T, *ledger){
 	},
 }
 
-// The holders end after the answer: who waited for them would wait in vain.
+// Each holder releases the key after the answer, so a call that waited for it would wait until its
+// limit.
 func TestNoWaitAnswersAtOnceWhateverHoldsTheKey(t *testing.T) {
 	t.Parallel()
 	for name, hold := range holders {
@@ -157,7 +159,7 @@ func TestNoWaitAnswersAtOnceWhateverHoldsTheKey(t *testing.T) {
 	}
 }
 
-// acquiring tells when a pool is asked for a connection.
+// acquiring signals when a connection of a pool is requested.
 type acquiring struct {
 	pgx.QueryTracer
 	asked chan struct{}

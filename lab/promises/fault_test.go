@@ -22,7 +22,8 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// proxied is a ledger that is looked at directly, with a proxy to the same database that breaks things.
+// proxied is a ledger with a direct connection, and a proxy to the same database that breaks
+// connections.
 type proxied struct {
 	*ledger
 	proxy *pgproxy.Proxy
@@ -35,7 +36,8 @@ func newProxied(t *testing.T) *proxied {
 	return &proxied{ledger: ledgerOn(t, pgtest.Open(t, dsn)), proxy: pgtest.Proxy(t, dsn), watch: newWatch()}
 }
 
-// transports is how a client may talk to a server. A deadline, a hangup and a reset are not the same on a TLS connection.
+// transports are the ways to connect to a server. Deadlines, hangups and resets behave differently
+// on a TLS connection.
 var transports = map[string]func(t testing.TB, dsn string) string{
 	"plain": func(_ testing.TB, dsn string) string { return dsn },
 	"TLS":   pgtest.TLS,
@@ -75,7 +77,9 @@ func TestLostAnswerToCommitIsResolvedAsCommitted(t *testing.T) {
 	}
 }
 
-// TLS may read the end of a connection together with the answer to a statement of fn. Nothing more arrives on the socket then, and a COMMIT
+// TLS can read the end of a connection together with the answer to a statement of fn. The socket
+// then reports nothing more, and a COMMIT that waited for the socket would wait until its context
+// ends.
 // that waits for it would wait for as long as its context lives.
 func TestEndOfAConnectionThatTLSHasReadAheadIsNoticed(t *testing.T) {
 	t.Parallel()
@@ -104,7 +108,7 @@ func TestEndOfAConnectionThatTLSHasReadAheadIsNoticed(t *testing.T) {
 	p.wantOnce("k")
 }
 
-// atEvent is an observer that does something when an event is told.
+// atEvent is an observer that calls a function at an event.
 type atEvent struct {
 	idem.Observer
 	event idem.Event
@@ -118,7 +122,8 @@ func (o atEvent) TraceEvent(ctx context.Context, data idem.TraceEventData) {
 	o.Observer.TraceEvent(ctx, data)
 }
 
-// A database that is away when it is asked first may be back a moment later.
+// A database that is unavailable at the first query for the outcome may be available a moment
+// later.
 func TestWhatBecameOfACommitIsAskedUntilThereIsAnAnswer(t *testing.T) {
 	t.Parallel()
 	p := newProxied(t)
@@ -146,7 +151,8 @@ func TestWhatBecameOfACommitIsAskedUntilThereIsAnAnswer(t *testing.T) {
 	p.wantOnce("k")
 }
 
-// The record is there, and nobody lets it be read: an error that is no reason to ask again, and no answer either.
+// The record exists, but reading it is not permitted. Such an error must not be retried, and the
+// outcome stays unknown.
 func TestRecordThatMayNotBeReadLeavesTheOutcomeUnknown(t *testing.T) {
 	t.Parallel()
 	p := newProxied(t)
@@ -263,7 +269,8 @@ func TestLostAnswerToTheClaimIsNotMistakenForAnotherCaller(t *testing.T) {
 	p.wantOnce("k")
 }
 
-// Until the server notices that the holder is gone, the key is in progress: never executed twice, never lost.
+// Until the server notices that the holder has gone, the key is in progress. It is never executed
+// twice and never lost.
 func TestKeyOfAHolderBehindABlackHoleIsFreeWhenTheServerNotices(t *testing.T) {
 	t.Parallel()
 	p := newProxied(t)
@@ -276,7 +283,7 @@ func TestKeyOfAHolderBehindABlackHoleIsFreeWhenTheServerNotices(t *testing.T) {
 		done <- err
 	}()
 	event := await(t, "the trap", trap.Fired())
-	p.proxy.Refuse(pgproxy.Reset) // and its cancel request does not get through either
+	p.proxy.Refuse(pgproxy.Reset) // its CancelRequest does not get through either
 	cancel()
 	if err := await(t, "the call", done); !errors.Is(err, context.Canceled) {
 		t.Errorf("err = %v", err)
@@ -307,7 +314,7 @@ func TestConnectionCutInsideFnRollsBackAndFreesTheKey(t *testing.T) {
 	p.wantOnce("k")
 }
 
-// stride is how many bytes behind one cut the next one is.
+// stride returns the distance in bytes between two cuts.
 func stride() int64 {
 	if testing.Short() {
 		return 1 + rand.Int64N(120)
@@ -315,7 +322,7 @@ func stride() int64 {
 	return 1 + rand.Int64N(40)
 }
 
-// The worst byte is one of them.
+// The test tries every stride-th byte of the traffic, including the worst one.
 func TestConnectionCutAtAnyByteKeepsEffectAndAnswerTogether(t *testing.T) {
 	t.Parallel()
 	for _, direction := range []pgproxy.Direction{pgproxy.ToServer, pgproxy.ToClient} {
@@ -381,7 +388,7 @@ func contextEndsAtAnyMoment(t *testing.T, p *proxied, pool *pgxpool.Pool) {
 	var workers sync.WaitGroup
 	for worker := range 4 {
 		workers.Go(func() {
-			after := 5 * time.Millisecond // walks towards the commit, from both sides
+			after := 5 * time.Millisecond // approaches the COMMIT from both sides
 			for i := range 60 {
 				key := fmt.Sprint(worker, "/", i)
 				ctx, cancel := context.WithTimeout(t.Context(), after+rand.N(after/4))
@@ -422,7 +429,7 @@ func TestDeadConnectionsOfThePoolAreReplacedUnnoticed(t *testing.T) {
 				if _, err := idemDo(t.Context(), pool, scope, key, hashA, p.charge(key)); err != nil {
 					t.Fatal(err)
 				}
-				p.proxy.Cut(pgproxy.Hangup) // every pooled connection is dead, and the pool does not know
+				p.proxy.Cut(pgproxy.Hangup) // all pooled connections are dead, and the pool does not know
 				if res, err := idemDo(t.Context(), pool, scope, key, hashA, p.charge(key), idem.WithRetries(0)); err != nil || !res.Replayed {
 					t.Errorf("%+v, %v", res, err)
 				}

@@ -16,7 +16,7 @@ func TestContextThatEndsBeforeCommitRollsBack(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		fn   func(ctx context.Context, end func(), tx pgx.Tx) error
-		lost bool // the connection, in the course of a statement
+		lost bool // the connection is lost during a statement
 	}{
 		"before fn returns": {func(_ context.Context, end func(), _ pgx.Tx) error { end(); return nil }, false},
 		"before a statement": {func(ctx context.Context, end func(), tx pgx.Tx) error {

@@ -15,10 +15,11 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// What fn may and may not do. Most tests here use a pool of one connection: whatever fn did to it is then done to the call
-// that comes next.
+// These tests check what fn may do to its transaction. Most of them use a pool of one connection,
+// so that the next call gets the connection that fn has used.
 
-// serializationFailure is an error that would make the transaction be run again, had fn not ended it.
+// serializationFailure makes idem rerun the transaction, unless fn has ended the transaction
+// itself.
 var serializationFailure = &pgconn.PgError{Severity: "ERROR", Code: "40001", Message: "could not serialize access"}
 
 func TestCommitAndRollbackOnTheTxAreRefused(t *testing.T) {
@@ -86,7 +87,8 @@ func TestRefusedCommitLeavesTheTransactionAsItWas(t *testing.T) {
 	l.wantNone("k")
 }
 
-// rawEnds are statements by which fn can end its transaction behind idem's back, and whether they keep what it did.
+// rawEnds are SQL statements by which fn can end its transaction without the knowledge of idem.
+// Each says whether it keeps fn's writes.
 var rawEnds = []struct {
 	name      string
 	sql       []string
@@ -105,7 +107,7 @@ var rawEnds = []struct {
 	{"rollback and chain", []string{"rollback and chain"}, false},
 }
 
-// What fn returns after it has ended its transaction by a statement.
+// returnsAfterEnd are return values of fn after it has ended its transaction with a statement.
 var returnsAfterEnd = []struct {
 	name string
 	err  error
@@ -160,7 +162,8 @@ func TestEndingTheTransactionBySQLIsNeverASuccess(t *testing.T) {
 	}
 }
 
-// wantRefusedUntilExpiry fails the test unless the effect of key is committed without a response, and the key says so.
+// wantRefusedUntilExpiry fails the test unless the effect of key is committed without a response,
+// and a call for key returns an error that says so.
 func (l *ledger) wantRefusedUntilExpiry(key string) {
 	l.t.Helper()
 	ctx := context.Background()
@@ -188,8 +191,8 @@ func (l *ledger) wantRefusedUntilExpiry(key string) {
 	}
 }
 
-// After a rollback of its own, a statement of fn is a transaction of its own. No answer may then claim that fn's writes
-// were undone, and none that they came with a response.
+// After a ROLLBACK by fn, each further statement of fn commits by itself. An error must not claim
+// that fn's writes were undone, and no answer may claim that they have a stored response.
 func TestWritesAfterARollbackBySQLAreReportedNotHidden(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -223,7 +226,7 @@ func TestWritesAfterARollbackBySQLAreReportedNotHidden(t *testing.T) {
 	}
 }
 
-// An error in the transaction that fn began instead keeps idem from asking it whose it is.
+// If the transaction that fn has begun itself has failed, idem cannot query it for its claim.
 func TestEndingTheTransactionBySQLIsFoundOutEvenIfTheNextOneIsAborted(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -244,13 +247,14 @@ func TestEndingTheTransactionBySQLIsFoundOutEvenIfTheNextOneIsAborted(t *testing
 	l.wantRefusedUntilExpiry("k")
 }
 
-// Whatever idem asks the server when fn fails must not take the place of fn's own answer if the server cannot say.
+// When fn fails, idem queries the server. If the server cannot answer, the call still returns fn's
+// own error.
 func TestFailureOfFnIsItsOwnEvenIfTheServerCannotBeAskedAnyMore(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	dsn := pgtest.DSN(t)
 	l, other := ledgerOn(t, pgtest.Open(t, dsn, maxConns(1))), pgtest.Open(t, dsn)
-	role := fmt.Sprintf("idem_none_%08x", rand.Uint32()) // roles are the server's, and this test may run twice at once
+	role := fmt.Sprintf("idem_none_%08x", rand.Uint32()) // roles belong to the whole server, and this test may run twice at once
 	if _, err := other.Exec(ctx, "create role "+role); err != nil {
 		t.Fatal(err)
 	}
@@ -296,7 +300,8 @@ func TestFailureOfFnIsItsOwnEvenIfTheServerCannotBeAskedAnyMore(t *testing.T) {
 	l.wantHealthy()
 }
 
-// The statement needs max_prepared_transactions. Where that is 0 it fails, and that is an error which fn ignores.
+// The statement needs max_prepared_transactions > 0. With 0, the statement fails, and fn ignores
+// the error.
 func TestPrepareTransactionIsNeverASuccess(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

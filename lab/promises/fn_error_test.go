@@ -60,7 +60,7 @@ func TestIgnoredSQLErrorCommitsNothing(t *testing.T) {
 	}
 }
 
-// A constraint that says no is a reason to reject: the failed statement is undone like the rest.
+// A violated constraint can be a reason to reject. The failed statement is undone like the rest.
 func TestRejectAfterASQLErrorIsRecorded(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -111,7 +111,8 @@ func TestSQLErrorReturnedByFnReachesTheCallerAsItIs(t *testing.T) {
 	l.wantFree("k")
 }
 
-// A constraint that is checked at COMMIT fails like a statement of fn: with its own error, and with nothing committed.
+// A constraint that is checked at COMMIT fails like a statement of fn: the call returns the
+// server's error, and nothing is committed.
 func TestErrorAtCommitIsTheServersOwnAndCommitsNothing(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

@@ -11,7 +11,7 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// What fn leaves open keeps the connection busy: it is closed, and the effect with it.
+// Open results keep the connection busy. The connection is closed, and nothing is committed.
 func TestLeakedResultsAbortAndTheConnectionIsReplaced(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -58,7 +58,7 @@ func TestLeakedResultsAbortAndTheConnectionIsReplaced(t *testing.T) {
 				if l.pool.Stat().NewConnsCount() == made {
 					t.Error("a busy connection was kept")
 				}
-				// The server lets go of the key when it notices that the connection is closed.
+				// The server releases the key when it notices that the connection is closed.
 				if _, err := idemDo(ctx, l.pool, scope, key, hashA, l.charge(key), idem.WithWait(limit)); err != nil {
 					t.Error(err)
 				}
@@ -69,7 +69,8 @@ func TestLeakedResultsAbortAndTheConnectionIsReplaced(t *testing.T) {
 	l.wantHealthy()
 }
 
-// A goroutine that fn left behind must neither commit a half of its work nor reach the connection's next user.
+// A goroutine that fn has started must neither commit part of its work nor reach the next user of
+// the connection.
 func TestTxInUseWhenFnReturnsCommitsNothing(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -110,7 +111,7 @@ func TestTxInUseWhenFnReturnsCommitsNothing(t *testing.T) {
 	l.wantHealthy()
 }
 
-// lateArgument is an argument of a statement that keeps the statement from being sent until it is let go.
+// lateArgument is an argument of a statement. It delays sending the statement until it is released.
 type lateArgument struct{ begun, sent chan struct{} }
 
 func newLateArgument() lateArgument { return lateArgument{make(chan struct{}), make(chan struct{})} }
@@ -121,7 +122,8 @@ func (a lateArgument) RewriteQuery(_ context.Context, _ *pgx.Conn, sql string, a
 	return sql, args, nil
 }
 
-// The goroutine is inside a method of tx when fn returns, but has not sent anything: the connection looks idle.
+// The goroutine is inside a method of tx when fn returns, but has sent nothing. The connection
+// appears idle.
 func TestTxInUseWhenFnReturnsNeverReachesTheNextUserOfTheConnection(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -136,7 +138,7 @@ func TestTxInUseWhenFnReturnsNeverReachesTheNextUserOfTheConnection(t *testing.T
 			await(t, "the stray statement to begin", late.begun)
 			return ok, end
 		})
-		err := pgx.BeginFunc(ctx, l.pool, func(pgx.Tx) error { // the connection's next user
+		err := pgx.BeginFunc(ctx, l.pool, func(pgx.Tx) error { // the next user of the connection
 			close(late.sent)
 			if err := await(t, "the stray statement to end", stray); err == nil {
 				t.Errorf("after %v: the stray statement was executed in another's transaction", end)

@@ -13,7 +13,7 @@ import (
 	"github.com/idem-go/idem"
 )
 
-// endings are ways for fn to leave other than by returning.
+// endings are ways in which fn ends without returning.
 var endings = map[string]func(pgx.Tx){
 	"panic":           func(pgx.Tx) { panic(errBusiness) },
 	"Goexit":          func(pgx.Tx) { runtime.Goexit() },
@@ -61,7 +61,7 @@ func TestPanicAndGoexitOfFnRollBackAndGoOn(t *testing.T) {
 	l.wantHealthy()
 }
 
-// Whatever fn does, no call may take a connection with it.
+// Whatever fn does, the call releases its connection.
 func TestNoEndingOfFnLeaksAConnection(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -86,7 +86,7 @@ func TestNoEndingOfFnLeaksAConnection(t *testing.T) {
 	}
 	waitIdle(t, l.pool)
 	l.wantHealthy()
-	var conns []*pgxpool.Conn // every connection can be had, and is in no transaction
+	var conns []*pgxpool.Conn // every connection can be acquired and is in no transaction
 	for range 2 {
 		conn, err := l.pool.Acquire(ctx)
 		if err != nil {

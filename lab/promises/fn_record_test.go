@@ -111,7 +111,7 @@ func TestSettingsThatFnMakesForItselfDoNotHarmTheRecord(t *testing.T) {
 	}
 }
 
-// What the completion writes anyway is fn's to change in vain.
+// The completion overwrites these columns, so changes by fn have no effect.
 func TestTamperingWithTheOutcomeInsideFnIsOverwritten(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -139,7 +139,7 @@ func TestTamperingWithTheOutcomeInsideFnIsOverwritten(t *testing.T) {
 	}
 }
 
-// Nothing compares these with what was claimed.
+// idem does not compare these columns with those of the claim.
 func TestTamperingWithHashOrCreatedAtInsideFnIsNotNoticed(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -161,7 +161,8 @@ func TestTamperingWithHashOrCreatedAtInsideFnIsNotNoticed(t *testing.T) {
 	l.wantOnce("k")
 }
 
-// The record is completed by statements that the session has prepared, and under the claim that a setting tells.
+// The completion uses statements that the session has prepared, and a setting that identifies the
+// claim.
 func TestFnThatDiscardsWhatTheSessionHoldsCommitsNothing(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

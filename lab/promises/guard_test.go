@@ -13,8 +13,8 @@ import (
 	"github.com/idem-go/idem"
 )
 
-// txMethods are the methods of pgx.Tx, each as a use of a transaction that would leave a trace. A method that returns no
-// error is used through what it returns.
+// txMethods has one use for each method of pgx.Tx that would have a visible effect. A method
+// without an error result is used through its result.
 var txMethods = map[string]func(context.Context, pgx.Tx) error{
 	"Begin":    func(ctx context.Context, tx pgx.Tx) error { _, err := tx.Begin(ctx); return err },
 	"Commit":   func(ctx context.Context, tx pgx.Tx) error { return tx.Commit(ctx) },
@@ -57,8 +57,8 @@ var txMethods = map[string]func(context.Context, pgx.Tx) error{
 	},
 }
 
-// pgx adds methods to Tx in minor releases. One that is not in the table has not been looked at, and goes straight through
-// to the connection.
+// pgx adds methods to Tx in minor releases. A method that is not in the table would bypass the
+// guard.
 func TestEveryMethodOfTxIsGuarded(t *testing.T) {
 	t.Parallel()
 	for method := range reflect.TypeFor[pgx.Tx]().Methods() {
@@ -68,7 +68,7 @@ func TestEveryMethodOfTxIsGuarded(t *testing.T) {
 	}
 }
 
-// kept are the transactions that fn got hold of, with their names.
+// kept are the transactions that fn has got, by name.
 type kept map[string]pgx.Tx
 
 // keep returns a fn that keeps its tx, open and closed savepoints, and their savepoints.
@@ -90,7 +90,7 @@ func (k kept) keep(ctx context.Context, t *testing.T, end error) func(pgx.Tx) (i
 	}
 }
 
-// wantDead fails the test unless every use of what was kept is refused with pgx.ErrTxClosed.
+// wantDead fails the test unless every use of the kept transactions returns pgx.ErrTxClosed.
 func (k kept) wantDead(ctx context.Context, t *testing.T) {
 	t.Helper()
 	for name, tx := range k {
@@ -117,7 +117,7 @@ func TestTxThatFnKeptIsDeadAndNeverReachesTheNextUserOfTheConnection(t *testing.
 				if _, err := next.Exec(ctx, "insert into ledger (key) values ('next')"); err != nil {
 					return err
 				}
-				k.wantDead(ctx, t) // the connection is another's
+				k.wantDead(ctx, t) // another transaction uses the connection
 				if status := next.Conn().PgConn().TxStatus(); status != 'T' {
 					t.Errorf("the next user's transaction is in state %c", status)
 				}
@@ -168,7 +168,7 @@ func TestTxThatFnKeptIsDeadAfterAPanic(t *testing.T) {
 	l.wantHealthy()
 }
 
-// Each run of fn has a tx of its own: the one of a run that was rolled back does not come back to life in the next.
+// Each run of fn has its own tx. The tx of a rolled back run stays closed during the next run.
 func TestTxOfAnEarlierRunIsDeadInTheNext(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -213,7 +213,7 @@ func TestRowsThatFnKeptAreDead(t *testing.T) {
 	l.wantHealthy()
 }
 
-// The wrappers of pgx and of sqlc take any pgx.Tx.
+// Code that wraps any pgx.Tx, such as the helpers of pgx and sqlc, works with the tx of fn.
 func TestTxOfFnWorksWithTheHelpersOfPgx(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

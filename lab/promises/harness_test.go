@@ -16,16 +16,16 @@ import (
 	"github.com/idem-go/idem/lab/waiting"
 )
 
-// limit is how long a test waits for a signal that has to come.
+// limit is the maximum time that a test waits for a signal.
 const limit = waiting.Limit
 
-// await returns once the channel is closed or has a value.
+// await waits until c is closed or has a value, and returns that value.
 func await[T any](t testing.TB, what string, c <-chan T) T {
 	t.Helper()
 	return waiting.For(t, what, c)
 }
 
-// escape runs f in a goroutine of its own.
+// escape runs f in a separate goroutine.
 var escape = waiting.Escape
 
 func must[T any](value T, err error) T {
@@ -35,7 +35,8 @@ func must[T any](value T, err error) T {
 	return value
 }
 
-// oneRun is fn for a call that has to run it once. In another run it fails the test, and the call, which may otherwise go on for ever.
+// oneRun wraps a fn that must run only once. A second run fails the test and the call; the call
+// could otherwise retry forever.
 func oneRun[T any](t *testing.T, fn func(pgx.Tx) (T, error)) func(pgx.Tx) (T, error) {
 	var runs atomic.Int32
 	return func(tx pgx.Tx) (value T, err error) {
@@ -47,7 +48,7 @@ func oneRun[T any](t *testing.T, fn func(pgx.Tx) (T, error)) func(pgx.Tx) (T, er
 	}
 }
 
-// held is a call whose fn has begun and goes on until release is called.
+// held is a call whose fn blocks until release is called.
 type held struct {
 	begun   chan struct{}
 	release func()
@@ -55,7 +56,8 @@ type held struct {
 	result  idem.Result
 }
 
-// hold makes a call for key whose fn stops after its write, and returns once it has stopped. end is what fn returns.
+// hold makes a call for key whose fn blocks after its write. It returns when fn has blocked. end is
+// the error that fn returns.
 func (l *ledger) hold(t *testing.T, key string, hash idem.Hash, end error, opts ...idem.Option) *held {
 	t.Helper()
 	gate := make(chan struct{})
@@ -81,7 +83,8 @@ func maxConns(n int32) func(*pgxpool.Config) {
 	return func(config *pgxpool.Config) { config.MaxConns = n }
 }
 
-// waitIdle returns once the pool has every connection back: a replay gives its own back in the background.
+// waitIdle waits until all connections of the pool are idle. A replay releases its connection in
+// the background.
 func waitIdle(t testing.TB, pool *pgxpool.Pool) {
 	t.Helper()
 	deadline := time.Now().Add(limit)
@@ -93,7 +96,7 @@ func waitIdle(t testing.TB, pool *pgxpool.Pool) {
 	}
 }
 
-// lockRecords keeps everybody from the table of records until it is told to let go.
+// lockRecords locks the table of records until unlock is called.
 func lockRecords(t *testing.T, pool *pgxpool.Pool) (unlock func()) {
 	t.Helper()
 	tx, err := pool.Begin(context.Background())
@@ -108,14 +111,14 @@ func lockRecords(t *testing.T, pool *pgxpool.Pool) (unlock func()) {
 	return unlock
 }
 
-// awaitBlocked returns once n backends of the pool's database wait for another transaction.
+// awaitBlocked waits until n backends of the pool's database are blocked by another transaction.
 func awaitBlocked(t *testing.T, pool *pgxpool.Pool, n int) {
 	t.Helper()
 	awaitTrue(t, pool, fmt.Sprintf(`select count(*) >= %d from pg_stat_activity
 		where datname = current_database() and wait_event_type = 'Lock'`, n))
 }
 
-// awaitTrue polls the server for a state that it announces in no other way.
+// awaitTrue polls the server until sql returns true.
 func awaitTrue(t testing.TB, pool *pgxpool.Pool, sql string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)

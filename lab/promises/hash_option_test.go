@@ -9,7 +9,7 @@ import (
 	"github.com/idem-go/idem"
 )
 
-// Options that take the same from two documents, or nothing from one, leave nothing to tell them apart.
+// Options that select the same from two documents, or nothing from one, give both the same hash.
 func TestSelectionsThatHashAlike(t *testing.T) {
 	t.Parallel()
 	type selection struct {
@@ -131,7 +131,7 @@ func TestOptionsAreReusable(t *testing.T) {
 	callers.Wait()
 }
 
-// Parsing pointers takes longer than a small document, so keep the options.
+// Parsing pointers takes longer than hashing a small document, so programs should keep the options.
 var intent = idem.Only("/amount", "/to/iban")
 
 func ExampleOnly() {

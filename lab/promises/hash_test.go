@@ -20,7 +20,7 @@ var update = flag.Bool("update", false, "add missing hashes to testdata/hashes.j
 
 const goldenHashes = "testdata/hashes.json"
 
-// A hashVector is a list of byte strings, or documents that all say the same under the same options.
+// hashVector is a list of byte strings, or of documents that are equal under the same options.
 type hashVector struct {
 	Name    string   `json:"name"`
 	Parts   []string `json:"parts,omitempty"`
@@ -62,7 +62,7 @@ func hashJSON(t *testing.T, doc string, opts ...idem.HashOption) idem.Hash {
 	return hash
 }
 
-// Databases hold hashes, so those in the golden file never change.
+// Databases store hashes, so the hashes in the golden file must never change.
 func TestHashesAreFrozen(t *testing.T) {
 	t.Parallel()
 	golden, err := os.ReadFile(goldenHashes)
@@ -189,7 +189,7 @@ func ExampleHashJSON() {
 	// true idem: invalid JSON document: second member of one name at byte 18
 }
 
-// What HashJSON returns with an error would make all such requests the same.
+// The zero hash that HashJSON returns with an error would make all such requests equal.
 func TestZeroHashIsRefusedBeforeAnythingIsSent(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -226,5 +226,5 @@ func TestZeroHashIsRefusedBeforeAnythingIsSent(t *testing.T) {
 	}
 }
 
-// unusable is a transaction of which no method may be called.
+// unusable is a transaction whose methods must not be called.
 type unusable struct{ pgx.Tx }

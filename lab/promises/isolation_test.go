@@ -18,15 +18,15 @@ import (
 
 var isoLevels = []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable}
 
-// The advisory locks that a claim may take: the guarantee does not depend on them.
+// locks are the advisory locks that a claim can take. The guarantee does not depend on them.
 var locks = map[string][]idem.Option{
 	"sound lock":     nil,
 	"no lock":        {withLock(func(string, string) *int64 { return nil })},
 	"colliding lock": {withLock(func(string, string) *int64 { return new(int64) })},
 }
 
-// The guarantee rests on the primary key and on atomicity: whatever the isolation level, and with the advisory lock telling
-// the truth, lying, or colliding.
+// The guarantee rests on the primary key and on atomicity. It holds at every isolation level, and
+// whether each key has its lock, no key has one, or all keys share one.
 func TestConcurrentCallsExecuteOnceAtEveryIsolationLevelWithAnyLock(t *testing.T) {
 	t.Parallel()
 	for name, lock := range locks {
@@ -35,7 +35,8 @@ func TestConcurrentCallsExecuteOnceAtEveryIsolationLevelWithAnyLock(t *testing.T
 				t.Parallel()
 				ctx := context.Background()
 				dsn := pgtest.DSN(t)
-				// Each pool is a process to idem: only the database can keep them apart.
+				// idem treats each pool as a process, so only the database can serialize their
+				// calls.
 				var pools []*pgxpool.Pool
 				for range 8 {
 					pools = append(pools, pgtest.Open(t, dsn, maxConns(2)))
@@ -69,7 +70,8 @@ func TestConcurrentCallsExecuteOnceAtEveryIsolationLevelWithAnyLock(t *testing.T
 	}
 }
 
-// Without the advisory lock the loser of the race waits inside its INSERT. What it then does must not depend on who wins.
+// Without the advisory lock, the loser of the race waits inside its INSERT. Then it replays
+// the winner's response, or executes itself if the winner has failed.
 func TestLoserOfTheInsertRaceSeesWhatBecameOfTheWinner(t *testing.T) {
 	t.Parallel()
 	for _, level := range isoLevels {
@@ -107,7 +109,7 @@ func TestSerializationFailureRunsTheWholeTransactionAgain(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	l := newLedger(t)
-	// Write skew: each reads what the other writes. The barrier makes the first runs overlap.
+	// Write skew: each run reads what the other writes. The barrier makes the first runs overlap.
 	var barrier sync.WaitGroup
 	barrier.Add(2)
 	var first [2]sync.Once
@@ -228,7 +230,8 @@ func TestExecutionIDStaysTheSameWhenFnIsRunAgain(t *testing.T) {
 	l.wantOnce("k")
 }
 
-// Two keys of a transaction that began earlier: under REPEATABLE READ the snapshot is the claim's, not older.
+// A call takes its snapshot in its claim and no earlier. At every isolation level it sees a commit
+// that happened just before.
 func TestReplayReadsACommitMadeJustBefore(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

@@ -10,7 +10,7 @@ import (
 	"github.com/idem-go/idem"
 )
 
-// outer calls Do or DoTx.
+// outers make an outer call by Do or by DoTx.
 var outers = map[string]func(ctx context.Context, l *ledger, key string, fn func(pgx.Tx) (idem.Response, error)) (idem.Result, error){
 	"Do": func(ctx context.Context, l *ledger, key string, fn func(pgx.Tx) (idem.Response, error)) (idem.Result, error) {
 		return idemDo(ctx, l.pool, scope, key, hashA, fn)
@@ -151,7 +151,7 @@ func TestRollbackOfTheCallersSavepointTakesTheJoinedCallWithIt(t *testing.T) {
 	if err := note(ctx, tx, "before"); err != nil {
 		t.Fatal(err)
 	}
-	for _, key := range []string{"undone", "undone", "kept"} { // twice: the first time must leave nothing to be replayed
+	for _, key := range []string{"undone", "undone", "kept"} { // the second call must not find a record of the first to replay
 		savepoint, err := tx.Begin(ctx)
 		if err != nil {
 			t.Fatal(err)
@@ -169,7 +169,7 @@ func TestRollbackOfTheCallersSavepointTakesTheJoinedCallWithIt(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	l.wantFree("undone") // for others, while this transaction is open: the lock went with the savepoint
+	l.wantFree("undone") // already free for others, because the lock was released with the savepoint
 	if _, err := idemDo(ctx, l.pool, scope, "kept", hashA, l.charge("kept"), idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {
 		t.Errorf("err = %v, want ErrInProgress", err)
 	}
@@ -183,12 +183,12 @@ func TestRollbackOfTheCallersSavepointTakesTheJoinedCallWithIt(t *testing.T) {
 	l.wantOnce("kept")
 }
 
-// ignored makes a joined call whose fn ends as told, and ignores what comes of it.
+// ignored makes a joined call whose fn returns end, and ignores the result.
 func ignored(tx pgx.Tx, key string, end error) {
 	_, _ = idem.DoTx(context.Background(), tx, scope, key, hashA, func(pgx.Tx) (idem.Response, error) { return ok, end })
 }
 
-// innerCalls are what fn may do with calls of its own.
+// innerCalls are the calls that fn may make itself.
 var innerCalls = map[string]func(ctx context.Context, tx pgx.Tx){
 	"succeeds": func(_ context.Context, tx pgx.Tx) { ignored(tx, "in", nil) },
 	"fails":    func(_ context.Context, tx pgx.Tx) { ignored(tx, "in", errBusiness) },
@@ -219,7 +219,8 @@ var innerCalls = map[string]func(ctx context.Context, tx pgx.Tx){
 	},
 }
 
-// The transaction remembers whose claim is the current one. Whatever becomes of a call inside fn, it is the outer one's again.
+// The transaction records whose claim is current. After an inner call, however it ends, the outer
+// claim is current again.
 func TestOuterCallIsRecordedWhateverBecomesOfTheInnerOne(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

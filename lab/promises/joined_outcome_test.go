@@ -12,7 +12,8 @@ import (
 	"github.com/idem-go/idem"
 )
 
-// However a joined call fails, what the caller did before and does after is committed, and nothing of fn is.
+// However a joined call fails, the caller's writes before and after it are committed, and none of
+// fn's.
 func TestJoinedCallThatFailsLeavesTheCallersTransactionAsItWas(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -83,7 +84,7 @@ func TestJoinedRejectKeepsTheCallersWorkAndTheRejection(t *testing.T) {
 		}
 		first, err = idem.DoTx(ctx, tx, scope, "k", hashA, func(tx pgx.Tx) (idem.Response, error) {
 			l.charge("k")(tx)
-			tx.Exec(ctx, "select 1/0") // a savepoint undoes that too
+			tx.Exec(ctx, "select 1/0") // a savepoint undoes the failed statement too
 			return idem.Response{}, idem.Reject(ok)
 		})
 		if err != nil || !first.Rejected || first.Replayed {
@@ -126,7 +127,7 @@ func TestPanicAndGoexitOfAJoinedFnLeaveTheCallersTransactionAsItWas(t *testing.T
 		if returned || name != "Goexit" && recovered != errBusiness {
 			t.Errorf("%s: recovered %v", name, recovered)
 		}
-		l.wantFree(name) // even before the caller has ended its transaction
+		l.wantFree(name) // already free, although the caller's transaction is still open
 		if err := errors.Join(note(ctx, tx, "after"), tx.Commit(ctx)); err != nil {
 			t.Errorf("%s: the caller's transaction: %v", name, err)
 		}
@@ -137,7 +138,7 @@ func TestPanicAndGoexitOfAJoinedFnLeaveTheCallersTransactionAsItWas(t *testing.T
 	}
 }
 
-// Rows that nobody can close keep the connection from being used ever again.
+// Rows that cannot be closed make the connection unusable.
 func TestRowsLeftOpenInAJoinedFnEndTheCallersTransaction(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -163,7 +164,8 @@ func TestRowsLeftOpenInAJoinedFnEndTheCallersTransaction(t *testing.T) {
 	l.wantHealthy()
 }
 
-// A goroutine that fn left inside a method of tx must not write into what the caller goes on to commit.
+// A goroutine that fn has left inside a method of tx must not write into the transaction that the
+// caller then commits.
 func TestTxInUseWhenAJoinedFnReturnsNeverReachesTheCallersCommit(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -194,8 +196,8 @@ func TestTxInUseWhenAJoinedFnReturnsNeverReachesTheCallersCommit(t *testing.T) {
 	}
 }
 
-// The goroutine is in the middle of a statement when fn returns, or has not sent it. What the caller of DoTx asks next must not be
-// given the answer to that: the connection is closed.
+// When fn returns, a goroutine is executing a statement or has not sent it yet. The next statement
+// of the caller of DoTx must not get the answer to that statement, so the connection is closed.
 func TestNextStatementAfterATxInUseFindsItsConnectionClosed(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -225,7 +227,7 @@ func TestNextStatementAfterATxInUseFindsItsConnectionClosed(t *testing.T) {
 					t.Error("the call is a success")
 				}
 				var answer string
-				if !sent { // one that runs is still being read by its goroutine
+				if !sent { // a sent statement is still being read by its goroutine
 					if err := tx.QueryRow(ctx, "select 'mine'").Scan(&answer); err == nil {
 						t.Errorf("the next statement is answered with %q", answer)
 					}

@@ -82,7 +82,7 @@ func TestJoinedCallRefusesATransactionThatCannotBeUsed(t *testing.T) {
 	l.wantHealthy()
 }
 
-// A transaction that is over still knows its connection, which is another's by then.
+// An ended transaction still refers to its connection, which another caller may be using by now.
 func TestJoinedCallOnAnEndedTransactionNeverReachesTheNextUserOfTheConnection(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -247,8 +247,8 @@ func TestContextThatHasEndedSparesTheCallersTransaction(t *testing.T) {
 	}
 }
 
-// A call has to prepare its statements, or a plan is to be made again, while a migration has the table: the key is nobody's, and
-// the caller's transaction goes on.
+// While a migration holds a lock on the table, a call cannot prepare its statements or make a new
+// plan. The call fails without a claim of the key, and the caller's transaction continues.
 func TestJoinedCallThatCannotPrepareLeavesTheCallersTransactionAsItWas(t *testing.T) {
 	t.Parallel()
 	for name, warm := range map[string]bool{"a new connection": false, "a plan that is due": true} {

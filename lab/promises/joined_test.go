@@ -35,7 +35,7 @@ func TestJoinedCallIsCommittedWithTheCallersTransaction(t *testing.T) {
 			if diff := cmp.Diff(want, inside); err != nil || diff != "" {
 				t.Errorf("inside the transaction: %v\n%s", err, diff)
 			}
-			l.wantNone("k") // others see nothing yet
+			l.wantNone("k") // invisible to others so far
 			if err := errors.Join(note(ctx, tx, "after"), tx.Commit(ctx)); err != nil {
 				t.Fatal(err)
 			}
@@ -138,8 +138,8 @@ func TestJoinedCallWorksOnTransactionsOfEveryOrigin(t *testing.T) {
 	}
 }
 
-// In a snapshot from before the winner's commit the answer cannot be read: Postgres asks to run the transaction again, and
-// it is the caller's to run.
+// A snapshot from before the winner's commit does not contain the response. Postgres then reports a
+// serialization failure, and the caller has to run its transaction again.
 func TestJoinedCallInAnOldSnapshotIsASerializationFailureNotAWrongAnswer(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -169,7 +169,8 @@ func TestJoinedCallInAnOldSnapshotIsASerializationFailureNotAWrongAnswer(t *test
 	}
 }
 
-// The statements of a warm connection can be discarded under a transaction, for instance by DISCARD ALL between its users.
+// The statements of a warm connection can be discarded during a transaction, for example by a
+// DISCARD ALL between two users of the connection.
 func TestJoinedCallSurvivesThatItsStatementsWereDiscarded(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -181,7 +182,7 @@ func TestJoinedCallSurvivesThatItsStatementsWereDiscarded(t *testing.T) {
 			t.Fatal(err)
 		}
 		var err error
-		for range 2 { // a caller runs its transaction again after an error: then, at the latest, it has to work
+		for range 2 { // the caller reruns its transaction after an error; the second run has to work
 			err = pgx.BeginFunc(ctx, l.pool, func(tx pgx.Tx) error {
 				_, err := idem.DoTx(ctx, tx, scope, spoil, hashA, l.charge(spoil))
 				return err
@@ -193,7 +194,7 @@ func TestJoinedCallSurvivesThatItsStatementsWereDiscarded(t *testing.T) {
 	}
 }
 
-// labelledTx is a tx of the caller's own type, which can be compared as little as its label.
+// labelledTx is a tx of the caller's own type. It cannot be compared, because its label cannot.
 type labelledTx struct {
 	pgx.Tx
 	label any

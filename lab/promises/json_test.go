@@ -26,7 +26,7 @@ type order struct {
 	Labels  map[string]string `json:"labels"`
 }
 
-// checkJSON fails the test unless the first caller and its duplicates get the same value, which is want.
+// checkJSON fails the test unless the first caller and its duplicates get the value want.
 func checkJSON[T any](t *testing.T, l *ledger, key string, value, want T, body string) {
 	t.Helper()
 	ctx := context.Background()
@@ -66,7 +66,7 @@ func TestJSONValueIsTheSameForTheFirstCallerAndEveryDuplicate(t *testing.T) {
 		Parent: &order{Total: "0"}, Labels: map[string]string{}, Extra: map[string]any{"n": 1}}
 	stored := full
 	stored.secret, stored.Ignored = "", ""
-	stored.Extra = map[string]any{"n": float64(1)} // decoded, for the first caller too
+	stored.Extra = map[string]any{"n": float64(1)} // decoded from JSON for the first caller too
 	parent := `{"id":0,"total":0,"at":"0001-01-01T00:00:00Z","lines":null,"parent":null,"labels":null}`
 	checkJSON(t, l, "struct", full, stored, `{"id":9007199254740993,"total":19.90,"at":"2026-11-21T01:02:03.456789123+01:00",`+
 		`"lines":["\u003ca\u003e","é\u0000"],"extra":{"n":1},"parent":`+parent+`,"labels":{}}`)
@@ -119,13 +119,13 @@ func TestJSONErrorOfFnIsUntouchedAndTheValueZero(t *testing.T) {
 	l.wantFree("k")
 }
 
-// encodesOnly is a value that JSON can be made of, but not made from.
+// encodesOnly can be encoded to JSON and not decoded from it.
 type encodesOnly struct{}
 
 func (encodesOnly) MarshalJSON() ([]byte, error)  { return []byte(`{"a":1}`), nil }
 func (*encodesOnly) UnmarshalJSON(b []byte) error { return errors.New("cannot be decoded") }
 
-// A value that no caller will ever get is refused while that still costs nothing: before the effect is committed.
+// A value that no caller could get back is refused before the effect is committed.
 func TestJSONValueThatCannotBeStoredOrReadBackIsRefusedAndRolledBack(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)

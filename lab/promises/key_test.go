@@ -14,7 +14,8 @@ import (
 	"github.com/idem-go/idem"
 )
 
-// nowhere returns a pool on an address where nobody listens: whoever uses it gets an error of the network.
+// nowhere returns a pool on an address on which nobody listens. Every use of the pool fails with a
+// network error.
 func nowhere(t *testing.T) *pgxpool.Pool {
 	t.Helper()
 	pool, err := pgxpool.New(context.Background(), "postgres://stranger@127.0.0.1:1/none?sslmode=disable&connect_timeout=5")
@@ -25,12 +26,12 @@ func nowhere(t *testing.T) *pgxpool.Pool {
 	return pool
 }
 
-// neverCalled is a fn of a call that is refused.
+// neverCalled returns a fn for a call that must be refused. It fails the test if it runs.
 func neverCalled(t *testing.T) func(pgx.Tx) (idem.Response, error) {
 	return func(pgx.Tx) (idem.Response, error) { t.Error("fn was called"); return ok, nil }
 }
 
-// refusedNames break a rule as keys and as scopes. rule is what the error says.
+// refusedNames break a rule for keys and scopes. rule is the text of the error.
 var refusedNames = []struct{ name, text, rule string }{
 	{"empty", "", "empty"},
 	{"NUL", "secret\x00key", "control character at byte 6"},
@@ -128,7 +129,7 @@ func TestMissingArgumentsAreRefused(t *testing.T) {
 	}
 }
 
-// acceptedNames are all distinct, and all taken as they are.
+// acceptedNames are distinct, and all are accepted unchanged.
 var acceptedNames = []string{
 	"k", "K", " k", "k ", "  k", "\u00a0k", "k\u200b", "\ufeffk", "0", "00", "null", "NULL", " ", "%", "_", "*", "\\", `\\`,
 	"'", "''", `"`, ";", "--", "/*", "*/", "$1", "$$", "E'\\\\'", `\x00`, "%s%n", "{{.}}", "../..", "k/1", "k%2f1",
@@ -175,7 +176,7 @@ func TestNamesAreTakenVerbatimAndKeptApart(t *testing.T) {
 	}
 }
 
-// No prefix of a key that is shown may be the key.
+// An error must not contain a prefix that could be the whole key.
 func TestErrorsShowAKeyAbridged(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -211,7 +212,7 @@ func TestErrorsShowAKeyAbridged(t *testing.T) {
 	}
 }
 
-// wantAbridged fails the test if the text of what shows a key to somebody shows all of it, or nearly all.
+// wantAbridged fails the test if the text of shown contains the whole key, or nearly all of it.
 func wantAbridged(t *testing.T, key string, shown any) {
 	t.Helper()
 	text := fmt.Sprintf("%+v", shown)

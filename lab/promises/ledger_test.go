@@ -17,11 +17,11 @@ import (
 
 const scope = "tenant-1/POST orders"
 
-// ledger is the effect in most tests: one row per execution that was committed.
+// ledger is the effect of most tests: one row for each committed execution.
 type ledger struct {
 	t    testing.TB
 	pool *pgxpool.Pool
-	runs atomic.Int64 // how often fn ran, committed or not
+	runs atomic.Int64 // runs of fn, committed or not
 }
 
 func newLedger(t testing.TB, configure ...func(*pgxpool.Config)) *ledger {
@@ -39,7 +39,8 @@ func ledgerOn(t testing.TB, pool *pgxpool.Pool) *ledger {
 	return &ledger{t: t, pool: pool}
 }
 
-// charge returns a fn that makes one entry for key and answers with the entry's id, so that no two executions answer alike.
+// charge returns a fn that inserts one entry for key and responds with its id. So no two executions
+// have the same response.
 func (l *ledger) charge(key string) func(pgx.Tx) (idem.Response, error) {
 	return func(tx pgx.Tx) (idem.Response, error) {
 		l.runs.Add(1)
@@ -55,7 +56,7 @@ func (l *ledger) charge(key string) func(pgx.Tx) (idem.Response, error) {
 	}
 }
 
-// entries counts the committed effects of a key.
+// entries counts the committed entries of a key.
 func (l *ledger) entries(key string) int {
 	l.t.Helper()
 	return l.count(`select count(*) from ledger where key = $1`, key)
@@ -76,7 +77,8 @@ func (l *ledger) count(sql string, args ...any) int {
 	return n
 }
 
-// wantOnce fails the test unless the key has exactly one effect and one record, of the same operation.
+// wantOnce fails the test unless the key has exactly one entry and one record, both of the same
+// execution.
 func (l *ledger) wantOnce(key string) {
 	l.t.Helper()
 	if n := l.count(`select count(*) from ledger l full join idem.records r using (key, execution_id) where key = $1`, key); n != 1 {
@@ -87,7 +89,7 @@ func (l *ledger) wantOnce(key string) {
 	}
 }
 
-// wantNone fails the test unless the key has left no trace.
+// wantNone fails the test if the key has an entry or a record.
 func (l *ledger) wantNone(key string) {
 	l.t.Helper()
 	if e, r := l.entries(key), l.records(key); e != 0 || r != 0 {
@@ -102,10 +104,11 @@ var (
 
 var errBusiness = errors.New("insufficient funds")
 
-// ok is a response like any other.
+// ok is an arbitrary response.
 var ok = idem.Response{Status: 201, Body: []byte("ok")}
 
-// wantFree fails the test unless a call for key executes at once, and leaves one effect and one record.
+// wantFree fails the test unless a call for key executes at once and leaves one entry and one
+// record.
 func (l *ledger) wantFree(key string) {
 	l.t.Helper()
 	before := l.runs.Load()
@@ -117,7 +120,7 @@ func (l *ledger) wantFree(key string) {
 	l.wantOnce(key)
 }
 
-// wantHealthy fails the test unless every connection is back and the pool serves a call.
+// wantHealthy fails the test unless all connections are idle and the pool serves a call.
 func (l *ledger) wantHealthy() {
 	l.t.Helper()
 	waitIdle(l.t, l.pool)
@@ -125,7 +128,7 @@ func (l *ledger) wantHealthy() {
 	waitIdle(l.t, l.pool)
 }
 
-// wantSameConnections fails the test if the pool had to replace a connection since it had made n.
+// wantSameConnections fails the test if the pool has opened more than n connections.
 func (l *ledger) wantSameConnections(n int64) {
 	l.t.Helper()
 	if made := l.pool.Stat().NewConnsCount(); made != n {
@@ -133,7 +136,7 @@ func (l *ledger) wantSameConnections(n int64) {
 	}
 }
 
-// expire lets the record's time run out.
+// expire makes the record of key expired.
 func (l *ledger) expire(key string) {
 	l.t.Helper()
 	tag, err := l.pool.Exec(context.Background(),
@@ -143,7 +146,7 @@ func (l *ledger) expire(key string) {
 	}
 }
 
-// charged executes key.
+// charged makes a call for key that must execute.
 func (l *ledger) charged(ctx context.Context, key string) idem.Result {
 	l.t.Helper()
 	res, err := idemDo(ctx, l.pool, scope, key, hashA, l.charge(key))
@@ -153,13 +156,13 @@ func (l *ledger) charged(ctx context.Context, key string) idem.Result {
 	return res
 }
 
-// note makes an entry that is the caller's own, not of an execution.
+// note inserts an entry of the caller itself, outside of any execution.
 func note(ctx context.Context, tx pgx.Tx, key string) error {
 	_, err := tx.Exec(ctx, "insert into ledger (key) values ($1)", key)
 	return err
 }
 
-// committed returns the keys of all committed entries, in the order of their making.
+// committed returns the keys of all committed entries in the order of their insertion.
 func (l *ledger) committed() []string {
 	l.t.Helper()
 	rows, _ := l.pool.Query(context.Background(), "select key from ledger order by id")
@@ -177,7 +180,7 @@ func (l *ledger) wantCommitted(want ...string) {
 	}
 }
 
-// begin begins a transaction that is rolled back when the test is over, unless it has ended by then.
+// begin begins a transaction. At the end of the test it is rolled back if it is still open.
 func (l *ledger) begin(ctx context.Context) pgx.Tx {
 	l.t.Helper()
 	tx, err := l.pool.Begin(ctx)

@@ -9,10 +9,10 @@ import (
 
 var internals = bridge.Get[idem.Option, idem.Result]()
 
-// withLimits shortens limits that are no options.
+// withLimits shortens limits that have no option.
 func withLimits(acquire, commit, resolve time.Duration) idem.Option {
 	return internals.WithLimits(acquire, commit, resolve)
 }
 
-// withLock makes a call take another advisory lock than that of its key, or none if lock returns nil.
+// withLock makes a call take the advisory lock that lock returns, or none if lock returns nil.
 func withLock(lock func(scope, key string) *int64) idem.Option { return internals.WithLock(lock) }

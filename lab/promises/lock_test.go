@@ -10,7 +10,8 @@ import (
 	"github.com/idem-go/idem/internal/db"
 )
 
-// hashtext and its kin can be inverted: whoever chooses a key would choose the lock.
+// Functions such as hashtext can be inverted. A client that chooses its key could then choose the
+// lock.
 func TestLockOfAKeyIsNoneThatAServerFunctionComputes(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -34,7 +35,7 @@ func TestLockOfAKeyIsNoneThatAServerFunctionComputes(t *testing.T) {
 	l.wantOnce("k")
 }
 
-// What a call takes is the lock that other versions of the program take.
+// A call takes the lock that LockOf computes, which other versions of the program take too.
 func TestCallTakesTheLockOfItsKey(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -56,7 +57,7 @@ func TestCallTakesTheLockOfItsKey(t *testing.T) {
 	}
 }
 
-// Processes of different versions share a database: they must take the same locks.
+// Processes of different versions share a database, so they must take the same locks.
 func TestLocksAreFrozen(t *testing.T) {
 	for _, test := range []struct {
 		scope, key string

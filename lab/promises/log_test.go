@@ -21,7 +21,7 @@ import (
 	"github.com/idem-go/idem"
 )
 
-// journal is where a logger writes to, also from several goroutines.
+// journal is the output of a logger. It is safe for concurrent use.
 type journal struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -37,8 +37,8 @@ func (j *journal) logger() *slog.Logger {
 	return slog.New(slog.NewJSONHandler(j, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
-// lines returns level, message and the other attributes of what was logged since the last time, those that differ from run to
-// run only by their names.
+// lines returns level, message and attributes of the lines since the last call. Attributes that
+// differ between runs are shown by name only.
 func (j *journal) lines(t *testing.T) []string {
 	t.Helper()
 	var lines []string
@@ -172,7 +172,7 @@ func TestLogTellsNothingPersonal(t *testing.T) {
 	}
 }
 
-// Not parallel: the default is everybody's.
+// Not parallel: the default logger is global.
 func TestLogObserverWithoutALoggerUsesTheDefaultOfTheMoment(t *testing.T) {
 	before := slog.Default()
 	defer slog.SetDefault(before)

@@ -78,7 +78,7 @@ func TestLookupTellsTheStateOfAKeyAndWritesNothing(t *testing.T) {
 	}
 }
 
-// While executions go by, a key must never look unused once it has been seen in use.
+// During executions, a key that was seen in use must never appear unused later.
 func TestLookupNeverMissesAnExecutionThatCommitsMeanwhile(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
@@ -112,7 +112,7 @@ func TestLookupNeverMissesAnExecutionThatCommitsMeanwhile(t *testing.T) {
 	}
 }
 
-// newPoolLike returns another pool on the same database, each of whose connections has executed a statement.
+// newPoolLike returns another pool on the same database. Each of its connections has executed sql.
 func newPoolLike(t *testing.T, pool *pgxpool.Pool, sql string) *pgxpool.Pool {
 	t.Helper()
 	config := pool.Config()
@@ -143,7 +143,7 @@ func TestLookupRefusesNamesThatDoWouldRefuse(t *testing.T) {
 	}
 }
 
-// An unused key is what it must never take silence for.
+// If the database does not answer, Lookup must not report an unused key.
 func TestLookupThatCannotAskIsAnError(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Open(t, pgtest.EmptyDSN(t))

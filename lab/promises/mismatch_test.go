@@ -13,7 +13,7 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// What a duplicate learns in memory, from a call of the same process, is as little as what the database would tell it.
+// A duplicate in the same process learns as little about the stored request as from the database.
 func TestMismatchFoundInMemoryRevealsNothing(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -50,7 +50,7 @@ func TestMismatchFoundInMemoryRevealsNothing(t *testing.T) {
 	}
 }
 
-// Whoever asks with the hash that has just been refused need not ask the database for the same answer.
+// A caller with a hash that was just refused gets the same refusal without another query.
 func TestMismatchThatTheDatabaseTellsIsSharedByAllWithThatHash(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

@@ -25,7 +25,7 @@ func withMode(mode pgx.QueryExecMode) func(*pgxpool.Config) {
 	return func(config *pgxpool.Config) { config.ConnConfig.DefaultQueryExecMode = mode }
 }
 
-// hostile is text that breaks out of anything that is quoted by halves.
+// hostile is text that breaks out of incomplete quoting.
 const hostile = `'; drop table idem.records; -- $1 $2 \' "\x00" ` + "`$$" + ` %s é😀`
 
 func TestEveryExecModeKeepsThePromises(t *testing.T) {
@@ -38,7 +38,8 @@ func TestEveryExecModeKeepsThePromises(t *testing.T) {
 	}
 }
 
-// Whatever a session's settings do to the text form of values, records are read back as they were written.
+// Settings of the session change the text form of values. Records are still read back as they were
+// written.
 func TestSessionSettingsDoNotChangeWhatIsReplayed(t *testing.T) {
 	t.Parallel()
 	for _, mode := range execModes {
@@ -60,7 +61,7 @@ func TestSessionSettingsDoNotChangeWhatIsReplayed(t *testing.T) {
 	}
 }
 
-// checkPromises runs through what a user relies on, on one connection mode.
+// checkPromises checks the main guarantees in one connection mode.
 func checkPromises(t *testing.T, l *ledger) {
 	ctx := context.Background()
 	stored := idem.Response{
@@ -141,7 +142,8 @@ func checkJoined(t *testing.T, l *ledger) {
 	}
 }
 
-// A prepared statement that somebody discarded, or that no longer fits the table, costs a new connection, not an error.
+// A prepared statement that was discarded, or that no longer fits the table, costs a new connection
+// and no error.
 func TestStaleStatementsAreReplacedUnnoticed(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

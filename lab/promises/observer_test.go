@@ -17,18 +17,19 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// log is an observer that keeps everything it is told. It hands on a context of its own, and expects it back.
+// log is an observer that records everything. It returns a context of its own from TraceStart and
+// expects that context later.
 type log struct {
 	t       *testing.T
-	context func(context.Context) context.Context // what TraceStart returns instead, if set
+	context func(context.Context) context.Context // what TraceStart returns in place of it, if set
 
 	mu     sync.Mutex
 	starts []idem.TraceStartData
 	events []idem.TraceEventData
 	ends   []idem.TraceEndData
-	order  []string    // of all but the stages
-	stages []string    // of all
-	notify chan string // has every event but the stages, if set
+	order  []string    // all events except stages
+	stages []string    // stages only
+	notify chan string // receives every event except stages, if set
 }
 
 type logged struct{ *log }
@@ -71,11 +72,11 @@ func (l *log) wantContext(ctx context.Context) {
 	}
 }
 
-// observed is a call with what has to be seen of it.
+// observed is a call with the events that are expected of it.
 type observed struct {
 	name     string
 	call     func(o idem.Option) (idem.Result, error)
-	order    []string // after "start"
+	order    []string // events after "start"
 	attempts int
 }
 
@@ -133,7 +134,7 @@ func TestObserverSeesEveryOutcomeExactlyAsItWas(t *testing.T) {
 	}
 }
 
-// check compares what was seen of one call with what it returned.
+// check compares the recorded events of one call with what the call returned.
 func (l *log) check(test observed, joined bool, res idem.Result, err error, took time.Duration) {
 	t := l.t
 	t.Helper()
@@ -169,7 +170,7 @@ func TestObserverSeesWhenFnBeginsAndWhenItsResponseIsRecorded(t *testing.T) {
 	ctx := context.Background()
 	l := newLedger(t)
 	for name, test := range map[string]struct {
-		end  []error // of each run
+		end  []error // errors of the runs
 		want []string
 	}{
 		"executed": {[]error{nil}, []string{"executing", "recording", "executed"}},
@@ -178,7 +179,7 @@ func TestObserverSeesWhenFnBeginsAndWhenItsResponseIsRecorded(t *testing.T) {
 		"rerun":    {[]error{serializationFailure, nil}, []string{"executing", "retried", "executing", "recording", "executed"}},
 	} {
 		for _, joined := range []bool{false, true} {
-			if joined && name == "rerun" { // which is the caller's to do
+			if joined && name == "rerun" { // the caller of a joined call does the rerun itself
 				continue
 			}
 			key, runs := fmt.Sprint(name, joined), 0
@@ -213,7 +214,7 @@ func TestNameOfTheCallReachesItsObserver(t *testing.T) {
 	idemDo(ctx, l.pool, scope, "k", hashA, l.charge("k"), options...)
 	idem.DoTx(ctx, l.begin(ctx), scope, "k", hashA, l.charge("k"), options...)
 	idem.DoJSON(ctx, l.pool, scope, "j", hashA, func(pgx.Tx) (int, error) { return 1, nil }, options...)
-	idemDo(ctx, nil, "", "", hashA, nil, options...) // refused, and still a call of that name
+	idemDo(ctx, nil, "", "", hashA, nil, options...) // refused, and still reported
 	if len(o.starts) != 4 {
 		t.Fatalf("%d calls were seen", len(o.starts))
 	}
@@ -224,7 +225,7 @@ func TestNameOfTheCallReachesItsObserver(t *testing.T) {
 	}
 }
 
-// teller is an observer that says what it is told, under a name of its own.
+// teller is an observer that appends each call of its methods to said, under its own name.
 type teller struct {
 	name string
 	said *[]string
@@ -373,7 +374,7 @@ func TestObserverSeesAFollowerWaitAndReplayOrTakeOver(t *testing.T) {
 	}
 }
 
-// The age of a replay is the database's to know: no clock of the caller has a part in it.
+// The database computes the age of a replay. No clock of the caller is involved.
 func TestAgeOfAReplayIsByTheDatabasesClock(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -392,7 +393,8 @@ func TestAgeOfAReplayIsByTheDatabasesClock(t *testing.T) {
 	}
 }
 
-// As the documentation has it, the context of TraceStart is handed to the other two and used for nothing else.
+// As documented, the context of TraceStart is passed to the other two methods and used for nothing
+// else.
 func TestContextOfTheObserverIsUsedForNothingElse(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
@@ -491,14 +493,14 @@ func TestEveryCallEndsForItsObserverExactlyOnceUnderContention(t *testing.T) {
 	}
 }
 
-// silent is an observer to which telling costs as little as can be.
+// silent is an observer that does nothing.
 type silent struct{}
 
 func (silent) TraceStart(ctx context.Context, _ idem.TraceStartData) context.Context { return ctx }
 func (silent) TraceEvent(context.Context, idem.TraceEventData)                       {}
 func (silent) TraceEnd(context.Context, idem.TraceEndData)                           {}
 
-// Allocations are counted while nothing else runs, so this test is not parallel.
+// The test counts allocations while nothing else runs, so it is not parallel.
 func TestNothingIsPreparedForAnObserverThatIsNotThere(t *testing.T) {
 	ctx := context.Background()
 	allocs := func(opts ...idem.Option) float64 {

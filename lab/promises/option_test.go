@@ -43,8 +43,8 @@ func TestOptionsOutOfRangeAreRefusedBeforeAnySQL(t *testing.T) {
 		{"WithName", []idem.Option{idem.WithName("Bestellung für dich")}},
 		{"WithName", []idem.Option{idem.WithName("a\xffb")}},
 		{"read-only", []idem.Option{idem.WithTxOptions(pgx.TxOptions{AccessMode: pgx.ReadOnly})}},
-		{"WithTTL(0s)", []idem.Option{idem.WithTTL(0), idem.WithTTL(time.Hour)}},     // not mended by a later one
-		{"WithTTL(0s)", []idem.Option{idem.WithTTL(0), idem.WithWait(-time.Second)}}, // the first is named
+		{"WithTTL(0s)", []idem.Option{idem.WithTTL(0), idem.WithTTL(time.Hour)}},     // a later valid option does not help
+		{"WithTTL(0s)", []idem.Option{idem.WithTTL(0), idem.WithWait(-time.Second)}}, // the error names the first invalid option
 	} {
 		for name, err := range map[string]error{
 			"Do":   errOf(idemDo(ctx, pool, scope, "k", hashA, neverCalled(t), test.opts...)),
@@ -87,7 +87,7 @@ func TestOptionsThatHaveNoMeaningForDoTxAreNamed(t *testing.T) {
 	}
 }
 
-// The record is kept for the TTL from its completion on, and for little longer.
+// The record is kept for the TTL from its completion on, and is expired soon after.
 func TestTTLCountsExactlyFromTheRecording(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -99,7 +99,7 @@ func TestTTLCountsExactlyFromTheRecording(t *testing.T) {
 		{24 * time.Hour, nil}, // the default
 		{time.Millisecond, []idem.Option{idem.WithTTL(time.Millisecond)}},
 		{time.Second + time.Microsecond + 1, []idem.Option{idem.WithTTL(time.Second + time.Microsecond + 1)}},
-		{time.Hour, []idem.Option{idem.WithTTL(time.Minute), idem.WithTTL(time.Hour)}}, // the last counts
+		{time.Hour, []idem.Option{idem.WithTTL(time.Minute), idem.WithTTL(time.Hour)}}, // the last option wins
 		{century, []idem.Option{idem.WithTTL(century)}},
 	} {
 		for how, call := range map[string]func(key string) (idem.Result, error){
@@ -187,7 +187,8 @@ func TestTxOptionsApplyToTheTransactionOfFn(t *testing.T) {
 	}
 }
 
-// A read-only transaction that is not recognised as one beforehand is refused by Postgres, with a hint.
+// Some read-only transactions are not recognized in advance. Postgres then refuses the write, and
+// the error has a hint.
 func TestTransactionThatTurnsOutReadOnlySaysSo(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -211,7 +212,7 @@ func TestTransactionThatTurnsOutReadOnlySaysSo(t *testing.T) {
 	l.wantFree("k")
 }
 
-// It ends no sooner, and before a call that may wait longer.
+// The wait ends neither earlier, nor before a call that may wait longer.
 func TestDefaultWaitIsFiveSeconds(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(context.Background())

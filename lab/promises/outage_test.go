@@ -14,8 +14,8 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// While a server takes connections and loses them at once, everybody comes back all the time. A call does so with pauses,
-// and as often as its retries say.
+// While a server accepts connections and closes them at once, clients reconnect all the time. A
+// call waits between its attempts, and makes as many as its retries allow.
 func TestOutageIsMetWithFewConnectionsAndPauses(t *testing.T) {
 	t.Parallel()
 	const retries = 3
@@ -33,8 +33,9 @@ func TestOutageIsMetWithFewConnectionsAndPauses(t *testing.T) {
 			if !idem.Retryable(err) {
 				t.Errorf("err = %v", err)
 			}
-			// A run finds out by the second connection, or the third, that the first was no old one of the pool. For each of
-			// them pgx may make another one, to send a request to cancel.
+			// After a second or third connection, a run knows that the first was not just an old
+			// connection of the pool. For each of them pgx may open another one for a
+			// CancelRequest.
 			const most = (retries + 1) * 3
 			if made, all := pool.Stat().NewConnsCount(), len(made.all()); made > most || all > 2*most {
 				t.Errorf("%d connections were had, and %d dialled", made, all)
@@ -67,7 +68,7 @@ func useAll(t *testing.T, p *proxied, pool *pgxpool.Pool, conns int) {
 	group.Wait()
 }
 
-// After a restart of the server every connection of a pool is dead. That is no failure of a call.
+// After a restart of the server every pooled connection is dead. No call fails because of that.
 func TestAllDeadConnectionsOfAPoolAreSkippedAtNoCost(t *testing.T) {
 	t.Parallel()
 	const conns = 40

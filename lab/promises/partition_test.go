@@ -34,7 +34,7 @@ func TestRecordsMayBePartitionedWhileCallsAreUnderWay(t *testing.T) {
 				if n.Add(1) == 100 {
 					early <- struct{}{}
 				}
-				if _, err := do(fmt.Sprint("key-", n.Load()/2)); err != nil { // most keys twice, some at once
+				if _, err := do(fmt.Sprint("key-", n.Load()/2)); err != nil { // most keys are used twice, some concurrently
 					failed.Add(1)
 					t.Error(err)
 					return

@@ -14,7 +14,8 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// explain returns the plan of a statement that idem has prepared on the only connection of the pool.
+// explain returns the plan of a statement that idem has prepared on the only connection of the
+// pool.
 func explain(t *testing.T, pool *pgxpool.Pool, statement string) string {
 	t.Helper()
 	rows, _ := pool.Query(context.Background(), "explain (costs off) execute "+statement, pgx.QueryExecModeSimpleProtocol)
@@ -25,14 +26,16 @@ func explain(t *testing.T, pool *pgxpool.Pool, statement string) string {
 	return strings.Join(lines, "\n")
 }
 
-// stalePlans makes a server keep the first generic plan: it was made for the few rows of then, and no analyze ends it.
+// stalePlans makes the server keep the first generic plan, which was made for a small table. No
+// analyze replaces it.
 func stalePlans(config *pgxpool.Config) {
 	config.ConnConfig.RuntimeParams["plan_cache_mode"] = "force_generic_plan"
 }
 
 const explainLoad = `idem_load('\x01', '00000000-0000-0000-0000-000000000000', 'scope', 'key')`
 
-// A plan that was made while the table was small is a scan of the whole table, and nothing but an analyze would end it.
+// A plan from when the table was small scans the whole table. Only an analyze would replace such a
+// plan.
 func TestNoPlanOutlivesTheSizeOfTheTableItWasMadeFor(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -73,7 +76,8 @@ func TestNoPlanOutlivesTheSizeOfTheTableItWasMadeFor(t *testing.T) {
 	l.wantOnce("k")
 }
 
-// What a first run sends besides needs no plan: it reads the table through the check of the primary key alone.
+// The other statements of a first run cannot have a bad plan: they only reach the table through the
+// check of the primary key.
 func TestClaimAndCompleteHaveNoPlanThatCouldBeABadOne(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -104,7 +108,7 @@ func TestClaimAndCompleteHaveNoPlanThatCouldBeABadOne(t *testing.T) {
 	}
 }
 
-// A statement that is not kept has no plan that is kept.
+// A statement that is not prepared has no stored plan.
 func TestOnlyTheDefaultExecModeKeepsPlans(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -129,15 +133,15 @@ func TestOnlyTheDefaultExecModeKeepsPlans(t *testing.T) {
 	}
 }
 
-// awaitDue returns once the only connection of the pool has a plan that is old enough to be made again.
+// awaitDue waits until the only connection of the pool has a plan that is due to be made again.
 func awaitDue(t *testing.T, pool *pgxpool.Pool) {
 	t.Helper()
 	awaitTrue(t, pool, `select exists (select from pg_prepared_statements
 		where name = 'idem_load' and prepare_time < clock_timestamp() - interval '2.5 s') from pg_sleep(0.05)`)
 }
 
-// A migration locks the table while a plan is to be made again: that is no reason to throw a connection away, and none to leave
-// a closed one to whoever is next.
+// A migration can lock the table while a plan is being made again. The pool must keep the
+// connection then, and must not hand out a closed one.
 func TestPlanThatIsRefusedLeavesASoundConnection(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

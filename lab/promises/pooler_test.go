@@ -20,17 +20,18 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// renaming is a connection to a pooler that keeps prepared statements under names of its own, as PgBouncer does from 1.21
-// on: it understands the messages of the protocol, and SQL that names a statement misses it.
+// renaming imitates a connection to a pooler that renames prepared statements, as PgBouncer does
+// from 1.21 on. Such a pooler rewrites protocol messages. A SQL command that names a prepared
+// statement does not find it.
 type renaming struct {
 	net.Conn
 	started bool
-	closed  *atomic.Int64 // how many statements were discarded by the protocol
-	texts   *sync.Map     // of the statements that were prepared
+	closed  *atomic.Int64 // statements closed by the protocol
+	texts   *sync.Map     // SQL of the prepared statements
 }
 
 func (c *renaming) Write(b []byte) (int, error) {
-	if !c.started { // the startup packet has no type
+	if !c.started { // the startup packet has no type byte
 		c.started = true
 		return c.Conn.Write(b)
 	}
@@ -51,9 +52,9 @@ func (c *renaming) rename(kind byte, body []byte) {
 		if bytes.HasPrefix(body, []byte("idem_load\x00")) {
 			c.texts.Store(string(bytes.Split(body, []byte{0})[1]), true)
 		}
-	case 'B': // Bind: after the name of the portal
+	case 'B': // Bind: the name comes after that of the portal
 		body = body[bytes.IndexByte(body, 0)+1:]
-	case 'D', 'C': // Describe, Close: after a letter
+	case 'D', 'C': // Describe, Close: the name comes after one byte
 		body = body[1:]
 	default:
 		return
@@ -103,7 +104,8 @@ func TestPlansAreMadeAnewBehindAPoolerThatRenamesStatements(t *testing.T) {
 	}
 }
 
-// A connection that breaks behind a pooler is told of by the pooler, in words and with a severity of its own.
+// If a server connection breaks behind a pooler, the pooler reports it with a message and severity
+// of its own.
 func TestServersConnectionOfPgBouncerCutAtAnyByteKeepsEffectAndAnswerTogether(t *testing.T) {
 	t.Parallel()
 	for _, mode := range pgtest.ModesBehindPgBouncer(t) {
@@ -146,7 +148,8 @@ func cutBehindPgBouncer(t *testing.T, p *proxied, pool *pgxpool.Pool) {
 	}
 }
 
-// behindPgBouncer returns a ledger for each mode that works behind the PgBouncer that is installed, with one connection to it.
+// behindPgBouncer runs check in each mode that works behind the installed PgBouncer, with one
+// connection to it.
 func behindPgBouncer(t *testing.T, check func(t *testing.T, l *ledger, mode pgx.QueryExecMode)) {
 	t.Helper()
 	for _, mode := range pgtest.ModesBehindPgBouncer(t) {
@@ -157,7 +160,7 @@ func behindPgBouncer(t *testing.T, check func(t *testing.T, l *ledger, mode pgx.
 	}
 }
 
-// PgBouncer prepares a text once for all who send it, and so keeps its plan for them.
+// PgBouncer prepares equal SQL once for all clients, and so shares its plan among them.
 func TestNoPlanIsKeptByPgBouncer(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -183,7 +186,7 @@ func TestNoPlanIsKeptByPgBouncer(t *testing.T) {
 	})
 }
 
-// A statement that no longer fits the table is not what PgBouncer answers for ever.
+// PgBouncer must not answer forever with a statement that no longer fits the table.
 func TestStaleStatementsOfPgBouncerAreReplaced(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

@@ -15,7 +15,7 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// discards makes a pool discard what its users have prepared whenever a connection comes back.
+// discards makes a pool discard all prepared statements when a connection is released.
 func discards(config *pgxpool.Config) {
 	config.AfterRelease = func(conn *pgx.Conn) bool {
 		err := conn.DeallocateAll(context.Background())
@@ -61,7 +61,8 @@ func TestPoolThatDiscardsStatementsOnReleaseServesEveryCallOnTheSameConnections(
 	l.wantOnce("joined k7/4")
 }
 
-// The application has prepared a statement under a name of idem's: whoever reads the error has to know which.
+// The application has prepared a statement under a name that idem uses. The error must name that
+// statement.
 func TestStatementOfTheApplicationUnderANameOfOursIsAnErrorThatNamesIt(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
@@ -78,8 +79,8 @@ func TestStatementOfTheApplicationUnderANameOfOursIsAnErrorThatNamesIt(t *testin
 	l.wantNone("k")
 }
 
-// The statements that travel with COMMIT are found to be lost when fn has run already. That must not happen again and again
-// on the same connection.
+// The statements sent together with COMMIT turn out to be missing when fn has already run. That
+// must not happen again on the same connection.
 func TestLostStatementOfTheCompletionCostsOneRunMore(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -99,7 +100,7 @@ func TestLostStatementOfTheCompletionCostsOneRunMore(t *testing.T) {
 	}
 }
 
-// endsAtLook is a context that ends when it is looked at for the n-th time.
+// endsAtLook is a context that ends when it is checked for the n-th time.
 type endsAtLook struct {
 	context.Context
 	left atomic.Int64
@@ -128,8 +129,8 @@ func (c *endsAtLook) Err() error {
 	}
 }
 
-// The connection must not be left in the belief that it knows statements which are gone. Wherever the context ends, the
-// calls after it go well; one failure is allowed, by which the loss is found out.
+// The connection must not be marked as having statements that no longer exist. Wherever the context
+// ends, later calls succeed. One failure is allowed, in which the loss is detected.
 func TestContextThatEndsWhileStaleStatementsAreReplacedLeavesAPoolThatServes(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -150,7 +151,7 @@ func TestContextThatEndsWhileStaleStatementsAreReplacedLeavesAPoolThatServes(t *
 			t.Fatal(err)
 		}
 		late := newEndsAtLook(look)
-		_ = join(late, fmt.Sprint("late", look)) // fails, or does not
+		_ = join(late, fmt.Sprint("late", look)) // may fail
 		var err error
 		for range 2 {
 			if _, err = idemDo(ctx, pool, scope, fmt.Sprint("next", look), hashA, answer(ok)); err == nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/idem-go/idem/purge"
 )
 
-// operating returns the SQL of docs/operate.md that contains what.
+// operating returns the SQL block of docs/operate.md that contains what.
 func operating(t *testing.T, what string) string {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/operate.md")
@@ -35,7 +35,7 @@ func operating(t *testing.T, what string) string {
 	return ""
 }
 
-// as returns the address at which a client has become another role.
+// as returns an address of the database at which the client has the given role.
 func as(dsn, role string) string {
 	return dsn + "&options=" + url.QueryEscape("-crole="+role)
 }
@@ -45,7 +45,7 @@ func TestRolesOfTheDocsDoTheirPartAndNoMore(t *testing.T) {
 	ctx := context.Background()
 	dsn := pgtest.EmptyDSN(t)
 	admin := pgtest.Open(t, dsn)
-	suffix := fmt.Sprintf("_%d", rand.Uint32()) // roles are the server's, and this test may run twice at once
+	suffix := fmt.Sprintf("_%d", rand.Uint32()) // roles belong to the whole server, and this test may run twice at once
 	own := strings.NewReplacer("idem_migrate", "idem_migrate"+suffix, "idem_call", "idem_call"+suffix,
 		"idem_purge", "idem_purge"+suffix, "DATABASE shop", "DATABASE "+pgx.Identifier{admin.Config().ConnConfig.Database}.Sanitize())
 	exec := func(pool *pgxpool.Pool, sql string) {

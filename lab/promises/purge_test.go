@@ -11,7 +11,7 @@ import (
 	"github.com/idem-go/idem/purge"
 )
 
-// Calls and purges of several processes, whose connections are not their own.
+// Several processes make calls and purge, and share server connections behind PgBouncer.
 func TestPurgeWorksBehindPgBouncerInTransactionMode(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -38,7 +38,8 @@ func TestPurgeWorksBehindPgBouncerInTransactionMode(t *testing.T) {
 	}
 }
 
-// The hour is for this: the record has expired when its call can ask for it, and it is still the answer.
+// A purge keeps an expired record for another hour. A call whose COMMIT had no answer can then
+// still read the record, although it has expired.
 func TestCommitWithoutAnswerIsResolvedThoughItsRecordHasExpiredAndAPurgeGoesOn(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

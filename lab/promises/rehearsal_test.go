@@ -22,7 +22,7 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// rehearsals has a function run by each entry point, which returns the error of the call.
+// rehearsals run a function through each entry point and return the error of the call.
 var rehearsals = map[string]func(t *testing.T, l *ledger, fn func(tx pgx.Tx) error, opts ...idem.Option) error{
 	"Do": func(t *testing.T, l *ledger, fn func(pgx.Tx) error, opts ...idem.Option) error {
 		_, err := idem.Do(t.Context(), l.pool, scope, "k", hashA, answering(fn), opts...)
@@ -53,7 +53,7 @@ var rehearsals = map[string]func(t *testing.T, l *ledger, fn func(tx pgx.Tx) err
 	},
 }
 
-// rehearsalsByVariable are those of entry points without options of package idem.
+// rehearsalsByVariable are the entry points that take no options of package idem.
 var rehearsalsByVariable = map[string]func(t *testing.T, l *ledger, fn func(tx pgx.Tx) error) error{
 	"inbox.Handle": func(t *testing.T, l *ledger, fn func(pgx.Tx) error) error {
 		o, err := inbox.Handle(t.Context(), l.pool, "rehearsing", inbox.Message{Source: "s", ID: "k"}, fn)
@@ -164,7 +164,7 @@ func TestRehearsal_FindsWhatCannotRunAgain(t *testing.T) {
 	}
 }
 
-// What fn does wrong in the first run is reported as without a rehearsal.
+// Errors of fn in the first run are reported as they are without a rehearsal.
 func TestRehearsal_KeepsTheErrorsOfTheFirstRun(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

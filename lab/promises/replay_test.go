@@ -16,7 +16,7 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// Somebody has written to the record by hand. The error says nothing of what is there.
+// The record was changed by hand. The error must not contain the stored data.
 func TestStoredHeaderThatIsNoneIsAnErrorWithoutItsContents(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -44,7 +44,7 @@ func TestStoredHeaderThatIsNoneIsAnErrorWithoutItsContents(t *testing.T) {
 	if _, err := l.pool.Exec(ctx, "update idem.records set expires_at = now()"); err != nil {
 		t.Fatal(err)
 	}
-	if err := charge(); err != nil { // it counts as none, whatever it has
+	if err := charge(); err != nil { // an expired record does not matter, whatever it contains
 		t.Errorf("once it has expired: %v", err)
 	}
 }
@@ -61,7 +61,7 @@ func TestReplayWritesNothing(t *testing.T) {
 		if err := l.pool.QueryRow(ctx, "select xmin::text, xmax::text from idem.records").Scan(&xmin, &xmax); err != nil {
 			t.Fatal(err)
 		}
-		return xmin, xmax // xmax would name a transaction that has locked the row
+		return xmin, xmax // xmax would be the id of a transaction that has locked the row
 	}
 	xmin, xmax := row()
 	if res, err := idemDo(ctx, l.pool, scope, "k", hashA, l.charge("k")); err != nil || !res.Replayed {
@@ -70,7 +70,8 @@ func TestReplayWritesNothing(t *testing.T) {
 	if min, max := row(); min != xmin || max != xmax {
 		t.Errorf("the row was touched: xmin %s, xmax %s; had %s, %s", min, max, xmin, xmax)
 	}
-	// The same statements, in a transaction that can be asked whether it got an id and which locks it has.
+	// Run the same statements in a transaction of the test. The test can then query whether that
+	// transaction has an id and which locks it holds.
 	tx, err := l.pool.Begin(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -175,7 +176,7 @@ func TestCompletingARecordIsAHotUpdate(t *testing.T) {
 	if _, err := l.pool.Exec(ctx, "select pg_stat_force_next_flush()"); err != nil {
 		t.Logf("no forced flush before PostgreSQL 15: %v", err)
 	}
-	l.pool.Reset() // a backend that ends reports its statistics
+	l.pool.Reset() // a backend reports its statistics when it ends
 	awaitTrue(t, l.pool, fmt.Sprintf(`select n_tup_upd >= %d from pg_stat_user_tables where relid = 'idem.records'::regclass`, n))
 	if hot := l.count(`select n_tup_hot_upd from pg_stat_user_tables where relid = 'idem.records'::regclass`); hot < n*9/10 {
 		t.Errorf("%d of %d updates were HOT", hot, n)

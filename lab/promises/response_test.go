@@ -18,7 +18,7 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// answer returns a fn that does nothing but answer.
+// answer returns a fn that only returns resp.
 func answer(resp idem.Response) func(pgx.Tx) (idem.Response, error) {
 	return func(pgx.Tx) (idem.Response, error) { return resp, nil }
 }
@@ -33,8 +33,8 @@ func allBytes() []byte {
 
 type header = map[string][]string
 
-// responses are stored as they are. Of an empty header or body nothing is left, in the first answer as in every replay;
-// want is only given where that makes a difference.
+// responses are stored unchanged, except that an empty header or body becomes nil. That holds for
+// the first answer and for every replay. want is only set if it differs.
 var responses = map[string]struct {
 	resp idem.Response
 	want *idem.Response
@@ -68,7 +68,7 @@ var responses = map[string]struct {
 	"header many":       {resp: idem.Response{Header: manyHeaders()}},
 }
 
-// hostileHeader is hostile without what no header may hold.
+// hostileHeader is hostile without the bytes that a header must not contain.
 var hostileHeader = strings.ReplaceAll(hostile, "\x00", "")
 
 func manyHeaders() header {
@@ -79,8 +79,8 @@ func manyHeaders() header {
 	return h
 }
 
-// Everybody gets the same response: who executed, who replays it from the database, who waited for it in memory, and
-// however it was recorded.
+// Everybody gets the same response: the caller that executes, a replay from the database, and a
+// duplicate that waited in memory. It does not matter how the response was recorded.
 func TestEveryResponseIsReplayedByteForByte(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -171,7 +171,7 @@ func TestFollowerInMemoryGetsTheSameResponse(t *testing.T) {
 	}
 }
 
-// What one caller does with its response is nobody else's concern.
+// A caller that changes its response does not change that of another caller.
 func TestNoCallerCanChangeTheResponseOfAnother(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -276,7 +276,7 @@ func TestResponseAboveTheLimitIsRefusedAndRolledBack(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	l := newLedger(t, maxConns(1))
-	encoded := len(`{"A":["<"]}`) + len(`\u003c`) - len("<") // as stored
+	encoded := len(`{"A":["<"]}`) + len(`\u003c`) - len("<") // the stored form
 	for _, limit := range []int{0, 1, 100, 1 << 20} {
 		for _, h := range []header{nil, {"A": {"<"}}} {
 			inHeader := 0
@@ -331,7 +331,8 @@ func TestResponseAboveTheLimitIsRefusedAndRolledBack(t *testing.T) {
 	l.wantNone("rejected")
 }
 
-// A limit is for what is stored from then on: lowering it must not take an answer away.
+// A limit applies to responses that are stored later. A lower limit must not make a stored response
+// unreadable.
 func TestLimitDoesNotConcernReplays(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

@@ -12,8 +12,8 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// Row-level security as a rule goes by the role of the transaction. pg_monitor is on every server, and may do nothing in
-// the schema idem.
+// Row-level security usually depends on the role of the transaction. The role pg_monitor exists on
+// every server and has no rights in the schema idem.
 func TestFnThatChangesTheRoleIsToldToChangeItBack(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -62,7 +62,8 @@ func TestFnThatChangesTheRoleIsToldToChangeItBack(t *testing.T) {
 	}
 }
 
-// Row-level security refuses with the code of a missing privilege: that costs no connection, unlike a SET ROLE that outlasts its transaction.
+// Row-level security refuses with the code of a missing privilege. Unlike a SET ROLE that outlives
+// its transaction, that does not cost the connection.
 func TestRole_DeniedStatementKeepsTheConnection(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

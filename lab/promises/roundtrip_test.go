@@ -14,7 +14,8 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// warmed returns a pool of one connection through the proxy, on which every statement is known.
+// warmed returns a pool of one connection through the proxy. The connection has prepared every
+// statement.
 func (p *proxied) warmed(t *testing.T, configure ...func(*pgxpool.Config)) *pgxpool.Pool {
 	t.Helper()
 	pool := pgtest.Open(t, p.proxy.DSN(), append(configure, maxConns(1))...)
@@ -66,8 +67,9 @@ func TestFirstRunCostsNoMoreRoundTripsThanThePlainTransaction(t *testing.T) {
 	}
 }
 
-// unlessPlansAreDue tries a count again. A connection whose plans are two seconds old makes them anew, in a round trip for
-// which nobody waits: on a busy machine that may fall into a count.
+// unlessPlansAreDue repeats a count. A connection whose plans are two seconds old makes them again
+// in a round trip for which no caller waits. On a busy machine that round trip can fall into a
+// count.
 func unlessPlansAreDue(count func(try int) bool) bool {
 	for try := range 5 {
 		if count(try) {
@@ -77,7 +79,7 @@ func unlessPlansAreDue(count func(try int) bool) bool {
 	return false
 }
 
-// plain runs fn in a transaction without any idempotency.
+// plain runs fn in a transaction without idem.
 func plain(ctx context.Context, pool *pgxpool.Pool, fn func(pgx.Tx) (idem.Response, error)) error {
 	tx, err := pool.Begin(ctx)
 	if err != nil {
@@ -90,7 +92,8 @@ func plain(ctx context.Context, pool *pgxpool.Pool, fn func(pgx.Tx) (idem.Respon
 	return tx.Commit(ctx)
 }
 
-// The caller of a replay has its answer after one round trip: here the second one, the rollback, does not get through.
+// The caller of a replay has its answer after one round trip. In this test the proxy blocks the
+// second one, which is the rollback.
 func TestReplayCostsOneRoundTrip(t *testing.T) {
 	t.Parallel()
 	p := newProxied(t)
@@ -101,7 +104,7 @@ func TestReplayCostsOneRoundTrip(t *testing.T) {
 		t.Fatal(res, err)
 	}
 	event := await(t, "the rollback", trap.Fired())
-	if n := p.proxy.Tally().Turns; n != 1+1 { // one, and the rollback that is held back
+	if n := p.proxy.Tally().Turns; n != 1+1 { // the replay, and the rollback that is blocked
 		t.Errorf("a replay takes %d round trips, the rollback included", n)
 	}
 	event.Conn.Resume()
@@ -117,7 +120,7 @@ func TestJoinedCallCostsTwoRoundTripsBesidesThoseOfFn(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tx.Rollback(t.Context())
-	if _, err := idem.DoTx(t.Context(), tx, scope, "first", hashA, p.charge("first")); err != nil { // teaches the connection its statements
+	if _, err := idem.DoTx(t.Context(), tx, scope, "first", hashA, p.charge("first")); err != nil { // makes the connection prepare the statements
 		t.Fatal(err)
 	}
 	var n int
@@ -135,7 +138,7 @@ func TestJoinedCallCostsTwoRoundTripsBesidesThoseOfFn(t *testing.T) {
 	}
 }
 
-// A likely replay is one statement: no transaction is begun, so that none has to be rolled back.
+// A likely replay is one statement. It begins no transaction, so nothing has to be rolled back.
 func TestLikelyReplayCostsOneRoundTripInAll(t *testing.T) {
 	t.Parallel()
 	p := newProxied(t)

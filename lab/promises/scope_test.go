@@ -10,7 +10,7 @@ import (
 	"github.com/idem-go/idem"
 )
 
-// Databases hold scopes, so these never change.
+// Databases store scopes, so these must never change.
 func TestScopeIsReadableAndFrozen(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -35,7 +35,7 @@ func TestScopeIsReadableAndFrozen(t *testing.T) {
 	}
 }
 
-// FuzzScope recovers the parts from the scope: what can be undone is injective.
+// FuzzScope recovers the parts from the scope. A function that can be inverted is injective.
 func FuzzScope(f *testing.F) {
 	f.Add("tenant-1", "POST /orders", "", uint8(2))
 	f.Add("a/b", "c", "%2F", uint8(3))

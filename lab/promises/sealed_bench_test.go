@@ -14,8 +14,9 @@ import (
 	"github.com/idem-go/idem/seal"
 )
 
-// BenchmarkSealing is what a Sealer adds to a call in its own process, without the database: to a first run that it seals the
-// response, to a replay that it opens it. There is no header: to encode and decode it is no less work without a Sealer.
+// BenchmarkSealing measures what a Sealer adds to a call in the process, without the database. A
+// first run seals the response, and a replay opens it. There is no header, because encoding and
+// decoding one costs the same without a Sealer.
 func BenchmarkSealing(b *testing.B) {
 	s := seal.New(keysOf("a"))
 	key := db.NewKey(scope, "7f3c9a52-0d1e-4f0b-9a52-7f3c9a520d1e", hashA, "11111111-2222-4333-8444-555555555555", idem.DefaultTTL)
@@ -52,7 +53,8 @@ func BenchmarkSealing(b *testing.B) {
 	}
 }
 
-// BenchmarkSealedCall measures sealed calls beside plain ones, with the database and 1 KiB of body: rounds of both alternate.
+// BenchmarkSealedCall compares sealed and plain calls with the database and a body of 1 KiB. Rounds
+// of the two alternate.
 func BenchmarkSealedCall(b *testing.B) {
 	bm := newBench(b, pgtest.DSN(b))
 	bm.resp = idem.Response{Status: 201, Header: map[string][]string{"Location": {"/orders/7"}}, Body: make([]byte, 1<<10)}
@@ -72,7 +74,7 @@ func BenchmarkSealedCall(b *testing.B) {
 		{"first", call(fresh)}, {"first, sealed", call(fresh, sealer)},
 		{"replay", call(plainKey)}, {"replay, sealed", call(sealedKey, sealer)},
 	}
-	for _, work := range works { // the first call of a key that is replayed
+	for _, work := range works { // the first call for a key that is replayed later
 		if err := work.do(context.Background()); err != nil {
 			b.Fatal(err)
 		}

@@ -21,8 +21,9 @@ import (
 	"github.com/idem-go/idem/migrations"
 )
 
-// The files of a server are searched: tables with what they have moved elsewhere, the write-ahead log, and the log of all
-// statements with their parameters. What is stored plain is found there, or the search would tell nothing.
+// The test searches the server's files: tables with their TOAST data, the write-ahead log, and the
+// log of all statements with their parameters. It also finds a response that is stored plain, which
+// shows that the search works.
 func TestFilesOfTheServerHaveNothingOfASealedResponse(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Server(t, "log_statement=all", "full_page_writes=on", "wal_compression=off")
@@ -39,7 +40,7 @@ func TestFilesOfTheServerHaveNothingOfASealedResponse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol // the parameters are in the log of the server
+	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol // puts the parameters into the server's log
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		t.Fatal(err)
@@ -64,8 +65,8 @@ func TestFilesOfTheServerHaveNothingOfASealedResponse(t *testing.T) {
 	}
 }
 
-// writeSecrets records responses of several kinds and sizes, replays them, and returns what is in them. Random letters do not
-// get shorter by compression, so that what is plain is plain to see.
+// writeSecrets records responses of several kinds and sizes, replays them, and returns their
+// contents. The contents are random letters, which compression does not hide from the search.
 func writeSecrets(t *testing.T, pool *pgxpool.Pool, opts ...idem.Option) map[string][]byte {
 	t.Helper()
 	ctx := context.Background()
@@ -102,14 +103,14 @@ func letters(n int) []byte {
 	text := make([]byte, n)
 	for i := range text {
 		text[i] = byte('!' + rand.IntN('~'-'!'))
-		if strings.ContainsRune(`"\<>&'`, rune(text[i])) { // none that is written in another way in JSON or SQL
+		if strings.ContainsRune(`"\<>&'`, rune(text[i])) { // characters that JSON or SQL would escape
 			text[i] = 'x'
 		}
 	}
 	return text
 }
 
-// search returns what is found of the secrets in the files below dir, and in which of its folders.
+// search returns which secrets it has found in the files below dir, and in which folders.
 func search(t *testing.T, dir string, secrets map[string]map[string][]byte) map[string][]string {
 	t.Helper()
 	found := map[string][]string{}
@@ -137,7 +138,7 @@ func search(t *testing.T, dir string, secrets map[string]map[string][]byte) map[
 	return found
 }
 
-// contains reports whether some piece of the secret is in the text, as it is or as hexadecimal digits.
+// contains reports whether some part of secret is in text, as it is or in hexadecimal digits.
 func contains(text, secret []byte) bool {
 	for _, at := range []int{0, len(secret)/2 - 12, len(secret) - 24} {
 		if piece := secret[at : at+24]; bytes.Contains(text, piece) || bytes.Contains(text, hex.AppendEncode(nil, piece)) {

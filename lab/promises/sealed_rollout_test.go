@@ -19,8 +19,8 @@ import (
 	"github.com/idem-go/idem/seal"
 )
 
-// The versions of a service, from before it sealed to after its first rotation, as docs/sealing.md has them. Each runs beside
-// the one before it.
+// versions are the versions of a service as in docs/sealing.md, from before it used sealing until
+// after its first key rotation. Each of them runs at the same time as the one before.
 var versions = []struct {
 	name string
 	opts []idem.Option
@@ -34,8 +34,8 @@ var versions = []struct {
 	{"has dropped the old key", []idem.Option{sealed("b")}},
 }
 
-// The test binary is also such a service: with these variables set to a database and the name of a version, it reads keys
-// from its standard input, makes a call for each, and writes a line of what it was answered.
+// The test binary is also such a service. If these variables name a database and a version, it
+// reads keys from its standard input, makes a call for each, and prints a line with the result.
 const (
 	instanceOf      = "IDEM_TEST_INSTANCE_OF"
 	instanceVersion = "IDEM_TEST_INSTANCE_VERSION"
@@ -61,7 +61,7 @@ func serveLines(dsn, name string) {
 	os.Exit(0)
 }
 
-// told is what a service says of an answer.
+// told returns the line that a service prints for a result.
 func told(res idem.Result, err error) string {
 	for _, known := range []error{seal.ErrUnknownKey, seal.ErrTampered, seal.ErrPlain, idem.ErrUnreadable} {
 		if errors.Is(err, known) {
@@ -71,7 +71,7 @@ func told(res idem.Result, err error) string {
 	return fmt.Sprintf("%s %s replayed=%t %v", res.Body, res.Header["Of"], res.Replayed, err)
 }
 
-// instance is a process of a version.
+// instance is a process of one version.
 type instance struct {
 	t    *testing.T
 	name string
@@ -120,7 +120,8 @@ func (i *instance) want(key, want string) {
 	}
 }
 
-// executes and replays make a call and fail the test unless that is what happens to it.
+// executes makes a call and fails the test unless it executes; replays does so unless it is a
+// replay.
 func (i *instance) executes(key string) {
 	i.t.Helper()
 	i.want(key, fmt.Sprintf("%s, answered [%s] replayed=false <nil>", key, key))
@@ -131,7 +132,8 @@ func (i *instance) replays(key string) {
 	i.want(key, fmt.Sprintf("%s, answered [%s] replayed=true <nil>", key, key))
 }
 
-// Two processes of a step and of the one after it run at once, and each reads what either of them writes.
+// Two processes of each version and of the next run at the same time. Each of them can read what
+// the other writes.
 func TestSealingIsRolledOutAndItsKeyRotatedWithoutAnUnreadableResponse(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
@@ -146,7 +148,7 @@ func TestSealingIsRolledOutAndItsKeyRotatedWithoutAnUnreadableResponse(t *testin
 	old := startInstance(t, dsn, versions[0].name)
 	var written []string
 	for n, version := range versions[1:] {
-		// The longest TTL passes before a step that gives something up.
+		// The longest TTL has to pass before a version that stops accepting something.
 		switch version.name {
 		case "refuses plain":
 			sweep("sealed_by is null")
@@ -175,7 +177,7 @@ func TestSealingIsRolledOutAndItsKeyRotatedWithoutAnUnreadableResponse(t *testin
 	}
 }
 
-// What goes wrong if a step is left out, or taken too early, is told apart.
+// A skipped step, and a step that is taken too early, have distinct errors.
 func TestStepOfARollOutThatIsTakenTooEarlyIsToldApart(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)

@@ -12,8 +12,9 @@ import (
 	"github.com/idem-go/idem/seal"
 )
 
-// Each statement is of somebody who can write to the table and has no key. It is done to the record of the key "k", beside
-// that of "other" and one of the same key in another scope.
+// Each statement is made by someone who can write to the table and has no key. It changes the
+// record of the key "k". The table also has a record of "other", and one of the same key in another
+// scope.
 var tampering = map[string]struct {
 	sql  string
 	want error
@@ -64,7 +65,7 @@ func TestSealedResponseThatSomebodyHasTamperedWithIsAnErrorThatSaysHow(t *testin
 			wantSealError(t, l, test.want, sealed("a b"))
 			if want := test.want; want != seal.ErrPlain {
 				wantSealError(t, l, want, sealed("a b", seal.AcceptPlain()))
-			} else if name != "plain, as of an old call" { // which is what it accepts
+			} else if name != "plain, as of an old call" { // an old plain record is accepted
 				wantSealError(t, l, seal.ErrTampered, sealed("a b", seal.AcceptPlain()))
 			}
 			if n := l.runs.Load(); n != runs {
@@ -74,8 +75,8 @@ func TestSealedResponseThatSomebodyHasTamperedWithIsAnErrorThatSaysHow(t *testin
 	}
 }
 
-// Whoever presents a request of their own must not be given the answer to another one because the record says that it is for
-// theirs.
+// A client must not get the response to another request because the record was changed to contain
+// the hash of the client's request.
 func TestSealedAnswerToAnotherRequestDoesNotOpen(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -89,7 +90,8 @@ func TestSealedAnswerToAnotherRequestDoesNotOpen(t *testing.T) {
 	wantSealError(t, l, seal.ErrTampered, sealed("a b"))
 }
 
-// wantSealError fails the test unless every way to replay "k" answers with this error and no other of package seal.
+// wantSealError fails the test unless every way to replay "k" returns this error and no other error
+// of package seal.
 func wantSealError(t *testing.T, l *ledger, want error, opts ...idem.Option) {
 	t.Helper()
 	ctx := context.Background()
@@ -117,7 +119,7 @@ func wantSealError(t *testing.T, l *ledger, want error, opts ...idem.Option) {
 	}
 }
 
-// That is said in docs/sealing.md: whoever can write to the table can change when a record expires.
+// As docs/sealing.md says, whoever can write to the table can change when a record expires.
 func TestTimesOfASealedRecordAreNotBound(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

@@ -18,7 +18,7 @@ import (
 	"github.com/idem-go/idem/seal"
 )
 
-// keysOf returns keys of these ids, of which the first is primary.
+// keysOf returns keys with these ids. The first is primary.
 func keysOf(ids string) seal.Keys {
 	keys := seal.Keys{Secrets: map[string][]byte{}}
 	for _, id := range strings.Fields(ids) {
@@ -32,12 +32,12 @@ func sealed(ids string, options ...seal.Option) idem.Option {
 	return idem.WithSealer(seal.New(keysOf(ids), options...))
 }
 
-// counted is a Sealer that counts, and fails where it is told to.
+// counted is a Sealer that counts its calls and fails on demand.
 type counted struct {
 	idem.Sealer
 	seals, opens     atomic.Int64
 	sealErr, openErr error
-	id               string // instead of that of the key
+	id               string // used in place of the id of the key
 }
 
 func (c *counted) Seal(plain, bound []byte) (string, []byte, error) {
@@ -194,7 +194,8 @@ func TestMismatchOpensNothing(t *testing.T) {
 	}
 }
 
-// Nobody has to open what is in memory in the clear: neither who executed, nor who waited for that in the same process.
+// A response in memory is not sealed. Neither the caller that executed nor a duplicate that waited
+// in the same process has to open it.
 func TestDuplicatesInMemoryShareTheResponseWithoutOpeningIt(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -229,7 +230,7 @@ func TestDuplicatesInMemoryShareTheResponseWithoutOpeningIt(t *testing.T) {
 	l.wantOnce("k")
 }
 
-// The truth about a COMMIT does not depend on whether this process can open what it has sealed.
+// The outcome of a COMMIT can be found even if this process cannot open what it has sealed.
 func TestLostAnswerToCommitOfASealedResponseIsResolvedWithoutOpeningIt(t *testing.T) {
 	t.Parallel()
 	ends := map[string]error{"completed": nil, "rejected": idem.Reject(idem.Response{
@@ -307,7 +308,7 @@ func TestLimitOfASealedResponseIsThatOfThePlainOne(t *testing.T) {
 	}
 }
 
-// What the record of an expired key said of its seal is not said of the next one.
+// A new record does not inherit anything about sealing from the expired record of its key.
 func TestExpiredRecordIsTakenOverWhicheverOfTheTwoIsSealed(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

@@ -13,8 +13,8 @@ import (
 	"github.com/idem-go/idem"
 )
 
-// Calls that have nothing to do with one another must not abort one another, however close their keys are: as few as plain
-// transactions with the same statements do.
+// Independent calls must not abort one another, however close their keys are. They have no more
+// conflicts than plain transactions with the same statements.
 func TestStrangersDoNotAbortEachOtherUnderSerializable(t *testing.T) {
 	t.Parallel()
 	const workers, calls = 8, 60
@@ -35,14 +35,15 @@ func TestStrangersDoNotAbortEachOtherUnderSerializable(t *testing.T) {
 					for range workers {
 						group.Go(func() {
 							for range calls {
-								key := fmt.Sprintf("1-%012d", next.Add(1)) // in the order of time, as a UUIDv7 is
+								key := fmt.Sprintf("1-%012d", next.Add(1)) // ordered by time, like a UUIDv7
 								fn := answer(ok)
 								if writes {
 									fn = l.charge(key)
 								}
 								var err error
 								if joined {
-									// It waits 20 ms at most for any lock, also for that of extending the table: a slow disk is nobody's abort.
+									// The call waits at most 20 ms for any lock, including the lock
+									// for extending the table. A slow disk is not a conflict.
 									for again := true; again; again = errors.Is(err, idem.ErrInProgress) {
 										err = pgx.BeginTxFunc(ctx, l.pool, serializable, func(tx pgx.Tx) error {
 											_, err := idem.DoTx(ctx, tx, scope, key, hashA, fn)
@@ -68,7 +69,7 @@ func TestStrangersDoNotAbortEachOtherUnderSerializable(t *testing.T) {
 	}
 }
 
-// seed inserts n records of old, whose keys begin with prefix.
+// seed inserts n old records whose keys begin with prefix.
 func (l *ledger) seed(n int, prefix string) {
 	l.t.Helper()
 	_, err := l.pool.Exec(context.Background(), `

@@ -15,7 +15,8 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// shadows are functions and operators that a search_path can put in front of those of the system. Each lies.
+// shadows are functions and operators that a search_path can put in front of the system's own. Each
+// returns a wrong result.
 const shadows = `
 create schema app;
 create function app.clock_timestamp() returns timestamptz language sql as $$ select timestamptz '2001-01-01 00:00:00Z' $$;
@@ -53,7 +54,7 @@ create type app.bool as enum ('shadow');
 create type app."interval" as enum ('shadow');
 `
 
-// operators are shadowed for every type that the statements compare.
+// shadowOperators returns wrong operators for every type that the statements compare.
 func shadowOperators() (sql string) {
 	for _, operand := range []string{"text", "bytea", "uuid", "oid", "name", "int4", "timestamptz"} {
 		for _, name := range []string{"=", "<>", "<=", ">", ">=", "<"} {
@@ -65,7 +66,7 @@ func shadowOperators() (sql string) {
 		create operator app./ (leftarg = pg_catalog.int4, rightarg = pg_catalog.int4, function = app.no_int);`
 }
 
-// sessions are settings that change how a session writes, reads or finds things.
+// sessions are settings that change how a session formats, parses or looks up values.
 func sessions() map[string]string {
 	settings := map[string]string{
 		"none":                "",
@@ -97,7 +98,8 @@ func sessions() map[string]string {
 	return settings
 }
 
-// Whatever a session's settings are, in whatever way the statements travel: the same outcome, and one effect.
+// Settings of the session and the query mode do not change the outcome of a call, and there is one
+// effect.
 func TestSettingsOfTheSessionDoNotChangeTheOutcome(t *testing.T) {
 	t.Parallel()
 	for _, mode := range execModes {
@@ -120,13 +122,14 @@ func TestSettingsOfTheSessionDoNotChangeTheOutcome(t *testing.T) {
 	}
 }
 
-// wantSameOutcome makes calls on a pool whose sessions are set in some way, and compares what happens to them.
+// wantSameOutcome makes calls on a pool whose sessions have some settings, and compares the
+// results.
 func wantSameOutcome(t *testing.T, l *ledger, pool *pgxpool.Pool, name string) {
 	t.Helper()
 	ctx := context.Background()
 	stored := idem.Response{Status: -7, Header: map[string][]string{"X": {hostile, "ß"}}, Body: []byte("\x00\\'\xffé" + hostile)}
 	fn := func(key string) func(pgx.Tx) (idem.Response, error) {
-		return func(tx pgx.Tx) (idem.Response, error) { // without parameters: pgx refuses them in some of these sessions
+		return func(tx pgx.Tx) (idem.Response, error) { // without parameters, which pgx refuses in some of these sessions
 			executionID, _ := idem.ExecutionID(tx)
 			return stored, tx.Conn().PgConn().Exec(ctx, fmt.Sprintf(
 				"insert into public.ledger (key, execution_id) values ('%s', pg_catalog.uuid '%s')", key, executionID)).Close()
@@ -177,7 +180,7 @@ func wantSameOutcome(t *testing.T, l *ledger, pool *pgxpool.Pool, name string) {
 			t.Errorf("%s: joined: %v", name, err)
 		}
 	}
-	// A key in flight is held against a session with these settings.
+	// A key in progress is in progress for a session with these settings too.
 	holder := l.begin(ctx)
 	if _, err := idem.DoTx(ctx, holder, scope, name+"/held", hashA, answer(ok)); err != nil {
 		t.Errorf("%s: held: %v", name, err)
@@ -186,7 +189,7 @@ func wantSameOutcome(t *testing.T, l *ledger, pool *pgxpool.Pool, name string) {
 		t.Errorf("%s: held: %v", name, err)
 	}
 	holder.Rollback(ctx)
-	// An expired record is taken over, once.
+	// An expired record is taken over exactly once.
 	if _, err := l.pool.Exec(ctx, "update idem.records set expires_at = clock_timestamp() where key = $1", key); err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +205,7 @@ func wantSameOutcome(t *testing.T, l *ledger, pool *pgxpool.Pool, name string) {
 	}
 }
 
-// cmpWithin takes times that are so close for equal.
+// cmpWithin makes cmp treat times within margin as equal.
 func cmpWithin(margin time.Duration) cmp.Option {
 	return cmp.Comparer(func(a, b time.Time) bool { return a.Sub(b).Abs() <= margin })
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// BenchmarkRecord measures what a record with a response of 200 bytes takes on the server's disk, when vacuum has been
-// there: for docs/operate.md.
+// BenchmarkRecord measures the disk space of a record with a response of 200 bytes after a vacuum,
+// for docs/operate.md.
 func BenchmarkRecord(b *testing.B) {
 	ctx := context.Background()
 	bm := newBench(b, pgtest.DSN(b))
@@ -48,7 +48,8 @@ func BenchmarkRecord(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkWaiter measures the memory of a duplicate that waits in the process: for docs/operate.md.
+// BenchmarkWaiter measures the memory of a duplicate that waits in the process, for
+// docs/operate.md.
 func BenchmarkWaiter(b *testing.B) {
 	const waiters = 10_000
 	ctx := context.Background()
@@ -82,7 +83,7 @@ func BenchmarkWaiter(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// memory is what objects and stacks take that are in use.
+// memory returns the bytes of objects and stacks in use.
 func memory() uint64 {
 	var m runtime.MemStats
 	runtime.GC()
@@ -90,7 +91,7 @@ func memory() uint64 {
 	return m.HeapAlloc + m.StackInuse
 }
 
-// waits is an observer that says when so many calls wait.
+// waits is an observer that signals when a number of calls wait.
 type waits struct {
 	n     atomic.Int64
 	limit int64

@@ -22,7 +22,7 @@ func containsAll(s string, parts ...string) bool {
 	return true
 }
 
-// Who was too slow for the server would be so again.
+// A fn that was too slow for the server would be too slow again, so it is not rerun.
 func TestFnThatOutlastsATimeoutOfTheServerRunsOnceAndIsToldWhy(t *testing.T) {
 	t.Parallel()
 	for name, afterwards := range map[string]func(tx pgx.Tx) error{

@@ -21,10 +21,11 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// impatient shortens all that a call waits for after its context has ended.
+// impatient shortens every wait of a call after its context has ended.
 var impatient = withLimits(limit, 20*time.Millisecond, 200*time.Millisecond)
 
-// chargeParked is charge with a COMMIT that waits for a standby. It leaves the secret of its session in secret.
+// chargeParked is like charge, but its COMMIT waits for a standby. It stores the secret key of its
+// session in secret.
 func (l *ledger) chargeParked(key string, secret *[]byte) func(pgx.Tx) (idem.Response, error) {
 	return func(tx pgx.Tx) (idem.Response, error) {
 		*secret = bytes.Clone(tx.Conn().PgConn().SecretKey())
@@ -44,7 +45,8 @@ func wantUnknown(t *testing.T, err error) *idem.OutcomeUnknownError {
 	return unknown
 }
 
-// wantWaiting fails the test unless n COMMITs still wait for the standby and nothing of theirs is to be seen.
+// wantWaiting fails the test unless n COMMITs wait for the standby and none of their writes is
+// visible.
 func (l *ledger) wantWaiting(n int) {
 	l.t.Helper()
 	if got := l.count(`select count(*) from pg_stat_activity where datname = current_database() and wait_event = 'SyncRep'`); got != n {
@@ -55,7 +57,7 @@ func (l *ledger) wantWaiting(n int) {
 	}
 }
 
-// releaseParked makes Postgres commit what waits for the standby.
+// releaseParked makes Postgres finish the COMMITs that wait for the standby.
 func (l *ledger) releaseParked() {
 	l.t.Helper()
 	_, err := l.pool.Exec(context.Background(),
@@ -65,7 +67,8 @@ func (l *ledger) releaseParked() {
 	}
 }
 
-// wantReplayed fails the test unless the key is answered by the execution that was unknown.
+// wantReplayed fails the test unless a call for key replays the execution whose outcome was
+// unknown.
 func (l *ledger) wantReplayed(pool *pgxpool.Pool, key string, unknown *idem.OutcomeUnknownError) {
 	l.t.Helper()
 	res, err := idemDo(context.Background(), pool, scope, key, hashA, l.charge(key), idem.WithWait(limit))
@@ -75,7 +78,8 @@ func (l *ledger) wantReplayed(pool *pgxpool.Pool, key string, unknown *idem.Outc
 	l.wantOnce(key)
 }
 
-// A success that no standby has would be lost in a failover. The COMMIT goes on when its caller has left.
+// A commit that no standby has would be lost in a failover. The COMMIT continues after its caller
+// has left.
 func TestCommitThatOutlastsContextAndGraceIsUnknownAndNeverCancelled(t *testing.T) {
 	t.Parallel()
 	for name, over := range transports {
@@ -118,7 +122,7 @@ func TestCommitThatOutlastsContextAndGraceIsUnknownAndNeverCancelled(t *testing.
 	}
 }
 
-// pgx sends a request to cancel when a connection breaks. It must not be one that the server listens to.
+// pgx sends a CancelRequest when a connection breaks. The server must not accept that request.
 func TestConnectionCutDuringCommitDoesNotCancelIt(t *testing.T) {
 	t.Parallel()
 	for _, how := range []pgproxy.Action{pgproxy.Reset, pgproxy.Hangup} {
@@ -148,7 +152,8 @@ func TestConnectionCutDuringCommitDoesNotCancelIt(t *testing.T) {
 	}
 }
 
-// COMMITs that go on without their callers hold as many connections as the pool may have, and end with the pool.
+// COMMITs that continue without their callers hold at most as many connections as the pool may
+// have. They end with the pool.
 func TestUnansweredCommitsAreBoundedAndEndWithThePool(t *testing.T) {
 	t.Parallel()
 	const calls, most = 4, 2
@@ -184,8 +189,8 @@ func TestUnansweredCommitsAreBoundedAndEndWithThePool(t *testing.T) {
 	}
 }
 
-// COMMITs that go on look whether their pool was closed, for which an empty pool is asked for a connection. In an outage that
-// dials: once for all of them, with pauses.
+// A COMMIT that continues checks whether its pool was closed, by acquiring a connection of an empty
+// pool. In an outage that dials. All such COMMITs together dial one at a time, with pauses.
 func TestUnansweredCommitsDialOneAtATimeInAnOutage(t *testing.T) {
 	t.Parallel()
 	const calls, pause = 4, time.Second
@@ -214,10 +219,10 @@ func TestUnansweredCommitsDialOneAtATimeInAnOutage(t *testing.T) {
 	outage.Store(true)
 	cancel()
 	group.Wait()
-	pool.Reset() // whatever the calls have left
+	pool.Reset() // closes the connections that the calls have left
 	eventually(t, "the pool to have done with the calls", func() bool { return pool.Stat().ConstructingConns() == 0 })
 	for len(dialled) > 0 {
-		<-dialled // of the calls, which have asked for the outcome of their COMMITs
+		<-dialled // dials of the calls themselves, for the outcome of their COMMITs
 	}
 	first := await(t, "a look", dialled)
 	if second := await(t, "another look", dialled); second.Sub(first) < pause {

@@ -22,7 +22,7 @@ import (
 
 var stormKeys = flag.Int("storm", 25, "keys of TestStormOnTheWireLeavesOneEffectOfEachKey, in each of its nine ways")
 
-// strike harms a connection somewhere on its way: at a byte that is yet to come, now, or by standing still for a moment.
+// strike disturbs a connection: it cuts it at a later byte or at once, or freezes it for a moment.
 func strike(proxy *pgproxy.Proxy) {
 	conns := proxy.Conns()
 	if len(conns) == 0 {
@@ -46,11 +46,11 @@ func strike(proxy *pgproxy.Proxy) {
 	}
 }
 
-// logical is one logical call: it is repeated until it has an answer.
+// logical is one logical call, which is repeated until it has an answer.
 type logical struct {
 	result   idem.Result
 	attempts int
-	unknown  bool // an attempt had an unknown outcome: it may have committed, or yet commit
+	unknown  bool // an attempt had an unknown outcome; it may have committed, or commit later
 }
 
 func (p *proxied) insist(pool *pgxpool.Pool, key string, alone bool) (call logical) {
@@ -86,7 +86,8 @@ func (p *proxied) insist(pool *pgxpool.Pool, key string, alone bool) (call logic
 	}
 }
 
-// Connections are cut at random bytes, hang up and stand still, on every transport and in every mode of pgx, and callers lose patience.
+// Connections are cut at random bytes, hang up and freeze, on every transport and in every query
+// mode. Callers cancel their calls.
 func TestStormOnTheWireLeavesOneEffectOfEachKey(t *testing.T) {
 	t.Parallel()
 	for name, over := range transports {

@@ -15,8 +15,9 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// The record answers the outcome of a COMMIT as long as it is there. When it may have expired and been taken over while
-// nobody could ask, a call does not claim to know: neither that nothing was committed, nor that it may be run again.
+// The record tells the outcome of a COMMIT as long as it exists. It may have expired and been taken
+// over while nobody could read it. Then a call must not claim that nothing was committed, and must
+// not say that it may be retried.
 func TestCommitWhoseRecordWasTakenOverMeanwhileIsUnknown(t *testing.T) {
 	t.Parallel()
 	for name, ttl := range map[string]time.Duration{"the successor is retained": time.Hour, "the successor has expired as well": 50 * time.Millisecond} {
@@ -53,7 +54,7 @@ func TestCommitWhoseRecordWasTakenOverMeanwhileIsUnknown(t *testing.T) {
 	}
 }
 
-// expireAll lets the time of every record run out.
+// expireAll makes every record expired.
 func (l *ledger) expireAll() {
 	l.t.Helper()
 	if _, err := l.pool.Exec(context.Background(), "update idem.records set expires_at = clock_timestamp()"); err != nil {
@@ -61,7 +62,7 @@ func (l *ledger) expireAll() {
 	}
 }
 
-// wantNoLockTimeout fails the test if a transaction has a lock_timeout: none of these tests sets one.
+// wantNoLockTimeout fails the test if the transaction has a lock_timeout. No test here sets one.
 func wantNoLockTimeout(t *testing.T, of string, tx pgx.Tx) {
 	t.Helper()
 	var s string
@@ -70,7 +71,8 @@ func wantNoLockTimeout(t *testing.T, of string, tx pgx.Tx) {
 	}
 }
 
-// A take-over that may not wait sets lock_timeout for itself. Statements of fn, and of the caller's, must not fail by it.
+// A takeover with WithWait(0) sets a lock_timeout. That must not make statements of fn or of the
+// caller fail.
 func TestTakeOverLeavesLockTimeoutAlone(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -120,8 +122,8 @@ func TestTakeOverLeavesLockTimeoutAlone(t *testing.T) {
 	})
 }
 
-// Callers that take over from one another as fast as they can, with and without the lock that keeps them apart before the
-// primary key does. The clock is that of the database alone.
+// Callers take over from one another as fast as they can, with and without the advisory lock that
+// serializes them before the primary key does. Only the clock of the database counts.
 func TestExecutionsOfAKeyBeginWhenTheRecordBeforeHasExpired(t *testing.T) {
 	t.Parallel()
 	for _, level := range isoLevels {
@@ -147,7 +149,8 @@ func TestExecutionsOfAKeyBeginWhenTheRecordBeforeHasExpired(t *testing.T) {
 	}
 }
 
-// takeOverInTurns makes calls of all kinds for two keys at once, and returns when each execution said that it expires.
+// takeOverInTurns makes calls of all kinds for two keys concurrently. It returns the expiry of each
+// execution.
 func takeOverInTurns(t *testing.T, l *ledger, level pgx.TxIsoLevel, opts []idem.Option) map[string]time.Time {
 	t.Helper()
 	ctx := t.Context()
@@ -197,7 +200,7 @@ func takeOverInTurns(t *testing.T, l *ledger, level pgx.TxIsoLevel, opts []idem.
 	return expiries
 }
 
-// began is a fn that notes when it began.
+// began returns a fn that records when it began.
 func began(ctx context.Context, key string) func(pgx.Tx) (idem.Response, error) {
 	return func(tx pgx.Tx) (idem.Response, error) {
 		executionID, _ := idem.ExecutionID(tx)

@@ -14,8 +14,9 @@ import (
 	"github.com/idem-go/idem/idemsql"
 )
 
-// idemDo is idem.Do. The tests of this package are those of package idemsql as well: with IDEM_TEST_THROUGH, it is one of idemsql, on a *sql.DB over
-// the pool of the test. Package idemsql runs them so: TestDo_KeepsThePromisesOfPackageIdem.
+// idemDo is idem.Do. If IDEM_TEST_THROUGH is set, idemDo is the Do of package idemsql, on a *sql.DB
+// over the pool of the test. Package idemsql runs the tests of this package in that way:
+// TestDo_KeepsThePromisesOfPackageIdem.
 var idemDo = idem.Do
 
 func init() {

@@ -8,8 +8,8 @@ import (
 	"github.com/idem-go/idem"
 )
 
-// Postgres reports no error when a trigger leaves a row out. What has no record must not be called a success: the next
-// caller would not find it.
+// Postgres reports no error when a trigger skips a row. A call without a record must not succeed,
+// because the next caller would not find the record.
 func TestRecordThatATriggerKeepsFromBeingCompletedIsNoSuccess(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

@@ -14,8 +14,8 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// The database's clock alone counts, at the end of fn: whatever happens to the expiry that the claim wrote, the record
-// lives for the TTL from when its response is recorded.
+// Only the database's clock at the end of fn counts. Whatever changes the expiry that the claim has
+// written, the record lives for the TTL from the time at which its response is recorded.
 func TestRecordLivesItsTTLFromTheEndOfFn(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -24,7 +24,7 @@ func TestRecordLivesItsTTLFromTheEndOfFn(t *testing.T) {
 	for _, left := range []time.Duration{-24 * time.Hour, -time.Microsecond, ttl - time.Second, ttl + time.Second} {
 		key := left.String()
 		res, err := idemDo(ctx, l.pool, scope, key, hashA, func(tx pgx.Tx) (idem.Response, error) {
-			// As if so much time had passed since the claim.
+			// Imitate that so much time has passed since the claim.
 			if _, err := tx.Exec(ctx, "update idem.records set expires_at = clock_timestamp() + $1", left); err != nil {
 				t.Error(err)
 			}
@@ -46,14 +46,15 @@ func TestRecordLivesItsTTLFromTheEndOfFn(t *testing.T) {
 	}
 }
 
-// While fn is slower than its own TTL nobody may take the key over: what nobody sees cannot expire.
+// While fn runs longer than its own TTL, nobody may take the key over. A record that is not
+// committed cannot expire.
 func TestKeyOfAFnSlowerThanItsTTLStaysInProgress(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	dsn := pgtest.DSN(t)
 	l, elsewhere := ledgerOn(t, pgtest.Open(t, dsn)), pgtest.Open(t, dsn)
 	l.charged(ctx, "k")
-	l.expire("k") // the claim then takes over a row that others see, expired
+	l.expire("k") // the claim then takes over an expired record that others can see
 	held := l.hold(t, "k", hashA, nil, idem.WithTTL(time.Millisecond))
 	for range 20 {
 		if _, err := idemDo(ctx, elsewhere, scope, "k", hashA, l.charge("k"), idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {
@@ -69,7 +70,7 @@ func TestKeyOfAFnSlowerThanItsTTLStaysInProgress(t *testing.T) {
 	}
 }
 
-// Every field of a record that was taken over is the new execution's.
+// Every field of a record that was taken over belongs to the new execution.
 func TestTakenOverRecordKeepsNothingOfTheExpiredOne(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -102,7 +103,7 @@ func TestTakenOverRecordKeepsNothingOfTheExpiredOne(t *testing.T) {
 	}
 }
 
-// By SQL, somebody has made a record one that never expires.
+// Someone has set the expiry of a record to infinity by SQL.
 func TestRecordUntilInfinityIsReplayed(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -120,7 +121,8 @@ func TestRecordUntilInfinityIsReplayed(t *testing.T) {
 	}
 }
 
-// A leader may have read the record long before its answer arrives. To a call that began meanwhile the record is expired.
+// A leader may have read the record long before its answer arrives. For a call that began in the
+// meantime, the record has expired.
 func TestFollowerIsNotGivenARecordThatHadExpiredBeforeItsCall(t *testing.T) {
 	t.Parallel()
 	for name, hash := range map[string]idem.Hash{"the same request": hashA, "another request": hashB} {
@@ -130,7 +132,7 @@ func TestFollowerIsNotGivenARecordThatHadExpiredBeforeItsCall(t *testing.T) {
 			dsn := pgtest.DSN(t)
 			l, proxy := ledgerOn(t, pgtest.Open(t, dsn)), pgtest.Proxy(t, dsn)
 			slow := ledgerOn(t, pgtest.Open(t, proxy.DSN()))
-			for life := 500 * time.Millisecond; ; life *= 2 { // until the leader is fast enough to find the record alive
+			for life := 500 * time.Millisecond; ; life *= 2 { // until the leader is fast enough to read the record before it expires
 				key := life.String()
 				if _, err := idemDo(ctx, l.pool, scope, key, hashA, l.charge(key), idem.WithTTL(life)); err != nil {
 					t.Fatal(err)
@@ -165,7 +167,7 @@ func TestFollowerIsNotGivenARecordThatHadExpiredBeforeItsCall(t *testing.T) {
 	}
 }
 
-// The leader's answer still serves whoever began before the record expired.
+// The leader's answer still serves a follower that began before the record expired.
 func TestFollowerIsGivenARecordThatExpiresWhileItWaits(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)

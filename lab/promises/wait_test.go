@@ -47,7 +47,7 @@ func TestThousandDuplicatesWaitInMemoryAndBystandersKeepTheirConnections(t *test
 			t.Fatal(err)
 		}
 	}
-	// At most one wait each for the connections that the pool has yet to open.
+	// Each connection that the pool has yet to open can cause one wait.
 	if n := l.pool.Stat().EmptyAcquireCount() - empty; n > 4 {
 		t.Errorf("bystanders waited %d times for a connection", n)
 	}
@@ -72,7 +72,7 @@ func TestDuplicatesOfAnotherProcessShareOneWaiterThatHoldsNoConnection(t *testin
 	ctx := context.Background()
 	dsn := pgtest.DSN(t)
 	l := ledgerOn(t, pgtest.Open(t, dsn))
-	other := pgtest.Open(t, dsn, maxConns(1)) // another pool is another process to idem
+	other := pgtest.Open(t, dsn, maxConns(1)) // idem treats another pool as another process
 	first := l.hold(t, "k", hashA, nil)
 
 	const duplicates = 100
@@ -87,7 +87,7 @@ func TestDuplicatesOfAnotherProcessShareOneWaiterThatHoldsNoConnection(t *testin
 		})
 	}
 	w.await(t, "waiting", duplicates)
-	// The only connection of the pool is there for others, time and again.
+	// Others can acquire the only connection of the pool repeatedly.
 	for i := range 20 {
 		if _, err := idemDo(ctx, other, scope, fmt.Sprint("bystander", i), hashA, l.charge("bystander")); err != nil {
 			t.Fatal(err)
@@ -228,10 +228,11 @@ func TestRetryAfterIsAsLongAsTheWaitWithinBounds(t *testing.T) {
 	}
 }
 
-// tired is when whoever does not want to wait has had enough of a leader of which nothing is known.
+// tired is how long a call with WithWait(0) waits for a leader whose state is unknown.
 const tired = time.Second
 
-// Who does not want to wait is told by the leader that the key is held, and does not have to grow tired of it.
+// The leader tells a follower with WithWait(0) that it holds the key. The follower returns without
+// waiting for tired.
 func TestNoWaitLeavesAsSoonAsTheLeaderHoldsTheKey(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
@@ -249,7 +250,8 @@ func TestNoWaitLeavesAsSoonAsTheLeaderHoldsTheKey(t *testing.T) {
 	}
 }
 
-// A leader that has its connection is about to answer, however many connections the pool has.
+// A leader that has its connection is about to answer, even if that is the last connection of the
+// pool.
 func TestNoWaitStaysWithALeaderThatAsksThroughTheLastConnection(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
@@ -258,7 +260,7 @@ func TestNoWaitStaysWithALeaderThatAsksThroughTheLastConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	watcher := pgtest.Open(t, dsn)
-	for range 50 { // a follower that gets no processor for a second may leave
+	for range 50 { // a follower that gets no CPU for a second may leave
 		waitIdle(t, l.pool)
 		unlock := lockRecords(t, watcher)
 		leader, follower := make(chan error, 1), make(chan error, 1)
@@ -271,7 +273,7 @@ func TestNoWaitStaysWithALeaderThatAsksThroughTheLastConnection(t *testing.T) {
 			_, err := idemDo(context.Background(), l.pool, scope, "k", hashA, l.charge("k"), idem.WithWait(0))
 			follower <- err
 		}()
-		time.Sleep(tired / 4) // several looks
+		time.Sleep(tired / 4) // several checks by the follower
 		unlock()
 		if err := await(t, "the leader", leader); err != nil {
 			t.Fatal(err)
@@ -286,7 +288,7 @@ func TestNoWaitStaysWithALeaderThatAsksThroughTheLastConnection(t *testing.T) {
 	t.Error("whoever does not want to wait leaves whenever the pool is full")
 }
 
-// A replay that is on its way is no reason to call the key busy.
+// A replay in progress is no reason to return ErrInProgress.
 func TestNoWaitIsReplayedWhileOthersReplay(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -300,7 +302,7 @@ func TestNoWaitIsReplayedWhileOthersReplay(t *testing.T) {
 			for range 50 {
 				begun := time.Now()
 				_, err := idemDo(ctx, l.pool, scope, "k", hashA, l.charge("k"), idem.WithWait(0))
-				if err != nil && !(errors.Is(err, idem.ErrInProgress) && time.Since(begun) >= tired) { // a leader may get no processor for a second
+				if err != nil && !(errors.Is(err, idem.ErrInProgress) && time.Since(begun) >= tired) { // the leader may get no CPU for a second
 					t.Error(err)
 					return
 				}
@@ -356,7 +358,7 @@ func TestWaiterWithAnotherHash(t *testing.T) {
 	}
 }
 
-// A mismatch found by one duplicate says nothing about another one with the right hash.
+// A mismatch of one duplicate does not affect another duplicate with the right hash.
 func TestConcurrentDuplicatesWithRightAndWrongHashesAreToldApart(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

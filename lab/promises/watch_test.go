@@ -10,7 +10,7 @@ import (
 	"github.com/idem-go/idem"
 )
 
-// watch is an observer that tests wait on.
+// watch is an observer that a test can wait on.
 type watch struct {
 	mu     sync.Mutex
 	seen   []string // events and outcomes, in order
@@ -27,7 +27,7 @@ func (w *watch) TraceEvent(_ context.Context, data idem.TraceEventData) {
 	}
 }
 
-// isStage reports whether an event is one of every call that executes, rather than something out of the ordinary.
+// isStage reports whether an event occurs in every call that executes.
 func isStage(event idem.Event) bool {
 	return event == idem.EventExecuting || event == idem.EventRecording
 }
@@ -58,7 +58,7 @@ func (w *watch) count(what string) int {
 	return n
 }
 
-// await returns once what was seen n times.
+// await waits until what was seen n times.
 func (w *watch) await(t testing.TB, what string, n int) {
 	t.Helper()
 	deadline := time.After(limit)

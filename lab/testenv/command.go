@@ -15,15 +15,19 @@ import (
 
 // command is the process that testenv runs for its caller.
 //
-// In a terminal it shares testenv's process group, and Ctrl-C reaches both. Elsewhere it leads a group of its own, so
-// that a signal sent to testenv alone is handed to all of it: "go run" and "go test" do not pass signals on.
+// If testenv is in the foreground of a terminal, the command shares its process group, and Ctrl-C
+// reaches both. Otherwise the command leads a process group of its own, and testenv forwards
+// signals to the whole group. It has to, because "go run" and "go test" do not forward signals to
+// their children.
 type command struct {
 	cmd     *exec.Cmd
 	process *child.Process
 	grouped bool
 }
 
-// runCommand runs the command until it ends, and returns its exit code, spelled as a shell does.
+// runCommand runs the command until it ends and returns its exit code as a shell does: 127 if the
+// program does not exist, 126 if it cannot be started, and 128 plus the signal if a signal ended
+// it.
 func runCommand(args, env []string, signals <-chan os.Signal) int {
 	c := &command{cmd: exec.Command(args[0], args[1:]...), grouped: !inForeground()}
 	c.cmd.Env = env
@@ -38,6 +42,8 @@ func runCommand(args, env []string, signals <-chan os.Signal) int {
 		return 126
 	}
 
+	// A signal to testenv only goes to the command. testenv itself ends when the command has ended,
+	// and then removes the databases and the server.
 	signalled := false
 	for {
 		select {
@@ -51,7 +57,7 @@ func runCommand(args, env []string, signals <-chan os.Signal) int {
 	}
 }
 
-// forward hands on a signal, unless the terminal has sent it to the command already.
+// forward sends a signal to the command, unless the terminal has already sent it.
 func (c *command) forward(sig syscall.Signal) {
 	if c.grouped {
 		syscall.Kill(-c.cmd.Process.Pid, sig)
@@ -62,8 +68,8 @@ func (c *command) forward(sig syscall.Signal) {
 	}
 }
 
-// sweep ends what the command has left running, because its database goes next. Processes that got a signal may take a
-// moment to finish.
+// sweep kills the processes that the command has left running, because their database is dropped
+// next. If testenv has forwarded a signal, they first get five seconds to end.
 func (c *command) sweep(signalled bool) {
 	if !c.grouped {
 		return
@@ -78,7 +84,7 @@ func (c *command) sweep(signalled bool) {
 	syscall.Kill(group, syscall.SIGKILL)
 }
 
-// inForeground tells whether a terminal sends its signals to our process group.
+// inForeground reports whether the terminal sends its signals to the process group of testenv.
 func inForeground() bool {
 	tty, err := os.Open("/dev/tty")
 	if err != nil {

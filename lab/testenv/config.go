@@ -7,14 +7,14 @@ import (
 	"slices"
 )
 
-// config is what the caller asked for.
+// config is the command line and the environment of testenv.
 type config struct {
-	url      string   // a server that is already there
-	only     string   // "url", "docker", "local", or "" for the first that works
-	image    string   // for a container
+	url      string   // an existing server
+	only     string   // "url", "docker", "local", or "" for the first available one
+	image    string   // image of the container
 	bin      string   // directory of PostgreSQL's programs
 	database string   // name of the command's own database
-	settings settings // of a server that we start
+	settings settings // settings of a server that testenv starts
 	keep     bool
 	command  []string
 }
@@ -36,7 +36,8 @@ func parse(args []string, getenv func(string) string) (config, error) {
 	if cfg.image == "" {
 		cfg.image = defaultImage
 	}
-	// Tests that quietly run against another server than the one that was asked for prove nothing.
+	// A test run against another server than the requested one proves nothing. So an address in the
+	// environment excludes the other sources.
 	if cfg.only == "" && cfg.url != "" {
 		cfg.only = "url"
 	}

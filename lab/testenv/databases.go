@@ -14,19 +14,21 @@ import (
 	"github.com/idem-go/idem/lab/schema"
 )
 
-// databases are those of one run: the template, the command's own, and whatever tests clone under the template's name.
+// databases are the databases of one run: the template, the command's own database, and the clones
+// that tests make. The name of a clone begins with the name of the template.
 type databases struct {
 	conn     *pgx.Conn
 	url      *url.URL
 	version  string
 	template string
-	own      string // the command's
-	created  bool   // own is there because of us
+	own      string // the command's own database
+	created  bool   // testenv has created own, and drops it
 }
 
 const namePrefix = "idem_test_"
 
-// prepare creates the databases of a run on the server.
+// prepare creates the databases of a run on the server. It first drops the databases that killed
+// runs have left there.
 func prepare(ctx context.Context, srv *server, own string) (_ *databases, err error) {
 	address, err := url.Parse(srv.url)
 	if err != nil {
@@ -51,6 +53,7 @@ func prepare(ctx context.Context, srv *server, own string) (_ *databases, err er
 		return nil, err
 	}
 	dbs.version, _, _ = strings.Cut(dbs.version, " ")
+	// The connection with the new name is open, so another run cannot take ours for a killed one.
 	reapDatabases(ctx, conn)
 	if err := dbs.create(ctx); err != nil {
 		return nil, err
@@ -58,7 +61,8 @@ func prepare(ctx context.Context, srv *server, own string) (_ *databases, err er
 	return dbs, nil
 }
 
-// connectAs opens the connection that shows, under the run's name, that the run is alive.
+// connectAs opens a connection with name as its application_name. As long as this connection is
+// open, other runs see in pg_stat_activity that this run is alive.
 func connectAs(ctx context.Context, address, name string) (*pgx.Conn, error) {
 	config, err := pgx.ParseConfig(address)
 	if err != nil {
@@ -75,7 +79,8 @@ func (d *databases) create(ctx context.Context) error {
 	if err := schema.UpAt(ctx, d.address(d.template)); err != nil {
 		return fmt.Errorf("migrate the template: %w", err)
 	}
-	// Nobody who is connected to the template by mistake can then hold up its cloning.
+	// Postgres does not clone a database that somebody is connected to. Now nobody can connect to
+	// the template by mistake.
 	if err := d.exec(ctx, "ALTER DATABASE "+ident(d.template)+" ALLOW_CONNECTIONS false"); err != nil {
 		return err
 	}
@@ -84,16 +89,17 @@ func (d *databases) create(ctx context.Context) error {
 	return err
 }
 
-// environ tells the command where things are.
+// environ returns env with the variables that lead the command to the databases.
 func (d *databases) environ(env []string) []string {
 	return append(env,
-		"IDEM_TEST_POSTGRES=url", // so that a testenv inside uses this server too
+		"IDEM_TEST_POSTGRES=url", // a nested testenv uses this server too
 		"IDEM_TEST_DATABASE_URL="+d.url.String(),
 		"IDEM_TEST_TEMPLATE="+d.template,
 		"DATABASE_URL="+d.address(d.own))
 }
 
-// drop removes every database of the run, those included that tests did not live to drop.
+// drop drops every database of the run, including the clones of tests that died. It says which ones
+// it could not drop.
 func (d *databases) drop() {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
@@ -131,8 +137,8 @@ func (d *databases) address(database string) string {
 	return address.String()
 }
 
-// reapDatabases drops what killed runs left on a server that outlives them. A run is alive while a connection bears its
-// name. Without FORCE: a database that is in use stays.
+// reapDatabases drops the databases that killed runs have left on the server. A run is alive while
+// a connection has its name. The DROP has no FORCE, so a database in use stays.
 func reapDatabases(ctx context.Context, conn *pgx.Conn) {
 	names, err := databaseNames(ctx, conn, `
 		SELECT datname FROM pg_database d

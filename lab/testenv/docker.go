@@ -18,11 +18,12 @@ import (
 
 const (
 	engineLimit = 15 * time.Second // for the Docker engine's first answer
-	readyLimit  = 5 * time.Minute  // for the server in the container; one that ends while it starts is noticed at once
+	readyLimit  = 5 * time.Minute  // for the server in the container; a container that exits is noticed at once
 )
 
-// startContainer builds and runs the program in ./container, which runs the image. Only a machine whose engine answers
-// compiles that program and the Docker libraries under it.
+// startContainer builds and runs the program in ./container, which runs the image. It first checks
+// that a Docker engine answers: no other machine has to compile the program and the Docker
+// libraries.
 func startContainer(ctx context.Context, cfg config, dir *runDir) (*server, error) {
 	if err := pingEngine(ctx); err != nil {
 		return nil, err
@@ -46,8 +47,9 @@ func startContainer(ctx context.Context, cfg config, dir *runDir) (*server, erro
 	return &server{url: c.url, what: "Docker, " + cfg.image, stop: c.remove}, nil
 }
 
-// pingEngine returns an error unless a Docker engine seems to be there. It asks the Docker client, which knows about contexts,
-// and does not wait for an engine that hangs. Without a client, a socket or DOCKER_HOST is enough.
+// pingEngine returns an error unless a Docker engine appears to be available. It asks the Docker
+// client, which knows the Docker contexts, and gives up after engineLimit. Without a client, the
+// existence of a socket or of DOCKER_HOST is enough.
 func pingEngine(ctx context.Context) error {
 	client, err := exec.LookPath("docker")
 	if err != nil {
@@ -70,7 +72,8 @@ func pingEngine(ctx context.Context) error {
 	return nil
 }
 
-// buildContainer builds the program in ./container. This program is either <repository>/bin/testenv or a test in this directory.
+// buildContainer builds the program in ./container. It finds the source relative to its own
+// executable, <repository>/bin/testenv. In a test, the source is in the current directory.
 func buildContainer(ctx context.Context, dir *runDir) (program string, err error) {
 	source := "."
 	if self, err := os.Executable(); err == nil {
@@ -91,18 +94,18 @@ func isDir(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// container is a running container program.
+// container is a running process of the program in ./container.
 type container struct {
 	url    string
 	input  io.Closer     // closing it removes the container
-	gone   chan struct{} // closed when the program has ended
-	output string        // what the program printed behind the address; complete once gone is closed
+	gone   chan struct{} // closed when the process has ended
+	output string        // what the process printed after the address; valid once gone is closed
 }
 
-// runContainer starts the program and waits for the address that it prints.
+// runContainer starts the program and waits for the address that the program prints.
 func runContainer(ctx context.Context, cmd *exec.Cmd) (*container, error) {
 	c := &container{gone: make(chan struct{})}
-	cmd.Stderr = os.Stderr // its progress
+	cmd.Stderr = os.Stderr // progress of the program
 	input, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -115,6 +118,7 @@ func runContainer(ctx context.Context, cmd *exec.Cmd) (*container, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
+	// The first line of the output is the address. Everything else explains why the program ended.
 	address := make(chan string, 1)
 	go func() {
 		defer close(c.gone)
@@ -139,10 +143,10 @@ func runContainer(ctx context.Context, cmd *exec.Cmd) (*container, error) {
 	}
 }
 
-// reason returns why the program has ended.
+// reason returns the output of the ended process as an error.
 func (c *container) reason() error { return errors.New(strings.TrimSpace(c.output)) }
 
-// remove removes the container and waits until it is gone.
+// remove makes the process remove its container, and waits for the end of the process.
 func (c *container) remove() {
 	c.input.Close()
 	<-c.gone

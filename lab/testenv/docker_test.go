@@ -38,7 +38,8 @@ func TestContainerOfAKilledTestenvIsRemoved(t *testing.T) {
 	proc.signal(t, syscall.SIGKILL)
 	proc.wait(t)
 
-	// Testcontainers' own reaper does it soon where it runs, and the next start of testenv where it does not.
+	// Testcontainers' reaper removes the container soon. If the reaper is disabled, the next start
+	// of testenv does.
 	if err := testenv(t, containerEnv(), "true").Run(); err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +69,8 @@ func TestEngineThatHangsIsPassedBy(t *testing.T) {
 	}
 }
 
-// requireEngine skips a test where no Docker engine answers, unless tests must not be skipped.
+// requireEngine skips a test if no Docker engine answers. It fails the test if tests must not be
+// skipped.
 func requireEngine(t *testing.T) client.APIClient {
 	t.Helper()
 	if err := pingEngine(t.Context()); err != nil {
@@ -86,10 +88,10 @@ func containerEnv() []string {
 	return []string{"IDEM_TEST_POSTGRES=docker", "IDEM_TEST_POSTGRES_IMAGE=" + os.Getenv("IDEM_TEST_POSTGRES_IMAGE")}
 }
 
-// runLabel is the label of the program in ./container that names the directory of the run.
+// runLabel is the label in which the program in ./container stores the directory of the run.
 const runLabel = "com.github.idem-go.testenv.run"
 
-// containerOf finds the container that a running testenv has started.
+// containerOf returns the id of the container that a running testenv has started.
 func containerOf(t *testing.T, docker client.APIClient, pid int) string {
 	t.Helper()
 	list, err := docker.ContainerList(t.Context(), client.ContainerListOptions{

@@ -11,7 +11,8 @@ import (
 	"github.com/idem-go/idem/lab/pgserver"
 )
 
-// startLocal starts the first of the installations on this machine that works.
+// startLocal starts a server from the first installation on this machine that works. If none works,
+// its error contains the failure of each.
 func startLocal(ctx context.Context, cfg config, dir *runDir) (*server, error) {
 	found, err := pgserver.Find(cfg.bin)
 	switch {
@@ -21,6 +22,7 @@ func startLocal(ctx context.Context, cfg config, dir *runDir) (*server, error) {
 		return nil, fmt.Errorf("IDEM_TEST_POSTGRES_BIN: %w", err)
 	}
 	var failures []error
+	// Each attempt has a directory of its own, because a failed one may leave files behind.
 	for i, inst := range found {
 		srv, err := startInstallation(ctx, cfg, inst, filepath.Join(dir.path, strconv.Itoa(i)))
 		if err == nil || ctx.Err() != nil {
@@ -31,6 +33,8 @@ func startLocal(ctx context.Context, cfg config, dir *runDir) (*server, error) {
 	return nil, errors.Join(failures...)
 }
 
+// startInstallation starts a server in dir. Before the first start it saves a copy of the new data
+// directory, from which pgserver can create further servers without initdb.
 func startInstallation(ctx context.Context, cfg config, inst pgserver.Installation, dir string) (*server, error) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, err

@@ -1,30 +1,33 @@
-// Testenv runs a command with a Postgres to test against.
+// Testenv runs a command with a Postgres server to test against.
 //
 //	testenv [-c name=value]... [-database name] command [argument]...
 //
-// It finds or starts one server, migrates a template database in it, tells the command about both in its environment,
-// and takes everything down again when the command has ended, whichever way that was. It exits as the command did, or
-// with 125 if it could not provide the server.
+// It finds or starts one server and migrates a template database in it. It passes the addresses of
+// both to the command in the environment. When the command has ended for whatever reason, testenv
+// removes everything that it has created. It exits with the exit code of the command, or with 125
+// if it could not provide the server.
 //
-// The first of these that is there serves:
+// Testenv uses the first of these that is available:
 //
 //  1. the server at IDEM_TEST_DATABASE_URL, an address of a role that may create databases;
-//  2. a container, if a Docker engine answers (IDEM_TEST_POSTGRES_IMAGE, by default postgres:18-alpine);
-//  3. PostgreSQL's own programs: those in IDEM_TEST_POSTGRES_BIN, in PATH, or where the system's packages put them.
+//  2. a container, if a Docker engine answers (IDEM_TEST_POSTGRES_IMAGE, by default
+//     postgres:18-alpine);
+//  3. PostgreSQL's programs in IDEM_TEST_POSTGRES_BIN, in PATH, or where packages install them.
 //
-// IDEM_TEST_POSTGRES=url, docker or local insists on one of them.
+// IDEM_TEST_POSTGRES=url, docker or local selects one of them.
 //
 // The command finds in its environment:
 //
 //	IDEM_TEST_DATABASE_URL   the server, as a role that may create databases
 //	IDEM_TEST_TEMPLATE       the migrated database to clone (package lab/pgtest does)
-//	DATABASE_URL             a fresh clone of it for a program to use, named by -database
+//	DATABASE_URL             a new clone of the template, named by -database
 //
-// A server that testenv starts trades durability for speed: fsync=off, and data in memory where that is to be had. With
-// -c fsync=on its data is durable and on a disk; -c takes any other setting too (see settings.go). With IDEM_TEST_KEEP=1, a server whose command failed stays until testenv is interrupted, and failed tests leave their
-// databases in it.
+// A server that testenv starts is fast and not durable: it has fsync=off, and its data is in memory
+// if there is enough. With -c fsync=on its data is durable and on a disk. The flag -c sets any
+// other setting too; the defaults are in settings.go. With IDEM_TEST_KEEP=1, failed tests leave
+// their databases, and a server whose command failed runs until testenv is interrupted.
 //
-// It runs on Linux, macOS and their kin; on Windows, inside WSL.
+// Testenv runs on Linux, macOS and other Unix systems; on Windows, inside WSL.
 package main
 
 import (
@@ -40,7 +43,7 @@ import (
 	"github.com/idem-go/idem/lab/pgserver"
 )
 
-// exitUnable is what testenv itself exits with, out of the way of what commands usually say.
+// exitUnable is the exit code if testenv itself fails. Commands rarely use it.
 const exitUnable = 125
 
 func main() { os.Exit(run(os.Args[1:])) }
@@ -55,7 +58,8 @@ func run(args []string) int {
 		return exitUnable
 	}
 
-	// Registered once and for good: from here on no signal ends testenv before it has cleaned up.
+	// Registered once and never stopped: from here on no signal ends testenv before it has cleaned
+	// up.
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	started, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
@@ -82,11 +86,13 @@ func run(args []string) int {
 	defer dbs.drop()
 	say("PostgreSQL %s ready in %.1f s (%s)", dbs.version, time.Since(begin).Seconds(), srv.what)
 
+	// Servers that tests start themselves copy the saved data directory, in place of an initdb.
 	env := dbs.environ(os.Environ())
 	if srv.saved != "" {
 		env = append(env, pgserver.SavedData+"="+srv.saved)
 	}
 	code := runCommand(cfg.command, env, signals)
+	// The deferred calls remove everything once the person has looked at the databases.
 	if code != 0 && cfg.keep {
 		say("kept for a look until Ctrl-C: psql '%s'", srv.url)
 		<-signals
@@ -94,7 +100,8 @@ func run(args []string) int {
 	return code
 }
 
-// unable reports why there is no database. An interrupt is nothing to explain.
+// unable returns the exit code if there is no database. It reports err, unless a signal was the
+// cause.
 func unable(started context.Context, signals <-chan os.Signal, err error) int {
 	if started.Err() != nil {
 		return 128 + int((<-signals).(syscall.Signal))
@@ -103,7 +110,7 @@ func unable(started context.Context, signals <-chan os.Signal, err error) int {
 	return exitUnable
 }
 
-// say writes one line for the person who waits.
+// say writes one line to stderr, with the name of the program.
 func say(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "testenv: "+format+"\n", args...)
 }

@@ -92,7 +92,7 @@ func TestSignalsReachTheCommandAndEverythingIsCleanedUp(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
 		t.Run(sig.String(), func(t *testing.T) {
 			t.Parallel()
-			// The shell does not pass signals on, like "go run": the command gets its own all the same.
+			// Like "go run", the shell does not forward signals. The command still gets the signal.
 			proc := startTestenv(t, []string{"THROUGH=shell"})
 			proc.signal(t, sig)
 			if got := proc.wait(t); got != exitSignalled {

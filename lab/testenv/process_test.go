@@ -22,8 +22,9 @@ import (
 	"github.com/idem-go/idem/lab/waiting"
 )
 
-// testenv prepares to run this program as testenv, on local programs and with nothing else in its environment that
-// would lead it elsewhere, such as the testenv that runs this test.
+// testenv prepares to run this program as testenv with local programs. Its environment contains
+// nothing else that could select another server, such as the variables of the testenv that runs
+// this test.
 func testenv(t *testing.T, env []string, args ...string) *exec.Cmd {
 	t.Helper()
 	optional.Program(t, "postgres")
@@ -57,7 +58,7 @@ func startTestenv(t *testing.T, env []string, flags ...string) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	said, err := os.Create(filepath.Join(t.TempDir(), "stderr")) // no pipe: what outlives a killed testenv would hold it open
+	said, err := os.Create(filepath.Join(t.TempDir(), "stderr")) // not a pipe: processes that outlive a killed testenv would hold it open
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +83,7 @@ func (p *process) signal(t *testing.T, sig syscall.Signal) {
 	}
 }
 
-// wait returns the exit code, or fails the test if there is none soon.
+// wait returns the exit code. It fails the test if testenv does not exit soon.
 func (p *process) wait(t *testing.T) int {
 	t.Helper()
 	stuck := time.AfterFunc(patience, func() { p.cmd.Process.Kill() })
@@ -93,10 +94,10 @@ func (p *process) wait(t *testing.T) int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// patience is for what should take a moment.
+// patience is the limit for operations that should take a moment.
 const patience = waiting.Limit
 
-// checkGone waits until neither the command nor the server is there.
+// checkGone waits until both the command and the server have ended.
 func (p *process) checkGone(t *testing.T) {
 	t.Helper()
 	eventually(t, "the command is gone", func() bool { return !alive(p.report.PID) })
@@ -107,7 +108,7 @@ func (p *process) checkGone(t *testing.T) {
 	}
 }
 
-// report is what the command tells about its environment.
+// report is what the command prints about its environment.
 type report struct {
 	PID, Postmaster int
 	Address         string // of the server
@@ -119,10 +120,10 @@ type report struct {
 
 func (r report) runDir() string { return filepath.Dir(filepath.Dir(r.DataDir)) }
 
-// exitSignalled is what the command exits with when a signal has reached it.
+// exitSignalled is the exit code of the command after a signal has reached it.
 const exitSignalled = 42
 
-// reportAndWait is the command.
+// reportAndWait is the main function of the command.
 func reportAndWait() int {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
@@ -154,7 +155,7 @@ func inspectEnvironment(ctx context.Context) (r report, err error) {
 	return r, err
 }
 
-// waitRunDir waits until the process has a directory of its own.
+// waitRunDir waits until the process has locked a run directory, and returns its path.
 func waitRunDir(t *testing.T, pid int) string {
 	t.Helper()
 	var dir string
@@ -173,8 +174,8 @@ func waitRunDir(t *testing.T, pid int) string {
 	return dir
 }
 
-// holds tells whether the process has locked the directory. To have it open is not enough: a testenv that starts opens those of
-// all others, to see whether their runs are over.
+// holds reports whether the process has locked the directory. An open file is not enough: a
+// starting testenv opens the directories of all runs to see whether they have ended.
 func holds(pid int, dir string) bool {
 	fds, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
 	return slices.ContainsFunc(fds, func(fd string) bool {
@@ -187,7 +188,7 @@ func holds(pid int, dir string) bool {
 	})
 }
 
-// alive tells whether a process runs. One that nobody has waited for yet does not.
+// alive reports whether a process is running. A zombie is not alive.
 func alive(pid int) bool {
 	if stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err == nil {
 		_, state, _ := strings.Cut(string(stat), ") ")
@@ -196,5 +197,5 @@ func alive(pid int) bool {
 	return syscall.Kill(pid, 0) == nil
 }
 
-// eventually asks until the answer is yes.
+// eventually polls until a condition holds.
 var eventually = waiting.Until

@@ -11,8 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// runDir is the directory of one run of testenv. It is locked for as long as the run is alive: the lock goes with the
-// process however that ends, and so tells the next run what to clear away.
+// runDir is the directory of one run of testenv, which holds a lock on the directory. The kernel
+// releases the lock when the process ends, even by SIGKILL. The next run removes every directory
+// that is not locked.
 type runDir struct {
 	path string
 	lock *os.File
@@ -20,11 +21,12 @@ type runDir struct {
 
 const (
 	runDirPrefix = "idem-testenv-"
-	newDirPrefix = ".idem-testenv-" // not locked yet
+	newDirPrefix = ".idem-testenv-" // the directory is not locked yet
 )
 
-// newRunDir makes the directory, and removes those that earlier runs had no chance to. Data that need not be durable goes
-// where it is never written to a disk: on a slow one, cloning a database takes 250 ms instead of 30.
+// newRunDir creates the directory of this run, and removes those of killed runs. If the data need
+// not be durable, the directory is in memory: on a slow disk, cloning a database takes 250 ms in
+// place of 30.
 func newRunDir(durable bool) (*runDir, error) {
 	parent := os.TempDir()
 	reapRunDirs(parent)
@@ -42,14 +44,15 @@ func newRunDir(durable bool) (*runDir, error) {
 		dir.remove()
 		return nil, err
 	}
-	// Only a locked directory gets the name that others look for, else one that starts right now would clear it away.
+	// The directory gets the final name only now that it is locked. Otherwise another run that
+	// starts at the same time would find it unlocked and remove it.
 	locked := filepath.Join(parent, runDirPrefix+strings.TrimPrefix(filepath.Base(path), newDirPrefix))
 	if err := os.Rename(path, locked); err != nil {
 		dir.remove()
 		return nil, err
 	}
 	dir.path = locked
-	// Postgres may run as another user, who has to pass through.
+	// Postgres may run as another user, who has to reach its directories inside this one.
 	if err := os.Chmod(locked, 0o711); err != nil {
 		dir.remove()
 		return nil, err
@@ -57,10 +60,11 @@ func newRunDir(durable bool) (*runDir, error) {
 	return dir, nil
 }
 
-// memory is where Linux keeps files in memory. It does not exist elsewhere.
+// memory is the directory in which Linux keeps files in memory. Other systems do not have it.
 const memory = "/dev/shm"
 
-// roomFor tells whether a server for tests fits, with a wide margin: in a container this may be as little as 64 MiB.
+// roomFor reports whether dir has enough space for a test server, with a wide margin. In a
+// container, /dev/shm can have as little as 64 MiB.
 func roomFor(dir string) bool {
 	var stat unix.Statfs_t
 	if err := unix.Statfs(dir, &stat); err != nil || unix.Access(dir, unix.W_OK) != nil {
@@ -70,12 +74,13 @@ func roomFor(dir string) bool {
 	return uint64(stat.Bavail)*uint64(stat.Bsize) >= enough
 }
 
-// removeLimit is how long somebody may still write into a directory that is to be removed: what initdb has begun goes on for a
-// moment after initdb was interrupted.
+// removeLimit is how long remove retries while another process still writes into the directory. For
+// example, the children of an interrupted initdb continue for a moment.
 const removeLimit = 5 * time.Second
 
 func (d *runDir) remove() {
 	err := os.RemoveAll(d.path)
+	// A process of an interrupted run may still create files while RemoveAll deletes them.
 	for begin := time.Now(); err != nil && time.Since(begin) < removeLimit; err = os.RemoveAll(d.path) {
 		time.Sleep(10 * time.Millisecond)
 	}
@@ -87,14 +92,15 @@ func (d *runDir) remove() {
 	}
 }
 
-// reapRunDirs removes the directories of runs that are over. A server that still runs in one of them notices within a
-// minute that its directory is gone, and ends: no process has to be found by an id that may be another's by then.
+// reapRunDirs removes the directories of runs that have ended. If a server still runs in such a
+// directory, Postgres notices within a minute that its directory is gone, and exits. So reapRunDirs
+// need not look for the process by an id, which could belong to another process by now.
 func reapRunDirs(parent string) {
 	paths, _ := filepath.Glob(filepath.Join(parent, runDirPrefix+"*"))
 	for _, path := range paths {
 		lock, err := lockDir(path)
 		if err != nil {
-			continue // alive, or not ours
+			continue // the run is alive, or the directory belongs to another user
 		}
 		if err := os.RemoveAll(path); err == nil {
 			say("removed %s, left by a run that was killed", path)
@@ -103,7 +109,8 @@ func reapRunDirs(parent string) {
 	}
 }
 
-// lockDir locks a directory of our own, or fails at once.
+// lockDir opens and locks a directory. It fails at once if the directory is locked or belongs to
+// another user.
 func lockDir(path string) (*os.File, error) {
 	dir, err := os.OpenFile(path, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW, 0)
 	if err != nil {

@@ -16,7 +16,7 @@ func TestReapRemovesOnlyWhatNobodyHolds(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// What a link points to is not ours to remove.
+	// The target of a link must not be removed.
 	outside := t.TempDir()
 	if err := os.Symlink(outside, filepath.Join(parent, runDirPrefix+"link")); err != nil {
 		t.Fatal(err)
@@ -43,7 +43,7 @@ func TestReapRemovesOnlyWhatNobodyHolds(t *testing.T) {
 	})
 }
 
-// The tests find the directory of a testenv by this.
+// The other tests find the directory of a testenv by this function.
 func TestDirectoryIsHeldByWhoHasLockedItAlone(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {

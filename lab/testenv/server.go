@@ -12,31 +12,32 @@ import (
 	"github.com/idem-go/idem/lab/optional"
 )
 
-// server is one running Postgres, wherever it came from.
+// server is one running Postgres server of any source.
 type server struct {
-	url   string // of a role that may create databases
-	what  string // for people
-	saved string // directory with the data of a server that has never run; "" if there is none
+	url   string // with a role that may create databases
+	what  string // description for the log
+	saved string // directory made by pgserver's SaveData, or ""
 	stop  func()
 }
 
-// source is one way to come by a server.
+// source is one way to get a server.
 type source struct {
 	name  string
 	start func(ctx context.Context, cfg config, dir *runDir) (*server, error)
 }
 
-// sources are in order of preference.
+// sources lists the sources in order of preference.
 var sources = []source{
 	{"url", startGiven},
 	{"docker", startContainer},
 	{"local", startLocal},
 }
 
-// errAbsent marks a source that this machine simply does not have: nothing went wrong.
+// errAbsent marks a source that this machine does not have. That is not reported.
 var errAbsent = errors.New("not there")
 
-// start returns the first server to be had, or the one that was insisted on.
+// start returns a server from the first source that works. If cfg.only is set, start tries that
+// source only.
 func start(ctx context.Context, sources []source, cfg config, dir *runDir) (*server, error) {
 	var reasons []error
 	for _, src := range sources {
@@ -47,6 +48,8 @@ func start(ctx context.Context, sources []source, cfg config, dir *runDir) (*ser
 		if err == nil || cfg.only != "" || ctx.Err() != nil {
 			return srv, err
 		}
+		// A source that failed is reported, even if the next one works: the tests then run against
+		// another server than the person may expect.
 		if !errors.Is(err, errAbsent) {
 			say("not using %s: %s", src.name, oneLine(err))
 			reasons = append(reasons, fmt.Errorf("%s: %w", src.name, err))
@@ -55,13 +58,13 @@ func start(ctx context.Context, sources []source, cfg config, dir *runDir) (*ser
 	return nil, errors.Join(append(reasons, optional.ErrNoDatabase)...)
 }
 
-// oneLine is enough of an error that does not stop us.
+// oneLine returns the first line of an error that is reported and does not stop testenv.
 func oneLine(err error) string {
 	line, _, _ := strings.Cut(err.Error(), "\n")
 	return line
 }
 
-// startGiven uses the server at the address in the environment.
+// startGiven returns the server at IDEM_TEST_DATABASE_URL. Its stop does nothing.
 func startGiven(ctx context.Context, cfg config, _ *runDir) (*server, error) {
 	if cfg.url == "" {
 		return nil, fmt.Errorf("IDEM_TEST_DATABASE_URL is not set (%w)", errAbsent)
@@ -72,7 +75,7 @@ func startGiven(ctx context.Context, cfg config, _ *runDir) (*server, error) {
 	return &server{url: cfg.url, what: "IDEM_TEST_DATABASE_URL", stop: func() {}}, nil
 }
 
-// waitReady returns when the server answers a query, and gives up after limit or when gone says that it has ended.
+// waitReady returns when the server answers a query. It fails after limit, or when gone is closed.
 func waitReady(ctx context.Context, url string, limit time.Duration, gone <-chan struct{}) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

@@ -5,22 +5,25 @@ import (
 	"strings"
 )
 
-// settings are the server's, in the order in which they are given to it: the last of a name counts.
+// settings are server settings in the order of the command line. The last value of a name wins.
 type settings []string
 
-// testSettings suit a server whose data nobody will miss and that many tests share.
+// testSettings returns the settings for a server that many tests share and whose data is not
+// valuable.
 func testSettings() settings {
 	return settings{
-		"max_connections=600", // of all the tests that run at a time, in several modules
+		"max_connections=600", // for all tests that run at the same time in several modules
 		"fsync=off",
 		"max_wal_size=512MB", // the data may be in memory
-		// A transaction that sets synchronous_commit = on waits in its COMMIT, durable and unacknowledged, for a standby
-		// that does not exist: for tests of what happens to a client meanwhile.
+		// A transaction that sets synchronous_commit = on waits in its COMMIT for a standby that
+		// does not exist. The transaction is durable, and its client gets no answer. Tests use that
+		// to examine a client in this state.
 		"synchronous_standby_names=ghost",
 		"synchronous_commit=local",
 	}
 }
 
+// set adds a setting of the form name=value.
 func (s *settings) set(assignment string) error {
 	name, _, ok := strings.Cut(assignment, "=")
 	if !ok || name == "" {
@@ -30,7 +33,7 @@ func (s *settings) set(assignment string) error {
 	return nil
 }
 
-// durable tells whether the data is meant to survive a crash of the machine, so that it has to be on a disk.
+// durable reports whether fsync is on: the data then has to be on a disk.
 func (s settings) durable() bool {
 	durable := true
 	for _, assignment := range s {
@@ -41,7 +44,8 @@ func (s settings) durable() bool {
 	return durable
 }
 
-// off reads a boolean setting as Postgres does: any unambiguous prefix of these words.
+// off reports whether a boolean setting is off. Postgres accepts any unambiguous prefix of these
+// words.
 func off(value string) bool {
 	switch strings.ToLower(strings.Trim(strings.TrimSpace(value), "'")) {
 	case "off", "of", "0", "n", "no", "f", "fa", "fal", "fals", "false":

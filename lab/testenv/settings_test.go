@@ -8,7 +8,7 @@ func TestDurable(t *testing.T) {
 		settings settings
 		want     bool
 	}{
-		{settings{}, true}, // as Postgres is by itself
+		{settings{}, true}, // the default of Postgres
 		{testSettings(), false},
 		{append(testSettings(), "fsync=on"), true},
 		{append(testSettings(), "FSYNC = true"), true},

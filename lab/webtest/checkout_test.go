@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// What the page says of the steps of a purchase that is paid by card.
+// What the page shows about the steps of a purchase that is paid by card.
 const (
 	allSteps     = "reserve: done charge: done confirm: done"
 	inCharge     = "reserve: done charge: under way"
@@ -26,7 +26,7 @@ func TestOrderPaidByCardShowsItsSteps(t *testing.T) {
 	p.wantSteps(allSteps)
 	p.wantOneOrder("2 attempts → 1 order")
 	p.wantCharges(charge{Cents: 9800, Asked: 1})
-	p.waitFor(`document.querySelector("#books .shipped")?.innerText === "shipped: box"`) // fulfilment was told, and has told the shop
+	p.waitFor(`document.querySelector("#books .shipped")?.innerText === "shipped: box"`) // fulfillment got the message, and has notified the shop
 }
 
 func TestBankThatLosesItsAnswerHasChargedOnce(t *testing.T) {
@@ -48,10 +48,10 @@ func TestServiceKilledInTheChargeIsRestartedAndTheOrderCompletes(t *testing.T) {
 	p.click("[name=bankSlow]")
 	p.click("#pay")
 	p.wantSteps(inCharge)
-	p.waitFor(`document.querySelectorAll("#charges tr").length === 1`) // the card is charged, and the service does not know
+	p.waitFor(`document.querySelectorAll("#charges tr").length === 1`) // the card is charged, and the service does not know it
 	p.click("#kill")
-	p.wantSteps(allSteps)                 // by itself: nobody has asked again
-	p.wantOneOrder("1 attempt → 1 order") // which the browser has not been told
+	p.wantSteps(allSteps)                 // without another request
+	p.wantOneOrder("1 attempt → 1 order") // the browser does not know that yet
 	p.waitFor(`!document.querySelector(".waiting")`)
 	p.click("#retry")
 	p.waitFor(`document.querySelector("#purchases li:last-child .seen").innerText === "` + replayed + `"`)
@@ -74,7 +74,7 @@ func TestDeclinedCardGivesTheStockBack(t *testing.T) {
 	}
 }
 
-// wantSteps waits until the page says so of the steps of the only purchase.
+// wantSteps waits until the page shows this about the steps of the only purchase.
 func (p *page) wantSteps(want string) {
 	p.t.Helper()
 	said, err := json.Marshal(want)
@@ -84,14 +84,14 @@ func (p *page) wantSteps(want string) {
 	p.waitFor(`[...document.querySelectorAll(".steps .badge")].map((step) => step.innerText).join(" ") === ` + string(said))
 }
 
-// charge is a line of the bank's ledger.
+// charge is a row of the bank's ledger.
 type charge struct {
 	Cents    int  `json:"amount_cents"`
 	Asked    int  `json:"asked"`
 	Declined bool `json:"declined"`
 }
 
-// wantCharges fails the test unless this is what the bank's ledger has, and as many lines of it are on the page.
+// wantCharges fails the test unless the bank's ledger has these rows, and the page shows as many.
 func (p *page) wantCharges(want ...charge) {
 	p.t.Helper()
 	r, err := http.NewRequestWithContext(p.tab, http.MethodGet, p.url+"/charges", nil)

@@ -11,8 +11,9 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// failOnComplaints makes the test fail if the browser finds fault with what is loaded into the tab from here on: an exception
-// that nobody catches, something that the content security policy forbids. Answers that say no are none of it.
+// failOnComplaints makes the test fail if the browser reports a problem in the tab from now on: an
+// uncaught exception, or a violation of the content security policy. HTTP error statuses do not
+// count.
 func failOnComplaints(t *testing.T) chromedp.Action[chromedp.Void] {
 	var listeners sync.WaitGroup
 	return chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {

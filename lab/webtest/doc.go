@@ -1,5 +1,6 @@
-// Package webtest holds the tests that need what no importer of idem should have to download: a second opinion on
-// structured fields, routers, and a browser to click through the pages of example/orders and of idem ui.
+// Package webtest contains tests whose dependencies no importer of idem should have to download:
+// another parser of structured fields, HTTP routers, and a browser that operates the pages of
+// example/orders and of idem ui.
 //
-// It is a module of its own, and has nothing but tests.
+// It is a separate module and contains only tests and their servers.
 package webtest

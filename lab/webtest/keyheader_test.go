@@ -9,8 +9,9 @@ import (
 	"github.com/idem-go/idem/internal/keyheader"
 )
 
-// FuzzKeyHeaderAgainstHTTPSFV compares the parser with another reading of RFC 9651. They agree on everything that begins
-// with a quote, but for what keyheader refuses on purpose: parameters and the empty string.
+// FuzzKeyHeaderAgainstHTTPSFV compares the parser with another parser of RFC 9651. Both agree on
+// everything that begins with a quote, except for parameters and the empty string, which keyheader
+// refuses on purpose.
 func FuzzKeyHeaderAgainstHTTPSFV(f *testing.F) {
 	for _, seed := range []string{
 		"k", `"k"`, ` "a b" `, "\t\"k\"\t", `"\"\\"`, `"k\"`, `"\k"`, `"k";a=1`, `"k" ;a`, `"k"; a=?1;b="\""`, `"a", "b"`, `"a","b"`, `"a" "b"`,
@@ -24,7 +25,7 @@ func FuzzKeyHeaderAgainstHTTPSFV(f *testing.F) {
 		if err == nil {
 			agreeOnSpelling(t, key)
 		}
-		trimmed := strings.Trim(value, " \t") // as HTTP does before anybody parses
+		trimmed := strings.Trim(value, " \t") // HTTP removes this space before parsing
 		if !strings.HasPrefix(trimmed, `"`) {
 			if err == nil && key != trimmed {
 				t.Errorf("the bare key %q was read as %q", value, key)
@@ -40,7 +41,7 @@ func FuzzKeyHeaderAgainstHTTPSFV(f *testing.F) {
 	})
 }
 
-// agreeOnSpelling fails the test unless the key, as httpsfv would send it, is read as the same key.
+// agreeOnSpelling fails the test unless the key in the form of httpsfv is parsed to the same key.
 func agreeOnSpelling(t *testing.T, key string) {
 	t.Helper()
 	spelled, err := httpsfv.Marshal(httpsfv.NewItem(key))

@@ -18,7 +18,7 @@ func oapiAsAWhole(m *idemhttp.Middleware, place place) http.Handler {
 	return recovering(m.Wrap(oapi.Handler(oapi.NewStrictHandler(oapiCarts{place}, nil))))
 }
 
-// oapiCarts is the service of oapi/carts.yaml.
+// oapiCarts implements the service of oapi/carts.yaml.
 type oapiCarts struct{ place place }
 
 func (c oapiCarts) PlaceItem(ctx context.Context, r oapi.PlaceItemRequestObject) (oapi.PlaceItemResponseObject, error) {

@@ -15,7 +15,7 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// page is the page in a browser, and the database behind it.
+// page is a page in a browser, and the database behind it.
 type page struct {
 	t    *testing.T
 	tab  context.Context
@@ -39,7 +39,8 @@ func (p *page) do(steps ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// click tries again if the page has replaced the element between the look for it and the mouse: nothing was clicked then.
+// click retries if the page replaces the element between the lookup and the click. Nothing was
+// clicked then.
 func (p *page) click(selector string) {
 	p.t.Helper()
 	err := chromedp.Do(p.tab, chromedp.Click(chromedp.CSS(selector)))
@@ -51,7 +52,8 @@ func (p *page) click(selector string) {
 	}
 }
 
-// doubleClick sends what a mouse sends: a first click, and a second that says so.
+// doubleClick sends the events of a mouse: a first click, and a second one that is marked as a
+// double click.
 func (p *page) doubleClick(selector string) {
 	p.t.Helper()
 	p.do(chromedp.Click(chromedp.CSS(selector)), chromedp.DoubleClick(chromedp.CSS(selector)))
@@ -80,8 +82,8 @@ func (p *page) text(selector string) string {
 	return text
 }
 
-// wantAttempts waits until there are so many attempts, and each has come to something. In which order two of them were
-// answered that were under way together is not for us to say.
+// wantAttempts waits until these attempts are on the page and have a result. Two concurrent
+// attempts can be answered in any order.
 func (p *page) wantAttempts(want ...string) {
 	p.t.Helper()
 	p.waitFor(fmt.Sprintf(`document.querySelectorAll("#purchases li").length === %d && !document.querySelector(".waiting")`, len(want)))
@@ -97,7 +99,8 @@ func (p *page) wantAttempts(want ...string) {
 	}
 }
 
-// wantOneOrder fails the test unless the database has one order, which the page shows beside its record, with this sum.
+// wantOneOrder fails the test unless the database has one order, and the page shows it with its
+// record and this sum.
 func (p *page) wantOneOrder(sum string) {
 	p.t.Helper()
 	p.waitFor(fmt.Sprintf(`document.querySelector(".sum").innerText === %q && document.querySelectorAll("#books tr.ours").length === 1`, sum))
@@ -113,7 +116,7 @@ func (p *page) wantInBooks(orders, records int) {
 	}
 }
 
-// screenshot writes what the page looks like to the file that IDEM_TEST_SCREENSHOT names.
+// screenshot writes a picture of the page to the file that IDEM_TEST_SCREENSHOT names.
 func (p *page) screenshot() {
 	p.t.Helper()
 	name := os.Getenv("IDEM_TEST_SCREENSHOT")

@@ -24,16 +24,18 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// place puts an item into a cart, which the router has found in the path. An error is not yet an answer.
+// place puts an item into a cart whose name the router has found in the path. If place returns an
+// error, it has not answered.
 type place func(w http.ResponseWriter, r *http.Request, cart string) error
 
-// answer is place for a handler that returns its answer.
+// answer calls place for a handler that returns its answer.
 func (p place) answer(ctx context.Context, cart string) (*httptest.ResponseRecorder, error) {
 	w := httptest.NewRecorder()
 	return w, p(w, (&http.Request{}).WithContext(ctx), cart)
 }
 
-// routers put the middleware in front of a route, in the ways in which their routers have it. Each recovers from a panic.
+// routers put the middleware in front of a route, in the usual way of each router. Each recovers
+// from a panic.
 var routers = map[string]func(*idemhttp.Middleware, place) http.Handler{
 	"chi": func(m *idemhttp.Middleware, place place) http.Handler {
 		router := chi.NewRouter()
@@ -82,7 +84,7 @@ var routers = map[string]func(*idemhttp.Middleware, place) http.Handler{
 		return m.Wrap(router)
 	},
 	"gin, as a whole": func(m *idemhttp.Middleware, place place) http.Handler {
-		router := gin.New() // not gin.Default, whose Recovery is inside
+		router := gin.New() // not gin.Default, whose Recovery would be inside of the middleware
 		router.POST("/carts/:cart/items", func(c *gin.Context) {
 			if err := place(c.Writer, c.Request, c.Param("cart")); err != nil {
 				panic(err)
@@ -100,7 +102,7 @@ var routers = map[string]func(*idemhttp.Middleware, place) http.Handler{
 		routes.Handle("POST /carts/", m.Wrap(router))
 		return routes
 	},
-	"echo, as a whole": func(m *idemhttp.Middleware, place place) http.Handler { // which any router can be that is a handler
+	"echo, as a whole": func(m *idemhttp.Middleware, place place) http.Handler { // possible with any router that is an http.Handler
 		router := echo.New()
 		router.HTTPErrorHandler = failing(router)
 		router.Use(echomiddleware.Recover())
@@ -113,7 +115,8 @@ var routers = map[string]func(*idemhttp.Middleware, place) http.Handler{
 	"oapi-codegen, by its middlewares": oapiByItsMiddlewares,
 }
 
-// recovering answers 500 if a handler has panicked, as net/http's server ends the connection.
+// recovering answers 500 if a handler has panicked. The server of net/http would end the
+// connection.
 func recovering(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
@@ -137,8 +140,9 @@ func echoHandler(place place) echo.HandlerFunc {
 	return func(c echo.Context) error { return place(c.Response(), c.Request(), c.Param("cart")) }
 }
 
-// wrapEcho is what echo.WrapMiddleware is not: a handler that returns an error has answered before the transaction is
-// decided, and what is answered after a panic goes to the client.
+// wrapEcho is used in place of echo.WrapMiddleware. With wrapEcho, an error of the handler is
+// answered inside the middleware, before the transaction ends. After a panic, wrapEcho restores the
+// response outside of the middleware, so that an answer to the panic goes to the client.
 func wrapEcho(m *idemhttp.Middleware) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
@@ -156,7 +160,8 @@ func wrapEcho(m *idemhttp.Middleware) echo.MiddlewareFunc {
 	}
 }
 
-// failing makes an error win over the success that Echo's handler has answered with before: Echo would leave that as it is.
+// failing replaces a success that Echo's handler has answered by a later error. Echo would leave
+// the success.
 func failing(e *echo.Echo) echo.HTTPErrorHandler {
 	return func(err error, c echo.Context) {
 		if answer := c.Response(); answer.Committed && answer.Status < http.StatusBadRequest {
@@ -256,7 +261,7 @@ type carts struct {
 	t       *testing.T
 	pool    *pgxpool.Pool
 	handler http.Handler
-	broken  bool // the carts "panics" and "fails" do, after the write, and those that are late behind their answer
+	broken  bool // "panics" and "fails" do so after the write; the late carts do so after their answer
 }
 
 func newCarts(t *testing.T, build func(*idemhttp.Middleware, place) http.Handler) *carts {
@@ -313,7 +318,8 @@ func (c *carts) wantItems(want int) {
 	}
 }
 
-// What is obvious with gin and fiber calls the handler where the middleware does not see its answer.
+// The obvious way with gin and fiber calls the handler so that the middleware does not see the
+// answer.
 func TestBehindARouterWhatTheMiddlewareDoesNotSeeIsRefused(t *testing.T) {
 	t.Parallel()
 	obvious := map[string]func(*idemhttp.Middleware, place) http.Handler{
@@ -333,7 +339,7 @@ func TestBehindARouterWhatTheMiddlewareDoesNotSeeIsRefused(t *testing.T) {
 			app.Use(adaptor.HTTPMiddleware(func(next http.Handler) http.Handler {
 				covered := m.Wrap(next)
 				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					// The context that the adaptor gives is fiber's own, which the next request uses again
+					// The adaptor's context is fiber's own, and the next request reuses it.
 					covered.ServeHTTP(w, r.WithContext(context.WithoutCancel(r.Context())))
 				})
 			}))

@@ -14,7 +14,8 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// startOrders starts the shop of example/orders on a database, and returns its URL. It is stopped when the test is over.
+// startOrders starts the shop of example/orders on a database and returns its URL. It stops at the
+// end of the test.
 func startOrders(t *testing.T, databaseURL string) string {
 	t.Helper()
 	program, err := buildOrders()
@@ -27,7 +28,7 @@ func startOrders(t *testing.T, databaseURL string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer log.Close() // the process has its own
+	defer log.Close() // the process has its own descriptor
 	cmd.Stderr = log
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {

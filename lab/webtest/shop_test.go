@@ -7,7 +7,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// What the page of example/orders says of an attempt, in a real browser.
+// What the page of example/orders shows about an attempt.
 const (
 	placed     = "201 order 1"
 	replayed   = "201 replayed order 1"
@@ -34,7 +34,7 @@ func TestSlowOrderDoubleClickedIsOneOrder(t *testing.T) {
 	p.click("#twice")
 	p.waitFor(`document.querySelector("#books tr.in-progress")`)
 	p.waitFor(`document.querySelectorAll("#purchases li").length === 2 && !document.querySelector(".waiting")`)
-	if strings.Contains(p.text("#purchases"), inProgress) { // the machine took longer than the second click waits
+	if strings.Contains(p.text("#purchases"), inProgress) { // the machine was slower than the second click waits
 		p.click("#retry")
 		p.wantAttempts(placed, inProgress, replayed)
 		p.wantOneOrder("3 attempts → 1 order")
@@ -62,7 +62,7 @@ func TestLostAnswerIsReplayedToTheRetry(t *testing.T) {
 	p.click("[name=lose]")
 	p.click("#pay")
 	p.wantAttempts(lost)
-	p.wantOneOrder("1 attempt → 1 order") // which the browser has not been told
+	p.wantOneOrder("1 attempt → 1 order") // the browser does not know that yet
 	p.click("#retry")
 	p.wantAttempts(lost, replayed)
 	p.wantOneOrder("2 attempts → 1 order")
@@ -106,7 +106,8 @@ func TestPageFitsANarrowScreen(t *testing.T) {
 	}
 }
 
-// TestPageTellsTheWholeStory is the picture in the README: with IDEM_TEST_SCREENSHOT, it writes it to the file of this name.
+// TestPageTellsTheWholeStory produces the picture in the README. If IDEM_TEST_SCREENSHOT names a
+// file, the test writes the picture there.
 func TestPageTellsTheWholeStory(t *testing.T) {
 	t.Parallel()
 	p := openPage(t)

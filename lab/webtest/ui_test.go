@@ -30,7 +30,7 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// buildIdem builds the command once. TestMain removes it.
+// buildIdem builds the command idem once. TestMain removes it.
 var buildIdem = sync.OnceValues(func() (string, error) {
 	program := filepath.Join(buildDir, "idem")
 	build := exec.Command("go", "build", "-C", "../../cmd/idem", "-o", program, ".")
@@ -38,7 +38,7 @@ var buildIdem = sync.OnceValues(func() (string, error) {
 	return program, build.Run()
 })
 
-// openUI has idem ui serve the database of a shop that is in trouble, and shows it in a browser.
+// openUI runs idem ui on the database of a shop with problems, and opens it in a browser.
 func openUI(t *testing.T, args ...string) (p *page, token string) {
 	t.Helper()
 	program, err := buildIdem()
@@ -75,7 +75,8 @@ func openUI(t *testing.T, args ...string) (p *page, token string) {
 	return p, shown.Token
 }
 
-// getIntoTrouble does what a shop does on a bad day, with names of a hostile tenant.
+// getIntoTrouble creates the records of a shop with many failures. The names are those of a hostile
+// tenant.
 func getIntoTrouble(t *testing.T, pool *pgxpool.Pool) {
 	t.Helper()
 	ctx := t.Context()
@@ -136,7 +137,7 @@ func (p *page) fill(selector, value string) {
 	p.do(chromedp.SetValue(chromedp.CSS(selector), value))
 }
 
-// says waits until the page has a text somewhere.
+// says waits until the page contains text.
 func (p *page) says(text string) {
 	p.t.Helper()
 	quoted, err := json.Marshal(text)
@@ -146,7 +147,8 @@ func (p *page) says(text string) {
 	p.eventually(`document.body !== null && document.body.innerText.includes(` + string(quoted) + `)`)
 }
 
-// eventually waits for an expression across pages: what is asked of one that is being left is asked again.
+// eventually waits until an expression is true. It retries if the browser leaves the page in the
+// meantime.
 func (p *page) eventually(expression string) {
 	p.t.Helper()
 	for {
@@ -162,7 +164,7 @@ func (p *page) eventually(expression string) {
 	}
 }
 
-// runsNothing fails the test if a text of a stranger has become a script or an element.
+// runsNothing fails the test if a text from outside has become a script or an element.
 func (p *page) runsNothing() {
 	p.t.Helper()
 	bad, err := chromedp.Run(p.tab, chromedp.Evaluate[bool](
@@ -211,7 +213,7 @@ func TestPersonSeesWhatIsParkedAndHelps(t *testing.T) {
 	p.click("tbody a")
 	p.says("Cancel ends the operation")
 	p.screenshot()
-	p.click(`form[action$=cancel] button`) // without a reason, which the browser asks for
+	p.click(`form[action$=cancel] button`) // the browser asks for the missing reason
 	p.fill(`form[action$=retry] [name=reason]`, "INC-7: the bank has answered")
 	p.click(`form[action$=retry] button`)
 	p.says("It is retried: a Worker")
@@ -231,7 +233,8 @@ func TestPersonSeesWhatIsParkedAndHelps(t *testing.T) {
 	}
 }
 
-// A page on another port of the machine is of the same site: the browser sends the cookie along with its forms.
+// A page on another port of the machine belongs to the same site, so the browser sends the cookie
+// with its forms.
 func TestPageOfAnotherPortCannotAct(t *testing.T) {
 	t.Parallel()
 	p, token := openUI(t, "--write")
@@ -279,7 +282,7 @@ func TestPageReadsItselfAgainAndLeavesFormsAlone(t *testing.T) {
 	p.says("Paused")
 }
 
-// A person with a phone sees why an operation is parked and what to do next, without a finger on the screen.
+// On a phone, a person sees without scrolling why an operation is parked and what to do next.
 func TestUI_ReasonAndNextStepNeedNoScrolling(t *testing.T) {
 	t.Parallel()
 	p, _ := openUI(t)
@@ -288,7 +291,7 @@ func TestUI_ReasonAndNextStepNeedNoScrolling(t *testing.T) {
 		const seen = e && document.elementFromPoint(box.left + box.width / 2, box.top + box.height / 2);
 		return !(seen && e.contains(seen) && box.left >= 0 && box.top >= 0 && box.right <= innerWidth && box.bottom <= innerHeight && !e.innerText.includes("…"));
 	}).join(" and ")`
-	for _, size := range [][2]int64{{390, 664}, {768, 1024}, {1280, 720}} { // a phone with the bars of its browser
+	for _, size := range [][2]int64{{390, 664}, {768, 1024}, {1280, 720}} { // a phone, less the bars of its browser
 		p.do(chromedp.EmulateViewport(size[0], size[1]))
 		p.open("operations")
 		p.says("must not happen twice")
@@ -305,7 +308,7 @@ func TestUI_ReasonAndNextStepNeedNoScrolling(t *testing.T) {
 	}
 }
 
-// In the dark nothing is left light: every text and every line stands out from the page.
+// In dark mode no part of the page is light, and every text and line is visible.
 func TestUI_IsDarkThroughout(t *testing.T) {
 	t.Parallel()
 	p, token := openUI(t, "--write")
@@ -348,7 +351,8 @@ func TestUI_IsDarkThroughout(t *testing.T) {
 	}
 }
 
-// The charts are drawn under the policy of the page, which the browser complains about otherwise.
+// The charts conform to the content security policy of the page. The browser would report a
+// violation.
 func TestUI_DrawsCharts(t *testing.T) {
 	t.Parallel()
 	p, _ := openUI(t)

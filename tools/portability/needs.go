@@ -1,5 +1,5 @@
-// Package portability tells what the statements of idem need of a server, and which servers refuse that. docs/portability.md and
-// statements.md have what it finds: make generate writes it there.
+// Package portability finds the server features that the statements of idem need, and the servers
+// that refuse them. `make generate` writes the result to docs/portability.md and statements.md.
 package portability
 
 import (
@@ -10,10 +10,10 @@ import (
 	"github.com/idem-go/idem/tools/syntax"
 )
 
-// Need is something that not every server has.
+// Need is a feature that some servers do not have.
 type Need string
 
-// The needs, as the page names them.
+// The needs, by their names on the page.
 const (
 	TransactionLocks Need = "locks of a transaction"
 	SessionLocks     Need = "locks of a session"
@@ -36,13 +36,13 @@ const (
 	RelationSizes    Need = "sizes of tables"
 )
 
-// Needs are all of them, in the order of the page.
+// Needs lists all needs in the order of the page.
 var Needs = []Need{
 	TransactionLocks, SessionLocks, LockTable, LocalSettings, SessionSettings, Durability, PlannerSettings, TransactionIDs, OnConflict, RowLocks, SkipLocked,
 	WritingWith, Lateral, Collation, Division, Listening, Sessions, Catalog, RelationSizes,
 }
 
-// of functions, by their names.
+// ofFunctions maps the names of functions to their needs.
 var ofFunctions = map[string]Need{
 	"pg_try_advisory_xact_lock": TransactionLocks, "pg_advisory_xact_lock": TransactionLocks,
 	"pg_try_advisory_xact_lock_shared": TransactionLocks, "pg_advisory_xact_lock_shared": TransactionLocks,
@@ -54,7 +54,8 @@ var ofFunctions = map[string]Need{
 	"pg_relation_size": RelationSizes, "pg_partition_tree": RelationSizes, "to_regclass": RelationSizes, "pg_total_relation_size": RelationSizes,
 }
 
-// of a setting that set_config changes, by its name; of any other, whether it is local says.
+// ofSetting returns the need of changing a setting with set_config. local is the third argument of
+// set_config.
 func ofSetting(name string, local bool) Need {
 	switch {
 	case name == "synchronous_commit":
@@ -69,7 +70,7 @@ func ofSetting(name string, local bool) Need {
 
 type node = syntax.Node
 
-// Of returns what a statement needs, in the order of Needs.
+// Of returns the needs of a statement in the order of Needs.
 func Of(sql string) ([]Need, error) {
 	tree, err := syntax.Parse(sql)
 	if err != nil {
@@ -83,13 +84,15 @@ func Of(sql string) ([]Need, error) {
 			needs = append(needs, need)
 		}
 	}
+	// A need that is missing in Needs would silently not be reported.
 	if len(needs) != len(found) {
 		return nil, fmt.Errorf("a need is not among Needs: %v", found)
 	}
 	return needs, nil
 }
 
-// find adds what one object of the tree needs.
+// find adds the needs of one object of the syntax tree. The tree names the kind of a node in the
+// key that holds it.
 func find(n node, found map[Need]bool) {
 	for kind, field := range n {
 		inner, _ := field.(node)
@@ -106,6 +109,7 @@ func find(n node, found map[Need]bool) {
 		case "onConflictClause":
 			found[OnConflict] = true
 		case "CommonTableExpr":
+			// WITH x AS (INSERT ...) is a PostgreSQL extension; WITH x AS (SELECT ...) is not.
 			for statement := range inner["ctequery"].(node) {
 				if statement != "SelectStmt" {
 					found[WritingWith] = true
@@ -127,6 +131,7 @@ func find(n node, found map[Need]bool) {
 	}
 }
 
+// call adds the need of a function call.
 func call(n node, found map[Need]bool) {
 	name := syntax.Name(n["funcname"])
 	if need, ok := ofFunctions[name]; ok {
@@ -137,6 +142,7 @@ func call(n node, found map[Need]bool) {
 	}
 }
 
+// table adds the need of a reference to a system table.
 func table(n node, found map[Need]bool) {
 	name, _ := n["relname"].(string)
 	switch {
@@ -150,19 +156,20 @@ func table(n node, found map[Need]bool) {
 	}
 }
 
-// constant is the value of a string constant.
+// constant returns the value of a string constant, or "" if n is something else.
 func constant(n any) string {
 	c, _ := n.(node)["A_Const"].(node)
 	return syntax.Text(c["sval"])
 }
 
+// isTrue reports whether n is the constant true.
 func isTrue(n any) bool {
 	c, _ := n.(node)["A_Const"].(node)
 	value, _ := c["boolval"].(node)
 	return value["boolval"] == true
 }
 
-// RefusedBy are the servers that refuse one of needs.
+// RefusedBy returns the names of the servers that refuse at least one of the needs.
 func RefusedBy(needs []Need) []string {
 	var names []string
 	for _, s := range Servers {

@@ -41,7 +41,8 @@ func TestNeedsAreFoundInTheText(t *testing.T) {
 	}
 }
 
-// The page says which servers have each need, and statements.md what each statement needs.
+// docs/portability.md says which servers have each need. statements.md says what each statement
+// needs.
 func TestPageSaysWhatTheStatementsNeed(t *testing.T) {
 	t.Parallel()
 	for file, table := range map[string]struct{ name, text string }{
@@ -125,7 +126,7 @@ func statementsTable(t *testing.T) string {
 	return b.String()
 }
 
-// texts returns the statements of a file, as servers get them.
+// texts returns the statements of a file in the form that servers get.
 func texts(t *testing.T, file string) []string {
 	t.Helper()
 	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)

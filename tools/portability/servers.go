@@ -3,12 +3,15 @@ package portability
 // Server is a server, or a pooler in front of PostgreSQL.
 type Server struct {
 	Name string
-	Has  map[Need]string // what is to be said of a need; where nothing is, the server is as PostgreSQL
+	// Has says how the server differs in a need. Without an entry, the server behaves like
+	// PostgreSQL.
+	Has map[Need]string
 }
 
 const notKnown = "not known"
 
-// Servers are those of the page, which has the sources. What no source says is not known.
+// Servers lists the servers of docs/portability.md, which has the sources. A need that no source
+// mentions is marked as not known.
 var Servers = []Server{
 	{"CockroachDB", map[Need]string{
 		TransactionLocks: "since 26.2; before, granted and void", SessionLocks: "granted and void", LockTable: notKnown,

@@ -1,21 +1,28 @@
-// Package qualify names the schema of everything that a statement looks up by its name: operators, functions, types, collations and
-// relations. What a person writes as
+// Package qualify adds the schema to everything that a statement looks up by name: operators,
+// functions, types, collations and relations. It rewrites
 //
 //	SELECT count(*) FROM idem.inbox m WHERE m.since < now() - $1
 //
-// becomes
+// to
 //
-//	SELECT pg_catalog.count(*) FROM idem.inbox m WHERE m.since OPERATOR(pg_catalog.<) (pg_catalog.now() OPERATOR(pg_catalog.-) $1::pg_catalog.interval)
+//	SELECT pg_catalog.count(*) FROM idem.inbox m
+//	WHERE m.since OPERATOR(pg_catalog.<)
+//		(pg_catalog.now() OPERATOR(pg_catalog.-) $1::pg_catalog.interval)
 //
-// so that no search_path changes what the statement does, and so that it means the same under the simple protocol, where a parameter
-// is a literal.
+// The result has the same meaning under every search_path, and in the simple protocol, where a
+// parameter is a literal.
 //
-// The rules: what has no schema is in pg_catalog. Tables, and functions of idem's own, are written with theirs; of relations only
-// those of the system, which begin with pg_, may go without. A parameter that is not cast gets the type that the caller says. A
-// construct that looks up an operator and cannot name its schema (IN, BETWEEN, LIKE, IS DISTINCT FROM, NULLIF, CASE x WHEN, USING) is
-// an error.
+// The rules are:
 //
-// The text is parsed by PostgreSQL's own grammar and edited where the tree says, so that its lines and comments stay. OPERATOR() has
-// another precedence than the operators that it stands for, which is why parentheses are added. That the edit says the same is not
-// taken on trust: the result is parsed, and its tree is compared with that of the source.
+//   - A name without a schema belongs to pg_catalog.
+//   - Tables and functions of idem need their schema in the source. A relation without a schema is
+//     an error unless its name begins with pg_.
+//   - A parameter without a cast gets the type that the caller passes.
+//   - A construct that looks up an operator and cannot name its schema is an error: IN, BETWEEN,
+//     LIKE, IS DISTINCT FROM, NULLIF, CASE x WHEN, USING.
+//
+// PostgreSQL's own grammar parses the text. The package then edits the text at the positions in the
+// tree, so that lines and comments stay. OPERATOR() has another precedence than the operator that
+// it replaces, so the package also adds parentheses. It checks every edit: the tree of the result
+// must equal the edited tree of the source.
 package qualify

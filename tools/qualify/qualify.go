@@ -9,11 +9,12 @@ import (
 	"github.com/idem-go/idem/tools/syntax"
 )
 
-// System is the schema of what has none.
+// System is the schema that Statement adds to names without one.
 const System = "pg_catalog"
 
-// Statement returns a statement with everything qualified. types are the types of its parameters, by number: those that the text does
-// not cast get them.
+// Statement returns sql with all names qualified. types gives the types of the parameters by
+// number, for those that sql does not cast. Statement fails if a name cannot be qualified, or if
+// the result would not have the meaning of sql.
 func Statement(sql string, types map[int]string) (string, error) {
 	q := &qualifier{sql: sql, types: types, queries: map[string]bool{}}
 	tree, err := syntax.Parse(sql)
@@ -33,22 +34,26 @@ func Statement(sql string, types map[int]string) (string, error) {
 
 type node = syntax.Node
 
-// qualifier walks through a tree, in which it changes what it changes in the text.
+// qualifier walks through a syntax tree. It records its changes as edits of the text, and makes the
+// same changes to the tree, with which Statement then compares the tree of the edited text.
 type qualifier struct {
 	sql     string
 	types   map[int]string
 	tokens  []token
-	queries map[string]bool // the names of WITH
+	queries map[string]bool // the names of WITH queries
 	edits   []edit
 	err     error
 }
 
-// edit is a text that replaces a part of the source. Of those at one place the lower rank comes first.
+// edit replaces a part of the text. Among edits at the same position, the one with the lower rank
+// comes first.
 type edit struct {
 	start, end, rank int
 	text             string
 }
 
+// Ranks of edits. At one position, the order is: the cast of what ends here, closing parentheses,
+// opening parentheses, and the name of what begins here.
 const (
 	castRank = iota
 	closeRank
@@ -56,6 +61,7 @@ const (
 	nameRank
 )
 
+// fail records the first error, with the line of the position.
 func (q *qualifier) fail(at int, format string, args ...any) {
 	if q.err == nil {
 		line := 1 + strings.Count(q.sql[:min(at, len(q.sql))], "\n")
@@ -67,6 +73,7 @@ func (q *qualifier) insert(at, rank int, text string) {
 	q.edits = append(q.edits, edit{start: at, end: at, rank: rank, text: text})
 }
 
+// edited returns the text with all edits applied.
 func (q *qualifier) edited() string {
 	sort.SliceStable(q.edits, func(i, j int) bool {
 		a, b := q.edits[i], q.edits[j]
@@ -86,7 +93,8 @@ func (q *qualifier) edited() string {
 	return text.String()
 }
 
-// nameQueries finds the names that WITH gives to queries, which are looked up before tables.
+// nameQueries records the names of WITH queries. Postgres looks a name up there before it looks for
+// a table.
 func (q *qualifier) nameQueries(tree any) {
 	syntax.Each(tree, func(n node) {
 		if name, ok := n["ctename"].(string); ok {
@@ -95,7 +103,8 @@ func (q *qualifier) nameQueries(tree any) {
 	})
 }
 
-// visit qualifies a part of the tree and returns it as it is then. field is which one of a cast it is.
+// visit qualifies a part of the tree and returns the changed part. field is the name of the field
+// that holds the part if its parent is a cast, and "" otherwise.
 func (q *qualifier) visit(tree any, field string) any {
 	switch tree := tree.(type) {
 	case []any:
@@ -106,7 +115,7 @@ func (q *qualifier) visit(tree any, field string) any {
 		q.refuse(tree)
 		q.rename(tree)
 		for name, value := range tree {
-			if name == "lockedRels" { // FOR UPDATE OF has the names of what FROM has
+			if name == "lockedRels" { // FOR UPDATE OF repeats names of the FROM clause
 				continue
 			}
 			under := ""
@@ -122,7 +131,7 @@ func (q *qualifier) visit(tree any, field string) any {
 	return tree
 }
 
-// rename qualifies the names in one object.
+// rename qualifies the names in one object of the tree.
 func (q *qualifier) rename(n node) {
 	if e, ok := n["A_Expr"].(node); ok && q.err == nil {
 		q.operator(e)
@@ -146,7 +155,8 @@ func (q *qualifier) rename(n node) {
 	}
 }
 
-// named calls edit where a name without a schema begins, and gives it one.
+// named qualifies the name in a field of n if the name has no schema: it calls edit with the
+// position of the name, and adds the schema in the tree.
 func (q *qualifier) named(n node, field string, edit func(at int)) {
 	parts, ok := n[field].([]any)
 	if !ok || len(parts) != 1 {
@@ -156,7 +166,8 @@ func (q *qualifier) named(n node, field string, edit func(at int)) {
 	n[field] = append([]any{node{"String": node{"sval": System}}}, parts...)
 }
 
-// word qualifies a type that is a word of the grammar, which means that of the system either way.
+// word qualifies a type that is a keyword of the grammar. The grammar gives such a type the schema
+// pg_catalog even without a prefix. Only INTERVAL behind :: is prefixed.
 func (q *qualifier) word(n node, prefix func(at int)) {
 	at := location(n)
 	if i := q.at(at); i > 0 && q.tokens[i].text == "INTERVAL" && q.tokens[i-1].text == "::" {
@@ -164,11 +175,12 @@ func (q *qualifier) word(n node, prefix func(at int)) {
 	}
 }
 
-// operator qualifies an operator. What was bound by its precedence gets parentheses.
+// operator qualifies an operator. OPERATOR() binds differently, so a right operand that is an
+// operator expression itself gets parentheses.
 func (q *qualifier) operator(e node) {
 	kind, at := e["kind"].(string), location(e)
 	if kind != "AEXPR_OP" && kind != "AEXPR_OP_ANY" && kind != "AEXPR_OP_ALL" {
-		return // which refuse has refused
+		return // refuse has reported it
 	}
 	if right, ok := e["rexpr"].(node); ok && kind == "AEXPR_OP" {
 		if inner, ok := right["A_Expr"].(node); ok && q.depth(location(inner)) == q.depth(at) {
@@ -180,7 +192,8 @@ func (q *qualifier) operator(e node) {
 	q.named(e, "name", func(at int) { q.replaceOperator(at, syntax.Name(e["name"])) })
 }
 
-// endOf returns where an operand ends that is an operator with operands, and has no parentheses of its own.
+// endOf returns the end of a right operand that is an operator expression without parentheses. It
+// follows the right operands down to the last one.
 func (q *qualifier) endOf(e node, first int) int {
 	at := q.at(location(e))
 	right, _ := e["rexpr"].(node)
@@ -195,7 +208,7 @@ func (q *qualifier) replaceOperator(at int, name string) {
 	q.edits = append(q.edits, edit{start: t.start, end: t.end, rank: nameRank, text: "OPERATOR(" + System + "." + name + ")"})
 }
 
-// cast casts a parameter that is not cast by the text.
+// cast adds a cast to a parameter that the text does not cast.
 func (q *qualifier) cast(whole, parameter node) any {
 	number := int(parameter["number"].(float64))
 	name, known := q.types[number]
@@ -213,7 +226,7 @@ func (q *qualifier) cast(whole, parameter node) any {
 	return node{"TypeCast": node{"arg": whole, "typeName": typed}}
 }
 
-// at returns the index of the token that begins there.
+// at returns the index of the token that begins at start.
 func (q *qualifier) at(start int) int {
 	i := sort.Search(len(q.tokens), func(i int) bool { return q.tokens[i].start >= start })
 	if i == len(q.tokens) || q.tokens[i].start != start {
@@ -225,13 +238,13 @@ func (q *qualifier) at(start int) int {
 
 func (q *qualifier) depth(start int) int { return q.tokens[q.at(start)].depth }
 
-// location returns where a node is in the text. The tree leaves out what is zero.
+// location returns the position of a node in the text. The tree omits a field that is zero.
 func location(n node) int {
 	at, _ := n["location"].(float64)
 	return int(at)
 }
 
-// same returns an error unless a text has this tree.
+// same returns an error unless the text parses to this tree, positions aside.
 func same(tree any, text string) error {
 	read, err := syntax.Parse(text)
 	if err != nil {
@@ -245,7 +258,7 @@ func same(tree any, text string) error {
 	return nil
 }
 
-// unplace takes out of a tree where its nodes are in the text.
+// unplace removes the positions from a tree.
 func unplace(tree any) {
 	syntax.Each(tree, func(n node) {
 		for field := range n {

@@ -23,7 +23,7 @@ func TestAStatementIsQualified(t *testing.T) {
 		"SELECT a = ANY (b) FROM idem.t":                                     "SELECT a OPERATOR(pg_catalog.=) ANY (b) FROM idem.t",
 		"SELECT a <> ALL (SELECT 1) FROM idem.t":                             "SELECT a OPERATOR(pg_catalog.<>) ALL (SELECT 1) FROM idem.t",
 		"SELECT a OPERATOR(pg_catalog.=) b FROM idem.t":                      "SELECT a OPERATOR(pg_catalog.=) b FROM idem.t",
-		// What was bound by precedence
+		// Operands that were bound by precedence get parentheses.
 		"SELECT 1 + 2 * 3":                                    "SELECT 1 OPERATOR(pg_catalog.+) (2 OPERATOR(pg_catalog.*) 3)",
 		"SELECT 1 * 2 + 3":                                    "SELECT 1 OPERATOR(pg_catalog.*) 2 OPERATOR(pg_catalog.+) 3",
 		"SELECT (1 + 2) * 3":                                  "SELECT (1 OPERATOR(pg_catalog.+) 2) OPERATOR(pg_catalog.*) 3",

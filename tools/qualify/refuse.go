@@ -6,7 +6,7 @@ import (
 	"github.com/idem-go/idem/tools/syntax"
 )
 
-// refuse fails on what looks up a name that cannot be qualified.
+// refuse fails if the object looks up a name that cannot be qualified.
 func (q *qualifier) refuse(n node) {
 	for _, reason := range refusals(n) {
 		q.fail(reason.at, "%s", reason.text)
@@ -18,7 +18,7 @@ type refusal struct {
 	text string
 }
 
-// instead says what to write in the place of a construct that looks up an operator.
+// instead says what to write in place of a construct that looks up an operator.
 var instead = map[string]string{
 	"AEXPR_IN":              "IN looks up its operator: write = ANY (...) or <> ALL (...)",
 	"AEXPR_DISTINCT":        "IS DISTINCT FROM looks up its operator: compare, and ask for NULL",
@@ -33,7 +33,8 @@ var instead = map[string]string{
 	"AEXPR_NOT_BETWEEN_SYM": "BETWEEN looks up its operators: write two comparisons",
 }
 
-// refusals returns what looks up a name in this object and cannot be qualified.
+// refusals returns the lookups in this object that cannot be qualified. Each has a hint what to
+// write.
 func refusals(n node) []refusal {
 	var found []refusal
 	add := func(at node, text string) { found = append(found, refusal{location(at), text}) }
@@ -57,7 +58,8 @@ func refusals(n node) []refusal {
 	return found
 }
 
-// Unqualified lists what a statement looks up without a schema, and which of its parameters are not cast.
+// Unqualified returns everything that a statement looks up without a schema. It also reports a
+// parameter without a cast, and constructs that cannot be qualified.
 func Unqualified(sql string) ([]string, error) {
 	tree, err := syntax.Parse(sql)
 	if err != nil {
@@ -68,7 +70,7 @@ func Unqualified(sql string) ([]string, error) {
 	var found []string
 	cast, parameters := 0, 0
 	syntax.Each(tree, func(n node) {
-		delete(n, "lockedRels") // FOR UPDATE OF has the names of what FROM has
+		delete(n, "lockedRels") // FOR UPDATE OF repeats names of the FROM clause
 		for _, r := range refusals(n) {
 			found = append(found, r.text)
 		}

@@ -10,17 +10,18 @@ import (
 	"github.com/idem-go/idem/tools/syntax"
 )
 
-// token is a token of the text, with how many parentheses, brackets and CASEs it is in.
+// token is a token of the text. depth is the number of parentheses, brackets and CASEs around it.
 type token struct {
 	start, end int
-	text       string // in capitals if it is a keyword
+	text       string // in capitals if the token is a keyword
 	depth      int
 	isKeyword  bool
 }
 
 func (t *token) isOperator() bool { return strings.Trim(t.text, "+-*/<>=~!@#%^&|`?") == "" }
 
-// tokens returns the tokens of a text but for its comments. What opens and closes a group is as deep as what is around it.
+// tokens returns the tokens of a text without its comments. A token that opens or closes a group
+// has the depth of the tokens around the group.
 func tokens(sql string) ([]token, error) {
 	encoded, err := syntax.Scan(sql)
 	if err != nil {
@@ -68,7 +69,8 @@ func closes(t *token) bool {
 	return t.text == ")" || t.text == "]" || t.isKeyword && t.text == "END"
 }
 
-// The fields of pg_query's ScanResult and ScanToken. Their Go types are in a package that needs a C compiler.
+// Field numbers of pg_query's ScanResult and ScanToken. The package with their Go types needs a C
+// compiler.
 const (
 	fieldTokens  = 2
 	fieldStart   = 1
@@ -76,7 +78,8 @@ const (
 	fieldKeyword = 5
 )
 
-// fields calls f with each field of an encoded message: with the value of a number, or with the bytes of a message.
+// fields decodes an encoded message and calls f for each of its fields. A number is passed as
+// value, and a string or a nested message as message.
 func fields(encoded []byte, f func(number protowire.Number, value uint64, message []byte) error) error {
 	for len(encoded) > 0 {
 		number, kind, n := protowire.ConsumeTag(encoded)
@@ -105,7 +108,7 @@ func fields(encoded []byte, f func(number protowire.Number, value uint64, messag
 	return nil
 }
 
-// endsExpression are the keywords that follow an expression, where it is in no parentheses.
+// endsExpression contains the keywords that end an expression if they are not in parentheses.
 var endsExpression = map[string]bool{
 	"AND": true, "OR": true, "IS": true, "ISNULL": true, "NOTNULL": true, "IN": true, "LIKE": true, "ILIKE": true, "SIMILAR": true, "BETWEEN": true,
 	"THEN": true, "WHEN": true, "ELSE": true, "END": true, "FROM": true, "WHERE": true, "GROUP": true, "HAVING": true, "WINDOW": true, "UNION": true,
@@ -114,8 +117,8 @@ var endsExpression = map[string]bool{
 	"INNER": true, "CROSS": true, "NATURAL": true, "DO": true, "VALUES": true,
 }
 
-// end returns where the expression ends whose first token is at index i: at an operator as well, if stop says so. Operators at its very
-// beginning are a part of it.
+// end returns the end of the expression whose first token has the index i. If stop is true, an
+// operator ends the expression too, except operators at its beginning, which are prefix operators.
 func end(all []token, i int, stop bool) int {
 	depth, begun := all[i].depth, false
 	last := i

@@ -6,14 +6,15 @@ import (
 	"github.com/idem-go/idem/tools/syntax"
 )
 
-// What stands on both sides of a moment in the text. Package roundtrip makes timestamptz_send of them where a statement travels by the
-// simple protocol, whose only form of a moment depends on settings of the session.
+// Comments around a timestamptz column in the text. When a statement uses the simple protocol,
+// package roundtrip replaces them by a call of timestamptz_send. The text format of a timestamptz
+// depends on settings of the session.
 const (
 	momentBegins = "/*moment*/"
 	momentEnds   = "/**/"
 )
 
-// Send marks the columns of these indices, which are moments.
+// Send marks the columns of the result with these indices, which are of type timestamptz.
 func Send(sql string, columns []int) (string, error) {
 	if len(columns) == 0 {
 		return sql, nil
@@ -39,6 +40,7 @@ func Send(sql string, columns []int) (string, error) {
 	if q.err != nil {
 		return "", q.err
 	}
+	// Check the result: the inserted text must leave the number of columns unchanged.
 	sent := q.edited()
 	if tree, err = syntax.Parse(sent); err != nil {
 		return "", fmt.Errorf("what was made of the statement is not understood: %w\n%s", err, sent)
@@ -50,7 +52,8 @@ func Send(sql string, columns []int) (string, error) {
 	return sent, err
 }
 
-// send marks one column. What has no name of its own gets the one that it had.
+// send marks one column. The marks hide a column's name from Postgres, so a column without an alias
+// gets its own name as an alias.
 func (q *qualifier) send(target node) {
 	start := location(target)
 	stop := end(q.tokens, q.at(start), false)
@@ -68,7 +71,8 @@ func (q *qualifier) send(target node) {
 	q.insert(stop, closeRank, momentEnds+named)
 }
 
-// results returns the columns of the result of a statement.
+// results returns the target list of a statement: what it returns, or what it selects. It fails for
+// a UNION, whose columns have no single place in the text.
 func results(tree any) ([]any, error) {
 	statements, _ := tree.(node)["stmts"].([]any)
 	if len(statements) != 1 {

@@ -14,12 +14,13 @@ type domain struct {
 
 // part is a field of a request or row that holds several parameters or columns.
 type part struct {
-	field  string            // as Go declares it
-	values map[string]string // SQL name to the selector in the field
-	used   bool              // by a parameter or column of the query
+	field  string            // the declaration of the field in Go
+	values map[string]string // selectors within the field, by SQL name
+	used   bool              // a parameter or column of the query is in this part
 }
 
-// parts parses the list of an @in or @out.
+// parts parses the list of an @in or @out annotation. It fails for a part that sqlc.yaml does not
+// declare.
 func (d *domain) parts(list string) (declared []string, parts []*part, err error) {
 	for _, field := range strings.Split(list, ",") {
 		field = strings.TrimSpace(field)
@@ -41,7 +42,7 @@ func (d *domain) parts(list string) (declared []string, parts []*part, err error
 	return declared, parts, nil
 }
 
-// partOf returns the selector of a SQL name in one of the parts.
+// partOf returns the selector of a SQL name, such as Key.Name, if one of the parts holds it.
 func partOf(parts []*part, name string) (string, bool) {
 	for _, p := range parts {
 		if in, ok := p.values[name]; ok {
@@ -52,7 +53,9 @@ func partOf(parts []*part, name string) (string, bool) {
 	return "", false
 }
 
-// conversion returns the entry of sqlc.yaml for a parameter or column, nil if it has none.
+// conversion returns the conversion of a parameter or column, or nil if sqlc.yaml has none. The
+// most specific name wins: the name in this query, then in this file, then anywhere. A type that is
+// not among the conversions is a string type.
 func (d *domain) conversion(name string) *Conversion {
 	for _, known := range []string{d.query + "." + name, d.file + "." + name, name} {
 		label, ok := d.options.Types[known]
@@ -69,8 +72,8 @@ func (d *domain) conversion(name string) *Conversion {
 	return nil
 }
 
-// unused returns an error for a part of which the query has nothing: a caller would set a field that
-// is never sent, or read one that is never set.
+// unused returns an error for a part that holds no parameter or column of the query. A caller would
+// otherwise set a field that is never sent, or read a field that is never set.
 func (d *domain) unused() error {
 	for _, p := range append(d.in, d.out...) {
 		if !p.used {
@@ -107,8 +110,8 @@ func (d *domain) param(f *Field, c Column) error {
 	return nil
 }
 
-// column sets the Go type and the read expression of a column. A text that equals that of the
-// previous row is not copied.
+// column sets the Go type and the read expression of a column. The expression for a text passes the
+// value of the previous row, so that an equal text is not copied.
 func (d *domain) column(f *Field, c Column) error {
 	target, inPart := partOf(d.out, c.Name)
 	f.inPart = inPart
@@ -136,13 +139,14 @@ func (d *domain) column(f *Field, c Column) error {
 	return nil
 }
 
-// leavePart shortens the selectors of a row that consists of one part.
+// leavePart shortens the selectors of a row that consists of one part only.
 func (f *Field) leavePart(part string) {
 	f.Target = strings.Replace(f.Target, "r."+fieldName(part)+".", "r.", 1)
 	f.Value = strings.Replace(f.Value, "r."+fieldName(part)+".", "r.", 1)
 }
 
-// fieldName returns the name of a declared field. For an embedded field that is the name of its type.
+// fieldName returns the name of a declared field. The name of an embedded field is that of its
+// type.
 func fieldName(declared string) string {
 	name, _, _ := strings.Cut(declared, " ")
 	return strings.TrimPrefix(name, "*")

@@ -81,7 +81,8 @@ func needsTime(statements []*Statement) bool {
 	return false
 }
 
-// shareRows has the first of several statements with the same type of rows declare it.
+// shareRows makes the first of several statements with the same row type declare it. It fails if
+// their rows differ.
 func shareRows(files map[string][]*Statement) error {
 	first := map[string]*Statement{}
 	for _, statements := range files {

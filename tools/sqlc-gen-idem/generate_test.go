@@ -13,7 +13,7 @@ func column(name, typ string, notNull bool) Column {
 
 func parameter(number int, c Column) Parameter { return Parameter{Number: number, Column: c} }
 
-// read is a query with one of each kind.
+// read returns a query with a parameter and a column of each kind.
 func read() Query {
 	return Query{
 		Name: "ReadThing", Cmd: ":one", Filename: "things.sql", Comments: []string{" ReadThing reads.", " @prepared", " @replan"},
@@ -162,13 +162,13 @@ const (
 
 const plain = `{"package": "db", "style": "trip"}`
 
-// options are those of a package that has a few types of a domain.
+// options are those of a package with a few domain types.
 const options = `{"package": "db", "style": "trip",
 	"types": {"state": "State", "count": "count", "part": "part"` + neverNull + `},
 	"conversions": {"count": {"go": "int", "null": "orNull(%s)"}, "part": {"go": "Part", "read": "partOf(%s)"}` + number + `},
 	"parts": {"Name Name": "name=full()", "Place": "part"}}`
 
-// generated returns the file that sqlc would write of queries.
+// generated returns the file that the plugin generates for queries.
 func generated(t *testing.T, options string, queries ...Query) string {
 	t.Helper()
 	request, err := json.Marshal(Request{Queries: queries, Options: []byte(options)})

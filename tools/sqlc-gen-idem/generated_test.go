@@ -12,7 +12,7 @@ import (
 	"github.com/idem-go/idem/tools/qualify"
 )
 
-// The generated text, and not what made it, is what servers get.
+// The test checks the generated text, which is what servers get.
 func TestNothingInTheGeneratedTextIsLeftToTheSearchPath(t *testing.T) {
 	t.Parallel()
 	statements := 0

@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// goType says how a type of Postgres travels, and what it is in Go.
+// goType describes the Go type and the wire format of a Postgres type.
 type goType struct {
-	name   string // of the Go type
-	param  string // the form of a parameter, in package roundtrip
-	values string // the method of roundtrip.Values that adds one
-	row    string // the method of roundtrip.Row that reads one; none: the query has to make something else of it
-	format string // of a result
+	name   string // the name of the Go type
+	param  string // the kind of a parameter in package roundtrip
+	values string // the method of roundtrip.Values that adds a value; "": not supported
+	row    string // the method of roundtrip.Row that reads a value; "": not supported
+	format string // the wire format of a result
 	nulls  bool   // the zero value stands for NULL
 }
 
@@ -27,11 +27,12 @@ var goTypes = map[string]goType{
 	"timestamptz": {name: "time.Time", row: "Time", format: "Binary", nulls: true},
 }
 
-// aliases are the names that the grammar, or sqlc, has for some.
+// aliases maps type names of the SQL grammar and of sqlc to those in pg_catalog.
 var aliases = map[string]string{"integer": "int4", "int": "int4", "bigint": "int8", "boolean": "bool", "serial": "int4", "bigserial": "int8",
 	"timestamp with time zone": "timestamptz", "double precision": "float8"}
 
-// typeName returns the name of a type in pg_catalog.
+// typeName returns the name of a column's type in pg_catalog. It fails if sqlc has not inferred the
+// type.
 func typeName(c Column) (string, error) {
 	name := c.Type.Name
 	if c.Type.Schema != "" && c.Type.Schema != "pg_catalog" {
@@ -47,7 +48,7 @@ func typeName(c Column) (string, error) {
 	return name, nil
 }
 
-// goTypeOf returns how a parameter or a column travels.
+// goTypeOf returns the goType of a parameter or column. It fails for a type that is not in goTypes.
 func goTypeOf(c Column) (goType, error) {
 	name, err := typeName(c)
 	if err != nil {
@@ -63,10 +64,10 @@ func goTypeOf(c Column) (goType, error) {
 	return t, nil
 }
 
-// initials are words of names that Go writes in capitals.
+// initials maps words of SQL names to their Go spelling in capitals.
 var initials = map[string]string{"id": "ID", "ids": "IDs", "ttl": "TTL", "oid": "OID"}
 
-// exported makes a Go name of one in SQL.
+// exported converts a SQL name to an exported Go name.
 func exported(name string) string {
 	var made strings.Builder
 	for _, word := range strings.Split(name, "_") {
@@ -84,7 +85,7 @@ func exported(name string) string {
 
 func unexported(name string) string { return strings.ToLower(name[:1]) + name[1:] }
 
-// snake makes a name of SQL of one in Go.
+// snake converts a Go name to a SQL name.
 func snake(name string) string {
 	var made strings.Builder
 	for i, r := range name {

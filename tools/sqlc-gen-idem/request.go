@@ -5,23 +5,24 @@ import (
 	"slices"
 )
 
-// Request is sqlc's GenerateRequest, as far as it is needed here.
+// Request is the part of sqlc's GenerateRequest that the plugin uses.
 type Request struct {
 	Queries []Query `json:"queries"`
 	Options []byte  `json:"plugin_options"`
 }
 
-// Options are the options of a package in sqlc.yaml.
+// Options are the options of one package in sqlc.yaml.
 type Options struct {
 	Package string `json:"package"`
-	Style   string `json:"style"` // "trip", or "pgx"
+	Style   string `json:"style"` // "trip" or "pgx"
 
-	// Types maps <name>, <file>.<name> or <query>.<name> of parameters and columns to a string type of
-	// Go or to one of the Conversions.
+	// Types maps a parameter or column to its Go type. The key is <name>, <file>.<name> or
+	// <query>.<name>. The value is a string type of Go, or a key of Conversions.
 	Types       map[string]string     `json:"types"`
 	Conversions map[string]Conversion `json:"conversions"`
 
-	// Parts maps the declaration of a field to its SQL names and their selectors.
+	// Parts maps the declaration of a field to the SQL names that the field holds, with their
+	// selectors.
 	Parts map[string]string `json:"parts"`
 
 	used map[string]bool // the entries of the three maps that a query uses
@@ -29,7 +30,7 @@ type Options struct {
 
 func (o *Options) use(kind, name string) { o.used[kind+" "+name] = true }
 
-// unused returns an error for an entry that no query uses, such as one with a misspelled name.
+// unused returns an error for an entry that no query uses. Its name is probably misspelled.
 func (o *Options) unused() error {
 	var names []string
 	for name := range o.Types {
@@ -50,16 +51,15 @@ func (o *Options) unused() error {
 	return nil
 }
 
-// Conversion encodes and decodes a Go type. In each expression %s is the value.
+// Conversion says how to encode and decode a Go type. In each expression %s stands for the value.
 type Conversion struct {
 	Go    string `json:"go"`
-	Write string `json:"write"` // encodes a parameter; empty: unchanged
-	Null  string `json:"null"`  // a parameter that may be NULL
+	Write string `json:"write"` // encodes a parameter; "": the value is sent as it is
+	Null  string `json:"null"`  // encodes a parameter that may be NULL
 	Read  string `json:"read"`  // decodes a column; may use row in place of %s
 	named bool
 }
 
-// Query is one query.
 type Query struct {
 	Text     string      `json:"text"`
 	Name     string      `json:"name"`
@@ -70,13 +70,12 @@ type Query struct {
 	Params   []Parameter `json:"params"`
 }
 
-// Parameter is a parameter of a query.
 type Parameter struct {
 	Number int    `json:"number"`
 	Column Column `json:"column"`
 }
 
-// Column is a parameter, or a column of a result.
+// Column is a column of a result, or the type of a parameter.
 type Column struct {
 	Name    string `json:"name"`
 	NotNull bool   `json:"not_null"`
@@ -84,7 +83,7 @@ type Column struct {
 	Type    Type   `json:"type"`
 }
 
-// Type is the name of a type.
+// Type is the name of a SQL type.
 type Type struct {
 	Schema string `json:"schema"`
 	Name   string `json:"name"`
@@ -95,7 +94,7 @@ type Response struct {
 	Files []File `json:"files"`
 }
 
-// File is a file to write.
+// File is a file for sqlc to write.
 type File struct {
 	Name     string `json:"name"`
 	Contents []byte `json:"contents"`

@@ -7,34 +7,38 @@ import (
 	"github.com/idem-go/idem/tools/qualify"
 )
 
-// Statement is a query as the templates write it.
+// Statement is a query in the form that the templates use.
 type Statement struct {
 	Name, Cmd, Text string
-	Type            string // of the request: Name, unless hand-written code wraps it
+	Type            string // type of the request: Name, or its unexported form if Wrapped
 	Doc             []string
 	Params, Columns []Field
-	Parts           []string // the domain types of which the request has a field, as Go declares the fields
-	RowParts        []string // the same of a row
+	Parts           []string // declarations of the fields of the request that hold several parameters
+	RowParts        []string // declarations of such fields of a row
 	RowType         string
-	SharesRow       bool   // an earlier statement has declared RowType
-	Prepared        string // the name under which it is prepared, if it is
+	SharesRow       bool   // another statement declares RowType
+	Prepared        string // the name of the prepared statement; "" if it is not prepared
 	Replan, ByPgx   bool
-	Wrapped         bool // by a request that is written by hand
+	Wrapped         bool // a hand-written type contains the request
 	file            string
 }
 
 // Field is a parameter, or a column of a result.
 type Field struct {
-	Name     string // in Go; empty if it is not read
-	Type     string
-	Value    string // of a parameter: the expression with q for the request; of a column: the one that makes Type of what was read
-	Target   string // of a column: the field that gets it, from the row on
+	// Name is the Go name. It is empty for a column that is not read.
+	Name string
+	Type string
+	// Value is an expression. For a parameter, it computes the value to send from the request q.
+	// For a column, it computes a value of Type from the row.
+	Value    string
+	Target   string // of a column: the field that the value is assigned to, such as r.State
 	Nullable bool
 	inPart   bool
 	goType
 }
 
-// Travels reports whether the statement shares round trips: arrays need pgx.
+// Travels reports whether the statement can share a round trip. A statement with an array needs
+// pgx.
 func (s *Statement) Travels() bool {
 	for _, p := range s.Params {
 		if p.values == "" {
@@ -44,7 +48,8 @@ func (s *Statement) Travels() bool {
 	return true
 }
 
-// Receiver is what has the methods: the value, if nothing is read into it.
+// Receiver returns the receiver type of the methods. It is not a pointer if the methods read
+// nothing into it.
 func (s *Statement) Receiver() string {
 	if s.Cmd == ":exec" {
 		return s.Type
@@ -52,17 +57,17 @@ func (s *Statement) Receiver() string {
 	return "*" + s.Type
 }
 
-// Read are the columns that are read.
+// Read returns the columns that are read.
 func (s *Statement) Read() []Field {
 	return fields(s.Columns, func(f *Field) bool { return f.Name != "" })
 }
 
-// OwnParams are the parameters that are fields of the request itself.
+// OwnParams returns the parameters that are fields of the request itself, and not of a part.
 func (s *Statement) OwnParams() []Field {
 	return fields(s.Params, func(f *Field) bool { return !f.inPart })
 }
 
-// OwnRead are the columns that are fields of the row itself.
+// OwnRead returns the columns that are fields of the row itself, and not of a part.
 func (s *Statement) OwnRead() []Field {
 	return fields(s.Columns, func(f *Field) bool { return f.Name != "" && !f.inPart })
 }
@@ -77,13 +82,14 @@ func fields(all []Field, want func(*Field) bool) []Field {
 	return found
 }
 
-// DeclaresRow reports whether the file of the statement declares the type of its rows.
+// DeclaresRow reports whether the generated code of this statement declares the type of its rows.
 func (s *Statement) DeclaresRow() bool { return len(s.Read()) > 0 && !s.SharesRow && !s.rowIsPart() }
 
-// rowIsPart reports whether a row is a value of one domain type, and has nothing else.
+// rowIsPart reports whether a row is one part and nothing else.
 func (s *Statement) rowIsPart() bool { return len(s.RowParts) == 1 && len(s.OwnRead()) == 0 }
 
-// RowField declares the field of a request that has its one row. It is embedded, unless the query names its type.
+// RowField returns the declaration of the request's field for its row. The field is embedded unless
+// the query names its type with @row.
 func (s *Statement) RowField() string {
 	switch {
 	case s.rowIsPart():
@@ -95,13 +101,13 @@ func (s *Statement) RowField() string {
 	}
 }
 
-// Row is the expression for that field.
+// Row returns the expression for that field.
 func (s *Statement) Row() string { return "q." + fieldName(s.RowField()) }
 
 func (f Field) Param() string  { return f.param }
 func (f Field) Format() string { return f.format }
 
-// Add is the call that adds a parameter to the values of a statement.
+// Add returns the method of roundtrip.Values that adds the parameter.
 func (f Field) Add() string {
 	if f.Nullable {
 		return "Null" + f.values
@@ -109,7 +115,7 @@ func (f Field) Add() string {
 	return f.values
 }
 
-// newStatement returns the statement of a query.
+// newStatement converts a query to a Statement.
 func newStatement(q *Query, options *Options) (*Statement, error) {
 	s := &Statement{Name: q.Name, Cmd: q.Cmd, file: q.Filename, Type: q.Name, RowType: q.Name + "Row"}
 	domain, err := s.comment(q.Comments, options)
@@ -123,9 +129,11 @@ func newStatement(q *Query, options *Options) (*Statement, error) {
 	if s.Text, err = qualify.Statement(q.Text, types); err != nil {
 		return nil, err
 	}
+	// Mark the timestamptz columns, which the simple protocol has to send in a different way.
+	// moments are their indices.
 	var moments []int
 	for i, column := range q.Columns {
-		if q.Cmd == ":exec" || q.Cmd == ":execrows" { // whose rows are not read
+		if q.Cmd == ":exec" || q.Cmd == ":execrows" { // their rows are not read
 			break
 		}
 		f, err := s.column(column, domain, options.Style)
@@ -155,7 +163,7 @@ func newStatement(q *Query, options *Options) (*Statement, error) {
 	return s, s.check()
 }
 
-// comment separates the annotations from the doc comment.
+// comment separates the annotations of a query from its doc comment.
 func (s *Statement) comment(lines []string, options *Options) (*domain, error) {
 	d := &domain{query: s.Name, file: strings.TrimSuffix(s.file, ".sql"), options: options}
 	for _, line := range lines {
@@ -193,7 +201,7 @@ func (s *Statement) comment(lines []string, options *Options) (*domain, error) {
 	return d, nil
 }
 
-// params makes the parameters, and returns their types by number.
+// params converts the parameters, and returns their SQL types by number.
 func (s *Statement) params(params []Parameter, d *domain) (map[int]string, error) {
 	types := map[int]string{}
 	for _, p := range params {
@@ -221,6 +229,7 @@ func (s *Statement) params(params []Parameter, d *domain) (map[int]string, error
 	return types, nil
 }
 
+// column converts a column of the result.
 func (s *Statement) column(c Column, d *domain, style string) (Field, error) {
 	if strings.Trim(c.Name, "_") == "" {
 		return Field{goType: goType{format: "Text"}}, nil
@@ -238,7 +247,8 @@ func (s *Statement) column(c Column, d *domain, style string) (Field, error) {
 	return f, d.column(&f, c)
 }
 
-// check refuses ambiguous names.
+// check returns an error if two fields of the generated struct have the same name, or if one hides
+// the other.
 func (s *Statement) check() error {
 	seen := map[string]bool{"Found": true, "Rows": true, "Affected": true, "Queue": true, "Read": true, "Args": true}
 	for _, part := range s.Parts {

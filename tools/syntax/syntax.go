@@ -1,4 +1,4 @@
-// Package syntax reads statements with the grammar of PostgreSQL.
+// Package syntax parses statements with PostgreSQL's own grammar.
 package syntax
 
 import (
@@ -8,13 +8,15 @@ import (
 	"github.com/wasilibs/go-pgquery/parser"
 )
 
-// Node is an object of a tree: a node of its own, or the name of its kind and the node.
+// Node is an object of a syntax tree. An object is either a node, or a wrapper with one field that
+// is named after the kind of the node.
 type Node = map[string]any
 
-// first makes the parser's first use that of one caller: its runtime then finds out its own version, and keeps that without a lock.
+// first runs the parser once before its first use. The parser's runtime stores its own version at
+// that time without a lock, so two first uses at the same time would race.
 var first = sync.OnceFunc(func() { _, _ = parser.ScanToProtobuf("SELECT 1") })
 
-// Parse returns the tree of a text.
+// Parse returns the syntax tree of sql. It fails if sql is not valid.
 func Parse(sql string) (tree any, err error) {
 	first()
 	encoded, err := parser.ParseToJSON(sql)
@@ -24,13 +26,13 @@ func Parse(sql string) (tree any, err error) {
 	return tree, err
 }
 
-// Scan returns the tokens of a text, encoded as pg_query's ScanResult.
+// Scan returns the tokens of sql, encoded as pg_query's ScanResult.
 func Scan(sql string) ([]byte, error) {
 	first()
 	return parser.ScanToProtobuf(sql)
 }
 
-// Each calls f with every object of a tree.
+// Each calls f with every object of a tree. A parent comes before its children.
 func Each(tree any, f func(Node)) {
 	switch tree := tree.(type) {
 	case []any:
@@ -45,7 +47,7 @@ func Each(tree any, f func(Node)) {
 	}
 }
 
-// Name returns the last part of a name, empty if it has none.
+// Name returns the last part of a qualified name, or "" if there is none.
 func Name(parts any) string {
 	list, _ := parts.([]any)
 	if len(list) == 0 {
@@ -54,7 +56,7 @@ func Name(parts any) string {
 	return Text(list[len(list)-1].(Node)["String"])
 }
 
-// Text returns the value of a string.
+// Text returns the value of a string node, or "" if s is something else.
 func Text(s any) string {
 	node, _ := s.(Node)
 	text, _ := node["sval"].(string)

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// readAllowed reads lines "package.Test: why", and comments that begin with #.
+// readAllowed reads a file of lines "package.Test: why". Lines that begin with # are comments. It
+// returns nil if path is empty.
 func readAllowed(path string) (map[string]string, error) {
 	if path == "" {
 		return nil, nil

@@ -1,18 +1,22 @@
-// Tally runs "go test -json" in several modules and prints a summary that people can read.
+// Tally runs "go test -json" in several modules and prints a readable summary.
 //
-//	tally [-allow file] [-together n] [-unraced modules] [-v] module... -- go test -json [flag]... [package]...
+//	tally [-allow file] [-together n] [-unraced modules] [-v] module... --
+//		go test -json [flag]... [package]...
 //
-// A module is a directory. The form directory=package,package replaces the packages of the command in that module.
+// A module is a directory. In the form directory=package,package the packages replace those of the
+// command.
 //
-// While tests run, tally shows one status line, and a line for each failure. The summary shows the failures with their
-// output, the skipped tests grouped by reason, and what took longest. The last line is always
-// "N passed, N failed, N skipped". A test that a panic or a timeout cuts off counts as failed, and so does a package
-// that does not build, and a package that fails outside of its tests. It is a failure if no test has run at all.
+// While tests run, tally shows a status line, and prints a line for each failure. The summary shows
+// the failures with their output, the skipped tests grouped by reason, and the slowest tests and
+// modules. Its last line is always "N passed, N failed, N skipped".
 //
-// With -allow, a skipped test counts as failed unless the file has a line "package.Test: why" for it.
+// These count as failures too: a test that a panic or a timeout cuts off, a package that does not
+// build, a package that fails outside of its tests, and a run without any test. With -allow, a
+// skipped test counts as failed unless the file has a line "package.Test: why" for it.
 //
-// The exit code is 0 if nothing failed, 1 if something failed, 2 for a usage error, and 130 after SIGINT, SIGTERM,
-// SIGHUP or SIGQUIT. Each of these signals interrupts all tests. Three seconds later tally kills those that still run.
+// The exit code is 0 if nothing failed, 1 if something failed, 2 for a usage error, and 130 after
+// SIGINT, SIGTERM, SIGHUP or SIGQUIT. Each of these signals interrupts all tests. Three seconds
+// later tally kills the tests that still run.
 package main
 
 import (
@@ -40,7 +44,7 @@ func main() {
 	os.Exit(code)
 }
 
-// tally runs the tests that args ask for until they end or a signal arrives. It returns the exit code.
+// tally runs the tests of args until they end or a signal arrives. It returns the exit code.
 func tally(out io.Writer, args []string, signals <-chan os.Signal) (int, error) {
 	flags := flag.NewFlagSet("tally", flag.ContinueOnError)
 	allow := flags.String("allow", "", "`file` of the tests that may be skipped")
@@ -74,6 +78,8 @@ func tally(out io.Writer, args []string, signals <-chan os.Signal) (int, error) 
 		open:    map[string]*test{},
 		skips:   map[string][]string{},
 	}
+	// Stop collecting results before the tests get the signal: what they report afterwards is not a
+	// result.
 	ctx, interrupt := context.WithCancel(context.Background())
 	defer interrupt()
 	go r.showStatus(ctx)

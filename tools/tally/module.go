@@ -11,22 +11,22 @@ import (
 	"time"
 )
 
-// module is one argument of tally: a directory, the command to run there, and what the command has done so far.
+// module is one module argument of tally, with its command and the progress of that command.
 type module struct {
 	dir     string
-	path    string // as in its go.mod
+	path    string // the module path in go.mod
 	command []string
 
 	running  bool
 	began    time.Time
 	took     time.Duration // until the command ended
 	cpu      time.Duration // processor time of the command and its descendants
-	building time.Duration // time without a running package
-	idle     time.Time     // since when no package runs
-	packages int           // that run
-	tests    int           // that ended
+	building time.Duration // time in which no package was running
+	idle     time.Time     // when the last running package ended
+	packages int           // running packages
+	tests    int           // ended tests
 	failed   int
-	other    bytes.Buffer // what the command printed beside events
+	other    bytes.Buffer // output of the command that is not an event
 }
 
 var moduleLine = regexp.MustCompile(`(?m)^module\s+(\S+)`)
@@ -40,14 +40,15 @@ func newModule(arg string, command, unraced []string) *module {
 	if slices.Contains(unraced, dir) {
 		m.command = slices.DeleteFunc(m.command, func(arg string) bool { return arg == "-race" })
 	}
-	text, _ := os.ReadFile(filepath.Join(dir, "go.mod")) // without it, packages are shown by their import path
+	text, _ := os.ReadFile(filepath.Join(dir, "go.mod")) // without go.mod, packages are shown by their import path
 	if line := moduleLine.FindSubmatch(text); line != nil {
 		m.path = string(line[1])
 	}
 	return m
 }
 
-// shortName returns where a package of the module is in the repository, or its import path if that is unknown.
+// shortName returns the directory of a package in the repository, or its import path if the
+// directory is unknown.
 func (m *module) shortName(pkg string) string {
 	rest, ok := strings.CutPrefix(pkg, m.path)
 	switch {
@@ -59,16 +60,17 @@ func (m *module) shortName(pkg string) string {
 	return path.Join(filepath.ToSlash(m.dir), rest)
 }
 
-// booleanFlags are the flags of go test that take no value from the next argument.
+// booleanFlags are the flags of go test that take no separate value.
 var booleanFlags = strings.Fields("-a -asan -benchmem -c -cover -failfast -fullpath -json -linkshared -modcacherw -msan -n -race " +
 	"-short -trimpath -v -work -x")
 
-// replacePackages returns the command "go test [flag]... [package]... [flag]..." with other packages.
+// replacePackages returns the command "go test [flag]... [package]... [flag]..." with other
+// packages.
 func replacePackages(command, packages []string) []string {
 	begin := min(2, len(command))
 	for begin < len(command) && strings.HasPrefix(command[begin], "-") {
 		if !strings.Contains(command[begin], "=") && !slices.Contains(booleanFlags, command[begin]) {
-			begin++ // the value of the flag
+			begin++ // skip the value of the flag
 		}
 		begin++
 	}

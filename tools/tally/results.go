@@ -15,15 +15,15 @@ import (
 type event struct {
 	Action     string
 	Package    string
-	ImportPath string // what a build builds: a package, or "package [variant]"
+	ImportPath string // what a build event is about: a package, or "package [variant]"
 	Test       string // empty for an event of the package
 	Output     string
 	Elapsed    float64
 
-	FailedBuild string // why a package failed, if a build did
+	FailedBuild string // set if a package failed because a build failed
 }
 
-// test is a test that has not ended, or, without a name, a package that has not ended.
+// test is a test that has not ended. If name is empty, it is a package that has not ended.
 type test struct {
 	module *module
 	pkg    string
@@ -47,7 +47,7 @@ type results struct {
 	verbose bool
 	began   time.Time
 
-	mu                      sync.Mutex // guards what follows, and the modules
+	mu                      sync.Mutex // guards the fields below and the modules
 	screen                  *screen
 	open                    map[string]*test // tests and packages that have not ended, by id
 	passed, failed, skipped int
@@ -65,17 +65,17 @@ type timed struct {
 	took time.Duration
 }
 
-// race begins a report of the race detector.
+// race is how a report of the race detector begins.
 const race = "WARNING: DATA RACE"
 
-// frame matches a line that the testing package prints around the output of a test, progress one of those that are not
-// worth showing.
+// frame matches a line that the testing package prints around the output of a test. progress
+// matches those of them that are not worth showing.
 var (
 	frame    = regexp.MustCompile(`(?m)^\s*(=== (RUN|PAUSE|CONT|NAME) |--- (PASS|FAIL|SKIP): ).*\n?`)
 	progress = regexp.MustCompile(`(?m)^=== (RUN|PAUSE|CONT|NAME) .*\n?`)
 )
 
-// take takes one line that a command printed.
+// take processes one line of a command's standard output.
 func (r *results) take(m *module, line []byte) {
 	var e event
 	if json.Unmarshal(line, &e) != nil || e.Action == "" {
@@ -89,7 +89,8 @@ func (r *results) take(m *module, line []byte) {
 	}
 }
 
-// takeOther takes a line that is not an event. It is shown if the command fails without any other explanation.
+// takeOther processes a line that is not an event. The line is shown if the command fails without
+// another explanation.
 func (r *results) takeOther(m *module, line []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -99,6 +100,7 @@ func (r *results) takeOther(m *module, line []byte) {
 	}
 }
 
+// add processes one event.
 func (r *results) add(m *module, e event) {
 	if e.ImportPath != "" {
 		e.Package, _, _ = strings.Cut(e.ImportPath, " ")
@@ -119,7 +121,7 @@ func (r *results) add(m *module, e event) {
 			r.screen.print(e.Output)
 		}
 	case "build-fail":
-		if !t.failed { // a package and its variant for tests fail with the same errors
+		if !t.failed { // a package and its test variant fail with the same errors
 			t.failed = true
 			r.fail(m, "FAIL "+t.String()+": does not build", t.output.String())
 		}
@@ -133,10 +135,10 @@ func (r *results) add(m *module, e event) {
 	}
 }
 
-// id identifies a test or a package.
+// id returns the key of a test, or of a package if name is empty, in results.open.
 func id(pkg, name string) string { return pkg + "." + name }
 
-// find returns the test, or the package if name is empty.
+// find returns the open test, or the open package if name is empty. It creates a missing one.
 func (r *results) find(m *module, pkg, name string) *test {
 	t := r.open[id(pkg, name)]
 	if t == nil {
@@ -161,7 +163,7 @@ func (r *results) endTest(t *test, e event) {
 		r.skip(t)
 	case "fail":
 		r.markFailed(t)
-		if t.failed && !raced && frame.ReplaceAllString(output, "") == "" { // its subtests have said why
+		if t.failed && !raced && frame.ReplaceAllString(output, "") == "" { // the subtests have reported why
 			r.failed++
 			t.module.failed++
 			return
@@ -169,13 +171,13 @@ func (r *results) endTest(t *test, e event) {
 		r.fail(t.module, "FAIL "+t.String(), output)
 		return
 	}
-	if raced { // which fails the package, but no test if the race ends between two tests
+	if raced { // a race fails the package; it fails no test if it happens between two tests
 		r.markFailed(t)
 		r.fail(t.module, "FAIL "+t.String()+": data race", output)
 	}
 }
 
-// markFailed notes the failure of a test on its package and on the tests that it is part of.
+// markFailed marks the package of a failed test and the tests above it.
 func (r *results) markFailed(t *test) {
 	for name := t.name; name != ""; {
 		name = name[:max(strings.LastIndexByte(name, '/'), 0)]
@@ -189,10 +191,10 @@ func reason(output string) string {
 	return cmp.Or(position.ReplaceAllString(line, ""), "no reason given")
 }
 
-// position begins a line that a test logs.
+// position matches the position at the beginning of a line that a test logs.
 var position = regexp.MustCompile(`^\S+\.go:\d+: `)
 
-// skip counts a skipped test.
+// skip counts a skipped test. It counts as failed if -allow is given and does not list the test.
 func (r *results) skip(t *test) {
 	why := reason(t.output.String())
 	if r.allowed != nil && r.allowed[t.pkg+"."+t.name] == "" && r.allowed[t.String()] == "" {
@@ -203,17 +205,20 @@ func (r *results) skip(t *test) {
 	r.skips[why] = append(r.skips[why], t.String())
 }
 
-// endPackage reports the tests that the end of their process cut off, and a failure that no test explains.
+// endPackage reports the tests that were cut off by the end of their process, and a failure that no
+// test explains.
 func (r *results) endPackage(pkg *test, e event) {
 	m := pkg.module
 	if m.packages--; m.packages == 0 {
 		m.idle = time.Now()
 	}
+	// Tests of this package that are still open will never end, because their process has ended.
+	// They are failures only if the package has failed.
 	var cut []*test
 	for id, t := range r.open {
 		if t.pkg == pkg.pkg && t.name != "" {
 			delete(r.open, id)
-			if !t.since.IsZero() { // a paused test has not said anything
+			if !t.since.IsZero() { // a paused test has no output yet
 				cut = append(cut, t)
 			}
 		}
@@ -225,17 +230,19 @@ func (r *results) endPackage(pkg *test, e event) {
 	for i, t := range cut {
 		m.tests++
 		if i == len(cut)-1 {
-			t.output.WriteString(pkg.output.String()) // it may say what ended the process
+			t.output.WriteString(pkg.output.String()) // the package's output may say why the process ended
 		}
 		r.fail(m, "FAIL "+t.String()+": cut off", t.output.String())
 	}
+	// Without a failed test, a failed build or a test that was cut off, the package itself is the
+	// failure, for example because of os.Exit in TestMain.
 	explained := pkg.failed || e.FailedBuild != "" || len(cut) > 0
 	if output := pkg.output.String(); !explained || len(cut) == 0 && strings.Contains(output, race) {
 		r.fail(m, "FAIL "+pkg.String(), output)
 	}
 }
 
-// fail counts a failure and shows its title.
+// fail counts a failure and prints its title.
 func (r *results) fail(m *module, title, output string) {
 	r.failed++
 	m.failed++
@@ -243,14 +250,15 @@ func (r *results) fail(m *module, title, output string) {
 	r.screen.print(title + "\n")
 }
 
-// begin notes that the command of a module starts.
+// begin records the start of a module's command.
 func (r *results) begin(m *module) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	m.running, m.began, m.idle = true, time.Now(), time.Now()
 }
 
-// end notes that the command of a module has ended.
+// end records the end of a module's command. An error of the command is a failure if the module has
+// no other.
 func (r *results) end(m *module, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -264,7 +272,7 @@ func (r *results) end(m *module, err error) {
 	r.screen.printStatus(r.statusLine(m.dir))
 }
 
-// interrupt ends the collection of results.
+// interrupt stops the collection of results, and records which tests were running.
 func (r *results) interrupt() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -275,14 +283,15 @@ func (r *results) interrupt() {
 	}
 }
 
-// killAt returns when the processes that tests leave behind are killed. Without an interrupt that is at once.
+// killAt returns when the processes that tests leave behind are killed. It returns the zero time,
+// which means at once, if there was no interrupt.
 func (r *results) killAt() time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.kill
 }
 
-// runningTests returns the tests that run and have no subtest, those that began first in front.
+// runningTests returns the running tests that have no subtest, the oldest first.
 func (r *results) runningTests() []*test {
 	var running []*test
 	parents := map[string]bool{}
@@ -291,6 +300,7 @@ func (r *results) runningTests() []*test {
 			parents[id(t.pkg, t.name[:slash])] = true
 		}
 	}
+	// A test with a running subtest waits for the subtest, so only the subtest is shown.
 	for id, t := range r.open {
 		if t.name != "" && !t.since.IsZero() && !parents[id] {
 			running = append(running, t)

@@ -9,16 +9,17 @@ import (
 	"time"
 )
 
-// grace is how long interrupted tests may take to end before they are killed. testenv, which may be the parent of tally,
-// kills tally five seconds after a signal.
+// grace is how long interrupted tests may take to end before tally kills them. testenv can be the
+// parent of tally, and kills tally five seconds after a signal.
 const grace = 3 * time.Second
 
-// runAll runs the commands of all modules, as many at a time as together says. It starts no more of them once ctx is
-// canceled.
+// runAll runs the commands of all modules, at most together of them at a time. Once ctx is
+// canceled, it starts no further command.
 func runAll(ctx context.Context, r *results, together int) {
 	slots := make(chan struct{}, together)
 	var running sync.WaitGroup
 	for _, m := range r.modules {
+		// Wait for a free slot. An interrupt may arrive in the meantime.
 		slots <- struct{}{}
 		if ctx.Err() != nil {
 			break
@@ -31,16 +32,20 @@ func runAll(ctx context.Context, r *results, together int) {
 	running.Wait()
 }
 
-// run runs the command of one module in a process group of its own, and returns when that group is gone.
+// run runs the command of one module in a process group of its own, and returns when that group has
+// ended.
 //
-// The group is what tally can kill as a whole: go test ends without waiting for all processes that its tests started.
-// A terminal sends the SIGINT of Ctrl-C to tally alone, because the group is in the background.
+// go test does not wait for all processes that its tests have started, and tally kills these by
+// their group. A terminal sends the SIGINT of Ctrl-C only to tally, because the group is in the
+// background.
 func run(ctx context.Context, r *results, m *module) {
 	cmd := exec.CommandContext(ctx, m.command[0], m.command[1:]...)
 	cmd.Dir = m.dir
 	stdout := &lineWriter{take: func(line []byte) { r.take(m, line) }}
 	stderr := &lineWriter{take: func(line []byte) { r.takeOther(m, line) }}
 	cmd.Stdout, cmd.Stderr = stdout, stderr
+	// When ctx is canceled, the whole group gets SIGINT. After WaitDelay, Wait kills go test and no
+	// longer waits for the output of processes that the tests have left behind.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
 	cmd.WaitDelay = grace
@@ -57,7 +62,8 @@ func run(ctx context.Context, r *results, m *module) {
 	r.end(m, err)
 }
 
-// endGroup waits until killAt for the processes of a group to end, then kills those that are left.
+// endGroup waits until killAt for the processes of a group to end, and then kills the remaining
+// ones.
 func endGroup(group int, killAt time.Time) {
 	waitForGroup(group, killAt)
 	if syscall.Kill(-group, syscall.SIGKILL) == nil {
@@ -71,7 +77,7 @@ func waitForGroup(group int, deadline time.Time) {
 	}
 }
 
-// lineWriter passes on what is written to it, line by line.
+// lineWriter passes on what is written to it, one line at a time.
 type lineWriter struct {
 	take func(line []byte)
 	rest []byte

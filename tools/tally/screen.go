@@ -10,15 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// statusInterval is the time between two status lines where they are not redrawn in place.
+// statusInterval is the time between two status lines if they are not redrawn in place.
 const statusInterval = 15 * time.Second
 
-// screen prints text, and a status line. On a terminal the status line is redrawn in place below the text.
+// screen prints text and a status line. On a terminal it redraws the status line in place below the
+// text.
 type screen struct {
 	out      io.Writer
 	terminal *os.File // nil if out is not a terminal
 	drawn    bool     // the status line is on the terminal
-	inLine   bool     // the text so far ends within a line
+	inLine   bool     // the printed text does not end with a newline
 	status   time.Time
 }
 
@@ -45,7 +46,8 @@ func (s *screen) print(text string) {
 	io.WriteString(s.out, text)
 }
 
-// refresh redraws the status line on a terminal. Elsewhere it prints the line if the last one is old.
+// refresh redraws the status line on a terminal. Elsewhere it prints the line if the last one is
+// old.
 func (s *screen) refresh(line string) {
 	switch {
 	case s.terminal != nil && !s.inLine:

@@ -12,13 +12,13 @@ import (
 
 const (
 	redrawInterval = 250 * time.Millisecond
-	slowTest       = 10 * time.Second // from when on a running test is part of the status line
+	slowTest       = 10 * time.Second // a running test is in the status line if it runs longer
 	namesShown     = 3                // of the tests that were skipped for one reason
 	testsShown     = 10               // of the slowest tests
 	modulesShown   = 5                // of the slowest modules
 )
 
-// showStatus keeps the status line up to date until ctx is canceled.
+// showStatus updates the status line until ctx is canceled.
 func (r *results) showStatus(ctx context.Context) {
 	ticks := time.NewTicker(redrawInterval)
 	defer ticks.Stop()
@@ -35,7 +35,7 @@ func (r *results) updateStatus(ctx context.Context) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if ctx.Err() != nil {
-		return // the summary may be on the screen
+		return // the summary may already be on the screen
 	}
 	var dirs []string
 	for _, m := range r.modules {
@@ -57,10 +57,11 @@ func (r *results) statusLine(dirs string) string {
 	return line
 }
 
-// summarize prints the summary, and returns the exit code.
+// summarize prints the summary and returns the exit code.
 func (r *results) summarize() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	// An interrupted run may have had no time for a test.
 	if r.kill.IsZero() {
 		r.checkForTests()
 	}
@@ -101,7 +102,7 @@ func (r *results) summarize() int {
 	return 0
 }
 
-// checkForTests fails if no test has run in any module.
+// checkForTests records a failure if no test has run in any module.
 func (r *results) checkForTests() {
 	for _, m := range r.modules {
 		if m.tests > 0 || m.failed > 0 {
@@ -113,7 +114,7 @@ func (r *results) checkForTests() {
 	}
 }
 
-// list joins the first of the names.
+// list joins the first names, and says how many more there are.
 func list(names []string) string {
 	if more := len(names) - namesShown; more > 1 {
 		return fmt.Sprintf("%s, … and %d more", strings.Join(names[:namesShown], ", "), more)

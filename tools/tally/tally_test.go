@@ -24,7 +24,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// events returns "go test -json" lines. Each argument is "Action", or "Action Test", or "Action Test|Output".
+// events returns "go test -json" lines. Each argument is "Action", or "Action Test", or
+// "Action Test|Output".
 func events(pkg string, list ...string) string {
 	var text strings.Builder
 	for _, e := range list {
@@ -227,7 +228,7 @@ func TestScreen_StatusLine(t *testing.T) {
 
 	out.Reset()
 	t.Setenv("COLUMNS", "6")
-	s.terminal, _ = os.Open(os.DevNull) // which has no width
+	s.terminal, _ = os.Open(os.DevNull) // has no width
 	s.refresh("status line")
 	s.print("partial")
 	s.refresh("status line")
@@ -347,7 +348,7 @@ func checkTally(t *testing.T, code int, args ...string) string {
 	return out.String()
 }
 
-// checkGone checks that none of the processes in the file is left.
+// checkGone checks that no process in the file is running.
 func checkGone(t *testing.T, path string) {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -360,7 +361,7 @@ func checkGone(t *testing.T, path string) {
 			t.Fatal(err)
 		}
 		for deadline := time.Now().Add(5 * time.Second); syscall.Kill(pid, 0) == nil; time.Sleep(10 * time.Millisecond) {
-			if time.Now().After(deadline) { // a killed process exists until its new parent has noticed its end
+			if time.Now().After(deadline) { // a killed process exists until its new parent has reaped it
 				t.Errorf("process %d is left", pid)
 				syscall.Kill(pid, syscall.SIGKILL)
 				break
@@ -369,7 +370,7 @@ func checkGone(t *testing.T, path string) {
 	}
 }
 
-// file returns the path of a file with the text.
+// file returns the path of a new file with the text.
 func file(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "file")

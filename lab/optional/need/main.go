@@ -1,9 +1,10 @@
-// Command need checks that a machine has what a target of the Makefile needs, before the target builds anything.
+// Need checks that a machine has the programs that a target of the Makefile needs, before the
+// target builds anything.
 //
 //	need postgres etcd      these programs
 //	need -database          a Postgres for lab/testenv: programs, Docker, or an address
 //
-// It exits with 1 and one line that says what to install.
+// If something is missing, need prints one line that says what to install, and exits with code 1.
 package main
 
 import (

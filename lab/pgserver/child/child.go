@@ -1,4 +1,4 @@
-// Package child starts processes that do not outlive the process that started them, however that one ends.
+// Package child starts processes that end when the process that started them ends, even by SIGKILL.
 package child
 
 import (
@@ -13,7 +13,8 @@ type Process struct {
 	done chan struct{}
 }
 
-// Start starts the command. If this process ends before it, the kernel sends it sig, on Linux; elsewhere nothing does.
+// Start starts the command. On Linux, the kernel sends sig to the command if this process ends
+// first. On other systems nothing does.
 func Start(cmd *exec.Cmd, sig syscall.Signal) (*Process, error) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
@@ -28,7 +29,8 @@ func Start(cmd *exec.Cmd, sig syscall.Signal) (*Process, error) {
 	return p, nil
 }
 
-// run keeps one thread until the command has ended: what the kernel watches is the thread that started it.
+// run starts the command and waits for it on one locked thread. The kernel sends the signal when
+// the thread that started the command ends, so this thread must live as long as the command.
 func (p *Process) run(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -40,16 +42,16 @@ func (p *Process) run(started chan<- error) {
 	}
 }
 
-// PID is the command's process id. It may be another process's once Done is closed.
+// PID returns the command's process id. Another process may have the same id once Done is closed.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Done is closed when the command has ended and its exit status is known.
+// Done returns a channel that is closed when the command has ended and its exit status is known.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Signal sends a signal to the command, and fails if it has ended.
+// Signal sends a signal to the command. It fails if the command has ended.
 func (p *Process) Signal(sig syscall.Signal) error { return p.cmd.Process.Signal(sig) }
 
-// Kill ends the command at once and returns when it is gone.
+// Kill kills the command and returns when it has ended.
 func (p *Process) Kill() {
 	p.cmd.Process.Kill()
 	<-p.done

@@ -6,14 +6,15 @@ import (
 	"syscall"
 )
 
-// Guard cleans up: it runs a shell script when it is told to, and when this process ends without having done so, by
-// SIGKILL even.
+// Guard runs a cleanup script. The script runs when Run is called, or when this process ends
+// without calling Run, even by SIGKILL.
 type Guard struct {
 	shell *exec.Cmd
-	hold  io.Closer // the guard waits for as long as anybody has it open, which is this process alone
+	hold  io.Closer // the write end of the shell's stdin, open only in this process
 }
 
-// NewGuard starts a guard, out of reach of the terminal's signals. The script finds the arguments at $0, $1 and so on.
+// NewGuard starts a shell that waits with the script until this process closes the shell's stdin or
+// ends. Signals of the terminal do not reach the shell. The script finds args at $0, $1 and so on.
 func NewGuard(script string, args ...string) (*Guard, error) {
 	shell := exec.Command("sh", append([]string{"-c", "read _; " + script}, args...)...)
 	shell.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -27,7 +28,7 @@ func NewGuard(script string, args ...string) (*Guard, error) {
 	return &Guard{shell, hold}, nil
 }
 
-// Run runs the script, and returns how it ended.
+// Run runs the script and returns its error.
 func (g *Guard) Run() error {
 	g.hold.Close()
 	return g.shell.Wait()

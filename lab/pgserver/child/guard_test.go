@@ -11,7 +11,7 @@ import (
 	"github.com/idem-go/idem/lab/pgserver/child"
 )
 
-// The test binary is also a process that has a guard, and is killed.
+// The test binary is also a process that has a guard and is killed.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "with-guard" {
 		if _, err := child.NewGuard(`touch "$0"`, os.Args[2]); err != nil {

@@ -1,11 +1,11 @@
-// Container runs a Postgres server in a Docker container for testenv. It is a program of its own, so that a machine without
-// Docker neither downloads nor compiles the Docker libraries.
+// Container runs a Postgres server in a Docker container for testenv. It is a separate program, so
+// that a machine without Docker neither downloads nor compiles the Docker libraries.
 //
 //	container -image IMAGE -run DIRECTORY [-durable] [name=value]...
 //
-// It prints the server's address once the container runs, or else what went wrong, and removes the container when its
-// standard input ends, which happens also when testenv is killed. The server may not accept connections yet when the address
-// is printed.
+// Container prints the address of the server once the container runs, or an error. The server may
+// not accept connections yet. Container removes the Docker container when its standard input ends,
+// which also happens when testenv is killed.
 package main
 
 import (
@@ -31,13 +31,13 @@ import (
 const (
 	engineLimit = 15 * time.Second // for the engine's first answer
 	pullLimit   = 5 * time.Minute
-	runLimit    = 5 * time.Minute // to create and start the container, and testcontainers' own reaper
+	runLimit    = 5 * time.Minute // to create and start the container and testcontainers' reaper
 )
 
 // config is the command line.
 type config struct {
 	image    string
-	run      string // the directory of the run of testenv, which exists for as long as the run
+	run      string // the directory of a testenv run, which exists as long as the run
 	durable  bool
 	settings []string
 }
@@ -49,7 +49,8 @@ func main() {
 	flag.BoolVar(&cfg.durable, "durable", false, "keep the data on a disk instead of in memory")
 	flag.Parse()
 	cfg.settings = flag.Args()
-	// A terminal sends Ctrl-C to this process as well. Testenv decides when the container ends, by closing the input.
+	// A terminal sends Ctrl-C to this process as well. Testenv decides when the container ends, by
+	// closing the standard input.
 	signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
@@ -62,7 +63,7 @@ func main() {
 	}
 }
 
-// serve runs the container until ctx ends, or until the container ends by itself, which is an error.
+// serve runs the container until ctx ends. It fails if the container ends by itself.
 func serve(ctx context.Context, cfg config) error {
 	tclog.SetDefault(tclog.NewNoopLogger())
 	provider, err := connectEngine(ctx)
@@ -93,8 +94,9 @@ func serve(ctx context.Context, cfg config) error {
 	}
 }
 
-// connectEngine connects to the engine that testcontainers finds: DOCKER_HOST, the Docker context, the usual sockets. It
-// gives up on an engine that does not answer in time.
+// connectEngine connects to the engine that testcontainers finds through DOCKER_HOST, the Docker
+// context or the usual sockets. It fails if the engine does not answer within engineLimit. A
+// goroutine makes the connection, because testcontainers has no time limit for it.
 func connectEngine(ctx context.Context) (*testcontainers.DockerProvider, error) {
 	type result struct {
 		provider *testcontainers.DockerProvider
@@ -121,15 +123,16 @@ func connectEngine(ctx context.Context) (*testcontainers.DockerProvider, error) 
 	}
 }
 
-// pull fetches the image, once, if the engine does not have it. Testcontainers would retry for a quarter of an hour on a
-// machine without a network; testenv rather uses the programs that are installed.
+// pull fetches the image if the engine does not have it. It tries once. Testcontainers would retry
+// for a quarter of an hour on a machine without a network, where testenv can use installed
+// programs.
 func pull(ctx context.Context, provider *testcontainers.DockerProvider, image string) error {
 	docker := provider.Client()
 	if _, err := docker.ImageInspect(ctx, image); err == nil {
 		return nil
 	}
 	if provider.Config().Config.HubImageNamePrefix != "" {
-		return nil // testcontainers will run an image of another name
+		return nil // testcontainers will run an image with another name
 	}
 	fmt.Fprintf(os.Stderr, "testenv: pulling %s\n", image)
 	ctx, cancel := context.WithTimeout(ctx, pullLimit)
@@ -147,12 +150,14 @@ func pull(ctx context.Context, provider *testcontainers.DockerProvider, image st
 	return progress.Wait(ctx)
 }
 
-// Containers carry the directory of their run and the name of their host, so that a later run finds abandoned ones.
+// Labels with the directory of a container's run and the name of its host, by which a later run
+// finds abandoned containers.
 const (
 	runLabel  = "com.github.idem-go.testenv.run"
 	hostLabel = "com.github.idem-go.testenv.host"
 )
 
+// start creates and starts the container.
 func start(ctx context.Context, cfg config) (*postgres.PostgresContainer, error) {
 	command := []string{"postgres"}
 	for _, setting := range cfg.settings {
@@ -161,8 +166,8 @@ func start(ctx context.Context, cfg config) (*postgres.PostgresContainer, error)
 	host, _ := os.Hostname()
 	options := []testcontainers.ContainerCustomizer{
 		testcontainers.WithCmd(command...),
-		postgres.WithPassword(rand.Text()), // the port may be open to the network
-		// This directory is the same in every version of the official image.
+		postgres.WithPassword(rand.Text()), // the port may be reachable from the network
+		// This directory works with every version of the official image.
 		testcontainers.WithEnv(map[string]string{"PGDATA": "/pgdata/data"}),
 		testcontainers.WithLabels(map[string]string{runLabel: cfg.run, hostLabel: host}),
 	}
@@ -200,8 +205,8 @@ func remove(c *postgres.PostgresContainer) {
 	}
 }
 
-// removeAbandoned removes the containers of runs on this host whose directory is gone, for engines on which testcontainers'
-// reaper is disabled.
+// removeAbandoned removes the containers of runs on this host whose directory is gone.
+// Testcontainers' reaper does the same, but some engines require that the reaper is disabled.
 func removeAbandoned(ctx context.Context, docker client.APIClient) {
 	host, _ := os.Hostname()
 	list, err := docker.ContainerList(ctx, client.ContainerListOptions{

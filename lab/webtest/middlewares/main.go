@@ -1,4 +1,5 @@
-// Command middlewares serves orders behind idempotency middlewares of others, for idem conform. docs/conform.md has what it found.
+// Command middlewares serves orders behind idempotency middlewares of other projects, so that idem
+// conform can check them. docs/conform.md has the results.
 //
 //	go -C lab/webtest run ./middlewares
 package main
@@ -21,13 +22,15 @@ func main() {
 		return c.Status(fiber.StatusCreated).JSON(fiber.Map{"order": id})
 	}
 	app := fiber.New()
-	// The key is in the field of the draft, whose quotes count: 38 characters.
+	// Fiber reads the key from the header field as it is. The quotes that the draft requires are
+	// part of the key, which then has 38 characters.
 	app.Post("/fiber", idempotency.New(idempotency.Config{KeyHeader: "Idempotency-Key", KeyHeaderValidate: anyKey}), place)
 	app.Post("/fiber-uuid", idempotency.New(idempotency.Config{KeyHeader: "Idempotency-Key"}), place)
 	app.Post("/nothing", place)
 	log.Fatal(app.Listen("127.0.0.1:8090"))
 }
 
+// anyKey accepts every key that is not too long, in place of Fiber's check for a UUID.
 func anyKey(key string) error {
 	if key == "" || len(key) > 255 {
 		return fmt.Errorf("%w: %d characters", idempotency.ErrInvalidIdempotencyKey, len(key))
