@@ -21,7 +21,7 @@ type foreground struct {
 
 	mu    sync.Mutex
 	phase string
-	took  map[string][]time.Duration // latency by phase, measured from the time at which the call was due
+	took  map[string][]time.Duration // by phase, since the call was due
 	err   error
 }
 

@@ -12,7 +12,7 @@ import (
 // These are the requirements.
 const (
 	maxSweep = 3 * time.Minute // maximum for ten million records
-	maxP99   = 1.1             // maximum of the foreground's p99 with the sweep, relative to without
+	maxP99   = 1.1             // maximum of p99 with the sweep, relative to without
 	maxSize  = 1.5             // maximum size of heap and index, relative to a fresh table
 )
 

@@ -35,7 +35,7 @@ type Run struct {
 // Scenario is a scenario with an entry for each contestant.
 type Scenario struct {
 	Name    string  `json:"name"`
-	Base    string  `json:"base"` // the contestant to which figures with the suffix /base are ratios
+	Base    string  `json:"base"` // figures with the suffix /base are ratios to it
 	Entries []Entry `json:"entries,omitempty"`
 }
 

@@ -171,7 +171,8 @@ func (s *Server) Logged(ctx context.Context, begin, end string) (commits, bytes 
 	if err != nil {
 		return 0, 0, err
 	}
-	if _, err := s.Admin.Exec(ctx, "insert into flushed values (1)"); err != nil { // flushes the WAL: only flushed WAL can be read
+	// Only flushed WAL can be read. This commit flushes it.
+	if _, err := s.Admin.Exec(ctx, "insert into flushed values (1)"); err != nil {
 		return 0, 0, err
 	}
 	err = s.Admin.QueryRow(ctx, `select count(*)::float8 from pg_get_wal_records_info($1::text::pg_lsn, $2::text::pg_lsn)
