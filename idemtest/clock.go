@@ -10,9 +10,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Advance lets time pass for what idem keeps in the database of pool, as a clock that jumps ahead by d: records expire, pauses and deadlines of operations
-// are over, and messages that were held back are due. Each moment in the schema of idem is moved into the past, in one transaction. now() and tables of
-// your own stay as they are.
+// Advance moves all times that idem stores in the database of pool into the past by d, in one
+// transaction. The effect is that of a clock that jumps ahead by d: records expire, retry delays
+// and deadlines of operations end, and delayed messages become due. Advance changes neither now()
+// nor the tables of the application.
 func Advance(t testing.TB, pool *pgxpool.Pool, d time.Duration) {
 	t.Helper()
 	err := pgx.BeginFunc(context.Background(), pool, func(tx pgx.Tx) error {
@@ -33,7 +34,9 @@ func Advance(t testing.TB, pool *pgxpool.Pool, d time.Duration) {
 	}
 }
 
-// momentsSQL makes a statement for each table of idem that has moments.
+// momentsSQL returns an UPDATE statement for each table of idem that has columns of type
+// timestamptz. Each statement subtracts $1 from all of them. Partitions are left out, because the
+// UPDATE of the parent table covers them.
 const momentsSQL = `
 SELECT format('UPDATE %s SET %s', c.oid::regclass, string_agg(format('%1$I = %1$I - $1::interval', a.attname), ', '))
 FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid

@@ -8,38 +8,44 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// A Delivery hands one message to the code on trial, as the client of a broker does. Without an error the message is acknowledged,
-// and is not delivered again; with an error it is.
+// A Delivery hands one message to the code under test, as the client of a broker does. If it
+// returns nil, the message is acknowledged and not delivered again. If it returns an error, the
+// message is redelivered.
 type Delivery func(ctx context.Context, pool *pgxpool.Pool) error
 
-// ConsumerSuite says how a consumer of messages is tried. Deliver and Effects are required.
+// ConsumerSuite configures Consumer. Deliver and Effects are required.
 type ConsumerSuite struct {
-	// New makes a database with Pool and what the consumer needs in there. It is called for every trial anew; t ends with the
-	// trial. The default is Pool alone.
+	// New creates a database with Pool and everything in it that the consumer needs. The suite
+	// calls New once for every trial, and t ends with the trial. The default is Pool.
 	New func(t testing.TB) *pgxpool.Pool
 
-	// Deliver delivers a message that can be handled: always the same, id and payload included.
+	// Deliver delivers a message that can be handled. It must be the same message each time, id and
+	// payload included.
 	Deliver Delivery
 
-	// Next delivers another message, with another id, whose payload may well be the same. Without it that is not tried.
+	// Next delivers a message with another id. The payload may be the same. If Next is nil, the
+	// suite skips this trial.
 	Next Delivery
 
-	// Other delivers another payload under the id of the first message. It is to have no effect, and not to vanish: an error,
-	// or a row in idem.dead_letters, tells of it. Without it that is not tried.
+	// Other delivers another payload under the id of the first message. The consumer must not
+	// handle it, and must not discard it silently: it must return an error or insert a row into
+	// idem.dead_letters. If Other is nil, the suite skips this trial.
 	Other Delivery
 
-	// Effects counts the effects that there are by now: rows, and calls of the fakes of other systems.
+	// Effects returns the number of effects so far: rows in the database, and calls to the fakes of
+	// other systems.
 	Effects func(ctx context.Context, pool *pgxpool.Pool) (int, error)
 
-	// Patience and Within are those of HandlerSuite.
+	// Patience and Within have the meaning of the fields of HandlerSuite.
 	Patience, Within time.Duration
 }
 
-// messagesSQL counts what is on record of messages, whether they are known by package inbox or by a key.
+// messagesSQL counts the messages that have been handled. A consumer can record them with package
+// inbox or under an idempotency key.
 const messagesSQL = `SELECT (SELECT count(*) FROM idem.records WHERE state <> 'failed') + (SELECT count(*) FROM idem.inbox WHERE state = 'handled')`
 
-// Consumer holds a consumer of messages to what package inbox promises, under redelivery and failures of every kind. What is
-// broken it reports as Handler does.
+// Consumer tests that a consumer of messages keeps the promises of package inbox, under redelivery
+// and all faults. It reports like Handler.
 func Consumer(t testing.TB, s ConsumerSuite) {
 	t.Helper()
 	if s.Deliver == nil || s.Effects == nil {
@@ -57,7 +63,7 @@ func Consumer(t testing.TB, s ConsumerSuite) {
 	u.run()
 }
 
-// delivered is a delivery as a call.
+// delivered converts a Delivery to a Call that returns "acknowledged". It returns nil for nil.
 func delivered(deliver Delivery) Call {
 	if deliver == nil {
 		return nil
@@ -65,7 +71,8 @@ func delivered(deliver Delivery) Call {
 	return func(ctx context.Context, pool *pgxpool.Pool) (any, error) { return "acknowledged", deliver(ctx, pool) }
 }
 
-// letterless judges the outcome of another payload under the same id.
+// letterless reports a consumer that has acknowledged another payload under the same id and has
+// written no dead letter.
 func letterless(u *suite, s *subject, given answer) {
 	u.Helper()
 	var letters int

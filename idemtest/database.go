@@ -15,23 +15,24 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// server is where databases are made.
+// server creates and drops the databases of the tests on one Postgres server.
 type server struct {
 	config   *pgx.ConnConfig
-	template func() (string, error) // the name of the database that others are copies of
-	stuck    atomic.Bool            // a DROP DATABASE was not answered in time
+	template func() (string, error) // name of the template database; created on the first call
+	stuck    atomic.Bool            // a DROP DATABASE has timed out
 }
 
 const databaseLimit = time.Minute
 
-// The limits of a DROP DATABASE. It waits for every backend of the server, also for one that waits for its client to read. Once
-// the server has not answered in time, later drops wait only briefly.
+// These are the limits of a DROP DATABASE. The statement waits for every backend of the server,
+// even for a backend that is blocked on a write to its client. After the first timeout, later drops
+// use the shorter limit.
 var (
 	dropLimit      = 30 * time.Second
 	laterDropLimit = time.Second
 )
 
-// create makes a database with idem's schema, and drops it when the test is over.
+// create creates a database with idem's schema and drops it when the test ends.
 func (s *server) create(t testing.TB) *pgx.ConnConfig {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), databaseLimit)
@@ -48,7 +49,8 @@ func (s *server) create(t testing.TB) *pgx.ConnConfig {
 	return s.database(name)
 }
 
-// drop drops a database. If the server does not answer in time, the database stays, and the log of the test says so.
+// drop drops a database. If the server does not answer in time, drop logs that the database may
+// still exist and does not fail the test.
 func (s *server) drop(t testing.TB, name string) {
 	t.Helper()
 	limit := dropLimit
@@ -66,14 +68,15 @@ func (s *server) drop(t testing.TB, name string) {
 	}
 }
 
-// clone makes a database out of another one.
+// clone creates the database name as a copy of template.
 func (s *server) clone(ctx context.Context, name, template string) error {
 	return whileInUse(ctx, func() error {
 		return runScripts(ctx, s.config, "CREATE DATABASE "+quoted(name)+" TEMPLATE "+quoted(template))
 	})
 }
 
-// whileInUse tries again for as long as something of the server's has the database open. That passes.
+// whileInUse repeats try while Postgres reports that the database is in use, until ctx ends.
+// Postgres's own processes and other copies open a template only for a short time.
 func whileInUse(ctx context.Context, try func() error) error {
 	for {
 		err := try()
@@ -88,7 +91,9 @@ func whileInUse(ctx context.Context, try func() error) error {
 	}
 }
 
-// makeTemplate returns the name of a database that has the schema. Its name says which schema, and it stays for later runs.
+// makeTemplate returns the name of a database with the current schema, and creates the database if
+// necessary. The name contains a hash of the schema. The database is never dropped, so that later
+// runs can use it.
 func (s *server) makeTemplate() (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), databaseLimit)
 	defer cancel()
@@ -109,7 +114,9 @@ func (s *server) makeTemplate() (string, error) {
 	return name, s.build(ctx, name)
 }
 
-// build makes the template under another name, so that it is there only when it is whole.
+// build creates the template under a temporary name and renames it when the schema is complete. A
+// process that finds the name therefore finds a complete template. If another process has created
+// the template meanwhile, build returns nil.
 func (s *server) build(ctx context.Context, name string) error {
 	draft := "idemtest_" + rand.Text()[:12]
 	err := s.clone(ctx, draft, "template0")
@@ -125,19 +132,21 @@ func (s *server) build(ctx context.Context, name string) error {
 		return nil
 	}
 	runScripts(ctx, s.config, "DROP DATABASE IF EXISTS "+quoted(draft))
-	if hasCode(err, "42P04") || hasCode(err, "23505") { // duplicate_database, or its unique index: another process was faster
+	// duplicate_database, or unique_violation in pg_database: another process was faster
+	if hasCode(err, "42P04") || hasCode(err, "23505") {
 		return nil
 	}
 	return err
 }
 
+// database returns the configuration of the server with another database name.
 func (s *server) database(name string) *pgx.ConnConfig {
 	config := s.config.Copy()
 	config.Database = name
 	return config
 }
 
-// exec runs scripts on a connection of its own.
+// runScripts opens a connection, runs scripts on it and closes it.
 func runScripts(ctx context.Context, config *pgx.ConnConfig, scripts ...string) error {
 	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {

@@ -1,4 +1,5 @@
-// Package idemtest holds your own code to what idem promises: a handler, a function, a consumer of messages, an operation.
+// Package idemtest tests that your code keeps the promises of idem. The code can be an HTTP
+// handler, a function, a message consumer or an operation.
 //
 //	idemtest.Handler(t, idemtest.HandlerSuite{
 //		New:      func(t testing.TB) (http.Handler, *pgxpool.Pool) { pool := idemtest.Pool(t); …; return NewServer(pool), pool },
@@ -8,20 +9,27 @@
 //		Effects:  func(ctx context.Context, pool *pgxpool.Pool) (int, error) { … },
 //	})
 //
-// [Handler], [Func], [Consumer] and [Operation] run it under duplicates one after another and at once, with another payload, as another
-// principal, under another key, and late; they cut its connection at every statement, lose the answer of each one, COMMIT included, answer with SQLSTATE
-// 40001, and have its caller leave. Of an operation the process dies at each statement, and may have been one of the last release.
-// Then they count the effects, and hold them against the records and against what the caller was told.
+// [Handler], [Func], [Consumer] and [Operation] run your code many times. They send duplicates one
+// after another, at the same time, and late. They send another payload, another principal and
+// another key.
 //
-// What is broken is reported by t.Errorf, each promise once. The first line names it, and is the same for every program; what has
-// happened and how to mend it follows. docs/testing-reference.md explains them all, and
-// docs/testing.md says what this cannot see.
-// With go test -short a suite takes a few seconds and breaks fewer statements.
+// They also inject faults at every statement: a cut connection, a lost answer (that of COMMIT
+// included), SQLSTATE 40001, a caller that goes away. Operation also kills the process at every
+// statement, and starts operations with the code of the previous release.
 //
-// [Replay] holds operations to histories in files, with no database.
+// After each trial a suite counts the effects. It compares them with the records in the database
+// and with the answers that the caller received.
 //
-// [Pool] gives each trial a database of its own, on the server at DATABASE_URL or one that it starts. It connects through a proxy of
-// this package, which knows the protocol and breaks it where a suite says.
+// A suite reports each broken promise once, by t.Errorf. The first line of the report names the
+// promise and is the same for every program. The next lines say what happened and how to fix it.
+// docs/testing-reference.md explains every promise. docs/testing.md says what the suites cannot
+// detect. With go test -short a suite takes a few seconds and injects fewer faults.
 //
-// The package is for tests. It links testing, pgx, and packages of idem.
+// [Replay] checks operations against recorded histories in files, without a database.
+//
+// [Pool] creates a database for each trial, on the server at DATABASE_URL or on a server that Pool
+// starts. The pool connects through a proxy. The proxy understands the Postgres protocol and
+// injects the faults.
+//
+// The package is for tests: it links testing, pgx and packages of idem.
 package idemtest

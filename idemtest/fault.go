@@ -10,18 +10,23 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// mostPoints bounds the statements of one execution that are broken one by one.
+// mostPoints is the maximum number of statements per execution that a suite breaks one by one.
 const mostPoints = 64
 
-// fault is what is done to each statement of an execution, or to those that commit alone.
+// fault describes one kind of fault that a suite injects into an execution.
 type fault struct {
-	kind    faultproxy.Kind
-	says    string
-	leaves  bool // the caller goes away with it
+	kind faultproxy.Kind
+	says string
+	// leaves: the context of the caller is canceled when the fault fires.
+	leaves bool
+	// commits: the fault applies only to statements that commit.
 	commits bool
-	once    bool // at the first of those alone: it takes seconds
+	// once: the fault applies only to the first such statement, because it takes seconds.
+	once bool
 }
 
+// faults lists all faults. says is a format for the number and the text of the statement. Lose must
+// come before the faults with commits, because it teaches underFaults which statements commit.
 var faults = []fault{
 	{kind: faultproxy.Cut, says: "the connection was cut before statement %d (%s)"},
 	{kind: faultproxy.Lose, says: "the answer to statement %d (%s) was lost"},
@@ -31,14 +36,18 @@ var faults = []fault{
 	{kind: faultproxy.Outage, once: true, commits: true, says: "every connection was cut before statement %d (%s; COMMIT), and the database was unavailable until the caller was answered"},
 }
 
-// underFaults breaks each statement in each way, and has the caller try again. A way that has found something is over.
+// underFaults injects each fault at each statement and retries as a client would. The statement
+// number n goes up until an execution has fewer statements than that. After the first finding,
+// underFaults continues with the next fault.
 func (u *suite) underFaults() {
 	u.Helper()
 	if testing.Short() {
 		u.underFewFaults()
 		return
 	}
-	commits := map[int]bool{} // by the number of the statement
+	// commits holds the numbers of the statements that were answered by COMMIT. The fault Lose
+	// fills it in.
+	commits := map[int]bool{}
 	for _, fault := range faults {
 		for n := range mostPoints {
 			if fault.commits && !commits[n] {
@@ -51,12 +60,13 @@ func (u *suite) underFaults() {
 			commits[n] = commits[n] || shot.Commit
 		}
 		if u.isBroken(keyFree) {
-			return // the others would wait for as long, and say the same
+			return // every other fault would time out too and report the same
 		}
 	}
 }
 
-// underFewFaults breaks the first COMMIT alone, in each way that takes no long time, and the first statement in a transaction.
+// underFewFaults is the short version of underFaults: it breaks the first COMMIT with each fault
+// except the slow ones. The serialization failure goes to the first statement in a transaction.
 func (u *suite) underFewFaults() {
 	u.Helper()
 	commit := max(0, u.flightsToCommit())
@@ -71,7 +81,9 @@ func (u *suite) underFewFaults() {
 	}
 }
 
-// underFault breaks the statement behind n others. It has not fired if there were not that many.
+// underFault runs one trial: it injects f at statement n, counted from 0. shot.Fired is false if
+// the execution had fewer statements. sound is false if the fault has not fired or a promise was
+// broken.
 func (u *suite) underFault(f fault, n int) (shot faultproxy.Shot, sound bool) {
 	u.Helper()
 	u.stage(0, func(s *subject) {
@@ -85,9 +97,12 @@ func (u *suite) underFault(f fault, n int) (shot faultproxy.Shot, sound bool) {
 		s.proxy.Arm(armed)
 		first := u.call(ctx, s.request)
 		if shot = s.proxy.Disarm(); shot.Fired {
+			// The proxy cut all connections of the pool. Reset discards them, so that the checks
+			// below do not run into a dead connection.
 			if f.kind == faultproxy.Outage {
 				s.pool.Reset()
 			}
+			// The server answered 40001, and the handler ignored it or ended its transaction.
 			if broken, is := brokenTx(s, first); is && f.kind == faultproxy.Conflict {
 				u.breaks(broken, "%s; then the caller was answered %s", fmt.Sprintf(f.says, n+1, brief(shot)), first.brief)
 				return
@@ -98,6 +113,7 @@ func (u *suite) underFault(f fault, n int) (shot faultproxy.Shot, sound bool) {
 	return shot, sound
 }
 
+// brief returns the SQL of a shot, shortened for a report.
 func brief(shot faultproxy.Shot) string {
 	sql := shot.SQL
 	if len(sql) > 80 {
@@ -109,7 +125,9 @@ func brief(shot faultproxy.Shot) string {
 	return sql
 }
 
-// survives holds what a fault has left, and what retries make of it, against the promises.
+// survives checks the state of the database after a fault, then retries until the caller has a
+// final answer and checks again. Finally it sends a duplicate, which must have no effect and get
+// the same answer. It returns false if a promise was broken.
 func (u *suite) survives(s *subject, what string, base books, first answer) bool {
 	u.Helper()
 	if !u.truthful(what+"; then the caller was answered "+first.brief, base, u.balance(s), first) {

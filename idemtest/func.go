@@ -15,39 +15,45 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// A Call is one call of the code on trial, as its callers make it. What it returns is compared between duplicates: give back what
-// the callers get. An idem.Result counts as its Response.
+// A Call calls the code under test once, as its callers do, and returns what the callers get. The
+// suite compares that value between duplicates. Of an idem.Result it compares the Response.
 type Call func(ctx context.Context, pool *pgxpool.Pool) (any, error)
 
-// FuncSuite says how a function that calls idem.Do, DoTx or DoJSON is tried. Call and Effects are required.
+// FuncSuite configures Func, for a function that calls idem.Do, DoTx or DoJSON. Call and Effects
+// are required.
 type FuncSuite struct {
-	// New makes a database with Pool and what the function needs in there. It is called for every trial anew; t ends with the
-	// trial. The default is Pool alone.
+	// New creates a database with Pool and everything in it that the function needs. The suite
+	// calls New once for every trial, and t ends with the trial. The default is Pool.
 	New func(t testing.TB) *pgxpool.Pool
 
-	// Call makes a call that succeeds and has an effect: always the same, key included.
+	// Call makes a call that succeeds and has an effect. It must make the same call each time, key
+	// included.
 	Call Call
 
-	// Other makes a call with the same key and another payload, which is to be refused. Without it that is not tried.
+	// Other makes a call with the same key and another payload, which must be refused. If Other is
+	// nil, the suite skips this trial.
 	Other Call
 
-	// Stranger makes a call with the same key and payload for another principal, which is to succeed with an effect of its own.
-	// Without it that is not tried.
+	// Stranger makes a call with the same key and payload for another principal. The call must
+	// succeed and have its own effect. If Stranger is nil, the suite skips this trial.
 	Stranger Call
 
-	// Next makes a call with another key, which is to succeed with an effect of its own. Without it that is not tried, and a
-	// function that uses one key for all is not found.
+	// Next makes a call with another key. The call must succeed and have its own effect. If Next is
+	// nil, the suite skips this trial and does not detect a function that uses one key for all
+	// calls.
 	Next Call
 
-	// Effects counts the effects that there are by now: rows, and calls of the fakes of other systems.
+	// Effects returns the number of effects so far: rows in the database, and calls to the fakes of
+	// other systems.
 	Effects func(ctx context.Context, pool *pgxpool.Pool) (int, error)
 
-	// Patience and Within are those of HandlerSuite.
+	// Patience and Within have the meaning of the fields of HandlerSuite.
 	Patience, Within time.Duration
 }
 
-// Func holds a function to what idem promises, as Handler does a handler. A caller of it asks again after every error, but for those
-// that are the same next time, such as idem.ErrMismatch.
+// Func tests that a function keeps the promises of idem, and reports like Handler. The suite
+// retries after every error except those that the same call would meet again, such as
+// idem.ErrMismatch.
 func Func(t testing.TB, s FuncSuite) {
 	t.Helper()
 	if s.Call == nil || s.Effects == nil {
@@ -62,7 +68,7 @@ func Func(t testing.TB, s FuncSuite) {
 	u.run()
 }
 
-// poolFor is a subject without its requests.
+// poolFor creates a subject that has a pool but no requests yet. A nil make means Pool.
 func (u *suite) poolFor(sc *scene, make func(testing.TB) *pgxpool.Pool, effects func(context.Context, *pgxpool.Pool) (int, error)) *subject {
 	u.Helper()
 	if make == nil {
@@ -74,7 +80,8 @@ func (u *suite) poolFor(sc *scene, make func(testing.TB) *pgxpool.Pool, effects 
 	return on
 }
 
-// calls makes calls on the pool that the subject has.
+// calls returns an ask that makes call on the current pool of the subject. A panic counts as a
+// failure that may be retried.
 func (s *subject) calls(call Call) ask {
 	if call == nil {
 		return nil
@@ -90,13 +97,14 @@ func (s *subject) calls(call Call) ask {
 	}
 }
 
-// final are the errors that the same call meets again.
+// final lists the errors that the same call would return again: a client does not retry them.
 var final = []error{
 	idem.ErrMismatch, idem.ErrInvalidKey, idem.ErrInvalidScope, idem.ErrInvalidHash, idem.ErrInvalidResponse,
 	idem.ErrResponseTooLarge, idem.ErrUnreadable, idem.ErrTxEnded, idem.ErrTxAborted, operation.ErrParked,
 }
 
-// told is what a caller makes of what it is given.
+// told converts the result of a Call to an answer. Errors in final and rejections are refusals. Any
+// other error means that the caller retries.
 func told(value any, err error) answer {
 	for _, refusal := range final {
 		if errors.Is(err, refusal) {

@@ -18,38 +18,46 @@ import (
 	"github.com/idem-go/idem/idemhttp"
 )
 
-// HandlerSuite says how a handler is tried. New, Request and Effects are required.
+// HandlerSuite configures Handler. New, Request and Effects are required.
 type HandlerSuite struct {
-	// New makes the handler, on a database from Pool, with what it needs in there. It is called for every trial anew, some
-	// dozens of times, and may share nothing between them; t ends with the trial.
+	// New creates a handler on a database from Pool, with everything in the database that the
+	// handler needs. The suite calls New once for every trial, some dozens of times. The handlers
+	// must not share state. t ends with the trial.
 	New func(t testing.TB) (http.Handler, *pgxpool.Pool)
 
-	// Request returns a request that succeeds and has an effect: always the same, key included.
+	// Request returns a request that succeeds and has an effect. It must return the same request
+	// each time, key included.
 	Request func() *http.Request
 
-	// Other returns a request with the same key and another payload, which is to be refused. Without it that is not tried.
+	// Other returns a request with the same key and another payload, which must be refused. If
+	// Other is nil, the suite skips this trial.
 	Other func() *http.Request
 
-	// Stranger returns a request with the same key and payload from another principal, which is to succeed with an effect of
-	// its own. Without it that is not tried.
+	// Stranger returns a request with the same key and payload from another principal. The request
+	// must succeed and have its own effect. If Stranger is nil, the suite skips this trial.
 	Stranger func() *http.Request
 
-	// Next returns a request with another key, which is to succeed with an effect of its own. Without it Request is sent with
-	// its field Idempotency-Key changed, if there is one, and that must not be taken for a duplicate.
+	// Next returns a request with another key. The request must succeed and have its own effect. If
+	// Next is nil, the suite changes the header field Idempotency-Key of Request, if there is one.
+	// The handler must not answer that request as a duplicate.
 	Next func() *http.Request
 
-	// Effects counts the effects that there are by now: rows, and calls of the fakes of other systems.
+	// Effects returns the number of effects so far: rows in the database, and calls to the fakes of
+	// other systems.
 	Effects func(ctx context.Context, pool *pgxpool.Pool) (int, error)
 
-	// Patience is for how long a retry may go unanswered after a failure. The default is 30 seconds.
+	// Patience is how long the suite retries after a fault before it reports that there is no
+	// answer. The default is 30 seconds.
 	Patience time.Duration
 
-	// Within is how long behind the first attempt the last one may come. The default is an hour.
+	// Within is the time after the first attempt during which a retry may come. The default is one
+	// hour.
 	Within time.Duration
 }
 
-// Handler holds an HTTP handler to what idem promises, under duplicates and failures of every kind. What is broken it reports by
-// t.Errorf, each promise once, with what has happened and how to mend it; docs/testing-reference.md explains them all.
+// Handler tests that an HTTP handler keeps the promises of idem, under duplicates and all faults.
+// It reports each broken promise once, by t.Errorf, with what happened and how to fix it.
+// docs/testing-reference.md explains every promise.
 func Handler(t testing.TB, s HandlerSuite) {
 	t.Helper()
 	if s.New == nil || s.Request == nil || s.Effects == nil {
@@ -77,7 +85,7 @@ func Handler(t testing.TB, s HandlerSuite) {
 	u.run()
 }
 
-// sameRequests compares two requests.
+// sameRequests checks that two calls of request return equal requests.
 func (u *suite) sameRequests(request func() *http.Request) bool {
 	u.Helper()
 	one, two := spelled(request()), spelled(request())
@@ -87,6 +95,7 @@ func (u *suite) sameRequests(request func() *http.Request) bool {
 	return one == two
 }
 
+// spelled returns method, URL, header and body of r as text, for comparison.
 func spelled(r *http.Request) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s %s\n", r.Method, r.URL)
@@ -95,6 +104,7 @@ func spelled(r *http.Request) string {
 	return text.String() + string(body)
 }
 
+// bodyOf reads and closes the body of r. The body may be nil.
 func bodyOf(r *http.Request) ([]byte, error) {
 	if r.Body == nil {
 		return nil, nil
@@ -103,7 +113,8 @@ func bodyOf(r *http.Request) ([]byte, error) {
 	return io.ReadAll(r.Body)
 }
 
-// hopped is a request as it may look when it is sent again: nothing in it that matters is another.
+// hopped returns r as a proxy or a second attempt might send it. It changes only header fields that
+// must not matter to the fingerprint.
 func hopped(r *http.Request) *http.Request {
 	r.Header = r.Header.Clone()
 	if r.Header == nil {
@@ -120,25 +131,27 @@ func hopped(r *http.Request) *http.Request {
 	if r.Header.Get("Accept-Encoding") == "" {
 		r.Header.Set("Accept-Encoding", "identity")
 	}
-	r.TransferEncoding = []string{"chunked"} // see arrived
+	r.TransferEncoding = []string{"chunked"} // arrived then sets ContentLength to -1
 	return r
 }
 
-// sibling returns Request with another key in its header, or nil if Next says what that is, or there is no key to change.
+// sibling returns a function that makes Request with the last letter or digit of its key changed.
+// It returns nil if Next is set, or if Request has no key in its header.
 func (s HandlerSuite) sibling() func() *http.Request {
 	key := s.Request().Header.Get("Idempotency-Key")
 	last := strings.LastIndexFunc(key, func(r rune) bool { return r < unicode.MaxASCII && (unicode.IsDigit(r) || unicode.IsLetter(r)) })
 	if s.Next != nil || last < 0 {
 		return nil
 	}
-	other := byte('1') // a digit of a UUID as well
+	// Both digits are hexadecimal, so that a UUID remains a UUID.
+	other := byte('1')
 	if key[last] == other {
 		other = '2'
 	}
 	return s.under(key[:last] + string(other) + key[last+1:])
 }
 
-// under returns Request under another key.
+// under returns a function that makes Request with key in its header.
 func (s HandlerSuite) under(key string) func() *http.Request {
 	return func() *http.Request {
 		r := s.Request()
@@ -147,7 +160,8 @@ func (s HandlerSuite) under(key string) func() *http.Request {
 	}
 }
 
-// serve has a handler answer a request, as a server would.
+// serve returns an ask that calls handler as a server would. A panic of the handler counts as a
+// failure that may be retried. serve returns nil if request is nil.
 func serve(handler http.Handler, request func() *http.Request) ask {
 	if request == nil {
 		return nil
@@ -162,7 +176,8 @@ func serve(handler http.Handler, request func() *http.Request) ask {
 	}
 }
 
-// arrived is a request as a server hands it to a handler.
+// arrived returns a copy of r with the fields that a server sets: the body, its length, RequestURI,
+// Host and RemoteAddr.
 func arrived(ctx context.Context, r *http.Request) *http.Request {
 	body, _ := bodyOf(r)
 	r = r.Clone(ctx)
@@ -180,9 +195,11 @@ func arrived(ctx context.Context, r *http.Request) *http.Request {
 	return r
 }
 
-// compared are the header fields that a replay has to repeat, where there are any.
+// compared lists the header fields that a replay must repeat.
 var compared = []string{"Content-Type", "Content-Encoding", "Content-Language", "Location", "Etag"}
 
+// answerOf converts a response to an answer. A duplicate must receive the same status, the compared
+// fields and the body.
 func answerOf(response *http.Response) answer {
 	body, _ := io.ReadAll(response.Body)
 	text := fmt.Sprintf("%d\n", response.StatusCode)
@@ -201,11 +218,13 @@ func answerOf(response *http.Response) answer {
 	return a
 }
 
+// replayed reports whether a response says that it is a replay.
 func replayed(response *http.Response) bool {
 	return response.Header.Get("Idempotency-Replayed") == "true" || response.Header.Get("Idempotent-Replayed") == "true"
 }
 
-// fateOf is what a client makes of an answer: see package idemclient.
+// fateOf classifies a response as a client does (see package idemclient). A replayed failure is
+// final, also with status 5xx.
 func fateOf(response *http.Response, body []byte) fate {
 	retryable := bytes.Contains(body, []byte(`"retryable":true`)) || bytes.Contains(body, []byte(`"retryable": true`))
 	switch status := response.StatusCode; {

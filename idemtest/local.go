@@ -13,8 +13,12 @@ import (
 	"strings"
 )
 
-// localScript runs a server until its standard input ends, which it does when the process of the tests is gone, however it went.
-// Then it takes the server and its data away.
+// localScript runs a server until the standard input of the script ends. The operating system
+// closes that pipe when the test process ends, also after a crash or SIGKILL. The script then stops
+// the server and deletes its data. It ignores the signals of the terminal, so that it can clean up
+// after Ctrl-C.
+//
+// The first line of output is "started" or an error text.
 const localScript = `
 trap '' INT TERM HUP
 dir=$(mktemp -d "${TMPDIR:-/tmp}/idemtest.XXXXXX") || exit 1
@@ -31,13 +35,15 @@ if [ -n "$!" ]; then kill -QUIT $!; wait $!; fi
 cd / && rm -rf "$dir"
 `
 
-// programDirs are the places where packages put PostgreSQL's programs, for the most part out of PATH.
+// programDirs are the directories in which packages install PostgreSQL's programs. Most of them are
+// not in PATH.
 var programDirs = []string{
 	"/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/usr/libexec/postgresql*", "/opt/homebrew/opt/postgresql*/bin",
 	"/usr/local/opt/postgresql*/bin", "/Applications/Postgres.app/Contents/Versions/*/bin", "/usr/local/pgsql/bin",
 }
 
-// startLocal starts a server with PostgreSQL's programs.
+// startLocal starts a server with PostgreSQL's programs and returns its connection string. It fails
+// if they are not installed, or if initdb fails.
 func startLocal() (address string, err error) {
 	bin, err := programs()
 	if err != nil {
@@ -58,7 +64,9 @@ func startLocal() (address string, err error) {
 	return fmt.Sprintf("postgres://idemtest@127.0.0.1:%d/postgres?sslmode=disable", port), err
 }
 
-// programs returns the directory of PostgreSQL's programs.
+// programs returns the first directory that contains both postgres and initdb. PATH comes first,
+// then programDirs. Within one pattern of programDirs, the last name comes first, usually the
+// newest version.
 func programs() (string, error) {
 	var dirs []string
 	if path, err := exec.LookPath("postgres"); err == nil {
@@ -81,9 +89,11 @@ func programs() (string, error) {
 	return "", errors.New("PostgreSQL's programs are not installed")
 }
 
-// unprivileged prepares a program that PostgreSQL's script runs in.
+// unprivileged prepares a command for a start of the server. Unix replaces it in init.
 var unprivileged = func(*exec.Cmd) error { return errors.New("PostgreSQL's programs are started on Unix only") }
 
+// freePort returns a TCP port that is free at the moment. Another process could take it before the
+// server does.
 func freePort() (int, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -93,10 +103,11 @@ func freePort() (int, error) {
 	return listener.Addr().(*net.TCPAddr).Port, nil
 }
 
-// lifelines are the standard inputs of what was started. The system closes them with the process.
+// lifelines holds the standard inputs of the started scripts open until the process ends.
 var lifelines []io.Closer
 
-// startScript starts a script and returns its first line. The script goes on until its standard input ends.
+// startScript starts cmd and returns its first line of output. The script continues until its
+// standard input ends, see lifelines.
 func startScript(cmd *exec.Cmd) (line string, err error) {
 	in, err := cmd.StdinPipe()
 	if err != nil {

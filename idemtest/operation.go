@@ -13,35 +13,40 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// OperationSuite says how an operation of package operation is tried. Call and Effects are required.
+// OperationSuite configures Operation, for an operation of package operation. Call and Effects are
+// required.
 type OperationSuite struct {
-	// New makes a database with Pool and what the operation needs in there. It is called for every trial anew; t ends with the
-	// trial. The default is Pool alone.
+	// New creates a database with Pool and everything in it that the operation needs. The suite
+	// calls New once for every trial, and t ends with the trial. The default is Pool.
 	New func(t testing.TB) *pgxpool.Pool
 
-	// Call calls Do of the operation, with a payload with which it succeeds: always the same, key included.
+	// Call calls Do of the operation with a payload with which it succeeds. It must make the same
+	// call each time, key included.
 	Call Call
 
-	// Other, Stranger and Next are those of FuncSuite.
+	// Other, Stranger and Next have the meaning of the fields of FuncSuite.
 	Other, Stranger, Next Call
 
-	// Previous is Call by the code of the last release. The operations that it has begun, and that a crash has left at any of
-	// their steps, are gone on with by Call. Without it that is not tried.
+	// Previous is Call with the code of the previous release. The suite starts operations with
+	// Previous, kills the process at each of their statements, and resumes the operations with
+	// Call. If Previous is nil, the suite skips these trials.
 	Previous Call
 
-	// Parks says that the operation makes a call that is operation.Once, so that a crash may park it.
+	// Parks says that the operation contains a call with operation.Once, so that a crash may park
+	// it.
 	Parks bool
 
-	// Effects counts the effects that there are by now: rows, and calls of the fakes of other systems, which are to know their
-	// keys again as those do.
+	// Effects returns the number of effects so far: rows in the database, and calls to the fakes of
+	// other systems. A fake must recognize a repeated key if the real system does.
 	Effects func(ctx context.Context, pool *pgxpool.Pool) (int, error)
 
-	// Patience and Within are those of HandlerSuite.
+	// Patience and Within have the meaning of the fields of HandlerSuite.
 	Patience, Within time.Duration
 }
 
-// Operation holds an operation to what package operation promises: what Func does, and crashes at each statement, of which it makes
-// one attempt as the process that dies, and the next as the process that comes after it.
+// Operation tests that an operation keeps the promises of package operation. It runs the trials of
+// Func. It then kills the process at each statement of an operation and lets another process resume
+// it.
 func Operation(t testing.TB, s OperationSuite) {
 	t.Helper()
 	if s.Call == nil || s.Effects == nil {
@@ -69,10 +74,11 @@ func Operation(t testing.TB, s OperationSuite) {
 	}
 }
 
-// completedSQL counts what has ended, and not what is under way.
+// completedSQL counts the completed operations, not those in progress.
 const completedSQL = `SELECT count(*) FROM idem.records WHERE state = 'completed'`
 
-// another is a pool on the same database, as another process has one.
+// another returns a pool on the same database with a proxy of its own, as a second process would
+// have.
 func another(t testing.TB, pool *pgxpool.Pool, proxy *faultproxy.Proxy) (*pgxpool.Pool, *faultproxy.Proxy) {
 	t.Helper()
 	twin, err := proxy.Twin()
@@ -90,6 +96,8 @@ func another(t testing.TB, pool *pgxpool.Pool, proxy *faultproxy.Proxy) (*pgxpoo
 	return next, twin
 }
 
+// crashes lists the two moments at which a process dies: before the server has received a
+// statement, and after the server has executed it.
 var crashes = []struct {
 	kind faultproxy.Kind
 	says string
@@ -98,7 +106,9 @@ var crashes = []struct {
 	{faultproxy.FreezeBehind, "the process died behind statement %d (%s)"},
 }
 
-// underCrashes has a process die at each statement of an operation that it begins, and the next one go on with it.
+// underCrashes runs a trial for each statement of an operation: the process that runs first dies at
+// the statement, and another process resumes the operation with Call. repeats and parks are the
+// promises that are broken if an effect is repeated or the operation is parked.
 func (u *suite) underCrashes(repeats, parks promise, first func(s *subject) ask) {
 	u.Helper()
 	crashes := crashes
@@ -114,6 +124,13 @@ func (u *suite) underCrashes(repeats, parks promise, first func(s *subject) ask)
 	}
 }
 
+// underCrash runs one such trial. fired is false if the operation had fewer than n+1 statements.
+// sound is false if a promise was broken.
+//
+// A crash is a freeze of the proxy. The server loses every connection, as in a real crash. The
+// goroutines of the "dead" process still exist, but no answer reaches them. Afterward the proxy
+// thaws and these goroutines resume: like a process that was paused for a long time, they must not
+// repeat an effect that the next process has had.
 func (u *suite) underCrash(kind faultproxy.Kind, says string, n int, repeats, parks promise, first func(s *subject) ask) (fired, sound bool) {
 	u.Helper()
 	u.stage(0, func(s *subject) {
@@ -136,8 +153,10 @@ func (u *suite) underCrash(kind faultproxy.Kind, says string, n int, repeats, pa
 		shot := proxy.Disarm()
 		s.renew()
 		what := fmt.Sprintf(says, n+1, brief(shot))
+		// The answers of two executions can be compared only if the crash has not rolled back a
+		// transaction, and if both processes run the same code.
 		sound = u.goesOn(s, what, base, repeats, parks, !shot.Open && parks == goesOn)
-		end() // what was dead is back, and finds that another has gone on
+		end() // the first process resumes and finds that another process has taken over
 		proxy.Thaw()
 		<-returned
 		if now := u.balance(s); sound && now.effects-base.effects > u.effects {
@@ -147,7 +166,9 @@ func (u *suite) underCrash(kind faultproxy.Kind, says string, n int, repeats, pa
 	return fired, sound
 }
 
-// goesOn holds what the next process makes of an operation against the promises.
+// goesOn retries until the next process has a final answer, and checks answer and effects. alike
+// says that the answer must equal that of an undisturbed execution. goesOn returns false if a
+// promise was broken.
 func (u *suite) goesOn(s *subject, what string, base books, repeats, parks promise, alike bool) bool {
 	u.Helper()
 	last, ended := u.insist(s.request)

@@ -15,18 +15,24 @@ import (
 	"github.com/idem-go/idem/idemtest/internal/faultproxy"
 )
 
-// Pool returns a pool on a database of its own, which has idem's schema and nothing else in it. The database is dropped, and the
-// pool closed, when the test is over; where a suite of this package calls the function that calls Pool, when its trial is over.
-// configure may change how the pool is made.
+// Pool creates a database with idem's schema and nothing else, and returns a pool on it. When the
+// test ends, Pool closes the pool and drops the database. Inside the New function of a suite, both
+// happen at the end of the trial. configure can change the configuration of the pool.
 //
-// The server is the one at DATABASE_URL, whose role has to be allowed to create databases. Without that variable it is a server
-// that Pool starts for the tests of the process: by PostgreSQL's programs, from PATH or where packages put them, or else by
-// docker. It ends with the process. On a server at DATABASE_URL one database stays, idemtest_template_ and a hash of the schema,
-// of which all others are copies. Without any of the three the test is skipped, and fails where CI is set.
+// The server is the one at DATABASE_URL. Its role must be allowed to create databases. Pool leaves
+// one database on that server: idemtest_template_ followed by a hash of the schema, of which every
+// test database is a copy.
 //
-// The pool connects through a proxy of this package, by TCP and without TLS: that is how the suites break a connection at a
-// statement. So does every other pool or [database/sql] handle that is opened by the pool's ConnString. The proxy itself reaches
-// the server by whatever DATABASE_URL says: TCP with TLS or without, or a socket file. Of several hosts it takes the first.
+// Without DATABASE_URL, Pool starts a server that all tests of the process share and that ends with
+// the process. Pool looks for PostgreSQL's programs in PATH and in the usual install directories,
+// and falls back to docker. Without programs and docker, Pool skips the test. If the environment
+// variable CI is set, the test fails instead.
+//
+// The pool connects through a proxy, over TCP and without TLS. The suites use the proxy to break a
+// connection at a given statement. Other pools and [database/sql] handles that are opened with the
+// ConnString of the pool go through the same proxy. The proxy connects to the server as
+// DATABASE_URL says: over TCP, with or without TLS, or over a Unix socket. If DATABASE_URL lists
+// several hosts, the proxy uses the first.
 func Pool(t testing.TB, configure ...func(*pgxpool.Config)) *pgxpool.Pool {
 	t.Helper()
 	server := requireServer(t)
@@ -60,10 +66,10 @@ func Pool(t testing.TB, configure ...func(*pgxpool.Config)) *pgxpool.Pool {
 	return pool
 }
 
-// proxies are those in use, by their ports.
+// proxies holds the running proxies (*faultproxy.Proxy) by port.
 var proxies sync.Map
 
-// proxyOf returns the proxy that a pool connects through.
+// proxyOf returns the proxy that pool connects through. It fails the test if pool does not use one.
 func proxyOf(t testing.TB, pool *pgxpool.Pool) *faultproxy.Proxy {
 	t.Helper()
 	if pool == nil {
@@ -76,7 +82,7 @@ func proxyOf(t testing.TB, pool *pgxpool.Pool) *faultproxy.Proxy {
 	return proxy.(*faultproxy.Proxy)
 }
 
-// throughProxy is the address of a database by way of the proxy.
+// throughProxy returns a connection string that reaches database through the proxy on port.
 func throughProxy(database *pgx.ConnConfig, port uint16) string {
 	query := url.Values{"sslmode": {"disable"}}
 	for name, value := range database.RuntimeParams {
@@ -89,10 +95,11 @@ func throughProxy(database *pgx.ConnConfig, port uint16) string {
 	return address.String()
 }
 
-// closeLimit is how long a connection may take to come back after its test.
+// closeLimit bounds the wait for connections that the test has not released.
 const closeLimit = 30 * time.Second
 
-// closePool closes a pool, which waits for every connection that is still in use: for good, if the test keeps one.
+// closePool closes pool. Close waits for every acquired connection, so a test that leaks one would
+// block forever. After closeLimit the test fails instead.
 func closePool(t testing.TB, pool *pgxpool.Pool) {
 	t.Helper()
 	closed := make(chan struct{})

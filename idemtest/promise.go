@@ -6,9 +6,11 @@ import (
 	"testing"
 )
 
-// promise is one of those that a suite holds code to: its name, what it means that it is broken, and how it is mended.
+// promise is a property that a suite checks. It consists of a name, the text of a violation, and
+// advice on how to fix it. docs/testing-reference.md quotes name and text.
 type promise struct{ name, broken, mend string }
 
+// These are the promises of handlers and functions. Most apply to consumers and operations too.
 var (
 	sameRequest = promise{"same-request", "Request asks for something else each time",
 		"have every Request return the same method, address, header and body; above all the same key"}
@@ -62,7 +64,7 @@ var (
 		"bound every wait by the context: no lock that a failure leaves behind, no channel that nothing closes"}
 )
 
-// What a broken promise means to a consumer of messages.
+// These promises replace promises of the list above in the suite of a consumer.
 var (
 	acknowledgedBehind = promise{"acknowledged-behind-effect", "a message was acknowledged without its effect",
 		"acknowledge it when inbox says Done, Duplicate or Dead: after Retry, or an error, leave it to the broker"}
@@ -74,7 +76,7 @@ var (
 		"let inbox.Handle or inbox.Batch give it its effect: a memory of the process, or of the broker, does not last as long as the effect"}
 )
 
-// And to an operation.
+// These promises replace or extend the list in the suite of an operation.
 var (
 	oncePerStep = promise{"once-per-step", "an effect of the operation was repeated",
 		"have every effect in a step, and nothing between the steps; pass the key of each Call on to the other system, and have its fake know the key again"}
@@ -88,7 +90,7 @@ var (
 		"keep the names of steps: a step that is renamed is another step, with another key"}
 )
 
-// report is what a suite has found, each promise once.
+// report collects the findings of a suite and reports each promise once.
 type report struct {
 	testing.TB
 	mu    sync.Mutex
@@ -97,8 +99,9 @@ type report struct {
 
 func newReport(t testing.TB) *report { return &report{TB: t, found: map[string]bool{}} }
 
-// breaks reports that a promise is broken. The first line is the same for every program: its name, and what is wrong.
-// It returns false.
+// breaks reports that p is broken, unless it was reported before. The first line is the same for
+// every program: the name of the promise and what is wrong. format and args say what happened.
+// breaks always returns false, so that a check can return its result.
 func (r *report) breaks(p promise, format string, args ...any) bool {
 	r.Helper()
 	r.mu.Lock()
@@ -111,13 +114,14 @@ func (r *report) breaks(p promise, format string, args ...any) bool {
 	return false
 }
 
+// isBroken reports whether p was reported.
 func (r *report) isBroken(p promise) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.found[p.name]
 }
 
-// broken returns how many promises were found broken.
+// broken returns the number of reported promises.
 func (r *report) broken() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

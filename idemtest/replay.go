@@ -9,15 +9,20 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// replays is how often each history is replayed: the order of a map is another one in one of so many runs.
+// replays is the number of runs for each history. Several runs detect code whose steps depend on
+// the random order of a map.
 const replays = 10
 
-// Replay holds operations to their histories, with no database. Each file whose path matches pattern, as filepath.Glob has it, is one that
-// operation.History or "idem operation history" has written, of an operation that an earlier release has begun. The definition of its name is run
-// on what is on record, as the process is that goes on with it once this code is out. What this code would park is reported by t.Errorf, file
-// by file.
+// Replay runs operations against recorded histories, without a database. pattern selects the files,
+// in the syntax of filepath.Glob. Each file is a history that operation.History or "idem operation
+// history" has written, usually of an operation that an earlier release has started.
 //
-// Nothing is called and nothing is written: what the steps do is not tried. Operation tries that, with the code of the last release.
+// Replay runs the definition with the name in the history on the recorded steps, as the first
+// process with the new code will. If the new code would park the operation, Replay reports that
+// with t.Errorf, once for each file.
+//
+// Replay executes no step and writes nothing, so it does not test the functions of the steps.
+// Operation with the field Previous does.
 func Replay(t testing.TB, pattern string, definitions ...operation.Runnable) {
 	t.Helper()
 	files, err := filepath.Glob(pattern)
@@ -33,6 +38,8 @@ func Replay(t testing.TB, pattern string, definitions ...operation.Runnable) {
 	}
 }
 
+// replay runs one history. A failure of the first run means that the new code is incompatible with
+// the history. A failure of a later run means that the code is not deterministic.
 func replay(t testing.TB, name string, history []byte, definitions []operation.Runnable) {
 	t.Helper()
 	r := newReport(t)

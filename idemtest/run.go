@@ -5,6 +5,8 @@ import (
 	"time"
 )
 
+// newSuite returns a suite with the promises of a handler or function. Consumer and Operation
+// replace some of them.
 func newSuite(t testing.TB, patience, within time.Duration) *suite {
 	if patience == 0 {
 		patience = defaultPatience
@@ -18,7 +20,9 @@ func newSuite(t testing.TB, patience, within time.Duration) *suite {
 	}
 }
 
-// run holds the code to everything. What is found first says most: a broken basis is reported alone.
+// run runs the trials in groups and stops after the first group that reports a broken promise. The
+// later groups depend on what the earlier ones check. If the basis is broken, their findings would
+// only distract.
 func (u *suite) run() {
 	u.Helper()
 	for _, stage := range [][]func(){

@@ -5,10 +5,11 @@ import (
 	"testing"
 )
 
-// scene is the test that New is given: one trial, with a database of its own, whose cleanups run when the trial is over.
+// scene is the testing.TB that a suite passes to New. It covers one trial: its cleanups run, and
+// its context ends, when the trial is over, not when the whole test is.
 type scene struct {
 	testing.TB
-	maxConns int32 // of Pool, 0 if that does not matter
+	maxConns int32 // pool size that Pool uses; 0 means the default
 	ctx      context.Context
 	cleanups []func()
 }
@@ -19,7 +20,7 @@ func (s *scene) Cleanup(f func()) { s.cleanups = append(s.cleanups, f) }
 // Context implements testing.TB.
 func (s *scene) Context() context.Context { return s.ctx }
 
-// play runs f in a scene of its own.
+// play runs f with a new scene and then runs the cleanups of that scene.
 func play(t testing.TB, maxConns int32, f func(s *scene)) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -29,7 +30,8 @@ func play(t testing.TB, maxConns int32, f func(s *scene)) {
 	f(s)
 }
 
-// end runs the cleanups, the last one first, also those behind one that ends the test.
+// end runs the cleanups in reverse order. The recursion through defer keeps them running when one
+// of them panics or ends the test with FailNow.
 func (s *scene) end() {
 	if len(s.cleanups) == 0 {
 		return

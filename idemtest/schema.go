@@ -8,9 +8,9 @@ import (
 	"github.com/idem-go/idem/migrations"
 )
 
-// schema is idem's, as scripts.
+// schema returns the "up" part of each migration of idem, in order.
 var schema = sync.OnceValue(func() []string {
-	names, err := fs.Glob(migrations.FS, "*.sql") // in order
+	names, err := fs.Glob(migrations.FS, "*.sql") // sorted by name
 	if err != nil {
 		panic(err)
 	}

@@ -12,9 +12,10 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// theServer is found or started once in a process.
+// theServer finds or starts the server on the first call. The server lasts until the process ends.
 var theServer = sync.OnceValues(findServer)
 
+// requireServer returns the server. Without a server it skips the test, or fails it if CI is set.
 func requireServer(t testing.TB) *server {
 	t.Helper()
 	s, err := theServer()
@@ -28,8 +29,11 @@ func requireServer(t testing.TB) *server {
 	return s
 }
 
+// errNoServer is returned by findServer if it can neither find nor start a server.
 var errNoServer = errors.New("no PostgreSQL: set DATABASE_URL to a server whose role may create databases, install PostgreSQL's programs, or start docker")
 
+// findServer returns the server at DATABASE_URL. Without that variable it starts one: with
+// PostgreSQL's programs, or else with docker.
 func findServer() (*server, error) {
 	if address := os.Getenv("DATABASE_URL"); address != "" {
 		config, err := pgx.ParseConfig(address)
@@ -59,7 +63,7 @@ func findServer() (*server, error) {
 
 const startLimit = 2 * time.Minute
 
-// await returns once the server takes connections.
+// await waits until the server accepts connections, at most startLimit.
 func await(config *pgx.ConnConfig) error {
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 	defer cancel()

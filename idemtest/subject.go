@@ -10,72 +10,93 @@ import (
 	"github.com/idem-go/idem/idemtest/internal/faultproxy"
 )
 
-// fate is what an answer means to the caller.
+// fate is what the caller can conclude from an answer.
 type fate int
 
 const (
 	done    fate = iota // success
-	refused             // final, and no success
-	again               // to be asked again with the same key
+	refused             // a final failure
+	again               // the caller must retry with the same key
 )
 
-// answer is what a caller was given.
+// answer is the result that a caller received.
 type answer struct {
 	fate  fate
-	text  string // all that a duplicate has to be given as well
-	empty bool   // there is nothing in it
-	brief string // for a message
-	err   error  // of a function, or errBrokenTx
+	text  string // the part that a duplicate must receive too
+	empty bool   // the answer has no content
+	brief string // short form for reports
+	err   error  // the error of a function, or errBrokenTx
 
-	fields map[string][]string // of the header of a response
+	fields map[string][]string // header fields of an HTTP response
 }
 
-// errBrokenTx says that package idemhttp has answered that the handler has ended its transaction, or has left it aborted.
+// errBrokenTx is the error of an HTTP answer with the problem type idemhttp.TypeBrokenTx: the
+// handler ended its transaction or left it aborted.
 var errBrokenTx = errors.New("the transaction of the handler is broken")
 
-// ask makes one request.
+// ask sends one request to the code under test and returns its answer.
 type ask func(ctx context.Context) answer
 
-// subject is the code that is on trial, on a database of its own.
+// subject is the code under test, with a database for one trial. The asks other than request are
+// nil if the suite has no such request.
 type subject struct {
-	pool     *pgxpool.Pool
-	proxy    *faultproxy.Proxy
-	request  ask
-	echo     ask    // the same request, as another hop may have changed it; nil if there is none
-	other    ask    // the same key, another payload; nil if there is none
-	stranger ask    // the same key and payload, another principal; nil if there is none
-	next     ask    // another key; nil if there is none
-	plain    [2]ask // requests under two keys that are no UUID, where there is a sibling
-	sibling  ask    // the same request with its key changed, where next is nil; nil if it cannot be made
-	effects  func(ctx context.Context) (int, error)
-	memory   string // the SQL that counts what is on record
+	pool    *pgxpool.Pool
+	proxy   *faultproxy.Proxy
+	request ask
+	// echo is the same request, with the header fields changed that differ between hops.
+	echo ask
+	// other has the same key and another payload.
+	other ask
+	// stranger has the same key and payload, and another principal.
+	stranger ask
+	// next has another key.
+	next ask
+	// plain are requests under the two plainKeys, sent only if there is a sibling.
+	plain [2]ask
+	// sibling is request with one character of its key changed. It is nil if the suite has next, or
+	// if request has no key in its header.
+	sibling ask
+	effects func(ctx context.Context) (int, error)
+	memory  string // SQL that counts the records
 
-	previous ask    // request, by the code of the last release
-	renew    func() // go on as another process
+	previous ask    // request, run by the code of the previous release
+	renew    func() // switches the subject to a new process, with a new pool and proxy
 }
 
-// plainKeys are keys that are no UUID.
+// plainKeys are two keys that are not UUIDs. A handler that accepts any key must tell them apart.
 var plainKeys = [2]string{"idemtest-first", "idemtest-second"}
 
-// suite is what all suites have in common.
+// suite is the state that all suites share: the settings, and what the first trial learned about
+// one undisturbed execution.
 type suite struct {
 	*report
-	open     func(s *scene) *subject
-	effects  int           // of one execution
-	records  int           // of one execution
-	first    answer        // of one execution
-	patience time.Duration // for how long a retry may go unanswered
-	within   time.Duration // how late a duplicate may come
+	open func(s *scene) *subject
+	// effects, records and first describe one undisturbed execution: how many effects and records
+	// it makes, and its answer.
+	effects  int
+	records  int
+	first    answer
+	patience time.Duration // how long a client retries after a failure
+	within   time.Duration // how long after the first request a duplicate may come
 
-	steps bool // an execution is several transactions: its effects may be ahead of its record
-	parks bool // it may stop, and wait for a person
+	// steps: an execution consists of several transactions, so that effects can be committed before
+	// the record.
+	steps bool
+	parks bool // the code may park
 
-	forgotten, early, taken, repeated promise                                  // what it means here
-	swallowed                         func(u *suite, s *subject, given answer) // judges the answer to another payload
+	// These promises differ between the suites, so that a report uses the words of the kind of
+	// code.
+	forgotten, early, taken, repeated promise
+	// swallowed judges the answer to another payload under the same key.
+	swallowed func(u *suite, s *subject, given answer)
 
-	toCommit int // 1 + flights to the first COMMIT; 0 is not known yet, or none
+	// toCommit is 1 + the number of flights before the first COMMIT. It is 0 if that is not known
+	// yet, or if there is no COMMIT.
+	toCommit int
 
-	varies bool // executions with nothing in their way have different answers
+	// varies: undisturbed executions differ in their answers, so answers of different executions
+	// cannot be compared.
+	varies bool
 }
 
 const (
@@ -83,13 +104,18 @@ const (
 	defaultWithin   = time.Hour
 )
 
-// books are what is in the database, and elsewhere, at one moment between attempts.
+// books is a snapshot of the counts of records and effects, taken between attempts.
 type books struct {
-	before, behind int // on record, counted before and behind the effects: what is under way may commit meanwhile
+	// The records are counted twice, before and after the effects, because an execution in the
+	// background may commit in between. If before contains a record whose effect is not counted,
+	// the effect is missing. If an effect is counted whose record is not in behind, the record is
+	// missing.
+	before, behind int
 	effects        int
 }
 
-// balance counts.
+// balance counts records and effects. It fails the test if the database or Effects returns an
+// error.
 func (u *suite) balance(s *subject) (b books) {
 	u.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), u.patience)
@@ -109,12 +135,14 @@ func (u *suite) balance(s *subject) (b books) {
 	return b
 }
 
-// call asks once, and gives up on code that does not return.
+// call sends one request. If the code does not return within u.patience, call cancels its context
+// and waits as long again. After that it reports the promise returns and ends the test.
 func (u *suite) call(ctx context.Context, what ask) answer {
 	ctx, cancel := context.WithTimeout(ctx, u.patience)
 	defer cancel()
 	given := make(chan answer, 1)
 	go func() {
+		// The deferred send also runs if the code ends its goroutine, as t.FailNow does.
 		a := answer{fate: again, brief: "by the end of its goroutine"}
 		defer func() { given <- a }()
 		a = what(ctx)
@@ -134,7 +162,8 @@ func (u *suite) call(ctx context.Context, what ask) answer {
 	}
 }
 
-// insist asks until there is a final answer, as a client does. It is false if there is none in time.
+// insist retries like a client until the answer is final. final is false if there was none within
+// u.patience.
 func (u *suite) insist(what ask) (last answer, final bool) {
 	begin := time.Now()
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
@@ -148,16 +177,17 @@ func (u *suite) insist(what ask) (last answer, final bool) {
 	}
 }
 
-// stage plays one trial.
+// stage runs f on a new subject, with a database of its own. maxConns is the size of its pool, 0
+// the default.
 func (u *suite) stage(maxConns int32, f func(s *subject)) {
 	u.Helper()
 	play(u.TB, maxConns, func(s *scene) { f(u.open(s)) })
 }
 
-// recordsSQL counts what is on record, but for what was rejected, which has no effect.
+// recordsSQL counts the records, except rejections: a rejection has no effect.
 const recordsSQL = `SELECT count(*) FROM idem.records WHERE state <> 'failed'`
 
-// recovered runs f and returns what it panics with.
+// recovered runs f and returns the value of its panic, or nil.
 func recovered(f func()) (reason any) {
 	defer func() { reason = recover() }()
 	f()

@@ -9,7 +9,8 @@ import (
 	"github.com/idem-go/idem/idemtest/internal/faultproxy"
 )
 
-// alone learns what one execution is.
+// alone runs one execution without faults, checks that it succeeds and has an effect and a record,
+// and stores what the other trials compare with.
 func (u *suite) alone() {
 	u.Helper()
 	u.stage(0, func(s *subject) {
@@ -23,6 +24,7 @@ func (u *suite) alone() {
 			u.breaks(broken, "it was answered %s", u.first.brief)
 		case u.first.fate != done:
 			u.breaks(firstAnswer, "it was answered %s", u.first.brief)
+		// The code answers before its effect is made, for example by a goroutine.
 		case u.effects < 1 && u.comeLater(s, b):
 			u.breaks(u.late(base, b), "the effect came when the answer, %s, was given", u.first.brief)
 		case u.effects < 1:
@@ -33,9 +35,10 @@ func (u *suite) alone() {
 	})
 }
 
-const lateness = 3 * time.Second // of an effect that comes by itself
+// lateness is how long comeLater waits for an effect that comes after the answer.
+const lateness = 3 * time.Second
 
-// comeLater reports whether there are more effects soon.
+// comeLater reports whether the number of effects rises above that in than within lateness.
 func (u *suite) comeLater(s *subject, than books) bool {
 	u.Helper()
 	for begin := time.Now(); time.Since(begin) < lateness; time.Sleep(50 * time.Millisecond) {
@@ -85,6 +88,8 @@ func (u *suite) payload() {
 		case now.effects != one.effects:
 			u.breaks(payloadRefused, "it was answered %s, and there are %d effects more", given.brief, now.effects-one.effects)
 		default:
+			// The payload had no effect. Whether it was refused properly depends on the kind of
+			// code.
 			u.swallowed(u, s, given)
 		}
 	})
@@ -96,7 +101,9 @@ func (u *suite) principal() {
 	u.stage(0, func(s *subject) { u.servedApart(s, s.stranger, ownScope) })
 }
 
-// another sends another key.
+// another sends other keys: next, or the sibling of request. The code may answer only after an
+// effect or a record of the new key. Code that answers without either has treated the request as a
+// duplicate.
 func (u *suite) another() {
 	u.Helper()
 	u.stage(0, func(s *subject) {
@@ -110,7 +117,7 @@ func (u *suite) another() {
 			u.breaks(u.taken, "with its key changed it was answered %s, and there is neither an effect nor a record of it", given.brief)
 		}
 		if u.call(context.Background(), s.plain[0]).fate != done {
-			return // no such key is accepted
+			return // the code accepts only UUIDs as keys
 		}
 		one = u.balance(s)
 		if given = u.call(context.Background(), s.plain[1]); given.fate == done && u.balance(s) == one {
@@ -119,7 +126,8 @@ func (u *suite) another() {
 	})
 }
 
-// servedApart makes a request behind the first, which is to succeed with an effect of its own.
+// servedApart sends what after the first request. It must succeed and have its own effect,
+// otherwise broken is reported.
 func (u *suite) servedApart(s *subject, what ask, broken promise) {
 	u.Helper()
 	if what == nil {
@@ -132,15 +140,18 @@ func (u *suite) servedApart(s *subject, what ask, broken promise) {
 	switch {
 	case !sound, given.fate == done && more == u.effects:
 		return
+	// The key is not the problem: the effect came after the answer.
 	case given.fate == done && more < u.effects && u.comeLater(s, now):
 		broken = u.late(one, now)
 	}
 	u.breaks(broken, "it was answered %s, and there were %d effects more instead of %d", given.brief, more, u.effects)
 }
 
-const tick = 1100 * time.Millisecond // more than a second, which is what clocks in keys and hashes are cut to
+// tick is more than a second: keys and hashes that contain a time usually cut it to seconds.
+const tick = 1100 * time.Millisecond
 
-// later sends a duplicate when time has passed.
+// later sends a duplicate after a second, and another one after u.within. For the second one, later
+// does not wait but moves the stored times into the past.
 func (u *suite) later() {
 	u.Helper()
 	u.stage(0, func(s *subject) {
@@ -164,18 +175,19 @@ func (u *suite) later() {
 	})
 }
 
-// age moves what is on record into the past, which is as if time had passed for the database.
+// age moves the times of completed records into the past by $1, as if that time had passed.
 var age = []string{
 	`UPDATE idem.records SET created_at = created_at - $1::interval, completed_at = completed_at - $1::interval, expires_at = expires_at - $1::interval
 		WHERE state IN ('completed', 'failed')`,
 	`UPDATE idem.inbox SET since = since - $1::interval, expires_at = expires_at - $1::interval WHERE state = 'handled'`,
 }
 
-// purge takes away what is not remembered any more, as package purge does.
+// purge deletes expired rows of the inbox, as package purge does.
 var purge = []string{
 	`DELETE FROM idem.inbox WHERE state = 'handled' AND expires_at <= now()`,
 }
 
+// execAll executes statements with args on the pool of s.
 func execAll(u *suite, s *subject, statements []string, args ...any) {
 	u.Helper()
 	for _, sql := range statements {
@@ -186,8 +198,10 @@ func execAll(u *suite, s *subject, statements []string, args ...any) {
 }
 
 const (
+	// duplicates is the number of simultaneous requests.
 	duplicates = 6
-	slowness   = 4 * time.Millisecond // of every statement, so that duplicates meet in all of them
+	// slowness delays every statement, so that the duplicates overlap in each of them.
+	slowness = 4 * time.Millisecond
 )
 
 // together sends duplicates at the same time.
@@ -227,7 +241,8 @@ func (u *suite) together() {
 	})
 }
 
-// besides sends the same key and payload as two principals at the same time.
+// besides sends the same key and payload as two principals at the same time. Each principal must
+// get its own effect.
 func (u *suite) besides() {
 	u.Helper()
 	u.stage(0, func(s *subject) {
@@ -261,9 +276,15 @@ func (u *suite) besides() {
 	})
 }
 
-const hurry = 500 * time.Millisecond // of a duplicate that meets a first request which does not end
+// hurry is the deadline of a duplicate that arrives while the first request is in progress.
+const hurry = 500 * time.Millisecond
 
-// inProgress sends a duplicate while the first is about to commit.
+// inProgress sends a duplicate while the COMMIT of the first request is held. The duplicate may
+// wait, or may be told to retry. If it is answered with success before anything is committed, the
+// answer comes from somewhere else than the database.
+//
+// The trial needs three connections: one for the first request, one for the duplicate, and one to
+// count.
 func (u *suite) inProgress() {
 	u.Helper()
 	commit := u.flightsToCommit()
@@ -275,12 +296,14 @@ func (u *suite) inProgress() {
 		reached, held, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
 		release := sync.OnceFunc(func() { close(held) })
 		defer release()
+		// The first request stops in Then just before its COMMIT, until release is called.
 		s.proxy.Arm(faultproxy.Fault{Kind: faultproxy.Tell, At: commit, Then: func() { close(reached); <-held }})
 		go func() {
 			defer close(ended)
 			u.insist(s.request)
 		}()
 		select {
+		// The request has ended without reaching the COMMIT: nothing to test.
 		case <-ended:
 			return
 		case <-reached:
@@ -296,7 +319,9 @@ func (u *suite) inProgress() {
 		given := answer{fate: again}
 		select {
 		case given = <-duplicate:
-		case <-time.After(2 * hurry): // it waits for the first, whatever its context says
+		// The code ignores its context and waits for the first request. The deferred function lets
+		// both finish before the trial ends.
+		case <-time.After(2 * hurry):
 			defer func() { release(); <-duplicate }()
 		}
 		now := u.balance(s)
@@ -308,7 +333,9 @@ func (u *suite) inProgress() {
 	})
 }
 
-// flightsToCommit returns how many flights of an undisturbed request come before its first COMMIT, -1 if there is none.
+// flightsToCommit returns the number of flights of an undisturbed request before its first COMMIT,
+// or -1 if there is no COMMIT. It runs a trial on the first call and caches the result in
+// u.toCommit. A fault with an unreachable position makes the proxy count flights and nothing else.
 func (u *suite) flightsToCommit() int {
 	u.Helper()
 	if u.toCommit == 0 {
@@ -321,7 +348,8 @@ func (u *suite) flightsToCommit() int {
 	return u.toCommit - 1
 }
 
-// warm opens the connections that duplicates at once will want: the first of them would be done before the others have one.
+// warm opens the connections that simultaneous duplicates need. Without it, the first duplicate
+// would finish while the others still connect.
 func (u *suite) warm(s *subject) {
 	ctx, cancel := context.WithTimeout(context.Background(), u.patience)
 	defer cancel()
@@ -331,16 +359,19 @@ func (u *suite) warm(s *subject) {
 		if err != nil {
 			return
 		}
+		// Keep all of them until warm returns, so that each Acquire opens another connection.
 		defer conn.Release()
 	}
 }
 
-// oneByOne gives the code a single connection.
+// oneByOne runs a request on a pool of one connection. Code that acquires a second connection while
+// it holds the first would wait forever. A second connection per request deadlocks a larger
+// pool too, under enough load.
 func (u *suite) oneByOne() {
 	u.Helper()
 	u.stage(1, func(s *subject) {
 		if s.pool.Stat().AcquiredConns() > 0 || s.pool.Config().MaxConns != 1 {
-			return // something in the background keeps one
+			return // a goroutine of the code holds a connection, or New ignores the pool size
 		}
 		quiet := make(chan struct{})
 		ctx, cancel := context.WithCancel(context.Background())
@@ -360,9 +391,11 @@ func (u *suite) oneByOne() {
 	})
 }
 
+// quietLimit is how long the only connection may be in use without a statement.
 func quietLimit(patience time.Duration) time.Duration { return patience / 3 }
 
-// watch returns true when the only connection is in use and nothing has been sent over it for long, false at the end of ctx.
+// watch returns true once the only connection has been in use for quietLimit without a statement.
+// It returns false when ctx ends.
 func watch(ctx context.Context, s *subject, patience time.Duration) bool {
 	sent, since := -1, time.Now()
 	for {

@@ -2,7 +2,9 @@ package idemtest
 
 import "context"
 
-// undisturbed makes the first request, with nothing in its way. The books are those before and behind it.
+// undisturbed sends the first request without faults and returns its answer, with the counts before
+// (base) and after (one). sound is false if effects are missing although the answer was a success.
+// undisturbed also sets u.varies if this answer differs from that of the first trial.
 func (u *suite) undisturbed(s *subject) (first answer, base, one books, sound bool) {
 	u.Helper()
 	base = u.balance(s)
@@ -15,7 +17,9 @@ func (u *suite) undisturbed(s *subject) (first answer, base, one books, sound bo
 	return first, base, one, true
 }
 
-// late is what is broken by an effect that is missing when success has been answered.
+// late returns the promise that is broken if success was answered and an effect is missing. With a
+// record in the database, the effect is lost or comes after the record. Without a record, the
+// answer came before the commit.
 func (u *suite) late(base, now books) promise {
 	if now.before > base.before {
 		return noEffectLost
@@ -23,7 +27,8 @@ func (u *suite) late(base, now books) promise {
 	return u.early
 }
 
-// hasParallel reports whether calls were made at the same time, so that what they return may depend on their order.
+// hasParallel reports whether an operation has made calls at the same time. The answer may then
+// depend on the order in which they return.
 func (u *suite) hasParallel(s *subject) (has bool) {
 	u.Helper()
 	const begunTogether = `SELECT EXISTS (SELECT FROM idem.steps WHERE kind = 'call' AND due_at IS NOT NULL)`

@@ -13,8 +13,9 @@ import (
 
 func init() { unprivileged = asAnother }
 
-// asAnother has a program run as another user where this one is root, as whom PostgreSQL refuses to run, and out of reach of the
-// signals of the terminal.
+// asAnother prepares cmd for a start of the server. PostgreSQL refuses to run as root: if this
+// process is root, cmd runs as the user postgres or nobody. asAnother also gives cmd a process
+// group of its own, so that the signals of the terminal (Ctrl-C) do not reach it.
 func asAnother(cmd *exec.Cmd) error {
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

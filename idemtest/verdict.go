@@ -8,7 +8,8 @@ import (
 	"github.com/idem-go/idem"
 )
 
-// repeats holds the answer of a duplicate against that of the first.
+// repeats checks that a duplicate got the same answer as the first request. Like the other checks
+// here, it reports the broken promise and returns false.
 func (u *suite) repeats(when string, first, duplicate answer) bool {
 	u.Helper()
 	switch {
@@ -22,7 +23,9 @@ func (u *suite) repeats(when string, first, duplicate answer) bool {
 	return u.breaks(sameAnswer, "%s it was answered %s, the first time %s", when, duplicate.brief, first.brief)
 }
 
-// unchanged holds what duplicates have done against what the first has.
+// unchanged checks that duplicates have added neither a record nor an effect. base are the counts
+// before the first request, one those after it, now the current ones. A new record means that the
+// duplicate had another key.
 func (u *suite) unchanged(when string, base, one, now books) bool {
 	u.Helper()
 	switch {
@@ -34,8 +37,13 @@ func (u *suite) unchanged(when string, base, one, now books) bool {
 	return true
 }
 
-// truthful holds the books against each other and against what the caller was told. An execution of several transactions may be half
-// done as long as its caller was not told of success.
+// truthful checks the effects against the records, and both against the answer that the caller
+// received.
+//
+// For one transaction the rules are: no effect without a record, no record without all effects, and
+// no success without a record. An execution of several transactions (an operation, or a function
+// with several records) may be half done unless its caller was answered with success. The order of
+// the cases matters: each case assumes that the earlier ones do not apply.
 func (u *suite) truthful(what string, base, now books, told answer) bool {
 	u.Helper()
 	effects, before, behind := now.effects-base.effects, now.before-base.before, now.behind-base.behind
@@ -59,7 +67,7 @@ func (u *suite) truthful(what string, base, now books, told answer) bool {
 	return true
 }
 
-// answered judges the answer to another payload under the same key.
+// answered reports a success as the answer to another payload under the same key.
 func answered(u *suite, _ *subject, given answer) {
 	u.Helper()
 	if given.fate == done {
@@ -67,10 +75,12 @@ func answered(u *suite, _ *subject, given answer) {
 	}
 }
 
-// ofExchange are the names of ids that belong to one exchange: a duplicate has its own, or none.
+// ofExchange matches the names of header fields with the id of one exchange, such as X-Request-Id.
+// A duplicate may lack them.
 var ofExchange = regexp.MustCompile("(?i)request|correlation|trace|span|session")
 
-// keepsFields holds the ids in the header of a duplicate against those of the first.
+// keepsFields checks that a duplicate has each header field of the first answer whose name ends in
+// -Id. The values may differ.
 func (u *suite) keepsFields(when string, first, duplicate answer) bool {
 	u.Helper()
 	for name := range first.fields {
@@ -81,7 +91,9 @@ func (u *suite) keepsFields(when string, first, duplicate answer) bool {
 	return true
 }
 
-// brokenTx returns the promise that a function has broken whose transaction was not committed because of it.
+// brokenTx returns the promise that a function broke by ending its transaction or by ignoring an
+// error that aborted it. An HTTP response does not say which of the two happened, so brokenTx asks
+// the proxy.
 func brokenTx(s *subject, given answer) (broken promise, is bool) {
 	switch {
 	case errors.Is(given.err, idem.ErrTxAborted), given.err == errBrokenTx && s.proxy.Aborted():

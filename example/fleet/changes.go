@@ -8,8 +8,14 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// listen has every transaction of the tenant note what it writes, from now on until the connection ends. It waits for those that note
-// nothing because they began before; others go on meanwhile.
+// listen makes every transaction of the tenant note the rows that it writes, until the fence
+// connection ends.
+//
+// Every writing transaction tries to take a shared lock. While the mover waits for or holds the
+// exclusive lock, the attempt fails and the trigger notes the change. listen returns once the mover
+// has the exclusive lock. All transactions that did not note their changes have ended by then. If
+// that takes longer than m.Patience, listen gives up its place in the queue of the lock and tries
+// again.
 func (m *move) listen(ctx context.Context) error {
 	for {
 		_, err := m.fence.Exec(ctx, `SELECT set_config('lock_timeout', $1, false)`, milliseconds(m.Patience))
@@ -26,13 +32,14 @@ func (m *move) listen(ctx context.Context) error {
 	}
 }
 
-// forgetChanges deletes notes of what a snapshot has shown. What a transaction wrote that it did not show stays noted.
+// forgetChanges deletes the notes of transactions that the snapshot saw, because the round with
+// that snapshot has copied their rows. Later notes remain.
 func (m *move) forgetChanges(ctx context.Context, snapshot string) error {
 	_, err := m.fence.Exec(ctx, `DELETE FROM fleet.changes WHERE tenant = $1 AND pg_visible_in_snapshot(at, $2::text::pg_snapshot)`, m.tenant, snapshot)
 	return err
 }
 
-// noted lists the tables in which changes are noted.
+// noted returns the set of tables with noted changes.
 func (m *move) noted(ctx context.Context, from pgx.Tx) (map[string]bool, error) {
 	rows, _ := from.Query(ctx, `SELECT DISTINCT part FROM fleet.changes WHERE tenant = $1`, m.tenant)
 	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
@@ -43,13 +50,15 @@ func (m *move) noted(ctx context.Context, from pgx.Tx) (map[string]bool, error) 
 	return noted, err
 }
 
-// copyChanges copies what has changed since the last round. No plan of it reads a table of the tenant's as a whole.
+// copyChanges copies the rows that have changed since the last round. It forces plans that look up
+// rows by key and never read a whole table: behind the fence, every millisecond counts.
 func (m *move) copyChanges(ctx context.Context, from, to pgx.Tx, operationsAs map[string]string) error {
 	noted, err := m.noted(ctx, from)
 	if err != nil {
 		return err
 	}
-	// With what is off, each plan is thought to be dear enough for jit, which takes seconds.
+	// Disabled plan types make the estimated cost of every plan very high. Postgres would then use
+	// the JIT compiler, which takes seconds.
 	const lookUp = `SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SET LOCAL jit = off`
 	for _, side := range []pgx.Tx{from, to} {
 		if _, err := side.Exec(ctx, lookUp, pgx.QueryExecModeSimpleProtocol); err != nil {
@@ -73,12 +82,13 @@ func (m *move) copyChanges(ctx context.Context, from, to pgx.Tx, operationsAs ma
 	return nil
 }
 
-// copyChanged makes what has changed the same on both sides. A row of arriving says what has changed, and has the row of the table if there is one.
+// copyChanged makes the changed rows equal in both clusters. The temporary table arriving gets a
+// row for each change: the key, and the columns of the row if it still exists.
 func copyChanged(ctx context.Context, from, to pgx.Tx, p *part, tenant string) (int64, error) {
 	names, changes := p.changed(tenant)
 	one := *p
 	if len(names) < len(p.keys) {
-		one.rows = "true" // they are those of an operation of the tenant's
+		one.rows = "true" // the changed keys already belong to operations of the tenant
 	}
 	var shape, same, columns []string
 	for i, name := range names {
@@ -90,8 +100,9 @@ func copyChanged(ctx context.Context, from, to pgx.Tx, p *part, tenant string) (
 		shape, columns = append(shape, "t."+c), append(columns, "t."+c)
 	}
 	matches := strings.Join(same, " AND ")
+	// OFFSET 0 is an optimizer fence: the planner must look up each row by its key.
 	query := "SELECT " + strings.Join(columns, ", ") + " FROM (" + changes + ") c (" + strings.Join(names, ", ") +
-		") LEFT JOIN LATERAL (" + one.query(p.columns, matches) + " OFFSET 0) t ON true" // OFFSET 0 has the planner look up each by its key
+		") LEFT JOIN LATERAL (" + one.query(p.columns, matches) + " OFFSET 0) t ON true"
 	if err := stream(ctx, from, to, query, "SELECT "+strings.Join(shape, ", ")+" FROM "+p.name+" t"); err != nil {
 		return 0, err
 	}
@@ -101,8 +112,10 @@ func copyChanged(ctx context.Context, from, to pgx.Tx, p *part, tenant string) (
 	return insert(ctx, to, p)
 }
 
-// deleteGone deletes rows that have changed and have not arrived. They are looked up one by one; rows of different partitions may
-// have the same ctid. IS TRUE keeps the planner from joining what it should filter by.
+// deleteGone deletes the rows that were noted as changed and no longer exist in the old home. It
+// looks up each row by its key. The ctid alone does not identify a row, because rows of different
+// partitions may have the same ctid. IS TRUE prevents the planner from turning the filter into a
+// join.
 func deleteGone(ctx context.Context, to pgx.Tx, p *part, names []string, matches string) error {
 	changed := "SELECT " + strings.Join(names, ", ") + " FROM pg_temp.arriving"
 	keys := strings.Join(p.keys, ", ")
@@ -112,7 +125,7 @@ func deleteGone(ctx context.Context, to pgx.Tx, p *part, names []string, matches
 	return err
 }
 
-// changed is a query for what has changed, and the names of its columns.
+// changed returns a query for the keys of changed rows, and the names of its columns.
 func (p *part) changed(tenant string) (names []string, query string) {
 	if p.changes != "" {
 		return []string{"changed_0"}, p.changes

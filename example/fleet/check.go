@@ -11,19 +11,21 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// DifferenceError says that the copy of a table differs. Nothing was moved.
+// DifferenceError says that the copy of a table differs from the original. Nothing was moved.
 type DifferenceError struct{ Table string }
 
 func (e *DifferenceError) Error() string { return "fleet: the copy of " + e.Table + " differs" }
 
-// digest sums up rows of a part, whatever their order.
+// digest returns an SQL expression: the count and a hash of rows, independent of their order.
+// Columns with a replaced value are left out.
 func digest(p *part) string {
 	columns := slices.DeleteFunc(slices.Clone(p.columns), func(c string) bool { return p.values[c] != "" })
 	return "concat(count(*), ' ', sum(hashtextextended(ROW(t." + strings.Join(columns, ", t.") + ")::text, 0)))"
 }
 
-// compare compares the digest of the lasting rows of a part on both sides. If there is a difference, rows that have been deleted on
-// the one side are deleted on the other, and it compares again.
+// compare compares the digests of the lasting rows of a part in both clusters. If they differ,
+// compare deletes the copies of rows that the old home has deleted meanwhile, and compares again.
+// It returns a DifferenceError if they still differ.
 func compare(ctx context.Context, from, to pgx.Tx, p *part, moment time.Time) error {
 	query := "SELECT " + digest(p) + p.from(strings.ReplaceAll(p.lasting, now, literal(moment.UTC().Format(time.RFC3339Nano))+"::timestamptz"))
 	for forgotten := false; ; forgotten = true {
@@ -45,7 +47,7 @@ func compare(ctx context.Context, from, to pgx.Tx, p *part, moment time.Time) er
 	}
 }
 
-// forget deletes copies of rows that are no more.
+// forget deletes the copies of rows that no longer exist in the old home.
 func forget(ctx context.Context, from, to pgx.Tx, p *part) error {
 	keys := strings.Join(p.keys, ", ")
 	if err := stream(ctx, from, to, p.query(p.keys, ""), "SELECT "+keys+" FROM "+p.name); err != nil {

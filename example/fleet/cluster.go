@@ -12,17 +12,18 @@ import (
 	"github.com/idem-go/idem"
 )
 
-// Cluster is a Postgres with a name that never changes. With several hosts in its address, the address says
-// target_session_attrs=read-write.
+// Cluster is a Postgres cluster with a name that never changes. If the connection string of Pool
+// lists several hosts, it must contain target_session_attrs=read-write.
 type Cluster struct {
 	Name string
 	Pool *pgxpool.Pool
 }
 
-// AwayError says that a transaction was refused because its cluster is not the home of the tenant. Nothing was committed.
+// AwayError says that the cluster refused a transaction because it is not the home of the tenant.
+// Nothing was committed.
 type AwayError struct {
-	Home   string // the cluster that is, or will be; "" if this one does not know
-	Moving bool   // the tenant is being moved: ask again in some milliseconds
+	Home   string // name of the (future) home; "" if this cluster does not know it
+	Moving bool   // the tenant is being moved: retry after some milliseconds
 }
 
 func (e *AwayError) Error() string {
@@ -32,7 +33,7 @@ func (e *AwayError) Error() string {
 	return "fleet: the home of the tenant is another cluster"
 }
 
-// Away returns the reason if err says that a transaction was refused for it, and nil otherwise.
+// Away returns the AwayError in err if a cluster refused a transaction, and nil otherwise.
 func Away(err error) *AwayError {
 	var refused *pgconn.PgError
 	if !errors.As(err, &refused) {
@@ -47,10 +48,11 @@ func Away(err error) *AwayError {
 	return nil
 }
 
-// ErrPlaced says that a tenant is known to the cluster.
+// ErrPlaced is returned by Place if the cluster already knows the tenant.
 var ErrPlaced = errors.New("fleet: the cluster knows the tenant")
 
-// Place makes the cluster the home of a new tenant. That no other cluster is its home is for the caller to see to.
+// Place makes c the home of a new tenant. It returns ErrPlaced if c knows the tenant. The caller
+// must ensure that no other cluster is the home.
 func Place(ctx context.Context, c Cluster, tenant string) error {
 	tag, err := c.Pool.Exec(ctx, `INSERT INTO fleet.tenants (tenant, state, cluster) VALUES ($1, 'home', $2) ON CONFLICT DO NOTHING`,
 		idem.Scope(tenant), c.Name)
@@ -60,10 +62,11 @@ func Place(ctx context.Context, c Cluster, tenant string) error {
 	return err
 }
 
-// ErrNoHome says that no cluster that was asked is the home of the tenant.
+// ErrNoHome is returned if none of the clusters is the home of the tenant.
 var ErrNoHome = errors.New("fleet: no cluster is the home of the tenant")
 
-// Home asks the clusters which of them is the home of the tenant. One that does not answer is an error only if no other is.
+// Home returns the cluster that is the home of the tenant. If it finds none, it returns ErrNoHome,
+// joined with the errors of the clusters that did not answer.
 func Home(ctx context.Context, clusters []Cluster, tenant string) (Cluster, error) {
 	failed := ErrNoHome
 	for _, c := range clusters {

@@ -10,10 +10,10 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// connection is one of a mover's, beside the pool.
+// connection is a connection of a move, outside the pool.
 type connection struct {
 	*pgx.Conn
-	warned bool // by the server, since the last commit began
+	warned bool // the server has sent a warning since the last commit began
 }
 
 func connect(ctx context.Context, c Cluster) (*connection, error) {
@@ -29,10 +29,13 @@ func connect(ctx context.Context, c Cluster) (*connection, error) {
 	return conn, err
 }
 
-func (c *connection) close() { _ = c.Close(context.Background()) } // its locks end with it
+// close closes the connection, which also releases the locks of its session.
+func (c *connection) close() { _ = c.Close(context.Background()) }
 
-// commit is not cancelled by the end of ctx: to a COMMIT that waits for a standby that would mean not to wait, and a failover could
-// take back what the other cluster has been told. If a person cancels it, the server warns.
+// commit commits tx. The end of ctx does not cancel a COMMIT that was sent. A COMMIT that waits for
+// a synchronous standby would treat the cancellation as "do not wait". A failover could then lose a
+// commit on which the other cluster already relies. If somebody else cancels the wait, the server
+// sends a warning and commit returns ErrUnconfirmed.
 func (c *connection) commit(ctx context.Context, tx pgx.Tx) error {
 	c.warned = false
 	if err := ctx.Err(); err != nil {
@@ -47,7 +50,7 @@ func (c *connection) commit(ctx context.Context, tx pgx.Tx) error {
 	return nil
 }
 
-// tenantState is a row of fleet.tenants; zero if there is none.
+// tenantState is a row of fleet.tenants, or zero if there is none.
 type tenantState struct {
 	state, cluster string
 	copied         int64

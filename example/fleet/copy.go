@@ -10,8 +10,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// copyRows copies the rows of a part that fulfil the condition, as the transaction of from sees them, into that of to. A row that is there
-// already is overwritten.
+// copyRows copies the rows of a part that fulfill condition. It reads them in the snapshot of from
+// and writes them in the transaction to. Existing rows are overwritten. It returns the number of
+// rows.
 func copyRows(ctx context.Context, from, to pgx.Tx, p *part, condition string) (rows int64, err error) {
 	if err := stream(ctx, from, to, p.query(p.columns, condition), "SELECT "+strings.Join(p.columns, ", ")+" FROM "+p.name); err != nil {
 		return 0, fmt.Errorf("fleet: copy %s: %w", p.name, err)
@@ -19,7 +20,8 @@ func copyRows(ctx context.Context, from, to pgx.Tx, p *part, condition string) (
 	return insert(ctx, to, p)
 }
 
-// insert puts what has arrived into the table, and compares how many rows that are with how many have arrived.
+// insert moves the rows of the temporary table arriving into the table. It returns a
+// DifferenceError if it could not insert or update all of them.
 func insert(ctx context.Context, to pgx.Tx, p *part) (rows int64, err error) {
 	columns := slices.DeleteFunc(slices.Clone(p.columns), func(c string) bool { return slices.Contains(p.numbers, c) })
 	list := strings.Join(columns, ", ")
@@ -39,6 +41,8 @@ func insert(ctx context.Context, to pgx.Tx, p *part) (rows int64, err error) {
 	return rows, nil
 }
 
+// overwrite returns the SET clause of an upsert. If all columns are key columns, the clause sets
+// the first one to its own value, because an upsert needs at least one.
 func overwrite(columns, keys []string) string {
 	var set []string
 	for _, c := range columns {
@@ -52,7 +56,9 @@ func overwrite(columns, keys []string) string {
 	return strings.Join(set, ", ")
 }
 
-// stream makes a temporary table arriving, of the columns that shape selects, and fills it with what query finds in the other cluster.
+// stream creates a temporary table arriving in the other cluster, with the columns of shape, and
+// fills it with the result of query. COPY carries the rows in binary format, without a buffer for
+// all of them.
 func stream(ctx context.Context, from, to pgx.Tx, query, shape string) error {
 	if _, err := to.Exec(ctx, "DROP TABLE IF EXISTS pg_temp.arriving; CREATE TEMPORARY TABLE arriving ON COMMIT DROP AS "+shape+" WITH NO DATA",
 		pgx.QueryExecModeSimpleProtocol); err != nil {
@@ -68,7 +74,7 @@ func stream(ctx context.Context, from, to pgx.Tx, query, shape string) error {
 		sent <- err
 	}()
 	_, err := to.Conn().PgConn().CopyFrom(ctx, reader, "COPY pg_temp.arriving FROM STDIN (FORMAT binary)")
-	reader.CloseWithError(err) // so that the other side ends
+	reader.CloseWithError(err) // makes the COPY of the other cluster end
 	if failed := <-sent; failed != nil {
 		return failed
 	}

@@ -10,10 +10,12 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// busyPause is between two tries of the fence.
+// busyPause is the delay between two attempts of the fence.
 const busyPause = time.Second
 
-// cross takes the tenant over, as soon as the old home can be fenced.
+// cross makes the target the home of the tenant. It retries while transactions of the tenant
+// prevent the fence, and copies the changes between two attempts. left says that an earlier Move
+// has already committed the departure.
 func (m *move) cross(ctx context.Context, left bool) error {
 	for {
 		m.report.Tries++
@@ -22,7 +24,7 @@ func (m *move) cross(ctx context.Context, left bool) error {
 			return err
 		}
 		if m.fence.IsClosed() || m.reader.IsClosed() || m.target.IsClosed() {
-			return err // Move again
+			return err // the caller must call Move again
 		}
 		m.tell(Waiting)
 		select {
@@ -36,14 +38,15 @@ func (m *move) cross(ctx context.Context, left bool) error {
 	}
 }
 
-// busy says that a transaction of the tenant took too long.
+// busy reports whether err is a lock timeout: a transaction of the tenant took too long.
 func busy(err error) bool {
 	var refused *pgconn.PgError
 	return errors.As(err, &refused) && refused.Code == "55P03"
 }
 
-// tryCross is one transaction of the old home, which holds the fence, around one of the new one. The old home commits first: if this
-// process dies between the two there is no home, and never are there two.
+// tryCross makes one attempt. It holds the fence in a transaction of the old home, copies the
+// remaining changes, and writes them in a transaction of the new home. The old home commits first.
+// If this process dies between the two commits, the tenant has no home, but it never has two.
 func (m *move) tryCross(ctx context.Context, left bool) error {
 	began := time.Now()
 	fence, err := m.fence.Begin(ctx)
@@ -91,28 +94,32 @@ func (m *move) tryCross(ctx context.Context, left bool) error {
 	})
 }
 
-// onTheWay is how operations are copied while the old home works on them: no process of the new one does.
+// onTheWay says how operations are copied while the old home still runs them. In the state arriving
+// no process of the new home runs them.
 var onTheWay = map[string]string{
 	`"state"`: `CASE WHEN ` + open("t") + ` THEN 'arriving' ELSE t.state END`, `"epoch"`: "t.epoch", `"owner"`: "NULL::int4",
 }
 
-// handedOver is how an operation that has not ended is given to the new home: with an epoch that no process at the old home has, and no owner.
+// handedOver says how an operation in progress is given to the new home: without an owner, and with
+// an epoch that no process of the old home has.
 var handedOver = map[string]string{
 	`"state"`: `CASE WHEN starts_with(t.state, '` + left + `') THEN substr(t.state, ` + lengthOfLeft + `) ELSE t.state END`,
 	`"epoch"`: `CASE WHEN t.state IN ('running', 'parked') THEN t.epoch + 1 ELSE t.epoch END`,
 	`"owner"`: `CASE WHEN ` + open("t") + ` THEN NULL ELSE t.owner END`,
 }
 
-const lengthOfLeft = "6" // and one
+// lengthOfLeft is the position after the prefix left, for substr.
+const lengthOfLeft = "6" // len(left) + 1
 
-// raise waits until no transaction of the tenant's is under way, and lets no other commit until the fence is over. Operations are
-// fenced by their epoch, because most of their commits claim nothing.
+// raise takes the fence: it waits until the open transactions of the tenant have ended and prevents
+// new ones from committing. It also increments the epoch of the operations in progress, because
+// most of their commits claim no key and would not meet the fence.
 func (m *move) raise(ctx context.Context, fence pgx.Tx) error {
 	batch := &pgx.Batch{}
 	batch.Queue(`SELECT set_config('lock_timeout', $1, true), set_config('idle_in_transaction_session_timeout', $2, true),
 		set_config('fleet.moving', 'on', true)`, milliseconds(m.Patience), milliseconds(2*m.MaxPause))
 	batch.Queue(`SELECT pg_advisory_xact_lock(1718379892, hashtext($1))`, m.tenant)
-	for _, state := range []string{"running", "parked"} { // each has an index
+	for _, state := range []string{"running", "parked"} { // both states have an index
 		batch.Queue(`UPDATE idem.operations SET epoch = epoch + 1, owner = NULL, state = '`+left+state+`'
 			WHERE state = '`+state+`' AND scope >= $1 AND scope < $2`, m.tenant+"/", m.tenant+"0")
 	}
@@ -120,7 +127,9 @@ func (m *move) raise(ctx context.Context, fence pgx.Tx) error {
 	return fence.SendBatch(ctx, batch).Close()
 }
 
-// clean deletes what the tenant has left behind. That it has arrived is confirmed by a commit, which waits for the standby of the new home.
+// clean deletes the rows of the tenant from the old home. Before that, it commits a transaction in
+// the new home. With synchronous replication, that commit confirms that the standby also has the
+// earlier commits.
 func (m *move) clean(ctx context.Context) error {
 	confirm, err := m.target.Begin(ctx)
 	if err != nil {
@@ -143,10 +152,12 @@ func (m *move) clean(ctx context.Context) error {
 	return nil
 }
 
-// portion is how many rows one transaction deletes.
+// portion is the number of rows that one transaction deletes.
 const portion = "5000"
 
-// clear deletes the rows of the tenant. Messages go first, so that the relay finds few of them; operations behind their steps.
+// clear deletes the rows of the tenant, in the reverse order of parts. The outbox comes first, so
+// that the relay does not read rows that are about to disappear. Steps are deleted before their
+// operations.
 func (m *move) clear(ctx context.Context, c *connection) error {
 	for i := len(m.parts) - 1; i >= 0; i-- {
 		p := &m.parts[i]

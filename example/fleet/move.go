@@ -11,57 +11,73 @@ import (
 	"github.com/idem-go/idem"
 )
 
-// Stage is how far a Move is.
+// Stage is the progress of a Move.
 type Stage string
 
-// The stages of a move, in their order. Copied comes once for each round, Waiting once for each try of the fence that is given up.
+// These are the stages in order. Copied comes once for each round. Waiting comes once for each
+// attempt that is given up.
 const (
-	Copied   Stage = "copied"   // what had been committed when the round began is at the new home, and was compared
-	Compared Stage = "compared" // all was compared; from now on what changes is noted, and copied alone
-	Waiting  Stage = "waiting"  // a transaction of the tenant's takes too long: its callers go on, and the fence is tried again
-	Fenced   Stage = "fenced"   // no transaction of the tenant's commits any more: its callers wait
-	Checked  Stage = "checked"  // the rest is at the new home as well, not yet committed
-	Left     Stage = "left"     // the old home has committed that it is none: from now on a move only goes forward
-	Arrived  Stage = "arrived"  // the new home answers
-	Cleaned  Stage = "cleaned"  // the old home has no row of the tenant's
+	// Copied: the new home has the rows that were committed when the round began.
+	Copied Stage = "copied"
+	// Compared: all rows were compared. From now on transactions note their changes, and only noted
+	// rows are copied.
+	Compared Stage = "compared"
+	// Waiting: a transaction of the tenant takes too long. The callers continue, and the Move tries
+	// again.
+	Waiting Stage = "waiting"
+	// Fenced: no transaction of the tenant can commit. The callers wait.
+	Fenced Stage = "fenced"
+	// Checked: the new home also has the last changes, not yet committed.
+	Checked Stage = "checked"
+	// Left: the old home has committed that it is no longer the home. From now on the move cannot
+	// be undone.
+	Left Stage = "left"
+	// Arrived: the new home answers.
+	Arrived Stage = "arrived"
+	// Cleaned: the old home has no rows of the tenant.
+	Cleaned Stage = "cleaned"
 )
 
-// MoveConfig says what moves, and how.
+// MoveConfig is the configuration of a Move.
 type MoveConfig struct {
-	Tables []Table // those of Install
+	Tables []Table // the same as for Install
 
-	// Patience is for how long transactions of the tenant that are under way are waited for, while its callers wait as well. If one takes
-	// longer, the callers go on, and the fence is tried again a second later. The default is 200 ms.
+	// Patience is how long the fence waits for the open transactions of the tenant. New
+	// transactions wait during that time. If an open transaction takes longer, the fence is dropped
+	// and tried again a second later. The default is 200 ms.
 	Patience time.Duration
 
-	// MaxPause bounds what comes behind the fence. If it takes longer everything goes back, and is tried again after another round. The
-	// default is 5 seconds.
+	// MaxPause limits the time behind the fence. If copying the last changes takes longer, the
+	// fence is dropped and tried again after another round. The default is 5 seconds.
 	MaxPause time.Duration
 
-	// Progress is told of each stage, and of rows copied so far. The move goes on when it returns.
+	// Progress is called at each stage, with the number of rows copied so far. The move continues
+	// when it returns.
 	Progress func(stage Stage, rows int64)
 }
 
-// Report is what a Move has done.
+// Report is the result of a Move.
 type Report struct {
-	Rounds int           // of copying, while the old home was serving
-	Rows   int64         // copied, all rounds together
-	Tries  int           // of the fence
+	Rounds int           // rounds of copying while the old home served requests
+	Rows   int64         // rows copied in all rounds together
+	Tries  int           // attempts of the fence
 	Pause  time.Duration // from the fence to the commit of the new home
 }
 
-// What Move refuses.
+// These errors mean that Move has refused to start.
 var (
 	ErrInvalidTenant = errors.New("fleet: the name of a tenant has a slash, a percent sign, or nothing")
 	ErrMoving        = errors.New("fleet: another process moves the tenant")
 	ErrNotHere       = errors.New("fleet: the tenant is not in the cluster that it is to leave, nor on its way from there")
 )
 
-// ErrUnconfirmed says that a COMMIT did not wait for its standby because a person or a program has cancelled that. Move again.
+// ErrUnconfirmed is returned if a COMMIT did not wait for its standby, because a person or program
+// canceled the wait. Call Move again.
 var ErrUnconfirmed = errors.New("fleet: a standby has not confirmed the commit")
 
-// Move makes another cluster the home of a tenant. It returns when no row of the tenant's is left in the old one. If it returns an
-// error, or does not return, the same Move goes on with what was begun.
+// Move makes to the home of a tenant whose home is from. It returns after all rows of the tenant
+// are deleted from the old home. If Move fails or the process dies, call Move again with the same
+// arguments: it resumes.
 func Move(ctx context.Context, from, to Cluster, tenant string, config MoveConfig) (report Report, err error) {
 	if tenant == "" || idem.Scope(tenant) != tenant {
 		return report, ErrInvalidTenant
@@ -85,8 +101,8 @@ func Move(ctx context.Context, from, to Cluster, tenant string, config MoveConfi
 	return report, m.run(ctx)
 }
 
-// move is one Move. The fence is held on a connection of its own, because what is read behind it is read in a snapshot that
-// begins later.
+// move is the state of one Move. The fence has its own connection: the rows behind the fence are
+// read in a snapshot that begins after the fence was taken.
 type move struct {
 	MoveConfig
 	fromName, toName      string
@@ -94,9 +110,13 @@ type move struct {
 	report                *Report
 	parts                 []part
 	fence, reader, target *connection
-	since                 int64 // what was written by transactions before this one is at the new home, if it is not 0
+	// since is a transaction id: the new home has everything that earlier transactions wrote. 0
+	// means that nothing is known to be copied.
+	since int64
 }
 
+// run runs all stages that are left. An advisory lock in both clusters prevents two simultaneous
+// moves of a tenant.
 func (m *move) run(ctx context.Context) error {
 	for _, c := range []*connection{m.fence, m.target} {
 		var alone bool
@@ -130,13 +150,15 @@ func (m *move) run(ctx context.Context) error {
 	return m.clean(ctx)
 }
 
-// list lists what is the tenant's.
+// list sets m.parts.
 func (m *move) list(ctx context.Context, states ...string) error {
 	m.parts = partsOf(m.tenant, m.Tables, append(states, "running", "parked"))
 	return describe(ctx, m.reader.Conn, m.parts)
 }
 
-// begin finds out how far the move is.
+// begin reads from both clusters how far an earlier Move got. It returns Arrived if the new home
+// has committed, Left if only the old home has, and "" otherwise. If no copy exists that can be
+// continued, begin prepares an empty one.
 func (m *move) begin(ctx context.Context) (Stage, error) {
 	here, err := stateOf(ctx, m.fence.Conn, m.tenant)
 	if err != nil {
@@ -167,14 +189,17 @@ func (m *move) begin(ctx context.Context) (Stage, error) {
 	return "", err
 }
 
-// enough is how long a round may take to be the last one before all is compared, or before the fence.
+// A round that takes less than enough is the last one of its kind. The copying continues after
+// maxRounds in any case.
 const (
 	enough    = 300 * time.Millisecond
 	maxRounds = 4
 )
 
-// copy copies in rounds while the old home is serving, each what has changed since the one before. As soon as changes are noted it compares all, and
-// what is noted from then on is all that the copy lacks.
+// copy copies the rows in rounds while the old home serves requests. The first rounds look at all
+// rows and copy those that have changed since the previous round. Then the transactions start to
+// note their changes, and one round compares all rows. From then on the notes are the complete list
+// of what the copy lacks, and the following rounds copy noted rows only.
 func (m *move) copy(ctx context.Context) error {
 	for rounds := 1; ; rounds++ {
 		began := time.Now()
@@ -190,7 +215,9 @@ func (m *move) copy(ctx context.Context) error {
 	}
 	err := m.round(ctx, true)
 	var differs *DifferenceError
-	if errors.As(err, &differs) { // as after a failover that has lost transactions: what was copied of them is not there
+	// A failover of the old home may have lost transactions whose rows were already copied. Start
+	// over.
+	if errors.As(err, &differs) {
 		m.since = 0
 		if err := m.clear(ctx, m.target); err != nil {
 			return err
@@ -209,7 +236,8 @@ func (m *move) copy(ctx context.Context) error {
 	return err
 }
 
-// round looks at each row, copies what has changed, and compares all if it is told to.
+// round copies the rows that have changed, looking at every row. If compares is set, it also
+// compares all rows.
 func (m *move) round(ctx context.Context, compares bool) error {
 	return m.between(ctx, func(from, to pgx.Tx, s snapshot) error {
 		for i := range m.parts {
@@ -242,12 +270,12 @@ func (m *move) round(ctx context.Context, compares bool) error {
 	}, m.copied)
 }
 
-// follow copies what is noted.
+// follow copies the noted rows.
 func (m *move) follow(ctx context.Context) error {
 	return m.between(ctx, func(from, to pgx.Tx, _ snapshot) error { return m.copyChanges(ctx, from, to, onTheWay) }, m.copied)
 }
 
-// copied ends a round.
+// copied ends a round: it commits in the new home and deletes the notes that the round has covered.
 func (m *move) copied(ctx context.Context, to pgx.Tx, s snapshot) error {
 	if _, err := to.Exec(ctx, `UPDATE fleet.tenants SET copied = $2 WHERE tenant = $1`, m.tenant, s.horizon); err != nil {
 		return err
@@ -264,27 +292,32 @@ func (m *move) copied(ctx context.Context, to pgx.Tx, s snapshot) error {
 	return nil
 }
 
+// copyPart copies the rows of p that fulfill condition and counts them in the report.
 func (m *move) copyPart(ctx context.Context, from, to pgx.Tx, p *part, condition string) error {
 	rows, err := copyRows(ctx, from, to, p, condition)
 	m.report.Rows += rows
 	return err
 }
 
-// changed is a condition on rows written by transactions that may not have been over when the round before began. The list of those
-// transactions would not do: it does not name their savepoints, whose numbers are on the rows. Numbers are compared
-// modulo 2^32, as the server does; a row that has been frozen for long may be copied once more.
+// changed returns a condition that selects the rows of transactions that may not have ended when
+// the previous round began.
+//
+// A list of those transactions would not be enough. It does not contain their savepoints, whose ids
+// are on the rows. Transaction ids are compared modulo 2^32, as in Postgres. The only consequence
+// of the modulus is that a row that was frozen long ago may be copied again.
 func (m *move) changed(alias string) string {
 	return fmt.Sprintf("((%s.xmin::text::bigint - %d) & 4294967295) < 2147483648", alias, m.since)
 }
 
-// snapshot is what a round sees of the old home.
+// snapshot is the view of the old home in one round.
 type snapshot struct {
 	text    string
-	horizon int64 // the oldest transaction that was not over
+	horizon int64 // the oldest transaction in progress
 	moment  time.Time
 }
 
-// between reads in one snapshot of the old home, and writes in one transaction of the new one, which commit ends.
+// between runs do with a snapshot of the old home and a transaction of the new home, and then
+// commit, which must end that transaction.
 func (m *move) between(ctx context.Context, do func(from, to pgx.Tx, s snapshot) error, commit func(ctx context.Context, to pgx.Tx, s snapshot) error) error {
 	from, err := m.reader.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/idem-go/idem"
 )
 
-// Router knows where tenants are at home, as far as it has heard. What it does not know it asks, and what it knows may be old: the
-// cluster refuses then, and it asks again.
+// Router caches the homes of tenants. A cache entry may be stale: the cluster then refuses the
+// transaction, and the Router looks up the home again.
 type Router struct {
 	clusters []Cluster
 	mu       sync.Mutex
@@ -24,11 +24,12 @@ func NewRouter(clusters ...Cluster) *Router {
 	return &Router{clusters: clusters, homes: map[string]Cluster{}}
 }
 
-// movingPause is before a tenant that is being moved is asked for again. No connection is held meanwhile.
+// movingPause is the delay before a retry while the tenant is being moved. The Router holds no
+// connection during the delay.
 const movingPause = 10 * time.Millisecond
 
-// Do calls do with the cluster that is the tenant's home. It calls it again, with another one if need be, if that says that it is Away,
-// until ctx ends.
+// Do calls do with the home of the tenant. If do returns an error that contains an AwayError, Do
+// looks up the home and calls do again, until ctx ends.
 func (r *Router) Do(ctx context.Context, tenant string, do func(ctx context.Context, home Cluster) error) error {
 	for {
 		home, err := r.home(ctx, tenant)
@@ -53,6 +54,7 @@ func (r *Router) Do(ctx context.Context, tenant string, do func(ctx context.Cont
 	}
 }
 
+// home returns the home from the cache, or asks the clusters.
 func (r *Router) home(ctx context.Context, tenant string) (Cluster, error) {
 	r.mu.Lock()
 	home, known := r.homes[tenant]
@@ -69,6 +71,7 @@ func (r *Router) home(ctx context.Context, tenant string) (Cluster, error) {
 	return home, err
 }
 
+// forget removes the entry of tenant from the cache, unless another goroutine has replaced it.
 func (r *Router) forget(tenant string, home Cluster) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -77,8 +80,10 @@ func (r *Router) forget(tenant string, home Cluster) {
 	}
 }
 
-// Handler serves each request by the handler of the home of its tenant. Middleware of idemhttp tells it by Observer
-// that a cluster has refused, and it asks again. The body is held in memory, up to limit.
+// Handler returns a handler that serves each request with the handler of the tenant's home. of maps
+// the name of a cluster to its handler. Those handlers must use Observer, through which Handler
+// learns that a cluster has refused. Handler then repeats the request with the new home. It keeps
+// the body in memory, up to limit bytes.
 func (r *Router) Handler(tenant func(*http.Request) string, of map[string]http.Handler, limit int64) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, limit))
@@ -103,10 +108,10 @@ func (r *Router) Handler(tenant func(*http.Request) string, of map[string]http.H
 	})
 }
 
-// refusal is the key of a context: an answer that is not to be sent if its cluster has refused.
+// refusal is a context key. Its value is the answer of the current attempt.
 type refusal struct{}
 
-// answer is held back until it is known that the cluster was the home.
+// answer buffers a response until it is certain that the cluster was the home.
 type answer struct {
 	header  http.Header
 	status  int
@@ -133,10 +138,11 @@ func (a *answer) send(w http.ResponseWriter) {
 	}
 	a.WriteHeader(http.StatusOK)
 	w.WriteHeader(a.status)
-	_, _ = w.Write(a.body.Bytes()) // if this fails the client is gone
+	_, _ = w.Write(a.body.Bytes()) // an error means that the client has gone
 }
 
-// Observer is for the Middleware and the operations behind a Router's Handler.
+// Observer is the idem.Observer that the handlers behind a Router must use. It reports to the
+// Router that a cluster has refused.
 type Observer struct{}
 
 // TraceStart implements idem.Observer.

@@ -12,15 +12,18 @@ import (
 //go:embed schema.sql
 var schema string
 
-// Table is a table of the service's own.
+// Table is a table of the service whose rows belong to tenants.
 type Table struct {
-	Name   string // with its schema, as in "public.orders"
+	Name   string // qualified with its schema, as in "public.orders"
 	Tenant string // the column that names the tenant
 }
 
-// Install makes what a cluster needs, and puts the tables under guard. It may be done again. The role of the service then needs USAGE on
-// the schema fleet, SELECT on fleet.tenants, UPDATE on its column copied, which is for a row lock, and INSERT on fleet.changes; a mover owns the
-// tables.
+// Install creates the schema fleet in a cluster and adds the triggers to idem's tables and to
+// tables. It can be called again.
+//
+// The role of the service then needs USAGE on the schema fleet, SELECT on fleet.tenants, UPDATE on
+// fleet.tenants.copied (for a row lock), and INSERT on fleet.changes. The role that calls Move must
+// own the tables.
 func Install(ctx context.Context, c Cluster, tables []Table) error {
 	return pgx.BeginFunc(ctx, c.Pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, schema); err != nil {
@@ -39,7 +42,10 @@ func Install(ctx context.Context, c Cluster, tables []Table) error {
 	})
 }
 
-// guardOf is a trigger of a table. A function that finds its columns by name would be several times slower.
+// guardOf returns the SQL of a table's trigger. The trigger checks the home and notes the key of
+// the row, for the old row and, unless key and tenant are unchanged, for the new one. Each table
+// gets its own function, because a generic function that looks up columns by name would be several
+// times slower.
 func guardOf(t Table, p *part) string {
 	entered := func(row string) string {
 		tenant := row + "." + identifier(t.Tenant)
@@ -59,7 +65,7 @@ CREATE OR REPLACE TRIGGER fleet BEFORE INSERT OR UPDATE OR DELETE ON %[2]s
 		"fleet."+identifier("enter_"+t.Name), qualified(t.Name), entered("OLD"), entered("NEW"), named("NEW", t, p), named("OLD", t, p))
 }
 
-// named is what a row is found by, and whose it is.
+// named returns the tenant and the key columns of a row.
 func named(row string, t Table, p *part) string {
 	return row + "." + identifier(t.Tenant) + ", " + row + "." + strings.Join(p.keys, ", "+row+".")
 }
@@ -68,7 +74,7 @@ func identifier(name string) string { return pgx.Identifier{name}.Sanitize() }
 
 func qualified(name string) string { return pgx.Identifier(strings.Split(name, ".")).Sanitize() }
 
-// literal is for COPY, which takes no parameters.
+// literal returns s as an SQL string literal. COPY does not accept parameters.
 func literal(s string) string {
 	return "E'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(s) + "'"
 }

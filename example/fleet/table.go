@@ -8,44 +8,56 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// part is a table, as far as it is a tenant's. Its texts are SQL about a row t.
+// part describes a table and which of its rows belong to the tenant. The strings are SQL conditions
+// on a row with the alias t, unless stated otherwise.
 type part struct {
-	name    string                                 // qualified
-	rows    string                                 // which rows are the tenant's
-	delta   func(since func(string) string) string // which of these may have changed; since is a condition on a row of that alias
-	lasting string                                 // which of these no purge deletes during a move; "" is all
-	changes string                                 // a query for what has changed, by the first columns of the key; "" is what was noted of the table
+	name string // name with schema, quoted
+	rows string // the rows of the tenant
+	// delta selects the rows that may have changed since the last round; nil means those that since
+	// selects. since returns the condition for the row with a given alias.
+	delta func(since func(string) string) string
+	// lasting selects the rows that no purge deletes during a move. "" means all.
+	lasting string
+	// changes is a query for the first key columns of changed rows. "" means the keys noted in
+	// fleet.changes.
+	changes string
 	columns []string
 	keys    []string
-	types   []string          // of the keys
-	numbers []string          // columns that get the next numbers of the new cluster
-	values  map[string]string // what is written instead of a column
-	late    bool              // copied behind the fence alone, in the order of its key
+	types   []string          // of the key columns
+	numbers []string          // columns that the new cluster fills from its sequences
+	values  map[string]string // expressions that replace a column in the copy
+	late    bool              // copied only behind the fence, in key order
 }
 
-// now stands for a moment that is the same on both sides.
+// now is a placeholder in conditions. compare replaces it with the same time for both clusters.
 const now = "$now"
 
 const operations = "idem.operations"
 
-// left is in front of the state of an operation that was under way when its tenant left.
+// left is the prefix of the state of an operation that was in progress when its tenant left.
 const left = "left "
 
-// open is of an operation that has not ended, here or where it comes from.
+// open returns a condition: the operation is in progress, in this cluster or in the one that it
+// comes from.
 func open(alias string) string {
 	return "(" + alias + ".state IN ('running', 'parked', 'arriving') OR starts_with(" + alias + ".state, '" + left + "'))"
 }
 
-// partsOf lists what is the tenant's. Operations come before their steps, so that no purge takes these for orphans.
-// Operations that are under way are found by their states.
+// partsOf returns the tables with rows of the tenant. Operations come before their steps, so that
+// no purge finds steps without an operation and deletes them as orphans. states are the states of
+// the operations in progress.
 func partsOf(tenant string, tables []Table, states []string) []part {
-	within := func(column string) string { // "0" is next to "/"
+	// Scopes of the tenant begin with "tenant/". "0" is the character after "/", so the range
+	// selects that prefix and can use an index.
+	within := func(column string) string {
 		return fmt.Sprintf(`%s >= %s AND %[1]s < %[3]s`, column, literal(tenant+"/"), literal(tenant+"0"))
 	}
 	of := func(which string) string {
 		return `t.operation_id IN (SELECT o.id FROM idem.operations o WHERE ` + within("o.scope") + which + `)`
 	}
-	// A step is written in a commit that writes the row of its operation as well, and a signal is sent only to one that has not ended.
+	// A step is written only in a transaction that also updates its operation, and a signal is sent
+	// only to an operation in progress. The changed operations therefore lead to all changed steps
+	// and signals.
 	ofChanged := func(since func(string) string) string { return of(" AND (" + open("o") + " OR " + since("o") + ")") }
 	changed := changedOperations(tenant, within("o.scope"), states)
 	const kept = `t.expires_at > ` + now + ` + interval '5 minutes'`
@@ -69,12 +81,13 @@ func partsOf(tenant string, tables []Table, states []string) []part {
 		part{name: "idem.outbox", rows: within("t.aggregateid"), late: true, values: notHeld})
 }
 
-// notHeld removes the mark of messages that the relay of the old home holds back. The relay of the new home has not made it, and would
-// publish later messages of the key first. Without the mark, the messages of a key are copied and published in their order.
+// notHeld clears the mark of messages that the relay of the old home holds back. The relay of the
+// new home does not know why they are held back, and would publish later messages of the key first.
+// Without the mark, it publishes the messages of a key in order.
 var notHeld = map[string]string{`"held"`: "false"}
 
-// changedOperations is a query for the operations of a tenant whose record has changed, or whose state is one of these. There is an index of those
-// that run and of those that are parked.
+// changedOperations returns a query for the ids of a tenant's operations whose record has changed
+// or whose state is one of states. The states running and parked have indexes.
 func changedOperations(tenant, within string, states []string) string {
 	query := `SELECT (c.key->>2)::uuid FROM fleet.changes c WHERE c.part = 'idem.records' AND c.tenant = ` + literal(tenant)
 	for _, state := range states {
@@ -83,7 +96,7 @@ func changedOperations(tenant, within string, states []string) string {
 	return query
 }
 
-// describe reads the columns of the tables.
+// describe reads the columns of all parts from the catalog.
 func describe(ctx context.Context, conn *pgx.Conn, parts []part) error {
 	for i := range parts {
 		if err := parts[i].describe(ctx, conn); err != nil {
@@ -93,6 +106,10 @@ func describe(ctx context.Context, conn *pgx.Conn, parts []part) error {
 	return nil
 }
 
+// describe reads the columns, the primary key and the numbered columns of a table. It fails if the
+// table has no primary key. It also fails if the key comes from a sequence, because two clusters
+// may then have used the same key. The tables that are copied late are an exception: their rows get
+// new numbers.
 func (p *part) describe(ctx context.Context, conn *pgx.Conn) error {
 	rows, _ := conn.Query(ctx, `
 		SELECT a.attname, a.attidentity <> '' OR coalesce(starts_with(pg_get_expr(d.adbin, d.adrelid), 'nextval('), false),
@@ -122,7 +139,7 @@ func (p *part) describe(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// query selects columns of the tenant's rows, of those that fulfil the condition.
+// query returns a SELECT of columns from the tenant's rows that fulfill condition.
 func (p *part) query(columns []string, condition string) string {
 	values := make([]string, len(columns))
 	for i, c := range columns {
@@ -133,6 +150,7 @@ func (p *part) query(columns []string, condition string) string {
 	return "SELECT " + strings.Join(values, ", ") + p.from(condition)
 }
 
+// from returns the FROM and WHERE clauses for the tenant's rows that fulfill condition.
 func (p *part) from(condition string) string {
 	if condition != "" {
 		condition = " AND " + condition

@@ -11,17 +11,19 @@ import (
 	"github.com/idem-go/idem/idemhttp"
 )
 
+// writeJSON writes a response with value as its JSON body.
 func writeJSON(w http.ResponseWriter, status int, value any) {
 	body, err := json.Marshal(value)
 	if err != nil {
-		panic(err) // no type of this package can fail
+		panic(err) // every type of this package can be encoded
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	w.Write(append(body, '\n')) // if this fails the client is gone
+	w.Write(append(body, '\n')) // an error means that the client has gone
 }
 
-// refuse answers a request that only reads, and has failed. Those that write are answered by idemhttp.
+// refuse answers a read-only request that has failed with err. Package idemhttp answers the
+// failures of requests that write.
 func refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if known, ok := errors.AsType[*idemhttp.Problem](err); ok {
 		known.ServeHTTP(w, r)

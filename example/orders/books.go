@@ -8,14 +8,15 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// books shows a tenant the latest of its transactions: the order that each of them placed, and the record of its key. A
-// record is for the eyes of operators, as a rule. This one gives away neither the key nor the stored response.
+// books shows a tenant its latest transactions: the order that each of them placed, and the record
+// of its idempotency key. Records are usually for operators only. This handler reveals neither the
+// full key nor the stored response.
 type books struct {
 	pool        *pgxpool.Pool
 	credentials credentials
 }
 
-// entry is a transaction. One that was refused for good has no order.
+// entry is a transaction. A rejected order has a record and no order.
 type entry struct {
 	Order  *bookedOrder  `json:"order"`
 	Record *bookedRecord `json:"record"`
@@ -26,18 +27,20 @@ type bookedOrder struct {
 	SKU         string `json:"sku"`
 	Quantity    int32  `json:"quantity"`
 	AmountCents int64  `json:"amount_cents"`
-	Shipped     string `json:"shipped"` // in which parcel, once fulfilment has told
-	Xmin        string `json:"xmin"`    // the transaction that wrote the row
+	Shipped     string `json:"shipped"` // the parcel; empty until fulfilment reports it
+	Xmin        string `json:"xmin"`    // id of the transaction that wrote the row
 }
 
 type bookedRecord struct {
-	Key    string `json:"key"` // abridged, as in errors and logs
+	Key    string `json:"key"` // shortened, as in errors and logs
 	State  string `json:"state"`
 	Status int32  `json:"status"`
 	Xmin   string `json:"xmin"`
 }
 
-// entriesSQL reads orders and records in one snapshot. What joins them is the ledger.
+// entriesSQL reads orders and records in one snapshot. The ledger connects the two: an entry has
+// the id of the order and the execution id of the record. The full join also returns records of
+// rejected orders.
 const entriesSQL = `
 SELECT CASE WHEN o.id IS NOT NULL THEN json_build_object(
            'id', o.id, 'sku', o.sku, 'quantity', o.quantity, 'amount_cents', o.amount_cents,

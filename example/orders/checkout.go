@@ -16,19 +16,24 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// cart is what a checkout is about. It is stored until the checkout has ended: the process that goes on with it after a crash has
-// nothing else.
+// cart is the input of a checkout. Package operation stores it until the checkout has ended. A
+// process that resumes the checkout after a crash has no other input.
 type cart struct {
 	Tenant string
 	newCheckout
 }
 
-// bankRemembers is for how long the bank is trusted to know a key. It promises more.
+// bankRemembers is how long the checkout relies on the bank to recognize a key. It is shorter than
+// what the bank promises.
 const bankRemembers = 23 * time.Hour
 
-// newCheckouts returns the operation behind POST /checkouts: reserve, charge, confirm. No transaction is open while the bank is
-// asked, so the stock is taken before and the order written after. A crash anywhere in between ends nothing: the client that asks again, or
-// the Worker of some process, goes on from the last step on record. If the bank says no the stock is given back.
+// newCheckouts returns the operation behind POST /checkouts, with the steps reserve, charge and
+// confirm.
+//
+// No transaction is open during the call to the bank. The stock is therefore reserved before the
+// call, and the order is written after it. A crash in between does not end the checkout: a retry of
+// the client, or the Worker of another process, resumes it after the last recorded step. If the
+// bank declines the card, the reservation is undone.
 func newCheckouts(payments *payments) *operation.Definition[cart] {
 	return operation.Define("checkout", func(op *operation.Op, in cart) (idem.Response, error) {
 		err := operation.Exec(op, "reserve", func(tx pgx.Tx) error {
@@ -63,7 +68,7 @@ func newCheckouts(payments *payments) *operation.Definition[cart] {
 	})
 }
 
-// created is the answer to a checkout.
+// created returns the response to a successful checkout.
 func created(placed order) idem.Response {
 	body, err := json.Marshal(placed)
 	if err != nil {
@@ -76,7 +81,8 @@ func created(placed order) idem.Response {
 	}
 }
 
-// reject undoes what a checkout has done, and answers with the problem, for good.
+// reject returns the error that ends a checkout for good: package operation undoes the completed
+// steps, and the client receives p.
 func reject(p *idemhttp.Problem) error {
 	body, err := json.Marshal(p)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/idem-go/idem/webhook"
 )
 
-// parse reads flags, and nothing else is allowed.
+// parse parses flags from args. It returns errUsage if there are other arguments.
 func parse(flags *flag.FlagSet, args []string, stderr io.Writer) error {
 	flags.SetOutput(stderr)
 	if err := flags.Parse(args); err != nil {
@@ -142,14 +142,14 @@ func demoCommand(ctx context.Context, args []string, stdout io.Writer) error {
 	})
 }
 
-// newSecret returns one that signs webhooks.
+// newSecret returns a random secret for signing webhooks.
 func newSecret() string {
 	key := make([]byte, 32)
 	rand.Read(key) // never fails
 	return "whsec_" + base64.StdEncoding.EncodeToString(key)
 }
 
-// settings reads variables that have to be set.
+// settings reads environment variables into the given strings. It fails if one is not set.
 func settings(into map[string]*string) (err error) {
 	for name, value := range into {
 		if *value, err = setting(name); err != nil {
@@ -159,7 +159,7 @@ func settings(into map[string]*string) (err error) {
 	return nil
 }
 
-// setting reads a variable that has to be set.
+// setting returns an environment variable. It fails if the variable is not set.
 func setting(name string) (string, error) {
 	if value := os.Getenv(name); value != "" {
 		return value, nil

@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// fulfilmentDatabase returns the address of the database of fulfilment: FULFILMENT_DATABASE_URL, or one beside that of the shop, which
-// is made if there is none.
+// fulfilmentDatabase returns the address of fulfilment's database. That is FULFILMENT_DATABASE_URL,
+// or a database on the server of the shop, which is created if necessary.
 func fulfilmentDatabase(ctx context.Context, databaseURL string) (string, error) {
 	if given := os.Getenv("FULFILMENT_DATABASE_URL"); given != "" {
 		return given, nil
@@ -24,7 +24,7 @@ func fulfilmentDatabase(ctx context.Context, databaseURL string) (string, error)
 	name := conn.Config().Database + "_fulfilment"
 	_, err = conn.Exec(ctx, "CREATE DATABASE "+pgx.Identifier{name}.Sanitize())
 	var failed *pgconn.PgError
-	if errors.As(err, &failed) && failed.Code == "42P04" { // it is there
+	if errors.As(err, &failed) && failed.Code == "42P04" { // duplicate_database
 		err = nil
 	}
 	if err != nil {
@@ -32,7 +32,7 @@ func fulfilmentDatabase(ctx context.Context, databaseURL string) (string, error)
 	}
 	address, err := url.Parse(databaseURL)
 	if err != nil || address.Scheme == "" {
-		return databaseURL + " dbname=" + name, nil // the last one counts
+		return databaseURL + " dbname=" + name, nil // keyword/value format: the last dbname wins
 	}
 	address.Path = "/" + name
 	return address.String(), nil

@@ -14,7 +14,7 @@ import (
 	"github.com/idem-go/idem/webhook"
 )
 
-// runFulfilment is one process of fulfilment, until ctx ends.
+// runFulfilment runs one process of fulfilment until ctx ends or a part of it fails.
 func runFulfilment(ctx context.Context, databaseURL, brokerURL string, shop webhook.Endpoint, address string, out io.Writer) error {
 	pool, err := pgxpool.New(ctx, databaseURL)
 	if err != nil {
@@ -38,7 +38,9 @@ func runFulfilment(ctx context.Context, databaseURL, brokerURL string, shop webh
 	var running sync.WaitGroup
 	var failed error
 	running.Go(func() { failed = f.Run(ctx); stop() })
-	err = listenAndServe(ctx, address, http.NotFoundHandler(), out, "") // to say that it is there
+	// Fulfilment serves no requests. The listener only reports the address, which signals that the
+	// process is ready.
+	err = listenAndServe(ctx, address, http.NotFoundHandler(), out, "")
 	stop()
 	running.Wait()
 	return errors.Join(err, failed)

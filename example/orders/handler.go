@@ -18,20 +18,24 @@ import (
 
 const (
 	bodyLimit   = 64 << 10
-	answerLimit = 15 * time.Second // well beyond the 5 seconds for which a duplicate waits
-	patience    = 8 * time.Second  // for a checkout; after that the answer is 202, and where to ask how far it is
+	answerLimit = 15 * time.Second // longer than the 5 seconds that a duplicate waits
+	// patience is how long POST /checkouts waits for the checkout. After that it answers 202 with
+	// the URL of the status.
+	patience = 8 * time.Second
 )
 
-// service is what HTTP asks for.
+// service is the HTTP API of the shop.
 type service struct {
 	http.Handler
 	pool        *pgxpool.Pool
 	credentials credentials
 	checkouts   *operation.Definition[cart]
-	underWay    *idemhttp.OperationHandler // the checkouts of this process
-	metrics     *metrics
+	// underWay serves POST /checkouts and knows the checkouts in progress in this process.
+	underWay *idemhttp.OperationHandler
+	metrics  *metrics
 }
 
+// newService returns a service with all of its routes.
 func newService(pool *pgxpool.Pool, credentials credentials, payments *payments, webhookSecret string, metrics *metrics) (*service, error) {
 	s := &service{pool: pool, credentials: credentials, checkouts: newCheckouts(payments), metrics: metrics}
 	config := func(name string) idemhttp.Config {
@@ -74,8 +78,10 @@ func newService(pool *pgxpool.Pool, credentials credentials, payments *payments,
 	return s, nil
 }
 
-// scope says who is calling, and what for. Who is the tenant, not the credential: a retry after a rotation is still a retry. What for
-// is an order, however it is paid: a key that has placed one on account places none by card.
+// scope returns the scope of a request's key: tenant and kind of request. The scope contains the
+// tenant, not the credential, so that a retry with a rotated credential is still a retry. Orders
+// and checkouts share a scope: a key that has placed an order on account cannot place another one
+// by card.
 func (s *service) scope(r *http.Request) (string, error) {
 	tenant, err := s.credentials.tenant(r)
 	return scopeOf(tenant), err
@@ -83,7 +89,7 @@ func (s *service) scope(r *http.Request) (string, error) {
 
 func scopeOf(tenant string) string { return idem.Scope(tenant, "POST /orders") }
 
-// cart reads what a checkout is about.
+// cart returns the input of the checkout that r asks for.
 func (s *service) cart(r *http.Request) (cart, error) {
 	tenant, err := s.credentials.tenant(r)
 	if err != nil {
@@ -93,9 +99,12 @@ func (s *service) cart(r *http.Request) (cart, error) {
 	return cart{tenant, wanted}, err
 }
 
-// create places an order, once for each key. Its writes and its answer are committed together, and nothing is sent before.
-// A problem that it returns undoes the writes and is final: the customer has been told no, and a late duplicate must not
-// turn that into yes. Any other error undoes them as well, and leaves the key free.
+// create places an order, once for each key. idemhttp commits the writes and the response in one
+// transaction and sends the response after the commit.
+//
+// If create returns a problem, idemhttp rolls back the writes and records the problem as the final
+// answer: the customer has been refused, and a late duplicate must not place the order after all.
+// After any other error idemhttp rolls back the writes too, and a retry executes the order again.
 func (s *service) create(tx pgx.Tx, w http.ResponseWriter, r *http.Request) error {
 	tenant, err := s.credentials.tenant(r)
 	if err != nil {
@@ -154,7 +163,7 @@ func (s *service) get(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, found)
 }
 
-// inTime bounds how long a request may take.
+// inTime limits the duration of a request to answerLimit.
 func inTime(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), answerLimit)

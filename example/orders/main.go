@@ -1,47 +1,50 @@
-// Command orders is a small shop whose writes are safe to retry, and the demonstration that they are.
+// Command orders is a small shop whose writes are safe to retry, with a demonstration.
 //
 //	orders serve         a shop to try by hand, with a page, on 127.0.0.1:8080 unless -listen or ORDERS_LISTEN says otherwise
-//	orders demo          two instances of the service and all that they need, a storm of retries and crashes, and the books afterwards
+//	orders demo          two instances of the service with duplicates and crashes, and a check of all books afterward
 //
-// Both take the address of a Postgres from DATABASE_URL, make a database beside it for fulfilment, and start these, each of which is a
-// process of its own; `make serve` and `make demo` bring the Postgres, too.
+// Both commands read the address of a Postgres database from DATABASE_URL and create a second
+// database for fulfilment. `make serve` and `make demo` also start Postgres. Both commands start
+// the parts below, each as a separate process:
 //
 //	orders service       the service
 //	orders bank          its bank, with a ledger in a file
 //	orders broker        a NATS server
-//	orders fulfilment    ships what was ordered
+//	orders fulfilment    ships orders
 //
-// An order on account takes something from the stock and books an amount: one transaction. An order that is paid by card calls a
-// bank in between, which no transaction of ours can roll back: an operation of three steps. Either way the transaction that writes
-// the order adds a message to the outbox, which leaves over the broker; fulfilment ships, and tells the shop by a webhook.
+// An order on account reduces the stock and adds a ledger entry, in one transaction. An order that
+// is paid by card also calls a bank, and a call cannot be rolled back. It is an operation of three
+// steps. In both cases the transaction that writes the order also adds a message to the outbox. A
+// relay sends the message to the broker. Fulfilment consumes it, ships the order, and notifies the
+// shop with a webhook.
 //
-// A client that gets no answer cannot know whether its order was placed, and asks again. With an Idempotency-Key it may: however often
-// and wherever it asks, and whatever dies meanwhile, there is one order, one entry in the ledger, one charge, one shipment and one
-// answer.
+// A client without an answer cannot know whether its order was placed, and retries. With an
+// Idempotency-Key it can retry any number of times, at any instance, while any process crashes. The
+// result is one order, one ledger entry, one charge, one shipment and one answer.
 //
-// Read it in this order:
+// Read the files in this order:
 //
-//	handler.go     POST /orders and POST /checkouts under idemhttp: who is asking, and what is called
-//	orders.go      what an order does to the tables, on the transaction that it is given
-//	checkout.go    the three steps of an order that is paid by card, and what gives the stock back
-//	payment.go     the call to the bank, and what each of its answers means
-//	shipping.go    what fulfilment is told by the outbox, and what it tells by its webhook
-//	service.go     what a process of the service runs besides: it goes on with what others have left, and relays the outbox
-//	migrate.go     two sets of migrations, ours and idem's, side by side
+//	handler.go     POST /orders and POST /checkouts with idemhttp: authentication and routes
+//	orders.go      the writes of an order, in the transaction that the caller passes
+//	checkout.go    the three steps of an order that is paid by card, and the undo of the reservation
+//	payment.go     the call to the bank, and the meaning of each of its answers
+//	shipping.go    the message to fulfilment, and the webhook from fulfilment
+//	service.go     the background work of a service process: resuming operations, relaying the outbox, purging
+//	migrate.go     two sets of migrations, idem's and the service's
 //	neworder.go, tenant.go, problem.go, answer.go
-//	               what any service needs besides
-//	metrics.go     what is told to Prometheus, at GET /metrics
-//	fulfilment/    the other service: it consumes each order once, and answers through an outbox of its own
-//	event/         what the two tell each other
-//	bank/          the bank: a ledger, and cards that make it misbehave
-//	broker/        the broker, and how one connects to it
-//	demo/          what goes wrong in real life, done on purpose and from outside, to clients of idemclient
-//	serve.go       the shop to try by hand: all of these, restarted when they die, behind the page
-//	page.go, page/ the page, on which to do by hand what the demo does
-//	books.go       what it shows of the database
-//	mishap.go      what it can ask to go wrong: around the service, which has no hook for it
+//	               what any HTTP service needs
+//	metrics.go     metrics for Prometheus, at GET /metrics
+//	fulfilment/    the other service: it handles each order once, and replies through its own outbox
+//	event/         the messages between the two services
+//	bank/          the bank: a ledger, and test cards that cause failures
+//	broker/        the broker, and how to connect to it
+//	demo/          faults, injected from outside, while clients of idemclient place orders
+//	serve.go       the shop to try by hand: all parts, restarted after a crash, behind the page
+//	page.go, page/ the page
+//	books.go       the database content that the page shows
+//	mishap.go      the faults that the page can request; they wrap the service and need no hook in it
 //	commands.go, database.go, process/
-//	               how the parts are started, and find each other
+//	               how the parts are started and find each other
 package main
 
 import (
@@ -65,7 +68,7 @@ and, which these two start:
        orders broker -store directory [-listen address]
        orders fulfilment [-listen address]`
 
-// run returns the exit code.
+// run executes the command in args and returns the exit code.
 func run(args []string, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -14,8 +14,8 @@ import (
 	"github.com/idem-go/idem/idemotel"
 )
 
-// metrics are what Prometheus is told at GET /metrics: of the calls, of the pool, and of what idem keeps in the database.
-// Dashboard and alerts for them are in docs/operate.
+// metrics serves GET /metrics for Prometheus. It covers the calls of idem, the connection pool, and
+// idem's tables. docs/operate has a dashboard and alerts for these metrics.
 type metrics struct {
 	observer *idemotel.Observer
 	handler  http.Handler

@@ -26,8 +26,9 @@ func migrate(ctx context.Context, pool *pgxpool.Pool) error {
 	return migrateBoth(ctx, pool, own, "orders_goose_version")
 }
 
-// migrateBoth brings two schemas up to date: that of idem and that of a service. Each has its own version table, so that
-// neither ever meets the other's numbers. Instances may start at the same time: one migrates, the others wait for it.
+// migrateBoth applies two sets of migrations: idem's and those of a service (own). Each set has its
+// own version table, so that the version numbers cannot collide. Several instances may start at the
+// same time: one migrates and the others wait.
 func migrateBoth(ctx context.Context, pool *pgxpool.Pool, own fs.FS, versionTable string) error {
 	db := stdlib.OpenDBFromPool(pool)
 	defer db.Close() // the pool stays open
@@ -40,8 +41,9 @@ func migrateBoth(ctx context.Context, pool *pgxpool.Pool, own fs.FS, versionTabl
 	return nil
 }
 
-// migrateUp holds an advisory lock of the session meanwhile. Through a pooler in transaction mode there is no session to
-// hold it: then migrate over a direct connection, or with lock.NewPostgresTableLocker.
+// migrateUp applies a set of migrations while it holds an advisory lock of its session. A pooler in
+// transaction mode does not keep sessions. Behind such a pooler, migrate over a direct connection
+// or use lock.NewPostgresTableLocker.
 func migrateUp(ctx context.Context, db *sql.DB, files fs.FS, versionTable string) error {
 	const everySecond, forTwoMinutes = 1, 120
 	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(everySecond, forTwoMinutes))

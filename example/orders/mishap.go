@@ -11,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// mishaps lets a person at the page see what takes bad luck elsewhere. It is wrapped around the service, which does what it
-// always does, and has no hook for this. Needless to say, no real service would have one around it.
+// mishaps injects faults at the request of a person who uses the page. It wraps the service, which
+// has no hook for faults. Do not put such a handler in front of a real service.
 type mishaps struct {
 	pool        *pgxpool.Pool
 	credentials credentials
@@ -37,11 +37,12 @@ func (m *mishaps) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	m.next.ServeHTTP(nowhere{http.Header{}}, r)
-	panic(http.ErrAbortHandler) // net/http closes the connection
+	panic(http.ErrAbortHandler) // makes net/http close the connection
 }
 
-// lockStock locks the tenant's stock, so that an order stands still inside its transaction. What is locked already stays as
-// it is. It is unlocked after d, or by release.
+// lockStock locks the stock of the tenant, so that an order waits inside its transaction. Rows that
+// another transaction has locked are skipped. The lock ends after d or when release is called.
+// release is never nil.
 func (m *mishaps) lockStock(ctx context.Context, tenant string, d time.Duration) (release func(), err error) {
 	tx, err := m.pool.Begin(ctx)
 	if err != nil {
@@ -55,21 +56,24 @@ func (m *mishaps) lockStock(ctx context.Context, tenant string, d time.Duration)
 		<-ctx.Done()
 		bounded, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		_ = tx.Rollback(bounded) // if it fails, the connection is closed, and the rows are unlocked as well
+		_ = tx.Rollback(bounded) // on failure pgx closes the connection, which also unlocks
 	}()
 	return func() { unlock(); <-unlocked }, err
 }
 
-// mishap is what a request header asks for, as in
+// mishap is the content of the request header Mishap, for example
 //
 //	Mishap: slow=2s, lost-answer
 type mishap struct {
-	slow       time.Duration // how long the order takes
-	lostAnswer bool          // the connection is cut when the service has answered
+	slow       time.Duration // how long the stock is locked
+	lostAnswer bool          // close the connection instead of sending the answer
 }
 
+// slowest is the maximum that a request may ask for.
 const slowest = 10 * time.Second
 
+// parseMishap parses the header Mishap. An unknown fault or too long a delay is a problem with
+// status 400.
 func parseMishap(header string) (mishap, error) {
 	var m mishap
 	for wanted := range strings.SplitSeq(header, ",") {
@@ -91,7 +95,7 @@ func parseMishap(header string) (mishap, error) {
 	return m, nil
 }
 
-// nowhere is where an answer goes that does not arrive.
+// nowhere is a ResponseWriter that discards the response.
 type nowhere struct{ header http.Header }
 
 func (n nowhere) Header() http.Header       { return n.header }

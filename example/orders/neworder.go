@@ -8,20 +8,20 @@ import (
 	"strings"
 )
 
-// newOrder is what a client asks for.
+// newOrder is the body of POST /orders.
 type newOrder struct {
 	SKU         string `json:"sku"`
 	Quantity    int32  `json:"quantity"`
 	AmountCents int64  `json:"amount_cents"`
 	Currency    string `json:"currency"`
 	Note        string `json:"note"`
-	ClientTime  string `json:"client_time"` // for readers of the client's logs: no part of the order
+	ClientTime  string `json:"client_time"` // not part of the order, and not of the fingerprint
 }
 
-// newCheckout is an order that is paid by card.
+// newCheckout is the body of POST /checkouts, an order that is paid by card.
 type newCheckout struct {
 	newOrder
-	Card string `json:"card"` // the bank's token for it
+	Card string `json:"card"` // a token of the bank
 }
 
 var (
@@ -30,9 +30,11 @@ var (
 	cardForm     = regexp.MustCompile(`^[a-z0-9-]{1,64}$`)
 )
 
-// read reads a request. A field that it does not know is an error: it would be part of what the client means and
-// not of what it gets. So is another media type: only as JSON is the body known to be one document with one meaning, since
-// that is how its fingerprint was taken.
+// read decodes and checks the body of a request. It returns a problem if the body is invalid.
+//
+// An unknown field is an error: the client would believe that it has an effect. Another media type
+// than application/json is an error too, because the fingerprint of the request was computed on the
+// assumption that the body is JSON.
 func read[T interface{ check() error }](r *http.Request) (wanted T, err error) {
 	if media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); media != "application/json" {
 		return wanted, notJSON()

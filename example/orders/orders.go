@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// order is what was placed.
+// order is a stored order.
 type order struct {
 	ID          int64     `json:"id"`
 	SKU         string    `json:"sku"`
@@ -18,7 +18,7 @@ type order struct {
 	AmountCents int64     `json:"amount_cents"`
 	Currency    string    `json:"currency"`
 	Note        string    `json:"note,omitempty"`
-	ChargeID    string    `json:"charge_id,omitempty"` // the bank's, if the order was paid by card
+	ChargeID    string    `json:"charge_id,omitempty"` // id at the bank if paid by card
 	CreatedAt   time.Time `json:"created_at"`
 }
 
@@ -26,9 +26,12 @@ const orderColumns = `id, sku, quantity, amount_cents, currency, note, charge_id
 
 var errOutOfStock = errors.New("not enough in stock")
 
-// placeOrder writes the order, books it and takes it from the stock. It may run more than once, and all of its writes are
-// on tx: those of a run that is not committed are gone. The stock comes last because its row is the one that others wait
-// for; if it does not suffice, the order and its entry are undone with tx.
+// placeOrder inserts an order, its ledger entry and the message to fulfilment, and reduces the
+// stock. It returns errOutOfStock if the stock does not suffice.
+//
+// All writes are on tx, so placeOrder may run again if tx is rolled back. The stock comes last
+// because other orders wait for the lock on its row. If the stock does not suffice, the rollback of
+// tx removes the earlier writes.
 func placeOrder(ctx context.Context, tx pgx.Tx, tenant, executionID string, wanted newOrder) (order, error) {
 	const onAccount = "" // no charge
 	placed, err := insertOrder(ctx, tx, tenant, executionID, wanted, onAccount)
@@ -38,7 +41,7 @@ func placeOrder(ctx context.Context, tx pgx.Tx, tenant, executionID string, want
 	return placed, takeFromStock(ctx, tx, tenant, wanted)
 }
 
-// insertOrder writes the order, books it, and has fulfilment told.
+// insertOrder inserts an order, its ledger entry and the message to fulfilment.
 func insertOrder(ctx context.Context, tx pgx.Tx, tenant, executionID string, wanted newOrder, chargeID string) (order, error) {
 	rows, _ := tx.Query(ctx, `
 		INSERT INTO orders (tenant, sku, quantity, amount_cents, currency, note, charge_id)
@@ -59,6 +62,7 @@ func insertOrder(ctx context.Context, tx pgx.Tx, tenant, executionID string, wan
 	return placed, tell(ctx, tx, tenant, placed)
 }
 
+// takeFromStock reduces the stock. It returns errOutOfStock if there is not enough.
 func takeFromStock(ctx context.Context, tx pgx.Tx, tenant string, wanted newOrder) error {
 	taken, err := tx.Exec(ctx, `
 		UPDATE stock SET quantity = quantity - $3
@@ -73,6 +77,7 @@ func takeFromStock(ctx context.Context, tx pgx.Tx, tenant string, wanted newOrde
 	return nil
 }
 
+// giveBack undoes takeFromStock.
 func giveBack(ctx context.Context, tx pgx.Tx, tenant string, wanted newOrder) error {
 	_, err := tx.Exec(ctx, `UPDATE stock SET quantity = quantity + $3 WHERE tenant = $1 AND sku = $2`,
 		tenant, wanted.SKU, wanted.Quantity)

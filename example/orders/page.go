@@ -11,12 +11,12 @@ import (
 //go:embed page
 var pageFiles embed.FS
 
-// withPage puts the page at / in front of the service: a shop to try retries in, what it reads from the database, and the
-// accidents that it can ask for. The service has no part in any of them.
+// withPage returns a handler that serves the page at / and the service at its own paths. It adds
+// GET /books and the faults of mishaps for the page. The service itself is not involved in them.
 func withPage(pool *pgxpool.Pool, credentials credentials, service http.Handler) http.Handler {
 	files, err := fs.Sub(pageFiles, "page")
 	if err != nil {
-		panic(err) // the name is a constant
+		panic(err) // the directory is embedded
 	}
 	page := selfContained(http.FileServerFS(files))
 	mux := http.NewServeMux()
@@ -39,7 +39,7 @@ func pageNames(files fs.FS) []string {
 	return names
 }
 
-// selfContained lets a page load and ask for nothing but what this service has.
+// selfContained sets security headers that let a page load only resources of this server.
 func selfContained(next http.Handler) http.Handler {
 	const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"

@@ -15,13 +15,14 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// payments is the bank, as this service reaches it.
+// payments is the client of the bank.
 type payments struct {
 	url  string
 	http *http.Client
 }
 
-// paymentLimit is how long the bank may take to answer. After that the outcome is unknown, and it is asked again.
+// paymentLimit is the timeout of a call to the bank. After it the outcome is in doubt, and the
+// checkout repeats the call.
 const paymentLimit = 30 * time.Second
 
 func newPayments(url string) *payments {
@@ -30,12 +31,14 @@ func newPayments(url string) *payments {
 
 var errDeclined = errors.New("the card is declined")
 
-// charge returns the id of the charge. It says one of four things: done, declined for good, not sent, or unknown. Whatever is not
-// clearly one of the first three is the fourth, and then the call is made again with the same key.
+// charge charges a card and returns the id of the charge. The error tells package operation which
+// of four outcomes the call had: success (nil), declined for good (Final), not sent (NotSent), or
+// in doubt (Unknown). charge returns Unknown unless one of the other outcomes is certain. Package
+// operation then repeats the call with the same key.
 func (p *payments) charge(ctx context.Context, key string, c bank.Charge) (id string, err error) {
 	body, err := json.Marshal(c)
 	if err != nil {
-		return "", operation.Final(operation.NotSent(err)) // and never will be
+		return "", operation.Final(operation.NotSent(err)) // a retry could not send it either
 	}
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, p.url+"/charges", bytes.NewReader(body))
 	if err != nil {
@@ -56,13 +59,17 @@ func (p *payments) charge(ctx context.Context, key string, c bank.Charge) (id st
 		}
 		return made.ID, nil
 	case http.StatusPaymentRequired:
-		return "", operation.Final(errDeclined) // an answer, and it will be the same next time
+		return "", operation.Final(errDeclined) // the bank would answer the same to a retry
 	}
 	return "", operation.Unknown(fmt.Errorf("the bank says %s", response.Status))
 }
 
-// send tells a request that has not left from one that has no answer. "dial" in the text of an error does not: net/http sends a request that has a
-// key again by itself when an idle connection breaks, and the error is that of the last try.
+// send sends r and distinguishes a request that was not sent from a request without an answer. It
+// traces whether net/http got a connection.
+//
+// The text of the error does not tell the difference. After an idle connection breaks, net/http
+// repeats a request that has an idempotency key. The error is then that of the last attempt: "dial"
+// does not mean that no earlier attempt was sent.
 func (p *payments) send(r *http.Request) (*http.Response, error) {
 	var connected atomic.Bool
 	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }}

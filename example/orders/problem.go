@@ -6,7 +6,7 @@ import (
 	"github.com/idem-go/idem/idemhttp"
 )
 
-// The ways in which this service says no. Those that have to do with a key are idemhttp's.
+// These functions return the problems of this service. Package idemhttp has those about keys.
 
 func badRequest(detail string) *idemhttp.Problem {
 	return &idemhttp.Problem{Type: "urn:example:bad-request", Title: "The request cannot be understood",
@@ -27,13 +27,15 @@ func noSuchOrder() *idemhttp.Problem {
 	return &idemhttp.Problem{Type: "urn:example:no-such-order", Title: "There is no such order", Status: http.StatusNotFound}
 }
 
-// outOfStock is an answer to the order. Its status is not 409, the one of a key in progress: a client would try again.
+// outOfStock is the final answer to an order. Its status must not be 409, the status of a key in
+// progress, because clients retry after 409.
 func outOfStock(wanted newOrder) *idemhttp.Problem {
 	return &idemhttp.Problem{Type: "urn:example:out-of-stock", Title: "There is not enough in stock",
 		Status: http.StatusUnprocessableEntity, Detail: "No " + wanted.SKU + " was ordered. To ask afresh, use a new key.", SafeNewKey: true}
 }
 
-// cardDeclined is the bank's answer. The stock has been given back by then.
+// cardDeclined is the final answer to a checkout whose card was declined. The checkout has returned
+// the stock before it gives this answer.
 func cardDeclined() *idemhttp.Problem {
 	return &idemhttp.Problem{Type: "urn:example:card-declined", Title: "The card was declined",
 		Status: http.StatusPaymentRequired, Detail: "Nothing was ordered or charged. To try another card, use a new key.", SafeNewKey: true}

@@ -13,8 +13,9 @@ import (
 	"github.com/idem-go/idem/example/orders/process"
 )
 
-// serve is for people: a bank, a broker, fulfilment and the service, each in a process of its own that is started again when it dies,
-// and in front of them the page. What the page can do to them is done from here: none of them has a hook for it.
+// serve runs the shop for a person to try: bank, broker, service and fulfilment, each in its own
+// process that is restarted after a crash, and the page in front of them. The faults that the page
+// can request are injected here. The parts have no hooks for them.
 func serve(ctx context.Context, databaseURL, address string, slow time.Duration, out io.Writer) error {
 	pool, err := open(ctx, databaseURL)
 	if err != nil {
@@ -29,17 +30,18 @@ func serve(ctx context.Context, databaseURL, address string, slow time.Duration,
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir) // the customers of this bank are not real
+	defer os.RemoveAll(dir) // the ledger is test data
 	orders, err := os.Executable()
 	if err != nil {
 		return err
 	}
 	env := []string{"DATABASE_URL=" + databaseURL, "FULFILMENT_DATABASE_URL=" + fulfilmentURL, "WEBHOOK_SECRET=" + newSecret()}
 	parts := map[string]*process.Kept{}
+	// The order matters: each part finds the earlier ones by environment variables.
 	for _, part := range []struct {
 		name string
 		args []string
-		url  string // the variable by which those that come after it find it
+		url  string // environment variable that tells the later parts its URL
 	}{
 		{"bank", []string{"-ledger", filepath.Join(dir, "ledger"), "-slow", slow.String()}, "BANK_URL"},
 		{"broker", []string{"-store", filepath.Join(dir, "messages")}, "BROKER_URL"},
@@ -64,12 +66,12 @@ func serve(ctx context.Context, databaseURL, address string, slow time.Duration,
 
 const serveHint = "\nOpen it in a browser: a shop, what it leaves in Postgres, and the books of its bank. Or by hand:\n"
 
-// inFrontOf passes requests on to a server. If that is not there, or dies in the middle, the connection to the client is cut: it sees
-// what it would see without anything in front.
+// inFrontOf returns a proxy to a server. If the server is unreachable or dies during a request, the
+// proxy closes the connection to the client. The client sees the same failure as without a proxy.
 func inFrontOf(server string) http.Handler {
 	target, err := url.Parse(server)
 	if err != nil {
-		panic(err) // it is one of our own
+		panic(err) // the URL of a process that we started
 	}
 	return &httputil.ReverseProxy{
 		Rewrite:      func(r *httputil.ProxyRequest) { r.SetURL(target) },
@@ -77,7 +79,7 @@ func inFrontOf(server string) http.Handler {
 	}
 }
 
-// killer kills the service. It belongs to the page, as mishaps do: the service itself cannot be asked for it.
+// killer kills the service. Like mishaps, it belongs to the page and not to the service.
 type killer struct {
 	credentials credentials
 	kill        func()
@@ -92,7 +94,7 @@ func (k *killer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// charges shows a tenant what the bank has charged it.
+// charges shows a tenant its charges in the bank's ledger.
 type charges struct {
 	credentials credentials
 	bank        http.Handler

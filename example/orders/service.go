@@ -19,11 +19,11 @@ import (
 	"github.com/idem-go/idem/purge"
 )
 
-// addresses are where a service finds what it needs.
+// addresses are the addresses and secrets that a service process needs.
 type addresses struct{ database, bank, broker, webhookSecret string }
 
-// runService is one process of the service, until ctx ends. Then it lets what it has begun finish: requests first, and behind them
-// the checkouts that no client waits for any more.
+// runService runs one process of the service until ctx ends. It then waits for the requests in
+// progress, and after that for the checkouts that continue without a client.
 func runService(ctx context.Context, at addresses, address string, out io.Writer) error {
 	pool, err := open(ctx, at.database)
 	if err != nil {
@@ -48,21 +48,23 @@ func runService(ctx context.Context, at addresses, address string, out io.Writer
 	return errors.Join(listenAndServe(ctx, address, service, out, serviceHint), service.finish(ctx))
 }
 
-// startWorking does what no request asks for, until stop is called. Every process of the service does: one of them goes on with the
-// checkouts that another has left when it died, one hands what is in the outbox to the broker, and one deletes what idem need not keep
-// any more.
+// startWorking starts the background work of a service process and returns a function that stops
+// it. A Worker resumes the checkouts of crashed processes. A relay sends the messages in the outbox
+// to the broker. A purge deletes expired rows of idem. Every process of the service runs all three:
+// they coordinate through the database.
 func (s *service) startWorking(ctx context.Context, publisher outbox.Publisher) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var working sync.WaitGroup
 	relay := outbox.NewRelay(s.pool, publisher, outbox.RelayConfig{Observer: s.metrics.observer})
 	worker := operation.NewWorker(s.pool, operation.WorkerConfig{}, s.checkouts)
-	working.Go(func() { _ = worker.Run(ctx) })                         // what goes wrong is logged, and tried again
-	working.Go(func() { _ = relay.Run(ctx) })                          // as here
-	working.Go(func() { _ = purge.Run(ctx, s.pool, purge.Options{}) }) // as here
+	working.Go(func() { _ = worker.Run(ctx) }) // logs errors and retries
+	working.Go(func() { _ = relay.Run(ctx) })
+	working.Go(func() { _ = purge.Run(ctx, s.pool, purge.Options{}) })
 	return func() { cancel(); working.Wait() }
 }
 
-// finish waits for the checkouts under way. What is not finished in time is for whichever process goes on with it.
+// finish waits for the checkouts in progress, for at most shutdownLimit. Another process resumes
+// the checkouts that have not finished by then.
 func (s *service) finish(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownLimit)
 	defer cancel()
@@ -72,7 +74,7 @@ func (s *service) finish(ctx context.Context) error {
 	return nil
 }
 
-// open returns a pool on a database whose schema is current.
+// open connects to a database, applies all migrations and returns the pool.
 func open(ctx context.Context, databaseURL string) (*pgxpool.Pool, error) {
 	pool, err := pgxpool.New(ctx, databaseURL)
 	if err != nil {
@@ -85,10 +87,12 @@ func open(ctx context.Context, databaseURL string) (*pgxpool.Pool, error) {
 	return pool, nil
 }
 
-// shutdownLimit is how long a request under way may take to finish. One that is cut off by it is rolled back, and its
-// client asks again.
+// shutdownLimit is how long a request in progress may take to finish. After that its connection is
+// closed, its transaction is rolled back, and the client retries.
 const shutdownLimit = 10 * time.Second
 
+// listenAndServe serves handler on address until ctx ends, then shuts the server down. It prints
+// the address and hint to out. Programs read the first line, people the rest.
 func listenAndServe(ctx context.Context, address string, handler http.Handler, out io.Writer, hint string) error {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
@@ -101,7 +105,7 @@ func listenAndServe(ctx context.Context, address string, handler http.Handler, o
 		WriteTimeout:      answerLimit + 5*time.Second,
 		IdleTimeout:       time.Minute,
 	}
-	fmt.Fprintf(out, "listening on http://%[1]s\n"+hint, listener.Addr()) // programs read the first line, people the rest
+	fmt.Fprintf(out, "listening on http://%[1]s\n"+hint, listener.Addr())
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
 	select {
@@ -117,7 +121,7 @@ func listenAndServe(ctx context.Context, address string, handler http.Handler, o
 const curlOrder = `curl -i http://%[1]s/orders -H 'Authorization: Bearer acme-key' -H 'Idempotency-Key: my-first-order' ` +
 	`-H 'Content-Type: application/json' -d '{"sku":"teapot","quantity":1,"currency":"EUR","amount_cents":`
 
-// serviceHint is what people are told to try.
+// serviceHint is printed at the start and shows commands to try.
 const serviceHint = "\nAn order. Send it twice: the second answer is the first, marked Idempotency-Replayed.\n\n  " + curlOrder + "4900}'\n\n" +
 	"Another order with the same key: refused.\n\n  " + curlOrder + "5900}'\n\n" +
 	"What has been ordered.\n\n  curl http://%[1]s/orders -H 'Authorization: Bearer acme-key'\n\n"

@@ -15,8 +15,9 @@ import (
 	"github.com/idem-go/idem/webhook"
 )
 
-// tell adds OrderPlaced to the outbox, as a part of tx: fulfilment is told of each order that is committed, and of no other. The orders
-// of a tenant leave in their order.
+// tell adds an OrderPlaced message to the outbox, in tx. Fulfilment receives a message for every
+// committed order and for no other. The key of the message is the tenant, so that the orders of a
+// tenant are sent in order.
 func tell(ctx context.Context, tx pgx.Tx, tenant string, placed order) error {
 	body, err := json.Marshal(event.OrderPlaced{OrderID: placed.ID, Customer: tenant, SKU: placed.SKU, Quantity: placed.Quantity})
 	if err != nil {
@@ -25,8 +26,8 @@ func tell(ctx context.Context, tx pgx.Tx, tenant string, placed order) error {
 	return outbox.Add(ctx, tx, outbox.Message{Topic: event.Orders, Key: tenant, Type: "OrderPlaced", Payload: body})
 }
 
-// newShipped returns the handler of fulfilment's webhook. It believes what is signed with the secret, and takes each event in once,
-// however often it is delivered.
+// newShipped returns the handler for fulfilment's webhook. It rejects requests without a valid
+// signature, and handles each event once even if it is delivered several times.
 func newShipped(pool *pgxpool.Pool, secret string) (http.Handler, error) {
 	verifier, err := webhook.StandardWebhooks(secret)
 	if err != nil {

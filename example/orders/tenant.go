@@ -5,15 +5,17 @@ import (
 	"strings"
 )
 
-// credentials maps a secret to the tenant for whom it speaks. It stands in for the authentication that you have.
+// credentials maps a secret to the tenant that it authenticates. It stands in for a real
+// authentication.
 type credentials map[string]string
 
-// demoCredentials gives acme two of them, as during a rotation.
+// demoCredentials returns the credentials of two tenants. acme has two, as during a rotation.
 func demoCredentials() credentials {
 	return credentials{"acme-key": "acme", "acme-next-key": "acme", "globex-key": "globex"}
 }
 
-// tenant returns who sends the request.
+// tenant returns the tenant that sent r. It returns a problem with status 401 if the credential is
+// missing or unknown.
 func (c credentials) tenant(r *http.Request) (string, error) {
 	scheme, secret, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if tenant, known := c[secret]; known && strings.EqualFold(scheme, "Bearer") {

@@ -1,9 +1,8 @@
-// Command bench measures idem beside what people use instead, on the same Postgres, in the same
-// rounds.
+// Command bench measures idem and its alternatives on the same Postgres server, in the same rounds.
 //
 //	go run . calls                                      measures a suite: calls, profile, operations or messages
 //	go run . -quick -only replay -who textbook calls    some scenarios, with some contestants
-//	go run . -write operations                          keeps the results of a whole run in results.json
+//	go run . -write operations                          stores the results of a whole run in results.json
 //	go run . -render                                    writes docs/benchmarks.md and docs/benchmarks/report.md
 package main
 
@@ -28,10 +27,10 @@ import (
 
 const resultsFile = "results.json"
 
-// suite is a group of scenarios that are measured in one run.
+// suite is a group of scenarios that one run measures.
 type suite struct {
 	scenarios func(quick bool, seed uint64) []runner.Scenario
-	modules   []string // whose versions matter
+	modules   []string // modules whose versions the report names
 }
 
 var suites = map[string]suite{

@@ -16,16 +16,17 @@ import (
 	"github.com/idem-go/idem/lab/pgserver/child"
 )
 
-// Cluster is some nodes of Postgres, of which one leads.
+// Cluster is a Postgres cluster under Patroni: a leader and its standbys.
 type Cluster struct {
 	programs
 	name     string
 	etcd     *etcd
-	ports    []int // of Postgres
-	rest     []int // of Patroni
+	ports    []int // ports of Postgres
+	rest     []int // ports of Patroni's REST API
 	patronis []*child.Process
 }
 
+// cluster starts the nodes of a new cluster.
 func (s *System) cluster(ctx context.Context, name string, nodes int) (*Cluster, error) {
 	free, err := ports(2 * nodes)
 	if err != nil {
@@ -41,7 +42,7 @@ func (s *System) cluster(ctx context.Context, name string, nodes int) (*Cluster,
 	return c, nil
 }
 
-// DSN finds the leader, whichever node that is.
+// DSN returns a connection string that finds the leader on any node.
 func (c *Cluster) DSN() string {
 	hosts := make([]string, len(c.ports))
 	for i, port := range c.ports {
@@ -50,7 +51,7 @@ func (c *Cluster) DSN() string {
 	return fmt.Sprintf("postgres://postgres:%s@%s/postgres?sslmode=disable&target_session_attrs=read-write&connect_timeout=2", c.password, strings.Join(hosts, ","))
 }
 
-// Whole returns when the cluster has a leader, a synchronous standby, and all of its nodes.
+// Whole waits until the cluster has a leader, a synchronous standby, and all of its nodes.
 func (c *Cluster) Whole(ctx context.Context) error {
 	return await(ctx, c.name+" is whole", func() bool {
 		members := c.members(ctx)
@@ -71,6 +72,7 @@ type member struct {
 	Name, Role, State string
 }
 
+// members returns the nodes as Patroni sees them. It asks one node after another until one answers.
 func (c *Cluster) members(ctx context.Context) []member {
 	for _, port := range c.rest {
 		var found struct{ Members []member }
@@ -81,7 +83,7 @@ func (c *Cluster) members(ctx context.Context) []member {
 	return nil
 }
 
-// KillLeader kills Patroni and Postgres of the leading node at once, and returns what starts it again.
+// KillLeader kills Patroni and Postgres on the leader with SIGKILL. revive starts the node again.
 func (c *Cluster) KillLeader(ctx context.Context) (revive func() error, err error) {
 	var leader member
 	err = await(ctx, c.name+" has a leader", func() bool {
@@ -103,14 +105,15 @@ func (c *Cluster) KillLeader(ctx context.Context) (revive func() error, err erro
 	return func() error { return c.run(i) }, nil
 }
 
-// kill ends a node: its Patroni, which would start Postgres again, and then Postgres with its children.
+// kill ends a node: first Patroni, which would restart Postgres, and then Postgres. SIGKILL is sent
+// to the backends too, because they would survive the postmaster for a while.
 func (c *Cluster) kill(i int, sig syscall.Signal) {
 	if c.patronis[i] != nil {
 		c.patronis[i].Kill()
 	}
 	pidFile, err := os.ReadFile(filepath.Join(c.data(i), "postmaster.pid"))
 	if err != nil {
-		return // it does not run
+		return // Postgres is not running
 	}
 	first, _, _ := strings.Cut(string(pidFile), "\n")
 	pid, err := strconv.Atoi(first)
@@ -128,6 +131,7 @@ func (c *Cluster) kill(i int, sig syscall.Signal) {
 	}
 }
 
+// children returns the process ids of the children of pid.
 func children(pid int) (found []int) {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", pid))
 	for _, field := range strings.Fields(string(text)) {
@@ -142,6 +146,7 @@ func (c *Cluster) data(i int) string { return filepath.Join(c.dir, c.node(i), "d
 
 func (c *Cluster) node(i int) string { return c.name + strconv.Itoa(i) }
 
+// run starts Patroni on node i, which starts Postgres.
 func (c *Cluster) run(i int) (err error) {
 	home := filepath.Join(c.dir, c.node(i))
 	if err := os.MkdirAll(home, 0o700); err != nil {
@@ -158,8 +163,9 @@ func (c *Cluster) run(i int) (err error) {
 	return err
 }
 
-// config is for a cluster that loses no commit: the leader waits for a standby, and takes no write without one. The rest is how
-// soon a leader that is gone is followed: ttl is the least that Patroni takes.
+// config returns the configuration of Patroni for node i. With the strict synchronous mode, the
+// leader waits for a standby and accepts no write without one, so that a failover loses no commit.
+// The short times speed up a failover. The ttl is the minimum that Patroni accepts.
 func (c *Cluster) config(i int) string {
 	var hosts []string
 	for _, port := range c.etcd.clients {

@@ -13,7 +13,7 @@ import (
 	"github.com/idem-go/idem/lab/pgserver/child"
 )
 
-// etcd is three nodes, of which one may be away.
+// etcd is a cluster of three nodes. It works as long as two are running.
 type etcd struct {
 	programs
 	peers   string
@@ -24,6 +24,7 @@ type etcd struct {
 
 const etcdNodes = 3
 
+// startEtcd starts the nodes and waits until they have a leader.
 func startEtcd(ctx context.Context, p programs) (*etcd, error) {
 	free, err := ports(2 * etcdNodes)
 	if err != nil {
@@ -53,7 +54,7 @@ func (e *etcd) run(i int) (err error) {
 	return err
 }
 
-// leader returns which node leads.
+// leader returns the index of the leading node.
 func (e *etcd) leader(ctx context.Context) (int, error) {
 	for i, port := range e.clients {
 		var status struct {
@@ -78,7 +79,7 @@ func (e *etcd) stop() {
 	}
 }
 
-// call asks an API over HTTP.
+// call sends a request to an HTTP API and decodes the response into into.
 func call(ctx context.Context, method, url string, into any) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
@@ -94,7 +95,7 @@ func call(ctx context.Context, method, url string, into any) error {
 	return json.NewDecoder(response.Body).Decode(into)
 }
 
-// await returns when something is so, and an error if ctx ends before.
+// await polls is until it returns true. It fails if ctx ends first.
 func await(ctx context.Context, what string, is func() bool) error {
 	for !is() {
 		select {

@@ -1,4 +1,5 @@
-// Package patroni runs clusters of Postgres under Patroni, with three nodes of etcd, on the loopback interface of this machine.
+// Package patroni runs Postgres clusters under Patroni and a three-node etcd on the loopback
+// interface.
 package patroni
 
 import (
@@ -12,16 +13,18 @@ import (
 	"github.com/idem-go/idem/lab/pgserver/child"
 )
 
-// programs are where the parts are.
+// programs holds the paths of the installed programs, and the user, directory and password for
+// running them.
 type programs struct {
 	patroni, etcd string
-	postgres      string // a directory
+	postgres      string // directory of PostgreSQL's programs
 	user          *syscall.Credential
 	dir           string
 	password      string
 }
 
-// Possible returns nil, or an [optional.MissingError] that names all missing programs.
+// Possible returns nil if all programs are installed, and otherwise an [optional.MissingError] that
+// names the missing ones.
 func Possible() error {
 	_, err := find()
 	return err
@@ -43,7 +46,7 @@ func find() (programs, error) {
 	return p, err
 }
 
-// own makes a directory, or a file, the property of the user who runs the programs.
+// own gives a file or directory to the user who runs the programs.
 func (p programs) own(path string) error {
 	if p.user == nil {
 		return nil
@@ -51,7 +54,7 @@ func (p programs) own(path string) error {
 	return os.Chown(path, int(p.user.Uid), int(p.user.Gid))
 }
 
-// start runs a program, which ends with this process. What it says is in a log of that name.
+// start starts a program that ends with this process. The output goes to the file name.log.
 func (p programs) start(name, program string, args ...string) (*child.Process, error) {
 	log, err := os.OpenFile(filepath.Join(p.dir, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -65,7 +68,7 @@ func (p programs) start(name, program string, args ...string) (*child.Process, e
 	return child.Start(cmd, syscall.SIGTERM)
 }
 
-// ports finds ports on which no program listens.
+// ports returns n free TCP ports.
 func ports(n int) ([]int, error) {
 	found := make([]int, n)
 	for i := range found {

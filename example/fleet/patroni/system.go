@@ -8,14 +8,14 @@ import (
 	"syscall"
 )
 
-// System is etcd, and the clusters that are coordinated by it.
+// System is an etcd cluster and the Postgres clusters that use it.
 type System struct {
 	programs
 	etcd     *etcd
 	clusters []*Cluster
 }
 
-// Start starts etcd. Close ends it and all clusters, and removes what they have written.
+// Start starts etcd. Close ends etcd and all clusters, and deletes their files.
 func Start(ctx context.Context) (*System, error) {
 	p, err := find()
 	if err != nil {
@@ -37,7 +37,7 @@ func Start(ctx context.Context) (*System, error) {
 	return s, nil
 }
 
-// Clusters starts clusters, with as many nodes each as it says, and returns when they are whole.
+// Clusters starts clusters with the given numbers of nodes and waits until all of them are whole.
 func (s *System) Clusters(ctx context.Context, nodes map[string]int) (map[string]*Cluster, error) {
 	clusters := map[string]*Cluster{}
 	for name, n := range nodes {
@@ -54,7 +54,7 @@ func (s *System) Clusters(ctx context.Context, nodes map[string]int) (map[string
 	return clusters, failed
 }
 
-// KillEtcdLeader kills the node of etcd that leads, and returns what starts it again.
+// KillEtcdLeader kills the leader of etcd. revive starts it again.
 func (s *System) KillEtcdLeader(ctx context.Context) (revive func() error, err error) {
 	i := 0
 	err = await(ctx, "etcd has a leader", func() (led bool) {
@@ -69,10 +69,10 @@ func (s *System) KillEtcdLeader(ctx context.Context) (revive func() error, err e
 	return func() error { return s.etcd.run(i) }, nil
 }
 
-// Dir has the logs.
+// Dir returns the directory with the logs.
 func (s *System) Dir() string { return s.dir }
 
-// Close ends everything.
+// Close ends all clusters and etcd, and deletes their files.
 func (s *System) Close() {
 	for _, c := range s.clusters {
 		for i := range c.patronis {
@@ -82,5 +82,5 @@ func (s *System) Close() {
 	if s.etcd != nil {
 		s.etcd.stop()
 	}
-	_ = os.RemoveAll(s.dir) // what is left is in the directory for temporary files
+	_ = os.RemoveAll(s.dir) // leftovers remain in the temporary directory
 }

@@ -17,16 +17,20 @@ import (
 	"github.com/idem-go/idem/example/orders/bank"
 )
 
-// Books are what the clients of a scene were told, held to what is there.
+// Books compare the answers that the clients received with the database and the bank.
 type Books struct {
 	Attempts, Orders, Charges, Bills int
 	Lost, Doubled                    int
-	Silence                          time.Duration // the longest time in which a tenant had no answer
+	Silence                          time.Duration // longest time without an answer
 }
 
-// ErrBroken says that a promise was not kept. Any other error is of the fleet, which could not be run or read.
+// ErrBroken means that a promise was not kept. Other errors mean that the fleet could not be run or
+// read.
 var ErrBroken = errors.New("a promise is broken")
 
+// readBooks compares the answers of c with the orders, charges and bills. An order is lost if the
+// home does not have it under the id in the answer. It is doubled if a request has several orders
+// or charges. readBooks returns ErrBroken if something is lost, doubled, or in the wrong place.
 func (s *Stage) readBooks(ctx context.Context, c *crowd) (b Books, err error) {
 	charges, err := s.charges()
 	if err != nil {
@@ -82,6 +86,7 @@ type order struct {
 	Bills               int
 }
 
+// ordersOf returns the orders of a tenant by request.
 func ordersOf(ctx context.Context, home fleet.Cluster, tenant string) (map[string][]order, error) {
 	rows, _ := home.Pool.Query(ctx, `SELECT o.request, o.id::text, o.charge, coalesce(b.Bills, 0)
 		FROM orders o LEFT JOIN (SELECT customer, number, count(*) AS bills FROM bills WHERE tenant = $1 GROUP BY customer, number) b
@@ -95,7 +100,7 @@ func ordersOf(ctx context.Context, home fleet.Cluster, tenant string) (map[strin
 	return made, err
 }
 
-// charges counts them by what they are for.
+// charges returns the number of charges for each request.
 func (s *Stage) charges() (map[string]int, error) {
 	answer := httptest.NewRecorder()
 	s.bank.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/charges", nil))
@@ -112,7 +117,7 @@ func (s *Stage) charges() (map[string]int, error) {
 	return made, nil
 }
 
-// billed returns when no message of the tenant is on its way.
+// billed waits until no outbox has a message of the tenant.
 func billed(ctx context.Context, tenant string, clusters ...fleet.Cluster) error {
 	for {
 		left := 0
@@ -135,7 +140,7 @@ func billed(ctx context.Context, tenant string, clusters ...fleet.Cluster) error
 	}
 }
 
-// clean says whether something is where it should not be, or in the wrong order.
+// clean returns a description of everything that is in the wrong cluster or out of order.
 func clean(ctx context.Context, tenant string, home, other fleet.Cluster) (wrong []string, err error) {
 	for _, q := range []struct {
 		in          fleet.Cluster
@@ -158,14 +163,14 @@ func clean(ctx context.Context, tenant string, home, other fleet.Cluster) (wrong
 	return wrong, nil
 }
 
-// forgetWaits begins to count how long calls take.
+// forgetWaits deletes the recorded durations of calls.
 func (c *crowd) forgetWaits() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.waits = map[string][]time.Duration{}
 }
 
-// wait is how long that share of the tenant's calls took at most.
+// wait returns the quantile share of the durations of a tenant's calls.
 func (c *crowd) wait(tenant string, share float64) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()

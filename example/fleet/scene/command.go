@@ -19,10 +19,11 @@ import (
 	"github.com/idem-go/idem/example/fleet/shop"
 )
 
-// IsCommand reports whether a program that plays scenes was started as a process of its Stage: such a program gives its arguments to Command.
+// IsCommand reports whether args are those of a process that a Stage has started. The program must
+// then call Command.
 func IsCommand(args []string) bool { return len(args) > 0 && (args[0] == "serve" || args[0] == "move") }
 
-// Command is one process of a Stage: an instance of the service, or one that moves a tenant.
+// Command runs one process of a Stage: an instance of the service, or a Move.
 func Command(ctx context.Context, args []string) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -35,13 +36,14 @@ func Command(ctx context.Context, args []string) error {
 	return errors.New("there is no command of that name: serve, or move STAGE CLUSTER")
 }
 
-// The settings of the processes that are started here.
+// These environment variables tell the processes of a Stage where the others are.
 const (
 	westVariable = "FLEET_WEST"
 	eastVariable = "FLEET_EAST"
 	bankVariable = "FLEET_BANK"
 )
 
+// clusters returns the two clusters of the environment.
 func clusters() (west, east fleet.Cluster, err error) {
 	if west, err = open("west", os.Getenv(westVariable)); err == nil {
 		east, err = open("east", os.Getenv(eastVariable))
@@ -59,7 +61,7 @@ func open(name, dsn string) (fleet.Cluster, error) {
 	return fleet.Cluster{Name: name, Pool: pool}, err
 }
 
-// serve is one instance of the service.
+// serve runs one instance of the service until ctx ends.
 func serve(ctx context.Context) error {
 	west, east, err := clusters()
 	if err != nil {
@@ -87,7 +89,8 @@ func serve(ctx context.Context) error {
 	return <-ended
 }
 
-// move moves the tenant away from a cluster. At the stage it says so, and goes no further.
+// move moves the tenant away from a cluster. When it reaches the stage until, it prints a line and
+// waits to be killed.
 func move(ctx context.Context, until fleet.Stage, from string) error {
 	here, there, err := clusters()
 	if err != nil {

@@ -17,23 +17,24 @@ import (
 	"github.com/idem-go/idem/idemclient"
 )
 
-// crowd is the clients of a scenario, and what they were told.
+// crowd is the clients of a scene, and the answers that they received.
 type crowd struct {
-	instances func() []string // their addresses
+	instances func() []string // returns the URLs of the instances
 	mu        sync.Mutex
-	answers   map[string]map[string]string // by tenant and key
-	sent      map[string]int               // attempts by tenant
-	last      map[string]time.Time         // an answer
-	silence   map[string]time.Duration     // the longest time without one
+	answers   map[string]map[string]string // order ids by tenant and key
+	sent      map[string]int               // number of attempts by tenant
+	last      map[string]time.Time         // time of the last answer by tenant
+	silence   map[string]time.Duration     // the longest time without an answer by tenant
 	waits     map[string][]time.Duration
 	failed    error
 	stop      chan struct{}
 	clients   sync.WaitGroup
 }
 
-// Clients is how many each tenant has.
+// Clients is the number of clients of each tenant.
 const Clients = 3
 
+// newCrowd starts the clients.
 func newCrowd(ctx context.Context, instances func() []string) *crowd {
 	c := &crowd{
 		instances: instances, answers: map[string]map[string]string{}, sent: map[string]int{}, last: map[string]time.Time{},
@@ -48,6 +49,8 @@ func newCrowd(ctx context.Context, instances func() []string) *crowd {
 	return c
 }
 
+// run places orders one after another until the crowd stops. A quarter of the orders are repeated
+// after the answer, as a client does whose answer was lost. The repeated answer must be the same.
 func (c *crowd) run(ctx context.Context, tenant string, client int) {
 	for n := 0; ; n++ {
 		select {
@@ -64,7 +67,7 @@ func (c *crowd) run(ctx context.Context, tenant string, client int) {
 		began := time.Now()
 		first, err := c.order(ctx, tenant, o)
 		again := first
-		if err == nil && rand.IntN(4) == 0 { // the answer was lost on its way, as far as the client knows
+		if err == nil && rand.IntN(4) == 0 { // pretend that the answer was lost
 			again, err = c.order(ctx, tenant, o)
 		}
 		c.mu.Lock()
@@ -86,7 +89,8 @@ func (c *crowd) run(ctx context.Context, tenant string, client int) {
 	}
 }
 
-// order asks one instance after the other, under one key, until it has an answer.
+// order places an order. It tries one instance after another with the same key until it has an
+// answer.
 func (c *crowd) order(ctx context.Context, tenant string, o shop.Order) (string, error) {
 	path := "/orders"
 	if o.Card != "" {
@@ -133,7 +137,7 @@ func post(ctx context.Context, url, key string, body []byte) (int, string, error
 	return response.StatusCode, string(answer), err
 }
 
-// answered returns when each tenant has so many more answers.
+// answered waits until each tenant has more additional answers.
 func (c *crowd) answered(ctx context.Context, more int) error {
 	count := func() map[string]int {
 		c.mu.Lock()
@@ -164,7 +168,7 @@ func (c *crowd) answered(ctx context.Context, more int) error {
 	}
 }
 
-// leave stops the clients when each has the answer that it waits for.
+// leave stops the clients and waits for their current calls.
 func (c *crowd) leave() error {
 	close(c.stop)
 	c.clients.Wait()

@@ -13,16 +13,16 @@ import (
 	"github.com/idem-go/idem/example/orders/process"
 )
 
-// Scene is one thing that happens while clients order.
+// Scene is a fault or a move that happens while clients place orders.
 type Scene struct {
 	Name string
 	play func(ctx context.Context, s *Stage, c *crowd) (note string, err error)
 }
 
-// Moves is what a fleet is about.
+// Moves is the scene in which a tenant moves.
 var Moves = Scene{"a tenant moves under load", moved}
 
-// All are the scenes, in the order in which they are told.
+// All is the list of all scenes, in the order in which they are played.
 var All = []Scene{
 	{"kill -9 of an instance", killedInstance},
 	{"kill -9 of etcd's leader", killedEtcd},
@@ -32,7 +32,8 @@ var All = []Scene{
 	{"kill -9 of a leader in a move", killedInMove},
 }
 
-// Perform plays a scene between two times at which clients are served, and holds the books to what they were told.
+// Perform plays a scene and checks the books. The clients must receive answers before and after the
+// scene.
 func (s *Stage) Perform(ctx context.Context, scene Scene) (b Books, note string, err error) {
 	c := newCrowd(ctx, s.addresses)
 	if err = c.answered(ctx, 10); err == nil {
@@ -50,10 +51,11 @@ func (s *Stage) Perform(ctx context.Context, scene Scene) (b Books, note string,
 	return b, note, err
 }
 
-// patience is how long a cluster may have no leader although no scene has killed it.
+// patience is how long insist tolerates a cluster without a leader.
 const patience = 5 * time.Minute
 
-// insist asks again for as long as a cluster has no leader. On a machine that is busy, one loses its lead without being killed.
+// insist repeats ask while it fails with an error that passes, such as a cluster without a leader.
+// On a busy machine a leader may lose its lease without being killed.
 func insist(ctx context.Context, ask func() error) error {
 	for deadline := time.Now().Add(patience); ; {
 		err := ask()
@@ -84,8 +86,9 @@ func killedEtcd(ctx context.Context, s *Stage, c *crowd) (string, error) {
 	return "", revive()
 }
 
-// killedLeader kills the leader of west, where there is a second standby: without one, a synchronous cluster takes no write. The tenant that a
-// scene before has moved comes back for that.
+// killedLeader kills the leader of west, the cluster with two standbys. In east, with one standby,
+// a synchronous leader without its standby would accept no writes. If an earlier scene has moved
+// the tenant, killedLeader first moves it back.
 func killedLeader(ctx context.Context, s *Stage, c *crowd) (string, error) {
 	home, other, err := s.homes(ctx, Mover)
 	if err == nil && home.Name != s.west.Name {
@@ -128,7 +131,8 @@ func moved(ctx context.Context, s *Stage, c *crowd) (string, error) {
 		report.Rows, from.Name, to.Name, report.Rounds, report.Pause.Milliseconds(), c.wait(Mover, 0.99).Milliseconds(), c.wait(Mover, 1).Milliseconds()), nil
 }
 
-// killedMover kills a mover where it hurts most: the old home is none any more, and the new one not yet.
+// killedMover kills a mover at the worst moment: after the commit of the old home and before the
+// commit of the new home.
 func killedMover(ctx context.Context, s *Stage, _ *crowd) (string, error) {
 	from, to, err := s.homes(ctx, Mover)
 	if err != nil {
@@ -141,14 +145,15 @@ func killedMover(ctx context.Context, s *Stage, _ *crowd) (string, error) {
 	}
 	p.Kill()
 	began := time.Now()
-	err = insist(ctx, func() error { // the server notices that the other one is gone
+	err = insist(ctx, func() error { // the server must first notice that the mover is dead
 		_, err := fleet.Move(ctx, from, to, Mover, fleet.MoveConfig{Tables: shop.Tables})
 		return err
 	})
 	return fmt.Sprintf("moved again, from %s to %s, in %.1f s", from.Name, to.Name, time.Since(began).Seconds()), err
 }
 
-// killedInMove kills the leader of west, which the tenant leaves or comes to, while it moves. The mover asks again until it has moved.
+// killedInMove kills the leader of west during a move from or to west. The mover tries again until
+// the tenant has moved.
 func killedInMove(ctx context.Context, s *Stage, _ *crowd) (string, error) {
 	from, to, err := s.homes(ctx, Mover)
 	if err != nil {
@@ -165,7 +170,7 @@ func killedInMove(ctx context.Context, s *Stage, _ *crowd) (string, error) {
 			}
 		}})
 		if err != nil {
-			time.Sleep(200 * time.Millisecond) // there is no leader yet
+			time.Sleep(200 * time.Millisecond) // west has no leader yet
 		}
 	}
 	if err = errors.Join(err, killing); err != nil {

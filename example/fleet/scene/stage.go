@@ -20,13 +20,14 @@ import (
 )
 
 const (
-	Mover = "acme"   // the tenant that moves, at home in west at first
-	Stays = "globex" // at home in east
+	Mover = "acme"   // the tenant that moves; its first home is west
+	Stays = "globex" // the tenant that stays in east
 )
 
 var tenants = []string{Mover, Stays}
 
-// Stage is all that runs: clusters under Patroni with etcd, a bank, and instances of the service.
+// Stage is the environment of the scenes: clusters under Patroni with etcd, a bank, and instances
+// of the service.
 type Stage struct {
 	system     *patroni.System
 	west, east fleet.Cluster
@@ -40,9 +41,10 @@ type Stage struct {
 	closers    []func()
 }
 
-// Instances is how many of the service are running.
+// Instances is the number of running instances of the service.
 const Instances = 3
 
+// Start starts a Stage. The tenant Mover gets a history of that many keys.
 func Start(ctx context.Context, keys int) (*Stage, error) {
 	s := &Stage{keys: keys}
 	err := s.build(ctx)
@@ -52,6 +54,7 @@ func Start(ctx context.Context, keys int) (*Stage, error) {
 	return s, err
 }
 
+// build starts all parts. It registers how to stop each part in s.closers.
 func (s *Stage) build(ctx context.Context) (err error) {
 	if s.system, err = patroni.Start(ctx); err != nil {
 		return err
@@ -87,6 +90,8 @@ func (s *Stage) build(ctx context.Context) (err error) {
 	return nil
 }
 
+// prepare creates the schemas of idem, the shop and the fleet in a cluster, and places a tenant
+// there.
 func prepare(ctx context.Context, c fleet.Cluster, tenant string) error {
 	if err := migrations.Up(ctx, c.Pool); err != nil {
 		return err
@@ -128,7 +133,7 @@ func (s *Stage) startInstance(ctx context.Context) error {
 	return nil
 }
 
-// run starts this program with another command.
+// run starts this program with another command and waits until it is ready.
 func (s *Stage) run(ctx context.Context, command ...string) (*process.Process, error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -145,10 +150,10 @@ func (s *Stage) run(ctx context.Context, command ...string) (*process.Process, e
 	return p, nil
 }
 
-// errNotStarted says that a process ended before it was ready.
+// errNotStarted means that a process ended before it was ready.
 var errNotStarted = errors.New("it did not come as far as to be killed, or to serve")
 
-// addresses are those of the instances, also of one that was killed: clients find out.
+// addresses returns the URLs of all instances, including a killed one: clients must cope with it.
 func (s *Stage) addresses() (all []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -174,7 +179,7 @@ func (s *Stage) killInstance(ctx context.Context) (revive func() error) {
 	}
 }
 
-// homes returns where the tenant is at home, and the other cluster.
+// homes returns the home of the tenant and the other cluster.
 func (s *Stage) homes(ctx context.Context, tenant string) (home, other fleet.Cluster, err error) {
 	err = insist(ctx, func() (err error) {
 		home, err = fleet.Home(ctx, []fleet.Cluster{s.west, s.east}, tenant)
@@ -189,7 +194,7 @@ func (s *Stage) homes(ctx context.Context, tenant string) (home, other fleet.Clu
 	return home, s.west, nil
 }
 
-// Close ends all that runs, and removes what was made for it.
+// Close stops all parts in reverse order and deletes their files.
 func (s *Stage) Close() {
 	for i := len(s.closers) - 1; i >= 0; i-- {
 		s.closers[i]()

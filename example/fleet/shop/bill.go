@@ -14,7 +14,8 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// biller is the broker and the consumer in one: it bills each order at the home of its tenant, whichever cluster the message comes from.
+// biller stands in for a broker and a consumer. It handles each message in the home of its tenant,
+// whichever cluster published it.
 type biller struct{ router *fleet.Router }
 
 // Publish implements outbox.Publisher.
@@ -27,6 +28,8 @@ func (b biller) Publish(ctx context.Context, messages []outbox.Message) error {
 	return nil
 }
 
+// bill handles one message in the home of its tenant. It returns an error unless the message was
+// handled, now or earlier.
 func (b biller) bill(ctx context.Context, m outbox.Message) error {
 	var placed Placed
 	if err := json.Unmarshal(m.Payload, &placed); err != nil {
@@ -47,7 +50,8 @@ func (b biller) bill(ctx context.Context, m outbox.Message) error {
 	})
 }
 
-// write writes a bill, and whether it comes right behind the one before it.
+// write inserts a bill. The column in_order says whether it directly follows the previous bill of
+// the customer.
 func write(ctx context.Context, tx pgx.Tx, message string, p Placed) error {
 	_, err := tx.Exec(ctx, `WITH c AS (UPDATE customers SET billed = $3 WHERE tenant = $1 AND name = $2 RETURNING tenant)
 		INSERT INTO bills (tenant, message, customer, number, in_order)

@@ -18,7 +18,7 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// newCheckout is an order that is paid before it is placed.
+// newCheckout returns the operation that charges a card and then places the order.
 func newCheckout(bankURL string) *operation.Definition[Order] {
 	client := &http.Client{Timeout: 10 * time.Second}
 	keyed := operation.Keyed(23*time.Hour).WithBackoff(20*time.Millisecond, time.Second)
@@ -36,7 +36,8 @@ func newCheckout(bankURL string) *operation.Definition[Order] {
 	})
 }
 
-// pay says that the card is charged, that nothing was sent, or that it does not know.
+// pay charges a card. Its error tells package operation whether nothing was sent or the outcome is
+// in doubt.
 func pay(ctx context.Context, client *http.Client, url, key string, c bank.Charge) (string, error) {
 	body, err := json.Marshal(c)
 	if err != nil {

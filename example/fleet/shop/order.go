@@ -1,4 +1,5 @@
-// Package shop is a service whose tenants are spread over clusters: orders, paid by card or not, and a bill for each.
+// Package shop is a service whose tenants are spread over clusters. It takes orders, paid by card
+// or on account, and writes a bill for each.
 package shop
 
 import (
@@ -16,13 +17,16 @@ import (
 
 // Schema makes the tables.
 //
+// Schema creates the tables of the shop.
+//
 //go:embed schema.sql
 var Schema string
 
-// Tables are those that move with a tenant.
+// Tables are the tables that move with a tenant.
 var Tables = []fleet.Table{{Name: "public.customers", Tenant: "tenant"}, {Name: "public.orders", Tenant: "tenant"}, {Name: "public.bills", Tenant: "tenant"}}
 
-// Order is what a client asks for. Request is the client's own name for it, in which the books find out what was doubled or lost.
+// Order is the body of a request. Request is an id that the client chooses. The books use it to
+// find lost and doubled orders.
 type Order struct {
 	Tenant   string `json:"tenant"`
 	Customer string `json:"customer"`
@@ -31,8 +35,9 @@ type Order struct {
 	Card     string `json:"card,omitempty"`
 }
 
-// place writes an order, and the message that tells of it. The row of the customer is locked until the commit, so that messages of a
-// customer leave in the order of their numbers. What refuses the tenant refuses this: nothing here asks where it is at home.
+// place inserts an order and the message about it. It locks the row of the customer until the
+// commit, so that the messages of a customer are published in the order of their numbers. place
+// does not check the home of the tenant: the triggers do.
 func place(ctx context.Context, tx pgx.Tx, id string, o Order, charge string) error {
 	var number int
 	err := tx.QueryRow(ctx, `INSERT INTO customers (tenant, name, orders) VALUES ($1, $2, 1)
@@ -52,7 +57,7 @@ func place(ctx context.Context, tx pgx.Tx, id string, o Order, charge string) er
 	return outbox.Add(ctx, tx, outbox.Message{Topic: "orders", Key: idem.Scope(o.Tenant, o.Customer), Type: "OrderPlaced", Payload: placed})
 }
 
-// Placed is the message.
+// Placed is the message about an order.
 type Placed struct {
 	Tenant   string `json:"tenant"`
 	Customer string `json:"customer"`

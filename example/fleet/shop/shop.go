@@ -37,7 +37,7 @@ type Shop struct {
 	logger    *slog.Logger
 }
 
-// New returns an instance. It moves no tenant and makes no table.
+// New returns an instance. It neither creates tables nor moves tenants.
 func New(clusters []fleet.Cluster, bankURL string, logger *slog.Logger) (*Shop, error) {
 	s := &Shop{clusters: clusters, router: fleet.NewRouter(clusters...), checkouts: newCheckout(bankURL), logger: logger}
 	handlers := map[string]http.Handler{}
@@ -59,11 +59,12 @@ func New(clusters []fleet.Cluster, bankURL string, logger *slog.Logger) (*Shop, 
 	return s, nil
 }
 
-// serve returns what serves requests in one cluster.
+// serve returns the handler for the requests of one cluster.
 func (s *Shop) serve(c fleet.Cluster) (http.Handler, error) {
 	m, err := idemhttp.New(c.Pool, idemhttp.Config{
 		Scope: func(r *http.Request) (string, error) {
-			return idem.Scope(r.PathValue("tenant"), "POST /orders"), nil // who calls is not checked here: see example/orders
+			// This example has no authentication, see example/orders.
+			return idem.Scope(r.PathValue("tenant"), "POST /orders"), nil
 		},
 		Observer: fleet.Observer{}, Logger: s.logger,
 	})
@@ -95,6 +96,7 @@ func (s *Shop) serve(c fleet.Cluster) (http.Handler, error) {
 	return mux, nil
 }
 
+// read decodes the order in r.
 func read(r *http.Request) (o Order, err error) {
 	if err := json.NewDecoder(r.Body).Decode(&o); err != nil {
 		return o, &idemhttp.Problem{Status: http.StatusBadRequest, Title: "An order is JSON"}
@@ -103,7 +105,7 @@ func read(r *http.Request) (o Order, err error) {
 	return o, nil
 }
 
-// Run relays messages and goes on with operations that killed processes leave, in every cluster, until ctx ends.
+// Run relays messages and resumes operations of crashed processes in every cluster, until ctx ends.
 func (s *Shop) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	failed := make([]error, 2*len(s.clusters))

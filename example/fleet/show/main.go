@@ -1,4 +1,5 @@
-// Command show runs a small fleet on this machine, breaks it, moves a tenant, and counts: `make fleet`.
+// Command show runs a small fleet on this machine, injects faults, moves a tenant, and checks the
+// books. Run it with `make fleet`.
 package main
 
 import (

@@ -1,11 +1,12 @@
-// Package bank is a bank, as far as a shop sees one: a server somewhere else, with books of its own. It stands in for the
-// provider that you have.
+// Package bank is a small bank: a server with its own books, which stands in for a payment
+// provider.
 //
 //	POST /charges   charges a card, once for each Idempotency-Key: 201, or 402 if the card is declined
-//	GET  /charges   the ledger, of one customer if ?customer= names one
+//	GET  /charges   the ledger; ?customer= selects one customer
 //
-// It can do what banks do: be slow, lose its answer behind a charge, decline, and die. Which of the first three it does depends
-// on the card. It does it once for a key: asked again it answers at once, from the ledger, as it would have the first time.
+// Test cards make the bank fail like a real one: it declines a card, answers late, or loses the
+// answer after a charge. It answers late or loses an answer only the first time that a key is used.
+// A repeated request is answered from the ledger at once.
 package bank
 
 import (
@@ -16,17 +17,18 @@ import (
 	"time"
 )
 
-// Bank serves HTTP.
+// Bank is the HTTP handler of the bank.
 type Bank struct {
 	http.Handler
 	ledger *ledger
 	slow   time.Duration
 }
 
-// DefaultSlow is how long a slow answer takes, as a rule.
+// DefaultSlow is the default delay of a late answer.
 const DefaultSlow = 5 * time.Second
 
-// Open returns the bank whose ledger is in the file at path, and whose slow answers take so long.
+// Open returns a bank with the ledger in the file at path. slow is the delay of late answers. Open
+// creates the file if necessary.
 func Open(path string, slow time.Duration) (*Bank, error) {
 	ledger, err := openLedger(path)
 	if err != nil {
@@ -44,6 +46,8 @@ func (b *Bank) Close() error { return b.ledger.file.Close() }
 
 const bodyLimit = 16 << 10
 
+// charge makes a charge, or returns the entry of an earlier request with the same key. A key with
+// another charge is answered with 422.
 func (b *Bank) charge(w http.ResponseWriter, r *http.Request) {
 	key, c := r.Header.Get("Idempotency-Key"), Charge{}
 	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, bodyLimit)).Decode(&c)
@@ -59,7 +63,7 @@ func (b *Bank) charge(w http.ResponseWriter, r *http.Request) {
 		slog.ErrorContext(r.Context(), "the ledger cannot be written", "error", err)
 		http.Error(w, "try again", http.StatusInternalServerError)
 	case first && c.Card == CardLostAnswer:
-		panic(http.ErrAbortHandler) // net/http closes the connection
+		panic(http.ErrAbortHandler) // makes net/http close the connection
 	default:
 		if first && c.Card == CardSlow {
 			waitFor(r, b.slow)
@@ -90,5 +94,5 @@ func (b *Bank) list(w http.ResponseWriter, r *http.Request) {
 func send(w http.ResponseWriter, status int, value any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(value) // if this fails the client is gone
+	_ = json.NewEncoder(w).Encode(value) // an error means that the client has gone
 }

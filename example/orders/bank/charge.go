@@ -1,27 +1,27 @@
 package bank
 
-// Charge is what the bank is asked for.
+// Charge is the body of POST /charges.
 type Charge struct {
-	Customer    string `json:"customer"` // on whose behalf the shop asks
-	Card        string `json:"card"`     // a token, as banks give out: never the number of a card
+	Customer    string `json:"customer"` // customer of the shop
+	Card        string `json:"card"`     // a token, never a card number
 	AmountCents int64  `json:"amount_cents"`
 	Currency    string `json:"currency"`
-	Reference   string `json:"reference"` // the shop's own name for what is paid
+	Reference   string `json:"reference"` // the shop's id of what is paid
 }
 
-// The cards for trying things out, as banks have them. Any other card is declined.
+// These are the test cards. Any other card is declined.
 const (
 	CardGood       = "card-good"
 	CardDeclined   = "card-declined"
-	CardLostAnswer = "card-lost-answer" // charged, and then the bank cuts the connection instead of answering
-	CardSlow       = "card-slow"        // charged, and then the bank takes its time to answer
+	CardLostAnswer = "card-lost-answer" // is charged, then gets no answer
+	CardSlow       = "card-slow"        // is charged, then gets a late answer
 )
 
-// Entry is what the bank has done for a key, once and for all.
+// Entry is the final outcome of a key.
 type Entry struct {
 	ID       string `json:"id"`
 	Declined bool   `json:"declined"`
-	Asked    int    `json:"asked"` // how often; a charge is made the first time
+	Asked    int    `json:"asked"` // number of requests; only the first one charges
 	Charge
 }
 

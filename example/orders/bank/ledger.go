@@ -11,8 +11,8 @@ import (
 	"sync"
 )
 
-// ledger is a file with a line for each request, on disk before the request is answered. It outlives the bank's process, and
-// shares nothing with the database of the shop.
+// ledger is a file with one line for each request. Each line is synced to disk before the request
+// is answered. The ledger survives a crash of the bank and is independent of the shop's database.
 type ledger struct {
 	mu      sync.Mutex
 	file    *os.File
@@ -21,7 +21,8 @@ type ledger struct {
 	byKey   map[string]*Entry
 }
 
-// line is a request. The first line of a key has made the entry, and every other one has only asked for it again.
+// line is a request in the file. The first line of a key creates the entry. Later lines of the key
+// only count another request.
 type line struct {
 	Key      string `json:"key"`
 	ID       string `json:"id"`
@@ -44,7 +45,8 @@ func openLedger(path string) (*ledger, error) {
 	return l, nil
 }
 
-// load reads what is there. A last line without an end was never answered: the next one takes its place.
+// load reads the file. A last line without a newline is the rest of a write that a crash has
+// interrupted. Its request was never answered, so the next line overwrites it.
 func (l *ledger) load() error {
 	text, err := os.ReadFile(l.file.Name())
 	if err != nil {
@@ -61,7 +63,8 @@ func (l *ledger) load() error {
 	return nil
 }
 
-// enter returns the entry of a key, and makes it if there is none.
+// enter records a request and returns the entry of its key. first says that the request has created
+// the entry. enter returns errOtherCharge if the key belongs to another charge.
 func (l *ledger) enter(key string, c Charge) (e Entry, first bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -80,7 +83,7 @@ func (l *ledger) enter(key string, c Charge) (e Entry, first bool, err error) {
 	return *l.byKey[key], known == nil, nil
 }
 
-// append returns when the line is on disk, or nothing of it is.
+// append writes a line and syncs the file. After an error it removes what was written.
 func (l *ledger) append(entered *line) error {
 	text, err := json.Marshal(entered)
 	if err != nil {
@@ -98,6 +101,7 @@ func (l *ledger) append(entered *line) error {
 	return nil
 }
 
+// count adds a line to the entries in memory.
 func (l *ledger) count(entered *line) {
 	e := l.byKey[entered.Key]
 	if e == nil {
@@ -108,7 +112,7 @@ func (l *ledger) count(entered *line) {
 	e.Asked++
 }
 
-// of returns the entries of a customer, or of all of them if it is empty; the latest first.
+// of returns the entries of a customer, newest first. An empty customer selects all entries.
 func (l *ledger) of(customer string) []Entry {
 	l.mu.Lock()
 	defer l.mu.Unlock()

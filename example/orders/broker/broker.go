@@ -1,4 +1,5 @@
-// Package broker is a NATS server with JetStream, to be run as a process of its own: what it has confirmed is on disk, and outlives it.
+// Package broker is a NATS server with JetStream. It runs as a separate process and syncs every
+// message to disk before it confirms it, so that confirmed messages survive a crash.
 package broker
 
 import (
@@ -14,8 +15,9 @@ import (
 	"github.com/idem-go/idem/example/orders/event"
 )
 
-// stream is what the broker keeps. It does know a message again that is published twice, but for no longer than this: what is
-// published again after a crash is also delivered again, and its consumer has to know it.
+// stream stores the orders. JetStream detects that a message is published twice only within the
+// short window Duplicates. In this example it is very short on purpose: a message that is published
+// again after a crash is also delivered again, and the consumer must detect the duplicate.
 var stream = jetstream.StreamConfig{
 	Name: "ORDERS", Subjects: []string{event.Orders}, Storage: jetstream.FileStorage, Duplicates: 100 * time.Millisecond,
 }
@@ -25,7 +27,7 @@ const startLimit = time.Minute
 // Broker is a running server.
 type Broker struct{ server *server.Server }
 
-// Start starts a broker that listens on address, and keeps what it has in a directory.
+// Start starts a broker that listens on address and stores its messages in dir.
 func Start(ctx context.Context, address, dir string) (*Broker, error) {
 	tcp, err := net.ResolveTCPAddr("tcp", address)
 	if err != nil {
@@ -54,6 +56,7 @@ func Start(ctx context.Context, address, dir string) (*Broker, error) {
 	return b, nil
 }
 
+// addStream creates the stream, or updates its configuration.
 func (b *Broker) addStream(ctx context.Context) error {
 	conn, err := nats.Connect("", nats.InProcessServer(b.server))
 	if err != nil {
@@ -68,16 +71,17 @@ func (b *Broker) addStream(ctx context.Context) error {
 	return err
 }
 
-// URL is where clients connect.
+// URL returns the address for clients.
 func (b *Broker) URL() string { return "nats://" + b.server.Addr().String() }
 
-// Stop stops the server.
+// Stop shuts the server down and waits until it has ended.
 func (b *Broker) Stop() {
 	b.server.Shutdown()
 	b.server.WaitForShutdown()
 }
 
-// Connect connects to a broker, as soon as it is there, and again whenever it has been away.
+// Connect returns a connection to a broker. It does not wait for the broker: it connects in the
+// background, and reconnects whenever the connection is lost.
 func Connect(url string) (jetstream.JetStream, error) {
 	conn, err := nats.Connect(url, nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond))
 	if err != nil {
@@ -86,8 +90,9 @@ func Connect(url string) (jetstream.JetStream, error) {
 	return jetstream.New(conn)
 }
 
-// Consumer returns the consumer of a name, which is made if there is none. What is not acknowledged is delivered again after a
-// while that is short, so that no caller has to wait for it here.
+// Consumer returns the consumer with a name, and creates it if necessary. Messages that are not
+// acknowledged within AckWait are redelivered. AckWait is short, so that the demonstration does not
+// wait long for a redelivery.
 func Consumer(ctx context.Context, js jetstream.JetStream, name string) (jetstream.Consumer, error) {
 	return js.CreateOrUpdateConsumer(ctx, stream.Name, jetstream.ConsumerConfig{
 		Durable: name, AckPolicy: jetstream.AckExplicitPolicy, AckWait: 2 * time.Second, MaxDeliver: -1,

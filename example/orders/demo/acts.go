@@ -6,15 +6,17 @@ import (
 	"sync"
 )
 
-// act is one thing that goes wrong in real life, and what has to come of it.
+// act is one scenario of the demonstration: a fault and its expected outcome.
 type act struct {
 	name string
 	want count
 	play func(ctx context.Context, s *stage) (note string, err error)
 }
 
+// duplicates is the number of simultaneous requests in the first act.
 const duplicates = 50
 
+// acts are played in this order.
 var acts = []act{
 	{"50 duplicates at once, on two instances", count{attempts: duplicates, created: 1, replays: duplicates - 1}, storm},
 	{"an answer lost on its way", count{attempts: 2, created: 1, replays: 1}, lostAnswer},
@@ -31,12 +33,12 @@ var acts = []act{
 	{"an order that fits into no parcel", count{attempts: 3, created: 3}, poisoned},
 }
 
-// count is the outcome of the attempts of an act. An answer counts once: as a replay, or as a refusal, or as neither if it
-// is the first to tell of an order.
+// count is the outcome of the attempts of an act. Each answer is counted at most once: as a replay
+// or as a refusal. The first answer to a placed order is neither.
 type count struct {
 	attempts int
-	created  int // orders, by the books
-	charges  int // by the books of the bank
+	created  int // orders in the shop's database
+	charges  int // charges in the bank's ledger
 	replays  int
 	refused  int
 }
@@ -50,7 +52,7 @@ func (c count) plus(other count) count {
 		c.replays + other.replays, c.refused + other.refused}
 }
 
-// counter counts attempts that may be under way at the same time.
+// counter counts attempts and answers. Its methods are safe for concurrent use.
 type counter struct {
 	mu sync.Mutex
 	count

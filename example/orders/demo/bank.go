@@ -11,7 +11,8 @@ import (
 	"github.com/idem-go/idem/example/orders/bank"
 )
 
-// charges returns what is in the bank's ledger, the latest first: charges, and cards that were declined.
+// charges returns the entries of the bank's ledger, newest first. An entry is a charge or a
+// declined card.
 func (s *stage) charges(ctx context.Context) (entries []bank.Entry, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.bank.URL+"/charges", nil)
 	if err != nil {
@@ -25,7 +26,7 @@ func (s *stage) charges(ctx context.Context) (entries []bank.Entry, err error) {
 	return entries, json.NewDecoder(response.Body).Decode(&entries)
 }
 
-// latestCharge returns the charge that comes behind so many entries, as soon as it is in the ledger.
+// latestCharge waits until the ledger has more than behind entries, and returns the newest.
 func (s *stage) latestCharge(ctx context.Context, behind int) (bank.Entry, error) {
 	for {
 		entries, err := s.charges(ctx)

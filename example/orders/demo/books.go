@@ -8,21 +8,24 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// books is everything that an order touches, summed up; or the difference between two such sums.
+// books are sums over everything that an order changes, or the difference between two such sums.
 type books struct {
-	Orders, Units, Cents int // ordered
-	LastOrder            int // its id
-	Paid, PaidCents      int // of these by card
-	Entries, Booked      int // in the ledger, and their cents
+	Orders, Units, Cents int // of all orders
+	LastOrder            int // the highest order id
+	Paid, PaidCents      int // of the orders that were paid by card
+	Entries, Booked      int // ledger entries and their cents
 	Stock                int
-	Completed, Rejected  int // records of idem
-	UnderWay             int // operations that have not ended
-	Apart                int // orders, entries and records that were not written, all three, by one transaction
-	Charges, Charged     int // in the bank's own books, and their cents
-	Unpaired             int // charges that are not for exactly one order, of that amount
+	Completed, Rejected  int // records of idem by state
+	UnderWay             int // operations in progress
+	// Apart counts the orders, ledger entries and records that were not written by one transaction.
+	Apart            int
+	Charges, Charged int // charges in the bank's ledger and their cents
+	Unpaired         int // charges without exactly one order of that amount
 }
 
-// booksSQL tells by xmin which transaction has written a row. Its parameters are the bank's charges.
+// booksSQL computes the books. It compares xmin, the id of the transaction that wrote a row, to
+// check that an order, its ledger entry and its record were committed together. The parameters are
+// the ids and amounts of the bank's charges.
 const booksSQL = `
 SELECT (SELECT count(*) FROM orders),
        (SELECT coalesce(sum(quantity), 0) FROM orders),
@@ -47,6 +50,7 @@ SELECT (SELECT count(*) FROM orders),
         FROM unnest($1::text[], $2::bigint[]) AS charge (id, cents)
         WHERE (SELECT count(*) FROM orders WHERE charge_id = charge.id AND amount_cents = cents) <> 1)`
 
+// readBooks reads the database of the shop and the ledger of the bank.
 func (s *stage) readBooks(ctx context.Context) (books, error) {
 	entries, err := s.charges(ctx)
 	if err != nil {
@@ -62,6 +66,7 @@ func (s *stage) readBooks(ctx context.Context) (books, error) {
 	return pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[books])
 }
 
+// since returns the change from before to b.
 func (b books) since(before books) books {
 	return books{
 		Orders: b.Orders - before.Orders, Units: b.Units - before.Units, Cents: b.Cents - before.Cents,
@@ -76,7 +81,8 @@ func (b books) since(before books) books {
 	}
 }
 
-// balance returns an error unless a change of the books is what whole orders leave, and nothing else.
+// balance returns an error unless the change b consists of whole orders: each with its entry, its
+// record, its units and its charge.
 func (b books) balance() error {
 	var errs []error
 	check := func(what string, got, want int) {

@@ -15,22 +15,23 @@ import (
 	"github.com/idem-go/idem/idemclient"
 )
 
-// order is a request as a client writes it.
+// order is the body of a request.
 type order struct {
 	SKU         string    `json:"sku"`
 	Quantity    int       `json:"quantity"`
 	AmountCents int       `json:"amount_cents"`
 	Currency    string    `json:"currency"`
-	Card        string    `json:"card,omitempty"` // paid by card, if there is one
-	credential  string    // of the tenant, if it is not acme
-	ClientTime  time.Time `json:"client_time"` // of the call
+	Card        string    `json:"card,omitempty"` // not empty: paid by card
+	credential  string    // of the tenant; the default is acme's
+	ClientTime  time.Time `json:"client_time"` // time of the call
 }
 
+// teapots returns an order on account.
 func teapots() order {
 	return order{SKU: "teapot", Quantity: 2, AmountCents: 9800, Currency: "EUR"}
 }
 
-// answer is what a client remembers of a response.
+// answer is the part of a response that the demonstration compares.
 type answer struct {
 	status   int
 	replayed bool
@@ -42,7 +43,7 @@ func (a answer) String() string {
 	return strings.Join(strings.Fields(fmt.Sprint(a.status, " ", a.location, " ", a.body)), " ")
 }
 
-// expect returns an error unless the answer is the one meant.
+// expect returns an error unless a has this status and this replay mark.
 func (a answer) expect(status int, replayed bool) error {
 	if a.status != status || a.replayed != replayed {
 		return fmt.Errorf("answered %v, replayed: %t; want %d, replayed: %t", a, a.replayed, status, replayed)
@@ -50,7 +51,7 @@ func (a answer) expect(status int, replayed bool) error {
 	return nil
 }
 
-// sameAs returns an error if a client that is not interested in replays can tell the two apart.
+// sameAs returns an error if the answers differ in more than the replay mark.
 func (a answer) sameAs(other answer) error {
 	if a.replayed = other.replayed; a != other {
 		return fmt.Errorf("one answer is %v, and another %v", a, other)
@@ -60,23 +61,23 @@ func (a answer) sameAs(other answer) error {
 
 const acme, globex = "acme-key", "globex-key"
 
-// customer is a client that asks again by itself, kindly and under the same key, until it has an answer.
+// customer is an HTTP client that retries with the same key until it has an answer.
 type customer struct {
 	http    *http.Client
 	counter *counter
 }
 
-// customer returns one whose attempts are counted. Each attempt is made over a connection of its own, to be dialed by dial
-// or, if that is nil, as usual.
+// customer returns a client whose attempts are counted. Each attempt opens a new connection with
+// dial, or with the default dialer if dial is nil.
 func (s *stage) customer(dial func(ctx context.Context, network, address string) (net.Conn, error)) *customer {
 	return &customer{counter: &s.counter, http: &http.Client{Transport: &idemclient.Transport{
 		Base:       &http.Transport{DisableKeepAlives: true, DialContext: dial},
-		MinBackoff: 5 * time.Millisecond, // of the usual 250: an act is to be short
+		MinBackoff: 5 * time.Millisecond, // the default is 250 ms; this keeps the acts short
 		Observe:    func(context.Context, idemclient.Attempt) { s.countAttempt() },
 	}}}
 }
 
-// order is one call. However many attempts it takes, it has one key and one answer.
+// order places an order, with as many attempts as it takes. All attempts use key.
 func (c *customer) order(ctx context.Context, url, key string, o order) (answer, error) {
 	path := "/orders"
 	if o.Card != "" {

@@ -12,9 +12,10 @@ import (
 	"github.com/idem-go/idem/idemclient"
 )
 
-// killedInside kills an instance that has executed every statement of an order and has not sent COMMIT. The client asks the
-// other instance, which has to place the order. The table says how soon it did: with a lease, that would have to run out
-// first.
+// killedInside kills an instance that has executed every statement of an order and has not sent
+// COMMIT. The client retries at the other instance, which must place the order. The note says how
+// long that took. A design with leases would have to wait until the lease of the dead process
+// expires.
 func killedInside(ctx context.Context, s *stage) (string, error) {
 	order := teapots()
 	lock, err := s.lock(ctx, order.SKU)
@@ -38,14 +39,15 @@ func killedInside(ctx context.Context, s *stage) (string, error) {
 	return fmt.Sprintf("placed %d ms after the crash", took.Milliseconds()), got.answer.expect(http.StatusCreated, false)
 }
 
-// result is the outcome of a call, and when.
+// result is the outcome of a call and the time of its end.
 type result struct {
 	answer answer
 	err    error
 	at     time.Time
 }
 
-// inTurn dials the next instance each time, and stays with the last, as a balancer might.
+// inTurn returns a dialer that connects to the next instance each time, and stays with the last. It
+// stands in for a load balancer.
 func inTurn(instances ...*process.Process) func(ctx context.Context, network, address string) (net.Conn, error) {
 	return func(ctx context.Context, network, _ string) (net.Conn, error) {
 		next := instances[0].Address()
@@ -56,8 +58,9 @@ func inTurn(instances ...*process.Process) func(ctx context.Context, network, ad
 	}
 }
 
-// freezeBeforeCommit freezes the first instance inside the transaction of the order that waits for the lock. Released, the
-// row lets Postgres execute the last statement of the order, and no process is there to go on.
+// freezeBeforeCommit stops the first instance just before the COMMIT of an order. The order must be
+// waiting for lock. freezeBeforeCommit first suspends the process and then releases the lock.
+// Postgres executes the last statement of the order, but the process cannot send the COMMIT.
 func (s *stage) freezeBeforeCommit(ctx context.Context, lock *lock) error {
 	backend, err := lock.waiter(ctx)
 	if err != nil {
@@ -73,7 +76,8 @@ func (s *stage) freezeBeforeCommit(ctx context.Context, lock *lock) error {
 	return nil
 }
 
-// killedAfter loses the answer and the process that gave it. What is replayed has to come from the database.
+// killedAfter discards the answer of an order and kills the process that gave it. The answer to the
+// retry must come from the database.
 func killedAfter(ctx context.Context, s *stage) (string, error) {
 	relay, err := s.newRelay(ctx, func() error {
 		s.first.Kill()

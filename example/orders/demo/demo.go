@@ -1,12 +1,14 @@
-// Package demo does to the orders service what real life does, and then reads the books.
+// Package demo injects faults into the orders service and then checks the books.
 //
-// The service is a black box to it: processes that it starts, an HTTP port, and the tables. So are the bank, whose books it asks for, the broker, and fulfilment. Each accident comes from
-// outside: a network that cuts a connection, a kill -9, a row that is locked for a while so that a request stands still
-// where it can be hit. The service has no hook for any of this. The clients are those of package idemclient: they ask
-// again by themselves, so that an act is one call, however many attempts that takes.
+// It treats the service as a black box: processes that it starts, an HTTP port, and the tables. The
+// same holds for the bank, the broker and fulfilment. All faults come from outside: a network that
+// cuts a connection, a kill -9, or a locked row that makes a request wait where the demonstration
+// needs it. The service has no hook for faults. The clients are those of package idemclient. They
+// retry by themselves, so an act makes one call regardless of the number of attempts.
 //
-// Nothing waits for its moment by sleeping. A request was written when net/http says so, it is inside its transaction when
-// Postgres says so, and its answer is on the way when the first bytes of it are there.
+// No act sleeps to wait for the right moment. net/http reports that a request was written. Postgres
+// reports that a request is inside its transaction. The first bytes of an answer show that the
+// answer was sent.
 package demo
 
 import (
@@ -19,33 +21,36 @@ import (
 	"time"
 )
 
-// Config says what to shake and where to look.
+// Config is the configuration of Run.
 type Config struct {
-	// Command returns the command that starts a part: service, bank, broker or fulfilment. It takes its address from -listen, and
-	// begins what it prints with "listening on " and its URL. It finds the others by BANK_URL, BROKER_URL and SHOP_URL.
+	// Command returns the command that starts a part: service, bank, broker or fulfilment. The part
+	// must accept its address with the flag -listen, and must first print "listening on " and its
+	// URL. It finds the other parts by the environment variables BANK_URL, BROKER_URL and SHOP_URL.
 	Command func(part string) []string
 
-	// DatabaseURL and FulfilmentDatabaseURL lead to the databases of service and fulfilment, which get them by the variables of
-	// these names; and WebhookSecret is what they share.
+	// DatabaseURL and FulfilmentDatabaseURL are the databases of the shop and of fulfilment.
+	// WebhookSecret is the secret that the two share. The parts receive them in the environment
+	// variables DATABASE_URL, FULFILMENT_DATABASE_URL and WEBHOOK_SECRET.
 	DatabaseURL, FulfilmentDatabaseURL, WebhookSecret string
 
-	// Out is where the table goes.
+	// Out receives the table of results.
 	Out io.Writer
 
-	// Acts are parts of the names of those to play. All are, if there is none.
+	// Acts selects the acts whose names contain one of these strings. If Acts is empty, Run plays
+	// all acts.
 	Acts []string
 }
 
-// ErrBroken says that the service did not keep a promise. The table says which.
+// ErrBroken is returned by Run if the service broke a promise. The table says which.
 var ErrBroken = errors.New("a promise was broken")
 
 const (
-	runLimit = 5 * time.Minute // of which a machine at leisure needs ten seconds
+	runLimit = 5 * time.Minute // an idle machine needs ten seconds
 	actLimit = time.Minute
 )
 
-// Run plays the acts one after the other and prints a line for each. It returns ErrBroken if one of them went wrong, and
-// leaves no process behind, whatever happens.
+// Run plays the acts one after another and prints a line for each. It returns ErrBroken if an act
+// failed. Run always stops the processes that it has started.
 func Run(ctx context.Context, config Config) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, runLimit, fmt.Errorf("not done within %v", runLimit))
 	defer cancel()
@@ -56,12 +61,13 @@ func Run(ctx context.Context, config Config) error {
 		err = s.perform(ctx)
 	}
 	if err != nil && ctx.Err() != nil {
-		return context.Cause(ctx) // whatever failed, failed because of that
+		return context.Cause(ctx) // the other error is a consequence
 	}
 	return err
 }
 
-// perform plays every act even if an earlier one went wrong: what else is broken helps to see why.
+// perform plays all acts, then checks what fulfilment and the shop recorded. It continues after an
+// act that failed, because the later results help to find the cause.
 func (s *stage) perform(ctx context.Context) error {
 	opening, err := s.readBooks(ctx)
 	if err != nil {
@@ -94,7 +100,7 @@ func (s *stage) perform(ctx context.Context) error {
 	return nil
 }
 
-// chosen are the acts to play.
+// chosen returns the acts that c selects.
 func (c Config) chosen() []act {
 	if len(c.Acts) == 0 {
 		return acts
@@ -104,7 +110,8 @@ func (c Config) chosen() []act {
 	})
 }
 
-// play plays one act, and holds it to what was counted at the clients and what is in the books.
+// play plays one act. It compares the counts with those that the act expects, and checks that the
+// books balance.
 func (s *stage) play(ctx context.Context, act act) (count, string, error) {
 	s.reset()
 	before, err := s.readBooks(ctx)
@@ -118,6 +125,8 @@ func (s *stage) play(ctx context.Context, act act) (count, string, error) {
 	if errAfter != nil {
 		return s.count, note, errors.Join(err, errAfter)
 	}
+	// Orders and charges are counted in the books, not by the clients: a client may report an order
+	// that does not exist.
 	change := after.since(before)
 	s.count.created, s.count.charges = change.Orders, change.Charges
 	if err == nil && s.count != act.want {

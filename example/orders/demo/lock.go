@@ -9,19 +9,20 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// lock is one that another session has. What needs it stands still inside its transaction until the lock is released.
+// lock is a lock in a database, held by a session of the demonstration. Statements that need it
+// wait until it is released.
 type lock struct {
 	stage *stage
 	pool  *pgxpool.Pool
 	tx    pgx.Tx
 }
 
-// lock is busy with a row of the stock.
+// lock locks a row of the stock.
 func (s *stage) lock(ctx context.Context, sku string) (*lock, error) {
 	return s.lockBy(ctx, s.pool, `SELECT FROM stock WHERE sku = $1 FOR UPDATE`, sku)
 }
 
-// lockBy has the locks that a statement takes.
+// lockBy takes the locks of a statement in a new transaction.
 func (s *stage) lockBy(ctx context.Context, pool *pgxpool.Pool, sql string, args ...any) (*lock, error) {
 	tx, err := pool.Begin(ctx)
 	if err != nil {
@@ -35,7 +36,7 @@ func (s *stage) lockBy(ctx context.Context, pool *pgxpool.Pool, sql string, args
 	return h, nil
 }
 
-// waiter returns the process of Postgres that waits for it, as soon as there is one.
+// waiter waits until a backend of Postgres is blocked by the lock, and returns its process id.
 func (h *lock) waiter(ctx context.Context) (pid int32, err error) {
 	err = h.stage.waitForRow(ctx, h.pool, &pid,
 		`SELECT pid FROM pg_stat_activity WHERE $1::integer = ANY (pg_blocking_pids(pid)) LIMIT 1`,
@@ -43,20 +44,21 @@ func (h *lock) waiter(ctx context.Context) (pid int32, err error) {
 	return pid, err
 }
 
-// waitUntilIdle returns when the process has done what it was told, and its transaction is still open.
+// waitUntilIdle waits until the backend pid has executed its statement and is idle in an open
+// transaction.
 func (s *stage) waitUntilIdle(ctx context.Context, pid int32) error {
 	return s.waitForRow(ctx, s.pool, &pid,
 		`SELECT pid FROM pg_stat_activity WHERE pid = $1 AND state = 'idle in transaction'`, pid)
 }
 
-// release lets go of it. It may be called twice.
+// release releases the lock. Further calls have no effect.
 func (h *lock) release() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	_ = h.tx.Rollback(ctx) // if it fails, the connection is closed, which releases the row as well
+	_ = h.tx.Rollback(ctx) // on failure pgx closes the connection, which also releases the lock
 }
 
-// waitForRow asks until there is a row.
+// waitForRow repeats the query until it returns a row, and scans the row into found.
 func (s *stage) waitForRow(ctx context.Context, pool *pgxpool.Pool, found *int32, sql string, args ...any) error {
 	for {
 		err := pool.QueryRow(ctx, sql, args...).Scan(found)

@@ -11,14 +11,15 @@ import (
 	"github.com/idem-go/idem/idemclient"
 )
 
-// paidBy is an order that is paid by card.
+// paidBy returns an order that is paid with card.
 func paidBy(card string) order {
 	o := teapots()
 	o.Card = card
 	return o
 }
 
-// bankLosesAnswer is the oldest trouble once more, one system further: the service does not know whether the card is charged.
+// bankLosesAnswer places an order whose charge gets no answer. The service cannot know whether the
+// card was charged, and must repeat the call with the same key.
 func bankLosesAnswer(ctx context.Context, s *stage) (string, error) {
 	got, err := s.send(ctx, s.first, idemclient.NewKey(), paidBy(bank.CardLostAnswer))
 	if err != nil {
@@ -35,8 +36,9 @@ func bankLosesAnswer(ctx context.Context, s *stage) (string, error) {
 	return note, errors.Join(err, got.expect(http.StatusCreated, false))
 }
 
-// killedInCharge kills an instance between the charge and its answer, and the customer does not ask again. The other instance has to
-// find that out and confirm the order, under the same key at the bank.
+// killedInCharge kills an instance between a charge and its answer, and the customer does not
+// retry. The other instance must resume the checkout, repeat the call with the same key, and
+// confirm the order.
 func killedInCharge(ctx context.Context, s *stage) (string, error) {
 	key, order := idemclient.NewKey(), paidBy(bank.CardSlow)
 	var latest, ours int32
@@ -67,7 +69,8 @@ func killedInCharge(ctx context.Context, s *stage) (string, error) {
 	return fmt.Sprintf("confirmed %d ms after the crash", took.Milliseconds()), again.expect(http.StatusCreated, true)
 }
 
-// bankKilled kills the bank between the charge and its answer. What it has done is in its ledger, and so is the key.
+// bankKilled kills the bank between a charge and its answer. The charge and its key are in the
+// ledger, so that the repeated call gets the entry.
 func bankKilled(ctx context.Context, s *stage) (string, error) {
 	_, answered, err := s.sendUntilCharged(ctx, idemclient.NewKey(), paidBy(bank.CardSlow))
 	s.bank.Kill()
@@ -81,7 +84,8 @@ func bankKilled(ctx context.Context, s *stage) (string, error) {
 	return "", got.answer.expect(http.StatusCreated, false)
 }
 
-// sendUntilCharged makes a call to the first instance, and returns when the bank has charged for it and has not answered.
+// sendUntilCharged starts a call to the first instance. It returns when the bank has made the
+// charge and has not answered yet. The channel receives the result of the call.
 func (s *stage) sendUntilCharged(ctx context.Context, key string, o order) (bank.Entry, <-chan result, error) {
 	answered := make(chan result, 1)
 	before, err := s.charges(ctx)
@@ -97,7 +101,8 @@ func (s *stage) sendUntilCharged(ctx context.Context, key string, o order) (bank
 	return charge, answered, err
 }
 
-// declined asks for what the bank refuses. The stock that was reserved is given back, and the no is final.
+// declined places an order with a card that the bank declines. The checkout must undo the
+// reservation, and a retry must get the same refusal.
 func declined(ctx context.Context, s *stage) (string, error) {
 	key, order := idemclient.NewKey(), paidBy(bank.CardDeclined)
 	refused, err1 := s.send(ctx, s.first, key, order)

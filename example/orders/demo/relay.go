@@ -8,22 +8,25 @@ import (
 	"strings"
 )
 
-// relay is a network that carries requests to the first instance, one after the other, and loses the first answer.
+// relay is a TCP proxy in front of the first instance. It carries one request after another and
+// discards the first answer.
 type relay struct {
-	url      string
-	stage    *stage
-	accident func() error // befalls the service while that answer is on its way; may be nil
+	url   string
+	stage *stage
+	// accident, if not nil, is called after the relay has received the answer that it discards.
+	accident func() error
 	listener net.Listener
 	answer   chan delivery
 	ended    chan struct{}
 }
 
-// delivery is what the relay had in its hands when it cut the connection.
+// delivery is the answer that the relay has discarded.
 type delivery struct {
 	bytes []byte
 	err   error
 }
 
+// newRelay starts a relay. The caller must call close.
 func (s *stage) newRelay(ctx context.Context, accident func() error) (*relay, error) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -50,7 +53,7 @@ func (r *relay) run(ctx context.Context) {
 	}
 }
 
-// lose returns the bytes that were on their way to the client when the connection was cut.
+// lose carries a request and cuts both connections after the start of its answer, which it returns.
 func (r *relay) lose(ctx context.Context) (answer []byte, err error) {
 	client, service, err := r.connect(ctx)
 	if err != nil {
@@ -58,7 +61,7 @@ func (r *relay) lose(ctx context.Context) (answer []byte, err error) {
 	}
 	defer cut(client)
 	defer cut(service)
-	go io.Copy(service, client) // ends when either is cut
+	go io.Copy(service, client) // ends when a connection is cut
 	answer = make([]byte, 4096)
 	n, err := service.Read(answer)
 	if err == nil && r.accident != nil {
@@ -80,7 +83,8 @@ func (r *relay) carry(ctx context.Context) error {
 	return err
 }
 
-// connect waits for a client, and connects it to the instance that is there at that moment.
+// connect accepts a connection of a client and connects to the first instance. The instance may
+// have been restarted since the last call.
 func (r *relay) connect(ctx context.Context) (client, service net.Conn, err error) {
 	client, err = r.listener.Accept()
 	if err != nil {
@@ -97,13 +101,14 @@ func (r *relay) connect(ctx context.Context) (client, service net.Conn, err erro
 	return client, service, nil
 }
 
-// cut closes a connection with a reset, as a box in the middle does that has lost its state.
+// cut closes a connection with a TCP reset, as a stateful network device does after it has lost its
+// state.
 func cut(conn net.Conn) {
 	conn.(*net.TCPConn).SetLinger(0)
 	conn.Close()
 }
 
-// lostCreated returns an error unless the answer that was lost told of an order.
+// lostCreated returns an error unless the discarded answer had status 201.
 func (r *relay) lostCreated(ctx context.Context) error {
 	select {
 	case lost := <-r.answer:
@@ -116,7 +121,7 @@ func (r *relay) lostCreated(ctx context.Context) error {
 	}
 }
 
-// close returns when the relay no longer looks at the stage.
+// close stops the relay and waits until its goroutine has ended.
 func (r *relay) close() {
 	r.listener.Close()
 	<-r.ended

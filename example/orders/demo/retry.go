@@ -8,7 +8,7 @@ import (
 	"github.com/idem-go/idem/idemclient"
 )
 
-// lostAnswer is the oldest trouble of all: the order is placed, and the client was not told.
+// lostAnswer places an order whose answer is lost. The retry must get the recorded answer.
 func lostAnswer(ctx context.Context, s *stage) (string, error) {
 	relay, err := s.newRelay(ctx, nil)
 	if err != nil {
@@ -22,7 +22,8 @@ func lostAnswer(ctx context.Context, s *stage) (string, error) {
 	return "", errors.Join(got.expect(http.StatusCreated, true), relay.lostCreated(ctx))
 }
 
-// changedAmount uses a key for a second order, which is a mistake. The first order is none the worse for it.
+// changedAmount sends another order under the key of the first, as a faulty client would. The
+// service must refuse it, and must still replay the first order.
 func changedAmount(ctx context.Context, s *stage) (string, error) {
 	key, order := idemclient.NewKey(), teapots()
 	changed := order
@@ -40,8 +41,8 @@ func changedAmount(ctx context.Context, s *stage) (string, error) {
 		again.sameAs(placed))
 }
 
-// soldOut asks for what is not there. The order and its entry, written before that turned out, are undone, and the no is
-// final.
+// soldOut orders a product that is out of stock. The rollback must remove the order and its ledger
+// entry, which were inserted first. A retry must get the same refusal.
 func soldOut(ctx context.Context, s *stage) (string, error) {
 	key, order := idemclient.NewKey(), teapots()
 	order.SKU = "samovar"

@@ -12,7 +12,7 @@ import (
 	"github.com/idem-go/idem/idemclient"
 )
 
-// placedID returns the id of the order that an answer tells of.
+// placedID returns the id of the order in the answer. It fails if a is not a 201.
 func (a answer) placedID() (int64, error) {
 	if err := a.expect(http.StatusCreated, false); err != nil {
 		return 0, err
@@ -20,6 +20,7 @@ func (a answer) placedID() (int64, error) {
 	return strconv.ParseInt(strings.TrimPrefix(a.location, "/orders/"), 10, 64)
 }
 
+// place places an order with a new key and returns its id.
 func (s *stage) place(ctx context.Context, to *process.Process, o order) (id int64, err error) {
 	got, err := s.send(ctx, to, idemclient.NewKey(), o)
 	if err != nil {
@@ -28,7 +29,7 @@ func (s *stage) place(ctx context.Context, to *process.Process, o order) (id int
 	return got.placedID()
 }
 
-// waitUntilShipped returns when there is a shipment of the order.
+// waitUntilShipped waits until the order has a shipment.
 func (s *stage) waitUntilShipped(ctx context.Context, order int64) error {
 	var found int32
 	if err := s.waitForRow(ctx, s.fulfilmentDB, &found, `SELECT 1 FROM shipments WHERE order_id = $1 LIMIT 1`, order); err != nil {
@@ -37,10 +38,15 @@ func (s *stage) waitUntilShipped(ctx context.Context, order int64) error {
 	return nil
 }
 
-// killedRelay kills every relay between publishing a message and removing it from the outbox: the one that works waits there for a
-// lock, and fulfilment has the message. The next one publishes it again.
+// killedRelay kills both instances after a relay has published a message and before it deletes the
+// message from the outbox. After the restart a relay publishes the message again, and fulfilment
+// must detect the duplicate.
+//
+// To reach that moment, killedRelay adds a trigger that makes every DELETE on the outbox wait for
+// an advisory lock. The relay publishes and then blocks in its DELETE.
 func killedRelay(ctx context.Context, s *stage) (string, error) {
-	if err := s.waitUntilPublished(ctx); err != nil { // what is on its way from earlier acts would stand still first
+	// Messages of earlier acts would block in the trigger first.
+	if err := s.waitUntilPublished(ctx); err != nil {
 		return "", err
 	}
 	_, err := s.pool.Exec(ctx, `
@@ -82,7 +88,7 @@ func killedRelay(ctx context.Context, s *stage) (string, error) {
 	return "published twice, shipped once", s.shippedOnce(ctx, order)
 }
 
-// waitUntilPublished returns when there is nothing in the outbox of the service.
+// waitUntilPublished waits until the outbox of the shop is empty.
 func (s *stage) waitUntilPublished(ctx context.Context) error {
 	var found int32
 	if err := s.waitForRow(ctx, s.pool, &found, `SELECT 1 WHERE NOT EXISTS (SELECT FROM idem.outbox)`); err != nil {
@@ -91,7 +97,8 @@ func (s *stage) waitUntilPublished(ctx context.Context) error {
 	return nil
 }
 
-// endRelaySessions ends the sessions of relays that were killed: a statement that Postgres has been sent is executed all the same.
+// endRelaySessions ends the database sessions of the killed relays. Without it, Postgres would
+// still execute the DELETE that it has received.
 func (s *stage) endRelaySessions(ctx context.Context) error {
 	_, err := s.pool.Exec(ctx, `
 		SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
@@ -99,8 +106,9 @@ func (s *stage) endRelaySessions(ctx context.Context) error {
 	return err
 }
 
-// shippedOnce returns an error unless there is one shipment of the order. It places another one, which comes behind whatever is still
-// on its way for the same customer.
+// shippedOnce returns an error unless the order has exactly one shipment. It first places another
+// order of the same customer and waits for its shipment. Messages of a customer are handled in
+// order, so a duplicate would have been handled by then.
 func (s *stage) shippedOnce(ctx context.Context, order int64) error {
 	next, err := s.place(ctx, s.first, teapots())
 	if err = errors.Join(err, s.waitUntilShipped(ctx, next)); err != nil {
@@ -114,8 +122,9 @@ func (s *stage) shippedOnce(ctx context.Context, order int64) error {
 	return err
 }
 
-// killedFulfilment kills fulfilment between its commit and its acknowledgement, which it cannot send because the broker is dead, too.
-// The broker delivers again what was not acknowledged.
+// killedFulfilment kills fulfilment after its commit and before its acknowledgment. The broker is
+// killed first, so that the acknowledgment cannot be sent. After the restart the broker redelivers
+// the message.
 func killedFulfilment(ctx context.Context, s *stage) (string, error) {
 	lock, err := s.lockBy(ctx, s.fulfilmentDB, `LOCK TABLE shipments IN SHARE ROW EXCLUSIVE MODE`)
 	if err != nil {
@@ -131,6 +140,8 @@ func killedFulfilment(ctx context.Context, s *stage) (string, error) {
 	}
 	s.broker.Kill()
 	lock.release()
+	// The commit has happened when the shipment is visible. The acknowledgment fails because the
+	// broker is dead.
 	err = s.waitUntilShipped(ctx, order)
 	s.fulfilment.Kill()
 	if err := errors.Join(err, s.revive(ctx)); err != nil {
@@ -139,8 +150,9 @@ func killedFulfilment(ctx context.Context, s *stage) (string, error) {
 	return "delivered twice, shipped once", s.shippedOnce(ctx, order)
 }
 
-// poisoned orders more than fits into any parcel. Fulfilment cannot ship that, nor anything behind it for the same customer, until a
-// person has seen to it. Other customers do not notice.
+// poisoned places an order that fits into no parcel. Fulfilment must not ship it or any later order
+// of the same customer until a larger parcel exists. The orders of other customers must be shipped.
+// After that the blocked orders must be shipped in order.
 func poisoned(ctx context.Context, s *stage) (string, error) {
 	large, small := teapots(), teapots()
 	large.Quantity, large.AmountCents, large.credential, small.credential = 50, 50*4900, globex, globex

@@ -13,27 +13,29 @@ import (
 	"github.com/idem-go/idem/example/orders/process"
 )
 
-// stage is what the acts are played on: two instances of the service, their bank, their broker and fulfilment, and the databases.
+// stage is the environment of the acts: two instances of the service, the bank, the broker,
+// fulfilment, and their databases.
 type stage struct {
 	config        Config
-	dir           string        // has what the bank and the broker keep
-	host          string        // at which all listen
-	pool          *pgxpool.Pool // to look, and to be in the way
-	fulfilmentDB  *pgxpool.Pool // likewise
+	dir           string        // holds the files of the bank and the broker
+	host          string        // address on which all processes listen
+	pool          *pgxpool.Pool // to read the shop's database and to lock rows
+	fulfilmentDB  *pgxpool.Pool // the same for fulfilment
 	bank, broker  *process.Process
 	first, second *process.Process
 	fulfilment    *process.Process
-	settings      []string   // of every process
-	started       []*started // every one there ever was
+	settings      []string   // environment of every process
+	started       []*started // all processes, including those that have ended
 	counter
 }
 
-// started is a process, and what it had to say.
+// started is a process and its log.
 type started struct {
 	*process.Process
-	stderr bytes.Buffer // to be read once the process has ended
+	stderr bytes.Buffer // read it only after the process has ended
 }
 
+// open connects to the databases and starts all parts.
 func (s *stage) open(ctx context.Context) (err error) {
 	if s.dir, err = os.MkdirTemp("", "orders-demo-"); err != nil {
 		return err
@@ -49,15 +51,15 @@ func (s *stage) open(ctx context.Context) (err error) {
 	if s.fulfilmentDB, err = pgxpool.New(ctx, s.config.FulfilmentDatabaseURL); err != nil {
 		return err
 	}
-	return s.revive(ctx) // they migrate the databases
+	return s.revive(ctx) // the parts migrate the databases
 }
 
-// revive starts the parts that are not running, at the addresses where they were.
+// revive starts the parts that are not running. A part that ran before gets its previous address.
 func (s *stage) revive(ctx context.Context) error {
 	for _, part := range []struct {
 		place **process.Process
 		name  string
-		url   string // the variable by which others find it
+		url   string // environment variable for the parts that start later
 		args  []string
 	}{
 		{&s.bank, "bank", "BANK_URL", []string{"-ledger", filepath.Join(s.dir, "ledger")}},
@@ -85,7 +87,7 @@ func (s *stage) revive(ctx context.Context) error {
 	return nil
 }
 
-// start starts a process, and returns when it is ready.
+// start starts a process and waits until it is ready.
 func (s *stage) start(ctx context.Context, command []string) (*process.Process, error) {
 	next := new(started)
 	p, err := process.Start(command, s.settings, &next.stderr)
@@ -101,7 +103,7 @@ func (s *stage) start(ctx context.Context, command []string) (*process.Process, 
 	return p, nil
 }
 
-// close ends what is still running.
+// close stops all processes, closes the pools and deletes the files.
 func (s *stage) close() {
 	s.stopAll()
 	for _, pool := range []*pgxpool.Pool{s.pool, s.fulfilmentDB} {
@@ -112,14 +114,15 @@ func (s *stage) close() {
 	os.RemoveAll(s.dir)
 }
 
-// stopAll stops those first that were started last: who is told before who tells.
+// stopAll stops the processes in the reverse order of their start, so that a consumer stops before
+// its producer.
 func (s *stage) stopAll() {
 	for i := len(s.started) - 1; i >= 0; i-- {
 		s.started[i].Stop()
 	}
 }
 
-// printLogs shows what the processes had to say, once something has gone wrong.
+// printLogs stops all processes and prints their logs.
 func (s *stage) printLogs() {
 	s.stopAll()
 	for _, p := range s.started {
@@ -129,7 +132,7 @@ func (s *stage) printLogs() {
 	}
 }
 
-// send makes one call to an instance.
+// send places an order at one instance, with retries.
 func (s *stage) send(ctx context.Context, to *process.Process, key string, o order) (answer, error) {
 	return s.customer(nil).order(ctx, to.URL, key, o)
 }

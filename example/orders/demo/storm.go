@@ -12,8 +12,9 @@ import (
 	"github.com/idem-go/idem/idemclient"
 )
 
-// storm sends one order from everywhere at once, like an impatient user, a proxy that retries and a queue that delivers
-// twice. None is answered before all of them are sent.
+// storm sends the same order 50 times at once to both instances. This models an impatient user, a
+// retrying proxy, and a queue that delivers twice. A lock on the stock keeps the first order from
+// finishing before all requests are sent.
 func storm(ctx context.Context, s *stage) (string, error) {
 	order := teapots()
 	lock, err := s.lock(ctx, order.SKU)
@@ -32,26 +33,28 @@ func storm(ctx context.Context, s *stage) (string, error) {
 	return "the same bytes for all", errors.Join(flood.err, flood.alike())
 }
 
-// flood is one order under way many times.
+// flood is the set of simultaneous requests of storm and their answers.
 type flood struct {
 	written, answered sync.WaitGroup
 	mu                sync.Mutex
 	answers           []answer
-	err               error // the first, of those that got no answer
+	err               error // error of the first request without an answer
 }
 
-// flood sends half of the attempts to each instance.
+// flood sends half of the requests to each instance.
 func (s *stage) flood(ctx context.Context, o order) *flood {
 	f, key := new(flood), idemclient.NewKey()
 	for n := range duplicates {
 		to := []*process.Process{s.first, s.second}[n%2]
 		f.written.Add(1)
+		// net/http calls WroteRequest once for each attempt, and Done must be called once for each
+		// request.
 		written := sync.OnceFunc(f.written.Done)
 		traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 			WroteRequest: func(httptrace.WroteRequestInfo) { written() },
 		})
 		f.answered.Go(func() {
-			defer written() // if it did not come to that
+			defer written() // also if the request was never written
 			f.add(s.send(traced, to, key, o))
 		})
 	}
@@ -69,7 +72,7 @@ func (f *flood) add(a answer, err error) {
 	}
 }
 
-// alike returns an error unless all answers are one.
+// alike returns an error unless all answers are 201 and differ only in the replay mark.
 func (f *flood) alike() error {
 	for _, a := range f.answers {
 		if err := errors.Join(a.expect(http.StatusCreated, a.replayed), a.sameAs(f.answers[0])); err != nil {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// table tells the story, a line at a time.
+// table prints the results of the acts and counts the broken promises.
 type table struct {
 	out    io.Writer
 	total  count
@@ -37,7 +37,7 @@ func (t *table) row(name string, c count, note string, err error) {
 	}
 }
 
-// end reports whether every promise held.
+// end prints the totals and the books, and reports whether every promise held.
 func (t *table) end(change books, told told) bool {
 	c := t.total
 	fmt.Fprintf(t.out, rowFormat, "together", c.attempts, c.created, c.charges, c.replays, c.refused, "")

@@ -7,14 +7,15 @@ import (
 	"time"
 )
 
-// told is what has come of the orders elsewhere: in the database of fulfilment, and of what that has told the shop in return.
+// told counts the effects of the orders outside the shop's transaction: the shipments of
+// fulfilment, and the webhooks that the shop received.
 type told struct {
-	Shipments, Shipped int // in fulfilment's books, and the orders that they are for
-	Messages, Known    int // in the shop's books, taken in by webhook, and the orders that they are for
-	Waiting            int // in either outbox
+	Shipments, Shipped int // shipments, and distinct orders among them
+	Messages, Known    int // handled webhooks, and distinct orders among them
+	Waiting            int // messages in both outboxes
 }
 
-// ordersSQL reads the ids of the orders that this demo has placed.
+// ordersSQL returns the ids of the orders that this run has placed.
 const ordersSQL = `SELECT coalesce(array_agg(id), '{}') FROM orders WHERE id > $1`
 
 const fulfilmentSQL = `
@@ -25,7 +26,8 @@ const shopSQL = `
 SELECT count(*), count(DISTINCT order_id), (SELECT count(*) FROM idem.outbox)
 FROM shipped WHERE order_id = ANY ($1)`
 
-// told returns what has come of the orders since the opening, once all of them have been told, or it takes too long.
+// told waits until each order since opening is shipped and reported to the shop, or until actLimit
+// has passed, and returns the counts.
 func (s *stage) told(ctx context.Context, opening books) (t told, err error) {
 	for deadline := time.Now().Add(actLimit); ; {
 		var ids []int64
@@ -48,7 +50,7 @@ func (s *stage) told(ctx context.Context, opening books) (t told, err error) {
 	}
 }
 
-// balance returns an error unless each order was shipped once, and the shop was told so once.
+// balance returns an error unless each order was shipped once and reported to the shop once.
 func (t told) balance(orders int) error {
 	if want := (told{orders, orders, orders, orders, 0}); t != want {
 		return fmt.Errorf("not every order was shipped and told of once: %+v, want %+v", t, want)

@@ -1,7 +1,7 @@
-// Package event has what the shop and its fulfilment tell each other.
+// Package event defines the messages between the shop and fulfilment.
 package event
 
-// OrderPlaced leaves the shop through its outbox, over the broker.
+// OrderPlaced is sent by the shop through its outbox and the broker.
 type OrderPlaced struct {
 	OrderID  int64  `json:"order_id"`
 	Customer string `json:"customer"`
@@ -9,13 +9,13 @@ type OrderPlaced struct {
 	Quantity int32  `json:"quantity"`
 }
 
-// OrderShipped leaves fulfilment through an outbox of its own, as a webhook.
+// OrderShipped is sent by fulfilment through its own outbox, as a webhook.
 type OrderShipped struct {
 	OrderID int64  `json:"order_id"`
 	Parcel  string `json:"parcel"`
 }
 
-// The topics of the two, in the outbox that they leave through.
+// Orders and Shop are the outbox topics of the two messages.
 const (
 	Orders = "orders"
 	Shop   = "shop"

@@ -1,5 +1,6 @@
-// Package fulfilment ships what was ordered: another service, with a database of its own. It is told of orders by the broker, once
-// or more often, and ships each once. It tells the shop by a webhook.
+// Package fulfilment ships orders. It is a separate service with its own database. The broker
+// delivers each order at least once, and fulfilment ships it exactly once. It notifies the shop
+// with a webhook.
 package fulfilment
 
 import (
@@ -28,11 +29,11 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// Migrations returns the schema.
+// Migrations returns the migrations of fulfilment's schema.
 func Migrations() fs.FS {
 	files, err := fs.Sub(migrations, "migrations")
 	if err != nil {
-		panic(err) // the name is a constant
+		panic(err) // the directory is embedded
 	}
 	return files
 }
@@ -44,7 +45,8 @@ type Fulfilment struct {
 	relay    *outbox.Relay
 }
 
-// New returns a Fulfilment that tells the shop at an endpoint. It has a schema already, and the schema of idem.
+// New returns a Fulfilment that sends its webhooks to shop. The database must already have the
+// schemas of fulfilment and idem.
 func New(ctx context.Context, pool *pgxpool.Pool, js jetstream.JetStream, shop webhook.Endpoint) (*Fulfilment, error) {
 	f := &Fulfilment{pool: pool}
 	source, err := broker.Consumer(ctx, js, "fulfilment")
@@ -52,8 +54,9 @@ func New(ctx context.Context, pool *pgxpool.Pool, js jetstream.JetStream, shop w
 		return nil, err
 	}
 	f.consumer, err = idemnats.NewConsumer(pool, "fulfilment", source, ship, idemnats.ConsumerConfig{
-		// An order that cannot be shipped holds back what else its customer has ordered, and no other's. It is tried until a person
-		// has seen to it: there is no bound, because a dead letter would be an order that is paid and forgotten.
+		// An order that cannot be shipped blocks the later orders of its customer, and no other
+		// customer. It is retried until a person fixes the problem. The maximum of attempts is
+		// practically unlimited: a dead letter would be an order that was paid and forgotten.
 		Ordered: true,
 		Options: []inbox.Option{inbox.WithMaxAttempts(1000), inbox.WithBackoff(200*time.Millisecond, time.Second)},
 	})
@@ -62,7 +65,9 @@ func New(ctx context.Context, pool *pgxpool.Pool, js jetstream.JetStream, shop w
 	}
 	publisher, err := webhook.NewPublisher(webhook.PublisherConfig{
 		Endpoint: func(context.Context, string) (webhook.Endpoint, error) { return shop, nil },
-		Base:     http.DefaultTransport, // it is our own shop, on this machine: the default reaches public addresses alone
+		// The shop runs on this machine. The default transport refuses addresses that are not
+		// public.
+		Base: http.DefaultTransport,
 	})
 	if err != nil {
 		return nil, err
@@ -71,7 +76,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, js jetstream.JetStream, shop w
 	return f, nil
 }
 
-// Run ships, and tells the shop, until ctx ends.
+// Run consumes orders and sends webhooks until ctx ends. It returns the errors of both.
 func (f *Fulfilment) Run(ctx context.Context) error {
 	var parts sync.WaitGroup
 	var consuming, telling error
@@ -81,10 +86,11 @@ func (f *Fulfilment) Run(ctx context.Context) error {
 	return errors.Join(consuming, telling)
 }
 
-// ship has the effect of an OrderPlaced: a shipment, and the message that says so. Both are committed with the memory of the message,
-// and the broker is told after that.
+// ship handles an OrderPlaced message: it inserts the shipment and adds an OrderShipped message to
+// the outbox. Package inbox commits both together with the record of the handled message, and then
+// acknowledges the message to the broker.
 func ship(tx pgx.Tx, m inbox.Message, _ jetstream.Msg) error {
-	ctx := context.Background() // a transaction of this size need not be interrupted
+	ctx := context.Background() // the transaction is short enough to run to its end
 	var placed event.OrderPlaced
 	if err := json.Unmarshal(m.Payload, &placed); err != nil {
 		return err

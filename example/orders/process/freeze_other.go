@@ -4,7 +4,7 @@ package process
 
 import "errors"
 
-// Freeze stops the process in the middle of what it does, where that can be done.
+// Freeze is not supported on this system and returns an error.
 func (p *Process) Freeze() error {
 	return errors.New("this system cannot stop a process in the middle of what it does")
 }

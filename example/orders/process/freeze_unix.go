@@ -7,8 +7,9 @@ import (
 	"syscall"
 )
 
-// Freeze returns when the process has stopped in the middle of what it does. The signal alone would not do: until the last
-// thread has stopped, which Wait4 reports, one of them may still send a COMMIT.
+// Freeze suspends the process with SIGSTOP and returns when all of its threads have stopped.
+// Sending the signal alone is not enough: until the last thread has stopped, it may still send a
+// COMMIT. Wait4 reports that moment.
 func (p *Process) Freeze() error {
 	if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		return err

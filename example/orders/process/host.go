@@ -6,9 +6,10 @@ import (
 	"runtime"
 )
 
-// Host returns an address of this machine at which hardly any other program listens, so that one that is started again there finds
-// its port free. Of such addresses Linux has a network. Elsewhere there is one for all, and another program may be given the
-// port meanwhile.
+// Host returns a loopback address on which hardly any other program listens. A process that
+// restarts there finds its port free. Linux has a whole network of loopback addresses, and Host
+// returns a random one. On other systems it returns 127.0.0.1, where another program may take the
+// port in between.
 func Host() string {
 	if runtime.GOOS != "linux" {
 		return "127.0.0.1"

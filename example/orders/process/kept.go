@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Kept is a server that is started again whenever it ends, at the same address.
+// Kept is a server process that is restarted at the same address whenever it ends.
 type Kept struct {
 	URL     string
 	command []string
@@ -21,7 +21,8 @@ type Kept struct {
 	stopped chan struct{}
 }
 
-// Keep starts the command, which takes its address from the flag -listen, and returns when it is ready. The caller has to stop it.
+// Keep starts a command and returns when it is ready. The command must accept its address with the
+// flag -listen. The caller must call Stop.
 func Keep(ctx context.Context, command, env []string, stderr io.Writer) (*Kept, error) {
 	ctx, stop := context.WithCancel(ctx)
 	k := &Kept{command: command, env: env, stderr: stderr, stop: stop, stopped: make(chan struct{})}
@@ -34,6 +35,7 @@ func Keep(ctx context.Context, command, env []string, stderr io.Writer) (*Kept, 
 	return k, nil
 }
 
+// start starts the process at address and waits until it is ready.
 func (k *Kept) start(ctx context.Context, address string) error {
 	command := append(append([]string{}, k.command...), "-listen", address)
 	p, err := Start(command, k.env, k.stderr)
@@ -50,9 +52,10 @@ func (k *Kept) start(ctx context.Context, address string) error {
 	return nil
 }
 
-// restartPause is for how long no process is there.
+// restartPause is the delay before a restart.
 const restartPause = 500 * time.Millisecond
 
+// keep restarts the process whenever it ends, until ctx ends.
 func (k *Kept) keep(ctx context.Context) {
 	defer close(k.stopped)
 	for {
@@ -73,7 +76,7 @@ func (k *Kept) keep(ctx context.Context) {
 	}
 }
 
-// Kill is kill -9 of the process that runs at the moment.
+// Kill kills the current process with SIGKILL. It is then restarted.
 func (k *Kept) Kill() {
 	k.mu.Lock()
 	p := k.process
@@ -81,7 +84,7 @@ func (k *Kept) Kill() {
 	p.Kill()
 }
 
-// Stop ends the process for good.
+// Stop ends the process without a restart.
 func (k *Kept) Stop() {
 	k.stop()
 	<-k.stopped

@@ -1,4 +1,4 @@
-// Package process runs the parts of the example as processes of their own, so that they can be killed.
+// Package process runs the parts of the example as separate processes, so that they can be killed.
 package process
 
 import (
@@ -13,15 +13,16 @@ import (
 	"time"
 )
 
-// Process is a server. Its first line of output has to be "listening on " and its URL.
+// Process is a running server. Its first line of output must be "listening on " followed by its
+// URL.
 type Process struct {
-	URL   string // known when it is ready
+	URL   string // set by WaitUntilReady
 	cmd   *exec.Cmd
-	ready chan string   // gets the URL
-	ended chan struct{} // closed when the process has
+	ready chan string   // receives the URL
+	ended chan struct{} // closed when the process has ended
 }
 
-// Start starts the command with further settings in its environment. The caller has to stop it.
+// Start starts command. env is added to the environment. The caller must call Stop or Kill.
 func Start(command, env []string, stderr io.Writer) (*Process, error) {
 	p := &Process{
 		cmd:   exec.Command(command[0], command[1:]...),
@@ -41,7 +42,7 @@ func Start(command, env []string, stderr io.Writer) (*Process, error) {
 	return p, nil
 }
 
-// follow listens to the process for as long as it lives.
+// follow reads the output of the process until it ends. It sends the URL to p.ready.
 func (p *Process) follow(stdout io.Reader) {
 	defer close(p.ended)
 	for lines := bufio.NewScanner(stdout); lines.Scan(); {
@@ -51,10 +52,10 @@ func (p *Process) follow(stdout io.Reader) {
 		}
 	}
 	_, _ = io.Copy(io.Discard, stdout)
-	_ = p.cmd.Wait() // how it ended is known to the one that ended it
+	_ = p.cmd.Wait() // the caller that ended the process knows why
 }
 
-// WaitUntilReady returns when the process listens, with an error if it does not.
+// WaitUntilReady waits until the process listens. It fails if the process or ctx ends first.
 func (p *Process) WaitUntilReady(ctx context.Context) error {
 	select {
 	case p.URL = <-p.ready:
@@ -66,7 +67,7 @@ func (p *Process) WaitUntilReady(ctx context.Context) error {
 	}
 }
 
-// Address is where it listens, once it is ready.
+// Address returns the host and port of the process. Call it only after WaitUntilReady.
 func (p *Process) Address() string { return address(p.URL) }
 
 func address(url string) string {
@@ -74,7 +75,7 @@ func address(url string) string {
 	return address
 }
 
-// Running reports whether it has not ended.
+// Running reports whether the process has not ended.
 func (p *Process) Running() bool {
 	select {
 	case <-p.ended:
@@ -84,15 +85,15 @@ func (p *Process) Running() bool {
 	}
 }
 
-// Kill is kill -9. It returns when the process is gone.
+// Kill kills the process with SIGKILL and returns when it has ended.
 func (p *Process) Kill() {
-	_ = p.cmd.Process.Kill() // an error means that it has ended already
+	_ = p.cmd.Process.Kill() // an error means that the process has already ended
 	<-p.ended
 }
 
 const stopLimit = 5 * time.Second
 
-// Stop asks the process to end, and kills it if it does not.
+// Stop sends SIGTERM. If the process does not end within stopLimit, Stop kills it.
 func (p *Process) Stop() {
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err == nil {
 		select {

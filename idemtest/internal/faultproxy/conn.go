@@ -9,37 +9,41 @@ import (
 	"time"
 )
 
-// conn is one connection of a client, with its own to the server.
+// conn is one connection of a client with the proxy, and its connection with the server. Two
+// goroutines serve it: asks copies from client to server, answers copies from server to client.
 type conn struct {
 	proxy      *Proxy
 	client     net.Conn
-	statements map[string]string // the text of prepared statements, by name
+	statements map[string]string // SQL of prepared statements, by name
 
-	mu        sync.Mutex
-	over      bool
-	server    net.Conn
-	ready     bool // the server has accepted the client
-	status    byte // of the transaction, as the server said last
-	awaited   int  // answers that are still to come
-	unended   bool // the client has not said where the flight ends
-	swallow   bool // the answers of this flight are to be lost
-	freezes   bool // and the connection is to freeze behind it
-	frozen    bool // the server is gone, and the client is not told
-	forgotten bool // of what was replaced, the client's messages up to the end of the statement are dropped
+	mu sync.Mutex
+	// over: cut has closed the connection.
+	over    bool
+	server  net.Conn
+	ready   bool // the server has sent its first ReadyForQuery
+	status  byte // transaction status of the last ReadyForQuery: I, T or E
+	awaited int  // number of answers that the server still has to send
+	unended bool // the last message sent does not end its flight
+	swallow bool // do not pass the answers of this flight to the client
+	freezes bool // freeze the connection after the answers of this flight
+	frozen  bool // the server side is closed, the client side stays open
+	// forgotten: drop the messages of the client up to the end of the statement, which conflict
+	// replaces.
+	forgotten bool
 }
 
-// cut breaks both sides.
+// cut closes both sides.
 func (c *conn) cut() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.over = true
 	reset(c.client)
 	if c.server != nil {
-		c.server.Close() // the server reads what has reached it, and then the end
+		c.server.Close() // the server still reads what was sent before
 	}
 }
 
-// freeze takes the server away, and leaves the client without an answer.
+// freeze closes the server side and leaves the client without an answer.
 func (c *conn) freeze() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -49,7 +53,7 @@ func (c *conn) freeze() {
 	}
 }
 
-// ends is told that the server is gone.
+// ends closes the client side after the server side has ended, unless the connection is frozen.
 func (c *conn) ends() {
 	c.mu.Lock()
 	frozen := c.frozen
@@ -65,13 +69,15 @@ func (c *conn) isFrozen() bool {
 	return c.frozen
 }
 
-// isOpen reports whether a transaction is under way.
+// isOpen reports whether a transaction or a statement is in progress.
 func (c *conn) isOpen() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.status == 'T' || c.status == 'E' || c.awaited > 0
 }
 
+// carry serves the connection until one side ends. A connection that is frozen from the start is
+// read and never answered.
 func (c *conn) carry() {
 	fromClient := bufio.NewReaderSize(c.client, 1<<16)
 	if c.isFrozen() || !c.start(fromClient) {
@@ -90,9 +96,11 @@ func (c *conn) carry() {
 	c.cut()
 }
 
-// asks carries what the client sends, until one side is gone.
+// asks copies messages from the client to the server until one side ends. It reads until nothing
+// more is buffered and passes these messages on together, because pgx writes a flight at once. On a
+// frozen connection it reads and discards.
 func (c *conn) asks(r *bufio.Reader) {
-	var waiting []message // of the flight that is being read
+	var waiting []message // messages read and not yet passed on
 	for {
 		m, err := readMessage(r)
 		if err != nil {
@@ -109,13 +117,16 @@ func (c *conn) asks(r *bufio.Reader) {
 	}
 }
 
-// pass sends on what has come together. It is false if the connection is over.
+// pass sends batch to the server. If batch begins a flight, pass first asks the proxy whether a
+// fault or a delay applies to it. A flight begins when the server owes no answer and the previous
+// flight was complete. pass returns false if the connection has ended or must not be used any more.
 func (c *conn) pass(batch []message) bool {
 	sql := c.note(batch)
 	c.mu.Lock()
 	begins := c.ready && c.awaited == 0 && !c.unended
 	inTransaction := c.status == 'T'
 	c.mu.Unlock()
+	// X is Terminate: the client closes the connection, which is no flight.
 	if begins && batch[0].kind != 'X' {
 		fault, delay := c.proxy.begins(inTransaction, sql)
 		time.Sleep(delay)
@@ -133,10 +144,13 @@ func (c *conn) pass(batch []message) bool {
 	return err == nil
 }
 
-// conflict is what a server says to a transaction that it cannot serialize.
+// conflict is the statement that the proxy sends instead of that of the client. The error comes
+// from the real server, so that the server aborts the transaction too.
 const conflict = `DO $$BEGIN RAISE EXCEPTION 'could not serialize access (by idemtest)' USING ERRCODE = '40001'; END$$`
 
-// append adds a message to those that are to be sent, or what stands in for it.
+// append appends m to out, or the statement that replaces it, and counts the answers that the
+// server will send. The messages Sync (S), Query (Q) and Flush (F) end a statement. After the fault
+// Conflict, everything up to such a message is dropped, and conflict is sent in its place.
 func (c *conn) append(out []byte, m message) []byte {
 	ends := m.kind == 'S' || m.kind == 'Q' || m.kind == 'F'
 	if ends && c.ready {
@@ -153,7 +167,7 @@ func (c *conn) append(out []byte, m message) []byte {
 	return out
 }
 
-// suffer does a fault to the flight that begins. It is false if the connection is over by that.
+// suffer injects f into the flight that begins. It returns false if the flight must not be sent.
 func (c *conn) suffer(f *Fault) bool {
 	if f.Kind.freezes() {
 		c.proxy.found(c.isOpen())
@@ -185,7 +199,9 @@ func (c *conn) suffer(f *Fault) bool {
 	return true
 }
 
-// note remembers what is prepared, and returns the text of the first statement that says something.
+// note stores the SQL of the statements that batch prepares. It returns the first statement of
+// batch other than BEGIN, or BEGIN if there is no other, with white space collapsed. The message
+// kinds are Query (Q), Parse (P) and Bind (B).
 func (c *conn) note(batch []message) string {
 	first := ""
 	for _, m := range batch {
@@ -209,7 +225,9 @@ func (c *conn) note(batch []message) string {
 	return strings.Join(strings.Fields(first), " ")
 }
 
-// answers carries what the server sends, until one side is gone.
+// answers copies messages from the server to the client until one side ends. It writes several
+// messages at once while more are buffered. After the last answer of a flight whose answers are
+// lost, it closes the server side.
 func (c *conn) answers(r *bufio.Reader) {
 	var out []byte
 	for {
@@ -234,12 +252,13 @@ func (c *conn) answers(r *bufio.Reader) {
 	}
 }
 
-// hear takes notice of an answer, and says whether the client gets it and whether the connection ends with it.
+// hear updates the state of the connection from a message of the server. keep says whether the
+// client gets the message, last whether the connection ends after it.
 func (c *conn) hear(m message) (keep, last bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch m.kind {
-	case 'Z': // ready for the next
+	case 'Z': // ReadyForQuery
 		if c.status = m.body()[0]; c.status == 'E' {
 			c.proxy.isAborted()
 		}
@@ -251,6 +270,7 @@ func (c *conn) hear(m message) (keep, last bool) {
 		last = c.swallow && c.awaited == 0
 		c.frozen = c.frozen || last && c.freezes
 		return !c.swallow, last
+	// CommandComplete
 	case 'C':
 		if tag, _ := cString(m.body()); tag == "COMMIT" {
 			c.proxy.answeredCommit()
@@ -258,7 +278,9 @@ func (c *conn) hear(m message) (keep, last bool) {
 				c.proxy.committed()
 			}
 		}
-	case 'G', 'W': // the server waits for data, which the client sends when it has heard so
+	// CopyInResponse, CopyBothResponse: the client must see it, or it would not send its data and
+	// the flight would never end.
+	case 'G', 'W':
 		return true, false
 	}
 	return !c.swallow, false

@@ -1,6 +1,10 @@
-// Package faultproxy stands between a pool and its server and breaks one statement at a time: it cuts the connection before the
-// statement or behind it, answers it with a serialization failure, or tells the test that it has come.
+// Package faultproxy is a proxy between a pool and a Postgres server. It injects one fault at a
+// chosen statement: it cuts the connection before or after the statement, answers with a
+// serialization failure, or calls a function of the test.
 //
-// What it counts are flights: all that a client sends before it waits for an answer, be it one statement or several. The server
-// may want TLS; what connects to the proxy talks in the clear, over the loopback.
+// The unit of counting is a flight: everything that a client sends before it waits for an answer. A
+// flight is one statement or several.
+//
+// The client connects to the loopback address without TLS. The proxy uses TLS to the server if the
+// configuration asks for it.
 package faultproxy

@@ -1,39 +1,44 @@
 package faultproxy
 
-// Kind is what is done to a flight.
+// Kind is the kind of a Fault.
 type Kind int
 
 const (
-	// Cut breaks the connection before the flight has reached the server.
+	// Cut closes the connection before the flight reaches the server.
 	Cut Kind = iota
-	// Lose breaks the connection when the server has carried out the flight, before its answer has reached the client.
+	// Lose closes the connection after the server has executed the flight. The client receives no
+	// answer.
 	Lose
-	// Conflict has the server answer the flight with SQLSTATE 40001. Only flights inside of a transaction count.
+	// Conflict makes the server answer the flight with SQLSTATE 40001. The proxy counts only
+	// flights in a transaction, and no ROLLBACK.
 	Conflict
 	// Tell calls Then and lets the flight pass.
 	Tell
-	// Freeze is what the death of the process is to the server: it loses every connection before the flight has reached it. To the
-	// process it is a silence, which lasts until the proxy thaws: no connection ends, and none is made.
+	// Freeze simulates the death of the process before the flight reaches the server. The server
+	// loses all connections. The client notices nothing: until Thaw its connections stay open
+	// without an answer, and new ones are not answered either.
 	Freeze
-	// FreezeBehind is the same when the server has carried out the flight.
+	// FreezeBehind is Freeze after the server has executed the flight.
 	FreezeBehind
-	// Outage breaks every connection before the flight has reached the server, and refuses new ones until Disarm.
+	// Outage closes all connections before the flight reaches the server, and refuses new ones
+	// until Disarm.
 	Outage
 )
 
-// Fault is done once, to one flight.
+// Fault is a fault that the proxy injects once, into one flight.
 type Fault struct {
 	Kind Kind
-	At   int    // how many flights pass before
-	Then func() // called when it is done, before anything is cut
+	At   int // number of flights that pass before it
+	// Then is called when the fault fires, before the connection of the flight is closed.
+	Then func()
 }
 
 // Shot is the outcome of a Fault.
 type Shot struct {
 	Fired  bool
-	SQL    string // what the flight asked for
-	Commit bool   // the flight was answered by COMMIT
-	Open   bool   // a freeze met a transaction, which it has undone
+	SQL    string // the first statement of the flight
+	Commit bool   // the server answered COMMIT; known for Lose and FreezeBehind only
+	Open   bool   // Freeze or FreezeBehind interrupted an open transaction
 }
 
 func (k Kind) freezes() bool { return k == Freeze || k == FreezeBehind }

@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// message is one of the protocol's: its type, and all of its bytes, type and length included.
+// message is a message of the Postgres protocol. kind is its type byte. raw are all of its bytes,
+// including type and length.
 type message struct {
 	kind byte
 	raw  []byte
@@ -17,10 +18,11 @@ type message struct {
 
 func (m message) body() []byte { return m.raw[5:] }
 
-const longest = 1 << 30 // what a server accepts
+const longest = 1 << 30 // the maximum that a server accepts
 
 var errLength = errors.New("faultproxy: impossible length of a message")
 
+// readMessage reads a message with a type byte.
 func readMessage(r *bufio.Reader) (message, error) {
 	head := make([]byte, 5, 512)
 	if _, err := io.ReadFull(r, head); err != nil {
@@ -30,7 +32,8 @@ func readMessage(r *bufio.Reader) (message, error) {
 	return message{kind: head[0], raw: raw}, err
 }
 
-// readStartup reads a message of a connection's beginning, which has no type.
+// readStartup reads a message from the start of a connection, which has no type byte. code is the
+// protocol version, or one of the request codes of startup.go.
 func readStartup(r *bufio.Reader) (code uint32, raw []byte, err error) {
 	head := make([]byte, 4, 512)
 	if _, err := io.ReadFull(r, head); err != nil {
@@ -42,6 +45,8 @@ func readStartup(r *bufio.Reader) (code uint32, raw []byte, err error) {
 	return binary.BigEndian.Uint32(raw[4:]), raw, nil
 }
 
+// readRest reads the rest of a message. head is what was already read. length does not include the
+// type byte.
 func readRest(r *bufio.Reader, head []byte, length int) ([]byte, error) {
 	if length < 4 || length > longest {
 		return nil, errLength
@@ -51,18 +56,19 @@ func readRest(r *bufio.Reader, head []byte, length int) ([]byte, error) {
 	return raw, err
 }
 
-// query is a statement of the simple protocol.
+// query returns a Query message, the simple protocol's, with sql.
 func query(sql string) []byte {
 	raw := binary.BigEndian.AppendUint32([]byte{'Q'}, uint32(len(sql)+5))
 	return append(append(raw, sql...), 0)
 }
 
-// cString returns the string at the beginning of a body, and what follows it.
+// cString returns the NUL-terminated string at the start of body, and the bytes after it.
 func cString(body []byte) (string, []byte) {
 	text, rest, _ := bytes.Cut(body, []byte{0})
 	return string(text), rest
 }
 
+// endsTransaction reports whether sql rolls back a transaction.
 func endsTransaction(sql string) bool {
 	word := strings.ToLower(strings.TrimSpace(sql))
 	return strings.HasPrefix(word, "rollback") || strings.HasPrefix(word, "abort")

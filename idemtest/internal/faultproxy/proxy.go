@@ -16,18 +16,20 @@ type Proxy struct {
 
 	mu      sync.Mutex
 	closed  bool
-	frozen  bool // new connections are not answered
+	frozen  bool // new connections get no answer
 	conns   map[*conn]struct{}
-	fault   *Fault // nil when there is nothing to do, or it is done
+	fault   *Fault // nil if there is none, or after it has fired
 	shot    Shot
 	flights int
-	commit  int // how many flights came before the first one that was answered by COMMIT, -1 if there was none
+	// commit is the number of flights before the first one that the server answered with COMMIT, or
+	// -1.
+	commit  int
 	delay   time.Duration
-	aborted bool // a transaction was, since the last Arm
-	down    bool // no new connection is made
+	aborted bool // a statement has aborted a transaction since the last Arm
+	down    bool // new connections are refused
 }
 
-// Start starts a proxy in front of the server that config leads to.
+// Start starts a proxy in front of the server of config.
 func Start(config *pgconn.Config) (*Proxy, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -38,10 +40,10 @@ func Start(config *pgconn.Config) (*Proxy, error) {
 	return p, nil
 }
 
-// Port is where the proxy listens, on 127.0.0.1.
+// Port returns the port on 127.0.0.1 on which the proxy listens.
 func (p *Proxy) Port() uint16 { return uint16(p.listener.Addr().(*net.TCPAddr).Port) }
 
-// Close cuts all connections and returns when nothing of the proxy runs any more.
+// Close closes all connections and waits until all goroutines of the proxy have ended.
 func (p *Proxy) Close() {
 	p.mu.Lock()
 	p.closed = true
@@ -51,28 +53,30 @@ func (p *Proxy) Close() {
 	p.running.Wait()
 }
 
-// Arm has a fault done to a flight that is still to come, and forgets what an earlier one has come to.
+// Arm sets the fault for a later flight, resets the counters and clears the outcome of the previous
+// fault.
 func (p *Proxy) Arm(f Fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.fault, p.shot, p.flights, p.aborted, p.commit = &f, Shot{}, 0, false, -1
 }
 
-// ToCommit returns how many flights came before the first COMMIT since the last Arm, -1 if there was none.
+// ToCommit returns the number of flights before the first COMMIT since the last Arm, or -1 if there
+// was none.
 func (p *Proxy) ToCommit() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.commit
 }
 
-// Aborted reports whether a transaction was aborted by the error of a statement since the last Arm.
+// Aborted reports whether the error of a statement has aborted a transaction since the last Arm.
 func (p *Proxy) Aborted() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.aborted
 }
 
-// Disarm lets everything pass again, and returns the outcome of the fault.
+// Disarm removes the fault, ends an outage, and returns the outcome of the fault.
 func (p *Proxy) Disarm() Shot {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -80,7 +84,7 @@ func (p *Proxy) Disarm() Shot {
 	return p.shot
 }
 
-// Thaw ends a freeze: the connections are cut, and new ones are made.
+// Thaw ends a freeze: it closes the frozen connections and accepts new ones.
 func (p *Proxy) Thaw() {
 	p.mu.Lock()
 	was := p.frozen
@@ -94,20 +98,21 @@ func (p *Proxy) Thaw() {
 // Twin starts another proxy in front of the same server.
 func (p *Proxy) Twin() (*Proxy, error) { return Start(p.server) }
 
-// Delay holds every flight that begins later for d.
+// Delay delays every later flight by d.
 func (p *Proxy) Delay(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.delay = d
 }
 
-// Flights returns how many flights have begun since the last Arm.
+// Flights returns the number of flights that have begun since the last Arm.
 func (p *Proxy) Flights() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.flights
 }
 
+// serve accepts connections until the listener is closed.
 func (p *Proxy) serve() {
 	for {
 		socket, err := p.listener.Accept()
@@ -126,6 +131,7 @@ func (p *Proxy) serve() {
 	}
 }
 
+// keep registers c. It returns false if the proxy is closed or in an outage.
 func (p *Proxy) keep(c *conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -137,6 +143,7 @@ func (p *Proxy) keep(c *conn) bool {
 	return true
 }
 
+// drop closes c and removes it.
 func (p *Proxy) drop(c *conn) {
 	c.cut()
 	p.mu.Lock()
@@ -144,7 +151,8 @@ func (p *Proxy) drop(c *conn) {
 	delete(p.conns, c)
 }
 
-// each does something to every connection but one.
+// each calls do for every connection except but. It releases the lock before, because do may call
+// methods of p.
 func (p *Proxy) each(but *conn, do func(*conn)) {
 	p.mu.Lock()
 	var all []*conn
@@ -159,7 +167,9 @@ func (p *Proxy) each(but *conn, do func(*conn)) {
 	}
 }
 
-// begins is asked when a flight begins. It returns the fault that is to be done to this one, if any.
+// begins counts a flight that is about to be sent, and returns the fault for it, if any, and the
+// delay. For Conflict, a flight outside a transaction and a ROLLBACK are not counted: the server
+// could not answer them with a serialization failure.
 func (p *Proxy) begins(inTransaction bool, sql string) (fault *Fault, delay time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -175,7 +185,7 @@ func (p *Proxy) begins(inTransaction bool, sql string) (fault *Fault, delay time
 	return f, p.delay
 }
 
-// answeredCommit is told that a flight was answered by COMMIT.
+// answeredCommit records that the server answered a flight with COMMIT.
 func (p *Proxy) answeredCommit() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -184,28 +194,28 @@ func (p *Proxy) answeredCommit() {
 	}
 }
 
-// committed is told that the flight of the fault has committed something.
+// committed records that the flight of the fault has committed.
 func (p *Proxy) committed() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.shot.Commit = true
 }
 
-// isAborted is told that a transaction is aborted.
+// isAborted records that a statement has aborted a transaction.
 func (p *Proxy) isAborted() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.aborted = true
 }
 
-// found is told of each connection that a freeze meets whether a transaction is under way on it.
+// found records whether a connection had an open transaction when the freeze began.
 func (p *Proxy) found(open bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.shot.Open = p.shot.Open || open
 }
 
-// reset closes a socket so that the other side notices at once.
+// reset closes socket with a TCP reset, so that the other side notices at once.
 func reset(socket net.Conn) {
 	if tcp, ok := socket.(*net.TCPConn); ok {
 		tcp.SetLinger(0)

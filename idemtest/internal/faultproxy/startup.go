@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// What a client may send first, instead of its name.
+// These are the codes that a client may send in place of a protocol version.
 const (
 	cancelRequest = 80877102
 	sslRequest    = 80877103
@@ -22,7 +22,9 @@ const (
 
 const dialLimit = 30 * time.Second
 
-// start carries the beginning of a connection. It is false if there is nothing to follow.
+// start handles the startup of a connection: it refuses encryption to the client, connects to the
+// server and forwards the startup message. It forwards a CancelRequest too, which has no answer.
+// start returns false if the connection has ended.
 func (c *conn) start(r *bufio.Reader) bool {
 	for {
 		code, raw, err := readStartup(r)
@@ -47,14 +49,15 @@ func (c *conn) start(r *bufio.Reader) bool {
 			return false
 		}
 		if code == cancelRequest {
-			io.Copy(io.Discard, server) // until the server has taken it
+			io.Copy(io.Discard, server) // wait until the server has read the request
 			return false
 		}
 		return true
 	}
 }
 
-// connected keeps the connection to the server, unless all is over.
+// connected stores the connection to the server. It returns false, and closes server, if the
+// client's connection was cut meanwhile.
 func (c *conn) connected(server net.Conn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -66,7 +69,8 @@ func (c *conn) connected(server net.Conn) bool {
 	return true
 }
 
-// dial connects to the server, and speaks TLS with it where its address says so.
+// dial connects to the server. It negotiates TLS if config has a TLS configuration. If the server
+// refuses TLS, dial continues without it only if config allows that (sslmode=prefer).
 func dial(config *pgconn.Config) (net.Conn, error) {
 	network, address := pgconn.NetworkAddress(config.Host, config.Port)
 	server, err := net.DialTimeout(network, address, dialLimit)
@@ -93,6 +97,7 @@ func dial(config *pgconn.Config) (net.Conn, error) {
 	return nil, errors.New("the server has no TLS, and its address asks for it")
 }
 
+// plainAllowed reports whether config allows a connection without TLS.
 func plainAllowed(config *pgconn.Config) bool {
 	for _, fallback := range config.Fallbacks {
 		if fallback.TLSConfig == nil {
@@ -102,7 +107,7 @@ func plainAllowed(config *pgconn.Config) bool {
 	return false
 }
 
-// refusal is the message by which a server says that it cannot be connected to.
+// refusal returns an ErrorResponse message with SQLSTATE 08001.
 func refusal(err error) []byte {
 	body := fmt.Appendf(nil, "SFATAL\x00VFATAL\x00C08001\x00Midemtest cannot reach the server: %v\x00\x00", err)
 	return append(binary.BigEndian.AppendUint32([]byte{'E'}, uint32(len(body)+4)), body...)

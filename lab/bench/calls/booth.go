@@ -1,5 +1,5 @@
-// Package calls measures idem.Do beside what people use instead: a write that must not happen
-// twice, in one database.
+// Package calls measures idem.Do and its alternatives: a write in one database that must not happen
+// twice.
 package calls
 
 import (
@@ -19,23 +19,24 @@ import (
 	"github.com/idem-go/idem/lab/schema"
 )
 
-// booth is a contestant on a database of its own.
+// booth is a contestant that is ready to work on its own database.
 type booth struct {
 	contestant.Contestant
 	runner contestant.Runner
 	server *runner.Server
 	pool   *pgxpool.Pool
-	proxy  *pgproxy.Proxy // nil: the way to the server is direct
+	proxy  *pgproxy.Proxy // nil if the connection to the server is direct
 	redis  distance
 }
 
-// way is how a contestant reaches its server.
+// way describes the connection between a contestant and its server.
 type way struct {
 	rtt     time.Duration
-	counted bool // round trips are counted by a proxy, also where no latency is added
+	counted bool // use a proxy to count round trips, even without added latency
 	conns   int
 }
 
+// open creates a database for a contestant and opens the contestant on it.
 func open(ctx context.Context, s *runner.Server, c contestant.Contestant, w way) (b *booth, err error) {
 	dsn, err := s.Database(ctx, contestant.Schema, schema.UpAt)
 	if err != nil {
@@ -67,7 +68,7 @@ func open(ctx context.Context, s *runner.Server, c contestant.Contestant, w way)
 	return b, nil
 }
 
-// Close closes what belongs to the booth. The database goes with the server.
+// Close closes the contestant, its pool and its proxy. The database is deleted with the server.
 func (b *booth) Close() error {
 	if b.runner != nil {
 		b.runner.Close()
@@ -81,8 +82,8 @@ func (b *booth) Close() error {
 	return b.proxy.Close()
 }
 
-// trips returns how many round trips were made since the last call. Only a booth with a proxy
-// counts those to Postgres.
+// trips returns the number of round trips since the last call. Round trips to Postgres are counted
+// only if the booth has a proxy.
 func (b *booth) trips() int {
 	trips := int(b.redis.trips.Swap(0))
 	if b.proxy != nil {
@@ -91,13 +92,13 @@ func (b *booth) trips() int {
 	return trips
 }
 
-// settle returns when a connection is free. Where the pool has one connection, everything that a
-// call has left to do is done then.
+// settle waits until a connection is free. If the pool has one connection, everything that a call
+// does after its answer is then finished.
 func (b *booth) settle(ctx context.Context) error {
 	return b.pool.AcquireFunc(ctx, func(*pgxpool.Conn) error { return nil })
 }
 
-// size returns the bytes of the contestant's tables.
+// size returns the size of the contestant's tables in bytes.
 func (b *booth) size(ctx context.Context) (bytes float64, err error) {
 	for _, table := range b.Tables {
 		var size float64
@@ -109,13 +110,14 @@ func (b *booth) size(ctx context.Context) (bytes float64, err error) {
 	return bytes, nil
 }
 
-// sample is what a contestant did in one go.
+// sample is the result of one load.
 type sample struct {
 	runner.Sample
 	replayed, refused int
 }
 
-// load makes calls from some clients at once until the limit is reached.
+// load makes calls from several clients until the limit is reached, and counts replays and
+// refusals.
 func (b *booth) load(ctx context.Context, source *source, clients int, limit runner.Limit) (sample, error) {
 	return load(ctx, b.runner, source, clients, limit)
 }
@@ -142,8 +144,8 @@ func load(ctx context.Context, r contestant.Runner, source *source, clients int,
 	return sample{made, int(replayed.Load()), int(refused.Load())}, err
 }
 
-// distance makes a Redis look as far away as the proxy makes Postgres, and counts its round trips:
-// each write of the client is one.
+// distance adds the latency to Redis that the proxy adds to Postgres. It also counts the round
+// trips to Redis: each write of the client is one.
 type distance struct {
 	rtt   time.Duration
 	trips atomic.Int64
@@ -165,7 +167,7 @@ type distantConn struct {
 func (c *distantConn) Write(b []byte) (int, error) {
 	c.distance.trips.Add(1)
 	if c.distance.rtt > 0 {
-		// The timers of the Go runtime are a millisecond late when nothing else happens.
+		// The timers of the Go runtime are up to a millisecond late on an idle process.
 		ts := syscall.NsecToTimespec(int64(c.distance.rtt))
 		_ = syscall.Nanosleep(&ts, nil)
 	}

@@ -12,23 +12,23 @@ import (
 	"github.com/idem-go/idem/lab/bench/runner"
 )
 
-// The kinds of calls.
+// These are the kinds of calls.
 const (
-	first  = "first"  // each call has a key of its own
-	replay = "replay" // each call has a key that was answered before
+	first  = "first"  // each call has a new key
+	replay = "replay" // each call has a key with a recorded answer
 	mixed  = "mixed"  // some calls repeat a recent key
 )
 
-// cell says which calls are made in a scenario.
+// cell describes the calls of a scenario.
 type cell struct {
 	work      string
-	realistic bool // the order with its lines, and not one INSERT
+	realistic bool // a realistic order instead of one INSERT
 	clients   int
-	bytes     int     // of the response; 0: 200
-	share     float64 // of calls that repeat a recent key
+	bytes     int     // size of the response; 0 means 200
+	share     float64 // share of calls that repeat a recent key
 	way       way
-	limit     runner.Limit // of a turn
-	apart     bool         // the processor time of server and client is returned apart
+	limit     runner.Limit // of one turn
+	apart     bool         // report the processor times of server and client separately
 }
 
 const smallResponse = 200
@@ -46,7 +46,7 @@ func (c cell) source(seed uint64) *source {
 	return s
 }
 
-// contestant returns the contestant as one that takes turns in the cell.
+// contestant returns a runner.Contestant that takes turns in the cell.
 func (c cell) contestant(who contestant.Contestant, seed uint64) runner.Contestant {
 	return runner.Contestant{Name: who.Name, Open: func(ctx context.Context, s *runner.Server) (runner.Seat, error) {
 		b, err := open(ctx, s, who, c.way)
@@ -61,7 +61,7 @@ func (c cell) contestant(who contestant.Contestant, seed uint64) runner.Contesta
 	}}
 }
 
-// turns are the turns of a contestant in a cell.
+// turns runs the turns of a contestant in a cell.
 type turns struct {
 	*booth
 	cell
@@ -71,12 +71,12 @@ type turns struct {
 	refused  int
 }
 
-// warmUp is how many calls each client makes before it is measured. PostgreSQL plans a statement
-// anew for the first five times on a connection: with fewer calls the first turn measured the
-// planning.
+// warmUp is the number of calls of each client before the measurement. On each connection,
+// PostgreSQL plans a statement anew for its first five executions. With fewer calls, the first turn
+// would measure the planning.
 const warmUp = 12
 
-// prepare records what is to be replayed, and warms the connections up.
+// prepare records the responses to replay, and warms up the connections.
 func (t *turns) prepare(ctx context.Context) error {
 	if t.work == replay {
 		if err := prime(ctx, t.runner, t.keys, 100); err != nil {
@@ -87,7 +87,7 @@ func (t *turns) prepare(ctx context.Context) error {
 	return err
 }
 
-// prime records responses for some keys, and lets the source call nothing else.
+// prime records responses for new keys, and makes s repeat these keys only.
 func prime(ctx context.Context, r contestant.Runner, s *source, keys int) error {
 	all := s.take(keys)
 	for _, key := range all {
@@ -118,8 +118,9 @@ func (t *turns) Take(ctx context.Context) (result.Values, error) {
 	return values, nil
 }
 
-// timed loads the contestant, and returns the processor time of a call in microseconds. There is
-// none where the proxy has some of its own, and where the kernel does not report it.
+// timed loads the contestant and returns the processor time per call in microseconds. It returns no
+// times if a proxy runs in this process, because the proxy needs processor time too, or if the
+// kernel does not report them.
 func (b *booth) timed(ctx context.Context, keys *source, clients int, limit runner.Limit) (sample, result.Values, error) {
 	database := b.pool.Config().ConnConfig.Database
 	before, err := b.server.Processor(ctx, database)

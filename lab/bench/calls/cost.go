@@ -11,8 +11,8 @@ import (
 	"github.com/idem-go/idem/lab/bench/runner"
 )
 
-// costs measures what one call of a contestant costs apart from time, and what happens when
-// duplicates come at once.
+// costs measures what a call costs apart from time: WAL, allocations, storage and round trips. It
+// also measures what happens to simultaneous duplicates.
 func costs(who contestant.Contestant, seed uint64) runner.Contestant {
 	return runner.Once(who.Name, func(ctx context.Context, s *runner.Server) (values result.Values, err error) {
 		b, err := open(ctx, s, who, way{conns: poolSize})
@@ -30,20 +30,20 @@ func costs(who contestant.Contestant, seed uint64) runner.Contestant {
 	})
 }
 
-// meter measures a contestant.
+// meter measures the costs of a contestant and collects the values.
 type meter struct {
 	*booth
 	keys   *source
 	values result.Values
 }
 
-// calls makes calls one after the other.
+// calls makes n calls one after another.
 func (m meter) calls(ctx context.Context, n int) error {
 	_, err := m.load(ctx, m.keys, 1, runner.Limit{Calls: n})
 	return err
 }
 
-// both measures a figure of first runs, and the same of replays if the contestant keeps records.
+// both measures a value for first runs, and for replays if the contestant keeps records.
 func (m meter) both(ctx context.Context, name string, measure func(meter) (float64, error)) (err error) {
 	if m.values[name+"_first"], err = measure(m); err != nil || m.Recordless {
 		return err
@@ -56,12 +56,14 @@ func (m meter) both(ctx context.Context, name string, measure func(meter) (float
 	return err
 }
 
-// wal counts bytes of write-ahead log. The median of some batches leaves out what the server writes
-// on its own account.
+// wal measures the bytes of WAL per call. It takes the median of several batches, to exclude what
+// the server writes in the background.
 func (m meter) wal(ctx context.Context) error {
 	const batches, calls = 5, 100
 	return m.both(ctx, "wal", func(m meter) (float64, error) {
-		if err := m.calls(ctx, calls); err != nil { // touches pages for the first time since the last checkpoint
+		// The first write to a page after a checkpoint logs the whole page. These calls are not
+		// measured.
+		if err := m.calls(ctx, calls); err != nil {
 			return 0, err
 		}
 		var all []float64
@@ -88,7 +90,7 @@ func (m meter) wal(ctx context.Context) error {
 	})
 }
 
-// allocs counts the allocations of the client, less those of the benchmark.
+// allocs measures the allocations of the client, without those of the benchmark itself.
 func (m meter) allocs(ctx context.Context) error {
 	const calls = 200
 	each := func(m meter) (float64, error) {
@@ -108,7 +110,7 @@ func (m meter) allocs(ctx context.Context) error {
 	})
 }
 
-// nothing is the contestant that measures the benchmark.
+// nothing is a contestant that does nothing. allocs uses it to measure the benchmark itself.
 type nothing struct{}
 
 func (nothing) Do(context.Context, contestant.Call) (contestant.Answer, error) {
@@ -116,8 +118,8 @@ func (nothing) Do(context.Context, contestant.Call) (contestant.Answer, error) {
 }
 func (nothing) Close() {}
 
-// storage counts the bytes that a record takes, with its part of the indexes and what updates have
-// left.
+// storage measures the bytes that a record occupies, including its index entries and the dead
+// tuples of updates.
 func (m meter) storage(ctx context.Context) error {
 	if m.Tables == nil {
 		return nil
@@ -135,8 +137,8 @@ func (m meter) storage(ctx context.Context) error {
 	return err
 }
 
-// races lets 32 calls with the same key start at once, ten times, and counts how often they were
-// executed.
+// races starts 32 calls with the same key at once, ten times, and counts the executions and
+// refusals.
 func (m meter) races(ctx context.Context) error {
 	const races, calls = 10, 32
 	before, err := count(ctx, m.pool)
@@ -158,8 +160,8 @@ func (m meter) races(ctx context.Context) error {
 	return err
 }
 
-// countTrips counts round trips through a proxy. One connection is enough, and has every statement
-// prepared after the first calls, unless the contestant listens on others.
+// countTrips counts round trips with a proxy. It uses one connection, so that every statement is
+// prepared after a few calls. A contestant that needs further connections gets a normal pool.
 func countTrips(ctx context.Context, s *runner.Server, who contestant.Contestant, seed uint64, values result.Values) (err error) {
 	conns := 1
 	if who.Listens {

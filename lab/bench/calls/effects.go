@@ -7,9 +7,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// effects are what the business has left in a database.
+// effects counts the rows that the business has written.
 type effects struct {
-	Orders, Distinct    int // and how many different keys they have
+	Orders, Distinct    int // orders, and distinct keys among them
 	Lines, Ledger, Sold int
 }
 
@@ -19,8 +19,8 @@ func count(ctx context.Context, pool *pgxpool.Pool) (e effects, err error) {
 	return e, err
 }
 
-// check compares the effects with the number of different requests. A contestant that repeats may
-// execute a duplicate again.
+// check returns an error if the effects do not match the number of distinct requests. repeats
+// allows duplicates to be executed again.
 func (e effects) check(requests int, realistic, repeats bool) error {
 	switch {
 	case e.Distinct != requests:

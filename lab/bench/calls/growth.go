@@ -14,8 +14,9 @@ import (
 	"github.com/idem-go/idem/lab/bench/runner"
 )
 
-// grown returns idem.Do on a table of so many records. In each turn, some clients make first runs
-// and then replays of random keys: the hard case for an index, because each key is on another page.
+// grown returns idem.Do on a table with that many records. In each turn several clients make first
+// runs and then replays of random keys. Random keys are the worst case for an index, because each
+// key is on another page.
 func grown(records int, clients []int, turn time.Duration, seed uint64) runner.Contestant {
 	return runner.Contestant{Name: grouped(records) + " records", Open: func(ctx context.Context, s *runner.Server) (runner.Seat, error) {
 		b, err := open(ctx, s, contestant.Idem(), way{conns: poolSize})
@@ -31,7 +32,7 @@ func grown(records int, clients []int, turn time.Duration, seed uint64) runner.C
 	}}
 }
 
-// growth are the turns on a table.
+// growth runs the turns on such a table.
 type growth struct {
 	*booth
 	clients         []int
@@ -85,8 +86,8 @@ func (g *growth) Finish(ctx context.Context) (result.Values, error) {
 	return nil, found.check(g.firsts.made(), false, false)
 }
 
-// The statements and expressions that the table of idem consists of. Whatever the schema is, a
-// table that fill has filled is like one that calls have filled.
+// These queries read the structure of the table of idem, so that fill works with any version of the
+// schema.
 const (
 	indexesOf = `select pg_get_indexdef(indexrelid) from pg_index i
 		where indrelid = 'idem.records'::regclass and not exists (select from pg_constraint where conindid = i.indexrelid)`
@@ -103,8 +104,8 @@ const (
 		end from pg_attribute where attrelid = 'idem.records'::regclass and attnum > 0 and not attisdropped order by attnum`
 )
 
-// fill fills the table of idem with copies of the record that a call leaves, each under a key of
-// its own. The indexes are as compact as fresh ones.
+// fill fills the table of idem with copies of a real record, each with its own key. It drops the
+// indexes first and builds them at the end, so that they are compact.
 func fill(ctx context.Context, b *booth, records int, call contestant.Call) error {
 	if _, err := b.runner.Do(ctx, call); err != nil {
 		return err
@@ -120,8 +121,8 @@ func fill(ctx context.Context, b *booth, records int, call contestant.Call) erro
 		}
 	}
 	indexes, drops, copies := parts[0], parts[1], parts[2]
-	// A table that is emptied and filled in one transaction is not logged, where the server is set
-	// so.
+	// With wal_level=minimal, a table that is truncated and filled in one transaction is not
+	// logged.
 	statements := append([]string{"create temp table pattern on commit drop as select * from idem.records", "truncate idem.records"}, drops...)
 	statements = append(statements, fmt.Sprintf("insert into idem.records select %s from pattern, generate_series(1, %d) n", strings.Join(copies, ", "), records))
 	err := pgx.BeginFunc(ctx, b.pool, func(tx pgx.Tx) error {
@@ -144,7 +145,7 @@ func fill(ctx context.Context, b *booth, records int, call contestant.Call) erro
 	return nil
 }
 
-// sampleKeys returns about so many of the recorded keys, from everywhere in the table.
+// sampleKeys returns about that many recorded keys from the whole table.
 func sampleKeys(ctx context.Context, b *booth, keys int) ([]string, error) {
 	rows, err := b.pool.Query(ctx, `select key from idem.records
 		tablesample bernoulli (least(100, 100.0 * $1 / (select reltuples from pg_class where oid = 'idem.records'::regclass)))
@@ -159,7 +160,7 @@ func sampleKeys(ctx context.Context, b *booth, keys int) ([]string, error) {
 	return sample, err
 }
 
-// grouped writes a number with commas between its thousands.
+// grouped formats a number with commas.
 func grouped(n int) string {
 	text := fmt.Sprint(n)
 	for i := len(text) - 3; i > 0; i -= 3 {

@@ -9,7 +9,7 @@ import (
 	"github.com/idem-go/idem/lab/bench/runner"
 )
 
-// Modules are those whose versions matter to a reader.
+// Modules are the modules whose versions the report names.
 var Modules = []string{
 	"github.com/jackc/pgx/v5", "github.com/dbos-inc/dbos-transact-golang", "github.com/riverqueue/river", "github.com/redis/go-redis/v9",
 	"github.com/gofiber/fiber/v3", "github.com/gofiber/storage/postgres/v3",
@@ -17,19 +17,19 @@ var Modules = []string{
 
 const (
 	millisecond = time.Millisecond
-	poolSize    = 40 // room for 32 clients, and for what a contestant does beside them
+	poolSize    = 40 // for 32 clients and the background work of a contestant
 )
 
-// plan makes scenarios from a base point and one axis after the other. All points together would
-// take a day.
+// plan collects the scenarios. They vary one parameter at a time around a base point. All
+// combinations would take a day.
 type plan struct {
 	quick bool
 	seed  uint64
 	all   []runner.Scenario
 }
 
-// Scenarios returns those of the suite. A quick run has fewer scenarios and turns, and no large
-// table.
+// Scenarios returns the scenarios of the suite. A quick run has fewer scenarios and turns, and no
+// large tables.
 func Scenarios(quick bool, seed uint64) []runner.Scenario {
 	p := &plan{quick: quick, seed: seed}
 	near, far, slow := place{name: "loopback"}, place{name: "rtt", rtt: millisecond}, place{name: "flush", server: runner.Spec{Flush: millisecond}}
@@ -58,7 +58,7 @@ func Scenarios(quick bool, seed uint64) []runner.Scenario {
 	return p.all
 }
 
-// Profile returns the scenarios that show where the time of a call goes.
+// Profile returns the scenarios that show how the time of a call is spent.
 func Profile(quick bool, seed uint64) []runner.Scenario {
 	p := &plan{quick: quick, seed: seed}
 	near := place{name: "profile"}
@@ -76,7 +76,7 @@ func Profile(quick bool, seed uint64) []runner.Scenario {
 	return p.all
 }
 
-// rank sorts scenarios so that each server is started once.
+// rank orders the scenarios by server, so that each server is started once.
 func rank(s runner.Spec) int {
 	switch {
 	case s.Load:
@@ -87,15 +87,16 @@ func rank(s runner.Spec) int {
 	return 0
 }
 
-// place is how far away which server is.
+// place is a kind of server and its latency.
 type place struct {
 	name   string
 	server runner.Spec
 	rtt    time.Duration
 }
 
-// rounds returns the rounds of a scenario. Many short turns tell more than few long ones of the
-// same sum: what is compared is closer together. An odd number has a middle.
+// rounds returns the number of rounds of a scenario. Many short turns are better than few long
+// ones, because the compared measurements are closer together in time. An odd number gives an exact
+// median.
 func (p *plan) rounds(n int) int {
 	if p.quick {
 		return 3
@@ -126,13 +127,13 @@ func (p *plan) cells(at place, who []contestant.Contestant, cells ...cell) {
 	}
 }
 
-// by returns the cell with so many clients.
+// by returns the cell with a number of clients.
 func (c cell) by(clients int) cell {
 	c.clients = clients
 	return c
 }
 
-// name returns the name of a scenario: what is done, where, by how many clients.
+// name returns the name of the scenario: kind of calls, business, server and number of clients.
 func (c cell) name(at place) string {
 	work, business := c.work, "insert"
 	if c.share > 0 {
@@ -147,6 +148,7 @@ func (c cell) name(at place) string {
 	return fmt.Sprintf("%s/%s/%s/%d", work, business, at.name, c.clients)
 }
 
+// each adds a scenario whose contestants are made by measure.
 func (p *plan) each(name string, rounds int, who []contestant.Contestant, measure func(contestant.Contestant, uint64) runner.Contestant) {
 	sc := runner.Scenario{Name: name, Rounds: rounds}
 	for _, one := range who {
@@ -155,6 +157,7 @@ func (p *plan) each(name string, rounds int, who []contestant.Contestant, measur
 	p.all = append(p.all, sc)
 }
 
+// growth adds a scenario with tables of different sizes.
 func (p *plan) growth(name string, clients []int) {
 	sizes := []int{10_000, 1_000_000, 10_000_000}
 	if p.quick {
@@ -167,13 +170,13 @@ func (p *plan) growth(name string, clients []int) {
 	p.all = append(p.all, sc)
 }
 
-// beside returns the contestants after their base.
+// beside returns base followed by others.
 func beside(base contestant.Contestant, others []contestant.Contestant) []contestant.Contestant {
 	return append([]contestant.Contestant{base}, others...)
 }
 
-// keepers returns the contestants that keep a record of a request. One of idem is enough where
-// nothing is executed.
+// keepers returns the contestants that record requests. It leaves out the batch variant of idem,
+// which does not differ if nothing is executed.
 func keepers() []contestant.Contestant {
 	return slices.DeleteFunc(contestant.All(), func(c contestant.Contestant) bool { return c.Recordless || c.Name == contestant.NameIdemBatch })
 }

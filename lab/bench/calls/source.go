@@ -10,12 +10,12 @@ import (
 	"github.com/idem-go/idem/lab/bench/calls/contestant"
 )
 
-// source makes the calls of one contestant in one scenario. Sources with the same seed make the
-// same keys.
+// source generates the calls of one contestant in one scenario. Sources with the same seed generate
+// the same keys.
 type source struct {
 	template contestant.Call // everything but the key
-	share    float64         // of calls that repeat a recent key
-	keys     []string        // only these are called, in turn; nil: new ones are made
+	share    float64         // share of calls that repeat a recent key
+	keys     []string        // keys to repeat in turn; nil means new keys
 
 	seed    uint64
 	clients atomic.Uint64
@@ -25,7 +25,8 @@ type source struct {
 	used    int
 }
 
-// recentKeys is how many of the last keys are repeated. Some of them are in flight.
+// recentKeys is the number of latest keys that may be repeated. Calls of some of them are still in
+// progress.
 const recentKeys = 64
 
 // newSource returns a source of calls with new keys.
@@ -33,10 +34,10 @@ func newSource(seed uint64, business contestant.Business, response int) *source 
 	return &source{template: contestant.Call{Business: business, Body: body(seed, response)}, seed: seed}
 }
 
-// made returns how many different keys were made.
+// made returns the number of distinct keys.
 func (s *source) made() int { return int(s.fresh.Load()) }
 
-// client returns a stream of calls for one client.
+// client returns a function that generates the calls of one client.
 func (s *source) client() func() contestant.Call {
 	random := rand.New(rand.NewPCG(s.seed, s.clients.Add(1)))
 	at := random.IntN(1 << 20)
@@ -56,6 +57,7 @@ func (s *source) client() func() contestant.Call {
 	}
 }
 
+// sometimesOld returns a recent key with the probability s.share, and a new key otherwise.
 func (s *source) sometimesOld(random *rand.Rand) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,7 +71,7 @@ func (s *source) sometimesOld(random *rand.Rand) string {
 	return key
 }
 
-// fork returns a source of the same calls with keys of its own.
+// fork returns a source of the same calls with different keys.
 func (s *source) fork() *source {
 	return &source{template: s.template, share: s.share, seed: s.seed + s.clients.Add(1)<<32}
 }
@@ -89,8 +91,7 @@ func uuid(random *rand.Rand) string {
 	return fmt.Sprintf("%08x-%04x-4%03x-a%03x-%012x", high>>32, high>>16&0xffff, high&0xfff, low>>48&0xfff, low&0xffffffffffff)
 }
 
-// body returns a JSON document of n bytes that does not compress, because Postgres would compress
-// it.
+// body returns a JSON document of n bytes. It is random, so that Postgres cannot compress it.
 func body(seed uint64, n int) []byte {
 	const frame = `{"status":"created","receipt":""}`
 	if n <= len(frame) {

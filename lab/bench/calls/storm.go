@@ -12,8 +12,8 @@ import (
 	"github.com/idem-go/idem/lab/bench/runner"
 )
 
-// A storm is one key that many callers call at once while its first run takes its time. Bystanders
-// make first runs of other keys, over the same pool.
+// A storm is a thousand calls with one key while its first run is in progress. Meanwhile bystanders
+// make first runs with other keys over the same pool.
 const (
 	duplicates    = 1000
 	bystanders    = 8
@@ -21,7 +21,7 @@ const (
 	stormPoolSize = 16
 )
 
-// storm returns the contestant as one that has a storm in each turn.
+// storm returns a runner.Contestant that has one storm in each turn.
 func storm(who contestant.Contestant, seed uint64) runner.Contestant {
 	return runner.Contestant{Name: who.Name, Open: func(ctx context.Context, s *runner.Server) (runner.Seat, error) {
 		b, err := open(ctx, s, who, way{conns: stormPoolSize})
@@ -36,14 +36,14 @@ func storm(who contestant.Contestant, seed uint64) runner.Contestant {
 	}}
 }
 
-// weather are the turns of a contestant in storms.
+// weather runs the turns of a contestant in storms.
 type weather struct {
 	*booth
 	keys         *source
 	calm, stormy []time.Duration // latencies of the bystanders in all turns
 }
 
-// Take compares the bystanders without the duplicates with the bystanders beside them.
+// Take measures the latency of the bystanders first without duplicates and then during a storm.
 func (w *weather) Take(ctx context.Context) (result.Values, error) {
 	calm, err := w.window(ctx, 0)
 	if err != nil {
@@ -66,7 +66,7 @@ func (w *weather) Finish(context.Context) (result.Values, error) {
 	return result.Values{"calm_p99_us": calm, "storm_p99_us": stormy, "slowdown": stormy / calm}, nil
 }
 
-// window is what happened while one key was hot.
+// window is the outcome of one storm.
 type window struct {
 	sample            // of the bystanders
 	settled           time.Duration
@@ -74,8 +74,8 @@ type window struct {
 	answers           int
 }
 
-// window lets the bystanders run while one first run takes its time, and some duplicates of it
-// wait.
+// window runs the bystanders during one slow first run, with a number of duplicates that wait for
+// it.
 func (w *weather) window(ctx context.Context, duplicates int) (found window, err error) {
 	call := w.keys.template
 	call.Key = w.keys.take(1)[0]

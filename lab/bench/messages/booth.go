@@ -1,6 +1,6 @@
-// Package messages measures packages outbox and inbox beside what people use instead: an order that
-// is saved and published, and a message that has one effect. It counts what is lost, doubled and
-// out of order, also when processes are killed.
+// Package messages measures packages outbox and inbox and their alternatives. An order is saved and
+// published, and a message must have exactly one effect. The benchmark counts lost and doubled
+// messages and messages out of order, also when processes are killed.
 package messages
 
 import (
@@ -19,21 +19,21 @@ import (
 	"github.com/idem-go/idem/lab/bench/runner"
 )
 
-// booth is one publishing contestant at work on its database, with a broker of its own. It is
-// opened for a turn and closed after it, so that no contestant polls in the turn of another.
+// booth is a publishing contestant that is ready to work on its database, with its own broker. It
+// is opened for one turn and then closed, so that no contestant polls during the turn of another.
 type booth struct {
 	out.Runner
 	dsn     string
 	pool    *pgxpool.Pool
 	sink    *broker.Sink
 	stop    func()
-	relayed chan error // what Relay has returned
+	relayed chan error // the result of Relay; nil if there is no relay
 
 	mu        sync.Mutex
-	committed map[string]time.Time // by id
+	committed map[string]time.Time // time of the commit by order id
 }
 
-// openBooth opens a contestant that does not relay yet.
+// openBooth opens a contestant. It does not start the relay.
 func openBooth(ctx context.Context, c out.Contestant, dsn string, conns int) (b *booth, err error) {
 	b = &booth{dsn: dsn, sink: broker.NewSink(), stop: func() {}, committed: map[string]time.Time{}}
 	if b.pool, err = runner.Pool(ctx, dsn, conns); err != nil {
@@ -46,7 +46,7 @@ func openBooth(ctx context.Context, c out.Contestant, dsn string, conns int) (b 
 	return b, nil
 }
 
-// relay starts the relay of the contestant, if it has one.
+// relay starts the relay of the contestant, if there is one.
 func (b *booth) relay() {
 	relayer, ok := b.Runner.(out.Relayer)
 	if !ok {
@@ -57,7 +57,7 @@ func (b *booth) relay() {
 	go func() { b.relayed <- relayer.Relay(ctx) }()
 }
 
-// Close stops the relay and closes the pool. It returns the error of the relay.
+// Close stops the relay, closes the pool and returns the error of the relay.
 func (b *booth) Close() error {
 	defer b.pool.Close()
 	b.stop()
@@ -71,7 +71,7 @@ func (b *booth) Close() error {
 	return err
 }
 
-// place places an order of one of some customers, and records when it was committed.
+// place places an order and records the time of its commit.
 func (b *booth) place(ctx context.Context, order out.Order) error {
 	if err := b.Place(ctx, order); err != nil {
 		return err
@@ -83,7 +83,7 @@ func (b *booth) place(ctx context.Context, order out.Order) error {
 	return nil
 }
 
-// load places orders of some customers from some clients at once until the limit is reached.
+// load places orders of random customers from several clients until the limit is reached.
 func (b *booth) load(ctx context.Context, clients, customers int, limit runner.Limit) (runner.Sample, error) {
 	return runner.Load(ctx, clients, limit, func(int) func(context.Context) error {
 		order := out.NewOrder(1 + rand.N(customers))
@@ -91,15 +91,15 @@ func (b *booth) load(ctx context.Context, clients, customers int, limit runner.L
 	})
 }
 
-// published waits until so many messages were published.
+// published waits until n messages were published.
 func (b *booth) published(ctx context.Context, n int) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, 2*time.Minute, errors.New("not all messages were published within two minutes"))
 	defer cancel()
 	return b.sink.Await(ctx, n)
 }
 
-// audit compares what the broker has with what was committed. It fails if a message was lost, or
-// published without a commit.
+// audit compares the messages in the broker with the committed orders. It returns an error if a
+// message was lost, or published without a commit.
 func (b *booth) audit(ctx context.Context) (broker.Account, error) {
 	committed, err := expected(ctx, b.dsn)
 	if err != nil {
@@ -112,7 +112,7 @@ func (b *booth) audit(ctx context.Context) (broker.Account, error) {
 	return a, nil
 }
 
-// expected returns the messages that are to be published, by customer and number.
+// expected returns the committed messages, sorted by customer and number.
 func expected(ctx context.Context, dsn string) ([]broker.Expected, error) {
 	conn, err := pgx.Connect(ctx, dsn)
 	if err != nil {

@@ -19,7 +19,7 @@ type consumer struct {
 	plan
 	dsn     string
 	workers int
-	doubled int // effects, in all turns
+	doubled int // doubled effects in all turns
 }
 
 func (p plan) consumer(c in.Contestant, workers int) runner.Contestant {
@@ -29,8 +29,8 @@ func (p plan) consumer(c in.Contestant, workers int) runner.Contestant {
 	}}
 }
 
-// Take measures how many messages a second have their effect, each counted once, of those that come
-// within a turn.
+// Take measures how many messages per second have their effect. It counts each message once, and
+// only messages that arrive within the turn.
 func (c *consumer) Take(ctx context.Context) (result.Values, error) {
 	if err := runner.Execute(ctx, c.dsn, "truncate effects"); err != nil {
 		return nil, err
@@ -56,7 +56,8 @@ func (c *consumer) Take(ctx context.Context) (result.Values, error) {
 	all := warm.Made() + source.Made()
 	found, err := tally(ctx, c.dsn, all)
 	c.doubled += found.doubled
-	if err == nil && (found.lost > 0 || found.doubled > 0 && !c.Repeats) { // no process was killed
+	// No process was killed, so that no message may be lost.
+	if err == nil && (found.lost > 0 || found.doubled > 0 && !c.Repeats) {
 		err = fmt.Errorf("of %d messages %d have no effect and %d more than one", all, found.lost, found.doubled)
 	}
 	return values, err
@@ -66,15 +67,15 @@ func (c *consumer) consume(ctx context.Context, pool *pgxpool.Pool, source *brok
 	return c.Consume(ctx, in.Place{Pool: pool, Source: source.Open(), Workers: c.workers, Batch: c.batch})
 }
 
-// Finish returns how many effects were doubled.
+// Finish returns the number of doubled effects.
 func (c *consumer) Finish(context.Context) (result.Values, error) {
 	return result.Values{"doubled": float64(c.doubled)}, nil
 }
 
-// Close does nothing: a turn closes what it opens.
+// Close does nothing: each turn closes what it has opened.
 func (c *consumer) Close() error { return nil }
 
-// tallied is what happened to messages with one effect each.
+// tallied counts the messages without an effect and with several effects.
 type tallied struct{ lost, doubled int }
 
 func tally(ctx context.Context, dsn string, made int) (tallied, error) {

@@ -17,39 +17,41 @@ import (
 	"github.com/idem-go/idem/lab/pgserver/child"
 )
 
-// kill says how much is done while processes are killed.
+// kill describes a measurement in which processes are killed.
 type kill struct {
-	times    int // that a process is killed
-	between  int // messages published, or acknowledged, before the next kill
-	messages int // that the source makes
+	times    int // number of kills
+	between  int // published or acknowledged messages before the next kill
+	messages int // messages in the source
 	workers  int
 	batch    int
-	confirm  time.Duration // how long the broker takes to confirm a call, as one that replicates does
-	pause    time.Duration // of a client after each order, so that a slow relay is not far behind
-	// patience is how long a message may take for contestants that learn by a timeout that a
-	// process is dead. A message is lost if nothing comes for rest: River looks for jobs to rescue
-	// every 30 s. Limit is how long a process may take in any case.
+	// confirm is how long the broker takes to confirm a call, as if it replicated the messages.
+	confirm time.Duration
+	// pause is the delay of a client after each order, so that a slow relay can keep up.
+	pause time.Duration
+	// patience is the maximum duration of a message, for contestants that detect a dead process by
+	// a timeout. After rest without a message, the missing messages are lost. River looks for jobs
+	// to rescue every 30 s, so rest must be longer. limit is the maximum duration of a process.
 	patience, rest, limit time.Duration
 }
 
-// role is what a worker process does.
+// role is the configuration of a worker process.
 type role struct {
-	In, Out     string // the contestant, of either side
+	In, Out     string // name of a consuming or a publishing contestant
 	DSN, Broker string
-	Clients     int           // that place orders, beside the relay
-	Pause       time.Duration // of a client, after each order
-	Workers     int           // that consume
+	Clients     int           // clients that place orders
+	Pause       time.Duration // delay of a client after each order
+	Workers     int           // simultaneous deliveries
 	Batch       int
 	Patience    time.Duration
 }
 
 const workerKind = "messages"
 
-// Work makes this process a worker if it was started as one.
+// Work runs this process as a worker if it was started as one. See runner.Work.
 func Work() { runner.Work(workerKind, work) }
 
-// work runs a worker process. One that relays goes on until it is killed, one that consumes until
-// there are no more messages.
+// work runs a worker process. A process that relays continues until it is killed. A process that
+// consumes ends when there are no more messages.
 func work(r role) error {
 	ctx := context.Background()
 	pool, err := runner.Pool(ctx, r.DSN, poolSize)
@@ -89,8 +91,9 @@ func work(r role) error {
 	return <-failed
 }
 
-// kills starts processes one after the other, and kills each at a random moment after it has done
-// enough. It returns how many it has killed. A process that ends by itself is the last.
+// kills starts processes one after another. It kills each process at a random moment after enough
+// has returned. It returns the number of killed processes. If a process ends by itself, kills
+// starts no further one.
 func (k kill) kills(ctx context.Context, r role, enough func(ctx context.Context) error) (killed int, err error) {
 	for range k.times {
 		process, err := runner.Again(workerKind, r)
@@ -120,7 +123,7 @@ func (k kill) kills(ctx context.Context, r role, enough func(ctx context.Context
 
 var errEnded = errors.New("a process has ended that was not killed")
 
-// alive returns a context that ends with a process, or when the limit is over.
+// alive returns a context that ends with a process or after limit.
 func alive(ctx context.Context, process *child.Process, limit time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errors.New("it takes too long"))
 	ctx, end := context.WithCancelCause(ctx)
@@ -134,8 +137,8 @@ func alive(ctx context.Context, process *child.Process, limit time.Duration) (co
 	return ctx, cancel
 }
 
-// out kills a publishing process several times. Another process finishes for a contestant that
-// relays.
+// out kills a publishing process several times. If the contestant relays, a last process publishes
+// the remaining messages.
 func (k kill) out(c out.Contestant) runner.Contestant {
 	return runner.Once(c.Name, func(ctx context.Context, s *runner.Server) (result.Values, error) {
 		dsn, err := s.Database(ctx, out.Schema, c.Prepare)
@@ -184,8 +187,8 @@ func (k kill) out(c out.Contestant) runner.Contestant {
 	})
 }
 
-// disconnected waits until no session is connected to a database: a COMMIT that was in progress has
-// finished, or never will.
+// disconnected waits until no session is connected to a database. A COMMIT that was in progress has
+// then finished or will never be executed.
 func disconnected(ctx context.Context, s *runner.Server, dsn string) error {
 	config, err := pgx.ParseConfig(dsn)
 	if err != nil {
@@ -204,7 +207,7 @@ func disconnected(ctx context.Context, s *runner.Server, dsn string) error {
 	}
 }
 
-// in kills a consuming process several times. Another process handles what is left.
+// in kills a consuming process several times. A last process handles the remaining messages.
 func (k kill) in(c in.Contestant) runner.Contestant {
 	return runner.Once(c.Name, func(ctx context.Context, s *runner.Server) (result.Values, error) {
 		dsn, err := s.Database(ctx, in.Schema, c.Prepare)

@@ -24,10 +24,10 @@ type seat struct {
 	dsn     string
 	measure func(*seat, context.Context) (result.Values, error)
 	runner.Together
-	account broker.Account // of all turns
+	account broker.Account // sum over all turns
 }
 
-// out is a scenario in which each turn of a contestant is a call of measure on emptied tables.
+// out returns a scenario. Each turn empties the tables and calls measure.
 func (p plan) out(name string, rounds int, who []out.Contestant, measure func(*seat, context.Context) (result.Values, error)) runner.Scenario {
 	sc := runner.Scenario{Name: "messages/" + name, Server: p.server, Rounds: rounds, Own: out.Idem().Name}
 	for _, c := range who {
@@ -50,7 +50,7 @@ func (s *seat) Take(ctx context.Context) (result.Values, error) {
 	return s.measure(s, ctx)
 }
 
-// Finish returns the quantiles of all turns, and how many messages were published out of order.
+// Finish returns the quantiles of all turns and the number of messages published out of order.
 func (s *seat) Finish(ctx context.Context) (result.Values, error) {
 	values, err := s.Together.Finish(ctx)
 	if values != nil && s.account.Committed > 0 {
@@ -59,7 +59,8 @@ func (s *seat) Finish(ctx context.Context) (result.Values, error) {
 	return values, err
 }
 
-// with opens the contestant for a turn. The error of its relay is reported with that of the turn.
+// with opens the contestant for a turn. It returns the error of the relay together with that of the
+// turn.
 func (s *seat) with(ctx context.Context, dsn string, conns int, turn func(b *booth) (result.Values, error)) (result.Values, error) {
 	b, err := openBooth(ctx, s.Contestant, dsn, conns)
 	if err != nil {
@@ -72,7 +73,7 @@ func (s *seat) with(ctx context.Context, dsn string, conns int, turn func(b *boo
 	return values, err
 }
 
-// cost counts what one order of a single client costs apart from time, while nothing is relayed.
+// cost measures what an order of a single client costs apart from time. No relay runs.
 func (s *seat) cost(ctx context.Context) (result.Values, error) {
 	proxy, err := pgproxy.New(s.dsn)
 	if err != nil {
@@ -90,7 +91,8 @@ func (s *seat) cost(ctx context.Context) (result.Values, error) {
 		if _, err := s.server.Admin.Exec(ctx, "checkpoint"); err != nil {
 			return nil, err
 		}
-		// The first write of a page after a checkpoint logs the whole page: touch the pages first.
+		// The first write to a page after a checkpoint logs the whole page: write to the pages
+		// first.
 		if err := runner.Execute(ctx, s.dsn, "update customers set orders = orders"); err != nil {
 			return nil, err
 		}
@@ -115,8 +117,8 @@ func (s *seat) cost(ctx context.Context) (result.Values, error) {
 	})
 }
 
-// save measures what a message costs the transaction that adds it: one client, and nothing is
-// relayed.
+// save measures what a message costs the transaction that adds it. There is one client and no
+// relay.
 func (s *seat) save(ctx context.Context) (result.Values, error) {
 	return s.with(ctx, s.dsn, poolSize, func(b *booth) (result.Values, error) {
 		if _, err := b.load(ctx, 1, out.Customers, runner.Limit{Calls: s.warm}); err != nil {
@@ -135,8 +137,8 @@ func (s *seat) save(ctx context.Context) (result.Values, error) {
 	})
 }
 
-// through measures how many messages go all the way: several clients, and a relay in the same
-// process, until every message is published.
+// through measures the throughput from the order to the publication. Several clients and a relay
+// run in one process until all messages are published.
 func (s *seat) through(ctx context.Context) (result.Values, error) {
 	return s.with(ctx, s.dsn, poolSize, func(b *booth) (result.Values, error) {
 		b.relay()
@@ -164,7 +166,8 @@ func (s *seat) through(ctx context.Context) (result.Values, error) {
 	})
 }
 
-// audit adds up what was published, and fails if a message was lost or published without a commit.
+// audit adds up what was published. It returns an error if a message was lost, or published without
+// a commit.
 func (s *seat) audit(ctx context.Context, b *booth) error {
 	a, err := b.audit(ctx)
 	s.account.Committed += a.Committed
@@ -172,8 +175,8 @@ func (s *seat) audit(ctx context.Context, b *booth) error {
 	return err
 }
 
-// lag measures how long after its commit a message is published, at a pace that no contestant
-// struggles with.
+// lag measures the time from the commit of a message to its publication, at a rate that every
+// contestant can sustain.
 func (s *seat) lag(ctx context.Context) (result.Values, error) {
 	return s.with(ctx, s.dsn, poolSize, func(b *booth) (result.Values, error) {
 		b.relay()
@@ -194,7 +197,8 @@ func (s *seat) lag(ctx context.Context) (result.Values, error) {
 		var made runner.Sample
 		for id, committed := range b.committed {
 			at, _ := b.sink.At(id)
-			made.Latencies = append(made.Latencies, max(0, at.Sub(committed))) // the relay may be faster than the answer to COMMIT
+			// The relay may publish before the client has the answer to its COMMIT.
+			made.Latencies = append(made.Latencies, max(0, at.Sub(committed)))
 		}
 		slices.Sort(made.Latencies)
 		s.Add(made)
@@ -202,7 +206,7 @@ func (s *seat) lag(ctx context.Context) (result.Values, error) {
 	})
 }
 
-// paced places orders at an even pace, each when it is due, whatever happens to those before.
+// paced places orders at a constant rate, without waiting for earlier orders.
 func (b *booth) paced(ctx context.Context, during time.Duration) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -224,7 +228,7 @@ func (b *booth) paced(ctx context.Context, during time.Duration) error {
 	return context.Cause(ctx)
 }
 
-// publishStock measures how fast the messages leave that a relay finds when it starts.
+// publishStock measures how fast a relay publishes the messages that exist when it starts.
 func (s *seat) publishStock(ctx context.Context) (result.Values, error) {
 	return s.with(ctx, s.dsn, poolSize, func(b *booth) (result.Values, error) {
 		const together = 1000

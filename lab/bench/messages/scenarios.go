@@ -10,21 +10,21 @@ import (
 	"github.com/idem-go/idem/lab/bench/runner"
 )
 
-// Modules are those whose versions matter to a reader.
+// Modules are the modules whose versions the report names.
 var Modules = []string{
 	"github.com/jackc/pgx/v5", "github.com/ThreeDotsLabs/watermill", "github.com/ThreeDotsLabs/watermill-sql/v4", "github.com/riverqueue/river",
 }
 
-// plan says how much is measured.
+// plan is the size of the measurement.
 type plan struct {
 	server runner.Spec
-	ops    int // of which the cost is counted
+	ops    int // number of orders in the cost scenario
 	rounds int
 	turn   time.Duration
 	warm   int           // orders of each client before a turn
-	pacing time.Duration // for how long orders are placed at an even pace
-	stock  int           // messages that a relay finds
-	batch  int           // messages that are handled together
+	pacing time.Duration // duration of the lag scenario
+	stock  int           // number of messages that exist when the relay starts
+	batch  int           // maximum number of messages in a batch
 	kill   kill
 }
 
@@ -48,7 +48,7 @@ func planOf(quick bool) plan {
 	return p
 }
 
-// Scenarios returns those of the suite. The figures of a quick run say nothing.
+// Scenarios returns the scenarios of the suite. The figures of a quick run are not meaningful.
 func Scenarios(quick bool) []runner.Scenario {
 	p := planOf(quick)
 	apart := slices.DeleteFunc(out.All(), func(c out.Contestant) bool { return c.Piped })
@@ -76,6 +76,7 @@ func Scenarios(quick bool) []runner.Scenario {
 	return append(all, killed)
 }
 
+// effects returns a scenario that measures the throughput of consumers.
 func (p plan) effects(workers int) runner.Scenario {
 	sc := runner.Scenario{Name: fmt.Sprintf("messages/effects/%d", workers), Server: p.server, Rounds: p.rounds, Own: in.Batch().Name}
 	for _, c := range in.All() {

@@ -1,5 +1,5 @@
-// Package operations measures package operation beside what people use instead for work that calls
-// out: reserve in Postgres, charge at a bank, confirm in Postgres.
+// Package operations measures package operation and its alternatives. The operation reserves in
+// Postgres, charges at a bank, and confirms in Postgres.
 package operations
 
 import (
@@ -16,15 +16,15 @@ import (
 	"github.com/idem-go/idem/lab/bench/runner"
 )
 
-// booth is one contestant at work on its database. It is opened for a turn and closed after it, so
-// that no contestant polls in the turn of another.
+// booth is a contestant that is ready to work on its database. It is opened for one turn and then
+// closed, so that no contestant polls during the turn of another.
 type booth struct {
 	contestant.Runner
 	pool *pgxpool.Pool
 	bank *bank.Client
 }
 
-// openBooth opens a contestant at a place, with a bank.
+// openBooth opens a contestant with its own pool and a client of the bank at url.
 func openBooth(ctx context.Context, c contestant.Contestant, place contestant.Place, url string, conns int) (*booth, error) {
 	pool, err := runner.Pool(ctx, place.DSN, conns)
 	if err != nil {
@@ -39,14 +39,14 @@ func openBooth(ctx context.Context, c contestant.Contestant, place contestant.Pl
 	return b, nil
 }
 
-// Close ends the contestant and everything that it has used.
+// Close closes the contestant, its pool and its client.
 func (b *booth) Close() {
 	b.Runner.Close()
 	b.pool.Close()
 	b.bank.Close()
 }
 
-// load makes operations from some clients at once until the limit is reached.
+// load runs operations from several clients until the limit is reached.
 func (b *booth) load(ctx context.Context, clients int, limit runner.Limit) (runner.Sample, error) {
 	return runner.Load(ctx, clients, limit, func(int) func(context.Context) error {
 		order := newOrder()
@@ -62,7 +62,7 @@ func newOrder() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// verify fails unless each order was reserved, charged once and confirmed.
+// verify returns an error unless want orders were reserved, charged exactly once and confirmed.
 func verify(ctx context.Context, dsn string, other *bank.Bank, want int) error {
 	orders, confirmed, err := countOrders(ctx, dsn)
 	if err != nil {
@@ -75,7 +75,7 @@ func verify(ctx context.Context, dsn string, other *bank.Bank, want int) error {
 	return nil
 }
 
-// countOrders counts the orders, and those that are confirmed.
+// countOrders returns the number of orders and of confirmed orders.
 func countOrders(ctx context.Context, dsn string) (orders, confirmed int, err error) {
 	conn, err := pgx.Connect(ctx, dsn)
 	if err != nil {

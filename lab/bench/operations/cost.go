@@ -13,8 +13,8 @@ import (
 	"github.com/idem-go/idem/lab/pgproxy"
 )
 
-// cost counts what one operation of a single client costs apart from time. Everything that a
-// contestant does beside, above all polling, is included.
+// cost measures what an operation of a single client costs apart from time. Background work of the
+// contestant is included, above all polling.
 func (p plan) cost(ctx context.Context, s *runner.Server, c contestant.Contestant) (result.Values, error) {
 	dsn, err := s.Database(ctx, contestant.Schema, c.Prepare)
 	if err != nil {
@@ -30,8 +30,9 @@ func (p plan) cost(ctx context.Context, s *runner.Server, c contestant.Contestan
 		return nil, err
 	}
 	defer other.Close()
-	// Statistics are complete when the sessions have ended. So the transactions are those of a
-	// whole life with the operations, less those of a life with a tenth of them.
+	// The server's statistics are complete only when the sessions have ended. A run without and a
+	// run with counted operations are therefore compared. Both include the costs of starting and
+	// stopping.
 	var transactions [2]int
 	values := result.Values{}
 	few := p.ops/10 + 1
@@ -53,7 +54,7 @@ func (p plan) cost(ctx context.Context, s *runner.Server, c contestant.Contestan
 	return values, nil
 }
 
-// oneLife opens a contestant, warms it up with some operations, and counts the others.
+// oneLife opens a contestant, warms it up with some operations, and measures further ones.
 func oneLife(ctx context.Context, s *runner.Server, c contestant.Contestant, proxy *pgproxy.Proxy, url string, warm, counted int, values result.Values) error {
 	b, err := openBooth(ctx, c, contestant.Place{DSN: proxy.DSN()}, url, poolSize)
 	if err != nil {
@@ -70,7 +71,7 @@ func oneLife(ctx context.Context, s *runner.Server, c contestant.Contestant, pro
 	if _, err := s.Admin.Exec(ctx, "checkpoint"); err != nil {
 		return err
 	}
-	// The first write of a page after a checkpoint logs the whole page: touch the pages first.
+	// The first write to a page after a checkpoint logs the whole page: write to the pages first.
 	if err := do(min(warm, counted)); err != nil {
 		return err
 	}
@@ -93,8 +94,8 @@ func oneLife(ctx context.Context, s *runner.Server, c contestant.Contestant, pro
 	return err
 }
 
-// committed returns how many transactions of a database pg_stat_database has counted, once no
-// session is connected, or after a second: some sessions stay, and do nothing any more.
+// committed returns the number of transactions of a database in pg_stat_database. It first waits
+// until no session is connected, but at most a second: some sessions stay connected and are idle.
 func committed(ctx context.Context, s *runner.Server, dsn string) (n int, err error) {
 	config, err := pgx.ParseConfig(dsn)
 	if err != nil {

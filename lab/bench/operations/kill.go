@@ -15,17 +15,17 @@ import (
 	"github.com/idem-go/idem/lab/pgserver/child"
 )
 
-// kill says how many processes work, of which one is killed while the bank charges.
+// kill describes how many processes run. One of them is killed while the bank charges.
 type kill struct {
-	workers, each int // processes, and operations of each of them
-	// patience is how long a call may take for contestants that learn by a timeout that a process
-	// is dead. Limit is how long they are waited for after a kill.
+	workers, each int // number of processes, and of operations per process
+	// patience is the maximum duration of a call, for contestants that detect a dead process by a
+	// timeout. limit is how long the measurement waits for the contestant after the kill.
 	patience, limit time.Duration
 }
 
-// measure starts processes with operations in progress, all of them in their call, and kills one
-// process. Then the bank answers the others within some seconds, and records when it is called
-// again for the operations of the dead process.
+// measure starts processes with operations in progress, waits until all of these are in their call,
+// and kills one process. The bank then answers the others within some seconds. It records when it
+// is called again for the operations of the dead process.
 func (k kill) measure(ctx context.Context, s *runner.Server, c contestant.Contestant) (result.Values, error) {
 	dsn, err := s.Database(ctx, contestant.Schema, c.Prepare)
 	if err != nil {
@@ -80,8 +80,7 @@ func (k kill) measure(ctx context.Context, s *runner.Server, c contestant.Contes
 	return values, nil
 }
 
-// calledAgain returns when the bank was called again for all of the orders, or when the limit is
-// over.
+// calledAgain waits until the bank was called again for all orders, but at most k.limit.
 func (k kill) calledAgain(ctx context.Context, other *bank.Bank, killed time.Time, orders []string) error {
 	waiting, cancel := context.WithTimeout(ctx, k.limit)
 	defer cancel()
@@ -94,8 +93,8 @@ func (k kill) calledAgain(ctx context.Context, other *bank.Bank, killed time.Tim
 	return errors.Join(err, ctx.Err())
 }
 
-// choose returns the process to kill, whose number of operations is nearest to what each process
-// was given, and its orders.
+// choose returns the process to kill and its orders. It takes the process whose number of
+// operations is nearest to k.each.
 func (k kill) choose(attempts map[string][]bank.Attempt) (victim int, orders []string) {
 	of := make([][]string, k.workers)
 	for order, all := range attempts {
@@ -111,7 +110,8 @@ func (k kill) choose(attempts map[string][]bank.Attempt) (victim int, orders []s
 	return victim, of[victim]
 }
 
-// since returns how long after the kill the bank was called again for each of the orders, sorted.
+// since returns, for each order that was called again, the time from the kill to that call. The
+// result is sorted.
 func since(killed time.Time, attempts map[string][]bank.Attempt, orders []string) (after []time.Duration) {
 	for _, order := range orders {
 		for _, a := range attempts[order] {
@@ -125,7 +125,7 @@ func since(killed time.Time, attempts map[string][]bank.Attempt, orders []string
 	return after
 }
 
-// settle waits until all orders are confirmed or parked, or until the limit is over.
+// settle waits until all orders are confirmed or parked, but at most k.limit.
 func (k kill) settle(ctx context.Context, dsn, parks string) (confirmed, parked int, err error) {
 	for deadline := time.Now().Add(k.limit); ; {
 		if _, confirmed, err = countOrders(ctx, dsn); err != nil {
@@ -147,7 +147,7 @@ func (k kill) settle(ctx context.Context, dsn, parks string) (confirmed, parked 
 	}
 }
 
-// role is what a worker process does.
+// role is the configuration of a worker process.
 type role struct {
 	Contestant string
 	DSN, Bank  string
@@ -158,11 +158,11 @@ type role struct {
 
 const workerKind = "operations"
 
-// Work makes this process a worker if it was started as one.
+// Work runs this process as a worker if it was started as one. See runner.Work.
 func Work() { runner.Work(workerKind, work) }
 
-// work starts the operations of a worker process, all at once, and then works on whatever comes
-// until it is killed.
+// work starts the operations of a worker process at the same time. Afterward the process continues
+// with the operations of others until it is killed.
 func work(r role) error {
 	ctx := context.Background()
 	c, ok := contestant.Named(r.Contestant)
@@ -191,7 +191,7 @@ func work(r role) error {
 	}
 }
 
-// fleet are the worker processes of a contestant.
+// fleet is the set of worker processes of a contestant.
 type fleet struct {
 	roles     []role
 	processes []*child.Process
@@ -211,8 +211,8 @@ func (k kill) startFleet(c contestant.Contestant, dsn, bank string) (*fleet, err
 	return f, nil
 }
 
-// inProgress returns when so many operations have come to their call. It fails if a process ends or
-// if a minute is over.
+// inProgress waits until the bank has received the calls of that many operations. It fails if a
+// process ends or after a minute.
 func (f *fleet) inProgress(ctx context.Context, other *bank.Bank, operations int) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -232,7 +232,7 @@ func (f *fleet) inProgress(ctx context.Context, other *bank.Bank, operations int
 	return nil
 }
 
-// restart starts a killed worker again, with no operations of its own.
+// restart restarts a killed worker without new operations.
 func (f *fleet) restart(worker int) error {
 	r := f.roles[worker]
 	r.Operations = 0

@@ -11,27 +11,27 @@ import (
 	"github.com/idem-go/idem/lab/bench/runner"
 )
 
-// Modules are those whose versions matter to a reader.
+// Modules are the modules whose versions the report names.
 var Modules = []string{
 	"github.com/jackc/pgx/v5", "github.com/dbos-inc/dbos-transact-golang", "github.com/riverqueue/river", "github.com/cschleiden/go-workflows",
 }
 
-// plan says how much is measured.
+// plan is the size of the measurement.
 type plan struct {
 	server  runner.Spec
-	ops     int // of which the cost is counted
+	ops     int // number of operations in the cost scenario
 	rounds  int
 	turn    time.Duration
-	clients int // where the bank is far away
+	clients int // number of clients when the bank is far away
 	kill    kill
 }
 
 const (
 	poolSize = 20
-	far      = 20 * time.Millisecond // how long the bank takes to answer where it is far away
+	far      = 20 * time.Millisecond // answer time of a bank that is far away
 )
 
-// Scenarios returns those of the suite. The figures of a quick run say nothing.
+// Scenarios returns the scenarios of the suite. The figures of a quick run are not meaningful.
 func Scenarios(quick bool) []runner.Scenario {
 	p := plan{ops: 200, rounds: 4, turn: 900 * time.Millisecond, clients: 64, kill: kill{
 		workers: 10, each: 100, patience: 15 * time.Second, limit: 70 * time.Second,
@@ -49,6 +49,7 @@ func Scenarios(quick bool) []runner.Scenario {
 	}
 }
 
+// each returns a scenario that calls measure once for each contestant.
 func (p plan) each(name string, who []contestant.Contestant, measure func(context.Context, *runner.Server, contestant.Contestant) (result.Values, error)) runner.Scenario {
 	sc := runner.Scenario{Name: "operations/" + name, Server: p.server}
 	for _, c := range who {
@@ -59,7 +60,7 @@ func (p plan) each(name string, who []contestant.Contestant, measure func(contex
 	return sc
 }
 
-// cell is a scenario with a bank that answers after delay, and some clients.
+// cell returns a scenario with a number of clients and a bank that answers after delay.
 func (p plan) cell(delay time.Duration, clients int) runner.Scenario {
 	name := "near"
 	if delay > 0 {
@@ -75,7 +76,7 @@ func (p plan) cell(delay time.Duration, clients int) runner.Scenario {
 	return sc
 }
 
-// turns are the turns of a contestant in a cell.
+// turns runs the turns of a contestant in a cell.
 type turns struct {
 	contestant.Contestant
 	dsn     string
@@ -104,7 +105,7 @@ func (t *turns) Take(ctx context.Context) (result.Values, error) {
 		return nil, err
 	}
 	defer b.Close()
-	// PostgreSQL plans a statement anew for the first five times on each connection.
+	// On each connection, PostgreSQL plans a statement anew for its first five executions.
 	warm, err := b.load(ctx, t.clients, runner.Limit{Time: 3 * t.turn / 2, Calls: (8*min(t.clients, poolSize) + 24) / t.clients})
 	if err != nil {
 		return nil, err
@@ -117,8 +118,8 @@ func (t *turns) Take(ctx context.Context) (result.Values, error) {
 	return s.Values(), verify(ctx, t.dsn, other, len(warm.Latencies)+len(s.Latencies))
 }
 
-// crowd measures how long 50 operations at once take over a pool of 2 connections, with a bank that
-// takes 300 ms. A contestant that holds a connection during a call needs 7.5 s.
+// crowd measures the duration of 50 simultaneous operations over a pool of 2 connections, with a
+// bank that takes 300 ms. A contestant that occupies a connection during a call needs 7.5 s.
 func crowd(ctx context.Context, s *runner.Server, c contestant.Contestant) (result.Values, error) {
 	const operations, conns, delay = 50, 2, 300 * time.Millisecond
 	dsn, err := s.Database(ctx, contestant.Schema, c.Prepare)

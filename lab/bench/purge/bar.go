@@ -2,14 +2,14 @@ package main
 
 import "fmt"
 
-// bar is something that has to be so.
+// bar is a requirement and whether the measurement met it.
 type bar struct {
 	what string
 	met  bool
 	got  string
 }
 
-// bars prints them, and reports whether all were met.
+// bars prints the requirements and reports whether all are met.
 func bars(all ...bar) bool {
 	every := true
 	for _, b := range all {

@@ -13,15 +13,15 @@ import (
 	"github.com/idem-go/idem"
 )
 
-// foreground makes calls of Do at a steady rate, whether those before have been answered or not:
-// two thirds execute, one third are replays.
+// foreground calls Do at a steady rate, without waiting for the answers to earlier calls. Two
+// thirds of the calls execute, one third are replays.
 type foreground struct {
 	pool *pgxpool.Pool
 	rate int
 
 	mu    sync.Mutex
 	phase string
-	took  map[string][]time.Duration // from when the call was due
+	took  map[string][]time.Duration // by phase, since the call was due
 	err   error
 }
 
@@ -66,14 +66,14 @@ func (f *foreground) call(due time.Time, key string) {
 	}
 }
 
-// in makes a phase of what follows.
+// in starts a phase.
 func (f *foreground) in(phase string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.phase = phase
 }
 
-// quantile returns a quantile of a phase, and how many calls it had.
+// quantile returns a quantile of the latencies in a phase, and the number of its calls.
 func (f *foreground) quantile(phase string, q float64) (time.Duration, int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -13,13 +13,13 @@ import (
 	"github.com/idem-go/idem/lab/schema"
 )
 
-// house is the database that is measured.
+// house is the measured database.
 type house struct {
 	*options
 	pool *pgxpool.Pool
 }
 
-// describe brings the database to the schema, and prints what is measured and where.
+// describe applies the migrations and prints the environment of the measurement.
 func (h *house) describe(ctx context.Context) error {
 	if err := schema.UpAt(ctx, h.pool.Config().ConnString()); err != nil {
 		return err
@@ -48,8 +48,7 @@ func text(ctx context.Context, h *house, sql string) (s string, err error) {
 	return s, err
 }
 
-// fill adds records as they are when calls have completed them, with responses of 200 bytes, every
-// second of them expired.
+// fill inserts completed records with responses of 200 bytes. Every second record has expired.
 func (h *house) fill(ctx context.Context, records int64) error {
 	const portion = 500_000
 	for from := int64(1); from <= records; from += portion {
@@ -66,8 +65,8 @@ func (h *house) fill(ctx context.Context, records int64) error {
 	return h.exec(ctx, "vacuum analyze idem.records")
 }
 
-// fingerprint is another one if any of the live records with which the table was filled was
-// changed, locked or deleted.
+// fingerprint returns a text that changes if any of the live records from fill is changed, locked
+// or deleted.
 func (h *house) fingerprint(ctx context.Context) (string, error) {
 	return text(ctx, h, `select concat(count(*), ' live records, ', sum(hashtextextended(concat(ctid, ' ', xmin, ' ', xmax), 0)))
 		from idem.records where expires_at > now() and created_at < now() - interval '12 hours'`)

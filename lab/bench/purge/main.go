@@ -1,12 +1,11 @@
-// Command purge measures a sweep over many records, half of them expired, beside calls in the
-// foreground, and what happens to the table when its records are renewed again and again. It prints
-// what was measured and whether the bars were met.
+// Command purge measures a sweep over many records, half of them expired, while calls run in the
+// foreground. It also measures the size of the table after its records have been replaced several
+// times. It prints the measurements and whether they meet the requirements.
 //
 //	make bench/purge                                   ten million records, a quarter of an hour
 //	make bench/purge BENCH='-records 1000000'          in five minutes
 //
-// It works in the database at DATABASE_URL, which it expects to be its own: its records are
-// deleted.
+// The database at DATABASE_URL must not be used for anything else: purge deletes its records.
 package main
 
 import (
@@ -46,7 +45,7 @@ func main() {
 	}
 }
 
-// errMissed is the error of a run in which a bar was not met.
+// errMissed is returned if a requirement was not met.
 var errMissed = errors.New("a bar was not met")
 
 func (o *options) run(ctx context.Context) error {

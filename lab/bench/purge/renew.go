@@ -11,9 +11,9 @@ import (
 
 const turnovers, steps = 10, 10
 
-// renew replaces all records ten times, a tenth of them at a time, as calls do: each is inserted,
-// and completed in the same transaction. What has had its time is purged. Vacuum is left to the
-// server, by the settings of the table.
+// renew replaces all records ten times, a tenth at a time. As in real calls, a record is inserted
+// and completed in one transaction. Expired records are purged. Only autovacuum cleans up, with the
+// settings of the table.
 func (h *house) renew(ctx context.Context) (met bool, err error) {
 	if h.live == 0 {
 		return true, nil
@@ -48,16 +48,16 @@ func (h *house) renew(ctx context.Context) (met bool, err error) {
 		return false, err
 	}
 	fmt.Printf("%d records renewed ten times in %v, with %d vacuums by the server\n", h.live, time.Since(begin).Round(time.Second), after-vacuums)
-	// Keys at random empty no page of the index as a whole, so that it settles at a lower density
+	// The deletion of random keys leaves no index page empty, so that the index becomes less dense
 	// than the heap.
 	fmt.Printf("over a fresh table with the same rows: heap %.2f, index %.2f\n", float64(heap)/float64(freshHeap), float64(index)/float64(freshIndex))
 	together := float64(heap+index) / float64(freshHeap+freshIndex)
 	return bars(bar{"heap and index over those of a fresh table with the same rows", together <= maxSize, fmt.Sprintf("%.2f", together)}), nil
 }
 
-// step adds records, and purges those that have been there for a whole turnover. It then waits for
-// vacuum. A step is an hour of a clock of its own: records expire one after the other, and the
-// grace is what is between that clock and the real one.
+// step adds records, purges those that are older than a whole turnover, and then waits for
+// autovacuum. A step is one hour of a simulated clock that starts at epoch. The expiry times follow
+// that clock, and grace bridges the difference between it and the real clock.
 func (h *house) step(ctx context.Context, step int) error {
 	if err := h.exec(ctx, fmt.Sprintf(complete, h.live/steps, step)); err != nil || step < steps {
 		return err
@@ -75,8 +75,7 @@ func (h *house) step(ctx context.Context, step int) error {
 
 var epoch = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// complete does to the table what as many calls do: each claims its record and completes it, in a
-// transaction of its own.
+// complete simulates many calls: each claims a record and completes it in its own transaction.
 const complete = `DO $$
 DECLARE
     name text;
@@ -92,8 +91,8 @@ BEGIN
     END LOOP;
 END $$`
 
-// awaitVacuum waits until the server has vacuumed of its own accord: in production, a step takes
-// hours.
+// awaitVacuum waits until autovacuum has cleaned the table. In production a step takes hours, which
+// is long enough for that.
 func (h *house) awaitVacuum(ctx context.Context) error {
 	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); {
 		dead, err := h.count(ctx, "select n_dead_tup from pg_stat_user_tables where relid = 'idem.records'::regclass")

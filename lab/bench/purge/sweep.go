@@ -9,11 +9,11 @@ import (
 	"github.com/idem-go/idem/purge"
 )
 
-// The bars.
+// These are the requirements.
 const (
-	maxSweep = 3 * time.Minute // for ten million records
-	maxP99   = 1.1             // of the foreground, with the sweep over without it
-	maxSize  = 1.5             // of heap and index, over that of a fresh table
+	maxSweep = 3 * time.Minute // maximum for ten million records
+	maxP99   = 1.1             // maximum of p99 with the sweep, relative to without
+	maxSize  = 1.5             // maximum size of heap and index, relative to a fresh table
 )
 
 // The phases of the foreground.
@@ -23,7 +23,8 @@ const (
 	without = "without, in between"
 )
 
-// sweep measures one sweep, in turns with nothing: it is stopped, and goes on where it was.
+// sweep measures one sweep. The sweep runs in turns, alternating with pauses, and resumes where it
+// stopped.
 func (h *house) sweep(ctx context.Context) (met bool, err error) {
 	begin := time.Now()
 	if err := errors.Join(h.exec(ctx, "create table business (id bigint generated always as identity, what text)"), h.fill(ctx, h.records)); err != nil {
@@ -65,7 +66,7 @@ func (h *house) sweep(ctx context.Context) (met bool, err error) {
 	p99With, _ := f.quantile(with, 0.99)
 	p99Without, _ := f.quantile(without, 0.99)
 	p99Before, _ := f.quantile(before, 0.99)
-	if p99Without == 0 { // the sweep was over in its first turn
+	if p99Without == 0 { // the sweep ended in its first turn
 		p99Without = p99Before
 	}
 	return bars(
@@ -79,8 +80,8 @@ func (h *house) sweep(ctx context.Context) (met bool, err error) {
 
 func ratio(a, b time.Duration) float64 { return float64(a) / float64(max(b, 1)) }
 
-// inTurns sweeps for a turn, and then does not for one, until the sweep is over. The report adds up
-// those of the turns.
+// inTurns alternates turns of the sweep and pauses until the sweep has ended. The report contains
+// the sums over all turns.
 func (h *house) inTurns(ctx context.Context) (total purge.Report, f *foreground, err error) {
 	f, err = newForeground(ctx, h.pool.Config().ConnString(), h.rate)
 	if err != nil {
@@ -132,9 +133,9 @@ func add(total, rep *purge.Report) {
 	}
 }
 
-// extrapolate says how long a sweep over 10^8 records would take. A sweep touches each page of the
-// heap once, and no index, so its time is in proportion to the pages and to what it deletes, as
-// long as the disk reads as fast as it did here.
+// extrapolate prints the estimated time of a sweep over 10^8 records. A sweep reads each heap page
+// once and no index. Its time is therefore proportional to the pages and to the deleted records, as
+// long as the disk is as fast as here.
 func (h *house) extrapolate(rep purge.Report) {
 	const many = 1e8
 	perRecord := rep.Duration.Seconds() / float64(h.records)

@@ -12,30 +12,33 @@ import (
 	"github.com/idem-go/idem/lab/bench/result"
 )
 
-// goal is a bound on a figure. It is met if the median holds in every scenario, for every
-// contestant that it names.
+// goal is a bound on a figure. It is met if the median of the figure is within the bound in every
+// scenario and for every contestant that the goal names.
 type goal struct {
 	rule        string
-	scenario    string // regexp
+	scenario    string // regular expression that selects scenarios
 	contestants []string
 	figure      string
 	atLeast     bool
 	limit       float64
-	times       float64 // added to the limit: so many times the figure
-	of          string  // of this contestant
+	// If of is not empty, the bound is limit plus times the figure of the contestant of.
+	times float64
+	of    string
 }
 
-// finding is the outcome of a goal: its worst figure, and where that is.
+// finding is the outcome of a goal: the worst figure and its scenario.
 type finding struct {
 	goal
-	measured, where string // empty: not measured
+	measured, where string // empty if not measured
 	met             bool
-	near            bool // the rounds lie on both sides of the bound
+	near            bool // some rounds meet the bound and some miss it
 }
 
-const bareWAL = 714 // bytes over the plain transaction that two bare writes of a record leave, on 22 November 2026
+// bareWAL is how many bytes of WAL two bare writes of a record add to the plain transaction, as
+// measured on 22 November 2026.
+const bareWAL = 714
 
-// goals returns the goals that were set before they were measured.
+// goals returns the goals. They were set before the measurements.
 func goals() []goal {
 	idem, textbook := []string{contestant.NameIdem}, []string{contestant.NameTextbook}
 	twice := []string{contestant.NamePhases, contestant.NameDBOS, contestant.NameFiber, contestant.NameRedisAlways}
@@ -95,7 +98,7 @@ func goals() []goal {
 	}
 }
 
-// judge finds the figure that is worst for the goal.
+// judge returns the figure that is worst for the goal.
 func (g goal) judge(r *result.Results) finding {
 	found, name := finding{goal: g, met: true}, regexp.MustCompile(g.scenario)
 	worst := 0.0
@@ -111,7 +114,7 @@ func (g goal) judge(r *result.Results) finding {
 				if figure == nil || !known {
 					continue
 				}
-				excess := figure[0] - bound // in the direction of a miss
+				excess := figure[0] - bound // positive: the bound is missed
 				if g.atLeast {
 					excess = -excess
 				}
@@ -134,6 +137,8 @@ func (g goal) judge(r *result.Results) finding {
 	return found
 }
 
+// bound returns the bound in a scenario. known is false if the bound depends on a figure that was
+// not measured.
 func (g goal) bound(s *result.Scenario) (bound float64, known bool) {
 	if g.of == "" {
 		return g.limit, true
@@ -145,7 +150,7 @@ func (g goal) bound(s *result.Scenario) (bound float64, known bool) {
 	return g.limit + g.times*other[0], true
 }
 
-// wanted says what the bound is.
+// wanted returns the bound as text.
 func (g goal) wanted() string {
 	relation := "≤"
 	if g.atLeast {
@@ -176,7 +181,7 @@ func (f finding) verdict() string {
 	return "missed"
 }
 
-// Verdicts returns the outcome of all goals, one in a line.
+// Verdicts returns the outcome of all goals, one per line.
 func Verdicts(r *result.Results) string {
 	var text strings.Builder
 	for _, g := range goals() {
@@ -186,7 +191,7 @@ func Verdicts(r *result.Results) string {
 	return text.String()
 }
 
-// missed returns a list of the goals that are missed.
+// missed returns a list of the missed goals.
 func missed(r *result.Results) string {
 	var text strings.Builder
 	for _, g := range goals() {
@@ -201,7 +206,7 @@ func missed(r *result.Results) string {
 	return text.String()
 }
 
-// score counts the verdicts.
+// score returns a sentence with the number of met and missed goals.
 func score(r *result.Results) string {
 	var met, missed, absent int
 	for _, g := range goals() {

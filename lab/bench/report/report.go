@@ -1,4 +1,4 @@
-// Package report writes the pages about the results: docs/benchmarks.md and
+// Package report writes the pages with the results: docs/benchmarks.md and
 // docs/benchmarks/report.md.
 package report
 
@@ -21,7 +21,7 @@ import (
 //go:embed *.tmpl
 var templates embed.FS
 
-// pages are the files below docs, and the templates that they are made of.
+// pages maps the files below docs to their templates.
 var pages = map[string]string{"benchmarks.md": "page.md.tmpl", "benchmarks/report.md": "report.md.tmpl"}
 
 // Write writes the pages below a directory.
@@ -57,7 +57,7 @@ func render(name string, r *result.Results) ([]byte, error) {
 	return text.Bytes(), err
 }
 
-// taken says when and where a suite was run.
+// taken returns a sentence that says when, where and at which commit a suite was run.
 func taken(run *result.Run) (string, error) {
 	if run == nil {
 		return "Not measured yet.", nil
@@ -69,8 +69,8 @@ func taken(run *result.Run) (string, error) {
 	return text + "; load " + run.Load + ".", nil
 }
 
-// table has a contestant in each row. A column is "heading | scenario | figure". A contestant has a
-// row if any column has a figure of it.
+// table returns a Markdown table. A column is given as "heading | scenario | figure". The table has
+// a row for each contestant with a figure in at least one column.
 func table(r *result.Results, columns []string) (string, error) {
 	type column struct {
 		*result.Scenario
@@ -110,7 +110,7 @@ func table(r *result.Results, columns []string) (string, error) {
 	return text, nil
 }
 
-// show writes a figure: a ratio with its spread, anything else by its median.
+// show formats a figure: a ratio with its spread, any other figure as its median.
 func show(figure string, s result.Spread) string {
 	switch {
 	case len(s) == 0:
@@ -123,8 +123,8 @@ func show(figure string, s result.Spread) string {
 
 var thousands = regexp.MustCompile(`(\d)(\d{3})($|,)`)
 
-// number writes a value with about three digits, and a larger one in full with commas between its
-// thousands.
+// number formats a value with about three significant digits. Values of 1,000 or more are written
+// in full, with commas.
 func number(value float64) string {
 	if value < 100 {
 		precision := 1

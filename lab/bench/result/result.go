@@ -1,4 +1,4 @@
-// Package result holds what the last run of each suite has measured, and keeps it in a file.
+// Package result stores the figures of the last run of each suite in a file.
 package result
 
 import (
@@ -19,27 +19,27 @@ type Results struct {
 	Runs []Run `json:"runs"`
 }
 
-// Run is one run of a suite, with where and when it was taken.
+// Run is one run of a suite.
 type Run struct {
 	Suite     string     `json:"suite"`
 	Taken     time.Time  `json:"taken"`
 	Took      string     `json:"took"`
 	Machine   string     `json:"machine"`
-	Load      string     `json:"load"`             // average of the machine just before
+	Load      string     `json:"load"`             // load average of the machine before the run
 	Commit    string     `json:"commit,omitempty"` // of this repository
 	Versions  string     `json:"versions"`
 	Servers   []string   `json:"servers"`
 	Scenarios []Scenario `json:"scenarios,omitempty"`
 }
 
-// Scenario has an entry for each contestant.
+// Scenario is a scenario with an entry for each contestant.
 type Scenario struct {
 	Name    string  `json:"name"`
-	Base    string  `json:"base"` // the contestant that figures with the suffix /base are compared with
+	Base    string  `json:"base"` // figures with the suffix /base are ratios to it
 	Entries []Entry `json:"entries,omitempty"`
 }
 
-// Entry is what one contestant did in a scenario.
+// Entry contains the figures of one contestant in a scenario.
 type Entry struct {
 	Name    string  `json:"name"`
 	Figures Figures `json:"figures,omitempty"`
@@ -49,18 +49,18 @@ type Entry struct {
 // Values are the figures of one turn.
 type Values map[string]float64
 
-// Figures are those of a scenario, by name. A name with the suffix "/base" is a ratio to the base
-// of the scenario, one with the prefix "own/" the ratio of this repository's contestant to this
-// one. Both are taken round by round.
+// Figures are the figures of a scenario by name. A name with the suffix "/base" is the ratio of
+// this contestant to the base of the scenario. A name with the prefix "own/" is the ratio of this
+// repository's contestant to this contestant. Ratios are computed round by round.
 type Figures map[string]Spread
 
-// Spread is a single value, or the median of several with the least and the greatest of them.
+// Spread is a single value, or the median, minimum and maximum of several values.
 type Spread []float64
 
 // One returns the spread of a single value.
 func One(value float64) Spread { return Spread{rounded(value)} }
 
-// SpreadOf returns the median, the least and the greatest of some values.
+// SpreadOf returns the median, minimum and maximum of values.
 func SpreadOf(values []float64) Spread {
 	if len(values) == 0 {
 		return Spread{math.NaN(), math.NaN(), math.NaN()}
@@ -74,7 +74,8 @@ func SpreadOf(values []float64) Spread {
 	return Spread{rounded(median), rounded(sorted[0]), rounded(sorted[len(sorted)-1])}
 }
 
-// Ratios divides round by round: a machine that gets slower gets slower for both.
+// Ratios divides the values of two contestants round by round. A machine that becomes slower
+// affects both values of a round.
 func Ratios(of, to []float64) (ratios []float64) {
 	for i := range min(len(of), len(to)) {
 		ratios = append(ratios, of[i]/to[i])
@@ -82,7 +83,8 @@ func Ratios(of, to []float64) (ratios []float64) {
 	return ratios
 }
 
-// rounded keeps five decimals of a ratio, two of a larger value, and none from a thousand on.
+// rounded rounds a value for the file: to five decimals below 10, to two below 1,000, and to an
+// integer from there on.
 func rounded(value float64) float64 {
 	scale := 1.0
 	switch size := math.Abs(value); {
@@ -109,7 +111,7 @@ func (e Entry) Summary() string {
 	return strings.Join(all, ", ")
 }
 
-// Scenario returns the scenario of a name from any run, nil if there is none.
+// Scenario returns a scenario by name, or nil if no run contains it.
 func (r *Results) Scenario(name string) *Scenario {
 	for i := range r.Runs {
 		for k := range r.Runs[i].Scenarios {
@@ -121,7 +123,7 @@ func (r *Results) Scenario(name string) *Scenario {
 	return nil
 }
 
-// Run returns the run of a suite, nil if there is none.
+// Run returns the run of a suite, or nil if there is none.
 func (r *Results) Run(suite string) *Run {
 	at := slices.IndexFunc(r.Runs, func(run Run) bool { return run.Suite == suite })
 	if at < 0 {
@@ -130,7 +132,7 @@ func (r *Results) Run(suite string) *Run {
 	return &r.Runs[at]
 }
 
-// Figure returns a figure of a contestant, nil if it was not measured.
+// Figure returns a figure of a contestant, or nil if it was not measured.
 func (s *Scenario) Figure(contestant, figure string) Spread {
 	if s == nil {
 		return nil
@@ -143,7 +145,7 @@ func (s *Scenario) Figure(contestant, figure string) Spread {
 	return nil
 }
 
-// Put adds a run in place of the earlier one of its suite.
+// Put adds a run and replaces the earlier run of its suite.
 func (r *Results) Put(run Run) {
 	if earlier := r.Run(run.Suite); earlier != nil {
 		*earlier = run
@@ -152,7 +154,7 @@ func (r *Results) Put(run Run) {
 	r.Runs = append(r.Runs, run)
 }
 
-// Read reads a file of results. A file that is not there has none.
+// Read reads a file of results. A missing file has no results.
 func Read(path string) (*Results, error) {
 	var r Results
 	text, err := os.ReadFile(path)
@@ -165,7 +167,7 @@ func Read(path string) (*Results, error) {
 	return &r, err
 }
 
-// Write writes the results with one entry in a line, so that two runs can be compared.
+// Write writes the results with one entry per line, so that a diff of two runs is readable.
 func (r *Results) Write(path string) error {
 	text, err := r.encode()
 	if err != nil {
@@ -174,10 +176,12 @@ func (r *Results) Write(path string) error {
 	return os.WriteFile(path, text, 0o644)
 }
 
+// encode writes the levels of the document by hand, because package json cannot put one entry on
+// each line.
 func (r *Results) encode() ([]byte, error) {
 	var text bytes.Buffer
 	var failed error
-	// open writes a value without its list, which follows.
+	// open writes the fields of value and begins the list, which the caller completes.
 	open := func(indent, list string, value any) {
 		encoded, err := json.Marshal(value)
 		failed = errors.Join(failed, err)

@@ -14,17 +14,16 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Processor is the processor time that this process and the sessions of a database have used. What
-// the kernel does to carry a message over a loopback connection is counted with its sender, as a
-// rule.
+// Processor is the processor time that this process and the sessions of a database have used. The
+// kernel usually charges the transport of a message over the loopback interface to its sender.
 type Processor struct{ Client, Server time.Duration }
 
-// ErrNoClock says that the kernel does not tell the processor time of other processes exactly
-// enough.
+// ErrNoClock means that the kernel does not report the processor time of other processes with
+// enough precision.
 var ErrNoClock = errors.New("no /proc with schedstat: the processor time of a server can be read on Linux only")
 
-// Processor reads the processor time of this process and of the sessions of a database of the
-// server.
+// Processor reads the processor time of this process and of the sessions of a database on the
+// server. It returns ErrNoClock where /proc/PID/schedstat is missing.
 func (s *Server) Processor(ctx context.Context, database string) (p Processor, err error) {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
@@ -44,7 +43,7 @@ func (s *Server) Processor(ctx context.Context, database string) (p Processor, e
 	}
 	for _, pid := range pids {
 		used, err := onProcessor(pid)
-		if errors.Is(err, fs.ErrNotExist) { // the session has just ended
+		if errors.Is(err, fs.ErrNotExist) { // the session has ended since the query
 			continue
 		}
 		if err != nil {
@@ -55,7 +54,7 @@ func (s *Server) Processor(ctx context.Context, database string) (p Processor, e
 	return p, nil
 }
 
-// onProcessor returns for how long a process of one thread was on a processor.
+// onProcessor returns the processor time of a single-threaded process.
 func onProcessor(pid int) (time.Duration, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", pid))
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/idem-go/idem/lab/bench/result"
 )
 
-// NewRun describes a run of a suite on this machine that begins now. It names the versions of the
-// given modules.
+// NewRun describes a run of a suite that begins now on this machine. It includes the versions of
+// the given modules.
 func NewRun(suite string, modules ...string) result.Run {
 	return result.Run{
 		Suite: suite, Taken: time.Now().UTC().Truncate(time.Second), Versions: versions(modules), Load: find("/proc/loadavg", `^(\S+)`),
@@ -25,6 +25,7 @@ func NewRun(suite string, modules ...string) result.Run {
 	}
 }
 
+// versions returns the versions of Go and of the given modules.
 func versions(modules []string) string {
 	all := []string{"go " + strings.TrimPrefix(runtime.Version(), "go")}
 	if info, ok := debug.ReadBuildInfo(); ok {
@@ -37,13 +38,13 @@ func versions(modules []string) string {
 	return strings.Join(all, ", ")
 }
 
-// said returns the output of a command, or nothing.
+// said returns the output of a command, or "" if the command fails.
 func said(name string, args ...string) string {
 	out, _ := exec.Command(name, args...).Output()
 	return strings.TrimSpace(string(out))
 }
 
-// find returns what the group of a pattern matches first in a file, or nothing.
+// find returns the first match of the pattern's group in a file, or "" if there is none.
 func find(path, pattern string) string {
 	text, _ := os.ReadFile(path)
 	if match := regexp.MustCompile(`(?m)` + pattern).FindSubmatch(text); match != nil {

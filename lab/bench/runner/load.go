@@ -10,13 +10,14 @@ import (
 	"github.com/idem-go/idem/lab/bench/result"
 )
 
-// Sample is what some clients did in one go.
+// Sample is the result of one Load.
 type Sample struct {
 	Latencies []time.Duration // sorted
 	Elapsed   time.Duration
 }
 
-// Limit ends a sample: after some time, after some calls of each client, or when Done is closed.
+// Limit ends a Load: after a time, after a number of calls of each client, or when Done is closed.
+// Zero fields do not limit.
 type Limit struct {
 	Time  time.Duration
 	Calls int
@@ -32,8 +33,9 @@ func (l Limit) reached(calls int, elapsed time.Duration) bool {
 	}
 }
 
-// Load makes calls from some clients at once until the limit is reached. It ends with the first
-// error. Each call is a function that next returns, whose own time is not counted.
+// Load runs clients that make calls at the same time, until the limit is reached or a call fails.
+// next prepares a call and returns the function that makes it. Only the time of that function is
+// measured. Load returns the first error.
 func Load(ctx context.Context, clients int, limit Limit, next func(client int) func(context.Context) error) (Sample, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -78,12 +80,12 @@ func Micros(sorted []time.Duration, q float64) float64 {
 	return float64(sorted[int(math.Round(q*float64(len(sorted)-1)))]) / 1e3
 }
 
-// Values returns the figures of the sample that are compared round by round.
+// Values returns the figures that are compared round by round.
 func (s Sample) Values() result.Values {
 	return result.Values{"p50_us": s.P(0.5), "per_s": s.PerSecond()}
 }
 
-// Together adds samples up. It is the part of a Seat that all seats with latencies have in common.
+// Together collects the latencies of all turns. Seats embed it for Finish and Close.
 type Together struct{ latencies []time.Duration }
 
 // Add adds a sample.

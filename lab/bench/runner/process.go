@@ -10,11 +10,11 @@ import (
 	"github.com/idem-go/idem/lab/pgserver/child"
 )
 
-// workerRole is the variable that makes this program a worker process.
+// workerRole is the environment variable that turns this program into a worker process.
 const workerRole = "IDEM_BENCH_WORKER"
 
-// Again starts this program again, as a worker process that may be killed. The process ends with
-// this one. It calls the function that Work was given for kind, with role.
+// Again starts this program again as a worker process that may be killed. The worker calls the
+// function that Work received for kind, with role. It ends when this process ends.
 func Again(kind string, role any) (*child.Process, error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -30,8 +30,8 @@ func Again(kind string, role any) (*child.Process, error) {
 	return child.Start(cmd, syscall.SIGKILL)
 }
 
-// Work runs work and exits if this process was started by Again for kind. The main function and
-// TestMain call it first.
+// Work returns at once unless Again has started this process for kind. Otherwise it runs work and
+// exits the process. main and TestMain must call Work before anything else.
 func Work[R any](kind string, work func(role R) error) {
 	var role R
 	value, text := os.Getenv(workerRole), ""

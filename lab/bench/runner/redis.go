@@ -18,14 +18,14 @@ import (
 	"github.com/idem-go/idem/lab/pgserver/child"
 )
 
-// redisServer is a Redis of our own, with its log on the same disk as Postgres.
+// redisServer is a Redis process whose log is on the same disk as Postgres.
 type redisServer struct {
 	process *child.Process
 	address string
 }
 
-// Redis returns the address of a Redis with a value of appendfsync. It starts the Redis if the
-// server has none yet.
+// Redis returns the address of a Redis server with the given value of appendfsync. It starts the
+// server on the first call.
 func (s *Server) Redis(ctx context.Context, fsync string) (address string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -38,6 +38,7 @@ func (s *Server) Redis(ctx context.Context, fsync string) (address string, err e
 	return s.redis[fsync].address, nil
 }
 
+// startRedis starts a Redis server and waits until it answers.
 func startRedis(ctx context.Context, dir, fsync string, env []string) (*redisServer, error) {
 	program, err := optional.Find("redis-server")
 	if err != nil {
@@ -54,7 +55,7 @@ func startRedis(ctx context.Context, dir, fsync string, env []string) (*redisSer
 	cmd := exec.Command(program, "--bind", "127.0.0.1", "--port", strconv.Itoa(port), "--dir", data, "--daemonize", "no", "--save", "",
 		"--appendonly", "yes", "--appendfsync", fsync)
 	cmd.Env = append(os.Environ(), env...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // the signals of the terminal do not reach it
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // keep the signals of the terminal away
 	process, err := child.Start(cmd, syscall.SIGKILL)
 	if err != nil {
 		return nil, err
@@ -67,7 +68,7 @@ func startRedis(ctx context.Context, dir, fsync string, env []string) (*redisSer
 	return server, nil
 }
 
-// await asks until the server answers.
+// await waits until the server answers.
 func (s *redisServer) await(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()

@@ -16,18 +16,20 @@ import (
 	"github.com/idem-go/idem/lab/optional"
 )
 
-// Runner runs scenarios.
+// Runner measures scenarios.
 type Runner struct {
-	Only *regexp.Regexp // names of scenarios; nil: all
-	Who  *regexp.Regexp // names of contestants, beside the base of a scenario; nil: all
-	Seed uint64         // of the order of turns
-	Data string         // an existing directory on the disk that is measured; empty: that of temporary files
+	Only *regexp.Regexp // matches the names of the scenarios to run; nil means all
+	Who  *regexp.Regexp // matches the names of the contestants beside the base; nil means all
+	Seed uint64         // seed for the order of turns
+	Data string         // existing directory on the measured disk; "" means the temporary directory
 	Say  func(format string, args ...any)
 }
 
-// Run measures the scenarios that are wanted into run. A contestant that needs a missing program is
-// left out. Any other failure of a contestant is an error, which Run returns when everything else
-// is measured.
+// Run measures the wanted scenarios and adds the results to run. It leaves out a contestant that
+// needs a missing program. If a contestant fails in another way, Run continues with the others and
+// returns the error at the end.
+//
+// Consecutive scenarios with the same Spec share a server.
 func (r *Runner) Run(ctx context.Context, run *result.Run, scenarios []Scenario) (err error) {
 	scenarios = r.wanted(scenarios)
 	var server *Server
@@ -59,7 +61,7 @@ func (r *Runner) Run(ctx context.Context, run *result.Run, scenarios []Scenario)
 	return err
 }
 
-// wanted returns the scenarios with the contestants that take part.
+// wanted returns the scenarios that Only selects, with the contestants that Who selects.
 func (r *Runner) wanted(all []Scenario) (wanted []Scenario) {
 	for _, sc := range all {
 		if r.Only != nil && !r.Only.MatchString(sc.Name) {
@@ -84,9 +86,9 @@ type seat struct {
 	err    error
 }
 
-// Measure lets all contestants of a scenario have one turn in each round, in another order each
-// time: what disturbs the machine for some seconds disturbs all of them. A contestant that fails
-// takes no more turns.
+// Measure gives each contestant one turn in each round, in a random order. A disturbance of the
+// machine that lasts some seconds therefore affects all contestants. A contestant that fails gets
+// no more turns.
 func (r *Runner) Measure(ctx context.Context, s *Server, sc Scenario) (result.Scenario, error) {
 	seats := make([]*seat, len(sc.Contestants))
 	for i, c := range sc.Contestants {
@@ -119,11 +121,12 @@ func (r *Runner) Measure(ctx context.Context, s *Server, sc Scenario) (result.Sc
 	return measured, failed
 }
 
+// take measures one turn.
 func (s *seat) take(ctx context.Context) {
 	if s.err != nil || ctx.Err() != nil {
 		return
 	}
-	runtime.GC() // the garbage of the contestant before
+	runtime.GC() // collect the garbage of the previous contestant
 	values, err := s.open.Take(ctx)
 	for name, value := range values {
 		if err == nil && (math.IsNaN(value) || math.IsInf(value, 0)) {
@@ -134,7 +137,7 @@ func (s *seat) take(ctx context.Context) {
 	s.err = err
 }
 
-// entry finishes and closes the seat, and sums its rounds up.
+// entry finishes and closes the seat, and returns its figures.
 func (s *seat) entry(ctx context.Context, sc Scenario, all []*seat) result.Entry {
 	e := result.Entry{Name: s.Name, Figures: result.Figures{}}
 	if s.err == nil {
@@ -149,6 +152,9 @@ func (s *seat) entry(ctx context.Context, sc Scenario, all []*seat) result.Entry
 	return e
 }
 
+// figures returns the median and the spread of each value. In scenarios with rounds it adds two
+// kinds of ratios: of this contestant to the base ("/base"), and of the contestant sc.Own to this
+// one ("own/"). Ratios are computed for each round, so that a slower machine does not change them.
 func (s *seat) figures(ctx context.Context, sc Scenario, all []*seat) (result.Figures, error) {
 	figures := result.Figures{}
 	for name, values := range s.rounds {
@@ -172,7 +178,7 @@ func (s *seat) figures(ctx context.Context, sc Scenario, all []*seat) (result.Fi
 	return figures, err
 }
 
-// SeedOf returns a seed that depends on a name and on nothing else that is measured.
+// SeedOf returns a seed for a name. The seed does not depend on which other scenarios are measured.
 func SeedOf(seed uint64, name string) uint64 {
 	hash := fnv.New64a()
 	fmt.Fprintf(hash, "%d %s", seed, name)

@@ -1,5 +1,5 @@
-// Package runner measures scenarios. It starts a server for them, gives each contestant its turns,
-// and keeps the figures.
+// Package runner measures scenarios: it starts a server, gives each contestant its turns, and
+// collects the figures.
 package runner
 
 import (
@@ -8,32 +8,32 @@ import (
 	"github.com/idem-go/idem/lab/bench/result"
 )
 
-// Scenario is one measurement that several contestants take on the same server, in turns.
+// Scenario is a measurement that several contestants take in turns on the same server.
 type Scenario struct {
-	Name        string // in the results, and for -only
+	Name        string // name in the results and for -only
 	Server      Spec
-	Rounds      int          // turns of each contestant whose figures are compared; zero: one turn that is not compared
-	AtOnce      int          // contestants that work at the same time, where no time is measured; zero: one
-	Own         string       // the contestant that the others are compared with, beside the base
+	Rounds      int          // number of turns to compare; 0 means one turn, not compared
+	AtOnce      int          // simultaneous contestants, if no time is measured; 0 means 1
+	Own         string       // name of the contestant that all others are compared with
 	Contestants []Contestant // the first is the base
 }
 
-// Contestant is one way to do the work of a scenario.
+// Contestant is one implementation of the work of a scenario.
 type Contestant struct {
 	Name string
 	Open func(ctx context.Context, s *Server) (Seat, error)
 }
 
-// Seat is a contestant on a database of its own.
+// Seat is a contestant that is ready to work on its own database.
 type Seat interface {
-	// Take measures one turn. It returns the same figures each time.
+	// Take measures one turn. It must return the same set of figures each time.
 	Take(ctx context.Context) (result.Values, error)
-	// Finish checks the effects of all turns. It returns the figures of all turns together.
+	// Finish checks the effects of all turns and returns the figures of all turns together.
 	Finish(ctx context.Context) (result.Values, error)
 	Close() error
 }
 
-// Once returns a contestant that is measured by a single call of measure.
+// Once returns a contestant that calls measure in its only turn.
 func Once(name string, measure func(ctx context.Context, s *Server) (result.Values, error)) Contestant {
 	return Contestant{name, func(_ context.Context, s *Server) (Seat, error) { return once{s, measure}, nil }}
 }

@@ -19,17 +19,17 @@ import (
 	"github.com/idem-go/idem/lab/pgserver"
 )
 
-// Spec says which server a scenario needs.
+// Spec describes the server that a scenario needs.
 type Spec struct {
-	Flush    time.Duration // by which a flush to the disk takes longer
-	Load     bool          // millions of records are loaded without a log
-	Volatile bool          // nothing waits for the disk: for runs whose figures say nothing
+	Flush    time.Duration // added to the duration of each flush to disk
+	Load     bool          // load millions of records without writing them to the WAL
+	Volatile bool          // fsync=off: for test runs whose figures are not used
 }
 
-// settings returns the settings that differ from the defaults. Everything that makes a commit
-// durable is as PostgreSQL has it by default, above all fsync, synchronous_commit and
-// full_page_writes, unless the server is volatile. Checkpoints and autovacuum are put off: they
-// would fall into the turn of one contestant and not of another.
+// settings returns the settings that differ from PostgreSQL's defaults. Unless the server is
+// volatile, everything that makes a commit durable keeps its default, above all fsync,
+// synchronous_commit and full_page_writes. Checkpoints and autovacuum are avoided: they would slow
+// down the turn of one contestant and not the others.
 func (s Spec) settings() []string {
 	settings := []string{
 		fmt.Sprintf("shared_buffers=%dMB", min(max(memoryMB()/4, 128), 8192)), "max_connections=800", "max_wal_size=16GB",
@@ -44,22 +44,22 @@ func (s Spec) settings() []string {
 	return settings
 }
 
-// Server is a Postgres of our own.
+// Server is a Postgres server that this process has started.
 type Server struct {
 	*pgserver.Server
 	Spec      Spec
-	Admin     *pgxpool.Pool // on a database that no contestant uses
+	Admin     *pgxpool.Pool // connections to a database that no contestant uses
 	Described string
 
 	dir       string
-	env       []string // that makes the disk slow
+	env       []string // environment that makes the disk slow
 	databases atomic.Int32
 	mu        sync.Mutex
 	redis     map[string]*redisServer
 }
 
-// StartServer starts a server with its data in a directory of its own below dir, or below that of
-// temporary files.
+// StartServer starts a server with its data in a new directory below dir. An empty dir means the
+// temporary directory.
 func StartServer(ctx context.Context, dir string, spec Spec) (*Server, error) {
 	own, err := os.MkdirTemp(dir, "idem-bench-")
 	if err != nil {
@@ -72,8 +72,9 @@ func StartServer(ctx context.Context, dir string, spec Spec) (*Server, error) {
 	return s, nil
 }
 
+// start starts the server and measures how long a COMMIT waits for the disk.
 func (s *Server) start(ctx context.Context) (err error) {
-	if err := os.Chmod(s.dir, 0o755); err != nil { // the server runs as another user
+	if err := os.Chmod(s.dir, 0o755); err != nil { // another user runs the server
 		return err
 	}
 	if s.env, err = slowDisk(s.dir, s.Spec.Flush); err != nil {
@@ -94,12 +95,12 @@ func (s *Server) start(ctx context.Context) (err error) {
 		return err
 	}
 	s.Described = fmt.Sprintf("PostgreSQL %s, `%s`; a COMMIT waits %v for the disk", version, strings.Join(s.Spec.settings(), "` `"), flush.Round(time.Microsecond))
-	// Logged counts commits by it. Where the extension is not installed, nobody does.
+	// Logged counts commits with this extension. Without it, the number of commits stays unknown.
 	_, _ = s.Admin.Exec(ctx, "create extension if not exists pg_walinspect")
 	return nil
 }
 
-// Close ends the server and what was started beside it, and removes the data.
+// Close stops the server and the Redis servers, and deletes the data.
 func (s *Server) Close() (err error) {
 	for _, r := range s.redis {
 		r.close()
@@ -114,7 +115,7 @@ func (s *Server) Close() (err error) {
 }
 
 // Database creates a database with a schema, calls prepare unless it is nil, and returns the
-// address.
+// connection string.
 func (s *Server) Database(ctx context.Context, schema string, prepare func(ctx context.Context, dsn string) error) (dsn string, err error) {
 	name := fmt.Sprintf("bench_%d", s.databases.Add(1))
 	if _, err := s.Admin.Exec(ctx, "create database "+name); err != nil {
@@ -127,8 +128,8 @@ func (s *Server) Database(ctx context.Context, schema string, prepare func(ctx c
 	return dsn, prepare(ctx, dsn)
 }
 
-// Flush measures how long a COMMIT waits for the disk: by how much it is slower than one that does
-// not, at the median.
+// Flush measures how long a COMMIT waits for the disk. It returns the difference of two medians: of
+// commits with and without synchronous_commit.
 func (s *Server) Flush(ctx context.Context) (time.Duration, error) {
 	conn, err := pgx.Connect(ctx, s.DSN())
 	if err != nil {
@@ -157,20 +158,21 @@ func (s *Server) Flush(ctx context.Context) (time.Duration, error) {
 	return median["on"] - median["off"], nil
 }
 
-// Position returns where the log of the server ends.
+// Position returns the current end of the WAL.
 func (s *Server) Position(ctx context.Context) (lsn string, err error) {
 	err = s.Admin.QueryRow(ctx, "select pg_current_wal_insert_lsn()::text").Scan(&lsn)
 	return lsn, err
 }
 
-// Logged counts the commits and the bytes between two positions of the log. The commits are
-// negative where they are unknown.
+// Logged returns the number of commits and bytes between two positions of the WAL. commits is
+// negative if the number is unknown.
 func (s *Server) Logged(ctx context.Context, begin, end string) (commits, bytes float64, err error) {
 	err = s.Admin.QueryRow(ctx, "select pg_wal_lsn_diff($1::text::pg_lsn, $2::text::pg_lsn)::float8", end, begin).Scan(&bytes)
 	if err != nil {
 		return 0, 0, err
 	}
-	if _, err := s.Admin.Exec(ctx, "insert into flushed values (1)"); err != nil { // only what is on the disk can be read
+	// Only flushed WAL can be read. This commit flushes it.
+	if _, err := s.Admin.Exec(ctx, "insert into flushed values (1)"); err != nil {
 		return 0, 0, err
 	}
 	err = s.Admin.QueryRow(ctx, `select count(*)::float8 from pg_get_wal_records_info($1::text::pg_lsn, $2::text::pg_lsn)
@@ -181,7 +183,7 @@ func (s *Server) Logged(ctx context.Context, begin, end string) (commits, bytes 
 	return commits, bytes, nil
 }
 
-// Execute runs statements on a connection of their own.
+// Execute runs statements on a new connection.
 func Execute(ctx context.Context, dsn, sql string) error {
 	conn, err := pgx.Connect(ctx, dsn)
 	if err != nil {
@@ -192,7 +194,7 @@ func Execute(ctx context.Context, dsn, sql string) error {
 	return err
 }
 
-// Count returns the number that a query returns.
+// Count runs a query that returns one number.
 func Count(ctx context.Context, dsn, query string) (n int, err error) {
 	conn, err := pgx.Connect(ctx, dsn)
 	if err != nil {
@@ -203,9 +205,9 @@ func Count(ctx context.Context, dsn, query string) (n int, err error) {
 	return n, err
 }
 
-// Pool opens a pool. The pools of all contestants are alike. None pings a connection before it
-// hands it out: a contestant would pay for that whenever the others had their turns for over a
-// second.
+// Pool opens a pool. The pools of all contestants have the same settings. They do not ping idle
+// connections: a contestant would otherwise pay for a ping after each turn of the others that takes
+// more than a second.
 func Pool(ctx context.Context, dsn string, conns int) (*pgxpool.Pool, error) {
 	config, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
@@ -216,7 +218,7 @@ func Pool(ctx context.Context, dsn string, conns int) (*pgxpool.Pool, error) {
 	return pgxpool.NewWithConfig(ctx, config)
 }
 
-// memoryMB returns the memory of the machine, and 4096 where it cannot be read.
+// memoryMB returns the memory of the machine in MB, or 4096 if it is unknown.
 func memoryMB() int {
 	text, _ := os.ReadFile("/proc/meminfo")
 	match := regexp.MustCompile(`MemTotal:\s+(\d+) kB`).FindSubmatch(text)

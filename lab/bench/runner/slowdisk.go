@@ -16,8 +16,8 @@ import (
 //go:embed preload/slowdisk.c
 var slowDiskSource string
 
-// slowDisk compiles what makes the disk of a server slow, and returns the environment that the
-// server has to run in.
+// slowDisk compiles a library that delays each flush to disk, and returns the environment that
+// preloads it into the server. A zero delay needs no library.
 func slowDisk(dir string, delay time.Duration) ([]string, error) {
 	if delay == 0 {
 		return nil, nil

@@ -8,11 +8,11 @@ type Statement struct {
 	Args []any
 }
 
-// Business makes the statements of one operation. Every row carries the operation's key, without an
-// index on it, so that what was done can be counted afterwards.
+// Business returns the statements of an order. Every row contains the key, without an index, so
+// that the effects can be counted.
 type Business func(key string) []Statement
 
-// Schema is what the business writes to.
+// Schema creates the tables of the business.
 const Schema = `
 create table orders (id bigint generated always as identity primary key, op uuid not null, customer int not null, total bigint not null);
 create table order_lines (id bigint generated always as identity primary key, op uuid not null, sku int not null, quantity int not null, price bigint not null);
@@ -27,12 +27,12 @@ const (
 	insertLedger = "insert into ledger (op, account, amount) values ($1, $2, $3)"
 )
 
-// OneInsert is the least that a write can be, where the overhead of a contestant shows most.
+// OneInsert is the smallest possible write. It makes the overhead of a contestant most visible.
 func OneInsert(key string) []Statement {
 	return []Statement{{insertOrder, []any{key, 7, 4900}}}
 }
 
-// Realistic is an order with two lines, the stock of the first of them, and an entry in the ledger.
+// Realistic is an order with two lines, a stock update and a ledger entry.
 func Realistic(key string) []Statement {
 	sku := skuOf(key)
 	return []Statement{
@@ -44,7 +44,7 @@ func Realistic(key string) []Statement {
 	}
 }
 
-// skuOf spreads the operations over the stock, so that they seldom wait for each other.
+// skuOf distributes the orders over the stock, so that they rarely wait for each other's row locks.
 func skuOf(key string) int {
 	n, _ := strconv.ParseUint(key[:8], 16, 32)
 	return int(n % 1000)

@@ -2,7 +2,8 @@ package contestant
 
 import "sync"
 
-// calls hands a call to where it is executed, for contestants that only pass on a key.
+// calls passes a call to the function that executes it. Some contestants pass only a key to that
+// function.
 type calls struct {
 	mu sync.Mutex
 	m  map[string]*pending
@@ -14,8 +15,8 @@ type pending struct {
 	executed bool
 }
 
-// put makes a call known until drop is called as often. What it returns tells, once, whether the
-// call was executed.
+// put registers a call until drop is called. Calls of put and drop for the same key must be
+// balanced. executed reports whether the call was executed, and resets that mark.
 func (c *calls) put(call Call) (executed func() bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -37,7 +38,7 @@ func (c *calls) put(call Call) (executed func() bool) {
 	}
 }
 
-// of returns the call, which is about to be executed.
+// of returns the call with key and marks it as executed.
 func (c *calls) of(key string) Call {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,6 +1,6 @@
-// Package contestant holds the ways to make a write on Postgres safe to repeat that the benchmark
-// compares, each in a file of its own with a note of what it promises. All of them execute the same
-// statements and return the same response, over pools that are configured alike.
+// Package contestant contains the compared ways to make a write on Postgres safe to repeat. Each is
+// in its own file, with a note on its guarantees. All of them execute the same statements and
+// return the same response, over pools with the same settings.
 package contestant
 
 import (
@@ -10,42 +10,42 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Call is one request: the same key means the same request.
+// Call is one request. Calls with the same key are the same request.
 type Call struct {
-	Key      string // a UUID in its 36 characters
+	Key      string // a UUID of 36 characters
 	Business Business
-	Body     []byte // of the response, a JSON document
-	Hold     func() // called inside the transaction, after its statements; nil: nothing is called
+	Body     []byte // body of the response, a JSON document
+	Hold     func() // called in the transaction after its statements, if not nil
 }
 
-// Answer is what the caller of a contestant gets.
+// Answer is the result of a call.
 type Answer struct {
 	Body     []byte
 	Replayed bool
 	Refused  bool // another call holds the key, and this one did not wait for it
 }
 
-// Runner is a contestant at work on one database.
+// Runner is a contestant that is ready to work on one database.
 type Runner interface {
 	Do(ctx context.Context, call Call) (Answer, error)
 	Close()
 }
 
-// Place is where a contestant works. The database is its own, and has the schemas of the business
-// and of idem.
+// Place is the environment of a contestant. The database is used by no other contestant and has the
+// schemas of the business and of idem.
 type Place struct {
 	Pool  *pgxpool.Pool
-	Redis func(fsync string) (Redis, error) // a server of its own for each value of appendfsync
+	Redis func(fsync string) (Redis, error) // returns a server for a value of appendfsync
 }
 
 // Contestant is one way to make a write safe to repeat.
 type Contestant struct {
 	Name       string
-	Tables     []string // that hold its records; none: not in Postgres
-	Listens    bool     // holds connections of its own beside those of its calls
-	Repeats    bool     // executes a duplicate again, by design or by mistake
-	Recordless bool     // keeps no record of a request
-	Forgets    bool     // keeps a record, and not the response
+	Tables     []string // tables with its records; empty if not in Postgres
+	Listens    bool     // needs connections beside those of its calls
+	Repeats    bool     // may execute a duplicate again, by design or by mistake
+	Recordless bool     // records no requests
+	Forgets    bool     // records requests without the response
 	Open       func(ctx context.Context, place Place) (Runner, error)
 }
 
@@ -57,7 +57,7 @@ func All() []Contestant {
 	}
 }
 
-// pooled is what contestants have in common that keep nothing but their pool.
+// pooled is embedded by contestants that need only a pool.
 type pooled struct{ pool *pgxpool.Pool }
 
 func (pooled) Close() {}

@@ -10,8 +10,7 @@ import (
 	"github.com/idem-go/idem/idemsql"
 )
 
-// PlainSQL is Plain by database/sql. The time that it takes longer than Plain is spent in
-// database/sql, not in idem.
+// PlainSQL is Plain with database/sql. The difference to Plain is the cost of database/sql.
 func PlainSQL() Contestant {
 	return Contestant{
 		Name: NamePlainSQL, Repeats: true, Recordless: true,
@@ -37,7 +36,7 @@ func (p plainSQL) Do(ctx context.Context, call Call) (Answer, error) {
 	return Answer{Body: call.Body}, tx.Commit()
 }
 
-// IdemSQL is Idem by database/sql.
+// IdemSQL is Idem with database/sql.
 func IdemSQL() Contestant {
 	c := Idem()
 	c.Name = NameIdemSQL
@@ -58,7 +57,7 @@ func (i idemSQL) Do(ctx context.Context, call Call) (Answer, error) {
 	return Answer{Body: res.Body, Replayed: res.Replayed}, err
 }
 
-// executeSQL is Execute by database/sql.
+// executeSQL is Execute with database/sql.
 func (c Call) executeSQL(ctx context.Context, tx *sql.Tx) error {
 	for _, s := range c.Business(c.Key) {
 		if _, err := tx.ExecContext(ctx, s.SQL, s.Args...); err != nil {

@@ -9,12 +9,14 @@ import (
 	"github.com/dbos-inc/dbos-transact-golang/dbos"
 )
 
-// DBOS is a workflow of DBOS Transact whose id is the key and whose only step, RunAsTransaction,
-// does the business. The system database is the application's own, over the same pool, which is the
-// arrangement with the fewest commits. The step's result is committed together with the effect; the
-// start of the workflow and its outcome are commits of their own. A workflow whose process has died
-// goes on when an executor of the same version recovers it, and duplicates wait until then. The
-// input of a second call with the same id is not compared.
+// DBOS runs a workflow of DBOS Transact. The workflow id is the key, and the only step,
+// RunAsTransaction, does the business. The system database is the application's database over the
+// same pool, the arrangement with the fewest commits.
+//
+// The result of the step is committed together with the effect. The start of the workflow and its
+// outcome are separate commits. After a crash, an executor of the same version must recover the
+// workflow, and duplicates wait until then. DBOS does not compare the inputs of two calls with the
+// same id.
 func DBOS() Contestant {
 	return Contestant{
 		Name: NameDBOS, Listens: true,
@@ -46,8 +48,8 @@ type dbosRunner struct {
 	calls    calls
 }
 
-// order is the workflow. What its input cannot carry, because it has to be serialised, is looked up
-// by the key.
+// order is the workflow. Its input must be serializable, so it is only the key. The call is looked
+// up by the key.
 func (r *dbosRunner) order(ctx dbos.Context, key string) (string, error) {
 	call := r.calls.of(key)
 	return dbos.RunAsTransaction(ctx, r.source, func(ctx context.Context, tx dbos.Tx) (string, error) {

@@ -14,10 +14,13 @@ import (
 )
 
 // Fiber is the idempotency middleware of fiber with its storage on Postgres, around a handler that
-// runs the plain transaction. The response is stored after the handler has committed, in a second
-// transaction: a crash in between, or in another process at the same time, executes the request
-// again. Duplicates in one process wait for a lock in memory. The payload is not compared. The
-// handler is called without a socket, so only the middleware's own work is measured.
+// runs the plain transaction.
+//
+// The middleware stores the response after the commit of the handler, in a second transaction. A
+// request is executed again after a crash in between, or if a duplicate arrives at another process
+// at the same time. Duplicates in one process wait for a lock in memory. The payload is not
+// compared. The benchmark calls the handler without a socket, to measure only the work of the
+// middleware.
 func Fiber() Contestant {
 	return Contestant{
 		Name: NameFiber, Tables: []string{"fiber_storage"},

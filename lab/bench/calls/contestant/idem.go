@@ -8,17 +8,16 @@ import (
 	"github.com/idem-go/idem"
 )
 
-// Idem is the library that this benchmark belongs to. Key, effect and response are committed in one
-// transaction. A key in flight is a row that is not committed, and free when its transaction ends,
-// however it ends. Duplicates wait without a connection and get the response; another payload under
+// Idem is this library. Key, effect and response are committed in one transaction. The row of a key
+// in progress is not committed, so that the key is free again when its transaction ends, whatever
+// the reason. Duplicates wait without a connection and receive the response. Another payload under
 // the same key is refused.
 func Idem() Contestant { return idemContestant(NameIdem, idemRunner{}) }
 
 // IdemBatch is Idem with a function that sends its statements in one batch.
 func IdemBatch() Contestant { return idemContestant(NameIdemBatch, idemRunner{batch: true}) }
 
-// IdemHinted is Idem with the option for calls that are probably replays, as the second attempt of
-// a client is.
+// IdemHinted is Idem with the option for likely replays, such as the second attempt of a client.
 func IdemHinted() Contestant {
 	return idemContestant(NameIdemHinted, idemRunner{options: []idem.Option{idem.WithReplayLikely()}})
 }
@@ -39,7 +38,7 @@ type idemRunner struct {
 	options []idem.Option
 }
 
-// Scope is that of all keys.
+// Scope is the scope of all keys.
 const Scope = "tenant-1/POST /orders"
 
 func (r idemRunner) Do(ctx context.Context, call Call) (Answer, error) {
@@ -60,7 +59,7 @@ func (r idemRunner) execute(ctx context.Context, tx pgx.Tx, call Call) error {
 	return err
 }
 
-// Payload is the payload of every request: the key alone marks a repetition.
+// Payload is the payload of all requests. A repetition is recognized by its key alone.
 const Payload = `{"customer":7,"total":4900}`
 
 // HashOf returns the fingerprint of the request.

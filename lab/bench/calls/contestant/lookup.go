@@ -7,9 +7,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Lookup is a SELECT by primary key of a response that is there: the least that a replay can cost,
-// and the measure of all others. It reads the table of idem, where a first call has recorded the
-// response.
+// Lookup reads a recorded response with a SELECT by primary key. It is the minimum cost of a replay
+// and the base of all replays. A first call records the response in the table of idem.
 func Lookup() Contestant {
 	idem := Idem()
 	return Contestant{

@@ -1,6 +1,6 @@
 package contestant
 
-// The names of the contestants, in results and in the report.
+// These are the names of the contestants in the results and the report.
 const (
 	NamePlain            = "plain transaction"
 	NamePipelined        = "plain, pipelined"

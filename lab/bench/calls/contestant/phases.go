@@ -12,13 +12,15 @@ import (
 )
 
 // Phases is a port of the atomic phases that Brandur Leach describes in "Implementing Stripe-like
-// Idempotency Keys in Postgres" (brandur.org/idempotency-keys). A first SERIALIZABLE transaction
-// claims the key by setting locked_at, each further one advances recovery_point. The business here
-// calls no foreign system, so two phases are enough, which is the least that the pattern allows:
-// the effect and the response are committed by the second. A process that dies between the two
-// leaves the key locked until the lease of 90 seconds is over. A duplicate meanwhile is refused.
-// The response is kept as bytes, where the article has jsonb, which would not give the same bytes
-// again.
+// Idempotency Keys in Postgres" (brandur.org/idempotency-keys).
+//
+// The first SERIALIZABLE transaction claims the key by setting locked_at. Each further transaction
+// advances recovery_point. The business here calls no foreign system, so two phases are enough, the
+// minimum of the pattern: the second phase commits effect and response.
+//
+// A process that dies between the two phases leaves the key locked until the lease of 90 seconds
+// ends. Duplicates are refused meanwhile. The response is stored as bytes, because the jsonb of the
+// article would not return the same bytes.
 func Phases() Contestant {
 	return Contestant{
 		Name: NamePhases, Tables: []string{"idempotency_keys"},
@@ -44,11 +46,11 @@ const (
 	userID   = 1
 )
 
-// row is what the first phase knows of a key.
+// row is the state of a key that the first phase has read.
 type row struct {
 	id       int64
 	locked   *time.Time
-	same     bool // parameters
+	same     bool // the parameters of the call are the recorded ones
 	recovery string
 	body     []byte
 }
@@ -61,7 +63,7 @@ func (p phases) Do(ctx context.Context, call Call) (Answer, error) {
 		return err
 	})
 	if conflict(err) {
-		return Answer{Refused: true}, nil // the article answers 409 to that
+		return Answer{Refused: true}, nil // the article answers 409
 	}
 	if err != nil || answer.Replayed || answer.Refused {
 		return answer, err
@@ -99,8 +101,9 @@ func (p phases) claim(ctx context.Context, tx pgx.Tx, call Call) (row, Answer, e
 	return found, Answer{}, err
 }
 
-// phase runs one phase. The article leaves what SERIALIZABLE refuses to the client, who is to try
-// again; here that is done at once, so that the client has an answer like everybody else's.
+// phase runs one phase and retries serialization failures. The article leaves these retries to the
+// client. Here they happen at once, so that the client gets an answer as from the other
+// contestants.
 func (p phases) phase(ctx context.Context, do func(pgx.Tx) error) error {
 	const attempts = 20
 	for attempt := 1; ; attempt++ {

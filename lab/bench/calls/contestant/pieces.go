@@ -12,9 +12,9 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// FirstRuns returns the ways to a first run that the profile compares. From the second to the last
-// but two, each is the one before with one thing more, or with a statement of idem in place of a
-// bare one. The last of these sends to the server everything that idem.Do sends.
+// FirstRuns returns the variants of a first run that the profile compares. Each variant between
+// Plain and Idem adds one thing to the previous variant, or replaces a bare statement by a
+// statement of idem. The last variant before Idem sends the same statements as idem.Do.
 func FirstRuns() []Contestant {
 	return []Contestant{
 		Plain(),
@@ -29,20 +29,21 @@ func FirstRuns() []Contestant {
 	}
 }
 
-// Replays returns the ways to the response of a known key that the profile compares.
+// Replays returns the variants of a replay that the profile compares.
 func Replays() []Contestant {
 	return []Contestant{Lookup(), Load(), IdemHinted(), Idem(), Textbook()}
 }
 
-// BareWrites is a transaction of idem's engine with a bare INSERT of a record after BEGIN, and a
-// bare UPDATE of the record before COMMIT. The statements check nothing: a second call with a key
-// is an error. It is the least that a record costs that is begun and completed with the effect.
+// BareWrites is a transaction of idem's engine with a bare INSERT of a record after BEGIN and a
+// bare UPDATE of the record before COMMIT. The statements check nothing, and a second call with the
+// same key fails. BareWrites is the minimum cost of a record that is inserted and completed
+// together with the effect.
 func BareWrites() Contestant { return piece(NameBareWrites, bareInsert, bareUpdate) }
 
-// requests returns what a piece sends to the server for a call.
+// requests returns the statements that a piece adds to a call.
 type requests func(*db.Key, Call) []txn.Request
 
-// piece is a transaction of idem's engine with some requests after BEGIN and some before COMMIT.
+// piece is a transaction of idem's engine with requests after BEGIN and before COMMIT.
 func piece(name string, afterBegin, beforeCommit requests) Contestant {
 	return Contestant{Name: name, Tables: []string{"idem.records"}, Open: func(_ context.Context, place Place) (Runner, error) {
 		engine := txn.Engine{Pool: place.Pool, Limits: txn.DefaultLimits, Prepared: bareStatements}
@@ -76,7 +77,7 @@ func (r requests) of(key *db.Key, call Call) []txn.Request {
 	return r(key, call)
 }
 
-// Load answers a replay by idem's load alone. A call of idem.Do makes the record.
+// Load answers a replay with idem's load statement alone. idem.Do makes the record.
 func Load() Contestant {
 	idem := Idem()
 	return Contestant{Name: "one statement of idem's", Tables: idem.Tables, Open: func(ctx context.Context, place Place) (Runner, error) {
@@ -99,7 +100,8 @@ func (l load) Do(ctx context.Context, call Call) (Answer, error) {
 	return l.Runner.Do(ctx, call)
 }
 
-// execution is the execution id of all pieces: no statement compares those of different keys.
+// execution is the execution id of all pieces. They can share it, because no statement compares the
+// ids of different keys.
 const execution = "00000000-0000-4000-8000-000000000000"
 
 func keyOf(call Call) db.Key {
@@ -131,8 +133,7 @@ var (
 	})
 )
 
-// bareStatements are what a connection prepares for bare writes, and for those of idem in their
-// place.
+// bareStatements are the statements that each connection prepares: those of idem and the bare ones.
 var bareStatements = txn.WithOwn(append(db.Statements[:len(db.Statements):len(db.Statements)], insert, update))
 
 func bareInsert(_ *db.Key, call Call) []txn.Request {

@@ -7,8 +7,8 @@ import (
 )
 
 // Pipelined is the plain transaction in a single round trip: BEGIN, the statements of the business
-// and COMMIT in one batch. That is the best that pgx can do where no statement depends on the
-// result of another. A request that is repeated is executed again.
+// and COMMIT in one batch. This is the best that pgx can do if no statement depends on the result
+// of another. A repeated request is executed again.
 func Pipelined() Contestant {
 	return Contestant{
 		Name: NamePipelined, Repeats: true, Recordless: true,
@@ -20,8 +20,8 @@ func Pipelined() Contestant {
 
 type pipelined struct{ pooled }
 
-// Do cannot hold between the statements and COMMIT, so it holds in front of both: no connection is
-// held then.
+// Do calls Hold before the batch, because it cannot pause between the statements and COMMIT. No
+// connection is in use at that time.
 func (p pipelined) Do(ctx context.Context, call Call) (Answer, error) {
 	call.hold()
 	batch := &pgx.Batch{}

@@ -6,8 +6,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Plain is a transaction around the statements of the business and nothing else. A request that is
-// repeated is executed again. It is the 1.00 that all others are compared with.
+// Plain is a transaction with only the statements of the business. A repeated request is executed
+// again. Plain is the base of all first runs.
 func Plain() Contestant {
 	return Contestant{
 		Name: NamePlain, Repeats: true, Recordless: true,

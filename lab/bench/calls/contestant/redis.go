@@ -9,20 +9,21 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Redis is a server that keeps keys, and how its address is dialled.
+// Redis contains the address of a Redis server and how to dial it.
 type Redis = *redis.Options
 
-// RedisAlways claims the key in Redis by SET NX, runs the plain transaction on Postgres, and stores
-// the response in Redis. Redis writes its log to disk before each answer. Two systems cannot commit
-// together: a crash in between leaves an effect without its response, and the key locked until its
-// lease of 30 seconds is over, after which the request is executed again. A duplicate meanwhile is
-// refused. The payload is not compared.
+// RedisAlways claims the key in Redis with SET NX, runs the plain transaction on Postgres, and
+// stores the response in Redis. Redis writes its log to disk before each answer.
+//
+// Two systems cannot commit together. A crash in between leaves an effect without a response. The
+// key stays locked until its lease of 30 seconds ends, and then the request is executed again.
+// Duplicates are refused meanwhile. The payload is not compared.
 func RedisAlways() Contestant {
 	return redisContestant(NameRedisAlways, "always")
 }
 
-// RedisEverySecond is RedisAlways on a Redis that writes its log to disk once in a second, its
-// default. A crash of its machine loses the keys of that second, and their requests are executed
+// RedisEverySecond is RedisAlways with a Redis that writes its log to disk once a second, the
+// default. A crash of the machine loses the keys of that second, and their requests are executed
 // again.
 func RedisEverySecond() Contestant {
 	return redisContestant(NameRedisEverySecond, "everysec")

@@ -10,10 +10,11 @@ import (
 	"github.com/riverqueue/river/rivermigrate"
 )
 
-// River inserts a unique job, by the key, in the transaction of the business: where the job is a
-// duplicate, the effect is there already. It is atomic and free after a crash. A duplicate learns
-// that it is one, and no response. The payload is not compared, because the key alone is what is
-// unique. The key is new again when River removes the job.
+// River inserts a unique job with the key in the transaction of the business. If the job is a
+// duplicate, the effect already exists. This is atomic, and a crash leaves nothing locked. A
+// duplicate gets no response, only the information that it is a duplicate. The payload is not
+// compared, because uniqueness depends on the key alone. When River deletes the job, the key can be
+// executed again.
 func River() Contestant {
 	return Contestant{
 		Name: NameRiver, Forgets: true, Tables: []string{"river_job"},

@@ -8,10 +8,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// SelectInsert looks the key up and, if it is not there, does the business and inserts the key in
-// one transaction, with an index that is not unique. What most people write first. The transaction
-// makes it atomic and READ COMMITTED makes it wrong: two calls at once both find nothing. The
-// benchmark counts how often.
+// SelectInsert looks up the key and, if it is missing, does the business and inserts the key in one
+// transaction. The index is not unique. Many people write this first. It is atomic but wrong at
+// READ COMMITTED: two simultaneous calls both find no key. The benchmark counts how often that
+// happens.
 func SelectInsert() Contestant {
 	return Contestant{
 		Name: NameSelectInsert, Repeats: true, Tables: []string{"seen_keys"},

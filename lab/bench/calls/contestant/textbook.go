@@ -9,11 +9,11 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Textbook is the pattern by hand: in one transaction the key is inserted, the business is done,
-// and the response is written to the key's row, one statement at a time. It is atomic, free after a
-// crash, replays, and checks the payload, if whoever writes it by hand leaves nothing out. A
-// duplicate waits on the unique index and holds a connection while it does. An answer to COMMIT
-// that is lost is for the caller to resolve.
+// Textbook is the correct pattern, written by hand. One transaction inserts the key, does the
+// business, and writes the response to the row of the key, one statement at a time. It is atomic,
+// leaves nothing locked after a crash, replays, and checks the payload, if the author forgets
+// nothing. A duplicate waits on the unique index and occupies a connection while it waits. The
+// caller must resolve a lost answer to COMMIT.
 func Textbook() Contestant {
 	return Contestant{
 		Name: NameTextbook, Tables: []string{"textbook_keys"},

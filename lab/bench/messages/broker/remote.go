@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Server lets processes that get killed reach a Sink and a Source over a loopback connection. A
-// session of the Source ends with its connection.
+// Server gives worker processes access to a Sink and a Source over a loopback connection. The
+// session of a Source ends with its connection.
 type Server struct {
 	listener net.Listener
 	sink     *Sink
@@ -18,8 +18,8 @@ type Server struct {
 	confirm  time.Duration
 }
 
-// Serve starts one, in front of either. Each call of Publish is answered some time after its
-// messages were taken, as by a broker that replicates them.
+// Serve starts a Server for a Sink, a Source or both. It answers each Publish after confirm, like a
+// broker that replicates its messages.
 func Serve(sink *Sink, source *Source, confirm time.Duration) (*Server, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -30,7 +30,7 @@ func Serve(sink *Sink, source *Source, confirm time.Duration) (*Server, error) {
 	return s, nil
 }
 
-// Addr is where it listens.
+// Addr returns the address of the server.
 func (s *Server) Addr() string { return s.listener.Addr().String() }
 
 // Close stops accepting connections. Open connections stay until their clients end.
@@ -54,13 +54,13 @@ func (s *Server) serve(conn net.Conn) {
 	}
 	server := rpc.NewServer()
 	if err := server.RegisterName("Broker", calls); err != nil {
-		panic(err) // its methods are what this package has made them
+		panic(err) // the methods of Calls are fixed
 	}
 	server.ServeConn(conn)
 }
 
-// watched is a connection that ends its session. That package rpc has finished with it would be too
-// late: it waits for calls under way, and Fetch waits for messages.
+// watched is a connection that closes its session as soon as a read fails. ServeConn would return
+// too late: it waits for calls in progress, and Fetch waits for messages.
 type watched struct {
 	net.Conn
 	session *Session
@@ -74,21 +74,21 @@ func (w *watched) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Calls are the calls of one connection, as net/rpc serves them.
+// Calls are the RPC methods of one connection.
 type Calls struct {
 	sink    *Sink
 	session *Session
 	confirm time.Duration
 }
 
-// Publish is that of the Sink.
+// Publish calls Sink.Publish.
 func (c *Calls) Publish(ids []string, _ *struct{}) error {
 	err := c.sink.Publish(context.Background(), ids...)
 	time.Sleep(c.confirm)
 	return err
 }
 
-// Fetch is that of the Session. No deliveries: there will be none.
+// Fetch calls Session.Fetch. An empty result means the end of the messages.
 func (c *Calls) Fetch(max int, all *[]Delivery) (err error) {
 	if *all, err = c.session.Fetch(context.Background(), max); errors.Is(err, io.EOF) {
 		return nil
@@ -96,12 +96,12 @@ func (c *Calls) Fetch(max int, all *[]Delivery) (err error) {
 	return err
 }
 
-// Ack is that of the Session.
+// Ack calls Session.Ack.
 func (c *Calls) Ack(tags []int64, _ *struct{}) error {
 	return c.session.Ack(context.Background(), tags...)
 }
 
-// Nack is that of the Session.
+// Nack calls Session.Nack.
 func (c *Calls) Nack(tags []int64, _ *struct{}) error {
 	return c.session.Nack(context.Background(), tags...)
 }
@@ -115,12 +115,12 @@ func Dial(addr string) (*Client, error) {
 	return &Client{client}, err
 }
 
-// Publish is that of the Sink.
+// Publish calls Sink.Publish.
 func (c *Client) Publish(ctx context.Context, ids ...string) error {
 	return c.call(ctx, "Broker.Publish", ids, &struct{}{})
 }
 
-// Fetch is that of the Session.
+// Fetch calls Session.Fetch.
 func (c *Client) Fetch(ctx context.Context, max int) ([]Delivery, error) {
 	var all []Delivery
 	if err := c.call(ctx, "Broker.Fetch", max, &all); err != nil {
@@ -132,18 +132,17 @@ func (c *Client) Fetch(ctx context.Context, max int) ([]Delivery, error) {
 	return all, nil
 }
 
-// Ack is that of the Session.
+// Ack calls Session.Ack.
 func (c *Client) Ack(ctx context.Context, tags ...int64) error {
 	return c.call(ctx, "Broker.Ack", tags, &struct{}{})
 }
 
-// Nack is that of the Session.
+// Nack calls Session.Nack.
 func (c *Client) Nack(ctx context.Context, tags ...int64) error {
 	return c.call(ctx, "Broker.Nack", tags, &struct{}{})
 }
 
-// call returns when the answer is there, or ctx has ended; whether it was carried out is not known
-// then.
+// call waits for the answer or the end of ctx. In the second case the call may still be executed.
 func (c *Client) call(ctx context.Context, method string, in, out any) error {
 	call := c.rpc.Go(method, in, out, make(chan *rpc.Call, 1))
 	select {
@@ -154,5 +153,5 @@ func (c *Client) call(ctx context.Context, method string, in, out any) error {
 	}
 }
 
-// Close ends the connection, and with it the session.
+// Close closes the connection, which ends the session.
 func (c *Client) Close() { _ = c.rpc.Close() }

@@ -1,6 +1,6 @@
-// Package broker is the broker of all contestants: a Sink that takes messages and counts them, and
-// a Source that delivers some of them twice. Both are plain memory, used in this process or, by one
-// that gets killed, over a loopback connection.
+// Package broker is the broker of all contestants: a Sink that counts the published messages, and a
+// Source that delivers some messages twice. Both are in memory. Worker processes reach them over a
+// loopback connection.
 package broker
 
 import (
@@ -10,19 +10,19 @@ import (
 	"time"
 )
 
-// Sink is the side that messages are published to. It writes down what came, and when.
+// Sink receives published messages and records their order and times.
 type Sink struct {
 	mu      sync.Mutex
 	came    []string
 	at      []time.Time
-	first   map[string]int // where in came
-	changed chan struct{}  // closed, and made anew, when something has come
+	first   map[string]int // index in came
+	changed chan struct{}  // closed and replaced when messages arrive
 }
 
-// NewSink returns one that nothing was published to.
+// NewSink returns an empty Sink.
 func NewSink() *Sink { return &Sink{first: map[string]int{}, changed: make(chan struct{})} }
 
-// Publish takes messages, which are known by their ids, in this order.
+// Publish records messages by their ids, in this order.
 func (s *Sink) Publish(_ context.Context, ids ...string) error {
 	now := time.Now()
 	s.mu.Lock()
@@ -38,14 +38,14 @@ func (s *Sink) Publish(_ context.Context, ids ...string) error {
 	return nil
 }
 
-// Distinct is how many messages have come, each counted once.
+// Distinct returns the number of distinct messages.
 func (s *Sink) Distinct() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.first)
 }
 
-// Await waits until so many messages have come, each counted once.
+// Await waits until n distinct messages have arrived.
 func (s *Sink) Await(ctx context.Context, n int) error {
 	return s.await(ctx, func() bool { return len(s.first) >= n })
 }
@@ -66,8 +66,7 @@ func (s *Sink) await(ctx context.Context, enough func() bool) error {
 	}
 }
 
-// AwaitOrRest waits until so many messages have come, or nothing has come for a while: then nothing
-// will.
+// AwaitOrRest waits until n distinct messages have arrived, or until none has arrived for rest.
 func (s *Sink) AwaitOrRest(ctx context.Context, n int, rest time.Duration) error {
 	for {
 		s.mu.Lock()
@@ -90,12 +89,12 @@ func (s *Sink) AwaitOrRest(ctx context.Context, n int, rest time.Duration) error
 
 var errRest = errors.New("nothing comes any more")
 
-// awaitCame waits until so many have come, whatever comes again.
+// awaitCame waits until n messages have arrived, including repeated ones.
 func (s *Sink) awaitCame(ctx context.Context, n int) error {
 	return s.await(ctx, func() bool { return len(s.came) >= n })
 }
 
-// At is when a message came first.
+// At returns the time of the first arrival of a message.
 func (s *Sink) At(id string) (at time.Time, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,23 +105,24 @@ func (s *Sink) At(id string) (at time.Time, ok bool) {
 	return at, ok
 }
 
-// Expected is a message that was to be published: of a key the one with this number.
+// Expected is a message that must be published: the N-th message of its key.
 type Expected struct {
 	ID  string
 	Key int
 	N   int64
 }
 
-// Account is the outcome of messages that were to be published.
+// Account compares the published messages with the committed ones.
 type Account struct {
-	Committed int // that were to be published
-	Lost      int // that never came
-	Phantoms  int // that came although nothing of them was committed
-	Twice     int // that came more than once
-	Inverted  int // that came, for the first time, after a later one of their key had
+	Committed int // committed messages
+	Lost      int // committed and not published
+	Phantoms  int // published and not committed
+	Twice     int // published more than once
+	Inverted  int // first published after a later message of the key
 }
 
-// Audit compares what came with what was committed, which is sorted by key and number.
+// Audit compares the published messages with the committed ones. committed must be sorted by key
+// and number.
 func (s *Sink) Audit(committed []Expected) Account {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,8 +131,8 @@ func (s *Sink) Audit(committed []Expected) Account {
 	for _, id := range s.came {
 		times[id]++
 	}
-	// From the last message of a key to its first: earliest is where the first of those behind it
-	// came.
+	// The loop goes backward through the messages of a key. earliest is the first arrival of any
+	// later message of the key.
 	earliest, key := len(s.came), -1
 	for i := len(committed) - 1; i >= 0; i-- {
 		message := committed[i]

@@ -10,30 +10,30 @@ import (
 	"time"
 )
 
-// Delivery is a message as the Source delivers it.
+// Delivery is one delivery of a message.
 type Delivery struct {
-	Tag        int64 // of this delivery
+	Tag        int64 // identifies this delivery
 	ID         string
 	Payload    []byte
-	Deliveries int // how often the broker has delivered it, this time included
+	Deliveries int // number of deliveries of the message so far
 }
 
-// late is how many other messages are between a message and its redelivery, if that is late.
+// late is the number of messages between a message and its late redelivery.
 const late = 1000
 
-// Source delivers messages at least once. Of twenty one comes twice in a row, as if its producer
-// had sent it twice, so that both may be in hand at once; another one is delivered again a thousand
-// messages later, although it was acknowledged. What a session has not acknowledged when it ends is
-// delivered again, and so is what is given back.
+// Source delivers messages at least once. Of 20 messages, one is delivered twice in a row, as if
+// its producer had sent it twice, so that both deliveries may be in progress at once. Another
+// message is redelivered 1,000 messages later, although it was acknowledged. The source also
+// redelivers the messages of a session that were rejected, or not acknowledged before its end.
 type Source struct {
 	payload []byte
 	limit   int
 	until   time.Time
 
 	mu      sync.Mutex
-	made    []string   // all messages
-	twins   []twin     // that are due after so many
-	ready   []Delivery // that come before anything new
+	made    []string   // ids of all messages
+	twins   []twin     // late redeliveries
+	ready   []Delivery // deliveries that come before new messages
 	unacked map[int64]held
 	acked   int
 	tag     int64
@@ -50,8 +50,8 @@ type held struct {
 	by *Session
 }
 
-// NewSource returns one that makes up to so many messages, and none after some time if that is not
-// zero.
+// NewSource returns a source of at most that many messages. If during is not zero, it makes no new
+// messages after that time.
 func NewSource(messages int, during time.Duration) *Source {
 	s := &Source{limit: messages, unacked: map[int64]held{}, changed: make(chan struct{})}
 	s.payload = make([]byte, 200)
@@ -64,21 +64,22 @@ func NewSource(messages int, during time.Duration) *Source {
 	return s
 }
 
-// Made is how many messages there are.
+// Made returns the number of messages.
 func (s *Source) Made() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.made)
 }
 
-// Acked is how many deliveries were acknowledged.
+// Acked returns the number of acknowledged deliveries.
 func (s *Source) Acked() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.acked
 }
 
-// Left returns how many deliveries are not made, or not acknowledged.
+// Left returns the number of deliveries that are pending or not acknowledged, plus one if the
+// source can make new messages.
 func (s *Source) Left() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,7 +90,8 @@ func (s *Source) Left() int {
 	return left
 }
 
-// next returns a delivery, if there is one at this time.
+// next returns the next delivery. ok is false if there is none at the moment. The caller holds
+// s.mu.
 func (s *Source) next() (d Delivery, ok bool) {
 	switch {
 	case len(s.ready) > 0:
@@ -110,7 +112,7 @@ func (s *Source) over() bool {
 	return len(s.made) >= s.limit || !s.until.IsZero() && time.Now().After(s.until)
 }
 
-// make makes a new message, and plans its repetition.
+// make makes a new message and schedules its repetition.
 func (s *Source) make() Delivery {
 	d := Delivery{ID: newID(), Payload: s.payload, Deliveries: 1}
 	switch len(s.made) % 20 {
@@ -133,11 +135,11 @@ type Session struct {
 
 var errEnded = errors.New("the session has ended")
 
-// Open opens one.
+// Open opens a session.
 func (s *Source) Open() *Session { return &Session{source: s} }
 
-// Fetch returns up to max deliveries. It waits for the first, and returns io.EOF when there will be
-// none: all is made and acknowledged.
+// Fetch waits for at least one delivery and returns up to max. It returns io.EOF when all messages
+// are made and acknowledged.
 func (c *Session) Fetch(ctx context.Context, max int) ([]Delivery, error) {
 	s := c.source
 	for {
@@ -169,12 +171,12 @@ func (c *Session) Fetch(ctx context.Context, max int) ([]Delivery, error) {
 	}
 }
 
-// Ack says that these deliveries need not come again.
+// Ack acknowledges deliveries.
 func (c *Session) Ack(_ context.Context, tags ...int64) error {
 	return c.settle(tags, func(held) { c.source.acked++ })
 }
 
-// Nack gives deliveries back: they come again.
+// Nack rejects deliveries: the source redelivers them.
 func (c *Session) Nack(_ context.Context, tags ...int64) error { return c.settle(tags, c.source.again) }
 
 func (s *Source) again(h held) {
@@ -219,7 +221,7 @@ func (s *Source) signal() {
 	s.changed = make(chan struct{})
 }
 
-// AwaitAcked waits until so many deliveries are acknowledged.
+// AwaitAcked waits until n deliveries are acknowledged.
 func (s *Source) AwaitAcked(ctx context.Context, n int) error {
 	for {
 		s.mu.Lock()

@@ -1,6 +1,6 @@
-// Package in holds the ways to give a message its effect that the benchmark compares: one row in
-// Postgres, for messages of which a broker delivers some twice. Each is in a file of its own, with
-// a note of what it promises and how it is set up.
+// Package in contains the compared ways to give a message its effect. The effect is one row in
+// Postgres, and the broker delivers some messages twice. Each way is in its own file, with a note
+// on its guarantees and its configuration.
 package in
 
 import (
@@ -25,23 +25,23 @@ type Source interface {
 	Nack(ctx context.Context, tags ...int64) error
 }
 
-// Place is where a contestant works: one process, with a database and a broker.
+// Place is the environment of a contestant: one process with a database and a broker.
 type Place struct {
 	Pool    *pgxpool.Pool
 	Source  Source
-	Workers int // how many deliveries, or batches of them, are handled at once
-	Batch   int // how many deliveries a batch has at most
-	// Patience is how long an effect may take, for contestants that learn by a timeout that a
-	// process is dead. Zero means their default.
+	Workers int // number of deliveries or batches handled at the same time
+	Batch   int // maximum number of deliveries in a batch
+	// Patience is the maximum duration of an effect, for contestants that detect a dead process by
+	// a timeout. Zero means their default.
 	Patience time.Duration
 }
 
-// Contestant is one way to do it.
+// Contestant is one way to consume messages.
 type Contestant struct {
 	Name    string
-	Repeats bool // it does not promise that each effect is there once
+	Repeats bool // does not promise exactly one effect
 	Prepare func(ctx context.Context, dsn string) error
-	// Consume returns when the source has no more, and all effects are committed.
+	// Consume returns when the source has no more messages and all effects are committed.
 	Consume func(ctx context.Context, place Place) error
 }
 
@@ -52,7 +52,7 @@ func All() []Contestant {
 	}
 }
 
-// Named returns the contestant of a name.
+// Named returns the contestant with a name.
 func Named(name string) (Contestant, bool) {
 	for _, c := range All() {
 		if c.Name == name {
@@ -62,7 +62,7 @@ func Named(name string) (Contestant, bool) {
 	return Contestant{}, false
 }
 
-// Schema is what the effects write to. Nothing in it keeps one from being there twice.
+// Schema creates the table of the effects. It has no constraint against doubled effects.
 const Schema = `create table effects (n bigint generated always as identity primary key, message uuid not null)`
 
 const (
@@ -70,8 +70,8 @@ const (
 	insertEffects = "insert into effects (message) select unnest($1::text[])::uuid"
 )
 
-// consume lets workers fetch deliveries and handle them, until there are no more. Those that handle
-// does not answer for are given back.
+// consume runs workers that fetch deliveries and handle them until there are no more. It
+// acknowledges the deliveries that handle returns and rejects the others.
 func consume(ctx context.Context, place Place, max int, handle func(context.Context, []broker.Delivery) (done []int64, err error)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -129,5 +129,5 @@ func tagsOf(all []broker.Delivery) []int64 {
 	return tags
 }
 
-// quiet is a logger for libraries that would warn of what is only slow.
+// quiet is a logger for libraries that warn when something is only slow.
 var quiet = slog.New(slog.DiscardHandler)

@@ -13,10 +13,10 @@ import (
 	"github.com/idem-go/idem/lab/bench/runner"
 )
 
-// Deduplicator is Watermill's router with its Deduplicator as it comes: a map in the process, which
-// keeps keys for a minute and is asked before the handler runs. The key is the UUID of the message.
-// By default it is an Adler-32 of the payload, under which different messages may have one key. Its
-// documentation promises nothing for several processes.
+// Deduplicator is Watermill's router with its Deduplicator and the default repository: a map in the
+// process that keeps keys for a minute and is checked before the handler runs. The key is the UUID
+// of the message. The default key is an Adler-32 of the payload, which may be the same for
+// different messages. The documentation makes no promise for several processes.
 func Deduplicator() Contestant {
 	return Contestant{
 		Name: "Watermill Deduplicator, in memory", Repeats: true,
@@ -30,9 +30,9 @@ func Deduplicator() Contestant {
 	}
 }
 
-// DeduplicatorKeys is the Deduplicator with a repository of keys that processes share, as its
-// documentation asks for: a table into which the key is inserted before the handler runs. The
-// documentation says nothing of a handler that does not finish.
+// DeduplicatorKeys is the Deduplicator with a repository that processes share, as its documentation
+// requires: a table into which the key is inserted before the handler runs. The documentation does
+// not say what happens if the handler does not finish.
 func DeduplicatorKeys() Contestant {
 	return Contestant{
 		Name: "Watermill Deduplicator, keys in Postgres",
@@ -43,10 +43,10 @@ func DeduplicatorKeys() Contestant {
 	}
 }
 
-// byUUID is what makes two messages the same.
+// byUUID returns the key by which the Deduplicator recognizes duplicates.
 func byUUID(m *message.Message) (string, error) { return m.UUID, nil }
 
-// keysIn is a repository of keys.
+// keysIn is a repository of keys in Postgres.
 type keysIn struct{ pool *pgxpool.Pool }
 
 const insertKey = "insert into dedup_keys (key) values ($1) on conflict do nothing"
@@ -56,7 +56,7 @@ func (k keysIn) IsDuplicate(ctx context.Context, key string) (bool, error) {
 	return tag.RowsAffected() == 0, err
 }
 
-// route runs a router whose handler has the effect in a transaction of its own.
+// route runs a router whose handler makes the effect in its own transaction.
 func route(ctx context.Context, place Place, keys middleware.ExpiringKeyRepository) error {
 	router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/idem-go/idem/lab/schema"
 )
 
-// Handle is inbox.Handle: a transaction for each message.
+// Handle is inbox.Handle: one transaction per message.
 func Handle() Contestant {
 	return idem("idem inbox, Handle", false, func(ctx context.Context, place Place, ms []inbox.Message) ([]inbox.Outcome, error) {
 		out, err := inbox.Handle(ctx, place.Pool, consumer, ms[0], func(tx pgx.Tx) error {
@@ -21,8 +21,8 @@ func Handle() Contestant {
 	})
 }
 
-// Batch is inbox.Batch: a transaction for up to a thousand messages, whose effects are still one
-// statement each.
+// Batch is inbox.Batch: one transaction for up to a thousand messages, with one statement per
+// effect.
 func Batch() Contestant {
 	return idem("idem inbox, Batch", true, func(ctx context.Context, place Place, ms []inbox.Message) ([]inbox.Outcome, error) {
 		return inbox.Batch(ctx, place.Pool, consumer, ms, func(tx pgx.Tx, m inbox.Message) error {
@@ -32,7 +32,7 @@ func Batch() Contestant {
 	})
 }
 
-// Bulk is inbox.Bulk: the effects of those that are new are one statement.
+// Bulk is inbox.Bulk: one statement for the effects of all new messages in a batch.
 func Bulk() Contestant {
 	return idem("idem inbox, Bulk", true, func(ctx context.Context, place Place, ms []inbox.Message) ([]inbox.Outcome, error) {
 		return inbox.Bulk(ctx, place.Pool, consumer, ms, func(tx pgx.Tx, ms []inbox.Message) error {
@@ -66,7 +66,7 @@ func idem(name string, together bool, handle func(context.Context, Place, []inbo
 					return nil, err
 				}
 				for i, out := range outcomes {
-					if out.State != inbox.Retry { // it is to come again
+					if out.State != inbox.Retry { // rejected, to be redelivered
 						done = append(done, all[i].Tag)
 					}
 				}

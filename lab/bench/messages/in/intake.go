@@ -9,17 +9,20 @@ import (
 	"github.com/idem-go/idem/lab/bench/messages/broker"
 )
 
-// intake stores messages in a table and acknowledges them. The contestant handles them from there.
+// intake stores messages in a table of the contestant and acknowledges them. The contestant then
+// handles them from the table.
 type intake struct {
-	store func(ctx context.Context, all []broker.Delivery) error // is given no id twice in one call
-	left  string                                                 // a query that counts what is stored and not worked on
+	// store inserts messages. The ids in one call are distinct.
+	store func(ctx context.Context, all []broker.Delivery) error
+	// left is a query that counts the stored messages that are not handled yet.
+	left string
 }
 
-// look is how often is counted while it waits.
+// look is the interval between two counts.
 const look = 10 * time.Millisecond
 
-// run stores what comes, and returns when there will be no more and all of it is worked on. It
-// takes more when no more than a batch is left.
+// run stores messages until there are no more and all of them are handled. It fetches the next
+// batch when at most one batch is left.
 func (i intake) run(ctx context.Context, place Place) error {
 	pool := place.Pool
 	place.Workers = 1
@@ -42,7 +45,7 @@ func (i intake) run(ctx context.Context, place Place) error {
 	return i.await(ctx, pool, 0)
 }
 
-// await returns when no more than so many are left.
+// await waits until at most most messages are left.
 func (i intake) await(ctx context.Context, pool *pgxpool.Pool, most int) error {
 	for {
 		var n int

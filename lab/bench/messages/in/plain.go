@@ -8,7 +8,7 @@ import (
 	"github.com/idem-go/idem/lab/bench/messages/broker"
 )
 
-// Plain has the effect of each delivery, in a transaction of its own.
+// Plain makes the effect of each delivery in its own transaction, without detecting duplicates.
 func Plain() Contestant {
 	return Contestant{
 		Name: "plain transaction", Repeats: true,
@@ -18,7 +18,7 @@ func Plain() Contestant {
 	}
 }
 
-// PlainBatch is Plain with a thousand deliveries in one transaction.
+// PlainBatch is Plain with up to a thousand deliveries per transaction.
 func PlainBatch() Contestant {
 	return Contestant{
 		Name: "plain, 1,000 a transaction", Repeats: true,

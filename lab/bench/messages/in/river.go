@@ -13,10 +13,10 @@ import (
 	"github.com/idem-go/idem/lab/bench/runner"
 )
 
-// River makes a unique job of each message, and then acknowledges it. The job completes itself in
-// the transaction of its effect. A job is unique while River keeps it, which is 24 hours by
-// default. FetchCooldown and FetchPollInterval are those of River's own benchmark. InsertManyFast
-// would refuse all jobs if one is there.
+// River inserts a unique job for each message and then acknowledges the message. The job completes
+// itself in the transaction of the effect. A job is unique as long as River keeps it, 24 hours by
+// default. FetchCooldown and FetchPollInterval have the values of River's own benchmark.
+// InsertManyFast cannot be used: it would reject all jobs if one of them exists.
 func River() Contestant {
 	return Contestant{
 		Name:    "River, unique jobs",
@@ -45,7 +45,7 @@ func consumeRiver(ctx context.Context, place Place) error {
 	}))
 	most := 100
 	if place.Workers == 1 {
-		most, place.Batch = 1, min(place.Batch, 100) // one after the other takes long
+		most, place.Batch = 1, min(place.Batch, 100) // jobs one after another are slow
 	}
 	config := &river.Config{
 		Workers: workers, Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: most}}, Logger: quiet,

@@ -10,9 +10,9 @@ import (
 	"github.com/idem-go/idem/lab/bench/runner"
 )
 
-// SelectInsert looks the id up and, if it is not there, has the effect and inserts the id, all in
-// one transaction, with an index that is not unique. What most people write first. READ COMMITTED
-// makes it wrong: two at once both find nothing.
+// SelectInsert looks up the id and, if it is missing, makes the effect and inserts the id, all in
+// one transaction. The index is not unique. Many people write this first. It is wrong at READ
+// COMMITTED: two simultaneous deliveries both find no id.
 func SelectInsert() Contestant {
 	return Contestant{
 		Name: "SELECT, then INSERT", Repeats: true,

@@ -9,11 +9,11 @@ import (
 	"github.com/idem-go/idem/lab/bench/messages/broker"
 )
 
-// subscriber is the broker as Watermill has it: so many messages in hand at once, each acknowledged
-// when its handler has returned.
+// subscriber is the broker as a Watermill subscriber. It has up to place.Workers messages in
+// progress and acknowledges each when its handler has returned.
 type subscriber struct {
 	place Place
-	err   error // why it has ended, once Subscribe's channel is closed
+	err   error // set before Subscribe's channel is closed
 }
 
 func (s *subscriber) Subscribe(ctx context.Context, _ string) (<-chan *message.Message, error) {

@@ -15,12 +15,14 @@ import (
 	"github.com/idem-go/idem/lab/bench/runner"
 )
 
-// WatermillSQL takes messages into Watermill's own table. Its SQL subscriber handles them in the
-// transaction that moves its offset, which the effect joins by TxFromContext, as in Watermill's
-// example of exactly-once delivery. That knows nothing of a message that its producer has sent
-// twice: so the Deduplicator is asked in the same transaction. It polls every 10 ms instead of
-// every second, and takes 1,000 messages a transaction instead of 100. Its documentation says
-// ExactlyOnceDelivery: yes.
+// WatermillSQL publishes messages to Watermill's own table. Watermill's SQL subscriber handles them
+// in the transaction that moves its offset, and the effect joins that transaction with
+// TxFromContext, as in Watermill's example of exactly-once delivery.
+//
+// The subscriber cannot recognize a message that its producer has sent twice. The Deduplicator
+// therefore runs in the same transaction. Differences from the defaults: the subscriber polls every
+// 10 ms instead of every second, and handles 1,000 messages per transaction instead of 100. The
+// documentation says ExactlyOnceDelivery: yes.
 func WatermillSQL() Contestant {
 	return Contestant{
 		Name: "Watermill SQL subscriber, Deduplicator in its transaction",
@@ -82,7 +84,7 @@ func consumeSQL(ctx context.Context, place Place) error {
 		store: func(ctx context.Context, all []broker.Delivery) error {
 			messages := make([]*message.Message, len(all))
 			for i, d := range all {
-				// The column is JSON, as by default.
+				// The payload column has the type JSON, the default.
 				messages[i] = message.NewMessageWithContext(ctx, d.ID, []byte(`"`+string(d.Payload)+`"`))
 			}
 			return publisher.Publish(sqlTopic, messages...)

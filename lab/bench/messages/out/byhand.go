@@ -10,10 +10,11 @@ import (
 	"github.com/idem-go/idem/lab/bench/runner"
 )
 
-// ByHand is the outbox that most people write: a table with a number, and a loop that takes the
-// first rows, locked with SKIP LOCKED, publishes them, deletes them and commits. What it does not
-// have: a message that fails stops it, a second loop beside it overtakes, and nobody keeps a
-// Publisher that hangs from holding its transaction open.
+// ByHand is the outbox that many people write: a table with a sequence number, and a loop. The loop
+// locks the first rows with SKIP LOCKED, publishes them, deletes them and commits.
+//
+// It has three weaknesses. A failing message stops it. A second loop would publish out of order. A
+// Publish that hangs keeps the transaction open.
 func ByHand() Contestant {
 	return Contestant{
 		Name: "outbox by hand", Relays: true,
@@ -68,14 +69,14 @@ func (b byHand) Relay(ctx context.Context) error {
 
 const pollByHand = 10 * time.Millisecond
 
-// row is a message with its payload, which the broker here does not look at.
+// row is a message. The broker of the benchmark ignores the payload.
 type row struct {
 	Seq     int64
 	ID      string
 	Payload []byte
 }
 
-// relay publishes what is first, and returns how much that was.
+// relay publishes the first messages and returns their number.
 func (b byHand) relay(ctx context.Context) (n int, err error) {
 	err = pgx.BeginFunc(ctx, b.place.Pool, func(tx pgx.Tx) error {
 		rows, _ := tx.Query(ctx, "select seq, id::text, payload from outbox order by seq limit 1000 for update skip locked")

@@ -1,6 +1,5 @@
-// Package out holds the ways to save an order in Postgres and to publish a message about it that
-// the benchmark compares. Each is in a file of its own, with a note of what it promises and how it
-// is set up.
+// Package out contains the compared ways to save an order in Postgres and publish a message about
+// it. Each is in its own file, with a note on its guarantees and its configuration.
 package out
 
 import (
@@ -18,58 +17,58 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// Sink is the broker. Messages are known by their ids, and are there in this order when it has
-// answered.
+// Sink is the broker. When Publish returns nil, it has stored the messages with these ids in this
+// order.
 type Sink interface {
 	Publish(ctx context.Context, ids ...string) error
 }
 
-// Place is where a contestant works: one process, with a database and a broker.
+// Place is the environment of a contestant: one process with a database and a broker.
 type Place struct {
 	Pool *pgxpool.Pool
 	Sink Sink
-	// Patience is how long a message may take, for contestants that learn by a timeout that a
-	// process is dead. Zero means their default.
+	// Patience is the maximum duration of a message, for contestants that detect a dead process by
+	// a timeout. Zero means their default.
 	Patience time.Duration
 }
 
-// Order is what is saved, with a message about it.
+// Order is an order to save, with a message about it.
 type Order struct {
-	ID       string // of its message as well
-	Customer int    // whose messages are published in order
+	ID       string // also the id of its message
+	Customer int    // the messages of a customer should be published in order
 }
 
 // NewOrder returns an order with a new id.
 func NewOrder(customer int) Order { return Order{outbox.NewID(), customer} }
 
-// payload returns the payload of the message, of 200 bytes or a little more.
+// payload returns the payload of the message, about 200 bytes.
 func (o Order) payload() []byte {
 	text, _ := json.Marshal(map[string]any{"order": o.ID, "customer": o.Customer, "note": strings.Repeat("a teapot, ", 13)})
 	return text
 }
 
-// Runner is a contestant at work.
+// Runner is a contestant that is ready to work.
 type Runner interface {
 	// Place saves an order and its message.
 	Place(ctx context.Context, order Order) error
 }
 
-// Relayer is a Runner whose messages leave later.
+// Relayer is a Runner that publishes its messages after the commit, in the background.
 type Relayer interface {
 	Runner
-	// Stock adds the messages of orders alone, in one transaction: what is found after the broker
-	// was away.
+	// Stock adds the messages of orders without saving the orders, in one transaction. It simulates
+	// the messages that accumulate while the broker is unavailable.
 	Stock(ctx context.Context, orders []Order) error
-	// Relay publishes what there is, until ctx ends.
+	// Relay publishes messages until ctx ends.
 	Relay(ctx context.Context) error
 }
 
-// Contestant is one way to do it.
+// Contestant is one way to save and publish.
 type Contestant struct {
 	Name    string
-	Silent  bool // it publishes nothing
-	Relays  bool // its messages leave later: Open returns a Relayer
-	Piped   bool // it sends its statements in one batch
+	Silent  bool // publishes nothing
+	Relays  bool // Open returns a Relayer
+	Piped   bool // sends its statements in one batch
 	Prepare func(ctx context.Context, dsn string) error
 	Open    func(place Place) (Runner, error)
 }
@@ -79,7 +78,7 @@ func All() []Contestant {
 	return []Contestant{Plain(), Idem(), ByHand(), Watermill(), River(), Naive(), PlainPiped(), IdemPiped()}
 }
 
-// Named returns the contestant of a name.
+// Named returns the contestant with a name.
 func Named(name string) (Contestant, bool) {
 	for _, c := range All() {
 		if c.Name == name {
@@ -89,11 +88,11 @@ func Named(name string) (Contestant, bool) {
 	return Contestant{}, false
 }
 
-// Customers is how many there are.
+// Customers is the number of customers.
 const Customers = 1000
 
-// Schema is what the business writes to. Entries say in which order the orders of a customer were
-// made.
+// Schema creates the tables of the business. The table entries records the order of the orders of
+// each customer.
 const Schema = `create table customers (id int primary key, orders bigint not null) with (fillfactor = 50);
 	insert into customers select i, 0 from generate_series(1, 1000) i;
 	create table orders (id uuid primary key, customer int not null, total bigint not null);
@@ -101,12 +100,12 @@ const Schema = `create table customers (id int primary key, orders bigint not nu
 
 const (
 	insertOrder = "insert into orders (id, customer, total) values ($1, $2, 4900)"
-	// It holds the row of the customer from here on.
+	// countOrder locks the row of the customer until the commit.
 	countOrder = `with counted as (update customers set orders = orders + 1 where id = $2 returning orders)
 		insert into entries (customer, n, "order") select $2, orders, $1 from counted`
 )
 
-// save is the business, one statement after the other.
+// save sends the statements of the business one by one.
 func save(ctx context.Context, tx pgx.Tx, order Order) error {
 	if _, err := tx.Exec(ctx, insertOrder, order.ID, order.Customer); err != nil {
 		return err
@@ -115,16 +114,16 @@ func save(ctx context.Context, tx pgx.Tx, order Order) error {
 	return err
 }
 
-// queue is the business as a part of a batch.
+// queue adds the statements of the business to a batch.
 func queue(batch *pgx.Batch, order Order) {
 	batch.Queue(insertOrder, order.ID, order.Customer)
 	batch.Queue(countOrder, order.ID, order.Customer)
 }
 
-// quiet is a logger for libraries that would warn of what is only slow.
+// quiet is a logger for libraries that warn when something is only slow.
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
 const topic = "orders"
 
-// keyOf is what the messages of one customer have in common.
+// keyOf returns the message key, which is the same for all messages of a customer.
 func keyOf(order Order) string { return "customer-" + strconv.Itoa(order.Customer) }

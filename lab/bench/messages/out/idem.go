@@ -9,8 +9,8 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// Idem is package outbox: Add in the transaction, a Relay in the process, which is woken after the
-// commit, as its documentation says.
+// Idem is package outbox: Add in the transaction, and a Relay in the process. The contestant wakes
+// the Relay after the commit, as the documentation recommends.
 func Idem() Contestant {
 	return Contestant{
 		Name: "idem outbox", Relays: true,
@@ -80,7 +80,7 @@ func messageOf(order Order) outbox.Message {
 	return outbox.Message{ID: order.ID, Topic: topic, Key: keyOf(order), Type: "OrderPlaced", Payload: order.payload()}
 }
 
-// publisher is the broker as package outbox has it.
+// publisher is the broker as an outbox.Publisher.
 type publisher struct{ sink Sink }
 
 func (p publisher) Publish(ctx context.Context, messages []outbox.Message) error {
@@ -91,5 +91,5 @@ func (p publisher) Publish(ctx context.Context, messages []outbox.Message) error
 	return p.sink.Publish(ctx, ids...)
 }
 
-// KeepsOrder says that the messages of a call are stored in their order, all or none.
+// KeepsOrder says that a call stores all of its messages in order, or none.
 func (publisher) KeepsOrder() bool { return true }

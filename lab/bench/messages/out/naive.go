@@ -2,7 +2,7 @@ package out
 
 import "context"
 
-// Naive commits, then publishes: what most people write first. A process that dies between the two
+// Naive commits and then publishes. Many people write this first. A process that dies in between
 // publishes nothing.
 func Naive() Contestant {
 	return Contestant{

@@ -13,9 +13,9 @@ import (
 	"github.com/idem-go/idem/lab/bench/runner"
 )
 
-// River inserts a job for each message, in the transaction; its worker publishes. A job may be
-// executed more than once, and jobs have no order. FetchCooldown and FetchPollInterval are those of
-// River's own benchmark.
+// River inserts a job for each message in the transaction, and a worker publishes it. A job may be
+// executed more than once, and jobs have no order. FetchCooldown and FetchPollInterval have the
+// values of River's own benchmark.
 func River() Contestant {
 	return Contestant{
 		Name: "River, a job per message", Relays: true,
@@ -38,8 +38,8 @@ func River() Contestant {
 	}
 }
 
-// soon lets a job that was rescued be worked on a second later: by default it waits for 16 s the
-// second time, and for 81 s the third.
+// soon retries a rescued job after a second. The default delay is 16 s for the second attempt and
+// 81 s for the third.
 type soon struct{}
 
 func (soon) NextRetry(*rivertype.JobRow) time.Time { return time.Now().Add(time.Second) }
@@ -87,7 +87,7 @@ func (r *riverRunner) Stock(ctx context.Context, orders []Order) error {
 	})
 }
 
-// stopping is how long it may take to finish the jobs that are under way.
+// stopping is the maximum time for finishing the jobs in progress.
 const stopping = 10 * time.Second
 
 func (r *riverRunner) Relay(ctx context.Context) error {

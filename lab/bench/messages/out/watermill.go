@@ -12,12 +12,14 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Watermill is its SQL publisher in the transaction, decorated by the Forwarder's, and a Forwarder
-// that hands on what its SQL subscriber reads, with the default schema for PostgreSQL, as its
-// documentation of the outbox pattern has it. It reads in the order of transaction ids. A
-// transaction gets its id at its first write: here at the INSERT of the order, before it has the
-// customer's row. It polls every 10 ms instead of every second, and reads 1,000 messages at a time
-// instead of 100. Its documentation says GuaranteedOrder and ExactlyOnceDelivery: yes.
+// Watermill is Watermill's SQL publisher in the transaction, decorated by its Forwarder, as in its
+// documentation of the outbox pattern. A Forwarder publishes what the SQL subscriber reads, with
+// the default schema for PostgreSQL.
+//
+// The subscriber reads in the order of transaction ids. A transaction gets its id at its first
+// write, here the INSERT of the order, before it locks the row of the customer. Differences from
+// the defaults: the subscriber polls every 10 ms instead of every second, and reads 1,000 messages
+// at a time instead of 100. The documentation says GuaranteedOrder and ExactlyOnceDelivery: yes.
 func Watermill() Contestant {
 	return Contestant{
 		Name: "Watermill SQL, Forwarder", Relays: true,
@@ -62,7 +64,7 @@ func (f forwarding) Stock(ctx context.Context, orders []Order) error {
 	return pgx.BeginFunc(ctx, f.place.Pool, func(tx pgx.Tx) error { return publish(ctx, tx, orders...) })
 }
 
-// publish adds messages as a part of tx.
+// publish adds messages in tx.
 func publish(ctx context.Context, tx pgx.Tx, orders ...Order) error {
 	inTx, err := wsql.NewPublisher(wsql.TxFromPgx(tx), wsql.PublisherConfig{SchemaAdapter: wsql.DefaultPostgreSQLSchema{}}, watermill.NopLogger{})
 	if err != nil {
@@ -89,7 +91,7 @@ func (f forwarding) Relay(ctx context.Context) error {
 	return forward.Run(ctx)
 }
 
-// sinkPublisher is the broker as Watermill has it.
+// sinkPublisher is the broker as a Watermill publisher.
 type sinkPublisher struct{ sink Sink }
 
 func (p sinkPublisher) Publish(_ string, messages ...*message.Message) error {

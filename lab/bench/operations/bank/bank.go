@@ -1,6 +1,6 @@
-// Package bank is the other side of an operation: an HTTP server that charges, keeps books, and can
-// be slow. It charges when a request arrives, and is slow only with its answer, which is when a
-// caller that dies does not know what has happened.
+// Package bank is the other system of an operation: an HTTP server that charges and keeps books. It
+// charges when a request arrives and delays only the answer. A caller that dies in between leaves a
+// charge in doubt.
 package bank
 
 import (
@@ -14,25 +14,25 @@ import (
 	"time"
 )
 
-// Request asks for one charge.
+// Request is the body of a charge request.
 type Request struct {
 	Order  string `json:"order"`
 	Amount int64  `json:"amount"`
 }
 
-// Receipt is the answer.
+// Receipt is the response to a Request.
 type Receipt struct {
 	Charge string `json:"charge"`
 }
 
-// Attempt is one request as the bank has seen it.
+// Attempt is a request that the bank has received.
 type Attempt struct {
 	At     time.Time
 	Key    string
 	Worker int
 }
 
-// Bank is a server with its books.
+// Bank is an HTTP server with its books.
 type Bank struct {
 	URL string
 
@@ -41,16 +41,16 @@ type Bank struct {
 	keyless bool
 
 	mu       sync.Mutex
-	byKey    map[string]string    // charges, if keys are honoured
+	byKey    map[string]string    // charge by key
 	attempts map[string][]Attempt // by order
 	charges  map[string]int       // by order
-	held     chan struct{}        // first attempts wait until it is closed, if it is there
-	spread   time.Duration        // over which their answers are spread then
-	arrived  chan struct{}        // holds a token after an attempt
+	held     chan struct{}        // if not nil, first attempts wait until it is closed
+	spread   time.Duration        // maximum additional delay of each held answer
+	arrived  chan struct{}        // receives a token after each attempt
 }
 
-// Open starts a bank on the loopback interface whose every answer takes delay. One that is keyless
-// charges whatever it is asked for, as often as it is asked.
+// Open starts a bank on the loopback interface that answers after delay. A keyless bank ignores the
+// keys and charges every request.
 func Open(delay time.Duration, keyless bool) (*Bank, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -67,17 +67,17 @@ func Open(delay time.Duration, keyless bool) (*Bank, error) {
 	return b, nil
 }
 
-// Close ends the server, and every request that it still holds.
+// Close stops the server and aborts the requests that it holds.
 func (b *Bank) Close() error { return b.server.Close() }
 
-// Hold makes the first attempt of each order wait for its answer until Release.
+// Hold delays the answers to the first attempt of each order until Release.
 func (b *Bank) Hold() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.held = make(chan struct{})
 }
 
-// Release answers what is held, one after the other within spread.
+// Release sends the held answers, each after a random delay of at most spread.
 func (b *Bank) Release(spread time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -109,7 +109,7 @@ func (b *Bank) charge(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(receipt)
 }
 
-// enter writes an attempt into the books. What it returns besides is closed when the answer may go.
+// enter records an attempt. The channel, if not nil, is closed when the answer may be sent.
 func (b *Bank) enter(r *http.Request, asked Request) (Receipt, <-chan struct{}) {
 	worker, _ := strconv.Atoi(r.Header.Get("Worker"))
 	key := r.Header.Get("Idempotency-Key")

@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// Books are what a bank has seen.
+// Books are the totals of the bank.
 type Books struct {
-	Orders  int // that were charged
-	Twice   int // of these, charged more than once
+	Orders  int // charged orders
+	Twice   int // orders with more than one charge
 	Charges int
 }
 
-// Books returns what has been charged so far.
+// Books returns the totals so far.
 func (b *Bank) Books() Books {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -27,7 +27,7 @@ func (b *Bank) Books() Books {
 	return books
 }
 
-// Attempts returns all attempts by order, in the order of their arrival.
+// Attempts returns the attempts of each order in the order of their arrival.
 func (b *Bank) Attempts() map[string][]Attempt {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -38,7 +38,7 @@ func (b *Bank) Attempts() map[string][]Attempt {
 	return all
 }
 
-// Await returns when done is true of the attempts so far, or when ctx ends.
+// Await waits until done returns true for the attempts so far, or until ctx ends.
 func (b *Bank) Await(ctx context.Context, done func(map[string][]Attempt) bool) error {
 	for !done(b.Attempts()) {
 		select {

@@ -10,25 +10,24 @@ import (
 	"strconv"
 )
 
-// Client charges at a bank.
+// Client sends charges to a bank.
 type Client struct {
 	url    string
 	worker string
 	http   *http.Client
 }
 
-// NewClient returns a client that says from which worker its requests come. It keeps its
-// connections.
+// NewClient returns a client that names worker in its requests and keeps its connections open.
 func NewClient(url string, worker int) *Client {
 	return &Client{url: url + "/charge", worker: strconv.Itoa(worker), http: &http.Client{
 		Transport: &http.Transport{MaxIdleConns: 1000, MaxIdleConnsPerHost: 1000},
 	}}
 }
 
-// Close closes the connections that are idle.
+// Close closes the idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Charge asks for a charge under a key, and returns its name.
+// Charge makes a charge under a key and returns its name.
 func (c *Client) Charge(ctx context.Context, order, key string) (charge string, err error) {
 	body, err := json.Marshal(Request{Order: order, Amount: 4900})
 	if err != nil {

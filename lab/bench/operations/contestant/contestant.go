@@ -1,6 +1,6 @@
-// Package contestant holds the ways to reserve, charge and confirm that the benchmark compares: a
-// write in Postgres, a call of a bank, another write in Postgres. Each is in a file of its own,
-// with a note of what it promises and how it is set up.
+// Package contestant contains the compared ways to reserve, charge and confirm: a write in
+// Postgres, a call to a bank, and another write in Postgres. Each is in its own file, with a note
+// on its guarantees and its configuration.
 package contestant
 
 import (
@@ -13,34 +13,38 @@ import (
 	"github.com/idem-go/idem/lab/bench/operations/bank"
 )
 
-// Place is where a contestant works: one process, with a database and a bank.
+// Place is the environment of a contestant: one process with a database and a bank.
 type Place struct {
 	DSN    string
 	Pool   *pgxpool.Pool
 	Bank   *bank.Client
-	Worker int // which process this is
-	// Fleet says that this is one process of several, whose callers do not wait for the answer.
+	Worker int // number of this process
+	// Fleet says that this is one of several processes, and that callers do not wait for the
+	// answer.
 	Fleet bool
-	// Patience is for how long a call may take at most. Whoever needs a timeout to see that a
-	// process is dead has it set as short as that allows. Zero: as it is by default.
+	// Patience is the maximum duration of a call. Contestants that detect a dead process by a
+	// timeout set that timeout as short as Patience allows. Zero means their default.
 	Patience time.Duration
 }
 
-// Runner is a contestant at work. An order is named by a UUID, which is its key.
+// Runner is a contestant that is ready to work. The UUID of an order is its key.
 type Runner interface {
-	// Do reserves, charges and confirms an order. In a fleet it may return as soon as somebody is
-	// bound to do so.
+	// Do reserves, charges and confirms an order. In a fleet, Do may return as soon as it is
+	// certain that some process will do so.
 	Do(ctx context.Context, order string) error
 	Close()
 }
 
-// Contestant is one way to do it.
+// Contestant is one way to run the operation.
 type Contestant struct {
-	Name     string
-	Restarts bool   // a dead process has to be started again, under its name, so that its operations go on
-	Parks    string // a query that counts what is left to a person because its outcome is unknown; empty: nothing is
-	Prepare  func(ctx context.Context, dsn string) error
-	Open     func(ctx context.Context, place Place) (Runner, error)
+	Name string
+	// Restarts: a dead process must be restarted under its name before its operations resume.
+	Restarts bool
+	// Parks is a query that counts the operations left to a person because their outcome is in
+	// doubt. It is empty if there are none.
+	Parks   string
+	Prepare func(ctx context.Context, dsn string) error
+	Open    func(ctx context.Context, place Place) (Runner, error)
 }
 
 // All returns the contestants in the order of the report. The first is the base.
@@ -48,12 +52,12 @@ func All() []Contestant {
 	return []Contestant{Plain(), Idem(), Phases(), DBOS(), River(), RiverInOne(), Workflows()}
 }
 
-// Resuming returns the contestants whose operations go on after their process was killed.
+// Resuming returns the contestants whose operations resume after their process was killed.
 func Resuming() []Contestant {
 	return []Contestant{Idem(), Phases(), DBOS(), River(), Workflows(), IdemOnce()}
 }
 
-// Named returns the contestant of a name.
+// Named returns the contestant with a name.
 func Named(name string) (Contestant, bool) {
 	for _, c := range append(All(), IdemOnce()) {
 		if c.Name == name {
@@ -63,13 +67,13 @@ func Named(name string) (Contestant, bool) {
 	return Contestant{}, false
 }
 
-// Schema is what the business writes to. One statement is all that a step does, where the cost of
-// everything else shows most.
+// Schema creates the table of the business. A step is a single statement, to make all other costs
+// most visible.
 const Schema = `create table orders (id uuid primary key, customer int not null, total bigint not null, charge text, confirmed_at timestamptz)`
 
 const (
 	reserveOrder = "insert into orders (id, customer, total) values ($1, 7, 4900)"
-	// For contestants that may execute a step twice.
+	// for contestants that may execute a step twice
 	reserveAgain = reserveOrder + " on conflict do nothing"
 	confirmOrder = "update orders set charge = $2, confirmed_at = now() where id = $1"
 )
@@ -80,12 +84,12 @@ func reserve(ctx context.Context, tx pgx.Tx, order string) error {
 	return err
 }
 
-// confirm is the last one.
+// confirm is the last step.
 func confirm(ctx context.Context, tx pgx.Tx, order, charge string) error {
 	_, err := tx.Exec(ctx, confirmOrder, order, charge)
 	return err
 }
 
-// keyOf is the key for the bank, for those who have to make one themselves: the same in every
-// attempt.
+// keyOf returns the key for the bank, for contestants that must generate it themselves. It is the
+// same in every attempt.
 func keyOf(order string) string { return "charge " + order }

@@ -10,10 +10,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// DBOS is a workflow of DBOS Transact with two steps of RunAsTransaction and a RunAsStep between
-// them. The system database is the application's own, over the same pool, which is the arrangement
-// with the fewest commits. Without its Conductor nobody notices a dead process: a process recovers
-// what was its own when it is started again under the same executor id.
+// DBOS is a workflow of DBOS Transact: two RunAsTransaction steps with a RunAsStep between them.
+// The system database is the application's database over the same pool, the arrangement with the
+// fewest commits. Without DBOS Conductor nothing detects a dead process. A process recovers its own
+// workflows when it is restarted under the same executor id.
 func DBOS() Contestant {
 	return Contestant{
 		Name: "DBOS Transact", Restarts: true,

@@ -13,15 +13,15 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// Idem is package operation: Tx, Call with Keyed, Tx, and a Worker in every process. All settings
-// are the defaults.
+// Idem is package operation: Tx, Call with Keyed, Tx, and a Worker in every process, with default
+// settings.
 func Idem() Contestant {
 	c := idemContestant(operation.Keyed(24 * time.Hour))
 	c.Name = "idem operation"
 	return c
 }
 
-// IdemOnce is Idem for a bank that has no keys: a Worker parks a call in doubt.
+// IdemOnce is Idem with a bank that does not support keys: a Worker parks a call in doubt.
 func IdemOnce() Contestant {
 	c := idemContestant(operation.Once)
 	c.Name, c.Parks = "idem operation, Once", "select count(*) from idem.operations where state = 'parked'"

@@ -14,11 +14,13 @@ import (
 )
 
 // Phases is a port of the atomic phases that Brandur Leach describes in "Implementing Stripe-like
-// Idempotency Keys in Postgres" (brandur.org/idempotency-keys), written by hand: a SERIALIZABLE
-// transaction claims the key, one reserves and advances the recovery point, one confirms and keeps
-// the response. The article makes its call inside a phase, with the transaction open; here it is
-// made between two, which is cheaper. A completer in every process goes on with keys whose lock is
-// older than 90 seconds, which is how long a call may take before it is made twice.
+// Idempotency Keys in Postgres" (brandur.org/idempotency-keys). A first SERIALIZABLE transaction
+// claims the key. A second one reserves and advances the recovery point. A third one confirms and
+// stores the response.
+//
+// The article makes its call inside a phase, with an open transaction. Here the call is made
+// between two phases, which is cheaper. A completer in every process resumes keys whose lock is
+// older than 90 seconds. A call that takes longer is made twice.
 func Phases() Contestant {
 	return Contestant{
 		Name: "atomic phases, by hand",
@@ -70,7 +72,7 @@ func (p *phases) Do(ctx context.Context, order string) error {
 	return p.goOn(ctx, id, order, "started")
 }
 
-// goOn runs the phases from a recovery point on.
+// goOn runs the remaining phases, starting at a recovery point.
 func (p *phases) goOn(ctx context.Context, id int64, order, point string) error {
 	if point == "started" {
 		err := p.phase(ctx, func(tx pgx.Tx) error {
@@ -97,7 +99,7 @@ func (p *phases) goOn(ctx context.Context, id int64, order, point string) error 
 	})
 }
 
-// complete goes on with what others have left, 16 at a time.
+// complete resumes abandoned keys, up to 16 at a time.
 func (p *phases) complete(ctx context.Context) {
 	for {
 		select {
@@ -121,13 +123,13 @@ func (p *phases) complete(ctx context.Context) {
 	}
 }
 
-// abandoned is a key that no process works on.
+// abandoned is a key whose lock has expired.
 type abandoned struct {
 	ID           int64
 	Order, Point string
 }
 
-// phase runs one phase, and again at once as often as SERIALIZABLE refuses it.
+// phase runs one phase and retries serialization failures at once.
 func (p *phases) phase(ctx context.Context, do func(pgx.Tx) error) error {
 	for attempt := 1; ; attempt++ {
 		err := pgx.BeginTxFunc(ctx, p.Pool, pgx.TxOptions{IsoLevel: pgx.Serializable}, do)

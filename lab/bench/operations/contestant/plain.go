@@ -6,9 +6,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Plain is two transactions around a bare call, and nothing is remembered: what a dead process has
-// left stays as it is, reserved and perhaps charged. It is the 1.00 that all others are compared
-// with.
+// Plain is two transactions around a bare call. Nothing is recorded, so an order of a dead process
+// stays reserved and perhaps charged. Plain is the base of all other contestants.
 func Plain() Contestant {
 	return Contestant{
 		Name: "plain transactions",

@@ -13,12 +13,13 @@ import (
 	"github.com/idem-go/idem/lab/bench/runner"
 )
 
-// River reserves in the caller's transaction, which inserts the first job. That one charges, and
-// completes itself in the transaction that inserts the second, which confirms and completes itself
-// in one transaction. The caller is told within the process. What a dead process was working on is
-// rescued after RescueStuckJobsAfter, an hour by default, which has to be longer than any job runs.
-// FetchCooldown and FetchPollInterval are those of River's own benchmark, except with several
-// processes, which have the defaults.
+// River reserves in the transaction of the caller, which also inserts the first job. The first job
+// charges. It completes itself in the transaction that inserts the second job. The second job
+// confirms and completes itself in one transaction. The caller is notified within the process.
+//
+// After a crash, River rescues the jobs in progress after RescueStuckJobsAfter. The default is an
+// hour, and the value must be longer than any job runs. FetchCooldown and FetchPollInterval have
+// the values of River's own benchmark, or the defaults if there are several processes.
 func River() Contestant {
 	c := riverContestant(false)
 	c.Name = "River, a job per step"
@@ -26,7 +27,7 @@ func River() Contestant {
 }
 
 // RiverInOne is River with a single job, which charges, and confirms in the transaction that
-// completes it: the least there can be.
+// completes it. This is the minimum number of jobs.
 func RiverInOne() Contestant {
 	c := riverContestant(true)
 	c.Name = "River, one job"

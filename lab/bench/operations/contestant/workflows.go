@@ -17,12 +17,14 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Workflows is go-workflows on its Postgres backend: a workflow of three activities. An activity is
-// executed at least once, and what it writes is not committed together with the memory of it, so
-// that its statements have to bear being executed again. With one process the backend is wrapped so
-// that workers are told of tasks at once, as in its own benchmark; with several they poll. It has a
-// pool of its own, as large as that of the business, beside it. A task whose process has died is
-// free again when its lock is over, two minutes later by default; heartbeats keep it.
+// Workflows is go-workflows on its Postgres backend: a workflow of three activities.
+//
+// An activity is executed at least once. Its writes are not committed together with the record of
+// the activity, so its statements must tolerate repetition. With one process, the backend is
+// wrapped so that workers are notified of tasks at once, as in the library's own benchmark. With
+// several processes, workers poll. The backend has its own pool, as large as the pool of the
+// business. The task of a dead process becomes free when its lock expires, by default after two
+// minutes. Heartbeats extend the lock.
 func Workflows() Contestant {
 	return Contestant{
 		Name: "go-workflows",
@@ -37,7 +39,8 @@ func Workflows() Contestant {
 	}
 }
 
-// openBackend returns a backend on the database of place.
+// openBackend returns a backend on the database of place. It converts panics of the library to
+// errors.
 func openBackend(_ context.Context, place Place, conns int) (b backend.Backend, err error) {
 	config, err := pgx.ParseConfig(place.DSN)
 	if err != nil {

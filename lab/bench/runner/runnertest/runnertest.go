@@ -1,4 +1,4 @@
-// Package runnertest gives the tests of a package a server that they share.
+// Package runnertest provides a server that the tests of a package share.
 package runnertest
 
 import (
@@ -16,7 +16,7 @@ var shared struct {
 	err    error
 }
 
-// Main runs the tests of a package beside a server that does not wait for the disk, and exits.
+// Main starts a server that does not wait for the disk, runs the tests of a package, and exits.
 func Main(m *testing.M) {
 	shared.server, shared.err = runner.StartServer(context.Background(), "", runner.Spec{Volatile: true})
 	code := m.Run()
