@@ -1,9 +1,10 @@
 package fault
 
-// Name is what a fault, a group of them, or a leg is called by, on the command line too.
+// Name is the name of a fault, of a group of faults, or of a leg. The command line uses the same
+// names.
 type Name string
 
-// None stands for no fault.
+// None is the name for no fault.
 const None Name = "none"
 
 // The groups: what a kind of fault breaks.
@@ -12,8 +13,8 @@ const (
 	Connection Name = "connection"
 	Session    Name = "session"
 	Server     Name = "server"
-	Resumption Name = "resumption" // of operations: only where it is asked for
-	Delivery   Name = "delivery"   // of messages: the same
+	Resumption Name = "resumption" // of operations; injected only on request
+	Delivery   Name = "delivery"   // of messages; injected only on request
 )
 
 // The kinds of faults.
@@ -79,7 +80,7 @@ const (
 	MessagesDirect    Name = "messages-direct"
 	MessagesDirectDay Name = "messages-direct-day"
 
-	Fleet Name = "fleet" // of many clusters: only where it is asked for
+	Fleet Name = "fleet" // many clusters; runs only on request
 )
 
 // What the bank of the operations, and the broker of the messages, do besides.
