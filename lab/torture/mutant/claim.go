@@ -7,7 +7,7 @@ import (
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
-// Broken: how a key is claimed, and what is read of it.
+// claimMutants break how a key is claimed and how its record is read.
 func claimMutants() []Mutant {
 	return []Mutant{
 		{
