@@ -1,8 +1,8 @@
-// Package rule names what has to be true of a run. Whoever finds out that something is not, and whoever wants to know what
-// was found out, means one of these.
+// Package rule names the rules that every run must satisfy. Checkers report violations of a rule,
+// and mutants name the rules that they break.
 package rule
 
-// Rule is a sentence that is true of a run in which every promise was kept.
+// Rule is a sentence that is true of every run in which all promises were kept.
 type Rule string
 
 // What package check finds out from the history of a key.
