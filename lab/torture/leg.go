@@ -120,11 +120,11 @@ func (l *leg) run(ctx context.Context) error {
 	return l.writeAbout()
 }
 
-// What a machine at its limit still does in time.
+// Time limits that an overloaded machine still meets.
 const (
 	readyLimit    = time.Minute     // for a server to take writes
-	stopLimit     = 2 * time.Minute // for the calls under way to end
-	leftoverLimit = time.Minute     // for the server to have noticed that the workers are gone
+	stopLimit     = 2 * time.Minute // for the running calls to end
+	leftoverLimit = time.Minute     // for the server to notice that the workers have ended
 )
 
 // torture injects faults until the time is over, all calls are made, or faults cannot be injected.

@@ -4,7 +4,7 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// What the documentation of the package advises.
+// The functions below follow the advice of the documentation of package operation.
 
 // notSent marks the error of an attempt that failed before anything was sent.
 func notSent(err error) error { return operation.NotSent(err) }

@@ -15,7 +15,7 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// What a function does on an ordinary day.
+// The methods below are the parts of a function that journal.Day plans.
 
 // halfTheTime reports whether a repeated failure happens this time. It never happens after the run.
 func (r *running) halfTheTime() bool { return !r.calm && rand.IntN(2) == 0 }

@@ -14,7 +14,7 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// What a person does about operations.
+// The methods below act as a person who operates the service.
 
 // meddle acts as a person after a call: it cancels an operation now and then, and handles parked
 // ones.

@@ -10,7 +10,8 @@ import (
 	"github.com/idem-go/idem/lab/torture/journal"
 )
 
-// The errors with which card A is declined: one of each way in which programs tell errors apart.
+// The errors with which card A is declined. There is one for each way in which programs recognize
+// errors: identity, an Is method, an interface, a type, and the fields of a *pgconn.PgError.
 
 var errNoFunds = errors.New("no funds")
 

@@ -13,7 +13,7 @@ import (
 // Work is the kind of calls that the workers of a leg make.
 type Work string
 
-// The kinds of work.
+// Kinds of work.
 const (
 	CallWork      Work = ""           // calls of idem.Do, DoTx and DoJSON
 	OperationWork Work = "operations" // operations that call a bank

@@ -7,7 +7,7 @@ type Name string
 // None is the name for no fault.
 const None Name = "none"
 
-// The groups: what a kind of fault breaks.
+// Groups of faults, by what they break.
 const (
 	Worker     Name = "worker"
 	Connection Name = "connection"
@@ -17,7 +17,7 @@ const (
 	Delivery   Name = "delivery"   // of messages; injected only on request
 )
 
-// The kinds of faults.
+// Kinds of faults. Each has a description in Kind.About.
 const (
 	Kill             Name = "kill"
 	Stop             Name = "stop"
@@ -59,7 +59,7 @@ const (
 	BackendKill     Name = "backend-kill"
 )
 
-// The legs.
+// Legs.
 const (
 	FailoverSync    Name = "failover-sync"
 	FailoverAsync   Name = "failover-async"
@@ -83,7 +83,7 @@ const (
 	Fleet Name = "fleet" // many clusters; runs only on request
 )
 
-// What the bank of the operations, and the broker of the messages, do besides.
+// Faults that the bank and the broker inject themselves.
 const (
 	BankKill   Name = "bank-kill"
 	BrokerKill Name = "broker-kill"

@@ -40,7 +40,7 @@ func (o Op) String() string {
 // Kind is the kind of an event.
 type Kind string
 
-// The kinds of events. A run begins in fn, once per execution of fn.
+// Kinds of events. KindRun is written by fn, at the beginning of each of its executions.
 const (
 	KindCall   Kind = "call"
 	KindRun    Kind = "run"
@@ -75,7 +75,7 @@ type Call struct {
 	Wall     int64         `json:"w"`               // time of day, in microseconds
 }
 
-// The verbs of a call.
+// Verbs: the functions of the library that are called.
 const (
 	Do     = "Do"
 	DoTx   = "DoTx"

@@ -27,7 +27,7 @@ type Day struct {
 // charge.
 type Change string
 
-// The changes.
+// Changes.
 const (
 	Unchanged      Change = ""
 	PutInTx        Change = "a Tx"
@@ -44,7 +44,7 @@ const (
 // Refusal is the type of the error with which card A is declined.
 type Refusal string
 
-// The types of errors.
+// Types of errors.
 const (
 	NoRefusal Refusal = ""
 	Accepted  Refusal = "accepted" // not declined; card B is not needed
@@ -60,7 +60,7 @@ const (
 // Trouble is a failure of the function after a charge, in every other run.
 type Trouble string
 
-// The troubles.
+// Failures.
 const (
 	NoTrouble Trouble = ""
 	Fails     Trouble = "an error"

@@ -9,7 +9,7 @@ import (
 // Kind is the kind of an event.
 type Kind string
 
-// The kinds of events.
+// Kinds of events.
 const (
 	KindCall   Kind = "call"   // a call of Do or Start begins
 	KindReturn Kind = "return" // the call returns
@@ -61,7 +61,7 @@ type Event struct {
 	Bytes int64 `json:"memory,omitempty"`
 }
 
-// The verbs of a call.
+// Verbs: the methods of operation.Definition that are called.
 const (
 	Do    = "Do"
 	Start = "Start"

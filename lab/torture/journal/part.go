@@ -20,7 +20,7 @@ type Part struct {
 // Spot is the position in a round at which the child is begun.
 type Spot string
 
-// The spots.
+// Spots.
 const (
 	Nowhere Spot = ""
 	Front   Spot = "in front of all else"
@@ -31,7 +31,7 @@ const (
 // Then is what the function does after a child that did not complete.
 type Then string
 
-// What may follow.
+// Reactions to a child that did not complete.
 const (
 	GoesOn   Then = "the function goes on"
 	GivesUp  Then = "the function returns the error"
@@ -41,7 +41,7 @@ const (
 // Undo is the kind of undo of a child.
 type Undo string
 
-// The undos.
+// Kinds of undos.
 const (
 	NoUndo   Undo = ""
 	UndoTx   Undo = "a Tx"

@@ -37,7 +37,7 @@ type Round struct {
 // Safety is the policy of a call: what the library may do if its outcome is unknown.
 type Safety string
 
-// The safeties.
+// Policies of a call.
 const (
 	Keyed Safety = "keyed"
 	Asked Safety = "asked"
@@ -47,7 +47,7 @@ const (
 // Pause is what an operation waits for after a round.
 type Pause string
 
-// The pauses.
+// Kinds of pauses.
 const (
 	NoPause Pause = ""
 	Sleep   Pause = "sleep"
@@ -58,7 +58,7 @@ const (
 // End is how an operation ends, unless it is parked.
 type End string
 
-// The ends.
+// Ends of an operation.
 const (
 	OK      End = "ok"
 	Reject  End = "reject"

@@ -9,7 +9,7 @@ import (
 // Kind is the kind of an event.
 type Kind string
 
-// The kinds of lines.
+// Kinds of events.
 const (
 	KindSay    Kind = "say"    // a worker is about to add letters to the outbox
 	KindSaid   Kind = "said"   // the outcome of that
@@ -81,7 +81,7 @@ type Effect struct {
 // Waiting is a letter that is still in the outbox.
 type Waiting struct{ ID string }
 
-// Dead is a dead letter.
+// Dead is a row of idem.dead_letters.
 type Dead struct {
 	Side, Consumer, Source, ID, Key, Reason string
 	Payload                                 []byte

@@ -72,7 +72,7 @@ func claimMutants() []Mutant {
 	}
 }
 
-// Pieces of the claims.
+// Pieces of the SQL of claims that several mutants replace.
 const (
 	claimsLocked       = "WHERE $6::pg_catalog.int8 IS NULL OR pg_catalog.pg_try_advisory_xact_lock($6::pg_catalog.int8)\n"
 	claimsLockedAtOnce = "    ELSE pg_catalog.pg_try_advisory_xact_lock($7::pg_catalog.int8)\nEND\n"

@@ -17,7 +17,9 @@ import (
 // Go as an expression or statements, in SQL as a sequence of words. Files, positions and layout do
 // not matter.
 type Edit struct {
-	In       string // the package and the declaration, as in internal/txn.Tx.Commit or internal/db.ClaimSQL; or a file of SQL
+	// In is the package and the declaration, such as internal/txn.Tx.Commit or
+	// internal/db.ClaimSQL, or a file of SQL.
+	In       string
 	Old, New string
 }
 

@@ -15,10 +15,12 @@ import (
 type Total struct {
 	legs, calls, runs, replays, unknown, open, faults, unchecked, violations int
 	longest, silence, took, checking                                         time.Duration
-	largest                                                                  int64 // of a worker, in bytes
-	failed                                                                   []string
-	broken                                                                   []string // rules, with their legs
-	verdict                                                                  Verdict
+	// largest is the memory of the largest worker in bytes. broken has the broken rules with their
+	// legs.
+	largest int64
+	failed  []string
+	broken  []string
+	verdict Verdict
 }
 
 func (t *Total) Add(leg *Leg) {
@@ -54,7 +56,7 @@ func (t *Total) Add(leg *Leg) {
 	}
 }
 
-// The errors of a run as a whole.
+// Errors of a run as a whole.
 var (
 	ErrNotKept = errors.New("a promise was not kept")
 	ErrFailed  = errors.New("a leg of the run did not work")

@@ -16,8 +16,8 @@ import (
 
 // Options configure a set.
 type Options struct {
-	Dir        string   // directory of the histories
-	Seed       uint64   //
+	Dir        string // directory of the histories
+	Seed       uint64
 	DSNs       []string // one for each slot
 	Pooled     []bool   // by slot: the DSN is that of a pooler
 	Prepares   bool     // the pooler supports prepared statements
