@@ -10,8 +10,8 @@ import (
 	"github.com/idem-go/idem/lab/torture/ledger"
 )
 
-// executor is a library that does everything right, to the millisecond. Each call does its work at one moment; when it
-// began and when it returned is drawn around that.
+// executor is a correct implementation of the library with a clock in milliseconds. Each call takes
+// effect at one moment, and its beginning and end are drawn around that moment.
 type executor struct {
 	story
 	r    *rand.Rand
@@ -95,7 +95,8 @@ func (e *executor) duplicate(o *history.Operation) {
 
 func choose[T any](r *rand.Rand, from ...T) T { return from[r.IntN(len(from))] }
 
-// corruptions change one thing so that a promise is broken. They report false where there is nothing to change.
+// corruptions change one thing so that a promise is broken. They return false if nothing can be
+// changed.
 var corruptions = map[string]func(*executor) bool{
 	"an effect is gone": func(e *executor) bool {
 		o := e.some(func(o *history.Operation) bool { return o.Outcome == history.Executed && !o.Rejected })
@@ -185,7 +186,7 @@ var corruptions = map[string]func(*executor) bool{
 
 func replayed(o *history.Operation) bool { return o.Outcome == history.Replayed }
 
-// some is one of the calls that fit, nil if there is none.
+// some returns a random call that satisfies the test, or nil.
 func (e *executor) some(fits func(*history.Operation) bool) *history.Operation {
 	var fitting []*history.Operation
 	for _, o := range e.operations {
@@ -199,7 +200,7 @@ func (e *executor) some(fits func(*history.Operation) bool) *history.Operation {
 	return choose(e.r, fitting...)
 }
 
-// verdict is what the checker makes of a story.
+// verdict returns the result of the checker for a story.
 func (s *story) verdict() *Result {
 	result := &Result{Tally: newTally()}
 	slices.SortFunc(s.operations, func(a, b *history.Operation) int { return int(a.Begin - b.Begin) })
@@ -227,7 +228,7 @@ func FuzzCheckerTellsRightFromWrong(f *testing.F) {
 	})
 }
 
-// To leave out reads that cannot matter must not change what the checker says.
+// Leaving out redundant reads must not change the result.
 func TestLeavingOutReadsChangesNoVerdict(t *testing.T) {
 	t.Parallel()
 	left := 0
