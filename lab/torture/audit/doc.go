@@ -12,6 +12,6 @@
 //	moves.go     what is recorded when an operation is released, and why operations are parked
 //	anew.go      calls that took part in a canceled operation
 //	woken.go     whether claimed operations are worked on
-//	ending.go    how operations end, and what callers are told
+//	ending.go    how operations end, and the answers of their callers
 //	owner.go     whether one process at a time works on an operation
 package audit

@@ -115,7 +115,7 @@ var corruptions = map[string]func(*executor) bool{
 	"the record is gone": func(e *executor) bool {
 		before := len(e.rows)
 		e.rows = slices.DeleteFunc(e.rows, func(r ledger.Row) bool { return r.Record != nil })
-		// That a rejection was recorded, nobody may have heard.
+		// No other call may have seen the rejection.
 		return len(e.rows) < before && (e.last.Outcome == history.Executed || !e.made[e.last].Rejected)
 	},
 	"a call that executed returns an error": func(e *executor) bool {
@@ -129,7 +129,7 @@ var corruptions = map[string]func(*executor) bool{
 		o := e.some(replayed)
 		if o != nil {
 			o.Digest = "another"
-			// If nobody else has seen the response, this is the only one there is.
+			// Without another observation of the response, the change contradicts nothing.
 			return slices.ContainsFunc(e.operations, func(p *history.Operation) bool {
 				return p != o && p.Outcome.Answered() && p.ExecutionID == o.ExecutionID
 			})
@@ -161,7 +161,7 @@ var corruptions = map[string]func(*executor) bool{
 		o := e.some(func(o *history.Operation) bool { return o.Outcome == history.Mismatch })
 		if o != nil {
 			o.Created += us(1)
-			// If nobody was told the time of some record, this may be it.
+			// If the times of a record are unknown, the changed time may be true.
 			unheard := slices.ContainsFunc(e.operations, func(p *history.Operation) bool { return !p.Outcome.Answered() && len(p.Runs) > 0 })
 			return !unheard && slices.ContainsFunc(e.operations, func(p *history.Operation) bool {
 				return p.Outcome.Answered() && p.Created == o.Created-us(1)
