@@ -23,28 +23,30 @@ import (
 	"github.com/idem-go/idem/lab/torture/workload"
 )
 
-// counterpart is a system that workers talk to, besides the database: it keeps books of its own, does them harm, and has them
-// killed.
+// counterpart is the system that workers call besides the database. It keeps its own books, injects
+// failures, and has workers killed.
 type counterpart interface {
 	Address() string
-	KillBy(kill func(slot int, when string)) // nil if none is to be killed
-	Calm()                                   // ends the harm
+	KillBy(kill func(slot int, when string)) // nil: kill no worker
+	Calm()                                   // stops the failures
 	Close() error
 }
 
 const (
-	calmFor     = 2500 * time.Millisecond // for how long nothing is broken before the end
-	finishLimit = time.Minute             // for the operations in progress to end, besides finishTimes the duration of the leg
-	finishTimes = 4                       // because one process does what several have left
-	finishMax   = 20 * time.Minute        // for all of it: whatever is left then is reported as it is
-	finishExit  = time.Minute             // for the worker to exit after that
-	finishSlot  = 1000                    // of the worker that finishes
+	calmFor     = 2500 * time.Millisecond // how long nothing is broken before the end
+	finishLimit = time.Minute
+	finishTimes = 4
+	finishMax   = 20 * time.Minute
+	finishExit  = time.Minute // for the last worker to exit
+	finishSlot  = 1000        // the slot of the last worker
 )
 
-// finishWithin is how long the worker that finishes may take.
+// finishWithin returns the time limit of the worker that finishes the work of all others. One
+// process has to do what several have left, so the limit grows with four times the duration of the
+// leg. What is left after finishMax is reported as unfinished.
 func (l *leg) finishWithin() time.Duration { return min(finishLimit+finishTimes*l.duration, finishMax) }
 
-// openBeside opens the counterpart of the leg's work, if that has one.
+// openBeside opens the counterpart of the leg, if its work has one.
 func (l *leg) openBeside() (err error) {
 	switch l.about.Work {
 	case fault.OperationWork:
@@ -58,7 +60,7 @@ func (l *leg) openBeside() (err error) {
 	return err
 }
 
-// addresses are those of the counterparts, empty where there is none.
+// addresses returns the addresses of bank and broker, or "".
 func (l *leg) addresses() (bank, broker string) {
 	switch l.about.Work {
 	case fault.OperationWork:
@@ -69,7 +71,7 @@ func (l *leg) addresses() (bank, broker string) {
 	return bank, broker
 }
 
-// closeBeside closes it for good. An error of its books is one of the leg.
+// closeBeside closes the counterpart. An error of its books is a failure of the leg.
 func (l *leg) closeBeside() {
 	if l.beside == nil {
 		return
@@ -80,7 +82,7 @@ func (l *leg) closeBeside() {
 	l.beside = nil
 }
 
-// kills is how the counterpart kills whoever calls it.
+// kills returns the function by which the counterpart kills the worker in a slot.
 func (l *leg) kills(workers *workerset.Set, log func(fault.Event)) func(slot int, when string) {
 	kind := fault.BankKill
 	if l.about.Work == fault.MessageWork {
@@ -92,8 +94,8 @@ func (l *leg) kills(workers *workerset.Set, log func(fault.Event)) func(slot int
 	}
 }
 
-// calm cuts all connections once more, so that every process has lost its presence, and lets the workers work with nothing
-// broken.
+// calm cuts all connections once more, so that every process loses its presence, and then lets the
+// workers run without faults.
 func (l *leg) calm(ctx context.Context, workers *workerset.Set) {
 	l.beside.Calm()
 	for i := range workers.Len() {
@@ -111,12 +113,12 @@ func (l *leg) calm(ctx context.Context, workers *workerset.Set) {
 }
 
 const (
-	forLost  = 20 * time.Second        // is a leg that is long enough to find out what happens to lost answers
-	losing   = 1500 * time.Millisecond // for how long they are lost
-	lostCalm = 12 * time.Second        // until it has shown what happens to them
+	forLost  = 20 * time.Second        // the shortest leg that tests lost answers
+	losing   = 1500 * time.Millisecond // how long answers are lost
+	lostCalm = 12 * time.Second        // how long the workers then have to recover
 )
 
-// loseTakings loses answers that operations are taken up, while nothing else is broken and nobody is killed any more.
+// loseTakings makes answers to claims of operations get lost. Nothing else is broken at that time.
 func (l *leg) loseTakings(ctx context.Context, workers *workerset.Set) {
 	bounded, cancel := context.WithTimeout(ctx, losing)
 	defer cancel()
@@ -130,7 +132,8 @@ func (l *leg) loseTakings(ctx context.Context, workers *workerset.Set) {
 	}
 }
 
-// finish starts a worker that brings what the others have left to its end, and kills it if it does not exit in time.
+// finish runs a worker that finishes what the others have left. It kills the worker if the worker
+// does not exit in time.
 func (l *leg) finish(ctx context.Context) error {
 	l.beside.Calm()
 	bank, broker := l.addresses()

@@ -31,7 +31,7 @@ func readFaults(dir string) ([]fault.Event, error) {
 	return faults, err
 }
 
-// losses are the times of which nothing that was acknowledged need be left.
+// losses returns the periods in which acknowledged executions may be lost.
 func losses(faults []fault.Event) []check.Interval {
 	var all []check.Interval
 	for _, f := range faults {
@@ -42,7 +42,8 @@ func losses(faults []fault.Event) []check.Interval {
 	return all
 }
 
-// clockMoved are the moments about which the clock of the database jumped: at the beginning of a fault, and at its end.
+// clockMoved returns the moments around the jumps of the clock: the beginning and the end of each
+// fault.
 func clockMoved(faults []fault.Event) []check.Interval {
 	const moment = 500 * time.Millisecond
 	var all []check.Interval
@@ -54,7 +55,7 @@ func clockMoved(faults []fault.Event) []check.Interval {
 	return all
 }
 
-// kills are the deaths of workers.
+// kills returns the deaths of workers.
 func kills(faults []fault.Event) []check.Kill {
 	var all []check.Kill
 	for _, f := range faults {
@@ -65,7 +66,7 @@ func kills(faults []fault.Event) []check.Kill {
 	return all
 }
 
-// listFaults is the command faults.
+// listFaults is the command "faults".
 func listFaults() error {
 	print := func(name fault.Name, about string, possible error) {
 		if possible != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/idem-go/idem/lab/torture/fault"
 )
 
-// config is what the command line says.
+// config has the flags of the command line.
 type config struct {
 	duration   time.Duration
 	seed       uint64
@@ -30,7 +30,7 @@ type config struct {
 	only       list
 }
 
-// list is a flag that can be given several times, or with commas.
+// list is a flag that may be repeated and may have commas.
 type list []string
 
 func (l *list) String() string { return strings.Join(*l, ",") }
@@ -72,7 +72,7 @@ func parse(args []string) (*config, error) {
 	return c, nil
 }
 
-// mix is what of the faults belongs into the main leg, and whether that is anything.
+// mix returns the faults of the main leg, and whether there are any.
 func (c *config) mix() (mix fault.Mix, any bool) {
 	if len(c.only) == 0 {
 		return mix, true
@@ -89,11 +89,12 @@ func isLeg(name fault.Name) bool {
 	return name == fault.Fleet || slices.ContainsFunc(fault.Legs(), func(l fault.Leg) bool { return l.Name == name })
 }
 
-// longestScenario is for a leg beside the main one: a long run is a long main leg.
+// longestScenario is the maximum duration of a scenario beside the main leg. The rest of a long run
+// goes to the main leg.
 const longestScenario = 20 * time.Minute
 
-// legs are those to run: the main one, and the scenarios that this machine can do. To ask for one that it cannot do is
-// an error.
+// legs returns the legs to run: the main leg and the scenarios that this machine supports. It fails
+// if -only names a leg that this machine does not support.
 func (c *config) legs() ([]*leg, error) {
 	var scenarios []fault.Leg
 	for _, l := range fault.Legs() {

@@ -18,18 +18,19 @@ import (
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
-// fleetAbout is what the leg does, whose duration comes on top of a minute in which the clusters are made.
+// fleetAbout describes the leg. Its duration excludes the minute that it takes to start the
+// clusters.
 const fleetAbout = "tenants of clusters under Patroni, synchronous, one of which moves; kill -9 of primaries, of etcd's leader, of instances and of movers. By its name alone: it takes minutes"
 
-// fleetKeys is how many keys the tenant has that moves, besides those of the run.
+// fleetKeys is the number of keys that the moving tenant has before the run.
 const fleetKeys = 1000
 
-// player plays a scene between two times at which the clients of a fleet are served.
+// player performs a scene. The clients of the fleet must be served before and after it.
 type player interface {
 	Perform(ctx context.Context, of scene.Scene) (books scene.Books, note string, err error)
 }
 
-// fleetLeg is the leg on many clusters. Its clients are those of example/fleet, and so are its books.
+// fleetLeg returns the leg with many clusters. Clients and books are those of example/fleet.
 func (c *config) fleetLeg(duration time.Duration) *leg {
 	l := &leg{config: c, name: string(fault.Fleet), dir: filepath.Join(c.dir, string(fault.Fleet)), duration: duration}
 	l.whole = func(ctx context.Context) (*report.Leg, error) {
@@ -45,8 +46,9 @@ func (c *config) fleetLeg(duration time.Duration) *leg {
 	return l
 }
 
-// play begins with a tenant that moves, and plays all scenes in an order that follows from the seed, again and again, until time is up. What
-// is not in order in the books ends it, because it stays there.
+// play performs a move of a tenant first, then all scenes in a random order that follows from the
+// seed, again and again, until the time is over. An error in the books ends the leg, because it
+// would be found again after every later scene.
 func (l *leg) play(ctx context.Context, fleet player) *report.Leg {
 	judged := &report.Leg{Name: l.name, Seed: l.seed, Start: history.Now(), Result: &check.Result{}}
 	rng := rand.New(rand.NewPCG(l.seed, 0))
@@ -74,7 +76,7 @@ func (l *leg) play(ctx context.Context, fleet player) *report.Leg {
 	return judged
 }
 
-// impossible is nil, or why this machine cannot do a leg.
+// impossible returns nil, or why this machine cannot run the leg.
 func impossible(name fault.Name) error {
 	if name == fault.Fleet {
 		return patroni.Possible()

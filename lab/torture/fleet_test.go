@@ -13,7 +13,7 @@ import (
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
-// played is a fleet whose scenes end as a test wants.
+// played is a fleet whose scenes end as the test requires.
 type played struct {
 	scenes []string
 	then   func(n int) (scene.Books, error)

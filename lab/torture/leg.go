@@ -31,38 +31,39 @@ type leg struct {
 	name     string
 	dir      string
 	duration time.Duration
-	stage    func(ctx context.Context) error                // starts what is needed, runs the leg, and takes it down
-	whole    func(ctx context.Context) (*report.Leg, error) // does all of that and judges, in the place of stage, where it is not nil
+	stage    func(ctx context.Context) error // starts the servers, runs the leg, and stops them
+	// whole, if it is not nil, runs and judges the leg instead of stage.
+	whole func(ctx context.Context) (*report.Leg, error)
 
-	direct string                          // address of the server
-	pooled string                          // address of its pooler, empty if there is none
-	ready  func(ctx context.Context) error // returns when the server takes writes
+	direct string                          // DSN of the server
+	pooled string                          // DSN of its pooler, or ""
+	ready  func(ctx context.Context) error // waits until the server takes writes
 	about  about
-	beside counterpart // nil if its work needs none
+	beside counterpart // nil if the work has none
 
-	servers *cluster.Cluster // nil if a database was given
+	servers *cluster.Cluster // nil with -database
 
-	// inject does harm until ctx ends, tells of it, and heals everything before it returns. It may be nil.
+	// inject injects faults until ctx ends, logs them, and heals everything. It may be nil.
 	inject func(ctx context.Context, workers fault.Workers, log func(fault.Event)) error
 }
 
-// about is what has to be known besides the histories to check a leg again.
+// about has the facts that are needed to check a leg again and are not in its histories.
 type about struct {
 	Name       string
 	Seed       uint64
 	Start, End time.Duration
-	Until      time.Duration // to which faults were injected
+	Until      time.Duration // the end of the injection of faults
 	Schedules  []fault.Schedule
-	Failures   []string // what of the leg did not work, although it can be judged
+	Failures   []string // failures of the leg that do not prevent a check
 
 	Work   fault.Work
-	Quiet  bool          // nothing is broken at all
-	Direct bool          // messages have their effects without a broker
-	Stop   time.Duration // until which nothing was broken, and the workers worked
-	Calm   time.Duration // from when nothing was broken any more, where the work has a counterpart
+	Quiet  bool          // no faults at all
+	Direct bool          // messages are handled without a broker
+	Stop   time.Duration // the end of the calm period
+	Calm   time.Duration // the beginning of the calm period, if the work has a counterpart
 }
 
-// errUnreadable says that the server is there, and what should be in it is not.
+// errUnreadable reports that the server runs but its tables cannot be read.
 var errUnreadable = errors.New("the database cannot be read")
 
 const (
@@ -71,7 +72,7 @@ const (
 	faultFile = "faults.jsonl"
 )
 
-// run lets the workers work and the faults happen, and writes down what is in the database afterwards.
+// run runs the workers and the faults, and writes the final state of the database to a file.
 func (l *leg) run(ctx context.Context) error {
 	if err := ledger.Install(ctx, l.direct); err != nil {
 		return fmt.Errorf("install: %w", err)
@@ -87,7 +88,7 @@ func (l *leg) run(ctx context.Context) error {
 	l.about.Name, l.about.Seed, l.about.Start = l.name, l.seed, workers.Started()
 	tortured := l.torture(ctx, workers)
 	lost := errors.Is(tortured, fault.ErrNotRecovered)
-	if !lost { // what did not work need not keep the rest from being judged
+	if !lost { // after a failed injection the rest can still be judged
 		bounded, cancel := context.WithTimeout(ctx, readyLimit)
 		err = l.ready(bounded)
 		cancel()
@@ -99,7 +100,7 @@ func (l *leg) run(ctx context.Context) error {
 	defer cancel()
 	err = errors.Join(err, workers.Stop(bounded), workers.Close())
 	if l.beside != nil && err == nil && !lost {
-		if unfinished := l.finish(ctx); unfinished != nil { // the checker says what is left
+		if unfinished := l.finish(ctx); unfinished != nil { // the checker reports what is left
 			l.about.Failures = append(l.about.Failures, unfinished.Error())
 		}
 	}
@@ -119,14 +120,14 @@ func (l *leg) run(ctx context.Context) error {
 	return l.writeAbout()
 }
 
-// What a machine at its limit still does in time.
+// Time limits that an overloaded machine still meets.
 const (
 	readyLimit    = time.Minute     // for a server to take writes
-	stopLimit     = 2 * time.Minute // for the calls under way to end
-	leftoverLimit = time.Minute     // for the server to have noticed that the workers are gone
+	stopLimit     = 2 * time.Minute // for the running calls to end
+	leftoverLimit = time.Minute     // for the server to notice that the workers have ended
 )
 
-// torture returns when time is up, or the workers have made all their calls, or faults cannot be injected.
+// torture injects faults until the time is over, all calls are made, or faults cannot be injected.
 func (l *leg) torture(ctx context.Context, workers *workerset.Set) error {
 	ctx, cancel := context.WithTimeout(ctx, l.duration)
 	defer cancel()
@@ -174,7 +175,8 @@ func (l *leg) setOptions() workerset.Options {
 	return options
 }
 
-// takeState waits for the server to have nothing left of the workers, and writes down what is in the database.
+// takeState waits until the workers have left nothing in the server, and writes the state of the
+// database.
 func (l *leg) takeState(ctx context.Context) error {
 	conn, err := pgx.Connect(ctx, l.direct)
 	if err != nil {
@@ -193,7 +195,7 @@ func (l *leg) takeState(ctx context.Context) error {
 	case fault.MessageWork:
 		take = inquiry.Take
 	}
-	for _, f := range left { // a finding is the same line in every state
+	for _, f := range left { // a finding has the same format for all kinds of work
 		writer.Append(ledger.Row{Finding: &f})
 	}
 	if err == nil {
@@ -207,9 +209,10 @@ func (l *leg) takeState(ctx context.Context) error {
 	return errors.Join(err, writer.Close())
 }
 
-// deadlocks returns what the server has said of each.
+// deadlocks returns the messages of the server about deadlocks.
 func (l *leg) deadlocks() []string {
-	log, _ := os.ReadFile(l.servers.Primary().Log()) // that there were some is known without it
+	// The log adds detail only. inquiry.Take counts deadlocks without it.
+	log, _ := os.ReadFile(l.servers.Primary().Log())
 	return deadlock.FindAllString(string(log), -1)
 }
 
@@ -249,7 +252,7 @@ func judge(dir string) (*report.Leg, error) {
 	return judged, nil
 }
 
-// resultOf is what the checker of the leg's workload says.
+// resultOf runs the checker for the work of the leg.
 func resultOf(dir string, a *about, faults []fault.Event) (*check.Result, error) {
 	switch a.Work {
 	case fault.OperationWork:
@@ -266,7 +269,7 @@ func resultOf(dir string, a *about, faults []fault.Event) (*check.Result, error)
 	})
 }
 
-// harms are the faults as an audit has to know them.
+// harms converts faults for package audit.
 func harms(faults []fault.Event) (harms []audit.Fault) {
 	for _, f := range faults {
 		harms = append(harms, audit.Fault{At: f.At, Until: f.At + f.For, Slot: f.Worker})

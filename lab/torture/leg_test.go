@@ -17,14 +17,14 @@ import (
 	"github.com/idem-go/idem/lab/torture/report"
 )
 
-// staged is a leg of which only its end is known.
+// staged is a leg of which only the end is known.
 func staged(t *testing.T, name string, stage func(dir string) error) *leg {
 	l := &leg{config: &config{seed: 1}, name: name, dir: filepath.Join(t.TempDir(), name)}
 	l.stage = func(context.Context) error { return stage(l.dir) }
 	return l
 }
 
-// files writes what a leg without any call leaves, in which these faults struck.
+// files writes the files of a leg without calls, with the given faults.
 func files(t *testing.T, dir string, a about, faults ...fault.Event) error {
 	t.Helper()
 	encoded, err := json.Marshal(a)
@@ -106,7 +106,7 @@ func TestAnInterruptEndsTheRun(t *testing.T) {
 	}
 }
 
-// A run without faults proves nothing, whatever it found.
+// A run without faults proves nothing, so it must fail.
 func TestALegThatFallsSilentHasFailed(t *testing.T) {
 	t.Parallel()
 	schedule, err := fault.Mix{}.Schedule(true)

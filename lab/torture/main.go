@@ -1,5 +1,6 @@
-// Command torture puts the promises of idem to the test: worker processes make calls, faults are injected, and a checker
-// that knows nothing of the library decides whether what they were told is true.
+// Command torture tests the promises of idem under faults. Worker processes make calls while faults
+// are injected. Afterwards a checker, which shares no code with the library, decides whether the
+// answers of the calls were true.
 package main
 
 import (
@@ -68,7 +69,7 @@ func command(args []string) error {
 	case "mutants":
 		return mutants(ctx, args)
 	case "worker":
-		stop() // it has a way of its own to end
+		stop() // a worker handles signals itself
 		return workload.Work(os.Stdin)
 	}
 	return fmt.Errorf("no command %q; see torture -help", name)

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A short torture, with everything that one cluster survives.
+// This is a short torture with everything that a single cluster survives.
 func TestEveryPromiseIsKept(t *testing.T) {
 	optional.Program(t, "postgres")
 	dir := t.TempDir()
@@ -45,7 +45,7 @@ func TestEveryPromiseIsKept(t *testing.T) {
 	for _, failure := range judged.Failures {
 		t.Error(failure)
 	}
-	// What a slow machine leaves out.
+	// A slow machine may not reach these.
 	for _, u := range judged.Unchecked {
 		t.Logf("unchecked: %s", u)
 	}

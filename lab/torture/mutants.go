@@ -13,7 +13,7 @@ import (
 	"github.com/idem-go/idem/lab/torture/mutant"
 )
 
-// mutants is the command of that name.
+// mutants is the command "mutants".
 func mutants(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("torture mutants", flag.ContinueOnError)
 	t := trials{}
@@ -56,15 +56,15 @@ func mutants(ctx context.Context, args []string) error {
 	return inParallel(max(*jobs, 1), tasks)
 }
 
-// trials are what the mutants command does.
+// trials is the state of the command "mutants".
 type trials struct {
 	module, dir string
 	verbose     bool
 
-	mu sync.Mutex // of the output
+	mu sync.Mutex // guards the output
 }
 
-// errSurvived is the error of a mutant that is not found out.
+// errSurvived reports that no run found a mutant broken.
 var errSurvived = errors.New("the torture has to be mended: not found out")
 
 func (t *trials) ofMutants(ctx context.Context, chosen []mutant.Mutant) []func() error {
@@ -95,8 +95,8 @@ func (t *trials) ofMutants(ctx context.Context, chosen []mutant.Mutant) []func()
 	return tasks
 }
 
-// ofLibrary are runs of the library as it is, under the conditions of the mutants: what catches those finds nothing wrong
-// with it.
+// ofLibrary returns runs of the unmodified library under the conditions of the mutants. The checks
+// that catch mutants must pass for it.
 func (t *trials) ofLibrary(ctx context.Context, chosen []mutant.Mutant) ([]func() error, error) {
 	program, err := mutant.Build(ctx, t.module, t.dir, nil)
 	if err != nil {
@@ -135,7 +135,7 @@ func (t *trials) tell(name, how, about string, verdict *mutant.Verdict) {
 	}
 }
 
-// possible is nil, or why this machine cannot do one of the legs among faults.
+// possible returns nil, or why this machine cannot run one of the legs among faults.
 func possible(faults []fault.Name) error {
 	for _, name := range faults {
 		if err := impossible(name); err != nil {
@@ -145,7 +145,7 @@ func possible(faults []fault.Name) error {
 	return nil
 }
 
-// inParallel does as many tasks at a time as there are jobs, all of them whatever happens to any.
+// inParallel runs all tasks, with the given number of jobs at a time, and joins their errors.
 func inParallel(jobs int, tasks []func() error) error {
 	errs := make([]error, len(tasks))
 	next := make(chan int)

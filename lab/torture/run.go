@@ -17,7 +17,7 @@ import (
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
-// run is the command of that name.
+// run is the command "run".
 func run(ctx context.Context, args []string) error {
 	c, err := parse(args)
 	if err != nil {
@@ -59,10 +59,11 @@ func run(ctx context.Context, args []string) error {
 	return os.RemoveAll(c.dir)
 }
 
-// runAll runs the legs, so many at a time, whatever happens to any. Its error is the end of ctx.
+// runAll runs the legs, the given number at a time. A leg that fails does not affect the others.
+// The error is that of ctx.
 func runAll(ctx context.Context, legs []*leg, together int) (*report.Total, error) {
 	total := new(report.Total)
-	var mu sync.Mutex // of the total, and of what is printed
+	var mu sync.Mutex // guards total and the output
 	var tasks []func() error
 	for _, l := range legs {
 		tasks = append(tasks, func() error {
@@ -90,7 +91,7 @@ func runAll(ctx context.Context, legs []*leg, together int) (*report.Total, erro
 	return total, nil
 }
 
-// again is the command check.
+// again is the command "check".
 func again(args []string) error {
 	if len(args) != 1 {
 		return errors.New("check wants the folder of one leg")
@@ -105,7 +106,7 @@ func again(args []string) error {
 	return total.Err()
 }
 
-// runAndJudge runs the leg, on servers of its own as a rule, and checks it from its files.
+// runAndJudge runs the leg, usually on servers of its own, and checks it from its files.
 func (l *leg) runAndJudge(ctx context.Context) (*report.Leg, error) {
 	if err := os.MkdirAll(l.dir, 0o755); err != nil {
 		return nil, err
@@ -114,7 +115,8 @@ func (l *leg) runAndJudge(ctx context.Context) (*report.Leg, error) {
 		return l.whole(ctx)
 	}
 	err := within(2*l.duration+stageLimit, func() error { return l.stage(ctx) })
-	if errors.Is(err, fault.ErrNotRecovered) || errors.Is(err, errUnreadable) { // there is nothing left to check
+	// There is no state left to check.
+	if errors.Is(err, fault.ErrNotRecovered) || errors.Is(err, errUnreadable) {
 		lost := check.Violation{Rule: rule.Recovers, Detail: err.Error()}
 		return &report.Leg{Name: l.name, Seed: l.seed, Result: &check.Result{Violations: []check.Violation{lost}}}, nil
 	}
@@ -124,10 +126,11 @@ func (l *leg) runAndJudge(ctx context.Context) (*report.Leg, error) {
 	return judge(l.dir)
 }
 
-// stageLimit is for a leg beyond what it takes by itself, on the slowest machine: whatever hangs, the run goes on.
+// stageLimit is the additional time for a leg on the slowest machine. After it the run continues
+// without the leg.
 const stageLimit = 20 * time.Minute
 
-// errEndless is the failure of a leg that did not end, and is left behind.
+// errEndless is the error of a leg that did not end in time. Its goroutine is abandoned.
 var errEndless = errors.New("it did not end, and was given up")
 
 func within(limit time.Duration, f func() error) error {
@@ -141,7 +144,7 @@ func within(limit time.Duration, f func() error) error {
 	}
 }
 
-// mainLeg is the longest: everything happens in it that one cluster survives.
+// mainLeg returns the longest leg, with all faults that a single cluster survives.
 func (c *config) mainLeg(duration time.Duration) *leg {
 	l := &leg{config: c, name: "main", dir: filepath.Join(c.dir, "main"), duration: duration}
 	l.stage = func(ctx context.Context) error {
@@ -168,13 +171,15 @@ func (c *config) mainLeg(duration time.Duration) *leg {
 	return l
 }
 
-// scenario is a leg of package fault, with faults of workers and connections besides, and of those who resume operations.
+// scenario returns the leg of a scenario of package fault. Faults of workers and connections, and
+// those of operations or messages, are injected at the same time.
 func (c *config) scenario(of fault.Leg, duration time.Duration) *leg {
 	l := &leg{config: c, name: string(of.Name), dir: filepath.Join(c.dir, string(of.Name)), duration: duration}
 	l.about.Work, l.about.Quiet, l.about.Direct = of.Work, of.Quiet, of.Direct
 	l.stage = func(ctx context.Context) error {
 		settings := c.settings
-		if of.Work == fault.MessageWork { // a server tells its log alone which transactions have deadlocked
+		// Only the log of the server shows which transactions deadlocked.
+		if of.Work == fault.MessageWork {
 			settings = append([]string{"log_min_messages=error"}, settings...)
 		}
 		scene, err := of.Start(ctx, fault.LegOptions{Bouncer: hasBouncer(), Settings: settings, Duration: duration})
@@ -208,7 +213,7 @@ func (c *config) scenario(of fault.Leg, duration time.Duration) *leg {
 	return l
 }
 
-// both runs two things at a time until ctx ends, or one of them fails.
+// both runs two functions at the same time until ctx ends or one of them fails.
 func both(ctx context.Context, first, second func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -7,10 +7,11 @@ import (
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
-// checkAnew checks that no call begins another operation that had a part in one that was canceled meanwhile: because it has run that
-// one, or has waited for it.
+// checkAnew checks that a call does not begin a second operation for its key after it took part in
+// one that was canceled. A call takes part in an operation if it ran it or waited for it.
 func (b *book) checkAnew() {
-	begun := map[history.Op][]*operation{} // by the call that was the first to run them
+	// The row of an operation does not say which call created it. The call of its first run did.
+	begun := map[history.Op][]*operation{} // by the call that began its first run
 	canceled := map[string][]*operation{}  // by key
 	for _, o := range b.operations {
 		if o.row == nil {
@@ -42,7 +43,8 @@ func (b *book) checkAnew() {
 	}
 }
 
-// checkAwaited checks that no call which has waited for an operation that was canceled is told of another one.
+// checkAwaited checks that a call which waited for an operation that was then canceled is not
+// answered with another operation of the same key.
 func (b *book) checkAwaited() {
 	canceled := map[string][]*operation{} // by key
 	for _, o := range b.operations {
@@ -66,6 +68,7 @@ func (b *book) checkAwaited() {
 	}
 }
 
+// firstRun returns the earliest run, or the zero run if there is none.
 func (o *operation) firstRun() (first run) {
 	for i, r := range o.runs {
 		if i == 0 || r.begin < first.begin {
@@ -75,6 +78,7 @@ func (o *operation) firstRun() (first run) {
 	return first
 }
 
+// ranBy reports whether the call began a run of o before the given time.
 func (o *operation) ranBy(call history.Op, before time.Duration) bool {
 	for _, r := range o.runs {
 		if r.by == call && r.begin < before {
@@ -84,7 +88,8 @@ func (o *operation) ranBy(call history.Op, before time.Duration) bool {
 	return false
 }
 
-// canceledAt is when it is first seen to be canceled, 0 if that is not known.
+// canceledAt returns the time of the first move that shows the operation as canceled, or 0 if there
+// is none.
 func (o *operation) canceledAt() time.Duration {
 	for _, m := range o.moves {
 		if m.Canceled {

@@ -16,7 +16,7 @@ import (
 
 const seed = 1
 
-// keyOf finds a key whose plan is as wanted.
+// keyOf returns a key whose plan satisfies the test.
 func keyOf(t *testing.T, wanted func(journal.Plan) bool) string {
 	t.Helper()
 	for n := range 100000 {
@@ -28,7 +28,7 @@ func keyOf(t *testing.T, wanted func(journal.Plan) bool) string {
 	return ""
 }
 
-// plain is a plan of two rounds, of a Tx and a Keyed call each.
+// plain is a plan of two rounds, each with a Tx and a Keyed call.
 func plain(end journal.End) func(journal.Plan) bool {
 	return func(p journal.Plan) bool {
 		for _, r := range p.Rounds {
@@ -40,7 +40,7 @@ func plain(end journal.End) func(journal.Plan) bool {
 	}
 }
 
-// told is all that is known of a run. It begins as one in which every promise was kept.
+// told is everything that is known of a run. It starts as a run in which every promise was kept.
 type told struct {
 	operation *journal.Operation
 	former    *journal.Operation // of the same key
@@ -55,12 +55,12 @@ type told struct {
 	stop      time.Duration // when the workers were told to end
 }
 
-// kept is a run of one operation.
+// kept returns a run of one operation.
 func kept(t *testing.T, end journal.End, state string) *told {
 	return keptOf(keyOf(t, plain(end)), state)
 }
 
-// keptOf is a run of an operation of two rounds.
+// keptOf returns a run of an operation with two rounds.
 func keptOf(key, state string) *told {
 	id := "id"
 	values, paid := map[string]string{}, map[string]string{}
@@ -110,14 +110,15 @@ func keptOf(key, state string) *told {
 	return r
 }
 
-// runs has the function run in the worker of a slot.
+// runs adds a run of the function in the worker of a slot.
 func (r *told) runs(begin, end time.Duration, slot int) {
 	op := history.NewOp(slot, 0, uint32(100+len(r.events)))
 	r.events = append(r.events, journal.Event{At: begin, Kind: journal.KindBegin, Op: op, Operation: "id"},
 		journal.Event{At: end, Kind: journal.KindEnd, Op: op, Operation: "id"})
 }
 
-// moved is a move of the operation after all that was done, with what is on record of it.
+// moved adds a move of the operation after everything else, with the recorded outcomes of its
+// steps.
 func (r *told) moved(state, reason string, owner int) *journal.Move {
 	m := &journal.Move{Operation: "id", State: state, Reason: reason, ReasonStep: "charge-1", Owner: owner, Epoch: 1, At: time.Minute, Known: map[string]string{}}
 	for _, s := range r.steps {
@@ -126,7 +127,7 @@ func (r *told) moved(state, reason string, owner int) *journal.Move {
 	return m
 }
 
-// audited returns what is found wrong with the run.
+// audited returns the violations of the run.
 func (r *told) audited(t *testing.T) (found []rule.Rule) {
 	t.Helper()
 	dir := t.TempDir()
@@ -270,7 +271,8 @@ func TestFiles_AcceptsTrueReasons(t *testing.T) {
 	}
 }
 
-// A process that is stopped before its run goes on with it later, with its own release, although another process has the operation.
+// A process that is stopped before its run continues the run later, with its own release, although
+// another process owns the operation by then.
 func TestFiles_TakesChangedCodeForThatOfTheParkingProcess(t *testing.T) {
 	t.Parallel()
 	key := keyOf(t, func(p journal.Plan) bool {

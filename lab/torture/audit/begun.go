@@ -8,11 +8,11 @@ import (
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
-// clocks is by how much a time of the database may differ from one of the bank.
+// clocks is the tolerance for comparing a time of the database with a time of the bank.
 const clocks = 20 * time.Millisecond
 
-// checkBegun checks the outcome of the calls for which the bank was asked: each has to be on record in the end, behind nothing
-// that was recorded later, and under the key of its beginning.
+// checkBegun checks every call that reached the bank: in the end it is recorded, no later step is
+// recorded before it, and all its requests used one key.
 func (b *book) checkBegun(o *operation) {
 	first := map[string]journal.Entry{} // by step
 	keys := map[string]string{}         // by place
@@ -26,7 +26,9 @@ func (b *book) checkBegun(o *operation) {
 		keys[e.Place] = e.Key
 	}
 	for step, e := range first {
-		unwanted := o.row.Canceled && len(o.booked[step]) == 0 // a person may have said that it has not happened, and it was not made
+		// A person may have resolved the call of a canceled operation as not made, and it was not
+		// made.
+		unwanted := o.row.Canceled && len(o.booked[step]) == 0
 		if o.hasEnded() && !unwanted && !o.isRecorded(step) && !(o.isSettled(step) && len(o.booked[step]) == 0) {
 			b.violates(o, rule.InDoubt, "the bank was asked for %s at %v, and that is not on record", step, e.At-b.options.Start)
 		}
@@ -36,23 +38,26 @@ func (b *book) checkBegun(o *operation) {
 	}
 }
 
-// isSettled reports whether a person may have said of a call that it has not happened, and what comes of that is up to the code.
+// isSettled reports whether a person may have resolved the call as not made. What follows is then
+// up to the code, so a record of the call is not required.
 func (o *operation) isSettled(call string) bool {
 	return slices.ContainsFunc(o.moves, func(m *journal.Move) bool {
 		return m.State == "parked" && m.Reason == callInDoubt && m.ReasonStep == call
 	})
 }
 
-// isSettledAt reports the same of any call for a place: the code may go another way, under another key.
+// isSettledAt reports whether isSettled holds for any call for the place. The code may then charge
+// the place by another step, under another key.
 func (o *operation) isSettledAt(place string) bool {
 	return slices.ContainsFunc(o.entries, func(e journal.Entry) bool { return e.Place == place && o.isSettled(e.Step) })
 }
 
-// checkFront checks that nothing was put in front of a call that was begun.
+// checkFront checks that no step was inserted before a call after the call had begun. The position
+// of the call must be durable before the request is sent.
 func (b *book) checkFront(o *operation, call string, begun time.Duration) {
-	for _, s := range o.steps { // which are in their order
+	for _, s := range o.steps { // in the order of their sequence numbers
 		switch {
-		case s.Name == call, journal.Beside(s.Name) == call: // which was begun in the same commit
+		case s.Name == call, journal.Beside(s.Name) == call: // begun in the same commit
 			return
 		case s.Kind != "tx" && s.Kind != "call" && s.Kind != "changed", s.Outcome == "rolled back":
 		case s.Recorded > begun+clocks:
@@ -63,8 +68,12 @@ func (b *book) checkFront(o *operation, call string, begun time.Duration) {
 	}
 }
 
-// checkSeen checks what the runs of a function have made of what a step has returned, and reports
-// whether they all went the same way.
+// checkSeen checks that every run of a function sees the same value and the same error of a step.
+// It reports whether all runs took the same branch.
+//
+// A worker logs "as it was: false" if a value differs from what the step returned, and "declined:
+// false" if an error does not match the one that the step returned. Only the first event of a step
+// is judged for its value.
 func (b *book) checkSeen(o *operation) bool {
 	same := true
 	for _, e := range o.saw {
@@ -79,7 +88,7 @@ func (b *book) checkSeen(o *operation) bool {
 	return same
 }
 
-// sawOnce reports whether another run saw the same of a step before.
+// sawOnce reports whether an earlier event exists for the same step.
 func (o *operation) sawOnce(e journal.Event) bool {
 	return slices.ContainsFunc(o.saw, func(other journal.Event) bool { return other.Name == e.Name && other.At < e.At })
 }

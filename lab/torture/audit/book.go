@@ -11,78 +11,80 @@ import (
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
-// Options are what an audit has to know of a run besides what was written down.
+// Options are the facts about a run that are not in its files.
 type Options struct {
 	Seed  uint64
-	Start time.Duration // of the run, from which times are printed
-	// Calm is from when nothing was broken any more; nobody was killed after it.
+	Start time.Duration // of the run; times are printed relative to it
+	// Calm is the time after which nothing was broken and no process was killed.
 	Calm time.Duration
-	// Stop is when the workers were told to end.
+	// Stop is the time at which the workers were asked to end.
 	Stop time.Duration
-	// Faults are when a worker was harmed, or all were.
+	// Faults are the times at which one worker, or all of them, were affected by a fault.
 	Faults []Fault
 }
 
-// Fault is when a worker was harmed.
+// Fault is a period in which a fault affected a worker.
 type Fault struct {
 	At, Until time.Duration
-	Slot      int // -1 if it was all of them
+	Slot      int // -1 for all workers
 }
 
-// book is all that is known of a run.
+// book collects everything that is known of a run.
 type book struct {
 	options    Options
 	operations map[string]*operation
 	events     []journal.Event
 	records    []*journal.Record
 	calls      map[history.Op]*call
-	alive      map[uint32]time.Duration // the last event of each process
-	begun      map[uint32]time.Duration // when each process began its last run of a function
+	alive      map[uint32]time.Duration // by process: its last event
+	begun      map[uint32]time.Duration // by process: when it last began a run of a function
 	found      []check.Violation
 }
 
-// operation is all that is known of one.
+// operation collects everything that is known of one operation.
 type operation struct {
 	id      string
-	row     *journal.Operation // nil if the database has none
+	row     *journal.Operation // nil if the database has no row
 	plan    journal.Plan
 	steps   []*journal.Step
 	signals []*journal.Signal
-	effects map[string][]*journal.Effect // by step, of Postgres
-	booked  map[string][]journal.Entry   // by step, of the bank
-	asked   int                          // how often the bank was, for anything
-	entries []journal.Entry              // of the bank, also of what it was only asked for
+	effects map[string][]*journal.Effect // in Postgres, by step
+	booked  map[string][]journal.Entry   // at the bank, by step
+	asked   int                          // the number of requests to the bank
+	entries []journal.Entry              // all requests to the bank, booked or not
 	moves   []*journal.Move
-	heard   []journal.Event // what the bank has answered
+	heard   []journal.Event // answers of the bank
 	unsent  []journal.Event
 	saw     []journal.Event
-	acked   map[string]int64 // when a signal's sender knew, by its name
+	acked   map[string]int64 // when the sender of a signal got its acknowledgement, by name
 	runs    []run
 	answers []journal.Event
-	parked  []history.Op    // who was told that it is parked
-	record  *journal.Record // that has its id
+	parked  []history.Op    // calls that returned "parked"
+	record  *journal.Record // the record with the id of the operation
 
 	children []*operation
 }
 
-// run is a run of its function.
+// run is one run of the function of an operation.
 type run struct {
 	op         history.Op
-	begin, end time.Duration // end is 0 if it is not known
+	begin, end time.Duration // end is 0 if the run has no end event
 	pooled     bool
-	by         history.Op // the call that has begun it, if it was one
-	release    int        // of its code
+	by         history.Op // the call that began the run, 0 for a Worker
+	release    int        // of the code
 	left       bool       // its context had ended
-	failed     bool       // its function has
+	failed     bool       // the function failed or panicked
 }
 
-// call is what is known of one, as far as it is of interest here.
+// call is a call of Do or Start.
 type call struct {
 	key    string
-	waited time.Duration // when it began to wait for its key, 0 if it did not
+	waited time.Duration // when it began to wait for its key, 0 if it did not wait
 }
 
-// Files audits a run from its files.
+// Files audits a run from its files in dir: the state of the database, the books of the bank, and
+// the histories of the workers. It returns an error if a file cannot be read. A broken promise is a
+// violation in the result.
 func Files(dir string, options Options) (*check.Result, error) {
 	begin := time.Now()
 	b := &book{options: options, operations: map[string]*operation{}, calls: map[history.Op]*call{}, alive: map[uint32]time.Duration{}, begun: map[uint32]time.Duration{}}
@@ -117,9 +119,10 @@ func Files(dir string, options Options) (*check.Result, error) {
 	return &check.Result{Violations: b.found, Keys: len(keys), Tally: tally, Took: time.Since(begin)}, nil
 }
 
-// BooksFile is the name of the bank's books.
+// BooksFile is the name of the file with the books of the bank.
 const BooksFile = "bank.jsonl"
 
+// of returns the operation with the id, and creates it if necessary.
 func (b *book) of(id string) *operation {
 	o := b.operations[id]
 	if o == nil {
@@ -129,6 +132,7 @@ func (b *book) of(id string) *operation {
 	return o
 }
 
+// readState reads the rows that Take wrote.
 func (b *book) readState(path string) error {
 	return history.Lines(path, func(line []byte) error {
 		row, err := history.Decode[journal.Row](line)
@@ -163,6 +167,7 @@ func (b *book) readState(path string) error {
 	})
 }
 
+// readBank reads the requests to the bank and its bookings.
 func (b *book) readBank(path string) error {
 	return history.Lines(path, func(line []byte) error {
 		e, err := history.Decode[journal.Entry](line)
@@ -176,6 +181,7 @@ func (b *book) readBank(path string) error {
 	})
 }
 
+// readWorker reads the events of one worker slot.
 func (b *book) readWorker(path string, tally *check.Tally) error {
 	return history.Lines(path, func(line []byte) error {
 		e, err := history.Decode[journal.Event](line)
@@ -229,6 +235,7 @@ func (b *book) readWorker(path string, tally *check.Tally) error {
 	})
 }
 
+// ended records the end of a run.
 func (o *operation) ended(e journal.Event) {
 	for i := range o.runs {
 		if o.runs[i].op == e.Op {
@@ -237,7 +244,7 @@ func (o *operation) ended(e journal.Event) {
 	}
 }
 
-// tellOutcomes counts what callers were told.
+// tellOutcomes counts the outcomes that callers got. A call without a return event counts as open.
 func (b *book) tellOutcomes(tally *check.Tally) {
 	answered := map[history.Op]bool{}
 	count := func(verb string, outcome history.Outcome) {

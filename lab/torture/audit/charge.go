@@ -6,7 +6,7 @@ import (
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
-// standing are the receipts of what was charged and not taken back, by place.
+// standing returns the receipts of the charges that were not refunded, by place.
 func (o *operation) standing() map[string]string {
 	standing := map[string]string{}
 	for _, e := range o.entries {
@@ -22,7 +22,7 @@ func (o *operation) standing() map[string]string {
 	return standing
 }
 
-// checkPaid compares what stands at the bank with what the answer says.
+// checkPaid checks that the recorded answer names exactly the charges that stand at the bank.
 func (b *book) checkPaid(o *operation) {
 	for _, r := range b.records {
 		if r.ID == o.id && r.Answer != nil && !maps.Equal(r.Answer.Paid, o.standing()) {
@@ -31,9 +31,11 @@ func (b *book) checkPaid(o *operation) {
 	}
 }
 
+// isRecorded reports whether the outcome of a step is recorded.
 func (o *operation) isRecorded(step string) bool { return o.outcome(step) != "" }
 
-// outcome is what is on record of a step, empty if nothing is.
+// outcome returns the recorded outcome of a step, or "" if none is recorded. A call that was only
+// begun has no outcome.
 func (o *operation) outcome(step string) string {
 	for _, s := range o.steps {
 		if s.Name == step && !isOpen(s.Outcome) {

@@ -10,7 +10,12 @@ import (
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
-// checkChildren checks the children of an operation: each was begun once, with the step of its parent, which sees how it has ended.
+// checkChildren checks that each child was begun exactly once, in the commit that records the step
+// of its parent, and that the parent sees the true end of the child.
+//
+// The step and the row of the child must both exist or both be missing. The children of a round are
+// found by the key of their plan, which begins with the key of the parent and the number of the
+// round.
 func (b *book) checkChildren(o *operation) {
 	found := 0
 	for i := range o.plan.Rounds {
@@ -38,7 +43,7 @@ func (b *book) checkChildren(o *operation) {
 	}
 }
 
-// partStep is the step of a round that has begun a child, nil if there is none.
+// partStep returns the step that began the child of round n, or nil if there is none.
 func (o *operation) partStep(round *journal.Round, n int) *journal.Step {
 	i := slices.IndexFunc(o.steps, func(s *journal.Step) bool { return s.Kind == "child" && o.isPart(s.Name, round, n) })
 	if i < 0 || round.Part.At == journal.Nowhere {
@@ -47,11 +52,12 @@ func (o *operation) partStep(round *journal.Round, n int) *journal.Step {
 	return o.steps[i]
 }
 
+// isPart reports whether step is a name of the step for the child of round n, in any release.
 func (o *operation) isPart(step string, round *journal.Round, n int) bool {
 	return step == round.PartIn(0, n) || step == round.PartIn(journal.Releases-1, n)
 }
 
-// childEnd is what is on record of the end of a child, in the step of its parent.
+// childEnd is the value that the parent's step stores about the end of a child.
 type childEnd struct {
 	State    string
 	Canceled bool
@@ -66,7 +72,7 @@ func (e *childEnd) String() string {
 	return journal.ChildSaid(e.State, e.Canceled, body)
 }
 
-// end is how an operation has ended, as its parent is to see it.
+// end returns the end of the operation in the form of childEnd.String, from its own row and record.
 func (o *operation) end() string {
 	e := childEnd{State: o.row.State}
 	switch {
@@ -79,7 +85,8 @@ func (o *operation) end() string {
 	return e.String()
 }
 
-// checkChild compares what the parent knows of the end of a child with what is on record of the child.
+// checkChild checks that the end of a child is the same in its own row, in the step of its parent,
+// and in every run of the parent.
 func (b *book) checkChild(o, child *operation, step *journal.Step) {
 	var end childEnd
 	if step.Outcome == "waiting" {
@@ -101,14 +108,19 @@ func (b *book) checkChild(o, child *operation, step *journal.Step) {
 	b.checkCut(o, child, step)
 }
 
-// checkCut checks that a child was canceled that its parent, being canceled, has gone on to await: it is told so by the commit with which the parent
-// does that.
+// checkCut checks that a canceled parent cancels the child that it awaits. The commit with which
+// the parent begins to wait must also cancel the child.
+//
+// That commit shows in the moves of the parent: it is canceled, released, due only when it is
+// woken, and its step for the child is recorded as waiting.
 func (b *book) checkCut(o, child *operation, step *journal.Step) {
 	last := len(child.moves) - 1
 	if last < 0 || child.row.Canceled {
 		return
 	}
 	for _, m := range o.moves {
+		// The parent must have run between the cancellation and m. Otherwise m is a wait that began
+		// before the cancellation. A child that ended at that time has nothing left to cancel.
 		if m.Canceled && m.Owner == 0 && m.Endless && m.Attempts == 0 && m.Known[step.Name] == "waiting" && m.At+clocks < child.moves[last].At &&
 			o.ranSince(o.canceledAt(), m.At) {
 			b.violates(o, rule.ChildCut, "it was canceled, awaits child %s since %v, and that was not canceled", child.id, m.At-b.options.Start)
@@ -117,12 +129,12 @@ func (b *book) checkCut(o, child *operation, step *journal.Step) {
 	}
 }
 
-// ranSince reports whether it was taken up and let go of in that time.
+// ranSince reports whether a process had claimed the operation between the two times.
 func (o *operation) ranSince(from, until time.Duration) bool {
 	return slices.ContainsFunc(o.moves, func(m *journal.Move) bool { return m.Owner != 0 && from < m.At && m.At < until })
 }
 
-// checkInFront checks that nothing was put in front of a child that was begun.
+// checkInFront checks that no step was inserted before a child after the child had begun.
 func (b *book) checkInFront(o, child *operation, step *journal.Step) {
 	if len(child.moves) == 0 {
 		return
@@ -138,7 +150,8 @@ func (b *book) checkInFront(o, child *operation, step *journal.Step) {
 	}
 }
 
-// checkPart checks how the parent has ended for the outcome of its child.
+// checkPart checks that a parent completed despite a child that did not complete only if its plan
+// says so.
 func (b *book) checkPart(o, child *operation, n int) {
 	part := &o.plan.Rounds[n-1].Part
 	if o.row.State == "completed" && child.row.State != "completed" && part.Then != journal.GoesOn {
@@ -146,7 +159,7 @@ func (b *book) checkPart(o, child *operation, n int) {
 	}
 }
 
-// awaitsParked reports whether an operation runs only because a child is parked that it awaits.
+// awaitsParked reports whether an operation is still running only because it awaits a parked child.
 func (o *operation) awaitsParked() bool {
 	return slices.ContainsFunc(o.children, func(c *operation) bool {
 		waits := slices.ContainsFunc(o.steps, func(s *journal.Step) bool {

@@ -9,7 +9,7 @@ import (
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
-// ofParent finds a key of an operation whose first round has a child.
+// ofParent returns the key of an operation whose first round has a child.
 func ofParent(t *testing.T) string {
 	t.Helper()
 	return keyOf(t, func(p journal.Plan) bool {
@@ -22,7 +22,8 @@ func ofParent(t *testing.T) string {
 	})
 }
 
-// keptByParent is a run of an operation, one of whose rounds has a child that is undone, with which the function goes on.
+// keptByParent returns a run of an operation with a child that is undone. The function continues
+// after that.
 func keptByParent(key string) *told {
 	r := keptOf(key, "completed")
 	r.steps = append(r.steps, &journal.Step{Operation: "id", Seq: 90, Kind: "child", Name: "part-1", Outcome: "failed", Value: `{"state":"undone"}`})

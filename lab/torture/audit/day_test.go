@@ -10,7 +10,7 @@ import (
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
-// owned has the operation taken by the worker of slot 0 before all that was done, and given up after it.
+// owned adds a claim by the worker of slot 0 before everything else, and a release after it.
 func (r *told) owned(given *journal.Move) {
 	taken := *given
 	taken.Owner, taken.State, taken.At, taken.Attempts = 1, "running", time.Nanosecond, 1
@@ -112,7 +112,7 @@ func TestFiles_FindsACancelThatDoesNotWait(t *testing.T) {
 	}
 }
 
-// Behind the end of the context of a run an error is no answer. A receipt is.
+// After the end of the context of a run, an error is not an answer, but a receipt is.
 func TestFiles_TakesNoErrorBehindTheEndOfARun(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -136,7 +136,8 @@ func TestFiles_TakesNoErrorBehindTheEndOfARun(t *testing.T) {
 	}
 }
 
-// A process has two pools, and so two instances. When a lease ends both may run an operation at a time. The one that has lost it records nothing.
+// A process has two pools and therefore two instances. When a lease ends, both may run an operation
+// at the same time. The instance that lost it records nothing.
 func TestFiles_AcceptsAnAnswerToARunThatLostTheOperation(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -161,7 +162,7 @@ func TestFiles_AcceptsAnAnswerToARunThatLostTheOperation(t *testing.T) {
 	}
 }
 
-// A server may take an operation up for a process that has died.
+// A server may execute a claim of a process that has died.
 func TestFiles_WantsNoWorkOfADeadProcess(t *testing.T) {
 	t.Parallel()
 	const at = 2 * time.Minute

@@ -11,7 +11,7 @@ import (
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
-// violates notes that a promise was not kept for an operation.
+// violates adds a violation for an operation, with everything that is known of the operation.
 func (b *book) violates(o *operation, r rule.Rule, format string, args ...any) {
 	v := check.Violation{Rule: r, Scope: "operation " + o.id, Detail: fmt.Sprintf(format, args...)}
 	if o.row != nil {
@@ -44,14 +44,14 @@ func (b *book) violates(o *operation, r rule.Rule, format string, args ...any) {
 	b.found = append(b.found, v)
 }
 
-// doing is something that was done, by the bank or in Postgres.
+// doing is an effect of a step or an undo, at the bank or in Postgres.
 type doing struct {
 	step, value string
 	given       string // of an undo: the value of its step
 	at          time.Duration
 }
 
-// doings are in the order in which they were done.
+// doings returns all effects in the order of their times.
 func (o *operation) doings() []doing {
 	var all []doing
 	for step, effects := range o.effects {
@@ -68,7 +68,7 @@ func (o *operation) doings() []doing {
 	return all
 }
 
-// audit checks what is known of one operation.
+// audit runs all checks of one operation.
 func (b *book) audit(o *operation) {
 	for step, entries := range o.booked {
 		if len(entries) > 1 {
@@ -80,13 +80,15 @@ func (b *book) audit(o *operation) {
 			b.violates(o, rule.StepOnce, "%s was committed %d times", step, len(effects))
 		}
 	}
+	// No row: the creation of the operation was not committed, so it must not have had any effect.
 	if o.row == nil {
 		if o.asked > 0 || len(o.children) > 0 || len(o.effects) > 0 || len(o.answers) > 0 {
 			b.violates(o, rule.Durable, "it has called the bank %d times, has %d children, %d effects and %d answers, and is not there", o.asked, len(o.children), len(o.effects), len(o.answers))
 		}
 		return
 	}
-	if !b.checkSeen(o) { // the function goes other ways than it went, and all else follows from that
+	// If runs took different branches, the other rules are broken as a consequence.
+	if !b.checkSeen(o) {
 		return
 	}
 	b.checkSteps(o)
@@ -104,7 +106,9 @@ func (b *book) audit(o *operation) {
 	b.checkOwners(o)
 }
 
-// checkSteps compares what is remembered with what was done.
+// checkSteps compares the recorded steps with their effects. A Tx is recorded as done if and only
+// if its row was committed, with the value that it returned. A call that is recorded as done was
+// booked with the recorded receipt.
 func (b *book) checkSteps(o *operation) {
 	for _, s := range o.steps {
 		var value string
@@ -130,7 +134,7 @@ func (b *book) checkSteps(o *operation) {
 	}
 }
 
-// leavesNoTrace reports whether a step is one of those that write nothing and do not call the bank.
+// leavesNoTrace reports whether the step neither writes a row nor calls the bank.
 func (o *operation) leavesNoTrace(step string) bool {
 	for i := range o.plan.Rounds {
 		round, n := &o.plan.Rounds[i], i+1
@@ -142,10 +146,12 @@ func (o *operation) leavesNoTrace(step string) bool {
 	return false
 }
 
-// checkDone checks an operation that is completed.
+// checkDone checks that a completed operation did all the steps of its plan.
 func (b *book) checkDone(o *operation) {
 	for n, round := range o.plan.Rounds {
 		n++
+		// The Tx may have been done under its old or its new name. If the name did not change, both
+		// lists have the same names, and every step is counted twice.
 		taken := 0
 		for _, name := range slices.Concat(round.ReserveIn(0, n), round.ReserveIn(journal.Releases-1, n)) {
 			if o.isDone(name) {
@@ -165,8 +171,8 @@ func (b *book) checkDone(o *operation) {
 	b.checkPaid(o)
 }
 
-// checkMade checks what the bank has booked for an operation that has ended: each call is recorded as done. One that was rejected at its end has
-// made all of its calls.
+// checkMade checks the bookings of an operation that has ended: each one is recorded as done. An
+// operation that rejected at its end must have made all its calls, unless one was declined.
 func (b *book) checkMade(o *operation) {
 	if !o.hasEnded() {
 		return
@@ -191,8 +197,9 @@ func (b *book) checkMade(o *operation) {
 	}
 }
 
-// isRefused reports whether the bank has refused a charge of the first n rounds, as a person may have said, or a child has not completed: it
-// may end with that.
+// isRefused reports whether the operation may have rejected early, in one of its first n rounds.
+// That is the case if a charge is recorded as failed, because the bank declined it or because a
+// person said so, or if a child failed and the plan rejects then.
 func (o *operation) isRefused(n int) bool {
 	for ; n > 0; n-- {
 		round := &o.plan.Rounds[n-1]

@@ -11,7 +11,8 @@ import (
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
-// checkEnding checks how an operation has ended, and what its callers were told of that.
+// checkEnding checks that the operation has ended, and that its callers were told the true end. A
+// completed or rejected operation gives all callers the same answer, with the recorded values.
 func (b *book) checkEnding(o *operation) {
 	switch o.row.State {
 	case "running":
@@ -44,7 +45,8 @@ func (b *book) checkEnding(o *operation) {
 	}
 }
 
-// remembers reports whether a step has that value.
+// remembers reports whether the recorded value of the step is value. A step that failed is shown to
+// callers as "timeout". A step that was rolled back is accepted with any value.
 func (o *operation) remembers(step, value string) bool {
 	for _, s := range o.steps {
 		if s.Name == step {
@@ -54,7 +56,8 @@ func (o *operation) remembers(step, value string) bool {
 	return false
 }
 
-// checkSignals checks the outcome of the signals that were sent.
+// checkSignals checks that a signal which was acknowledged before the deadline was received, and
+// that the received value is the sent one.
 func (b *book) checkSignals(o *operation) {
 	for _, s := range o.steps {
 		if s.Kind != "await" {
@@ -71,7 +74,8 @@ func (b *book) checkSignals(o *operation) {
 	}
 }
 
-// checkKeys checks what a key has come to, whose operations may be many: one that is undone frees it.
+// checkKeys checks that each key has one outcome and one record. A key may have many operations
+// that were undone, because an undone operation frees its key, but only one in any other state.
 func (b *book) checkKeys() {
 	held := map[string]*operation{}
 	records := map[string]*journal.Record{}

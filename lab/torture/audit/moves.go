@@ -12,7 +12,8 @@ import (
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
-// checkMoves checks what was on record whenever a process has given the operation up, and for which reasons it was parked.
+// checkMoves checks every release of the operation: the answers of the bank were recorded by then,
+// and an operation was parked for a true reason.
 func (b *book) checkMoves(o *operation) {
 	for i, m := range o.moves {
 		if m.Owner == 0 && (m.State == "running" || m.State == "parked") {
@@ -38,14 +39,16 @@ func (b *book) checkMoves(o *operation) {
 	}
 }
 
-// checkKept checks the ith move, with which a process has given the operation up: what the bank has answered to it while it had the
-// operation is on record, if nothing was done to that process meanwhile.
+// checkKept checks move i, with which a process released the operation. Every answer of the bank
+// that the process got while it owned the operation must be recorded by then. A process that was
+// hit by a fault in that time is not judged: it may have tried to record the answer in vain.
 func (b *book) checkKept(o *operation, i int) {
 	given := o.moves[i]
+	// Find the move with which the same process claimed the operation.
 	for i--; i >= 0; i-- {
 		m := o.moves[i]
 		if m.By != given.By || m.Epoch != given.Epoch {
-			return // a person has, or somebody else
+			return // a person or another process moved it in between
 		}
 		if m.Owner != 0 {
 			break
@@ -58,7 +61,7 @@ func (b *book) checkKept(o *operation, i int) {
 		outcome := given.Known[e.Name]
 		kept := outcome != "" && !isOpen(outcome)
 		heard := e.Op.Process() == given.By && o.moves[i].At < e.At && e.At < given.At && o.isAnswer(e)
-		if heard && !kept && !o.isRunTwice(e) && !b.harmed(e.Op.Slot(), e.At, given.At) { // or else it may have tried in vain
+		if heard && !kept && !o.isRunTwice(e) && !b.harmed(e.Op.Slot(), e.At, given.At) {
 			b.violates(o, rule.Kept, "%v has heard %q of %s, and gave the operation up at %v without that on record: %s",
 				e.Op, e.Value, e.Name, given.At-b.options.Start, given.ReasonText)
 			return
@@ -66,16 +69,17 @@ func (b *book) checkKept(o *operation, i int) {
 	}
 }
 
-// isRunTwice reports whether the process that has heard an answer ran the operation twice just then, by two pools of its own: one of the runs
-// had lost it.
+// isRunTwice reports whether two pools of the process ran the operation at the time of the answer.
+// One of the two runs had lost the operation and could not record the answer.
 func (o *operation) isRunTwice(heard journal.Event) bool {
 	return slices.ContainsFunc(o.runs, func(r run) bool {
 		return r.op != heard.Op && r.op.Process() == heard.Op.Process() && r.begin < heard.At && (heard.At < r.end || r.end == 0)
 	})
 }
 
-// checkWaited checks the ith move, which has parked an operation because nobody knows of a call: not if it was canceled while a process
-// made that call which lived to hear the answer.
+// checkWaited checks move i, which parked a canceled operation because a call is in doubt. A
+// violation is an answer to that call that arrived at the process which was making it during the
+// cancellation: the process had to wait for the answer and record it.
 func (b *book) checkWaited(o *operation, i int) {
 	call := o.moves[i].ReasonStep
 	if o.moves[i].Reason != callInDoubt || isOfUndo(o.moves[i]) {
@@ -97,13 +101,14 @@ func (b *book) checkWaited(o *operation, i int) {
 	}
 }
 
-// isAnswer reports whether a run had to take what it has heard for an answer. An error is none once the context of the run has ended: it
-// may say no more than that.
+// isAnswer reports whether a run had to treat the event as an answer of the bank. If the context of
+// the run has ended, an error is not an answer: it may only report the end of the context.
 func (o *operation) isAnswer(heard journal.Event) bool {
 	return heard.Value != journal.Declined || !o.run(heard.Op).left
 }
 
-// isTakenInVain reports whether the operation was taken up between two moves by a process that has not run it: the answer was lost.
+// isTakenInVain reports whether, between two moves, a process claimed the operation without running
+// it. The process did not get the answer to its claim.
 func (o *operation) isTakenInVain(from, to int) bool {
 	for k := from + 1; k < to; k++ {
 		m, until := o.moves[k], o.moves[k+1].At
@@ -115,13 +120,14 @@ func (o *operation) isTakenInVain(from, to int) bool {
 	return false
 }
 
-// harmed reports whether a worker was, or all were.
+// harmed reports whether a fault affected the worker between from and until, or shortly before.
 func (b *book) harmed(slot int, from, until time.Duration) bool {
 	return slices.ContainsFunc(b.options.Faults, func(f Fault) bool {
 		return (f.Slot == slot || f.Slot < 0) && f.At < until && from < f.Until+settled
 	})
 }
 
+// run returns the run with the id, or the zero run.
 func (o *operation) run(op history.Op) (found run) {
 	for _, r := range o.runs {
 		if r.op == op {
@@ -131,8 +137,9 @@ func (o *operation) run(op history.Op) (found run) {
 	return found
 }
 
-// blamed is how often the operation was taken up, up to the ith move, by a process that ended without a word or whose function failed,
-// since it has last got on.
+// blamed returns how many attempts of the operation before move i count against it: the process
+// died without an end event, or the function failed. The count starts at the attempt that last made
+// progress, which resets the number of attempts.
 func (o *operation) blamed(i int) (times int) {
 	until := o.moves[i].At
 	for i--; i >= 0; i-- {
@@ -151,17 +158,18 @@ func (o *operation) blamed(i int) (times int) {
 	return times
 }
 
-// isBlamed reports whether the run of whoever has taken the operation up has failed, or has no end.
+// isBlamed reports whether the attempt that began with the claim taken failed or has no end. A
+// process that died before its run began has no run, which counts too.
 func (o *operation) isBlamed(taken *journal.Move, until time.Duration) bool {
 	for _, r := range o.runs {
 		if r.op.Process() == taken.By && taken.At-clocks < r.begin && r.begin < until {
 			return r.failed || r.end == 0
 		}
 	}
-	return true // it has not come as far as that
+	return true // it died before the run began
 }
 
-// The reasons for which an operation of this program may be parked.
+// The reason codes of parked operations that this workload can produce.
 const (
 	callInDoubt    = "call_in_doubt"
 	codeChanged    = "code_changed"
@@ -170,19 +178,23 @@ const (
 	tooManyDeaths  = "too_many_deaths"
 )
 
-// maxDeaths is after how many deaths in a row an operation parks.
+// maxDeaths is the number of consecutive failed attempts after which the library parks an
+// operation.
 const maxDeaths = 10
 
+// The texts with which the library parks an operation because of code_changed: another step is
+// asked for instead of a recorded one, a recorded step is not asked for, or an undo is missing.
 var (
 	otherOne = regexp.MustCompile(`^the code has changed: .*"([^"]+)".* asks for [a-z ]*"([^"]+)"`)
 	gone     = regexp.MustCompile(`^the code has changed: it no longer asks for step "([^"]+)"`)
 	undoGone = regexp.MustCompile(`^the code has changed: (?:step "([^"]+)" is recorded with \d+ undos|the undo of step "([^"]+)" was begun)`)
 )
 
-// isOfUndo reports whether an operation was parked at the undo of a step, and not at the step.
+// isOfUndo reports whether an operation was parked at the undo of a step, not at the step.
 func isOfUndo(m *journal.Move) bool { return strings.HasPrefix(m.ReasonText, "the undo of step ") }
 
-// parkedWrongly says why the reason for which an operation was parked cannot be true.
+// parkedWrongly returns why the reason of a parked operation cannot be true, or "" if it can be
+// true.
 func (o *operation) parkedWrongly(m *journal.Move) string {
 	switch m.Reason {
 	case codeChanged:
@@ -200,7 +212,8 @@ func (o *operation) parkedWrongly(m *journal.Move) string {
 	return "nothing of that kind has happened"
 }
 
-// changedWrongly says why the code cannot have changed as the reason says.
+// changedWrongly returns why code_changed cannot be true, or "". It parses the two steps from the
+// text of the reason and compares them with the releases of the plan.
 func (o *operation) changedWrongly(m *journal.Move) string {
 	release := o.releaseOf(m)
 	if found := otherOne.FindStringSubmatch(m.ReasonText); found != nil {
@@ -215,7 +228,13 @@ func (o *operation) changedWrongly(m *journal.Move) string {
 	return "no release differs from another one by that"
 }
 
-// doubtedWrongly says why a call cannot be in doubt, or why it need not wait for a person.
+// doubtedWrongly returns why call_in_doubt cannot be true, or "" if it can be true. A call may wait
+// for a person in these cases only:
+//
+//   - It is Once, or it is Keyed and its window has passed.
+//   - The operation was canceled WithoutCode.
+//   - The operation was canceled, the call is Keyed, and it has no undo or the person chose
+//     WithoutCalling.
 func (o *operation) doubtedWrongly(m *journal.Move) string {
 	step := m.ReasonStep
 	policy, window, undos, ok := o.policyOf(step)
@@ -239,7 +258,8 @@ func (o *operation) doubtedWrongly(m *journal.Move) string {
 	return fmt.Sprintf("the call is %s, with a window of %v and %d undos, and took %v", policy, window, undos, lasted)
 }
 
-// policyOf is what the code says of a call: the least number of its undos in any release.
+// policyOf returns the policy and the window of a call, and the lowest number of undos that any
+// release gives it. It returns false if no release has the call.
 func (o *operation) policyOf(call string) (policy journal.Safety, window time.Duration, undos int, ok bool) {
 	undos = o.plan.Undos(0, call)
 	for release := range journal.Releases {
@@ -251,14 +271,14 @@ func (o *operation) policyOf(call string) (policy journal.Safety, window time.Du
 		return round.Call, round.Window, undos, true
 	}
 	for release := range journal.Releases {
-		if o.plan.Knows(release, call) { // a check that was put in, a charge beside another one, or a child
+		if o.plan.Knows(release, call) { // an inserted call, a second charge, or a child
 			return journal.Keyed, journal.LongWindow, undos, true
 		}
 	}
 	return "", 0, 0, false
 }
 
-// undoPolicyOf is what the code says of the call of an undo.
+// undoPolicyOf returns the policy of the call that undoes the step.
 func (o *operation) undoPolicyOf(step string) journal.Safety {
 	for i := range o.plan.Rounds {
 		round, n := &o.plan.Rounds[i], i+1
@@ -274,7 +294,9 @@ func (o *operation) undoPolicyOf(step string) journal.Safety {
 	return ""
 }
 
-// parkedFailing says why an operation was not parked because it was canceled and its function failed in front of a step.
+// parkedFailing returns why function_failed cannot be true, or "". An operation is parked for it
+// only if it was canceled, its function failed in its last run, and step is recorded or in
+// progress.
 func (o *operation) parkedFailing(m *journal.Move, step string) string {
 	failed := false
 	var last time.Duration
@@ -294,10 +316,15 @@ func (o *operation) parkedFailing(m *journal.Move, step string) string {
 	return ""
 }
 
-// isOpen reports whether a call that was made together with others has no outcome on record.
+// isOpen reports whether the outcome means that a call has no outcome yet. The library records such
+// calls when it makes several calls at the same time.
 func isOpen(outcome string) bool { return outcome == "begun" || outcome == "not sent" }
 
-// unchanged says why the code cannot have changed so that it asks for a step instead of one that is on record, or under way.
+// unchanged returns why the code cannot have changed in the given way, or "" if it can. The reason
+// says that the release asks for the step asked, or for none, where the step recorded was expected.
+//
+// Two cases are true. Either the release has asked and another release does not, or the release
+// does not have recorded. In both cases recorded must be recorded or in progress.
 func (o *operation) unchanged(m *journal.Move, release int, recorded, asked string) string {
 	isRecorded := m.Known[recorded] != "" || m.Step == recorded
 	lacks := !o.plan.Knows(release, recorded)
@@ -318,8 +345,8 @@ func (o *operation) unchanged(m *journal.Move, release int, recorded, asked stri
 	return ""
 }
 
-// releaseOf is the release of the process that made a move: of its last run before. A process that has lost the operation may begin a run of
-// its own release meanwhile.
+// releaseOf returns the release of the process that made the move, which is the release of its last
+// run before the move.
 func (o *operation) releaseOf(m *journal.Move) (release int) {
 	var last time.Duration
 	for _, r := range o.runs {
@@ -330,7 +357,7 @@ func (o *operation) releaseOf(m *journal.Move) (release int) {
 	return release
 }
 
-// roundOf is the round that a call is of, in any release.
+// roundOf returns the round that has the charge call in any release, or nil.
 func (o *operation) roundOf(call string) *journal.Round {
 	for i := range o.plan.Rounds {
 		round, n := &o.plan.Rounds[i], i+1
@@ -343,5 +370,5 @@ func (o *operation) roundOf(call string) *journal.Round {
 	return nil
 }
 
-// process is what a number of a move names.
+// process returns the identifier of the process in the form in which histories print it.
 func process(by uint32) history.Op { return history.Op(uint64(by) << 32) }

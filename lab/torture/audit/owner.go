@@ -8,13 +8,14 @@ import (
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
-// settled is how long after the end of all faults every process has noticed what was done to it.
+// settled is the time after a fault in which every process notices what happened to it.
 const settled = time.Second
 
-// checkOwners checks that nobody begins to run an operation while another process does. That is promised where nothing is
-// broken, of processes that can be seen: one behind a pooler has a lease, which may have been ended for it.
+// checkOwners checks that no process begins to run an operation while another process runs it. The
+// promise holds while nothing is broken, and for processes with a direct session. A process behind
+// a pooler has a lease instead, and a fault may have ended the lease.
 func (b *book) checkOwners(o *operation) {
-	if o.row.Canceled { // whoever works on it finds out with its next commit
+	if o.row.Canceled { // the owner notices a cancellation with its next commit
 		return
 	}
 	for _, first := range o.runs {
@@ -31,7 +32,8 @@ func (b *book) checkOwners(o *operation) {
 	}
 }
 
-// isGivenUp reports whether the process of a run had given the operation up by then, as for a child, and its function had only to return.
+// isGivenUp reports whether the process of the run had released the operation by then, for example
+// to wait for a child. Its function may still be returning.
 func (o *operation) isGivenUp(r *run, by time.Duration) bool {
 	return slices.ContainsFunc(o.moves, func(m *journal.Move) bool {
 		return m.Owner == 0 && m.By == r.op.Process() && r.begin < m.At && m.At < by+clocks

@@ -11,7 +11,7 @@ import (
 	"github.com/idem-go/idem/lab/torture/journal"
 )
 
-// Take writes down what is in the database, in one snapshot.
+// Take writes the state of the database to writer, from one snapshot.
 func Take(ctx context.Context, conn *pgx.Conn, writer *history.Writer) error {
 	return pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.RepeatableRead}, func(tx pgx.Tx) error {
 		for _, take := range []func(context.Context, pgx.Tx, *history.Writer) error{operations, steps, signals, effects, records, moves} {
@@ -23,7 +23,7 @@ func Take(ctx context.Context, conn *pgx.Conn, writer *history.Writer) error {
 	})
 }
 
-// each writes a row for each of a query's.
+// each appends one row to writer for each row of the query.
 func each(ctx context.Context, tx pgx.Tx, writer *history.Writer, query string, row func(pgx.CollectableRow) (journal.Row, error)) error {
 	rows, err := tx.Query(ctx, query)
 	if err != nil {
@@ -60,10 +60,12 @@ func steps(ctx context.Context, tx pgx.Tx, writer *history.Writer) error {
 	})
 }
 
-// onHistory is a moment of the database's clock by the history's: both are of this machine.
+// onHistory converts a time of the database to the clock of package history. The database runs on
+// this machine, so both clocks differ by a constant.
 func onHistory(wall time.Time) time.Duration { return history.Now() - time.Since(wall.Round(0)) }
 
-// moves are in the order in which they were committed, as far as one operation is concerned: its row is locked meanwhile.
+// moves writes the moves of each operation in the order of their commits. A trigger writes them
+// while the row of the operation is locked, so place has that order.
 func moves(ctx context.Context, tx pgx.Tx, writer *history.Writer) error {
 	const query = `SELECT operation_id::text, (m.row->>'epoch')::int, (m.row->>'attempts')::int, coalesce((m.row->>'owner')::int, 0), m.row->>'state',
 		coalesce(m.row->>'reason', ''), coalesce(m.row->>'reason_step', ''), coalesce(m.row->>'reason_text', ''), m.row->>'kind', m.row->>'step', (m.row->>'canceled')::bool,

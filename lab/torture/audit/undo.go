@@ -8,8 +8,10 @@ import (
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
-// checkUndos checks one rule. An undo runs if and only if its step is recorded as done and the operation ends in a rejection, in a Final error,
-// or by Cancel. Undos run in the reverse order of their steps and of each other, and each runs once.
+// checkUndos checks the rule for undos. An undo runs if and only if its step is recorded as done
+// and the operation ends in a rejection, in a Final error, or by Cancel. Undos run in the reverse
+// order of their steps, and those of one step in the reverse order of their registration. Each runs
+// once, with the value of its step.
 func (b *book) checkUndos(o *operation) {
 	b.checkNumbers(o)
 	ran := slices.DeleteFunc(o.doings(), func(d doing) bool { return journal.Undone(d.step) == "" })
@@ -29,7 +31,9 @@ func (b *book) checkUndos(o *operation) {
 			return
 		case seen[d.step]:
 			b.violates(o, rule.UndoneOnce, "%s has run again", d.step)
-		case at < last && !o.plan.ChangesUndos(): // or else only a later release may have the undo
+		// If releases differ in their undos, a later release may run an undo that the first one
+		// lacks.
+		case at < last && !o.plan.ChangesUndos():
 			b.violates(o, rule.UndoneOrder, "%s has run behind %s", d.step, wanted[last].name)
 		case d.given != wanted[at].value && wanted[at].value != "":
 			b.violates(o, rule.UndoneValue, "%s was given %q, and its step has %q", d.step, d.given, wanted[at].value)
@@ -42,13 +46,13 @@ func (b *book) checkUndos(o *operation) {
 // wantedUndo is an undo that has to run.
 type wantedUndo struct {
 	name  string
-	value string // of its step; "" if it is not compared
+	value string // of its step; not compared if ""
 }
 
 // wanted returns the undos that have to run, in their order.
 func (o *operation) wanted() (undos []wantedUndo) {
 	isUndone := o.row.State == "failed" || o.row.State == "undone" || !o.hasEnded() && (o.row.Undoing || o.row.Canceled)
-	for _, s := range slices.Backward(o.steps) { // which are in their order
+	for _, s := range slices.Backward(o.steps) { // the last step first
 		if !isUndone || s.Kind == "undo" || !isDone(s.Outcome) {
 			continue
 		}
@@ -63,9 +67,11 @@ func (o *operation) wanted() (undos []wantedUndo) {
 	return undos
 }
 
-// checkNumbers checks that each step that is done has as many undos on record as the code of some release gives it.
+// checkNumbers checks that the recorded number of undos of each done step is the number that the
+// code of some release gives it.
 func (b *book) checkNumbers(o *operation) {
-	if o.row.WithoutCode { // a person has ended the operation without the undos that the code does not name
+	// A person ended the operation without the undos that the code does not name.
+	if o.row.WithoutCode {
 		return
 	}
 	for _, s := range o.steps {
@@ -82,7 +88,7 @@ func (b *book) checkNumbers(o *operation) {
 	}
 }
 
-// checkLast checks that nothing was done but undos once one of them had run.
+// checkLast checks that no step was done after the first undo had run.
 func (b *book) checkLast(o *operation, undos []doing) {
 	if len(undos) == 0 {
 		return
@@ -95,7 +101,8 @@ func (b *book) checkLast(o *operation, undos []doing) {
 	}
 }
 
-// checkCanceled checks that the bank was asked for nothing that was not begun when the operation was canceled. Undos are begun later.
+// checkCanceled checks that a canceled operation begins no further calls. A call that was begun
+// before the cancellation may be repeated, and undos may call the bank later.
 func (b *book) checkCanceled(o *operation) {
 	i := slices.IndexFunc(o.moves, func(m *journal.Move) bool { return m.Canceled })
 	if i < 0 {
@@ -120,7 +127,8 @@ func isDone(outcome string) bool { return outcome == "done" || outcome == "resol
 // isDone reports whether a step is recorded as done.
 func (o *operation) isDone(step string) bool { return isDone(o.outcome(step)) }
 
-// isCharged reports whether a charge of a round is recorded as done, of whatever card.
+// isCharged reports whether a charge of round n is recorded as done, with card A or card B, in any
+// release.
 func (o *operation) isCharged(n int) bool {
 	round := &o.plan.Rounds[n-1]
 	for release := range journal.Releases {

@@ -7,14 +7,18 @@ import (
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
-// noticed is how long a lost answer to a claim may leave an operation idle: a process looks every five seconds for operations
-// that it owns and does not work on. On a slow machine both the look and the start of the run take longer, so twice the longest
-// way from a claim to its run is added.
+// noticed is how long a claim whose answer was lost may leave an operation idle. A process looks
+// every five seconds for operations that it owns and does not run. On a slow machine both that look
+// and the start of a run take longer, so checkWoken adds twice the longest observed time from a
+// claim to its run.
 const noticed = 7 * time.Second
 
-// checkWoken checks the operations that were claimed while only the answers to claims were lost. Each must be worked on or be
-// claimed again. An idle operation counts as a violation only if its owner, or another process after the owner has died, began
-// another run after the limit: processes that the machine does not run prove nothing.
+// checkWoken checks that an operation which was claimed is run, or claimed again, within a limit.
+// It looks at the period in which only the answers to claims were lost.
+//
+// An idle operation is a violation only if its owner began another run after the limit, or any
+// other process did if the owner has died. Otherwise the machine may not have scheduled the
+// processes.
 func (b *book) checkWoken() {
 	var longest time.Duration
 	b.eachTaking(func(_ *operation, m *journal.Move, run, _ time.Duration) {
@@ -38,15 +42,24 @@ func (b *book) checkWoken() {
 	})
 }
 
-// eachTaking calls visit for each taking up while nothing was broken, by a process that was there, with when its run was begun, 0 if it
-// was not, and until when nothing else has become of it. A server may take an operation up for a process that was killed since it has
-// asked for that: it is for others to find out that this one is gone, which they do when its lease is over, if it shows itself by one, and
-// when a suspect has had its rest. An operation that no Worker knows is for callers, who need not come: it is judged as long as its owner is seen, because
-// a process that has lost its number releases nothing. So is a suspect, which waits for the turn of other suspects.
+// eachTaking calls visit for each claim in the calm period by a process that was alive. It passes
+// the time at which that process began to run the operation, 0 if it did not, and the time until
+// which the operation could stay with the process.
+//
+// That time ends with the next move of the operation and in these cases:
+//
+//   - The process died and is behind a pooler. Other processes wait until its lease has expired.
+//   - The process died and no Worker knows the operation (WalkIn). Only a caller can take it over,
+//     and there may be none.
+//   - The owner was not seen any more, and the operation is a WalkIn or is delayed after several
+//     deaths (Rest > 0). A process that lost its owner number releases nothing, and a delayed
+//     operation waits for its turn.
 func (b *book) eachTaking(visit func(o *operation, m *journal.Move, run, until time.Duration)) {
 	seen := b.ownersSeen()
 	for _, o := range b.operations {
 		for i, m := range o.moves {
+			// The server may execute a claim after the process that sent it was killed. Such a
+			// claim is skipped: other processes find out that the owner is gone.
 			if m.Owner == 0 || m.Attempts == 0 || m.At < b.options.Calm || m.At > b.options.Stop || b.alive[m.By] < m.At {
 				continue
 			}
@@ -71,7 +84,7 @@ func (b *book) eachTaking(visit func(o *operation, m *journal.Move, run, until t
 	}
 }
 
-// ownersSeen returns when each owner has taken something up for the last time.
+// ownersSeen returns the time of the last claim of each owner.
 func (b *book) ownersSeen() map[int]time.Duration {
 	seen := map[int]time.Duration{}
 	for _, o := range b.operations {

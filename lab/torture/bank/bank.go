@@ -12,18 +12,18 @@ import (
 	"github.com/idem-go/idem/lab/torture/unreliable"
 )
 
-// Request is what is asked of the bank.
+// Request is a request to the bank.
 type Request struct {
-	Key        string // under which it knows the request again
+	Key        string // the idempotency key
 	Operation  string
 	Step       string
 	Safety     journal.Safety
-	Generation int           // of an Asked one: how often its sender has asked for the outcome of the key
-	Declined   bool          // the bank does not want to
-	Slow       bool          // it takes its time
-	Sent       time.Duration // by the history's clock
-	Place      string        // what is charged
-	Refunds    string        // the place whose charge is taken back, of a refund
+	Generation int           // of an Asked call: how often its sender has asked for the outcome
+	Declined   bool          // the bank must decline it
+	Slow       bool          // the bank must answer slowly
+	Sent       time.Duration // by the clock of package history
+	Place      string        // what the charge is for
+	Refunds    string        // of a refund: the place of its charge
 	Given      string        // of an undo: the value of its step
 	Process    uint32
 	Slot       int
@@ -35,13 +35,14 @@ type Bank struct {
 
 	mu       sync.Mutex
 	receipts int
-	known    map[string]string        // the receipts, by key
-	steps    map[string]string        // the receipts, by operation and step
-	asked    map[string]int           // how often somebody has asked for the outcome of a key
-	closed   map[string]time.Duration // when a person was told that it has not happened, by operation and step
+	known    map[string]string // receipts, by key
+	steps    map[string]string // receipts, by operation and step
+	asked    map[string]int    // by key: how often its outcome was asked for
+	// closed has, by operation and step, when a person learned that a call did not happen.
+	closed map[string]time.Duration
 }
 
-// odds are how often things go wrong with a request.
+// odds are the probabilities of failures of a request.
 var odds = unreliable.Odds{
 	Stream: 7,
 	Slow: []unreliable.Slow{
@@ -50,7 +51,7 @@ var odds = unreliable.Odds{
 	Of: 100, Refused: 8, Dropped: 4, Lost: 10, KilledBefore: 2, Killed: 2, KilledSoon: 1,
 }
 
-// Open opens the bank. books is the file of its books.
+// Open starts the bank. It writes its books to the file books.
 func Open(books string, seed uint64) (*Bank, error) {
 	server, err := unreliable.Open(books, seed, odds)
 	if err != nil {
@@ -68,7 +69,7 @@ func Open(books string, seed uint64) (*Bank, error) {
 	return b, nil
 }
 
-// book does what it is asked for, or not.
+// book handles a request to book. It may fail before or after the booking.
 func (b *Bank) book(w http.ResponseWriter, r *http.Request) {
 	var q Request
 	if err := json.NewDecoder(r.Body).Decode(&q); err != nil {
@@ -87,10 +88,12 @@ func (b *Bank) book(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// slow is how long a request takes beside the others that is slow.
+// slow is the additional delay of a Slow request.
 const slow = 150 * time.Millisecond
 
-// enter books a request, once for each key that it knows again.
+// enter books a request. It returns the earlier receipt for a Keyed request whose key is known. It
+// refuses a request that is older than an answer "not booked" to its sender or to a person: that
+// answer must stay true.
 func (b *Bank) enter(q *Request) (receipt string, status int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -101,9 +104,9 @@ func (b *Bank) enter(q *Request) (receipt string, status int) {
 	case q.Safety == journal.Keyed && ok:
 		return known, http.StatusOK
 	case q.Safety == journal.Asked && q.Generation < b.asked[q.Key]:
-		return "", http.StatusConflict // somebody was told that it has not happened, and can not any more
+		return "", http.StatusConflict // the sender learned later that it did not happen
 	case q.Sent < b.closed[q.Operation+" "+q.Step]:
-		return "", http.StatusConflict // a person was told so
+		return "", http.StatusConflict // a person learned the same
 	}
 	b.receipts++
 	receipt = fmt.Sprint("receipt ", b.receipts)
@@ -112,8 +115,8 @@ func (b *Bank) enter(q *Request) (receipt string, status int) {
 	return receipt, http.StatusOK
 }
 
-// ask tells the outcome of a key. What was not booked by now, under that key, is refused from here on, unless its sender
-// knows of this answer.
+// ask answers whether a key was booked. If it was not, older requests with the key are refused from
+// now on: a sender proves that it knows this answer by the new generation.
 func (b *Bank) ask(w http.ResponseWriter, r *http.Request) {
 	var q Request
 	if err := json.NewDecoder(r.Body).Decode(&q); err != nil {
@@ -134,7 +137,8 @@ func (b *Bank) standing(key string) Reply {
 	return Reply{Receipt: receipt, Done: done, Generation: b.asked[key]}
 }
 
-// lookUp tells a person what is in the books. What is not there, and was sent before, is refused from here on.
+// lookUp answers a person whether a step was booked. If it was not, requests that were sent before
+// are refused from now on.
 func (b *Bank) lookUp(w http.ResponseWriter, r *http.Request) {
 	var q Request
 	if err := json.NewDecoder(r.Body).Decode(&q); err != nil {

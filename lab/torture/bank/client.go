@@ -10,38 +10,39 @@ import (
 	"time"
 )
 
-// Reply is what the bank says.
+// Reply is an answer of the bank.
 type Reply struct {
 	Receipt    string
 	Done       bool
 	Generation int
 }
 
-// ErrDeclined says that the bank does not want to, and never will.
+// ErrDeclined reports that the bank declined the request for good.
 var ErrDeclined = errors.New("the bank declines")
 
-// Client is a customer of the bank. A request is sent once: nobody between it and the bank repeats it.
+// Client calls the bank. It sends each request once, without retries.
 type Client struct {
 	address string
 	client  http.Client
 }
 
-// NewClient returns a customer of the bank at that address.
+// NewClient returns a client of the bank at address.
 func NewClient(address string) *Client {
 	const limit = 5 * time.Second
 	return &Client{address, http.Client{Timeout: limit, Transport: &http.Transport{DisableKeepAlives: true}}}
 }
 
-// Book asks for something to be done.
+// Book books a charge or a refund and returns its receipt. The error is ErrDeclined if the bank
+// declined.
 func (c *Client) Book(ctx context.Context, q Request) (receipt string, err error) {
 	reply, err := c.post(ctx, "book", q)
 	return reply.Receipt, err
 }
 
-// Ask asks for the outcome of a key.
+// Ask returns the outcome of a key.
 func (c *Client) Ask(ctx context.Context, q Request) (Reply, error) { return c.post(ctx, "ask", q) }
 
-// LookUp asks what is in the books about a step.
+// LookUp returns what the books have about a step of an operation.
 func (c *Client) LookUp(ctx context.Context, q Request) (Reply, error) {
 	return c.post(ctx, "look-up", q)
 }

@@ -1,4 +1,5 @@
-// Package bank is another system, which operations call: an HTTP server that keeps books of its own, in another process than
-// the workers. It knows a key again, or can be asked for the outcome of one, or neither, as the safety of the call has it. It is
-// slow, refuses, loses its answer, and has whoever calls killed before and after it books.
+// Package bank is the external system that operations call. It is an HTTP server with books of its
+// own, in another process than the workers. According to the safety of a call it recognizes the
+// key, answers for the outcome of a key, or does neither. It is slow, refuses requests, loses its
+// answers, and has the calling process killed before and after it books.
 package bank

@@ -22,16 +22,16 @@ type Broker struct {
 	taken   int
 	topics  map[string]*topic
 	queues  map[string]*queue // by consumer
-	refused map[string]int    // how often a letter was, by its id
+	refused map[string]int    // how often a letter was refused, by its id
 }
 
-// odds are how often things go wrong with a request.
+// odds are the probabilities of failures of a request.
 var odds = unreliable.Odds{
 	Stream: 11, Slow: []unreliable.Slow{{Requests: 5, Most: 10 * time.Millisecond}, {Requests: 1, Most: 200 * time.Millisecond}},
 	Of: 400, Refused: 8, Dropped: 8, Lost: 14, KilledBefore: 2, Killed: 2, KilledSoon: 1,
 }
 
-// Open opens the broker. books is the file of its books.
+// Open starts the broker. It writes its books to the file books.
 func Open(books string, seed uint64) (*Broker, error) {
 	server, err := unreliable.Open(books, seed, odds)
 	if err != nil {
@@ -60,7 +60,8 @@ func (b *Broker) topicOf(name string) *topic {
 	return b.topics[name]
 }
 
-// Calm ends all that goes wrong there, but for letters that are not wanted. It stays slow.
+// Calm stops all failures, except the refusal of letters whose fate is to be refused. Requests may
+// still be slow.
 func (b *Broker) Calm() {
 	b.Server.Calm()
 	b.mu.Lock()
@@ -68,7 +69,7 @@ func (b *Broker) Calm() {
 	b.calm = true
 }
 
-// serve does what a request asks for, or not, and answers, or not.
+// serve returns the handler of a request. The broker may fail before or after it executes do.
 func serve[Q, R any](b *Broker, do func(*Q) R) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var call Call[Q]
@@ -88,7 +89,8 @@ func serve[Q, R any](b *Broker, do func(*Q) R) http.HandlerFunc {
 	}
 }
 
-// publish takes letters. When it refuses one, it refuses those behind it as well.
+// publish takes letters. After it refuses a letter, it refuses the later letters of the same key
+// too.
 func (b *Broker) publish(q *Publication) Refusals {
 	refused := Refusals{}
 	behind := map[[2]string]bool{}
@@ -131,7 +133,8 @@ func (b *Broker) note(e letter.Entry) {
 	b.Books.Append(e)
 }
 
-// fetch hands letters out, and now and then something else under the id of one that was acknowledged.
+// fetch delivers letters. Now and then it delivers letters again that were acknowledged, or adds a
+// forged letter: another payload under the id of an acknowledged one.
 func (b *Broker) fetch(q *Wish) []Delivery {
 	of := b.queues[q.Consumer]
 	if !b.calm && b.rng.IntN(40) == 0 {
@@ -152,10 +155,10 @@ func (b *Broker) fetch(q *Wish) []Delivery {
 	return deliveries
 }
 
-// forgery is what a forged letter differs by.
+// forgery is added to the number of a letter to change its payload.
 const forgery = 1 << 20
 
-// settle is told the outcome of deliveries.
+// settle records the acknowledgements of a consumer and when other letters are delivered again.
 func (b *Broker) settle(q *Settlement) bool {
 	of := b.queues[q.Consumer]
 	acked, again := map[int]bool{}, map[int]time.Time{}

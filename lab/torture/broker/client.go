@@ -11,59 +11,60 @@ import (
 	"github.com/idem-go/idem/lab/torture/letter"
 )
 
-// Call is a request, with the slot of who makes it.
+// Call is a request, with the slot of the calling worker.
 type Call[Q any] struct {
 	Slot int
 	What Q
 }
 
-// Publication is what is to be published, in this order.
+// Publication has the letters to publish, in this order.
 type Publication struct{ Letters []Sent }
 
-// Sent is a letter. Altered says that it did not come as it was put into the outbox.
+// Sent is a letter to publish. Altered reports that the message differs from what was added to the
+// outbox.
 type Sent struct {
 	letter.Letter
 	Altered bool
 }
 
-// Refusals are why letters were not taken, by their id.
+// Refusals has the reason for each letter that was not taken, by its id.
 type Refusals map[string]string
 
-// Wish is what a consumer asks for.
+// Wish is a request for deliveries, of at most Most letters.
 type Wish struct {
 	Consumer string
 	Most     int
 }
 
-// Delivery is a letter, and its place in its topic: -1 if it is not to be acknowledged.
+// Delivery is a letter with its position in the topic. A position of -1 must not be acknowledged.
 type Delivery struct {
 	Place  int
-	Forged bool // only who writes histories looks at it
+	Forged bool // for the history only; consumers ignore it
 	Letter letter.Letter
-	Count  int // how often it was delivered, this time included
+	Count  int // deliveries so far, including this one
 }
 
-// Settlement is what a consumer says of deliveries.
+// Settlement has the acknowledgements and the retries of a consumer.
 type Settlement struct {
 	Consumer string
 	Acked    []int
-	Again    map[int]time.Duration // after which it is to be delivered again
+	Again    map[int]time.Duration // by position: the delay before the next delivery
 }
 
-// Client is who calls the broker. A request is sent once: nobody between them repeats it.
+// Client calls the broker. It sends each request once, without retries.
 type Client struct {
 	address string
 	slot    int
 	client  http.Client
 }
 
-// NewClient returns a client of the broker at that address, for the worker in a slot.
+// NewClient returns a client of the broker at address, for the worker in slot.
 func NewClient(address string, slot int) *Client {
 	const limit = 5 * time.Second
 	return &Client{address, slot, http.Client{Timeout: limit, Transport: &http.Transport{DisableKeepAlives: true}}}
 }
 
-// Publish publishes letters, all but those that are refused.
+// Publish publishes letters and returns those that the broker refused.
 func (c *Client) Publish(ctx context.Context, letters []Sent) (Refusals, error) {
 	return post[Refusals](ctx, c, "publish", Publication{letters})
 }
@@ -73,19 +74,18 @@ func (c *Client) Fetch(ctx context.Context, q Wish) ([]Delivery, error) {
 	return post[[]Delivery](ctx, c, "fetch", q)
 }
 
-// Settle acknowledges deliveries, and asks for others again.
+// Settle acknowledges deliveries and requests others again.
 func (c *Client) Settle(ctx context.Context, q Settlement) error {
 	_, err := post[bool](ctx, c, "settle", q)
 	return err
 }
 
-// Standing is how a broker stands.
+// Standing has counters of the broker.
 type Standing struct {
 	Taken   int // letters
 	Pending int // deliveries that are not acknowledged
 }
 
-// Standing tells how the broker stands.
 func (c *Client) Standing(ctx context.Context) (Standing, error) {
 	return post[Standing](ctx, c, "standing", struct{}{})
 }

@@ -1,11 +1,13 @@
-// Package broker is a message broker, in another process than the workers: an HTTP server with topics, which keeps books of what
-// it has taken. It delivers each letter to each consumer of its topic, once at least, the letters of a key in their order and
-// to one at a time. It is slow, refuses, takes some letters of a call and not the others, loses its answer and what is
-// acknowledged, delivers again what was acknowledged long ago or something else under its id, and has whoever calls killed
-// before and after it takes something.
+// Package broker is a message broker that runs in another process than the workers. It is an HTTP
+// server with topics, and it records in its books what it has taken.
+//
+// It delivers each letter at least once to each consumer of its topic, and the letters of a key in
+// order and to one process at a time. It fails in many ways: it is slow, refuses letters, takes
+// some letters of a request but not all, loses its answer, forgets acknowledgements, redelivers
+// letters that were acknowledged long ago, delivers another payload under a known id, and has the
+// calling process killed before and after it takes something.
 //
 //	broker.go    the server
-//	topic.go     what was taken, and what a consumer has of it
-//
-// client.go    who calls it
+//	topic.go     the letters of a topic, and the state of a consumer
+//	client.go    the client
 package broker

@@ -7,41 +7,41 @@ import (
 	"github.com/idem-go/idem/lab/torture/letter"
 )
 
-// lease is for how long a delivery is its consumer's alone.
+// lease is how long a delivery is reserved for the process that fetched it.
 const lease = 1500 * time.Millisecond
 
-// topic is all that was published there.
+// topic has all letters that were published to it.
 type topic struct {
 	taken []letter.Letter
 }
 
-// queue is what one consumer has of its topic.
+// queue is the state of one consumer of a topic.
 type queue struct {
 	consumer  letter.Consumer
 	topic     *topic
-	read      int              // so many of the topic's are in lines
-	lines     map[string]*line // by key; a letter without one has a line of its own
-	open      []*line          // those that have anything
-	acked     []int            // places in the topic, the latest last
-	delivered map[int]int      // how often, by place
+	read      int              // number of letters of the topic that are in lines
+	lines     map[string]*line // by key; a letter without a key has its own line
+	open      []*line          // lines that are not empty
+	acked     []int            // positions in the topic, the latest last
+	delivered map[int]int      // number of deliveries, by position
 }
 
-// line are the letters of a key that were not acknowledged, in their order.
+// line has the letters of a key that are not acknowledged, in order.
 type line struct {
 	key    string
-	places []int     // in the topic
-	until  time.Time // it is somebody's to this moment
+	places []int     // positions in the topic
+	until  time.Time // end of the lease
 	listed bool
 }
 
-// enlist has new letters stand in line.
+// enlist adds new letters of the topic to their lines.
 func (q *queue) enlist() {
 	for ; q.read < len(q.topic.taken); q.read++ {
 		q.put(q.read, false)
 	}
 }
 
-// put has one stand in line, at its head if it was there before.
+// put adds a letter to the end of its line, or to the front if first is set.
 func (q *queue) put(place int, first bool) {
 	key := q.topic.taken[place].Key
 	if key == "" {
@@ -63,8 +63,8 @@ func (q *queue) put(place int, first bool) {
 	}
 }
 
-// take leases lines to somebody until there are as many letters as asked for. Where nobody wants an order it now and then takes
-// no notice of leases: several have the same letters at a time.
+// take leases lines until it has the requested number of letters. For a consumer without order it
+// sometimes ignores leases, so that several processes get the same letters at a time.
 func (q *queue) take(r *rand.Rand, most int, now time.Time) []int {
 	q.enlist()
 	twice := !q.consumer.Ordered && r.IntN(3) == 0
@@ -88,7 +88,7 @@ func (q *queue) take(r *rand.Rand, most int, now time.Time) []int {
 	return taken
 }
 
-// settle takes those out of line that are acknowledged, and lets the others be delivered again from some moment on.
+// settle removes acknowledged letters and sets when the other lines are delivered again.
 func (q *queue) settle(acked map[int]bool, again map[int]time.Time) {
 	for _, l := range q.open {
 		var kept []int
@@ -111,7 +111,7 @@ func (q *queue) settle(acked map[int]bool, again map[int]time.Time) {
 	}
 }
 
-// rewind forgets the latest acknowledgements.
+// rewind forgets the latest n acknowledgements.
 func (q *queue) rewind(n int) {
 	n = min(n, len(q.acked))
 	for i := range n {
@@ -120,7 +120,7 @@ func (q *queue) rewind(n int) {
 	q.acked = q.acked[:len(q.acked)-n]
 }
 
-// pending is how many letters wait to be acknowledged.
+// pending returns the number of letters that are not acknowledged.
 func (q *queue) pending() int {
 	q.enlist()
 	n := 0

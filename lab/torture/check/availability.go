@@ -6,15 +6,16 @@ import (
 	"github.com/idem-go/idem/lab/torture/history"
 )
 
-// Freed is how long it took until a key whose holder was killed gave an answer again.
+// Freed is how long a key had no answer after the process that held it was killed.
 type Freed struct {
 	Scope, Key string
 	Holder     history.Op
 	After      time.Duration
 }
 
-// freed measures, for every call that was killed in fn, how long others had to wait: from the kill, or from when somebody
-// asked if nobody was asking then, until somebody had an answer.
+// freed measures the waiting time after each call that was killed in fn. The time runs from the
+// kill until the first answer to another process. If no call was waiting at the kill, it runs from
+// the first call after it.
 func (k *key) freed() []Freed {
 	var all []Freed
 	for _, o := range k.operations {
@@ -32,7 +33,7 @@ func (k *key) freed() []Freed {
 	return all
 }
 
-// death is when the process that made the call was killed.
+// death returns when the process that made the call was killed. It returns false if it was not.
 func (k *key) death(o *history.Operation) (time.Duration, bool) {
 	died := history.Forever
 	for _, kill := range k.options.Kills {
@@ -43,7 +44,8 @@ func (k *key) death(o *history.Operation) (time.Duration, bool) {
 	return died, died != history.Forever
 }
 
-// answer is when the first answer was given after a death to somebody who is alive, and when the first of these asked.
+// answer returns when the first call of another process was answered after a death, and when the
+// first of these calls began. Both are history.Forever if there is none.
 func (k *key) answer(o *history.Operation, died time.Duration) (asked, answered time.Duration) {
 	asked, answered = history.Forever, history.Forever
 	for _, other := range k.operations {

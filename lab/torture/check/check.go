@@ -14,20 +14,21 @@ import (
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
-// Result is what a check has come to.
+// Result is the result of a check.
 type Result struct {
 	Violations []Violation
-	Unchecked  []string // keys for which no order was found in time, nor that there is none
+	Unchecked  []string // keys for which the search for an order timed out
 	Keys       int
 	Freed      []Freed // the longest first
-	Purged     int     // records
-	Lost       int     // executions that were acknowledged, and are gone in a failover with their records
+	Purged     int     // purged records
+	Lost       int     // acknowledged executions that a failover lost with their records
 	Tally      Tally
 	Took       time.Duration
 }
 
-// Files checks a run from its files: the histories of the workers and the state of the database afterwards. It goes
-// through them in portions, each with the keys of some shards, so that memory bounds no run.
+// Files checks a run from its files: the histories of the workers, and the final state of the
+// database. It reads the run in portions, each with the keys of some shards, so that its memory
+// does not depend on the length of the run.
 func Files(histories []string, state string, options Options) (*Result, error) {
 	return files(histories, state, portionSize, options)
 }
@@ -79,10 +80,10 @@ func readState(paths []string) ([]ledger.Row, error) {
 	return rows, nil
 }
 
-// ofClock reports whether a rule says nothing where the clock of the database was moved.
+// ofClock reports whether the rule cannot be judged if the clock of the database was moved.
 func ofClock(r rule.Rule) bool { return r == rule.Record || r == rule.Retained || r == rule.Grace }
 
-// add checks one portion.
+// add checks the keys of one portion, in parallel, and adds the findings of package ledger.
 func (r *Result) add(operations []*history.Operation, rows []ledger.Row, options *Options) {
 	for _, o := range operations {
 		r.Tally.add(o)

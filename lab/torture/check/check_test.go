@@ -12,7 +12,7 @@ import (
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
-// What the library promises to allow must not be called a violation.
+// The checker must accept everything that the library is allowed to do.
 func TestHistoriesThatKeepThePromisesAreAccepted(t *testing.T) {
 	t.Parallel()
 	for name, tell := range map[string]func(*story){
@@ -165,7 +165,7 @@ func TestHistoriesThatKeepThePromisesAreAccepted(t *testing.T) {
 	}
 }
 
-// One history for each way to break a promise.
+// There is one history for each way to break a promise.
 func TestHistoriesThatBreakAPromiseAreRefused(t *testing.T) {
 	t.Parallel()
 	const order = rule.Order
@@ -392,7 +392,7 @@ func TestHistoriesThatBreakAPromiseAreRefused(t *testing.T) {
 	}
 }
 
-// A failover to a standby that lags behind loses key and effect together, and nothing from before.
+// A failover to a standby that lags behind loses key and effect together. Earlier commits stay.
 func TestLossesAreAllowedOnlyWhereThereWasOne(t *testing.T) {
 	t.Parallel()
 	lost := func(s *story) {
@@ -433,8 +433,8 @@ func TestLossesAreAllowedOnlyWhereThereWasOne(t *testing.T) {
 	})
 }
 
-// An execution of a process that was killed may be seen by nobody but those who are refused for its sake, and may then be
-// lost in a failover.
+// An execution of a killed process may show only in the mismatches of other calls, and a failover
+// may lose it afterwards.
 func TestExecutionThatOnlyAMismatchShowsMayBeLostInAFailover(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -458,7 +458,7 @@ func TestExecutionThatOnlyAMismatchShowsMayBeLostInAFailover(t *testing.T) {
 	}
 }
 
-// When the clock of the database jumps in the middle of an execution, its times say nothing.
+// If the clock of the database jumps during an execution, its times are not judged.
 func TestTimesOfAnExecutionDuringWhichTheClockJumpedAreNotJudged(t *testing.T) {
 	t.Parallel()
 	for name, jumped := range map[string][]Interval{"no jump": nil, "a jump": {{ms(205), ms(206)}}} {
@@ -476,7 +476,7 @@ func TestTimesOfAnExecutionDuringWhichTheClockJumpedAreNotJudged(t *testing.T) {
 	}
 }
 
-// A violation is told with what led to it, and with nothing else.
+// The history of a violation has the calls that led to it and no others.
 func TestTheHistoryOfAViolationIsMinimal(t *testing.T) {
 	t.Parallel()
 	s := &story{}
@@ -502,7 +502,7 @@ func TestTheHistoryOfAViolationIsMinimal(t *testing.T) {
 	}
 }
 
-// What cannot be checked in time is said to be unchecked, and not to be fine.
+// A key whose check times out is reported as unchecked, not as correct.
 func TestAKeyThatTakesTooLongIsUnchecked(t *testing.T) {
 	t.Parallel()
 	s := &story{options: Options{Patience: time.Nanosecond}}

@@ -10,26 +10,26 @@ import (
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
-// execution is one execution id: what the calls, the effects and the record say of it.
+// execution joins what the calls, the effects and the record say of one execution id.
 type execution struct {
 	index   int
 	id      string
-	maker   *history.Operation // the call in whose fn it was seen, nil if in none
+	maker   *history.Operation // the call whose fn got the id; nil if none did
 	effects []*ledger.Effect
 	record  *ledger.Record
-	purged  bool                 // its record was
-	seen    []*history.Operation // answers with it: of its own call, and replays
+	purged  bool                 // its record was purged
+	seen    []*history.Operation // calls that were answered with it, by execution or replay
 
 	payload, digest             string
 	rejected                    bool
-	created, completed, expires int64 // 0 if nobody said
+	created, completed, expires int64 // 0 if unknown
 
-	// certain is false if nothing shows that it was committed. It may have been all the same, if it was rejected in a call
-	// that never returned.
+	// certain reports that the execution is known to be committed. An uncertain one may have been
+	// committed too: a rejection leaves no effect, and its call may never have returned.
 	certain bool
 }
 
-// trace brings together what is known of each execution of the key.
+// trace joins what is known of each execution of the key, and sorts the executions by time.
 func (k *key) trace() {
 	k.byID, k.maker = make(map[string]*execution), make(map[string]*history.Operation)
 	for _, o := range k.operations {
@@ -71,9 +71,11 @@ func (k *key) trace() {
 	}
 }
 
-// addPossible adds what may have been committed without anybody hearing of it, and without leaving anything behind: a
-// rejection, and where a failover loses what was committed, any run of a call that never returned. Others may have been
-// refused for its sake in between.
+// addPossible adds executions that may have been committed although no call was answered with them
+// and nothing of them is left. A mismatch of another call may be explained by one of them only.
+//
+// There are two cases: a rejection whose call has no known outcome, and, if a failover loses
+// commits, any run of a call without a known outcome.
 func (k *key) addPossible() {
 	for _, o := range k.operations {
 		if o.Outcome != history.Open && o.Outcome != history.Unknown {
@@ -91,6 +93,7 @@ func (k *key) addPossible() {
 	}
 }
 
+// execution returns the execution with the id, and creates it if necessary.
 func (k *key) execution(id string) *execution {
 	x, ok := k.byID[id]
 	if !ok {
@@ -104,7 +107,8 @@ func (k *key) execution(id string) *execution {
 	return x
 }
 
-// sight adds what one answer, or the record, says of an execution: all must say the same.
+// sight adds what an answer or the record (by is nil) says of an execution. All of them must agree
+// in the digest, the times, and whether the execution was rejected.
 func (k *key) sight(x *execution, r *history.Return, by *history.Operation) {
 	first := x.created == 0
 	if first {
@@ -131,12 +135,14 @@ func (k *key) sight(x *execution, r *history.Return, by *history.Operation) {
 	k.violate(broken, detail, append(slices.Clone(x.seen), x.maker, by)...)
 }
 
-// ofKey reports whether it happened, and for this key. What a replay brought here from another key has not.
+// ofKey reports whether the execution certainly happened for this key. An execution that only a
+// replay mentions may belong to another key.
 func (x *execution) ofKey() bool {
 	return x.certain && (x.maker != nil || x.record != nil || x.purged || len(x.effects) > 0)
 }
 
-// latest is a time at which the execution held the key, by the database's clock; 0 if none is known.
+// latest returns a time at which the execution held the key, by the clock of the database, or 0 if
+// none is known.
 func (x *execution) latest() int64 {
 	if len(x.effects) > 0 {
 		return x.effects[0].Noted
@@ -144,7 +150,7 @@ func (x *execution) latest() int64 {
 	return x.completed
 }
 
-// retainedUntil is a time before which its record cannot have expired; 0 if none is known.
+// retainedUntil returns a time before which the record cannot have expired, or 0 if none is known.
 func (x *execution) retainedUntil() int64 {
 	switch {
 	case x.expires != 0:
@@ -155,7 +161,7 @@ func (x *execution) retainedUntil() int64 {
 	return 0
 }
 
-// overlaps reports whether y, which came later, held the key while x was retained.
+// overlaps reports whether y, a later execution, held the key while the record of x was retained.
 func (x *execution) overlaps(y *execution) bool {
 	return x.retainedUntil() != 0 && y.latest() != 0 && y.latest() < x.retainedUntil()
 }

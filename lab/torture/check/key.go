@@ -11,10 +11,9 @@ import (
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
-// name is what a key is called by.
 type name struct{ scope, key string }
 
-// key is all that is known of one (scope, key).
+// key is everything that is known of one (scope, key).
 type key struct {
 	name
 	options    *Options
@@ -22,15 +21,15 @@ type key struct {
 	effects    []*ledger.Effect
 	record     *ledger.Record // nil if there is none
 	purged     []*ledger.Purged
-	outers     map[history.Op][]string
+	outers     map[history.Op][]string // by call of DoTx: what its caller wrote
 
 	executions []*execution
 	byID       map[string]*execution
-	maker      map[string]*history.Operation // of the execution ids that were given to some fn
+	maker      map[string]*history.Operation // by execution id: the call whose fn got it
 	violations []Violation
 }
 
-// gather divides operations and rows among their keys.
+// gather groups operations and rows by key.
 func gather(operations []*history.Operation, rows []ledger.Row, options *Options) []*key {
 	byName := make(map[name]*key)
 	of := func(scope, text string) *key {
@@ -68,7 +67,7 @@ func gather(operations []*history.Operation, rows []ledger.Row, options *Options
 	return keys
 }
 
-// check returns what is wrong with the key, and whether all of it could be checked.
+// check returns the violations of the key. complete is false if the search for an order timed out.
 func (k *key) check() (violations []Violation, complete bool) {
 	if k.scope == history.CommitScope {
 		k.checkTold()
@@ -77,7 +76,7 @@ func (k *key) check() (violations []Violation, complete bool) {
 	k.trace()
 	k.applyRules()
 	complete = true
-	// If something is wrong already, that there is no order would only follow from it.
+	// After a violation there is usually no order either, which would only repeat the finding.
 	if len(k.violations) == 0 {
 		complete = k.linearize()
 	}
@@ -90,7 +89,7 @@ func (k *key) violate(broken rule.Rule, detail string, involved ...*history.Oper
 	})
 }
 
-// describe prints operations as they followed each other.
+// describe formats operations in the order in which they began.
 func describe(operations []*history.Operation, start time.Duration) []string {
 	operations = slices.DeleteFunc(slices.Clone(operations), func(o *history.Operation) bool { return o == nil })
 	slices.SortFunc(operations, func(a, b *history.Operation) int { return cmp.Compare(a.Begin, b.Begin) })

@@ -7,8 +7,9 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// essential leaves out every read that cannot make a difference: if another one read the same within its time, whatever
-// order suits that one suits both.
+// essential removes redundant reads. A read is redundant if another read of the same kind saw the
+// same and its interval lies within the interval of the first: every order that suits the shorter
+// interval suits the longer one.
 func essential(reads []*step) []*step {
 	slices.SortStableFunc(reads, func(a, b *step) int {
 		return cmp.Or(cmp.Compare(a.to, b.to), -cmp.Compare(a.from, b.from))
@@ -19,7 +20,7 @@ func essential(reads []*step) []*step {
 		payload string
 		created int64
 	}
-	latest := make(map[seen]*step) // of those kept, which ended no later
+	latest := make(map[seen]*step) // of the kept reads, which end no later
 	var kept []*step
 	for _, s := range reads {
 		what := seen{s.kind, s.x, s.payload, s.created}
@@ -32,10 +33,13 @@ func essential(reads []*step) []*step {
 	return kept
 }
 
-// minimal leaves out of an impossible history whatever can be left out so that it stays impossible. An execution only goes
-// together with all that was read of it: a read without its execution would be impossible for another reason.
+// minimal removes steps from an impossible history as long as it stays impossible. It removes reads
+// first, in smaller and smaller portions.
+//
+// An execution is removed only together with all reads of it. A read without its execution would be
+// impossible for another reason.
 func (k *key) minimal(steps []*step) []*step {
-	for size := len(steps) / 2; size > 0; size /= 2 { // reads, in ever smaller portions
+	for size := len(steps) / 2; size > 0; size /= 2 {
 		for from := 0; from < len(steps); {
 			portion := steps[from:min(from+size, len(steps))]
 			rest := k.impossible(steps, func(s *step) bool { return s.kind > write && slices.Contains(portion, s) })
@@ -47,7 +51,7 @@ func (k *key) minimal(steps []*step) []*step {
 		}
 	}
 	if slices.ContainsFunc(steps, func(s *step) bool { return s.kind == refuse }) {
-		return steps // which does not say what it was refused for
+		return steps // a refusal does not say which execution it saw
 	}
 	for _, x := range k.executions {
 		if rest := k.impossible(steps, func(s *step) bool { return s.x == x }); rest != nil {
@@ -57,7 +61,8 @@ func (k *key) minimal(steps []*step) []*step {
 	return steps
 }
 
-// impossible returns the steps without those that are dropped, nil if that are all of them or if what is left is possible.
+// impossible returns the steps without those that drop selects. It returns nil if drop selects none
+// or if the remaining history is possible.
 func (k *key) impossible(steps []*step, drop func(*step) bool) []*step {
 	rest := slices.DeleteFunc(slices.Clone(steps), drop)
 	if len(rest) == len(steps) || k.order(rest) != porcupine.Illegal {

@@ -10,16 +10,15 @@ import (
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
-// The model of a key is as simple as the promise: it has a live record or none. A state is the index of the execution
-// whose record is the key's last, or nothing.
+// The state of the model is the index of the execution whose record the key has, or nothing.
 const nothing = -1
 
-// step is what one answer says of the state.
+// step is what one answer implies about the state.
 type step struct {
 	kind     stepKind
-	x        *execution // that was written or read
-	payload  string     // of the request that was refused
-	created  int64      // of the record that a mismatch told of
+	x        *execution // written or read
+	payload  string     // of the refused request
+	created  int64      // creation time of the record that a mismatch reported
 	call     *history.Operation
 	from, to time.Duration
 }
@@ -33,7 +32,11 @@ const (
 	lose // a failover
 )
 
-// after returns the states that the key can be in after the step, none if the step cannot happen in that state.
+// after returns the states that the key can be in after the step. It returns none if the step
+// cannot happen in that state.
+//
+// A write needs a key without a live record. A read needs the record of its execution, a refuse a
+// record with another payload. A lose, which is a failover, may lead back to any earlier record.
 func (k *key) after(state int, s *step) []int {
 	switch s.kind {
 	case write:
@@ -60,17 +63,19 @@ func (k *key) after(state int, s *step) []int {
 	return nil
 }
 
-// told reports whether a mismatch can have told of this record.
+// told reports whether a mismatch that reported the creation time can have seen the record of the
+// state.
 func (k *key) told(state int, created int64) bool {
 	x := k.executions[state]
 	return x.created == 0 || x.created == created
 }
 
-// steps are the answers that say something of the state. Errors say nothing: that they left nothing is a rule.
+// steps returns the answers that imply something about the state. Errors imply nothing here: that
+// they committed nothing is checked by checkLeftNothing.
 func (k *key) steps() []*step { return append(k.writes(), essential(k.reads())...) }
 
-// writes are the executions. One whose call never returned can be put at the end of everything, where nothing is said of
-// it: that is as good as if it had not happened.
+// writes returns the executions and the failovers. An execution whose call never returned has no
+// end: porcupine may order it after all reads, which is equivalent to not executing it.
 func (k *key) writes() []*step {
 	var steps []*step
 	for _, x := range k.executions {
@@ -89,6 +94,8 @@ func (k *key) writes() []*step {
 	return steps
 }
 
+// reads returns the replays and the mismatches. A read begins with its leader, because a call may
+// share an answer that an earlier call of its process got.
 func (k *key) reads() []*step {
 	var reads []*step
 	for _, o := range k.operations {
@@ -106,7 +113,8 @@ func (k *key) reads() []*step {
 	return reads
 }
 
-// linearize looks for an order of the steps in which each is right. It reports false if it did not come to an end.
+// linearize searches an order of the steps in which each is right, and adds a violation with a
+// minimal history if there is none. It returns false if the search timed out.
 func (k *key) linearize() (complete bool) {
 	steps := k.steps()
 	switch k.order(steps) {
@@ -130,7 +138,7 @@ func (k *key) order(steps []*step) porcupine.CheckResult {
 	return porcupine.CheckOperationsTimeout(k.model(steps), operations, k.options.patience())
 }
 
-// model is the deterministic one if that suffices, which is much faster.
+// model returns the deterministic model if no failover lost commits, because it is much faster.
 func (k *key) model(steps []*step) porcupine.Model {
 	for _, s := range steps {
 		if s.kind == lose {

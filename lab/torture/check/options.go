@@ -6,27 +6,29 @@ import (
 	"github.com/idem-go/idem/lab/torture/history"
 )
 
-// Options are what a checker has to know about a run besides its history.
+// Options are the facts about a run that are not in its history.
 type Options struct {
-	// Start is when the run began, by the history's clock. It is only used to print times.
+	// Start is when the run began, by the clock of package history. Printed times are relative to
+	// it.
 	Start time.Duration
 
-	// Patience is how long to look for an order of the answers of one key. A key for which it does not suffice is
-	// reported as unchecked. Zero stands for 10 seconds.
+	// Patience limits the search for an order of the answers of one key, by default to 10 seconds.
+	// A key that takes longer is reported as unchecked.
 	Patience time.Duration
 
-	// ClockMoved are the times during which the database's clock was being moved. What was under way then says nothing
-	// about its own retention period.
+	// ClockMoved are the times during which the clock of the database was wrong. The retention
+	// period of an execution in such a time is not judged.
 	ClockMoved []Interval
 
-	// Undisturbed says that nothing was done to anybody: no session is left of an attempt whose connection was lost.
+	// Undisturbed reports that no fault was injected. No session of a lost connection can then hold
+	// a key.
 	Undisturbed bool
 
-	// Losses are failovers to a standby that had not received everything. What was acknowledged before may be gone, but
-	// key and effect must be gone together.
+	// Losses are failovers to a standby that lagged behind. Executions that were acknowledged
+	// shortly before may be lost, but only with key and effect together.
 	Losses []Interval
 
-	// Kills are when workers were killed. They are only used to measure how soon others got an answer.
+	// Kills are the deaths of workers. They are only used to measure Freed.
 	Kills []Kill
 }
 
@@ -36,7 +38,7 @@ type Kill struct {
 	At   time.Duration
 }
 
-// Interval is a time by the history's clock.
+// Interval is a period by the clock of package history.
 type Interval struct{ From, To time.Duration }
 
 func (i Interval) meets(o *history.Operation) bool { return o.Begin <= i.To && o.End >= i.From }

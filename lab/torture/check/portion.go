@@ -7,14 +7,15 @@ import (
 	"github.com/idem-go/idem/lab/torture/history"
 )
 
-// portion is the part of a run that is in memory at one time: all that is known of some of the keys.
+// portion is the part of a run that is in memory at one time: the history and the state of some
+// keys.
 type portion struct{ histories, state []string }
 
-// portionSize is how many bytes of history one portion has, more or less: of 140,000 calls.
+// portionSize is the approximate size of the history of a portion. 64 MiB hold about 140,000 calls.
 const portionSize = 64 << 20
 
-// divide makes portions of a run, in files in a new folder beside the state. It returns how to remove them. What fits
-// into one portion is left where it is.
+// divide divides a run into portions, in files in a new directory beside the state file. It returns
+// a function that removes the directory. A run that fits into one portion is not copied.
 func divide(histories []string, state string, size int64) ([]portion, func() error, error) {
 	total := int64(0)
 	for _, path := range histories {

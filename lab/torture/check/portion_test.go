@@ -13,7 +13,7 @@ import (
 	"github.com/idem-go/idem/lab/torture/history"
 )
 
-// written is a run on many keys, some of which break a promise, in files.
+// written writes a run on many keys to files. Some keys break a promise.
 func written(t *testing.T) (histories []string, state string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -83,7 +83,7 @@ func appendCall(w *history.Writer, o *history.Operation, key string, ops map[his
 	}
 }
 
-// How much memory a run may take says nothing about the run.
+// The size of the portions must not change the result.
 func TestARunIsJudgedInPortionsAsItIsAsAWhole(t *testing.T) {
 	t.Parallel()
 	histories, state := written(t)

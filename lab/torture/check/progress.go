@@ -7,8 +7,8 @@ import (
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
-// checkInProgress: there is somebody in whose hands the key can be, and no answer to give instead. The calls of a key are in
-// the order in which they began.
+// checkInProgress checks a call that returned ErrInProgress: another call can have held the key,
+// and no answer to replay was known. k.operations is sorted by the beginning of the calls.
 func (k *key) checkInProgress(o *history.Operation) {
 	alone := k.operations[0] == o && (len(k.operations) == 1 || k.operations[1].Begin >= o.End)
 	switch {
@@ -22,7 +22,8 @@ func (k *key) checkInProgress(o *history.Operation) {
 	}
 }
 
-// follows reports whether the call may have waited in memory for another one of its process, instead of asking.
+// follows reports whether the call may have waited in memory for another call of its process,
+// without asking the database.
 func (k *key) follows(o *history.Operation) bool {
 	if o.Verb == history.DoTx {
 		return false
@@ -35,8 +36,8 @@ func (k *key) follows(o *history.Operation) bool {
 	return false
 }
 
-// known returns an execution whose answer somebody had been given when the call began, and that was retained for long after
-// its end.
+// known returns an execution whose answer a caller had before o began, and which is retained for at
+// least a minute after o ended. It returns nil if there is none.
 func (k *key) known(o *history.Operation) *execution {
 	if len(k.options.ClockMoved) > 0 || len(k.options.Losses) > 0 {
 		return nil
@@ -55,13 +56,16 @@ func (k *key) known(o *history.Operation) *execution {
 	return nil
 }
 
-// longWait is a wait of which half is longer than a claim takes on any machine.
+// longWait is a wait whose half is longer than a claim takes on any machine.
 const longWait = 2 * time.Second
 
-// heldTowardsEnd reports whether another call can have had the key in the second half of a long wait. Those that were told
-// that they do not have it had not; but one of the same process, for which this one waited in memory, may itself have waited
-// for a connection all the time. The outcome of a call that ended by its context, or without an answer, the server may have
-// noticed later.
+// heldTowardsEnd reports whether another call can have held the key in the second half of a long
+// wait.
+//
+// A call that returned ErrInProgress did not hold the key. There is an exception: o may have waited
+// in memory for a call of its own process, and that call may have waited for a connection all the
+// time. For a call that ended with its context, or without an answer, the server may have noticed
+// the end later than the caller.
 func (k *key) heldTowardsEnd(o *history.Operation) bool {
 	if o.Verb == history.DoTx || o.Wait < longWait {
 		return true
@@ -75,7 +79,8 @@ func (k *key) heldTowardsEnd(o *history.Operation) bool {
 	return false
 }
 
-// meanwhile are the other calls that were under way during this one, or may have left something behind that was.
+// meanwhile returns the other calls that ran during o, and earlier ones that may have left a
+// session behind that was still running.
 func (k *key) meanwhile(o *history.Operation) []*history.Operation {
 	var others []*history.Operation
 	for _, other := range k.operations {
@@ -86,7 +91,7 @@ func (k *key) meanwhile(o *history.Operation) []*history.Operation {
 	return others
 }
 
-// checkTold: a call whose fn ended the transaction was not told that all is well.
+// checkTold checks that a call whose fn ended the transaction did not return success.
 func (k *key) checkTold() {
 	for _, o := range k.operations {
 		if history.EndsTransaction(o.Fn) && o.Outcome == history.Executed {

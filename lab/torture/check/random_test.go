@@ -10,8 +10,8 @@ import (
 	"github.com/idem-go/idem/lab/torture/ledger"
 )
 
-// executor is a library that does everything right, to the millisecond. Each call does its work at one moment; when it
-// began and when it returned is drawn around that.
+// executor is a correct implementation of the library with a clock in milliseconds. Each call takes
+// effect at one moment, and its beginning and end are drawn around that moment.
 type executor struct {
 	story
 	r    *rand.Rand
@@ -95,7 +95,8 @@ func (e *executor) duplicate(o *history.Operation) {
 
 func choose[T any](r *rand.Rand, from ...T) T { return from[r.IntN(len(from))] }
 
-// corruptions change one thing so that a promise is broken. They report false where there is nothing to change.
+// corruptions change one thing so that a promise is broken. They return false if nothing can be
+// changed.
 var corruptions = map[string]func(*executor) bool{
 	"an effect is gone": func(e *executor) bool {
 		o := e.some(func(o *history.Operation) bool { return o.Outcome == history.Executed && !o.Rejected })
@@ -114,7 +115,7 @@ var corruptions = map[string]func(*executor) bool{
 	"the record is gone": func(e *executor) bool {
 		before := len(e.rows)
 		e.rows = slices.DeleteFunc(e.rows, func(r ledger.Row) bool { return r.Record != nil })
-		// That a rejection was recorded, nobody may have heard.
+		// No other call may have seen the rejection.
 		return len(e.rows) < before && (e.last.Outcome == history.Executed || !e.made[e.last].Rejected)
 	},
 	"a call that executed returns an error": func(e *executor) bool {
@@ -128,7 +129,7 @@ var corruptions = map[string]func(*executor) bool{
 		o := e.some(replayed)
 		if o != nil {
 			o.Digest = "another"
-			// If nobody else has seen the response, this is the only one there is.
+			// Without another observation of the response, the change contradicts nothing.
 			return slices.ContainsFunc(e.operations, func(p *history.Operation) bool {
 				return p != o && p.Outcome.Answered() && p.ExecutionID == o.ExecutionID
 			})
@@ -160,7 +161,7 @@ var corruptions = map[string]func(*executor) bool{
 		o := e.some(func(o *history.Operation) bool { return o.Outcome == history.Mismatch })
 		if o != nil {
 			o.Created += us(1)
-			// If nobody was told the time of some record, this may be it.
+			// If the times of a record are unknown, the changed time may be true.
 			unheard := slices.ContainsFunc(e.operations, func(p *history.Operation) bool { return !p.Outcome.Answered() && len(p.Runs) > 0 })
 			return !unheard && slices.ContainsFunc(e.operations, func(p *history.Operation) bool {
 				return p.Outcome.Answered() && p.Created == o.Created-us(1)
@@ -185,7 +186,7 @@ var corruptions = map[string]func(*executor) bool{
 
 func replayed(o *history.Operation) bool { return o.Outcome == history.Replayed }
 
-// some is one of the calls that fit, nil if there is none.
+// some returns a random call that satisfies the test, or nil.
 func (e *executor) some(fits func(*history.Operation) bool) *history.Operation {
 	var fitting []*history.Operation
 	for _, o := range e.operations {
@@ -199,7 +200,7 @@ func (e *executor) some(fits func(*history.Operation) bool) *history.Operation {
 	return choose(e.r, fitting...)
 }
 
-// verdict is what the checker makes of a story.
+// verdict returns the result of the checker for a story.
 func (s *story) verdict() *Result {
 	result := &Result{Tally: newTally()}
 	slices.SortFunc(s.operations, func(a, b *history.Operation) int { return int(a.Begin - b.Begin) })
@@ -227,7 +228,7 @@ func FuzzCheckerTellsRightFromWrong(f *testing.F) {
 	})
 }
 
-// To leave out reads that cannot matter must not change what the checker says.
+// Leaving out redundant reads must not change the result.
 func TestLeavingOutReadsChangesNoVerdict(t *testing.T) {
 	t.Parallel()
 	left := 0

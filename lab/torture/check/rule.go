@@ -9,7 +9,7 @@ import (
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
-// applyRules checks all that does not depend on the order of the answers.
+// applyRules checks everything that does not depend on the order of the answers.
 func (k *key) applyRules() {
 	k.checkTold()
 	for _, o := range k.operations {
@@ -33,7 +33,8 @@ func (k *key) applyRules() {
 	k.checkRecord()
 }
 
-// checkExecuted: a call that was told that it executed has.
+// checkExecuted checks a call that returned the result of its own execution: it ran that execution,
+// and the effect exists unless the call was rejected.
 func (k *key) checkExecuted(o *history.Operation) {
 	x := k.byID[o.ExecutionID]
 	if x.maker != o || o.Maker != o.Op {
@@ -47,7 +48,8 @@ func (k *key) checkExecuted(o *history.Operation) {
 	}
 }
 
-// checkReplayed: a replay is of an execution of the same key and the same request, that is still retained.
+// checkReplayed checks that a replay is of an execution of the same key and payload, and that the
+// record had not expired.
 func (k *key) checkReplayed(o *history.Operation) {
 	x := k.byID[o.ExecutionID]
 	switch {
@@ -61,14 +63,14 @@ func (k *key) checkReplayed(o *history.Operation) {
 	case !o.Rejected && len(x.effects) == 0 && !k.mayBeLost(x):
 		k.violate(rule.Replayed, "operation "+x.id+" has none", o, x.maker)
 	}
-	// The worker's time of day is the database's: they are on one machine.
+	// The worker runs on the machine of the database, so both have the same time of day.
 	if begun := k.leader(o).Wall; len(k.options.ClockMoved) == 0 && o.Expires < begun {
 		k.violate(rule.Expired, fmt.Sprintf("it expired %d µs before the call began", begun-o.Expires), o, x.maker)
 	}
 }
 
-// leader returns the call whose answer o may share: calls of one process wait for one another in memory, and what the
-// first finds is given to those that come before it returns. It may be o itself.
+// leader returns the earliest call whose answer o may share, or o. Calls of one process wait for
+// one another in memory, and all calls that arrive before the first returns get its answer.
 func (k *key) leader(o *history.Operation) *history.Operation {
 	earliest := o
 	if o.Verb == history.DoTx {
@@ -85,8 +87,9 @@ func (k *key) leader(o *history.Operation) *history.Operation {
 	return earliest
 }
 
-// checkLeftNothing: a call that returned an error, or another's response, has committed nothing. ErrTxEnded promises that
-// too where fn has not ended the transaction by a COMMIT of its own, and in a torture none does.
+// checkLeftNothing checks that a call which returned an error, or the response of another
+// execution, committed nothing. ErrTxEnded promises this unless fn itself committed. Here fn does
+// so only in CommitScope, which is checked separately.
 func (k *key) checkLeftNothing(o *history.Operation) {
 	if !o.Outcome.CommittedNothing() && o.Outcome != history.Ended && o.Outcome != history.Replayed {
 		return
@@ -101,7 +104,8 @@ func (k *key) checkLeftNothing(o *history.Operation) {
 	}
 }
 
-// checkEffects: an effect is of a call that was made, and there is one.
+// checkEffects checks that each effect and each record belongs to a call for this key, and that an
+// execution has at most one effect.
 func (k *key) checkEffects(x *execution) {
 	for _, e := range x.effects {
 		if x.maker == nil || x.maker.Op != e.Op || x.maker.Payload != e.Payload {
@@ -116,7 +120,7 @@ func (k *key) checkEffects(x *execution) {
 	}
 }
 
-// checkPeriods: whoever executes finds no live record.
+// checkPeriods checks that no execution began while the record of an earlier one was retained.
 func (k *key) checkPeriods() {
 	var last *execution
 	for _, x := range k.executions {
@@ -132,10 +136,11 @@ func (k *key) checkPeriods() {
 	}
 }
 
-// purgedAhead reports whether the record may have been purged in a time to which the clock was set and from which it was set
-// back. Nobody knows then that the key is taken by the clock as it is.
+// purgedAhead reports whether the record may have been purged while the clock was ahead. After the
+// clock is set back, the key looks retained by its times but has no record.
 func (k *key) purgedAhead(x *execution) bool { return x.purged && len(k.options.ClockMoved) > 0 }
 
+// clockUncertain reports whether the clock was wrong during any of the executions.
 func (k *key) clockUncertain(executions ...*execution) bool {
 	for _, x := range executions {
 		if x.maker != nil && anyMeets(k.options.ClockMoved, x.maker) {
@@ -145,7 +150,7 @@ func (k *key) clockUncertain(executions ...*execution) bool {
 	return false
 }
 
-// checkRecord: the record is that of the last execution.
+// checkRecord checks that the record of the key is that of its last execution, or was purged.
 func (k *key) checkRecord() {
 	var last *execution
 	for _, x := range k.executions {
@@ -163,7 +168,7 @@ func (k *key) checkRecord() {
 	k.violate(rule.LastRecord, detail, last.maker)
 }
 
-// checkOuter: what the caller of DoTx wrote is committed with the execution, or neither is.
+// checkOuter checks that what the caller of DoTx wrote is committed if and only if the effect is.
 func (k *key) checkOuter(o *history.Operation) {
 	if o.Verb != history.DoTx {
 		return
@@ -182,10 +187,10 @@ func (k *key) checkOuter(o *history.Operation) {
 	}
 }
 
-// lag is how far a standby can be behind before anything is done to it.
+// lag is how far a standby may lag behind before a fault affects it.
 const lag = 500 * time.Millisecond
 
-// mayBeLost reports whether an execution may have vanished, together with its record, in a failover.
+// mayBeLost reports whether a failover may have lost the execution together with its record.
 func (k *key) mayBeLost(x *execution) bool {
 	if x.maker == nil || len(x.effects) > 0 || x.record != nil || x.purged {
 		return false
@@ -198,7 +203,7 @@ func (k *key) mayBeLost(x *execution) bool {
 	return false
 }
 
-// lost counts the executions that somebody was told of and that are gone.
+// lost counts the executions that a caller was answered with and that are gone.
 func (k *key) lost() int {
 	n := 0
 	for _, x := range k.executions {

@@ -9,8 +9,8 @@ import (
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
-// story is a history written by hand: what calls were told, and what was found in the database. Its clock counts in
-// milliseconds, and the database has the same.
+// story is a history written by hand: the answers of calls and the state of the database. Its clock
+// and the clock of the database count milliseconds.
 type story struct {
 	operations []*history.Operation
 	rows       []ledger.Row
@@ -27,7 +27,7 @@ func ms(n int) time.Duration { return time.Duration(n) * time.Millisecond }
 
 func us(n int) int64 { return int64(n) * 1000 }
 
-// call adds a call that was told something.
+// call adds a call with an answer.
 func (s *story) call(n uint32, from, to int, change ...func(*history.Operation)) *history.Operation {
 	o := &history.Operation{
 		Op: history.NewOp(int(n), 0, n), Begin: ms(from), End: ms(to),
@@ -42,7 +42,8 @@ func (s *story) call(n uint32, from, to int, change ...func(*history.Operation))
 	return o
 }
 
-// executes makes it the execution id, which noted its effect in the middle of the call. Its effect is in the database.
+// executes makes the call an execution whose effect was written in the middle of the call. The
+// effect is in the database.
 func (s *story) executes(id string) func(*history.Operation) {
 	return func(o *history.Operation) {
 		at := int(o.Begin+o.End) / 2 / int(time.Millisecond)
@@ -58,7 +59,7 @@ func (s *story) executes(id string) func(*history.Operation) {
 	}
 }
 
-// record is the record of an execution, as the key has it in the end.
+// record adds the record of an execution as the final record of the key.
 func (s *story) record(of *history.Operation) *ledger.Record {
 	r := &ledger.Record{
 		ExecutionID: of.ExecutionID, Scope: of.Scope, Key: of.Key, State: "completed", Digest: of.Digest,
@@ -71,7 +72,7 @@ func (s *story) record(of *history.Operation) *ledger.Record {
 	return r
 }
 
-// purge is the record of an execution, as it was when it was purged.
+// purge adds the record of an execution as a purged record.
 func (s *story) purge(of *history.Operation) *ledger.Purged {
 	p := &ledger.Purged{
 		ExecutionID: of.ExecutionID, Scope: of.Scope, Key: of.Key, State: "completed",
@@ -84,7 +85,7 @@ func (s *story) purge(of *history.Operation) *ledger.Purged {
 	return p
 }
 
-// rejects makes it an execution that rejected: it has no effect.
+// rejects makes the call an execution that rejected and has no effect.
 func rejects(id string) func(*history.Operation) {
 	return func(o *history.Operation) {
 		new(story).executes(id)(o)
@@ -92,7 +93,7 @@ func rejects(id string) func(*history.Operation) {
 	}
 }
 
-// replays makes it a replay of another call's execution.
+// replays makes the call a replay of the execution of another call.
 func replays(of *history.Operation) func(*history.Operation) {
 	return func(o *history.Operation) {
 		o.Return = of.Return
@@ -110,7 +111,7 @@ func mismatches(with *history.Operation) func(*history.Operation) {
 	}
 }
 
-// neverReturns makes it a call of a process that was killed. What it did stays.
+// neverReturns makes the call one of a killed process. Its effects stay.
 func neverReturns(o *history.Operation) {
 	o.End, o.Return = history.Forever, history.Return{Outcome: history.Open}
 }
@@ -134,7 +135,7 @@ func (s *story) outer(o *history.Operation, parts ...string) {
 	}
 }
 
-// lasting is an execution whose answer is retained for an hour.
+// lasting returns an execution whose record is retained for an hour.
 func lasting(id string, s *story) func(*history.Operation) {
 	return func(o *history.Operation) {
 		s.executes(id)(o)
@@ -148,7 +149,7 @@ func waits(milliseconds int) func(*history.Operation) {
 	return func(o *history.Operation) { o.Wait = ms(milliseconds) }
 }
 
-// without takes the effect of an execution out of the database.
+// without removes the effect of an execution from the database.
 func (s *story) without(id string) {
 	for i, row := range s.rows {
 		if row.Effect != nil && row.Effect.ExecutionID == id {
@@ -158,7 +159,7 @@ func (s *story) without(id string) {
 	}
 }
 
-// broken returns the rules that the story breaks, each once.
+// broken returns the rules that the story breaks, without duplicates.
 func (s *story) broken(t *testing.T) []rule.Rule {
 	t.Helper()
 	result := &Result{Tally: newTally()}

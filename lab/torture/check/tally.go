@@ -4,16 +4,16 @@ import (
 	"github.com/idem-go/idem/lab/torture/history"
 )
 
-// Tally counts what happened.
+// Tally counts calls, runs and outcomes.
 type Tally struct {
 	Operations int
 	ByVerb     map[string]map[history.Outcome]int
 	ByFn       map[string]map[history.Outcome]int
-	Rejected   int // of those executed
+	Rejected   int // of the executed calls
 	Runs       int // of functions
 	Leaks      []string
 	Exits      int   // workers that ended in order
-	Memory     int64 // of the largest of them, in bytes
+	Memory     int64 // of the largest of these workers, in bytes
 }
 
 func newTally() Tally {
@@ -37,7 +37,7 @@ func count(in map[string]map[history.Outcome]int, what string, outcome history.O
 	in[what][outcome]++
 }
 
-// addExits reads how the workers ended.
+// addExits adds the exit events of the workers. A worker that was killed has none.
 func (t *Tally) addExits(histories []string) error {
 	for _, path := range histories {
 		exit, err := history.Last(path)

@@ -10,9 +10,9 @@ import (
 // Violation is a promise that was not kept.
 type Violation struct {
 	Rule       rule.Rule
-	Scope, Key string // empty if it is not about one key
+	Scope, Key string // empty if the violation is not about one key
 	Detail     string
-	History    []string // what led to it, and nothing else
+	History    []string // the calls that led to it
 }
 
 func (v Violation) String() string {

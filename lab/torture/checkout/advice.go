@@ -4,15 +4,15 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// What the documentation of the package advises.
+// The functions below follow the advice of the documentation of package operation.
 
-// notSent is said of an attempt that has failed before anything was sent.
+// notSent marks the error of an attempt that failed before anything was sent.
 func notSent(err error) error { return operation.NotSent(err) }
 
-// refused is what a person says who has heard that the other side has refused.
+// refused is the finding of a person who learned that the bank refused the call.
 func refused(err error) operation.Finding { return operation.Refused(err) }
 
-// known are the options by which a definition knows the errors of its program that are found by more than their text and fields.
+// known returns the options that let a definition recognize errors by more than text and fields.
 func known() []operation.Option {
 	return []operation.Option{operation.WithErrors(errNoFunds, &codeError{}, &softDecline{}, &opaqueDecline{})}
 }

@@ -13,7 +13,8 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// charge has the bank pay: by card A if there is one, and by card B if there is none or that is declined.
+// charge makes the charge of a round: by card A if the plan has one, and by card B if card A is
+// declined or missing.
 func (r *running) charge(in *journal.Plan, round *journal.Round, n int) error {
 	if cards := round.Day.Cards; cards != journal.NoRefusal {
 		paid, err := r.byCardA(round, n)
@@ -28,7 +29,8 @@ func (r *running) charge(in *journal.Plan, round *journal.Round, n int) error {
 	return r.pay(c, round)
 }
 
-// byCardA tries card A, and reports whether it has paid.
+// byCardA tries card A and reports whether it paid. A declined card is neither paid nor an error.
+// An error that the function cannot recognize as "declined" is returned.
 func (r *running) byCardA(round *journal.Round, n int) (paid bool, err error) {
 	c := r.customer(round.Card(n), round.Call)
 	c.place, c.window = journal.CardPlace(n), round.Window
@@ -51,7 +53,7 @@ func (r *running) byCardA(round *journal.Round, n int) (paid bool, err error) {
 	return false, nil
 }
 
-// pay makes a charge, alone or together with another one.
+// pay makes a charge, alone or in parallel with a second one.
 func (r *running) pay(c *customer, round *journal.Round) error {
 	if !round.Day.Beside {
 		return r.paidBy(c)(operation.Call(r.Op, c.step, c.policy(), c.book, r.chargeUndos(c, round)...))
@@ -72,7 +74,7 @@ func (r *running) pay(c *customer, round *journal.Round) error {
 	return failed
 }
 
-// paidBy keeps the receipt of a charge for the answer.
+// paidBy returns a function that adds the receipt of the charge to the answer.
 func (r *running) paidBy(c *customer) func(receipt string, err error) error {
 	return func(receipt string, err error) error {
 		if err == nil {
@@ -82,7 +84,8 @@ func (r *running) paidBy(c *customer) func(receipt string, err error) error {
 	}
 }
 
-// chargeUndos returns the undos of a charge in this release: the bank pays it back, and a row says so.
+// chargeUndos returns the undos of a charge in this release: first a refund by the bank, then a row
+// in Postgres.
 func (r *running) chargeUndos(c *customer, round *journal.Round) []operation.Undo[string] {
 	back := r.customer(journal.UndoOf(c.step, 0), round.Refund)
 	back.place, back.refunds, back.window = "refund of "+c.place, c.place, journal.LongWindow
@@ -94,18 +97,18 @@ func (r *running) chargeUndos(c *customer, round *journal.Round) []operation.Und
 	return undos[:round.ChargeUndos(r.release)]
 }
 
-// customer makes one call of the bank.
+// customer makes one call to the bank.
 type customer struct {
 	*running
 	step       string
-	place      string // what it charges
-	refunds    string // the place whose charge it refunds
+	place      string // what the charge is for
+	refunds    string // of a refund: the place of its charge
 	given      string // of an undo: the value of its step
 	safety     journal.Safety
 	window     time.Duration
-	generation int // how often it has asked
+	generation int // how often it has asked for the outcome
 	declined   bool
-	refusal    journal.Refusal // the type of the error of that
+	refusal    journal.Refusal // the type of the error if declined
 	slow       bool
 	unsent     bool // some attempts fail before anything is sent
 	doubt      bool // an attempt had no answer
@@ -132,16 +135,18 @@ func (c *customer) request(key string) bank.Request {
 	}
 }
 
-// errUnsent is the error of an attempt that has failed before anything was sent.
+// errUnsent is the error of an attempt that failed before anything was sent.
 var errUnsent = errors.New("the bank cannot be dialled")
 
-// errLost is the error of a charge that was made, and whose answer is lost on its way.
+// errLost is the error of a charge that was made and whose answer was lost.
 var errLost = errors.New("the answer of the bank is lost")
 
+// book sends the request to the bank, or fails before it is sent. It logs every answer before the
+// operation gets it, so that the audit can check that no answer is lost.
 func (c *customer) book(ctx context.Context, key string) (string, error) {
 	if c.unsent && !c.calm && (rand.IntN(3) == 0 || c.doubt && rand.IntN(2) == 0) {
 		c.note(journal.Event{Kind: journal.KindUnsent, Op: c.name, Operation: c.ID(), Name: c.step})
-		if rand.IntN(3) == 0 || c.doubt { // the program itself says that it never will be
+		if rand.IntN(3) == 0 || c.doubt { // the program gives up on this call
 			return "", operation.Final(notSent(errUnsent))
 		}
 		return "", notSent(errUnsent)
@@ -150,7 +155,8 @@ func (c *customer) book(ctx context.Context, key string) (string, error) {
 		go c.cancelSoon(c.ID())
 	}
 	receipt, err := c.bank.Book(ctx, c.request(key))
-	if err == nil && c.unsent && !c.calm && rand.IntN(3) == 0 { // what is not sent has to follow what has no answer
+	// Lose some answers: an unsent attempt must also occur after an attempt without an answer.
+	if err == nil && c.unsent && !c.calm && rand.IntN(3) == 0 {
 		receipt, err = "", errLost
 	}
 	c.doubt = c.doubt || err != nil && !errors.Is(err, bank.ErrDeclined)
@@ -169,7 +175,7 @@ func (c *customer) book(ctx context.Context, key string) (string, error) {
 	return receipt, err
 }
 
-// cancelSoon cancels an operation while its call is under way, or soon after.
+// cancelSoon cancels an operation within 20 ms, so that its call is often still in progress.
 func (s *shop) cancelSoon(id string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
@@ -177,12 +183,12 @@ func (s *shop) cancelSoon(id string) {
 	s.cancel(ctx, s.pool, id)
 }
 
-// heard notes that the bank has answered, before the operation is told.
+// heard logs an answer of the bank before the operation gets it.
 func (c *customer) heard(what string) {
 	c.note(journal.Event{Kind: journal.KindHeard, Op: c.name, Operation: c.ID(), Name: c.step, Value: what})
 }
 
-// find asks for the outcome of a key. After that the bank refuses what was sent before.
+// find asks the bank for the outcome of a key. From then on, the bank refuses older requests.
 func (c *customer) find(ctx context.Context, key string) (string, bool, error) {
 	reply, err := c.bank.Ask(ctx, c.request(key))
 	if err != nil {

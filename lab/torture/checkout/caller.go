@@ -16,7 +16,7 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// caller makes calls, one after the other.
+// caller makes one call after the other.
 type caller struct {
 	*shop
 	seed  uint64
@@ -26,7 +26,8 @@ type caller struct {
 	pools []*pgxpool.Pool
 }
 
-// key chooses one of those in use: the present ones, or one of a while ago.
+// key returns a random key. Keys change with time; a third of the calls use a key that may be
+// older.
 func (c *caller) key() string {
 	age := int((history.Now() - c.start) / c.life)
 	if rand.IntN(3) == 0 {
@@ -35,7 +36,7 @@ func (c *caller) key() string {
 	return fmt.Sprintf("key-%d-%d", max(age, 0), rand.IntN(c.keys))
 }
 
-// call makes one call, or one after the other without patience until there is an answer.
+// call makes one call. For a WalkIn it repeats short calls until one is answered.
 func (c *caller) call() history.Outcome {
 	verb, key := journal.Do, c.key()
 	plan := journal.PlanOf(c.seed, key)
@@ -48,7 +49,7 @@ func (c *caller) call() history.Outcome {
 	return c.once(verb, &plan, c.patience())
 }
 
-// insist makes calls that leave long before the bank has answered, and one that does not, now and then.
+// insist makes up to 30 calls that end long before the bank has answered, until one is answered.
 func (c *caller) insist(plan *journal.Plan) (outcome history.Outcome) {
 	const most = 30
 	for range most {
@@ -60,15 +61,15 @@ func (c *caller) insist(plan *journal.Plan) (outcome history.Outcome) {
 	return outcome
 }
 
-// patience is how long a caller waits for its answer.
+// patience returns the timeout of a call.
 func (c *caller) patience() time.Duration {
-	if rand.IntN(4) == 0 { // it leaves in the midst of something
+	if rand.IntN(4) == 0 { // the caller leaves early
 		return time.Duration(rand.IntN(100)) * time.Millisecond
 	}
 	return time.Duration(rand.IntN(4000)) * time.Millisecond
 }
 
-// once makes one call, and writes down when it began, and when and how it ended.
+// once makes one call and logs when it began, when it ended, and its outcome.
 func (c *caller) once(verb string, plan *journal.Plan, patience time.Duration) history.Outcome {
 	name, key := c.next(), plan.Key
 	c.note(journal.Event{Kind: journal.KindCall, Op: name, Verb: verb, Key: key})
@@ -79,10 +80,10 @@ func (c *caller) once(verb string, plan *journal.Plan, patience time.Duration) h
 	return e.Outcome
 }
 
-// callName is where the context of a call carries its name.
+// callName is the context key under which a call carries its history.Op.
 type callName struct{}
 
-// ask makes the call in a goroutine of its own: the function may panic.
+// ask makes the call. It uses a goroutine of its own because the function may panic.
 func (c *caller) ask(name history.Op, verb string, plan *journal.Plan, patience time.Duration) (e journal.Event, parked *operation.ParkedError) {
 	ctx, cancel := context.WithTimeout(context.WithValue(context.Background(), callName{}, name), patience)
 	defer cancel()
@@ -112,7 +113,7 @@ const scope = "operations"
 
 func hashOf(key string) idem.Hash { return idem.HashBytes([]byte(key)) }
 
-// begin starts the operation in a transaction, and leaves it to a Worker.
+// begin starts the operation in a transaction and leaves its execution to a Worker.
 func (c *caller) begin(ctx context.Context, pool *pgxpool.Pool, plan *journal.Plan) journal.Event {
 	tx, err := pool.Begin(ctx)
 	if err != nil {
@@ -129,7 +130,7 @@ func (c *caller) begin(ctx context.Context, pool *pgxpool.Pool, plan *journal.Pl
 	return journal.Event{Outcome: history.InProgress, Operation: id}
 }
 
-// answerOf turns what a call returned into what is written of it.
+// answerOf converts the results of a call into its return event.
 func answerOf(result idem.Result, err error) journal.Event {
 	e := journal.Event{Outcome: outcomeOf(result, err), Operation: result.ExecutionID, Rejected: result.Rejected}
 	if err != nil {
@@ -140,7 +141,7 @@ func answerOf(result idem.Result, err error) journal.Event {
 	}
 	if e.Outcome.Answered() {
 		e.Answer = new(journal.Answer)
-		_ = json.Unmarshal(result.Body, e.Answer) // the checker finds out if it does not
+		_ = json.Unmarshal(result.Body, e.Answer) // the checker notices an empty answer
 	}
 	return e
 }

@@ -15,17 +15,17 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// What a function does on an ordinary day.
+// The methods below are the parts of a function that journal.Day plans.
 
-// halfTheTime is when something goes wrong that does so again and again, until the end of the run.
+// halfTheTime reports whether a repeated failure happens this time. It never happens after the run.
 func (r *running) halfTheTime() bool { return !r.calm && rand.IntN(2) == 0 }
 
-// saw notes what the function has made of what a step has returned.
+// saw logs what the function sees of the result of a step.
 func (r *running) saw(step, what string) {
 	r.note(journal.Event{Kind: journal.KindSaw, Op: r.name, Operation: r.ID(), Name: step, Value: what})
 }
 
-// putIn takes the step that the release has put in.
+// putIn executes the step that this release inserts before the charge, if there is one.
 func (r *running) putIn(round *journal.Round, n int) error {
 	d, name := &round.Day, round.PutIn(n)
 	switch {
@@ -52,7 +52,7 @@ func (r *running) putIn(round *journal.Round, n int) error {
 	return nil
 }
 
-// reserve takes the Tx of a round, before the charge or behind it.
+// reserve executes the Tx of a round. behind is the position of this call relative to the charge.
 func (r *running) reserve(round *journal.Round, n int, behind bool) error {
 	if behind != round.Day.Behind {
 		return nil
@@ -68,7 +68,7 @@ func (r *running) reserve(round *journal.Round, n int, behind bool) error {
 	return nil
 }
 
-// undoTx returns an undo that gives back what its step took of the stock.
+// undoTx returns an undo that puts back what its step took from the stock.
 func (r *running) undoTx(name string, amount int, round *journal.Round) operation.Undo[string] {
 	return operation.UndoTx(func(tx pgx.Tx, given string) error {
 		_, err := r.write(tx, name, -amount, given)
@@ -80,7 +80,7 @@ func (r *running) undoTx(name string, amount int, round *journal.Round) operatio
 	})
 }
 
-// die kills this process, once in so many times.
+// die kills this process with probability 1/times.
 func (r *running) die(times int) {
 	if !r.calm && rand.IntN(times) == 0 {
 		r.note(journal.Event{Kind: journal.KindDie, Op: r.name, Operation: r.ID()})
@@ -88,7 +88,7 @@ func (r *running) die(times int) {
 	}
 }
 
-// count takes the step that returns a number.
+// count executes the step that returns a number which a float64 cannot represent.
 func (r *running) count(round *journal.Round, n int) error {
 	if !round.Day.Exact {
 		return nil
@@ -108,7 +108,7 @@ func (r *running) count(round *journal.Round, n int) error {
 	return nil
 }
 
-// trouble is what goes wrong behind a charge.
+// trouble causes the failure that the plan has after the charge, half of the time.
 func (r *running) trouble(round *journal.Round, n int) error {
 	kind, name := round.Day.Trouble, round.Confirm(n)
 	switch kind {
@@ -134,7 +134,7 @@ func (r *running) trouble(round *journal.Round, n int) error {
 	return nil
 }
 
-// violate breaks a constraint, at once or when COMMIT checks it.
+// violate breaks a unique constraint, at once or at COMMIT.
 func violate(ctx context.Context, tx pgx.Tx, kind journal.Trouble, nonce string) error {
 	if kind == journal.Violates {
 		if _, err := tx.Exec(ctx, "SET CONSTRAINTS torture.once_id_key IMMEDIATE"); err != nil {

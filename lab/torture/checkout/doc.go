@@ -1,16 +1,19 @@
-// Package checkout is what a worker process does in a run of operations: it calls them, under keys that others call as well,
-// runs a Worker that finishes what others have left, and sends signals. It knows nothing of faults and does not judge; it
-// writes down what it did and what it was told.
+// Package checkout is the program of a worker process in a run of operations. It calls operations
+// under keys that other processes call too, runs a Worker that finishes what others have left, and
+// sends signals. It knows nothing of the faults and does not judge. It logs what it did and which
+// answers it got.
 //
 //	worker.go    the process
 //	caller.go    the calls, and what an answer means
-//	watch.go     what a call tells while it is made
-//	shop.go      the operation
-//	call.go      its calls of the bank
+//	watch.go     logs calls that wait
+//	shop.go      the function of the operation
+//	call.go      its calls to the bank
+//	part.go      its child operations
 //	refusal.go   the errors with which cards are declined
-//	day.go       what else a function does on an ordinary day
+//	day.go       changes and failures that need no fault
 //	advice.go    what the documentation of package operation advises
 //	person.go    what people do about operations
-//	recent.go    which operations they look at
-//	finish.go    the end of a run, when nothing goes wrong any more
+//	recent.go    the operations that they look at
+//	backlog.go   keeps the queue of operations short
+//	finish.go    the end of a run, without faults
 package checkout

@@ -14,11 +14,16 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// Finish works on what is left when all workers have ended, until every operation has ended, or ctx ends. It runs one release of the code after the
-// other. Between two of them a person sees to all that is parked. One of the releases has all steps that are recorded of an operation: the one
-// that took the last of them. The database is told that the leases of the workers are over, and that what was due later is due. What has not ended
-// when ctx does is for the audit to report. No release takes more than half of the time that is left, so an operation that never gets on does not
-// keep the others from being seen to.
+// Finish executes what is left after all workers have ended, until every operation has ended or ctx
+// ends.
+//
+// It deploys one release after the other, because some release has all recorded steps of an
+// operation: the one that recorded the last step. After each release it handles all parked
+// operations as a person would. Leases of the workers are deleted and long sleeps are shortened, so
+// that nothing waits.
+//
+// A release gets at most half of the remaining time, so that an operation without progress does not
+// block the others. The audit reports what has not ended when ctx ends.
 func Finish(ctx context.Context, c Config, pool *pgxpool.Pool, writer *history.Writer) error {
 	if _, err := pool.Exec(ctx, "DELETE FROM idem.leases"); err != nil {
 		return err
@@ -49,7 +54,7 @@ func Finish(ctx context.Context, c Config, pool *pgxpool.Pool, writer *history.W
 	return nil
 }
 
-// finish runs a Worker until no operation runs any more, or half of the time of ctx is over.
+// finish runs a Worker until no operation is running, or half of the time of ctx has passed.
 func (s *shop) finish(ctx context.Context) error {
 	if deadline, ok := ctx.Deadline(); ok {
 		bounded, cancel := context.WithTimeout(ctx, time.Until(deadline)/2)
@@ -70,7 +75,7 @@ func (s *shop) finish(ctx context.Context) error {
 	return err
 }
 
-// seeToAll sees to all that is parked, as a person does, and tells how many that are.
+// seeToAll handles all parked operations as a person would, and returns their number.
 func (s *shop) seeToAll(ctx context.Context) (int, error) {
 	rows, err := s.pool.Query(ctx, "SELECT id::text FROM idem.operations WHERE state = 'parked'")
 	if err != nil {
@@ -83,7 +88,8 @@ func (s *shop) seeToAll(ctx context.Context) (int, error) {
 	return len(ids), err
 }
 
-// awaitEnd returns when no operation runs but those whose child is parked, or ctx has ended.
+// awaitEnd waits until no operation is running, except those that await a parked child, or ctx
+// ends.
 func awaitEnd(ctx context.Context, pool *pgxpool.Pool) error {
 	const due = "UPDATE idem.operations SET wake_at = clock_timestamp() WHERE state = 'running' AND kind <> 'child' AND wake_at > clock_timestamp() + '2 s'"
 	const left = `WITH RECURSIVE waits AS (

@@ -11,7 +11,7 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// leave leaves a part of the round to a child, if this is its spot.
+// leave executes the child of the round if at is its spot.
 func (r *running) leave(in *journal.Plan, round *journal.Round, n int, at journal.Spot) error {
 	part := &round.Part
 	if part.At != at {
@@ -48,7 +48,7 @@ func (r *running) leave(in *journal.Plan, round *journal.Round, n int, at journa
 	return nil
 }
 
-// partUndos returns the undos of a child.
+// partUndos returns the undos of the child.
 func (r *running) partUndos(name string, round *journal.Round, n int) []operation.Undo[idem.Response] {
 	undo := journal.UndoOf(name, 0)
 	switch round.Part.Undo {

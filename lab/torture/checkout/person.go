@@ -14,9 +14,10 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// What a person does about operations.
+// The methods below act as a person who operates the service.
 
-// meddle cancels an operation now and then, and sees to what is parked.
+// meddle acts as a person after a call: it cancels an operation now and then, and handles parked
+// ones.
 func (c *caller) meddle(pool *pgxpool.Pool, e *journal.Event, parked *operation.ParkedError) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
@@ -38,7 +39,7 @@ func (c *caller) meddle(pool *pgxpool.Pool, e *journal.Event, parked *operation.
 	}
 }
 
-// visit sees to a child that is parked, of which no caller is told, or cancels it.
+// visit handles or cancels a parked child. No caller is notified of a parked child.
 func (c *caller) visit(ctx context.Context, pool *pgxpool.Pool) {
 	const parked = "SELECT id::text FROM idem.operations WHERE state = 'parked' AND parent IS NOT NULL ORDER BY random() LIMIT 1"
 	var id string
@@ -55,7 +56,8 @@ func (s *shop) meddles(what, id string) {
 	s.note(journal.Event{Kind: journal.KindMeddle, Operation: id, Name: what})
 }
 
-// cancel cancels an operation, without calling now and then, and sends the same Cancel again now and then: that changes nothing.
+// cancel cancels an operation, sometimes WithoutCalling, and sometimes twice. The second Cancel
+// must have no effect.
 func (s *shop) cancel(ctx context.Context, pool *pgxpool.Pool, id string, opts ...operation.CancelOption) {
 	if rand.IntN(3) == 0 {
 		opts = append(opts, operation.WithoutCalling())
@@ -66,8 +68,9 @@ func (s *shop) cancel(ctx context.Context, pool *pgxpool.Pool, id string, opts .
 	}
 }
 
-// seeTo settles a call in doubt by what the bank says, and lets anything else go on. An operation that was canceled and whose code has changed
-// may be ended without the code, before the end of the run.
+// seeTo handles a parked operation. A call in doubt is resolved by the books of the bank, and any
+// other operation is retried. A canceled operation whose code has changed may be canceled
+// WithoutCode.
 func (s *shop) seeTo(ctx context.Context, pool *pgxpool.Pool, id string) {
 	status, err := operation.Show(ctx, pool, id)
 	switch {
@@ -82,15 +85,16 @@ func (s *shop) seeTo(ctx context.Context, pool *pgxpool.Pool, id string) {
 	}
 }
 
-// errRefused is what a person hears who is told that something was refused.
+// errRefused is the error with which a person resolves a call that the bank refused.
 var errRefused = operation.Final(bank.ErrDeclined)
 
-// settle says what the bank says. What the bank does not know of by now it refuses from here on.
+// settle resolves a call in doubt by the books of the bank. After LookUp the bank refuses requests
+// for the step that were sent earlier, so NotHappened stays true.
 func (s *shop) settle(ctx context.Context, pool *pgxpool.Pool, id string, status *operation.Status) {
 	isUndo := status.Kind == "undo"
 	step := status.Step
 	if isUndo {
-		step = journal.UndoOf(status.Step, 0) // the other one is a Tx
+		step = journal.UndoOf(status.Step, 0) // the second undo is a Tx and is never in doubt
 	}
 	reply, err := s.bank.LookUp(ctx, bank.Request{Operation: id, Step: step, Slot: s.slot, Process: s.process()})
 	if err != nil {
@@ -102,14 +106,15 @@ func (s *shop) settle(ctx context.Context, pool *pgxpool.Pool, id string, status
 		finding = operation.Happened(nil)
 	case reply.Done:
 		finding = operation.Happened(reply.Receipt)
-	case strings.HasPrefix(step, "charge-") && rand.IntN(3) == 0: // of card A the function asks for an error of its type
+	// Not for card A, whose function expects an error of a certain type.
+	case strings.HasPrefix(step, "charge-") && rand.IntN(3) == 0:
 		finding = refused(errRefused)
 	}
 	s.meddles("resolve", id)
 	_ = operation.Resolve(ctx, pool, id, finding.As(*status).Of(status.Step))
 }
 
-// parkedOf is the ParkedError that err is, or nil.
+// parkedOf returns the ParkedError in err, or nil.
 func parkedOf(err error) *operation.ParkedError {
 	parked, _ := errors.AsType[*operation.ParkedError](err)
 	return parked

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// recent are the ids of the latest operations that this process has run.
+// recent has the ids of the last operations that this process ran.
 type recent struct {
 	mu  sync.Mutex
 	ids []string
@@ -19,7 +19,7 @@ func (r *recent) add(id string) {
 	r.ids = r.ids[max(len(r.ids)-most, 0):]
 }
 
-// one returns one of them, empty if there is none.
+// one returns a random id, or "" if there is none.
 func (r *recent) one() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

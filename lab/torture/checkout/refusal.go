@@ -10,11 +10,12 @@ import (
 	"github.com/idem-go/idem/lab/torture/journal"
 )
 
-// The errors with which card A is declined: one of each way in which programs tell errors apart.
+// The errors with which card A is declined. There is one for each way in which programs recognize
+// errors: identity, an Is method, an interface, a type, and the fields of a *pgconn.PgError.
 
 var errNoFunds = errors.New("no funds")
 
-// codeError is known by its code alone.
+// codeError is an error that matches by its code only.
 type codeError struct {
 	Code int
 	Text string
@@ -22,30 +23,30 @@ type codeError struct {
 
 func (e *codeError) Error() string { return fmt.Sprint(e.Text, " ", e.Code) }
 
-// Is reports whether target has the same code, whatever its text says.
+// Is reports whether target is a codeError with the same code.
 func (e *codeError) Is(target error) bool {
 	other, ok := target.(*codeError)
 	return ok && other.Code == e.Code
 }
 
-// decliner is how a program asks of an error what it means.
+// decliner is an interface by which a program recognizes a declined card.
 type decliner interface {
 	error
 	Declined() bool
 }
 
-// softDecline is a decliner.
+// softDecline implements decliner.
 type softDecline struct{ Again bool }
 
 func (e *softDecline) Error() string  { return fmt.Sprint("declined, may be tried again: ", e.Again) }
 func (e *softDecline) Declined() bool { return true }
 
-// opaqueDecline shows nothing of itself but its type.
+// opaqueDecline has no exported fields, so only its type identifies it.
 type opaqueDecline struct{ reason int }
 
 func (e *opaqueDecline) Error() string { return "declined, for a reason of its own" }
 
-// refusalOf is the error of a type with which card A is declined.
+// refusalOf returns an error of the given type, with which card A is declined.
 func refusalOf(r journal.Refusal) error {
 	switch r {
 	case journal.Wrapped:
@@ -64,7 +65,7 @@ func refusalOf(r journal.Refusal) error {
 	return errNoFunds
 }
 
-// says reports whether a program finds in err that card A is declined.
+// says reports whether a program recognizes in err that card A was declined.
 func says(r journal.Refusal, err error) bool {
 	switch r {
 	case journal.CustomIs:

@@ -20,21 +20,21 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// shop is what runs operations: a process.
+// shop is the state of a worker process that runs operations.
 type shop struct {
 	slot, incarnation int
 	pooled            bool
-	calm              bool // its functions do nothing wrong
-	release           int  // of its code
+	calm              bool // inject no failures
+	release           int  // of the code
 	seed              uint64
 	pool              *pgxpool.Pool
 	bank              *bank.Client
 	history           *history.Writer
-	numbers           atomic.Uint32 // of calls and runs
+	numbers           atomic.Uint32 // counts calls and runs
 
 	checkout *operation.Definition[journal.Plan]
-	walkIn   *operation.Definition[journal.Plan] // of which no Worker knows before the end
-	part     *operation.Definition[journal.Plan] // the child of another
+	walkIn   *operation.Definition[journal.Plan] // unknown to every Worker until Finish
+	part     *operation.Definition[journal.Plan] // for child operations
 	recent   recent
 }
 
@@ -44,7 +44,7 @@ func (s *shop) define() {
 	s.part = operation.Define("part", s.run, known()...)
 }
 
-// definitionOf is what a plan is an operation of.
+// definitionOf returns the definition for a plan.
 func (s *shop) definitionOf(p *journal.Plan) *operation.Definition[journal.Plan] {
 	if p.WalkIn {
 		return s.walkIn
@@ -52,7 +52,7 @@ func (s *shop) definitionOf(p *journal.Plan) *operation.Definition[journal.Plan]
 	return s.checkout
 }
 
-// next names a call or a run.
+// next returns an identifier for a call or a run.
 func (s *shop) next() history.Op { return history.NewOp(s.slot, s.incarnation, s.numbers.Add(1)) }
 
 func (s *shop) process() uint32 { return history.NewOp(s.slot, s.incarnation, 0).Process() }
@@ -67,8 +67,8 @@ type running struct {
 	*shop
 	*operation.Op
 	name   history.Op
-	values map[string]string // what its steps have returned
-	paid   map[string]string // the receipts, by place
+	values map[string]string // results of the steps
+	paid   map[string]string // receipts by place
 }
 
 const uniqueViolation = "23505"
@@ -78,7 +78,8 @@ var (
 	errFlaky = errors.New("the function fails for once")
 )
 
-// run is the function of the operation.
+// run is the function of the operation. It logs its begin and its end, and whether it failed with
+// an error that does not end the operation.
 func (s *shop) run(op *operation.Op, in journal.Plan) (resp idem.Response, err error) {
 	r := &running{shop: s, Op: op, name: s.next(), values: map[string]string{}, paid: map[string]string{}}
 	s.recent.add(op.ID())
@@ -110,7 +111,7 @@ func (r *running) do(in *journal.Plan) (idem.Response, error) {
 	return r.response(201), nil
 }
 
-// outcome is how the operation ends whose step has failed.
+// outcome converts the error of a step into the error of the operation: a declined charge rejects.
 func (r *running) outcome(err error) error {
 	if errors.Is(err, bank.ErrDeclined) {
 		return idem.Reject(r.response(402))
@@ -126,7 +127,7 @@ func (r *running) response(status int) idem.Response {
 	return idem.Response{Status: status, Body: body}
 }
 
-// round does one round of the plan.
+// round executes one round of the plan.
 func (r *running) round(in *journal.Plan, round *journal.Round, n int) error {
 	for _, first := range []func() error{
 		func() error { return r.leave(in, round, n, journal.Front) },
@@ -157,7 +158,8 @@ func (r *running) round(in *journal.Plan, round *journal.Round, n int) error {
 	return r.pause(round, n)
 }
 
-// write is what a step in Postgres does. What it returns is like nothing that any other run of it returns.
+// write inserts the row of a Tx or of an undo, and returns a nonce that is unique for every
+// attempt.
 func (r *running) write(tx pgx.Tx, step string, amount int, given string) (string, error) {
 	nonce := fmt.Sprintf("%v/%d", r.next(), rand.Uint64())
 	_, err := tx.Exec(r.Context(), "INSERT INTO torture.steps VALUES ($1::text::uuid, $2::text, $3::text, $4::int8, $5::int8, $6::text)",
@@ -165,7 +167,7 @@ func (r *running) write(tx pgx.Tx, step string, amount int, given string) (strin
 	return nonce, err
 }
 
-// stumble is what goes wrong with a function.
+// stumble makes the function fail, panic, or commit a checkpoint now and then.
 func (r *running) stumble() error {
 	switch n := rand.IntN(200); {
 	case r.calm:
@@ -179,7 +181,8 @@ func (r *running) stumble() error {
 	return nil
 }
 
-// pause waits, and has the signal sent that it waits for: about when the operation looks for it.
+// pause executes the pause of the round. For an Await, it sends the signal at about the time at
+// which the operation looks for it.
 func (r *running) pause(round *journal.Round, n int) error {
 	name := round.Wait(n)
 	switch round.Pause {
@@ -199,7 +202,8 @@ func (r *running) pause(round *journal.Round, n int) error {
 	return nil
 }
 
-// signal sends a signal, as soon as there is an operation to send it to.
+// signal sends a signal after a delay. It retries until the operation exists, and logs when the
+// signal was acknowledged.
 func (s *shop) signal(id, name string, after time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()

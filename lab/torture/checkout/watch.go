@@ -8,7 +8,7 @@ import (
 	"github.com/idem-go/idem/lab/torture/journal"
 )
 
-// watch notes which calls wait.
+// watch is an observer that logs which calls wait for their key.
 type watch struct{ *shop }
 
 func (w watch) TraceStart(ctx context.Context, _ idem.TraceStartData) context.Context { return ctx }

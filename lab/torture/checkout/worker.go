@@ -16,20 +16,20 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// Config is what a worker is told.
+// Config configures a worker.
 type Config struct {
 	Slot, Incarnation int
 	Seed              uint64
-	Start             time.Duration // of the run: from it follow the keys in use
+	Start             time.Duration // start of the run; the keys in use depend on it
 	Pooled            bool
-	Bank              string // its address
+	Bank              string // address of the bank
 	Callers           int
 	Keys              int
 	KeyLife           time.Duration
-	Calls             int // after which it ends, without limit if 0
+	Calls             int // the number of calls after which it exits; 0: no limit
 }
 
-// Work calls operations and works on them until stop ends.
+// Work calls operations and executes them with a Worker until stop ends.
 func Work(stop context.Context, c Config, pools []*pgxpool.Pool, writer *history.Writer) error {
 	s := &shop{slot: c.Slot, incarnation: c.Incarnation, pooled: c.Pooled, pool: pools[0], bank: bank.NewClient(c.Bank), history: writer, seed: c.Seed}
 	s.release = releaseAt(c.Seed, history.Now()-c.Start)
@@ -61,15 +61,16 @@ func Work(stop context.Context, c Config, pools []*pgxpool.Pool, writer *history
 	return err
 }
 
-// pause keeps a caller from asking without end where there is no answer.
+// pause delays a caller after a call without an answer, so that it does not spin.
 func pause(outcome history.Outcome) {
 	if !outcome.Answered() {
 		time.Sleep(time.Duration(1+rand.IntN(20)) * time.Millisecond)
 	}
 }
 
-// releaseAt is the release that is deployed at a time of a run: another one every second and a half, which may be an older one. A
-// process keeps the one with which it was started.
+// releaseAt returns the release that is deployed at the given age of a run. Another release,
+// possibly an older one, is deployed every 1.5 s. A process keeps the release with which it
+// started.
 func releaseAt(seed uint64, age time.Duration) int {
 	const lasts = 1500 * time.Millisecond
 	return rand.New(rand.NewPCG(seed, 1<<32+uint64(max(age, 0)/lasts))).IntN(journal.Releases)

@@ -24,7 +24,8 @@ type bouncer struct {
 	dsn     string
 }
 
-// BouncerPrepares tells whether prepared statements outlive a transaction behind the PgBouncer that is installed.
+// BouncerPrepares reports whether the installed PgBouncer supports prepared statements in
+// transaction mode.
 func BouncerPrepares() bool {
 	program, err := optional.Find("pgbouncer")
 	if err != nil {
@@ -34,7 +35,7 @@ func BouncerPrepares() bool {
 	return yes && err == nil
 }
 
-// startBouncer puts a pooler in front of the server at address, with the credentials of dsn.
+// startBouncer starts a pooler in front of the server at address, with the credentials of dsn.
 func startBouncer(ctx context.Context, dir, dsn, address string) (*bouncer, error) {
 	program, err := optional.Find("pgbouncer")
 	if err != nil {
@@ -67,7 +68,8 @@ func startBouncer(ctx context.Context, dir, dsn, address string) (*bouncer, erro
 	return b, nil
 }
 
-// A server that was away is asked again soon: the default makes clients wait for up to 15 s.
+// bouncerConfig makes PgBouncer retry a failed login soon (server_login_retry). With the default,
+// clients wait for up to 15 s after the server has been unavailable.
 const bouncerConfig = `[databases]
 * = host=%s port=%s user=%s password=%s
 [pgbouncer]
@@ -84,7 +86,8 @@ query_wait_timeout = 10
 logfile = %s
 `
 
-// writeConfig makes the directory, of the user that the program is to run as: it refuses to be root.
+// writeConfig writes the configuration to a new directory. If this process is root, the directory
+// belongs to an unprivileged user, because PgBouncer refuses to run as root.
 func writeConfig(dir string, server *url.URL, listen int) (path string, user *syscall.Credential, err error) {
 	if user, err = pgserver.Unprivileged(os.Getuid()); err != nil {
 		return "", nil, err

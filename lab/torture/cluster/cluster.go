@@ -15,32 +15,33 @@ import (
 	"github.com/idem-go/idem/lab/pgserver/child"
 )
 
-// Options say what there is. The zero value is a primary alone.
+// Options configure a cluster. The zero value is a single primary.
 type Options struct {
-	Bin      string   // directory of PostgreSQL's programs; by default the first installation found
-	Data     string   // where the data directory of the first primary is made
-	WAL      string   // where its write-ahead log is made, by default in Data
-	Settings []string // name=value, over those that every cluster has; see settings
+	Bin      string   // directory of PostgreSQL's programs; default: the first found
+	Data     string   // where the data directory of the first primary is created
+	WAL      string   // where its write-ahead log is created; default: in Data
+	Settings []string // name=value; they override settings
 	Env      []string // NAME=value, for the servers
 	Standby  Replication
-	Bouncer  bool // a PgBouncer in transaction mode
+	Bouncer  bool // start a PgBouncer in transaction mode
 }
 
-// settings make a commit durable and a server small.
+// settings are the settings of every server: durable commits, and a small memory.
 var settings = []string{
 	"fsync=on", "synchronous_commit=on", "full_page_writes=on", "wal_level=replica",
 	"max_connections=200", "shared_buffers=64MB", "max_wal_size=256MB",
 	"wal_sender_timeout=10s", "wal_receiver_timeout=10s", "wal_retrieve_retry_interval=100ms",
-	// What workers do wrong on purpose is no news, and keys do not belong into a log.
+	// Workers cause SQL errors on purpose, and a log must not contain keys.
 	"log_min_messages=log", "log_min_error_statement=panic", "log_checkpoints=off",
 }
 
-// Cluster is what runs. Its methods are not for concurrent use, except those that only tell something.
+// Cluster is a running cluster. Its methods must not be called concurrently, except those that only
+// return a value.
 type Cluster struct {
 	opts    Options
 	dir     string
 	guard   *child.Guard // removes dir
-	made    int          // servers so far
+	made    int          // number of servers created so far
 	fenced  []*pgserver.Server
 	primary *pgserver.Server
 	standby *pgserver.Server
@@ -48,14 +49,14 @@ type Cluster struct {
 	door    *door
 }
 
-// Start makes everything and returns when it takes connections.
+// Start starts the cluster and returns when it accepts connections.
 func Start(ctx context.Context, opts Options) (*Cluster, error) {
 	dir, err := os.MkdirTemp("", "idem-cluster-")
 	if err != nil {
 		return nil, err
 	}
 	c := &Cluster{opts: opts, dir: dir}
-	// If this process is killed, its servers take a moment to end.
+	// If this process is killed, its servers need a moment to end. The guard retries until then.
 	const script = `for _ in 1 2 3 4 5; do rm -rf --one-file-system "$0" 2>/dev/null && exit; sleep 1; done; exit 1`
 	if c.guard, err = child.NewGuard(script, dir); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
@@ -67,7 +68,7 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 }
 
 func (c *Cluster) start(ctx context.Context) (err error) {
-	if err := os.Chmod(c.dir, 0o711); err != nil { // the servers may run as another user, who has to pass through
+	if err := os.Chmod(c.dir, 0o711); err != nil { // the servers may run as another user
 		return err
 	}
 	opts, err := c.nextServer()
@@ -94,7 +95,7 @@ func (c *Cluster) start(ctx context.Context) (err error) {
 	return err
 }
 
-// nextServer returns the options of one more server, with a directory of its own.
+// nextServer returns the options of a new server, with a directory of its own.
 func (c *Cluster) nextServer() (pgserver.Options, error) {
 	c.made++
 	dir := filepath.Join(c.dir, fmt.Sprint("server", c.made))
@@ -103,7 +104,7 @@ func (c *Cluster) nextServer() (pgserver.Options, error) {
 	}, os.Mkdir(dir, 0o700)
 }
 
-// DSN is the address of the primary for clients: the same before and after a failover.
+// DSN returns the DSN of the primary for clients. A failover does not change it.
 func (c *Cluster) DSN() string {
 	if c.door == nil {
 		return c.primary.DSN()
@@ -111,7 +112,7 @@ func (c *Cluster) DSN() string {
 	return withAddress(c.primary.DSN(), c.door.address())
 }
 
-// BouncerDSN is the address of PgBouncer, which needs no password; empty if there is none.
+// BouncerDSN returns the DSN of PgBouncer, or "" if there is none. It needs no password.
 func (c *Cluster) BouncerDSN() string {
 	if c.bouncer == nil {
 		return ""
@@ -119,13 +120,13 @@ func (c *Cluster) BouncerDSN() string {
 	return c.bouncer.dsn
 }
 
-// Primary is the server that takes writes.
+// Primary returns the server that takes writes.
 func (c *Cluster) Primary() *pgserver.Server { return c.primary }
 
-// Standby is the replica, nil if there is none.
+// Standby returns the standby, or nil if there is none.
 func (c *Cluster) Standby() *pgserver.Server { return c.standby }
 
-// AwaitReady returns when the primary takes writes, which after a crash is when it has recovered.
+// AwaitReady waits until the primary takes writes. After a crash this includes its recovery.
 func (c *Cluster) AwaitReady(ctx context.Context) error {
 	for {
 		err := c.Writable(ctx)
@@ -140,12 +141,13 @@ func (c *Cluster) AwaitReady(ctx context.Context) error {
 	}
 }
 
-// Writable is nil if the primary takes writes.
+// Writable returns nil if the primary takes writes.
 func (c *Cluster) Writable(ctx context.Context) error {
 	return c.Exec(ctx, "create temp table ready () on commit drop")
 }
 
-// Exec runs one statement on the primary, over a connection of its own that nothing of what clients suffer gets into.
+// Exec executes a statement on the primary. It uses a direct connection of its own, which the
+// faults of client connections do not affect.
 func (c *Cluster) Exec(ctx context.Context, sql string, args ...any) error {
 	return c.Do(ctx, func(conn *pgx.Conn) error {
 		_, err := conn.Exec(ctx, sql, args...)
@@ -153,7 +155,7 @@ func (c *Cluster) Exec(ctx context.Context, sql string, args ...any) error {
 	})
 }
 
-// Do lends a connection to the primary.
+// Do calls use with a direct connection to the primary, and closes the connection afterwards.
 func (c *Cluster) Do(ctx context.Context, use func(*pgx.Conn) error) error {
 	conn, err := pgx.Connect(ctx, withApplication(c.primary.DSN()))
 	if err != nil {
@@ -170,7 +172,7 @@ func (c *Cluster) Do(ctx context.Context, use func(*pgx.Conn) error) error {
 // Application is the application_name of the cluster's own connections.
 const Application = "torture"
 
-// Close stops everything and removes it. What was made at Data stays.
+// Close stops all servers and removes their files, except those at Options.Data.
 func (c *Cluster) Close() error {
 	var errs []error
 	if c.bouncer != nil {

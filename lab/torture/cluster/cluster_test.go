@@ -19,7 +19,7 @@ import (
 	"github.com/idem-go/idem/lab/waiting"
 )
 
-// The test binary is also a process that has a cluster, and is killed.
+// The test binary is also a process that starts a cluster and is killed.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "with-cluster" {
 		c, err := cluster.Start(context.Background(), cluster.Options{Bin: os.Args[2], Bouncer: os.Args[3] == "true"})
@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 
 const patience = waiting.Limit
 
-// within is a context that ends with the test, or when its time is over.
+// within returns a context that ends with the test or after d.
 var within = waiting.Within
 
 func bin(t *testing.T) string {
@@ -126,7 +126,7 @@ func TestClusterOfAProcessThatIsKilledLeavesNothing(t *testing.T) {
 	}
 }
 
-// processesIn are those that have dir in their command line.
+// processesIn returns the processes with dir in their command line.
 func processesIn(dir string) []string {
 	var found []string
 	paths, _ := filepath.Glob("/proc/[0-9]*/cmdline")

@@ -1,7 +1,7 @@
-// Package cluster is the Postgres that a torture tortures: a primary that keeps what it has acknowledged, and, if asked
-// for, a streaming standby and a PgBouncer in transaction mode, all from the programs on this machine.
+// Package cluster runs the PostgreSQL servers of a torture: a durable primary and, on request, a
+// streaming standby and a PgBouncer. It uses the programs that are installed on this machine.
 //
-// The addresses of a cluster stay the same whatever is done to it. A server that is started again has the port that it
-// had. A cluster with a standby has a door, a port that leads to whichever server is the primary: after a failover,
-// nothing leads to the old one any more.
+// The addresses of a cluster do not change. A server that is restarted keeps its port. A cluster
+// with a standby has a door, a port that is forwarded to the current primary: after a failover no
+// connection leads to the old primary.
 package cluster

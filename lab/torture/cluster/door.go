@@ -6,13 +6,14 @@ import (
 	"sync"
 )
 
-// door is a port that leads to one server at a time, as the address of a service does that fails over.
+// door is a TCP proxy that forwards its port to one server at a time, like the address of a service
+// that fails over.
 type door struct {
 	listener *net.TCPListener
 	serving  sync.WaitGroup
 
 	mu     sync.Mutex
-	target string // empty: closed
+	target string // "": refuse connections
 	inside map[net.Conn]struct{}
 }
 
@@ -28,7 +29,7 @@ func openDoor(target string) (*door, error) {
 
 func (d *door) address() string { return d.listener.Addr().String() }
 
-// lead cuts all connections and leads new ones to another server, or to none.
+// lead closes all connections and forwards new ones to target, or refuses them if target is "".
 func (d *door) lead(target string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -77,7 +78,8 @@ func (d *door) serve(client *net.TCPConn) {
 	}
 }
 
-// carry passes each end of a stream on by itself: a client that has sent all may still want the answer.
+// carry copies both directions. It forwards the end of each stream separately, because a client
+// that has closed its side may still wait for the answer.
 func carry(client, server *net.TCPConn) {
 	var both sync.WaitGroup
 	pass := func(to, from *net.TCPConn) {
@@ -89,7 +91,8 @@ func carry(client, server *net.TCPConn) {
 	both.Wait()
 }
 
-// enter reports false if the door has been turned meanwhile.
+// enter registers the connections. It returns false if the target has changed since they were
+// opened.
 func (d *door) enter(target string, conns ...net.Conn) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// echo listens and answers each connection with its name and then with what it gets.
+// echo starts a server that answers each connection with its name and then echoes the input.
 func echo(t *testing.T, name string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -8,8 +8,8 @@ import (
 	"github.com/idem-go/idem/lab/torture/cluster"
 )
 
-// A pooler in transaction mode hands every statement to another session: neither a prepared statement nor a lock of the
-// session would last.
+// A pooler in transaction mode may send every statement to another session, so neither prepared
+// statements nor session locks last.
 func TestSchemaIsMigratedThroughThePoolerByManyAtOnce(t *testing.T) {
 	t.Parallel()
 	c := start(t, cluster.Options{Bouncer: true})

@@ -9,21 +9,22 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Replication is whether there is a standby, and whether a commit waits for it.
+// Replication selects whether there is a standby and whether a commit waits for it.
 type Replication int
 
 const (
 	NoStandby Replication = iota
-	// Asynchronous replication may lose what was acknowledged shortly before the primary died.
+	// Asynchronous replication may lose commits that were acknowledged shortly before the primary
+	// died.
 	Asynchronous
-	// Synchronous replication does not acknowledge what the standby has not written to its disk.
+	// Synchronous replication acknowledges a commit after the standby has written it to disk.
 	Synchronous
 )
 
-// standbyName is what synchronous_standby_names has.
+// standbyName is the application name of the standby, for synchronous_standby_names.
 const standbyName = "standby"
 
-// AddStandby makes a standby of the primary and returns when it streams.
+// AddStandby creates a standby and returns when it streams. It fails if there is one already.
 func (c *Cluster) AddStandby(ctx context.Context) error {
 	if c.standby != nil {
 		return errors.New("there is a standby already")
@@ -41,7 +42,7 @@ func (c *Cluster) AddStandby(ctx context.Context) error {
 	return c.awaitStreaming(ctx)
 }
 
-// synchronous is what synchronous_standby_names is when all is well.
+// synchronous returns the regular value of synchronous_standby_names.
 func (c *Cluster) synchronous() string {
 	if c.opts.Standby == Synchronous && c.standby != nil {
 		return standbyName
@@ -49,8 +50,8 @@ func (c *Cluster) synchronous() string {
 	return ""
 }
 
-// SetSynchronous makes COMMIT on the primary wait for the standbys named, for one that does not exist if the name is
-// nobody's.
+// SetSynchronous sets synchronous_standby_names on the primary. With a name that no standby has,
+// every COMMIT waits.
 func (c *Cluster) SetSynchronous(ctx context.Context, names string) error {
 	return c.Do(ctx, func(conn *pgx.Conn) error {
 		if _, err := conn.Exec(ctx, "alter system set synchronous_standby_names = '"+names+"'"); err != nil {
@@ -61,7 +62,7 @@ func (c *Cluster) SetSynchronous(ctx context.Context, names string) error {
 	})
 }
 
-// ResetSynchronous undoes SetSynchronous.
+// ResetSynchronous sets synchronous_standby_names to its regular value.
 func (c *Cluster) ResetSynchronous(ctx context.Context) error {
 	return c.SetSynchronous(ctx, c.synchronous())
 }
@@ -84,11 +85,12 @@ func (c *Cluster) awaitStreaming(ctx context.Context) error {
 	})
 }
 
-// Isolate cuts all clients off, until a Failover.
+// Isolate disconnects all clients and refuses new ones until Failover.
 func (c *Cluster) Isolate() { c.door.lead("") }
 
-// Failover promotes the standby and leads clients to it. The primary, which has to be dead, is fenced: it is never
-// started again, and nothing leads to it. The cluster then has no standby until AddStandby.
+// Failover promotes the standby and routes clients to it. The old primary must be dead. It is
+// fenced: it is never started again and gets no connections. The cluster then has no standby until
+// AddStandby.
 func (c *Cluster) Failover(ctx context.Context) error {
 	switch {
 	case c.standby == nil:

@@ -16,6 +16,8 @@ import (
 	"github.com/idem-go/idem/lab/torture/cluster"
 )
 
+// clockJumps returns the leg whose server reads its time of day from a file by libfaketime. The leg
+// changes that file while the server runs.
 func clockJumps() Leg {
 	return Leg{
 		Name:       Clock,
@@ -35,9 +37,11 @@ func clockJumps() Leg {
 	}
 }
 
-// clock is the time of day as libfaketime tells it.
+// clock is a time of day that the torture controls. The servers read it by libfaketime, a library
+// that is preloaded into them, from a file in dir.
 type clock struct{ dir, library string }
 
+// newClock returns a clock that shows the real time. It fails if libfaketime is not installed.
 func newClock() (*clock, error) {
 	library, err := optional.Find("libfaketime")
 	if err != nil {
@@ -48,19 +52,23 @@ func newClock() (*clock, error) {
 		return nil, err
 	}
 	c := &clock{dir, library}
-	// The server may run as another user, who has to read it.
+	// The server may run as another user, which needs to read the file.
 	return c, errors.Join(os.Chmod(dir, 0o755), c.set(0))
 }
 
-// env makes a program ask the clock each time. What only measures how much time goes by is left alone.
+// env returns the environment that makes a program use the clock. Without the cache, the program
+// reads the file at every call, so that a jump takes effect at once. The monotonic clock stays
+// real, because timeouts and sleeps are measured by it.
 func (c *clock) env() []string {
+	// The name of the last variable depends on the version of libfaketime, so both are set.
 	return []string{"LD_PRELOAD=" + c.library, "FAKETIME_TIMESTAMP_FILE=" + c.file(), "FAKETIME_NO_CACHE=1",
-		"FAKETIME_DONT_FAKE_MONOTONIC=1", "DONT_FAKE_MONOTONIC=1"} // the name depends on the version
+		"FAKETIME_DONT_FAKE_MONOTONIC=1", "DONT_FAKE_MONOTONIC=1"}
 }
 
 func (c *clock) file() string { return filepath.Join(c.dir, "offset") }
 
-// set makes the clock differ from the real one, at one moment for all who ask.
+// set moves the clock to offset from the real time. The new file replaces the old one by a rename,
+// so that all processes see the jump at the same moment and no process reads half a file.
 func (c *clock) set(offset time.Duration) error {
 	next := c.file() + ".next"
 	if err := os.WriteFile(next, fmt.Appendf(nil, "%+d\n", int(offset.Seconds())), 0o644); err != nil {
@@ -71,6 +79,8 @@ func (c *clock) set(offset time.Duration) error {
 
 func (c *clock) close() error { return os.RemoveAll(c.dir) }
 
+// jump moves the clock by up to an hour, or half of the time by up to 10 s, and back after up to 2
+// s. Small jumps matter because they are in the range of the TTLs that the workers use.
 func (c *clock) jump(ctx context.Context, i *injection) error {
 	offset := i.between(-time.Hour, time.Hour).Round(time.Second)
 	if i.rng.IntN(2) == 0 {
@@ -85,7 +95,8 @@ func (c *clock) jump(ctx context.Context, i *injection) error {
 	return c.set(0)
 }
 
-// clockPossible is nil where libfaketime does what it should to a program that is no server.
+// clockPossible returns nil if libfaketime works on this machine. To learn that, it runs date with
+// a clock that is an hour ahead.
 var clockPossible = sync.OnceValue(func() error {
 	c, err := newClock()
 	if err != nil {

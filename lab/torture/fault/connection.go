@@ -26,9 +26,11 @@ func connectionKinds() []Kind {
 	}
 }
 
+// longest is the longest duration of a fault of a connection.
 const longest = 2 * time.Second
 
-// connection chooses one of those that a worker has open.
+// connection returns a random open connection of a random worker. It returns errMissed if that
+// worker has no open connection.
 func (i *injection) connection() (*pgproxy.Conn, error) {
 	conns := i.Workers.Proxy(i.worker()).Conns()
 	if len(conns) == 0 {
@@ -57,6 +59,8 @@ func cutAll(_ context.Context, i *injection) error {
 	return nil
 }
 
+// cutAtByte cuts a connection before a byte that is up to 2000 bytes away in one of its streams.
+// The cut usually falls into the middle of a protocol message.
 func cutAtByte(ctx context.Context, i *injection) error {
 	conn, err := i.connection()
 	if err != nil {
@@ -79,7 +83,8 @@ func delay(ctx context.Context, i *injection) error {
 	return nil
 }
 
-// blackHole ends by a cut: what was swallowed is gone, and a connection with a gap is no good to anybody.
+// blackHole makes a connection swallow everything, then cuts it. It cannot resume the connection:
+// the swallowed bytes are lost, and both ends would read a stream with a gap.
 func blackHole(ctx context.Context, i *injection) error {
 	conn, err := i.connection()
 	if err != nil {
@@ -91,6 +96,8 @@ func blackHole(ctx context.Context, i *injection) error {
 	return nil
 }
 
+// freeze stops the traffic of a connection, then resumes it. Nothing is lost. No directions means
+// both.
 func freeze(ctx context.Context, i *injection) error {
 	conn, err := i.connection()
 	if err != nil {
@@ -104,6 +111,7 @@ func freeze(ctx context.Context, i *injection) error {
 	return nil
 }
 
+// refuse rejects the new connections of a worker for a while, or accepts them and lets them wait.
 func refuse(ctx context.Context, i *injection) error {
 	proxy := i.Workers.Proxy(i.worker())
 	how := choose(i.rng, pgproxy.Reset, pgproxy.Hangup, pgproxy.BlackHole, pgproxy.Freeze)

@@ -77,7 +77,7 @@ func TestDelayMakesEverythingSlowForAWhile(t *testing.T) {
 	})
 }
 
-// A client that is told nothing waits; when the hole is closed, it finds out.
+// A client of a black hole gets no error and waits. It notices when the connection is reset.
 func TestBlackHoleIsSilentUntilItIsClosed(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
@@ -106,7 +106,8 @@ func TestBlackHoleIsSilentUntilItIsClosed(t *testing.T) {
 	})
 }
 
-// untilSeen tries again with other seeds where the fault was over before a busy machine came to look.
+// untilSeen repeats a check with other seeds, because a fault may be over before a busy machine
+// looks.
 func untilSeen(t *testing.T, seed uint64, try func(seed uint64) bool) {
 	t.Helper()
 	const tries = 8

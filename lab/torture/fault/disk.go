@@ -16,13 +16,15 @@ import (
 	"github.com/idem-go/idem/lab/pgserver/child"
 )
 
-// disk is a small ext4 on a loop device that can be full, or lose everything that was not synced.
+// disk is a small ext4 file system on a loop device. It can be filled, and it can lose everything
+// that was not synced. Its directory has the image of the device and the mount point.
 type disk struct {
 	dir   string
-	guard *child.Guard // takes it away
+	guard *child.Guard // unmounts the disk and removes dir
 }
 
-// newDisk makes and mounts a disk. It is taken away when this process is over, whatever happens to it.
+// newDisk creates and mounts a disk of the given size. A guard process removes the disk when this
+// process ends, even if this process is killed.
 func newDisk(mebibytes int64) (_ *disk, err error) {
 	dir, err := os.MkdirTemp("", "idem-disk-")
 	if err != nil {
@@ -38,7 +40,7 @@ func newDisk(mebibytes int64) (_ *disk, err error) {
 			err = errors.Join(err, d.close())
 		}
 	}()
-	if err := os.Chmod(dir, 0o711); err != nil { // the server may run as another user, who has to pass through
+	if err := os.Chmod(dir, 0o711); err != nil { // the server may run as another user
 		return nil, err
 	}
 	if err := os.Mkdir(d.root(), 0o755); err != nil {
@@ -50,7 +52,8 @@ func newDisk(mebibytes int64) (_ *disk, err error) {
 	if err := os.Truncate(d.image(), mebibytes<<20); err != nil {
 		return nil, err
 	}
-	// No blocks are kept for root, so that a full disk is as full for all.
+	// No blocks are reserved for root (-m 0), so that the disk is full for every user at the same
+	// time.
 	if err := program("mkfs.ext4", "-q", "-F", "-m", "0", d.image()); err != nil {
 		return nil, err
 	}
@@ -59,10 +62,11 @@ func newDisk(mebibytes int64) (_ *disk, err error) {
 
 func (d *disk) image() string { return filepath.Join(d.dir, "image") }
 
-// root is where the disk is mounted.
+// root returns the mount point.
 func (d *disk) root() string { return filepath.Join(d.dir, "root") }
 
-// folder makes a directory on the disk that the server may use.
+// folder creates a directory on the disk. If this process is root, the directory belongs to the
+// unprivileged user that runs the server.
 func (d *disk) folder(name string) (string, error) {
 	path := filepath.Join(d.root(), name)
 	if err := os.Mkdir(path, 0o700); err != nil {
@@ -75,11 +79,12 @@ func (d *disk) folder(name string) (string, error) {
 	return path, os.Chown(path, int(user.Uid), int(user.Gid))
 }
 
-// mount leaves the freeing of the loop device to the kernel, which does it at the umount.
+// mount mounts the image with -o loop. The kernel then frees the loop device at the umount.
 func (d *disk) mount() error { return program("mount", "-o", "loop", d.image(), d.root()) }
 
 func (d *disk) unmount() error { return program("umount", d.root()) }
 
+// close unmounts the disk and removes its directory. It fails if anything of the directory is left.
 func (d *disk) close() error {
 	if err := d.guard.Run(); err != nil {
 		return err
@@ -90,7 +95,7 @@ func (d *disk) close() error {
 	return nil
 }
 
-// sync makes everything that was written survive a loss of power.
+// sync writes everything to the image, so that it survives powerOff.
 func (d *disk) sync() error {
 	root, err := os.Open(d.root())
 	if err != nil {
@@ -100,8 +105,8 @@ func (d *disk) sync() error {
 	return syncFS(root)
 }
 
-// powerOff makes the disk fail for good, and forget what was not synced, the journal of the file system included. After
-// unmount and mount it works again.
+// powerOff makes every later access to the disk fail and discards what was not synced, including
+// the journal of the file system. The disk works again after unmount and mount.
 func (d *disk) powerOff() error {
 	root, err := os.Open(d.root())
 	if err != nil {
@@ -111,7 +116,10 @@ func (d *disk) powerOff() error {
 	return shutDownFS(root)
 }
 
-// fill takes every block that is free: those that come in large pieces without writing them, for a disk may be large.
+// fill takes every free block of the disk, by one file that grows until the disk is full.
+//
+// Large pieces are allocated without writing them, because a disk may have hundreds of mebibytes.
+// The rest is filled by writing smaller and smaller blocks.
 func (d *disk) fill() error {
 	file, err := os.Create(d.filler())
 	if err != nil {
@@ -140,7 +148,8 @@ func (d *disk) fill() error {
 		if !errors.Is(err, syscall.ENOSPC) {
 			return err
 		}
-		// Room is found for some blocks only now, or not found.
+		// The file system assigns a block to written data only when it writes the data out (delayed
+		// allocation). Sync forces that, and may find the disk full.
 		if err := file.Sync(); err != nil && !errors.Is(err, syscall.ENOSPC) {
 			return err
 		}
@@ -148,12 +157,12 @@ func (d *disk) fill() error {
 	return nil
 }
 
-// free gives back what fill took.
+// free returns the space that fill took.
 func (d *disk) free() error { return os.Remove(d.filler()) }
 
 func (d *disk) filler() string { return filepath.Join(d.root(), "filler") }
 
-// diskPossible is nil where disks can be made. It tries.
+// diskPossible returns nil if this machine can make disks. To learn that, it makes a small one.
 var diskPossible = sync.OnceValue(func() error {
 	if _, err := optional.FindAll("mount", "umount", "mkfs.ext4"); err != nil {
 		return err
@@ -168,7 +177,7 @@ var diskPossible = sync.OnceValue(func() error {
 	return d.close()
 })
 
-// program runs a program to its end. What it says is in the error.
+// program runs a program and waits for its end. The error contains the output of the program.
 func program(name string, args ...string) error {
 	out, err := exec.Command(name, args...).CombinedOutput()
 	if err != nil {

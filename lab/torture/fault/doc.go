@@ -1,21 +1,23 @@
-// Package fault breaks what a torture runs on: its workers, their connections, the sessions of the server, and the
-// server itself.
+// Package fault injects faults into a torture run: into the worker processes, their connections,
+// the sessions of the server, and the server itself.
 //
-// [Run] draws faults of a [Mix] from a seed, one every few hundred milliseconds. Each is bounded in time and healed by
-// whoever injected it, and each is logged as an [Event]. When Run returns, everything works again. One that hangs is given
-// up, told of, and makes Run return an error in the end. A [Schedule] says how long nothing need strike.
+// [Run] draws faults of a [Mix] from a seed, one every few hundred milliseconds. Every fault has a
+// time limit, is healed by the code that injected it, and is logged as an [Event]. When Run
+// returns, everything works again. Run gives up a fault that hangs, reports it, and returns an
+// error at the end. A [Schedule] has the longest time that may pass without a fault.
 //
-// What needs a cluster of its own is a [Leg]: failovers, a disk that is full or fails, a power loss, a clock that jumps.
+// A [Leg] is a scenario that needs a cluster of its own: a failover, a disk that is full or fails,
+// a power loss, a clock that jumps.
 //
 //	kind.go        the kinds of faults, and how often each is drawn
-//	name.go        what they are called
+//	name.go        their names
 //	run.go         the run, and the healing at its end
-//	limit.go       how long anything may take
-//	schedule.go    how long nothing need happen
-//	worker.go      processes are killed and stopped
-//	point.go       things happen at a named point of a call
-//	connection.go  connections are cut, delayed, frozen, swallowed, refused
-//	session.go     sessions are terminated and cancelled, and wait in COMMIT for a standby that does not exist
-//	server.go      the server is stopped, killed, restarted
+//	limit.go       time limits
+//	schedule.go    the longest time without a fault
+//	worker.go      kill and stop processes
+//	point.go       break something at a named point of a call
+//	connection.go  cut, delay, freeze, swallow and refuse connections
+//	session.go     terminate and cancel sessions, and block COMMIT on a missing standby
+//	server.go      stop, kill and restart the server
 //	leg.go         the legs: failover.go, full.go, sync.go, power.go, clock.go
 package fault

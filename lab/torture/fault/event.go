@@ -8,37 +8,38 @@ import (
 	"github.com/idem-go/idem/lab/torture/cluster"
 )
 
-// Workers are the processes to torture, each in a slot of its own. Whoever keeps them starts another process where one
-// was killed.
+// Workers are the processes to torture. Each runs in a slot, and the implementation starts another
+// process in the slot of a process that was killed.
 type Workers interface {
 	Len() int
-	// Signal sends a signal to the process that is in slot i.
+	// Signal sends a signal to the process in slot i.
 	Signal(i int, sig syscall.Signal) error
-	// Proxy is what all connections of slot i go through, whichever process is in it.
+	// Proxy returns the proxy that carries all connections of slot i. It outlives the process.
 	Proxy(i int) *pgproxy.Proxy
 }
 
-// Target is what is broken.
+// Target is what the faults break.
 type Target struct {
-	Cluster *cluster.Cluster // nil: sessions and servers are left alone
+	Cluster *cluster.Cluster // nil: no faults of sessions and of the server
 	Workers Workers
 }
 
-// Event tells of one fault, after it has been healed.
+// Event describes one fault, after it was healed or given up.
 type Event struct {
 	Kind   Name
-	At     time.Duration // when it struck, by the history's clock
-	For    time.Duration // until it was healed
-	Worker int           // the slot that it was for, -1 if it was for all
+	At     time.Duration // when it was injected, by the clock of package history
+	For    time.Duration // from At until it was healed
+	Worker int           // the slot of the affected worker, -1 for all
 	Detail string
-	Err    string // what kept it from being injected or healed
-	Hung   bool   // it did not end, and was given up
+	Err    string // why it could not be injected or healed
+	Hung   bool   // it did not end within its limits and was given up
 
-	// Kills says that the process of the worker was killed.
+	// Kills reports that the fault killed the process of the worker.
 	Kills bool
 
-	// Loses says that what was acknowledged meanwhile may be lost, keys and effects together.
+	// Loses reports that writes which were acknowledged during the event may be lost. Keys and
+	// effects are then lost together.
 	Loses bool
-	// MovesClock says that the clock of the database was wrong meanwhile.
+	// MovesClock reports that the clock of the database was wrong during the event.
 	MovesClock bool
 }

@@ -29,6 +29,8 @@ func synchronousFailover() Leg {
 	}
 }
 
+// asynchronousFailover returns the only leg that may lose acknowledged writes. The checker excuses
+// a lost key if its effect is lost too.
 func asynchronousFailover() Leg {
 	l := Leg{
 		Name:  FailoverAsync,
@@ -45,6 +47,9 @@ func asynchronousFailover() Leg {
 	return l
 }
 
+// stalledFailover returns the leg that proves why the library never cancels a COMMIT. If it did,
+// the primary would show as committed what the standby does not have, and the failover would lose
+// it.
 func stalledFailover() Leg {
 	l := Leg{
 		Name:  FailoverStalled,
@@ -60,12 +65,13 @@ func stalledFailover() Leg {
 	return l
 }
 
-// stall is longer than a worker's deadline, the time that the library gives a COMMIT after it, and the one in which it asks
-// the outcome of it.
+// stall is longer than the deadline of a worker (4 s), the time that the library then waits for the
+// COMMIT (5 s), and the time in which it asks for the outcome (2 s) together.
 const stall = (4 + 5 + 2) * time.Second
 
-// takeOverStalled stops what receives the log on the standby, so that every COMMIT waits. Nothing of what the primary has
-// from then on will be there after the failover.
+// takeOverStalled stops the WAL receiver of the standby, so that every COMMIT waits for it. After
+// stall the primary is killed and the standby takes over. The standby has nothing that the primary
+// wrote after the receiver was stopped.
 func takeOverStalled(ctx context.Context, i *injection) error {
 	receiver, err := walReceiver(ctx, i.Cluster.Standby())
 	if err != nil {
@@ -76,7 +82,8 @@ func takeOverStalled(ctx context.Context, i *injection) error {
 		return err
 	}
 	sleep(ctx, stall+i.between(0, time.Second))
-	// A server that loses its postmaster lets go of the COMMITs that wait. Nobody must hear of that.
+	// A backend whose postmaster dies stops waiting for the standby and may acknowledge its COMMIT.
+	// No client may receive that acknowledgement, so the clients are cut off first.
 	i.Cluster.Isolate()
 	i.Cluster.Primary().Kill()
 	if err := forget(ctx, i.Cluster.Standby(), receiver); err != nil {
@@ -85,7 +92,8 @@ func takeOverStalled(ctx context.Context, i *injection) error {
 	return i.failOver(ctx)
 }
 
-// loseTheLatest stops what receives the log on the standby, so that what is committed from then on is lost.
+// loseTheLatest stops the WAL receiver of an asynchronous standby, then kills the primary. What was
+// committed after the receiver was stopped is lost.
 func loseTheLatest(ctx context.Context, i *injection) error {
 	receiver, err := walReceiver(ctx, i.Cluster.Standby())
 	if err != nil {
@@ -107,7 +115,8 @@ func loseTheLatest(ctx context.Context, i *injection) error {
 	return i.failOver(ctx)
 }
 
-// awaitCaughtUp returns when the standby has on its disk what was committed before: only what follows can be lost.
+// awaitCaughtUp waits until the standby has flushed everything that the primary has written so far.
+// It bounds the loss: only later commits can be lost, which is the time that the event covers.
 func awaitCaughtUp(ctx context.Context, c *cluster.Cluster) error {
 	return c.Do(ctx, func(conn *pgx.Conn) error {
 		var now string
@@ -125,8 +134,12 @@ func awaitCaughtUp(ctx context.Context, c *cluster.Cluster) error {
 	})
 }
 
-// forget ends the receiver without letting it read what is left in its socket, which it would do on any signal that it
-// can handle. The standby takes that for a crash, and recovers what it has on its disk.
+// forget kills the WAL receiver so that the standby loses what is still in the socket of the
+// receiver.
+//
+// The receiver is stopped at this point, and any signal that it can handle would let it read the
+// rest of its socket first. SIGKILL does not. The standby takes the death of the process for a
+// crash, restarts, and recovers what is on its disk. forget returns when the standby has restarted.
 func forget(ctx context.Context, standby *pgserver.Server, receiver pgserver.Process) error {
 	conn, err := pgx.Connect(ctx, standby.DSN())
 	if err != nil {
@@ -136,7 +149,7 @@ func forget(ctx context.Context, standby *pgserver.Server, receiver pgserver.Pro
 	if err := receiver.Signal(syscall.SIGKILL); err != nil {
 		return err
 	}
-	for conn.Ping(ctx) == nil { // until the standby has noticed
+	for conn.Ping(ctx) == nil { // until the standby ends its sessions
 		sleep(ctx, time.Millisecond)
 	}
 	for {
@@ -150,6 +163,7 @@ func forget(ctx context.Context, standby *pgserver.Server, receiver pgserver.Pro
 	}
 }
 
+// failOver promotes the standby, waits until it takes writes, and adds a new standby.
 func (i *injection) failOver(ctx context.Context) error {
 	if err := i.Cluster.Failover(ctx); err != nil {
 		return err
@@ -160,6 +174,7 @@ func (i *injection) failOver(ctx context.Context) error {
 	return i.Cluster.AddStandby(ctx)
 }
 
+// walReceiver returns the process of the standby that receives the WAL. It waits for one to start.
 func walReceiver(ctx context.Context, standby *pgserver.Server) (pgserver.Process, error) {
 	for {
 		for _, p := range standby.Processes() {

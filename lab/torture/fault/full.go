@@ -11,7 +11,7 @@ import (
 	"github.com/idem-go/idem/lab/torture/cluster"
 )
 
-// smallWAL keeps the write-ahead log small enough for a small disk.
+// smallWAL are settings that keep the write-ahead log small enough for a small disk.
 var smallWAL = []string{"min_wal_size=32MB", "max_wal_size=64MB"}
 
 func dataDiskFull() Leg {
@@ -40,7 +40,8 @@ func walDiskFull() Leg {
 	}
 }
 
-// onDisk makes a cluster that has something on a disk of its own.
+// onDisk starts the cluster of a leg with a part of it on a disk of its own: needs gets a directory
+// on that disk and returns the options that use it. The disk is synced before the first act.
 func (s *Scene) onDisk(ctx context.Context, mebibytes int64, opts LegOptions,
 	act func(context.Context, *injection, *disk) error, needs func(folder string) cluster.Options) error {
 	d, err := newDisk(mebibytes)
@@ -57,8 +58,9 @@ func (s *Scene) onDisk(ctx context.Context, mebibytes int64, opts LegOptions,
 	return s.start(ctx, opts, needs(folder))
 }
 
-// fullDisk fills the disk. Where a segment of the log cannot be made, the server goes down and cannot recover before there
-// is room again.
+// fullDisk fills the disk, waits, and frees it. The server first answers with errors. When it
+// cannot create the next segment of the log, it crashes, and it cannot recover until there is
+// space.
 func fullDisk(ctx context.Context, i *injection, d *disk) error {
 	err := d.fill()
 	i.strike()
@@ -72,7 +74,8 @@ func fullDisk(ctx context.Context, i *injection, d *disk) error {
 	return errors.Join(err, d.free(), i.revive(ctx))
 }
 
-// hurry uses up the segments of the log that there are. Its error is the server's end.
+// hurry switches through the existing segments of the log, so that the server needs a new one at
+// once and not minutes later. It returns an error if the server crashes.
 func hurry(ctx context.Context, c *cluster.Cluster) error {
 	ctx, cancel := context.WithTimeout(ctx, pointLimit)
 	defer cancel()

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// soon is for what hangs: it is given up at once.
+// soon are limits after which a hanging fault is given up at once.
 var soon = limits{act: time.Millisecond, heal: time.Millisecond}
 
-// hangs does not end, whatever its context says, before the test does.
+// hangs ignores its context and does not return before the end of the test.
 func hangs(t *testing.T, name, group Name) Kind {
 	over := make(chan struct{})
 	t.Cleanup(func() { close(over) })
@@ -20,7 +20,8 @@ func hangs(t *testing.T, name, group Name) Kind {
 	}}
 }
 
-// A fault that hangs is told of, and others go on: more of them hang than there are slots.
+// A fault that hangs is reported, and others continue, even if more faults hang than there are
+// slots.
 func TestAFaultThatHangsIsReportedAndTheRunGoesOn(t *testing.T) {
 	t.Parallel()
 	ctx, enough := context.WithTimeout(context.Background(), patience)
@@ -47,7 +48,7 @@ func TestAFaultThatHangsIsReportedAndTheRunGoesOn(t *testing.T) {
 	}
 }
 
-// Nobody may touch a server that something else may still be doing something to.
+// After a fault of the server hangs, no other code may touch the server.
 func TestAFaultOfTheServerThatHangsEndsTheRun(t *testing.T) {
 	t.Parallel()
 	var events []Event
@@ -68,7 +69,7 @@ func TestAnActThatHangsEndsItsLeg(t *testing.T) {
 	}
 }
 
-// Whoever heeds its context is given time to set right what it did.
+// A fault that returns when its context ends gets additional time to heal.
 func TestTheTimeForAFaultEndsBeforeThatForItsHealing(t *testing.T) {
 	t.Parallel()
 	err := limits{act: time.Millisecond, heal: patience}.bound(context.Background(), func(ctx context.Context) error {

@@ -19,7 +19,7 @@ import (
 	"github.com/idem-go/idem/lab/waiting"
 )
 
-// The test binary is also the worker that is tortured.
+// The test binary is also the worker.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "as-worker" {
 		work(os.Args[2])
@@ -29,10 +29,10 @@ func TestMain(m *testing.M) {
 
 const patience = waiting.Limit
 
-// within is a context that ends with the test, or when its time is over.
+// within returns a context that ends with the test or after d.
 var within = waiting.Within
 
-// require skips a test that the machine does not allow, as [optional.Require] does if it lacks a program.
+// require skips a test that this machine cannot run, like [optional.Require] for a missing program.
 func require(t *testing.T, impossible error) {
 	t.Helper()
 	if _, missing := errors.AsType[optional.MissingError](impossible); impossible != nil && !missing {
@@ -48,7 +48,7 @@ func bin(t *testing.T) string {
 	return found[0].Dir
 }
 
-// startCluster makes a primary that has the tables.
+// startCluster starts a primary with the tables of the torture.
 func startCluster(t *testing.T) *cluster.Cluster {
 	t.Helper()
 	c, err := cluster.Start(within(t), cluster.Options{Bin: bin(t)})
@@ -92,7 +92,7 @@ func count(t *testing.T, c *cluster.Cluster, sql string, args ...any) int {
 	return n
 }
 
-// log is all that the primary has said.
+// log returns the log of the primary.
 func log(t *testing.T, c *cluster.Cluster) string {
 	t.Helper()
 	text, err := os.ReadFile(c.Primary().Log())
@@ -102,10 +102,10 @@ func log(t *testing.T, c *cluster.Cluster) string {
 	return string(text)
 }
 
-// eventually asks until the answer is yes.
+// eventually repeats a check until it succeeds.
 var eventually = waiting.Until
 
-// kind is the one with the name.
+// kind returns the kind with the name.
 func kind(t *testing.T, name Name) Kind {
 	t.Helper()
 	kinds := Kinds()
@@ -117,7 +117,7 @@ func kind(t *testing.T, name Name) Kind {
 	return kinds[i]
 }
 
-// inject injects one fault, with the seed, and returns its event, if there is one.
+// inject injects one fault with the seed and returns its event, if there is one.
 func inject(t *testing.T, target Target, name Name, seed uint64) *Event {
 	t.Helper()
 	var event *Event
@@ -131,7 +131,8 @@ func inject(t *testing.T, target Target, name Name, seed uint64) *Event {
 // tries is how often a test repeats what a slow machine may miss.
 const tries = 200
 
-// injectOne injects a fault that must find something to break, sooner or later: a fault waits for its moment for a limited time.
+// injectOne injects a fault until it has found something to break. A fault waits for its moment for
+// a limited time only.
 func injectOne(t *testing.T, target Target, name Name, seed uint64) Event {
 	t.Helper()
 	var event *Event
@@ -168,7 +169,7 @@ func query(t *testing.T, conn *pgconn.PgConn, sql string) error {
 	return err
 }
 
-// whileInjecting calls step until the fault has been injected, or step reports that there is no more to do.
+// whileInjecting calls step until the fault has been injected or step returns false.
 func whileInjecting(t *testing.T, target Target, name Name, seed uint64, step func(n int) bool) Event {
 	t.Helper()
 	injected := make(chan Event, 1)
@@ -181,7 +182,7 @@ func whileInjecting(t *testing.T, target Target, name Name, seed uint64, step fu
 	return <-injected
 }
 
-// awaitNoSession returns when the server has no client.
+// awaitNoSession waits until the server has no client.
 func awaitNoSession(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	eventually(t, "there is no session", func() bool { return count(t, c, "select count(*) "+victims) == 0 })

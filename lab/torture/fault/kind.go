@@ -10,28 +10,29 @@ import (
 	"time"
 )
 
-// Kind is one way to break something.
+// Kind is one kind of fault.
 type Kind struct {
 	Name  Name
 	Group Name
 	About string
-	// Possible is nil, or why this machine cannot do it.
+	// Possible is nil, or why this machine cannot inject the fault.
 	Possible error
 
-	weight int // how often it is drawn, in relation to the others
+	weight int // the relative frequency of the kind
 	inject func(context.Context, *injection) error
 }
 
-// Kinds are all faults that Run can inject.
+// Kinds returns all faults that Run can inject.
 func Kinds() []Kind {
 	return slices.Concat(workerKinds(), pointKinds(), connectionKinds(), sessionKinds(), serverKinds(), resumptionKinds(), deliveryKinds())
 }
 
-// Mix says which faults Run injects, and how often.
+// Mix selects the faults that Run injects, and their rate.
 type Mix struct {
-	// Only are the names or groups of kinds; all that are possible if there are none.
+	// Only has names or groups of kinds. If it is empty, Run injects all possible kinds, except
+	// those of operations (Resumption) and of messages (Delivery).
 	Only []Name
-	// Pause is how long it is from one fault to the next, on average; 300 ms if it is 0.
+	// Pause is the mean time between two faults, 300 ms by default.
 	Pause time.Duration
 }
 
@@ -44,8 +45,9 @@ func (m Mix) pause() time.Duration {
 	return m.Pause
 }
 
-// kinds returns what the mix consists of, without what would need a cluster if there is none. To ask for what does not
-// exist, or cannot be done here, is an error.
+// kinds returns the kinds of the mix. Without a cluster it leaves out the faults of sessions and of
+// the server. It fails if m.Only has an unknown name or the name of a fault that this machine
+// cannot inject, and if no kind is left.
 func (m Mix) kinds(cluster bool) ([]Kind, error) {
 	var chosen []Kind
 	known := make(map[Name]bool)
@@ -80,7 +82,7 @@ func names() []string {
 	return all
 }
 
-// draw chooses a kind by weight.
+// draw returns a random kind. The probability of a kind is its weight over the sum of all weights.
 func draw(rng *rand.Rand, kinds []Kind) Kind {
 	total := 0
 	for _, k := range kinds {

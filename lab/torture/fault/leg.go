@@ -10,46 +10,47 @@ import (
 	"github.com/idem-go/idem/lab/torture/cluster"
 )
 
-// Work is what the workers of a leg do.
+// Work is the kind of calls that the workers of a leg make.
 type Work string
 
-// The kinds of work.
+// Kinds of work.
 const (
-	CallWork      Work = ""           // calls of idem.Do and its like
-	OperationWork Work = "operations" // with a bank, which they call
-	MessageWork   Work = "messages"   // with a broker, which they publish to and consume from
+	CallWork      Work = ""           // calls of idem.Do, DoTx and DoJSON
+	OperationWork Work = "operations" // operations that call a bank
+	MessageWork   Work = "messages"   // messages that are published to a broker and consumed from it
 )
 
-// Leg is a scenario on a cluster of its own: something that happens to a server as a whole, again and again.
+// Leg is a scenario on a cluster of its own. It repeats one event that affects the server as a
+// whole.
 type Leg struct {
 	Name  Name
 	About string
-	// Possible is nil, or why this machine cannot do it.
+	// Possible is nil, or why this machine cannot run the leg.
 	Possible error
-	// Loses and MovesClock say that some of its events do.
+	// Loses and MovesClock report that events of the leg may have these flags.
 	Loses, MovesClock bool
-	// Work is what its workers do.
-	Work Work
-	// Quiet says that nothing is broken: what is looked for happens on an ordinary day.
+	Work              Work
+	// Quiet reports that the leg injects no faults. It looks for defects that need none.
 	Quiet bool
-	// Direct says that messages have their effects by package direct, without a broker.
+	// Direct reports that consumers get their messages by package direct, without a broker.
 	Direct bool
 
 	stage func(context.Context, *Scene, LegOptions) error
 }
 
-// LegOptions say what the cluster of a leg is like, besides what the leg needs.
+// LegOptions configure the cluster of a leg, in addition to what the leg itself needs.
 type LegOptions struct {
 	Bin      string
 	Settings []string
 	Bouncer  bool
-	Duration time.Duration // for which workers will write
+	Duration time.Duration // how long the workers will write
 }
 
-// growth is by how much the data grows meanwhile, at the most, in mebibytes: workers write less than half a one a second.
+// growth returns how much the data can grow during the leg, in mebibytes. Workers write less than
+// half a mebibyte a second.
 func (o LegOptions) growth() int64 { return int64(o.Duration/time.Second) / 2 }
 
-// Legs are all scenarios.
+// Legs returns all legs.
 func Legs() []Leg {
 	return []Leg{
 		synchronousFailover(), asynchronousFailover(), stalledFailover(), dataDiskFull(), walDiskFull(), syncFails(), powerLoss(), clockJumps(),
@@ -57,19 +58,19 @@ func Legs() []Leg {
 	}
 }
 
-// Scene is a leg that has begun.
+// Scene is a leg whose cluster is running.
 type Scene struct {
 	Cluster *cluster.Cluster
 
 	name    Name
-	prepare func() error // before the first act, when the workload's tables are there
+	prepare func() error // called before the first act, after the workload has created its tables
 	act     func(context.Context, *injection) error
 	pause   time.Duration // between two acts, on average
-	limits  limits        // of each
+	limits  limits        // of each act
 	closers []func() error
 }
 
-// Start makes the leg's cluster.
+// Start starts the cluster of the leg. It returns l.Possible if that is not nil.
 func (l Leg) Start(ctx context.Context, opts LegOptions) (*Scene, error) {
 	if l.Possible != nil {
 		return nil, l.Possible
@@ -81,9 +82,9 @@ func (l Leg) Start(ctx context.Context, opts LegOptions) (*Scene, error) {
 	return s, nil
 }
 
-// Run does what the leg is about until ctx ends, once at least, and returns when everything works again. [Run] may go on
-// at the same time for the same workers, without the cluster. An error means that the cluster is not what it was: it
-// could not be brought back, or a fault could not be injected.
+// Run repeats the event of the leg until ctx ends, at least once, and returns when everything works
+// again. [Run] may inject faults into the same workers at the same time, with a Target without the
+// cluster. Run fails if a fault could not be injected or if the cluster could not be repaired.
 func (s *Scene) Run(ctx context.Context, seed uint64, workers Workers, log func(Event)) error {
 	if s.prepare != nil {
 		if err := s.limits.bound(ctx, func(context.Context) error { return s.prepare() }); err != nil {
@@ -97,7 +98,8 @@ func (s *Scene) Run(ctx context.Context, seed uint64, workers Workers, log func(
 		if ctx.Err() != nil && n > 1 {
 			return heal(target)
 		}
-		// What has begun is carried through, so that nothing is left half done.
+		// An act that has begun is completed even if ctx ends: half an act would leave a broken
+		// cluster.
 		err := target.inject(context.WithoutCancel(ctx), s.limits, s.kind(), rand.New(rand.NewPCG(seed, n)), log)
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.name, err)
@@ -105,13 +107,13 @@ func (s *Scene) Run(ctx context.Context, seed uint64, workers Workers, log func(
 	}
 }
 
-// kind is the act, as a fault of the server.
+// kind returns the event of the leg as a kind of fault of the server.
 func (s *Scene) kind() Kind { return Kind{Name: s.name, Group: Server, inject: s.act} }
 
-// Schedule says how often the leg acts.
+// Schedule returns how often the leg repeats its event.
 func (s *Scene) Schedule() Schedule { return newSchedule([]Kind{s.kind()}, s.pause, s.limits) }
 
-// Close stops the cluster and removes what was made for it.
+// Close stops the cluster and removes everything that was made for it.
 func (s *Scene) Close() error {
 	var errs []error
 	if s.Cluster != nil {
@@ -123,7 +125,7 @@ func (s *Scene) Close() error {
 	return errors.Join(errs...)
 }
 
-// start makes the cluster, from what the leg needs and what the caller wants.
+// start starts the cluster with the options that the leg needs and those of the caller.
 func (s *Scene) start(ctx context.Context, opts LegOptions, needs cluster.Options) (err error) {
 	needs.Bin, needs.Bouncer = opts.Bin, opts.Bouncer
 	needs.Settings = append(needs.Settings, opts.Settings...)

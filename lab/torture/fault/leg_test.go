@@ -14,7 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// stage starts a leg, with workers that have begun to work.
+// stage starts a leg with workers that have begun to work.
 func stage(t *testing.T, name Name, settings ...string) (*Scene, *party) {
 	t.Helper()
 	legs := Legs()
@@ -41,7 +41,7 @@ func stage(t *testing.T, name Name, settings ...string) (*Scene, *party) {
 	return scene, p
 }
 
-// once does what a leg is about one time, while the workers work.
+// once runs the event of a leg one time while the workers work.
 func (s *Scene) once(t *testing.T, p *party, seed uint64) Event {
 	t.Helper()
 	over, cancel := context.WithCancel(context.Background())
@@ -151,9 +151,9 @@ func TestPowerLossLosesNothingThatWasSynced(t *testing.T) {
 	}
 }
 
-// What proves that the power loss is one: of the keys whose COMMIT the server has acknowledged, without having synced it, one is gone. The leg
-// itself syncs the disk when it begins, so that there have to be some between that and the loss, and a busy kernel may have written these
-// back by itself: then the power fails again.
+// This test proves that the power loss discards data: at least one key is gone whose COMMIT the
+// server acknowledged without syncing it. The leg syncs the disk when it begins, and a busy kernel
+// may write back later commits by itself. In that case the test repeats the power loss.
 func TestPowerLossLosesWhatWasNotSynced(t *testing.T) {
 	t.Parallel()
 	s, p := stage(t, "power-loss", "fsync=off")
@@ -180,7 +180,8 @@ func TestPowerLossLosesWhatWasNotSynced(t *testing.T) {
 	t.Errorf("the power was lost %d times, and no key with it", tries)
 }
 
-// committedDuring commits keys while run goes on, until one is not acknowledged, and returns those that were.
+// committedDuring commits keys while run is running, until a commit fails, and returns the
+// acknowledged keys.
 func committedDuring(t *testing.T, s *Scene, n int, run func() error) (acknowledged []string, err error) {
 	t.Helper()
 	stop, stopped := make(chan struct{}), make(chan struct{})
@@ -208,7 +209,8 @@ func committedDuring(t *testing.T, s *Scene, n int, run func() error) (acknowled
 func TestClockOfTheDatabaseJumpsAndComesBack(t *testing.T) {
 	t.Parallel()
 	s, p := stage(t, "clock")
-	// A read that takes long tells less of it: the offset is at least what lies outside of that time.
+	// A slow read is less exact: the offset is at least what the duration of the read does not
+	// explain.
 	offset := func() time.Duration {
 		var now time.Time
 		before := time.Now()

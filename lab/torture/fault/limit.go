@@ -6,24 +6,26 @@ import (
 	"time"
 )
 
-// limits bound what is done to a cluster: how long it may take by itself, and how long it may then take to set right
-// what it has done, which goes on when the time for the act is over.
+// limits bound one fault: act is the limit of the injection, and heal is the additional time to
+// repair what it broke. The repair continues after the context of the injection has ended.
 type limits struct{ act, heal time.Duration }
 
-const healLimit = 60 * time.Second // for a recovery
+const healLimit = 60 * time.Second // enough for the crash recovery of a server
 
 var (
-	injectLimits = limits{act: 30 * time.Second, heal: healLimit} // the longest fault of the main leg is to last 9 s
-	actLimits    = limits{act: 2 * time.Minute, heal: healLimit}  // a new standby included
+	// The longest fault of the main leg takes 9 s. An act of a leg includes the start of a standby.
+	injectLimits = limits{act: 30 * time.Second, heal: healLimit}
+	actLimits    = limits{act: 2 * time.Minute, heal: healLimit}
 )
 
 func (l limits) total() time.Duration { return l.act + l.heal }
 
-// errHung is the error of what did not end, not even when its context had. It is left behind.
+// errHung is the error of a fault that did not return in time, although its context had ended. Its
+// goroutine is abandoned.
 var errHung = errors.New("it hangs, and was given up")
 
-// bound calls f with a context that ends when the time for the act is over, and returns when f does, at the latest when
-// all of its time is over.
+// bound calls f with a context that ends after l.act, and returns the error of f. If f does not
+// return within l.act + l.heal, bound returns errHung and leaves f running.
 func (l limits) bound(ctx context.Context, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, l.act)
 	defer cancel()

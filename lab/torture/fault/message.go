@@ -26,7 +26,7 @@ var deliveryStatements = []string{
 	"ClaimMessages", "LoadMessages", "KeepMessages", "CountFailure", "BuryMessage", "AnnounceMessage",
 }
 
-// isDelivery chooses the statements of outbox and inbox.
+// isDelivery reports whether s is a statement of outbox or inbox.
 func isDelivery(s pgproxy.Statement) bool {
 	return slices.Contains(deliveryStatements, libraryName(s.SQL))
 }

@@ -1,22 +1,23 @@
 package fault
 
-// Name is what a fault, a group of them, or a leg is called by, on the command line too.
+// Name is the name of a fault, of a group of faults, or of a leg. The command line uses the same
+// names.
 type Name string
 
-// None stands for no fault.
+// None is the name for no fault.
 const None Name = "none"
 
-// The groups: what a kind of fault breaks.
+// Groups of faults, by what they break.
 const (
 	Worker     Name = "worker"
 	Connection Name = "connection"
 	Session    Name = "session"
 	Server     Name = "server"
-	Resumption Name = "resumption" // of operations: only where it is asked for
-	Delivery   Name = "delivery"   // of messages: the same
+	Resumption Name = "resumption" // of operations; injected only on request
+	Delivery   Name = "delivery"   // of messages; injected only on request
 )
 
-// The kinds of faults.
+// Kinds of faults. Each has a description in Kind.About.
 const (
 	Kill             Name = "kill"
 	Stop             Name = "stop"
@@ -58,7 +59,7 @@ const (
 	BackendKill     Name = "backend-kill"
 )
 
-// The legs.
+// Legs.
 const (
 	FailoverSync    Name = "failover-sync"
 	FailoverAsync   Name = "failover-async"
@@ -79,10 +80,10 @@ const (
 	MessagesDirect    Name = "messages-direct"
 	MessagesDirectDay Name = "messages-direct-day"
 
-	Fleet Name = "fleet" // of many clusters: only where it is asked for
+	Fleet Name = "fleet" // many clusters; runs only on request
 )
 
-// What the bank of the operations, and the broker of the messages, do besides.
+// Faults that the bank and the broker inject themselves.
 const (
 	BankKill   Name = "bank-kill"
 	BrokerKill Name = "broker-kill"

@@ -11,6 +11,8 @@ import (
 )
 
 func resumptionKinds() []Kind {
+	// A claim of operations that finds none answers UPDATE 0. The traps below wait for an answer
+	// with at least one row.
 	var some []string
 	for n := range 9 {
 		some = append(some, fmt.Sprint("UPDATE ", n+1))
@@ -25,7 +27,7 @@ func resumptionKinds() []Kind {
 	}
 }
 
-// isTaking chooses the statements that take operations up.
+// isTaking reports whether s is a statement that claims operations to resume them.
 func isTaking(s pgproxy.Statement) bool {
 	name := libraryName(s.SQL)
 	return name == "TakeOperation" || name == "TakeOperations"
@@ -49,7 +51,8 @@ func operationsFailover() Leg {
 	return l
 }
 
-// harmOperations does one of what operations have to survive. Those are no faults of the main leg, which has its own.
+// harmOperations injects one of the faults that operations and messages must survive. They belong
+// to these legs only; the main leg draws from Kinds.
 func harmOperations(ctx context.Context, i *injection) error {
 	switch n := i.rng.IntN(10); {
 	case n < 6:
@@ -65,8 +68,9 @@ func harmOperations(ctx context.Context, i *injection) error {
 	return whileDown(immediateStop)(ctx, i)
 }
 
-// zombie stops a worker for longer than anybody waits for it, and wakes it up: its sessions are gone, its leases have ended,
-// and others have its operations.
+// zombie stops a worker, cuts its connections, ends its lease, and resumes it after other workers
+// had time to take over its operations. The worker then continues with sessions and leases that it
+// lost, and every write that it attempts must be refused.
 func zombie(ctx context.Context, i *injection) error {
 	worker := i.worker()
 	if err := i.signal(worker, syscall.SIGSTOP); err != nil {

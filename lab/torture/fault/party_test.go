@@ -22,7 +22,8 @@ import (
 	"github.com/idem-go/idem/lab/torture/cluster"
 )
 
-// work calls Do again and again, with another key whenever one has succeeded, and says so.
+// work calls Do again and again, with a new key after each success, and prints the keys that
+// succeeded.
 func work(dsn string) {
 	ctx := context.Background()
 	pool, err := pgxpool.New(ctx, dsn)
@@ -49,7 +50,7 @@ func workOn(ctx context.Context, pool *pgxpool.Pool, key string) error {
 	return err
 }
 
-// party is workers, each with a process if it was given one.
+// party is a set of workers, each with a process if it was started with one.
 type party struct{ slots []*member }
 
 type member struct {
@@ -70,7 +71,7 @@ func (p *party) Signal(i int, sig syscall.Signal) error {
 	return p.slots[i].process.Signal(sig)
 }
 
-// newParty starts n workers whose processes do as work does, with the address changed by flavour.
+// newParty starts n workers whose processes run work. flavour changes their DSN.
 func newParty(t *testing.T, c *cluster.Cluster, n int, flavour string) *party {
 	t.Helper()
 	p := proxies(t, c, n)
@@ -80,7 +81,7 @@ func newParty(t *testing.T, c *cluster.Cluster, n int, flavour string) *party {
 	return p
 }
 
-// proxies are workers without a process.
+// proxies returns workers without processes.
 func proxies(t *testing.T, c *cluster.Cluster, n int) *party {
 	t.Helper()
 	p := new(party)
@@ -136,7 +137,7 @@ func (m *member) progress() (begun, ended []string) {
 	return slices.Clone(m.begun), slices.Clone(m.ended)
 }
 
-// awaitProgress returns when every worker has succeeded n more times.
+// awaitProgress waits until every worker has succeeded n more times.
 func (p *party) awaitProgress(t *testing.T, n int) {
 	t.Helper()
 	for i, m := range p.slots {
@@ -148,7 +149,7 @@ func (p *party) awaitProgress(t *testing.T, n int) {
 	}
 }
 
-// halt ends the workers, and returns what they were told has succeeded.
+// halt ends the workers and returns the keys that succeeded.
 func (p *party) halt(t *testing.T, c *cluster.Cluster) (acknowledged []string) {
 	t.Helper()
 	for _, m := range p.slots {
@@ -165,8 +166,8 @@ func (p *party) halt(t *testing.T, c *cluster.Cluster) (acknowledged []string) {
 	return acknowledged
 }
 
-// lost counts what was acknowledged and is not there, and fails the test if a record is there without its effect, or an
-// effect without its record, or twice.
+// lost counts the acknowledged keys that are missing. It fails the test if a record has no effect,
+// or if an effect has no record or exists twice.
 func lost(t *testing.T, c *cluster.Cluster, acknowledged []string) int {
 	t.Helper()
 	apart := count(t, c, `select count(*) from (select key, count(*) n from done group by key) d

@@ -41,18 +41,20 @@ func pointKinds() []Kind {
 }
 
 const (
-	pointLimit = 2 * time.Second        // for how long a point is waited for
-	lateLimit  = 100 * time.Millisecond // by when a trap that is disarmed has sprung, if it had been decided
+	pointLimit = 2 * time.Second        // how long a fault waits for its point to be reached
+	lateLimit  = 100 * time.Millisecond // how long a disarmed trap may still report that it fired
 )
 
 // libraryClaims are the names, in queries/, of the statements that claim a key.
 var libraryClaims = []string{"Claim", "ClaimAtOnce", "TakeOver"}
 
-// isClaim chooses the statements that claim a key. Whoever wants to know whether one has, looks at its command tag.
+// isClaim reports whether s is a statement that claims a key. The statement may find the key taken;
+// whether it claimed the key is in its command tag.
 func isClaim(s pgproxy.Statement) bool { return slices.Contains(libraryClaims, libraryName(s.SQL)) }
 
-// libraryName is what a statement is called in queries/, empty if it is none of the library's. sqlc leaves the name in a
-// comment in front of it, which goes to the server in every protocol.
+// libraryName returns the name of a statement in queries/, or "" for a statement that is not part
+// of the library. sqlc writes the name in a comment before the statement, and the comment is sent
+// to the server in every protocol.
 func libraryName(sql string) string {
 	named, ok := strings.CutPrefix(strings.TrimSpace(sql), "-- name: ")
 	if !ok {
@@ -61,8 +63,9 @@ func libraryName(sql string) string {
 	return firstWord(named)
 }
 
-// isOfFn chooses what is neither the library's nor about the session or the transaction: the statements of fn, and those of
-// a caller of DoTx outside of it.
+// isOfFn reports whether s is a statement of the application: it is not in queries/ and does not
+// control the session or the transaction. Besides the statements of fn, these are the statements
+// that a caller of DoTx executes before and after it.
 func isOfFn(s pgproxy.Statement) bool {
 	word := strings.ToLower(firstWord(s.SQL))
 	control := []string{"", "begin", "start", "commit", "end", "rollback", "savepoint", "release", "set", "prepare", "deallocate"}
@@ -77,8 +80,8 @@ func firstWord(sql string) string {
 	return strings.TrimRight(words[0], ";")
 }
 
-// killAt holds a connection at a point, kills the worker, and drops what was held: what the worker had in mind to send
-// is never sent, what it was to be told is never delivered.
+// killAt returns a fault that freezes a connection at a point, kills the worker, and resets the
+// connection. The bytes that were held at the point reach neither side.
 func killAt(at pgproxy.Point) func(context.Context, *injection) error {
 	return func(ctx context.Context, i *injection) error {
 		worker := i.worker()
@@ -92,7 +95,8 @@ func killAt(at pgproxy.Point) func(context.Context, *injection) error {
 	}
 }
 
-// loseAt breaks a connection at a point. The worker is told at once, or finds out when the black hole has been closed.
+// loseAt returns a fault that breaks a connection at a point. The worker notices a reset or a
+// hangup at once. It notices a black hole when the connection is reset up to 2 s later.
 func loseAt(at pgproxy.Point) func(context.Context, *injection) error {
 	return func(ctx context.Context, i *injection) error {
 		how := choose(i.rng, pgproxy.Reset, pgproxy.Reset, pgproxy.Hangup, pgproxy.BlackHole)
@@ -109,7 +113,7 @@ func loseAt(at pgproxy.Point) func(context.Context, *injection) error {
 	}
 }
 
-// holdAt holds a connection at a point. Nothing is lost.
+// holdAt returns a fault that delays a connection at a point by up to 7 s. Nothing is lost.
 func holdAt(at pgproxy.Point) func(context.Context, *injection) error {
 	return func(ctx context.Context, i *injection) error {
 		conn, err := i.spring(ctx, i.worker(), at, pgproxy.Freeze)
@@ -117,13 +121,18 @@ func holdAt(at pgproxy.Point) func(context.Context, *injection) error {
 			return err
 		}
 		defer conn.Resume()
-		// The library asks for 5 s the outcome of a COMMIT.
+		// After a lost COMMIT the library asks for its outcome for 5 s. The longer delays exceed
+		// that.
 		sleep(ctx, choose(i.rng, i.between(50*time.Millisecond, time.Second), i.between(time.Second, 7*time.Second)))
 		return nil
 	}
 }
 
-// spring sets a trap and waits until it has sprung.
+// spring arms a trap and waits until it fires. It returns the connection that the trap caught, or
+// errMissed if no connection reached the point within pointLimit.
+//
+// The trap may catch a connection just before it is disarmed. spring waits lateLimit for that case,
+// because otherwise the connection would stay frozen after the fault.
 func (i *injection) spring(ctx context.Context, worker int, at pgproxy.Point, do pgproxy.Action) (*pgproxy.Conn, error) {
 	trap := i.Workers.Proxy(worker).Arm(at, do)
 	defer trap.Disarm()
@@ -139,6 +148,7 @@ func (i *injection) spring(ctx context.Context, worker int, at pgproxy.Point, do
 	return conn, nil
 }
 
+// awaitTrap returns the connection that the trap caught, or nil if the trap did not fire in time.
 func awaitTrap(ctx context.Context, trap *pgproxy.Trap, limit time.Duration) *pgproxy.Conn {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

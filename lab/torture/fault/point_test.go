@@ -80,7 +80,7 @@ func TestStatementsOfTheLibraryAndOfFnAreToldApart(t *testing.T) {
 	}
 }
 
-// A statement that takes a key, and that the faults do not know, would go untroubled.
+// A new statement that claims a key must be added to libraryClaims, or no fault would hit it.
 func TestNoOtherStatementOfTheLibraryTakesAKey(t *testing.T) {
 	t.Parallel()
 	source, err := os.ReadFile("../../../queries/records.sql")

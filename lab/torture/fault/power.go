@@ -10,8 +10,8 @@ import (
 	"github.com/idem-go/idem/lab/torture/cluster"
 )
 
-// ErrNotRecovered is the error of a power loss after which the server does not start: its data is corrupt, which is what
-// fsync=off asks for.
+// ErrNotRecovered reports that the server does not start after a power loss, because its data is
+// corrupt. A server with fsync=off fails in this way.
 var ErrNotRecovered = errors.New("the server has not recovered from the loss of power")
 
 func powerLoss() Leg {
@@ -28,6 +28,8 @@ func powerLoss() Leg {
 	}
 }
 
+// losePower discards what was not synced, kills the server, remounts the disk, and starts the
+// server. The file system replays its journal at the mount, and the server recovers from its log.
 func losePower(ctx context.Context, i *injection, d *disk) error {
 	if err := d.powerOff(); err != nil {
 		return err

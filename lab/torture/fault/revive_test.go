@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// A server that is out of room for its log is there for a while before it goes.
+// A server without space for its log still runs for a moment before it crashes.
 func TestAServerThatGoesWhileItIsAskedIsStartedAgain(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {

@@ -14,22 +14,24 @@ import (
 	"github.com/idem-go/idem/lab/torture/history"
 )
 
-const atOnce = 4 // faults under way at the same time, besides one of the server
+const atOnce = 4 // faults that run at the same time, in addition to one fault of the server
 
-// errMissed is for a fault that found nothing to break: there was no connection, or its point was not reached.
+// errMissed is returned by a fault that found nothing to break: there was no connection, or no
+// connection reached the point.
 var errMissed = errors.New("nothing to break")
 
-// injection is one fault under way.
+// injection is one fault that is being injected.
 type injection struct {
 	Target
 	rng *rand.Rand
 
-	mu    sync.Mutex // whoever gives an injection up looks at its event while it may still be written
+	mu    sync.Mutex // guards event, which a fault that was given up may still write
 	event Event
 }
 
-// Run injects faults until ctx ends, heals everything, and returns. What is injected when follows from the seed; what it
-// meets there depends on the moment. log is called from several goroutines, one at a time.
+// Run injects faults until ctx ends, heals everything, and returns. The seed determines which
+// faults are injected when, but not what the workers are doing at that moment. Run calls log from
+// several goroutines, one call at a time.
 func Run(ctx context.Context, seed uint64, target Target, mix Mix, log func(Event)) error {
 	kinds, err := mix.kinds(target.Cluster != nil)
 	if err != nil {
@@ -41,14 +43,14 @@ func Run(ctx context.Context, seed uint64, target Target, mix Mix, log func(Even
 type run struct {
 	target  Target
 	limits  limits
-	slots   chan struct{} // of faults of workers, connections and sessions
-	server  chan struct{} // of the one fault of the server
+	slots   chan struct{} // semaphore for faults of workers, connections and sessions
+	server  chan struct{} // semaphore for the one fault of the server
 	running sync.WaitGroup
 
-	mu   sync.Mutex // of what follows, and of calls of log
+	mu   sync.Mutex // guards the fields below and the calls of log
 	log  func(Event)
 	hung []Name
-	lost bool // a fault of the server hangs: nobody else may touch the server
+	lost bool // a fault of the server hangs; no other code may touch the server
 }
 
 func newRun(target Target, limits limits, log func(Event)) *run {
@@ -57,7 +59,8 @@ func newRun(target Target, limits limits, log func(Event)) *run {
 	}
 }
 
-// all injects faults until ctx ends, or until one of the server hangs. That any has hung is an error.
+// all injects faults until ctx ends or a fault of the server hangs. Then it waits for the running
+// faults and heals the target. It returns an error if any fault hung.
 func (r *run) all(ctx context.Context, seed uint64, kinds []Kind, pause time.Duration) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -76,8 +79,8 @@ func (r *run) all(ctx context.Context, seed uint64, kinds []Kind, pause time.Dur
 	return errors.Join(err, heal(r.target))
 }
 
-// start starts one fault as soon as there are not too many. One of the server is left out while another is under way:
-// to wait for that would keep others from happening.
+// start runs a fault in a goroutine, as soon as one of the slots is free. A fault of the server is
+// dropped if another one is running: waiting for it would delay all other faults.
 func (r *run) start(ctx context.Context, stop func(), k Kind, rng *rand.Rand) {
 	slots := r.slots
 	if k.Group == Server {
@@ -91,7 +94,9 @@ func (r *run) start(ctx context.Context, stop func(), k Kind, rng *rand.Rand) {
 	case <-ctx.Done():
 		return
 	}
-	if ctx.Err() != nil { // a fault of the server has hung: its place was free, and nobody may take it
+	// A fault of the server may have hung, which frees its slot and ends ctx. select picks at
+	// random between two ready cases, so it may have taken the slot.
+	if ctx.Err() != nil {
 		<-slots
 		return
 	}
@@ -104,7 +109,8 @@ func (r *run) start(ctx context.Context, stop func(), k Kind, rng *rand.Rand) {
 	})
 }
 
-// giveUp goes on without the fault that hangs. If that is one of the server, nothing more can be done to the server.
+// giveUp records that k hangs. If k is a fault of the server, the run ends, because the state of
+// the server is unknown.
 func (r *run) giveUp(k Kind, stop func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -121,7 +127,8 @@ func (r *run) report(e Event) {
 	r.log(e)
 }
 
-// inject does one fault from its beginning to its end, or gives it up, and logs it. What was missed is no error.
+// inject runs one fault, or gives it up, and logs it. A fault that found nothing to break is not
+// logged and not an error.
 func (t Target) inject(ctx context.Context, l limits, k Kind, rng *rand.Rand, log func(Event)) error {
 	i := &injection{Target: t, rng: rng, event: Event{Kind: k.Name, Worker: -1}}
 	i.strike()
@@ -133,7 +140,7 @@ func (t Target) inject(ctx context.Context, l limits, k Kind, rng *rand.Rand, lo
 	return err
 }
 
-// over is the event when nobody waits for the injection any more.
+// over returns the event of a fault that has returned or was given up.
 func (i *injection) over(err error) Event {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -145,33 +152,35 @@ func (i *injection) over(err error) Event {
 	return e
 }
 
-// note writes something down in the event.
+// note changes the event under its lock.
 func (i *injection) note(write func(*Event)) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	write(&i.event)
 }
 
-// strike is called when it happens.
+// strike sets the time of the event to now. A fault calls it at the moment at which it breaks
+// something; before, the time is the start of the injection.
 func (i *injection) strike() { i.note(func(e *Event) { e.At = history.Now() }) }
 
 func (i *injection) detail(format string, args ...any) {
 	i.note(func(e *Event) { e.Detail = fmt.Sprintf(format, args...) })
 }
 
-// between is a random time.
+// between returns a random duration from shortest to longest.
 func (i *injection) between(shortest, longest time.Duration) time.Duration {
 	return shortest + time.Duration(i.rng.Int64N(int64(longest-shortest)+1))
 }
 
-// worker chooses whom the fault is for.
+// worker chooses a random worker and records it in the event.
 func (i *injection) worker() int {
 	worker := i.rng.IntN(i.Workers.Len())
 	i.note(func(e *Event) { e.Worker = worker })
 	return worker
 }
 
-// signal sends a signal to a worker. There may be none at this moment: then there is nothing to break.
+// signal sends a signal to a worker. It returns errMissed if the slot has no process at this
+// moment.
 func (i *injection) signal(worker int, sig syscall.Signal) error {
 	err := i.Workers.Signal(worker, sig)
 	if errors.Is(err, os.ErrProcessDone) || errors.Is(err, syscall.ESRCH) {
@@ -180,14 +189,13 @@ func (i *injection) signal(worker int, sig syscall.Signal) error {
 	return err
 }
 
-// kill kills a worker.
 func (i *injection) kill(worker int) error {
 	err := i.signal(worker, syscall.SIGKILL)
 	i.note(func(e *Event) { e.Kills = err == nil })
 	return err
 }
 
-// heal undoes whatever can be left of any fault.
+// heal removes every effect that a fault may have left behind, within healLimit.
 func heal(t Target) error {
 	return limits{act: healLimit, heal: healLimit}.bound(context.Background(), func(ctx context.Context) error { return healAll(ctx, t) })
 }
@@ -208,7 +216,7 @@ func healAll(ctx context.Context, t Target) error {
 	return revive(ctx, t.Cluster)
 }
 
-// sleep reports false if the context has ended.
+// sleep waits for d. It returns false if ctx ended first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -220,8 +228,8 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// choose picks one of several.
+// choose returns a random element of from.
 func choose[T any](rng *rand.Rand, from ...T) T { return from[rng.IntN(len(from))] }
 
-// breakages are the ways to lose a connection of which a client is told.
+// breakages are the ways to break a connection that the client notices at once.
 var breakages = []pgproxy.Action{pgproxy.Reset, pgproxy.Hangup}

@@ -22,7 +22,7 @@ func TestRunBreaksManyThingsAndLeavesEverythingWorking(t *testing.T) {
 	ctx, enough := context.WithTimeout(context.Background(), 30*time.Second)
 	defer enough()
 	faults, kinds := 0, make(map[Name]int)
-	// Nobody replaces the workers of this test when they are killed.
+	// The workers of this test are not replaced when they are killed.
 	mix := Mix{Pause: 60 * time.Millisecond, Only: []Name{Stop, Connection, Session, Server}}
 	err := Run(ctx, 1, Target{c, p}, mix, func(e Event) {
 		faults++

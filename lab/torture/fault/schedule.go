@@ -5,15 +5,16 @@ import (
 	"time"
 )
 
-// Schedule is what is injected one after the other by one [Run], or by one leg.
+// Schedule describes the kinds of faults that one [Run] or one leg injects, and their rate.
 type Schedule struct {
 	Kinds []Name
-	// AtMost is the longest time in which none of them need strike, however slow the machine: every one that can be under
-	// way takes all the time that it has, and some of those that follow find nothing to break.
+	// AtMost is the longest time that may pass without a fault, even on a slow machine. It allows
+	// for one fault that takes all its time, and then ten that find nothing to break.
 	AtMost time.Duration
 }
 
-// Schedule says what Run does with the mix. It needs no cluster.
+// Schedule returns the schedule of Run with the mix. cluster reports whether there will be a
+// cluster; none is needed for this call.
 func (m Mix) Schedule(cluster bool) (Schedule, error) {
 	kinds, err := m.kinds(cluster)
 	if err != nil {
@@ -31,7 +32,7 @@ func newSchedule(kinds []Kind, pause time.Duration, l limits) Schedule {
 	return s
 }
 
-// Longest is the longest time between from and until in which no fault of the schedule struck.
+// Longest returns the longest time between from and until in which no fault of the schedule struck.
 func (s Schedule) Longest(events []Event, from, until time.Duration) time.Duration {
 	struck := []time.Duration{from, until}
 	for _, e := range events {

@@ -36,7 +36,7 @@ func fastStop(s *pgserver.Server) error      { return s.Stop(pgserver.Fast) }
 func immediateStop(s *pgserver.Server) error { return s.Stop(pgserver.Immediate) }
 func killServer(s *pgserver.Server) error    { s.Kill(); return nil }
 
-// whileDown ends the server, leaves it like that for a moment, and starts it again.
+// whileDown returns a fault that ends the server by end, waits up to 300 ms, and starts it again.
 func whileDown(end func(*pgserver.Server) error) func(context.Context, *injection) error {
 	return func(ctx context.Context, i *injection) error {
 		if err := end(i.Cluster.Primary()); err != nil {
@@ -47,6 +47,8 @@ func whileDown(end func(*pgserver.Server) error) func(context.Context, *injectio
 	}
 }
 
+// killBackend kills one process of the server other than the postmaster. The postmaster then ends
+// all sessions and recovers, because the process may have corrupted shared memory.
 func killBackend(ctx context.Context, i *injection) error {
 	err := i.Cluster.Do(ctx, func(conn *pgx.Conn) error {
 		victim, err := i.serverProcess(int(conn.PgConn().PID()))
@@ -59,7 +61,7 @@ func killBackend(ctx context.Context, i *injection) error {
 		if errors.Is(err, os.ErrProcessDone) {
 			return errMissed
 		}
-		// The postmaster has noticed when it ends the other sessions.
+		// The postmaster notices a little later. It has noticed when it ends this session.
 		for err == nil && conn.Ping(ctx) == nil {
 			sleep(ctx, time.Millisecond)
 		}
@@ -71,7 +73,9 @@ func killBackend(ctx context.Context, i *injection) error {
 	return i.revive(ctx)
 }
 
-// serverProcess chooses a session's backend half of the time, else one of the others, of which there are fewer.
+// serverProcess returns the backend of a session half of the time, and an auxiliary process
+// otherwise. A uniform choice would rarely pick an auxiliary process, because there are few of
+// them. The process with the PID except is not chosen.
 func (i *injection) serverProcess(except int) (pgserver.Process, error) {
 	session := i.rng.IntN(2) == 0
 	var eligible []pgserver.Process
@@ -86,14 +90,16 @@ func (i *injection) serverProcess(except int) (pgserver.Process, error) {
 	return choose(i.rng, eligible...), nil
 }
 
+// revive repairs the primary even if ctx has ended, within healLimit.
 func (i *injection) revive(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), healLimit)
 	defer cancel()
 	return revive(ctx, i.Cluster)
 }
 
-// revive makes the primary wait for no ghost and returns when it takes writes. It starts it whenever it is down: one that
-// is there may be about to go, for what was done to it before.
+// revive starts the primary if it is down, resets synchronous_standby_names, and returns when the
+// primary takes writes. It checks in every round whether the server runs, because a server that
+// runs may still be about to stop from an earlier fault.
 func revive(ctx context.Context, c *cluster.Cluster) error {
 	for failures := 0; ; {
 		if primary := c.Primary(); !primary.Running() {
@@ -117,5 +123,5 @@ func revive(ctx context.Context, c *cluster.Cluster) error {
 	}
 }
 
-// maxStarts is how often a server is started that does not come up.
+// maxStarts is how often revive tries to start a server that does not come up.
 const maxStarts = 3

@@ -23,9 +23,11 @@ func sessionKinds() []Kind {
 	}
 }
 
-// victims are the sessions of clients.
+// victims selects the sessions of clients, without those of the torture itself.
 const victims = `from pg_stat_activity where backend_type = 'client backend' and application_name <> '` + cluster.Application + `'`
 
+// signalSession returns a fault that calls function, pg_terminate_backend or pg_cancel_backend, for
+// a random session.
 func signalSession(function string) func(context.Context, *injection) error {
 	return func(ctx context.Context, i *injection) error {
 		err := i.Cluster.Do(ctx, func(conn *pgx.Conn) error {
@@ -50,13 +52,15 @@ func signalSession(function string) func(context.Context, *injection) error {
 			return err
 		})
 		if _, down := errors.AsType[*pgconn.ConnectError](err); down {
-			return errMissed // a server that is just being broken has no session
+			return errMissed // the server is down because of another fault
 		}
 		return err
 	}
 }
 
-// ghostStandby parks COMMITs between being durable and being visible.
+// ghostStandby makes every COMMIT wait for a standby that does not exist. Such a COMMIT is durable
+// and not yet visible to other sessions. The fault ends by terminating or canceling the waiting
+// sessions, or by resetting the configuration, which lets them continue.
 func ghostStandby(ctx context.Context, i *injection) (err error) {
 	if err := i.Cluster.SetSynchronous(ctx, "nobody"); err != nil {
 		return err
@@ -86,7 +90,8 @@ func ghostStandby(ctx context.Context, i *injection) (err error) {
 	return err
 }
 
-// awaitParked returns when a COMMIT waits.
+// awaitParked waits until at least one COMMIT waits for the standby. It returns errMissed if that
+// does not happen within pointLimit.
 func awaitParked(ctx context.Context, c *cluster.Cluster) error {
 	limited, cancel := context.WithTimeout(ctx, pointLimit)
 	defer cancel()

@@ -44,7 +44,7 @@ func awaitSession(t *testing.T, c *cluster.Cluster, how string) {
 	eventually(t, how, func() bool { return count(t, c, "select count(*) "+victims+" and "+how) > 0 })
 }
 
-// A COMMIT that waits for a standby is durable, whatever happens to the wait.
+// A COMMIT that waits for a standby is durable, however the wait ends.
 func TestCommitParkedOnAGhostStandbyIsDurable(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)

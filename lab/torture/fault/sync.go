@@ -33,7 +33,8 @@ func syncFails() Leg {
 	}
 }
 
-// failSync lets the next fdatasync of each process fail until one has, and no other: a recovery has to work.
+// failSync makes the next fdatasync of each process of the server fail with EIO, until one has
+// failed. Later calls succeed, because the server must be able to recover.
 func failSync(ctx context.Context, i *injection) error {
 	dir, err := os.MkdirTemp("", "idem-strace-")
 	if err != nil {
@@ -48,7 +49,7 @@ func failSync(ctx context.Context, i *injection) error {
 		}
 		err = awaitInjected(ctx, tracer, log, i.Cluster)
 		i.strike()
-		_ = tracer.Signal(syscall.SIGTERM) // it lets go of what it traces
+		_ = tracer.Signal(syscall.SIGTERM) // strace detaches from the processes
 		<-tracer.Done()
 		for err == nil && conn.Ping(ctx) == nil { // until the server has ended all sessions
 			time.Sleep(time.Millisecond)
@@ -58,7 +59,7 @@ func failSync(ctx context.Context, i *injection) error {
 	return errors.Join(err, i.revive(ctx))
 }
 
-// trace attaches strace to all processes of the server, and to those that come.
+// trace attaches strace to all processes of the server, and to the processes that they fork.
 func trace(server *pgserver.Server, log string) (*child.Process, error) {
 	args := []string{"--follow-forks", "--output", log, "--trace=fdatasync", "--inject=fdatasync:error=EIO:when=1",
 		"--attach=" + strconv.Itoa(server.PID())}
@@ -70,7 +71,8 @@ func trace(server *pgserver.Server, log string) (*child.Process, error) {
 	return child.Start(cmd, syscall.SIGTERM)
 }
 
-// awaitInjected returns when a call has failed, and makes one in case that the workers do not.
+// awaitInjected waits until an fdatasync has failed. It commits a message of its own every 50 ms,
+// so that there is an fdatasync even if the workers are idle.
 func awaitInjected(ctx context.Context, tracer *child.Process, log string, c *cluster.Cluster) error {
 	for {
 		select {
@@ -87,7 +89,8 @@ func awaitInjected(ctx context.Context, tracer *child.Process, log string, c *cl
 	}
 }
 
-// tracePossible is nil where strace can inject faults into processes that run. It tries.
+// tracePossible returns nil if strace can inject faults into a running process. To learn that, it
+// attaches strace to a process of its own.
 var tracePossible = sync.OnceValue(func() error {
 	if _, err := optional.Find("strace"); err != nil {
 		return err
@@ -122,7 +125,7 @@ var tracePossible = sync.OnceValue(func() error {
 	}
 })
 
-// traced tells whether a process has a tracer.
+// traced reports whether a process has a tracer.
 func traced(pid int) bool {
 	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	_, tracer, found := bytes.Cut(status, []byte("TracerPid:\t"))

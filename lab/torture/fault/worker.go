@@ -25,7 +25,7 @@ func stop(ctx context.Context, i *injection) error {
 		return err
 	}
 	sleep(ctx, i.between(10*time.Millisecond, 2*time.Second))
-	// If it was killed meanwhile, it is another process that is told to go on, which does so anyway.
+	// If the worker was killed meanwhile, its successor gets the signal, which does not affect it.
 	_ = i.Workers.Signal(worker, syscall.SIGCONT)
 	return nil
 }

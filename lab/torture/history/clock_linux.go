@@ -6,8 +6,9 @@ import (
 	"unsafe"
 )
 
-// Now is CLOCK_MONOTONIC, which is the same for all processes of a machine. The kernel is asked each time: an offset
-// that a process finds out once may be wrong by as long as it was not running meanwhile.
+// Now returns CLOCK_MONOTONIC, which is the same for all processes of a machine. It asks the kernel
+// every time. A process that computed an offset once could be stopped in between, and its offset
+// would be wrong by that time.
 func Now() time.Duration {
 	const monotonic = 1
 	var now syscall.Timespec

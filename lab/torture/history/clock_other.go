@@ -4,5 +4,5 @@ package history
 
 import "time"
 
-// Now is the wall clock: good as long as nobody sets it during a run.
+// Now returns the wall clock. Histories are wrong if the clock is set during a run.
 func Now() time.Duration { return time.Duration(time.Now().UnixNano()) }

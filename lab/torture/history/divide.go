@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 )
 
-// Divide copies files into n new ones in dir, each with the lines of some shards, and returns their paths. It reads the
-// files once. All that a key has in a file stays in its order.
+// Divide copies the lines of files into n new files in dir, by shard, and returns their paths. The
+// lines of a key stay in their order. Each file is read once.
 func Divide(paths []string, dir, name string, n int) (_ []string, err error) {
 	var parts []string
 	var files []*os.File

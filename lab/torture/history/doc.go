@@ -1,10 +1,10 @@
-// Package history is the memory of a run: every call of every worker, from its beginning to its end, in files.
+// Package history stores every call of every worker of a run in files, from its beginning to its
+// end.
 //
-// A worker appends one line of JSON for each [Event], with one write, before the call begins and after it has returned.
-// What a killed process wrote stays in the file; its last line may be torn, and the calls without a return are open. The
-// times are those of one clock for all processes of a machine ([Now]).
+// A worker appends one line of JSON for each [Event], with one write, before the call begins and
+// after it has returned. The lines of a killed process stay in the file. Its last line may be
+// incomplete, and its calls without a return are open. All processes use the same clock ([Now]).
 //
-// A [Run] is the folder of one run: the files of the workers, and what was found in the database afterwards. All
-// events of a key are in the shard of that key: a checker divides a long run by shards ([Divide]), and needs no more
-// memory for it than for a short one.
+// All events of a key are in the same shard. A checker can [Divide] a long run by shards, so that
+// its memory does not depend on the length of the run.
 package history

@@ -74,7 +74,8 @@ func TestACallWithoutAReturnIsOpen(t *testing.T) {
 	}
 }
 
-// A process can be killed at any byte: what it had written before counts, and nothing is made of the rest.
+// A process can be killed at any byte. Complete lines count, and the incomplete last line is
+// ignored.
 func TestATornLastLineIsLeftOut(t *testing.T) {
 	t.Parallel()
 	whole, err := os.ReadFile(file(t, call(1, 1, "k"), ret(1, 7, "k")))
@@ -98,7 +99,7 @@ func TestATornLastLineIsLeftOut(t *testing.T) {
 	}
 }
 
-// A history that is damaged elsewhere is no evidence.
+// A history that is damaged in another place is an error.
 func TestADamagedHistoryIsAnError(t *testing.T) {
 	t.Parallel()
 	for name, content := range map[string]string{
@@ -124,7 +125,7 @@ func TestADamagedHistoryIsAnError(t *testing.T) {
 	}
 }
 
-// Nothing is lost or seen twice when a history is divided, each key stays in one piece, and in order.
+// Dividing a history keeps every line exactly once, each key in one part, and its lines in order.
 func TestShardsDivideAHistory(t *testing.T) {
 	t.Parallel()
 	var files []string

@@ -12,12 +12,12 @@ import (
 // Forever is the end of a call that never returned.
 const Forever = time.Duration(math.MaxInt64)
 
-// Operation is one call from its beginning to its end.
+// Operation is one call, from its beginning to its end.
 type Operation struct {
 	Op Op
 	Call
 	Begin, End time.Duration // End is Forever if the call is open
-	Runs       []Run         // of fn, in order
+	Runs       []Run         // runs of fn, in order
 	Return
 }
 
@@ -45,7 +45,8 @@ func (o *Operation) String() string {
 	return s
 }
 
-// Operations reads the calls from the files of the workers, in the order in which they began.
+// Operations reads the calls from the files of the workers and sorts them by their beginning. It
+// fails if an event does not belong to an open call.
 func Operations(paths []string) ([]*Operation, error) {
 	byOp := make(map[Op]*Operation)
 	for _, path := range paths {

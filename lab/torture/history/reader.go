@@ -11,8 +11,8 @@ import (
 	"strconv"
 )
 
-// Lines calls each for every line of a file. A last line without an end is torn: it is what a killed process did not
-// finish to write, and is left out.
+// Lines calls each for every line of a file. It skips an incomplete last line, which a killed
+// process leaves behind.
 func Lines(path string, each func(line []byte) error) error {
 	return eachLine(path, func(_ uint8, line []byte) error { return each(line) })
 }
@@ -42,7 +42,7 @@ func eachLine(path string, each func(shard uint8, line []byte) error) error {
 	}
 }
 
-// whole returns the next complete line. It is valid until the next call.
+// whole returns the next complete line. The line is valid until the next call.
 func whole(reader *bufio.Reader) ([]byte, error) {
 	line, err := reader.ReadSlice('\n')
 	if !errors.Is(err, bufio.ErrBufferFull) {
@@ -65,14 +65,14 @@ func shardOfLine(line []byte) (uint8, error) {
 	return uint8(shard), err
 }
 
-// Decode reads one line.
+// Decode decodes one line.
 func Decode[T any](line []byte) (T, error) {
 	var decoded T
 	err := json.Unmarshal(line, &decoded)
 	return decoded, err
 }
 
-// Last returns the last event of a file, nil if it has none.
+// Last returns the last event of a file, or nil if the file has none.
 func Last(path string) (*Event, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -89,7 +89,8 @@ func Last(path string) (*Event, error) {
 	if err != nil {
 		return nil, err
 	}
-	lines := bytes.Split(rest, []byte("\n")) // what follows the last newline is torn, or nothing
+	// The part after the last newline is empty or an incomplete line.
+	lines := bytes.Split(rest, []byte("\n"))
 	if len(lines) < 2 {
 		return nil, nil
 	}

@@ -6,14 +6,14 @@ import (
 	"sync"
 )
 
-// Writer appends to one file. It may be used by many goroutines.
+// Writer appends lines to a file. It is safe for concurrent use.
 type Writer struct {
 	mu   sync.Mutex
 	file *os.File
 	err  error
 }
 
-// Create makes a new file.
+// Create creates a new file. It fails if the file exists.
 func Create(path string) (*Writer, error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -22,8 +22,8 @@ func Create(path string) (*Writer, error) {
 	return &Writer{file: file}, nil
 }
 
-// Append adds one line, an Event as a rule. When it returns, the line outlives the process. An error is kept for Close:
-// a history with a gap is no evidence.
+// Append adds one line, usually an Event. When Append returns, the line survives the death of the
+// process. An error is returned by Close, because a history with a gap must not be judged.
 func (w *Writer) Append(line any) {
 	encoded, err := json.Marshal(line)
 	encoded = append(encoded, '\n')
@@ -37,7 +37,7 @@ func (w *Writer) Append(line any) {
 	}
 }
 
-// Close returns the first error there was.
+// Close closes the file and returns the first error of Append or of closing.
 func (w *Writer) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -2,7 +2,7 @@ package inquiry
 
 import "github.com/idem-go/idem/lab/torture/letter"
 
-// consumers are those of the run.
+// consumers returns the consumers of the run.
 func (f *file) consumers() []letter.Consumer {
 	if f.options.Direct {
 		return letter.Direct()
@@ -10,7 +10,8 @@ func (f *file) consumers() []letter.Consumer {
 	return letter.Consumers()
 }
 
-// takeEffects has the consumers of a run without a broker take what they have handled, in the order in which they have, and their dead letters.
+// takeEffects fills in what the broker took, for a run without a broker. A letter counts as taken
+// when a consumer handled it, in that order, or when it became a dead letter of a consumer.
 func (f *file) takeEffects() {
 	for _, e := range f.effects {
 		k := f.of(e.ID)

@@ -1,10 +1,12 @@
-// Package inquiry decides whether every promise of packages outbox and inbox was kept in a run, from what the workers and the
-// broker have written down and from what is in the database. It shares no code with the library.
+// Package inquiry decides whether a run kept every promise of packages outbox and inbox. Its
+// sources are the files that the workers and the broker wrote, and the final state of the database.
+// It shares no code with the library.
 //
-//	take.go      what is in the database
-//	file.go      all that is known of a run, by letter
-//	publish.go   the outcome of what was put into the outbox
-//	effect.go    the outcome of what was published
-//	told.go      what consumers were told
-//	direct.go    the same of a run without a broker
+//	take.go      reads the database
+//	file.go      collects everything that is known of a run, by letter
+//	publish.go   what became of the letters in the outbox
+//	effect.go    what became of the published letters
+//	late.go      how soon letters are published
+//	told.go      the outcomes that consumers got
+//	direct.go    the same for a run without a broker
 package inquiry

@@ -5,10 +5,11 @@ import (
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
-// checkEffects checks what each consumer has made of a letter.
+// checkEffects checks that each consumer of the topic handled the letter once or has it as a dead
+// letter.
 func (f *file) checkEffects(id string, k *known) {
 	if len(k.said) == 0 {
-		return // a letter that nobody has committed, which is a violation by itself
+		return // never committed; checkPublished reports it
 	}
 	for _, c := range f.consumers() {
 		if c.Topic != k.said[0].Topic {
@@ -46,7 +47,8 @@ func (f *file) checkDeadOfInbox(id string, k *known, dead *letter.Dead) {
 	}
 }
 
-// checkCaused checks what the handler of a letter has put into the outbox.
+// checkCaused checks that the letters which a handler adds to the outbox are committed with its
+// effect.
 func (f *file) checkCaused(id string, k *known, effects int) {
 	want := 0
 	if k.said[0].IsAnswered() {

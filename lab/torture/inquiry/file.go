@@ -11,42 +11,42 @@ import (
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
-// Options are what an inquiry has to know of a run besides what was written down.
+// Options are the facts about a run that are not in its files.
 type Options struct {
-	Start time.Duration // of the run, from which times are printed
-	// Quiet says that nothing was broken, so that nothing may be late, and Until to when that was so.
+	Start time.Duration // of the run; times are printed relative to it
+	// Quiet reports that nothing was broken before Until, so that no letter may be late.
 	Quiet bool
 	Until time.Duration
-	// Direct says that there was no broker: what has its effect is published.
+	// Direct reports that there was no broker. A letter counts as published when it has its effect.
 	Direct bool
 }
 
-// BooksFile is the name of the broker's books.
+// BooksFile is the name of the file with the books of the broker.
 const BooksFile = "broker.jsonl"
 
-// file is all that is known of a run.
+// file collects everything that is known of a run.
 type file struct {
 	options Options
 	letters map[string]*known // by id
 	events  []letter.Event
-	taken   []letter.Entry // by the broker, in its order
+	taken   []letter.Entry // by the broker, in order
 	effects []letter.Effect
 	found   []check.Violation
 }
 
-// known is all that is known of a letter.
+// known collects everything that is known of a letter.
 type known struct {
-	said     []letter.Letter // what was committed with its message: once
+	said     []letter.Letter // committed to the outbox; one entry
 	taken    []letter.Entry
 	refusals int
 	waiting  int
 	effects  map[string]int          // by consumer
 	inbox    map[string]bool         // by consumer
-	dead     map[string]*letter.Dead // by consumer; of the outbox by none
-	causes   int                     // letters that answer it
+	dead     map[string]*letter.Dead // by consumer; "" for the outbox
+	causes   int                     // number of letters that answer it
 }
 
-// Files inquires into a run from its files.
+// Files checks a run from its files in dir. It returns an error if a file cannot be read.
 func Files(dir string, options Options) (*check.Result, error) {
 	begin := time.Now()
 	f := &file{options: options, letters: map[string]*known{}}
@@ -145,7 +145,7 @@ func (f *file) readEvent(line []byte, tally *check.Tally) error {
 	return err
 }
 
-// tellOutcomes counts what workers were told of each letter.
+// tellOutcomes counts the outcomes that workers got, for each letter.
 func (f *file) tellOutcomes(tally *check.Tally) {
 	open := map[history.Op]letter.Event{}
 	count := func(e *letter.Event, outcome history.Outcome, n int) {

@@ -12,7 +12,7 @@ import (
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
-// run is all that is known of one. It begins as one in which every promise was kept.
+// run is everything that is known of a run. It starts as a run in which every promise was kept.
 type run struct {
 	rows    []letter.Row
 	entries []letter.Entry
@@ -20,7 +20,8 @@ type run struct {
 	options inquiry.Options
 }
 
-// The letters of a run: two of a key, an answer to the first, one that the broker does not want and one that nobody can handle.
+// The letters of a run: two of a key, an answer to the first, one that the broker refuses, and one
+// that no consumer can handle.
 var (
 	first    = letter.Letter{ID: "first", Topic: letter.Orders, Key: "k", N: 1}
 	second   = letter.Letter{ID: "second", Topic: letter.Orders, Key: "k", N: 2}
@@ -62,14 +63,14 @@ func kept() *run {
 	return r
 }
 
-// tell has a consumer be told of deliveries.
+// tell adds outcomes of deliveries for a consumer.
 func (r *run) tell(consumer string, answers ...letter.Answer) {
 	op := history.NewOp(0, 0, uint32(len(r.events)+1))
 	r.events = append(r.events, letter.Event{Kind: letter.KindHandle, Op: op, Verb: "Batch " + consumer, Consumer: consumer, Letters: len(answers)},
 		letter.Event{Kind: letter.KindTold, Op: op, Verb: "Batch " + consumer, Consumer: consumer, Answers: answers})
 }
 
-// without removes the rows that are chosen.
+// without removes the rows that satisfy the test.
 func (r *run) without(chosen func(letter.Row) bool) { r.rows = slices.DeleteFunc(r.rows, chosen) }
 
 func (r *run) found(t *testing.T) (found []rule.Rule) {
@@ -189,7 +190,7 @@ func TestEveryBrokenPromiseIsFoundOut(t *testing.T) {
 	}
 }
 
-// A letter that is late is found out where nothing is broken, unless the machine was as slow.
+// A late letter is a violation in a run without faults, unless the machine was equally slow.
 func TestALetterThatIsLateIsFoundOutUnlessTheMachineIsSlow(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

@@ -8,14 +8,17 @@ import (
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
-// soon is for how long a message may wait behind its commit while the broker is there, on a machine that takes no time for nothing.
+// soon is how long a message may wait after its commit on an infinitely fast machine, while the
+// broker is available.
 const soon = 2 * time.Second
 
-// idle is by how much more than the longest probe a message may wait besides: a probe is one round trip to each, a message some.
+// idle is how many of the longest probes a message may wait in addition. A probe is one round trip
+// to the database and the broker; a message takes several.
 const idle = 4
 
-// checkLate checks that the letters were published soon behind their commit, or behind the moment at which they were due, and none before that,
-// as long as nothing was broken. Where the machine is slow, a probe was as well.
+// checkLate checks that each letter was published soon after its commit or after its delay, and not
+// before its delay. The limit grows with the longest probe in that time, because a slow machine
+// delays both.
 func (f *file) checkLate() {
 	for _, e := range f.events {
 		if e.Kind == letter.KindSay {
@@ -38,7 +41,7 @@ func (f *file) checkLate() {
 	}
 }
 
-// checkEarly checks of letters that are about to be put into the outbox that none was published before it was due.
+// checkEarly checks that no letter of the event was published before its delay had passed.
 func (f *file) checkEarly(e letter.Event) {
 	for _, id := range e.IDs {
 		for _, taken := range f.of(id).taken {
@@ -49,7 +52,7 @@ func (f *file) checkEarly(e letter.Event) {
 	}
 }
 
-// slowest is the longest probe of a time.
+// slowest returns the longest probe between the two times.
 func (f *file) slowest(from, until time.Duration) (longest time.Duration) {
 	for _, e := range f.events {
 		if e.Kind == letter.KindProbe && from <= e.At && e.At-e.Took <= until {

@@ -5,10 +5,11 @@ import (
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
-// MaxAttempts is how often a message may fail, on both sides.
+// MaxAttempts is how often a message may fail, in the outbox and in an inbox.
 const MaxAttempts = 5
 
-// checkPublished checks the outcome of a letter of the outbox.
+// checkPublished checks that a committed letter was published as it was added or is a dead letter,
+// and that no other letter was published.
 func (f *file) checkPublished(id string, k *known) {
 	if len(k.said) == 0 {
 		if len(k.taken) > 0 {
@@ -37,7 +38,8 @@ func (f *file) checkPublished(id string, k *known) {
 	}
 }
 
-// checkDeadOfOutbox checks that a dead letter was refused as often as it may be, itself, not one before it.
+// checkDeadOfOutbox checks that the broker refused a dead letter itself MaxAttempts times. Refusals
+// of an earlier letter of its key must not count.
 func (f *file) checkDeadOfOutbox(id string, k *known, dead *letter.Dead) {
 	switch {
 	case dead.Attempts < MaxAttempts || k.refusals < MaxAttempts && k.said[0].Topic != letter.Nowhere:
@@ -47,11 +49,11 @@ func (f *file) checkDeadOfOutbox(id string, k *known, dead *letter.Dead) {
 	}
 }
 
-// place is a topic and a key.
+// place identifies an order: a topic and a key.
 type place struct{ topic, key string }
 
-// checkOrder checks that the letters of a key have come to the broker, and have had their effects, one after the other. That
-// one comes again does not count.
+// checkOrder checks that the letters of a key were published, and handled by ordered consumers, in
+// the order of their numbers. Only the first publication of a letter counts.
 func (f *file) checkOrder() {
 	last, seen := map[place]letter.Letter{}, map[string]bool{}
 	for _, e := range f.taken {

@@ -11,7 +11,7 @@ import (
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
-// Take writes down what is in the database, in one snapshot.
+// Take writes the state of the database to writer, from one snapshot.
 func Take(ctx context.Context, conn *pgx.Conn, writer *history.Writer) error {
 	return pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.RepeatableRead}, func(tx pgx.Tx) error {
 		for _, take := range []func(context.Context, pgx.Tx, *history.Writer) error{said, effects, waiting, dead, remembered, deadlocks} {
@@ -23,7 +23,7 @@ func Take(ctx context.Context, conn *pgx.Conn, writer *history.Writer) error {
 	})
 }
 
-// each writes a row for each of a query's.
+// each appends one row to writer for each row of the query.
 func each(ctx context.Context, tx pgx.Tx, writer *history.Writer, query string, row func(pgx.CollectableRow) (letter.Row, error)) error {
 	rows, err := tx.Query(ctx, query)
 	if err != nil {
@@ -78,8 +78,8 @@ func remembered(ctx context.Context, tx pgx.Tx, writer *history.Writer) error {
 	})
 }
 
-// deadlocks writes a finding if there were any since the server last lost its statistics: the workers write nothing else in
-// an order that could lead to one.
+// deadlocks writes a finding if the server counted a deadlock since its statistics were last reset.
+// The workers themselves lock in an order that cannot deadlock.
 func deadlocks(ctx context.Context, tx pgx.Tx, writer *history.Writer) error {
 	var n int
 	err := tx.QueryRow(ctx, `SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()`).Scan(&n)

@@ -6,7 +6,7 @@ import (
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
-// checkTold checks what consumers were told of deliveries.
+// checkTold checks the outcomes that consumers got for deliveries.
 func (f *file) checkTold() {
 	for _, e := range f.events {
 		if e.Kind != letter.KindTold {

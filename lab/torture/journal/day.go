@@ -6,26 +6,28 @@ import (
 	"slices"
 )
 
-// Day is what happens in a round on an ordinary day, when nothing is broken but the program changes, its errors are what errors
-// are, and it fails behind what has succeeded. The zero Day is a round of old.
+// Day is what happens in a round without any fault: the code changes between releases, charges are
+// declined, and the function fails after a step has succeeded. The zero Day adds nothing to the
+// round.
 type Day struct {
-	Change Change // how the code of the round changes between two releases
-	Since  int    // the release from which it is as changed
+	Change Change // how the code of the round changes between releases
+	Since  int    // the first release with the change
 
-	Cards   Refusal // of card A, with which it is tried first; none if there is one card
-	Trouble Trouble // what follows the charge
-	Unsent  bool    // attempts fail before anything is sent
-	Exact   bool    // a step returns a number that a float64 does not hold
+	Cards   Refusal // how card A, which is tried first, is declined; "" if there is one card
+	Trouble Trouble // the failure after the charge
+	Unsent  bool    // some attempts fail before anything is sent
+	Exact   bool    // a step returns an integer that a float64 cannot represent
 	Bulk    bool    // many Tx instead of one
-	Behind  bool    // the many Tx are done behind the charge
-	Beside  bool    // another charge is made at the same time
-	Refuses bool    // an UndoTx fails every other time, and parks the operation
+	Behind  bool    // the many Tx come after the charge
+	Beside  bool    // a second charge is made at the same time
+	Refuses bool    // an UndoTx fails every other time and parks the operation
 }
 
-// Change is how the code of a round differs from the release Since on. What is put in stands in front of the charge.
+// Change is how the code of a round differs from release Since on. Inserted steps come before the
+// charge.
 type Change string
 
-// The changes.
+// Changes.
 const (
 	Unchanged      Change = ""
 	PutInTx        Change = "a Tx"
@@ -42,10 +44,10 @@ const (
 // Refusal is the type of the error with which card A is declined.
 type Refusal string
 
-// The types of errors.
+// Types of errors.
 const (
 	NoRefusal Refusal = ""
-	Accepted  Refusal = "accepted" // it is not declined: card B is not needed
+	Accepted  Refusal = "accepted" // not declined; card B is not needed
 	Sentinel  Refusal = "a sentinel"
 	Wrapped   Refusal = "a sentinel, wrapped with another"
 	CustomIs  Refusal = "a type with an Is of its own"
@@ -55,10 +57,10 @@ const (
 	PgError   Refusal = "a *pgconn.PgError"
 )
 
-// Trouble is what goes wrong in the function behind a charge, every other time.
+// Trouble is a failure of the function after a charge, in every other run.
 type Trouble string
 
-// The troubles.
+// Failures.
 const (
 	NoTrouble Trouble = ""
 	Fails     Trouble = "an error"
@@ -67,16 +69,17 @@ const (
 	Deferred  Trouble = "a constraint that COMMIT checks"
 )
 
-// Many is how many Tx a round with Bulk has: more than share a transaction.
+// Many is the number of Tx of a round with Bulk. It is more than the library puts into one
+// transaction.
 const Many = 36
 
-// Releases of the code are numbered from 0.
+// Releases is the number of releases of the code. They are numbered from 0.
 const Releases = 3
 
-// Has reports whether the code of a release has the change.
+// Has reports whether the release has the change c.
 func (d *Day) Has(c Change, release int) bool { return d.Change == c && release >= d.Since }
 
-// ChargeIn is the name of the charge in a release, empty if there is none.
+// ChargeIn returns the name of the charge in a release, or "" if the release has no charge.
 func (r *Round) ChargeIn(release, n int) string {
 	switch {
 	case r.Call == "", r.Day.Has(TakenOut, release):
@@ -87,7 +90,7 @@ func (r *Round) ChargeIn(release, n int) string {
 	return r.Charge(n)
 }
 
-// ReserveIn are the names of the Tx of the round in a release, in their order.
+// ReserveIn returns the names of the Tx of the round in a release, in their order.
 func (r *Round) ReserveIn(release, n int) (names []string) {
 	name := r.Reserve(n)
 	if r.Day.Has(RenamedReserve, release) {
@@ -105,7 +108,7 @@ func (r *Round) ReserveIn(release, n int) (names []string) {
 	return names
 }
 
-// ChargeUndos is how many undos the charge has in a release.
+// ChargeUndos returns how many undos the charge has in a release.
 func (r *Round) ChargeUndos(release int) int {
 	isChanged := release >= r.Day.Since
 	switch r.Day.Change {
@@ -123,7 +126,7 @@ func (r *Round) ChargeUndos(release int) int {
 	return r.Undos
 }
 
-// ReserveUndos is how many undos each Tx has.
+// ReserveUndos returns how many undos each Tx has.
 func (r *Round) ReserveUndos() int {
 	if r.KeepTx {
 		return 0
@@ -131,7 +134,7 @@ func (r *Round) ReserveUndos() int {
 	return 1
 }
 
-// PartUndos is how many undos the child has.
+// PartUndos returns how many undos the child has.
 func (r *Round) PartUndos() int {
 	if r.Part.Undo == NoUndo {
 		return 0
@@ -139,7 +142,7 @@ func (r *Round) PartUndos() int {
 	return 1
 }
 
-// Undos returns how many undos a step has in a release, 0 if that does not have the step.
+// Undos returns how many undos a step has in a release. It returns 0 if the release lacks the step.
 func (p *Plan) Undos(release int, step string) int {
 	for i := range p.Rounds {
 		round, n := &p.Rounds[i], i+1
@@ -158,24 +161,24 @@ func (p *Plan) Undos(release int, step string) int {
 }
 
 func (r Round) Card(n int) string    { return r.step("card", n) }    // the charge of card A
-func (r Round) PutIn(n int) string   { return r.step("put-in", n) }  // what is put in
-func (r Round) Switch(n int) string  { return r.step("switch", n) }  // the name for Changed
-func (r Round) Confirm(n int) string { return r.step("confirm", n) } // the Tx that breaks a constraint
-func (r Round) Count(n int) string   { return r.step("count", n) }   // the Tx that returns a large number
+func (r Round) PutIn(n int) string   { return r.step("put-in", n) }  // the inserted step
+func (r Round) Switch(n int) string  { return r.step("switch", n) }  // the name passed to Changed
+func (r Round) Confirm(n int) string { return r.step("confirm", n) } // it violates a constraint
+func (r Round) Count(n int) string   { return r.step("count", n) }   // it returns a large number
 
-// Beside is the name of the charge that is made at the same time as another one.
+// Beside returns the name of the charge that is made at the same time as charge.
 func Beside(charge string) string { return charge + "-beside" }
 
-// BesidePlace is what it charges.
+// BesidePlace returns the place that the second charge is for.
 func BesidePlace(place string) string { return "beside " + place }
 
-// Place is what is charged, whatever the step is called in a release.
+// Place returns what the charge of round n is for. It is the same under every name of the step.
 func Place(n int) string { return fmt.Sprint("place ", n) }
 
-// CardPlace is what is charged to card A.
+// CardPlace returns what the charge of card A in round n is for.
 func CardPlace(n int) string { return fmt.Sprint("card A of place ", n) }
 
-// Knows reports whether a release has a step of that name.
+// Knows reports whether a release has a step with that name.
 func (p *Plan) Knows(release int, step string) bool {
 	for i := range p.Rounds {
 		round, n := &p.Rounds[i], i+1
@@ -206,12 +209,13 @@ func (p *Plan) Knows(release int, step string) bool {
 	return false
 }
 
-// Changes reports whether the code of the plan is not the same in all releases.
+// Changes reports whether the code of the plan differs between releases.
 func (p *Plan) Changes() bool {
 	return slices.ContainsFunc(p.Rounds, func(r Round) bool { return r.Day.Change != Unchanged })
 }
 
-// addDays makes every other operation one of an ordinary day.
+// addDays adds a Day to the rounds of half of the plans. One in eight of these becomes a WalkIn
+// instead, if it is not the plan of a child.
 func (p *Plan) addDays(r *rand.Rand) {
 	if r.IntN(2) == 0 {
 		return
@@ -226,10 +230,13 @@ func (p *Plan) addDays(r *rand.Rand) {
 	for n := range p.Rounds {
 		last := n == len(p.Rounds)-1
 		day := p.Rounds[n].day(r, last && p.End == Decline)
-		if last && day.Change == TakenOut { // without a call it would be one transaction
+		// Without its last call, the operation would be one transaction.
+		if last && day.Change == TakenOut {
 			day.Change = Renamed
 		}
-		if undos { // and nothing else changes, or no release would have all steps with all undos
+		// Only the undos of the last round change. Otherwise no release might have all steps with
+		// all their undos, and the operation could not be finished.
+		if undos {
 			day.Change, day.Since = Unchanged, 0
 			if last {
 				day.Change, day.Since = pick(r, UndoPutIn, UndoTakenOut), 1+r.IntN(Releases-1)
@@ -244,7 +251,8 @@ func (p *Plan) ChangesUndos() bool {
 	return slices.ContainsFunc(p.Rounds, func(r Round) bool { return r.Day.Change == UndoPutIn || r.Day.Change == UndoTakenOut })
 }
 
-// day draws what happens in a round. One whose charge is declined is the last and has no other card.
+// day draws the Day of a round. declined reports that the bank declines the charge of this round,
+// which is then the last round and gets no second card.
 func (r *Round) day(random *rand.Rand, declined bool) (d Day) {
 	if random.IntN(2) == 0 {
 		d.Change = pick(random, PutInTx, PutInCall, ChangedTx, ChangedCall, ChangedCall, Renamed, Renamed, RenamedReserve, TakenOut)

@@ -1,3 +1,4 @@
-// Package journal is what is written down of a run of operations, by the workers, by the bank and of the database: from it
-// package audit decides whether every promise was kept. It shares no code with the library.
+// Package journal defines what is written down during a run of operations: the events of the
+// workers, the books of the bank, and the rows of the database. Package audit reads them. The
+// package also derives the plan of an operation from its key. It shares no code with the library.
 package journal

@@ -6,34 +6,35 @@ import (
 	"github.com/idem-go/idem/lab/torture/history"
 )
 
-// Kind is what an event tells.
+// Kind is the kind of an event.
 type Kind string
 
-// The kinds of events.
+// Kinds of events.
 const (
-	KindCall   Kind = "call"   // somebody calls Do or Start with a key
-	KindReturn Kind = "return" // and is answered
+	KindCall   Kind = "call"   // a call of Do or Start begins
+	KindReturn Kind = "return" // the call returns
 	KindBegin  Kind = "begin"  // a run of the function of an operation begins
-	KindEnd    Kind = "end"    // and ends, before the operation is let go of
+	KindEnd    Kind = "end"    // the run ends; the operation is not released yet
 	KindSignal Kind = "signal" // a signal was acknowledged
-	KindMeddle Kind = "meddle" // a person is about to cancel an operation, to resolve one or to let it go on
-	KindWait   Kind = "wait"   // a call waits, because its key is in progress
-	KindHeard  Kind = "heard"  // the other side has answered, and the operation is about to be told
-	KindUnsent Kind = "unsent" // an attempt has failed before anything was sent
-	KindSaw    Kind = "saw"    // what a function has made of what a step has returned
+	KindMeddle Kind = "meddle" // a person is about to cancel, resolve or retry an operation
+	KindWait   Kind = "wait"   // a call waits because its key is in progress
+	KindHeard  Kind = "heard"  // the bank answered; the operation does not have the answer yet
+	KindUnsent Kind = "unsent" // an attempt failed before anything was sent
+	KindSaw    Kind = "saw"    // what a function sees of the result of a step
 	KindDie    Kind = "die"    // the worker is about to kill itself
-	KindExit   Kind = "exit"   // the worker has ended in order
+	KindExit   Kind = "exit"   // the worker ended in order
 )
 
-// Declined is what an operation has heard of a call that the other side refuses, which is an error. Anything else is a receipt.
+// Declined is the value of a KindHeard event for a call that the bank declined. Other values are
+// receipts.
 const Declined = "declined"
 
-// Event is a line of a worker.
+// Event is a line in the history of a worker.
 type Event struct {
-	Shard     uint8         `json:"p"` // always 0: the lines of a history begin with it
+	Shard     uint8         `json:"p"` // always 0; every line of a history begins with it
 	At        time.Duration `json:"t"`
 	Kind      Kind          `json:"e"`
-	Op        history.Op    `json:"o"` // the call, or the run
+	Op        history.Op    `json:"o"` // the call or the run
 	Pooled    bool          `json:"pooled,omitempty"`
 	Verb      string        `json:"v,omitempty"`
 	Key       string        `json:"k,omitempty"`
@@ -45,48 +46,51 @@ type Event struct {
 	Parked   bool            `json:"parked,omitempty"`
 	Err      string          `json:"err,omitempty"`
 
-	Name  string `json:"n,omitempty"`     // of a signal, or a step
-	Value string `json:"value,omitempty"` // what was heard, or seen
+	Name  string `json:"n,omitempty"`     // of a signal or a step
+	Value string `json:"value,omitempty"` // the answer of the bank, or what the function saw
 
-	By      history.Op `json:"by,omitempty"`      // of a run: the call that has begun it, if it was one
-	Release int        `json:"release,omitempty"` // of a run: of its code
+	By      history.Op `json:"by,omitempty"`      // of a run: the call that began it
+	Release int        `json:"release,omitempty"` // of a run: the release of its code
 	Left    bool       `json:"left,omitempty"`    // of a run: its context had ended
-	Failed  bool       `json:"failed,omitempty"`  // of a run: its function has returned an error that decides nothing, or has panicked
+	// Of a run: its function panicked or returned an error that does not end the operation.
+	Failed bool `json:"failed,omitempty"`
 
-	Wall  int64 `json:"wall,omitempty"` // when its sender knew, by the database's clock, in microseconds
+	// Of a signal: when its sender got the acknowledgement, in microseconds, by the clock of the
+	// database.
+	Wall  int64 `json:"wall,omitempty"`
 	Bytes int64 `json:"memory,omitempty"`
 }
 
-// The verbs of a call.
+// Verbs: the methods of operation.Definition that are called.
 const (
 	Do    = "Do"
 	Start = "Start"
 )
 
-// Answer is the body of every response: which operation it is of, and what its steps have returned.
+// Answer is the body of every response: the operation and the values of its steps.
 type Answer struct {
 	Operation string
 	Rejected  bool
 	Values    map[string]string
-	Paid      map[string]string // the receipts, by place
+	Paid      map[string]string // receipts by place
 }
 
-// Entry is a line of the bank's books.
+// Entry is a line in the books of the bank: a request, and whether it was booked.
 type Entry struct {
 	Shard     uint8         `json:"p"`
 	At        time.Duration `json:"t"`
-	Booked    bool          `json:"booked"` // if not, it was only asked for
+	Booked    bool          `json:"booked"` // false: the request did not book anything
 	Key       string        `json:"key"`
 	Operation string        `json:"i"`
 	Step      string        `json:"n"`
 	Receipt   string        `json:"receipt,omitempty"`
 	Process   uint32        `json:"process"`
-	Place     string        `json:"place,omitempty"`   // what is charged
-	Refunds   string        `json:"refunds,omitempty"` // the place whose charge is taken back
+	Place     string        `json:"place,omitempty"`   // what the charge is for
+	Refunds   string        `json:"refunds,omitempty"` // of a refund: the place of its charge
 	Given     string        `json:"given,omitempty"`   // of an undo: the value of its step
 }
 
-// Row is a line of what is in the database when all is over. One of them is set.
+// Row is one row of the database at the end of a run. Exactly one of its pointers is set.
 type Row struct {
 	Shard     uint8      `json:"p"`
 	Operation *Operation `json:"operation,omitempty"`
@@ -98,12 +102,12 @@ type Row struct {
 	Move      *Move      `json:"move,omitempty"`
 }
 
-// Operation is a row of idem.operations. The times are in microseconds.
+// Operation is a row of idem.operations. Times are in microseconds.
 type Operation struct {
 	ID, Key, State, Step           string
-	Reason, ReasonStep, ReasonText string // why it is parked
+	Reason, ReasonStep, ReasonText string // why the operation is parked
 	LastError                      string
-	Plan, Parent                   string // the key of its plan; the id of its parent, empty if it has none
+	Plan, Parent                   string // the key of the plan; the id of the parent or ""
 	Undoing, Canceled, WithoutCode bool
 	Epoch, Attempts                int
 	Since, Ended                   int64
@@ -113,9 +117,9 @@ type Operation struct {
 type Step struct {
 	Operation, Kind, Name, Outcome, Value string
 	Seq                                   int
-	Undos                                 int // how many undos the step has
+	Undos                                 int // the recorded number of undos
 	Due                                   int64
-	Recorded                              time.Duration // by the history's clock
+	Recorded                              time.Duration // by the clock of package history
 }
 
 // Signal is a row of idem.signals.
@@ -124,11 +128,11 @@ type Signal struct {
 	Sent                   int64
 }
 
-// Effect is a row that a Tx has written: the step, and what it returned.
+// Effect is a row that a Tx wrote: the step, and the value that it returned.
 type Effect struct {
 	Operation, Step, Nonce string
-	At                     time.Duration // by the history's clock, while it ran
-	Amount                 int           // of the stock that it takes; what is given back is negative
+	At                     time.Duration // when the Tx ran, by the clock of package history
+	Amount                 int           // taken from the stock; negative for an undo
 	Given                  string        // of an undo: the value of its step
 }
 
@@ -138,27 +142,28 @@ type Record struct {
 	Answer         *Answer
 }
 
-// Finding is what is left over of the workers.
+// Finding is something that the workers left behind, such as a session or a lock.
 type Finding struct{ Rule, Detail string }
 
-// Move is a commit after which an operation has another owner, epoch or state than before.
+// Move is a commit that changed the owner, the epoch or the state of an operation. A trigger
+// records it.
 type Move struct {
 	Operation       string
 	Epoch, Attempts int
-	Owner           int // 0 if nobody has it
+	Owner           int // 0 if the operation is released
 	State           string
-	Reason          string // why it is parked, as a code
+	Reason          string // why it is parked, as a reason code
 	ReasonStep      string
 	ReasonText      string
-	Kind, Step      string // at which it is
+	Kind, Step      string // the current step
 	Canceled        bool
 	WithoutCalling  bool
 	WithoutCode     bool
-	Endless         bool              // nothing is due but what wakes it
-	Rest            time.Duration     // of a suspect: until it is due for others, if its process dies
-	Since           time.Duration     // that step was begun, by the history's clock
-	At              time.Duration     // by the history's clock
-	By              uint32            // the process that has made it; none if it was no worker
-	Pooled          bool              // behind a pooler: it shows itself by a lease
-	Known           map[string]string // where nobody has it, and where it is canceled: the outcomes of its steps, by name
+	Endless         bool              // no timeout is due; only an event wakes the operation
+	Rest            time.Duration     // after deaths: the delay before others may claim it
+	Since           time.Duration     // start of the step, by the clock of package history
+	At              time.Duration     // by the clock of package history
+	By              uint32            // the process; math.MaxUint32 if it is not a worker
+	Pooled          bool              // the process is behind a pooler and has a lease
+	Known           map[string]string // outcomes by step, if the operation is released or canceled
 }

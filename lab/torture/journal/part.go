@@ -6,21 +6,21 @@ import (
 	"strings"
 )
 
-// Part is what a round leaves to an operation of its own, a child. The zero Part is none.
+// Part is the part of a round that a child operation does. The zero Part is no child.
 type Part struct {
 	At     Spot
 	Then   Then   // what the function does if the child does not complete
-	Undo   Undo   // what takes back what the child has done
-	Since  int    // the release from which the step has another name, if it is not 0
+	Undo   Undo   // how the parent undoes the work of the child
+	Since  int    // the first release in which the step has another name; 0: none
 	Varies bool   // each release gives the child another plan
-	Cancel bool   // a person cancels about when it begins, or has ended
-	Safety Safety // of the undo, if that is a call
+	Cancel bool   // a person cancels the operation when the child begins or has ended
+	Safety Safety // of the undo, if the undo is a call
 }
 
-// Spot is where in a round a child is begun.
+// Spot is the position in a round at which the child is begun.
 type Spot string
 
-// The spots.
+// Spots.
 const (
 	Nowhere Spot = ""
 	Front   Spot = "in front of all else"
@@ -28,33 +28,33 @@ const (
 	Behind  Spot = "behind the charge"
 )
 
-// Then is what follows a child that has not completed.
+// Then is what the function does after a child that did not complete.
 type Then string
 
-// What may follow.
+// Reactions to a child that did not complete.
 const (
 	GoesOn   Then = "the function goes on"
 	GivesUp  Then = "the function returns the error"
 	Rejected Then = "the function rejects"
 )
 
-// Undo is the undo of a child.
+// Undo is the kind of undo of a child.
 type Undo string
 
-// The undos.
+// Kinds of undos.
 const (
 	NoUndo   Undo = ""
 	UndoTx   Undo = "a Tx"
 	UndoCall Undo = "a Call"
 )
 
-// between an operation and the number of a part of it stands, in the key of the plan of a child:
+// between separates the key of a plan from the number of the round in the key of a child's plan.
 const between = "/part-"
 
-// mostDeep is how deep children of children go.
+// mostDeep is the maximum depth of nested children.
 const mostDeep = 2
 
-// PartIn is the name of the step that begins the child in a release.
+// PartIn returns the name of the step that begins the child in a release.
 func (r *Round) PartIn(release, n int) string {
 	if r.Part.Since > 0 && release >= r.Part.Since {
 		return r.step("portion", n)
@@ -62,13 +62,13 @@ func (r *Round) PartIn(release, n int) string {
 	return r.step("part", n)
 }
 
-// PartPlace is what the child has done, to those who take it back.
+// PartPlace returns the place that an undo of the child names at the bank.
 func PartPlace(n int) string { return fmt.Sprint("part ", n) }
 
-// PartKey is how the keys of all plans begin that the child of a round may have.
+// PartKey returns the common prefix of the keys of all plans that the child of round n may have.
 func PartKey(parent string, n int) string { return fmt.Sprint(parent, between, n) }
 
-// PartOf is the plan of a child.
+// PartOf returns the plan of the child of round n.
 func (p *Plan) PartOf(seed uint64, release, n int) Plan {
 	key := PartKey(p.Key, n)
 	if p.Rounds[n-1].Part.Varies {
@@ -77,10 +77,10 @@ func (p *Plan) PartOf(seed uint64, release, n int) Plan {
 	return PlanOf(seed, key)
 }
 
-// depth is how many parents the operation has.
+// depth returns the number of ancestors of the operation.
 func (p *Plan) depth() int { return strings.Count(p.Key, between) }
 
-// addParts gives two of five operations a child or several, but for those whose rounds are all left out.
+// addParts gives children to two of five plans. A WalkIn and a plan at the maximum depth get none.
 func (p *Plan) addParts(r *rand.Rand) {
 	if p.WalkIn || p.depth() >= mostDeep || r.IntN(5) > 1 {
 		return
@@ -100,7 +100,7 @@ func (p *Plan) addParts(r *rand.Rand) {
 	}
 }
 
-// ChildSaid is what a function writes down of the end of a child.
+// ChildSaid formats the end of a child, as a function logs it and as package audit compares it.
 func ChildSaid(state string, canceled bool, answer []byte) string {
 	return fmt.Sprintf("child %s, canceled: %t, %s", state, canceled, answer)
 }

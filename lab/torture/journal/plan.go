@@ -8,70 +8,74 @@ import (
 	"time"
 )
 
-// Plan is the input of an operation: what it is to do follows from its key, whoever calls.
+// Plan is what an operation does. It follows from the seed and the key, so that all callers and all
+// processes agree on it.
 type Plan struct {
 	Key    string
 	Rounds []Round
 	End    End
-	// WalkIn says that its callers have no patience, its call is slow, and no Worker knows it before the end of the run.
+	// WalkIn reports that the callers leave early, the call is slow, and no Worker knows the
+	// operation before the end of the run.
 	WalkIn bool
 }
 
-// Round is a Tx, a Call and a pause. Without a Safety there is no call. A Tx has one undo at most, and a Call has two.
+// Round is a Tx, a Call and a pause, each of which may be missing. A Tx has at most one undo, a
+// Call at most two.
 type Round struct {
 	Tx     bool
-	KeepTx bool // a Tx has no undo
-	Call   Safety
+	KeepTx bool          // the Tx has no undo
+	Call   Safety        // "" if there is no call
 	Window time.Duration // of a Keyed call
-	Undos  int           // of a Call: none, an UndoCall, or an UndoCall and an UndoTx
+	Undos  int           // of the Call: 0, 1 (an UndoCall) or 2 (an UndoCall and an UndoTx)
 	Refund Safety        // of the UndoCall
 	Pause  Pause
 	For    time.Duration // of the pause
-	Day    Day           // what else happens on an ordinary day
-	Part   Part          // what is left to a child
+	Day    Day           // changes and failures that need no fault
+	Part   Part          // the child operation
 }
 
-// Safety is what is said of a call.
+// Safety is the policy of a call: what the library may do if its outcome is unknown.
 type Safety string
 
-// The safeties.
+// Policies of a call.
 const (
 	Keyed Safety = "keyed"
 	Asked Safety = "asked"
 	Once  Safety = "once"
 )
 
-// Pause is what an operation waits for behind a round.
+// Pause is what an operation waits for after a round.
 type Pause string
 
-// The pauses.
+// Kinds of pauses.
 const (
 	NoPause Pause = ""
 	Sleep   Pause = "sleep"
-	Await   Pause = "await"  // a signal, which is sent soon
-	Silence Pause = "silent" // a signal, which nobody sends
+	Await   Pause = "await"  // for a signal that is sent soon
+	Silence Pause = "silent" // for a signal that nobody sends
 )
 
 // End is how an operation ends, unless it is parked.
 type End string
 
-// The ends.
+// Ends of an operation.
 const (
 	OK      End = "ok"
 	Reject  End = "reject"
-	Final   End = "final"    // an error that is final: undone, and the key is free
+	Final   End = "final"    // a Final error: the operation is undone and the key is free
 	Decline End = "declined" // the bank declines the last call
 )
 
-// The names of the steps of a round.
+// step returns the name of a step of round n.
 func (Round) step(kind string, n int) string { return fmt.Sprintf("%s-%d", kind, n) }
 
-// Reserve is the name of the Tx of the nth round, and so on.
+// Reserve, Charge and Wait return the names of the Tx, of the Call and of the pause of round n.
 func (r Round) Reserve(n int) string { return r.step("reserve", n) }
 func (r Round) Charge(n int) string  { return r.step("charge", n) }
 func (r Round) Wait(n int) string    { return r.step("wait", n) }
 
-// UndoOf is the name under which bank and database see an undo of a step. Index is its position among the undos of the step.
+// UndoOf returns the name of an undo at the bank and in the database. index is the position of the
+// undo among the undos of its step.
 func UndoOf(step string, index int) string {
 	if index > 0 {
 		return fmt.Sprintf("%s%s##%d", undoPrefix, step, index+1)
@@ -91,10 +95,11 @@ func Undone(undo string) string {
 	return step
 }
 
-// LongWindow is the window of a Keyed call that no run outlasts.
+// LongWindow is a window of a Keyed call that is longer than any run.
 const LongWindow = time.Hour
 
-// PlanOf makes the plan of a key. The last round of each has a call, so that no operation is one transaction.
+// PlanOf returns the plan of a key. The last round always has a call: without any call, the
+// operation would be a single transaction.
 func PlanOf(seed uint64, key string) Plan {
 	h := fnv.New64a()
 	h.Write([]byte(key))
@@ -113,7 +118,8 @@ func PlanOf(seed uint64, key string) Plan {
 		round.For = time.Duration(20+r.IntN(300)) * time.Millisecond
 		switch {
 		case round.Pause == Sleep && r.IntN(10) == 0:
-			round.For = 5100 * time.Millisecond // it frees whoever works on it
+			// The sleep is so long that the library releases the operation.
+			round.For = 5100 * time.Millisecond
 		case round.Pause == Await:
 			round.For = time.Duration(1000+r.IntN(1000)) * time.Millisecond
 		}
@@ -123,7 +129,7 @@ func PlanOf(seed uint64, key string) Plan {
 	if last.Call == "" {
 		last.Call = Keyed
 	}
-	if p.depth() > 0 { // its parent waits
+	if p.depth() > 0 { // the parent waits for it, so it is kept short
 		p.Rounds = p.Rounds[max(len(p.Rounds)-2, 0):]
 	}
 	p.addDays(r)

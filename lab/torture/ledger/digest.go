@@ -8,7 +8,7 @@ import (
 	"github.com/idem-go/idem"
 )
 
-// Digest tells two responses apart, in every byte of status, header and body.
+// Digest returns a digest of the status, the header and the body of a response.
 func Digest(r idem.Response) string {
 	if len(r.Header) == 0 {
 		r.Header = nil
@@ -16,7 +16,7 @@ func Digest(r idem.Response) string {
 	if len(r.Body) == 0 {
 		r.Body = nil
 	}
-	encoded, err := json.Marshal(r) // sorts the header; the body as base64
+	encoded, err := json.Marshal(r) // sorts the header and encodes the body as base64
 	if err != nil {
 		panic(err)
 	}

@@ -1,3 +1,3 @@
-// Package ledger is the business of a torture: the tables that executions write to ([Install]), the effect itself
-// ([Effect.Write]), and what is found in the database when all is over ([Take]).
+// Package ledger has the tables of the workload and their checks: [Install] creates the tables,
+// [Effect.Note] and [Transfer.Write] write an effect, and [Take] reads the database at the end.
 package ledger

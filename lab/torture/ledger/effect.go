@@ -9,7 +9,7 @@ import (
 	"github.com/idem-go/idem/lab/torture/history"
 )
 
-// Effect is the first row of an execution's effect.
+// Effect is the first row of the effect of an execution.
 type Effect struct {
 	ExecutionID string     `json:"i"`
 	Op          history.Op `json:"o"`
@@ -17,23 +17,25 @@ type Effect struct {
 	Key         string     `json:"k"`
 	Payload     string     `json:"h"`
 	Digest      string     `json:"d"`
-	TTL         int64      `json:"ttl"`   // in microseconds
-	Noted       int64      `json:"noted"` // when it was written, by the database's clock, in microseconds
+	TTL         int64      `json:"ttl"` // in microseconds
+	// Noted is the time of the insert, by the clock of the database, in microseconds.
+	Noted int64 `json:"noted"`
 }
 
-// Transfer is the rest of it.
+// Transfer is the rest of the effect: money that moves between two accounts.
 type Transfer struct {
 	From, To int // accounts
 	Amount   int64
 }
 
-// Accounts is how many there are to choose from, and BatchAccounts how many follow for those who keep one for long.
+// Accounts is the number of accounts for ordinary calls. BatchAccounts is the number of further
+// accounts for batches, which lock an account for longer.
 const (
 	Accounts      = 128
 	BatchAccounts = 32
 )
 
-// Note writes the first row.
+// Note writes the first row of the effect.
 func (e *Effect) Note(ctx context.Context, tx pgx.Tx, hash idem.Hash) error {
 	_, err := tx.Exec(ctx, `insert into torture.effects (execution_id, op, scope, key, payload, hash, digest, ttl_us)
 		values ($1::uuid, $2::bigint, $3::text, $4::text, $5::text, $6::bytea, $7::text, $8::bigint)`,
@@ -41,7 +43,8 @@ func (e *Effect) Note(ctx context.Context, tx pgx.Tx, hash idem.Hash) error {
 	return err
 }
 
-// Write makes the transfer. Two that take the same accounts in opposite order are a deadlock, which is intended.
+// Write makes the transfer. Transfers between the same accounts in opposite directions deadlock,
+// which is intended.
 func (t Transfer) Write(ctx context.Context, tx pgx.Tx, executionID string) error {
 	for _, leg := range []struct {
 		account int
@@ -60,15 +63,15 @@ func (t Transfer) Write(ctx context.Context, tx pgx.Tx, executionID string) erro
 	return nil
 }
 
-// The parts that the caller of DoTx writes: one before, and one after, which tells what DoTx answered. The others are
-// outcomes of package history.
+// Values of Outer.Part. The caller of DoTx writes one row before the call and one after it. The
+// second row has the outcome: one of these constants or an outcome of package history.
 const (
 	PartBefore   = "before"
 	PartRejected = "rejected"
 	PartRefused  = "refused"
 )
 
-// Outer is what the caller of DoTx writes beside it.
+// Outer is a row that the caller of DoTx writes in its transaction.
 type Outer struct {
 	Op    history.Op `json:"o"`
 	Scope string     `json:"s"`
@@ -76,7 +79,6 @@ type Outer struct {
 	Part  string     `json:"part"`
 }
 
-// Write adds the row.
 func (o Outer) Write(ctx context.Context, tx pgx.Tx) error {
 	_, err := tx.Exec(ctx, `insert into torture.outers (op, scope, key, part) values ($1::bigint, $2::text, $3::text, $4::text)`,
 		int64(o.Op), o.Scope, o.Key, o.Part)

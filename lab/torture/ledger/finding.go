@@ -10,7 +10,7 @@ import (
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
-// Finding is something in the database that no order of events explains.
+// Finding is a violation that the final state of the database shows by itself.
 type Finding struct {
 	Rule   rule.Rule `json:"rule"`
 	Scope  string    `json:"s,omitempty"`
@@ -18,7 +18,7 @@ type Finding struct {
 	Detail string    `json:"detail"`
 }
 
-// Each query returns scope, key and detail of what breaks its rule.
+// rules are queries for violations. Each returns the scope, the key and the detail of a violation.
 var rules = []struct {
 	rule  rule.Rule
 	query string
@@ -39,7 +39,8 @@ var rules = []struct {
 		SELECT e.scope, e.key, format('execution %s, its record is of %s %s', execution_id, r.scope, r.key)
 		FROM idem.records r JOIN torture.effects e USING (execution_id)
 		WHERE (r.scope, r.key, r.hash) IS DISTINCT FROM (e.scope, e.key, e.hash)`},
-	// Nothing but a later execution of the key removes a record, and that begins when this one has expired; and a purge.
+	// A record is removed only by a purge or by a later execution of its key, which begins after
+	// the record has expired.
 	{rule.Record, `
 		SELECT e.scope, e.key, format('execution %s of call %s, the key has %s', e.execution_id, e.op, coalesce(r.execution_id::text, 'no record'))
 		FROM (SELECT DISTINCT ON (scope, key) * FROM torture.effects ORDER BY scope, key, noted_at DESC) e
@@ -75,7 +76,7 @@ var rules = []struct {
 		HAVING count(*) <> 2 OR count(*) FILTER (WHERE part = 'before') <> 1`},
 }
 
-// maxFindings is enough of one rule to see what is going on.
+// maxFindings is the maximum number of findings of one rule.
 const maxFindings = 20
 
 func find(ctx context.Context, tx pgx.Tx) ([]Finding, error) {

@@ -14,8 +14,8 @@ import (
 //go:embed schema.sql
 var schema string
 
-// Install makes the schema of idem and that of the torture in an empty database, and sets what lets lock conflicts come
-// to an end soon.
+// Install creates the schema of idem and that of the torture in an empty database. It sets short
+// lock and deadlock timeouts, so that lock conflicts end soon.
 func Install(ctx context.Context, dsn string) error {
 	if err := migrate.UpAt(ctx, dsn, migrations.FS); err != nil {
 		return fmt.Errorf("migrate: %w", err)

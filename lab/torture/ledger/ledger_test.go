@@ -43,7 +43,7 @@ func (b *books) exec(sql string) {
 
 var hash = idem.HashBytes([]byte("A"))
 
-// execute does what a worker does.
+// execute writes what a worker writes.
 func (b *books) execute(key string, fail error) idem.Result {
 	b.t.Helper()
 	ctx := b.t.Context()
@@ -65,7 +65,7 @@ func (b *books) execute(key string, fail error) idem.Result {
 	return res
 }
 
-// take returns what is written down of the database.
+// take returns the state that Take writes.
 func (b *books) take() []ledger.Row {
 	b.t.Helper()
 	path := filepath.Join(b.t.TempDir(), "state")
@@ -144,7 +144,7 @@ func TestTheStateHasEffectAndRecordOfAnExecution(t *testing.T) {
 	}
 }
 
-// Each rule is broken by hand, and found.
+// Each rule is broken by hand and must be found.
 func TestEveryRuleOfTheDatabaseFindsWhatBreaksIt(t *testing.T) {
 	t.Parallel()
 	for want, breakIt := range map[rule.Rule]func(*books){
@@ -193,7 +193,7 @@ func TestEveryRuleOfTheDatabaseFindsWhatBreaksIt(t *testing.T) {
 	}
 }
 
-// An effect whose record was taken over after its expiry is no finding.
+// An effect whose record was taken over after its expiry is not a finding.
 func TestAnEffectWithASuccessorIsFine(t *testing.T) {
 	t.Parallel()
 	b := open(t)
@@ -205,7 +205,7 @@ func TestAnEffectWithASuccessorIsFine(t *testing.T) {
 	}
 }
 
-// Nor is one whose record a purge has deleted in its time.
+// An effect whose record was purged after its expiry is not a finding.
 func TestAnEffectWhoseRecordWasPurgedIsFine(t *testing.T) {
 	t.Parallel()
 	b := open(t)

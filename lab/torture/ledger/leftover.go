@@ -9,8 +9,8 @@ import (
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
-// Application is how the sessions of a worker call themselves, with the number of its process behind it. Those that a pooler keeps
-// go by the last client they had, or by nothing.
+// Application returns the prefix of the application_name of the sessions of a worker. The number of
+// the process follows. A session of a pooler has the name of its last client, or none.
 func Application(pooled bool) string {
 	if pooled {
 		return "torture pooled"
@@ -18,8 +18,8 @@ func Application(pooled bool) string {
 	return "torture direct"
 }
 
-// Leftovers waits until nothing of the workers is left in the server: no session in this database, no lock, no prepared
-// transaction. If patience ends before, it returns what is left.
+// Leftovers waits until the workers have left nothing in the server: no session in this database,
+// no lock, no prepared transaction. After patience it returns what is left.
 func Leftovers(ctx context.Context, conn *pgx.Conn, patience time.Duration) ([]Finding, error) {
 	const query = `
 		SELECT $1::text AS rule, format('pid %s: %s, %s: %s', pid, state, wait_event, left(query, 60)) AS detail

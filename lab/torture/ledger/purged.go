@@ -9,10 +9,10 @@ import (
 	"github.com/idem-go/idem/lab/torture/history"
 )
 
-// Grace is how long the purge of a torture leaves an expired record alone.
+// Grace is how long a purge keeps an expired record.
 const Grace = 100 * time.Millisecond
 
-// Purged is a record that was deleted. Its times are in microseconds.
+// Purged is a deleted record. Times are in microseconds.
 type Purged struct {
 	ExecutionID string `json:"i"`
 	Scope       string `json:"s"`

@@ -7,14 +7,15 @@ import (
 	"github.com/idem-go/idem/seal"
 )
 
-// Sealer is how some of the processes of a service keep responses.
+// Sealer is a way to store responses.
 type Sealer struct {
 	Name string
 	*seal.Sealer
 }
 
-// Sealers are those of a service in the middle of a roll-out and of a rotation at once: some processes write plain, some with
-// the one key and some with the other, and each reads what any of them writes.
+// Sealers are those of a service during a roll-out and a key rotation at the same time. Some
+// processes write plain responses, some seal with one key and some with the other. Each can read
+// all of them.
 var Sealers = []Sealer{
 	{"plain", seal.New(keys("one"), seal.WritePlain())},
 	{"sealed by key one", seal.New(keys("one"), seal.AcceptPlain())},
@@ -27,7 +28,7 @@ func keys(primary string) seal.Keys {
 	}}
 }
 
-// unreadable is the digest of a response that is not opened. It is that of no other.
+// unreadable is the digest of a response that cannot be opened. No other response has it.
 const unreadable = "unreadable"
 
 // open opens the response of a record.

@@ -12,7 +12,7 @@ import (
 	"github.com/idem-go/idem/lab/torture/history"
 )
 
-// Record is a row of idem.records. Its times are in microseconds.
+// Record is a row of idem.records. Times are in microseconds.
 type Record struct {
 	ExecutionID string `json:"i"`
 	Scope       string `json:"s"`
@@ -24,7 +24,8 @@ type Record struct {
 	Expires     int64  `json:"ex"`
 }
 
-// Row is a line of the file that says what was in the database when all was over.
+// Row is a line of the file with the final state of the database. Exactly one of its pointers is
+// set.
 type Row struct {
 	Shard   uint8    `json:"p"`
 	Effect  *Effect  `json:"effect,omitempty"`
@@ -34,7 +35,7 @@ type Row struct {
 	Finding *Finding `json:"finding,omitempty"`
 }
 
-// Take writes down what is in the database, in one snapshot.
+// Take writes the state of the database to a file, from one snapshot.
 func Take(ctx context.Context, conn *pgx.Conn, to *history.Writer) error {
 	return pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		found, err := find(ctx, tx)

@@ -1,3 +1,3 @@
-// Package letter is what is said of messages in a run: a message and its fate, the lines that workers and the broker write of
-// them, and the rows that are in the database when all is over.
+// Package letter defines the messages of a run and their fates, the events that workers and the
+// broker log about them, and the rows of the database at the end.
 package letter

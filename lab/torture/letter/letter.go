@@ -7,25 +7,26 @@ import (
 	"time"
 )
 
-// The topics. A worker puts letters into Orders; whoever bills an order puts one into Bills. Nobody reads the others.
+// Topics. Workers publish to Orders, Slow and Nowhere. The consumer that bills orders publishes to
+// Bills. Nowhere has no consumer, and Slow has one only in a run without a broker.
 const (
 	Orders  = "orders"
 	Bills   = "bills"
-	Slow    = "slow"    // its destination takes its time for each letter
-	Nowhere = "nowhere" // whoever asks for its destination panics
+	Slow    = "slow"    // its destination takes seconds for each call
+	Nowhere = "nowhere" // Destination panics for it
 )
 
-// Consumer is who reads a topic.
+// Consumer is a consumer of a topic.
 type Consumer struct {
 	Name  string
 	Topic string
-	// Ordered says that it has the letters of a key one after the other.
+	// Ordered reports that it handles the letters of a key in order.
 	Ordered bool
-	// Answers says that it puts a letter into Bills for some of those that it reads.
+	// Answers reports that it publishes a letter to Bills for some letters.
 	Answers bool
 }
 
-// Direct are the consumers of a run without a broker: each topic has one.
+// Direct returns the consumers of a run without a broker, one for each topic.
 func Direct() []Consumer {
 	return []Consumer{
 		{Name: "billing", Topic: Orders, Ordered: true, Answers: true},
@@ -34,7 +35,7 @@ func Direct() []Consumer {
 	}
 }
 
-// Consumers are all there are.
+// Consumers returns the consumers of a run with a broker.
 func Consumers() []Consumer {
 	return []Consumer{
 		{Name: "billing", Topic: Orders, Ordered: true, Answers: true},
@@ -43,25 +44,28 @@ func Consumers() []Consumer {
 	}
 }
 
-// Fate is what is to become of a letter. The broker and the consumers look at it.
+// Fate is what is planned to happen to a letter. The broker and the consumers obey it.
 type Fate string
 
-// The fates.
+// Fates.
 const (
-	Plain        Fate = ""
-	Unwanted     Fate = "unwanted"        // the broker never takes it: it becomes a dead letter of the outbox
-	Unnamed      Fate = "unnamed"         // the same, and whoever publishes it does not say which letter it is about
-	Stubborn     Fate = "stubborn"        // the broker does not take it twice
-	Severed      Fate = "severed"         // whoever has it in hand loses its connection meanwhile, a few times
-	Poison       Fate = "poison"          // no consumer can handle it: it becomes a dead letter of each
-	BrokenSQL    Fate = "broken SQL"      // the same, by an error of the database
-	BrokenCommit Fate = "fails at commit" // the same, by one that COMMIT tells
-	Flaky        Fate = "flaky"           // a consumer fails now and then, and seldom too often
-	Passing      Fate = "passing"         // a consumer fails now and then, by an error of the database that passes
-	Swallows     Fate = "swallows"        // a consumer has an error of the database, and says that all is well
+	Plain Fate = ""
+	// The broker never takes the letter. It becomes a dead letter of the outbox.
+	Unwanted Fate = "unwanted"
+	Unnamed  Fate = "unnamed"  // like Unwanted, but the Publisher does not name the letter
+	Stubborn Fate = "stubborn" // the broker refuses it twice
+	// The process that handles the letter loses its connection, a few times.
+	Severed Fate = "severed"
+	// No consumer can handle the letter. It becomes a dead letter of each.
+	Poison       Fate = "poison"
+	BrokenSQL    Fate = "broken SQL"      // like Poison, by an error of the database
+	BrokenCommit Fate = "fails at commit" // like Poison, by an error at COMMIT
+	Flaky        Fate = "flaky"           // handlers fail half of the time
+	Passing      Fate = "passing"         // handlers fail half of the time, by a transient SQL error
+	Swallows     Fate = "swallows"        // the handler ignores an SQL error
 )
 
-// CanDie reports whether a letter may become a dead letter of an inbox.
+// CanDie reports whether the letter may become a dead letter of an inbox.
 func (f Fate) CanDie() bool {
 	switch f {
 	case Poison, BrokenSQL, BrokenCommit, Flaky, Passing, Swallows:
@@ -70,21 +74,21 @@ func (f Fate) CanDie() bool {
 	return false
 }
 
-// MustDie reports whether no consumer may have handled it.
+// MustDie reports whether no consumer can have handled the letter.
 func (f Fate) MustDie() bool { return f.CanDie() && f != Flaky && f != Passing }
 
 // Letter is the payload of a message.
 type Letter struct {
 	ID    string
 	Topic string
-	Key   string // empty if it has no place among others
-	N     int    // its place among those of its topic and key
+	Key   string // empty if the letter has no order
+	N     int    // sequence number in its topic and key
 	Fate  Fate
-	Cause string        // the letter that it answers
-	Delay time.Duration `json:",omitempty"` // for how long it is held back, by Message.NotBefore
+	Cause string        // id of the letter that this one answers
+	Delay time.Duration `json:",omitempty"` // delay of the publication, by Message.NotBefore
 }
 
-// IsAnswered reports whether a consumer that answers letters answers this one.
+// IsAnswered reports whether a consumer with Answers answers this letter.
 func (l Letter) IsAnswered() bool { return l.N%4 == 1 }
 
 // NewID returns an id for a letter.
@@ -95,7 +99,7 @@ func NewID() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// Encode returns the payload.
+// Encode returns the payload of the message.
 func (l Letter) Encode() []byte {
 	encoded, err := json.Marshal(l)
 	if err != nil {
@@ -104,7 +108,7 @@ func (l Letter) Encode() []byte {
 	return encoded
 }
 
-// Decode returns what was encoded.
+// Decode decodes a payload.
 func Decode(payload []byte) (l Letter, err error) {
 	err = json.Unmarshal(payload, &l)
 	return l, err

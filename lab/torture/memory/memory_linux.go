@@ -1,4 +1,4 @@
-// Package memory tells how much memory this process took.
+// Package memory measures the peak memory of this process.
 package memory
 
 import (
@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// Most is the most that this process has taken so far, in bytes, 0 if that is not known. What getrusage tells is not
-// that: on Linux, it includes what the parent had when it started this process.
+// Most returns the peak memory of this process in bytes, or 0 if it is unknown. It does not use
+// getrusage: on Linux, its value includes the memory of the parent at the fork.
 func Most() int64 {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {

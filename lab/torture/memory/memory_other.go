@@ -1,7 +1,7 @@
 //go:build !linux
 
-// Package memory tells how much memory this process took.
+// Package memory measures the peak memory of this process.
 package memory
 
-// Most is not known here.
+// Most returns 0: the value is unknown on this system.
 func Most() int64 { return 0 }

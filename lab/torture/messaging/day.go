@@ -12,11 +12,15 @@ import (
 	"github.com/idem-go/idem/lab/torture/letter"
 )
 
-// dayKeys is how many keys are in use on an ordinary day.
+// dayKeys is the number of keys in a run without faults.
 const dayKeys = 20
 
-// takeTime puts some letters into the outbox as on an ordinary day, and returns how many: the transaction holds the row of its key from
-// its first write on, and pauses for up to a second between its steps, or not. A few take some seconds, and are beside the others.
+// takeTime adds one letter to the outbox in a slow transaction and returns how many letters it
+// added.
+//
+// The transaction locks the row of its key from its first write, and may pause for up to a second
+// between its steps. A few transactions pause for seconds, under a key of their own. Other letters
+// have no key and a delay.
 func (o *office) takeTime() int {
 	if o.Slot%2 == 1 && isQuiet() {
 		time.Sleep(100 * time.Millisecond)
@@ -30,14 +34,14 @@ func (o *office) takeTime() int {
 	pause := time.Second
 	if rand.IntN(40) == 0 {
 		pause, l.Key = 4*time.Second, "long"
-	} else if rand.IntN(8) == 0 { // its key has no order: it leaves when it is due
+	} else if rand.IntN(8) == 0 { // delayed letters need no order
 		l.Key, l.Delay = "", 500*time.Millisecond+rand.N(2*time.Second)
 	}
-	judged := []string{l.ID} // whether it is early or late
+	judged := []string{l.ID} // letters whose delay the inquiry checks
 	switch rand.IntN(6) {
 	case 0:
 		l, judged = o.trouble(rand.IntN(len(troubles))), nil
-	case 1, 2: // so that they never end
+	case 1, 2: // always have some in the outbox
 		l, judged = o.trouble(unnamed), nil
 	}
 	o.note(letter.Event{Kind: letter.KindSay, Op: op, Verb: "Add", Letters: 1, IDs: judged, Took: l.Delay})
@@ -52,10 +56,10 @@ func (o *office) takeTime() int {
 
 const unnamed = 1
 
-// troubles are letters that may be late, or never leave, and may make no other late.
+// troubles are letters that may be late or stay in the outbox. They must not delay other letters.
 var troubles = []struct {
 	letter letter.Letter
-	first  int // how many of them there are from the first moment on
+	first  int // how many are added at the start of the run
 }{
 	{letter.Letter{Topic: letter.Orders, Fate: letter.Unwanted}, 1000},
 	unnamed: {letter.Letter{Topic: letter.Orders, Fate: letter.Unnamed}, 100},
@@ -69,14 +73,15 @@ func (o *office) trouble(n int) letter.Letter {
 	return l
 }
 
-// begin puts letters of each trouble into the outbox.
+// begin adds the first letters of each kind of trouble.
 func (o *office) begin() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	for n := range troubles {
 		var letters []letter.Letter
 		first := troubles[n].first
-		if o.Direct { // a consumer of which all that it tries fails pauses
+		// A direct consumer pauses if everything that it tries fails.
+		if o.Direct {
 			first = min(first, 5)
 		}
 		for range first {
@@ -108,14 +113,14 @@ func (o *office) sayAll(ctx context.Context, letters []letter.Letter) (history.O
 	return history.Executed, nil
 }
 
-// isQuiet is so most of the time. Every other worker writes nothing then: many that write at a time may hide from each other what they do to
-// the order.
+// isQuiet reports whether only half of the workers write now, which is the case two thirds of the
+// time. Many concurrent writers can hide defects in the order of each other.
 func isQuiet() bool {
 	const turn = 4 * time.Second
 	return history.Now()/turn%3 != 0
 }
 
-// sayLater commits a letter with what it tells of, or gives that up.
+// sayLater adds a letter in a transaction with pauses, and commits it or rolls it back.
 func (o *office) sayLater(ctx context.Context, l *letter.Letter, pause time.Duration) (history.Outcome, error) {
 	tx, err := o.pools[1].Begin(ctx)
 	if err != nil {
@@ -126,10 +131,10 @@ func (o *office) sayLater(ctx context.Context, l *letter.Letter, pause time.Dura
 		func() error { return number(ctx, tx, l) },
 		func() error { return put(ctx, tx, *l) },
 	}
-	if rand.IntN(3) == 0 { // it has written something before
+	if rand.IntN(3) == 0 { // the transaction has an id before it writes to the outbox
 		steps = append([]func() error{func() error { return mark(ctx, tx) }}, steps...)
 	}
-	slow := rand.IntN(2 * len(steps)) // behind which it pauses, or behind each
+	slow := rand.IntN(2 * len(steps)) // the step to pause after; 0: pause after each step
 	for i, step := range steps {
 		if err := step(); err != nil {
 			return history.Failed, err
@@ -147,13 +152,13 @@ func (o *office) sayLater(ctx context.Context, l *letter.Letter, pause time.Dura
 	return history.Executed, nil
 }
 
-// mark is a write that has nothing to do with the outbox.
+// mark assigns an id to the transaction without writing to the outbox.
 func mark(ctx context.Context, tx pgx.Tx) error {
 	_, err := tx.Exec(ctx, "SELECT pg_current_xact_id()")
 	return err
 }
 
-// probe notes again and again how long this process, the database and the broker take for nothing, until ctx ends.
+// probe logs, until ctx ends, how long an empty round trip to the database and the broker takes.
 func (o *office) probe(ctx context.Context) {
 	for ctx.Err() == nil {
 		const every = 100 * time.Millisecond

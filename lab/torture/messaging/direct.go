@@ -11,12 +11,12 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// consumers are a Publisher that handles the letters of each topic that is read.
+// consumers returns a Publisher that handles the letters of each topic by a direct consumer.
 func (o *office) consumers() (outbox.Publisher, error) {
 	routes := map[string]outbox.Publisher{}
 	for _, consumer := range letter.Direct() {
 		r := &reader{o, consumer}
-		r.consumer.Ordered = false // a consumer of package direct is so by itself
+		r.consumer.Ordered = false // direct consumers are always ordered
 		config := direct.ConsumerConfig{Options: r.options()}
 		if o.Slot%2 == 1 {
 			config.Options = append(config.Options, inbox.WithLanes(2+rand.IntN(4)))

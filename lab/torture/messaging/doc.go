@@ -1,12 +1,13 @@
-// Package messaging is what a worker process does in a run of messages: it puts letters into the outbox together with what they tell of,
-// relays them to the broker, and handles what the broker delivers. It knows nothing of faults and does not judge; it writes
-// down what it did and what it was told.
+// Package messaging is the program of a worker process in a run of messages. It adds letters to the
+// outbox together with other rows, relays them to the broker, and handles what the broker delivers.
+// It knows nothing of the faults and does not judge. It logs what it did and which answers it got.
 //
 //	worker.go    the process
-//	writer.go    who puts letters into the outbox
-//	day.go       those of an ordinary day
-//	sender.go    what the relay publishes by
-//	reader.go    who fetches letters, handles them, and acknowledges them
-//	handler.go   what handling a letter is
-//	finish.go    the end of a run, when nothing goes wrong any more
+//	writer.go    adds letters to the outbox
+//	day.go       the same in a run without faults
+//	sender.go    the Publisher of the relay
+//	reader.go    fetches, handles and acknowledges deliveries
+//	handler.go   the handler of a letter
+//	direct.go    consumers without a broker
+//	finish.go    the end of a run, without faults
 package messaging

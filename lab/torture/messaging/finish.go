@@ -11,8 +11,8 @@ import (
 	"github.com/idem-go/idem/lab/torture/letter"
 )
 
-// Finish relays and handles what is left when all workers have ended, until nothing is, or ctx ends. The database is told that
-// the workers are gone whose leases go on.
+// Finish relays and handles what is left after all workers have ended, until nothing is left or ctx
+// ends. It deletes the leases of the workers first.
 func Finish(ctx context.Context, c Config, pools []*pgxpool.Pool, writer *history.Writer) error {
 	if _, err := pools[0].Exec(ctx, "DELETE FROM idem.leases"); err != nil {
 		return err
@@ -37,7 +37,7 @@ func Finish(ctx context.Context, c Config, pools []*pgxpool.Pool, writer *histor
 	return err
 }
 
-// awaitEnd returns when the broker has nothing that was not acknowledged, and nothing is in the outbox, or ctx has ended.
+// awaitEnd waits until the outbox is empty and all deliveries are acknowledged, or ctx ends.
 func (o *office) awaitEnd(ctx context.Context) error {
 	for ctx.Err() == nil {
 		before, err := o.broker.Standing(ctx)
@@ -47,7 +47,7 @@ func (o *office) awaitEnd(ctx context.Context) error {
 		}
 		if err == nil && waiting == 0 && before.Pending == 0 {
 			after, err := o.broker.Standing(ctx)
-			if err == nil && after == before { // nothing was published meanwhile
+			if err == nil && after == before { // nothing was published in between
 				return nil
 			}
 		}

@@ -39,7 +39,8 @@ func (r *reader) pool() *pgxpool.Pool { return r.pools[rand.IntN(len(r.pools))] 
 
 var errPlanned = errors.New("the handler fails, as planned")
 
-// hear is what handling a letter is: an effect, and now and then a letter that answers it.
+// hear is the handler of a letter. It writes an effect, obeys the fate of the letter, and answers
+// some letters by adding another letter to the outbox.
 func (r *reader) hear(ctx context.Context, tx pgx.Tx, m inbox.Message) error {
 	r.note(letter.Event{Kind: letter.KindRun, Op: r.next(), Consumer: r.consumer.Name, Letters: 1})
 	l, err := letter.Decode(m.Payload)
@@ -64,7 +65,7 @@ func (r *reader) hear(ctx context.Context, tx pgx.Tx, m inbox.Message) error {
 	return nil
 }
 
-// suffer does what the fate of a letter wants.
+// suffer causes the failure that is the fate of the letter.
 func (r *reader) suffer(ctx context.Context, tx pgx.Tx, l letter.Letter) error {
 	switch l.Fate {
 	case letter.Poison:
@@ -87,14 +88,15 @@ func (r *reader) suffer(ctx context.Context, tx pgx.Tx, l letter.Letter) error {
 	case letter.Swallows:
 		_, _ = tx.Exec(ctx, "SELECT 1 / 0")
 	case letter.BrokenCommit:
-		// By its consumer as well: at their COMMITs, two that have each inserted the same twice, by turns, wait for each other.
+		// The value contains the consumer. Two consumers that insert the same values twice, in an
+		// interleaved order, would deadlock at COMMIT.
 		_, err := tx.Exec(ctx, "INSERT INTO torture.once VALUES ($1::text), ($1::text)", r.consumer.Name+" "+l.ID)
 		return err
 	}
 	return nil
 }
 
-// fail fails by an error, or by a panic.
+// fail returns an error or panics.
 func fail() error {
 	if rand.IntN(3) == 0 {
 		panic(errPlanned)
@@ -102,14 +104,15 @@ func fail() error {
 	return errPlanned
 }
 
-// pass breaks the transaction of a handler by an error of the database that passes: a lock, a resource, a connection to elsewhere.
+// pass aborts the transaction of a handler with a transient error of the database, such as a lock
+// timeout or a lack of memory.
 func pass(ctx context.Context, tx pgx.Tx) error {
 	codes := []string{"55P03", "53200", "53400", "08006", "57014", "40001", "40P01"}
 	_, err := tx.Exec(ctx, "DO $$BEGIN RAISE EXCEPTION 'it passes' USING ERRCODE = '"+codes[rand.IntN(len(codes))]+"'; END$$")
 	return err
 }
 
-// sever has the server end the session of a handler, which says so or does not.
+// sever terminates the session of a handler. The handler reports the error or ignores it.
 func sever(ctx context.Context, tx pgx.Tx) error {
 	_, err := tx.Exec(ctx, "SELECT pg_terminate_backend(pg_backend_pid())")
 	if rand.IntN(4) == 0 {

@@ -13,13 +13,13 @@ import (
 	"github.com/idem-go/idem/lab/torture/letter"
 )
 
-// reader is a consumer.
+// reader is one consumer in a worker process.
 type reader struct {
 	*office
 	consumer letter.Consumer
 }
 
-// read handles deliveries until ctx ends.
+// read fetches and handles deliveries until ctx ends.
 func (r *reader) read(ctx context.Context) {
 	for ctx.Err() == nil {
 		deliveries, err := r.broker.Fetch(context.Background(), broker.Wish{Consumer: r.consumer.Name, Most: 1 + rand.IntN(100)})
@@ -31,7 +31,7 @@ func (r *reader) read(ctx context.Context) {
 	}
 }
 
-// handle has deliveries take effect, and tells the broker.
+// handle handles deliveries in one batch, logs the outcomes, and settles them with the broker.
 func (r *reader) handle(deliveries []broker.Delivery) {
 	op, verb, call := r.next(), "Batch "+r.consumer.Name, inboxBatch
 	if !r.consumer.Answers && rand.IntN(2) == 0 {
@@ -69,8 +69,9 @@ func (r *reader) handle(deliveries []broker.Delivery) {
 		}
 	}
 	r.note(e)
+	// If this request is lost, the broker redelivers the letters.
 	if len(outcomes) > 0 {
-		_ = r.broker.Settle(context.Background(), settlement) // what it is not told of comes again
+		_ = r.broker.Settle(context.Background(), settlement)
 	}
 }
 
@@ -82,7 +83,7 @@ func (r *reader) options() []inbox.Option {
 	return options
 }
 
-// answerOf turns an outcome into what is written of it.
+// answerOf converts an outcome of the inbox into its logged form.
 func answerOf(o inbox.Outcome) letter.Answer {
 	a := letter.Answer{}
 	if o.Err != nil {

@@ -15,10 +15,10 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// sender is what the relay publishes by.
+// sender is the Publisher of the relay.
 type sender struct{ *office }
 
-// Publish gives messages to the broker.
+// Publish sends messages to the broker. It may fail without naming a message, or lose the answer.
 func (s *sender) Publish(ctx context.Context, messages []outbox.Message) error {
 	var sent []broker.Sent
 	for _, m := range messages {
@@ -50,7 +50,8 @@ func (s *sender) Publish(ctx context.Context, messages []outbox.Message) error {
 	return &outbox.PublishError{Failed: failed}
 }
 
-// isToSever reports whether the answer to a call is lost: because of a letter for which this process has lost none.
+// isToSever reports whether the answer of the broker is lost: once in this process for each letter
+// with the fate Severed.
 func (s *sender) isToSever(sent []broker.Sent) bool {
 	for _, l := range sent {
 		if l.Fate == letter.Severed && !s.calm {
@@ -62,7 +63,7 @@ func (s *sender) isToSever(sent []broker.Sent) bool {
 	return false
 }
 
-// lose returns an error although the broker has what it was sent, or nothing until ctx ends.
+// lose returns an error although the broker took the letters. It may block until ctx ends.
 func lose(ctx context.Context) error {
 	if rand.IntN(4) == 0 {
 		<-ctx.Done()
@@ -73,13 +74,13 @@ func lose(ctx context.Context) error {
 
 var errUnnamed = errors.New("the broker does not want something")
 
-// slowness is how long a slow destination takes for a call.
+// slowness is the duration of a call to a slow destination.
 const slowness = 3 * time.Second
 
-// divider is a sender that has a destination for each topic, or panics.
+// divider is a sender with a destination for each topic. Destination panics for letter.Nowhere.
 type divider struct{ *sender }
 
-// Destination names it.
+// Destination returns the destination of a topic.
 func (d divider) Destination(topic string) string {
 	if topic == letter.Nowhere && !d.calm {
 		panic("there is no such tenant")
@@ -87,7 +88,8 @@ func (d divider) Destination(topic string) string {
 	return topic
 }
 
-// publisher is a divider on an ordinary day, and otherwise in every other process. Without a broker it is whoever reads the topics.
+// publisher returns the Publisher of this process: the direct consumers if there is no broker, a
+// divider in a run without faults and in every other process, and otherwise a sender.
 func (o *office) publisher() (outbox.Publisher, error) {
 	if o.Direct {
 		return o.consumers()
@@ -98,7 +100,7 @@ func (o *office) publisher() (outbox.Publisher, error) {
 	return &sender{o}, nil
 }
 
-// blameless is an error of a Publisher that blames no message.
+// blameless returns an error that names no message, or panics.
 func blameless() error {
 	errs := []error{
 		context.DeadlineExceeded, context.Canceled, io.ErrUnexpectedEOF, net.ErrClosed, os.ErrDeadlineExceeded, syscall.ECONNREFUSED,
@@ -111,7 +113,7 @@ func blameless() error {
 	return errs[n]
 }
 
-// altered reports whether a message is not what was put into the outbox.
+// altered reports whether a message differs from what was added to the outbox.
 func altered(m *outbox.Message, l *letter.Letter) bool {
 	return m.ID != l.ID || m.Topic != l.Topic || m.Key != l.Key || m.Type != "letter" || m.Headers["cause"] != l.Cause
 }

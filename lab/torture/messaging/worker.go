@@ -17,34 +17,34 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// Config is what a worker is told.
+// Config configures a worker.
 type Config struct {
 	Slot, Incarnation int
 	Pooled            bool
-	Broker            string // its address
+	Broker            string // address of the broker
 	Writers           int
 	Keys              int
-	Calls             int  // letters to write, without limit if 0
-	Quiet             bool // nothing is broken, and transactions take their time
-	Direct            bool // letters have their effects by package direct
+	Calls             int  // number of letters to write; 0: no limit
+	Quiet             bool // no faults, and slow transactions
+	Direct            bool // handle letters by package direct, without a broker
 }
 
-// office is a process.
+// office is the state of a worker process.
 type office struct {
 	*Config
 	pools   []*pgxpool.Pool
 	broker  *broker.Client
 	history *history.Writer
-	numbers atomic.Uint32 // of what it does
-	severed sync.Map      // the letters for which an answer of the broker was lost
-	calm    bool          // its handlers fail only where they must
+	numbers atomic.Uint32 // counts calls
+	severed sync.Map      // letters for which an answer was lost
+	calm    bool          // handlers fail only if the fate of a letter requires it
 }
 
 func newOffice(c *Config, pools []*pgxpool.Pool, writer *history.Writer) *office {
 	return &office{Config: c, pools: pools, broker: broker.NewClient(c.Broker, c.Slot), history: writer}
 }
 
-// next names something that is done.
+// next returns an identifier for a call.
 func (o *office) next() history.Op { return history.NewOp(o.Slot, o.Incarnation, o.numbers.Add(1)) }
 
 func (o *office) note(e letter.Event) {
@@ -53,12 +53,12 @@ func (o *office) note(e letter.Event) {
 }
 
 const (
-	shortestPause = 5 * time.Millisecond // of what has failed
+	shortestPause = 5 * time.Millisecond // backoff after a failure
 	longestPause  = 100 * time.Millisecond
-	patience      = 5 * time.Second // with an answer
+	patience      = 5 * time.Second // timeout of a publication
 )
 
-// relay relays until ctx ends.
+// relay runs the relay until ctx ends.
 func (o *office) relay(ctx context.Context) error {
 	config := outbox.RelayConfig{MaxAttempts: inquiry.MaxAttempts, MinPause: shortestPause, MaxPause: longestPause, PublishTimeout: patience}
 	publisher, err := o.publisher()
@@ -71,7 +71,7 @@ func (o *office) relay(ctx context.Context) error {
 	return err
 }
 
-// Work writes letters, relays and reads them until stop ends.
+// Work writes, relays and handles letters until stop ends.
 func Work(stop context.Context, c Config, pools []*pgxpool.Pool, writer *history.Writer) error {
 	o := newOffice(&c, pools, writer)
 	working, cancel := context.WithCancel(stop)

@@ -14,7 +14,8 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// write puts some letters into the outbox in one transaction, or gives that up, and returns how many.
+// write adds some letters to the outbox in one transaction, which it may roll back, and returns
+// their number.
 func (o *office) write() int {
 	op, letters := o.next(), o.draw(o.Keys)
 	o.note(letter.Event{Kind: letter.KindSay, Op: op, Verb: "Add", Letters: len(letters)})
@@ -35,7 +36,8 @@ func (o *office) write() int {
 	return len(letters)
 }
 
-// draw makes letters. Their keys are in order, so that nobody who holds one waits for who waits for it.
+// draw returns random letters, sorted by key. The transaction locks the rows of its keys, and
+// sorting avoids deadlocks.
 func (o *office) draw(keys int) []letter.Letter {
 	n := 1 + rand.IntN(4)
 	if rand.IntN(40) == 0 {
@@ -67,7 +69,7 @@ func compare(a, b string) int {
 
 func (o *office) fate() letter.Fate { return o.fit(fate()) }
 
-// fit returns a fate that a letter can have without a broker, where there is none.
+// fit replaces a fate that needs a broker if there is none.
 func (o *office) fit(f letter.Fate) letter.Fate {
 	switch {
 	case !o.Direct:
@@ -103,7 +105,7 @@ func fate() letter.Fate {
 	return letter.Plain
 }
 
-// say commits letters with what they tell of.
+// say adds letters in one transaction and commits it, possibly late, or rolls it back.
 func (o *office) say(ctx context.Context, letters []letter.Letter) (history.Outcome, error) {
 	tx, err := o.pools[rand.IntN(len(o.pools))].Begin(ctx)
 	if err != nil {
@@ -116,7 +118,7 @@ func (o *office) say(ctx context.Context, letters []letter.Letter) (history.Outc
 	switch n := rand.IntN(100); {
 	case n < 8:
 		return history.Undone, nil
-	case n < 16: // it commits late, when many that were put in behind it have been published
+	case n < 16: // commit after later transactions
 		time.Sleep(time.Duration(rand.IntN(300)) * time.Millisecond)
 	}
 	if err := tx.Commit(ctx); err != nil {
@@ -125,7 +127,7 @@ func (o *office) say(ctx context.Context, letters []letter.Letter) (history.Outc
 	return history.Executed, nil
 }
 
-// putNext puts letters into the outbox that have the next places of their keys.
+// putNext adds letters with the next sequence numbers of their keys.
 func putNext(ctx context.Context, tx pgx.Tx, letters []letter.Letter) error {
 	for i := range letters {
 		if err := number(ctx, tx, &letters[i]); err != nil {
@@ -135,7 +137,8 @@ func putNext(ctx context.Context, tx pgx.Tx, letters []letter.Letter) error {
 	return put(ctx, tx, letters...)
 }
 
-// number gives a letter the next place of its key, which stays locked until the transaction ends.
+// number assigns the next sequence number of its key to the letter. The row of the key stays locked
+// until the transaction ends.
 func number(ctx context.Context, tx pgx.Tx, l *letter.Letter) error {
 	if l.Key == "" {
 		return nil
@@ -145,7 +148,7 @@ func number(ctx context.Context, tx pgx.Tx, l *letter.Letter) error {
 	return tx.QueryRow(ctx, next, l.Topic, l.Key).Scan(&l.N)
 }
 
-// put puts letters into the outbox, and what they tell of beside.
+// put adds letters to the outbox, and a row for each letter to torture.said.
 func put(ctx context.Context, tx pgx.Tx, letters ...letter.Letter) error {
 	var messages []outbox.Message
 	for _, l := range letters {

@@ -5,12 +5,13 @@ import (
 	"slices"
 )
 
-// All are the mutants.
+// All returns all mutants.
 func All() []Mutant {
 	return slices.Concat(claimMutants(), commitMutants(), fnMutants(), memoryMutants(), sealMutants(), serverMutants(), purgeMutants(), operationMutants(), messageMutants(), fleetMutants())
 }
 
-// Sample is one mutant for each promise, as far as one is soon found out: those whose first rule no earlier one has.
+// Sample returns one mutant for each promise whose violation is found quickly. These are the
+// mutants that are not Slow and whose first rule is not the first rule of an earlier mutant.
 func Sample() []Mutant {
 	var sample []Mutant
 	for _, m := range All() {
@@ -22,12 +23,13 @@ func Sample() []Mutant {
 	return sample
 }
 
-// Conditions are the mutants that differ in what is done to their servers and workers, without what is wrong with them.
+// Conditions returns the first mutant for each distinct set of Faults, without its Settings. The
+// unmodified library must pass under the conditions of each of them.
 func Conditions(of []Mutant) []Mutant {
 	var conditions []Mutant
 	seen := make(map[string]bool)
 	for _, m := range of {
-		m.Settings = nil // those break a promise as well
+		m.Settings = nil // settings can break a promise too
 		if faults := fmt.Sprint(m.Faults); !seen[faults] {
 			seen[faults] = true
 			conditions = append(conditions, m)

@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 )
 
-// Build builds the torture with the mutant in place of the library, as a program in dir. module is the folder of the
-// torture's source. A nil mutant is the library as it is.
+// Build builds the torture with the mutant in place of the library, as a program in dir. module is
+// the source directory of the torture. If m is nil, Build uses the library as it is.
 func Build(ctx context.Context, module, dir string, m *Mutant) (program string, err error) {
 	program = filepath.Join(dir, "torture-"+m.name())
 	args := []string{"build", "-o", program}
@@ -39,7 +39,7 @@ func (m *Mutant) name() string {
 	return m.Name
 }
 
-// overlay writes the edited files, and the file that tells go build of them.
+// overlay writes the edited files and the overlay file for go build, and returns its path.
 func (m *Mutant) overlay(module, dir string) (string, error) {
 	root, err := filepath.Abs(filepath.Join(module, "..", ".."))
 	if err != nil {

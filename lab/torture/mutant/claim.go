@@ -7,7 +7,7 @@ import (
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
-// Broken: how a key is claimed, and what is read of it.
+// claimMutants break how a key is claimed and how its record is read.
 func claimMutants() []Mutant {
 	return []Mutant{
 		{
@@ -72,7 +72,7 @@ func claimMutants() []Mutant {
 	}
 }
 
-// Pieces of the claims.
+// Pieces of the SQL of claims that several mutants replace.
 const (
 	claimsLocked       = "WHERE $6::pg_catalog.int8 IS NULL OR pg_catalog.pg_try_advisory_xact_lock($6::pg_catalog.int8)\n"
 	claimsLockedAtOnce = "    ELSE pg_catalog.pg_try_advisory_xact_lock($7::pg_catalog.int8)\nEND\n"

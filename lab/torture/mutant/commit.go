@@ -7,7 +7,7 @@ import (
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
-// Broken: how an outcome is committed, and what is said of it.
+// commitMutants break how an outcome is committed and reported.
 func commitMutants() []Mutant {
 	return []Mutant{
 		{
@@ -87,5 +87,5 @@ func commitMutants() []Mutant {
 	}
 }
 
-// lostCommits are faults after which nobody but the record knows the outcome of a COMMIT.
+// lostCommits are faults after which only the record shows the outcome of a COMMIT.
 var lostCommits = []fault.Name{fault.LoseCommitAnswer, fault.LoseCommitRace, fault.GhostStandby, fault.Terminate}

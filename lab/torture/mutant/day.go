@@ -6,7 +6,8 @@ import (
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
-// Broken: operations on an ordinary day.
+// dayMutants break promises about operations that need no fault: the code changes, functions fail,
+// and calls are declined.
 func dayMutants() []Mutant {
 	return []Mutant{
 		{
@@ -68,7 +69,7 @@ func dayMutants() []Mutant {
 	}
 }
 
-// ownTaking is how the look for what is due finds what was taken up by its own process, which does not work on it.
+// ownTaking is the condition with which a process finds operations that it owns but does not run.
 const (
 	ownTaking = "           OR c.owner OPERATOR(pg_catalog.=) $1::pg_catalog.int4\n" +
 		"              AND COALESCE(c.taken_at, c.since) OPERATOR(pg_catalog.<) (pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) '5 seconds'::pg_catalog.interval)\n" + othersTaking

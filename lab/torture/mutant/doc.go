@@ -1,21 +1,27 @@
-// Package mutant tests the torture: each [Mutant] is the library with one promise broken on purpose, by an edit of its
-// source that exists only while it is built. A run that does not find fault with a mutant is a defect of the torture.
+// Package mutant tests the torture. Each [Mutant] is the library with one promise broken on
+// purpose. A run that does not find the violation shows a defect of the torture.
 //
-// There is nothing of this in the library: an edit is laid over its files by go build -overlay. It names the
-// declaration that it changes, and in there an expression, statements or some words of SQL. When these are not there exactly once, the
-// mutant no longer applies and has to be looked at. A declaration may move to another file, and its code to another place in it.
+// The library contains no code for this. A mutant consists of edits of its source, which exist only
+// during the build (go build -overlay). An edit names a declaration and the code to replace in it:
+// an expression, statements, or words of SQL. If that code is not in the declaration exactly once,
+// the mutant no longer applies and must be adapted. A declaration may move to another file, and the
+// code may move within its declaration.
 //
-// make torture/mutants tries all of them. make torture/sample, which CI calls, tries one for each promise: the first mutant
-// that is not Slow, of those with the same first rule.
+// make torture/mutants tries all mutants. make torture/sample, which CI runs, tries one for each
+// promise: of the mutants with the same first rule, the first that is not Slow.
 //
-// To add one:
+// To add a mutant:
 //
-//  1. Choose the file that its promise belongs to (claim.go, commit.go, fn.go, memory.go, seal.go, server.go, purge.go, operation.go) and add a Mutant there:
-//     a Name, About in one line, and Edits, each a declaration, the code in it that is replaced, and what to put in its place.
-//  2. Faults are those of package fault that bring it to light, none if duplicates alone do. Rules are those of package rule
-//     of which a run has to find one broken: what your edit breaks, and not whatever else comes to light.
-//  3. go test -short ./mutant says in a second whether every edit fits, which is also what to run after a change of the library.
-//  4. go run . mutants -v -mutant NAME says which rules were found broken. One that survives needs another fault, a longer
-//     Duration, or a new rule: its name in rule/rule.go, the check in package check, a history that breaks it in check_test.go.
+//  1. Choose the file that its promise belongs to (claim.go, commit.go, fn.go, memory.go, seal.go,
+//     server.go, purge.go, operation.go, message.go) and add a Mutant: a Name, About in one line,
+//     and Edits, each with a declaration, the code to replace, and the new code.
+//  2. Faults are the faults of package fault that reveal it, none if duplicates alone do. Rules
+//     are rules of package rule, of which a run must find one broken. Name the rules that the edit
+//     breaks, not every rule that a run reports.
+//  3. go test -short ./mutant checks in a second that every edit applies. Run it after every
+//     change of the library too.
+//  4. go run . mutants -v -mutant NAME prints the rules that were found broken. A mutant that
+//     survives needs another fault, a longer Duration, or a new rule: its name in rule/rule.go, its
+//     check in package check, and a history that breaks it in check_test.go.
 //  5. Add its row to README.md.
 package mutant

@@ -13,14 +13,17 @@ import (
 	"strings"
 )
 
-// Edit replaces a piece of a declaration, which must be there exactly once. It follows the declaration to another file of its package,
-// and the piece to another place and another layout. In Go the piece is an expression or statements, in SQL some words.
+// Edit replaces a piece of a declaration. The piece must occur in the declaration exactly once: in
+// Go as an expression or statements, in SQL as a sequence of words. Files, positions and layout do
+// not matter.
 type Edit struct {
-	In       string // the package and the declaration, as in internal/txn.Tx.Commit or internal/db.ClaimSQL; or a file of SQL
+	// In is the package and the declaration, such as internal/txn.Tx.Commit or
+	// internal/db.ClaimSQL, or a file of SQL.
+	In       string
 	Old, New string
 }
 
-// apply makes the edit, in the files as earlier edits have left them.
+// apply makes the edit. edited has the files that earlier edits changed, and apply adds to it.
 func (e Edit) apply(root string, edited map[string]string) error {
 	found, err := e.find(root, edited)
 	if err != nil {
@@ -35,7 +38,7 @@ func (e Edit) apply(root string, edited map[string]string) error {
 	return nil
 }
 
-// declared is the part of a file that an edit is in.
+// declared is the declaration that an edit changes, with its file.
 type declared struct {
 	file, source string
 	span
@@ -45,7 +48,7 @@ type declared struct {
 
 type span struct{ begin, end int }
 
-// find returns the declaration of the edit, in whatever file of its package it is.
+// find searches the files of the package for the declaration of the edit.
 func (e Edit) find(root string, edited map[string]string) (*declared, error) {
 	read := func(file string) (string, error) {
 		if source, ok := edited[file]; ok {
@@ -91,7 +94,8 @@ func (e Edit) find(root string, edited map[string]string) (*declared, error) {
 	return found[0], nil
 }
 
-// declarationOf returns the declaration of a function, of a method with its type in front, or of a value.
+// declarationOf returns the declaration with the name: a function, a method as Type.Method, or a
+// value.
 func declarationOf(file *ast.File, name string) (found ast.Node) {
 	for _, d := range file.Decls {
 		switch d := d.(type) {
@@ -133,7 +137,7 @@ func (d *declared) spanOf(begin, end token.Pos) span {
 	return span{file.Offset(begin), file.Offset(end)}
 }
 
-// pieces returns where the declaration has a piece: nodes of the syntax tree, or words of SQL.
+// pieces returns all places of the declaration that have the piece.
 func (d *declared) pieces(piece string) (found []span) {
 	if d.node != nil {
 		found = d.nodes(piece)
@@ -151,7 +155,8 @@ func (d *declared) pieces(piece string) (found []span) {
 	return found
 }
 
-// nodes returns the expressions and the runs of statements that have the tokens of a piece.
+// nodes returns the expressions and the sequences of statements whose tokens are those of the
+// piece. Comparing tokens makes the layout and the comments of the source irrelevant.
 func (d *declared) nodes(piece string) (found []span) {
 	wanted := tokens(piece)
 	for _, at := range d.places() {

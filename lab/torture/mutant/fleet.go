@@ -7,7 +7,7 @@ import (
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
-// Broken: the move of a tenant from a cluster to another.
+// fleetMutants break the move of a tenant to another cluster.
 func fleetMutants() []Mutant {
 	return []Mutant{
 		{

@@ -6,7 +6,7 @@ import (
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
-// Broken: what happens to what fn wrote.
+// fnMutants break what happens to the writes of fn.
 func fnMutants() []Mutant {
 	return []Mutant{
 		{

@@ -6,7 +6,7 @@ import (
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
-// Broken: what duplicates in one process share.
+// memoryMutants break what duplicates in one process share.
 func memoryMutants() []Mutant {
 	return []Mutant{
 		{

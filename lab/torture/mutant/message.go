@@ -7,7 +7,7 @@ import (
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
-// Broken: messages.
+// messageMutants break promises of outbox, inbox and direct.
 func messageMutants() []Mutant {
 	all := []Mutant{
 		{
@@ -165,7 +165,8 @@ ON CONFLICT (consumer, source, id) DO NOTHING
 		switch all[i].Name {
 		case "direct-overtakes", "direct-forgets":
 			all[i].Faults = []fault.Name{fault.MessagesDirect}
-		case "delayed-at-once", "unnamed-in-front", "slow-in-front", "panic-overlooked": // these are seen where nothing is broken
+		// These mutants are visible without faults.
+		case "delayed-at-once", "unnamed-in-front", "slow-in-front", "panic-overlooked":
 			all[i].Faults = []fault.Name{fault.MessagesDay}
 		}
 	}

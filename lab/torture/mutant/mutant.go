@@ -11,30 +11,30 @@ import (
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
-// Mutant is the library with a promise broken.
+// Mutant is the library with one promise broken.
 type Mutant struct {
 	Name  string
 	About string
 	Edits []Edit
 
-	// Faults and legs are those that bring it to light, if the workers do not do so by themselves.
+	// Faults are the faults and legs that reveal it, if the workload alone does not.
 	Faults []fault.Name
-	// Settings are those of the servers, name=value: a promise can also be broken there.
+	// Settings are settings of the servers, name=value. A promise can also be broken by a setting.
 	Settings []string
-	// Rules are those of the checker of which a run must find one broken: a mutant that is found out by accident is not
-	// found out.
+	// Rules are rules of the checker of which a run must find one broken. A mutant that is found
+	// only by another rule counts as not found.
 	Rules []rule.Rule
-	// Slow says that it takes more than some seconds to find it out.
+	// Slow reports that finding the violation takes more than some seconds.
 	Slow bool
-	// Duration of the first run; 3 s if it is 0.
+	// Duration is the duration of the first run, 3 s by default.
 	Duration time.Duration
 }
 
-// errStale is the error of a mutant of a library that has changed since.
+// errStale is returned if an edit no longer applies because the library has changed.
 var errStale = errors.New("the mutant no longer applies")
 
-// Apply makes the edits, in their order, and returns the files that they change, by their path from the root of the
-// repository.
+// Apply makes the edits in their order. It returns the changed files by their path from the root of
+// the repository.
 func (m *Mutant) Apply(root string) (map[string]string, error) {
 	edited := make(map[string]string)
 	for _, e := range m.Edits {
@@ -45,7 +45,7 @@ func (m *Mutant) Apply(root string) (map[string]string, error) {
 	return edited, nil
 }
 
-// Find returns the mutant of that name.
+// Find returns the mutant with the name.
 func Find(name string) (*Mutant, error) {
 	all := All()
 	i := slices.IndexFunc(all, func(m Mutant) bool { return m.Name == name })
@@ -59,7 +59,7 @@ func Find(name string) (*Mutant, error) {
 	return &all[i], nil
 }
 
-// faults are those of its run, as -only has them.
+// faults returns the faults and legs of a run, in the form of the flag -only.
 func (m *Mutant) faults() []fault.Name {
 	if len(m.Faults) == 0 {
 		return []fault.Name{fault.None}

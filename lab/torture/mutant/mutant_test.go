@@ -14,7 +14,7 @@ import (
 
 const module = ".." // the source of the torture
 
-// A promise of which no mutant is tried before every change lands is one that can be forgotten.
+// Sample must have a mutant for every promise that is quick to test.
 func TestTheSampleHasEveryPromiseThatIsSoonFoundBroken(t *testing.T) {
 	t.Parallel()
 	sample := Sample()
@@ -26,7 +26,7 @@ func TestTheSampleHasEveryPromiseThatIsSoonFoundBroken(t *testing.T) {
 	}
 }
 
-// The library changes, and a mutant that no longer is what it says must not pass for caught.
+// A mutant that no longer applies must be an error and must not count as caught.
 func TestAnEditThatNoLongerAppliesIsAnError(t *testing.T) {
 	t.Parallel()
 	for name, e := range map[string]Edit{
@@ -72,7 +72,7 @@ func TestEditFollowsItsCodeToAnotherLayoutAndToAnotherPlaceAndFile(t *testing.T)
 	}
 }
 
-// What takes minutes to find out otherwise: the library has changed, and which mutants have to be looked at.
+// This test finds in a second which mutants no longer apply to the library.
 func TestEveryEditStillFits(t *testing.T) {
 	t.Parallel()
 	for _, m := range All() {

@@ -7,7 +7,7 @@ import (
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
-// Broken: operations.
+// operationMutants break promises of package operation.
 func operationMutants() []Mutant {
 	all := []Mutant{
 		{
@@ -155,13 +155,13 @@ func operationMutants() []Mutant {
 	all = append(all, dayMutants()...)
 	for i := range all {
 		all[i].Faults = []fault.Name{fault.Operations}
-		// Their leg takes ten seconds by itself: one is enough to show that it is a test at all.
+		// The leg takes at least ten seconds. One mutant that is not Slow suffices for Sample.
 		all[i].Slow = all[i].Name != "key-per-attempt"
 	}
 	return all
 }
 
-// stamped is what else the statements that take operations up say of them.
+// stamped is a further assignment of the statements that claim operations.
 const stamped = "    taken_at = pg_catalog.clock_timestamp(), deaths = taken.deaths,\n" +
 	"    wake_at = CASE WHEN taken.deaths OPERATOR(pg_catalog.<) 3 THEN o.wake_at\n" +
 	"                   ELSE pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) ('1 second'::pg_catalog.interval OPERATOR(pg_catalog.*)\n" +

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// places are where a piece of a declaration can be: an expression, statements that follow one another in a block, and what a block
-// begins with, without its brace or colon.
+// places returns every place in the declaration that can match a piece: an expression, a sequence
+// of statements in a block, and the head of a block without its brace or colon.
 func (d *declared) places() (places []span) {
-	names := map[ast.Node]bool{} // of fields and methods, which are a part of what they are of
+	names := map[ast.Node]bool{} // of fields and methods; matched only with their operand
 	ast.Inspect(d.node, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.SelectorExpr:
@@ -38,14 +38,14 @@ func (d *declared) places() (places []span) {
 	return places
 }
 
-// head is what a block begins with.
+// head returns the source between begin and the opening brace or colon of a block.
 func (d *declared) head(begin, opens token.Pos) span {
 	at := d.spanOf(begin, opens)
 	at.end = at.begin + len(strings.TrimSpace(d.source[at.begin:at.end]))
 	return at
 }
 
-// runs are the statements of a block that follow one another.
+// runs returns all sequences of consecutive statements of a block.
 func (d *declared) runs(list []ast.Stmt) (runs []span) {
 	for i, first := range list {
 		for _, last := range list[i:] {
@@ -55,7 +55,7 @@ func (d *declared) runs(list []ast.Stmt) (runs []span) {
 	return runs
 }
 
-// tokens returns those of a piece of Go, without comments and the semicolons that are not written.
+// tokens returns the tokens of a piece of Go, without comments and automatic semicolons.
 func tokens(piece string) (texts []string) {
 	var s scanner.Scanner
 	file := token.NewFileSet().AddFile("", -1, len(piece))

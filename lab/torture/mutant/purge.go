@@ -2,7 +2,7 @@ package mutant
 
 import "github.com/idem-go/idem/lab/torture/rule"
 
-// Broken: what a purge deletes.
+// purgeMutants break what a purge deletes.
 func purgeMutants() []Mutant {
 	return []Mutant{
 		{

@@ -2,7 +2,7 @@ package mutant
 
 import "github.com/idem-go/idem/lab/torture/rule"
 
-// Broken: how a response is sealed, and what is said of that in its record.
+// sealMutants break how a response is sealed and how its record marks that.
 func sealMutants() []Mutant {
 	return []Mutant{
 		{

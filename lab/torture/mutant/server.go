@@ -5,7 +5,7 @@ import (
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
-// Broken: the settings of a server that keeps what it acknowledges.
+// serverMutants break the durability of the server by its settings.
 func serverMutants() []Mutant {
 	return []Mutant{
 		{

@@ -14,24 +14,25 @@ import (
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
-// Seeds are those that a mutant is tried with, one after the other until it is caught, each for longer than the one before:
-// a busy machine makes fewer calls in the same time. The same seeds must find nothing wrong with the library as it is.
+// Seeds are the seeds with which a mutant is tried, until it is caught. Each run is longer than the
+// one before, because a busy machine makes fewer calls in the same time. The unmodified library
+// must pass with the same seeds.
 var Seeds = []uint64{1, 2, 3, 4}
 
-// longer is how much longer each run is than the one before.
+// longer is the factor between the durations of two consecutive runs.
 const longer = 3
 
-// Verdict is what runs of a program came to.
+// Verdict is the result of the runs of a program.
 type Verdict struct {
 	Caught bool
-	Rules  []rule.Rule // that were found broken, each once
+	Rules  []rule.Rule // rules that were found broken, each once
 	Seed   uint64      // of the last run
 	Took   time.Duration
 	Report string // of the last run
 }
 
-// Try runs a program under the conditions of a mutant until it is caught: until a run finds a rule broken that the mutant
-// breaks.
+// Try runs a program under the conditions of the mutant until it is caught: a run finds one of
+// m.Rules broken. It returns the verdict of the last run.
 func (m *Mutant) Try(ctx context.Context, program string) (*Verdict, error) {
 	begin := time.Now()
 	v := &Verdict{}
@@ -51,7 +52,7 @@ func (m *Mutant) Try(ctx context.Context, program string) (*Verdict, error) {
 	return v, nil
 }
 
-// Once runs a program under the conditions of a mutant with one seed.
+// Once runs a program under the conditions of the mutant with one seed.
 func (m *Mutant) Once(ctx context.Context, program string, seed uint64) (*Verdict, error) {
 	begin := time.Now()
 	v := &Verdict{Seed: seed}

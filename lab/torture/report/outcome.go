@@ -11,13 +11,13 @@ import (
 	"github.com/idem-go/idem/lab/torture/history"
 )
 
-// outcomes is the order of the rows.
+// outcomes are the columns of the table, in order.
 var outcomes = []history.Outcome{
 	history.Executed, history.Replayed, history.Mismatch, history.InProgress, history.FnFailed, history.Panicked, history.Aborted,
 	history.TooLarge, history.Ended, history.Unreadable, history.Undone, history.Cancelled, history.Conflict, history.Failed, history.Died, history.Unknown, history.Open,
 }
 
-// printOutcomes writes a table of outcomes by what was called, and by what fn was to do.
+// printOutcomes prints a table of outcomes by the called function and by the kind of fn.
 func printOutcomes(w io.Writer, t *check.Tally) {
 	verbs, fns := slices.Sorted(maps.Keys(t.ByVerb)), slices.Sorted(maps.Keys(t.ByFn))
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)

@@ -1,4 +1,4 @@
-// Package report prints what came of a run.
+// Package report prints the results of a run.
 package report
 
 import (
@@ -14,18 +14,18 @@ import (
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
-// Leg is a run on one set of servers, and what came of it.
+// Leg is a run on one set of servers, with its results.
 type Leg struct {
 	Name          string
 	Seed          uint64
 	Start, End    time.Duration
 	Faults        []fault.Event
 	Silences      []Silence
-	Failures      []string // what of the leg did not work
-	*check.Result          // nil if there was nothing to judge
+	Failures      []string // why the leg failed, independent of violations
+	*check.Result          // nil if there was nothing to check
 }
 
-// Print writes the report of a leg.
+// Print prints the report of a leg.
 func Print(w io.Writer, leg *Leg) {
 	if leg.Result == nil {
 		fmt.Fprintf(w, "\n%s: seed %d, not judged\n", leg.Name, leg.Seed)
@@ -33,7 +33,7 @@ func Print(w io.Writer, leg *Leg) {
 		return
 	}
 	took := leg.End - leg.Start
-	if leg.Tally.ByVerb == nil { // it has no workers whose calls are told apart
+	if leg.Tally.ByVerb == nil { // the leg does not count its calls by verb
 		fmt.Fprintf(w, "\n%s: seed %d, %v, %d calls (%.0f/s) on %d keys\n", leg.Name, leg.Seed,
 			took.Round(time.Millisecond), leg.Tally.Operations, rate(leg.Tally.Operations, took), leg.Keys)
 		printFaults(w, leg.Faults)
@@ -58,7 +58,6 @@ func Print(w io.Writer, leg *Leg) {
 	printViolations(w, leg.Violations)
 }
 
-// printFailures tells what makes a leg a failed one, whatever was found out in it.
 func printFailures(w io.Writer, failures []string) {
 	for _, f := range failures {
 		fmt.Fprintf(w, "  FAILED: %s\n", f)
@@ -111,7 +110,7 @@ func separator(i int) string {
 	return ", "
 }
 
-// printFreed tells how soon a key was free after its holder had been killed.
+// printFreed prints how soon a key had an answer after its holder was killed.
 func printFreed(w io.Writer, freed []check.Freed) {
 	if len(freed) == 0 {
 		return
@@ -120,7 +119,7 @@ func printFreed(w io.Writer, freed []check.Freed) {
 		freed[len(freed)/2].After.Round(time.Millisecond/10), freed[0].After.Round(time.Millisecond/10))
 }
 
-// printUnchecked names the keys about which the checker came to no conclusion.
+// printUnchecked prints the keys whose check timed out.
 func printUnchecked(w io.Writer, keys []string) {
 	const most = 10
 	if len(keys) > 0 {
@@ -131,7 +130,7 @@ func printUnchecked(w io.Writer, keys []string) {
 	}
 }
 
-// printViolations prints the first of each rule in full.
+// printViolations prints the first two violations of each rule in full, and the number of each.
 func printViolations(w io.Writer, violations []check.Violation) {
 	const inFull = 2
 	fmt.Fprintf(w, "  %d violations\n", len(violations))

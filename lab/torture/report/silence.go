@@ -8,14 +8,15 @@ import (
 	"github.com/idem-go/idem/lab/torture/fault"
 )
 
-// Silence is the longest time in which no fault of a schedule struck.
+// Silence is the longest time without a fault of a schedule.
 type Silence struct {
 	Longest, AtMost time.Duration
 	Of              []fault.Name
 }
 
-// AddSilences says how long the leg was without a fault while faults were injected, which is until some time. If that is
-// longer than it may be, the leg has failed: what was to put it to the test did not.
+// AddSilences adds the longest time without a fault of each schedule, from the start of the leg
+// until the end of the injection. If that is longer than the schedule allows, the leg fails: it was
+// not tested.
 func (l *Leg) AddSilences(schedules []fault.Schedule, until time.Duration) {
 	for _, s := range schedules {
 		silence := Silence{Longest: s.Longest(l.Faults, l.Start, until), AtMost: s.AtMost, Of: s.Kinds}

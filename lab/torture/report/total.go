@@ -11,17 +11,18 @@ import (
 	"github.com/idem-go/idem/lab/torture/memory"
 )
 
-// Total adds up the legs of a run.
+// Total is the sum of the legs of a run.
 type Total struct {
 	legs, calls, runs, replays, unknown, open, faults, unchecked, violations int
 	longest, silence, took, checking                                         time.Duration
-	largest                                                                  int64 // worker, in bytes
-	failed                                                                   []string
-	broken                                                                   []string // what was not kept, with its leg
-	verdict                                                                  Verdict
+	// largest is the memory of the largest worker in bytes. broken has the broken rules with their
+	// legs.
+	largest int64
+	failed  []string
+	broken  []string
+	verdict Verdict
 }
 
-// Add adds a leg.
 func (t *Total) Add(leg *Leg) {
 	t.legs++
 	t.verdict.add(leg)
@@ -55,13 +56,13 @@ func (t *Total) Add(leg *Leg) {
 	}
 }
 
-// The errors of a run as a whole.
+// Errors of a run as a whole.
 var (
 	ErrNotKept = errors.New("a promise was not kept")
 	ErrFailed  = errors.New("a leg of the run did not work")
 )
 
-// Err is nil if every promise was kept and every leg worked.
+// Err returns ErrNotKept if a promise was not kept, ErrFailed if a leg failed, or nil.
 func (t *Total) Err() error {
 	switch {
 	case t.violations > 0:
@@ -75,7 +76,7 @@ func (t *Total) Err() error {
 // Write writes the verdict to a file.
 func (t *Total) Write(path string) error { return t.verdict.write(path) }
 
-// PrintTotal writes the sum.
+// PrintTotal prints the total.
 func PrintTotal(w io.Writer, t *Total) {
 	fmt.Fprintf(w, "\ntogether: %d legs, %v, %d calls (%.0f/s), %d runs of a function, %d replays, %d faults, %d outcomes unknown, %d calls never returned\n",
 		t.legs, t.took.Round(time.Second), t.calls, rate(t.calls, t.took), t.runs, t.replays, t.faults, t.unknown, t.open)

@@ -8,16 +8,16 @@ import (
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
-// VerdictFile is where a run leaves its verdict, in its folder.
+// VerdictFile is the name of the file with the verdict, in the directory of a run.
 const VerdictFile = "verdict.json"
 
-// Verdict is what came of a run, for programs.
+// Verdict is the result of a run, for programs.
 type Verdict struct {
-	Broken []rule.Rule         // each once
-	Failed map[string][]string // by leg, what of it did not work
+	Broken []rule.Rule         // without duplicates
+	Failed map[string][]string // by leg: why it failed
 }
 
-// ReadVerdict reads the verdict of a run that is over.
+// ReadVerdict reads the verdict of a finished run.
 func ReadVerdict(path string) (v Verdict, err error) {
 	encoded, err := os.ReadFile(path)
 	if err != nil {

@@ -1,18 +1,18 @@
-// Package rule names what has to be true of a run. Whoever finds out that something is not, and whoever wants to know what
-// was found out, means one of these.
+// Package rule names the rules that every run must satisfy. Checkers report violations of a rule,
+// and mutants name the rules that they break.
 package rule
 
-// Rule is a sentence that is true of a run in which every promise was kept.
+// Rule is a sentence that is true of every run in which all promises were kept.
 type Rule string
 
-// What package check finds out from the history of a key.
+// Rules that package check verifies with the history of a key.
 const (
 	Once       Rule = "a key is executed once in its retention period"
 	Order      Rule = "there is an order of all answers in which each is right"
 	Nothing    Rule = "a call that returns an error has committed nothing"
-	Free       Rule = "a key that nobody else asks for is not in progress" // unless something was broken
+	Free       Rule = "a key that nobody else asks for is not in progress" // only without faults
 	Live       Rule = "a key whose answer is known and retained is not in progress"
-	Holder     Rule = "a call waits in vain only while another has the key" // unless something was broken
+	Holder     Rule = "a call waits in vain only while another has the key" // only without faults
 	Told       Rule = "a fn that ends its transaction is told so"
 	Success    Rule = "an acknowledged success has its effect"
 	OwnAnswer  Rule = "a call that executed answers with its own execution"
@@ -33,17 +33,17 @@ const (
 	Undone     Rule = "a rollback by the caller of DoTx undoes all"
 )
 
-// What package ledger finds in the database when all is over.
+// Rules that package ledger verifies in the database at the end of a run.
 const (
 	Processing    Rule = "no record in state processing is visible at rest"
 	OneRecord     Rule = "a key has one record"
 	Completed     Rule = "a completed record has exactly one effect"
 	Rejected      Rule = "a rejected record has no effect"
 	SameRequest   Rule = "record and effect are of the same key and request"
-	Record        Rule = "an effect has its record, or a successor after its retention" // unless the clock was moved
+	Record        Rule = "an effect has its record, or a successor after its retention" // not if the clock jumped
 	OneEffect     Rule = "an operation has one effect"
-	Retained      Rule = "a record that is retained is not purged"      // unless the clock was moved
-	Grace         Rule = "an expired record is not purged in its grace" // unless the clock was moved
+	Retained      Rule = "a record that is retained is not purged"      // not if the clock jumped
+	Grace         Rule = "an expired record is not purged in its grace" // not if the clock jumped
 	WholeEffect   Rule = "an effect is there as a whole"
 	Balances      Rule = "balances are what the entries say"
 	WholeCaller   Rule = "what the caller of DoTx wrote is there as a whole"
@@ -54,14 +54,14 @@ const (
 	PurgedProcessing Rule = "a record in state processing is not purged"
 )
 
-// What a run finds out in other ways.
+// Rules that are verified in other ways.
 const (
 	NoGoroutine Rule = "no goroutine is left over"
 	Tenant      Rule = "what a tenant was answered is at its home once, and nowhere else"
-	Recovers    Rule = "the server recovers, with what was acknowledged" // if not, there is no state to check
+	Recovers    Rule = "the server recovers, with what was acknowledged" // otherwise there is no state to check
 )
 
-// What package audit finds out of operations.
+// Rules about operations that package audit verifies.
 const (
 	CallOnce    Rule = "a call has its effect at most once"
 	CallMade    Rule = "an operation that has ended has made its calls"
@@ -78,10 +78,11 @@ const (
 	SameAnswer  Rule = "all callers of an operation get the same answer"
 	OneOutcome  Rule = "a key has one outcome"
 	Signalled   Rule = "a signal that came in time is received"
-	OneWorker   Rule = "one process at a time works on an operation" // while nothing is broken
+	OneWorker   Rule = "one process at a time works on an operation" // only without faults
 )
 
-// What package audit finds out of operations on an ordinary day.
+// Further rules about operations. They matter if the code changes, functions fail or calls are
+// declined.
 const (
 	InDoubt   Rule = "a call that was begun is gone on with, with nothing in front of it"
 	OneKey    Rule = "a charge is made under one key"
@@ -95,14 +96,14 @@ const (
 	Anew      Rule = "a call that waits for what is canceled does not begin it anew"
 	Awaited   Rule = "a call that has waited for an operation is not told of another one"
 	Innocent  Rule = "what is parked because it never gets on is to blame for that"
-	Woken     Rule = "what was taken up is worked on, or taken up again within seconds" // while nothing is broken
+	Woken     Rule = "what was taken up is worked on, or taken up again within seconds" // only without faults
 	Child     Rule = "a child is begun once, together with the step of its parent"
 	ChildTold Rule = "a parent sees of its child what is on record of the child"
 	ChildCut  Rule = "what is canceled cancels the child that it awaits"
 	Mended    Rule = "a person can let go on with what is parked"
 )
 
-// What package inquiry finds out of messages.
+// Rules about messages that package inquiry verifies.
 const (
 	Published    Rule = "what is committed to the outbox is published, or is a dead letter"
 	Said         Rule = "what is published was committed to the outbox"
@@ -115,6 +116,6 @@ const (
 	Dead         Rule = "a dead letter has failed as often as it may"
 	Forged       Rule = "another payload under a known id is refused"
 	DoneTold     Rule = "a message of which a consumer is told that it is done has its effect"
-	InTime       Rule = "a message is published within two seconds of its commit, or of when it is due" // where nothing is broken
+	InTime       Rule = "a message is published within two seconds of its commit, or of when it is due" // only without faults
 	NoDeadlock   Rule = "batches do not deadlock, in whatever order their messages come"
 )

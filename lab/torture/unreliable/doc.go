@@ -1,3 +1,3 @@
-// Package unreliable is a server that workers call, on which things go wrong: it is slow, refuses requests, drops them or their answers,
-// and has whoever calls killed meanwhile.
+// Package unreliable is an HTTP server with injected failures. It is slow, refuses requests, drops
+// requests or answers, and has the calling process killed.
 package unreliable

@@ -2,28 +2,28 @@ package unreliable
 
 import "time"
 
-// act is what goes wrong with one request.
+// act is the failure of one request.
 type act int
 
 const (
 	nothing    act = iota
-	refuse         // before it is done
-	drop           // before it is done
-	loseAnswer     // after it was done
-	killBefore     // whoever has called, before it is done
-	kill           // after it was done
-	killSoon       // about when it is told
+	refuse         // before the request is executed
+	drop           // before the request is executed
+	loseAnswer     // after the request was executed
+	killBefore     // kill the caller before the request is executed
+	kill           // kill the caller after it was executed
+	killSoon       // kill the caller about when it gets the answer
 )
 
-// Odds are how often things go wrong, of so many requests.
+// Odds are the probabilities of failures: how many of Of requests fail in each way.
 type Odds struct {
-	Stream                                                   uint64 // of the random numbers of a seed
+	Stream                                                   uint64 // of the random numbers
 	Slow                                                     []Slow // of twenty requests
 	Of                                                       int
 	Refused, Dropped, Lost, KilledBefore, Killed, KilledSoon int
 }
 
-// Slow is how many requests take up to so long before they are done, and as long after.
+// Slow makes a number of requests slow: each takes up to Most before and after it is executed.
 type Slow struct {
 	Requests int
 	Most     time.Duration
@@ -34,7 +34,7 @@ type trouble struct {
 	act  act
 }
 
-// draw draws what goes wrong next.
+// draw returns the delay and the failure of the next request.
 func (s *Server) draw() (m trouble) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

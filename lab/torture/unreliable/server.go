@@ -10,7 +10,7 @@ import (
 	"github.com/idem-go/idem/lab/torture/history"
 )
 
-// Server answers requests, and keeps books.
+// Server answers requests and writes its books.
 type Server struct {
 	Books    *history.Writer
 	listener net.Listener
@@ -23,7 +23,7 @@ type Server struct {
 	killer func(slot int, when string)
 }
 
-// Open opens a server, which answers once Serve was called. books is the file of its books.
+// Open opens a server, which writes its books to the file books. It answers after Serve is called.
 func Open(books string, seed uint64, odds Odds) (*Server, error) {
 	writer, err := history.Create(books)
 	if err != nil {
@@ -38,16 +38,16 @@ func Open(books string, seed uint64, odds Odds) (*Server, error) {
 	return s, nil
 }
 
-// Serve has the handler answer.
+// Serve starts to answer requests with handler.
 func (s *Server) Serve(handler http.Handler) {
 	s.server.Handler = handler
 	go func() { _ = s.server.Serve(s.listener) }()
 }
 
-// Address is where it listens.
+// Address returns the address at which the server listens.
 func (s *Server) Address() string { return s.listener.Addr().String() }
 
-// KillBy says how the worker in a slot is killed, nil if none is to be.
+// KillBy sets the function that kills the worker in a slot. If it is nil, no worker is killed.
 func (s *Server) KillBy(kill func(slot int, when string)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,7 +62,7 @@ func (s *Server) kill(slot int, when string) {
 	}
 }
 
-// Calm ends all that goes wrong there. It stays slow.
+// Calm stops all failures. Requests may still be slow.
 func (s *Server) Calm() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -75,7 +75,8 @@ func (s *Server) Close() error {
 	return s.Books.Close()
 }
 
-// Do does what the worker in a slot asks for, or not, and reports whether it is to be told what came of it.
+// Do executes the request do of the worker in slot, or fails before or after it. It returns whether
+// the handler should write an answer.
 func (s *Server) Do(w http.ResponseWriter, what string, slot int, do func()) (tell bool) {
 	m := s.draw()
 	time.Sleep(m.slow)
@@ -107,7 +108,7 @@ func (s *Server) Do(w http.ResponseWriter, what string, slot int, do func()) (te
 	return true
 }
 
-// lose has the caller never learn the outcome of its request.
+// lose closes the connection without an answer.
 func lose(w http.ResponseWriter) {
 	if conn, _, err := w.(http.Hijacker).Hijack(); err == nil {
 		conn.Close()

@@ -1,3 +1,4 @@
-// Package workerset keeps the worker processes of a run alive: one that is killed is replaced at once by another process in the
-// same slot, with a history file of its own. Every slot has a proxy in front of the server, which outlives its workers.
+// Package workerset supervises the worker processes of a run. It replaces a killed worker at once
+// by another process in the same slot, with a history file of its own. Each slot has a proxy in
+// front of the server, which outlives the workers.
 package workerset

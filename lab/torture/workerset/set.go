@@ -14,21 +14,21 @@ import (
 	"github.com/idem-go/idem/lab/torture/workload"
 )
 
-// Options say what a set does.
+// Options configure a set.
 type Options struct {
-	Dir        string   // where the histories go
-	Seed       uint64   //
-	DSNs       []string // of the slots; as many workers as there are
-	Pooled     []bool   // which of them lead to a pooler in transaction mode
-	Prepares   bool     // and prepared statements work behind it
+	Dir        string // directory of the histories
+	Seed       uint64
+	DSNs       []string // one for each slot
+	Pooled     []bool   // by slot: the DSN is that of a pooler
+	Prepares   bool     // the pooler supports prepared statements
 	Goroutines int      // of each worker
 	Keys       int
 	KeyLife    time.Duration
-	Ops        int    // of all together, without limit if 0
-	Bank       string // address of the bank, if they work on operations
-	Broker     string // address of the broker, if they work on messages
-	Quiet      bool   // they do as on an ordinary day
-	Direct     bool   // messages have their effects without a broker
+	Ops        int    // of all workers together; 0: no limit
+	Bank       string // address of the bank, for operations
+	Broker     string // address of the broker, for messages
+	Quiet      bool   // inject no failures
+	Direct     bool   // handle messages without a broker
 }
 
 // Set is the workers of a run.
@@ -41,7 +41,7 @@ type Set struct {
 	stopOnce sync.Once
 }
 
-// Start starts the workers.
+// Start starts one worker in each slot.
 func Start(options Options) (*Set, error) {
 	c := &Set{options: options, start: history.Now(), stopping: make(chan struct{})}
 	for i, dsn := range options.DSNs {
@@ -60,7 +60,7 @@ func Start(options Options) (*Set, error) {
 	return c, nil
 }
 
-// share divides ops among n slots. With no limit there is nothing to divide.
+// share returns the part of ops for slot i of n. It returns 0, which means no limit, if ops is 0.
 func share(ops, n, i int) int {
 	if ops > 0 && i < ops%n {
 		return ops/n + 1
@@ -68,19 +68,19 @@ func share(ops, n, i int) int {
 	return ops / n
 }
 
-// Started is when the first worker was started, by the history's clock.
+// Started returns when the set was started, by the clock of package history.
 func (c *Set) Started() time.Duration { return c.start }
 
-// Len is the number of slots.
+// Len returns the number of slots.
 func (c *Set) Len() int { return len(c.slots) }
 
-// Signal sends a signal to the process that is in a slot.
+// Signal sends a signal to the process in slot i.
 func (c *Set) Signal(i int, sig syscall.Signal) error { return c.slots[i].signal(sig) }
 
-// Proxy is what stands between the workers of a slot and the server.
+// Proxy returns the proxy between the workers of slot i and the server.
 func (c *Set) Proxy(i int) *pgproxy.Proxy { return c.slots[i].proxy }
 
-// Done is closed when every worker has made its share of the calls.
+// Done returns a channel that is closed when every worker has made its share of the calls.
 func (c *Set) Done() <-chan struct{} {
 	done := make(chan struct{})
 	go func() {
@@ -90,8 +90,8 @@ func (c *Set) Done() <-chan struct{} {
 	return done
 }
 
-// Stop asks the workers to end in order, and returns when they have. If ctx ends before, they are killed, and that is an
-// error: a worker that does not end hangs in a call.
+// Stop asks the workers to end and waits for them. If ctx ends first, Stop kills them and returns
+// an error: a worker that does not end hangs in a call.
 func (c *Set) Stop(ctx context.Context) error {
 	c.stopOnce.Do(func() { close(c.stopping) })
 	var errs []error
@@ -105,7 +105,7 @@ func (c *Set) Stop(ctx context.Context) error {
 		for _, s := range c.slots {
 			if s.alive() {
 				errs = append(errs, fmt.Errorf("worker %d did not end: %w", s.number, ctx.Err()))
-				_ = s.signal(syscall.SIGQUIT) // its goroutines are printed
+				_ = s.signal(syscall.SIGQUIT) // prints the stacks of all goroutines
 			}
 		}
 		<-c.Done()
@@ -116,7 +116,7 @@ func (c *Set) Stop(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Close ends the proxies. The workers must have been stopped.
+// Close closes the proxies. Stop must have been called before.
 func (c *Set) Close() error {
 	var errs []error
 	for _, s := range c.slots {
@@ -125,13 +125,13 @@ func (c *Set) Close() error {
 	return errors.Join(errs...)
 }
 
-// Histories are the files that the workers have written.
+// Histories returns the paths of the files that the workers wrote.
 func (c *Set) Histories() []string {
 	files, _ := filepath.Glob(filepath.Join(c.options.Dir, "worker-*.jsonl"))
 	return files
 }
 
-// config is for the next worker of a slot.
+// config returns the configuration of the next worker of a slot.
 func (c *Set) config(s *slot) workload.Config {
 	o := c.options
 	return workload.Config{

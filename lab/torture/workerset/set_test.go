@@ -49,7 +49,7 @@ func start(t *testing.T, change func(*workerset.Options)) *workerset.Set {
 	return c
 }
 
-// within is a context that ends with the test, or when its time is over.
+// within returns a context that ends with the test or after d.
 var within = waiting.Within
 
 func operations(t *testing.T, c *workerset.Set) []*history.Operation {
@@ -61,7 +61,7 @@ func operations(t *testing.T, c *workerset.Set) []*history.Operation {
 	return operations
 }
 
-// await waits until calls of some kind are in the history.
+// await waits until the history has calls that satisfy the test.
 func await(t *testing.T, c *workerset.Set, what string, fits func(*history.Operation) bool) {
 	t.Helper()
 	for ctx := within(t); !slices.ContainsFunc(operations(t, c), fits); {

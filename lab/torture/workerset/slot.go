@@ -15,14 +15,14 @@ import (
 	"github.com/idem-go/idem/lab/torture/history"
 )
 
-// slot is the place of one worker after the other.
+// slot runs one worker after another.
 type slot struct {
 	set         *Set
 	number      int
 	incarnation int
-	remaining   int // calls to make, if there is a limit
+	remaining   int // calls to make, if Ops is set
 	proxy       *pgproxy.Proxy
-	err         error // of the supervision; read when that is over
+	err         error // of the supervision; read after keep has returned
 
 	mu     sync.Mutex
 	cmd    *exec.Cmd
@@ -31,7 +31,8 @@ type slot struct {
 	file   string
 }
 
-// launch starts a worker: this program again, with the command worker.
+// launch starts a worker: this program with the argument "worker". It sends the configuration to
+// the standard input and leaves that open.
 func (s *slot) launch() error {
 	config := s.set.config(s)
 	encoded, err := json.Marshal(config)
@@ -59,7 +60,8 @@ func (s *slot) launch() error {
 	return nil
 }
 
-// keep replaces the worker whenever it is killed, until the set is stopped or the worker has made all its calls.
+// keep replaces the worker each time it is killed by SIGKILL, until the set is stopped or the
+// worker has made all its calls. Any other failure of a worker is an error and ends keep.
 func (s *slot) keep() {
 	for {
 		err := s.cmd.Wait()
@@ -91,7 +93,8 @@ func wasKilled(err error) bool {
 	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL
 }
 
-// count takes what the worker has done from what remains, and reports whether there is more to do.
+// count subtracts the calls of the last worker from the remaining ones. It returns whether calls
+// remain.
 func (s *slot) count() bool {
 	if s.set.options.Ops == 0 {
 		return true

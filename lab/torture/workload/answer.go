@@ -6,7 +6,8 @@ import (
 	"github.com/idem-go/idem/lab/torture/history"
 )
 
-// Answer is the body of every response.
+// Answer is the body of every response. It names the call and the run of fn that produced it, so
+// that a checker can tell to which execution a response belongs.
 type Answer struct {
 	Maker   history.Op `json:"maker"`
 	Run     int        `json:"run"`

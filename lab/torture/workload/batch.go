@@ -9,11 +9,11 @@ import (
 	"github.com/idem-go/idem/lab/torture/history"
 )
 
-// batch is many calls of DoTx in one transaction. What they answer is true when that is committed: each of them begins and
-// ends with all the others.
+// batch is many calls of DoTx in one transaction. Their answers become true when the transaction
+// commits, so the history gives all of them the beginning and the end of the batch.
 type batch []*call
 
-// make makes the calls, and writes down when the batch began, and when and how it ended.
+// make executes the calls and records when the batch began, when it ended, and the outcomes.
 func (b batch) make() history.Outcome {
 	begun := history.Now()
 	for _, c := range b {
@@ -31,7 +31,8 @@ func (b batch) make() history.Outcome {
 	return answers[len(b)-1].Outcome
 }
 
-// ask goes on after a call that failed, if its caller does. What comes after the end of the transaction is not asked.
+// ask executes the calls in one transaction and returns their outcomes. If a call fails and its
+// caller does not continue, the transaction is rolled back and the later calls are not made.
 func (b batch) ask(ctx context.Context, last *call) []*history.Return {
 	answers := make([]*history.Return, len(b))
 	for i := range b {
@@ -41,7 +42,7 @@ func (b batch) ask(ctx context.Context, last *call) []*history.Return {
 	if err != nil {
 		return answers
 	}
-	defer conn.Release() // not before commit is done with it
+	defer conn.Release() // after commit has returned
 	tx, err := conn.BeginTx(ctx, last.txOptions)
 	if err != nil {
 		return answers

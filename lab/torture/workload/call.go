@@ -16,14 +16,14 @@ type call struct {
 	op      history.Op
 	shard   uint8
 	history *history.Writer
-	runs    int // of fn
+	runs    int // of fn, so far
 	inBatch bool
 
 	endContext context.CancelFunc
 }
 
-// make makes the call, and writes down when it began, and when and how it ended. It returns to its caller even if fn
-// panics or ends its goroutine.
+// make executes the call and records when it began, when it ended, and its outcome. It runs the
+// call in a goroutine of its own, so that it returns even if fn panics or calls runtime.Goexit.
 func (c *call) make() history.Outcome {
 	c.history.Append(history.Event{Shard: c.shard, At: history.Now(), Kind: history.KindCall, Op: c.op, Call: c.call()})
 	ended := make(chan *history.Return, 1)
@@ -56,7 +56,8 @@ func (c *call) ask(ctx context.Context) *history.Return {
 	return answerOf(idem.Do(ctx, c.pool.Pool, c.scope, c.key, c.hash(), fn, c.options()...))
 }
 
-// askJSON takes the value for what was answered: its encoding has to be the body of the response.
+// askJSON calls DoJSON. It encodes the returned value again and takes that for the body of the
+// response: the checker then finds any difference between the value and the committed body.
 func (c *call) askJSON(ctx context.Context, fn func(pgx.Tx) (idem.Response, error)) *history.Return {
 	value, result, err := idem.DoJSON(ctx, c.pool.Pool, c.scope, c.key, c.hash(), func(tx pgx.Tx) (Answer, error) {
 		resp, err := fn(tx)
@@ -71,13 +72,13 @@ func (c *call) askJSON(ctx context.Context, fn func(pgx.Tx) (idem.Response, erro
 	return answerOf(result, err)
 }
 
-// join makes the call inside a transaction of its own.
+// join calls DoTx in a new transaction, and commits or rolls back.
 func (c *call) join(ctx context.Context, fn func(pgx.Tx) (idem.Response, error)) *history.Return {
 	conn, err := c.pool.Acquire(ctx)
 	if err != nil {
 		return answerOf(idem.Result{}, err)
 	}
-	defer conn.Release() // not before commit is done with it
+	defer conn.Release() // after commit has returned
 	tx, err := conn.BeginTx(ctx, c.txOptions)
 	if err != nil {
 		return answerOf(idem.Result{}, err)
@@ -90,8 +91,8 @@ func (c *call) join(ctx context.Context, fn func(pgx.Tx) (idem.Response, error))
 	return undone(answer)
 }
 
-// within makes the call inside a transaction, which writes something itself before and after. It reports whether its caller
-// wants to go on with the transaction, and can.
+// within calls DoTx in a transaction and writes rows of the caller before and after it. It returns
+// whether the caller should commit: false if the caller decides to roll back, or if a write failed.
 func (c *call) within(ctx context.Context, tx pgx.Tx, fn func(pgx.Tx) (idem.Response, error)) (answer *history.Return, goesOn bool) {
 	outer := ledger.Outer{Op: c.op, Scope: c.scope, Key: c.key, Part: ledger.PartBefore}
 	if err := outer.Write(ctx, tx); err != nil {
@@ -109,7 +110,9 @@ func (c *call) within(ctx context.Context, tx pgx.Tx, fn func(pgx.Tx) (idem.Resp
 	return answer, true
 }
 
-// rollsBack reports whether the caller of DoTx rolls back after this answer. One of a batch does so only after a failure.
+// rollsBack reports whether the caller of DoTx rolls back after this answer. Normally it does so
+// after a failure. With keepOn it commits after a failure and rolls back after a success. The
+// caller of a batch never rolls back after a success.
 func (c *call) rollsBack(answer *history.Return) bool {
 	if answer.Outcome == history.Ended {
 		return true
@@ -120,7 +123,7 @@ func (c *call) rollsBack(answer *history.Return) bool {
 	return false
 }
 
-// undone is the outcome of a DoTx whose caller has rolled back.
+// undone turns the answer of a DoTx into its outcome after the caller rolled back.
 func undone(answer *history.Return) *history.Return {
 	if answer.Outcome == history.Executed {
 		answer.Outcome = history.Undone
@@ -128,7 +131,7 @@ func undone(answer *history.Return) *history.Return {
 	return answer
 }
 
-// partOf says what DoTx answered.
+// partOf returns the value of Outer.Part for an answer.
 func partOf(answer *history.Return) string {
 	switch {
 	case answer.Outcome == history.Executed && answer.Rejected:
@@ -139,7 +142,8 @@ func partOf(answer *history.Return) string {
 	return ledger.PartRefused
 }
 
-// afterOwnCommit is the outcome of a DoTx whose caller has tried to commit.
+// afterOwnCommit turns the answer of a DoTx into its outcome after the caller's COMMIT returned
+// err.
 func afterOwnCommit(answer *history.Return, err error) *history.Return {
 	if err == nil || answer.Outcome != history.Executed {
 		return answer

@@ -6,9 +6,13 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// commit is a COMMIT of the worker's own. When pgx gives it up, it asks the server to cancel it, which to a COMMIT that waits
-// for a standby means not to wait: others could then be told of what a failover loses, and that would be the worker's doing.
-// The secret without which the server does not heed such a request is made a wrong one meanwhile.
+// commit commits a transaction of the worker itself, and makes sure that the COMMIT is never
+// canceled.
+//
+// When the context ends, pgx sends a CancelRequest. A COMMIT that waits for a standby takes it as
+// "do not wait": other sessions then see as committed what a failover would lose, and the checker
+// would attribute that to the library. A CancelRequest with a wrong secret is ignored by the
+// server, so the secret is inverted during the COMMIT.
 func commit(ctx context.Context, tx pgx.Tx) error {
 	conn := tx.Conn().PgConn()
 	invert(conn.SecretKey())

@@ -2,24 +2,24 @@ package workload
 
 import "time"
 
-// Config is what a worker is told by its supervisor, as JSON on its standard input. The worker lives no longer than that
-// input is open.
+// Config is the configuration of a worker. The supervisor sends it as JSON to the standard input of
+// the worker. The worker exits when that input is closed.
 type Config struct {
 	Slot, Incarnation int
 	Seed              uint64
-	Start             time.Duration // of the run, by the history's clock: from it follow the keys in use
-	File              string        // the history to make
+	Start             time.Duration // start of the run, by the clock of package history
+	File              string        // the history to write
 	DSN               string
-	Pooled            bool // DSN leads to a pooler in transaction mode
-	Prepares          bool // and prepared statements work behind it
+	Pooled            bool // DSN is that of a pooler in transaction mode
+	Prepares          bool // the pooler supports prepared statements
 	Goroutines        int
 	Keys              int           // in use at one time, in each scope
-	KeyLife           time.Duration // for how long they are in use
-	Ops               int           // after which the worker ends by itself, without limit if 0
+	KeyLife           time.Duration // how long a key is in use
+	Ops               int           // the number of calls after which the worker exits; 0: no limit
 
-	Bank   string        // the address of the bank, of a worker that works on operations: see package checkout
-	Broker string        // the address of the broker, of a worker that works on messages: see package messaging
-	Quiet  bool          // of one that works on messages: it does as on an ordinary day
-	Direct bool          // the same: without a broker
-	Finish time.Duration // for how long at most it is to finish what others have left, and nothing else
+	Bank   string        // address of the bank; selects package checkout
+	Broker string        // address of the broker; selects package messaging
+	Quiet  bool          // for messages: inject no failures
+	Direct bool          // for messages: without a broker
+	Finish time.Duration // only finish what other workers left, for at most this time
 }

@@ -1,16 +1,18 @@
-// Package workload is what a worker process does: many calls at once on few keys, chosen from a seed so that everything
-// that can happen to a call does. It knows nothing of faults and does not judge; it writes down what it did and what it
-// was told.
+// Package workload is the program of a worker process. It makes many concurrent calls on few keys,
+// chosen from a seed so that everything that can happen to a call does happen. It knows nothing of
+// the faults and does not judge. It records what it did and which answers it got.
 //
-//	config.go   what a worker is told by its supervisor
-//	worker.go   the process
-//	plan.go     what the next call will be
-//	call.go     one call, from its plan to its outcome
-//	batch.go    many calls of DoTx in one transaction
-//	commit.go   a COMMIT of the worker's own
-//	fn.go       what the call's function does
-//	answer.go   what is in a response
-//	outcome.go  what an answer means
-//	pool.go     the connections
-//	operations.go  the worker as one of package checkout
+//	config.go      the configuration from the supervisor
+//	worker.go      the process
+//	plan.go        chooses the next call
+//	call.go        makes one call, from its plan to its outcome
+//	batch.go       makes many calls of DoTx in one transaction
+//	commit.go      a COMMIT of the worker itself
+//	fn.go          the function of a call
+//	answer.go      the body of a response
+//	outcome.go     turns an answer into an outcome
+//	pool.go        the connections
+//	purge.go       purges expired records meanwhile
+//	operations.go  a worker of package checkout
+//	messages.go    a worker of package messaging
 package workload

@@ -14,31 +14,31 @@ import (
 	"github.com/idem-go/idem/lab/torture/ledger"
 )
 
-// What a function does. Each makes its effect before it does anything else, so that there is something to undo.
+// The kinds of fn. Each writes its effect first, so that there is something to undo.
 const (
 	fnOK          = "ok"
-	fnSlow        = "slow"                 // may take longer than the TTL
-	fnSavepoint   = "savepoint"            // a statement fails under a savepoint, which is allowed
-	fnFail        = "fail"                 // returns an error
-	fnFailLate    = "slow, then fail"      // others are waiting by then
-	fnReject      = history.Reject         //
-	fnPanic       = "panic"                //
-	fnGoexit      = "goexit"               //
-	fnSwallow     = "swallow an SQL error" // returns a response all the same
-	fnTooLarge    = "too large a response" //
-	fnCancel      = "end the context"      // about when COMMIT is sent
-	fnCommit      = history.Commit         //
-	fnRollback    = history.Rollback       //
-	fnRollbackSQL = history.RollbackSQL    //
-	fnRestartSQL  = history.RestartSQL     //
-	fnCommitSQL   = history.CommitSQL      //
+	fnSlow        = "slow"            // may take longer than the TTL
+	fnSavepoint   = "savepoint"       // a statement fails under a savepoint, which is allowed
+	fnFail        = "fail"            // returns an error
+	fnFailLate    = "slow, then fail" // when other calls are waiting
+	fnReject      = history.Reject
+	fnPanic       = "panic"
+	fnGoexit      = "goexit"
+	fnSwallow     = "swallow an SQL error" // returns a response after the error
+	fnTooLarge    = "too large a response"
+	fnCancel      = "end the context" // about when COMMIT is sent
+	fnCommit      = history.Commit
+	fnRollback    = history.Rollback
+	fnRollbackSQL = history.RollbackSQL
+	fnRestartSQL  = history.RestartSQL
+	fnCommitSQL   = history.CommitSQL
 )
 
 var errDeliberate = errors.New("fn fails, as planned")
 
 const maxResponse = 128 << 10
 
-// response is what a run answers. No two runs answer alike.
+// response returns the response of one run of fn. No two runs have the same response.
 func (c *call) response(run int) idem.Response {
 	padding := c.padding
 	if c.fn == fnTooLarge {
@@ -55,7 +55,7 @@ func (c *call) response(run int) idem.Response {
 	}
 }
 
-// do is the function of the call.
+// do is the fn of the call. It records the run, writes the effect, and then behaves as planned.
 func (c *call) do(ctx context.Context, tx pgx.Tx) (idem.Response, error) {
 	executionID, _ := idem.ExecutionID(tx)
 	c.runs++
@@ -71,6 +71,7 @@ func (c *call) do(ctx context.Context, tx pgx.Tx) (idem.Response, error) {
 	return c.behave(ctx, tx, resp)
 }
 
+// makeEffect writes the row of the effect and the transfer, in either order.
 func (c *call) makeEffect(ctx context.Context, tx pgx.Tx, effect *ledger.Effect) error {
 	transfer := func() error { return c.transfer.Write(ctx, tx, effect.ExecutionID) }
 	note := func() error { return effect.Note(ctx, tx, c.hash()) }

@@ -9,8 +9,8 @@ import (
 	"github.com/idem-go/idem/lab/torture/history"
 )
 
-// workOnOperations is the life of a worker of package checkout, on the pools that any worker has. A presence outlives who
-// needs it by some seconds, so nobody looks for goroutines that are left over.
+// workOnOperations runs a worker of package checkout. It does not look for leaked goroutines,
+// because the presence of a process outlives its users by some seconds.
 func workOnOperations(stop context.Context, c *Config, writer *history.Writer) error {
 	pools, err := openPools(context.Background(), c)
 	if err != nil {

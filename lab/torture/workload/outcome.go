@@ -12,7 +12,7 @@ import (
 	"github.com/idem-go/idem/lab/torture/ledger"
 )
 
-// answerOf turns what a call returned into what the history says of it.
+// answerOf converts the results of a call into its return event.
 func answerOf(result idem.Result, err error) *history.Return {
 	answer := &history.Return{Outcome: outcomeOf(result, err)}
 	if err != nil {
@@ -27,7 +27,7 @@ func answerOf(result idem.Result, err error) *history.Return {
 	if !answer.Outcome.Answered() {
 		return answer
 	}
-	body, _ := decode(result.Body) // the checker finds out if it does not
+	body, _ := decode(result.Body) // the checker notices a body that cannot be decoded
 	answer.Rejected, answer.ExecutionID = result.Rejected, result.ExecutionID
 	answer.Digest, answer.Maker = ledger.Digest(result.Response), body.Maker
 	answer.Created, answer.Completed, answer.Expires =
@@ -61,7 +61,7 @@ func outcomeOf(result idem.Result, err error) history.Outcome {
 	return history.Failed
 }
 
-// maybeCommitted reports whether a COMMIT of the worker's own, of which err is all that was heard, can have happened.
+// maybeCommitted reports whether a COMMIT of the worker that returned err may have been executed.
 func maybeCommitted(err error) bool {
 	if errors.Is(err, pgx.ErrTxCommitRollback) || errors.Is(err, pgx.ErrTxClosed) {
 		return false

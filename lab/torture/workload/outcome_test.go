@@ -43,7 +43,7 @@ func TestOutcomesAreToldApart(t *testing.T) {
 	}
 }
 
-// Where a COMMIT of the worker's own may have happened, the history must not say that it has not.
+// If a COMMIT of the worker may have happened, the history must not say that it failed.
 func TestAnOwnCommitWithoutAnAnswerMayHaveHappened(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

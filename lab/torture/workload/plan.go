@@ -23,17 +23,17 @@ type plan struct {
 	timeout   time.Duration // of the context
 	retries   int           // negative for the default
 	transfer  ledger.Transfer
-	slow      time.Duration // what a slow fn takes
-	padding   int           // bytes of the response
-	cancel    time.Duration // how soon after fn the context ends, if it does
-	early     bool          // fn makes the transfer before it notes the effect
-	keepOn    bool          // the caller of DoTx commits even if DoTx failed, and rolls back even if it did not
-	likely    bool          // WithReplayLikely
+	slow      time.Duration // the duration of a slow fn
+	padding   int           // extra bytes in the response
+	cancel    time.Duration // for fnCancel: from fn to the end of the context
+	early     bool          // fn writes the transfer before the effect
+	keepOn    bool          // the caller of DoTx commits after a failure and rolls back after a success
+	likely    bool          // use WithReplayLikely
 	sealer    ledger.Sealer
-	batch     []*plan // more calls of DoTx, to be made in the same transaction before this one
+	batch     []*plan // calls of DoTx to make before this one, in the same transaction
 }
 
-// The functions, by how often of a hundred.
+// fns are the kinds of fn with their weights.
 var fns = []weighted{
 	{50, fnOK}, {8, fnSlow}, {6, fnSavepoint}, {9, fnFail}, {3, fnFailLate}, {9, fnReject}, {3, fnPanic}, {2, fnGoexit},
 	{4, fnSwallow}, {2, fnTooLarge}, {4, fnCancel}, {1, fnCommit}, {1, fnRollback}, {1, fnRollbackSQL}, {1, fnRestartSQL},
@@ -61,13 +61,14 @@ func pick(r *rand.Rand, from []weighted) string {
 	panic("unreachable")
 }
 
-// newPlan decides about the next call. Keys are in use for a while and then others are; a few calls come late.
+// newPlan decides the next call. The set of keys in use changes with time: each key is in use for
+// KeyLife. One call in twenty uses a key of an earlier period.
 func newPlan(r *rand.Rand, c *Config, pools []*pool, now time.Duration) *plan {
 	life := int((now - c.Start) / c.KeyLife)
 	if life > 0 && r.IntN(20) == 0 {
 		life -= 1 + r.IntN(min(life, 3))
 	}
-	hot := r.Float64() // the lower ones are hotter
+	hot := r.Float64() // squared below, so that low numbers are used more often
 	number := int(hot * hot * float64(c.Keys))
 	p := &plan{
 		verb: pick(r, verbs), fn: pick(r, fns),
@@ -101,12 +102,15 @@ func newPlan(r *rand.Rand, c *Config, pools []*pool, now time.Duration) *plan {
 	return p
 }
 
-// batchSize is how many calls a batch has. The last of them have no savepoint and no lock of their own any more.
+// batchSize is the number of calls of a batch. The last calls are beyond the number for which the
+// library takes a savepoint and a lock each.
 const batchSize = 40
 
-// makeBatch makes the call the last one of a batch. As a rule its keys are those of batches alone, so that most of it is
-// executed; the windows on them overlap, so that some of it is replayed. A batch takes one account, and one that only
-// batches take, in order not to keep everybody waiting.
+// makeBatch makes the call the last one of a batch.
+//
+// Most keys of a batch are used by batches only, so that most of its calls execute. The ranges of
+// keys of different batches overlap, so that some calls are replays. All calls of a batch use one
+// account that only batches use: a long transaction would otherwise block all other calls.
 func (p *plan) makeBatch(r *rand.Rand, life int) {
 	p.txOptions, p.timeout, p.keepOn = pgx.TxOptions{}, 4*time.Second, r.IntN(4) > 0
 	p.fn = choose(r, fnOK, fnFail, fnReject, fnSwallow, fnTooLarge)
@@ -148,10 +152,10 @@ func (p *plan) chooseLimits(r *rand.Rand) {
 	}
 }
 
-// hash is what the library is told about the request. Requests with different keys ask for the same, as a rule.
+// hash returns the hash of the payload. Requests with different keys usually have the same payload.
 func (p *plan) hash() idem.Hash { return idem.HashBytes([]byte(p.payload)) }
 
-// options are those of the call. DoTx refuses most of them.
+// options returns the options of the call. DoTx accepts only the first three.
 func (p *plan) options() []idem.Option {
 	options := []idem.Option{idem.WithTTL(p.ttl), idem.WithMaxResponse(maxResponse), idem.WithSealer(p.sealer)}
 	if p.verb == history.DoTx {

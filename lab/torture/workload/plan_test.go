@@ -23,7 +23,7 @@ func plans(seed uint64, n int) []*plan {
 	return all
 }
 
-// Everything that a worker can do is done.
+// Every kind of call must occur.
 func TestPlansReachEverything(t *testing.T) {
 	t.Parallel()
 	seen := make(map[string]int)
@@ -95,8 +95,8 @@ func TestPlansFollowFromTheSeed(t *testing.T) {
 	}
 }
 
-// Duplicates of one request hash alike, and so do requests with other keys: a duplicate that is given the answer of
-// another key must not be refused for its hash.
+// Duplicates have the same hash, and so have requests with other keys. A hash check must not hide
+// that a duplicate gets the answer of another key.
 func TestTheHashIsOfThePayload(t *testing.T) {
 	t.Parallel()
 	a, b, other := &plan{key: "1", payload: "A"}, &plan{key: "2", payload: "A"}, &plan{key: "1", payload: "B"}

@@ -12,15 +12,15 @@ import (
 	"github.com/idem-go/idem/lab/torture/ledger"
 )
 
-// pool is one of the pools of a worker. Calls of different pools do not wait for one another in memory, so that duplicates
-// meet in the database as well.
+// pool is one of the two pools of a worker. Calls of different pools do not wait for one another in
+// memory, so that duplicates of one process also meet in the database.
 type pool struct {
 	*pgxpool.Pool
 	name string
 }
 
-// modes are the exec modes to choose from. A pooler in transaction mode and prepared statements go together only if it knows
-// them.
+// modes returns the exec modes to choose from. A pooler in transaction mode allows prepared
+// statements only if it supports them itself.
 func modes(c *Config) []pgx.QueryExecMode {
 	safe := []pgx.QueryExecMode{pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol, pgx.QueryExecModeCacheDescribe}
 	switch {
@@ -32,7 +32,7 @@ func modes(c *Config) []pgx.QueryExecMode {
 	return append(safe, pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheStatement, pgx.QueryExecModeDescribeExec)
 }
 
-// openPools opens the pools of the calls.
+// openPools opens the pools for the calls.
 func openPools(ctx context.Context, c *Config) ([]*pool, error) {
 	var pools []*pool
 	for n := range 2 {
@@ -45,7 +45,7 @@ func openPools(ctx context.Context, c *Config) ([]*pool, error) {
 	return pools, nil
 }
 
-// openPool opens the nth pool.
+// openPool opens the pool with number n.
 func openPool(ctx context.Context, c *Config, n int, maxConns int32) (*pool, error) {
 	config, err := pgxpool.ParseConfig(c.DSN)
 	if err != nil {

@@ -9,8 +9,9 @@ import (
 	"github.com/idem-go/idem/purge"
 )
 
-// startPurging purges, as every process of a service does, until ctx ends or stop is called, which waits for the end of it.
-// What goes wrong with it is no concern of the callers; what it does wrong, the ledger finds.
+// startPurging purges expired records, as every process of a service does, until ctx ends or stop
+// is called. stop waits for the end of the purge. Errors are ignored, because callers do not depend
+// on a purge; package ledger finds what a purge deletes wrongly.
 func startPurging(ctx context.Context, c *Config) (stop func(), err error) {
 	p, err := openPool(context.Background(), c, 2, 1)
 	if err != nil {
@@ -35,8 +36,8 @@ var purging = purge.Options{
 
 func run(ctx context.Context, p *pool) { _ = purge.Run(ctx, p.Pool, purging) }
 
-// interrupt now and then takes the sweep away from whoever is at it: a run that was killed would keep it for a while, and one
-// that was not finds out that it has lost it.
+// interrupt purges and clears the owner of the sweep now and then. A purger that was killed would
+// otherwise own the sweep for a while. A purger that is alive notices that it lost the sweep.
 func interrupt(ctx context.Context, p *pool) {
 	for ctx.Err() == nil {
 		if rand.IntN(8) == 0 {

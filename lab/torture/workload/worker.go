@@ -20,8 +20,9 @@ import (
 	"github.com/idem-go/idem/lab/torture/memory"
 )
 
-// Work is the life of a worker: it reads its Config from input and makes calls until it is asked to end by SIGTERM, or
-// until it has made as many as it should. It ends at once when input does, because then its supervisor is gone.
+// Work runs a worker. It reads its Config from input and makes calls until SIGTERM, or until it has
+// made config.Ops calls. It exits at once when input is closed, because its supervisor is then
+// gone.
 func Work(input io.Reader) error {
 	stop, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer cancel()
@@ -61,7 +62,8 @@ func Work(input io.Reader) error {
 	return writer.Close()
 }
 
-// work makes calls, in several goroutines, and returns when the last has ended and the pools are closed.
+// work makes calls in several goroutines. It returns when the last call has ended and the pools are
+// closed.
 func work(stop context.Context, config *Config, writer *history.Writer) error {
 	pools, err := openPools(context.Background(), config)
 	if err != nil {
@@ -98,7 +100,8 @@ func work(stop context.Context, config *Config, writer *history.Writer) error {
 	return nil
 }
 
-// pause is how long a caller waits until its next call. Where there is no server, it does not ask without end.
+// pause returns how long a caller waits before its next call. After a failure it always waits, so
+// that callers do not spin while the server is down.
 func pause(r *rand.Rand, outcome history.Outcome) time.Duration {
 	switch {
 	case outcome == history.Failed:
@@ -109,7 +112,8 @@ func pause(r *rand.Rand, outcome history.Outcome) time.Duration {
 	return 0
 }
 
-// newBatch numbers the calls of a batch, of which there are no more than there are calls left to be made.
+// newBatch numbers the calls of a batch. It shortens the batch if config.Ops does not allow all
+// calls.
 func newBatch(config *Config, p *plan, made *atomic.Uint32, number uint32, writer *history.Writer) batch {
 	var b batch
 	for _, one := range p.batch {
