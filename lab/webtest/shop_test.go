@@ -1,7 +1,6 @@
 package webtest
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -33,15 +32,7 @@ func TestSlowOrderDoubleClickedIsOneOrder(t *testing.T) {
 	p.set("slow", "2s")
 	p.click("#twice")
 	p.waitFor(`document.querySelector("#books tr.in-progress")`)
-	p.waitFor(`document.querySelectorAll("#purchases li").length === 2 && !document.querySelector(".waiting")`)
-	if strings.Contains(p.text("#purchases"), inProgress) { // the machine was slower than the second click waits
-		p.click("#retry")
-		p.wantAttempts(placed, inProgress, replayed)
-		p.wantOneOrder("3 attempts → 1 order")
-		return
-	}
-	p.wantAttempts(placed, replayed)
-	p.wantOneOrder("2 attempts → 1 order")
+	p.wantReplay(inProgress)
 }
 
 func TestDuplicateOfAnOrderThatTakesTooLongIsToldToComeBack(t *testing.T) {
