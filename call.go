@@ -185,6 +185,11 @@ func (c *call) claimOrReplay(ctx context.Context, f *flight.Flight[flightID, lea
 			f.SetNote(string(c.hash[:]) + x.record.ExecutionID)
 		}
 		ending, err := c.proceed(ctx, found)
+		if found == claimed && (ending == inProgress || errors.Is(err, ErrInProgress)) {
+			// The operation that this call began continues without it. The next leader of f
+			// has waited for that operation.
+			f.SetNote(string(c.hash[:]) + x.key.ExecutionID)
+		}
 		switch ending {
 		case recorded:
 			return x.record, nil
