@@ -69,10 +69,14 @@ const (
 // step returns the name of a step of round n.
 func (Round) step(kind string, n int) string { return fmt.Sprintf("%s-%d", kind, n) }
 
-// Reserve, Charge and Wait return the names of the Tx, of the Call and of the pause of round n.
+// Reserve returns the name of the Tx of round n.
 func (r Round) Reserve(n int) string { return r.step("reserve", n) }
-func (r Round) Charge(n int) string  { return r.step("charge", n) }
-func (r Round) Wait(n int) string    { return r.step("wait", n) }
+
+// Charge returns the name of the Call of round n.
+func (r Round) Charge(n int) string { return r.step("charge", n) }
+
+// Wait returns the name of the pause of round n.
+func (r Round) Wait(n int) string { return r.step("wait", n) }
 
 // UndoOf returns the name of an undo at the bank and in the database. index is the position of the
 // undo among the undos of its step.
