@@ -162,10 +162,10 @@ func (x *execution) freshUntil(r *db.Record) time.Time {
 	return x.askedAt.Add(r.ExpiresAt.Sub(seen))
 }
 
-// claimTimeout returns how long the claim may wait for a lock on the record, such as one of SQL
-// that deletes the record. It is what is left of the wait, but at least a second: a slow server
-// must not look like a held key. Without a wait it is zero, because the claim itself sets a lock
-// timeout.
+// claimTimeout returns how long the claim may wait for a lock on the record, such as a lock of SQL
+// that deletes the record. The timeout is the rest of WithWait, but at least a second, because a
+// slow server must not look like a held key. Without a wait the timeout is zero: the claim itself
+// sets a lock timeout.
 func (x *execution) claimTimeout() time.Duration {
 	if x.wait == 0 {
 		return 0

@@ -70,7 +70,7 @@ func newMetrics(meter metric.Meter) (*metrics, error) {
 // end records the metrics of a call that has ended.
 func (m *metrics) end(ctx context.Context, name, kind string, data *idem.TraceEndData) {
 	labels := endedLabels{name, kind, data.Outcome, data.Cause}
-	// Enabled avoids the lookup of labels if nobody reads the metric.
+	// Enabled avoids the lookup of labels if the metric is not read.
 	if m.duration.Enabled(ctx) {
 		m.duration.Record(ctx, data.Duration.Seconds(), m.ended.get(labels, endedSet)...)
 	}

@@ -26,7 +26,7 @@ var (
 		"return the error, or have what may fail under a savepoint: pgx.BeginFunc(ctx, tx, …)"}
 	oneKey = promise{"one-key", "a duplicate has another key or scope than the request that it repeats",
 		"take the key from the caller, once for all attempts, and the scope from who the caller is: not from the time, a random number, an address or a credential that changes"}
-	oneEffect = promise{"one-effect", "a duplicate has an effect although its key is on record",
+	oneEffect = promise{"one-effect", "a duplicate has an effect although its key is recorded",
 		"move the effect into the function that idem runs: what is done before or behind it is done by every duplicate"}
 	sameAsked = promise{"same-fingerprint", "the same request, sent again, is refused as another one",
 		"hash what the caller asks for, and nothing that differs between attempts: no time, no header of the transport, no attempt number, no random value"}
@@ -50,7 +50,7 @@ var (
 		"make every write on the tx that idem gives, not on the pool or another connection; put calls to other systems behind the commit (outbox) or into a step of package operation, whose key the other system knows again"}
 	afterCommit = promise{"answer-after-commit", "success was answered before anything was committed",
 		"answer, and fill a cache, when idem has returned without an error: its function ends before COMMIT, which may still fail"}
-	noEffectLost = promise{"effect-with-record", "the key is on record as done and the effect is missing",
+	noEffectLost = promise{"effect-with-record", "the key is recorded as done and the effect is missing",
 		"make the effect inside of the function that idem runs, on its tx, in every run of it: not behind the commit, not in a goroutine, and not only the first time that it is run"}
 	failureNotFinal = promise{"failure-not-final", "a passing failure was made the final answer",
 		"return errors of the database as they are: do not turn them into a rejection, a 4xx or a success; what may go well next time has to leave the key free"}
@@ -81,11 +81,11 @@ var (
 	oncePerStep = promise{"once-per-step", "an effect of the operation was repeated",
 		"have every effect in a step, and nothing between the steps; pass the key of each Call on to the other system, and have its fake know the key again"}
 	goesOn = promise{"goes-on", "after a failure the operation is parked instead of going on",
-		"take the same steps in every run: no time, random number, order of a map or state of the process may decide which; take such a thing in a step, whose value is on record, and a call that may be made again as Keyed or Asked"}
-	fromSteps = promise{"answer-from-steps", "an operation that another process goes on with has another answer",
-		"have a step return what is needed behind it, and use its value: a variable that the function of a step sets is not set where the step is on record"}
+		"take the same steps in every run: no time, random number, order of a map or state of the process may decide which; take such a value in a step, which records it, and a call that may be made again as Keyed or Asked"}
+	fromSteps = promise{"answer-from-steps", "an operation that another process resumes has another answer",
+		"have a step return what is needed behind it, and use its value: a variable that the function of a step sets is not set when the step is already recorded"}
 	oldGoesOn = promise{"new-code-goes-on", "the new code parks an operation that the last release has begun",
-		"let steps that are on record keep their place, their name and their type, and ask Op.Changed before new ones; or give the operation another name, and keep the old one as long as any of it is under way"}
+		"keep position, name and type of recorded steps, and ask Op.Changed before new ones; or give the operation another name, and keep the old one as long as any of it is under way"}
 	oldOnce = promise{"new-code-repeats-nothing", "the new code repeats an effect of an operation that the last release has begun",
 		"keep the names of steps: a step that is renamed is another step, with another key"}
 )

@@ -122,7 +122,7 @@ func (u *suite) balance(s *subject) (b books) {
 	defer cancel()
 	count := func() (n int) {
 		if err := s.pool.QueryRow(ctx, s.memory).Scan(&n); err != nil {
-			u.Fatalf("idemtest: count what is on record: %v", err)
+			u.Fatalf("idemtest: count the records: %v", err)
 		}
 		return n
 	}

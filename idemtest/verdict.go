@@ -58,7 +58,7 @@ func (u *suite) truthful(what string, base, now books, told answer) bool {
 	case effects == u.effects, several && told.fate != done:
 		return true
 	case before > 0 && told.fate == refused:
-		return u.breaks(failureNotFinal, "%s: that was on record", what)
+		return u.breaks(failureNotFinal, "%s: this answer was recorded", what)
 	case before > 0:
 		return u.breaks(noEffectLost, "%s: there was a record, and %d effects instead of %d", what, effects, u.effects)
 	case told.fate == done:

@@ -11,7 +11,7 @@ import (
 var Replay = analyzer("idemreplay", `find functions of operations whose steps depend on the time, on chance or on the order of a map
 
 The function of an operation is called again after a crash, and has to take the same steps in the same order. What may differ is decided in a step, whose
-value is on record.`,
+value is recorded.`,
 	func(pass *analysis.Pass) {
 		r := &replays{pass: pass, functions: functionsOf(pass), met: map[ast.Node]bool{}}
 		in := inspectorOf(pass)
@@ -120,7 +120,7 @@ func (r *replays) differs(call *ast.CallExpr) {
 		return
 	}
 	if chance, _ := isChance(r.info, call); chance || isFunc(to, "time", "Now", "Since", "Until") {
-		r.pass.ReportRangef(call, "%s.%s is another value when the operation is run again: take it in a step, such as operation.Tx, whose value is on record", to.Pkg().Name(), to.Name())
+		r.pass.ReportRangef(call, "%s.%s is another value when the operation is run again: take it in a step, such as operation.Tx, which records it", to.Pkg().Name(), to.Name())
 	}
 }
 

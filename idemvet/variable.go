@@ -64,7 +64,7 @@ func (r *replays) setIn(literal *ast.FuncLit, statement ast.Stmt, block *ast.Blo
 			// literal itself.
 			isOuter := ok && block.Pos() < v.Pos() && v.Pos() < literal.Pos()
 			if isOuter && !types.Identical(v.Type(), types.Universe.Lookup("error").Type()) && !sets(r.info, statement, v) && r.isReadBehind(v, literal, block) {
-				r.pass.ReportRangef(id, "%s is set by the function of a step, which is not called again where the step is on record: have the step return it", id.Name)
+				r.pass.ReportRangef(id, "%s is set by the function of a step, which is not called again once the step is recorded: have the step return it", id.Name)
 			}
 		}
 		return true

@@ -146,7 +146,7 @@ func (s *step) isTooLate(sentAt time.Time) bool {
 }
 
 // readSignal reads a signal, in the open transaction if there is one. Before the first commit there
-// can be no signal, because nobody knows the id of the operation.
+// can be no signal, because no caller knows the id of the operation.
 func (op *Op) readSignal(signal *db.ReadSignal) error {
 	if op.work.epoch == 0 {
 		return nil

@@ -34,7 +34,7 @@ func (c *connection) close() { _ = c.Close(context.Background()) }
 
 // commit commits tx. The end of ctx does not cancel a COMMIT that was sent. A COMMIT that waits for
 // a synchronous standby would treat the cancellation as "do not wait". A failover could then lose a
-// commit on which the other cluster already relies. If somebody else cancels the wait, the server
+// commit on which the other cluster already relies. If an operator cancels the wait, the server
 // sends a warning and commit returns ErrUnconfirmed.
 func (c *connection) commit(ctx context.Context, tx pgx.Tx) error {
 	c.warned = false

@@ -1,5 +1,5 @@
 // Package display prepares text from clients for errors, logs, the command line and its web page.
-// Key abridges an idempotency key, because whoever knows a key can read its stored response.
+// Key abridges an idempotency key, because a caller that knows a key can read its stored response.
 // Printable shows everything else, such as the id of a message, in full.
 package display
 

@@ -215,7 +215,7 @@ func raw(t testing.TB, p *pgproxy.Proxy) *net.TCPConn {
 	}
 }
 
-// watchedConn knows whether somebody reads from it. If a write takes long, as on a busy machine,
+// watchedConn knows whether a goroutine reads from it. If a write takes long, as on a busy machine,
 // pgconn reads in the background and does not stop that read. The read then takes the first answer
 // from the next user of the connection.
 type watchedConn struct {

@@ -6,7 +6,7 @@ import (
 	"net"
 )
 
-// FreePort returns a port on which nobody listens. The port is below the range from which systems
+// FreePort returns a port on which no program listens. The port is below the range from which systems
 // choose ports of outgoing connections. Otherwise a client could be given the port of a server that
 // is just restarting.
 func FreePort() (int, error) {

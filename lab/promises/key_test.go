@@ -14,7 +14,7 @@ import (
 	"github.com/idem-go/idem"
 )
 
-// nowhere returns a pool on an address on which nobody listens. Every use of the pool fails with a
+// nowhere returns a pool on an address on which no program listens. Every use of the pool fails with a
 // network error.
 func nowhere(t *testing.T) *pgxpool.Pool {
 	t.Helper()

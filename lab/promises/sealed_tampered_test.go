@@ -119,7 +119,7 @@ func wantSealError(t *testing.T, l *ledger, want error, opts ...idem.Option) {
 	}
 }
 
-// As docs/sealing.md says, whoever can write to the table can change when a record expires.
+// As docs/sealing.md says, a role that can write to the table can change when a record expires.
 func TestTimesOfASealedRecordAreNotBound(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

@@ -16,7 +16,7 @@ import (
 )
 
 // The record tells the outcome of a COMMIT as long as it exists. It may have expired and been taken
-// over while nobody could read it. Then a call must not claim that nothing was committed, and must
+// over while no call could read it. Then a call must not claim that nothing was committed, and must
 // not say that it may be retried.
 func TestCommitWhoseRecordWasTakenOverMeanwhileIsUnknown(t *testing.T) {
 	t.Parallel()

@@ -46,7 +46,7 @@ func TestRecordLivesItsTTLFromTheEndOfFn(t *testing.T) {
 	}
 }
 
-// While fn runs longer than its own TTL, nobody may take the key over. A record that is not
+// While fn runs longer than its own TTL, no call may take the key over. A record that is not
 // committed cannot expire.
 func TestKeyOfAFnSlowerThanItsTTLStaysInProgress(t *testing.T) {
 	t.Parallel()

@@ -79,7 +79,7 @@ func (d *databases) create(ctx context.Context) error {
 	if err := schema.UpAt(ctx, d.address(d.template)); err != nil {
 		return fmt.Errorf("migrate the template: %w", err)
 	}
-	// Postgres does not clone a database that somebody is connected to. Now nobody can connect to
+	// Postgres does not clone a database with sessions. Now no session can connect to
 	// the template by mistake.
 	if err := d.exec(ctx, "ALTER DATABASE "+ident(d.template)+" ALLOW_CONNECTIONS false"); err != nil {
 		return err

@@ -35,7 +35,7 @@ import (
 
 func main() {
 	signals := make(chan os.Signal, 1)
-	// SIGPIPE means that nobody reads the output any more, as in "tally | head".
+	// SIGPIPE means that the reader of the output has gone, as in "tally | head".
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGPIPE)
 	code, err := tally(os.Stdout, os.Args[1:], signals)
 	if err != nil {

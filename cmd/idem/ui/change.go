@@ -63,7 +63,7 @@ func (s *site) post(w http.ResponseWriter, r *http.Request) {
 	case !v.Acts:
 		s.refuse(w, r, problem{http.StatusUnauthorized, "The page does not know who you are, and has changed nothing.", "Log in first."})
 	case strings.TrimSpace(r.PostFormValue("reason")) == "":
-		s.refuse(w, r, problem{http.StatusBadRequest, "A change needs a reason, and nothing was changed.", "Go back and say why: it goes on record."})
+		s.refuse(w, r, problem{http.StatusBadRequest, "A change needs a reason, and nothing was changed.", "Go back and give a reason: it is stored in idem.audit."})
 	default:
 		s.change(w, r, v.Person, do)
 	}

@@ -128,7 +128,7 @@ func (s *site) login(w http.ResponseWriter, r *http.Request) {
 		time.Sleep(wrongTokenPause)
 		s.refuse(w, r, problem{http.StatusForbidden, "That is not the token.", "The process that serves this page has printed it at its start, or has it from IDEM_UI_TOKEN."})
 	case person == "" || len(person) > longestName:
-		s.refuse(w, r, problem{http.StatusBadRequest, "The page needs a name of at most 100 characters.", "It goes on record with what you do: idem audit shows it."})
+		s.refuse(w, r, problem{http.StatusBadRequest, "The page needs a name of at most 100 characters.", "The name is stored with each change: idem audit shows it."})
 	default:
 		s.setCookie(w, r, s.ticket(person), int(cookieLife.Seconds()))
 		seeOther(w, "./")

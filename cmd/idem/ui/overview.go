@@ -186,7 +186,7 @@ func purgedOf(s *stats.Sweep, now time.Time) purged {
 	case s.Active() && s.TotalPages > 0:
 		p.State += fmt.Sprintf("; one is under way, %d %%", min(100, 100*s.Pages/s.TotalPages))
 	case s.InProgress && s.TotalPages > 0 && !s.Active():
-		p.State += "; one was left, and nothing goes on with it"
+		p.State += "; one was left, and no process continues it"
 		p.Mood = "warn"
 	}
 	if s.WaitingFor != "" {

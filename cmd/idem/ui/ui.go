@@ -32,10 +32,10 @@ import (
 )
 
 // Config says what the page shows, and who may make changes. Only Pool is required. With only a
-// Pool, every visitor may read and nobody may make changes.
+// Pool, every visitor may read, and no visitor may make changes.
 type Config struct {
-	// Pool is the database. Reading takes at most two connections of the pool at a time. If nobody
-	// makes changes, a role with read privileges is enough.
+	// Pool is the database. Reading takes at most two connections of the pool at a time. A
+	// role with read privileges is enough if the page makes no changes.
 	Pool *pgxpool.Pool
 
 	// Token lets a visitor make changes who enters it in a form, together with a name. It has at

@@ -10,10 +10,10 @@ const (
 	Once       Rule = "a key is executed once in its retention period"
 	Order      Rule = "there is an order of all answers in which each is right"
 	Nothing    Rule = "a call that returns an error has committed nothing"
-	Free       Rule = "a key that nobody else asks for is not in progress" // only without faults
+	Free       Rule = "a key that no other call uses is not in progress" // only without faults
 	Live       Rule = "a key whose answer is known and retained is not in progress"
 	Holder     Rule = "a call waits in vain only while another has the key" // only without faults
-	Told       Rule = "a fn that ends its transaction is told so"
+	Told       Rule = "a fn that ends its transaction gets an error"
 	Success    Rule = "an acknowledged success has its effect"
 	OwnAnswer  Rule = "a call that executed answers with its own execution"
 	Reject     Rule = "Reject undoes what fn wrote"
@@ -23,7 +23,7 @@ const (
 	Replayed   Rule = "a response that is replayed has its effect"
 	Expired    Rule = "an expired record is not replayed"
 	Bytes      Rule = "an answer is, byte for byte, the response that was committed"
-	Readable   Rule = "a recorded response can be read by who has its key"
+	Readable   Rule = "a caller with the key can read a recorded response"
 	Times      Rule = "all answers from one execution tell the same times"
 	Rejection  Rule = "all answers from one execution agree on whether it was rejected"
 	EffectMade Rule = "an effect is of a call for its key"
@@ -45,8 +45,8 @@ const (
 	Retained      Rule = "a record that is retained is not purged"      // not if the clock jumped
 	Grace         Rule = "an expired record is not purged in its grace" // not if the clock jumped
 	WholeEffect   Rule = "an effect is there as a whole"
-	Balances      Rule = "balances are what the entries say"
-	WholeCaller   Rule = "what the caller of DoTx wrote is there as a whole"
+	Balances      Rule = "balances are the sums of the entries"
+	WholeCaller   Rule = "the writes of the caller of DoTx are committed as a whole"
 	NoConnection  Rule = "no connection is left over"
 	NoLock        Rule = "no lock is left over"
 	NoTransaction Rule = "no prepared transaction is left over"
@@ -57,24 +57,24 @@ const (
 // Rules that are verified in other ways.
 const (
 	NoGoroutine Rule = "no goroutine is left over"
-	Tenant      Rule = "what a tenant was answered is at its home once, and nowhere else"
-	Recovers    Rule = "the server recovers, with what was acknowledged" // otherwise there is no state to check
+	Tenant      Rule = "an answered write of a tenant is stored once, at the home of the tenant"
+	Recovers    Rule = "the server recovers with every acknowledged commit" // otherwise there is no state to check
 )
 
 // Rules about operations that package audit verifies.
 const (
 	CallOnce    Rule = "a call has its effect at most once"
 	CallMade    Rule = "an operation that has ended has made its calls"
-	Durable     Rule = "a call is made for an operation that is on record"
+	Durable     Rule = "a call is made only for a recorded operation"
 	StepOnce    Rule = "a step in Postgres is committed once"
-	StepWhole   Rule = "what a step has written and what is remembered of it are there together"
+	StepWhole   Rule = "the writes of a step and its record are committed together"
 	UndoneOnce  Rule = "an undo runs once if its step is done and the operation is undone, and otherwise never"
 	UndoneOrder Rule = "undos run in the reverse order of their steps"
-	UndoneLast  Rule = "no step is taken once an undo has run"
-	UndoneValue Rule = "an undo is given the value of its step"
+	UndoneLast  Rule = "no step runs after an undo"
+	UndoneValue Rule = "an undo gets the value of its step"
 	Ends        Rule = "an operation ends, or is parked"
-	Reason      Rule = "what is parked is parked for a reason that is true"
-	Acknowledge Rule = "an operation has ended as its callers were told"
+	Reason      Rule = "the reason of a parked operation is true"
+	Acknowledge Rule = "an operation ends with the outcome that its callers got"
 	SameAnswer  Rule = "all callers of an operation get the same answer"
 	OneOutcome  Rule = "a key has one outcome"
 	Signalled   Rule = "a signal that came in time is received"
@@ -84,38 +84,38 @@ const (
 // Further rules about operations. They matter if the code changes, functions fail or calls are
 // declined.
 const (
-	InDoubt   Rule = "a call that was begun is gone on with, with nothing in front of it"
+	InDoubt   Rule = "a call that was begun is recorded, and no step is put before it"
 	OneKey    Rule = "a charge is made under one key"
-	Stands    Rule = "what was charged and not taken back is what the answer says"
-	Kept      Rule = "what a run has learned is kept, however it ends"
-	SameError Rule = "the error of a step says the same whenever it is replayed"
-	SameValue Rule = "a function is given the value that its step has returned"
-	Unsent    Rule = "an attempt that was not made settles none that was"
+	Stands    Rule = "the answer lists the charges that were not undone"
+	Kept      Rule = "an outcome that a run got is recorded, however the run ends"
+	SameError Rule = "a replayed error of a step is equal to the first"
+	SameValue Rule = "a replayed value of a step is equal to the first"
+	Unsent    Rule = "an attempt that was not sent settles no earlier attempt"
 	Canceled  Rule = "no call is begun once its operation is canceled"
-	Waits     Rule = "a cancel waits for the answer of a call under way"
-	Anew      Rule = "a call that waits for what is canceled does not begin it anew"
-	Awaited   Rule = "a call that has waited for an operation is not told of another one"
-	Innocent  Rule = "what is parked because it never gets on is to blame for that"
-	Woken     Rule = "what was taken up is worked on, or taken up again within seconds" // only without faults
+	Waits     Rule = "a cancel waits for the answer of a call in progress"
+	Anew      Rule = "a call that waits for an operation that is canceled begins no other one"
+	Awaited   Rule = "a call that waited for an operation gets the outcome of that operation"
+	Innocent  Rule = "an operation is parked for too many deaths only if it causes them"
+	Woken     Rule = "a claimed operation is worked on, or claimed again within seconds" // only without faults
 	Child     Rule = "a child is begun once, together with the step of its parent"
-	ChildTold Rule = "a parent sees of its child what is on record of the child"
-	ChildCut  Rule = "what is canceled cancels the child that it awaits"
-	Mended    Rule = "a person can let go on with what is parked"
+	ChildTold Rule = "a parent sees the recorded outcome of its child"
+	ChildCut  Rule = "a canceled operation cancels the child that it awaits"
+	Mended    Rule = "a person can resume a parked operation"
 )
 
 // Rules about messages that package inquiry verifies.
 const (
-	Published    Rule = "what is committed to the outbox is published, or is a dead letter"
-	Said         Rule = "what is published was committed to the outbox"
+	Published    Rule = "a message in the outbox is published, or is a dead letter"
+	Said         Rule = "a published message was committed to the outbox"
 	AsAdded      Rule = "a message is published as it was added"
 	PublishOrder Rule = "the messages of a key are published in their order"
 	Effect       Rule = "a message that was published has its effect, or is a dead letter"
 	EffectOnce   Rule = "a message has its effect once for each consumer"
 	EffectOrder  Rule = "the messages of a key have their effects in their order"
-	Caused       Rule = "what a handler puts into the outbox is there with its effect, once"
-	Dead         Rule = "a dead letter has failed as often as it may"
+	Caused       Rule = "a message that a handler adds is committed with its effect, once"
+	Dead         Rule = "a dead letter has had all its attempts"
 	Forged       Rule = "another payload under a known id is refused"
-	DoneTold     Rule = "a message of which a consumer is told that it is done has its effect"
+	DoneTold     Rule = "a message that a consumer reports as done has its effect"
 	InTime       Rule = "a message is published within two seconds of its commit, or of when it is due" // only without faults
-	NoDeadlock   Rule = "batches do not deadlock, in whatever order their messages come"
+	NoDeadlock   Rule = "batches do not deadlock, whatever the order of their messages"
 )

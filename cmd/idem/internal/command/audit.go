@@ -24,9 +24,8 @@ type auditCommand struct {
 }
 
 func (auditCommand) Help() string {
-	return `Every change that a person makes to a record, an operation, a dead letter or a relay, by this command or by a program, is put on record in its own
-transaction: what is not here was not done, and what was refused is not here. BY is who was named, and the role that had logged in.
-The latest come first. A purge deletes them after a year.
+	return `Every change that a person makes to a record, an operation, a dead letter or a relay, by this command or by a program, is stored in the
+transaction of the change. A change that was refused is not listed. BY is the named person and the database role. The latest come first. A purge deletes them after a year.
 
 Example: idem audit --since 7d --act cancel`
 }

@@ -35,7 +35,7 @@ func (c *outboxForgetCommand) Run(s *session) error {
 	err = outbox.ForgetRelay(ctx, pool, c.Name)
 	switch {
 	case errors.Is(err, outbox.ErrNoRelay):
-		return noRecordError{fmt.Sprintf("there is no relay %q on record", page.Safe(c.Name))}
+		return noRecordError{fmt.Sprintf("no relay %q is stored", page.Safe(c.Name))}
 	case errors.Is(err, outbox.ErrRelayRuns):
 		return refusedError{fmt.Sprintf("nothing was changed: a process runs the relay %q; stop it first", page.Safe(c.Name))}
 	case err != nil:

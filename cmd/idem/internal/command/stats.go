@@ -209,7 +209,7 @@ func purging(p *page.Page, v stats.Stats) string {
 		if sweep.Active() {
 			text += "; one is under way, " + share
 		} else {
-			text += "; one was left at " + share + ", and nothing goes on with it"
+			text += "; one was left at " + share + ", and no process continues it"
 		}
 	}
 	if sweep.WaitingFor != "" {

@@ -154,7 +154,7 @@ func TestStatsTellASweepUnderWayFromOneThatWasLeft(t *testing.T) {
 	d.idem("stats", "--json").want(t, 0, `"under_way": true`)
 	for _, left := range []string{"UPDATE idem.sweeps SET seen_at = now() - interval '1 h'", "UPDATE idem.sweeps SET sweeper = NULL, seen_at = NULL"} {
 		d.exec(left)
-		d.idem("stats").want(t, 0, "one was left at 50 %, and nothing goes on with it")
+		d.idem("stats").want(t, 0, "one was left at 50 %, and no process continues it")
 		d.idem("stats", "--json").want(t, 0, `"under_way": false`)
 	}
 	d.exec("ALTER TABLE idem.sweeps RENAME TO away")

@@ -143,7 +143,7 @@ func TestDoctorFindsTransactionsThatHoldBackVacuumOrKeys(t *testing.T) {
 	w.quiet("held-keys")
 }
 
-// Ending a session in another database would harm another service and help nobody.
+// Ending a session in another database would harm another service without any benefit.
 func TestDoctorBlamesNoTransactionOfAnotherDatabase(t *testing.T) {
 	t.Parallel()
 	w := newWard(t)

@@ -128,7 +128,7 @@ func (j *job) mirror(ctx context.Context) error {
 	return j.alone(ctx, "waits for a moment without writers", func(tx pgx.Tx) error {
 		return execute(ctx, tx, []string{
 			fmt.Sprintf("LOCK TABLE %s IN SHARE ROW EXCLUSIVE MODE", j.old),
-			fmt.Sprintf("TRUNCATE %s", j.parted), // rows of an earlier run whose triggers somebody has dropped
+			fmt.Sprintf("TRUNCATE %s", j.parted), // an earlier run may have left rows here after its triggers were dropped
 			fmt.Sprintf("CREATE TRIGGER %s AFTER INSERT OR UPDATE OR DELETE ON %s FOR EACH ROW EXECUTE FUNCTION %s()", trigger, j.old, j.parted),
 			fmt.Sprintf("CREATE TRIGGER %s_truncate AFTER TRUNCATE ON %s FOR EACH STATEMENT EXECUTE FUNCTION %s()", trigger, j.old, j.parted),
 		})

@@ -117,7 +117,7 @@ func (m model) purging() []string {
 	lines := []string{m.dim(padRight("last sweep", nameWidth)) + last}
 	switch {
 	case sweep.InProgress && !sweep.Active():
-		lines = append(lines, m.dim(padRight("sweep", nameWidth))+"one was left half-way, and nothing goes on with it")
+		lines = append(lines, m.dim(padRight("sweep", nameWidth))+"one was left half-way, and no process continues it")
 	case sweep.WaitingFor != "":
 		lines = append(lines, m.dim(padRight("sweep", nameWidth))+m.yellow("waits for: "+page.Safe(string(sweep.WaitingFor))))
 	case sweep.InProgress && sweep.TotalPages > 0:
