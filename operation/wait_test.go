@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -197,50 +198,68 @@ func TestDo_WaiterGetsTheOutcomeItHasWaitedFor(t *testing.T) {
 // learns the outcome of that operation, even if the key is free before the call looks.
 func TestDo_WaiterOfACallerThatLeavesLearnsTheOutcome(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
-	type waiter struct{}
-	looks, goOn := make(chan struct{}, 100), make(chan struct{})
-	pool := pgtest.Open(t, s.dsn, func(c *pgxpool.Config) {
-		c.PrepareConn = func(ctx context.Context, _ *pgx.Conn) (bool, error) {
-			if ctx.Value(waiter{}) != nil {
-				looks <- struct{}{}
-				<-goOn
+	for name, test := range map[string]struct {
+		cancel bool
+		want   error
+	}{"canceled": {true, operation.ErrCanceled}, "completed": {false, nil}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			type waiter struct{}
+			looks, goOn := make(chan struct{}, 100), make(chan struct{})
+			pool := pgtest.Open(t, s.dsn, func(c *pgxpool.Config) {
+				c.PrepareConn = func(ctx context.Context, _ *pgx.Conn) (bool, error) {
+					if ctx.Value(waiter{}) != nil {
+						looks <- struct{}{}
+						<-goOn
+					}
+					return true, nil
+				}
+			})
+			begun := make(chan struct{}, 10)
+			var answers atomic.Bool
+			d := operation.Define("charge", func(op *operation.Op, _ string) (idem.Response, error) {
+				_, err := operation.Call(op, "charge", operation.Keyed(time.Hour), func(ctx context.Context, _ string) (int, error) {
+					if answers.Load() {
+						return 1, nil
+					}
+					begun <- struct{}{}
+					<-ctx.Done()
+					return 0, operation.NotSent(ctx.Err())
+				})
+				return created, err
+			})
+			do := func(ctx context.Context, ended chan<- error, opts ...idem.Option) {
+				_, err := d.Do(ctx, pool, scope, "k", hashA, "", append(opts, idem.WithWait(limit))...)
+				ended <- err
 			}
-			return true, nil
-		}
-	})
-	begun := make(chan struct{}, 10)
-	d := operation.Define("charge", func(op *operation.Op, _ string) (idem.Response, error) {
-		_, err := operation.Call(op, "charge", operation.Keyed(time.Hour), func(ctx context.Context, _ string) (int, error) {
-			begun <- struct{}{}
-			<-ctx.Done()
-			return 0, operation.NotSent(ctx.Err())
+			first, leave := context.WithCancel(t.Context())
+			left, waited, waiting := make(chan error, 1), make(chan error, 1), make(waits, 10)
+			go do(first, left)
+			await(t, "the call", begun)
+			second, end := context.WithTimeout(context.WithValue(t.Context(), waiter{}, true), time.Minute)
+			defer end()
+			go do(second, waited, idem.WithObserver(waiting))
+			await(t, "the second caller to wait", (chan struct{})(waiting))
+			id := s.operationID()
+			if test.cancel {
+				must(t, operation.Cancel(t.Context(), s.pool, id))
+			}
+			leave()
+			await(t, "the first caller to leave", left)
+			await(t, "the second caller to look", looks)
+			answers.Store(true)
+			eventually(t, "the operation to end", func() bool {
+				_ = d.Resume(t.Context(), s.pool, id)
+				return s.count(`select count(*) from idem.operations where state in ('undone', 'completed')`) == 1
+			})
+			close(goOn)
+			if err := await(t, "the second caller", waited); !errors.Is(err, test.want) {
+				t.Errorf("the second caller got %v, want %v", err, test.want)
+			}
+			s.wantCount(1, `select count(*) from idem.operations`)
 		})
-		return created, err
-	})
-	do := func(ctx context.Context, ended chan<- error, opts ...idem.Option) {
-		_, err := d.Do(ctx, pool, scope, "k", hashA, "", append(opts, idem.WithWait(limit))...)
-		ended <- err
 	}
-	first, leave := context.WithCancel(t.Context())
-	left, waited, waiting := make(chan error, 1), make(chan error, 1), make(waits, 10)
-	go do(first, left)
-	await(t, "the call", begun)
-	second, end := context.WithTimeout(context.WithValue(t.Context(), waiter{}, true), time.Minute)
-	defer end()
-	go do(second, waited, idem.WithObserver(waiting))
-	await(t, "the second caller to wait", (chan struct{})(waiting))
-	must(t, operation.Cancel(t.Context(), s.pool, s.operationID()))
-	leave()
-	await(t, "the first caller to leave", left)
-	await(t, "the second caller to look", looks)
-	eventually(t, "the operation to be undone", func() bool {
-		return errors.Is(d.Resume(t.Context(), s.pool, s.operationID()), operation.ErrCanceled) ||
-			s.count(`select count(*) from idem.operations where state = 'undone'`) == 1
-	})
-	close(goOn)
-	want(t, operation.ErrCanceled)(nil, await(t, "the second caller", waited))
-	s.wantCount(1, `select count(*) from idem.operations`)
 }
 
 // No operation has a key that idem.Do has answered.
