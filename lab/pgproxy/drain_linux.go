@@ -24,9 +24,13 @@ func drain(conn net.Conn) {
 	}
 }
 
-// unsent returns the number of bytes in the send buffer that the peer has not acknowledged.
+// unsent returns the number of bytes in the send buffer that the peer has not acknowledged. It is 0
+// once the peer has reset the connection, although the kernel still counts the bytes then.
 func unsent(raw syscall.RawConn) (n int32) {
 	err := raw.Control(func(fd uintptr) {
+		if state(fd) == tcpClose {
+			return
+		}
 		_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, fd, syscall.TIOCOUTQ, uintptr(unsafe.Pointer(&n)))
 		if errno != 0 {
 			n = 0
@@ -36,4 +40,18 @@ func unsent(raw syscall.RawConn) (n int32) {
 		return 0
 	}
 	return n
+}
+
+const tcpClose = 7 // TCP_CLOSE of Linux
+
+// state returns the state of a TCP socket, which is the first byte of TCP_INFO. It returns tcpClose
+// if the kernel does not say.
+func state(fd uintptr) (s uint8) {
+	size := uint32(1)
+	_, _, errno := syscall.Syscall6(syscall.SYS_GETSOCKOPT, fd, syscall.IPPROTO_TCP, syscall.TCP_INFO,
+		uintptr(unsafe.Pointer(&s)), uintptr(unsafe.Pointer(&size)), 0)
+	if errno != 0 {
+		return tcpClose
+	}
+	return s
 }
