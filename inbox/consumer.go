@@ -87,8 +87,9 @@ func (c *consumer) fail(ctx context.Context, d *delivery, cause error) error {
 	return c.bury(ctx, d, d.ID, total, cause)
 }
 
-// hinder postpones a message whose handler was hindered, for example by a lock. It counts no
-// attempt. The backoff grows with each hindered attempt, because the cause may last.
+// hinder postpones a message whose handler could not run, for example because another transaction
+// held a lock. It counts no attempt. The backoff grows with each hindered attempt, because the cause
+// may last.
 func (c *consumer) hinder(ctx context.Context, d *delivery, cause error) error {
 	backoff := min(c.backoff(d.hindered+1), max(maxHinderedBackoff, c.minBackoff))
 	_, err := c.record(ctx, d, db.CountFailure{Hindered: 1, Pause: backoff}, cause)
@@ -101,8 +102,9 @@ func (c *consumer) hinder(ctx context.Context, d *delivery, cause error) error {
 // maxHinderedBackoff is the longest backoff of a hindered message, whose lock may be released soon.
 const maxHinderedBackoff = 30 * time.Second
 
-// refuse makes a message a dead letter without an attempt. If the ID is invalid or belongs to
-// another payload, the dead letter has a substitute ID.
+// refuse makes a message a dead letter without an attempt. The dead letter has a substitute ID,
+// because the ID is invalid or belongs to another payload. A message that has killed its process
+// too often keeps its ID.
 func (c *consumer) refuse(ctx context.Context, d *delivery, cause error) error {
 	if errors.Is(cause, ErrKilled) {
 		return c.bury(ctx, d, d.ID, d.attempts, cause)
@@ -160,8 +162,8 @@ func (c *consumer) bury(ctx context.Context, d *delivery, id string, attempts in
 
 // announce counts an attempt at a redelivered message before the attempt begins. If the process is
 // killed during the attempt, the broker delivers the message again, and the count stands. The
-// message has to be alone in its group: otherwise the announcements of the others would count as
-// well.
+// message has to be alone in its group: otherwise a crash would count against every message of the
+// group.
 //
 // announce returns the error of the lock if another process is handling the message for longer than
 // lockWait. After a deadlock or a serialization failure it returns nil, and the attempt is

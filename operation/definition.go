@@ -77,7 +77,7 @@
 // states the outcome of a call, [Retry] resumes the operation, and [Cancel] undoes it. Steps are
 // recognized by their position and their name. If new code asks for other steps than the recorded
 // ones, the operation parks. [Op.Changed] lets new code follow another path, and [Replay] runs new
-// code on the history of an operation. docs/operations-reference.md has the rules, limits and costs.
+// code on the history of an operation. docs/operations-reference.md has the rules and the costs.
 package operation
 
 import (

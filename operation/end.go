@@ -15,8 +15,8 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// conclude returns what follows from the end of the function, which has returned err. If the run
-// was stopped before, other than to unwind, conclude returns only the stop.
+// conclude decides how a run ends after the function of the operation returned err. If a step has
+// stopped the run for any reason except stopUnwound, conclude returns that stop and no decision.
 func (op *Op) conclude(err error) (d decision, how exit, s *stop) {
 	_, rejected := bridge.RejectionOf(err)
 	switch {
@@ -26,7 +26,7 @@ func (op *Op) conclude(err error) (d decision, how exit, s *stop) {
 		how = exitFailed
 	}
 	if op.callsOpen && how != exitFailed && op.stopped == nil {
-		_ = op.misuse("Go without Wait")
+		_ = op.misuse("the function returned before Wait for its Go calls")
 	}
 	_ = op.halted()
 	switch s := op.stopped; {
@@ -61,7 +61,7 @@ func (op *Op) end(resp idem.Response, err error) bridge.Ending {
 		}
 		return op.complete(complete, bridge.Response(resp), db.OperationCompleted)
 	case d.do == park:
-		if op.stopped == nil { // or else err is only what the function made of the stop
+		if op.stopped == nil { // after stopUnwound, err is the stop itself and no cause
 			d.stop.cause = err
 		}
 		return op.endStopped(d.stop)
@@ -221,13 +221,14 @@ func (w *work) releaseInstance(end bridge.Ending) bridge.Ending {
 	return end
 }
 
-// unwind runs the undos of all done steps, the last step first, and ends the operation: in
-// ErrCanceled if it was canceled, else in the recorded error, else in err.
+// unwind runs the undos of all done steps, the last step first, and ends the operation. A canceled
+// operation ends in ErrCanceled. Any other operation ends in the recorded error, or in err if none
+// is recorded.
 //
-// Uncommitted writes are rolled back before. The first commit records the decision to undo the
-// operation, together with the error in which it ends. From then on a later run cannot change
-// either. An answer that cannot be recorded, because it is too large, fails the run before any
-// undo.
+// unwind first rolls back uncommitted writes. Its first commit records the decision to undo the
+// operation, together with the error in which the operation ends. A later run follows that record;
+// only Cancel replaces the error. If a rejection is too large to store, the run fails before the
+// first undo.
 func (op *Op) unwind(err error) bridge.Ending {
 	w := op.work
 	op.stopped = nil
@@ -295,7 +296,7 @@ func (op *Op) settleEnd(err error) (end error, rejected *bridge.Response, stoppe
 	}
 	seen, failed := restore(w.definition.knownErrors, stored)
 	if failed != nil {
-		return nil, nil, op.park("", ReasonValueUnreadable, "the recorded error in which the operation ends %v", failed)
+		return nil, nil, op.park("", ReasonValueUnreadable, "the recorded error of the operation %v", failed)
 	}
 	if resp, isRejected := bridge.RejectionOf(seen); isRejected {
 		return nil, &resp, nil
@@ -327,7 +328,7 @@ func (op *Op) correctUndos() error {
 		stepName, index := splitUndoName(name)
 		count[stepName] = max(count[stepName], index+1)
 		if s.Outcome == db.StepBegun && !planned[name] && op.work.unrecorded[s.Seq].Name != name {
-			return op.park(stepName, ReasonCallInDoubt, "the undo of step %q may have happened, and the code no longer has it: ask the other side, and Resolve the step", stepName)
+			return op.park(stepName, ReasonCallInDoubt, "the undo of step %q may have happened, and this version of the code does not have it: ask the other side, and Resolve the step", stepName)
 		}
 	}
 	for seq := 1; seq <= len(j.steps); seq++ {
@@ -355,7 +356,8 @@ func (op *Op) awaitChildren() error {
 	return nil
 }
 
-// runUndo runs an undo, unless it is recorded as done, or its step is not. An UndoTx joins the
+// runUndo runs an undo. It does nothing if the step of the undo is not recorded as done, or if the
+// undo is already recorded as done. An UndoTx joins the
 // transaction of the run; an UndoCall is made like a Call. If the undo fails, the operation parks.
 func (op *Op) runUndo(u *plannedUndo) error {
 	name := undoName(u.stepName, u.index)

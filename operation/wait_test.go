@@ -194,8 +194,8 @@ func TestDo_WaiterGetsTheOutcomeItHasWaitedFor(t *testing.T) {
 	}
 }
 
-// A call waits in memory for a caller of its process that began an operation and then left. The call
-// learns the outcome of that operation, even if the key is free before the call looks.
+// A call waits in memory for a caller of its process that began an operation and then left. The
+// call learns the outcome of that operation, even if the key is free before the call looks.
 func TestDo_WaiterOfACallerThatLeavesLearnsTheOutcome(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

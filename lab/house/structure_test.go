@@ -10,10 +10,13 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/idem-go/idem/lab/optional"
 )
 
 // The packages that a reader goes through from the front door to the database. Not internal/canon: values, arrays and
@@ -186,4 +189,19 @@ func pathBetween(uses map[string][]string, from, to string, tried map[string]boo
 		}
 	}
 	return nil
+}
+
+// TestRepository_HasNoLargeFiles fails if a program or another large file is committed by accident.
+func TestRepository_HasNoLargeFiles(t *testing.T) {
+	t.Parallel()
+	optional.Program(t, "git")
+	list, err := exec.Command("git", "ls-files", "-z").Output()
+	if err != nil {
+		t.Skip("needs a git repository: ", err)
+	}
+	for name := range strings.SplitSeq(strings.TrimRight(string(list), "\x00"), "\x00") {
+		if info, err := os.Stat(name); err == nil && info.Size() > 1<<20 {
+			t.Errorf("%s has %d bytes: remove it, or keep it elsewhere", name, info.Size())
+		}
+	}
 }
