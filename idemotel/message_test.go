@@ -52,6 +52,8 @@ func TestMessagesThatAreRelayedAreCountedByWhatBecameOfThem(t *testing.T) {
 	for _, name := range []string{
 		"idem.outbox.messages idem.outcome=published", "idem.outbox.messages idem.outcome=failed",
 		"idem.outbox.publish.duration idem.outcome=published", "idem.outbox.publish.duration idem.outcome=failed",
+		"messaging.client.operation.duration messaging.operation.name=publish messaging.system=idem",
+		"messaging.client.operation.duration error.type=failed messaging.operation.name=publish messaging.system=idem",
 	} {
 		if values[name] != 1 {
 			t.Errorf("%s is %v: %v", name, values[name], values)
@@ -97,6 +99,9 @@ func TestMessagesThatAConsumerIsGivenAreCountedByTheirOutcome(t *testing.T) {
 	}
 	if n := values["idem.inbox.handle.duration idem.consumer=billing"]; n != 5 {
 		t.Errorf("%v calls are measured: %v", n, values)
+	}
+	if n := values["messaging.process.duration messaging.consumer.group.name=billing messaging.operation.name=process messaging.system=idem"]; n != 5 {
+		t.Errorf("%v calls are measured by the semantic conventions: %v", n, values)
 	}
 }
 

@@ -391,3 +391,14 @@ func TestPackageLinksTheAPIAndNoSDK(t *testing.T) {
 		}
 	}
 }
+
+func TestNew_NamesTheSemanticConventions(t *testing.T) {
+	t.Parallel()
+	s := newSeen(t)
+	s.observer().TracePublished(t.Context(), outbox.TracePublishedData{Given: 1, Published: 1})
+	for _, scope := range s.collect().ScopeMetrics {
+		if !strings.HasPrefix(scope.Scope.SchemaURL, "https://opentelemetry.io/schemas/") {
+			t.Errorf("the schema of the metrics is %q", scope.Scope.SchemaURL)
+		}
+	}
+}
