@@ -44,7 +44,7 @@ func relay(t *testing.T, s *seen, pool *pgxpool.Pool, m outbox.Message) {
 	}
 }
 
-func TestMessagesThatAreRelayedAreCountedByWhatBecameOfThem(t *testing.T) {
+func TestObserver_CountsPublishedMessages(t *testing.T) {
 	t.Parallel()
 	s, pool := newSeen(t), pgtest.New(t)
 	relay(t, s, pool, outbox.Message{Topic: "orders", Key: "k", Payload: []byte("p")})
@@ -72,7 +72,7 @@ func TestMessagesThatAreRelayedAreCountedByWhatBecameOfThem(t *testing.T) {
 	}
 }
 
-func TestMessagesThatAConsumerIsGivenAreCountedByTheirOutcome(t *testing.T) {
+func TestObserver_CountsHandledMessages(t *testing.T) {
 	t.Parallel()
 	s, pool := newSeen(t), pgtest.New(t)
 	observed := inbox.WithObserver(s.observer())
@@ -105,7 +105,7 @@ func TestMessagesThatAConsumerIsGivenAreCountedByTheirOutcome(t *testing.T) {
 	}
 }
 
-func TestWhatHindersAConsumerAndItsPausesAreCounted(t *testing.T) {
+func TestObserver_CountsHinderedAndPausedMessages(t *testing.T) {
 	t.Parallel()
 	s, pool := newSeen(t), pgtest.New(t)
 	for i, failure := range []error{nil, &pgconn.PgError{Code: "55P03"}, errors.New("the bank is away"), nil} {
@@ -125,7 +125,7 @@ func TestWhatHindersAConsumerAndItsPausesAreCounted(t *testing.T) {
 	}
 }
 
-func TestConsumersBeyondTheHundredthAreNotToldApart(t *testing.T) {
+func TestObserver_LimitsTheNamesOfConsumers(t *testing.T) {
 	t.Parallel()
 	s := newSeen(t)
 	o := s.observer()
