@@ -36,7 +36,7 @@ func metaOf(err error) http.Header {
 }
 
 // A retry may use another protocol and reach another server.
-func TestRetryIsAnsweredWithTheRecordedReplyInEachProtocol(t *testing.T) {
+func TestServer_RetryGetsTheRecordedReply(t *testing.T) {
 	t.Parallel()
 	for name, options := range protocols {
 		t.Run(name, func(t *testing.T) {
@@ -60,7 +60,7 @@ func TestRetryIsAnsweredWithTheRecordedReplyInEachProtocol(t *testing.T) {
 	}
 }
 
-func TestEachCodeIsCommittedFinalOrForgotten(t *testing.T) {
+func TestServer_CommitsRecordsOrForgetsByCode(t *testing.T) {
 	t.Parallel()
 	final := map[connect.Code]bool{
 		connect.CodeInvalidArgument: true, connect.CodeNotFound: true, connect.CodeAlreadyExists: true, connect.CodePermissionDenied: true,
@@ -119,7 +119,7 @@ func told(t *testing.T, err error) string {
 	return fmt.Sprint(said.Code(), " ", said.Message(), " ", reasons)
 }
 
-func TestErrorThatIsNoneOfConnectLeavesTheKeyFree(t *testing.T) {
+func TestServer_PlainErrorLeavesTheKeyFree(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.then = func(context.Context, pgx.Tx, *connect.Request[pb.SimpleRequest]) (*connect.Response[pb.SimpleResponse], error) {
@@ -134,7 +134,7 @@ func TestErrorThatIsNoneOfConnectLeavesTheKeyFree(t *testing.T) {
 	s.wantOrders(t, 0)
 }
 
-func TestKeyIsThatOfOneCallerMethodAndRequest(t *testing.T) {
+func TestKey_BelongsToCallerMethodAndRequest(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	client := dial(t, s.serve(t, config()))
@@ -156,7 +156,7 @@ func TestKeyIsThatOfOneCallerMethodAndRequest(t *testing.T) {
 	s.wantOrders(t, 2)
 }
 
-func TestCallWithoutAKeyOrWithMoreThanOneIsRefused(t *testing.T) {
+func TestKey_MustBeExactlyOne(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	url := s.serve(t, config())
@@ -180,7 +180,7 @@ func TestCallWithoutAKeyOrWithMoreThanOneIsRefused(t *testing.T) {
 	s.wantOrders(t, 0)
 }
 
-func TestKeyMayBeAFieldOfTheRequest(t *testing.T) {
+func TestKey_MayBeAFieldOfTheRequest(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	c := config()
@@ -200,7 +200,7 @@ func TestKeyMayBeAFieldOfTheRequest(t *testing.T) {
 	s.wantOrders(t, 1)
 }
 
-func TestCallInProgressIsToldWhenToComeAgain(t *testing.T) {
+func TestServer_InProgressHasARetryDelay(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	begun, release := make(chan struct{}), make(chan struct{})
@@ -239,7 +239,7 @@ func TestCallInProgressIsToldWhenToComeAgain(t *testing.T) {
 
 // Headers that a handler set in a rolled-back run are not sent, and each run gets the original
 // request. Headers of outer interceptors are kept.
-func TestHandlerThatIsRunAgainStartsAfresh(t *testing.T) {
+func TestServer_EachRunHasAFreshRequest(t *testing.T) {
 	t.Parallel()
 	for protocol, options := range protocols {
 		t.Run(protocol, func(t *testing.T) {
@@ -286,7 +286,7 @@ func TestHandlerThatIsRunAgainStartsAfresh(t *testing.T) {
 }
 
 // A simple handler has no wrappers around its messages, and sets headers through its context.
-func TestSimpleHandlerIsOneLikeOthers(t *testing.T) {
+func TestServer_WorksWithSimpleHandlers(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	keyed, err := idemconnect.New(s.pool, config())
@@ -308,7 +308,7 @@ func TestSimpleHandlerIsOneLikeOthers(t *testing.T) {
 	s.wantOrders(t, 1)
 }
 
-func TestHandlerThatPanicsLeavesTheKeyFree(t *testing.T) {
+func TestServer_PanicLeavesTheKeyFree(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	var calm atomic.Bool
@@ -330,7 +330,7 @@ func TestHandlerThatPanicsLeavesTheKeyFree(t *testing.T) {
 	s.wantOrders(t, 1)
 }
 
-func TestFailureOfTheDatabaseIsUnavailable(t *testing.T) {
+func TestServer_DatabaseFailureIsUnavailable(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.then = func(context.Context, pgx.Tx, *connect.Request[pb.SimpleRequest]) (*connect.Response[pb.SimpleResponse], error) {
@@ -347,7 +347,7 @@ func TestFailureOfTheDatabaseIsUnavailable(t *testing.T) {
 	s.wantOrders(t, 0)
 }
 
-func TestReplyThatIsTooLargeIsNotCommitted(t *testing.T) {
+func TestServer_TooLargeReplyIsNotCommitted(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.then = func(context.Context, pgx.Tx, *connect.Request[pb.SimpleRequest]) (*connect.Response[pb.SimpleResponse], error) {
@@ -361,7 +361,7 @@ func TestReplyThatIsTooLargeIsNotCommitted(t *testing.T) {
 	s.wantOrders(t, 0)
 }
 
-func TestCallWithoutAKeyHasATransactionIfKeysAreOptional(t *testing.T) {
+func TestOptional_CallWithoutAKeyHasATransaction(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	c := config()
@@ -380,7 +380,7 @@ func TestCallWithoutAKeyHasATransactionIfKeysAreOptional(t *testing.T) {
 	s.wantOrders(t, 1)
 }
 
-func TestScopeThatRefusesIsAsked(t *testing.T) {
+func TestScope_ErrorRefusesTheCall(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	for _, test := range []struct {
@@ -399,7 +399,7 @@ func TestScopeThatRefusesIsAsked(t *testing.T) {
 	s.wantOrders(t, 0)
 }
 
-func TestStreamsAreRefused(t *testing.T) {
+func TestServer_RefusesStreams(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	for _, test := range []struct {
@@ -433,7 +433,7 @@ func TestStreamsAreRefused(t *testing.T) {
 }
 
 // Without the generated code of a method, the server could not replay its reply.
-func TestMethodWithoutGeneratedCodeIsRefused(t *testing.T) {
+func TestServer_MethodWithoutGeneratedCodeIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	keyed, err := idemconnect.New(s.pool, config())
@@ -453,7 +453,7 @@ func TestMethodWithoutGeneratedCodeIsRefused(t *testing.T) {
 	}
 }
 
-func TestConfigurationIsChecked(t *testing.T) {
+func TestNew_RejectsAnInvalidConfig(t *testing.T) {
 	t.Parallel()
 	pool := newShop(t).pool
 	c := config()
@@ -481,7 +481,7 @@ func TestConfigurationIsChecked(t *testing.T) {
 
 // The acknowledgment of a COMMIT is lost. With a key the record shows the outcome, and the client
 // gets the reply. Without a key there is no record.
-func TestLostAcknowledgementIsResolvedIfThereIsAKey(t *testing.T) {
+func TestServer_ResolvesALostAcknowledgement(t *testing.T) {
 	t.Parallel()
 	for _, key := range []string{"k", ""} {
 		s := newShop(t)
@@ -499,7 +499,7 @@ func TestLostAcknowledgementIsResolvedIfThereIsAKey(t *testing.T) {
 	}
 }
 
-func TestDeadlineOfACallLeavesTheKeyFree(t *testing.T) {
+func TestServer_DeadlineLeavesTheKeyFree(t *testing.T) {
 	t.Parallel()
 	for protocol, options := range protocols {
 		t.Run(protocol, func(t *testing.T) {
@@ -531,7 +531,7 @@ func TestDeadlineOfACallLeavesTheKeyFree(t *testing.T) {
 
 // Many callers use one key with all protocols at once, and some of them disconnect. There is one
 // effect, and all others get the same reply.
-func TestManyCallersOfOneKeyHaveOneEffect(t *testing.T) {
+func TestServer_ManyCallersOfAKeyHaveOneEffect(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	urls := []string{s.serve(t, config()), s.serve(t, config())}
@@ -573,7 +573,7 @@ func TestManyCallersOfOneKeyHaveOneEffect(t *testing.T) {
 
 // Protobuf cannot encode text that is not valid UTF-8, so the record has a repaired text. The first
 // caller must get the same text as a replay.
-func TestStatusIsTheSameInAReplayWhateverItsTextIs(t *testing.T) {
+func TestServer_ReplaysTheTextOfAStatus(t *testing.T) {
 	t.Parallel()
 	for name, options := range protocols {
 		t.Run(name, func(t *testing.T) {
@@ -602,7 +602,7 @@ func TestStatusIsTheSameInAReplayWhateverItsTextIs(t *testing.T) {
 }
 
 // Connect sends an empty message for a nil pointer.
-func TestNilReplyIsAnEmptyOne(t *testing.T) {
+func TestServer_NilReplyIsEmpty(t *testing.T) {
 	t.Parallel()
 	for name, options := range protocols {
 		t.Run(name, func(t *testing.T) {

@@ -52,7 +52,7 @@ func loses(handler http.Handler, lost *atomic.Int64) http.Handler {
 }
 
 // Each call has one effect and its own reply.
-func TestClientOfAServerThatLosesEverySecondAnswerHasOneEffectPerCall(t *testing.T) {
+func TestClient_LostAnswersHaveOneEffectPerCall(t *testing.T) {
 	t.Parallel()
 	type dialer func(testing.TB, string, ...connect.ClientOption) rpc.TestServiceClient
 	for _, transport := range []struct {
@@ -150,7 +150,7 @@ func retryInfo(t *testing.T, code connect.Code, d time.Duration) error {
 
 var fast = idemconnect.ClientConfig{MinBackoff: time.Nanosecond, MaxBackoff: time.Nanosecond}
 
-func TestWhatIsRetried(t *testing.T) {
+func TestClient_WhatIsRetried(t *testing.T) {
 	t.Parallel()
 	const pushback = "Grpc-Retry-Pushback-Ms"
 	unavailable := said(connect.CodeUnavailable)
@@ -187,7 +187,7 @@ func TestWhatIsRetried(t *testing.T) {
 	}
 }
 
-func TestKeyOfACallIsTheCallersIfThereIsOne(t *testing.T) {
+func TestClient_UsesTheKeyOfTheCaller(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		ctx  context.Context
@@ -209,7 +209,7 @@ func TestKeyOfACallIsTheCallersIfThereIsOne(t *testing.T) {
 
 // The client interceptor does nothing in a server, and the server interceptor does nothing in a
 // client.
-func TestInterceptorOfTheOtherSidePassesThrough(t *testing.T) {
+func TestInterceptor_PassesThroughOnTheOtherSide(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	keyed, err := idemconnect.New(s.pool, config())

@@ -20,7 +20,7 @@ import (
 
 // A service may move from grpc-go to connect-go, or be served by both. Records of one module must
 // be valid for the other.
-func TestRecordsAreThoseOfIdemgrpc(t *testing.T) {
+func TestRecords_AreThoseOfIdemgrpc(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	procedure := pb.TestService_UnaryCall_FullMethodName

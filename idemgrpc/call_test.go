@@ -30,7 +30,7 @@ import (
 
 func isReplay(md metadata.MD) bool { return len(md.Get(idemgrpc.ReplayedMetadata)) > 0 }
 
-func TestRetryIsAnsweredWithTheRecordedReplyByAnyServer(t *testing.T) {
+func TestServer_RetryGetsTheRecordedReply(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	here, there := s.serve(t, config()), s.serve(t, config())
@@ -49,7 +49,7 @@ func TestRetryIsAnsweredWithTheRecordedReplyByAnyServer(t *testing.T) {
 	s.wantOrders(t, 1)
 }
 
-func TestEachCodeIsCommittedFinalOrForgotten(t *testing.T) {
+func TestServer_CommitsRecordsOrForgetsByCode(t *testing.T) {
 	t.Parallel()
 	final := map[codes.Code]bool{
 		codes.InvalidArgument: true, codes.NotFound: true, codes.AlreadyExists: true, codes.PermissionDenied: true,
@@ -92,7 +92,7 @@ func TestEachCodeIsCommittedFinalOrForgotten(t *testing.T) {
 	}
 }
 
-func TestErrorThatIsNoStatusIsThatOfGRPC(t *testing.T) {
+func TestServer_PlainErrorIsUnknown(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.then = func(context.Context, pgx.Tx, *pb.SimpleRequest) (*pb.SimpleResponse, error) {
@@ -107,7 +107,7 @@ func TestErrorThatIsNoStatusIsThatOfGRPC(t *testing.T) {
 	s.wantOrders(t, 0)
 }
 
-func TestKeyIsThatOfOneCallerMethodAndRequest(t *testing.T) {
+func TestKey_BelongsToCallerMethodAndRequest(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	client := s.serve(t, config())
@@ -130,7 +130,7 @@ func TestKeyIsThatOfOneCallerMethodAndRequest(t *testing.T) {
 }
 
 // If two methods share a scope, their fingerprints still differ.
-func TestKeyOfAnotherMethodIsRefused(t *testing.T) {
+func TestKey_OfAnotherMethodIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	c := config()
@@ -144,7 +144,7 @@ func TestKeyOfAnotherMethodIsRefused(t *testing.T) {
 	}
 }
 
-func TestCallWithoutAKeyOrWithMoreThanOneIsRefused(t *testing.T) {
+func TestKey_MustBeExactlyOne(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	client := s.serve(t, config())
@@ -165,7 +165,7 @@ func TestCallWithoutAKeyOrWithMoreThanOneIsRefused(t *testing.T) {
 	s.wantOrders(t, 0)
 }
 
-func TestKeyMayBeAFieldOfTheRequest(t *testing.T) {
+func TestKey_MayBeAFieldOfTheRequest(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	c := config()
@@ -186,7 +186,7 @@ func TestKeyMayBeAFieldOfTheRequest(t *testing.T) {
 	s.wantOrders(t, 1)
 }
 
-func TestCallInProgressIsToldWhenToComeAgain(t *testing.T) {
+func TestServer_InProgressHasARetryDelay(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	begun, release := make(chan struct{}), make(chan struct{})
@@ -222,7 +222,7 @@ func TestCallInProgressIsToldWhenToComeAgain(t *testing.T) {
 
 // Metadata that a handler set in a rolled-back run is not sent, and each run gets the original
 // request.
-func TestHandlerThatIsRunAgainStartsAfresh(t *testing.T) {
+func TestServer_EachRunHasAFreshRequest(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	runs := 0
@@ -255,7 +255,7 @@ func TestHandlerThatIsRunAgainStartsAfresh(t *testing.T) {
 	s.wantOrders(t, 1)
 }
 
-func TestFailureOfTheDatabaseIsUnavailable(t *testing.T) {
+func TestServer_DatabaseFailureIsUnavailable(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.then = func(context.Context, pgx.Tx, *pb.SimpleRequest) (*pb.SimpleResponse, error) {
@@ -277,7 +277,7 @@ func TestFailureOfTheDatabaseIsUnavailable(t *testing.T) {
 
 // A handler may lose its connection to another server. The interceptor does not know whether that
 // server has executed the call.
-func TestLostConnectionToAnotherServerIsNotToldAsNotExecuted(t *testing.T) {
+func TestServer_LostConnectionElsewhereIsNotRetryable(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.then = func(context.Context, pgx.Tx, *pb.SimpleRequest) (*pb.SimpleResponse, error) {
@@ -298,7 +298,7 @@ func TestLostConnectionToAnotherServerIsNotToldAsNotExecuted(t *testing.T) {
 }
 
 // If the connection of the handler's own transaction is lost, the answer is UNAVAILABLE.
-func TestLostConnectionToTheDatabaseIsUnavailable(t *testing.T) {
+func TestServer_LostDatabaseConnectionIsUnavailable(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.then = func(ctx context.Context, tx pgx.Tx, _ *pb.SimpleRequest) (*pb.SimpleResponse, error) {
@@ -319,7 +319,7 @@ func TestLostConnectionToTheDatabaseIsUnavailable(t *testing.T) {
 	s.wantOrders(t, 0)
 }
 
-func TestReplyThatCannotBeRecordedIsNotCommitted(t *testing.T) {
+func TestServer_UnrecordableReplyIsNotCommitted(t *testing.T) {
 	t.Parallel()
 	for name, then := range map[string]func(context.Context, pgx.Tx) (*pb.SimpleResponse, error){
 		"a transaction that has failed": func(ctx context.Context, tx pgx.Tx) (*pb.SimpleResponse, error) {
@@ -346,7 +346,7 @@ func TestReplyThatCannotBeRecordedIsNotCommitted(t *testing.T) {
 	}
 }
 
-func TestCallWithoutAKeyHasATransactionIfKeysAreOptional(t *testing.T) {
+func TestOptional_CallWithoutAKeyHasATransaction(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	c := config()
@@ -369,7 +369,7 @@ func TestCallWithoutAKeyHasATransactionIfKeysAreOptional(t *testing.T) {
 	}
 }
 
-func TestHandlerIsRunAgainAsOftenWithoutAKeyAsWithOne(t *testing.T) {
+func TestOptional_HandlerRunsAgainAfterAConflict(t *testing.T) {
 	t.Parallel()
 	for _, optional := range []bool{false, true} {
 		s := newShop(t)
@@ -391,7 +391,7 @@ func TestHandlerIsRunAgainAsOftenWithoutAKeyAsWithOne(t *testing.T) {
 }
 
 // The text of a status may be anything; only its code matters.
-func TestFinalStatusWhoseTextIsNoUTF8IsRecorded(t *testing.T) {
+func TestServer_RecordsAStatusWithInvalidUTF8(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.then = func(context.Context, pgx.Tx, *pb.SimpleRequest) (*pb.SimpleResponse, error) {
@@ -405,7 +405,7 @@ func TestFinalStatusWhoseTextIsNoUTF8IsRecorded(t *testing.T) {
 	}
 }
 
-func TestScopeThatRefusesIsAsked(t *testing.T) {
+func TestScope_ErrorRefusesTheCall(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	for _, test := range []struct {
@@ -421,7 +421,7 @@ func TestScopeThatRefusesIsAsked(t *testing.T) {
 	s.wantOrders(t, 0)
 }
 
-func TestStreamsAreRefused(t *testing.T) {
+func TestServer_RefusesStreams(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	for _, test := range []struct {
@@ -447,7 +447,7 @@ func TestStreamsAreRefused(t *testing.T) {
 	}
 }
 
-func TestMethodThatNeedsNoKeyPassesThrough(t *testing.T) {
+func TestServer_MethodWithoutEffectPassesThrough(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	keyed, err := idemgrpc.New(s.pool, config())
@@ -473,7 +473,7 @@ func TestMethodThatNeedsNoKeyPassesThrough(t *testing.T) {
 }
 
 // Without the generated code of a method, the server could not replay its reply.
-func TestMethodWithoutGeneratedCodeIsRefused(t *testing.T) {
+func TestServer_MethodWithoutGeneratedCodeIsRefused(t *testing.T) {
 	t.Parallel()
 	keyed, err := idemgrpc.New(newShop(t).pool, config())
 	if err != nil {
@@ -490,7 +490,7 @@ func TestMethodWithoutGeneratedCodeIsRefused(t *testing.T) {
 	}
 }
 
-func TestConfigurationIsChecked(t *testing.T) {
+func TestNew_RejectsAnInvalidConfig(t *testing.T) {
 	t.Parallel()
 	pool := newShop(t).pool
 	c := config()
@@ -518,7 +518,7 @@ func TestConfigurationIsChecked(t *testing.T) {
 
 // The acknowledgment of a COMMIT is lost. The record shows the outcome, and the client gets the
 // reply.
-func TestLostAcknowledgementIsResolved(t *testing.T) {
+func TestServer_ResolvesALostAcknowledgement(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	proxy := pgtest.Proxy(t, s.pool.Config().ConnString())
@@ -532,7 +532,7 @@ func TestLostAcknowledgementIsResolved(t *testing.T) {
 }
 
 // Without a key there is no record of the outcome. The client gets UNKNOWN and does not retry.
-func TestLostAcknowledgementOfACallWithoutAKeyIsNotToldAsNotExecuted(t *testing.T) {
+func TestOptional_LostAcknowledgementIsUnknown(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	proxy := pgtest.Proxy(t, s.pool.Config().ConnString())
@@ -548,7 +548,7 @@ func TestLostAcknowledgementOfACallWithoutAKeyIsNotToldAsNotExecuted(t *testing.
 }
 
 // A COMMIT that the server rejects is not in doubt.
-func TestRefusedCommitOfACallWithoutAKeyIsTried(t *testing.T) {
+func TestOptional_RefusedCommitIsRetried(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	if _, err := s.pool.Exec(t.Context(), `ALTER TABLE orders ADD UNIQUE (item) DEFERRABLE INITIALLY DEFERRED`); err != nil {
@@ -566,7 +566,7 @@ func TestRefusedCommitOfACallWithoutAKeyIsTried(t *testing.T) {
 	s.wantOrders(t, 1)
 }
 
-func TestDeadlineOfACallLeavesTheKeyFree(t *testing.T) {
+func TestServer_DeadlineLeavesTheKeyFree(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	var slow atomic.Bool
@@ -593,7 +593,7 @@ func TestDeadlineOfACallLeavesTheKeyFree(t *testing.T) {
 
 // Protobuf cannot encode text that is not valid UTF-8, so the record has a repaired text. The first
 // caller must get the same text as a replay.
-func TestStatusIsTheSameInAReplayWhateverItsTextIs(t *testing.T) {
+func TestServer_ReplaysTheTextOfAStatus(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.then = func(ctx context.Context, _ pgx.Tx, _ *pb.SimpleRequest) (*pb.SimpleResponse, error) {
@@ -618,7 +618,7 @@ func TestStatusIsTheSameInAReplayWhateverItsTextIs(t *testing.T) {
 }
 
 // gRPC sends an empty message for a nil pointer.
-func TestNilReplyIsAnEmptyOne(t *testing.T) {
+func TestServer_NilReplyIsEmpty(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.then = func(context.Context, pgx.Tx, *pb.SimpleRequest) (*pb.SimpleResponse, error) { return nil, nil }
@@ -633,7 +633,7 @@ func TestNilReplyIsAnEmptyOne(t *testing.T) {
 	s.wantOrders(t, 1)
 }
 
-func TestReplyThatIsNoMessageIsNotCommitted(t *testing.T) {
+func TestServer_ReplyThatIsNoMessageIsNotCommitted(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	keyed, err := idemgrpc.New(s.pool, config())

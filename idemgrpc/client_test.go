@@ -29,7 +29,7 @@ func incoming(ctx context.Context, key string) context.Context {
 }
 
 // The server loses every second answer. Each call has one effect and its own reply.
-func TestClientOfAServerThatLosesEverySecondAnswerHasOneEffectPerCall(t *testing.T) {
+func TestClient_LostAnswersHaveOneEffectPerCall(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	keyed, err := idemgrpc.New(s.pool, config())
@@ -121,7 +121,7 @@ func retryInfo(t *testing.T, c codes.Code, d time.Duration) error {
 
 var fast = idemgrpc.ClientConfig{MinBackoff: time.Nanosecond, MaxBackoff: time.Nanosecond}
 
-func TestWhatIsRetried(t *testing.T) {
+func TestClient_WhatIsRetried(t *testing.T) {
 	t.Parallel()
 	unavailable := code(codes.Unavailable)
 	for name, test := range map[string]struct {
@@ -162,7 +162,7 @@ func TestWhatIsRetried(t *testing.T) {
 	}
 }
 
-func TestPauseIsAsLongAsTheServerAsks(t *testing.T) {
+func TestClient_WaitsAsLongAsTheServerAsks(t *testing.T) {
 	t.Parallel()
 	for _, err := range []error{retryInfo(t, codes.Aborted, 40*time.Millisecond), &pushback{code(codes.Unavailable), []string{"40"}}} {
 		began := time.Now()
@@ -173,7 +173,7 @@ func TestPauseIsAsLongAsTheServerAsks(t *testing.T) {
 }
 
 // The client does not begin a backoff that would outlast the caller's deadline.
-func TestCallerIsNotKeptWaitingInVain(t *testing.T) {
+func TestClient_DoesNotWaitPastItsDeadline(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
@@ -182,7 +182,7 @@ func TestCallerIsNotKeptWaitingInVain(t *testing.T) {
 	}
 }
 
-func TestKeyOfACallIsTheCallersIfThereIsOne(t *testing.T) {
+func TestClient_UsesTheKeyOfTheCaller(t *testing.T) {
 	t.Parallel()
 	for want, ctx := range map[string]context.Context{
 		"a": idemgrpc.WithKey(t.Context(), "a"), "b": key(t.Context(), "b"), "c": idemgrpc.WithKey(key(t.Context(), "forwarded"), "c"),
@@ -198,7 +198,7 @@ func TestKeyOfACallIsTheCallersIfThereIsOne(t *testing.T) {
 	}
 }
 
-func TestMethodsOfTheClientThatNeedNoKeyPassThrough(t *testing.T) {
+func TestClient_MethodWithoutEffectPassesThrough(t *testing.T) {
 	t.Parallel()
 	config := fast
 	config.Methods = func(string) bool { return false }
@@ -207,7 +207,7 @@ func TestMethodsOfTheClientThatNeedNoKeyPassThrough(t *testing.T) {
 	}
 }
 
-func TestRetriesHaveABudget(t *testing.T) {
+func TestClient_RetriesHaveABudget(t *testing.T) {
 	t.Parallel()
 	sent := 0
 	config := idemgrpc.ClientConfig{MinBackoff: 1, MaxBackoff: 1, RetryBurst: 3, RetryRatio: -1}
@@ -224,7 +224,7 @@ func TestRetriesHaveABudget(t *testing.T) {
 	}
 }
 
-func TestAttemptThatTakesTooLongIsMadeAgain(t *testing.T) {
+func TestClient_RetriesAnAttemptThatTimedOut(t *testing.T) {
 	t.Parallel()
 	n := 0
 	config := fast

@@ -55,7 +55,7 @@ func join(parts ...[]byte) (all []byte) {
 	return all
 }
 
-func TestFingerprintIsOfWhatARequestSays(t *testing.T) {
+func TestFingerprint_CoversEveryField(t *testing.T) {
 	t.Parallel()
 	payload := func(body string, more ...[]byte) []byte {
 		return field(3, join(append([][]byte{field(2, []byte(body))}, more...)...))
@@ -91,7 +91,7 @@ func TestFingerprintIsOfWhatARequestSays(t *testing.T) {
 
 // Requests come from untrusted clients, so the cost may only grow with their size. The test is not
 // parallel because it measures the allocations of the process.
-func TestDeepRequestCostsNoMoreThanItsSize(t *testing.T) {
+func TestFingerprint_CostsNoMoreThanTheSize(t *testing.T) {
 	s := newShop(t)
 	keyed, err := idemgrpc.New(s.pool, config())
 	if err != nil {

@@ -91,7 +91,7 @@ func newVictim(t *testing.T, dsn string, env ...string) *victim {
 
 // A server is killed in its handler, or after a COMMIT whose answer is lost. The client retries on
 // another server.
-func TestServerThatIsKilledIsFollowedByOneThatKnows(t *testing.T) {
+func TestServer_KilledServerLeavesTheRecord(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name   string

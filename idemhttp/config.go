@@ -176,3 +176,20 @@ func StripeConfig() Config {
 		},
 	}
 }
+
+// StripeV2Config returns a Config that behaves like Stripe's API v2. It differs from
+// [StripeConfig]: DELETE has a key, too. Only a success is recorded, for 30 days. A repetition of a
+// failed request runs the handler again. Work that a failed request must keep, such as a call of
+// another system, belongs in an operation: see [Operate].
+func StripeV2Config() Config {
+	config := StripeConfig()
+	config.Methods = []string{http.MethodPost, http.MethodDelete}
+	config.TTL = 30 * 24 * time.Hour
+	config.Decide = func(status int) Decision {
+		if status < 400 {
+			return Commit
+		}
+		return Forget
+	}
+	return config
+}

@@ -124,6 +124,25 @@ func TestStripeConfig_BehavesLikeStripe(t *testing.T) {
 	s.want(2, 2)
 }
 
+func TestStripeV2Config_RetriesAFailedRequest(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	m := s.middleware(func(c *idemhttp.Config) {
+		stripe := idemhttp.StripeV2Config()
+		stripe.Scope, stripe.Logger, stripe.Wait = c.Scope, c.Logger, -1
+		*c = stripe
+	})
+	declined := m.Wrap(s.answering(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusPaymentRequired) }))
+	wantStatus(t, ask(declined), http.StatusPaymentRequired)
+	s.want(0, 0)
+	order := m.Wrap(http.HandlerFunc(s.order))
+	wantStatus(t, ask(order), http.StatusCreated)
+	if again := ask(order); again.Header.Get("Idempotent-Replayed") != "true" {
+		t.Errorf("a success is not replayed: %v", again.Header)
+	}
+	s.want(1, 1)
+}
+
 // Changes to a slice after New have no effect.
 func TestNew_CopiesTheConfig(t *testing.T) {
 	t.Parallel()

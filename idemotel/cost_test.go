@@ -61,7 +61,7 @@ func (c *caller) first() {
 }
 
 // The test is not parallel because it counts the allocations of the process.
-func TestObservedCallAllocatesLittleMoreThanOneThatIsNot(t *testing.T) {
+func TestObserver_AllocatesLittle(t *testing.T) {
 	const limit = 6
 	pool := pgtest.New(t)
 	name := idem.WithName("place-order")

@@ -52,6 +52,15 @@
 //	idem.inbox.handle.duration    s          histogram of calls, for one or many messages:
 //	                                         idem.consumer, error.type
 //
+// The durations are also exported under the names of OpenTelemetry's semantic conventions, for
+// dashboards that know these. messaging.system is "idem": the broker is not known here.
+//
+//	messaging.client.operation.duration  s  histogram of calls of the publisher: messaging.system,
+//	                                        messaging.operation.name, error.type
+//	messaging.process.duration           s  histogram of calls of a consumer: messaging.system,
+//	                                        messaging.operation.name,
+//	                                        messaging.consumer.group.name, error.type
+//
 // # Spans
 //
 // The span of a call has the name "idem" plus the name of the call. Its children are the stages of

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestDocumentationHasEveryMetricWithItsUnit(t *testing.T) {
+func TestDocs_HaveEveryMetricWithItsUnit(t *testing.T) {
 	t.Parallel()
 	find := func(pattern string, files ...string) map[string]string {
 		found := map[string]string{}

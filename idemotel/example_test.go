@@ -21,7 +21,7 @@ import (
 )
 
 // The example needs a database, so go test does not run it as an example.
-// TestExamplePrintsWhatItSays runs it.
+// TestExample_PrintsItsOutput runs it.
 var pool *pgxpool.Pool
 
 func Example() {
@@ -70,7 +70,7 @@ func Example() {
 
 // The test is not parallel because the example sets the global provider and the test redirects
 // standard output.
-func TestExamplePrintsWhatItSays(t *testing.T) {
+func TestExample_PrintsItsOutput(t *testing.T) {
 	source, err := os.ReadFile("example_test.go")
 	if err != nil {
 		t.Fatal(err)

@@ -44,7 +44,7 @@ func relay(t *testing.T, s *seen, pool *pgxpool.Pool, m outbox.Message) {
 	}
 }
 
-func TestMessagesThatAreRelayedAreCountedByWhatBecameOfThem(t *testing.T) {
+func TestObserver_CountsPublishedMessages(t *testing.T) {
 	t.Parallel()
 	s, pool := newSeen(t), pgtest.New(t)
 	relay(t, s, pool, outbox.Message{Topic: "orders", Key: "k", Payload: []byte("p")})
@@ -52,6 +52,8 @@ func TestMessagesThatAreRelayedAreCountedByWhatBecameOfThem(t *testing.T) {
 	for _, name := range []string{
 		"idem.outbox.messages idem.outcome=published", "idem.outbox.messages idem.outcome=failed",
 		"idem.outbox.publish.duration idem.outcome=published", "idem.outbox.publish.duration idem.outcome=failed",
+		"messaging.client.operation.duration messaging.operation.name=publish messaging.system=idem",
+		"messaging.client.operation.duration error.type=failed messaging.operation.name=publish messaging.system=idem",
 	} {
 		if values[name] != 1 {
 			t.Errorf("%s is %v: %v", name, values[name], values)
@@ -70,7 +72,7 @@ func TestMessagesThatAreRelayedAreCountedByWhatBecameOfThem(t *testing.T) {
 	}
 }
 
-func TestMessagesThatAConsumerIsGivenAreCountedByTheirOutcome(t *testing.T) {
+func TestObserver_CountsHandledMessages(t *testing.T) {
 	t.Parallel()
 	s, pool := newSeen(t), pgtest.New(t)
 	observed := inbox.WithObserver(s.observer())
@@ -98,9 +100,12 @@ func TestMessagesThatAConsumerIsGivenAreCountedByTheirOutcome(t *testing.T) {
 	if n := values["idem.inbox.handle.duration idem.consumer=billing"]; n != 5 {
 		t.Errorf("%v calls are measured: %v", n, values)
 	}
+	if n := values["messaging.process.duration messaging.consumer.group.name=billing messaging.operation.name=process messaging.system=idem"]; n != 5 {
+		t.Errorf("%v calls are measured by the semantic conventions: %v", n, values)
+	}
 }
 
-func TestWhatHindersAConsumerAndItsPausesAreCounted(t *testing.T) {
+func TestObserver_CountsHinderedAndPausedMessages(t *testing.T) {
 	t.Parallel()
 	s, pool := newSeen(t), pgtest.New(t)
 	for i, failure := range []error{nil, &pgconn.PgError{Code: "55P03"}, errors.New("the bank is away"), nil} {
@@ -120,7 +125,7 @@ func TestWhatHindersAConsumerAndItsPausesAreCounted(t *testing.T) {
 	}
 }
 
-func TestConsumersBeyondTheHundredthAreNotToldApart(t *testing.T) {
+func TestObserver_LimitsTheNamesOfConsumers(t *testing.T) {
 	t.Parallel()
 	s := newSeen(t)
 	o := s.observer()

@@ -52,16 +52,16 @@ func newMetrics(meter metric.Meter) (*metrics, error) {
 	m := &metrics{}
 	var errs [6]error
 	m.duration, errs[0] = meter.Float64Histogram("idem.call.duration", metric.WithUnit("s"),
-		metric.WithDescription("How long calls take."), metric.WithExplicitBucketBoundaries(durations...))
+		metric.WithDescription("Duration of calls."), metric.WithExplicitBucketBoundaries(durations...))
 	m.wait, errs[1] = meter.Float64Histogram("idem.wait.duration", metric.WithUnit("s"),
-		metric.WithDescription("How long calls wait for another one that holds their key, of those that do."),
+		metric.WithDescription("Wait of calls that waited for another call with their key."),
 		metric.WithExplicitBucketBoundaries(durations...))
 	m.age, errs[2] = meter.Float64Histogram("idem.replay.age", metric.WithUnit("s"),
-		metric.WithDescription("How long before a replay its key was used first."), metric.WithExplicitBucketBoundaries(ages...))
+		metric.WithDescription("Time from the first use of a key to a replay."), metric.WithExplicitBucketBoundaries(ages...))
 	m.retries, errs[3] = meter.Int64Counter("idem.retries", metric.WithUnit("{retry}"),
 		metric.WithDescription("Transactions that were run again."))
 	m.unknown, errs[4] = meter.Int64Counter("idem.commit.unknown", metric.WithUnit("{commit}"),
-		metric.WithDescription("COMMITs that were not acknowledged, by the outcome of them."))
+		metric.WithDescription("COMMITs that were not acknowledged, by their outcome."))
 	m.unreadable, errs[5] = meter.Int64Counter("idem.replay.unreadable", metric.WithUnit("{replay}"),
 		metric.WithDescription("Replays that were refused because the recorded response cannot be read."))
 	return m, errors.Join(errs[:]...)

@@ -8,8 +8,6 @@ import (
 	"github.com/idem-go/idem"
 )
 
-const instrumentation = "github.com/idem-go/idem/idemotel"
-
 // Observer reports calls of package idem, messages that a relay publishes, and messages that a
 // consumer handles. A program needs one Observer. It is safe for concurrent use, and a nil
 // *Observer does nothing.
@@ -31,19 +29,20 @@ func New(opts ...Option) (*Observer, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := newMetrics(s.meters.Meter(instrumentation))
+	meter := s.meter()
+	calls, err := newMetrics(meter)
 	if err != nil {
 		return nil, err
 	}
-	taken, err := newSteps(s.meters.Meter(instrumentation))
+	steps, err := newSteps(meter)
 	if err != nil {
 		return nil, err
 	}
-	told, err := newMessages(s.meters.Meter(instrumentation))
+	messages, err := newMessages(meter)
 	if err != nil {
 		return nil, err
 	}
-	return &Observer{metrics: m, steps: taken, messages: told, tracer: s.tracers.Tracer(instrumentation)}, nil
+	return &Observer{metrics: calls, steps: steps, messages: messages, tracer: s.tracer()}, nil
 }
 
 var _ idem.Observer = (*Observer)(nil)

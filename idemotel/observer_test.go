@@ -26,7 +26,7 @@ import (
 
 var conflict = &pgconn.PgError{Code: "40001"}
 
-func TestEveryOutcomeIsCountedUnderItsLabelsAndNoOthers(t *testing.T) {
+func TestObserver_CountsEveryOutcome(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	s, pool := newSeen(t), pgtest.New(t)
@@ -81,7 +81,7 @@ func TestEveryOutcomeIsCountedUnderItsLabelsAndNoOthers(t *testing.T) {
 	}
 }
 
-func TestCommitsThatWereNotAcknowledgedAreCountedByWhatBecameOfThem(t *testing.T) {
+func TestObserver_CountsUnknownCommitsByResolution(t *testing.T) {
 	t.Parallel()
 	s := newSeen(t)
 	o := s.observer()
@@ -109,7 +109,7 @@ func TestCommitsThatWereNotAcknowledgedAreCountedByWhatBecameOfThem(t *testing.T
 
 // A counter must be exported as 0 before its first event. A burst between two collections is then
 // visible as an increase.
-func TestReplaysThatAreRefusedAreCountedFromZero(t *testing.T) {
+func TestObserver_CountsUnreadableReplaysFromZero(t *testing.T) {
 	t.Parallel()
 	s := newSeen(t)
 	o := s.observer()
@@ -136,7 +136,7 @@ func TestReplaysThatAreRefusedAreCountedFromZero(t *testing.T) {
 	}
 }
 
-func TestStagesAreSpansOneAfterTheOtherUnderThatOfTheCall(t *testing.T) {
+func TestSpan_HasAChildForEachStage(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	pool := pgtest.New(t)
@@ -190,7 +190,7 @@ func TestStagesAreSpansOneAfterTheOtherUnderThatOfTheCall(t *testing.T) {
 	}
 }
 
-func TestReplayIsLinkedToTheExecutionWhoseResponseItIsGiven(t *testing.T) {
+func TestObserver_LinksAReplayToItsExecution(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	s, elsewhere, pool := newSeen(t), newSeen(t), pgtest.New(t)
@@ -225,7 +225,7 @@ func TestReplayIsLinkedToTheExecutionWhoseResponseItIsGiven(t *testing.T) {
 	}
 }
 
-func TestObserversOfSeveralProvidersEachTellOfTheCall(t *testing.T) {
+func TestObservers_OfSeveralProvidersAllReport(t *testing.T) {
 	t.Parallel()
 	here, there, pool := newSeen(t), newSeen(t), pgtest.New(t)
 	both := idem.Observers(here.observer(), there.observer())
@@ -239,7 +239,7 @@ func TestObserversOfSeveralProvidersEachTellOfTheCall(t *testing.T) {
 	}
 }
 
-func TestSpanIsAnErrorUnlessItIsTheClients(t *testing.T) {
+func TestSpan_RefusalsAreNoErrors(t *testing.T) {
 	t.Parallel()
 	for outcome, want := range map[idem.Outcome]codes.Code{
 		idem.OutcomeExecuted: codes.Unset, idem.OutcomeReplayed: codes.Unset, idem.OutcomeRejected: codes.Unset,
@@ -256,7 +256,7 @@ func TestSpanIsAnErrorUnlessItIsTheClients(t *testing.T) {
 }
 
 // A service and a single call may each have an observer.
-func TestSeveralObserversOfACallEachShowAllOfIt(t *testing.T) {
+func TestObservers_OfACallAllReport(t *testing.T) {
 	t.Parallel()
 	outer, inner := newSeen(t), newSeen(t)
 	pool := pgtest.New(t)
@@ -275,7 +275,7 @@ func TestSeveralObserversOfACallEachShowAllOfIt(t *testing.T) {
 }
 
 // The configuration of a service and a call may have the same observer.
-func TestObserverThatIsGivenTwiceShowsACallOnce(t *testing.T) {
+func TestObserver_GivenTwiceReportsOnce(t *testing.T) {
 	t.Parallel()
 	s, pool := newSeen(t), pgtest.New(t)
 	o := s.observer()
@@ -294,7 +294,7 @@ func TestObserverThatIsGivenTwiceShowsACallOnce(t *testing.T) {
 }
 
 // New returns a nil observer with an error, which a program may ignore.
-func TestObserverThatIsNilObservesNothing(t *testing.T) {
+func TestObserver_NilDoesNothing(t *testing.T) {
 	t.Parallel()
 	var none *idemotel.Observer
 	if _, err := idem.Do(t.Context(), pgtest.New(t), "s", "k", hashA, answer(ok, nil), idem.WithObserver(none)); err != nil {
@@ -307,7 +307,7 @@ func TestObserverThatIsNilObservesNothing(t *testing.T) {
 	o.TraceEnd(o.TraceStart(t.Context(), idem.TraceStartData{Key: "k"}), idem.TraceEndData{})
 }
 
-func TestNothingPersonalIsExported(t *testing.T) {
+func TestObserver_ExportsNothingPersonal(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	s, pool := newSeen(t), pgtest.New(t)
@@ -365,7 +365,7 @@ func TestNothingPersonalIsExported(t *testing.T) {
 	}
 }
 
-func TestNamesBeyondTheHundredthAreNotToldApart(t *testing.T) {
+func TestObserver_LimitsTheNamesOfCalls(t *testing.T) {
 	t.Parallel()
 	s := newSeen(t)
 	o := s.observer()
@@ -379,7 +379,7 @@ func TestNamesBeyondTheHundredthAreNotToldApart(t *testing.T) {
 	}
 }
 
-func TestPackageLinksTheAPIAndNoSDK(t *testing.T) {
+func TestPackage_LinksNoSDK(t *testing.T) {
 	t.Parallel()
 	out, err := exec.Command("go", "list", "-deps", ".").Output()
 	if err != nil || !strings.Contains(string(out), "go.opentelemetry.io/otel/metric") {
@@ -388,6 +388,17 @@ func TestPackageLinksTheAPIAndNoSDK(t *testing.T) {
 	for _, heavy := range []string{"go.opentelemetry.io/otel/sdk", "go.opentelemetry.io/otel/exporters", "prometheus", "grpc"} {
 		if strings.Contains(string(out), heavy) {
 			t.Errorf("package idemotel links %s", heavy)
+		}
+	}
+}
+
+func TestNew_NamesTheSemanticConventions(t *testing.T) {
+	t.Parallel()
+	s := newSeen(t)
+	s.observer().TracePublished(t.Context(), outbox.TracePublishedData{Given: 1, Published: 1})
+	for _, scope := range s.collect().ScopeMetrics {
+		if !strings.HasPrefix(scope.Scope.SchemaURL, "https://opentelemetry.io/schemas/") {
+			t.Errorf("the schema of the metrics is %q", scope.Scope.SchemaURL)
 		}
 	}
 }

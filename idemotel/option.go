@@ -2,12 +2,35 @@ package idemotel
 
 import (
 	"fmt"
+	"runtime/debug"
+	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 )
+
+const (
+	instrumentation = "github.com/idem-go/idem/idemotel"
+
+	// schemaURL names the semantic conventions of the attributes that are not those of idem.
+	schemaURL = "https://opentelemetry.io/schemas/1.43.0"
+)
+
+// version is the version of this module in the program, or "" if it was built from a checkout.
+var version = sync.OnceValue(func() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	for _, module := range info.Deps {
+		if module.Path == instrumentation {
+			return module.Version
+		}
+	}
+	return ""
+})
 
 // Option configures New and Watch.
 type Option func(*settings)
@@ -22,6 +45,14 @@ type settings struct {
 
 // DefaultEvery is the default of WithEvery.
 const DefaultEvery = 30 * time.Second
+
+func (s *settings) meter() metric.Meter {
+	return s.meters.Meter(instrumentation, metric.WithInstrumentationVersion(version()), metric.WithSchemaURL(schemaURL))
+}
+
+func (s *settings) tracer() trace.Tracer {
+	return s.tracers.Tracer(instrumentation, trace.WithInstrumentationVersion(version()), trace.WithSchemaURL(schemaURL))
+}
 
 // settle applies the options to the defaults.
 func settle(opts []Option) (settings, error) {

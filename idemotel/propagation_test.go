@@ -29,7 +29,7 @@ func stored(t *testing.T, s *seen, ctx context.Context, m outbox.Message) map[st
 	return headers
 }
 
-func TestTraceGoesFromAddToTheHandlerAndToWhatThatAdds(t *testing.T) {
+func TestPropagation_FromAddToTheHandlerAndOn(t *testing.T) {
 	t.Parallel()
 	s, pool := newSeen(t), pgtest.New(t)
 	ctx, request := s.tracers.Tracer("test").Start(t.Context(), "request")
@@ -62,7 +62,7 @@ func TestTraceGoesFromAddToTheHandlerAndToWhatThatAdds(t *testing.T) {
 	}
 }
 
-func TestSpanOfAHandlerIsAChildOfTheCallsAndLinkedToItsMessages(t *testing.T) {
+func TestSpan_OfAHandlerLinksItsMessages(t *testing.T) {
 	t.Parallel()
 	s, pool := newSeen(t), pgtest.New(t)
 	tracer := s.tracers.Tracer("test")
@@ -86,7 +86,7 @@ func TestSpanOfAHandlerIsAChildOfTheCallsAndLinkedToItsMessages(t *testing.T) {
 	}
 }
 
-func TestSpanOfAHandlerThatFailsIsAnErrorWithoutItsText(t *testing.T) {
+func TestSpan_OfAFailedHandlerHasNoErrorText(t *testing.T) {
 	t.Parallel()
 	s, pool := newSeen(t), pgtest.New(t)
 	_, err := inbox.Handle(t.Context(), pool, "billing", inbox.Message{Source: "orders", ID: "1"}, func(pgx.Tx) error {
@@ -100,7 +100,7 @@ func TestSpanOfAHandlerThatFailsIsAnErrorWithoutItsText(t *testing.T) {
 	}
 }
 
-func TestTraceThatAMessageHasOfItsOwnStays(t *testing.T) {
+func TestPropagation_KeepsTheTraceOfAMessage(t *testing.T) {
 	t.Parallel()
 	s := newSeen(t)
 	ctx, span := s.tracers.Tracer("test").Start(t.Context(), "request")

@@ -34,7 +34,7 @@ type stepLabels struct {
 
 func newSteps(meter metric.Meter) (*steps, error) {
 	duration, err := meter.Float64Histogram("idem.step.duration", metric.WithUnit("s"),
-		metric.WithDescription("How long the steps of operations take, and each attempt at one."), metric.WithExplicitBucketBoundaries(durations...))
+		metric.WithDescription("Duration of attempts at steps of operations."), metric.WithExplicitBucketBoundaries(durations...))
 	return &steps{duration: duration}, err
 }
 

@@ -17,7 +17,7 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-func TestStepsOfOperationsAreMeasuredByNameKindAndOutcome(t *testing.T) {
+func TestObserver_MeasuresSteps(t *testing.T) {
 	t.Parallel()
 	s, pool := newSeen(t), pgtest.New(t)
 	attempts := 0
@@ -57,7 +57,7 @@ func TestStepsOfOperationsAreMeasuredByNameKindAndOutcome(t *testing.T) {
 }
 
 // A Worker reports its steps to its observer.
-func TestStepsThatAWorkerTakesAreMeasured(t *testing.T) {
+func TestObserver_MeasuresStepsOfAWorker(t *testing.T) {
 	t.Parallel()
 	s, pool := newSeen(t), pgtest.New(t)
 	d := operation.Define("checkout", func(op *operation.Op, _ int) (idem.Response, error) {
@@ -85,7 +85,7 @@ func TestStepsThatAWorkerTakesAreMeasured(t *testing.T) {
 	}
 }
 
-func TestNamesOfStepsAreBounded(t *testing.T) {
+func TestObserver_LimitsTheNamesOfSteps(t *testing.T) {
 	t.Parallel()
 	s := newSeen(t)
 	o := s.observer()
@@ -122,7 +122,7 @@ func (s *seen) stepSpans(parent string) (spans []string) {
 	return spans
 }
 
-func TestStepsHaveSpansUnderThatOfTheirCallAndUnknownOnesAreErrors(t *testing.T) {
+func TestSpan_OfAStep(t *testing.T) {
 	t.Parallel()
 	s, pool := newSeen(t), pgtest.New(t)
 	attempts := 0

@@ -56,7 +56,7 @@ func Watch(pool *pgxpool.Pool, opts ...Option) (*Gauges, error) {
 		g.poolName = pool.Config().ConnConfig.Database
 	}
 	g.ended, g.end = context.WithCancel(context.Background())
-	meter := s.meters.Meter(instrumentation)
+	meter := s.meter()
 	instruments, err := newInstruments(meter)
 	if err != nil {
 		return nil, err

@@ -48,7 +48,7 @@ func execSQL(t *testing.T, pool *pgxpool.Pool, sql string) {
 	}
 }
 
-func TestGaugesShowTheDatabaseAndThePool(t *testing.T) {
+func TestWatch_ShowsTheDatabaseAndThePool(t *testing.T) {
 	t.Parallel()
 	s, pool := newSeen(t), pgtest.New(t, func(c *pgxpool.Config) { c.MaxConns = 7 })
 	execSQL(t, pool, `alter table idem.records set (autovacuum_enabled = off)`)
@@ -126,7 +126,7 @@ func TestGaugesShowTheDatabaseAndThePool(t *testing.T) {
 	}
 }
 
-func TestFiguresThatARoleMayNotSeeAreLeftOut(t *testing.T) {
+func TestWatch_OmitsFiguresWithoutPrivilege(t *testing.T) {
 	t.Parallel()
 	s := newSeen(t)
 	pool := pgtest.New(t, func(c *pgxpool.Config) {
@@ -148,7 +148,7 @@ func TestFiguresThatARoleMayNotSeeAreLeftOut(t *testing.T) {
 	}
 }
 
-func TestFiguresAreReadOnceHoweverOftenTheyAreCollected(t *testing.T) {
+func TestWatch_ReadsOncePerInterval(t *testing.T) {
 	t.Parallel()
 	s, pool := newSeen(t), pgtest.New(t)
 	s.watch(pool, idemotel.WithEvery(time.Hour))
@@ -164,7 +164,7 @@ func TestFiguresAreReadOnceHoweverOftenTheyAreCollected(t *testing.T) {
 	}
 }
 
-func TestCollectionsDoNotReadBesideEachOther(t *testing.T) {
+func TestWatch_CollectionsShareOneReading(t *testing.T) {
 	t.Parallel()
 	s, pool := newSeen(t), pgtest.New(t)
 	s.watch(pool, idemotel.WithEvery(time.Hour))
@@ -179,7 +179,7 @@ func TestCollectionsDoNotReadBesideEachOther(t *testing.T) {
 	}
 }
 
-func TestPoolThatIsUsedUpIsShownToBe(t *testing.T) {
+func TestWatch_ShowsAnExhaustedPool(t *testing.T) {
 	t.Parallel()
 	s, pool := newSeen(t), pgtest.New(t, func(c *pgxpool.Config) { c.MaxConns = 1 })
 	conn, err := pool.Acquire(t.Context())
@@ -202,7 +202,7 @@ func TestPoolThatIsUsedUpIsShownToBe(t *testing.T) {
 	}
 }
 
-func TestNothingIsShownOrReadOnceTheGaugesAreStopped(t *testing.T) {
+func TestStop_EndsReadings(t *testing.T) {
 	t.Parallel()
 	s, pool := newSeen(t), pgtest.New(t)
 	g := s.watch(pool)
@@ -216,7 +216,7 @@ func TestNothingIsShownOrReadOnceTheGaugesAreStopped(t *testing.T) {
 	}
 }
 
-func TestStopEndsAReadingThatIsUnderWay(t *testing.T) {
+func TestStop_CancelsAReading(t *testing.T) {
 	t.Parallel()
 	s, pool := newSeen(t), pgtest.New(t, func(c *pgxpool.Config) { c.MaxConns = 1 })
 	conn, err := pool.Acquire(t.Context())
@@ -238,7 +238,7 @@ func TestStopEndsAReadingThatIsUnderWay(t *testing.T) {
 	}
 }
 
-func TestOptionsThatMakeNoSenseAreRefused(t *testing.T) {
+func TestNew_RejectsInvalidOptions(t *testing.T) {
 	t.Parallel()
 	if _, err := idemotel.New(nil); err == nil {
 		t.Error("a nil Option is accepted")

@@ -119,7 +119,7 @@ func programsOf(d ast.Decl) int {
 	return 0
 }
 
-func TestEachBadProgramIsFoundByItsRule(t *testing.T) {
+func TestAnalyzers_FindEachBadProgram(t *testing.T) {
 	t.Parallel()
 	found, wanted, programs := check(t, "./testdata/bad")
 	for _, line := range slices.Sorted(maps.Keys(wanted)) {
@@ -137,7 +137,7 @@ func TestEachBadProgramIsFoundByItsRule(t *testing.T) {
 	}
 }
 
-func TestNoGoodProgramIsBlamed(t *testing.T) {
+func TestAnalyzers_AcceptEachGoodProgram(t *testing.T) {
 	t.Parallel()
 	found, _, programs := check(t, "./testdata/good")
 	for line := range found {
@@ -149,7 +149,7 @@ func TestNoGoodProgramIsBlamed(t *testing.T) {
 }
 
 // The documentation has a heading for each rule.
-func TestRulesAreInTheDocs(t *testing.T) {
+func TestDocs_HaveEveryRule(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../docs/vet.md")
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 )
 
 // Each table has a row from the version on that creates it: later versions keep what is in it.
-func TestDataOfEachVersionOutlivesTheMigrationsBehindIt(t *testing.T) {
+func TestUp_KeepsTheDataOfEachVersion(t *testing.T) {
 	t.Parallel()
 	db := open(t, pgtest.EmptyDSN(t))
 	provider := newProvider(t, db)

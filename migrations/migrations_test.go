@@ -14,8 +14,8 @@ import (
 	"github.com/idem-go/idem/migrations"
 )
 
-// TestMigrationsRoundTrip: every migration can be taken back, leaves nothing behind, and can then be applied again.
-func TestMigrationsRoundTrip(t *testing.T) {
+// TestMigrations_RoundTrip: every migration can be taken back, leaves nothing behind, and can then be applied again.
+func TestMigrations_RoundTrip(t *testing.T) {
 	t.Parallel()
 	db := open(t, pgtest.EmptyDSN(t))
 	provider := newProvider(t, db)
@@ -55,8 +55,8 @@ func TestMigrationsRoundTrip(t *testing.T) {
 	}
 }
 
-// TestMigrationsKeepOutOfTheApplicationsWay: nothing is created outside the schema idem but goose's own table.
-func TestMigrationsKeepOutOfTheApplicationsWay(t *testing.T) {
+// TestMigrations_TouchOnlyTheirSchema: nothing is created outside the schema idem but goose's own table.
+func TestMigrations_TouchOnlyTheirSchema(t *testing.T) {
 	t.Parallel()
 	db := open(t, pgtest.EmptyDSN(t))
 	provider := newProvider(t, db)

@@ -12,7 +12,7 @@ import (
 	"github.com/idem-go/idem/migrations"
 )
 
-func TestPsqlAppliesWhatIsMissingBeforeGooseAndBehindIt(t *testing.T) {
+func TestPsql_AppliesMissingMigrations(t *testing.T) {
 	t.Parallel()
 	optional.Program(t, "psql")
 	psql := func(dsn string) error {

@@ -15,7 +15,7 @@ import (
 	"github.com/idem-go/idem/migrations"
 )
 
-func TestUpBringsAnyDatabaseToTheSchemaHoweverManyProcessesCallIt(t *testing.T) {
+func TestUp_ConcurrentCallsMigrateOnce(t *testing.T) {
 	t.Parallel()
 	config, err := pgxpool.ParseConfig(pgtest.EmptyDSN(t))
 	if err != nil {
@@ -50,7 +50,7 @@ func TestUpBringsAnyDatabaseToTheSchemaHoweverManyProcessesCallIt(t *testing.T) 
 }
 
 // A password that is asked for with each connection, and a role that is taken after it.
-func TestUpConnectsAsThePoolDoes(t *testing.T) {
+func TestUp_ConnectsLikeThePool(t *testing.T) {
 	t.Parallel()
 	config, err := pgxpool.ParseConfig(pgtest.EmptyDSN(t))
 	if err != nil {

@@ -15,7 +15,7 @@ func TestOnce_TableSizeStaysStable(t *testing.T) {
 	t.Parallel()
 	pgtest.Long(t)
 	h := newHouse(t)
-	const live, steps, turnovers = 3000, 6, 10
+	const live, steps, turnovers = 1200, 6, 10
 	epoch := time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
 	complete := func(step int) {
 		h.exec(fmt.Sprintf(`DO $$

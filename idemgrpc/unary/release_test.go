@@ -29,7 +29,7 @@ func older(t *testing.T, missing ...string) protoreflect.MessageDescriptor {
 }
 
 // During a rollout one server knows fields that another does not, and a retry may reach either.
-func TestReleasesThatKnowDifferentFieldsAgreeOnARequest(t *testing.T) {
+func TestFingerprint_AgreesBetweenReleases(t *testing.T) {
 	t.Parallel()
 	request := &pb.SimpleRequest{
 		ResponseSize: 7, FillUsername: true, Payload: &pb.Payload{Body: []byte("teapot"), Type: 1},

@@ -1,6 +1,11 @@
 package idemhttp
 
-import "net/http"
+import (
+	"net/http"
+	"time"
+
+	"github.com/idem-go/idem"
+)
 
 // ACPConfig returns a Config that follows section 6 of the Agentic Commerce Protocol. Every POST
 // needs a key, which is sent back with the answer. A replay has the header Idempotent-Replayed. An
@@ -48,4 +53,26 @@ func renderACP(w http.ResponseWriter, _ *http.Request, p *Problem) {
 		problem.Code = "invalid"
 	}
 	p.send(w, "application/json", problem)
+}
+
+// UCPConfig returns a Config that follows the Universal Commerce Protocol, version 2026-04-08
+// (Message Signatures, Replay Protection). Every request that may change something needs a key. A
+// key that is reused for another request is a 409. Two requests are the same if their bodies have
+// the same bytes. Answers are kept for 48 hours. Scope must still be set. It must contain the
+// client and the kind of operation.
+//
+// A call over MCP has other bytes in each attempt, because its JSON-RPC id changes. Use the module
+// adapter/idemmcp for MCP.
+func UCPConfig() Config {
+	return Config{
+		Methods:     []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete},
+		Statuses:    Statuses{KeyReused: http.StatusConflict},
+		Fingerprint: rawFingerprint,
+		TTL:         48 * time.Hour,
+	}
+}
+
+// rawFingerprint hashes the bytes of a body, whatever they mean.
+func rawFingerprint(r *http.Request, body []byte) (idem.Hash, error) {
+	return idem.HashBytes(requestLine(r, mediaType(r.Header.Get("Content-Type")), "bytes"), body), nil
 }

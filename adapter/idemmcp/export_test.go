@@ -1,0 +1,4 @@
+package idemmcp
+
+// Decode is decode.
+var Decode = decode

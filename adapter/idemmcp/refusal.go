@@ -1,0 +1,80 @@
+package idemmcp
+
+import (
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/idem-go/idem"
+)
+
+// Reason says why the middleware answered instead of the handler.
+type Reason string
+
+// The reasons.
+const (
+	KeyMissing     Reason = "IDEMPOTENCY_KEY_MISSING"
+	KeyInvalid     Reason = "IDEMPOTENCY_KEY_INVALID"
+	KeyReused      Reason = "IDEMPOTENCY_KEY_REUSED"      // other arguments have the key; nothing was executed
+	InProgress     Reason = "IDEMPOTENCY_IN_PROGRESS"     // call again with the same key
+	OutcomeUnknown Reason = "IDEMPOTENCY_OUTCOME_UNKNOWN" // call again with the same key
+	NotExecuted    Reason = "IDEMPOTENCY_NOT_EXECUTED"    // call again with the same key
+	Broken         Reason = "IDEMPOTENCY_BROKEN"          // the server has logged the cause
+)
+
+// Refusal is the data of the protocol error with which the middleware answers.
+type Refusal struct {
+	Reason       Reason `json:"reason"`
+	Retryable    bool   `json:"retryable"` // the same call, with the same key, may succeed later
+	RetryAfterMS int64  `json:"retryAfterMs,omitempty"`
+}
+
+// RefusalOf returns the Refusal in an error of a call, and whether there is one.
+func RefusalOf(err error) (Refusal, bool) {
+	var refusal Refusal
+	answer, ok := errors.AsType[*jsonrpc.Error](err)
+	if !ok || json.Unmarshal(answer.Data, &refusal) != nil {
+		return Refusal{}, false
+	}
+	return refusal, refusal.Reason != ""
+}
+
+// codeReused is the code that the Universal Commerce Protocol asks for.
+const codeReused = -32000
+
+// refuse returns a protocol error. Its code is "invalid params" for a call that can never succeed.
+func refuse(reason Reason, text string, retryable bool, after time.Duration) error {
+	data, err := json.Marshal(Refusal{Reason: reason, Retryable: retryable, RetryAfterMS: after.Milliseconds()})
+	if err != nil {
+		return err
+	}
+	code := int64(jsonrpc.CodeInvalidParams)
+	switch {
+	case retryable || reason == Broken:
+		code = jsonrpc.CodeInternalError
+	case reason == KeyReused:
+		code = codeReused
+	}
+	return &jsonrpc.Error{Code: code, Message: text, Data: data}
+}
+
+// refusalFor returns the refusal for an error of idem.Do, or nil if the client must not see its
+// cause. It reports isOurs if the operators of the server should look at the error.
+func refusalFor(err error) (refused error, isOurs bool) {
+	progress, isInProgress := errors.AsType[*idem.InProgressError](err)
+	switch {
+	case errors.Is(err, idem.ErrOutcomeUnknown):
+		return refuse(OutcomeUnknown, "it is not known yet whether the call was executed: call again with the same key", true, 0), true
+	case isInProgress:
+		return refuse(InProgress, "a call with this key is in progress: call again with the same key", true, progress.RetryAfter), false
+	case errors.Is(err, idem.ErrMismatch):
+		return refuse(KeyReused, "the key was used with other arguments, and that call stands: a new call needs a new key", false, 0), false
+	case errors.Is(err, idem.ErrInvalidKey):
+		return refuse(KeyInvalid, "the key is a string of 1 to 255 bytes", false, 0), false
+	case idem.Retryable(err):
+		return refuse(NotExecuted, "the call was not executed: call again with the same key", true, 0), true
+	}
+	return nil, false
+}

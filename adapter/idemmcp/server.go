@@ -1,0 +1,267 @@
+package idemmcp
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"reflect"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/idem-go/idem"
+)
+
+// KeyHeader is the field of an HTTP request with its key. It counts if _meta has no key.
+const KeyHeader = "Idempotency-Key"
+
+// Names in _meta.
+const (
+	KeyMeta      = "idempotency-key"      // in a call: its key
+	ReplayedMeta = "idempotency-replayed" // in a result: true if an earlier call recorded it
+)
+
+type txKey struct{}
+
+// Tx returns the transaction of the call that ctx belongs to. The rules of [idem.Do] apply: the
+// handler must not commit it or roll it back, and must not use it after returning.
+// [idem.ExecutionID] accepts it.
+//
+// Tx panics if ctx is not the context of a handler under [Server.Middleware] whose tool is one of
+// Config.Tools.
+func Tx(ctx context.Context) pgx.Tx {
+	tx, ok := ctx.Value(txKey{}).(pgx.Tx)
+	if !ok {
+		panic("idemmcp: Tx: this context is not that of a handler under Server.Middleware; is the tool one of Config.Tools?")
+	}
+	return tx
+}
+
+// Middleware is receiving middleware of an mcp.Server. Put middleware that authenticates in front
+// of it. Middleware behind it may run more than once for a call.
+func (s *Server) Middleware(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		switch req := req.(type) {
+		case *mcp.CallToolRequest:
+			if source, ok := s.config.Tools[req.Params.Name]; ok {
+				return s.call(ctx, method, req, source, next)
+			}
+		case *mcp.ListToolsRequest:
+			result, err := next(ctx, method, req)
+			if list, ok := result.(*mcp.ListToolsResult); ok && err == nil {
+				return s.annotated(list), nil
+			}
+			return result, err
+		}
+		return next(ctx, method, req)
+	}
+}
+
+// annotated sets idempotentHint where a call with the same arguments has no further effect.
+func (s *Server) annotated(list *mcp.ListToolsResult) *mcp.ListToolsResult {
+	annotated := *list
+	annotated.Tools = slices.Clone(list.Tools)
+	for i, tool := range list.Tools {
+		if s.config.Tools[tool.Name].argument == "" {
+			continue
+		}
+		copied, hints := *tool, mcp.ToolAnnotations{}
+		if tool.Annotations != nil {
+			hints = *tool.Annotations
+		}
+		hints.IdempotentHint = true
+		copied.Annotations = &hints
+		annotated.Tools[i] = &copied
+	}
+	return &annotated
+}
+
+// call executes a call, or returns the recorded result of an earlier call with the same key.
+func (s *Server) call(ctx context.Context, method string, req *mcp.CallToolRequest, source Source, next mcp.MethodHandler) (mcp.Result, error) {
+	scope, err := s.config.Scope(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	arguments := req.Params.Arguments
+	if len(bytes.TrimSpace(arguments)) == 0 {
+		arguments = []byte("{}")
+	}
+	hash, err := idem.HashJSON(arguments)
+	if err != nil {
+		return nil, refuse(KeyInvalid, "the arguments are not a JSON document that has one meaning: "+err.Error(), false, 0)
+	}
+	options := s.config.Options
+	key, ok := keyOf(req, arguments, source)
+	switch {
+	case !ok:
+		return nil, refuse(KeyInvalid, "the key is a string of 1 to 255 bytes", false, 0)
+	case key == "" && source.within > 0:
+		key, options = "arguments:"+hash.String(), append(slices.Clone(options), idem.WithTTL(source.within))
+	case key == "":
+		return nil, refuse(KeyMissing, "the call needs a key, in _meta under "+KeyMeta+" or in the header "+KeyHeader, false, 0)
+	}
+	e := execution{server: s, method: method, req: req, next: next}
+	result, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) { return e.run(ctx, tx) }, options...)
+	switch {
+	case err != nil:
+		return e.failed(ctx, err)
+	case !result.Replayed:
+		return e.result, nil
+	}
+	replayed, err := decode(result.Body)
+	if err != nil {
+		return nil, s.broken(ctx, req, fmt.Errorf("the recorded result cannot be read: %w", err))
+	}
+	return replayed, nil
+}
+
+// keyOf returns the key that a call brings, or "" if it brings none. It reports false for a key
+// that is not a string.
+func keyOf(req *mcp.CallToolRequest, arguments []byte, source Source) (string, bool) {
+	if sent, ok := req.Params.Meta[KeyMeta]; ok {
+		key, ok := sent.(string)
+		return key, ok && key != ""
+	}
+	if req.Extra != nil && len(req.Extra.Header.Values(KeyHeader)) > 0 {
+		key := req.Extra.Header.Get(KeyHeader)
+		return key, key != "" && len(req.Extra.Header.Values(KeyHeader)) == 1
+	}
+	if source.argument == "" {
+		return "", true
+	}
+	var all map[string]json.RawMessage
+	if json.Unmarshal(arguments, &all) != nil || all[source.argument] == nil {
+		return "", true
+	}
+	var key string
+	err := json.Unmarshal(all[source.argument], &key)
+	return key, err == nil && key != ""
+}
+
+// execution is a call whose handler runs, perhaps more than once.
+type execution struct {
+	server *Server
+	method string
+	req    *mcp.CallToolRequest
+	next   mcp.MethodHandler
+
+	result *mcp.CallToolResult // result of the last run
+	lost   bool                // the connection of the transaction was closed when the last run ended
+}
+
+// run runs the handler once, with a copy of the request, and returns its result in the form in
+// which idem.Do records it.
+func (e *execution) run(ctx context.Context, tx pgx.Tx) (idem.Response, error) {
+	req, params := *e.req, *e.req.Params
+	params.Meta, params.Arguments = maps.Clone(params.Meta), bytes.Clone(params.Arguments)
+	req.Params = &params
+	result, err := e.next(context.WithValue(ctx, txKey{}, tx), e.method, &req)
+	e.lost = tx.Conn().IsClosed()
+	if err != nil {
+		return idem.Response{}, &failure{err}
+	}
+	called, ok := result.(*mcp.CallToolResult)
+	if !ok || called == nil {
+		return idem.Response{}, &failure{fmt.Errorf("the handler returned %T and no result of a tool", result)}
+	}
+	e.result = called
+	recorded := called.IsError && e.server.config.RecordError != nil && e.server.config.RecordError(called)
+	if called.NeedsInput() || called.IsError && !recorded {
+		return idem.Response{}, &unrecorded{called.GetError()}
+	}
+	body, err := json.Marshal(called)
+	if err != nil {
+		return idem.Response{}, fmt.Errorf("the result cannot be recorded: %w", err)
+	}
+	if called.IsError {
+		return idem.Response{}, idem.Reject(idem.Response{Status: http.StatusUnprocessableEntity, Body: body})
+	}
+	return idem.Response{Status: http.StatusOK, Body: body}, nil
+}
+
+// failed returns the answer for an error after which nothing is recorded.
+func (e *execution) failed(ctx context.Context, err error) (mcp.Result, error) {
+	inDoubt := errors.Is(err, idem.ErrOutcomeUnknown)
+	if !inDoubt && (ctx.Err() != nil || !e.isOfTheDatabase(err) || !idem.Retryable(err)) {
+		if _, ok := errors.AsType[*unrecorded](err); ok {
+			return e.result, nil
+		}
+		if f, ok := errors.AsType[*failure](err); ok {
+			return nil, f.error
+		}
+	}
+	if refused, isOurs := refusalFor(err); refused != nil {
+		if isOurs {
+			e.server.config.Logger.ErrorContext(ctx, "idemmcp: a call could not be executed", "tool", e.req.Params.Name, "error", err)
+		}
+		return nil, refused
+	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	return nil, e.server.broken(ctx, e.req, err)
+}
+
+// isOfTheDatabase reports whether err comes from Postgres. A lost connection is attributed to the
+// database only if the connection of the transaction is closed.
+func (e *execution) isOfTheDatabase(err error) bool {
+	_, answered := errors.AsType[*pgconn.PgError](err)
+	_, refused := errors.AsType[*pgconn.ConnectError](err)
+	return answered || refused || e.lost
+}
+
+// broken logs err and returns a refusal that does not show it.
+func (s *Server) broken(ctx context.Context, req *mcp.CallToolRequest, err error) error {
+	s.config.Logger.ErrorContext(ctx, "idemmcp: a call could not be executed", "tool", req.Params.Name, "error", err)
+	return refuse(Broken, "the call could not be executed", false, 0)
+}
+
+// decode returns a recorded result as a replay. Its structured content keeps its spelling, so that
+// no number loses digits.
+func decode(body []byte) (*mcp.CallToolResult, error) {
+	var result mcp.CallToolResult
+	var raw struct {
+		StructuredContent json.RawMessage `json:"structuredContent"`
+	}
+	if err := errors.Join(json.Unmarshal(body, &result), json.Unmarshal(body, &raw)); err != nil {
+		return nil, err
+	}
+	if len(raw.StructuredContent) > 0 {
+		result.StructuredContent = raw.StructuredContent
+	}
+	if result.Meta == nil {
+		result.Meta = mcp.Meta{}
+	}
+	result.Meta[ReplayedMeta] = true
+	return &result, nil
+}
+
+// failure wraps a protocol error of the handler, to distinguish it from errors of idem.Do. It hides
+// a rejection: a handler of a tool cannot reject on its own.
+type failure struct{ error }
+
+func (f *failure) Is(target error) bool { return errors.Is(f.error, target) }
+func (f *failure) As(target any) bool {
+	return reflect.TypeOf(target) != rejection && errors.As(f.error, target)
+}
+
+// unrecorded stands for a result that is not recorded. It shows idem.Do the error behind the
+// result, so that a handler runs again after a serialization failure.
+type unrecorded struct{ cause error }
+
+func (u *unrecorded) Error() string { return fmt.Sprintf("the tool failed: %v", u.cause) }
+
+func (u *unrecorded) Is(target error) bool { return errors.Is(u.cause, target) }
+
+func (u *unrecorded) As(target any) bool {
+	return u.cause != nil && reflect.TypeOf(target) != rejection && errors.As(u.cause, target)
+}
+
+// rejection is the type of target that errors.As gets when it looks for a rejection.
+var rejection = reflect.PointerTo(reflect.TypeOf(idem.Reject(idem.Response{})))
