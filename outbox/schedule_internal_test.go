@@ -97,6 +97,9 @@ func (w *world) begin(c *call) {
 	for _, m := range c.messages {
 		r := w.of(m)
 		w.check(m, c)
+		if r.attempts > 0 && w.now.Before(r.due) {
+			w.complain("%d is retried %v before its backoff ends", m.Seq, r.due.Sub(w.now))
+		}
 		if ids[m.ID] {
 			w.complain("two messages of one ID")
 		}
@@ -482,43 +485,6 @@ func TestScheduler_CountsNothingInAnOutage(t *testing.T) {
 	}
 }
 
-// One key has very many messages, which leave the memory and wait in the table.
-func TestScheduler_ReleasesMemory(t *testing.T) {
-	t.Parallel()
-	w := newWorld(false, 100, 200)
-	for range 100 {
-		w.add("a", "k", succeeds)
-	}
-	w.noLimit = true
-	w.run(time.Hour)
-	w.verify(t, "one key")
-}
-
-// Several errors may show that a destination is unavailable.
-func TestScheduler_DoublesABackoffOnce(t *testing.T) {
-	t.Parallel()
-	w := newWorld(false, 4, 4)
-	for n := range 4 {
-		w.add("a", fmt.Sprint(n), succeeds)
-	}
-	w.transact(w.plan(w.now, true))
-	fail := func(err error) time.Duration {
-		w.now = w.now.Add(time.Minute)
-		c := w.next(w.now)[0]
-		w.callEnded(c, newResult(messagesOf(c), err, false), w.now)
-		return w.destinations["a"].backoff
-	}
-	unnamed, away := errors.New("unnamed"), RetryLater(errors.New("away"), 0)
-	first := fail(unnamed)
-	fail(unnamed) // single calls from here on
-	if second := fail(away); second != 2*first {
-		t.Errorf("a backoff of %v, and then of %v", first, second)
-	}
-	if third := fail(away); third != 4*first {
-		t.Errorf("the third backoff is %v, the first was %v", third, first)
-	}
-}
-
 // An administrator has copied rows that are marked as held from another database.
 func TestScheduler_FindsRowsThatOthersHold(t *testing.T) {
 	t.Parallel()
@@ -548,17 +514,5 @@ func TestDelayed_RereadsForLateCommits(t *testing.T) {
 		}
 		m.Mine, m.Moved, m.Until = true, 1000, now
 		d.moved(m, 4*time.Millisecond, now)
-	}
-}
-
-func TestTopics_IgnoreOrder(t *testing.T) {
-	t.Parallel()
-	c := RelayConfig{Name: "web", Topics: []string{"b", "a"}}
-	if err := c.set(); err != nil {
-		t.Fatal(err)
-	}
-	own, recorded, err := c.compare([]db.RelayTopics{{Relay: "web", Topics: []string{"a", "b"}, Generation: 7}, {Relay: "other", Topics: []string{"c*"}, Generation: 8}})
-	if err != nil || recorded != 7 || own.generation != 8 || !own.has("a") || own.has("c") || own.has("d") {
-		t.Errorf("%+v, %d, %v", own, recorded, err)
 	}
 }

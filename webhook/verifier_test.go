@@ -156,13 +156,6 @@ func TestVerify_RefusesAnAlteredBody(t *testing.T) {
 	}
 }
 
-func TestVerify_RefusesAnotherSecret(t *testing.T) {
-	t.Parallel()
-	for _, s := range schemes {
-		wantRefused(t, verifier(t, s.make, otherSecret), s.request(), s.body)
-	}
-}
-
 func set(name, value string) func(*http.Request) {
 	return func(r *http.Request) { r.Header.Set(name, value) }
 }
@@ -268,18 +261,6 @@ func TestVerifiers_RefuseInvalidSecrets(t *testing.T) {
 	}
 }
 
-// Such a body has no ID, so the Handler refuses it.
-func TestStripe_AcceptsASignedBodyWithoutAnEvent(t *testing.T) {
-	t.Parallel()
-	v := verifier(t, webhook.Stripe, stripeSecret)
-	for _, body := range []string{"", "null", "[]", `{}`, `{"id":7}`, `{"id":null}`, `{"ID":"evt_1"}`, `{"id":"evt_1"`, strings.Repeat("[", 20_000)} {
-		event, err := v.Verify(delivery{map[string]string{"Stripe-Signature": stripeSignature("1492774577", body)}, body}.request(), []byte(body))
-		if err != nil || event.ID != "" {
-			t.Errorf("%q: event %+v, error %v", body, event, err)
-		}
-	}
-}
-
 // Stripe decreases "pending_webhooks" from one delivery to the next.
 func TestStripe_PayloadIsTheSameInEachDelivery(t *testing.T) {
 	t.Parallel()
@@ -305,36 +286,4 @@ func stripeSignature(digits, body string) string {
 	mac := hmac.New(sha256.New, []byte(stripeSecret))
 	mac.Write([]byte(digits + "." + body))
 	return "t=" + digits + ",v1=" + hex.EncodeToString(mac.Sum(nil))
-}
-
-// It recognizes a delivery under another ID, and distinguishes other contents.
-func TestByContent_HashesTimeAndBody(t *testing.T) {
-	t.Parallel()
-	v := webhook.ByContent(verifier(t, webhook.GitHub, githubSecret))
-	id := func(r *http.Request) string {
-		t.Helper()
-		event, err := v.Verify(r, []byte(githubDelivery.body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return event.ID
-	}
-	first := id(githubDelivery.request())
-	if first == "" || first != id(githubDelivery.request(set("X-GitHub-Delivery", "another"))) || first != id(githubDelivery.request(without("X-GitHub-Delivery"))) {
-		t.Error("another id makes it another event")
-	}
-	wantRefused(t, v, githubDelivery.request(), "hello")
-
-	stripe := webhook.ByContent(verifier(t, webhook.Stripe, stripeSecret))
-	ids := map[string]bool{}
-	for _, signed := range [][2]string{{"1", "a"}, {"1", "a"}, {"2", "a"}, {"1", "b"}, {"1", ""}} {
-		event, err := stripe.Verify(delivery{map[string]string{"Stripe-Signature": stripeSignature(signed[0], signed[1])}, signed[1]}.request(), []byte(signed[1]))
-		if err != nil {
-			t.Fatal(err)
-		}
-		ids[event.ID] = true
-	}
-	if len(ids) != 4 {
-		t.Errorf("%d events, want 4", len(ids))
-	}
 }
