@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"testing"
 	"time"
 
@@ -95,9 +94,5 @@ func TestPublishSafely_ReturnsPanicsAsErrors(t *testing.T) {
 		if r := publish(reason); !r.panicked || r.messages[0].status != unknown {
 			t.Errorf("%s, unnamed: %+v", name, r)
 		}
-	}
-	exits := PublisherFunc(func(context.Context, []Message) error { runtime.Goexit(); return nil })
-	if r := newResult(messages, publishSafely(t.Context(), exits, messages), false); !r.panicked {
-		t.Errorf("Goexit: %+v", r)
 	}
 }

@@ -219,6 +219,22 @@ func TestByContent_RecognizesADeliveryUnderAnotherID(t *testing.T) {
 		wantStatus(t, ask(h, githubDelivery.request(set("X-GitHub-Delivery", id))), http.StatusOK)
 	}
 	s.want(1)
+	altered := githubDelivery
+	altered.body = "hello"
+	wantStatus(t, ask(h, altered.request()), http.StatusUnauthorized)
+
+	v := webhook.ByContent(verifier(t, webhook.Stripe, stripeSecret))
+	ids := map[string]bool{}
+	for _, signed := range [][2]string{{"1", "a"}, {"1", "a"}, {"2", "a"}, {"1", "b"}} { // the time and the body
+		event, err := v.Verify(delivery{map[string]string{"Stripe-Signature": stripeSignature(signed[0], signed[1])}, signed[1]}.request(), []byte(signed[1]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids[event.ID] = true
+	}
+	if len(ids) != 3 {
+		t.Errorf("%d events, want 3", len(ids))
+	}
 }
 
 func TestHandler_ReportsAReusedID(t *testing.T) {
