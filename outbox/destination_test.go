@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -63,31 +62,6 @@ func TestDivider_SlowDestinationBlocksNoOther(t *testing.T) {
 	close(answer)
 	o.empty()
 	b.wantTypes(t, want, "k")
-}
-
-// The relay makes no second call to it.
-func TestDivider_HungDestinationBlocksNoOther(t *testing.T) {
-	t.Parallel()
-	o := newDatabase(t)
-	b := &broker{}
-	hangs, release := make(chan struct{}, 1000), make(chan struct{})
-	publisher := divided{func(ctx context.Context, messages []outbox.Message) error {
-		if messages[0].Topic == "hangs" {
-			hangs <- struct{}{}
-			<-release
-		}
-		return b.Publish(ctx, messages)
-	}}
-	config := swift()
-	config.PublishTimeout = 10 * time.Millisecond
-	o.add(to("hangs", "k", "1"))
-	o.relay(publisher, config)
-	await(t, "the call", hangs)
-	o.add(to("works", "f", "1"), to("hangs", "k", "2"))
-	eventually(t, "the other", func() bool { return len(b.types("f")) == 1 })
-	close(release)
-	o.empty()
-	b.wantTypes(t, []string{"1", "2"}, "k")
 }
 
 // It blocks no other destination.
@@ -179,30 +153,5 @@ func TestMaxOutage_DeadLettersMessages(t *testing.T) {
 				t.Errorf("the dead letters are %s", got)
 			}
 		})
-	}
-}
-
-// The Publisher is slow, and one key has many messages.
-func TestRelay_LongKeyBlocksNoOther(t *testing.T) {
-	t.Parallel()
-	o := newDatabase(t)
-	b := &broker{}
-	publisher := outbox.PublisherFunc(func(ctx context.Context, messages []outbox.Message) error {
-		time.Sleep(10 * time.Millisecond) // the latency of a broker; the test passes with any value
-		return b.Publish(ctx, messages)
-	})
-	var want []string
-	for i := range 60 {
-		o.add(message("many", fmt.Sprint(i)))
-		want = append(want, fmt.Sprint(i))
-	}
-	o.add(message("one", "one"))
-	config := swift()
-	config.BatchSize = 20
-	o.relay(publisher, config)
-	o.empty()
-	b.wantTypes(t, want, "many")
-	if all := strings.Join(b.types(), " "); strings.HasSuffix(all, "one") {
-		t.Errorf("it was published last: %s", all)
 	}
 }

@@ -457,6 +457,21 @@ func TestScheduler_KeepsOrderOfAKeyBeyondABacklog(t *testing.T) {
 	w.verify(t, "backlog")
 }
 
+// A key with very many messages blocks no other key.
+func TestScheduler_LongKeyBlocksNoOther(t *testing.T) {
+	t.Parallel()
+	w := newWorld(false, 100, 100)
+	for range 300 {
+		w.add("a", "long", succeeds)
+	}
+	w.add("a", "k", succeeds)
+	w.run(time.Hour)
+	w.verify(t, "long key")
+	if k := w.rows[300].doneAt; !k.Before(w.rows[100].doneAt) {
+		t.Errorf("the other key was published after %v", k.Sub(time.Unix(1000, 0)))
+	}
+}
+
 // A Publisher names messages by their IDs.
 func TestScheduler_SeparatesMessagesWithTheSameID(t *testing.T) {
 	t.Parallel()

@@ -4,63 +4,17 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/idem-go/idem/lab/pgproxy"
 	"github.com/idem-go/idem/lab/pgserver"
 	"github.com/idem-go/idem/lab/pgtest"
 	"github.com/idem-go/idem/lab/schema"
 	"github.com/idem-go/idem/outbox"
 )
-
-// Several processes relay several streams while messages are added.
-func TestStreams_KeepOrderAcrossProcesses(t *testing.T) {
-	t.Parallel()
-	const keys, each = 24, 40
-	o := newDatabase(t)
-	b := &broker{refuse: func(m *outbox.Message) error {
-		if time.Now().UnixNano()%17 == 0 {
-			return errRefused
-		}
-		return nil
-	}}
-	config := swift()
-	config.Streams, config.BatchSize, config.MaxAttempts = 4, 20, 1000
-	for range 3 {
-		process := &database{t: t, dsn: o.dsn, pool: pgtest.Open(t, o.dsn)}
-		process.relay(b, config)
-	}
-	var adding sync.WaitGroup
-	for key := range keys {
-		adding.Go(func() {
-			for i := range each {
-				o.add(message(fmt.Sprint("key ", key), fmt.Sprint(i)), message("", "no key"))
-			}
-		})
-	}
-	adding.Wait()
-	o.empty()
-	var want []string
-	for i := range each {
-		want = append(want, fmt.Sprint(i))
-	}
-	for key := range keys {
-		if diff := cmp.Diff(want, b.types(fmt.Sprint("key ", key))); diff != "" {
-			t.Errorf("key %d (-want +got):\n%s", key, diff)
-		}
-	}
-	if n := b.number(); n != 2*keys*each {
-		t.Errorf("%d messages were published, of %d", n, 2*keys*each)
-	}
-	if n := o.count(`select count(distinct instance) from idem.relays`); n != 4 {
-		t.Errorf("%d streams are relayed", n)
-	}
-}
 
 // During a rollout that changes the number of streams, no key has two relays.
 func TestStreams_WaitForAnotherNumberOfStreams(t *testing.T) {
@@ -245,26 +199,6 @@ func TestDivider_DoesNotWaitForAHungDestination(t *testing.T) {
 	await(t, "the end", ended)
 	if n := len(h.hangs); n > 0 {
 		t.Errorf("there were %d calls more beside the one that hangs", n)
-	}
-}
-
-func TestRelay_SurvivesADatabaseOutage(t *testing.T) {
-	t.Parallel()
-	o := newDatabase(t)
-	proxy := pgtest.Proxy(t, o.dsn)
-	proxy.Refuse(pgproxy.Reset)
-	b := &broker{}
-	o.through(proxy).relay(b, swift()) // begins during the outage
-	o.add(message("a", "1"))
-	proxy.Admit()
-	o.empty()
-	proxy.Refuse(pgproxy.Reset)
-	proxy.Cut(pgproxy.Reset)
-	o.add(message("a", "2"))
-	proxy.Admit()
-	o.empty()
-	if diff := cmp.Diff([]string{"1", "2"}, firsts(b.types())); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
