@@ -106,23 +106,6 @@ func TestDelayed_WakesTheRelayBetweenPolls(t *testing.T) {
 	}
 }
 
-// A delayed message is published after the messages that were added before it was due.
-func TestDelayed_BlocksNoOtherMessage(t *testing.T) {
-	t.Parallel()
-	o := newDatabase(t)
-	b := &broker{}
-	tomorrow := o.now().Add(24 * time.Hour)
-	o.add(delayed("a", "1", tomorrow), delayed("a", "2", tomorrow), message("a", "now"))
-	r, _ := o.relay(b, swift())
-	eventually(t, "the other one", func() bool { return b.number() == 1 })
-	o.becomeDue()
-	eventually(t, "those that are due", func() bool { return b.number() == 3 })
-	o.add(message("a", "after"))
-	r.Wake()
-	eventually(t, "the last one", func() bool { return b.number() == 4 })
-	b.wantTypes(t, []string{"now", "1", "2", "after"})
-}
-
 // Any relay moves any message to the outbox. The relay of its topic publishes it, and the order is
 // that of NotBefore.
 func TestDelayed_KeepsOrderAcrossRelaysAndStreams(t *testing.T) {
