@@ -441,12 +441,12 @@ func TestScheduler_RetriesInTimeBesideABacklog(t *testing.T) {
 }
 
 // A message of a key fails. The next message of the key is far behind in the backlog, unread. Then
-// a third one is added.
+// a third one is added. The backlog lasts longer than the backoffs.
 func TestScheduler_KeepsOrderOfAKeyBeyondABacklog(t *testing.T) {
 	t.Parallel()
 	w := newWorld(false, 10, 10)
 	w.add("a", "k", isNamed)
-	for n := range 500 {
+	for n := range 3000 {
 		w.add("a", fmt.Sprint(n), succeeds)
 	}
 	w.add("a", "k", succeeds)
