@@ -59,7 +59,7 @@ func (v *vault) seen() (calls, most int) {
 // continues.
 func TestMaxInHand_BoundsMemory(t *testing.T) {
 	t.Parallel()
-	const destinations, each, large, limit = 24, 4, 512 << 10, 4 << 20
+	const destinations, each, large, limit = 24, 3, 256 << 10, 2 << 20
 	o, v := newDatabase(t), &vault{open: make(chan struct{})}
 	var all []outbox.Message
 	for i := range each {
