@@ -97,8 +97,8 @@ func TestDivider_KeepsOrderWhenATopicMoves(t *testing.T) {
 
 type secretive struct{ payload string }
 
-// OnDead, the Observer, the Sealer and KeepsOrder panic. The process continues, and the message that
-// cannot be sealed stays in the outbox.
+// OnDead, the Observer, the Sealer and KeepsOrder panic. The process continues, and the message
+// that cannot be sealed stays in the outbox.
 func TestPanic_InACallback(t *testing.T) {
 	t.Parallel()
 	o := newDatabase(t)
