@@ -74,19 +74,36 @@ func (r *routes) RunBeside(ctx context.Context) {
 	tasks.Wait()
 }
 
-// Publish implements Publisher. A relay calls it with messages of one route. Any other caller, such
-// as a wrapper that is not a Divider, may pass messages of several: their errors are joined.
+// Publish implements Publisher. A relay calls it with messages of one route, whose error is
+// returned unchanged. Any other caller, such as a wrapper that is not a Divider, may pass messages
+// of several. Then a route that has failed without naming a message does not delay the others:
+// Publish names all messages of that route with RetryLater.
 func (r *routes) Publish(ctx context.Context, messages []Message) error {
 	parts := map[string][]Message{}
 	for _, m := range messages {
 		name := r.find(m.Topic)
 		parts[name] = append(parts[name], m)
 	}
-	var errs []error
+	failed := map[string]error{}
 	for name, part := range parts {
-		errs = append(errs, r.publish(ctx, name, part))
+		err := r.publish(ctx, name, part)
+		if len(parts) == 1 {
+			return err
+		}
+		named, rest := splitError(err)
+		if rest != nil {
+			for _, m := range part {
+				failed[m.ID] = RetryLater(rest, 0)
+			}
+		}
+		if named != nil {
+			maps.Copy(failed, named.Failed)
+		}
 	}
-	return errors.Join(errs...)
+	if len(failed) > 0 {
+		return &PublishError{Failed: failed}
+	}
+	return nil
 }
 
 func (r *routes) publish(ctx context.Context, name string, messages []Message) error {

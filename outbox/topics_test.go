@@ -175,4 +175,8 @@ func TestRoute_SelectsThePublisherByTopic(t *testing.T) {
 	if n := o.count(`select count(*) from idem.dead_letters where source = 'none' and reason like '%no route%'`); n != 20 {
 		t.Errorf("%d dead letters", n)
 	}
+	err := outbox.Route(map[string]outbox.Publisher{"a": all, "b": away}).Publish(t.Context(), []outbox.Message{{ID: "1", Topic: "a"}, {ID: "2", Topic: "b"}})
+	if failed, ok := errors.AsType[*outbox.PublishError](err); !ok || len(failed.Failed) != 1 || failed.Failed["2"] == nil {
+		t.Errorf("%v", err)
+	}
 }
