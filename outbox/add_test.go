@@ -42,99 +42,59 @@ func TestAdd_PreservesMessages(t *testing.T) {
 	for name, configure := range map[string]func(*pgxpool.Config){
 		"prepared": func(*pgxpool.Config) {},
 		"exec":     func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec },
-		"describe": func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe },
 		"simple":   func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol },
 		"lease":    behindPooler,
 	} {
-		for _, batched := range []bool{false, true} {
-			t.Run(fmt.Sprint(name, " batched ", batched), func(t *testing.T) {
-				t.Parallel()
-				o := newDatabase(t)
-				o.exec(hostile(), pgx.QueryExecModeSimpleProtocol)
-				o.pool = pgtest.Open(t, o.dsn, configure, func(c *pgxpool.Config) {
-					c.ConnConfig.RuntimeParams = map[string]string{"search_path": "app, pg_catalog, public", "bytea_output": "escape",
-						"datestyle": "Postgres, DMY", "intervalstyle": "sql_standard", "timezone": "Pacific/Chatham",
-						"default_transaction_isolation": "serializable"}
-				})
-				messages := all()
-				err := pgx.BeginFunc(t.Context(), o.pool, func(tx pgx.Tx) error {
-					if !batched {
-						return outbox.Add(t.Context(), tx, messages...)
-					}
-					batch := &pgx.Batch{}
-					if err := outbox.Queue(batch, messages...); err != nil {
-						return err
-					}
-					return tx.SendBatch(t.Context(), batch).Close()
-				})
-				if err != nil {
-					t.Fatal(err)
-				}
-				tries := 0
-				b := &broker{before: func([]outbox.Message) error { tries++; return nil }, refuse: func(m *outbox.Message) error {
-					if tries < 3 || m.Topic == "o" {
-						return errRefused
-					}
-					return nil
-				}}
-				config := swift()
-				config.MaxAttempts = 5
-				o.relay(b, config)
-				eventually(t, "the outbox to be empty", func() bool {
-					figures, err := outbox.ReadStats(t.Context(), o.pool)
-					return err == nil && figures.Waiting+figures.Held == 0
-				})
-				want := map[string]outbox.Message{}
-				messages[4].Headers = nil // empty headers are stored as none
-				for _, m := range messages[1:] {
-					want[m.ID] = m
-				}
-				got := map[string]outbox.Message{}
-				for _, m := range b.all() {
-					got[m.ID] = m
-				}
-				same := cmp.Comparer(func(a, b []byte) bool { return bytes.Equal(a, b) && (a == nil) == (b == nil) }) // fast for a million bytes
-				if diff := cmp.Diff(want, got, same); diff != "" {
-					t.Errorf("(-added +published):\n%s", diff)
-				}
-				letters := o.letters(outbox.Ref{})
-				if len(letters) != 1 || letters[0].ID != messages[0].ID || letters[0].DiedAt.Year() < 2026 {
-					t.Errorf("%+v", letters)
-				}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := newDatabase(t)
+			o.pool = pgtest.Open(t, o.dsn, configure, func(c *pgxpool.Config) {
+				c.ConnConfig.RuntimeParams = map[string]string{"search_path": "nowhere", "bytea_output": "escape",
+					"datestyle": "Postgres, DMY", "intervalstyle": "sql_standard", "timezone": "Pacific/Chatham",
+					"default_transaction_isolation": "serializable"}
 			})
-		}
+			messages := all()
+			half := len(messages) / 2
+			err := pgx.BeginFunc(t.Context(), o.pool, func(tx pgx.Tx) error {
+				batch := &pgx.Batch{}
+				err := errors.Join(outbox.Add(t.Context(), tx, messages[:half]...), outbox.Queue(batch, messages[half:]...))
+				return errors.Join(err, tx.SendBatch(t.Context(), batch).Close())
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			calls := 0
+			b := &broker{before: func([]outbox.Message) error { calls++; return nil }, refuse: func(m *outbox.Message) error {
+				if calls < 3 || m.Topic == "o" {
+					return errRefused
+				}
+				return nil
+			}}
+			config := swift()
+			config.MaxAttempts = 5
+			o.relay(b, config)
+			eventually(t, "the outbox to be empty", func() bool {
+				figures, err := outbox.ReadStats(t.Context(), o.pool)
+				return err == nil && figures.Waiting+figures.Held == 0
+			})
+			want, got := map[string]outbox.Message{}, map[string]outbox.Message{}
+			messages[4].Headers = nil // empty headers are stored as none
+			for _, m := range messages[1:] {
+				want[m.ID] = m
+			}
+			for _, m := range b.all() {
+				got[m.ID] = m
+			}
+			same := cmp.Comparer(func(a, b []byte) bool { return bytes.Equal(a, b) && (a == nil) == (b == nil) }) // fast for a million bytes
+			if diff := cmp.Diff(want, got, same); diff != "" {
+				t.Errorf("(-added +published):\n%s", diff)
+			}
+			letters := o.letters(outbox.Ref{})
+			if len(letters) != 1 || letters[0].ID != messages[0].ID || letters[0].DiedAt.Year() < 2026 {
+				t.Errorf("%+v", letters)
+			}
+		})
 	}
-}
-
-// hostile returns the SQL of a schema whose functions and operators return wrong results. A
-// search_path puts it before pg_catalog.
-func hostile() string {
-	sql := `
-		create schema app;
-		create function app.clock_timestamp() returns timestamptz language sql as $$ select timestamptz '2001-01-01 00:00:00Z' $$;
-		create function app.set_config(text, text, boolean) returns text language sql as $$ select null::text $$;
-		create function app.timestamptz_send(timestamptz) returns bytea language sql as $$ select '\x0000000000000000'::bytea $$;
-		create function app.octet_length(bytea) returns integer language sql as $$ select 1000000000 $$;
-		create function app.hashtext(text) returns integer language sql as $$ select 1 $$;
-		create function app.unnest(anyarray) returns setof anyelement language sql as $$ select $1[1] $$;
-		create function app.nextval(regclass) returns bigint language sql as $$ select 1::bigint $$;
-		create function app.pg_backend_pid() returns integer language sql as $$ select 1 $$;
-		create function app.pg_try_advisory_lock(integer, integer) returns boolean language sql as $$ select false $$;
-		create function app.pg_try_advisory_xact_lock_shared(integer, integer) returns boolean language sql as $$ select false $$;
-		create function app.no(timestamptz, interval) returns timestamptz language sql as $$ select timestamptz '2001-01-01 00:00:00Z' $$;
-		create function app.no_text(text, text) returns text language sql as $$ select ''::text $$;
-		create operator app.+ (leftarg = pg_catalog.timestamptz, rightarg = pg_catalog.interval, function = app.no);
-		create operator app.|| (leftarg = pg_catalog.text, rightarg = pg_catalog.text, function = app.no_text);`
-	for _, operand := range []string{"text", "bytea", "uuid", "bool", "int4", "int8", "timestamptz"} {
-		sql += fmt.Sprintf("create function app.no(%[1]s, %[1]s) returns boolean language sql as $$ select false $$;\n", "pg_catalog."+operand)
-		for _, name := range []string{"=", "<>", "<=", ">", ">=", "<"} {
-			sql += fmt.Sprintf("create operator app.%s (leftarg = pg_catalog.%s, rightarg = pg_catalog.%[2]s, function = app.no);\n", name, operand)
-		}
-	}
-	for _, name := range []string{"text", "bytea", "uuid", "int8", "int4", "bool", "jsonb", `"interval"`, "timestamptz"} {
-		sql += fmt.Sprintf("create type app.%s as enum ('shadow');\n", name)
-	}
-	return sql
 }
 
 // The refusal sends nothing, so the transaction stays usable.
@@ -157,6 +117,8 @@ func TestAdd_RefusesInvalidMessages(t *testing.T) {
 		"UUID in braces":       {{Topic: "t", ID: "{" + id[1:35] + "}"}},
 		"one ID twice":         {{Topic: "t", ID: id}, {Topic: "t", ID: strings.ToUpper(id)}},
 		"the second":           {{Topic: "t"}, {}},
+		"a late NotBefore":     {{Topic: "t", NotBefore: time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC)}},
+		"an early NotBefore":   {{Topic: "t", NotBefore: time.Date(-1, 1, 1, 0, 0, 0, 0, time.UTC)}},
 	} {
 		for how, err := range map[string]error{"Add": outbox.Add(t.Context(), tx, messages...), "Queue": outbox.Queue(&pgx.Batch{}, messages...)} {
 			if !errors.Is(err, outbox.ErrInvalid) || strings.Contains(err.Error(), "secret") {
@@ -170,7 +132,8 @@ func TestAdd_RefusesInvalidMessages(t *testing.T) {
 	if err := outbox.Add(t.Context(), nil, message("a", "1")); err == nil {
 		t.Error("no transaction was no error")
 	}
-	o.in(tx, message("a", "1")) // the transaction is still usable
+	last := time.Date(9999, 12, 31, 23, 59, 58, 999_999_999, time.UTC)
+	o.in(tx, message("a", "1"), delayed("a", "last", last)) // the transaction is still usable
 	o.commit(tx)
 }
 
@@ -223,40 +186,6 @@ func TestRelay_NeverPublishesARolledBackMessage(t *testing.T) {
 	b.wantTypes(t, []string{"3"})
 }
 
-// Poll is ten seconds, so a message that is published at once was not found by polling.
-func TestRelay_IsWokenByDoAndByWake(t *testing.T) {
-	t.Parallel()
-	o := newDatabase(t)
-	b := &broker{}
-	config := swift()
-	config.Poll = 10 * time.Second
-	r, _ := o.relay(b, config)
-	o.add(message("a", "0"))
-	o.empty()
-	asleep := func() { // the next poll is more than a second away
-		t.Helper()
-		quiet := func() bool {
-			return o.count(`select count(*) from pg_stat_activity where application_name = 'idem relay' and datname = current_database()
-				and state = 'idle' and state_change < clock_timestamp() - interval '1 second'`) == 1
-		}
-		eventually(t, "the relay to be idle", quiet)
-	}
-	asleep()
-	begun := time.Now()
-	_, err := idem.Do(t.Context(), o.pool, "s", "k", idem.Hash{1}, func(tx pgx.Tx) (idem.Response, error) {
-		return idem.Response{Status: 201}, errors.Join(outbox.Add(t.Context(), tx, message("a", "1")), outbox.Add(t.Context(), tx, message("a", "2")))
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "Do to wake the relay", func() bool { return b.number() == 3 })
-	t.Logf("published %v after the beginning of Do", time.Since(begun))
-	asleep()
-	o.add(message("a", "3"))
-	r.Wake()
-	eventually(t, "Wake to wake the relay", func() bool { return b.number() == 4 })
-}
-
 // tracer carries the string that the context has under this type.
 type tracer struct{}
 
@@ -270,6 +199,7 @@ func TestAdd_StoresTheHeadersOfTheCarrier(t *testing.T) {
 	t.Parallel()
 	large := strings.Repeat("x", 64<<10-len("h"))
 	trace := map[string]string{"traceparent": "of the request", "tracestate": "s"}
+	o := newDatabase(t)
 	for name, test := range map[string]struct {
 		headers, want map[string]string
 		plain         bool
@@ -280,30 +210,26 @@ func TestAdd_StoresTheHeadersOfTheCarrier(t *testing.T) {
 		"without room":    {headers: map[string]string{"h": large}, want: map[string]string{"h": large}},
 		"without a trace": {plain: true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			o := newDatabase(t)
-			ctx := outbox.WithCarrier(t.Context(), tracer{})
-			if !test.plain {
-				ctx = context.WithValue(ctx, tracer{}, "of the request") // derived from the context with the Carrier, as that of a request is
-			}
-			m := outbox.Message{Topic: "orders", Headers: test.headers}
-			given := len(test.headers)
-			if err := pgx.BeginFunc(ctx, o.pool, func(tx pgx.Tx) error { return outbox.Add(ctx, tx, m) }); err != nil {
-				t.Fatal(err)
-			}
-			var got map[string]string
-			var java *string
-			if err := o.pool.QueryRow(ctx, `select headers, tracingspancontext from idem.outbox`).Scan(&got, &java); err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(test.want, got); diff != "" || len(m.Headers) != given {
-				t.Errorf("%d headers were given, and %d are there\n%.500s", given, len(m.Headers), diff)
-			}
-			if has := java != nil && strings.Contains(*java, "traceparent="); has != (got["traceparent"] != "") {
-				t.Errorf("tracingspancontext is %v", java)
-			}
-		})
+		ctx := outbox.WithCarrier(t.Context(), tracer{})
+		if !test.plain {
+			ctx = context.WithValue(ctx, tracer{}, "of the request") // derived from the context with the Carrier, as that of a request is
+		}
+		m := outbox.Message{ID: outbox.NewID(), Topic: "orders", Headers: test.headers}
+		given := len(test.headers)
+		if err := pgx.BeginFunc(ctx, o.pool, func(tx pgx.Tx) error { return outbox.Add(ctx, tx, m) }); err != nil {
+			t.Fatal(err)
+		}
+		var got map[string]string
+		var java *string
+		if err := o.pool.QueryRow(ctx, `select headers, tracingspancontext from idem.outbox where id = $1`, m.ID).Scan(&got, &java); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(test.want, got); diff != "" || len(m.Headers) != given {
+			t.Errorf("%s: %d headers were given\n%.500s", name, given, diff)
+		}
+		if has := java != nil && strings.Contains(*java, "traceparent="); has != (got["traceparent"] != "") {
+			t.Errorf("%s: tracingspancontext is %v", name, java)
+		}
 	}
 }
 
@@ -319,19 +245,17 @@ func TestAdd_SurvivesACrashWithAsynchronousCommit(t *testing.T) {
 	o := &database{t: t, dsn: server.DSN(), pool: pgtest.Open(t, server.DSN())}
 	o.exec(`create table orders (what text not null)`)
 	for name, add := range map[string]func(tx pgx.Tx) error{
-		"Add":         func(tx pgx.Tx) error { return outbox.Add(context.Background(), tx, message("1", "one")) },
-		"Add, behind": func(tx pgx.Tx) error { return addIn(tx, message("1", "one")) },
+		"Add": func(tx pgx.Tx) error { // after a savepoint
+			return pgx.BeginFunc(context.Background(), tx, func(tx pgx.Tx) error {
+				return outbox.Add(context.Background(), tx, message("1", "one"))
+			})
+		},
 		"Queue": func(tx pgx.Tx) error {
 			batch := &pgx.Batch{}
 			if err := outbox.Queue(batch, message("1", "one")); err != nil {
 				return err
 			}
 			return tx.SendBatch(context.Background(), batch).Close()
-		},
-		"delayed": func(tx pgx.Tx) error {
-			later := message("2", "one")
-			later.NotBefore = time.Now().Add(time.Hour)
-			return outbox.Add(context.Background(), tx, message("1", "one"), later)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -357,9 +281,4 @@ func TestAdd_SurvivesACrashWithAsynchronousCommit(t *testing.T) {
 			}
 		})
 	}
-}
-
-// addIn adds a message after a savepoint.
-func addIn(tx pgx.Tx, m outbox.Message) error {
-	return pgx.BeginFunc(context.Background(), tx, func(tx pgx.Tx) error { return outbox.Add(context.Background(), tx, m) })
 }

@@ -62,8 +62,6 @@ type destination struct {
 	position int64
 	served   int64 // the number of its last catch-up read
 
-	offered, marked int // messages of it in the last read of all, and those of them that were marked as held
-
 	retryKeys, freshKeys []*key // ready keys, by whether the table has their first message marked as held
 	retries, fresh       int    // messages in the queue: those that the table has marked as held, and others
 	waiting              waitingKeys

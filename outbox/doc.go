@@ -38,41 +38,21 @@
 //
 // A [Publisher] names the messages that it could not publish in a [PublishError]. Each waits for a
 // backoff that doubles, and is dead-lettered after [RelayConfig.MaxAttempts] attempts; then its key
-// continues. [RetryLater] marks an error that counts no attempt. After two errors in a row that
-// name no message, the relay publishes one message a call: see Publisher. A destination that
-// accepts no message is unavailable, and no attempt is counted. [RelayConfig.MaxOutage] bounds how
-// long messages wait for it.
-//
-// A Publisher that is a [Divider] has several destinations. None of them waits for another. [Route]
-// combines several Publishers into a Divider, by topic.
-//
-// # Several relays
-//
-// Two services with one database, or one service with two brokers, give each [Relay] a Name and its
-// own Topics. A relay without Topics publishes every topic that no other relay has. Each message is
-// published by one relay. The database records the topics in idem.relay_topics.
-//
-// # Delayed messages
-//
-// A message with a [Message.NotBefore] waits in a table of its own. A relay inserts it into the
-// outbox when it is due, as if it had been added then. Until then it blocks no other message.
-//
-// # Dead letters
+// continues. [RetryLater] marks an error that counts no attempt. See Publisher for errors that name
+// no message. A destination that accepts no message is unavailable, and no attempt is counted.
+// [RelayConfig.MaxOutage] bounds how long messages wait for it.
 //
 // [List] and [Show] read dead letters. [Redrive] inserts one into the outbox again, under the same
-// ID, and [Drop] deletes one. [RelayConfig.Sealer] seals dead letters. Messages in the outbox are
-// not sealed: they are about to be published, and Debezium reads them as well.
+// ID, and [Drop] deletes one.
 //
-// # Cost
+// # Several destinations
 //
-// Add is one INSERT for any number of messages. [Queue] adds it to a batch of the caller, where it
-// costs no round trip. The row has one index. A relay deletes what it has published. Deleted rows
-// do not slow it down, even while an old snapshot keeps vacuum from removing them.
+// A Publisher that is a [Divider] has several destinations. None of them waits for another. [Route]
+// combines several Publishers into a Divider, by topic. Two services with one database give each
+// [Relay] a Name and its own Topics, which the database records in idem.relay_topics.
 //
 // # Debezium
 //
-// Debezium's outbox event router reads the columns id, aggregatetype, aggregateid, type and payload
-// by default; headers and tracingspancontext can be configured. With Debezium, run [RunDelayed]
-// instead of a Relay, and delete old rows: the router ignores deletions. payload is bytea, so
-// Debezium needs a converter for bytes. The primary key identifies the rows of a publication.
+// Debezium's outbox event router can read idem.outbox. Then run [RunDelayed] instead of a Relay,
+// and delete old rows: the router ignores deletions. docs/debezium.md has its configuration.
 package outbox

@@ -7,11 +7,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 
-	"github.com/idem-go/idem/lab/pgproxy"
-	"github.com/idem-go/idem/lab/pgtest"
 	"github.com/idem-go/idem/outbox"
 )
 
@@ -62,50 +59,39 @@ func (v *vault) seen() (calls, most int) {
 // continues.
 func TestMaxInHand_BoundsMemory(t *testing.T) {
 	t.Parallel()
-	const destinations, each, large, limit = 24, 4, 512 << 10, 4 << 20
-	for what, of := range map[string]func(topic string, i int) outbox.Message{
-		"payloads": func(topic string, i int) outbox.Message {
-			return outbox.Message{Topic: topic, Key: "k", Type: fmt.Sprint(i), Payload: make([]byte, large)}
-		},
-		"headers": func(topic string, i int) outbox.Message {
-			return outbox.Message{Topic: topic, Key: "k", Type: fmt.Sprint(i), Payload: make([]byte, large-60_000), Headers: map[string]string{"h": strings.Repeat("x", 60_000)}}
-		},
-	} {
-		t.Run(what, func(t *testing.T) {
-			t.Parallel()
-			o, v := newDatabase(t), &vault{open: make(chan struct{})}
-			var all []outbox.Message
-			for i := range each {
-				for to := range destinations {
-					all = append(all, of(fmt.Sprint("slow ", to), i))
-				}
+	const destinations, each, large, limit = 24, 3, 256 << 10, 2 << 20
+	o, v := newDatabase(t), &vault{open: make(chan struct{})}
+	var all []outbox.Message
+	for i := range each {
+		for to := range destinations { // the headers count as well
+			all = append(all, outbox.Message{Topic: fmt.Sprint("slow ", to), Key: "k", Type: fmt.Sprint(i), Payload: make([]byte, large-60_000),
+				Headers: map[string]string{"h": strings.Repeat("x", 60_000)}})
+		}
+	}
+	o.add(all...)
+	config := swift()
+	config.MaxInHand, config.Streams = limit, 4
+	o.relay(v, config)
+	eventually(t, "some calls to be in progress", func() bool { calls, _ := v.seen(); return calls >= 3 })
+	for i := range 20 {
+		o.add(outbox.Message{Topic: "quick", Key: "k", Type: fmt.Sprint(i), Payload: bytes.Repeat([]byte("x"), 1000)})
+		eventually(t, "a message of another destination", func() bool { return v.number() > i })
+	}
+	close(v.open)
+	o.empty()
+	if _, most := v.seen(); most > limit+large || most < limit/2 {
+		t.Errorf("%d bytes were in memory", most)
+	}
+	for to := range destinations {
+		var got []string
+		for _, m := range v.all() {
+			if m.Topic == fmt.Sprint("slow ", to) {
+				got = append(got, m.Type)
 			}
-			o.add(all...)
-			config := swift()
-			config.MaxInHand, config.Streams = limit, 4
-			o.relay(v, config)
-			eventually(t, "some calls to be under way", func() bool { calls, _ := v.seen(); return calls >= 3 })
-			for i := range 50 {
-				o.add(outbox.Message{Topic: "quick", Key: "k", Type: fmt.Sprint(i), Payload: bytes.Repeat([]byte("x"), 1000)})
-				eventually(t, "a message of another destination", func() bool { return v.number() > i })
-			}
-			close(v.open)
-			o.empty()
-			if _, most := v.seen(); most > limit+large || most < limit/2 {
-				t.Errorf("%d bytes were in memory", most)
-			}
-			for to := range destinations {
-				var got []string
-				for _, m := range v.all() {
-					if m.Topic == fmt.Sprint("slow ", to) {
-						got = append(got, m.Type)
-					}
-				}
-				if len(got) != each || !slices.IsSorted(got) {
-					t.Errorf("of destination %d came %v", to, got)
-				}
-			}
-		})
+		}
+		if len(got) != each || !slices.IsSorted(got) {
+			t.Errorf("of destination %d came %v", to, got)
+		}
 	}
 }
 
@@ -123,60 +109,5 @@ func TestMaxInHand_AllowsOneLargerMessage(t *testing.T) {
 	o.empty()
 	if _, most := v.seen(); most > 1<<20 {
 		t.Errorf("%d bytes were in memory", most)
-	}
-}
-
-// Other messages do not wait until the large payloads have been read.
-func TestRelay_SkipsPayloadsOfABusyDestination(t *testing.T) {
-	t.Parallel()
-	const number, large = 200, 512 << 10
-	o, v := newDatabase(t), &vault{open: make(chan struct{})}
-	proxy := pgtest.Proxy(t, o.dsn)
-	o.exec(`insert into idem.outbox (created_at, id, aggregatetype, aggregateid, type, payload)
-		select now(), gen_random_uuid(), CASE WHEN i % 10 = 0 THEN 'quick' ELSE 'slow' END, 'k', i::text, CASE WHEN i % 10 <> 0 THEN convert_to(repeat('x', $1), 'UTF8') END
-		from generate_series(1, $2) i`, large, number)
-	o.through(proxy).relay(v, swift())
-	eventually(t, "the messages of another destination", func() bool { return v.number() == number/10 })
-	octets := int64(0)
-	for _, conn := range proxy.Conns() {
-		octets += conn.Bytes(pgproxy.ToClient)
-	}
-	if octets > 80*large {
-		t.Errorf("%d messages of %d bytes were read", octets/large, large)
-	}
-	close(v.open)
-}
-
-// The relay reads past very many messages of a slow destination. Meanwhile it begins further calls
-// of another.
-func TestDivider_ContinuesDuringALongRead(t *testing.T) {
-	t.Parallel()
-	const thousands = 60
-	o, v := newDatabase(t), &vault{open: make(chan struct{})}
-	proxy := pgtest.Proxy(t, o.dsn)
-	var reads atomic.Int64
-	isRead := pgproxy.Contains("ReadMessages")
-	defer proxy.Observe(func(e pgproxy.Event) {
-		if e.Stage == pgproxy.Answered && isRead(e.Statement) {
-			reads.Add(1)
-		}
-	})()
-	o.exec(`insert into idem.outbox (created_at, id, aggregatetype, aggregateid, type)
-		select now(), gen_random_uuid(), CASE WHEN i % 100 = 0 THEN 'quick' ELSE 'slow' END, '', '' from generate_series(1, 1000 * $1::int) i`, thousands)
-	after := make(chan int64, 1)
-	v.before = func(messages []outbox.Message) error {
-		if messages[0].Topic == "quick" && v.number() > 0 {
-			select {
-			case after <- reads.Load():
-			default:
-			}
-		}
-		return nil
-	}
-	o.through(proxy).relay(v, swift())
-	n := await(t, "a second call", after)
-	close(v.open)
-	if n > thousands*2/3 {
-		t.Errorf("it came after %d reads", n)
 	}
 }

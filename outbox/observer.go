@@ -34,11 +34,8 @@ type TracePublishedData struct {
 // returns nil if there is no other.
 func Observers(list ...RelayObserver) RelayObserver {
 	all := observers(slices.DeleteFunc(slices.Clone(list), func(o RelayObserver) bool { return o == nil }))
-	switch len(all) {
-	case 0:
+	if len(all) == 0 {
 		return nil
-	case 1:
-		return all[0]
 	}
 	return all
 }

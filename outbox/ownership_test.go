@@ -3,14 +3,10 @@ package outbox_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
-	"slices"
-	"strings"
 	"sync/atomic"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -100,46 +96,6 @@ func TestOwnership_SessionReplacesTheLease(t *testing.T) {
 	o.empty()
 }
 
-// Messages keep their order, none is lost, and the relay has a session in the end.
-func TestOwnership_SurvivesACutWhileReplacingTheLease(t *testing.T) {
-	t.Parallel()
-	for name, point := range map[string]pgproxy.Point{
-		"before the lock":             pgproxy.Before(pgproxy.Contains("AppearAsRelay")),
-		"behind the lock":             pgproxy.AfterAnswer(pgproxy.Contains("AppearAsRelay")),
-		"before the end of the lease": pgproxy.Before(pgproxy.Contains("EndLease")),
-		"behind the end of the lease": pgproxy.AfterAnswer(pgproxy.Contains("EndLease")),
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			o := newDatabase(t)
-			proxy := pgtest.Proxy(t, o.dsn)
-			b := &broker{}
-			r := withLease(t, o, proxy.DSN(), b)
-			trap := proxy.Arm(point, pgproxy.Reset)
-			var want []string
-			add := func() {
-				want = append(want, fmt.Sprint(len(want)))
-				o.add(message("a", want[len(want)-1]))
-			}
-			r.full.Store(false)
-			eventually(t, "the loss", func() bool {
-				add()
-				o.empty()
-				return trap.Count() > 0
-			})
-			for range 10 {
-				add()
-			}
-			eventually(t, "a session", func() bool { return o.count(lanesBySession) == 16 && o.count(lanesByLease) == 0 })
-			add()
-			o.empty()
-			if diff := cmp.Diff(want, firsts(b.types("a"))); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
 // A process that was frozen after renewing its lease may have lost its lanes by the time it has the
 // lock.
 func TestOwnership_LeavesLanesOfAnotherProcess(t *testing.T) {
@@ -182,26 +138,4 @@ func TestOwnership_LeavesLanesOfAnotherProcess(t *testing.T) {
 	}
 	o.exec(`delete from idem.leases where instance = 1000000`)
 	o.empty()
-}
-
-// The relay detects it on the first connection and tries no session again.
-func TestOwnership_DetectsAPoolerOnce(t *testing.T) {
-	t.Parallel()
-	o := newDatabase(t)
-	r := &room{}
-	behind := &database{t: t, dsn: o.dsn, pool: pgtest.Open(t, o.dsn, behindPooler, r.door, func(c *pgxpool.Config) {
-		c.MaxConnLifetime, c.MaxConnIdleTime = 0, 0
-	})}
-	behind.relay(&broker{}, swift())
-	eventually(t, "a lease", func() bool { return o.count(lanesByLease) == 16 })
-	until := o.text(`select expires_at::text from idem.leases`)
-	var seen []int64
-	for range 3 {
-		eventually(t, "a renewal", func() bool { return o.text(`select expires_at::text from idem.leases`) != until })
-		until = o.text(`select expires_at::text from idem.leases`)
-		seen = append(seen, r.dials.Load())
-	}
-	if slices.Max(seen) != slices.Min(seen) {
-		t.Errorf("at each renewal it had connected so often: %s", strings.Trim(fmt.Sprint(seen), "[]"))
-	}
 }

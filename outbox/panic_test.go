@@ -2,112 +2,37 @@ package outbox_test
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
 
-	"github.com/idem-go/idem/internal/panics"
 	"github.com/idem-go/idem/outbox"
 )
 
-// unfilled is an error with a nil pointer.
-type unfilled struct{ text *string }
-
-func (e *unfilled) Error() string { return *e.text }
-
-type badUnwrap struct{}
-
-func (badUnwrap) Error() string { return "it is wrapped" }
-func (badUnwrap) Unwrap() error { panic("Unwrap") }
-
-type badClass struct{}
-
-func (badClass) Error() string { return "it is of a class" }
-func (badClass) Class() string { panic("Class") }
-
-// The methods of an error are code of the application.
-func TestPanic_InAnErrorMethodFailsOneMessage(t *testing.T) {
+// No error names the message. The others are published. The value of the panic may contain data of
+// the message, so its type is stored.
+func TestPanic_FailsOneMessage(t *testing.T) {
 	t.Parallel()
-	for name, reason := range map[string]error{
-		"Error": &unfilled{}, "Unwrap": badUnwrap{}, "Class": badClass{}, "Error of what is away": outbox.RetryLater(&unfilled{}, 1),
-		"nil of a type inside": (*outbox.PublishError)(nil),
-	} {
-		for _, named := range []bool{true, false} {
-			if _, isPublishError := reason.(*outbox.PublishError); isPublishError && !named {
-				continue // see TestPublishError_NilIsNotSuccess
+	o := newDatabase(t)
+	b := &broker{before: func(messages []outbox.Message) error {
+		for _, m := range messages {
+			if m.Type == "bad" {
+				panic(secretive{string(m.Payload)})
 			}
-			t.Run(fmt.Sprintf("%s, named: %t", name, named), func(t *testing.T) {
-				t.Parallel()
-				o := newDatabase(t)
-				b := &broker{}
-				publisher := outbox.PublisherFunc(func(ctx context.Context, messages []outbox.Message) error {
-					for i, m := range messages {
-						if m.Type == "bad" && named {
-							return errors.Join(&outbox.PublishError{Failed: map[string]error{m.ID: reason}}, b.Publish(ctx, append(messages[:i:i], messages[i+1:]...)))
-						} else if m.Type == "bad" {
-							return reason
-						}
-					}
-					return b.Publish(ctx, messages)
-				})
-				config := swift()
-				config.MaxAttempts = 2
-				o.add(withBad(5)...)
-				o.relay(publisher, config)
-				o.empty()
-				if n := o.count(`select count(*) from idem.dead_letters where class = 'panic' and attempts = 2`); n != 1 || b.number() != 5 {
-					t.Errorf("%d dead letters, %d messages were published", n, b.number())
-				}
-			})
-		}
-	}
-}
-
-// A Publisher returns a nil *PublishError by mistake: it has a variable of that type, and no error.
-func TestPublishError_NilIsNotSuccess(t *testing.T) {
-	t.Parallel()
-	o := newDatabase(t)
-	var works atomic.Bool
-	asked := make(chan struct{}, 1000)
-	b := &broker{}
-	publisher := outbox.PublisherFunc(func(ctx context.Context, messages []outbox.Message) error {
-		if works.Load() {
-			return b.Publish(ctx, messages)
-		}
-		asked <- struct{}{}
-		var none *outbox.PublishError
-		return none
-	})
-	o.add(message("a", "1"), message("a", "2"))
-	o.relay(publisher, swift())
-	for range 3 {
-		await(t, "a call", asked)
-	}
-	works.Store(true)
-	o.empty()
-	b.wantTypes(t, []string{"1", "2"})
-}
-
-// The adapters and webhook name the message for which a function has panicked. The others of the
-// call are not published again.
-func TestPanic_NamedByThePublisher(t *testing.T) {
-	t.Parallel()
-	o := newDatabase(t)
-	b := &broker{refuse: func(m *outbox.Message) error {
-		if m.Type == "bad" {
-			return panics.Try(func() error { panic("a bug") })
 		}
 		return nil
 	}}
 	config := swift()
-	config.MaxAttempts = 3
-	o.add(withBad(5)...)
+	config.MaxAttempts = 2
+	o.add(append(withBad(5), message("bad", "behind"))...)
 	o.relay(b, config)
 	o.empty()
-	if n := o.count(`select count(*) from idem.dead_letters where class = 'panic' and attempts = 3`); n != 1 || b.number() != 5 {
+	if n := o.count(`select count(*) from idem.dead_letters where class = 'panic' and attempts = 2 and type = 'bad'`); n != 1 || b.number() != 6 {
 		t.Errorf("%d dead letters, %d messages were published", n, b.number())
+	}
+	reason := o.text(`select reason from idem.dead_letters where class = 'panic'`)
+	if strings.Contains(reason, "of bad") || !strings.Contains(reason, "outbox_test.secretive") {
+		t.Errorf("the reason is %s", reason)
 	}
 }
 
@@ -138,26 +63,6 @@ func TestPanic_InDestinationFailsItsTopic(t *testing.T) {
 		t.Errorf("%d dead letters", n)
 	}
 	b.wantTypes(t, []string{"1", "4"})
-}
-
-// forgetful is an OrderKeeper whose KeepsOrder panics.
-type forgetful struct{ outbox.PublisherFunc }
-
-func (forgetful) KeepsOrder() bool { panic("KeepsOrder") }
-
-func TestPanic_InKeepsOrderMeansFalse(t *testing.T) {
-	t.Parallel()
-	o := newDatabase(t)
-	b := &broker{}
-	o.add(message("a", "1"), message("a", "2"), message("b", "3"))
-	o.relay(forgetful{func(ctx context.Context, messages []outbox.Message) error {
-		if len(messages) > 2 {
-			t.Errorf("a call with %d messages", len(messages))
-		}
-		return b.Publish(ctx, messages)
-	}}, swift())
-	o.empty()
-	b.wantTypes(t, []string{"1", "2"}, "a")
 }
 
 // The Divider moves a topic to another destination while the program runs.
@@ -192,25 +97,8 @@ func TestDivider_KeepsOrderWhenATopicMoves(t *testing.T) {
 
 type secretive struct{ payload string }
 
-// The value itself may contain data of the message.
-func TestPanic_StoresTheTypeOfItsValue(t *testing.T) {
-	t.Parallel()
-	o := newDatabase(t)
-	publisher := outbox.PublisherFunc(func(_ context.Context, messages []outbox.Message) error {
-		panic(secretive{string(messages[0].Payload)})
-	})
-	config := swift()
-	config.MaxAttempts = 1
-	o.add(message("a", "top secret"))
-	o.relay(publisher, config)
-	o.empty()
-	if reason := o.text(`select reason from idem.dead_letters where class = 'panic'`); strings.Contains(reason, "secret}") || strings.Contains(reason, "top secret") ||
-		!strings.Contains(reason, "outbox_test.secretive") {
-		t.Errorf("the reason is %s", reason)
-	}
-}
-
-// OnDead, the Observer and the Sealer panic. The process continues.
+// OnDead, the Observer, the Sealer and KeepsOrder panic. The process continues, and the message
+// that cannot be sealed stays in the outbox.
 func TestPanic_InACallback(t *testing.T) {
 	t.Parallel()
 	o := newDatabase(t)
@@ -221,7 +109,7 @@ func TestPanic_InACallback(t *testing.T) {
 	config.Observer = panicking{}
 	config.Sealer = panicking{}
 	o.add(withBad(5)...)
-	_, stop := o.relay(b, config)
+	_, stop := o.relay(panickingKeeper{b.Publish}, config)
 	eventually(t, "the others to be published", func() bool { return b.number() == 5 })
 	eventually(t, "the unsealed message to be held", func() bool { return o.count(`select count(*) from idem.outbox where held and attempts > 1`) == 1 })
 	stop()
@@ -236,3 +124,7 @@ type panicking struct{}
 func (panicking) TracePublished(context.Context, outbox.TracePublishedData) { panic("TracePublished") }
 func (panicking) Seal([]byte, []byte) (string, []byte, error)               { panic("Seal") }
 func (panicking) Open(string, []byte, []byte) ([]byte, error)               { panic("Open") }
+
+type panickingKeeper struct{ outbox.PublisherFunc }
+
+func (panickingKeeper) KeepsOrder() bool { panic("KeepsOrder") }

@@ -128,20 +128,13 @@ func (r *progress) close(seen []int64, end int64) {
 	r.gaps = left
 }
 
-// merge merges gaps in pairs if there are too many. The writers of a merged gap are listed again.
+// merge merges the older half of the gaps if there are too many. The writers of the merged gap are
+// listed again.
 func (r *progress) merge() {
-	if len(r.gaps) <= maxGaps {
-		return
+	if len(r.gaps) > maxGaps {
+		half := len(r.gaps) / 2
+		r.gaps = slices.Insert(r.gaps[half:], 0, gap{low: r.gaps[0].low, high: r.gaps[half-1].high})
 	}
-	merged := r.gaps[:0]
-	for i := 0; i < len(r.gaps); i += 2 {
-		g := r.gaps[i]
-		if i+1 < len(r.gaps) {
-			g = gap{low: g.low, high: r.gaps[i+1].high}
-		}
-		merged = append(merged, g)
-	}
-	r.gaps = merged
 }
 
 // from returns a read of everything beyond a position and of the gaps below it.

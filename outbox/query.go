@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
-
 	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/roundtrip"
 	"github.com/idem-go/idem/internal/txn"
@@ -63,17 +61,13 @@ func inTransaction(requests ...txn.Request) []txn.Request {
 
 // hint returns err with what its reader can do about it. It returns nil if err is nil.
 func hint(err error) error {
-	if err == nil {
+	switch {
+	case err == nil:
 		return nil
+	case txn.HasCode(err, "42P01", "3F000", "42703"):
+		return fmt.Errorf("outbox: the schema is missing or old: %w; run the migrations of package migrations", err)
+	case txn.HasCode(err, "42501"):
+		return fmt.Errorf("outbox: the role lacks a privilege: %w; docs/operate.md lists the privileges", err)
 	}
-	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {
-		switch pgErr.Code {
-		case "42P01", "3F000", "42703":
-			return fmt.Errorf("outbox: the schema is missing or old: %w; run the migrations of package migrations", err)
-		case "42501":
-			return fmt.Errorf("outbox: the role lacks a privilege: %w; docs/operate.md lists the privileges", err)
-		}
-		err = txn.AsUnsupported(err)
-	}
-	return fmt.Errorf("outbox: %w", err)
+	return fmt.Errorf("outbox: %w", txn.AsUnsupported(err))
 }

@@ -78,8 +78,8 @@ func (m *model) number(is *outbox.Message) int {
 	return n
 }
 
-// It publishes IDEM_TEST_MESSAGES messages, 6,000 by default. Half of them exist at the start.
-// Sessions of relays end meanwhile.
+// Two processes publish IDEM_TEST_MESSAGES messages in two streams, 6,000 by default. Half of them
+// exist at the start. Sessions of relays end meanwhile.
 func TestRelay_KeepsOrderDuringBacklogAndFailures(t *testing.T) {
 	t.Parallel()
 	size, _ := strconv.Atoi(os.Getenv("IDEM_TEST_MESSAGES"))
@@ -103,6 +103,8 @@ func TestRelay_KeepsOrderDuringBacklogAndFailures(t *testing.T) {
 	o.add(some(size / 2)...)
 	config := swift()
 	config.BatchSize, config.MaxAttempts = 200, 1_000_000
+	config.Streams = 2
+	o.relay(m, config)
 	o.relay(m, config)
 	for added := size / 2; added < size; {
 		n := min(1+m.random.IntN(200), size-added)

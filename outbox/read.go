@@ -58,15 +58,14 @@ func (s *scheduler) limit(read *db.ReadMessages, scale int) {
 	read.Room, read.Octets = s.config.BatchSize*s.config.Streams*scale, s.config.readBytes()
 }
 
-// busyTopics returns the topics whose payloads a read of all destinations leaves out. Their
-// destinations accept no message. Or a key has so many messages that more than half of the messages
-// in the last read were marked as held.
+// busyTopics returns the topics whose payloads a read of all destinations leaves out, because their
+// destinations accept no message.
 func (s *scheduler) busyTopics() (topics []string) {
 	if s.divide == nil {
 		return nil
 	}
 	for topic, d := range s.byTopic {
-		if len(topics) < maxTopics && (d.lagging || d.fresh >= d.queueLimit() || 2*d.marked > d.offered) {
+		if len(topics) < maxTopics && (d.lagging || d.fresh >= d.queueLimit()) {
 			topics = append(topics, topic)
 		}
 	}
@@ -110,9 +109,6 @@ func (s *scheduler) planCatchUp(p *readPlan, lagging []*destination) {
 func (s *scheduler) planDue(p *readPlan, now time.Time) {
 	read := &db.ReadHeld{Octets: s.config.readBytes()}
 	limit := maxDue
-	if s.divide == nil && s.full {
-		limit /= 4
-	}
 	for _, d := range s.destinations {
 		if d.stale || len(d.waiting) == 0 || now.Before(d.retryAt) || !s.mayTakeMemory(d) {
 			continue
@@ -167,12 +163,11 @@ func (s *scheduler) apply(p *readPlan, took time.Duration, now time.Time) {
 		s.readDue(p)
 	}
 	if p.read != nil {
-		taken := 0
 		if p.catchUp == nil {
-			taken = s.readAll(p, took, now)
-		} else {
-			taken = s.readCatchUp(p)
+			s.progress.note(p.list, p.read, took, now)
+			s.full = p.read.IsFull()
 		}
+		taken := s.offerAll(p)
 		s.readCount += len(p.read.Messages)
 		// Read more at a time while most rows of the reads are skipped.
 		scale := &s.readScale[min(len(p.catchUp), 1)]
@@ -214,50 +209,26 @@ func (s *scheduler) readDue(p *readPlan) {
 	}
 }
 
-// readAll offers the messages of a read of all destinations. It returns how many were taken.
-// Lagging destinations skip messages beyond their positions.
-func (s *scheduler) readAll(p *readPlan, took time.Duration, now time.Time) (taken int) {
-	s.progress.note(p.list, p.read, took, now)
-	s.full = p.read.IsFull()
-	for _, d := range s.destinations {
-		d.offered, d.marked = 0, 0
-	}
-	for i := range p.read.Messages {
-		row := &p.read.Messages[i]
-		d := s.destination(row.Topic)
-		if s.inMemory[row.Seq] == nil && !d.stale && (!d.lagging || row.Seq <= d.position) && s.offer(d, row) {
-			taken++
-		}
-	}
-	return taken
-}
-
-// readCatchUp offers the messages of a catch-up read. It returns how many were taken. A destination
-// that runs out of room keeps lagging at that message; the others move on to the end of the read.
-func (s *scheduler) readCatchUp(p *readPlan) (taken int) {
-	isIncluded, isStuck := make(map[*destination]bool, len(p.catchUp)), map[*destination]bool{}
+// offerAll offers the messages of a read to their destinations, and returns how many were taken. A
+// lagging destination skips messages beyond its position. The destinations of a catch-up read are
+// not lagging any more, unless one runs out of room or the read was cut off.
+func (s *scheduler) offerAll(p *readPlan) (taken int) {
+	isIncluded := make(map[*destination]bool, len(p.catchUp))
 	for _, d := range p.catchUp {
-		isIncluded[d] = true
+		isIncluded[d], d.lagging = true, false
 	}
 	for i := range p.read.Messages {
 		row := &p.read.Messages[i]
 		d := s.destination(row.Topic)
-		if !isIncluded[d] || s.inMemory[row.Seq] != nil || isStuck[d] && row.Seq > d.position {
+		if p.catchUp != nil && !isIncluded[d] || d.stale || d.lagging && row.Seq > d.position {
 			continue
 		}
-		d.position = max(d.position, row.Seq)
-		if s.offer(d, row) {
+		if s.inMemory[row.Seq] == nil && s.offer(d, row) {
 			taken++
-		} else {
-			isStuck[d] = true
 		}
 	}
 	for _, d := range p.catchUp {
-		switch {
-		case isStuck[d]:
-		case !p.read.IsFull():
-			d.lagging = false
-		default:
+		if !d.lagging && p.read.IsFull() {
 			d.position = max(d.position, p.read.Seqs[len(p.read.Seqs)-1])
 			d.lagging = d.position < s.progress.top
 		}

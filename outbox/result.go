@@ -106,19 +106,11 @@ func isContextError(err error) bool {
 // It does not mean success: publishing messages twice is better than losing them.
 var errNilPublishError = errors.New("the Publisher has returned a nil *PublishError; return a nil error instead")
 
-// publishSafely calls a Publisher in a goroutine of its own, because Publish may call
-// runtime.Goexit. It returns a panic as an error. The methods of the returned errors are code of
-// the Publisher too. So publishSafely calls each method that the relay uses later: a panic then
-// counts as a panic of Publish, or of the message whose reason it is.
-func publishSafely(ctx context.Context, publisher Publisher, messages []Message) (err error) {
-	err = panics.Goexit()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		err = panics.Try(func() error { return publishAndProbe(ctx, publisher, messages) })
-	}()
-	<-done
-	return err
+// publishSafely calls a Publisher and returns a panic as an error. The methods of the returned
+// errors are code of the Publisher too. So publishSafely calls each method that the relay uses
+// later: a panic then counts as a panic of Publish, or of the message whose reason it is.
+func publishSafely(ctx context.Context, publisher Publisher, messages []Message) error {
+	return panics.Try(func() error { return publishAndProbe(ctx, publisher, messages) })
 }
 
 func publishAndProbe(ctx context.Context, publisher Publisher, messages []Message) error {

@@ -75,23 +75,22 @@ func (r *routes) RunBeside(ctx context.Context) {
 }
 
 // Publish implements Publisher. A relay calls it with messages of one route, whose error is
-// returned unchanged. If there are several routes, one that has failed without naming a message
-// does not delay the others: Publish names all messages of that route with RetryLater.
+// returned unchanged. Any other caller, such as a wrapper that is not a Divider, may pass messages
+// of several. Then a route that has failed without naming a message does not delay the others:
+// Publish names all messages of that route with RetryLater.
 func (r *routes) Publish(ctx context.Context, messages []Message) error {
 	parts := map[string][]Message{}
 	for _, m := range messages {
 		name := r.find(m.Topic)
 		parts[name] = append(parts[name], m)
 	}
-	if len(parts) == 1 {
-		for name, part := range parts {
-			return r.publish(ctx, name, part)
-		}
-	}
 	failed := map[string]error{}
 	for name, part := range parts {
-		route := PublisherFunc(func(ctx context.Context, part []Message) error { return r.publish(ctx, name, part) })
-		named, rest := splitError(publishSafely(ctx, route, part))
+		err := r.publish(ctx, name, part)
+		if len(parts) == 1 {
+			return err
+		}
+		named, rest := splitError(err)
 		if rest != nil {
 			for _, m := range part {
 				failed[m.ID] = RetryLater(rest, 0)

@@ -34,7 +34,6 @@ type scheduler struct {
 	divide     func(topic string) string // names the destination of a topic; nil if there is only one
 	keepsOrder bool                      // the Publisher is an OrderKeeper
 	memory     *memory
-	seal       func(f *failure) error                  // sets the dead letter of f
 	jitter     func(pause time.Duration) time.Duration // shortens a backoff a little; nil in tests
 
 	progress     progress
@@ -181,9 +180,8 @@ func (s *scheduler) reschedule(k *key) {
 func (s *scheduler) offer(d *destination, row *db.Queued) bool {
 	name := keyOf(row)
 	k := s.keys[name]
-	d.offered++
 	if k != nil && k.held {
-		s.markHeld(d, row)
+		s.pending.held = append(s.pending.held, row.Seq)
 		if n := len(k.queue); n > 0 && row.Seq < k.queue[n-1].Seq {
 			// The message was committed after later messages of its key. Evict these: the next read
 			// of the key returns all of them in order.
@@ -195,7 +193,7 @@ func (s *scheduler) offer(d *destination, row *db.Queued) bool {
 	}
 	if k != nil && len(k.queue) >= s.keyLimit(d) { // a key with very many messages: later ones stay in the table
 		k.held, k.due = true, time.Time{}
-		s.markHeld(d, row)
+		s.pending.held = append(s.pending.held, row.Seq)
 		return true
 	}
 	if row.Bare || !s.hasRoom(d, row.Octets) {
@@ -207,12 +205,6 @@ func (s *scheduler) offer(d *destination, row *db.Queued) bool {
 	}
 	s.enqueue(k, &message{Queued: *row, repeat: s.readCount < maxRepeats})
 	return true
-}
-
-// markHeld marks a message as held in the table, until its key is read.
-func (s *scheduler) markHeld(d *destination, row *db.Queued) {
-	s.pending.held = append(s.pending.held, row.Seq)
-	d.marked++
 }
 
 // hasRoom reports whether a destination has room for a fresh message, and reserves its memory.
@@ -514,26 +506,24 @@ func (s *scheduler) jittered(pause time.Duration) time.Duration {
 // too long.
 func (s *scheduler) giveUp(d *destination, c *call, err error, now time.Time) {
 	for _, m := range c.messages {
-		k := m.key
-		if len(k.queue) > 0 && k.queue[0] == m && s.exceedsOutage(m, d.downSince, now) {
-			s.deadLetter(m, failure{message: m.Queued, err: unavailable(err), attempts: m.Attempts}, now)
+		if k := m.key; len(k.queue) > 0 && k.queue[0] == m {
+			s.expire(m, err, d.downSince, now)
 		}
 	}
 }
 
-// exceedsOutage reports whether RelayConfig.MaxOutage is over for a message of a destination that
-// is unavailable since a time.
-func (s *scheduler) exceedsOutage(m *message, since, now time.Time) bool {
+// expire dead-letters a message if RelayConfig.MaxOutage is over for it, and reports whether it has
+// done so. The destination or the key of the message is unavailable since a time.
+func (s *scheduler) expire(m *message, err error, since, now time.Time) bool {
 	limit := s.config.MaxOutage
-	return limit > 0 && now.Sub(m.CreatedAt) > limit && !since.IsZero() && now.Sub(since) >= min(limit, minOutage)
-}
-
-// unavailable returns err with the class "unavailable".
-func unavailable(err error) error {
-	if _, ok := RetryAfter(err); ok {
-		return err
+	if limit == 0 || now.Sub(m.CreatedAt) <= limit || since.IsZero() || now.Sub(since) < min(limit, minOutage) {
+		return false
 	}
-	return &retryLater{err: err}
+	if _, ok := RetryAfter(err); !ok {
+		err = &retryLater{err: err} // has the class of the dead letter
+	}
+	s.deadLetter(m, failure{message: m.Queued, err: err, attempts: m.Attempts}, now)
+	return true
 }
 
 // endRound ends a round and returns the backoff of the destination, or 0. If a message was
@@ -578,9 +568,7 @@ func (s *scheduler) endRound(d *destination, after time.Duration, now time.Time)
 		pause = s.backOff(d, after, now)
 		for _, f := range ended.refused {
 			s.insert(f.m)
-			if s.exceedsOutage(f.m, d.downSince, now) {
-				s.deadLetter(f.m, failure{message: f.m.Queued, err: unavailable(f.err), attempts: f.m.Attempts}, now)
-			}
+			s.expire(f.m, f.err, d.downSince, now)
 			s.reschedule(f.m.key)
 		}
 	}
@@ -658,8 +646,7 @@ func (s *scheduler) postpone(m *message, err error, after time.Duration, now tim
 	if since.IsZero() {
 		since = now
 	}
-	if s.exceedsOutage(m, since, now) {
-		s.deadLetter(m, failure{message: m.Queued, err: err, attempts: m.Attempts}, now)
+	if s.expire(m, err, since, now) {
 		return
 	}
 	after = min(max(after, s.config.MinPause), max(maxRetryAfter, s.config.MinPause))
@@ -681,12 +668,10 @@ func (s *scheduler) hold(m *message, f failure) {
 // dead letter cannot be sealed, the message waits.
 func (s *scheduler) deadLetter(m *message, f failure, now time.Time) {
 	k := m.key
-	if s.seal != nil {
-		if err := s.seal(&f); err != nil {
-			f.due, f.err = now.Add(s.config.MaxPause), err
-			s.hold(m, f)
-			return
-		}
+	if err := s.config.sealLetter(&f); err != nil {
+		f.due, f.err = now.Add(s.config.MaxPause), err
+		s.hold(m, f)
+		return
 	}
 	s.pending.dead = append(s.pending.dead, f)
 	s.dropFirst(m)

@@ -97,6 +97,9 @@ func (w *world) begin(c *call) {
 	for _, m := range c.messages {
 		r := w.of(m)
 		w.check(m, c)
+		if r.attempts > 0 && w.now.Before(r.due) {
+			w.complain("%d is retried %v before its backoff ends", m.Seq, r.due.Sub(w.now))
+		}
 		if ids[m.ID] {
 			w.complain("two messages of one ID")
 		}
@@ -438,12 +441,12 @@ func TestScheduler_RetriesInTimeBesideABacklog(t *testing.T) {
 }
 
 // A message of a key fails. The next message of the key is far behind in the backlog, unread. Then
-// a third one is added.
+// a third one is added. The backlog lasts longer than the backoffs.
 func TestScheduler_KeepsOrderOfAKeyBeyondABacklog(t *testing.T) {
 	t.Parallel()
 	w := newWorld(false, 10, 10)
 	w.add("a", "k", isNamed)
-	for n := range 500 {
+	for n := range 3000 {
 		w.add("a", fmt.Sprint(n), succeeds)
 	}
 	w.add("a", "k", succeeds)
@@ -452,6 +455,21 @@ func TestScheduler_KeepsOrderOfAKeyBeyondABacklog(t *testing.T) {
 	w.add("b", "k", succeeds)
 	w.run(time.Hour)
 	w.verify(t, "backlog")
+}
+
+// A key with very many messages blocks no other key.
+func TestScheduler_LongKeyBlocksNoOther(t *testing.T) {
+	t.Parallel()
+	w := newWorld(false, 100, 100)
+	for range 300 {
+		w.add("a", "long", succeeds)
+	}
+	w.add("a", "k", succeeds)
+	w.run(time.Hour)
+	w.verify(t, "long key")
+	if k := w.rows[300].doneAt; !k.Before(w.rows[100].doneAt) {
+		t.Errorf("the other key was published after %v", k.Sub(time.Unix(1000, 0)))
+	}
 }
 
 // A Publisher names messages by their IDs.
@@ -479,43 +497,6 @@ func TestScheduler_CountsNothingInAnOutage(t *testing.T) {
 		w.outage, w.noLimit = calls, true
 		w.run(time.Hour)
 		w.verify(t, fmt.Sprint(calls, " calls"))
-	}
-}
-
-// One key has very many messages, which leave the memory and wait in the table.
-func TestScheduler_ReleasesMemory(t *testing.T) {
-	t.Parallel()
-	w := newWorld(false, 100, 200)
-	for range 100 {
-		w.add("a", "k", succeeds)
-	}
-	w.noLimit = true
-	w.run(time.Hour)
-	w.verify(t, "one key")
-}
-
-// Several errors may show that a destination is unavailable.
-func TestScheduler_DoublesABackoffOnce(t *testing.T) {
-	t.Parallel()
-	w := newWorld(false, 4, 4)
-	for n := range 4 {
-		w.add("a", fmt.Sprint(n), succeeds)
-	}
-	w.transact(w.plan(w.now, true))
-	fail := func(err error) time.Duration {
-		w.now = w.now.Add(time.Minute)
-		c := w.next(w.now)[0]
-		w.callEnded(c, newResult(messagesOf(c), err, false), w.now)
-		return w.destinations["a"].backoff
-	}
-	unnamed, away := errors.New("unnamed"), RetryLater(errors.New("away"), 0)
-	first := fail(unnamed)
-	fail(unnamed) // single calls from here on
-	if second := fail(away); second != 2*first {
-		t.Errorf("a backoff of %v, and then of %v", first, second)
-	}
-	if third := fail(away); third != 4*first {
-		t.Errorf("the third backoff is %v, the first was %v", third, first)
 	}
 }
 
@@ -548,17 +529,5 @@ func TestDelayed_RereadsForLateCommits(t *testing.T) {
 		}
 		m.Mine, m.Moved, m.Until = true, 1000, now
 		d.moved(m, 4*time.Millisecond, now)
-	}
-}
-
-func TestTopics_IgnoreOrder(t *testing.T) {
-	t.Parallel()
-	c := RelayConfig{Name: "web", Topics: []string{"b", "a"}}
-	if err := c.set(); err != nil {
-		t.Fatal(err)
-	}
-	own, recorded, err := c.compare([]db.RelayTopics{{Relay: "web", Topics: []string{"a", "b"}, Generation: 7}, {Relay: "other", Topics: []string{"c*"}, Generation: 8}})
-	if err != nil || recorded != 7 || own.generation != 8 || !own.has("a") || own.has("c") || own.has("d") {
-		t.Errorf("%+v, %d, %v", own, recorded, err)
 	}
 }

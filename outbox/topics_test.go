@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -85,18 +84,6 @@ func TestTopics_CannotOverlap(t *testing.T) {
 	}
 }
 
-func TestTopics_ChecksPatterns(t *testing.T) {
-	t.Parallel()
-	o := newDatabase(t)
-	for name, config := range map[string]outbox.RelayConfig{
-		"no name": named("", "a"), "no topics": named("a"), "empty": named("a", ""), "in the middle": named("a", "b*c"), "twice": named("a", "b", "b*"),
-	} {
-		if err := outbox.NewRelay(o.pool, &broker{}, config).Run(t.Context()); err == nil {
-			t.Errorf("%s is accepted", name)
-		}
-	}
-}
-
 // The relay that had all topics is in a call when another relay gets some of them. The other relay
 // waits for the call.
 func TestTopics_MoveToAnotherRelay(t *testing.T) {
@@ -168,21 +155,6 @@ func TestTopics_ChangeInARollout(t *testing.T) {
 	if diff := cmp.Diff([]string{"2b", "2c"}, after.types()); diff != "" {
 		t.Errorf("by the next one (-want +got):\n%s", diff)
 	}
-}
-
-func TestTopics_BacklogOfAnotherRelayBlocksNone(t *testing.T) {
-	t.Parallel()
-	o := newDatabase(t)
-	_, stop := o.relay(&broker{}, named("first", "first"))
-	eventually(t, "the topics to be recorded", func() bool { return o.count(`select count(*) from idem.relays where relay = 'first'`) == 16 })
-	stop()
-	o.exec(`insert into idem.outbox (created_at, id, aggregatetype, aggregateid, type) select now(), gen_random_uuid(), 'first', '', '' from generate_series(1, 20000)`)
-	o.add(to("second", "", "1"))
-	b := &broker{}
-	config := swift()
-	config.Poll = 10 * time.Second // the relay does not pause while there is more to read
-	o.relay(b, config)
-	eventually(t, "the message behind them, and it alone", func() bool { return b.number() == 1 && o.waiting() == 20000 })
 }
 
 func TestRoute_SelectsThePublisherByTopic(t *testing.T) {

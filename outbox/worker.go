@@ -78,7 +78,6 @@ func newWorker(pool *pgxpool.Pool, publisher Publisher, config *RelayConfig, mem
 		}
 	}
 	w.schedule = newScheduler(config, divide, memory)
-	w.schedule.seal = config.sealLetter
 	w.schedule.jitter = func(pause time.Duration) time.Duration { return pause - rand.N(pause/4+1) }
 	return w
 }
@@ -177,12 +176,14 @@ func (w *worker) publish(c *call) {
 	}
 	calling, cancel := context.WithTimeout(redelivery.With(w.calling, repeated), w.config.PublishTimeout)
 	go func() {
-		defer cancel()
-		began := time.Now()
-		err := publishSafely(calling, publisher, messages)
-		r := newResult(messages, err, calling.Err() != nil)
-		r.took = time.Since(began)
-		w.ended <- endedCall{c, r}
+		began, err := time.Now(), panics.Goexit()
+		defer func() { // also if Publish calls runtime.Goexit
+			r := newResult(messages, err, calling.Err() != nil)
+			r.took = time.Since(began)
+			cancel()
+			w.ended <- endedCall{c, r}
+		}()
+		err = publishSafely(calling, publisher, messages)
 	}()
 }
 

@@ -24,12 +24,5 @@ func SignStandard(id, seconds string, body []byte, texts ...string) string {
 const (
 	MaxSignatures = maxSignatures
 	PerEndpoint   = perEndpoint
-	MaxEndpoints  = maxEndpoints
 	MaxBackoff    = maxBackoff
 )
-
-// Note stores the result of an attempt, and returns the number of endpoints with a backoff.
-func (p *Publisher) Note(topic string, err error, now time.Time) int {
-	p.backoffs.note(topic, topic, err, now)
-	return len(p.backoffs.endpoints)
-}

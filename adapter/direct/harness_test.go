@@ -111,15 +111,6 @@ func (s *services) empty() {
 	s.eventually("the outbox to be empty", func() bool { return count(s.t, s.shop, `select count(*) from idem.outbox`) == 0 })
 }
 
-// drains waits until the outbox is empty, as long as its messages decrease.
-func (s *services) drains() {
-	s.t.Helper()
-	for left := count(s.t, s.shop, `select count(*) from idem.outbox`); left > 0; {
-		s.eventually("a message to leave", func() bool { return count(s.t, s.shop, `select count(*) from idem.outbox`) < left })
-		left = count(s.t, s.shop, `select count(*) from idem.outbox`)
-	}
-}
-
 // types returns the types of the handled messages of a key, in order.
 func (s *services) types(key string) []string {
 	s.t.Helper()

@@ -90,7 +90,7 @@ func messageMutants() []Mutant {
 		{
 			Name: "read-past-unread", About: "a destination that has left a message unread takes what comes behind it",
 			Rules: []rule.Rule{rule.PublishOrder},
-			Edits: []Edit{{"outbox.scheduler.readAll", "row.Seq <= d.position", "row.Seq > 0"}},
+			Edits: []Edit{{"outbox.scheduler.offerAll", "row.Seq > d.position", "row.Seq < 0"}},
 		},
 		{
 			Name: "done-before-commit", About: "a consumer is told that messages are done, whatever happens to the COMMIT",
