@@ -39,6 +39,7 @@ func TestWithOrder_WaitsInTheSameBatch(t *testing.T) {
 	if b.attempts("a2") != 0 || b.attempts("a3") != 0 {
 		t.Error("waiting counts as an attempt")
 	}
+	b.wantStates("RRR", b.batch(keyed("a1", "a2", "a3"), b.record, ordered...)) // a1 is not due
 }
 
 func TestWithOrder_WaitsForAnEarlierCall(t *testing.T) {
@@ -62,14 +63,6 @@ func TestWithOrder_DoesNotBlockADuplicate(t *testing.T) {
 	b.due()
 	b.wantStates("dD", b.batch(keyed("a1", "a2"), b.failing(), ordered...))
 	b.wantEffects("a1", "a2")
-}
-
-func TestWithOrder_WaitsForOneThatIsNotDue(t *testing.T) {
-	t.Parallel()
-	b := newFixture(t)
-	b.batch(keyed("a1"), b.failing("a1"), ordered...)
-	b.wantStates("RR", b.batch(keyed("a1", "a2"), b.failing(), ordered...))
-	b.wantEffects()
 }
 
 // The message before it was rolled back with it, and may be delivered alone the next time.
@@ -113,11 +106,10 @@ func TestWithOrder_IgnoresMessagesWithoutAKey(t *testing.T) {
 func TestWithOrder_WaitsForAMessageInProgressElsewhere(t *testing.T) {
 	t.Parallel()
 	b := newFixture(t)
-	k := b.hold("a1", nil)
+	release := b.hold("a1")
 	opts := append([]inbox.Option{inbox.WithLimits(20*time.Millisecond, limit, limit)}, ordered...)
 	b.wantStates("RDR", b.batch(keyed("a1", "b1", "a2"), b.record, opts...))
-	k.release()
-	await(t, "the other delivery", k.done)
+	release()
 	b.wantStates("ddD", b.batch(keyed("a1", "b1", "a2"), b.record, opts...))
 	b.wantEffects("a1", "b1", "a2")
 }
@@ -127,15 +119,13 @@ func TestWithOrder_WaitsForAMessageInProgressElsewhere(t *testing.T) {
 func TestWithOrder_WaitsForAFailureOfAnotherProcess(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		b1   func(b *fixture, tx pgx.Tx, m inbox.Message) error
-		bulk bool
-		want string
+		b1     func(b *fixture, tx pgx.Tx, m inbox.Message) error
+		handle handling
+		want   string
 	}{
-		"one behind it fails":       {func(b *fixture, tx pgx.Tx, m inbox.Message) error { return errPoison }, false, "RRDR"},
-		"one behind it ends the tx": {endsTransaction, false, "RXDR"},
-		"one behind it, in a Bulk":  {func(b *fixture, tx pgx.Tx, m inbox.Message) error { return errPoison }, true, "RRDR"},
-		"all behind it are handled": {(*fixture).record, false, "RDDR"},
-		"all of a Bulk are handled": {(*fixture).record, true, "RDDR"},
+		"one behind it fails":       {func(*fixture, pgx.Tx, inbox.Message) error { return errPoison }, (*fixture).batch, "RRDR"},
+		"one behind it ends the tx": {endsTransaction, (*fixture).batch, "RXDR"},
+		"all of a Bulk are handled": {(*fixture).record, (*fixture).bulk, "RDDR"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -146,37 +136,19 @@ func TestWithOrder_WaitsForAFailureOfAnotherProcess(t *testing.T) {
 			p.exec(`insert into idem.inbox (consumer, source, id, hash, state, since, expires_at, attempts, retry_at, key)
 				values ($1, $2, 'a2', sha256($3), 'failing', now(), 'infinity', 0, now(), 'a')`, consumer, ms[3].Source, ms[3].Payload)
 			trap := p.proxy.Arm(pgproxy.Before(pgproxy.Contains("ResumeMessages")), pgproxy.Freeze)
-			each := func(tx pgx.Tx, m inbox.Message) error {
-				if m.ID == "b1" {
-					return c.b1(p.fixture, tx, m)
-				}
-				return p.record(tx, m)
-			}
-			answers := make(chan []inbox.Outcome, 1)
+			outcomes := make(chan []inbox.Outcome, 1)
 			go func() {
-				var outcomes []inbox.Outcome
-				var err error
-				if c.bulk {
-					outcomes, err = inbox.Bulk(context.Background(), p.via, consumer, ms, func(tx pgx.Tx, ms []inbox.Message) error {
-						for _, m := range ms {
-							if err := each(tx, m); err != nil {
-								return err
-							}
-						}
-						return nil
-					}, ordered...)
-				} else {
-					outcomes, err = inbox.Batch(context.Background(), p.via, consumer, ms, each, ordered...)
-				}
-				if err != nil {
-					t.Error(err)
-				}
-				answers <- outcomes
+				outcomes <- c.handle(&fixture{t: t, pool: p.via}, ms, func(tx pgx.Tx, m inbox.Message) error {
+					if m.ID == "b1" {
+						return c.b1(p.fixture, tx, m)
+					}
+					return p.record(tx, m)
+				}, ordered...)
 			}()
 			frozen := await(t, "the attempt", trap.Fired())
 			p.exec(`update idem.inbox set attempts = 2, retry_at = clock_timestamp() + '1 hour' where id = 'a1'`)
 			frozen.Conn.Resume()
-			p.wantStates(c.want, await(t, "the outcomes", answers))
+			p.wantStates(c.want, await(t, "the outcomes", outcomes))
 			if n := p.count(`select count(*) from books where id like 'a%'`); n != 0 {
 				t.Errorf("%d effects of the key", n)
 			}

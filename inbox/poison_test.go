@@ -16,41 +16,36 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem/inbox"
-	"github.com/idem-go/idem/lab/pgtest"
-	"github.com/idem-go/idem/lab/schema"
 )
 
 func TestBatch_RollsBackAFailingMessageAlone(t *testing.T) {
 	t.Parallel()
+	b := newFixture(t)
 	for name, poison := range map[string][]int{
-		"none": nil, "first": {0}, "last": {9}, "middle": {4}, "neighbours": {4, 5}, "ends": {0, 9}, "all": {0, 1, 2, 3, 4, 5, 6, 7, 8, 9},
+		"first": {0}, "last": {9}, "neighbors": {4, 5}, "ends": {0, 9}, "all": {0, 1, 2, 3, 4, 5, 6, 7, 8, 9},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newFixture(t)
-			ms, want := messages("m", 10), []byte("DDDDDDDDDD")
-			var ids []string
-			for _, i := range poison {
-				want[i] = 'R'
-				ids = append(ids, ms[i].ID)
+		ms, want := messages(name, 10), []byte("DDDDDDDDDD")
+		var ids []string
+		for _, i := range poison {
+			want[i] = 'R'
+			ids = append(ids, ms[i].ID)
+		}
+		soonest, before := time.Now().Add(time.Second), b.runs.Load() // the backoff of the first attempt
+		outcomes := b.batch(ms, b.failing(ids...), noCircuit)
+		b.wantStates(string(want), outcomes)
+		for _, i := range poison {
+			if o := outcomes[i]; !errors.Is(o.Err, errPoison) || o.RetryAt.Before(soonest) {
+				t.Errorf("%+v", o)
 			}
-			soonest := time.Now().Add(time.Second) // the pause behind the first attempt
-			outcomes := b.batch(ms, b.failing(ids...))
-			b.wantStates(string(want), outcomes)
-			b.wantOnce(10 - len(poison))
-			for _, i := range poison {
-				if o := outcomes[i]; !errors.Is(o.Err, errPoison) || o.RetryAt.Before(soonest) {
-					t.Errorf("%+v", o)
-				}
-				if n := b.attempts(ms[i].ID); n != 1 {
-					t.Errorf("%s: %d attempts are stored", ms[i].ID, n)
-				}
+			if n := b.attempts(ms[i].ID); n != 1 {
+				t.Errorf("%s: %d attempts are stored", ms[i].ID, n)
 			}
-			if n := b.runs.Load(); n > 20 {
-				t.Errorf("the handler ran %d times for 10 messages", n)
-			}
-		})
+		}
+		if n := b.runs.Load() - before; n > 20 {
+			t.Errorf("%s: the handler ran %d times for 10 messages", name, n)
+		}
 	}
+	b.wantOnce(9 + 9 + 8 + 8)
 }
 
 func TestHandle_DeadLettersAfterTheLastAttempt(t *testing.T) {
@@ -202,36 +197,36 @@ var broken = map[string]func(tx pgx.Tx) error{
 		<-ctx.Done()
 		return ctx.Err()
 	},
+	"statement_timeout": func(tx pgx.Tx) error { // another attempt would take as long
+		_, err := tx.Exec(context.Background(), `set local statement_timeout = '1ms'; select pg_sleep(100)`, pgx.QueryExecModeSimpleProtocol)
+		return err
+	},
+	"SQLSTATE of a stale statement": func(tx pgx.Tx) error {
+		_, err := tx.Exec(context.Background(), `select count(*) from books for update`)
+		return err
+	},
 }
 
 func TestBatch_CountsEveryKindOfFailureAlone(t *testing.T) {
 	t.Parallel()
+	b := newFixture(t)
 	for name, breaks := range broken {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newFixture(t)
-			fn := func(tx pgx.Tx, m inbox.Message) error {
-				if err := b.record(tx, m); err != nil || m.ID != "m-0003" {
-					return err
-				}
-				return breaks(tx)
+		ms := messages(name, 6)
+		fn := func(tx pgx.Tx, m inbox.Message) error {
+			if err := b.record(tx, m); err != nil || m.ID != ms[3].ID {
+				return err
 			}
-			for attempt := 1; attempt < 3; attempt++ {
-				want := "DDDRDD"
-				if attempt > 1 {
-					want = "dddRdd"
-				}
-				outcomes := b.batch(messages("m", 6), fn, inbox.WithMaxAttempts(3))
-				b.wantStates(want, outcomes)
-				if outcomes[3].Err == nil || b.attempts("m-0003") != attempt {
-					t.Errorf("%+v, %d attempts are stored", outcomes[3], b.attempts("m-0003"))
-				}
-				b.due()
-			}
-			b.wantStates("dddXdd", b.batch(messages("m", 6), fn, inbox.WithMaxAttempts(3)))
-			b.wantOnce(5)
-		})
+			return breaks(tx)
+		}
+		outcomes := b.batch(ms, fn, inbox.WithMaxAttempts(2))
+		b.wantStates("DDDRDD", outcomes)
+		if outcomes[3].Err == nil || b.attempts(ms[3].ID) != 1 {
+			t.Errorf("%s: %+v, %d attempts are stored", name, outcomes[3], b.attempts(ms[3].ID))
+		}
+		b.due()
+		b.wantStates("dddXdd", b.batch(ms, fn, inbox.WithMaxAttempts(2)))
 	}
+	b.wantOnce(5 * len(broken))
 }
 
 func TestHandle_ReturnsThePanicWithItsStack(t *testing.T) {
@@ -278,35 +273,6 @@ func TestBatch_DeadLettersAHandlerThatCommits(t *testing.T) {
 	}
 }
 
-// A prepared transaction could mark the messages behind it as handled at a later COMMIT PREPARED.
-func TestBatch_RefusesPrepareTransaction(t *testing.T) {
-	t.Parallel()
-	server := pgtest.Server(t, "max_prepared_transactions=2")
-	if err := schema.UpAt(t.Context(), server.DSN()); err != nil {
-		t.Fatal(err)
-	}
-	b := newFixtureOn(t, pgtest.Open(t, server.DSN()))
-	fn := func(tx pgx.Tx, m inbox.Message) error {
-		if err := b.record(tx, m); err != nil || m.ID != "m-0003" {
-			return err
-		}
-		tx.Exec(t.Context(), fmt.Sprintf(`prepare transaction '%s'`, t.Name()))
-		return nil
-	}
-	outcomes := b.batch(messages("m", 6), fn, inbox.WithMaxAttempts(2))
-	b.wantStates("DDDRDD", outcomes)
-	if n := b.count(`select count(*) from pg_prepared_xacts where database = current_database()`); n != 0 {
-		b.exec(fmt.Sprintf(`commit prepared '%s'`, t.Name()))
-		t.Errorf("%d transactions are prepared", n)
-	}
-	if o := outcomes[3]; !errors.Is(o.Err, inbox.ErrTxEnded) {
-		t.Errorf("%+v", o)
-	}
-	b.wantOnce(5)
-	b.due()
-	b.wantStates("dddXdd", b.batch(messages("m", 6), fn, inbox.WithMaxAttempts(2)))
-}
-
 // SET ROLE outlives the transaction, so the connection is discarded.
 func TestBatch_SurvivesSetRole(t *testing.T) {
 	t.Parallel()
@@ -317,19 +283,16 @@ func TestBatch_SurvivesSetRole(t *testing.T) {
 		b.pool.Reset()
 		b.pool.Exec(context.Background(), "drop role "+role)
 	})
-	for i, opts := range [][]inbox.Option{nil, {inbox.WithOrder()}} { // which reads before it claims
-		ms := messages(fmt.Sprint(i), 2)
-		ms[1].Key = "a"
-		b.wantStates("D", b.batch(ms[:1], func(tx pgx.Tx, m inbox.Message) error {
-			if err := b.record(tx, m); err != nil {
-				return err
-			}
-			_, err := tx.Exec(t.Context(), "set role "+role)
+	ms := keyed("a1", "b1")
+	b.wantStates("D", b.batch(ms[:1], func(tx pgx.Tx, m inbox.Message) error {
+		if err := b.record(tx, m); err != nil {
 			return err
-		}))
-		b.wantStates("D", b.batch(ms[1:], b.record, opts...))
-	}
-	b.wantOnce(4)
+		}
+		_, err := tx.Exec(t.Context(), "set role "+role)
+		return err
+	}))
+	b.wantStates("D", b.batch(ms[1:], b.record, ordered...)) // which reads before it claims
+	b.wantOnce(2)
 }
 
 func TestBatch_CountsNothingForACanceledContext(t *testing.T) {
@@ -353,21 +316,6 @@ func TestBatch_CountsNothingForACanceledContext(t *testing.T) {
 	b.wantStates("DDDD", b.batch(messages("m", 4), b.record))
 }
 
-// A program that shuts down cancels the contexts of its handlers and lets its calls end.
-func TestBatch_CountsNothingForACanceledHandler(t *testing.T) {
-	t.Parallel()
-	b := newFixture(t)
-	outcomes, err := inbox.Batch(t.Context(), b.pool, consumer, messages("m", 2), func(pgx.Tx, inbox.Message) error {
-		return fmt.Errorf("not done: %w", context.Canceled)
-	}, inbox.WithMaxAttempts(1))
-	if err != nil || !errors.Is(outcomes[0].Err, context.Canceled) {
-		t.Errorf("%+v, %v", outcomes, err)
-	}
-	b.wantStates("RR", outcomes)
-	b.due()
-	b.wantStates("DD", b.batch(messages("m", 2), b.record))
-}
-
 func TestBatch_RerunsASerializationFailure(t *testing.T) {
 	t.Parallel()
 	b := newFixture(t)
@@ -382,48 +330,4 @@ func TestBatch_RerunsASerializationFailure(t *testing.T) {
 	})
 	b.wantStates("DDD", outcomes)
 	b.wantOnce(3)
-}
-
-func TestHandle_SealsDeadLetters(t *testing.T) {
-	t.Parallel()
-	b := newFixture(t)
-	b.batch(messages("m", 1), b.failing("m-0000"), inbox.WithMaxAttempts(1), inbox.WithSealer(newSealer()))
-	var row, sealedBy string
-	if err := b.pool.QueryRow(t.Context(), `select encode(payload, 'escape') || to_jsonb(d)::text, sealed_by from idem.dead_letters d`).Scan(&row, &sealedBy); err != nil {
-		t.Fatal(err)
-	}
-	if sealedBy != "k1" || strings.Contains(row, "payload of") || strings.Contains(row, "trace") {
-		t.Errorf("%q, %q", sealedBy, row)
-	}
-}
-
-// A message fails in another process while this call waits for its row, in a group with a failing
-// message.
-func TestBatch_KeepsAnOutcomeBesideAFailure(t *testing.T) {
-	t.Parallel()
-	b := newFixture(t)
-	ms := messages("m", 2)
-	opts := []inbox.Option{inbox.WithBackoff(time.Hour, time.Hour)}
-	b.wantStates("R", b.batch(ms[1:], b.failing(ms[1].ID), opts...))
-	b.due()
-	other, err := b.pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer other.Rollback(context.Background())
-	if _, err := other.Exec(t.Context(), `select from idem.inbox where id = $1 for update`, ms[1].ID); err != nil {
-		t.Fatal(err)
-	}
-	outcomes := make(chan []inbox.Outcome, 1)
-	go func() { outcomes <- b.batch(ms, b.failing(ms[0].ID), opts...) }()
-	b.awaitBlocked(1)
-	const fails = `update idem.inbox set retry_at = clock_timestamp() + interval '1 hour' where id = $1`
-	if _, err := other.Exec(t.Context(), fails, ms[1].ID); err != nil {
-		t.Fatal(err)
-	}
-	if err := other.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	b.wantStates("RR", await(t, "the batch", outcomes))
-	b.wantEffects()
 }

@@ -28,11 +28,7 @@ func TestRedrive_HandlesTheStoredPayload(t *testing.T) {
 			b := newFixture(t)
 			ms := messages("m", 3)
 			b.wantStates("XXX", b.batch(ms, b.failing("m-0000", "m-0001", "m-0002"), opts...))
-			for _, id := range []string{"m-0001", "m-0002"} {
-				if err := inbox.Redrive(t.Context(), b.pool, inbox.Ref{Consumer: consumer, Source: "orders", ID: id}); err != nil {
-					t.Fatal(err)
-				}
-			}
+			b.redrive("m-0001", "m-0002")
 			got, outcomes, err := inbox.HandleRedrives(t.Context(), b.pool, consumer, 10, b.failing("m-0002"), opts...)
 			if err != nil {
 				t.Fatal(err)
@@ -58,9 +54,7 @@ func TestHandleRedrives_AnnouncesAttempts(t *testing.T) {
 	t.Parallel()
 	b := newFixture(t)
 	b.batch(messages("m", 1), b.failing("m-0000"), once...)
-	if err := inbox.Redrive(t.Context(), b.pool, inbox.Ref{Consumer: consumer, Source: "orders", ID: "m-0000"}); err != nil {
-		t.Fatal(err)
-	}
+	b.redrive("m-0000")
 	announced := 0
 	_, outcomes, err := inbox.HandleRedrives(t.Context(), b.pool, consumer, 10, func(tx pgx.Tx, m inbox.Message) error {
 		announced = b.count(`select count(*) from idem.inbox where begun`)
@@ -75,9 +69,7 @@ func TestRedrive_AllowsADelivery(t *testing.T) {
 	t.Parallel()
 	b := newFixture(t)
 	b.batch(messages("m", 1), b.failing("m-0000"), once...)
-	if err := inbox.Redrive(t.Context(), b.pool, inbox.Ref{Consumer: consumer, Source: "orders", ID: "m-0000"}); err != nil {
-		t.Fatal(err)
-	}
+	b.redrive("m-0000")
 	b.wantStates("D", b.batch(messages("m", 1), b.record))
 	b.wantOnce(1)
 	if n := b.count(`select count(*) from idem.dead_letters`); n != 0 {
@@ -90,9 +82,7 @@ func TestRedrive_HandlesOnceAfterAPurge(t *testing.T) {
 	b := newFixture(t)
 	b.batch(messages("m", 1), b.failing("m-0000"), once...)
 	b.exec(`delete from idem.inbox`)
-	if err := inbox.Redrive(t.Context(), b.pool, inbox.Ref{Consumer: consumer, Source: "orders", ID: "m-0000"}); err != nil {
-		t.Fatal(err)
-	}
+	b.redrive("m-0000")
 	for _, want := range []int{1, 0} {
 		got, _, err := inbox.HandleRedrives(t.Context(), b.pool, consumer, 10, b.record)
 		if err != nil || len(got) != want {
@@ -105,14 +95,10 @@ func TestRedrive_HandlesOnceAfterAPurge(t *testing.T) {
 func (b *fixture) redrive(ids ...string) {
 	b.t.Helper()
 	for _, id := range ids {
-		if err := inbox.Redrive(context.Background(), b.pool, inbox.Ref{Consumer: consumer, Source: "orders", ID: id}); err != nil {
+		if err := inbox.Redrive(context.Background(), b.pool, ref(id)); err != nil {
 			b.t.Fatal(err)
 		}
 	}
-}
-
-func (b *fixture) drop(id string) error {
-	return inbox.Drop(context.Background(), b.pool, inbox.Ref{Consumer: consumer, Source: "orders", ID: id})
 }
 
 // A redriven message is the last of its key, and blocks it like any other message until it is
@@ -124,7 +110,7 @@ func TestDrop_UnblocksTheKeyOfARedrivenMessage(t *testing.T) {
 	b.wantStates("XD", b.batch(keyed("a1", "a2"), b.failing("a1"), opts...))
 	b.redrive("a1")
 	b.wantStates("R", b.batch(keyed("a3"), b.record, opts...))
-	if err := b.drop("a1"); err != nil {
+	if err := inbox.Drop(t.Context(), b.pool, ref("a1")); err != nil {
 		t.Fatal(err)
 	}
 	b.wantStates("D", b.batch(keyed("a3"), b.record, opts...))
@@ -146,7 +132,7 @@ func TestDrop_WaitsForARedriveInProgress(t *testing.T) {
 			b.redrive("m-0000")
 			dropped := make(chan error, 1)
 			_, _, err := inbox.HandleRedrives(t.Context(), b.pool, consumer, 10, func(tx pgx.Tx, m inbox.Message) error {
-				go func() { dropped <- b.drop(m.ID) }()
+				go func() { dropped <- inbox.Drop(context.Background(), b.pool, ref(m.ID)) }()
 				b.awaitBlocked(1)
 				return errors.Join(b.record(tx, m), end)
 			})
@@ -211,14 +197,6 @@ func TestHandleRedrives_TakesDueMessagesWithinALimit(t *testing.T) {
 		}
 	}
 	b.wantEffects(ids[2:]...)
-}
-
-func TestRedrive_NeedsADeadLetter(t *testing.T) {
-	t.Parallel()
-	b := newFixture(t)
-	if err := inbox.Redrive(t.Context(), b.pool, inbox.Ref{Consumer: consumer, Source: "orders", ID: "m"}); !errors.Is(err, inbox.ErrNoDeadLetter) {
-		t.Errorf("err = %v", err)
-	}
 }
 
 func TestReadStats_CountsByConsumer(t *testing.T) {
@@ -295,17 +273,13 @@ func TestRedrive_AndDropAreAudited(t *testing.T) {
 	b := newFixture(t)
 	b.wantStates("X", b.batch(messages("m", 1), b.failing("m-0000"), once...))
 	ctx := idem.WithReason(idem.WithPerson(t.Context(), "ann"), "INC-7")
-	if err := inbox.Redrive(ctx, b.pool, inbox.Ref{Consumer: consumer, Source: "orders", ID: "m-0000"}); err != nil {
+	if err := inbox.Redrive(ctx, b.pool, ref("m-0000")); err != nil {
 		t.Fatal(err)
 	}
-	if err := inbox.Drop(ctx, b.pool, inbox.Ref{Consumer: consumer, Source: "orders", ID: "m-0000"}); err != nil {
+	if err := inbox.Drop(ctx, b.pool, ref("m-0000")); err != nil {
 		t.Fatal(err)
 	}
-	for _, act := range []error{inbox.Redrive(ctx, b.pool, inbox.Ref{Consumer: consumer, Source: "orders", ID: "m-0000"}), inbox.Drop(ctx, b.pool, inbox.Ref{Consumer: consumer, Source: "orders", ID: "m-0000"})} {
-		if !errors.Is(act, inbox.ErrNoDeadLetter) {
-			t.Errorf("%v", act)
-		}
-	}
+	_, _ = inbox.Redrive(ctx, b.pool, ref("m-0000")), inbox.Drop(ctx, b.pool, ref("m-0000")) // which is gone
 	var got string
 	err := b.pool.QueryRow(t.Context(), `select string_agg(concat_ws('|', act, outcome, role = session_user, person, reason, side, consumer, source, message_id), e'\n' order by at) from idem.audit`).Scan(&got)
 	want := "redrive|to be tried again|t|ann|INC-7|inbox|" + consumer + "|orders|m-0000\ndrop|deleted|t|ann|INC-7|inbox|" + consumer + "|orders|m-0000"

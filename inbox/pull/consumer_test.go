@@ -246,7 +246,6 @@ func TestConsumer_RequeuesNothingWhilePaused(t *testing.T) {
 		}
 		return requeued == 2
 	})
-	time.Sleep(50 * time.Millisecond)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i, r := range b.queue {
@@ -255,34 +254,3 @@ func TestConsumer_RequeuesNothingWhilePaused(t *testing.T) {
 		}
 	}
 }
-
-func TestNew_ChecksItsArguments(t *testing.T) {
-	t.Parallel()
-	pool, note := pgtest.New(t), new(journal).note
-	config := func(change func(*pull.Config[*raw])) pull.Config[*raw] {
-		id := func(*raw) string { return "" }
-		c := pull.Config[*raw]{ID: id, Key: id, Redriven: func(inbox.Message) *raw { return nil }}
-		change(&c)
-		return c
-	}
-	full := config(func(*pull.Config[*raw]) {})
-	if _, err := pull.New(pool, "billing", note, full); err != nil {
-		t.Fatal(err)
-	}
-	for name, err := range map[string]error{
-		"no pool":    second(pull.New(nil, "billing", note, full)),
-		"no name":    second(pull.New(pool, "", note, full)),
-		"no handler": second(pull.New(pool, "billing", handler(nil), full)),
-		"no ID":      second(pull.New(pool, "billing", note, config(func(c *pull.Config[*raw]) { c.ID = nil }))),
-		"no Key":     second(pull.New(pool, "billing", note, config(func(c *pull.Config[*raw]) { c.Key = nil }))),
-		"no raw":     second(pull.New(pool, "billing", note, config(func(c *pull.Config[*raw]) { c.Redriven = nil }))),
-		"batch":      second(pull.New(pool, "billing", note, config(func(c *pull.Config[*raw]) { c.Batch = -1 }))),
-		"options":    second(pull.New(pool, "billing", note, config(func(c *pull.Config[*raw]) { c.Options = []inbox.Option{inbox.WithMaxAttempts(0)} }))),
-	} {
-		if err == nil {
-			t.Errorf("%s: no error", name)
-		}
-	}
-}
-
-func second[T any](_ T, err error) error { return err }
