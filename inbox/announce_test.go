@@ -118,7 +118,6 @@ func TestBatch_BuriesAMessageThatKillsItsProcess(t *testing.T) {
 	for name, v := range map[string]victim{
 		"of one attempt": {Messages: 30, Killers: []string{"m-0017"}, Attempts: 1},
 		"two in order":   {Messages: 60, Keys: 7, Killers: []string{"m-0030", "m-0037"}, Attempts: 2},
-		"side by side":   {Messages: 8, Killers: []string{"m-0004"}, Attempts: 2, Apart: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

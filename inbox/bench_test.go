@@ -80,16 +80,6 @@ func (b *fixture) recordAll(tx pgx.Tx, ms []inbox.Message) error {
 	return err
 }
 
-func BenchmarkBatchOfAThousandDuplicates(b *testing.B) {
-	books := newFixture(b)
-	ms := messages("m", 1000)
-	books.batch(ms, books.record)
-	for b.Loop() {
-		books.batch(ms, books.record)
-	}
-	b.ReportMetric(1000*float64(b.N)/b.Elapsed().Seconds(), "messages/s")
-}
-
 func benchmark(b *testing.B, handle func([]inbox.Message) ([]inbox.Outcome, error)) {
 	for round := 0; b.Loop(); round++ {
 		outcomes, err := handle(messages(fmt.Sprint(round), 1000))

@@ -148,24 +148,3 @@ func TestCircuit_StaysClosedForAFewFailures(t *testing.T) {
 	b.wantStates(strings.Repeat("XD", 10), outcomes)
 	b.wantOnce(10)
 }
-
-// Many failing messages before a good one open the circuit. The good one is handled before each of
-// them was probed after a pause of its own.
-func TestCircuit_HandlesAGoodMessageBehindFailingOnes(t *testing.T) {
-	t.Parallel()
-	b := newFixture(t)
-	ms := messages("bad", 30)
-	var poison []string
-	for _, m := range ms {
-		poison = append(poison, m.ID)
-	}
-	ms = append(ms, message("good"))
-	opts := []inbox.Option{inbox.WithBackoff(50*time.Millisecond, time.Hour), inbox.WithCircuit(5, 50*time.Millisecond), inbox.WithMaxAttempts(1000)}
-	b.until(func() bool {
-		b.batch(ms, b.failing(poison...), opts...)
-		return b.count(`select count(*) from books`) > 0
-	})
-	if n := b.count(`select sum(hindered) from idem.inbox`); n == 0 {
-		t.Error("each was tried behind a pause of its own, and counted")
-	}
-}

@@ -16,26 +16,6 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-func TestBulk_HoldsFewLocks(t *testing.T) {
-	t.Parallel()
-	b := newFixture(t)
-	const n = 5000
-	outcomes, err := inbox.Bulk(t.Context(), b.pool, consumer, messages("m", n), func(tx pgx.Tx, ms []inbox.Message) error {
-		var locks, writers int
-		err := tx.QueryRow(t.Context(), `select count(*), (select count(distinct xmin::text) from idem.inbox)
-			from pg_locks where pid = pg_backend_pid()`).Scan(&locks, &writers)
-		if err != nil || locks > 30 || writers != 1 {
-			t.Errorf("%d messages hold %d locks, and %d subtransactions have written them; %v", len(ms), locks, writers, err)
-		}
-		return b.recordAll(tx, ms)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.wantStates(strings.Repeat("D", n), outcomes)
-	b.wantOnce(n)
-}
-
 func TestBatch_CostsTwoRoundTrips(t *testing.T) {
 	t.Parallel()
 	p := newProxied(t)

@@ -1,12 +1,9 @@
 package inbox_test
 
 import (
-	"context"
 	"errors"
-	"log/slog"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
@@ -78,36 +75,6 @@ func list(t *testing.T, b *fixture, only inbox.Ref) (letters []inbox.DeadLetter)
 		letters = append(letters, l)
 	}
 	return letters
-}
-
-func TestRunRedrives_HandlesRedrivenMessages(t *testing.T) {
-	t.Parallel()
-	b := newFixture(t)
-	ms := messages("m", 2)
-	b.wantStates("XX", b.batch(ms, b.failing("m-0000", "m-0001"), once...))
-	ctx, stop := context.WithCancel(t.Context())
-	ended, handled := make(chan error, 1), make(chan string, 2)
-	go func() {
-		ended <- inbox.RunRedrives(ctx, b.pool, consumer, func(tx pgx.Tx, m inbox.Message) error {
-			defer func() { handled <- m.ID }()
-			return b.record(tx, m)
-		}, inbox.RedriveConfig{Every: time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
-	}()
-	for _, m := range ms {
-		b.redrive(m.ID)
-		if id := await(t, "a redriven message", handled); id != m.ID {
-			t.Errorf("%s is handled, want %s", id, m.ID)
-		}
-	}
-	b.until(func() bool { return b.count(`select count(*) from idem.dead_letters`) == 0 })
-	stop()
-	if err := await(t, "the end", ended); err != nil {
-		t.Error(err)
-	}
-	b.wantOnce(2)
-	if err := inbox.RunRedrives(t.Context(), b.pool, "", b.record, inbox.RedriveConfig{}); !errors.Is(err, inbox.ErrInvalidName) {
-		t.Errorf("without a consumer: %v", err)
-	}
 }
 
 // Type and headers that Postgres cannot store do not prevent a dead letter.

@@ -58,19 +58,24 @@ func TestBatch_PostponesAHinderedMessageAlone(t *testing.T) {
 	b.wantOnce(10 * 3 * 6)
 }
 
-func TestHandle_BacksOffHinderedMessages(t *testing.T) {
+func TestHandle_BacksOff(t *testing.T) {
 	t.Parallel()
 	b := newFixture(t)
-	for i, least := range []time.Duration{1, 2, 4, 8, 16, 30, 30} {
-		before := time.Now()
-		o := b.batch(messages("m", 1), func(tx pgx.Tx, _ inbox.Message) error { return raise("55P03")(tx) })[0]
-		if pause := o.RetryAt.Sub(before); o.State != inbox.Retry || pause < least*time.Second || pause > least*time.Second*9/8+time.Minute {
-			t.Errorf("attempt %d: the pause is %v, want about %d s", i, pause, least)
+	for name, test := range map[string]struct {
+		fn   func(pgx.Tx) error
+		want []time.Duration // in minutes
+	}{
+		"failed":   {func(pgx.Tx) error { return errPoison }, []time.Duration{1, 2, 4, 8, 10, 10}},
+		"hindered": {raise("55P03"), []time.Duration{1, 1}},
+	} {
+		for i, least := range test.want {
+			before := time.Now()
+			o, err := inbox.Handle(t.Context(), b.pool, consumer, message(name), test.fn, inbox.WithBackoff(time.Minute, 10*time.Minute), noCircuit)
+			if pause := o.RetryAt.Sub(before); err != nil || o.State != inbox.Retry || pause < least*time.Minute || pause > least*time.Minute*9/8+time.Minute {
+				t.Errorf("%s, attempt %d: the backoff is %v, want about %d min; %v", name, i, pause, least, err)
+			}
+			b.due()
 		}
-		b.due()
-	}
-	if n := b.count(`select hindered from idem.inbox`); n != 7 {
-		t.Errorf("%d are stored", n)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,12 +15,12 @@ import (
 	"github.com/idem-go/idem/lab/pgproxy"
 )
 
-// keyed returns messages whose key is the first letter of their ID.
+// keyed returns messages whose key is the first letter of their ID, or none if that is a hyphen.
 func keyed(ids ...string) []inbox.Message {
 	var ms []inbox.Message
 	for _, id := range ids {
 		m := message(id)
-		m.Key = id[:1]
+		m.Key = strings.Trim(id[:1], "-")
 		ms = append(ms, m)
 	}
 	return ms
@@ -27,42 +28,53 @@ func keyed(ids ...string) []inbox.Message {
 
 var ordered = []inbox.Option{inbox.WithOrder(), inbox.WithMaxAttempts(3), inbox.WithBackoff(time.Hour, time.Hour)}
 
-func TestWithOrder_WaitsInTheSameBatch(t *testing.T) {
+func TestWithOrder_BlocksBehindAFailedMessage(t *testing.T) {
 	t.Parallel()
-	b := newFixture(t)
-	outcomes := b.batch(keyed("a1", "b1", "a2", "b2", "a3", "c1"), b.failing("a1"), ordered...)
-	b.wantStates("RDRDRD", outcomes)
-	b.wantEffects("b1", "b2", "c1")
-	if o := outcomes[4]; !errors.Is(o.Err, inbox.ErrBehind) || !o.RetryAt.Equal(outcomes[0].RetryAt) {
-		t.Errorf("%+v", o)
+	type call struct {
+		ids, fails string // the key is the first letter of an ID
+		want       string
+		due        bool // afterwards, the failed messages are due
 	}
-	if b.attempts("a2") != 0 || b.attempts("a3") != 0 {
-		t.Error("waiting counts as an attempt")
+	for name, test := range map[string]struct {
+		calls   []call
+		effects string
+	}{
+		"in the same call": {[]call{
+			{"a1 b1 a2 b2 a3 c1", "a1", "RDRDRD", false}, {"a1 a2 a3", "", "RRR", false}, // a1 is not due
+		}, "b1 b2 c1"},
+		"of an earlier call": {[]call{
+			{"a1", "a1", "R", false}, {"a2 b1 a3", "", "RDR", true}, {"a2", "", "R", false}, // a1 is due, and not there
+			{"a1 a2 a3", "", "DDD", false},
+		}, "b1 a1 a2 a3"},
+		"before which is a handled one": {[]call{ // the broker redelivers that, and then the messages behind it
+			{"a1 a2", "a2", "DR", false}, {"a1", "", "d", false}, {"a1 a2", "", "dR", true}, {"a1 a2", "", "dD", false},
+		}, "a1 a2"},
+		"until it is a dead letter": {[]call{
+			{"a1 a2", "a1", "RR", true}, {"a1 a2", "a1", "RR", true}, {"a1 a2", "a1", "XD", false},
+		}, "a2"},
+		"with a key": {[]call{{"-1 -2", "-1", "RD", false}}, "-2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newFixture(t)
+			for _, c := range test.calls {
+				outcomes := b.batch(keyed(strings.Fields(c.ids)...), b.failing(c.fails), ordered...)
+				b.wantStates(c.want, outcomes)
+				for i, o := range outcomes {
+					if o.State == inbox.Retry && i > 0 && c.fails == "a1" && (!errors.Is(o.Err, inbox.ErrBehind) || !o.RetryAt.Equal(outcomes[0].RetryAt)) {
+						t.Errorf("%+v", o)
+					}
+				}
+				if c.due {
+					b.due()
+				}
+			}
+			b.wantEffects(strings.Fields(test.effects)...)
+			if n := b.count(`select count(*) from idem.inbox where attempts > 0 and id in ('a3', 'b2')`); n != 0 {
+				t.Error("waiting counts as an attempt")
+			}
+		})
 	}
-	b.wantStates("RRR", b.batch(keyed("a1", "a2", "a3"), b.record, ordered...)) // a1 is not due
-}
-
-func TestWithOrder_WaitsForAnEarlierCall(t *testing.T) {
-	t.Parallel()
-	b := newFixture(t)
-	b.wantStates("R", b.batch(keyed("a1"), b.failing("a1"), ordered...))
-	b.wantStates("RDR", b.batch(keyed("a2", "b1", "a3"), b.failing(), ordered...))
-	b.due()
-	b.wantStates("R", b.batch(keyed("a2"), b.failing(), ordered...)) // a1 is due, and not there
-	b.wantStates("DDD", b.batch(keyed("a1", "a2", "a3"), b.failing(), ordered...))
-	b.wantEffects("b1", "a1", "a2", "a3")
-}
-
-// The broker redelivers a handled message such as a1, and then the messages behind it.
-func TestWithOrder_DoesNotBlockADuplicate(t *testing.T) {
-	t.Parallel()
-	b := newFixture(t)
-	b.wantStates("DR", b.batch(keyed("a1", "a2"), b.failing("a2"), ordered...))
-	b.wantStates("d", b.batch(keyed("a1"), b.failing(), ordered...))
-	b.wantStates("dR", b.batch(keyed("a1", "a2"), b.failing(), ordered...))
-	b.due()
-	b.wantStates("dD", b.batch(keyed("a1", "a2"), b.failing(), ordered...))
-	b.wantEffects("a1", "a2")
 }
 
 // The message before it was rolled back with it, and may be delivered alone the next time.
@@ -83,23 +95,6 @@ func TestWithOrder_DoesNotBlockEarlierMessages(t *testing.T) {
 	b.wantStates("D", b.batch(ms[:1], b.record, ordered...))
 	b.wantStates("dD", b.batch(ms, b.record, ordered...))
 	b.wantEffects("a1", "a2")
-}
-
-func TestWithOrder_DoesNotBlockBehindADeadLetter(t *testing.T) {
-	t.Parallel()
-	b := newFixture(t)
-	for range 2 {
-		b.wantStates("RR", b.batch(keyed("a1", "a2"), b.failing("a1"), ordered...))
-		b.due()
-	}
-	b.wantStates("XD", b.batch(keyed("a1", "a2"), b.failing("a1"), ordered...))
-	b.wantEffects("a2")
-}
-
-func TestWithOrder_IgnoresMessagesWithoutAKey(t *testing.T) {
-	t.Parallel()
-	b := newFixture(t)
-	b.wantStates("RDRD", append(b.batch(keyed("a1", "a2"), b.failing("a1")), b.batch(messages("m", 2), b.failing("m-0000"), ordered...)...))
 }
 
 // The other process may still roll back.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"runtime"
 	"strings"
 	"testing"
@@ -87,38 +86,6 @@ func TestHandle_DeadLettersAfterTheLastAttempt(t *testing.T) {
 	b.wantEffects()
 }
 
-func TestHandle_CountsConcurrentFailures(t *testing.T) {
-	t.Parallel()
-	b := newFixture(t)
-	b.exec(`create function wait() returns trigger language plpgsql as 'begin perform pg_advisory_xact_lock(1); return new; end'`)
-	b.exec(`create trigger wait before insert on idem.inbox for each row when (new.state = 'failing') execute function wait()`)
-	gate, err := b.pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer gate.Rollback(context.Background())
-	if _, err := gate.Exec(t.Context(), `select pg_advisory_xact_lock(1)`); err != nil {
-		t.Fatal(err)
-	}
-	outcomes := make(chan inbox.Outcome, 2)
-	for i := range 2 { // each has failed, and begins to count that, when neither knows of the other
-		go func() {
-			out, _ := inbox.Batch(context.Background(), b.pool, consumer, messages("m", 1), b.failing("m-0000"),
-				inbox.WithMaxAttempts(2), inbox.WithBackoff(time.Hour, time.Hour), inbox.WithLimits(limit, limit, limit))
-			outcomes <- out[0]
-		}()
-		b.awaitBlocked(i + 1)
-	}
-	gate.Rollback(context.Background())
-	first, second := await(t, "one", outcomes), await(t, "the other", outcomes)
-	if first.State == second.State || first.State == inbox.Done || second.State == inbox.Done {
-		t.Errorf("%+v, %+v", first, second)
-	}
-	if n, runs := b.count(`select attempts from idem.dead_letters`), b.runs.Load(); n != 2 || runs != 2 {
-		t.Errorf("dead after %d attempts, in %d runs", n, runs)
-	}
-}
-
 func TestHandle_WaitsUntilTheAttemptIsDue(t *testing.T) {
 	t.Parallel()
 	b := newFixture(t)
@@ -131,44 +98,6 @@ func TestHandle_WaitsUntilTheAttemptIsDue(t *testing.T) {
 	}
 	if n := b.attempts("m-0000"); n != 1 || b.runs.Load() != 3 {
 		t.Errorf("%d attempts are stored after %d runs", n, b.runs.Load())
-	}
-}
-
-func TestHandle_BacksOffFailedMessages(t *testing.T) {
-	t.Parallel()
-	b := newFixture(t)
-	opts := []inbox.Option{inbox.WithBackoff(time.Minute, 10*time.Minute), inbox.WithMaxAttempts(100)}
-	for _, least := range []time.Duration{1, 2, 4, 8, 10, 10} {
-		before := time.Now()
-		o := b.batch(messages("m", 1), b.failing("m-0000"), opts...)[0]
-		pause := o.RetryAt.Sub(before)
-		if o.State != inbox.Retry || pause < least*time.Minute || pause > least*time.Minute*9/8+time.Minute {
-			t.Errorf("the pause is %v, want about %d minutes", pause, least)
-		}
-		b.due()
-	}
-}
-
-func TestBatch_FindsTheMessageOfAFailedCommit(t *testing.T) {
-	t.Parallel()
-	b := newFixture(t)
-	b.exec(`create table parents (id text primary key);
-		create table children (parent text references parents deferrable initially deferred)`)
-	child := func(tx pgx.Tx, m inbox.Message) error {
-		if err := b.record(tx, m); err != nil {
-			return err
-		}
-		if !strings.HasSuffix(m.ID, "7") {
-			return nil
-		}
-		_, err := tx.Exec(t.Context(), `insert into children values ('no parent')`)
-		return err
-	}
-	outcomes := b.batch(messages("m", 20), child)
-	b.wantStates("DDDDDDDRDDDDDDDDDRDD", outcomes)
-	b.wantOnce(18)
-	if b.attempts("m-0007") != 1 || b.attempts("m-0017") != 1 {
-		t.Error("they are not counted")
 	}
 }
 
@@ -271,28 +200,6 @@ func TestBatch_DeadLettersAHandlerThatCommits(t *testing.T) {
 			b.wantStates(strings.ReplaceAll(test.want, "D", "d"), b.batch(messages("m", 6), fn))
 		})
 	}
-}
-
-// SET ROLE outlives the transaction, so the connection is discarded.
-func TestBatch_SurvivesSetRole(t *testing.T) {
-	t.Parallel()
-	b := newFixture(t, connections(1))
-	role := fmt.Sprintf("idem_role_%08x", rand.Uint32())
-	b.exec("create role " + role)
-	t.Cleanup(func() {
-		b.pool.Reset()
-		b.pool.Exec(context.Background(), "drop role "+role)
-	})
-	ms := keyed("a1", "b1")
-	b.wantStates("D", b.batch(ms[:1], func(tx pgx.Tx, m inbox.Message) error {
-		if err := b.record(tx, m); err != nil {
-			return err
-		}
-		_, err := tx.Exec(t.Context(), "set role "+role)
-		return err
-	}))
-	b.wantStates("D", b.batch(ms[1:], b.record, ordered...)) // which reads before it claims
-	b.wantOnce(2)
 }
 
 func TestBatch_CountsNothingForACanceledContext(t *testing.T) {
