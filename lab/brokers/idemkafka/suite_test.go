@@ -47,7 +47,7 @@ func TestPublisher_KeepsItsPromisesOnRealBrokers(t *testing.T) {
 
 func (c *cluster) target() outboxtest.Target {
 	return outboxtest.Target{
-		Publisher: c.publisher(idemkafka.PublisherConfig{}), Topic: c.topic, Arrived: c.reader(),
+		Publisher: c.publisher(idemkafka.PublisherConfig{Timeout: time.Second}, kgo.UnknownTopicRetries(1)), Topic: c.topic, Arrived: c.reader(),
 		Bad: map[string]func(*outbox.Message){
 			"too large":                    func(m *outbox.Message) { m.Payload = make([]byte, 2<<20) },
 			"no such topic":                func(m *outbox.Message) { m.Topic = "returns" },

@@ -41,7 +41,7 @@ func newTarget(t testing.TB) outboxtest.Target {
 		return m.Topic
 	}
 	return outboxtest.Target{
-		Publisher: idemnats.NewPublisher(js, idemnats.PublisherConfig{Subject: subject}), Topic: "orders", Arrived: reader(b.connect()),
+		Publisher: idemnats.NewPublisher(js, idemnats.PublisherConfig{Subject: subject, Timeout: time.Second}), Topic: "orders", Arrived: reader(b.connect()),
 		Bad: badMessages(), Away: outages(t, b, js, stream.CachedInfo().Config),
 	}
 }

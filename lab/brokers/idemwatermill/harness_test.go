@@ -27,7 +27,7 @@ func newMessage(topic, key, body string) outbox.Message {
 }
 
 func client(addr string) redis.UniversalClient {
-	return redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, DialTimeout: 5 * time.Second, ReadTimeout: 2 * time.Second})
+	return redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, DialTimeout: 5 * time.Second, ReadTimeout: time.Second})
 }
 
 func publisher(t testing.TB, addr string) *idemwatermill.Publisher {

@@ -36,7 +36,7 @@ func messageMutants() []Mutant {
 		{
 			Name: "lanes-divide-a-key", About: "the messages of a key are handled in several lanes",
 			Rules: []rule.Rule{rule.EffectOrder},
-			Edits: []Edit{{"inbox.keyGroups", `m.Key == ""`, `m.Key != "-"`}},
+			Edits: []Edit{{"inbox.divide", `m.Key == ""`, `m.Key != "-"`}},
 		},
 		{
 			Name: "unnamed-in-front", About: "a message that fails and is not named is tried again and again in front of all others",
