@@ -31,53 +31,29 @@ func newProxied(t *testing.T) *proxied {
 
 func TestBatch_ResolvesALostAnswerToCommit(t *testing.T) {
 	t.Parallel()
-	p := newProxied(t)
-	trap := p.proxy.Arm(pgproxy.AfterAnswer(pgproxy.IsCommit, "COMMIT"), pgproxy.Reset)
-	outcomes, err := inbox.Batch(t.Context(), p.via, consumer, messages("m", 3), p.record)
-	if err != nil {
-		t.Fatal(err)
+	for name, test := range map[string]struct {
+		point pgproxy.Point
+		runs  int64
+	}{
+		"committed":     {pgproxy.AfterAnswer(pgproxy.IsCommit, "COMMIT"), 3},
+		"not committed": {pgproxy.Before(pgproxy.IsCommit), 6},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newProxied(t)
+			trap := p.proxy.Arm(test.point, pgproxy.Reset)
+			outcomes, err := inbox.Batch(t.Context(), p.via, consumer, messages("m", 3), p.record)
+			if err != nil {
+				t.Fatal(err)
+			}
+			await(t, "the trap", trap.Fired())
+			p.wantStates("DDD", outcomes) // and not duplicates: it was this call
+			p.wantOnce(3)
+			if n := p.runs.Load(); n != test.runs {
+				t.Errorf("the handler ran %d times", n)
+			}
+		})
 	}
-	await(t, "the trap", trap.Fired())
-	p.wantStates("DDD", outcomes) // and not duplicates: it was this call
-	p.wantOnce(3)
-	if n := p.runs.Load(); n != 3 {
-		t.Errorf("the handler ran %d times", n)
-	}
-}
-
-func TestBatch_RerunsAFailedCommit(t *testing.T) {
-	t.Parallel()
-	p := newProxied(t)
-	trap := p.proxy.Arm(pgproxy.Before(pgproxy.IsCommit), pgproxy.Reset)
-	outcomes, err := inbox.Batch(t.Context(), p.via, consumer, messages("m", 3), p.record)
-	if err != nil {
-		t.Fatal(err)
-	}
-	await(t, "the trap", trap.Fired())
-	p.wantStates("DDD", outcomes)
-	p.wantOnce(3)
-}
-
-func TestBatch_CountsNothingForALostConnection(t *testing.T) {
-	t.Parallel()
-	p := newProxied(t)
-	trap := p.proxy.Arm(pgproxy.AfterAnswer(pgproxy.Contains("insert into books")), pgproxy.Reset)
-	outcomes, err := inbox.Batch(t.Context(), p.via, consumer, messages("m", 3), p.record, inbox.WithMaxAttempts(1))
-	await(t, "the trap", trap.Fired())
-	if err != nil {
-		t.Error(err)
-	}
-	p.wantStates("RDD", outcomes) // the others have another connection
-	if n := p.attempts("m-0000"); n != 0 {
-		t.Errorf("%d attempts are counted", n)
-	}
-	p.due()
-	outcomes, err = inbox.Batch(t.Context(), p.via, consumer, messages("m", 3), p.record)
-	if err != nil {
-		t.Error(err)
-	}
-	p.wantStates("Ddd", outcomes)
-	p.wantOnce(3)
 }
 
 func TestBatch_CountsNothingIfTheDatabaseGoesDown(t *testing.T) {

@@ -205,11 +205,13 @@ func TestBatch_PostponesAMessageInProgressElsewhere(t *testing.T) {
 	t.Parallel()
 	b := newFixture(t)
 	release := b.hold("m-0002")
-	begun := time.Now()
-	outcomes := b.batch(messages("m", 5), b.record, inbox.WithLimits(20*time.Millisecond, limit, limit))
-	b.wantStates("DDRDD", outcomes)
-	if o := outcomes[2]; !errors.Is(o.Err, inbox.ErrElsewhere) || !o.RetryAt.After(begun) {
-		t.Errorf("%+v", o)
+	for want, ms := range map[string][]inbox.Message{"DDRDD": messages("m", 5), "R": redelivered([]inbox.Message{message("m-0002")})} {
+		begun := time.Now()
+		outcomes := b.batch(ms, b.record, inbox.WithLimits(20*time.Millisecond, limit, limit))
+		b.wantStates(want, outcomes)
+		if o := outcomes[len(outcomes)/2]; !errors.Is(o.Err, inbox.ErrElsewhere) || !o.RetryAt.After(begun) {
+			t.Errorf("%+v", o)
+		}
 	}
 	release()
 	b.wantOnce(5)

@@ -1,7 +1,6 @@
 package inbox_test
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -119,7 +118,6 @@ func TestWithOrder_WaitsForAFailureOfAnotherProcess(t *testing.T) {
 		want   string
 	}{
 		"one behind it fails":       {func(*fixture, pgx.Tx, inbox.Message) error { return errPoison }, (*fixture).batch, "RRDR"},
-		"one behind it ends the tx": {endsTransaction, (*fixture).batch, "RXDR"},
 		"all of a Bulk are handled": {(*fixture).record, (*fixture).bulk, "RDDR"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -151,11 +149,6 @@ func TestWithOrder_WaitsForAFailureOfAnotherProcess(t *testing.T) {
 	}
 }
 
-func endsTransaction(_ *fixture, tx pgx.Tx, _ inbox.Message) error {
-	_, err := tx.Exec(context.Background(), "commit")
-	return err
-}
-
 // A message with the ID of another one is handled after it, and later messages of its key after
 // both.
 func TestWithOrder_WaitsForAMismatch(t *testing.T) {
@@ -183,26 +176,15 @@ func TestBulk_HalvesToFindFailingMessages(t *testing.T) {
 		}
 		return nil
 	}
-	later := inbox.WithBackoff(time.Hour, time.Hour)
-	outcomes, err := inbox.Bulk(t.Context(), b.pool, consumer, messages("m", 16), fn, later)
+	outcomes, err := inbox.Bulk(t.Context(), b.pool, consumer, messages("m", 16), fn)
 	if err != nil {
 		t.Fatal(err)
 	}
 	b.wantStates("DDDDDRDDDDDRDDDD", outcomes)
 	b.wantOnce(14)
-	if b.attempts("m-0005") != 1 || b.attempts("m-0011") != 1 {
-		t.Error("the failing messages are not counted once")
+	if b.attempts("m-0005") != 1 || b.attempts("m-0011") != 1 || slices.Max(sizes) != 16 {
+		t.Errorf("the failing messages are not counted once, after calls of %d messages", sizes)
 	}
-	outcomes, err = inbox.Bulk(t.Context(), b.pool, consumer, messages("m", 18), func(tx pgx.Tx, ms []inbox.Message) error {
-		if len(ms) != 2 {
-			t.Errorf("the handler is given %d messages", len(ms))
-		}
-		return b.recordAll(tx, ms)
-	}, later)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.wantStates("dddddRdddddRddddDD", outcomes)
 }
 
 func TestBatch_HandlesCopiesOnce(t *testing.T) {

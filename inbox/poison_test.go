@@ -52,32 +52,22 @@ func TestHandle_DeadLettersAfterTheLastAttempt(t *testing.T) {
 	b := newFixture(t)
 	m := message("poison")
 	m.Key = "customer-7"
-	opts := []inbox.Option{inbox.WithMaxAttempts(3), inbox.WithBackoff(time.Millisecond, time.Second)}
+	opts := []inbox.Option{inbox.WithMaxAttempts(3)}
 	handle := func() inbox.Outcome {
 		return b.batch([]inbox.Message{m}, b.failing("poison"), opts...)[0]
 	}
 	for attempt := 1; attempt < 3; attempt++ {
-		if o := handle(); o.State != inbox.Retry {
-			t.Fatalf("attempt %d: %+v", attempt, o)
-		}
-		if n, dead := b.attempts("poison"), b.count(`select count(*) from idem.dead_letters`); n != attempt || dead != 0 {
-			t.Errorf("attempt %d: %d are stored, %d dead letters", attempt, n, dead)
+		if o := handle(); o.State != inbox.Retry || b.attempts("poison") != attempt {
+			t.Errorf("attempt %d: %+v", attempt, o)
 		}
 		b.due()
 	}
 	if o := handle(); o.State != inbox.Dead || !errors.Is(o.Err, errPoison) {
 		t.Errorf("%+v", o)
 	}
-	type letter struct {
-		Side, Consumer, Source, ID, Key, Class, Reason string
-		Attempts                                       int
-		Payload                                        []byte
-	}
-	rows, _ := b.pool.Query(t.Context(), `select side, consumer, source, id, key, class, reason, attempts, payload from idem.dead_letters`)
-	got, err := pgx.CollectRows(rows, pgx.RowToStructByPos[letter])
-	want := []letter{{"inbox", consumer, "orders", "poison", "customer-7", "error", errPoison.Error(), 3, m.Payload}}
-	if diff := cmp.Diff(want, got); err != nil || diff != "" {
-		t.Errorf("%v\n%s", err, diff)
+	shown, err := inbox.Show(t.Context(), b.pool, ref("poison"))
+	if diff := cmp.Diff(m, shown.Message); err != nil || diff != "" || shown.Attempts != 3 || shown.Class != "error" || shown.Reason != errPoison.Error() {
+		t.Errorf("%+v, %v\n%s", shown, err, diff)
 	}
 	runs := b.runs.Load()
 	if o := handle(); o.State != inbox.Dead || !errors.Is(o.Err, inbox.ErrDead) || b.runs.Load() != runs {
@@ -172,33 +162,27 @@ func TestHandle_ReturnsThePanicWithItsStack(t *testing.T) {
 // A handler that commits must not mark the messages behind it as handled.
 func TestBatch_DeadLettersAHandlerThatCommits(t *testing.T) {
 	t.Parallel()
-	for name, test := range map[string]struct{ sql, want string }{
-		"by a statement": {`commit`, "DDDXDD"}, "and begins another": {`commit; begin`, "XXXXXX"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newFixture(t)
-			fn := func(tx pgx.Tx, m inbox.Message) error {
-				if err := b.record(tx, m); err != nil || m.ID != "m-0003" {
-					return err
-				}
-				_, err := tx.Exec(t.Context(), test.sql, pgx.QueryExecModeSimpleProtocol)
+	b := newFixture(t)
+	for sql, want := range map[string]string{"commit": "DDDXDD", "commit; begin": "XXXXXX"} {
+		ms := messages(sql, 6)
+		fn := func(tx pgx.Tx, m inbox.Message) error {
+			if err := b.record(tx, m); err != nil || m.ID != ms[3].ID {
 				return err
 			}
-			outcomes := b.batch(messages("m", 6), fn)
-			b.wantStates(test.want, outcomes)
-			if o := outcomes[3]; !errors.Is(o.Err, inbox.ErrTxEnded) {
-				t.Errorf("%+v", o)
-			}
-			dead := strings.Count(test.want, "X")
-			if n := b.count(`select count(*) from idem.dead_letters where class = 'ended'`); n != dead {
-				t.Errorf("%d dead letters, want %d", n, dead)
-			}
-			if n := b.count(`select count(*) from idem.inbox where state = 'handled' and id not in (select id from books)`); n != 0 {
-				t.Errorf("%d messages count as handled without their effect", n)
-			}
-			b.wantStates(strings.ReplaceAll(test.want, "D", "d"), b.batch(messages("m", 6), fn))
-		})
+			_, err := tx.Exec(t.Context(), sql, pgx.QueryExecModeSimpleProtocol)
+			return err
+		}
+		outcomes := b.batch(ms, fn)
+		b.wantStates(want, outcomes)
+		if o := outcomes[3]; !errors.Is(o.Err, inbox.ErrTxEnded) {
+			t.Errorf("%+v", o)
+		}
+		dead := strings.Count(want, "X")
+		if n := b.count(`select count(*) from idem.dead_letters where class = 'ended' and id like $1`, sql+"-%"); n != dead {
+			t.Errorf("%s: %d dead letters, want %d", sql, n, dead)
+		}
+		b.wantNoneLost(ms, outcomes)
+		b.wantStates(strings.ReplaceAll(want, "D", "d"), b.batch(ms, fn))
 	}
 }
 
@@ -232,8 +216,7 @@ func TestBatch_RerunsASerializationFailure(t *testing.T) {
 			return err
 		}
 		failures--
-		_, err := tx.Exec(t.Context(), `do $$ begin raise exception 'no' using errcode = '40001'; end $$`)
-		return err
+		return raise("40001")(tx)
 	})
 	b.wantStates("DDD", outcomes)
 	b.wantOnce(3)

@@ -49,31 +49,25 @@ func TestRedrive_HandlesTheStoredPayload(t *testing.T) {
 	}
 }
 
-func TestRedrive_AllowsADelivery(t *testing.T) {
+// A delivery handles a redriven message as well. A dead letter whose row is purged is handled once.
+func TestRedrive_HandlesOnce(t *testing.T) {
 	t.Parallel()
 	b := newFixture(t)
-	b.batch(messages("m", 1), b.failing("m-0000"), once...)
+	b.batch(messages("m", 2), b.failing("m-0000", "m-0001"), once...)
 	b.redrive("m-0000")
 	b.wantStates("D", b.batch(messages("m", 1), b.record))
-	b.wantOnce(1)
-	if n := b.count(`select count(*) from idem.dead_letters`); n != 0 {
-		t.Errorf("%d dead letters are left", n)
-	}
-}
-
-func TestRedrive_HandlesOnceAfterAPurge(t *testing.T) {
-	t.Parallel()
-	b := newFixture(t)
-	b.batch(messages("m", 1), b.failing("m-0000"), once...)
-	b.exec(`delete from idem.inbox`)
-	b.redrive("m-0000")
+	b.exec(`delete from idem.inbox where id = 'm-0001'`)
+	b.redrive("m-0001")
 	for _, want := range []int{1, 0} {
 		got, _, err := inbox.HandleRedrives(t.Context(), b.pool, consumer, 10, b.record)
 		if err != nil || len(got) != want {
 			t.Errorf("%v, %v", got, err)
 		}
 	}
-	b.wantOnce(1)
+	b.wantOnce(2)
+	if n := b.count(`select count(*) from idem.dead_letters`); n != 0 {
+		t.Errorf("%d dead letters are left", n)
+	}
 }
 
 func (b *fixture) redrive(ids ...string) {
@@ -108,32 +102,25 @@ func TestDrop_UnblocksTheKeyOfARedrivenMessage(t *testing.T) {
 // Either the message has its effect, or it is dropped and has none.
 func TestDrop_WaitsForARedriveInProgress(t *testing.T) {
 	t.Parallel()
-	for name, end := range map[string]error{"handled": nil, "failed": errPoison} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newFixture(t)
-			b.wantStates("X", b.batch(messages("m", 1), b.failing("m-0000"), once...))
-			b.redrive("m-0000")
-			dropped := make(chan error, 1)
-			_, _, err := inbox.HandleRedrives(t.Context(), b.pool, consumer, 10, func(tx pgx.Tx, m inbox.Message) error {
-				go func() { dropped <- inbox.Drop(context.Background(), b.pool, ref(m.ID)) }()
-				b.awaitBlocked(1)
-				return errors.Join(b.record(tx, m), end)
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			want := error(nil)
-			if end == nil {
-				want = inbox.ErrNoDeadLetter
-			}
-			if err := await(t, "Drop", dropped); !errors.Is(err, want) {
-				t.Errorf("Drop: %v, want %v", err, want)
-			}
-			if n := b.count(`select count(*) from idem.dead_letters`) + b.count(`select count(*) from idem.inbox where state = 'failing'`); n != 0 {
-				t.Errorf("%d rows are left", n)
-			}
+	b := newFixture(t)
+	for id, test := range map[string]struct{ end, want error }{"handled": {nil, inbox.ErrNoDeadLetter}, "failed": {errPoison, nil}} {
+		b.wantStates("X", b.batch([]inbox.Message{message(id)}, b.failing(id), once...))
+		b.redrive(id)
+		dropped := make(chan error, 1)
+		_, _, err := inbox.HandleRedrives(t.Context(), b.pool, consumer, 10, func(tx pgx.Tx, m inbox.Message) error {
+			go func() { dropped <- inbox.Drop(context.Background(), b.pool, ref(m.ID)) }()
+			b.awaitBlocked(1)
+			return errors.Join(b.record(tx, m), test.end)
 		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := await(t, "Drop", dropped); !errors.Is(err, test.want) {
+			t.Errorf("%s: Drop: %v, want %v", id, err, test.want)
+		}
+		if n := b.count(`select count(*) from idem.dead_letters`) + b.count(`select count(*) from idem.inbox where state = 'failing'`); n != 0 {
+			t.Errorf("%s: %d rows are left", id, n)
+		}
 	}
 }
 

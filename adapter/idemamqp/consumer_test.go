@@ -2,6 +2,7 @@ package idemamqp_test
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"testing"
@@ -85,5 +86,29 @@ func TestConsumer_DeadLettersAMessageThatKills(t *testing.T) {
 	}
 	if deaths < 2 || deaths > 5 {
 		t.Errorf("%d processes were killed", deaths)
+	}
+}
+
+// The broker redelivers a message whose acknowledgment is lost, on another connection.
+func TestConsumer_HandlesOnceAfterALostAcknowledgment(t *testing.T) {
+	t.Parallel()
+	n, l := rabbit(t), ledger.New(t)
+	q, proxy := queue(t, n, nil), ledger.Proxy(t, fmt.Sprintf("127.0.0.1:%d", n.port))
+	c, err := idemamqp.NewConsumer(l.Pool, "books", n.at(proxy.Addr()), q, func(tx pgx.Tx, m inbox.Message, _ amqp.Delivery) error {
+		proxy.Deafen(true) // until the connection is cut
+		return l.Record(tx, m)
+	}, idemamqp.ConsumerConfig{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ledger.Run(t, c.Run)
+	for i, body := range []string{"only", "next"} {
+		publish(t, n, message(q, "", body))
+		l.WaitForPayloads(i + 1)
+		proxy.Deafen(false)
+		proxy.Cut()
+	}
+	if diff := cmp.Diff([]string{"only", "next"}, l.Payloads()); diff != "" {
+		t.Errorf("effects (-want +got):\n%s", diff)
 	}
 }

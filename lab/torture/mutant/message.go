@@ -135,7 +135,7 @@ ON CONFLICT (consumer, source, id) DO NOTHING
 		{
 			Name: "hindered-is-done", About: "a message whose connection was lost in its handler is told to be done",
 			Rules: []rule.Rule{rule.DoneTold, rule.Effect},
-			Edits: []Edit{{"inbox.consumer.hinder", `_, err := c.record(ctx, d, db.CountFailure{Hindered: 1, Pause: backoff}, cause)
+			Edits: []Edit{{"inbox.consumer.hinder", `err := c.record(ctx, d, db.CountFailure{Hindered: 1, Pause: backoff}, cause)
 	if err != nil {
 		d.state = postponed // so that its announcement is withdrawn
 	}
