@@ -190,37 +190,6 @@ func TestWorker_SnoozesAnUnknownDefinition(t *testing.T) {
 	}
 }
 
-// The transaction of a killed process may still lock the row of the operation.
-func TestWorker_SnoozesALockedOperation(t *testing.T) {
-	t.Parallel()
-	_, pool := newDatabase(t)
-	d := simple()
-	w := idemriver.NewWorker(pool, idemriver.Config{}, d)
-	id := start(t, pool, newClient(t, pool, w), d, "k", "in")
-	job := &river.Job[idemriver.Job]{JobRow: &rivertype.JobRow{}, Args: idemriver.Job{Operation: id, Name: "simple", Epoch: 1}}
-	tx, err := pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = tx.Rollback(context.Background()) }()
-	if _, err := tx.Exec(t.Context(), `SELECT FROM idem.operations FOR UPDATE`); err != nil {
-		t.Fatal(err)
-	}
-	var snooze *rivertype.JobSnoozeError
-	if err := w.Work(t.Context(), job); !errors.As(err, &snooze) {
-		t.Errorf("while it is locked: %v", err)
-	}
-	if err := tx.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Work(t.Context(), job); err != nil {
-		t.Error(err)
-	}
-	if n := count(t, pool, `SELECT count(*) FROM idem.operations WHERE state = 'completed'`); n != 1 {
-		t.Error("it has not ended")
-	}
-}
-
 // During a long call, Watch inserts no job, and another job leaves the operation alone.
 func TestWorker_IgnoresAnOperationOfALiveProcess(t *testing.T) {
 	t.Parallel()
