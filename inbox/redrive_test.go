@@ -208,6 +208,11 @@ func TestHandleTx_JoinsTheTransaction(t *testing.T) {
 	if o, err := handle(tx, "b", errPoison); !errors.Is(err, errPoison) || o.State != inbox.Retry {
 		t.Errorf("%+v, %v", o, err)
 	}
+	b.wantStates("R", b.batch([]inbox.Message{message("c")}, b.failing("c")))
+	if o, err := handle(tx, "c", nil); err != nil || o.State != inbox.Retry || !errors.Is(o.Err, inbox.ErrWaiting) {
+		t.Errorf("not due: %+v, %v", o, err)
+	}
+	b.due()
 	if o, err := handle(tx, "c", nil); err != nil || o.State != inbox.Done {
 		t.Errorf("%+v, %v", o, err)
 	}

@@ -25,7 +25,7 @@ type predecessors struct {
 }
 
 // longestYield is the longest time for which a process fetches nothing after a release.
-const longestYield = 5 * time.Second
+const longestYield = 2 * time.Second
 
 // admit returns the messages that may be handled, in the order of the stream: in order, those whose
 // predecessors are settled or held. It also returns when it is to be called again at the latest.
