@@ -83,8 +83,8 @@ func (c *consumer) fail(ctx context.Context, d *delivery, cause error) error {
 }
 
 // hinder postpones a message whose handler could not run, for example because another transaction
-// held a lock. It counts no attempt. The backoff grows with each hindered attempt, because the cause
-// may last.
+// held a lock. It counts no attempt. The backoff grows with each hindered attempt, because the
+// cause may last.
 func (c *consumer) hinder(ctx context.Context, d *delivery, cause error) error {
 	backoff := min(c.backoff(d.hindered+1), max(maxHinderedBackoff, c.minBackoff))
 	err := c.record(ctx, d, db.CountFailure{Hindered: 1, Pause: backoff}, cause)

@@ -14,9 +14,9 @@
 // room. A stream that discards old messages when it is full loses them.
 //
 // By default, JetStream may lose confirmed messages: a server confirms a message at once, and
-// flushes its files every two minutes. With one replica, a power failure loses up to that much. With
-// several, a power failure of several servers does, or of one server while another is slow: see
-// Jepsen's analysis of NATS 2.12.1 (https://jepsen.io/analyses/nats-2.12.1). Set sync_interval:
+// flushes its files every two minutes. With one replica, a power failure loses up to that much.
+// With several, a power failure of several servers does, or of one server while another is slow:
+// see Jepsen's analysis of NATS 2.12.1 (https://jepsen.io/analyses/nats-2.12.1). Set sync_interval:
 // always in the configuration of each server. A client cannot see the setting, so this package does
 // not check it.
 //
