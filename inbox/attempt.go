@@ -22,9 +22,10 @@ type attempt struct {
 	lockWait time.Duration
 
 	executionID string
-	tx          *txn.Tx
 	byID        map[db.MessageID]*delivery
-	claimed     []*delivery // in the order of the group
+	tx          *txn.Tx
+	ask         func(ctx context.Context, requests ...txn.Request) error // in the transaction
+	claimed     []*delivery                                              // in the order of the group
 	refused     []refusal
 	runs        int // of the handler
 	given       int // how many of the claimed messages a handler has got
@@ -36,6 +37,10 @@ type attempt struct {
 	// intact is set if the server refused COMMIT and the transaction still was the one of the
 	// claim.
 	intact bool
+}
+
+func newAttempt(c *consumer, group []*delivery, lockWait time.Duration) *attempt {
+	return &attempt{consumer: c, group: group, lockWait: lockWait, executionID: newExecutionID(), byID: byID(group)}
 }
 
 // refusal is a message that becomes a dead letter without an attempt.
@@ -71,7 +76,6 @@ func (a *attempt) run(ctx context.Context) result {
 // claim begins the transaction and inserts the messages as handled. It takes one round trip if all
 // of them are new. Otherwise it reads the rows of the others and claims those whose attempt is due.
 func (a *attempt) claim(ctx context.Context) error {
-	a.executionID, a.byID = newExecutionID(), byID(a.group)
 	for _, d := range a.group {
 		if d.state == claimed { // by an earlier attempt
 			d.state = untried
@@ -89,6 +93,7 @@ func (a *attempt) claim(ctx context.Context) error {
 	if a.tx, err = a.attempts.Open(ctx, begin, first, db.Calm{}); err != nil {
 		return err
 	}
+	a.ask = a.tx.Ask
 	a.take(claim.Rows)
 	a.take(resume.Rows)
 	if len(claim.Rows)+len(resume.Rows) < len(a.group) {
@@ -123,7 +128,7 @@ func (a *attempt) claimDue(ctx context.Context) error {
 		}
 	}
 	load := db.LoadMessages{Messages: a.messages(unclaimed)}
-	if err := a.tx.Ask(ctx, &load); err != nil {
+	if err := a.ask(ctx, &load); err != nil {
 		return err
 	}
 	for i := range load.Rows {
@@ -140,7 +145,7 @@ func (a *attempt) claimDue(ctx context.Context) error {
 		return nil
 	}
 	resume := db.ResumeMessages{Messages: a.messages(due), Retention: a.retention}
-	if err := a.tx.Ask(ctx, a.begin(), &resume, db.Calm{}); err != nil {
+	if err := a.ask(ctx, a.begin(), &resume, db.Calm{}); err != nil {
 		return err
 	}
 	a.take(resume.Rows)

@@ -44,32 +44,35 @@ func BenchmarkHandle(b *testing.B) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "messages/s")
 }
 
-func BenchmarkBatchOfAThousand(b *testing.B) {
-	books := newFixture(b)
-	benchmark(b, func(ms []inbox.Message) ([]inbox.Outcome, error) {
-		return inbox.Batch(context.Background(), books.pool, consumer, ms, books.record)
-	})
-}
-
-// BenchmarkBulkOfAThousandPipelined has a handler that sends all its statements in one round trip.
-func BenchmarkBulkOfAThousandPipelined(b *testing.B) {
-	books := newFixture(b)
-	benchmark(b, func(ms []inbox.Message) ([]inbox.Outcome, error) {
-		return inbox.Bulk(context.Background(), books.pool, consumer, ms, func(tx pgx.Tx, ms []inbox.Message) error {
-			batch := &pgx.Batch{}
-			for _, m := range ms {
-				batch.Queue(`insert into books (id) values ($1)`, m.ID)
+func BenchmarkThousand(b *testing.B) {
+	for name, handle := range map[string]func(*fixture, []inbox.Message) ([]inbox.Outcome, error){
+		"Batch": func(f *fixture, ms []inbox.Message) ([]inbox.Outcome, error) {
+			return inbox.Batch(context.Background(), f.pool, consumer, ms, f.record)
+		},
+		"Bulk/pipelined": func(f *fixture, ms []inbox.Message) ([]inbox.Outcome, error) { // in one round trip
+			return inbox.Bulk(context.Background(), f.pool, consumer, ms, func(tx pgx.Tx, ms []inbox.Message) error {
+				batch := &pgx.Batch{}
+				for _, m := range ms {
+					batch.Queue(`insert into books (id) values ($1)`, m.ID)
+				}
+				return tx.SendBatch(context.Background(), batch).Close()
+			})
+		},
+		"Bulk/COPY": func(f *fixture, ms []inbox.Message) ([]inbox.Outcome, error) {
+			return inbox.Bulk(context.Background(), f.pool, consumer, ms, f.recordAll)
+		},
+	} {
+		b.Run(name, func(b *testing.B) {
+			books := newFixture(b)
+			for round := 0; b.Loop(); round++ {
+				outcomes, err := handle(books, messages(fmt.Sprint(round), 1000))
+				if err != nil || states(outcomes) != strings.Repeat("D", 1000) {
+					b.Fatal(err, states(outcomes))
+				}
 			}
-			return tx.SendBatch(context.Background(), batch).Close()
+			b.ReportMetric(1000*float64(b.N)/b.Elapsed().Seconds(), "messages/s")
 		})
-	})
-}
-
-func BenchmarkBulkOfAThousandCopied(b *testing.B) {
-	books := newFixture(b)
-	benchmark(b, func(ms []inbox.Message) ([]inbox.Outcome, error) {
-		return inbox.Bulk(context.Background(), books.pool, consumer, ms, books.recordAll)
-	})
+	}
 }
 
 // recordAll is record for Bulk.
@@ -78,26 +81,6 @@ func (b *fixture) recordAll(tx pgx.Tx, ms []inbox.Message) error {
 	_, err := tx.CopyFrom(context.Background(), pgx.Identifier{"books"}, []string{"id"},
 		pgx.CopyFromSlice(len(ms), func(i int) ([]any, error) { return []any{ms[i].ID}, nil }))
 	return err
-}
-
-func BenchmarkBatchOfAThousandDuplicates(b *testing.B) {
-	books := newFixture(b)
-	ms := messages("m", 1000)
-	books.batch(ms, books.record)
-	for b.Loop() {
-		books.batch(ms, books.record)
-	}
-	b.ReportMetric(1000*float64(b.N)/b.Elapsed().Seconds(), "messages/s")
-}
-
-func benchmark(b *testing.B, handle func([]inbox.Message) ([]inbox.Outcome, error)) {
-	for round := 0; b.Loop(); round++ {
-		outcomes, err := handle(messages(fmt.Sprint(round), 1000))
-		if err != nil || states(outcomes) != strings.Repeat("D", 1000) {
-			b.Fatal(err, states(outcomes))
-		}
-	}
-	b.ReportMetric(1000*float64(b.N)/b.Elapsed().Seconds(), "messages/s")
 }
 
 // BenchmarkLanes has a handler that takes a millisecond, and handles a thousand messages of a

@@ -180,7 +180,7 @@ func (c *call) try(ctx context.Context, group []*delivery) [][]*delivery {
 	pause, left := txn.RetryPause, c.retries
 	var doubtSince time.Time // when the outcome of a COMMIT was first in doubt
 	for {
-		a := &attempt{consumer: c.consumer, group: group, lockWait: c.lockWait()}
+		a := newAttempt(c.consumer, group, c.lockWait())
 		r := a.run(ctx)
 		c.data.Transactions++
 		c.data.Runs += a.runs

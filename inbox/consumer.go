@@ -72,27 +72,22 @@ func (c *consumer) maxLanes() int {
 	return min(c.lanes, int(c.engine.Pool.Stat().MaxConns())-1)
 }
 
-// fail counts a failed attempt. If that was the last attempt, by this count or by the count of
-// other processes, it makes the message a dead letter. It fails if the database is unavailable;
-// then the outcome of the message is Retry.
+// fail counts a failed attempt, or makes the message a dead letter if that was the last attempt. It
+// fails if the database is unavailable; then the outcome of the message is Retry.
 func (c *consumer) fail(ctx context.Context, d *delivery, cause error) error {
 	total := d.attempts + 1
 	if total < c.maxAttempts {
-		counted, err := c.count(ctx, d, total, cause)
-		if err != nil || counted < c.maxAttempts {
-			return err
-		}
-		total = counted
+		return c.count(ctx, d, total, cause)
 	}
 	return c.bury(ctx, d, d.ID, total, cause)
 }
 
 // hinder postpones a message whose handler could not run, for example because another transaction
-// held a lock. It counts no attempt. The backoff grows with each hindered attempt, because the cause
-// may last.
+// held a lock. It counts no attempt. The backoff grows with each hindered attempt, because the
+// cause may last.
 func (c *consumer) hinder(ctx context.Context, d *delivery, cause error) error {
 	backoff := min(c.backoff(d.hindered+1), max(maxHinderedBackoff, c.minBackoff))
-	_, err := c.record(ctx, d, db.CountFailure{Hindered: 1, Pause: backoff}, cause)
+	err := c.record(ctx, d, db.CountFailure{Hindered: 1, Pause: backoff}, cause)
 	if err != nil {
 		d.state = postponed // so that its announcement is withdrawn
 	}
@@ -112,13 +107,12 @@ func (c *consumer) refuse(ctx context.Context, d *delivery, cause error) error {
 	return c.bury(ctx, d, substituteID(d.ID, d.hash), 0, cause)
 }
 
-func (c *consumer) count(ctx context.Context, d *delivery, total int, cause error) (counted int, err error) {
+func (c *consumer) count(ctx context.Context, d *delivery, total int, cause error) error {
 	return c.record(ctx, d, db.CountFailure{Added: 1, Pause: c.backoff(total)}, cause)
 }
 
-// record stores that an attempt did not succeed, and settles the delivery as Retry. It returns how
-// many attempts of the message have failed, or 0 if another process handled the message meanwhile.
-func (c *consumer) record(ctx context.Context, d *delivery, count db.CountFailure, cause error) (counted int, err error) {
+// record stores that an attempt did not succeed, and settles the delivery as Retry.
+func (c *consumer) record(ctx context.Context, d *delivery, count db.CountFailure, cause error) error {
 	count.FailedMessage = c.failedMessage(d, d.ID)
 	if d.announced { // the announcement has counted this attempt
 		count.Added--
@@ -126,14 +120,14 @@ func (c *consumer) record(ctx context.Context, d *delivery, count db.CountFailur
 	backoff := count.Pause
 	if err := c.write(ctx, c.limits.lockWait, &count); err != nil {
 		d.retryAfter(c.minBackoff, fmt.Errorf("%w; the failure was not counted: %w", cause, err))
-		return 0, err
+		return err
 	}
 	d.announced = false
 	if !count.Found { // the next delivery finds what the other process did
 		backoff = c.minBackoff
 	}
 	d.retryAfter(backoff, cause)
-	return count.Attempts, nil
+	return nil
 }
 
 // bury makes a message a dead letter under id.
@@ -145,8 +139,7 @@ func (c *consumer) bury(ctx context.Context, d *delivery, id string, attempts in
 	var err error
 	bury.Contents, err = contentsOf(&d.Message).Seal(c.sealer, bury.LetterName())
 	if err != nil { // the message is tried again until the Sealer works
-		_, err = c.count(ctx, d, max(attempts, 1), fmt.Errorf("%w; its payload was not sealed: %w", cause, err))
-		return err
+		return c.count(ctx, d, max(attempts, 1), fmt.Errorf("%w; its payload was not sealed: %w", cause, err))
 	}
 	if err := c.write(ctx, c.limits.lockWait, &bury); err != nil {
 		d.retryAfter(c.minBackoff, fmt.Errorf("%w; the dead letter was not stored: %w", cause, err))

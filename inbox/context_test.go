@@ -38,12 +38,6 @@ func (d recordingObserver) TraceHandlerEnd(ctx context.Context, data inbox.Trace
 	*d.lines = append(*d.lines, fmt.Sprintf("%s: ends %v %v", d.name, ctx.Value(nameKey{}), data.Err))
 }
 
-func traced(id string) inbox.Message {
-	m := message(id)
-	m.Headers = map[string]string{"Traceparent": "00-" + id, "tracestate": "a=b"}
-	return m
-}
-
 func TestContext_HasTheMessageAndTheDeadline(t *testing.T) {
 	t.Parallel()
 	b := newFixture(t)
@@ -64,9 +58,6 @@ func TestContext_HasTheMessageAndTheDeadline(t *testing.T) {
 		}
 		return savepoint.Commit(ctx)
 	}
-	if _, err := inbox.Handle(ctx, b.pool, consumer, message("a"), func(tx pgx.Tx) error { return check(tx, "a") }); err != nil {
-		t.Error(err)
-	}
 	if _, err := inbox.Batch(ctx, b.pool, consumer, messages("m", 3), func(tx pgx.Tx, m inbox.Message) error { return check(tx, m.ID) }); err != nil {
 		t.Error(err)
 	}
@@ -83,41 +74,25 @@ func TestContext_HasTheMessageAndTheDeadline(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	b.wantStates("dddddddd", b.batch(append(append(messages("m", 3), messages("n", 3)...), message("a"), message("joined")), b.record))
-}
-
-func TestContext_EndsWithTheCall(t *testing.T) {
-	t.Parallel()
-	b := newFixture(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	o, err := inbox.Handle(ctx, b.pool, consumer, message("m"), func(tx pgx.Tx) error {
-		cancel()
-		return inbox.Context(tx).Err()
-	})
-	if !errors.Is(err, context.Canceled) || o.State != inbox.Retry {
-		t.Errorf("%+v, %v", o, err)
-	}
+	b.wantStates("ddddddd", b.batch(append(append(messages("m", 3), messages("n", 3)...), message("joined")), b.record))
 }
 
 func TestObservers_NestTheirContexts(t *testing.T) {
 	t.Parallel()
 	b := newFixture(t)
 	var lines []string
-	opts := []inbox.Option{inbox.WithObserver(recordingObserver{"a", &lines}), inbox.WithObserver(nil), inbox.WithObserver(inbox.LogObserver(slog.New(slog.DiscardHandler))), inbox.WithObserver(recordingObserver{"b", &lines})}
-	b.batch([]inbox.Message{traced("1"), message("2")}, func(tx pgx.Tx, m inbox.Message) error {
+	m := message("1")
+	m.Headers = map[string]string{"Traceparent": "00-1", "tracestate": "a=b"}
+	b.batch([]inbox.Message{m}, func(tx pgx.Tx, m inbox.Message) error {
 		if got := inbox.Context(tx).Value(nameKey{}); got != "ab" {
 			t.Errorf("the context has %v", got)
 		}
-		if m.ID == "2" {
-			panic("at the disco")
-		}
-		return nil
-	}, opts...)
+		panic("at the disco")
+	}, inbox.WithObserver(recordingObserver{"a", &lines}), inbox.WithObserver(nil),
+		inbox.WithObserver(inbox.LogObserver(slog.New(slog.DiscardHandler))), inbox.WithObserver(recordingObserver{"b", &lines}))
 	want := []string{
-		"a: begins billing 1 [{00-1 a=b}]", "b: begins billing 1 [{00-1 a=b}]", "b: ends ab <nil>", "a: ends a <nil>",
-		"a: begins billing 1 []", "b: begins billing 1 []", "b: ends ab inbox: the handler ended its goroutine", "a: ends a inbox: the handler ended its goroutine",
-		"a: begins billing 1 [{00-1 a=b}]", "b: begins billing 1 [{00-1 a=b}]", "b: ends ab <nil>", "a: ends a <nil>", // without the other one
-		"b: 1 done", "a: 1 done",
+		"a: begins billing 1 [{00-1 a=b}]", "b: begins billing 1 [{00-1 a=b}]",
+		"b: ends ab inbox: the handler ended its goroutine", "a: ends a inbox: the handler ended its goroutine", "b: 0 done", "a: 0 done",
 	}
 	if diff := cmp.Diff(want, lines); diff != "" {
 		t.Error(diff)
@@ -129,27 +104,26 @@ func TestLogObserver_LogsNoPersonalData(t *testing.T) {
 	b := newFixture(t)
 	var log bytes.Buffer
 	observed := inbox.WithObserver(inbox.LogObserver(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))))
-	secret := errors.New("the card of Ada Lovelace")
-	fails := func(pgx.Tx, inbox.Message) error { return secret }
-	line := func(level string, parts ...string) {
-		t.Helper()
-		got := log.String()
-		for _, part := range append(parts, "level="+level, "consumer=billing") {
-			if !strings.Contains(got, part) {
-				t.Errorf("%q is not in %s", part, got)
+	fails := func(pgx.Tx, inbox.Message) error { return errors.New("the card of Ada Lovelace") }
+	for i, test := range []struct {
+		fn   func(pgx.Tx, inbox.Message) error
+		opts []inbox.Option
+		want []string
+	}{
+		{b.record, nil, []string{"level=DEBUG", "messages=2", "done=2", "transactions=1"}},
+		{fails, nil, []string{"level=INFO", "failures=2", "retried=2"}},
+		{fails, once, []string{"level=ERROR", "died=2"}},
+		{fails, []inbox.Option{inbox.WithCircuit(5, time.Hour)}, []string{"level=WARN", "paused=1"}},
+	} {
+		log.Reset()
+		b.batch(messages(fmt.Sprint("a-message-", i), 2), test.fn, append(test.opts, observed)...)
+		for _, want := range append(test.want, "consumer=billing") {
+			if !strings.Contains(log.String(), want) {
+				t.Errorf("%q is not in %s", want, log.String())
 			}
 		}
-		if strings.Contains(got, "Ada") || strings.Contains(got, "a-message") {
-			t.Errorf("it says too much: %s", got)
+		if strings.Contains(log.String(), "Ada") || strings.Contains(log.String(), "a-message") {
+			t.Errorf("it says too much: %s", log.String())
 		}
-		log.Reset()
 	}
-	b.batch([]inbox.Message{message("a-message")}, b.record, observed)
-	line("DEBUG", "messages=1", "done=1", "transactions=1")
-	b.batch([]inbox.Message{message("a-message-b")}, fails, observed)
-	line("INFO", "failures=1", "retried=1")
-	b.batch([]inbox.Message{message("a-message-c")}, fails, observed, inbox.WithMaxAttempts(1))
-	line("ERROR", "died=1")
-	b.batch(messages("a-message-d", 2), fails, observed, inbox.WithCircuit(3, time.Hour))
-	line("WARN", "paused=1")
 }

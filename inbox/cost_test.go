@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -16,33 +15,6 @@ import (
 	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/lab/pgtest"
 )
-
-func TestBulk_HandlesTwentyThousandMessages(t *testing.T) {
-	t.Parallel()
-	b := newFixture(t)
-	const n = 20_000
-	outcomes, err := inbox.Bulk(t.Context(), b.pool, consumer, messages("m", n), func(tx pgx.Tx, ms []inbox.Message) error {
-		var locks, writers int
-		err := tx.QueryRow(t.Context(), `select count(*), (select count(distinct xmin::text) from idem.inbox)
-			from pg_locks where pid = pg_backend_pid()`).Scan(&locks, &writers)
-		if err != nil || locks > 30 || writers != 1 {
-			t.Errorf("%d messages hold %d locks, and %d transactions, one within the other, have written them down; %v", len(ms), locks, writers, err)
-		}
-		if b.handle("another").State != inbox.Done { // on a connection of its own
-			t.Error("no other is served")
-		}
-		return b.recordAll(tx, ms)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, o := range outcomes {
-		if o.State != inbox.Done {
-			t.Fatalf("%+v", o)
-		}
-	}
-	b.wantOnce(n + 1)
-}
 
 func TestBatch_CostsTwoRoundTrips(t *testing.T) {
 	t.Parallel()
@@ -67,18 +39,18 @@ func TestBatch_CostsTwoRoundTrips(t *testing.T) {
 // observed is an observer that keeps the data of the last call, without times.
 type observed struct {
 	inbox.TraceHandledData
-	calls atomic.Int64
+	calls int
 }
 
 func (o *observed) TraceHandled(_ context.Context, data inbox.TraceHandledData) {
-	o.calls.Add(1)
+	o.calls++
 	data.Duration = 0
 	o.TraceHandledData = data
 }
 
 func TestObserver_GetsTheCounts(t *testing.T) {
 	t.Parallel()
-	b := newFixture(t)
+	b := newFixture(t, connections(9))
 	o := &observed{}
 	b.batch(messages("m", 2), b.record)
 	other := message("m-0001")
@@ -88,8 +60,12 @@ func TestObserver_GetsTheCounts(t *testing.T) {
 	want := inbox.TraceHandledData{
 		Consumer: consumer, Messages: 7, Done: 2, Duplicates: 3, Died: 2, Mismatches: 1, Failures: 1, Runs: 5, Transactions: 3, Cause: idem.CauseNone,
 	}
-	if diff := cmp.Diff(want, o.TraceHandledData); diff != "" || o.calls.Load() != 1 {
-		t.Errorf("%d calls\n%s", o.calls.Load(), diff)
+	if diff := cmp.Diff(want, o.TraceHandledData); diff != "" || o.calls != 1 {
+		t.Errorf("%d calls\n%s", o.calls, diff)
+	}
+	b.batch(keyed("a1", "b1", "c1", "d1", "d2"), b.failing("c1"), inbox.WithLanes(4), inbox.WithObserver(o))
+	if o.calls != 2 || o.Messages != 5 || o.Done != 4 || o.Retried != 1 || o.Failures != 1 || o.Runs != 5 || o.Transactions < 4 {
+		t.Errorf("in lanes, %d calls: %+v", o.calls, o.TraceHandledData)
 	}
 }
 

@@ -171,11 +171,7 @@ func readLetter(l *deadletter.Letter) DeadLetter {
 
 // open returns the payload and the headers of a dead letter.
 func (s *settings) open(c db.Contents, ref Ref) (payload []byte, headers map[string]string, err error) {
-	var sealer db.Sealer // stays nil if there is no Sealer
-	if s.sealer != nil {
-		sealer = s.sealer
-	}
-	contents, err := c.Open(sealer, ref.name())
+	contents, err := c.Open(s.sealer, ref.name())
 	if err == nil {
 		headers, err = db.ReadHeaders(contents.Headers)
 	}

@@ -3,7 +3,6 @@ package inbox_test
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -32,11 +31,17 @@ func newProxied(t *testing.T) *proxied {
 
 func TestBatch_ResolvesALostAnswerToCommit(t *testing.T) {
 	t.Parallel()
-	for _, how := range []pgproxy.Action{pgproxy.Reset, pgproxy.Hangup} {
-		t.Run(how.String(), func(t *testing.T) {
+	for name, test := range map[string]struct {
+		point pgproxy.Point
+		runs  int64
+	}{
+		"committed":     {pgproxy.AfterAnswer(pgproxy.IsCommit, "COMMIT"), 3},
+		"not committed": {pgproxy.Before(pgproxy.IsCommit), 6},
+	} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newProxied(t)
-			trap := p.proxy.Arm(pgproxy.AfterAnswer(pgproxy.IsCommit, "COMMIT"), how)
+			trap := p.proxy.Arm(test.point, pgproxy.Reset)
 			outcomes, err := inbox.Batch(t.Context(), p.via, consumer, messages("m", 3), p.record)
 			if err != nil {
 				t.Fatal(err)
@@ -44,46 +49,11 @@ func TestBatch_ResolvesALostAnswerToCommit(t *testing.T) {
 			await(t, "the trap", trap.Fired())
 			p.wantStates("DDD", outcomes) // and not duplicates: it was this call
 			p.wantOnce(3)
-			if n := p.runs.Load(); n != 3 {
+			if n := p.runs.Load(); n != test.runs {
 				t.Errorf("the handler ran %d times", n)
 			}
 		})
 	}
-}
-
-func TestBatch_RerunsAFailedCommit(t *testing.T) {
-	t.Parallel()
-	p := newProxied(t)
-	trap := p.proxy.Arm(pgproxy.Before(pgproxy.IsCommit), pgproxy.Reset)
-	outcomes, err := inbox.Batch(t.Context(), p.via, consumer, messages("m", 3), p.record)
-	if err != nil {
-		t.Fatal(err)
-	}
-	await(t, "the trap", trap.Fired())
-	p.wantStates("DDD", outcomes)
-	p.wantOnce(3)
-}
-
-func TestBatch_CountsNothingForALostConnection(t *testing.T) {
-	t.Parallel()
-	p := newProxied(t)
-	trap := p.proxy.Arm(pgproxy.AfterAnswer(pgproxy.Contains("insert into books")), pgproxy.Reset)
-	outcomes, err := inbox.Batch(t.Context(), p.via, consumer, messages("m", 3), p.record, inbox.WithMaxAttempts(1))
-	await(t, "the trap", trap.Fired())
-	if err != nil {
-		t.Error(err)
-	}
-	p.wantStates("RDD", outcomes) // the others have another connection
-	if n := p.attempts("m-0000"); n != 0 {
-		t.Errorf("%d attempts are counted", n)
-	}
-	p.due()
-	outcomes, err = inbox.Batch(t.Context(), p.via, consumer, messages("m", 3), p.record)
-	if err != nil {
-		t.Error(err)
-	}
-	p.wantStates("Ddd", outcomes)
-	p.wantOnce(3)
 }
 
 func TestBatch_CountsNothingIfTheDatabaseGoesDown(t *testing.T) {
@@ -110,54 +80,22 @@ func TestBatch_CountsNothingIfTheDatabaseGoesDown(t *testing.T) {
 	p.wantOnce(3)
 }
 
-func TestBatch_CountsNothingWithoutADatabase(t *testing.T) {
-	t.Parallel()
-	p := newProxied(t)
-	p.proxy.Refuse(pgproxy.Reset)
-	for range 3 {
-		begun := time.Now()
-		outcomes, err := inbox.Batch(t.Context(), p.via, consumer, messages("m", 2), p.record, inbox.WithMaxAttempts(1))
-		p.wantStates("RR", outcomes)
-		if err == nil || outcomes[0].RetryAt.Before(begun) {
-			t.Errorf("%+v, %v", outcomes, err)
-		}
-	}
-	p.proxy.Admit()
-	outcomes, err := inbox.Batch(t.Context(), p.via, consumer, messages("m", 2), p.record)
-	if err != nil {
-		t.Error(err)
-	}
-	p.wantStates("DD", outcomes)
-}
-
-func TestHandle_ReplacesDeadConnections(t *testing.T) {
-	t.Parallel()
-	p := newProxied(t)
-	for round := range 3 {
-		id := string(rune('a' + round))
-		o, err := inbox.Handle(t.Context(), p.via, consumer, message(id), p.recordID(id))
-		if err != nil || o.State != inbox.Done {
-			t.Errorf("%+v, %v", o, err)
-		}
-		p.proxy.Cut(pgproxy.Hangup)
-	}
-	p.wantOnce(3)
-}
-
-func TestHandle_ReportsAMissingSchema(t *testing.T) {
-	t.Parallel()
-	pool := pgtest.Open(t, pgtest.EmptyDSN(t))
-	o, err := inbox.Handle(t.Context(), pool, consumer, message("m"), func(pgx.Tx) error { return nil })
-	if err == nil || o.State != inbox.Retry {
-		t.Errorf("%+v, %v", o, err)
-	}
-}
-
-// Two batches with the same messages in opposite orders run concurrently.
+// Two batches with the same messages in opposite orders run concurrently. Some of the messages have
+// failed before, and one side gets them as redeliveries.
 func TestBatch_DoesNotDeadlock(t *testing.T) {
 	t.Parallel()
 	b := newFixture(t)
-	const rounds, size = 30, 50
+	const rounds, size = 15, 50
+	var failed []inbox.Message
+	var ids []string
+	for round := range rounds {
+		for _, m := range messages(string(rune('a'+round)), size)[20:30] {
+			failed, ids = append(failed, m), append(ids, m.ID)
+		}
+	}
+	b.batch(failed, b.failing(ids...), noCircuit)
+	b.due()
+	b.runs.Store(0)
 	done := make(chan error, 2)
 	for side := range 2 {
 		go func() {
@@ -168,6 +106,7 @@ func TestBatch_DoesNotDeadlock(t *testing.T) {
 					for i := range size / 2 {
 						ms[i], ms[size-1-i] = ms[size-1-i], ms[i]
 					}
+					redelivered(ms[20:30])
 				}
 				outcomes, err := inbox.Batch(context.Background(), b.pool, consumer, ms, b.record, inbox.WithRetries(0), inbox.WithLimits(limit, limit, limit))
 				all = errors.Join(all, err)
@@ -188,21 +127,5 @@ func TestBatch_DoesNotDeadlock(t *testing.T) {
 	b.wantOnce(rounds * size)
 	if n := b.count(`select deadlocks from pg_stat_database where datname = current_database()`); n != 0 {
 		t.Errorf("%d deadlocks", n)
-	}
-}
-
-func TestBatch_ClaimsInOneOrder(t *testing.T) {
-	t.Parallel()
-	b := newFixture(t)
-	b.exec(`create table claimed (n int generated always as identity, id text);
-		create function claims() returns trigger language plpgsql as 'begin insert into claimed (id) values (new.id); return null; end';
-		create trigger claims after insert on idem.inbox for each row execute function claims()`)
-	ms := messages("m", 100)
-	for i, j := range rand.Perm(len(ms)) {
-		ms[i], ms[j] = ms[j], ms[i]
-	}
-	b.batch(ms, b.record)
-	if n := b.count(`select 100 - count(*) + count(*) filter (where behind) from (select id < lag(id) over (order by n) as behind from claimed) c`); n != 0 {
-		t.Errorf("%d messages were claimed after one that comes behind them", n)
 	}
 }

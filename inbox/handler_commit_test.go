@@ -2,7 +2,6 @@ package inbox_test
 
 import (
 	"context"
-	"fmt"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -25,64 +24,88 @@ func (b *fixture) wantNoneLost(ms []inbox.Message, outcomes []inbox.Outcome) {
 }
 
 // A handler commits by a statement, and may begin another transaction, so that the connection looks
-// unchanged. Afterwards the attempt may end in any way.
+// unchanged. Afterwards the attempt may end in any way, in that handler or in one behind it. The
+// COMMIT also commits the rows of the messages behind it, which are not handled yet.
 func TestBatch_RepairsACommitHoweverTheAttemptEnds(t *testing.T) {
 	t.Parallel()
-	raise := func(code string) func(*fixture, pgx.Tx) error {
-		return func(_ *fixture, tx pgx.Tx) error {
-			_, err := tx.Exec(context.Background(), fmt.Sprintf(`do $$ begin raise exception 'no' using errcode = '%s'; end $$`, code))
-			return err
-		}
-	}
-	ends := map[string]func(b *fixture, tx pgx.Tx) error{
-		"an error":              func(*fixture, pgx.Tx) error { return errPoison },
-		"a panic":               func(*fixture, pgx.Tx) error { panic("at the disco") },
+	b := newFixture(t, connections(2))
+	for name, end := range map[string]func(tx pgx.Tx) error{
+		"no error":              func(pgx.Tx) error { return nil },
+		"an error":              func(pgx.Tx) error { return errPoison },
+		"a panic":               func(pgx.Tx) error { panic("at the disco") },
 		"serialization failure": raise("40001"),
 		"a locked row":          raise("55P03"),
 		"a stale statement":     raise("26000"),
-		"a deadline":            func(*fixture, pgx.Tx) error { return context.DeadlineExceeded },
-		"tx.Rollback":           func(_ *fixture, tx pgx.Tx) error { return tx.Rollback(context.Background()) },
-		"a lost session": func(_ *fixture, tx pgx.Tx) error {
+		"a deadline":            func(pgx.Tx) error { return context.DeadlineExceeded },
+		"tx.Rollback":           func(tx pgx.Tx) error { return tx.Rollback(context.Background()) },
+		"a lost session": func(tx pgx.Tx) error {
 			_, err := tx.Exec(context.Background(), `select pg_terminate_backend(pg_backend_pid())`)
 			return err
 		},
-		"a session that was terminated": func(b *fixture, tx pgx.Tx) error {
-			pid := tx.Conn().PgConn().PID()
-			b.exec(`select pg_terminate_backend($1)`, int64(pid))
-			b.awaitGone(pid)
+		"a session that was terminated": func(tx pgx.Tx) error {
+			if err := b.terminate(tx, tx.Conn().PgConn().PID()); err != nil {
+				return err
+			}
 			_, err := tx.Exec(context.Background(), `select 1`)
 			return err
 		},
-	}
-	for how, handle := range map[string]handling{"Batch": (*fixture).batch, "Bulk": (*fixture).bulk} {
-		for name, end := range ends {
-			for at, commits := range map[int]string{1: "commit", 3: "commit; begin"} { // the handler that commits, or one behind it
-				t.Run(fmt.Sprintf("%s, %s at %d, %s", commits, name, at, how), func(t *testing.T) {
-					t.Parallel()
-					b := newFixture(t, connections(2))
-					ms := messages("m", 6)
-					fn := func(tx pgx.Tx, m inbox.Message) error {
-						if err := b.record(tx, m); err != nil {
+	} {
+		for how, handle := range map[string]handling{"Batch": (*fixture).batch, "Bulk": (*fixture).bulk} {
+			for at, commits := range map[int]string{1: "commit", 3: "commit; begin"} {
+				ms := messages(name+how+commits, 6)
+				fn := func(tx pgx.Tx, m inbox.Message) error {
+					if err := b.record(tx, m); err != nil {
+						return err
+					}
+					if m.ID == ms[1].ID {
+						if _, err := tx.Exec(context.Background(), commits, pgx.QueryExecModeSimpleProtocol); err != nil {
 							return err
 						}
-						if m.ID == ms[1].ID {
-							if _, err := tx.Exec(context.Background(), commits, pgx.QueryExecModeSimpleProtocol); err != nil {
-								return err
-							}
-						}
-						if m.ID == ms[at].ID {
-							return end(b, tx)
-						}
-						return nil
 					}
-					outcomes := handle(b, ms, fn)
-					b.wantNoneLost(ms, outcomes)
-					if s := outcomes[1].State; s != inbox.Dead {
-						t.Errorf("the message whose handler commits is %v: %v", s, outcomes[1].Err)
+					if m.ID == ms[at].ID {
+						return end(tx)
 					}
-					b.due()
-					b.wantNoneLost(ms, handle(b, ms, b.record))
-				})
+					return nil
+				}
+				outcomes := handle(b, ms, fn, noCircuit)
+				b.wantNoneLost(ms, outcomes)
+				if s := outcomes[1].State; s != inbox.Dead {
+					t.Errorf("%s, %s, %s: the message whose handler commits is %v: %v", how, commits, name, s, outcomes[1].Err)
+				}
+				b.due()
+				b.wantNoneLost(ms, handle(b, ms, b.record, noCircuit))
+			}
+		}
+	}
+}
+
+func TestBatch_RepairsACommitAfterTheContextEnds(t *testing.T) {
+	t.Parallel()
+	b := newFixture(t)
+	for name, lose := range map[string]bool{"and loses its connection": true, "and keeps its connection": false} {
+		ms := messages(name, 3)
+		ctx, leave := context.WithCancel(t.Context())
+		_, _ = inbox.Batch(ctx, b.pool, consumer, ms, func(tx pgx.Tx, m inbox.Message) error {
+			if err := b.record(tx, m); err != nil || m.ID != ms[0].ID {
+				return err
+			}
+			if _, err := tx.Exec(context.Background(), "commit"); err != nil {
+				return err
+			}
+			leave()
+			if lose {
+				_, err := tx.Exec(ctx, "select 1")
+				return err
+			}
+			return nil
+		})
+		outcomes := b.batch(ms, b.record)
+		if states(outcomes)[1:] != "DD" {
+			t.Errorf("%s: the outcomes are %s", name, states(outcomes))
+		}
+		for _, m := range ms {
+			if n := b.count(`select count(*) from books where id = $1`, m.ID); n != 1 {
+				t.Errorf("%s has %d effects", m.ID, n)
 			}
 		}
 	}

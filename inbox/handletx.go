@@ -121,39 +121,24 @@ func (j *joined) retry(err error) { j.delivery.retryAfter(j.minBackoff, err) }
 func (j *joined) claim(ctx context.Context) (claimed bool, err error) {
 	// A short wait is enough for a purge that locks the row to pass.
 	const lockWait = 20 * time.Millisecond
-	d := j.delivery
-	message := j.messages([]*delivery{d})
-	begin := &db.BeginMessages{ExecutionID: newExecutionID(), Patience: lockWait}
-	claim := &db.ClaimMessages{Messages: message, Retention: j.retention}
+	a := newAttempt(j.consumer, []*delivery{j.delivery}, lockWait)
+	a.ask = j.part.Ask
+	begin := a.begin()
+	claim := &db.ClaimMessages{Messages: a.messages(a.group), Retention: j.retention}
 	if err := j.part.Open(ctx, db.MessageStatements, begin, claim, db.Calm{}); err != nil {
 		return false, err
 	}
 	j.previous = begin.Previous
-	if len(claim.Rows) == 1 {
-		return true, nil
+	if a.take(claim.Rows); len(claim.Rows) == 0 {
+		err = a.claimDue(ctx)
 	}
-	load := db.LoadMessages{Messages: message}
-	if err := j.part.Ask(ctx, &load); err != nil {
+	switch {
+	case err != nil:
 		return false, err
-	}
-	if len(load.Rows) == 0 {
-		j.retry(ErrElsewhere)
-		return false, nil
-	}
-	due, mismatch := d.apply(&load.Rows[0])
-	if mismatch != nil {
-		j.retry(mismatch)
-	}
-	if !due {
-		return false, nil
-	}
-	resume := &db.ResumeMessages{Messages: message, Retention: j.retention}
-	again := &db.BeginMessages{ExecutionID: begin.ExecutionID, Patience: lockWait}
-	if err := j.part.Ask(ctx, again, resume, db.Calm{}); err != nil {
-		return false, err
-	}
-	if len(resume.Rows) == 0 {
+	case len(a.refused) > 0:
+		j.retry(a.refused[0].err)
+	case j.delivery.state == untried:
 		j.retry(ErrElsewhere)
 	}
-	return len(resume.Rows) == 1, nil
+	return !j.delivery.isSettled(), nil
 }

@@ -229,35 +229,43 @@ func await[T any](t testing.TB, what string, c <-chan T) T {
 // awaitBlocked waits until n sessions wait for a lock.
 func (b *fixture) awaitBlocked(n int) {
 	b.t.Helper()
-	deadline := time.Now().Add(limit)
-	for b.count(`select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`) < n {
+	b.until(func() bool {
+		return b.count(`select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`) >= n
+	})
+}
+
+// until calls over until it returns true.
+func (b *fixture) until(over func() bool) {
+	b.t.Helper()
+	for deadline := time.Now().Add(limit); !over(); {
 		if time.Now().After(deadline) {
-			b.t.Fatalf("timed out waiting for %d blocked backends", n)
+			b.t.Error("timed out")
+			return
 		}
 	}
 }
 
-// heldCall is a Handle whose handler has recorded its message and blocks until release is called.
-type heldCall struct {
-	release func()
-	done    chan inbox.Outcome
-}
-
-// hold starts a heldCall.
-func (b *fixture) hold(id string, end error) *heldCall {
+// hold starts a call of Handle whose handler has recorded its message and blocks until release is
+// called. release waits for the end of the call.
+func (b *fixture) hold(id string) (release func()) {
 	b.t.Helper()
-	gate, begun := make(chan struct{}), make(chan struct{})
-	k := &heldCall{release: sync.OnceFunc(func() { close(gate) }), done: make(chan inbox.Outcome, 1)}
-	b.t.Cleanup(k.release)
+	gate, begun, done := make(chan struct{}), make(chan struct{}), make(chan inbox.Outcome, 1)
 	go func() {
 		o, _ := inbox.Handle(context.Background(), b.pool, consumer, message(id), func(tx pgx.Tx) error {
 			err := b.recordID(id)(tx)
 			close(begun)
 			<-gate
-			return errors.Join(err, end)
+			return err
 		})
-		k.done <- o
+		done <- o
 	}()
+	release = sync.OnceFunc(func() {
+		close(gate)
+		if o := await(b.t, "the call that was held", done); o.State != inbox.Done {
+			b.t.Errorf("%+v", o)
+		}
+	})
+	b.t.Cleanup(release)
 	await(b.t, "the handler to begin", begun)
-	return k
+	return release
 }

@@ -6,10 +6,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -41,7 +40,6 @@ type victim struct {
 	Messages   int
 	Keys       int      // in order, if there are any
 	Killers    []string // ids
-	Apart      bool     // a call for each message, all at once
 	Attempts   int      // WithMaxAttempts
 	Deliveries int      // of each message, this time included
 }
@@ -67,50 +65,20 @@ func (v *victim) options() []inbox.Option {
 
 func (v *victim) run(dsn string) {
 	ctx := context.Background()
-	config, err := pgxpool.ParseConfig(dsn)
+	pool, err := pgxpool.New(ctx, dsn)
 	if err != nil {
 		panic(err)
 	}
-	config.MaxConns = 20
-	pool, err := pgxpool.NewWithConfig(ctx, config)
-	if err != nil {
-		panic(err)
-	}
-	begun := make(chan struct{}) // the handler of a killer
-	fn := func(tx pgx.Tx, m inbox.Message) error {
-		for _, id := range v.Killers {
-			if m.ID == id {
-				close(begun)
-				time.Sleep(20 * time.Millisecond) // others are in the midst of it
-				os.Exit(3)
-			}
-		}
-		if v.Apart { // long enough to be killed, if a killer is there as well
-			select {
-			case <-begun:
-				select {}
-			case <-time.After(300 * time.Millisecond):
-			}
+	outcomes, err := inbox.Batch(ctx, pool, consumer, v.messages(), func(tx pgx.Tx, m inbox.Message) error {
+		if slices.Contains(v.Killers, m.ID) {
+			os.Exit(3)
 		}
 		_, err := tx.Exec(ctx, `insert into books (id) values ($1)`, m.ID)
 		return err
+	}, v.options()...)
+	if err != nil {
+		panic(err)
 	}
-	if !v.Apart {
-		outcomes, err := inbox.Batch(ctx, pool, consumer, v.messages(), fn, v.options()...)
-		if err != nil {
-			panic(err)
-		}
-		fmt.Println(states(outcomes))
-		return
-	}
-	outcomes := make([]inbox.Outcome, v.Messages)
-	var all sync.WaitGroup
-	for i, m := range v.messages() {
-		all.Go(func() {
-			outcomes[i], _ = inbox.Handle(ctx, pool, consumer, m, func(tx pgx.Tx) error { return fn(tx, m) }, v.options()...)
-		})
-	}
-	all.Wait()
 	fmt.Println(states(outcomes))
 }
 

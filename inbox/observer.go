@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/idem-go/idem"
@@ -97,52 +98,48 @@ type TraceHandlerEndData struct {
 // in the reverse order. Each gets the context that the previous one has returned. A nil observer is
 // left out. Observers returns nil if none is left.
 func Observers(list ...Observer) Observer {
-	var all Observer
-	for _, o := range list {
-		switch {
-		case o == nil:
-		case all == nil:
-			all = o
-		default:
-			all = both{all, o}
-		}
+	all := observers(slices.DeleteFunc(slices.Clone(list), func(o Observer) bool { return o == nil }))
+	switch len(all) {
+	case 0:
+		return nil
+	case 1:
+		return all[0]
 	}
 	return all
 }
 
-type both struct{ outer, inner Observer }
+type observers []Observer
 
-func (b both) TraceHandled(ctx context.Context, data TraceHandledData) {
-	b.inner.TraceHandled(ctx, data)
-	b.outer.TraceHandled(ctx, data)
+func (all observers) TraceHandled(ctx context.Context, data TraceHandledData) {
+	for _, o := range slices.Backward(all) {
+		o.TraceHandled(ctx, data)
+	}
 }
 
-// bothContext is the context of a handler that two observers see. The embedded context is the inner
-// one.
-type bothContext struct {
+// handlerContext is the context of a handler that several observers see. The embedded context is
+// that of the last one.
+type handlerContext struct {
 	context.Context
-	outer context.Context
+	each []context.Context // that an observer has returned
 }
 
-func (b both) TraceHandlerStart(ctx context.Context, data TraceHandlerStartData) context.Context {
-	outer := ctx
-	if o, ok := b.outer.(HandlerObserver); ok {
-		outer = o.TraceHandlerStart(ctx, data)
+func (all observers) TraceHandlerStart(ctx context.Context, data TraceHandlerStartData) context.Context {
+	each := make([]context.Context, len(all))
+	for i, o := range all {
+		if h, ok := o.(HandlerObserver); ok {
+			ctx = h.TraceHandlerStart(ctx, data)
+		}
+		each[i] = ctx
 	}
-	inner := outer
-	if o, ok := b.inner.(HandlerObserver); ok {
-		inner = o.TraceHandlerStart(outer, data)
-	}
-	return &bothContext{Context: inner, outer: outer}
+	return handlerContext{ctx, each}
 }
 
-func (b both) TraceHandlerEnd(ctx context.Context, data TraceHandlerEndData) {
-	c := ctx.(*bothContext)
-	if o, ok := b.inner.(HandlerObserver); ok {
-		o.TraceHandlerEnd(c.Context, data)
-	}
-	if o, ok := b.outer.(HandlerObserver); ok {
-		o.TraceHandlerEnd(c.outer, data)
+func (all observers) TraceHandlerEnd(ctx context.Context, data TraceHandlerEndData) {
+	each := ctx.(handlerContext).each
+	for i, o := range slices.Backward(all) {
+		if h, ok := o.(HandlerObserver); ok {
+			h.TraceHandlerEnd(each[i], data)
+		}
 	}
 }
 

@@ -118,10 +118,9 @@ func WithBackoff(min, max time.Duration) Option {
 // messages among others do not open the circuit. While the circuit is open, all messages of the
 // consumer and pool are postponed uncounted: their Outcome is Retry with ErrPaused.
 //
-// After each pause, a probe tries messages one by one: 1, 8, 64, 512 and then up to 1,000, for no
-// longer than the pause was. If one of them is handled, the circuit closes. If all fail, only the
-// attempt of the first one counts, and the next pause is twice as long. So messages that all fail
-// become dead letters, one attempt for each pause, and do not block later messages for long.
+// After each pause, a probe tries messages one by one. If one of them is handled, the circuit
+// closes. If all fail, only the attempt of the first one counts, and the next pause is twice as
+// long.
 //
 // The first pause is the min of WithBackoff. The defaults are 20 failures and a minute, or the max
 // of WithBackoff if that is shorter. 0 failures turn the circuit off.

@@ -1,9 +1,9 @@
 package inbox_test
 
 import (
-	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,12 +14,12 @@ import (
 	"github.com/idem-go/idem/lab/pgproxy"
 )
 
-// keyed returns messages whose key is the first letter of their ID.
+// keyed returns messages whose key is the first letter of their ID, or none if that is a hyphen.
 func keyed(ids ...string) []inbox.Message {
 	var ms []inbox.Message
 	for _, id := range ids {
 		m := message(id)
-		m.Key = id[:1]
+		m.Key = strings.Trim(id[:1], "-")
 		ms = append(ms, m)
 	}
 	return ms
@@ -27,49 +27,53 @@ func keyed(ids ...string) []inbox.Message {
 
 var ordered = []inbox.Option{inbox.WithOrder(), inbox.WithMaxAttempts(3), inbox.WithBackoff(time.Hour, time.Hour)}
 
-func TestWithOrder_WaitsInTheSameBatch(t *testing.T) {
+func TestWithOrder_BlocksBehindAFailedMessage(t *testing.T) {
 	t.Parallel()
-	b := newFixture(t)
-	outcomes := b.batch(keyed("a1", "b1", "a2", "b2", "a3", "c1"), b.failing("a1"), ordered...)
-	b.wantStates("RDRDRD", outcomes)
-	b.wantEffects("b1", "b2", "c1")
-	if o := outcomes[4]; !errors.Is(o.Err, inbox.ErrBehind) || !o.RetryAt.Equal(outcomes[0].RetryAt) {
-		t.Errorf("%+v", o)
+	type call struct {
+		ids, fails string // the key is the first letter of an ID
+		want       string
+		due        bool // afterwards, the failed messages are due
 	}
-	if b.attempts("a2") != 0 || b.attempts("a3") != 0 {
-		t.Error("waiting counts as an attempt")
+	for name, test := range map[string]struct {
+		calls   []call
+		effects string
+	}{
+		"in the same call": {[]call{
+			{"a1 b1 a2 b2 a3 c1", "a1", "RDRDRD", false}, {"a1 a2 a3", "", "RRR", false}, // a1 is not due
+		}, "b1 b2 c1"},
+		"of an earlier call": {[]call{
+			{"a1", "a1", "R", false}, {"a2 b1 a3", "", "RDR", true}, {"a2", "", "R", false}, // a1 is due, and not there
+			{"a1 a2 a3", "", "DDD", false},
+		}, "b1 a1 a2 a3"},
+		"before which is a handled one": {[]call{ // the broker redelivers that, and then the messages behind it
+			{"a1 a2", "a2", "DR", false}, {"a1", "", "d", false}, {"a1 a2", "", "dR", true}, {"a1 a2", "", "dD", false},
+		}, "a1 a2"},
+		"until it is a dead letter": {[]call{
+			{"a1 a2", "a1", "RR", true}, {"a1 a2", "a1", "RR", true}, {"a1 a2", "a1", "XD", false},
+		}, "a2"},
+		"with a key": {[]call{{"-1 -2", "-1", "RD", false}}, "-2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newFixture(t)
+			for _, c := range test.calls {
+				outcomes := b.batch(keyed(strings.Fields(c.ids)...), b.failing(c.fails), ordered...)
+				b.wantStates(c.want, outcomes)
+				for i, o := range outcomes {
+					if o.State == inbox.Retry && i > 0 && c.fails == "a1" && (!errors.Is(o.Err, inbox.ErrBehind) || !o.RetryAt.Equal(outcomes[0].RetryAt)) {
+						t.Errorf("%+v", o)
+					}
+				}
+				if c.due {
+					b.due()
+				}
+			}
+			b.wantEffects(strings.Fields(test.effects)...)
+			if n := b.count(`select count(*) from idem.inbox where attempts > 0 and id in ('a3', 'b2')`); n != 0 {
+				t.Error("waiting counts as an attempt")
+			}
+		})
 	}
-}
-
-func TestWithOrder_WaitsForAnEarlierCall(t *testing.T) {
-	t.Parallel()
-	b := newFixture(t)
-	b.wantStates("R", b.batch(keyed("a1"), b.failing("a1"), ordered...))
-	b.wantStates("RDR", b.batch(keyed("a2", "b1", "a3"), b.failing(), ordered...))
-	b.due()
-	b.wantStates("R", b.batch(keyed("a2"), b.failing(), ordered...)) // a1 is due, and not there
-	b.wantStates("DDD", b.batch(keyed("a1", "a2", "a3"), b.failing(), ordered...))
-	b.wantEffects("b1", "a1", "a2", "a3")
-}
-
-// The broker redelivers a handled message such as a1, and then the messages behind it.
-func TestWithOrder_DoesNotBlockADuplicate(t *testing.T) {
-	t.Parallel()
-	b := newFixture(t)
-	b.wantStates("DR", b.batch(keyed("a1", "a2"), b.failing("a2"), ordered...))
-	b.wantStates("d", b.batch(keyed("a1"), b.failing(), ordered...))
-	b.wantStates("dR", b.batch(keyed("a1", "a2"), b.failing(), ordered...))
-	b.due()
-	b.wantStates("dD", b.batch(keyed("a1", "a2"), b.failing(), ordered...))
-	b.wantEffects("a1", "a2")
-}
-
-func TestWithOrder_WaitsForOneThatIsNotDue(t *testing.T) {
-	t.Parallel()
-	b := newFixture(t)
-	b.batch(keyed("a1"), b.failing("a1"), ordered...)
-	b.wantStates("RR", b.batch(keyed("a1", "a2"), b.failing(), ordered...))
-	b.wantEffects()
 }
 
 // The message before it was rolled back with it, and may be delivered alone the next time.
@@ -92,32 +96,14 @@ func TestWithOrder_DoesNotBlockEarlierMessages(t *testing.T) {
 	b.wantEffects("a1", "a2")
 }
 
-func TestWithOrder_DoesNotBlockBehindADeadLetter(t *testing.T) {
-	t.Parallel()
-	b := newFixture(t)
-	for range 2 {
-		b.wantStates("RR", b.batch(keyed("a1", "a2"), b.failing("a1"), ordered...))
-		b.due()
-	}
-	b.wantStates("XD", b.batch(keyed("a1", "a2"), b.failing("a1"), ordered...))
-	b.wantEffects("a2")
-}
-
-func TestWithOrder_IgnoresMessagesWithoutAKey(t *testing.T) {
-	t.Parallel()
-	b := newFixture(t)
-	b.wantStates("RDRD", append(b.batch(keyed("a1", "a2"), b.failing("a1")), b.batch(messages("m", 2), b.failing("m-0000"), ordered...)...))
-}
-
 // The other process may still roll back.
 func TestWithOrder_WaitsForAMessageInProgressElsewhere(t *testing.T) {
 	t.Parallel()
 	b := newFixture(t)
-	k := b.hold("a1", nil)
+	release := b.hold("a1")
 	opts := append([]inbox.Option{inbox.WithLimits(20*time.Millisecond, limit, limit)}, ordered...)
 	b.wantStates("RDR", b.batch(keyed("a1", "b1", "a2"), b.record, opts...))
-	k.release()
-	await(t, "the other delivery", k.done)
+	release()
 	b.wantStates("ddD", b.batch(keyed("a1", "b1", "a2"), b.record, opts...))
 	b.wantEffects("a1", "b1", "a2")
 }
@@ -127,15 +113,12 @@ func TestWithOrder_WaitsForAMessageInProgressElsewhere(t *testing.T) {
 func TestWithOrder_WaitsForAFailureOfAnotherProcess(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		b1   func(b *fixture, tx pgx.Tx, m inbox.Message) error
-		bulk bool
-		want string
+		b1     func(b *fixture, tx pgx.Tx, m inbox.Message) error
+		handle handling
+		want   string
 	}{
-		"one behind it fails":       {func(b *fixture, tx pgx.Tx, m inbox.Message) error { return errPoison }, false, "RRDR"},
-		"one behind it ends the tx": {endsTransaction, false, "RXDR"},
-		"one behind it, in a Bulk":  {func(b *fixture, tx pgx.Tx, m inbox.Message) error { return errPoison }, true, "RRDR"},
-		"all behind it are handled": {(*fixture).record, false, "RDDR"},
-		"all of a Bulk are handled": {(*fixture).record, true, "RDDR"},
+		"one behind it fails":       {func(*fixture, pgx.Tx, inbox.Message) error { return errPoison }, (*fixture).batch, "RRDR"},
+		"all of a Bulk are handled": {(*fixture).record, (*fixture).bulk, "RDDR"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -146,47 +129,24 @@ func TestWithOrder_WaitsForAFailureOfAnotherProcess(t *testing.T) {
 			p.exec(`insert into idem.inbox (consumer, source, id, hash, state, since, expires_at, attempts, retry_at, key)
 				values ($1, $2, 'a2', sha256($3), 'failing', now(), 'infinity', 0, now(), 'a')`, consumer, ms[3].Source, ms[3].Payload)
 			trap := p.proxy.Arm(pgproxy.Before(pgproxy.Contains("ResumeMessages")), pgproxy.Freeze)
-			each := func(tx pgx.Tx, m inbox.Message) error {
-				if m.ID == "b1" {
-					return c.b1(p.fixture, tx, m)
-				}
-				return p.record(tx, m)
-			}
-			answers := make(chan []inbox.Outcome, 1)
+			outcomes := make(chan []inbox.Outcome, 1)
 			go func() {
-				var outcomes []inbox.Outcome
-				var err error
-				if c.bulk {
-					outcomes, err = inbox.Bulk(context.Background(), p.via, consumer, ms, func(tx pgx.Tx, ms []inbox.Message) error {
-						for _, m := range ms {
-							if err := each(tx, m); err != nil {
-								return err
-							}
-						}
-						return nil
-					}, ordered...)
-				} else {
-					outcomes, err = inbox.Batch(context.Background(), p.via, consumer, ms, each, ordered...)
-				}
-				if err != nil {
-					t.Error(err)
-				}
-				answers <- outcomes
+				outcomes <- c.handle(&fixture{t: t, pool: p.via}, ms, func(tx pgx.Tx, m inbox.Message) error {
+					if m.ID == "b1" {
+						return c.b1(p.fixture, tx, m)
+					}
+					return p.record(tx, m)
+				}, ordered...)
 			}()
 			frozen := await(t, "the attempt", trap.Fired())
 			p.exec(`update idem.inbox set attempts = 2, retry_at = clock_timestamp() + '1 hour' where id = 'a1'`)
 			frozen.Conn.Resume()
-			p.wantStates(c.want, await(t, "the outcomes", answers))
+			p.wantStates(c.want, await(t, "the outcomes", outcomes))
 			if n := p.count(`select count(*) from books where id like 'a%'`); n != 0 {
 				t.Errorf("%d effects of the key", n)
 			}
 		})
 	}
-}
-
-func endsTransaction(_ *fixture, tx pgx.Tx, _ inbox.Message) error {
-	_, err := tx.Exec(context.Background(), "commit")
-	return err
 }
 
 // A message with the ID of another one is handled after it, and later messages of its key after
@@ -216,26 +176,15 @@ func TestBulk_HalvesToFindFailingMessages(t *testing.T) {
 		}
 		return nil
 	}
-	later := inbox.WithBackoff(time.Hour, time.Hour)
-	outcomes, err := inbox.Bulk(t.Context(), b.pool, consumer, messages("m", 16), fn, later)
+	outcomes, err := inbox.Bulk(t.Context(), b.pool, consumer, messages("m", 16), fn)
 	if err != nil {
 		t.Fatal(err)
 	}
 	b.wantStates("DDDDDRDDDDDRDDDD", outcomes)
 	b.wantOnce(14)
-	if b.attempts("m-0005") != 1 || b.attempts("m-0011") != 1 {
-		t.Error("the failing messages are not counted once")
+	if b.attempts("m-0005") != 1 || b.attempts("m-0011") != 1 || slices.Max(sizes) != 16 {
+		t.Errorf("the failing messages are not counted once, after calls of %d messages", sizes)
 	}
-	outcomes, err = inbox.Bulk(t.Context(), b.pool, consumer, messages("m", 18), func(tx pgx.Tx, ms []inbox.Message) error {
-		if len(ms) != 2 {
-			t.Errorf("the handler is given %d messages", len(ms))
-		}
-		return b.recordAll(tx, ms)
-	}, later)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.wantStates("dddddRdddddRddddDD", outcomes)
 }
 
 func TestBatch_HandlesCopiesOnce(t *testing.T) {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"runtime"
 	"strings"
 	"testing"
@@ -16,41 +15,36 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem/inbox"
-	"github.com/idem-go/idem/lab/pgtest"
-	"github.com/idem-go/idem/lab/schema"
 )
 
 func TestBatch_RollsBackAFailingMessageAlone(t *testing.T) {
 	t.Parallel()
+	b := newFixture(t)
 	for name, poison := range map[string][]int{
-		"none": nil, "first": {0}, "last": {9}, "middle": {4}, "neighbours": {4, 5}, "ends": {0, 9}, "all": {0, 1, 2, 3, 4, 5, 6, 7, 8, 9},
+		"first": {0}, "last": {9}, "neighbors": {4, 5}, "ends": {0, 9}, "all": {0, 1, 2, 3, 4, 5, 6, 7, 8, 9},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newFixture(t)
-			ms, want := messages("m", 10), []byte("DDDDDDDDDD")
-			var ids []string
-			for _, i := range poison {
-				want[i] = 'R'
-				ids = append(ids, ms[i].ID)
+		ms, want := messages(name, 10), []byte("DDDDDDDDDD")
+		var ids []string
+		for _, i := range poison {
+			want[i] = 'R'
+			ids = append(ids, ms[i].ID)
+		}
+		soonest, before := time.Now().Add(time.Second), b.runs.Load() // the backoff of the first attempt
+		outcomes := b.batch(ms, b.failing(ids...), noCircuit)
+		b.wantStates(string(want), outcomes)
+		for _, i := range poison {
+			if o := outcomes[i]; !errors.Is(o.Err, errPoison) || o.RetryAt.Before(soonest) {
+				t.Errorf("%+v", o)
 			}
-			soonest := time.Now().Add(time.Second) // the pause behind the first attempt
-			outcomes := b.batch(ms, b.failing(ids...))
-			b.wantStates(string(want), outcomes)
-			b.wantOnce(10 - len(poison))
-			for _, i := range poison {
-				if o := outcomes[i]; !errors.Is(o.Err, errPoison) || o.RetryAt.Before(soonest) {
-					t.Errorf("%+v", o)
-				}
-				if n := b.attempts(ms[i].ID); n != 1 {
-					t.Errorf("%s: %d attempts are stored", ms[i].ID, n)
-				}
+			if n := b.attempts(ms[i].ID); n != 1 {
+				t.Errorf("%s: %d attempts are stored", ms[i].ID, n)
 			}
-			if n := b.runs.Load(); n > 20 {
-				t.Errorf("the handler ran %d times for 10 messages", n)
-			}
-		})
+		}
+		if n := b.runs.Load() - before; n > 20 {
+			t.Errorf("%s: the handler ran %d times for 10 messages", name, n)
+		}
 	}
+	b.wantOnce(9 + 9 + 8 + 8)
 }
 
 func TestHandle_DeadLettersAfterTheLastAttempt(t *testing.T) {
@@ -58,70 +52,28 @@ func TestHandle_DeadLettersAfterTheLastAttempt(t *testing.T) {
 	b := newFixture(t)
 	m := message("poison")
 	m.Key = "customer-7"
-	opts := []inbox.Option{inbox.WithMaxAttempts(3), inbox.WithBackoff(time.Millisecond, time.Second)}
+	opts := []inbox.Option{inbox.WithMaxAttempts(3)}
 	handle := func() inbox.Outcome {
 		return b.batch([]inbox.Message{m}, b.failing("poison"), opts...)[0]
 	}
 	for attempt := 1; attempt < 3; attempt++ {
-		if o := handle(); o.State != inbox.Retry {
-			t.Fatalf("attempt %d: %+v", attempt, o)
-		}
-		if n, dead := b.attempts("poison"), b.count(`select count(*) from idem.dead_letters`); n != attempt || dead != 0 {
-			t.Errorf("attempt %d: %d are stored, %d dead letters", attempt, n, dead)
+		if o := handle(); o.State != inbox.Retry || b.attempts("poison") != attempt {
+			t.Errorf("attempt %d: %+v", attempt, o)
 		}
 		b.due()
 	}
 	if o := handle(); o.State != inbox.Dead || !errors.Is(o.Err, errPoison) {
 		t.Errorf("%+v", o)
 	}
-	type letter struct {
-		Side, Consumer, Source, ID, Key, Class, Reason string
-		Attempts                                       int
-		Payload                                        []byte
-	}
-	rows, _ := b.pool.Query(t.Context(), `select side, consumer, source, id, key, class, reason, attempts, payload from idem.dead_letters`)
-	got, err := pgx.CollectRows(rows, pgx.RowToStructByPos[letter])
-	want := []letter{{"inbox", consumer, "orders", "poison", "customer-7", "error", errPoison.Error(), 3, m.Payload}}
-	if diff := cmp.Diff(want, got); err != nil || diff != "" {
-		t.Errorf("%v\n%s", err, diff)
+	shown, err := inbox.Show(t.Context(), b.pool, ref("poison"))
+	if diff := cmp.Diff(m, shown.Message); err != nil || diff != "" || shown.Attempts != 3 || shown.Class != "error" || shown.Reason != errPoison.Error() {
+		t.Errorf("%+v, %v\n%s", shown, err, diff)
 	}
 	runs := b.runs.Load()
 	if o := handle(); o.State != inbox.Dead || !errors.Is(o.Err, inbox.ErrDead) || b.runs.Load() != runs {
 		t.Errorf("delivered once more: %+v", o)
 	}
 	b.wantEffects()
-}
-
-func TestHandle_CountsConcurrentFailures(t *testing.T) {
-	t.Parallel()
-	b := newFixture(t)
-	b.exec(`create function wait() returns trigger language plpgsql as 'begin perform pg_advisory_xact_lock(1); return new; end'`)
-	b.exec(`create trigger wait before insert on idem.inbox for each row when (new.state = 'failing') execute function wait()`)
-	gate, err := b.pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer gate.Rollback(context.Background())
-	if _, err := gate.Exec(t.Context(), `select pg_advisory_xact_lock(1)`); err != nil {
-		t.Fatal(err)
-	}
-	outcomes := make(chan inbox.Outcome, 2)
-	for i := range 2 { // each has failed, and begins to count that, when neither knows of the other
-		go func() {
-			out, _ := inbox.Batch(context.Background(), b.pool, consumer, messages("m", 1), b.failing("m-0000"),
-				inbox.WithMaxAttempts(2), inbox.WithBackoff(time.Hour, time.Hour), inbox.WithLimits(limit, limit, limit))
-			outcomes <- out[0]
-		}()
-		b.awaitBlocked(i + 1)
-	}
-	gate.Rollback(context.Background())
-	first, second := await(t, "one", outcomes), await(t, "the other", outcomes)
-	if first.State == second.State || first.State == inbox.Done || second.State == inbox.Done {
-		t.Errorf("%+v, %+v", first, second)
-	}
-	if n, runs := b.count(`select attempts from idem.dead_letters`), b.runs.Load(); n != 2 || runs != 2 {
-		t.Errorf("dead after %d attempts, in %d runs", n, runs)
-	}
 }
 
 func TestHandle_WaitsUntilTheAttemptIsDue(t *testing.T) {
@@ -136,44 +88,6 @@ func TestHandle_WaitsUntilTheAttemptIsDue(t *testing.T) {
 	}
 	if n := b.attempts("m-0000"); n != 1 || b.runs.Load() != 3 {
 		t.Errorf("%d attempts are stored after %d runs", n, b.runs.Load())
-	}
-}
-
-func TestHandle_BacksOffFailedMessages(t *testing.T) {
-	t.Parallel()
-	b := newFixture(t)
-	opts := []inbox.Option{inbox.WithBackoff(time.Minute, 10*time.Minute), inbox.WithMaxAttempts(100)}
-	for _, least := range []time.Duration{1, 2, 4, 8, 10, 10} {
-		before := time.Now()
-		o := b.batch(messages("m", 1), b.failing("m-0000"), opts...)[0]
-		pause := o.RetryAt.Sub(before)
-		if o.State != inbox.Retry || pause < least*time.Minute || pause > least*time.Minute*9/8+time.Minute {
-			t.Errorf("the pause is %v, want about %d minutes", pause, least)
-		}
-		b.due()
-	}
-}
-
-func TestBatch_FindsTheMessageOfAFailedCommit(t *testing.T) {
-	t.Parallel()
-	b := newFixture(t)
-	b.exec(`create table parents (id text primary key);
-		create table children (parent text references parents deferrable initially deferred)`)
-	child := func(tx pgx.Tx, m inbox.Message) error {
-		if err := b.record(tx, m); err != nil {
-			return err
-		}
-		if !strings.HasSuffix(m.ID, "7") {
-			return nil
-		}
-		_, err := tx.Exec(t.Context(), `insert into children values ('no parent')`)
-		return err
-	}
-	outcomes := b.batch(messages("m", 20), child)
-	b.wantStates("DDDDDDDRDDDDDDDDDRDD", outcomes)
-	b.wantOnce(18)
-	if b.attempts("m-0007") != 1 || b.attempts("m-0017") != 1 {
-		t.Error("they are not counted")
 	}
 }
 
@@ -202,36 +116,36 @@ var broken = map[string]func(tx pgx.Tx) error{
 		<-ctx.Done()
 		return ctx.Err()
 	},
+	"statement_timeout": func(tx pgx.Tx) error { // another attempt would take as long
+		_, err := tx.Exec(context.Background(), `set local statement_timeout = '1ms'; select pg_sleep(100)`, pgx.QueryExecModeSimpleProtocol)
+		return err
+	},
+	"SQLSTATE of a stale statement": func(tx pgx.Tx) error {
+		_, err := tx.Exec(context.Background(), `select count(*) from books for update`)
+		return err
+	},
 }
 
 func TestBatch_CountsEveryKindOfFailureAlone(t *testing.T) {
 	t.Parallel()
+	b := newFixture(t)
 	for name, breaks := range broken {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newFixture(t)
-			fn := func(tx pgx.Tx, m inbox.Message) error {
-				if err := b.record(tx, m); err != nil || m.ID != "m-0003" {
-					return err
-				}
-				return breaks(tx)
+		ms := messages(name, 6)
+		fn := func(tx pgx.Tx, m inbox.Message) error {
+			if err := b.record(tx, m); err != nil || m.ID != ms[3].ID {
+				return err
 			}
-			for attempt := 1; attempt < 3; attempt++ {
-				want := "DDDRDD"
-				if attempt > 1 {
-					want = "dddRdd"
-				}
-				outcomes := b.batch(messages("m", 6), fn, inbox.WithMaxAttempts(3))
-				b.wantStates(want, outcomes)
-				if outcomes[3].Err == nil || b.attempts("m-0003") != attempt {
-					t.Errorf("%+v, %d attempts are stored", outcomes[3], b.attempts("m-0003"))
-				}
-				b.due()
-			}
-			b.wantStates("dddXdd", b.batch(messages("m", 6), fn, inbox.WithMaxAttempts(3)))
-			b.wantOnce(5)
-		})
+			return breaks(tx)
+		}
+		outcomes := b.batch(ms, fn, inbox.WithMaxAttempts(2))
+		b.wantStates("DDDRDD", outcomes)
+		if outcomes[3].Err == nil || b.attempts(ms[3].ID) != 1 {
+			t.Errorf("%s: %+v, %d attempts are stored", name, outcomes[3], b.attempts(ms[3].ID))
+		}
+		b.due()
+		b.wantStates("dddXdd", b.batch(ms, fn, inbox.WithMaxAttempts(2)))
 	}
+	b.wantOnce(5 * len(broken))
 }
 
 func TestHandle_ReturnsThePanicWithItsStack(t *testing.T) {
@@ -248,88 +162,28 @@ func TestHandle_ReturnsThePanicWithItsStack(t *testing.T) {
 // A handler that commits must not mark the messages behind it as handled.
 func TestBatch_DeadLettersAHandlerThatCommits(t *testing.T) {
 	t.Parallel()
-	for name, test := range map[string]struct{ sql, want string }{
-		"by a statement": {`commit`, "DDDXDD"}, "and begins another": {`commit; begin`, "XXXXXX"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newFixture(t)
-			fn := func(tx pgx.Tx, m inbox.Message) error {
-				if err := b.record(tx, m); err != nil || m.ID != "m-0003" {
-					return err
-				}
-				_, err := tx.Exec(t.Context(), test.sql, pgx.QueryExecModeSimpleProtocol)
+	b := newFixture(t)
+	for sql, want := range map[string]string{"commit": "DDDXDD", "commit; begin": "XXXXXX"} {
+		ms := messages(sql, 6)
+		fn := func(tx pgx.Tx, m inbox.Message) error {
+			if err := b.record(tx, m); err != nil || m.ID != ms[3].ID {
 				return err
 			}
-			outcomes := b.batch(messages("m", 6), fn)
-			b.wantStates(test.want, outcomes)
-			if o := outcomes[3]; !errors.Is(o.Err, inbox.ErrTxEnded) {
-				t.Errorf("%+v", o)
-			}
-			dead := strings.Count(test.want, "X")
-			if n := b.count(`select count(*) from idem.dead_letters where class = 'ended'`); n != dead {
-				t.Errorf("%d dead letters, want %d", n, dead)
-			}
-			if n := b.count(`select count(*) from idem.inbox where state = 'handled' and id not in (select id from books)`); n != 0 {
-				t.Errorf("%d messages count as handled without their effect", n)
-			}
-			b.wantStates(strings.ReplaceAll(test.want, "D", "d"), b.batch(messages("m", 6), fn))
-		})
-	}
-}
-
-// A prepared transaction could mark the messages behind it as handled at a later COMMIT PREPARED.
-func TestBatch_RefusesPrepareTransaction(t *testing.T) {
-	t.Parallel()
-	server := pgtest.Server(t, "max_prepared_transactions=2")
-	if err := schema.UpAt(t.Context(), server.DSN()); err != nil {
-		t.Fatal(err)
-	}
-	b := newFixtureOn(t, pgtest.Open(t, server.DSN()))
-	fn := func(tx pgx.Tx, m inbox.Message) error {
-		if err := b.record(tx, m); err != nil || m.ID != "m-0003" {
+			_, err := tx.Exec(t.Context(), sql, pgx.QueryExecModeSimpleProtocol)
 			return err
 		}
-		tx.Exec(t.Context(), fmt.Sprintf(`prepare transaction '%s'`, t.Name()))
-		return nil
+		outcomes := b.batch(ms, fn)
+		b.wantStates(want, outcomes)
+		if o := outcomes[3]; !errors.Is(o.Err, inbox.ErrTxEnded) {
+			t.Errorf("%+v", o)
+		}
+		dead := strings.Count(want, "X")
+		if n := b.count(`select count(*) from idem.dead_letters where class = 'ended' and id like $1`, sql+"-%"); n != dead {
+			t.Errorf("%s: %d dead letters, want %d", sql, n, dead)
+		}
+		b.wantNoneLost(ms, outcomes)
+		b.wantStates(strings.ReplaceAll(want, "D", "d"), b.batch(ms, fn))
 	}
-	outcomes := b.batch(messages("m", 6), fn, inbox.WithMaxAttempts(2))
-	b.wantStates("DDDRDD", outcomes)
-	if n := b.count(`select count(*) from pg_prepared_xacts where database = current_database()`); n != 0 {
-		b.exec(fmt.Sprintf(`commit prepared '%s'`, t.Name()))
-		t.Errorf("%d transactions are prepared", n)
-	}
-	if o := outcomes[3]; !errors.Is(o.Err, inbox.ErrTxEnded) {
-		t.Errorf("%+v", o)
-	}
-	b.wantOnce(5)
-	b.due()
-	b.wantStates("dddXdd", b.batch(messages("m", 6), fn, inbox.WithMaxAttempts(2)))
-}
-
-// SET ROLE outlives the transaction, so the connection is discarded.
-func TestBatch_SurvivesSetRole(t *testing.T) {
-	t.Parallel()
-	b := newFixture(t, connections(1))
-	role := fmt.Sprintf("idem_role_%08x", rand.Uint32())
-	b.exec("create role " + role)
-	t.Cleanup(func() {
-		b.pool.Reset()
-		b.pool.Exec(context.Background(), "drop role "+role)
-	})
-	for i, opts := range [][]inbox.Option{nil, {inbox.WithOrder()}} { // which reads before it claims
-		ms := messages(fmt.Sprint(i), 2)
-		ms[1].Key = "a"
-		b.wantStates("D", b.batch(ms[:1], func(tx pgx.Tx, m inbox.Message) error {
-			if err := b.record(tx, m); err != nil {
-				return err
-			}
-			_, err := tx.Exec(t.Context(), "set role "+role)
-			return err
-		}))
-		b.wantStates("D", b.batch(ms[1:], b.record, opts...))
-	}
-	b.wantOnce(4)
 }
 
 func TestBatch_CountsNothingForACanceledContext(t *testing.T) {
@@ -353,21 +207,6 @@ func TestBatch_CountsNothingForACanceledContext(t *testing.T) {
 	b.wantStates("DDDD", b.batch(messages("m", 4), b.record))
 }
 
-// A program that shuts down cancels the contexts of its handlers and lets its calls end.
-func TestBatch_CountsNothingForACanceledHandler(t *testing.T) {
-	t.Parallel()
-	b := newFixture(t)
-	outcomes, err := inbox.Batch(t.Context(), b.pool, consumer, messages("m", 2), func(pgx.Tx, inbox.Message) error {
-		return fmt.Errorf("not done: %w", context.Canceled)
-	}, inbox.WithMaxAttempts(1))
-	if err != nil || !errors.Is(outcomes[0].Err, context.Canceled) {
-		t.Errorf("%+v, %v", outcomes, err)
-	}
-	b.wantStates("RR", outcomes)
-	b.due()
-	b.wantStates("DD", b.batch(messages("m", 2), b.record))
-}
-
 func TestBatch_RerunsASerializationFailure(t *testing.T) {
 	t.Parallel()
 	b := newFixture(t)
@@ -377,53 +216,8 @@ func TestBatch_RerunsASerializationFailure(t *testing.T) {
 			return err
 		}
 		failures--
-		_, err := tx.Exec(t.Context(), `do $$ begin raise exception 'no' using errcode = '40001'; end $$`)
-		return err
+		return raise("40001")(tx)
 	})
 	b.wantStates("DDD", outcomes)
 	b.wantOnce(3)
-}
-
-func TestHandle_SealsDeadLetters(t *testing.T) {
-	t.Parallel()
-	b := newFixture(t)
-	b.batch(messages("m", 1), b.failing("m-0000"), inbox.WithMaxAttempts(1), inbox.WithSealer(newSealer()))
-	var row, sealedBy string
-	if err := b.pool.QueryRow(t.Context(), `select encode(payload, 'escape') || to_jsonb(d)::text, sealed_by from idem.dead_letters d`).Scan(&row, &sealedBy); err != nil {
-		t.Fatal(err)
-	}
-	if sealedBy != "k1" || strings.Contains(row, "payload of") || strings.Contains(row, "trace") {
-		t.Errorf("%q, %q", sealedBy, row)
-	}
-}
-
-// A message fails in another process while this call waits for its row, in a group with a failing
-// message.
-func TestBatch_KeepsAnOutcomeBesideAFailure(t *testing.T) {
-	t.Parallel()
-	b := newFixture(t)
-	ms := messages("m", 2)
-	opts := []inbox.Option{inbox.WithBackoff(time.Hour, time.Hour)}
-	b.wantStates("R", b.batch(ms[1:], b.failing(ms[1].ID), opts...))
-	b.due()
-	other, err := b.pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer other.Rollback(context.Background())
-	if _, err := other.Exec(t.Context(), `select from idem.inbox where id = $1 for update`, ms[1].ID); err != nil {
-		t.Fatal(err)
-	}
-	outcomes := make(chan []inbox.Outcome, 1)
-	go func() { outcomes <- b.batch(ms, b.failing(ms[0].ID), opts...) }()
-	b.awaitBlocked(1)
-	const fails = `update idem.inbox set retry_at = clock_timestamp() + interval '1 hour' where id = $1`
-	if _, err := other.Exec(t.Context(), fails, ms[1].ID); err != nil {
-		t.Fatal(err)
-	}
-	if err := other.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	b.wantStates("RR", await(t, "the batch", outcomes))
-	b.wantEffects()
 }

@@ -47,7 +47,7 @@ func TestConsumer_NeedsTheDocumentedPrivileges(t *testing.T) {
 	granted.wantStates("DRRR", granted.batch(ms, granted.failing("m-0001"), opts...))
 	b.due()
 	granted.wantStates("dXDD", granted.batch(ms, granted.failing("m-0001"), opts...))
-	if err := inbox.Redrive(t.Context(), granted.pool, inbox.Ref{Consumer: consumer, Source: "orders", ID: "m-0001"}); err != nil {
+	if err := inbox.Redrive(t.Context(), granted.pool, ref("m-0001")); err != nil {
 		t.Error(err)
 	}
 	if _, outcomes, err := inbox.HandleRedrives(t.Context(), granted.pool, consumer, 10, granted.record, opts...); err != nil {

@@ -28,11 +28,7 @@ func TestRedrive_HandlesTheStoredPayload(t *testing.T) {
 			b := newFixture(t)
 			ms := messages("m", 3)
 			b.wantStates("XXX", b.batch(ms, b.failing("m-0000", "m-0001", "m-0002"), opts...))
-			for _, id := range []string{"m-0001", "m-0002"} {
-				if err := inbox.Redrive(t.Context(), b.pool, inbox.Ref{Consumer: consumer, Source: "orders", ID: id}); err != nil {
-					t.Fatal(err)
-				}
-			}
+			b.redrive("m-0001", "m-0002")
 			got, outcomes, err := inbox.HandleRedrives(t.Context(), b.pool, consumer, 10, b.failing("m-0002"), opts...)
 			if err != nil {
 				t.Fatal(err)
@@ -53,66 +49,34 @@ func TestRedrive_HandlesTheStoredPayload(t *testing.T) {
 	}
 }
 
-// Otherwise the message would kill processes without end.
-func TestHandleRedrives_AnnouncesAttempts(t *testing.T) {
+// A delivery handles a redriven message as well. A dead letter whose row is purged is handled once.
+func TestRedrive_HandlesOnce(t *testing.T) {
 	t.Parallel()
 	b := newFixture(t)
-	b.batch(messages("m", 1), b.failing("m-0000"), once...)
-	if err := inbox.Redrive(t.Context(), b.pool, inbox.Ref{Consumer: consumer, Source: "orders", ID: "m-0000"}); err != nil {
-		t.Fatal(err)
-	}
-	announced := 0
-	_, outcomes, err := inbox.HandleRedrives(t.Context(), b.pool, consumer, 10, func(tx pgx.Tx, m inbox.Message) error {
-		announced = b.count(`select count(*) from idem.inbox where begun`)
-		return b.record(tx, m)
-	})
-	if b.wantStates("D", outcomes); err != nil || announced != 1 {
-		t.Errorf("%v, %d are announced", err, announced)
-	}
-}
-
-func TestRedrive_AllowsADelivery(t *testing.T) {
-	t.Parallel()
-	b := newFixture(t)
-	b.batch(messages("m", 1), b.failing("m-0000"), once...)
-	if err := inbox.Redrive(t.Context(), b.pool, inbox.Ref{Consumer: consumer, Source: "orders", ID: "m-0000"}); err != nil {
-		t.Fatal(err)
-	}
+	b.batch(messages("m", 2), b.failing("m-0000", "m-0001"), once...)
+	b.redrive("m-0000")
 	b.wantStates("D", b.batch(messages("m", 1), b.record))
-	b.wantOnce(1)
-	if n := b.count(`select count(*) from idem.dead_letters`); n != 0 {
-		t.Errorf("%d dead letters are left", n)
-	}
-}
-
-func TestRedrive_HandlesOnceAfterAPurge(t *testing.T) {
-	t.Parallel()
-	b := newFixture(t)
-	b.batch(messages("m", 1), b.failing("m-0000"), once...)
-	b.exec(`delete from idem.inbox`)
-	if err := inbox.Redrive(t.Context(), b.pool, inbox.Ref{Consumer: consumer, Source: "orders", ID: "m-0000"}); err != nil {
-		t.Fatal(err)
-	}
+	b.exec(`delete from idem.inbox where id = 'm-0001'`)
+	b.redrive("m-0001")
 	for _, want := range []int{1, 0} {
 		got, _, err := inbox.HandleRedrives(t.Context(), b.pool, consumer, 10, b.record)
 		if err != nil || len(got) != want {
 			t.Errorf("%v, %v", got, err)
 		}
 	}
-	b.wantOnce(1)
+	b.wantOnce(2)
+	if n := b.count(`select count(*) from idem.dead_letters`); n != 0 {
+		t.Errorf("%d dead letters are left", n)
+	}
 }
 
 func (b *fixture) redrive(ids ...string) {
 	b.t.Helper()
 	for _, id := range ids {
-		if err := inbox.Redrive(context.Background(), b.pool, inbox.Ref{Consumer: consumer, Source: "orders", ID: id}); err != nil {
+		if err := inbox.Redrive(context.Background(), b.pool, ref(id)); err != nil {
 			b.t.Fatal(err)
 		}
 	}
-}
-
-func (b *fixture) drop(id string) error {
-	return inbox.Drop(context.Background(), b.pool, inbox.Ref{Consumer: consumer, Source: "orders", ID: id})
 }
 
 // A redriven message is the last of its key, and blocks it like any other message until it is
@@ -124,7 +88,7 @@ func TestDrop_UnblocksTheKeyOfARedrivenMessage(t *testing.T) {
 	b.wantStates("XD", b.batch(keyed("a1", "a2"), b.failing("a1"), opts...))
 	b.redrive("a1")
 	b.wantStates("R", b.batch(keyed("a3"), b.record, opts...))
-	if err := b.drop("a1"); err != nil {
+	if err := inbox.Drop(t.Context(), b.pool, ref("a1")); err != nil {
 		t.Fatal(err)
 	}
 	b.wantStates("D", b.batch(keyed("a3"), b.record, opts...))
@@ -138,32 +102,25 @@ func TestDrop_UnblocksTheKeyOfARedrivenMessage(t *testing.T) {
 // Either the message has its effect, or it is dropped and has none.
 func TestDrop_WaitsForARedriveInProgress(t *testing.T) {
 	t.Parallel()
-	for name, end := range map[string]error{"handled": nil, "failed": errPoison} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newFixture(t)
-			b.wantStates("X", b.batch(messages("m", 1), b.failing("m-0000"), once...))
-			b.redrive("m-0000")
-			dropped := make(chan error, 1)
-			_, _, err := inbox.HandleRedrives(t.Context(), b.pool, consumer, 10, func(tx pgx.Tx, m inbox.Message) error {
-				go func() { dropped <- b.drop(m.ID) }()
-				b.awaitBlocked(1)
-				return errors.Join(b.record(tx, m), end)
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			want := error(nil)
-			if end == nil {
-				want = inbox.ErrNoDeadLetter
-			}
-			if err := await(t, "Drop", dropped); !errors.Is(err, want) {
-				t.Errorf("Drop: %v, want %v", err, want)
-			}
-			if n := b.count(`select count(*) from idem.dead_letters`) + b.count(`select count(*) from idem.inbox where state = 'failing'`); n != 0 {
-				t.Errorf("%d rows are left", n)
-			}
+	b := newFixture(t)
+	for id, test := range map[string]struct{ end, want error }{"handled": {nil, inbox.ErrNoDeadLetter}, "failed": {errPoison, nil}} {
+		b.wantStates("X", b.batch([]inbox.Message{message(id)}, b.failing(id), once...))
+		b.redrive(id)
+		dropped := make(chan error, 1)
+		_, _, err := inbox.HandleRedrives(t.Context(), b.pool, consumer, 10, func(tx pgx.Tx, m inbox.Message) error {
+			go func() { dropped <- inbox.Drop(context.Background(), b.pool, ref(m.ID)) }()
+			b.awaitBlocked(1)
+			return errors.Join(b.record(tx, m), test.end)
 		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := await(t, "Drop", dropped); !errors.Is(err, test.want) {
+			t.Errorf("%s: Drop: %v, want %v", id, err, test.want)
+		}
+		if n := b.count(`select count(*) from idem.dead_letters`) + b.count(`select count(*) from idem.inbox where state = 'failing'`); n != 0 {
+			t.Errorf("%s: %d rows are left", id, n)
+		}
 	}
 }
 
@@ -185,15 +142,13 @@ func TestRedrive_CountsAttemptsAnew(t *testing.T) {
 func TestHandleRedrives_TakesDueMessagesWithinALimit(t *testing.T) {
 	t.Parallel()
 	b := newFixture(t)
-	ms := messages("m", 6)
-	for i := range ms[3:] {
-		ms[3+i].Payload = make([]byte, 9<<20)
-	}
+	ms := messages("m", 5)
+	ms[3].Payload, ms[4].Payload = make([]byte, 16<<20), make([]byte, 1)
 	var ids []string
 	for _, m := range ms {
 		ids = append(ids, m.ID)
 	}
-	b.wantStates("XXXXXX", b.batch(ms, b.failing(ids...), once...))
+	b.wantStates("XXXXX", b.batch(ms, b.failing(ids...), once...))
 	b.redrive(ids...)
 	handle := func(limit int, fn func(pgx.Tx, inbox.Message) error) int {
 		got, _, err := inbox.HandleRedrives(t.Context(), b.pool, consumer, limit, fn, inbox.WithBackoff(time.Hour, time.Hour))
@@ -205,20 +160,12 @@ func TestHandleRedrives_TakesDueMessagesWithinALimit(t *testing.T) {
 	if n := handle(2, b.failing(ids...)); n != 2 {
 		t.Errorf("%d were tried, want 2", n)
 	}
-	for _, want := range []int{3, 1, 0} { // 18 MiB are above the limit, which the second one of 9 MiB reaches
+	for _, want := range []int{2, 1, 0} { // the fourth message reaches the limit of 16 MiB
 		if n := handle(10, b.record); n != want {
 			t.Errorf("%d were tried, want %d", n, want)
 		}
 	}
 	b.wantEffects(ids[2:]...)
-}
-
-func TestRedrive_NeedsADeadLetter(t *testing.T) {
-	t.Parallel()
-	b := newFixture(t)
-	if err := inbox.Redrive(t.Context(), b.pool, inbox.Ref{Consumer: consumer, Source: "orders", ID: "m"}); !errors.Is(err, inbox.ErrNoDeadLetter) {
-		t.Errorf("err = %v", err)
-	}
 }
 
 func TestReadStats_CountsByConsumer(t *testing.T) {
@@ -261,6 +208,11 @@ func TestHandleTx_JoinsTheTransaction(t *testing.T) {
 	if o, err := handle(tx, "b", errPoison); !errors.Is(err, errPoison) || o.State != inbox.Retry {
 		t.Errorf("%+v, %v", o, err)
 	}
+	b.wantStates("R", b.batch([]inbox.Message{message("c")}, b.failing("c")))
+	if o, err := handle(tx, "c", nil); err != nil || o.State != inbox.Retry || !errors.Is(o.Err, inbox.ErrWaiting) {
+		t.Errorf("not due: %+v, %v", o, err)
+	}
+	b.due()
 	if o, err := handle(tx, "c", nil); err != nil || o.State != inbox.Done {
 		t.Errorf("%+v, %v", o, err)
 	}
@@ -295,17 +247,13 @@ func TestRedrive_AndDropAreAudited(t *testing.T) {
 	b := newFixture(t)
 	b.wantStates("X", b.batch(messages("m", 1), b.failing("m-0000"), once...))
 	ctx := idem.WithReason(idem.WithPerson(t.Context(), "ann"), "INC-7")
-	if err := inbox.Redrive(ctx, b.pool, inbox.Ref{Consumer: consumer, Source: "orders", ID: "m-0000"}); err != nil {
+	if err := inbox.Redrive(ctx, b.pool, ref("m-0000")); err != nil {
 		t.Fatal(err)
 	}
-	if err := inbox.Drop(ctx, b.pool, inbox.Ref{Consumer: consumer, Source: "orders", ID: "m-0000"}); err != nil {
+	if err := inbox.Drop(ctx, b.pool, ref("m-0000")); err != nil {
 		t.Fatal(err)
 	}
-	for _, act := range []error{inbox.Redrive(ctx, b.pool, inbox.Ref{Consumer: consumer, Source: "orders", ID: "m-0000"}), inbox.Drop(ctx, b.pool, inbox.Ref{Consumer: consumer, Source: "orders", ID: "m-0000"})} {
-		if !errors.Is(act, inbox.ErrNoDeadLetter) {
-			t.Errorf("%v", act)
-		}
-	}
+	_, _ = inbox.Redrive(ctx, b.pool, ref("m-0000")), inbox.Drop(ctx, b.pool, ref("m-0000")) // which is gone
 	var got string
 	err := b.pool.QueryRow(t.Context(), `select string_agg(concat_ws('|', act, outcome, role = session_user, person, reason, side, consumer, source, message_id), e'\n' order by at) from idem.audit`).Scan(&got)
 	want := "redrive|to be tried again|t|ann|INC-7|inbox|" + consumer + "|orders|m-0000\ndrop|deleted|t|ann|INC-7|inbox|" + consumer + "|orders|m-0000"

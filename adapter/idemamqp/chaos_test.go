@@ -6,11 +6,9 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"slices"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -44,7 +42,7 @@ func work(ctx context.Context, role string) error {
 		case role == "victim" && string(m.Payload) == "deadly":
 			os.Exit(3)
 		case role == "victim":
-			return effect(ctx, tx, m)
+			return new(ledger.Ledger).Record(tx, m)
 		}
 		return ledger.Handle(ctx, tx, m.ID, m.Key, m.Payload, 50)
 	}
@@ -64,44 +62,6 @@ func work(ctx context.Context, role string) error {
 	}
 	publisher := idemamqp.NewPublisher(broker, idemamqp.PublisherConfig{})
 	return outbox.NewRelay(pool, publisher, outbox.RelayConfig{Logger: logger, MinPause: 20 * time.Millisecond, MaxPause: time.Second}).Run(ctx)
-}
-
-func TestConsumer_DeadLettersAMessageThatKills(t *testing.T) {
-	t.Parallel()
-	n, dsn := rabbit(t), pgtest.DSN(t)
-	pool := pgtest.Open(t, dsn)
-	if _, err := pool.Exec(t.Context(), effects); err != nil {
-		t.Fatal(err)
-	}
-	q := queue(t, n, nil)
-	publish(t, n, message(q, "a", "before"), message(q, "b", "deadly"), message(q, "c", "behind"))
-	deaths := 0
-	for ended := false; !ended; {
-		p, err := ledger.Start("victim", t.Output(), databaseOf+"="+dsn, brokerOf+"="+n.url(), queueOf+"="+q)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(p.Kill)
-		eventually(t, "it to be killed, or not any more", func() bool {
-			select {
-			case <-p.Done():
-				deaths++
-				return true
-			default:
-				ended = count(t, pool, `SELECT count(*) FROM idem.dead_letters WHERE payload = 'deadly' AND class = 'killed'`) == 1
-				return ended
-			}
-		})
-	}
-	eventually(t, "both others", func() bool { return len(bodies(t, pool)) >= 2 })
-	got := bodies(t, pool) // redeliveries are tried after new messages
-	slices.Sort(got)
-	if diff := cmp.Diff([]string{"before", "behind"}, got); diff != "" {
-		t.Errorf("effects (-want +got):\n%s", diff)
-	}
-	if deaths < 2 || deaths > 5 {
-		t.Errorf("%d processes were killed", deaths)
-	}
 }
 
 // It is not parallel, because it restarts the broker that all tests share.

@@ -18,17 +18,14 @@
 // attempt. Only a quorum queue on several nodes keeps its messages if a node is lost. The Publisher
 // does not know the type of a queue.
 //
-// The messages of one topic and key first enter a queue in their order. RabbitMQ may refuse one
-// message and accept the next. So the relay publishes the next message of a key when the previous
-// one is confirmed, which costs a round trip for each message of a key. Keys do not wait for each
-// other.
+// The messages of one topic and key first enter a queue in their order, with one round trip for
+// each, because RabbitMQ may refuse one message and accept the next.
 //
 // # What a Consumer guarantees
 //
-// Each message that the queue delivers has its effect once, or is a dead letter with the reason,
-// however often it is delivered and whatever process dies. It is acknowledged after the COMMIT of
-// the effect or the dead letter: a batch with one frame, up to its first message that waits. A
-// message without an ID, or whose ID belongs to another payload, is a dead letter.
+// Each message that the queue delivers has its effect once, or is a dead letter with the reason:
+// see package inbox. It is acknowledged after the COMMIT of the effect or the dead letter: a batch
+// with one frame, up to its first message that waits.
 //
 // A failed message does not go back to the queue: RabbitMQ would deliver it again at once, before
 // all others, and count the delivery. The Consumer keeps it unacknowledged until its next attempt

@@ -1,6 +1,7 @@
 package idemamqp_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -95,7 +96,12 @@ func TestConsumer_KeepsItsPromises(t *testing.T) {
 			Run: func(ctx context.Context, handle inboxtest.Handle, options ...inbox.Option) error {
 				config := config
 				config.Options = options
-				enter := func(tx pgx.Tx, m inbox.Message, _ amqp.Delivery) error { return handle(tx, m) }
+				enter := func(tx pgx.Tx, m inbox.Message, d amqp.Delivery) error {
+					if d.MessageId != m.ID || d.Type != m.Type || !bytes.Equal(d.Body, m.Payload) || m.Key != "" && d.Headers[idemamqp.HeaderKey] != m.Key {
+						t.Errorf("message %+v comes with %+v", m, d)
+					}
+					return handle(tx, m)
+				}
 				c, err := idemamqp.NewConsumer(pool, "books", n.url(), q, enter, config)
 				if err != nil {
 					return err

@@ -8,25 +8,24 @@
 // minutes by default), a second attempt is not stored. After that, the inbox of the consumer
 // recognizes the ID.
 //
-// The messages of one topic and key are first stored in their order. The relay publishes the next
-// one when the stream has confirmed the previous one, which costs a round trip for each message of
-// a key. Keys do not wait for each other. A message that can never be stored, because of its size,
-// its subject or its headers, counts an attempt and blocks its key. A full stream counts no
-// attempt: the relay waits until the stream has room. A stream that discards old messages when it
-// is full loses them.
+// The messages of one topic and key are first stored in their order, with one round trip for each.
+// A message that can never be stored, because of its size, its subject or its headers, counts an
+// attempt and blocks its key. A full stream counts no attempt: the relay waits until the stream has
+// room. A stream that discards old messages when it is full loses them.
 //
-// JetStream may lose confirmed messages. A file store with one replica that is flushed every two
-// minutes (sync_interval) loses up to that much in a power failure. Three replicas, or
-// sync_interval: always, prevent that.
+// By default, JetStream may lose confirmed messages: a server confirms a message at once, and
+// flushes its files every two minutes. With one replica, a power failure loses up to that much.
+// With several, a power failure of several servers does, or of one server while another is slow:
+// see Jepsen's analysis of NATS 2.12.1 (https://jepsen.io/analyses/nats-2.12.1). Set sync_interval:
+// always in the configuration of each server. A client cannot see the setting, so this package does
+// not check it.
 //
 // # What a Consumer guarantees
 //
-// Each message of the stream has its effect once, or is a dead letter with the reason, however
-// often it is delivered and whatever process dies. It is acknowledged after the COMMIT of the
-// effect or the dead letter. While a batch is handled or a message waits, the Consumer extends the
-// deadline each third of AckWait. The inbox counts attempts. MaxDeliver would drop messages without
-// a trace, so NewConsumer refuses a JetStream consumer that has one. A message without an ID, or
-// whose ID belongs to another payload, is a dead letter.
+// Each message of the stream has its effect once, or is a dead letter with the reason: see package
+// inbox. It is acknowledged after the COMMIT of the effect or the dead letter. While a batch is
+// handled or a message waits, the Consumer extends the deadline each third of AckWait. MaxDeliver
+// would drop messages without a trace, so NewConsumer refuses a JetStream consumer that has one.
 //
 // With ConsumerConfig.Ordered, the effects of a key are in the order in which its messages were
 // first stored, also after a process died. Then no new message is handled until JetStream has

@@ -19,11 +19,13 @@ import (
 // The broker reports how many messages are pending, and up to which one it has delivered. If this
 // process holds as many of those, no other process holds any.
 type predecessors struct {
-	since    time.Time // when messages began to wait; zero if none does
-	asked    time.Time
-	info     *jetstream.ConsumerInfo
-	released int // how often in a row all was released
+	since time.Time // when messages began to wait; zero if none does
+	asked time.Time
+	info  *jetstream.ConsumerInfo
 }
+
+// longestYield is the longest time for which a process fetches nothing after a release.
+const longestYield = 2 * time.Second
 
 // admit returns the messages that may be handled, in the order of the stream: in order, those whose
 // predecessors are settled or held. It also returns when it is to be called again at the latest.
@@ -49,14 +51,13 @@ func (s *session) admit(ctx context.Context) (admitted []*delivery, recheck time
 	}
 	if p.info != nil && s.delivered(p.info.Delivered.Stream) >= p.info.NumAckPending {
 		last := p.info.Delivered.Stream
-		p.since, p.info, p.released = time.Time{}, nil, 0
+		p.since, p.info = time.Time{}, nil
 		return s.takeUpTo(last), 0
 	}
 	if now.Sub(p.since) > 2*s.ackWait { // two processes wait for what the other one holds
 		s.release()
-		s.nextFetch = now.Add(rand.N(longestYield(s.ackWait, p.released)))
+		s.nextFetch = now.Add(rand.N(longestYield)) // so that the other one can fetch all of it
 		p.since, p.info = time.Time{}, nil
-		p.released++
 	}
 	return nil, p.pause()
 }
@@ -89,11 +90,4 @@ func (s *session) takeUpTo(last uint64) (taken []*delivery) {
 // pause is how long to wait before the broker is asked again.
 func (p *predecessors) pause() time.Duration {
 	return min(max(time.Since(p.since)/4, 2*time.Millisecond), 200*time.Millisecond)
-}
-
-// longestYield returns the longest time for which a process fetches nothing after a release, so
-// that another process can fetch all that was released. It grows with the number of releases in a
-// row.
-func longestYield(ackWait time.Duration, released int) time.Duration {
-	return max(ackWait, min(ackWait<<min(released, 10), 10*time.Second))
 }

@@ -55,7 +55,7 @@ func work(ctx context.Context, dsn, name string) error {
 // alone would rescue its jobs after an hour.
 func TestWorker_ResumesOperationsOfKilledProcesses(t *testing.T) {
 	t.Parallel()
-	const kills, batch = 8, 12
+	const kills, batch = 4, 8
 	dsn, pool := newDatabase(t)
 	if _, err := pool.Exec(t.Context(), shopTables+`INSERT INTO gate VALUES (true)`); err != nil {
 		t.Fatal(err)

@@ -81,15 +81,12 @@ func wantEffects(t *testing.T, pool *pgxpool.Pool, n int) {
 		want int
 	}{
 		{"operations that have ended", `SELECT count(*) FROM idem.operations WHERE state IN ('completed', 'failed')`, n},
-		{"answers", `SELECT count(*) FROM idem.records WHERE state IN ('completed', 'failed')`, n},
-		{"reservations", `SELECT count(*) FROM done WHERE step = 'reserve'`, n},
 		{"charges", `SELECT count(*) FROM bank`, n},
 		{"operations that were charged", `SELECT count(DISTINCT operation) FROM bank`, n},
 		{"completed but not confirmed", `SELECT count(*) FROM idem.operations o WHERE state = 'completed' AND NOT EXISTS (
 			SELECT FROM done d WHERE d.operation = o.id::text AND step = 'confirm')`, 0},
 		{"rejected but not released", `SELECT count(*) FROM idem.operations o WHERE state = 'failed' AND NOT EXISTS (
 			SELECT FROM done d WHERE d.operation = o.id::text AND step = 'release')`, 0},
-		{"confirmed and released", `SELECT count(*) FROM done c JOIN done r USING (operation) WHERE c.step = 'confirm' AND r.step = 'release'`, 0},
 		{"at work at once", `SELECT count(*) FROM calls a JOIN calls b USING (operation) LEFT JOIN processes p ON p.name = a.process
 			WHERE b.id <> a.id AND b.entered >= a.entered AND b.entered < coalesce(a.gone, p.killing, 'infinity')`, 0},
 	} {

@@ -73,25 +73,10 @@ func (w *Worker) Work(ctx context.Context, job *river.Job[Job]) error {
 	}
 	err := d.resume(ctx, w.pool, job.Args.Operation, w.config.Options)
 	switch {
-	case err == nil, errors.Is(err, operation.ErrUnknownOperation):
+	case err == nil, errors.Is(err, operation.ErrUnknownOperation), errors.Is(err, idem.ErrInProgress):
 		return nil
-	case errors.Is(err, idem.ErrInProgress):
-		return w.snoozeUnlessRun(ctx, job)
 	case errors.Is(err, operation.ErrParked), errors.Is(err, operation.ErrCanceled), operation.IsFinal(err):
 		return river.JobCancel(err) // there is nothing left for another attempt of River
 	}
 	return err
-}
-
-// snoozeUnlessRun snoozes a job whose operation is locked, although no process has run it since the
-// job was made. A killed process may have left a transaction that the server has not ended yet.
-func (w *Worker) snoozeUnlessRun(ctx context.Context, job *river.Job[Job]) error {
-	if ctx.Err() != nil {
-		return nil
-	}
-	o, err := operation.Show(ctx, w.pool, job.Args.Operation)
-	if err == nil && o.State == operation.StateRunning && o.Epoch == job.Args.Epoch {
-		return river.JobSnooze(time.Second / 2)
-	}
-	return nil
 }

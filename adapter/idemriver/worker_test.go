@@ -2,9 +2,7 @@ package idemriver_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -52,26 +50,6 @@ func TestDefinition_StartsOperationAndJobInOneTx(t *testing.T) {
 	}
 	if n := count(t, pool, jobs+` AND (args::text LIKE '%tenant%' OR args::text LIKE '%"in"%')`); n != 0 {
 		t.Error("the job carries more than the id")
-	}
-}
-
-func TestDefinition_PassesInputAndResponse(t *testing.T) {
-	t.Parallel()
-	_, pool := newDatabase(t)
-	d := idemriver.Define("echo", func(op *operation.Op, in string) (idem.Response, error) {
-		return idem.Response{Status: 201, Body: []byte("in: " + in)}, op.Checkpoint()
-	})
-	w := idemriver.NewWorker(pool, idemriver.Config{}, d)
-	client := newClient(t, pool, w)
-	start(t, pool, client, d, "k", "teapot")
-	run(t, client, w)
-	eventually(t, "the job to be done", func() bool { return count(t, pool, jobs+` AND state = 'completed'`) == 1 })
-	res, err := d.Do(t.Context(), pool, scope, "k", hash, "teapot")
-	if err != nil || string(res.Body) != "in: teapot" || !res.Replayed {
-		t.Errorf("%+v, %v", res, err)
-	}
-	if res, err := d.Do(t.Context(), pool, scope, "another", hash, "pot"); err != nil || string(res.Body) != "in: pot" {
-		t.Errorf("%+v, %v", res, err)
 	}
 }
 
@@ -142,24 +120,6 @@ func TestWatch_InsertsOneJobForADueOperation(t *testing.T) {
 	}
 }
 
-// The job of a process that was killed before it began the operation looks like a running one.
-func TestWatch_ReplacesAJobThatNeverBegan(t *testing.T) {
-	t.Parallel()
-	_, pool := newDatabase(t)
-	d := simple()
-	w := idemriver.NewWorker(pool, idemriver.Config{}, d)
-	w.SetStartLimit(time.Millisecond)
-	client := newClient(t, pool, w)
-	start(t, pool, client, d, "k", "in")
-	if _, err := pool.Exec(t.Context(), `UPDATE river_job SET state = 'running', attempt = 1, attempted_at = now(), attempted_by = '{gone}'`); err != nil {
-		t.Fatal(err)
-	}
-	run(t, client, w)
-	eventually(t, "the operation to end", func() bool {
-		return count(t, pool, `SELECT count(*) FROM idem.operations WHERE state = 'completed'`) == 1
-	})
-}
-
 func TestWorker_CompletesTheJobOfAWaitingOperation(t *testing.T) {
 	t.Parallel()
 	_, pool := newDatabase(t)
@@ -202,7 +162,7 @@ func TestWorker_CancelsTheJobOfAParkedOperation(t *testing.T) {
 	eventually(t, "the job to be cancelled", func() bool {
 		return count(t, pool, jobs+` AND state = 'cancelled' AND errors[1]->>'error' LIKE '%must not happen twice%'`) == 1
 	})
-	if err := operation.Resolve(t.Context(), pool, id, operation.Happened("yes")); err != nil {
+	if err := d.Resolve(t.Context(), pool, id, operation.Happened("yes")); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the operation to end", func() bool {
@@ -210,35 +170,6 @@ func TestWorker_CancelsTheJobOfAParkedOperation(t *testing.T) {
 	})
 	if calls != 1 {
 		t.Errorf("%d calls", calls)
-	}
-}
-
-// When a job runs, its operation may have ended, and its key may be free again.
-func TestWorker_IgnoresAnEndedOperation(t *testing.T) {
-	t.Parallel()
-	_, pool := newDatabase(t)
-	ran := 0
-	d := idemriver.Define("ran", func(op *operation.Op, in string) (idem.Response, error) {
-		ran++
-		return created, op.Checkpoint()
-	})
-	w := idemriver.NewWorker(pool, idemriver.Config{}, d)
-	if _, err := d.Do(t.Context(), pool, scope, "k", hash, "in"); err != nil {
-		t.Fatal(err)
-	}
-	var id string
-	if err := pool.QueryRow(t.Context(), `SELECT id::text FROM idem.operations`).Scan(&id); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := pool.Exec(t.Context(), `DELETE FROM idem.records`); err != nil {
-		t.Fatal(err)
-	}
-	job := &river.Job[idemriver.Job]{JobRow: &rivertype.JobRow{}, Args: idemriver.Job{Operation: id, Name: "ran", Epoch: 1}}
-	if err := w.Work(t.Context(), job); err != nil || ran != 1 {
-		t.Errorf("%v, ran %d times", err, ran)
-	}
-	if n := count(t, pool, `SELECT count(*) FROM idem.records`); n != 0 {
-		t.Errorf("%d records", n)
 	}
 }
 
@@ -256,37 +187,6 @@ func TestWorker_SnoozesAnUnknownDefinition(t *testing.T) {
 	}
 	if err := w.Work(t.Context(), job("simple")); err != nil {
 		t.Error(err)
-	}
-}
-
-// The transaction of a killed process may still lock the row of the operation.
-func TestWorker_SnoozesALockedOperation(t *testing.T) {
-	t.Parallel()
-	_, pool := newDatabase(t)
-	d := simple()
-	w := idemriver.NewWorker(pool, idemriver.Config{}, d)
-	id := start(t, pool, newClient(t, pool, w), d, "k", "in")
-	job := &river.Job[idemriver.Job]{JobRow: &rivertype.JobRow{}, Args: idemriver.Job{Operation: id, Name: "simple", Epoch: 1}}
-	tx, err := pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = tx.Rollback(context.Background()) }()
-	if _, err := tx.Exec(t.Context(), `SELECT FROM idem.operations FOR UPDATE`); err != nil {
-		t.Fatal(err)
-	}
-	var snooze *rivertype.JobSnoozeError
-	if err := w.Work(t.Context(), job); !errors.As(err, &snooze) {
-		t.Errorf("while it is locked: %v", err)
-	}
-	if err := tx.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Work(t.Context(), job); err != nil {
-		t.Error(err)
-	}
-	if n := count(t, pool, `SELECT count(*) FROM idem.operations WHERE state = 'completed'`); n != 1 {
-		t.Error("it has not ended")
 	}
 }
 
@@ -331,41 +231,4 @@ func TestWorker_IgnoresAnOperationOfALiveProcess(t *testing.T) {
 	eventually(t, "the operation to end", func() bool {
 		return count(t, pool, `SELECT count(*) FROM idem.operations WHERE state = 'completed'`) == 1
 	})
-}
-
-// countingCodec is a codec that counts its calls.
-type countingCodec struct{ encoded *atomic.Int64 }
-
-func (c countingCodec) Encode(value any) ([]byte, error) {
-	c.encoded.Add(1)
-	b, err := json.Marshal(value)
-	return append([]byte("own"), b...), err
-}
-
-func (countingCodec) Decode(stored []byte, value any) error {
-	return json.Unmarshal(stored[len("own"):], value)
-}
-
-func TestDefinition_AppliesOptionsAndResolves(t *testing.T) {
-	t.Parallel()
-	_, pool := newDatabase(t)
-	codec := countingCodec{&atomic.Int64{}}
-	var got string
-	d := idemriver.Define("own codec", func(op *operation.Op, in string) (_ idem.Response, err error) {
-		got, err = operation.Call(op, "call", operation.Once, func(context.Context, string) (string, error) { return "", errors.New("no answer") })
-		return created, err
-	}, operation.WithCodec(codec))
-	if _, err := d.Do(t.Context(), pool, scope, "k", hash, "in"); !errors.Is(err, operation.ErrParked) || codec.encoded.Load() == 0 {
-		t.Fatal(err)
-	}
-	var id string
-	if err := pool.QueryRow(t.Context(), `SELECT id::text FROM idem.operations`).Scan(&id); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Resolve(t.Context(), pool, id, operation.Happened("yes")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := d.Do(t.Context(), pool, scope, "k", hash, "in"); err != nil || got != "yes" {
-		t.Errorf("%q, %v", got, err)
-	}
 }

@@ -27,11 +27,9 @@
 // # What a Handler guarantees
 //
 // Each message that the subscriber delivers has its effect once, or is a dead letter with the
-// reason, however often it is delivered and whatever process dies. It is acknowledged after the
-// COMMIT of the effect or the dead letter. A message without a UUID, or whose UUID belongs to
-// another payload, is a dead letter. The subscriber has to redeliver messages that are not
-// acknowledged. The retention of the inbox, [inbox.WithRetention], has to exceed the longest time
-// after which it may do so.
+// reason: see package inbox. It is acknowledged after the COMMIT of the effect or the dead letter.
+// The subscriber has to redeliver messages that are not acknowledged. The retention of the inbox,
+// [inbox.WithRetention], has to exceed the longest time after which it may do so.
 //
 // Each message has a transaction of its own, because Watermill delivers one at a time. For batches,
 // use the package of the broker. After a failed attempt, the handler waits until the next one is

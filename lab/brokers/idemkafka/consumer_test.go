@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -69,31 +68,6 @@ func TestConsumer_TreatsResetOffsetsAsDuplicates(t *testing.T) {
 	})
 }
 
-func TestConsumer_BlocksOnlyTheFailedKey(t *testing.T) {
-	t.Parallel()
-	onClusters(t, 1, func(t *testing.T, c *cluster) {
-		l := newLedger(t)
-		c.publish(message("1", "a"))
-		c.publish(message("2", "a"))
-		c.publish(message("3", "b"))
-		c.publish(message("4", "a"))
-		var others atomic.Bool
-		ledger.Run(t, c.consumer(l, func(tx pgx.Tx, m inbox.Message, record *kgo.Record) error {
-			if m.Key == "b" {
-				others.Store(true)
-			}
-			if m.ID == "1" && !others.Load() {
-				return errPoison
-			}
-			return l.record(tx, m, record)
-		}, idemkafka.ConsumerConfig{Options: []inbox.Option{inbox.WithBackoff(50*time.Millisecond, 50*time.Millisecond)}}).Run)
-		c.committed(4)
-		if diff := cmp.Diff([]string{"b3", "a1", "a2", "a4"}, l.Payloads()); diff != "" {
-			t.Error(diff)
-		}
-	})
-}
-
 func TestConsumer_ReadsOneWindowBeyondAFailedMessage(t *testing.T) {
 	t.Parallel()
 	c, l := newCluster(t, 2), newLedger(t)
@@ -131,46 +105,6 @@ func TestConsumer_ReadsOneWindowBeyondAFailedMessage(t *testing.T) {
 	if n := len(l.Payloads()); n != 36 {
 		t.Errorf("%d effects, want 36", n)
 	}
-}
-
-func TestConsumer_DeadLettersAMessageWithoutID(t *testing.T) {
-	t.Parallel()
-	onClusters(t, 1, func(t *testing.T, c *cluster) {
-		l := newLedger(t)
-		for range 2 {
-			if err := c.client().ProduceSync(ledger.Within(t), &kgo.Record{Topic: c.topic, Value: []byte("no id")}).FirstErr(); err != nil {
-				t.Fatal(err)
-			}
-		}
-		stop := ledger.Run(t, c.consumer(l, l.record, idemkafka.ConsumerConfig{}).Run)
-		c.committed(2)
-		stop()
-		if got := l.Payloads(); len(got) > 0 {
-			t.Errorf("a message without an ID had an effect: %q", got)
-		}
-		l.Wait(`SELECT id FROM idem.dead_letters`, 1)
-		c.group += "-another"
-		ledger.Run(t, c.consumer(l, l.record, idemkafka.ConsumerConfig{ID: idemkafka.Position}).Run)
-		c.committed(2)
-		if diff := cmp.Diff([]string{"no id", "no id"}, l.Payloads()); diff != "" {
-			t.Error(diff)
-		}
-	})
-}
-
-func TestConsumer_DeadLettersAMismatch(t *testing.T) {
-	t.Parallel()
-	onClusters(t, 1, func(t *testing.T, c *cluster) {
-		l := newLedger(t)
-		c.publish(message("1", "a"))
-		c.publish(outbox.Message{ID: "1", Key: "a", Payload: []byte("another")})
-		ledger.Run(t, c.consumer(l, l.record, idemkafka.ConsumerConfig{}).Run)
-		c.committed(2)
-		l.Wait(`SELECT id FROM idem.dead_letters WHERE class = 'mismatch'`, 1)
-		if diff := cmp.Diff([]string{"a1"}, l.Payloads()); diff != "" {
-			t.Error(diff)
-		}
-	})
 }
 
 func TestConsumer_RetriesAFailedOffsetCommit(t *testing.T) {
@@ -225,47 +159,21 @@ func TestConsumer_FinishesItsBatchBeforeARebalance(t *testing.T) {
 	})
 }
 
-func TestNewConsumer_ChecksItsArguments(t *testing.T) {
-	t.Parallel()
-	l := testLedger{}
-	for name, err := range map[string]error{
-		"handler": second(idemkafka.NewConsumer(nil, "billing", nil, idemkafka.ConsumerConfig{})),
-		"inbox":   second(idemkafka.NewConsumer(nil, "billing", l.record, idemkafka.ConsumerConfig{Options: []inbox.Option{inbox.WithMaxAttempts(0)}})),
-		"kgo":     second(idemkafka.NewConsumer(nil, "billing", l.record, idemkafka.ConsumerConfig{}, kgo.SeedBrokers(":x"))),
-	} {
-		if err == nil {
-			t.Errorf("%s: no error", name)
-		}
-	}
-}
-
-func second[T any](_ T, err error) error { return err }
-
-func TestConsumer_HandlesRedrivenDeadLetters(t *testing.T) {
+// A message without an ID has the Position as its ID, also after the offsets were reset.
+func TestPosition_IsTheSameInEachDelivery(t *testing.T) {
 	t.Parallel()
 	onClusters(t, 1, func(t *testing.T, c *cluster) {
-		l := newLedger(t)
-		var repaired atomic.Bool
-		got := make(chan *kgo.Record, 1)
-		ledger.Run(t, c.consumer(l, func(tx pgx.Tx, m inbox.Message, record *kgo.Record) error {
-			if !repaired.Load() {
-				return errPoison
+		for range 2 {
+			if err := c.client().ProduceSync(ledger.Within(t), &kgo.Record{Topic: c.topic, Value: []byte("no id")}).FirstErr(); err != nil {
+				t.Fatal(err)
 			}
-			got <- record
-			return l.record(tx, m, record)
-		}, idemkafka.ConsumerConfig{Options: []inbox.Option{inbox.WithMaxAttempts(1)}}).Run)
-		c.publish(message("1", "a"))
-		l.Wait(`SELECT id FROM idem.dead_letters`, 1)
-		repaired.Store(true)
-		if err := inbox.Redrive(t.Context(), l.Pool, inbox.Ref{Consumer: c.group, Source: c.topic, ID: "1"}); err != nil {
-			t.Fatal(err)
 		}
-		l.WaitForPayloads(1)
-		record := <-got
-		if record.Topic != c.topic || string(record.Key) != "a" || string(record.Value) != "a1" || string(record.Headers[0].Value) != "1" || record.Offset != -1 {
-			t.Errorf("the handler got %+v", record)
+		first, again := c.stored(2), c.stored(2)
+		for i, record := range first {
+			if got := idemkafka.Position(record); got != idemkafka.Position(again[i]) || got == idemkafka.Position(first[1-i]) {
+				t.Errorf("the Position %s is not the same in each delivery, or not unique", got)
+			}
 		}
-		l.Wait(`SELECT id FROM idem.inbox WHERE state = 'handled' AND NOT EXISTS (SELECT FROM idem.dead_letters)`, 1)
 	})
 }
 

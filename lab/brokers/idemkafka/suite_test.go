@@ -1,7 +1,9 @@
 package idemkafka_test
 
 import (
+	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -45,7 +47,7 @@ func TestPublisher_KeepsItsPromisesOnRealBrokers(t *testing.T) {
 
 func (c *cluster) target() outboxtest.Target {
 	return outboxtest.Target{
-		Publisher: c.publisher(idemkafka.PublisherConfig{}), Topic: c.topic, Arrived: c.reader(),
+		Publisher: c.publisher(idemkafka.PublisherConfig{Timeout: time.Second}, kgo.UnknownTopicRetries(1)), Topic: c.topic, Arrived: c.reader(),
 		Bad: map[string]func(*outbox.Message){
 			"too large":                    func(m *outbox.Message) { m.Payload = make([]byte, 2<<20) },
 			"no such topic":                func(m *outbox.Message) { m.Topic = "returns" },
@@ -62,17 +64,21 @@ func (c *cluster) reader() func(context.Context) ([]outbox.Message, error) {
 		ctx, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
 		defer cancel()
 		for _, r := range client.PollFetches(ctx).Records() {
-			m := outbox.Message{Key: string(r.Key), Payload: r.Value, Headers: map[string]string{}}
-			for _, h := range r.Headers {
-				m.Headers[h.Key] = string(h.Value)
-			}
-			m.ID, m.Type = m.Headers[idemkafka.HeaderID], m.Headers[idemkafka.HeaderType]
-			delete(m.Headers, idemkafka.HeaderID)
-			delete(m.Headers, idemkafka.HeaderType)
-			all = append(all, m)
+			all = append(all, messageOf(r))
 		}
 		return all, nil
 	}
+}
+
+func messageOf(r *kgo.Record) outbox.Message {
+	m := outbox.Message{Key: string(r.Key), Payload: r.Value, Headers: map[string]string{}}
+	for _, h := range r.Headers {
+		m.Headers[h.Key] = string(h.Value)
+	}
+	m.ID, m.Type = m.Headers[idemkafka.HeaderID], m.Headers[idemkafka.HeaderType]
+	delete(m.Headers, idemkafka.HeaderID)
+	delete(m.Headers, idemkafka.HeaderType)
+	return m
 }
 
 func (c *cluster) outages() map[string]func() func() {
@@ -108,7 +114,13 @@ func (c *cluster) source(pool *pgxpool.Pool) inboxtest.Source {
 			return ledger.Publish(ctx, publisher, ledger.Outgoing(c.topic, messages))
 		},
 		Run: func(ctx context.Context, handle inboxtest.Handle, options ...inbox.Option) error {
-			enter := func(tx pgx.Tx, m inbox.Message, _ *kgo.Record) error { return handle(tx, m) }
+			enter := func(tx pgx.Tx, m inbox.Message, record *kgo.Record) error {
+				raw := messageOf(record)
+				if raw.ID != m.ID || raw.Key != m.Key || raw.Type != m.Type || !bytes.Equal(raw.Payload, m.Payload) {
+					panic(fmt.Sprintf("message %+v comes with %+v", m, raw))
+				}
+				return handle(tx, m)
+			}
 			config := idemkafka.ConsumerConfig{Batch: 7, Options: options, Logger: quiet}
 			consumer, err := idemkafka.NewConsumer(pool, c.group, enter, config, c.opts(kgo.ConsumeTopics(c.topic))...)
 			if err != nil {

@@ -112,23 +112,6 @@ func newSource(t testing.TB, stream jetstream.Stream, change ...func(*jetstream.
 	return source
 }
 
-// stored returns the messages of a stream.
-func stored(t testing.TB, stream jetstream.Stream) (all []*jetstream.RawStreamMsg) {
-	t.Helper()
-	info, err := stream.Info(ledger.Within(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for seq := info.State.FirstSeq; seq <= info.State.LastSeq && seq > 0; seq++ {
-		msg, err := stream.GetMsg(ledger.Within(t), seq)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, msg)
-	}
-	return all
-}
-
 var errPoison = errors.New("the amount is negative")
 
 type testLedger struct{ *ledger.Ledger }

@@ -3,42 +3,15 @@ package idemnats_test
 import (
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/jackc/pgx/v5"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idem-go/idem/adapter/idemnats"
-	"github.com/idem-go/idem/inbox"
 	"github.com/idem-go/idem/lab/ledger"
 )
-
-func TestConsumer_BlocksOnlyTheFailedKey(t *testing.T) {
-	t.Parallel()
-	js, l := newBroker(t).connect(), newLedger(t)
-	source := newSource(t, newStream(t, js))
-	publish(t, js, message("1", "a"))
-	publish(t, js, message("2", "a"))
-	publish(t, js, message("3", "b"))
-	publish(t, js, message("4", "a"))
-	var others atomic.Bool
-	ledger.Run(t, newConsumer(t, l, source, func(tx pgx.Tx, m inbox.Message, msg jetstream.Msg) error {
-		if m.Key == "b" {
-			others.Store(true)
-		}
-		if m.ID == "1" && !others.Load() {
-			return errPoison
-		}
-		return l.record(tx, m, msg)
-	}, idemnats.ConsumerConfig{Ordered: true, Options: []inbox.Option{inbox.WithBackoff(50*time.Millisecond, 50*time.Millisecond)}}).Run)
-	l.WaitForPayloads(4)
-	if diff := cmp.Diff([]string{"b3", "a1", "a2", "a4"}, l.Payloads()); diff != "" {
-		t.Error(diff)
-	}
-}
 
 func TestConsumer_WaitsForMessagesOfADeadProcess(t *testing.T) {
 	t.Parallel()

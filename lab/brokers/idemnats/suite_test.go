@@ -1,6 +1,7 @@
 package idemnats_test
 
 import (
+	"bytes"
 	"context"
 	"net/url"
 	"strings"
@@ -40,7 +41,7 @@ func newTarget(t testing.TB) outboxtest.Target {
 		return m.Topic
 	}
 	return outboxtest.Target{
-		Publisher: idemnats.NewPublisher(js, idemnats.PublisherConfig{Subject: subject}), Topic: "orders", Arrived: reader(b.connect()),
+		Publisher: idemnats.NewPublisher(js, idemnats.PublisherConfig{Subject: subject, Timeout: time.Second}), Topic: "orders", Arrived: reader(b.connect()),
 		Bad: badMessages(), Away: outages(t, b, js, stream.CachedInfo().Config),
 	}
 }
@@ -135,7 +136,14 @@ func newConsumerSource(t testing.TB, pool *pgxpool.Pool, ordered bool) inboxtest
 		},
 		Run: func(ctx context.Context, handle inboxtest.Handle, options ...inbox.Option) error {
 			config := idemnats.ConsumerConfig{Ordered: ordered, Batch: 7, Options: options, Logger: quiet}
-			consumer, err := idemnats.NewConsumer(pool, "billing", source, func(tx pgx.Tx, m inbox.Message, _ jetstream.Msg) error { return handle(tx, m) }, config)
+			enter := func(tx pgx.Tx, m inbox.Message, msg jetstream.Msg) error {
+				raw := messageOf(&jetstream.RawStreamMsg{Header: msg.Headers(), Data: msg.Data()})
+				if raw.ID != m.ID || raw.Key != m.Key || raw.Type != m.Type || !bytes.Equal(raw.Payload, m.Payload) {
+					t.Errorf("message %+v comes with %+v", m, raw)
+				}
+				return handle(tx, m)
+			}
+			consumer, err := idemnats.NewConsumer(pool, "billing", source, enter, config)
 			if err != nil {
 				return err
 			}

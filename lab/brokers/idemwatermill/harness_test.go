@@ -3,72 +3,23 @@ package idemwatermill_test
 import (
 	"context"
 	"log/slog"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill-redisstream/pkg/redisstream"
 	"github.com/ThreeDotsLabs/watermill/message"
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/idem-go/idem/adapter/idemwatermill"
 	"github.com/idem-go/idem/inbox"
 	"github.com/idem-go/idem/lab/ledger"
-	"github.com/idem-go/idem/lab/pgtest"
 	"github.com/idem-go/idem/lab/waiting"
 	"github.com/idem-go/idem/outbox"
 )
 
 var eventually = waiting.Until
-
-// effects has a row for each effect of a message. Only the inbox prevents a second row.
-const effects = `CREATE TABLE effects (seq bigint GENERATED ALWAYS AS IDENTITY, id text, key text, body text)`
-
-func newPool(t testing.TB) *pgxpool.Pool {
-	t.Helper()
-	pool := pgtest.New(t)
-	if _, err := pool.Exec(t.Context(), effects); err != nil {
-		t.Fatal(err)
-	}
-	return pool
-}
-
-func record(tx pgx.Tx, msg *message.Message) error {
-	_, err := tx.Exec(context.Background(), `INSERT INTO effects (id, key, body) VALUES ($1, $2, $3)`,
-		msg.UUID, msg.Metadata.Get(idemwatermill.MetadataKey), string(msg.Payload))
-	return err
-}
-
-func wantEffects(t testing.TB, pool *pgxpool.Pool, want ...string) {
-	t.Helper()
-	var got []string
-	eventually(t, "the effects", func() bool {
-		rows, err := pool.Query(context.Background(), `SELECT body FROM effects ORDER BY seq`)
-		if err == nil {
-			got, err = pgx.CollectRows(rows, pgx.RowTo[string])
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		return len(got) >= len(want)
-	})
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("effects (-want +got):\n%s", diff)
-	}
-}
-
-func count(t testing.TB, pool *pgxpool.Pool, sql string) (n int) {
-	t.Helper()
-	if err := pool.QueryRow(context.Background(), sql).Scan(&n); err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
 
 // newMessage returns a message with a random ID.
 func newMessage(topic, key, body string) outbox.Message {
@@ -76,7 +27,7 @@ func newMessage(topic, key, body string) outbox.Message {
 }
 
 func client(addr string) redis.UniversalClient {
-	return redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, DialTimeout: 5 * time.Second, ReadTimeout: 2 * time.Second})
+	return redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, DialTimeout: 5 * time.Second, ReadTimeout: time.Second})
 }
 
 func publisher(t testing.TB, addr string) *idemwatermill.Publisher {
@@ -110,26 +61,6 @@ func newRouter(addr, topic string, handler message.NoPublishHandlerFunc) (*messa
 		router.AddConsumerHandler("books", topic, subscriber, handler)
 	}
 	return router, err
-}
-
-// run runs a handler until stop is called, or until the end of the test.
-func run(t testing.TB, addr, topic string, handler message.NoPublishHandlerFunc) (stop func()) {
-	t.Helper()
-	router, err := newRouter(addr, topic, handler)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- router.Run(ctx) }()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
-	t.Cleanup(stop)
-	return stop
 }
 
 // quick returns a config with a short backoff that logs to the test.

@@ -2,11 +2,12 @@ package idemwatermill_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/ThreeDotsLabs/watermill/message"
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/idem-go/idem/adapter/idemwatermill"
 	"github.com/idem-go/idem/outbox"
@@ -19,78 +20,53 @@ type refusingPublisher struct {
 	message.Publisher
 	refuses []string
 	limit   int // refuses all messages after so many
-	taken   []string
+	taken   int
 }
 
 func (p *refusingPublisher) Publish(topic string, messages ...*message.Message) error {
 	if topic == "panics" {
 		panic("a bug")
 	}
-	if p.limit > 0 && len(p.taken) >= p.limit || slices.Contains(p.refuses, topic) {
+	if p.limit > 0 && p.taken >= p.limit || slices.Contains(p.refuses, topic) {
 		return errRefused
 	}
-	p.taken = append(p.taken, string(messages[0].Payload))
+	p.taken++
 	return nil
 }
 
-func TestPublisher_NamesFailuresBeforeASuccess(t *testing.T) {
+func TestPublisher_NamesMessagesUnlessTheBrokerIsUnavailable(t *testing.T) {
 	t.Parallel()
-	messages := []outbox.Message{
-		newMessage("good", "a", "1"), newMessage("bad", "b", "2"), newMessage("bad", "", "3"), newMessage("bad", "d", "4"), newMessage("bad", "c", "5"), newMessage("bad", "e", "6"), newMessage("good", "b", "7"),
-	}
-	p := &refusingPublisher{refuses: []string{"bad"}}
-	err := idemwatermill.NewPublisher(p, idemwatermill.PublisherConfig{}).Publish(t.Context(), messages)
-	var named *outbox.PublishError
-	if !errors.As(err, &named) {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]string{"2", "3", "4", "5", "6"}, failed(named, messages)); diff != "" {
-		t.Errorf("named (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]string{"1", "7"}, p.taken); diff != "" {
-		t.Errorf("taken (-want +got):\n%s", diff)
-	}
-}
-
-func TestPublisher_NamesAMessageThatPanics(t *testing.T) {
-	t.Parallel()
-	messages := []outbox.Message{newMessage("panics", "a", "1"), newMessage("good", "b", "2")}
-	for n := range 2 {
-		p := &refusingPublisher{}
-		var named *outbox.PublishError
-		err := idemwatermill.NewPublisher(p, idemwatermill.PublisherConfig{}).Publish(t.Context(), messages[:n+1])
-		if !errors.As(err, &named) || len(named.Failed) != 1 || named.Failed[messages[0].ID] == nil || len(p.taken) != n {
-			t.Errorf("%v; taken: %v", err, p.taken)
+	blames := idemwatermill.PublisherConfig{Blames: func(err error) bool { return errors.Is(err, errRefused) }}
+	for name, test := range map[string]struct {
+		publisher refusingPublisher
+		config    idemwatermill.PublisherConfig
+		topics    string
+		named     string // the positions of the messages, or "none" if the error names none
+	}{
+		"failures before a success": {refusingPublisher{refuses: []string{"bad"}}, idemwatermill.PublisherConfig{}, "good bad bad bad bad good", "[1 2 3 4]"},
+		"a panic":                   {refusingPublisher{}, idemwatermill.PublisherConfig{}, "panics good", "[0]"},
+		"a panic alone":             {refusingPublisher{}, idemwatermill.PublisherConfig{}, "panics", "[0]"},
+		"an outage":                 {refusingPublisher{refuses: []string{"good"}}, idemwatermill.PublisherConfig{}, "good good good good", "none"},
+		"an outage that begins":     {refusingPublisher{limit: 4}, idemwatermill.PublisherConfig{}, "good good good good good good good", "none"},
+		"blamed failures":           {refusingPublisher{refuses: []string{"good"}}, blames, "good good good good", "[0 1 2 3]"},
+	} {
+		var messages []outbox.Message
+		for _, topic := range strings.Fields(test.topics) {
+			messages = append(messages, newMessage(topic, "", ""))
+		}
+		err := idemwatermill.NewPublisher(&test.publisher, test.config).Publish(t.Context(), messages)
+		got := "none"
+		if named := new(outbox.PublishError); errors.As(err, &named) {
+			var failed []int
+			for i, m := range messages {
+				if named.Failed[m.ID] != nil {
+					failed = append(failed, i)
+				}
+			}
+			got = fmt.Sprint(failed)
+		}
+		if err == nil || got != test.named {
+			t.Errorf("%s: the error names %s, want %s: %v", name, got, test.named, err)
 		}
 	}
-}
-
-func TestPublisher_NamesNoMessageInAnOutage(t *testing.T) {
-	t.Parallel()
-	var messages []outbox.Message
-	for range 10 {
-		messages = append(messages, newMessage("good", "", "m"))
-	}
-	var named *outbox.PublishError
-	for _, p := range []*refusingPublisher{{refuses: []string{"good"}}, {limit: 4}} {
-		err := idemwatermill.NewPublisher(p, idemwatermill.PublisherConfig{}).Publish(t.Context(), messages)
-		if !errors.Is(err, errRefused) || errors.As(err, &named) {
-			t.Errorf("%v", err)
-		}
-	}
-	// Blames attributes the errors to their messages.
-	config := idemwatermill.PublisherConfig{Blames: func(err error) bool { return errors.Is(err, errRefused) }}
-	err := idemwatermill.NewPublisher(&refusingPublisher{refuses: []string{"good"}}, config).Publish(t.Context(), messages)
-	if !errors.As(err, &named) || len(named.Failed) != len(messages) {
-		t.Errorf("%v", err)
-	}
-}
-
-func failed(err *outbox.PublishError, messages []outbox.Message) (bodies []string) {
-	for _, m := range messages {
-		if err.Failed[m.ID] != nil {
-			bodies = append(bodies, string(m.Payload))
-		}
-	}
-	return bodies
 }

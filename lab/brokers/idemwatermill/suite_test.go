@@ -1,8 +1,10 @@
 package idemwatermill_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"testing"
 
@@ -123,6 +125,9 @@ func runHandler(ctx context.Context, s *server, topic string, pool *pgxpool.Pool
 	enter := func(tx pgx.Tx, msg *message.Message) error {
 		msg.Ack() // the message is a copy
 		m, _ := inbox.MessageOf(inbox.Context(tx))
+		if got := messageOf(msg); got.ID != m.ID || got.Key != m.Key || got.Type != m.Type || !bytes.Equal(got.Payload, m.Payload) {
+			panic(fmt.Sprintf("message %+v comes with %+v", m, got))
+		}
 		return handle(tx, m)
 	}
 	config := idemwatermill.HandlerConfig{Options: options, Logger: slog.New(slog.DiscardHandler)}

@@ -36,7 +36,7 @@ func messageMutants() []Mutant {
 		{
 			Name: "lanes-divide-a-key", About: "the messages of a key are handled in several lanes",
 			Rules: []rule.Rule{rule.EffectOrder},
-			Edits: []Edit{{"inbox.keyGroups", `m.Key == ""`, `m.Key != "-"`}},
+			Edits: []Edit{{"inbox.divide", `m.Key == ""`, `m.Key != "-"`}},
 		},
 		{
 			Name: "unnamed-in-front", About: "a message that fails and is not named is tried again and again in front of all others",
@@ -135,7 +135,7 @@ ON CONFLICT (consumer, source, id) DO NOTHING
 		{
 			Name: "hindered-is-done", About: "a message whose connection was lost in its handler is told to be done",
 			Rules: []rule.Rule{rule.DoneTold, rule.Effect},
-			Edits: []Edit{{"inbox.consumer.hinder", `_, err := c.record(ctx, d, db.CountFailure{Hindered: 1, Pause: backoff}, cause)
+			Edits: []Edit{{"inbox.consumer.hinder", `err := c.record(ctx, d, db.CountFailure{Hindered: 1, Pause: backoff}, cause)
 	if err != nil {
 		d.state = postponed // so that its announcement is withdrawn
 	}
