@@ -35,7 +35,6 @@ type grammar struct {
 	Partition partitionCommand `cmd:"" group:"change" help:"Give a table that is in use partitions."`
 	Migrate   migrateCommand   `cmd:"" group:"change" help:"Bring the schema up to date, or take it back."`
 
-	Conform    conformCommand    `cmd:"" group:"other" help:"Find out if a server, in whatever language, keeps the rules of idempotency keys."`
 	HelpOn     helpCommand       `cmd:"" name:"help" group:"other" help:"Explain the terms: idem help topics."`
 	Completion completionCommand `cmd:"" group:"other" help:"Print the completion script of a shell."`
 	Version    versionCommand    `cmd:"" group:"other" help:"Print the version."`
@@ -54,7 +53,7 @@ type globals struct {
 
 var groups = kong.ExplicitGroups([]kong.Group{
 	{Key: "look", Title: "Look"}, {Key: "change", Title: "Change"}, {Key: "other", Title: "Other"},
-	{Key: "database", Title: "Database"}, {Key: "output", Title: "Output"}, {Key: "request", Title: "Request"},
+	{Key: "database", Title: "Database"}, {Key: "output", Title: "Output"},
 })
 
 // errHelp ends the parsing after the help was printed.

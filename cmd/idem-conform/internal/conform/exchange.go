@@ -12,12 +12,12 @@ import (
 	"net/http/httptrace"
 	"net/url"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/idem-go/idem"
+	"unicode"
 )
 
 const keyField = "Idempotency-Key"
@@ -41,6 +41,24 @@ type Exchange struct {
 	Error   string              `json:"error,omitempty"`
 }
 
+// String describes the exchange in one line.
+func (e Exchange) String() string {
+	key := "no key"
+	if len(e.Key) > 0 {
+		key = "key " + strings.Join(e.Key, " and ")
+		if len(key) > 60 {
+			key = key[:60] + "…"
+		}
+	}
+	if e.As != "" {
+		key += ", " + e.As
+	}
+	if e.Error != "" {
+		return fmt.Sprintf("%s: %s → %s", key, e.Request, e.Error)
+	}
+	return fmt.Sprintf("%s: %s → %d %s", key, e.Request, e.Status, e.Body)
+}
+
 // answer is the response to a request, or the error.
 type answer struct {
 	status int
@@ -62,12 +80,7 @@ func (a *answer) same(b *answer) bool {
 	if bytes.Equal(a.body, b.body) || a.exact {
 		return bytes.Equal(a.body, b.body)
 	}
-	one, err := idem.HashJSON(a.body)
-	if err != nil {
-		return false
-	}
-	other, err := idem.HashJSON(b.body)
-	return err == nil && one == other
+	return sameJSONValue(a.body, b.body)
 }
 
 // isMarked reports whether the server marked the answer as a replay.
@@ -123,7 +136,7 @@ type sending struct {
 
 // errEnded is the error of a request whose connection ended before an answer. The client does not
 // retry it by itself: the retry would be a repetition that no rule knows of.
-var errEnded = errors.New("the connection ended ahead of an answer")
+var errEnded = errors.New("the connection ended before an answer")
 
 func isHTTP2(conn net.Conn) bool {
 	secure, ok := conn.(*tls.Conn)
@@ -131,9 +144,9 @@ func isHTTP2(conn net.Conn) bool {
 }
 
 // errCut is the error of a request whose connection the client closed on purpose.
-var errCut = errors.New("the connection was cut, as was meant")
+var errCut = errors.New("the client closed the connection on purpose")
 
-var errLimit = fmt.Errorf("more than %d requests would be needed", MaxRequests)
+var errLimit = fmt.Errorf("the run needs more than %d requests", MaxRequests)
 
 // send sends a request and returns the answer, with the part that is shown to people. It fails if
 // the run has sent MaxRequests already.
@@ -247,6 +260,19 @@ func (c *client) shorten(text string) string {
 		text = text[:shownBody] + "…"
 	}
 	return strings.ToValidUTF8(text, "\uFFFD")
+}
+
+// Printable escapes the characters of text that could control a terminal.
+func Printable(text string) string {
+	var b strings.Builder
+	for _, r := range text {
+		if unicode.IsPrint(r) {
+			b.WriteRune(r)
+		} else {
+			b.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
+		}
+	}
+	return b.String()
 }
 
 // hide replaces credentials in text. A server may have echoed them.

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/idem-go/idem/cmd/idem/internal/conform"
+	"github.com/idem-go/idem/cmd/idem-conform/internal/conform"
 )
 
 // keeper is a server that stores the first answer of a key.
@@ -45,14 +45,14 @@ func serve(t *testing.T, k *keeper) string {
 }
 
 // A replay may have its members in another order. Stripe requires equal bytes.
-func TestJSONOfARepetitionCountsByWhatItSays(t *testing.T) {
+func TestRepetition_ComparesJSONByMeaning(t *testing.T) {
 	t.Parallel()
 	address := serve(t, &keeper{answer: func(w http.ResponseWriter, id int, again bool) {
 		if again {
-			fmt.Fprintf(w, `{"placed": true, "id": %d}`, id)
+			fmt.Fprintf(w, `{"placed": true, "at": 1.50e2, "id": %d}`, id)
 			return
 		}
-		fmt.Fprintf(w, `{"id":%d,"placed":true}`, id)
+		fmt.Fprintf(w, `{"id":%d,"placed":true,"at":150}`, id)
 	}})
 	for profile, want := range map[string]conform.Verdict{"ietf": conform.Kept, "acp": conform.Kept, "stripe": conform.Broken} {
 		if got := verdicts(t, options(t, profile, address))["repetition"]; got.Verdict != want {
@@ -61,7 +61,7 @@ func TestJSONOfARepetitionCountsByWhatItSays(t *testing.T) {
 	}
 }
 
-func TestLongKeysThatAreCutOffAreFound(t *testing.T) {
+func TestLongKey_TruncationIsFound(t *testing.T) {
 	t.Parallel()
 	address := serve(t, &keeper{
 		key:    func(key string) string { return strings.Trim(key, `"`)[:min(255, len(strings.Trim(key, `"`)))] },
@@ -72,7 +72,7 @@ func TestLongKeysThatAreCutOffAreFound(t *testing.T) {
 	}
 }
 
-func TestAnswerThatACutHasLostIsFound(t *testing.T) {
+func TestAfterACut_LostBodyIsFound(t *testing.T) {
 	t.Parallel()
 	address := serve(t, &keeper{answer: func(w http.ResponseWriter, id int, _ bool) {
 		w.WriteHeader(http.StatusCreated)

@@ -13,9 +13,9 @@ import (
 func repetition(p *probe) finding {
 	switch {
 	case p.again.err != nil:
-		return verdict("the repetition had no answer: "+p.again.shown.Error, p.first, p.again)
+		return verdict("the repetition got no answer: "+p.again.shown.Error, p.first, p.again)
 	case !p.again.same(p.first):
-		return verdict("the repetition was answered otherwise than the first request", p.first, p.again)
+		return verdict("the repetition and the first request have different answers", p.first, p.again)
 	case !p.canTell():
 		return p.cannotTell(p.first, p.again)
 	}
@@ -49,11 +49,11 @@ func afterACut(p *probe) finding {
 	third := p.settled(key, unique)
 	switch {
 	case !second.ok():
-		return verdict(fmt.Sprintf("the repetition of a request whose caller has gone was answered %d", second.status), gone, second)
+		return verdict(fmt.Sprintf("after the caller disconnected, the repetition was answered with %d", second.status), gone, second)
 	case len(second.body) == 0 && len(p.first.body) > 0:
-		return verdict("the repetition of a request whose caller has gone has an empty body, unlike the answer to the first request", p.first, gone, second)
+		return verdict("after the caller disconnected, the repetition has an empty body, unlike the answer to the first request", p.first, gone, second)
 	case !third.same(second):
-		return verdict("two repetitions of a request whose caller has gone have different answers", gone, second, third)
+		return verdict("after the caller disconnected, two repetitions have different answers", gone, second, third)
 	}
 	return verdict("", gone, second, third)
 }
@@ -73,11 +73,11 @@ func atOnce(p *probe) finding {
 		case a.ok() && executed == nil:
 			executed = a
 		case a.ok() && !a.same(executed):
-			return verdict("two of them have different answers: both were executed", executed, a)
+			return verdict("two requests have different answers: both were executed", executed, a)
 		}
 	}
 	if executed == nil {
-		return verdict("none of them has succeeded", answers[0])
+		return verdict("no request succeeded", answers[0])
 	}
 	for _, a := range answers {
 		if !a.ok() {
@@ -88,7 +88,7 @@ func atOnce(p *probe) finding {
 	}
 	// The answers agree so far. The server must also have stored the one that it gave.
 	if last := p.settled(key, unique); !last.same(executed) {
-		return verdict("the repetition of them was answered otherwise", executed, last)
+		return verdict("a later repetition has another answer", executed, last)
 	}
 	return verdict("", executed)
 }
@@ -96,11 +96,11 @@ func atOnce(p *probe) finding {
 // otherRequest sends another body under the key of the first request, which must be refused.
 func otherRequest(p *probe) finding {
 	if !p.request.hasUnique() {
-		return finding{NotTried, "the body has no " + Unique + " of which another request could be made", nil}
+		return finding{NotTried, "the body has no " + Unique + ", so there is no other request", nil}
 	}
 	other := p.ask(p.key, newUnique())
 	if other.same(p.first) {
-		return verdict("it has the answer of the first request", p.first, other)
+		return verdict("the answer is that of the first request", p.first, other)
 	}
 	return verdict(p.isRefusal(other, p.profile.reused), p.first, other)
 }
@@ -112,7 +112,7 @@ func noKey(p *probe) finding {
 	case p.profile.required:
 		return verdict(p.isRefusal(a, []int{http.StatusBadRequest}), a)
 	case !a.ok():
-		return verdict("it was refused", a)
+		return verdict("the request was refused", a)
 	}
 	return verdict("", a)
 }
@@ -151,16 +151,16 @@ func longKey(p *probe) finding {
 	case a.status >= 400 && a.status < 500:
 		return verdict("", a)
 	case !a.ok():
-		return verdict(fmt.Sprintf("it was answered %d", a.status), a)
+		return verdict(fmt.Sprintf("the answer was %d", a.status), a)
 	}
 	if again := p.ask(start+"a", unique); !again.same(a) {
-		return verdict("it was taken, and its repetition was answered otherwise", a, again)
+		return verdict("the key was accepted, but the repetition has another answer", a, again)
 	}
 	// A server may truncate long keys. It would then take this key, which differs at the end, for
 	// the first one.
 	other := p.ask(start+"b", unique)
 	if other.isMarked() || p.tells && other.same(a) {
-		return verdict("another key that begins like it was given its answer", a, other)
+		return verdict("another key with the same beginning got the same answer", a, other)
 	}
 	return verdict("", a, other)
 }
@@ -174,14 +174,14 @@ func documentedRefusal(p *probe) finding {
 		a = p.ask(p.key, newUnique())
 	}
 	if a.err != nil || a.status < 400 {
-		return finding{NotTried, "there was no refusal to look at", []*answer{a}}
+		return finding{NotTried, "no request was refused", []*answer{a}}
 	}
 	var problem struct {
 		Type string `json:"type"`
 	}
 	isProblem := strings.HasPrefix(a.header.Get("Content-Type"), "application/problem+json") && json.Unmarshal(a.body, &problem) == nil && strings.Contains(problem.Type, "://")
 	if !isProblem && a.header.Get("Link") == "" {
-		return verdict("it has no problem of RFC 9457 with a type that is a link, and no field Link", a)
+		return verdict("the refusal has neither an RFC 9457 problem type that is a link nor a Link field", a)
 	}
 	return verdict("", a)
 }
@@ -207,7 +207,7 @@ func sameJSON(p *probe) finding {
 	body := []byte(p.request.body(p.unique))
 	var object map[string]json.RawMessage
 	if json.Unmarshal(body, &object) != nil {
-		return finding{NotTried, "the body is no object of JSON", nil}
+		return finding{NotTried, "the body is not a JSON object", nil}
 	}
 	ordered, _ := json.Marshal(object) // cannot fail for a map of raw JSON
 	var spaced bytes.Buffer
@@ -220,7 +220,7 @@ func sameJSON(p *probe) finding {
 		a := p.send(p.ctx, p.with(p.key, spelling.body))
 		seen = append(seen, a)
 		if !a.same(p.first) {
-			return verdict("with "+spelling.what+" it has not the answer of the first request", p.first, a)
+			return verdict("with "+spelling.what+" the answer is not that of the first request", p.first, a)
 		}
 	}
 	if !p.canTell() {
@@ -255,16 +255,16 @@ func malformedID(p *probe) finding {
 // the stored answer of the first.
 func principal(p *probe) finding {
 	if p.other == nil {
-		return finding{NotTried, "there is no other principal: give the credential of one with --other-principal", nil}
+		return finding{NotTried, "there is no other principal: give a credential with --other-principal", nil}
 	}
 	s := p.with(p.key, p.request.body(p.unique))
 	s.asOther = true
 	a := p.send(p.ctx, s)
 	switch {
 	case a.isMarked():
-		return verdict("the other principal was given a replay", p.first, a)
+		return verdict("the other principal got a replay", p.first, a)
 	case a.same(p.first) && p.tells:
-		return verdict("the other principal was given the answer of the first one", p.first, a)
+		return verdict("the other principal got the answer of the first", p.first, a)
 	case a.same(p.first) && !p.again.isMarked():
 		return p.cannotTell(p.first, a)
 	}

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/idem-go/idem/cmd/idem/internal/conform"
+	"github.com/idem-go/idem/cmd/idem-conform/internal/conform"
 )
 
 func options(t *testing.T, profile, address string) conform.Options {
@@ -36,7 +36,7 @@ func options(t *testing.T, profile, address string) conform.Options {
 // verdicts returns the verdict of each rule.
 func verdicts(t *testing.T, o conform.Options) map[string]conform.Result {
 	t.Helper()
-	results, err := conform.Test(t.Context(), o, func(string, int, int) {})
+	results, err := conform.Test(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func verdicts(t *testing.T, o conform.Options) map[string]conform.Result {
 }
 
 // A server breaks one rule at a time. Only that rule may be reported as broken.
-func TestEachRuleIsFoundBrokenAlone(t *testing.T) {
+func TestRules_AreFoundBrokenAlone(t *testing.T) {
 	t.Parallel()
 	also := map[string][]string{ // breaking the first rule also breaks these
 		"repetition": {"after-a-cut", "at-once", "same-json", "replay-mark", "long-key"},
@@ -79,7 +79,7 @@ func TestEachRuleIsFoundBrokenAlone(t *testing.T) {
 	}
 }
 
-func TestCodesOfTheProfileAreLookedAt(t *testing.T) {
+func TestCodes_OfTheProfileAreCompared(t *testing.T) {
 	t.Parallel()
 	found := verdicts(t, options(t, "acp", newServer(t, "acp", "codes").URL))
 	for _, rule := range []string{"no-key", "other-request"} {
@@ -90,7 +90,7 @@ func TestCodesOfTheProfileAreLookedAt(t *testing.T) {
 }
 
 // JSON has several spellings of a number and of a letter.
-func TestSameJSON_TellsOneFromOnePointZero(t *testing.T) {
+func TestSameJSON_FindsNumbersComparedAsText(t *testing.T) {
 	t.Parallel()
 	found := verdicts(t, options(t, "acp", newServer(t, "acp", "same-number").URL))
 	if got := found["same-json"]; got.Verdict != conform.Broken || !strings.Contains(got.Why, "1.0 for 1") {
@@ -100,7 +100,7 @@ func TestSameJSON_TellsOneFromOnePointZero(t *testing.T) {
 
 // If all answers are equal and replays are not marked, replays cannot be distinguished from
 // executions.
-func TestWhatCannotBeToldIsNotTried(t *testing.T) {
+func TestRules_NotTriedWithoutDistinctAnswers(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok")) }))
 	t.Cleanup(server.Close)
@@ -116,7 +116,7 @@ func TestWhatCannotBeToldIsNotTried(t *testing.T) {
 }
 
 // The number of requests is limited, and no request goes to another host.
-func TestNoMoreIsSentThanWasSaid(t *testing.T) {
+func TestRequests_AreLimited(t *testing.T) {
 	t.Parallel()
 	for _, profile := range conform.Names() {
 		t.Run(profile, func(t *testing.T) {
@@ -160,27 +160,17 @@ func TestNoMoreIsSentThanWasSaid(t *testing.T) {
 	}
 }
 
-func TestCredentialsAreNotShown(t *testing.T) {
-	t.Parallel()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Location", r.Header.Get("Authorization"))
-		_, _ = fmt.Fprint(w, r.Header)
-	}))
-	t.Cleanup(server.Close)
-	for name, got := range verdicts(t, options(t, "ietf", server.URL)) {
-		if shown := fmt.Sprintf("%+v", got); strings.Contains(shown, "secret") {
-			t.Errorf("%s: %s", name, shown)
-		}
-	}
-}
-
-func TestPartsOfACredentialAreNotShown(t *testing.T) {
+func TestCredentials_AreNotShown(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		credential http.Header
 		says       func(r *http.Request) string
 		secret     string
 	}{
+		"two callers": {
+			http.Header{"Authorization": {"Bearer alice-secret"}},
+			func(r *http.Request) string { return fmt.Sprint(r.Header) }, "secret",
+		},
 		"across the end of what is shown": {
 			http.Header{"Authorization": {"Bearer sk_live_0123456789"}},
 			func(r *http.Request) string { return strings.Repeat(" ", 285) + r.Header.Get("Authorization") }, "sk_",
@@ -221,11 +211,14 @@ func TestPartsOfACredentialAreNotShown(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = fmt.Fprint(w, test.says(r)) }))
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Location", r.Header.Get("Authorization"))
+				_, _ = fmt.Fprint(w, test.says(r))
+			}))
 			t.Cleanup(server.Close)
 			o := options(t, "ietf", server.URL)
 			o.Credential = test.credential
-			o.Other = nil
+			o.Other = http.Header{"Authorization": {"Bearer bob-secret"}}
 			for rule, got := range verdicts(t, o) {
 				if shown := fmt.Sprintf("%+v", got); strings.Contains(shown, test.secret) {
 					t.Errorf("%s: %s", rule, shown)
@@ -236,7 +229,7 @@ func TestPartsOfACredentialAreNotShown(t *testing.T) {
 }
 
 // A misbehaving server does not end the run: each rule has a verdict.
-func TestServersThatDoNotBehaveAreTold(t *testing.T) {
+func TestRun_SurvivesMisbehavingServers(t *testing.T) {
 	t.Parallel()
 	var n atomic.Int64
 	for name, handler := range map[string]http.HandlerFunc{
@@ -272,7 +265,7 @@ func TestServersThatDoNotBehaveAreTold(t *testing.T) {
 	}
 }
 
-func TestInterruptionEndsItAtOnce(t *testing.T) {
+func TestRun_EndsAtInterruption(t *testing.T) {
 	t.Parallel()
 	asked := make(chan struct{}, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -287,12 +280,12 @@ func TestInterruptionEndsItAtOnce(t *testing.T) {
 		<-asked
 		cancel(interrupted)
 	}()
-	if _, err := conform.Test(ctx, options(t, "ietf", server.URL), func(string, int, int) {}); !errors.Is(err, interrupted) {
+	if _, err := conform.Test(ctx, options(t, "ietf", server.URL)); !errors.Is(err, interrupted) {
 		t.Error(err)
 	}
 }
 
-func TestRequestIsReadAsItIsWritten(t *testing.T) {
+func TestReadRequest(t *testing.T) {
 	t.Parallel()
 	r, err := conform.ReadRequest("PUT\nContent-Type: text/plain\r\nX-A: b\n\nan {{unique}}\n\nbody\n")
 	if err != nil || r.Method != http.MethodPut || r.Header.Get("X-A") != "b" || r.Body != "an {{unique}}\n\nbody" {

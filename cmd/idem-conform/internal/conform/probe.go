@@ -60,14 +60,14 @@ type probe struct {
 	tells        bool // executions of equal requests under different keys have different answers
 }
 
-// Test tries all rules of the profile against the server and returns one Result per rule. It calls
-// progress before each rule. If ctx ends, Test returns the results so far and the cause. It also
-// fails if the profile needs a JSON object as the body and the request has none.
-func Test(ctx context.Context, o Options, progress func(rule string, done, of int)) ([]Result, error) {
+// Test tries all rules of the profile against the server and returns one Result per rule. If ctx ends,
+// Test returns the results so far and the cause. It also fails if the profile needs a JSON object
+// as the body and the request has none.
+func Test(ctx context.Context, o Options) ([]Result, error) {
 	if o.Profile.inBody {
 		var object map[string]any
 		if json.Unmarshal([]byte(o.Request.body("x")), &object) != nil {
-			return nil, fmt.Errorf("the profile %s has its key in the body, as request_id: the body has to be an object of JSON", o.Profile.Name)
+			return nil, fmt.Errorf("profile %s puts the key into the body as request_id: the body must be a JSON object", o.Profile.Name)
 		}
 	}
 	p := &probe{client: newClient(&o), ctx: ctx, profile: o.Profile, unique: newUnique()}
@@ -75,8 +75,7 @@ func Test(ctx context.Context, o Options, progress func(rule string, done, of in
 	p.key = p.newKey()
 	p.begin()
 	var results []Result
-	for i, rule := range o.Profile.Rules {
-		progress(rule.Name, i, len(o.Profile.Rules))
+	for _, rule := range o.Profile.Rules {
 		p.rule = rule.Name
 		found := p.impossible()
 		if found == nil {
@@ -112,12 +111,12 @@ func (p *probe) impossible() *finding {
 	if p.first.ok() {
 		return nil
 	}
-	why := fmt.Sprintf("the first request was answered %d: give one with --request that succeeds", p.first.status)
+	why := fmt.Sprintf("the first request was answered with %d: give one with --request that succeeds", p.first.status)
 	switch {
 	case p.first.err != nil:
-		why = "the first request had no answer: " + p.first.shown.Error
+		why = "the first request got no answer: " + p.first.shown.Error
 	case p.first.status >= 300 && p.first.status < 400:
-		why = fmt.Sprintf("the first request was answered %d: redirects are not followed, give the URL that they lead to", p.first.status)
+		why = fmt.Sprintf("the first request was answered with %d: redirects are not followed, so give the target URL", p.first.status)
 	}
 	return &finding{NotTried, why, []*answer{p.first}}
 }
@@ -202,7 +201,7 @@ func (p *probe) canTell() bool { return p.tells || p.again.isMarked() }
 
 // cannotTell returns the finding of a rule that needs canTell.
 func (p *probe) cannotTell(seen ...*answer) finding {
-	return finding{NotTried, "two requests under different keys have the same answer, and replays are not marked: an execution cannot be told from a replay", seen}
+	return finding{NotTried, "two requests under different keys have the same answer, and replays are not marked: a replay looks like an execution", seen}
 }
 
 // isRefusal returns "" if the answer has one of the statuses and, where the profile defines a code
@@ -212,7 +211,7 @@ func (p *probe) isRefusal(a *answer, statuses []int) (wrong string) {
 	case a.err != nil:
 		return "there was no answer: " + a.shown.Error
 	case !slices.Contains(statuses, a.status):
-		return fmt.Sprintf("it was answered %d, not %s", a.status, strings.ReplaceAll(strings.Trim(fmt.Sprint(statuses), "[]"), " ", " or "))
+		return fmt.Sprintf("the answer was %d, not %s", a.status, strings.ReplaceAll(strings.Trim(fmt.Sprint(statuses), "[]"), " ", " or "))
 	}
 	want, ok := p.profile.codes[p.rule]
 	if !ok {

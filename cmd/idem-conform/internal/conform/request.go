@@ -33,10 +33,10 @@ func ReadRequest(text string) (*Request, error) {
 	line, rest, _ := strings.Cut(strings.ReplaceAll(text, "\r\n", "\n"), "\n")
 	words := strings.Fields(line)
 	if len(words) == 0 || !slices.Contains([]string{http.MethodPost, http.MethodPatch, http.MethodPut, http.MethodDelete}, words[0]) {
-		return nil, errors.New("the request begins with its method in a line of its own: POST, PATCH, PUT or DELETE")
+		return nil, errors.New("the first line must be the method: POST, PATCH, PUT or DELETE")
 	}
 	if len(words) > 1 {
-		return nil, fmt.Errorf("there is %q behind the method: the path is that of the URL", words[1])
+		return nil, fmt.Errorf("%q follows the method: the path belongs to the URL", words[1])
 	}
 	fields, body, _ := strings.Cut(rest, "\n\n")
 	header, err := ReadHeader(fields)
@@ -44,7 +44,7 @@ func ReadRequest(text string) (*Request, error) {
 		return nil, err
 	}
 	if header.Get(keyField) != "" {
-		return nil, errors.New("the request has a key of its own: leave Idempotency-Key out, the command makes the keys")
+		return nil, errors.New("the request has an Idempotency-Key: remove it, because the program generates the keys")
 	}
 	return &Request{Method: words[0], Header: header, Body: strings.TrimSuffix(body, "\n")}, nil
 }
@@ -61,7 +61,7 @@ func ReadHeader(text string) (http.Header, error) {
 		name, value, ok := strings.Cut(line, ":")
 		if !ok || name == "" || strings.ContainsAny(name, " \t") {
 			// The line may be a credential, so the error does not show it.
-			return nil, errors.New("a line of the header is no field: write Name: value")
+			return nil, errors.New("a header line is not a field: write Name: value")
 		}
 		header.Add(textproto.TrimString(name), textproto.TrimString(value))
 	}

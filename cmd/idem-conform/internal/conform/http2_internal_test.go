@@ -13,7 +13,7 @@ import (
 )
 
 // A server that refuses streams above its limit has not processed them, so net/http may retry them.
-func TestStreamsThatAServerRefusesAreSentAgain(t *testing.T) {
+func TestRefusedStreams_AreSentAgain(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
