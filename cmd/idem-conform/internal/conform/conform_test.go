@@ -56,11 +56,14 @@ func TestRules_AreFoundBrokenAlone(t *testing.T) {
 	for _, profile := range conform.Names() {
 		p, _ := conform.Find(profile)
 		for _, rule := range append(slices.Clone(p.Rules), conform.Rule{}) {
+			if rule.Name == "after-a-cut" && profile != "ietf" {
+				continue // takes long, and is the same in all profiles
+			}
 			t.Run(profile+" "+rule.Name, func(t *testing.T) {
 				t.Parallel()
 				o := options(t, profile, newServer(t, profile, rule.Name).URL)
 				if rule.Name == "after-a-cut" {
-					o.Timeout = 10 * time.Second // settled asks for this long, and all other requests have to be answered in it
+					o.Timeout = 5 * time.Second // settled asks for this long, and all other requests have to be answered in it
 				}
 				for name, got := range verdicts(t, o) {
 					want := conform.Kept
@@ -118,46 +121,42 @@ func TestRules_NotTriedWithoutDistinctAnswers(t *testing.T) {
 // The number of requests is limited, and no request goes to another host.
 func TestRequests_AreLimited(t *testing.T) {
 	t.Parallel()
-	for _, profile := range conform.Names() {
-		t.Run(profile, func(t *testing.T) {
-			t.Parallel()
-			var sent, now, most atomic.Int64
-			var elsewhere atomic.Bool
-			other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere.Store(true) }))
-			t.Cleanup(other.Close)
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				for n := now.Add(1); n > most.Load(); {
-					most.Store(n)
-				}
-				defer now.Add(-1)
-				if r.URL.Path != "/orders" || r.Method != http.MethodPost {
-					t.Errorf("%s %s", r.Method, r.URL)
-				}
-				if sent.Add(1) > 3 { // later requests are in progress forever
-					w.WriteHeader(http.StatusConflict)
-					return
-				}
-				_, _ = fmt.Fprint(w, sent.Load())
-			}))
-			t.Cleanup(server.Close)
-			o := options(t, profile, server.URL+"/orders")
-			o.Timeout = 2 * time.Second
-			verdicts(t, o)
-			if sent.Load() > conform.MaxRequests || most.Load() > conform.MaxAtOnce {
-				t.Errorf("%s: %d requests, %d at once", profile, sent.Load(), most.Load())
-			}
-			leads := httptest.NewServer(http.RedirectHandler(other.URL, http.StatusTemporaryRedirect))
-			t.Cleanup(leads.Close)
-			for name, got := range verdicts(t, options(t, profile, leads.URL)) {
-				if got.Verdict != conform.NotTried || !strings.Contains(got.Why, "redirect") {
-					t.Errorf("%s: %+v", name, got)
-				}
-			}
-			if elsewhere.Load() {
-				t.Error("another host was asked")
-			}
-		})
+	var sent, now, most atomic.Int64
+	var elsewhere atomic.Bool
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere.Store(true) }))
+	t.Cleanup(other.Close)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for n := now.Add(1); n > most.Load(); {
+			most.Store(n)
+		}
+		defer now.Add(-1)
+		if r.URL.Path != "/orders" || r.Method != http.MethodPost {
+			t.Errorf("%s %s", r.Method, r.URL)
+		}
+		if sent.Add(1) > 3 { // later requests are in progress forever
+			w.WriteHeader(http.StatusConflict)
+			return
+		}
+		_, _ = fmt.Fprint(w, sent.Load())
+	}))
+	t.Cleanup(server.Close)
+	o := options(t, "ietf", server.URL+"/orders")
+	o.Timeout = time.Second
+	verdicts(t, o)
+	if sent.Load() > conform.MaxRequests || most.Load() > conform.MaxAtOnce {
+		t.Errorf("%s: %d requests, %d at once", "ietf", sent.Load(), most.Load())
 	}
+	leads := httptest.NewServer(http.RedirectHandler(other.URL, http.StatusTemporaryRedirect))
+	t.Cleanup(leads.Close)
+	for name, got := range verdicts(t, options(t, "ietf", leads.URL)) {
+		if got.Verdict != conform.NotTried || !strings.Contains(got.Why, "redirect") {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	if elsewhere.Load() {
+		t.Error("another host was asked")
+	}
+
 }
 
 func TestCredentials_AreNotShown(t *testing.T) {

@@ -22,11 +22,13 @@ import (
 
 const keyField = "Idempotency-Key"
 
-// Limits of a run. Bodies are read up to maxBody bytes and reported up to shownBody bytes.
+// Limits of a run. Bodies are read up to maxBody bytes. Their first hiddenBody bytes are searched
+// for credentials, and up to shownBody bytes are reported.
 const (
 	MaxRequests = 200
 	MaxAtOnce   = 64
 	maxBody     = 1 << 20
+	hiddenBody  = 64 << 10
 	shownBody   = 300
 )
 
@@ -255,7 +257,14 @@ func (c *client) exchange(ctx context.Context, s sending, a *answer) error {
 // shorten returns text without credentials, cut to shownBody bytes. It hides credentials before
 // cutting, because the cut could leave a recognizable part of one.
 func (c *client) shorten(text string) string {
+	isLong := len(text) > hiddenBody
+	if isLong { // matching the patterns takes long
+		text = text[:hiddenBody]
+	}
 	text = c.hide(text)
+	if isLong && len(text) < hiddenBody/2 {
+		return "…" // nearly all of it was credentials, and the cut may have left a part of one
+	}
 	if len(text) > shownBody {
 		text = text[:shownBody] + "…"
 	}

@@ -20,9 +20,9 @@ func (c consent) ask(s *session, will string) error {
 		return nil
 	}
 	if !s.InIsTerminal {
-		return refusedError{"nothing was changed: this " + will + "; there is no terminal to ask at, so say --yes"}
+		return refusedError{"nothing was changed: this " + will + "; there is no terminal to ask at, so give --yes"}
 	}
-	fmt.Fprintf(s.Stderr, "This %s.\nGo on? [y/N] ", will)
+	fmt.Fprintf(s.Stderr, "This %s.\nContinue? [y/N] ", will)
 	answer, err := readLine(s.ctx, s)
 	if !strings.HasSuffix(answer, "\n") { // the input ended within the line
 		fmt.Fprintln(s.Stderr)

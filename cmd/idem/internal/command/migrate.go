@@ -216,7 +216,7 @@ func (c *migrateStatusCommand) Run(s *session) error {
 			}
 			rows = append(rows, []string{m.Name, applied})
 		}
-		p.Table([]page.Column{{Name: "MIGRATION"}, {Name: "APPLIED"}}, rows)
+		p.Table(page.Columns("MIGRATION", "APPLIED"), rows)
 	})
 	for _, m := range all {
 		if m.AppliedAt.IsZero() {

@@ -147,8 +147,7 @@ func (c *purgeCommand) text(p *page.Page, r purge.Report) {
 			t.Table, page.Count(t.Deleted), page.Count(t.Kept), page.Count(t.Skipped), page.Count(t.Pages), page.Age(t.Duration), string(t.Ended),
 		})
 	}
-	p.Table([]page.Column{{Name: "TABLE"}, {Name: deleted, Right: true}, {Name: "KEPT", Right: true}, {Name: "SKIPPED", Right: true},
-		{Name: "PAGES", Right: true}, {Name: "TOOK", Right: true}, {Name: "ENDED"}}, rows)
+	p.Table(page.Columns("TABLE", ">"+deleted, ">KEPT", ">SKIPPED", ">PAGES", ">TOOK", "ENDED"), rows)
 	if hidden := hiddenStandbys(r); hidden > 0 {
 		p.Printf("%s\n", page.Wrap(fmt.Sprintf("It did not wait for %d standbys, whose lag this role may not see: GRANT pg_monitor to it.", hidden), "", 100))
 	}

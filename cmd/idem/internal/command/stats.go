@@ -1,11 +1,8 @@
 package command
 
 import (
-	"context"
 	"fmt"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem/cmd/idem/internal/page"
 	"github.com/idem-go/idem/cmd/idem/internal/record"
@@ -31,16 +28,13 @@ func (c *statsCommand) Run(s *session) error {
 	shown := newShownStats(v)
 	if c.Exact {
 		s.progress("counting")
-		err := s.limited(func(ctx context.Context, tx pgx.Tx) (err error) {
-			shown.Counted, err = record.CountAll(ctx, tx)
-			return err
-		})
+		shown.Counted, err = reading(s, record.CountAll)
 		s.progress("")
 		if err != nil {
 			return err
 		}
 	}
-	return s.show(shown, func(p *page.Page) { c.text(p, v, shown.Counted) })
+	return s.show(shown, func(p *page.Page) { statsText(p, v, shown.Counted) })
 }
 
 // readStats reads the figures, within --timeout.
@@ -49,10 +43,7 @@ func readStats(s *session) (stats.Stats, error) {
 	if err != nil {
 		return stats.Stats{}, err
 	}
-	ctx, cancel := s.ctx, context.CancelFunc(func() {})
-	if s.globals.Timeout > 0 {
-		ctx, cancel = context.WithTimeout(s.ctx, time.Duration(s.globals.Timeout))
-	}
+	ctx, cancel := s.bounded()
 	defer cancel()
 	v, err := stats.Read(ctx, pool)
 	if ctx.Err() != nil && s.ctx.Err() == nil {
@@ -138,7 +129,7 @@ func moment(t time.Time) *time.Time {
 	return &t
 }
 
-func (c *statsCommand) text(p *page.Page, v stats.Stats, counted *record.Counts) {
+func statsText(p *page.Page, v stats.Stats, counted *record.Counts) {
 	pairs := []page.Pair{
 		{Name: "records", Value: figure(p, v.Records.Count, page.Count)},
 		{Name: "expired", Value: figure(p, v.Records.Expired, page.Count)},
@@ -159,7 +150,7 @@ func (c *statsCommand) text(p *page.Page, v stats.Stats, counted *record.Counts)
 	for _, s := range counted.States {
 		rows = append(rows, []string{s.State, page.Count(s.Live), page.Count(s.Expired), page.Bytes(s.ResponseBytes)})
 	}
-	p.Table([]page.Column{{Name: "COUNTED"}, {Name: "LIVE", Right: true}, {Name: "EXPIRED", Right: true}, {Name: "RESPONSES", Right: true}}, rows)
+	p.Table(page.Columns("COUNTED", ">LIVE", ">EXPIRED", ">RESPONSES"), rows)
 	if len(counted.Sealed) == 0 || len(counted.Sealed) == 1 && counted.Sealed[0].Key == "" {
 		return
 	}
@@ -172,7 +163,7 @@ func (c *statsCommand) text(p *page.Page, v stats.Stats, counted *record.Counts)
 		}
 		rows = append(rows, []string{key, page.Count(s.Records)})
 	}
-	p.Table([]page.Column{{Name: "SEALED WITH"}, {Name: "RECORDS", Right: true}}, rows)
+	p.Table(page.Columns("SEALED WITH", ">RECORDS"), rows)
 }
 
 // figure formats a number. It marks an estimate, and adds what the estimate is based on.
@@ -202,7 +193,7 @@ func purging(p *page.Page, v stats.Stats) string {
 	sweep := v.Purge.Sweep("records")
 	text := "no sweep has finished yet"
 	if !sweep.LastFinishedAt.IsZero() {
-		text = "a sweep finished " + relative(sweep.LastFinishedAt, v.ReadAt) + ", and deleted " + page.Count(sweep.LastDeleted)
+		text = "a sweep finished " + page.Relative(sweep.LastFinishedAt, v.ReadAt) + ", and deleted " + page.Count(sweep.LastDeleted)
 	}
 	if sweep.InProgress && sweep.TotalPages > 0 {
 		share := fmt.Sprintf("%d %%", min(100, 100*sweep.Pages/sweep.TotalPages))

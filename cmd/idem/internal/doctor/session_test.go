@@ -14,34 +14,57 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// withSettings returns the same database with other settings for new sessions.
-func (w *ward) withSettings(settings map[string]string) *ward {
-	w.t.Helper()
-	return wardAt(w.t, w.with(func(u *url.URL) {
-		query := u.Query()
-		for name, value := range settings {
-			query.Set(name, value)
-		}
-		u.RawQuery = query.Encode()
-	}))
-}
-
-func TestDoctorFindsSettingsThatHoldKeysForLong(t *testing.T) {
+func TestDoctor_FindsSettings(t *testing.T) {
 	t.Parallel()
 	w := newWard(t)
-	w.finds("idle-in-transaction", doctor.Warning, "is off", "idle_in_transaction_session_timeout = '60s'")
-	w.withSettings(map[string]string{"idle_in_transaction_session_timeout": "2s"}).finds("idle-in-transaction", doctor.Warning, "is 2 s", "raise it")
-	w.withSettings(map[string]string{"idle_in_transaction_session_timeout": "1min"}).quiet("idle-in-transaction")
-
-	w.withSettings(map[string]string{"tcp_keepalives_idle": "7200"}).finds("keepalives", doctor.Warning, "has vanished after 2 h", "tcp_keepalives_idle = 60s")
-	w.withSettings(map[string]string{
-		"tcp_keepalives_idle": "60", "tcp_keepalives_interval": "10", "tcp_keepalives_count": "6", "client_connection_check_interval": "5s",
-	}).quiet("keepalives")
-
-	w.quiet("timeouts")
-	w.withSettings(map[string]string{"lock_timeout": "200ms"}).finds("timeouts", doctor.Warning, "lock_timeout is 200 ms", "raise")
-	w.quiet("isolation")
-	w.withSettings(map[string]string{"default_transaction_isolation": "serializable"}).finds("isolation", doctor.Note, "serializable")
+	keepalives := "tcp_keepalives_idle=60 tcp_keepalives_interval=10 tcp_keepalives_count=6 client_connection_check_interval=5s"
+	for _, test := range []struct {
+		settings, check string
+		level           doctor.Level // empty if the check is quiet
+		says            []string
+	}{
+		{"", "idle-in-transaction", doctor.Warning, []string{"is off", "idle_in_transaction_session_timeout = '60s'"}},
+		{"idle_in_transaction_session_timeout=2s", "idle-in-transaction", doctor.Warning, []string{"is 2 s", "raise it"}},
+		{"idle_in_transaction_session_timeout=1min", "idle-in-transaction", "", nil},
+		{"tcp_keepalives_idle=7200", "keepalives", doctor.Warning, []string{"2 h", "tcp_keepalives_idle = 60s"}},
+		{keepalives, "keepalives", "", nil},
+		{"", "timeouts", "", nil},
+		{"lock_timeout=200ms", "timeouts", doctor.Warning, []string{"lock_timeout is 200 ms", "raise"}},
+		{"", "isolation", "", nil},
+		{"default_transaction_isolation=serializable", "isolation", doctor.Note, []string{"serializable"}},
+		{"synchronous_commit=off", "synchronous-commit", doctor.Warning, []string{"is off", "synchronous_commit = on"}},
+		{"synchronous_commit=local", "synchronous-commit", doctor.Warning, []string{"failover may lose"}},
+		{"synchronous_commit=on", "synchronous-commit", "", nil},
+		// The standby that this server waits for does not exist.
+		{"synchronous_commit=on", "synchronous-standby", doctor.Problem, []string{"ghost", "ErrOutcomeUnknown"}},
+		{"", "durability", doctor.Problem, []string{"fsync is off", "fsync = on"}},
+		{"", "primary", "", nil},
+		{"default_transaction_read_only=on", "primary", doctor.Problem, []string{"25006", "RESET default_transaction_read_only"}},
+		{"", "encoding", "", nil},
+	} {
+		changed := wardAt(t, w.with(func(u *url.URL) {
+			query := u.Query()
+			for _, setting := range strings.Fields(test.settings) {
+				name, value, _ := strings.Cut(setting, "=")
+				query.Set(name, value)
+			}
+			u.RawQuery = query.Encode()
+		}))
+		if test.level == "" {
+			changed.quiet(test.check)
+		} else {
+			changed.finds(test.check, test.level, test.says...)
+		}
+		changed.pool.Close()
+	}
+	w.quiet("clock")
+	for _, difference := range []time.Duration{-time.Minute, time.Minute} {
+		w.opts.Now = func() time.Time { return time.Now().Add(difference) }
+		w.finds("clock", doctor.Warning, "differ by", "NTP")
+	}
+	w.quiet("server-version")
+	w.opts.Limits.OldestServer = 990000
+	w.finds("server-version", doctor.Problem, "PostgreSQL 1", "upgrade")
 }
 
 // The role of the program is seldom the role that runs the doctor.
@@ -64,28 +87,9 @@ func TestDoctorReadsTheSettingsOfTheRoleItIsAskedAbout(t *testing.T) {
 	w.finds("timeouts", doctor.Warning, "lock_timeout is 200 ms for the role "+w.opts.Role)
 }
 
-func TestDoctorFindsSettingsThatLoseWhatWasAnswered(t *testing.T) {
-	t.Parallel()
-	w := newWard(t)
-	w.withSettings(map[string]string{"synchronous_commit": "off"}).finds("synchronous-commit", doctor.Warning, "is off", "synchronous_commit = on")
-	w.withSettings(map[string]string{"synchronous_commit": "local"}).finds("synchronous-commit", doctor.Warning, "a failover may lose")
-	w.withSettings(map[string]string{"synchronous_commit": "on"}).quiet("synchronous-commit")
-	// The standby that this server waits for does not exist.
-	w.withSettings(map[string]string{"synchronous_commit": "on"}).finds("synchronous-standby", doctor.Problem, "ghost", "ErrOutcomeUnknown")
-	w.finds("durability", doctor.Problem, "fsync is off", "fsync = on")
-}
-
-func TestDoctorFindsAConnectionThatMayNotWrite(t *testing.T) {
-	t.Parallel()
-	w := newWard(t)
-	w.quiet("primary")
-	w.withSettings(map[string]string{"default_transaction_read_only": "on"}).finds("primary", doctor.Problem, "25006", "RESET default_transaction_read_only")
-}
-
 func TestDoctorFindsAnEncodingThatCannotWriteEveryKey(t *testing.T) {
 	t.Parallel()
 	w := newWard(t)
-	w.quiet("encoding")
 	latin := latinDSN(t, w)
 	wardAt(t, latin).finds("encoding", doctor.Problem, "LATIN1", "UTF8")
 }
@@ -203,24 +207,6 @@ func TestDoctorFindsConnectionsRunningOut(t *testing.T) {
 	sessionAt(t, app)
 	sessionAt(t, app)
 	w.finds("connections", doctor.Warning, "2 of the 2 connections that the role "+w.opts.Role, "CONNECTION LIMIT")
-}
-
-func TestDoctorFindsClocksThatDiffer(t *testing.T) {
-	t.Parallel()
-	w := newWard(t)
-	w.quiet("clock")
-	for _, difference := range []time.Duration{-time.Minute, time.Minute} {
-		w.opts.Now = func() time.Time { return time.Now().Add(difference) }
-		w.finds("clock", doctor.Warning, "differ by", "NTP")
-	}
-}
-
-func TestDoctorFindsAServerThatIsTooOld(t *testing.T) {
-	t.Parallel()
-	w := newWard(t)
-	w.quiet("server-version")
-	w.opts.Limits.OldestServer = 990000
-	w.finds("server-version", doctor.Problem, "PostgreSQL 1", "upgrade")
 }
 
 func TestDoctorTellsAPoolerAndItsMode(t *testing.T) {

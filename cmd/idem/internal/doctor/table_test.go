@@ -15,7 +15,7 @@ func TestDoctorFindsATableThatIsMostlyEmptyOrDead(t *testing.T) {
 	w.exec("ALTER TABLE idem.records SET (autovacuum_enabled = off)", `
 		INSERT INTO idem.records (scope, key, hash, execution_id, created_at, expires_at, state, status, body)
 		SELECT 'tenant', md5(n::text), '\x00', gen_random_uuid(), now(), now(), 'completed', 200, convert_to(repeat(md5(n::text), 3), 'UTF8')
-		FROM generate_series(1, 20000) n`, "ANALYZE idem.records")
+		FROM generate_series(1, 6000) n`, "ANALYZE idem.records")
 	w.quiet("bloat")
 	w.quiet("index-bloat")
 	w.quiet("dead-rows")

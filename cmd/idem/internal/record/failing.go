@@ -9,16 +9,16 @@ import (
 
 // Consumer is the backlog of a consumer: its failing messages and its dead letters.
 type Consumer struct {
-	Name         string
-	Failing      int64
-	FailingSince *time.Time // the first failure of the oldest failing message
-	NextAt       *time.Time // the earliest next attempt
-	Attempts     int        // the maximum over the failing messages
-	Dead         int64
-	Redrives     int64 // dead letters that are to be retried
-	DeadSince    *time.Time
+	Name         string     `json:"consumer"`
+	Failing      int64      `json:"failing"`
+	FailingSince *time.Time `json:"failing_since"` // the first failure of the oldest failing message
+	NextAt       *time.Time `json:"next_at"`       // the earliest next attempt
+	Attempts     int        `json:"most_attempts"` // the maximum over the failing messages
+	Dead         int64      `json:"dead_letters"`
+	Redrives     int64      `json:"redrives"` // dead letters that are to be retried
+	DeadSince    *time.Time `json:"dead_since"`
 
-	Now time.Time // the clock of the database
+	Now time.Time `json:"-"` // the clock of the database
 }
 
 // Consumers returns each consumer that has failing messages or dead letters, by name. It does not
@@ -42,14 +42,16 @@ func Consumers(ctx context.Context, tx pgx.Tx) ([]Consumer, error) {
 
 // Failing is a message that a consumer has failed to handle and will retry.
 type Failing struct {
-	Consumer, Source, ID string
-	Key                  string
-	Since                time.Time
-	Attempts             int
-	Hindered             int        // failed attempts that do not count, such as a lock timeout
-	NextAt               *time.Time // nil while an attempt has begun and has no recorded end
+	Consumer string     `json:"consumer"`
+	Source   string     `json:"source"`
+	ID       string     `json:"id"`
+	Key      string     `json:"key"`
+	Since    time.Time  `json:"since"`
+	Attempts int        `json:"attempts"`
+	Hindered int        `json:"hindered,omitempty"` // failures that do not count, such as a lock timeout
+	NextAt   *time.Time `json:"next_at"`            // nil while an attempt has begun and has no recorded end
 
-	Now time.Time // the clock of the database
+	Now time.Time `json:"-"` // the clock of the database
 }
 
 // FailingMessages returns up to limit failing messages, the earliest failure first. An empty

@@ -10,14 +10,16 @@ import (
 // Holder is a session whose transaction has written to idem.records. It holds the keys that it has
 // claimed. A field that the role may not read is zero.
 type Holder struct {
-	PID         int32
-	Application string
-	Role        string
-	State       string        // as in pg_stat_activity
-	Waiting     string        // the wait event, if it waits
-	Since       time.Duration // the age of its transaction
-	Visible     bool          // whether the role may read the details of the session
-	Blocker     *Blocker      // the root of its chain of blockers; nil if it waits for no lock
+	PID         int32         `json:"pid"`
+	Application string        `json:"application_name"`
+	Role        string        `json:"role"`
+	State       string        `json:"state"`                 // as in pg_stat_activity
+	Waiting     string        `json:"waiting_for,omitempty"` // the wait event, if it waits
+	Since       time.Duration `json:"-"`                     // the age of its transaction
+	Seconds     *float64      `json:"seconds"`               // Since in seconds; nil if not Visible
+	Visible     bool          `json:"-"`                     // whether the role may read the details of the session
+	// Blocker is the root of the chain of blockers, or nil if the session waits for no lock.
+	Blocker *Blocker `json:"blocked_by,omitempty"`
 }
 
 // sessions is the beginning of a query for the sessions that hold certain locks. The caller appends
@@ -72,6 +74,8 @@ func scanHolder(row pgx.CollectableRow) (Holder, error) {
 	var h Holder
 	var seconds float64
 	err := row.Scan(&h.PID, &h.Application, &h.Role, &h.State, &h.Waiting, &seconds, &h.Visible)
-	h.Since = time.Duration(seconds * float64(time.Second))
+	if h.Since = time.Duration(seconds * float64(time.Second)); h.Visible {
+		h.Seconds = &seconds
+	}
 	return h, err
 }

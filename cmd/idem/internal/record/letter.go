@@ -15,20 +15,22 @@ import (
 // Letter is a dead letter. Payload and Headers are set only if the caller asked to reveal them.
 type Letter struct {
 	db.LetterName
-	Key, Type     string
-	Class, Reason string
-	Attempts      int
-	SealedBy      string
-	AddedAt       time.Time
-	DiedAt        time.Time
-	RedriveAt     *time.Time // since when it may be retried; nil if it was not redriven
-	PayloadBytes  int64
-	HeaderBytes   int64
+	Key          string     `json:"key"`
+	Type         string     `json:"type"`
+	Class        string     `json:"class"`
+	Reason       string     `json:"reason,omitempty"`
+	Attempts     int        `json:"attempts"`
+	AddedAt      time.Time  `json:"added_at"`
+	DiedAt       time.Time  `json:"died_at"`
+	RedriveAt    *time.Time `json:"redrive_at"` // since when it may be retried; nil if it was not redriven
+	SealedBy     string     `json:"sealed_by,omitempty"`
+	HeaderBytes  int64      `json:"header_bytes"`
+	PayloadBytes int64      `json:"payload_bytes"`
 
-	Payload []byte // nil unless revealed
-	Headers string
+	Payload []byte `json:"-"` // nil unless revealed
+	Headers string `json:"-"`
 
-	Now time.Time // the clock of the database
+	Now time.Time `json:"-"` // the clock of the database
 }
 
 // LetterFilter selects dead letters. An empty field selects all.

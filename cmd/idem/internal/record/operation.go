@@ -15,33 +15,41 @@ import (
 
 // Operation is a row of idem.operations. Timeline adds its input.
 type Operation struct {
-	ID, Scope, Key, Name string
-	State                string
-	Step                 string // in progress, waited for, or at which the operation parked
-	Undoing, Canceled    bool
-	Kind                 string // the kind of the step at Seq
-	Begun                string // the name of the step at Seq, as stored
-	Epoch, Seq, Attempts int
-	Reason, ReasonText   string // the code and its text; empty unless the operation is parked
-	LastError            *LastError
-	Since, WakeAt        time.Time
-	Attended             bool // a running process executes it
-	CreatedAt            time.Time
-	EndedAt              *time.Time
-	Parent               string // the operation that awaits it; empty if it is no child
-	Input                Value  // set by Timeline
+	ID         string     `json:"operation_id"`
+	Name       string     `json:"name"`
+	Scope      string     `json:"scope"`
+	Key        string     `json:"key"`
+	State      string     `json:"state"`
+	Step       string     `json:"step"` // in progress, waited for, or at which the operation parked
+	Undoing    bool       `json:"undoing"`
+	Canceled   bool       `json:"canceled"`
+	Attempts   int        `json:"attempts"`
+	Since      time.Time  `json:"since"`
+	WakeAt     time.Time  `json:"wake_at"`
+	Attended   bool       `json:"attended"` // a running process executes it
+	CreatedAt  time.Time  `json:"created_at"`
+	EndedAt    *time.Time `json:"ended_at"`
+	Reason     string     `json:"reason,omitempty"` // the code; empty unless the operation is parked
+	ReasonText string     `json:"reason_text,omitempty"`
+	LastError  *LastError `json:"last_error,omitempty"`
+	Parent     string     `json:"parent,omitempty"` // the operation that awaits it; empty if it is no child
 
-	Now time.Time // the clock of the database
+	Epoch int       `json:"-"`
+	Seq   int       `json:"-"`
+	Kind  string    `json:"-"` // the kind of the step at Seq
+	Begun string    `json:"-"` // the name of the step at Seq, as stored
+	Input Value     `json:"-"` // set by Timeline
+	Now   time.Time `json:"-"` // the clock of the database
 }
 
 // LastError is the last error of an operation: of an attempt at a call or an undo, or of a run of
 // its function.
 type LastError struct {
-	Step    string // empty if the function returned the error
-	Attempt int
-	At      time.Time
-	NextAt  *time.Time // the next attempt; nil if there is none
-	Text    string     // "sealed" until Open decrypts it
+	Step    string     `json:"step,omitempty"` // empty if the function returned the error
+	Attempt int        `json:"attempt"`
+	At      time.Time  `json:"at"`
+	NextAt  *time.Time `json:"next_at,omitempty"` // the next attempt; nil if there is none
+	Text    string     `json:"text"`              // "sealed" until Open decrypts it
 	stored  []byte
 }
 
