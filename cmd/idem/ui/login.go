@@ -117,7 +117,7 @@ func (s *site) login(w http.ResponseWriter, r *http.Request) {
 		defer func() { <-s.logins }()
 	case <-timer.C:
 		w.Header().Set("Retry-After", "10")
-		s.refuse(w, r, problem{http.StatusTooManyRequests, "Too many logins are being tried at this moment.", "Try again in some seconds."})
+		s.refuse(w, r, problem{http.StatusTooManyRequests, "Too many people are logging in.", "Try again in some seconds."})
 		return
 	case <-r.Context().Done():
 		return
@@ -126,9 +126,9 @@ func (s *site) login(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case !s.knows(strings.TrimSpace(r.PostFormValue("token"))):
 		time.Sleep(wrongTokenPause)
-		s.refuse(w, r, problem{http.StatusForbidden, "That is not the token.", "The process that serves this page has printed it at its start, or has it from IDEM_UI_TOKEN."})
+		s.refuse(w, r, problem{http.StatusForbidden, "That is not the token.", "The process that serves this page printed the token at its start, or has it from IDEM_UI_TOKEN."})
 	case person == "" || len(person) > longestName:
-		s.refuse(w, r, problem{http.StatusBadRequest, "The page needs a name of at most 100 characters.", "The name is stored with each change: idem audit shows it."})
+		s.refuse(w, r, problem{http.StatusBadRequest, "The page needs a name of at most 100 characters.", "The name is stored with each change, and idem audit shows it."})
 	default:
 		s.setCookie(w, r, s.ticket(person), int(cookieLife.Seconds()))
 		seeOther(w, "./")

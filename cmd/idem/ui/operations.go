@@ -139,7 +139,7 @@ func openErrors(_ context.Context, s *site, data any) (any, error) {
 func operationID(text string) (string, error) {
 	var id pgtype.UUID
 	if id.Scan(text) != nil {
-		return "", problemError{problem{http.StatusNotFound, "That is no operation id.", "An operation id is a UUID: the log, a record and idem operation list tell it."}}
+		return "", problemError{problem{http.StatusNotFound, "That is not an operation id.", "An operation id is a UUID, as in a log or in idem operation list."}}
 	}
 	return id.String(), nil
 }

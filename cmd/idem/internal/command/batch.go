@@ -74,7 +74,7 @@ func change[T any](s *session, b *batch, found []T, c *changing[T]) error {
 	if err := b.ask(s, c.will+" "+described); err != nil {
 		return err
 	}
-	ctx := b.onRecord(s)
+	ctx := b.withReason(s)
 	changed := []T{}
 	var skipped skippedError
 	for i := range found {

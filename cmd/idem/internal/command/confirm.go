@@ -9,7 +9,7 @@ import (
 
 // consent has the flag that answers the confirmation of a change.
 type consent struct {
-	Yes bool `short:"y" help:"Do it without asking."`
+	Yes bool `short:"y" help:"Do not ask for confirmation."`
 }
 
 // ask says what the command will do, and waits for the answer. It returns nil if the person agrees,

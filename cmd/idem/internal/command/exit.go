@@ -19,9 +19,9 @@ const (
 	exitDone     = 0 // done, or nothing found
 	exitFailed   = 1 // failed
 	exitUsage    = 2 // invalid arguments
-	exitFound    = 3 // doctor, verify, stuck, migrate status and conform found something
+	exitFound    = 3 // doctor, verify, stuck and migrate status found something
 	exitNoRecord = 4 // no such record, operation, dead letter or relay
-	exitRefused  = 5 // nothing was changed: not agreed to, or the state does not allow it
+	exitRefused  = 5 // nothing was changed: not confirmed, or the state does not allow it
 
 	// exitUnknown means that a command found nothing but could not check everything, or that a
 	// standby was asked for what only the primary knows.
@@ -125,17 +125,17 @@ func explained(err error) error {
 func remedyOf(err *pgconn.PgError) string {
 	switch err.Code {
 	case "42P01", "3F000", "42703": // undefined_table, invalid_schema_name, undefined_column
-		return "the schema of idem is missing or out of date here: run idem migrate up, or check the address"
+		return "the schema of idem is missing or out of date in this database: run idem migrate up, or check the address"
 	case "42501": // insufficient_privilege
-		return "this role may not: see what it lacks with idem doctor, or connect as another with -U; a change takes INSERT on idem.audit as well"
+		return "this role lacks a privilege: see which with idem doctor, or connect as another role with -U; a change also needs INSERT on idem.audit"
 	case "57014": // query_canceled
-		return "the statement took longer than --timeout allows: narrow it down with --scope, or raise --timeout"
+		return "the statement took longer than --timeout: use --scope or another filter, or raise --timeout"
 	case "55P03": // lock_not_available
-		return "another session holds a lock on it: try again, or see who with idem stuck"
+		return "another session holds a lock on it: try again, or see which session with idem stuck"
 	case "25006": // read_only_sql_transaction
 		return "this is a standby or a read-only connection: connect to the primary"
 	case "57P01", "57P02", "57P03": // admin_shutdown, crash_shutdown, cannot_connect_now
-		return "the server is going down or coming up: try again"
+		return "the server is starting or stopping: try again"
 	}
 	return ""
 }

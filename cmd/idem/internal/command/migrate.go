@@ -15,14 +15,14 @@ import (
 )
 
 type migrateCommand struct {
-	Up     migrateUpCommand     `cmd:"" help:"Apply what is missing."`
-	Down   migrateDownCommand   `cmd:"" help:"Take the latest migration back, with the data that it holds."`
+	Up     migrateUpCommand     `cmd:"" help:"Apply the missing migrations."`
+	Down   migrateDownCommand   `cmd:"" help:"Undo the latest migration, and delete its data."`
 	Status migrateStatusCommand `cmd:"" help:"List the migrations. The exit code is 3 if one is missing."`
 }
 
 func (migrateCommand) Help() string {
-	return `The migrations are those of package migrations, in a version table of their own: public.idem_goose_version. Any number of processes may
-run them at once, also through a pooler: one works, the others wait.
+	return `The migrations are those of package migrations. Their version table is public.idem_goose_version. Any number of processes may run them at
+once, also through a pooler: one works, and the others wait.
 
 Example: idem migrate up --yes`
 }
@@ -41,7 +41,7 @@ type (
 
 // owner has the flag for the role that owns the tables.
 type owner struct {
-	Role string `placeholder:"ROLE" help:"Act as this role, which then owns the schema: one that may not log in, and that yours is a member of."`
+	Role string `placeholder:"ROLE" help:"Act as this role, which then owns the schema. Your role must be a member of it."`
 }
 
 func (migrateUpCommand) Help() string {
@@ -149,8 +149,8 @@ func lost(s *session, db *sql.DB) error {
 	if err := db.QueryRowContext(s.ctx, "SELECT to_regclass('idem.records') IS NOT NULL").Scan(&there); err != nil || there {
 		return err
 	}
-	return refusedError{"nothing was applied: the table public.idem_goose_version says that all migrations are applied, and there is no idem.records. " +
-		"Restore the schema idem from a backup; or, if its records are gone for good, DROP TABLE public.idem_goose_version and run this again"}
+	return refusedError{"nothing was applied: by the table public.idem_goose_version all migrations are applied, but there is no idem.records. " +
+		"Restore the schema idem from a backup; or, if its records are lost, DROP TABLE public.idem_goose_version and run the command again"}
 }
 
 func names(all []migrate.Migration) string {
@@ -181,7 +181,7 @@ func (c *migrateDownCommand) Run(s *session) error {
 	if latest == nil {
 		return s.show(newShownMigrations(nil), func(p *page.Page) { p.Printf("nothing to do: no migration is applied\n") })
 	}
-	if err := c.ask(s, fmt.Sprintf("takes %s back, with all data in what it has made; a key whose record is gone is new, and a retry executes again", latest.Name)); err != nil {
+	if err := c.ask(s, fmt.Sprintf("undoes %s and deletes all data in its tables; a key without a record is new, and a retry executes again", latest.Name)); err != nil {
 		return err
 	}
 	undone, err := migrate.Down(unbroken(s), db, migrations.FS)
@@ -192,7 +192,7 @@ func (c *migrateDownCommand) Run(s *session) error {
 	if undone != nil {
 		list = append(list, *undone)
 	}
-	return s.show(newShownMigrations(list), func(p *page.Page) { p.Printf("took back %s\n", names(list)) })
+	return s.show(newShownMigrations(list), func(p *page.Page) { p.Printf("undid %s\n", names(list)) })
 }
 
 // Run lists the migrations. It returns errFound if one is pending.

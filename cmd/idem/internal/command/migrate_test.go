@@ -67,9 +67,9 @@ func TestMigrateBringsTheSchemaUpAndTakesItBack(t *testing.T) {
 	d.idem("list").want(t, 0, "no records")
 
 	last := all[len(all)-1]
-	d.idem("migrate", "down").want(t, 5, "takes "+last+" back", "a retry executes again")
+	d.idem("migrate", "down").want(t, 5, "undoes "+last, "a retry executes again")
 	for i := range all {
-		d.idem("migrate", "down", "-y").want(t, 0, "took back "+all[len(all)-1-i])
+		d.idem("migrate", "down", "-y").want(t, 0, "undid "+all[len(all)-1-i])
 	}
 	d.idem("migrate", "down", "-y").want(t, 0, "nothing to do")
 	d.idem("list").want(t, 1, "idem migrate up")

@@ -21,7 +21,7 @@ func TestPurgeSaysWhatItWouldDoBeforeItDoesIt(t *testing.T) {
 	if said := spaced(dry.stdout); !strings.Contains(said, "TABLE WOULD DELETE KEPT SKIPPED PAGES TOOK ENDED\nrecords 1 4 0 1 ") {
 		t.Errorf("said:\n%s", dry.stdout)
 	}
-	d.idem("purge").want(t, 5, "deletes what expired more than 1 h ago", "--yes")
+	d.idem("purge").want(t, 5, "deletes rows that expired more than 1 h ago", "--yes")
 	if got := d.count(); got != before {
 		t.Fatalf("%d records, there were %d", got, before)
 	}

@@ -128,11 +128,11 @@ func TestStatsTellASweepUnderWayFromOneThatWasLeft(t *testing.T) {
 	d := newDesk(t)
 	d.idem("stats").want(t, 0, "no sweep has finished yet")
 	d.exec("INSERT INTO idem.sweeps (name, started_at, progressed_at, pages, total_pages, sweeper, seen_at) VALUES ('records', now(), now(), 1, 2, gen_random_uuid(), now())")
-	d.idem("stats").want(t, 0, "one is under way, 50 %")
+	d.idem("stats").want(t, 0, "a sweep is in progress, 50 %")
 	d.idem("stats", "--json").want(t, 0, `"under_way": true`)
 	for _, left := range []string{"UPDATE idem.sweeps SET seen_at = now() - interval '1 h'", "UPDATE idem.sweeps SET sweeper = NULL, seen_at = NULL"} {
 		d.exec(left)
-		d.idem("stats").want(t, 0, "one was left at 50 %, and no process continues it")
+		d.idem("stats").want(t, 0, "a sweep stopped at 50 %, and no process continues it")
 		d.idem("stats", "--json").want(t, 0, `"under_way": false`)
 	}
 	d.exec("ALTER TABLE idem.sweeps RENAME TO away")

@@ -13,7 +13,7 @@ import (
 )
 
 type stuckCommand struct {
-	Older span `default:"1m" placeholder:"SPAN" help:"How long a transaction may hold a key. Default: ${default}."`
+	Older span `default:"1m" placeholder:"SPAN" help:"Time that a transaction may hold a key. Default: ${default}."`
 	Scan  bool `help:"Scan the table for records that were left behind, whatever its size."`
 	fullFlag
 	sealKeys
@@ -27,6 +27,9 @@ table was not scanned.
 
 Example: idem stuck --older 5m --scan`
 }
+
+// mostStuck is the maximum number of sessions that are listed.
+const mostStuck = 1000
 
 // scanUpTo is the size up to which a table is walked without --scan.
 const scanUpTo = 64 << 20
@@ -81,7 +84,7 @@ func (f *stuck) any() bool {
 // because they have no index.
 func (c *stuckCommand) read(ctx context.Context, tx pgx.Tx, found *stuck) error {
 	old := time.Duration(c.Older)
-	held, err := record.Holders(ctx, tx, old)
+	held, err := record.Holders(ctx, tx, old, mostStuck)
 	if err != nil {
 		return err
 	}
@@ -122,13 +125,13 @@ func printHolders(p *page.Page, held []record.Holder) {
 	}
 	p.Printf("%s\n", p.Bold("Transactions that hold keys"))
 	(&table[record.Holder]{
-		columns: page.Columns(">PID", ">FOR", "ROLE", "APPLICATION", "STATE", "WAITS FOR"),
+		columns: page.Columns(">PID", ">FOR", ">KEYS", "ROLE", "APPLICATION", "STATE", "WAITS FOR"),
 		row: func(_ *page.Page, h *record.Holder) []string {
 			age := "?"
 			if h.Visible {
 				age = page.Age(h.Since)
 			}
-			return []string{fmt.Sprint(h.PID), age, page.Safe(h.Role), page.Safe(h.Application), h.State, h.Waiting}
+			return []string{fmt.Sprint(h.PID), age, fmt.Sprint(h.Keys), page.Safe(h.Role), page.Safe(h.Application), h.State, h.Waiting}
 		},
 	}).print(p, held)
 	for _, h := range held {

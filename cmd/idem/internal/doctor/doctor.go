@@ -217,7 +217,7 @@ func (e *exam) adviceOn(code string) string {
 	case "42P01", "42703":
 		return "run idem migrate up"
 	case "57014", "55P03":
-		return "try again when the server has less to do, or no session holds a lock on the table"
+		return "try again when the server is less busy, or when no session locks the table"
 	}
 	return "see the log of the server"
 }
@@ -246,9 +246,19 @@ func (e *exam) one(sql string, args []any, into ...any) error {
 
 // texts runs sql and returns its only column.
 func (e *exam) texts(sql string, args ...any) ([]string, error) {
-	rows, err := e.tx.Query(e.ctx, sql, args...)
-	if err != nil {
-		return nil, err
-	}
+	rows, _ := e.tx.Query(e.ctx, sql, args...) // CollectRows returns the error
 	return pgx.CollectRows(rows, pgx.RowTo[string])
+}
+
+// structs runs sql and returns its rows, whose columns are the fields of T.
+func structs[T any](e *exam, sql string, args ...any) ([]T, error) {
+	rows, _ := e.tx.Query(e.ctx, sql, args...) // CollectRows returns the error
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[T])
+}
+
+// each runs sql, scans each row into the pointers, and calls add.
+func (e *exam) each(sql string, args []any, into []any, add func()) error {
+	rows, _ := e.tx.Query(e.ctx, sql, args...) // ForEachRow returns the error
+	_, err := pgx.ForEachRow(rows, into, func() error { add(); return nil })
+	return err
 }

@@ -3,7 +3,6 @@ package doctor_test
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -30,7 +29,7 @@ func TestDoctorFindsAnOutboxThatNobodyEmpties(t *testing.T) {
 	w.quiet("relay")
 	w.quiet("outbox-age")
 	w.addMessage()
-	w.finds("relay", doctor.Warning, "no relay is there", "outbox.Relay", "Debezium")
+	w.finds("relay", doctor.Warning, "no relay runs", "outbox.Relay", "Debezium")
 	w.quiet("outbox-age")
 	w.exec("UPDATE idem.outbox SET created_at = now() - interval '12 min'")
 	w.finds("outbox-age", doctor.Warning, "for 12 min", "idem outbox list --state held")
@@ -61,7 +60,7 @@ func TestDoctorIsQuietAboutDelayedMessagesUntilTheyAreDue(t *testing.T) {
 	w.quiet("relay")
 	w.quiet("outbox-age")
 	w.exec("UPDATE idem.delayed SET not_before = now() - interval '12 min'")
-	w.finds("relay", doctor.Warning, "no relay is there", "outbox.Relay", "Debezium")
+	w.finds("relay", doctor.Warning, "no relay runs", "outbox.Relay", "Debezium")
 	w.finds("outbox-age", doctor.Warning, "for 12 min")
 }
 

@@ -100,6 +100,6 @@ func TestDoctorFindsOperationsThatDoNotGoOn(t *testing.T) {
 	}
 	w.quiet("operations")
 	w.exec("UPDATE idem.operations SET wake_at = now() - interval '1 h'", "UPDATE idem.operations SET state = 'parked', reason = 'call_in_doubt', reason_step = 'charge', reason_text = 'it is not known' WHERE key = 'parked'")
-	w.finds("operations", doctor.Warning, "1 operations are due and no process works on them, the first of them for 1 h", "idem stuck")
+	w.finds("operations", doctor.Warning, "1 operations are due and no process executes them, the first for 1 h", "idem stuck")
 	w.finds("operations", doctor.Warning, "1 operations are parked (call_in_doubt: 1)", "idem stuck")
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"strings"
 	"testing"
 	"time"
 
@@ -214,6 +215,5 @@ func TestDoctorTellsAPoolerAndItsMode(t *testing.T) {
 	dsn := pgtest.DSN(t)
 	wardAt(t, dsn).quiet("pooler")
 	wardAt(t, pgtest.Proxy(t, dsn).DSN()).quiet("pooler") // a proxy that pools nothing
-	wardAt(t, startPgBouncer(t, dsn, "transaction")).finds("pooler", doctor.Note, "transaction mode", "default_query_exec_mode=exec")
-	wardAt(t, startPgBouncer(t, dsn, "session")).finds("pooler", doctor.Note, "session mode")
+	wardAt(t, pgtest.PgBouncer(t, dsn)).finds("pooler", doctor.Note, "transaction mode", "default_query_exec_mode=exec")
 }

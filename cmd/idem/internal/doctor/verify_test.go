@@ -127,8 +127,8 @@ func TestTakeoverByLogicalReplicationIsVerified(t *testing.T) {
 	green.eventually("the tables to be copied", func() bool {
 		return green.count("SELECT count(*) FROM pg_subscription_rel WHERE srsubstate <> 'r'") == 0
 	})
-	green.wantVerified(blue, "sequences: places in idem.outbox go up to 2 and the sequence idem.outbox_seq_seq is at 0", "sequences: numbers of instances go up to 1",
-		"same-sequences: the sequence idem.outbox_seq_seq is at 0, and that of the other database at 3", "same-sequences: the sequence idem.instances is at 0")
+	green.wantVerified(blue, "sequences: sequence numbers in idem.outbox go up to 2, and the sequence idem.outbox_seq_seq is at 0", "sequences: numbers of instances go up to 1",
+		"same-sequences: the sequence idem.outbox_seq_seq is at 0, and in the other database at 3", "same-sequences: the sequence idem.instances is at 0")
 
 	blue.exec("INSERT INTO idem.records (scope, key, hash, execution_id, created_at, expires_at, state) VALUES ('s', 'late', '', gen_random_uuid(), now(), now() + '1 h', 'completed')")
 	green.eventually("what comes later", func() bool { return green.count("SELECT count(*) FROM idem.records") == 3 })
@@ -147,7 +147,7 @@ func TestTakeoverByLogicalReplicationIsVerified(t *testing.T) {
 	if n := green.count("SELECT max(seq) FROM idem.outbox"); n < 4 {
 		t.Errorf("a message added after the takeover has place %d", n)
 	}
-	green.wantVerified(blue, "same-rows: idem.outbox has 3 rows here and 2 there")
+	green.wantVerified(blue, "same-rows: idem.outbox has 3 rows here and 2 in the other database")
 }
 
 // copySchema copies the schema without rows.
@@ -198,17 +198,17 @@ func TestVerifyFindsWhatACopyLacks(t *testing.T) {
 		want      []string
 	}{
 		{"nothing", "SELECT 1", nil},
-		{"a record", "DELETE FROM idem.records WHERE key = 'a'", []string{"same-rows: idem.records has 1 rows here and 2 there"}},
-		{"the outcome of a record", "UPDATE idem.records SET status = 500 WHERE key = 'a'", []string{"same-rows: idem.records has 2 rows here and there, and they are not the same"}},
+		{"a record", "DELETE FROM idem.records WHERE key = 'a'", []string{"same-rows: idem.records has 1 rows here and 2 in the other database"}},
+		{"the outcome of a record", "UPDATE idem.records SET status = 500 WHERE key = 'a'", []string{"same-rows: idem.records has 2 rows in both databases, and they differ"}},
 		{"the operation of a key", "DELETE FROM idem.operations", []string{
-			"records-without-operation: 1 keys are in progress for an operation that is not there, or has ended: their callers get ErrInProgress, and no process goes on (operations aaaaaaaa-0000-0000-0000-000000000002)",
-			"steps-without-operation: steps or signals of 1 operations", "same-rows: idem.operations has 0 rows here and 1 there"}},
+			"records-without-operation: 1 keys are in progress for an operation that is missing or has ended: their callers get ErrInProgress, and no process resumes them (operations aaaaaaaa-0000-0000-0000-000000000002)",
+			"steps-without-operation: steps or signals exist of 1 operations", "same-rows: idem.operations has 0 rows here and 1 in the other database"}},
 		{"the key of an operation", "DELETE FROM idem.records WHERE key = 'b'", []string{
-			"operations-without-record: 1 operations are under way whose key does not say so", "same-rows: idem.records has 1 rows here and 2 there"}},
-		{"a step", "DELETE FROM idem.steps", []string{"same-rows: idem.steps has 0 rows here and 1 there"}},
+			"operations-without-record: 1 operations are in progress without a record of their key", "same-rows: idem.records has 1 rows here and 2 in the other database"}},
+		{"a step", "DELETE FROM idem.steps", []string{"same-rows: idem.steps has 0 rows here and 1 in the other database"}},
 		{"a column", "ALTER TABLE idem.sweeps DROP COLUMN kept", []string{"columns: the column kept of idem.sweeps is missing", "same-migrations: the other database has columns that this one lacks: idem.sweeps.kept bigint"}},
-		{"a grant", "GRANT SELECT ON idem.records TO pg_monitor", []string{"same-owners: in the other database, records is owned by postgres and granted as by default, and not so here"}},
-		{"what an fn has left behind", "UPDATE idem.records SET state = 'processing' WHERE key = 'a'", []string{"left-behind: 1 records are left", "same-rows: idem.records has 2 rows here and there"}},
+		{"what an fn has left behind", "UPDATE idem.records SET state = 'processing' WHERE key = 'a'", []string{"left-behind: 1 records are left", "same-rows: idem.records has 2 rows in both databases"}},
+		{"a grant", "GRANT SELECT ON idem.records TO pg_monitor", []string{"same-owners: in the other database, records is owned by postgres and granted as by default, but not in this one"}},
 	} {
 		restore(copied)
 		copied.exec(test.sql)
@@ -216,7 +216,6 @@ func TestVerifyFindsWhatACopyLacks(t *testing.T) {
 		if test.name == "a column" {
 			copied.exec("ALTER TABLE idem.sweeps ADD COLUMN kept bigint")
 		}
-		copied.exec("REVOKE SELECT ON idem.records FROM pg_monitor")
 		if t.Failed() {
 			t.Fatal(test.name)
 		}
@@ -252,5 +251,5 @@ func TestRestoreToAPointInTimeIsVerified(t *testing.T) {
 		t.Fatalf("%d records", n)
 	}
 	r.wantVerified(nil)
-	r.wantVerified(w, "same-rows: idem.records has 3 rows here and 4 there")
+	r.wantVerified(w, "same-rows: idem.records has 3 rows here and 4 in the other database")
 }

@@ -60,7 +60,7 @@ func (j *job) prepare(ctx context.Context) error {
 // the old table. The partitions get the privileges too, because purge deletes from each partition
 // by name.
 func (j *job) alike(ctx context.Context, tx pgx.Tx) ([]string, error) {
-	rows, err := tx.Query(ctx, `
+	rows, _ := tx.Query(ctx, `
 		SELECT format('COMMENT ON TABLE %s IS %L', $2::text, obj_description($1::text::regclass, 'pg_class'))
 		UNION ALL
 		SELECT replace(pg_get_indexdef(indexrelid), format('INDEX %I ON %s ', relname, $1::text), format('INDEX %I ON %s ', relname || '_parted', $2::text))
@@ -71,10 +71,7 @@ func (j *job) alike(ctx context.Context, tx pgx.Tx) ([]string, error) {
 		FROM (SELECT (aclexplode(relacl)).*, '' AS cols FROM pg_class WHERE oid = $1::text::regclass
 			UNION ALL
 			SELECT (aclexplode(attacl)).*, format(' (%I)', attname) FROM pg_attribute WHERE attrelid = $1::text::regclass AND attnum > 0 AND NOT attisdropped) AS g,
-			(SELECT relid AS oid FROM pg_partition_tree($2::text::regclass)) AS r`, j.old, j.parted)
-	if err != nil {
-		return nil, err
-	}
+			(SELECT relid AS oid FROM pg_partition_tree($2::text::regclass)) AS r`, j.old, j.parted) // CollectRows returns the error
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 

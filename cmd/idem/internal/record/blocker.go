@@ -38,7 +38,7 @@ func (b *Blocker) String() string {
 		text += " of the role " + page.Safe(b.Role)
 	}
 	if b.QueryStart == nil {
-		return text + ", of which this role sees no more"
+		return text + " (this role sees no more of it)"
 	}
 	return fmt.Sprintf("%s, %s, in a transaction for %s, last statement at %s", text, b.State, page.Age(b.Since), page.Time(*b.QueryStart))
 }
@@ -48,7 +48,7 @@ func (b *Blocker) Remedy() string {
 	if b.PID == 0 {
 		return "ask its coordinator, then COMMIT PREPARED or ROLLBACK PREPARED"
 	}
-	return fmt.Sprintf("see what process %d does; SELECT pg_terminate_backend(%[1]d) ends it", b.PID)
+	return fmt.Sprintf("find out what process %d does; SELECT pg_terminate_backend(%[1]d) ends it", b.PID)
 }
 
 // addBlockers sets the Blocker of each session that waits for a lock. A session whose wait event

@@ -150,12 +150,9 @@ type OperationFilter struct {
 // ListOperations returns operations, the latest first. No index has this order, so the query reads
 // the whole table.
 func ListOperations(ctx context.Context, tx pgx.Tx, f OperationFilter) ([]Operation, error) {
-	rows, err := tx.Query(ctx, operations+`WHERE ($1 = '' OR (o.created_at, o.id) < (SELECT b.created_at, b.id FROM idem.operations b WHERE b.id = nullif($1, '')::uuid)) AND starts_with(o.scope, $2) AND ($3 = '' OR o.name = $3)
+	rows, _ := tx.Query(ctx, operations+`WHERE ($1 = '' OR (o.created_at, o.id) < (SELECT b.created_at, b.id FROM idem.operations b WHERE b.id = nullif($1, '')::uuid)) AND starts_with(o.scope, $2) AND ($3 = '' OR o.name = $3)
 		AND ($4 = '' OR o.state = $4) AND ($5 = 0 OR o.created_at < clock_timestamp() - make_interval(secs => $5)) AND ($7 = '' OR CASE WHEN o.state = 'parked' THEN o.reason_step ELSE o.step END = $7) ORDER BY o.created_at DESC, o.id DESC LIMIT $6`,
-		f.Before, f.ScopePrefix, f.Name, f.State, f.Older.Seconds(), f.Limit, f.Step)
-	if err != nil {
-		return nil, err
-	}
+		f.Before, f.ScopePrefix, f.Name, f.State, f.Older.Seconds(), f.Limit, f.Step) // CollectRows returns the error
 	return pgx.CollectRows(rows, scanOperation)
 }
 
@@ -165,10 +162,7 @@ const most = 1000
 
 // ParkedOperations returns parked operations, the earliest first. It uses an index.
 func ParkedOperations(ctx context.Context, tx pgx.Tx) ([]Operation, error) {
-	rows, err := tx.Query(ctx, operations+"WHERE o.state = 'parked' ORDER BY o.since LIMIT $1", most)
-	if err != nil {
-		return nil, err
-	}
+	rows, _ := tx.Query(ctx, operations+"WHERE o.state = 'parked' ORDER BY o.since LIMIT $1", most) // CollectRows returns the error
 	return pgx.CollectRows(rows, scanOperation)
 }
 
@@ -195,10 +189,7 @@ func ReadWorkers(ctx context.Context, tx pgx.Tx) (w Workers, err error) {
 // UnattendedOperations returns running operations that have been due for longer than old, and that
 // no running process owns. Either no process runs a Worker, or no Worker has their definition.
 func UnattendedOperations(ctx context.Context, tx pgx.Tx, old time.Duration) ([]Operation, error) {
-	rows, err := tx.Query(ctx, operations+`WHERE o.state = 'running' AND o.wake_at < clock_timestamp() - make_interval(secs => $1)
-		AND (o.owner IS NULL OR o.owner <> ALL (present.instances)) ORDER BY o.wake_at LIMIT $2`, old.Seconds(), most)
-	if err != nil {
-		return nil, err
-	}
+	rows, _ := tx.Query(ctx, operations+`WHERE o.state = 'running' AND o.wake_at < clock_timestamp() - make_interval(secs => $1)
+		AND (o.owner IS NULL OR o.owner <> ALL (present.instances)) ORDER BY o.wake_at LIMIT $2`, old.Seconds(), most) // CollectRows returns the error
 	return pgx.CollectRows(rows, scanOperation)
 }
