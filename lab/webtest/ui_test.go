@@ -216,14 +216,14 @@ func TestPersonSeesWhatIsParkedAndHelps(t *testing.T) {
 	p.click(`form[action$=cancel] button`) // the browser asks for the missing reason
 	p.fill(`form[action$=retry] [name=reason]`, "INC-7: the bank has answered")
 	p.click(`form[action$=retry] button`)
-	p.says("It is retried: a Worker")
+	p.says("The operation is retried: a Worker")
 
 	p.open("dead")
 	p.click("tbody tr:last-child a")
-	p.says("Redrive: it is tried again")
+	p.says("Redrive: let the consumer handle it again")
 	p.fill("#redrive [name=reason]", "INC-8: there is room again")
 	p.click("#redrive button")
-	p.says("It is to be tried again")
+	p.says("The dead letter is redriven")
 	p.open("acts")
 	p.says("INC-8: there is room again")
 	var acts, redriven int

@@ -50,7 +50,7 @@ func TestTextOfStrangersIsTextAndKeysAndValuesAreNotShown(t *testing.T) {
 	}
 	d.get("operations/"+parkedID).want(t, 200, "because of &lt;script&gt;alert(1)", `\u202e`, "key-…(28)", "not shown here", "begun", "the bank says &lt;script&gt;alert(1)", "call_in_doubt")
 	d.get("dead").want(t, 200, "&lt;script&gt;alert(1)", "key-…(28)")
-	d.get("messages").want(t, 200, "does not run", "held", "key-…(28)", "behind", "no process")
+	d.get("messages").want(t, 200, "does not run", "held", "key-…(28)", "lag", "no process")
 }
 
 func TestEmptyDatabaseIsToldOfInSentences(t *testing.T) {
@@ -208,7 +208,7 @@ func TestPageIsTheSameBelowAnyPrefix(t *testing.T) {
 		}
 	}
 	got := d.post("retry", "id", parkedID, "reason", "INC-7")
-	if got.want(t, 200, "It is retried").url.Path != "/admin/idem/operations/"+parkedID {
+	if got.want(t, 200, "The operation is retried").url.Path != "/admin/idem/operations/"+parkedID {
 		t.Error(got.url)
 	}
 	d.root = d.server.URL

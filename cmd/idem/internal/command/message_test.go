@@ -8,13 +8,11 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem/cmd/idem/internal/command"
 	"github.com/idem-go/idem/inbox"
 	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/deadletter"
-	"github.com/idem-go/idem/outbox"
 	"github.com/idem-go/idem/seal"
 )
 
@@ -30,19 +28,18 @@ func TestRelayThatRunsIsNotForgotten(t *testing.T) {
 	d.idem("outbox", "forget", "invoices", "--yes").want(t, 0) // idempotent
 }
 
-// A relay seals and dead-letters a message. The commands show it and return it to the outbox.
 func TestSealedDeadLetterOfTheOutboxIsShownAndGoesBack(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	secret := []byte(strings.Repeat("s", 32))
 	sealer := seal.New(seal.Keys{Primary: "2026-11", Secrets: map[string][]byte{"2026-11": secret}})
-	err := pgx.BeginFunc(t.Context(), d.pool, func(tx pgx.Tx) error {
-		return outbox.Add(t.Context(), tx, outbox.Message{ID: waitingID, Topic: "orders", Key: "k", Payload: []byte("the payload"), Headers: map[string]string{"trace": "the header"}})
-	})
+	name := db.LetterName{Side: deadletter.Outbox, Source: "orders", ID: waitingID}
+	sealed, err := db.Contents{Payload: []byte("the payload"), Headers: `{"trace": "the header"}`}.Seal(sealer, name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	bury(t, d.pool, sealer)
+	d.exec(`INSERT INTO idem.dead_letters (side, consumer, source, id, key, type, payload, headers, sealed_by, class, reason, attempts, created_at, died_at)
+		VALUES ('outbox', '', 'orders', $1, 'k', '', $2, nullif($3, '')::jsonb, $4, 'c', 'r', 1, now(), now())`, waitingID, sealed.Payload, sealed.Headers, sealed.SealedBy)
 	with := func(keys string, args ...string) said {
 		t.Helper()
 		return d.call(context.Background(), func(w *command.World) {
@@ -62,36 +59,6 @@ func TestSealedDeadLetterOfTheOutboxIsShownAndGoesBack(t *testing.T) {
 	with(keys, "redrive", waitingID, "--yes").want(t, 0, "redriven: the dead letter ")
 	d.idem("outbox", "list").want(t, 0, waitingID, "waiting")
 	d.idem("dead", "list").want(t, 0, "no dead letters")
-}
-
-// bury runs a relay with a broker that refuses every message, until the message is dead-lettered.
-func bury(t *testing.T, pool *pgxpool.Pool, sealer *seal.Sealer) {
-	t.Helper()
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	refuse := outbox.PublisherFunc(func(_ context.Context, messages []outbox.Message) error {
-		failed := map[string]error{}
-		for _, m := range messages {
-			failed[m.ID] = errors.New("refused")
-		}
-		return &outbox.PublishError{Failed: failed}
-	})
-	dead := make(chan struct{})
-	relay := outbox.NewRelay(pool, refuse, outbox.RelayConfig{MaxAttempts: 1, Sealer: sealer, OnDead: func(outbox.DeadLetter) { close(dead) }})
-	ended := make(chan error, 1)
-	go func() { ended <- relay.Run(ctx) }()
-	<-dead
-	for { // OnDead is called before the commit
-		letters, err := deadletter.List(t.Context(), pool, deadletter.Name{}, db.LetterName{}, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(letters) > 0 {
-			break
-		}
-	}
-	stop()
-	<-ended
 }
 
 // A failing row in idem.inbox would block the later messages of its key.

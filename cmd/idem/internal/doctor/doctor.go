@@ -43,21 +43,6 @@ type Result struct {
 	Findings []Finding `json:"findings"`
 }
 
-// Worst returns the level of the worst finding, or "" if there are no findings.
-func (r Result) Worst() Level {
-	worst := Level("")
-	for _, f := range r.Findings {
-		if rank[f.Level] > rank[worst] {
-			worst = f.Level
-		}
-	}
-	return worst
-}
-
-// rank orders the levels. Unknown ranks below Warning: a check that could not run is no evidence of
-// a fault.
-var rank = map[Level]int{Note: 1, Unknown: 2, Warning: 3, Problem: 4}
-
 // check is a named test that adds findings to an exam.
 type check struct {
 	name string

@@ -2,7 +2,6 @@ package doctor_test
 
 import (
 	"context"
-	"fmt"
 	"net/url"
 	"strings"
 	"testing"
@@ -88,40 +87,6 @@ func TestDoctorReadsTheSettingsOfTheRoleItIsAskedAbout(t *testing.T) {
 	w.finds("timeouts", doctor.Warning, "lock_timeout is 200 ms for the role "+w.opts.Role)
 }
 
-func TestDoctorFindsAnEncodingThatCannotWriteEveryKey(t *testing.T) {
-	t.Parallel()
-	w := newWard(t)
-	latin := latinDSN(t, w)
-	wardAt(t, latin).finds("encoding", doctor.Problem, "LATIN1", "UTF8")
-}
-
-// latinDSN returns the address of a database with another encoding.
-func latinDSN(t *testing.T, w *ward) string {
-	t.Helper()
-	address, err := url.Parse(w.dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	name := address.Path[1:] + "_latin"
-	if len(name) > 63 {
-		name = name[len(name)-63:]
-	}
-	quoted := pgx.Identifier{name}.Sanitize()
-	w.exec("CREATE DATABASE " + quoted + " TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'")
-	t.Cleanup(func() {
-		conn, err := pgx.Connect(context.Background(), w.dsn)
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		defer conn.Close(context.Background())
-		if _, err := conn.Exec(context.Background(), "DROP DATABASE "+quoted+" WITH (FORCE)"); err != nil {
-			t.Error(err)
-		}
-	})
-	return w.with(func(u *url.URL) { u.Path = "/" + name })
-}
-
 func TestDoctorFindsTransactionsThatHoldBackVacuumOrKeys(t *testing.T) {
 	t.Parallel()
 	w := newWard(t)
@@ -168,36 +133,6 @@ func TestDoctorFindsWhoLocksTheTableAndIsNotHeldUpByIt(t *testing.T) {
 	w.quiet("locked")
 	w.session("BEGIN", "LOCK TABLE idem.records IN ACCESS EXCLUSIVE MODE")
 	w.finds("locked", doctor.Problem, "holds AccessExclusiveLock", "lock_timeout")
-}
-
-// A migration waits for a forgotten transaction, and all calls wait for the migration. The advice
-// must name the forgotten transaction.
-func TestDoctor_NamesTheRootBlocker(t *testing.T) {
-	t.Parallel()
-	w := newWard(t)
-	w.opts.Limits.OldTransaction = time.Millisecond
-	root := w.session("SET application_name = 'forgotten'", "BEGIN", "SELECT 1 FROM idem.records", "CREATE TABLE mine (id int)")
-	migration := w.session("BEGIN ISOLATION LEVEL REPEATABLE READ", "SELECT 1 FROM idem.leases")
-	ended := make(chan error, 1)
-	go func() {
-		_, err := migration.Exec(context.Background(), "LOCK TABLE idem.records IN ACCESS EXCLUSIVE MODE")
-		ended <- err
-	}()
-	for waiting := false; !waiting; time.Sleep(10 * time.Millisecond) {
-		if err := w.pool.QueryRow(t.Context(), "SELECT count(*) > 0 FROM pg_locks WHERE NOT granted AND pid = $1", int32(migration.PgConn().PID())).Scan(&waiting); err != nil {
-			t.Fatal(err)
-		}
-	}
-	pid := root.PgConn().PID()
-	blocked, end := fmt.Sprintf("It is blocked by process %d (forgotten)", pid), fmt.Sprintf("SELECT pg_terminate_backend(%d)", pid)
-	w.finds("locked", doctor.Problem, "waits for AccessExclusiveLock", blocked, end)
-	w.finds("xmin-transaction", doctor.Warning, fmt.Sprintf("process %d of", migration.PgConn().PID()), blocked, end)
-	if _, err := root.Exec(t.Context(), "ROLLBACK"); err != nil {
-		t.Error(err)
-	}
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
 }
 
 func TestDoctorFindsConnectionsRunningOut(t *testing.T) {
