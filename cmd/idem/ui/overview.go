@@ -34,7 +34,8 @@ func readOverview(ctx context.Context, tx pgx.Tx, _ url.Values) (any, error) {
 	return o, nil
 }
 
-// completeOverview adds what needs further privileges: which processes run. Each query has its own transaction, so that a missing privilege affects one figure only.
+// completeOverview adds what needs further privileges: which processes run. Each query has its own
+// transaction, so that a missing privilege affects one figure only.
 func completeOverview(ctx context.Context, s *site, data any) (any, error) {
 	o := data.(overview)
 	look := func(read func(tx pgx.Tx) error) error { return record.Look(ctx, s.Pool, s.Timeout, read) }

@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -65,20 +66,17 @@ var noSchema = problem{http.StatusServiceUnavailable, "The schema of idem is mis
 
 // problemAt returns the problem for an error of the server.
 func problemAt(err *pgconn.PgError) problem {
-	said := fmt.Sprintf("The database reports: %s (SQLSTATE %s).", err.Message, err.Code)
+	status := map[string]int{
+		"55P03": http.StatusConflict, "25006": http.StatusConflict, // lock_not_available, read_only_sql_transaction
+		"57P01": http.StatusServiceUnavailable, "57P02": http.StatusServiceUnavailable, "57P03": http.StatusServiceUnavailable, // shutdown
+	}[err.Code]
 	switch err.Code {
 	case "42P01", "3F000", "42703": // undefined_table, invalid_schema_name, undefined_column
 		return noSchema
 	case "57014": // query_canceled
 		return problem{http.StatusGatewayTimeout, "The statement took longer than this page allows.", "Use the filters of the list, or the command with --timeout."}
-	case "55P03": // lock_not_available
-		return problem{http.StatusConflict, said, "Another session holds a lock. Try again, or see In flight."}
-	case "25006": // read_only_sql_transaction
-		return problem{http.StatusConflict, said, "This is a standby or a read-only role: let the page connect to the primary as a role that may write."}
-	case "57P01", "57P02", "57P03": // admin_shutdown, crash_shutdown, cannot_connect_now
-		return problem{http.StatusServiceUnavailable, said, "The server is starting or stopping: try again."}
 	}
-	return problem{http.StatusBadGateway, said, ""}
+	return problem{cmp.Or(status, http.StatusBadGateway), fmt.Sprintf("The database reports: %s (SQLSTATE %s).", err.Message, err.Code), record.Remedy(err.Code)}
 }
 
 // lacking returns a problem with the GRANT statements that the role of the page needs. If it cannot

@@ -60,9 +60,9 @@ type probe struct {
 	tells        bool // executions of equal requests under different keys have different answers
 }
 
-// Test tries all rules of the profile against the server and returns one Result per rule. If ctx ends,
-// Test returns the results so far and the cause. It also fails if the profile needs a JSON object
-// as the body and the request has none.
+// Test tries all rules of the profile against the server and returns one Result per rule. If ctx
+// ends, Test returns the results so far and the cause. It also fails if the profile needs a JSON
+// object as the body and the request has none.
 func Test(ctx context.Context, o Options) ([]Result, error) {
 	if o.Profile.inBody {
 		var object map[string]any

@@ -184,7 +184,8 @@ func (c *deadShowCommand) Run(s *session) error {
 	return s.show(shown, func(p *page.Page) { c.text(p, &shown) })
 }
 
-// letterSealer returns the Sealer that opens a dead letter, or nil if the dead letter is not sealed.
+// letterSealer returns the Sealer that opens a dead letter, or nil if the dead letter is not
+// sealed.
 func (k sealKeys) letterSealer(s *session, l *record.Letter) (*seal.Sealer, error) {
 	return k.sealerFor(s, "the dead letter "+letterName(l.LetterName), l.SealedBy)
 }

@@ -137,8 +137,8 @@ func (c *operationCancelCommand) Run(s *session) error {
 	})
 }
 
-// previewCancel describes what Cancel would do. For several operations it counts those with steps to
-// undo, and those with a call in doubt.
+// previewCancel describes what Cancel would do. For several operations it counts those with steps
+// to undo, and those with a call in doubt.
 func previewCancel(s *session, found []record.Operation, opts []operation.CancelOption) ([]string, error) {
 	var asks, repeats, parks, undoes, keeps int
 	count := func(n *int, so bool) {

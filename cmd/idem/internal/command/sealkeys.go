@@ -54,8 +54,8 @@ func (k sealKeys) sealer(s *session) (idem.Sealer, error) {
 	return seal.New(seal.Keys{Primary: anyOf(secrets), Secrets: secrets}), nil
 }
 
-// sealerFor returns the Sealer that opens an object which is sealed with a key, or nil if the key id
-// is empty. It fails if the key is not among the given ones.
+// sealerFor returns the Sealer that opens an object which is sealed with a key, or nil if the key
+// id is empty. It fails if the key is not among the given ones.
 func (k sealKeys) sealerFor(s *session, what, keyID string) (*seal.Sealer, error) {
 	if keyID == "" {
 		return nil, nil

@@ -72,8 +72,8 @@ func TestStandby_IsNotTakenForThePrimary(t *testing.T) {
 	d.idem("stuck", "--older", "1ms").want(t, 0, "nothing is stuck")
 }
 
-// evictWithoutStandby evicts while the synchronous standby is stopped. The command does not cancel a
-// COMMIT that waits for a standby. It reports an unknown outcome.
+// evictWithoutStandby evicts while the synchronous standby is stopped. The command does not cancel
+// a COMMIT that waits for a standby. It reports an unknown outcome.
 func evictWithoutStandby(t *testing.T, primary, standby *pgserver.Server) {
 	d := &desk{t: t, dsn: primary.DSN(), pool: pgtest.Open(t, primary.DSN())}
 	const id = "0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2a10"

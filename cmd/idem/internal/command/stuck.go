@@ -80,8 +80,8 @@ func (f *stuck) any() bool {
 	return len(f.Held)+len(f.Parked)+len(f.Unattended)+len(f.LeftBehind) > 0
 }
 
-// read finds everything but the records that were left behind. Only a scan of the table finds those,
-// because they have no index.
+// read finds everything but the records that were left behind. Only a scan of the table finds
+// those, because they have no index.
 func (c *stuckCommand) read(ctx context.Context, tx pgx.Tx, found *stuck) error {
 	old := time.Duration(c.Older)
 	held, err := record.Holders(ctx, tx, old, mostStuck)

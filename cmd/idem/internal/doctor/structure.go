@@ -129,8 +129,8 @@ func triggers(e *exam) error {
 	})
 }
 
-// isPartitioning reports whether idem partition created the trigger or rule on a table. For the main
-// one it adds a finding.
+// isPartitioning reports whether idem partition created the trigger or rule on a table. For the
+// main one it adds a finding.
 func (e *exam) isPartitioning(name, on string) bool {
 	if name == "idem_parted" {
 		_, table, _ := strings.Cut(on, ".")

@@ -21,7 +21,7 @@ const (
 
 // errMoved is returned for a portion if the table was rewritten, so that its rows are in other
 // blocks.
-var errMoved = errors.New("the table was written anew, by VACUUM FULL or CLUSTER")
+var errMoved = errors.New("the table was rewritten, by VACUUM FULL or CLUSTER")
 
 // copy copies the rows that were there before the trigger.
 //

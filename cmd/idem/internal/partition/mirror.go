@@ -31,7 +31,7 @@ func (j *job) prepare(ctx context.Context) error {
 	if parts > 0 {
 		j.report.Resumed = true
 		if parts != j.Parts {
-			return &RefusedError{[]string{fmt.Sprintf("an earlier run has begun with %d partitions: say --parts %d, or --abort first", parts, parts)}}
+			return &RefusedError{[]string{fmt.Sprintf("an earlier run began with %d partitions: use --parts %d, or --abort first", parts, parts)}}
 		}
 		return nil
 	}

@@ -100,7 +100,7 @@ func newJob(ctx context.Context, pool *pgxpool.Pool, config Config) (*job, error
 		FROM pg_catalog.pg_index i JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum > 0 AND NOT a.attisdropped
 		WHERE i.indrelid = to_regclass($1::text) AND i.indisprimary`, j.old).Scan(&j.cols, &j.key)
 	if err == nil && j.key == nil {
-		err = fmt.Errorf("there is no table %s with a primary key: idem migrate up makes it", j.old)
+		err = fmt.Errorf("there is no table %s with a primary key: run idem migrate up", j.old)
 	}
 	return j, err
 }

@@ -24,8 +24,8 @@ type Holder struct {
 	Blocker *Blocker `json:"blocked_by,omitempty"`
 }
 
-// Holders returns up to limit sessions whose transactions have written to idem.records and are older
-// than old, the oldest first. Transactions whose age the role may not read come last.
+// Holders returns up to limit sessions whose transactions have written to idem.records and are
+// older than old, the oldest first. Transactions whose age the role may not read come last.
 func Holders(ctx context.Context, tx pgx.Tx, old time.Duration, limit int) ([]Holder, error) {
 	return holders(ctx, tx, old, limit, nil)
 }
@@ -45,9 +45,9 @@ func HolderOf(ctx context.Context, tx pgx.Tx, lock int64) (*Holder, error) {
 //
 // The query reads pg_locks once, because a read locks the whole lock table of the server. A claim
 // inserts a record, so its transaction holds a RowExclusiveLock on the table. A claim also takes an
-// advisory lock on a hash of the key. pg_locks shows the 64-bit number of such a lock as two halves,
-// classid and objid, and with objsubid 1. A session that waits for it is a waiter of the session to
-// which the lock is granted.
+// advisory lock on a hash of the key. pg_locks shows the 64-bit number of such a lock as two
+// halves, classid and objid, and with objsubid 1. A session that waits for it is a waiter of the
+// session to which the lock is granted.
 func holders(ctx context.Context, tx pgx.Tx, old time.Duration, limit int, lock *int64) ([]Holder, error) {
 	rows, err := tx.Query(ctx, `WITH l AS MATERIALIZED (
 			SELECT pid, granted, locktype, relation, classid, objid FROM pg_locks WHERE database = (SELECT oid FROM pg_database WHERE datname = current_database())
