@@ -35,7 +35,7 @@ type view struct {
 
 // templates has a template for each page, with the common frame.
 var templates = func() map[string]*template.Template {
-	frame := template.Must(template.New("frame.html").Funcs(words).ParseFS(files, "pages/frame.html"))
+	frame := template.Must(template.New("frame.html").Funcs(templateFuncs).ParseFS(files, "pages/frame.html"))
 	all := map[string]*template.Template{}
 	names, err := files.ReadDir("pages")
 	if err != nil {
@@ -49,9 +49,9 @@ var templates = func() map[string]*template.Template {
 	return all
 }()
 
-// words are the functions of the templates. A template passes untrusted text through text, or
-// through full if it is an id or long. It passes keys through key, which abridges them.
-var words = template.FuncMap{
+// templateFuncs are the functions of the templates. A template passes untrusted text through text,
+// or through full if it is an id or long. It passes keys through key, which abridges them.
+var templateFuncs = template.FuncMap{
 	"text": func(text string) string { return page.Safe(page.Clipped(text, 200)) },
 	"full": func(text string) string { return page.Safe(page.Clipped(text, 4000)) },
 	"key": func(key string) string {

@@ -63,6 +63,7 @@ func TestErrorsAreOneLineThatSaysWhatToDo(t *testing.T) {
 		"a mark of delayed":  {[]string{"outbox", "list", "--state", "delayed", "--after", "1"}, 2, []string{"--after"}},
 		"no relay":           {[]string{"outbox", "forget", "nothing", "--yes"}, 4, []string{"no relay"}},
 		"no act's operation": {[]string{"audit", "--operation", "x"}, 2, []string{"not an operation id"}},
+		"no page's address":  {[]string{"ui", "--listen", "7466"}, 2, []string{"HOST:PORT"}},
 		"no shell":           {[]string{"completion", "csh"}, 2, []string{"bash"}},
 		"a schema of others": {[]string{"show", "s", "k", "-d", empty}, 1, []string{"42P01"}},
 	} {

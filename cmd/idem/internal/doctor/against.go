@@ -25,7 +25,7 @@ func (e *exam) there(work func(other *exam) error) error {
 	other := &exam{patient: &patient{pool: e.opts.Against, opts: e.opts}, ctx: e.ctx}
 	return record.Tx(e.ctx, e.opts.Against, e.opts.Limits.Statement, func(tx pgx.Tx) error {
 		other.tx = tx
-		if err := other.meet(e.ctx, tx); err != nil {
+		if err := other.readFacts(e.ctx, tx); err != nil {
 			return err
 		}
 		return work(other)

@@ -92,8 +92,8 @@ func Only(ctx context.Context, pool *pgxpool.Pool, opts Options, names ...string
 // server it is.
 func examine(ctx context.Context, pool *pgxpool.Pool, opts Options, checks []check, progress func(name string, done, of int)) ([]Result, error) {
 	patient := &patient{pool: pool, opts: opts.withDefaults()}
-	if err := record.Tx(ctx, pool, patient.opts.Limits.Statement, func(tx pgx.Tx) error { return patient.meet(ctx, tx) }); err != nil {
-		if result, ok := patient.stranger(ctx, err); ok {
+	if err := record.Tx(ctx, pool, patient.opts.Limits.Statement, func(tx pgx.Tx) error { return patient.readFacts(ctx, tx) }); err != nil {
+		if result, ok := patient.unsupported(ctx, err); ok {
 			return []Result{result}, nil
 		}
 		return nil, err
@@ -123,8 +123,8 @@ type patient struct {
 	relations []relation
 }
 
-// meet reads the roles, the privileges of the connected role and the relations of idem.
-func (p *patient) meet(ctx context.Context, tx pgx.Tx) error {
+// readFacts reads the roles, the privileges of the connected role and the relations of idem.
+func (p *patient) readFacts(ctx context.Context, tx pgx.Tx) error {
 	err := tx.QueryRow(ctx, `
 		SELECT CASE WHEN $1::text = '' THEN current_user::text ELSE $1::text END, quote_ident(current_user),
 			coalesce((SELECT has_schema_privilege(oid, 'USAGE') FROM pg_namespace WHERE nspname = 'idem'), false),

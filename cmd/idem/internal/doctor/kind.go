@@ -60,9 +60,9 @@ func (e *exam) managed() error {
 	return err
 }
 
-// stranger turns err into a result if err shows that the server lacks a function or setting that
-// meet needs. It reports false for any other error.
-func (p *patient) stranger(ctx context.Context, err error) (Result, bool) {
+// unsupported turns err into a result if err shows that the server lacks a function or setting that
+// readFacts needs. It reports false for any other error.
+func (p *patient) unsupported(ctx context.Context, err error) (Result, bool) {
 	refused, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok || refused.Code != "42883" && refused.Code != "0A000" && refused.Code != "42704" {
 		return Result{}, false

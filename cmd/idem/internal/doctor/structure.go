@@ -163,15 +163,15 @@ func replicaIdentity(e *exam) error {
 		return err
 	}
 	published, err := pgx.CollectRows(rows, pgx.RowTo[uint32])
-	told := false
+	noted := false
 	for _, oid := range published {
 		r := e.relation(oid)
 		if r.Identity == "n" {
 			e.problem(r.Name+" is published and has no replica identity: UPDATE and DELETE fail with SQLSTATE 55000",
 				"ALTER TABLE "+r.Name+" REPLICA IDENTITY DEFAULT")
 		}
-		if r.Table == "records" && !told {
-			told = true
+		if r.Table == "records" && !noted {
+			noted = true
 			e.note("idem.records is published by logical replication: a subscriber gets keys and stored responses, and without their effects unless the same publication has those tables",
 				"publish the tables of the effects in the same publication, or remove idem.records from it")
 		}

@@ -240,7 +240,7 @@ func (e *exam) neverPurged(table, remedy string) error {
 		limit += purge.DefaultAudit
 	}
 	if worst > limit {
-		e.warn(fmt.Sprintf("idem.%s was never purged, and has rows that %s %s ago: the table only grows", table, had[table], page.Age(worst)), remedy)
+		e.warn(fmt.Sprintf("idem.%s was never purged, and has rows that %s %s ago: the table only grows", table, verbs[table], page.Age(worst)), remedy)
 		return nil
 	}
 	for i := range unknown {
@@ -249,5 +249,5 @@ func (e *exam) neverPurged(table, remedy string) error {
 	return nil
 }
 
-// had is the verb for what happened to a row of the table before purge may delete it.
-var had = map[string]string{"records": "expired", "operations": "ended", "inbox": "expired", "published": "expired", "audit": "were written"}
+// verbs has the verb for what happened to a row of the table before purge may delete it.
+var verbs = map[string]string{"records": "expired", "operations": "ended", "inbox": "expired", "published": "expired", "audit": "were written"}

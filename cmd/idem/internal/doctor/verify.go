@@ -130,7 +130,7 @@ func subscription(e *exam) error {
 	var oid uint32
 	var state, name string
 	var enabled bool
-	told := false
+	noted := false
 	return e.each(`SELECT c.oid::oid, coalesce(s.srsubstate::text, ''), coalesce(p.subname, '')::text, coalesce(p.subenabled, false)
 		FROM unnest($1::oid[]) AS c (oid) LEFT JOIN (pg_subscription_rel s JOIN pg_subscription p ON p.oid = s.srsubid) ON s.srrelid = c.oid`, []any{e.oids()}, []any{&oid, &state, &name, &enabled}, func() {
 		r := e.relation(oid)
@@ -140,8 +140,8 @@ func subscription(e *exam) error {
 				"publish all tables of the schema idem together with the tables of the effects, and ALTER SUBSCRIPTION … REFRESH PUBLICATION")
 		case state != "" && state != "r":
 			e.problem(fmt.Sprintf("%s is not fully copied yet (srsubstate %s)", r.Name, state), "wait until the subscription has copied it")
-		case state == "r" && enabled && !told:
-			told = true
+		case state == "r" && enabled && !noted:
+			noted = true
 			e.note("the subscription "+name+" still replicates into idem's tables", "before the first write here: stop the writers of the other database, wait until this one has caught up, and ALTER SUBSCRIPTION "+name+" DISABLE")
 		}
 	})

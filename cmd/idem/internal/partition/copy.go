@@ -100,7 +100,7 @@ func (j *job) walkOnce(ctx context.Context, phase, table string, work func(tx pg
 		blocks = firstBlocks
 	}
 	for at, failures := int64(0), 0; at < total; {
-		j.tell(phase, at, total)
+		j.progress(phase, at, total)
 		begin, next := time.Now(), min(at+blocks, total)
 		err := j.in(ctx, portionLock, func(tx pgx.Tx) error {
 			var now int64
@@ -132,10 +132,10 @@ func (j *job) walkOnce(ctx context.Context, phase, table string, work func(tx pg
 				blocks = max(blocks/2, 1)
 			}
 		}
-		if err := rest(ctx, min(time.Duration(float64(took)*(1/j.Share-1)), time.Minute)); err != nil {
+		if err := sleep(ctx, min(time.Duration(float64(took)*(1/j.Share-1)), time.Minute)); err != nil {
 			return err
 		}
 	}
-	j.tell(phase, total, total)
+	j.progress(phase, total, total)
 	return nil
 }
