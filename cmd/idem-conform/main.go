@@ -29,7 +29,8 @@ const (
 	exitBroken   = 3 // a rule is broken
 	exitRefused  = 5 // nothing was sent, because nobody confirmed
 	exitNotTried = 6 // no rule is broken, and at least one was not tried
-	exitSignal   = 128
+
+	exitInterrupted = 130
 )
 
 const intro = `Usage: idem-conform [flags] URL
@@ -87,7 +88,7 @@ func parse(args []string, stderr io.Writer) (*arguments, error) {
 // run executes the program and returns the exit code.
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	fail := func(code int, err error) int {
-		fmt.Fprintf(stderr, "idem-conform: %s\n", safe(err.Error()))
+		fmt.Fprintf(stderr, "idem-conform: %s\n", conform.Printable(err.Error()))
 		return code
 	}
 	a, err := parse(args, stderr)
@@ -108,24 +109,13 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if !a.yes && !confirm(options, stdin, stderr) {
 		return fail(exitRefused, errors.New("nothing was sent; to send the requests without a question, give --yes"))
 	}
-	ctx, cancel := context.WithCancelCause(context.Background())
-	defer cancel(nil)
-	interrupted := make(chan os.Signal, 1)
-	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
-	defer signal.Stop(interrupted)
-	go func() {
-		select {
-		case s := <-interrupted:
-			signal.Stop(interrupted) // the second signal ends the process
-			cancel(interruptedError{s.(syscall.Signal)})
-		case <-ctx.Done():
-		}
-	}()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // the second signal ends the process
 	results, err := conform.Test(ctx, *options)
-	var by interruptedError
 	switch {
-	case errors.As(err, &by):
-		return fail(exitSignal+int(by.signal), err)
+	case ctx.Err() != nil:
+		return fail(exitInterrupted, errors.New("interrupted"))
 	case err != nil:
 		return fail(exitFailed, err)
 	}
@@ -136,15 +126,10 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return report.exit()
 }
 
-// interruptedError is the cause of the context after a signal.
-type interruptedError struct{ signal syscall.Signal }
-
-func (e interruptedError) Error() string { return e.signal.String() }
-
 // confirm says what will be sent, and reports whether the answer is yes.
 func confirm(o *conform.Options, stdin io.Reader, stderr io.Writer) bool {
 	fmt.Fprintf(stderr, "This sends up to %d requests, %d at once, to %s: %s with keys. Each may take effect.\nContinue? [y/N] ",
-		conform.MaxRequests, conform.MaxAtOnce, safe(o.URL.Redacted()), o.Request.Method)
+		conform.MaxRequests, conform.MaxAtOnce, conform.Printable(o.URL.Redacted()), o.Request.Method)
 	answer, _ := bufio.NewReader(stdin).ReadString('\n')
 	if !strings.HasSuffix(answer, "\n") {
 		fmt.Fprintln(stderr)
@@ -255,13 +240,10 @@ func (r *report) print(out io.Writer, asJSON bool) error {
 			details = append(details, e.String())
 		}
 		for _, line := range details {
-			fmt.Fprintf(&text, "%11s%s\n", "", safe(line))
+			fmt.Fprintf(&text, "%11s%s\n", "", conform.Printable(line))
 		}
 	}
 	fmt.Fprintf(&text, "%s: %d kept, %d broken, %d not tried\n", r.Profile, r.Kept, r.Broken, r.NotTried)
 	_, err := io.WriteString(out, text.String())
 	return err
 }
-
-// safe escapes characters of a server's answer that could control a terminal.
-func safe(text string) string { return conform.Printable(text) }

@@ -90,6 +90,7 @@ func TestDoctorFindsSomethingHere(t *testing.T) {
 	d := newDesk(t)
 	d.idem("doctor").want(t, 3, "durability", "fsync = on", "0 could not be checked")
 	d.idem("doctor", "--json").want(t, 3, `"problems": `)
+	d.idem("doctor", "--all").want(t, 3, "ok       primary")
 }
 
 func TestDoctorsExitCodeTellsWhatWasNotCheckedFromWhatIsFine(t *testing.T) {

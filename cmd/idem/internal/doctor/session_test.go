@@ -2,6 +2,7 @@ package doctor_test
 
 import (
 	"context"
+	"fmt"
 	"net/url"
 	"strings"
 	"testing"
@@ -85,6 +86,24 @@ func TestDoctorReadsTheSettingsOfTheRoleItIsAskedAbout(t *testing.T) {
 	}
 	w.finds("timeouts", doctor.Warning, "statement_timeout is 300 ms for the role "+w.opts.Role)
 	w.finds("timeouts", doctor.Warning, "lock_timeout is 200 ms for the role "+w.opts.Role)
+}
+
+func TestDoctor_FindsAnEncodingThatCannotWriteEveryKey(t *testing.T) {
+	t.Parallel()
+	w := newWard(t)
+	name := fmt.Sprintf("idem_latin_%d", time.Now().UnixNano())
+	w.exec("CREATE DATABASE " + name + " TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'")
+	t.Cleanup(func() {
+		conn, err := pgx.Connect(context.Background(), w.dsn)
+		if err == nil {
+			defer conn.Close(context.Background())
+			_, err = conn.Exec(context.Background(), "DROP DATABASE "+name+" WITH (FORCE)")
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	wardAt(t, w.with(func(u *url.URL) { u.Path = "/" + name })).finds("encoding", doctor.Problem, "LATIN1", "UTF8")
 }
 
 func TestDoctorFindsTransactionsThatHoldBackVacuumOrKeys(t *testing.T) {
