@@ -62,7 +62,7 @@ func (j *job) compare(ctx context.Context) error {
 			err := tx.QueryRow(ctx, fmt.Sprintf(`SELECT count(*), count(*) FILTER (WHERE NOT EXISTS (SELECT FROM %s b WHERE %s))
 				FROM %s a WHERE a.ctid >= $1::text::tid AND a.ctid < $2::text::tid`, other, strings.Join(same, " AND "), table), from, to).Scan(&all, &odd)
 			if err == nil && odd > 0 {
-				err = fmt.Errorf("%w: %d rows of %s are not in %s as they are; nothing was changed: idem partition --abort %s, and say where they came from", ErrDiffers, odd, table, other, j.Table)
+				err = fmt.Errorf("%w: %d rows of %s are missing from %s or differ there; nothing was changed: find out who wrote them, and run idem partition --abort %s", ErrDiffers, odd, table, other, j.Table)
 			}
 			j.report.Compared += all
 			return err
