@@ -28,7 +28,7 @@ const (
 	MaxRequests = 200
 	MaxAtOnce   = 64
 	maxBody     = 1 << 20
-	hiddenBody  = 64 << 10
+	hiddenBody  = 16 << 10
 	shownBody   = 300
 )
 
