@@ -18,7 +18,7 @@ FLEET ?=
 
 # What users import or run, and the tests of it that have a module of their own. The modules that take longest come first.
 PRODUCT := . cmd/idem example/orders adapter/idemriver lab/brokers $(filter-out adapter/idemriver,$(wildcard adapter/idem*)) \
-	idemconnect idemgrpc idemotel idemvet $(filter-out example/orders example/fleet,$(patsubst %/go.mod,%,$(wildcard example/*/go.mod)))
+	cmd/idem-conform idemconnect idemgrpc idemotel idemvet $(filter-out example/orders example/fleet,$(patsubst %/go.mod,%,$(wildcard example/*/go.mod)))
 EVERYTHING := $(patsubst ./%,%,$(patsubst %/go.mod,%,$(shell find . -name go.mod -not -path './.*/*')))
 LONGEST = . lab/torture example/fleet lab/bench
 MODULES ?= $(LONGEST) $(filter-out $(LONGEST),$(PRODUCT)) $(filter-out $(LONGEST) $(PRODUCT),$(EVERYTHING))
@@ -38,7 +38,7 @@ ROOT_UNRACED = ./=$(subst $(space),$(comma),$(strip $(WITHOUT_RACE)))
 # each runs a command in every module, in all of them even if it fails in one.
 each = failed=; for module in $(MODULES); do (cd $(CURDIR)/$$module && $(1)) || failed=1; done; [ -z "$$failed" ]
 
-.PHONY: chaos help demo serve fleet test test/all idemtest portability torture torture/long torture/mutants torture/sample bench bench/quick bench/cli bench/partition bench/report bench/library bench/operations bench/inbox bench/messages bench/outbox bench/profile bench/purge generate verify \
+.PHONY: chaos help demo serve fleet test test/all idemtest portability torture torture/long torture/mutants torture/sample bench bench/quick bench/report bench/library bench/operations bench/inbox bench/messages bench/outbox bench/profile bench/purge generate verify \
 	lint tidy fresh apidiff release build clean need need/postgres need/database testenv staticcheck tally sqlc-gen-idem
 
 help: ## list the targets
@@ -123,11 +123,7 @@ bench/purge: testenv ## a sweep over ten million records beside a foreground, an
 	@bin/testenv -c fsync=on -c synchronous_commit=on -c synchronous_standby_names= -c max_wal_size=4GB -c shared_buffers=1GB -c autovacuum_naptime=1s \
 		$(TESTENV) go -C lab/bench run ./purge $(BENCH)
 
-bench/cli: testenv ## what idem's commands take with ten million records (some minutes)
-	@bin/testenv $(TESTENV) sh -c 'cd cmd/idem && go test -timeout 30m -run "^\$$" -bench Commands ./internal/command -records 10000000'
 
-bench/partition: testenv ## what callers have of it when a table of 2.6 million records gets partitions (some minutes)
-	@bin/testenv $(TESTENV) sh -c 'cd cmd/idem && go test -timeout 60m -run "^\$$" -bench Partition -benchtime 1x ./internal/partition -records 2600000 $(BENCH)'
 
 generate: sqlc-gen-idem ## write the *.sql.go of internal/db and internal/statsdb, what statements need of a server (docs/portability.md), and docs/evidence.md
 	$(SQLC) generate

@@ -14,7 +14,7 @@ import (
 func TestBashCompletesCommandsAndFlags(t *testing.T) {
 	t.Parallel()
 	bash := optional.Program(t, "bash")
-	for line, want := range map[string]string{"st": "stats stuck", "list --sta": "--state", "list --state f": "failed", "migrate ": "down status up"} {
+	for line, want := range map[string]string{"st": "stats stuck", "list --sta": "--state", "list --state f": "failed", "migrate ": "down status up", "dead list --side ": "inbox outbox", "show a --re": "--reveal"} {
 		words := strings.Split("idem "+line, " ")
 		script := `source <(idem completion bash); COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _idem; echo "${COMPREPLY[*]}"`
 		cmd := exec.Command(bash, append([]string{"-c", script, "bash"}, words...)...)

@@ -29,7 +29,7 @@ func run() int {
 		cancel(command.Interrupted{Signal: name})
 	}()
 	return command.Run(ctx, command.World{
-		Args: os.Args[1:], Getenv: os.Getenv, Environ: os.Environ(), Now: time.Now,
+		Args: os.Args[1:], Getenv: os.Getenv, Now: time.Now,
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		InIsTerminal:  term.IsTerminal(os.Stdin.Fd()),
 		OutIsTerminal: term.IsTerminal(os.Stdout.Fd()),

@@ -51,10 +51,9 @@ func (p *process) wait() ran {
 // delay.
 func TestSignalEndsEveryCommandAtAnyStatement(t *testing.T) {
 	t.Parallel()
-	const statements = 4
+	const statements = 3
 	for _, args := range [][]string{
-		{"doctor"}, {"stats"}, {"stats", "--exact"}, {"stuck"}, {"list"}, {"show", "s", "k"}, {"explain", "s", "k"}, {"watch", "--json"},
-		{"purge", "--yes"}, {"migrate", "status"},
+		{"doctor"}, {"stats", "--exact"}, {"list"}, {"explain", "s", "k"}, {"watch", "--json"}, {"purge", "--yes"},
 	} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			t.Parallel()
@@ -72,7 +71,7 @@ func TestSignalEndsEveryCommandAtAnyStatement(t *testing.T) {
 // own.
 func TestMigrationThatIsInterruptedIsNeverHalfDone(t *testing.T) {
 	t.Parallel()
-	for _, nth := range []int{4, 8, 12, 16, 20, 24} {
+	for _, nth := range []int{4, 12, 20} {
 		t.Run(fmt.Sprint(nth), func(t *testing.T) {
 			t.Parallel()
 			dsn := pgtest.EmptyDSN(t)

@@ -9,7 +9,12 @@ import (
 )
 
 // LetterName names a dead letter. Side is "outbox" or "inbox".
-type LetterName struct{ Side, Consumer, Source, ID string }
+type LetterName struct {
+	Side     string `json:"side"`
+	Consumer string `json:"consumer,omitempty"`
+	Source   string `json:"source"`
+	ID       string `json:"id"`
+}
 
 // Letter is a dead letter.
 type Letter struct {

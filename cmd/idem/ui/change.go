@@ -26,10 +26,10 @@ const changeTimeout = 10 * time.Second
 // said is the message that a page shows after a change, by the parameter said of the redirect. The
 // parameter is a name and not the text, so that a link cannot make the page show another text.
 var said = map[string]string{
-	"retried":  "It is retried: a Worker, or a call with its key, resumes it.",
-	"canceled": "It is canceled: a Worker, or a call with its key, undoes what it has done.",
+	"retried":  "The operation is retried: a Worker, or a call with its key, resumes it.",
+	"canceled": "The operation is canceled: a Worker, or a call with its key, undoes its steps.",
 	"resolved": "The outcome is recorded: a Worker, or a call with its key, resumes the operation.",
-	"redrive":  "It is to be tried again.",
+	"redrive":  "The dead letter is redriven.",
 	"dropped":  "The dead letter is deleted.",
 }
 
@@ -61,9 +61,9 @@ func (s *site) post(w http.ResponseWriter, r *http.Request) {
 	case s.ReadOnly || s.Token == "" && s.Person == nil:
 		s.refuse(w, r, problem{http.StatusForbidden, "This page only reads.", "Use the command, or start the page with idem ui --write."})
 	case !v.Acts:
-		s.refuse(w, r, problem{http.StatusUnauthorized, "The page does not know who you are, and has changed nothing.", "Log in first."})
+		s.refuse(w, r, problem{http.StatusUnauthorized, "The page does not know who you are. Nothing was changed.", "Log in first."})
 	case strings.TrimSpace(r.PostFormValue("reason")) == "":
-		s.refuse(w, r, problem{http.StatusBadRequest, "A change needs a reason, and nothing was changed.", "Go back and give a reason: it is stored in idem.audit."})
+		s.refuse(w, r, problem{http.StatusBadRequest, "A change needs a reason. Nothing was changed.", "Go back and enter a reason, which is stored in idem.audit."})
 	default:
 		s.change(w, r, v.Person, do)
 	}
@@ -123,7 +123,7 @@ func resolve(ctx context.Context, s *site, r *http.Request) (string, error) {
 		return "", err
 	}
 	if o.Input.SealedBy != "" && (r.PostFormValue("finding") != "not-happened" || !call.IsUndo()) {
-		return "", problemError{problem{http.StatusConflict, "The values of the operation are sealed, and so has the outcome to be. Nothing was changed.",
+		return "", problemError{problem{http.StatusConflict, "The values of the operation are sealed, so the outcome must be sealed too. Nothing was changed.",
 			"Use the command, which seals with the same key: idem operation resolve --seal-keys."}}
 	}
 	return "./operations/" + id + "?said=resolved", operation.Resolve(ctx, s.Pool, id, finding.As(operation.Status{Epoch: o.Epoch}).Of(call.Name))
@@ -167,14 +167,14 @@ func findingOf(r *http.Request, isUndo bool) (finding operation.Finding, err err
 		if json.Valid([]byte(value)) {
 			return operation.Happened(json.RawMessage(value)), nil
 		}
-		wrong = "What the call has returned is not JSON. If it has returned nothing, say null."
+		wrong = "The returned value is not JSON. If the call returned nothing, enter null."
 	case "not-happened":
 		return operation.NotHappened, nil
 	case "refused":
 		if refusal != "" && !isUndo {
 			return operation.Refused(errors.New(refusal)), nil
 		}
-		wrong = "A refusal of a call needs the text of the other side, and an undo cannot be refused."
+		wrong = "A refusal needs the text of the other side, and an undo cannot be refused."
 	default:
 		wrong = "The outcome is missing: happened, not-happened or refused."
 	}
@@ -219,7 +219,7 @@ func (s *site) canOpen(ctx context.Context, name db.LetterName) error {
 		return err
 	})
 	if err == nil && l.SealedBy != "" {
-		err = problemError{problem{http.StatusConflict, "The dead letter is sealed, and the page has no keys: nothing was changed.",
+		err = problemError{problem{http.StatusConflict, "The dead letter is sealed, and the page has no keys. Nothing was changed.",
 			"Start the page with --seal-keys, or use the command: idem dead redrive."}}
 	}
 	return err
@@ -243,7 +243,7 @@ func drop(ctx context.Context, s *site, r *http.Request) (string, error) {
 		return err
 	})
 	if err == nil && !gone {
-		err = problemError{problem{http.StatusConflict, "It is not there any more, or has died again since you looked, and nothing was deleted.", "Look at it again."}}
+		err = problemError{problem{http.StatusConflict, "The dead letter is gone, or the message failed again since the page was shown. Nothing was deleted.", "Reload the list."}}
 	}
 	return "./dead?said=dropped", err
 }

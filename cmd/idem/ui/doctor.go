@@ -14,6 +14,7 @@ import (
 	"github.com/idem-go/idem/cmd/idem/internal/doctor"
 	"github.com/idem-go/idem/cmd/idem/internal/glossary"
 	"github.com/idem-go/idem/cmd/idem/internal/page"
+	"github.com/idem-go/idem/cmd/idem/internal/record"
 )
 
 const (
@@ -77,8 +78,8 @@ func findingsOf(results []doctor.Result) (all []finding) {
 
 // fact summarizes the last examination for the overview. It does not wait for an examination in
 // progress.
-func (e *examination) fact() fact {
-	f := fact{Name: "Findings of the doctor", Value: "not examined yet", Link: "doctor"}
+func (e *examination) fact() record.Fact {
+	f := record.Fact{Name: "findings of the doctor", Value: "not examined yet", Link: "doctor"}
 	if !e.mu.TryLock() {
 		f.Value = "being examined"
 		return f
@@ -93,7 +94,7 @@ func (e *examination) fact() fact {
 	}
 	f.Value = fmt.Sprintf("%d problems, %d warnings", counts[doctor.Problem], counts[doctor.Warning])
 	f.Note = page.Age(time.Since(e.at)) + " ago"
-	f.Mood = cmp.Or(moodIf(counts[doctor.Problem] > 0, "bad"), moodIf(counts[doctor.Warning] > 0, "warn"))
+	f.Mood = cmp.Or(record.MoodIf(counts[doctor.Problem] > 0, "bad"), record.MoodIf(counts[doctor.Warning] > 0, "warn"))
 	return f
 }
 

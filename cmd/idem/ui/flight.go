@@ -9,21 +9,14 @@ import (
 	"github.com/idem-go/idem/cmd/idem/internal/record"
 )
 
-// flight is the data of the page of keys that are held at this moment.
-type flight struct {
-	Claimers []record.Claimer
-	Running  []record.Worked
-	Limit    int
-}
-
-// mostInFlight is the maximum number of sessions, and of operations, on the page.
+// mostInFlight is the maximum number of sessions on the page.
 const mostInFlight = 100
 
+// readFlight reads the sessions that hold keys at this moment.
 func readFlight(ctx context.Context, tx pgx.Tx, _ url.Values) (any, error) {
-	claimers, err := record.Claimers(ctx, tx, mostInFlight)
-	if err != nil {
+	// The query of Holders succeeds without the schema of idem. This one does not.
+	if _, err := tx.Exec(ctx, "SELECT FROM idem.leases LIMIT 0"); err != nil {
 		return nil, err
 	}
-	running, err := record.WorkedOn(ctx, tx, mostInFlight)
-	return flight{claimers, running, mostInFlight}, err
+	return record.Holders(ctx, tx, 0, mostInFlight)
 }

@@ -29,15 +29,15 @@ func guard(h http.Header) {
 	}
 }
 
-// answers reports whether the Host of the request is one of the names in Config.Hosts. It protects
+// hasHost reports whether the Host of the request is one of the names in Config.Hosts. It protects
 // against DNS rebinding, by which a foreign page makes its own name resolve to the address of this
 // one.
-func (s *site) answers(r *http.Request) bool {
-	return len(s.Hosts) == 0 || slices.ContainsFunc(s.Hosts, func(name string) bool { return bare(name) == bare(r.Host) })
+func (s *site) hasHost(r *http.Request) bool {
+	return len(s.Hosts) == 0 || slices.ContainsFunc(s.Hosts, func(name string) bool { return hostName(name) == hostName(r.Host) })
 }
 
-// bare returns a host in lower case, without port, brackets and trailing dot.
-func bare(host string) string {
+// hostName returns a host in lower case, without port, brackets and trailing dot.
+func hostName(host string) string {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}
@@ -45,11 +45,11 @@ func bare(host string) string {
 	return strings.TrimSuffix(strings.ToLower(host), ".")
 }
 
-// fromHere reports whether a page of the same origin sent the form. It protects against cross-site
-// request forgery. A browser states the site in Sec-Fetch-Site, or on an unencrypted connection
-// only the origin in Origin. A request with neither is refused, because every browser sends one of
-// them with a form.
-func fromHere(r *http.Request) bool {
+// isSameOrigin reports whether a page of the same origin sent the form. It protects against
+// cross-site request forgery. A browser states the site in Sec-Fetch-Site, or on an unencrypted
+// connection only the origin in Origin. A request with neither is refused, because every browser
+// sends one of them with a form.
+func isSameOrigin(r *http.Request) bool {
 	if site := r.Header.Values("Sec-Fetch-Site"); len(site) > 0 {
 		return len(site) == 1 && site[0] == "same-origin"
 	}

@@ -67,7 +67,7 @@ func linkOf(l db.LetterName) string {
 }
 
 // errMark means that the position in a link to the next page cannot be decoded.
-var errMark = problemError{problem{http.StatusBadRequest, "The page does not know where to go on.", "Go back to the beginning of the list."}}
+var errMark = problemError{problem{http.StatusBadRequest, "The position in the list is invalid.", "Go back to the beginning of the list."}}
 
 // mark encodes the position at which the next page of a list begins.
 func mark(place any) string {

@@ -38,7 +38,7 @@ func (s *site) visitor(r *http.Request) visitor {
 		v.Person = strings.TrimSpace(s.Person(r))
 	case s.Token != "":
 		if cookie, err := r.Cookie(s.cookieName()); err == nil {
-			v.Person = s.holder(cookie.Value)
+			v.Person = s.personOf(cookie.Value)
 		}
 	}
 	v.Acts = v.Person != "" && !s.ReadOnly
@@ -52,9 +52,9 @@ type ticket struct {
 	Until  int64
 }
 
-// holder returns the person of the ticket in a cookie. It returns "" if the signature is wrong or
+// personOf returns the person of the ticket in a cookie. It returns "" if the signature is wrong or
 // the ticket has expired.
-func (s *site) holder(value string) string {
+func (s *site) personOf(value string) string {
 	body, sum, _ := strings.Cut(value, ".")
 	signed, err := base64.RawURLEncoding.DecodeString(sum)
 	if err != nil || !hmac.Equal(signed, s.sign(body)) {
@@ -101,8 +101,8 @@ func (s *site) cookieName() string {
 	return "idem_ui_" + hex.EncodeToString(sum[:4])
 }
 
-// knows compares token with Config.Token in constant time.
-func (s *site) knows(token string) bool {
+// isToken compares token with Config.Token in constant time.
+func (s *site) isToken(token string) bool {
 	given, want := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(s.Token))
 	return subtle.ConstantTimeCompare(given[:], want[:]) == 1
 }
@@ -117,18 +117,18 @@ func (s *site) login(w http.ResponseWriter, r *http.Request) {
 		defer func() { <-s.logins }()
 	case <-timer.C:
 		w.Header().Set("Retry-After", "10")
-		s.refuse(w, r, problem{http.StatusTooManyRequests, "Too many logins are being tried at this moment.", "Try again in some seconds."})
+		s.refuse(w, r, problem{http.StatusTooManyRequests, "Too many people are logging in.", "Try again in some seconds."})
 		return
 	case <-r.Context().Done():
 		return
 	}
 	person := strings.TrimSpace(page.Safe(r.PostFormValue("person")))
 	switch {
-	case !s.knows(strings.TrimSpace(r.PostFormValue("token"))):
+	case !s.isToken(strings.TrimSpace(r.PostFormValue("token"))):
 		time.Sleep(wrongTokenPause)
-		s.refuse(w, r, problem{http.StatusForbidden, "That is not the token.", "The process that serves this page has printed it at its start, or has it from IDEM_UI_TOKEN."})
+		s.refuse(w, r, problem{http.StatusForbidden, "That is not the token.", "The process that serves this page printed the token at its start, or has it from IDEM_UI_TOKEN."})
 	case person == "" || len(person) > longestName:
-		s.refuse(w, r, problem{http.StatusBadRequest, "The page needs a name of at most 100 characters.", "The name is stored with each change: idem audit shows it."})
+		s.refuse(w, r, problem{http.StatusBadRequest, "The page needs a name of at most 100 characters.", "The name is stored with each change, and idem audit shows it."})
 	default:
 		s.setCookie(w, r, s.ticket(person), int(cookieLife.Seconds()))
 		seeOther(w, "./")

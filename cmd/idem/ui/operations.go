@@ -3,17 +3,14 @@ package ui
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/idem-go/idem/cmd/idem/internal/record"
-	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/operation"
 )
 
@@ -54,7 +51,7 @@ func readOperations(ctx context.Context, tx pgx.Tx, asked url.Values) (any, erro
 type oneOperation struct {
 	*record.Operation
 	Doubts      []doubt // calls without a recorded outcome
-	Timeline    []event
+	Timeline    []record.Event
 	More        int      // the number of steps that are not shown
 	Undos, Kept []string // steps whose undo is still to run, and steps that stay
 	Preview     []string // what Cancel would do; empty if the operation has ended
@@ -65,20 +62,6 @@ type doubt struct {
 	record.Doubt
 	Step    string // the name of the step for display
 	CallKey string // the key that the other side has for the call
-}
-
-// event is an entry of the timeline.
-type event struct {
-	Seq           int // 0 for a signal
-	At            time.Time
-	Took          time.Duration // since the previous entry
-	Kind, Name    string
-	Outcome, Mood string // Mood is bad, warn or empty
-	Bytes         int64
-	DueAt         *time.Time
-	Undo          string            // the state of its undo
-	Child         string            // operation id of its child
-	Error         *record.LastError // the error of its last attempt
 }
 
 // longestTimeline is the maximum number of entries of a timeline. The page shows the last ones.
@@ -100,7 +83,7 @@ func readOperation(ctx context.Context, tx pgx.Tx, asked url.Values) (any, error
 	if err != nil {
 		return nil, err
 	}
-	one := oneOperation{Operation: o, Timeline: timeline(o, steps, sent)}
+	one := oneOperation{Operation: o, Timeline: record.Events(o, steps, sent)}
 	for _, d := range record.Doubts(o, steps) {
 		one.Doubts = append(one.Doubts, doubt{d, record.UndoName(d.Name), operation.CallKey(o.ID, d.Kind, d.Name)})
 	}
@@ -156,97 +139,7 @@ func openErrors(_ context.Context, s *site, data any) (any, error) {
 func operationID(text string) (string, error) {
 	var id pgtype.UUID
 	if id.Scan(text) != nil {
-		return "", problemError{problem{http.StatusNotFound, "That is no operation id.", "An operation id is a UUID: the log, a record and idem operation list tell it."}}
+		return "", problemError{problem{http.StatusNotFound, "That is not an operation id.", "An operation id is a UUID, as in a log or in idem operation list."}}
 	}
 	return id.String(), nil
-}
-
-// timeline returns the steps and the calls in progress in the order of their numbers, with the
-// signals between them.
-//
-// A call that began alone has no row in steps until its outcome is known, so its entry comes from
-// Doubts. A signal has no number. It is inserted before the first entry that is later. The last
-// error belongs to the last entry with the name of its step.
-func timeline(o *record.Operation, steps []record.Step, sent []record.Sent) (all []event) {
-	recorded, undone := map[int]bool{}, map[string]int{}
-	for _, step := range steps {
-		if step.Kind == string(db.UndoStep) {
-			name, _ := record.UndoOf(step.Name)
-			undone[name] = step.Seq
-		}
-	}
-	for _, step := range steps {
-		recorded[step.Seq] = true
-		e := event{Undo: undoOf(&step, undone[step.Name]), Seq: step.Seq, At: step.RecordedAt, Kind: step.Kind, Name: step.Name, Outcome: step.Outcome, Bytes: step.Value.Bytes}
-		if step.Kind == string(db.UndoStep) {
-			e.Name = record.UndoName(step.Name)
-		}
-		if step.Kind == string(db.ChildStep) {
-			e.Child = operation.ChildID(o.ID, step.Name)
-		}
-		switch outcome := db.StepOutcome(step.Outcome); {
-		case step.Kind == string(db.EndStep):
-			e.Name, e.Outcome = "", "undo decided"
-		case outcome == db.StepFailed:
-			e.Mood = "bad"
-		case outcome == db.StepBegun:
-			e.Outcome, e.Mood = inProgress(o)
-		case outcome == db.StepWaiting:
-			e.Mood, e.DueAt = "warn", step.DueAt
-		}
-		all = append(all, e)
-	}
-	for _, d := range record.Doubts(o, steps) {
-		if !recorded[d.Seq] {
-			outcome, mood := inProgress(o)
-			all = append(all, event{Seq: d.Seq, At: o.Since, Kind: d.Kind, Name: o.Begun, Outcome: outcome, Mood: mood})
-		}
-	}
-	slices.SortFunc(all, func(a, b event) int { return a.Seq - b.Seq })
-	for _, signal := range sent {
-		e := event{At: signal.SentAt, Kind: "signal", Name: signal.Name, Outcome: "received", Bytes: signal.Value.Bytes}
-		if !signal.Taken {
-			e.Outcome, e.Mood = "not received yet", "warn"
-		}
-		at := slices.IndexFunc(all, func(other event) bool { return other.At.After(e.At) })
-		if at < 0 {
-			at = len(all)
-		}
-		all = slices.Insert(all, at, e)
-	}
-	before := o.CreatedAt
-	for i := range all {
-		all[i].Took, before = max(all[i].At.Sub(before), 0), all[i].At
-	}
-	if o.LastError != nil {
-		for i := len(all) - 1; i >= 0; i-- {
-			if all[i].Seq > 0 && all[i].Name == o.LastError.Step {
-				all[i].Error = o.LastError
-				break
-			}
-		}
-	}
-	return all
-}
-
-// undoOf describes the undo of a step. undoneBy is the number of the undo that undid the step, or
-// 0.
-func undoOf(step *record.Step, undoneBy int) string {
-	switch {
-	case step.Kind != string(db.TxStep) && step.Kind != string(db.CallStep):
-		return ""
-	case undoneBy > 0:
-		return fmt.Sprintf("undone by #%d", undoneBy)
-	case step.Undos > 0:
-		return "can be undone"
-	}
-	return "has no undo"
-}
-
-// inProgress returns outcome and mood of a call that has begun and has no recorded outcome.
-func inProgress(o *record.Operation) (outcome, mood string) {
-	if o.State == record.Parked {
-		return "begun", "bad"
-	}
-	return "in progress", "warn"
 }

@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,8 +29,8 @@ type problem struct {
 
 var (
 	notFound    = problem{http.StatusNotFound, "There is no such page.", ""}
-	noOperation = problem{http.StatusNotFound, "There is no such operation.", "It was one transaction, or was purged with its record. idem list has records."}
-	noLetter    = problem{http.StatusNotFound, "There is no such dead letter.", "It was redriven and handled, or dropped. The acts tell who did that."}
+	noOperation = problem{http.StatusNotFound, "There is no such operation.", "It was a single transaction, or it was purged with its record. idem list has records."}
+	noLetter    = problem{http.StatusNotFound, "There is no such dead letter.", "It was redriven and handled, or dropped. See What people did."}
 )
 
 // problemOf returns the problem for an error while reading.
@@ -40,7 +41,7 @@ func (s *site) problemOf(ctx context.Context, err error) problem {
 	case errors.As(err, &known):
 		return known.problem
 	case errors.Is(err, errBusy):
-		return problem{http.StatusServiceUnavailable, "Too many pages are being read at this moment.", "Try again in some seconds."}
+		return problem{http.StatusServiceUnavailable, "Too many pages are being read.", "Try again in some seconds."}
 	case errors.Is(err, stats.ErrNoSchema):
 		return noSchema
 	case errors.As(err, &server) && server.Code == insufficientPrivilege:
@@ -48,7 +49,7 @@ func (s *site) problemOf(ctx context.Context, err error) problem {
 	case errors.As(err, &server):
 		return problemAt(server)
 	case errors.Is(err, context.DeadlineExceeded):
-		return problem{http.StatusGatewayTimeout, "The database has not answered in time.", "See what it is busy with: idem doctor, idem stuck."}
+		return problem{http.StatusGatewayTimeout, "The database did not answer in time.", "See idem doctor and idem stuck."}
 	}
 	text := address.Refused(err).Error()
 	return problem{http.StatusBadGateway, strings.ToUpper(text[:1]) + text[1:] + ".", ""}
@@ -61,30 +62,27 @@ func (e problemError) Error() string { return "ui: " + e.Text }
 
 const insufficientPrivilege = "42501"
 
-var noSchema = problem{http.StatusServiceUnavailable, "The schema of idem is missing or out of date in this database.", "Run: idem migrate up. Or is this another database than you meant?"}
+var noSchema = problem{http.StatusServiceUnavailable, "The schema of idem is missing or out of date in this database.", "Run idem migrate up, or check the address of the database."}
 
 // problemAt returns the problem for an error of the server.
 func problemAt(err *pgconn.PgError) problem {
-	said := fmt.Sprintf("The database says: %s (SQLSTATE %s).", err.Message, err.Code)
+	status := map[string]int{
+		"55P03": http.StatusConflict, "25006": http.StatusConflict, // lock_not_available, read_only_sql_transaction
+		"57P01": http.StatusServiceUnavailable, "57P02": http.StatusServiceUnavailable, "57P03": http.StatusServiceUnavailable, // shutdown
+	}[err.Code]
 	switch err.Code {
 	case "42P01", "3F000", "42703": // undefined_table, invalid_schema_name, undefined_column
 		return noSchema
 	case "57014": // query_canceled
-		return problem{http.StatusGatewayTimeout, "The statement took longer than this page may.", "Narrow it down by the fields above the list, or use the command, with --timeout."}
-	case "55P03": // lock_not_available
-		return problem{http.StatusConflict, said, "Another session holds a lock on it. Try again, or see which one does under In flight."}
-	case "25006": // read_only_sql_transaction
-		return problem{http.StatusConflict, said, "This is a standby, or a role that may only read: have the page connect to the primary, as a role that may act."}
-	case "57P01", "57P02", "57P03": // admin_shutdown, crash_shutdown, cannot_connect_now
-		return problem{http.StatusServiceUnavailable, said, "The server is going down or coming up: try again."}
+		return problem{http.StatusGatewayTimeout, "The statement took longer than this page allows.", "Use the filters of the list, or the command with --timeout."}
 	}
-	return problem{http.StatusBadGateway, said, ""}
+	return problem{cmp.Or(status, http.StatusBadGateway), fmt.Sprintf("The database reports: %s (SQLSTATE %s).", err.Message, err.Code), record.Remedy(err.Code)}
 }
 
 // lacking returns a problem with the GRANT statements that the role of the page needs. If it cannot
 // find out which privileges are missing, it refers to the documentation.
 func (s *site) lacking(ctx context.Context, refused *pgconn.PgError) problem {
-	p := problem{http.StatusForbidden, fmt.Sprintf("The role of this page may not: %s (SQLSTATE %s).", refused.Message, refused.Code),
+	p := problem{http.StatusForbidden, fmt.Sprintf("The role of this page lacks a privilege: %s (SQLSTATE %s).", refused.Message, refused.Code),
 		"docs/operate.md has a role for people on call."}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
@@ -116,14 +114,14 @@ func (s *site) problemOfAct(err error) problem {
 	case errors.Is(err, operation.ErrUnknownOperation):
 		return noOperation
 	case errors.Is(err, operation.ErrNotParked):
-		return problem{http.StatusConflict, "The operation has changed since it was read, and nothing was changed.", "Look at it again."}
+		return problem{http.StatusConflict, "The operation has changed since it was read. Nothing was changed.", "Reload its page."}
 	case errors.Is(err, inbox.ErrNoDeadLetter): // outbox.ErrNoDeadLetter is the same error
 		return noLetter
 	case errors.As(err, new(*txn.UnknownError)), errors.Is(err, record.ErrUnknown):
-		return problem{http.StatusBadGateway, "The database has not answered COMMIT: the change is made, or it is not.", "Look again: the acts have it if it was made."}
+		return problem{http.StatusBadGateway, "The database did not answer COMMIT: the change may or may not be made.", "See What people did, which has the change if it was made."}
 	case errors.As(err, &server) && server.Code == insufficientPrivilege:
-		return problem{http.StatusForbidden, fmt.Sprintf("The role of this page may not: %s (SQLSTATE %s). Nothing was changed.", server.Message, server.Code),
-			"To act, a role needs INSERT on idem.audit, and what the act changes: see docs/operate.md."}
+		return problem{http.StatusForbidden, fmt.Sprintf("The role of this page lacks a privilege: %s (SQLSTATE %s). Nothing was changed.", server.Message, server.Code),
+			"A change needs INSERT on idem.audit and privileges on the changed tables: see docs/operate.md."}
 	}
 	return s.problemOf(context.Background(), err)
 }

@@ -8,10 +8,10 @@ import (
 )
 
 const (
-	fresh    = time.Second // maximum age of a shared reading
-	together = 2           // readings at a time
-	longest  = 15 * time.Second
-	most     = 64 // maximum number of cached readings
+	freshFor       = time.Second // maximum age of a shared reading
+	maxReadings    = 2           // readings at a time
+	maxReadingTime = 15 * time.Second
+	maxCached      = 64 // maximum number of cached readings
 )
 
 // errBusy means that too many other pages are being read.
@@ -35,7 +35,7 @@ type reading struct {
 }
 
 func newReads() *reads {
-	return &reads{room: make(chan struct{}, together), current: map[string]*reading{}}
+	return &reads{room: make(chan struct{}, maxReadings), current: map[string]*reading{}}
 }
 
 // get returns the result of read for the page name. It shares a reading that another viewer has in
@@ -60,7 +60,7 @@ func (r *reads) get(ctx context.Context, name string, read func(context.Context)
 	}
 	one.err = errBusy // the result if read panics
 	defer close(one.done)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), longest)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), maxReadingTime)
 	defer cancel()
 	select {
 	case r.room <- struct{}{}:
@@ -77,14 +77,14 @@ func (r *reads) join(name string) (one *reading, mine bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now()
-	r.drop(func(old *reading) bool { return old.err != nil || now.Sub(old.at) >= fresh })
+	r.drop(func(old *reading) bool { return old.err != nil || now.Sub(old.at) >= freshFor })
 	if one = r.current[name]; one != nil {
 		return one, false
 	}
-	if len(r.current) >= most {
+	if len(r.current) >= maxCached {
 		r.drop(func(*reading) bool { return true })
 	}
-	if len(r.current) >= most {
+	if len(r.current) >= maxCached {
 		return nil, false
 	}
 	one = &reading{done: make(chan struct{}), at: now}

@@ -35,7 +35,7 @@ type view struct {
 
 // templates has a template for each page, with the common frame.
 var templates = func() map[string]*template.Template {
-	frame := template.Must(template.New("frame.html").Funcs(words).ParseFS(files, "pages/frame.html"))
+	frame := template.Must(template.New("frame.html").Funcs(templateFuncs).ParseFS(files, "pages/frame.html"))
 	all := map[string]*template.Template{}
 	names, err := files.ReadDir("pages")
 	if err != nil {
@@ -49,17 +49,18 @@ var templates = func() map[string]*template.Template {
 	return all
 }()
 
-// words are the functions of the templates. A template passes untrusted text through text, or
-// through full if it is an id or long. It passes keys through key, which abridges them.
-var words = template.FuncMap{
-	"text": func(text string) string { return page.Safe(clipped(text, 200)) },
-	"full": func(text string) string { return page.Safe(clipped(text, 4000)) },
+// templateFuncs are the functions of the templates. A template passes untrusted text through text,
+// or through full if it is an id or long. It passes keys through key, which abridges them.
+var templateFuncs = template.FuncMap{
+	"text": func(text string) string { return page.Safe(page.Clipped(text, 200)) },
+	"full": func(text string) string { return page.Safe(page.Clipped(text, 4000)) },
 	"key": func(key string) string {
 		if key == "" {
 			return "–"
 		}
 		return display.Key(key)
 	},
+	"title": func(text string) string { return strings.ToUpper(text[:1]) + text[1:] },
 	"count": page.Count,
 	"size":  page.Bytes,
 	"span":  page.Age,
@@ -70,16 +71,6 @@ var words = template.FuncMap{
 	"query": func(pairs ...string) template.URL { return template.URL(query(pairs...)) },
 	"mark":  mark,
 	"next":  record.NextStep,
-}
-
-// clipped cuts text after limit characters.
-func clipped(text string, limit int) string {
-	for at := range text {
-		if limit--; limit < 0 {
-			return text[:at] + "…"
-		}
-	}
-	return text
 }
 
 // when returns a time relative to now. It takes a time.Time or a *time.Time, which may be nil.
@@ -94,10 +85,7 @@ func when(at any, now time.Time) string {
 		}
 		moment = *at
 	}
-	if moment.After(now) {
-		return "in " + page.Age(moment.Sub(now))
-	}
-	return page.Age(now.Sub(moment)) + " ago"
+	return page.Relative(moment, now)
 }
 
 // query encodes alternating names and values as a query. It leaves out empty values.

@@ -16,7 +16,6 @@ type site struct {
 	Config
 	reads *reads
 
-	history     history
 	examination examination
 
 	signer []byte        // the key that signs tickets
@@ -33,16 +32,16 @@ const (
 func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	guard(w.Header())
 	switch {
-	case !s.answers(r):
-		http.Error(w, "This page is not to be asked for by this name: use the address that idem ui has printed.", http.StatusMisdirectedRequest)
+	case !s.hasHost(r):
+		http.Error(w, "This page does not answer to this host name: use the address that idem ui printed.", http.StatusMisdirectedRequest)
 	case len(r.RequestURI) > longestAddress:
 		http.Error(w, "The address is too long.", http.StatusRequestURITooLong)
 	case r.Method == http.MethodGet || r.Method == http.MethodHead:
 		s.get(w, r)
 	case r.Method != http.MethodPost:
 		w.Header().Set("Allow", "GET, HEAD, POST")
-		http.Error(w, "This page knows GET, HEAD and POST.", http.StatusMethodNotAllowed)
-	case !fromHere(r):
+		http.Error(w, "This page supports GET, HEAD and POST.", http.StatusMethodNotAllowed)
+	case !isSameOrigin(r):
 		http.Error(w, "The form was not sent by this page.", http.StatusForbidden)
 	default:
 		s.post(w, r)
@@ -56,8 +55,8 @@ func (s *site) get(w http.ResponseWriter, r *http.Request) {
 		seeOther(w, "./"+lastPart(r.RequestURI)+"/")
 	case len(parts) == 2 && parts[0] == "static":
 		serveFile(w, r, parts[1])
-	case s.keptOut(r):
-		s.refuse(w, r, problem{http.StatusUnauthorized, "This page is private.", "Log in with the token that the process which serves it has printed at its start, or has from IDEM_UI_TOKEN."})
+	case s.isHidden(r):
+		s.refuse(w, r, problem{http.StatusUnauthorized, "This page is private.", "Log in with the token that idem ui printed at its start, or that is in IDEM_UI_TOKEN."})
 	case len(parts) == 1 && parts[0] == "login":
 		s.render(w, r, http.StatusOK, view{Title: "Log in", content: "login"})
 	default:
@@ -65,8 +64,8 @@ func (s *site) get(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// keptOut reports whether the visitor may see nothing but the login.
-func (s *site) keptOut(r *http.Request) bool { return s.Private && s.visitor(r).Person == "" }
+// isHidden reports whether the visitor may see only the login.
+func (s *site) isHidden(r *http.Request) bool { return s.Private && s.visitor(r).Person == "" }
 
 // partsOf returns the segments of the path, still escaped, as the browser counts them for relative
 // links.

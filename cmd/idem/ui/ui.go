@@ -20,10 +20,8 @@
 package ui
 
 import (
-	"context"
 	"errors"
 	"net/http"
-	"net/url"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -57,11 +55,6 @@ type Config struct {
 	// site can resolve its own name to that address and read the page (DNS rebinding).
 	Hosts []string
 
-	// Counts returns how many calls the program has executed and replayed since its start. The
-	// charts show both. If Counts is nil, the page counts inserted records as executed calls and
-	// shows no replays, because a replay does not write to the database.
-	Counts func() (executed, replayed int64)
-
 	// Timeout limits each statement that reads. The default is 5 seconds.
 	Timeout time.Duration
 	// Sealer opens the last errors of operations, and the dead letters of the outbox that a person
@@ -87,7 +80,7 @@ func New(c Config) (*Page, error) {
 	case c.Token != "" && len(c.Token) < minToken:
 		return nil, errors.New("ui: Config.Token has less than 32 characters, and could be guessed")
 	case c.Token != "" && c.Person != nil:
-		return nil, errors.New("ui: Config has both a Token and a Person: say which of them tells who may act")
+		return nil, errors.New("ui: Config has both a Token and a Person: use one of them")
 	case c.Private && c.Token == "":
 		return nil, errors.New("ui: Config.Private needs a Token")
 	case c.Timeout < 0:
@@ -104,19 +97,3 @@ func New(c Config) (*Page, error) {
 
 // ServeHTTP serves the page and its forms.
 func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) { p.site.ServeHTTP(w, r) }
-
-// Run reads the overview every 15 seconds until ctx is done, and returns nil. The readings fill the
-// charts of the last hour, which the page keeps in memory. Without Run, the charts have only the
-// readings of visitors. A failed reading leaves a gap.
-func (p *Page) Run(ctx context.Context) error {
-	ticker := time.NewTicker(samplePause)
-	defer ticker.Stop()
-	for {
-		_, _ = p.site.read(ctx, sheets[""], url.Values{})
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
-	}
-}

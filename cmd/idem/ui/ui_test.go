@@ -27,38 +27,30 @@ const hostile = `<script>alert(1)</script>"'><img src=x onerror=alert(2)> &amp; 
 
 func TestTextOfStrangersIsTextAndKeysAndValuesAreNotShown(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol} {
-		t.Run(mode.String(), func(t *testing.T) {
-			t.Parallel()
-			pool := pgtest.New(t, func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = mode })
-			d := deskAt(t, pool, withToken)
-			filler := &desk{t: t, pool: pgtest.Open(t, pool.Config().ConnString())}
-			const key, secret = "key-of-a-customer-0123456789", "the secret of a customer"
-			stranger := hostile + strings.Repeat("long", 300)
-			filler.keep(stranger, key, secret)
-			d.login()
-			for _, path := range append(pages, letter(stranger), "messages?"+formOf("topic", stranger).Encode(), "operations?"+formOf("name", stranger).Encode(),
-				"dead?"+formOf("consumer", stranger, "class", stranger).Encode(), "acts?"+formOf("person", stranger).Encode()) {
-				got := d.get(path).want(t, 200)
-				// A field of the filter repeats the parameter of the request.
-				got.text = regexp.MustCompile(` value="[^"]*"`).ReplaceAllString(got.text, "")
-				for _, never := range []string{"<script>alert", "<img", "\u202e", "\u2066", "\x1b", "ZgotmplZ", key, secret, `"javascript:`, "#ZgotmplZ"} {
-					if strings.Contains(got.text, never) {
-						t.Errorf("%.60s has %q", path, never)
-					}
-				}
-				for _, script := range regexp.MustCompile(`(?i)<script[^>]*>|\son\w+=|\sstyle=`).FindAllString(got.text, -1) {
-					if !regexp.MustCompile(`^<script src="[./]*static/refresh.js" defer>$`).MatchString(script) && !strings.Contains(hostile, strings.TrimSpace(script)) {
-						t.Errorf("%.60s has %s", path, script)
-					}
-				}
+	d := newDesk(t, withToken)
+	const key, secret = "key-of-a-customer-0123456789", "the secret of a customer"
+	stranger := hostile + strings.Repeat("long", 300)
+	d.keep(stranger, key, secret)
+	d.login()
+	for _, path := range append(pages, letter(stranger), "messages?"+formOf("topic", stranger).Encode(), "operations?"+formOf("name", stranger).Encode(),
+		"dead?"+formOf("consumer", stranger, "class", stranger).Encode(), "acts?"+formOf("person", stranger).Encode()) {
+		got := d.get(path).want(t, 200)
+		// A field of the filter repeats the parameter of the request.
+		got.text = regexp.MustCompile(` value="[^"]*"`).ReplaceAllString(got.text, "")
+		for _, never := range []string{"<script>alert", "<img", "\u202e", "\u2066", "\x1b", "ZgotmplZ", key, secret, `"javascript:`, "#ZgotmplZ"} {
+			if strings.Contains(got.text, never) {
+				t.Errorf("%.60s has %q", path, never)
 			}
-			d.get("operations/"+parkedID).want(t, 200, "because of &lt;script&gt;alert(1)", `\u202e`, "key-…(28)", "not shown here", "begun", "the bank says &lt;script&gt;alert(1)", "call_in_doubt")
-			d.get("dead").want(t, 200, "&lt;script&gt;alert(1)", "key-…(28)")
-			d.get("messages").want(t, 200, "is not there", "held", "key-…(28)", "behind", "no process")
-			d.get("flight").want(t, 200, "&lt;script&gt;", "none</span>, due")
-		})
+		}
+		for _, script := range regexp.MustCompile(`(?i)<script[^>]*>|\son\w+=|\sstyle=`).FindAllString(got.text, -1) {
+			if !regexp.MustCompile(`^<script src="[./]*static/refresh.js" defer>$`).MatchString(script) && !strings.Contains(hostile, strings.TrimSpace(script)) {
+				t.Errorf("%.60s has %s", path, script)
+			}
+		}
 	}
+	d.get("operations/"+parkedID).want(t, 200, "because of &lt;script&gt;alert(1)", `\u202e`, "key-…(28)", "not shown here", "begun", "the bank says &lt;script&gt;alert(1)", "call_in_doubt")
+	d.get("dead").want(t, 200, "&lt;script&gt;alert(1)", "key-…(28)")
+	d.get("messages").want(t, 200, "does not run", "held", "key-…(28)", "lag", "no process")
 }
 
 func TestEmptyDatabaseIsToldOfInSentences(t *testing.T) {
@@ -66,7 +58,7 @@ func TestEmptyDatabaseIsToldOfInSentences(t *testing.T) {
 	d := newDesk(t, nil)
 	for path, sentence := range map[string]string{
 		"": "no operation is parked", "operations": "No operation is parked.", "operations?state=running": "No operation runs.", "operations?state=failed": "No operation is failed.",
-		"messages": "No message waits to be published.", "dead": "There are no dead letters.", "flight": "No transaction holds a key.", "acts": "Nothing was done by hand.",
+		"messages": "No message waits to be published.", "dead": "There are no dead letters.", "flight": "No transaction holds a key.", "acts": "No person changed anything.",
 	} {
 		d.get(path).want(t, 200, sentence, "Read-only")
 	}
@@ -216,7 +208,7 @@ func TestPageIsTheSameBelowAnyPrefix(t *testing.T) {
 		}
 	}
 	got := d.post("retry", "id", parkedID, "reason", "INC-7")
-	if got.want(t, 200, "It is retried").url.Path != "/admin/idem/operations/"+parkedID {
+	if got.want(t, 200, "The operation is retried").url.Path != "/admin/idem/operations/"+parkedID {
 		t.Error(got.url)
 	}
 	d.root = d.server.URL
@@ -291,8 +283,8 @@ func TestReadingEndsInTime(t *testing.T) {
 	if _, err := lock.Exec(t.Context(), "LOCK TABLE idem.audit"); err != nil {
 		t.Fatal(err)
 	}
-	d.get("acts").want(t, 504, "longer than this page may")
+	d.get("acts").want(t, 504, "longer than this page allows")
 	patient := deskAt(t, d.pool, func(c *ui.Config) { c.Timeout = time.Minute })
-	patient.get("acts").want(t, 409, "holds a lock on it")
+	patient.get("acts").want(t, 409, "holds a lock")
 	patient.get("dead").want(t, 200)
 }

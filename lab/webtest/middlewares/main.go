@@ -1,5 +1,5 @@
-// Command middlewares serves orders behind idempotency middlewares of other projects, so that idem
-// conform can check them. docs/conform.md has the results.
+// Command middlewares serves orders behind idempotency middlewares of other projects, so that
+// idem-conform can check them. docs/conform.md has the results.
 //
 //	go -C lab/webtest run ./middlewares
 package main

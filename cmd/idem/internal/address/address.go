@@ -3,6 +3,7 @@
 package address
 
 import (
+	"context"
 	"fmt"
 	"net/url"
 	"strconv"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -18,7 +20,7 @@ type Flags struct {
 	DBName   string `name:"dbname" short:"d" placeholder:"NAME|URL" help:"Database, by name, URL or connection string. Default: $DATABASE_URL, then PGDATABASE and the other variables that psql reads."`
 	Host     string `short:"h" placeholder:"HOST" help:"Host, or directory of the socket."`
 	Port     uint16 `short:"p" placeholder:"PORT" help:"Port."`
-	Username string `short:"U" placeholder:"ROLE" help:"Role. A password is read from PGPASSWORD or ~/.pgpass, and never asked for."`
+	Username string `short:"U" placeholder:"ROLE" help:"Role. The password comes from PGPASSWORD or ~/.pgpass; the command never asks for one."`
 }
 
 // String returns the connection string for the flags and DATABASE_URL. pgx fills in all other
@@ -54,6 +56,10 @@ func (f Flags) Config(getenv func(string) string, command string) (*pgxpool.Conf
 		return nil, err
 	}
 	config.MaxConns, config.MinConns = 4, 0
+	config.AfterConnect = func(_ context.Context, conn *pgx.Conn) error { // times are in UTC, whatever the local time zone
+		conn.TypeMap().RegisterType(&pgtype.Type{Name: "timestamptz", OID: pgtype.TimestamptzOID, Codec: &pgtype.TimestamptzCodec{ScanLocation: time.UTC}})
+		return nil
+	}
 	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
 	if config.ConnConfig.ConnectTimeout == 0 {
 		config.ConnConfig.ConnectTimeout = connectTimeout

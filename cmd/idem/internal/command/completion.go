@@ -9,8 +9,8 @@ type completionCommand struct {
 }
 
 func (completionCommand) Help() string {
-	return `The script asks idem itself what may come next. To have it in every shell, add the example to ~/.bashrc, or its like to ~/.zshrc;
-for fish: idem completion fish > ~/.config/fish/completions/idem.fish
+	return `The script asks idem for completions. To load it in every shell, add the example to ~/.bashrc, or with zsh to ~/.zshrc. For fish:
+idem completion fish > ~/.config/fish/completions/idem.fish
 
 Example: source <(idem completion bash)`
 }

@@ -9,7 +9,7 @@ import (
 
 // consent has the flag that answers the confirmation of a change.
 type consent struct {
-	Yes bool `short:"y" help:"Do it without asking."`
+	Yes bool `short:"y" help:"Do not ask for confirmation."`
 }
 
 // ask says what the command will do, and waits for the answer. It returns nil if the person agrees,
@@ -20,9 +20,9 @@ func (c consent) ask(s *session, will string) error {
 		return nil
 	}
 	if !s.InIsTerminal {
-		return refusedError{"nothing was changed: this " + will + "; there is no terminal to ask at, so say --yes"}
+		return refusedError{"nothing was changed: this " + will + "; there is no terminal to ask at, so give --yes"}
 	}
-	fmt.Fprintf(s.Stderr, "This %s.\nGo on? [y/N] ", will)
+	fmt.Fprintf(s.Stderr, "This %s.\nContinue? [y/N] ", will)
 	answer, err := readLine(s.ctx, s)
 	if !strings.HasSuffix(answer, "\n") { // the input ended within the line
 		fmt.Fprintln(s.Stderr)

@@ -25,26 +25,79 @@ func (d *desk) count() (n int) {
 	return n
 }
 
-func TestNothingIsChangedUntilSomebodyAgrees(t *testing.T) {
+// contents returns what the tables hold that commands change.
+func (d *desk) contents() string {
+	d.t.Helper()
+	var text string
+	err := d.pool.QueryRow(d.t.Context(), `SELECT concat((SELECT array_agg(r ORDER BY r.key) FROM idem.records r), (SELECT array_agg(o ORDER BY o.id) FROM idem.operations o),
+		(SELECT array_agg(l ORDER BY l) FROM idem.dead_letters l), (SELECT array_agg(t ORDER BY t) FROM idem.relay_topics t), (SELECT count(*) FROM idem.audit))`).Scan(&text)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return text
+}
+
+func TestChange_NeedsConsent(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	d.keep()
-	before := d.count()
-	evict := []string{"evict", scope, placed, "--execution", placedID}
-	ctx := context.Background()
-	for answer, code := range map[string]int{"": 5, "\n": 5, "n\n": 5, "yep\n": 5, "yes please\n": 5} {
-		d.call(ctx, typed(answer), evict...).want(t, code, "its effect is committed and stays", "nothing was changed")
+	d.keepAll()
+	before := d.contents()
+	for _, line := range []string{
+		"evict SCOPE " + placed + " --execution " + placedID, "operation retry " + parkedID, "operation cancel " + waitsID, "operation retry --all --older 1h",
+		"operation resolve " + parkedID + " --reason INC-7 --happened --value null", "outbox forget invoices",
+		"dead redrive " + deadOutID, "dead drop " + deadOutID, "dead redrive --all --side inbox", "dead drop --all --side inbox",
+	} {
+		for _, answer := range []string{"", "n\n", "yes please\n"} {
+			d.call(context.Background(), typed(answer), d.line(line)...).want(t, 5, "nothing was changed")
+		}
+		d.idem(d.line(line)...).want(t, 5, "--yes")
+		if !strings.Contains(line, "resolve") && !strings.Contains(line, "forget") {
+			d.idem(append(d.line(line), "--yes", "--dry-run")...).want(t, 0, "this ")
+		}
+		if d.contents() != before {
+			t.Fatalf("%s changed something", line)
+		}
+		d.call(context.Background(), typed("y\n"), d.line(line)...).want(t, 0, "Continue?")
+		if d.contents() == before {
+			t.Errorf("%s changed nothing", line)
+		}
+		d.keepAll()
+		before = d.contents()
 	}
-	d.idem(evict...).want(t, 5, "--yes")
-	d.idem(append(evict, "--dry-run")...).want(t, 0)
-	if got := d.count(); got != before {
-		t.Fatalf("%d records, there were %d", got, before)
+}
+
+// While a command waits for the answer, another process changes the object.
+func TestChange_LeavesWhatHasChangedMeanwhile(t *testing.T) {
+	t.Parallel()
+	for line, test := range map[string]struct {
+		sql  string
+		code int
+		says string
+	}{
+		"evict SCOPE " + placed + " --execution " + placedID:               {"UPDATE idem.records SET execution_id = gen_random_uuid()", 4, "has changed meanwhile"},
+		"dead drop " + deadOutID:                                           {"UPDATE idem.dead_letters SET died_at = now()", 4, "has changed since"},
+		"operation resolve " + parkedID + " --reason INC-7 --not-happened": {"UPDATE idem.operations SET epoch = epoch + 1", 5, "has changed since"},
+		"operation retry " + parkedID:                                      {"UPDATE idem.operations SET state = 'running'", 5, "has changed since"},
+	} {
+		t.Run(line, func(t *testing.T) {
+			t.Parallel()
+			d := newDesk(t)
+			d.keepAll()
+			changed := ""
+			got := d.call(context.Background(), func(w *command.World) {
+				typed("")(w)
+				w.Stdin = readerFunc(func(p []byte) (int, error) {
+					d.exec(test.sql)
+					changed = d.contents()
+					return copy(p, "y\n"), io.EOF
+				})
+			}, d.line(line)...)
+			got.want(t, test.code, test.says)
+			if d.contents() != changed {
+				t.Error("it changed something")
+			}
+		})
 	}
-	d.call(ctx, typed("y\n"), evict...).want(t, 0, "Go on?", "deleted")
-	if got := d.count(); got != before-1 {
-		t.Errorf("%d records, there were %d", got, before)
-	}
-	d.idem(append(evict, "--yes")...).want(t, 4, "no record")
 }
 
 // A signal ends the command while it waits for an answer.
@@ -78,25 +131,6 @@ func (n *notifying) Write(p []byte) (int, error) {
 		n.done()
 	}
 	return len(p), nil
-}
-
-// Another execution may have claimed the key since the person saw the record.
-func TestOnlyTheRecordThatWasNamedIsEvicted(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	d.keep()
-	before := d.count()
-	change := func(w *command.World) {
-		typed("")(w)
-		w.Stdin = readerFunc(func(p []byte) (int, error) {
-			d.exec("UPDATE idem.records SET execution_id = gen_random_uuid() WHERE key = $1", placed)
-			return copy(p, "y\n"), io.EOF
-		})
-	}
-	got := d.call(context.Background(), change, "evict", scope, placed, "--execution", placedID)
-	if got.code != 4 || !strings.Contains(got.stderr, "changed meanwhile") || d.count() != before {
-		t.Errorf("%+v", got)
-	}
 }
 
 type readerFunc func([]byte) (int, error)

@@ -2,29 +2,34 @@ package command
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"net/url"
-	"strings"
+	"maps"
+	"slices"
 	"time"
+	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem/cmd/idem/internal/page"
 	"github.com/idem-go/idem/cmd/idem/internal/record"
+	"github.com/idem-go/idem/inbox"
 	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/deadletter"
+	"github.com/idem-go/idem/outbox"
+	"github.com/idem-go/idem/seal"
 )
 
 type deadCommand struct {
 	List    deadListCommand    `cmd:"" help:"Dead letters, in the order of side, consumer, source and id."`
 	Show    deadShowCommand    `cmd:"" help:"One dead letter."`
-	Redrive deadRedriveCommand `cmd:"" help:"Let dead letters be tried again."`
+	Redrive deadRedriveCommand `cmd:"" help:"Retry dead letters."`
 	Drop    deadDropCommand    `cmd:"" help:"Delete dead letters for good."`
 }
 
 func (deadCommand) Help() string {
-	return `A dead letter is a message that could not be published (side outbox), or that a consumer could not handle (side inbox), after as many
-attempts as it may have. It waits for a person: redrive it once the cause is gone, or drop it.
+	return `A dead letter is a message that could not be published (side outbox), or that a consumer could not handle (side inbox), within the maximum
+number of attempts. It waits for a person: redrive it after you repaired the cause, or drop it.
 
 Example: idem dead list --side inbox --consumer billing`
 }
@@ -33,12 +38,12 @@ Example: idem dead list --side inbox --consumer billing`
 type letterFilter struct {
 	Side     string `enum:",outbox,inbox" default:"" placeholder:"SIDE" help:"outbox: could not be published. inbox: could not be handled."`
 	Consumer string `placeholder:"NAME" help:"Of this consumer, on the side of the inbox."`
-	Source   string `aliases:"topic" placeholder:"SOURCE" help:"Of this source. Of the outbox that is the topic: --topic is the same."`
+	Source   string `aliases:"topic" placeholder:"SOURCE" help:"Of this source. For the outbox this is the topic: --topic is the same."`
 }
 
 // moreFilter has further flags that select dead letters.
 type moreFilter struct {
-	Class string `placeholder:"CLASS" help:"Whose error is of this class."`
+	Class string `placeholder:"CLASS" help:"With an error of this class."`
 	Older span   `placeholder:"SPAN" help:"Dead for longer than this."`
 }
 
@@ -56,114 +61,303 @@ func (f letterFilter) find(s *session, id string, reveal bool) (*record.Letter, 
 	case err != nil:
 		return nil, err
 	case len(found) == 0:
-		return nil, noRecordError{fmt.Sprintf("there is no dead letter %s there: idem dead list has those that there are", page.Safe(id))}
+		return nil, noRecordError{fmt.Sprintf("there is no such dead letter %s: see idem dead list", page.Safe(id))}
 	case len(found) > 1:
-		return nil, usage("there are several dead letters %s, such as %s and %s: say which by --side, --consumer and --source",
-			page.Safe(id), letterName(&found[0]), letterName(&found[1]))
+		return nil, usage("there are several dead letters %s, such as %s and %s: choose one by --side, --consumer and --source",
+			page.Safe(id), letterName(found[0].LetterName), letterName(found[1].LetterName))
 	}
 	return &found[0], nil
 }
 
-func letters(s *session, f record.LetterFilter) (found []record.Letter, err error) {
-	err = s.limited(func(ctx context.Context, tx pgx.Tx) (err error) {
-		found, err = record.Letters(ctx, tx, f)
-		return err
-	})
-	return found, err
+func letters(s *session, f record.LetterFilter) ([]record.Letter, error) {
+	return reading(s, func(ctx context.Context, tx pgx.Tx) ([]record.Letter, error) { return record.Letters(ctx, tx, f) })
 }
 
 // letterName names a dead letter in a message.
-func letterName(l *record.Letter) string {
+func letterName(l db.LetterName) string {
 	if l.Side == deadletter.Outbox {
 		return fmt.Sprintf("%s of topic %s", page.Safe(l.ID), page.Safe(l.Source))
 	}
 	return fmt.Sprintf("%s of source %s at consumer %s", page.Safe(l.ID), page.Safe(l.Source), page.Safe(l.Consumer))
 }
 
-// cursor returns the position of l for --after: its names, escaped and joined with slashes.
-func cursor(l *record.Letter) string {
-	parts := []string{l.Side, l.Consumer, l.Source, l.ID}
-	for i := range parts {
-		parts[i] = url.PathEscape(parts[i])
-	}
-	return strings.Join(parts, "/")
+var letterTable = table[record.Letter]{
+	"no dead letters",
+	page.Columns("SIDE", "CONSUMER", "SOURCE", "ID", "KEY", ">DEAD FOR", ">ATTEMPTS", "CLASS", "NOTE"),
+	func(_ *page.Page, l *record.Letter) []string {
+		note := ""
+		if l.RedriveAt != nil {
+			note = "to be retried"
+		}
+		return []string{l.Side, page.Safe(l.Consumer), page.Safe(l.Source), page.Safe(l.ID), page.Safe(l.Key),
+			page.Age(l.Now.Sub(l.DiedAt)), fmt.Sprint(l.Attempts), page.Safe(l.Class), note}
+	},
 }
 
-// readCursor parses the value of --after. It is the inverse of cursor.
-func readCursor(text string) (db.LetterName, error) {
-	if text == "" {
-		return db.LetterName{}, nil
+// withoutReasons abridges the keys, unless whole is set. It also removes the reasons: a reason is
+// the text of an error, which may contain a part of the payload. Only dead show prints it.
+func withoutReasons(all []record.Letter, whole bool) {
+	for i := range all {
+		abridge(&all[i].Key, whole)
+		all[i].Reason = ""
 	}
-	parts := strings.Split(text, "/")
-	ok := len(parts) == 4
-	for i := range parts {
-		var err error
-		parts[i], err = url.PathUnescape(parts[i])
-		ok = ok && err == nil
-	}
-	if !ok {
-		return db.LetterName{}, usage("--after is what the end of a list says")
-	}
-	return db.LetterName{Side: parts[0], Consumer: parts[1], Source: parts[2], ID: parts[3]}, nil
 }
 
-// shownLetter is a dead letter in JSON.
+type deadListCommand struct {
+	letterFilter
+	moreFilter
+	limitFlag
+	afterFlag
+	fullFlag
+}
+
+func (deadListCommand) Help() string {
+	return `Lists dead letters in the order of side, consumer, source and id, without their contents. CLASS is the kind of the last error: the SQLSTATE of
+an error of Postgres, or the type of another error. idem dead show has its text.
+
+Example: idem dead list --side outbox --topic orders`
+}
+
+// Run lists dead letters.
+func (c *deadListCommand) Run(s *session) error {
+	after, err := readMark(c.After, 4)
+	if err != nil {
+		return err
+	}
+	filter := c.of("")
+	filter.Class, filter.Older = c.Class, time.Duration(c.Older)
+	filter.After = db.LetterName{Side: after[0], Consumer: after[1], Source: after[2], ID: after[3]}
+	mark := func(l *record.Letter) string { return markOf(l.Side, l.Consumer, l.Source, l.ID) }
+	return showList(s, c.Limit, "dead_letters", &letterTable, mark, func(ctx context.Context, tx pgx.Tx, limit int) ([]record.Letter, error) {
+		filter.Limit = limit
+		found, err := record.Letters(ctx, tx, filter)
+		withoutReasons(found, c.Full)
+		return found, err
+	})
+}
+
+type deadShowCommand struct {
+	ID string `arg:"" help:"Id of the message, as idem dead list prints it."`
+	letterFilter
+	sealKeys
+	fullFlag
+	Reveal bool `help:"Show payload and headers. If they are sealed, this needs the keys."`
+}
+
+func (deadShowCommand) Help() string {
+	return `Shows one dead letter. Its contents are read only with --reveal. The reason is the text of the last error of the program.
+
+Example: idem dead show 0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2a10 --side outbox --reveal`
+}
+
+// shownLetter is the JSON document of idem dead show.
 type shownLetter struct {
-	Side         string     `json:"side"`
-	Consumer     string     `json:"consumer,omitempty"`
-	Source       string     `json:"source"`
-	ID           string     `json:"id"`
-	Key          string     `json:"key"`
-	Type         string     `json:"type"`
-	Class        string     `json:"class"`
-	Reason       string     `json:"reason,omitempty"`
-	Attempts     int        `json:"attempts"`
-	AddedAt      time.Time  `json:"added_at"`
-	DiedAt       time.Time  `json:"died_at"`
-	RedriveAt    *time.Time `json:"redrive_at"`
-	SealedBy     string     `json:"sealed_by,omitempty"`
-	HeaderBytes  int64      `json:"header_bytes"`
-	PayloadBytes int64      `json:"payload_bytes"`
-
+	*record.Letter
 	Headers     map[string]string `json:"headers,omitempty"`
 	Payload     []byte            `json:"payload,omitempty"`      // base64
 	PayloadText *string           `json:"payload_text,omitempty"` // set if the payload is UTF-8
 }
 
-// newShownLetter returns l without its reason. The reason is the text of an error, which may
-// contain a part of the payload. Only show prints it.
-func newShownLetter(l *record.Letter, wholeKey bool) shownLetter {
-	shown := shownLetter{
-		Side: l.Side, Consumer: l.Consumer, Source: l.Source, ID: l.ID, Key: messageKey(l.Key, wholeKey, jsonKey), Type: l.Type, Class: l.Class,
-		Attempts: l.Attempts, AddedAt: l.AddedAt.UTC(), DiedAt: l.DiedAt.UTC(), SealedBy: l.SealedBy, HeaderBytes: l.HeaderBytes, PayloadBytes: l.PayloadBytes,
+func (c *deadShowCommand) Run(s *session) error {
+	found, err := c.find(s, c.ID, c.Reveal)
+	if err != nil {
+		return err
 	}
-	if l.RedriveAt != nil {
-		at := l.RedriveAt.UTC()
-		shown.RedriveAt = &at
-	}
-	return shown
-}
-
-func newShownLetters(all []record.Letter, wholeKey bool) []shownLetter {
-	shown := []shownLetter{}
-	for i := range all {
-		shown = append(shown, newShownLetter(&all[i], wholeKey))
-	}
-	return shown
-}
-
-// tellLetters prints a table of dead letters.
-func tellLetters(p *page.Page, all []record.Letter, wholeKey bool) {
-	var rows [][]string
-	for i := range all {
-		l := &all[i]
-		note := ""
-		if l.RedriveAt != nil {
-			note = "to be tried again"
+	abridge(&found.Key, c.Full)
+	shown := shownLetter{Letter: found}
+	if c.Reveal {
+		sealer, err := c.letterSealer(s, found)
+		if err == nil && sealer != nil {
+			err = notOpened("the dead letter", found.SealedBy, found.Open(sealer))
 		}
-		rows = append(rows, []string{l.Side, page.Safe(l.Consumer), page.Safe(l.Source), page.Safe(l.ID), messageKey(l.Key, wholeKey, shownKey),
-			page.Age(l.Now.Sub(l.DiedAt)), fmt.Sprint(l.Attempts), page.Safe(l.Class), note})
+		if err != nil {
+			return err
+		}
+		if shown.Headers, err = db.ReadHeaders(found.Headers); err != nil {
+			return err
+		}
+		if shown.Payload = found.Payload; found.Payload != nil && utf8.Valid(found.Payload) {
+			text := string(found.Payload)
+			shown.PayloadText = &text
+		}
 	}
-	p.Table([]page.Column{{Name: "SIDE"}, {Name: "CONSUMER"}, {Name: "SOURCE"}, {Name: "ID"}, {Name: "KEY"}, {Name: "DEAD FOR", Right: true},
-		{Name: "ATTEMPTS", Right: true}, {Name: "CLASS"}, {Name: "NOTE"}}, rows)
+	return s.show(shown, func(p *page.Page) { c.text(p, &shown) })
+}
+
+// letterSealer returns the Sealer that opens a dead letter, or nil if the dead letter is not
+// sealed.
+func (k sealKeys) letterSealer(s *session, l *record.Letter) (*seal.Sealer, error) {
+	return k.sealerFor(s, "the dead letter "+letterName(l.LetterName), l.SealedBy)
+}
+
+func (c *deadShowCommand) text(p *page.Page, l *shownLetter) {
+	pairs := []page.Pair{{Name: "id", Value: page.Safe(l.ID)}, {Name: "side", Value: l.Side}}
+	if l.Side == deadletter.Outbox {
+		pairs = append(pairs, page.Pair{Name: "topic", Value: page.Safe(l.Source)})
+	} else {
+		pairs = append(pairs, page.Pair{Name: "consumer", Value: page.Safe(l.Consumer)}, page.Pair{Name: "source", Value: page.Safe(l.Source)})
+	}
+	pairs = append(pairs,
+		page.Pair{Name: "key", Value: orDash(l.Key)},
+		page.Pair{Name: "type", Value: orDash(l.Type)},
+		page.Pair{Name: "added", Value: p.TimeAndAge(l.AddedAt, l.Now)},
+		page.Pair{Name: "died", Value: p.TimeAndAge(l.DiedAt, l.Now)},
+		page.Pair{Name: "attempts", Value: fmt.Sprint(l.Attempts)},
+		page.Pair{Name: "class", Value: page.Safe(l.Class)},
+		page.Pair{Name: "reason", Value: page.Safe(l.Reason)})
+	if l.RedriveAt != nil {
+		pairs = append(pairs, page.Pair{Name: "redriven", Value: page.Time(*l.RedriveAt)})
+	}
+	if l.SealedBy != "" {
+		pairs = append(pairs, page.Pair{Name: "sealed with", Value: page.Safe(l.SealedBy)})
+	}
+	if !c.Reveal {
+		p.Pairs(append(pairs, page.Pair{Name: "headers", Value: hidden(l.HeaderBytes)}, page.Pair{Name: "payload", Value: hidden(l.PayloadBytes)}))
+		return
+	}
+	p.Pairs(pairs)
+	p.Printf("\n")
+	for _, name := range slices.Sorted(maps.Keys(l.Headers)) {
+		p.Printf("%s: %s\n", p.Bold(page.Safe(name)), page.Safe(l.Headers[name]))
+	}
+	switch {
+	case l.PayloadText != nil:
+		p.Printf("\n%s\n", page.SafeLines(*l.PayloadText))
+	case len(l.Payload) > 0:
+		p.Printf("\n%s that are not text: see --json\n", page.Bytes(int64(len(l.Payload))))
+	}
+}
+
+func orDash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return page.Safe(text)
+}
+
+// chosenLetters has the flags that select the dead letters to change.
+type chosenLetters struct {
+	batch
+	letterFilter
+	moreFilter
+}
+
+// choose returns the selected dead letters. It fails if there are none.
+func (c *chosenLetters) choose(s *session) ([]record.Letter, error) {
+	filtered := c.letterFilter != letterFilter{} || c.moreFilter != moreFilter{}
+	if err := c.check(filtered, "--side, --consumer, --source, --class or --older"); err != nil {
+		return nil, err
+	}
+	var found []record.Letter
+	if c.All {
+		filter := c.of("")
+		filter.Class, filter.Older, filter.Limit = c.Class, time.Duration(c.Older), c.Limit
+		var err error
+		if found, err = letters(s, filter); err != nil {
+			return nil, err
+		}
+		if len(found) == 0 {
+			return nil, noRecordError{"the filters select no dead letter: see idem dead list"}
+		}
+	} else {
+		one, err := c.find(s, c.ID, false)
+		if err != nil {
+			return nil, err
+		}
+		found = []record.Letter{*one}
+	}
+	withoutReasons(found, false)
+	return found, nil
+}
+
+// change changes the dead letters.
+func (c *chosenLetters) change(s *session, found []record.Letter, will, done string, do func(context.Context, *record.Letter) error) error {
+	return change(s, &c.batch, found, &changing[record.Letter]{
+		kind: "dead letters", will: will, done: done, table: &letterTable,
+		name: func(l *record.Letter) string {
+			return fmt.Sprintf("the dead letter %s (dead for %s)", letterName(l.LetterName), page.Age(l.Now.Sub(l.DiedAt)))
+		},
+		do: do,
+	})
+}
+
+var errLetterChanged = skippedError{noRecordError{"nothing was done: each dead letter has changed since it was read"}}
+
+type deadRedriveCommand struct {
+	chosenLetters
+	sealKeys
+}
+
+func (deadRedriveCommand) Help() string {
+	return `Use it after you repaired the cause. A dead letter of the outbox returns to the outbox under its id, as the last message of its key. If it is
+sealed, this needs the keys. A dead letter of the inbox is handled by the program that consumes (inbox.RunRedrives), or when a broker delivers it
+again. It stays listed until then.
+
+Example: idem dead redrive --all --side inbox --consumer billing --class 40001 --dry-run`
+}
+
+// Run redrives the selected dead letters.
+func (c *deadRedriveCommand) Run(s *session) error {
+	found, err := c.choose(s)
+	if err != nil {
+		return err
+	}
+	for i := range found { // a missing key fails before the first change
+		if l := &found[i]; l.Side == deadletter.Outbox {
+			if _, err := c.letterSealer(s, l); err != nil {
+				return err
+			}
+		}
+	}
+	return c.change(s, found, "redrives", "redriven:", func(ctx context.Context, l *record.Letter) error {
+		err := c.redrive(ctx, s, l)
+		if errors.Is(err, outbox.ErrNoDeadLetter) || errors.Is(err, inbox.ErrNoDeadLetter) {
+			return errLetterChanged
+		}
+		return err
+	})
+}
+
+// redrive redrives a dead letter on its side. A message of the inbox only becomes due again: the
+// consumer opens it. A message of the outbox is inserted again, and has to be opened for that.
+func (c *deadRedriveCommand) redrive(ctx context.Context, s *session, l *record.Letter) error {
+	if l.Side == deadletter.Inbox {
+		return inbox.Redrive(ctx, s.pool, inbox.Ref{Consumer: l.Consumer, Source: l.Source, ID: l.ID})
+	}
+	sealer, err := c.letterSealer(s, l)
+	if err != nil {
+		return err
+	}
+	var opts []outbox.DeadLetterOption
+	if sealer != nil {
+		opts = append(opts, outbox.WithSealer(sealer))
+	}
+	return outbox.Redrive(ctx, s.pool, outbox.Ref{Topic: l.Source, ID: l.ID}, opts...)
+}
+
+type deadDropCommand struct{ chosenLetters }
+
+func (deadDropCommand) Help() string {
+	return `Deletes dead letters that nobody needs any more, with their contents. A dead letter that failed again since it was listed stays.
+
+Example: idem dead drop 0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2a10 --side outbox --dry-run`
+}
+
+// Run deletes the selected dead letters.
+func (c *deadDropCommand) Run(s *session) error {
+	found, err := c.choose(s)
+	if err != nil {
+		return err
+	}
+	return c.change(s, found, "deletes for good", "deleted", func(ctx context.Context, l *record.Letter) error {
+		gone := false
+		err := record.Change(ctx, s.pool, changeTimeout, func(tx pgx.Tx) (err error) {
+			gone, err = record.DropLetter(ctx, tx, l)
+			return err
+		})
+		if err == nil && !gone {
+			return errLetterChanged
+		}
+		return err
+	})
 }

@@ -10,16 +10,16 @@ import (
 )
 
 type doctorCommand struct {
-	Role string `placeholder:"ROLE" help:"Look at the privileges and settings of this role, which calls, instead of the one that is connected."`
-	All  bool   `short:"a" help:"Show the checks that found nothing as well."`
-	Scan bool   `help:"Walk the table where that is needed, however large it is."`
+	Role string `placeholder:"ROLE" help:"Examine the privileges and settings of this role of the program, and not those of the connected role."`
+	All  bool   `short:"a" help:"Also show the checks that found nothing."`
+	Scan bool   `help:"Scan tables of any size where a check needs it."`
 	sealKeys
 }
 
 func (doctorCommand) Help() string {
-	return `Only reads. Connect as a member of pg_monitor, so that the sessions of other roles are seen, and give the role of the program with --role.
-The exit code is 3 if there is a warning or a problem, and otherwise 6 if something could not be checked; notes do not count. A table
-above 64 MB is walked for records left behind only with --scan: without it, that counts as not checked.
+	return `Only reads. Connect as a member of pg_monitor, to see the sessions of other roles, and give the role of the program with --role. The exit
+code is 3 if there is a warning or a problem, and otherwise 6 if a check was not possible; notes do not count. A table above 64 MB is scanned for
+records that were left behind only with --scan: without it, that check counts as not possible.
 
 Example: idem doctor -U postgres --role app`
 }
@@ -93,7 +93,7 @@ func newShownChecks(results []doctor.Result) shownChecks {
 func (s *shownChecks) text(p *page.Page, all bool) {
 	for _, level := range []doctor.Level{doctor.Problem, doctor.Warning, doctor.Note, doctor.Unknown} {
 		for _, found := range alike(s.Checks, level) {
-			tell(p, strings.Join(found.checks, ", "), found.Finding)
+			printFinding(p, strings.Join(found.checks, ", "), found.Finding)
 		}
 	}
 	if all {
@@ -133,7 +133,7 @@ func alike(results []doctor.Result, level doctor.Level) []*findings {
 	return all
 }
 
-func tell(p *page.Page, check string, f doctor.Finding) {
+func printFinding(p *page.Page, check string, f doctor.Finding) {
 	paint := map[doctor.Level]func(string) string{
 		doctor.Problem: p.Red, doctor.Warning: p.Yellow, doctor.Note: p.Dim, doctor.Unknown: p.Dim,
 	}[f.Level]

@@ -2,9 +2,7 @@ package command
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -14,101 +12,80 @@ import (
 
 type evictCommand struct {
 	name
-	Execution string `required:"" aliases:"operation" placeholder:"ID" help:"Execution id of the record, as idem show tells it: another execution's record is left alone."`
+	Execution string `required:"" aliases:"operation" placeholder:"ID" help:"Execution id of the record, as idem show prints it. The record of another execution stays."`
 	DryRun    bool   `help:"Say what would be done, and do nothing."`
 	accountable
 }
 
 func (evictCommand) Help() string {
-	return `Deletes one record. Its effect stays: the next call with the key executes again, so first see to what the execution has done.
+	return `Deletes one record. Its effect stays, and the next call with the key executes again. So check first what the execution did.
 
 Example: idem evict tenant-1/payout 7f3c9a52-0d1e --execution 0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2a10`
 }
 
-// changeTimeout limits the time for the change of one record, operation or dead letter.
-const changeTimeout = 10 * time.Second
-
 // Run checks the record, asks for confirmation, and deletes the record.
 //
 // It refuses to delete the record of an operation that has not ended: the next call would begin the
-// operation again, while the first one still runs or is parked.
+// operation again, while the first one still runs or is parked. It deletes the record only if the
+// record still belongs to the execution that the person named.
 func (c *evictCommand) Run(s *session) error {
 	if err := c.resolve(s); err != nil {
 		return err
 	}
-	var found *record.Record
-	var operation *record.Operation
-	err := s.limited(func(ctx context.Context, tx pgx.Tx) (err error) {
-		if found, err = record.Find(ctx, tx, c.Scope, c.Key, false); err == nil && found != nil && found.State == record.Running {
-			operation, err = record.FindOperation(ctx, tx, found.ExecutionID)
-		}
-		return err
-	})
+	found, operation, err := c.find(s)
 	switch {
 	case err != nil:
 		return err
 	case found == nil:
-		return noRecordError{"there is no record of " + c.name.String() + scopeHint(c.Scope)}
+		return c.missing()
 	case found.ExecutionID != c.Execution:
-		return noRecordError{fmt.Sprintf("the record of %s is that of execution %s, and --execution says another: nothing was changed",
-			c.name.String(), found.ExecutionID)}
+		return noRecordError{fmt.Sprintf("nothing was changed: the record of %s belongs to execution %s, which is not that of --execution", c.name.String(), found.ExecutionID)}
 	}
 	if operation != nil && (operation.State == record.Running || operation.State == record.Parked) {
-		return refusedError{fmt.Sprintf("nothing was changed: the key is that of operation %s, which is not over; idem operation cancel ends and undoes it", found.ExecutionID)}
+		return refusedError{fmt.Sprintf("nothing was changed: the key belongs to operation %s, which has not ended; idem operation cancel ends and undoes it", found.ExecutionID)}
 	}
-	will := fmt.Sprintf("deletes the %s of %s, created %s; %s", describe(found), c.name.String(), relative(found.CreatedAt, found.Now), consequence(found))
-	if c.DryRun {
-		return s.show(shownEviction{false, newShownRecord(found, false)}, func(p *page.Page) { p.Printf("it %s\n", will) })
+	abridge(&found.Key, false)
+	state := found.State
+	if found.Expired {
+		state = "expired"
 	}
-	if err := c.ask(s, will); err != nil {
-		return err
-	}
-	return c.evict(s, found)
+	what := fmt.Sprintf("the %s record of %s, created %s; %s", state, c.name.String(), page.Relative(found.CreatedAt, found.Now), consequence(found))
+	return change(s, &batch{DryRun: c.DryRun, accountable: c.accountable}, []record.Record{*found}, &changing[record.Record]{
+		kind: "records", will: "deletes", done: "deleted", table: &recordTable, name: func(*record.Record) string { return what },
+		do: func(ctx context.Context, _ *record.Record) error {
+			gone := false
+			err := record.Change(ctx, s.pool, changeTimeout, func(tx pgx.Tx) (err error) {
+				gone, err = record.Evict(ctx, tx, c.Scope, c.Key, c.Execution)
+				return err
+			})
+			if err == nil && !gone {
+				return noRecordError{"nothing was deleted: the record of " + c.name.String() + " has changed meanwhile"}
+			}
+			return err
+		},
+	})
 }
 
-// evict deletes the record only if it still belongs to the execution that the person named. Another
-// call may have replaced the record since it was read.
-func (c *evictCommand) evict(s *session, found *record.Record) error {
-	gone := false
-	ctx := c.onRecord(s)
-	err := record.Change(ctx, s.pool, changeTimeout, func(tx pgx.Tx) (err error) {
-		gone, err = record.Evict(ctx, tx, c.Scope, c.Key, c.Execution)
+// read returns the record of the key, and its operation if it belongs to one. Both may be nil.
+func (n *name) find(s *session) (found *record.Record, operation *record.Operation, err error) {
+	err = s.limited(func(ctx context.Context, tx pgx.Tx) (err error) {
+		if found, err = record.Find(ctx, tx, n.Scope, n.Key, false); err == nil && found != nil && found.State == record.Running {
+			operation, err = record.FindOperation(ctx, tx, found.ExecutionID)
+		}
 		return err
 	})
-	if errors.Is(err, record.ErrUnknown) {
-		return fmt.Errorf("%w, so the record of %s is deleted or it is not: idem show tells", err, c.name.String())
-	}
-	if err != nil {
-		return err
-	}
-	if !gone {
-		return noRecordError{"the record of " + c.name.String() + " changed meanwhile: nothing was deleted"}
-	}
-	return s.show(shownEviction{true, newShownRecord(found, false)}, func(p *page.Page) { p.Printf("deleted: %s is new\n", c.name.String()) })
-}
-
-// shownEviction is the JSON document of idem evict.
-type shownEviction struct {
-	Deleted bool         `json:"deleted"`
-	Record  *shownRecord `json:"record"`
-}
-
-func describe(r *record.Record) string {
-	if r.Expired() {
-		return "expired record"
-	}
-	return r.State + " record"
+	return found, operation, err
 }
 
 // consequence says what the deletion means for the next call with the key.
 func consequence(r *record.Record) string {
 	switch {
-	case r.Expired():
+	case r.Expired:
 		return "its key is new already"
 	case r.State == record.Processing:
-		return "an fn ended its transaction itself, so some of its effect may be committed: the next call executes again"
+		return "an fn ended its own transaction, so a part of its effect may be committed: the next call executes again"
 	case r.State == record.Failed:
-		return "it was rejected for good: the next call executes"
+		return "it was rejected: the next call executes"
 	}
 	return "its effect is committed and stays: the next call executes a second time"
 }

@@ -19,9 +19,9 @@ const (
 	exitDone     = 0 // done, or nothing found
 	exitFailed   = 1 // failed
 	exitUsage    = 2 // invalid arguments
-	exitFound    = 3 // doctor, verify, stuck, migrate status and conform found something
+	exitFound    = 3 // doctor, verify, stuck and migrate status found something
 	exitNoRecord = 4 // no such record, operation, dead letter or relay
-	exitRefused  = 5 // nothing was changed: not agreed to, or the state does not allow it
+	exitRefused  = 5 // nothing was changed: not confirmed, or the state does not allow it
 
 	// exitUnknown means that a command found nothing but could not check everything, or that a
 	// standby was asked for what only the primary knows.
@@ -115,27 +115,8 @@ func explained(err error) error {
 	if !errors.As(err, &server) {
 		return err
 	}
-	if remedy := remedyOf(server); remedy != "" {
+	if remedy := record.Remedy(server.Code); remedy != "" {
 		return fmt.Errorf("%s (SQLSTATE %s); %s", server.Message, server.Code, remedy)
 	}
 	return fmt.Errorf("%s (SQLSTATE %s)", server.Message, server.Code)
-}
-
-// remedyOf returns what to do about a SQLSTATE, or "".
-func remedyOf(err *pgconn.PgError) string {
-	switch err.Code {
-	case "42P01", "3F000", "42703": // undefined_table, invalid_schema_name, undefined_column
-		return "the schema of idem is missing or out of date here: run idem migrate up, or check the address"
-	case "42501": // insufficient_privilege
-		return "this role may not: see what it lacks with idem doctor, or connect as another with -U; a change takes INSERT on idem.audit as well"
-	case "57014": // query_canceled
-		return "the statement took longer than --timeout allows: narrow it down with --scope, or raise --timeout"
-	case "55P03": // lock_not_available
-		return "another session holds a lock on it: try again, or see who with idem stuck"
-	case "25006": // read_only_sql_transaction
-		return "this is a standby or a read-only connection: connect to the primary"
-	case "57P01", "57P02", "57P03": // admin_shutdown, crash_shutdown, cannot_connect_now
-		return "the server is going down or coming up: try again"
-	}
-	return ""
 }

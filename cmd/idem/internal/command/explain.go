@@ -18,8 +18,8 @@ type explainCommand struct {
 }
 
 func (explainCommand) Help() string {
-	return `Tells what a call with this scope and key would get at this moment, and writes nothing. With --request it also compares the hash
-of a request with that of the record: as HashJSON and HashBytes make it, and with --method and --target as idemhttp does.
+	return `Says what a call with this scope and key would get at this moment, and writes nothing. With --request it also compares the hash of a request with
+that of the record: by HashJSON and HashBytes, and with --method and --target by idemhttp.
 
 Example: idem explain 'tenant-1/POST %2Forders' 7f3c9a52-0d1e --request order.json --without /client_time`
 }
@@ -56,25 +56,19 @@ func (c *explainCommand) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	var found *record.Record
-	var operation *record.Operation
-	var holder *record.Holder
-	err = s.limited(func(ctx context.Context, tx pgx.Tx) (err error) {
-		if holder, err = record.HolderOf(ctx, tx, db.LockOf(c.Scope, c.Key)); err != nil {
-			return err
-		}
-		if found, err = record.Find(ctx, tx, c.Scope, c.Key, false); err == nil && found != nil && found.State == record.Running {
-			operation, err = record.FindOperation(ctx, tx, found.ExecutionID)
-		}
-		return err
+	holder, err := reading(s, func(ctx context.Context, tx pgx.Tx) (*record.Holder, error) {
+		return record.HolderOf(ctx, tx, db.LockOf(c.Scope, c.Key))
 	})
+	if err != nil {
+		return err
+	}
+	found, operation, err := c.find(s)
 	if err != nil {
 		return err
 	}
 	e := explain(found, entry, hashes, operation)
 	if e.Verdict == waits && holder != nil {
-		shown := newShownHolder(*holder)
-		e.Holder, e.holder = &shown, holder
+		e.Holder = holder
 	}
 	if found == nil && entry.State == idem.StateUnused {
 		e.Hint += scopeHint(c.Scope)
@@ -84,16 +78,13 @@ func (c *explainCommand) Run(s *session) error {
 
 // explanation is the JSON document of idem explain.
 type explanation struct {
-	Verdict string       `json:"verdict"` // executes, replays, refused or waits
-	Error   string       `json:"error,omitempty"`
-	Reason  string       `json:"reason"`
-	Hint    string       `json:"hint,omitempty"`
-	Hashes  []*hashed    `json:"request_hashes,omitempty"`
-	Record  *shownRecord `json:"record,omitempty"`
-	Holder  *shownHolder `json:"held_by,omitempty"` // the session whose transaction holds the key
-
-	found  *record.Record
-	holder *record.Holder
+	Verdict string         `json:"verdict"` // executes, replays, refused or waits
+	Error   string         `json:"error,omitempty"`
+	Reason  string         `json:"reason"`
+	Hint    string         `json:"hint,omitempty"`
+	Hashes  []*hashed      `json:"request_hashes,omitempty"`
+	Record  *record.Record `json:"record,omitempty"`
+	Holder  *record.Holder `json:"held_by,omitempty"` // the session whose transaction holds the key
 }
 
 // explain decides the verdict. The cases are in the order in which a call checks them.
@@ -102,12 +93,12 @@ type explanation struct {
 // the row is not visible. Next come a missing and an expired record, where the call executes. A
 // live record is compared by its hash before its state matters.
 func explain(r *record.Record, entry idem.Entry, hashes []*hashed, operation *record.Operation) *explanation {
-	e := &explanation{Hashes: hashes, found: r}
+	e := &explanation{Hashes: hashes, Record: r}
 	if r != nil {
-		e.Record = newShownRecord(r, false)
+		abridge(&r.Key, false)
 		compare(hashes, r.Hash)
 	}
-	live := r != nil && !r.Expired()
+	live := r != nil && !r.Expired
 	switch {
 	case !live && entry.State == idem.StateProcessing && entry.ExecutionID == "":
 		e.Verdict, e.Error = waits, "ErrInProgress"
@@ -115,20 +106,19 @@ func explain(r *record.Record, entry idem.Entry, hashes []*hashed, operation *re
 		e.Hint = "the call waits up to WithWait (5 s by default) and then gets ErrInProgress; it takes over if that transaction fails"
 	case r == nil:
 		e.Verdict, e.Reason = executes, "there is no record of this key"
-		e.Hint = "if there should be one: is this the scope that the program uses, has the record expired and been purged, " +
-			"was the transaction rolled back?"
+		e.Hint = "if you expect a record: is this the scope that the program uses, was the record purged, or was the transaction rolled back?"
 	case !live:
-		e.Verdict, e.Reason = executes, "the record has expired "+relative(r.ExpiresAt, r.Now)+", so the key is new"
-		e.Hint = "callers that retry for longer than the TTL need a longer one: WithTTL"
+		e.Verdict, e.Reason = executes, "the record expired "+page.Relative(r.ExpiresAt, r.Now)+", so the key is new"
+		e.Hint = "callers that retry for longer need a longer TTL: WithTTL"
 	case len(hashes) > 0 && !anySame(hashes):
-		e.Verdict, e.Error, e.Reason = refused, "ErrMismatch", "the request hashes otherwise than the one that the record was made for"
+		e.Verdict, e.Error, e.Reason = refused, "ErrMismatch", "the hash of the request differs from the recorded hash"
 		e.Hint = "another request needs another key; if it is the same request: does the program hash it in another way, " +
-			"or is there a value that differs in every attempt? Try --without"
+			"or does a value differ in every attempt? Try --without"
 	case r.State == record.Running:
 		e.explainOperation(operation)
 	case r.State == record.Processing:
-		e.Verdict, e.Error, e.Reason = refused, "ErrTxEnded", "an earlier fn ended its transaction itself, and committed a part of its effect without a response"
-		e.Hint = "see to that effect, then: idem evict; otherwise the key is free when the record expires"
+		e.Verdict, e.Error, e.Reason = refused, "ErrTxEnded", "an earlier fn ended its own transaction, and committed a part of its effect without a response"
+		e.Hint = "check that effect, then: idem evict; otherwise the key is free when the record expires"
 	default:
 		e.replay(r)
 	}
@@ -138,7 +128,7 @@ func explain(r *record.Record, entry idem.Entry, hashes []*hashed, operation *re
 func (e *explanation) replay(r *record.Record) {
 	e.Verdict, e.Reason = replays, "the effect of execution "+r.ExecutionID+" is committed"
 	if r.State == record.Failed {
-		e.Reason = "execution " + r.ExecutionID + " was rejected for good, and its effect undone"
+		e.Reason = "execution " + r.ExecutionID + " was rejected, and its effect was rolled back"
 	}
 	if len(e.Hashes) == 0 {
 		e.Hint = "a call with another hash gets ErrMismatch instead: compare a request with --request"
@@ -163,7 +153,7 @@ func sentence(text string) string {
 func (e *explanation) text(p *page.Page) {
 	verdict := map[string]string{
 		executes: p.Yellow("executes") + ": the function runs",
-		replays:  p.Green("replays") + ": the stored response is given again",
+		replays:  p.Green("replays") + ": it returns the stored response",
 		refused:  "is " + p.Red("refused") + ": " + e.Error,
 		waits:    p.Yellow("waits") + ", then " + e.Error,
 	}[e.Verdict]
@@ -178,14 +168,14 @@ func (e *explanation) text(p *page.Page) {
 		for _, h := range e.Hashes {
 			rows = append(rows, []string{h.Way, h.outcome(p)})
 		}
-		p.Table([]page.Column{{Name: "REQUEST HASHED BY"}, {Name: "HASH"}}, rows)
+		p.Table(page.Columns("REQUEST HASHED BY", "HASH"), rows)
 	}
-	if e.holder != nil {
+	if e.Holder != nil {
 		p.Printf("\n")
-		tellHolders(p, []record.Holder{*e.holder})
+		printHolders(p, []record.Holder{*e.Holder})
 	}
-	if e.found != nil {
+	if e.Record != nil {
 		p.Printf("\n")
-		p.Pairs(facts(p, e.found))
+		p.Pairs(facts(p, e.Record))
 	}
 }

@@ -16,26 +16,25 @@ import (
 type grammar struct {
 	globals
 
-	Doctor    doctorCommand    `cmd:"" group:"look" help:"Find what usually goes wrong, and say what to do about it."`
-	Verify    verifyCommand    `cmd:"" group:"look" help:"See whether a database that was restored, or is to take over, is complete."`
-	Stats     statsCommand     `cmd:"" group:"look" help:"How many records there are, how big and how old: estimates, at once."`
-	Watch     watchCommand     `cmd:"" group:"look" help:"The same as a live screen."`
-	UI        uiCommand        `cmd:"" name:"ui" group:"look" help:"The same as a page in the browser, with operations, messages and acts."`
+	Doctor    doctorCommand    `cmd:"" group:"look" help:"Find common problems, and say what to do."`
+	Verify    verifyCommand    `cmd:"" group:"look" help:"Check that a restored or replicated database is complete."`
+	Stats     statsCommand     `cmd:"" group:"look" help:"Estimate the number, size and age of records."`
+	Watch     watchCommand     `cmd:"" group:"look" help:"The same, again and again."`
+	UI        uiCommand        `cmd:"" name:"ui" group:"look" help:"The same and more as a web page, with operations, messages and acts."`
 	Stuck     stuckCommand     `cmd:"" group:"look" help:"What needs a person, and why."`
 	Show      showCommand      `cmd:"" group:"look" help:"One record."`
 	List      listCommand      `cmd:"" group:"look" help:"Records, in the order of scope and key."`
 	Explain   explainCommand   `cmd:"" group:"look" help:"What the next call with a key would get, and why."`
-	Audit     auditCommand     `cmd:"" group:"look" help:"What people have done by hand: who, when and why."`
-	Operation operationCommand `cmd:"" group:"change" help:"Work of several steps: see how far it is, and help it on."`
-	Outbox    outboxCommand    `cmd:"" group:"look" help:"Messages that are yet to be published."`
-	Inbox     inboxCommand     `cmd:"" group:"look" help:"Messages that are yet to be handled."`
-	Dead      deadCommand      `cmd:"" group:"change" help:"Messages that could not be published or handled: see why, try them again or drop them."`
+	Audit     auditCommand     `cmd:"" group:"look" help:"What people changed: who, when and why."`
+	Operation operationCommand `cmd:"" group:"change" help:"Operations: list, show, retry, resolve and cancel them."`
+	Outbox    outboxCommand    `cmd:"" group:"look" help:"Messages that are not published yet."`
+	Inbox     inboxCommand     `cmd:"" group:"look" help:"Messages that consumers failed to handle."`
+	Dead      deadCommand      `cmd:"" group:"change" help:"Dead letters: list, show, redrive and drop them."`
 	Evict     evictCommand     `cmd:"" group:"change" help:"Delete one record, so that its key is new again."`
-	Purge     purgeCommand     `cmd:"" group:"change" help:"Delete what has had its time."`
-	Partition partitionCommand `cmd:"" group:"change" help:"Give a table that is in use partitions."`
-	Migrate   migrateCommand   `cmd:"" group:"change" help:"Bring the schema up to date, or take it back."`
+	Purge     purgeCommand     `cmd:"" group:"change" help:"Delete expired rows."`
+	Partition partitionCommand `cmd:"" group:"change" help:"Partition a table while it is in use."`
+	Migrate   migrateCommand   `cmd:"" group:"change" help:"Update the schema, or undo a migration."`
 
-	Conform    conformCommand    `cmd:"" group:"other" help:"Find out if a server, in whatever language, keeps the rules of idempotency keys."`
 	HelpOn     helpCommand       `cmd:"" name:"help" group:"other" help:"Explain the terms: idem help topics."`
 	Completion completionCommand `cmd:"" group:"other" help:"Print the completion script of a shell."`
 	Version    versionCommand    `cmd:"" group:"other" help:"Print the version."`
@@ -48,13 +47,13 @@ type globals struct {
 
 	address.Flags `group:"database"`
 
-	JSON    bool `name:"json" group:"output" help:"Write one JSON document, for programs."`
-	Timeout span `name:"timeout" group:"database" default:"30s" placeholder:"SPAN" help:"Give up a statement after so long. 0: never. Default: ${default}."`
+	JSON    bool `name:"json" group:"output" help:"Write one JSON document."`
+	Timeout span `name:"timeout" group:"database" default:"30s" placeholder:"SPAN" help:"Maximum time of a statement. 0: none. Default: ${default}."`
 }
 
 var groups = kong.ExplicitGroups([]kong.Group{
 	{Key: "look", Title: "Look"}, {Key: "change", Title: "Change"}, {Key: "other", Title: "Other"},
-	{Key: "database", Title: "Database"}, {Key: "output", Title: "Output"}, {Key: "request", Title: "Request"},
+	{Key: "database", Title: "Database"}, {Key: "output", Title: "Output"},
 })
 
 // errHelp ends the parsing after the help was printed.
@@ -85,7 +84,7 @@ func (s *span) UnmarshalText(text []byte) error {
 		if digits, ok := strings.CutSuffix(word, suffix); ok {
 			var n float64
 			if _, err := fmt.Sscanf(digits+" ", "%g ", &n); err != nil || n < 0 || n > 36500 {
-				return fmt.Errorf("%q is no span of time: say 90s, 1h30m, 7d or 2w", word)
+				return fmt.Errorf("%q is not a duration: write 90s, 1h30m, 7d or 2w", word)
 			}
 			*s = span(n * float64(unit))
 			return nil
@@ -97,7 +96,7 @@ func (s *span) UnmarshalText(text []byte) error {
 	}
 	d, err := time.ParseDuration(word)
 	if err != nil || d < 0 {
-		return fmt.Errorf("%q is no span of time: say 90s, 1h30m, 7d or 2w", word)
+		return fmt.Errorf("%q is not a duration: write 90s, 1h30m, 7d or 2w", word)
 	}
 	*s = span(d)
 	return nil

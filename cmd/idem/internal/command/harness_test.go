@@ -3,6 +3,7 @@ package command_test
 import (
 	"bytes"
 	"context"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,11 @@ import (
 	"github.com/idem-go/idem/cmd/idem/internal/command"
 	"github.com/idem-go/idem/lab/pgtest"
 )
+
+func TestMain(m *testing.M) {
+	time.Local = time.FixedZone("elsewhere", 5*3600) // no output depends on it
+	os.Exit(m.Run())
+}
 
 // desk runs idem commands against a database of its own.
 type desk struct {

@@ -46,7 +46,7 @@ func (c helpCommand) ofCommand(s *session) error {
 		return err
 	}
 	if _, err = parser.Parse(append(slices.Clip(c.Topic), "--help")); !errors.Is(err, errHelp) {
-		return usage("there is no command and no topic %q; see idem help topics", strings.Join(c.Topic, " "))
+		return usage("there is no topic or command %q; see idem help topics", strings.Join(c.Topic, " "))
 	}
 	return nil
 }

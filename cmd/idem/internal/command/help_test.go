@@ -4,8 +4,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 // commands returns the commands that the help lists.
@@ -84,46 +82,4 @@ func words(line string) []string {
 		all = append(all, match[1]+match[2])
 	}
 	return all
-}
-
-func TestShellsAreOfferedWhatMayComeNext(t *testing.T) {
-	t.Parallel()
-	for line, want := range map[string]string{
-		"":                        strings.Join(commands(t), " "),
-		"st":                      "stats stuck",
-		"migrate ":                "down status up",
-		"list --sta":              "--state",
-		"list --state ":           "completed expired failed processing running",
-		"list --state f":          "failed",
-		"-d app list --scope x -": "",
-		"completion z":            "zsh",
-		"dead ":                   "drop list redrive show",
-		"dead list --side ":       "inbox outbox",
-		"outbox list --state ":    "delayed held waiting",
-		"show a --re":             "--reveal",
-	} {
-		words := strings.Split(line, " ")
-		got := (&desk{t: t}).idem(append([]string{"__complete", "--"}, words...)...)
-		if got.code != 0 {
-			t.Fatal(got)
-		}
-		offered := strings.Fields(got.stdout)
-		if want == "" {
-			if len(offered) < 5 {
-				t.Errorf("%q: offered %q", line, offered)
-			}
-			continue
-		}
-		wanted := strings.Fields(want)
-		less := func(all []string) map[string]bool {
-			set := map[string]bool{}
-			for _, word := range all {
-				set[word] = true
-			}
-			return set
-		}
-		if diff := cmp.Diff(less(wanted), less(offered)); diff != "" {
-			t.Errorf("%q (-want +offered):\n%s", line, diff)
-		}
-	}
 }

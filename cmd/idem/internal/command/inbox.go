@@ -1,12 +1,118 @@
 package command
 
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem/cmd/idem/internal/page"
+	"github.com/idem-go/idem/cmd/idem/internal/record"
+)
+
 type inboxCommand struct {
-	Stats inboxStatsCommand `cmd:"" help:"What each consumer has yet to handle."`
-	List  inboxListCommand  `cmd:"" help:"Messages that have failed and are to be tried again, what failed first in front."`
+	Stats inboxStatsCommand `cmd:"" help:"The failing messages and dead letters of each consumer."`
+	List  inboxListCommand  `cmd:"" help:"Messages that failed and will be retried, the earliest failure first."`
 }
 
 func (inboxCommand) Help() string {
-	return `Messages that package inbox could not handle yet. One that has failed as often as it may is a dead letter: see idem dead.
+	return `Messages that package inbox could not handle yet. A message that reaches the maximum number of attempts becomes a dead letter: see idem dead.
 
 Example: idem inbox list --consumer billing`
+}
+
+type inboxStatsCommand struct{}
+
+func (inboxStatsCommand) Help() string {
+	return `Prints a line for each consumer that has failing messages or dead letters. Handled messages are not read.
+
+Example: idem inbox stats --json`
+}
+
+var consumerTable = table[record.Consumer]{
+	"no message fails, and there are no dead letters",
+	page.Columns("CONSUMER", ">FAILING", ">SINCE", ">ATTEMPTS", "NEXT TRY", ">DEAD", ">SINCE"),
+	func(p *page.Page, c *record.Consumer) []string {
+		failing, attempts, dead := page.Count(c.Failing), "", page.Count(c.Dead)
+		if c.Failing > 0 {
+			failing, attempts = p.Yellow(failing), strconv.Itoa(c.Attempts)
+		}
+		if c.Dead > 0 {
+			dead = p.Red(dead)
+		}
+		if c.Redrives > 0 {
+			dead += p.Dim(fmt.Sprintf(" (%s redriven)", page.Count(c.Redrives)))
+		}
+		return []string{page.Safe(c.Name), failing, ageOf(c.FailingSince, c.Now), attempts, nextTry(c.NextAt, c.Now), dead, ageOf(c.DeadSince, c.Now)}
+	},
+}
+
+func (inboxStatsCommand) Run(s *session) error {
+	consumers, err := reading(s, record.Consumers)
+	if err != nil {
+		return err
+	}
+	return s.show(map[string]any{"consumers": append([]record.Consumer{}, consumers...)}, func(p *page.Page) { consumerTable.print(p, consumers) })
+}
+
+// ageOf returns the time since at, or "" if at is nil.
+func ageOf(at *time.Time, now time.Time) string {
+	if at == nil {
+		return ""
+	}
+	return page.Age(now.Sub(*at))
+}
+
+// nextTry returns when the message is retried, or "" if that is unknown. A message that is due
+// needs a delivery by the broker.
+func nextTry(at *time.Time, now time.Time) string {
+	switch {
+	case at == nil:
+		return ""
+	case !at.After(now):
+		return "at the next delivery"
+	}
+	return page.Relative(*at, now)
+}
+
+type inboxListCommand struct {
+	Consumer string `placeholder:"NAME" help:"Of this consumer."`
+	Source   string `placeholder:"SOURCE" help:"From this source."`
+	limitFlag
+	fullFlag
+}
+
+func (inboxListCommand) Help() string {
+	return `The log of the consumer has the error of a message: the database stores it only for a dead letter. NEXT TRY is the earliest time; a retry also
+needs a delivery by the broker. "in progress" means that the outcome of the last attempt is not recorded: the attempt runs, or its process was
+killed.
+
+Example: idem inbox list --consumer billing`
+}
+
+var failingTable = table[record.Failing]{
+	"no message fails",
+	page.Columns("CONSUMER", "SOURCE", "ID", "KEY", ">SINCE", ">ATTEMPTS", "NEXT TRY"),
+	func(_ *page.Page, f *record.Failing) []string {
+		next, attempts := "in progress", strconv.Itoa(f.Attempts)
+		if f.NextAt != nil {
+			next = nextTry(f.NextAt, f.Now)
+		}
+		if f.Hindered > 0 { // usually because of a lock
+			attempts += fmt.Sprintf(" (%d not counted)", f.Hindered)
+		}
+		return []string{page.Safe(f.Consumer), page.Safe(f.Source), page.Safe(f.ID), page.Safe(f.Key), ageOf(&f.Since, f.Now), attempts, next}
+	},
+}
+
+func (c *inboxListCommand) Run(s *session) error {
+	return showList(s, c.Limit, "messages", &failingTable, nil, func(ctx context.Context, tx pgx.Tx, limit int) ([]record.Failing, error) {
+		found, err := record.FailingMessages(ctx, tx, c.Consumer, c.Source, limit)
+		for i := range found {
+			abridge(&found[i].Key, c.Full)
+		}
+		return found, err
+	})
 }

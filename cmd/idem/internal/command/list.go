@@ -4,7 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
+	"net/url"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -14,102 +15,167 @@ import (
 	"github.com/idem-go/idem/cmd/idem/internal/record"
 )
 
+// limitFlag is the flag of each list for its maximum length.
+type limitFlag struct {
+	Limit int `default:"50" help:"Maximum number of rows, up to 10000. Default: ${default}."`
+}
+
+// fullFlag is the flag of each command that prints keys.
+type fullFlag struct {
+	Full bool `help:"Show whole keys."`
+}
+
+// afterFlag is the flag of each list that a further call can continue.
+type afterFlag struct {
+	After string `placeholder:"MARK" help:"Continue after this mark, which the end of a list prints."`
+}
+
+// table says how rows are printed.
+type table[T any] struct {
+	none    string // printed if there are no rows
+	columns []page.Column
+	row     func(p *page.Page, r *T) []string
+}
+
+func (t *table[T]) print(p *page.Page, rows []T) {
+	if len(rows) == 0 {
+		p.Printf("%s\n", t.none)
+		return
+	}
+	var cells [][]string
+	for i := range rows {
+		cells = append(cells, t.row(p, &rows[i]))
+	}
+	p.Table(t.columns, cells)
+}
+
+// showList prints the rows that read returns, or a JSON document that has them under name. It reads
+// one row more than limit, to know whether there are more. mark returns the mark of a row for
+// --after; it may be nil or return "".
+func showList[T any](s *session, limit int, name string, t *table[T], mark func(*T) string, read func(ctx context.Context, tx pgx.Tx, limit int) ([]T, error)) error {
+	if err := checkLimit(limit); err != nil {
+		return err
+	}
+	rows, err := reading(s, func(ctx context.Context, tx pgx.Tx) ([]T, error) { return read(ctx, tx, limit+1) })
+	if err != nil {
+		return err
+	}
+	more, next := len(rows) > limit, ""
+	if more {
+		if rows = rows[:limit]; mark != nil {
+			next = mark(&rows[limit-1])
+		}
+	}
+	document := map[string]any{name: append([]T{}, rows...), "more": more}
+	if next != "" {
+		document["next"] = next
+	}
+	return s.show(document, func(p *page.Page) {
+		t.print(p, rows)
+		switch {
+		case next != "":
+			p.Printf("%s\n", p.Dim(fmt.Sprintf("there are more: --after '%s' (%d shown)", next, len(rows))))
+		case more:
+			p.Printf("%s\n", p.Dim(fmt.Sprintf("there are more: raise --limit, or add a filter (%d shown)", len(rows))))
+		}
+	})
+}
+
+// checkLimit fails if a --limit is out of range.
+func checkLimit(limit int) error {
+	if limit < 1 || limit > 10000 {
+		return usage("--limit must be between 1 and 10000")
+	}
+	return nil
+}
+
+// reading runs a query in a transaction with --timeout, and returns its result.
+func reading[T any](s *session, query func(context.Context, pgx.Tx) (T, error)) (result T, err error) {
+	err = s.limited(func(ctx context.Context, tx pgx.Tx) (err error) {
+		result, err = query(ctx, tx)
+		return err
+	})
+	return result, err
+}
+
+// markOf returns the mark for a row with these names.
+func markOf(names ...string) string {
+	for i := range names {
+		names[i] = url.PathEscape(names[i])
+	}
+	return strings.Join(names, "/")
+}
+
+// readMark is the inverse of markOf for n names. It returns empty names for an empty mark.
+func readMark(mark string, n int) ([]string, error) {
+	if mark == "" {
+		return make([]string, n), nil
+	}
+	names := strings.Split(mark, "/")
+	ok := len(names) == n
+	for i := range names {
+		var err error
+		names[i], err = url.PathUnescape(names[i])
+		ok = ok && err == nil
+	}
+	if !ok {
+		return nil, usage("--after must be a mark that the end of a list printed")
+	}
+	return names, nil
+}
+
 type listCommand struct {
-	Scope     string `placeholder:"PREFIX" help:"Scopes that begin like this."`
+	Scope     string `placeholder:"PREFIX" help:"Scopes with this prefix."`
 	Key       string `placeholder:"KEY" help:"Records of this key, in any scope."`
-	Execution string `aliases:"operation" placeholder:"ID" help:"The record of this execution id, as logs tell it."`
+	Execution string `aliases:"operation" placeholder:"ID" help:"The record of this execution id, as in a log."`
 	State     string `enum:",completed,failed,running,processing,expired" default:"" placeholder:"STATE" help:"completed, failed, running, processing or expired. All but the last are live."`
 	Older     span   `placeholder:"SPAN" help:"Claimed longer ago than this."`
-	Limit     int    `default:"50" help:"How many at most, up to 10000. Default: ${default}."`
-	Full      bool   `help:"Show whole keys."`
-
-	AfterScope string `placeholder:"SCOPE" help:"Go on after this scope and --after-key: next in the output of --json --full."`
-	AfterKey   string `placeholder:"KEY" help:"See --after-scope."`
+	limitFlag
+	afterFlag
+	fullFlag
 }
 
 func (listCommand) Help() string {
-	return `Reads records in the order of the primary key, and ends at --limit. --scope is a range of the index. The other filters are
-looked at row by row, so without --scope they may walk the whole table until --limit or --timeout ends it.
-
-A log tells an execution id: idem list --execution ID finds its record.
+	return `Lists records in the order of the primary key. --scope is a range of the index. The other filters check each record, so without --scope they
+may scan the whole table, until --limit or --timeout. Only a list with --full prints the mark for --after, because the mark has a whole key.
 
 Example: idem list --scope tenant-1/ --state failed --older 1h`
 }
 
-// Run lists records. It says how to narrow the list down if --timeout ended it.
+var recordTable = table[record.Record]{
+	"no records",
+	page.Columns("SCOPE", "KEY", "STATE", ">STATUS", ">AGE", "EXPIRES", ">RESPONSE", "EXECUTION ID"),
+	func(p *page.Page, r *record.Record) []string {
+		return []string{page.Safe(r.Scope), page.Safe(r.Key), stateOf(p, r), statusOf(r), page.Age(r.Now.Sub(r.CreatedAt)), expires(r),
+			page.Bytes(r.HeaderBytes + r.BodyBytes), r.ExecutionID}
+	},
+}
+
+// Run lists records.
 func (c *listCommand) Run(s *session) error {
-	filter := record.Filter{ScopePrefix: c.Scope, Key: c.Key, ExecutionID: c.Execution, State: c.State, Older: time.Duration(c.Older), Limit: c.Limit}
-	if c.Limit < 1 || c.Limit > 10000 {
-		return usage("--limit is between 1 and 10000: go on with --after-scope and --after-key")
-	}
-	if c.AfterScope != "" || c.AfterKey != "" {
-		filter.After = &record.Name{Scope: c.AfterScope, Key: c.AfterKey}
-	}
-	filter.Limit++ // one record more shows whether there are more
-	list := shownList{Records: []*shownRecord{}}
-	var found []record.Record
-	err := s.limited(func(ctx context.Context, tx pgx.Tx) (err error) {
-		found, err = record.List(ctx, tx, filter)
-		return err
-	})
+	after, err := readMark(c.After, 2)
 	if err != nil {
-		return c.tooSlow(err)
+		return err
 	}
-	if len(found) > c.Limit {
-		found, list.More = found[:c.Limit], true
+	filter := record.Filter{ScopePrefix: c.Scope, Key: c.Key, ExecutionID: c.Execution, State: c.State, Older: time.Duration(c.Older)}
+	if c.After != "" {
+		filter.After = &record.Name{Scope: after[0], Key: after[1]}
 	}
-	for i := range found {
-		list.Records = append(list.Records, newShownRecord(&found[i], c.Full))
+	mark := func(r *record.Record) string { return markOf(r.Scope, r.Key) }
+	if !c.Full {
+		mark = nil // the key is abridged
 	}
-	if last := len(found) - 1; list.More && c.Full {
-		list.Next = &shownName{found[last].Scope, found[last].Key}
-	}
-	return s.show(list, func(p *page.Page) { c.text(p, found, list.More) })
-}
-
-// shownList is the JSON document of idem list.
-type shownList struct {
-	Records []*shownRecord `json:"records"`
-	More    bool           `json:"more"`
-	// Next has the values for --after-scope and --after-key. It is nil without --full, because the
-	// key is abridged.
-	Next *shownName `json:"next,omitempty"`
-}
-
-type shownName struct {
-	Scope string `json:"scope"`
-	Key   string `json:"key"`
-}
-
-func (c *listCommand) text(p *page.Page, found []record.Record, more bool) {
-	if len(found) == 0 {
-		p.Printf("no records\n")
-		return
-	}
-	var rows [][]string
-	for i := range found {
-		r := &found[i]
-		status := "-"
-		if r.Status != nil {
-			status = strconv.Itoa(int(*r.Status))
+	err = showList(s, c.Limit, "records", &recordTable, mark, func(ctx context.Context, tx pgx.Tx, limit int) ([]record.Record, error) {
+		filter.Limit = limit
+		found, err := record.List(ctx, tx, filter)
+		for i := range found {
+			abridge(&found[i].Key, c.Full)
 		}
-		rows = append(rows, []string{
-			page.Safe(r.Scope), shownKey(r.Key, c.Full), stateOf(p, r), status, page.Age(r.Now.Sub(r.CreatedAt)),
-			expires(r), page.Bytes(r.HeaderBytes + r.BodyBytes), r.ExecutionID,
-		})
-	}
-	p.Table([]page.Column{{Name: "SCOPE"}, {Name: "KEY"}, {Name: "STATE"}, {Name: "STATUS", Right: true}, {Name: "AGE", Right: true},
-		{Name: "EXPIRES"}, {Name: "RESPONSE", Right: true}, {Name: "EXECUTION ID"}}, rows)
-	if more {
-		p.Printf("%s\n", p.Dim(fmt.Sprintf("there are more: raise --limit, or narrow it down with --scope (%d shown)", len(found))))
-	}
-}
-
-// tooSlow explains a timeout of a list without --scope. It returns other errors unchanged.
-func (c *listCommand) tooSlow(err error) error {
+		return found, err
+	})
 	var server *pgconn.PgError
-	if errors.As(err, &server) && server.Code == "57014" && c.Scope == "" {
-		return fmt.Errorf("gave up after --timeout: all filters but --scope look at every record; narrow it down with --scope, or raise --timeout")
+	if errors.As(err, &server) && server.Code == "57014" && c.Scope == "" { // query_canceled
+		return errors.New("--timeout ended the list: without --scope it may scan all records; add --scope, or raise --timeout")
 	}
 	return err
 }

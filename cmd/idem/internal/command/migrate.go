@@ -4,8 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5/stdlib"
 
@@ -15,14 +15,14 @@ import (
 )
 
 type migrateCommand struct {
-	Up     migrateUpCommand     `cmd:"" help:"Apply what is missing."`
-	Down   migrateDownCommand   `cmd:"" help:"Take the latest migration back, with the data that it holds."`
+	Up     migrateUpCommand     `cmd:"" help:"Apply the missing migrations."`
+	Down   migrateDownCommand   `cmd:"" help:"Undo the latest migration, and delete its data."`
 	Status migrateStatusCommand `cmd:"" help:"List the migrations. The exit code is 3 if one is missing."`
 }
 
 func (migrateCommand) Help() string {
-	return `The migrations are those of package migrations, in a version table of their own: public.idem_goose_version. Any number of processes may
-run them at once, also through a pooler: one works, the others wait.
+	return `The migrations are those of package migrations. Their version table is public.idem_goose_version. Any number of processes may run them at
+once, also through a pooler: one works, and the others wait.
 
 Example: idem migrate up --yes`
 }
@@ -41,7 +41,7 @@ type (
 
 // owner has the flag for the role that owns the tables.
 type owner struct {
-	Role string `placeholder:"ROLE" help:"Act as this role, which then owns the schema: one that may not log in, and that yours is a member of."`
+	Role string `placeholder:"ROLE" help:"Act as this role, which then owns the schema. Your role must be a member of it."`
 }
 
 func (migrateUpCommand) Help() string {
@@ -52,26 +52,11 @@ func (migrateDownCommand) Help() string { return "Example: idem migrate down -d 
 
 func (migrateStatusCommand) Help() string { return "Example: idem migrate status --json" }
 
-// shownMigration is a migration in JSON.
-type shownMigration struct {
-	Version   int64      `json:"version"`
-	Name      string     `json:"name"`
-	AppliedAt *time.Time `json:"applied_at"`
-}
-
-func newShownMigration(m migrate.Migration) shownMigration {
-	shown := shownMigration{Version: m.Version, Name: m.Name}
-	if !m.AppliedAt.IsZero() {
-		at := m.AppliedAt.UTC()
-		shown.AppliedAt = &at
-	}
-	return shown
-}
-
-func newShownMigrations(all []migrate.Migration) []shownMigration {
-	shown := []shownMigration{}
+// shownMigrations returns the JSON document of migrations.
+func shownMigrations(all []migrate.Migration) []map[string]any {
+	shown := []map[string]any{}
 	for _, m := range all {
-		shown = append(shown, newShownMigration(m))
+		shown = append(shown, map[string]any{"version": m.Version, "name": m.Name, "applied_at": moment(m.AppliedAt)})
 	}
 	return shown
 }
@@ -96,10 +81,11 @@ func (c *migrateUpCommand) Run(s *session) error {
 		return err
 	}
 	defer db.Close()
-	pending, err := missing(s, db)
+	all, err := migrate.Status(s.ctx, db, migrations.FS)
 	if err != nil {
 		return err
 	}
+	pending := slices.DeleteFunc(all, func(m migrate.Migration) bool { return !isPending(m) })
 	if len(pending) == 0 {
 		if err := lost(s, db); err != nil {
 			return err
@@ -113,7 +99,7 @@ func (c *migrateUpCommand) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	return s.show(newShownMigrations(applied), func(p *page.Page) {
+	return s.show(shownMigrations(applied), func(p *page.Page) {
 		if len(applied) == 0 {
 			p.Printf("nothing to do: the schema is up to date\n")
 		}
@@ -130,17 +116,7 @@ func unbroken(s *session) context.Context {
 	return context.WithoutCancel(s.ctx)
 }
 
-// missing returns the migrations that are not applied.
-func missing(s *session, db *sql.DB) ([]migrate.Migration, error) {
-	all, err := migrate.Status(s.ctx, db, migrations.FS)
-	var pending []migrate.Migration
-	for _, m := range all {
-		if m.AppliedAt.IsZero() {
-			pending = append(pending, m)
-		}
-	}
-	return pending, err
-}
+func isPending(m migrate.Migration) bool { return m.AppliedAt.IsZero() }
 
 // lost returns an error if all migrations count as applied, but the table idem.records is missing.
 // That is so if the schema was dropped or not restored, and the version table was kept.
@@ -149,8 +125,8 @@ func lost(s *session, db *sql.DB) error {
 	if err := db.QueryRowContext(s.ctx, "SELECT to_regclass('idem.records') IS NOT NULL").Scan(&there); err != nil || there {
 		return err
 	}
-	return refusedError{"nothing was applied: the table public.idem_goose_version says that all migrations are applied, and there is no idem.records. " +
-		"Restore the schema idem from a backup; or, if its records are gone for good, DROP TABLE public.idem_goose_version and run this again"}
+	return refusedError{"nothing was applied: by the table public.idem_goose_version all migrations are applied, but there is no idem.records. " +
+		"Restore the schema idem from a backup; or, if its records are lost, DROP TABLE public.idem_goose_version and run the command again"}
 }
 
 func names(all []migrate.Migration) string {
@@ -172,16 +148,11 @@ func (c *migrateDownCommand) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	var latest *migrate.Migration
-	for i := range all {
-		if !all[i].AppliedAt.IsZero() {
-			latest = &all[i]
-		}
+	applied := slices.DeleteFunc(all, isPending)
+	if len(applied) == 0 {
+		return s.show(shownMigrations(nil), func(p *page.Page) { p.Printf("nothing to do: no migration is applied\n") })
 	}
-	if latest == nil {
-		return s.show(newShownMigrations(nil), func(p *page.Page) { p.Printf("nothing to do: no migration is applied\n") })
-	}
-	if err := c.ask(s, fmt.Sprintf("takes %s back, with all data in what it has made; a key whose record is gone is new, and a retry executes again", latest.Name)); err != nil {
+	if err := c.ask(s, fmt.Sprintf("undoes %s and deletes all data in its tables; a key without a record is new, and a retry executes again", applied[len(applied)-1].Name)); err != nil {
 		return err
 	}
 	undone, err := migrate.Down(unbroken(s), db, migrations.FS)
@@ -192,7 +163,7 @@ func (c *migrateDownCommand) Run(s *session) error {
 	if undone != nil {
 		list = append(list, *undone)
 	}
-	return s.show(newShownMigrations(list), func(p *page.Page) { p.Printf("took back %s\n", names(list)) })
+	return s.show(shownMigrations(list), func(p *page.Page) { p.Printf("undid %s\n", names(list)) })
 }
 
 // Run lists the migrations. It returns errFound if one is pending.
@@ -206,24 +177,16 @@ func (c *migrateStatusCommand) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	pending := 0
-	err = s.show(newShownMigrations(all), func(p *page.Page) {
-		var rows [][]string
-		for _, m := range all {
+	err = s.show(shownMigrations(all), func(p *page.Page) {
+		(&table[migrate.Migration]{columns: page.Columns("MIGRATION", "APPLIED"), row: func(p *page.Page, m *migrate.Migration) []string {
 			applied := p.Red("missing")
 			if !m.AppliedAt.IsZero() {
 				applied = page.Time(m.AppliedAt)
 			}
-			rows = append(rows, []string{m.Name, applied})
-		}
-		p.Table([]page.Column{{Name: "MIGRATION"}, {Name: "APPLIED"}}, rows)
+			return []string{m.Name, applied}
+		}}).print(p, all)
 	})
-	for _, m := range all {
-		if m.AppliedAt.IsZero() {
-			pending++
-		}
-	}
-	if err == nil && pending > 0 {
+	if err == nil && slices.ContainsFunc(all, isPending) {
 		return errFound
 	}
 	return err

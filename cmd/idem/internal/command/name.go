@@ -12,8 +12,8 @@ import (
 
 // name has the arguments that identify a record.
 type name struct {
-	Scope string `arg:"" help:"Scope, as it is stored: idem list shows it."`
-	Key   string `arg:"" help:"Key. -: read it from standard input, where no list of processes and no history of a shell shows it."`
+	Scope string `arg:"" help:"Scope as it is stored and idem list shows it."`
+	Key   string `arg:"" help:"Key. -: read it from standard input, so that no list of processes or shell history shows it."`
 }
 
 // resolve reads the key from standard input if the argument is "-". It fails if the line is empty.
@@ -32,20 +32,16 @@ func (n *name) String() string {
 	return fmt.Sprintf("key %s in scope %s", display.Key(n.Key), page.Safe(n.Scope))
 }
 
-// shownKey returns a key for display, abridged unless whole is set.
-func shownKey(key string, whole bool) string {
-	if whole {
-		return page.Safe(key)
-	}
-	return display.Key(key)
+// missing is the error for a record that does not exist.
+func (n *name) missing() error {
+	return noRecordError{"there is no record of " + n.String() + scopeHint(n.Scope)}
 }
 
-// jsonKey is like shownKey, but does not escape: the JSON encoder does.
-func jsonKey(key string, whole bool) string {
-	if whole {
-		return key
+// abridge abridges a key for display, unless whole is set. A message may have an empty key.
+func abridge(key *string, whole bool) {
+	if !whole && *key != "" {
+		*key = display.Key(*key)
 	}
-	return display.Key(key)
 }
 
 // scopeHint returns a hint if scope has more than one slash. The caller may have written a scope

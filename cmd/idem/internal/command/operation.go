@@ -4,13 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
+	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/cmd/idem/internal/page"
 	"github.com/idem-go/idem/cmd/idem/internal/record"
-	"github.com/idem-go/idem/internal/txn"
 	"github.com/idem-go/idem/operation"
 )
 
@@ -18,13 +20,13 @@ type operationCommand struct {
 	List    operationListCommand    `cmd:"" help:"Operations, the latest first."`
 	Show    operationShowCommand    `cmd:"" help:"One operation, with a timeline of its steps."`
 	History operationHistoryCommand `cmd:"" help:"The history of one operation, for idemtest.Replay."`
-	Retry   operationRetryCommand   `cmd:"" help:"Let a parked operation go on."`
-	Resolve operationResolveCommand `cmd:"" help:"Say the outcome of a call that is in doubt."`
-	Cancel  operationCancelCommand  `cmd:"" help:"End an operation, and undo what it has done."`
+	Retry   operationRetryCommand   `cmd:"" help:"Resume a parked operation."`
+	Resolve operationResolveCommand `cmd:"" help:"Record the outcome of a call that is in doubt."`
+	Cancel  operationCancelCommand  `cmd:"" help:"End an operation, and undo its steps."`
 }
 
 func (operationCommand) Help() string {
-	return `Operations are work of several steps: see package operation. A parked operation waits for a person. show says why it is parked.
+	return `Operations have several steps: see package operation. A parked operation waits for a person. show says why it is parked.
 
 Example: idem operation list --state parked`
 }
@@ -36,73 +38,207 @@ type operationID struct {
 
 // find returns the operation, and fails if it does not exist. If work is not nil, find calls it in
 // the same transaction to read more.
-func (c *operationID) find(s *session, work func(context.Context, pgx.Tx, *record.Operation) error) (found *record.Operation, err error) {
+func (c *operationID) find(s *session, work func(context.Context, pgx.Tx, *record.Operation) error) (*record.Operation, error) {
 	var id pgtype.UUID
 	if id.Scan(c.ID) != nil {
-		return nil, usage("%q is no operation id", page.Safe(c.ID))
+		return nil, usage("%q is not an operation id", page.Safe(c.ID))
 	}
-	err = s.limited(func(ctx context.Context, tx pgx.Tx) (err error) {
-		if found, err = record.FindOperation(ctx, tx, id.String()); err != nil || found == nil || work == nil {
-			return err
+	found, err := reading(s, func(ctx context.Context, tx pgx.Tx) (*record.Operation, error) {
+		found, err := record.FindOperation(ctx, tx, id.String())
+		if err == nil && found != nil && work != nil {
+			err = work(ctx, tx, found)
 		}
-		return work(ctx, tx, found)
+		return found, err
 	})
 	if err == nil && found == nil {
-		err = noRecordError{"there is no operation " + id.String() + ": it was one transaction, or was purged with its record; idem list has records"}
+		err = noRecordError{"there is no operation " + id.String() + ": it was a single transaction, or it was purged with its record; idem list has records"}
 	}
 	return found, err
 }
 
-// change prints preview, asks for confirmation, and calls do. will describes the change before it
-// is made, done afterwards. It translates the errors of package operation.
-func (c *operationID) change(s *session, o *record.Operation, agreed *accountable, preview []string, will, done string, do func(context.Context) error) error {
-	will = fmt.Sprintf("%s (operation %s %s, %s at step %s)", will, page.Safe(o.Name), o.ID, o.State, page.Safe(o.Step))
-	s.preview(agreed.consent, preview)
-	if err := agreed.ask(s, will); err != nil {
+type operationListCommand struct {
+	Scope string `placeholder:"PREFIX" help:"Scopes with this prefix."`
+	Name  string `placeholder:"NAME" help:"Of this definition."`
+	State string `enum:",running,parked,completed,failed,undone" default:"" placeholder:"STATE" help:"running, parked, completed, failed (rejected, and undone) or undone (ended in an error or canceled)."`
+	Older span   `placeholder:"SPAN" help:"Begun longer ago than this."`
+	limitFlag
+	afterFlag
+	fullFlag
+	sealKeys
+}
+
+func (operationListCommand) Help() string {
+	return `Lists operations, the latest first. No index has that order, so the list scans the whole table, until --timeout: purge keeps it small. The last
+error of an operation is shown if there was one since its last progress. A sealed error needs the keys.
+
+Example: idem operation list --name checkout --state parked`
+}
+
+var operationTable = table[record.Operation]{
+	"no operations",
+	page.Columns("OPERATION ID", "NAME", "STATE", "STEP", ">AGE", "SCOPE", "KEY", "REASON", "LAST ERROR"),
+	func(p *page.Page, o *record.Operation) []string {
+		return []string{o.ID, page.Safe(o.Name), operationState(p, o), page.Safe(o.Step), page.Age(o.Now.Sub(o.CreatedAt)),
+			page.Safe(o.Scope), page.Safe(o.Key), reasonOf(o), lastErrorOf(o)}
+	},
+}
+
+// Run lists operations.
+func (c *operationListCommand) Run(s *session) error {
+	if c.After != "" && new(pgtype.UUID).Scan(c.After) != nil {
+		return usage("--after must be a mark that the end of a list printed")
+	}
+	sealer, err := c.sealer(s)
+	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(agreed.onRecord(s), changeTimeout)
+	mark := func(o *record.Operation) string { return o.ID }
+	return showList(s, c.Limit, "operations", &operationTable, mark, func(ctx context.Context, tx pgx.Tx, limit int) ([]record.Operation, error) {
+		found, err := record.ListOperations(ctx, tx, record.OperationFilter{
+			ScopePrefix: c.Scope, Name: c.Name, State: c.State, Older: time.Duration(c.Older), Before: c.After, Limit: limit,
+		})
+		openOperations(found, sealer, c.Full)
+		return found, err
+	})
+}
+
+// openOperations opens the last errors, and abridges the keys unless whole is set.
+func openOperations(all []record.Operation, sealer idem.Sealer, whole bool) {
+	record.OpenErrors(all, sealer)
+	for i := range all {
+		abridge(&all[i].Key, whole)
+	}
+}
+
+// longestCell is the maximum number of characters of a text in a table.
+const longestCell = 200
+
+// reasonOf returns why an operation is parked: the code and the text. It returns "" if the
+// operation is not parked.
+func reasonOf(o *record.Operation) string {
+	if o.Reason == "" {
+		return ""
+	}
+	return page.Safe(o.Reason + ": " + page.Clipped(o.ReasonText, longestCell))
+}
+
+// lastErrorOf describes the last error of an operation in one line, or returns "".
+func lastErrorOf(o *record.Operation) string {
+	if o.LastError == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s: %s", attemptOf(o), page.Safe(page.Clipped(o.LastError.Text, longestCell)))
+}
+
+// attemptOf says which attempt failed last, when it failed, and when the next one begins.
+func attemptOf(o *record.Operation) string {
+	e := o.LastError
+	what := fmt.Sprintf("run %d of the function", e.Attempt)
+	if e.Step != "" {
+		what = fmt.Sprintf("attempt %d of step %s", e.Attempt, page.Safe(e.Step))
+	}
+	what += ", " + page.Relative(e.At, o.Now)
+	if e.NextAt != nil && o.State == record.Running {
+		what += ", next " + page.Relative(*e.NextAt, o.Now)
+	}
+	return what
+}
+
+// operationState returns the state of an operation for display.
+func operationState(p *page.Page, o *record.Operation) string {
+	state := o.State
+	if o.State == record.Parked {
+		state = p.Red(state)
+	}
+	switch {
+	case o.EndedAt != nil:
+	case o.Undoing:
+		state += ", undoing"
+	case o.Canceled:
+		state += ", canceled"
+	}
+	return state
+}
+
+// printOperations prints a table of operations below a title, and what to do about them. It prints
+// nothing if there are none.
+func printOperations(p *page.Page, title, remedy string, all []record.Operation) {
+	if len(all) == 0 {
+		return
+	}
+	p.Printf("%s\n", p.Bold(title))
+	(&table[record.Operation]{
+		columns: page.Columns("OPERATION ID", "NAME", "STEP", ">SINCE", "REASON", "LAST ERROR"),
+		row: func(_ *page.Page, o *record.Operation) []string {
+			return []string{o.ID, page.Safe(o.Name), page.Safe(o.Step), page.Age(o.Now.Sub(o.Since)), reasonOf(o), lastErrorOf(o)}
+		},
+	}).print(p, all)
+	p.Printf("%s\n\n", page.Wrap(remedy, "  ", 100))
+}
+
+type operationHistoryCommand struct {
+	operationID
+	sealKeys
+}
+
+func (operationHistoryCommand) Help() string {
+	return `Writes the history of one operation to standard output: its input and its steps, with their values in clear. As a file in testdata/ it is the
+input of idemtest.Replay, which tests the code of the next release against it. Read it before you share it.
+
+Example: idem operation history 0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2a10`
+}
+
+// Run writes the history to standard output.
+func (c *operationHistoryCommand) Run(s *session) error {
+	sealer, err := c.sealer(s)
+	if err != nil {
+		return err
+	}
+	found, err := c.find(s, nil)
+	if err != nil {
+		return err
+	}
+	var opts []idem.Option
+	if sealer != nil {
+		opts = append(opts, idem.WithSealer(sealer))
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, changeTimeout)
 	defer cancel()
-	err := do(ctx)
+	history, err := operation.History(ctx, s.pool, found.ID, opts...)
 	switch {
 	case errors.Is(err, operation.ErrUnknownOperation):
-		return noRecordError{"operation " + o.ID + " was purged meanwhile: nothing was changed"}
-	case errors.Is(err, operation.ErrNotParked):
-		return refusedError{fmt.Sprintf("nothing was changed: operation %s has changed since it was read (%v); see idem operation show %s", o.ID, err, o.ID)}
-	case errors.As(err, new(*txn.UnknownError)):
-		return fmt.Errorf("%w: see idem operation show %s", record.ErrUnknown, o.ID)
+		return noRecordError{"operation " + found.ID + " was purged meanwhile"}
+	case errors.Is(err, idem.ErrUnreadable):
+		return errors.Join(err, errors.New("give its keys with --seal-keys or IDEM_SEAL_KEYS"))
 	case err != nil:
 		return err
 	}
-	return s.show(shownChange{o.ID, done, preview}, func(p *page.Page) { p.Printf("%s; see idem operation show %s\n", done, o.ID) })
+	_, err = s.Stdout.Write(history)
+	return err
 }
 
-// shownChange is the JSON document of a change.
-type shownChange struct {
-	ID      string   `json:"operation_id"`
-	Done    string   `json:"done"`
-	Preview []string `json:"preview,omitempty"`
+// explainOperation sets the verdict for a key that an operation holds.
+func (e *explanation) explainOperation(o *record.Operation) {
+	switch {
+	case o == nil:
+		e.Verdict, e.Error, e.Reason = waits, "ErrInProgress", "an operation held the key a moment ago"
+		e.Hint = "run the command again"
+	case o.State == record.Parked:
+		e.Verdict, e.Error = refused, "operation.ErrParked"
+		e.Reason = "operation " + o.ID + " (" + page.Safe(o.Name) + ") is parked at step " + page.Safe(o.Step) + ": " + page.Safe(o.Reason) + ": " + page.Safe(o.ReasonText)
+		e.Hint = "see idem operation show " + o.ID + "; then: idem operation retry, resolve or cancel"
+	default:
+		e.Verdict, e.Error = waits, "ErrInProgress"
+		e.Reason = "operation " + o.ID + " (" + page.Safe(o.Name) + ") is in progress, at step " + page.Safe(o.Step) + " since " + page.Time(o.Since)
+		if !o.Attended {
+			e.Reason += "; no process executes it"
+			if last := lastErrorOf(o); last != "" {
+				e.Reason += "; last error: " + last
+			}
+			e.Hint = "a Worker that has its definition, or this call, resumes it; it is due at " + page.Time(o.WakeAt)
+		}
+	}
 }
 
-// preview prints what a change would do. If there will be a question, it writes to standard error,
-// above the question. Otherwise it writes to standard output, above the result. With --json the
-// document has the preview instead.
-func (s *session) preview(agreed consent, sentences []string) {
-	p := s.page
-	if !agreed.Yes && s.InIsTerminal {
-		p = page.New(s.Stderr, false)
-	} else if s.globals.JSON {
-		return
-	}
-	for _, sentence := range sentences {
-		p.Printf("%s\n", page.Wrap(sentence, "", 100))
-	}
-}
-
-// parked returns a refusedError unless the operation is parked.
-func parked(o *record.Operation) error {
-	if o.State != record.Parked {
-		return refusedError{fmt.Sprintf("nothing was changed: operation %s is not parked, it is %s", o.ID, o.State)}
-	}
-	return nil
-}
+// shownSteps joins the names of steps for display.
+func shownSteps(names []string) string { return page.Safe(strings.Join(names, ", ")) }

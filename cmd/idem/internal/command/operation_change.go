@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -14,114 +16,178 @@ import (
 	"github.com/idem-go/idem/cmd/idem/internal/page"
 	"github.com/idem-go/idem/cmd/idem/internal/record"
 	"github.com/idem-go/idem/operation"
-	"github.com/idem-go/idem/seal"
 )
+
+// chosenOperations has the flags that select the operations to change.
+type chosenOperations struct {
+	batch
+	Name  string `placeholder:"NAME" help:"With --all: of this definition."`
+	Step  string `placeholder:"STEP" help:"With --all: at this step."`
+	Scope string `placeholder:"PREFIX" help:"With --all: scopes with this prefix."`
+	Older span   `placeholder:"SPAN" help:"With --all: begun longer ago than this."`
+}
+
+// choose returns the selected operations. All of them are in state. One that is selected by its id
+// may also be in one of the states also. choose fails if there are none.
+func (c *chosenOperations) choose(s *session, state string, also ...string) ([]record.Operation, error) {
+	filtered := c.Name != "" || c.Step != "" || c.Scope != "" || c.Older != 0
+	if err := c.check(filtered, "--name, --step, --scope or --older"); err != nil {
+		return nil, err
+	}
+	if !c.All {
+		if filtered {
+			return nil, usage("--name, --step, --scope and --older need --all")
+		}
+		one, err := (&operationID{c.ID}).find(s, nil)
+		if err == nil && !slices.Contains(append(also, state), one.State) {
+			err = refusedError{fmt.Sprintf("nothing was changed: operation %s is %s", one.ID, one.State)}
+		}
+		if err != nil {
+			return nil, err
+		}
+		abridge(&one.Key, false)
+		return []record.Operation{*one}, nil
+	}
+	found, err := reading(s, func(ctx context.Context, tx pgx.Tx) ([]record.Operation, error) {
+		return record.ListOperations(ctx, tx, record.OperationFilter{
+			ScopePrefix: c.Scope, Name: c.Name, Step: c.Step, State: state, Older: time.Duration(c.Older), Limit: c.Limit,
+		})
+	})
+	if err == nil && len(found) == 0 {
+		err = noRecordError{"the filters select no " + state + " operation: see idem operation list"}
+	}
+	openOperations(found, nil, false)
+	return found, err
+}
+
+// changeOperations changes operations. It translates the errors of package operation.
+func changeOperations(s *session, b *batch, found []record.Operation, will, done string, preview []string, do func(context.Context, *record.Operation) error) error {
+	return change(s, b, found, &changing[record.Operation]{
+		kind: "operations", will: will, done: done, table: &operationTable, preview: preview,
+		name: func(o *record.Operation) string {
+			return fmt.Sprintf("operation %s (%s, %s at step %s)", o.ID, page.Safe(o.Name), o.State, orDash(o.Step))
+		},
+		do: func(ctx context.Context, o *record.Operation) error {
+			err := do(ctx, o)
+			switch {
+			case errors.Is(err, operation.ErrUnknownOperation):
+				return skippedError{noRecordError{"nothing was changed: operation " + o.ID + " was purged meanwhile"}}
+			case errors.Is(err, operation.ErrNotParked):
+				return skippedError{refusedError{fmt.Sprintf("nothing was changed: operation %s has changed since it was read (%v)", o.ID, err)}}
+			}
+			return err
+		},
+	})
+}
 
 type operationRetryCommand struct{ chosenOperations }
 
 func (operationRetryCommand) Help() string {
-	return `Use it when the reason of a parked operation is gone: the code is fixed, or the other side is back. A Worker, or a call with the key,
-then resumes the operation. A Keyed call in doubt is made again under its key. An operation whose Once call is in doubt parks again: see resolve.
---all retries all operations that the filters select.
+	return `Use it after you repaired the cause: the code is fixed, or the other side is available again. A Worker, or a call with the key, then resumes
+the operation. A Keyed call in doubt is made again under its key. An operation whose Once call is in doubt parks again: see resolve.
 
 Example: idem operation retry --all --name checkout --step charge --dry-run`
 }
 
-// Run retries one operation, or with --all each that the filters select.
+// Run retries the selected operations.
 func (c *operationRetryCommand) Run(s *session) error {
-	if err := c.check(); err != nil {
-		return err
-	}
-	retry := func(ctx context.Context, id string) error { return operation.Retry(ctx, s.pool, id) }
-	if c.All {
-		return c.changeAll(s, record.Parked, "retries %d parked operations", "retried", nil, retry)
-	}
-	o, err := c.one().find(s, nil)
-	if err == nil {
-		err = parked(o)
-	}
+	found, err := c.choose(s, record.Parked)
 	if err != nil {
 		return err
 	}
-	return c.one().change(s, o, &c.accountable, nil, "retries it", "it is retried",
-		func(ctx context.Context) error { return retry(ctx, o.ID) })
+	return changeOperations(s, &c.batch, found, "retries", "retried", nil, func(ctx context.Context, o *record.Operation) error { return operation.Retry(ctx, s.pool, o.ID) })
 }
 
 type operationCancelCommand struct {
 	chosenOperations
 	State          string `enum:"parked,running" default:"parked" placeholder:"STATE" help:"With --all: parked or running. Default: ${default}."`
-	WithoutCalling bool   `help:"Make no call in doubt again: the operation parks, and resolve says the outcome."`
-	WithoutCode    bool   `help:"End it by its recorded steps alone, where its code has changed or keeps failing. Steps that the code no longer asks for are not undone."`
+	WithoutCalling bool   `help:"Make no call in doubt again: the operation parks, and resolve records the outcome."`
+	WithoutCode    bool   `help:"End it by its recorded steps alone, for code that has changed or keeps failing. Steps that the code no longer has are not undone."`
 }
 
 func (operationCancelCommand) Help() string {
-	return `Ends an operation that runs or is parked. It begins no further step, and its steps are undone by a Worker, or by a call with the key.
-After that the key is free. The command prints what will happen before it asks: which call is in doubt and what Cancel does about it, which steps
-are undone, and which steps stay because they have no undo. A call in doubt is asked about if its policy is Asked. If its policy is Keyed and its
-step has an undo, the call is made again under its key, and then undone. Otherwise the operation parks, and resolve says the outcome.
-Canceling an operation again changes nothing. --all cancels all operations that the filters select.
+	return `Ends an operation that is running or parked. It begins no further step, and its steps are undone by a Worker, or by a call with the key.
+After that the key is free. Before it asks, the command prints what will happen: which call is in doubt and what Cancel does about it, which steps
+are undone, and which steps stay because they have no undo. If the policy of a call in doubt is Asked, Cancel asks the other side. If it is Keyed and
+the step has an undo, the call is made again under its key, and then undone. Otherwise the operation parks, and resolve records the outcome.
+Canceling an operation again changes nothing.
 
 Example: idem operation cancel 0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2a10 --yes`
 }
 
-// Run cancels one operation, or with --all each that the filters select.
+// Run cancels the selected operations.
 func (c *operationCancelCommand) Run(s *session) error {
-	if err := c.check(); err != nil {
-		return err
-	}
-	opts := c.options()
-	cancel := func(ctx context.Context, id string) error { return operation.Cancel(ctx, s.pool, id, opts...) }
-	preview := func(ctx context.Context, id string) (*operation.CancelPreview, error) {
-		p, err := operation.PreviewCancel(ctx, s.pool, id, opts...)
-		return &p, err
-	}
-	if c.All {
-		return c.changeAll(s, c.State, "cancels %d "+c.State+" operations, and undoes what they have done", "canceled", preview, cancel)
-	}
-	o, err := c.one().find(s, nil)
+	found, err := c.choose(s, c.State, record.Parked, record.Running)
 	if err != nil {
 		return err
 	}
-	if o.State != record.Parked && o.State != record.Running {
-		return refusedError{fmt.Sprintf("nothing was changed: operation %s has ended, it is %s", o.ID, o.State)}
-	}
-	ctx, end := context.WithTimeout(s.ctx, changeTimeout)
-	defer end()
-	will, err := preview(ctx, o.ID)
-	if err != nil {
-		return err
-	}
-	return c.one().change(s, o, &c.accountable, record.PreviewOfCancel(will), "cancels it, and undoes what it has done", "it is canceled",
-		func(ctx context.Context) error { return cancel(ctx, o.ID) })
-}
-
-func (c *operationCancelCommand) options() (opts []operation.CancelOption) {
+	var opts []operation.CancelOption
 	if c.WithoutCalling {
 		opts = append(opts, operation.WithoutCalling())
 	}
 	if c.WithoutCode {
 		opts = append(opts, operation.WithoutCode())
 	}
-	return opts
+	preview, err := previewCancel(s, found, opts)
+	if err != nil {
+		return err
+	}
+	return changeOperations(s, &c.batch, found, "cancels", "canceled", preview, func(ctx context.Context, o *record.Operation) error {
+		return operation.Cancel(ctx, s.pool, o.ID, opts...)
+	})
+}
+
+// previewCancel describes what Cancel would do. For several operations it counts those with steps
+// to undo, and those with a call in doubt.
+func previewCancel(s *session, found []record.Operation, opts []operation.CancelOption) ([]string, error) {
+	var asks, repeats, parks, undoes, keeps int
+	count := func(n *int, so bool) {
+		if so {
+			*n++
+		}
+	}
+	for i := range found {
+		ctx, cancel := context.WithTimeout(s.ctx, changeTimeout)
+		p, err := operation.PreviewCancel(ctx, s.pool, found[i].ID, opts...)
+		cancel()
+		switch {
+		case errors.Is(err, operation.ErrNotParked), errors.Is(err, operation.ErrUnknownOperation):
+			continue // the operation has ended or was purged since it was listed
+		case err != nil:
+			return nil, err
+		case len(found) == 1:
+			return record.PreviewOfCancel(&p), nil
+		}
+		count(&asks, p.Asks)
+		count(&repeats, p.Repeats)
+		count(&parks, p.Parks != "")
+		count(&undoes, len(p.Undos) > 0)
+		count(&keeps, len(p.Kept) > 0)
+		s.progress("%d of %d", i+1, len(found))
+	}
+	s.progress("")
+	return []string{
+		fmt.Sprintf("%d have a step that is undone, and %d have a step that is done and stays, because it has no undo.", undoes, keeps),
+		fmt.Sprintf("%d make a call in doubt again under its key, %d ask about one, and %d park with a call in doubt before anything is undone.", repeats, asks, parks),
+	}, nil
 }
 
 type operationResolveCommand struct {
 	operationID
 	sealKeys
-	Happened    bool   `xor:"finding" help:"The call has happened. --value is what it has returned."`
-	NotHappened bool   `xor:"finding" help:"The call has not happened, and will not be made: the function gets an error. To have it made again, use retry instead."`
-	Refused     string `xor:"finding" placeholder:"TEXT" help:"The other side has refused the call: the function gets an error with that text."`
-	Step        string `placeholder:"STEP" help:"Which call it is, if several are in doubt. Default: the first of them."`
-	Value       string `placeholder:"JSON" help:"What the call has returned, as JSON. -: read it from standard input."`
+	Happened    bool   `xor:"finding" help:"The call happened. --value is what it returned."`
+	NotHappened bool   `xor:"finding" help:"The call did not happen, and will not be made: the function gets an error. To make the call again, use retry."`
+	Refused     string `xor:"finding" placeholder:"TEXT" help:"The other side refused the call: the function gets an error with that text."`
+	Step        string `placeholder:"STEP" help:"The step of the call, if several are in doubt. Default: the first of them."`
+	Value       string `placeholder:"JSON" help:"What the call returned, as JSON. -: read it from standard input."`
 	accountable
 }
 
 func (operationResolveCommand) Help() string {
-	return `Says the outcome of a call that is in doubt, of a parked operation. Ask the other side first, by the key of the call: idem operation show
-prints it. The operation believes what is said here. --reason is required and says how the outcome is known. If the call has not happened,
---not-happened ends it: the call will not be made, and the function gets an error. retry makes the call again instead, unless its policy is Once.
-An undo that has not happened is made again in both cases. If the values of the operation are sealed, a value or an error of resolve is sealed,
-too, which takes the keys.
+	return `Records the outcome of a call in doubt of a parked operation. Ask the other side first, by the key of the call: idem operation show prints it.
+The operation trusts the outcome. --reason is required and says how it is known. With --not-happened the call will not be made, and the function
+gets an error. retry makes the call again instead, unless its policy is Once. An undo that did not happen is made again in both cases. If the
+operation is sealed, a value or an error is sealed too, which needs the keys.
 
 Example: idem operation resolve 0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2a10 --happened --value '{"charge":"ch_1"}' --reason 'INC-7: the bank has it' --yes`
 }
@@ -136,55 +202,62 @@ func (c *operationResolveCommand) Run(s *session) error {
 		return err
 	}
 	if strings.TrimSpace(c.Reason) == "" {
-		return usage("say with --reason how the outcome is known: idem audit shows it")
+		return usage("give with --reason how the outcome is known: idem audit shows it")
 	}
 	var steps []record.Step
 	o, err := c.find(s, func(ctx context.Context, tx pgx.Tx, o *record.Operation) (err error) {
 		steps, _, err = record.Timeline(ctx, tx, o, false)
 		return err
 	})
-	if err == nil {
-		err = parked(o)
+	if err == nil && o.State != record.Parked {
+		err = refusedError{fmt.Sprintf("nothing was changed: operation %s is %s, and not parked", o.ID, o.State)}
 	}
 	if err != nil {
 		return err
 	}
 	// A step and an undo take different flags: an undo has no value and cannot be refused.
-	call := c.choose(record.Doubts(o, steps))
+	call := c.call(record.Doubts(o, steps))
 	switch {
 	case call == nil:
 		return refusedError{fmt.Sprintf("nothing was changed: operation %s has no such call in doubt; see retry and cancel", o.ID)}
 	case call.IsUndo() && c.Value != "":
-		return usage("the call is an undo, which has no value: leave --value out")
+		return usage("the call is an undo, which has no value: leave out --value")
 	case !call.IsUndo() && c.Happened && c.Value == "":
-		return usage("say what the call has returned, which the function gets: --value JSON, or --value null if that is nothing")
+		return usage("give what the call returned: --value JSON, or --value null if it returned nothing")
 	case call.IsUndo() && c.Refused != "":
-		return usage("the call is an undo, which cannot be refused: it has to be done")
+		return usage("the call is an undo, which cannot be refused")
 	}
-	options, err := c.options(s, o, call.IsUndo() && c.NotHappened)
-	if err != nil {
-		return err
+	var options []idem.Option
+	if !call.IsUndo() || !c.NotHappened { // an undo that is made again records nothing to seal
+		sealer, err := c.sealerFor(s, "the operation", o.Input.SealedBy)
+		if err != nil {
+			return err
+		}
+		if sealer != nil {
+			options = append(options, idem.WithSealer(sealer))
+		}
 	}
-	what := "call of step " + page.Safe(call.Name)
-	finding, will := operation.NotHappened, "says that the "+what+" has not happened, and it will not be made"
+	finding, outcome := operation.NotHappened, "did not happen and will not be made"
 	switch {
 	case c.Happened:
-		finding, will = operation.Happened(value), "says that the "+what+" has happened, and it is not made again"
+		finding, outcome = operation.Happened(value), "happened and is not made again"
 	case c.Refused != "":
-		finding, will = operation.Refused(errors.New(c.Refused)), "says that the other side has refused the "+what
+		finding, outcome = operation.Refused(errors.New(c.Refused)), "was refused by the other side"
 	case call.IsUndo():
-		will = "says that the undo of step " + page.Safe(record.UndoName(call.Name)) + " has not happened, and it is made again"
+		outcome = "did not happen and is made again"
 	}
+	abridge(&o.Key, false)
 	seen := operation.Status{Epoch: o.Epoch}
-	return c.change(s, o, &c.accountable, nil, will, "the outcome is recorded, and it is resumed",
-		func(ctx context.Context) error {
+	what := fmt.Sprintf("that %s %s, for", doubtName(call), outcome)
+	return changeOperations(s, &batch{accountable: c.accountable}, []record.Operation{*o}, "records "+what, "recorded "+what, nil,
+		func(ctx context.Context, o *record.Operation) error {
 			return operation.Resolve(ctx, s.pool, o.ID, finding.As(seen).Of(call.Name), options...)
 		})
 }
 
-// choose returns the call that --step names, or else the first call in doubt. It returns nil if
-// there is no such call.
-func (c *operationResolveCommand) choose(doubts []record.Doubt) *record.Doubt {
+// call returns the call that --step names, or else the first call in doubt. It returns nil if there
+// is no such call.
+func (c *operationResolveCommand) call(doubts []record.Doubt) *record.Doubt {
 	for i := range doubts {
 		if step, _ := record.UndoOf(doubts[i].Name); c.Step == "" || c.Step == step || c.Step == doubts[i].Name {
 			return &doubts[i]
@@ -198,9 +271,9 @@ func (c *operationResolveCommand) choose(doubts []record.Doubt) *record.Doubt {
 func (c *operationResolveCommand) value(s *session) (json.RawMessage, error) {
 	switch {
 	case !c.Happened && !c.NotHappened && c.Refused == "":
-		return nil, usage("say --happened, --not-happened or --refused")
+		return nil, usage("give --happened, --not-happened or --refused")
 	case !c.Happened && c.Value != "":
-		return nil, usage("a call that has not happened has no --value")
+		return nil, usage("only a call that happened has a --value")
 	}
 	text := []byte(c.Value)
 	if c.Value == "-" {
@@ -217,21 +290,4 @@ func (c *operationResolveCommand) value(s *session) (json.RawMessage, error) {
 		return nil, usage("--value is not JSON")
 	}
 	return text, nil
-}
-
-// options returns the Sealer of the operation if its input is sealed. The library then seals a
-// value or an error of the resolution as well. If isRepeated is set, an undo is made again, nothing
-// is recorded, and no key is needed.
-func (c *operationResolveCommand) options(s *session, o *record.Operation, isRepeated bool) ([]idem.Option, error) {
-	if o.Input.SealedBy == "" || isRepeated {
-		return nil, nil
-	}
-	secrets, err := c.secrets(s)
-	if err != nil {
-		return nil, err
-	}
-	if secrets[o.Input.SealedBy] == nil {
-		return nil, fmt.Errorf("the operation is sealed with the key %q, which is needed for the value: give it with --seal-keys or IDEM_SEAL_KEYS", page.Safe(o.Input.SealedBy))
-	}
-	return []idem.Option{idem.WithSealer(seal.New(seal.Keys{Primary: o.Input.SealedBy, Secrets: secrets}))}, nil
 }

@@ -4,115 +4,253 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/cmd/idem/internal/page"
 	"github.com/idem-go/idem/cmd/idem/internal/record"
 	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/operation"
-	"github.com/idem-go/idem/seal"
 )
 
 type operationShowCommand struct {
 	operationID
 	sealKeys
-	Reveal bool `help:"Show the input and the values of steps and signals. If they are sealed, this takes the keys."`
-	Full   bool `help:"Show the whole key."`
+	fullFlag
+	Reveal bool `help:"Show the input and the values of steps and signals. If they are sealed, this needs the keys."`
 }
 
 func (operationShowCommand) Help() string {
-	return `Shows one operation: its state, why it is parked, its last error, and its recorded steps. A step is recorded with the commit that follows
-it, and AFTER is the time from the beginning of the operation to that commit. An error that is sealed is shown with the keys, and as "sealed" without
-them. Values are not read unless --reveal asks for them.
+	return `Shows one operation: its state, why it is parked, its last error, and its recorded steps. A step is recorded with the next commit. TOOK is the
+time since the entry before it. A sealed error is shown as "sealed" without the keys. Values are read only with --reveal.
 
 Example: idem operation show 0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2a10 --reveal`
 }
 
+// timeline is an operation with its recorded steps and signals, and the JSON document of idem
+// operation show.
+type timeline struct {
+	*record.Operation
+	InDoubt []shownCall   `json:"in_doubt,omitempty"`
+	Undos   []string      `json:"undos,omitempty"` // still to run, in this order
+	Kept    []string      `json:"kept,omitempty"`  // done, and have no undo
+	Input   *record.Value `json:"input"`
+	Steps   []record.Step `json:"steps"`
+	Signals []record.Sent `json:"signals"`
+
+	full   bool // show the whole keys of calls
+	reveal bool
+}
+
+// shownCall is a call that has begun and has no recorded outcome.
+type shownCall struct {
+	Kind string `json:"kind"`
+	Step string `json:"step"`
+	Key  string `json:"call_key"`
+
+	name string // for display
+}
+
 func (c *operationShowCommand) Run(s *session) error {
-	t := timeline{}
-	o, err := c.find(s, func(ctx context.Context, tx pgx.Tx, o *record.Operation) (err error) {
-		t.steps, t.sent, err = record.Timeline(ctx, tx, o, c.Reveal)
+	t := timeline{full: c.Full, reveal: c.Reveal}
+	sealer, err := c.sealer(s)
+	if err != nil {
+		return err
+	}
+	t.Operation, err = c.find(s, func(ctx context.Context, tx pgx.Tx, o *record.Operation) (err error) {
+		t.Steps, t.Signals, err = record.Timeline(ctx, tx, o, c.Reveal)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	t.operation = o
-	sealer, err := c.sealer(s)
-	if err != nil {
-		return err
+	t.Input, t.Steps, t.Signals = &t.Operation.Input, append([]record.Step{}, t.Steps...), append([]record.Sent{}, t.Signals...)
+	t.LastError.Open(t.ID, sealer)
+	abridge(&t.Key, c.Full)
+	for _, d := range record.Doubts(t.Operation, t.Steps) {
+		step, _ := record.UndoOf(d.Name)
+		call := shownCall{d.Kind, step, operation.CallKey(t.ID, d.Kind, d.Name), doubtName(&d)}
+		abridge(&call.Key, c.Full)
+		t.InDoubt = append(t.InDoubt, call)
 	}
-	o.LastError.Open(o.ID, sealer)
 	if err := t.readUndos(s); err != nil {
 		return err
 	}
 	if c.Reveal {
-		if err := t.open(s, c.sealKeys); err != nil {
+		if err := t.open(s, c.sealKeys, sealer); err != nil {
 			return err
 		}
 	}
-	return s.show(t.shown(c.Full), func(p *page.Page) { c.text(p, &t) })
-}
-
-// timeline is an operation with its recorded steps and signals.
-type timeline struct {
-	operation   *record.Operation
-	steps       []record.Step
-	sent        []record.Sent
-	undos, kept []string
+	return s.show(&t, t.text)
 }
 
 // readUndos reads which undos are still to run, and which steps stay because they have none.
 func (t *timeline) readUndos(s *session) error {
 	ctx, cancel := context.WithTimeout(s.ctx, changeTimeout)
 	defer cancel()
-	status, err := operation.Show(ctx, s.pool, t.operation.ID)
+	status, err := operation.Show(ctx, s.pool, t.ID)
 	if err != nil && !errors.Is(err, operation.ErrUnknownOperation) { // not purged meanwhile
 		return err
 	}
-	t.undos, t.kept = status.Undos, status.Kept
+	t.Undos, t.Kept = status.Undos, status.Kept
 	return nil
 }
 
 // open decrypts the input and the values of steps and signals. Each value is bound to its
 // operation, and to its step or signal. So a value that was copied from another place in the
 // database does not open.
-func (t *timeline) open(s *session, keys sealKeys) error {
-	secrets, err := keys.secrets(s)
-	if err != nil {
-		return err
-	}
-	var sealer db.Sealer
-	if len(secrets) > 0 {
-		sealer = seal.New(seal.Keys{Primary: anyOf(secrets), Secrets: secrets})
-	}
+func (t *timeline) open(s *session, keys sealKeys, sealer idem.Sealer) error {
 	open := func(what string, v *record.Value, bound []byte) error {
-		if v.SealedBy != "" && secrets[v.SealedBy] == nil {
-			return fmt.Errorf("%s is sealed with the key %q: give it with --seal-keys or IDEM_SEAL_KEYS", what, page.Safe(v.SealedBy))
+		if _, err := keys.sealerFor(s, what, v.SealedBy); err != nil {
+			return err
 		}
-		err := v.Open(sealer, bound)
-		if errors.Is(err, seal.ErrTampered) {
-			return fmt.Errorf("%s does not open with the key %q: it was changed, moved from another place, or that id has another secret", what, page.Safe(v.SealedBy))
-		}
+		return notOpened(what, v.SealedBy, v.Open(sealer, bound))
+	}
+	if err := open("the input", t.Input, db.BoundInput(t.ID)); err != nil {
 		return err
 	}
-	if err := open("the input", &t.operation.Input, db.BoundInput(t.operation.ID)); err != nil {
-		return err
-	}
-	for i := range t.steps {
-		step := &t.steps[i]
-		bound := db.BoundStep(t.operation.ID, &db.Step{
+	for i := range t.Steps {
+		step := &t.Steps[i]
+		bound := db.BoundStep(t.ID, &db.Step{
 			Seq: step.Seq, Kind: db.StepKind(step.Kind), Name: step.Name, Outcome: db.StepOutcome(step.Outcome)})
 		if err := open("step "+page.Safe(step.Name), &step.Value, bound); err != nil {
 			return err
 		}
 	}
-	for i := range t.sent {
-		signal := &t.sent[i]
-		if err := open("signal "+page.Safe(signal.Name), &signal.Value, db.BoundSignal(t.operation.ID, signal.Name)); err != nil {
+	for i := range t.Signals {
+		signal := &t.Signals[i]
+		if err := open("signal "+page.Safe(signal.Name), &signal.Value, db.BoundSignal(t.ID, signal.Name)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (t *timeline) text(p *page.Page) {
+	p.Pairs(t.facts(p))
+	p.Printf("\n")
+	(&table[record.Event]{
+		"no step is recorded",
+		page.Columns(">#", "AT", ">TOOK", "KIND", "STEP", "OUTCOME", "VALUE"),
+		t.row,
+	}).print(p, record.Events(t.Operation, t.Steps, t.Signals))
+	if t.State == record.Parked {
+		p.Printf("\n%s\n", page.Wrap(t.remedy(), "Note: ", 100))
+	}
+}
+
+// row returns the cells of an entry of the timeline.
+func (t *timeline) row(p *page.Page, e *record.Event) []string {
+	number, value, outcome := "", "", e.Outcome
+	if e.Seq > 0 {
+		number = strconv.Itoa(e.Seq)
+	}
+	switch {
+	case t.reveal && e.Value.Stored != nil:
+		value = shownText(&e.Value)
+	case !t.reveal && e.Value.Bytes > 0:
+		value = page.Bytes(e.Value.Bytes)
+	}
+	switch e.Mood {
+	case "bad":
+		outcome = p.Red(outcome)
+	case "warn":
+		outcome = p.Yellow(outcome)
+	}
+	if e.DueAt != nil {
+		outcome += ", due " + page.Relative(*e.DueAt, t.Now)
+	}
+	return []string{number, page.Time(e.At), page.Age(e.Took), e.Kind, page.Safe(e.Name), outcome, value}
+}
+
+// remedy returns what to do about a parked operation.
+func (t *timeline) remedy() string {
+	text := "docs/operations-reference.md says what to do about " + t.Reason + ". Then: idem operation retry " + t.ID + ", or cancel."
+	if len(t.InDoubt) > 0 {
+		text += " A call is in doubt: ask the other side by the key of the call, then: idem operation resolve " + t.ID +
+			" --happened --value JSON, --not-happened, or --refused TEXT, and --reason TEXT."
+	}
+	return text
+}
+
+// facts returns everything that is known of an operation, apart from its steps.
+func (t *timeline) facts(p *page.Page) []page.Pair {
+	facts := []page.Pair{
+		{Name: "operation id", Value: t.ID},
+		{Name: "name", Value: page.Safe(t.Name)},
+		{Name: "scope", Value: page.Safe(t.Scope)},
+		{Name: "key", Value: page.Safe(t.Key)},
+		{Name: "state", Value: operationState(p, t.Operation)},
+		{Name: "created", Value: p.TimeAndAge(t.CreatedAt, t.Now)},
+	}
+	add := func(name, value string) { facts = append(facts, page.Pair{Name: name, Value: value}) }
+	if t.EndedAt != nil {
+		add("ended", page.Time(*t.EndedAt)+p.Dim(" (after "+page.Age(t.EndedAt.Sub(t.CreatedAt))+")"))
+	} else {
+		add("at step", orDash(t.Step)+p.Dim(" (since "+page.Time(t.Since)+", "+page.Relative(t.Since, t.Now)+")"))
+		add("attempts", fmt.Sprintf("%d since its last progress", t.Attempts))
+	}
+	for _, d := range t.InDoubt {
+		add("call's key", page.Safe(d.Key)+p.Dim(" at the other side, of "+d.name))
+	}
+	if t.Parent != "" {
+		add("parent", t.Parent)
+	}
+	awaited := ""
+	for _, s := range t.Steps {
+		if s.Child == "" {
+			continue
+		}
+		add("child", s.Child+p.Dim(" of step "+page.Safe(s.Name)))
+		if s.Outcome == string(db.StepWaiting) {
+			awaited = s.Child
+		}
+	}
+	switch {
+	case t.State == record.Parked:
+		add("reason", page.Safe(t.Reason))
+		add("parked because", page.Safe(t.ReasonText))
+	case t.State == record.Running && t.Attended:
+		add("executed by", "a running process")
+	case t.State == record.Running && awaited != "":
+		add("waits for", p.Yellow("operation "+awaited)+", its child, to end")
+	case t.State == record.Running:
+		add("executed by", p.Yellow("no process")+"; due "+page.Relative(t.WakeAt, t.Now))
+	}
+	if t.LastError != nil {
+		add("last error", page.Safe(t.LastError.Text)+p.Dim(" ("+attemptOf(t.Operation)+")"))
+	}
+	if len(t.Undos) > 0 {
+		add("still to undo", shownSteps(t.Undos))
+	}
+	if len(t.Kept) > 0 {
+		add("stays", shownSteps(t.Kept)+p.Dim(" (done, and without an undo)"))
+	}
+	if t.Input.SealedBy != "" {
+		add("sealed with", page.Safe(t.Input.SealedBy))
+	}
+	add("input", shownText(t.Input))
+	return facts
+}
+
+// doubtName names a call, or the call of an undo, for display.
+func doubtName(d *record.Doubt) string {
+	if d.IsUndo() {
+		return "the undo of step " + page.Safe(record.UndoName(d.Name))
+	}
+	return "step " + page.Safe(d.Name)
+}
+
+// shownText returns a value for display.
+func shownText(v *record.Value) string {
+	switch {
+	case v.Stored == nil:
+		return hidden(v.Bytes)
+	case !utf8.Valid(v.Stored):
+		return fmt.Sprintf("%s that are not text: see --json", page.Bytes(int64(len(v.Stored))))
+	}
+	return page.Safe(string(v.Stored))
 }

@@ -14,20 +14,19 @@ import (
 
 type partitionCommand struct {
 	Table    string  `arg:"" enum:"records,inbox" help:"The table: records or inbox."`
-	Parts    int     `default:"16" placeholder:"N" help:"How many partitions, by a hash of the primary key. Default: ${default}."`
-	Share    float64 `default:"0.5" placeholder:"PART" help:"Part of the time that it works, up to 1; the rest it pauses. Default: ${default}."`
-	Patience span    `default:"10m" placeholder:"SPAN" help:"How long it waits for a moment in which no transaction writes to the table. Default: ${default}."`
-	Abort    bool    `help:"Take back what an interrupted run has left, instead of going on with it."`
+	Parts    int     `default:"16" placeholder:"N" help:"Number of partitions, by a hash of the primary key. Default: ${default}."`
+	Share    float64 `default:"0.5" placeholder:"PART" help:"Share of the time in which it works, up to 1. Default: ${default}."`
+	Patience span    `default:"10m" placeholder:"SPAN" help:"Maximum wait for a moment without a transaction that writes to the table. Default: ${default}."`
+	Abort    bool    `help:"Undo an interrupted run, and do not resume it."`
 	owner
 	consent
 }
 
 func (partitionCommand) Help() string {
-	return `Makes a new table with partitions beside the one that is in use, has a trigger write to both, copies what was there in short transactions,
-compares the two, and gives the new one the name of the old one, which it drops. Calls go on all the while: they are somewhat slower, and
-at two moments they wait, for 0.2 s at most each time that it tries. It needs as much room again as the table has.
-
-Interrupted, it leaves the new table and the trigger. Run it again, or with --abort. --timeout does not apply.
+	return `Creates a new table with partitions, and a trigger that writes to both tables. It copies the old rows in short transactions, compares the
+tables, and replaces the old table by the new one. Calls continue meanwhile: they are somewhat slower, and at two moments they wait up to 0.2 s for
+each try. It needs as much space again as the table has. An interrupted run leaves the new table and the trigger: run it again, or with --abort.
+--timeout does not apply.
 
 Example: idem partition records --parts 16 --role idem_migrate`
 }
@@ -35,7 +34,7 @@ Example: idem partition records --parts 16 --role idem_migrate`
 // Run partitions the table, or with --abort removes what an interrupted run left.
 func (c *partitionCommand) Run(s *session) error {
 	if c.Share <= 0 || c.Share > 1 {
-		return usage("--share is above 0 and at most 1")
+		return usage("--share must be above 0 and at most 1")
 	}
 	pool, err := c.pool(s)
 	if err != nil {
@@ -59,7 +58,7 @@ func (c *partitionCommand) Run(s *session) error {
 	case errors.As(err, &refused):
 		return refusedError{"nothing was changed: " + strings.Join(refused.Reasons, "; ")}
 	case err != nil:
-		return fmt.Errorf("%w; run it again to go on, or idem partition --abort %s to take it back", err, c.Table)
+		return fmt.Errorf("%w; run it again to continue, or idem partition --abort %s to undo it", err, c.Table)
 	}
 	return s.show(newShownPartition(c.Table, c.Parts, report), func(p *page.Page) {
 		p.Printf("idem.%s has %d partitions: %s rows copied, %s compared, in %s; writers waited for %s at most\n", c.Table, c.Parts,
@@ -77,9 +76,9 @@ func (c *partitionCommand) abort(s *session, pool *pgxpool.Pool, config partitio
 		return err
 	}
 	if !begun {
-		return noRecordError{fmt.Sprintf("no run has left anything of idem.%s", c.Table)}
+		return noRecordError{fmt.Sprintf("there is no interrupted run for idem.%s", c.Table)}
 	}
-	return s.show(shownPartition{Table: c.Table, Aborted: true}, func(p *page.Page) { p.Printf("taken back: idem.%s is as it was\n", c.Table) })
+	return s.show(shownPartition{Table: c.Table, Aborted: true}, func(p *page.Page) { p.Printf("undone: idem.%s is as before\n", c.Table) })
 }
 
 // pool connects as the role of --role, which owns the table.

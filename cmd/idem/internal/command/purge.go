@@ -10,16 +10,16 @@ import (
 )
 
 type purgeCommand struct {
-	DryRun bool    `help:"Count what would be deleted, and change nothing. It walks the table all the same."`
-	Max    span    `placeholder:"SPAN" help:"Stop after so long: the next purge goes on there."`
-	Grace  span    `default:"1h" placeholder:"SPAN" help:"How long a record stays after it has expired. Default: ${default}."`
-	Share  float64 `default:"0.25" placeholder:"PART" help:"Part of the time that it works, up to 1; the rest it pauses. Default: ${default}."`
+	DryRun bool    `help:"Count the rows that would be deleted, and change nothing. It scans the tables all the same."`
+	Max    span    `placeholder:"SPAN" help:"Maximum duration. The next purge continues there."`
+	Grace  span    `default:"1h" placeholder:"SPAN" help:"Time that a record stays after it expired. Default: ${default}."`
+	Share  float64 `default:"0.25" placeholder:"PART" help:"Share of the time in which it works, up to 1. Default: ${default}."`
 	consent
 }
 
 func (purgeCommand) Help() string {
-	return `One sweep over all that idem keeps, as package purge makes it: by ranges of blocks, with pauses, giving way to standbys that lag behind
-and to vacuum. Only one works at a time. Interrupted, it leaves what it has deleted, and the next goes on there. --timeout does not apply.
+	return `Makes one sweep over the tables of idem, as package purge does: by ranges of blocks, with pauses, and with waits for lagging standbys and for
+vacuum. Only one purge works at a time. The next purge continues where an interrupted one stopped. --timeout does not apply.
 
 Example: idem purge --max 10m --yes`
 }
@@ -33,7 +33,7 @@ func (c *purgeCommand) Run(s *session) error {
 	}
 	switch {
 	case c.Share <= 0 || c.Share > 1:
-		return usage("--share is above 0 and at most 1")
+		return usage("--share must be above 0 and at most 1")
 	case c.Grace == 0:
 		options.Grace = time.Microsecond // zero means the default
 	}
@@ -42,7 +42,7 @@ func (c *purgeCommand) Run(s *session) error {
 		return err
 	}
 	if !c.DryRun {
-		will := fmt.Sprintf("deletes what expired more than %s ago", page.Age(options.Grace))
+		will := fmt.Sprintf("deletes rows that expired more than %s ago", page.Age(options.Grace))
 		if err := c.ask(s, will); err != nil {
 			return err
 		}
@@ -68,7 +68,7 @@ func early(report purge.Report) error {
 		switch sweep.Ended {
 		case purge.Finished, purge.Elsewhere, purge.TimeIsUp:
 		default:
-			return fmt.Errorf("the sweep of %s ended early, for: %s; idem doctor says more, and the next purge goes on there", sweep.Table, sweep.Ended)
+			return fmt.Errorf("the sweep of %s ended early: %s; see idem doctor; the next purge continues there", sweep.Table, sweep.Ended)
 		}
 	}
 	return nil
@@ -147,10 +147,9 @@ func (c *purgeCommand) text(p *page.Page, r purge.Report) {
 			t.Table, page.Count(t.Deleted), page.Count(t.Kept), page.Count(t.Skipped), page.Count(t.Pages), page.Age(t.Duration), string(t.Ended),
 		})
 	}
-	p.Table([]page.Column{{Name: "TABLE"}, {Name: deleted, Right: true}, {Name: "KEPT", Right: true}, {Name: "SKIPPED", Right: true},
-		{Name: "PAGES", Right: true}, {Name: "TOOK", Right: true}, {Name: "ENDED"}}, rows)
+	p.Table(page.Columns("TABLE", ">"+deleted, ">KEPT", ">SKIPPED", ">PAGES", ">TOOK", "ENDED"), rows)
 	if hidden := hiddenStandbys(r); hidden > 0 {
-		p.Printf("%s\n", page.Wrap(fmt.Sprintf("It did not wait for %d standbys, whose lag this role may not see: GRANT pg_monitor to it.", hidden), "", 100))
+		p.Printf("%s\n", page.Wrap(fmt.Sprintf("It did not wait for %d standbys, because this role may not see their lag: GRANT pg_monitor to it.", hidden), "", 100))
 	}
 }
 

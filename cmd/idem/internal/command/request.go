@@ -16,13 +16,13 @@ import (
 
 // request has the flags for a request whose hash is compared with the recorded one.
 type request struct {
-	Request     string   `placeholder:"FILE" group:"request" help:"Body of the request. -: standard input."`
-	Without     []string `placeholder:"POINTER" sep:"none" group:"request" help:"JSON pointer to a value that does not matter, as idem.Without takes it. May be repeated."`
-	Only        []string `placeholder:"POINTER" sep:"none" group:"request" help:"JSON pointer to what alone matters, as idem.Only takes it. May be repeated."`
-	Method      string   `placeholder:"METHOD" group:"request" help:"Method, for the fingerprint of idemhttp."`
-	Target      string   `placeholder:"PATH" group:"request" help:"Path and query as in the request line, for the fingerprint of idemhttp."`
-	ContentType string   `default:"application/json" placeholder:"TYPE" group:"request" help:"Media type, for the fingerprint of idemhttp. Default: ${default}."`
-	Hash        string   `placeholder:"HEX" group:"request" help:"The hash itself, if the program makes it in a way of its own."`
+	Request     string   `placeholder:"FILE" help:"File with the body of the request. -: standard input."`
+	Without     []string `placeholder:"POINTER" sep:"none" help:"JSON pointer to a value that the hash leaves out, as in idem.Without. May be repeated."`
+	Only        []string `placeholder:"POINTER" sep:"none" help:"JSON pointer to a value that the hash covers, as in idem.Only. May be repeated."`
+	Method      string   `placeholder:"METHOD" help:"Method of the request, for the fingerprint of idemhttp."`
+	Target      string   `placeholder:"PATH" help:"Path and query as in the request line, for the fingerprint of idemhttp."`
+	ContentType string   `default:"application/json" placeholder:"TYPE" help:"Media type, for the fingerprint of idemhttp. Default: ${default}."`
+	Hash        string   `placeholder:"HEX" help:"The hash, for a program with a Fingerprint of its own."`
 }
 
 // hashed is the hash of the request in one of the ways that the library offers.
@@ -40,18 +40,18 @@ func (r *request) hashes() ([]*hashed, error) {
 	if r.Hash != "" {
 		sum, err := hex.DecodeString(r.Hash)
 		if err != nil || len(sum) != len(idem.Hash{}) {
-			return nil, usage("--hash wants 64 hexadecimal digits")
+			return nil, usage("--hash needs 64 hexadecimal digits")
 		}
 		all = append(all, &hashed{Way: "--hash", Hash: hex.EncodeToString(sum)})
 	}
 	if r.Request == "" {
 		if len(r.Without)+len(r.Only) > 0 || r.Method != "" || r.Target != "" {
-			return nil, usage("--without, --only, --method and --target say how a request is hashed: give its body with --request")
+			return nil, usage("--without, --only, --method and --target need --request, the body that is hashed")
 		}
 		return all, nil
 	}
 	if (r.Method == "") != (r.Target == "") {
-		return nil, usage("--method and --target belong together")
+		return nil, usage("--method and --target need each other")
 	}
 	body, err := r.read()
 	if err != nil {
@@ -118,11 +118,10 @@ func (r *request) read() ([]byte, error) {
 }
 
 // compare sets Same in each hash that could be computed.
-func compare(hashes []*hashed, recorded []byte) {
-	want := hex.EncodeToString(recorded)
+func compare(hashes []*hashed, recorded string) {
 	for _, h := range hashes {
 		if h.Hash != "" {
-			same := h.Hash == want
+			same := h.Hash == recorded
 			h.Same = &same
 		}
 	}
@@ -144,9 +143,9 @@ func (h *hashed) outcome(p *page.Page) string {
 	case h.Same == nil:
 		return h.Hash
 	case *h.Same:
-		return h.Hash + "  " + p.Green("the same as recorded")
+		return h.Hash + "  " + p.Green("as recorded")
 	}
-	return h.Hash + "  " + p.Red("another")
+	return h.Hash + "  " + p.Red("different")
 }
 
 // invalidName returns the explanation for a scope or key that the library rejects. It returns nil
@@ -154,7 +153,7 @@ func (h *hashed) outcome(p *page.Page) string {
 func invalidName(err error) *explanation {
 	for name, kind := range map[string]error{"ErrInvalidKey": idem.ErrInvalidKey, "ErrInvalidScope": idem.ErrInvalidScope} {
 		if errors.Is(err, kind) {
-			return &explanation{Verdict: refused, Error: name, Reason: err.Error(), Hint: "the database is not even asked"}
+			return &explanation{Verdict: refused, Error: name, Reason: err.Error(), Hint: "the call fails before it reads the database"}
 		}
 	}
 	return nil

@@ -12,10 +12,10 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-const description = "Operates what github.com/idem-go/idem keeps in Postgres. Keys are abridged and stored responses are not " +
-	"shown unless you ask. What changes data says what it will do, and asks. " +
-	"Exit codes: 0 done, 1 failed, 2 not understood, 3 found something (doctor, verify, stuck, migrate status), 4 no such record, " +
-	"5 nothing changed because it was not agreed to, 6 not everything could be checked, 130 interrupted."
+const description = "Operates the tables of github.com/idem-go/idem in Postgres. Keys are abridged and stored responses are hidden, " +
+	"unless you ask for them. A command that changes data says what it will do, and asks. " +
+	"Exit codes: 0 done, 1 failed, 2 wrong usage, 3 found something (doctor, verify, stuck, migrate status), 4 no such record, " +
+	"5 nothing changed because it was not confirmed, 6 not everything could be checked, 130 interrupted."
 
 // Run executes the command that w.Args name, and returns the exit code.
 func Run(ctx context.Context, w World) int {

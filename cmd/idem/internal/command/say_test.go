@@ -2,7 +2,6 @@ package command_test
 
 import (
 	"context"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -18,6 +17,7 @@ import (
 func TestErrorsAreOneLineThatSaysWhatToDo(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
+	d.keepAll()
 	empty := pgtest.EmptyDSN(t)
 	for name, tt := range map[string]struct {
 		args []string
@@ -41,6 +41,29 @@ func TestErrorsAreOneLineThatSaysWhatToDo(t *testing.T) {
 		"no role":            {[]string{"list", "-U", "nobody_of_this_name"}, 1, []string{"nobody_of_this_name", "PGPASSWORD"}},
 		"no address":         {[]string{"list", "-d", "postgres://u:secret@h:port/x"}, 1, []string{"cannot parse"}},
 		"no schema":          {[]string{"list", "-d", empty}, 1, []string{"idem migrate up"}},
+		"no operation id":    {[]string{"operation", "show", "17"}, 2, []string{"not an operation id"}},
+		"no such operation":  {[]string{"operation", "retry", placedID, "--yes"}, 4, []string{"no operation"}},
+		"no mark":            {[]string{"operation", "list", "--after", "17"}, 2, []string{"--after"}},
+		"no outcome":         {[]string{"operation", "resolve", parkedID}, 2, []string{"--happened, --not-happened or --refused"}},
+		"no reason":          {[]string{"operation", "resolve", parkedID, "--not-happened", "--reason", " "}, 2, []string{"--reason"}},
+		"a value of nothing": {[]string{"operation", "resolve", parkedID, "--reason", "r", "--not-happened", "--value", "1"}, 2, []string{"--value"}},
+		"two outcomes":       {[]string{"operation", "resolve", parkedID, "--reason", "r", "--happened", "--not-happened"}, 2, []string{"--happened"}},
+		"no JSON":            {[]string{"operation", "resolve", parkedID, "--reason", "r", "--happened", "--value", "{"}, 2, []string{"not JSON"}},
+		"no value":           {[]string{"operation", "resolve", parkedID, "--reason", "r", "--happened"}, 2, []string{"--value null"}},
+		"no call in doubt":   {[]string{"operation", "resolve", parkedID, "--reason", "r", "--not-happened", "--step", "x"}, 5, []string{"retry and cancel"}},
+		"not parked":         {[]string{"operation", "retry", waitsID, "--yes"}, 5, []string{"is running"}},
+		"ended":              {[]string{"operation", "cancel", doneID, "--yes"}, 5, []string{"is completed"}},
+		"an id and --name":   {[]string{"operation", "retry", parkedID, "--name", "checkout"}, 2, []string{"--all"}},
+		"none is selected":   {[]string{"operation", "cancel", "--all", "--name", "refund", "--yes"}, 4, []string{"select no"}},
+		"all of them":        {[]string{"dead", "drop", "--all", "--yes"}, 2, []string{"filter"}},
+		"an id and --all":    {[]string{"dead", "drop", "--all", deadOutID}, 2, []string{"--all"}},
+		"several letters":    {[]string{"dead", "drop", twiceID, "--yes"}, 2, []string{"--consumer"}},
+		"no dead letter":     {[]string{"dead", "show", waitingID}, 4, []string{"no such dead letter"}},
+		"no letter's mark":   {[]string{"dead", "list", "--after", "x"}, 2, []string{"--after"}},
+		"a mark of delayed":  {[]string{"outbox", "list", "--state", "delayed", "--after", "1"}, 2, []string{"--after"}},
+		"no relay":           {[]string{"outbox", "forget", "nothing", "--yes"}, 4, []string{"no relay"}},
+		"no act's operation": {[]string{"audit", "--operation", "x"}, 2, []string{"not an operation id"}},
+		"no page's address":  {[]string{"ui", "--listen", "7466"}, 2, []string{"HOST:PORT"}},
 		"no shell":           {[]string{"completion", "csh"}, 2, []string{"bash"}},
 		"a schema of others": {[]string{"show", "s", "k", "-d", empty}, 1, []string{"42P01"}},
 	} {
@@ -58,65 +81,24 @@ func TestErrorsAreOneLineThatSaysWhatToDo(t *testing.T) {
 	}
 }
 
-func TestKeysAndResponsesAreNotShownUnlessAskedFor(t *testing.T) {
+func TestColors_AreForTerminalsOnly(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	d.keep()
-	secrets := []string{placed, declined, forgotten, left, "secret", "declined\x1b", "X-Order"}
-	for _, args := range [][]string{
-		{"list"}, {"list", "--json"}, {"show", scope, placed}, {"show", scope, placed, "--json"}, {"show", scope, declined, "--json"},
-		{"explain", scope, placed}, {"explain", scope, placed, "--json"}, {"stuck"}, {"stuck", "--json"},
-		{"evict", scope, left, "--execution", placedID}, {"evict", scope, left, "--execution", leftID},
-		{"evict", scope, left, "--execution", leftID, "--dry-run", "--json"}, {"show", "nowhere", placed},
+	for name, test := range map[string]struct {
+		terminal bool
+		env      map[string]string
+		want     bool
+	}{
+		"a pipe": {}, "a terminal": {terminal: true, want: true},
+		"NO_COLOR": {true, map[string]string{"NO_COLOR": "1"}, false}, "a dumb terminal": {true, map[string]string{"TERM": "dumb"}, false},
 	} {
-		got := d.idem(args...)
-		for _, secret := range secrets {
-			if strings.Contains(got.stdout+got.stderr, secret) {
-				t.Errorf("%q shows %q", args, secret)
-			}
-		}
-	}
-}
-
-func TestColoursAreForTerminalsOnly(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	d.keep()
-	coloured := func(change func(*command.World)) bool {
-		return strings.Contains(d.call(context.Background(), change, "list").stdout, "\x1b[")
-	}
-	getenv := func(values map[string]string) func(string) string {
-		return func(name string) string {
-			if name == "DATABASE_URL" {
-				return d.dsn
-			}
-			return values[name]
-		}
-	}
-	if coloured(nil) {
-		t.Error("coloured for a pipe")
-	}
-	if !coloured(func(w *command.World) { w.OutIsTerminal = true }) {
-		t.Error("not coloured for a terminal")
-	}
-	for _, values := range []map[string]string{{"NO_COLOR": "1"}, {"TERM": "dumb"}} {
-		if coloured(func(w *command.World) { w.OutIsTerminal, w.Getenv = true, getenv(values) }) {
-			t.Errorf("coloured in spite of %v", values)
-		}
-	}
-}
-
-// Control characters in a scope or key do not reach the terminal.
-func TestScopesCannotSteerATerminal(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	d.exec(`INSERT INTO idem.records (scope, key, hash, execution_id, created_at, expires_at, state)
-		VALUES (E'a\u202Eb\u200Bc\x1b[2J', E'\x1b]0;x\x07abcdefghijklmnop', '', gen_random_uuid(), now(), now() + '1 h', 'completed')`)
-	for _, args := range [][]string{{"list"}, {"list", "--full"}} {
-		got := d.idem(args...)
-		got.want(t, 0, `a\u202eb\u200bc\x1b[2J`)
-		if regexp.MustCompile("[\x1b\x07\u202e\u200b]").MatchString(got.stdout) {
-			t.Errorf("%q", got.stdout)
+		got := d.call(context.Background(), func(w *command.World) {
+			w.OutIsTerminal = test.terminal
+			w.Getenv = func(name string) string { return map[string]string{"DATABASE_URL": d.dsn, name: test.env[name]}[name] }
+		}, "list", "-d", d.dsn)
+		if strings.Contains(got.stdout, "\x1b[") != test.want {
+			t.Errorf("%s: %q", name, got.stdout)
 		}
 	}
 }
@@ -188,11 +170,11 @@ func TestOperationsThatDoNotGoOnAreStuckAndExplained(t *testing.T) {
 	d.idem("stuck", "--older", "1h").want(t, 0, "nothing is stuck")
 	d.exec("UPDATE idem.operations SET wake_at = now() - interval '2 h'")
 	d.exec("UPDATE idem.operations SET state = 'parked', step = 'charge', reason = 'call_in_doubt', reason_step = 'charge', reason_text = 'it is not known whether it happened' WHERE key = 'parked'")
-	d.idem("stuck", "--older", "1h").want(t, 3, "Operations that are parked", ids["parked"], "charge", "it is not known whether it happened",
-		"Operations that are due, and without an owner", ids["due"])
+	d.idem("stuck", "--older", "1h").want(t, 3, "Parked operations", ids["parked"], "charge", "it is not known whether it happened",
+		"Operations that are due and that no process executes", ids["due"])
 	d.idem("stuck", "--json").want(t, 3, `"name": "refund"`, `"parked": [`, `"unattended": [`)
 
-	d.idem("explain", scope, "due").want(t, 0, "waits", "operation "+ids["due"]+" (refund) is in progress", "no process works on it")
+	d.idem("explain", scope, "due").want(t, 0, "waits", "operation "+ids["due"]+" (refund) is in progress", "no process executes it")
 	d.idem("explain", scope, "parked").want(t, 0, "refused", "operation.ErrParked", "is parked at step charge:", "call_in_doubt: it is not known whether it happened")
 	d.idem("list", "--state", "running").want(t, 0, ids["due"], ids["parked"])
 	d.idem("evict", scope, "due", "--execution", ids["due"], "--yes").want(t, 5, "nothing was changed", "idem operation cancel")

@@ -2,6 +2,7 @@ package command
 
 import (
 	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"unicode"
 
 	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/cmd/idem/internal/page"
 	"github.com/idem-go/idem/cmd/idem/internal/record"
 	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/seal"
@@ -16,7 +18,7 @@ import (
 
 // sealKeys has the flag for the keys that open sealed values.
 type sealKeys struct {
-	SealKeys string `name:"seal-keys" placeholder:"FILE" help:"Keys of package seal: lines of ID=SECRET, the secret in base64. Default: the variable IDEM_SEAL_KEYS, with commas instead of lines."`
+	SealKeys string `name:"seal-keys" placeholder:"FILE" help:"File with keys of package seal: lines of ID=SECRET, the secret in base64. Default: the variable IDEM_SEAL_KEYS, with commas instead of lines."`
 }
 
 // secrets returns the secrets by key id. The map is empty if no keys were given. An error names an
@@ -52,23 +54,48 @@ func (k sealKeys) sealer(s *session) (idem.Sealer, error) {
 	return seal.New(seal.Keys{Primary: anyOf(secrets), Secrets: secrets}), nil
 }
 
+// sealerFor returns the Sealer that opens an object which is sealed with a key, or nil if the key
+// id is empty. It fails if the key is not among the given ones.
+func (k sealKeys) sealerFor(s *session, what, keyID string) (*seal.Sealer, error) {
+	if keyID == "" {
+		return nil, nil
+	}
+	secrets, err := k.secrets(s)
+	if err != nil {
+		return nil, err
+	}
+	if secrets[keyID] == nil {
+		return nil, fmt.Errorf("%s is sealed with the key %q: give it with --seal-keys or IDEM_SEAL_KEYS", what, page.Safe(keyID))
+	}
+	return seal.New(seal.Keys{Primary: keyID, Secrets: secrets}), nil
+}
+
+// notOpened explains the error of opening an object.
+func notOpened(what, keyID string, err error) error {
+	if errors.Is(err, seal.ErrTampered) {
+		return fmt.Errorf("%s does not open with the key %q: it was changed or moved from another place, or the key id has another secret", what, page.Safe(keyID))
+	}
+	return err
+}
+
 // open decrypts the response of a record, if it is sealed.
 func (k sealKeys) open(s *session, r *record.Record) error {
 	if r.SealedBy == "" {
 		return nil
 	}
-	secrets, err := k.secrets(s)
+	sealer, err := k.sealerFor(s, "the response", r.SealedBy)
 	if err != nil {
 		return err
 	}
-	if len(secrets) == 0 {
-		return fmt.Errorf("the response is sealed with the key %q: give it with --seal-keys or IDEM_SEAL_KEYS", r.SealedBy)
+	hash, err := hex.DecodeString(r.Hash)
+	if err != nil {
+		return err
 	}
 	status := 0
 	if r.Status != nil {
 		status = int(*r.Status)
 	}
-	key := db.NewKey(r.Scope, r.Key, [32]byte(append(r.Hash, make([]byte, 32)...)), r.ExecutionID, 0)
+	key := db.NewKey(r.Scope, r.Key, [32]byte(append(hash, make([]byte, 32)...)), r.ExecutionID, 0)
 	stored := db.Record{
 		SameHash: true, ExecutionID: r.ExecutionID, State: db.State(r.State), Status: status, Body: r.Body, SealedBy: r.SealedBy, Closed: true,
 	}
@@ -77,13 +104,7 @@ func (k sealKeys) open(s *session, r *record.Record) error {
 		// Setting any header makes Open fail.
 		stored.Header = map[string][]string{}
 	}
-	err = stored.Open(&key, seal.New(seal.Keys{Primary: anyOf(secrets), Secrets: secrets}))
-	switch {
-	case errors.Is(err, seal.ErrUnknownKey):
-		return fmt.Errorf("the response is sealed with the key %q, which is not among those given", r.SealedBy)
-	case errors.Is(err, seal.ErrTampered):
-		return fmt.Errorf("the response does not open with the key %q: it was changed, moved from another record, or that id has another secret", r.SealedBy)
-	case err != nil:
+	if err := notOpened("the response", r.SealedBy, stored.Open(&key, sealer)); err != nil {
 		return err
 	}
 	r.Body = stored.Body

@@ -64,6 +64,14 @@ func (s *session) limited(work func(context.Context, pgx.Tx) error) error {
 	return record.Tx(s.ctx, pool, time.Duration(s.globals.Timeout), func(tx pgx.Tx) error { return work(s.ctx, tx) })
 }
 
+// bounded returns a context that ends after --timeout.
+func (s *session) bounded() (context.Context, context.CancelFunc) {
+	if s.globals.Timeout == 0 {
+		return context.WithCancel(s.ctx)
+	}
+	return context.WithTimeout(s.ctx, time.Duration(s.globals.Timeout))
+}
+
 // connected returns the pool, and creates it at the first call.
 func (s *session) connected() (*pgxpool.Pool, error) {
 	if s.pool != nil {

@@ -2,13 +2,11 @@ package command
 
 import (
 	"context"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strconv"
-	"time"
 	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
@@ -20,127 +18,84 @@ import (
 type showCommand struct {
 	name
 	sealKeys
-	Reveal bool `help:"Show the stored response: header and body. It takes the keys if it is sealed."`
-	Full   bool `help:"Show the whole key."`
+	fullFlag
+	Reveal bool `help:"Show the stored response: header and body. If it is sealed, this needs the keys."`
 }
 
 func (showCommand) Help() string {
-	return `Reads one record by its primary key, expired or not. The response is not even fetched unless --reveal asks for it.
+	return `Shows one record by its primary key, expired or not. The response is read only with --reveal.
 
 Example: idem show 'tenant-1/POST %2Forders' 7f3c9a52-0d1e --reveal`
+}
+
+// shownRecord is the JSON document of idem show.
+type shownRecord struct {
+	*record.Record
+	BodyText *string `json:"body_text,omitempty"` // set if the body is revealed and UTF-8
 }
 
 func (c *showCommand) Run(s *session) error {
 	if err := c.resolve(s); err != nil {
 		return err
 	}
-	var found *record.Record
-	err := s.limited(func(ctx context.Context, tx pgx.Tx) (err error) {
-		found, err = record.Find(ctx, tx, c.Scope, c.Key, c.Reveal)
-		return err
+	found, err := reading(s, func(ctx context.Context, tx pgx.Tx) (*record.Record, error) {
+		return record.Find(ctx, tx, c.Scope, c.Key, c.Reveal)
 	})
 	if err != nil {
 		return err
 	}
 	if found == nil {
-		return noRecordError{"there is no record of " + c.name.String() + scopeHint(c.Scope)}
+		return c.missing()
 	}
-	shown := newShownRecord(found, c.Full)
+	shown := shownRecord{Record: found}
 	if c.Reveal {
 		if err := c.open(s, found); err != nil {
 			return err
 		}
-		shown.reveal(found)
+		if found.Body != nil && utf8.Valid(found.Body) {
+			text := string(found.Body)
+			shown.BodyText = &text
+		}
 	}
-	return s.show(shown, func(p *page.Page) { c.text(p, found, shown) })
+	abridge(&found.Key, c.Full)
+	return s.show(shown, func(p *page.Page) { c.text(p, found) })
 }
 
-// shownRecord is a record in JSON.
-type shownRecord struct {
-	Scope       string     `json:"scope"`
-	Key         string     `json:"key"`
-	KeyBytes    int        `json:"key_bytes"`
-	State       string     `json:"state"`
-	Expired     bool       `json:"expired"`
-	ExecutionID string     `json:"execution_id"`
-	Status      *int32     `json:"status"`
-	CreatedAt   time.Time  `json:"created_at"`
-	CompletedAt *time.Time `json:"completed_at"`
-	ExpiresAt   time.Time  `json:"expires_at"`
-	Hash        string     `json:"hash"`
-	SealedBy    string     `json:"sealed_by,omitempty"`
-	HeaderBytes int64      `json:"header_bytes"`
-	BodyBytes   int64      `json:"body_bytes"`
-
-	Header   json.RawMessage `json:"header,omitempty"`
-	Body     []byte          `json:"body,omitempty"`      // base64
-	BodyText *string         `json:"body_text,omitempty"` // set if the body is UTF-8
-}
-
-func newShownRecord(r *record.Record, wholeKey bool) *shownRecord {
-	shown := &shownRecord{
-		Scope: r.Scope, Key: jsonKey(r.Key, wholeKey), KeyBytes: len(r.Key), State: r.State, Expired: r.Expired(),
-		ExecutionID: r.ExecutionID, Status: r.Status, CreatedAt: r.CreatedAt.UTC(), ExpiresAt: r.ExpiresAt.UTC(),
-		Hash: hex.EncodeToString(r.Hash), SealedBy: r.SealedBy, HeaderBytes: r.HeaderBytes, BodyBytes: r.BodyBytes,
-	}
-	if r.CompletedAt != nil {
-		at := r.CompletedAt.UTC()
-		shown.CompletedAt = &at
-	}
-	return shown
-}
-
-func (shown *shownRecord) reveal(r *record.Record) {
-	shown.Header, shown.Body = r.Header, r.Body
-	if r.Body != nil && utf8.Valid(r.Body) {
-		text := string(r.Body)
-		shown.BodyText = &text
-	}
-}
-
-func (c *showCommand) text(p *page.Page, r *record.Record, shown *shownRecord) {
-	p.Pairs(slices.Concat([]page.Pair{
-		{Name: "scope", Value: page.Safe(r.Scope)},
-		{Name: "key", Value: shownKey(r.Key, c.Full)},
-	}, facts(p, r)))
+func (c *showCommand) text(p *page.Page, r *record.Record) {
+	pairs := append([]page.Pair{{Name: "scope", Value: page.Safe(r.Scope)}, {Name: "key", Value: page.Safe(r.Key)}}, facts(p, r)...)
 	if !c.Reveal {
-		p.Pairs([]page.Pair{
-			{Name: "header      ", Value: hidden(r.HeaderBytes)},
-			{Name: "body        ", Value: hidden(r.BodyBytes)},
-		})
+		p.Pairs(append(pairs, page.Pair{Name: "header", Value: hidden(r.HeaderBytes)}, page.Pair{Name: "body", Value: hidden(r.BodyBytes)}))
 		return
 	}
+	p.Pairs(pairs)
 	p.Printf("\n")
 	var header map[string][]string
-	if err := json.Unmarshal(shown.Header, &header); err == nil {
+	if err := json.Unmarshal(r.Header, &header); err == nil {
 		for _, name := range slices.Sorted(maps.Keys(header)) {
 			for _, value := range header[name] {
 				p.Printf("%s: %s\n", p.Bold(page.Safe(name)), page.Safe(value))
 			}
 		}
-	} else if len(shown.Header) > 0 {
-		p.Printf("%s\n", page.Safe(string(shown.Header)))
+	} else if len(r.Header) > 0 {
+		p.Printf("%s\n", page.Safe(string(r.Header)))
 	}
 	p.Printf("\n%s\n", page.SafeLines(string(r.Body)))
 }
 
 // facts returns everything that is known of a record, apart from its name and response.
 func facts(p *page.Page, r *record.Record) []page.Pair {
-	status, completed := "-", "-"
-	if r.Status != nil {
-		status = strconv.Itoa(int(*r.Status))
-	}
+	completed := "-"
 	if r.CompletedAt != nil {
 		completed = page.Time(*r.CompletedAt)
 	}
 	pairs := []page.Pair{
 		{Name: "state", Value: stateOf(p, r)},
 		{Name: "execution id", Value: r.ExecutionID},
-		{Name: "status", Value: status},
-		{Name: "created", Value: page.Time(r.CreatedAt) + p.Dim(" ("+relative(r.CreatedAt, r.Now)+")")},
+		{Name: "status", Value: statusOf(r)},
+		{Name: "created", Value: p.TimeAndAge(r.CreatedAt, r.Now)},
 		{Name: "completed", Value: completed},
 		{Name: "expires", Value: page.Time(r.ExpiresAt) + p.Dim(" ("+expires(r)+")")},
-		{Name: "hash", Value: hex.EncodeToString(r.Hash)},
+		{Name: "hash", Value: r.Hash},
 	}
 	if r.SealedBy != "" {
 		pairs = append(pairs, page.Pair{Name: "sealed with", Value: page.Safe(r.SealedBy)})
@@ -148,9 +103,16 @@ func facts(p *page.Page, r *record.Record) []page.Pair {
 	return pairs
 }
 
+func statusOf(r *record.Record) string {
+	if r.Status == nil {
+		return "-"
+	}
+	return strconv.Itoa(int(*r.Status))
+}
+
 func stateOf(p *page.Page, r *record.Record) string {
 	switch {
-	case r.Expired():
+	case r.Expired:
 		return r.State + ", " + p.Dim("expired")
 	case r.State == record.Processing:
 		return p.Red(r.State)
@@ -161,23 +123,15 @@ func stateOf(p *page.Page, r *record.Record) string {
 // expires returns when the key becomes free. The record of an operation has no real expiry until
 // the operation has ended.
 func expires(r *record.Record) string {
-	if r.State == record.Running && !r.Expired() {
-		return "after it is over"
+	if r.State == record.Running && !r.Expired {
+		return "after the operation ends"
 	}
-	return relative(r.ExpiresAt, r.Now)
-}
-
-// relative returns t relative to now, such as "3 min ago" or "in 3 min".
-func relative(t, now time.Time) string {
-	if d := now.Sub(t); d >= 0 {
-		return page.Age(d) + " ago"
-	}
-	return "in " + page.Age(t.Sub(now))
+	return page.Relative(r.ExpiresAt, r.Now)
 }
 
 func hidden(n int64) string {
 	if n == 0 {
 		return "none"
 	}
-	return fmt.Sprintf("%s, not shown without --reveal", page.Bytes(n))
+	return fmt.Sprintf("%s, shown only with --reveal", page.Bytes(n))
 }

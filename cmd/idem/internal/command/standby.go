@@ -10,7 +10,7 @@ import (
 )
 
 // errStandby ends a command that printed what a standby knows, but whose answer needs the primary.
-var errStandby = errors.New("locks, sessions and processes of a standby are not those of the primary")
+var errStandby = errors.New("a standby does not have the locks, sessions and processes of the primary")
 
 // standbyTimeout limits the query that asks whether the server is a standby.
 const standbyTimeout = 2 * time.Second

@@ -43,9 +43,10 @@ func closeAfter(t *testing.T, server *pgserver.Server) {
 }
 
 // A standby does not have the locks and sessions of the primary. A command that needs them fails.
-func TestStandbyIsNeverTakenForThePrimary(t *testing.T) {
+func TestStandby_IsNotTakenForThePrimary(t *testing.T) {
 	t.Parallel()
 	primary, standby := newPair(t)
+	t.Run("eviction", func(t *testing.T) { evictWithoutStandby(t, primary, standby) })
 	d := &desk{t: t, dsn: standby.DSN(), pool: pgtest.Open(t, primary.DSN())}
 	began, done, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	go func() {
@@ -71,10 +72,9 @@ func TestStandbyIsNeverTakenForThePrimary(t *testing.T) {
 	d.idem("stuck", "--older", "1ms").want(t, 0, "nothing is stuck")
 }
 
-// The command does not cancel a COMMIT that waits for a standby. It reports an unknown outcome.
-func TestEvictionNeverCancelsTheWaitForAStandby(t *testing.T) {
-	t.Parallel()
-	primary, standby := newPair(t)
+// evictWithoutStandby evicts while the synchronous standby is stopped. The command does not cancel
+// a COMMIT that waits for a standby. It reports an unknown outcome.
+func evictWithoutStandby(t *testing.T, primary, standby *pgserver.Server) {
 	d := &desk{t: t, dsn: primary.DSN(), pool: pgtest.Open(t, primary.DSN())}
 	const id = "0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2a10"
 	d.exec(`INSERT INTO idem.records (scope, key, hash, execution_id, created_at, expires_at, state) VALUES ('s', 'k', '', $1, now(), now() + '1 h', 'completed')`, id)
@@ -103,4 +103,6 @@ func TestEvictionNeverCancelsTheWaitForAStandby(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	d.exec("ALTER SYSTEM RESET synchronous_standby_names")
+	d.exec("SELECT pg_reload_conf()")
 }

@@ -1,11 +1,8 @@
 package command
 
 import (
-	"context"
 	"fmt"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem/cmd/idem/internal/page"
 	"github.com/idem-go/idem/cmd/idem/internal/record"
@@ -13,12 +10,12 @@ import (
 )
 
 type statsCommand struct {
-	Exact bool `help:"Count instead of estimating: reads the whole table, up to --timeout."`
+	Exact bool `help:"Count, and do not estimate: reads the whole table, until --timeout."`
 }
 
 func (statsCommand) Help() string {
-	return `Reads no record: the figures come from the catalog, the statistics and the locks, so a table of any size answers at once. What is an
-estimate says what it rests on. --exact counts by reading everything, in one statement that --timeout ends.
+	return `Reads no record: the figures come from the catalog, the statistics and the locks, so that the size of the table does not matter. An estimate says
+what it is based on. --exact counts by reading the whole table in one statement, until --timeout.
 
 Example: idem stats --exact --timeout 5m`
 }
@@ -31,16 +28,13 @@ func (c *statsCommand) Run(s *session) error {
 	shown := newShownStats(v)
 	if c.Exact {
 		s.progress("counting")
-		err := s.limited(func(ctx context.Context, tx pgx.Tx) (err error) {
-			shown.Counted, err = record.CountAll(ctx, tx)
-			return err
-		})
+		shown.Counted, err = reading(s, record.CountAll)
 		s.progress("")
 		if err != nil {
 			return err
 		}
 	}
-	return s.show(shown, func(p *page.Page) { c.text(p, v, shown.Counted) })
+	return s.show(shown, func(p *page.Page) { statsText(p, v, shown.Counted) })
 }
 
 // readStats reads the figures, within --timeout.
@@ -49,14 +43,11 @@ func readStats(s *session) (stats.Stats, error) {
 	if err != nil {
 		return stats.Stats{}, err
 	}
-	ctx, cancel := s.ctx, context.CancelFunc(func() {})
-	if s.globals.Timeout > 0 {
-		ctx, cancel = context.WithTimeout(s.ctx, time.Duration(s.globals.Timeout))
-	}
+	ctx, cancel := s.bounded()
 	defer cancel()
 	v, err := stats.Read(ctx, pool)
 	if ctx.Err() != nil && s.ctx.Err() == nil {
-		return v, fmt.Errorf("no answer within %v: raise --timeout, or see idem doctor", time.Duration(s.globals.Timeout))
+		return v, fmt.Errorf("no answer within %v: raise --timeout, or run idem doctor", time.Duration(s.globals.Timeout))
 	}
 	return v, err
 }
@@ -138,17 +129,25 @@ func moment(t time.Time) *time.Time {
 	return &t
 }
 
-func (c *statsCommand) text(p *page.Page, v stats.Stats, counted *record.Counts) {
-	pairs := []page.Pair{
-		{Name: "records", Value: figure(p, v.Records.Count, page.Count)},
-		{Name: "expired", Value: figure(p, v.Records.Expired, page.Count)},
-		{Name: "oldest expired", Value: figure(p, v.Records.OldestExpired, page.Age)},
-		{Name: "size", Value: fmt.Sprintf("%s in the table, %s in its index, %s besides", page.Bytes(v.Records.HeapBytes), page.Bytes(v.Records.IndexBytes), page.Bytes(v.Records.OtherBytes))},
-		{Name: "dead rows", Value: figure(p, v.Records.DeadRows, page.Count)},
-		{Name: "in flight", Value: inFlight(p, v.InFlight)},
-		{Name: "purge", Value: purging(p, v)},
-		{Name: "last analyzed", Value: page.Time(v.Records.AnalyzedAt)},
-		{Name: "last vacuumed", Value: page.Time(v.Records.VacuumedAt)},
+func statsText(p *page.Page, v stats.Stats, counted *record.Counts) {
+	var pairs []page.Pair
+	facts := append(record.FactsOfRecords(&v), record.FactsOfPeople(&v)...)
+	if v.Purge.Sweeps.Known() {
+		sweep := v.Purge.Sweep("records")
+		f := record.FactOfSweep(&sweep, v.ReadAt)
+		facts = append(facts, record.Fact{Name: "purge", Value: f.Value, Mood: f.Mood})
+	} else {
+		facts = append(facts, record.Fact{Name: "purge", Value: "unknown", Note: v.Purge.Sweeps.Note})
+	}
+	for _, f := range facts {
+		paint := map[string]func(string) string{"bad": p.Red, "warn": p.Yellow}[f.Mood]
+		if paint != nil {
+			f.Value = paint(f.Value)
+		}
+		if f.Note != "" {
+			f.Value += p.Dim(" (" + f.Note + ")")
+		}
+		pairs = append(pairs, page.Pair{Name: f.Name, Value: f.Value})
 	}
 	p.Pairs(pairs)
 	if counted == nil {
@@ -159,7 +158,7 @@ func (c *statsCommand) text(p *page.Page, v stats.Stats, counted *record.Counts)
 	for _, s := range counted.States {
 		rows = append(rows, []string{s.State, page.Count(s.Live), page.Count(s.Expired), page.Bytes(s.ResponseBytes)})
 	}
-	p.Table([]page.Column{{Name: "COUNTED"}, {Name: "LIVE", Right: true}, {Name: "EXPIRED", Right: true}, {Name: "RESPONSES", Right: true}}, rows)
+	p.Table(page.Columns("COUNTED", ">LIVE", ">EXPIRED", ">RESPONSES"), rows)
 	if len(counted.Sealed) == 0 || len(counted.Sealed) == 1 && counted.Sealed[0].Key == "" {
 		return
 	}
@@ -172,48 +171,5 @@ func (c *statsCommand) text(p *page.Page, v stats.Stats, counted *record.Counts)
 		}
 		rows = append(rows, []string{key, page.Count(s.Records)})
 	}
-	p.Table([]page.Column{{Name: "SEALED WITH"}, {Name: "RECORDS", Right: true}}, rows)
-}
-
-// figure formats a number. It marks an estimate, and adds what the estimate is based on.
-func figure[T any](p *page.Page, f stats.Figure[T], say func(T) string) string {
-	switch f.Quality {
-	case stats.Exact:
-		return say(f.Value)
-	case stats.Estimate:
-		return "about " + say(f.Value) + p.Dim(" ("+f.Note+")")
-	}
-	return "unknown" + p.Dim(" ("+f.Note+")")
-}
-
-func inFlight(p *page.Page, f stats.InFlight) string {
-	if f.Transactions == 0 {
-		return "nothing"
-	}
-	return fmt.Sprintf("%s keys in %s transactions, the oldest for %s", page.Count(f.Keys), page.Count(f.Transactions), figure(p, f.Oldest, page.Age))
-}
-
-// purging describes the last sweep of idem.records, and the one in progress. A sweep is in progress
-// but not active if its process ended before the end of the table. The next purge resumes it.
-func purging(p *page.Page, v stats.Stats) string {
-	if !v.Purge.Sweeps.Known() {
-		return figure(p, v.Purge.Sweeps, func([]stats.Sweep) string { return "" })
-	}
-	sweep := v.Purge.Sweep("records")
-	text := "no sweep has finished yet"
-	if !sweep.LastFinishedAt.IsZero() {
-		text = "a sweep finished " + relative(sweep.LastFinishedAt, v.ReadAt) + ", and deleted " + page.Count(sweep.LastDeleted)
-	}
-	if sweep.InProgress && sweep.TotalPages > 0 {
-		share := fmt.Sprintf("%d %%", min(100, 100*sweep.Pages/sweep.TotalPages))
-		if sweep.Active() {
-			text += "; one is under way, " + share
-		} else {
-			text += "; one was left at " + share + ", and no process continues it"
-		}
-	}
-	if sweep.WaitingFor != "" {
-		text += ", " + p.Yellow("waits for: "+page.Safe(string(sweep.WaitingFor)))
-	}
-	return text
+	p.Table(page.Columns("SEALED WITH", ">RECORDS"), rows)
 }

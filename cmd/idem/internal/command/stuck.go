@@ -13,175 +13,127 @@ import (
 )
 
 type stuckCommand struct {
-	Older span `default:"1m" placeholder:"SPAN" help:"How long a transaction may hold a key. Default: ${default}."`
-	Scan  bool `help:"Walk the table for records left behind, however large it is."`
-	Full  bool `help:"Show whole keys."`
+	Older span `default:"1m" placeholder:"SPAN" help:"Time that a transaction may hold a key. Default: ${default}."`
+	Scan  bool `help:"Scan the table for records that were left behind, whatever its size."`
+	fullFlag
 	sealKeys
 }
 
 func (stuckCommand) Help() string {
-	return `Lists what needs a person: keys that a transaction holds for long, operations that are parked, or due and without an owner, and records
-that an fn has left behind by ending its transaction itself. Operations are listed with their reason and their last error; an error that is sealed
-takes the keys. No index leads to what is left behind: a table above 64 MB is walked only with --scan. The exit code is 3 if something was found,
-and otherwise 6 if the table was not walked.
+	return `Lists what needs a person: transactions that hold keys for long, operations that are parked, operations that are due and that no process
+executes, and records that an fn left behind because it ended its own transaction. A sealed error of an operation needs the keys. No index leads to
+records that were left behind: a table above 64 MB is scanned only with --scan. The exit code is 3 if something was found, and otherwise 6 if the
+table was not scanned.
 
 Example: idem stuck --older 5m --scan`
 }
+
+// mostStuck is the maximum number of sessions that are listed.
+const mostStuck = 1000
 
 // scanUpTo is the size up to which a table is walked without --scan.
 const scanUpTo = 64 << 20
 
 // Run looks for what needs a person, prints it, and returns the error for the exit code.
 func (c *stuckCommand) Run(s *session) error {
-	found := stuck{}
 	sealer, err := c.sealer(s)
 	if err != nil {
 		return err
 	}
-	err = s.limited(func(ctx context.Context, tx pgx.Tx) error { return c.ask(ctx, tx, &found) })
-	record.OpenErrors(found.parked, sealer)
-	record.OpenErrors(found.unattended, sealer)
-	if err == nil && found.scanned {
-		err = record.LeftBehind(s.ctx, s.pool, time.Duration(s.globals.Timeout), func(r record.Record) { found.left = append(found.left, r) },
-			func(done, blocks int64) { s.progress("walking the table: %d of %d blocks", done, blocks) })
+	found := stuck{Held: []record.Holder{}, Parked: []record.Operation{}, Unattended: []record.Operation{}, LeftBehind: []record.Record{}}
+	err = s.limited(func(ctx context.Context, tx pgx.Tx) error { return c.read(ctx, tx, &found) })
+	openOperations(found.Parked, sealer, c.Full)
+	openOperations(found.Unattended, sealer, c.Full)
+	if err == nil && found.Scanned {
+		err = record.LeftBehind(s.ctx, s.pool, time.Duration(s.globals.Timeout), func(r record.Record) {
+			abridge(&r.Key, c.Full)
+			found.LeftBehind = append(found.LeftBehind, r)
+		}, func(done, blocks int64) { s.progress("scanning the table: %d of %d blocks", done, blocks) })
 		s.progress("")
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		err = s.show(&found, found.text)
 	}
-	if err := s.show(found.shown(c.Full), func(p *page.Page) { c.text(p, &found) }); err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	if found.any() {
+	case found.any():
 		return errFound
-	}
-	if !found.scanned {
+	case !found.Scanned:
 		return errUnknown
 	}
 	return nil
 }
 
-// stuck is the result of the search.
+// stuck is the result of the search, and the JSON document of idem stuck.
 type stuck struct {
-	held       []record.Holder
-	parked     []record.Operation
-	unattended []record.Operation
-	left       []record.Record
+	Held       []record.Holder    `json:"held"`
+	Parked     []record.Operation `json:"parked"`
+	Unattended []record.Operation `json:"unattended"`
+	LeftBehind []record.Record    `json:"left_behind"`
+	Scanned    bool               `json:"scanned"` // whether the table was scanned
 
-	size    int64 // of the table idem.records
-	scanned bool  // whether the table was walked
+	size int64 // of the table idem.records
 }
 
-func (f *stuck) any() bool { return len(f.held)+len(f.parked)+len(f.unattended)+len(f.left) > 0 }
+func (f *stuck) any() bool {
+	return len(f.Held)+len(f.Parked)+len(f.Unattended)+len(f.LeftBehind) > 0
+}
 
-// ask finds everything but the records that were left behind. Only a walk through the table finds
+// read finds everything but the records that were left behind. Only a scan of the table finds
 // those, because they have no index.
-func (c *stuckCommand) ask(ctx context.Context, tx pgx.Tx, found *stuck) (err error) {
+func (c *stuckCommand) read(ctx context.Context, tx pgx.Tx, found *stuck) error {
 	old := time.Duration(c.Older)
-	if found.held, err = record.Holders(ctx, tx, old); err != nil {
+	held, err := record.Holders(ctx, tx, old, mostStuck)
+	if err != nil {
 		return err
 	}
-	if found.unattended, err = record.UnattendedOperations(ctx, tx, old); err != nil {
+	unattended, err := record.UnattendedOperations(ctx, tx, old)
+	if err != nil {
 		return err
 	}
-	if found.parked, err = record.ParkedOperations(ctx, tx); err != nil {
+	parked, err := record.ParkedOperations(ctx, tx)
+	if err != nil {
 		return err
 	}
+	found.Held, found.Unattended, found.Parked = append(found.Held, held...), append(found.Unattended, unattended...), append(found.Parked, parked...)
 	found.size, err = record.Size(ctx, tx)
-	found.scanned = c.Scan || found.size <= scanUpTo
+	found.Scanned = c.Scan || found.size <= scanUpTo
 	return err
 }
 
-func (f *stuck) shown(wholeKeys bool) shownStuck {
-	shown := shownStuck{
-		Held: []shownHolder{}, Parked: newShownOperations(f.parked, wholeKeys), Unattended: newShownOperations(f.unattended, wholeKeys),
-		LeftBehind: []*shownRecord{}, Scanned: f.scanned,
+func (f *stuck) text(p *page.Page) {
+	printHolders(p, f.Held)
+	printOperations(p, "Parked operations", "Callers of their keys get operation.ErrParked. docs/operations-reference.md says what to do about each reason. Then: idem operation retry, resolve or cancel.", f.Parked)
+	printOperations(p, "Operations that are due and that no process executes", "Does a process run a Worker that has these definitions?", f.Unattended)
+	f.printLeft(p)
+	if !f.Scanned {
+		p.Printf("%s\n", page.Wrap(fmt.Sprintf("The table has %s and was not scanned for records that were left behind: use --scan.", page.Bytes(f.size)), "", 100))
 	}
-	for _, h := range f.held {
-		shown.Held = append(shown.Held, newShownHolder(h))
-	}
-	for i := range f.left {
-		shown.LeftBehind = append(shown.LeftBehind, newShownRecord(&f.left[i], wholeKeys))
-	}
-	return shown
-}
-
-// shownStuck is the JSON document of idem stuck.
-type shownStuck struct {
-	Held       []shownHolder    `json:"held"`
-	Parked     []shownOperation `json:"parked"`
-	Unattended []shownOperation `json:"unattended"`
-	LeftBehind []*shownRecord   `json:"left_behind"`
-	Scanned    bool             `json:"scanned"` // whether the table was walked
-}
-
-type shownHolder struct {
-	PID         int32    `json:"pid"`
-	Application string   `json:"application_name"`
-	Role        string   `json:"role"`
-	State       string   `json:"state"`
-	Waiting     string   `json:"waiting_for,omitempty"`
-	Seconds     *float64 `json:"seconds"` // nil if the role may not see it
-
-	Blocker *shownBlocker `json:"blocked_by,omitempty"` // the root of its chain of blockers
-}
-
-type shownBlocker struct {
-	PID         int32      `json:"pid"` // 0 for a prepared transaction
-	Application string     `json:"application_name"`
-	Role        string     `json:"role"`
-	State       string     `json:"state"`
-	Seconds     *float64   `json:"seconds"`     // age of its transaction; nil if hidden
-	QueryStart  *time.Time `json:"query_start"` // nil if the role may not see it
-}
-
-func newShownHolder(h record.Holder) shownHolder {
-	shown := shownHolder{PID: h.PID, Application: h.Application, Role: h.Role, State: h.State, Waiting: h.Waiting}
-	if h.Visible {
-		seconds := h.Since.Seconds()
-		shown.Seconds = &seconds
-	}
-	if b := h.Blocker; b != nil {
-		shown.Blocker = &shownBlocker{PID: b.PID, Application: b.Application, Role: b.Role, State: b.State, QueryStart: b.QueryStart}
-		if b.QueryStart != nil {
-			seconds := b.Since.Seconds()
-			shown.Blocker.Seconds = &seconds
-		}
-	}
-	return shown
-}
-
-func (c *stuckCommand) text(p *page.Page, found *stuck) {
-	tellHolders(p, found.held)
-	tellOperations(p, "Operations that are parked", "Callers of their keys get operation.ErrParked. docs/operations-reference.md says what to do about each reason. Then: idem operation retry, resolve or cancel.", found.parked)
-	tellOperations(p, "Operations that are due, and without an owner", "Is a process there that has these operations, and asks for work?", found.unattended)
-	c.tellLeft(p, found.left)
-	if !found.scanned {
-		p.Printf("%s\n", page.Wrap(fmt.Sprintf("The table has %s and was not walked for what was left behind: --scan.", page.Bytes(found.size)), "", 100))
-	}
-	if !found.any() && found.scanned {
+	if !f.any() && f.Scanned {
 		p.Printf("%s\n", p.Green("nothing is stuck"))
 	}
 }
 
-// tellHolders prints the sessions and their blockers, and says what to do.
+// printHolders prints the sessions and their blockers, and says what to do.
 //
 // If every session is blocked by another one, it advises against ending them, because the next
 // session would be blocked in the same way.
-func tellHolders(p *page.Page, held []record.Holder) {
+func printHolders(p *page.Page, held []record.Holder) {
 	if len(held) == 0 {
 		return
 	}
 	p.Printf("%s\n", p.Bold("Transactions that hold keys"))
-	var rows [][]string
-	for _, h := range held {
-		age := "?"
-		if h.Visible {
-			age = page.Age(h.Since)
-		}
-		rows = append(rows, []string{fmt.Sprint(h.PID), age, page.Safe(h.Role), page.Safe(h.Application), h.State, h.Waiting})
-	}
-	p.Table([]page.Column{{Name: "PID", Right: true}, {Name: "FOR", Right: true}, {Name: "ROLE"}, {Name: "APPLICATION"}, {Name: "STATE"}, {Name: "WAITS FOR"}}, rows)
+	(&table[record.Holder]{
+		columns: page.Columns(">PID", ">FOR", ">KEYS", "ROLE", "APPLICATION", "STATE", "WAITS FOR"),
+		row: func(_ *page.Page, h *record.Holder) []string {
+			age := "?"
+			if h.Visible {
+				age = page.Age(h.Since)
+			}
+			return []string{fmt.Sprint(h.PID), age, fmt.Sprint(h.Keys), page.Safe(h.Role), page.Safe(h.Application), h.State, h.Waiting}
+		},
+	}).print(p, held)
 	for _, h := range held {
 		if h.Blocker != nil {
 			p.Printf("%s\n", page.Wrap(fmt.Sprintf("Process %d is blocked by %s: %s.", h.PID, h.Blocker, h.Blocker.Remedy()), "  ", 100))
@@ -189,25 +141,25 @@ func tellHolders(p *page.Page, held []record.Holder) {
 	}
 	advice := "Their callers get ErrInProgress. "
 	if slices.ContainsFunc(held, func(h record.Holder) bool { return h.Blocker == nil }) {
-		advice += "See what a process that is not blocked does; to end it, which rolls its effect back and frees its keys: SELECT pg_terminate_backend(PID). " +
-			"To have the server end idle ones: idle_in_transaction_session_timeout."
+		advice += "Find out what a process that is not blocked does. SELECT pg_terminate_backend(PID) ends it, rolls back its effect and frees its keys. " +
+			"idle_in_transaction_session_timeout ends idle transactions."
 	} else {
 		advice += "Ending a blocked process helps its own callers only: the next one is blocked in the same way."
 	}
 	p.Printf("%s\n\n", page.Wrap(advice, "  ", 100))
 }
 
-func (c *stuckCommand) tellLeft(p *page.Page, left []record.Record) {
-	if len(left) == 0 {
+func (f *stuck) printLeft(p *page.Page) {
+	if len(f.LeftBehind) == 0 {
 		return
 	}
-	p.Printf("%s\n", p.Bold("Records that an fn has left behind"))
-	var rows [][]string
-	for i := range left {
-		r := &left[i]
-		rows = append(rows, []string{page.Safe(r.Scope), shownKey(r.Key, c.Full), page.Age(r.Now.Sub(r.CreatedAt)), relative(r.ExpiresAt, r.Now), r.ExecutionID})
-	}
-	p.Table([]page.Column{{Name: "SCOPE"}, {Name: "KEY"}, {Name: "AGE", Right: true}, {Name: "EXPIRES"}, {Name: "EXECUTION ID"}}, rows)
-	p.Printf("%s\n\n", page.Wrap("An fn ended its transaction itself, so a part of its effect may be committed without a response. The key is refused with "+
-		"ErrTxEnded until the record expires. See to the effect by the execution id, then: idem evict.", "  ", 100))
+	p.Printf("%s\n", p.Bold("Records that an fn left behind"))
+	(&table[record.Record]{
+		columns: page.Columns("SCOPE", "KEY", ">AGE", "EXPIRES", "EXECUTION ID"),
+		row: func(_ *page.Page, r *record.Record) []string {
+			return []string{page.Safe(r.Scope), page.Safe(r.Key), page.Age(r.Now.Sub(r.CreatedAt)), page.Relative(r.ExpiresAt, r.Now), r.ExecutionID}
+		},
+	}).print(p, f.LeftBehind)
+	p.Printf("%s\n\n", page.Wrap("An fn ended its own transaction, so a part of its effect may be committed without a response. Calls with the key get "+
+		"ErrTxEnded until the record expires. Check the effect by the execution id, then: idem evict.", "  ", 100))
 }

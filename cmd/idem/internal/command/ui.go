@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -20,17 +19,17 @@ import (
 )
 
 type uiCommand struct {
-	Listen    string   `default:"127.0.0.1:7466" placeholder:"HOST:PORT" help:"Where the page is served. Anywhere but on loopback, it asks for the token before it shows anything. Default: ${default}."`
-	Write     bool     `help:"Let those act who have the token."`
-	AllowHost []string `placeholder:"NAME" help:"A further name by which the page may be asked for, such as that of a proxy in front of it."`
+	Listen    string   `default:"127.0.0.1:7466" placeholder:"HOST:PORT" help:"Address of the page. Except on loopback, it asks for the token before it shows anything. Default: ${default}."`
+	Write     bool     `help:"Let people who have the token make changes."`
+	AllowHost []string `placeholder:"NAME" help:"Another host name of the page, such as that of a proxy."`
 	sealKeys
 }
 
 func (uiCommand) Help() string {
-	return `Serves a page until Ctrl-C: live figures, operations with their steps, the lag of the outbox by topic, dead letters, keys in flight, what people did,
-the last hour as charts, and what the doctor finds. It only reads. With --write, who gives the token in a form may retry, resolve and cancel operations,
-and redrive and drop dead letters, with a reason.
-The token is that of the variable IDEM_UI_TOKEN, or a new one, which is printed. The connection is not encrypted: from elsewhere, use ssh -L.
+	return `Serves a web page until Ctrl-C: figures, operations with their steps, the outbox by topic, dead letters, keys in flight, what people did, and the
+findings of the doctor. It only reads. With --write, a person who enters the token may retry, resolve and cancel operations, and redrive and drop
+dead letters, each with a reason. The token is that of the variable IDEM_UI_TOKEN, or a new one, which is printed. The connection is not encrypted:
+from another machine, use ssh -L.
 
 Example: idem ui --write`
 }
@@ -39,12 +38,9 @@ Example: idem ui --write`
 const longestPage = 10 * time.Second
 
 // Run serves the page until the command is interrupted.
-//
-// handler.Run reads figures for the charts in the background. It ends before Run returns, because
-// the pool is closed afterwards.
 func (c *uiCommand) Run(s *session) error {
 	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
-		return usage("--listen is HOST:PORT, as in 127.0.0.1:7466: %v", err)
+		return usage("--listen must be HOST:PORT, such as 127.0.0.1:7466: %v", err)
 	}
 	config, err := c.config(s)
 	if err != nil {
@@ -60,11 +56,6 @@ func (c *uiCommand) Run(s *session) error {
 	if err != nil {
 		return usage("%v", err)
 	}
-	running, stop := context.WithCancel(s.ctx)
-	var filling sync.WaitGroup
-	filling.Go(func() { _ = handler.Run(running) })
-	defer filling.Wait()
-	defer stop()
 	shown := shownUI{URL: "http://" + listener.Addr().String() + "/", Token: printed, ReadOnly: config.ReadOnly, Private: config.Private}
 	if err := s.show(shown, func(p *page.Page) { c.text(p, &shown) }); err != nil {
 		return err
@@ -122,9 +113,9 @@ func (c *uiCommand) text(p *page.Page, u *shownUI) {
 	p.Printf("%s\n", u.URL)
 	switch {
 	case u.Token != "" && u.ReadOnly:
-		p.Printf("to see it, give the token %s\n", u.Token)
+		p.Printf("to see the page, enter the token %s\n", u.Token)
 	case u.Token != "":
-		p.Printf("to act, give the token %s\n", u.Token)
+		p.Printf("to act, enter the token %s\n", u.Token)
 	}
 }
 

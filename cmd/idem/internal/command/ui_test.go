@@ -131,17 +131,3 @@ func TestPageThatIsServedElsewhereIsPrivate(t *testing.T) {
 		t.Errorf("%d %s", code, text)
 	}
 }
-
-func TestPageThatCannotBeServedSaysWhy(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer taken.Close()
-	d.idem("ui", "--listen", taken.Addr().String()).want(t, 1, "choose another address with --listen")
-	d.idem("ui", "--listen", "7466").want(t, 2, "HOST:PORT")
-	away := &desk{t: t, dsn: "postgres://ann@127.0.0.1:1/shop"}
-	away.idem("ui", "--listen", "127.0.0.1:0").want(t, 1, "cannot connect to 127.0.0.1:1")
-}

@@ -9,16 +9,16 @@ import (
 )
 
 type verifyCommand struct {
-	Against string `placeholder:"NAME|URL" help:"Compare with this database: the one that is taken over from, or another copy."`
-	Role    string `placeholder:"ROLE" help:"Look at the privileges of this role, which calls, instead of the one that is connected."`
-	All     bool   `short:"a" help:"Show the checks that found nothing as well."`
+	Against string `placeholder:"NAME|URL" help:"Compare with this database: the one that is replaced, or another copy."`
+	Role    string `placeholder:"ROLE" help:"Examine the privileges of this role of the program, and not those of the connected role."`
+	All     bool   `short:"a" help:"Also show the checks that found nothing."`
 }
 
 func (verifyCommand) Help() string {
-	return `For a database that was restored, or that is to take over, before the first process is started on it. Only reads, and walks the tables:
-what is incomplete in itself, and with --against what is different from another one. The steps around it are in docs/operate.md. What it
-cannot know is whether the effects in tables of your own are there.
-The exit code is 3 if there is a warning or a problem, and otherwise 6 if something could not be checked; notes do not count.
+	return `Use it on a restored database, or on one that will take over, before the first process uses it. It only reads, and scans the tables. It finds
+what is incomplete, and with --against what differs from another database. docs/operate.md has the steps around it. It does not know whether the
+effects in tables of your own are complete. The exit code is 3 if there is a warning or a problem, and otherwise 6 if a check was not possible;
+notes do not count.
 
 Example: idem verify -d postgres://new/shop --against postgres://old/shop`
 }

@@ -3,69 +3,50 @@ package command
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"syscall"
 	"time"
-
-	"github.com/idem-go/idem/cmd/idem/internal/address"
-	"github.com/idem-go/idem/cmd/idem/internal/screen"
-	"github.com/idem-go/idem/stats"
 )
 
 type watchCommand struct {
-	Every span `default:"2s" placeholder:"SPAN" help:"How often it reads. Default: ${default}."`
+	Every span `default:"2s" placeholder:"SPAN" help:"Time between two readings. Default: ${default}."`
 }
 
 func (watchCommand) Help() string {
-	return `The figures of stats as a screen that goes on, in 80 columns or more: q leaves, p pauses. With --json it writes one line for each reading,
-and needs no terminal.
+	return `Prints the figures of stats again and again, until Ctrl-C. A terminal is cleared before each reading. With --json it writes one line for
+each reading.
 
 Example: idem watch --every 5s`
 }
 
-// Run shows the screen until the person quits. It reads once before, so that an error of the
-// database is printed like that of another command.
+// Run prints readings until the command is interrupted. An error of the first reading ends it. A
+// later error is printed, and the next reading tries again.
 func (c *watchCommand) Run(s *session) error {
-	every := max(time.Duration(c.Every), 100*time.Millisecond)
-	if _, err := readStats(s); err != nil {
-		return err
-	}
-	if s.globals.JSON {
-		return follow(s, every)
-	}
-	if !s.OutIsTerminal || !s.InIsTerminal {
-		return usage("watch is a screen and needs a terminal: say --json for lines, or use idem stats")
-	}
-	err := screen.Run(s.ctx, screen.Options{
-		Where: address.Describe(&s.pool.Config().ConnConfig.Config), Every: every, Colour: s.colours(),
-		In: s.Stdin, Out: s.Stdout, Env: s.Environ,
-		Read: func(context.Context) (stats.Stats, error) {
-			v, err := readStats(s)
-			if err != nil {
-				err = explained(err)
-			}
-			return v, err
-		},
-	})
-	if errors.Is(err, screen.ErrInterrupted) {
-		return Interrupted{syscall.SIGINT}
-	}
-	return err
-}
-
-// follow writes a line of JSON for each reading, until the command is interrupted.
-func follow(s *session, every time.Duration) error {
 	encoder := json.NewEncoder(s.Stdout)
 	encoder.SetEscapeHTML(false)
-	next := time.NewTicker(every)
+	next := time.NewTicker(max(time.Duration(c.Every), 100*time.Millisecond))
 	defer next.Stop()
-	for {
+	for first := true; ; first = false {
 		v, err := readStats(s)
-		if err != nil {
+		switch {
+		case s.ctx.Err() != nil:
+			return context.Cause(s.ctx)
+		case err != nil && (first || s.globals.JSON):
+			return err
+		case err != nil:
+			say(s.World, explained(err).Error())
+		case s.globals.JSON:
+			err = encoder.Encode(newShownStats(v))
+		default:
+			if s.OutIsTerminal {
+				s.page.Printf("\x1b[H\x1b[2J") // cursor home, clear
+			}
+			statsText(s.page, v, nil)
+			s.page.Printf("read at %s, every %v; Ctrl-C ends\n", v.ReadAt.UTC().Format("15:04:05 MST"), time.Duration(c.Every))
+		}
+		if s.globals.JSON && err != nil {
 			return err
 		}
-		if err := encoder.Encode(newShownStats(v)); err != nil {
-			return err
+		if s.page.Err() != nil {
+			return s.page.Err()
 		}
 		select {
 		case <-s.ctx.Done():

@@ -9,10 +9,9 @@ import (
 
 // World has everything outside the program that a command uses, apart from the database.
 type World struct {
-	Args    []string // without the name of the program
-	Getenv  func(string) string
-	Environ []string
-	Now     func() time.Time
+	Args   []string // without the name of the program
+	Getenv func(string) string
+	Now    func() time.Time
 
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer

@@ -105,7 +105,7 @@ func (e *exam) missingFor(u use) error {
 		return err
 	}
 	e.problem(fmt.Sprintf("the role %s lacks %s, which %s needs", e.role, strings.Join(missing, ", "), u.name),
-		grantOf(e.role, missing)+"; or look at another role with --role")
+		grantOf(e.role, missing)+"; or examine another role with --role")
 	return nil
 }
 
@@ -142,7 +142,7 @@ func packages(e *exam) error {
 		}
 	}
 	if len(not) > 0 {
-		e.note(fmt.Sprintf("the role %s may not do the part of %s: nothing is wrong if it does not have to", e.role, strings.Join(not, ", ")), strings.Join(remedy, "; "))
+		e.note(fmt.Sprintf("the role %s lacks privileges for %s: it needs them only if the program uses these parts", e.role, strings.Join(not, ", ")), strings.Join(remedy, "; "))
 	}
 	return nil
 }
@@ -215,26 +215,20 @@ func grantOf(role string, missing []string) string {
 
 // publicAccess looks for tables on which PUBLIC has privileges.
 func publicAccess(e *exam) error {
-	rows, err := e.tx.Query(e.ctx, `
-		SELECT c.oid, string_agg(DISTINCT acl.privilege_type, ', ' ORDER BY acl.privilege_type)
-		FROM pg_class c, aclexplode(coalesce(c.relacl, acldefault('r', c.relowner))) acl
-		WHERE c.oid = ANY ($1) AND acl.grantee = 0 GROUP BY c.oid ORDER BY array_position($1, c.oid)`, e.oids())
-	if err != nil {
-		return err
-	}
 	var oid uint32
 	var granted string
-	_, err = pgx.ForEachRow(rows, []any{&oid, &granted}, func() error {
+	return e.each(`
+		SELECT c.oid, string_agg(DISTINCT acl.privilege_type, ', ' ORDER BY acl.privilege_type)
+		FROM pg_class c, aclexplode(coalesce(c.relacl, acldefault('r', c.relowner))) acl
+		WHERE c.oid = ANY ($1) AND acl.grantee = 0 GROUP BY c.oid ORDER BY array_position($1, c.oid)`, []any{e.oids()}, []any{&oid, &granted}, func() {
 		r := e.relation(oid)
-		what := "what idem keeps there is to be read or changed by all"
+		what := "any role can read or change its rows"
 		if r.Table == "records" {
-			what = "keys and stored responses are there to be read"
+			what = "any role can read keys and stored responses"
 		}
 		e.warn(fmt.Sprintf("every role has %s on %s: %s", granted, r.Name, what),
 			"REVOKE ALL ON "+r.Name+" FROM PUBLIC, and grant it to the roles that call and purge")
-		return nil
 	})
-	return err
 }
 
 // rowSecurity looks for row-level security, which hides records from the library if its policies
@@ -246,12 +240,12 @@ func rowSecurity(e *exam) error {
 		case !r.Applies:
 			e.note(fmt.Sprintf("row-level security is on for %s, and does not apply to the role %s", r.Name, e.role), "nothing to do for this role")
 		default:
-			hidden := "the library does not find a row that a policy hides, or fails"
+			hidden := "the library fails on a row that a policy hides, or does not find it"
 			if r.Table == "records" {
-				hidden = "a record that a policy hides is a claim that fails, or waits"
+				hidden = "a claim of a key whose record is hidden fails, or waits"
 			}
 			e.problem(fmt.Sprintf("row-level security is on for %s and applies to the role %s: %s", r.Name, e.role, hidden),
-				"ALTER TABLE "+r.Name+" DISABLE ROW LEVEL SECURITY, and keep tenants apart by scope")
+				"ALTER TABLE "+r.Name+" DISABLE ROW LEVEL SECURITY, and separate tenants by scope")
 		}
 	}
 	return nil

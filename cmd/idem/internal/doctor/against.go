@@ -25,7 +25,7 @@ func (e *exam) there(work func(other *exam) error) error {
 	other := &exam{patient: &patient{pool: e.opts.Against, opts: e.opts}, ctx: e.ctx}
 	return record.Tx(e.ctx, e.opts.Against, e.opts.Limits.Statement, func(tx pgx.Tx) error {
 		other.tx = tx
-		if err := other.meet(e.ctx, tx); err != nil {
+		if err := other.readFacts(e.ctx, tx); err != nil {
 			return err
 		}
 		return work(other)
@@ -62,7 +62,7 @@ func sameMigrations(e *exam) error {
 	if err != nil {
 		return err
 	}
-	const remedy = "bring both to the same version with idem migrate up: changes of a schema are not replicated"
+	const remedy = "migrate both to the same version with idem migrate up: replication does not copy changes of the schema"
 	if lost := missing(here, there); len(lost) > 0 {
 		e.problem("the other database has columns that this one lacks: "+strings.Join(lost, ", "), remedy)
 	}
@@ -80,7 +80,7 @@ func sameOwners(e *exam) error {
 		return err
 	}
 	for _, lost := range missing(here, there) {
-		e.warn("in the other database, "+lost+", and not so here", "make owners and grants alike: neither is replicated, and pg_restore --no-owner or --no-privileges leaves them out")
+		e.warn("in the other database, "+lost+", but not in this one", "copy owners and grants: neither is replicated, and pg_restore --no-owner or --no-privileges leaves them out")
 	}
 	return nil
 }
@@ -109,7 +109,7 @@ func sameSequences(e *exam) error {
 			return err
 		}
 		if ok && known && here < there {
-			e.add(n.level, fmt.Sprintf("the sequence idem.%s is at %d, and that of the other database at %d: %s", n.sequence, here, there, n.again), advance(n.sequence, there+spare))
+			e.add(n.level, fmt.Sprintf("the sequence idem.%s is at %d, and in the other database at %d: %s", n.sequence, here, there, n.again), advance(n.sequence, there+spare))
 		}
 	}
 	return nil
@@ -144,11 +144,11 @@ func sameRows(e *exam) error {
 		if here[0] == there[0] {
 			continue
 		}
-		what := fmt.Sprintf("idem.%s has %s rows here and %s there", table, hereRows, thereRows)
+		what := fmt.Sprintf("idem.%s has %s rows here and %s in the other database", table, hereRows, thereRows)
 		if hereRows == thereRows {
-			what = fmt.Sprintf("idem.%s has %s rows here and there, and they are not the same", table, hereRows)
+			what = fmt.Sprintf("idem.%s has %s rows in both databases, and they differ", table, hereRows)
 		}
-		e.problem(what, "stop what writes there, wait until this one has all of it, and compare again; what is missing then, a retry executes again: do not take over")
+		e.problem(what, "stop the writers of the other database, wait until this one has caught up, and compare again; if rows are still missing, do not take over, because retries would execute again")
 	}
 	return nil
 }

@@ -31,11 +31,11 @@ func pooler(e *exam) error {
 		return err
 	}
 	if !shared {
-		e.note("a pooler is in between, and keeps a connection of the server for each of the client's (session mode)",
-			"nothing to do; its limits count besides those of the server")
+		e.note("a pooler in session mode is between this program and the server",
+			"nothing to do; the limits of the pooler apply in addition to those of the server")
 		return nil
 	}
-	e.note("a pooler in transaction mode is in between: pgx prepares statements under names, which not every pooler understands",
+	e.note("a pooler in transaction mode is between this program and the server: pgx prepares named statements, which not every pooler supports",
 		"set default_query_exec_mode=exec (or cache_describe, or simple_protocol) in the address that the program uses, "+
 			"unless it is PgBouncer 1.21 or later with max_prepared_statements above zero")
 	return nil
@@ -95,8 +95,8 @@ func clock(e *exam) error {
 		difference = server.Sub(after)
 	}
 	if difference > e.opts.Limits.ClockDifference {
-		e.warn(fmt.Sprintf("the clocks of this machine and of the server differ by %v: records go by the server's, logs by both", difference.Round(time.Millisecond)),
-			"see to the time service (NTP) on both; idem itself only uses the server's clock")
+		e.warn(fmt.Sprintf("the clocks of this machine and of the server differ by %v: records use the clock of the server, logs use both", difference.Round(time.Millisecond)),
+			"check the time service (NTP) on both; idem itself uses the clock of the server only")
 	}
 	return nil
 }

@@ -43,21 +43,6 @@ type Result struct {
 	Findings []Finding `json:"findings"`
 }
 
-// Worst returns the level of the worst finding, or "" if there are no findings.
-func (r Result) Worst() Level {
-	worst := Level("")
-	for _, f := range r.Findings {
-		if rank[f.Level] > rank[worst] {
-			worst = f.Level
-		}
-	}
-	return worst
-}
-
-// rank orders the levels. Unknown ranks below Warning: a check that could not run is no evidence of
-// a fault.
-var rank = map[Level]int{Note: 1, Unknown: 2, Warning: 3, Problem: 4}
-
 // check is a named test that adds findings to an exam.
 type check struct {
 	name string
@@ -107,8 +92,8 @@ func Only(ctx context.Context, pool *pgxpool.Pool, opts Options, names ...string
 // server it is.
 func examine(ctx context.Context, pool *pgxpool.Pool, opts Options, checks []check, progress func(name string, done, of int)) ([]Result, error) {
 	patient := &patient{pool: pool, opts: opts.withDefaults()}
-	if err := record.Tx(ctx, pool, patient.opts.Limits.Statement, func(tx pgx.Tx) error { return patient.meet(ctx, tx) }); err != nil {
-		if result, ok := patient.stranger(ctx, err); ok {
+	if err := record.Tx(ctx, pool, patient.opts.Limits.Statement, func(tx pgx.Tx) error { return patient.readFacts(ctx, tx) }); err != nil {
+		if result, ok := patient.unsupported(ctx, err); ok {
 			return []Result{result}, nil
 		}
 		return nil, err
@@ -138,8 +123,8 @@ type patient struct {
 	relations []relation
 }
 
-// meet reads the roles, the privileges of the connected role and the relations of idem.
-func (p *patient) meet(ctx context.Context, tx pgx.Tx) error {
+// readFacts reads the roles, the privileges of the connected role and the relations of idem.
+func (p *patient) readFacts(ctx context.Context, tx pgx.Tx) error {
 	err := tx.QueryRow(ctx, `
 		SELECT CASE WHEN $1::text = '' THEN current_user::text ELSE $1::text END, quote_ident(current_user),
 			coalesce((SELECT has_schema_privilege(oid, 'USAGE') FROM pg_namespace WHERE nspname = 'idem'), false),
@@ -217,7 +202,7 @@ func (e *exam) adviceOn(code string) string {
 	case "42P01", "42703":
 		return "run idem migrate up"
 	case "57014", "55P03":
-		return "try again when the server has less to do, or no session holds a lock on the table"
+		return "try again when the server is less busy, or when no session locks the table"
 	}
 	return "see the log of the server"
 }
@@ -246,9 +231,19 @@ func (e *exam) one(sql string, args []any, into ...any) error {
 
 // texts runs sql and returns its only column.
 func (e *exam) texts(sql string, args ...any) ([]string, error) {
-	rows, err := e.tx.Query(e.ctx, sql, args...)
-	if err != nil {
-		return nil, err
-	}
+	rows, _ := e.tx.Query(e.ctx, sql, args...) // CollectRows returns the error
 	return pgx.CollectRows(rows, pgx.RowTo[string])
+}
+
+// structs runs sql and returns its rows, whose columns are the fields of T.
+func structs[T any](e *exam, sql string, args ...any) ([]T, error) {
+	rows, _ := e.tx.Query(e.ctx, sql, args...) // CollectRows returns the error
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[T])
+}
+
+// each runs sql, scans each row into the pointers, and calls add.
+func (e *exam) each(sql string, args []any, into []any, add func()) error {
+	rows, _ := e.tx.Query(e.ctx, sql, args...) // ForEachRow returns the error
+	_, err := pgx.ForEachRow(rows, into, func() error { add(); return nil })
+	return err
 }

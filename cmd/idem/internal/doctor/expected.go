@@ -57,7 +57,7 @@ var tables = []expected{
 	},
 	{
 		name: "leases", key: "instance", columns: "instance integer, expires_at timestamp with time zone",
-		lost: "processes behind a pooler take work from each other",
+		lost: "processes behind a pooler claim each other's work",
 	},
 	{
 		name: "outbox", key: "held, seq",
@@ -76,7 +76,7 @@ var tables = []expected{
 		name: "published", key: "id", purged: "expires_at",
 		columns: "id uuid, seq bigint, created_at timestamp with time zone, published_at timestamp with time zone, expires_at timestamp with time zone, " +
 			"aggregatetype text, aggregateid text, type text, payload bytea, headers jsonb",
-		lost: "what was published is not remembered",
+		lost: "the record of published messages is lost",
 	},
 	{
 		name: "relays", key: "relay, lane", columns: "relay text, lane integer, instance integer, since timestamp with time zone, generation bigint",
@@ -84,7 +84,7 @@ var tables = []expected{
 	},
 	{
 		name: "relay_topics", key: "relay", columns: "relay text, topics text[], generation bigint, since timestamp with time zone",
-		lost: "relays publish each other's messages, or leave them",
+		lost: "relays publish each other's messages, or none do",
 	},
 	{
 		name: "inbox", key: "consumer, source, id", purged: "expires_at",
@@ -103,7 +103,7 @@ var tables = []expected{
 		name: "audit", key: "at, id", purged: "at",
 		columns: "at timestamp with time zone, id uuid, act text, outcome text, role text, person text, reason text, operation_id uuid, step text, " +
 			"scope text, key text, side text, consumer text, source text, message_id text",
-		lost: "what people did is not known any more",
+		lost: "the record of what people did is lost",
 	},
 }
 

@@ -92,6 +92,23 @@ func (w *ward) findings(name string) []doctor.Finding {
 	return results[0].Findings
 }
 
+// examine returns the results of all checks, and the findings of level Unknown.
+func (w *ward) examine() (results []doctor.Result, unknown []doctor.Finding) {
+	w.t.Helper()
+	results, err := doctor.Examine(w.t.Context(), w.pool, w.opts, func(string, int, int) {})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, result := range results {
+		for _, f := range result.Findings {
+			if f.Level == doctor.Unknown {
+				unknown = append(unknown, f)
+			}
+		}
+	}
+	return results, unknown
+}
+
 // finds fails the test unless the check has a finding that contains all parts.
 func (w *ward) finds(name string, level doctor.Level, parts ...string) {
 	w.t.Helper()

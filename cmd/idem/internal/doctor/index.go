@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // foundIndex is a row of the catalog pg_index.
@@ -22,16 +20,12 @@ type foundIndex struct {
 
 // indexes returns all indexes of the tables of idem and of their partitions.
 func (e *exam) indexes() ([]foundIndex, error) {
-	rows, err := e.tx.Query(e.ctx, `
+	return structs[foundIndex](e, `
 		SELECT i.indrelid, format('%I.%I', n.nspname, c.relname), c.relname::text, substring(pg_get_indexdef(i.indexrelid) FROM ' USING (.*)$'),
 			coalesce(pg_get_constraintdef(k.oid), ''), i.indisprimary, i.indisvalid AND i.indisready AND (i.indimmediate OR NOT i.indisprimary), c.relispartition
 		FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_namespace n ON n.oid = c.relnamespace
 		LEFT JOIN pg_constraint k ON k.conindid = i.indexrelid AND k.conrelid = i.indrelid AND k.contype = 'p'
 		WHERE i.indrelid = ANY ($1) ORDER BY array_position($1, i.indrelid), 2`, e.oids())
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, pgx.RowToStructByPos[foundIndex])
 }
 
 // primaryKey looks for a primary key that is missing, invalid or on other columns.
@@ -51,9 +45,9 @@ func (e *exam) primaryKeyOf(r *relation, found []foundIndex) {
 	want := "PRIMARY KEY (" + t.key + ")"
 	consequence := t.lost
 	if r.Table == "records" {
-		consequence = "nothing keeps a key from being executed twice"
+		consequence = "a key may execute twice"
 	}
-	const remedy = "stop what uses the table, remove double rows, then "
+	const remedy = "stop all users of the table, remove duplicate rows, then "
 	at := slices.IndexFunc(found, func(i foundIndex) bool { return i.On == r.OID && i.Primary })
 	switch {
 	case r.Kind != "r" && r.Kind != "p":
@@ -61,7 +55,7 @@ func (e *exam) primaryKeyOf(r *relation, found []foundIndex) {
 	case at < 0:
 		e.problem(r.Name+" has no primary key: "+consequence, remedy+"ALTER TABLE "+r.Name+" ADD "+want)
 	case found[at].Constraint != want && r.Root:
-		e.problem("the primary key of "+r.Name+" is another: "+found[at].Constraint+", and has to be ("+t.key+")", remedy+"make "+want)
+		e.problem("the primary key of "+r.Name+" is "+found[at].Constraint+", and must be ("+t.key+")", remedy+"make "+want)
 	case !found[at].Valid:
 		e.problem("the index of the primary key of "+r.Name+" is invalid or deferred", "REINDEX TABLE CONCURRENTLY "+r.Name)
 	}
@@ -97,7 +91,7 @@ func (e *exam) missingIndexes(r *relation, found []foundIndex) {
 		name, definition := index(of)
 		if !slices.ContainsFunc(found, func(i foundIndex) bool { return i.On == r.OID && i.Definition == definition }) {
 			method, rest, _ := strings.Cut(definition, " ")
-			e.problem(fmt.Sprintf("the index %s of %s is missing, or another: what it leads to is looked for by reading the whole table", name, r.Name),
+			e.problem(fmt.Sprintf("the index %s of %s is missing, or has another definition: queries that need it scan the whole table", name, r.Name),
 				fmt.Sprintf("DROP INDEX CONCURRENTLY IF EXISTS idem.%[1]s; CREATE INDEX CONCURRENTLY %[1]s ON %[2]s USING %[3]s %[4]s", name, r.Name, method, rest))
 		}
 	}
@@ -108,15 +102,15 @@ func (e *exam) missingIndexes(r *relation, found []foundIndex) {
 func (e *exam) furtherIndex(r *relation, i foundIndex, ours bool) {
 	switch {
 	case !i.Valid && ours:
-		e.problem("the index "+i.Name+" is invalid: it is written and never read, and what it leads to is looked for by reading the whole table",
+		e.problem("the index "+i.Name+" is invalid: it is written and never read, and queries that need it scan the whole table",
 			"REINDEX INDEX CONCURRENTLY "+i.Name)
 	case !i.Valid:
 		e.warn("the index "+i.Name+" is invalid: it is written and never read", "DROP INDEX CONCURRENTLY "+i.Name)
 	case ours:
 	case r.Table == "records":
-		e.warn("the index "+i.Name+" is not of idem: every first run has to write it, and completing a record may touch it",
+		e.warn("the index "+i.Name+" does not belong to idem: every first execution writes it, and completing a record may too",
 			"DROP INDEX CONCURRENTLY "+i.Name+", unless something needs it")
 	default:
-		e.note("the index "+i.Name+" is not of idem: every change of "+r.Name+" has to write it", "DROP INDEX CONCURRENTLY "+i.Name+", unless something needs it")
+		e.note("the index "+i.Name+" does not belong to idem: every change of "+r.Name+" writes it", "DROP INDEX CONCURRENTLY "+i.Name+", unless something needs it")
 	}
 }

@@ -21,10 +21,10 @@ type kind struct {
 // kinds are the servers of docs/portability.md.
 var kinds = []kind{
 	{"CockroachDB", func(version string, _ bool) bool { return strings.HasPrefix(version, "CockroachDB") }, Warning,
-		"Do and DoTx work, but for the simple protocol; up to 26.1 no advisory lock is real, and a key in flight is waited for by the statement; " +
-			"relays and purge ask for settings that it refuses, and lookups and gauges rest on tables of the system"},
+		"Do and DoTx work, except with the simple protocol; up to 26.1 advisory locks have no effect, and a statement waits for a key in progress; " +
+			"it refuses settings of relays and purge, and lookups and gauges read system tables that it lacks"},
 	{"YugabyteDB", func(version string, _ bool) bool { return strings.Contains(version, "-YB-") }, Warning,
-		"Do, DoTx, operations and inbox work from 2025.1 on, where advisory locks are on; the order of the outbox, purge and gauges rest on what a table is in PostgreSQL"},
+		"Do, DoTx, operations and inbox work from 2025.1 on with advisory locks enabled; the order of the outbox, purge and gauges need tables of PostgreSQL"},
 	{"Aurora DSQL", func(_ string, jobs bool) bool { return jobs }, Problem,
 		"it has no advisory locks and no savepoints: every call ends with ErrUnsupported"},
 }
@@ -53,16 +53,16 @@ func (e *exam) managed() error {
 		return err
 	})
 	if refused, ok := errors.AsType[*pgconn.PgError](err); ok && refused.Code == "0A000" {
-		e.note("a gateway is in front of the server that keeps synchronous_commit to itself, as that of Multigres does: a purge waits for the disk and for standbys",
+		e.note("a gateway such as that of Multigres sets synchronous_commit itself: a purge waits for the disk and for standbys",
 			"nothing; docs/portability.md")
 		return nil
 	}
 	return err
 }
 
-// stranger turns err into a result if err shows that the server lacks a function or setting that
-// meet needs. It reports false for any other error.
-func (p *patient) stranger(ctx context.Context, err error) (Result, bool) {
+// unsupported turns err into a result if err shows that the server lacks a function or setting that
+// readFacts needs. It reports false for any other error.
+func (p *patient) unsupported(ctx context.Context, err error) (Result, bool) {
 	refused, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok || refused.Code != "42883" && refused.Code != "0A000" && refused.Code != "42704" {
 		return Result{}, false
@@ -70,9 +70,9 @@ func (p *patient) stranger(ctx context.Context, err error) (Result, bool) {
 	result := Result{Check: kindCheck, Findings: []Finding{}}
 	var version string
 	if p.pool.QueryRow(ctx, "SELECT version()").Scan(&version) != nil {
-		version = "a server that does not say what it is"
+		version = "an unknown server"
 	}
-	what := fmt.Sprintf("nothing else was checked: this is %s, and it refuses what the checks begin with: %s (SQLSTATE %s)", version, refused.Message, refused.Code)
+	what := fmt.Sprintf("nothing else was checked: this is %s, and it refuses the first query of the checks: %s (SQLSTATE %s)", version, refused.Message, refused.Code)
 	result.Findings = append(result.Findings, Finding{Problem, what, "docs/portability.md"})
 	return result, true
 }

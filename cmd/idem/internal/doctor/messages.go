@@ -22,7 +22,7 @@ func outboxAge(e *exam) error {
 		return err
 	}
 	e.warn(fmt.Sprintf("a message has been waiting to be published for %s", page.Age(oldest)),
-		"see whether the broker is there, and what fails with idem outbox list --state held")
+		"check whether the broker is available, and see failures with idem outbox list --state held")
 	return nil
 }
 
@@ -34,8 +34,8 @@ func relay(e *exam) error {
 	}
 	lanes, err := record.Relays(e.ctx, e.tx)
 	if err == nil && lanes == 0 {
-		e.warn("messages wait to be published, and no relay is there: nothing leaves",
-			"start a process that runs outbox.Relay; if Debezium reads the outbox instead, see that its connector runs, and delete what it has read")
+		e.warn("messages wait to be published, and no relay runs",
+			"start a process that runs outbox.Relay; if Debezium reads the outbox instead, check that its connector runs, and delete the messages that it has read")
 	}
 	return err
 }
@@ -45,12 +45,12 @@ func topics(e *exam) error {
 	orphans, err := record.Orphans(e.ctx, e.tx)
 	for _, o := range orphans {
 		if o.Relay == "" {
-			e.warn(fmt.Sprintf("messages of the topic %q wait, and it is the topic of no relay", o.Topic),
-				"add it to RelayConfig.Topics of the relay that is to publish it, or run a relay without a Name, which has what no other has")
+			e.warn(fmt.Sprintf("messages of the topic %q wait, and no relay has this topic", o.Topic),
+				"add it to RelayConfig.Topics of a relay, or run a relay without a Name, which publishes the topics of no other relay")
 			continue
 		}
-		e.warn(fmt.Sprintf("messages of the topic %q wait for the relay %q, which is not there", o.Topic, o.Relay),
-			"start a process that runs it; if there is to be none any more, give its topics away with idem outbox forget")
+		e.warn(fmt.Sprintf("messages of the topic %q wait for the relay %q, which does not run", o.Topic, o.Relay),
+			"start a process that runs it; if it is no longer deployed, release its topics with idem outbox forget")
 	}
 	return err
 }
@@ -79,8 +79,8 @@ func deadLetters(e *exam) error {
 			return err
 		}
 		if count > 0 {
-			e.warn(fmt.Sprintf("%s dead letters: messages that %s, the first of them %s ago", atLeast(count), side.what, page.Age(span(oldest))),
-				"see them with idem dead list --side "+side.name+" and why with idem dead show; then idem dead redrive or drop")
+			e.warn(fmt.Sprintf("%s dead letters: messages that %s, the first %s ago", atLeast(count), side.what, page.Age(span(oldest))),
+				"list them with idem dead list --side "+side.name+", and see the errors with idem dead show; then idem dead redrive or drop")
 		}
 	}
 	return nil
@@ -95,8 +95,8 @@ func inboxFailing(e *exam) error {
 	err := e.one(`SELECT coalesce((array_agg(consumer ORDER BY since))[1], ''), count(*), coalesce(extract(epoch FROM clock_timestamp() - min(since)), 0)::float8
 		FROM (SELECT consumer, since FROM idem.inbox WHERE state = 'failing' LIMIT $1) AS few`, []any{most}, &consumer, &count, &oldest)
 	if err == nil && span(oldest) > e.opts.Limits.OldFailure {
-		e.warn(fmt.Sprintf("%s messages are failing, the first of them for %s, at consumer %q", atLeast(count), page.Age(span(oldest)), consumer),
-			"see the log of the consumer for the error; if it has stopped, or the broker does not deliver the message again, it stays as it is: start it, or redeliver")
+		e.warn(fmt.Sprintf("%s messages are failing, the first for %s, at consumer %q", atLeast(count), page.Age(span(oldest)), consumer),
+			"see the log of the consumer for the error; if the consumer has stopped, start it; if the broker does not redeliver, redeliver")
 	}
 	return err
 }

@@ -3,7 +3,6 @@ package doctor_test
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -30,7 +29,7 @@ func TestDoctorFindsAnOutboxThatNobodyEmpties(t *testing.T) {
 	w.quiet("relay")
 	w.quiet("outbox-age")
 	w.addMessage()
-	w.finds("relay", doctor.Warning, "no relay is there", "outbox.Relay", "Debezium")
+	w.finds("relay", doctor.Warning, "no relay runs", "outbox.Relay", "Debezium")
 	w.quiet("outbox-age")
 	w.exec("UPDATE idem.outbox SET created_at = now() - interval '12 min'")
 	w.finds("outbox-age", doctor.Warning, "for 12 min", "idem outbox list --state held")
@@ -61,41 +60,25 @@ func TestDoctorIsQuietAboutDelayedMessagesUntilTheyAreDue(t *testing.T) {
 	w.quiet("relay")
 	w.quiet("outbox-age")
 	w.exec("UPDATE idem.delayed SET not_before = now() - interval '12 min'")
-	w.finds("relay", doctor.Warning, "no relay is there", "outbox.Relay", "Debezium")
+	w.finds("relay", doctor.Warning, "no relay runs", "outbox.Relay", "Debezium")
 	w.finds("outbox-age", doctor.Warning, "for 12 min")
 }
 
-func TestDoctorFindsTopicsOfNoRelay(t *testing.T) {
+func TestTopics_FindsTopicsOfNoRelay(t *testing.T) {
 	t.Parallel()
 	w := newWard(t)
 	w.addMessage()
 	w.quiet("topics") // no relay has topics of its own
-	run := func(config outbox.RelayConfig) (stop func()) {
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		config.Logger = slog.New(slog.DiscardHandler)
-		away := outbox.PublisherFunc(func(context.Context, []outbox.Message) error { return errors.New("away") })
-		go func() { ended <- outbox.NewRelay(w.pool, away, config).Run(ctx) }()
-		for there := false; !there; {
-			if err := w.pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM idem.relays WHERE relay = $1)`, config.Name).Scan(&there); err != nil {
-				t.Fatal(err)
-			}
-		}
-		return func() {
-			cancel()
-			<-ended
-		}
+	relay := func(name, topic string) {
+		w.exec("TRUNCATE idem.leases, idem.relays, idem.relay_topics", "INSERT INTO idem.leases VALUES (4711, now() + interval '1 h')",
+			"INSERT INTO idem.relays VALUES ('"+name+"', 0, 4711, now(), 1)", "INSERT INTO idem.relay_topics VALUES ('"+name+"', '{"+topic+"}', 1, now())")
 	}
-	stop := run(outbox.RelayConfig{Name: "hooks", Topics: []string{"webhook.*"}})
+	relay("hooks", "webhook.*")
 	w.finds("topics", doctor.Warning, `"orders"`, "no relay", "RelayConfig.Topics")
-	stop()
-	stop = run(outbox.RelayConfig{})
+	relay("shop", "ord*")
 	w.quiet("topics")
-	stop()
-	stop = run(outbox.RelayConfig{Name: "shop", Topics: []string{"ord*"}})
-	w.quiet("topics")
-	stop() // the server notices the end of a session with a delay
-	w.eventuallyFinds("topics", doctor.Warning, `"orders"`, `"shop"`, "not there", "idem outbox forget")
+	w.exec("TRUNCATE idem.leases")
+	w.finds("topics", doctor.Warning, `"orders"`, `"shop"`, "does not run", "idem outbox forget")
 }
 
 func TestDoctorFindsDeadLettersUntilTheyAreTriedAgain(t *testing.T) {

@@ -44,16 +44,8 @@ func TestNothingIsUnknownToTheRoleForPeopleOnCall(t *testing.T) {
 				SELECT 's', n::text, '', gen_random_uuid(), now(), now() + '1 h', 'completed' FROM generate_series(1, 1000) n`, "ANALYZE")
 			looking := wardAt(t, address)
 			looking.opts.Limits.BloatedSize = 1 // to examine all statistics
-			results, err := doctor.Examine(t.Context(), looking.pool, looking.opts, func(string, int, int) {})
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, result := range results {
-				for _, f := range result.Findings {
-					if f.Level == doctor.Unknown {
-						t.Errorf("%s: %+v", result.Check, f)
-					}
-				}
+			if _, unknown := looking.examine(); len(unknown) > 0 {
+				t.Errorf("%+v", unknown)
 			}
 			for _, forbidden := range []string{"DELETE FROM idem.records", "UPDATE idem.outbox SET held = true", "CREATE TABLE idem.mine ()"} {
 				if _, err := looking.pool.Exec(t.Context(), forbidden); err == nil {
@@ -70,30 +62,18 @@ func TestAdviceOnWhatIsUnknownSaysExactlyWhatToGrant(t *testing.T) {
 	w := newWard(t)
 	w.exec("CREATE TABLE IF NOT EXISTS public.idem_goose_version (id serial, version_id bigint, is_applied bool, tstamp timestamp)")
 	blind := wardAt(t, w.role(""))
+	blind.finds("privileges", doctor.Problem, "lacks USAGE on schema idem, SELECT on idem.records, INSERT on idem.records, UPDATE on idem.records", "GRANT")
 	for range 2 { // a grant may reveal further findings of this level
-		results, err := doctor.Examine(t.Context(), blind.pool, blind.opts, func(string, int, int) {})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, result := range results {
-			for _, f := range result.Findings {
-				if f.Level == doctor.Unknown && !strings.HasPrefix(f.Remedy, "GRANT ") {
-					t.Errorf("%s: %+v", result.Check, f)
-				} else if f.Level == doctor.Unknown {
-					advice, _, _ := strings.Cut(f.Remedy, ", or connect")
-					w.exec(strings.Split(advice, "; ")...)
-				}
+		_, unknown := blind.examine()
+		for _, f := range unknown {
+			if !strings.HasPrefix(f.Remedy, "GRANT ") {
+				t.Errorf("%+v", f)
 			}
+			advice, _, _ := strings.Cut(f.Remedy, ", or connect")
+			w.exec(strings.Split(advice, "; ")...)
 		}
 	}
-	again := wardAt(t, blind.with(func(*url.URL) {}))
-	results, err := doctor.Examine(t.Context(), again.pool, again.opts, func(string, int, int) {})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, result := range results {
-		if result.Worst() == doctor.Unknown {
-			t.Errorf("%+v", result)
-		}
+	if _, unknown := wardAt(t, blind.with(func(*url.URL) {})).examine(); len(unknown) > 0 {
+		t.Errorf("%+v", unknown)
 	}
 }

@@ -30,7 +30,7 @@ func TestDoctorFindsWhatIsWrongWithASinglePartition(t *testing.T) {
 	w.exec("ALTER TABLE idem.records_2 SET (autovacuum_enabled = off)")
 	w.finds("autovacuum", doctor.Problem, "off for idem.records_2", "ALTER TABLE idem.records_2 RESET")
 	w.exec("CREATE INDEX of_ours ON idem.records_3 (expires_at)")
-	w.finds("indexes", doctor.Warning, "idem.of_ours is not of idem")
+	w.finds("indexes", doctor.Warning, "idem.of_ours does not belong to idem")
 	w.exec(`INSERT INTO idem.records (scope, key, hash, execution_id, created_at, expires_at, state)
 		SELECT 's', n::text, '', gen_random_uuid(), now(), now(), 'completed' FROM generate_series(1, 2000) n`, "DELETE FROM idem.records_2")
 	w.eventuallyFinds("dead-rows", doctor.Warning, "idem.records_2 has about", "VACUUM idem.records_2")

@@ -14,7 +14,7 @@ import (
 // that leftovers of one run would disturb the next.
 func TestEveryCommandWorksBehindPgBouncerInTransactionMode(t *testing.T) {
 	t.Parallel()
-	dsn := startPgBouncer(t, pgtest.EmptyDSN(t), "transaction")
+	dsn := pgtest.PgBouncer(t, pgtest.EmptyDSN(t))
 	const id = "0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2a10"
 	call := func(code int, args ...string) {
 		t.Helper()

@@ -30,14 +30,14 @@ func leftBehind(e *exam) error {
 		return err
 	}
 	if !walk {
-		e.unknown("not checked: finding records that were left behind takes a walk through the table", "say --scan, or run idem stuck --scan")
+		e.unknown("not checked: finding records that were left behind needs a scan of the table", "use --scan, or run idem stuck --scan")
 		return nil
 	}
 	count := 0
 	err = record.LeftBehind(e.ctx, e.pool, e.opts.Limits.Statement, func(record.Record) { count++ }, func(int64, int64) {})
 	if count > 0 {
-		e.warn(fmt.Sprintf("%d records are left in state processing: an fn ended its transaction itself, and their keys are refused with ErrTxEnded", count),
-			"see which with idem stuck; then let fn leave BEGIN, COMMIT and ROLLBACK alone")
+		e.warn(fmt.Sprintf("%d records are left in state processing: an fn ended its own transaction, and calls with their keys get ErrTxEnded", count),
+			"list them with idem stuck; then remove BEGIN, COMMIT and ROLLBACK from fn")
 	}
 	return err
 }
@@ -50,13 +50,13 @@ func operations(e *exam) error {
 		return err
 	}
 	if len(unattended) > 0 {
-		e.warn(fmt.Sprintf("%s operations are due and no process works on them, the first of them for %s", atLeast(int64(len(unattended))), page.Age(unattended[0].Now.Sub(unattended[0].WakeAt))),
-			"start a process that has these operations and asks for work; see which with idem stuck")
+		e.warn(fmt.Sprintf("%s operations are due and no process executes them, the first for %s", atLeast(int64(len(unattended))), page.Age(unattended[0].Now.Sub(unattended[0].WakeAt))),
+			"start a process that runs a Worker with these definitions; list them with idem stuck")
 	}
 	parked, err := record.ParkedOperations(e.ctx, e.tx)
 	if len(parked) > 0 {
 		e.warn(fmt.Sprintf("%s operations are parked (%s): they wait for a person, and their callers get operation.ErrParked", atLeast(int64(len(parked))), reasonsOf(parked)),
-			"see why with idem stuck")
+			"see the reasons with idem stuck")
 	}
 	return err
 }
@@ -71,7 +71,7 @@ func worker(e *exam) error {
 	running, err := record.ReadWorkers(e.ctx, e.tx)
 	if err == nil && running.Guards+running.Leased == 0 {
 		e.warn(atLeast(int64(len(due)))+" operations are due, and no Worker runs: no process resumes them",
-			"start a process that runs operation.Worker; if a job queue calls Resume instead, see that it runs")
+			"start a process that runs operation.Worker; if a job queue calls Resume instead, check that it runs")
 	}
 	return err
 }
@@ -117,10 +117,10 @@ func sealKeys(e *exam) error {
 		}
 	}
 	if len(keys) > 0 && len(e.opts.SealKeys) == 0 {
-		e.note("records are sealed with "+strings.Join(keys, ", ")+"; whether the processes have these keys cannot be told from here", "give --seal-keys to compare")
+		e.note("records are sealed with "+strings.Join(keys, ", ")+"; this program does not know whether the processes have these keys", "give --seal-keys to compare")
 	}
 	if plain > 0 {
-		e.note(fmt.Sprintf("about %s of the records are plain, beside sealed ones", percent(plain)), "before refusing plain rows, let the longest TTL pass and purge run")
+		e.note(fmt.Sprintf("about %s of the records are plain, and others are sealed", percent(plain)), "before you refuse plain rows, let the longest TTL pass and purge run")
 	}
 	return nil
 }

@@ -51,18 +51,24 @@ func TestDoctorFindsRecordsThatTheKeysAtHandDoNotOpen(t *testing.T) {
 	}
 }
 
+// start starts an operation that no process executes.
+func (w *ward) start(key string) {
+	w.t.Helper()
+	refund := operation.Define("refund", func(*operation.Op, int) (idem.Response, error) { return idem.Response{}, nil })
+	err := pgx.BeginFunc(w.t.Context(), w.pool, func(tx pgx.Tx) error {
+		_, err := refund.Start(w.t.Context(), tx, "s", key, idem.HashBytes(), 1)
+		return err
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
 func TestDoctor_WarnsOfDueWorkWithoutWorker(t *testing.T) {
 	t.Parallel()
 	w := newWard(t)
 	w.quiet("worker")
-	refund := operation.Define("refund", func(*operation.Op, int) (idem.Response, error) { return idem.Response{}, nil })
-	err := pgx.BeginFunc(t.Context(), w.pool, func(tx pgx.Tx) error {
-		_, err := refund.Start(t.Context(), tx, "s", "k", idem.HashBytes(), 1)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w.start("k")
 	w.finds("worker", doctor.Warning, "1 operations are due, and no Worker runs", "operation.Worker")
 	w.exec("INSERT INTO idem.leases VALUES (4711, now() + interval '1 h')") // a Worker behind a pooler has a lease
 	w.quiet("worker")
@@ -88,18 +94,10 @@ func TestDoctorFindsOperationsThatDoNotGoOn(t *testing.T) {
 	t.Parallel()
 	w := newWard(t)
 	w.quiet("operations")
-	refund := operation.Define("refund", func(*operation.Op, int) (idem.Response, error) { return idem.Response{}, nil })
-	for _, key := range []string{"due", "parked"} {
-		err := pgx.BeginFunc(t.Context(), w.pool, func(tx pgx.Tx) error {
-			_, err := refund.Start(t.Context(), tx, "s", key, idem.HashBytes(), 1)
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	w.start("due")
+	w.start("parked")
 	w.quiet("operations")
 	w.exec("UPDATE idem.operations SET wake_at = now() - interval '1 h'", "UPDATE idem.operations SET state = 'parked', reason = 'call_in_doubt', reason_step = 'charge', reason_text = 'it is not known' WHERE key = 'parked'")
-	w.finds("operations", doctor.Warning, "1 operations are due and no process works on them, the first of them for 1 h", "idem stuck")
+	w.finds("operations", doctor.Warning, "1 operations are due and no process executes them, the first for 1 h", "idem stuck")
 	w.finds("operations", doctor.Warning, "1 operations are parked (call_in_doubt: 1)", "idem stuck")
 }

@@ -38,8 +38,8 @@ func migrated(e *exam) error {
 	case err != nil:
 		return err
 	case len(found) == 0 && e.hasTable:
-		e.note("there is no table idem_goose_version: the schema was made by another tool, and what is missing of it cannot be told by version",
-			"look at the check of the columns instead")
+		e.note("there is no table idem_goose_version: another tool created the schema, so its version is unknown",
+			"see the check columns instead")
 		return nil
 	case len(found) == 0:
 		e.problem("no migration has been applied", "run idem migrate up")
@@ -60,7 +60,7 @@ func migrated(e *exam) error {
 	}
 	if ahead := without(applied, known); len(ahead) > 0 {
 		e.warn(fmt.Sprintf("the schema is ahead: this program does not know the migrations %v", ahead),
-			"use the version of idem that migrated: go install github.com/idem-go/idem/cmd/idem@latest")
+			"use the version of idem that ran the migrations: go install github.com/idem-go/idem/cmd/idem@latest")
 	}
 	return nil
 }

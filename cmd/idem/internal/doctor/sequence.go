@@ -17,20 +17,20 @@ type numbering struct {
 // first.
 var numberings = []numbering{
 	{
-		sequence: "outbox_seq_seq", what: "places in idem.outbox", level: Problem, reads: []string{"outbox"},
+		sequence: "outbox_seq_seq", what: "sequence numbers in idem.outbox", level: Problem, reads: []string{"outbox"},
 		highest: `SELECT coalesce(greatest((SELECT max(seq) FROM idem.outbox WHERE NOT held), (SELECT max(seq) FROM idem.outbox WHERE held)), 0)`,
-		again:   "a message that is added now takes a place in front of older ones of its key, and is published before them, or fails with SQLSTATE 23505",
+		again:   "a new message gets a lower number than older messages of its key and is published before them, or fails with SQLSTATE 23505",
 	},
 	{
-		sequence: "delayed_seq_seq", what: "places in idem.delayed", level: Problem, reads: []string{"delayed"},
+		sequence: "delayed_seq_seq", what: "sequence numbers in idem.delayed", level: Problem, reads: []string{"delayed"},
 		highest: `SELECT coalesce((SELECT max(seq) FROM (SELECT seq FROM idem.delayed ORDER BY not_before LIMIT 1000) AS few), 0)`,
-		again:   "of messages of one key that are due at the same moment, a later one may be published before an earlier one, or fails with SQLSTATE 23505",
+		again:   "among messages of one key that are due at the same time, a later one may be published first, or fails with SQLSTATE 23505",
 	},
 	{
 		sequence: "instances", what: "numbers of instances", level: Warning, reads: []string{"operations", "relays", "leases"},
 		highest: `SELECT coalesce(greatest((SELECT max(instance) FROM idem.relays), (SELECT max(instance) FROM idem.leases),
 			(SELECT max(owner) FROM (SELECT owner FROM idem.operations WHERE state = 'running' ORDER BY wake_at LIMIT 1000) AS few)), 0)::int8`,
-		again: "a new process takes the number of one that is gone, and passes for it: the operations of that one are left to it, though it may not have their definition",
+		again: "a new process gets the number of a former one and counts as the owner of its operations, whose definitions it may not have",
 	},
 }
 
@@ -51,7 +51,7 @@ func sequenceBehind(e *exam) error {
 			return err
 		}
 		if ok && last < highest {
-			e.add(n.level, fmt.Sprintf("%s go up to %d and the sequence idem.%s is at %d: %s", n.what, highest, n.sequence, last, n.again), advance(n.sequence, highest))
+			e.add(n.level, fmt.Sprintf("%s go up to %d, and the sequence idem.%s is at %d: %s", n.what, highest, n.sequence, last, n.again), advance(n.sequence, highest))
 		}
 	}
 	return nil

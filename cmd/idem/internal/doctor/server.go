@@ -39,7 +39,7 @@ func primary(e *exam) error {
 	case err != nil:
 		return err
 	case standby:
-		e.problem("this is a standby: records are written and read on the primary",
+		e.problem("this is a standby: calls need the primary",
 			"connect to the primary; with several hosts in the address, add target_session_attrs=read-write")
 	case readOnly:
 		e.problem("default_transaction_read_only is on: every claim fails with SQLSTATE 25006",
@@ -55,8 +55,8 @@ func encoding(e *exam) error {
 		return err
 	}
 	if name != "UTF8" {
-		e.problem(fmt.Sprintf("the encoding of the database is %s: a key or scope that it cannot write fails", name),
-			"move to a database made with ENCODING 'UTF8'")
+		e.problem(fmt.Sprintf("the encoding of the database is %s: a key or scope that it cannot encode fails", name),
+			"move to a database with ENCODING 'UTF8'")
 	}
 	return nil
 }
@@ -69,10 +69,10 @@ func durability(e *exam) error {
 		return err
 	}
 	if !fsync {
-		e.problem("fsync is off: a crash of the machine may lose or corrupt what was answered as done", "set fsync = on, and reload")
+		e.problem("fsync is off: a crash of the machine may lose or corrupt committed transactions", "set fsync = on, and reload")
 	}
 	if !pages {
-		e.warn("full_page_writes is off: a crash may leave torn pages, unless the file system rules them out", "set full_page_writes = on, and reload")
+		e.warn("full_page_writes is off: a crash may leave torn pages, unless the file system prevents them", "set full_page_writes = on, and reload")
 	}
 	return nil
 }
@@ -88,10 +88,10 @@ func synchronousCommit(e *exam) error {
 	case err != nil:
 		return err
 	case level == "off":
-		e.warn("synchronous_commit is off: a crash of the server loses the last moments, effect and record together, so a retry executes again what was answered",
+		e.warn("synchronous_commit is off: a crash of the server loses the latest commits, effect and record together, so a retry of an answered call executes again",
 			"set synchronous_commit = on for the role that calls, or accept it")
 	case level == "local" && standbys != "":
-		e.warn("synchronous_commit is local although synchronous_standby_names is set: a failover may lose what was answered",
+		e.warn("synchronous_commit is local although synchronous_standby_names is set: a failover may lose answered calls",
 			"set synchronous_commit = on for the role that calls, or accept it")
 	}
 	return nil
@@ -118,7 +118,7 @@ func synchronousStandby(e *exam) error {
 		return nil
 	}
 	e.problem(fmt.Sprintf("no synchronous standby is connected (synchronous_standby_names = %s): every COMMIT waits, and calls end with ErrOutcomeUnknown", standbys),
-		"bring a standby back, or take it out of synchronous_standby_names and reload")
+		"start a standby, or remove it from synchronous_standby_names and reload")
 	return nil
 }
 
@@ -147,7 +147,7 @@ func connections(e *exam) error {
 		{"the role " + e.role, ofRole, mostOfRole, "ALTER ROLE … CONNECTION LIMIT, or smaller pools"},
 	} {
 		if limit.most >= 0 && float64(limit.used) >= e.opts.Limits.ConnectionsShare*float64(limit.most) {
-			e.warn(fmt.Sprintf("%d of the %d connections that %s may have are taken: when there are none, calls fail", limit.used, limit.most, limit.of), limit.remedy)
+			e.warn(fmt.Sprintf("%d of the %d connections that %s may have are in use: calls fail when none is left", limit.used, limit.most, limit.of), limit.remedy)
 		}
 	}
 	if !e.seesAll {
@@ -167,7 +167,7 @@ func lockTable(e *exam) error {
 	}
 	if float64(taken) >= e.opts.Limits.LocksShare*float64(room) {
 		e.warn(fmt.Sprintf("the lock table holds %d locks and has room for about %d: when it is full, every statement fails with SQLSTATE 53200", taken, room),
-			"find who holds so many (SELECT pid, count(*) FROM pg_locks GROUP BY pid ORDER BY 2 DESC), or raise max_locks_per_transaction, which takes a restart")
+			"find the session with the most locks (SELECT pid, count(*) FROM pg_locks GROUP BY pid ORDER BY 2 DESC), or raise max_locks_per_transaction, which needs a restart")
 	}
 	return nil
 }

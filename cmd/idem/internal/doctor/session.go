@@ -5,8 +5,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/idem-go/idem/cmd/idem/internal/page"
 	"github.com/idem-go/idem/cmd/idem/internal/record"
 )
@@ -61,16 +59,16 @@ func keepalives(e *exam) error {
 	// The server probes after the idle time, and gives up after count unanswered probes.
 	notice := idle + interval*time.Duration(times)
 	if notice > e.opts.Limits.OldTransaction || notice == 0 {
-		after := "only when the system gives up, after hours as a rule"
+		after := "only when the operating system gives up, usually after hours"
 		if notice > 0 {
 			after = "after " + page.Age(notice)
 		}
-		e.warn("the server notices a caller whose machine has vanished "+after+": until then its keys are in progress and its rows are locked",
+		e.warn("the server notices a vanished client "+after+": until then its keys stay in progress and its rows locked",
 			"set tcp_keepalives_idle = 60s, tcp_keepalives_interval = 10s, tcp_keepalives_count = 6, and reload; or set them for the role that calls")
 	}
 	check, err := e.span("client_connection_check_interval", "ms")
 	if err == nil && check == 0 {
-		e.note("client_connection_check_interval is 0: a statement goes on to its end when its caller is gone", "set it to some seconds")
+		e.note("client_connection_check_interval is 0: a statement runs to its end after its client is gone", "set it to some seconds")
 	}
 	return err
 }
@@ -83,11 +81,11 @@ func idleInTransaction(e *exam) error {
 	case err != nil:
 		return err
 	case timeout == 0:
-		e.warn(fmt.Sprintf("idle_in_transaction_session_timeout is off for the role %s: a caller that hangs inside fn holds its key, its locks and its connection for good", e.role),
-			"ALTER ROLE … SET idle_in_transaction_session_timeout = '60s', or whatever no fn needs")
+		e.warn(fmt.Sprintf("idle_in_transaction_session_timeout is off for the role %s: a caller that hangs inside fn holds its key, its locks and its connection forever", e.role),
+			"ALTER ROLE … SET idle_in_transaction_session_timeout = '60s', or longer if an fn needs it")
 	case timeout < short:
-		e.warn(fmt.Sprintf("idle_in_transaction_session_timeout is %s for the role %s: a fn that thinks longer between two statements is rolled back with its session",
-			page.Age(timeout), e.role), "raise it above what the slowest fn takes between two statements")
+		e.warn(fmt.Sprintf("idle_in_transaction_session_timeout is %s for the role %s: an fn that takes longer between two statements is rolled back with its session",
+			page.Age(timeout), e.role), "raise it above the longest time that an fn takes between two statements")
 	}
 	return nil
 }
@@ -112,8 +110,8 @@ func timeouts(e *exam) error {
 func isolation(e *exam) error {
 	level, err := e.setting("default_transaction_isolation")
 	if err == nil && level != "read committed" {
-		e.note("default_transaction_isolation is "+level+": transactions that meet are run again, up to WithRetries times",
-			"nothing to do if that is wanted; fn has to bear being run again")
+		e.note("default_transaction_isolation is "+level+": transactions that conflict run again, up to WithRetries times",
+			"nothing to do if you want this; fn must tolerate being run again")
 	}
 	return err
 }
@@ -121,23 +119,19 @@ func isolation(e *exam) error {
 // xminTransaction looks for old transactions that delay vacuum. Sessions in other databases do not
 // count: vacuum of a table only considers transactions in the same database.
 func xminTransaction(e *exam) error {
-	rows, err := e.tx.Query(e.ctx, `
-		SELECT pid, format('process %s of the role %s (%s, %s)', pid, usename, nullif(application_name, ''), state),
-			extract(epoch FROM clock_timestamp() - xact_start)::float8, greatest(age(backend_xmin), age(backend_xid))::int8
-		FROM pg_stat_activity
-		WHERE pid <> pg_backend_pid() AND datname = current_database() AND backend_type = 'client backend' AND (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL)
-		  AND xact_start < clock_timestamp() - make_interval(secs => $1)
-		ORDER BY xact_start`, e.opts.Limits.OldTransaction.Seconds())
-	if err != nil {
-		return err
-	}
 	type transaction struct {
 		PID     int32
 		Who     string
 		Seconds float64
 		Age     int64
 	}
-	old, err := pgx.CollectRows(rows, pgx.RowToStructByPos[transaction])
+	old, err := structs[transaction](e, `
+		SELECT pid, format('process %s of the role %s (%s, %s)', pid, usename, nullif(application_name, ''), state),
+			extract(epoch FROM clock_timestamp() - xact_start)::float8, greatest(age(backend_xmin), age(backend_xid))::int8
+		FROM pg_stat_activity
+		WHERE pid <> pg_backend_pid() AND datname = current_database() AND backend_type = 'client backend' AND (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL)
+		  AND xact_start < clock_timestamp() - make_interval(secs => $1)
+		ORDER BY xact_start`, e.opts.Limits.OldTransaction.Seconds())
 	if err != nil {
 		return err
 	}
@@ -149,86 +143,69 @@ func xminTransaction(e *exam) error {
 	// blocker.
 	blockers, err := record.Blockers(e.ctx, e.tx, pids)
 	for _, t := range old {
-		what := fmt.Sprintf("%s has had a transaction open for %s, %s transactions ago: vacuum removes nothing that is younger, and the table grows",
+		what := fmt.Sprintf("%s has had a transaction open for %s and %s transactions: vacuum cannot remove newer dead rows, and the table grows",
 			page.Safe(t.Who), page.Age(time.Duration(t.Seconds*float64(time.Second))), page.Count(t.Age))
-		remedy := fmt.Sprintf("see what it does; SELECT pg_terminate_backend(%d) ends it", t.PID)
+		remedy := fmt.Sprintf("find out what it does; SELECT pg_terminate_backend(%d) ends it", t.PID)
 		if b := blockers[t.PID]; b != nil {
 			what, remedy = what+". It is blocked by "+b.String(), b.Remedy()
 		}
 		e.warn(what, remedy)
 	}
 	if err == nil && !e.seesAll {
-		e.hidden("the sessions of other roles were not looked at")
+		e.hidden("the sessions of other roles were not examined")
 	}
 	return err
 }
 
 // xminPrepared looks for old prepared transactions.
 func xminPrepared(e *exam) error {
-	rows, err := e.tx.Query(e.ctx, `
-		SELECT gid, owner::text, extract(epoch FROM clock_timestamp() - prepared)::float8 FROM pg_prepared_xacts
-		WHERE database = current_database() AND prepared < clock_timestamp() - make_interval(secs => $1) ORDER BY prepared`, e.opts.Limits.OldTransaction.Seconds())
-	if err != nil {
-		return err
-	}
 	var gid, owner string
 	var seconds float64
-	_, err = pgx.ForEachRow(rows, []any{&gid, &owner, &seconds}, func() error {
-		e.warn(fmt.Sprintf("the prepared transaction %q of the role %s waits for its COMMIT PREPARED for %s: it holds its locks and keys, and vacuum removes nothing that is younger",
+	return e.each(`
+		SELECT gid, owner::text, extract(epoch FROM clock_timestamp() - prepared)::float8 FROM pg_prepared_xacts
+		WHERE database = current_database() AND prepared < clock_timestamp() - make_interval(secs => $1) ORDER BY prepared`, []any{e.opts.Limits.OldTransaction.Seconds()}, []any{&gid, &owner, &seconds}, func() {
+		e.warn(fmt.Sprintf("the prepared transaction %q of the role %s waits for its COMMIT PREPARED for %s: it holds its locks and keys, and vacuum cannot remove newer dead rows",
 			gid, owner, page.Age(time.Duration(seconds*float64(time.Second)))),
 			"ask its coordinator, then COMMIT PREPARED or ROLLBACK PREPARED")
-		return nil
 	})
-	return err
 }
 
 // xminSlot looks for replication slots that delay vacuum or retain WAL. Only the xmin of a slot
 // delays vacuum of idem's tables. A logical slot has a catalog_xmin, which only concerns catalogs.
 func xminSlot(e *exam) error {
-	rows, err := e.tx.Query(e.ctx, `
-		SELECT slot_name::text, active, coalesce(age(xmin), 0)::int8,
-			coalesce(pg_wal_lsn_diff(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END, restart_lsn), 0)::int8,
-			coalesce(wal_status, '')
-		FROM pg_replication_slots ORDER BY 1`)
-	if err != nil {
-		return err
-	}
 	var name, wal string
 	var active bool
 	var age, kept int64
-	_, err = pgx.ForEachRow(rows, []any{&name, &active, &age, &kept, &wal}, func() error {
-		remedy := fmt.Sprintf("see to its consumer, or SELECT pg_drop_replication_slot('%s')", name)
+	return e.each(`
+		SELECT slot_name::text, active, coalesce(age(xmin), 0)::int8,
+			coalesce(pg_wal_lsn_diff(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END, restart_lsn), 0)::int8,
+			coalesce(wal_status, '')
+		FROM pg_replication_slots ORDER BY 1`, nil, []any{&name, &active, &age, &kept, &wal}, func() {
+		remedy := fmt.Sprintf("check its consumer, or SELECT pg_drop_replication_slot('%s')", name)
 		switch {
 		case wal == "lost" || wal == "unreserved":
 			e.warn(fmt.Sprintf("the replication slot %q has lost, or is about to lose, WAL that its consumer needs (%s)", name, wal), remedy)
 		case !active && age > 0:
-			e.warn(fmt.Sprintf("the replication slot %q has no consumer, and keeps %s of WAL and what %s transactions have deleted", name, page.Bytes(kept), page.Count(age)), remedy)
+			e.warn(fmt.Sprintf("the replication slot %q has no consumer, and retains %s of WAL and the dead rows of %s transactions", name, page.Bytes(kept), page.Count(age)), remedy)
 		case !active:
-			e.warn(fmt.Sprintf("the replication slot %q has no consumer, and keeps %s of WAL", name, page.Bytes(kept)), remedy)
+			e.warn(fmt.Sprintf("the replication slot %q has no consumer, and retains %s of WAL", name, page.Bytes(kept)), remedy)
 		case age > e.opts.Limits.OldXmin:
-			e.warn(fmt.Sprintf("the consumer of the replication slot %q is %s transactions behind: vacuum removes nothing that is younger", name, page.Count(age)), remedy)
+			e.warn(fmt.Sprintf("the consumer of the replication slot %q is %s transactions behind: vacuum cannot remove newer dead rows", name, page.Count(age)), remedy)
 		}
-		return nil
 	})
-	return err
 }
 
 // xminStandby looks for standbys that delay vacuum by hot_standby_feedback.
 func xminStandby(e *exam) error {
-	rows, err := e.tx.Query(e.ctx, `SELECT application_name, age(backend_xmin)::int8 FROM pg_stat_replication
-		WHERE backend_xmin IS NOT NULL AND age(backend_xmin) > $1 ORDER BY 2 DESC`, e.opts.Limits.OldXmin)
-	if err != nil {
-		return err
-	}
 	var name string
 	var age int64
-	_, err = pgx.ForEachRow(rows, []any{&name, &age}, func() error {
-		e.warn(fmt.Sprintf("the standby %q holds back vacuum by hot_standby_feedback, %s transactions ago: a query runs there for long", name, page.Count(age)),
+	err := e.each(`SELECT application_name, age(backend_xmin)::int8 FROM pg_stat_replication
+		WHERE backend_xmin IS NOT NULL AND age(backend_xmin) > $1 ORDER BY 2 DESC`, []any{e.opts.Limits.OldXmin}, []any{&name, &age}, func() {
+		e.warn(fmt.Sprintf("the standby %q delays vacuum by hot_standby_feedback, by %s transactions: a long query runs there", name, page.Count(age)),
 			"end that query on the standby, or set hot_standby_feedback = off there")
-		return nil
 	})
 	if err == nil && !e.seesAll {
-		return e.hiddenStandbys("how far standbys hold back vacuum was not looked at")
+		return e.hiddenStandbys("how far standbys delay vacuum was not checked")
 	}
 	return err
 }
@@ -246,23 +223,19 @@ func (e *exam) hiddenStandbys(what string) error {
 // locked looks for table locks that block calls, workers or consumers, whether granted or waited
 // for. A waiting lock also blocks the sessions that queue behind it.
 func locked(e *exam) error {
-	rows, err := e.tx.Query(e.ctx, `
-		SELECT l.relation, coalesce(l.pid, 0), l.granted, l.mode
-		FROM pg_locks l
-		WHERE l.locktype = 'relation' AND l.relation = ANY ($1)
-		  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-		  AND l.mode IN ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
-		ORDER BY l.granted DESC, l.pid`, e.oids())
-	if err != nil {
-		return err
-	}
 	type lock struct {
 		Relation uint32
 		PID      int32
 		Granted  bool
 		Mode     string
 	}
-	locks, err := pgx.CollectRows(rows, pgx.RowToStructByPos[lock])
+	locks, err := structs[lock](e, `
+		SELECT l.relation, coalesce(l.pid, 0), l.granted, l.mode
+		FROM pg_locks l
+		WHERE l.locktype = 'relation' AND l.relation = ANY ($1)
+		  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+		  AND l.mode IN ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
+		ORDER BY l.granted DESC, l.pid`, e.oids())
 	if err != nil {
 		return err
 	}
@@ -278,9 +251,9 @@ func locked(e *exam) error {
 	}
 	for _, l := range locks {
 		r := e.relation(l.Relation)
-		waits := "whatever writes to it waits meanwhile"
+		waits := "all writers of it wait"
 		if r.Table == "records" {
-			waits = "no call can claim a key meanwhile"
+			waits = "no call can claim a key until then"
 		}
 		verb, remedy := "holds", "wait for it to end, or SELECT pg_cancel_backend of that process; set lock_timeout before DDL"
 		if !l.Granted {
@@ -289,7 +262,7 @@ func locked(e *exam) error {
 		what := fmt.Sprintf("process %d %s %s on %s: %s", l.PID, verb, l.Mode, r.Name, waits)
 		if b := blockers[l.PID]; b != nil && !l.Granted {
 			what += ". It is blocked by " + b.String()
-			remedy = fmt.Sprintf("%s; or SELECT pg_cancel_backend(%d) lets the calls pass; set lock_timeout before DDL", b.Remedy(), l.PID)
+			remedy = fmt.Sprintf("%s; or SELECT pg_cancel_backend(%d) unblocks the calls; set lock_timeout before DDL", b.Remedy(), l.PID)
 		}
 		e.problem(what, remedy)
 	}
@@ -298,7 +271,7 @@ func locked(e *exam) error {
 
 // heldKeys looks for old transactions that hold idempotency keys.
 func heldKeys(e *exam) error {
-	holders, err := record.Holders(e.ctx, e.tx, e.opts.Limits.OldTransaction)
+	holders, err := record.Holders(e.ctx, e.tx, e.opts.Limits.OldTransaction, most)
 	unseen := 0
 	for _, h := range holders {
 		if !h.Visible {
@@ -306,14 +279,14 @@ func heldKeys(e *exam) error {
 			continue
 		}
 		what, remedy := fmt.Sprintf("process %d of the role %s (%s) has held keys for %s: callers of those keys get ErrInProgress",
-			h.PID, page.Safe(h.Role), h.State, page.Age(h.Since)), "see what it does with idem stuck"
+			h.PID, page.Safe(h.Role), h.State, page.Age(h.Since)), "see idem stuck"
 		if h.Blocker != nil {
 			what, remedy = what+". It is blocked by "+h.Blocker.String(), h.Blocker.Remedy()
 		}
 		e.warn(what, remedy)
 	}
 	if unseen > 0 {
-		e.hidden(fmt.Sprintf("for how long %d transactions have held keys was not looked at", unseen))
+		e.hidden(fmt.Sprintf("the age of %d transactions that hold keys was not checked", unseen))
 	}
 	return err
 }

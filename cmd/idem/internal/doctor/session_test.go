@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,34 +15,57 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// withSettings returns the same database with other settings for new sessions.
-func (w *ward) withSettings(settings map[string]string) *ward {
-	w.t.Helper()
-	return wardAt(w.t, w.with(func(u *url.URL) {
-		query := u.Query()
-		for name, value := range settings {
-			query.Set(name, value)
-		}
-		u.RawQuery = query.Encode()
-	}))
-}
-
-func TestDoctorFindsSettingsThatHoldKeysForLong(t *testing.T) {
+func TestDoctor_FindsSettings(t *testing.T) {
 	t.Parallel()
 	w := newWard(t)
-	w.finds("idle-in-transaction", doctor.Warning, "is off", "idle_in_transaction_session_timeout = '60s'")
-	w.withSettings(map[string]string{"idle_in_transaction_session_timeout": "2s"}).finds("idle-in-transaction", doctor.Warning, "is 2 s", "raise it")
-	w.withSettings(map[string]string{"idle_in_transaction_session_timeout": "1min"}).quiet("idle-in-transaction")
-
-	w.withSettings(map[string]string{"tcp_keepalives_idle": "7200"}).finds("keepalives", doctor.Warning, "has vanished after 2 h", "tcp_keepalives_idle = 60s")
-	w.withSettings(map[string]string{
-		"tcp_keepalives_idle": "60", "tcp_keepalives_interval": "10", "tcp_keepalives_count": "6", "client_connection_check_interval": "5s",
-	}).quiet("keepalives")
-
-	w.quiet("timeouts")
-	w.withSettings(map[string]string{"lock_timeout": "200ms"}).finds("timeouts", doctor.Warning, "lock_timeout is 200 ms", "raise")
-	w.quiet("isolation")
-	w.withSettings(map[string]string{"default_transaction_isolation": "serializable"}).finds("isolation", doctor.Note, "serializable")
+	keepalives := "tcp_keepalives_idle=60 tcp_keepalives_interval=10 tcp_keepalives_count=6 client_connection_check_interval=5s"
+	for _, test := range []struct {
+		settings, check string
+		level           doctor.Level // empty if the check is quiet
+		says            []string
+	}{
+		{"", "idle-in-transaction", doctor.Warning, []string{"is off", "idle_in_transaction_session_timeout = '60s'"}},
+		{"idle_in_transaction_session_timeout=2s", "idle-in-transaction", doctor.Warning, []string{"is 2 s", "raise it"}},
+		{"idle_in_transaction_session_timeout=1min", "idle-in-transaction", "", nil},
+		{"tcp_keepalives_idle=7200", "keepalives", doctor.Warning, []string{"2 h", "tcp_keepalives_idle = 60s"}},
+		{keepalives, "keepalives", "", nil},
+		{"", "timeouts", "", nil},
+		{"lock_timeout=200ms", "timeouts", doctor.Warning, []string{"lock_timeout is 200 ms", "raise"}},
+		{"", "isolation", "", nil},
+		{"default_transaction_isolation=serializable", "isolation", doctor.Note, []string{"serializable"}},
+		{"synchronous_commit=off", "synchronous-commit", doctor.Warning, []string{"is off", "synchronous_commit = on"}},
+		{"synchronous_commit=local", "synchronous-commit", doctor.Warning, []string{"failover may lose"}},
+		{"synchronous_commit=on", "synchronous-commit", "", nil},
+		// The standby that this server waits for does not exist.
+		{"synchronous_commit=on", "synchronous-standby", doctor.Problem, []string{"ghost", "ErrOutcomeUnknown"}},
+		{"", "durability", doctor.Problem, []string{"fsync is off", "fsync = on"}},
+		{"", "primary", "", nil},
+		{"default_transaction_read_only=on", "primary", doctor.Problem, []string{"25006", "RESET default_transaction_read_only"}},
+		{"", "encoding", "", nil},
+	} {
+		changed := wardAt(t, w.with(func(u *url.URL) {
+			query := u.Query()
+			for _, setting := range strings.Fields(test.settings) {
+				name, value, _ := strings.Cut(setting, "=")
+				query.Set(name, value)
+			}
+			u.RawQuery = query.Encode()
+		}))
+		if test.level == "" {
+			changed.quiet(test.check)
+		} else {
+			changed.finds(test.check, test.level, test.says...)
+		}
+		changed.pool.Close()
+	}
+	w.quiet("clock")
+	for _, difference := range []time.Duration{-time.Minute, time.Minute} {
+		w.opts.Now = func() time.Time { return time.Now().Add(difference) }
+		w.finds("clock", doctor.Warning, "differ by", "NTP")
+	}
+	w.quiet("server-version")
+	w.opts.Limits.OldestServer = 990000
+	w.finds("server-version", doctor.Problem, "PostgreSQL 1", "upgrade")
 }
 
 // The role of the program is seldom the role that runs the doctor.
@@ -64,57 +88,22 @@ func TestDoctorReadsTheSettingsOfTheRoleItIsAskedAbout(t *testing.T) {
 	w.finds("timeouts", doctor.Warning, "lock_timeout is 200 ms for the role "+w.opts.Role)
 }
 
-func TestDoctorFindsSettingsThatLoseWhatWasAnswered(t *testing.T) {
+func TestDoctor_FindsAnEncodingThatCannotWriteEveryKey(t *testing.T) {
 	t.Parallel()
 	w := newWard(t)
-	w.withSettings(map[string]string{"synchronous_commit": "off"}).finds("synchronous-commit", doctor.Warning, "is off", "synchronous_commit = on")
-	w.withSettings(map[string]string{"synchronous_commit": "local"}).finds("synchronous-commit", doctor.Warning, "a failover may lose")
-	w.withSettings(map[string]string{"synchronous_commit": "on"}).quiet("synchronous-commit")
-	// The standby that this server waits for does not exist.
-	w.withSettings(map[string]string{"synchronous_commit": "on"}).finds("synchronous-standby", doctor.Problem, "ghost", "ErrOutcomeUnknown")
-	w.finds("durability", doctor.Problem, "fsync is off", "fsync = on")
-}
-
-func TestDoctorFindsAConnectionThatMayNotWrite(t *testing.T) {
-	t.Parallel()
-	w := newWard(t)
-	w.quiet("primary")
-	w.withSettings(map[string]string{"default_transaction_read_only": "on"}).finds("primary", doctor.Problem, "25006", "RESET default_transaction_read_only")
-}
-
-func TestDoctorFindsAnEncodingThatCannotWriteEveryKey(t *testing.T) {
-	t.Parallel()
-	w := newWard(t)
-	w.quiet("encoding")
-	latin := latinDSN(t, w)
-	wardAt(t, latin).finds("encoding", doctor.Problem, "LATIN1", "UTF8")
-}
-
-// latinDSN returns the address of a database with another encoding.
-func latinDSN(t *testing.T, w *ward) string {
-	t.Helper()
-	address, err := url.Parse(w.dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	name := address.Path[1:] + "_latin"
-	if len(name) > 63 {
-		name = name[len(name)-63:]
-	}
-	quoted := pgx.Identifier{name}.Sanitize()
-	w.exec("CREATE DATABASE " + quoted + " TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'")
+	name := fmt.Sprintf("idem_latin_%d", time.Now().UnixNano())
+	w.exec("CREATE DATABASE " + name + " TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'")
 	t.Cleanup(func() {
 		conn, err := pgx.Connect(context.Background(), w.dsn)
-		if err != nil {
-			t.Error(err)
-			return
+		if err == nil {
+			defer conn.Close(context.Background())
+			_, err = conn.Exec(context.Background(), "DROP DATABASE "+name+" WITH (FORCE)")
 		}
-		defer conn.Close(context.Background())
-		if _, err := conn.Exec(context.Background(), "DROP DATABASE "+quoted+" WITH (FORCE)"); err != nil {
+		if err != nil {
 			t.Error(err)
 		}
 	})
-	return w.with(func(u *url.URL) { u.Path = "/" + name })
+	wardAt(t, w.with(func(u *url.URL) { u.Path = "/" + name })).finds("encoding", doctor.Problem, "LATIN1", "UTF8")
 }
 
 func TestDoctorFindsTransactionsThatHoldBackVacuumOrKeys(t *testing.T) {
@@ -165,36 +154,6 @@ func TestDoctorFindsWhoLocksTheTableAndIsNotHeldUpByIt(t *testing.T) {
 	w.finds("locked", doctor.Problem, "holds AccessExclusiveLock", "lock_timeout")
 }
 
-// A migration waits for a forgotten transaction, and all calls wait for the migration. The advice
-// must name the forgotten transaction.
-func TestDoctor_NamesTheRootBlocker(t *testing.T) {
-	t.Parallel()
-	w := newWard(t)
-	w.opts.Limits.OldTransaction = time.Millisecond
-	root := w.session("SET application_name = 'forgotten'", "BEGIN", "SELECT 1 FROM idem.records", "CREATE TABLE mine (id int)")
-	migration := w.session("BEGIN ISOLATION LEVEL REPEATABLE READ", "SELECT 1 FROM idem.leases")
-	ended := make(chan error, 1)
-	go func() {
-		_, err := migration.Exec(context.Background(), "LOCK TABLE idem.records IN ACCESS EXCLUSIVE MODE")
-		ended <- err
-	}()
-	for waiting := false; !waiting; time.Sleep(10 * time.Millisecond) {
-		if err := w.pool.QueryRow(t.Context(), "SELECT count(*) > 0 FROM pg_locks WHERE NOT granted AND pid = $1", int32(migration.PgConn().PID())).Scan(&waiting); err != nil {
-			t.Fatal(err)
-		}
-	}
-	pid := root.PgConn().PID()
-	blocked, end := fmt.Sprintf("It is blocked by process %d (forgotten)", pid), fmt.Sprintf("SELECT pg_terminate_backend(%d)", pid)
-	w.finds("locked", doctor.Problem, "waits for AccessExclusiveLock", blocked, end)
-	w.finds("xmin-transaction", doctor.Warning, fmt.Sprintf("process %d of", migration.PgConn().PID()), blocked, end)
-	if _, err := root.Exec(t.Context(), "ROLLBACK"); err != nil {
-		t.Error(err)
-	}
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
-}
-
 func TestDoctorFindsConnectionsRunningOut(t *testing.T) {
 	t.Parallel()
 	w := newWard(t)
@@ -205,29 +164,10 @@ func TestDoctorFindsConnectionsRunningOut(t *testing.T) {
 	w.finds("connections", doctor.Warning, "2 of the 2 connections that the role "+w.opts.Role, "CONNECTION LIMIT")
 }
 
-func TestDoctorFindsClocksThatDiffer(t *testing.T) {
-	t.Parallel()
-	w := newWard(t)
-	w.quiet("clock")
-	for _, difference := range []time.Duration{-time.Minute, time.Minute} {
-		w.opts.Now = func() time.Time { return time.Now().Add(difference) }
-		w.finds("clock", doctor.Warning, "differ by", "NTP")
-	}
-}
-
-func TestDoctorFindsAServerThatIsTooOld(t *testing.T) {
-	t.Parallel()
-	w := newWard(t)
-	w.quiet("server-version")
-	w.opts.Limits.OldestServer = 990000
-	w.finds("server-version", doctor.Problem, "PostgreSQL 1", "upgrade")
-}
-
 func TestDoctorTellsAPoolerAndItsMode(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
 	wardAt(t, dsn).quiet("pooler")
 	wardAt(t, pgtest.Proxy(t, dsn).DSN()).quiet("pooler") // a proxy that pools nothing
-	wardAt(t, startPgBouncer(t, dsn, "transaction")).finds("pooler", doctor.Note, "transaction mode", "default_query_exec_mode=exec")
-	wardAt(t, startPgBouncer(t, dsn, "session")).finds("pooler", doctor.Note, "session mode")
+	wardAt(t, pgtest.PgBouncer(t, dsn)).finds("pooler", doctor.Note, "transaction mode", "default_query_exec_mode=exec")
 }

@@ -16,13 +16,13 @@ func table(e *exam) error {
 		e.problem("there is no table idem.records in this database", "run idem migrate up, or check the address")
 		return nil
 	}
-	const remedy = "run idem migrate up if the check migrations finds some missing; otherwise stop what uses it, and restore it from a backup or make it anew with the statements of package migrations"
+	const remedy = "run idem migrate up if the check migrations finds missing ones; otherwise stop all users of it, and restore it from a backup or create it with the statements of package migrations"
 	for _, t := range tables {
 		switch r := e.root(t.name); {
 		case r == nil:
-			e.problem(fmt.Sprintf("there is no table idem.%s: what needs it fails, or %s", t.name, t.lost), remedy)
+			e.problem(fmt.Sprintf("there is no table idem.%s: its users fail, or %s", t.name, t.lost), remedy)
 		case r.Kind != "r" && r.Kind != "p":
-			e.problem("idem."+t.name+" is no table but something else (relkind "+r.Kind+")", "look who has put it there; idem migrate down and up make it anew")
+			e.problem("idem."+t.name+" is not a table (relkind "+r.Kind+")", "find out who created it; idem migrate down and up create the table")
 		}
 	}
 	there, err := e.texts(`SELECT c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'idem' AND c.relkind = 'S'`)
@@ -32,7 +32,7 @@ func table(e *exam) error {
 	for _, name := range slices.Sorted(maps.Keys(sequences)) {
 		of := sequences[name]
 		if !slices.Contains(there, name) && (of == "" || e.root(of) != nil) {
-			e.problem("there is no sequence idem."+name+": nothing that wants a number of it can begin", remedy)
+			e.problem("there is no sequence idem."+name+": its users fail", remedy)
 		}
 	}
 	return nil
@@ -48,13 +48,9 @@ type attribute struct {
 
 // attributes returns the columns of all relations of idem.
 func (e *exam) attributes() ([]attribute, error) {
-	rows, err := e.tx.Query(e.ctx, `SELECT a.attrelid, a.attname::text, format_type(a.atttypid, a.atttypmod), coalesce(quote_ident(l.collname), '')
+	return structs[attribute](e, `SELECT a.attrelid, a.attname::text, format_type(a.atttypid, a.atttypmod), coalesce(quote_ident(l.collname), '')
 		FROM pg_attribute a LEFT JOIN pg_collation l ON l.oid = a.attcollation
 		WHERE a.attrelid = ANY ($1) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attrelid, a.attnum`, e.oids())
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, pgx.RowToStructByPos[attribute])
 }
 
 // columns looks for missing columns and for columns of another type.
@@ -74,7 +70,7 @@ func columns(e *exam) error {
 				is = "is of the type " + found[at].Type
 			}
 			if is != "is of the type "+kind {
-				e.problem(fmt.Sprintf("the column %s of %s %s, and has to be %s", name, r.Name, is, kind),
+				e.problem(fmt.Sprintf("the column %s of %s %s, and must be %s", name, r.Name, is, kind),
 					"run idem migrate up; if it was altered by hand, alter it back")
 			}
 		}
@@ -97,7 +93,7 @@ func collation(e *exam) error {
 			}
 		}
 		if len(wrong) > 0 {
-			e.problem("the collation of the primary key of "+r.Name+" is not C: "+strings.Join(wrong, ", ")+": an upgrade of the system may break the index, and keys may be taken for equal that are not",
+			e.problem("the collation of the primary key of "+r.Name+" is not C: "+strings.Join(wrong, ", ")+": an upgrade of the operating system may corrupt the index, and different keys may compare as equal",
 				"ALTER TABLE "+r.Name+" "+strings.Join(alter, ", "))
 		}
 	}
@@ -121,49 +117,39 @@ func unlogged(e *exam) error {
 // triggers looks for enabled triggers on the tables of idem. The triggers of idem partition get a
 // finding of their own.
 func triggers(e *exam) error {
-	rows, err := e.tx.Query(e.ctx, `SELECT tgrelid, quote_ident(tgname) FROM pg_trigger
-		WHERE tgrelid = ANY ($1) AND NOT tgisinternal AND tgparentid = 0 AND tgenabled <> 'D' ORDER BY 2`, e.oids())
-	if err != nil {
-		return err
-	}
 	var oid uint32
 	var name string
-	_, err = pgx.ForEachRow(rows, []any{&oid, &name}, func() error {
+	return e.each(`SELECT tgrelid, quote_ident(tgname) FROM pg_trigger
+		WHERE tgrelid = ANY ($1) AND NOT tgisinternal AND tgparentid = 0 AND tgenabled <> 'D' ORDER BY 2`, []any{e.oids()}, []any{&oid, &name}, func() {
 		on := e.relation(oid).Name
-		if strings.HasPrefix(name, "idem_parted") {
-			if name == "idem_parted" {
-				_, table, _ := strings.Cut(on, ".")
-				e.warn("idem partition is copying "+on+", or was interrupted: each write is made twice", "idem partition "+table+" goes on, and idem partition --abort "+table+" takes it back")
-			}
-			return nil
+		if e.isPartitioning(name, on) {
+			return
 		}
-		e.warn("the trigger "+name+" is on "+on+": it runs in every call, and may change or swallow a row", "DROP TRIGGER "+name+" ON "+on+", unless something needs it")
-		return nil
+		e.warn("the trigger "+name+" is on "+on+": it runs in every call, and may change or suppress a row", "DROP TRIGGER "+name+" ON "+on+", unless something needs it")
 	})
-	return err
+}
+
+// isPartitioning reports whether idem partition created the trigger or rule on a table. For the
+// main one it adds a finding.
+func (e *exam) isPartitioning(name, on string) bool {
+	if name == "idem_parted" {
+		_, table, _ := strings.Cut(on, ".")
+		e.warn("idem partition is copying "+on+", or was interrupted: each write happens twice", "idem partition "+table+" continues, and idem partition --abort "+table+" undoes it")
+	}
+	return strings.HasPrefix(name, "idem_parted")
 }
 
 // rules looks for rewrite rules on the tables of idem.
 func rules(e *exam) error {
-	rows, err := e.tx.Query(e.ctx, `SELECT ev_class, quote_ident(rulename) FROM pg_rewrite WHERE ev_class = ANY ($1) ORDER BY 2`, e.oids())
-	if err != nil {
-		return err
-	}
 	var oid uint32
 	var name string
-	_, err = pgx.ForEachRow(rows, []any{&oid, &name}, func() error {
+	return e.each(`SELECT ev_class, quote_ident(rulename) FROM pg_rewrite WHERE ev_class = ANY ($1) ORDER BY 2`, []any{e.oids()}, []any{&oid, &name}, func() {
 		on := e.relation(oid).Name
-		if strings.HasPrefix(name, "idem_parted") {
-			if name == "idem_parted" {
-				_, table, _ := strings.Cut(on, ".")
-				e.warn("idem partition is copying "+on+", or was interrupted: each write is made twice", "idem partition "+table+" goes on, and idem partition --abort "+table+" takes it back")
-			}
-			return nil
+		if e.isPartitioning(name, on) {
+			return
 		}
-		e.problem("the rule "+name+" is on "+on+": it rewrites what calls write", "DROP RULE "+name+" ON "+on)
-		return nil
+		e.problem("the rule "+name+" is on "+on+": it rewrites the statements of calls", "DROP RULE "+name+" ON "+on)
 	})
-	return err
 }
 
 // replicaIdentity looks for published tables without a replica identity, on which UPDATE and DELETE
@@ -177,17 +163,17 @@ func replicaIdentity(e *exam) error {
 		return err
 	}
 	published, err := pgx.CollectRows(rows, pgx.RowTo[uint32])
-	told := false
+	noted := false
 	for _, oid := range published {
 		r := e.relation(oid)
 		if r.Identity == "n" {
-			e.problem(r.Name+" is published and has no replica identity: changing or deleting a row of it fails with SQLSTATE 55000",
+			e.problem(r.Name+" is published and has no replica identity: UPDATE and DELETE fail with SQLSTATE 55000",
 				"ALTER TABLE "+r.Name+" REPLICA IDENTITY DEFAULT")
 		}
-		if r.Table == "records" && !told {
-			told = true
-			e.note("idem.records is published by logical replication: a subscriber has keys and stored responses, and gets them apart from their effects if those are not published with them",
-				"publish the tables of the effects in the same publication, or take idem.records out of it")
+		if r.Table == "records" && !noted {
+			noted = true
+			e.note("idem.records is published by logical replication: a subscriber gets keys and stored responses, and without their effects unless the same publication has those tables",
+				"publish the tables of the effects in the same publication, or remove idem.records from it")
 		}
 	}
 	return err

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/idem-go/idem/cmd/idem/internal/page"
 	"github.com/idem-go/idem/purge"
 )
@@ -66,7 +64,7 @@ func (e *exam) counted(relations []relation) ([]vacuumed, error) {
 	for _, r := range relations {
 		oids = append(oids, r.OID)
 	}
-	rows, err := e.tx.Query(e.ctx, `
+	return structs[vacuumed](e, `
 		SELECT c.oid, greatest(c.reltuples, s.n_live_tup, 0)::int8, coalesce(s.n_dead_tup, 0),
 			coalesce(greatest(s.last_vacuum, s.last_autovacuum)::timestamp(0)::text || ' UTC', 'never'),
 			coalesce(pg_relation_size(c.oid), 0), coalesce(pg_relation_size(i.indexrelid), 0),
@@ -79,10 +77,6 @@ func (e *exam) counted(relations []relation) ([]vacuumed, error) {
 			FROM pg_stats t JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = t.attname
 			WHERE t.schemaname = n.nspname AND t.tablename = c.relname AND NOT t.inherited) w
 		WHERE c.oid = ANY ($1) ORDER BY array_position($1, c.oid)`, oids)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, pgx.RowToStructByPos[vacuumed])
 }
 
 // deadRows looks for relations on which vacuum does not keep up.
@@ -91,9 +85,9 @@ func deadRows(e *exam) error {
 	for _, v := range found {
 		if v.Dead >= e.opts.Limits.DeadRows && float64(v.Dead) > e.opts.Limits.DeadShare*float64(v.Rows) {
 			name := e.relation(v.OID).Name
-			e.warn(fmt.Sprintf("%s has about %s dead rows beside %s live ones, last vacuumed: %s: vacuum does not keep up, or is held back",
+			e.warn(fmt.Sprintf("%s has about %s dead rows and %s live ones, last vacuumed: %s: vacuum does not keep up, or is blocked",
 				name, page.Count(v.Dead), page.Count(v.Rows), v.Vacuumed),
-				"see the checks xmin-*; if nothing holds it back: VACUUM "+name+", and lower autovacuum_vacuum_scale_factor for the table")
+				"see the checks xmin-*; if nothing blocks it: VACUUM "+name+", and lower autovacuum_vacuum_scale_factor for the table")
 		}
 	}
 	return err
@@ -121,8 +115,8 @@ func bloat(e *exam) error {
 		// headers and padding.
 		needed := int64(float64(v.Rows) * (28 + *v.Width) * 1.05)
 		if float64(v.Bytes) > bloated*float64(needed) {
-			e.warn(fmt.Sprintf("%s has %s and its rows need about %s: what was deleted left room that nothing fills", r.Name, page.Bytes(v.Bytes), page.Bytes(needed)),
-				"if it stays so for days: pg_repack, or VACUUM FULL "+r.Name+" in a window in which no call is made; purge more often")
+			e.warn(fmt.Sprintf("%s has %s and its rows need about %s: deleted rows left unused space", r.Name, page.Bytes(v.Bytes), page.Bytes(needed)),
+				"if this lasts for days: pg_repack, or VACUUM FULL "+r.Name+" while no calls are made; purge more often")
 		}
 	}
 	return err
@@ -154,7 +148,7 @@ func indexBloat(e *exam) error {
 // unknown. Either the role cannot read r, or r was never analyzed.
 func (e *exam) withoutStatistics(r *relation) {
 	if !r.Readable {
-		e.unknown("not checked: this role may not read "+r.Name+", and so not its statistics", e.granting([]string{r.Name}))
+		e.unknown("not checked: this role may not read "+r.Name+" and its statistics", e.granting([]string{r.Name}))
 		return
 	}
 	e.unknown("not checked: "+r.Name+" was never analyzed", "ANALYZE "+r.Name)
@@ -171,15 +165,11 @@ type swept struct {
 // purgeLag looks for tables that purge does not keep up with. Each table has a sweep of its own, so
 // a sweep may fail for a single table.
 func purgeLag(e *exam) error {
-	rows, err := e.tx.Query(e.ctx, `
+	found, err := structs[swept](e, `
 		SELECT w.name, extract(epoch FROM clock_timestamp() - s.last_finished_at)::float8,
 			extract(epoch FROM clock_timestamp() - coalesce(s.progressed_at, s.started_at))::float8, coalesce(s.waiting_for, '')
 		FROM unnest($1::text[]) WITH ORDINALITY AS w (name, n) LEFT JOIN idem.sweeps s ON s.name = w.name ORDER BY w.n`,
 		names(func(t *expected) bool { return t.purged != "" }))
-	if err != nil {
-		return err
-	}
-	found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[swept])
 	for _, s := range found {
 		if err == nil {
 			err = e.purgeLagOf(s)
@@ -190,7 +180,7 @@ func purgeLag(e *exam) error {
 
 // purgeLagOf adds the finding for one table. An empty table other than records needs no sweep.
 func (e *exam) purgeLagOf(s swept) error {
-	const remedy = "run idem purge from a scheduler, or purge.Run in the program; if one runs, its log or its result says why it does not finish"
+	const remedy = "run idem purge from a scheduler, or purge.Run in the program; if one runs, its log or result says why it does not finish"
 	limit := e.opts.Limits.PurgeLag
 	bytes, err := e.bytes(e.leaves(s.Name)...)
 	switch {
@@ -198,12 +188,12 @@ func (e *exam) purgeLagOf(s swept) error {
 		return err
 	case bytes == 0 && s.Name != "records", s.Finished != nil && span(*s.Finished) <= limit:
 	case s.Waiting != "" && s.Progressed != nil:
-		e.warn(fmt.Sprintf("the sweep of idem.%s waits for: %s, and has got no further for %s", s.Name, s.Waiting, page.Age(span(*s.Progressed))),
-			"see the checks xmin-*, dead-rows and locked for what is in its way")
+		e.warn(fmt.Sprintf("the sweep of idem.%s waits for: %s, without progress for %s", s.Name, s.Waiting, page.Age(span(*s.Progressed))),
+			"see the checks xmin-*, dead-rows and locked for the cause")
 	case s.Finished != nil:
-		e.warn(fmt.Sprintf("of idem.%s no sweep has finished for %s: what has expired since is still there", s.Name, page.Age(span(*s.Finished))), remedy)
+		e.warn(fmt.Sprintf("no sweep of idem.%s has finished for %s: rows that expired since then are still there", s.Name, page.Age(span(*s.Finished))), remedy)
 	case s.Progressed != nil && span(*s.Progressed) > limit:
-		e.warn(fmt.Sprintf("of idem.%s no sweep has finished yet, and one that began has got no further for %s", s.Name, page.Age(span(*s.Progressed))), remedy)
+		e.warn(fmt.Sprintf("no sweep of idem.%s has finished yet, and the current one has made no progress for %s", s.Name, page.Age(span(*s.Progressed))), remedy)
 	default:
 		return e.neverPurged(s.Name, remedy)
 	}
@@ -250,7 +240,7 @@ func (e *exam) neverPurged(table, remedy string) error {
 		limit += purge.DefaultAudit
 	}
 	if worst > limit {
-		e.warn(fmt.Sprintf("nothing was ever purged of idem.%s, and there are rows that %s %s ago: the table only grows", table, had[table], page.Age(worst)), remedy)
+		e.warn(fmt.Sprintf("idem.%s was never purged, and has rows that %s %s ago: the table only grows", table, verbs[table], page.Age(worst)), remedy)
 		return nil
 	}
 	for i := range unknown {
@@ -259,5 +249,5 @@ func (e *exam) neverPurged(table, remedy string) error {
 	return nil
 }
 
-// had is the verb for what happened to a row of the table before purge may delete it.
-var had = map[string]string{"records": "expired", "operations": "ended", "inbox": "expired", "published": "expired"}
+// verbs has the verb for what happened to a row of the table before purge may delete it.
+var verbs = map[string]string{"records": "expired", "operations": "ended", "inbox": "expired", "published": "expired", "audit": "were written"}

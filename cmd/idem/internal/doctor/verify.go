@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem/cmd/idem/internal/page"
@@ -78,8 +77,8 @@ func recordsWithoutOperation(e *exam) error {
 	count, ids, err := e.orphans(`SELECT r.execution_id FROM idem.records r WHERE r.state = 'running'
 		AND NOT EXISTS (SELECT FROM idem.operations o WHERE o.id = r.execution_id AND o.state IN ('running', 'parked'))`)
 	if count > 0 {
-		e.problem(fmt.Sprintf("%s keys are in progress for an operation that is not there, or has ended: their callers get ErrInProgress, and no process goes on (operations %s)", page.Count(count), ids),
-			restoreTogether+"; if that cannot be, find out by the execution id what has happened outside, and idem evict")
+		e.problem(fmt.Sprintf("%s keys are in progress for an operation that is missing or has ended: their callers get ErrInProgress, and no process resumes them (operations %s)", page.Count(count), ids),
+			restoreTogether+"; if that is not possible, find out by the execution id what happened outside, and idem evict")
 	}
 	return err
 }
@@ -89,8 +88,8 @@ func operationsWithoutRecord(e *exam) error {
 	count, ids, err := e.orphans(`SELECT o.id FROM idem.operations o WHERE o.state IN ('running', 'parked')
 		AND NOT EXISTS (SELECT FROM idem.records r WHERE r.scope = o.scope AND r.key = o.key AND r.execution_id = o.id AND r.state = 'running')`)
 	if count > 0 {
-		e.problem(fmt.Sprintf("%s operations are under way whose key does not say so: a caller who asks again begins another one, and what they have called may be called again under another key (operations %s)",
-			page.Count(count), ids), restoreTogether+", before a process works on them")
+		e.problem(fmt.Sprintf("%s operations are in progress without a record of their key: a repeated call begins another operation, which may repeat outside calls under other keys (operations %s)",
+			page.Count(count), ids), restoreTogether+", before a process executes them")
 	}
 	return err
 }
@@ -100,8 +99,8 @@ func stepsWithoutOperation(e *exam) error {
 	count, ids, err := e.orphans(`SELECT s.operation_id FROM (SELECT operation_id FROM idem.steps UNION SELECT operation_id FROM idem.signals) s
 		WHERE NOT EXISTS (SELECT FROM idem.operations o WHERE o.id = s.operation_id)`)
 	if count > 0 {
-		e.warn(fmt.Sprintf("steps or signals of %s operations are there that have no row in idem.operations (%s)", page.Count(count), ids),
-			"if an earlier backup of idem.operations was restored: "+restoreTogether+"; if idem purge was stopped in between, its next sweep deletes them")
+		e.warn(fmt.Sprintf("steps or signals exist of %s operations that have no row in idem.operations (%s)", page.Count(count), ids),
+			"if an earlier backup of idem.operations was restored: "+restoreTogether+"; if idem purge was interrupted, its next sweep deletes them")
 	}
 	return err
 }
@@ -114,8 +113,8 @@ func callsInDoubt(e *exam) error {
 			WHERE s.operation_id = o.id AND s.seq = o.seq AND s.outcome IN ('done', 'resolved', 'failed'))), count(*)
 		FROM idem.operations o WHERE o.state IN ('running', 'parked')`, nil, &count, &later)
 	if count > 0 {
-		e.note(fmt.Sprintf("%s operations were in a call that had no answer yet, of %s under way: what they have called since this copy was made is not known here", page.Count(count), page.Count(later)),
-			"the policy of each call decides: Keyed calls are made again with the same key, Asked ones are asked about, Once ones park; see that nothing else works on them any more, and look at them with idem operation list")
+		e.note(fmt.Sprintf("%s of %s operations in progress were in a call without an outcome: calls since this copy was made are unknown here", page.Count(count), page.Count(later)),
+			"the policy of each call decides: a Keyed call is made again under its key, an Asked one is asked about, and a Once one parks; check that no other process executes them, and list them with idem operation list")
 	}
 	return err
 }
@@ -128,30 +127,24 @@ func subscription(e *exam) error {
 	if err := e.one(`SELECT EXISTS (SELECT FROM pg_subscription_rel WHERE srrelid = ANY ($1))`, []any{e.oids()}, &subscribed); err != nil || !subscribed {
 		return err
 	}
-	rows, err := e.tx.Query(e.ctx, `SELECT c.oid::oid, coalesce(s.srsubstate::text, ''), coalesce(p.subname, '')::text, coalesce(p.subenabled, false)
-		FROM unnest($1::oid[]) AS c (oid) LEFT JOIN (pg_subscription_rel s JOIN pg_subscription p ON p.oid = s.srsubid) ON s.srrelid = c.oid`, e.oids())
-	if err != nil {
-		return err
-	}
 	var oid uint32
 	var state, name string
 	var enabled bool
-	told := false
-	_, err = pgx.ForEachRow(rows, []any{&oid, &state, &name, &enabled}, func() error {
+	noted := false
+	return e.each(`SELECT c.oid::oid, coalesce(s.srsubstate::text, ''), coalesce(p.subname, '')::text, coalesce(p.subenabled, false)
+		FROM unnest($1::oid[]) AS c (oid) LEFT JOIN (pg_subscription_rel s JOIN pg_subscription p ON p.oid = s.srsubid) ON s.srrelid = c.oid`, []any{e.oids()}, []any{&oid, &state, &name, &enabled}, func() {
 		r := e.relation(oid)
 		switch {
 		case state == "" && r.Leaf && !e.anyOf(r.Table, oid):
-			e.problem(r.Name+" is no part of a subscription, and other tables of idem are: it stays without the rows of the other database",
-				"publish all tables of the schema idem together with those of the effects, and ALTER SUBSCRIPTION … REFRESH PUBLICATION")
+			e.problem(r.Name+" is not in a subscription, and other tables of idem are: it does not get the rows of the other database",
+				"publish all tables of the schema idem together with the tables of the effects, and ALTER SUBSCRIPTION … REFRESH PUBLICATION")
 		case state != "" && state != "r":
-			e.problem(fmt.Sprintf("%s is not copied yet (srsubstate %s): what is behind it is missing here", r.Name, state), "wait until the subscription has copied it")
-		case state == "r" && enabled && !told:
-			told = true
-			e.note("the subscription "+name+" still replicates into idem's tables", "before anything writes here: stop what writes there, wait for the rest, and ALTER SUBSCRIPTION "+name+" DISABLE")
+			e.problem(fmt.Sprintf("%s is not fully copied yet (srsubstate %s)", r.Name, state), "wait until the subscription has copied it")
+		case state == "r" && enabled && !noted:
+			noted = true
+			e.note("the subscription "+name+" still replicates into idem's tables", "before the first write here: stop the writers of the other database, wait until this one has caught up, and ALTER SUBSCRIPTION "+name+" DISABLE")
 		}
-		return nil
 	})
-	return err
 }
 
 // anyOf reports whether the table of a relation has other relations, that is, whether it is

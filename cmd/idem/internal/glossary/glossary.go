@@ -17,7 +17,7 @@ var Terms = []Term{
 	{"held", "A held message could not be published, or waits behind a held message of the same topic and key. The relay tries it again after a backoff, and " +
 		"publishes other keys meanwhile. A held key is one that an open transaction has claimed: callers of the key wait, and then get ErrInProgress."},
 	{"in doubt", "A call to another system was begun, and its outcome is not recorded: the call may have happened. Ask the other side by the key of the call. Then " +
-		"say the outcome with resolve."},
+		"record the outcome with resolve."},
 	{"lane", "One of the 16 parts of the outbox. A hash of its key puts a message into a lane. One relay owns a lane at a time, so the messages of a key keep " +
 		"their order."},
 	{"parked", "A parked operation has stopped and waits for a person. Its reason code says why. Callers of its key get ErrParked until a person retries, " +

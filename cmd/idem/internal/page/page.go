@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/charmbracelet/x/ansi"
 )
@@ -48,4 +49,9 @@ func (p *Page) Pairs(pairs []Pair) {
 // gap returns the spaces that pad text to width columns.
 func gap(text string, width int) string {
 	return strings.Repeat(" ", max(0, width-ansi.StringWidth(text)))
+}
+
+// TimeAndAge formats t in UTC, with its distance from now.
+func (p *Page) TimeAndAge(t, now time.Time) string {
+	return Time(t) + p.Dim(" ("+Relative(t, now)+")")
 }

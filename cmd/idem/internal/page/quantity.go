@@ -75,3 +75,29 @@ func Time(t time.Time) string {
 	}
 	return t.UTC().Format("2006-01-02 15:04:05 MST")
 }
+
+// Relative returns t relative to now, such as "3 min ago" or "in 3 min".
+func Relative(t, now time.Time) string {
+	if t.After(now) {
+		return "in " + Age(t.Sub(now))
+	}
+	return Age(now.Sub(t)) + " ago"
+}
+
+// AtLeast formats a count that ends at most.
+func AtLeast(n, most int64) string {
+	if n >= most {
+		return Count(n) + " or more"
+	}
+	return Count(n)
+}
+
+// Clipped cuts text after limit characters.
+func Clipped(text string, limit int) string {
+	for at := range text {
+		if limit--; limit < 0 {
+			return text[:at] + "…"
+		}
+	}
+	return text
+}

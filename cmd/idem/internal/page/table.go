@@ -12,6 +12,16 @@ type Column struct {
 	Right bool // aligned to the right
 }
 
+// Columns returns columns with the given names. A column whose name begins with ">" is aligned to
+// the right.
+func Columns(names ...string) []Column {
+	columns := make([]Column, len(names))
+	for i, name := range names {
+		columns[i].Name, columns[i].Right = strings.CutPrefix(name, ">")
+	}
+	return columns
+}
+
 // Table writes a header line and the rows, with aligned columns. Each row has one cell for each
 // column.
 func (p *Page) Table(columns []Column, rows [][]string) {

@@ -21,7 +21,7 @@ const (
 
 // errMoved is returned for a portion if the table was rewritten, so that its rows are in other
 // blocks.
-var errMoved = errors.New("the table was written anew, by VACUUM FULL or CLUSTER")
+var errMoved = errors.New("the table was rewritten, by VACUUM FULL or CLUSTER")
 
 // copy copies the rows that were there before the trigger.
 //
@@ -62,7 +62,7 @@ func (j *job) compare(ctx context.Context) error {
 			err := tx.QueryRow(ctx, fmt.Sprintf(`SELECT count(*), count(*) FILTER (WHERE NOT EXISTS (SELECT FROM %s b WHERE %s))
 				FROM %s a WHERE a.ctid >= $1::text::tid AND a.ctid < $2::text::tid`, other, strings.Join(same, " AND "), table), from, to).Scan(&all, &odd)
 			if err == nil && odd > 0 {
-				err = fmt.Errorf("%w: %d rows of %s are not in %s as they are; nothing was changed: idem partition --abort %s, and say where they came from", ErrDiffers, odd, table, other, j.Table)
+				err = fmt.Errorf("%w: %d rows of %s are missing from %s or differ there; nothing was changed: find out who wrote them, and run idem partition --abort %s", ErrDiffers, odd, table, other, j.Table)
 			}
 			j.report.Compared += all
 			return err
@@ -100,7 +100,7 @@ func (j *job) walkOnce(ctx context.Context, phase, table string, work func(tx pg
 		blocks = firstBlocks
 	}
 	for at, failures := int64(0), 0; at < total; {
-		j.tell(phase, at, total)
+		j.progress(phase, at, total)
 		begin, next := time.Now(), min(at+blocks, total)
 		err := j.in(ctx, portionLock, func(tx pgx.Tx) error {
 			var now int64
@@ -132,10 +132,10 @@ func (j *job) walkOnce(ctx context.Context, phase, table string, work func(tx pg
 				blocks = max(blocks/2, 1)
 			}
 		}
-		if err := rest(ctx, min(time.Duration(float64(took)*(1/j.Share-1)), time.Minute)); err != nil {
+		if err := sleep(ctx, min(time.Duration(float64(took)*(1/j.Share-1)), time.Minute)); err != nil {
 			return err
 		}
 	}
-	j.tell(phase, total, total)
+	j.progress(phase, total, total)
 	return nil
 }

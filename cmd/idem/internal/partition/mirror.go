@@ -12,11 +12,11 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// lockFor is the lock timeout of a statement behind which other sessions queue. restFor is the
-// delay before the next attempt, in which those sessions proceed.
+// lockTimeout is the lock timeout of a statement behind which other sessions queue. retryDelay is
+// the delay before the next attempt, in which those sessions proceed.
 const (
-	lockFor = 200 * time.Millisecond
-	restFor = time.Second
+	lockTimeout = 200 * time.Millisecond
+	retryDelay  = time.Second
 )
 
 // prepare creates the new, empty table with the settings, comments, indexes and privileges of the
@@ -31,11 +31,11 @@ func (j *job) prepare(ctx context.Context) error {
 	if parts > 0 {
 		j.report.Resumed = true
 		if parts != j.Parts {
-			return &RefusedError{[]string{fmt.Sprintf("an earlier run has begun with %d partitions: say --parts %d, or --abort first", parts, parts)}}
+			return &RefusedError{[]string{fmt.Sprintf("an earlier run began with %d partitions: use --parts %d, or --abort first", parts, parts)}}
 		}
 		return nil
 	}
-	return j.in(ctx, lockFor, func(tx pgx.Tx) error {
+	return j.in(ctx, lockTimeout, func(tx pgx.Tx) error {
 		statements := []string{fmt.Sprintf("CREATE TABLE %s (LIKE %s INCLUDING ALL EXCLUDING INDEXES, PRIMARY KEY (%s)) PARTITION BY HASH (%[3]s)",
 			j.parted, j.old, strings.Join(j.key, ", "))}
 		settings, err := text(ctx, tx, `SELECT coalesce('WITH (' || array_to_string(reloptions, ', ') || ')', '') FROM pg_class WHERE oid = $1::text::regclass`, j.old)
@@ -60,7 +60,7 @@ func (j *job) prepare(ctx context.Context) error {
 // the old table. The partitions get the privileges too, because purge deletes from each partition
 // by name.
 func (j *job) alike(ctx context.Context, tx pgx.Tx) ([]string, error) {
-	rows, err := tx.Query(ctx, `
+	rows, _ := tx.Query(ctx, `
 		SELECT format('COMMENT ON TABLE %s IS %L', $2::text, obj_description($1::text::regclass, 'pg_class'))
 		UNION ALL
 		SELECT replace(pg_get_indexdef(indexrelid), format('INDEX %I ON %s ', relname, $1::text), format('INDEX %I ON %s ', relname || '_parted', $2::text))
@@ -71,10 +71,7 @@ func (j *job) alike(ctx context.Context, tx pgx.Tx) ([]string, error) {
 		FROM (SELECT (aclexplode(relacl)).*, '' AS cols FROM pg_class WHERE oid = $1::text::regclass
 			UNION ALL
 			SELECT (aclexplode(attacl)).*, format(' (%I)', attname) FROM pg_attribute WHERE attrelid = $1::text::regclass AND attnum > 0 AND NOT attisdropped) AS g,
-			(SELECT relid AS oid FROM pg_partition_tree($2::text::regclass)) AS r`, j.old, j.parted)
-	if err != nil {
-		return nil, err
-	}
+			(SELECT relid AS oid FROM pg_partition_tree($2::text::regclass)) AS r`, j.old, j.parted) // CollectRows returns the error
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
@@ -125,7 +122,7 @@ func (j *job) mirror(ctx context.Context) error {
 	if err := j.pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_catalog.pg_trigger WHERE tgrelid = $1::text::regclass AND tgname = $2)`, j.old, trigger).Scan(&there); err != nil || there {
 		return err
 	}
-	return j.alone(ctx, "waits for a moment without writers", func(tx pgx.Tx) error {
+	return j.locked(ctx, "waits for a moment without writers", func(tx pgx.Tx) error {
 		return execute(ctx, tx, []string{
 			fmt.Sprintf("LOCK TABLE %s IN SHARE ROW EXCLUSIVE MODE", j.old),
 			fmt.Sprintf("TRUNCATE %s", j.parted), // an earlier run may have left rows here after its triggers were dropped
@@ -135,13 +132,13 @@ func (j *job) mirror(ctx context.Context) error {
 	})
 }
 
-// alone calls work, which needs a strong lock, in a transaction. Other sessions queue behind the
-// waiting lock. So alone waits for the lock only briefly and tries again after a delay, until
+// locked calls work, which needs a strong lock, in a transaction. Other sessions queue behind the
+// waiting lock. So locked waits for the lock only briefly and tries again after a delay, until
 // Config.Patience has passed.
-func (j *job) alone(ctx context.Context, phase string, work func(pgx.Tx) error) error {
+func (j *job) locked(ctx context.Context, phase string, work func(pgx.Tx) error) error {
 	for deadline := time.Now().Add(j.Patience); ; {
 		begin := time.Now()
-		err := j.in(ctx, lockFor, work)
+		err := j.in(ctx, lockTimeout, work)
 		j.report.Longest = max(j.report.Longest, time.Since(begin))
 		// 55P03: lock timeout; 40P01: deadlock.
 		if !hasCode(err, "55P03", "40P01") || time.Now().After(deadline) {
@@ -150,7 +147,7 @@ func (j *job) alone(ctx context.Context, phase string, work func(pgx.Tx) error) 
 		if j.Progress != nil {
 			j.Progress(Progress{Phase: phase, Waiting: err})
 		}
-		if err := rest(ctx, restFor); err != nil {
+		if err := sleep(ctx, retryDelay); err != nil {
 			return err
 		}
 	}
@@ -163,7 +160,7 @@ func Abort(ctx context.Context, pool *pgxpool.Pool, config Config) (begun bool, 
 	if err := pool.QueryRow(ctx, `SELECT to_regclass($1::text) IS NOT NULL`, j.parted).Scan(&begun); err != nil || !begun {
 		return begun, err
 	}
-	return true, j.alone(ctx, "waits for a moment without writers", func(tx pgx.Tx) error {
+	return true, j.locked(ctx, "waits for a moment without writers", func(tx pgx.Tx) error {
 		return execute(ctx, tx, []string{
 			"LOCK TABLE " + j.old + " IN SHARE ROW EXCLUSIVE MODE",
 			"DROP TRIGGER IF EXISTS idem_parted ON " + j.old, "DROP TRIGGER IF EXISTS idem_parted_truncate ON " + j.old,
@@ -200,8 +197,8 @@ func hasCode(err error, codes ...string) bool {
 	return false
 }
 
-// rest waits for d. It returns the cause if ctx ends earlier.
-func rest(ctx context.Context, d time.Duration) error {
+// sleep waits for d. It returns the cause if ctx ends earlier.
+func sleep(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):
 		return nil

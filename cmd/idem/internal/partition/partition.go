@@ -100,7 +100,7 @@ func newJob(ctx context.Context, pool *pgxpool.Pool, config Config) (*job, error
 		FROM pg_catalog.pg_index i JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum > 0 AND NOT a.attisdropped
 		WHERE i.indrelid = to_regclass($1::text) AND i.indisprimary`, j.old).Scan(&j.cols, &j.key)
 	if err == nil && j.key == nil {
-		err = fmt.Errorf("there is no table %s with a primary key: idem migrate up makes it", j.old)
+		err = fmt.Errorf("there is no table %s with a primary key: run idem migrate up", j.old)
 	}
 	return j, err
 }
@@ -108,21 +108,21 @@ func newJob(ctx context.Context, pool *pgxpool.Pool, config Config) (*job, error
 // part returns the name of partition n.
 func (j *job) part(n int) string { return fmt.Sprintf("%s_%d", j.old, n) }
 
-// tell reports progress to the caller.
-func (j *job) tell(phase string, done, total int64) {
+// progress reports progress to the caller.
+func (j *job) progress(phase string, done, total int64) {
 	if j.Progress != nil {
 		j.Progress(Progress{Phase: phase, Done: done, Total: total})
 	}
 }
 
 // in calls work in a transaction with settings of its own. A lock is awaited for no longer than
-// lockTimeout. A commit is not awaited on disk, because a later run can repeat what a crash loses.
+// limit. A commit is not awaited on disk, because a later run can repeat what a crash loses.
 // Sequential scans are off, so that every portion is read by its block range or by an index.
-func (j *job) in(ctx context.Context, lockTimeout time.Duration, work func(pgx.Tx) error) error {
+func (j *job) in(ctx context.Context, limit time.Duration, work func(pgx.Tx) error) error {
 	return pgx.BeginTxFunc(ctx, j.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, `SELECT pg_catalog.set_config(name, value, true) FROM (VALUES ('search_path', 'pg_catalog, pg_temp'),
 			('statement_timeout', '0'), ('lock_timeout', $1), ('synchronous_commit', 'off'), ('enable_seqscan', 'off')) AS settings (name, value)`,
-			fmt.Sprint(lockTimeout.Milliseconds()))
+			fmt.Sprint(limit.Milliseconds()))
 		if err != nil {
 			return err
 		}

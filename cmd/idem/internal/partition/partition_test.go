@@ -76,7 +76,7 @@ func config(table string) partition.Config {
 // expire and become new, and a person evicts.
 func TestRecordsArePartitionedWhileEverythingGoesOn(t *testing.T) {
 	t.Parallel()
-	for _, level := range []string{"read committed", "repeatable read", "serializable"} {
+	for _, level := range []string{"read committed", "serializable"} {
 		t.Run(level, func(t *testing.T) {
 			t.Parallel()
 			h := newHouse(t)
@@ -193,7 +193,7 @@ func (h *house) wantParts(n int64) {
 // point and have an older snapshot.
 func TestRecordThatIsDeletedWhileItIsCopiedStaysDeleted(t *testing.T) {
 	t.Parallel()
-	for _, level := range []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable} {
+	for _, level := range []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead} {
 		t.Run(string(level), func(t *testing.T) {
 			t.Parallel()
 			h := newHouse(t)

@@ -28,7 +28,7 @@ func (j *job) swap(ctx context.Context) error {
 			fmt.Sprintf("ALTER INDEX idem.%s RENAME TO %s", pgx.Identifier{name}.Sanitize(), pgx.Identifier{name + "_whole"}.Sanitize()),
 			fmt.Sprintf("ALTER INDEX idem.%s RENAME TO %s", pgx.Identifier{parted}.Sanitize(), pgx.Identifier{name}.Sanitize()))
 	}
-	return j.alone(ctx, "waits for a moment in which no session uses the table", func(tx pgx.Tx) error { return execute(ctx, tx, statements) })
+	return j.locked(ctx, "waits for a moment in which no session uses the table", func(tx pgx.Tx) error { return execute(ctx, tx, statements) })
 }
 
 // indexes maps the name of each index of the old table to the name of the corresponding index of

@@ -5,22 +5,26 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-
-	"github.com/idem-go/idem/internal/db"
 )
 
 // Act is a row of idem.audit: a change that a person made.
 type Act struct {
-	At           time.Time
-	Act, Outcome string
+	At          time.Time `json:"at"`
+	Act         string    `json:"act"`
+	Outcome     string    `json:"outcome"`
+	Role        string    `json:"role"`
+	Person      string    `json:"person,omitempty"`
+	Reason      string    `json:"reason,omitempty"`
+	OperationID string    `json:"operation_id,omitempty"`
+	Step        string    `json:"step,omitempty"`
+	Scope       string    `json:"scope,omitempty"`
+	Key         string    `json:"key,omitempty"` // abridged
+	Side        string    `json:"side,omitempty"`
+	Consumer    string    `json:"consumer,omitempty"`
+	Source      string    `json:"source,omitempty"`
+	MessageID   string    `json:"message_id,omitempty"`
 
-	Role, Person, Reason string
-
-	OperationID, Step string
-	Scope, Key        string // the key is abridged
-	Letter            db.LetterName
-
-	Now time.Time // the clock of the database when the row was read
+	Now time.Time `json:"-"` // the clock of the database when the row was read
 }
 
 // ActFilter selects rows of idem.audit. An empty field selects all.
@@ -35,18 +39,15 @@ type ActFilter struct {
 // Acts returns what people did, the latest first. That is the order of the primary key, so Limit
 // ends the scan early.
 func Acts(ctx context.Context, tx pgx.Tx, f ActFilter) ([]Act, error) {
-	rows, err := tx.Query(ctx, `SELECT at, act, outcome, role, person, reason, coalesce(operation_id::text, ''), step, scope, key, side, consumer, source, message_id, clock_timestamp()
+	rows, _ := tx.Query(ctx, `SELECT at, act, outcome, role, person, reason, coalesce(operation_id::text, ''), step, scope, key, side, consumer, source, message_id, clock_timestamp()
 		FROM idem.audit
 		WHERE ($1 = 0 OR at >= (SELECT clock_timestamp() - make_interval(secs => $1))) AND ($2 = 0 OR at < (SELECT clock_timestamp() - make_interval(secs => $2)))
 		AND ($3 = '' OR act = $3) AND ($4 = '' OR person = $4 OR role = $4) AND ($5 = '' OR operation_id = nullif($5, '')::uuid) AND ($6 = '' OR message_id = $6)
 		ORDER BY at DESC, id DESC LIMIT $7`,
-		f.Since.Seconds(), f.Older.Seconds(), f.Act, f.Person, f.OperationID, f.MessageID, f.Limit)
-	if err != nil {
-		return nil, err
-	}
+		f.Since.Seconds(), f.Older.Seconds(), f.Act, f.Person, f.OperationID, f.MessageID, f.Limit) // CollectRows returns the error
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (a Act, err error) {
 		err = row.Scan(&a.At, &a.Act, &a.Outcome, &a.Role, &a.Person, &a.Reason, &a.OperationID, &a.Step, &a.Scope, &a.Key,
-			&a.Letter.Side, &a.Letter.Consumer, &a.Letter.Source, &a.Letter.ID, &a.Now)
+			&a.Side, &a.Consumer, &a.Source, &a.MessageID, &a.Now)
 		return a, err
 	})
 }

@@ -16,12 +16,13 @@ import (
 // Blocker is the session at the root of a chain of waiting sessions. It blocks other sessions and
 // waits for no lock itself. A field that is hidden from the role is zero.
 type Blocker struct {
-	PID         int32 // 0 for a prepared transaction, which has no session
-	Application string
-	Role        string
-	State       string
-	Since       time.Duration // the age of its transaction
-	QueryStart  *time.Time    // the start of its current or last statement; nil if hidden
+	PID         int32         `json:"pid"` // 0 for a prepared transaction, which has no session
+	Application string        `json:"application_name"`
+	Role        string        `json:"role"`
+	State       string        `json:"state"`
+	Since       time.Duration `json:"-"`           // the age of its transaction
+	Seconds     *float64      `json:"seconds"`     // Since in seconds; nil if hidden
+	QueryStart  *time.Time    `json:"query_start"` // of its current or last statement; nil if hidden
 }
 
 // String describes the session in one line.
@@ -37,7 +38,7 @@ func (b *Blocker) String() string {
 		text += " of the role " + page.Safe(b.Role)
 	}
 	if b.QueryStart == nil {
-		return text + ", of which this role sees no more"
+		return text + " (this role sees no more of it)"
 	}
 	return fmt.Sprintf("%s, %s, in a transaction for %s, last statement at %s", text, b.State, page.Age(b.Since), page.Time(*b.QueryStart))
 }
@@ -47,7 +48,7 @@ func (b *Blocker) Remedy() string {
 	if b.PID == 0 {
 		return "ask its coordinator, then COMMIT PREPARED or ROLLBACK PREPARED"
 	}
-	return fmt.Sprintf("see what process %d does; SELECT pg_terminate_backend(%[1]d) ends it", b.PID)
+	return fmt.Sprintf("find out what process %d does; SELECT pg_terminate_backend(%[1]d) ends it", b.PID)
 }
 
 // addBlockers sets the Blocker of each session that waits for a lock. A session whose wait event
@@ -167,7 +168,10 @@ func describeBlockers(ctx context.Context, tx pgx.Tx, pids []int32) (map[int32]*
 	var seconds float64
 	_, err = pgx.ForEachRow(rows, []any{&b.PID, &b.Application, &b.Role, &b.State, &seconds, &b.QueryStart}, func() error {
 		found := b
-		found.Since = time.Duration(seconds * float64(time.Second))
+		if found.Since = time.Duration(seconds * float64(time.Second)); b.QueryStart != nil {
+			age := seconds
+			found.Seconds = &age
+		}
 		all[b.PID] = &found
 		b.QueryStart = nil
 		return nil

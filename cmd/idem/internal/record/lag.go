@@ -51,12 +51,9 @@ type Relay struct {
 
 // AllRelays returns up to limit relays that own lanes or topics, by name.
 func AllRelays(ctx context.Context, tx pgx.Tx, limit int) ([]Relay, error) {
-	rows, err := tx.Query(ctx, `SELECT name, coalesce(t.topics[:20], '{}'), (SELECT count(DISTINCT r.lane) FROM `+present+` AND r.relay = name)::int4
+	rows, _ := tx.Query(ctx, `SELECT name, coalesce(t.topics[:20], '{}'), (SELECT count(DISTINCT r.lane) FROM `+present+` AND r.relay = name)::int4
 		FROM (SELECT relay AS name FROM idem.relays UNION SELECT relay FROM idem.relay_topics) AS n LEFT JOIN idem.relay_topics t ON t.relay = name
-		ORDER BY name LIMIT $1`, int64(limit))
-	if err != nil {
-		return nil, err
-	}
+		ORDER BY name LIMIT $1`, int64(limit)) // CollectRows returns the error
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (r Relay, err error) {
 		err = row.Scan(&r.Name, &r.Topics, &r.Lanes)
 		r.Present = r.Lanes > 0
@@ -78,12 +75,9 @@ type HeldKey struct {
 // HeldKeys returns up to limit held keys, the key with the oldest message first. It scans the
 // oldest Reach messages that are held.
 func HeldKeys(ctx context.Context, tx pgx.Tx, limit int) ([]HeldKey, error) {
-	rows, err := tx.Query(ctx, `SELECT aggregatetype, aggregateid, coalesce(max(class), ''), count(*), coalesce(max(attempts), 0), min(created_at), min(next_at), clock_timestamp()
+	rows, _ := tx.Query(ctx, `SELECT aggregatetype, aggregateid, coalesce(max(class), ''), count(*), coalesce(max(attempts), 0), min(created_at), min(next_at), clock_timestamp()
 		FROM (SELECT aggregatetype, aggregateid, class, attempts, created_at, next_at FROM idem.outbox WHERE held = true ORDER BY seq LIMIT $1) AS m
-		GROUP BY aggregatetype, aggregateid ORDER BY min(created_at), aggregatetype, aggregateid LIMIT $2`, int64(Reach), int64(limit))
-	if err != nil {
-		return nil, err
-	}
+		GROUP BY aggregatetype, aggregateid ORDER BY min(created_at), aggregatetype, aggregateid LIMIT $2`, int64(Reach), int64(limit)) // CollectRows returns the error
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (h HeldKey, err error) {
 		err = row.Scan(&h.Topic, &h.Key, &h.Class, &h.Messages, &h.Attempts, &h.Since, &h.NextAt, &h.Now)
 		return h, err

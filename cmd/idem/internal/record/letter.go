@@ -15,20 +15,22 @@ import (
 // Letter is a dead letter. Payload and Headers are set only if the caller asked to reveal them.
 type Letter struct {
 	db.LetterName
-	Key, Type     string
-	Class, Reason string
-	Attempts      int
-	SealedBy      string
-	AddedAt       time.Time
-	DiedAt        time.Time
-	RedriveAt     *time.Time // since when it may be retried; nil if it was not redriven
-	PayloadBytes  int64
-	HeaderBytes   int64
+	Key          string     `json:"key"`
+	Type         string     `json:"type"`
+	Class        string     `json:"class"`
+	Reason       string     `json:"reason,omitempty"`
+	Attempts     int        `json:"attempts"`
+	AddedAt      time.Time  `json:"added_at"`
+	DiedAt       time.Time  `json:"died_at"`
+	RedriveAt    *time.Time `json:"redrive_at"` // since when it may be retried; nil if it was not redriven
+	SealedBy     string     `json:"sealed_by,omitempty"`
+	HeaderBytes  int64      `json:"header_bytes"`
+	PayloadBytes int64      `json:"payload_bytes"`
 
-	Payload []byte // nil unless revealed
-	Headers string
+	Payload []byte `json:"-"` // nil unless revealed
+	Headers string `json:"-"`
 
-	Now time.Time // the clock of the database
+	Now time.Time `json:"-"` // the clock of the database
 }
 
 // LetterFilter selects dead letters. An empty field selects all.
@@ -43,17 +45,14 @@ type LetterFilter struct {
 
 // Letters returns dead letters in the order of side, consumer, source and id.
 func Letters(ctx context.Context, tx pgx.Tx, f LetterFilter) ([]Letter, error) {
-	rows, err := tx.Query(ctx, `SELECT side, consumer, source, id, key, type, class, reason, attempts, coalesce(sealed_by, ''), created_at, died_at, redrive_at,
+	rows, _ := tx.Query(ctx, `SELECT side, consumer, source, id, key, type, class, reason, attempts, coalesce(sealed_by, ''), created_at, died_at, redrive_at,
 		coalesce(length(payload), 0)::int8, coalesce(length(headers::text), 0)::int8, CASE WHEN $1 THEN payload END, CASE WHEN $1 THEN headers::text ELSE '' END, clock_timestamp()
 		FROM idem.dead_letters
 		WHERE ($2 = '' OR side = $2) AND ($3 = '' OR consumer = $3) AND ($4 = '' OR source = $4) AND ($5 = '' OR id = $5) AND ($6 = '' OR class = $6)
 		AND ($7 = 0 OR died_at < clock_timestamp() - make_interval(secs => $7)) AND (side, consumer, source, id) > ($8, $9, $10, $11)
 		ORDER BY side, consumer, source, id LIMIT $12`,
 		f.Reveal, f.Only.Side, f.Only.Consumer, f.Only.Source, f.Only.ID, f.Class, f.Older.Seconds(),
-		f.After.Side, f.After.Consumer, f.After.Source, f.After.ID, f.Limit)
-	if err != nil {
-		return nil, err
-	}
+		f.After.Side, f.After.Consumer, f.After.Source, f.After.ID, f.Limit) // CollectRows returns the error
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (l Letter, err error) {
 		var headers *string
 		err = row.Scan(&l.Side, &l.Consumer, &l.Source, &l.ID, &l.Key, &l.Type, &l.Class, &l.Reason, &l.Attempts, &l.SealedBy, &l.AddedAt, &l.DiedAt,

@@ -30,10 +30,7 @@ type Name struct{ Scope, Key string }
 func List(ctx context.Context, tx pgx.Tx, f Filter) ([]Record, error) {
 	where, args := f.where([]any{false})
 	query := fmt.Sprintf("SELECT %s FROM idem.records%s ORDER BY scope, key LIMIT %d", columns, where, f.Limit)
-	rows, err := tx.Query(ctx, query, args...)
-	if err != nil {
-		return nil, err
-	}
+	rows, _ := tx.Query(ctx, query, args...) // CollectRows returns the error
 	return pgx.CollectRows(rows, scan)
 }
 

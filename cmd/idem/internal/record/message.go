@@ -9,17 +9,18 @@ import (
 
 // Message is a row of idem.outbox or idem.delayed, without payload and headers.
 type Message struct {
-	Seq              int64
-	ID               string
-	Topic, Key, Type string
-	AddedAt          time.Time
-	Held             bool
-	Delayed          bool       // not due before NextAt
-	Attempts         *int       // nil for a message that only waits behind a failed one
-	NextAt           *time.Time // the next attempt, or when a delayed message is due
-	Class            string
+	Seq      int64      `json:"seq"`
+	ID       string     `json:"id"`
+	Topic    string     `json:"topic"`
+	Key      string     `json:"key"`
+	Type     string     `json:"type"`
+	AddedAt  time.Time  `json:"added_at"`
+	State    string     `json:"state"`    // waiting, held or delayed
+	Attempts *int       `json:"attempts"` // nil for a message that has not failed
+	NextAt   *time.Time `json:"next_at"`  // the next attempt, or when a delayed message is due
+	Class    string     `json:"class,omitempty"`
 
-	Now time.Time // the clock of the database
+	Now time.Time `json:"-"` // the clock of the database
 }
 
 // MessageFilter selects messages. An empty field selects all.
@@ -37,14 +38,11 @@ type MessageFilter struct {
 func Messages(ctx context.Context, tx pgx.Tx, f MessageFilter) ([]Message, error) {
 	const side = `(SELECT * FROM idem.outbox WHERE held = %HELD AND seq > $1 AND ($2 = '' OR aggregatetype = $2)
 		AND ($3 = 0 OR created_at < clock_timestamp() - make_interval(secs => $3)) AND $4 <> '%OTHER' ORDER BY seq LIMIT $5)`
-	rows, err := tx.Query(ctx, `SELECT seq, id::text, aggregatetype, aggregateid, type, created_at, held, attempts, next_at, coalesce(class, ''), clock_timestamp()
+	rows, _ := tx.Query(ctx, `SELECT seq, id::text, aggregatetype, aggregateid, type, created_at, CASE WHEN held THEN 'held' ELSE 'waiting' END, attempts, next_at, coalesce(class, ''), clock_timestamp()
 		FROM (`+replaced(side, "%HELD", "false", "%OTHER", "held")+" UNION ALL "+replaced(side, "%HELD", "true", "%OTHER", "waiting")+`) AS m
-		ORDER BY seq LIMIT $5`, f.After, f.Topic, f.Older.Seconds(), f.State, f.Limit)
-	if err != nil {
-		return nil, err
-	}
+		ORDER BY seq LIMIT $5`, f.After, f.Topic, f.Older.Seconds(), f.State, f.Limit) // CollectRows returns the error
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (m Message, err error) {
-		err = row.Scan(&m.Seq, &m.ID, &m.Topic, &m.Key, &m.Type, &m.AddedAt, &m.Held, &m.Attempts, &m.NextAt, &m.Class, &m.Now)
+		err = row.Scan(&m.Seq, &m.ID, &m.Topic, &m.Key, &m.Type, &m.AddedAt, &m.State, &m.Attempts, &m.NextAt, &m.Class, &m.Now)
 		return m, err
 	})
 }
@@ -52,14 +50,11 @@ func Messages(ctx context.Context, tx pgx.Tx, f MessageFilter) ([]Message, error
 // DelayedMessages returns messages that are not due yet, in the order in which they become due. It
 // ignores f.After.
 func DelayedMessages(ctx context.Context, tx pgx.Tx, f MessageFilter) ([]Message, error) {
-	rows, err := tx.Query(ctx, `SELECT seq, id::text, aggregatetype, aggregateid, type, created_at, not_before, clock_timestamp() FROM idem.delayed
+	rows, _ := tx.Query(ctx, `SELECT seq, id::text, aggregatetype, aggregateid, type, created_at, not_before, clock_timestamp() FROM idem.delayed
 		WHERE ($1 = '' OR aggregatetype = $1) AND ($2 = 0 OR created_at < clock_timestamp() - make_interval(secs => $2))
-		ORDER BY not_before, seq LIMIT $3`, f.Topic, f.Older.Seconds(), f.Limit)
-	if err != nil {
-		return nil, err
-	}
+		ORDER BY not_before, seq LIMIT $3`, f.Topic, f.Older.Seconds(), f.Limit) // CollectRows returns the error
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (m Message, err error) {
-		m.Delayed = true
+		m.State = "delayed"
 		err = row.Scan(&m.Seq, &m.ID, &m.Topic, &m.Key, &m.Type, &m.AddedAt, &m.NextAt, &m.Now)
 		return m, err
 	})
@@ -93,7 +88,7 @@ type Orphan struct {
 // the oldest messages only. It returns none if no relay has topics of its own. A topic pattern that
 // ends in "*" matches a prefix.
 func Orphans(ctx context.Context, tx pgx.Tx) ([]Orphan, error) {
-	rows, err := tx.Query(ctx, `WITH own AS (SELECT t.relay, unnest(t.topics) AS topic FROM idem.relay_topics t),
+	rows, _ := tx.Query(ctx, `WITH own AS (SELECT t.relay, unnest(t.topics) AS topic FROM idem.relay_topics t),
 		waiting AS (SELECT DISTINCT m.aggregatetype AS topic FROM (
 			(SELECT aggregatetype FROM idem.outbox WHERE held = false ORDER BY seq LIMIT 10000) UNION ALL
 			(SELECT aggregatetype FROM idem.outbox WHERE held = true ORDER BY seq LIMIT 10000) UNION ALL
@@ -101,10 +96,7 @@ func Orphans(ctx context.Context, tx pgx.Tx) ([]Orphan, error) {
 		SELECT w.topic, coalesce(o.relay, '') FROM waiting w
 		LEFT JOIN own o ON CASE WHEN right(o.topic, 1) = '*' THEN starts_with(w.topic, left(o.topic, -1)) ELSE w.topic = o.topic END
 		WHERE EXISTS (SELECT FROM own) AND NOT EXISTS (SELECT FROM `+present+` AND r.relay = coalesce(o.relay, ''))
-		ORDER BY 1 LIMIT 10`)
-	if err != nil {
-		return nil, err
-	}
+		ORDER BY 1 LIMIT 10`) // CollectRows returns the error
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[Orphan])
 }
 

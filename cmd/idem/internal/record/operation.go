@@ -15,33 +15,41 @@ import (
 
 // Operation is a row of idem.operations. Timeline adds its input.
 type Operation struct {
-	ID, Scope, Key, Name string
-	State                string
-	Step                 string // in progress, waited for, or at which the operation parked
-	Undoing, Canceled    bool
-	Kind                 string // the kind of the step at Seq
-	Begun                string // the name of the step at Seq, as stored
-	Epoch, Seq, Attempts int
-	Reason, ReasonText   string // the code and its text; empty unless the operation is parked
-	LastError            *LastError
-	Since, WakeAt        time.Time
-	Attended             bool // a running process executes it
-	CreatedAt            time.Time
-	EndedAt              *time.Time
-	Parent               string // the operation that awaits it; empty if it is no child
-	Input                Value  // set by Timeline
+	ID         string     `json:"operation_id"`
+	Name       string     `json:"name"`
+	Scope      string     `json:"scope"`
+	Key        string     `json:"key"`
+	State      string     `json:"state"`
+	Step       string     `json:"step"` // in progress, waited for, or at which the operation parked
+	Undoing    bool       `json:"undoing"`
+	Canceled   bool       `json:"canceled"`
+	Attempts   int        `json:"attempts"`
+	Since      time.Time  `json:"since"`
+	WakeAt     time.Time  `json:"wake_at"`
+	Attended   bool       `json:"attended"` // a running process executes it
+	CreatedAt  time.Time  `json:"created_at"`
+	EndedAt    *time.Time `json:"ended_at"`
+	Reason     string     `json:"reason,omitempty"` // the code; empty unless the operation is parked
+	ReasonText string     `json:"reason_text,omitempty"`
+	LastError  *LastError `json:"last_error,omitempty"`
+	Parent     string     `json:"parent,omitempty"` // the operation that awaits it; empty if it is no child
 
-	Now time.Time // the clock of the database
+	Epoch int       `json:"-"`
+	Seq   int       `json:"-"`
+	Kind  string    `json:"-"` // the kind of the step at Seq
+	Begun string    `json:"-"` // the name of the step at Seq, as stored
+	Input Value     `json:"-"` // set by Timeline
+	Now   time.Time `json:"-"` // the clock of the database
 }
 
 // LastError is the last error of an operation: of an attempt at a call or an undo, or of a run of
 // its function.
 type LastError struct {
-	Step    string // empty if the function returned the error
-	Attempt int
-	At      time.Time
-	NextAt  *time.Time // the next attempt; nil if there is none
-	Text    string     // "sealed" until Open decrypts it
+	Step    string     `json:"step,omitempty"` // empty if the function returned the error
+	Attempt int        `json:"attempt"`
+	At      time.Time  `json:"at"`
+	NextAt  *time.Time `json:"next_at,omitempty"` // the next attempt; nil if there is none
+	Text    string     `json:"text"`              // "sealed" until Open decrypts it
 	stored  []byte
 }
 
@@ -142,12 +150,9 @@ type OperationFilter struct {
 // ListOperations returns operations, the latest first. No index has this order, so the query reads
 // the whole table.
 func ListOperations(ctx context.Context, tx pgx.Tx, f OperationFilter) ([]Operation, error) {
-	rows, err := tx.Query(ctx, operations+`WHERE ($1 = '' OR (o.created_at, o.id) < (SELECT b.created_at, b.id FROM idem.operations b WHERE b.id = nullif($1, '')::uuid)) AND starts_with(o.scope, $2) AND ($3 = '' OR o.name = $3)
+	rows, _ := tx.Query(ctx, operations+`WHERE ($1 = '' OR (o.created_at, o.id) < (SELECT b.created_at, b.id FROM idem.operations b WHERE b.id = nullif($1, '')::uuid)) AND starts_with(o.scope, $2) AND ($3 = '' OR o.name = $3)
 		AND ($4 = '' OR o.state = $4) AND ($5 = 0 OR o.created_at < clock_timestamp() - make_interval(secs => $5)) AND ($7 = '' OR CASE WHEN o.state = 'parked' THEN o.reason_step ELSE o.step END = $7) ORDER BY o.created_at DESC, o.id DESC LIMIT $6`,
-		f.Before, f.ScopePrefix, f.Name, f.State, f.Older.Seconds(), f.Limit, f.Step)
-	if err != nil {
-		return nil, err
-	}
+		f.Before, f.ScopePrefix, f.Name, f.State, f.Older.Seconds(), f.Limit, f.Step) // CollectRows returns the error
 	return pgx.CollectRows(rows, scanOperation)
 }
 
@@ -157,10 +162,7 @@ const most = 1000
 
 // ParkedOperations returns parked operations, the earliest first. It uses an index.
 func ParkedOperations(ctx context.Context, tx pgx.Tx) ([]Operation, error) {
-	rows, err := tx.Query(ctx, operations+"WHERE o.state = 'parked' ORDER BY o.since LIMIT $1", most)
-	if err != nil {
-		return nil, err
-	}
+	rows, _ := tx.Query(ctx, operations+"WHERE o.state = 'parked' ORDER BY o.since LIMIT $1", most) // CollectRows returns the error
 	return pgx.CollectRows(rows, scanOperation)
 }
 
@@ -187,10 +189,7 @@ func ReadWorkers(ctx context.Context, tx pgx.Tx) (w Workers, err error) {
 // UnattendedOperations returns running operations that have been due for longer than old, and that
 // no running process owns. Either no process runs a Worker, or no Worker has their definition.
 func UnattendedOperations(ctx context.Context, tx pgx.Tx, old time.Duration) ([]Operation, error) {
-	rows, err := tx.Query(ctx, operations+`WHERE o.state = 'running' AND o.wake_at < clock_timestamp() - make_interval(secs => $1)
-		AND (o.owner IS NULL OR o.owner <> ALL (present.instances)) ORDER BY o.wake_at LIMIT $2`, old.Seconds(), most)
-	if err != nil {
-		return nil, err
-	}
+	rows, _ := tx.Query(ctx, operations+`WHERE o.state = 'running' AND o.wake_at < clock_timestamp() - make_interval(secs => $1)
+		AND (o.owner IS NULL OR o.owner <> ALL (present.instances)) ORDER BY o.wake_at LIMIT $2`, old.Seconds(), most) // CollectRows returns the error
 	return pgx.CollectRows(rows, scanOperation)
 }

@@ -16,13 +16,13 @@ func PreviewOfCancel(p *operation.CancelPreview) (sentences []string) {
 		say("No call is in doubt.")
 	}
 	if p.Asks {
-		say("Cancel asks the other side whether the call has happened.")
+		say("Cancel asks the other side whether the call happened.")
 	}
 	if p.Repeats {
 		say("Cancel makes the call again under its key, so that its undo can run. The option without-calling prevents that.")
 	}
 	if p.Parks != "" {
-		say("The operation parks with " + string(p.Parks) + " before anything is undone: a person has to say the outcome of the call, with resolve.")
+		say("The operation parks with " + string(p.Parks) + " before anything is undone: a person must resolve the call.")
 	}
 	if len(p.Undos) > 0 {
 		say("These steps are undone, in this order: " + names(p.Undos) + ".")

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"encoding/json"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -8,20 +9,26 @@ import (
 
 // Record is a row of idem.records. Header and Body are set only if the caller asked to reveal them.
 type Record struct {
-	Scope, Key, ExecutionID, State string
-	Hash                           []byte
-	Status                         *int32
-	SealedBy                       string // key id; empty if the response is not sealed
-	CreatedAt, ExpiresAt           time.Time
-	CompletedAt                    *time.Time
-	HeaderBytes, BodyBytes         int64
-	Header, Body                   []byte
+	Scope       string     `json:"scope"`
+	Key         string     `json:"key"`
+	KeyBytes    int        `json:"key_bytes"`
+	State       string     `json:"state"`
+	Expired     bool       `json:"expired"` // its key counts as new
+	ExecutionID string     `json:"execution_id"`
+	Status      *int32     `json:"status"`
+	CreatedAt   time.Time  `json:"created_at"`
+	CompletedAt *time.Time `json:"completed_at"`
+	ExpiresAt   time.Time  `json:"expires_at"`
+	Hash        string     `json:"hash"`                // hexadecimal
+	SealedBy    string     `json:"sealed_by,omitempty"` // key id; empty if the response is not sealed
+	HeaderBytes int64      `json:"header_bytes"`
+	BodyBytes   int64      `json:"body_bytes"`
 
-	Now time.Time // the clock of the database
+	Header json.RawMessage `json:"header,omitempty"`
+	Body   []byte          `json:"body,omitempty"` // base64
+
+	Now time.Time `json:"-"` // the clock of the database
 }
-
-// Expired reports whether the record has expired, so that its key counts as new.
-func (r *Record) Expired() bool { return !r.ExpiresAt.After(r.Now) }
 
 // States of a record. Expired is not stored: it is derived from the expiry.
 const (
@@ -32,7 +39,7 @@ const (
 	Expired    = "expired"
 )
 
-const columns = `scope, key, execution_id::text, state, hash, status, coalesce(sealed_by, ''), created_at, expires_at, completed_at,
+const columns = `scope, key, execution_id::text, state, encode(hash, 'hex'), status, coalesce(sealed_by, ''), created_at, expires_at, completed_at,
 	coalesce(length(convert_to(header::text, 'UTF8')), 0)::int8, coalesce(length(body), 0)::int8,
 	CASE WHEN $1 THEN convert_to(header::text, 'UTF8') END, CASE WHEN $1 THEN body END, clock_timestamp()`
 
@@ -40,5 +47,6 @@ func scan(row pgx.CollectableRow) (Record, error) {
 	var r Record
 	err := row.Scan(&r.Scope, &r.Key, &r.ExecutionID, &r.State, &r.Hash, &r.Status, &r.SealedBy, &r.CreatedAt, &r.ExpiresAt, &r.CompletedAt,
 		&r.HeaderBytes, &r.BodyBytes, &r.Header, &r.Body, &r.Now)
+	r.KeyBytes, r.Expired = len(r.Key), !r.ExpiresAt.After(r.Now)
 	return r, err
 }

@@ -3,35 +3,41 @@ package record
 import (
 	"context"
 	"time"
+	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem/internal/db"
+	"github.com/idem-go/idem/operation"
 )
 
 // Value is an input, or the stored value of a step or a signal.
 type Value struct {
-	Bytes    int64  // the stored size
-	SealedBy string // key id; "" if it is not sealed
-	Stored   []byte // nil unless revealed
+	Bytes    int64   `json:"bytes"`               // the stored size
+	SealedBy string  `json:"sealed_by,omitempty"` // key id; "" if it is not sealed
+	Stored   []byte  `json:"value,omitempty"`     // base64; nil unless revealed
+	Text     *string `json:"value_text,omitempty"`
 }
 
 // Step is a recorded step.
 type Step struct {
-	Seq                 int
-	Kind, Name, Outcome string
-	RecordedAt          time.Time
-	DueAt               *time.Time
-	Undos               int // the number of undos of the step
-	Value               Value
+	Seq        int        `json:"seq"`
+	Kind       string     `json:"kind"`
+	Name       string     `json:"name"`
+	Outcome    string     `json:"outcome"`
+	RecordedAt time.Time  `json:"recorded_at"`
+	DueAt      *time.Time `json:"due_at,omitempty"`
+	Undos      int        `json:"-"` // the number of undos of the step
+	Value      Value      `json:"value"`
+	Child      string     `json:"child,omitempty"` // the operation that the step began; empty if there is none
 }
 
 // Sent is a signal to an operation.
 type Sent struct {
-	Name   string
-	SentAt time.Time
-	Taken  bool
-	Value  Value
+	Name   string    `json:"name"`
+	SentAt time.Time `json:"sent_at"`
+	Taken  bool      `json:"taken"`
+	Value  Value     `json:"value"`
 }
 
 // value is the column list for a Value. A sealed value begins with a header of 14 bytes, followed
@@ -57,6 +63,9 @@ func Timeline(ctx context.Context, tx pgx.Tx, o *Operation, reveal bool) (steps 
 		err = row.Scan(append([]any{&s.Seq, &s.Kind, &s.Name, &s.Outcome, &s.RecordedAt, &s.DueAt, &s.Undos}, s.Value.into()...)...)
 		if s.Kind == string(db.CallStep) { // for a call, due_at is when the call began
 			s.DueAt = nil
+		}
+		if s.Kind == string(db.ChildStep) {
+			s.Child = operation.ChildID(o.ID, s.Name)
 		}
 		return s, err
 	})
@@ -88,13 +97,22 @@ func (s *sealer) ScanBytes(beginning []byte) error {
 }
 
 // Open decrypts the value. It fails if s does not have the key, or if bound is not the context in
-// which the value was sealed. It does nothing if the value is not sealed.
+// which the value was sealed. It sets Text if the value is UTF-8.
 func (v *Value) Open(s db.Sealer, bound []byte) (err error) {
-	if v.SealedBy == "" {
+	if v.SealedBy != "" {
+		v.Stored, err = db.OpenValue(s, v.Stored, bound)
+	}
+	v.Text = textOf(v.Stored)
+	return err
+}
+
+// textOf returns contents as text, or nil if there are none or they are not UTF-8.
+func textOf(contents []byte) *string {
+	if contents == nil || !utf8.Valid(contents) {
 		return nil
 	}
-	v.Stored, err = db.OpenValue(s, v.Stored, bound)
-	return err
+	text := string(contents)
+	return &text
 }
 
 // Doubt is a call, or the call of an undo, that has begun and has no recorded outcome.

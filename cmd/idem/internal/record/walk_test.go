@@ -7,40 +7,8 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// A walk reads every block exactly once, whatever the size of its portions.
-func TestWalkFindsWhatWasLeftBehindAnywhere(t *testing.T) {
-	t.Parallel()
-	pool := pgtest.New(t)
-	_, err := pool.Exec(t.Context(), `INSERT INTO idem.records (scope, key, hash, execution_id, created_at, expires_at, state)
-		SELECT 'walked', n::text, '', gen_random_uuid(), now(), now() + '1 h', CASE WHEN n % 7 = 1 THEN 'processing' ELSE 'completed' END
-		FROM generate_series(1, 700) n`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, portion := range []int64{1, 2, 3, 4096} {
-		found, last := map[string]int{}, int64(-1)
-		err := walk(t.Context(), pool, time.Minute, portion, leftBehind(func(r Record) { found[r.Key]++ }), func(done, blocks int64) {
-			if done <= last || done >= blocks || blocks < 5 {
-				t.Errorf("progress %d of %d after %d", done, blocks, last)
-			}
-			last = done
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for key, times := range found {
-			if times != 1 {
-				t.Errorf("portions of %d: %s is found %d times", portion, key, times)
-			}
-		}
-		if len(found) != 100 {
-			t.Errorf("portions of %d: found %d of 100", portion, len(found))
-		}
-	}
-}
-
 // A walk reads all partitions, although they differ in size.
-func TestWalkFindsWhatWasLeftBehindInAnyPartition(t *testing.T) {
+func TestWalk_ReadsEachBlockOnce(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)
 	for _, sql := range []string{
@@ -76,7 +44,7 @@ func TestWalkFindsWhatWasLeftBehindInAnyPartition(t *testing.T) {
 	}
 }
 
-func TestPrefixOfAScopeIsARangeOfTheIndex(t *testing.T) {
+func TestAfterAll(t *testing.T) {
 	t.Parallel()
 	for prefix, want := range map[string]string{
 		"tenant-1/": "tenant-10", "a": "b", "é": "ê", "\ud7ff": "\ue000", "a\U0010ffff": "b", "\U0010ffff": "",

@@ -1,4 +1,4 @@
-// Serves orders behind express-idempotency, for idem conform. docs/conform.md has what it found.
+// Serves orders behind express-idempotency, for idem-conform. docs/conform.md has what it found.
 //
 //	npm install --no-save express@5 express-idempotency@1.0.6 && node server.js
 const express = require('express')

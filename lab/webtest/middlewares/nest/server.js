@@ -1,4 +1,4 @@
-// Serves orders behind @node-idempotency/nestjs, for idem conform. docs/conform.md has what it found. JavaScript has no decorators: they are applied by hand.
+// Serves orders behind @node-idempotency/nestjs, for idem-conform. docs/conform.md has what it found. JavaScript has no decorators: they are applied by hand.
 //
 //	npm install --no-save @nestjs/{core,common,platform-express}@10 reflect-metadata@0.1 rxjs@7 @node-idempotency/nestjs@1.0.4 && node server.js
 require('reflect-metadata')

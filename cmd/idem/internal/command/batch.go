@@ -1,0 +1,135 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/idem-go/idem/cmd/idem/internal/page"
+	"github.com/idem-go/idem/cmd/idem/internal/record"
+	"github.com/idem-go/idem/internal/txn"
+)
+
+// changeTimeout limits the time for the change of one object.
+const changeTimeout = 10 * time.Second
+
+// batch has the flags of a command that changes one object by its id, or with --all each object
+// that the filters select.
+type batch struct {
+	ID     string `arg:"" optional:"" help:"Id, as the list prints it."`
+	All    bool   `help:"All that the filters select, up to --limit, in place of an id."`
+	Limit  int    `default:"1000" help:"With --all, the maximum number, up to 10000. Default: ${default}."`
+	DryRun bool   `help:"Say what would be done, and do nothing."`
+	accountable
+}
+
+// check fails if the flags contradict each other. --all needs a filter, so that nobody changes
+// everything by accident.
+func (b *batch) check(filtered bool, filters string) error {
+	switch {
+	case (b.ID == "") != b.All:
+		return usage("give either an id or --all")
+	case b.All && !filtered:
+		return usage("--all needs a filter: %s", filters)
+	}
+	return checkLimit(b.Limit)
+}
+
+// changing says how objects are changed, and how the change is described.
+type changing[T any] struct {
+	kind       string // of the objects, in the plural
+	will, done string // verbs, such as "cancels" and "canceled"
+	name       func(*T) string
+	table      *table[T]
+	preview    []string // sentences about what will happen
+	do         func(context.Context, *T) error
+}
+
+// skippedError means that an object has changed since it was read, so that it was not changed.
+type skippedError struct{ error }
+
+// change asks for confirmation, and then changes each object until a change fails. It skips objects
+// that have changed since they were read, and fails if it skipped all of them.
+func change[T any](s *session, b *batch, found []T, c *changing[T]) error {
+	described := fmt.Sprintf("%d %s", len(found), c.kind)
+	if len(found) == 1 {
+		described = c.name(&found[0])
+	}
+	document := map[string]any{"done": !b.DryRun, strings.ReplaceAll(c.kind, " ", "_"): found}
+	if len(c.preview) > 0 {
+		document["preview"] = c.preview
+	}
+	if b.DryRun {
+		return s.show(document, func(p *page.Page) {
+			p.Printf("this %s %s\n\n", c.will, described)
+			c.table.print(p, found)
+			for _, sentence := range c.preview {
+				p.Printf("%s\n", sentence)
+			}
+		})
+	}
+	s.preview(b.consent, c.preview)
+	if err := b.ask(s, c.will+" "+described); err != nil {
+		return err
+	}
+	ctx := b.withReason(s)
+	changed := []T{}
+	var skipped skippedError
+	for i := range found {
+		err := changeOne(ctx, &found[i], c)
+		if err != nil && !errors.As(err, &skipped) {
+			s.progress("")
+			if len(changed) > 0 {
+				err = fmt.Errorf("%w; before that, %d of %d were %s", err, len(changed), len(found), c.done)
+			}
+			return err
+		}
+		if err == nil {
+			changed = append(changed, found[i])
+		}
+		s.progress("%d of %d", i+1, len(found))
+	}
+	s.progress("")
+	if len(changed) == 0 {
+		return skipped.error
+	}
+	document[strings.ReplaceAll(c.kind, " ", "_")] = changed
+	return s.show(document, func(p *page.Page) {
+		if len(found) > 1 {
+			described = fmt.Sprintf("%d of %d %s", len(changed), len(found), c.kind)
+		}
+		p.Printf("%s %s\n", c.done, described)
+	})
+}
+
+// changeOne changes an object with a timeout. It fails if ctx is done, so that an interrupt stops
+// between two objects.
+func changeOne[T any](ctx context.Context, object *T, c *changing[T]) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	bounded, cancel := context.WithTimeout(ctx, changeTimeout)
+	defer cancel()
+	err := c.do(bounded, object)
+	if errors.As(err, new(*txn.UnknownError)) || errors.Is(err, record.ErrUnknown) {
+		return fmt.Errorf("%w: look whether it %s %s", record.ErrUnknown, c.will, c.name(object))
+	}
+	return err
+}
+
+// preview prints what a change will do. If there will be a question, it writes to standard error,
+// above the question. Otherwise it writes to standard output, above the result. With --json the
+// document has the preview instead.
+func (s *session) preview(agreed consent, sentences []string) {
+	p := s.page
+	if !agreed.Yes && s.InIsTerminal {
+		p = page.New(s.Stderr, false)
+	} else if s.globals.JSON {
+		return
+	}
+	for _, sentence := range sentences {
+		p.Printf("%s\n", page.Wrap(sentence, "", 100))
+	}
+}
