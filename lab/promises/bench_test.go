@@ -3,19 +3,18 @@ package promises_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/lab/pgtest"
+	"github.com/idem-go/idem/seal"
 )
 
 // bench is the work that the benchmark measures: one insert, and a response of 200 bytes.
@@ -50,124 +49,139 @@ func (bm *bench) do(ctx context.Context, key string) error {
 	return err
 }
 
-func (bm *bench) plain(ctx context.Context) error { return plain(ctx, bm.pool, bm.business) }
-
 func (bm *bench) first(ctx context.Context) error {
 	return bm.do(ctx, fmt.Sprint("key-of-some-length-", bm.n.Add(1)))
 }
 
-func (bm *bench) replay(ctx context.Context) error { return bm.do(ctx, "replayed") }
-
-func (bm *bench) selects(ctx context.Context) error {
-	var body []byte
-	return bm.pool.QueryRow(ctx, "select body from idem.records where scope = $1 and key = $2", scope, "replayed").Scan(&body)
-}
-
-// measured is the cost of one way to do the work.
-type measured struct {
-	latencies []time.Duration
-	allocs    uint64
-	elapsed   time.Duration
-}
-
-func (m *measured) p50() float64 {
-	slices.Sort(m.latencies)
-	return float64(m.latencies[len(m.latencies)/2])
-}
-
-func (m *measured) throughput() float64 { return float64(len(m.latencies)) / m.elapsed.Seconds() }
-
-func (m *measured) allocsPerOp() float64 { return float64(m.allocs) / float64(len(m.latencies)) }
-
-// run does the work n times in each of several clients.
-func (m *measured) run(b *testing.B, clients, n int, work func(context.Context) error) {
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	all := make([][]time.Duration, clients)
-	start := time.Now()
-	var group sync.WaitGroup
-	for c := range clients {
-		group.Go(func() {
-			for range n {
-				begin := time.Now()
-				if err := work(context.Background()); err != nil {
-					b.Error(err)
-					return
+// BenchmarkRecord measures the disk space of a record with a response of 200 bytes after a vacuum,
+// for docs/operate.md.
+func BenchmarkRecord(b *testing.B) {
+	ctx := context.Background()
+	bm := newBench(b, pgtest.DSN(b))
+	const records, clients = 20_000, 8
+	for b.Loop() {
+		var group sync.WaitGroup
+		for range clients {
+			group.Go(func() {
+				for range records / clients {
+					if err := bm.first(ctx); err != nil {
+						b.Error(err)
+						return
+					}
 				}
-				all[c] = append(all[c], time.Since(begin))
+			})
+		}
+		group.Wait()
+	}
+	if _, err := bm.pool.Exec(ctx, "vacuum idem.records"); err != nil {
+		b.Fatal(err)
+	}
+	var heap, index float64
+	err := bm.pool.QueryRow(ctx, `select pg_table_size('idem.records')::float8 / n, pg_indexes_size('idem.records')::float8 / n
+		from (select count(*) as n from idem.records) _`).Scan(&heap, &index)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportMetric(heap, "heap-B/record")
+	b.ReportMetric(index, "index-B/record")
+	b.ReportMetric(0, "ns/op")
+}
+
+// BenchmarkWaiter measures the memory of a duplicate that waits in the process, for
+// docs/operate.md.
+func BenchmarkWaiter(b *testing.B) {
+	const waiters = 10_000
+	ctx := context.Background()
+	bm := newBench(b, pgtest.DSN(b))
+	for b.Loop() {
+		key := fmt.Sprint("hot-", bm.n.Add(1))
+		begun, gate := make(chan struct{}), make(chan struct{})
+		w := &waits{limit: waiters, all: make(chan struct{})}
+		var group sync.WaitGroup
+		call := func() {
+			_, err := idemDo(ctx, bm.pool, scope, key, hashA, func(tx pgx.Tx) (idem.Response, error) {
+				close(begun)
+				<-gate
+				return bm.business(tx)
+			}, idem.WithWait(limit), idem.WithObserver(w))
+			if err != nil {
+				b.Error(err)
+			}
+		}
+		group.Go(call)
+		<-begun
+		before := memory()
+		for range waiters {
+			group.Go(call)
+		}
+		<-w.all
+		b.ReportMetric(float64(memory()-before)/waiters, "B/waiter")
+		close(gate)
+		group.Wait()
+	}
+	b.ReportMetric(0, "ns/op")
+}
+
+// memory returns the bytes of objects and stacks in use.
+func memory() uint64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc + m.StackInuse
+}
+
+// waits is an observer that signals when a number of calls wait.
+type waits struct {
+	n     atomic.Int64
+	limit int64
+	all   chan struct{}
+}
+
+func (w *waits) TraceStart(ctx context.Context, _ idem.TraceStartData) context.Context { return ctx }
+
+func (w *waits) TraceEvent(_ context.Context, data idem.TraceEventData) {
+	if data.Event == idem.EventWaiting && w.n.Add(1) == w.limit {
+		close(w.all)
+	}
+}
+
+func (w *waits) TraceEnd(context.Context, idem.TraceEndData) {}
+
+// BenchmarkSealing measures what a Sealer adds to a call in the process, without the database. A
+// first run seals the response, and a replay opens it. There is no header, because encoding and
+// decoding one costs the same without a Sealer.
+func BenchmarkSealing(b *testing.B) {
+	s := seal.New(keysOf("a"))
+	key := db.NewKey(scope, "7f3c9a52-0d1e-4f0b-9a52-7f3c9a520d1e", hashA, "11111111-2222-4333-8444-555555555555", idem.DefaultTTL)
+	for _, size := range []int{200, 1 << 10, 64 << 10} {
+		complete := func() *db.Complete {
+			return &db.Complete{Key: &key, State: db.Completed, Status: 201, Body: make([]byte, size)}
+		}
+		c := complete()
+		b.Run(fmt.Sprintf("first/%d", size), func(b *testing.B) {
+			b.ReportAllocs()
+			plain := *c
+			for b.Loop() {
+				sealed := plain
+				if err := sealed.Seal(s); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		if err := c.Seal(s); err != nil {
+			b.Fatal(err)
+		}
+		loaded := db.Record{
+			ExecutionID: key.ExecutionID, State: c.State, Status: c.Status, Body: c.Body, SealedBy: c.SealedBy, Closed: true,
+		}
+		b.Run(fmt.Sprintf("replay/%d", size), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				opened := loaded
+				if err := opened.Open(&key, s); err != nil {
+					b.Fatal(err)
+				}
 			}
 		})
 	}
-	group.Wait()
-	m.elapsed += time.Since(start)
-	runtime.ReadMemStats(&after)
-	m.allocs += after.Mallocs - before.Mallocs
-	m.latencies = append(m.latencies, slices.Concat(all...)...)
-}
-
-// BenchmarkRatios compares idem with its lower bound in the same run. Rounds of the two alternate,
-// so a machine that becomes slower affects both. It reports ratios and logs the numbers of each
-// run.
-func BenchmarkRatios(b *testing.B) {
-	for _, network := range []struct {
-		name  string
-		delay time.Duration // each way
-	}{{"loopback", 0}, {"rtt1ms", 500 * time.Microsecond}} {
-		for _, clients := range []int{1, 8} {
-			b.Run(fmt.Sprintf("%s/clients=%d", network.name, clients), func(b *testing.B) {
-				dsn := pgtest.DSN(b)
-				if network.delay > 0 {
-					proxy := pgtest.Proxy(b, dsn)
-					proxy.SetLatency(network.delay)
-					dsn = proxy.DSN()
-				}
-				ratios(b, newBench(b, dsn), clients, network.delay == 0)
-			})
-		}
-	}
-}
-
-// ratios only counts allocations if no proxy in the same process allocates too.
-func ratios(b *testing.B, bm *bench, clients int, countAllocs bool) {
-	works := []struct {
-		name string
-		do   func(context.Context) error
-	}{{"plain", bm.plain}, {"first", bm.first}, {"select", bm.selects}, {"replay", bm.replay}}
-	results := make([]measured, len(works))
-	const rounds, perRound = 20, 400
-	b.ResetTimer()
-	for b.Loop() {
-		for range rounds {
-			for i, work := range works {
-				results[i].run(b, clients, perRound/clients/4, work.do)
-			}
-		}
-	}
-	for i, work := range works {
-		r := &results[i]
-		fmt.Fprintf(os.Stderr, "  %-7s p50 %8.0f µs  %8.0f /s\n", work.name, r.p50()/1e3, r.throughput())
-	}
-	plain, first, selects, replay := &results[0], &results[1], &results[2], &results[3]
-	b.ReportMetric(first.p50()/plain.p50(), "first/plain-p50")
-	b.ReportMetric(first.throughput()/plain.throughput(), "first/plain-throughput")
-	b.ReportMetric(replay.p50()/selects.p50(), "replay/select-p50")
-	if countAllocs {
-		b.ReportMetric(first.allocsPerOp()-plain.allocsPerOp(), "first-plain-allocs")
-		b.ReportMetric(replay.allocsPerOp(), "replay-allocs")
-	}
-	b.ReportMetric(0, "ns/op")
-}
-
-// BenchmarkHotKey measures replays of one key by many concurrent callers, which share one read.
-func BenchmarkHotKey(b *testing.B) {
-	bm := newBench(b, pgtest.DSN(b))
-	var hot, floor measured
-	b.ResetTimer()
-	for b.Loop() {
-		floor.run(b, 100, 20, bm.selects)
-		hot.run(b, 100, 20, bm.replay)
-	}
-	b.ReportMetric(hot.throughput()/floor.throughput(), "replay/select-throughput")
-	b.ReportMetric(hot.allocsPerOp(), "replay-allocs")
-	b.ReportMetric(0, "ns/op")
 }

@@ -1,0 +1,543 @@
+package promises_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/lab/pgtest"
+)
+
+func TestFirstCallExecutesAndRetryReplaysTheSameBytes(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	l := newLedger(t)
+	first, err := idemDo(ctx, l.pool, scope, "k1", hashA, l.charge("k1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first.Replayed || first.Rejected || first.Status != 201 {
+		t.Errorf("first = %+v", first)
+	}
+	second, err := idemDo(ctx, l.pool, scope, "k1", hashA, l.charge("k1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := first
+	want.Replayed = true
+	if diff := cmp.Diff(want, second); diff != "" {
+		t.Errorf("replay differs (-first +replay):\n%s", diff)
+	}
+	if l.runs.Load() != 1 {
+		t.Errorf("fn ran %d times", l.runs.Load())
+	}
+	l.wantOnce("k1")
+}
+
+func TestErrorOfFnRollsBackAndFreesTheKeyAtOnce(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	l := newLedger(t)
+	_, err := idemDo(ctx, l.pool, scope, "k", hashA, func(tx pgx.Tx) (idem.Response, error) {
+		if _, err := l.charge("k")(tx); err != nil {
+			t.Error(err)
+		}
+		return idem.Response{}, errBusiness
+	})
+	if err != errBusiness {
+		t.Errorf("err = %v, want fn's own, untouched", err)
+	}
+	l.wantNone("k")
+	if _, err := idemDo(ctx, l.pool, scope, "k", hashB, l.charge("k"), idem.WithWait(0)); err != nil {
+		t.Errorf("the key is not free: %v", err)
+	}
+	l.wantOnce("k")
+}
+
+func TestDo_AnotherHashIsAMismatchThatRevealsNothing(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	l := newLedger(t)
+	stored := idem.Response{Status: 987654321, Header: header{"X-Secret": {"token"}}, Body: []byte("confidential")}
+	first, err := idemDo(ctx, l.pool, scope, "a key of some length", hashA, answer(stored))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := idemDo(ctx, l.pool, scope, "a key of some length", hashB, neverCalled(t))
+	var mismatch *idem.MismatchError
+	if !errors.As(err, &mismatch) || !errors.Is(err, idem.ErrMismatch) || idem.Retryable(err) || !mismatch.CreatedAt.Equal(first.CreatedAt) {
+		t.Fatalf("err = %v", err)
+	}
+	if diff := cmp.Diff(idem.Result{}, got); diff != "" {
+		t.Errorf("the result is not empty:\n%s", diff)
+	}
+	for _, text := range []string{fmt.Sprintf("%+v", err), fmt.Sprintf("%#v", mismatch)} {
+		for _, secret := range []string{"987654321", "X-Secret", "token", "confidential", first.ExecutionID} {
+			if strings.Contains(text, secret) {
+				t.Errorf("%s reveals %q", text, secret)
+			}
+		}
+	}
+}
+
+// The writes of a fn that rejects are undone, also those of its joined calls and a failed statement.
+func TestReject_UndoesTheWritesAndIsFinal(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	declined := idem.Response{Status: 402, Body: []byte(`{"error":"declined"}`)}
+	for name, outer := range outers {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLedger(t)
+			first, err := outer(ctx, l, "k", oneRun(t, func(tx pgx.Tx) (idem.Response, error) {
+				_, err := l.charge("k")(tx)
+				_, inner := idem.DoTx(ctx, tx, scope, "inner", hashA, l.charge("inner"))
+				_, failed := tx.Exec(ctx, "insert into ledger (key) values (null)")
+				if err != nil || inner != nil || failed == nil {
+					t.Error(err, inner, failed)
+				}
+				return idem.Response{}, fmt.Errorf("because of %v: %w", failed, idem.Reject(declined))
+			}))
+			if err != nil || !first.Rejected || first.Replayed {
+				t.Fatalf("%+v, %v", first, err)
+			}
+			if diff := cmp.Diff(declined, first.Response); diff != "" {
+				t.Error(diff)
+			}
+			second, err := idemDo(ctx, l.pool, scope, "k", hashA, l.charge("k"))
+			first.Replayed = true
+			if diff := cmp.Diff(first, second); err != nil || diff != "" {
+				t.Error(err, diff)
+			}
+			if l.entries("k") != 0 || l.records("k") != 1 {
+				t.Errorf("%d effects, %d records", l.entries("k"), l.records("k"))
+			}
+			l.wantFree("inner")
+		})
+	}
+}
+
+func TestExecutionID_IsTheSameInFnResultAndRecord(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	l := newLedger(t)
+	seen := map[string]bool{}
+	for name, outer := range outers {
+		for how, end := range map[string]error{"": nil, " rejected": idem.Reject(ok)} {
+			key := name + how
+			var ids []string
+			note := func(tx pgx.Tx) {
+				id, _ := idem.ExecutionID(tx)
+				ids = append(ids, id)
+			}
+			res, err := outer(ctx, l, key, func(tx pgx.Tx) (idem.Response, error) {
+				note(tx)
+				err := pgx.BeginFunc(ctx, tx, func(sp pgx.Tx) error { note(sp); return nil })
+				return ok, errors.Join(err, end)
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			replay, err := idemDo(ctx, l.pool, scope, key, hashA, l.charge(key))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var recorded string
+			if err := l.pool.QueryRow(ctx, "select execution_id::text from idem.records where key = $1", key).Scan(&recorded); err != nil {
+				t.Fatal(err)
+			}
+			for _, id := range append(ids, res.ExecutionID, replay.ExecutionID) {
+				if id != recorded {
+					t.Errorf("%s: execution ids %q, %q, %q differ from the recorded %q", key, ids, res.ExecutionID, replay.ExecutionID, recorded)
+				}
+			}
+			if seen[recorded] {
+				t.Error("two executions have one id")
+			}
+			seen[recorded] = true
+		}
+	}
+	for _, tx := range []pgx.Tx{nil, l.begin(ctx)} {
+		if id, ok := idem.ExecutionID(tx); ok || id != "" {
+			t.Errorf("a transaction without an execution has the id %q", id)
+		}
+	}
+}
+
+var isoLevels = []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable}
+
+// locks are the advisory locks that a claim can take. The guarantee does not depend on them.
+var locks = map[string][]idem.Option{
+	"sound lock":     nil,
+	"no lock":        {withLock(func(string, string) *int64 { return nil })},
+	"colliding lock": {withLock(func(string, string) *int64 { return new(int64) })},
+}
+
+// The guarantee rests on the primary key and on atomicity. It holds at every isolation level, and
+// whether each key has its lock, no key has one, or all keys share one.
+func TestDo_ExecutesOnceAtEveryIsolationLevelWithAnyLock(t *testing.T) {
+	t.Parallel()
+	for lock, level := range map[string]pgx.TxIsoLevel{
+		"sound lock": pgx.Serializable, "no lock": pgx.ReadCommitted, "colliding lock": pgx.RepeatableRead,
+	} {
+		t.Run(fmt.Sprint(lock, "/", level), func(t *testing.T) {
+			t.Parallel()
+			ctx := context.Background()
+			dsn := pgtest.DSN(t)
+			// idem treats each pool as a process, so only the database can serialize their
+			// calls.
+			var pools []*pgxpool.Pool
+			for range 8 {
+				pools = append(pools, pgtest.Open(t, dsn, maxConns(2)))
+			}
+			l := ledgerOn(t, pools[0])
+			for round := range 10 {
+				key := fmt.Sprint("k", round)
+				var calls sync.WaitGroup
+				var executed atomic.Int64
+				for _, pool := range pools {
+					calls.Go(func() {
+						options := append([]idem.Option{idem.WithWait(limit), idem.WithRetries(100),
+							idem.WithTxOptions(pgx.TxOptions{IsoLevel: level})}, locks[lock]...)
+						res, err := idemDo(ctx, pool, scope, key, hashA, l.charge(key), options...)
+						if err != nil {
+							t.Error(err)
+						}
+						if !res.Replayed {
+							executed.Add(1)
+						}
+					})
+				}
+				calls.Wait()
+				if executed.Load() != 1 {
+					t.Errorf("%s: %d calls executed", key, executed.Load())
+				}
+				l.wantOnce(key)
+			}
+		})
+	}
+}
+
+// Without the advisory lock, the loser of the race waits inside its INSERT. Then it replays
+// the winner's response, or executes itself if the winner has failed.
+func TestDo_LoserOfTheInsertRaceSeesTheOutcomeOfTheWinner(t *testing.T) {
+	t.Parallel()
+	for _, level := range isoLevels {
+		t.Run(string(level), func(t *testing.T) {
+			t.Parallel()
+			dsn := pgtest.DSN(t)
+			l := ledgerOn(t, pgtest.Open(t, dsn))
+			other := pgtest.Open(t, dsn)
+			options := append([]idem.Option{idem.WithTxOptions(pgx.TxOptions{IsoLevel: level}), idem.WithWait(limit)}, locks["no lock"]...)
+			for key, end := range map[string]error{"succeeds": nil, "fails": errBusiness} {
+				first := l.hold(t, key, hashA, end, options...)
+				done := make(chan idem.Result, 1)
+				go func() {
+					res, err := idemDo(context.Background(), other, scope, key, hashA, l.charge(key), options...)
+					if err != nil {
+						t.Error(err)
+					}
+					done <- res
+				}()
+				awaitBlocked(t, l.pool, 1)
+				first.release()
+				first.wait(t)
+				if second := await(t, "the loser", done); second.Replayed != (end == nil) {
+					t.Errorf("the winner %s: %+v", key, second)
+				}
+				l.wantOnce(key)
+			}
+		})
+	}
+}
+
+func TestSerializationFailureRunsTheWholeTransactionAgain(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	l := newLedger(t)
+	// Write skew: each run reads what the other writes. The barrier makes the first runs overlap.
+	var barrier sync.WaitGroup
+	barrier.Add(2)
+	var first [2]sync.Once
+	var calls sync.WaitGroup
+	w := newWatch()
+	for i, key := range []string{"a", "b"} {
+		calls.Go(func() {
+			_, err := idemDo(ctx, l.pool, scope, key, hashA, func(tx pgx.Tx) (idem.Response, error) {
+				var n int
+				if err := tx.QueryRow(ctx, "select count(*) from ledger").Scan(&n); err != nil {
+					return idem.Response{}, err
+				}
+				first[i].Do(func() { barrier.Done(); barrier.Wait() })
+				return l.charge(key)(tx)
+			}, idem.WithTxOptions(pgx.TxOptions{IsoLevel: pgx.Serializable}), idem.WithObserver(w))
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	calls.Wait()
+	if w.count("retried") == 0 {
+		t.Error("nothing was run again: the test does not provoke a failure")
+	}
+	l.wantOnce("a")
+	l.wantOnce("b")
+}
+
+func TestDo_RerunsAreBoundedAndEndInTheServersError(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	l := newLedger(t)
+	for want, options := range map[int64][]idem.Option{4: nil, 1: {idem.WithRetries(0)}, 2: {idem.WithRetries(7), idem.WithRetries(1)}} {
+		key := fmt.Sprint("k", want)
+		l.runs.Store(0)
+		_, err := idemDo(ctx, l.pool, scope, key, hashA, func(tx pgx.Tx) (idem.Response, error) {
+			if _, err := l.charge(key)(tx); err != nil {
+				return idem.Response{}, err
+			}
+			_, err := tx.Exec(ctx, `do $$ begin raise exception 'conflict' using errcode = '40001'; end $$`)
+			return idem.Response{}, err
+		}, options...)
+		var pgErr *pgconn.PgError
+		if !errors.As(err, &pgErr) || pgErr.Code != "40001" || !idem.Retryable(err) {
+			t.Errorf("err = %v", err)
+		}
+		if n := l.runs.Load(); n != want {
+			t.Errorf("fn ran %d times, want %d", n, want)
+		}
+		l.wantNone(key)
+	}
+}
+
+func TestDo_RerunKeepsItsExecutionID(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	var ids []string
+	res, err := idemDo(context.Background(), l.pool, scope, "k", hashA, func(tx pgx.Tx) (idem.Response, error) {
+		id, _ := idem.ExecutionID(tx)
+		if ids = append(ids, id); len(ids) < 3 {
+			return idem.Response{}, serializationFailure
+		}
+		return l.charge("k")(tx)
+	})
+	if err != nil || len(ids) != 3 || ids[0] != res.ExecutionID || ids[1] != res.ExecutionID || ids[2] != res.ExecutionID {
+		t.Errorf("ids %v, result has %s; %v", ids, res.ExecutionID, err)
+	}
+	l.wantOnce("k")
+}
+
+// A call takes its snapshot in its claim and no earlier. At every isolation level it sees a commit
+// that happened just before.
+func TestReplayReadsACommitMadeJustBefore(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	for _, level := range isoLevels {
+		l := newLedger(t)
+		first, err := idemDo(ctx, l.pool, scope, "k", hashA, l.charge("k"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		second, err := idemDo(ctx, l.pool, scope, "k", hashA, l.charge("k"), idem.WithTxOptions(pgx.TxOptions{IsoLevel: level}))
+		if err != nil || !second.Replayed || second.ExecutionID != first.ExecutionID {
+			t.Errorf("%s: %+v, %v", level, second, err)
+		}
+	}
+}
+
+func TestDo_SmallPoolNeverDeadlocks(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*limit)
+	defer cancel()
+	l := newLedger(t, maxConns(1))
+	var calls sync.WaitGroup
+	for i := range 100 {
+		key := fmt.Sprint("k", i%10)
+		calls.Go(func() {
+			if _, err := idemDo(ctx, l.pool, scope, key, hashA, l.charge(key), idem.WithWait(limit), patient); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	calls.Wait()
+	for i := range 10 {
+		l.wantOnce(fmt.Sprint("k", i))
+	}
+}
+
+func TestDo_NestedOnAnExhaustedPoolIsAnErrorNotADeadlock(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	l := newLedger(t, maxConns(1))
+	_, err := idemDo(ctx, l.pool, scope, "outer", hashA, func(tx pgx.Tx) (idem.Response, error) {
+		_, err := idemDo(ctx, l.pool, scope, "inner", hashA, l.charge("inner"), withLimits(50*time.Millisecond, 0, 0))
+		return idem.Response{}, err
+	})
+	if !errors.Is(err, idem.ErrPoolExhausted) {
+		t.Errorf("err = %v", err)
+	}
+	l.wantNone("outer")
+	l.wantNone("inner")
+}
+
+// The main stress test: 32 goroutines, two pools (which idem treats as two processes), 100 keys, and
+// every kind of failure of fn.
+func TestDo_OneEffectAndResponseUnderContentionAndFailures(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	dsn := pgtest.DSN(t)
+	pools := []*pgxpool.Pool{pgtest.Open(t, dsn, maxConns(8)), pgtest.Open(t, dsn, maxConns(8))}
+	l := ledgerOn(t, pools[0])
+	const keys, callers = 100, 32
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	var answers [keys]sync.Map
+	var executed atomic.Int64
+	var calls sync.WaitGroup
+	for caller := range callers {
+		rng := rand.New(rand.NewPCG(seed, uint64(caller)))
+		calls.Go(func() {
+			for _, i := range rng.Perm(keys) {
+				key, pool := fmt.Sprint("k", i), pools[rng.IntN(2)]
+				var res idem.Result
+				err := errBusiness
+				escape(t, func() {
+					res, err = idemDo(ctx, pool, scope, key, hashA, failing(l.charge(key), rng), idem.WithWait(limit))
+				})
+				if err != nil { // the caller repeats its call
+					res, err = idemDo(ctx, pool, scope, key, hashA, l.charge(key), idem.WithWait(limit))
+				}
+				if err != nil {
+					t.Errorf("%s: %v", key, err)
+					return
+				}
+				if !res.Replayed {
+					executed.Add(1)
+				}
+				answers[i].Store(string(res.Body), true)
+			}
+		})
+	}
+	calls.Wait()
+	if n := executed.Load(); n != keys {
+		t.Errorf("%d calls say that they executed, want %d", n, keys)
+	}
+	for i := range keys {
+		n := 0
+		answers[i].Range(func(_, _ any) bool { n++; return true })
+		if n != 1 {
+			t.Errorf("k%d: %d different answers", i, n)
+		}
+		l.wantOnce(fmt.Sprint("k", i))
+	}
+	for _, pool := range pools {
+		waitIdle(t, pool)
+	}
+}
+
+// failing makes fn fail after its write in about every second run, in any of the possible ways.
+func failing(fn func(pgx.Tx) (idem.Response, error), rng *rand.Rand) func(pgx.Tx) (idem.Response, error) {
+	way := rng.IntN(12)
+	return func(tx pgx.Tx) (idem.Response, error) {
+		resp, err := fn(tx)
+		if err != nil {
+			return resp, err
+		}
+		switch way {
+		case 0:
+			return resp, errBusiness
+		case 1:
+			panic(errBusiness)
+		case 2:
+			_, err := tx.Exec(context.Background(), "select 1/0")
+			return resp, err
+		case 3:
+			tx.Exec(context.Background(), "select 1/0")
+			return resp, nil
+		case 4:
+			tx.Rollback(context.Background())
+			return resp, nil
+		}
+		return resp, nil
+	}
+}
+
+func TestLookup_ReportsTheStateOfAKey(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	l := newLedger(t)
+	look := func(key string) idem.Entry {
+		t.Helper()
+		status, err := idem.Lookup(ctx, l.pool, scope, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return status
+	}
+	held := l.hold(t, "paid", hashA, nil)
+	if entry := look("paid"); entry.State != idem.StateProcessing || entry.Since.IsZero() || time.Since(entry.Since) > time.Minute {
+		t.Errorf("a key in progress: %+v", entry)
+	}
+	if other, err := idem.Lookup(ctx, l.pool, scope+"2", "paid"); err != nil || other != (idem.Entry{State: idem.StateUnused}) {
+		t.Errorf("the same key in another scope: %+v, %v", other, err)
+	}
+	held.release()
+	if err := held.wait(t); err != nil {
+		t.Fatal(err)
+	}
+	want := idem.Entry{
+		State: idem.StateCompleted, ExecutionID: held.result.ExecutionID,
+		Since: held.result.CreatedAt, CompletedAt: held.result.CompletedAt, ExpiresAt: held.result.ExpiresAt,
+	}
+	if diff := cmp.Diff(want, look("paid")); diff != "" {
+		t.Errorf("a completed key (-want +got):\n%s", diff)
+	}
+	if _, err := idemDo(ctx, l.pool, scope, "refused", hashA, l.ending("refused", ok, idem.Reject(ok))); err != nil {
+		t.Fatal(err)
+	}
+	if got := look("refused"); got.State != idem.StateFailed || got.CompletedAt.IsZero() {
+		t.Errorf("a rejected key: %+v", got)
+	}
+	l.expire("paid")
+	if got := look("paid"); got.State != idem.StateUnused {
+		t.Errorf("an expired key: %+v", got)
+	}
+	l.pool.Close()
+	if entry, err := idem.Lookup(ctx, l.pool, scope, "refused"); err == nil || entry != (idem.Entry{}) {
+		t.Errorf("a pool that is closed: %+v, %v", entry, err)
+	}
+}
+
+// During executions, a key that was seen in use must never appear unused later.
+func TestLookup_NeverMissesAnExecutionThatCommits(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	ctx := context.Background()
+	for _, isolation := range []string{"read committed", "serializable"} {
+		reader := pgtest.Open(t, l.pool.Config().ConnString(), withParameter("default_transaction_isolation", isolation))
+		for i := range 30 {
+			held := l.hold(t, fmt.Sprint(isolation, i), hashA, nil)
+			held.release()
+			for state := idem.StateUnused; state != idem.StateCompleted; {
+				entry, err := idem.Lookup(ctx, reader, scope, fmt.Sprint(isolation, i))
+				if state = entry.State; err != nil || state == idem.StateUnused {
+					t.Fatalf("%s: %+v, %v", isolation, entry, err)
+				}
+			}
+			if err := held.wait(t); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
