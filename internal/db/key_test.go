@@ -7,7 +7,7 @@ import (
 
 // The lock of a key must never change: two versions of a program that run side by side must take
 // the same lock.
-func TestLockOfAKeyNeverChanges(t *testing.T) {
+func TestLockOf_NeverChanges(t *testing.T) {
 	t.Parallel()
 	for _, vector := range []struct {
 		scope, key string

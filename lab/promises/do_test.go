@@ -17,10 +17,11 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-func TestFirstCallExecutesAndRetryReplaysTheSameBytes(t *testing.T) {
+func TestDo_ExecutesOnceAndReplaysTheSameBytes(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	l := newLedger(t)
@@ -46,7 +47,7 @@ func TestFirstCallExecutesAndRetryReplaysTheSameBytes(t *testing.T) {
 	l.wantOnce("k1")
 }
 
-func TestErrorOfFnRollsBackAndFreesTheKeyAtOnce(t *testing.T) {
+func TestDo_ErrorOfFnRollsBackAndFreesTheKey(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	l := newLedger(t)
@@ -185,6 +186,17 @@ var locks = map[string][]idem.Option{
 	"colliding lock": {withLock(func(string, string) *int64 { return new(int64) })},
 }
 
+// Programs of different versions take the same lock of a key.
+func TestDo_TakesTheLockOfTheKey(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	defer l.hold(t, "k", hashA, nil).release()
+	if n := l.count(`select count(*) from pg_locks where locktype = 'advisory' and objsubid = 1 and (classid::bigint << 32) | objid::bigint = $1
+		and database = (select oid from pg_database where datname = current_database())`, db.LockOf(scope, "k")); n != 1 {
+		t.Errorf("%d locks", n)
+	}
+}
+
 // The guarantee rests on the primary key and on atomicity. It holds at every isolation level, and
 // whether each key has its lock, no key has one, or all keys share one.
 func TestDo_ExecutesOnceAtEveryIsolationLevelWithAnyLock(t *testing.T) {
@@ -263,7 +275,7 @@ func TestDo_LoserOfTheInsertRaceSeesTheOutcomeOfTheWinner(t *testing.T) {
 	}
 }
 
-func TestSerializationFailureRunsTheWholeTransactionAgain(t *testing.T) {
+func TestDo_SerializationFailureRunsTheTransactionAgain(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	l := newLedger(t)
@@ -340,7 +352,7 @@ func TestDo_RerunKeepsItsExecutionID(t *testing.T) {
 
 // A call takes its snapshot in its claim and no earlier. At every isolation level it sees a commit
 // that happened just before.
-func TestReplayReadsACommitMadeJustBefore(t *testing.T) {
+func TestReplay_ReadsACommitMadeJustBefore(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	for _, level := range isoLevels {

@@ -15,7 +15,6 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/idem-go/idem"
-	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
@@ -50,7 +49,7 @@ func TestDoTx_CommitsWithTheCallersTransaction(t *testing.T) {
 	}
 }
 
-func TestJoinedCallVanishesWithTheCallersRollback(t *testing.T) {
+func TestDoTx_VanishesWithTheCallersRollback(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	l := newLedger(t)
@@ -71,7 +70,7 @@ func TestJoinedCallVanishesWithTheCallersRollback(t *testing.T) {
 	}
 }
 
-func TestJoinedCallReplaysWhatDoRecorded(t *testing.T) {
+func TestDoTx_ReplaysWhatDoRecorded(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	l := newLedger(t)
@@ -93,7 +92,7 @@ func TestJoinedCallReplaysWhatDoRecorded(t *testing.T) {
 
 // A snapshot from before the winner's commit does not contain the response. Postgres then reports a
 // serialization failure, and the caller has to run its transaction again.
-func TestJoinedCallInAnOldSnapshotIsASerializationFailureNotAWrongAnswer(t *testing.T) {
+func TestDoTx_OldSnapshotIsASerializationFailure(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	l := newLedger(t)
@@ -131,11 +130,6 @@ func TestDoTx_KeyOfAnOpenTransactionIsInProgress(t *testing.T) {
 	if _, err := idem.DoTx(ctx, holder, scope, "k", hashA, l.charge("k")); err != nil {
 		t.Fatal(err)
 	}
-	lock := db.LockOf(scope, "k") // the lock that other versions of a program take
-	if n := l.count(`select count(*) from pg_locks where locktype = 'advisory' and objsubid = 1 and (classid::bigint << 32) | objid::bigint = $1
-		and database = (select oid from pg_database where datname = current_database())`, lock); n != 1 {
-		t.Errorf("%d locks with the number %d", n, lock)
-	}
 	inProgress := func(name string, err error) {
 		t.Helper()
 		var busy *idem.InProgressError
@@ -165,7 +159,7 @@ func TestDoTx_KeyOfAnOpenTransactionIsInProgress(t *testing.T) {
 	}
 }
 
-func TestDoWaitsForAJoinedCallAndReplaysOrTakesOver(t *testing.T) {
+func TestDo_WaitsForADoTxAndReplaysOrTakesOver(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	l := newLedger(t)
@@ -195,7 +189,7 @@ func TestDoWaitsForAJoinedCallAndReplaysOrTakesOver(t *testing.T) {
 	}
 }
 
-func TestConcurrentJoinedCallsExecuteOnce(t *testing.T) {
+func TestDoTx_ConcurrentCallsExecuteOnce(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	l := newLedger(t)
@@ -881,7 +875,7 @@ func TestDoTx_RefusalPastTheSavepointsSparesTheTransaction(t *testing.T) {
 
 // If a key is held without an advisory lock, a call only learns that by waiting until a timeout.
 // Without a savepoint, that aborts the transaction.
-func TestKeyHeldWithoutALockIsInProgressPastTheSavepoints(t *testing.T) {
+func TestDoTx_KeyHeldWithoutALockIsInProgress(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	l := newLedger(t)

@@ -61,7 +61,7 @@ func TestRetryable_ReportsWhatMaySucceedNextTime(t *testing.T) {
 	}
 }
 
-func TestRetryableKnowsTheStatesOfTheServer(t *testing.T) {
+func TestRetryable_KnowsTheStatesOfTheServer(t *testing.T) {
 	t.Parallel()
 	for codes, want := range map[string]bool{
 		"40001 40P01":                   true,  // serialization failure, deadlock

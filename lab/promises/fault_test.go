@@ -246,7 +246,7 @@ func TestDo_LostAnswerToTheClaimIsNotAnotherCaller(t *testing.T) {
 
 // Until the server notices that the holder has gone, the key is in progress. It is never executed
 // twice and never lost.
-func TestKeyOfAHolderBehindABlackHoleIsFreeWhenTheServerNotices(t *testing.T) {
+func TestDo_KeyOfALostHolderIsFreeOnceTheServerNotices(t *testing.T) {
 	t.Parallel()
 	p := newProxied(t)
 	pool, other := pgtest.Open(t, p.proxy.DSN()), p.pool
@@ -273,7 +273,7 @@ func TestKeyOfAHolderBehindABlackHoleIsFreeWhenTheServerNotices(t *testing.T) {
 	p.wantOnce("k")
 }
 
-func TestConnectionCutInsideFnRollsBackAndFreesTheKey(t *testing.T) {
+func TestDo_CutInsideFnFreesTheKey(t *testing.T) {
 	t.Parallel()
 	p := newProxied(t)
 	pool := pgtest.Open(t, p.proxy.DSN())

@@ -250,7 +250,7 @@ func hashJSON(t *testing.T, doc string, opts ...idem.HashOption) idem.Hash {
 }
 
 // Databases store hashes, so the hashes in the golden file must never change.
-func TestHashesAreFrozen(t *testing.T) {
+func TestHashes_AreFrozen(t *testing.T) {
 	t.Parallel()
 	golden, err := os.ReadFile(goldenHashes)
 	if err != nil {
@@ -518,7 +518,7 @@ func TestDo_ReadOnlyTransactionIsExplained(t *testing.T) {
 }
 
 // Databases store scopes, so these must never change.
-func TestScopeIsReadableAndFrozen(t *testing.T) {
+func TestScope_IsReadableAndFrozen(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		parts []string

@@ -492,7 +492,7 @@ func TestLogObserver_UsesTheDefaultLoggerOfTheMoment(t *testing.T) {
 	}
 }
 
-func TestCauseSaysWhatKindOfErrorItIs(t *testing.T) {
+func TestCauseOf_NamesTheKindOfError(t *testing.T) {
 	t.Parallel()
 	for want, errs := range map[idem.Cause][]error{
 		idem.CauseNone:           {nil},

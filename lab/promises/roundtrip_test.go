@@ -29,7 +29,7 @@ func (p *proxied) warmed(t *testing.T, configure ...func(*pgxpool.Config)) *pgxp
 	return pool
 }
 
-func TestFirstRunCostsNoMoreRoundTripsThanThePlainTransaction(t *testing.T) {
+func TestRoundTrips_FirstRunCostsNoneMoreThanPlain(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol} {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -94,7 +94,7 @@ func plain(ctx context.Context, pool *pgxpool.Pool, fn func(pgx.Tx) (idem.Respon
 
 // The caller of a replay has its answer after one round trip. In this test the proxy blocks the
 // second one, which is the rollback.
-func TestReplayCostsOneRoundTrip(t *testing.T) {
+func TestRoundTrips_ReplayCostsOne(t *testing.T) {
 	t.Parallel()
 	p := newProxied(t)
 	pool := p.warmed(t)
@@ -111,7 +111,7 @@ func TestReplayCostsOneRoundTrip(t *testing.T) {
 	waitIdle(t, pool)
 }
 
-func TestJoinedCallCostsTwoRoundTripsBesidesThoseOfFn(t *testing.T) {
+func TestRoundTrips_DoTxCostsTwo(t *testing.T) {
 	t.Parallel()
 	p := newProxied(t)
 	pool := p.warmed(t)
@@ -139,7 +139,7 @@ func TestJoinedCallCostsTwoRoundTripsBesidesThoseOfFn(t *testing.T) {
 }
 
 // A likely replay is one statement. It begins no transaction, so nothing has to be rolled back.
-func TestLikelyReplayCostsOneRoundTripInAll(t *testing.T) {
+func TestRoundTrips_LikelyReplayCostsOneInAll(t *testing.T) {
 	t.Parallel()
 	p := newProxied(t)
 	pool := p.warmed(t)

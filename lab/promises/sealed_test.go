@@ -400,7 +400,7 @@ func TestSealing_StepTakenTooEarlyHasItsOwnError(t *testing.T) {
 // The test searches the server's files: tables with their TOAST data, the write-ahead log, and the
 // log of all statements with their parameters. It also finds a response that is stored plain, which
 // shows that the search works.
-func TestFilesOfTheServerHaveNothingOfASealedResponse(t *testing.T) {
+func TestSealedResponse_IsInNoFileOfTheServer(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Server(t, "log_statement=all", "full_page_writes=on", "wal_compression=off")
 	ctx := context.Background()

@@ -45,7 +45,7 @@ func as(dsn, role string) string {
 	return dsn + "&options=" + url.QueryEscape("-crole="+role)
 }
 
-func TestRolesOfTheDocsDoTheirPartAndNoMore(t *testing.T) {
+func TestRoles_OfTheDocsDoTheirPartAndNoMore(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	dsn := pgtest.EmptyDSN(t)
@@ -111,7 +111,7 @@ func TestRolesOfTheDocsDoTheirPartAndNoMore(t *testing.T) {
 	}
 }
 
-func TestRecordsMayBePartitionedWhileCallsAreUnderWay(t *testing.T) {
+func TestRecords_MayBePartitionedDuringCalls(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	l := newLedger(t)

@@ -286,7 +286,7 @@ func TestDo_ServesAPoolThatDiscardsStatementsOnRelease(t *testing.T) {
 
 // The application has prepared a statement under a name that idem uses. The error must name that
 // statement.
-func TestStatementOfTheApplicationUnderANameOfOursIsAnErrorThatNamesIt(t *testing.T) {
+func TestDo_NamesAStatementThatTheApplicationHasPrepared(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
 	pool := pgtest.Open(t, l.pool.Config().ConnString(), func(config *pgxpool.Config) {
@@ -304,7 +304,7 @@ func TestStatementOfTheApplicationUnderANameOfOursIsAnErrorThatNamesIt(t *testin
 
 // The statements sent together with COMMIT turn out to be missing when fn has already run. That
 // must not happen again on the same connection.
-func TestLostStatementOfTheCompletionCostsOneRunMore(t *testing.T) {
+func TestDo_LostStatementOfTheCompletionCostsOneRun(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	l := newLedger(t, maxConns(1))
@@ -345,7 +345,7 @@ const explainLoad = `idem_load('\x01', '00000000-0000-0000-0000-000000000000', '
 
 // A plan from when the table was small scans the whole table. Only an analyze would replace such a
 // plan.
-func TestNoPlanOutlivesTheSizeOfTheTableItWasMadeFor(t *testing.T) {
+func TestPlan_IsMadeAgainWhenTheTableHasGrown(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	l := newLedger(t)
@@ -387,7 +387,7 @@ func TestNoPlanOutlivesTheSizeOfTheTableItWasMadeFor(t *testing.T) {
 
 // The other statements of a first run cannot have a bad plan: they only reach the table through the
 // check of the primary key.
-func TestClaimAndCompleteHaveNoPlanThatCouldBeABadOne(t *testing.T) {
+func TestPlan_OfClaimAndCompleteIsNeverAScan(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	l := newLedger(t, maxConns(1), stalePlans)
@@ -474,7 +474,7 @@ func behindPgBouncer(t *testing.T, check func(t *testing.T, l *ledger, mode pgx.
 }
 
 // PgBouncer prepares equal SQL once for all clients, and so shares its plan among them.
-func TestNoPlanIsKeptByPgBouncer(t *testing.T) {
+func TestPlan_IsNotKeptByPgBouncer(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	behindPgBouncer(t, func(t *testing.T, l *ledger, mode pgx.QueryExecMode) {
@@ -500,7 +500,7 @@ func TestNoPlanIsKeptByPgBouncer(t *testing.T) {
 }
 
 // PgBouncer must not answer forever with a statement that no longer fits the table.
-func TestStaleStatementsOfPgBouncerAreReplaced(t *testing.T) {
+func TestDo_ReplacesStaleStatementsOfPgBouncer(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	behindPgBouncer(t, func(t *testing.T, l *ledger, _ pgx.QueryExecMode) {
