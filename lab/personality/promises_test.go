@@ -28,7 +28,7 @@ var held = []string{
 	"TestDo_OneEffectAndResponseUnderContentionAndFailures",
 	"TestDo_SerializationFailureRunsTheTransactionAgain", "TestDo_RerunsAreBoundedAndEndInTheServersError",
 	"TestDo_RerunKeepsItsExecutionID",
-	"TestDoTx_ConcurrentCallsExecuteOnce", "TestDoTx_ReplaysWhatDoRecorded", "TestDoTx_VanishesWithTheCallersRollback",
+	"TestDoTx_ConcurrentCallsExecuteOnce", "TestDoTx_InsideFnIsPartOfTheOuterCall",
 }
 
 // without lists tests that use a refused feature themselves.

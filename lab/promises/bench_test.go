@@ -3,7 +3,6 @@ package promises_test
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -86,66 +85,6 @@ func BenchmarkRecord(b *testing.B) {
 	b.ReportMetric(index, "index-B/record")
 	b.ReportMetric(0, "ns/op")
 }
-
-// BenchmarkWaiter measures the memory of a duplicate that waits in the process, for
-// docs/operate.md.
-func BenchmarkWaiter(b *testing.B) {
-	const waiters = 10_000
-	ctx := context.Background()
-	bm := newBench(b, pgtest.DSN(b))
-	for b.Loop() {
-		key := fmt.Sprint("hot-", bm.n.Add(1))
-		begun, gate := make(chan struct{}), make(chan struct{})
-		w := &waits{limit: waiters, all: make(chan struct{})}
-		var group sync.WaitGroup
-		call := func() {
-			_, err := idemDo(ctx, bm.pool, scope, key, hashA, func(tx pgx.Tx) (idem.Response, error) {
-				close(begun)
-				<-gate
-				return bm.business(tx)
-			}, idem.WithWait(limit), idem.WithObserver(w))
-			if err != nil {
-				b.Error(err)
-			}
-		}
-		group.Go(call)
-		<-begun
-		before := memory()
-		for range waiters {
-			group.Go(call)
-		}
-		<-w.all
-		b.ReportMetric(float64(memory()-before)/waiters, "B/waiter")
-		close(gate)
-		group.Wait()
-	}
-	b.ReportMetric(0, "ns/op")
-}
-
-// memory returns the bytes of objects and stacks in use.
-func memory() uint64 {
-	var m runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&m)
-	return m.HeapAlloc + m.StackInuse
-}
-
-// waits is an observer that signals when a number of calls wait.
-type waits struct {
-	n     atomic.Int64
-	limit int64
-	all   chan struct{}
-}
-
-func (w *waits) TraceStart(ctx context.Context, _ idem.TraceStartData) context.Context { return ctx }
-
-func (w *waits) TraceEvent(_ context.Context, data idem.TraceEventData) {
-	if data.Event == idem.EventWaiting && w.n.Add(1) == w.limit {
-		close(w.all)
-	}
-}
-
-func (w *waits) TraceEnd(context.Context, idem.TraceEndData) {}
 
 // BenchmarkSealing measures what a Sealer adds to a call in the process, without the database. A
 // first run seals the response, and a replay opens it. There is no header, because encoding and

@@ -368,26 +368,6 @@ func TestReplay_ReadsACommitMadeJustBefore(t *testing.T) {
 	}
 }
 
-func TestDo_SmallPoolNeverDeadlocks(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*limit)
-	defer cancel()
-	l := newLedger(t, maxConns(1))
-	var calls sync.WaitGroup
-	for i := range 100 {
-		key := fmt.Sprint("k", i%10)
-		calls.Go(func() {
-			if _, err := idemDo(ctx, l.pool, scope, key, hashA, l.charge(key), idem.WithWait(limit), patient); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	calls.Wait()
-	for i := range 10 {
-		l.wantOnce(fmt.Sprint("k", i))
-	}
-}
-
 func TestDo_NestedOnAnExhaustedPoolIsAnErrorNotADeadlock(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

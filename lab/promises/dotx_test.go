@@ -49,47 +49,6 @@ func TestDoTx_CommitsWithTheCallersTransaction(t *testing.T) {
 	}
 }
 
-func TestDoTx_VanishesWithTheCallersRollback(t *testing.T) {
-	t.Parallel()
-	ctx := context.Background()
-	l := newLedger(t)
-	for key, end := range map[string]error{"completed": nil, "rejected": idem.Reject(ok)} {
-		tx := l.begin(ctx)
-		fn := func(tx pgx.Tx) (idem.Response, error) {
-			resp, err := l.charge(key)(tx)
-			return resp, errors.Join(err, end)
-		}
-		if _, err := idem.DoTx(ctx, tx, scope, key, hashA, fn); err != nil {
-			t.Fatal(err)
-		}
-		if err := tx.Rollback(ctx); err != nil {
-			t.Fatal(err)
-		}
-		l.wantNone(key)
-		l.wantFree(key)
-	}
-}
-
-func TestDoTx_ReplaysWhatDoRecorded(t *testing.T) {
-	t.Parallel()
-	ctx := context.Background()
-	l := newLedger(t)
-	want := l.charged(ctx, "k")
-	want.Replayed = true
-	tx := l.begin(ctx)
-	got, err := idem.DoTx(ctx, tx, scope, "k", hashA, l.charge("k"))
-	if diff := cmp.Diff(want, got); err != nil || diff != "" {
-		t.Errorf("%v\n%s", err, diff)
-	}
-	if _, err := idem.DoTx(ctx, tx, scope, "k", hashB, l.charge("k")); !errors.Is(err, idem.ErrMismatch) {
-		t.Errorf("err = %v, want ErrMismatch", err)
-	}
-	if err := errors.Join(note(ctx, tx, "after"), tx.Commit(ctx)); err != nil {
-		t.Error(err)
-	}
-	l.wantCommitted("k", "after")
-}
-
 // A snapshot from before the winner's commit does not contain the response. Postgres then reports a
 // serialization failure, and the caller has to run its transaction again.
 func TestDoTx_OldSnapshotIsASerializationFailure(t *testing.T) {
@@ -285,29 +244,6 @@ func TestDoTx_InsideFnIsPartOfTheOuterCall(t *testing.T) {
 	}
 }
 
-func TestDoTx_TheSameKeyInsideItsFnIsInProgress(t *testing.T) {
-	t.Parallel()
-	ctx := context.Background()
-	l := newLedger(t, maxConns(1))
-	for name, outer := range outers {
-		res, err := outer(ctx, l, name, func(tx pgx.Tx) (idem.Response, error) {
-			for range 2 {
-				if _, err := idem.DoTx(ctx, tx, scope, name, hashA, neverCalled(t)); !errors.Is(err, idem.ErrInProgress) {
-					t.Errorf("the same request: err = %v, want ErrInProgress", err)
-				}
-				if _, err := idem.DoTx(ctx, tx, scope, name, hashB, neverCalled(t)); err == nil {
-					t.Error("another request under the same key was executed")
-				}
-			}
-			return l.charge(name)(tx)
-		})
-		if err != nil || res.Replayed {
-			t.Errorf("%s: %+v, %v", name, res, err)
-		}
-		l.wantOnce(name)
-	}
-}
-
 func TestDoTx_RollbackOfTheCallersSavepointUndoesTheCall(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -443,24 +379,6 @@ func TestDoTx_FailureLeavesTheTransactionUnchanged(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestDoTx_RejectKeepsTheCallersWork(t *testing.T) {
-	t.Parallel()
-	ctx := context.Background()
-	l := newLedger(t)
-	err := pgx.BeginFunc(ctx, l.pool, func(tx pgx.Tx) error {
-		before := note(ctx, tx, "before")
-		res, err := idem.DoTx(ctx, tx, scope, "k", hashA, l.ending("k", ok, idem.Reject(ok)))
-		if err != nil || !res.Rejected {
-			t.Errorf("%+v, %v", res, err)
-		}
-		return errors.Join(before, note(ctx, tx, "after"))
-	})
-	if err != nil || l.records("k") != 1 {
-		t.Fatalf("%v, %d records", err, l.records("k"))
-	}
-	l.wantCommitted("before", "after")
 }
 
 func TestDoTx_PanicAndGoexitLeaveTheTransactionUnchanged(t *testing.T) {
@@ -871,39 +789,4 @@ func TestDoTx_RefusalPastTheSavepointsSparesTheTransaction(t *testing.T) {
 			l.wantOnce("mine")
 		})
 	}
-}
-
-// If a key is held without an advisory lock, a call only learns that by waiting until a timeout.
-// Without a savepoint, that aborts the transaction.
-func TestDoTx_KeyHeldWithoutALockIsInProgress(t *testing.T) {
-	t.Parallel()
-	ctx := context.Background()
-	l := newLedger(t)
-	batch := l.begin(ctx)
-	past(t, ctx, batch)
-	if _, err := idem.DoTx(ctx, batch, scope, "held", hashA, l.charge("held")); err != nil {
-		t.Fatal(err)
-	}
-	tx := l.begin(ctx)
-	for i := range saved {
-		if _, err := idem.DoTx(ctx, tx, scope, fmt.Sprint("other", i), hashA, answer(ok)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	err := pgx.BeginFunc(ctx, tx, func(savepoint pgx.Tx) error {
-		if _, err := idem.DoTx(ctx, savepoint, scope, "held", hashA, l.charge("held")); !errors.Is(err, idem.ErrInProgress) {
-			t.Errorf("under a savepoint: %v", err)
-		}
-		return nil
-	})
-	if err != nil {
-		t.Error(err)
-	}
-	if _, err := idem.DoTx(ctx, tx, scope, "held", hashA, l.charge("held")); !errors.Is(err, idem.ErrInProgress) {
-		t.Errorf("without one: %v", err)
-	}
-	if err := tx.Commit(ctx); !errors.Is(err, pgx.ErrTxCommitRollback) {
-		t.Errorf("COMMIT: %v", err)
-	}
-	l.wantNone("other0")
 }

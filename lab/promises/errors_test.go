@@ -11,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -88,30 +87,6 @@ func TestRetryable_KnowsTheStatesOfTheServer(t *testing.T) {
 					t.Errorf("Retryable(%s %q) = %v", severity, code, got)
 				}
 			}
-		}
-	}
-}
-
-func TestErrors_AreFoundByIsAndAs(t *testing.T) {
-	t.Parallel()
-	cause := &pgconn.PgError{Code: "57P01"}
-	for _, test := range []struct {
-		err  error
-		is   []error
-		says []string
-	}{
-		{&idem.InProgressError{Key: "key", RetryAfter: 3 * time.Second}, []error{idem.ErrInProgress}, []string{"key", "3s"}},
-		{&idem.MismatchError{Key: "key", CreatedAt: time.Date(2026, 11, 21, 2, 0, 0, 0, time.FixedZone("", 7200))}, []error{idem.ErrMismatch}, []string{"key", "2026-11-21T00:00:00Z"}},
-		{&idem.ResponseTooLargeError{Size: 11, Limit: 10}, []error{idem.ErrResponseTooLarge}, []string{"11", "10"}},
-		{&idem.OutcomeUnknownError{ExecutionID: "operation", Err: cause}, []error{idem.ErrOutcomeUnknown, cause}, []string{"operation", "57P01"}},
-	} {
-		for _, is := range test.is {
-			if !errors.Is(test.err, is) {
-				t.Errorf("%v is not %v", test.err, is)
-			}
-		}
-		if !containsAll(test.err.Error(), append(test.says, "idem: ")...) {
-			t.Errorf("%q does not say %q", test.err, test.says)
 		}
 	}
 }

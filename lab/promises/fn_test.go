@@ -605,39 +605,6 @@ func TestDo_SavepointsWorkInsideFn(t *testing.T) {
 	}
 }
 
-func TestDo_CopyAndBatchArePartOfTheTransaction(t *testing.T) {
-	t.Parallel()
-	ctx := context.Background()
-	l := newLedger(t, maxConns(1))
-	for _, end := range []error{errBusiness, nil} {
-		_, err := idemDo(ctx, l.pool, scope, "k", hashA, func(tx pgx.Tx) (idem.Response, error) {
-			_, err := tx.CopyFrom(ctx, pgx.Identifier{"ledger"}, []string{"key"}, pgx.CopyFromRows([][]any{{"copy"}}))
-			var n int
-			batch := &pgx.Batch{}
-			batch.Queue("insert into ledger (key) values ($1)", "batch")
-			batch.Queue("select count(*) from ledger").QueryRow(func(row pgx.Row) error { return row.Scan(&n) })
-			if err := errors.Join(err, tx.SendBatch(ctx, batch).Close()); err != nil || n != 2 {
-				t.Errorf("sees %d, %v", n, err)
-			}
-			objects := tx.LargeObjects()
-			_, err = objects.Create(ctx, 4711)
-			statement := must(tx.Prepare(ctx, "", "insert into ledger (key) values ($1)"))
-			if err != nil || len(statement.ParamOIDs) != 1 {
-				t.Errorf("prepared %+v, %v", statement, err)
-			}
-			return ok, end
-		})
-		if err != end {
-			t.Errorf("err = %v, want %v", err, end)
-		}
-		want := map[bool]int{true: 1}[end == nil]
-		if c, b, o := l.entries("copy"), l.entries("batch"), l.count("select count(*) from pg_largeobject_metadata"); c != want || b != want || o != want {
-			t.Errorf("after %v: %d copied, %d from the batch, %d large objects", end, c, b, o)
-		}
-	}
-	l.wantHealthy()
-}
-
 // txMethods has one use for each method of pgx.Tx that would have a visible effect. A method
 // without an error result is used through its result.
 var txMethods = map[string]func(context.Context, pgx.Tx) error{

@@ -270,22 +270,6 @@ func TestObserver_SeesPanicAndGoexit(t *testing.T) {
 	}
 }
 
-// The database computes the age of a replay. No clock of the caller is involved.
-func TestObserver_AgeOfAReplayIsByTheClockOfTheDatabase(t *testing.T) {
-	t.Parallel()
-	l := newLedger(t)
-	l.charged(context.Background(), "k")
-	const shift = 100 * time.Hour
-	execute(t, l.pool, "update idem.records set created_at = created_at - $1::interval, completed_at = completed_at - $1::interval", shift)
-	o := &log{t: t}
-	if _, err := idemDo(context.Background(), l.pool, scope, "k", hashA, neverCalled(t), idem.WithObserver(o)); err != nil {
-		t.Fatal(err)
-	}
-	if age := o.ends[0].Age; age < shift || age > shift+time.Minute {
-		t.Errorf("age = %v, want a little more than %v", age, shift)
-	}
-}
-
 func TestObserver_NeverSeesAKeyInFull(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -323,28 +307,6 @@ func TestObserver_NeverSeesAKeyInFull(t *testing.T) {
 				}
 			}
 		}
-	}
-}
-
-func TestObserver_SeesEachCallEndOnceUnderContention(t *testing.T) {
-	t.Parallel()
-	l := newLedger(t)
-	o := &log{t: t}
-	var calls sync.WaitGroup
-	const n = 64
-	for i := range n {
-		key := fmt.Sprint("k", i%4)
-		calls.Go(func() {
-			idemDo(context.Background(), l.pool, scope, key, hashA, l.charge(key), idem.WithObserver(o), idem.WithWait(limit))
-		})
-	}
-	calls.Wait()
-	outcomes := map[idem.Outcome]int{}
-	for _, end := range o.ends {
-		outcomes[end.Outcome]++
-	}
-	if diff := cmp.Diff(map[idem.Outcome]int{idem.OutcomeExecuted: 4, idem.OutcomeReplayed: n - 4}, outcomes); diff != "" || len(o.starts) != n {
-		t.Errorf("%d starts, outcomes %s", len(o.starts), diff)
 	}
 }
 

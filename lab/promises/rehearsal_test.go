@@ -4,8 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,7 +14,6 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/idem-go/idem"
-	"github.com/idem-go/idem/idemhttp"
 	"github.com/idem-go/idem/idemsql"
 	"github.com/idem-go/idem/inbox"
 	"github.com/idem-go/idem/operation"
@@ -46,23 +43,6 @@ var rehearsals = map[string]func(t *testing.T, l *ledger, fn func(tx pgx.Tx) err
 	},
 }
 
-// rehearsalsByVariable are the entry points that take no options of package idem.
-var rehearsalsByVariable = map[string]func(t *testing.T, l *ledger, fn func(tx pgx.Tx) error) error{
-	"inbox.Handle": func(t *testing.T, l *ledger, fn func(pgx.Tx) error) error {
-		o, err := inbox.Handle(t.Context(), l.pool, "rehearsing", inbox.Message{Source: "s", ID: "k"}, fn)
-		return errors.Join(err, o.Err)
-	},
-	"idemhttp without a key": func(t *testing.T, l *ledger, fn func(pgx.Tx) error) error {
-		var last error
-		m := must(idemhttp.New(l.pool, idemhttp.Config{Optional: true, Scope: func(*http.Request) (string, error) { return scope, nil }}))
-		m.Handle(func(tx pgx.Tx, w http.ResponseWriter, r *http.Request) error {
-			last = fn(tx)
-			return last
-		}).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", strings.NewReader(`{}`)))
-		return last
-	},
-}
-
 func answering(fn func(pgx.Tx) error) func(pgx.Tx) (idem.Response, error) {
 	return func(tx pgx.Tx) (idem.Response, error) { return idem.Response{Status: 201}, fn(tx) }
 }
@@ -81,17 +61,18 @@ func throughSQL(t *testing.T, db *sql.DB, fn func(pgx.Tx) error, opts []idem.Opt
 
 func TestRehearsal_RunsFnTwiceAndCommitsOnce(t *testing.T) {
 	for name, call := range rehearsals {
-		t.Run(name+" with the option", func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			wantRehearsed(t, func(l *ledger, fn func(pgx.Tx) error) error { return call(t, l, fn, idem.WithRehearsal()) })
 		})
 	}
 	t.Setenv("IDEM_REHEARSE", "1")
-	rehearsalsByVariable["Do"] = func(t *testing.T, l *ledger, fn func(pgx.Tx) error) error { return rehearsals["Do"](t, l, fn) }
-	for name, call := range rehearsalsByVariable {
-		t.Run(name+" with the variable", func(t *testing.T) {
-			wantRehearsed(t, func(l *ledger, fn func(pgx.Tx) error) error { return call(t, l, fn) })
+	t.Run("by the variable", func(t *testing.T) {
+		wantRehearsed(t, func(l *ledger, fn func(pgx.Tx) error) error { return rehearsals["Do"](t, l, fn) })
+		wantRehearsed(t, func(l *ledger, fn func(pgx.Tx) error) error { // takes no options of package idem
+			o, err := inbox.Handle(t.Context(), l.pool, "rehearsing", inbox.Message{Source: "s", ID: "k"}, fn)
+			return errors.Join(err, o.Err)
 		})
-	}
+	})
 }
 
 func wantRehearsed(t *testing.T, call func(*ledger, func(pgx.Tx) error) error) {

@@ -344,23 +344,6 @@ func TestTTL_ExpiredKeyIsNewForExactlyOneCaller(t *testing.T) {
 	}
 }
 
-func TestDo_CompletingARecordIsAHotUpdate(t *testing.T) {
-	t.Parallel()
-	l := newLedger(t, maxConns(1))
-	const n = 50
-	for i := range n {
-		l.charged(context.Background(), fmt.Sprint("k", i))
-	}
-	if _, err := l.pool.Exec(context.Background(), "select pg_stat_force_next_flush()"); err != nil {
-		t.Logf("no forced flush before PostgreSQL 15: %v", err)
-	}
-	l.pool.Reset() // a backend reports its statistics when it ends
-	awaitTrue(t, l.pool, fmt.Sprintf(`select n_tup_upd >= %d from pg_stat_user_tables where relid = 'idem.records'::regclass`, n))
-	if hot := l.count(`select n_tup_hot_upd from pg_stat_user_tables where relid = 'idem.records'::regclass`); hot < n*9/10 {
-		t.Errorf("%d of %d updates were HOT", hot, n)
-	}
-}
-
 type order struct {
 	ID      int64          `json:"id"`
 	Total   json.Number    `json:"total"`

@@ -109,6 +109,28 @@ func TestRoundTrips_ReplayCostsOne(t *testing.T) {
 	}
 	event.Conn.Resume()
 	waitIdle(t, pool)
+	// A likely replay is one statement. It begins no transaction, so nothing has to be rolled back.
+	var n int
+	likely := unlessPlansAreDue(func(int) bool {
+		p.proxy.ResetTally()
+		res, err := idemDo(t.Context(), pool, scope, "warm", hashA, p.charge("warm"), idem.WithReplayLikely())
+		if err != nil || !res.Replayed {
+			t.Fatal(res, err)
+		}
+		waitIdle(t, pool)
+		n = p.proxy.Tally().Turns
+		return n == 1
+	})
+	if !likely {
+		t.Errorf("a likely replay takes %d round trips", n)
+	}
+	if res, err := idemDo(t.Context(), pool, scope, "new", hashA, p.charge("new"), idem.WithReplayLikely()); err != nil || res.Replayed {
+		t.Errorf("a key that is new after all: %+v, %v", res, err)
+	}
+	if _, err := idemDo(t.Context(), pool, scope, "new", hashB, p.charge("new"), idem.WithReplayLikely()); !errors.Is(err, idem.ErrMismatch) {
+		t.Errorf("another request: %v", err)
+	}
+	p.wantOnce("new")
 }
 
 func TestRoundTrips_DoTxCostsTwo(t *testing.T) {
@@ -135,34 +157,5 @@ func TestRoundTrips_DoTxCostsTwo(t *testing.T) {
 	})
 	if !ok {
 		t.Errorf("DoTx with one statement takes %d round trips, want 3", n)
-	}
-}
-
-// A likely replay is one statement. It begins no transaction, so nothing has to be rolled back.
-func TestRoundTrips_LikelyReplayCostsOneInAll(t *testing.T) {
-	t.Parallel()
-	p := newProxied(t)
-	pool := p.warmed(t)
-	var n int
-	ok := unlessPlansAreDue(func(int) bool {
-		p.proxy.ResetTally()
-		res, err := idemDo(t.Context(), pool, scope, "warm", hashA, p.charge("warm"), idem.WithReplayLikely())
-		if err != nil || !res.Replayed {
-			t.Fatal(res, err)
-		}
-		waitIdle(t, pool)
-		n = p.proxy.Tally().Turns
-		return n == 1
-	})
-	if !ok {
-		t.Errorf("a likely replay takes %d round trips", n)
-	}
-	res, err := idemDo(t.Context(), pool, scope, "new", hashA, p.charge("new"), idem.WithReplayLikely())
-	if err != nil || res.Replayed {
-		t.Errorf("a key that is new after all: %+v, %v", res, err)
-	}
-	p.wantOnce("new")
-	if _, err := idemDo(t.Context(), pool, scope, "new", hashB, p.charge("new"), idem.WithReplayLikely()); !errors.Is(err, idem.ErrMismatch) {
-		t.Errorf("another request: %v", err)
 	}
 }

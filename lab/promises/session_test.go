@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"sync"
 	"testing"
@@ -15,7 +14,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
-	"github.com/idem-go/idem/lab/pgproxy"
 	"github.com/idem-go/idem/lab/pgtest"
 	"github.com/idem-go/idem/lab/waiting"
 	"github.com/idem-go/idem/purge"
@@ -284,24 +282,6 @@ func TestDo_ServesAPoolThatDiscardsStatementsOnRelease(t *testing.T) {
 	l.wantOnce("joined k3/2")
 }
 
-// The application has prepared a statement under a name that idem uses. The error must name that
-// statement.
-func TestDo_NamesAStatementThatTheApplicationHasPrepared(t *testing.T) {
-	t.Parallel()
-	l := newLedger(t)
-	pool := pgtest.Open(t, l.pool.Config().ConnString(), func(config *pgxpool.Config) {
-		config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
-			_, err := conn.Prepare(ctx, "idem_load", "select 1")
-			return err
-		}
-	})
-	_, err := idemDo(context.Background(), pool, scope, "k", hashA, l.charge("k"))
-	if err == nil || !strings.Contains(err.Error(), "prepared statement named idem_load") || idem.CauseOf(err) != idem.CausePostgres {
-		t.Errorf("err = %v", err)
-	}
-	l.wantNone("k")
-}
-
 // The statements sent together with COMMIT turn out to be missing when fn has already run. That
 // must not happen again on the same connection.
 func TestDo_LostStatementOfTheCompletionCostsOneRun(t *testing.T) {
@@ -385,80 +365,11 @@ func TestPlan_IsMadeAgainWhenTheTableHasGrown(t *testing.T) {
 	l.wantOnce("k")
 }
 
-// The other statements of a first run cannot have a bad plan: they only reach the table through the
-// check of the primary key.
-func TestPlan_OfClaimAndCompleteIsNeverAScan(t *testing.T) {
-	t.Parallel()
-	ctx := context.Background()
-	l := newLedger(t, maxConns(1), stalePlans)
-	l.seed(10, "small")
-	if _, err := l.pool.Exec(ctx, "analyze idem.records"); err != nil {
-		t.Fatal(err)
-	}
-	for i, opts := range [][]idem.Option{nil, {idem.WithWait(0)}} {
-		if _, err := idemDo(ctx, l.pool, scope, fmt.Sprint("k", i), hashA, l.charge("k"), opts...); err != nil {
-			t.Fatal(err)
-		}
-	}
-	const id = "'00000000-0000-0000-0000-000000000000'"
-	for _, statement := range []string{
-		`idem_claim('s', 'k', '\x01', ` + id + `, '1 hour', 1)`,
-		`idem_claim_at_once('s', 'k', '\x01', ` + id + `, '1 hour', '1ms', 1, 1)`,
-		`idem_complete('s', 'k', ` + id + `, 'completed', 1, NULL, NULL, NULL, '1 hour')`,
-	} {
-		if plan := explain(t, l.pool, statement); strings.Contains(plan, "Scan on records") || strings.Contains(plan, "Scan using") || !strings.Contains(plan, "records_pkey") {
-			t.Errorf("%s: %s", statement, plan)
-		}
-	}
-	n := l.count(`select count(*) from pg_prepared_statements where name like 'idem%'
-		and name not in ('idem_begin', 'idem_commit', 'idem_claim', 'idem_claim_at_once', 'idem_load', 'idem_complete')`)
-	if n != 0 {
-		t.Errorf("%d prepared statements that this test does not know", n)
-	}
-}
-
 // awaitDue waits until the only connection of the pool has a plan that is due to be made again.
 func awaitDue(t *testing.T, pool *pgxpool.Pool) {
 	t.Helper()
 	awaitTrue(t, pool, `select exists (select from pg_prepared_statements
 		where name = 'idem_load' and prepare_time < clock_timestamp() - interval '2.5 s') from pg_sleep(0.05)`)
-}
-
-// If a server connection breaks behind a pooler, the pooler reports it with a message and severity
-// of its own.
-func TestDo_CutBehindPgBouncerKeepsEffectAndResponseTogether(t *testing.T) {
-	t.Parallel()
-	ctx := context.Background()
-	mode := pgtest.ModesBehindPgBouncer(t)[0]
-	p := newProxied(t)
-	pool := pgtest.Open(t, pgtest.PgBouncer(t, p.proxy.DSN()), maxConns(1), withMode(mode))
-	warm := func() *pgproxy.Conn {
-		t.Helper()
-		_, err := idemDo(ctx, pool, scope, fmt.Sprint("warm", rand.Int64()), hashA, p.charge("warm"), idem.WithRetries(100))
-		if err != nil {
-			t.Fatal(err)
-		}
-		waitIdle(t, pool)
-		conns := p.proxy.Conns()
-		return conns[len(conns)-1]
-	}
-	conn := warm()
-	before := conn.Bytes(pgproxy.ToClient)
-	if _, err := idemDo(ctx, pool, scope, "whole", hashA, p.charge("whole")); err != nil {
-		t.Fatal(err)
-	}
-	waitIdle(t, pool)
-	length := conn.Bytes(pgproxy.ToClient) - before
-	for offset := length / 3; offset < length; offset += stride() {
-		conn := warm()
-		trap := p.proxy.Arm(pgproxy.AtByte(conn, pgproxy.ToClient, conn.Bytes(pgproxy.ToClient)+offset), pgproxy.Hangup)
-		key := fmt.Sprint("at ", offset)
-		_, err := idemDo(ctx, pool, scope, key, hashA, p.charge(key), idem.WithWait(limit))
-		trap.Disarm()
-		if n := p.entries(key); err == nil && n != 1 || err != nil && n != 0 && !errors.Is(err, idem.ErrOutcomeUnknown) {
-			t.Errorf("%s of %d: %d effects, err = %v", key, length, n, err)
-		}
-	}
 }
 
 // behindPgBouncer runs check in each mode that works behind the installed PgBouncer, with one
@@ -496,28 +407,5 @@ func TestPlan_IsNotKeptByPgBouncer(t *testing.T) {
 			waiting.Until(t, "a plan to be made anew", func() bool { call(); return prepared() > 1 })
 		}
 		l.wantOnce("k")
-	})
-}
-
-// PgBouncer must not answer forever with a statement that no longer fits the table.
-func TestDo_ReplacesStaleStatementsOfPgBouncer(t *testing.T) {
-	t.Parallel()
-	ctx := context.Background()
-	behindPgBouncer(t, func(t *testing.T, l *ledger, _ pgx.QueryExecMode) {
-		for i, kind := range []string{"bigint", "integer", "bigint"} {
-			warm, next := fmt.Sprint("warm", i), fmt.Sprint("next", i)
-			if _, err := idemDo(ctx, l.pool, scope, warm, hashA, l.charge(warm)); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := l.pool.Exec(ctx, "alter table idem.records alter column status type "+kind); err != nil {
-				t.Fatal(err)
-			}
-			for _, key := range []string{warm, next} {
-				if _, err := idemDo(ctx, l.pool, scope, key, hashA, l.charge(key)); err != nil {
-					t.Fatalf("%s, %s: %v", kind, key, err)
-				}
-				l.wantOnce(key)
-			}
-		}
 	})
 }

@@ -3,9 +3,6 @@ package promises_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -15,7 +12,6 @@ import (
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/lab/pgproxy"
 	"github.com/idem-go/idem/lab/pgtest"
-	"github.com/idem-go/idem/purge"
 )
 
 // Only the database's clock at the end of fn counts. Whatever changes the expiry that the claim has
@@ -186,144 +182,5 @@ func (l *ledger) expireAll() {
 	l.t.Helper()
 	if _, err := l.pool.Exec(context.Background(), "update idem.records set expires_at = clock_timestamp()"); err != nil {
 		l.t.Fatal(err)
-	}
-}
-
-// A takeover with WithWait(0) sets a lock_timeout. That must not make statements of fn or of the
-// caller fail.
-func TestDo_TakeoverLeavesLockTimeoutAlone(t *testing.T) {
-	t.Parallel()
-	ctx := context.Background()
-	l := newLedger(t)
-	lockTimeout := func(tx pgx.Tx) (timeout string) {
-		if err := tx.QueryRow(ctx, "show lock_timeout").Scan(&timeout); err != nil {
-			t.Error(err)
-		}
-		return timeout
-	}
-	fn := func(tx pgx.Tx) (idem.Response, error) {
-		if timeout := lockTimeout(tx); timeout != "0" {
-			t.Errorf("lock_timeout of fn is %s", timeout)
-		}
-		return ok, nil
-	}
-	l.charged(ctx, "k")
-	l.expire("k")
-	if res, err := idemDo(ctx, l.pool, scope, "k", hashA, fn, idem.WithWait(0)); err != nil || res.Replayed {
-		t.Errorf("%+v, %v", res, err)
-	}
-	l.expire("k")
-	tx := l.begin(ctx)
-	if res, err := idem.DoTx(ctx, tx, scope, "k", hashA, fn); err != nil || res.Replayed {
-		t.Errorf("%+v, %v", res, err)
-	}
-	if timeout := lockTimeout(tx); timeout != "0" {
-		t.Errorf("lock_timeout of the caller is %s", timeout)
-	}
-}
-
-// Callers take over from one another as fast as they can, with and without the advisory lock that
-// serializes them before the primary key does. Only the clock of the database counts.
-func TestDo_ExecutionBeginsOnlyAfterTheRecordBeforeExpired(t *testing.T) {
-	t.Parallel()
-	for level, lock := range map[pgx.TxIsoLevel]string{pgx.ReadCommitted: "no lock", pgx.Serializable: "sound lock"} {
-		t.Run(fmt.Sprint(level, "/", lock), func(t *testing.T) {
-			t.Parallel()
-			l := newLedger(t, maxConns(6))
-			expiries := takeOverInTurns(t, l, level, append([]idem.Option{idem.WithTTL(10 * time.Millisecond)}, locks[lock]...))
-			for executionID, expiresAt := range expiries {
-				if _, err := l.pool.Exec(t.Context(), "update runs set expires = $2 where execution_id = $1", executionID, expiresAt); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if n := l.count("select count(*) from runs where expires is null"); n != 0 {
-				t.Errorf("%d executions that no caller was told of", n)
-			}
-			if n := l.count(`select count(*) from runs a join runs b using (key)
-				where a.execution_id <> b.execution_id and b.began >= a.began and b.began < a.expires`); n != 0 {
-				t.Errorf("%d of %d executions began in the time of another", n, len(expiries))
-			}
-		})
-	}
-}
-
-// takeOverInTurns makes calls of all kinds for two keys concurrently. It returns the expiry of each
-// execution.
-func takeOverInTurns(t *testing.T, l *ledger, level pgx.TxIsoLevel, opts []idem.Option) map[string]time.Time {
-	t.Helper()
-	ctx := t.Context()
-	execute(t, l.pool, "create table runs (key text, execution_id text, began timestamptz, expires timestamptz)")
-	options := pgx.TxOptions{IsoLevel: level}
-	began := func(key string) func(pgx.Tx) (idem.Response, error) {
-		return func(tx pgx.Tx) (idem.Response, error) {
-			executionID, _ := idem.ExecutionID(tx)
-			_, err := tx.Exec(ctx, "insert into runs values ($1, $2, clock_timestamp())", key, executionID)
-			return ok, err
-		}
-	}
-	do := func(key string, more ...idem.Option) (idem.Result, error) {
-		return idemDo(ctx, l.pool, scope, key, hashA, began(key), slices.Concat(opts, more, []idem.Option{idem.WithTxOptions(options)})...)
-	}
-	kinds := []func(key string) (idem.Result, error){
-		func(key string) (idem.Result, error) { return do(key) },
-		func(key string) (idem.Result, error) { return do(key, idem.WithWait(0)) },
-		func(key string) (res idem.Result, err error) {
-			err = pgx.BeginTxFunc(ctx, l.pool, options, func(tx pgx.Tx) error {
-				var err error
-				res, err = idem.DoTx(ctx, tx, scope, key, hashA, began(key), opts...)
-				return err
-			})
-			return res, err
-		},
-	}
-	var callers sync.WaitGroup
-	var mu sync.Mutex
-	expiries := map[string]time.Time{}
-	for n := range 2 * len(kinds) {
-		callers.Go(func() {
-			for round := range 60 {
-				if n == 0 && round%4 == 0 {
-					_, _ = l.pool.Exec(ctx, "delete from idem.records where expires_at < clock_timestamp()")
-				}
-				res, err := kinds[n%len(kinds)](fmt.Sprint("k", (n+round)%2))
-				switch {
-				case err != nil && !idem.Retryable(err):
-					t.Error(err)
-				case err == nil && !res.Replayed:
-					mu.Lock()
-					expiries[res.ExecutionID] = res.ExpiresAt
-					mu.Unlock()
-				}
-			}
-		})
-	}
-	callers.Wait()
-	return expiries
-}
-
-// A purge keeps an expired record for another hour. A call whose COMMIT had no answer can then
-// still read the record, although it has expired.
-func TestDo_CommitIsResolvedAlthoughAPurgeGoesOn(t *testing.T) {
-	t.Parallel()
-	ctx := context.Background()
-	p := newProxied(t)
-	pool := pgtest.Open(t, p.proxy.DSN())
-	trap := p.proxy.Arm(pgproxy.AfterAnswer(pgproxy.IsCommit, "COMMIT"), pgproxy.BlackHole)
-	done := make(chan error, 1)
-	go func() {
-		_, err := idemDo(ctx, pool, scope, "k", hashA, p.charge("k"), idem.WithTTL(time.Millisecond), patient)
-		done <- err
-	}()
-	event := await(t, "the COMMIT", trap.Fired())
-	awaitTrue(t, p.pool, "select count(*) = 1 from idem.records where expires_at < clock_timestamp()")
-	if rep, err := purge.Once(ctx, p.pool, purge.Options{MaxLag: -1, MaxDead: -1}); err != nil || rep.Kept != 1 {
-		t.Errorf("%v, %v", rep, err)
-	}
-	event.Conn.Cut(pgproxy.Reset)
-	if err := await(t, "the call", done); err != nil {
-		t.Error(err)
-	}
-	if n := p.entries("k"); n != 1 {
-		t.Errorf("%d effects", n)
 	}
 }
