@@ -14,10 +14,10 @@ import (
 
 // held are the tests of package lab/promises that pass behind every personality that supports idem.
 var held = []string{
-	"TestDo_ExecutesOnceAndReplaysTheSameBytes", "TestReplay_ReadsACommitMadeJustBefore", "TestTTL_ExpiredKeyIsNewForExactlyOneCaller",
+	"TestDo_ExecutesOnceAndReplaysTheSameBytes", "TestTTL_ExpiredKeyIsNewForExactlyOneCaller",
 	"TestDo_AnotherHashIsAMismatchThatRevealsNothing", "TestDo_ConcurrentRightAndWrongHashesAreToldApart",
 	"TestDoTx_KeyOfAnOpenTransactionIsInProgress", "TestWait_EndsWithInProgressAfterItsTime",
-	"TestDo_ErrorOfFnRollsBackAndFreesTheKey", "TestReject_UndoesTheWritesAndIsFinal", "TestDo_IgnoredSQLErrorCommitsNothing",
+	"TestReject_UndoesTheWritesAndIsFinal", "TestDo_IgnoredSQLErrorCommitsNothing",
 	"TestDo_PanicAndGoexitRollBackAndGoOn", "TestDo_RefusesCommitAndRollbackOnTheTx", "TestDo_TransactionEndedBySQLIsNeverASuccess",
 	"TestDo_LostCommitAcknowledgementIsResolved", "TestDo_SilentCommitIsResolvedWhenTheContextEnds",
 	"TestDo_CommitWithoutAnswerIsUnknownAndNeverCanceled", "TestDo_ContextEndingAtAnyMomentLeavesTheTruth",
@@ -27,7 +27,6 @@ var held = []string{
 	"TestDo_LoserOfTheInsertRaceSeesTheOutcomeOfTheWinner", "TestDo_ExecutesOnceAtEveryIsolationLevelWithAnyLock",
 	"TestDo_OneEffectAndResponseUnderContentionAndFailures",
 	"TestDo_SerializationFailureRunsTheTransactionAgain", "TestDo_RerunsAreBoundedAndEndInTheServersError",
-	"TestDo_RerunKeepsItsExecutionID",
 	"TestDoTx_ConcurrentCallsExecuteOnce", "TestDoTx_InsideFnIsPartOfTheOuterCall",
 }
 

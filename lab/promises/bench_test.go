@@ -26,7 +26,6 @@ type bench struct {
 func newBench(b *testing.B, dsn string) *bench {
 	b.Helper()
 	bm := &bench{pool: pgtest.Open(b, dsn, maxConns(10)), resp: idem.Response{Status: 201, Body: make([]byte, 200)}}
-	ctx := context.Background()
 	if _, err := bm.pool.Exec(ctx, "create table if not exists orders (id bigint generated always as identity primary key, sku text)"); err != nil {
 		b.Fatal(err)
 	}
@@ -55,7 +54,6 @@ func (bm *bench) first(ctx context.Context) error {
 // BenchmarkRecord measures the disk space of a record with a response of 200 bytes after a vacuum,
 // for docs/operate.md.
 func BenchmarkRecord(b *testing.B) {
-	ctx := context.Background()
 	bm := newBench(b, pgtest.DSN(b))
 	const records, clients = 20_000, 8
 	for b.Loop() {

@@ -13,17 +13,16 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/internal/db"
+	"github.com/idem-go/idem/internal/txn"
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
 func TestDo_ExecutesOnceAndReplaysTheSameBytes(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	l := newLedger(t)
 	first, err := idemDo(ctx, l.pool, scope, "k1", hashA, l.charge("k1"))
 	if err != nil {
@@ -47,29 +46,8 @@ func TestDo_ExecutesOnceAndReplaysTheSameBytes(t *testing.T) {
 	l.wantOnce("k1")
 }
 
-func TestDo_ErrorOfFnRollsBackAndFreesTheKey(t *testing.T) {
-	t.Parallel()
-	ctx := context.Background()
-	l := newLedger(t)
-	_, err := idemDo(ctx, l.pool, scope, "k", hashA, func(tx pgx.Tx) (idem.Response, error) {
-		if _, err := l.charge("k")(tx); err != nil {
-			t.Error(err)
-		}
-		return idem.Response{}, errBusiness
-	})
-	if err != errBusiness {
-		t.Errorf("err = %v, want fn's own, untouched", err)
-	}
-	l.wantNone("k")
-	if _, err := idemDo(ctx, l.pool, scope, "k", hashB, l.charge("k"), idem.WithWait(0)); err != nil {
-		t.Errorf("the key is not free: %v", err)
-	}
-	l.wantOnce("k")
-}
-
 func TestDo_AnotherHashIsAMismatchThatRevealsNothing(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	l := newLedger(t)
 	stored := idem.Response{Status: 987654321, Header: header{"X-Secret": {"token"}}, Body: []byte("confidential")}
 	first, err := idemDo(ctx, l.pool, scope, "a key of some length", hashA, answer(stored))
@@ -96,7 +74,6 @@ func TestDo_AnotherHashIsAMismatchThatRevealsNothing(t *testing.T) {
 // The writes of a fn that rejects are undone, also those of its joined calls and a failed statement.
 func TestReject_UndoesTheWritesAndIsFinal(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	declined := idem.Response{Status: 402, Body: []byte(`{"error":"declined"}`)}
 	for name, outer := range outers {
 		t.Run(name, func(t *testing.T) {
@@ -132,7 +109,6 @@ func TestReject_UndoesTheWritesAndIsFinal(t *testing.T) {
 
 func TestExecutionID_IsTheSameInFnResultAndRecord(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	l := newLedger(t)
 	seen := map[string]bool{}
 	for name, outer := range outers {
@@ -206,7 +182,6 @@ func TestDo_ExecutesOnceAtEveryIsolationLevelWithAnyLock(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(lock, "/", level), func(t *testing.T) {
 			t.Parallel()
-			ctx := context.Background()
 			dsn := pgtest.DSN(t)
 			// idem treats each pool as a process, so only the database can serialize their
 			// calls.
@@ -277,7 +252,6 @@ func TestDo_LoserOfTheInsertRaceSeesTheOutcomeOfTheWinner(t *testing.T) {
 
 func TestDo_SerializationFailureRunsTheTransactionAgain(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	l := newLedger(t)
 	// Write skew: each run reads what the other writes. The barrier makes the first runs overlap.
 	var barrier sync.WaitGroup
@@ -310,67 +284,31 @@ func TestDo_SerializationFailureRunsTheTransactionAgain(t *testing.T) {
 
 func TestDo_RerunsAreBoundedAndEndInTheServersError(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	l := newLedger(t)
 	for want, options := range map[int64][]idem.Option{4: nil, 1: {idem.WithRetries(0)}, 2: {idem.WithRetries(7), idem.WithRetries(1)}} {
 		key := fmt.Sprint("k", want)
 		l.runs.Store(0)
+		ids := map[string]bool{}
 		_, err := idemDo(ctx, l.pool, scope, key, hashA, func(tx pgx.Tx) (idem.Response, error) {
-			if _, err := l.charge(key)(tx); err != nil {
-				return idem.Response{}, err
-			}
-			_, err := tx.Exec(ctx, `do $$ begin raise exception 'conflict' using errcode = '40001'; end $$`)
-			return idem.Response{}, err
+			id, _ := idem.ExecutionID(tx)
+			ids[id] = true
+			_, err := l.charge(key)(tx)
+			execute(t, tx, "savepoint s")
+			_, conflict := tx.Exec(ctx, `do $$ begin raise exception 'conflict' using errcode = '40001'; end $$`)
+			return idem.Response{}, errors.Join(err, conflict)
 		}, options...)
-		var pgErr *pgconn.PgError
-		if !errors.As(err, &pgErr) || pgErr.Code != "40001" || !idem.Retryable(err) {
+		if !txn.HasCode(err, "40001") || !idem.Retryable(err) {
 			t.Errorf("err = %v", err)
 		}
-		if n := l.runs.Load(); n != want {
-			t.Errorf("fn ran %d times, want %d", n, want)
+		if n := l.runs.Load(); n != want || len(ids) != 1 {
+			t.Errorf("fn ran %d times, want %d, with the execution ids %v", n, want, ids)
 		}
 		l.wantNone(key)
 	}
 }
 
-func TestDo_RerunKeepsItsExecutionID(t *testing.T) {
-	t.Parallel()
-	l := newLedger(t)
-	var ids []string
-	res, err := idemDo(context.Background(), l.pool, scope, "k", hashA, func(tx pgx.Tx) (idem.Response, error) {
-		id, _ := idem.ExecutionID(tx)
-		if ids = append(ids, id); len(ids) < 3 {
-			return idem.Response{}, serializationFailure
-		}
-		return l.charge("k")(tx)
-	})
-	if err != nil || len(ids) != 3 || ids[0] != res.ExecutionID || ids[1] != res.ExecutionID || ids[2] != res.ExecutionID {
-		t.Errorf("ids %v, result has %s; %v", ids, res.ExecutionID, err)
-	}
-	l.wantOnce("k")
-}
-
-// A call takes its snapshot in its claim and no earlier. At every isolation level it sees a commit
-// that happened just before.
-func TestReplay_ReadsACommitMadeJustBefore(t *testing.T) {
-	t.Parallel()
-	ctx := context.Background()
-	for _, level := range isoLevels {
-		l := newLedger(t)
-		first, err := idemDo(ctx, l.pool, scope, "k", hashA, l.charge("k"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		second, err := idemDo(ctx, l.pool, scope, "k", hashA, l.charge("k"), idem.WithTxOptions(pgx.TxOptions{IsoLevel: level}))
-		if err != nil || !second.Replayed || second.ExecutionID != first.ExecutionID {
-			t.Errorf("%s: %+v, %v", level, second, err)
-		}
-	}
-}
-
 func TestDo_NestedOnAnExhaustedPoolIsAnErrorNotADeadlock(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	l := newLedger(t, maxConns(1))
 	_, err := idemDo(ctx, l.pool, scope, "outer", hashA, func(tx pgx.Tx) (idem.Response, error) {
 		_, err := idemDo(ctx, l.pool, scope, "inner", hashA, l.charge("inner"), withLimits(50*time.Millisecond, 0, 0))
@@ -387,7 +325,6 @@ func TestDo_NestedOnAnExhaustedPoolIsAnErrorNotADeadlock(t *testing.T) {
 // every kind of failure of fn.
 func TestDo_OneEffectAndResponseUnderContentionAndFailures(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	dsn := pgtest.DSN(t)
 	pools := []*pgxpool.Pool{pgtest.Open(t, dsn, maxConns(8)), pgtest.Open(t, dsn, maxConns(8))}
 	l := ledgerOn(t, pools[0])
@@ -467,7 +404,6 @@ func failing(fn func(pgx.Tx) (idem.Response, error), rng *rand.Rand) func(pgx.Tx
 
 func TestLookup_ReportsTheStateOfAKey(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	l := newLedger(t)
 	look := func(key string) idem.Entry {
 		t.Helper()
@@ -515,7 +451,6 @@ func TestLookup_ReportsTheStateOfAKey(t *testing.T) {
 func TestLookup_NeverMissesAnExecutionThatCommits(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
-	ctx := context.Background()
 	for _, isolation := range []string{"read committed", "serializable"} {
 		reader := pgtest.Open(t, l.pool.Config().ConnString(), withParameter("default_transaction_isolation", isolation))
 		for i := range 30 {

@@ -20,7 +20,6 @@ import (
 
 func TestDoTx_CommitsWithTheCallersTransaction(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	for _, mode := range fewModes {
 		t.Run(mode.String(), func(t *testing.T) {
 			t.Parallel()
@@ -53,7 +52,6 @@ func TestDoTx_CommitsWithTheCallersTransaction(t *testing.T) {
 // serialization failure, and the caller has to run its transaction again.
 func TestDoTx_OldSnapshotIsASerializationFailure(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	l := newLedger(t)
 	for _, level := range []pgx.TxIsoLevel{pgx.RepeatableRead, pgx.Serializable} {
 		key := string(level)
@@ -82,7 +80,6 @@ func TestDoTx_OldSnapshotIsASerializationFailure(t *testing.T) {
 
 func TestDoTx_KeyOfAnOpenTransactionIsInProgress(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	dsn := pgtest.DSN(t)
 	l, elsewhere := ledgerOn(t, pgtest.Open(t, dsn)), pgtest.Open(t, dsn)
 	holder := l.begin(ctx)
@@ -120,7 +117,6 @@ func TestDoTx_KeyOfAnOpenTransactionIsInProgress(t *testing.T) {
 
 func TestDo_WaitsForADoTxAndReplaysOrTakesOver(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	l := newLedger(t)
 	for name, commit := range map[string]bool{"commit": true, "rollback": false} {
 		tx := l.begin(ctx)
@@ -150,7 +146,6 @@ func TestDo_WaitsForADoTxAndReplaysOrTakesOver(t *testing.T) {
 
 func TestDoTx_ConcurrentCallsExecuteOnce(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	l := newLedger(t)
 	var calls sync.WaitGroup
 	for range 16 {
@@ -201,7 +196,6 @@ var outers = map[string]func(ctx context.Context, l *ledger, key string, fn func
 
 func TestDoTx_InsideFnIsPartOfTheOuterCall(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	for name, outer := range outers {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -246,7 +240,6 @@ func TestDoTx_InsideFnIsPartOfTheOuterCall(t *testing.T) {
 
 func TestDoTx_RollbackOfTheCallersSavepointUndoesTheCall(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	l := newLedger(t)
 	tx := l.begin(ctx)
 	for _, key := range []string{"undone", "undone", "kept"} { // the second call must not find a record of the first to replay
@@ -306,7 +299,6 @@ var innerCalls = map[string]func(ctx context.Context, tx pgx.Tx, inner func(tx p
 // claim is current again.
 func TestDoTx_OuterCallIsRecordedWhateverTheInnerOneDoes(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	l := newLedger(t)
 	ignored := func(tx pgx.Tx, key string, end error) {
 		_, _ = idem.DoTx(ctx, tx, scope, key, hashA, func(pgx.Tx) (idem.Response, error) { return ok, end })
@@ -334,7 +326,6 @@ func TestDoTx_OuterCallIsRecordedWhateverTheInnerOneDoes(t *testing.T) {
 // fn's.
 func TestDoTx_FailureLeavesTheTransactionUnchanged(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	for _, mode := range fewModes {
 		t.Run(mode.String(), func(t *testing.T) {
 			t.Parallel()
@@ -383,7 +374,6 @@ func TestDoTx_FailureLeavesTheTransactionUnchanged(t *testing.T) {
 
 func TestDoTx_PanicAndGoexitLeaveTheTransactionUnchanged(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	l := newLedger(t, maxConns(2))
 	for _, name := range []string{"panic", "Goexit", "panic in a savepoint", "panic after an SQL error"} {
 		execute(t, l.pool, "truncate ledger")
@@ -413,7 +403,6 @@ func TestDoTx_PanicAndGoexitLeaveTheTransactionUnchanged(t *testing.T) {
 // Rows that cannot be closed make the connection unusable.
 func TestDoTx_OpenRowsEndTheCallersTransaction(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	l := newLedger(t, maxConns(1))
 	for name, end := range map[string]error{"nil": nil, "error": errBusiness, "reject": idem.Reject(ok)} {
 		tx := must(l.pool.Begin(ctx))
@@ -437,7 +426,6 @@ func TestDoTx_OpenRowsEndTheCallersTransaction(t *testing.T) {
 // the next statement of the caller of DoTx must meet that statement, so the connection is closed.
 func TestDoTx_TxInUseWhenFnReturnsClosesTheConnection(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	for name, sent := range map[string]bool{"the statement runs": true, "the statement is not sent yet": false} {
 		for _, end := range []error{nil, errBusiness, idem.Reject(ok)} {
 			t.Run(fmt.Sprint(name, "/", end), func(t *testing.T) {
@@ -484,7 +472,6 @@ func TestDoTx_TxInUseWhenFnReturnsClosesTheConnection(t *testing.T) {
 
 func TestDo_MissingSchemaIsExplained(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	for _, mode := range fewModes {
 		t.Run(mode.String(), func(t *testing.T) {
 			t.Parallel()
@@ -515,52 +502,21 @@ func TestDo_MissingSchemaIsExplained(t *testing.T) {
 	}
 }
 
+// An ended transaction still refers to its connection, which another caller may be using by now.
 func TestDoTx_RefusesATransactionThatCannotBeUsed(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	l := newLedger(t, maxConns(1))
-	for name, test := range map[string]struct {
-		spoil func(pgx.Tx)
-		want  error
-	}{
-		"committed":         {func(tx pgx.Tx) { tx.Commit(ctx) }, pgx.ErrTxClosed},
-		"rolled back":       {func(tx pgx.Tx) { tx.Rollback(ctx) }, pgx.ErrTxClosed},
-		"connection closed": {func(tx pgx.Tx) { tx.Conn().Close(ctx) }, pgx.ErrTxClosed},
-		"aborted":           {func(tx pgx.Tx) { tx.Exec(ctx, "select 1/0") }, nil},
-		"rows open":         {func(tx pgx.Tx) { tx.Query(ctx, "select 1") }, nil},
-	} {
-		tx := must(l.pool.Begin(ctx))
-		test.spoil(tx)
-		_, err := idem.DoTx(ctx, tx, scope, name, hashA, neverCalled(t))
-		if err == nil || test.want != nil && !errors.Is(err, test.want) {
-			t.Errorf("%s: err = %v, want %v", name, err, test.want)
-		}
-		tx.Rollback(ctx)
-		l.wantNone(name)
-	}
-	l.wantHealthy()
-}
-
-// An ended transaction still refers to its connection, which another caller may be using by now.
-func TestDoTx_EndedTransactionNeverReachesTheNextUser(t *testing.T) {
-	t.Parallel()
-	ctx := context.Background()
-	l := newLedger(t, maxConns(1))
-	for name, ended := range map[string]func() pgx.Tx{
-		"committed":   func() pgx.Tx { tx := l.begin(ctx); tx.Commit(ctx); return tx },
-		"rolled back": func() pgx.Tx { tx := l.begin(ctx); tx.Rollback(ctx); return tx },
-		"kept from fn": func() (kept pgx.Tx) {
-			idemDo(ctx, l.pool, scope, "keep", hashA, func(tx pgx.Tx) (idem.Response, error) { kept = tx; return ok, nil })
+	for name, spoil := range map[string]func(pgx.Tx) (spoilt pgx.Tx){
+		"committed":                    func(tx pgx.Tx) pgx.Tx { tx.Commit(ctx); return tx },
+		"rolled back":                  func(tx pgx.Tx) pgx.Tx { tx.Rollback(ctx); return tx },
+		"savepoint of a committed one": func(tx pgx.Tx) pgx.Tx { savepoint := must(tx.Begin(ctx)); tx.Commit(ctx); return savepoint },
+		"kept from fn": func(tx pgx.Tx) (kept pgx.Tx) {
+			idem.DoTx(ctx, tx, scope, "keep", hashA, func(tx pgx.Tx) (idem.Response, error) { kept = tx; return ok, nil })
+			tx.Rollback(ctx)
 			return kept
 		},
-		"savepoint of a committed one": func() pgx.Tx {
-			tx := l.begin(ctx)
-			savepoint := must(tx.Begin(ctx))
-			tx.Commit(ctx)
-			return savepoint
-		},
 	} {
-		over := ended()
+		over := spoil(must(l.pool.Begin(ctx)))
 		err := pgx.BeginFunc(ctx, l.pool, func(next pgx.Tx) error {
 			if _, err := idem.DoTx(ctx, over, scope, "k", hashA, neverCalled(t)); !errors.Is(err, pgx.ErrTxClosed) {
 				t.Errorf("%s: err = %v, want pgx.ErrTxClosed", name, err)
@@ -571,12 +527,23 @@ func TestDoTx_EndedTransactionNeverReachesTheNextUser(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	for name, spoil := range map[string]func(pgx.Tx){
+		"aborted":           func(tx pgx.Tx) { tx.Exec(ctx, "select 1/0") },
+		"rows open":         func(tx pgx.Tx) { tx.Query(ctx, "select 1") },
+		"connection closed": func(tx pgx.Tx) { tx.Conn().Close(ctx) },
+	} {
+		tx := must(l.pool.Begin(ctx))
+		spoil(tx)
+		if _, err := idem.DoTx(ctx, tx, scope, "k", hashA, neverCalled(t)); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+		tx.Rollback(ctx)
+	}
 	l.wantNone("k")
 }
 
 func TestDoTx_EndedContextSparesTheTransaction(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	l := newLedger(t)
 	l.charged(ctx, "known")
 	tx := l.begin(ctx)
@@ -606,7 +573,6 @@ func TestDoTx_FailureToPrepareSparesTheTransaction(t *testing.T) {
 	for name, warm := range map[string]bool{"a new connection": false, "a plan that is due": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ctx := context.Background()
 			l := newLedger(t)
 			pool := pgtest.Open(t, l.pool.Config().ConnString(), maxConns(1), withParameter("lock_timeout", "50ms"))
 			if warm {
@@ -645,7 +611,6 @@ const saved = 32
 // each call.
 func TestDoTx_ManyKeysInOneTransactionTakeFewLocks(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	const n = 5 * saved
 	for _, kind := range []string{"new", "recorded", "expired"} {
 		t.Run(kind, func(t *testing.T) {
@@ -710,7 +675,6 @@ func past(t *testing.T, ctx context.Context, tx pgx.Tx) {
 // either.
 func TestDoTx_FailurePastTheSavepointsAbortsTheTransaction(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	for name, test := range map[string]struct {
 		resp       idem.Response
 		end, wants error
@@ -744,7 +708,6 @@ func TestDoTx_FailurePastTheSavepointsAbortsTheTransaction(t *testing.T) {
 // lock_timeout of the caller stays as it was.
 func TestDoTx_RefusalPastTheSavepointsSparesTheTransaction(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	for _, mode := range fewModes {
 		t.Run(mode.String(), func(t *testing.T) {
 			t.Parallel()

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"os"
 	"strings"
@@ -93,7 +92,6 @@ func TestRetryable_KnowsTheStatesOfTheServer(t *testing.T) {
 
 func TestDo_ReturnsTheErrorOfFnItself(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	l := newLedger(t, maxConns(1))
 	for name, own := range map[string]error{
 		"plain":     errBusiness,
@@ -122,35 +120,5 @@ func TestDo_UnreachableServerIsRetryable(t *testing.T) {
 	var refused *pgconn.ConnectError
 	if !idem.Retryable(err) || !errors.As(err, &refused) {
 		t.Errorf("err = %v, want a *pgconn.ConnectError that is retryable", err)
-	}
-}
-
-// The error names the grants that are missing, and they suffice.
-func TestDo_MissingPrivilegeIsExplained(t *testing.T) {
-	t.Parallel()
-	ctx := context.Background()
-	l := newLedger(t, maxConns(1))
-	role := fmt.Sprintf("idem_bare_%08x", rand.Uint32()) // roles belong to the whole server, and this test may run twice at once
-	execute(t, l.pool, "create role "+role)
-	t.Cleanup(func() { l.pool.Exec(context.Background(), "reset role; drop owned by "+role+"; drop role "+role) })
-	execute(t, l.pool, "grant all on ledger to "+role)
-	err := pgx.BeginFunc(ctx, l.pool, func(tx pgx.Tx) error {
-		execute(t, tx, "set local role "+role)
-		_, err := idem.DoTx(ctx, tx, scope, "k", hashA, l.charge("k"))
-		var pgErr *pgconn.PgError
-		if !errors.As(err, &pgErr) || pgErr.Code != "42501" || idem.Retryable(err) ||
-			!strings.Contains(err.Error(), "USAGE on schema idem and SELECT, INSERT, UPDATE on idem.records") {
-			t.Errorf("err = %v", err)
-		}
-		return note(ctx, tx, "after")
-	})
-	if err != nil {
-		t.Error(err)
-	}
-	execute(t, l.pool, fmt.Sprintf("grant usage on schema idem to %s; grant select, insert, update on idem.records to %[1]s; set role %[1]s", role))
-	for i := range 2 {
-		if res, err := idemDo(ctx, l.pool, scope, "k", hashA, answer(ok)); err != nil || res.Replayed != (i > 0) {
-			t.Errorf("with the privileges of the hint: %+v, %v", res, err)
-		}
 	}
 }

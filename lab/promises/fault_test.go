@@ -387,32 +387,6 @@ func TestDo_ContextEndingAtAnyMomentLeavesTheTruth(t *testing.T) {
 	}
 }
 
-// While a server accepts connections and closes them at once, clients reconnect all the time. A
-// call waits between its attempts, and makes as many as its retries allow.
-func TestDo_OutageIsMetWithFewConnectionsAndPauses(t *testing.T) {
-	t.Parallel()
-	const retries = 3
-	p := newProxied(t)
-	var made dials
-	pool := pgtest.Open(t, p.proxy.DSN(), maxConns(200), made.on)
-	p.proxy.ArmEach(pgproxy.Before(pgproxy.Contains("")), pgproxy.Reset) // lost at the first statement
-	_, err := idemDo(t.Context(), pool, scope, "k", hashA, p.charge("k"), idem.WithObserver(p.watch), idem.WithRetries(retries))
-	if !idem.Retryable(err) {
-		t.Errorf("err = %v", err)
-	}
-	// After a second or third connection, a run knows that the first was not just an old
-	// connection of the pool. For each of them pgx may open another one for a
-	// CancelRequest.
-	const most = (retries + 1) * 3
-	if made, all := pool.Stat().NewConnsCount(), len(made.all()); made > most || all > 2*most {
-		t.Errorf("%d connections were had, and %d dialled", made, all)
-	}
-	if n := p.watch.count("retried"); n != retries {
-		t.Errorf("%d pauses", n)
-	}
-	p.wantNone("k")
-}
-
 // After a restart of the server every pooled connection is dead, those that calls have used and the
 // others. No call fails because of that.
 func TestDo_SkipsAllDeadConnectionsOfThePool(t *testing.T) {

@@ -77,7 +77,6 @@ var serializationFailure = &pgconn.PgError{Severity: "ERROR", Code: "40001", Mes
 
 func TestDo_RefusesCommitAndRollbackOnTheTx(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	l := newLedger(t, maxConns(1))
 	for name, end := range map[string]func(pgx.Tx) error{
 		"commit":                func(tx pgx.Tx) error { tx.Commit(ctx); return nil },
@@ -128,7 +127,6 @@ var rawEnds = []struct {
 
 func TestDo_TransactionEndedBySQLIsNeverASuccess(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	for name, outer := range outers {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -167,7 +165,6 @@ func TestDo_TransactionEndedBySQLIsNeverASuccess(t *testing.T) {
 // and a call for key returns an error that says so.
 func (l *ledger) wantRefusedUntilExpiry(key string) {
 	l.t.Helper()
-	ctx := context.Background()
 	before := l.runs.Load()
 	res, err := idemDo(ctx, l.pool, scope, key, hashA, l.charge(key))
 	if !errors.Is(err, idem.ErrTxEnded) || idem.Retryable(err) || res.Body != nil {
@@ -190,7 +187,6 @@ func (l *ledger) wantRefusedUntilExpiry(key string) {
 // that fn's writes were undone, and no answer may claim that they have a stored response.
 func TestDo_WritesAfterARollbackBySQLAreReported(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	l := newLedger(t, maxConns(1))
 	for _, begin := range []string{"", "begin"} {
 		for _, returned := range []error{nil, errBusiness, serializationFailure, idem.Reject(ok)} {
@@ -214,7 +210,6 @@ func TestDo_WritesAfterARollbackBySQLAreReported(t *testing.T) {
 
 func TestDo_IgnoredSQLErrorCommitsNothing(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	l := newLedger(t, maxConns(1))
 	for name, fail := range map[string]func(pgx.Tx){
 		"exec":     func(tx pgx.Tx) { tx.Exec(ctx, "select 1/0"); tx.Exec(ctx, "select 1") },
@@ -260,7 +255,6 @@ func TestDo_IgnoredSQLErrorCommitsNothing(t *testing.T) {
 // server's error, and nothing is committed.
 func TestDo_ErrorAtCommitIsTheServersOwn(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	for _, mode := range fewModes {
 		t.Run(mode.String(), func(t *testing.T) {
 			t.Parallel()
@@ -301,7 +295,6 @@ func TestDo_ErrorAtCommitIsTheServersOwn(t *testing.T) {
 // Open results keep the connection busy. The connection is closed, and nothing is committed.
 func TestDo_OpenResultsAbortAndCostTheConnection(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	l := newLedger(t, maxConns(1))
 	batch := func(tx pgx.Tx) pgx.BatchResults {
 		b := &pgx.Batch{}
@@ -350,7 +343,6 @@ func TestDo_OpenResultsAbortAndCostTheConnection(t *testing.T) {
 // the connection.
 func TestDo_TxInUseWhenFnReturnsCommitsNothing(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	dsn := pgtest.DSN(t)
 	l, observer := ledgerOn(t, pgtest.Open(t, dsn, maxConns(1))), ledgerOn(t, pgtest.Open(t, dsn))
 	lock := observer.begin(ctx)
@@ -396,7 +388,6 @@ func (a lateArgument) RewriteQuery(_ context.Context, _ *pgx.Conn, sql string, a
 // appears idle.
 func TestDo_TxInUseNeverReachesTheNextUserOfTheConnection(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	for _, end := range []error{nil, errBusiness, idem.Reject(ok)} {
 		l := newLedger(t, maxConns(1))
 		late, stray := newLateArgument(), make(chan error, 1)
@@ -424,7 +415,6 @@ func TestDo_TxInUseNeverReachesTheNextUserOfTheConnection(t *testing.T) {
 
 func TestDo_ConnectionClosedByFnCommitsNothing(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	l := newLedger(t, maxConns(1))
 	for name, lose := range map[string]func(pgx.Tx){
 		"closed":     func(tx pgx.Tx) { tx.Conn().Close(ctx) },
@@ -464,7 +454,6 @@ var endings = map[string]func(pgx.Tx){
 
 func TestDo_PanicAndGoexitRollBackAndGoOn(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	l := newLedger(t, maxConns(1))
 	for name, end := range endings {
 		t.Run(name, func(t *testing.T) {
@@ -499,7 +488,6 @@ func TestDo_PanicAndGoexitRollBackAndGoOn(t *testing.T) {
 // A fn may delete or move its record, or a trigger may drop it. Such a call is no success.
 func TestDo_FnThatChangesItsRecordCommitsNothing(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	l := newLedger(t, maxConns(1))
 	for name, sql := range map[string]string{
 		"delete":          "delete from idem.records",
@@ -527,35 +515,8 @@ func TestDo_FnThatChangesItsRecordCommitsNothing(t *testing.T) {
 	}
 }
 
-// The completion uses statements that the session has prepared, and a setting that identifies the
-// claim.
-func TestDo_FnThatDiscardsTheSessionCommitsNothing(t *testing.T) {
-	t.Parallel()
-	ctx := context.Background()
-	dsn := pgtest.DSN(t)
-	for _, discard := range []string{"deallocate all", "discard all", "reset all"} {
-		for name, outer := range outers {
-			l, key := ledgerOn(t, pgtest.Open(t, dsn, maxConns(1))), name+", "+discard
-			l.charged(ctx, "warm "+key)
-			_, err := outer(ctx, l, key, func(tx pgx.Tx) (idem.Response, error) {
-				resp, err := l.charge(key)(tx)
-				if err == nil {
-					_, err = tx.Exec(ctx, discard)
-				}
-				return resp, err
-			})
-			if err == nil {
-				t.Errorf("%s: success", key)
-			}
-			l.wantNone(key)
-			l.wantFree("after " + key)
-		}
-	}
-}
-
 func TestDo_SavepointsWorkInsideFn(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	l := newLedger(t, maxConns(1))
 	begin := func(tx pgx.Tx) pgx.Tx { return must(tx.Begin(ctx)) }
 	for name, test := range map[string]struct {
@@ -696,7 +657,6 @@ func (k kept) wantDead(ctx context.Context, t *testing.T) {
 
 func TestTx_IsDeadAfterFnAndNeverReachesTheNextUser(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	l := newLedger(t, maxConns(1))
 	for i, end := range []error{nil, errBusiness, idem.Reject(ok)} {
 		k := kept{}
@@ -721,7 +681,6 @@ func TestTx_IsDeadAfterFnAndNeverReachesTheNextUser(t *testing.T) {
 // every server and has no rights in the schema idem.
 func TestDo_FnThatChangesTheRoleMustResetIt(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	l := newLedger(t)
 	execute(t, l.pool, "grant insert, select on ledger to pg_monitor")
 	for name, outer := range outers {
@@ -762,7 +721,6 @@ func containsAll(s string, parts ...string) bool {
 // costs the connection. Any other denied statement does not.
 func TestDo_RoleThatOutlivesFnCostsTheConnection(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	l := newLedger(t)
 	pool := pgtest.Open(t, l.pool.Config().ConnString(), maxConns(1))
 	for _, role := range []string{"set local role pg_monitor", "set role pg_monitor; commit; begin"} {
@@ -782,7 +740,6 @@ func TestDo_RoleThatOutlivesFnCostsTheConnection(t *testing.T) {
 // A fn that was too slow for the server would be too slow again, so it is not rerun.
 func TestDo_FnThatOutlastsAServerTimeoutRunsOnce(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	for name, afterwards := range map[string]func(tx pgx.Tx) error{
 		"COMMIT finds it out":            func(pgx.Tx) error { return nil },
 		"a statement of fn finds it out": func(tx pgx.Tx) error { _, err := tx.Exec(ctx, "select 1"); return err },

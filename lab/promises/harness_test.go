@@ -26,6 +26,9 @@ import (
 	"github.com/idem-go/idem/lab/waiting"
 )
 
+// ctx is the context of whatever no test cancels.
+var ctx = context.Background()
+
 // limit is the maximum time that a test waits for a signal.
 const limit = waiting.Limit
 

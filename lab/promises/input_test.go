@@ -8,9 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"math"
-	"net/url"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -55,7 +53,6 @@ var refusedNames = []struct{ name, text, rule string }{
 
 func TestDo_RefusesInvalidNamesBeforeAnySQL(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	pool := nowhere(t)
 	long := func(n int) string { return strings.Repeat("s", n) }
 	type refused struct {
@@ -105,7 +102,6 @@ func TestDo_RefusesInvalidNamesBeforeAnySQL(t *testing.T) {
 
 func TestDo_RefusesNilArguments(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	for name, call := range map[string]func() error{
 		"nil fn":           func() error { _, err := idemDo(ctx, nowhere(t), scope, "k", hashA, nil); return err },
 		"nil pool":         func() error { _, err := idemDo(ctx, nil, scope, "k", hashA, neverCalled(t)); return err },
@@ -130,7 +126,6 @@ var acceptedNames = []string{
 
 func TestDo_TakesNamesVerbatimAndKeepsThemApart(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	for _, mode := range fewModes {
 		t.Run(mode.String(), func(t *testing.T) {
 			t.Parallel()
@@ -164,7 +159,6 @@ func TestDo_TakesNamesVerbatimAndKeepsThemApart(t *testing.T) {
 // An error must not contain a prefix that could be the whole key.
 func TestErrors_ShowAKeyAbridged(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	l := newLedger(t)
 	keys := []string{
 		"s", "secret", strings.Repeat("x", 15), strings.Repeat("x", 16), "secret-key-0123456789", strings.Repeat("é", 8),
@@ -297,7 +291,6 @@ func writeVectors(t *testing.T, vectors []hashVector) {
 // The zero hash that HashJSON returns with an error would make all such requests equal.
 func TestDo_RefusesTheZeroHashBeforeAnySQL(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	pool := nowhere(t)
 	ignored, _ := idem.HashJSON([]byte("not JSON"))
 	for name, call := range map[string]func() error{
@@ -352,7 +345,6 @@ const century = 100 * 365 * 24 * time.Hour
 
 func TestOptions_OutOfRangeAreRefusedBeforeAnySQL(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	pool := nowhere(t)
 	for _, test := range []struct {
 		says string
@@ -401,7 +393,6 @@ func errOf(_ idem.Result, err error) error { return err }
 
 func TestDoTx_RefusesOptionsWithoutAMeaning(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	l := newLedger(t)
 	tx := l.begin(ctx)
 	for says, opts := range map[string][]idem.Option{
@@ -423,7 +414,6 @@ func TestDoTx_RefusesOptionsWithoutAMeaning(t *testing.T) {
 // The record is kept for the TTL from its completion on, and is expired soon after.
 func TestTTL_CountsExactlyFromTheRecording(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	l := newLedger(t)
 	for ttl, opts := range map[time.Duration][]idem.Option{
 		24 * time.Hour:                     nil, // the default
@@ -453,7 +443,6 @@ func TestTTL_CountsExactlyFromTheRecording(t *testing.T) {
 
 func TestDo_TxOptionsApplyToTheTransactionOfFn(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	for _, mode := range fewModes {
 		t.Run(mode.String(), func(t *testing.T) {
 			t.Parallel()
@@ -493,7 +482,6 @@ func TestDo_TxOptionsApplyToTheTransactionOfFn(t *testing.T) {
 // the error has a hint.
 func TestDo_ReadOnlyTransactionIsExplained(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	l := newLedger(t)
 	tx := must(l.pool.BeginTx(ctx, pgx.TxOptions{AccessMode: pgx.ReadOnly}))
 	defer tx.Rollback(ctx)
@@ -540,33 +528,4 @@ func TestScope_IsReadableAndFrozen(t *testing.T) {
 			t.Errorf("Scope(%q) = %q, want %q", tt.parts, got, tt.want)
 		}
 	}
-}
-
-// FuzzScope recovers the parts from the scope. A function that can be inverted is injective.
-func FuzzScope(f *testing.F) {
-	f.Add("tenant-1", "POST /orders", "", uint8(2))
-	f.Add("a/b", "c", "%2F", uint8(3))
-	f.Add("%", "25", "/", uint8(3))
-	f.Add("", "", "", uint8(3))
-	f.Add("\xff", "%zz", "\x00", uint8(3))
-	f.Fuzz(func(t *testing.T, a, b, c string, n uint8) {
-		parts := []string{a, b, c}[:n%4]
-		scope := idem.Scope(parts...)
-		if scope == "" {
-			if strings.Join(parts, "") != "" || len(parts) > 1 {
-				t.Fatalf("Scope(%q) is empty", parts)
-			}
-			return
-		}
-		got := strings.Split(scope, "/")
-		for i := range got {
-			var err error
-			if got[i], err = url.PathUnescape(got[i]); err != nil {
-				t.Fatalf("Scope(%q) = %q: %v", parts, scope, err)
-			}
-		}
-		if !slices.Equal(got, parts) {
-			t.Fatalf("Scope(%q) = %q, which reads as %q", parts, scope, got)
-		}
-	})
 }

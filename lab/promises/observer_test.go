@@ -77,7 +77,6 @@ type observed struct {
 
 func TestObserver_SeesEveryOutcome(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	l := newLedger(t)
 	busy := l.hold(t, "busy", hashA, nil)
 	defer busy.release()
@@ -164,7 +163,6 @@ func (l *log) check(test observed, joined bool, res idem.Result, err error, took
 
 func TestObserver_SeesTheStagesOfACall(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	l := newLedger(t)
 	for name, test := range map[string]struct {
 		end  []error // errors of the runs
@@ -248,7 +246,6 @@ func TestObserver_SeveralSeeTheCallAndTheContextOfAll(t *testing.T) {
 
 func TestObserver_SeesPanicAndGoexit(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	l := newLedger(t)
 	tx := l.begin(ctx)
 	for _, how := range []string{"panic", "Goexit"} {
@@ -272,7 +269,6 @@ func TestObserver_SeesPanicAndGoexit(t *testing.T) {
 
 func TestObserver_NeverSeesAKeyInFull(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	l := newLedger(t)
 	for _, key := range []string{"secret", "secret-key-0123456789", "sekret\x00key", "sekret\xffkey" + strings.Repeat("x", 20), strings.Repeat("😀", 4), strings.Repeat("k", 300)} {
 		o := &log{t: t}
@@ -354,7 +350,6 @@ func (j *journal) lines(t *testing.T) []string {
 
 func TestLogObserver_LogsEachCallAtItsLevel(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	l := newLedger(t)
 	busy := l.hold(t, "busy", hashA, nil)
 	defer busy.release()
@@ -397,12 +392,12 @@ func TestLogObserver_LogsEachCallAtItsLevel(t *testing.T) {
 		}
 	}
 	trace := idem.LogObserver(j.logger())
-	ctx = trace.TraceStart(ctx, idem.TraceStartData{Key: "…(1)"})
+	traced := trace.TraceStart(ctx, idem.TraceStartData{Key: "…(1)"})
 	for _, event := range []idem.Event{idem.EventOutcomeUnknown, idem.EventResolvedCommitted, idem.EventResolvedRolledBack} {
-		trace.TraceEvent(ctx, idem.TraceEventData{Event: event})
+		trace.TraceEvent(traced, idem.TraceEventData{Event: event})
 	}
-	trace.TraceEnd(ctx, idem.TraceEndData{Outcome: idem.OutcomeUnknown, Cause: idem.CauseOutcomeUnknown})
-	trace.TraceEnd(ctx, idem.TraceEndData{Outcome: idem.OutcomeFailed, Cause: idem.CauseUnreadable})
+	trace.TraceEnd(traced, idem.TraceEndData{Outcome: idem.OutcomeUnknown, Cause: idem.CauseOutcomeUnknown})
+	trace.TraceEnd(traced, idem.TraceEndData{Outcome: idem.OutcomeFailed, Cause: idem.CauseUnreadable})
 	var levels []string
 	for _, line := range j.lines(t) {
 		level, _, _ := strings.Cut(line, " {")
@@ -417,7 +412,6 @@ func TestLogObserver_LogsEachCallAtItsLevel(t *testing.T) {
 
 func TestLogObserver_LogsNothingPersonal(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	l := newLedger(t)
 	const key, who, what = "key-of-Ada-Lovelace", "tenant-Ada", "body-of-Ada"
 	var j journal
@@ -438,19 +432,6 @@ func TestLogObserver_LogsNothingPersonal(t *testing.T) {
 	text := j.text.String()
 	if n := strings.Count(text, "\n"); n < 10 || strings.Contains(text, "Ada") || !strings.Contains(text, `key-…(19)`) {
 		t.Errorf("%d lines are logged, or they show her, or do not tell the calls apart:\n%s", n, text)
-	}
-}
-
-// Not parallel: the default logger is global.
-func TestLogObserver_UsesTheDefaultLoggerOfTheMoment(t *testing.T) {
-	before := slog.Default()
-	defer slog.SetDefault(before)
-	observer := idem.LogObserver(nil)
-	var j journal
-	slog.SetDefault(j.logger())
-	idemDo(context.Background(), nil, scope, "k", hashA, answer(ok), idem.WithObserver(observer))
-	if lines := j.lines(t); len(lines) != 1 || !strings.HasPrefix(lines[0], "WARN idem: call failed") {
-		t.Errorf("logged %q", lines)
 	}
 }
 

@@ -115,7 +115,6 @@ func TestRehearsal_FindsWhatCannotRunAgain(t *testing.T) {
 // Errors of fn in the first run are reported as they are without a rehearsal.
 func TestRehearsal_KeepsTheErrorsOfTheFirstRun(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	l := newLedger(t)
 	for name, test := range map[string]struct {
 		fn   func(pgx.Tx) error

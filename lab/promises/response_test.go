@@ -92,7 +92,6 @@ func TestSealedResponse_IsReplayedByteForByte(t *testing.T) {
 }
 
 func replaysByteForByte(t *testing.T, mode pgx.QueryExecMode, opts ...idem.Option) *ledger {
-	ctx := context.Background()
 	dsn := pgtest.DSN(t)
 	l, elsewhere := ledgerOn(t, pgtest.Open(t, dsn, withMode(mode))), pgtest.Open(t, dsn)
 	for name, test := range responses {
@@ -133,7 +132,6 @@ func replaysByteForByte(t *testing.T, mode pgx.QueryExecMode, opts ...idem.Optio
 // its response does not change that of another caller.
 func TestResponse_CannotBeChangedByAnotherCaller(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	l := newLedger(t)
 	own := idem.Response{Status: 200, Header: header{"A": {"1", "2"}, "Nil": nil}, Body: []byte("response")}
 	want := idem.Response{Status: 200, Header: header{"A": {"1", "2"}, "Nil": {}}, Body: []byte("response")}
@@ -180,7 +178,6 @@ func TestResponse_CannotBeChangedByAnotherCaller(t *testing.T) {
 
 func TestResponse_ThatCannotBeKeptExactlyIsRefused(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	l := newLedger(t, maxConns(1))
 	for name, resp := range map[string]idem.Response{
 		"status above":           {Status: math.MaxInt32 + 1},
@@ -207,7 +204,6 @@ func TestResponse_ThatCannotBeKeptExactlyIsRefused(t *testing.T) {
 
 func TestResponse_AboveTheLimitIsRefused(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	l := newLedger(t, maxConns(1))
 	inHeader := len(`{"A":["<"]}`) + len(`\u003c`) - len("<") // the stored form
 	for limit, opts := range map[int][]idem.Option{
@@ -248,7 +244,6 @@ func TestResponse_AboveTheLimitIsRefused(t *testing.T) {
 
 func TestResponse_HeaderIsStoredAsAnObjectOfArrays(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	l := newLedger(t)
 	if _, err := idemDo(ctx, l.pool, scope, "k", hashA, answer(idem.Response{Header: header{"A": {"1", "2"}, "B": nil, "C": {}}})); err != nil {
 		t.Fatal(err)
@@ -261,7 +256,6 @@ func TestResponse_HeaderIsStoredAsAnObjectOfArrays(t *testing.T) {
 // The record was changed by hand. The error must not contain the stored data.
 func TestResponse_UnreadableHeaderIsAnErrorWithoutIt(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	l := newLedger(t)
 	l.charged(ctx, "k")
 	for _, header := range []string{`{"Card": [4929123456789012]}`, `4929123456789012`, `[4929123456789012]`} {
@@ -279,7 +273,6 @@ func TestResponse_UnreadableHeaderIsAnErrorWithoutIt(t *testing.T) {
 
 func TestReplay_WritesNothing(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	l := newLedger(t)
 	l.charged(ctx, "k")
 	row := func() (xmin, xmax string) {
@@ -313,7 +306,6 @@ func TestReplay_WritesNothing(t *testing.T) {
 
 func TestTTL_ExpiredKeyIsNewForExactlyOneCaller(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	dsn := pgtest.DSN(t)
 	pools := []*pgxpool.Pool{pgtest.Open(t, dsn), pgtest.Open(t, dsn)}
 	l := ledgerOn(t, pools[0])
@@ -391,7 +383,6 @@ func TestDoJSON_FirstCallerAndDuplicatesGetTheSameValue(t *testing.T) {
 
 func TestDoJSON_RejectionAndErrorLeaveTheValueZero(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	l := newLedger(t)
 	for i := range 2 {
 		got, res, err := idem.DoJSON(ctx, l.pool, scope, "rejected", hashA, func(tx pgx.Tx) (int, error) {
@@ -443,7 +434,6 @@ func refuseJSON[T any](t *testing.T, l *ledger, key string, value T) {
 
 func TestDoJSON_StoredResponseOfAnotherTypeIsAnError(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	l := newLedger(t)
 	for key, body := range map[string]string{"empty": "", "text": "ok", "two values": "1 2", "another type": `{"id":"seven","total":1}`} {
 		if _, err := idemDo(ctx, l.pool, scope, key, hashA, answer(idem.Response{Status: 201, Body: []byte(body)})); err != nil {

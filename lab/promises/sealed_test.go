@@ -73,7 +73,6 @@ func countedSealer() *counted { return &counted{Sealer: seal.New(keysOf("a"))} }
 
 func TestSealedResponse_WithoutASealerIsExplained(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	l := newLedger(t)
 	first, err := idemDo(ctx, l.pool, scope, "k", hashA, l.charge("k"), sealed("a"))
 	if err != nil {
@@ -160,7 +159,6 @@ func TestSealedResponse_LostCommitIsResolvedWithoutOpeningIt(t *testing.T) {
 
 func TestSealer_FailureCommitsNothing(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	l := newLedger(t)
 	for name, s := range map[string]*counted{
 		"an error":              {Sealer: seal.New(keysOf("a")), sealErr: errBusiness},
@@ -188,7 +186,6 @@ func TestSealer_FailureCommitsNothing(t *testing.T) {
 
 func TestSealedResponse_ErrorsHoldNothingOfIt(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	l := newLedger(t)
 	const key, private = "a key that is long enough", "hush hush"
 	_, err := idemDo(ctx, l.pool, scope, key, hashA, answer(idem.Response{Header: header{private: {private}}, Body: []byte(private)}), sealed("a"))
@@ -247,7 +244,6 @@ var tampering = map[string]struct {
 
 func TestSealedResponse_TamperingIsAnErrorThatSaysHow(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	l := newLedger(t)
 	for name, test := range tampering {
 		execute(t, l.pool, "truncate idem.records")
@@ -278,7 +274,6 @@ func TestSealedResponse_TamperingIsAnErrorThatSaysHow(t *testing.T) {
 // of package seal.
 func wantSealError(t *testing.T, l *ledger, name string, want error, opts ...idem.Option) {
 	t.Helper()
-	ctx := context.Background()
 	for how, replay := range map[string]func() (idem.Result, error){
 		"Do": func() (idem.Result, error) { return idemDo(ctx, l.pool, scope, "k", hashA, neverCalled(t), opts...) },
 		"likely replay": func() (idem.Result, error) {
@@ -318,7 +313,7 @@ var versions = []struct {
 // other writes. idem treats each pool as a process.
 func TestSealing_RolloutAndRotationLeaveNothingUnreadable(t *testing.T) {
 	t.Parallel()
-	ctx, l := context.Background(), newLedger(t)
+	l := newLedger(t)
 	call := func(version int, key string, replayed bool) {
 		t.Helper()
 		pool := pgtest.Open(t, l.pool.Config().ConnString(), maxConns(1))
@@ -386,7 +381,6 @@ func TestSealing_StepTakenTooEarlyHasItsOwnError(t *testing.T) {
 func TestSealedResponse_IsInNoFileOfTheServer(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Server(t, "log_statement=all", "full_page_writes=on", "wal_compression=off")
-	ctx := context.Background()
 	db, err := migrate.Open(server.DSN())
 	if err != nil {
 		t.Fatal(err)

@@ -47,7 +47,6 @@ func as(dsn, role string) string {
 
 func TestRoles_OfTheDocsDoTheirPartAndNoMore(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	dsn := pgtest.EmptyDSN(t)
 	admin := pgtest.Open(t, dsn)
 	suffix := fmt.Sprintf("_%d", rand.Uint32()) // roles belong to the whole server, and this test may run twice at once
@@ -113,7 +112,6 @@ func TestRoles_OfTheDocsDoTheirPartAndNoMore(t *testing.T) {
 
 func TestRecords_MayBePartitionedDuringCalls(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	l := newLedger(t)
 	do := func(key string) (idem.Result, error) { return idemDo(ctx, l.pool, scope, key, hashA, l.charge(key)) }
 	var n, failed atomic.Int64
@@ -178,7 +176,6 @@ func TestDo_SerializableStrangersDoNotAbortEachOther(t *testing.T) {
 	for records, joined := range map[int]bool{0: true, 20_000: false} {
 		t.Run(fmt.Sprintf("%d records, joined %v", records, joined), func(t *testing.T) {
 			t.Parallel()
-			ctx := context.Background()
 			l := newLedger(t, maxConns(workers))
 			l.seed(records, "0")
 			execute(t, l.pool, "analyze idem.records")
@@ -255,7 +252,6 @@ func TestRepeatedWrite_WithoutAKeyOverwritesOrIsRefused(t *testing.T) {
 // response as long as it is retained.
 func TestRepeatedWrite_UniqueKeyOutlivesTheRecord(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	l := newLedger(t)
 	execute(t, l.pool, "create table invoices (customer int, month date, unique (customer, month))")
 	invoice := func() (idem.Result, error) {

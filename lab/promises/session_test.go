@@ -50,7 +50,6 @@ func TestDo_WorksInEveryExecMode(t *testing.T) {
 // and no error. The caller of DoTx runs its transaction again after an error.
 func TestDo_ReplacesStaleStatements(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	l := newLedger(t, maxConns(1))
 	for i, spoil := range []string{
 		"deallocate all",
@@ -155,7 +154,6 @@ func TestDo_SettingsOfTheSessionChangeNoOutcome(t *testing.T) {
 // the results.
 func wantSameOutcome(t *testing.T, l *ledger, pool *pgxpool.Pool, name string) {
 	t.Helper()
-	ctx := context.Background()
 	stored := idem.Response{Status: -7, Header: header{"X": {hostileHeader, "ß"}}, Body: []byte("\x00\\'\xffé" + hostile)}
 	entry := func(key string) string { return fmt.Sprintf("%x", key) }
 	fn := func(key string, end error) func(pgx.Tx) (idem.Response, error) {
@@ -253,7 +251,6 @@ func discards(config *pgxpool.Config) {
 
 func TestDo_ServesAPoolThatDiscardsStatementsOnRelease(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	l := newLedger(t, maxConns(2), discards)
 	var calls sync.WaitGroup
 	for i := range 4 {
@@ -286,7 +283,6 @@ func TestDo_ServesAPoolThatDiscardsStatementsOnRelease(t *testing.T) {
 // must not happen again on the same connection.
 func TestDo_LostStatementOfTheCompletionCostsOneRun(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	l := newLedger(t, maxConns(1))
 	l.charged(ctx, "warm")
 	if _, err := l.pool.Exec(ctx, "deallocate idem_complete"); err != nil {
@@ -327,7 +323,6 @@ const explainLoad = `idem_load('\x01', '00000000-0000-0000-0000-000000000000', '
 // plan.
 func TestPlan_IsMadeAgainWhenTheTableHasGrown(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	l := newLedger(t)
 	if _, err := l.pool.Exec(ctx, "alter table idem.records set (autovacuum_enabled = false)"); err != nil {
 		t.Fatal(err)
@@ -387,7 +382,6 @@ func behindPgBouncer(t *testing.T, check func(t *testing.T, l *ledger, mode pgx.
 // PgBouncer prepares equal SQL once for all clients, and so shares its plan among them.
 func TestPlan_IsNotKeptByPgBouncer(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	behindPgBouncer(t, func(t *testing.T, l *ledger, mode pgx.QueryExecMode) {
 		call := func() {
 			t.Helper()

@@ -18,7 +18,6 @@ import (
 // written, the record lives for the TTL from the time at which its response is recorded.
 func TestTTL_CountsFromTheEndOfFn(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	l := newLedger(t)
 	const ttl = time.Hour
 	for _, left := range []time.Duration{-24 * time.Hour, -time.Microsecond, ttl - time.Second, ttl + time.Second} {
@@ -45,7 +44,6 @@ func TestTTL_CountsFromTheEndOfFn(t *testing.T) {
 // committed cannot expire. A follower that began before the record expired shares it.
 func TestTTL_FnSlowerThanItsTTLKeepsTheKey(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	dsn := pgtest.DSN(t)
 	l, elsewhere := ledgerOn(t, pgtest.Open(t, dsn)), pgtest.Open(t, dsn)
 	l.charged(ctx, "k")
@@ -74,7 +72,6 @@ func TestTTL_FnSlowerThanItsTTLKeepsTheKey(t *testing.T) {
 // Every field of a record that was taken over belongs to the new execution.
 func TestTTL_TakenOverRecordKeepsNothingOfTheExpiredOne(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	l := newLedger(t)
 	old, err := idemDo(ctx, l.pool, scope, "k", hashA, answer(idem.Response{Status: 7, Header: header{"A": {"b"}}, Body: []byte("old")}), sealed("a"))
 	if err != nil {
@@ -110,7 +107,6 @@ func TestTTL_TakenOverRecordKeepsNothingOfTheExpiredOne(t *testing.T) {
 // meantime, the record has expired.
 func TestTTL_FollowerDoesNotShareARecordExpiredBeforeItsCall(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	dsn := pgtest.DSN(t)
 	l, proxy := ledgerOn(t, pgtest.Open(t, dsn)), pgtest.Proxy(t, dsn)
 	slow := ledgerOn(t, pgtest.Open(t, proxy.DSN()))

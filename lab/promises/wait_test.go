@@ -19,7 +19,6 @@ import (
 
 func TestWait_DuplicatesInTheProcessHoldNoConnection(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	l := newLedger(t, maxConns(4))
 	first := l.hold(t, "hot", hashA, nil)
 	acquired := l.pool.Stat().AcquireCount()
@@ -60,7 +59,6 @@ func TestWait_DuplicatesInTheProcessHoldNoConnection(t *testing.T) {
 
 func TestWait_DuplicatesOfAnotherProcessHoldNoConnection(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	dsn := pgtest.DSN(t)
 	l := ledgerOn(t, pgtest.Open(t, dsn))
 	other := ledgerOn(t, pgtest.Open(t, dsn, maxConns(1))) // idem treats another pool as another process
@@ -376,7 +374,6 @@ func TestDo_ExhaustedPoolIsErrPoolExhausted(t *testing.T) {
 // primary.
 func TestDo_ClosesTheConnectionToADemotedPrimary(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	l := newLedger(t)
 	for _, retries := range []int{0, 1} {
 		pool := pgtest.Open(t, l.pool.Config().ConnString(), maxConns(1))
