@@ -149,6 +149,29 @@ func TestDoTx_CanceledContextCommitsNothing(t *testing.T) {
 	})
 }
 
+// DoTx reports the cancellation to a canceled caller, not an error of fn.
+func TestDoTx_CanceledContextIsNotAFaultOfFn(t *testing.T) {
+	withEachDB(t, 1, func(t *testing.T, s *shop, _ dbKind) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		tx := s.begin(ctx)
+		_, err := idemsql.DoTx(ctx, tx, scope, "k", hashA, func(tx *sql.Tx) (idem.Response, error) {
+			resp, err := s.charge("k")(tx)
+			cancel()
+			for { // until database/sql has rolled back
+				if _, done := tx.Exec("select 1"); errors.Is(done, sql.ErrTxDone) {
+					return resp, err
+				}
+			}
+		})
+		if !errors.Is(err, context.Canceled) || errors.Is(err, idem.ErrTxEnded) {
+			t.Errorf("err = %v", err)
+		}
+		s.wantNoneInUse()
+		s.wantNone("k")
+	})
+}
+
 func TestTx_CarriesMessagesOperationsAndInboxes(t *testing.T) {
 	withEachDB(t, 1, func(t *testing.T, s *shop, _ dbKind) {
 		checkout := operation.Define("checkout", func(*operation.Op, string) (idem.Response, error) { return ok, nil })

@@ -72,7 +72,7 @@ func operationsOf(t *testing.T, pool *pgxpool.Pool) (exec func(sql string, args 
 
 func TestDueOperations_ReadNothingOfWhatSleeps(t *testing.T) {
 	t.Parallel()
-	const asleep, due, signalled, early, room = 20_000, 20, 20, 20, 16
+	const asleep, due, signalled, early, room = 100_000, 20, 20, 20, 16
 	pool := pgtest.New(t)
 	exec, insert := operationsOf(t, pool)
 	for _, table := range []string{"operations", "steps", "signals"} { // no autovacuum in between

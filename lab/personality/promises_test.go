@@ -26,7 +26,7 @@ var held = []string{
 	"TestDo_KeyOfALostHolderIsFreeOnceTheServerNotices",
 	"TestDo_LoserOfTheInsertRaceSeesTheOutcomeOfTheWinner", "TestDo_ExecutesOnceAtEveryIsolationLevelWithAnyLock",
 	"TestDo_OneEffectAndResponseUnderContentionAndFailures",
-	"TestDo_SerializationFailureRunsTheTransactionAgain", "TestDo_RerunsAreBoundedAndEndInTheServersError",
+	"TestDo_RerunsAreBoundedAndEndInTheServersError",
 	"TestDoTx_ConcurrentCallsExecuteOnce", "TestDoTx_InsideFnIsPartOfTheOuterCall",
 }
 

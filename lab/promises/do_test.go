@@ -250,38 +250,6 @@ func TestDo_LoserOfTheInsertRaceSeesTheOutcomeOfTheWinner(t *testing.T) {
 	}
 }
 
-func TestDo_SerializationFailureRunsTheTransactionAgain(t *testing.T) {
-	t.Parallel()
-	l := newLedger(t)
-	// Write skew: each run reads what the other writes. The barrier makes the first runs overlap.
-	var barrier sync.WaitGroup
-	barrier.Add(2)
-	var first [2]sync.Once
-	var calls sync.WaitGroup
-	w := newWatch()
-	for i, key := range []string{"a", "b"} {
-		calls.Go(func() {
-			_, err := idemDo(ctx, l.pool, scope, key, hashA, func(tx pgx.Tx) (idem.Response, error) {
-				var n int
-				if err := tx.QueryRow(ctx, "select count(*) from ledger").Scan(&n); err != nil {
-					return idem.Response{}, err
-				}
-				first[i].Do(func() { barrier.Done(); barrier.Wait() })
-				return l.charge(key)(tx)
-			}, idem.WithTxOptions(pgx.TxOptions{IsoLevel: pgx.Serializable}), idem.WithObserver(w))
-			if err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	calls.Wait()
-	if w.count("retried") == 0 {
-		t.Error("nothing was run again: the test does not provoke a failure")
-	}
-	l.wantOnce("a")
-	l.wantOnce("b")
-}
-
 func TestDo_RerunsAreBoundedAndEndInTheServersError(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)

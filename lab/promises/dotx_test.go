@@ -115,35 +115,6 @@ func TestDoTx_KeyOfAnOpenTransactionIsInProgress(t *testing.T) {
 	}
 }
 
-func TestDo_WaitsForADoTxAndReplaysOrTakesOver(t *testing.T) {
-	t.Parallel()
-	l := newLedger(t)
-	for name, commit := range map[string]bool{"commit": true, "rollback": false} {
-		tx := l.begin(ctx)
-		first, err := idem.DoTx(ctx, tx, scope, name, hashA, l.charge(name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		w, done := newWatch(), make(chan struct{})
-		var res idem.Result
-		go func() {
-			defer close(done)
-			res, err = idemDo(ctx, l.pool, scope, name, hashA, l.charge(name), idem.WithWait(limit), idem.WithObserver(w))
-		}()
-		w.await(t, "waiting", 1)
-		if commit {
-			tx.Commit(ctx)
-		} else {
-			tx.Rollback(ctx)
-		}
-		await(t, "Do to return", done)
-		if err != nil || res.Replayed != commit || (res.ExecutionID == first.ExecutionID) != commit {
-			t.Errorf("after %s: %+v, %v", name, res, err)
-		}
-		l.wantOnce(name)
-	}
-}
-
 func TestDoTx_ConcurrentCallsExecuteOnce(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)

@@ -17,43 +17,53 @@ import (
 	"github.com/idem-go/idem"
 )
 
-func TestRetryable_ReportsWhatMaySucceedNextTime(t *testing.T) {
+func TestErrors_HaveACauseAndAreRetryableOrNot(t *testing.T) {
 	t.Parallel()
-	for name, test := range map[string]struct {
-		err  error
-		want bool
+	state := func(code string) error { return &pgconn.PgError{Code: code} }
+	for _, test := range []struct {
+		err       error
+		retryable bool
+		cause     idem.Cause
 	}{
-		"nil":                   {nil, false},
-		"in progress":           {&idem.InProgressError{}, true},
-		"unknown":               {&idem.OutcomeUnknownError{Err: io.EOF}, true},
-		"unknown, cause final":  {&idem.OutcomeUnknownError{Err: &pgconn.PgError{Code: "42P01"}}, true},
-		"unknown, context over": {&idem.OutcomeUnknownError{Err: context.Canceled}, true},
-		"mismatch":              {&idem.MismatchError{}, false},
-		"invalid key":           {idem.ErrInvalidKey, false},
-		"invalid hash":          {idem.ErrInvalidHash, false},
-		"invalid response":      {idem.ErrInvalidResponse, false},
-		"response too large":    {&idem.ResponseTooLargeError{}, false},
-		"transaction aborted":   {idem.ErrTxAborted, false},
-		"transaction ended":     {idem.ErrTxEnded, false},
-		"Reject":                {idem.Reject(idem.Response{}), false},
-		"fn's own":              {errBusiness, false},
-		"no rows":               {pgx.ErrNoRows, false},
-		"commit rolled back":    {pgx.ErrTxCommitRollback, false},
-		"context canceled":      {context.Canceled, false},
-		"context in the net":    {&net.OpError{Op: "read", Err: context.DeadlineExceeded}, false},
-		"connection reset":      {&net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", syscall.ECONNRESET)}, true},
-		"socket deadline":       {&net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}, true},
-		"EOF":                   {io.EOF, true},
-		"unexpected EOF":        {io.ErrUnexpectedEOF, true},
-		"closed socket":         {net.ErrClosed, true},
-		"closed connection":     {pgconn.ErrConnClosed, true},
-		"name not found":        {&net.DNSError{Err: "no such host", IsNotFound: true}, true},
+		{nil, false, idem.CauseNone},
+		{&idem.InProgressError{}, true, idem.CauseInProgress},
+		{&idem.OutcomeUnknownError{Err: io.EOF}, true, idem.CauseOutcomeUnknown},
+		{&idem.OutcomeUnknownError{Err: state("42P01")}, true, idem.CauseOutcomeUnknown},
+		{&idem.OutcomeUnknownError{Err: context.Canceled}, true, idem.CauseOutcomeUnknown},
+		{&idem.PoolExhaustedError{}, true, idem.CausePoolExhausted},
+		{&idem.UnreadableError{Err: context.DeadlineExceeded}, false, idem.CauseUnreadable},
+		{&idem.MismatchError{}, false, idem.CauseMismatch},
+		{idem.ErrInvalidKey, false, idem.CauseInvalid},
+		{idem.ErrInvalidResponse, false, idem.CauseInvalid},
+		{&idem.ResponseTooLargeError{}, false, idem.CauseTooLarge},
+		{idem.ErrTxAborted, false, idem.CauseTxAborted},
+		{errors.Join(idem.ErrTxAborted, state("25P04")), false, idem.CauseTooSlow},
+		{idem.ErrTxEnded, false, idem.CauseTxEnded},
+		{idem.Reject(idem.Response{}), false, idem.CauseOther},
+		{errBusiness, false, idem.CauseOther},
+		{pgx.ErrNoRows, false, idem.CauseOther},
+		{context.Canceled, false, idem.CauseCanceled},
+		{context.DeadlineExceeded, false, idem.CauseDeadline},
+		{state("40P01"), true, idem.CauseConflict},
+		{state("55P03"), true, idem.CauseLockTimeout},
+		{state("25P03"), false, idem.CauseTooSlow},
+		{state("25006"), true, idem.CauseReadOnly},
+		{state("53300"), true, idem.CauseOutOfResources},
+		{state("57P01"), true, idem.CauseConnectionLost},
+		{state("23505"), false, idem.CausePostgres},
+		{&net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", syscall.ECONNRESET)}, true, idem.CauseConnectionLost},
+		{&net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}, true, idem.CauseConnectionLost},
+		{io.ErrUnexpectedEOF, true, idem.CauseConnectionLost},
+		{net.ErrClosed, true, idem.CauseConnectionLost},
+		{pgconn.ErrConnClosed, true, idem.CauseConnectionLost},
+		{&net.DNSError{Err: "no such host", IsNotFound: true}, true, idem.CauseConnectionLost},
 	} {
-		for how, err := range map[string]error{
-			"": test.err, " wrapped": fmt.Errorf("while ordering: %w", test.err), " joined": errors.Join(errBusiness, test.err),
-		} {
-			if got := idem.Retryable(err); got != (test.want && err != nil) {
-				t.Errorf("%s%s: Retryable(%v) = %v", name, how, err, got)
+		if got := idem.CauseOf(test.err); got != test.cause {
+			t.Errorf("CauseOf(%v) = %q, want %q", test.err, got, test.cause)
+		}
+		for _, err := range []error{test.err, fmt.Errorf("while ordering: %w", test.err), errors.Join(errBusiness, test.err)} {
+			if got := idem.Retryable(err); got != test.retryable {
+				t.Errorf("Retryable(%v) = %v", err, got)
 			}
 		}
 	}

@@ -6,9 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"net"
 	"reflect"
 	"strings"
 	"sync"
@@ -17,7 +15,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/idem-go/idem"
 )
@@ -434,37 +431,3 @@ func TestLogObserver_LogsNothingPersonal(t *testing.T) {
 		t.Errorf("%d lines are logged, or they show her, or do not tell the calls apart:\n%s", n, text)
 	}
 }
-
-func TestCauseOf_NamesTheKindOfError(t *testing.T) {
-	t.Parallel()
-	for want, errs := range map[idem.Cause][]error{
-		idem.CauseNone:           {nil},
-		idem.CauseInProgress:     {idem.ErrInProgress, &idem.InProgressError{}},
-		idem.CauseMismatch:       {&idem.MismatchError{}},
-		idem.CauseInvalid:        {idem.ErrInvalidKey, idem.ErrInvalidScope, idem.ErrInvalidResponse},
-		idem.CauseTooLarge:       {&idem.ResponseTooLargeError{}},
-		idem.CauseUnreadable:     {idem.ErrUnreadable, &idem.UnreadableError{Err: context.DeadlineExceeded}, &idem.UnreadableError{Err: pgError("57P01")}},
-		idem.CauseOutcomeUnknown: {&idem.OutcomeUnknownError{Err: pgError("57P01")}},
-		idem.CauseTxAborted:      {idem.ErrTxAborted},
-		idem.CauseTxEnded:        {idem.ErrTxEnded},
-		idem.CausePoolExhausted:  {&idem.PoolExhaustedError{}},
-		idem.CauseConflict:       {serializationFailure, fmt.Errorf("fn: %w", pgError("40P01"))},
-		idem.CauseLockTimeout:    {pgError("55P03")},
-		idem.CauseTooSlow:        {pgError("25P03"), errors.Join(idem.ErrTxAborted, pgError("25P04"))},
-		idem.CauseReadOnly:       {pgError("25006")},
-		idem.CauseOutOfResources: {pgError("53300"), pgError("53100")},
-		idem.CauseConnectionLost: {pgError("57P01"), pgError("08006"), io.EOF, net.ErrClosed},
-		idem.CausePostgres:       {pgError("23505"), pgError("XX000"), pgError("")},
-		idem.CauseCanceled:       {context.Canceled},
-		idem.CauseDeadline:       {context.DeadlineExceeded},
-		idem.CauseOther:          {errBusiness, pgx.ErrNoRows},
-	} {
-		for _, err := range errs {
-			if got := idem.CauseOf(err); got != want {
-				t.Errorf("CauseOf(%v) = %q, want %q", err, got, want)
-			}
-		}
-	}
-}
-
-func pgError(code string) error { return &pgconn.PgError{Code: code} }

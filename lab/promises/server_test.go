@@ -21,6 +21,7 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 	"github.com/idem-go/idem/lab/pgtest"
 	"github.com/idem-go/idem/lab/schema"
+	"github.com/idem-go/idem/lab/waiting"
 	"github.com/idem-go/idem/purge"
 )
 
@@ -113,10 +114,8 @@ func TestRoles_OfTheDocsDoTheirPartAndNoMore(t *testing.T) {
 func TestRecords_MayBePartitionedDuringCalls(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
-	do := func(key string) (idem.Result, error) { return idemDo(ctx, l.pool, scope, key, hashA, l.charge(key)) }
 	var n, failed atomic.Int64
-	done := make(chan struct{})
-	early := make(chan struct{}, 1)
+	done, early := make(chan struct{}), make(chan struct{})
 	var group sync.WaitGroup
 	for range 4 {
 		group.Go(func() {
@@ -127,9 +126,10 @@ func TestRecords_MayBePartitionedDuringCalls(t *testing.T) {
 				default:
 				}
 				if n.Add(1) == 100 {
-					early <- struct{}{}
+					close(early)
 				}
-				if _, err := do(fmt.Sprint("key-", n.Load()/2)); err != nil { // most keys are used twice, some concurrently
+				key := fmt.Sprint("key-", n.Load()/2) // most keys are used twice, some concurrently
+				if _, err := idemDo(ctx, l.pool, scope, key, hashA, l.charge(key)); err != nil {
 					failed.Add(1)
 					t.Error(err)
 					return
@@ -138,19 +138,11 @@ func TestRecords_MayBePartitionedDuringCalls(t *testing.T) {
 		})
 	}
 	await(t, "a hundred calls", early)
-	if _, err := l.pool.Exec(ctx, operating(t, "PARTITION BY HASH"), pgx.QueryExecModeSimpleProtocol); err != nil {
-		t.Error(err)
-	}
+	execute(t, l.pool, operating(t, "PARTITION BY HASH"))
 	after := n.Load()
-	for n.Load() < after+200 && failed.Load() == 0 {
-		if _, err := do(fmt.Sprint("key-", after/2)); err != nil {
-			t.Error(err)
-			break
-		}
-	}
+	waiting.Until(t, "more calls", func() bool { return n.Load() > after+200 || failed.Load() > 0 })
 	close(done)
 	group.Wait()
-
 	if parts := l.count("select count(distinct tableoid) from idem.records"); parts < 8 {
 		t.Errorf("the records are in %d partitions", parts)
 	}

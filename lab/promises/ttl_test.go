@@ -14,32 +14,6 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// Only the database's clock at the end of fn counts. Whatever changes the expiry that the claim has
-// written, the record lives for the TTL from the time at which its response is recorded.
-func TestTTL_CountsFromTheEndOfFn(t *testing.T) {
-	t.Parallel()
-	l := newLedger(t)
-	const ttl = time.Hour
-	for _, left := range []time.Duration{-24 * time.Hour, -time.Microsecond, ttl - time.Second, ttl + time.Second} {
-		key := left.String()
-		res, err := idemDo(ctx, l.pool, scope, key, hashA, func(tx pgx.Tx) (idem.Response, error) {
-			// Imitate that so much time has passed since the claim.
-			execute(t, tx, "update idem.records set expires_at = clock_timestamp() + $1", left)
-			return l.charge(key)(tx)
-		}, idem.WithTTL(ttl))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if lives := res.ExpiresAt.Sub(res.CompletedAt); lives != ttl {
-			t.Errorf("with %v left at the end of fn the record lives %v", left, lives)
-		}
-		if n := l.count(`select count(*) from idem.records where key = $1 and expires_at = $2 and completed_at = $3 and created_at = $4`,
-			key, res.ExpiresAt, res.CompletedAt, res.CreatedAt); n != 1 {
-			t.Error("the result tells other times than the record")
-		}
-	}
-}
-
 // While fn runs longer than its own TTL, no call may take the key over. A record that is not
 // committed cannot expire. A follower that began before the record expired shares it.
 func TestTTL_FnSlowerThanItsTTLKeepsTheKey(t *testing.T) {

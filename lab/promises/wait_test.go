@@ -206,6 +206,10 @@ func TestWait_WithAnotherHash(t *testing.T) {
 	}
 }
 
+// A lock on the record itself blocks a claim inside the server, and no advisory lock shows it.
+// These tests release the lock after the answer, so a call that waited for the lock would run into
+// limit.
+
 // A mismatch of one duplicate does not affect another duplicate with the right hash.
 func TestDo_ConcurrentRightAndWrongHashesAreToldApart(t *testing.T) {
 	t.Parallel()
@@ -229,10 +233,6 @@ func TestDo_ConcurrentRightAndWrongHashesAreToldApart(t *testing.T) {
 	calls.Wait()
 	l.wantOnce("k")
 }
-
-// A lock on the record itself blocks a claim inside the server, and no advisory lock shows it.
-// These tests release the lock after the answer, so a call that waited for the lock would run into
-// limit.
 
 func TestDo_WaitEndsAlthoughTheClaimIsBlocked(t *testing.T) {
 	t.Parallel()
