@@ -110,21 +110,27 @@ var rawEnds = []struct {
 	sql       []string
 	returned  error
 	committed bool // the writes of fn are
+	after     bool // fn writes once more, which commits by itself
 }{
-	{[]string{"commit"}, nil, true},
-	{[]string{"commit"}, idem.Reject(ok), true},
-	{[]string{"select 1; end; select 2"}, errBusiness, true},
-	{[]string{"commit; begin"}, nil, true},
-	{[]string{"commit; begin"}, serializationFailure, true},
-	{[]string{"commit; begin", "select 1/0"}, errBusiness, true}, // idem cannot query the next transaction, which is aborted
-	{[]string{"commit and chain"}, idem.Reject(ok), true},
-	{[]string{"savepoint s", "commit"}, nil, true},
-	{[]string{"rollback"}, nil, false},
-	{[]string{"rollback"}, serializationFailure, false},
-	{[]string{"rollback; begin"}, idem.Reject(ok), false},
-	{[]string{"rollback and chain"}, errBusiness, false},
+	{sql: []string{"commit"}, committed: true},
+	{sql: []string{"commit"}, returned: idem.Reject(ok), committed: true},
+	{sql: []string{"select 1; end; select 2"}, returned: errBusiness, committed: true},
+	{sql: []string{"commit; begin"}, committed: true},
+	{sql: []string{"commit; begin"}, returned: serializationFailure, committed: true},
+	{sql: []string{"commit; begin", "select 1/0"}, returned: errBusiness, committed: true}, // idem cannot query the next transaction, which is aborted
+	{sql: []string{"commit and chain"}, returned: idem.Reject(ok), committed: true},
+	{sql: []string{"savepoint s", "commit"}, committed: true},
+	{sql: []string{"rollback"}},
+	{sql: []string{"rollback"}, returned: serializationFailure},
+	{sql: []string{"rollback; begin"}, returned: idem.Reject(ok)},
+	{sql: []string{"rollback and chain"}, returned: errBusiness},
+	{sql: []string{"rollback"}, after: true},
+	{sql: []string{"rollback"}, returned: errBusiness, after: true},
+	{sql: []string{"rollback"}, returned: serializationFailure, after: true},
+	{sql: []string{"rollback"}, returned: idem.Reject(ok), after: true},
 }
 
+// An error must neither claim that the writes of fn were undone, nor that they have a stored response.
 func TestDo_TransactionEndedBySQLIsNeverASuccess(t *testing.T) {
 	t.Parallel()
 	for name, outer := range outers {
@@ -132,7 +138,7 @@ func TestDo_TransactionEndedBySQLIsNeverASuccess(t *testing.T) {
 			t.Parallel()
 			l := newLedger(t, maxConns(1))
 			for _, end := range rawEnds {
-				key := fmt.Sprintf("%q, returns %v", end.sql, end.returned)
+				key := fmt.Sprintf("%q, returns %v, writes afterwards %t", end.sql, end.returned, end.after)
 				runs := 0
 				res, err := outer(ctx, l, key, func(tx pgx.Tx) (idem.Response, error) {
 					runs++
@@ -141,6 +147,9 @@ func TestDo_TransactionEndedBySQLIsNeverASuccess(t *testing.T) {
 					}
 					for _, sql := range end.sql {
 						_, _ = tx.Exec(ctx, sql)
+					}
+					if end.after {
+						execute(t, tx, "insert into ledger (key) values ('after')")
 					}
 					return ok, end.returned
 				})
@@ -155,6 +164,9 @@ func TestDo_TransactionEndedBySQLIsNeverASuccess(t *testing.T) {
 				} else {
 					l.wantNone(key)
 				}
+			}
+			if n := l.entries("after"); n != 4 {
+				t.Errorf("%d effects after a ROLLBACK", n)
 			}
 			l.wantHealthy()
 		})
@@ -180,31 +192,6 @@ func (l *ledger) wantRefusedUntilExpiry(key string) {
 	l.expire(key)
 	if l.charged(ctx, key); l.entries(key) != 2 {
 		l.t.Errorf("%d effects", l.entries(key))
-	}
-}
-
-// After a ROLLBACK by fn, each further statement of fn commits by itself. An error must not claim
-// that fn's writes were undone, and no answer may claim that they have a stored response.
-func TestDo_WritesAfterARollbackBySQLAreReported(t *testing.T) {
-	t.Parallel()
-	l := newLedger(t, maxConns(1))
-	for _, begin := range []string{"", "begin"} {
-		for _, returned := range []error{nil, errBusiness, serializationFailure, idem.Reject(ok)} {
-			name := fmt.Sprintf("%s returns %v", begin, returned)
-			runs := 0
-			_, err := idemDo(ctx, l.pool, scope, name, hashA, func(tx pgx.Tx) (idem.Response, error) {
-				runs++
-				execute(t, tx, "rollback")
-				if _, err := l.charge(name)(tx); err != nil {
-					t.Error(err)
-				}
-				execute(t, tx, begin)
-				return ok, returned
-			})
-			if n := l.entries(name); !errors.Is(err, idem.ErrTxEnded) || runs != 1 || n != 1 || l.records(name) != 0 {
-				t.Errorf("%s: %v after %d runs, %d effects, %d records; want ErrTxEnded", name, err, runs, n, l.records(name))
-			}
-		}
 	}
 }
 
@@ -518,51 +505,37 @@ func TestDo_FnThatChangesItsRecordCommitsNothing(t *testing.T) {
 func TestDo_SavepointsWorkInsideFn(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t, maxConns(1))
-	begin := func(tx pgx.Tx) pgx.Tx { return must(tx.Begin(ctx)) }
 	for name, test := range map[string]struct {
-		fn   func(pgx.Tx) error
+		fn   func(tx, outer, inner pgx.Tx) error
 		want []string
 	}{
-		"committed":   {func(tx pgx.Tx) error { sp := begin(tx); return errors.Join(note(ctx, sp, "a"), sp.Commit(ctx)) }, []string{"a"}},
-		"rolled back": {func(tx pgx.Tx) error { sp := begin(tx); return errors.Join(note(ctx, sp, "a"), sp.Rollback(ctx)) }, nil},
-		"inner rolled back, outer committed": {func(tx pgx.Tx) error {
-			outer := begin(tx)
-			err := note(ctx, outer, "outer")
-			inner := begin(outer)
-			return errors.Join(err, note(ctx, inner, "inner"), inner.Rollback(ctx), note(ctx, outer, "after"), outer.Commit(ctx))
-		}, []string{"outer", "after"}},
-		"inner committed, outer rolled back": {func(tx pgx.Tx) error {
-			outer := begin(tx)
-			inner := begin(outer)
+		"inner rolled back, outer committed": {func(tx, outer, inner pgx.Tx) error {
+			return errors.Join(note(ctx, inner, "inner"), inner.Rollback(ctx), note(ctx, outer, "outer"), outer.Commit(ctx))
+		}, []string{"outer"}},
+		"inner committed, outer rolled back": {func(tx, outer, inner pgx.Tx) error {
 			return errors.Join(note(ctx, inner, "inner"), inner.Commit(ctx), outer.Rollback(ctx), note(ctx, tx, "after"))
 		}, []string{"after"}},
-		"an SQL error is survived": {func(tx pgx.Tx) error {
-			err := pgx.BeginFunc(ctx, tx, func(sp pgx.Tx) error {
-				_, err := sp.Exec(ctx, "select 1/0")
-				return err
-			})
-			if err == nil {
-				t.Error("no error")
-			}
-			return note(ctx, tx, "b")
-		}, []string{"b"}},
-		"left open": {func(tx pgx.Tx) error { return note(ctx, begin(tx), "a") }, []string{"a"}},
-		"used after it was closed": {func(tx pgx.Tx) error {
-			sp := begin(tx)
-			if err := errors.Join(sp.Commit(ctx), note(ctx, sp, "no")); !errors.Is(err, pgx.ErrTxClosed) {
+		"an SQL error is survived": {func(tx, outer, inner pgx.Tx) error {
+			_, _ = inner.Exec(ctx, "select 1/0")
+			return errors.Join(outer.Rollback(ctx), note(ctx, tx, "after"))
+		}, []string{"after"}},
+		"left open": {func(tx, outer, inner pgx.Tx) error { return note(ctx, inner, "inner") }, []string{"inner"}},
+		"used after it was closed": {func(tx, outer, inner pgx.Tx) error {
+			if err := errors.Join(inner.Commit(ctx), note(ctx, inner, "no")); !errors.Is(err, pgx.ErrTxClosed) {
 				t.Error(err)
 			}
 			return nil
 		}, nil},
 	} {
-		t.Run(name, func(t *testing.T) {
-			execute(t, l.pool, "truncate ledger")
-			res, err := idemDo(ctx, l.pool, scope, name, hashA, func(tx pgx.Tx) (idem.Response, error) { return ok, test.fn(tx) })
-			if err != nil || res.Replayed {
-				t.Fatalf("%+v, %v", res, err)
-			}
-			l.wantCommitted(test.want...)
+		execute(t, l.pool, "truncate ledger")
+		_, err := idemDo(ctx, l.pool, scope, name, hashA, func(tx pgx.Tx) (idem.Response, error) {
+			outer := must(tx.Begin(ctx))
+			return ok, test.fn(tx, outer, must(outer.Begin(ctx)))
 		})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		l.wantCommitted(test.want...)
 	}
 }
 

@@ -130,31 +130,6 @@ func TestWait_OneWaiterTakesOverIfTheFirstRunFails(t *testing.T) {
 	}
 }
 
-func TestWait_CanceledWaiterDisturbsNobody(t *testing.T) {
-	t.Parallel()
-	l := newLedger(t)
-	first := l.hold(t, "k", hashA, nil)
-	w := newWatch()
-	ctx, cancel := context.WithCancel(context.Background())
-	left, stayed := make(chan error, 1), make(chan error, 1)
-	call := func(ctx context.Context, done chan error) {
-		_, err := idemDo(ctx, l.pool, scope, "k", hashA, l.charge("k"), idem.WithWait(limit), idem.WithObserver(w))
-		done <- err
-	}
-	go call(ctx, left)
-	go call(context.Background(), stayed)
-	w.await(t, "waiting", 2)
-	cancel()
-	if err := await(t, "the waiter to leave", left); !errors.Is(err, context.Canceled) {
-		t.Errorf("err = %v", err)
-	}
-	first.release()
-	if err := errors.Join(first.wait(t), await(t, "the other waiter", stayed)); err != nil {
-		t.Error(err)
-	}
-	l.wantOnce("k")
-}
-
 // A call waits no shorter than WithWait says, and then answers when to try again: after as long a wait,
 // but a second at least.
 func TestWait_EndsWithInProgressAfterItsTime(t *testing.T) {
