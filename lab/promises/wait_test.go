@@ -181,10 +181,6 @@ func TestWait_WithAnotherHash(t *testing.T) {
 	}
 }
 
-// A lock on the record itself blocks a claim inside the server, and no advisory lock shows it.
-// These tests release the lock after the answer, so a call that waited for the lock would run into
-// limit.
-
 // A mismatch of one duplicate does not affect another duplicate with the right hash.
 func TestDo_ConcurrentRightAndWrongHashesAreToldApart(t *testing.T) {
 	t.Parallel()
@@ -207,38 +203,6 @@ func TestDo_ConcurrentRightAndWrongHashesAreToldApart(t *testing.T) {
 	}
 	calls.Wait()
 	l.wantOnce("k")
-}
-
-func TestDo_WaitEndsAlthoughTheClaimIsBlocked(t *testing.T) {
-	t.Parallel()
-	for name, hold := range holders {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			l := newLedger(t)
-			hold(t, l)
-			wantInProgress(t, l, "k")
-		})
-	}
-}
-
-// wantInProgress makes a call with a short wait. It fails the test unless the call returns
-// ErrInProgress and the pool still works. The claim's connection is closed, because a CancelRequest
-// may still arrive for it.
-func wantInProgress(t *testing.T, l *ledger, key string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
-	defer cancel()
-	on := ledgerOn(t, pgtest.Open(t, l.pool.Config().ConnString(), maxConns(1)))
-	_, err := idemDo(ctx, on.pool, scope, key, hashA, l.charge(key), idem.WithWait(10*time.Millisecond))
-	if !errors.Is(err, idem.ErrInProgress) {
-		t.Errorf("%s: err = %v", key, err)
-	}
-	waitIdle(t, on.pool)
-	on.wantFree("after " + key)
-	waitIdle(t, on.pool)
-	if n := on.pool.Stat().NewConnsCount(); n > 2 {
-		t.Errorf("%s: the pool made %d connections", key, n)
-	}
 }
 
 // A migration that locks the table blocks claims of every key. The server's answer is the same as
@@ -383,9 +347,10 @@ var holders = map[string]func(*testing.T, *ledger){
 	},
 }
 
-// Each holder releases the key after the answer, so a call that waited for it would wait until its
-// limit.
-func TestDo_NoWaitEndsWhateverHoldsTheKey(t *testing.T) {
+// A lock on the record itself blocks a claim inside the server, and no advisory lock shows it. Each
+// holder releases the key after the answer, so a call that waited for it would wait until its limit.
+// The connection of a claim that was blocked is closed, because a CancelRequest may still arrive for it.
+func TestDo_WaitEndsWhateverHoldsTheKey(t *testing.T) {
 	t.Parallel()
 	for name, hold := range holders {
 		for _, mode := range fewModes {
@@ -393,20 +358,26 @@ func TestDo_NoWaitEndsWhateverHoldsTheKey(t *testing.T) {
 				t.Parallel()
 				l := newLedger(t)
 				hold(t, l)
-				pool := pgtest.Open(t, l.pool.Config().ConnString(), withMode(mode))
+				on := ledgerOn(t, pgtest.Open(t, l.pool.Config().ConnString(), withMode(mode), maxConns(1)))
 				ctx, cancel := context.WithTimeout(context.Background(), limit)
 				defer cancel()
-				if _, err := idemDo(ctx, pool, scope, "k", hashA, l.charge("k"), idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {
-					t.Errorf("Do: %v", err)
-				}
-				err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-					if _, err := idem.DoTx(ctx, tx, scope, "k", hashA, l.charge("k")); !errors.Is(err, idem.ErrInProgress) {
+				err := pgx.BeginFunc(ctx, on.pool, func(tx pgx.Tx) error {
+					if _, err := idem.DoTx(ctx, tx, scope, "k", hashA, neverCalled(t)); !errors.Is(err, idem.ErrInProgress) {
 						t.Errorf("DoTx: %v", err)
 					}
 					return note(ctx, tx, "the caller's own")
 				})
 				if err != nil {
 					t.Error(err)
+				}
+				for _, wait := range []time.Duration{0, 10 * time.Millisecond} {
+					if _, err := idemDo(ctx, on.pool, scope, "k", hashA, neverCalled(t), idem.WithWait(wait)); !errors.Is(err, idem.ErrInProgress) {
+						t.Errorf("Do: %v", err)
+					}
+				}
+				on.wantHealthy()
+				if n := on.pool.Stat().NewConnsCount(); n > 2 {
+					t.Errorf("the pool made %d connections", n)
 				}
 			})
 		}
