@@ -180,12 +180,6 @@ func (s *shop) wantNoneInUse() {
 	}
 }
 
-// await returns the next value of c, or the zero value once c is closed.
-func await[T any](t testing.TB, what string, c <-chan T) T {
-	t.Helper()
-	return waiting.For(t, what, c)
-}
-
 // escape runs f in a goroutine, and swallows its panic or Goexit.
 var escape = waiting.Escape
 

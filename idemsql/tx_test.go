@@ -60,33 +60,25 @@ func TestDoTx_FailureLeavesTheTransactionUnchanged(t *testing.T) {
 		if _, err := tx.Exec("insert into ledger (key) values ('before')"); err != nil {
 			t.Fatal(err)
 		}
-		for name, end := range map[string]func(*sql.Tx) (idem.Response, error){
-			"error":   func(*sql.Tx) (idem.Response, error) { return ok, errBusiness },
-			"ignored": func(tx *sql.Tx) (idem.Response, error) { tx.Exec("select 1/0"); return ok, nil },
-			"failed":  func(tx *sql.Tx) (idem.Response, error) { _, err := tx.Exec("select 1/0"); return ok, err },
+		for name, end := range map[string]func(*sql.Tx) error{
+			"error":    func(*sql.Tx) error { return errBusiness },
+			"ignored":  func(tx *sql.Tx) error { tx.Exec("select 1/0"); return nil },
+			"failed":   func(tx *sql.Tx) error { _, err := tx.Exec("select 1/0"); return err },
+			"rejected": func(*sql.Tx) error { return idem.Reject(idem.Response{Status: 402}) },
+			"panic":    func(*sql.Tx) error { panic("fn") },
 		} {
-			_, err := idemsql.DoTx(t.Context(), tx, scope, name, hashA, func(tx *sql.Tx) (idem.Response, error) {
-				if _, err := s.charge(name)(tx); err != nil {
-					t.Error(err)
-				}
-				return end(tx)
+			var res idem.Result
+			var err error
+			recovered, _ := escape(t, func() {
+				res, err = idemsql.DoTx(t.Context(), tx, scope, name, hashA, func(tx *sql.Tx) (idem.Response, error) {
+					resp, err := s.charge(name)(tx)
+					return resp, errors.Join(err, end(tx))
+				})
 			})
-			if err == nil || name == "ignored" && !errors.Is(err, idem.ErrTxAborted) {
-				t.Errorf("%s: err = %v", name, err)
+			if (recovered == "fn") != (name == "panic") || res.Rejected != (name == "rejected") || name == "ignored" && !errors.Is(err, idem.ErrTxAborted) ||
+				(err == nil) != (name == "panic" || name == "rejected") {
+				t.Errorf("%s: recovered %v; %+v, %v", name, recovered, res, err)
 			}
-		}
-		recovered, _ := escape(t, func() {
-			idemsql.DoTx(t.Context(), tx, scope, "panic", hashA, func(tx *sql.Tx) (idem.Response, error) {
-				s.charge("panic")(tx)
-				panic("fn")
-			})
-		})
-		res, err := idemsql.DoTx(t.Context(), tx, scope, "rejected", hashA, func(tx *sql.Tx) (idem.Response, error) {
-			s.charge("rejected")(tx)
-			return ok, idem.Reject(idem.Response{Status: 402})
-		})
-		if recovered != "fn" || err != nil || !res.Rejected {
-			t.Errorf("recovered %v; %+v, %v", recovered, res, err)
 		}
 		if err := tx.Commit(); err != nil {
 			t.Error(err)
@@ -121,7 +113,7 @@ func TestDoTx_DetectsThatFnEndedTheTransaction(t *testing.T) {
 // goroutine of its own.
 func TestDoTx_CanceledContextCommitsNothing(t *testing.T) {
 	withEachDB(t, 2, func(t *testing.T, s *shop, _ dbKind) {
-		for i := range 50 {
+		for i := range 30 {
 			key := fmt.Sprint("k", i)
 			ctx, cancel := context.WithCancel(t.Context())
 			tx := s.begin(ctx)

@@ -78,7 +78,7 @@ func TestAppend_KeepsBuffer(t *testing.T) {
 func TestAppend_IgnoresSpellingOnly(t *testing.T) {
 	t.Parallel()
 	a := newAuthor(t)
-	for range 2000 {
+	for range 500 {
 		value := a.document(4)
 		doc := a.write(nil, value)
 		want := form(t, doc, whole(t))
@@ -97,7 +97,7 @@ func TestAppend_IgnoresSpellingOnly(t *testing.T) {
 func TestAppend_SelectsByPointer(t *testing.T) {
 	t.Parallel()
 	a := newAuthor(t)
-	for range 2000 {
+	for range 500 {
 		value := a.document(4)
 		all := paths(value, nil)
 		path := all[a.IntN(len(all))]
@@ -126,7 +126,7 @@ func TestAppend_NumbersAgreeWithBigRat(t *testing.T) {
 	t.Parallel()
 	a := newAuthor(t)
 	forms, values := map[string]string{}, map[string]string{}
-	const count = 20000
+	const count = 5000
 	for range count {
 		number := a.letters("-", 1) + []string{"0", "1", "9", "10", "90", "99", "100", "190"}[a.IntN(8)]
 		if fraction := a.letters("019", 4); fraction != "" {

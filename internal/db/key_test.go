@@ -2,12 +2,11 @@ package db
 
 import (
 	"testing"
-	"time"
 )
 
 // The lock of a key must never change: two versions of a program that run side by side must take
 // the same lock.
-func TestLockOfAKeyNeverChanges(t *testing.T) {
+func TestLockOf_NeverChanges(t *testing.T) {
 	t.Parallel()
 	for _, vector := range []struct {
 		scope, key string
@@ -23,22 +22,5 @@ func TestLockOfAKeyNeverChanges(t *testing.T) {
 		if lock := LockOf(vector.scope, vector.key); lock != vector.lock {
 			t.Errorf("LockOf(%q, %q) = %d, want %d", vector.scope, vector.key, lock, vector.lock)
 		}
-	}
-}
-
-func TestAnotherLockOrNoneIsWhatTheClaimsTake(t *testing.T) {
-	t.Parallel()
-	k := NewKey("s", "k", [32]byte{}, "", time.Second)
-	if lock := k.claimsLock(); lock == nil || *lock != LockOf("s", "k") {
-		t.Errorf("the lock of the key travels as %v", lock)
-	}
-	other := int64(-5)
-	k.UseLock(&other)
-	if lock := k.claimsLock(); k.Lock != -5 || lock == nil || *lock != -5 {
-		t.Errorf("lock %d, %v", k.Lock, lock)
-	}
-	k.UseLock(nil)
-	if lock := k.claimsLock(); lock != nil {
-		t.Errorf("no lock travels as %d", *lock)
 	}
 }

@@ -3,49 +3,7 @@ package db
 import (
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 )
-
-func TestHeaderIsReadAsItWasStored(t *testing.T) {
-	t.Parallel()
-	for _, header := range []map[string][]string{
-		nil,
-		{"Location": {"/orders/1"}},
-		{"Empty": {}, "Blank": {""}, "Many": {"a", "b", "a"}},
-		{`quotes " and \ and <html> & 'apostrophes'`: {"line\nbreak", "\u2028", "\U0001F511", "e\u0301"}},
-	} {
-		stored, err := EncodeHeader(header)
-		if err != nil {
-			t.Fatal(err)
-		}
-		read, err := decodeHeader(stored)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(header, read); diff != "" {
-			t.Errorf("(-stored +read):\n%s", diff)
-		}
-	}
-}
-
-func TestNoHeaderIsStoredAsNull(t *testing.T) {
-	t.Parallel()
-	for _, header := range []map[string][]string{nil, {}} {
-		if stored, err := EncodeHeader(header); stored != nil || err != nil {
-			t.Errorf("%#v is stored as %q, %v", header, stored, err)
-		}
-	}
-}
-
-func TestHeaderThatIsNoneIsAnError(t *testing.T) {
-	t.Parallel()
-	for _, stored := range []string{"{", "[]", `{"a":"b"}`, "7"} {
-		if header, err := decodeHeader([]byte(stored)); err == nil {
-			t.Errorf("%s is read as %v", stored, header)
-		}
-	}
-}
 
 func TestRecordExpiresAtTheMomentItSaysUnlessItIsOurs(t *testing.T) {
 	t.Parallel()

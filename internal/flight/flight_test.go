@@ -333,3 +333,30 @@ func call(t *testing.T, g *group, key, n, round int, leaders *atomic.Int64) Endi
 	}
 	return Leading
 }
+
+// Followers wait for a leader that is only slow to get its connection.
+func TestFlight_ZeroWaitStaysWithALeaderThatIsNotStuck(t *testing.T) {
+	looks := make(chan struct{}, 1)
+	g := &group{Stuck: func(string) bool {
+		select {
+		case looks <- struct{}{}:
+		default:
+		}
+		return false
+	}}
+	var own, other flight
+	leader, _ := g.Join("k", &own)
+	f, _ := g.Join("k", &other)
+	endings := make(chan Ending, 1)
+	go func() {
+		_, ending := f.Wait(context.Background(), 0)
+		endings <- ending
+	}()
+	for range 2 { // the follower looks more than once
+		<-looks
+	}
+	leader.Finish(7, func(value int) int { return value })
+	if ending := <-endings; ending != Answered {
+		t.Errorf("ending %v", ending)
+	}
+}

@@ -1,17 +1,11 @@
 package roundtrip
 
 import (
-	"context"
 	"errors"
-	"net"
-	"sync"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-
-	"github.com/idem-go/idem/lab/pgtest"
 )
 
 // inSchema needs a schema that does not exist at first.
@@ -24,81 +18,6 @@ var (
 )
 
 const makeSchema = "create schema app; create table app.words as select 'there'::text as word"
-
-// turns counts round trips: how often the client begins to send after it has received something.
-// During a slow write the client reads in another goroutine.
-type turns struct {
-	net.Conn
-	mu       sync.Mutex
-	n        int
-	answered bool
-}
-
-func (c *turns) Write(b []byte) (int, error) {
-	c.mu.Lock()
-	if c.answered {
-		c.n, c.answered = c.n+1, false
-	}
-	c.mu.Unlock()
-	return c.Conn.Write(b)
-}
-
-func (c *turns) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
-	c.mu.Lock()
-	c.answered = c.answered || n > 0
-	c.mu.Unlock()
-	return n, err
-}
-
-func (c *turns) made() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.n
-}
-
-// counted returns a connection and its counter of round trips.
-func counted(t *testing.T) (*pgx.Conn, *turns) {
-	t.Helper()
-	config, err := pgx.ParseConfig(pgtest.EmptyDSN(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	counter := &turns{}
-	config.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
-		counter.Conn, err = new(net.Dialer).DialContext(ctx, network, address)
-		return counter, err
-	}
-	conn, err := pgx.ConnectConfig(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { conn.Close(context.Background()) })
-	return conn, counter
-}
-
-func TestPrepare_TakesOneRoundTripPerConnection(t *testing.T) {
-	t.Parallel()
-	conn, counter := counted(t)
-	exec(t, conn, makeSchema[:len("create schema app")], makeSchema[len("create schema app; "):])
-	for i, want := range []int{1, 0, 0} {
-		begun := counter.made()
-		if err := Prepare(t.Context(), conn, three); err != nil {
-			t.Fatal(err)
-		}
-		if n := counter.made() - begun; n != want {
-			t.Errorf("number %d: %d round trips, want %d", i, n, want)
-		}
-	}
-	begun := counter.made()
-	wantWords(t, conn, "before", "there", "after")
-	if n := counter.made() - begun; n != 1 {
-		t.Errorf("the statements themselves: %d round trips", n)
-	}
-	if diff := cmp.Diff([]string{"test_after", "test_before", "test_in_schema"}, preparedNames(t, conn)); diff != "" {
-		t.Error(diff)
-	}
-}
 
 func TestPrepare_SendsNothingInOtherExecModes(t *testing.T) {
 	t.Parallel()

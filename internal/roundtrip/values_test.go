@@ -67,27 +67,3 @@ func TestValues_ArriveUnchanged(t *testing.T) {
 		})
 	}
 }
-
-func TestValues_ReuseMemoryWithinTrip(t *testing.T) {
-	conn := newConn(t, modes["exec"])
-	add := func(trip *Trip) {
-		values := trip.Values()
-		values.Text("text")
-		values.Bytes(nil)
-		values.Int64(1 << 60)
-		values.NullBool(new(bool))
-		values.Interval(time.Hour)
-		trip.Add(types, values.List()...)
-	}
-	of := func(n int) float64 {
-		return testing.AllocsPerRun(10, func() {
-			trip := On(conn)
-			for range n {
-				add(trip)
-			}
-		})
-	}
-	if one, many := of(1), of(100); many > one+50 { // the batch grows
-		t.Errorf("%v allocations for one statement, %v for a hundred", one, many)
-	}
-}

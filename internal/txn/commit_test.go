@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -25,22 +24,6 @@ func isUnknown(err error) bool {
 	return errors.As(err, &unknown)
 }
 
-func TestTxCommit_ReturnsRefusalOfServer(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	err := b.engine.Do(t.Context(), 3, func(tx pgx.Tx) (bool, error) {
-		_, err := tx.Exec(t.Context(), "insert into made values ('k', 'twice'), ('k', 'twice')") // is checked by COMMIT
-		return false, err
-	})
-	if !HasCode(err, "23505") || isUnknown(err) || Transient(err) {
-		t.Errorf("the error is %v", err)
-	}
-	b.wantMade("k", 0)
-	if err := b.engine.Do(t.Context(), 0, write("next", false, nil)); err != nil || b.engine.Pool.Stat().NewConnsCount() != 1 {
-		t.Errorf("the connection was not used again: %v", err)
-	}
-}
-
 func TestTxCommit_FailsIfServerAnswersRollback(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -50,32 +33,6 @@ func TestTxCommit_FailsIfServerAnswersRollback(t *testing.T) {
 		t.Errorf("the error is %v", err)
 	}
 	b.wantMade("k", 0)
-}
-
-// The error is the same whether the COMMIT happened or not.
-func TestTxCommit_IsUnknownWithoutAnswer(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct {
-		point pgproxy.Point
-		made  int
-	}{
-		"it never arrived": {pgproxy.BeforePipeline(pgproxy.IsCommit), 0},
-		"it was done":      {pgproxy.AfterAnswer(pgproxy.IsCommit, "COMMIT"), 1},
-	} {
-		for _, how := range []pgproxy.Action{pgproxy.Reset, pgproxy.Hangup} {
-			t.Run(name+", "+how.String(), func(t *testing.T) {
-				t.Parallel()
-				b := newBench(t)
-				trap := b.proxy.Arm(test.point, how)
-				err := b.engine.Do(t.Context(), 3, write("k", false, nil))
-				await(t, "the trap", trap.Fired())
-				if !isUnknown(err) || Rerunnable(err) {
-					t.Errorf("the error is %v", err)
-				}
-				b.wantMade("k", test.made)
-			})
-		}
-	}
 }
 
 // The transaction may have committed before the server ended the session.
@@ -125,25 +82,6 @@ func TestRefused_ExcludesFatalErrors(t *testing.T) {
 	}
 }
 
-func TestTxCommit_SendsNothingAfterEndOfContext(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	tx := b.open(b.engine, "k")
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	trap := b.proxy.Arm(pgproxy.Before(pgproxy.IsCommit), pgproxy.Reset)
-	if err := tx.Commit(ctx); !errors.Is(err, context.Canceled) || isUnknown(err) {
-		t.Errorf("the error is %v", err)
-	}
-	tx.Close()
-	b.wantMade("k", 0)
-	select {
-	case <-trap.Fired():
-		t.Error("COMMIT was sent")
-	default:
-	}
-}
-
 // frozenCommit sends a COMMIT. Its answer does not arrive until the event's connection is resumed.
 func (b *bench) frozenCommit(ctx context.Context, e *Engine) (answer <-chan error, event pgproxy.Event) {
 	b.t.Helper()
@@ -151,19 +89,6 @@ func (b *bench) frozenCommit(ctx context.Context, e *Engine) (answer <-chan erro
 	trap := b.proxy.Arm(pgproxy.AfterForward(pgproxy.IsCommit), pgproxy.Freeze)
 	answer = b.commit(ctx, tx)
 	return answer, await(b.t, "the trap", trap.Fired())
-}
-
-func TestTxCommit_TakesAnswerAfterEndOfContext(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	answer, event := b.frozenCommit(ctx, b.withEngine(pgx.TxOptions{}, Limits{Acquire: limit, Rollback: limit, Commit: time.Hour}))
-	cancel()
-	event.Conn.Resume()
-	if err := await(t, "the answer", answer); err != nil {
-		t.Errorf("it is committed, but the error is %v", err)
-	}
-	b.wantMade("k", 1)
 }
 
 // The result is the same if a wrapper is around the socket, or if the caller handles messages.
@@ -179,12 +104,6 @@ func TestTxCommit_StaysPendingAfterLimit(t *testing.T) {
 			}
 		},
 		"a handler of notices": func(config *pgxpool.Config) { config.ConnConfig.OnNotice = func(*pgconn.PgConn, *pgconn.Notice) {} },
-		"a handler of notifications": func(config *pgxpool.Config) {
-			config.ConnConfig.OnNotification = func(*pgconn.PgConn, *pgconn.Notification) {}
-		},
-		"a handler of errors": func(config *pgxpool.Config) {
-			config.ConnConfig.OnPgError = func(*pgconn.PgConn, *pgconn.PgError) bool { return true }
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -254,7 +173,7 @@ func TestTxCommit_LateEndOfContextSparesConnection(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	e := b.withEngine(pgx.TxOptions{}, Limits{Acquire: limit, Rollback: limit, Commit: time.Nanosecond})
-	for i := range 200 {
+	for i := range 40 {
 		ctx, cancel := context.WithCancel(t.Context())
 		tx := b.open(e, "k")
 		go cancel() // before, during or after the COMMIT
@@ -333,28 +252,6 @@ func (w lateWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-func TestTxCommit_FailsAtOnceIfItCannotBeSent(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	tx := b.open(b.engine, "k")
-	answer := b.commit(ctx, tx, unsendable{})
-	if err := await(t, "the answer", answer); err == nil {
-		t.Error("it was sent")
-	}
-	tx.Close()
-	b.wantMade("k", 0)
-}
-
-// unsendable is a request with too many parameters.
-type unsendable struct{}
-
-var many = roundtrip.New(roundtrip.Statement{SQL: "select 1"})
-
-func (unsendable) Queue(trip *roundtrip.Trip) { trip.Add(many, make([][]byte, 70_000)...) }
-func (unsendable) Read(trip *roundtrip.Trip)  { trip.Skip() }
-
 // A notification of the session's own channel arrives with the answer to COMMIT. Its handler may
 // block.
 func TestTxCommit_ReturnsDespiteBlockedHandler(t *testing.T) {
@@ -381,68 +278,6 @@ func TestTxCommit_ReturnsDespiteBlockedHandler(t *testing.T) {
 		t.Errorf("the error is %v", err)
 	}
 	b.wantMade("k", 1)
-}
-
-// Another goroutine reads the answer from the same socket later, and then another caller uses it.
-func TestAnswerDeadline_RestoresSocket(t *testing.T) {
-	t.Parallel()
-	here, there := net.Pipe()
-	defer here.Close()
-	defer there.Close()
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	read := func() error {
-		t.Helper()
-		answer := make(chan error, 1)
-		go func() {
-			_, err := here.Read(make([]byte, 1))
-			answer <- err
-		}()
-		return await(t, "the end of a read", answer)
-	}
-	g := newAnswerDeadline(ctx, time.Nanosecond, here)
-	if err := read(); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Fatalf("the read ended with %v", err)
-	}
-	if !g.stop() {
-		t.Error("stop does not report the interruption")
-	}
-	go there.Write([]byte{1})
-	if err := read(); err != nil {
-		t.Errorf("the next read ended with %v", err)
-	}
-	if err := here.SetDeadline(time.Unix(1, 0)); err != nil { // of the next caller
-		t.Fatal(err)
-	}
-	g.stop()
-	if err := read(); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("a second stop cleared the deadline of another caller: %v", err)
-	}
-}
-
-// A slow write uses up a part of the limit.
-func TestAnswerDeadline_RemainingShrinksAfterContextEnds(t *testing.T) {
-	t.Parallel()
-	here, there := net.Pipe()
-	defer here.Close()
-	defer there.Close()
-	ctx, cancel := context.WithCancel(t.Context())
-	g := newAnswerDeadline(ctx, time.Hour, here)
-	if left := g.remaining(); left != time.Hour {
-		t.Errorf("%v remain before the context ends", left)
-	}
-	cancel()
-	for deadline := time.Now().Add(limit); g.remaining() == time.Hour; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the deadline does not begin")
-		}
-	}
-	if g.stop() {
-		t.Error("the socket was interrupted early")
-	}
-	if left := g.remaining(); left >= time.Hour || left < time.Hour-limit {
-		t.Errorf("%v remain", left)
-	}
 }
 
 // A caller does not wait for a COMMIT that cannot be written, and the connection leaves the pool.

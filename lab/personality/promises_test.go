@@ -14,26 +14,25 @@ import (
 
 // held are the tests of package lab/promises that pass behind every personality that supports idem.
 var held = []string{
-	"TestFirstCallExecutesAndRetryReplaysTheSameBytes", "TestReplayReadsACommitMadeJustBefore", "TestExpiredKeyIsNewAgainForExactlyOneCaller",
-	"TestAnotherHashIsAMismatchAndRevealsNothing", "TestConcurrentDuplicatesWithRightAndWrongHashesAreToldApart",
-	"TestKeyOfAnOpenTransactionIsInProgressForAllOthersAtOnce", "TestNoWaitAnswersAtOnceThatTheKeyIsInProgress",
-	"TestErrorOfFnRollsBackAndFreesTheKeyAtOnce", "TestRejectUndoesTheWritesAndIsFinal", "TestIgnoredSQLErrorCommitsNothing",
-	"TestPanicAndGoexitOfFnRollBackAndGoOn", "TestCommitAndRollbackOnTheTxAreRefused", "TestEndingTheTransactionBySQLIsNeverASuccess",
-	"TestLostAnswerToCommitIsResolvedAsCommitted", "TestAnswerToCommitThatNeverComesIsResolvedWhenTheContextEnds",
-	"TestCommitThatOutlastsContextAndGraceIsUnknownAndNeverCancelled", "TestContextThatEndsAtAnyMomentLeavesTheTruth",
-	"TestConnectionCutBeforeCommitIsRunAgain", "TestConnectionCutInsideFnRollsBackAndFreesTheKey",
-	"TestConnectionCutAtAnyByteKeepsEffectAndAnswerTogether", "TestLostAnswerToTheClaimIsNotMistakenForAnotherCaller",
-	"TestKeyOfAKilledProcessIsFreeOnceItsSessionHasEnded",
-	"TestLoserOfTheInsertRaceSeesWhatBecameOfTheWinner", "TestConcurrentCallsExecuteOnceAtEveryIsolationLevelWithAnyLock",
-	"TestEveryKeyHasOneEffectAndOneAnswerUnderContentionAndFailures",
-	"TestSerializationFailureRunsTheWholeTransactionAgain", "TestRerunsAreBoundedAndEndInTheServersOwnError",
-	"TestExecutionIDStaysTheSameWhenFnIsRunAgain",
-	"TestConcurrentJoinedCallsExecuteOnce", "TestJoinedCallReplaysWhatDoRecorded", "TestJoinedCallVanishesWithTheCallersRollback",
+	"TestDo_ExecutesOnceAndReplaysTheSameBytes", "TestTTL_ExpiredKeyIsNewForExactlyOneCaller",
+	"TestDo_AnotherHashIsAMismatchThatRevealsNothing", "TestDo_ConcurrentRightAndWrongHashesAreToldApart",
+	"TestDoTx_KeyOfAnOpenTransactionIsInProgress", "TestWait_EndsWithInProgressAfterItsTime",
+	"TestReject_UndoesTheWritesAndIsFinal", "TestDo_IgnoredSQLErrorCommitsNothing",
+	"TestDo_PanicAndGoexitRollBackAndGoOn", "TestDo_RefusesCommitAndRollbackOnTheTx", "TestDo_TransactionEndedBySQLIsNeverASuccess",
+	"TestDo_LostCommitAcknowledgementIsResolved", "TestDo_SilentCommitIsResolvedWhenTheContextEnds",
+	"TestDo_CommitWithoutAnswerIsUnknownAndNeverCanceled", "TestDo_ContextEndingAtAnyMomentLeavesTheTruth",
+	"TestDo_RunsAgainIfCommitNeverArrives", "TestDo_CutInsideFnFreesTheKey",
+	"TestDo_CutAtAnyByteKeepsEffectAndResponseTogether", "TestDo_LostAnswerToTheClaimIsNotAnotherCaller",
+	"TestDo_KeyOfALostHolderIsFreeOnceTheServerNotices",
+	"TestDo_LoserOfTheInsertRaceSeesTheOutcomeOfTheWinner", "TestDo_ExecutesOnceAtEveryIsolationLevelWithAnyLock",
+	"TestDo_OneEffectAndResponseUnderContentionAndFailures",
+	"TestDo_RerunsAreBoundedAndEndInTheServersError",
+	"TestDoTx_ConcurrentCallsExecuteOnce", "TestDoTx_InsideFnIsPartOfTheOuterCall",
 }
 
 // without lists tests that use a refused feature themselves.
 var without = map[*personality.Personality][]string{
-	personality.Multigres: {"TestCommitThatOutlastsContextAndGraceIsUnknownAndNeverCancelled"}, // its fn sets synchronous_commit
+	personality.Multigres: {"TestDo_CommitWithoutAnswerIsUnknownAndNeverCanceled"}, // its fn sets synchronous_commit
 }
 
 // The test runs the tests of lab/promises. IDEM_TEST_PERSONALITY puts the proxy in front of each

@@ -1,15 +1,11 @@
 package promises_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
-	"github.com/jackc/pgx/v5/pgconn"
-	"net"
+	"fmt"
 	"os"
-	"runtime"
-	"slices"
-	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -18,7 +14,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/txn"
+	"github.com/idem-go/idem/lab/pgproxy"
 	"github.com/idem-go/idem/lab/pgtest"
+	"github.com/idem-go/idem/lab/waiting"
 )
 
 // The test server waits for a synchronous standby that does not exist. By default
@@ -42,181 +41,268 @@ func requireGhostStandby(t *testing.T, pool *pgxpool.Pool) {
 	}
 }
 
-// parked is a call whose COMMIT is blocked in this way.
-type parked struct {
-	*ledger
-	watch  *watch
-	result idem.Result
-	done   chan error
-}
-
-func park(t *testing.T, ctx context.Context, opts ...idem.Option) *parked {
-	t.Helper()
-	p := &parked{ledger: newLedger(t), watch: newWatch(), done: make(chan error, 1)}
-	requireGhostStandby(t, p.pool)
-	go func() {
-		var err error
-		p.result, err = idemDo(ctx, p.pool, scope, "k", hashA, func(tx pgx.Tx) (idem.Response, error) {
-			if _, err := tx.Exec(context.Background(), parkCommit); err != nil {
-				return idem.Response{}, err
+// A COMMIT that has no answer yet ends as a COMMIT, whatever meets its session or its caller.
+// Postgres does not report that a backend is still waiting, so each answer is that of the COMMIT.
+func TestDo_InterruptedCommitIsACommit(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		function string // of the server, called on the blocked backend
+		cancels  bool   // the caller's context ends first
+		want     []string
+	}{
+		"the session is terminated": {"pg_terminate_backend", false, []string{"outcome_unknown", "resolved_committed", "executed"}},
+		"the statement is canceled": {"pg_cancel_backend", false, []string{"executed"}},
+		"the context ends":          {"pg_cancel_backend", true, []string{"executed"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l, w := newLedger(t), newWatch()
+			requireGhostStandby(t, l.pool)
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			var result idem.Result
+			var secret []byte
+			done := make(chan error, 1)
+			go func() {
+				var err error
+				result, err = idemDo(ctx, l.pool, scope, "k", hashA, l.chargeParked("k", &secret), idem.WithObserver(w), patient)
+				done <- err
+			}()
+			awaitTrue(t, l.pool, commitIsParked)
+			other := pgtest.Open(t, l.pool.Config().ConnString())
+			if _, err := idemDo(context.Background(), other, scope, "k", hashA, l.charge("k"), idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {
+				t.Errorf("err = %v", err)
 			}
-			return p.charge("k")(tx)
-		}, append(opts, idem.WithObserver(p.watch))...)
-		p.done <- err
-	}()
-	awaitTrue(t, p.pool, commitIsParked)
-	return p
-}
-
-// signal calls a server function on the blocked backend.
-func (p *parked) signal(t *testing.T, function string) {
-	t.Helper()
-	_, err := p.pool.Exec(context.Background(),
-		"select "+function+"(pid) from pg_stat_activity where datname = current_database() and wait_event = 'SyncRep'")
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func (p *parked) wantCommitted(t *testing.T, events ...string) {
-	t.Helper()
-	if err := await(t, "the call", p.done); err != nil {
-		t.Fatalf("the effect is committed, but err = %v", err)
-	}
-	if p.result.Replayed || p.runs.Load() != 1 {
-		t.Errorf("Replayed = %v after %d runs of fn", p.result.Replayed, p.runs.Load())
-	}
-	if diff := cmp.Diff(events, p.watch.all()); diff != "" {
-		t.Errorf("events (-want +got):\n%s", diff)
-	}
-	p.wantOnce("k")
-	again, err := idemDo(context.Background(), p.pool, scope, "k", hashA, p.charge("k"))
-	want := p.result
-	want.Replayed = true
-	if diff := cmp.Diff(want, again); err != nil || diff != "" {
-		t.Errorf("replay: %v\n%s", err, diff)
-	}
-}
-
-func TestSessionTerminatedDuringCommitIsResolvedAsCommitted(t *testing.T) {
-	t.Parallel()
-	p := park(t, context.Background())
-	p.signal(t, "pg_terminate_backend")
-	p.wantCommitted(t, "outcome_unknown", "resolved_committed", "executed")
-}
-
-func TestCancelDuringCommitIsACommit(t *testing.T) {
-	t.Parallel()
-	p := park(t, context.Background())
-	p.signal(t, "pg_cancel_backend")
-	p.wantCommitted(t, "executed")
-}
-
-func TestContextThatEndsDuringCommitDoesNotAbandonIt(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := context.WithCancel(context.Background())
-	p := park(t, ctx)
-	cancel()
-	// Postgres does not report that a backend is still waiting. So the answer below must be that of
-	// the COMMIT.
-	p.signal(t, "pg_cancel_backend")
-	p.wantCommitted(t, "executed")
-}
-
-func TestKeyIsInProgressWhileItsCommitIsUnderWay(t *testing.T) {
-	t.Parallel()
-	p := park(t, context.Background())
-	other := pgtest.Open(t, p.pool.Config().ConnString())
-	_, err := idemDo(context.Background(), other, scope, "k", hashA, p.charge("k"), idem.WithWait(0))
-	if !errors.Is(err, idem.ErrInProgress) {
-		t.Errorf("err = %v", err)
-	}
-	p.signal(t, "pg_cancel_backend")
-	p.wantCommitted(t, "executed")
-}
-
-func TestOutcomeIsUnknownOnlyIfPostgresCannotBeReached(t *testing.T) {
-	t.Parallel()
-	ctx := context.Background()
-	l := newLedger(t)
-	requireGhostStandby(t, l.pool)
-	var unreachable atomic.Bool
-	pool := pgtest.Open(t, l.pool.Config().ConnString(), maxConns(1), func(config *pgxpool.Config) {
-		dial := config.ConnConfig.DialFunc
-		config.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
-			if unreachable.Load() { // for new connections and for the client's CancelRequest
-				return nil, syscall.ECONNREFUSED
+			if test.cancels {
+				cancel()
 			}
-			return dial(ctx, network, addr)
+			l.signalParked(test.function)
+			if err := await(t, "the call", done); err != nil || result.Replayed || l.runs.Load() != 1 {
+				t.Fatalf("%+v, %v after %d runs", result, err, l.runs.Load())
+			}
+			if diff := cmp.Diff(test.want, w.all()); diff != "" {
+				t.Errorf("events (-want +got):\n%s", diff)
+			}
+			l.wantOnce("k")
+			again, err := idemDo(context.Background(), l.pool, scope, "k", hashA, l.charge("k"))
+			result.Replayed = true
+			if diff := cmp.Diff(result, again); err != nil || diff != "" {
+				t.Errorf("replay: %v\n%s", err, diff)
+			}
+		})
+	}
+}
+
+// impatient shortens every wait of a call after its context has ended. patient makes these waits
+// so long that a slow machine does not end them.
+var (
+	impatient = withLimits(limit, 20*time.Millisecond, 200*time.Millisecond)
+	patient   = withLimits(limit, limit, limit)
+)
+
+// chargeParked is like charge, but its COMMIT waits for a standby. It stores the secret key of its
+// session in secret.
+func (l *ledger) chargeParked(key string, secret *[]byte) func(pgx.Tx) (idem.Response, error) {
+	return func(tx pgx.Tx) (idem.Response, error) {
+		*secret = bytes.Clone(tx.Conn().PgConn().SecretKey())
+		if _, err := tx.Exec(context.Background(), parkCommit); err != nil {
+			return idem.Response{}, err
 		}
-	})
-	w := newWatch()
-	done := make(chan error, 1)
-	var conn net.Conn
-	go func() {
-		_, err := idemDo(ctx, pool, scope, "k", hashA, func(tx pgx.Tx) (idem.Response, error) {
-			conn = tx.Conn().PgConn().Conn()
-			if _, err := tx.Exec(ctx, parkCommit); err != nil {
-				return idem.Response{}, err
-			}
-			return l.charge("k")(tx)
-		}, withLimits(limit, limit, 50*time.Millisecond), idem.WithObserver(w))
-		done <- err
-	}()
-	awaitTrue(t, l.pool, commitIsParked)
-	unreachable.Store(true)
-	conn.Close()
-	err := await(t, "the call", done)
+		return l.charge(key)(tx)
+	}
+}
+
+func wantUnknown(t *testing.T, err error) *idem.OutcomeUnknownError {
+	t.Helper()
 	var unknown *idem.OutcomeUnknownError
-	ok := errors.As(err, &unknown)
-	if !ok || !errors.Is(err, idem.ErrOutcomeUnknown) || !idem.Retryable(err) {
+	if !errors.As(err, &unknown) || !errors.Is(err, idem.ErrOutcomeUnknown) || !idem.Retryable(err) {
 		t.Fatalf("err = %v", err)
 	}
-	if !slices.Equal(w.all(), []string{"outcome_unknown", "unknown"}) {
-		t.Errorf("events %v", w.all())
-	}
-	// While the old transaction is open, a retry that reaches the server finds the key in progress.
-	// After that it gets the outcome.
-	unreachable.Store(false)
-	if _, err := idemDo(ctx, pool, scope, "k", hashA, l.charge("k"), idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {
-		t.Errorf("err = %v", err)
-	}
-	if _, err := l.pool.Exec(ctx, "select pg_cancel_backend(pid) from pg_stat_activity where datname = current_database() and wait_event = 'SyncRep'"); err != nil {
-		t.Fatal(err)
-	}
-	res, err := idemDo(ctx, pool, scope, "k", hashA, l.charge("k"))
-	if err != nil || !res.Replayed || res.ExecutionID != unknown.ExecutionID {
-		t.Errorf("res = %+v, err = %v, want operation %s", res, err, unknown.ExecutionID)
-	}
-	l.wantOnce("k")
+	return unknown
 }
 
-// Notice handlers run on the goroutine that reads the answer to COMMIT. If a handler ends that
-// goroutine, as t.FailNow does, the call must still return. It then reads the record to learn the
-// outcome.
-func TestHandlerOfANoticeThatEndsItsGoroutineAtCommitStrandsNobody(t *testing.T) {
+// wantWaiting fails the test unless n COMMITs wait for the standby and none of their writes is
+// visible.
+func (l *ledger) wantWaiting(n int) {
+	l.t.Helper()
+	if got := l.count(`select count(*) from pg_stat_activity where datname = current_database() and wait_event = 'SyncRep'`); got != n {
+		l.t.Errorf("%d COMMITs wait for the standby, want %d", got, n)
+	}
+	if got := l.count("select count(*) from idem.records") + l.count("select count(*) from ledger"); got != 0 {
+		l.t.Errorf("%d rows are to be seen that no standby has", got)
+	}
+}
+
+// releaseParked makes Postgres finish the COMMITs that wait for the standby.
+func (l *ledger) releaseParked() { l.signalParked("pg_cancel_backend") }
+
+// signalParked calls a server function on each backend whose COMMIT waits for the standby.
+func (l *ledger) signalParked(function string) {
+	l.t.Helper()
+	execute(l.t, l.pool, "select "+function+"(pid) from pg_stat_activity where datname = current_database() and wait_event = 'SyncRep'")
+}
+
+// wantReplayed fails the test unless a call for key replays the execution whose outcome was
+// unknown.
+func (l *ledger) wantReplayed(pool *pgxpool.Pool, key string, unknown *idem.OutcomeUnknownError) {
+	l.t.Helper()
+	res, err := idemDo(context.Background(), pool, scope, key, hashA, l.charge(key), idem.WithWait(limit))
+	if err != nil || !res.Replayed || res.ExecutionID != unknown.ExecutionID {
+		l.t.Errorf("%+v, %v, want a replay of %s", res, err, unknown.ExecutionID)
+	}
+	l.wantOnce(key)
+}
+
+// A commit that no standby has would be lost in a failover. The COMMIT continues after its caller
+// has left.
+func TestDo_CommitWithoutAnswerIsUnknownAndNeverCanceled(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	l := newLedger(t, func(config *pgxpool.Config) {
-		config.ConnConfig.OnNotice = func(_ *pgconn.PgConn, notice *pgconn.Notice) {
-			if notice.Message == "at commit" {
-				runtime.Goexit()
+	for name, over := range transports {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLedger(t)
+			requireGhostStandby(t, l.pool)
+			var made dials
+			pool := pgtest.Open(t, over(t, l.pool.Config().ConnString()), made.on)
+			ctx, cancel := context.WithCancel(context.Background())
+			w := newWatch()
+			done := make(chan error, 1)
+			var secret []byte
+			go func() {
+				_, err := idemDo(ctx, pool, scope, "k", hashA, l.chargeParked("k", &secret), impatient, idem.WithObserver(w))
+				done <- err
+			}()
+			awaitTrue(t, l.pool, commitIsParked)
+			cancel()
+			unknown := wantUnknown(t, await(t, "the call", done))
+			if !errors.Is(unknown, context.Canceled) {
+				t.Errorf("err = %v", unknown)
 			}
+			if diff := cmp.Diff([]string{"outcome_unknown", "unknown"}, w.all()); diff != "" {
+				t.Error(diff)
+			}
+			if n := txn.PendingCommits(pool); n != 1 {
+				t.Errorf("%d COMMITs are counted", n)
+			}
+			if _, err := idemDo(context.Background(), pool, scope, "k", hashA, l.charge("k"), idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {
+				t.Errorf("err = %v", err)
+			}
+			made.wantNoneFor(t, secret)
+			l.wantWaiting(1)
+			l.releaseParked()
+			waiting.Until(t, "the connection to be let go", func() bool { return txn.PendingCommits(pool) == 0 })
+			l.wantReplayed(pool, "k", unknown)
+		})
+	}
+}
+
+// pgx sends a CancelRequest when a connection breaks. The server must not accept that request. While
+// the COMMIT goes on and the server cannot be reached, the outcome is unknown.
+func TestDo_LostConnectionDoesNotCancelCommit(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		ctx  context.Context
+		lose func(*pgproxy.Proxy)
+	}{
+		"reset, no context":  {context.Background(), func(p *pgproxy.Proxy) { p.Cut(pgproxy.Reset) }},
+		"hangup, a context":  {t.Context(), func(p *pgproxy.Proxy) { p.Cut(pgproxy.Hangup) }},
+		"server unreachable": {t.Context(), func(p *pgproxy.Proxy) { p.Refuse(pgproxy.Reset); p.Cut(pgproxy.Reset) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newProxied(t)
+			requireGhostStandby(t, p.pool)
+			var made dials
+			pool := pgtest.Open(t, p.proxy.DSN(), made.on)
+			done := make(chan error, 1)
+			var secret []byte
+			go func() {
+				_, err := idemDo(test.ctx, pool, scope, "k", hashA, p.chargeParked("k", &secret), impatient, idem.WithObserver(p.watch))
+				done <- err
+			}()
+			awaitTrue(t, p.pool, commitIsParked)
+			test.lose(p.proxy)
+			unknown := wantUnknown(t, await(t, "the call", done))
+			if diff := cmp.Diff([]string{"outcome_unknown", "unknown"}, p.watch.all()); diff != "" {
+				t.Error(diff)
+			}
+			waiting.Until(t, "the request to cancel", func() bool { return len(made.cancels()) > 0 })
+			made.wantNoneFor(t, secret)
+			p.wantWaiting(1)
+			p.releaseParked()
+			p.wantReplayed(p.pool, "k", unknown)
+		})
+	}
+}
+
+// COMMITs that continue without their callers hold at most as many connections as the pool may
+// have. They end with the pool.
+func TestDo_UnansweredCommitsAreBoundedAndEndWithThePool(t *testing.T) {
+	t.Parallel()
+	const calls, most = 3, 2
+	l := newLedger(t)
+	requireGhostStandby(t, l.pool)
+	var made dials
+	pool := pgtest.Open(t, l.pool.Config().ConnString(), maxConns(most), made.on)
+	var unknown []*idem.OutcomeUnknownError
+	secrets := make([][]byte, calls)
+	for i := range calls {
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan error, 1)
+		go func() {
+			_, err := idemDo(ctx, pool, scope, fmt.Sprint("k", i), hashA, l.chargeParked(fmt.Sprint("k", i), &secrets[i]), impatient)
+			done <- err
+		}()
+		awaitTrue(t, l.pool, fmt.Sprintf(`select count(*) = %d from pg_stat_activity where datname = current_database() and wait_event = 'SyncRep'`, i+1))
+		cancel()
+		unknown = append(unknown, wantUnknown(t, await(t, "the call", done)))
+		if n := txn.PendingCommits(pool); n != min(i+1, most) {
+			t.Errorf("%d COMMITs are counted after %d calls", n, i+1)
 		}
-	})
-	_, err := l.pool.Exec(ctx, `create function note() returns trigger language plpgsql as 'begin raise notice ''at commit''; return null; end';
-		create constraint trigger note after insert on ledger deferrable initially deferred for each row execute function note()`)
-	if err != nil {
-		t.Fatal(err)
 	}
-	done := make(chan error, 1)
-	go func() {
-		_, err := idemDo(ctx, l.pool, scope, "k", hashA, l.charge("k"))
-		done <- err
-	}()
-	if err := await(t, "the call", done); err != nil {
-		t.Error(err)
+	pool.Close()
+	waiting.Until(t, "the background to end", func() bool { return txn.PendingCommits(pool) == 0 })
+	for _, secret := range secrets {
+		made.wantNoneFor(t, secret)
 	}
-	l.wantOnce("k")
+	l.wantWaiting(calls)
+	l.releaseParked()
+	for i, err := range unknown {
+		l.wantReplayed(l.pool, fmt.Sprint("k", i), err)
+	}
+}
+
+// During a COMMIT the connection has a secret key that the server does not know, so that no
+// CancelRequest can reach the COMMIT. The next user of the connection must be able to cancel again.
+func TestDo_NextUserOfTheConnectionCanCancelItsQuery(t *testing.T) {
+	t.Parallel()
+	for name, sql := range map[string]string{
+		"committed": "select 1", "refused": "insert into u values (1), (1)", "not sent, because the record is gone": "delete from idem.records",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			l := newLedger(t)
+			execute(t, l.pool, "create table u (id int unique deferrable initially deferred)")
+			pool := pgtest.Open(t, l.pool.Config().ConnString(), maxConns(1))
+			_, err := idemDo(ctx, pool, scope, "k", hashA, func(tx pgx.Tx) (idem.Response, error) { execute(t, tx, sql); return ok, nil })
+			if committed := name == "committed"; (err == nil) != committed {
+				t.Errorf("err = %v", err)
+			}
+			waitIdle(t, pool)
+			done := make(chan error, 1)
+			go func() {
+				_, err := pool.Exec(ctx, "select pg_sleep(3600)")
+				done <- err
+			}()
+			const asleep = "from pg_stat_activity where datname = current_database() and state = 'active' and query like 'select pg_sleep%'"
+			awaitTrue(t, l.pool, "select count(*) = 1 "+asleep)
+			cancel()
+			if err := await(t, "the query", done); err == nil || pool.Stat().NewConnsCount() != 1 {
+				t.Errorf("err = %v, %d connections were made", err, pool.Stat().NewConnsCount())
+			}
+			awaitTrue(t, l.pool, "select count(*) = 0 "+asleep)
+		})
+	}
 }

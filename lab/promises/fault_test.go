@@ -14,10 +14,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/txn"
 	"github.com/idem-go/idem/lab/pgproxy"
 	"github.com/idem-go/idem/lab/pgtest"
 )
@@ -41,47 +41,57 @@ func newProxied(t *testing.T) *proxied {
 var transports = map[string]func(t testing.TB, dsn string) string{
 	"plain": func(_ testing.TB, dsn string) string { return dsn },
 	"TLS":   pgtest.TLS,
-	"Unix":  pgtest.Unix,
 }
 
 var isClaim = pgproxy.Contains("-- name: Claim")
 
-func TestLostAnswerToCommitIsResolvedAsCommitted(t *testing.T) {
+func TestDo_LostCommitAcknowledgementIsResolved(t *testing.T) {
 	t.Parallel()
-	for _, how := range []pgproxy.Action{pgproxy.Reset, pgproxy.Hangup} {
-		for name, over := range transports {
-			t.Run(fmt.Sprint(how, "/", name), func(t *testing.T) {
-				t.Parallel()
-				p := newProxied(t)
-				pool := pgtest.Open(t, over(t, p.proxy.DSN()))
-				trap := p.proxy.Arm(pgproxy.AfterAnswer(pgproxy.IsCommit, "COMMIT"), how)
-				first, err := idemDo(t.Context(), pool, scope, "k", hashA, p.charge("k"), idem.WithObserver(p.watch))
-				if err != nil {
-					t.Fatal(err)
-				}
-				await(t, "the trap", trap.Fired())
-				if first.Replayed || p.runs.Load() != 1 {
-					t.Errorf("Replayed = %v after %d runs", first.Replayed, p.runs.Load())
-				}
-				if diff := cmp.Diff([]string{"outcome_unknown", "resolved_committed", "executed"}, p.watch.all()); diff != "" {
-					t.Error(diff)
-				}
-				p.wantOnce("k")
-				again, err := idemDo(t.Context(), pool, scope, "k", hashA, p.charge("k"))
-				first.Replayed = true
-				if diff := cmp.Diff(first, again); err != nil || diff != "" {
-					t.Errorf("%v\n%s", err, diff)
-				}
-			})
-		}
+	for name, test := range map[string]struct {
+		how     pgproxy.Action
+		over    string
+		end     error
+		outcome string
+		effects int
+	}{
+		"reset":          {how: pgproxy.Reset, over: "plain", outcome: "executed", effects: 1},
+		"hangup":         {how: pgproxy.Hangup, over: "plain", outcome: "executed", effects: 1},
+		"reset of TLS":   {how: pgproxy.Reset, over: "TLS", outcome: "executed", effects: 1},
+		"hangup of TLS":  {how: pgproxy.Hangup, over: "TLS", outcome: "executed", effects: 1},
+		"of a rejection": {how: pgproxy.Reset, over: "plain", outcome: "rejected", end: idem.Reject(ok)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newProxied(t)
+			pool := pgtest.Open(t, transports[test.over](t, p.proxy.DSN()))
+			trap := p.proxy.Arm(pgproxy.AfterAnswer(pgproxy.IsCommit, "COMMIT"), test.how)
+			first, err := idemDo(t.Context(), pool, scope, "k", hashA, p.ending("k", ok, test.end), idem.WithObserver(p.watch), patient)
+			if err != nil {
+				t.Fatal(err)
+			}
+			await(t, "the trap", trap.Fired())
+			if first.Replayed || first.Rejected != (test.end != nil) || p.runs.Load() != 1 {
+				t.Errorf("%+v after %d runs", first, p.runs.Load())
+			}
+			if diff := cmp.Diff([]string{"outcome_unknown", "resolved_committed", test.outcome}, p.watch.all()); diff != "" {
+				t.Error(diff)
+			}
+			if e, r := p.entries("k"), p.records("k"); e != test.effects || r != 1 {
+				t.Errorf("%d effects, %d records", e, r)
+			}
+			again, err := idemDo(t.Context(), pool, scope, "k", hashA, p.charge("k"))
+			first.Replayed = true
+			if diff := cmp.Diff(first, again); err != nil || diff != "" {
+				t.Errorf("%v\n%s", err, diff)
+			}
+		})
 	}
 }
 
 // TLS can read the end of a connection together with the answer to a statement of fn. The socket
 // then reports nothing more, and a COMMIT that waited for the socket would wait until its context
 // ends.
-// that waits for it would wait for as long as its context lives.
-func TestEndOfAConnectionThatTLSHasReadAheadIsNoticed(t *testing.T) {
+func TestDo_NoticesAConnectionEndThatTLSHasReadAhead(t *testing.T) {
 	t.Parallel()
 	p := newProxied(t)
 	pool := pgtest.Open(t, pgtest.TLSThatTakesLeave(t, p.proxy.DSN(), "it takes leave"), maxConns(1))
@@ -95,12 +105,9 @@ func TestEndOfAConnectionThatTLSHasReadAheadIsNoticed(t *testing.T) {
 			_, err = tx.Exec(context.Background(), "select 'it ' || 'takes leave'")
 		}
 		return resp, err
-	}, idem.WithObserver(p.watch))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if ctx.Err() != nil {
-		t.Error("the COMMIT was waited for until the end of the context")
+	}, idem.WithObserver(p.watch), patient)
+	if err != nil || ctx.Err() != nil {
+		t.Fatal(err, ctx.Err())
 	}
 	if diff := cmp.Diff([]string{"outcome_unknown", "resolved_committed", "executed"}, p.watch.all()); diff != "" {
 		t.Error(diff)
@@ -123,8 +130,8 @@ func (o atEvent) TraceEvent(ctx context.Context, data idem.TraceEventData) {
 }
 
 // A database that is unavailable at the first query for the outcome may be available a moment
-// later.
-func TestWhatBecameOfACommitIsAskedUntilThereIsAnAnswer(t *testing.T) {
+// later. If it refuses the query, the outcome stays unknown.
+func TestDo_OutcomeOfACommitIsAskedUntilThereIsAnAnswer(t *testing.T) {
 	t.Parallel()
 	p := newProxied(t)
 	var refused atomic.Int64
@@ -139,44 +146,33 @@ func TestWhatBecameOfACommitIsAskedUntilThereIsAnAnswer(t *testing.T) {
 			return dial(ctx, network, addr)
 		}
 	})
-	p.proxy.Arm(pgproxy.AfterAnswer(pgproxy.IsCommit, "COMMIT"), pgproxy.Reset)
-	away := atEvent{p.watch, idem.EventOutcomeUnknown, func() { refused.Store(0) }}
-	res, err := idemDo(t.Context(), pool, scope, "k", hashA, p.charge("k"), idem.WithObserver(away), withLimits(limit, limit, limit))
-	if err != nil || res.Replayed || refused.Load() != 10 {
-		t.Errorf("%+v, %v after %d dials in vain", res, err, refused.Load())
-	}
-	if diff := cmp.Diff([]string{"outcome_unknown", "resolved_committed", "executed"}, p.watch.all()); diff != "" {
-		t.Error(diff)
-	}
-	p.wantOnce("k")
-}
-
-// The record exists, but reading it is not permitted. Such an error must not be retried, and the
-// outcome stays unknown.
-func TestRecordThatMayNotBeReadLeavesTheOutcomeUnknown(t *testing.T) {
-	t.Parallel()
-	p := newProxied(t)
-	pool := pgtest.Open(t, p.proxy.DSN())
-	p.proxy.Arm(pgproxy.AfterAnswer(pgproxy.IsCommit, "COMMIT"), pgproxy.Reset)
-	rename := func(from, to string) {
-		if _, err := p.pool.Exec(context.Background(), "alter table idem."+from+" rename to "+to); err != nil {
-			t.Error(err)
+	rename := func(from, to string) { execute(t, p.pool, "alter table idem."+from+" rename to "+to) }
+	for key, test := range map[string]struct {
+		do   func()
+		code string
+		want []string
+	}{
+		"unavailable": {func() { refused.Store(0) }, "", []string{"outcome_unknown", "resolved_committed", "executed"}},
+		"refused":     {func() { rename("records", "elsewhere") }, "42P01", []string{"outcome_unknown", "unknown"}},
+	} {
+		p.proxy.Arm(pgproxy.AfterAnswer(pgproxy.IsCommit, "COMMIT"), pgproxy.Reset)
+		w := newWatch()
+		away := atEvent{w, idem.EventOutcomeUnknown, test.do}
+		_, err := idemDo(t.Context(), pool, scope, key, hashA, p.charge(key), idem.WithObserver(away), patient)
+		if test.code == "" && err != nil || test.code != "" && (!errors.Is(err, idem.ErrOutcomeUnknown) || !txn.HasCode(err, test.code)) {
+			t.Errorf("%s: %v after %d dials in vain", key, err, refused.Load())
 		}
+		if diff := cmp.Diff(test.want, w.all()); diff != "" {
+			t.Errorf("%s: %s", key, diff)
+		}
+		if key == "refused" {
+			rename("elsewhere", "records")
+		}
+		p.wantOnce(key)
 	}
-	gone := atEvent{p.watch, idem.EventOutcomeUnknown, func() { rename("records", "elsewhere") }}
-	_, err := idemDo(t.Context(), pool, scope, "k", hashA, p.charge("k"), idem.WithObserver(gone))
-	var refused *pgconn.PgError
-	if !errors.Is(err, idem.ErrOutcomeUnknown) || !errors.As(err, &refused) || refused.Code != "42P01" {
-		t.Errorf("err = %v", err)
-	}
-	if diff := cmp.Diff([]string{"outcome_unknown", "unknown"}, p.watch.all()); diff != "" {
-		t.Error(diff)
-	}
-	rename("elsewhere", "records")
-	p.wantOnce("k")
 }
 
-func TestAnswerToCommitThatNeverComesIsResolvedWhenTheContextEnds(t *testing.T) {
+func TestDo_SilentCommitIsResolvedWhenTheContextEnds(t *testing.T) {
 	t.Parallel()
 	for name, over := range transports {
 		t.Run(name, func(t *testing.T) {
@@ -199,64 +195,43 @@ func TestAnswerToCommitThatNeverComesIsResolvedWhenTheContextEnds(t *testing.T) 
 	}
 }
 
-func TestRejectionWhoseCommitIsNotAcknowledgedIsResolved(t *testing.T) {
+func TestDo_RunsAgainIfCommitNeverArrives(t *testing.T) {
 	t.Parallel()
-	p := newProxied(t)
-	pool := pgtest.Open(t, p.proxy.DSN())
-	p.proxy.Arm(pgproxy.AfterAnswer(pgproxy.IsCommit, "COMMIT"), pgproxy.Reset)
-	res, err := idemDo(t.Context(), pool, scope, "k", hashA, oneRun(t, func(tx pgx.Tx) (idem.Response, error) {
-		p.charge("k")(tx)
-		return idem.Response{}, idem.Reject(idem.Response{Status: 402})
-	}))
-	if err != nil || !res.Rejected || res.Replayed || res.Status != 402 || p.runs.Load() != 1 {
-		t.Errorf("%+v, %v", res, err)
-	}
-	if p.entries("k") != 0 || p.records("k") != 1 {
-		t.Errorf("%d effects, %d records", p.entries("k"), p.records("k"))
-	}
-}
-
-func TestConnectionCutBeforeCommitIsRunAgain(t *testing.T) {
-	t.Parallel()
-	for name, point := range map[string]pgproxy.Point{
-		"before COMMIT":             pgproxy.Before(pgproxy.IsCommit),
-		"before the last trip":      pgproxy.BeforePipeline(pgproxy.IsCommit),
-		"before the record is made": pgproxy.Before(pgproxy.Contains("-- name: Complete")),
+	for name, test := range map[string]struct {
+		point   pgproxy.Point
+		retries int
+	}{
+		"before COMMIT":             {pgproxy.Before(pgproxy.IsCommit), 1},
+		"before the last trip":      {pgproxy.BeforePipeline(pgproxy.IsCommit), 1},
+		"before the record is made": {pgproxy.Before(pgproxy.Contains("-- name: Complete")), 1},
+		"with no retry left":        {pgproxy.Before(pgproxy.IsCommit), 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newProxied(t)
 			pool := pgtest.Open(t, p.proxy.DSN())
-			trap := p.proxy.Arm(point, pgproxy.Reset)
-			res, err := idemDo(t.Context(), pool, scope, "k", hashA, p.charge("k"), idem.WithObserver(p.watch))
-			if err != nil || res.Replayed {
-				t.Fatalf("%+v, %v", res, err)
-			}
+			trap := p.proxy.Arm(test.point, pgproxy.Reset)
+			res, err := idemDo(t.Context(), pool, scope, "k", hashA, p.charge("k"), idem.WithObserver(p.watch), idem.WithRetries(test.retries), patient)
 			await(t, "the trap", trap.Fired())
+			if test.retries == 0 {
+				if !idem.Retryable(err) || errors.Is(err, idem.ErrOutcomeUnknown) {
+					t.Errorf("err = %v", err)
+				}
+				p.wantNone("k")
+				return
+			}
+			if err != nil || res.Replayed || p.runs.Load() != 2 {
+				t.Fatalf("%+v, %v after %d runs", res, err, p.runs.Load())
+			}
 			if diff := cmp.Diff([]string{"outcome_unknown", "resolved_rolled_back", "retried", "executed"}, p.watch.all()); diff != "" {
 				t.Error(diff)
-			}
-			if n := p.runs.Load(); n != 2 {
-				t.Errorf("fn ran %d times", n)
 			}
 			p.wantOnce("k")
 		})
 	}
 }
 
-func TestConnectionCutBeforeCommitIsARetryableErrorWhenNoRetriesAreLeft(t *testing.T) {
-	t.Parallel()
-	p := newProxied(t)
-	pool := pgtest.Open(t, p.proxy.DSN())
-	p.proxy.Arm(pgproxy.Before(pgproxy.IsCommit), pgproxy.Reset)
-	_, err := idemDo(t.Context(), pool, scope, "k", hashA, p.charge("k"), idem.WithRetries(0))
-	if !idem.Retryable(err) || errors.Is(err, idem.ErrOutcomeUnknown) {
-		t.Errorf("err = %v", err)
-	}
-	p.wantNone("k")
-}
-
-func TestLostAnswerToTheClaimIsNotMistakenForAnotherCaller(t *testing.T) {
+func TestDo_LostAnswerToTheClaimIsNotAnotherCaller(t *testing.T) {
 	t.Parallel()
 	p := newProxied(t)
 	pool := pgtest.Open(t, p.proxy.DSN())
@@ -271,7 +246,7 @@ func TestLostAnswerToTheClaimIsNotMistakenForAnotherCaller(t *testing.T) {
 
 // Until the server notices that the holder has gone, the key is in progress. It is never executed
 // twice and never lost.
-func TestKeyOfAHolderBehindABlackHoleIsFreeWhenTheServerNotices(t *testing.T) {
+func TestDo_KeyOfALostHolderIsFreeOnceTheServerNotices(t *testing.T) {
 	t.Parallel()
 	p := newProxied(t)
 	pool, other := pgtest.Open(t, p.proxy.DSN()), p.pool
@@ -298,7 +273,7 @@ func TestKeyOfAHolderBehindABlackHoleIsFreeWhenTheServerNotices(t *testing.T) {
 	p.wantOnce("k")
 }
 
-func TestConnectionCutInsideFnRollsBackAndFreesTheKey(t *testing.T) {
+func TestDo_CutInsideFnFreesTheKey(t *testing.T) {
 	t.Parallel()
 	p := newProxied(t)
 	pool := pgtest.Open(t, p.proxy.DSN())
@@ -323,118 +298,137 @@ func stride() int64 {
 }
 
 // The test tries every stride-th byte of the traffic, including the worst one.
-func TestConnectionCutAtAnyByteKeepsEffectAndAnswerTogether(t *testing.T) {
+func TestDo_CutAtAnyByteKeepsEffectAndResponseTogether(t *testing.T) {
 	t.Parallel()
-	for _, direction := range []pgproxy.Direction{pgproxy.ToServer, pgproxy.ToClient} {
-		for name, over := range transports {
-			t.Run(fmt.Sprint(direction, "/", name), func(t *testing.T) {
-				t.Parallel()
-				p := newProxied(t)
-				address := over(t, p.proxy.DSN())
-				warm := func() (*pgproxy.Conn, func(key string) (idem.Result, error)) {
-					pool := pgtest.Open(t, address, maxConns(1))
-					if _, err := idemDo(t.Context(), pool, scope, fmt.Sprint("warm", rand.Int64()), hashA, p.charge("warm")); err != nil {
-						t.Fatal(err)
-					}
-					waitIdle(t, pool)
-					conns := p.proxy.Conns()
-					return conns[len(conns)-1], func(key string) (idem.Result, error) {
-						defer pool.Close()
-						return idemDo(t.Context(), pool, scope, key, hashA, p.charge(key), idem.WithWait(limit))
-					}
-				}
-				conn, do := warm()
-				before := conn.Bytes(direction)
-				if _, err := do("whole"); err != nil {
-					t.Fatal(err)
-				}
-				length := conn.Bytes(direction) - before
-				for offset := int64(0); offset < length; offset += stride() {
-					conn, do := warm()
-					trap := p.proxy.Arm(pgproxy.AtByte(conn, direction, conn.Bytes(direction)+offset), pgproxy.Reset)
-					key := fmt.Sprint("at ", offset)
-					first, err := do(key)
-					trap.Disarm()
-					if n := p.entries(key); err == nil && n != 1 || err != nil && n != 0 {
-						t.Errorf("%s of %d: %d effects, err = %v", key, length, n, err)
-					}
-					again, againErr := idemDo(t.Context(), p.pool, scope, key, hashA, p.charge(key), idem.WithWait(limit))
-					if againErr != nil || err == nil && string(again.Body) != string(first.Body) {
-						t.Errorf("%s: %q, then %q, %v", key, first.Body, again.Body, againErr)
-					}
-					p.wantOnce(key)
-				}
-			})
-		}
-	}
-}
-
-// An error means that nothing is committed, however close to the COMMIT the context ended.
-func TestContextThatEndsAtAnyMomentLeavesTheTruth(t *testing.T) {
-	t.Parallel()
-	for name, over := range transports {
+	for name, test := range map[string]struct {
+		direction pgproxy.Direction
+		over      string
+	}{
+		"to the server": {pgproxy.ToServer, "plain"}, "to the client": {pgproxy.ToClient, "plain"}, "to the client over TLS": {pgproxy.ToClient, "TLS"},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newProxied(t)
-			contextEndsAtAnyMoment(t, p, pgtest.Open(t, over(t, p.proxy.DSN()), maxConns(8)))
-		})
-	}
-}
-
-func contextEndsAtAnyMoment(t *testing.T, p *proxied, pool *pgxpool.Pool) {
-	p.proxy.SetLatency(200 * time.Microsecond)
-	var committed, failed int
-	var mu sync.Mutex
-	var workers sync.WaitGroup
-	for worker := range 4 {
-		workers.Go(func() {
-			after := 5 * time.Millisecond // approaches the COMMIT from both sides
-			for i := range 60 {
-				key := fmt.Sprint(worker, "/", i)
-				ctx, cancel := context.WithTimeout(t.Context(), after+rand.N(after/4))
-				_, err := idemDo(ctx, pool, scope, key, hashA, p.charge(key))
-				cancel()
-				n := p.entries(key)
-				if err == nil && n != 1 || err != nil && n != 0 {
-					t.Errorf("%d effects, err = %v", n, err)
+			address := transports[test.over](t, p.proxy.DSN())
+			warm := func() (*pgproxy.Conn, func(key string) (idem.Result, error)) {
+				pool := pgtest.Open(t, address, maxConns(1))
+				if _, err := idemDo(t.Context(), pool, scope, fmt.Sprint("warm", rand.Int64()), hashA, p.charge("warm")); err != nil {
+					t.Fatal(err)
 				}
-				mu.Lock()
-				if err == nil {
-					committed++
-					after = after * 9 / 10
-				} else {
-					failed++
-					after = after * 6 / 5
+				waitIdle(t, pool)
+				conns := p.proxy.Conns()
+				return conns[len(conns)-1], func(key string) (idem.Result, error) {
+					defer pool.Close()
+					return idemDo(t.Context(), pool, scope, key, hashA, p.charge(key), idem.WithWait(limit), patient)
 				}
-				mu.Unlock()
 			}
-		})
-	}
-	workers.Wait()
-	t.Logf("%d committed, %d ended before", committed, failed)
-	if committed == 0 || failed == 0 {
-		t.Error("the moments were all on one side of the commit")
-	}
-}
-
-func TestDeadConnectionsOfThePoolAreReplacedUnnoticed(t *testing.T) {
-	t.Parallel()
-	for name, over := range transports {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			p := newProxied(t)
-			pool := pgtest.Open(t, over(t, p.proxy.DSN()), maxConns(4))
-			for round := range 5 {
-				key := fmt.Sprint("k", round)
-				if _, err := idemDo(t.Context(), pool, scope, key, hashA, p.charge(key)); err != nil {
-					t.Fatal(err)
+			conn, do := warm()
+			before := conn.Bytes(test.direction)
+			if _, err := do("whole"); err != nil {
+				t.Fatal(err)
+			}
+			length := conn.Bytes(test.direction) - before
+			for offset := int64(0); offset < length; offset += stride() {
+				conn, do := warm()
+				trap := p.proxy.Arm(pgproxy.AtByte(conn, test.direction, conn.Bytes(test.direction)+offset), pgproxy.Reset)
+				key := fmt.Sprint("at ", offset)
+				first, err := do(key)
+				trap.Disarm()
+				if n := p.entries(key); err == nil && n != 1 || err != nil && n != 0 {
+					t.Errorf("%s of %d: %d effects, err = %v", key, length, n, err)
 				}
-				p.proxy.Cut(pgproxy.Hangup) // all pooled connections are dead, and the pool does not know
-				if res, err := idemDo(t.Context(), pool, scope, key, hashA, p.charge(key), idem.WithRetries(0)); err != nil || !res.Replayed {
-					t.Errorf("%+v, %v", res, err)
+				again, againErr := idemDo(t.Context(), p.pool, scope, key, hashA, p.charge(key), idem.WithWait(limit))
+				if againErr != nil || err == nil && string(again.Body) != string(first.Body) {
+					t.Errorf("%s: %q, then %q, %v", key, first.Body, again.Body, againErr)
 				}
 				p.wantOnce(key)
 			}
 		})
+	}
+}
+
+// An error means that nothing is committed, however close to the COMMIT the context ended.
+func TestDo_ContextEndingAtAnyMomentLeavesTheTruth(t *testing.T) {
+	t.Parallel()
+	for name, over := range transports {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newProxied(t)
+			pool := pgtest.Open(t, over(t, p.proxy.DSN()), maxConns(8))
+			p.proxy.SetLatency(200 * time.Microsecond)
+			var committed, failed atomic.Int64
+			var workers sync.WaitGroup
+			for worker := range 4 {
+				workers.Go(func() {
+					after := 5 * time.Millisecond // approaches the COMMIT from both sides
+					for i := range 40 {
+						key := fmt.Sprint(worker, "/", i)
+						ctx, cancel := context.WithTimeout(t.Context(), after+rand.N(after/4))
+						_, err := idemDo(ctx, pool, scope, key, hashA, p.charge(key), patient)
+						cancel()
+						if n := p.entries(key); err == nil && n != 1 || err != nil && n != 0 {
+							t.Errorf("%d effects, err = %v", n, err)
+						}
+						if err == nil {
+							committed.Add(1)
+							after = after * 9 / 10
+						} else {
+							failed.Add(1)
+							after = after * 6 / 5
+						}
+					}
+				})
+			}
+			workers.Wait()
+			if committed.Load() == 0 || failed.Load() == 0 {
+				t.Errorf("the moments were all on one side of the commit: %d committed", committed.Load())
+			}
+		})
+	}
+}
+
+// After a restart of the server every pooled connection is dead, those that calls have used and the
+// others. No call fails because of that.
+func TestDo_SkipsAllDeadConnectionsOfThePool(t *testing.T) {
+	t.Parallel()
+	const conns = 20
+	for name, over := range transports {
+		for _, warm := range []bool{true, false} {
+			t.Run(fmt.Sprint(name, ", used by calls ", warm), func(t *testing.T) {
+				t.Parallel()
+				p := newProxied(t)
+				pool := pgtest.Open(t, over(t, p.proxy.DSN()), maxConns(conns))
+				var group, together sync.WaitGroup
+				together.Add(conns)
+				for i := range conns {
+					group.Go(func() {
+						if warm {
+							_, err := idemDo(t.Context(), pool, scope, fmt.Sprint("warm", i), hashA, func(pgx.Tx) (idem.Response, error) {
+								together.Done()
+								together.Wait()
+								return ok, nil
+							})
+							if err != nil {
+								t.Error(err)
+							}
+							return
+						}
+						conn := must(pool.Acquire(t.Context()))
+						together.Done()
+						together.Wait()
+						conn.Release()
+					})
+				}
+				group.Wait()
+				p.proxy.Cut(pgproxy.Hangup)
+				if _, err := idemDo(t.Context(), pool, scope, "k", hashA, p.charge("k"), idem.WithRetries(0), idem.WithObserver(p.watch)); err != nil {
+					t.Error(err)
+				}
+				if got := p.watch.all(); fmt.Sprint(got) != "[executed]" {
+					t.Errorf("%v", got)
+				}
+				p.wantOnce("k")
+			})
+		}
 	}
 }

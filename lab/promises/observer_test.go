@@ -1,9 +1,12 @@
 package promises_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"reflect"
 	"strings"
 	"sync"
@@ -14,22 +17,18 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem"
-	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// log is an observer that records everything. It returns a context of its own from TraceStart and
-// expects that context later.
+// log is an observer that records everything. It expects the context that TraceStart returned.
 type log struct {
-	t       *testing.T
-	context func(context.Context) context.Context // what TraceStart returns in place of it, if set
+	t *testing.T
 
 	mu     sync.Mutex
 	starts []idem.TraceStartData
 	events []idem.TraceEventData
 	ends   []idem.TraceEndData
-	order  []string    // all events except stages
-	stages []string    // stages only
-	notify chan string // receives every event except stages, if set
+	order  []string // all events except stages
+	stages []string // all events
 }
 
 type logged struct{ *log }
@@ -38,9 +37,6 @@ func (l *log) TraceStart(ctx context.Context, data idem.TraceStartData) context.
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.starts, l.order = append(l.starts, data), append(l.order, "start")
-	if l.context != nil {
-		ctx = l.context(ctx)
-	}
 	return context.WithValue(ctx, logged{l}, len(l.starts))
 }
 
@@ -49,12 +45,8 @@ func (l *log) TraceEvent(ctx context.Context, data idem.TraceEventData) {
 	defer l.mu.Unlock()
 	l.wantContext(ctx)
 	l.stages = append(l.stages, string(data.Event))
-	if isStage(data.Event) {
-		return
-	}
-	l.events, l.order = append(l.events, data), append(l.order, string(data.Event))
-	if l.notify != nil {
-		l.notify <- string(data.Event)
+	if !isStage(data.Event) {
+		l.events, l.order = append(l.events, data), append(l.order, string(data.Event))
 	}
 }
 
@@ -80,20 +72,20 @@ type observed struct {
 	attempts int
 }
 
-func TestObserverSeesEveryOutcomeExactlyAsItWas(t *testing.T) {
+func TestObserver_SeesEveryOutcome(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	l := newLedger(t)
 	busy := l.hold(t, "busy", hashA, nil)
+	defer busy.release()
 	do := func(key string, hash idem.Hash, fn func(pgx.Tx) (idem.Response, error), opts ...idem.Option) func(idem.Option) (idem.Result, error) {
 		return func(o idem.Option) (idem.Result, error) {
 			return idemDo(ctx, l.pool, scope, key, hash, fn, append(opts, o)...)
 		}
 	}
-	ending := func(key string, end error) func(pgx.Tx) (idem.Response, error) {
-		return func(tx pgx.Tx) (idem.Response, error) {
-			resp, err := l.charge(key)(tx)
-			return resp, errors.Join(err, end)
+	tx := l.begin(ctx)
+	joined := func(key string, hash idem.Hash, end error) func(o idem.Option) (idem.Result, error) {
+		return func(o idem.Option) (idem.Result, error) {
+			return idem.DoTx(ctx, tx, scope, key, hash, l.ending(key, ok, end), o)
 		}
 	}
 	failures := 0
@@ -101,12 +93,11 @@ func TestObserverSeesEveryOutcomeExactlyAsItWas(t *testing.T) {
 		{"executed", do("k", hashA, l.charge("k")), []string{"executed"}, 1},
 		{"replayed", do("k", hashA, l.charge("k")), []string{"replayed"}, 0},
 		{"mismatch", do("k", hashB, l.charge("k")), []string{"mismatch"}, 0},
-		{"rejected", do("r", hashA, ending("r", idem.Reject(ok))), []string{"rejected"}, 1},
+		{"rejected", do("r", hashA, l.ending("r", ok, idem.Reject(ok))), []string{"rejected"}, 1},
 		{"rejected, replayed", do("r", hashA, l.charge("r")), []string{"replayed"}, 0},
-		{"failed", do("f", hashA, ending("f", errBusiness)), []string{"failed"}, 1},
-		{"aborted", do("f", hashA, func(tx pgx.Tx) (idem.Response, error) { tx.Exec(ctx, "select 1/0"); return ok, nil }), []string{"failed"}, 1},
+		{"failed", do("f", hashA, l.ending("f", ok, errBusiness)), []string{"failed"}, 1},
 		{"ended", do("f", hashA, func(tx pgx.Tx) (idem.Response, error) { tx.Commit(ctx); return ok, nil }), []string{"failed"}, 1},
-		{"too large", do("f", hashA, ending("f", nil), idem.WithMaxResponse(0)), []string{"failed"}, 1},
+		{"too large", do("f", hashA, l.charge("f"), idem.WithMaxResponse(0)), []string{"failed"}, 1},
 		{"invalid key", do("", hashA, l.charge("")), []string{"failed"}, 0},
 		{"no fn", do("f", hashA, nil), []string{"failed"}, 0},
 		{"in progress", do("busy", hashA, l.charge("busy"), idem.WithWait(0)), []string{"in_progress"}, 0},
@@ -117,20 +108,22 @@ func TestObserverSeesEveryOutcomeExactlyAsItWas(t *testing.T) {
 			}
 			return l.charge("again")(tx)
 		}), []string{"retried", "retried", "executed"}, 3},
-		{"retried in vain", do("vain", hashA, ending("vain", serializationFailure), idem.WithRetries(2)), []string{"retried", "retried", "failed"}, 3},
+		{"retried in vain", do("vain", hashA, l.failing("vain", serializationFailure), idem.WithRetries(2)), []string{"retried", "retried", "failed"}, 3},
 		{"DoJSON", func(o idem.Option) (idem.Result, error) {
 			_, res, err := idem.DoJSON(ctx, l.pool, scope, "json", hashA, func(pgx.Tx) (int, error) { return 1, nil }, o)
 			return res, err
 		}, []string{"executed"}, 1},
+		{"joined, executed", joined("j", hashA, nil), []string{"executed"}, 1},
+		{"joined, replayed", joined("j", hashA, nil), []string{"replayed"}, 0},
+		{"joined, mismatch", joined("j", hashB, nil), []string{"mismatch"}, 0},
+		{"joined, failed", joined("f", hashA, serializationFailure), []string{"failed"}, 1},
+		{"joined, rejected", joined("f", hashA, idem.Reject(ok)), []string{"rejected"}, 1},
+		{"joined, in progress", joined("busy", hashA, nil), []string{"in_progress"}, 0},
 	} {
 		o := &log{t: t}
 		begun := time.Now()
 		res, err := test.call(idem.WithObserver(o))
-		o.check(test, false, res, err, time.Since(begun))
-	}
-	busy.release()
-	if err := busy.wait(t); err != nil {
-		t.Error(err)
+		o.check(test, strings.HasPrefix(test.name, "joined"), res, err, time.Since(begun))
 	}
 }
 
@@ -165,9 +158,8 @@ func (l *log) check(test observed, joined bool, res idem.Result, err error, took
 	}
 }
 
-func TestObserverSeesWhenFnBeginsAndWhenItsResponseIsRecorded(t *testing.T) {
+func TestObserver_SeesTheStagesOfACall(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	l := newLedger(t)
 	for name, test := range map[string]struct {
 		end  []error // errors of the runs
@@ -192,9 +184,7 @@ func TestObserverSeesWhenFnBeginsAndWhenItsResponseIsRecorded(t *testing.T) {
 				return ok, test.end[runs-1]
 			}
 			if joined {
-				tx := l.begin(ctx)
-				idem.DoTx(ctx, tx, scope, key, hashA, fn, idem.WithObserver(o))
-				tx.Rollback(ctx)
+				l.undone(key, hashA, fn, idem.WithObserver(o))
 			} else {
 				idemDo(ctx, l.pool, scope, key, hashA, fn, idem.WithObserver(o))
 			}
@@ -205,71 +195,17 @@ func TestObserverSeesWhenFnBeginsAndWhenItsResponseIsRecorded(t *testing.T) {
 	}
 }
 
-func TestNameOfTheCallReachesItsObserver(t *testing.T) {
-	t.Parallel()
-	ctx := context.Background()
-	l := newLedger(t)
-	o := &log{t: t}
-	options := []idem.Option{idem.WithName("place-order"), idem.WithObserver(o)}
-	idemDo(ctx, l.pool, scope, "k", hashA, l.charge("k"), options...)
-	idem.DoTx(ctx, l.begin(ctx), scope, "k", hashA, l.charge("k"), options...)
-	idem.DoJSON(ctx, l.pool, scope, "j", hashA, func(pgx.Tx) (int, error) { return 1, nil }, options...)
-	idemDo(ctx, nil, "", "", hashA, nil, options...) // refused, and still reported
-	if len(o.starts) != 4 {
-		t.Fatalf("%d calls were seen", len(o.starts))
-	}
-	for _, start := range o.starts {
-		if start.Name != "place-order" {
-			t.Errorf("%+v", start)
-		}
-	}
-}
-
-// teller is an observer that appends each call of its methods to said, under its own name.
-type teller struct {
-	name string
-	said *[]string
-}
-
-type tellerKey struct{}
-
-func (o teller) say(what string, ctx context.Context) {
-	heard, _ := ctx.Value(tellerKey{}).(string)
-	*o.said = append(*o.said, o.name+" "+what+" "+heard)
-}
-
-func (o teller) TraceStart(ctx context.Context, _ idem.TraceStartData) context.Context {
-	o.say("start", ctx)
-	heard, _ := ctx.Value(tellerKey{}).(string)
-	return context.WithValue(ctx, tellerKey{}, heard+o.name)
-}
-
-func (o teller) TraceEvent(ctx context.Context, data idem.TraceEventData) {
-	o.say(string(data.Event), ctx)
-}
-func (o teller) TraceEnd(ctx context.Context, data idem.TraceEndData) {
-	o.say(string(data.Outcome), ctx)
-}
-
-func TestSeveralObserversEachSeeTheCallAndTheContextOfAll(t *testing.T) {
+func TestObserver_SeveralSeeTheCall(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
-	var said []string
-	a, b, c := teller{"a", &said}, teller{"b", &said}, teller{"c", &said}
-	want := []string{"a start ", "b start a", "c start ab",
-		"a executing abc", "b executing abc", "c executing abc", "a recording abc", "b recording abc", "c recording abc",
-		"c executed abc", "b executed abc", "a executed abc"}
-	for i, options := range [][]idem.Option{
-		{idem.WithObserver(a), idem.WithObserver(b), idem.WithObserver(c)},
-		{idem.WithObserver(nil), idem.WithObserver(idem.Observers(a, nil, b)), idem.WithObserver(nil), idem.WithObserver(c)},
-		{idem.WithObserver(a), idem.WithObserver(idem.Observers(b, c))},
-	} {
-		said = nil
-		if _, err := idemDo(context.Background(), l.pool, scope, fmt.Sprint("k", i), hashA, answer(ok), options...); err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(want, said); diff != "" {
-			t.Errorf("%d: (-want +said)\n%s", i, diff)
+	a, b, c := &log{t: t}, &log{t: t}, &log{t: t}
+	options := []idem.Option{idem.WithObserver(nil), idem.WithObserver(idem.Observers(a, nil, b)), idem.WithObserver(c)}
+	if _, err := idemDo(ctx, l.pool, scope, "k", hashA, answer(ok), options...); err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range []*log{a, b, c} { // each sees its own context
+		if diff := cmp.Diff([]string{"executing", "recording", "executed"}, o.stages); diff != "" || len(o.starts) != 1 {
+			t.Errorf("(-want +seen)\n%s", diff)
 		}
 	}
 	if idem.Observers() != nil || idem.Observers(nil, nil) != nil {
@@ -277,42 +213,8 @@ func TestSeveralObserversEachSeeTheCallAndTheContextOfAll(t *testing.T) {
 	}
 }
 
-func TestObserverSeesJoinedCalls(t *testing.T) {
+func TestObserver_SeesPanicAndGoexit(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
-	l := newLedger(t)
-	busy := l.hold(t, "busy", hashA, nil)
-	tx := l.begin(ctx)
-	for _, test := range []struct {
-		outcome  string
-		key      string
-		hash     idem.Hash
-		end      error
-		attempts int
-	}{
-		{"executed", "k", hashA, nil, 1},
-		{"replayed", "k", hashA, nil, 0},
-		{"mismatch", "k", hashB, nil, 0},
-		{"failed", "f", hashA, errBusiness, 1},
-		{"failed", "f", hashA, serializationFailure, 1},
-		{"rejected", "f", hashA, idem.Reject(ok), 1},
-		{"in_progress", "busy", hashA, nil, 0},
-	} {
-		o := &log{t: t}
-		begun := time.Now()
-		res, err := idem.DoTx(ctx, tx, scope, test.key, test.hash, func(tx pgx.Tx) (idem.Response, error) {
-			resp, err := l.charge(test.key)(tx)
-			return resp, errors.Join(err, test.end)
-		}, idem.WithObserver(o))
-		o.check(observed{name: "joined " + test.outcome, order: []string{test.outcome}, attempts: test.attempts}, true, res, err, time.Since(begun))
-	}
-	busy.release()
-	busy.wait(t)
-}
-
-func TestObserverSeesPanicAndGoexit(t *testing.T) {
-	t.Parallel()
-	ctx := context.Background()
 	l := newLedger(t)
 	tx := l.begin(ctx)
 	for _, how := range []string{"panic", "Goexit"} {
@@ -320,9 +222,6 @@ func TestObserverSeesPanicAndGoexit(t *testing.T) {
 		for name, call := range map[string]func(idem.Option){
 			"Do":   func(o idem.Option) { idemDo(ctx, l.pool, scope, how, hashA, fn, o) },
 			"DoTx": func(o idem.Option) { idem.DoTx(ctx, tx, scope, how, hashA, fn, o) },
-			"DoJSON": func(o idem.Option) {
-				idem.DoJSON(ctx, l.pool, scope, how, hashA, func(tx pgx.Tx) (int, error) { _, err := fn(tx); return 0, err }, o)
-			},
 		} {
 			o := &log{t: t}
 			escape(t, func() { call(idem.WithObserver(o)) })
@@ -337,89 +236,8 @@ func TestObserverSeesPanicAndGoexit(t *testing.T) {
 	}
 }
 
-func TestObserverSeesAFollowerWaitAndReplayOrTakeOver(t *testing.T) {
+func TestObserver_NeverSeesAKeyInFull(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
-	dsn := pgtest.DSN(t)
-	l, other := ledgerOn(t, pgtest.Open(t, dsn)), pgtest.Open(t, dsn)
-	for where, pool := range map[string]interface {
-		Begin(context.Context) (pgx.Tx, error)
-	}{"here": l.pool, "elsewhere": other} {
-		for outcome, end := range map[string]error{"replayed": nil, "executed": errBusiness} {
-			name := where + " " + outcome
-			held := l.hold(t, name, hashA, end)
-			o := &log{t: t, notify: make(chan string, 10)}
-			var res idem.Result
-			var err error
-			var took time.Duration
-			done := make(chan struct{})
-			go func() {
-				defer close(done)
-				begun := time.Now()
-				p := l.pool
-				if pool != l.pool {
-					p = other
-				}
-				res, err = idemDo(ctx, p, scope, name, hashA, l.charge(name), idem.WithObserver(o), idem.WithWait(limit))
-				took = time.Since(begun)
-			}()
-			if event := await(t, "an event", o.notify); event != "waiting" {
-				t.Errorf("%s: saw %q", name, event)
-			}
-			held.release()
-			held.wait(t)
-			await(t, "the follower", done)
-			o.check(observed{name: name, order: []string{"waiting", outcome}, attempts: map[string]int{"executed": 1}[outcome]}, false, res, err, took)
-		}
-	}
-}
-
-// The database computes the age of a replay. No clock of the caller is involved.
-func TestAgeOfAReplayIsByTheDatabasesClock(t *testing.T) {
-	t.Parallel()
-	ctx := context.Background()
-	l := newLedger(t)
-	l.charged(ctx, "k")
-	const shift = 100 * time.Hour
-	if _, err := l.pool.Exec(ctx, "update idem.records set created_at = created_at - $1::interval, completed_at = completed_at - $1::interval", shift); err != nil {
-		t.Fatal(err)
-	}
-	o := &log{t: t}
-	if _, err := idemDo(ctx, l.pool, scope, "k", hashA, neverCalled(t), idem.WithObserver(o)); err != nil {
-		t.Fatal(err)
-	}
-	if age := o.ends[0].Age; age < shift || age > shift+time.Minute {
-		t.Errorf("age = %v, want a little more than %v", age, shift)
-	}
-}
-
-// As documented, the context of TraceStart is passed to the other two methods and used for nothing
-// else.
-func TestContextOfTheObserverIsUsedForNothingElse(t *testing.T) {
-	t.Parallel()
-	l := newLedger(t)
-	over, end := context.WithCancel(context.Background())
-	end()
-	o := &log{t: t, context: func(context.Context) context.Context { return over }}
-	if _, err := idemDo(context.Background(), l.pool, scope, "do", hashA, l.charge("do"), idem.WithObserver(o)); err != nil {
-		t.Errorf("Do: the observer's context ended the call: %v", err)
-	}
-	err := pgx.BeginFunc(context.Background(), l.pool, func(tx pgx.Tx) error {
-		_, err := idem.DoTx(context.Background(), tx, scope, "dotx", hashA, l.charge("dotx"), idem.WithObserver(o))
-		return err
-	})
-	if err != nil {
-		t.Errorf("DoTx: the observer's context ended the call: %v", err)
-	}
-	o = &log{t: t, context: func(context.Context) context.Context { return context.Background() }}
-	if _, err := idemDo(over, l.pool, scope, "k", hashA, neverCalled(t), idem.WithObserver(o)); !errors.Is(err, context.Canceled) {
-		t.Errorf("the observer's context kept a call going whose own had ended: %v", err)
-	}
-}
-
-func TestObserverNeverSeesAKeyInFull(t *testing.T) {
-	t.Parallel()
-	ctx := context.Background()
 	l := newLedger(t)
 	for _, key := range []string{"secret", "secret-key-0123456789", "sekret\x00key", "sekret\xffkey" + strings.Repeat("x", 20), strings.Repeat("😀", 4), strings.Repeat("k", 300)} {
 		o := &log{t: t}
@@ -428,31 +246,18 @@ func TestObserverNeverSeesAKeyInFull(t *testing.T) {
 			_, err := tx.Exec(ctx, "insert into idem.records select * from idem.records")
 			return ok, err
 		}
-		for _, call := range []func(){
-			func() { idemDo(ctx, l.pool, scope, key, hashA, duplicate, observer) },
-			func() {
-				idemDo(ctx, l.pool, scope, key, hashA, func(pgx.Tx) (idem.Response, error) { return ok, serializationFailure }, observer)
-			},
-			func() {
-				idemDo(ctx, l.pool, scope, key, hashA, func(pgx.Tx) (idem.Response, error) {
-					idemDo(ctx, l.pool, scope, key, hashA, duplicate, observer, idem.WithWait(0))
-					return ok, nil
-				}, observer)
-			},
-			func() { idemDo(ctx, l.pool, scope, key, hashA, duplicate, observer) },
-			func() { idemDo(ctx, l.pool, scope, key, hashB, duplicate, observer) },
-			func() {
-				l.pool.Exec(ctx, "update idem.records set state = 'processing', completed_at = null")
-				idemDo(ctx, l.pool, scope, key, hashA, duplicate, observer)
-			},
-			func() {
-				tx := l.begin(ctx)
-				defer tx.Rollback(ctx)
-				idem.DoTx(ctx, tx, scope, key, hashB, duplicate, observer)
-			},
-		} {
-			call()
+		nested := func(pgx.Tx) (idem.Response, error) {
+			idemDo(ctx, l.pool, scope, key, hashA, duplicate, observer, idem.WithWait(0))
+			return ok, nil
 		}
+		idemDo(ctx, l.pool, scope, key, hashA, duplicate, observer)
+		idemDo(ctx, l.pool, scope, key, hashA, l.failing(key, serializationFailure), observer)
+		idemDo(ctx, l.pool, scope, key, hashA, nested, observer)
+		idemDo(ctx, l.pool, scope, key, hashA, duplicate, observer)
+		idemDo(ctx, l.pool, scope, key, hashB, duplicate, observer)
+		execute(t, l.pool, "update idem.records set state = 'processing', completed_at = null")
+		idemDo(ctx, l.pool, scope, key, hashA, duplicate, observer)
+		l.undone(key, hashB, duplicate, observer)
 		if len(o.ends) < 7 || len(o.ends) != len(o.starts) {
 			t.Errorf("%d starts, %d ends", len(o.starts), len(o.ends))
 		}
@@ -470,46 +275,131 @@ func TestObserverNeverSeesAKeyInFull(t *testing.T) {
 	}
 }
 
-func TestEveryCallEndsForItsObserverExactlyOnceUnderContention(t *testing.T) {
+// journal is the output of a logger. It is safe for concurrent use.
+type journal struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (j *journal) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(p)
+}
+
+func (j *journal) logger() *slog.Logger {
+	return slog.New(slog.NewJSONHandler(j, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
+// lines returns level, message and attributes of the lines since the last call. Attributes that
+// differ between runs are shown by name only.
+func (j *journal) lines(t *testing.T) []string {
+	t.Helper()
+	var lines []string
+	for line := range strings.Lines(j.text.String()) {
+		var logged map[string]any
+		if err := json.Unmarshal([]byte(line), &logged); err != nil {
+			t.Fatal(err)
+		}
+		head := fmt.Sprint(logged["level"], " ", logged["msg"])
+		for _, name := range []string{"time", "level", "msg"} {
+			delete(logged, name)
+		}
+		for _, name := range []string{"duration", "waited", "age", "execution_id"} {
+			if _, ok := logged[name]; ok {
+				logged[name] = "…"
+			}
+		}
+		rest, _ := json.Marshal(logged)
+		lines = append(lines, head+" "+strings.ReplaceAll(string(rest), `"`, ""))
+	}
+	j.text.Reset()
+	return lines
+}
+
+func TestLogObserver_LogsEachCallAtItsLevel(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	l := newLedger(t)
-	o := &log{t: t}
-	var calls sync.WaitGroup
-	const n = 64
-	for i := range n {
-		key := fmt.Sprint("k", i%4)
-		calls.Go(func() {
-			idemDo(ctx, l.pool, scope, key, hashA, l.charge(key), idem.WithObserver(o), idem.WithWait(limit))
-		})
+	busy := l.hold(t, "busy", hashA, nil)
+	defer busy.release()
+	over, end := context.WithCancel(ctx)
+	end()
+	var j journal
+	observer := idem.WithObserver(idem.LogObserver(j.logger()))
+	for _, test := range []struct {
+		call func()
+		want []string
+	}{
+		{func() { idemDo(ctx, l.pool, scope, "k", hashA, answer(ok), observer, idem.WithName("n")) },
+			[]string{"DEBUG idem: call executed {attempts:1,duration:…,execution_id:…,key:k…(1),name:n}"}},
+		{func() { idemDo(ctx, l.pool, scope, "k", hashA, answer(ok), observer) },
+			[]string{"INFO idem: call replayed {age:…,attempts:0,duration:…,execution_id:…,key:k…(1)}"}},
+		{func() { l.undone("k", hashB, answer(ok), observer) },
+			[]string{"WARN idem: call mismatch {attempts:0,cause:mismatch,duration:…,joined:true,key:k…(1)}"}},
+		{func() { idemDo(ctx, l.pool, scope, "r", hashA, l.ending("r", ok, idem.Reject(ok)), observer) },
+			[]string{"INFO idem: call rejected {attempts:1,duration:…,execution_id:…,key:r…(1)}"}},
+		{func() {
+			idemDo(ctx, l.pool, scope, "busy", hashA, answer(ok), observer, idem.WithWait(50*time.Millisecond))
+		},
+			[]string{"DEBUG idem: call waiting {attempt:0,key:bu…(4)}",
+				"WARN idem: call in_progress {attempts:0,cause:in_progress,duration:…,key:bu…(4),waited:…}"}},
+		{func() {
+			idemDo(ctx, l.pool, scope, "again", hashA, l.failing("again", serializationFailure), observer, idem.WithRetries(1))
+		}, []string{"INFO idem: call retried {attempt:1,cause:conflict,key:ag…(5)}",
+			"WARN idem: call failed {attempts:2,cause:conflict,duration:…,key:ag…(5)}"}},
+		{func() { idemDo(over, l.pool, scope, "over", hashA, answer(ok), observer) },
+			[]string{"INFO idem: call failed {attempts:0,cause:canceled,duration:…,key:ov…(4)}"}},
+		{func() {
+			escape(t, func() {
+				idemDo(ctx, l.pool, scope, "p", hashA, func(pgx.Tx) (idem.Response, error) { panic("!") }, observer)
+			})
+		}, []string{"ERROR idem: call panicked {attempts:1,duration:…,key:p…(1)}"}},
+	} {
+		test.call()
+		if diff := cmp.Diff(test.want, j.lines(t)); diff != "" {
+			t.Errorf("(-want +logged)\n%s", diff)
+		}
 	}
-	calls.Wait()
-	outcomes := map[idem.Outcome]int{}
-	for _, end := range o.ends {
-		outcomes[end.Outcome]++
+	trace := idem.LogObserver(j.logger())
+	traced := trace.TraceStart(ctx, idem.TraceStartData{Key: "…(1)"})
+	for _, event := range []idem.Event{idem.EventOutcomeUnknown, idem.EventResolvedCommitted, idem.EventResolvedRolledBack} {
+		trace.TraceEvent(traced, idem.TraceEventData{Event: event})
 	}
-	if diff := cmp.Diff(map[idem.Outcome]int{idem.OutcomeExecuted: 4, idem.OutcomeReplayed: n - 4}, outcomes); diff != "" || len(o.starts) != n {
-		t.Errorf("%d starts, outcomes %s", len(o.starts), diff)
+	trace.TraceEnd(traced, idem.TraceEndData{Outcome: idem.OutcomeUnknown, Cause: idem.CauseOutcomeUnknown})
+	trace.TraceEnd(traced, idem.TraceEndData{Outcome: idem.OutcomeFailed, Cause: idem.CauseUnreadable})
+	var levels []string
+	for _, line := range j.lines(t) {
+		level, _, _ := strings.Cut(line, " {")
+		levels = append(levels, level)
+	}
+	want := []string{"WARN idem: call outcome_unknown", "INFO idem: call resolved_committed",
+		"INFO idem: call resolved_rolled_back", "ERROR idem: call unknown", "ERROR idem: call failed"}
+	if diff := cmp.Diff(want, levels); diff != "" {
+		t.Errorf("(-want +logged)\n%s", diff)
 	}
 }
 
-// silent is an observer that does nothing.
-type silent struct{}
-
-func (silent) TraceStart(ctx context.Context, _ idem.TraceStartData) context.Context { return ctx }
-func (silent) TraceEvent(context.Context, idem.TraceEventData)                       {}
-func (silent) TraceEnd(context.Context, idem.TraceEndData)                           {}
-
-// The test counts allocations while nothing else runs, so it is not parallel.
-func TestNothingIsPreparedForAnObserverThatIsNotThere(t *testing.T) {
-	ctx := context.Background()
-	allocs := func(opts ...idem.Option) float64 {
-		return testing.AllocsPerRun(100, func() {
-			idemDo(ctx, nil, scope, "a key of some length", hashA, func(pgx.Tx) (idem.Response, error) { return ok, nil }, opts...)
-		})
+func TestLogObserver_LogsNothingPersonal(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	const key, who, what = "key-of-Ada-Lovelace", "tenant-Ada", "body-of-Ada"
+	var j journal
+	observer := idem.WithObserver(idem.LogObserver(j.logger()))
+	for _, hash := range []idem.Hash{hashA, hashB} {
+		for _, end := range []error{errors.New("no money left for Ada"), &idem.OutcomeUnknownError{Err: errors.New("Ada")}, nil} {
+			fn := func(tx pgx.Tx) (idem.Response, error) {
+				var err error
+				if end != nil {
+					_, err = tx.Exec(ctx, "select 'Ada'::int")
+				}
+				return idem.Response{Status: 201, Header: header{"H": {what}}, Body: []byte(what)}, errors.Join(end, err)
+			}
+			idemDo(ctx, l.pool, who, key, hash, fn, observer, idem.WithRetries(1))
+			l.undone(key, hash, fn, observer)
+		}
 	}
-	none, null, observer := allocs(), allocs(idem.WithObserver(nil)), allocs(idem.WithObserver(silent{}))
-	if none != null || none >= observer {
-		t.Errorf("allocations: %v without the option, %v with a nil observer, %v with a silent one", none, null, observer)
+	text := j.text.String()
+	if n := strings.Count(text, "\n"); n < 10 || strings.Contains(text, "Ada") || !strings.Contains(text, `key-…(19)`) {
+		t.Errorf("%d lines are logged, or they show her, or do not tell the calls apart:\n%s", n, text)
 	}
 }

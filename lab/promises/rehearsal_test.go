@@ -4,8 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,7 +14,6 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/idem-go/idem"
-	"github.com/idem-go/idem/idemhttp"
 	"github.com/idem-go/idem/idemsql"
 	"github.com/idem-go/idem/inbox"
 	"github.com/idem-go/idem/operation"
@@ -25,17 +22,11 @@ import (
 // rehearsals run a function through each entry point and return the error of the call.
 var rehearsals = map[string]func(t *testing.T, l *ledger, fn func(tx pgx.Tx) error, opts ...idem.Option) error{
 	"Do": func(t *testing.T, l *ledger, fn func(pgx.Tx) error, opts ...idem.Option) error {
-		_, err := idem.Do(t.Context(), l.pool, scope, "k", hashA, answering(fn), opts...)
-		return err
-	},
-	"Do without retries": func(t *testing.T, l *ledger, fn func(pgx.Tx) error, opts ...idem.Option) error {
-		_, err := idem.Do(t.Context(), l.pool, scope, "k", hashA, answering(fn), append(opts, idem.WithRetries(0))...)
-		return err
+		return errOf(idem.Do(t.Context(), l.pool, scope, "k", hashA, answering(fn), append(opts, idem.WithRetries(0))...))
 	},
 	"DoTx": func(t *testing.T, l *ledger, fn func(pgx.Tx) error, opts ...idem.Option) error {
 		return pgx.BeginFunc(t.Context(), l.pool, func(tx pgx.Tx) error {
-			_, err := idem.DoTx(t.Context(), tx, scope, "k", hashA, answering(fn), opts...)
-			return err
+			return errOf(idem.DoTx(t.Context(), tx, scope, "k", hashA, answering(fn), opts...))
 		})
 	},
 	"idemsql.Do": func(t *testing.T, l *ledger, fn func(pgx.Tx) error, opts ...idem.Option) error {
@@ -48,25 +39,8 @@ var rehearsals = map[string]func(t *testing.T, l *ledger, fn func(tx pgx.Tx) err
 		d := operation.Define("rehearsed", func(op *operation.Op, in string) (idem.Response, error) {
 			return idem.Response{Status: 201}, operation.Exec(op, "write", fn)
 		})
-		_, err := d.Do(t.Context(), l.pool, scope, "k", hashA, "", opts...)
-		return err
+		return errOf(d.Do(t.Context(), l.pool, scope, "k", hashA, "", opts...))
 	},
-}
-
-// rehearsalsByVariable are the entry points that take no options of package idem.
-var rehearsalsByVariable = map[string]func(t *testing.T, l *ledger, fn func(tx pgx.Tx) error) error{
-	"inbox.Handle": func(t *testing.T, l *ledger, fn func(pgx.Tx) error) error {
-		o, err := inbox.Handle(t.Context(), l.pool, "rehearsing", inbox.Message{Source: "s", ID: "k"}, fn)
-		return errors.Join(err, o.Err)
-	},
-	"inbox.HandleTx": func(t *testing.T, l *ledger, fn func(pgx.Tx) error) error {
-		return pgx.BeginFunc(t.Context(), l.pool, func(tx pgx.Tx) error {
-			_, err := inbox.HandleTx(t.Context(), tx, "rehearsing", inbox.Message{Source: "s", ID: "k"}, fn)
-			return err
-		})
-	},
-	"idemhttp":               func(t *testing.T, l *ledger, fn func(pgx.Tx) error) error { return throughHTTP(t, l, "k", fn) },
-	"idemhttp without a key": func(t *testing.T, l *ledger, fn func(pgx.Tx) error) error { return throughHTTP(t, l, "", fn) },
 }
 
 func answering(fn func(pgx.Tx) error) func(pgx.Tx) (idem.Response, error) {
@@ -85,40 +59,20 @@ func throughSQL(t *testing.T, db *sql.DB, fn func(pgx.Tx) error, opts []idem.Opt
 	return err
 }
 
-func throughHTTP(t *testing.T, l *ledger, key string, fn func(pgx.Tx) error) error {
-	var last error
-	m, err := idemhttp.New(l.pool, idemhttp.Config{Optional: true, Scope: func(*http.Request) (string, error) { return scope, nil }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(`{}`))
-	if key != "" {
-		r.Header.Set("Idempotency-Key", key)
-	}
-	m.Handle(func(tx pgx.Tx, w http.ResponseWriter, r *http.Request) error {
-		last = fn(tx)
-		return last
-	}).ServeHTTP(httptest.NewRecorder(), r)
-	return last
-}
-
 func TestRehearsal_RunsFnTwiceAndCommitsOnce(t *testing.T) {
-	everywhere := map[string]func(*testing.T, *ledger, func(pgx.Tx) error) error{}
 	for name, call := range rehearsals {
-		everywhere[name] = func(t *testing.T, l *ledger, fn func(pgx.Tx) error) error { return call(t, l, fn) }
-		t.Run(name+" with the option", func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			wantRehearsed(t, func(l *ledger, fn func(pgx.Tx) error) error { return call(t, l, fn, idem.WithRehearsal()) })
 		})
 	}
-	for name, call := range rehearsalsByVariable {
-		everywhere[name] = call
-	}
 	t.Setenv("IDEM_REHEARSE", "1")
-	for name, call := range everywhere {
-		t.Run(name+" with the variable", func(t *testing.T) {
-			wantRehearsed(t, func(l *ledger, fn func(pgx.Tx) error) error { return call(t, l, fn) })
+	t.Run("by the variable", func(t *testing.T) {
+		wantRehearsed(t, func(l *ledger, fn func(pgx.Tx) error) error { return rehearsals["Do"](t, l, fn) })
+		wantRehearsed(t, func(l *ledger, fn func(pgx.Tx) error) error { // takes no options of package idem
+			o, err := inbox.Handle(t.Context(), l.pool, "rehearsing", inbox.Message{Source: "s", ID: "k"}, fn)
+			return errors.Join(err, o.Err)
 		})
-	}
+	})
 }
 
 func wantRehearsed(t *testing.T, call func(*ledger, func(pgx.Tx) error) error) {
@@ -130,8 +84,7 @@ func wantRehearsed(t *testing.T, call func(*ledger, func(pgx.Tx) error) error) {
 		if n := 0; tx.QueryRow(context.Background(), "select count(*) from ledger").Scan(&n) != nil || n > 0 {
 			t.Errorf("run %d sees %d rows of the one before", runs, n)
 		}
-		_, err := tx.Exec(context.Background(), "insert into ledger (key) values ('k')")
-		return err
+		return note(context.Background(), tx, "k")
 	})
 	if n := l.entries("k"); err != nil || runs != 2 || n != 1 {
 		t.Errorf("%d runs, %d effects, %v; want 2 runs and 1 effect", runs, n, err)
@@ -142,55 +95,44 @@ func wantRehearsed(t *testing.T, call func(*ledger, func(pgx.Tx) error) error) {
 func TestRehearsal_FindsWhatCannotRunAgain(t *testing.T) {
 	t.Parallel()
 	for name, call := range rehearsals {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			l := newLedger(t)
-			runs := 0
-			err := call(t, l, func(tx pgx.Tx) error {
-				if runs++; runs > 1 {
-					return errBusiness
-				}
-				_, err := tx.Exec(context.Background(), "insert into ledger (key) values ('k')")
-				return err
-			}, idem.WithRehearsal())
-			if !errors.Is(err, errBusiness) && name != "operation" || err == nil || !strings.Contains(err.Error(), "the second failed") {
-				t.Errorf("the error is %v", err)
+		l := newLedger(t)
+		runs := 0
+		err := call(t, l, func(tx pgx.Tx) error {
+			if runs++; runs > 1 {
+				return errBusiness
 			}
-			if n := l.entries("k"); n != 0 {
-				t.Errorf("%d effects, want none", n)
-			}
-			waitIdle(t, l.pool)
-		})
+			return note(context.Background(), tx, "k")
+		}, idem.WithRehearsal())
+		if !errors.Is(err, errBusiness) && name != "operation" || err == nil || !strings.Contains(err.Error(), "the second failed") {
+			t.Errorf("%s: the error is %v", name, err)
+		}
+		if n := l.entries("k"); n != 0 {
+			t.Errorf("%s: %d effects, want none", name, n)
+		}
 	}
 }
 
 // Errors of fn in the first run are reported as they are without a rehearsal.
 func TestRehearsal_KeepsTheErrorsOfTheFirstRun(t *testing.T) {
 	t.Parallel()
+	l := newLedger(t)
 	for name, test := range map[string]struct {
 		fn   func(pgx.Tx) error
 		want error
 	}{
-		"an error":                      {func(pgx.Tx) error { return errBusiness }, errBusiness},
-		"the error of a statement lost": {func(tx pgx.Tx) error { _, _ = tx.Exec(context.Background(), "select 1/0"); return nil }, idem.ErrTxAborted},
-		"rows left open":                {func(tx pgx.Tx) error { _, _ = tx.Query(context.Background(), "select 1"); return nil }, idem.ErrTxAborted},
-		"Commit":                        {func(tx pgx.Tx) error { _ = tx.Commit(context.Background()); return nil }, idem.ErrTxEnded},
-		"rollback by SQL":               {func(tx pgx.Tx) error { _, err := tx.Exec(context.Background(), "rollback"); return err }, idem.ErrTxEnded},
-		"rollback by SQL, and another begun": {
-			func(tx pgx.Tx) error { _, err := tx.Exec(context.Background(), "rollback; begin"); return err }, idem.ErrTxEnded,
-		},
+		"an error":        {func(pgx.Tx) error { return errBusiness }, errBusiness},
+		"a lost error":    {func(tx pgx.Tx) error { _, _ = tx.Exec(ctx, "select 1/0"); return nil }, idem.ErrTxAborted},
+		"rows left open":  {func(tx pgx.Tx) error { _, _ = tx.Query(ctx, "select 1"); return nil }, idem.ErrTxAborted},
+		"Commit":          {func(tx pgx.Tx) error { _ = tx.Commit(ctx); return nil }, idem.ErrTxEnded},
+		"rollback by SQL": {func(tx pgx.Tx) error { _, err := tx.Exec(ctx, "rollback; begin"); return err }, idem.ErrTxEnded},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			l := newLedger(t)
-			runs := 0
-			_, err := idemDo(t.Context(), l.pool, scope, "k", hashA, answering(func(tx pgx.Tx) error { runs++; return test.fn(tx) }), idem.WithRehearsal())
-			if !errors.Is(err, test.want) || runs != 1 {
-				t.Errorf("%d runs, %v; want one run and %v", runs, err, test.want)
-			}
-			waitIdle(t, l.pool)
-		})
+		runs := 0
+		_, err := idemDo(ctx, l.pool, scope, name, hashA, answering(func(tx pgx.Tx) error { runs++; return test.fn(tx) }), idem.WithRehearsal())
+		if !errors.Is(err, test.want) || runs != 1 {
+			t.Errorf("%s: %d runs, %v; want one run and %v", name, runs, err, test.want)
+		}
 	}
+	waitIdle(t, l.pool)
 }
 
 func TestRehearsal_IsRefusedOutsideOfTests(t *testing.T) {

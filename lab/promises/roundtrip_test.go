@@ -1,12 +1,10 @@
 package promises_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
@@ -29,44 +27,6 @@ func (p *proxied) warmed(t *testing.T, configure ...func(*pgxpool.Config)) *pgxp
 	return pool
 }
 
-func TestFirstRunCostsNoMoreRoundTripsThanThePlainTransaction(t *testing.T) {
-	t.Parallel()
-	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol} {
-		t.Run(mode.String(), func(t *testing.T) {
-			t.Parallel()
-			p := newProxied(t)
-			pool := p.warmed(t, withMode(mode))
-			for statements := range 4 {
-				fn := func(tx pgx.Tx) (idem.Response, error) {
-					for range statements {
-						if _, err := tx.Exec(t.Context(), "insert into ledger (key) values ('x')"); err != nil {
-							return idem.Response{}, err
-						}
-					}
-					return idem.Response{Status: 201, Body: []byte("{}")}, nil
-				}
-				var want, got int
-				ok := unlessPlansAreDue(func(try int) bool {
-					if err := plain(t.Context(), pool, fn); err != nil {
-						t.Fatal(err)
-					}
-					want = p.proxy.ResetTally().Turns
-					if _, err := idemDo(t.Context(), pool, scope, fmt.Sprint("k", statements, try), hashA, fn); err != nil {
-						t.Fatal(err)
-					}
-					got = p.proxy.ResetTally().Turns
-					waitIdle(t, pool)
-					p.proxy.ResetTally()
-					return got == want && want == statements+2
-				})
-				if !ok {
-					t.Errorf("%d statements: idem.Do takes %d round trips, a plain transaction %d", statements, got, want)
-				}
-			}
-		})
-	}
-}
-
 // unlessPlansAreDue repeats a count. A connection whose plans are two seconds old makes them again
 // in a round trip for which no caller waits. On a busy machine that round trip can fall into a
 // count.
@@ -79,22 +39,9 @@ func unlessPlansAreDue(count func(try int) bool) bool {
 	return false
 }
 
-// plain runs fn in a transaction without idem.
-func plain(ctx context.Context, pool *pgxpool.Pool, fn func(pgx.Tx) (idem.Response, error)) error {
-	tx, err := pool.Begin(ctx)
-	if err != nil {
-		return err
-	}
-	defer tx.Rollback(ctx)
-	if _, err := fn(tx); err != nil {
-		return err
-	}
-	return tx.Commit(ctx)
-}
-
 // The caller of a replay has its answer after one round trip. In this test the proxy blocks the
 // second one, which is the rollback.
-func TestReplayCostsOneRoundTrip(t *testing.T) {
+func TestRoundTrips_ReplayCostsOne(t *testing.T) {
 	t.Parallel()
 	p := newProxied(t)
 	pool := p.warmed(t)
@@ -109,9 +56,31 @@ func TestReplayCostsOneRoundTrip(t *testing.T) {
 	}
 	event.Conn.Resume()
 	waitIdle(t, pool)
+	// A likely replay is one statement. It begins no transaction, so nothing has to be rolled back.
+	var n int
+	likely := unlessPlansAreDue(func(int) bool {
+		p.proxy.ResetTally()
+		res, err := idemDo(t.Context(), pool, scope, "warm", hashA, p.charge("warm"), idem.WithReplayLikely())
+		if err != nil || !res.Replayed {
+			t.Fatal(res, err)
+		}
+		waitIdle(t, pool)
+		n = p.proxy.Tally().Turns
+		return n == 1
+	})
+	if !likely {
+		t.Errorf("a likely replay takes %d round trips", n)
+	}
+	if res, err := idemDo(t.Context(), pool, scope, "new", hashA, p.charge("new"), idem.WithReplayLikely()); err != nil || res.Replayed {
+		t.Errorf("a key that is new after all: %+v, %v", res, err)
+	}
+	if _, err := idemDo(t.Context(), pool, scope, "new", hashB, p.charge("new"), idem.WithReplayLikely()); !errors.Is(err, idem.ErrMismatch) {
+		t.Errorf("another request: %v", err)
+	}
+	p.wantOnce("new")
 }
 
-func TestJoinedCallCostsTwoRoundTripsBesidesThoseOfFn(t *testing.T) {
+func TestRoundTrips_DoTxCostsTwo(t *testing.T) {
 	t.Parallel()
 	p := newProxied(t)
 	pool := p.warmed(t)
@@ -135,34 +104,5 @@ func TestJoinedCallCostsTwoRoundTripsBesidesThoseOfFn(t *testing.T) {
 	})
 	if !ok {
 		t.Errorf("DoTx with one statement takes %d round trips, want 3", n)
-	}
-}
-
-// A likely replay is one statement. It begins no transaction, so nothing has to be rolled back.
-func TestLikelyReplayCostsOneRoundTripInAll(t *testing.T) {
-	t.Parallel()
-	p := newProxied(t)
-	pool := p.warmed(t)
-	var n int
-	ok := unlessPlansAreDue(func(int) bool {
-		p.proxy.ResetTally()
-		res, err := idemDo(t.Context(), pool, scope, "warm", hashA, p.charge("warm"), idem.WithReplayLikely())
-		if err != nil || !res.Replayed {
-			t.Fatal(res, err)
-		}
-		waitIdle(t, pool)
-		n = p.proxy.Tally().Turns
-		return n == 1
-	})
-	if !ok {
-		t.Errorf("a likely replay takes %d round trips", n)
-	}
-	res, err := idemDo(t.Context(), pool, scope, "new", hashA, p.charge("new"), idem.WithReplayLikely())
-	if err != nil || res.Replayed {
-		t.Errorf("a key that is new after all: %+v, %v", res, err)
-	}
-	p.wantOnce("new")
-	if _, err := idemDo(t.Context(), pool, scope, "new", hashB, p.charge("new"), idem.WithReplayLikely()); !errors.Is(err, idem.ErrMismatch) {
-		t.Errorf("another request: %v", err)
 	}
 }

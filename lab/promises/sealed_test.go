@@ -3,18 +3,28 @@ package promises_test
 import (
 	"bytes"
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/db"
+	"github.com/idem-go/idem/internal/migrate"
 	"github.com/idem-go/idem/lab/pgproxy"
 	"github.com/idem-go/idem/lab/pgtest"
+	"github.com/idem-go/idem/migrations"
 	"github.com/idem-go/idem/seal"
 )
 
@@ -62,151 +72,45 @@ func (c *counted) Open(keyID string, text, bound []byte) ([]byte, error) {
 
 func countedSealer() *counted { return &counted{Sealer: seal.New(keysOf("a"))} }
 
-func TestEverySealedResponseIsReplayedByteForByte(t *testing.T) {
+func TestSealedResponse_WithoutASealerIsExplained(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
-	for _, mode := range execModes {
-		t.Run(mode.String(), func(t *testing.T) {
-			t.Parallel()
-			dsn := pgtest.DSN(t)
-			l, elsewhere := ledgerOn(t, pgtest.Open(t, dsn, withMode(mode))), pgtest.Open(t, dsn)
-			for name, test := range responses {
-				want := test.resp
-				if test.want != nil {
-					want = *test.want
-				}
-				check := func(how string, got idem.Response, err error) {
-					t.Helper()
-					if diff := cmp.Diff(want, got); err != nil || diff != "" {
-						t.Errorf("%s: %s: %v (-want +got)\n%.2000s", name, how, err, diff)
-					}
-				}
-				first, err := idemDo(ctx, l.pool, scope, name, hashA, answer(test.resp), sealed("a"))
-				check("first", first.Response, err)
-				again, err := idemDo(ctx, l.pool, scope, name, hashA, neverCalled(t), sealed("a"))
-				check("replay", again.Response, err)
-				again, err = idemDo(ctx, elsewhere, scope, name, hashA, neverCalled(t), sealed("a"), idem.WithReplayLikely())
-				check("likely replay", again.Response, err)
-
-				rejected, err := idemDo(ctx, l.pool, scope, name+" rejected", hashA, func(pgx.Tx) (idem.Response, error) {
-					return idem.Response{}, idem.Reject(test.resp)
-				}, sealed("a"))
-				check("rejected", rejected.Response, err)
-				again, err = idemDo(ctx, elsewhere, scope, name+" rejected", hashA, neverCalled(t), sealed("a"))
-				check("rejected, replay", again.Response, err)
-
-				err = pgx.BeginFunc(ctx, l.pool, func(tx pgx.Tx) error {
-					for how, fn := range map[string]func(pgx.Tx) (idem.Response, error){
-						"joined": answer(test.resp),
-						"joined and rejected": func(pgx.Tx) (idem.Response, error) {
-							return idem.Response{}, idem.Reject(test.resp)
-						},
-					} {
-						joined, err := idem.DoTx(ctx, tx, scope, name+how, hashA, fn, sealed("a"))
-						check(how, joined.Response, err)
-						joined, err = idem.DoTx(ctx, tx, scope, name+how, hashA, neverCalled(t), sealed("a"))
-						check(how+", replay", joined.Response, err)
-					}
-					return nil
-				})
-				if err != nil {
-					t.Error(err)
-				}
-			}
-			if n := l.count("select count(*) from idem.records where sealed_by is distinct from 'a' or header is not null or body is null"); n != 0 {
-				t.Errorf("%d records are not sealed as a whole", n)
-			}
-		})
-	}
-}
-
-func TestSealedValueOfDoJSONIsReplayed(t *testing.T) {
-	t.Parallel()
-	l := newLedger(t)
-	for _, replayed := range []bool{false, true} {
-		value, res, err := idem.DoJSON(t.Context(), l.pool, scope, "k", hashA, func(pgx.Tx) (map[string]int, error) {
-			return map[string]int{"order": 1}, nil
-		}, sealed("a"))
-		if err != nil || res.Replayed != replayed || value["order"] != 1 {
-			t.Errorf("%v, %+v, %v", value, res, err)
-		}
-	}
-}
-
-func TestSealedRecordWithoutASealerIsAnErrorThatSaysWhatToDo(t *testing.T) {
-	t.Parallel()
-	ctx := context.Background()
 	l := newLedger(t)
 	first, err := idemDo(ctx, l.pool, scope, "k", hashA, l.charge("k"), sealed("a"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, do := range outers {
-		wantUnreadable(t, name, first.ExecutionID, func() (idem.Result, error) { return do(ctx, l, "k", l.charge("k")) })
-	}
-	wantUnreadable(t, "likely replay", first.ExecutionID, func() (idem.Result, error) {
-		return idemDo(ctx, l.pool, scope, "k", hashA, l.charge("k"), idem.WithReplayLikely())
-	})
-	if _, err := idemDo(ctx, l.pool, scope, "k", hashB, l.charge("k")); !errors.Is(err, idem.ErrMismatch) {
-		t.Errorf("another hash: %v", err)
+		res, err := do(ctx, l, "k", neverCalled(t))
+		var unreadable *idem.UnreadableError
+		if !errors.As(err, &unreadable) || !errors.Is(err, idem.ErrUnreadable) || idem.Retryable(err) || res.Body != nil {
+			t.Fatalf("%s: %+v, %v", name, res, err)
+		}
+		if unreadable.ExecutionID != first.ExecutionID || unreadable.SealedBy != "a" || !containsAll(err.Error(), "WithSealer", `"a"`, first.ExecutionID) {
+			t.Errorf("%s: %#v: %v", name, unreadable, err)
+		}
 	}
 	l.wantOnce("k")
-
 	tx := l.begin(ctx)
 	if _, err := idem.DoTx(ctx, tx, scope, "k", hashA, neverCalled(t)); !errors.Is(err, idem.ErrUnreadable) {
 		t.Error(err)
 	}
 	if err := errors.Join(note(ctx, tx, "the caller's"), tx.Commit(ctx)); err != nil {
-		t.Errorf("the transaction of the caller's is spoilt: %v", err)
-	}
-}
-
-func wantUnreadable(t *testing.T, name, executionID string, do func() (idem.Result, error)) {
-	t.Helper()
-	res, err := do()
-	var unreadable *idem.UnreadableError
-	if !errors.As(err, &unreadable) || !errors.Is(err, idem.ErrUnreadable) || idem.Retryable(err) || res.Body != nil {
-		t.Fatalf("%s: %+v, %v", name, res, err)
-	}
-	if unreadable.ExecutionID != executionID || unreadable.SealedBy != "a" || !containsAll(err.Error(), "WithSealer", `"a"`, executionID) {
-		t.Errorf("%s: %#v: %v", name, unreadable, err)
-	}
-}
-
-func TestMismatchOpensNothing(t *testing.T) {
-	t.Parallel()
-	ctx := context.Background()
-	l, s := newLedger(t), countedSealer()
-	l.charged(ctx, "plain")
-	if _, err := idemDo(ctx, l.pool, scope, "sealed", hashA, l.charge("sealed"), idem.WithSealer(s)); err != nil {
-		t.Fatal(err)
-	}
-	for _, key := range []string{"plain", "sealed"} {
-		for _, likely := range [][]idem.Option{nil, {idem.WithReplayLikely()}} {
-			_, err := idemDo(ctx, l.pool, scope, key, hashB, neverCalled(t), append(likely, idem.WithSealer(s))...)
-			if !errors.Is(err, idem.ErrMismatch) {
-				t.Errorf("%s: %v", key, err)
-			}
-		}
-	}
-	if n := s.opens.Load(); n != 0 {
-		t.Errorf("%d were opened", n)
+		t.Errorf("the caller's transaction is spoilt: %v", err)
 	}
 }
 
 // A response in memory is not sealed. Neither the caller that executed nor a duplicate that waited
 // in the same process has to open it.
-func TestDuplicatesInMemoryShareTheResponseWithoutOpeningIt(t *testing.T) {
+func TestSealedResponse_IsSharedInMemoryWithoutOpeningIt(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	l, s, w := newLedger(t), countedSealer(), newWatch()
 	opts := []idem.Option{idem.WithSealer(s), idem.WithWait(limit), idem.WithObserver(w)}
 	first := l.hold(t, "k", hashA, nil, opts...)
-	const duplicates = 20
+	const duplicates = 5
 	results := make(chan idem.Result, duplicates)
 	for range duplicates {
 		go func() {
-			res, err := idemDo(ctx, l.pool, scope, "k", hashA, l.charge("k"), opts...)
+			res, err := idemDo(context.Background(), l.pool, scope, "k", hashA, neverCalled(t), opts...)
 			if err != nil {
 				t.Error(err)
 			}
@@ -231,22 +135,16 @@ func TestDuplicatesInMemoryShareTheResponseWithoutOpeningIt(t *testing.T) {
 }
 
 // The outcome of a COMMIT can be found even if this process cannot open what it has sealed.
-func TestLostAnswerToCommitOfASealedResponseIsResolvedWithoutOpeningIt(t *testing.T) {
+func TestSealedResponse_LostCommitIsResolvedWithoutOpeningIt(t *testing.T) {
 	t.Parallel()
-	ends := map[string]error{"completed": nil, "rejected": idem.Reject(idem.Response{
-		Status: 402, Header: map[string][]string{"A": {"b"}}, Body: []byte("declined")})}
-	for name, end := range ends {
+	for name, end := range map[string]error{"completed": nil, "rejected": idem.Reject(ok)} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p, s := newProxied(t), countedSealer()
 			s.openErr = errors.New("out of order")
 			pool := pgtest.Open(t, p.proxy.DSN())
-			trap := p.proxy.Arm(pgproxy.AfterAnswer(pgproxy.IsCommit, "COMMIT"), pgproxy.Reset)
-			first, err := idemDo(t.Context(), pool, scope, "k", hashA, func(tx pgx.Tx) (idem.Response, error) {
-				resp, err := p.charge("k")(tx)
-				return resp, errors.Join(err, end)
-			}, idem.WithObserver(p.watch), idem.WithSealer(s))
-			await(t, "the trap", trap.Fired())
+			p.proxy.Arm(pgproxy.AfterAnswer(pgproxy.IsCommit, "COMMIT"), pgproxy.Reset)
+			first, err := idemDo(t.Context(), pool, scope, "k", hashA, p.ending("k", ok, end), idem.WithObserver(p.watch), idem.WithSealer(s), patient)
 			if err != nil || first.Replayed || p.watch.count("resolved_committed") != 1 {
 				t.Fatalf("%+v, %v, %v", first, err, p.watch.all())
 			}
@@ -260,9 +158,8 @@ func TestLostAnswerToCommitOfASealedResponseIsResolvedWithoutOpeningIt(t *testin
 	}
 }
 
-func TestSealerThatFailsCommitsNothing(t *testing.T) {
+func TestSealer_FailureCommitsNothing(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	l := newLedger(t)
 	for name, s := range map[string]*counted{
 		"an error":              {Sealer: seal.New(keysOf("a")), sealErr: errBusiness},
@@ -270,16 +167,14 @@ func TestSealerThatFailsCommitsNothing(t *testing.T) {
 		"an id that is no text": {Sealer: seal.New(keysOf("a")), id: "\xff"},
 		"an id that is long":    {Sealer: seal.New(keysOf("a")), id: strings.Repeat("x", 256)},
 	} {
-		for how, fn := range map[string]func(pgx.Tx) (idem.Response, error){
-			"": l.charge(name), " rejected": func(pgx.Tx) (idem.Response, error) { return ok, idem.Reject(ok) },
-		} {
-			_, err := idemDo(ctx, l.pool, scope, name, hashA, fn, idem.WithSealer(s))
+		for _, end := range []error{nil, idem.Reject(ok)} {
+			_, err := idemDo(ctx, l.pool, scope, name, hashA, l.ending(name, ok, end), idem.WithSealer(s))
 			if err == nil || errors.Is(err, errBusiness) != (name == "an error") {
-				t.Errorf("%s%s: %v", name, how, err)
+				t.Errorf("%s: %v", name, err)
 			}
-			tx := l.begin(ctx)
-			if _, err := idem.DoTx(ctx, tx, scope, name, hashA, fn, idem.WithSealer(s)); err == nil {
-				t.Errorf("%s%s: DoTx does not fail", name, how)
+			tx := must(l.pool.Begin(ctx))
+			if _, err := idem.DoTx(ctx, tx, scope, name, hashA, l.ending(name, ok, end), idem.WithSealer(s)); err == nil {
+				t.Errorf("%s: DoTx does not fail", name)
 			}
 			if err := tx.Commit(ctx); err != nil {
 				t.Error(err)
@@ -290,112 +185,17 @@ func TestSealerThatFailsCommitsNothing(t *testing.T) {
 	l.wantHealthy()
 }
 
-func TestLimitOfASealedResponseIsThatOfThePlainOne(t *testing.T) {
+func TestSealedResponse_ErrorsHoldNothingOfIt(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
-	l := newLedger(t)
-	resp := idem.Response{Header: map[string][]string{"A": {"b"}}, Body: make([]byte, 1000)}
-	const size = 1000 + len(`{"A":["b"]}`)
-	var tooLarge *idem.ResponseTooLargeError
-	_, err := idemDo(ctx, l.pool, scope, "k", hashA, answer(resp), sealed("a"), idem.WithMaxResponse(size-1))
-	if !errors.As(err, &tooLarge) || tooLarge.Size != size {
-		t.Errorf("above the limit: %v", err)
-	}
-	for range 2 {
-		if _, err := idemDo(ctx, l.pool, scope, "k", hashA, answer(resp), sealed("a"), idem.WithMaxResponse(size)); err != nil {
-			t.Errorf("at the limit: %v", err)
-		}
-	}
-}
-
-// A new record does not inherit anything about sealing from the expired record of its key.
-func TestExpiredRecordIsTakenOverWhicheverOfTheTwoIsSealed(t *testing.T) {
-	t.Parallel()
-	ctx := context.Background()
-	l := newLedger(t)
-	plainly, accepting := []idem.Option{}, []idem.Option{sealed("a", seal.AcceptPlain())}
-	for name, opts := range map[string][2][]idem.Option{
-		"sealed, then plain": {accepting, plainly}, "plain, then sealed": {plainly, accepting}, "sealed twice": {accepting, accepting},
-	} {
-		if _, err := idemDo(ctx, l.pool, scope, name, hashA, l.charge(name), opts[0]...); err != nil {
-			t.Fatal(err)
-		}
-		l.expire(name)
-		second, err := idemDo(ctx, l.pool, scope, name, hashB, func(tx pgx.Tx) (idem.Response, error) {
-			var clean bool
-			err := tx.QueryRow(ctx, "select sealed_by is null and body is null from idem.records where key = $1", name).Scan(&clean)
-			if err != nil || !clean {
-				t.Errorf("%s: after the takeover clean is %t, %v", name, clean, err)
-			}
-			return l.charge(name)(tx)
-		}, opts[1]...)
-		if err != nil || second.Replayed {
-			t.Fatalf("%s: %+v, %v", name, second, err)
-		}
-		again, err := idemDo(ctx, l.pool, scope, name, hashB, l.charge(name), opts[1]...)
-		second.Replayed = true
-		if diff := cmp.Diff(second, again); err != nil || diff != "" {
-			t.Errorf("%s: %v\n%s", name, err, diff)
-		}
-	}
-}
-
-func TestRecordWithoutAResponseIsNotOpened(t *testing.T) {
-	t.Parallel()
-	ctx := context.Background()
-	l, s := newLedger(t), countedSealer()
-	_, err := idemDo(ctx, l.pool, scope, "k", hashA, func(tx pgx.Tx) (idem.Response, error) {
-		_, err := tx.Exec(ctx, "commit")
-		return ok, err
-	}, idem.WithSealer(s))
-	if !errors.Is(err, idem.ErrTxEnded) {
-		t.Fatal(err)
-	}
-	if _, err := idemDo(ctx, l.pool, scope, "k", hashA, neverCalled(t), idem.WithSealer(s)); !errors.Is(err, idem.ErrTxEnded) {
-		t.Error(err)
-	}
-	if n := s.opens.Load(); n != 0 {
-		t.Errorf("opened %d times", n)
-	}
-}
-
-func TestSealerThatIsWrongIsRefusedBeforehand(t *testing.T) {
-	t.Parallel()
-	ctx := context.Background()
-	l := newLedger(t)
-	for name, s := range map[string]idem.Sealer{
-		"nil": nil, "a typed nil": (*seal.Sealer)(nil), "bad keys": seal.New(seal.Keys{Primary: "a", Secrets: map[string][]byte{"a": []byte("short")}}),
-	} {
-		opt := idem.WithSealer(s)
-		tx := l.begin(ctx)
-		_, doErr := idemDo(ctx, l.pool, scope, name, hashA, neverCalled(t), opt)
-		_, doTxErr := idem.DoTx(ctx, tx, scope, name, hashA, neverCalled(t), opt)
-		for how, err := range map[string]error{"CheckOptions": idem.CheckOptions(opt), "Do": doErr, "DoTx": doTxErr} {
-			if err == nil || !strings.Contains(err.Error(), "WithSealer") {
-				t.Errorf("%s, %s: %v", name, how, err)
-			}
-		}
-	}
-	if err := idem.CheckOptions(idem.WithSealer(countedSealer())); err != nil {
-		t.Errorf("a Sealer without Check: %v", err)
-	}
-}
-
-func TestErrorsOfASealedResponseTellNothingOfIt(t *testing.T) {
-	t.Parallel()
-	ctx := context.Background()
 	l := newLedger(t)
 	const key, private = "a key that is long enough", "hush hush"
-	_, err := idemDo(ctx, l.pool, scope, key, hashA, answer(idem.Response{
-		Header: map[string][]string{private: {private}}, Body: []byte(private)}), sealed("a"))
+	_, err := idemDo(ctx, l.pool, scope, key, hashA, answer(idem.Response{Header: header{private: {private}}, Body: []byte(private)}), sealed("a"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	hostile := fmt.Sprintf("update idem.records set sealed_by = '%s' || chr(10)", strings.Repeat("y", 1<<16))
 	for _, spoil := range []string{"select", "update idem.records set status = 7", hostile} {
-		if _, err := l.pool.Exec(ctx, spoil); err != nil {
-			t.Fatal(err)
-		}
+		execute(t, l.pool, spoil)
 		for _, opts := range [][]idem.Option{nil, {sealed("b")}, {sealed("a")}} {
 			_, err := idemDo(ctx, l.pool, scope, key, hashA, neverCalled(t), opts...)
 			if err == nil && spoil == "select" && opts != nil {
@@ -406,5 +206,325 @@ func TestErrorsOfASealedResponseTellNothingOfIt(t *testing.T) {
 				t.Errorf("%.2000s", text)
 			}
 		}
+	}
+}
+
+// Each statement is made by someone who can write to the table and has no key. It changes the
+// record of the key "k". The table also has a record of "other", and one of the same key in another
+// scope.
+var tampering = map[string]struct {
+	sql  string
+	want error
+}{
+	"the body of another record": {`update idem.records r set body = o.body from idem.records o where r.key = 'k' and o.key = 'other'`, seal.ErrTampered},
+	"all of another record's outcome": {`update idem.records r set execution_id = o.execution_id, state = o.state, status = o.status, body = o.body,
+		sealed_by = o.sealed_by, completed_at = o.completed_at, created_at = o.created_at from idem.records o where r.key = 'k' and o.key = 'other'`, seal.ErrTampered},
+	"another record, under this key": {`delete from idem.records where key = 'k'; update idem.records set key = 'k' where key = 'other'`, seal.ErrTampered},
+	"a record of another scope": {`delete from idem.records where key = 'k' and scope <> 'elsewhere';
+		update idem.records set scope = 'tenant-1/POST orders' where scope = 'elsewhere'`, seal.ErrTampered},
+	"another execution id":     {`update idem.records set execution_id = '11111111-1111-4111-8111-111111111111' where key = 'k'`, seal.ErrTampered},
+	"rejected, not completed":  {`update idem.records set state = 'failed' where key = 'k'`, seal.ErrTampered},
+	"another status":           {`update idem.records set status = 200 where key = 'k'`, seal.ErrTampered},
+	"no status":                {`update idem.records set status = null where key = 'k'`, seal.ErrTampered},
+	"cut short":                {`update idem.records set body = substr(body, 1, length(body) - 1) where key = 'k'`, seal.ErrTampered},
+	"cut at the front":         {`update idem.records set body = substr(body, 2) where key = 'k'`, seal.ErrTampered},
+	"longer":                   {`update idem.records set body = body || '\x00' where key = 'k'`, seal.ErrTampered},
+	"a bit":                    {`update idem.records set body = set_bit(body, 300, 1 - get_bit(body, 300)) where key = 'k'`, seal.ErrTampered},
+	"empty":                    {`update idem.records set body = '' where key = 'k'`, seal.ErrTampered},
+	"gone":                     {`update idem.records set body = null where key = 'k'`, seal.ErrTampered},
+	"a header beside it":       {`update idem.records set header = '{"Location": ["/evil"]}' where key = 'k'`, seal.ErrTampered},
+	"an empty header":          {`update idem.records set header = '{}' where key = 'k'`, seal.ErrTampered},
+	"a header that is none":    {`update idem.records set header = '[4929123456789012]' where key = 'k'`, seal.ErrTampered},
+	"plain text in its place":  {`update idem.records set body = 'plain' where key = 'k'`, seal.ErrTampered},
+	"another key that exists":  {`update idem.records set sealed_by = 'b' where key = 'k'`, seal.ErrTampered},
+	"another key":              {`update idem.records set sealed_by = 'c' where key = 'k'`, seal.ErrUnknownKey},
+	"the mark taken away":      {`update idem.records set sealed_by = null where key = 'k'`, seal.ErrPlain},
+	"the mark made empty":      {`update idem.records set sealed_by = '' where key = 'k'`, seal.ErrPlain},
+	"plain, as of an old call": {`update idem.records set sealed_by = null, header = '{"A": ["b"]}', body = 'plain' where key = 'k'`, seal.ErrPlain},
+}
+
+func TestSealedResponse_TamperingIsAnErrorThatSaysHow(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	for name, test := range tampering {
+		execute(t, l.pool, "truncate idem.records")
+		for _, of := range []struct{ scope, key string }{{scope, "k"}, {scope, "other"}, {"elsewhere", "k"}} {
+			if _, err := idemDo(ctx, l.pool, of.scope, of.key, hashA, l.charge("k"), sealed("a")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		execute(t, l.pool, test.sql)
+		wantSealError(t, l, name, test.want, sealed("a b"))
+		if test.want != seal.ErrPlain {
+			wantSealError(t, l, name, test.want, sealed("a b", seal.AcceptPlain()))
+		} else if name != "plain, as of an old call" { // an old plain record is accepted
+			wantSealError(t, l, name, seal.ErrTampered, sealed("a b", seal.AcceptPlain()))
+		}
+	}
+	// A client must not get the response to another request because the record was changed to contain
+	// the hash of its own request.
+	execute(t, l.pool, "truncate idem.records")
+	if _, err := idemDo(ctx, l.pool, scope, "k", hashB, l.charge("k"), sealed("a b")); err != nil {
+		t.Fatal(err)
+	}
+	execute(t, l.pool, "update idem.records set hash = $1", hashA[:])
+	wantSealError(t, l, "another request", seal.ErrTampered, sealed("a b"))
+}
+
+// wantSealError fails the test unless every way to replay "k" returns this error and no other error
+// of package seal.
+func wantSealError(t *testing.T, l *ledger, name string, want error, opts ...idem.Option) {
+	t.Helper()
+	for how, replay := range map[string]func() (idem.Result, error){
+		"Do": func() (idem.Result, error) { return idemDo(ctx, l.pool, scope, "k", hashA, neverCalled(t), opts...) },
+		"likely replay": func() (idem.Result, error) {
+			return idemDo(ctx, l.pool, scope, "k", hashA, neverCalled(t), append(opts, idem.WithReplayLikely())...)
+		},
+		"DoTx": func() (idem.Result, error) { return l.undone("k", hashA, neverCalled(t), opts...) },
+	} {
+		res, err := replay()
+		if !errors.Is(err, idem.ErrUnreadable) || res.Body != nil || res.Header != nil || res.ExecutionID != "" {
+			t.Errorf("%s, %s: %+v, %v", name, how, res, err)
+		}
+		for _, known := range []error{seal.ErrUnknownKey, seal.ErrTampered, seal.ErrPlain} {
+			if errors.Is(err, known) != (known == want) {
+				t.Errorf("%s, %s: want %v, got %v", name, how, want, err)
+			}
+		}
+	}
+}
+
+// versions are the versions of a service as in docs/sealing.md, from before it used sealing until
+// after its first key rotation. Each of them runs at the same time as the one before.
+var versions = []struct {
+	name  string
+	opts  []idem.Option
+	sweep string // the records that must have expired before this version
+}{
+	{"without a Sealer", nil, "false"},
+	{"reads both, writes plain", []idem.Option{sealed("a", seal.WritePlain())}, "false"},
+	{"reads both, writes sealed", []idem.Option{sealed("a", seal.AcceptPlain())}, "false"},
+	{"refuses plain", []idem.Option{sealed("a")}, "sealed_by is null"},
+	{"has two keys", []idem.Option{sealed("a b")}, "false"},
+	{"seals with the new key", []idem.Option{sealed("b a")}, "false"},
+	{"has dropped the old key", []idem.Option{sealed("b")}, "sealed_by = 'a'"},
+}
+
+// A process of each version and one of the next run at the same time. Each of them can read what the
+// other writes. idem treats each pool as a process.
+func TestSealing_RolloutAndRotationLeaveNothingUnreadable(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	call := func(version int, key string, replayed bool) {
+		t.Helper()
+		pool := pgtest.Open(t, l.pool.Config().ConnString(), maxConns(1))
+		defer pool.Close()
+		res, err := idemDo(ctx, pool, scope, key, hashA, l.ending(key, idem.Response{Header: header{"Of": {key}}, Body: []byte(key)}, nil), versions[version].opts...)
+		if err != nil || string(res.Body) != key || res.Header["Of"][0] != key || res.Replayed != replayed {
+			t.Errorf("%s, asked for %q: %+v, %v", versions[version].name, key, res, err)
+		}
+	}
+	for young := 1; young < len(versions); young++ {
+		old := young - 1
+		call(old, fmt.Sprint("before version ", young), false)
+		// The longest TTL has to pass before a version that stops accepting something.
+		execute(t, l.pool, "delete from idem.records where "+versions[young].sweep)
+		var stored []string
+		rows, _ := l.pool.Query(ctx, "select key from idem.records")
+		stored, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil || young != 1 && len(stored) == 0 {
+			t.Fatal(stored, err)
+		}
+		for _, writer := range []int{old, young} {
+			key := fmt.Sprintf("version %d beside %d", writer, young)
+			call(writer, key, false)
+			stored = append(stored, key)
+		}
+		for _, key := range stored {
+			call(old, key, true)
+			call(young, key, true)
+		}
+	}
+}
+
+// A skipped step, and a step that is taken too early, have distinct errors.
+func TestSealing_StepTakenTooEarlyHasItsOwnError(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	options := map[string][]idem.Option{}
+	for _, version := range versions {
+		options[version.name] = version.opts
+	}
+	for _, test := range []struct {
+		writer, reader string
+		want           error
+	}{
+		{"reads both, writes sealed", "without a Sealer", idem.ErrUnreadable},
+		{"without a Sealer", "refuses plain", seal.ErrPlain},
+		{"reads both, writes plain", "refuses plain", seal.ErrPlain},
+		{"seals with the new key", "refuses plain", seal.ErrUnknownKey},
+		{"has two keys", "has dropped the old key", seal.ErrUnknownKey},
+	} {
+		key := test.writer + " / " + test.reader
+		for _, reader := range []string{test.writer, test.reader, test.writer} {
+			_, err := idemDo(context.Background(), l.pool, scope, key, hashA, l.charge(key), options[reader]...)
+			if reader == test.reader && !errors.Is(err, test.want) || reader == test.writer && err != nil {
+				t.Errorf("%s, reader %s: %v", key, reader, err)
+			}
+		}
+		l.wantOnce(key)
+	}
+}
+
+// The test searches the server's files: tables with their TOAST data, the write-ahead log, and the
+// log of all statements with their parameters. It also finds a response that is stored plain, which
+// shows that the search works.
+func TestSealedResponse_IsInNoFileOfTheServer(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Server(t, "log_statement=all", "full_page_writes=on", "wal_compression=off")
+	db, err := migrate.Open(server.DSN())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := migrate.Up(ctx, db, migrations.FS); err != nil {
+		t.Fatal(err)
+	}
+	config, err := pgxpool.ParseConfig(server.DSN())
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol // puts the parameters into the server's log
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	secrets := map[string]map[string][]byte{
+		"sealed": writeSecrets(t, pool, sealed("a")), "plain": writeSecrets(t, pool),
+	}
+	if _, err := pool.Exec(ctx, "checkpoint"); err != nil {
+		t.Fatal(err)
+	}
+	found := search(t, filepath.Dir(server.Log()), secrets)
+	if len(found["sealed"]) > 0 {
+		t.Errorf("what was sealed is found: %q", found["sealed"])
+	}
+	for _, folder := range []string{"base", "pg_wal", "postgres.log"} {
+		for name := range secrets["plain"] {
+			if want := name + " in " + folder; !slices.Contains(found["plain"], want) {
+				t.Errorf("what is plain is not found: no %s, only %q", want, found["plain"])
+			}
+		}
+	}
+}
+
+// writeSecrets records responses of several kinds and sizes, replays them, and returns their
+// contents. The contents are random letters, which compression does not hide from the search.
+func writeSecrets(t *testing.T, pool *pgxpool.Pool, opts ...idem.Option) map[string][]byte {
+	t.Helper()
+	secrets := map[string][]byte{"header": letters(40), "body": letters(40), "long body": letters(100_000), "rejection": letters(40)}
+	keyed := string(letters(8))
+	for range 2 {
+		for name, secret := range secrets {
+			resp, end := idem.Response{Status: 201, Body: secret}, error(nil)
+			switch name {
+			case "header":
+				resp = idem.Response{Header: header{"Location": {string(secret)}}}
+			case "rejection":
+				end = idem.Reject(resp)
+			}
+			fn := func(pgx.Tx) (idem.Response, error) { return resp, end }
+			if _, err := idemDo(context.Background(), pool, scope, name+keyed, hashA, fn, opts...); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return secrets
+}
+
+// letters returns random characters that neither JSON nor SQL escapes.
+func letters(n int) []byte {
+	text := make([]byte, n)
+	for i := range text {
+		text[i] = byte('a' + rand.IntN(26))
+	}
+	return text
+}
+
+// search returns which secrets it has found in the files below dir, and in which folders.
+func search(t *testing.T, dir string, secrets map[string]map[string][]byte) map[string][]string {
+	t.Helper()
+	found := map[string][]string{}
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		folder, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(path, dir+"/"), "data/"), "/")
+		for kind, named := range secrets {
+			for name, secret := range named {
+				if where := name + " in " + folder; contains(text, secret) && !slices.Contains(found[kind], where) {
+					found[kind] = append(found[kind], where)
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// contains reports whether some part of secret is in text, as it is or in hexadecimal digits.
+func contains(text, secret []byte) bool {
+	for _, at := range []int{0, len(secret)/2 - 12, len(secret) - 24} {
+		if piece := secret[at : at+24]; bytes.Contains(text, piece) || bytes.Contains(text, hex.AppendEncode(nil, piece)) {
+			return true
+		}
+	}
+	return false
+}
+
+// BenchmarkSealing measures what a Sealer adds to a call in the process, without the database. A
+// first run seals the response, and a replay opens it. There is no header, because encoding and
+// decoding one costs the same without a Sealer.
+func BenchmarkSealing(b *testing.B) {
+	s := seal.New(keysOf("a"))
+	key := db.NewKey(scope, "7f3c9a52-0d1e-4f0b-9a52-7f3c9a520d1e", hashA, "11111111-2222-4333-8444-555555555555", idem.DefaultTTL)
+	for _, size := range []int{200, 1 << 10, 64 << 10} {
+		complete := func() *db.Complete {
+			return &db.Complete{Key: &key, State: db.Completed, Status: 201, Body: make([]byte, size)}
+		}
+		c := complete()
+		b.Run(fmt.Sprintf("first/%d", size), func(b *testing.B) {
+			b.ReportAllocs()
+			plain := *c
+			for b.Loop() {
+				sealed := plain
+				if err := sealed.Seal(s); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		if err := c.Seal(s); err != nil {
+			b.Fatal(err)
+		}
+		loaded := db.Record{
+			ExecutionID: key.ExecutionID, State: c.State, Status: c.Status, Body: c.Body, SealedBy: c.SealedBy, Closed: true,
+		}
+		b.Run(fmt.Sprintf("replay/%d", size), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				opened := loaded
+				if err := opened.Open(&key, s); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }

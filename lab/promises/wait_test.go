@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -16,21 +17,19 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-func TestThousandDuplicatesWaitInMemoryAndBystandersKeepTheirConnections(t *testing.T) {
+func TestWait_DuplicatesInTheProcessHoldNoConnection(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	l := newLedger(t, maxConns(4))
 	first := l.hold(t, "hot", hashA, nil)
 	acquired := l.pool.Stat().AcquireCount()
-
-	const duplicates = 999
+	const duplicates = 199
 	w := newWatch()
 	results := make([]idem.Result, duplicates)
 	var storm sync.WaitGroup
 	for i := range duplicates {
 		storm.Go(func() {
 			var err error
-			results[i], err = idemDo(ctx, l.pool, scope, "hot", hashA, l.charge("hot"), idem.WithWait(limit), idem.WithObserver(w))
+			results[i], err = idemDo(ctx, l.pool, scope, "hot", hashA, neverCalled(t), idem.WithWait(limit), idem.WithObserver(w))
 			if err != nil {
 				t.Error(err)
 			}
@@ -40,18 +39,9 @@ func TestThousandDuplicatesWaitInMemoryAndBystandersKeepTheirConnections(t *test
 	if n := l.pool.Stat().AcquireCount(); n != acquired {
 		t.Errorf("the duplicates took %d connections", n-acquired)
 	}
-
-	empty := l.pool.Stat().EmptyAcquireCount()
-	for i := range 50 {
-		if _, err := idemDo(ctx, l.pool, scope, fmt.Sprint("bystander", i), hashA, l.charge("bystander")); err != nil {
-			t.Fatal(err)
-		}
+	for i := range 10 { // bystanders
+		l.charged(ctx, fmt.Sprint("bystander", i))
 	}
-	// Each connection that the pool has yet to open can cause one wait.
-	if n := l.pool.Stat().EmptyAcquireCount() - empty; n > 4 {
-		t.Errorf("bystanders waited %d times for a connection", n)
-	}
-
 	first.release()
 	if err := first.wait(t); err != nil {
 		t.Fatal(err)
@@ -67,31 +57,26 @@ func TestThousandDuplicatesWaitInMemoryAndBystandersKeepTheirConnections(t *test
 	l.wantOnce("hot")
 }
 
-func TestDuplicatesOfAnotherProcessShareOneWaiterThatHoldsNoConnection(t *testing.T) {
+func TestWait_DuplicatesOfAnotherProcessHoldNoConnection(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	dsn := pgtest.DSN(t)
 	l := ledgerOn(t, pgtest.Open(t, dsn))
-	other := pgtest.Open(t, dsn, maxConns(1)) // idem treats another pool as another process
+	other := ledgerOn(t, pgtest.Open(t, dsn, maxConns(1))) // idem treats another pool as another process
 	first := l.hold(t, "k", hashA, nil)
-
-	const duplicates = 100
+	const duplicates = 50
 	w := newWatch()
 	var calls sync.WaitGroup
 	for range duplicates {
 		calls.Go(func() {
-			res, err := idemDo(ctx, other, scope, "k", hashA, l.charge("k"), idem.WithWait(limit), idem.WithObserver(w))
+			res, err := idemDo(ctx, other.pool, scope, "k", hashA, neverCalled(t), idem.WithWait(limit), idem.WithObserver(w))
 			if err != nil || !res.Replayed {
 				t.Errorf("res = %+v, err = %v", res, err)
 			}
 		})
 	}
 	w.await(t, "waiting", duplicates)
-	// Others can acquire the only connection of the pool repeatedly.
-	for i := range 20 {
-		if _, err := idemDo(ctx, other, scope, fmt.Sprint("bystander", i), hashA, l.charge("bystander")); err != nil {
-			t.Fatal(err)
-		}
+	for i := range 10 { // others can acquire the only connection of the pool repeatedly
+		other.charged(ctx, fmt.Sprint("bystander", i))
 	}
 	first.release()
 	if err := first.wait(t); err != nil {
@@ -101,280 +86,115 @@ func TestDuplicatesOfAnotherProcessShareOneWaiterThatHoldsNoConnection(t *testin
 	l.wantOnce("k")
 }
 
-func TestExactlyOneWaiterTakesOverWhenTheFirstRunFails(t *testing.T) {
+func TestWait_OneWaiterTakesOverIfTheFirstRunFails(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
-	for _, sameProcess := range []bool{true, false} {
-		t.Run(fmt.Sprintf("same process %v", sameProcess), func(t *testing.T) {
-			t.Parallel()
-			dsn := pgtest.DSN(t)
-			l := ledgerOn(t, pgtest.Open(t, dsn))
-			pool := l.pool
-			if !sameProcess {
-				pool = pgtest.Open(t, dsn)
-			}
-			first := l.hold(t, "k", hashA, errBusiness)
+	dsn := pgtest.DSN(t)
+	l := ledgerOn(t, pgtest.Open(t, dsn))
+	for where, pool := range map[string]*pgxpool.Pool{"here": l.pool, "another process": pgtest.Open(t, dsn)} {
+		for _, how := range []string{"fails", "panics"} {
+			key := where + " " + how
+			gate, begun, ended := make(chan struct{}), make(chan struct{}), make(chan any, 1)
+			go func() {
+				recovered, _ := escape(t, func() {
+					idemDo(context.Background(), l.pool, scope, key, hashA, func(pgx.Tx) (idem.Response, error) {
+						close(begun)
+						<-gate
+						if how == "panics" {
+							panic(errBusiness)
+						}
+						return ok, errBusiness
+					})
+				})
+				ended <- recovered
+			}()
+			await(t, "fn to begin", begun)
 			w := newWatch()
+			before := l.runs.Load()
 			var calls sync.WaitGroup
-			for range 20 {
+			for range 10 {
 				calls.Go(func() {
-					if _, err := idemDo(ctx, pool, scope, "k", hashA, l.charge("k"), idem.WithWait(limit), idem.WithObserver(w)); err != nil {
+					if _, err := idemDo(context.Background(), pool, scope, key, hashA, l.charge(key), idem.WithWait(limit), idem.WithObserver(w)); err != nil {
 						t.Error(err)
 					}
 				})
 			}
-			w.await(t, "waiting", 20)
-			first.release()
-			if err := first.wait(t); !errors.Is(err, errBusiness) {
-				t.Errorf("err = %v", err)
-			}
+			w.await(t, "waiting", 10)
+			close(gate)
+			await(t, "the first call", ended)
 			calls.Wait()
-			if n := l.runs.Load(); n != 2 {
-				t.Errorf("fn ran %d times, want the failed one and one more", n)
+			if n := l.runs.Load() - before; n != 1 || w.count("executed") != 1 || w.count("replayed") != 9 {
+				t.Errorf("%s: fn ran %d more times, want one; outcomes: %v", key, n, w.all())
 			}
-			if w.count("executed") != 1 || w.count("replayed") != 19 {
-				t.Errorf("outcomes: %v", w.all())
-			}
-			l.wantOnce("k")
-		})
+			l.wantOnce(key)
+		}
 	}
 }
 
-func TestWaiterTakesOverWhenTheFirstRunPanics(t *testing.T) {
-	t.Parallel()
-	ctx := context.Background()
-	l := newLedger(t)
-	begun, gate := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer func() { recover() }()
-		idemDo(ctx, l.pool, scope, "k", hashA, func(pgx.Tx) (idem.Response, error) {
-			close(begun)
-			<-gate
-			panic("boom")
-		})
-	}()
-	await(t, "fn", begun)
-	w := newWatch()
-	done := make(chan error, 1)
-	go func() {
-		_, err := idemDo(ctx, l.pool, scope, "k", hashA, l.charge("k"), idem.WithWait(limit), idem.WithObserver(w))
-		done <- err
-	}()
-	w.await(t, "waiting", 1)
-	close(gate)
-	if err := await(t, "the waiter", done); err != nil {
-		t.Fatal(err)
-	}
-	l.wantOnce("k")
-}
-
-func TestWaiterWhoseContextEndsLeavesAtOnceAndDisturbsNobody(t *testing.T) {
-	t.Parallel()
-	l := newLedger(t)
-	first := l.hold(t, "k", hashA, nil)
-	w := newWatch()
-	ctx, cancel := context.WithCancel(context.Background())
-	left, stayed := make(chan error, 1), make(chan error, 1)
-	call := func(ctx context.Context, done chan error) {
-		_, err := idemDo(ctx, l.pool, scope, "k", hashA, l.charge("k"), idem.WithWait(limit), idem.WithObserver(w))
-		done <- err
-	}
-	go call(ctx, left)
-	go call(context.Background(), stayed)
-	w.await(t, "waiting", 2)
-	cancel()
-	if err := await(t, "the waiter to leave", left); !errors.Is(err, context.Canceled) {
-		t.Errorf("err = %v", err)
-	}
-	first.release()
-	if err := errors.Join(first.wait(t), await(t, "the other waiter", stayed)); err != nil {
-		t.Error(err)
-	}
-	l.wantOnce("k")
-}
-
-func TestNoWaitAnswersAtOnceThatTheKeyIsInProgress(t *testing.T) {
+// A call waits no shorter than WithWait says, and then answers when to try again: after as long a wait,
+// but a second at least.
+func TestWait_EndsWithInProgressAfterItsTime(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
 	l := ledgerOn(t, pgtest.Open(t, dsn))
-	l.hold(t, "k", hashA, nil)
+	held := l.hold(t, "k", hashA, nil)
+	defer held.release()
 	for name, pool := range map[string]*pgxpool.Pool{"same process": l.pool, "another process": pgtest.Open(t, dsn)} {
-		_, err := idemDo(context.Background(), pool, scope, "k", hashA, l.charge("k"), idem.WithWait(0))
-		var inProgress *idem.InProgressError
-		if !errors.As(err, &inProgress) || !errors.Is(err, idem.ErrInProgress) || !idem.Retryable(err) {
-			t.Fatalf("%s: err = %v", name, err)
-		}
-		if inProgress.RetryAfter != time.Second {
-			t.Errorf("%s: RetryAfter = %v", name, inProgress.RetryAfter)
-		}
-	}
-}
-
-func TestRetryAfterIsAsLongAsTheWaitWithinBounds(t *testing.T) {
-	t.Parallel()
-	l := newLedger(t)
-	l.hold(t, "k", hashA, nil)
-	for wait, want := range map[time.Duration]time.Duration{
-		time.Second / 2: time.Second, 1200 * time.Millisecond: 1200 * time.Millisecond, 30100 * time.Millisecond: 30 * time.Second,
-	} {
-		t.Run(wait.String(), func(t *testing.T) {
-			t.Parallel()
-			_, err := idemDo(context.Background(), l.pool, scope, "k", hashA, l.charge("k"), idem.WithWait(wait))
+		for wait, retryAfter := range map[time.Duration]time.Duration{0: time.Second, 150 * time.Millisecond: time.Second, 1100 * time.Millisecond: 1100 * time.Millisecond} {
+			begun := time.Now()
+			_, err := idemDo(context.Background(), pool, scope, "k", hashA, neverCalled(t), idem.WithWait(wait))
 			var inProgress *idem.InProgressError
-			if !errors.As(err, &inProgress) || inProgress.RetryAfter != want {
-				t.Errorf("after a wait of %v: %v, want RetryAfter %v", wait, err, want)
+			if !errors.As(err, &inProgress) || !errors.Is(err, idem.ErrInProgress) || !idem.Retryable(err) || inProgress.RetryAfter != retryAfter || time.Since(begun) < wait {
+				t.Errorf("%s, WithWait(%v): %v after %v", name, wait, err, time.Since(begun))
 			}
-		})
+		}
 	}
 }
 
-// tired is how long a call with WithWait(0) waits for a leader whose state is unknown.
-const tired = time.Second
-
-// The leader tells a follower with WithWait(0) that it holds the key. The follower returns without
-// waiting for tired.
-func TestNoWaitLeavesAsSoonAsTheLeaderHoldsTheKey(t *testing.T) {
+// A duplicate with another hash learns as little from memory as from the database. If the first run
+// failed, it executes.
+func TestWait_WithAnotherHash(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
-	l.hold(t, "k", hashA, nil)
-	fastest := limit
-	for range 10 {
-		start := time.Now()
-		if _, err := idemDo(context.Background(), l.pool, scope, "k", hashA, l.charge("k"), idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {
-			t.Fatalf("err = %v", err)
-		}
-		fastest = min(fastest, time.Since(start))
-	}
-	if fastest >= tired {
-		t.Errorf("the fastest of ten took %v", fastest)
-	}
-}
-
-// A leader that has its connection is about to answer, even if that is the last connection of the
-// pool.
-func TestNoWaitStaysWithALeaderThatAsksThroughTheLastConnection(t *testing.T) {
-	t.Parallel()
-	dsn := pgtest.DSN(t)
-	l := ledgerOn(t, pgtest.Open(t, dsn, maxConns(1)))
-	if _, err := idemDo(context.Background(), l.pool, scope, "k", hashA, l.charge("k")); err != nil {
-		t.Fatal(err)
-	}
-	watcher := pgtest.Open(t, dsn)
-	for range 50 { // a follower that gets no CPU for a second may leave
-		waitIdle(t, l.pool)
-		unlock := lockRecords(t, watcher)
-		leader, follower := make(chan error, 1), make(chan error, 1)
-		go func() {
-			_, err := idemDo(context.Background(), l.pool, scope, "k", hashA, l.charge("k"))
-			leader <- err
-		}()
-		awaitBlocked(t, watcher, 1)
-		go func() {
-			_, err := idemDo(context.Background(), l.pool, scope, "k", hashA, l.charge("k"), idem.WithWait(0))
-			follower <- err
-		}()
-		time.Sleep(tired / 4) // several checks by the follower
-		unlock()
-		if err := await(t, "the leader", leader); err != nil {
-			t.Fatal(err)
-		}
-		switch err := await(t, "the follower", follower); {
-		case err == nil:
-			return
-		case !errors.Is(err, idem.ErrInProgress):
-			t.Fatal(err)
-		}
-	}
-	t.Error("whoever does not want to wait leaves whenever the pool is full")
-}
-
-// A replay in progress is no reason to return ErrInProgress.
-func TestNoWaitIsReplayedWhileOthersReplay(t *testing.T) {
-	t.Parallel()
-	ctx := context.Background()
-	l := newLedger(t, maxConns(16))
-	if _, err := idemDo(ctx, l.pool, scope, "k", hashA, l.charge("k")); err != nil {
-		t.Fatal(err)
-	}
-	var calls sync.WaitGroup
-	for range 16 {
-		calls.Go(func() {
-			for range 50 {
-				begun := time.Now()
-				_, err := idemDo(ctx, l.pool, scope, "k", hashA, l.charge("k"), idem.WithWait(0))
-				if err != nil && !(errors.Is(err, idem.ErrInProgress) && time.Since(begun) >= tired) { // the leader may get no CPU for a second
-					t.Error(err)
-					return
-				}
-			}
-		})
-	}
-	calls.Wait()
-}
-
-func TestWaitEndsWithInProgressAfterItsTime(t *testing.T) {
-	t.Parallel()
-	dsn := pgtest.DSN(t)
-	l := ledgerOn(t, pgtest.Open(t, dsn))
-	l.hold(t, "k", hashA, nil)
-	for name, pool := range map[string]*pgxpool.Pool{"same process": l.pool, "another process": pgtest.Open(t, dsn)} {
-		const wait = 150 * time.Millisecond
-		start := time.Now()
-		_, err := idemDo(context.Background(), pool, scope, "k", hashA, l.charge("k"), idem.WithWait(wait))
-		if !errors.Is(err, idem.ErrInProgress) || time.Since(start) < wait {
-			t.Errorf("%s: err = %v after %v", name, err, time.Since(start))
-		}
-	}
-}
-
-func TestWaiterWithAnotherHash(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct {
-		name  string
-		first error
-		want  error
-	}{
-		{"is a mismatch once the first run is committed", nil, idem.ErrMismatch},
-		{"executes if the first run failed", errBusiness, nil},
+	for key, test := range map[string]struct{ first, want error }{
+		"is a mismatch once the first run is committed": {nil, idem.ErrMismatch},
+		"executes if the first run failed":              {errBusiness, nil},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			l := newLedger(t)
-			first := l.hold(t, "k", hashA, test.first)
-			w := newWatch()
-			done := make(chan error, 1)
-			go func() {
-				_, err := idemDo(context.Background(), l.pool, scope, "k", hashB, l.charge("k"), idem.WithWait(limit), idem.WithObserver(w))
-				done <- err
-			}()
-			w.await(t, "waiting", 1)
-			first.release()
-			first.wait(t)
-			if err := await(t, "the waiter", done); !errors.Is(err, test.want) {
-				t.Errorf("err = %v, want %v", err, test.want)
-			}
-			l.wantOnce("k")
-		})
+		first := l.hold(t, key, hashA, test.first)
+		w := newWatch()
+		acquired := l.pool.Stat().AcquireCount()
+		done := make(chan error, 1)
+		go func() {
+			_, err := idemDo(context.Background(), l.pool, scope, key, hashB, l.charge(key), idem.WithWait(limit), idem.WithObserver(w))
+			done <- err
+		}()
+		w.await(t, "waiting", 1)
+		first.release()
+		first.wait(t)
+		err := await(t, "the waiter", done)
+		var mismatch *idem.MismatchError
+		if !errors.Is(err, test.want) {
+			t.Errorf("err = %v, want %v", err, test.want)
+		} else if errors.As(err, &mismatch) && (strings.Contains(err.Error()+mismatch.Key, key) || l.pool.Stat().AcquireCount() != acquired) {
+			t.Errorf("%v has the key, or the waiter asked the database", err)
+		}
+		l.wantOnce(key)
 	}
 }
 
 // A mismatch of one duplicate does not affect another duplicate with the right hash.
-func TestConcurrentDuplicatesWithRightAndWrongHashesAreToldApart(t *testing.T) {
+func TestDo_ConcurrentRightAndWrongHashesAreToldApart(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	l := newLedger(t)
-	if _, err := idemDo(ctx, l.pool, scope, "k", hashA, l.charge("k")); err != nil {
-		t.Fatal(err)
-	}
+	l.charged(context.Background(), "k")
 	var calls sync.WaitGroup
-	for i := range 32 {
+	for i := range 16 {
 		hash, want := hashA, error(nil)
 		if i%2 == 0 {
 			hash, want = idem.Hash{byte(2 + i%4)}, idem.ErrMismatch
 		}
 		calls.Go(func() {
-			for range 30 {
-				if _, err := idemDo(ctx, l.pool, scope, "k", hash, l.charge("k"), idem.WithWait(limit)); !errors.Is(err, want) {
+			for range 20 {
+				if _, err := idemDo(context.Background(), l.pool, scope, "k", hash, neverCalled(t), idem.WithWait(limit)); !errors.Is(err, want) {
 					t.Errorf("hash %v: err = %v, want %v", hash[0], err, want)
 					return
 				}
@@ -383,4 +203,183 @@ func TestConcurrentDuplicatesWithRightAndWrongHashesAreToldApart(t *testing.T) {
 	}
 	calls.Wait()
 	l.wantOnce("k")
+}
+
+// A migration that locks the table blocks claims of every key. The server's answer is the same as
+// for a lock on one record.
+func TestDo_WaitsForALockedTableAsForAHeldKey(t *testing.T) {
+	t.Parallel()
+	for name, timeout := range map[string]string{"no lock_timeout": "0", "a lock_timeout": "10ms"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithTimeout(context.Background(), limit)
+			defer cancel()
+			l := newLedger(t)
+			on := ledgerOn(t, pgtest.Open(t, l.pool.Config().ConnString(), withParameter("lock_timeout", timeout)))
+			on.charged(ctx, "before") // prepares the statements
+			unlock := lockRecords(t, l.pool)
+			if _, err := idemDo(ctx, on.pool, scope, "k", hashA, on.charge("k"), idem.WithWait(10*time.Millisecond)); !errors.Is(err, idem.ErrInProgress) {
+				t.Errorf("err = %v", err)
+			}
+			waits := make(chan error, 1)
+			go func() {
+				_, err := idemDo(ctx, on.pool, scope, "k", hashA, on.charge("k"), idem.WithWait(limit))
+				waits <- err
+			}()
+			awaitBlocked(t, l.pool, 1)
+			unlock()
+			if err := await(t, "the call that has time", waits); err != nil {
+				t.Error(err)
+			}
+			on.wantOnce("k")
+		})
+	}
+}
+
+// A follower with WithWait(0) waits neither for a leader whose claim is blocked, nor for one that
+// gets no connection.
+func TestDo_NoWaitEndsWhileTheLeaderCannotClaim(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	l := newLedger(t)
+	pool := pgtest.Open(t, l.pool.Config().ConnString(), maxConns(1))
+	for name, block := range map[string]func() (release func()){
+		"blocked": func() func() {
+			l.charged(ctx, "blocked")
+			purge := l.begin(ctx)
+			execute(t, purge, "delete from idem.records")
+			return func() { _ = purge.Rollback(ctx) }
+		},
+		"no connection": func() func() {
+			conn := must(pool.Acquire(ctx))
+			return conn.Release
+		},
+	} {
+		release, w := block(), newWatch()
+		patients := make(chan error, 2)
+		for range 2 {
+			go func() {
+				_, err := idemDo(context.Background(), pool, scope, name, hashA, l.charge(name), idem.WithWait(limit), idem.WithObserver(w), patient)
+				patients <- err
+			}()
+		}
+		w.await(t, "waiting", 1) // so one of the two leads
+		if _, err := idemDo(ctx, pool, scope, name, hashA, l.charge(name), idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {
+			t.Errorf("%s: err = %v", name, err)
+		}
+		release()
+		for range 2 {
+			if err := await(t, "the patient calls", patients); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		l.wantOnce(name)
+	}
+}
+
+// An exhausted pool returns an error of its own, and not that of the caller's deadline. A context that
+// ends first is the caller's own error.
+func TestDo_ExhaustedPoolIsErrPoolExhausted(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t, maxConns(1))
+	defer must(l.pool.Acquire(context.Background())).Release()
+	const patience = 30 * time.Millisecond
+	for name, option := range map[string]idem.Option{
+		"by default": idem.WithTTL(idem.DefaultTTL), "a likely replay": idem.WithReplayLikely(), "no wait": idem.WithWait(0),
+	} {
+		waits := l.pool.Stat().CanceledAcquireCount()
+		_, err := idemDo(context.Background(), l.pool, scope, "k", hashA, l.charge("k"), withLimits(patience, 0, 0), option)
+		var exhausted *idem.PoolExhaustedError
+		if !errors.As(err, &exhausted) || !errors.Is(err, idem.ErrPoolExhausted) || exhausted.Waited != patience {
+			t.Fatalf("%s: err = %v", name, err)
+		}
+		if !idem.Retryable(err) || errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: Retryable = %v, a deadline = %v", name, idem.Retryable(err), errors.Is(err, context.DeadlineExceeded))
+		}
+		if n := l.pool.Stat().CanceledAcquireCount() - waits; n != 1 {
+			t.Errorf("%s: it waited %d times for as long as it tells", name, n)
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+	defer cancel()
+	_, err := idemDo(ctx, l.pool, scope, "k", hashA, l.charge("k"))
+	if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, idem.ErrPoolExhausted) || idem.Retryable(err) {
+		t.Errorf("err = %v", err)
+	}
+}
+
+// A demoted primary refuses writes. Its connection is useless, and a new one may lead to the new
+// primary.
+func TestDo_ClosesTheConnectionToADemotedPrimary(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	for _, retries := range []int{0, 1} {
+		pool := pgtest.Open(t, l.pool.Config().ConnString(), maxConns(1))
+		execute(t, pool, "set default_transaction_read_only = on")
+		key := fmt.Sprint(retries, " retries")
+		if _, err := idemDo(ctx, pool, scope, key, hashA, l.charge(key), idem.WithRetries(retries)); retries == 0 && !idem.Retryable(err) || retries > 0 && err != nil {
+			t.Errorf("%s: %v", key, err)
+		}
+		if _, err := idemDo(ctx, pool, scope, key, hashA, l.charge(key), idem.WithRetries(0)); err != nil {
+			t.Errorf("%s, the next call: %v", key, err)
+		}
+		l.wantOnce(key)
+	}
+}
+
+// holders are ways to hold the key "k" until the end of the test that no advisory lock shows.
+var holders = map[string]func(*testing.T, *ledger){
+	"a transaction that deletes the record": func(t *testing.T, l *ledger) {
+		l.charged(t.Context(), "k")
+		execute(t, l.begin(context.Background()), "delete from idem.records")
+	},
+	"a transaction that deletes the expired record": func(t *testing.T, l *ledger) {
+		l.charged(t.Context(), "k")
+		l.expire("k")
+		execute(t, l.begin(context.Background()), "delete from idem.records")
+	},
+	"a call without the lock": func(t *testing.T, l *ledger) {
+		none := withLock(func(string, string) *int64 { return nil })
+		if _, err := idem.DoTx(context.Background(), l.begin(context.Background()), scope, "k", hashA, l.charge("k"), none); err != nil {
+			t.Fatal(err)
+		}
+	},
+}
+
+// A lock on the record itself blocks a claim inside the server, and no advisory lock shows it. Each
+// holder releases the key after the answer, so a call that waited for it would wait until its limit.
+// The connection of a claim that was blocked is closed, because a CancelRequest may still arrive for it.
+func TestDo_WaitEndsWhateverHoldsTheKey(t *testing.T) {
+	t.Parallel()
+	for name, hold := range holders {
+		for _, mode := range fewModes {
+			t.Run(name+"/"+mode.String(), func(t *testing.T) {
+				t.Parallel()
+				l := newLedger(t)
+				hold(t, l)
+				on := ledgerOn(t, pgtest.Open(t, l.pool.Config().ConnString(), withMode(mode), maxConns(1)))
+				ctx, cancel := context.WithTimeout(context.Background(), limit)
+				defer cancel()
+				err := pgx.BeginFunc(ctx, on.pool, func(tx pgx.Tx) error {
+					if _, err := idem.DoTx(ctx, tx, scope, "k", hashA, neverCalled(t)); !errors.Is(err, idem.ErrInProgress) {
+						t.Errorf("DoTx: %v", err)
+					}
+					return note(ctx, tx, "the caller's own")
+				})
+				if err != nil {
+					t.Error(err)
+				}
+				for _, wait := range []time.Duration{0, 10 * time.Millisecond} {
+					if _, err := idemDo(ctx, on.pool, scope, "k", hashA, neverCalled(t), idem.WithWait(wait)); !errors.Is(err, idem.ErrInProgress) {
+						t.Errorf("Do: %v", err)
+					}
+				}
+				on.wantHealthy()
+				if n := on.pool.Stat().NewConnsCount(); n > 2 {
+					t.Errorf("the pool made %d connections", n)
+				}
+			})
+		}
+	}
 }

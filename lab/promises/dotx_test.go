@@ -1,0 +1,726 @@
+package promises_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/lab/pgtest"
+)
+
+func TestDoTx_CommitsWithTheCallersTransaction(t *testing.T) {
+	t.Parallel()
+	for _, mode := range fewModes {
+		t.Run(mode.String(), func(t *testing.T) {
+			t.Parallel()
+			l := newLedger(t, withMode(mode))
+			tx := l.begin(ctx)
+			first, err := idem.DoTx(ctx, tx, scope, "k", hashA, l.charge("k"))
+			if err != nil || first.Replayed || first.Status != 201 {
+				t.Fatalf("%+v, %v", first, err)
+			}
+			inside, err := idem.DoTx(ctx, tx, scope, "k", hashA, l.charge("k"))
+			want := first
+			want.Replayed = true
+			if diff := cmp.Diff(want, inside); err != nil || diff != "" {
+				t.Errorf("inside the transaction: %v\n%s", err, diff)
+			}
+			l.wantNone("k") // invisible to others so far
+			if err := tx.Commit(ctx); err != nil {
+				t.Fatal(err)
+			}
+			l.wantOnce("k")
+			outside, err := idemDo(ctx, l.pool, scope, "k", hashA, neverCalled(t))
+			if diff := cmp.Diff(want, outside); err != nil || diff != "" {
+				t.Errorf("after the commit: %v\n%s", err, diff)
+			}
+		})
+	}
+}
+
+// A snapshot from before the winner's commit does not contain the response. Postgres then reports a
+// serialization failure, and the caller has to run its transaction again.
+func TestDoTx_OldSnapshotIsASerializationFailure(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	for _, level := range []pgx.TxIsoLevel{pgx.RepeatableRead, pgx.Serializable} {
+		key := string(level)
+		tx, err := l.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: level})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tx.Rollback(ctx)
+		if _, err := tx.Exec(ctx, "select 1 from ledger"); err != nil { // takes the snapshot
+			t.Fatal(err)
+		}
+		l.charged(ctx, key)
+		runs := l.runs.Load()
+		_, err = idem.DoTx(ctx, tx, scope, key, hashA, l.charge(key))
+		var pgErr *pgconn.PgError
+		if !errors.As(err, &pgErr) || pgErr.Code != "40001" || !idem.Retryable(err) {
+			t.Errorf("%s: err = %v, want the server's 40001", level, err)
+		}
+		if l.runs.Load() != runs {
+			t.Error("fn was called")
+		}
+		tx.Rollback(ctx)
+		l.wantOnce(key)
+	}
+}
+
+func TestDoTx_KeyOfAnOpenTransactionIsInProgress(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.DSN(t)
+	l, elsewhere := ledgerOn(t, pgtest.Open(t, dsn)), pgtest.Open(t, dsn)
+	holder := l.begin(ctx)
+	if _, err := idem.DoTx(ctx, holder, scope, "k", hashA, l.charge("k")); err != nil {
+		t.Fatal(err)
+	}
+	inProgress := func(name string, err error) {
+		t.Helper()
+		var busy *idem.InProgressError
+		ok := errors.As(err, &busy)
+		if !ok || !errors.Is(err, idem.ErrInProgress) || busy.RetryAfter != time.Second || !idem.Retryable(err) {
+			t.Errorf("%s: err = %v, want ErrInProgress", name, err)
+		}
+	}
+	for _, hash := range []idem.Hash{hashA, hashB} {
+		_, err := idemDo(ctx, elsewhere, scope, "k", hash, l.charge("k"), idem.WithWait(0))
+		inProgress("Do", err)
+		err = pgx.BeginFunc(ctx, l.pool, func(tx pgx.Tx) error {
+			_, err := idem.DoTx(ctx, tx, scope, "k", hash, l.charge("k"))
+			inProgress("DoTx", err)
+			return note(ctx, tx, "bystander")
+		})
+		if err != nil {
+			t.Errorf("the other caller's transaction: %v", err)
+		}
+	}
+	if err := holder.Commit(ctx); err != nil {
+		t.Fatal(err)
+	}
+	l.wantOnce("k")
+	if l.runs.Load() != 1 || l.entries("bystander") != 2 {
+		t.Errorf("%d runs, %d bystanders", l.runs.Load(), l.entries("bystander"))
+	}
+}
+
+func TestDoTx_ConcurrentCallsExecuteOnce(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	var calls sync.WaitGroup
+	for range 16 {
+		calls.Go(func() {
+			for {
+				err := pgx.BeginFunc(ctx, l.pool, func(tx pgx.Tx) error {
+					_, err := idem.DoTx(ctx, tx, scope, "k", hashA, l.charge("k"))
+					return err
+				})
+				if err == nil {
+					return
+				}
+				if !idem.Retryable(err) {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	calls.Wait()
+	l.wantOnce("k")
+}
+
+// outers make an outer call by Do or by DoTx.
+var outers = map[string]func(ctx context.Context, l *ledger, key string, fn func(pgx.Tx) (idem.Response, error)) (idem.Result, error){
+	"Do": func(ctx context.Context, l *ledger, key string, fn func(pgx.Tx) (idem.Response, error)) (idem.Result, error) {
+		return idemDo(ctx, l.pool, scope, key, hashA, fn)
+	},
+	"DoTx": func(ctx context.Context, l *ledger, key string, fn func(pgx.Tx) (idem.Response, error)) (res idem.Result, err error) {
+		err = pgx.BeginFunc(ctx, l.pool, func(tx pgx.Tx) error {
+			var err error
+			res, err = idem.DoTx(ctx, tx, scope, key, hashA, fn)
+			return err
+		})
+		return res, err
+	},
+	"DoTx in a savepoint": func(ctx context.Context, l *ledger, key string, fn func(pgx.Tx) (idem.Response, error)) (res idem.Result, err error) {
+		err = pgx.BeginFunc(ctx, l.pool, func(tx pgx.Tx) error {
+			return pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
+				var err error
+				res, err = idem.DoTx(ctx, tx, scope, key, hashA, fn)
+				return err
+			})
+		})
+		return res, err
+	},
+}
+
+func TestDoTx_InsideFnIsPartOfTheOuterCall(t *testing.T) {
+	t.Parallel()
+	for name, outer := range outers {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLedger(t, maxConns(1))
+			for _, test := range []struct {
+				innerEnd, outerEnd error
+				want               []string
+			}{
+				{nil, errBusiness, nil}, {errBusiness, nil, []string{"outer", "after"}}, {nil, nil, []string{"outer", "inner", "after"}},
+			} {
+				execute(t, l.pool, "truncate ledger, idem.records")
+				var inner idem.Result
+				result, err := outer(ctx, l, "outer", func(tx pgx.Tx) (idem.Response, error) {
+					outerID, _ := idem.ExecutionID(tx)
+					resp, err := l.charge("outer")(tx)
+					if err != nil {
+						return resp, err
+					}
+					if inner, err = idem.DoTx(ctx, tx, scope, "inner", hashA, l.failing("inner", test.innerEnd)); !errors.Is(err, test.innerEnd) {
+						t.Errorf("inner: %v, want %v", err, test.innerEnd)
+					}
+					if id, _ := idem.ExecutionID(tx); id != outerID {
+						t.Errorf("the execution of the outer tx became %q", id)
+					}
+					return resp, errors.Join(note(ctx, tx, "after"), test.outerEnd)
+				})
+				if !errors.Is(err, test.outerEnd) || err == nil && inner.ExecutionID == result.ExecutionID {
+					t.Errorf("%+v, %+v, %v", inner, result, err)
+				}
+				l.wantCommitted(test.want...)
+				for _, key := range []string{"outer", "inner"} {
+					if slices.Contains(test.want, key) {
+						l.wantOnce(key)
+					} else {
+						l.wantNone(key)
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestDoTx_RollbackOfTheCallersSavepointUndoesTheCall(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	tx := l.begin(ctx)
+	for _, key := range []string{"undone", "undone", "kept"} { // the second call must not find a record of the first to replay
+		err := pgx.BeginFunc(ctx, tx, func(savepoint pgx.Tx) error {
+			res, err := idem.DoTx(ctx, savepoint, scope, key, hashA, l.charge(key))
+			if err != nil || res.Replayed {
+				t.Errorf("%s: %+v, %v", key, res, err)
+			}
+			return map[string]error{"undone": errBusiness}[key]
+		})
+		if err != nil && err != errBusiness {
+			t.Fatal(err)
+		}
+	}
+	l.wantFree("undone") // already free for others, because the lock was released with the savepoint
+	if _, err := idemDo(ctx, l.pool, scope, "kept", hashA, l.charge("kept"), idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {
+		t.Errorf("err = %v, want ErrInProgress", err)
+	}
+	if res, err := idem.DoTx(ctx, tx, scope, "undone", hashB, l.charge("undone")); err != nil || !res.Replayed {
+		t.Errorf("the caller does not see who took over: %+v, %v", res, err)
+	}
+	if err := tx.Commit(ctx); err != nil {
+		t.Fatal(err)
+	}
+	l.wantOnce("undone")
+	l.wantOnce("kept")
+}
+
+// innerCalls are the calls that fn may make itself.
+var innerCalls = map[string]func(ctx context.Context, tx pgx.Tx, inner func(tx pgx.Tx, key string, end error)){
+	"fails": func(_ context.Context, tx pgx.Tx, inner func(pgx.Tx, string, error)) { inner(tx, "in", errBusiness) },
+	"rejects": func(_ context.Context, tx pgx.Tx, inner func(pgx.Tx, string, error)) {
+		inner(tx, "in", idem.Reject(ok))
+	},
+	"replays":             func(_ context.Context, tx pgx.Tx, inner func(pgx.Tx, string, error)) { inner(tx, "used", nil) },
+	"takes over":          func(_ context.Context, tx pgx.Tx, inner func(pgx.Tx, string, error)) { inner(tx, "old", nil) },
+	"has the outer's key": func(_ context.Context, tx pgx.Tx, inner func(pgx.Tx, string, error)) { inner(tx, "outer", nil) },
+	"panics": func(ctx context.Context, tx pgx.Tx, _ func(pgx.Tx, string, error)) {
+		defer func() { recover() }()
+		idem.DoTx(ctx, tx, scope, "in", hashA, func(pgx.Tx) (idem.Response, error) { panic(errBusiness) })
+	},
+	"is rolled back with a savepoint of the same name": func(ctx context.Context, tx pgx.Tx, inner func(pgx.Tx, string, error)) {
+		must(tx.Exec(ctx, "savepoint idem"))
+		inner(tx, "in", nil)
+		must(tx.Exec(ctx, "rollback to savepoint idem"))
+	},
+	"has inner calls that succeed and fail": func(ctx context.Context, tx pgx.Tx, inner func(pgx.Tx, string, error)) {
+		idem.DoTx(ctx, tx, scope, "in", hashA, func(tx pgx.Tx) (idem.Response, error) {
+			inner(tx, "inmost", nil)
+			inner(tx, "inmost 2", errBusiness)
+			return ok, nil
+		})
+	},
+}
+
+// The transaction records whose claim is current. After an inner call, however it ends, the outer
+// claim is current again.
+func TestDoTx_OuterCallIsRecordedWhateverTheInnerOneDoes(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	ignored := func(tx pgx.Tx, key string, end error) {
+		_, _ = idem.DoTx(ctx, tx, scope, key, hashA, func(pgx.Tx) (idem.Response, error) { return ok, end })
+	}
+	for name, outer := range outers {
+		for what, inner := range innerCalls {
+			execute(t, l.pool, "truncate ledger, idem.records")
+			l.charged(ctx, "used")
+			l.charged(ctx, "old")
+			l.expire("old")
+			_, err := outer(ctx, l, "outer", func(tx pgx.Tx) (idem.Response, error) {
+				resp, err := l.charge("outer")(tx)
+				inner(ctx, tx, ignored)
+				return resp, err
+			})
+			if err != nil {
+				t.Errorf("%s, the inner call %s: %v", name, what, err)
+			}
+			l.wantOnce("outer")
+		}
+	}
+}
+
+// However a joined call fails, the caller's writes before and after it are committed, and none of
+// fn's.
+func TestDoTx_FailureLeavesTheTransactionUnchanged(t *testing.T) {
+	t.Parallel()
+	for _, mode := range fewModes {
+		t.Run(mode.String(), func(t *testing.T) {
+			t.Parallel()
+			l := newLedger(t, withMode(mode))
+			nothing := func(pgx.Tx) error { return nil }
+			for name, test := range map[string]struct {
+				end  func(pgx.Tx) error
+				resp idem.Response
+				want error
+			}{
+				"error":                        {end: func(pgx.Tx) error { return errBusiness }, want: errBusiness},
+				"serialization failure":        {end: func(pgx.Tx) error { return serializationFailure }, want: serializationFailure},
+				"ignored SQL error":            {end: func(tx pgx.Tx) error { tx.Exec(ctx, "select 1/0"); return nil }, want: idem.ErrTxAborted},
+				"commit":                       {end: func(tx pgx.Tx) error { tx.Commit(ctx); return nil }, want: idem.ErrTxEnded},
+				"rollback, then Reject":        {end: func(tx pgx.Tx) error { tx.Rollback(ctx); return idem.Reject(ok) }, want: idem.ErrTxEnded},
+				"error in an open savepoint":   {end: func(tx pgx.Tx) error { tx.Begin(ctx); return errBusiness }, want: errBusiness},
+				"record deleted":               {end: func(tx pgx.Tx) error { _, err := tx.Exec(ctx, "delete from idem.records"); return err }, want: idem.ErrTxEnded},
+				"response too large":           {end: nothing, resp: idem.Response{Body: make([]byte, 2<<20)}, want: idem.ErrResponseTooLarge},
+				"response that cannot be kept": {end: nothing, resp: idem.Response{Header: header{"\xff": nil}}, want: idem.ErrInvalidResponse},
+				"rejection that is too large":  {end: func(pgx.Tx) error { return idem.Reject(idem.Response{Body: make([]byte, 2<<20)}) }, want: idem.ErrResponseTooLarge},
+			} {
+				execute(t, l.pool, "truncate ledger")
+				err := pgx.BeginFunc(ctx, l.pool, func(tx pgx.Tx) error {
+					if err := note(ctx, tx, "before"); err != nil {
+						return err
+					}
+					res, err := idem.DoTx(ctx, tx, scope, name, hashA, func(tx pgx.Tx) (idem.Response, error) {
+						_, err := l.charge(name)(tx)
+						return test.resp, errors.Join(err, test.end(tx))
+					})
+					if diff := cmp.Diff(idem.Result{}, res); !errors.Is(err, test.want) || diff != "" {
+						t.Errorf("%s: err = %v, want %v\n%s", name, err, test.want, diff)
+					}
+					return note(ctx, tx, "after")
+				})
+				if err != nil {
+					t.Errorf("%s: the caller's transaction: %v", name, err)
+				}
+				l.wantCommitted("before", "after")
+				l.wantNone(name)
+				l.wantFree(name)
+			}
+		})
+	}
+}
+
+func TestDoTx_PanicAndGoexitLeaveTheTransactionUnchanged(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t, maxConns(2))
+	for _, name := range []string{"panic", "Goexit", "panic in a savepoint", "panic after an SQL error"} {
+		execute(t, l.pool, "truncate ledger")
+		tx := l.begin(ctx)
+		before := note(ctx, tx, "before")
+		recovered, returned := escape(t, func() {
+			idem.DoTx(ctx, tx, scope, name, hashA, func(tx pgx.Tx) (idem.Response, error) {
+				_, err := l.charge(name)(tx)
+				endings[name](tx)
+				return ok, err
+			})
+		})
+		if returned || name != "Goexit" && recovered != errBusiness {
+			t.Errorf("%s: recovered %v", name, recovered)
+		}
+		l.wantFree(name) // already free, although the caller's transaction is still open
+		if err := errors.Join(before, note(ctx, tx, "after"), tx.Commit(ctx)); err != nil {
+			t.Errorf("%s: the caller's transaction: %v", name, err)
+		}
+		if l.entries("before") != 1 || l.entries("after") != 1 {
+			t.Errorf("%s: committed %q", name, l.committed())
+		}
+		l.wantOnce(name)
+	}
+}
+
+// Rows that cannot be closed make the connection unusable.
+func TestDoTx_OpenRowsEndTheCallersTransaction(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t, maxConns(1))
+	for name, end := range map[string]error{"nil": nil, "error": errBusiness, "reject": idem.Reject(ok)} {
+		tx := must(l.pool.Begin(ctx))
+		_, err := idem.DoTx(ctx, tx, scope, name, hashA, func(tx pgx.Tx) (idem.Response, error) {
+			l.charge(name)(tx)
+			tx.Query(ctx, "select * from generate_series(1, 100000)")
+			return ok, end
+		})
+		if want := map[bool]error{true: errBusiness, false: idem.ErrTxAborted}[end == errBusiness]; !errors.Is(err, want) {
+			t.Errorf("%s: err = %v, want %v", name, err, want)
+		}
+		if err := tx.Commit(ctx); err == nil {
+			t.Errorf("%s: the caller could commit", name)
+		}
+		l.wantNone(name)
+	}
+	l.wantHealthy()
+}
+
+// When fn returns, a goroutine is executing a statement or has not sent it yet. Neither the commit nor
+// the next statement of the caller of DoTx must meet that statement, so the connection is closed.
+func TestDoTx_TxInUseWhenFnReturnsClosesTheConnection(t *testing.T) {
+	t.Parallel()
+	for name, sent := range map[string]bool{"the statement runs": true, "the statement is not sent yet": false} {
+		for _, end := range []error{nil, errBusiness, idem.Reject(ok)} {
+			t.Run(fmt.Sprint(name, "/", end), func(t *testing.T) {
+				t.Parallel()
+				l := newLedger(t)
+				execute(t, l.begin(ctx), "select pg_advisory_xact_lock(42)")
+				tx, late, stray := l.begin(ctx), newLateArgument(), make(chan error, 1)
+				_, err := idem.DoTx(ctx, tx, scope, "k", hashA, func(tx pgx.Tx) (idem.Response, error) {
+					go func() {
+						_, err := tx.Exec(ctx, "select 'stray' from pg_advisory_xact_lock(42)", late)
+						stray <- err
+					}()
+					await(t, "the stray statement to begin", late.begun)
+					if sent {
+						close(late.sent)
+						awaitBlocked(t, l.pool, 1)
+					}
+					return ok, end
+				})
+				if err == nil {
+					t.Error("the call is a success")
+				}
+				var answer string
+				if !sent { // a sent statement is still being read by its goroutine
+					if err := tx.QueryRow(ctx, "select 'mine'").Scan(&answer); err == nil {
+						t.Errorf("the next statement is answered with %q", answer)
+					}
+					close(late.sent)
+				}
+				if err := await(t, "the stray statement to end", stray); err == nil {
+					t.Error("the stray statement succeeded")
+				}
+				if err := tx.QueryRow(ctx, "select 'mine'").Scan(&answer); err == nil || !tx.Conn().IsClosed() {
+					t.Errorf("the connection is open: %q, %v", answer, err)
+				}
+				if err := tx.Commit(ctx); err == nil {
+					t.Error("the transaction is committed")
+				}
+				l.wantNone("k")
+			})
+		}
+	}
+}
+
+func TestDo_MissingSchemaIsExplained(t *testing.T) {
+	t.Parallel()
+	for _, mode := range fewModes {
+		t.Run(mode.String(), func(t *testing.T) {
+			t.Parallel()
+			l := ledgerOn(t, pgtest.Open(t, pgtest.EmptyDSN(t), withMode(mode), maxConns(1)))
+			explained := func(how string, err error) {
+				t.Helper()
+				if err == nil || !strings.Contains(err.Error(), "run the migrations") || idem.Retryable(err) {
+					t.Errorf("%s: %v", how, err)
+				}
+			}
+			for range 2 {
+				err := pgx.BeginFunc(ctx, l.pool, func(tx pgx.Tx) error {
+					before := note(ctx, tx, "before")
+					_, err := idem.DoTx(ctx, tx, scope, "k", hashA, neverCalled(t))
+					explained("DoTx", err)
+					return errors.Join(before, note(ctx, tx, "after"))
+				})
+				if err != nil {
+					t.Errorf("the caller's transaction: %v", err)
+				}
+				_, err = idemDo(ctx, l.pool, scope, "k", hashA, neverCalled(t))
+				explained("Do", err)
+				_, err = idem.Lookup(ctx, l.pool, scope, "k")
+				explained("Lookup", err)
+			}
+			l.wantCommitted("before", "after", "before", "after")
+		})
+	}
+}
+
+// An ended transaction still refers to its connection, which another caller may be using by now.
+func TestDoTx_RefusesATransactionThatCannotBeUsed(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t, maxConns(1))
+	for name, spoil := range map[string]func(pgx.Tx) (spoilt pgx.Tx){
+		"committed":                    func(tx pgx.Tx) pgx.Tx { tx.Commit(ctx); return tx },
+		"rolled back":                  func(tx pgx.Tx) pgx.Tx { tx.Rollback(ctx); return tx },
+		"savepoint of a committed one": func(tx pgx.Tx) pgx.Tx { savepoint := must(tx.Begin(ctx)); tx.Commit(ctx); return savepoint },
+		"kept from fn": func(tx pgx.Tx) (kept pgx.Tx) {
+			idem.DoTx(ctx, tx, scope, "keep", hashA, func(tx pgx.Tx) (idem.Response, error) { kept = tx; return ok, nil })
+			tx.Rollback(ctx)
+			return kept
+		},
+	} {
+		over := spoil(must(l.pool.Begin(ctx)))
+		err := pgx.BeginFunc(ctx, l.pool, func(next pgx.Tx) error {
+			if _, err := idem.DoTx(ctx, over, scope, "k", hashA, neverCalled(t)); !errors.Is(err, pgx.ErrTxClosed) {
+				t.Errorf("%s: err = %v, want pgx.ErrTxClosed", name, err)
+			}
+			return note(ctx, next, name)
+		})
+		if err != nil || l.entries(name) != 1 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for name, spoil := range map[string]func(pgx.Tx){
+		"aborted":           func(tx pgx.Tx) { tx.Exec(ctx, "select 1/0") },
+		"rows open":         func(tx pgx.Tx) { tx.Query(ctx, "select 1") },
+		"connection closed": func(tx pgx.Tx) { tx.Conn().Close(ctx) },
+	} {
+		tx := must(l.pool.Begin(ctx))
+		spoil(tx)
+		if _, err := idem.DoTx(ctx, tx, scope, "k", hashA, neverCalled(t)); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+		tx.Rollback(ctx)
+	}
+	l.wantNone("k")
+}
+
+func TestDoTx_EndedContextSparesTheTransaction(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	l.charged(ctx, "known")
+	tx := l.begin(ctx)
+	over, end := context.WithCancel(ctx)
+	_, during := idem.DoTx(over, tx, scope, "k", hashA, func(tx pgx.Tx) (idem.Response, error) {
+		end()
+		return l.charge("k")(tx)
+	})
+	_, afterwards := idem.DoTx(over, tx, scope, "k", hashA, l.charge("k"))
+	_, replay := idem.DoTx(over, tx, scope, "known", hashA, l.charge("known"))
+	for _, err := range []error{during, afterwards, replay} {
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("err = %v, want context.Canceled", err)
+		}
+	}
+	if err := errors.Join(note(ctx, tx, "after"), tx.Commit(ctx)); err != nil {
+		t.Errorf("the caller's transaction: %v", err)
+	}
+	l.wantCommitted("known", "after")
+	l.wantNone("k")
+}
+
+// While a migration holds a lock on the table, a call cannot prepare its statements or make a new
+// plan. The call fails without a claim of the key, and the caller's transaction continues.
+func TestDoTx_FailureToPrepareSparesTheTransaction(t *testing.T) {
+	t.Parallel()
+	for name, warm := range map[string]bool{"a new connection": false, "a plan that is due": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLedger(t)
+			pool := pgtest.Open(t, l.pool.Config().ConnString(), maxConns(1), withParameter("lock_timeout", "50ms"))
+			if warm {
+				if _, err := outers["DoTx"](ctx, ledgerOn(t, pool), "warm", answer(ok)); err != nil {
+					t.Fatal(err)
+				}
+				awaitDue(t, pool)
+			}
+			tx := must(pool.Begin(ctx))
+			defer tx.Rollback(ctx)
+			before := note(ctx, tx, "before")
+			unlock := lockRecords(t, l.pool)
+			_, err := idem.DoTx(ctx, tx, scope, "k", hashA, l.charge("k"))
+			if cause := idem.CauseOf(err); errors.Is(err, idem.ErrInProgress) || cause != idem.CauseLockTimeout || !idem.Retryable(err) {
+				t.Errorf("err = %v, of cause %q", err, cause)
+			}
+			unlock()
+			if _, err := idem.DoTx(ctx, tx, scope, "k", hashA, l.charge("k")); err != nil {
+				t.Errorf("once the table is free: %v", err)
+			}
+			if err := errors.Join(before, note(ctx, tx, "after"), tx.Commit(ctx)); err != nil {
+				t.Fatal(err)
+			}
+			l.wantCommitted("before", "k", "after")
+			l.wantOnce("k")
+		})
+	}
+}
+
+// saved is how many calls of one transaction have a savepoint of their own. As many calls have an
+// advisory lock.
+const saved = 32
+
+// The server's lock table has room for a few thousand locks. A client that fills it blocks all
+// others. First runs, replays and takeovers take few locks, also with a savepoint of the caller around
+// each call.
+func TestDoTx_ManyKeysInOneTransactionTakeFewLocks(t *testing.T) {
+	t.Parallel()
+	const n = 5 * saved
+	for _, kind := range []string{"new", "recorded", "expired"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			l := newLedger(t)
+			if kind != "new" {
+				l.seed(n, "k")
+			}
+			if kind == "expired" {
+				l.expireAll()
+			}
+			tx := l.begin(ctx)
+			for i := range n {
+				key := fmt.Sprint("k-", i+1)
+				call := func(tx pgx.Tx) error {
+					res, err := idem.DoTx(ctx, tx, scope, key, hashA, answer(ok))
+					if err == nil && res.Replayed != (kind == "recorded") {
+						t.Errorf("%s: %+v", key, res)
+					}
+					return err
+				}
+				err := call(tx)
+				if err == nil {
+					err = pgx.BeginFunc(ctx, tx, func(savepoint pgx.Tx) error {
+						_, err := idem.DoTx(ctx, savepoint, scope, "again "+key, hashA, answer(ok))
+						return err
+					})
+				}
+				if err != nil {
+					t.Fatalf("%s: %v", key, err)
+				}
+			}
+			if locks := l.count("select count(*) from pg_locks where pid = $1", tx.Conn().PgConn().PID()); locks > 3*saved {
+				t.Errorf("%d locks for %d keys", locks, 2*n)
+			}
+			for _, key := range []string{"again k-1", fmt.Sprint("again k-", n)} {
+				if _, err := idemDo(ctx, l.pool, scope, key, hashA, answer(ok), idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {
+					t.Errorf("%s: err = %v", key, err)
+				}
+			}
+			if err := tx.Commit(ctx); err != nil {
+				t.Fatal(err)
+			}
+			if got := l.count("select count(*) from idem.records where state = 'completed'"); got != 2*n {
+				t.Errorf("%d records", got)
+			}
+		})
+	}
+}
+
+// past makes calls in tx until further calls have no savepoint.
+func past(t *testing.T, ctx context.Context, tx pgx.Tx) {
+	t.Helper()
+	for i := range saved {
+		if _, err := idem.DoTx(ctx, tx, scope, fmt.Sprint("past", i), hashA, answer(ok)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A failed call without a savepoint cannot be undone alone. Its writes must not be committed
+// either.
+func TestDoTx_FailurePastTheSavepointsAbortsTheTransaction(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		resp       idem.Response
+		end, wants error
+	}{
+		"fn fails":                  {ok, errBusiness, errBusiness},
+		"fn rejects":                {ok, idem.Reject(idem.Response{Status: 402}), idem.ErrTxAborted},
+		"the response is too large": {idem.Response{Body: make([]byte, 2<<20)}, nil, idem.ErrResponseTooLarge},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLedger(t)
+			tx := l.begin(ctx)
+			past(t, ctx, tx)
+			_, err := idem.DoTx(ctx, tx, scope, "k", hashA, l.ending("k", test.resp, test.end))
+			if !errors.Is(err, test.wants) || idem.Retryable(err) {
+				t.Errorf("err = %v", err)
+			}
+			if errors.Is(err, idem.ErrTxAborted) && !containsAll(err.Error(), "savepoint", "tx.Begin") {
+				t.Errorf("the remedy is missing: %v", err)
+			}
+			if err := tx.Commit(ctx); !errors.Is(err, pgx.ErrTxCommitRollback) {
+				t.Errorf("COMMIT: %v", err)
+			}
+			l.wantNone("k")
+			l.wantNone("past0")
+		})
+	}
+}
+
+// A key in progress elsewhere does not fail the transaction, with or without a savepoint. The
+// lock_timeout of the caller stays as it was.
+func TestDoTx_RefusalPastTheSavepointsSparesTheTransaction(t *testing.T) {
+	t.Parallel()
+	for _, mode := range fewModes {
+		t.Run(mode.String(), func(t *testing.T) {
+			t.Parallel()
+			l := newLedger(t, withMode(mode))
+			l.charged(ctx, "recorded")
+			l.charged(ctx, "expired")
+			l.expire("expired")
+			other := l.begin(ctx)
+			for _, key := range []string{"held", "expired"} {
+				if _, err := idem.DoTx(ctx, other, scope, key, hashA, answer(ok)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			err := pgx.BeginFunc(ctx, l.pool, func(tx pgx.Tx) error {
+				if _, err := tx.Exec(ctx, "set local lock_timeout = '7s'"); err != nil {
+					return err
+				}
+				past(t, ctx, tx)
+				if res, err := idem.DoTx(ctx, tx, scope, "recorded", hashA, l.charge("recorded")); err != nil || !res.Replayed {
+					t.Errorf("%+v, %v", res, err)
+				}
+				if _, err := idem.DoTx(ctx, tx, scope, "recorded", hashB, l.charge("recorded")); !errors.Is(err, idem.ErrMismatch) {
+					t.Errorf("err = %v", err)
+				}
+				for _, key := range []string{"held", "expired"} {
+					if _, err := idem.DoTx(ctx, tx, scope, key, hashA, l.charge(key)); !errors.Is(err, idem.ErrInProgress) {
+						t.Errorf("%s: err = %v", key, err)
+					}
+				}
+				if _, err := idem.DoTx(ctx, tx, scope, "mine", hashA, l.charge("mine")); err != nil {
+					return err
+				}
+				var timeout string
+				if err := tx.QueryRow(ctx, "show lock_timeout").Scan(&timeout); err != nil || timeout != "7s" {
+					t.Errorf("lock_timeout = %s, %v", timeout, err)
+				}
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+			l.wantOnce("mine")
+		})
+	}
+}
