@@ -177,46 +177,6 @@ func TestWithMaxDeaths_Parks(t *testing.T) {
 	want(t, errTimeout)(nil, d.Resume(t.Context(), s.pool, id))
 }
 
-// suspects starts n operations, each with that number of recorded deaths.
-func (s *shop) suspects(d *operation.Definition[string], n, deaths int) {
-	s.t.Helper()
-	for i := range n {
-		if _, err := s.start(d, fmt.Sprint("suspect", i), hashA, true); err != nil {
-			s.t.Fatal(err)
-		}
-	}
-	if _, err := s.pool.Exec(s.t.Context(), `update idem.operations set kind = '', attempts = 1, deaths = $1, epoch = 2, wake_at = clock_timestamp() - interval '1 h'`, deaths); err != nil {
-		s.t.Fatal(err)
-	}
-}
-
-// workBlindly runs a Worker that looks once, and that no guard notifies.
-func (s *shop) workBlindly(concurrency int, definitions ...operation.Runnable) {
-	s.t.Helper()
-	config := operation.WorkerConfig{Concurrency: concurrency, Poll: 24 * time.Hour, Drain: time.Second, Logger: slog.New(slog.DiscardHandler)}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	behind := shopOn(s.t, s.dsn, behindPooler)
-	go func() { ended <- operation.NewWorker(behind.pool, config, definitions...).Run(ctx) }()
-	s.t.Cleanup(func() {
-		cancel()
-		if err := await(s.t, "the worker to end", ended); err != nil {
-			s.t.Error(err)
-		}
-	})
-}
-
-// A process works on one suspect at a time. The next one follows as soon as that has ended, and
-// does not wait for the next look, a second later.
-func TestSuspect_NextFollowsAtOnce(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	quick := operation.Define("quick", func(op *operation.Op, _ string) (idem.Response, error) { return created, outsideStep(op, "ask") })
-	s.suspects(quick, 20, 3)
-	s.workBlindly(4, quick)
-	eventually(t, "all to end", s.completed(20))
-}
-
 // work runs a Worker until the test ends.
 func (s *shop) work(t *testing.T, definitions ...operation.Runnable) {
 	t.Helper()
@@ -339,7 +299,6 @@ func TestWorker_RecoversAClaimWhoseAnswerIsLost(t *testing.T) {
 		how pgproxy.Action
 	}{
 		"the answer of the statement that claims it": {pgproxy.AfterAnswer(pgproxy.Contains("TakeOperations"), "UPDATE 1"), pgproxy.Reset},
-		"that answer, without a word":                {pgproxy.AfterAnswer(pgproxy.Contains("TakeOperations"), "UPDATE 1"), pgproxy.BlackHole},
 		"what is asked for behind it":                {pgproxy.Before(pgproxy.Contains("LoadSteps")), pgproxy.Reset},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -220,17 +219,6 @@ func TestPresence_LostComesBackAsANewInstance(t *testing.T) {
 	s.wantBlocked()
 }
 
-// An operation in one transaction needs no presence.
-func TestPresence_NotNeededForOneTransaction(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	d := operation.Define("one", func(op *operation.Op, _ int) (idem.Response, error) { return created, localStep(op, "only") })
-	want(t, nil)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0))
-	if n := s.count(presences) + s.count(`select count(*) from idem.operations`); n != 0 {
-		t.Errorf("%d presences and operations", n)
-	}
-}
-
 // pooled is a connection as a pooler gives it: the server reports another process number than the
 // client got.
 type pooled struct {
@@ -276,26 +264,6 @@ func TestLease_BehindAPooler(t *testing.T) {
 		t.Errorf("an expired lease counts: %v", err)
 	}
 	must(t, await(t, "the first caller", answers).err)
-	s.wantBlocked()
-}
-
-// A process that claims an operation fences off its former owner.
-func TestFence_ClaimFencesOffTheOwnerBefore(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	slow, quick := newBlocked(s, operation.Keyed(time.Hour)), newBlocked(s, operation.Keyed(time.Hour))
-	answers := slow.call(t.Context(), s, idem.WithWait(limit))
-	await(t, "the call", slow.begun)
-	s.exec(`update idem.operations set owner = null`) // as if it were dead
-	shopOn(t, s.dsn).work(t, quick)
-	await(t, "the call of the process that has taken it up", quick.begun)
-	slow.release <- nil
-	eventually(t, "the zombie to be done", func() bool { n, _ := s.bank.keys(); return n == 1 && s.pool.Stat().AcquiredConns() == 0 })
-	if did := s.did(); len(did) != 1 {
-		t.Errorf("the zombie has committed: %v", did)
-	}
-	quick.release <- nil
-	must(t, await(t, "the answer", answers).err)
 	s.wantBlocked()
 }
 
@@ -375,41 +343,6 @@ func TestPgBouncer_KilledProcessIsFollowedAfterItsLease(t *testing.T) {
 		eventually(t, "the operation to end", func() bool { return s.count(`select count(*) from idem.operations where ended_at is not null`) == 1 })
 		s.wantBooks(in)
 	})
-}
-
-func TestPgBouncer_EveryStepInEveryMode(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	dsn := pgtest.PgBouncer(t, s.dsn)
-	for i, mode := range pgtest.ModesBehindPgBouncer(t) {
-		behind := shopOn(t, dsn+"&default_query_exec_mode=exec", func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = mode })
-		d := behind.trip(func(op *operation.Op) (idem.Response, error) {
-			yes, err := operation.Await[bool](op, "approve", limit)
-			if err != nil || yes {
-				return idem.Response{}, errors.Join(err, errors.New("not as it was sent"))
-			}
-			return idem.Response{}, idem.Reject(declined)
-		})
-		key := fmt.Sprint("k", i)
-		id, err := behind.start(d, key, hashA, true)
-		if err != nil {
-			t.Fatal(err)
-		}
-		must(t, operation.Signal(t.Context(), behind.pool, id, "approve", false))
-		if err := d.Resume(t.Context(), behind.pool, id); err != nil {
-			t.Fatalf("mode %v: %v", mode, err)
-		}
-		res, err := d.Do(t.Context(), behind.pool, scope, key, hashA, "")
-		if err != nil || !res.Rejected || res.Status != 402 {
-			t.Errorf("mode %v: %+v, %v", mode, res, err)
-		}
-		if diff := cmp.Diff([]string{"order " + key, "flight", "refund", "cancel flight"}, s.did()[i*4:]); diff != "" {
-			t.Errorf("mode %v (-want +committed):\n%s", mode, diff)
-		}
-		if n := s.count(instanceLocks); n != 0 {
-			t.Errorf("mode %v: %d locks", mode, n)
-		}
-	}
 }
 
 // The first operations of a process hold a connection each when they adopt an instance. They need

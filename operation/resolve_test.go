@@ -6,18 +6,14 @@ import (
 	"encoding/gob"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net/url"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem"
-	"github.com/idem-go/idem/lab/pgtest"
 	"github.com/idem-go/idem/operation"
 )
 
@@ -181,28 +177,6 @@ func TestResolve_BadValueIsGivenAgain(t *testing.T) {
 	}
 }
 
-// Resolve does not replace a value that the call itself has returned, even if the value no longer
-// decodes.
-func TestResolve_NotOfAnUnreadableOutcome(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	if _, err := define(func(op *operation.Op) error {
-		return errors.Join(outsideStep(op, "call"), operation.Sleep(op, "night", time.Hour))
-	}).Do(t.Context(), s.pool, scope, "k", hashA, 0); !errors.Is(err, idem.ErrInProgress) {
-		t.Fatal(err)
-	}
-	s.text(`update idem.operations set wake_at = now() returning name`)
-	changed := define(func(op *operation.Op) error {
-		_, err := operation.Call(op, "call", operation.Keyed(time.Hour), func(context.Context, string) (inner, error) { return inner{}, nil })
-		return err
-	})
-	want(t, operation.ErrParked)(changed.Do(t.Context(), s.pool, scope, "k", hashA, 0))
-	err := operation.Resolve(t.Context(), s.pool, s.operationID(), operation.Happened(inner{8}))
-	if got := s.text(`select convert_from(value, 'UTF8') from idem.steps where name = 'call'`); got != "7" || !errors.Is(err, operation.ErrNotParked) {
-		t.Errorf("the recorded value is %s, and Resolve returned %v", got, err)
-	}
-}
-
 // unsure is an operation that parks at a Once call. Its undo and its end write rows.
 func unsure(s *shop, calls *int, fail *error) *operation.Definition[int] {
 	return operation.Define("unsure", func(op *operation.Op, _ int) (idem.Response, error) {
@@ -303,37 +277,6 @@ func TestOperator_RefusesUnknownAndEnded(t *testing.T) {
 	}
 }
 
-// A finding belongs to the status that the person has seen. Resolve refuses it if another person
-// has resumed the operation since.
-func TestResolve_RefusesAStaleFinding(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	calls, fail := 0, errTimeout
-	d := unsure(s, &calls, &fail)
-	run := func() {
-		t.Helper()
-		want(t, operation.ErrParked)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0))
-	}
-	run()
-	id := s.operationID()
-	first, err := operation.Show(t.Context(), s.pool, id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	must(t, operation.Retry(t.Context(), s.pool, id))
-	run()
-	for _, finding := range []operation.Finding{operation.NotHappened, operation.Happened("by a person")} {
-		if err := operation.Resolve(t.Context(), s.pool, id, finding.As(first)); !errors.Is(err, operation.ErrNotParked) {
-			t.Errorf("a finding that is stale: %v", err)
-		}
-	}
-	second, err := operation.Show(t.Context(), s.pool, id)
-	if err != nil || second.State != operation.StateParked || calls != 1 {
-		t.Fatalf("%+v, %v, %d calls", second, err, calls)
-	}
-	must(t, operation.Resolve(t.Context(), s.pool, id, operation.Happened("by a person").As(second)))
-}
-
 func TestShow_HasScopeAndSteps(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -352,27 +295,6 @@ func TestShow_HasScopeAndSteps(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"tx before done 1", "call call begun 1"}, steps); diff != "" || status.Scope != scope {
 		t.Errorf("scope %q; steps (-want +got):\n%s", status.Scope, diff)
-	}
-}
-
-// A call has lost its operation, which is then canceled. The call does not begin a new one.
-func TestCancel_EndsACallThatHasLostTheOperation(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	asked := operation.Asked(func(context.Context, string) (string, bool, error) { return "", false, nil })
-	slow, quick := newBlocked(s, asked), newBlocked(s, asked)
-	answers := slow.call(t.Context(), s, idem.WithWait(limit))
-	await(t, "the call", slow.begun)
-	s.exec(`update idem.operations set owner = null, epoch = epoch + 1`) // as if it were dead
-	must(t, operation.Cancel(t.Context(), s.pool, s.operationID()))
-	shopOn(t, s.dsn).work(t, quick)
-	eventually(t, "the operation to be undone", func() bool { return s.count(`select count(*) from idem.operations where state = 'undone'`) == 1 })
-	slow.release <- nil // its commit is refused
-	if a := await(t, "the answer", answers); !errors.Is(a.err, operation.ErrCanceled) {
-		t.Errorf("%+v", a)
-	}
-	if n := quick.calls.Load(); n > 0 || s.count(`select count(*) from idem.operations`) != 1 {
-		t.Errorf("%d calls behind Cancel", n)
 	}
 }
 
@@ -478,32 +400,6 @@ func TestAudit_NoRowForARefusedAct(t *testing.T) {
 		t.Errorf("recorded: %s", got)
 	}
 	if state := s.text(`select state from idem.operations`); state != "parked" {
-		t.Errorf("the operation is %s", state)
-	}
-}
-
-func TestAudit_ActNeedsInsertPrivilege(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	id := parkedAtCall(t, s)
-	role := fmt.Sprintf("idem_mute_%08x", rand.Uint32())
-	for _, sql := range []string{
-		"create role " + role, "grant usage on schema idem to " + role,
-		"grant select, insert, update on idem.operations, idem.steps, idem.signals to " + role,
-	} {
-		s.exec(sql)
-	}
-	t.Cleanup(func() {
-		if _, err := s.pool.Exec(context.Background(), "drop owned by "+role+"; drop role "+role, pgx.QueryExecModeSimpleProtocol); err != nil {
-			t.Error(err)
-		}
-	})
-	mute := pgtest.Open(t, s.dsn+"&options="+url.QueryEscape("-crole="+role))
-	err := operation.Cancel(t.Context(), mute, id)
-	if err == nil || !strings.Contains(err.Error(), "INSERT on idem.audit") {
-		t.Errorf("%v", err)
-	}
-	if state := s.text(`select state || canceled from idem.operations`); state != "parkedfalse" {
 		t.Errorf("the operation is %s", state)
 	}
 }

@@ -389,39 +389,3 @@ func TestPrivileges_OfTheDocsSuffice(t *testing.T) {
 		}
 	}
 }
-
-// A list that is cast inside a condition is parsed for every row. With a thousand operations in
-// progress, a hundred of them of this process, every look would take fifty times as long. With ten
-// times as many it would take a hundred times as long.
-func TestStatements_HashTheirLists(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	id := "00000000-0000-4000-8000-000000000000"
-	for _, test := range []struct {
-		name, sql string
-		args      []any
-	}{
-		{"TakeOperations", db.TakeOperationsSQL, []any{1, "{checkout}", "{" + id + "}", true, 16}},
-		{"DueOperations", db.DueOperationsSQL, []any{16, "{checkout}", "{" + id + "/1}"}},
-		{"Disown", db.DisownSQL, []any{1, "{" + id + "}"}},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			rows, _ := s.pool.Query(t.Context(), "explain (costs off) "+test.sql, test.args...)
-			plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
-			if err != nil {
-				t.Fatal(err)
-			}
-			hashed := false
-			for _, line := range plan {
-				hashed = hashed || strings.Contains(line, "hashed SubPlan")
-				if strings.Contains(line, "Filter:") && (strings.Contains(line, "::uuid[]") || strings.Contains(line, "::text[]")) {
-					t.Errorf("a list is cast in a condition: %s", strings.TrimSpace(line))
-				}
-			}
-			if !hashed {
-				t.Errorf("no list is hashed:\n%s", strings.Join(plan, "\n"))
-			}
-		})
-	}
-}
