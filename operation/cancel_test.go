@@ -253,7 +253,7 @@ func TestCancel_WithoutCode(t *testing.T) {
 			return created, operation.Sleep(op, "nap", time.Hour)
 		})
 	}
-	want(t, idem.ErrInProgress)(program("a", "b", "c").Do(t.Context(), s.pool, scope, "k", hashA, ""))
+	want(t, idem.ErrInProgress)(program("a", "b", "c").Do(t.Context(), s.pool, scope, "k", hashA, "", idem.WithWait(0)))
 	id, changed := s.operationID(), program("a", "x", "c")
 	must(t, operation.Cancel(t.Context(), s.pool, id))
 	want(t, operation.ErrParked)(changed.Do(t.Context(), s.pool, scope, "k", hashA, ""))
@@ -282,7 +282,7 @@ func TestCancel_FunctionThatFails(t *testing.T) {
 		}
 		return created, first((book{s}).call(op, "charge", "refund"), operation.Sleep(op, "nap", time.Hour))
 	})
-	want(t, idem.ErrInProgress)(d.Do(t.Context(), s.pool, scope, "k", hashA, ""))
+	want(t, idem.ErrInProgress)(d.Do(t.Context(), s.pool, scope, "k", hashA, "", idem.WithWait(0)))
 	id := s.operationID()
 	fails = true
 	again := func() error {

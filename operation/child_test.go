@@ -291,38 +291,6 @@ func TestCancel_UndoesACompletedChild(t *testing.T) {
 	s.wantDid("reserve pack label recall release")
 }
 
-// A child has a child, a name is used twice, and the process has one connection.
-func TestChild_NestedOnOneConnection(t *testing.T) {
-	t.Parallel()
-	s := newShop(t, maxConns(1), func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["default_transaction_isolation"] = "serializable" })
-	grandchild := operation.Define("grandchild", func(op *operation.Op, in string) (idem.Response, error) {
-		_, err := operation.Tx(op, "write", write("grandchild "+in))
-		return idem.Response{Status: 200, Body: []byte(in)}, err
-	})
-	twice := func(name string, of *operation.Definition[string]) *operation.Definition[string] {
-		return operation.Define(name, func(op *operation.Op, in string) (idem.Response, error) {
-			var body string
-			for _, which := range []string{"1", "2"} {
-				res, err := operation.Child(op, "begin", of, in+which)
-				if err != nil {
-					return idem.Response{}, err
-				}
-				body += string(res.Body)
-			}
-			_, err := operation.Tx(op, "write", write(name+" "+in))
-			return idem.Response{Status: 200, Body: []byte(body + ";")}, err
-		})
-	}
-	child := twice("child", grandchild)
-	parent := twice("parent", child)
-	s.work(t, parent, child, grandchild)
-	res, err := parent.Do(t.Context(), s.pool, scope, "k", hashA, "", idem.WithWait(limit))
-	if err != nil || string(res.Body) != "1112;2122;;" {
-		t.Errorf("%s, %v", res.Body, err)
-	}
-	s.wantDid("grandchild 11 grandchild 12 child 1 grandchild 21 grandchild 22 child 2 parent ")
-}
-
 func TestChild_IsSealed(t *testing.T) {
 	t.Parallel()
 	s, sealed := newBankShop(t), sealerOf(7)

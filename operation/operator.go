@@ -121,20 +121,25 @@ func Show(ctx context.Context, pool *pgxpool.Pool, id string, opts ...idem.Optio
 		}
 		status.Undos = nil
 	}
-	for i := range steps.Rows {
-		r := &steps.Rows[i]
+	status.Steps = stepStatuses(id, steps.Rows)
+	return status, nil
+}
+
+func stepStatuses(operationID string, rows []db.Step) (steps []StepStatus) {
+	for i := range rows {
+		r := &rows[i]
 		step := StepStatus{Kind: string(r.Kind), Name: r.Name, Outcome: string(r.Outcome), Undos: r.Undos, RecordedAt: r.RecordedAt, DueAt: r.PauseEnd()}
 		switch r.Kind {
 		case db.EndStep:
 			continue
 		case db.ChildStep:
-			step.Child = ChildID(id, r.Name)
+			step.Child = ChildID(operationID, r.Name)
 		case db.UndoStep:
 			step.Name, step.Index = splitUndoName(r.Name)
 		}
-		status.Steps = append(status.Steps, step)
+		steps = append(steps, step)
 	}
-	return status, nil
+	return steps
 }
 
 // stepInProgress returns the kind and the name of the step at which an operation is. The kind is

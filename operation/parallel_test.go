@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -13,7 +12,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/operation"
@@ -305,34 +303,29 @@ func TestCancel_UndoesParallelCallsBehindOneThatWasNotSent(t *testing.T) {
 // A panic in one call does not lose the outcome of the other, and does not end the process.
 func TestParallel_PanicKeepsTheOthers(t *testing.T) {
 	t.Parallel()
-	for name, escape := range map[string]func(){"a panic": func() { panic("for once") }, "Goexit": runtime.Goexit} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newShop(t)
-			p := newJourney(operation.Keyed(time.Hour), operation.Once)
-			p.air.fn = func(_ context.Context, attempt int) (string, error) {
-				if attempt == 1 {
-					escape()
-				}
-				return "ticket ", nil
-			}
-			d := p.define()
-			done := make(chan any, 1)
-			go func() {
-				defer func() { done <- recover() }()
-				_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
-				t.Errorf("got %v", err)
-			}()
-			if r := await(t, "the first run", done); name == "a panic" && !strings.Contains(fmt.Sprint(r), "for once") {
-				t.Errorf("it has panicked with %v", r)
-			}
-			if got := s.outcomes(); got != "air begun, room done" {
-				t.Error(got)
-			}
-			if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(limit)); err != nil || p.air.times() != 2 || p.room.times() != 1 {
-				t.Errorf("%v after %d and %d calls", err, p.air.times(), p.room.times())
-			}
-		})
+	s := newShop(t)
+	p := newJourney(operation.Keyed(time.Hour), operation.Once)
+	p.air.fn = func(_ context.Context, attempt int) (string, error) {
+		if attempt == 1 {
+			panic("for once")
+		}
+		return "ticket ", nil
+	}
+	d := p.define()
+	done := make(chan any, 1)
+	go func() {
+		defer func() { done <- recover() }()
+		_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
+		t.Errorf("got %v", err)
+	}()
+	if r := await(t, "the first run", done); !strings.Contains(fmt.Sprint(r), "for once") {
+		t.Errorf("it has panicked with %v", r)
+	}
+	if got := s.outcomes(); got != "air begun, room done" {
+		t.Error(got)
+	}
+	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(limit)); err != nil || p.air.times() != 2 || p.room.times() != 1 {
+		t.Errorf("%v after %d and %d calls", err, p.air.times(), p.room.times())
 	}
 }
 
@@ -359,10 +352,6 @@ func TestParallel_RefusesMisuse(t *testing.T) {
 			one(operation.Parallel(op), "a")
 			return nil
 		},
-		"no Wait, and a rejection": func(op *operation.Op) error {
-			one(operation.Parallel(op), "a")
-			return idem.Reject(declined)
-		},
 		"Value before Wait": func(op *operation.Op) error {
 			calls := operation.Parallel(op)
 			a := one(calls, "a")
@@ -380,10 +369,6 @@ func TestParallel_RefusesMisuse(t *testing.T) {
 			operation.Go(calls, "a", operation.Keyed(time.Hour), func(context.Context, string) (int, error) { one(calls, "b"); return 1, nil })
 			return calls.Wait()
 		},
-		"a Go in a Tx": func(op *operation.Op) error {
-			_, err := operation.Tx(op, "a", func(pgx.Tx) (int, error) { one(operation.Parallel(op), "b"); return 1, nil })
-			return err
-		},
 		"two at once": func(op *operation.Op) error {
 			a, b := operation.Parallel(op), operation.Parallel(op)
 			one(a, "a")
@@ -394,20 +379,6 @@ func TestParallel_RefusesMisuse(t *testing.T) {
 		if _, err := define(test).Do(t.Context(), s.pool, scope, name, hashA, 0); !errors.Is(err, operation.ErrMisused) {
 			t.Errorf("%s: %v", name, err)
 		}
-	}
-	for name, step := range map[string]func(*operation.Op) error{
-		"a Tx": func(op *operation.Op) error { return localStep(op, "b") }, "a Call": func(op *operation.Op) error { return outsideStep(op, "b") },
-		"a Checkpoint": func(op *operation.Op) error { return op.Checkpoint() },
-	} {
-		d := define(func(op *operation.Op) error {
-			calls := operation.Parallel(op)
-			one(calls, "a")
-			if err := step(op); !errors.Is(err, operation.ErrMisused) {
-				t.Errorf("%s in between: %v", name, err)
-			}
-			return calls.Wait()
-		})
-		want(t, nil)(d.Do(t.Context(), s.pool, scope, name, hashA, 0))
 	}
 }
 

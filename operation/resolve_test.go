@@ -130,17 +130,6 @@ func TestResolve_OfADefinitionUsesItsCodec(t *testing.T) {
 	}
 }
 
-func TestResolve_OfADefinitionRefusesOthers(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	other, _ := stuck(t, s, "other")
-	_, id := stuck(t, s, "stuck")
-	for _, finding := range []operation.Finding{operation.NotHappened, operation.Happened(inner{7}), operation.Refused(errDeclined)} {
-		want(t, operation.ErrUnknownOperation)(nil, other.Resolve(t.Context(), s.pool, id, finding))
-	}
-	s.wantCount(2, `select count(*) from idem.operations where state = 'parked'`)
-}
-
 // A value that does not decode parks the operation again, and Resolve takes another one. Other
 // steps cannot be resolved.
 func TestResolve_BadValueIsGivenAgain(t *testing.T) {
@@ -339,25 +328,8 @@ func TestAudit_OneRowForEachAct(t *testing.T) {
 		{"cancel without calling", "cancel|to be undone, without calling", func(ctx context.Context, s *shop, id string) error {
 			return operation.Cancel(ctx, s.pool, id, operation.WithoutCalling())
 		}},
-		{"cancel without code", "cancel|to be undone, without code", func(ctx context.Context, s *shop, id string) error {
-			return operation.Cancel(ctx, s.pool, id, operation.WithoutCode())
-		}},
 		{"happened", "resolve|happened", func(ctx context.Context, s *shop, id string) error {
 			return operation.Resolve(ctx, s.pool, id, operation.Happened("by a person"))
-		}},
-		{"not happened", "resolve|not happened", func(ctx context.Context, s *shop, id string) error {
-			return operation.Resolve(ctx, s.pool, id, operation.NotHappened)
-		}},
-		{"refused", "resolve|refused", func(ctx context.Context, s *shop, id string) error {
-			return operation.Resolve(ctx, s.pool, id, operation.Refused(errors.New("no")))
-		}},
-		{"retry all", "retry|running", func(ctx context.Context, s *shop, _ string) error {
-			_, err := operation.RetryAll(ctx, s.pool, operation.Filter{Name: "unsure"})
-			return err
-		}},
-		{"cancel all", "cancel|to be undone", func(ctx context.Context, s *shop, _ string) error {
-			_, err := operation.CancelAll(ctx, s.pool, operation.Filter{Name: "unsure", State: "parked"})
-			return err
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -3,7 +3,6 @@ package operation_test
 import (
 	"bytes"
 	"errors"
-	"sync/atomic"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -44,17 +43,4 @@ func TestSealer_SealsInputsAndValues(t *testing.T) {
 	if err != nil || string(res.Body) != "the secret input, the secret value" {
 		t.Errorf("%s, %v", res.Body, err)
 	}
-}
-
-// broken is a Sealer that panics while it is switched on.
-type broken struct {
-	idem.Sealer
-	is atomic.Bool
-}
-
-func (b *broken) Seal(plain, bound []byte) (string, []byte, error) {
-	if b.is.Load() {
-		panic("the vault is closed")
-	}
-	return b.Sealer.Seal(plain, bound)
 }

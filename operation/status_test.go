@@ -19,7 +19,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem"
-	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/lab/pgtest"
 	"github.com/idem-go/idem/operation"
 )
@@ -110,29 +109,6 @@ func TestList_RefusesAnInvalidFilter(t *testing.T) {
 	for _, state := range []operation.State{"", operation.StateCompleted} {
 		if _, err := operation.CancelAll(t.Context(), s.pool, operation.Filter{State: state}); err == nil {
 			t.Errorf("CancelAll of state %q", state)
-		}
-	}
-}
-
-// Operations that run or are parked are found by their indexes among many that have ended.
-func TestList_UsesTheIndexes(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	s.fill("checkout", "completed", 5000)
-	s.fill("checkout", "parked", 3)
-	s.exec(`analyze idem.operations`)
-	for _, state := range []string{"parked", "running"} {
-		rows, _ := s.pool.Query(t.Context(), "explain (analyze, costs off, timing off, summary off) "+db.ListOperationsSQL,
-			pgx.QueryExecModeExec, state, "00000000-0000-0000-0000-000000000000", "", "checkout", "", "0 s", 100)
-		plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, line := range plan {
-			if strings.Contains(line, "Rows Removed by Filter") || strings.Contains(line, "actual rows=5") {
-				t.Errorf("%s: what has ended is read:\n%s", state, strings.Join(plan, "\n"))
-				break
-			}
 		}
 	}
 }

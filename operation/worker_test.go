@@ -1,7 +1,6 @@
 package operation_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -20,7 +19,6 @@ import (
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/lab/pgtest"
 	"github.com/idem-go/idem/operation"
-	"github.com/idem-go/idem/seal"
 )
 
 func TestWorker_HoldsWithConcurrency(t *testing.T) {
@@ -182,50 +180,6 @@ func TestResume_GoesOnAndBeginsNone(t *testing.T) {
 	}
 	s.wantDid("order k", "reserve book", "confirm book")
 	s.wantCount(1, `select count(*) from idem.records`)
-}
-
-func TestResume_ReportsWhyItDoesNotGoOn(t *testing.T) {
-	t.Parallel()
-	sealed := idem.WithSealer(seal.New(seal.Keys{Primary: "k1", Secrets: map[string][]byte{"k1": bytes.Repeat([]byte{7}, 32)}}))
-	for _, test := range []struct {
-		name  string
-		opts  []idem.Option
-		steps func(s *shop, op *operation.Op) error
-		want  error
-		state string
-	}{
-		{name: "it waits", steps: func(_ *shop, op *operation.Op) error { return operation.Sleep(op, "pause", 20*time.Hour) },
-			want: idem.ErrInProgress, state: "running"},
-		{name: "it was parked", steps: func(_ *shop, op *operation.Op) error {
-			_, err := operation.Call(op, "call", operation.Once, func(context.Context, string) (int, error) { return 0, errTimeout })
-			return err
-		}, want: operation.ErrParked, state: "parked"},
-		{name: "it ends in an error that is final", steps: func(_ *shop, op *operation.Op) error {
-			return errors.Join(op.Checkpoint(), operation.Final(errDeclined))
-		}, want: errDeclined, state: "undone"},
-		{name: "it cannot be read", opts: []idem.Option{sealed}, steps: func(*shop, *operation.Op) error { return nil },
-			want: idem.ErrUnreadable, state: "running"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			s := newShop(t)
-			d := operation.Define("checkout", func(op *operation.Op, _ string) (idem.Response, error) { return created, test.steps(s, op) })
-			tx, err := s.pool.Begin(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			id, err := d.Start(t.Context(), tx, scope, "k", hashA, "", test.opts...)
-			if err != nil || tx.Commit(t.Context()) != nil {
-				t.Fatal(err)
-			}
-			if err := d.Resume(t.Context(), s.pool, id); !errors.Is(err, test.want) {
-				t.Errorf("got %v, want %v", err, test.want)
-			}
-			if got := s.text(`select state from idem.operations`); got != test.state {
-				t.Errorf("it is %s, want %s", got, test.state)
-			}
-		})
-	}
 }
 
 func TestResume_LeavesOthersAlone(t *testing.T) {
