@@ -43,6 +43,7 @@ func askedOf(done bool, err error) operation.Policy {
 // An attempt that was not sent does not settle earlier attempts. An answer settles them.
 func TestCall_OutcomeOfAttempts(t *testing.T) {
 	t.Parallel()
+	s := newShop(t)
 	keyed, once := operation.Keyed(time.Hour), operation.Once
 	for name, test := range map[string]struct {
 		policy  operation.Policy
@@ -73,9 +74,8 @@ func TestCall_OutcomeOfAttempts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newShop(t)
 			c := newCalling(quickly(test.policy), script(test.answers...))
-			res, err := c.Do(t.Context(), s.pool, scope, "k", hashA, 0)
+			res, err := c.Do(t.Context(), s.pool, scope, name, hashA, 0)
 			switch {
 			case test.want == "done" || test.want == "found":
 				if err != nil || string(res.Body) != test.want {
@@ -134,13 +134,13 @@ func TestPolicy_WithMaxAttemptsCountsAcrossCallers(t *testing.T) {
 // An attempt whose context has ended has no answer, even if the program wraps its error in a Final.
 func TestPolicy_WithAttemptTimeoutLeavesDoubt(t *testing.T) {
 	t.Parallel()
+	s := newShop(t)
 	for name, wrap := range map[string]func(error) error{
 		"as it is": func(err error) error { return err }, "final": operation.Final,
 	} {
 		for policy, parks := range map[*operation.Policy]bool{new(operation.Keyed(time.Hour)): false, new(operation.Once): true} {
 			t.Run(fmt.Sprint(name, ", parks: ", parks), func(t *testing.T) {
 				t.Parallel()
-				s := newShop(t)
 				calls := 0
 				d := define(func(op *operation.Op) error {
 					_, err := operation.Call(op, "call", policy.WithAttemptTimeout(time.Millisecond), func(ctx context.Context, _ string) (int, error) {
@@ -152,7 +152,7 @@ func TestPolicy_WithAttemptTimeoutLeavesDoubt(t *testing.T) {
 					})
 					return err
 				})
-				_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
+				_, err := d.Do(t.Context(), s.pool, scope, t.Name(), hashA, 0)
 				if !parks && (err != nil || calls != 2) || parks && (!errors.Is(err, operation.ErrParked) || calls != 1) {
 					t.Errorf("%v after %d attempts", err, calls)
 				}
@@ -312,6 +312,7 @@ func TestWithDeadline_EndsACall(t *testing.T) {
 // The first attempt blocks, and the cause of its context is ErrNoBeat.
 func TestHeartbeat_MissedLeavesTheCallInDoubt(t *testing.T) {
 	t.Parallel()
+	s := newShop(t)
 	silent := func(t *testing.T, attempts *int) func(context.Context, string) (string, error) {
 		return func(ctx context.Context, _ string) (string, error) {
 			if *attempts++; *attempts > 1 {
@@ -328,13 +329,12 @@ func TestHeartbeat_MissedLeavesTheCallInDoubt(t *testing.T) {
 	for name, policy := range map[string]operation.Policy{"Keyed": operation.Keyed(time.Hour), "Asked": find, "Once": operation.Once} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newShop(t)
 			attempts := 0
 			d := define(func(op *operation.Op) error {
 				_, err := operation.Call(op, "call", policy.WithHeartbeat(10*time.Millisecond), silent(t, &attempts))
 				return err
 			})
-			_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
+			_, err := d.Do(t.Context(), s.pool, scope, name, hashA, 0)
 			if parks := name == "Once"; parks != errors.Is(err, operation.ErrParked) || !parks && (err != nil || attempts != 2) {
 				t.Errorf("%v after %d attempts", err, attempts)
 			}

@@ -324,6 +324,7 @@ func safely(step func()) (recovered any) {
 // A function that recovers from the panic of a step cannot end the operation in that run.
 func TestRecoveredPanic_EndsTheRun(t *testing.T) {
 	t.Parallel()
+	s := newShop(t)
 	for escapeName, escape := range map[string]func(){"a panic": func() { panic("behind the answer") }, "Goexit": runtime.Goexit} {
 		for next, goOn := range map[string]func(op *operation.Op) error{
 			"takes another card": func(op *operation.Op) error { return outsideStep(op, "another card") },
@@ -331,7 +332,6 @@ func TestRecoveredPanic_EndsTheRun(t *testing.T) {
 		} {
 			t.Run(escapeName+", "+next, func(t *testing.T) {
 				t.Parallel()
-				s := newShop(t)
 				keys := map[string]int{}
 				d := operation.Define("recovers", func(op *operation.Op, _ int) (resp idem.Response, err error) {
 					safely(func() {
@@ -343,11 +343,11 @@ func TestRecoveredPanic_EndsTheRun(t *testing.T) {
 					})
 					return created, goOn(op)
 				})
-				_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
+				_, err := d.Do(t.Context(), s.pool, scope, t.Name(), hashA, 0)
 				if err == nil || !strings.Contains(err.Error(), `"charge" has panicked`) {
 					t.Errorf("got %v", err)
 				}
-				_, err = d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(limit)) // when its pause is over
+				_, err = d.Do(t.Context(), s.pool, scope, t.Name(), hashA, 0, idem.WithWait(limit)) // when its pause is over
 				if parked := (*operation.ParkedError)(nil); !errors.As(err, &parked) || parked.Step != "charge" {
 					t.Errorf("a call that is Once and in doubt: %v", err)
 				}

@@ -71,6 +71,7 @@ func TestResolve_RefusedKeepsNamedErrors(t *testing.T) {
 
 func TestResolve_OfAnUndo(t *testing.T) {
 	t.Parallel()
+	s := newShop(t)
 	for name, test := range map[string]struct {
 		finding operation.Finding
 		undos   int
@@ -82,7 +83,6 @@ func TestResolve_OfAnUndo(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newShop(t)
 			undos := 0
 			d := define(func(op *operation.Op) error {
 				_, err := operation.Call(op, "charge", operation.Keyed(time.Hour), s.bank.charge,
@@ -95,7 +95,7 @@ func TestResolve_OfAnUndo(t *testing.T) {
 				return errors.Join(err, idem.Reject(declined))
 			})
 			var parked *operation.ParkedError
-			_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
+			_, err := d.Do(t.Context(), s.pool, scope, name, hashA, 0)
 			if !errors.As(err, &parked) || parked.Reason != operation.ReasonCallInDoubt || parked.Step != "charge" {
 				t.Fatal(err)
 			}
@@ -112,7 +112,7 @@ func TestResolve_OfAnUndo(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if res, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); err != nil || !res.Rejected || undos != test.undos {
+			if res, err := d.Do(t.Context(), s.pool, scope, name, hashA, 0); err != nil || !res.Rejected || undos != test.undos {
 				t.Errorf("%+v, %v after %d undos", res, err, undos)
 			}
 		})

@@ -227,6 +227,7 @@ func unanswered(context.Context, string) (string, error) { return "", errTimeout
 // sealed.
 func TestParkedReason_QuotesTheErrorUnlessSealed(t *testing.T) {
 	t.Parallel()
+	s := newShop(t)
 	const failed = `the undo of step "charge" has failed: `
 	failure := fmt.Errorf("the bank says: %w", &refusal{Code: 51})
 	long := fmt.Errorf("%s: %w", strings.Repeat("é", 3000), failure)
@@ -241,13 +242,12 @@ func TestParkedReason_QuotesTheErrorUnlessSealed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newShop(t)
 			d := operation.Define("stuck", func(op *operation.Op, _ int) (idem.Response, error) {
 				_, err := operation.Call(op, "charge", operation.Keyed(time.Hour), s.bank.charge,
 					operation.UndoTx(func(pgx.Tx, string) error { return test.err }))
 				return idem.Response{}, errors.Join(err, idem.Reject(declined))
 			})
-			_, err := d.Do(context.Background(), s.pool, scope, "k", hashA, 0, append(test.opts, idem.WithWait(0))...)
+			_, err := d.Do(context.Background(), s.pool, scope, name, hashA, 0, append(test.opts, idem.WithWait(0))...)
 			var parked *operation.ParkedError
 			if !errors.As(err, &parked) || parked.Reason != operation.ReasonUndoFailed || parked.ReasonText != test.want || !errors.Is(parked.Cause, failure) {
 				t.Fatalf("%v, because of %v; want %q", err, parked, test.want)
