@@ -155,50 +155,38 @@ func TestCancel_AskedCallInDoubt(t *testing.T) {
 // A call of which no attempt was sent is never sent after Cancel, whatever its backoff is.
 func TestCancel_CallThatWasNotSentIsNeverSent(t *testing.T) {
 	t.Parallel()
-	for name, together := range map[string]bool{"alone": false, "together": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newShop(t)
-			var open atomic.Bool
-			var sent atomic.Int32
-			tried := make(chan struct{}, 1000)
-			charge := func(context.Context, string) (string, error) {
-				if open.Load() {
-					sent.Add(1)
-					return "charged", nil
-				}
-				select {
-				case tried <- struct{}{}:
-				default:
-				}
-				return "", operation.NotSent(errors.New("the breaker is open"))
+	s := newShop(t)
+	var open atomic.Bool
+	var sent atomic.Int32
+	tried := make(chan struct{}, 1)
+	policy := operation.Keyed(time.Hour).WithBackoff(20*time.Millisecond, 20*time.Millisecond)
+	d := operation.Define("charge", func(op *operation.Op, _ string) (idem.Response, error) {
+		_, err := operation.Call(op, "charge", policy, func(context.Context, string) (string, error) {
+			if open.Load() {
+				sent.Add(1)
+				return "charged", nil
 			}
-			policy := operation.Keyed(time.Hour).WithBackoff(20*time.Millisecond, 20*time.Millisecond)
-			d := operation.Define("charge", func(op *operation.Op, _ string) (idem.Response, error) {
-				if !together {
-					_, err := operation.Call(op, "charge", policy, charge)
-					return created, err
-				}
-				calls := operation.Parallel(op)
-				operation.Go(calls, "charge", policy, charge)
-				operation.Go(calls, "charge again", policy, charge)
-				return created, calls.Wait()
-			})
-			ended := make(chan error, 1)
-			go func() {
-				_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, "")
-				ended <- err
-			}()
-			await(t, "an attempt", tried)
-			must(t, operation.Cancel(t.Context(), s.pool, s.operationID()))
-			open.Store(true)
-			want(t, operation.ErrCanceled)(nil, await(t, "the end", ended))
-			// An attempt may have looked at the record right before Cancel: then it has found the
-			// breaker open, or this is a lost race.
-			if n := sent.Load(); n > 0 {
-				t.Errorf("the call was sent %d times behind Cancel", n)
+			select {
+			case tried <- struct{}{}:
+			default:
 			}
+			return "", operation.NotSent(errors.New("the breaker is open"))
 		})
+		return created, err
+	})
+	ended := make(chan error, 1)
+	go func() {
+		_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, "")
+		ended <- err
+	}()
+	await(t, "an attempt", tried)
+	must(t, operation.Cancel(t.Context(), s.pool, s.operationID()))
+	open.Store(true)
+	want(t, operation.ErrCanceled)(nil, await(t, "the end", ended))
+	// An attempt may have looked at the record right before Cancel: then it has found the breaker
+	// open, or this is a lost race.
+	if n := sent.Load(); n > 0 {
+		t.Errorf("the call was sent %d times behind Cancel", n)
 	}
 }
 

@@ -211,33 +211,44 @@ func TestCall_AnswerIsRecordedHoweverTheRunEnds(t *testing.T) {
 	}
 }
 
-// The Tx gets the error of a deferred constraint, and the function can take another branch.
+// The Tx gets the error of a deferred constraint or trigger, and the function can take another
+// branch. The SQLSTATE of the trigger would otherwise count as a lost acknowledgement.
 func TestTx_ErrorOfADeferredConstraint(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
-	s.exec(`create table once (id int unique deferrable initially deferred)`)
-	insert := func(values string) func(pgx.Tx) (int, error) {
-		return func(tx pgx.Tx) (int, error) {
-			_, err := tx.Exec(context.Background(), `insert into once values `+values)
-			return 0, err
-		}
-	}
-	calls := 0
-	d := operation.Define("deferred", func(op *operation.Op, _ int) (idem.Response, error) {
-		if _, err := operation.Call(op, "charge", operation.Once, func(context.Context, string) (string, error) { calls++; return "", nil }); err != nil {
-			return idem.Response{}, err
-		}
-		if _, err := operation.Tx(op, "twice", insert("(1), (1)")); err != nil {
-			if _, err := operation.Tx(op, "another way", insert("(2)")); err != nil {
-				return idem.Response{}, err
+	for name, table := range map[string]string{
+		"constraint": `create table once (id int unique deferrable initially deferred)`,
+		"trigger": `create table once (id int);
+			create function refuse() returns trigger language plpgsql as $$ begin raise 'no' using errcode = 'XX000'; end $$;
+			create constraint trigger refuse after insert on once deferrable initially deferred for each row when (new.id = 1) execute function refuse()`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			s.exec(table, pgx.QueryExecModeSimpleProtocol)
+			insert := func(values string) func(pgx.Tx) (int, error) {
+				return func(tx pgx.Tx) (int, error) {
+					_, err := tx.Exec(context.Background(), `insert into once values `+values)
+					return 0, err
+				}
 			}
-			return created, nil
-		}
-		return created, nil
-	})
-	want(t, nil)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0))
-	if n := s.count(`select count(*) from once where id = 2`); n != 1 || calls != 1 {
-		t.Errorf("%d rows, %d calls", n, calls)
+			calls := 0
+			d := operation.Define("deferred", func(op *operation.Op, _ int) (idem.Response, error) {
+				if _, err := operation.Call(op, "charge", operation.Once, func(context.Context, string) (string, error) { calls++; return "", nil }); err != nil {
+					return idem.Response{}, err
+				}
+				if _, err := operation.Tx(op, "twice", insert("(1), (1)")); err != nil {
+					if _, err := operation.Tx(op, "another way", insert("(2)")); err != nil {
+						return idem.Response{}, err
+					}
+					return created, nil
+				}
+				return created, nil
+			})
+			want(t, nil)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0))
+			if n := s.count(`select count(*) from once where id = 2`); n != 1 || calls != 1 {
+				t.Errorf("%d rows, %d calls", n, calls)
+			}
+		})
 	}
 }
 

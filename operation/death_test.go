@@ -96,61 +96,36 @@ func TestDeaths_ParkOnlyTheKiller(t *testing.T) {
 	s.wantCount(innocents, `select count(*) from bank`)
 }
 
-// Callers that leave, errors and panics do not count as deaths.
+// Callers that leave, errors of the function and a missing Sealer do not count as deaths.
 func TestDeaths_OthersDoNotCount(t *testing.T) {
 	t.Parallel()
-	const times = 3
-	sealed := sealerOf(7)
-	for name, test := range map[string]struct {
-		do   func(d *operation.Definition[string], s *shop, ctx context.Context, id string) error
-		want error
-	}{
-		"its callers leave": {func(d *operation.Definition[string], s *shop, ctx context.Context, _ string) error {
-			_, err := d.Do(ctx, s.pool, scope, "k", hashA, "", sealed)
-			return err
-		}, context.Canceled},
-		"its function fails": {func(d *operation.Definition[string], s *shop, _ context.Context, id string) error {
-			return d.Resume(context.Background(), s.pool, id, sealed)
-		}, errTimeout},
-		"no process has its key": {func(d *operation.Definition[string], s *shop, _ context.Context, id string) error {
-			return d.Resume(context.Background(), s.pool, id)
-		}, idem.ErrUnreadable},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newShop(t)
-			fails := true
-			leave := func() {}
-			d := operation.Define("tried", func(op *operation.Op, _ string) (idem.Response, error) {
-				if fails {
-					leave()
-					return idem.Response{}, first(op.Checkpoint(), errTimeout)
-				}
-				return created, nil
-			}, operation.WithMaxDeaths(2))
-			tx, err := s.pool.Begin(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			id, err := d.Start(t.Context(), tx, scope, "k", hashA, "", sealed)
-			must(t, errors.Join(err, tx.Commit(t.Context())))
-			for range times {
-				ctx, cancel := context.WithCancel(t.Context())
-				if test.want == context.Canceled {
-					leave = cancel
-				}
-				if err := test.do(d, s, ctx, id); !errors.Is(err, test.want) {
-					t.Fatalf("got %v, want %v", err, test.want)
-				}
-				cancel()
-				s.exec(`update idem.operations set wake_at = clock_timestamp()`)
-			}
-			fails = false
-			if err := d.Resume(t.Context(), s.pool, id, sealed); err != nil {
-				t.Errorf("%v, after %d times", err, times)
-			}
-		})
+	s, sealed := newShop(t), sealerOf(7)
+	fails, leave := true, func() {}
+	d := operation.Define("tried", func(op *operation.Op, _ string) (idem.Response, error) {
+		if fails {
+			leave()
+			return idem.Response{}, first(op.Checkpoint(), errTimeout)
+		}
+		return created, nil
+	}, operation.WithMaxDeaths(2))
+	tx, err := s.pool.Begin(t.Context())
+	must(t, err)
+	id, err := d.Start(t.Context(), tx, scope, "k", hashA, "", sealed)
+	must(t, errors.Join(err, tx.Commit(t.Context())))
+	due := func() { s.exec(`update idem.operations set wake_at = clock_timestamp()`) }
+	for range 3 {
+		ctx, cancel := context.WithCancel(t.Context())
+		leave = cancel
+		want(t, context.Canceled)(d.Do(ctx, s.pool, scope, "k", hashA, "", sealed))
+		leave = func() {}
+		due()
+		want(t, errTimeout)(nil, d.Resume(t.Context(), s.pool, id, sealed))
+		due()
+		want(t, idem.ErrUnreadable)(nil, d.Resume(t.Context(), s.pool, id))
+		due()
 	}
+	fails = false
+	must(t, d.Resume(t.Context(), s.pool, id, sealed))
 }
 
 func TestWithMaxDeaths_Parks(t *testing.T) {

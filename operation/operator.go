@@ -271,16 +271,15 @@ func PreviewCancel(ctx context.Context, pool *pgxpool.Pool, id string, opts ...C
 			continue
 		}
 		p.InDoubt = append(p.InDoubt, s.Name)
-		policy, begun := storedPolicy(s.Policy), s.RecordedAt
+		window, begun := storedWindow(s.Policy), s.RecordedAt
 		if !s.DueAt.IsZero() {
 			begun = s.DueAt
 		}
-		v := decideDoubt(&j, request{policy: policy.stored(), undos: s.Undos}, &db.Step{Name: s.Name})
 		switch {
-		case v.do == park, policy.window > 0 && show.LoadedAt.Sub(begun) > policy.window:
+		case decideDoubt(&j, request{policy: cmp.Or(s.Policy, db.PolicyOnce), undos: s.Undos}, s).do == park, window > 0 && show.LoadedAt.Sub(begun) > window:
 			p.Parks = ReasonCallInDoubt
 			continue
-		case policy.find != nil:
+		case s.Policy == db.PolicyAsked:
 			p.Asks = true
 		default:
 			p.Repeats = true

@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/lab/pgproxy"
 	"github.com/idem-go/idem/lab/pgtest"
 	"github.com/idem-go/idem/operation"
 )
@@ -82,9 +83,10 @@ func TestGuard_NoticesADeadProcess(t *testing.T) {
 	t.Parallel()
 	s := newBankShop(t)
 	d := pointed(s.pool, func(string) {})
-	s.workRarely(t, d)
-	eventually(t, "a guard", func() bool { return s.count(guards) == 1 })
+	proxy := pgtest.Proxy(t, s.dsn)
+	s.through(proxy).workRarely(t, d)
 	v := newVictim(t, s, "charged", "book")
+	await(t, "the guard to watch its lock", proxy.Next(pgproxy.Answered, pgproxy.Contains("SeeGone")))
 	v.kill()
 	killed := time.Now()
 	eventually(t, "the operation to end", s.completed(1))
