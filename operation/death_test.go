@@ -23,7 +23,7 @@ import (
 // companyOf makes the test binary a process with a Worker. One of its operations kills the process.
 const companyOf = "IDEM_TEST_COMPANY_OF"
 
-const companyDeaths = 5
+const companyDeaths = 4
 
 // company returns the definitions of that process: one that kills it, and one whose operations take
 // longer than that.

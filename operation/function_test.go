@@ -94,36 +94,6 @@ func TestDo_RetriesFromTheRecord(t *testing.T) {
 	}
 }
 
-func TestDo_PanicReleasesTheOperation(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	angry := true
-	d := define(func(op *operation.Op) error {
-		if err := outsideStep(op, "call"); err != nil {
-			return err
-		}
-		_, err := operation.Tx(op, "do", func(tx pgx.Tx) (string, error) {
-			if angry {
-				panic("out of cheese")
-			}
-			return write("do")(tx)
-		})
-		return err
-	})
-	func() {
-		defer func() {
-			if p := recover(); p != "out of cheese" {
-				t.Errorf("it panicked with %v", p)
-			}
-		}()
-		_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
-		t.Errorf("it returned %v", err)
-	}()
-	angry = false
-	want(t, nil)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(limit)))
-	s.wantDid("do")
-}
-
 func TestWorker_OutlivesAPanic(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

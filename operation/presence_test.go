@@ -153,26 +153,6 @@ func TestFence_ZombieCommitsNothing(t *testing.T) {
 	s.wantBlocked()
 }
 
-func TestDo_CallerThatLeavesReleases(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	b := newBlocked(s, operation.Keyed(time.Hour))
-	ctx, leave := context.WithCancel(t.Context())
-	answers := b.call(ctx, s)
-	running := await(t, "the call", b.begun)
-	leave()
-	await(t, "the end of the call's context", running.Done())
-	b.release <- errors.New("canceled")
-	a := await(t, "the caller", answers)
-	if !errors.Is(a.err, context.Canceled) || !errors.Is(a.err, idem.ErrInProgress) {
-		t.Errorf("the caller got %v", a.err)
-	}
-	s.wantCount(1, `select count(*) from idem.operations where owner is null and wake_at <= clock_timestamp() and state = 'running'`)
-	b.release <- nil
-	want(t, nil)(b.Do(t.Context(), s.pool, scope, "k", hashA, 0))
-	s.wantBlocked()
-}
-
 // The outcome of a call is recorded although its caller has left, and the call is not made again.
 func TestCall_OutcomeIsKeptWhenTheCallerLeaves(t *testing.T) {
 	t.Parallel()

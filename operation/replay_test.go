@@ -274,24 +274,3 @@ func TestHistory_NeedsTheSealer(t *testing.T) {
 	}
 	must(t, operation.Replay(t.Context(), s.history(t, sealerOf(7)), d))
 }
-
-func TestReplay_RefusesOtherDocuments(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	d := decision("approve")
-	id := s.waits(t, d, "k")
-	for name, err := range map[string]error{
-		"no JSON":       operation.Replay(t.Context(), []byte("x"), d),
-		"other JSON":    operation.Replay(t.Context(), []byte(`{"name":"decision"}`), d),
-		"another name":  operation.Replay(t.Context(), s.history(t), s.checkout()),
-		"no definition": operation.Replay(t.Context(), s.history(t)),
-	} {
-		if err == nil || errors.Is(err, operation.ErrParked) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	want(t, operation.ErrUnknownOperation)(operation.History(t.Context(), s.pool, "00000000-0000-0000-0000-000000000001"))
-	if _, err := operation.History(t.Context(), nil, id); err == nil {
-		t.Error("a nil pool is taken")
-	}
-}

@@ -287,23 +287,6 @@ func TestShow_HasScopeAndSteps(t *testing.T) {
 	}
 }
 
-func TestCallKey_IsTheKeyOfTheCall(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	asked := ""
-	d := operation.Define("asked", func(op *operation.Op, _ int) (idem.Response, error) {
-		_, err := operation.Call(op, "call", operation.Once, func(_ context.Context, key string) (int, error) {
-			asked = key
-			return 0, errTimeout
-		})
-		return idem.Response{}, err
-	})
-	want(t, operation.ErrParked)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0))
-	if key := operation.CallKey(s.operationID(), "call", "call"); key != asked {
-		t.Errorf("CallKey is %q, and the call was made with %q", key, asked)
-	}
-}
-
 // acts returns the audit, one act a line.
 func (s *shop) acts() string {
 	s.t.Helper()

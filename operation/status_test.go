@@ -139,29 +139,6 @@ func TestRetryAllCancelAll_ActOnceOnEach(t *testing.T) {
 	}
 }
 
-func TestWait_ReturnsTheAnswer(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	id, err := s.start(s.checkout(), "k", hashA, true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	type answer struct {
-		res idem.Result
-		err error
-	}
-	answers := make(chan answer, 1)
-	go func() {
-		res, err := operation.Wait(t.Context(), s.pool, id)
-		answers <- answer{res, err}
-	}()
-	s.work(t, s.checkout())
-	a := await(t, "the answer", answers)
-	if a.err != nil || a.res.Status != 201 || a.res.ExecutionID != id || !strings.HasPrefix(string(a.res.Body), "book: charged") {
-		t.Errorf("%+v, %v", a.res, a.err)
-	}
-}
-
 func TestWait_SaysWhyThereIsNoAnswer(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

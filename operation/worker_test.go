@@ -343,7 +343,7 @@ func TestStart_IsPartOfTheTransaction(t *testing.T) {
 
 func TestWorker_ManyDueAtOnceAreDoneOnce(t *testing.T) {
 	t.Parallel()
-	const many = 200
+	const many = 80
 	s := newShop(t, maxConns(8))
 	d := operation.Define("many", func(op *operation.Op, n int) (idem.Response, error) {
 		if _, err := operation.Tx(op, "do", write(fmt.Sprint(n))); err != nil {
