@@ -257,15 +257,18 @@ func TestCancel_WithoutCode(t *testing.T) {
 	}
 }
 
-// Eight failing runs after Cancel park the operation, and WithoutCode ends it. Failing runs before
-// Cancel do not count.
+// Eight runs that fail or panic after Cancel park the operation, and WithoutCode ends it. Failing
+// runs before Cancel do not count.
 func TestCancel_FunctionThatFails(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	broken := errors.New("the template is broken")
-	fails := false
+	fails, panics := false, false
 	d := operation.Define("fails", func(op *operation.Op, _ string) (idem.Response, error) {
-		if fails {
+		switch {
+		case panics:
+			panic("the template is broken")
+		case fails:
 			return idem.Response{}, broken
 		}
 		return created, first((book{s}).call(op, "charge", "refund"), operation.Sleep(op, "nap", time.Hour))
@@ -273,9 +276,14 @@ func TestCancel_FunctionThatFails(t *testing.T) {
 	want(t, idem.ErrInProgress)(d.Do(t.Context(), s.pool, scope, "k", hashA, "", idem.WithWait(0)))
 	id := s.operationID()
 	fails = true
-	again := func() error {
+	again := func() (err error) {
+		defer func() {
+			if recover() != nil {
+				err = broken
+			}
+		}()
 		s.elapse()
-		_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, "", idem.WithWait(limit))
+		_, err = d.Do(t.Context(), s.pool, scope, "k", hashA, "", idem.WithWait(limit))
 		return err
 	}
 	for range 9 {
@@ -283,6 +291,7 @@ func TestCancel_FunctionThatFails(t *testing.T) {
 	}
 	must(t, operation.Cancel(t.Context(), s.pool, id))
 	for n := range 7 {
+		panics = n%2 == 1
 		if err := again(); !errors.Is(err, broken) {
 			t.Fatalf("run %d behind Cancel: %v", n+1, err)
 		}

@@ -272,6 +272,7 @@ func TestParallel_LongBackoffFreesTheCaller(t *testing.T) {
 	if got := s.outcomes(); got != "down begun, slow done" || !s.isFree("down") {
 		t.Errorf("%s, %s", got, s.text(`select step from idem.operations`))
 	}
+	s.wantCount(1, `select count(*) from idem.operations where wake_at < clock_timestamp() + interval '101 hours'`)
 	s.exec(`update idem.operations set wake_at = clock_timestamp()`)
 	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); err != nil || down.times() != 2 || slow.times() != 1 {
 		t.Errorf("%v after %d and %d calls", err, down.times(), slow.times())
