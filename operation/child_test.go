@@ -233,10 +233,10 @@ func TestChild_Parked(t *testing.T) {
 	}
 }
 
-// Canceling a parent cancels the child that it awaits. The child is undone before the parent.
+// Canceling a parent cancels the child that it awaits. The child is undone before the parent, even
+// if the code of the parent no longer asks for the child.
 func TestCancel_ChildInProgress(t *testing.T) {
 	t.Parallel()
-	s := newBankShop(t)
 	child := operation.Define("slow", func(op *operation.Op, _ string) (idem.Response, error) {
 		return created, steps(
 			func() error { _, err := operation.Tx(op, "pack", write("pack"), undoBy[string]("unpack")); return err },
@@ -244,16 +244,30 @@ func TestCancel_ChildInProgress(t *testing.T) {
 		)
 	})
 	parent := ordering(child, unseen)
-	id, childID := s.awaits(t, parent, "")
-	s.resume(t, child, childID, idem.ErrInProgress)
-	must(t, operation.Cancel(t.Context(), s.pool, id))
-	s.resume(t, parent, id, idem.ErrInProgress)
-	if got := fmt.Sprint(s.did()); got != "[reserve pack]" || !s.state(t, childID).Canceled {
-		t.Errorf("%s is committed, and the child is %+v", got, s.state(t, childID))
+	for name, test := range map[string]struct {
+		resumes *operation.Definition[string]
+		opts    []operation.CancelOption
+		did     string
+	}{
+		"with its code": {parent, nil, "reserve pack unpack release"},
+		"without code": {operation.Define("ordering", func(*operation.Op, string) (idem.Response, error) { return created, nil }),
+			[]operation.CancelOption{operation.WithoutCode()}, "reserve pack unpack"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newBankShop(t)
+			id, childID := s.awaits(t, parent, "")
+			s.resume(t, child, childID, idem.ErrInProgress)
+			must(t, operation.Cancel(t.Context(), s.pool, id, test.opts...))
+			s.resume(t, test.resumes, id, idem.ErrInProgress)
+			if got := fmt.Sprint(s.did()); got != "[reserve pack]" || !s.state(t, childID).Canceled {
+				t.Errorf("%s is committed, and the child is %+v", got, s.state(t, childID))
+			}
+			s.resume(t, child, childID, operation.ErrCanceled)
+			s.resume(t, test.resumes, id, operation.ErrCanceled)
+			s.wantDid(test.did)
+		})
 	}
-	s.resume(t, child, childID, operation.ErrCanceled)
-	s.resume(t, parent, id, operation.ErrCanceled)
-	s.wantDid("reserve pack unpack release")
 }
 
 // WithoutCalling of the parent also applies to its child, whose call is not repeated.

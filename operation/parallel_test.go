@@ -174,6 +174,8 @@ func TestParallel_ParksWhenTheOthersHaveEnded(t *testing.T) {
 			if status, err := operation.Show(t.Context(), s.pool, parked.OperationID); err != nil || status.Step != "room" || status.Kind != "call" || !status.Steps[2].DueAt.IsZero() {
 				t.Errorf("%+v, %v", status, err)
 			}
+			must(t, operation.Retry(t.Context(), s.pool, parked.OperationID))
+			want(t, operation.ErrParked)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0))
 			must(t, operation.Resolve(t.Context(), s.pool, parked.OperationID, finding))
 			res, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
 			if p.air.times() != 4 || p.room.times() != 1 {

@@ -331,11 +331,13 @@ func TestTxEnded_Parks(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		guilty func(pgx.Tx) error
+		next   stepOf
 		undone bool // the guilty one is an undo
 	}{
-		"a commit, and an error": {ends("commit", errDeclined), false},
-		"another transaction":    {ends("commit; begin", nil), false},
-		"an undo that commits":   {ends("commit", nil), true},
+		"a commit, and an error":                {ends("commit", errDeclined), outsideStep, false},
+		"another transaction, with a Call next": {ends("commit; begin", nil), outsideStep, false},
+		"another transaction, with a Tx next":   {ends("commit; begin", nil), localStep, false},
+		"an undo that commits":                  {ends("commit", nil), nil, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -348,7 +350,7 @@ func TestTxEnded_Parks(t *testing.T) {
 					}
 					return idem.Response{}, errors.Join(err, idem.Reject(declined))
 				}
-				err := first(outsideStep(op, "call"), localStep(op, "book"), operation.Exec(op, "bad", test.guilty), outsideStep(op, "next"))
+				err := first(outsideStep(op, "call"), localStep(op, "book"), operation.Exec(op, "bad", test.guilty), test.next(op, "next"))
 				_ = err // whatever the function makes of it
 				return created, nil
 			})

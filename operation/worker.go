@@ -220,8 +220,9 @@ func (r *workerRun) look(ctx context.Context) (full bool) {
 // is dead, no process works on the claimed operations until then.
 const lookLimit = 15 * time.Second
 
-// load reads the steps of a claimed operation, unless it was only started and has none.
-func (r *workerRun) load(c *claimed) error {
+// load reads the steps of a claimed operation, unless it was only started and has none. If it fails
+// for good, it releases the operation.
+func (r *workerRun) load(w *work, c *claimed) error {
 	if c.Kind == db.Started {
 		return nil
 	}
@@ -229,7 +230,20 @@ func (r *workerRun) load(c *claimed) error {
 	defer cancel()
 	steps := db.LoadSteps{OperationID: c.OperationID}
 	err := r.engine.Requery(ctx, &steps)
-	c.rows = steps.Rows
+	for pause := txn.RetryPause; txn.Transient(err) && txn.Sleep(ctx, pause.Next()) == nil; {
+		err = r.engine.Requery(ctx, &steps)
+	}
+	if err == nil {
+		c.rows = steps.Rows
+		return nil
+	}
+	ctx, cancel = context.WithTimeout(context.Background(), releaseLimit)
+	defer cancel()
+	if r.engine.Query(ctx, &db.ReleaseOperation{OperationID: c.OperationID, Epoch: c.Epoch, Tries: c.Tries}) != nil {
+		w.leaveUnreleased(bridge.Ending{})
+		return err
+	}
+	w.leave(bridge.Ending{})
 	return err
 }
 
@@ -324,9 +338,8 @@ func (r *workerRun) work(i *presence.Instance, t *claimed, held *turn) {
 	if held != nil {
 		w.holdTurn(held)
 	}
-	if err := r.load(t); err != nil {
+	if err := r.load(w, t); err != nil {
 		r.warn(r.working, "operation: the worker cannot read an operation that it has claimed, and releases it", err)
-		w.leaveUnreleased(bridge.Ending{})
 		return
 	}
 	end := w.runWith(r.working, r.pool, r.config.Options, t)
