@@ -120,9 +120,9 @@ func WithDeadline(d time.Duration) Option {
 //	operation.WithErrors(ErrInsufficientFunds, &DeclinedError{})
 //
 // The function sees the stored form of an error, in its first run as in every later one: its text,
-// and the types, texts and exported fields of the error and of those that it wraps. Of an error that
-// is not named, its own Is and As, interfaces, == and unexported fields are lost. Every definition
-// knows the errors of this module and common errors of pgx, net, io and context.
+// and the types, texts and exported fields of the error and of those that it wraps. An error that
+// is not named loses its own Is and As, its interfaces, == and its unexported fields. Every
+// definition knows the errors of this module and common errors of pgx, net, io and context.
 //
 // A named type must come back from JSON with the same text; otherwise it counts as not named. Keep
 // an error named, and the text of a sentinel error unchanged, as long as operations in progress

@@ -95,8 +95,8 @@ func Await[T any](op *Op, name string, timeout time.Duration) (T, error) {
 const maxSignalRuns = 10
 
 // await returns the value of a signal. If there is none yet, it suspends the operation until the
-// timeout; sending the signal makes the operation due, also if it is sent before the suspension. The
-// remaining time is computed before the signal is read, so that a signal sent in between is not
+// timeout. Sending the signal makes the operation due, also if it is sent before the suspension.
+// The remaining time is computed before the signal is read, so that a signal sent in between is not
 // lost.
 func (op *Op) await(s *step, timeout time.Duration) ([]byte, error) {
 	if s.do == replay {
