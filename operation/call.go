@@ -91,19 +91,20 @@ func encodeResult[T any](codec Codec, value T, err error) ([]byte, error) {
 // outsideCall is the call of a Call step, of a parallel call or of an UndoCall, with the state of
 // its attempts.
 type outsideCall struct {
-	step          *step
-	policy        Policy
-	label         string // names the call in the reason of a parked operation
-	stepName      string // the step that is the call, or that it undoes
-	key           string
-	call          func(ctx context.Context, key string) ([]byte, error)
-	encode        func(found any) ([]byte, error) // encodes what the find of Asked has returned
-	pauseTogether func(d time.Duration) error     // takes a long pause of a parallel call; nil for other calls
+	step     *step
+	policy   Policy
+	label    string // names the call in the reason of a parked operation
+	stepName string // the step that is the call, or that it undoes
+	key      string
+	call     func(ctx context.Context, key string) ([]byte, error)
+	encode   func(found any) ([]byte, error) // encodes what the find of Asked has returned
+	parallel bool                            // it is one of Calls
 
 	tries        int       // attempts so far, in all processes
 	doubt        bool      // an attempt may have been sent, and has no answer
 	last         error     // of the last attempt
 	lastStoredAt time.Time // when storeFailure last stored an error
+	dueAt        time.Time // of a parallel call: the end of a long pause
 }
 
 // failureOf returns the last error of a call for the record, or nil if there is none.
@@ -259,7 +260,7 @@ func (op *Op) settleDoubt(o *outsideCall) (value []byte, settled bool, err error
 		return value, true, err
 	}
 	if j := &op.work.journal; j.canceled && o.step.kind == db.CallStep { // it has not happened, so it is not made
-		if o.pauseTogether == nil {
+		if !o.parallel {
 			delete(j.steps, o.step.seq)
 		}
 		return nil, true, op.halt(stopUnwound, nil)
@@ -365,7 +366,8 @@ func (op *Op) recordOutcome(s *step, value []byte, err error) ([]byte, error) {
 // pauseCall takes the pause between two attempts. A short pause is spent in memory. A long pause
 // frees the caller or the worker: the operation is released, and due after the pause. A suspect is
 // released after any pause: it has survived an attempt, and the commit that records this resets its
-// deaths.
+// deaths. A long pause of a parallel call ends its attempts in this run, and the operation is
+// released when the other calls have ended, too.
 func (op *Op) pauseCall(o *outsideCall) error {
 	d := o.policy.backoff(o.tries)
 	op.work.warn(op.ctx, o)
@@ -376,9 +378,10 @@ func (op *Op) pauseCall(o *outsideCall) error {
 		}
 		return nil
 	}
-	if o.pauseTogether != nil {
+	if o.parallel {
 		op.storeFailure(o, d)
-		return o.pauseTogether(d)
+		o.dueAt = time.Now().Add(d)
+		return op.halt(stopSuspended, nil)
 	}
 	return op.suspend(commit{at: o.positionBetween(d), failure: op.failureOf(o)})
 }
@@ -394,7 +397,7 @@ func (op *Op) storeFailure(o *outsideCall, pause time.Duration) {
 	o.lastStoredAt = time.Now()
 	w := op.work
 	note := db.NoteFailure{OperationID: w.operation, Epoch: w.epoch, Pause: pause, Error: *op.failureOf(o)}
-	if o.pauseTogether == nil { // the row of a parallel call has its number of attempts
+	if !o.parallel { // the row of a parallel call has its number of attempts
 		note.Tries = o.tries
 	}
 	_ = w.execution.Engine().Query(op.ctx, &note)

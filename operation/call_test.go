@@ -8,11 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/idem-go/idem"
-	"github.com/idem-go/idem/lab/pgproxy"
-	"github.com/idem-go/idem/lab/pgtest"
 	"github.com/idem-go/idem/operation"
 )
 
@@ -47,6 +43,7 @@ func askedOf(done bool, err error) operation.Policy {
 // An attempt that was not sent does not settle earlier attempts. An answer settles them.
 func TestCall_OutcomeOfAttempts(t *testing.T) {
 	t.Parallel()
+	s := newShop(t)
 	keyed, once := operation.Keyed(time.Hour), operation.Once
 	for name, test := range map[string]struct {
 		policy  operation.Policy
@@ -69,12 +66,16 @@ func TestCall_OutcomeOfAttempts(t *testing.T) {
 		"asked, unheard, and it has happened":       {askedOf(true, nil), []error{unheard, never}, 1, "found"},
 		"asked, unheard, and it was refused":        {askedOf(false, refused), []error{unheard}, 1, errDeclined.Error()},
 		"asked, unheard, and the question not sent": {askedOf(false, never).WithMaxAttempts(3), []error{unheard}, 1, "parked"},
+		"asked, no answer, and it is made again":    {askedOf(false, nil), []error{errTimeout}, 2, "done"},
+		"asked after the last attempt: it has not":  {askedOf(false, nil).WithMaxAttempts(1), []error{unheard}, 1, "and has not happened"},
+		"asked after the last attempt: it has":      {askedOf(true, nil).WithMaxAttempts(1), []error{unheard}, 1, "found"},
+		"unheard, and no further attempt":           {keyed.WithMaxAttempts(1), []error{unheard}, 1, "parked"},
+		"once, an error without a meaning":          {once, []error{errTimeout}, 1, "parked"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newShop(t)
 			c := newCalling(quickly(test.policy), script(test.answers...))
-			res, err := c.Do(t.Context(), s.pool, scope, "k", hashA, 0)
+			res, err := c.Do(t.Context(), s.pool, scope, name, hashA, 0)
 			switch {
 			case test.want == "done" || test.want == "found":
 				if err != nil || string(res.Body) != test.want {
@@ -92,24 +93,6 @@ func TestCall_OutcomeOfAttempts(t *testing.T) {
 			}
 		})
 	}
-}
-
-// A killed process may have sent its last attempt, so the call is in doubt.
-func TestCall_UnsentAttemptAfterAKill(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	b := newBlocked(s, operation.Keyed(time.Hour))
-	answers := b.call(t.Context(), s, idem.WithWait(limit))
-	await(t, "the call", b.begun)
-	s.exec(`update idem.operations set epoch = epoch + 1, owner = null`) // as if it were dead
-	next := newBlocked(s, operation.Keyed(time.Hour))
-	next.release <- never
-	next.release <- nil
-	if a := await(t, "the next caller", next.call(t.Context(), shopOn(t, s.dsn))); a.err != nil || next.calls.Load() != 2 {
-		t.Errorf("%v after %d attempts", a.err, next.calls.Load())
-	}
-	b.release <- nil
-	await(t, "the first caller", answers)
 }
 
 // A Once call is not in doubt if no attempt was sent.
@@ -151,13 +134,13 @@ func TestPolicy_WithMaxAttemptsCountsAcrossCallers(t *testing.T) {
 // An attempt whose context has ended has no answer, even if the program wraps its error in a Final.
 func TestPolicy_WithAttemptTimeoutLeavesDoubt(t *testing.T) {
 	t.Parallel()
+	s := newShop(t)
 	for name, wrap := range map[string]func(error) error{
 		"as it is": func(err error) error { return err }, "final": operation.Final,
 	} {
 		for policy, parks := range map[*operation.Policy]bool{new(operation.Keyed(time.Hour)): false, new(operation.Once): true} {
 			t.Run(fmt.Sprint(name, ", parks: ", parks), func(t *testing.T) {
 				t.Parallel()
-				s := newShop(t)
 				calls := 0
 				d := define(func(op *operation.Op) error {
 					_, err := operation.Call(op, "call", policy.WithAttemptTimeout(time.Millisecond), func(ctx context.Context, _ string) (int, error) {
@@ -169,7 +152,7 @@ func TestPolicy_WithAttemptTimeoutLeavesDoubt(t *testing.T) {
 					})
 					return err
 				})
-				_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
+				_, err := d.Do(t.Context(), s.pool, scope, t.Name(), hashA, 0)
 				if !parks && (err != nil || calls != 2) || parks && (!errors.Is(err, operation.ErrParked) || calls != 1) {
 					t.Errorf("%v after %d attempts", err, calls)
 				}
@@ -263,30 +246,6 @@ func failFirst(n int, err error) func(int, string) (string, error) {
 
 var errTimeout = errors.New("the gateway did not answer")
 
-func TestCall_FinalErrorIsReplayed(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	var seen []string
-	d := operation.Define("two banks", func(op *operation.Op, _ int) (idem.Response, error) {
-		_, err := operation.Call(op, "first", operation.Keyed(time.Hour), func(context.Context, string) (int, error) {
-			return 0, operation.Final(fmt.Errorf("%w: %w", errDeclined, &refusal{Code: 51}))
-		})
-		var r *refusal
-		seen = append(seen, fmt.Sprint(err, errors.Is(err, errDeclined), errors.Is(err, errTimeout), errors.As(err, &r) && r.Code == 51, operation.IsFinal(err)))
-		if _, err := operation.Call(op, "second", operation.Keyed(time.Hour), s.bank.charge); err != nil {
-			return idem.Response{}, err
-		}
-		return created, operation.Sleep(op, "pause", 20*time.Hour)
-	})
-	want(t, idem.ErrInProgress)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(0)))
-	s.elapse()
-	want(t, nil)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0))
-	want := "the card is declined: refused with 51 true false true true"
-	if diff := cmp.Diff([]string{want, want}, seen); diff != "" {
-		t.Errorf("(-want +seen):\n%s", diff)
-	}
-}
-
 type refusal struct{ Code int }
 
 func (r *refusal) Error() string { return fmt.Sprint("refused with ", r.Code) }
@@ -300,21 +259,6 @@ func parks(t *testing.T, s *shop, c *calling, reason operation.Reason) {
 		if !errors.As(err, &parked) || parked.Reason != reason || parked.Step != "call" {
 			t.Fatalf("%v, want %s", err, reason)
 		}
-	}
-}
-
-func TestCall_OnceIsNotRepeated(t *testing.T) {
-	t.Parallel()
-	for name, err := range map[string]error{"unknown": operation.Unknown(errTimeout), "any error": errTimeout} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newShop(t)
-			c := newCalling(operation.Once, failFirst(1, err))
-			parks(t, s, c, operation.ReasonCallInDoubt)
-			if len(c.keys) != 1 {
-				t.Errorf("%d calls", len(c.keys))
-			}
-		})
 	}
 }
 
@@ -349,39 +293,6 @@ func TestCall_KeyedParksAfterItsWindow(t *testing.T) {
 	}
 }
 
-func TestCall_AskedRepeatsWhatHasNotHappened(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct {
-		name  string
-		find  func(int) (string, bool, error)
-		calls int
-		want  string
-	}{
-		{"it has happened", func(int) (string, bool, error) { return "found", true, nil }, 1, "found"},
-		{"it has not", func(int) (string, bool, error) { return "", false, nil }, 2, "done"},
-		{"it is unknown for a while", func(n int) (string, bool, error) {
-			if n < 3 {
-				return "", false, operation.Unknown(operation.Final(errDeclined)) // which is no refusal
-			}
-			return "found", true, nil
-		}, 1, "found"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			s := newShop(t)
-			asked := 0
-			c := newCalling(operation.Asked(func(context.Context, string) (string, bool, error) {
-				asked++
-				return test.find(asked)
-			}), failFirst(1, operation.Unknown(errTimeout)))
-			res, err := c.Do(t.Context(), s.pool, scope, "k", hashA, 0)
-			if err != nil || string(res.Body) != test.want || len(c.keys) != test.calls {
-				t.Errorf("%s after %d calls, %v; want %s after %d", res.Body, len(c.keys), err, test.want, test.calls)
-			}
-		})
-	}
-}
-
 func TestWithDeadline_EndsACall(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -398,82 +309,10 @@ func TestWithDeadline_EndsACall(t *testing.T) {
 	}
 }
 
-func TestCall_LongBackoffFreesTheCaller(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	c := newCalling(operation.Keyed(100*time.Hour).WithBackoff(time.Minute, time.Hour), failFirst(1, errTimeout))
-	if _, err := c.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) || !s.isFree("call") {
-		t.Errorf("the caller got %v", err)
-	}
-}
-
-// TestCall_ExhaustedGoesToTheFunctionIfNotHappened: the function gets the last error only if the
-// other side reports that the call has not happened. Otherwise the operation parks.
-func TestCall_ExhaustedGoesToTheFunctionIfNotHappened(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct {
-		name   string
-		policy operation.Policy
-		want   string // the response, or "parked"
-	}{
-		{"it has not happened", operation.Asked(func(context.Context, string) (string, bool, error) { return "", false, nil }), ""},
-		{"it has", operation.Asked(func(context.Context, string) (string, bool, error) { return "found", true, nil }), "found"},
-		{"the other side cannot say", operation.Asked(func(context.Context, string) (string, bool, error) { return "", false, errTimeout }), "parked"},
-		{"no side can be asked", operation.Keyed(time.Hour), "parked"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			s := newShop(t)
-			d := s.trip(func(op *operation.Op) (idem.Response, error) {
-				value, err := operation.Call(op, "seat", test.policy.WithMaxAttempts(1), func(context.Context, string) (string, error) { return "", errTimeout })
-				return idem.Response{Status: 200, Body: []byte(value)}, err
-			})
-			res, err := d.Do(t.Context(), s.pool, scope, "k", hashA, "")
-			switch {
-			case test.want == "":
-				if !errors.Is(err, errTimeout) || !operation.IsFinal(err) {
-					t.Errorf("got %v", err)
-				}
-				s.wantDid("flight", "hotel", "cancel hotel", "refund", "cancel flight")
-			case errors.Is(err, operation.ErrParked):
-				if parked := (*operation.ParkedError)(nil); test.want != "parked" || !errors.As(err, &parked) || parked.Reason != operation.ReasonAttemptsExhausted {
-					t.Errorf("got %v, want %q", err, test.want)
-				}
-			case err != nil || string(res.Body) != test.want:
-				t.Errorf("got %q, %v, want %q", res.Body, err, test.want)
-			}
-		})
-	}
-}
-
-// The connection is cut after a Once call has returned, while its caller leaves. The call must not
-// be in doubt.
-func TestDo_RecordsTheCallBeforeItReleases(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	proxy := pgtest.Proxy(t, s.dsn)
-	ctx, leave := context.WithCancel(t.Context())
-	defer leave()
-	d := operation.Define("released", func(op *operation.Op, _ int) (idem.Response, error) {
-		_, err := operation.Call(op, "charge", operation.Once, func(ctx context.Context, key string) (string, error) {
-			answer, err := s.bank.charge(ctx, key)
-			proxy.Arm(pgproxy.Before(pgproxy.IsCommit), pgproxy.Reset)
-			leave()
-			return answer, err
-		})
-		return created, err
-	})
-	if _, err := d.Do(ctx, s.through(proxy).pool, scope, "k", hashA, 0); !errors.Is(err, context.Canceled) {
-		t.Errorf("the caller got %v", err)
-	}
-	if got := s.text(`select outcome from idem.steps where name = 'charge'`); got != "done" {
-		t.Errorf("the recorded outcome of the call is %q", got)
-	}
-}
-
 // The first attempt blocks, and the cause of its context is ErrNoBeat.
 func TestHeartbeat_MissedLeavesTheCallInDoubt(t *testing.T) {
 	t.Parallel()
+	s := newShop(t)
 	silent := func(t *testing.T, attempts *int) func(context.Context, string) (string, error) {
 		return func(ctx context.Context, _ string) (string, error) {
 			if *attempts++; *attempts > 1 {
@@ -490,13 +329,12 @@ func TestHeartbeat_MissedLeavesTheCallInDoubt(t *testing.T) {
 	for name, policy := range map[string]operation.Policy{"Keyed": operation.Keyed(time.Hour), "Asked": find, "Once": operation.Once} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newShop(t)
 			attempts := 0
 			d := define(func(op *operation.Op) error {
 				_, err := operation.Call(op, "call", policy.WithHeartbeat(10*time.Millisecond), silent(t, &attempts))
 				return err
 			})
-			_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
+			_, err := d.Do(t.Context(), s.pool, scope, name, hashA, 0)
 			if parks := name == "Once"; parks != errors.Is(err, operation.ErrParked) || !parks && (err != nil || attempts != 2) {
 				t.Errorf("%v after %d attempts", err, attempts)
 			}

@@ -3,9 +3,7 @@ package operation_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"runtime"
-	"strings"
 	"testing"
 	"time"
 
@@ -35,49 +33,6 @@ func named(step stepOf, name string) stepOf {
 }
 
 func longSleep(op *operation.Op, _ string) error { return operation.Sleep(op, "pause", 20*time.Hour) }
-
-func TestChanged_OtherStepsPark(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct {
-		name   string
-		code   []stepOf
-		reason operation.Reason
-		text   []string
-	}{
-		{"another name", []stepOf{named(localStep, "fetch"), named(outsideStep, "charge"), longSleep}, operation.ReasonCodeChanged, []string{`"reserve"`, `"fetch"`}},
-		{"another kind", []stepOf{named(outsideStep, "reserve"), named(outsideStep, "charge"), longSleep}, operation.ReasonCodeChanged, []string{`tx "reserve"`, `call "reserve"`}},
-		{"another order", []stepOf{named(outsideStep, "charge"), named(localStep, "reserve"), longSleep}, operation.ReasonCodeChanged, []string{`"reserve"`, `"charge"`}},
-		{"a step less", []stepOf{named(localStep, "reserve"), named(outsideStep, "charge")}, operation.ReasonCodeChanged, []string{`"pause"`}},
-		{"a value of another type", []stepOf{func(op *operation.Op, _ string) error {
-			_, err := operation.Tx(op, "reserve", func(pgx.Tx) (int, error) { return 1, nil })
-			return err
-		}}, operation.ReasonValueUnreadable, []string{`"reserve"`, "decode into int"}},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			s := newShop(t)
-			asleep(t, s, named(localStep, "reserve"), named(outsideStep, "charge"), longSleep)
-			d := operation.Define("evolving", func(op *operation.Op, _ int) (idem.Response, error) {
-				for _, step := range test.code {
-					if err := step(op, "step"); err != nil {
-						return created, nil // whatever the function makes of it
-					}
-				}
-				return created, nil
-			})
-			_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
-			var parked *operation.ParkedError
-			if !errors.As(err, &parked) || parked.Reason != test.reason {
-				t.Fatal(err)
-			}
-			for _, part := range test.text {
-				if !strings.Contains(parked.ReasonText, part) {
-					t.Errorf("the reason %q lacks %s", parked.ReasonText, part)
-				}
-			}
-		})
-	}
-}
 
 func TestChanged_InputUnreadableParks(t *testing.T) {
 	t.Parallel()
@@ -169,92 +124,6 @@ func TestChanged_RecordedRejectionCounts(t *testing.T) {
 	}
 }
 
-// inDoubt begins an operation and leaves its call "charge" in doubt.
-func inDoubt(t *testing.T, s *shop, policy operation.Policy) (id string) {
-	t.Helper()
-	ctx, leave := context.WithCancel(t.Context())
-	d := operation.Define("evolving", func(op *operation.Op, _ int) (idem.Response, error) {
-		if err := localStep(op, "reserve"); err != nil {
-			return idem.Response{}, err
-		}
-		_, err := operation.Call(op, "charge", policy, func(context.Context, string) (string, error) {
-			leave()
-			return "", errTimeout
-		})
-		return created, err
-	})
-	if _, err := d.Do(ctx, s.pool, scope, "k", hashA, 0); err == nil {
-		t.Fatal("it has ended")
-	}
-	return s.operationID()
-}
-
-// The code changes while a call is in doubt. The call is not made twice or under another key, and
-// the operation does not continue without its outcome.
-func TestCall_InDoubtBehindChangedCode(t *testing.T) {
-	t.Parallel()
-	charge := func(op *operation.Op, s *shop, name string) error {
-		_, err := operation.Call(op, name, operation.Keyed(time.Hour), s.bank.charge)
-		return err
-	}
-	for name, goOn := range map[string]func(op *operation.Op, s *shop) (idem.Response, error){
-		"a Tx put in front": func(op *operation.Op, s *shop) (idem.Response, error) {
-			return created, errors.Join(localStep(op, "check"), charge(op, s, "charge"))
-		},
-		"renamed": func(op *operation.Op, s *shop) (idem.Response, error) { return created, charge(op, s, "pay") },
-		"no longer asked for": func(*operation.Op, *shop) (idem.Response, error) {
-			return created, nil
-		},
-		"no longer asked for, and rejected": func(*operation.Op, *shop) (idem.Response, error) {
-			return idem.Response{}, idem.Reject(declined)
-		},
-		"no longer asked for, and Final": func(*operation.Op, *shop) (idem.Response, error) {
-			return idem.Response{}, operation.Final(errDeclined)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newShop(t)
-			inDoubt(t, s, operation.Keyed(time.Hour))
-			d := operation.Define("evolving", func(op *operation.Op, _ int) (idem.Response, error) {
-				if err := localStep(op, "reserve"); err != nil {
-					return idem.Response{}, err
-				}
-				return goOn(op, s)
-			})
-			_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
-			var parked *operation.ParkedError
-			if !errors.As(err, &parked) || parked.Reason != operation.ReasonCodeChanged || parked.Step != "charge" {
-				t.Errorf("got %v", err)
-			}
-			if n, _ := s.bank.keys(); n != 0 {
-				t.Errorf("%d charges", n)
-			}
-		})
-	}
-}
-
-func TestChanged_FalseBeforeACallInDoubt(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	inDoubt(t, s, operation.Once)
-	calls := 0
-	d := operation.Define("evolving", func(op *operation.Op, _ int) (idem.Response, error) {
-		if err := localStep(op, "reserve"); err != nil {
-			return idem.Response{}, err
-		}
-		if op.Changed("check") {
-			t.Error("Changed is true before a recorded call")
-		}
-		_, err := operation.Call(op, "charge", operation.Once, func(context.Context, string) (string, error) { calls++; return "", nil })
-		return created, err
-	})
-	_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
-	if !errors.Is(err, operation.ErrParked) || calls > 0 {
-		t.Errorf("%v after %d calls", err, calls)
-	}
-}
-
 // The operation is parked at an UndoTx. Resolve does not change the recorded call that it undoes.
 func TestResolve_NoCallInDoubt(t *testing.T) {
 	t.Parallel()
@@ -342,104 +211,44 @@ func TestCall_AnswerIsRecordedHoweverTheRunEnds(t *testing.T) {
 	}
 }
 
-// The Tx gets the error of a deferred constraint, and the function can take another branch.
+// The Tx gets the error of a deferred constraint or trigger, and the function can take another
+// branch. The SQLSTATE of the trigger would otherwise count as a lost acknowledgement.
 func TestTx_ErrorOfADeferredConstraint(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
-	s.exec(`create table once (id int unique deferrable initially deferred)`)
-	insert := func(values string) func(pgx.Tx) (int, error) {
-		return func(tx pgx.Tx) (int, error) {
-			_, err := tx.Exec(context.Background(), `insert into once values `+values)
-			return 0, err
-		}
-	}
-	calls := 0
-	d := operation.Define("deferred", func(op *operation.Op, _ int) (idem.Response, error) {
-		if _, err := operation.Call(op, "charge", operation.Once, func(context.Context, string) (string, error) { calls++; return "", nil }); err != nil {
-			return idem.Response{}, err
-		}
-		if _, err := operation.Tx(op, "twice", insert("(1), (1)")); err != nil {
-			if _, err := operation.Tx(op, "another way", insert("(2)")); err != nil {
-				return idem.Response{}, err
-			}
-			return created, nil
-		}
-		return created, nil
-	})
-	want(t, nil)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0))
-	if n := s.count(`select count(*) from once where id = 2`); n != 1 || calls != 1 {
-		t.Errorf("%d rows, %d calls", n, calls)
-	}
-}
-
-// The error of a deferred trigger belongs to the program, whatever its SQLSTATE. It does not count
-// as a server without a feature or as a lost acknowledgement.
-func TestTx_ErrorOfADeferredTrigger(t *testing.T) {
-	t.Parallel()
-	for state, body := range map[string]string{
-		"42883": `perform no_such_function()`,
-		"XX000": `raise 'no' using errcode = 'XX000'`,
+	for name, table := range map[string]string{
+		"constraint": `create table once (id int unique deferrable initially deferred)`,
+		"trigger": `create table once (id int);
+			create function refuse() returns trigger language plpgsql as $$ begin raise 'no' using errcode = 'XX000'; end $$;
+			create constraint trigger refuse after insert on once deferrable initially deferred for each row when (new.id = 1) execute function refuse()`,
 	} {
-		t.Run(state, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newShop(t)
-			s.exec(`create table watched (id int);
-				create function refuse() returns trigger language plpgsql as $$ begin ` + body + `; return null; end $$;
-				create constraint trigger refuse after insert on watched deferrable initially deferred for each row execute function refuse()`)
-			var refused error
+			s.exec(table, pgx.QueryExecModeSimpleProtocol)
+			insert := func(values string) func(pgx.Tx) (int, error) {
+				return func(tx pgx.Tx) (int, error) {
+					_, err := tx.Exec(context.Background(), `insert into once values `+values)
+					return 0, err
+				}
+			}
+			calls := 0
 			d := operation.Define("deferred", func(op *operation.Op, _ int) (idem.Response, error) {
-				if _, err := operation.Call(op, "charge", operation.Once, func(context.Context, string) (string, error) { return "", nil }); err != nil {
+				if _, err := operation.Call(op, "charge", operation.Once, func(context.Context, string) (string, error) { calls++; return "", nil }); err != nil {
 					return idem.Response{}, err
 				}
-				refused = operation.Exec(op, "insert", func(tx pgx.Tx) error {
-					_, err := tx.Exec(context.Background(), `insert into watched values (1)`)
-					return err
-				})
+				if _, err := operation.Tx(op, "twice", insert("(1), (1)")); err != nil {
+					if _, err := operation.Tx(op, "another way", insert("(2)")); err != nil {
+						return idem.Response{}, err
+					}
+					return created, nil
+				}
 				return created, nil
 			})
 			want(t, nil)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0))
-			if refused == nil || !strings.Contains(refused.Error(), state) || errors.Is(refused, idem.ErrUnsupported) ||
-				strings.Contains(refused.Error(), idem.ErrUnsupported.Error()) {
-				t.Errorf("the Tx returned %v", refused)
+			if n := s.count(`select count(*) from once where id = 2`); n != 1 || calls != 1 {
+				t.Errorf("%d rows, %d calls", n, calls)
 			}
 		})
-	}
-}
-
-// One of many UndoTx fails. The positions of the rows have no gap, and after Retry each undo runs
-// once.
-func TestUndoTx_FailsAmongMany(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	fails := true
-	d := operation.Define("many", func(op *operation.Op, _ int) (idem.Response, error) {
-		for i := range 40 {
-			_, err := operation.Tx(op, fmt.Sprint("step ", i), write(fmt.Sprint("step ", i)), operation.UndoTx(func(tx pgx.Tx, _ string) error {
-				if fails && i == 3 {
-					return errTimeout
-				}
-				return writeUndo(fmt.Sprint("undo ", i))(tx)
-			}))
-			if err != nil {
-				return idem.Response{}, err
-			}
-		}
-		if err := outsideStep(op, "last"); err != nil {
-			return idem.Response{}, err
-		}
-		return idem.Response{}, idem.Reject(declined)
-	})
-	want(t, operation.ErrParked)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0))
-	if holes := s.count(`select max(seq) - count(*) from idem.steps`); holes != 0 {
-		t.Errorf("%d positions have no row", holes)
-	}
-	fails = false
-	must(t, operation.Retry(t.Context(), s.pool, s.operationID()))
-	if res, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(limit)); err != nil || !res.Rejected {
-		t.Fatal(res, err)
-	}
-	if n := s.count(`select count(distinct step) from done where step like 'undo%'`); n != 40 || s.count(`select count(*) from done where step like 'undo%'`) != 40 {
-		t.Errorf("%d undos", n)
 	}
 }
 

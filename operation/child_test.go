@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
@@ -234,10 +233,10 @@ func TestChild_Parked(t *testing.T) {
 	}
 }
 
-// Canceling a parent cancels the child that it awaits. The child is undone before the parent.
+// Canceling a parent cancels the child that it awaits. The child is undone before the parent, even
+// if the code of the parent no longer asks for the child.
 func TestCancel_ChildInProgress(t *testing.T) {
 	t.Parallel()
-	s := newBankShop(t)
 	child := operation.Define("slow", func(op *operation.Op, _ string) (idem.Response, error) {
 		return created, steps(
 			func() error { _, err := operation.Tx(op, "pack", write("pack"), undoBy[string]("unpack")); return err },
@@ -245,16 +244,30 @@ func TestCancel_ChildInProgress(t *testing.T) {
 		)
 	})
 	parent := ordering(child, unseen)
-	id, childID := s.awaits(t, parent, "")
-	s.resume(t, child, childID, idem.ErrInProgress)
-	must(t, operation.Cancel(t.Context(), s.pool, id))
-	s.resume(t, parent, id, idem.ErrInProgress)
-	if got := fmt.Sprint(s.did()); got != "[reserve pack]" || !s.state(t, childID).Canceled {
-		t.Errorf("%s is committed, and the child is %+v", got, s.state(t, childID))
+	for name, test := range map[string]struct {
+		resumes *operation.Definition[string]
+		opts    []operation.CancelOption
+		did     string
+	}{
+		"with its code": {parent, nil, "reserve pack unpack release"},
+		"without code": {operation.Define("ordering", func(*operation.Op, string) (idem.Response, error) { return created, nil }),
+			[]operation.CancelOption{operation.WithoutCode()}, "reserve pack unpack"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newBankShop(t)
+			id, childID := s.awaits(t, parent, "")
+			s.resume(t, child, childID, idem.ErrInProgress)
+			must(t, operation.Cancel(t.Context(), s.pool, id, test.opts...))
+			s.resume(t, test.resumes, id, idem.ErrInProgress)
+			if got := fmt.Sprint(s.did()); got != "[reserve pack]" || !s.state(t, childID).Canceled {
+				t.Errorf("%s is committed, and the child is %+v", got, s.state(t, childID))
+			}
+			s.resume(t, child, childID, operation.ErrCanceled)
+			s.resume(t, test.resumes, id, operation.ErrCanceled)
+			s.wantDid(test.did)
+		})
 	}
-	s.resume(t, child, childID, operation.ErrCanceled)
-	s.resume(t, parent, id, operation.ErrCanceled)
-	s.wantDid("reserve pack unpack release")
 }
 
 // WithoutCalling of the parent also applies to its child, whose call is not repeated.
@@ -292,89 +305,6 @@ func TestCancel_UndoesACompletedChild(t *testing.T) {
 	s.wantDid("reserve pack label recall release")
 }
 
-// The code of the parent changes while the child is in progress.
-func TestChild_CodeOfTheParentChanges(t *testing.T) {
-	t.Parallel()
-	s := newBankShop(t)
-	child := shipping(s.pool)
-	id, childID := s.awaits(t, ordering(child, unseen), "book")
-	s.resume(t, child, childID, nil)
-	renamed := operation.Define("ordering", func(op *operation.Op, in string) (idem.Response, error) {
-		if _, err := operation.Tx(op, "reserve", write("reserve"), undoBy[string]("release")); err != nil {
-			return idem.Response{}, err
-		}
-		return operation.Child(op, "send", child, in)
-	})
-	s.resume(t, renamed, id, operation.ErrParked)
-	if reason := s.state(t, id).ReasonText; !strings.Contains(reason, `recorded as child "ship", and the code asks for child "send"`) {
-		t.Error(reason)
-	}
-	must(t, operation.Retry(t.Context(), s.pool, id))
-	another := operation.Define("another", func(*operation.Op, string) (idem.Response, error) { return created, nil })
-	changed := operation.Define("ordering", func(op *operation.Op, in string) (idem.Response, error) {
-		if _, err := operation.Tx(op, "reserve", write("reserve"), undoBy[string]("release")); err != nil {
-			return idem.Response{}, err
-		}
-		if op.Changed("a check") {
-			return idem.Response{}, errors.New("Changed is true behind a recorded step")
-		}
-		return operation.Child(op, "ship", another, "something else")
-	})
-	s.resume(t, changed, id, nil)
-	s.wantCount(2, `select count(*) from idem.operations`)
-	res, err := changed.Do(t.Context(), s.pool, scope, "k", hashA, "book")
-	if want := "fetchd " + operation.CallKey(childID, "call", "fetch"); err != nil || string(res.Body) != want {
-		t.Errorf("%s, %v", res.Body, err)
-	}
-}
-
-// A child has a child, a name is used twice, and the process has one connection.
-func TestChild_NestedOnOneConnection(t *testing.T) {
-	t.Parallel()
-	s := newShop(t, maxConns(1), func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["default_transaction_isolation"] = "serializable" })
-	grandchild := operation.Define("grandchild", func(op *operation.Op, in string) (idem.Response, error) {
-		_, err := operation.Tx(op, "write", write("grandchild "+in))
-		return idem.Response{Status: 200, Body: []byte(in)}, err
-	})
-	twice := func(name string, of *operation.Definition[string]) *operation.Definition[string] {
-		return operation.Define(name, func(op *operation.Op, in string) (idem.Response, error) {
-			var body string
-			for _, which := range []string{"1", "2"} {
-				res, err := operation.Child(op, "begin", of, in+which)
-				if err != nil {
-					return idem.Response{}, err
-				}
-				body += string(res.Body)
-			}
-			_, err := operation.Tx(op, "write", write(name+" "+in))
-			return idem.Response{Status: 200, Body: []byte(body + ";")}, err
-		})
-	}
-	child := twice("child", grandchild)
-	parent := twice("parent", child)
-	s.work(t, parent, child, grandchild)
-	res, err := parent.Do(t.Context(), s.pool, scope, "k", hashA, "", idem.WithWait(limit))
-	if err != nil || string(res.Body) != "1112;2122;;" {
-		t.Errorf("%s, %v", res.Body, err)
-	}
-	s.wantDid("grandchild 11 grandchild 12 child 1 grandchild 21 grandchild 22 child 2 parent ")
-}
-
-// The process of the parent does not have the code of the child, and the Worker of the child does
-// not have the code of the parent.
-func TestChild_InAnotherProcess(t *testing.T) {
-	t.Parallel()
-	s := newBankShop(t)
-	elsewhere := operation.Define("shipping", func(*operation.Op, string) (idem.Response, error) {
-		panic("its code is not deployed here")
-	})
-	s.work(t, shipping(s.pool))
-	res, err := ordering(elsewhere, unseen).Do(t.Context(), s.pool, scope, "k", hashA, "", idem.WithWait(limit))
-	if err != nil || res.Status != 201 {
-		t.Errorf("%+v, %v", res, err)
-	}
-}
-
 func TestChild_IsSealed(t *testing.T) {
 	t.Parallel()
 	s, sealed := newBankShop(t), sealerOf(7)
@@ -399,44 +329,6 @@ func TestChild_IsSealed(t *testing.T) {
 		t.Errorf("%s, %v", res.Body, err)
 	}
 	s.wantCount(0, `select count(*) from idem.steps where position('secret'::bytea in value) > 0`)
-}
-
-func TestChild_Misused(t *testing.T) {
-	t.Parallel()
-	s := newBankShop(t)
-	child := shipping(s.pool)
-	for name, test := range map[string]struct {
-		begin func(op *operation.Op, child *operation.Definition[string]) error
-		want  error
-	}{
-		"among parallel calls": {func(op *operation.Op, child *operation.Definition[string]) error {
-			calls := operation.Parallel(op)
-			operation.Go(calls, "air", operation.Once, func(context.Context, string) (int, error) { return 0, nil })
-			_, err := operation.Child(op, "ship", child, "")
-			return err
-		}, operation.ErrMisused},
-		"inside of a step": {func(op *operation.Op, child *operation.Definition[string]) error {
-			_, err := operation.Tx(op, "tx", func(pgx.Tx) (int, error) {
-				_, err := operation.Child(op, "ship", child, "")
-				return 0, err
-			})
-			return err
-		}, operation.ErrMisused},
-		"with an invalid name": {func(op *operation.Op, child *operation.Definition[string]) error {
-			_, err := operation.Child(op, "#", child, "")
-			return err
-		}, operation.ErrInvalidName},
-		"with too large an input": {func(op *operation.Op, child *operation.Definition[string]) error {
-			_, err := operation.Child(op, "ship", child, strings.Repeat("x", 2<<20))
-			return err
-		}, operation.ErrValueTooLarge},
-	} {
-		parent := operation.Define("parent", func(op *operation.Op, _ string) (idem.Response, error) { return created, test.begin(op, child) })
-		if _, err := parent.Do(t.Context(), s.pool, scope, name, hashA, "", idem.WithWait(0)); !errors.Is(err, test.want) {
-			t.Errorf("%s: %v, want %v", name, err, test.want)
-		}
-	}
-	s.wantCount(0, `select count(*) from idem.operations`)
 }
 
 // When a child begins or ends, the Worker of the process does not wait for its next poll.

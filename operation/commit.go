@@ -384,12 +384,10 @@ const outcomesLimit = 15 * time.Second
 // outcomesInMemory has the outcomes of calls that this process could not record yet.
 var outcomesInMemory memory
 
-// memory has outcomes of calls by the ids of their operations. It keeps the latest maxInMemory
-// operations.
+// memory has outcomes of calls by the ids of at most maxInMemory operations.
 type memory struct {
 	mu       sync.Mutex
 	outcomes map[string]map[int]db.Step
-	ids      []string // the oldest first
 }
 
 const maxInMemory = 1000
@@ -400,11 +398,14 @@ func (m *memory) put(operation string, outcomes map[int]db.Step) {
 	if m.outcomes == nil {
 		m.outcomes = map[string]map[int]db.Step{}
 	}
-	m.drop(operation) // so that it becomes the latest
 	m.outcomes[operation] = outcomes
-	m.ids = append(m.ids, operation)
-	if len(m.ids) > maxInMemory {
-		m.drop(m.ids[0])
+	for other := range m.outcomes {
+		if len(m.outcomes) <= maxInMemory {
+			break
+		}
+		if other != operation {
+			delete(m.outcomes, other)
+		}
 	}
 }
 
@@ -413,15 +414,8 @@ func (m *memory) take(operation string) map[int]db.Step {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	outcomes := m.outcomes[operation]
-	m.drop(operation)
+	delete(m.outcomes, operation)
 	return outcomes
-}
-
-func (m *memory) drop(operation string) {
-	if _, ok := m.outcomes[operation]; ok {
-		delete(m.outcomes, operation)
-		m.ids = slices.DeleteFunc(m.ids, func(id string) bool { return id == operation })
-	}
 }
 
 // recordOutcomes records the outcomes of calls since the last commit, and nothing else of a run

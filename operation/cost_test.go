@@ -164,27 +164,6 @@ func TestCall_HoldsNoConnection(t *testing.T) {
 	}
 }
 
-func TestCall_HoldsNoTransaction(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	d := operation.Define("look", func(op *operation.Op, _ int) (idem.Response, error) {
-		if err := localStep(op, "before"); err != nil {
-			return idem.Response{}, err
-		}
-		n, err := operation.Call(op, "call", operation.Keyed(time.Hour), func(ctx context.Context, _ string) (n int, err error) {
-			err = s.pool.QueryRow(ctx, `select count(*) from pg_stat_activity
-				where datname = current_database() and backend_type = 'client backend' and pid <> pg_backend_pid() and
-				      (backend_xmin is not null or state like 'idle in transaction%')`).Scan(&n)
-			return n, err
-		})
-		if n > 0 {
-			t.Errorf("%d transactions are open during a call", n)
-		}
-		return created, err
-	})
-	want(t, nil)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0))
-}
-
 // onStatement calls f for every answered statement that contains text.
 func (c *traffic) onStatement(text string, f func()) {
 	match := pgproxy.Contains(text)

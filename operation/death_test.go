@@ -23,7 +23,7 @@ import (
 // companyOf makes the test binary a process with a Worker. One of its operations kills the process.
 const companyOf = "IDEM_TEST_COMPANY_OF"
 
-const companyDeaths = 5
+const companyDeaths = 4
 
 // company returns the definitions of that process: one that kills it, and one whose operations take
 // longer than that.
@@ -96,61 +96,36 @@ func TestDeaths_ParkOnlyTheKiller(t *testing.T) {
 	s.wantCount(innocents, `select count(*) from bank`)
 }
 
-// Callers that leave, errors and panics do not count as deaths.
+// Callers that leave, errors of the function and a missing Sealer do not count as deaths.
 func TestDeaths_OthersDoNotCount(t *testing.T) {
 	t.Parallel()
-	const times = 3
-	sealed := sealerOf(7)
-	for name, test := range map[string]struct {
-		do   func(d *operation.Definition[string], s *shop, ctx context.Context, id string) error
-		want error
-	}{
-		"its callers leave": {func(d *operation.Definition[string], s *shop, ctx context.Context, _ string) error {
-			_, err := d.Do(ctx, s.pool, scope, "k", hashA, "", sealed)
-			return err
-		}, context.Canceled},
-		"its function fails": {func(d *operation.Definition[string], s *shop, _ context.Context, id string) error {
-			return d.Resume(context.Background(), s.pool, id, sealed)
-		}, errTimeout},
-		"no process has its key": {func(d *operation.Definition[string], s *shop, _ context.Context, id string) error {
-			return d.Resume(context.Background(), s.pool, id)
-		}, idem.ErrUnreadable},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newShop(t)
-			fails := true
-			leave := func() {}
-			d := operation.Define("tried", func(op *operation.Op, _ string) (idem.Response, error) {
-				if fails {
-					leave()
-					return idem.Response{}, first(op.Checkpoint(), errTimeout)
-				}
-				return created, nil
-			}, operation.WithMaxDeaths(2))
-			tx, err := s.pool.Begin(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			id, err := d.Start(t.Context(), tx, scope, "k", hashA, "", sealed)
-			must(t, errors.Join(err, tx.Commit(t.Context())))
-			for range times {
-				ctx, cancel := context.WithCancel(t.Context())
-				if test.want == context.Canceled {
-					leave = cancel
-				}
-				if err := test.do(d, s, ctx, id); !errors.Is(err, test.want) {
-					t.Fatalf("got %v, want %v", err, test.want)
-				}
-				cancel()
-				s.exec(`update idem.operations set wake_at = clock_timestamp()`)
-			}
-			fails = false
-			if err := d.Resume(t.Context(), s.pool, id, sealed); err != nil {
-				t.Errorf("%v, after %d times", err, times)
-			}
-		})
+	s, sealed := newShop(t), sealerOf(7)
+	fails, leave := true, func() {}
+	d := operation.Define("tried", func(op *operation.Op, _ string) (idem.Response, error) {
+		if fails {
+			leave()
+			return idem.Response{}, first(op.Checkpoint(), errTimeout)
+		}
+		return created, nil
+	}, operation.WithMaxDeaths(2))
+	tx, err := s.pool.Begin(t.Context())
+	must(t, err)
+	id, err := d.Start(t.Context(), tx, scope, "k", hashA, "", sealed)
+	must(t, errors.Join(err, tx.Commit(t.Context())))
+	due := func() { s.exec(`update idem.operations set wake_at = clock_timestamp()`) }
+	for range 3 {
+		ctx, cancel := context.WithCancel(t.Context())
+		leave = cancel
+		want(t, context.Canceled)(d.Do(ctx, s.pool, scope, "k", hashA, "", sealed))
+		leave = func() {}
+		due()
+		want(t, errTimeout)(nil, d.Resume(t.Context(), s.pool, id, sealed))
+		due()
+		want(t, idem.ErrUnreadable)(nil, d.Resume(t.Context(), s.pool, id))
+		due()
 	}
+	fails = false
+	must(t, d.Resume(t.Context(), s.pool, id, sealed))
 }
 
 func TestWithMaxDeaths_Parks(t *testing.T) {
@@ -175,46 +150,6 @@ func TestWithMaxDeaths_Parks(t *testing.T) {
 	}
 	must(t, operation.Retry(t.Context(), s.pool, id)) // which begins the count anew
 	want(t, errTimeout)(nil, d.Resume(t.Context(), s.pool, id))
-}
-
-// suspects starts n operations, each with that number of recorded deaths.
-func (s *shop) suspects(d *operation.Definition[string], n, deaths int) {
-	s.t.Helper()
-	for i := range n {
-		if _, err := s.start(d, fmt.Sprint("suspect", i), hashA, true); err != nil {
-			s.t.Fatal(err)
-		}
-	}
-	if _, err := s.pool.Exec(s.t.Context(), `update idem.operations set kind = '', attempts = 1, deaths = $1, epoch = 2, wake_at = clock_timestamp() - interval '1 h'`, deaths); err != nil {
-		s.t.Fatal(err)
-	}
-}
-
-// workBlindly runs a Worker that looks once, and that no guard notifies.
-func (s *shop) workBlindly(concurrency int, definitions ...operation.Runnable) {
-	s.t.Helper()
-	config := operation.WorkerConfig{Concurrency: concurrency, Poll: 24 * time.Hour, Drain: time.Second, Logger: slog.New(slog.DiscardHandler)}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	behind := shopOn(s.t, s.dsn, behindPooler)
-	go func() { ended <- operation.NewWorker(behind.pool, config, definitions...).Run(ctx) }()
-	s.t.Cleanup(func() {
-		cancel()
-		if err := await(s.t, "the worker to end", ended); err != nil {
-			s.t.Error(err)
-		}
-	})
-}
-
-// A process works on one suspect at a time. The next one follows as soon as that has ended, and
-// does not wait for the next look, a second later.
-func TestSuspect_NextFollowsAtOnce(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	quick := operation.Define("quick", func(op *operation.Op, _ string) (idem.Response, error) { return created, outsideStep(op, "ask") })
-	s.suspects(quick, 20, 3)
-	s.workBlindly(4, quick)
-	eventually(t, "all to end", s.completed(20))
 }
 
 // work runs a Worker until the test ends.
@@ -339,7 +274,6 @@ func TestWorker_RecoversAClaimWhoseAnswerIsLost(t *testing.T) {
 		how pgproxy.Action
 	}{
 		"the answer of the statement that claims it": {pgproxy.AfterAnswer(pgproxy.Contains("TakeOperations"), "UPDATE 1"), pgproxy.Reset},
-		"that answer, without a word":                {pgproxy.AfterAnswer(pgproxy.Contains("TakeOperations"), "UPDATE 1"), pgproxy.BlackHole},
 		"what is asked for behind it":                {pgproxy.Before(pgproxy.Contains("LoadSteps")), pgproxy.Reset},
 	} {
 		t.Run(name, func(t *testing.T) {

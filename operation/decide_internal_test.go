@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -168,27 +167,6 @@ func TestBeat_KeepsTheAttemptAlive(t *testing.T) {
 		}
 		Beat(derived)
 	})
-}
-
-func TestMemory_IsBounded(t *testing.T) {
-	t.Parallel()
-	var m memory
-	for i := range 3 * maxInMemory {
-		m.put(strconv.Itoa(i), map[int]db.Step{1: {Seq: i}})
-		if i%3 == 0 {
-			m.put(strconv.Itoa(i), map[int]db.Step{1: {Seq: i}}) // again
-		}
-	}
-	if len(m.outcomes) > maxInMemory || len(m.ids) > maxInMemory {
-		t.Errorf("%d operations are remembered, in a list of %d", len(m.outcomes), len(m.ids))
-	}
-	last := strconv.Itoa(3*maxInMemory - 1)
-	if got := m.take(last); got[1].Seq != 3*maxInMemory-1 {
-		t.Errorf("the last one is %v", got)
-	}
-	if m.take(last) != nil {
-		t.Error("what was taken is still there")
-	}
 }
 
 // Forget drops the outcomes of an operation that are in memory, as if the process had ended.

@@ -59,25 +59,15 @@
 //     guessed.
 //
 // A Call that is Keyed or Asked is made at least once. Its effect happens once if the other side
-// keeps its promise. If a process dies after a call and before the next commit, the call is in
-// doubt.
+// keeps its promise.
 //
-// # Who works on an operation
+// A call with the same key resumes an operation that no process works on, and so does a [Worker]:
+// run one in every process. A commit of a process that was taken for dead is refused.
 //
-// From its first commit to its last, the record of an operation holds its key. Each process that
-// claims the operation begins a new epoch, and a commit of an older epoch is refused as a whole. So
-// a process that was slow, or was taken for dead, has no effect. A process shows that it is alive
-// by an advisory lock on a connection beside the pool or, behind a pooler, by a lease of 30
-// seconds. A call with the same key resumes an operation that no process works on, and so does a
-// [Worker]: run one in every process. A job queue uses [Due] and Resume instead.
-//
-// # Parked operations
-//
-// A parked operation waits for a person. [Show] returns where and why it is parked, [Resolve]
-// states the outcome of a call, [Retry] resumes the operation, and [Cancel] undoes it. Steps are
-// recognized by their position and their name. If new code asks for other steps than the recorded
-// ones, the operation parks. [Op.Changed] lets new code follow another path, and [Replay] runs new
-// code on the history of an operation. docs/operations-reference.md has the rules and the costs.
+// A parked operation waits for a person: see [Show], [Resolve], [Retry] and [Cancel]. Steps are
+// recognized by their position and their name. [Op.Changed] lets new code follow another path, and
+// [Replay] runs new code on the history of an operation. docs/operations-reference.md has the rules
+// and the costs.
 package operation
 
 import (
@@ -129,21 +119,10 @@ func WithDeadline(d time.Duration) Option {
 //
 //	operation.WithErrors(ErrInsufficientFunds, &DeclinedError{})
 //
-// The error of a step is stored, and the function sees the stored form, in its first run as in
-// every later one. Stored are:
-//
-//   - The text, up to 4 KiB, whether the error is Final, and idem.Reject.
-//   - The types and texts of the error and of the errors that it wraps: errors.Is compares both.
-//   - The exported fields that JSON shows, or that there are none: errors.As uses them.
-//
-// Of an error that is not named, these are lost: its own Is and As, interfaces, ==, unexported
-// fields, and errors wrapped in a field.
-//
-// Every definition knows these errors without naming: *pgconn.PgError, *net.DNSError,
-// syscall.Errno, the errors of this module, context.Canceled, context.DeadlineExceeded, io.EOF,
-// io.ErrUnexpectedEOF, io.ErrClosedPipe, net.ErrClosed, os.ErrDeadlineExceeded, sql.ErrNoRows,
-// those of package io/fs, and ErrNoRows, ErrTooManyRows, ErrTxClosed and ErrTxCommitRollback of
-// pgx.
+// The function sees the stored form of an error, in its first run as in every later one: its text,
+// and the types, texts and exported fields of the error and of those that it wraps. An error that
+// is not named loses its own Is and As, its interfaces, == and its unexported fields. Every
+// definition knows the errors of this module and common errors of pgx, net, io and context.
 //
 // A named type must come back from JSON with the same text; otherwise it counts as not named. Keep
 // an error named, and the text of a sentinel error unchanged, as long as operations in progress

@@ -94,36 +94,6 @@ func TestDo_RetriesFromTheRecord(t *testing.T) {
 	}
 }
 
-func TestDo_PanicReleasesTheOperation(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	angry := true
-	d := define(func(op *operation.Op) error {
-		if err := outsideStep(op, "call"); err != nil {
-			return err
-		}
-		_, err := operation.Tx(op, "do", func(tx pgx.Tx) (string, error) {
-			if angry {
-				panic("out of cheese")
-			}
-			return write("do")(tx)
-		})
-		return err
-	})
-	func() {
-		defer func() {
-			if p := recover(); p != "out of cheese" {
-				t.Errorf("it panicked with %v", p)
-			}
-		}()
-		_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
-		t.Errorf("it returned %v", err)
-	}()
-	angry = false
-	want(t, nil)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(limit)))
-	s.wantDid("do")
-}
-
 func TestWorker_OutlivesAPanic(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -170,26 +140,6 @@ func TestOp_Misused(t *testing.T) {
 	if err := localStep(kept, "late"); !errors.Is(err, operation.ErrMisused) {
 		t.Errorf("a step after the end: %v", err)
 	}
-}
-
-func TestCheckpoint_CommitsNothingAfterAMisuse(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	d := define(func(op *operation.Op) error {
-		_, err := operation.Tx(op, "step", func(tx pgx.Tx) (string, error) {
-			op.Changed("inside of a step")
-			return write("step")(tx)
-		})
-		if err == nil {
-			err = op.Checkpoint()
-		}
-		if !errors.Is(err, operation.ErrMisused) {
-			t.Errorf("Checkpoint: %v, want ErrMisused", err)
-		}
-		return err
-	})
-	want(t, operation.ErrMisused)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0))
-	s.wantCount(0, `select count(*) from idem.operations`)
 }
 
 // Neither two steps nor two operations share a key, also where a loop repeats a name.
@@ -281,27 +231,4 @@ func TestDo_ChecksNamesAndInputs(t *testing.T) {
 		t.Errorf("an input that is too large: %v", err)
 	}
 	s.wantCount(0, `select count(*) from idem.records`)
-}
-
-func TestExec(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	d := operation.Define("exec", func(op *operation.Op, _ int) (idem.Response, error) {
-		if err := operation.Exec(op, "reserve", writeUndo("reserve")); err != nil {
-			return idem.Response{}, err
-		}
-		err := operation.Exec(op, "refuse", func(tx pgx.Tx) error { return errors.Join(writeUndo("refuse")(tx), errDeclined) })
-		if !errors.Is(err, errDeclined) {
-			t.Errorf("the function is given %v", err)
-		}
-		if err := op.Checkpoint(); err != nil {
-			return idem.Response{}, err
-		}
-		if kind := s.text(`select string_agg(kind || ' ' || name || ' ' || outcome, ', ' order by seq) from idem.steps`); kind != "tx reserve done, tx refuse failed" {
-			t.Errorf("recorded: %s", kind)
-		}
-		return created, nil
-	})
-	want(t, nil)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0))
-	s.wantDid("reserve")
 }

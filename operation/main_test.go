@@ -3,6 +3,7 @@ package operation_test
 import (
 	"bufio"
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -32,6 +33,10 @@ func TestMain(m *testing.M) {
 	}
 	if dsn := os.Getenv(victimOf); dsn != "" {
 		beVictim(dsn, os.Getenv(victimAt), os.Getenv(victimIn))
+	}
+	flag.Parse()
+	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
+		_ = f.Value.Set("8") // the tests mostly wait for the database
 	}
 	os.Exit(m.Run())
 }

@@ -121,20 +121,25 @@ func Show(ctx context.Context, pool *pgxpool.Pool, id string, opts ...idem.Optio
 		}
 		status.Undos = nil
 	}
-	for i := range steps.Rows {
-		r := &steps.Rows[i]
+	status.Steps = stepStatuses(id, steps.Rows)
+	return status, nil
+}
+
+func stepStatuses(operationID string, rows []db.Step) (steps []StepStatus) {
+	for i := range rows {
+		r := &rows[i]
 		step := StepStatus{Kind: string(r.Kind), Name: r.Name, Outcome: string(r.Outcome), Undos: r.Undos, RecordedAt: r.RecordedAt, DueAt: r.PauseEnd()}
 		switch r.Kind {
 		case db.EndStep:
 			continue
 		case db.ChildStep:
-			step.Child = ChildID(id, r.Name)
+			step.Child = ChildID(operationID, r.Name)
 		case db.UndoStep:
 			step.Name, step.Index = splitUndoName(r.Name)
 		}
-		status.Steps = append(status.Steps, step)
+		steps = append(steps, step)
 	}
-	return status, nil
+	return steps
 }
 
 // stepInProgress returns the kind and the name of the step at which an operation is. The kind is
@@ -266,16 +271,15 @@ func PreviewCancel(ctx context.Context, pool *pgxpool.Pool, id string, opts ...C
 			continue
 		}
 		p.InDoubt = append(p.InDoubt, s.Name)
-		policy, begun := storedPolicy(s.Policy), s.RecordedAt
+		window, begun := storedWindow(s.Policy), s.RecordedAt
 		if !s.DueAt.IsZero() {
 			begun = s.DueAt
 		}
-		v := decideDoubt(&j, request{policy: policy.stored(), undos: s.Undos}, &db.Step{Name: s.Name})
 		switch {
-		case v.do == park, policy.window > 0 && show.LoadedAt.Sub(begun) > policy.window:
+		case decideDoubt(&j, request{policy: cmp.Or(s.Policy, db.PolicyOnce), undos: s.Undos}, s).do == park, window > 0 && show.LoadedAt.Sub(begun) > window:
 			p.Parks = ReasonCallInDoubt
 			continue
-		case policy.find != nil:
+		case s.Policy == db.PolicyAsked:
 			p.Asks = true
 		default:
 			p.Repeats = true

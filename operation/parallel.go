@@ -28,16 +28,15 @@ import (
 // continues, or the operation parks. A process that resumes the operation after a crash settles
 // each call as its policy says.
 //
-// Between the first Go and Wait no other step is taken. A backoff of 5 seconds or more frees the
-// caller or the worker only when no other of the calls is in progress. A panic in the function of a
-// call is raised by Wait.
+// Between the first Go and Wait no other step is taken. A call whose backoff is 5 seconds or more
+// is tried again only when no other of the calls is in progress: the backoff frees the caller or
+// the worker. A panic in the function of a call is raised by Wait.
 type Calls struct {
 	op     *Op
 	calls  []*parallelCall
-	pauses *pauses
-	busy   sync.Mutex // held by a Go, the Wait or a Value
-	opened bool       // Go was called: op.taking is locked until Wait
-	waited bool
+	opened bool // Go was called: op.taking is locked until Wait
+	waited bool // Wait was called
+	ended  bool // Wait has returned
 }
 
 // Value is the result of one call of Calls, after Wait.
@@ -65,17 +64,13 @@ func Parallel(op *Op) *Calls { return &Calls{op: op} }
 // Go adds a call, which Wait makes. Its arguments are those of Call.
 func Go[T any](calls *Calls, name string, policy Policy, do func(ctx context.Context, key string) (T, error), undo ...Undo[T]) *Value[T] {
 	v := &Value[T]{calls: calls}
-	if !calls.busy.TryLock() {
-		calls.op.misuse("Go %q while another Go, or Wait, of the same Calls is in progress", name)
-		return v
-	}
-	defer calls.busy.Unlock()
 	s := calls.add(callRequest(name, &policy, undo))
 	if s == nil {
 		return v
 	}
 	op, call := calls.op, &parallelCall{}
 	call.outsideCall = newOutsideCall(op, s, policy, do)
+	call.parallel = true
 	call.planUndos = func() {
 		planUndos(op, s, undo, func() (T, error) { return decode[T](op.work.definition.codec, call.stored) })
 	}
@@ -114,15 +109,11 @@ func (c *Calls) add(r request) *step {
 // Call Wait once.
 func (c *Calls) Wait() error {
 	op := c.op
-	switch {
-	case !c.busy.TryLock():
-		return op.misuse("Wait while a Go or another Wait of the same Calls is in progress")
-	case c.waited:
-		c.busy.Unlock()
+	if c.waited {
 		return op.misuse("Wait of the same Calls twice")
 	}
-	defer c.busy.Unlock()
 	c.waited = true
+	defer func() { c.ended = true }()
 	if !c.opened {
 		return op.halted()
 	}
@@ -146,15 +137,13 @@ func (c *Calls) Wait() error {
 func (v *Value[T]) Value() (T, error) {
 	var none T
 	op := v.calls.op
-	if !v.calls.busy.TryLock() {
-		return none, op.misuse("Value while Wait is in progress")
-	}
-	defer v.calls.busy.Unlock()
 	switch {
+	case !v.calls.ended:
+		return none, op.misuse("Value before the end of Wait")
 	case op.halted() != nil:
 		return none, op.stopped
-	case v.call == nil || !v.calls.waited:
-		return none, op.misuse("Value before Wait")
+	case v.call == nil:
+		return none, op.misuse("Value of a call that Go has refused")
 	}
 	return haltOnPanic(op, v.call.step.name, func() (T, error) { return result[T](op, v.call.step, v.call.stored, v.call.err) })
 }
@@ -272,22 +261,14 @@ func (op *Op) recordBegun(call *parallelCall, dated bool) {
 // make makes the open calls, and returns when all have ended. Each call has an Op and a work of its
 // own, with copies of the fields that an attempt changes.
 func (c *Calls) make() {
-	open := c.unsettled()
-	c.pauses = &pauses{active: len(open), until: map[*Op]time.Time{}, released: make(chan struct{})}
 	var ended sync.WaitGroup
-	for _, call := range open {
+	for _, call := range c.unsettled() {
 		alone := *c.op.work
 		alone.at, alone.unrecorded, alone.begunAt = db.At{}, map[int]db.Step{}, call.begunAt
 		call.op = &Op{work: &alone, ctx: c.op.ctx, cancel: c.op.cancel, current: call.step.name}
-		call.pauseTogether = func(d time.Duration) error { return c.pauses.pause(call.op, d) }
-		if call.op.follow(call.step.decision) != nil {
-			c.pauses.end()
-			continue
+		if call.op.follow(call.step.decision) == nil {
+			ended.Go(call.run)
 		}
-		ended.Go(func() {
-			defer c.pauses.end()
-			call.run()
-		})
 	}
 	ended.Wait()
 }
@@ -354,8 +335,10 @@ func (c *Calls) suspend(s *stop) error {
 	at, failure := open[0].step.position(0), op.failureOf(open[0].outsideCall)
 	if s.kind == stopSuspended {
 		next := time.Duration(math.MaxInt64)
-		for _, until := range c.pauses.until { // all calls have ended, so no lock is needed
-			next = min(next, time.Until(until))
+		for _, call := range open {
+			if call.op.stopped.kind == stopSuspended {
+				next = min(next, time.Until(call.dueAt))
+			}
 		}
 		_ = op.suspend(commit{at: open[0].step.position(max(0, next)), failure: failure})
 		if s = op.stopped; s.kind != stopRerun && s.kind != stopCallerLeft {
@@ -380,64 +363,4 @@ func (c *Calls) recordUnsettled(call *parallelCall) {
 		call.doubt = true
 		op.recordBegun(call, true)
 	}
-}
-
-// pauses tracks which calls are in a long pause. When every call has ended or is in a long pause,
-// all pauses end, and the run releases the operation: the caller or the worker is free.
-type pauses struct {
-	mu       sync.Mutex
-	active   int               // calls that have not ended and are not in a long pause
-	until    map[*Op]time.Time // the ends of the pauses, by the Op of the call
-	released chan struct{}     // closed when all pauses end
-	over     bool              // released is closed
-}
-
-// pause takes the pause between two attempts of a call. It stops the run of the call if the
-// operation is released meanwhile.
-func (p *pauses) pause(op *Op, d time.Duration) error {
-	p.mu.Lock()
-	p.until[op] = time.Now().Add(d)
-	p.active--
-	p.releaseIfIdle()
-	p.mu.Unlock()
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-p.released:
-	case <-op.ctx.Done():
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.over && op.ctx.Err() == nil {
-		return op.halt(stopSuspended, nil)
-	}
-	delete(p.until, op)
-	p.active++
-	if op.ctx.Err() != nil {
-		return op.interrupted()
-	}
-	return nil
-}
-
-// end notes that a call has ended.
-func (p *pauses) end() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.active--
-	p.releaseIfIdle()
-}
-
-// releaseIfIdle ends all pauses if no call is in progress, and none will be soon.
-func (p *pauses) releaseIfIdle() {
-	if p.over || p.active > 0 || len(p.until) == 0 {
-		return
-	}
-	for _, until := range p.until {
-		if time.Until(until) < longPause-time.Second/10 {
-			return
-		}
-	}
-	p.over = true
-	close(p.released)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -13,7 +12,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/operation"
@@ -140,33 +138,6 @@ func TestParallel_FailureLetsTheOthersEnd(t *testing.T) {
 	s.wantDid("reserve", "cancel room")
 }
 
-// Every run of the function gets the same error.
-func TestParallel_ErrorsAreTheSameInEveryRun(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	var runs [][]string
-	d := define(func(op *operation.Op) error {
-		calls := operation.Parallel(op)
-		a := operation.Go(calls, "a", operation.Keyed(time.Hour), func(context.Context, string) (int, error) {
-			return 0, operation.Final(fmt.Errorf("no seat: %w", errDeclined))
-		})
-		b := operation.Go(calls, "b", operation.Once, func(context.Context, string) (int, error) { return 7, nil })
-		failed := calls.Wait()
-		_, errA := a.Value()
-		n, errB := b.Value()
-		runs = append(runs, []string{fmt.Sprint(failed, operation.IsFinal(failed), errors.Is(failed, errDeclined)), fmt.Sprint(errA), fmt.Sprint(n, errB)})
-		if len(runs) == 1 {
-			return errTimeout
-		}
-		return nil
-	})
-	want(t, errTimeout)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0))
-	want(t, nil)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(limit)))
-	if diff := cmp.Diff(runs[0], runs[1]); diff != "" || !strings.Contains(runs[0][0], "true true") {
-		t.Errorf("%q (-first +second):\n%s", runs[0], diff)
-	}
-}
-
 // One call is in doubt. The outcome of the other call is recorded before the operation parks, and
 // that call is not made again.
 func TestParallel_ParksWhenTheOthersHaveEnded(t *testing.T) {
@@ -203,6 +174,8 @@ func TestParallel_ParksWhenTheOthersHaveEnded(t *testing.T) {
 			if status, err := operation.Show(t.Context(), s.pool, parked.OperationID); err != nil || status.Step != "room" || status.Kind != "call" || !status.Steps[2].DueAt.IsZero() {
 				t.Errorf("%+v, %v", status, err)
 			}
+			must(t, operation.Retry(t.Context(), s.pool, parked.OperationID))
+			want(t, operation.ErrParked)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0))
 			must(t, operation.Resolve(t.Context(), s.pool, parked.OperationID, finding))
 			res, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
 			if p.air.times() != 4 || p.room.times() != 1 {
@@ -219,115 +192,6 @@ func TestParallel_ParksWhenTheOthersHaveEnded(t *testing.T) {
 			}
 			if did := fmt.Sprint(s.did()); did != want {
 				t.Errorf("%s is committed, want %s", did, want)
-			}
-		})
-	}
-}
-
-// Both calls are in doubt. A person resolves each by its name, or in their order.
-func TestParallel_ResolveOneByOne(t *testing.T) {
-	t.Parallel()
-	for _, byName := range []bool{false, true} {
-		t.Run(fmt.Sprint("by name: ", byName), func(t *testing.T) {
-			t.Parallel()
-			s := newShop(t)
-			p := newJourney(operation.Once, operation.Once)
-			lost := func(context.Context, int) (string, error) { return "", errTimeout }
-			p.air.fn, p.room.fn = lost, lost
-			d := p.define()
-			order := []string{"air", "room"}
-			if byName {
-				slices.Reverse(order)
-			}
-			for i, step := range order {
-				_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
-				var parked *operation.ParkedError
-				if !errors.As(err, &parked) || i == 0 && (parked.Step != "air" || !strings.Contains(parked.ReasonText, `"air"`) || !strings.Contains(parked.ReasonText, `"room"`)) || i == 1 && parked.Step != step {
-					t.Fatal(err)
-				}
-				status, err := operation.Show(t.Context(), s.pool, parked.OperationID)
-				if err != nil || status.Kind != "call" || status.Step != parked.Step {
-					t.Errorf("%+v, %v", status, err)
-				}
-				finding := operation.Happened(step + " ")
-				if byName {
-					finding = finding.Of(step)
-				}
-				if err := operation.Resolve(t.Context(), s.pool, parked.OperationID, finding.Of("confirm")); !errors.Is(err, operation.ErrNotParked) {
-					t.Error("a step that is not in doubt:", err)
-				}
-				must(t, operation.Resolve(t.Context(), s.pool, parked.OperationID, finding))
-			}
-			res, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
-			if err != nil || string(res.Body) != "air room " || p.air.times() != 1 || p.room.times() != 1 {
-				t.Errorf("%s, %v, %d and %d calls", res.Body, err, p.air.times(), p.room.times())
-			}
-		})
-	}
-}
-
-// leaveInDoubt begins an operation and leaves both calls in doubt.
-func leaveInDoubt(t *testing.T, s *shop, p *journey) (id string) {
-	t.Helper()
-	ctx, leave := context.WithCancel(t.Context())
-	var under sync.WaitGroup
-	under.Add(2)
-	gone := func(ctx context.Context, _ int) (string, error) { under.Done(); <-ctx.Done(); return "", ctx.Err() }
-	p.air.fn, p.room.fn = gone, gone
-	go func() { under.Wait(); leave() }()
-	if _, err := p.define().Do(ctx, s.pool, scope, "k", hashA, 0); !errors.Is(err, context.Canceled) && !errors.Is(err, operation.ErrParked) {
-		t.Fatal(err)
-	}
-	p.air.fn, p.room.fn = nil, nil
-	return s.text(`select id::text from idem.operations`)
-}
-
-// The code no longer asks for one of the calls in doubt. No call is made under another key, and the
-// operation parks.
-func TestParallel_DroppedCallInDoubtParks(t *testing.T) {
-	t.Parallel()
-	room := func(op *operation.Op, p *journey) error {
-		calls := operation.Parallel(op)
-		operation.Go(calls, "room", p.roomPolicy, p.room.call)
-		return calls.Wait()
-	}
-	for name, test := range map[string]struct {
-		reason []string
-		goOn   func(op *operation.Op, p *journey) error
-	}{
-		"the first": {[]string{`"air"`, `"room"`}, room},
-		"the second, for a Tx": {[]string{`"room"`, `"confirm"`}, func(op *operation.Op, p *journey) error {
-			calls := operation.Parallel(op)
-			operation.Go(calls, "air", p.airPolicy, p.air.call)
-			return errors.Join(calls.Wait(), localStep(op, "confirm"))
-		}},
-		"both, and it is rejected": {[]string{`"air"`}, func(op *operation.Op, p *journey) error {
-			return idem.Reject(declined)
-		}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newShop(t)
-			p := newJourney(operation.Keyed(time.Hour), operation.Keyed(time.Hour))
-			leaveInDoubt(t, s, p)
-			d := operation.Define("travel", func(op *operation.Op, _ int) (idem.Response, error) {
-				if err := localStep(op, "reserve"); err != nil {
-					return idem.Response{}, err
-				}
-				return created, test.goOn(op, p)
-			})
-			_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
-			var parked *operation.ParkedError
-			if !errors.As(err, &parked) {
-				t.Fatal(err)
-			}
-			for _, part := range test.reason {
-				if parked.Reason != operation.ReasonCodeChanged || !strings.Contains(parked.ReasonText, part) {
-					t.Errorf("the reason %q lacks %s", parked.ReasonText, part)
-				}
-			}
-			if p.room.times() != 1 {
-				t.Errorf("%d rooms", p.room.times())
 			}
 		})
 	}
@@ -410,6 +274,7 @@ func TestParallel_LongBackoffFreesTheCaller(t *testing.T) {
 	if got := s.outcomes(); got != "down begun, slow done" || !s.isFree("down") {
 		t.Errorf("%s, %s", got, s.text(`select step from idem.operations`))
 	}
+	s.wantCount(1, `select count(*) from idem.operations where wake_at < clock_timestamp() + interval '101 hours'`)
 	s.exec(`update idem.operations set wake_at = clock_timestamp()`)
 	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); err != nil || down.times() != 2 || slow.times() != 1 {
 		t.Errorf("%v after %d and %d calls", err, down.times(), slow.times())
@@ -438,59 +303,32 @@ func TestCancel_UndoesParallelCallsBehindOneThatWasNotSent(t *testing.T) {
 	}
 }
 
-// The new code makes only the first of two calls. That call was never sent, so the operation
-// unwinds there. The second call is recorded, and the code no longer has its undo.
-func TestCancel_ParksAtAStepBehindACallThatWasNotSent(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	p := newJourney(operation.Keyed(time.Hour).WithBackoff(100*time.Hour, 100*time.Hour), operation.Once)
-	p.air.fn = func(context.Context, int) (string, error) { return "", operation.NotSent(errTimeout) }
-	want(t, idem.ErrInProgress)(p.define().Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(0)))
-	changed := operation.Define("travel", func(op *operation.Op, _ int) (idem.Response, error) {
-		if err := localStep(op, "reserve"); err != nil {
-			return idem.Response{}, err
-		}
-		_, err := operation.Call(op, "air", p.airPolicy, p.air.call, undoBy[string]("cancel air"))
-		return created, err
-	})
-	must(t, operation.Cancel(t.Context(), s.pool, s.operationID()))
-	want(t, operation.ErrParked)(changed.Do(t.Context(), s.pool, scope, "k", hashA, 0))
-	if status := s.wantParked(s.operationID(), operation.ReasonCodeChanged); status.Step != "room" {
-		t.Errorf("it is parked at %q", status.Step)
-	}
-}
-
 // A panic in one call does not lose the outcome of the other, and does not end the process.
 func TestParallel_PanicKeepsTheOthers(t *testing.T) {
 	t.Parallel()
-	for name, escape := range map[string]func(){"a panic": func() { panic("for once") }, "Goexit": runtime.Goexit} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newShop(t)
-			p := newJourney(operation.Keyed(time.Hour), operation.Once)
-			p.air.fn = func(_ context.Context, attempt int) (string, error) {
-				if attempt == 1 {
-					escape()
-				}
-				return "ticket ", nil
-			}
-			d := p.define()
-			done := make(chan any, 1)
-			go func() {
-				defer func() { done <- recover() }()
-				_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
-				t.Errorf("got %v", err)
-			}()
-			if r := await(t, "the first run", done); name == "a panic" && !strings.Contains(fmt.Sprint(r), "for once") {
-				t.Errorf("it has panicked with %v", r)
-			}
-			if got := s.outcomes(); got != "air begun, room done" {
-				t.Error(got)
-			}
-			if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(limit)); err != nil || p.air.times() != 2 || p.room.times() != 1 {
-				t.Errorf("%v after %d and %d calls", err, p.air.times(), p.room.times())
-			}
-		})
+	s := newShop(t)
+	p := newJourney(operation.Keyed(time.Hour), operation.Once)
+	p.air.fn = func(_ context.Context, attempt int) (string, error) {
+		if attempt == 1 {
+			panic("for once")
+		}
+		return "ticket ", nil
+	}
+	d := p.define()
+	done := make(chan any, 1)
+	go func() {
+		defer func() { done <- recover() }()
+		_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
+		t.Errorf("got %v", err)
+	}()
+	if r := await(t, "the first run", done); !strings.Contains(fmt.Sprint(r), "for once") {
+		t.Errorf("it has panicked with %v", r)
+	}
+	if got := s.outcomes(); got != "air begun, room done" {
+		t.Error(got)
+	}
+	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(limit)); err != nil || p.air.times() != 2 || p.room.times() != 1 {
+		t.Errorf("%v after %d and %d calls", err, p.air.times(), p.room.times())
 	}
 }
 
@@ -517,10 +355,6 @@ func TestParallel_RefusesMisuse(t *testing.T) {
 			one(operation.Parallel(op), "a")
 			return nil
 		},
-		"no Wait, and a rejection": func(op *operation.Op) error {
-			one(operation.Parallel(op), "a")
-			return idem.Reject(declined)
-		},
 		"Value before Wait": func(op *operation.Op) error {
 			calls := operation.Parallel(op)
 			a := one(calls, "a")
@@ -538,10 +372,6 @@ func TestParallel_RefusesMisuse(t *testing.T) {
 			operation.Go(calls, "a", operation.Keyed(time.Hour), func(context.Context, string) (int, error) { one(calls, "b"); return 1, nil })
 			return calls.Wait()
 		},
-		"a Go in a Tx": func(op *operation.Op) error {
-			_, err := operation.Tx(op, "a", func(pgx.Tx) (int, error) { one(operation.Parallel(op), "b"); return 1, nil })
-			return err
-		},
 		"two at once": func(op *operation.Op) error {
 			a, b := operation.Parallel(op), operation.Parallel(op)
 			one(a, "a")
@@ -552,20 +382,6 @@ func TestParallel_RefusesMisuse(t *testing.T) {
 		if _, err := define(test).Do(t.Context(), s.pool, scope, name, hashA, 0); !errors.Is(err, operation.ErrMisused) {
 			t.Errorf("%s: %v", name, err)
 		}
-	}
-	for name, step := range map[string]func(*operation.Op) error{
-		"a Tx": func(op *operation.Op) error { return localStep(op, "b") }, "a Call": func(op *operation.Op) error { return outsideStep(op, "b") },
-		"a Checkpoint": func(op *operation.Op) error { return op.Checkpoint() },
-	} {
-		d := define(func(op *operation.Op) error {
-			calls := operation.Parallel(op)
-			one(calls, "a")
-			if err := step(op); !errors.Is(err, operation.ErrMisused) {
-				t.Errorf("%s in between: %v", name, err)
-			}
-			return calls.Wait()
-		})
-		want(t, nil)(d.Do(t.Context(), s.pool, scope, name, hashA, 0))
 	}
 }
 

@@ -136,17 +136,10 @@ func (p *Policy) stored() string {
 	return "keyed " + p.window.String()
 }
 
-// storedPolicy returns the policy that was recorded. It has no functions and limits: it only shows
-// what Cancel would do.
-func storedPolicy(text string) Policy {
-	if window, isKeyed := strings.CutPrefix(text, "keyed "); isKeyed {
-		d, _ := time.ParseDuration(window)
-		return Policy{window: d}
-	}
-	if text == db.PolicyAsked {
-		return Policy{find: func(context.Context, string) (any, bool, error) { return nil, false, nil }}
-	}
-	return Once
+// storedWindow returns the window of a policy as it was recorded, or 0 if the policy is not Keyed.
+func storedWindow(policy string) time.Duration {
+	window, _ := time.ParseDuration(strings.TrimPrefix(policy, "keyed "))
+	return window
 }
 
 // backoff returns the pause after an attempt: a random duration of at least a tenth of min.

@@ -23,10 +23,15 @@ func (c code) define(opts ...operation.Option) *operation.Definition[string] {
 	return operation.Define("replayed", func(op *operation.Op, _ string) (idem.Response, error) { return created, c(op) }, opts...)
 }
 
-// history returns the History of the only operation.
+// history returns the History of the operation of the key "k".
 func (s *shop) history(t *testing.T, opts ...idem.Option) []byte {
 	t.Helper()
-	file, err := operation.History(t.Context(), s.pool, s.operationID(), opts...)
+	return s.historyOf(t, "k", opts...)
+}
+
+func (s *shop) historyOf(t *testing.T, key string, opts ...idem.Option) []byte {
+	t.Helper()
+	file, err := operation.History(t.Context(), s.pool, s.text(`select id::text from idem.operations where key = $1`, key), opts...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,6 +73,7 @@ func TestReplay_ReportsWhatNewCodeParks(t *testing.T) {
 	old := func(op *operation.Op) error { // it comes no further than the pause
 		return errors.Join(takes(op, "reserve:undone", "charge:call", "pause:pause"), errDown)
 	}
+	s := newShop(t)
 	for _, test := range []struct {
 		name string
 		old  code
@@ -107,13 +113,12 @@ func TestReplay_ReportsWhatNewCodeParks(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			s := newShop(t)
 			stops := func(op *operation.Op) error { return errors.Join(test.old(op), errDown) }
-			want(t, errDown)(code(stops).define().Do(t.Context(), s.pool, scope, "k", hashA, "in"))
-			history := s.history(t)
+			want(t, errDown)(code(stops).define().Do(t.Context(), s.pool, scope, test.name, hashA, "in"))
+			history := s.historyOf(t, test.name)
 			next := test.next.define()
 			replayed := operation.Replay(t.Context(), history, next)
-			_, lived := next.Do(t.Context(), s.pool, scope, "k", hashA, "in")
+			_, lived := next.Do(t.Context(), s.pool, scope, test.name, hashA, "in")
 			for what, err := range map[string]error{"replayed": replayed, "lived": lived} {
 				if test.want == "" && err != nil || test.want != "" && (!errors.Is(err, operation.ErrParked) || !strings.Contains(err.Error(), test.want)) {
 					t.Errorf("%s: %v, want %q\n%s", what, err, test.want, history)
@@ -137,26 +142,6 @@ func TestReplay_TakesNoStep(t *testing.T) {
 	if n := again.air.times() + again.room.times(); n > 0 {
 		t.Errorf("%d calls were made", n)
 	}
-	var h struct{ Steps []json.RawMessage }
-	must(t, json.Unmarshal(history, &h))
-	for n := range h.Steps { // every state that it has come through
-		if err := operation.Replay(t.Context(), firstSteps(t, history, n), again.define()); err != nil || again.air.times()+again.room.times() > 0 {
-			t.Errorf("with %d steps: %v", n, err)
-		}
-	}
-}
-
-// firstSteps returns a history cut after its first n steps.
-func firstSteps(t *testing.T, history []byte, n int) []byte {
-	t.Helper()
-	var h map[string]any
-	must(t, json.Unmarshal(history, &h))
-	h["steps"] = h["steps"].([]any)[:n]
-	cut, err := json.Marshal(h)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return cut
 }
 
 func TestReplay_EndsWhereTheOperationWaits(t *testing.T) {
@@ -187,6 +172,7 @@ func TestReplay_EndsWhereTheOperationWaits(t *testing.T) {
 // Replay compares all steps of an operation that has ended, and how it has ended.
 func TestReplay_ComparesTheEnd(t *testing.T) {
 	t.Parallel()
+	s := newShop(t)
 	for _, test := range []struct {
 		name string
 		end  error
@@ -203,7 +189,6 @@ func TestReplay_ComparesTheEnd(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			s := newShop(t)
 			ends := func(end error) *operation.Definition[string] {
 				return code(func(op *operation.Op) error {
 					if err := takes(op, "one:undone", "two:call", "three:tx"); err != nil {
@@ -212,23 +197,11 @@ func TestReplay_ComparesTheEnd(t *testing.T) {
 					return end
 				}).define()
 			}
-			_, _ = ends(test.end).Do(t.Context(), s.pool, scope, "k", hashA, "in")
-			history := s.history(t)
-			s.pool.Close()
+			_, _ = ends(test.end).Do(t.Context(), s.pool, scope, test.name, hashA, "in")
+			history := s.historyOf(t, test.name)
 			err := operation.Replay(t.Context(), history, ends(test.next))
 			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 				t.Errorf("%v, want %q\n%s", err, test.want, history)
-			}
-			if test.want != "" {
-				return
-			}
-			more := code(func(op *operation.Op) error {
-				return errors.Join(takes(op, "one:undone", "two:call", "three:tx", "four:tx"), test.next)
-			})
-			if test.end == nil {
-				if err := operation.Replay(t.Context(), history, more.define()); err != nil {
-					t.Errorf("with a step behind: %v", err)
-				}
 			}
 		})
 	}
@@ -300,25 +273,4 @@ func TestHistory_NeedsTheSealer(t *testing.T) {
 		t.Errorf("without a Sealer: %s, %v", file, err)
 	}
 	must(t, operation.Replay(t.Context(), s.history(t, sealerOf(7)), d))
-}
-
-func TestReplay_RefusesOtherDocuments(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	d := decision("approve")
-	id := s.waits(t, d, "k")
-	for name, err := range map[string]error{
-		"no JSON":       operation.Replay(t.Context(), []byte("x"), d),
-		"other JSON":    operation.Replay(t.Context(), []byte(`{"name":"decision"}`), d),
-		"another name":  operation.Replay(t.Context(), s.history(t), s.checkout()),
-		"no definition": operation.Replay(t.Context(), s.history(t)),
-	} {
-		if err == nil || errors.Is(err, operation.ErrParked) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	want(t, operation.ErrUnknownOperation)(operation.History(t.Context(), s.pool, "00000000-0000-0000-0000-000000000001"))
-	if _, err := operation.History(t.Context(), nil, id); err == nil {
-		t.Error("a nil pool is taken")
-	}
 }

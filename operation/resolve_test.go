@@ -6,18 +6,14 @@ import (
 	"encoding/gob"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net/url"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem"
-	"github.com/idem-go/idem/lab/pgtest"
 	"github.com/idem-go/idem/operation"
 )
 
@@ -75,6 +71,7 @@ func TestResolve_RefusedKeepsNamedErrors(t *testing.T) {
 
 func TestResolve_OfAnUndo(t *testing.T) {
 	t.Parallel()
+	s := newShop(t)
 	for name, test := range map[string]struct {
 		finding operation.Finding
 		undos   int
@@ -86,7 +83,6 @@ func TestResolve_OfAnUndo(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newShop(t)
 			undos := 0
 			d := define(func(op *operation.Op) error {
 				_, err := operation.Call(op, "charge", operation.Keyed(time.Hour), s.bank.charge,
@@ -99,7 +95,7 @@ func TestResolve_OfAnUndo(t *testing.T) {
 				return errors.Join(err, idem.Reject(declined))
 			})
 			var parked *operation.ParkedError
-			_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
+			_, err := d.Do(t.Context(), s.pool, scope, name, hashA, 0)
 			if !errors.As(err, &parked) || parked.Reason != operation.ReasonCallInDoubt || parked.Step != "charge" {
 				t.Fatal(err)
 			}
@@ -116,7 +112,7 @@ func TestResolve_OfAnUndo(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if res, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); err != nil || !res.Rejected || undos != test.undos {
+			if res, err := d.Do(t.Context(), s.pool, scope, name, hashA, 0); err != nil || !res.Rejected || undos != test.undos {
 				t.Errorf("%+v, %v after %d undos", res, err, undos)
 			}
 		})
@@ -132,17 +128,6 @@ func TestResolve_OfADefinitionUsesItsCodec(t *testing.T) {
 	if _, err := c.Do(t.Context(), s.pool, scope, "stuck", hashA, 0); err != nil || c.value.N != 7 {
 		t.Errorf("%+v, %v", c.value, err)
 	}
-}
-
-func TestResolve_OfADefinitionRefusesOthers(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	other, _ := stuck(t, s, "other")
-	_, id := stuck(t, s, "stuck")
-	for _, finding := range []operation.Finding{operation.NotHappened, operation.Happened(inner{7}), operation.Refused(errDeclined)} {
-		want(t, operation.ErrUnknownOperation)(nil, other.Resolve(t.Context(), s.pool, id, finding))
-	}
-	s.wantCount(2, `select count(*) from idem.operations where state = 'parked'`)
 }
 
 // A value that does not decode parks the operation again, and Resolve takes another one. Other
@@ -178,28 +163,6 @@ func TestResolve_BadValueIsGivenAgain(t *testing.T) {
 	must(t, operation.Resolve(t.Context(), s.pool, id, operation.Happened(inner{7}), sealed))
 	if err := do(); err != nil || got.N != 7 {
 		t.Errorf("%+v, %v", got, err)
-	}
-}
-
-// Resolve does not replace a value that the call itself has returned, even if the value no longer
-// decodes.
-func TestResolve_NotOfAnUnreadableOutcome(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	if _, err := define(func(op *operation.Op) error {
-		return errors.Join(outsideStep(op, "call"), operation.Sleep(op, "night", time.Hour))
-	}).Do(t.Context(), s.pool, scope, "k", hashA, 0); !errors.Is(err, idem.ErrInProgress) {
-		t.Fatal(err)
-	}
-	s.text(`update idem.operations set wake_at = now() returning name`)
-	changed := define(func(op *operation.Op) error {
-		_, err := operation.Call(op, "call", operation.Keyed(time.Hour), func(context.Context, string) (inner, error) { return inner{}, nil })
-		return err
-	})
-	want(t, operation.ErrParked)(changed.Do(t.Context(), s.pool, scope, "k", hashA, 0))
-	err := operation.Resolve(t.Context(), s.pool, s.operationID(), operation.Happened(inner{8}))
-	if got := s.text(`select convert_from(value, 'UTF8') from idem.steps where name = 'call'`); got != "7" || !errors.Is(err, operation.ErrNotParked) {
-		t.Errorf("the recorded value is %s, and Resolve returned %v", got, err)
 	}
 }
 
@@ -303,37 +266,6 @@ func TestOperator_RefusesUnknownAndEnded(t *testing.T) {
 	}
 }
 
-// A finding belongs to the status that the person has seen. Resolve refuses it if another person
-// has resumed the operation since.
-func TestResolve_RefusesAStaleFinding(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	calls, fail := 0, errTimeout
-	d := unsure(s, &calls, &fail)
-	run := func() {
-		t.Helper()
-		want(t, operation.ErrParked)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0))
-	}
-	run()
-	id := s.operationID()
-	first, err := operation.Show(t.Context(), s.pool, id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	must(t, operation.Retry(t.Context(), s.pool, id))
-	run()
-	for _, finding := range []operation.Finding{operation.NotHappened, operation.Happened("by a person")} {
-		if err := operation.Resolve(t.Context(), s.pool, id, finding.As(first)); !errors.Is(err, operation.ErrNotParked) {
-			t.Errorf("a finding that is stale: %v", err)
-		}
-	}
-	second, err := operation.Show(t.Context(), s.pool, id)
-	if err != nil || second.State != operation.StateParked || calls != 1 {
-		t.Fatalf("%+v, %v, %d calls", second, err, calls)
-	}
-	must(t, operation.Resolve(t.Context(), s.pool, id, operation.Happened("by a person").As(second)))
-}
-
 func TestShow_HasScopeAndSteps(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -352,44 +284,6 @@ func TestShow_HasScopeAndSteps(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"tx before done 1", "call call begun 1"}, steps); diff != "" || status.Scope != scope {
 		t.Errorf("scope %q; steps (-want +got):\n%s", status.Scope, diff)
-	}
-}
-
-// A call has lost its operation, which is then canceled. The call does not begin a new one.
-func TestCancel_EndsACallThatHasLostTheOperation(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	asked := operation.Asked(func(context.Context, string) (string, bool, error) { return "", false, nil })
-	slow, quick := newBlocked(s, asked), newBlocked(s, asked)
-	answers := slow.call(t.Context(), s, idem.WithWait(limit))
-	await(t, "the call", slow.begun)
-	s.exec(`update idem.operations set owner = null, epoch = epoch + 1`) // as if it were dead
-	must(t, operation.Cancel(t.Context(), s.pool, s.operationID()))
-	shopOn(t, s.dsn).work(t, quick)
-	eventually(t, "the operation to be undone", func() bool { return s.count(`select count(*) from idem.operations where state = 'undone'`) == 1 })
-	slow.release <- nil // its commit is refused
-	if a := await(t, "the answer", answers); !errors.Is(a.err, operation.ErrCanceled) {
-		t.Errorf("%+v", a)
-	}
-	if n := quick.calls.Load(); n > 0 || s.count(`select count(*) from idem.operations`) != 1 {
-		t.Errorf("%d calls behind Cancel", n)
-	}
-}
-
-func TestCallKey_IsTheKeyOfTheCall(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	asked := ""
-	d := operation.Define("asked", func(op *operation.Op, _ int) (idem.Response, error) {
-		_, err := operation.Call(op, "call", operation.Once, func(_ context.Context, key string) (int, error) {
-			asked = key
-			return 0, errTimeout
-		})
-		return idem.Response{}, err
-	})
-	want(t, operation.ErrParked)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0))
-	if key := operation.CallKey(s.operationID(), "call", "call"); key != asked {
-		t.Errorf("CallKey is %q, and the call was made with %q", key, asked)
 	}
 }
 
@@ -417,25 +311,8 @@ func TestAudit_OneRowForEachAct(t *testing.T) {
 		{"cancel without calling", "cancel|to be undone, without calling", func(ctx context.Context, s *shop, id string) error {
 			return operation.Cancel(ctx, s.pool, id, operation.WithoutCalling())
 		}},
-		{"cancel without code", "cancel|to be undone, without code", func(ctx context.Context, s *shop, id string) error {
-			return operation.Cancel(ctx, s.pool, id, operation.WithoutCode())
-		}},
 		{"happened", "resolve|happened", func(ctx context.Context, s *shop, id string) error {
 			return operation.Resolve(ctx, s.pool, id, operation.Happened("by a person"))
-		}},
-		{"not happened", "resolve|not happened", func(ctx context.Context, s *shop, id string) error {
-			return operation.Resolve(ctx, s.pool, id, operation.NotHappened)
-		}},
-		{"refused", "resolve|refused", func(ctx context.Context, s *shop, id string) error {
-			return operation.Resolve(ctx, s.pool, id, operation.Refused(errors.New("no")))
-		}},
-		{"retry all", "retry|running", func(ctx context.Context, s *shop, _ string) error {
-			_, err := operation.RetryAll(ctx, s.pool, operation.Filter{Name: "unsure"})
-			return err
-		}},
-		{"cancel all", "cancel|to be undone", func(ctx context.Context, s *shop, _ string) error {
-			_, err := operation.CancelAll(ctx, s.pool, operation.Filter{Name: "unsure", State: "parked"})
-			return err
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -478,32 +355,6 @@ func TestAudit_NoRowForARefusedAct(t *testing.T) {
 		t.Errorf("recorded: %s", got)
 	}
 	if state := s.text(`select state from idem.operations`); state != "parked" {
-		t.Errorf("the operation is %s", state)
-	}
-}
-
-func TestAudit_ActNeedsInsertPrivilege(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	id := parkedAtCall(t, s)
-	role := fmt.Sprintf("idem_mute_%08x", rand.Uint32())
-	for _, sql := range []string{
-		"create role " + role, "grant usage on schema idem to " + role,
-		"grant select, insert, update on idem.operations, idem.steps, idem.signals to " + role,
-	} {
-		s.exec(sql)
-	}
-	t.Cleanup(func() {
-		if _, err := s.pool.Exec(context.Background(), "drop owned by "+role+"; drop role "+role, pgx.QueryExecModeSimpleProtocol); err != nil {
-			t.Error(err)
-		}
-	})
-	mute := pgtest.Open(t, s.dsn+"&options="+url.QueryEscape("-crole="+role))
-	err := operation.Cancel(t.Context(), mute, id)
-	if err == nil || !strings.Contains(err.Error(), "INSERT on idem.audit") {
-		t.Errorf("%v", err)
-	}
-	if state := s.text(`select state || canceled from idem.operations`); state != "parkedfalse" {
 		t.Errorf("the operation is %s", state)
 	}
 }

@@ -81,10 +81,6 @@ var errPanicked = errors.New("operation: the function has panicked")
 // run counts: the operation may unwind or park.
 func (w *work) releaseAfterPanic(op *Op) {
 	op.close(nil)
-	if w.instance == nil || w.epoch == 0 {
-		w.leave(bridge.Ending{})
-		return
-	}
 	defer func() { // even if an undo panics below, or the run is to be repeated
 		if w.instance != nil {
 			op.close(nil)
@@ -94,13 +90,8 @@ func (w *work) releaseAfterPanic(op *Op) {
 	if op.undoing {
 		return
 	}
-	switch d := decide(&w.journal, request{seq: op.seq, exit: exitFailed}); d.do {
-	case unwind:
-		op.unwind(errPanicked)
-	case park:
-		d.stop.cause = errPanicked
-		w.parkAs(op.ctx, d.stop)
-	}
+	op.stopped = nil
+	op.end(idem.Response{}, errPanicked)
 }
 
 // restart claims the operation again, and reloads its record. It returns false, and the ending of

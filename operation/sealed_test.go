@@ -2,11 +2,8 @@ package operation_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -45,55 +42,5 @@ func TestSealer_SealsInputsAndValues(t *testing.T) {
 	res, err := d.Do(t.Context(), s.pool, scope, "k", hashA, "", sealed)
 	if err != nil || string(res.Body) != "the secret input, the secret value" {
 		t.Errorf("%s, %v", res.Body, err)
-	}
-}
-
-// broken is a Sealer that panics while it is switched on.
-type broken struct {
-	idem.Sealer
-	is atomic.Bool
-}
-
-func (b *broken) Seal(plain, bound []byte) (string, []byte, error) {
-	if b.is.Load() {
-		panic("the vault is closed")
-	}
-	return b.Sealer.Seal(plain, bound)
-}
-
-// If the Sealer panics, the process releases the operation and keeps the outcome of its call in
-// memory: the call is not made again.
-func TestSealer_PanicsOnSeal(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	sealer := &broken{Sealer: seal.New(seal.Keys{Primary: "k1", Secrets: map[string][]byte{"k1": bytes.Repeat([]byte{7}, 32)}})}
-	var calls atomic.Int64
-	d := operation.Define("charge", func(op *operation.Op, _ string) (idem.Response, error) {
-		if _, err := operation.Call(op, "charge", operation.Once, func(context.Context, string) (string, error) {
-			calls.Add(1)
-			sealer.is.Store(true)
-			return "charged", nil
-		}); err != nil {
-			return idem.Response{}, err
-		}
-		return created, operation.Sleep(op, "then", time.Millisecond)
-	})
-	ended := make(chan error, 1)
-	go func() {
-		defer func() { _ = recover(); close(ended) }()
-		_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, "", idem.WithSealer(sealer), idem.WithWait(0))
-		ended <- err
-	}()
-	if err := <-ended; err == nil {
-		t.Error("there is no error")
-	}
-	sealer.is.Store(false)
-	if n := s.count(`select count(*) from idem.operations where state = 'running' and owner is null`); n != 1 {
-		t.Fatal("the process keeps the operation")
-	}
-	s.workWith(t, operation.WorkerConfig{Options: []idem.Option{idem.WithSealer(sealer)}}, d)
-	eventually(t, "the operation to end", s.completed(1))
-	if n := calls.Load(); n != 1 {
-		t.Errorf("%d calls", n)
 	}
 }

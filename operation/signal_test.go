@@ -12,7 +12,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
-	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/lab/pgtest"
 	"github.com/idem-go/idem/operation"
 	"github.com/idem-go/idem/seal"
@@ -74,33 +73,19 @@ func TestSignal_IsSealedAndBound(t *testing.T) {
 		must(t, operation.Signal(t.Context(), s.pool, id, name, value, sealed))
 	}
 	send(mine, "approve", "a secret yes")
-	send(mine, "deny", "a secret no")
 	send(other, "approve", "another secret")
 	const readable = `position('secret'::bytea in value) > 0`
 	if n := s.count(`select count(*) from idem.signals where ` + readable); n != 0 {
 		t.Error("a signal is readable")
 	}
-	truth := s.text(`select encode(value, 'hex') from idem.signals where operation_id = $1 and name = 'approve'`, mine)
-	for what, swap := range map[string]string{
-		"of another operation": `select value from idem.signals where operation_id = '` + other + `'`,
-		"of another name":      `select value from idem.signals where operation_id = '` + mine + `' and name = 'deny'`,
-	} {
-		_, err := s.pool.Exec(t.Context(), `update idem.signals set value = (`+swap+`) where operation_id = $1 and name = 'approve'`, mine)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.exec(`update idem.operations set wake_at = clock_timestamp()`) // the pause is over
-		if _, err := d.Do(t.Context(), s.pool, scope, "mine", hashA, "", sealed, idem.WithWait(0)); !errors.Is(err, idem.ErrUnreadable) {
-			t.Errorf("with the value %s: %v", what, err)
-		}
+	swap := `update idem.signals set value = (select value from idem.signals where operation_id = '` + other + `') where operation_id = $1 and name = 'approve'`
+	s.exec(swap, mine)
+	s.exec(`update idem.operations set wake_at = clock_timestamp()`) // the pause is over
+	if _, err := d.Do(t.Context(), s.pool, scope, "mine", hashA, "", sealed, idem.WithWait(0)); !errors.Is(err, idem.ErrUnreadable) {
+		t.Errorf("with the value of another operation: %v", err)
 	}
-	_, err := s.pool.Exec(t.Context(), `update idem.signals set value = decode($2, 'hex') where operation_id = $1 and name = 'approve'`, mine, truth)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.exec(`update idem.operations set wake_at = clock_timestamp()`)
-	res, err := d.Do(t.Context(), s.pool, scope, "mine", hashA, "", sealed, idem.WithWait(0))
-	if err != nil || string(res.Body) != "a secret yes" {
+	res, err := d.Do(t.Context(), s.pool, scope, "other", hashA, "", sealed, idem.WithWait(0))
+	if err != nil || string(res.Body) != "another secret" {
 		t.Errorf("%s, %v", res.Body, err)
 	}
 	if n := s.count(`select count(*) from idem.steps where ` + readable); n != 0 {
@@ -129,53 +114,6 @@ func TestSignal_UnsealedIsRefusedByASealedOperation(t *testing.T) {
 		t.Errorf("for an operation that has ended: %v", err)
 	}
 }
-
-// An approval has come, and what is behind the Await fails: the pauses between its runs grow as
-// they do for any other function that fails.
-func TestSignal_DoesNotEndALaterBackoff(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	runs := make(chan struct{}, 1000)
-	d := operation.Define("approval", func(op *operation.Op, _ string) (idem.Response, error) {
-		if _, err := operation.Await[string](op, "approved", time.Hour); err != nil {
-			return idem.Response{}, err
-		}
-		runs <- struct{}{}
-		return idem.Response{}, errors.New("a mistake of the program")
-	})
-	marker := s.checkout()
-	id, err := s.start(d, "approval", hashA, true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.work(t, d, marker)
-	eventually(t, "it to wait", func() bool { return s.count(`select count(*) from idem.steps where operation_id = $1`, id) == 1 })
-	must(t, operation.Signal(t.Context(), s.pool, id, "approved", "yes"))
-	await(t, "the first run behind the Await", runs)
-	paused := func() bool { // a pause of which the test does not see the end
-		return s.count(`with p as (update idem.operations set wake_at = clock_timestamp() + '1 hour'::interval
-			where id = $1 and owner is null and wake_at > clock_timestamp() returning 1) select count(*) from p`, id) == 1
-	}
-	eventually(t, "its pause", paused)
-	for len(runs) > 0 {
-		<-runs
-	}
-	if due := s.count(`select count(*) from (`+dueOperations+`) due`, 10, "{approval}", "{}"); due != 0 {
-		t.Error("Due lists it")
-	}
-	if _, err := d.Do(t.Context(), s.pool, scope, "approval", hashA, "book"); !errors.Is(err, idem.ErrInProgress) {
-		t.Errorf("a caller: %v", err)
-	}
-	for i := range 3 { // looks of the worker
-		want(t, nil)(s.start(marker, fmt.Sprint("marker", i), hashA, true))
-		eventually(t, "another operation", s.completed(i+1))
-	}
-	if n := len(runs); n > 0 {
-		t.Errorf("%d more runs during its pause", n)
-	}
-}
-
-var dueOperations = db.DueOperationsSQL[:len(db.DueOperationsSQL)-1]
 
 // While an operation is parked because a signal does not decode, another signal of that name
 // replaces it. A signal that was received is not replaced.

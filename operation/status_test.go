@@ -19,7 +19,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem"
-	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/lab/pgtest"
 	"github.com/idem-go/idem/operation"
 )
@@ -114,29 +113,6 @@ func TestList_RefusesAnInvalidFilter(t *testing.T) {
 	}
 }
 
-// Operations that run or are parked are found by their indexes among many that have ended.
-func TestList_UsesTheIndexes(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	s.fill("checkout", "completed", 5000)
-	s.fill("checkout", "parked", 3)
-	s.exec(`analyze idem.operations`)
-	for _, state := range []string{"parked", "running"} {
-		rows, _ := s.pool.Query(t.Context(), "explain (analyze, costs off, timing off, summary off) "+db.ListOperationsSQL,
-			pgx.QueryExecModeExec, state, "00000000-0000-0000-0000-000000000000", "", "checkout", "", "0 s", 100)
-		plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, line := range plan {
-			if strings.Contains(line, "Rows Removed by Filter") || strings.Contains(line, "actual rows=5") {
-				t.Errorf("%s: what has ended is read:\n%s", state, strings.Join(plan, "\n"))
-				break
-			}
-		}
-	}
-}
-
 func TestRetryAllCancelAll_ActOnceOnEach(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -160,29 +136,6 @@ func TestRetryAllCancelAll_ActOnceOnEach(t *testing.T) {
 	}
 	if got := s.count(`select count(*) from idem.operations where name = 'refund' and state = 'parked'`); got != 2 {
 		t.Errorf("%d are left parked, want 2", got)
-	}
-}
-
-func TestWait_ReturnsTheAnswer(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	id, err := s.start(s.checkout(), "k", hashA, true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	type answer struct {
-		res idem.Result
-		err error
-	}
-	answers := make(chan answer, 1)
-	go func() {
-		res, err := operation.Wait(t.Context(), s.pool, id)
-		answers <- answer{res, err}
-	}()
-	s.work(t, s.checkout())
-	a := await(t, "the answer", answers)
-	if a.err != nil || a.res.Status != 201 || a.res.ExecutionID != id || !strings.HasPrefix(string(a.res.Body), "book: charged") {
-		t.Errorf("%+v, %v", a.res, a.err)
 	}
 }
 
@@ -251,6 +204,7 @@ func unanswered(context.Context, string) (string, error) { return "", errTimeout
 // sealed.
 func TestParkedReason_QuotesTheErrorUnlessSealed(t *testing.T) {
 	t.Parallel()
+	s := newShop(t)
 	const failed = `the undo of step "charge" has failed: `
 	failure := fmt.Errorf("the bank says: %w", &refusal{Code: 51})
 	long := fmt.Errorf("%s: %w", strings.Repeat("é", 3000), failure)
@@ -265,13 +219,12 @@ func TestParkedReason_QuotesTheErrorUnlessSealed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newShop(t)
 			d := operation.Define("stuck", func(op *operation.Op, _ int) (idem.Response, error) {
 				_, err := operation.Call(op, "charge", operation.Keyed(time.Hour), s.bank.charge,
 					operation.UndoTx(func(pgx.Tx, string) error { return test.err }))
 				return idem.Response{}, errors.Join(err, idem.Reject(declined))
 			})
-			_, err := d.Do(context.Background(), s.pool, scope, "k", hashA, 0, append(test.opts, idem.WithWait(0))...)
+			_, err := d.Do(context.Background(), s.pool, scope, name, hashA, 0, append(test.opts, idem.WithWait(0))...)
 			var parked *operation.ParkedError
 			if !errors.As(err, &parked) || parked.Reason != operation.ReasonUndoFailed || parked.ReasonText != test.want || !errors.Is(parked.Cause, failure) {
 				t.Fatalf("%v, because of %v; want %q", err, parked, test.want)
@@ -387,41 +340,5 @@ func TestPrivileges_OfTheDocsSuffice(t *testing.T) {
 		if res, err := d.Do(t.Context(), behind.pool, scope, name, hashA, "", idem.WithWait(limit)); err != nil || !res.Rejected {
 			t.Errorf("%s: %+v, %v", name, res, err)
 		}
-	}
-}
-
-// A list that is cast inside a condition is parsed for every row. With a thousand operations in
-// progress, a hundred of them of this process, every look would take fifty times as long. With ten
-// times as many it would take a hundred times as long.
-func TestStatements_HashTheirLists(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	id := "00000000-0000-4000-8000-000000000000"
-	for _, test := range []struct {
-		name, sql string
-		args      []any
-	}{
-		{"TakeOperations", db.TakeOperationsSQL, []any{1, "{checkout}", "{" + id + "}", true, 16}},
-		{"DueOperations", db.DueOperationsSQL, []any{16, "{checkout}", "{" + id + "/1}"}},
-		{"Disown", db.DisownSQL, []any{1, "{" + id + "}"}},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			rows, _ := s.pool.Query(t.Context(), "explain (costs off) "+test.sql, test.args...)
-			plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
-			if err != nil {
-				t.Fatal(err)
-			}
-			hashed := false
-			for _, line := range plan {
-				hashed = hashed || strings.Contains(line, "hashed SubPlan")
-				if strings.Contains(line, "Filter:") && (strings.Contains(line, "::uuid[]") || strings.Contains(line, "::text[]")) {
-					t.Errorf("a list is cast in a condition: %s", strings.TrimSpace(line))
-				}
-			}
-			if !hashed {
-				t.Errorf("no list is hashed:\n%s", strings.Join(plan, "\n"))
-			}
-		})
 	}
 }

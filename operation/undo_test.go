@@ -297,7 +297,7 @@ func TestCancel_UndoesWhatIsDone(t *testing.T) {
 		err := first(b.tx(op, "reserve", "release"), b.call(op, "check"), b.call(op, "charge", "refund"), operation.Sleep(op, "nap", time.Hour))
 		return created, err
 	})
-	want(t, idem.ErrInProgress)(d.Do(t.Context(), s.pool, scope, "k", hashA, ""))
+	want(t, idem.ErrInProgress)(d.Do(t.Context(), s.pool, scope, "k", hashA, "", idem.WithWait(0)))
 	id := s.operationID()
 	preview, err := operation.PreviewCancel(t.Context(), s.pool, id)
 	if got := fmt.Sprint(preview); err != nil || got != "{[] false false  [charge reserve] [check]}" {
@@ -331,77 +331,38 @@ func TestTxEnded_Parks(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		guilty func(pgx.Tx) error
-		behind func(op *operation.Op) error
+		next   stepOf
 		undone bool // the guilty one is an undo
 	}{
-		"a commit, and an error":                {guilty: ends("commit", errDeclined)},
-		"another transaction, with a Tx in it":  {guilty: ends("commit; begin", nil), behind: func(op *operation.Op) error { return localStep(op, "next") }},
-		"another transaction, with a Call next": {guilty: ends("commit; begin", nil), behind: func(op *operation.Op) error { return outsideStep(op, "next") }},
-		"an undo that commits":                  {guilty: ends("commit", nil), undone: true},
+		"a commit, and an error":                {ends("commit", errDeclined), outsideStep, false},
+		"another transaction, with a Call next": {ends("commit; begin", nil), outsideStep, false},
+		"another transaction, with a Tx next":   {ends("commit; begin", nil), localStep, false},
+		"an undo that commits":                  {ends("commit", nil), nil, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newShop(t)
-			mended := false
-			guilty := func(tx pgx.Tx) error {
-				if mended {
-					return nil
-				}
-				return test.guilty(tx)
-			}
 			d := operation.Define("guilty", func(op *operation.Op, _ int) (idem.Response, error) {
 				if test.undone {
-					_, err := operation.Call(op, "bad", operation.Keyed(time.Hour), s.bank.charge, operation.UndoTx(func(tx pgx.Tx, _ string) error { return guilty(tx) }))
+					_, err := operation.Call(op, "bad", operation.Keyed(time.Hour), s.bank.charge, operation.UndoTx(func(tx pgx.Tx, _ string) error { return test.guilty(tx) }))
 					if err == nil {
 						_, err = operation.Call(op, "book", operation.Keyed(time.Hour), s.bank.charge, undoBy[string]("book"))
 					}
 					return idem.Response{}, errors.Join(err, idem.Reject(declined))
 				}
-				if err := outsideStep(op, "call"); err != nil {
-					return idem.Response{}, err
-				}
-				if _, err := operation.Tx(op, "book", write("book")); err != nil {
-					return idem.Response{}, err
-				}
-				if err := operation.Exec(op, "bad", guilty); err != nil {
-					return created, nil // whatever the function makes of it
-				}
-				if test.behind != nil {
-					return created, test.behind(op)
-				}
+				err := first(outsideStep(op, "call"), localStep(op, "book"), operation.Exec(op, "bad", test.guilty), test.next(op, "next"))
+				_ = err // whatever the function makes of it
 				return created, nil
 			})
+			kind := map[bool]string{true: "undo", false: "tx"}[test.undone]
 			var parked *operation.ParkedError
 			_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(0))
-			if !errors.As(err, &parked) || !errors.Is(parked.Cause, idem.ErrTxEnded) {
+			if !errors.As(err, &parked) || !errors.Is(parked.Cause, idem.ErrTxEnded) || parked.Reason != operation.ReasonTxEnded ||
+				!strings.Contains(parked.ReasonText, kind+` "book", `+kind+` "bad"`) {
 				t.Fatalf("got %v, want that it is parked", err)
 			}
-			kind := "tx"
-			if test.undone {
-				kind = "undo"
-			}
-			for _, name := range []string{kind + ` "book"`, kind + ` "bad"`} {
-				if parked.Reason != operation.ReasonTxEnded || !strings.Contains(parked.ReasonText, name) {
-					t.Errorf("the reason %s, %q lacks %s", parked.Reason, parked.ReasonText, name)
-				}
-			}
-			for range 3 {
-				if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(0)); !errors.Is(err, operation.ErrParked) {
-					t.Errorf("again: %v", err)
-				}
-			}
-			if got := s.did(); !cmp.Equal(got, []string{"book"}) {
-				t.Errorf("committed is %q", got)
-			}
-			mended = true
-			s.exec(`delete from done`) // by hand
-			must(t, operation.Retry(t.Context(), s.pool, parked.OperationID))
-			if result, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); err != nil || result.Rejected != test.undone {
-				t.Errorf("with the mended code: %+v, %v", result, err)
-			}
-			if got := s.did(); len(got) == 0 || slices.Index(got, "book") != 0 || slices.Contains(got[1:], "book") {
-				t.Errorf("committed with the mended code is %q", got)
-			}
+			want(t, operation.ErrParked)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(0)))
+			s.wantDid("book")
 		})
 	}
 }

@@ -91,53 +91,43 @@ func Await[T any](op *Op, name string, timeout time.Duration) (T, error) {
 	})
 }
 
-// signalPause is how often await reads the signal while its timeout is near.
-const signalPause = 200 * time.Millisecond
-
 // maxSignalRuns limits how often Signal repeats its statement after a serialization failure.
 const maxSignalRuns = 10
 
 // await returns the value of a signal. If there is none yet, it suspends the operation until the
-// timeout; sending the signal makes the operation due. The remaining time is computed before the
-// signal is read, so that a signal sent in between is not lost.
+// timeout. Sending the signal makes the operation due, also if it is sent before the suspension.
+// The remaining time is computed before the signal is read, so that a signal sent in between is not
+// lost.
 func (op *Op) await(s *step, timeout time.Duration) ([]byte, error) {
 	if s.do == replay {
 		return op.replay(s)
 	}
-	for {
-		var remaining time.Duration
-		if s.do == wait {
-			remaining = time.Until(op.work.clock.local(s.recorded.DueAt))
-		}
-		signal := db.ReadSignal{OperationID: op.work.operation, Name: s.name}
-		if err := op.readSignal(&signal); err != nil {
-			return nil, err
-		}
-		switch {
-		case signal.Found && !s.isTooLate(signal.SentAt):
-			value, err := open(op.work.execution.Sealer(), signal.Value, db.BoundSignal(op.work.operation, s.name))
-			if err != nil {
-				return nil, op.halt(stopFailed, fmt.Errorf("operation: signal %q: %w", s.name, err))
-			}
-			op.record(s, db.StepDone, value)
-			op.signals = append(op.signals, db.TakeSignal{OperationID: op.work.operation, Name: s.name})
-			return value, nil
-		case s.do == run:
-			op.recordPause(s, timeout)
-			return nil, op.suspend(commit{at: s.position(max(timeout, 0))})
-		case remaining <= 0:
-			stored, seen := op.failure(ErrTimeout)
-			op.record(s, db.StepFailed, stored)
-			return nil, seen
-		}
-		pause := remaining
-		if remaining <= longPause {
-			pause = min(remaining, signalPause)
-		}
-		if err := op.pause(s, pause, true); err != nil {
-			return nil, err
-		}
+	var remaining time.Duration
+	if s.do == wait {
+		remaining = time.Until(op.work.clock.local(s.recorded.DueAt))
 	}
+	signal := db.ReadSignal{OperationID: op.work.operation, Name: s.name}
+	if err := op.readSignal(&signal); err != nil {
+		return nil, err
+	}
+	switch {
+	case signal.Found && !s.isTooLate(signal.SentAt):
+		value, err := open(op.work.execution.Sealer(), signal.Value, db.BoundSignal(op.work.operation, s.name))
+		if err != nil {
+			return nil, op.halt(stopFailed, fmt.Errorf("operation: signal %q: %w", s.name, err))
+		}
+		op.record(s, db.StepDone, value)
+		op.signals = append(op.signals, db.TakeSignal{OperationID: op.work.operation, Name: s.name})
+		return value, nil
+	case s.do == run:
+		op.recordPause(s, timeout)
+		return nil, op.suspend(commit{at: s.position(max(timeout, 0))})
+	case remaining > 0:
+		return nil, op.suspend(commit{at: s.position(remaining)})
+	}
+	stored, seen := op.failure(ErrTimeout)
+	op.record(s, db.StepFailed, stored)
+	return nil, seen
 }
 
 // isTooLate reports whether a signal was sent after the timeout of its Await.

@@ -7,12 +7,10 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/lab/pgproxy"
@@ -194,74 +192,6 @@ func TestDo_WaiterGetsTheOutcomeItHasWaitedFor(t *testing.T) {
 	}
 }
 
-// A call waits in memory for a caller of its process that began an operation and then left. The
-// call learns the outcome of that operation, even if the key is free before the call looks.
-func TestDo_WaiterOfACallerThatLeavesLearnsTheOutcome(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct {
-		cancel bool
-		want   error
-	}{"canceled": {true, operation.ErrCanceled}, "completed": {false, nil}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newShop(t)
-			type waiter struct{}
-			looks, goOn := make(chan struct{}, 100), make(chan struct{})
-			pool := pgtest.Open(t, s.dsn, func(c *pgxpool.Config) {
-				c.PrepareConn = func(ctx context.Context, _ *pgx.Conn) (bool, error) {
-					if ctx.Value(waiter{}) != nil {
-						looks <- struct{}{}
-						<-goOn
-					}
-					return true, nil
-				}
-			})
-			begun := make(chan struct{}, 10)
-			var answers atomic.Bool
-			d := operation.Define("charge", func(op *operation.Op, _ string) (idem.Response, error) {
-				_, err := operation.Call(op, "charge", operation.Keyed(time.Hour), func(ctx context.Context, _ string) (int, error) {
-					if answers.Load() {
-						return 1, nil
-					}
-					begun <- struct{}{}
-					<-ctx.Done()
-					return 0, operation.NotSent(ctx.Err())
-				})
-				return created, err
-			})
-			do := func(ctx context.Context, ended chan<- error, opts ...idem.Option) {
-				_, err := d.Do(ctx, pool, scope, "k", hashA, "", append(opts, idem.WithWait(limit))...)
-				ended <- err
-			}
-			first, leave := context.WithCancel(t.Context())
-			left, waited, waiting := make(chan error, 1), make(chan error, 1), make(waits, 10)
-			go do(first, left)
-			await(t, "the call", begun)
-			second, end := context.WithTimeout(context.WithValue(t.Context(), waiter{}, true), time.Minute)
-			defer end()
-			go do(second, waited, idem.WithObserver(waiting))
-			await(t, "the second caller to wait", (chan struct{})(waiting))
-			id := s.operationID()
-			if test.cancel {
-				must(t, operation.Cancel(t.Context(), s.pool, id))
-			}
-			leave()
-			await(t, "the first caller to leave", left)
-			await(t, "the second caller to look", looks)
-			answers.Store(true)
-			eventually(t, "the operation to end", func() bool {
-				_ = d.Resume(t.Context(), s.pool, id)
-				return s.count(`select count(*) from idem.operations where state in ('undone', 'completed')`) == 1
-			})
-			close(goOn)
-			if err := await(t, "the second caller", waited); !errors.Is(err, test.want) {
-				t.Errorf("the second caller got %v, want %v", err, test.want)
-			}
-			s.wantCount(1, `select count(*) from idem.operations`)
-		})
-	}
-}
-
 // No operation has a key that idem.Do has answered.
 func TestStart_OfAKeyThatAPlainDoHasAnswered(t *testing.T) {
 	t.Parallel()
@@ -278,49 +208,6 @@ func TestStart_OfAKeyThatAPlainDoHasAnswered(t *testing.T) {
 	if again, err := s.start(d, "other", hashA, true); err != nil || again != first {
 		t.Errorf("%q, %v, want %q", again, err, first)
 	}
-}
-
-// Wait returns the error and the cause of its context.
-func TestWait_EndOfItsContext(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	d := operation.Define("sleeps", func(op *operation.Op, _ string) (idem.Response, error) {
-		return created, operation.Sleep(op, "nap", time.Hour)
-	})
-	want(t, idem.ErrInProgress)(d.Do(t.Context(), s.pool, scope, "k", hashA, ""))
-	closing := errors.New("closing time")
-	ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, closing)
-	defer cancel()
-	if _, err := operation.Wait(ctx, s.pool, s.operationID()); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, closing) {
-		t.Error(err)
-	}
-}
-
-// A suspect whose call hangs does not keep other suspects from beginning.
-func TestWorker_SuspectThatHangsLeavesItsTurn(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	var once sync.Once
-	hangs := make(chan struct{})
-	d := operation.Define("suspect", func(op *operation.Op, _ string) (idem.Response, error) {
-		_, err := operation.Call(op, "charge", operation.Keyed(time.Hour), func(ctx context.Context, _ string) (int, error) {
-			first := false
-			once.Do(func() { first = true })
-			if first {
-				select {
-				case <-hangs:
-				case <-ctx.Done():
-				}
-			}
-			return 1, ctx.Err()
-		})
-		return created, err
-	})
-	s.suspects(d, 3, 3)
-	s.workBlindly(4, d)
-	eventually(t, "the others to end", s.completed(2))
-	close(hangs)
-	eventually(t, "all to end", s.completed(3))
 }
 
 // A Once call is made although the commit before it was not acknowledged: this process knows that

@@ -121,13 +121,11 @@ func (w *Worker) Run(ctx context.Context) error {
 	var guarding sync.WaitGroup
 	guarding.Go(func() { r.watcher.Run(ctx, r.engine, w.config.Poll) })
 	defer guarding.Wait()
-	turn := takeTurn()
 	for ctx.Err() == nil {
-		full := r.look(ctx, turn)
+		full := r.look(ctx)
 		r.watcher.SetFull(full)
-		turn = r.pause(ctx, full)
+		r.pause(ctx, full)
 	}
-	turn.end()
 	drained := make(chan struct{})
 	go func() { r.operations.Wait(); close(drained) }()
 	select {
@@ -148,85 +146,52 @@ type workerRun struct {
 	freed      chan struct{}
 	watcher    *presence.Watcher
 	nextLook   time.Duration // the pause before the next look
-	wantsTurn  bool          // the last look had room, and no turn of a suspect at its end
+	lacksTurn  bool          // another suspect had the turn in the last look, or has it since
 	operations sync.WaitGroup
 
 	mu   sync.Mutex
 	busy map[string]int // how many operations are in progress, by the names of their definitions
 }
 
-// pause waits until the next look. It ends early if a guard has found a due operation, if there is
-// room again after a look that found more than fits, or if the turn of a suspect is free that the
-// last look lacked. It returns the turn if it is free.
-func (r *workerRun) pause(ctx context.Context, full bool) *turn {
+// gathering is how long a Worker waits for more room once there is some. A look for ten operations
+// costs little more than a look for one.
+const gathering = 2 * time.Millisecond
+
+// pause waits until the next look. It ends early if a guard has found a due operation, or if an
+// operation has ended after a look that found more than fits, or that lacked the turn of a suspect.
+func (r *workerRun) pause(ctx context.Context, full bool) {
 	timer := time.NewTimer(r.nextLook)
 	defer timer.Stop()
 	var freed chan struct{}
-	if full {
+	if full || r.lacksTurn {
 		freed = r.freed
 	}
-	var wanted chan<- struct{}
-	if r.wantsTurn {
-		wanted = turns
-	}
 	select {
-	case wanted <- struct{}{}:
-		return &turn{}
 	case <-timer.C:
 	case <-freed:
-		r.gather(ctx)
+		_ = txn.Sleep(ctx, gathering)
 	case <-r.watcher.Due():
 	case <-ctx.Done():
-		return nil
-	}
-	return takeTurn()
-}
-
-// gathering is how long a full Worker waits for more room once there is some. A look for ten
-// operations costs little more than a look for one.
-const gathering = 5 * time.Millisecond
-
-// gather waits until half of the room is free, or for gathering.
-func (r *workerRun) gather(ctx context.Context) {
-	timer := time.NewTimer(gathering)
-	defer timer.Stop()
-	for len(r.slots) > cap(r.slots)/2 {
-		select {
-		case <-r.freed:
-		case <-timer.C:
-			return
-		case <-ctx.Done():
-			return
-		}
 	}
 }
 
-// look claims due operations, and works on them. It reports whether there may be more. With the
-// turn, one of them may be a suspect.
-func (r *workerRun) look(ctx context.Context, t *turn) (full bool) {
+// look claims as many due operations as there is room for, and starts a goroutine for each. It
+// reports whether there may be more. If no other suspect has the turn, one of them may be a
+// suspect. After a suspect the next look follows at once, without the turn, because other suspects
+// may have hidden due operations from this look.
+func (r *workerRun) look(ctx context.Context) (full bool) {
 	room := cap(r.slots) - len(r.slots)
-	r.nextLook, r.wantsTurn = r.config.Poll-rand.N(r.config.Poll/4), room > 0
-	if room > 0 {
-		full, t = r.claimDue(ctx, room, t)
+	r.nextLook, r.lacksTurn = r.config.Poll-rand.N(r.config.Poll/4), false
+	if room == 0 {
+		return true
 	}
-	if t != nil {
-		r.wantsTurn = false
-		t.end()
-	}
-	return full || room == 0
-}
-
-// claimDue claims as many due operations as there is room for, and starts a goroutine for each. It
-// reports whether there may be more, and returns the turn unless a suspect has it. After a suspect
-// the next look follows at once, without the turn, because other suspects may have hidden due
-// operations from this look.
-func (r *workerRun) claimDue(ctx context.Context, room int, t *turn) (full bool, left *turn) {
 	i, err := presence.Adopt(ctx, r.engine)
 	if err != nil {
 		r.warn(ctx, "operation: the worker cannot claim operations: it has no presence", err)
-		return false, t
+		return false
 	}
 	defer i.Release()
+	t := takeTurn()
 	taken, full, err := r.take(ctx, i, room, t != nil)
 	if err != nil {
 		i.Leak()
@@ -234,9 +199,8 @@ func (r *workerRun) claimDue(ctx context.Context, room int, t *turn) (full bool,
 	} else if pause, guarded := i.IdlePause(r.config.Poll); guarded {
 		r.nextLook = pause
 	}
-	operations := r.load(ctx, i, taken)
-	for n := range operations {
-		c := &operations[n]
+	for n := range taken {
+		c := &claimed{Taken: taken[n]}
 		var held *turn
 		if t != nil && c.Deaths >= db.Suspected {
 			held, t, r.nextLook = t, nil, 0
@@ -247,61 +211,40 @@ func (r *workerRun) claimDue(ctx context.Context, room int, t *turn) (full bool,
 		i.Retain()
 		go r.work(i, c, held)
 	}
-	return full, t
+	r.lacksTurn = t == nil
+	t.end()
+	return full
 }
 
-// lookLimit bounds a look. readLimit bounds the reading of steps, for each claimed operation. If
-// the connection is dead, no process works on the claimed operations until then.
-const (
-	lookLimit = 15 * time.Second
-	readLimit = 15 * time.Second
-)
+// lookLimit bounds a look, and the reading of the steps of a claimed operation. If the connection
+// is dead, no process works on the claimed operations until then.
+const lookLimit = 15 * time.Second
 
-// load reads the steps of claimed operations, except those that were only started and have none. If
-// it fails, it releases the operations, and returns none.
-func (r *workerRun) load(ctx context.Context, i *presence.Instance, taken []db.Taken) []claimed {
-	if len(taken) == 0 {
+// load reads the steps of a claimed operation, unless it was only started and has none. If it fails
+// for good, it releases the operation.
+func (r *workerRun) load(w *work, c *claimed) error {
+	if c.Kind == db.Started {
 		return nil
 	}
-	load := db.LoadStepsOf{}
-	for n := range taken {
-		if taken[n].Kind != db.Started {
-			load.OperationIDs = append(load.OperationIDs, taken[n].OperationID)
-		}
-	}
-	var err error
-	if len(load.OperationIDs) > 0 {
-		reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Duration(len(load.OperationIDs))*readLimit)
-		err = r.engine.Requery(reading, &load)
-		cancel()
-	}
-	if err != nil {
-		r.warn(ctx, "operation: the worker cannot read the operations that it has claimed, and releases them", err)
-		r.release(i, taken)
-		return nil
-	}
-	steps := map[string][]db.Step{}
-	for _, s := range load.Rows {
-		steps[s.OperationID] = append(steps[s.OperationID], s)
-	}
-	operations := make([]claimed, len(taken))
-	for n := range taken {
-		operations[n] = claimed{taken[n], steps[taken[n].OperationID]}
-	}
-	return operations
-}
-
-// release releases claimed operations that are not loaded.
-func (r *workerRun) release(i *presence.Instance, taken []db.Taken) {
-	ctx, cancel := context.WithTimeout(context.Background(), releaseLimit)
+	ctx, cancel := context.WithTimeout(r.working, lookLimit)
 	defer cancel()
-	leave := i.Leave
-	if r.engine.Query(ctx, db.ReleaseTaken(taken)) != nil {
-		leave = i.LeaveUnreleased
+	steps := db.LoadSteps{OperationID: c.OperationID}
+	err := r.engine.Requery(ctx, &steps)
+	for pause := txn.RetryPause; txn.Transient(err) && txn.Sleep(ctx, pause.Next()) == nil; {
+		err = r.engine.Requery(ctx, &steps)
 	}
-	for n := range taken {
-		leave(taken[n].OperationID)
+	if err == nil {
+		c.rows = steps.Rows
+		return nil
 	}
+	ctx, cancel = context.WithTimeout(context.Background(), releaseLimit)
+	defer cancel()
+	if r.engine.Query(ctx, &db.ReleaseOperation{OperationID: c.OperationID, Epoch: c.Epoch, Tries: c.Tries}) != nil {
+		w.leaveUnreleased(bridge.Ending{})
+		return err
+	}
+	w.leave(bridge.Ending{})
+	return err
 }
 
 // take claims as many operations as there is room for, and reserves them in this process.
@@ -394,6 +337,10 @@ func (r *workerRun) work(i *presence.Instance, t *claimed, held *turn) {
 	w := &work{definition: r.definitions[t.Name], instance: i, operation: t.OperationID, epoch: t.Epoch, logger: r.config.Logger}
 	if held != nil {
 		w.holdTurn(held)
+	}
+	if err := r.load(w, t); err != nil {
+		r.warn(r.working, "operation: the worker cannot read an operation that it has claimed, and releases it", err)
+		return
 	}
 	end := w.runWith(r.working, r.pool, r.config.Options, t)
 	if end.Err == nil || errors.Is(end.Err, idem.ErrInProgress) && r.working.Err() != nil {

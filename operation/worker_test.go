@@ -1,13 +1,10 @@
 package operation_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"log/slog"
-	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -23,7 +20,6 @@ import (
 	"github.com/idem-go/idem/lab/pgproxy"
 	"github.com/idem-go/idem/lab/pgtest"
 	"github.com/idem-go/idem/operation"
-	"github.com/idem-go/idem/seal"
 )
 
 func TestWorker_HoldsWithConcurrency(t *testing.T) {
@@ -87,9 +83,10 @@ func TestGuard_NoticesADeadProcess(t *testing.T) {
 	t.Parallel()
 	s := newBankShop(t)
 	d := pointed(s.pool, func(string) {})
-	s.workRarely(t, d)
-	eventually(t, "a guard", func() bool { return s.count(guards) == 1 })
+	proxy := pgtest.Proxy(t, s.dsn)
+	s.through(proxy).workRarely(t, d)
 	v := newVictim(t, s, "charged", "book")
+	await(t, "the guard to watch its lock", proxy.Next(pgproxy.Answered, pgproxy.Contains("SeeGone")))
 	v.kill()
 	killed := time.Now()
 	eventually(t, "the operation to end", s.completed(1))
@@ -165,69 +162,6 @@ func TestGuard_NotifiesProcessesWithRoom(t *testing.T) {
 	eventually(t, "all operations to end", s.completed(processes))
 }
 
-// fleet runs n Workers, each with a pool and a presence of its own, as n processes do.
-func (s *shop) fleet(t *testing.T, n int, definitions ...operation.Runnable) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, n)
-	for range n {
-		pool := pgtest.Open(t, s.dsn, maxConns(2))
-		go func() {
-			ended <- operation.NewWorker(pool, operation.WorkerConfig{Drain: time.Second}, definitions...).Run(ctx)
-		}()
-	}
-	t.Cleanup(func() {
-		cancel()
-		for range n {
-			must(t, await(t, "a worker to end", ended))
-		}
-	})
-}
-
-var idleProcesses = flag.Int("processes", 12, "how many processes with a Worker TestWorker_ManyIdleProcessesLookRarely has")
-
-// Many idle processes, and ten thousand operations that sleep, cost little more than one statement
-// a second in total: two guards take turns to look, and the others look rarely.
-func TestWorker_ManyIdleProcessesLookRarely(t *testing.T) {
-	t.Parallel()
-	const watched, enough = 2 * time.Second, 4
-	processes := *idleProcesses
-	s := newShop(t)
-	s.sleepers(t, 10_000)
-	proxy := pgtest.Proxy(t, s.dsn)
-	d := operation.Define("sleeper", func(op *operation.Op, _ int) (idem.Response, error) { return created, op.Checkpoint() })
-	s.through(proxy).fleet(t, processes, d)
-	eventually(t, "all processes and two guards", func() bool { return s.count(presences) == processes && s.count(guards) == 2 })
-	var statements atomic.Int64
-	t.Cleanup(proxy.Observe(func(e pgproxy.Event) {
-		if e.Stage == pgproxy.Answered && e.Statement.SQL != "-- ping" { // which a pool sends on a connection that was idle
-			statements.Add(1)
-		}
-	}))
-	least := int64(math.MaxInt64)
-	for try := 0; try < 5 && least > enough; try++ { // the first looks of all are in one of these
-		statements.Store(0)
-		time.Sleep(watched) // what is counted is statements by the second
-		least = min(least, statements.Load())
-	}
-	t.Logf("%d statements in %v", least, watched)
-	if least > enough {
-		t.Errorf("%d idle processes have made %d statements in %v", processes, least, watched)
-	}
-}
-
-// sleepers inserts operations that are due in the far future.
-func (s *shop) sleepers(t *testing.T, n int) {
-	t.Helper()
-	_, err := s.pool.Exec(t.Context(), fmt.Sprintf(`
-		insert into idem.operations (id, scope, key, hash, name, ttl, created_at, epoch, state, undoing, kind, step, seq, since, wake_at, tries, attempts)
-		select gen_random_uuid(), '%s', 'sleeper '||n, '\x00', 'sleeper', 1, now(), 1, 'running', false, 'sleep', 'night', 1, now(), now() + interval '1 year', 0, 0
-		from generate_series(1, %d) n`, scope, n))
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 const unknownID = "11111111-2222-4333-8444-555555555555"
 
 func TestResume_GoesOnAndBeginsNone(t *testing.T) {
@@ -248,50 +182,6 @@ func TestResume_GoesOnAndBeginsNone(t *testing.T) {
 	}
 	s.wantDid("order k", "reserve book", "confirm book")
 	s.wantCount(1, `select count(*) from idem.records`)
-}
-
-func TestResume_ReportsWhyItDoesNotGoOn(t *testing.T) {
-	t.Parallel()
-	sealed := idem.WithSealer(seal.New(seal.Keys{Primary: "k1", Secrets: map[string][]byte{"k1": bytes.Repeat([]byte{7}, 32)}}))
-	for _, test := range []struct {
-		name  string
-		opts  []idem.Option
-		steps func(s *shop, op *operation.Op) error
-		want  error
-		state string
-	}{
-		{name: "it waits", steps: func(_ *shop, op *operation.Op) error { return operation.Sleep(op, "pause", 20*time.Hour) },
-			want: idem.ErrInProgress, state: "running"},
-		{name: "it was parked", steps: func(_ *shop, op *operation.Op) error {
-			_, err := operation.Call(op, "call", operation.Once, func(context.Context, string) (int, error) { return 0, errTimeout })
-			return err
-		}, want: operation.ErrParked, state: "parked"},
-		{name: "it ends in an error that is final", steps: func(_ *shop, op *operation.Op) error {
-			return errors.Join(op.Checkpoint(), operation.Final(errDeclined))
-		}, want: errDeclined, state: "undone"},
-		{name: "it cannot be read", opts: []idem.Option{sealed}, steps: func(*shop, *operation.Op) error { return nil },
-			want: idem.ErrUnreadable, state: "running"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			s := newShop(t)
-			d := operation.Define("checkout", func(op *operation.Op, _ string) (idem.Response, error) { return created, test.steps(s, op) })
-			tx, err := s.pool.Begin(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			id, err := d.Start(t.Context(), tx, scope, "k", hashA, "", test.opts...)
-			if err != nil || tx.Commit(t.Context()) != nil {
-				t.Fatal(err)
-			}
-			if err := d.Resume(t.Context(), s.pool, id); !errors.Is(err, test.want) {
-				t.Errorf("got %v, want %v", err, test.want)
-			}
-			if got := s.text(`select state from idem.operations`); got != test.state {
-				t.Errorf("it is %s, want %s", got, test.state)
-			}
-		})
-	}
 }
 
 func TestResume_LeavesOthersAlone(t *testing.T) {
@@ -453,7 +343,7 @@ func TestStart_IsPartOfTheTransaction(t *testing.T) {
 
 func TestWorker_ManyDueAtOnceAreDoneOnce(t *testing.T) {
 	t.Parallel()
-	const many = 200
+	const many = 80
 	s := newShop(t, maxConns(8))
 	d := operation.Define("many", func(op *operation.Op, n int) (idem.Response, error) {
 		if _, err := operation.Tx(op, "do", write(fmt.Sprint(n))); err != nil {

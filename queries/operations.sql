@@ -339,25 +339,6 @@ SELECT o.scope, o.hash, o.name, o.state, o.epoch, o.undoing, o.canceled, coalesc
 FROM idem.operations o
 WHERE o.id = (@operation_id::text)::uuid;
 
--- name: LoadStepsOf :many
--- LoadStepsOf reads the recorded steps of several operations, as LoadSteps does for one.
--- @out Step
--- @prepared
-SELECT (s.operation_id::text)::text AS operation_id, s.seq, s.kind, s.name, s.outcome, s.value,
-       s.due_at,
-       s.undos, s.policy,
-       clock_timestamp() AS loaded_at
-FROM (
-    SELECT r.operation_id, r.seq, r.kind, r.name, r.outcome, r.value, r.due_at, coalesce(r.undos, 0) AS undos, coalesce(r.policy, '') AS policy FROM idem.steps r
-    WHERE r.operation_id = ANY (ARRAY(SELECT unnest((@operation_ids::text)::uuid[])))
-    UNION ALL
-    SELECT o.id, o.seq, o.kind, o.step, 'begun', NULL, NULL, coalesce(o.undos, 0), coalesce(o.policy, '') FROM idem.operations o
-    WHERE o.id = ANY (ARRAY(SELECT unnest((@operation_ids::text)::uuid[])))
-      AND o.kind = ANY (ARRAY['call', 'undo'])
-      AND NOT EXISTS (SELECT 1 FROM idem.steps e
-                      WHERE e.operation_id = o.id AND e.seq = o.seq)) s
-ORDER BY s.operation_id, s.seq;
-
 -- name: ListSteps :many
 -- ListSteps reads the recorded steps as LoadSteps does, without their values.
 -- @out Step
@@ -507,16 +488,6 @@ SET owner = NULL, taken_at = NULL,
 WHERE state = 'running' AND owner = @owner::int4
   AND NOT id = ANY (SELECT unnest((@running::text)::uuid[]))
   AND COALESCE(taken_at, since) < (SELECT clock_timestamp() - '5 seconds'::interval);
-
--- name: ReleaseOperations :exec
--- ReleaseOperations releases operations that this process has claimed in these epochs and has not
--- begun to work on. A suspect is due at once, like any other operation.
-UPDATE idem.operations AS o
-SET owner = NULL, taken_at = NULL,
-    wake_at = CASE WHEN o.attempts > 0 AND o.deaths >= 3 THEN LEAST(o.wake_at, clock_timestamp()) ELSE o.wake_at END
-FROM (SELECT unnest((@operation_ids::text)::uuid[]) AS id,
-             unnest((@epochs::text)::int4[]) AS epoch) taken
-WHERE o.id = taken.id AND o.epoch = taken.epoch AND o.state = 'running';
 
 -- name: SendSignal :one
 -- SendSignal stores a signal for an operation that has not ended, unless a signal of that name is

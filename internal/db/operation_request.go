@@ -28,16 +28,6 @@ func (d *DueOperations) Except(operationID string, epoch int) {
 	d.But = append(d.But, operationID+"/"+strconv.Itoa(epoch))
 }
 
-// ReleaseTaken returns the request that releases claimed operations that no run has begun to work
-// on.
-func ReleaseTaken(taken []Taken) ReleaseOperations {
-	var r ReleaseOperations
-	for i := range taken {
-		r.OperationIDs, r.Epochs = append(r.OperationIDs, taken[i].OperationID), append(r.Epochs, taken[i].Epoch)
-	}
-	return r
-}
-
 // IsOperation reports whether id is the id of an operation. It reads in the caller's transaction.
 func IsOperation(ctx context.Context, in interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row

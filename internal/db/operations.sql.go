@@ -824,65 +824,6 @@ func readShowOperation(r *ShowOperationRow, row *roundtrip.Row) {
 	r.LoadedAt = row.Time()
 }
 
-// LoadStepsOfSQL is the text of LoadStepsOf.
-const LoadStepsOfSQL = `-- name: LoadStepsOf :many
-SELECT (s.operation_id::pg_catalog.text)::pg_catalog.text AS operation_id, s.seq, s.kind, s.name, s.outcome, s.value,
-       /*moment*/s.due_at/**/ AS due_at,
-       s.undos, s.policy,
-       /*moment*/pg_catalog.clock_timestamp()/**/ AS loaded_at
-FROM (
-    SELECT r.operation_id, r.seq, r.kind, r.name, r.outcome, r.value, r.due_at, coalesce(r.undos, 0) AS undos, coalesce(r.policy, '') AS policy FROM idem.steps r
-    WHERE r.operation_id OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT pg_catalog.unnest(($1::pg_catalog.text)::pg_catalog.uuid[])))
-    UNION ALL
-    SELECT o.id, o.seq, o.kind, o.step, 'begun', NULL, NULL, coalesce(o.undos, 0), coalesce(o.policy, '') FROM idem.operations o
-    WHERE o.id OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT pg_catalog.unnest(($1::pg_catalog.text)::pg_catalog.uuid[])))
-      AND o.kind OPERATOR(pg_catalog.=) ANY (ARRAY['call', 'undo'])
-      AND NOT EXISTS (SELECT 1 FROM idem.steps e
-                      WHERE e.operation_id OPERATOR(pg_catalog.=) o.id AND e.seq OPERATOR(pg_catalog.=) o.seq)) s
-ORDER BY s.operation_id, s.seq
-`
-
-// LoadStepsOfStatement is LoadStepsOf as connections know it.
-var LoadStepsOfStatement = roundtrip.New(roundtrip.Statement{
-	Name: "idem_load_steps_of", SQL: LoadStepsOfSQL,
-	Params:  []roundtrip.Param{roundtrip.TextParam},
-	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Binary, roundtrip.Text, roundtrip.Text, roundtrip.Binary},
-})
-
-// LoadStepsOf reads the recorded steps of several operations, as LoadSteps does for one.
-type LoadStepsOf struct {
-	OperationIDs []string
-
-	Rows []Step
-}
-
-func (q *LoadStepsOf) Queue(trip *roundtrip.Trip) {
-	values := trip.Values()
-	values.Text(array(q.OperationIDs))
-	trip.Add(LoadStepsOfStatement, values.List()...)
-}
-func (q *LoadStepsOf) Read(trip *roundtrip.Trip) {
-	q.Rows = nil
-	var r Step
-	trip.Rows(func(row *roundtrip.Row) {
-		readLoadStepsOf(&r, row)
-		q.Rows = append(q.Rows, r)
-	})
-}
-
-func readLoadStepsOf(r *Step, row *roundtrip.Row) {
-	r.OperationID = row.Text(r.OperationID)
-	r.Seq = row.Int()
-	r.Kind = StepKind(row.Text(string(r.Kind)))
-	r.Name = row.Text(r.Name)
-	r.Outcome = StepOutcome(row.Text(string(r.Outcome)))
-	r.Value = row.Bytes()
-	r.DueAt = row.Time()
-	r.Undos = row.Int()
-	r.Policy = row.Text(r.Policy)
-	r.LoadedAt = row.Time()
-}
-
 // ListStepsSQL is the text of ListSteps.
 const ListStepsSQL = `-- name: ListSteps :many
 SELECT s.seq, s.kind, s.name, s.outcome,
@@ -1397,38 +1338,6 @@ func (q Disown) Queue(trip *roundtrip.Trip) {
 }
 
 func (Disown) Read(trip *roundtrip.Trip) { trip.Skip() }
-
-// ReleaseOperationsSQL is the text of ReleaseOperations.
-const ReleaseOperationsSQL = `-- name: ReleaseOperations :exec
-UPDATE idem.operations AS o
-SET owner = NULL, taken_at = NULL,
-    wake_at = CASE WHEN o.attempts OPERATOR(pg_catalog.>) 0 AND o.deaths OPERATOR(pg_catalog.>=) 3 THEN LEAST(o.wake_at, pg_catalog.clock_timestamp()) ELSE o.wake_at END
-FROM (SELECT pg_catalog.unnest(($1::pg_catalog.text)::pg_catalog.uuid[]) AS id,
-             pg_catalog.unnest(($2::pg_catalog.text)::pg_catalog.int4[]) AS epoch) taken
-WHERE o.id OPERATOR(pg_catalog.=) taken.id AND o.epoch OPERATOR(pg_catalog.=) taken.epoch AND o.state OPERATOR(pg_catalog.=) 'running'
-`
-
-// ReleaseOperationsStatement is ReleaseOperations as connections know it.
-var ReleaseOperationsStatement = roundtrip.New(roundtrip.Statement{
-	SQL:    ReleaseOperationsSQL,
-	Params: []roundtrip.Param{roundtrip.TextParam, roundtrip.TextParam},
-})
-
-// ReleaseOperations releases operations that this process has claimed in these epochs and has not
-// begun to work on. A suspect is due at once, like any other operation.
-type ReleaseOperations struct {
-	OperationIDs []string
-	Epochs       []int
-}
-
-func (q ReleaseOperations) Queue(trip *roundtrip.Trip) {
-	values := trip.Values()
-	values.Text(array(q.OperationIDs))
-	values.Text(numbers(q.Epochs))
-	trip.Add(ReleaseOperationsStatement, values.List()...)
-}
-
-func (ReleaseOperations) Read(trip *roundtrip.Trip) { trip.Skip() }
 
 // SendSignalSQL is the text of SendSignal.
 const SendSignalSQL = `-- name: SendSignal :one

@@ -17,7 +17,7 @@ var OperationStatements = []*roundtrip.Statement{
 }
 
 // WorkerStatements are the statements that a connection prepares to claim operations.
-var WorkerStatements = []*roundtrip.Statement{TakeOperationsStatement, LoadStepsOfStatement}
+var WorkerStatements = []*roundtrip.Statement{TakeOperationsStatement}
 
 // MessageStatements are the statements that a connection prepares to handle messages. Statements
 // for failing messages are rare.

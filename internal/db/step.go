@@ -21,7 +21,7 @@ const (
 
 // Step is a recorded step. The columns of a statement show which fields it reads.
 type Step struct {
-	OperationID string // set by statements that read steps of several operations
+	OperationID string // set where a step is written
 	Seq         int
 	Kind        StepKind
 	Name        string

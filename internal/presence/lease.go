@@ -22,6 +22,7 @@ type lease struct {
 const (
 	leaseTTL      = 30 * time.Second
 	renewPause    = 10 * time.Second
+	sessionPause  = 2 * time.Second // takes the place of renewPause where a session may become available
 	renewLimit    = 8 * time.Second
 	leaseValidity = 20 * time.Second // how long after a renewal this process relies on it
 )
@@ -42,10 +43,16 @@ func newLease(engine *txn.Engine, instance int, denied bool) *lease {
 func (l *lease) renewal() txn.Request { return db.RenewLease{Instance: l.instance, TTL: leaseTTL} }
 
 // keep renews the lease until done is closed, a session takes over, or renewals have failed for
-// leaseValidity. The validity counts from when a renewal was sent, which is never too late.
+// leaseValidity. The validity counts from when a renewal was sent, which is never too late. If a
+// session may become available, keep soon tries to open one: nobody notices the death of a process
+// with a lease before the lease expires.
 func (l *lease) keep(done <-chan struct{}) (next visibility) {
 	for {
-		timer := time.NewTimer(renewPause - time.Since(l.renewed))
+		pause := renewPause
+		if !l.denied {
+			pause = sessionPause
+		}
+		timer := time.NewTimer(pause - time.Since(l.renewed))
 		select {
 		case <-done:
 			timer.Stop()

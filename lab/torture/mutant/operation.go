@@ -60,7 +60,6 @@ func operationMutants() []Mutant {
 			Rules: []rule.Rule{rule.InDoubt, rule.OneKey, rule.CallOnce, rule.Stands},
 			Edits: []Edit{
 				{"internal/db.LoadStepsSQL", "ARRAY['call', 'undo']", "ARRAY['none']"},
-				{"internal/db.LoadStepsOfSQL", "ARRAY['call', 'undo']", "ARRAY['none']"},
 			},
 		},
 		{
