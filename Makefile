@@ -1,7 +1,7 @@
 # Nothing has to be set up first: the targets that need a Postgres start one (lab/testenv says how, and how to
 # choose another). Every target works on all modules of the repository unless it says otherwise.
 
-# Flags for go test, as in: make test GOTEST='-run TestDo -v'
+# Flags for go test, as in: make test GOTEST='-run TestDo'
 export GOTEST ?=
 # Flags for testenv, as in: make bench/library TESTENV='-c fsync=on'
 TESTENV ?=
@@ -125,16 +125,14 @@ bench/purge: testenv ## a sweep over ten million records beside a foreground, an
 
 
 
-generate: sqlc-gen-idem ## write the *.sql.go of internal/db and internal/statsdb, what statements need of a server (docs/portability.md), and docs/evidence.md
+generate: sqlc-gen-idem ## write the *.sql.go of internal/db and internal/statsdb, and docs/evidence.md
 	$(SQLC) generate
-	@go -C tools test -count=1 ./portability -run Page -update >/dev/null
 	@go -C lab/torture test -count=1 ./mutant -run Evidence -update >/dev/null
 
 verify: lint tidy fresh ## check all that is checked before a change lands, short of the tests
 
 fresh: sqlc-gen-idem ## check that the *.sql.go of internal/db and internal/statsdb are up to date
 	@$(SQLC) diff
-	@go -C tools test -count=1 ./portability
 
 # Each package has a comment, except what is generated.
 CHECKS := -checks all,-ST1000

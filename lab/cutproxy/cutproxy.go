@@ -2,93 +2,69 @@
 package cutproxy
 
 import (
-	"errors"
 	"io"
 	"net"
 	"sync"
+
+	"github.com/idem-go/idem/internal/pgwire"
 )
 
 // Proxy forwards connections to one address.
 type Proxy struct {
 	target   string
-	listener net.Listener
+	listener *pgwire.Listener
 	mu       sync.Mutex
 	deaf     bool
-	open     map[net.Conn]bool // whether something of it was thrown away
-	closed   bool
-	copying  sync.WaitGroup
+	open     map[net.Conn]bool // clients; true if bytes of the client were discarded
 }
 
-// New starts a proxy in front of this address, on the loopback interface. The target need not listen yet, or always.
+// New starts a proxy in front of an address. Nothing has to listen there yet.
 func New(target string) (*Proxy, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	p := &Proxy{target: target, listener: listener, open: map[net.Conn]bool{}}
-	p.copying.Go(p.accept)
-	return p, nil
+	p := &Proxy{target: target, open: map[net.Conn]bool{}}
+	var err error
+	p.listener, err = pgwire.Listen(p.serve)
+	return p, err
 }
 
-// Addr is where clients connect to.
+// Addr returns the address that clients connect to.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
-// Cut breaks all connections. What was under way is lost, in both directions.
+// Cut breaks all connections. Bytes in flight are lost in both directions.
 func (p *Proxy) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for conn := range p.open {
-		conn.Close()
+	for client := range p.open {
+		client.Close()
 	}
 }
 
-// Deafen has what clients send thrown away: they hear the server, and the server does not hear them. It holds for all
-// connections, until it is called with false. Then those are cut that were not heard: no network loses bytes and goes on.
+// Deafen discards what clients send: they hear the server, and the server does not hear them, until
+// Deafen is called with false. That call cuts the connections that have lost bytes, because no
+// network loses bytes and continues.
 func (p *Proxy) Deafen(deaf bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.deaf = deaf
-	for conn, lost := range p.open {
+	for client, lost := range p.open {
 		if lost && !deaf {
-			conn.Close()
+			client.Close()
 		}
 	}
 }
 
 // Close ends the proxy and its connections.
-func (p *Proxy) Close() {
-	p.listener.Close()
+func (p *Proxy) Close() { p.listener.Close() }
+
+func (p *Proxy) serve(l *pgwire.Listener, client net.Conn) {
 	p.mu.Lock()
-	p.closed = true
+	p.open[client] = false
 	p.mu.Unlock()
-	p.Cut()
-	p.copying.Wait()
-}
-
-func (p *Proxy) accept() {
-	for {
-		client, err := p.listener.Accept()
-		if err != nil {
-			if errors.Is(err, net.ErrClosed) {
-				return
-			}
-			continue
-		}
-		p.copying.Go(func() { p.serve(client) })
-	}
-}
-
-func (p *Proxy) serve(client net.Conn) {
-	defer client.Close()
+	defer p.forget(client)
 	server, err := net.Dial("tcp", p.target)
-	if err != nil {
+	if err != nil || !l.Keep(server) {
 		return
 	}
-	defer server.Close()
-	if !p.keep(client, server) {
-		return
-	}
-	defer p.forget(client, server)
+	defer l.Release(server)
 	back := make(chan struct{})
 	go func() {
 		defer close(back)
@@ -100,7 +76,7 @@ func (p *Proxy) serve(client net.Conn) {
 	<-back
 }
 
-// listen forwards what the client says, unless the proxy is deaf.
+// listen forwards what the client sends, unless the proxy is deaf.
 func (p *Proxy) listen(server, client net.Conn) {
 	buffer := make([]byte, 32<<10)
 	for {
@@ -125,19 +101,8 @@ func (p *Proxy) hears(client net.Conn) bool {
 	return !p.open[client]
 }
 
-func (p *Proxy) keep(conns ...net.Conn) bool {
+func (p *Proxy) forget(client net.Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, conn := range conns {
-		p.open[conn] = false
-	}
-	return !p.closed
-}
-
-func (p *Proxy) forget(conns ...net.Conn) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, conn := range conns {
-		delete(p.open, conn)
-	}
+	delete(p.open, client)
 }

@@ -86,26 +86,6 @@ func modulesOf(t *testing.T, name string) []string {
 	})
 }
 
-// The program that imports package idem has these modules in its graph, whether they are used or not.
-func TestImporterSeesFewModulesAndNoneOfTheHeavyOnes(t *testing.T) {
-	t.Parallel()
-	importer := newImporter(t)
-	write(t, filepath.Join(importer, "main.go"), "package main\n\nimport _ \"github.com/idem-go/idem\"\n\nfunc main() {}\n")
-	goCommand(t, importer, "mod", "tidy")
-	modules := strings.Split(strings.TrimSpace(goCommand(t, importer, "list", "-m", "all")), "\n")
-	t.Logf("an importer sees %d modules", len(modules))
-	if len(modules) > 30 {
-		t.Errorf("an importer sees %d modules, the limit is 30:\n%s", len(modules), strings.Join(modules, "\n"))
-	}
-	for _, module := range modules {
-		for _, heavy := range []string{"testcontainers", "docker", "moby", "sqlc", "opentelemetry"} {
-			if strings.Contains(module, heavy) {
-				t.Errorf("an importer sees %s", module)
-			}
-		}
-	}
-}
-
 // newImporter makes a module that requires this one, and that has nothing in it yet.
 func newImporter(t *testing.T) (dir string) {
 	t.Helper()

@@ -15,8 +15,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/idem-go/idem"
-	"github.com/idem-go/idem/lab/optional"
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
@@ -110,72 +108,36 @@ func TestGoInTheDocsCompiles(t *testing.T) {
 	}
 }
 
-// The program prints what the block after it says.
-func TestProgramInTheReadmeRuns(t *testing.T) {
+// A reader has one database for all programs of a page. Each prints what the block after it says.
+func TestProgramsInTheDocsRun(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("runs the compiler")
 	}
-	dsn, readme := pgtest.DSN(t), documents(t)["README.md"]
-	dir := t.TempDir()
-	source, program := filepath.Join(dir, "main.go"), filepath.Join(dir, "program")
-	write(t, source, blocks(readme, "go")[0])
-	if out, err := exec.Command("go", "build", "-o", program, source).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	cmd := exec.Command(program)
-	cmd.Env = append(os.Environ(), "DATABASE_URL="+dsn)
-	out, err := cmd.CombinedOutput()
-	if diff := cmp.Diff(blocks(readme, "text")[0], string(out)); err != nil || diff != "" {
-		t.Errorf("%v (-README +run)\n%s", err, diff)
-	}
-}
-
-// A reader has one database for all programs of the start. Each prints what the block after it says, and can be run again.
-func TestProgramsOfTheStartRun(t *testing.T) {
-	t.Parallel()
-	if testing.Short() {
-		t.Skip("runs the compiler")
-	}
-	start, dsn, dir := documents(t)["docs/start.md"], pgtest.EmptyDSN(t), t.TempDir()
-	wanted := blocks(start, "text")
-	for n, block := range blocks(start, "go") {
-		source, program := filepath.Join(dir, "main.go"), filepath.Join(dir, "start")
-		write(t, source, block)
-		if out, err := exec.Command("go", "build", "-o", program, source).CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
-		for run := range 2 {
-			cmd := exec.Command(program)
-			cmd.Env = append(os.Environ(), "DATABASE_URL="+dsn)
-			out, err := cmd.CombinedOutput()
-			if err != nil {
-				t.Errorf("program %d, run %d: %v\n%s", n+1, run+1, err, out)
-			} else if diff := cmp.Diff(wanted[n], string(out)); run == 0 && diff != "" {
-				t.Errorf("program %d (-docs/start.md +run)\n%s", n+1, diff)
+	for _, page := range []string{"README.md", "docs/start.md", "docs/operations.md"} {
+		t.Run(page, func(t *testing.T) {
+			t.Parallel()
+			document, dsn, dir := documents(t)[page], pgtest.EmptyDSN(t), t.TempDir()
+			wanted := blocks(document, "text")
+			for n, block := range blocks(document, "go") {
+				if !strings.HasPrefix(block, "package main") {
+					continue
+				}
+				source, program := filepath.Join(dir, "main.go"), filepath.Join(dir, "program")
+				write(t, source, block)
+				if out, err := exec.Command("go", "build", "-o", program, source).CombinedOutput(); err != nil {
+					t.Fatalf("%v\n%s", err, out)
+				}
+				for run := range 2 { // a program can be run again
+					cmd := exec.Command(program)
+					cmd.Env = append(os.Environ(), "DATABASE_URL="+dsn)
+					out, err := cmd.CombinedOutput()
+					if diff := cmp.Diff(wanted[n], string(out)); err != nil || run == 0 && diff != "" {
+						t.Errorf("program %d, run %d: %v (-page +run)\n%s", n+1, run+1, err, diff)
+					}
+				}
 			}
-		}
-	}
-}
-
-// The line that the README gives for psql alone makes a schema that works.
-func TestMigrationsNeedPsqlAloneAsTheReadmeSays(t *testing.T) {
-	t.Parallel()
-	optional.Program(t, "psql")
-	dsn := pgtest.EmptyDSN(t)
-	cmd := exec.Command("sh", "-c", blocks(documents(t)["README.md"], "sh")[0])
-	cmd.Env = append(os.Environ(), "DATABASE_URL="+dsn)
-	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(cmd.String(), "psql.sh") {
-		t.Fatalf("%s: %v\n%s", cmd, err, out)
-	}
-	pool := pgtest.Open(t, dsn)
-	for _, replayed := range []bool{false, true} {
-		res, err := idem.Do(t.Context(), pool, "tenant", "k", idem.HashBytes(nil), func(pgx.Tx) (idem.Response, error) {
-			return idem.Response{Status: 201}, nil
 		})
-		if err != nil || res.Replayed != replayed {
-			t.Errorf("%+v, %v", res, err)
-		}
 	}
 }
 

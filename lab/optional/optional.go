@@ -120,9 +120,6 @@ const PathOnly = "IDEM_TEST_PATH_ONLY"
 
 // find returns the path of the program, or "".
 func (p program) find(name string) string {
-	if value := os.Getenv(p.variable); value != "" {
-		return value
-	}
 	for _, place := range slices.Concat(p.places, []string{name}) {
 		if strings.Contains(place, "/") {
 			if os.Getenv(PathOnly) != "" && name != "postgres" {

@@ -3,9 +3,6 @@ package optional
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 )
 
@@ -17,18 +14,6 @@ func TestFind_NamesEveryMissingProgramInOrder(t *testing.T) {
 		if !errors.Is(err, Needs("tmux", "patroni", "etcd")) || err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)
 		}
-	}
-}
-
-func TestFind_ReturnsThePathOfAProgram(t *testing.T) {
-	dir := t.TempDir()
-	t.Setenv("PATH", dir)
-	path := filepath.Join(dir, "chromium-browser")
-	if err := os.WriteFile(path, []byte("#!/bin/sh\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := Find("chromium"); err != nil || got != path {
-		t.Errorf("got %q, %v, want %q", got, err, path)
 	}
 }
 
@@ -54,38 +39,6 @@ func TestRequire_SkipsOnlyForWantOfAProgram(t *testing.T) {
 	}
 }
 
-func TestDatabase_SaysWhatToInstall(t *testing.T) {
-	empty := t.TempDir()
-	for name, test := range map[string]struct {
-		env  []string
-		want string
-	}{
-		"an address":              {[]string{"IDEM_TEST_DATABASE_URL=postgres://127.0.0.1"}, ""},
-		"an address is asked for": {[]string{"IDEM_TEST_POSTGRES=url"}, ""},
-		"Docker at an address":    {[]string{"DOCKER_HOST=tcp://127.0.0.1:1"}, ""},
-		"Docker is asked for":     {[]string{"IDEM_TEST_POSTGRES=docker"}, "needs docker (package docker.io)"},
-		"an empty directory":      {[]string{"IDEM_TEST_POSTGRES=local", "IDEM_TEST_POSTGRES_BIN=" + empty}, "needs postgres (package postgresql"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if _, err := os.Stat("/var/run/docker.sock"); err == nil && strings.HasPrefix(test.want, "needs docker") {
-				t.Skip("has a Docker engine")
-			}
-			t.Setenv("PATH", empty)
-			for _, variable := range []string{"DOCKER_HOST", "IDEM_TEST_DATABASE_URL", "IDEM_TEST_POSTGRES", "IDEM_TEST_POSTGRES_BIN"} {
-				t.Setenv(variable, "")
-			}
-			for _, assignment := range test.env {
-				variable, value, _ := strings.Cut(assignment, "=")
-				t.Setenv(variable, value)
-			}
-			err := Database()
-			if (err == nil) != (test.want == "") || err != nil && (!strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "\n")) {
-				t.Errorf("got %v, want one line with %q", err, test.want)
-			}
-		})
-	}
-}
-
 // stubTB records how a test would end.
 type stubTB struct {
 	testing.TB
@@ -99,22 +52,4 @@ func (s *stubTB) Fatal(args ...any) {
 }
 func (s *stubTB) Fatalf(format string, args ...any) {
 	s.outcome = "failed: " + fmt.Sprintf(format, args...)
-}
-
-func TestFind_LooksInPathAlone(t *testing.T) {
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "p"), []byte("#!/bin/sh\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	elsewhere := program{places: []string{filepath.Join(dir, "p")}}
-	if path := elsewhere.find("nowhere-in-PATH"); path == "" {
-		t.Error("the program was not found outside of PATH")
-	}
-	t.Setenv(PathOnly, "1")
-	if path := elsewhere.find("nowhere-in-PATH"); path != "" {
-		t.Errorf("found %s outside of PATH", path)
-	}
-	if path := elsewhere.find("postgres"); path == "" {
-		t.Error("PostgreSQL was not found outside of PATH")
-	}
 }

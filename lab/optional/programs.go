@@ -6,14 +6,13 @@ type program struct {
 	// places are names to look up in PATH, and patterns of file names. They are tried in this
 	// order, and the program's own name in PATH comes last.
 	places    []string
-	notInPath bool   // a file of this name in PATH is not the program
-	variable  string // environment variable whose value replaces the path
+	notInPath bool // a file of this name in PATH is not the program
 }
 
 var programs = map[string]program{
 	"bash":            {packages: "bash"},
 	"chromium":        {packages: "chromium", places: []string{"chromium", "chromium-browser", "google-chrome"}},
-	"docker":          {packages: "docker.io", places: []string{"docker", "/var/run/docker.sock"}, variable: "DOCKER_HOST"},
+	"docker":          {packages: "docker.io"},
 	"etcd":            {packages: "etcd-server"},
 	"gcc":             {packages: "gcc libc6-dev"},
 	"git":             {packages: "git"},

@@ -1,7 +1,7 @@
 package personality
 
 // All lists every personality.
-var All = []*Personality{CockroachDB, OldCockroachDB, Yugabyte, AuroraDSQL, Multigres, PgDog, RDSProxy}
+var All = []*Personality{CockroachDB, OldCockroachDB, Yugabyte, AuroraDSQL, Multigres, PgDog}
 
 // CockroachDB imitates version 26.2. Its transaction-level advisory locks are real. Its
 // session-level advisory locks are always granted and hold nothing.
@@ -16,7 +16,7 @@ var CockroachDB = &Personality{
 		"https://www.cockroachlabs.com/docs/stable/transactions (SERIALIZABLE by default)",
 		"https://github.com/cockroachdb/cockroach/pull/37791 (40003, statement completion unknown)",
 	},
-	Settings: "-c default_transaction_isolation=serializable",
+	Isolation: "serializable",
 	Functions: map[string]Refusal{
 		"timestamptz_send": {"42883", "unknown function: pg_catalog.timestamptz_send()"},
 	},
@@ -30,7 +30,7 @@ var OldCockroachDB = &Personality{
 	Sources: append([]string{
 		"https://github.com/blagerweij/liquibase-sessionlock/issues/32 (the functions return true and do nothing)",
 	}, CockroachDB.Sources[1:]...),
-	Settings:  CockroachDB.Settings,
+	Isolation: CockroachDB.Isolation,
 	Functions: CockroachDB.Functions,
 	Commands:  CockroachDB.Commands,
 	Instead: merge(grantedForSessions, grantedForTransactions,
@@ -44,9 +44,9 @@ var Yugabyte = &Personality{
 		"https://docs.yugabyte.com/stable/explore/transactions/explicit-locking/ (advisory locks)",
 		"https://docs.yugabyte.com/stable/api/ysql/the-sql-language/statements/cmd_listen_notify/ (LISTEN is there since 2025.2.3, and off)",
 	},
-	Settings: "-c default_transaction_isolation=repeatable\\ read",
-	Commands: map[string]Refusal{"listen": {"0A000", "LISTEN not supported yet"}},
-	Instead:  version("PostgreSQL 15.12-YB-2025.1.2.0-b0 on x86_64-pc-linux-gnu, compiled by clang version 17.0.6, 64-bit"),
+	Isolation: "repeatable read",
+	Commands:  map[string]Refusal{"listen": {"0A000", "LISTEN not supported yet"}},
+	Instead:   version("PostgreSQL 15.12-YB-2025.1.2.0-b0 on x86_64-pc-linux-gnu, compiled by clang version 17.0.6, 64-bit"),
 }
 
 // AuroraDSQL imitates Amazon Aurora DSQL.
@@ -58,7 +58,7 @@ var AuroraDSQL = &Personality{
 		"https://github.com/pressly/goose/pull/971 (function pg_try_advisory_lock not supported, 0A000)",
 		"https://github.com/ariga/atlas/issues/3539 (the same)",
 	},
-	Settings:  "-c default_transaction_isolation=repeatable\\ read",
+	Isolation: "repeatable read",
 	Functions: notSupported("0A000", advisory...),
 	Commands: map[string]Refusal{
 		"savepoint": {"0A000", "unsupported statement: Savepoint"}, "rollback to": {"0A000", "unsupported statement: RollbackTo"},
@@ -89,18 +89,6 @@ var Multigres = &Personality{
 var PgDog = &Personality{
 	Name:    "PgDog",
 	Sources: []string{"https://docs.pgdog.dev/features/transaction-mode"},
-}
-
-// RDSProxy imitates Amazon RDS Proxy, which refuses command-line options. A statement that changes
-// the session pins its connection, and is not refused. Put RDSProxy in front of a PgBouncer.
-var RDSProxy = &Personality{
-	Name: "RDS Proxy",
-	Sources: []string{
-		"https://docs.aws.amazon.com/AmazonRDS/latest/UserGuide/rds-proxy-pinning.html",
-	},
-	Startup: map[string]Refusal{
-		"options": {"0A000", "Feature not supported: RDS Proxy currently doesn't support command-line options."},
-	},
 }
 
 var (

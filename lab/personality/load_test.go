@@ -20,7 +20,7 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-var calls = flag.Int("calls", 600, "how many calls each personality gets")
+var calls = flag.Int("calls", 300, "how many calls each personality gets")
 
 // loads are the personalities that serve calls, with the faults of their COMMITs.
 var loads = []struct {
@@ -33,7 +33,6 @@ var loads = []struct {
 	{personality.Yugabyte, personality.Faults{Conflict: 7, Lost: 13}, false},
 	{personality.Multigres, personality.Faults{Lost: 13}, true},
 	{personality.PgDog, personality.Faults{Lost: 13}, true},
-	{personality.RDSProxy, personality.Faults{Lost: 13}, true},
 }
 
 // Each key has one effect and one answer, whatever happens to the COMMITs. The test makes

@@ -1,6 +1,7 @@
 package personality
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -12,11 +13,10 @@ type Personality struct {
 	Name    string
 	Sources []string // where the differences are documented
 
-	Settings  string             // the server's own session defaults: -c name=value
+	Isolation string             // the default of transactions; read committed if empty
 	Functions map[string]Refusal // refused functions by name, without a schema
 	Sets      map[string]Refusal // settings that set_config may not change, local or not
 	Commands  map[string]Refusal // refused statements by their first words
-	Startup   map[string]Refusal // startup parameters that a client may not send
 
 	// Instead maps the name of a function to its replacements, one for each signature. A
 	// replacement is the text that follows CREATE FUNCTION, the schema and the name.
@@ -51,29 +51,58 @@ func (p *Personality) refusal(statement string) *Refusal {
 // schema is the schema of the functions in Instead.
 const schema = "personality"
 
-// instead returns sql with its calls of replaced functions changed to their replacements. It edits
-// from the end of the text, so that the positions in front stay valid.
-func (p *Personality) instead(sql string) string {
+// rewrite returns the text that the server gets in place of sql: calls of replaced functions are
+// changed to their replacements, and a refused statement is replaced by one that fails with the
+// code of the refusal. Then it replaces all of sql, because the server would execute the statements
+// in front of it.
+func (p *Personality) rewrite(sql string) (text string, refused bool) {
+	for _, statement := range pgproxy.Split(sql) {
+		if refusal := p.refusal(statement); refusal != nil {
+			return refusal.statement(), true
+		}
+	}
 	calls := pgproxy.Calls(sql)
-	slices.Reverse(calls)
+	slices.Reverse(calls) // from the end, so that the positions in front stay valid
 	for _, call := range calls {
 		if _, ok := p.Instead[call.Function]; ok {
 			sql = sql[:call.Start] + schema + "." + call.Function + sql[call.End:]
 		}
 	}
-	return sql
+	return sql, false
 }
 
-// definitions returns the statements that create the functions in Instead.
-func (p *Personality) definitions() []string {
-	if len(p.Instead) == 0 {
-		return nil
+// statement returns a statement that the parser of PostgreSQL refuses with the code, whatever the
+// number of its parameters.
+func (r *Refusal) statement() string {
+	switch r.Code {
+	case "0A000":
+		return "create assertion refused check (true)"
+	case "42883":
+		return `select "` + strings.ReplaceAll(r.Message, `"`, "'") + `"()`
 	}
+	panic("personality: no statement fails with " + r.Code)
+}
+
+// definitions returns the statements that prepare a database: they create the functions in Instead,
+// set the isolation level, and make every n-th transaction that writes a record fail in its COMMIT.
+func (p *Personality) definitions(conflict int) []string {
 	made := []string{"create schema if not exists " + schema}
 	for name, forms := range p.Instead {
 		for _, form := range forms {
 			made = append(made, "create or replace function "+schema+"."+name+form)
 		}
+	}
+	if p.Isolation != "" {
+		made = append(made, fmt.Sprintf("do $$ begin execute format('alter database %%I set default_transaction_isolation = %%L', "+
+			"current_database(), '%s'); end $$", p.Isolation))
+	}
+	if conflict > 0 {
+		made = append(made, "create sequence "+schema+".commits",
+			fmt.Sprintf(`create function %[1]s.fail() returns trigger language plpgsql as $$ begin
+				if nextval('%[1]s.commits') %% %d = 0 then raise sqlstate '40001'; end if;
+				return null;
+			end $$`, schema, conflict),
+			"create constraint trigger fail after insert on idem.records deferrable initially deferred for each row execute function "+schema+".fail()")
 	}
 	return made
 }

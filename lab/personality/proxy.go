@@ -2,10 +2,7 @@ package personality
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net"
-	"sync"
 	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
@@ -16,7 +13,7 @@ import (
 // Faults configures faults of COMMIT. Each field is an interval: n means every n-th COMMIT, 0 means
 // never.
 type Faults struct {
-	Conflict  int    // the transaction is rolled back; the answer is 40001
+	Conflict  int    // of a transaction that writes a record: it is rolled back; the answer is 40001
 	Uncertain int    // the transaction is committed; the answer is the error Code
 	Lost      int    // the transaction is committed; the connection breaks before the answer
 	Code      string // 40003 or XX000
@@ -24,50 +21,49 @@ type Faults struct {
 
 // Proxy is a proxy that makes a PostgreSQL server behave like a personality.
 type Proxy struct {
-	personality      *Personality
-	faults           Faults
-	dsn              string
-	network, address string
-	listener         net.Listener
-	commits          atomic.Int64
-	told             [4]atomic.Int64 // COMMITs by their fate
-	refused          atomic.Int64
-	goroutines       sync.WaitGroup
-
-	mu     sync.Mutex
-	closed bool
-	open   map[net.Conn]struct{}
+	*pgproxy.Proxy
+	refused         atomic.Int64
+	conflicts       atomic.Int64
+	uncertain, lost *pgproxy.Trap
 }
 
-// New starts a proxy in front of a database. It first creates the functions of the personality in
-// that database, in the schema "personality". The caller closes the proxy.
+// New starts a proxy in front of a database. It first prepares that database: it creates functions
+// in the schema "personality", and sets the default isolation level. The caller closes the proxy.
 func New(p *Personality, dsn string, faults Faults) (*Proxy, error) {
-	if err := prepare(p, dsn); err != nil {
+	if err := prepare(p, dsn, faults.Conflict); err != nil {
 		return nil, fmt.Errorf("personality: %w", err)
 	}
-	network, address, err := pgproxy.Upstream(dsn)
+	proxy := &Proxy{}
+	var err error
+	proxy.Proxy, err = pgproxy.NewRewriting(dsn, func(sql string) string {
+		text, refused := p.rewrite(sql)
+		if refused {
+			proxy.refused.Add(1)
+		}
+		return text
+	})
 	if err != nil {
 		return nil, fmt.Errorf("personality: %w", err)
 	}
-	listener, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	if err != nil {
-		return nil, fmt.Errorf("personality: %w", err)
-	}
-	redirected, err := pgproxy.Redirect(dsn, listener.Addr().(*net.TCPAddr))
-	if err != nil {
-		listener.Close()
-		return nil, fmt.Errorf("personality: %w", err)
-	}
-	proxy := &Proxy{personality: p, faults: faults, dsn: redirected, network: network, address: address, listener: listener, open: map[net.Conn]struct{}{}}
-	proxy.goroutines.Go(proxy.accept)
+	proxy.Observe(func(e pgproxy.Event) {
+		if e.Stage == pgproxy.Answered && e.Code == "40001" && pgproxy.IsCommit(e.Statement) {
+			proxy.conflicts.Add(1)
+		}
+	})
+	proxy.uncertain = proxy.Replace(everyCommit(faults.Uncertain), "COMMIT", faults.Code)
+	proxy.lost = proxy.ArmEach(pgproxy.AfterAnswer(everyCommit(faults.Lost), "COMMIT"), pgproxy.Reset)
 	return proxy, nil
 }
 
-func prepare(p *Personality, dsn string) error {
-	definitions := p.definitions()
-	if len(definitions) == 0 {
-		return nil
+// everyCommit selects every n-th COMMIT, or none if n is 0.
+func everyCommit(n int) pgproxy.Match {
+	var commits atomic.Int64
+	return func(s pgproxy.Statement) bool {
+		return n > 0 && pgproxy.IsCommit(s) && commits.Add(1)%int64(n) == 0
 	}
+}
+
+func prepare(p *Personality, dsn string, conflict int) error {
 	config, err := pgx.ParseConfig(dsn)
 	if err != nil {
 		return err
@@ -80,7 +76,7 @@ func prepare(p *Personality, dsn string) error {
 		return err
 	}
 	defer conn.Close(ctx)
-	for _, definition := range definitions {
+	for _, definition := range p.definitions(conflict) {
 		if _, err := conn.Exec(ctx, definition); err != nil {
 			return fmt.Errorf("%s: %w", definition, err)
 		}
@@ -88,67 +84,11 @@ func prepare(p *Personality, dsn string) error {
 	return nil
 }
 
-// DSN returns the address of the database through the proxy.
-func (p *Proxy) DSN() string { return p.dsn }
-
 // Refused returns how many statements the proxy has refused.
 func (p *Proxy) Refused() int { return int(p.refused.Load()) }
 
 // Faulted returns how many COMMITs were rolled back, were answered with an error although they
 // committed, and lost their answer.
 func (p *Proxy) Faulted() (rolledBack, leftUncertain, neverTold int) {
-	return int(p.told[conflict].Load()), int(p.told[uncertain].Load()), int(p.told[lost].Load())
-}
-
-// Close ends all connections and returns when every goroutine of the proxy has ended.
-func (p *Proxy) Close() {
-	p.listener.Close()
-	p.mu.Lock()
-	p.closed = true
-	for conn := range p.open {
-		conn.Close()
-	}
-	p.mu.Unlock()
-	p.goroutines.Wait()
-}
-
-func (p *Proxy) accept() {
-	for {
-		client, err := p.listener.Accept()
-		if errors.Is(err, net.ErrClosed) {
-			return
-		}
-		if err == nil {
-			p.goroutines.Go(func() { p.serve(client) })
-		}
-	}
-}
-
-// keep registers a socket that Close has to close. It reports false if the proxy is closed.
-func (p *Proxy) keep(conn net.Conn) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.closed {
-		p.open[conn] = struct{}{}
-	}
-	return !p.closed
-}
-
-func (p *Proxy) release(conn net.Conn) {
-	conn.Close()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.open, conn)
-}
-
-// fate returns what happens to the next COMMIT. The n-th COMMIT gets a fault if its interval
-// divides n.
-func (p *Proxy) fate() fate {
-	n := int(p.commits.Add(1))
-	for f, every := range map[fate]int{conflict: p.faults.Conflict, uncertain: p.faults.Uncertain, lost: p.faults.Lost} {
-		if every > 0 && n%every == 0 {
-			return f
-		}
-	}
-	return plain
+	return int(p.conflicts.Load()), p.uncertain.Count(), p.lost.Count()
 }

@@ -1,6 +1,10 @@
 package pgproxy
 
-import "github.com/jackc/pgx/v5/pgproto3"
+import (
+	"github.com/jackc/pgx/v5/pgproto3"
+
+	"github.com/idem-go/idem/internal/pgwire"
+)
 
 // names maps the names of a client's prepared statements and portals to their SQL. The message
 // structs are reused to avoid allocations.
@@ -18,26 +22,26 @@ func newNames() names {
 }
 
 // read returns the SQL of every statement that m asks to execute.
-func (n *names) read(m message) ([]string, error) {
-	switch m.kind() {
-	case msgParse:
-		err := n.parse.Decode(m.body())
+func (n *names) read(m pgwire.Message) ([]string, error) {
+	switch m.Kind() {
+	case pgwire.Parse:
+		err := n.parse.Decode(m.Body())
 		n.statements[n.parse.Name] = n.parse.Query
 		return nil, err
-	case msgBind:
-		err := n.bind.Decode(m.body())
+	case pgwire.Bind:
+		err := n.bind.Decode(m.Body())
 		n.portals[n.bind.DestinationPortal] = n.statements[n.bind.PreparedStatement]
 		return nil, err
-	case msgClose:
-		err := n.close.Decode(m.body())
+	case pgwire.Close:
+		err := n.close.Decode(m.Body())
 		n.forget()
 		return nil, err
-	case msgExecute:
-		err := n.execute.Decode(m.body())
+	case pgwire.Execute:
+		err := n.execute.Decode(m.Body())
 		return []string{n.portals[n.execute.Portal]}, err
-	case msgQuery:
-		err := n.query.Decode(m.body())
-		return split(n.query.String), err
+	case pgwire.Query:
+		err := n.query.Decode(m.Body())
+		return Split(n.query.String), err
 	}
 	return nil, nil
 }
@@ -52,16 +56,20 @@ func (n *names) forget() {
 
 // fromClient decodes a client message and decides whether it is forwarded. While a BeforePipeline
 // trap is armed, it holds a pipeline from its first message on and releases it with the last.
-func (c *Conn) fromClient(m message) error {
+func (c *Conn) fromClient(m pgwire.Message) error {
 	if !c.dialogue.isStarted() {
 		c.up.draft.add(m)
 		return nil
 	}
-	inPipeline := extends(m.kind())
-	begins := !c.inPipeline && (inPipeline || m.kind() == msgQuery)
+	inPipeline := extends(m.Kind())
+	begins := !c.inPipeline && (inPipeline || m.Kind() == pgwire.Query)
 	c.inPipeline = inPipeline
 	if begins && c.proxy.traps.beforePipeline() {
 		c.up.draft.hold()
+	}
+	m, err := c.rewritten(m)
+	if err != nil {
+		return err
 	}
 	texts, err := c.names.read(m)
 	if err != nil {
@@ -79,10 +87,35 @@ func (c *Conn) fromClient(m message) error {
 	return nil
 }
 
+// rewritten returns m with the SQL that the server gets.
+func (c *Conn) rewritten(m pgwire.Message) (pgwire.Message, error) {
+	rewrite := c.proxy.rewrite
+	if rewrite == nil {
+		return m, nil
+	}
+	switch m.Kind() {
+	case pgwire.Parse:
+		parse := &c.names.parse
+		if err := parse.Decode(m.Body()); err != nil {
+			return nil, err
+		}
+		parse.Query = rewrite(parse.Query)
+		return parse.Encode(nil)
+	case pgwire.Query:
+		query := &c.names.query
+		if err := query.Decode(m.Body()); err != nil {
+			return nil, err
+		}
+		query.String = rewrite(query.String)
+		return query.Encode(nil)
+	}
+	return m, nil
+}
+
 // extends reports whether a message of this kind leaves its pipeline open.
 func extends(kind byte) bool {
 	switch kind {
-	case msgParse, msgBind, msgDescribe, msgExecute, msgClose:
+	case pgwire.Parse, pgwire.Bind, pgwire.Describe, pgwire.Execute, pgwire.Close:
 		return true
 	}
 	return false
@@ -91,7 +124,7 @@ func extends(kind byte) bool {
 // decide forwards m unless a trap catches one of its statements. Before and BeforePipeline strike
 // in front of m, AfterForward strikes behind it. An AfterAnswer trap stays with its statement, and
 // fromServer decides about it.
-func (c *Conn) decide(m message, runs []*run) {
+func (c *Conn) decide(m pgwire.Message, runs []*run) {
 	d := &c.up.draft
 	trap, victim := c.proxy.traps.choose(runs, d.held >= 0)
 	if trap == nil {
@@ -120,8 +153,8 @@ func (c *Conn) decide(m message, runs []*run) {
 	(&request{runs: runs}).skip()
 }
 
-func (c *Conn) pass(m message, runs []*run) {
-	c.dialogue.ask(m.kind(), runs)
+func (c *Conn) pass(m pgwire.Message, runs []*run) {
+	c.dialogue.ask(m.Kind(), runs)
 	c.up.draft.add(m)
 	for _, r := range runs {
 		c.up.draft.note(mark{event: &Event{Stage: Forwarded, Statement: r.Statement}})

@@ -3,10 +3,12 @@ package pgproxy
 import (
 	"net"
 	"sync"
+	"time"
+
+	"github.com/idem-go/idem/internal/pgwire"
 )
 
-// Conn is one client connection through the proxy. A Conn stays valid after the connection is over,
-// and keeps its tally.
+// Conn is one client connection through the proxy. A Conn stays valid after the connection is over.
 type Conn struct {
 	proxy          *Proxy
 	id             int
@@ -14,6 +16,8 @@ type Conn struct {
 	up, down       *pipe // to the server, to the client
 	dialogue       dialogue
 	done           chan struct{}
+	muting         sync.Once
+	muted          chan struct{}
 
 	// Used only by the goroutine that reads from the client.
 	names      names
@@ -23,27 +27,18 @@ type Conn struct {
 // newConn takes ownership of two connected sockets. first is the client's startup packet, which is
 // forwarded unchanged.
 func newConn(p *Proxy, id int, client, server net.Conn, first []byte) *Conn {
-	c := &Conn{proxy: p, id: id, client: client, server: server, done: make(chan struct{}), names: newNames()}
+	c := &Conn{proxy: p, id: id, client: client, server: server, done: make(chan struct{}), muted: make(chan struct{}), names: newNames()}
 	c.up = newPipe(c, ToServer, client, server)
 	c.down = newPipe(c, ToClient, server, client)
-	c.dialogue.total = &p.counters
+	c.up.hear, c.down.hear = c.fromClient, c.fromServer
+	c.dialogue.turns = &p.turns
 	c.up.draft.add(first)
 	return c
-}
-
-// follow makes the proxy decode the traffic of c. Without follow, c only forwards bytes.
-func (c *Conn) follow() {
-	c.up.hear = c.fromClient
-	c.down.hear = c.fromServer
 }
 
 // ID returns the number of the connection. The proxy numbers connections from 1 in the order in
 // which they were opened.
 func (c *Conn) ID() int { return c.id }
-
-// PID returns the process id of the server's backend, as in pg_stat_activity. It returns 0 until
-// the server has sent BackendKeyData.
-func (c *Conn) PID() uint32 { return c.dialogue.pid.Load() }
 
 // Done returns a channel that is closed when the connection is over, which is when both sides or
 // the proxy have closed it. After a cut the channel stays open until the server has noticed the
@@ -98,13 +93,13 @@ func (c *Conn) cut(how Action) {
 	c.mute()
 	switch how {
 	case Reset:
-		reset(c.client)
+		pgwire.Reset(c.client)
 	case Hangup:
-		closeWrite(c.client)
+		pgwire.CloseWrite(c.client)
 	default:
 		return
 	}
-	closeWrite(c.server)
+	pgwire.CloseWrite(c.server)
 }
 
 // run forwards both streams and returns when both have ended.
@@ -123,10 +118,24 @@ func (c *Conn) run() {
 
 // mute stops all forwarding for good, and interrupts the waiting for a latency.
 func (c *Conn) mute() {
-	for _, p := range []*pipe{c.up, c.down} {
-		p.gate.mute()
-		p.alarm.close()
+	c.muting.Do(func() { close(c.muted) })
+	c.up.gate.mute()
+	c.down.gate.mute()
+}
+
+// await returns at about the given time, or once the connection is muted.
+func (c *Conn) await(due time.Time) {
+	const precise = 2 * time.Millisecond // the last part of the wait, which nothing interrupts
+	if wait := time.Until(due) - precise; wait > 0 {
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-c.muted:
+			return
+		}
 	}
+	nanosleep(time.Until(due))
 }
 
 // kill closes both sockets, whatever the connection is doing.
@@ -141,18 +150,4 @@ func orBoth(dirs []Direction) []Direction {
 		return []Direction{ToServer, ToClient}
 	}
 	return dirs
-}
-
-func closeWrite(conn net.Conn) {
-	if half, ok := conn.(interface{ CloseWrite() error }); ok {
-		half.CloseWrite()
-	}
-}
-
-// reset closes a TCP connection with RST in place of FIN.
-func reset(conn net.Conn) {
-	if tcp, ok := conn.(*net.TCPConn); ok {
-		tcp.SetLinger(0)
-	}
-	conn.Close()
 }

@@ -6,14 +6,11 @@ import (
 	"io"
 	"net"
 	"os"
-	"runtime"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem/lab/pgproxy"
 )
@@ -86,26 +83,6 @@ func TestCutEndsEveryConnection(t *testing.T) {
 	}
 }
 
-func TestPoolRecoversFromACut(t *testing.T) {
-	t.Parallel()
-	p := start(t)
-	pool, err := pgxpool.New(within(t), p.DSN())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer pool.Close()
-	if err := pool.Ping(within(t)); err != nil {
-		t.Fatal(err)
-	}
-	p.Cut(pgproxy.Reset)
-	if err := pool.Ping(within(t)); err == nil {
-		t.Error("the cut went unnoticed")
-	}
-	if err := pool.Ping(within(t)); err != nil {
-		t.Error(err)
-	}
-}
-
 func TestRefusedConnections(t *testing.T) {
 	t.Parallel()
 	database(t)
@@ -128,23 +105,6 @@ func TestRefusedConnections(t *testing.T) {
 			mustExec(t, connect(t, p.DSN(), pgx.QueryExecModeExec), "select 1")
 		})
 	}
-}
-
-func TestConnectionsCanBeKeptWaiting(t *testing.T) {
-	t.Parallel()
-	p := start(t)
-	p.Refuse(pgproxy.Freeze)
-	connected := make(chan *pgconn.PgConn, 1)
-	done := inBackground(func() error {
-		conn, err := pgconn.Connect(within(t), p.DSN())
-		connected <- conn
-		return err
-	})
-	p.Admit()
-	if err := receive(t, done, "the connection"); err != nil {
-		t.Fatal(err)
-	}
-	(<-connected).Close(within(t))
 }
 
 // Close must end connections in any state. TestMain checks for goroutines that are left.
@@ -192,32 +152,6 @@ func TestCloseEndsEverything(t *testing.T) {
 		if err := receive(t, done, "the client to notice"); err == nil {
 			t.Error("a statement has succeeded")
 		}
-	}
-}
-
-func TestCloseWaitsForTheLastGoroutine(t *testing.T) {
-	t.Parallel()
-	p, err := pgproxy.New(database(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	client := raw(t, p)
-	busy, finish := make(chan struct{}), make(chan struct{})
-	var once sync.Once
-	p.Observe(func(pgproxy.Event) { once.Do(func() { close(busy) }); <-finish })
-	client.Write(simpleQuery("select 1"))
-	receive(t, busy, "the hook to be called")
-	closed := inBackground(p.Close)
-	io.Copy(io.Discard, client) // until the proxy has closed the connection
-	for range 100 {
-		runtime.Gosched()
-	}
-	if len(closed) != 0 {
-		t.Error("Close returned while a hook was running")
-	}
-	close(finish)
-	if err := receive(t, closed, "the proxy to close"); err != nil {
-		t.Error(err)
 	}
 }
 

@@ -1,8 +1,6 @@
 package pgproxy_test
 
 import (
-	"context"
-	"slices"
 	"testing"
 	"time"
 
@@ -43,7 +41,7 @@ func TestRoundTripTakesTheLatencyOfBothDirections(t *testing.T) {
 		{"none again", func() { p.SetLatency(0) }, 0},
 	} {
 		step.set()
-		// BenchmarkRoundTrip measures the precision of the latency.
+		//.
 		const early, late = time.Millisecond / 4, 9 * time.Millisecond
 		if got := roundTrip(t, conn, step.want+late); got < step.want-early || got >= step.want+late {
 			t.Errorf("%s: the fastest round trip took %v, want %v", step.name, got, step.want)
@@ -79,44 +77,6 @@ func TestLatencyDoesNotSerialise(t *testing.T) {
 	}
 }
 
-func TestNothingIsOvertakenWhenTheLatencyShrinks(t *testing.T) {
-	t.Parallel()
-	server := newSink(t)
-	p := startFor(t, server.dsn())
-	client := server.connect(t, p)
-	p.SetLatency(20 * time.Millisecond)
-	var want []byte
-	for i := range 200 {
-		if i == 100 {
-			p.SetLatency(0)
-		}
-		m := []byte{'d', 0, 0, 0, 5, byte(i)}
-		want = append(want, m...)
-		if _, err := client.Write(m); err != nil {
-			t.Fatal(err)
-		}
-	}
-	client.CloseWrite()
-	if got := receive(t, server.received, "the stream"); !slices.Equal(got, want) {
-		t.Errorf("received % x, want % x", got, want)
-	}
-}
-
-func TestEndOfAStreamTakesTheLatencyToo(t *testing.T) {
-	t.Parallel()
-	server := newSink(t)
-	p := startFor(t, server.dsn())
-	client := server.connect(t, p)
-	const oneWay = 30 * time.Millisecond
-	p.SetLatency(oneWay)
-	begin := time.Now()
-	client.CloseWrite()
-	receive(t, server.received, "the end of the stream")
-	if took := time.Since(begin); took < oneWay-time.Millisecond {
-		t.Errorf("the end of the stream arrived after %v, want %v", took, oneWay)
-	}
-}
-
 func TestCloseDoesNotWaitForTheLatency(t *testing.T) {
 	t.Parallel()
 	p, err := pgproxy.New(database(t))
@@ -133,39 +93,5 @@ func TestCloseDoesNotWaitForTheLatency(t *testing.T) {
 	}
 	if err := receive(t, pinged, "the ping to fail"); !isLost(err) {
 		t.Errorf("got %v", err)
-	}
-}
-
-// BenchmarkRoundTrip reports how much longer than two latencies a round trip takes. Compare with
-// "direct": a client that is idle as long as a round trip wakes up as slowly as one that waits for
-// the network.
-func BenchmarkRoundTrip(b *testing.B) {
-	b.Run("direct", func(b *testing.B) { roundTrips(b, database(b), 0, 0) })
-	b.Run("direct-after-1ms", func(b *testing.B) { roundTrips(b, database(b), 0, time.Millisecond) })
-	for _, oneWay := range []time.Duration{0, 100 * time.Microsecond, 500 * time.Microsecond, 5 * time.Millisecond} {
-		b.Run("proxy-"+oneWay.String(), func(b *testing.B) {
-			p := start(b)
-			p.SetLatency(oneWay)
-			roundTrips(b, p.DSN(), oneWay, 0)
-		})
-	}
-}
-
-func roundTrips(b *testing.B, dsn string, oneWay, idle time.Duration) {
-	conn := connect(b, dsn, pgx.QueryExecModeExec)
-	ctx := context.Background()
-	excess := make([]time.Duration, 0, b.N)
-	for b.Loop() {
-		time.Sleep(idle)
-		begin := time.Now()
-		if err := conn.Ping(ctx); err != nil {
-			b.Fatal(err)
-		}
-		excess = append(excess, time.Since(begin)-2*oneWay)
-	}
-	slices.Sort(excess)
-	for name, q := range map[string]float64{"p10": 0.1, "p50": 0.5, "p90": 0.9, "p99": 0.99} {
-		at := excess[int(q*float64(len(excess)-1))]
-		b.ReportMetric(float64(at.Nanoseconds())/1e3, "µs-"+name)
 	}
 }

@@ -6,15 +6,15 @@ import (
 	"sync/atomic"
 
 	"github.com/jackc/pgx/v5/pgproto3"
+
+	"github.com/idem-go/idem/internal/pgwire"
 )
 
 // dialogue tracks the requests that the client has sent and the server has not answered. The
 // protocol answers requests strictly in order, so a queue is enough to find the statement that an
 // answer belongs to.
 type dialogue struct {
-	pid      atomic.Uint32
-	counters counters
-	total    *counters // the counters of the proxy
+	turns *atomic.Int64 // of the proxy
 
 	mu      sync.Mutex
 	started bool // authentication has ended
@@ -38,10 +38,12 @@ type run struct {
 }
 
 // ends reports whether the client waits for the server after a message of this kind.
-func ends(kind byte) bool { return isSync(kind) || kind == msgFlush }
+func ends(kind byte) bool { return isSync(kind) || kind == pgwire.Flush }
 
 // isSync reports whether the server answers a message of this kind with ReadyForQuery.
-func isSync(kind byte) bool { return kind == msgSync || kind == msgQuery || kind == msgFunctionCall }
+func isSync(kind byte) bool {
+	return kind == pgwire.Sync || kind == pgwire.Query || kind == pgwire.FunctionCall
+}
 
 // answer describes what a server message completes.
 type answer struct {
@@ -62,11 +64,10 @@ func (d *dialogue) ask(kind byte, runs []*run) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch kind {
-	case msgParse, msgBind, msgDescribe, msgExecute, msgClose, msgCopyDone, msgCopyFail:
-	case msgSync, msgQuery, msgFunctionCall:
-		d.count(func(c *counters) *atomic.Int64 { return &c.syncs }, 1)
+	case pgwire.Parse, pgwire.Bind, pgwire.Describe, pgwire.Execute, pgwire.Close, pgwire.CopyDone, pgwire.CopyFail,
+		pgwire.Sync, pgwire.Query, pgwire.FunctionCall:
 	// A Flush with nothing to flush gets no answer.
-	case msgFlush:
+	case pgwire.Flush:
 		if d.head() == nil || ends(d.asked[len(d.asked)-1].kind) {
 			return
 		}
@@ -74,20 +75,14 @@ func (d *dialogue) ask(kind byte, runs []*run) {
 		return
 	}
 	d.asked = append(d.asked, &request{kind, runs})
-	d.count(func(c *counters) *atomic.Int64 { return &c.statements }, len(runs))
 	if !ends(kind) {
 		return
 	}
+	// The client waits from now on. This is a new turn unless the client was already waiting.
 	if d.waits == 0 {
-		d.count(func(c *counters) *atomic.Int64 { return &c.turns }, 1)
+		d.turns.Add(1)
 	}
 	d.waits++
-	// The client waits from now on. This is a new turn unless the client was already waiting.
-}
-
-func (d *dialogue) count(which func(*counters) *atomic.Int64, n int) {
-	which(&d.counters).Add(int64(n))
-	which(d.total).Add(int64(n))
 }
 
 // answered records the end of n waits of the client. The proxy calls it before it writes the
@@ -111,74 +106,60 @@ func (d *dialogue) trapped() bool {
 }
 
 // hear records a server message and returns what the message completes.
-func (d *dialogue) hear(m message) (answer, error) {
+func (d *dialogue) hear(m pgwire.Message) (answer, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !d.started {
-		return answer{}, d.start(m)
+		d.started = m.Kind() == pgwire.ReadyForQuery // the end of the startup phase
+		return answer{}, nil
 	}
 	var a answer
 	var err error
 	head := d.head()
 	switch {
-	case m.kind() == msgReadyForQuery:
+	case m.Kind() == pgwire.ReadyForQuery:
 		err = d.ready(&a)
-	case m.kind() == msgErrorResponse:
+	case m.Kind() == pgwire.ErrorResponse:
 		err = d.fail(&a, m)
 	case head == nil:
-	case m.kind() == msgCopyInResponse:
+	case m.Kind() == pgwire.CopyInResponse:
 		// The server does not answer a Flush with a message. A Flush is complete as soon as
 		// everything in front of it has been answered.
-		d.copying = head.kind == msgExecute
-	case completes(head.kind, m.kind()):
+		d.copying = head.kind == pgwire.Execute
+	case completes(head.kind, m.Kind()):
 		err = d.complete(&a, m)
 	}
-	for d.head() != nil && d.head().kind == msgFlush {
+	for d.head() != nil && d.head().kind == pgwire.Flush {
 		d.pop(&a)
 	}
 	return a, err
-}
-
-// start follows the startup phase up to its end, which is the first ReadyForQuery.
-func (d *dialogue) start(m message) error {
-	switch m.kind() {
-	case msgBackendKeyData:
-		var key pgproto3.BackendKeyData
-		if err := key.Decode(m.body()); err != nil {
-			return err
-		}
-		d.pid.Store(key.ProcessID)
-	case msgReadyForQuery:
-		d.started = true
-	}
-	return nil
 }
 
 // completes reports whether answer is the last message that the server sends for a request, or for
 // one statement of a Query.
 func completes(request, answer byte) bool {
 	switch request {
-	case msgParse:
-		return answer == msgParseComplete
-	case msgBind:
-		return answer == msgBindComplete
-	case msgClose:
-		return answer == msgCloseComplete
-	case msgDescribe:
-		return answer == msgRowDescription || answer == msgNoData
-	case msgExecute, msgQuery:
-		return answer == msgCommandComplete || answer == msgEmptyQuery || answer == msgPortalSuspended
+	case pgwire.Parse:
+		return answer == pgwire.ParseComplete
+	case pgwire.Bind:
+		return answer == pgwire.BindComplete
+	case pgwire.Close:
+		return answer == pgwire.CloseComplete
+	case pgwire.Describe:
+		return answer == pgwire.RowDescription || answer == pgwire.NoData
+	case pgwire.Execute, pgwire.Query:
+		return answer == pgwire.CommandComplete || answer == pgwire.EmptyQuery || answer == pgwire.PortalSuspended
 	}
 	return false
 }
 
 // complete removes what m completes from the head of the queue: the request, or one statement of a
 // Query.
-func (d *dialogue) complete(a *answer, m message) error {
+func (d *dialogue) complete(a *answer, m pgwire.Message) error {
 	head := d.head()
-	if m.kind() == msgCommandComplete {
+	if m.Kind() == pgwire.CommandComplete {
 		var done pgproto3.CommandComplete
-		if err := done.Decode(m.body()); err != nil {
+		if err := done.Decode(m.Body()); err != nil {
 			return err
 		}
 		a.tag = string(done.CommandTag)
@@ -186,7 +167,7 @@ func (d *dialogue) complete(a *answer, m message) error {
 	if len(head.runs) > 0 {
 		a.run, head.runs = head.runs[0], head.runs[1:]
 	}
-	if head.kind == msgQuery {
+	if head.kind == pgwire.Query {
 		return nil // ReadyForQuery completes the Query
 	}
 	d.pop(a)
@@ -198,13 +179,13 @@ func (d *dialogue) complete(a *answer, m message) error {
 
 // fail records an ErrorResponse. The error belongs to the first statement that is not complete. The
 // server skips everything behind it up to the next Sync, so fail removes those requests.
-func (d *dialogue) fail(a *answer, m message) error {
+func (d *dialogue) fail(a *answer, m pgwire.Message) error {
 	var failure pgproto3.ErrorResponse
-	if err := failure.Decode(m.body()); err != nil {
+	if err := failure.Decode(m.Body()); err != nil {
 		return err
 	}
 	a.code = failure.Code
-	for head := d.head(); head != nil && head.kind != msgSync; head = d.head() {
+	for head := d.head(); head != nil && head.kind != pgwire.Sync; head = d.head() {
 		if a.run == nil && len(head.runs) > 0 {
 			a.run, head.runs = head.runs[0], head.runs[1:]
 		}
@@ -228,7 +209,7 @@ func (d *dialogue) endCopy(a *answer) {
 	for len(d.asked) > 0 {
 		kind := d.asked[0].kind
 		d.pop(a)
-		if kind == msgCopyDone || kind == msgCopyFail {
+		if kind == pgwire.CopyDone || kind == pgwire.CopyFail {
 			return
 		}
 	}
@@ -250,7 +231,7 @@ func (d *dialogue) ready(a *answer) error {
 // CopyFail, which have no answer of their own.
 func (d *dialogue) head() *request {
 	for len(d.asked) > 0 {
-		if kind := d.asked[0].kind; kind != msgCopyDone && kind != msgCopyFail {
+		if kind := d.asked[0].kind; kind != pgwire.CopyDone && kind != pgwire.CopyFail {
 			return d.asked[0]
 		}
 		d.asked = d.asked[1:]

@@ -1,6 +1,7 @@
 // Package pgproxy is a proxy for the Postgres wire protocol. A test puts the proxy between a client
 // and its server to count, delay, observe and break their traffic. The proxy speaks plaintext to
-// both sides. It decodes the messages to follow the protocol, and forwards every byte unchanged.
+// the client. It decodes the messages to follow the protocol, and forwards every byte unchanged,
+// unless [NewRewriting] or [Proxy.Replace] changes a message.
 //
 //	proxy, err := pgproxy.New(dsn)
 //	...
@@ -9,8 +10,8 @@
 //
 // # Counting
 //
-// [Proxy.Tally] and [Conn.Tally] count turns, which are the network round trips that a client
-// waited for. [Tally] defines what counts as one turn.
+// [Proxy.Tally] counts turns, which are the network round trips that a client waited for. [Tally]
+// defines what counts as one turn.
 //
 // # Delaying
 //

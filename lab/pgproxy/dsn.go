@@ -10,37 +10,15 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Upstream returns the network and address at which the server of dsn listens. It fails if dsn does
-// not allow an unencrypted connection.
-func Upstream(dsn string) (network, address string, err error) {
-	config, err := pgconn.ParseConfig(dsn)
-	if err != nil {
-		return "", "", err
-	}
-	plain := config.TLSConfig == nil
-	for _, other := range config.Fallbacks {
-		plain = plain || other.TLSConfig == nil && other.Host == config.Host && other.Port == config.Port
-	}
-	if !plain {
-		return "", "", errors.New("the DSN insists on TLS, which the proxy does not speak: use sslmode=disable")
-	}
-	network, address = pgconn.NetworkAddress(config.Host, config.Port)
-	return network, address, nil
-}
-
-// Redirect returns dsn with its host and port replaced by to, and with sslmode=disable. It appends
+// redirect returns dsn with its host and port replaced by to, and with sslmode=disable. It appends
 // the new values and leaves the rest of dsn alone: in both forms of a DSN the last value of a key
-// wins, and a key overrides the authority of a URL. Redirect fails if the result does not lead to
+// wins, and a key overrides the authority of a URL. redirect fails if the result does not lead to
 // the new address, or if the password came from a password file that is looked up by address.
-func Redirect(dsn string, to *net.TCPAddr) (string, error) {
+func redirect(dsn string, before *pgconn.Config, to *net.TCPAddr) (string, error) {
 	keys := []string{"host=" + to.IP.String(), "port=" + strconv.Itoa(to.Port), "sslmode=disable"}
 	redirected := dsn + " " + strings.Join(keys, " ")
 	if isURL(dsn) {
 		redirected = dsn + querySeparator(dsn) + strings.Join(keys, "&")
-	}
-	before, err := pgconn.ParseConfig(dsn)
-	if err != nil {
-		return "", err
 	}
 	after, err := pgconn.ParseConfig(redirected)
 	if err != nil {

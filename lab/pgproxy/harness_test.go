@@ -6,11 +6,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"runtime"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -81,8 +79,7 @@ func startFor(t testing.TB, dsn string) *pgproxy.Proxy {
 }
 
 var modes = []pgx.QueryExecMode{
-	pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec,
-	pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol,
+	pgx.QueryExecModeCacheStatement, pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol,
 }
 
 func inEveryMode(t *testing.T, test func(*testing.T, pgx.QueryExecMode)) {
@@ -184,68 +181,6 @@ func mustExec(t testing.TB, conn *pgx.Conn, sql string, args ...any) pgconn.Comm
 		t.Fatal(err)
 	}
 	return tag
-}
-
-// raw returns a connection after authentication, without a driver.
-func raw(t testing.TB, p *pgproxy.Proxy) *net.TCPConn {
-	t.Helper()
-	config, err := pgconn.ParseConfig(p.DSN())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for {
-		var watched *watchedConn
-		config.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
-			conn, err := new(net.Dialer).DialContext(ctx, network, address)
-			watched = &watchedConn{Conn: conn}
-			return watched, err
-		}
-		conn, err := pgconn.ConnectConfig(within(t), config)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := conn.Hijack(); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { watched.Conn.Close() })
-		if watched.leave() {
-			return watched.Conn.(*net.TCPConn)
-		}
-		watched.Conn.Close()
-	}
-}
-
-// watchedConn knows whether a goroutine reads from it. If a write takes long, as on a busy machine,
-// pgconn reads in the background and does not stop that read. The read then takes the first answer
-// from the next user of the connection.
-type watchedConn struct {
-	net.Conn
-	mu    sync.Mutex
-	reads int
-	left  bool
-}
-
-func (c *watchedConn) Read(b []byte) (int, error) {
-	c.mu.Lock()
-	if c.left {
-		c.mu.Unlock()
-		return 0, net.ErrClosed
-	}
-	c.reads++
-	c.mu.Unlock()
-	n, err := c.Conn.Read(b)
-	c.mu.Lock()
-	c.reads--
-	c.mu.Unlock()
-	return n, err
-}
-
-// leave ends the reading through c unless a read is in progress. It reports false in that case.
-func (c *watchedConn) leave() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.left = c.reads == 0
-	return c.left
 }
 
 func simpleQuery(sql string) []byte {

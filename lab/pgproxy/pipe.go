@@ -1,10 +1,13 @@
 package pgproxy
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"sync/atomic"
 	"time"
+
+	"github.com/idem-go/idem/internal/pgwire"
 )
 
 // Direction is one of the two streams of a connection.
@@ -35,26 +38,25 @@ type pipe struct {
 	conn *Conn
 	dir  Direction
 	dst  net.Conn
-	// hear decodes one message and adds it to draft. It is nil if the stream is only copied.
-	hear func(message) error
+	// hear decodes one message and adds it to draft.
+	hear func(pgwire.Message) error
 
 	// Used only by the reader.
-	src   framer
+	src   *pgwire.Reader
 	draft draft
 	over  bool // nothing that is read from now on is forwarded
 
 	queue chan parcel
 
-	// Used by the writer. gate, alarm and sent are safe for other goroutines.
+	// Used by the writer. gate and sent are safe for other goroutines.
 	gate   gate
-	alarm  alarm
 	broken bool  // a write to dst failed
 	passed int64 // traps at offsets below passed have already been tried
 	sent   atomic.Int64
 }
 
 func newPipe(c *Conn, dir Direction, src, dst net.Conn) *pipe {
-	return &pipe{conn: c, dir: dir, dst: dst, src: framer{src: src}, draft: newDraft(), queue: make(chan parcel, queueLen)}
+	return &pipe{conn: c, dir: dir, dst: dst, src: pgwire.NewReader(src), draft: newDraft(), queue: make(chan parcel, queueLen)}
 }
 
 // read reads until the stream ends. The end of the stream then passes through the queue too, behind
@@ -63,17 +65,16 @@ func (p *pipe) read() {
 	defer close(p.queue)
 	p.dispatch(time.Now()) // the client's startup packet, which newConn has put into draft
 	for {
-		err := p.src.fill()
+		m, err := p.src.Next()
 		now := time.Now()
 		if err != nil {
-			p.end(now)
+			p.end(err, now)
 			return
 		}
 		if p.over || p.gate.isMuted() {
-			p.src.rest()
 			continue
 		}
-		if err := p.understand(); err != nil {
+		if err := p.understand(m); err != nil {
 			p.over = true
 			p.fail(err)
 			continue
@@ -82,34 +83,36 @@ func (p *pipe) read() {
 	}
 }
 
-// understand decodes all complete messages in the buffer before any of them is forwarded. So no
-// answer to the first can arrive in between, and statements that the client sent in one write are
-// recorded together.
-func (p *pipe) understand() error {
-	if p.hear == nil {
-		p.draft.add(p.src.rest())
-		return nil
-	}
-	for !p.over {
-		m, ok, err := p.src.next()
-		if err != nil || !ok {
-			return err
-		}
+// understand decodes m and all further messages that have arrived before any of them is forwarded.
+// So no answer to the first can arrive in between, and statements that the client sent in one write
+// are recorded together.
+func (p *pipe) understand(m pgwire.Message) error {
+	for {
 		if err := p.hear(m); err != nil {
 			return err
 		}
+		if p.over || !p.src.Ready() {
+			return nil
+		}
+		var err error
+		if m, err = p.src.Next(); err != nil {
+			return err
+		}
 	}
-	return nil
 }
 
 // end forwards the rest of the stream when the stream ends: held bytes and an incomplete message
 // included.
-func (p *pipe) end(now time.Time) {
-	if p.over {
+func (p *pipe) end(err error, now time.Time) {
+	if p.over || p.gate.isMuted() {
+		return
+	}
+	if errors.Is(err, pgwire.ErrMalformed) {
+		p.fail(err)
 		return
 	}
 	p.draft.release()
-	p.draft.add(p.src.rest())
+	p.draft.add(p.src.Rest())
 	p.dispatch(now)
 	p.push(parcel{}, now)
 }
@@ -128,14 +131,12 @@ func (p *pipe) push(x parcel, now time.Time) {
 func (p *pipe) forward() {
 	for x := range p.queue {
 		if !p.gate.isMuted() {
-			if err := p.alarm.until(x.due); err != nil {
-				p.fail(err)
-			}
+			p.conn.await(x.due)
 		}
 		p.send(x)
 	}
 	if p.gate.pass() {
-		closeWrite(p.dst)
+		pgwire.CloseWrite(p.dst)
 	}
 }
 
@@ -189,9 +190,6 @@ func (p *pipe) strike(s *strike) {
 	if s.trap.action == Freeze {
 		p.gate.freeze()
 	} else {
-		if p.dir == ToClient && s.trap.action == Reset {
-			drain(p.dst)
-		}
 		p.conn.cut(s.trap.action)
 	}
 	s.trap.report(s.event)

@@ -54,33 +54,45 @@ func (b *broken) commit(trap *pgproxy.Trap) (pgproxy.Event, error) {
 	return event, receive(b.t, done, "the client to notice")
 }
 
-func inEveryWay(t *testing.T, test func(t *testing.T, mode pgx.QueryExecMode, how pgproxy.Action)) {
-	database(t)
-	inEveryMode(t, func(t *testing.T, mode pgx.QueryExecMode) {
-		for _, how := range breakages {
-			t.Run(how.String(), func(t *testing.T) {
-				t.Parallel()
-				test(t, mode, how)
-			})
-		}
-	})
-}
-
-func TestLostAnswerToCommit(t *testing.T) {
+// A commit that breaks at a point has taken effect or not, whatever the timing, and the client gets
+// no answer.
+func TestCommitBreaksAtAPoint(t *testing.T) {
 	t.Parallel()
-	inEveryWay(t, func(t *testing.T, mode pgx.QueryExecMode, how pgproxy.Action) {
-		b := begin(t, mode)
-		event, err := b.commit(b.proxy.Arm(pgproxy.AfterAnswer(pgproxy.IsCommit, "COMMIT"), how))
-		if b.rows() != 1 {
-			t.Error("the commit was not executed when the trap had sprung")
-		}
-		if !isLost(err) {
-			t.Errorf("the client got %v", err)
-		}
-		if event.Tag != "COMMIT" || event.SQL != "commit" || event.Conn != b.link || event.Stage != pgproxy.Answered {
-			t.Errorf("the trap reported %+v", event)
-		}
-	})
+	database(t)
+	for name, test := range map[string]struct {
+		at          pgproxy.Point
+		rows, drawn int
+	}{
+		"before it":           {pgproxy.Before(pgproxy.IsCommit), 0, 1},
+		"before its pipeline": {pgproxy.BeforePipeline(pgproxy.IsCommit), 0, 0},
+		"after forwarding it": {pgproxy.AfterForward(pgproxy.IsCommit), 1, 1},
+		"after its answer":    {pgproxy.AfterAnswer(pgproxy.IsCommit, "COMMIT"), 1, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inEveryMode(t, func(t *testing.T, mode pgx.QueryExecMode) {
+				for _, how := range breakages {
+					b := begin(t, mode)
+					event, err := b.commit(b.proxy.Arm(test.at, how))
+					if !isLost(err) {
+						t.Errorf("%v: the client got %v", how, err)
+					}
+					if event.SQL != "commit" || event.Conn != b.link {
+						t.Errorf("%v: the trap reported %+v", how, event)
+					}
+					b.link.Cut(pgproxy.Reset)
+					receive(t, b.link.Done(), "the server to notice")
+					drawn := test.drawn
+					if mode == pgx.QueryExecModeSimpleProtocol {
+						drawn = test.rows // the pipeline is one message, and the server executes all of it or nothing
+					}
+					if b.rows() != test.rows || b.drawn() != drawn {
+						t.Errorf("%v: %d rows and %d drawn, want %d and %d", how, b.rows(), b.drawn(), test.rows, drawn)
+					}
+				}
+			})
+		})
+	}
 }
 
 func TestAnswersInFrontOfALostOneArrive(t *testing.T) {
@@ -121,117 +133,6 @@ func TestTagTellsACommitFromARollback(t *testing.T) {
 	}
 	mustExec(t, b.conn, "begin")
 	b.commit(trap)
-}
-
-func TestLostAnswerCanBeAnError(t *testing.T) {
-	t.Parallel()
-	b := begin(t, pgx.QueryExecModeExec)
-	mustExec(t, b.conn, b.sql("insert into %s values (2, 7), (3, 7)"))
-	event, err := b.commit(b.proxy.Arm(pgproxy.AfterAnswer(pgproxy.IsCommit), pgproxy.Reset))
-	if event.Code != "23505" || event.Tag != "" {
-		t.Errorf("the trap reported tag %q, code %q", event.Tag, event.Code)
-	}
-	if !isLost(err) {
-		t.Errorf("the client got %v", err)
-	}
-	if b.rows() != 0 {
-		t.Errorf("%d rows", b.rows())
-	}
-}
-
-func TestCommitThatNeverArrives(t *testing.T) {
-	t.Parallel()
-	inEveryWay(t, func(t *testing.T, mode pgx.QueryExecMode, how pgproxy.Action) {
-		b := begin(t, mode)
-		_, err := b.commit(b.proxy.Arm(pgproxy.Before(pgproxy.IsCommit), how))
-		if !isLost(err) {
-			t.Errorf("the client got %v", err)
-		}
-		b.link.Cut(pgproxy.Reset)
-		receive(t, b.link.Done(), "the server to notice")
-		drawn := 1
-		if mode == pgx.QueryExecModeSimpleProtocol {
-			drawn = 0 // the pipeline is one message, and the server executes all of it or nothing
-		}
-		if b.rows() != 0 || b.drawn() != drawn {
-			t.Errorf("%d rows and %d drawn, want 0 and %d", b.rows(), b.drawn(), drawn)
-		}
-	})
-}
-
-func TestPipelineThatNeverArrives(t *testing.T) {
-	t.Parallel()
-	inEveryWay(t, func(t *testing.T, mode pgx.QueryExecMode, how pgproxy.Action) {
-		b := begin(t, mode)
-		_, err := b.commit(b.proxy.Arm(pgproxy.BeforePipeline(pgproxy.IsCommit), how))
-		if !isLost(err) {
-			t.Errorf("the client got %v", err)
-		}
-		b.link.Cut(pgproxy.Reset)
-		receive(t, b.link.Done(), "the server to notice")
-		if b.rows() != 0 || b.drawn() != 0 {
-			t.Errorf("%d rows and %d drawn, want none", b.rows(), b.drawn())
-		}
-	})
-}
-
-func TestCommitThatNobodyWaitedFor(t *testing.T) {
-	t.Parallel()
-	inEveryWay(t, func(t *testing.T, mode pgx.QueryExecMode, how pgproxy.Action) {
-		b := begin(t, mode)
-		_, err := b.commit(b.proxy.Arm(pgproxy.AfterForward(pgproxy.IsCommit), how))
-		if !isLost(err) {
-			t.Errorf("the client got %v", err)
-		}
-		b.link.Cut(pgproxy.Reset)
-		receive(t, b.link.Done(), "the server to finish")
-		if b.rows() != 1 || b.drawn() != 1 {
-			t.Errorf("%d rows and %d drawn, want 1 and 1", b.rows(), b.drawn())
-		}
-	})
-}
-
-func TestCommitByPreparedStatementIsCaught(t *testing.T) {
-	t.Parallel()
-	b := begin(t, pgx.QueryExecModeExec)
-	if _, err := b.conn.Prepare(within(t), "finish", "/* at last */ COMMIT"); err != nil {
-		t.Fatal(err)
-	}
-	trap := b.proxy.Arm(pgproxy.AfterAnswer(pgproxy.IsCommit, "COMMIT"), pgproxy.Reset)
-	if _, err := b.conn.Exec(within(t), "finish"); !isLost(err) {
-		t.Errorf("the client got %v", err)
-	}
-	receive(t, trap.Fired(), "the trap to spring")
-	if b.rows() != 1 {
-		t.Error("the commit was not executed")
-	}
-}
-
-func TestAnyStatementCanBeLost(t *testing.T) {
-	t.Parallel()
-	w, p := newWitness(t), start(t)
-	conn := connect(t, p.DSN(), pgx.QueryExecModeCacheStatement)
-	link := only(t, p)
-	trap := p.Arm(pgproxy.AfterAnswer(pgproxy.Contains("insert into")), pgproxy.Reset)
-	batch := &pgx.Batch{}
-	batch.BeginTx(pgx.TxOptions{})
-	batch.Queue(w.sql("insert into %s values ($1) returning nextval('%[1]s_seq')"), 1)
-	results := conn.SendBatch(within(t), batch)
-	if tag, err := results.Exec(); err != nil || tag.String() != "BEGIN" {
-		t.Errorf("begin: %s, %v", tag, err)
-	}
-	var drawn int
-	if err := results.QueryRow().Scan(&drawn); !isLost(err) || drawn != 0 {
-		t.Errorf("insert: %d, %v", drawn, err)
-	}
-	results.Close()
-	if event := receive(t, trap.Fired(), "the trap to spring"); event.Tag != "INSERT 0 1" {
-		t.Errorf("the trap reported %q", event.Tag)
-	}
-	receive(t, link.Done(), "the server to notice")
-	if w.drawn() != 1 || w.rows() != 0 {
-		t.Errorf("%d drawn and %d rows, want 1 and 0", w.drawn(), w.rows())
-	}
 }
 
 func TestFrozenCommit(t *testing.T) {
@@ -275,34 +176,6 @@ func TestFrozenCommit(t *testing.T) {
 	}
 }
 
-func TestCutAtEveryByteToTheClient(t *testing.T) {
-	t.Parallel()
-	p := start(t)
-	question := simpleQuery("select 'abc'")
-	var length int64
-	for offset := int64(0); length == 0 || offset < length; offset++ {
-		client := raw(t, p)
-		conns := p.Conns()
-		link := conns[len(conns)-1]
-		base := link.Bytes(pgproxy.ToClient)
-		if length == 0 {
-			length = answerLength(t, client, question)
-			offset--
-			continue
-		}
-		how := []pgproxy.Action{pgproxy.Reset, pgproxy.Hangup}[offset%2]
-		trap := p.Arm(pgproxy.AtByte(link, pgproxy.ToClient, base+offset), how)
-		client.Write(question)
-		got, err := io.ReadAll(client)
-		if int64(len(got)) != offset || (how == pgproxy.Reset) != isReset(err) {
-			t.Errorf("%s at byte %d: the client got %d bytes and %v", how, offset, len(got), err)
-		}
-		receive(t, trap.Fired(), "the trap to spring")
-		client.Close()
-		receive(t, link.Done(), "the end of the connection")
-	}
-}
-
 func answerLength(t testing.TB, client net.Conn, question []byte) (length int64) {
 	t.Helper()
 	client.Write(question)
@@ -336,24 +209,6 @@ func TestCutAtEveryByteToTheServer(t *testing.T) {
 		if _, err := io.ReadAll(client); !isReset(err) {
 			t.Errorf("cut at byte %d: the client got %v", offset, err)
 		}
-	}
-}
-
-func TestResetTakesNothingBack(t *testing.T) {
-	t.Parallel()
-	p := start(t)
-	client := raw(t, p)
-	client.SetReadBuffer(64 << 10) // the rest has to wait in the proxy's send buffer
-	link := only(t, p)
-	before := link.Bytes(pgproxy.ToClient)
-	trap := p.Arm(pgproxy.AfterAnswer(pgproxy.Contains("lost")), pgproxy.Reset)
-	written := p.Next(pgproxy.Delivered, pgproxy.Contains("kept"))
-	client.Write(simpleQuery("select repeat('x', 1000000) as kept; select 1 as lost"))
-	receive(t, written, "the first answer to be written")
-	got, err := io.Copy(io.Discard, client)
-	receive(t, trap.Fired(), "the trap to spring")
-	if sent := link.Bytes(pgproxy.ToClient) - before; got != sent || sent < 1_000_000 || !isReset(err) {
-		t.Errorf("the client got %d of %d bytes and %v, want all and a reset", got, sent, err)
 	}
 }
 

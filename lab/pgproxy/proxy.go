@@ -11,24 +11,27 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/idem-go/idem/internal/pgwire"
 )
 
 // Proxy listens on a TCP port of the loopback interface and forwards each connection to one server.
 type Proxy struct {
-	dsn              string
-	network, address string // of the server
-	listener         *net.TCPListener
-	dialing          context.Context
-	stopDialing      context.CancelFunc
-	delay            [2]atomic.Int64
-	counters         counters
-	traps            traps
-	watchers         watchers
-	goroutines       sync.WaitGroup
+	dsn         string
+	server      *pgconn.Config
+	rewrite     func(sql string) string // may be nil
+	listener    *pgwire.Listener
+	dialing     context.Context
+	stopDialing context.CancelFunc
+	delay       [2]atomic.Int64
+	turns       atomic.Int64
+	traps       traps
+	watchers    watchers
 
 	mu      sync.Mutex
 	closed  bool
-	sockets map[io.Closer]struct{} // accepted sockets, so that Close can end them before they belong to a Conn
 	conns   map[*Conn]struct{}
 	opened  int
 	refusal *refusal
@@ -36,27 +39,25 @@ type Proxy struct {
 }
 
 // New starts a proxy in front of the server that dsn names. It reaches the server over TCP or a
-// Unix socket. New does not connect to the server. It fails if dsn requires TLS.
-func New(dsn string) (*Proxy, error) {
-	network, address, err := Upstream(dsn)
+// Unix socket, with TLS if dsn asks for it. New does not connect to the server.
+func New(dsn string) (*Proxy, error) { return NewRewriting(dsn, nil) }
+
+// NewRewriting is New for a proxy that replaces SQL: rewrite gets the text of every Parse and Query
+// message, and the server gets the text that rewrite returns.
+func NewRewriting(dsn string, rewrite func(sql string) string) (*Proxy, error) {
+	server, err := pgconn.ParseConfig(dsn)
 	if err != nil {
 		return nil, fmt.Errorf("pgproxy: %w", err)
 	}
-	listener, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	if err != nil {
-		return nil, fmt.Errorf("pgproxy: %w", err)
-	}
-	redirected, err := Redirect(dsn, listener.Addr().(*net.TCPAddr))
-	if err != nil {
-		listener.Close()
-		return nil, fmt.Errorf("pgproxy: %w", err)
-	}
-	p := &Proxy{
-		dsn: redirected, network: network, address: address, listener: listener,
-		sockets: make(map[io.Closer]struct{}), conns: make(map[*Conn]struct{}),
-	}
+	p := &Proxy{server: server, rewrite: rewrite, conns: make(map[*Conn]struct{})}
 	p.dialing, p.stopDialing = context.WithCancel(context.Background())
-	p.goroutines.Go(p.accept)
+	if p.listener, err = pgwire.Listen(p.serve); err != nil {
+		return nil, fmt.Errorf("pgproxy: %w", err)
+	}
+	if p.dsn, err = redirect(dsn, server, p.listener.Addr()); err != nil {
+		p.listener.Close()
+		return nil, fmt.Errorf("pgproxy: %w", err)
+	}
 	return p, nil
 }
 
@@ -71,11 +72,11 @@ func (p *Proxy) DSN() string { return p.dsn }
 //
 // A new latency applies to the bytes that the proxy reads from now on. Bytes never overtake each
 // other, even if the latency shrinks. The proxy delays all traffic, including authentication,
-// except the TCP handshake and its own refusal of encryption. It forwards a message when the
-// message is complete, so a large message also takes the time that it needs to arrive at the proxy.
+// except the TCP handshake, a CancelRequest and its own refusal of encryption. It forwards a
+// message when the message is complete, so a large message also takes the time that it needs to
+// arrive at the proxy.
 //
-// On Linux the delay is accurate to some tens of microseconds on average. A single byte can be up
-// to 0.1 ms early, and late on a busy machine. BenchmarkRoundTrip measures the accuracy.
+// On Linux the delay is accurate to some tens of microseconds, if the machine is idle.
 func (p *Proxy) SetLatency(d time.Duration, dirs ...Direction) {
 	for _, dir := range orBoth(dirs) {
 		p.delay[dir].Store(int64(d))
@@ -91,9 +92,7 @@ func (p *Proxy) Conns() []*Conn {
 	defer p.mu.Unlock()
 	var conns []*Conn
 	for c := range p.conns {
-		if c.up.hear != nil {
-			conns = append(conns, c)
-		}
+		conns = append(conns, c)
 	}
 	slices.SortFunc(conns, func(a, b *Conn) int { return cmp.Compare(a.id, b.id) })
 	return conns
@@ -112,18 +111,14 @@ func (p *Proxy) Cut(how Action) {
 func (p *Proxy) Close() error {
 	p.Admit()
 	p.stopDialing()
-	p.listener.Close()
 	p.mu.Lock()
 	p.closed = true
-	for s := range p.sockets {
-		s.Close()
-	}
 	for c := range p.conns {
 		c.kill()
 	}
 	p.mu.Unlock()
-	p.goroutines.Wait()
-	return p.err
+	err := p.listener.Close()
+	return errors.Join(p.err, err)
 }
 
 func (p *Proxy) fail(err error) {
@@ -132,78 +127,41 @@ func (p *Proxy) fail(err error) {
 	p.err = errors.Join(p.err, err)
 }
 
-func (p *Proxy) accept() {
-	for {
-		client, err := p.listener.Accept()
-		if errors.Is(err, net.ErrClosed) {
-			return
-		}
-		if err != nil {
-			p.fail(fmt.Errorf("pgproxy: %w", err))
-			p.listener.Close() // a refused connection is better than one that waits forever
-			return
-		}
-		p.goroutines.Go(func() { p.serve(client) })
-	}
-}
-
 // serve handles one client from its first byte to its last.
-func (p *Proxy) serve(client net.Conn) {
-	defer client.Close()
-	if !p.keep(client) {
-		return
-	}
-	defer p.release(client)
+func (p *Proxy) serve(l *pgwire.Listener, client net.Conn) {
 	if p.refuses(client) {
 		return
 	}
-	first, cancel, err := greet(client)
+	first, cancel, err := pgwire.Greet(client)
 	if err != nil {
 		return // the client closed the connection, or does not speak the protocol
 	}
-	server, err := new(net.Dialer).DialContext(p.dialing, p.network, p.address)
+	server, err := pgwire.Dial(p.dialing, p.server)
 	if err != nil {
-		reset(client)
+		pgwire.Reset(client)
 		return
 	}
 	defer server.Close()
-	if c := p.open(client, server, first, cancel); c != nil {
+	if cancel {
+		if _, err := server.Write(first); err == nil && l.Keep(server) {
+			io.Copy(io.Discard, server) // until the server has read the request
+			l.Release(server)
+		}
+		return
+	}
+	if c := p.open(client, server, first); c != nil {
 		c.run()
 	}
 }
 
-// keep registers a socket that Close has to close. It reports false if the proxy is closed.
-func (p *Proxy) keep(s io.Closer) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
-		return false
-	}
-	p.sockets[s] = struct{}{}
-	return true
-}
-
-func (p *Proxy) release(s io.Closer) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.sockets, s)
-}
-
-func (p *Proxy) open(client, server net.Conn, first []byte, cancel bool) *Conn {
+func (p *Proxy) open(client, server net.Conn, first []byte) *Conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
 		return nil
 	}
-	id := 0
-	if !cancel {
-		p.opened++
-		id = p.opened
-	}
-	c := newConn(p, id, client, server, first)
-	if !cancel {
-		c.follow()
-	}
+	p.opened++
+	c := newConn(p, p.opened, client, server, first)
 	p.conns[c] = struct{}{}
 	return c
 }

@@ -3,6 +3,8 @@ package pgproxy
 import (
 	"io"
 	"net"
+
+	"github.com/idem-go/idem/internal/pgwire"
 )
 
 // refusal is what happens to new connections between Refuse and Admit.
@@ -42,9 +44,9 @@ func (p *Proxy) refuses(client net.Conn) bool {
 	}
 	switch r.how {
 	case Reset:
-		reset(client)
+		pgwire.Reset(client)
 	case Hangup:
-		closeWrite(client)
+		pgwire.CloseWrite(client)
 		io.Copy(io.Discard, client)
 	case BlackHole:
 		io.Copy(io.Discard, client)

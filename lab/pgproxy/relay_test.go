@@ -6,8 +6,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -77,37 +75,6 @@ func TestCopyPassesBothWays(t *testing.T) {
 	}
 }
 
-func TestFailedCopyLeavesTheConnectionUsable(t *testing.T) {
-	t.Parallel()
-	w := newWitness(t)
-	conn := connect(t, start(t).DSN(), pgx.QueryExecModeExec)
-	broken := errors.New("source is broken")
-	failing := pgx.CopyFromFunc(func() ([]any, error) { return nil, broken })
-	if _, err := conn.CopyFrom(within(t), pgx.Identifier{w.name}, []string{"id"}, failing); err == nil {
-		t.Error("copied from a broken source")
-	}
-	twice := pgx.CopyFromSlice(2, func(int) ([]any, error) { return []any{1}, nil })
-	if _, err := conn.CopyFrom(within(t), pgx.Identifier{w.name}, []string{"id"}, twice); err == nil {
-		t.Error("copied a duplicate key")
-	}
-	mustExec(t, conn, w.sql("insert into %s values ($1)"), 1)
-	if w.rows() != 1 {
-		t.Errorf("%d rows, want 1", w.rows())
-	}
-}
-
-func TestNotificationsPass(t *testing.T) {
-	t.Parallel()
-	w := newWitness(t)
-	conn := connect(t, start(t).DSN(), pgx.QueryExecModeExec)
-	mustExec(t, conn, w.sql("listen %s"))
-	w.exec("notify %s, 'hello'")
-	n, err := conn.WaitForNotification(within(t))
-	if err != nil || n.Payload != "hello" {
-		t.Fatalf("got %v, %v", n, err)
-	}
-}
-
 func TestCancelRequestReachesTheServer(t *testing.T) {
 	t.Parallel()
 	config, err := pgx.ParseConfig(start(t).DSN())
@@ -154,78 +121,5 @@ func TestEncryptionIsDeclined(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-func TestClientThatPrefersEncryptionConnects(t *testing.T) {
-	t.Parallel()
-	dsn := strings.Replace(start(t).DSN(), "sslmode=disable", "sslmode=prefer", -1)
-	conn := connect(t, dsn, pgx.QueryExecModeExec)
-	mustExec(t, conn, "select 1")
-}
-
-func TestServerOnAUnixSocket(t *testing.T) {
-	t.Parallel()
-	config, err := pgconn.ParseConfig(database(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	listener, err := net.Listen("unix", filepath.Join(dir, ".s.PGSQL.5432"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	go relay(listener, config)
-	p := startFor(t, "host="+dir+" port=5432 user="+config.User+" password='"+config.Password+"' dbname="+config.Database)
-	conn := connect(t, p.DSN(), pgx.QueryExecModeExec)
-	mustExec(t, conn, "select 1")
-	if only(t, p).PID() != conn.PgConn().PID() {
-		t.Errorf("PID %d, want %d", only(t, p).PID(), conn.PgConn().PID())
-	}
-}
-
-// relay makes the test database reachable through a listener of this test.
-func relay(from net.Listener, config *pgconn.Config) {
-	network, address := pgconn.NetworkAddress(config.Host, config.Port)
-	for {
-		client, err := from.Accept()
-		if err != nil {
-			return
-		}
-		server, err := net.Dial(network, address)
-		if err != nil {
-			client.Close()
-			continue
-		}
-		carry := func(to, from net.Conn) { io.Copy(to, from); to.Close() }
-		go carry(server, client)
-		go carry(client, server)
-	}
-}
-
-func TestDeadServerIsADeadConnection(t *testing.T) {
-	t.Parallel()
-	w := newWitness(t)
-	p := start(t)
-	conn := connect(t, p.DSN(), pgx.QueryExecModeExec)
-	if _, err := w.conn.Exec(within(t), "select pg_terminate_backend($1)", only(t, p).PID()); err != nil {
-		t.Fatal(err)
-	}
-	var failure *pgconn.PgError
-	_, err := conn.Exec(within(t), "select 1")
-	if !errors.As(err, &failure) || failure.Code != "57P01" {
-		t.Errorf("got %v, want 57P01", err)
-	}
-	for _, c := range p.Conns() {
-		receive(t, c.Done(), "the end of the connection")
-	}
-}
-
-func TestUnreachableServerIsAnError(t *testing.T) {
-	t.Parallel()
-	p := startFor(t, "host="+t.TempDir()+" port=5432 user=nobody")
-	if _, err := pgx.Connect(within(t), p.DSN()); err == nil {
-		t.Error("connected to a server that is not there")
 	}
 }

@@ -1,9 +1,15 @@
 package pgproxy
 
+import (
+	"github.com/jackc/pgx/v5/pgproto3"
+
+	"github.com/idem-go/idem/internal/pgwire"
+)
+
 // fromServer decodes a server message and decides whether it is forwarded. If a trap has caught the
 // statement that m belongs to, the whole answer from its first row on is held until it is complete.
 // Only then is it known whether the trap springs.
-func (c *Conn) fromServer(m message) error {
+func (c *Conn) fromServer(m pgwire.Message) error {
 	d := &c.down.draft
 	if c.dialogue.trapped() {
 		d.hold()
@@ -16,13 +22,26 @@ func (c *Conn) fromServer(m message) error {
 	if a.run != nil {
 		event := Event{Stage: Answered, Statement: a.run.Statement, Tag: a.tag, Code: a.code}
 		c.proxy.watchers.report(event)
-		if c.down.over = a.run.lost || c.springs(a.run.trap, event); c.down.over {
+		trap := c.sprung(a.run.trap, event)
+		switch {
+		case trap != nil && trap.code != "":
+			if m, err = errorResponse(trap.code); err != nil {
+				return err
+			}
+			event.Tag, event.Code = "", trap.code
+			d.release()
+			trap.report(event)
+		case trap != nil:
+			d.strike(&strike{trap, event})
+			c.down.over = trap.action != Freeze
+		}
+		if c.down.over = c.down.over || a.run.lost; c.down.over {
 			return nil
 		}
 		event.Stage = Delivered
 		reached.event = &event
 	}
-	if m.kind() == msgReadyForQuery {
+	if m.Kind() == pgwire.ReadyForQuery {
 		d.release()
 	}
 	d.add(m)
@@ -30,17 +49,19 @@ func (c *Conn) fromServer(m message) error {
 	return nil
 }
 
-// springs decides what happens to a statement that has been answered. It reports whether nothing
-// more is forwarded to the client.
-func (c *Conn) springs(trap *Trap, event Event) bool {
-	if trap == nil {
-		return false
-	}
-	if !trap.wants(event.Tag) {
+// sprung returns trap if the answer of its statement springs it, or nil.
+func (c *Conn) sprung(trap *Trap, event Event) *Trap {
+	if trap != nil && !trap.wants(event.Tag) {
 		c.down.draft.release()
 		trap.giveBack()
-		return false
+		return nil
 	}
-	c.down.draft.strike(&strike{trap, event})
-	return trap.action != Freeze
+	return trap
+}
+
+// errorResponse returns the message of an error with an SQLSTATE.
+func errorResponse(code string) (pgwire.Message, error) {
+	return (&pgproto3.ErrorResponse{
+		Severity: "ERROR", SeverityUnlocalized: "ERROR", Code: code, Message: "the proxy has replaced the answer",
+	}).Encode(nil)
 }

@@ -53,7 +53,7 @@ func (s *sink) serve() {
 
 func (s *sink) dsn() string {
 	addr := s.listener.Addr().(*net.TCPAddr)
-	return "host=127.0.0.1 user=nobody port=" + strconv.Itoa(addr.Port)
+	return "host=127.0.0.1 user=nobody sslmode=disable port=" + strconv.Itoa(addr.Port)
 }
 
 // connect returns a client that the sink has accepted.

@@ -2,14 +2,14 @@ package pgproxy
 
 import "strings"
 
-// split splits a string of the simple protocol into its statements, as the server does. A semicolon
+// Split splits a string of the simple protocol into its statements, as the server does. A semicolon
 // ends a statement unless it is quoted, in a comment or in parentheses. A part without tokens is
-// not a statement. If there are only such parts, split returns the whole string, because the server
+// not a statement. If there are only such parts, Split returns the whole string, because the server
 // sends one answer to it.
 //
-// Known limit: split also cuts inside a function body written as BEGIN ATOMIC ... END, and the
+// Known limit: Split also cuts inside a function body written as BEGIN ATOMIC ... END, and the
 // server does not.
-func split(sql string) []string {
+func Split(sql string) []string {
 	var statements []string
 	start, depth, blank := 0, 0, true
 	finish := func(end int) {
@@ -154,4 +154,54 @@ func isSpace(c byte) bool { return strings.IndexByte(" \t\n\r\f\v", c) >= 0 }
 
 func isWord(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c >= 0x80
+}
+
+// savepoint a".
+func Command(sql string) string { return strings.Join(keywords(sql, 4), " ") }
+
+// Call is a position in the text of a statement that calls a function.
+type Call struct {
+	Function   string // in lower case, without its schema
+	First      string // the first argument if it is a plain string constant, or ""
+	Start, End int    // of the name in the text, including its schema
+}
+
+// Calls returns the function calls in the text of a statement. It does not parse SQL: any name in
+// front of a parenthesis counts as a call, such as a table name in front of a list of columns.
+func Calls(sql string) []Call {
+	var calls []Call
+	start, end := -1, -1 // of the last name; -1 if the last token ended no name
+	for i := 0; i < len(sql); {
+		token, n := scan(sql, i)
+		switch {
+		case token == tokenWord && (end < i || sql[i-1] != '.'):
+			start, end = i, i+n
+		case token == tokenWord, token == tokenOther && sql[i] == '.' && end == i:
+			end = i + n
+		case token == tokenOther && sql[i] == '(' && start >= 0:
+			name := strings.ToLower(sql[start:end])
+			calls = append(calls, Call{Function: name[strings.LastIndexByte(name, '.')+1:], First: firstConstant(sql[i+1:]), Start: start, End: end})
+			start, end = -1, -1
+		case token != tokenBlank:
+			start, end = -1, -1
+		}
+		i += n
+	}
+	return calls
+}
+
+// firstConstant returns the string constant at the beginning of sql, or "" if there is none.
+func firstConstant(sql string) string {
+	for i := 0; i < len(sql); {
+		token, n := scan(sql, i)
+		switch {
+		case token == tokenBlank:
+		case token == tokenQuoted && sql[i] == '\'' && n >= 2:
+			return sql[i+1 : i+n-1]
+		default:
+			return ""
+		}
+		i += n
+	}
+	return ""
 }

@@ -26,7 +26,7 @@ func TestStatementsAreTakenApartAsTheServerDoes(t *testing.T) {
 		";":                            {";"},
 		"":                             {""},
 	} {
-		if diff := cmp.Diff(want, split(sql)); diff != "" {
+		if diff := cmp.Diff(want, Split(sql)); diff != "" {
 			t.Errorf("%q (-want +got):\n%s", sql, diff)
 		}
 	}
@@ -51,6 +51,23 @@ func TestCommitIsRecognised(t *testing.T) {
 	} {
 		if got := IsCommit(Statement{SQL: sql}); got != want {
 			t.Errorf("IsCommit(%q) = %t", sql, got)
+		}
+	}
+}
+
+func TestCallsAreFoundInTheTextOfAStatement(t *testing.T) {
+	t.Parallel()
+	for sql, want := range map[string][]string{
+		"select 1": nil,
+		"select pg_catalog.set_config('a.b', $1::pg_catalog.text, true)": {"pg_catalog.set_config=set_config 'a.b'"},
+		"select F (1), \"g\"(2), 'h(3)' -- i(4)\n, j ( /* x */ 'y')":     {"F=f ''", "j=j 'y'"},
+	} {
+		var got []string
+		for _, call := range Calls(sql) {
+			got = append(got, sql[call.Start:call.End]+"="+call.Function+" '"+call.First+"'")
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", sql, diff)
 		}
 	}
 }

@@ -1,7 +1,5 @@
 package pgproxy
 
-import "sync/atomic"
-
 // Tally counts the requests of clients, beginning with the first message after authentication.
 type Tally struct {
 	// Turns counts how often a client sent something and had to wait for the server. A turn begins
@@ -21,34 +19,10 @@ type Tally struct {
 	// KiB. If the client writes them one by one, the answer to the first can overtake the second.
 	// The proxy then cannot know that the client did not wait for it.
 	Turns int
-
-	// Syncs counts the messages that the server answers with ReadyForQuery: Sync, Query,
-	// FunctionCall.
-	Syncs int
-
-	// Statements counts the statements that the client asked to execute.
-	Statements int
 }
-
-// Tally returns the counts of the connection.
-func (c *Conn) Tally() Tally { return c.dialogue.counters.tally() }
-
-// ResetTally sets the counters of the connection to zero and returns their previous values.
-func (c *Conn) ResetTally() Tally { return c.dialogue.counters.reset() }
 
 // Tally returns the counts of all connections, including those that are over.
-func (p *Proxy) Tally() Tally { return p.counters.tally() }
+func (p *Proxy) Tally() Tally { return Tally{int(p.turns.Load())} }
 
-// ResetTally sets the counters of the proxy to zero and returns their previous values. The counters
-// of the connections are not reset.
-func (p *Proxy) ResetTally() Tally { return p.counters.reset() }
-
-type counters struct{ turns, syncs, statements atomic.Int64 }
-
-func (c *counters) tally() Tally {
-	return Tally{int(c.turns.Load()), int(c.syncs.Load()), int(c.statements.Load())}
-}
-
-func (c *counters) reset() Tally {
-	return Tally{int(c.turns.Swap(0)), int(c.syncs.Swap(0)), int(c.statements.Swap(0))}
-}
+// ResetTally sets the counts to zero and returns their previous values.
+func (p *Proxy) ResetTally() Tally { return Tally{int(p.turns.Swap(0))} }

@@ -11,6 +11,7 @@ type Trap struct {
 	proxy  *Proxy
 	point  Point
 	action Action
+	code   string // of the error that replaces the answer, or ""
 	each   bool
 	fired  chan Event
 
@@ -32,6 +33,13 @@ func (p *Proxy) Arm(at Point, do Action) *Trap {
 // ArmEach sets a trap that springs at every statement that reaches the point, until Disarm.
 func (p *Proxy) ArmEach(at Point, do Action) *Trap {
 	return p.arm(&Trap{point: at, action: do, fired: make(chan Event, firedLen), each: true})
+}
+
+// Replace replaces the answer of every statement that match selects by an error with an SQLSTATE,
+// if the command tag of the answer begins with tag, until Disarm. The server has executed the
+// statement.
+func (p *Proxy) Replace(match Match, tag, code string) *Trap {
+	return p.arm(&Trap{point: AfterAnswer(match, tag), code: code, fired: make(chan Event, firedLen), each: true})
 }
 
 func (p *Proxy) arm(t *Trap) *Trap {
@@ -181,6 +189,6 @@ func (t *traps) within(p *pipe, n int) (*Trap, int) {
 // guards reports whether the trap is set at a byte of this stream that was not forwarded yet.
 func (t *Trap) guards(p *pipe) bool {
 	at := t.point
-	return at.place == atByte && at.dir == p.dir && p.hear != nil && (at.conn == nil || at.conn == p.conn) &&
+	return at.place == atByte && at.dir == p.dir && (at.conn == nil || at.conn == p.conn) &&
 		at.offset >= p.sent.Load() && at.offset >= p.passed
 }

@@ -1,10 +1,12 @@
 package pgproxy_test
 
 import (
+	"errors"
+	"strings"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/idem-go/idem/lab/pgproxy"
 )
@@ -22,23 +24,6 @@ func TestTrapSpringsOnce(t *testing.T) {
 	if trap.Count() != 1 {
 		t.Errorf("sprung %d times", trap.Count())
 	}
-}
-
-func TestTrapTakesHoldOfOneStatementAtATime(t *testing.T) {
-	t.Parallel()
-	w, p := newWitness(t), start(t)
-	w.exec("begin; lock %s")
-	held, free := connect(t, p.DSN(), pgx.QueryExecModeExec), connect(t, p.DSN(), pgx.QueryExecModeExec)
-	trap := p.Arm(pgproxy.AfterAnswer(pgproxy.Contains("caught")), pgproxy.Reset)
-	forwarded := p.Next(pgproxy.Forwarded, nil)
-	done := inBackground(func() error { _, err := held.Exec(within(t), w.sql("select 'caught' from %s")); return err })
-	receive(t, forwarded, "the first statement")
-	mustExec(t, free, "select 'caught'")
-	mustExec(t, w.conn, "commit")
-	if err := receive(t, done, "the first statement to be lost"); !isLost(err) {
-		t.Errorf("got %v", err)
-	}
-	receive(t, trap.Fired(), "the trap to spring")
 }
 
 // If a trap has caught a statement that never reaches its point, it must wait for another one.
@@ -68,17 +53,6 @@ func TestTrapIsNotSpentOnAStatementThatGoesAnotherWay(t *testing.T) {
 			mustExec(t, w.conn, "commit")
 			receive(t, link.Done(), "the end of the connection")
 		},
-		"cut in front of the point": func(t *testing.T, p *pgproxy.Proxy, conn *pgx.Conn) {
-			link := only(t, p)
-			p.SetLatency(time.Hour, pgproxy.ToClient)
-			answered := p.Next(pgproxy.Answered, nil)
-			done := inBackground(func() error { _, err := conn.Exec(within(t), "select 'caught'"); return err })
-			receive(t, answered, "the answer")
-			p.Cut(pgproxy.Reset)
-			receive(t, done, "the client to notice")
-			p.SetLatency(0)
-			receive(t, link.Done(), "the end of the connection")
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -93,17 +67,6 @@ func TestTrapIsNotSpentOnAStatementThatGoesAnotherWay(t *testing.T) {
 			}
 			receive(t, trap.Fired(), "the trap to spring")
 		})
-	}
-}
-
-func TestTrapsDoNotDisturbEachOther(t *testing.T) {
-	t.Parallel()
-	b := begin(t, pgx.QueryExecModeExec)
-	b.proxy.Arm(pgproxy.BeforePipeline(pgproxy.Contains("something else")), pgproxy.Reset)
-	b.commit(b.proxy.Arm(pgproxy.Before(pgproxy.IsCommit), pgproxy.Reset))
-	receive(t, b.link.Done(), "the server to notice")
-	if b.rows() != 0 || b.drawn() != 1 {
-		t.Errorf("%d rows and %d drawn, want 0 and 1", b.rows(), b.drawn())
 	}
 }
 
@@ -124,14 +87,37 @@ func TestTrapForEachSpringsUntilDisarmed(t *testing.T) {
 	}
 }
 
-func TestTrapCanBeForOneConnection(t *testing.T) {
+func TestReplacedAnswerIsAnErrorOfAStatementThatWasExecuted(t *testing.T) {
 	t.Parallel()
-	p := start(t)
-	spared, victim := connect(t, p.DSN(), pgx.QueryExecModeExec), connect(t, p.DSN(), pgx.QueryExecModeExec)
-	target := p.Conns()[1]
-	p.Arm(pgproxy.Before(func(s pgproxy.Statement) bool { return s.Conn == target }), pgproxy.Reset)
-	mustExec(t, spared, "select 1")
-	if _, err := victim.Exec(within(t), "select 1"); !isLost(err) {
-		t.Errorf("got %v", err)
+	database(t)
+	inEveryMode(t, func(t *testing.T, mode pgx.QueryExecMode) {
+		b := begin(t, mode)
+		trap := b.proxy.Replace(pgproxy.IsCommit, "COMMIT", "40003")
+		batch := &pgx.Batch{}
+		batch.Queue("select 1")
+		batch.Queue("commit")
+		err := b.conn.SendBatch(within(t), batch).Close()
+		if failure, ok := errors.AsType[*pgconn.PgError](err); !ok || failure.Code != "40003" {
+			t.Errorf("the client got %v", err)
+		}
+		mustExec(t, b.conn, "select 1")
+		if b.rows() != 1 || trap.Count() != 1 {
+			t.Errorf("%d rows, replaced %d times", b.rows(), trap.Count())
+		}
+	})
+}
+
+func TestRewrittenTextReachesTheServer(t *testing.T) {
+	t.Parallel()
+	p, err := pgproxy.NewRewriting(database(t), func(sql string) string { return strings.ReplaceAll(sql, "seven()", "7") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	for _, mode := range modes {
+		var n int
+		if err := connect(t, p.DSN(), mode).QueryRow(within(t), "select $1::int + seven()", 1).Scan(&n); err != nil || n != 8 {
+			t.Errorf("%v: %d, %v", mode, n, err)
+		}
 	}
 }

@@ -28,9 +28,7 @@ const oldestMajor = 14
 // Find returns the usable installations. If asked is not empty, Find only looks at that directory.
 // Otherwise the installation in PATH comes first, followed by the others, the newest first. If
 // there is none, the error is an [optional.MissingError].
-func Find(asked string) ([]Installation, error) { return find(asked, optional.PostgresDirs) }
-
-func find(asked string, patterns []string) ([]Installation, error) {
+func Find(asked string) ([]Installation, error) {
 	if asked != "" {
 		inst, err := inspect(asked)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -49,7 +47,7 @@ func find(asked string, patterns []string) ([]Installation, error) {
 		}
 	}
 	var rest []Installation
-	for _, pattern := range patterns {
+	for _, pattern := range optional.PostgresDirs {
 		dirs, _ := filepath.Glob(pattern)
 		for _, dir := range dirs {
 			if inst, err := inspect(realDir(filepath.Join(dir, "postgres"))); err == nil {

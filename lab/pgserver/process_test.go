@@ -1,7 +1,6 @@
 package pgserver_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -24,7 +23,6 @@ func TestCommittedRowsSurviveEveryEndOfTheServer(t *testing.T) {
 		name string
 		do   func()
 	}{
-		{"fast", func() { stop(t, server, pgserver.Fast) }},
 		{"immediate", func() { stop(t, server, pgserver.Immediate) }},
 		{"killed", server.Kill},
 	} {
@@ -46,15 +44,6 @@ func stop(t *testing.T, server *pgserver.Server, mode pgserver.Mode) {
 	t.Helper()
 	if err := server.Stop(mode); err != nil {
 		t.Error(err)
-	}
-}
-
-func TestStartingTwiceIsRefused(t *testing.T) {
-	t.Parallel()
-	server := start(t, pgserver.Options{})
-	pid := server.PID()
-	if err := server.Start(t.Context()); err == nil || server.PID() != pid {
-		t.Errorf("got %v, process %d, want an error and %d", err, server.PID(), pid)
 	}
 }
 
@@ -176,18 +165,4 @@ func alive(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	_, state, _ := strings.Cut(string(stat), ") ")
 	return err == nil && !strings.HasPrefix(state, "Z")
-}
-
-func TestStartIsGivenUpWithItsContext(t *testing.T) {
-	t.Parallel()
-	server, err := pgserver.Create(t.Context(), pgserver.Options{Bin: bin(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	closeAfter(t, server)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := server.Start(ctx); err == nil || server.Running() {
-		t.Errorf("got %v, running %v", err, server.Running())
-	}
 }

@@ -1,7 +1,6 @@
 package pgserver_test
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -40,32 +39,5 @@ func TestServerThatCannotStartSaysWhy(t *testing.T) {
 	_, err := pgserver.Start(t.Context(), pgserver.Options{Bin: bin(t), Settings: []string{"no_such_setting=1"}})
 	if err == nil || !strings.Contains(err.Error(), "no_such_setting") {
 		t.Errorf("got %v, want what the log says", err)
-	}
-}
-
-func TestCloseRemovesOnlyADirectoryOfItsOwn(t *testing.T) {
-	t.Parallel()
-	for name, given := range map[string]string{"its own": "", "the caller's": passable(t)} {
-		server := start(t, pgserver.Options{Dir: given})
-		dir := filepath.Dir(server.Log())
-		if err := server.Close(); err != nil {
-			t.Error(err)
-		}
-		if _, err := os.Stat(dir); (err == nil) != (given != "") {
-			t.Errorf("%s: exists %v", name, err == nil)
-		}
-	}
-}
-
-func TestZeroOptionsFindTheProgramsThemselves(t *testing.T) {
-	t.Parallel()
-	bin(t)
-	server, err := pgserver.Create(t.Context(), pgserver.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	closeAfter(t, server)
-	if server.Bin() == "" || server.Running() || server.PID() != 0 {
-		t.Errorf("programs at %q, running %v", server.Bin(), server.Running())
 	}
 }

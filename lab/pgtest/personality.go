@@ -15,7 +15,11 @@ func Personality(t testing.TB, p *personality.Personality, dsn string, faults pe
 	if err != nil {
 		t.Fatalf("pgtest: %v", err)
 	}
-	t.Cleanup(proxy.Close)
+	t.Cleanup(func() {
+		if err := proxy.Close(); err != nil {
+			t.Errorf("pgtest: personality: %v", err)
+		}
+	})
 	return proxy
 }
 

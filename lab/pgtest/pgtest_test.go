@@ -2,7 +2,6 @@ package pgtest
 
 import (
 	"fmt"
-	"net/url"
 	"os"
 	"strings"
 	"testing"
@@ -13,21 +12,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-func TestNewHasTheSchemaAndNothingElse(t *testing.T) {
-	t.Parallel()
-	if n := queryInt(t, New(t), "SELECT count(*) FROM idem.records"); n != 0 {
-		t.Errorf("%d records in a fresh database", n)
-	}
-}
-
-func TestEmptyDSNHasNoSchema(t *testing.T) {
-	t.Parallel()
-	pool := Open(t, EmptyDSN(t))
-	if n := queryInt(t, pool, "SELECT count(*) FROM pg_namespace WHERE nspname = 'idem'"); n != 0 {
-		t.Error("the schema idem is there")
-	}
-}
-
 func TestTestsDoNotSeeEachOther(t *testing.T) {
 	t.Parallel()
 	for i := range 24 {
@@ -37,14 +21,6 @@ func TestTestsDoNotSeeEachOther(t *testing.T) {
 				t.Error(err)
 			}
 		})
-	}
-}
-
-func TestConfigureReachesThePool(t *testing.T) {
-	t.Parallel()
-	pool := New(t, func(c *pgxpool.Config) { c.MaxConns = 7 })
-	if got := pool.Config().MaxConns; got != 7 {
-		t.Errorf("MaxConns is %d, want 7", got)
 	}
 }
 
@@ -60,24 +36,6 @@ func TestDatabaseIsDroppedEvenIfSomebodyIsStillConnected(t *testing.T) {
 	})
 	if name == "" || databaseExists(t, name) {
 		t.Errorf("database %q outlived its test", name)
-	}
-}
-
-func TestFailedTestKeepsItsDatabaseOnRequest(t *testing.T) {
-	t.Setenv("IDEM_TEST_KEEP", "1")
-	stub := &stubTB{TB: t, failed: true}
-	address := DSN(stub)
-	stub.runCleanups()
-
-	name := databaseOf(t, address)
-	if !databaseExists(t, name) {
-		t.Fatal("the database is gone")
-	}
-	if want := "psql '" + address + "'"; !strings.Contains(stub.log, want) {
-		t.Errorf("log is %q, want it to contain %q", stub.log, want)
-	}
-	if err := requireServer(t).exec(t.Context(), &dropping, "DROP DATABASE "+ident(name)); err != nil {
-		t.Error(err)
 	}
 }
 
@@ -136,25 +94,14 @@ func databaseExists(t *testing.T, name string) bool {
 	return queryInt(t, admin, "SELECT count(*) FROM pg_database WHERE datname = $1", name) == 1
 }
 
-func databaseOf(t *testing.T, address string) string {
-	t.Helper()
-	parsed, err := url.Parse(address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strings.TrimPrefix(parsed.Path, "/")
-}
-
 // stubTB is a testing.TB whose outcome another test checks.
 type stubTB struct {
 	testing.TB
 	failed, skipped bool
 	log             string
-	cleanups        []func()
 }
 
 func (s *stubTB) Failed() bool              { return s.failed }
-func (s *stubTB) Cleanup(f func())          { s.cleanups = append(s.cleanups, f) }
 func (s *stubTB) Logf(f string, a ...any)   { s.log += fmt.Sprintf(f, a...) }
 func (s *stubTB) Errorf(f string, a ...any) { s.failed = true; s.Logf(f, a...) }
 func (s *stubTB) Skip(a ...any)             { s.skipped = true; s.stop(a...) }
@@ -175,10 +122,4 @@ func (s *stubTB) run(f func()) {
 		}
 	}()
 	f()
-}
-
-func (s *stubTB) runCleanups() {
-	for i := len(s.cleanups) - 1; i >= 0; i-- {
-		s.cleanups[i]()
-	}
 }

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/idem-go/idem/internal/pgwire"
 )
 
 // TLS returns the address of a TLS proxy in front of dsn, which clients must connect to with TLS.
@@ -44,20 +46,17 @@ func tlsInFrontOf(t testing.TB, dsn string, leave []byte) string {
 	if err != nil {
 		t.Fatalf("pgtest: %v", err)
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	network, to := pgconn.NetworkAddress(server.Host, server.Port)
+	front := &tlsFront{
+		config: &tls.Config{Certificates: []tls.Certificate{selfSigned(t)}},
+		dial:   func() (net.Conn, error) { return net.Dial(network, to) },
+		leave:  leave,
+	}
+	listener, err := pgwire.Listen(front.carry)
 	if err != nil {
 		t.Fatalf("pgtest: %v", err)
 	}
-	network, to := pgconn.NetworkAddress(server.Host, server.Port)
-	front := &tlsFront{
-		listener: listener,
-		config:   &tls.Config{Certificates: []tls.Certificate{selfSigned(t)}},
-		dial:     func() (net.Conn, error) { return net.Dial(network, to) },
-		conns:    map[net.Conn]bool{},
-		leave:    leave,
-	}
-	front.running.Go(front.serve)
-	t.Cleanup(front.close)
+	t.Cleanup(func() { listener.Close() })
 
 	address.Host = listener.Addr().String()
 	query := address.Query()
@@ -69,65 +68,14 @@ func tlsInFrontOf(t testing.TB, dsn string, leave []byte) string {
 }
 
 type tlsFront struct {
-	listener net.Listener
-	config   *tls.Config
-	dial     func() (net.Conn, error)
-	running  sync.WaitGroup
-	leave    []byte // text of the answer that close_notify goes with; nil for never
-
-	mu    sync.Mutex
-	over  bool
-	conns map[net.Conn]bool
+	config *tls.Config
+	dial   func() (net.Conn, error)
+	leave  []byte // text of the answer that close_notify goes with; nil for never
 }
 
-func (f *tlsFront) serve() {
-	for {
-		conn, err := f.listener.Accept()
-		if err != nil {
-			return
-		}
-		if f.keep(conn) {
-			f.running.Go(func() { f.carry(conn) })
-		}
-	}
-}
-
-// keep registers a connection that close has to close. If the proxy is closed, keep closes the
-// connection and reports false.
-func (f *tlsFront) keep(conn net.Conn) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.over {
-		conn.Close()
-		return false
-	}
-	f.conns[conn] = true
-	return true
-}
-
-func (f *tlsFront) drop(conn net.Conn) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	delete(f.conns, conn)
-	conn.Close()
-}
-
-func (f *tlsFront) close() {
-	f.listener.Close()
-	f.mu.Lock()
-	f.over = true
-	for conn := range f.conns {
-		conn.Close()
-	}
-	f.mu.Unlock()
-	f.running.Wait()
-}
-
-// sslRequest is the code of the packet with which a client asks for TLS.
 const sslRequest = 80877103
 
-func (f *tlsFront) carry(conn net.Conn) {
-	defer f.drop(conn)
+func (f *tlsFront) carry(l *pgwire.Listener, conn net.Conn) {
 	var request [8]byte
 	if _, err := io.ReadFull(conn, request[:]); err != nil || binary.BigEndian.Uint32(request[4:]) != sslRequest {
 		return
@@ -139,10 +87,10 @@ func (f *tlsFront) carry(conn net.Conn) {
 	packets := &packets{Conn: conn}
 	client := tls.Server(packets, f.config)
 	server, err := f.dial()
-	if err != nil || !f.keep(server) {
+	if err != nil || !l.Keep(server) {
 		return
 	}
-	defer f.drop(server)
+	defer l.Release(server)
 	var up sync.WaitGroup
 	defer up.Wait()
 	up.Go(func() {
@@ -155,8 +103,7 @@ func (f *tlsFront) carry(conn net.Conn) {
 	}
 	if _, err := io.Copy(client, server); err != nil {
 		// The connection to the server was reset, so the client gets RST as well.
-		conn.(*net.TCPConn).SetLinger(0)
-		conn.Close()
+		pgwire.Reset(conn)
 		return
 	}
 	client.CloseWrite()

@@ -15,31 +15,7 @@ const (
 	inCharge     = "reserve: done charge: under way"
 	stepsUndone  = "reserve: done charge: failed reserve: undone"
 	cardDeclined = "402 The card was declined"
-	accepted     = "202 it goes on: ask again"
 )
-
-func TestOrderPaidByCardShowsItsSteps(t *testing.T) {
-	t.Parallel()
-	p := openPage(t)
-	p.set("paid", "card")
-	p.doubleClick("#pay")
-	p.wantReplay(accepted)
-	p.wantSteps(allSteps)
-	p.wantCharges(charge{Cents: 9800, Asked: 1})
-	p.waitFor(`document.querySelector("#books .shipped")?.innerText === "shipped: box"`) // fulfillment got the message, and has notified the shop
-}
-
-func TestBankThatLosesItsAnswerHasChargedOnce(t *testing.T) {
-	t.Parallel()
-	p := openPage(t)
-	p.set("paid", "card")
-	p.click("[name=bankLoses]")
-	p.click("#pay")
-	p.wantAttempts(placed)
-	p.wantSteps(allSteps)
-	p.wantOneOrder("1 attempt → 1 order")
-	p.wantCharges(charge{Cents: 9800, Asked: 2})
-}
 
 func TestServiceKilledInTheChargeIsRestartedAndTheOrderCompletes(t *testing.T) {
 	t.Parallel()

@@ -72,16 +72,6 @@ func (p *page) waitFor(expression string) {
 	}
 }
 
-// text returns the visible text of the element.
-func (p *page) text(selector string) string {
-	p.t.Helper()
-	text, err := chromedp.Run(p.tab, chromedp.Text(chromedp.CSS(selector)))
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	return text
-}
-
 // wantAttempts waits until these attempts are on the page and have a result. Two concurrent
 // attempts can be answered in any order.
 func (p *page) wantAttempts(want ...string) {
@@ -97,21 +87,6 @@ func (p *page) wantAttempts(want ...string) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		p.t.Errorf("attempts (-want +got):\n%s", diff)
 	}
-}
-
-// wantReplay waits for two attempts, of which the second replays the first, and for one order. On a
-// slow machine the second attempt may be answered with unfinished: wantReplay retries then.
-func (p *page) wantReplay(unfinished string) {
-	p.t.Helper()
-	p.waitFor(`document.querySelectorAll("#purchases li").length === 2 && !document.querySelector(".waiting")`)
-	if strings.Contains(p.text("#purchases"), unfinished) {
-		p.click("#retry")
-		p.wantAttempts(placed, unfinished, replayed)
-		p.wantOneOrder("3 attempts → 1 order")
-		return
-	}
-	p.wantAttempts(placed, replayed)
-	p.wantOneOrder("2 attempts → 1 order")
 }
 
 // wantOneOrder fails the test unless the database has one order, and the page shows it with its

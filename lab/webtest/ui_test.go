@@ -17,8 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chromedp/cdproto/cdp"
-	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -304,88 +302,6 @@ func TestUI_ReasonAndNextStepNeedNoScrolling(t *testing.T) {
 			if err != nil || found != "" {
 				t.Errorf("%v: not visible: %s, %v", size, found, err)
 			}
-		}
-	}
-}
-
-// In dark mode no part of the page is light, and every text and line is visible.
-func TestUI_IsDarkThroughout(t *testing.T) {
-	t.Parallel()
-	p, token := openUI(t, "--write")
-	p.do(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
-		_, err := cdp.Call(ctx, t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: "dark"}}})
-		return err
-	}))
-	p.open("login")
-	p.says("Your name")
-	p.fill("[name=token]", token)
-	p.fill("[name=person]", "Ann")
-	p.click("form.box button")
-	p.says("You may act as Ann")
-	const faint = `(() => {
-		const light = (color) => { const [r, g, b] = color.match(/[\d.]+/g).map((v) => { v /= 255; return v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4; }); return .2126 * r + .7152 * g + .0722 * b; };
-		const behind = (e) => { for (; e; e = e.parentElement) { const c = getComputedStyle(e).backgroundColor; if (!/, 0\)$/.test(c)) return light(c); } return 1; };
-		const contrast = (a, b) => (Math.max(a, b) + .05) / (Math.min(a, b) + .05), bad = [];
-		for (const e of document.body.querySelectorAll("*")) {
-			if (!e.checkVisibility()) continue;
-			const style = getComputedStyle(e), back = behind(e), name = e.tagName + "." + e.getAttribute("class");
-			if (e.matches("path:not(.base)")) { if (contrast(light(style.stroke), back) < 3) bad.push(name + " stroke"); continue; }
-			if (![...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim()) && !e.matches("input, select")) continue;
-			if (contrast(light(style.color), back) < 4.5) bad.push(name + " text");
-			if (back > .25 && !e.matches("form.box button")) bad.push(name + " on light");
-		}
-		return [...new Set(bad)].join("; ");
-	})()`
-	for _, path := range []string{"", "operations", "operation", "messages", "dead", "flight", "acts", "doctor", "terms"} {
-		if path == "operation" {
-			p.click("tbody a")
-			p.says("Parked at step")
-		} else {
-			p.open(path)
-			p.says("read at")
-		}
-		found, err := chromedp.Run(p.tab, chromedp.Evaluate[string](faint))
-		if err != nil || found != "" {
-			t.Errorf("%q: %s, %v", path, found, err)
-		}
-	}
-}
-
-func TestUI_ResolvesInTheBrowser(t *testing.T) {
-	t.Parallel()
-	p, token := openUI(t, "--write")
-	p.do(chromedp.EmulateViewport(390, 844))
-	p.open("login")
-	p.says("Your name")
-	p.fill("[name=token]", token)
-	p.fill("[name=person]", "Ann")
-	p.click("form.box button")
-	p.says("You may act as Ann")
-	p.open("operations")
-	p.click("tbody a")
-	p.says("Resolve the call of step charge")
-	p.click(`form[action$=resolve] [value=happened]`)
-	p.fill(`form[action$=resolve] [name=value]`, `"charge-1"`)
-	p.fill(`form[action$=resolve] [name=reason]`, "INC-9: the bank has it")
-	p.click(`form[action$=resolve] button`)
-	p.says("The outcome is recorded")
-	var resolved int
-	if err := p.pool.QueryRow(t.Context(), "SELECT count(*) FROM idem.audit WHERE act = 'resolve' AND outcome = 'happened'").Scan(&resolved); err != nil || resolved != 1 {
-		t.Errorf("%d resolved, %v", resolved, err)
-	}
-}
-
-func TestPageOfOperationsFitsANarrowScreen(t *testing.T) {
-	t.Parallel()
-	p, _ := openUI(t)
-	const width = 360
-	p.do(chromedp.EmulateViewport(width, 740))
-	for _, path := range []string{"", "operations", "messages", "dead"} {
-		p.open(path)
-		p.says("read at")
-		got, err := chromedp.Run(p.tab, chromedp.JavascriptAttribute[int](chromedp.CSS("html"), "scrollWidth"))
-		if err != nil || got > width {
-			t.Errorf("%q is %d pixels wide, %v; want at most %d", path, got, err, width)
 		}
 	}
 }

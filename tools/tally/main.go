@@ -1,12 +1,12 @@
 // Tally runs "go test -json" in several modules and prints a readable summary.
 //
-//	tally [-allow file] [-together n] [-unraced modules] [-v] module... --
+//	tally [-allow file] [-together n] [-unraced modules] module... --
 //		go test -json [flag]... [package]...
 //
 // A module is a directory. In the form directory=package,package the packages replace those of the
 // command.
 //
-// While tests run, tally shows a status line, and prints a line for each failure. The summary shows
+// While tests run, tally prints a line for each failure and for each module. The summary shows
 // the failures with their output, the skipped tests grouped by reason, and the slowest tests and
 // modules. Its last line is always "N passed, N failed, N skipped".
 //
@@ -50,7 +50,6 @@ func tally(out io.Writer, args []string, signals <-chan os.Signal) (int, error) 
 	allow := flags.String("allow", "", "`file` of the tests that may be skipped")
 	together := flags.Int("together", 1, "`number` of modules to test at a time")
 	unraced := flags.String("unraced", "", "`modules`, spelled as in the arguments and separated by spaces, to test without -race")
-	verbose := flags.Bool("v", false, "show the output of every test as it comes")
 	if err := flags.Parse(args); err != nil {
 		return 2, nil // the flag package has printed the error
 	}
@@ -70,10 +69,9 @@ func tally(out io.Writer, args []string, signals <-chan os.Signal) (int, error) 
 	}
 
 	r := &results{
-		screen:  newScreen(out),
+		out:     out,
 		modules: modules,
 		allowed: allowed,
-		verbose: *verbose || slices.Contains(command, "-v"),
 		began:   time.Now(),
 		open:    map[string]*test{},
 		skips:   map[string][]string{},
@@ -82,14 +80,11 @@ func tally(out io.Writer, args []string, signals <-chan os.Signal) (int, error) 
 	// result.
 	ctx, interrupt := context.WithCancel(context.Background())
 	defer interrupt()
-	go r.showStatus(ctx)
 	go func() {
 		<-signals
 		r.interrupt()
 		interrupt()
 	}()
 	runAll(ctx, r, *together)
-	interrupt() // ends the status line
-
 	return r.summarize(), nil
 }

@@ -17,16 +17,11 @@ type module struct {
 	path    string // the module path in go.mod
 	command []string
 
-	running  bool
-	began    time.Time
-	took     time.Duration // until the command ended
-	cpu      time.Duration // processor time of the command and its descendants
-	building time.Duration // time in which no package was running
-	idle     time.Time     // when the last running package ended
-	packages int           // running packages
-	tests    int           // ended tests
-	failed   int
-	other    bytes.Buffer // output of the command that is not an event
+	took   time.Duration // until the command ended
+	cpu    time.Duration // processor time of the command and its descendants
+	tests  int           // ended tests
+	failed int
+	other  bytes.Buffer // output of the command that is not an event
 }
 
 var moduleLine = regexp.MustCompile(`(?m)^module\s+(\S+)`)

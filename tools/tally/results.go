@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"io"
 	"regexp"
 	"slices"
 	"strings"
@@ -29,8 +30,8 @@ type test struct {
 	pkg    string
 	name   string
 	output strings.Builder
-	since  time.Time // when it began or continued; zero while it is paused
-	failed bool      // a subtest failed, or a test or the build of the package
+	paused bool // it waits for parallel tests in front of it
+	failed bool // a subtest failed, or a test or the build of the package
 }
 
 func (t *test) String() string {
@@ -44,18 +45,16 @@ func (t *test) String() string {
 type results struct {
 	modules []*module
 	allowed map[string]string // reasons by test; nil if every test may be skipped
-	verbose bool
 	began   time.Time
 
 	mu                      sync.Mutex // guards the fields below and the modules
-	screen                  *screen
+	out                     io.Writer
 	open                    map[string]*test // tests and packages that have not ended, by id
 	passed, failed, skipped int
 	failures                []failure
 	skips                   map[string][]string // names of tests by reason
 	slow                    []timed             // top-level tests
 	kill                    time.Time           // zero unless interrupted
-	stopped                 []timed             // tests that an interrupt stopped
 }
 
 type failure struct{ title, output string }
@@ -95,9 +94,6 @@ func (r *results) takeOther(m *module, line []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	m.other.Write(line)
-	if r.verbose {
-		r.screen.print(string(line))
-	}
 }
 
 // add processes one event.
@@ -107,19 +103,12 @@ func (r *results) add(m *module, e event) {
 	}
 	t := r.find(m, e.Package, e.Test)
 	switch e.Action {
-	case "start":
-		if m.packages++; m.packages == 1 {
-			m.building += time.Since(m.idle)
-		}
-	case "run", "cont":
-		t.since = time.Now()
+	case "cont":
+		t.paused = false
 	case "pause":
-		t.since = time.Time{}
+		t.paused = true
 	case "output", "build-output":
 		t.output.WriteString(e.Output)
-		if r.verbose {
-			r.screen.print(e.Output)
-		}
 	case "build-fail":
 		if !t.failed { // a package and its test variant fail with the same errors
 			t.failed = true
@@ -209,16 +198,13 @@ func (r *results) skip(t *test) {
 // test explains.
 func (r *results) endPackage(pkg *test, e event) {
 	m := pkg.module
-	if m.packages--; m.packages == 0 {
-		m.idle = time.Now()
-	}
 	// Tests of this package that are still open will never end, because their process has ended.
 	// They are failures only if the package has failed.
 	var cut []*test
 	for id, t := range r.open {
 		if t.pkg == pkg.pkg && t.name != "" {
 			delete(r.open, id)
-			if !t.since.IsZero() { // a paused test has no output yet
+			if !t.paused { // a paused test has no output yet
 				cut = append(cut, t)
 			}
 		}
@@ -247,40 +233,27 @@ func (r *results) fail(m *module, title, output string) {
 	r.failed++
 	m.failed++
 	r.failures = append(r.failures, failure{title, progress.ReplaceAllString(output, "")})
-	r.screen.print(title + "\n")
-}
-
-// begin records the start of a module's command.
-func (r *results) begin(m *module) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	m.running, m.began, m.idle = true, time.Now(), time.Now()
+	fmt.Fprintln(r.out, title)
 }
 
 // end records the end of a module's command. An error of the command is a failure if the module has
 // no other.
-func (r *results) end(m *module, err error) {
+func (r *results) end(m *module, took time.Duration, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	m.running, m.took = false, time.Since(m.began)
-	if m.packages == 0 {
-		m.building += time.Since(m.idle)
-	}
+	m.took = took
 	if err != nil && m.failed == 0 && r.kill.IsZero() {
 		r.fail(m, fmt.Sprintf("FAIL %s: %s: %v", m.dir, strings.Join(m.command, " "), err), m.other.String())
 	}
-	r.screen.printStatus(r.statusLine(m.dir))
+	fmt.Fprintf(r.out, "%s: passed %d, failed %d, skipped %d after %v\n", m.dir, r.passed, r.failed, r.skipped, round(time.Since(r.began)))
 }
 
-// interrupt stops the collection of results, and records which tests were running.
+// interrupt stops the collection of results.
 func (r *results) interrupt() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.kill = time.Now().Add(grace)
-	r.screen.print(fmt.Sprintf("interrupted: tests have %v to end\n", grace))
-	for _, t := range r.runningTests() {
-		r.stopped = append(r.stopped, timed{t.String(), time.Since(t.since)})
-	}
+	fmt.Fprintf(r.out, "interrupted: tests have %v to end\n", grace)
 }
 
 // killAt returns when the processes that tests leave behind are killed. It returns the zero time,
@@ -289,25 +262,4 @@ func (r *results) killAt() time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.kill
-}
-
-// runningTests returns the running tests that have no subtest, the oldest first.
-func (r *results) runningTests() []*test {
-	var running []*test
-	parents := map[string]bool{}
-	for _, t := range r.open {
-		if slash := strings.LastIndexByte(t.name, '/'); slash >= 0 {
-			parents[id(t.pkg, t.name[:slash])] = true
-		}
-	}
-	// A test with a running subtest waits for the subtest, so only the subtest is shown.
-	for id, t := range r.open {
-		if t.name != "" && !t.since.IsZero() && !parents[id] {
-			running = append(running, t)
-		}
-	}
-	slices.SortFunc(running, func(a, b *test) int {
-		return cmp.Or(a.since.Compare(b.since), strings.Compare(a.String(), b.String()))
-	})
-	return running
 }

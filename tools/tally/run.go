@@ -50,7 +50,7 @@ func run(ctx context.Context, r *results, m *module) {
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
 	cmd.WaitDelay = grace
 
-	r.begin(m)
+	began := time.Now()
 	err := cmd.Start()
 	if err == nil {
 		err = cmd.Wait()
@@ -59,7 +59,7 @@ func run(ctx context.Context, r *results, m *module) {
 		endGroup(cmd.Process.Pid, r.killAt())
 		m.cpu = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 	}
-	r.end(m, err)
+	r.end(m, time.Since(began), err)
 }
 
 // endGroup waits until killAt for the processes of a group to end, and then kills the remaining

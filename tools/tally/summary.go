@@ -2,8 +2,8 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -11,51 +11,10 @@ import (
 )
 
 const (
-	redrawInterval = 250 * time.Millisecond
-	slowTest       = 10 * time.Second // a running test is in the status line if it runs longer
-	namesShown     = 3                // of the tests that were skipped for one reason
-	testsShown     = 10               // of the slowest tests
-	modulesShown   = 5                // of the slowest modules
+	namesShown   = 3  // of the tests that were skipped for one reason
+	testsShown   = 10 // of the slowest tests
+	modulesShown = 5  // of the slowest modules
 )
-
-// showStatus updates the status line until ctx is canceled.
-func (r *results) showStatus(ctx context.Context) {
-	ticks := time.NewTicker(redrawInterval)
-	defer ticks.Stop()
-	for ctx.Err() == nil {
-		r.updateStatus(ctx)
-		select {
-		case <-ctx.Done():
-		case <-ticks.C:
-		}
-	}
-}
-
-func (r *results) updateStatus(ctx context.Context) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if ctx.Err() != nil {
-		return // the summary may already be on the screen
-	}
-	var dirs []string
-	for _, m := range r.modules {
-		if m.running {
-			dirs = append(dirs, m.dir)
-		}
-	}
-	r.screen.refresh(r.statusLine(strings.Join(dirs, " ")))
-}
-
-func (r *results) statusLine(dirs string) string {
-	line := fmt.Sprintf("%s  passed %d  failed %d  skipped %d  %v",
-		dirs, r.passed, r.failed, r.skipped, time.Since(r.began).Round(time.Second))
-	if running := r.runningTests(); len(running) > 0 {
-		if took := time.Since(running[0].since); took > slowTest {
-			line += fmt.Sprintf("  %v %v", running[0], took.Round(time.Second))
-		}
-	}
-	return line
-}
 
 // summarize prints the summary and returns the exit code.
 func (r *results) summarize() int {
@@ -83,16 +42,13 @@ func (r *results) summarize() int {
 	var cpu time.Duration
 	for _, m := range r.modules {
 		if cpu += m.cpu; m.took > 0 {
-			took = append(took, timed{fmt.Sprintf("%s (building %v, processor %v)", m.dir, round(m.building), round(m.cpu)), m.took})
+			took = append(took, timed{fmt.Sprintf("%s (processor %v)", m.dir, round(m.cpu)), m.took})
 		}
 	}
 	writeSlowest(&text, "slowest modules", took, modulesShown)
-	if !r.kill.IsZero() {
-		writeSlowest(&text, "interrupted, while these tests ran", r.stopped, testsShown)
-	}
 	fmt.Fprintf(&text, "took %v, and %v of processor time\n", round(time.Since(r.began)), round(cpu))
 	fmt.Fprintf(&text, "%d passed, %d failed, %d skipped\n", r.passed, r.failed, r.skipped)
-	r.screen.print(text.String())
+	io.WriteString(r.out, text.String())
 	switch {
 	case !r.kill.IsZero():
 		return 130

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -13,16 +12,6 @@ import (
 	"testing"
 	"time"
 )
-
-// The test binary runs as tally if this variable is set.
-const runAsTally = "TALLY_TEST_RUN_AS_TALLY"
-
-func TestMain(m *testing.M) {
-	if os.Getenv(runAsTally) != "" {
-		main()
-	}
-	os.Exit(m.Run())
-}
 
 // events returns "go test -json" lines. Each argument is "Action", or "Action Test", or
 // "Action Test|Output".
@@ -50,14 +39,12 @@ func TestTally_Summary(t *testing.T) {
 		`{"Action":"fail","Package":"q","FailedBuild":"q [q.test]"}` + "\n"
 	for _, test := range []struct {
 		name, in, allowed string
-		flags             []string
 		code              int
 		want, never       []string
 		last              string
 	}{
 		{name: "all pass", in: pass + events("empty", "start", "skip"), last: "1 passed, 0 failed, 0 skipped",
 			want: []string{"slowest tests:\n     1.5s  p.TestA\n"}, never: []string{"chatter", "failures"}},
-		{name: "verbose", in: pass, flags: []string{"-v"}, last: "1 passed, 0 failed, 0 skipped", want: []string{"chatter\n"}},
 		{name: "failed test", in: pass + events("p", "start", "run TestB", "output TestB|=== RUN   TestB\n",
 			"output TestB|want 1, got 2\n", "output TestB|--- FAIL: TestB (0.00s)\n", "fail TestB", "output|FAIL\n", "fail"),
 			code: 1, last: "1 passed, 1 failed, 0 skipped",
@@ -95,7 +82,7 @@ func TestTally_Summary(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			args := test.flags
+			var args []string
 			if test.allowed != "" {
 				args = append(args, "-allow", file(t, test.allowed))
 			}
@@ -117,18 +104,6 @@ func TestTally_Summary(t *testing.T) {
 	}
 }
 
-func TestTally_UsageErrors(t *testing.T) {
-	t.Parallel()
-	for _, args := range [][]string{
-		{"."}, {"--", "true"}, {".", "--"}, {"-together", "0", ".", "--", "true"},
-		{"-allow", file(t, "p.TestC\n"), ".", "--", "true"}, {"-allow", "/nowhere", ".", "--", "true"},
-	} {
-		if code, err := tally(&bytes.Buffer{}, args, nil); code != 2 || err == nil {
-			t.Errorf("%q: exit code %d, error %v; want 2 and an error", args, code, err)
-		}
-	}
-}
-
 func TestTally_FailsIfTheCommandFails(t *testing.T) {
 	t.Parallel()
 	passes := file(t, events("p", "run TestA", "pass TestA", "pass"))
@@ -137,27 +112,6 @@ func TestTally_FailsIfTheCommandFails(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 	checkTally(t, 1, t.TempDir(), "--", "/nowhere/program")
-}
-
-func TestTally_TestsModulesAtTheSameTime(t *testing.T) {
-	t.Parallel()
-	a, b := t.TempDir(), t.TempDir()
-	const meet = `touch here; until [ -e "$1/here" ] && [ -e "$2/here" ]; do sleep 0.01; done; cat "$0"`
-	got := checkTally(t, 0, "-together", "2", a, b, "--", "sh", "-c", meet, file(t, events("p", "pass TestA")), a, b)
-	if !strings.HasSuffix(got, "2 passed, 0 failed, 0 skipped\n") {
-		t.Errorf("got %s", got)
-	}
-}
-
-func TestTally_ModuleWithoutATest(t *testing.T) {
-	t.Parallel()
-	with, without := t.TempDir(), t.TempDir()
-	if err := os.WriteFile(filepath.Join(with, "events"), []byte(events("p", "pass TestA")), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	const script = `[ ! -e events ] || cat events`
-	checkTally(t, 0, with, without, "--", "sh", "-c", script)
-	checkTally(t, 1, without, "--", "sh", "-c", script)
 }
 
 func TestNewModule_Command(t *testing.T) {
@@ -178,67 +132,6 @@ func TestNewModule_Command(t *testing.T) {
 	}
 }
 
-func TestModule_ShortName(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct{ dir, path, pkg, want string }{
-		{".", "example.com/x", "example.com/x", "x"},
-		{".", "example.com/x", "example.com/x/a/b", "a/b"},
-		{"tools", "example.com/x/tools", "example.com/x/tools", "tools"},
-		{"tools", "example.com/x/tools", "example.com/x/tools/a", "tools/a"},
-		{".", "example.com/x", "example.com/xy", "example.com/xy"},
-		{".", "", "example.com/x", "example.com/x"},
-	} {
-		if got := (&module{dir: test.dir, path: test.path}).shortName(test.pkg); got != test.want {
-			t.Errorf("%s in %s: got %q, want %q", test.pkg, test.dir, got, test.want)
-		}
-	}
-}
-
-func TestResults_StatusLine(t *testing.T) {
-	t.Parallel()
-	m := &module{dir: "lab"}
-	r := &results{screen: newScreen(&bytes.Buffer{}), open: map[string]*test{}, began: time.Now().Add(-151 * time.Second)}
-	for line := range strings.Lines(events("p", "run TestPaused", "pause TestPaused", "run TestParent", "run TestParent/part",
-		"run TestEnds", "pass TestEnds")) {
-		r.take(m, []byte(line))
-	}
-	if got, want := r.statusLine("lab"), "lab  passed 1  failed 0  skipped 0  2m31s"; got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
-	for _, running := range r.open {
-		running.since = running.since.Add(-time.Minute)
-	}
-	r.open["p.TestPaused"].since = time.Time{}
-	if got, want := r.statusLine("lab"), "lab  passed 1  failed 0  skipped 0  2m31s  p.TestParent/part 1m0s"; got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
-}
-
-func TestScreen_StatusLine(t *testing.T) {
-	var out bytes.Buffer
-	s := newScreen(&out)
-	s.refresh("early")
-	s.status = s.status.Add(-statusInterval)
-	s.refresh("late")
-	s.refresh("too soon")
-	s.printStatus("a module ended")
-	if got, want := out.String(), "late\na module ended\n"; got != want {
-		t.Errorf("without a terminal: got %q, want %q", got, want)
-	}
-
-	out.Reset()
-	t.Setenv("COLUMNS", "6")
-	s.terminal, _ = os.Open(os.DevNull) // has no width
-	s.refresh("status line")
-	s.print("partial")
-	s.refresh("status line")
-	s.print(" line\n")
-	s.printStatus("a module ended")
-	if got, want := out.String(), eraseLine+"statu"+eraseLine+"partial line\n"; got != want {
-		t.Errorf("on a terminal: got %q, want %q", got, want)
-	}
-}
-
 func TestTally_RunsGoTest(t *testing.T) {
 	t.Parallel()
 	dir := goModule(t, `
@@ -255,10 +148,6 @@ func TestPanics(t *testing.T) { panic("oh") }`)
 			t.Errorf("the output lacks %q:\n%s", want, got)
 		}
 	}
-	got = checkTally(t, 0, "-v", dir, "--", "go", "test", "-json", "-run", "Passes|Skips", "./...")
-	if !strings.Contains(got, ": chatter\n") || !strings.HasSuffix(got, "\n1 passed, 0 failed, 1 skipped\n") {
-		t.Errorf("got %s", got)
-	}
 }
 
 func TestTally_KillsWhatATestLeavesBehind(t *testing.T) {
@@ -267,71 +156,6 @@ func TestTally_KillsWhatATestLeavesBehind(t *testing.T) {
 	checkTally(t, 0, t.TempDir(), "--", "sh", "-c", `sleep 1000 >/dev/null 2>&1 & echo $! >"$1"; cat "$0"`,
 		file(t, events("p", "pass TestA")), pids)
 	checkGone(t, pids)
-}
-
-func TestTally_InterruptEndsAllProcesses(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct {
-		name   string
-		signal syscall.Signal
-		trap   string
-		atMost time.Duration
-	}{
-		{"SIGINT", syscall.SIGINT, "", grace},
-		{"SIGTERM", syscall.SIGTERM, "", grace},
-		{"child cleans up", syscall.SIGINT, "trap 'sleep 0.5; touch clean; exit' INT; ", grace},
-		{"child ignores it", syscall.SIGINT, "trap '' INT TERM; ", 2 * grace},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			dir := goModule(t, fmt.Sprintf(`
-func TestBefore(t *testing.T) {}
-func TestHangs(t *testing.T) {
-	sh := exec.Command("sh", "-c", %q)
-	if err := sh.Start(); err != nil { t.Fatal(err) }
-	pids := fmt.Sprintf("%%d\n%%d\n%%d\n", os.Getppid(), os.Getpid(), sh.Process.Pid)
-	if err := os.WriteFile("pids.new", []byte(pids), 0o600); err != nil { t.Fatal(err) }
-	if err := os.Rename("pids.new", "pids"); err != nil { t.Fatal(err) }
-	sh.Wait()
-	select {}
-}`, test.trap+"while :; do sleep 1; done"))
-			cmd := exec.Command(os.Args[0], dir, dir, "--", "go", "test", "-json", "./...")
-			cmd.Env = append(os.Environ(), runAsTally+"=1")
-			var out bytes.Buffer
-			cmd.Stdout, cmd.Stderr = &out, &out
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			pids := filepath.Join(dir, "pids")
-			for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-				if _, err := os.Stat(pids); err == nil {
-					break
-				}
-				if time.Now().After(deadline) {
-					cmd.Process.Kill()
-					t.Fatal("the test did not start")
-				}
-			}
-			time.Sleep(100 * time.Millisecond) // until tally has read the events
-			began := time.Now()
-			cmd.Process.Signal(test.signal)
-			cmd.Wait()
-			if took := time.Since(began); took > test.atMost {
-				t.Errorf("tally ended after %v, want at most %v", took, test.atMost)
-			}
-			if code := cmd.ProcessState.ExitCode(); code != 130 {
-				t.Errorf("the exit code is %d, want 130", code)
-			}
-			if got := out.String(); !strings.Contains(got, "while these tests ran:\n") || !strings.Contains(got, ".TestHangs\n") ||
-				strings.Contains(got, "FAIL") || !strings.HasSuffix(got, "\n1 passed, 0 failed, 0 skipped\n") {
-				t.Errorf("got %s", got)
-			}
-			checkGone(t, pids)
-			if _, err := os.Stat(filepath.Join(dir, "clean")); strings.Contains(test.trap, "clean") && err != nil {
-				t.Error("the child was killed while it cleaned up")
-			}
-		})
-	}
 }
 
 // checkTally runs tally, checks its exit code, and returns its output.

@@ -1,12 +1,15 @@
 package faultproxy
 
 import (
-	"bufio"
+	"context"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/idem-go/idem/internal/pgwire"
 )
 
 // conn is one connection of a client with the proxy, and its connection with the server. Two
@@ -37,7 +40,7 @@ func (c *conn) cut() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.over = true
-	reset(c.client)
+	pgwire.Reset(c.client)
 	if c.server != nil {
 		c.server.Close() // the server still reads what was sent before
 	}
@@ -76,11 +79,12 @@ func (c *conn) isOpen() bool {
 	return c.status == 'T' || c.status == 'E' || c.awaited > 0
 }
 
+const dialLimit = 30 * time.Second
+
 // carry serves the connection until one side ends. A connection that is frozen from the start is
 // read and never answered.
 func (c *conn) carry() {
-	fromClient := bufio.NewReaderSize(c.client, 1<<16)
-	if c.isFrozen() || !c.start(fromClient) {
+	if c.isFrozen() || !c.start() {
 		if c.isFrozen() {
 			io.Copy(io.Discard, c.client)
 		}
@@ -89,25 +93,64 @@ func (c *conn) carry() {
 	var back sync.WaitGroup
 	defer back.Wait()
 	back.Go(func() {
-		c.answers(bufio.NewReaderSize(c.server, 1<<16))
+		c.answers(pgwire.NewReader(c.server))
 		c.ends()
 	})
-	c.asks(fromClient)
+	c.asks(pgwire.NewReader(c.client))
 	c.cut()
+}
+
+// start connects to the server and forwards the startup message. It forwards a CancelRequest too,
+// which has no answer. It returns false if the connection has ended.
+func (c *conn) start() bool {
+	first, cancel, err := pgwire.Greet(c.client)
+	if err != nil {
+		return false
+	}
+	ctx, stop := context.WithTimeout(c.proxy.dialing, dialLimit)
+	defer stop()
+	server, err := pgwire.Dial(ctx, c.proxy.server)
+	if err != nil {
+		c.client.Write(refusal(err))
+		return false
+	}
+	if !c.connected(server) {
+		return false
+	}
+	if _, err := server.Write(first); err != nil {
+		return false
+	}
+	if cancel {
+		io.Copy(io.Discard, server) // wait until the server has read the request
+	}
+	return !cancel
+}
+
+// connected stores the connection to the server. It returns false, and closes server, if the
+// client's connection was cut meanwhile.
+func (c *conn) connected(server net.Conn) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over {
+		server.Close()
+		return false
+	}
+	c.server = server
+	return true
 }
 
 // asks copies messages from the client to the server until one side ends. It reads until nothing
 // more is buffered and passes these messages on together, because pgx writes a flight at once. On a
 // frozen connection it reads and discards.
-func (c *conn) asks(r *bufio.Reader) {
-	var waiting []message // messages read and not yet passed on
+func (c *conn) asks(r *pgwire.Reader) {
+	var waiting []pgwire.Message // messages read and not yet passed on
 	for {
-		m, err := readMessage(r)
+		m, err := r.Next()
 		if err != nil {
 			return
 		}
-		waiting = append(waiting, m)
-		if r.Buffered() > 0 {
+		waiting = append(waiting, slices.Clone(m))
+		if r.Buffered() {
 			continue
 		}
 		if !c.isFrozen() && !c.pass(waiting) && !c.isFrozen() {
@@ -120,14 +163,14 @@ func (c *conn) asks(r *bufio.Reader) {
 // pass sends batch to the server. If batch begins a flight, pass first asks the proxy whether a
 // fault or a delay applies to it. A flight begins when the server owes no answer and the previous
 // flight was complete. pass returns false if the connection has ended or must not be used any more.
-func (c *conn) pass(batch []message) bool {
+func (c *conn) pass(batch []pgwire.Message) bool {
 	sql := c.note(batch)
 	c.mu.Lock()
 	begins := c.ready && c.awaited == 0 && !c.unended
 	inTransaction := c.status == 'T'
 	c.mu.Unlock()
-	// X is Terminate: the client closes the connection, which is no flight.
-	if begins && batch[0].kind != 'X' {
+	// With Terminate the client closes the connection, which is no flight.
+	if begins && batch[0].Kind() != pgwire.Terminate {
 		fault, delay := c.proxy.begins(inTransaction, sql)
 		time.Sleep(delay)
 		if fault != nil && !c.suffer(fault) {
@@ -149,17 +192,17 @@ func (c *conn) pass(batch []message) bool {
 const conflict = `DO $$BEGIN RAISE EXCEPTION 'could not serialize access (by idemtest)' USING ERRCODE = '40001'; END$$`
 
 // append appends m to out, or the statement that replaces it, and counts the answers that the
-// server will send. The messages Sync (S), Query (Q) and Flush (F) end a statement. After the fault
+// server will send. The messages Sync, Query and FunctionCall end a statement. After the fault
 // Conflict, everything up to such a message is dropped, and conflict is sent in its place.
-func (c *conn) append(out []byte, m message) []byte {
-	ends := m.kind == 'S' || m.kind == 'Q' || m.kind == 'F'
+func (c *conn) append(out []byte, m pgwire.Message) []byte {
+	ends := m.Kind() == pgwire.Sync || m.Kind() == pgwire.Query || m.Kind() == pgwire.FunctionCall
 	if ends && c.ready {
 		c.awaited++
 	}
 	c.unended = c.ready && !ends && (c.unended || c.awaited == 0)
 	switch {
 	case !c.forgotten:
-		return append(out, m.raw...)
+		return append(out, m...)
 	case ends:
 		c.forgotten = false
 		return append(out, query(conflict)...)
@@ -202,19 +245,19 @@ func (c *conn) suffer(f *Fault) bool {
 // note stores the SQL of the statements that batch prepares. It returns the first statement of
 // batch other than BEGIN, or BEGIN if there is no other, with white space collapsed. The message
 // kinds are Query (Q), Parse (P) and Bind (B).
-func (c *conn) note(batch []message) string {
+func (c *conn) note(batch []pgwire.Message) string {
 	first := ""
 	for _, m := range batch {
 		var sql string
-		switch m.kind {
-		case 'Q':
-			sql, _ = cString(m.body())
-		case 'P':
-			name, rest := cString(m.body())
+		switch m.Kind() {
+		case pgwire.Query:
+			sql, _ = cString(m.Body())
+		case pgwire.Parse:
+			name, rest := cString(m.Body())
 			sql, _ = cString(rest)
 			c.statements[name] = sql
-		case 'B':
-			_, rest := cString(m.body())
+		case pgwire.Bind:
+			_, rest := cString(m.Body())
 			name, _ := cString(rest)
 			sql = c.statements[name]
 		}
@@ -228,18 +271,18 @@ func (c *conn) note(batch []message) string {
 // answers copies messages from the server to the client until one side ends. It writes several
 // messages at once while more are buffered. After the last answer of a flight whose answers are
 // lost, it closes the server side.
-func (c *conn) answers(r *bufio.Reader) {
+func (c *conn) answers(r *pgwire.Reader) {
 	var out []byte
 	for {
-		m, err := readMessage(r)
+		m, err := r.Next()
 		if err != nil {
 			return
 		}
 		keep, last := c.hear(m)
 		if keep && !c.isFrozen() {
-			out = append(out, m.raw...)
+			out = append(out, m...)
 		}
-		if len(out) > 0 && (r.Buffered() == 0 || last || len(out) > 1<<16) {
+		if len(out) > 0 && (!r.Buffered() || last || len(out) > 1<<16) {
 			if _, err := c.client.Write(out); err != nil {
 				return
 			}
@@ -254,12 +297,12 @@ func (c *conn) answers(r *bufio.Reader) {
 
 // hear updates the state of the connection from a message of the server. keep says whether the
 // client gets the message, last whether the connection ends after it.
-func (c *conn) hear(m message) (keep, last bool) {
+func (c *conn) hear(m pgwire.Message) (keep, last bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch m.kind {
-	case 'Z': // ReadyForQuery
-		if c.status = m.body()[0]; c.status == 'E' {
+	switch m.Kind() {
+	case pgwire.ReadyForQuery:
+		if c.status = m.Body()[0]; c.status == 'E' {
 			c.proxy.isAborted()
 		}
 		if !c.ready {
@@ -270,17 +313,15 @@ func (c *conn) hear(m message) (keep, last bool) {
 		last = c.swallow && c.awaited == 0
 		c.frozen = c.frozen || last && c.freezes
 		return !c.swallow, last
-	// CommandComplete
-	case 'C':
-		if tag, _ := cString(m.body()); tag == "COMMIT" {
+	case pgwire.CommandComplete:
+		if tag, _ := cString(m.Body()); tag == "COMMIT" {
 			c.proxy.answeredCommit()
 			if c.swallow {
 				c.proxy.committed()
 			}
 		}
-	// CopyInResponse, CopyBothResponse: the client must see it, or it would not send its data and
-	// the flight would never end.
-	case 'G', 'W':
+	case pgwire.CopyInResponse, pgwire.CopyBothResponse:
+		// The client must see it, or it would not send its data and the flight would never end.
 		return true, false
 	}
 	return !c.swallow, false

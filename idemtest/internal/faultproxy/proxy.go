@@ -1,18 +1,22 @@
 package faultproxy
 
 import (
+	"context"
 	"net"
 	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/idem-go/idem/internal/pgwire"
 )
 
 // Proxy is a proxy in front of one server. Its methods are safe for concurrent use.
 type Proxy struct {
-	listener net.Listener
-	server   *pgconn.Config
-	running  sync.WaitGroup
+	listener    *pgwire.Listener
+	server      *pgconn.Config
+	dialing     context.Context
+	stopDialing context.CancelFunc
 
 	mu      sync.Mutex
 	closed  bool
@@ -31,26 +35,24 @@ type Proxy struct {
 
 // Start starts a proxy in front of the server of config.
 func Start(config *pgconn.Config) (*Proxy, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	p := &Proxy{listener: listener, server: config, conns: map[*conn]struct{}{}}
-	p.running.Go(p.serve)
-	return p, nil
+	p := &Proxy{server: config, conns: map[*conn]struct{}{}}
+	p.dialing, p.stopDialing = context.WithCancel(context.Background())
+	var err error
+	p.listener, err = pgwire.Listen(p.serve)
+	return p, err
 }
 
 // Port returns the port on 127.0.0.1 on which the proxy listens.
-func (p *Proxy) Port() uint16 { return uint16(p.listener.Addr().(*net.TCPAddr).Port) }
+func (p *Proxy) Port() uint16 { return uint16(p.listener.Addr().Port) }
 
 // Close closes all connections and waits until all goroutines of the proxy have ended.
 func (p *Proxy) Close() {
 	p.mu.Lock()
 	p.closed = true
 	p.mu.Unlock()
-	p.listener.Close()
+	p.stopDialing()
 	p.each(nil, (*conn).cut)
-	p.running.Wait()
+	p.listener.Close()
 }
 
 // Arm sets the fault for a later flight, resets the counters and clears the outcome of the previous
@@ -112,23 +114,15 @@ func (p *Proxy) Flights() int {
 	return p.flights
 }
 
-// serve accepts connections until the listener is closed.
-func (p *Proxy) serve() {
-	for {
-		socket, err := p.listener.Accept()
-		if err != nil {
-			return
-		}
-		c := &conn{proxy: p, client: socket, statements: map[string]string{}}
-		if !p.keep(c) {
-			reset(socket)
-			continue
-		}
-		p.running.Go(func() {
-			defer p.drop(c)
-			c.carry()
-		})
+// serve serves one client until the end of its connection.
+func (p *Proxy) serve(_ *pgwire.Listener, client net.Conn) {
+	c := &conn{proxy: p, client: client, statements: map[string]string{}}
+	if !p.keep(c) {
+		pgwire.Reset(client)
+		return
 	}
+	defer p.drop(c)
+	c.carry()
 }
 
 // keep registers c. It returns false if the proxy is closed or in an outage.
@@ -213,12 +207,4 @@ func (p *Proxy) found(open bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.shot.Open = p.shot.Open || open
-}
-
-// reset closes socket with a TCP reset, so that the other side notices at once.
-func reset(socket net.Conn) {
-	if tcp, ok := socket.(*net.TCPConn); ok {
-		tcp.SetLinger(0)
-	}
-	socket.Close()
 }

@@ -29,28 +29,6 @@ func exists(path string) bool {
 	return err == nil
 }
 
-func TestGuardActsWhenItIsTold(t *testing.T) {
-	t.Parallel()
-	mark := filepath.Join(t.TempDir(), "mark")
-	guard, err := child.NewGuard(`touch "$0"`, mark)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if exists(mark) {
-		t.Error("it has acted too early")
-	}
-	if err := guard.Run(); err != nil || !exists(mark) {
-		t.Errorf("it has not acted: %v", err)
-	}
-	failing, err := child.NewGuard("exit 3")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := failing.Run(); err == nil {
-		t.Error("a failure was not reported")
-	}
-}
-
 func TestGuardActsWhenItsProcessIsKilled(t *testing.T) {
 	t.Parallel()
 	mark := filepath.Join(t.TempDir(), "mark")
