@@ -13,7 +13,7 @@ PACKAGES ?= ./...
 # Further flags for torture and bench, as in: make torture TORTURE='-workers 8', make bench BENCH='-only storm' (writes nothing)
 TORTURE ?=
 BENCH ?=
-# Flags for fleet, as in: make fleet FLEET='-runs 3 -keys 1000'
+# Flags for fleet, as in: make fleet FLEET='-moves 6 -keys 1000'
 FLEET ?=
 
 # What users import or run, and the tests of it that have a module of their own. The modules that take longest come first.
@@ -50,10 +50,8 @@ demo: testenv ## tell the whole story on one screen
 serve: testenv ## run the example's server until Ctrl-C
 	@bin/testenv $(TESTENV) go -C example/orders run . serve
 
-fleet: need ## clusters under Patroni are broken and a tenant moves between them, told on one screen; FLEET='-runs 3' (three minutes and more)
-	@bin/need patroni etcd postgres
-	@go -C example/fleet build -o ../../bin/fleet ./show
-	@bin/fleet $(FLEET)
+fleet: testenv ## move a tenant between two databases while clients use it, and check the books (FLEET='-moves 6')
+	@bin/testenv $(TESTENV) go -C example/fleet run ./show $(FLEET)
 
 # With IDEM_TEST_SAMPLE=n, tests that kill a process at each of its statements take one statement of ten, and under test/all one of five.
 # A program with the race detector sleeps for a second when it exits, unless GORACE says how long.
