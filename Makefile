@@ -38,7 +38,7 @@ ROOT_UNRACED = ./=$(subst $(space),$(comma),$(strip $(WITHOUT_RACE)))
 # each runs a command in every module, in all of them even if it fails in one.
 each = failed=; for module in $(MODULES); do (cd $(CURDIR)/$$module && $(1)) || failed=1; done; [ -z "$$failed" ]
 
-.PHONY: chaos help demo serve fleet test test/all idemtest portability torture torture/long torture/mutants torture/sample bench bench/quick bench/cli bench/partition bench/report bench/library bench/operations bench/inbox bench/messages bench/outbox bench/profile bench/purge generate verify \
+.PHONY: chaos help demo serve fleet test test/all idemtest portability torture torture/long torture/mutants torture/sample bench bench/quick bench/cli bench/partition bench/report bench/library bench/operations bench/inbox bench/messages bench/outbox bench/profile generate verify \
 	lint tidy fresh apidiff release build clean need need/postgres need/database testenv staticcheck tally sqlc-gen-idem
 
 help: ## list the targets
@@ -97,7 +97,7 @@ bench/library: testenv ## the benchmarks of the library alone, with their alloca
 	@bin/testenv $(TESTENV) sh -c 'go test -run "^\$$" -bench . -benchmem $$GOTEST ./lab/promises'
 	@go -C idemotel test -run '^$$' -bench . -benchmem $$GOTEST .
 
-bench/profile: need/postgres ## measure where the time of a call goes, statement by statement, and write the reports (five minutes)
+bench/profile: need/postgres ## measure the processor time of a call, and write the reports (two minutes)
 	@cd lab/bench && go run . $(or $(BENCH),-write) profile
 
 bench/operations: need/postgres ## measure package operation beside its alternatives, and write the reports (five minutes)
@@ -116,10 +116,6 @@ bench/inbox: testenv ## messages a second that take effect once: one by one, by 
 
 bench/outbox: testenv ## messages a second that leave the outbox, alone, beside an old snapshot, beside a transaction that goes on (two minutes)
 	@bin/testenv -c fsync=on -c synchronous_commit=on -c synchronous_standby_names= $(TESTENV) sh -c 'go test -run "^\$$" -bench Relay -benchtime 10x $$GOTEST ./outbox'
-
-bench/purge: testenv ## a sweep over ten million records beside a foreground, and ten turnovers, with their bars (BENCH='-records 1000000')
-	@bin/testenv -c fsync=on -c synchronous_commit=on -c synchronous_standby_names= -c max_wal_size=4GB -c shared_buffers=1GB -c autovacuum_naptime=1s \
-		$(TESTENV) go -C lab/bench run ./purge $(BENCH)
 
 bench/cli: testenv ## what idem's commands take with ten million records (some minutes)
 	@bin/testenv $(TESTENV) sh -c 'cd cmd/idem && go test -timeout 30m -run "^\$$" -bench Commands ./internal/command -records 10000000'

@@ -2,10 +2,7 @@ package calls
 
 import (
 	"bytes"
-	"context"
 	"math/rand/v2"
-	"slices"
-	"strings"
 	"sync"
 	"testing"
 
@@ -21,7 +18,7 @@ func TestMain(m *testing.M) { runnertest.Main(m) }
 // booths runs a test for every contestant that is chosen, on a booth of its own.
 func booths(t *testing.T, chosen func(contestant.Contestant) bool, test func(*testing.T, *booth)) {
 	t.Helper()
-	for _, c := range slices.Concat(contestant.All(), []contestant.Contestant{contestant.IdemHinted(), contestant.PlainSQL(), contestant.IdemSQL()}) {
+	for _, c := range append(contestant.All(), contestant.IdemHinted()) {
 		if chosen(c) {
 			t.Run(c.Name, func(t *testing.T) {
 				t.Parallel()
@@ -167,32 +164,4 @@ func TestContestants_ReportAFailureOfTheBusiness(t *testing.T) {
 			t.Errorf("effects (-want +got):\n%s", diff)
 		}
 	})
-}
-
-// A piece that does not do the work costs nothing.
-func TestPieces_HaveTheirEffectAndTheirRecordOnce(t *testing.T) {
-	t.Parallel()
-	const calls = 10
-	for _, c := range slices.Concat(contestant.FirstRuns(), contestant.Replays()) {
-		t.Run(c.Name, func(t *testing.T) {
-			t.Parallel()
-			b := boothOf(t, c, way{conns: 4})
-			keys := newSource(1, contestant.OneInsert, smallResponse)
-			if err := prime(t.Context(), b.runner, keys, calls); err != nil {
-				t.Fatal(err)
-			}
-			if err := effectsOf(t, b).check(calls, false, false); err != nil {
-				t.Error(err)
-			}
-			want := calls
-			if strings.HasSuffix(c.Name, "bare INSERT of a record") || strings.HasSuffix(c.Name, "engine") || c.Name == contestant.NamePlain || c.Name == contestant.NameTextbook {
-				want = 0
-			}
-			var completed int
-			err := b.pool.QueryRow(context.Background(), "select count(*) from idem.records where state = 'completed' and status = 201 and length(body) = $1", smallResponse).Scan(&completed)
-			if err != nil || completed != want {
-				t.Errorf("%d completed records, want %d, %v", completed, want, err)
-			}
-		})
-	}
 }

@@ -29,7 +29,7 @@ type seat struct {
 
 // out returns a scenario. Each turn empties the tables and calls measure.
 func (p plan) out(name string, rounds int, who []out.Contestant, measure func(*seat, context.Context) (result.Values, error)) runner.Scenario {
-	sc := runner.Scenario{Name: "messages/" + name, Server: p.server, Rounds: rounds, Own: out.Idem().Name}
+	sc := runner.Scenario{Name: "messages/" + name, Server: p.server, Rounds: rounds}
 	for _, c := range who {
 		sc.Contestants = append(sc.Contestants, runner.Contestant{Name: c.Name, Open: func(ctx context.Context, s *runner.Server) (runner.Seat, error) {
 			dsn, err := s.Database(ctx, out.Schema, c.Prepare)
@@ -226,27 +226,4 @@ func (b *booth) paced(ctx context.Context, during time.Duration) error {
 	}
 	group.Wait()
 	return context.Cause(ctx)
-}
-
-// publishStock measures how fast a relay publishes the messages that exist when it starts.
-func (s *seat) publishStock(ctx context.Context) (result.Values, error) {
-	return s.with(ctx, s.dsn, poolSize, func(b *booth) (result.Values, error) {
-		const together = 1000
-		for n := 0; n < s.stock; n += together {
-			orders := make([]out.Order, min(together, s.stock-n))
-			for i := range orders {
-				orders[i] = out.NewOrder(1 + rand.N(out.Customers))
-			}
-			if err := b.Runner.(out.Relayer).Stock(ctx, orders); err != nil {
-				return nil, err
-			}
-		}
-		if err := runner.Execute(ctx, s.dsn, "vacuum analyze"); err != nil {
-			return nil, err
-		}
-		begin := time.Now()
-		b.relay()
-		err := b.published(ctx, s.stock)
-		return result.Values{"per_s": float64(s.stock) / time.Since(begin).Seconds()}, err
-	})
 }

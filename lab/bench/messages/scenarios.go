@@ -23,7 +23,6 @@ type plan struct {
 	turn   time.Duration
 	warm   int           // orders of each client before a turn
 	pacing time.Duration // duration of the lag scenario
-	stock  int           // number of messages that exist when the relay starts
 	batch  int           // maximum number of messages in a batch
 	kill   kill
 }
@@ -36,13 +35,13 @@ const (
 )
 
 func planOf(quick bool) plan {
-	p := plan{ops: 200, rounds: 3, turn: 800 * time.Millisecond, warm: 25, pacing: 2 * time.Second, stock: 20_000, batch: 1000, kill: kill{
+	p := plan{ops: 200, rounds: 3, turn: 800 * time.Millisecond, warm: 25, pacing: 2 * time.Second, batch: 1000, kill: kill{
 		times: 6, between: 1000, messages: 12_000, workers: 4, batch: 100, confirm: 2 * time.Millisecond, pause: 10 * time.Millisecond,
 		patience: 2 * time.Second, rest: time.Minute, limit: 5 * time.Minute,
 	}}
 	if quick {
 		p.server.Volatile = true
-		p.ops, p.rounds, p.turn, p.warm, p.pacing, p.stock = 3, 1, 50*time.Millisecond, 1, 200*time.Millisecond, 200
+		p.ops, p.rounds, p.turn, p.warm, p.pacing = 3, 1, 50*time.Millisecond, 1, 200*time.Millisecond
 		p.kill.times, p.kill.between, p.kill.messages, p.kill.batch, p.kill.rest = 2, 20, 400, 5, 2*time.Minute
 	}
 	return p
@@ -51,17 +50,13 @@ func planOf(quick bool) plan {
 // Scenarios returns the scenarios of the suite. The figures of a quick run are not meaningful.
 func Scenarios(quick bool) []runner.Scenario {
 	p := planOf(quick)
-	apart := slices.DeleteFunc(out.All(), func(c out.Contestant) bool { return c.Piped })
-	piped := slices.DeleteFunc(out.All(), func(c out.Contestant) bool { return !c.Piped })
-	relays := slices.DeleteFunc(slices.Clone(apart), func(c out.Contestant) bool { return !c.Relays })
-	publish := slices.DeleteFunc(slices.Clone(apart), func(c out.Contestant) bool { return c.Silent })
+	relays := slices.DeleteFunc(out.All(), func(c out.Contestant) bool { return !c.Relays })
+	publish := slices.DeleteFunc(out.All(), func(c out.Contestant) bool { return c.Silent })
 	all := []runner.Scenario{
 		p.out("costs", 0, out.All(), (*seat).cost),
-		p.out("saving", p.rounds, apart, (*seat).save),
-		p.out("saving/batch", p.rounds, piped, (*seat).save),
-		p.out("end-to-end", p.rounds, apart, (*seat).through),
+		p.out("saving", p.rounds, out.All(), (*seat).save),
+		p.out("end-to-end", p.rounds, out.All(), (*seat).through),
 		p.out("lag", p.rounds, relays, (*seat).lag),
-		p.out("stock", p.rounds, relays, (*seat).publishStock),
 		p.effects(1), p.effects(8),
 	}
 	killed := runner.Scenario{Name: "messages/killed/out", Server: p.server, AtOnce: 4}
@@ -78,7 +73,7 @@ func Scenarios(quick bool) []runner.Scenario {
 
 // effects returns a scenario that measures the throughput of consumers.
 func (p plan) effects(workers int) runner.Scenario {
-	sc := runner.Scenario{Name: fmt.Sprintf("messages/effects/%d", workers), Server: p.server, Rounds: p.rounds, Own: in.Batch().Name}
+	sc := runner.Scenario{Name: fmt.Sprintf("messages/effects/%d", workers), Server: p.server, Rounds: p.rounds}
 	for _, c := range in.All() {
 		sc.Contestants = append(sc.Contestants, p.consumer(c, workers))
 	}

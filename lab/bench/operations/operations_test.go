@@ -1,9 +1,7 @@
 package operations
 
 import (
-	"context"
 	"testing"
-	"time"
 
 	"github.com/idem-go/idem/lab/bench/operations/bank"
 	"github.com/idem-go/idem/lab/bench/operations/contestant"
@@ -62,9 +60,6 @@ func TestScenarios_MeasureWhatIdemPromises(t *testing.T) {
 	}
 	if near := runnertest.Measure(t, who("operations/near/8")); len(near.Figure(idem, "per_s/base")) != 3 {
 		t.Errorf("%+v", near)
-	}
-	if crowd := runnertest.Measure(t, who("operations/crowd")); crowd.Figure(idem, "took_ms") == nil {
-		t.Errorf("%+v", crowd)
 	}
 }
 
@@ -127,43 +122,5 @@ func TestVerify_FindsAnOrderChargedTwiceOrNotConfirmed(t *testing.T) {
 		}
 		client.Close()
 		other.Close()
-	}
-}
-
-func TestBank_HoldsTheFirstAttemptUntilRelease(t *testing.T) {
-	t.Parallel()
-	other, err := bank.Open(0, false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer other.Close()
-	other.Hold()
-	client := bank.NewClient(other.URL, 3)
-	defer client.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	first := make(chan string, 1)
-	go func() {
-		charge, _ := client.Charge(ctx, "order", "key")
-		first <- charge
-	}()
-	if err := other.Await(ctx, func(all map[string][]bank.Attempt) bool { return len(all["order"]) == 1 }); err != nil {
-		t.Fatal(err)
-	}
-	second, err := client.Charge(ctx, "order", "key")
-	if err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case <-first:
-		t.Error("the first attempt was answered while it was to be held")
-	default:
-	}
-	other.Release(0)
-	if got := <-first; got != second {
-		t.Errorf("one key has two charges: %q and %q", got, second)
-	}
-	if books := other.Books(); books != (bank.Books{Orders: 1, Charges: 1}) {
-		t.Errorf("the books have %+v", books)
 	}
 }

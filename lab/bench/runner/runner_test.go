@@ -45,7 +45,7 @@ func contestant(name string, f *fake) runner.Contestant {
 
 func TestMeasure_ComparesRoundByRound(t *testing.T) {
 	t.Parallel()
-	sc := runner.Scenario{Name: "s", Rounds: 3, Own: "own", Contestants: []runner.Contestant{
+	sc := runner.Scenario{Name: "s", Rounds: 3, Contestants: []runner.Contestant{
 		contestant("base", &fake{values: []float64{1, 10, 2}}), contestant("own", &fake{values: []float64{2, 20, 3}}), contestant("other", &fake{values: []float64{4, 40, 1}}),
 	}}
 	got, err := (&runner.Runner{Say: t.Logf}).Measure(t.Context(), nil, sc)
@@ -53,7 +53,7 @@ func TestMeasure_ComparesRoundByRound(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := result.Figures{
-		"us": {4, 1, 40}, "us/base": {4, 0.5, 4}, "own/us": {0.5, 0.5, 3}, "sum": {3},
+		"us": {4, 1, 40}, "us/base": {4, 0.5, 4}, "sum": {3},
 	}
 	if diff := cmp.Diff(want, got.Entries[2].Figures); diff != "" {
 		t.Error(diff)
@@ -132,17 +132,5 @@ func TestLoad_EndsWithTheLimitOrTheFirstError(t *testing.T) {
 	broken := errors.New("broken")
 	if _, err := runner.Load(t.Context(), 4, runner.Limit{}, next(broken)); !errors.Is(err, broken) {
 		t.Errorf("err = %v", err)
-	}
-}
-
-func TestServer_WithASlowDiskMakesCommitsWaitLonger(t *testing.T) {
-	t.Parallel()
-	runnertest.Server(t)
-	const delay = 3 * time.Millisecond
-	slow, err := runner.StartServer(t.Context(), "", runner.Spec{Flush: delay})
-	optional.Require(t, err)
-	defer slow.Close()
-	if got, err := slow.Flush(t.Context()); err != nil || got < delay {
-		t.Errorf("a COMMIT waits %v, %v", got, err)
 	}
 }

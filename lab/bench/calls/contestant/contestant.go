@@ -52,7 +52,7 @@ type Contestant struct {
 // All returns the contestants in the order of the report. The first is the base of first runs.
 func All() []Contestant {
 	return []Contestant{
-		Plain(), Pipelined(), Idem(), IdemBatch(), Textbook(), SelectInsert(), Phases(), DBOS(), River(), Fiber(),
+		Plain(), Pipelined(), Idem(), IdemBatch(), Textbook(), SelectInsert(), Phases(), DBOS(), River(),
 		RedisAlways(), RedisEverySecond(),
 	}
 }

@@ -48,7 +48,7 @@ type Contestant struct {
 // All returns the contestants in the order of the report. The first is the base.
 func All() []Contestant {
 	return []Contestant{
-		Plain(), PlainBatch(), Handle(), Batch(), Bulk(), SelectInsert(), Deduplicator(), DeduplicatorKeys(), WatermillSQL(), River(),
+		Plain(), PlainBatch(), Handle(), Batch(), Bulk(), SelectInsert(), Deduplicator(), DeduplicatorKeys(), River(),
 	}
 }
 

@@ -76,17 +76,6 @@ func (r *riverRunner) Place(ctx context.Context, order Order) error {
 	})
 }
 
-func (r *riverRunner) Stock(ctx context.Context, orders []Order) error {
-	jobs := make([]river.InsertManyParams, len(orders))
-	for i, order := range orders {
-		jobs[i].Args = argsOf(order)
-	}
-	return pgx.BeginFunc(ctx, r.place.Pool, func(tx pgx.Tx) error {
-		_, err := r.client.InsertManyFastTx(ctx, tx, jobs)
-		return err
-	})
-}
-
 // stopping is the maximum time for finishing the jobs in progress.
 const stopping = 10 * time.Second
 
