@@ -229,6 +229,25 @@ func TestMove_ThatMakesNoSenseIsRefused(t *testing.T) {
 	w.move(nil) // again: there is nothing left to do
 }
 
+// The new home has a trigger that changes rows.
+func TestMove_CopyThatDiffersIsNotMoved(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	exec(t, w.east, `CREATE FUNCTION free() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.cents := 0; RETURN NEW; END $$;
+		CREATE TRIGGER free BEFORE INSERT ON orders FOR EACH ROW EXECUTE FUNCTION free()`)
+	first, err := do(t, w.west, "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = fleet.Move(t.Context(), w.west, w.east, tenant, config(nil))
+	if differs, ok := errors.AsType[*fleet.DifferenceError](err); !ok || differs.Table != `"public"."orders"` {
+		t.Errorf("the move ended with %v", err)
+	}
+	if again, err := do(t, w.west, "k"); err != nil || string(again.Body) != string(first.Body) {
+		t.Errorf("the old home says %v, %v", again, err)
+	}
+}
+
 // A transaction that takes long delays the move, and not the callers.
 func TestMove_CallersContinueWhileItWaitsForALongTransaction(t *testing.T) {
 	t.Parallel()

@@ -4,9 +4,7 @@ import (
 	"context"
 	"math"
 	"runtime"
-	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -146,31 +144,6 @@ func TestEffects_AreChecked(t *testing.T) {
 	}
 }
 
-// late answers duplicates long after the first run has finished.
-type late struct{ hot atomic.Pointer[string] }
-
-func (l *late) Do(_ context.Context, call contestant.Call) (contestant.Answer, error) {
-	if call.Hold != nil {
-		l.hot.Store(&call.Key)
-		call.Hold()
-	} else if hot := l.hot.Load(); hot != nil && *hot == call.Key {
-		time.Sleep(2 * firstRun)
-	}
-	return contestant.Answer{}, nil
-}
-
-func (*late) Close() {}
-
-func TestStorm_LastsUntilTheLastAnswer(t *testing.T) {
-	t.Parallel()
-	const duplicates = 20
-	w := &weather{booth: &booth{runner: &late{}}, keys: newSource(3, contestant.OneInsert, smallResponse)}
-	got, err := w.window(t.Context(), duplicates)
-	if err != nil || got.answers != 1+duplicates || got.settled < 2*firstRun {
-		t.Errorf("%d answers, the last after %v, %v", got.answers, got.settled, err)
-	}
-}
-
 func TestGrowth_ReplaysRecordsOfTheTable(t *testing.T) {
 	t.Parallel()
 	sc := runner.Scenario{Name: "growth", Rounds: 2}
@@ -182,24 +155,5 @@ func TestGrowth_ReplaysRecordsOfTheTable(t *testing.T) {
 		if spread := got.Figure("2,000 records", figure); len(spread) != 3 {
 			t.Errorf("%s: %v", figure, spread)
 		}
-	}
-}
-
-func TestScenarios_HaveNamesOfTheirOwn(t *testing.T) {
-	t.Parallel()
-	names := map[bool][]string{}
-	for _, quick := range []bool{true, false} {
-		for _, sc := range slices.Concat(Scenarios(quick, 1), Profile(quick, 1)) {
-			names[quick] = append(names[quick], sc.Name)
-		}
-	}
-	for _, name := range names[true] {
-		if !slices.Contains(names[false], name) {
-			t.Errorf("a quick run measures %s, a whole one does not", name)
-		}
-	}
-	slices.Sort(names[false])
-	if unique := slices.Compact(slices.Clone(names[false])); len(unique) != len(names[false]) {
-		t.Errorf("a name is used twice: %v", names[false])
 	}
 }

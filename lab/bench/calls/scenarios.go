@@ -11,7 +11,7 @@ import (
 
 // Modules are the modules whose versions the report names.
 var Modules = []string{
-	"github.com/jackc/pgx/v5", "github.com/dbos-inc/dbos-transact-golang", "github.com/riverqueue/river", "github.com/redis/go-redis/v9",
+	"github.com/jackc/pgx/v5", "github.com/dbos-inc/dbos-transact-golang", "github.com/redis/go-redis/v9",
 }
 
 const (

@@ -112,7 +112,7 @@ func TestScenarios_MeasureWhatIdemPromises(t *testing.T) {
 		return sc
 	}
 	for name, figure := range map[string]string{
-		"messages/costs": "trips", "messages/saving": "p50_us/base", "messages/end-to-end": "per_s/base", "messages/lag": "p99_us",
+		"messages/costs": "trips", "messages/saving": "p50_us/base", "messages/end-to-end": "per_s/base",
 	} {
 		if got := runnertest.Measure(t, who(name)); got.Figure(out.Idem().Name, figure) == nil {
 			t.Errorf("%s: %+v", name, got)

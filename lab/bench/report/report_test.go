@@ -64,10 +64,3 @@ func TestPages_AreThoseOfTheResults(t *testing.T) {
 		}
 	}
 }
-
-func TestPages_CanBeMadeOfNoResults(t *testing.T) {
-	t.Parallel()
-	if err := Write(t.TempDir(), &result.Results{}); err != nil {
-		t.Error(err)
-	}
-}

@@ -6,9 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -101,36 +99,5 @@ func TestRun_TakesWhatIsWantedBesideTheBase(t *testing.T) {
 	slices.Sort(opened)
 	if diff := cmp.Diff([]string{"a", "c"}, opened); err != nil || diff != "" || len(run.Servers) != 1 {
 		t.Errorf("%v, %s, %v", err, diff, run.Servers)
-	}
-}
-
-func TestLoad_EndsWithTheLimitOrTheFirstError(t *testing.T) {
-	t.Parallel()
-	var calls atomic.Int64
-	next := func(err error) func(int) func(context.Context) error {
-		return func(int) func(context.Context) error {
-			return func(context.Context) error {
-				calls.Add(1)
-				time.Sleep(time.Millisecond)
-				return err
-			}
-		}
-	}
-	s, err := runner.Load(t.Context(), 4, runner.Limit{Calls: 5}, next(nil))
-	if err != nil || len(s.Latencies) != 20 || calls.Load() != 20 || s.P(0.5) < 1000 {
-		t.Errorf("%d latencies of %d calls, p50 %v, %v", len(s.Latencies), calls.Load(), s.P(0.5), err)
-	}
-	s, err = runner.Load(t.Context(), 2, runner.Limit{Time: 20 * time.Millisecond}, next(nil))
-	if err != nil || s.Elapsed < 20*time.Millisecond || len(s.Latencies) == 0 {
-		t.Errorf("%d calls in %v, %v", len(s.Latencies), s.Elapsed, err)
-	}
-	done := make(chan struct{})
-	close(done)
-	if s, err = runner.Load(t.Context(), 2, runner.Limit{Done: done}, next(nil)); err != nil || len(s.Latencies) != 0 {
-		t.Errorf("%d calls after the end, %v", len(s.Latencies), err)
-	}
-	broken := errors.New("broken")
-	if _, err := runner.Load(t.Context(), 4, runner.Limit{}, next(broken)); !errors.Is(err, broken) {
-		t.Errorf("err = %v", err)
 	}
 }

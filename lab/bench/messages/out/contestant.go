@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -27,9 +26,6 @@ type Sink interface {
 type Place struct {
 	Pool *pgxpool.Pool
 	Sink Sink
-	// Patience is the maximum duration of a message, for contestants that detect a dead process by
-	// a timeout. Zero means their default.
-	Patience time.Duration
 }
 
 // Order is an order to save, with a message about it.
@@ -71,7 +67,7 @@ type Contestant struct {
 
 // All returns the contestants in the order of the report. The first is the base.
 func All() []Contestant {
-	return []Contestant{Plain(), Idem(), ByHand(), Watermill(), River(), Naive()}
+	return []Contestant{Plain(), Idem(), ByHand(), Watermill(), Naive()}
 }
 
 // Named returns the contestant with a name.
