@@ -13,7 +13,7 @@ PACKAGES ?= ./...
 # Further flags for torture and bench, as in: make torture TORTURE='-workers 8', make bench BENCH='-only storm' (writes nothing)
 TORTURE ?=
 BENCH ?=
-# Flags for fleet, as in: make fleet FLEET='-runs 3 -keys 1000'
+# Flags for fleet, as in: make fleet FLEET='-moves 6 -keys 1000'
 FLEET ?=
 
 # What users import or run, and the tests of it that have a module of their own. The modules that take longest come first.
@@ -38,7 +38,7 @@ ROOT_UNRACED = ./=$(subst $(space),$(comma),$(strip $(WITHOUT_RACE)))
 # each runs a command in every module, in all of them even if it fails in one.
 each = failed=; for module in $(MODULES); do (cd $(CURDIR)/$$module && $(1)) || failed=1; done; [ -z "$$failed" ]
 
-.PHONY: chaos help demo serve fleet test test/all idemtest portability torture torture/long torture/mutants torture/sample bench bench/quick bench/report bench/library bench/operations bench/inbox bench/messages bench/outbox bench/profile bench/purge generate verify \
+.PHONY: chaos help demo serve fleet test test/all idemtest portability torture torture/long torture/mutants torture/sample bench bench/quick bench/report bench/library bench/operations bench/inbox bench/messages bench/outbox bench/profile generate verify \
 	lint tidy fresh apidiff release build clean need need/postgres need/database testenv staticcheck tally sqlc-gen-idem
 
 help: ## list the targets
@@ -50,10 +50,8 @@ demo: testenv ## tell the whole story on one screen
 serve: testenv ## run the example's server until Ctrl-C
 	@bin/testenv $(TESTENV) go -C example/orders run . serve
 
-fleet: need ## clusters under Patroni are broken and a tenant moves between them, told on one screen; FLEET='-runs 3' (three minutes and more)
-	@bin/need patroni etcd postgres
-	@go -C example/fleet build -o ../../bin/fleet ./show
-	@bin/fleet $(FLEET)
+fleet: testenv ## move a tenant between two databases while clients use it, and check the books (FLEET='-moves 6')
+	@bin/testenv $(TESTENV) go -C example/fleet run ./show $(FLEET)
 
 # With IDEM_TEST_SAMPLE=n, tests that kill a process at each of its statements take one statement of ten, and under test/all one of five.
 # A program with the race detector sleeps for a second when it exits, unless GORACE says how long.
@@ -99,7 +97,7 @@ bench/library: testenv ## the benchmarks of the library alone, with their alloca
 	@bin/testenv $(TESTENV) sh -c 'go test -run "^\$$" -bench . -benchmem $$GOTEST ./lab/promises'
 	@go -C idemotel test -run '^$$' -bench . -benchmem $$GOTEST .
 
-bench/profile: need/postgres ## measure where the time of a call goes, statement by statement, and write the reports (five minutes)
+bench/profile: need/postgres ## measure the processor time of a call, and write the reports (two minutes)
 	@cd lab/bench && go run . $(or $(BENCH),-write) profile
 
 bench/operations: need/postgres ## measure package operation beside its alternatives, and write the reports (five minutes)
@@ -118,12 +116,6 @@ bench/inbox: testenv ## messages a second that take effect once: one by one, by 
 
 bench/outbox: testenv ## messages a second that leave the outbox, alone, beside an old snapshot, beside a transaction that goes on (two minutes)
 	@bin/testenv -c fsync=on -c synchronous_commit=on -c synchronous_standby_names= $(TESTENV) sh -c 'go test -run "^\$$" -bench Relay -benchtime 10x $$GOTEST ./outbox'
-
-bench/purge: testenv ## a sweep over ten million records beside a foreground, and ten turnovers, with their bars (BENCH='-records 1000000')
-	@bin/testenv -c fsync=on -c synchronous_commit=on -c synchronous_standby_names= -c max_wal_size=4GB -c shared_buffers=1GB -c autovacuum_naptime=1s \
-		$(TESTENV) go -C lab/bench run ./purge $(BENCH)
-
-
 
 generate: sqlc-gen-idem ## write the *.sql.go of internal/db and internal/statsdb, and docs/evidence.md
 	$(SQLC) generate

@@ -19,6 +19,7 @@ type connection struct {
 func connect(ctx context.Context, c Cluster) (*connection, error) {
 	conn := &connection{}
 	config := c.Pool.Config().ConnConfig.Copy()
+	config.RuntimeParams["application_name"] = "fleet mover"
 	config.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) {
 		if n.SeverityUnlocalized == "WARNING" {
 			conn.warned = true
@@ -53,12 +54,10 @@ func (c *connection) commit(ctx context.Context, tx pgx.Tx) error {
 // tenantState is a row of fleet.tenants, or zero if there is none.
 type tenantState struct {
 	state, cluster string
-	copied         int64
 }
 
 func stateOf(ctx context.Context, conn *pgx.Conn, tenant string) (s tenantState, err error) {
-	err = conn.QueryRow(ctx, `SELECT state, cluster, coalesce(copied, 0) FROM fleet.tenants WHERE tenant = $1`, tenant).
-		Scan(&s.state, &s.cluster, &s.copied)
+	err = conn.QueryRow(ctx, `SELECT state, cluster FROM fleet.tenants WHERE tenant = $1`, tenant).Scan(&s.state, &s.cluster)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = nil
 	}

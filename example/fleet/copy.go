@@ -10,11 +10,10 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// copyRows copies the rows of a part that fulfill condition. It reads them in the snapshot of from
-// and writes them in the transaction to. Existing rows are overwritten. It returns the number of
-// rows.
-func copyRows(ctx context.Context, from, to pgx.Tx, p *part, condition string) (rows int64, err error) {
-	if err := stream(ctx, from, to, p.query(p.columns, condition), "SELECT "+strings.Join(p.columns, ", ")+" FROM "+p.name); err != nil {
+// copyRows copies the rows of a part. It reads them in the snapshot of from and writes them in the
+// transaction to. Existing rows are overwritten. It returns the number of rows.
+func copyRows(ctx context.Context, from, to pgx.Tx, p *part) (rows int64, err error) {
+	if err := stream(ctx, from, to, p.query(p.columns, ""), "SELECT "+strings.Join(p.columns, ", ")+" FROM "+p.name); err != nil {
 		return 0, fmt.Errorf("fleet: copy %s: %w", p.name, err)
 	}
 	return insert(ctx, to, p)

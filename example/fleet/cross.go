@@ -60,7 +60,7 @@ func (m *move) tryCross(ctx context.Context, left bool) error {
 		}
 	}
 	m.tell(Fenced)
-	return m.between(ctx, func(from, to pgx.Tx, _ snapshot) error {
+	return m.between(ctx, func(from, to pgx.Tx) error {
 		if err := m.copyChanges(ctx, from, to, handedOver); err != nil {
 			return err
 		}
@@ -68,11 +68,11 @@ func (m *move) tryCross(ctx context.Context, left bool) error {
 			if !m.parts[i].late {
 				continue
 			}
-			if err := m.copyPart(ctx, from, to, &m.parts[i], ""); err != nil {
+			if err := m.copyPart(ctx, from, to, &m.parts[i]); err != nil {
 				return err
 			}
 		}
-		_, err := to.Exec(ctx, `UPDATE fleet.tenants SET state = 'home', cluster = $2, copied = NULL WHERE tenant = $1`, m.tenant, m.toName)
+		_, err := to.Exec(ctx, `UPDATE fleet.tenants SET state = 'home', cluster = $2 WHERE tenant = $1`, m.tenant, m.toName)
 		if err == nil && time.Since(began) > m.MaxPause && !left {
 			err = context.DeadlineExceeded
 		}
@@ -80,7 +80,7 @@ func (m *move) tryCross(ctx context.Context, left bool) error {
 			m.tell(Checked)
 		}
 		return err
-	}, func(ctx context.Context, to pgx.Tx, _ snapshot) error {
+	}, func(ctx context.Context, to pgx.Tx, _ string) error {
 		if err := m.fence.commit(ctx, fence); err != nil {
 			return err
 		}

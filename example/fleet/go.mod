@@ -2,16 +2,10 @@ module github.com/idem-go/idem/example/fleet
 
 go 1.26.0
 
-replace (
-	github.com/idem-go/idem => ../..
-	github.com/idem-go/idem/adapter/idemnats => ../../adapter/idemnats
-	github.com/idem-go/idem/example/orders => ../orders
-	github.com/idem-go/idem/idemotel => ../../idemotel
-)
+replace github.com/idem-go/idem => ../..
 
 require (
 	github.com/idem-go/idem v0.1.0
-	github.com/idem-go/idem/example/orders v0.1.0
 	github.com/jackc/pgx/v5 v5.12.0
 )
 

@@ -3,7 +3,6 @@ package fleet
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -19,8 +18,7 @@ type Stage string
 const (
 	// Copied: the new home has the rows that were committed when the round began.
 	Copied Stage = "copied"
-	// Compared: all rows were compared. From now on transactions note their changes, and only noted
-	// rows are copied.
+	// Compared: all rows were copied and compared. From now on only noted rows are copied.
 	Compared Stage = "compared"
 	// Waiting: a transaction of the tenant takes too long. The callers continue, and the Move tries
 	// again.
@@ -110,9 +108,6 @@ type move struct {
 	report                *Report
 	parts                 []part
 	fence, reader, target *connection
-	// since is a transaction id: the new home has everything that earlier transactions wrote. 0
-	// means that nothing is known to be copied.
-	since int64
 }
 
 // run runs all stages that are left. An advisory lock in both clusters prevents two simultaneous
@@ -140,6 +135,9 @@ func (m *move) run(ctx context.Context) error {
 		}
 	}
 	if stage != Arrived {
+		if err := m.listen(ctx); err != nil {
+			return err
+		}
 		if err := m.copy(ctx); err != nil {
 			return err
 		}
@@ -157,8 +155,8 @@ func (m *move) list(ctx context.Context, states ...string) error {
 }
 
 // begin reads from both clusters how far an earlier Move got. It returns Arrived if the new home
-// has committed, Left if only the old home has, and "" otherwise. If no copy exists that can be
-// continued, begin prepares an empty one.
+// has committed, Left if only the old home has, and "" otherwise. Unless the new home has committed,
+// begin deletes what was copied: nobody has noted what has changed since.
 func (m *move) begin(ctx context.Context) (Stage, error) {
 	here, err := stateOf(ctx, m.fence.Conn, m.tenant)
 	if err != nil {
@@ -174,117 +172,74 @@ func (m *move) begin(ctx context.Context) (Stage, error) {
 		return Arrived, nil
 	case here.state != "home" && !going, there.state != "" && there.state != "arriving" && there.state != "gone":
 		return "", ErrNotHere
-	case there.state == "arriving" && there.cluster == m.fromName:
-		m.since = there.copied
-	default:
-		if err := m.clear(ctx, m.target); err != nil {
-			return "", err
-		}
-		_, err = m.target.Exec(ctx, `INSERT INTO fleet.tenants (tenant, state, cluster) VALUES ($1, 'arriving', $2)
-			ON CONFLICT (tenant) DO UPDATE SET state = 'arriving', cluster = EXCLUDED.cluster, copied = NULL`, m.tenant, m.fromName)
 	}
+	if err := m.clear(ctx, m.target); err != nil {
+		return "", err
+	}
+	_, err = m.target.Exec(ctx, `INSERT INTO fleet.tenants (tenant, state, cluster) VALUES ($1, 'arriving', $2)
+		ON CONFLICT (tenant) DO UPDATE SET state = 'arriving', cluster = EXCLUDED.cluster`, m.tenant, m.fromName)
 	if going {
 		return Left, err
 	}
 	return "", err
 }
 
-// A round that takes less than enough is the last one of its kind. The copying continues after
-// maxRounds in any case.
+// A round that takes less than enough is the last one before the fence. There are at most maxRounds.
 const (
 	enough    = 300 * time.Millisecond
 	maxRounds = 4
 )
 
-// copy copies the rows in rounds while the old home serves requests. The first rounds look at all
-// rows and copy those that have changed since the previous round. Then the transactions start to
-// note their changes, and one round compares all rows. From then on the notes are the complete list
-// of what the copy lacks, and the following rounds copy noted rows only.
+// copy copies all rows and compares them, while the old home serves requests and notes its changes.
+// The notes are the complete list of what the copy lacks. The following rounds copy noted rows only.
 func (m *move) copy(ctx context.Context) error {
-	for rounds := 1; ; rounds++ {
-		began := time.Now()
-		if err := m.round(ctx, false); err != nil {
-			return err
-		}
-		if time.Since(began) < enough || rounds == maxRounds {
-			break
-		}
-	}
-	if err := m.listen(ctx); err != nil {
+	if err := m.between(ctx, func(from, to pgx.Tx) error { return m.copyAll(ctx, from, to) }, m.copied); err != nil {
 		return err
 	}
-	err := m.round(ctx, true)
-	var differs *DifferenceError
-	// A failover of the old home may have lost transactions whose rows were already copied. Start
-	// over.
-	if errors.As(err, &differs) {
-		m.since = 0
-		if err := m.clear(ctx, m.target); err != nil {
+	m.tell(Compared)
+	for range maxRounds {
+		began := time.Now()
+		if err := m.follow(ctx); err != nil {
 			return err
 		}
-		err = m.round(ctx, true)
-	}
-	if err == nil {
-		m.tell(Compared)
-	}
-	for rounds := 1; err == nil; rounds++ {
-		began := time.Now()
-		if err = m.follow(ctx); time.Since(began) < enough || rounds == maxRounds {
+		if time.Since(began) < enough {
 			break
 		}
 	}
-	return err
+	return nil
 }
 
-// round copies the rows that have changed, looking at every row. If compares is set, it also
-// compares all rows.
-func (m *move) round(ctx context.Context, compares bool) error {
-	return m.between(ctx, func(from, to pgx.Tx, s snapshot) error {
-		for i := range m.parts {
-			p := &m.parts[i]
-			if p.late {
-				continue
-			}
-			p.values = nil
-			if p.name == operations {
-				p.values = onTheWay
-			}
-			condition := ""
-			if m.since != 0 {
-				condition = m.changed("t")
-				if p.delta != nil {
-					condition = p.delta(m.changed)
-				}
-			}
-			if err := m.copyPart(ctx, from, to, p, condition); err != nil {
-				return err
-			}
-			if !compares {
-				continue
-			}
-			if err := compare(ctx, from, to, p, s.moment); err != nil {
-				return err
-			}
+// copyAll copies and compares the parts that are not late.
+func (m *move) copyAll(ctx context.Context, from, to pgx.Tx) error {
+	for i := range m.parts {
+		p := &m.parts[i]
+		if p.late {
+			continue
 		}
-		return nil
-	}, m.copied)
+		if p.name == operations {
+			p.values = onTheWay
+		}
+		if err := m.copyPart(ctx, from, to, p); err != nil {
+			return err
+		}
+		if err := compare(ctx, from, to, p); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // follow copies the noted rows.
 func (m *move) follow(ctx context.Context) error {
-	return m.between(ctx, func(from, to pgx.Tx, _ snapshot) error { return m.copyChanges(ctx, from, to, onTheWay) }, m.copied)
+	return m.between(ctx, func(from, to pgx.Tx) error { return m.copyChanges(ctx, from, to, onTheWay) }, m.copied)
 }
 
 // copied ends a round: it commits in the new home and deletes the notes that the round has covered.
-func (m *move) copied(ctx context.Context, to pgx.Tx, s snapshot) error {
-	if _, err := to.Exec(ctx, `UPDATE fleet.tenants SET copied = $2 WHERE tenant = $1`, m.tenant, s.horizon); err != nil {
-		return err
-	}
+func (m *move) copied(ctx context.Context, to pgx.Tx, snapshot string) error {
 	if err := to.Commit(ctx); err != nil {
 		return err
 	}
-	m.since = s.horizon
-	if err := m.forgetChanges(ctx, s.text); err != nil {
+	if err := m.forgetChanges(ctx, snapshot); err != nil {
 		return err
 	}
 	m.report.Rounds++
@@ -292,41 +247,23 @@ func (m *move) copied(ctx context.Context, to pgx.Tx, s snapshot) error {
 	return nil
 }
 
-// copyPart copies the rows of p that fulfill condition and counts them in the report.
-func (m *move) copyPart(ctx context.Context, from, to pgx.Tx, p *part, condition string) error {
-	rows, err := copyRows(ctx, from, to, p, condition)
+// copyPart copies the rows of p and counts them in the report.
+func (m *move) copyPart(ctx context.Context, from, to pgx.Tx, p *part) error {
+	rows, err := copyRows(ctx, from, to, p)
 	m.report.Rows += rows
 	return err
 }
 
-// changed returns a condition that selects the rows of transactions that may not have ended when
-// the previous round began.
-//
-// A list of those transactions would not be enough. It does not contain their savepoints, whose ids
-// are on the rows. Transaction ids are compared modulo 2^32, as in Postgres. The only consequence
-// of the modulus is that a row that was frozen long ago may be copied again.
-func (m *move) changed(alias string) string {
-	return fmt.Sprintf("((%s.xmin::text::bigint - %d) & 4294967295) < 2147483648", alias, m.since)
-}
-
-// snapshot is the view of the old home in one round.
-type snapshot struct {
-	text    string
-	horizon int64 // the oldest transaction in progress
-	moment  time.Time
-}
-
 // between runs do with a snapshot of the old home and a transaction of the new home, and then
-// commit, which must end that transaction.
-func (m *move) between(ctx context.Context, do func(from, to pgx.Tx, s snapshot) error, commit func(ctx context.Context, to pgx.Tx, s snapshot) error) error {
+// commit, which must end that transaction. The third argument of commit is the snapshot.
+func (m *move) between(ctx context.Context, do func(from, to pgx.Tx) error, commit func(ctx context.Context, to pgx.Tx, snapshot string) error) error {
 	from, err := m.reader.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
 	if err != nil {
 		return err
 	}
 	defer from.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // it has written nothing
-	var s snapshot
-	if err := from.QueryRow(ctx, `SELECT pg_current_snapshot()::text, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, clock_timestamp()`).
-		Scan(&s.text, &s.horizon, &s.moment); err != nil {
+	var snapshot string
+	if err := from.QueryRow(ctx, `SELECT pg_current_snapshot()::text`).Scan(&snapshot); err != nil {
 		return err
 	}
 	to, err := m.target.Begin(ctx)
@@ -337,10 +274,10 @@ func (m *move) between(ctx context.Context, do func(from, to pgx.Tx, s snapshot)
 	if _, err := to.Exec(ctx, `SET LOCAL fleet.moving = 'on'`); err != nil {
 		return err
 	}
-	if err := do(from, to, s); err != nil {
+	if err := do(from, to); err != nil {
 		return err
 	}
-	return commit(ctx, to, s)
+	return commit(ctx, to, snapshot)
 }
 
 func (m *move) tell(s Stage) {

@@ -11,7 +11,7 @@ import (
 )
 
 // Callers wait behind the fence. What the mover does there depends on what has been written since it last looked, and not on what the tenant has.
-func TestRowsReadBehindTheFenceDoNotGrowWithTheTenant(t *testing.T) {
+func TestMove_RowsReadBehindTheFenceDoNotGrowWithTheTenant(t *testing.T) {
 	t.Parallel()
 	small, large := readBehindTheFence(t, 200), readBehindTheFence(t, 1500)
 	t.Logf("behind the fence, %d rows are read of a tenant with 200 keys, %d of one with 1500", small, large)
@@ -21,7 +21,7 @@ func TestRowsReadBehindTheFenceDoNotGrowWithTheTenant(t *testing.T) {
 }
 
 // A round has a snapshot, and notes of what was committed behind it are for the next one.
-func TestNoteOfWhatARoundHasNotSeenStays(t *testing.T) {
+func TestMove_NoteOfWhatARoundHasNotSeenStays(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 10)
 	ctx := t.Context()
@@ -31,7 +31,7 @@ func TestNoteOfWhatARoundHasNotSeenStays(t *testing.T) {
 		func() error { return s.mover.listen(ctx) },
 		func() error { s.write(10); return nil },
 		func() error {
-			return s.mover.between(ctx, func(from, to pgx.Tx, _ snapshot) error {
+			return s.mover.between(ctx, func(from, to pgx.Tx) error {
 				s.write(7)
 				return s.mover.copyChanges(ctx, from, to, onTheWay)
 			}, s.mover.copied)
@@ -117,18 +117,13 @@ func readBehindTheFence(t *testing.T, keys int) (read int64) {
 	return read
 }
 
-// writeKeys leaves what calls leave, in the way that the library does: a claim, and then its outcome.
+// writeKeys leaves what calls leave: a claim, and then its outcome.
 func writeKeys(ctx context.Context, tx pgx.Tx, from, to int) error {
 	batch := &pgx.Batch{}
 	for _, statement := range []string{
 		`INSERT INTO idem.records (scope, key, hash, execution_id, created_at, expires_at, state)
 			SELECT 'acme/x', n::text, '\x00', gen_random_uuid(), now(), now() + interval '1 day', 'processing' FROM generate_series($1::int, $2::int - 1) n`,
 		`INSERT INTO things (tenant, id) SELECT 'acme', execution_id FROM idem.records WHERE key::int >= $1 AND key::int < $2`,
-		`INSERT INTO idem.operations (id, scope, key, hash, name, ttl, created_at, epoch, state, undoing, step, seq, since, wake_at, tries, attempts, ended_at)
-			SELECT execution_id, scope, key, hash, 'o', 1, now(), 1, 'completed', false, '', 1, now(), now(), 0, 0, now()
-			FROM idem.records WHERE key::int >= $1 AND key::int < $2 AND key::int % 10 = 0`,
-		`INSERT INTO idem.steps (operation_id, seq, kind, name, recorded_at, outcome)
-			SELECT id, 1, 'call', 'c', now(), 'done' FROM idem.operations WHERE key::int >= $1 AND key::int < $2`,
 		`INSERT INTO idem.inbox (consumer, source, id, hash, state, since, expires_at)
 			SELECT 'acme/c', 's', n::text, '\x00', 'handled', now(), now() + interval '1 day' FROM generate_series($1::int, $2::int - 1) n`,
 		`UPDATE idem.records SET state = 'completed', status = 201, completed_at = now() WHERE key::int >= $1 AND key::int < $2`,

@@ -1,7 +1,7 @@
 CREATE SCHEMA IF NOT EXISTS fleet;
 
--- home: this cluster answers for the tenant. left: another one does, or will, and rows are still here. gone: no rows are here any
--- more. arriving: rows are being copied to this one; those whose transaction is at or beyond copied are yet to be.
+-- home: this cluster answers for the tenant. left: another cluster does, or will, and rows are still here. gone: no rows are left
+-- here. arriving: rows are being copied to this cluster. A role may lock a row if it may update a column: copied, which nothing reads.
 CREATE TABLE IF NOT EXISTS fleet.tenants (
     tenant  text COLLATE "C" PRIMARY KEY,
     state   text COLLATE "C" NOT NULL,

@@ -13,11 +13,6 @@ import (
 type part struct {
 	name string // name with schema, quoted
 	rows string // the rows of the tenant
-	// delta selects the rows that may have changed since the last round; nil means those that since
-	// selects. since returns the condition for the row with a given alias.
-	delta func(since func(string) string) string
-	// lasting selects the rows that no purge deletes during a move. "" means all.
-	lasting string
 	// changes is a query for the first key columns of changed rows. "" means the keys noted in
 	// fleet.changes.
 	changes string
@@ -28,9 +23,6 @@ type part struct {
 	values  map[string]string // expressions that replace a column in the copy
 	late    bool              // copied only behind the fence, in key order
 }
-
-// now is a placeholder in conditions. compare replaces it with the same time for both clusters.
-const now = "$now"
 
 const operations = "idem.operations"
 
@@ -52,25 +44,20 @@ func partsOf(tenant string, tables []Table, states []string) []part {
 	within := func(column string) string {
 		return fmt.Sprintf(`%s >= %s AND %[1]s < %[3]s`, column, literal(tenant+"/"), literal(tenant+"0"))
 	}
-	of := func(which string) string {
-		return `t.operation_id IN (SELECT o.id FROM idem.operations o WHERE ` + within("o.scope") + which + `)`
-	}
+	ofOperations := `t.operation_id IN (SELECT o.id FROM idem.operations o WHERE ` + within("o.scope") + `)`
 	// A step is written only in a transaction that also updates its operation, and a signal is sent
 	// only to an operation in progress. The changed operations therefore lead to all changed steps
 	// and signals.
-	ofChanged := func(since func(string) string) string { return of(" AND (" + open("o") + " OR " + since("o") + ")") }
 	changed := changedOperations(tenant, within("o.scope"), states)
-	const kept = `t.expires_at > ` + now + ` + interval '5 minutes'`
 
 	parts := []part{
-		{name: "idem.records", rows: within("t.scope"), lasting: kept},
-		{name: operations, rows: within("t.scope"), lasting: open("t"), changes: changed,
-			delta: func(since func(string) string) string { return "(" + open("t") + " OR " + since("t") + ")" }},
-		{name: "idem.steps", rows: of(""), delta: ofChanged, changes: changed, lasting: of(" AND " + open("o"))},
-		{name: "idem.signals", rows: of(""), delta: ofChanged, changes: changed, lasting: of(" AND " + open("o"))},
-		{name: "idem.inbox", rows: within("t.consumer"), lasting: kept},
-		{name: "idem.published", rows: within("t.aggregateid"), lasting: kept},
-		{name: "idem.audit", rows: within("t.scope"), lasting: `t.at > ` + now + ` - interval '1 day'`},
+		{name: "idem.records", rows: within("t.scope")},
+		{name: operations, rows: within("t.scope"), changes: changed},
+		{name: "idem.steps", rows: ofOperations, changes: changed},
+		{name: "idem.signals", rows: ofOperations, changes: changed},
+		{name: "idem.inbox", rows: within("t.consumer")},
+		{name: "idem.published", rows: within("t.aggregateid")},
+		{name: "idem.audit", rows: within("t.scope")},
 		{name: "idem.dead_letters", rows: `(t.side = 'outbox' AND ` + within("t.key") + ` OR t.side = 'inbox' AND ` + within("t.consumer") + `)`},
 	}
 	for _, t := range tables {

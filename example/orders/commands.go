@@ -102,19 +102,11 @@ func fulfilmentCommand(ctx context.Context, args []string, stdout, stderr io.Wri
 func bankCommand(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("orders bank", flag.ContinueOnError)
 	listen := flags.String("listen", anyPort, "`address` to listen on")
-	ledger := flags.String("ledger", "", "`file` that has the ledger, and is made if there is none")
 	slow := flags.Duration("slow", bank.DefaultSlow, "how long a slow answer takes")
 	if err := parse(flags, args, stderr); err != nil {
 		return err
 	}
-	if *ledger == "" {
-		return errUsage
-	}
-	b, err := bank.Open(*ledger, *slow)
-	if err != nil {
-		return err
-	}
-	return errors.Join(listenAndServe(ctx, *listen, b, stdout, ""), b.Close())
+	return listenAndServe(ctx, *listen, bank.New(*slow), stdout, "")
 }
 
 func demoCommand(ctx context.Context, args []string, stdout io.Writer) error {

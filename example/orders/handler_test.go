@@ -1,21 +1,12 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
-
-	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/idemhttp"
-	"github.com/idem-go/idem/lab/pgtest"
 )
 
 func TestOrderIsPlacedAndBooked(t *testing.T) {
@@ -153,94 +144,4 @@ func TestOutOfStockIsFinalForItsKey(t *testing.T) {
 	s.exec(`UPDATE stock SET quantity = 1 WHERE sku = 'samovar'`)
 	wantReplay(t, refused, s.order(withBody(aSamovar)))
 	wantStatus(t, s.order(withBody(aSamovar), withKey("k2")), http.StatusCreated)
-}
-
-func TestConcurrentDuplicatesAreOneOrder(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	const duplicates = 30
-	answers := make([]*httptest.ResponseRecorder, duplicates)
-	var wg sync.WaitGroup
-	for i := range duplicates {
-		wg.Go(func() { answers[i] = s.order() })
-	}
-	wg.Wait()
-	replays := 0
-	for _, a := range answers {
-		if a.Header().Get("Idempotency-Replayed") == "true" {
-			replays++
-		}
-		if diff := cmp.Diff(answers[0].Body.String(), a.Body.String()); diff != "" || a.Code != http.StatusCreated {
-			t.Fatalf("answered %d, and the bodies differ:\n%s", a.Code, diff)
-		}
-	}
-	if replays != duplicates-1 {
-		t.Errorf("%d replays, want %d", replays, duplicates-1)
-	}
-	s.wantOrders(1)
-}
-
-func TestKeyInProgressIsAConflict(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	ctx := context.Background()
-	tx, err := s.pool.Begin(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tx.Rollback(ctx)
-	hash, _ := idem.HashJSON([]byte(twoTeapots))
-	_, err = idem.DoTx(ctx, tx, idem.Scope("acme", "POST /orders"), "k", hash, func(pgx.Tx) (idem.Response, error) {
-		return idem.Response{}, nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	busy := s.order()
-	wantProblem(t, busy, http.StatusConflict, idemhttp.TypeInProgress)
-	if got := busy.Header().Get("Retry-After"); got == "" || got == "0" {
-		t.Errorf("Retry-After %q, want whole seconds", got)
-	}
-
-	if err := tx.Rollback(ctx); err != nil {
-		t.Fatal(err)
-	}
-	wantStatus(t, s.order(), http.StatusCreated)
-	s.wantOrders(1)
-}
-
-func TestFailureIsNotExplainedAndLeavesTheKeyFree(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	s.exec(`ALTER TABLE ledger RENAME TO journal`)
-	failed := s.order()
-	wantProblem(t, failed, http.StatusInternalServerError, idemhttp.TypeInternal)
-	if strings.Contains(failed.Body.String(), "ledger") {
-		t.Errorf("the answer tells too much: %s", failed.Body)
-	}
-	s.exec(`ALTER TABLE journal RENAME TO ledger`)
-	wantStatus(t, s.order(), http.StatusCreated)
-	s.wantOrders(1)
-}
-
-func TestUnreachableDatabaseIsWorthARetry(t *testing.T) {
-	t.Parallel()
-	pool := pgtest.Open(t, "postgres://stranger@127.0.0.1:1/nothing", func(c *pgxpool.Config) { c.MinConns = 0 })
-	s := shopOn(t, pool)
-	away := s.order()
-	wantProblem(t, away, http.StatusServiceUnavailable, idemhttp.TypeUnavailable)
-	if got := away.Header().Get("Retry-After"); got != "1" {
-		t.Errorf("Retry-After %q, want 1", got)
-	}
-}
-
-func TestOrderThatIsNotThere(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	for _, path := range []string{"/orders/1", "/orders/x", "/orders/99999999999999999999"} {
-		wantProblem(t, s.get(path), http.StatusNotFound, ourType+"no-such-order")
-	}
-	if got := s.get("/orders").Body.String(); got != "[]\n" {
-		t.Errorf("listed %s, want []", got)
-	}
 }

@@ -8,7 +8,7 @@
 // the parts below, each as a separate process:
 //
 //	orders service       the service
-//	orders bank          its bank, with a ledger in a file
+//	orders bank          its bank
 //	orders broker        a NATS server
 //	orders fulfilment    ships orders
 //
@@ -64,7 +64,7 @@ const usage = `usage: orders serve [-listen address] [-slow duration]
        orders demo
 and, which these two start:
        orders service [-listen address]
-       orders bank -ledger file [-listen address] [-slow duration]
+       orders bank [-listen address] [-slow duration]
        orders broker -store directory [-listen address]
        orders fulfilment [-listen address]`
 

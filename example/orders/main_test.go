@@ -8,8 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -23,16 +21,10 @@ import (
 
 // TestMain lets the test binary be a service or a bank, for the tests of the demo.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 2 && os.Args[1] == "noted" { // and what follows, whose process is noted in a directory
-		os.WriteFile(filepath.Join(os.Args[2], strconv.Itoa(os.Getpid())), nil, 0o600)
-		os.Args = append(os.Args[:1], os.Args[3:]...)
-	}
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
 		case "service", "bank", "broker", "fulfilment":
 			main()
-		case "broken-service":
-			serveBroken(os.Args[2])
 		}
 	}
 	os.Exit(m.Run())
@@ -81,12 +73,9 @@ type testBank struct {
 
 func openBank(t testing.TB) *testBank {
 	t.Helper()
-	handler, err := bank.Open(filepath.Join(t.TempDir(), "ledger"), time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
+	handler := bank.New(time.Hour)
 	server := httptest.NewServer(handler)
-	t.Cleanup(func() { server.Close(); handler.Close() })
+	t.Cleanup(server.Close)
 	return &testBank{handler, server.URL}
 }
 

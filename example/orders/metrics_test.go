@@ -5,6 +5,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -28,16 +29,7 @@ func TestMetricsHaveTheNamesThatPrometheusExpects(t *testing.T) {
 		got = append(got, line[1])
 	}
 	slices.Sort(got)
-	want := []string{
-		"db_client_connection_count gauge", "db_client_connection_max gauge", "db_client_connection_timeouts_total counter",
-		"idem_acts gauge", "idem_call_duration_seconds histogram", "idem_commit_unknown_total counter", "idem_dead_letters gauge",
-		"idem_inbox_failing_age_seconds gauge", "idem_keys_held gauge",
-		"idem_operations gauge", "idem_operations_late_seconds gauge", "idem_operations_parked_age_seconds gauge", "idem_outbox_delayed gauge", "idem_outbox_held gauge",
-		"idem_outbox_oldest_age_seconds gauge", "idem_outbox_waiting gauge", "idem_pool_waits_total counter",
-		"idem_purge_waiting gauge", "idem_records gauge", "idem_replay_age_seconds histogram", "idem_replay_unreadable_total counter", "idem_rows_dead gauge", "idem_rows_live gauge",
-		"idem_storage_size_bytes gauge", "idem_transactions gauge", "idem_transactions_age_seconds gauge", "target_info gauge",
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(exported, got); diff != "" {
 		t.Errorf("(-want +exported)\n%s", diff)
 	}
 	for _, secret := range []string{"acme", "globex", `"k"`, "teapot", "POST"} {
@@ -45,6 +37,67 @@ func TestMetricsHaveTheNamesThatPrometheusExpects(t *testing.T) {
 			t.Errorf("%q is exported:\n%s", secret, answer.Body)
 		}
 	}
+}
+
+// exported are the metrics of a service that has placed an order.
+var exported = []string{
+	"db_client_connection_count gauge", "db_client_connection_max gauge", "db_client_connection_timeouts_total counter",
+	"idem_acts gauge", "idem_call_duration_seconds histogram", "idem_commit_unknown_total counter", "idem_dead_letters gauge",
+	"idem_inbox_failing_age_seconds gauge", "idem_keys_held gauge",
+	"idem_operations gauge", "idem_operations_late_seconds gauge", "idem_operations_parked_age_seconds gauge", "idem_outbox_delayed gauge", "idem_outbox_held gauge",
+	"idem_outbox_oldest_age_seconds gauge", "idem_outbox_waiting gauge", "idem_pool_waits_total counter",
+	"idem_purge_waiting gauge", "idem_records gauge", "idem_replay_age_seconds histogram", "idem_replay_unreadable_total counter", "idem_rows_dead gauge", "idem_rows_live gauge",
+	"idem_storage_size_bytes gauge", "idem_transactions gauge", "idem_transactions_age_seconds gauge", "target_info gauge",
+}
+
+// What is not exported before it happens has to be an instrument of idemotel.
+func TestRulesAndDashboardUseMetricsThatAreExported(t *testing.T) {
+	t.Parallel()
+	instruments := ""
+	sources, err := filepath.Glob("../../idemotel/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range sources {
+		instruments += readFile(t, name)
+	}
+	metric := regexp.MustCompile(`\b(?:idem|db_client)_[a-z_]+\b`)
+	label := regexp.MustCompile(`\b[a-z_]+ *(?:=|!=|=~|!~)\\?"|\{\{[^}]*\}\}|\b(?:by|without|on|ignoring|group_left) ?\([^)]*\)`)
+	var expressions []string
+	for _, found := range regexp.MustCompile(`"expr": "(.*)"`).FindAllStringSubmatch(readFile(t, "../../docs/operate/dashboard.json"), -1) {
+		expressions = append(expressions, found[1])
+	}
+	for _, found := range regexp.MustCompile(`(?s)expr: (.*?)\n +(?:for|labels|annotations|keep_firing_for):`).FindAllStringSubmatch(rules(t), -1) {
+		expressions = append(expressions, found[1])
+	}
+	tried := 0
+	for _, expression := range expressions {
+		for _, name := range metric.FindAllString(label.ReplaceAllString(expression, ""), -1) {
+			tried++
+			base := regexp.MustCompile(`_(bucket|sum|count)$`).ReplaceAllString(name, "")
+			if slices.ContainsFunc(exported, func(e string) bool { return strings.HasPrefix(e, base+" ") || strings.HasPrefix(e, name+" ") }) {
+				continue
+			}
+			instrument := regexp.MustCompile(`_(seconds|bytes|total)$`).ReplaceAllString(base, "")
+			if !strings.Contains(instruments, `"`+strings.ReplaceAll(instrument, "_", ".")+`"`) {
+				t.Errorf("%s is not exported: %s", name, expression)
+			}
+		}
+	}
+	if tried < 40 {
+		t.Errorf("only %d names were found", tried)
+	}
+}
+
+func rules(t *testing.T) string { return readFile(t, "../../docs/operate/rules.yml") }
+
+func readFile(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 // getFigures returns the metrics once they have what is in the database, which a collection does not wait long for.
@@ -76,16 +129,13 @@ func TestAlertRulesPassTheirUnitTests(t *testing.T) {
 
 func TestEachAlertSaysWhatToDo(t *testing.T) {
 	t.Parallel()
-	doc, err := os.ReadFile("../../docs/observing.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	doc := readFile(t, "../../docs/observing.md")
 	alerts := regexp.MustCompile(`(?m)- alert: (\w+)$`).FindAllStringSubmatch(rules(t), -1)
 	if len(alerts) < 10 {
 		t.Fatalf("found %d alerts", len(alerts))
 	}
 	for _, alert := range alerts {
-		if !strings.Contains(string(doc), "\n### "+alert[1]+"\n") {
+		if !strings.Contains(doc, "\n### "+alert[1]+"\n") {
 			t.Errorf("docs/observing.md does not say what to do about %s", alert[1])
 		}
 		if link := "docs/observing.md#" + strings.ToLower(alert[1]) + "\n"; !strings.Contains(rules(t), link) {

@@ -1,17 +1,12 @@
 package main
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/idem-go/idem"
 )
 
 func withMishap(wanted string) edit { return withHeader("Mishap", wanted) }
@@ -44,39 +39,6 @@ func TestLostAnswerWasCommitted(t *testing.T) {
 	s.wantOrders(1)
 }
 
-func TestSlowOrderStandsStillInsideItsTransaction(t *testing.T) {
-	t.Parallel()
-	s := newPagedShop(t)
-	for try := range 5 {
-		if s.slowOrderHoldsUpNoOther(t, fmt.Sprint("k", try)) {
-			return
-		}
-	}
-	t.Error("whatever is done beside the slow order is over behind it, or that is placed although no caller waits for it")
-}
-
-// slowOrderHoldsUpNoOther reports whether all that is done beside the slow order is over before that would be. A busy machine may take longer.
-func (s *shop) slowOrderHoldsUpNoOther(t *testing.T, key string) bool {
-	t.Helper()
-	ctx, hangUp := context.WithCancel(t.Context())
-	defer hangUp()
-	began := time.Now()
-	answer := make(chan *httptest.ResponseRecorder, 1)
-	go func() { answer <- s.order(withKey(key), withMishap("slow=10s"), within(ctx)) }()
-	for held := false; !held; {
-		status, err := idem.Lookup(t.Context(), s.pool, scopeOf("acme"), key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		held = status.State == idem.StateProcessing || status.State == idem.StateCompleted
-	}
-	wantStatus(t, s.order(withKey(key), withCredential("globex-key")), http.StatusCreated) // is not held up
-	hangUp()
-	placed := (<-answer).Code == http.StatusCreated
-	wantStatus(t, s.order(withKey(key)), http.StatusCreated) // nothing is locked any more
-	return !placed && time.Since(began) < slowest
-}
-
 func TestMishapThatIsNotUnderstoodIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newPagedShop(t)
@@ -84,8 +46,4 @@ func TestMishapThatIsNotUnderstoodIsRefused(t *testing.T) {
 		wantProblem(t, s.order(withMishap(wanted)), http.StatusBadRequest, ourType+"bad-request")
 	}
 	s.wantOrders(0)
-}
-
-func within(ctx context.Context) edit {
-	return func(r *http.Request) { *r = *r.WithContext(ctx) }
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"io/fs"
 	"net/http"
-	"net/http/httptest"
 	"regexp"
 	"strings"
 	"testing"
@@ -47,18 +46,4 @@ func TestPageLoadsNothingFromElsewhere(t *testing.T) {
 			t.Errorf("%s is served under the policy %q", name, policy)
 		}
 	}
-}
-
-func TestPageLeavesTheServiceAsItIs(t *testing.T) {
-	t.Parallel()
-	s := newPagedShop(t)
-	placed := s.order()
-	wantStatus(t, placed, http.StatusCreated)
-	wantReplay(t, placed, s.order())
-	wantStatus(t, s.get("/orders"), http.StatusOK)
-	wantStatus(t, s.get(placed.Header().Get("Location")), http.StatusOK)
-	wantStatus(t, s.get("/orders/status", withKey("k")), http.StatusOK)
-	wantStatus(t, s.get("/nothing"), http.StatusNotFound)
-	wantStatus(t, s.do(httptest.NewRequest(http.MethodPut, "/orders", nil)), http.StatusMethodNotAllowed)
-	s.wantOrders(1)
 }

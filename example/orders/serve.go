@@ -30,7 +30,7 @@ func serve(ctx context.Context, databaseURL, address string, slow time.Duration,
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir) // the ledger is test data
+	defer os.RemoveAll(dir) // the messages are test data
 	orders, err := os.Executable()
 	if err != nil {
 		return err
@@ -43,7 +43,7 @@ func serve(ctx context.Context, databaseURL, address string, slow time.Duration,
 		args []string
 		url  string // environment variable that tells the later parts its URL
 	}{
-		{"bank", []string{"-ledger", filepath.Join(dir, "ledger"), "-slow", slow.String()}, "BANK_URL"},
+		{"bank", []string{"-slow", slow.String()}, "BANK_URL"},
 		{"broker", []string{"-store", filepath.Join(dir, "messages")}, "BROKER_URL"},
 		{"service", nil, "SHOP_URL"},
 		{"fulfilment", nil, "FULFILMENT_URL"},

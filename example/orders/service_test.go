@@ -56,27 +56,6 @@ func TestShutdownLetsRequestsFinish(t *testing.T) {
 	}
 }
 
-func TestAddressInUseIsAnError(t *testing.T) {
-	t.Parallel()
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	out, announced := io.Pipe()
-	served := make(chan error, 1)
-	go func() { served <- listenAndServe(ctx, "127.0.0.1:0", http.NotFoundHandler(), announced, "") }()
-	lines := bufio.NewReader(out)
-	first, _ := lines.ReadString('\n')
-	go io.Copy(io.Discard, lines)
-
-	address := strings.TrimPrefix(strings.TrimSpace(first), "listening on http://")
-	if err := listenAndServe(ctx, address, http.NotFoundHandler(), io.Discard, ""); err == nil {
-		t.Error("no error")
-	}
-	stop()
-	if err := <-served; err != nil {
-		t.Error(err)
-	}
-}
-
 func TestServiceDeletesRecordsThatHaveHadTheirTime(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)

@@ -93,7 +93,6 @@ func (o options) run(ctx context.Context, names []string) error {
 	if !o.write && !o.render {
 		return nil
 	}
-	fmt.Print(report.Verdicts(results))
 	return report.Write("../../docs", results)
 }
 

@@ -7,27 +7,32 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
-	"github.com/idem-go/idem/example/fleet/patroni"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem/example/fleet"
 	"github.com/idem-go/idem/example/fleet/scene"
 	"github.com/idem-go/idem/lab/torture/check"
 	"github.com/idem-go/idem/lab/torture/fault"
 	"github.com/idem-go/idem/lab/torture/history"
+	"github.com/idem-go/idem/lab/torture/patroni"
 	"github.com/idem-go/idem/lab/torture/report"
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
 // fleetAbout describes the leg. Its duration excludes the minute that it takes to start the
 // clusters.
-const fleetAbout = "tenants of clusters under Patroni, synchronous, one of which moves; kill -9 of primaries, of etcd's leader, of instances and of movers. By its name alone: it takes minutes"
+const fleetAbout = "tenants of clusters under Patroni, synchronous, one of which moves; kill -9 of primaries and of etcd's leader. By its name alone: it takes minutes"
 
 // fleetKeys is the number of keys that the moving tenant has before the run.
 const fleetKeys = 1000
 
-// player performs a scene. The clients of the fleet must be served before and after it.
-type player interface {
-	Perform(ctx context.Context, of scene.Scene) (books scene.Books, note string, err error)
+// fleetScene is a fault or a move that happens while clients place orders.
+type fleetScene struct {
+	name string
+	play func(ctx context.Context, c *scene.Crowd) error
 }
 
 // fleetLeg returns the leg with many clusters. Clients and books are those of example/fleet.
@@ -36,39 +41,141 @@ func (c *config) fleetLeg(duration time.Duration) *leg {
 	l.whole = func(ctx context.Context) (*report.Leg, error) {
 		ctx, cancel := context.WithTimeout(ctx, 2*duration+stageLimit)
 		defer cancel()
-		stage, err := scene.Start(ctx, fleetKeys)
+		f, err := startFleet(ctx)
 		if err != nil {
 			return nil, err
 		}
-		defer stage.Close()
-		return l.play(ctx, stage), nil
+		defer f.close()
+		return l.play(ctx, f.scenes(), f.stage.Perform), nil
 	}
 	return l
 }
 
-// play performs a move of a tenant first, then all scenes in a random order that follows from the
-// seed, again and again, until the time is over. An error in the books ends the leg, because it
-// would be found again after every later scene.
-func (l *leg) play(ctx context.Context, fleet player) *report.Leg {
+// fleetUnderPatroni is a cluster west with two standbys and a cluster east with one, and a service
+// on both.
+type fleetUnderPatroni struct {
+	system     *patroni.System
+	nodes      *patroni.Cluster // of west
+	west, east fleet.Cluster
+	stage      *scene.Stage
+}
+
+func startFleet(ctx context.Context) (f *fleetUnderPatroni, err error) {
+	f = &fleetUnderPatroni{}
+	defer func() {
+		if err != nil {
+			f.close()
+		}
+	}()
+	if f.system, err = patroni.Start(ctx); err != nil {
+		return nil, err
+	}
+	nodes, err := f.system.Clusters(ctx, map[string]int{"west": 3, "east": 2})
+	if err != nil {
+		return nil, err
+	}
+	f.nodes = nodes["west"]
+	for name, at := range map[string]*fleet.Cluster{"west": &f.west, "east": &f.east} {
+		pool, err := pgxpool.New(ctx, nodes[name].DSN())
+		if err != nil {
+			return nil, err
+		}
+		*at = fleet.Cluster{Name: name, Pool: pool}
+	}
+	f.stage, err = scene.Open(ctx, f.west, f.east, fleetKeys)
+	return f, err
+}
+
+func (f *fleetUnderPatroni) close() {
+	if f.stage != nil {
+		_ = f.stage.Close() // the relays say what Perform has already reported
+	}
+	for _, c := range []fleet.Cluster{f.west, f.east} {
+		if c.Pool != nil {
+			c.Pool.Close()
+		}
+	}
+	if f.system != nil {
+		f.system.Close()
+	}
+}
+
+// scenes returns all scenes. The first one moves the tenant.
+func (f *fleetUnderPatroni) scenes() []fleetScene {
+	return []fleetScene{
+		{"a tenant moves under load", func(ctx context.Context, _ *scene.Crowd) error {
+			_, err := f.stage.Move(ctx, fleet.MoveConfig{})
+			return err
+		}},
+		{"kill -9 of etcd's leader", func(ctx context.Context, c *scene.Crowd) error {
+			revive, err := f.system.KillEtcdLeader(ctx)
+			if err != nil {
+				return err
+			}
+			return errors.Join(c.Answered(ctx, 20), revive())
+		}},
+		{"kill -9 of a cluster's leader", f.killLeader},
+		{"kill -9 of a leader in a move", f.killInMove},
+	}
+}
+
+// killLeader kills the leader of west. East, with one standby, would accept no writes without its
+// leader. If the tenant is in east, killLeader first moves it back.
+func (f *fleetUnderPatroni) killLeader(ctx context.Context, c *scene.Crowd) error {
+	home, err := fleet.Home(ctx, []fleet.Cluster{f.west, f.east}, scene.Mover)
+	if err == nil && home.Name != f.west.Name {
+		_, err = f.stage.Move(ctx, fleet.MoveConfig{})
+	}
+	if err != nil {
+		return err
+	}
+	revive, err := f.nodes.KillLeader(ctx)
+	if err != nil {
+		return err
+	}
+	return errors.Join(c.Answered(ctx, 20), revive(), f.nodes.Whole(ctx))
+}
+
+// killInMove kills the leader of west behind the fence of a move. The mover tries again until the
+// tenant has moved.
+func (f *fleetUnderPatroni) killInMove(ctx context.Context, _ *scene.Crowd) error {
+	var once sync.Once
+	revive := func() error { return errors.New("no move has raised its fence") }
+	var killing error
+	_, err := f.stage.Move(ctx, fleet.MoveConfig{Progress: func(stage fleet.Stage, _ int64) {
+		if stage == fleet.Fenced {
+			once.Do(func() { revive, killing = f.nodes.KillLeader(ctx) })
+		}
+	}})
+	if err := errors.Join(err, killing); err != nil {
+		return err
+	}
+	return errors.Join(revive(), f.nodes.Whole(ctx))
+}
+
+// play performs the first scene, then all scenes in a random order that follows from the seed, again
+// and again, until the time is over. An error in the books ends the leg, because it would be found
+// again after every later scene.
+func (l *leg) play(ctx context.Context, scenes []fleetScene, perform func(context.Context, func(context.Context, *scene.Crowd) error) (scene.Books, error)) *report.Leg {
 	judged := &report.Leg{Name: l.name, Seed: l.seed, Start: history.Now(), Result: &check.Result{}}
 	rng := rand.New(rand.NewPCG(l.seed, 0))
-	next := []scene.Scene{scene.Moves}
+	next := scenes[:1]
 	for ended := false; !ended; next = next[1:] {
 		if len(next) == 0 {
-			next = slices.Clone(scene.All)
+			next = slices.Clone(scenes)
 			rng.Shuffle(len(next), func(i, j int) { next[i], next[j] = next[j], next[i] })
 		}
 		chosen, at := next[0], history.Now()
-		books, _, err := fleet.Perform(ctx, chosen)
-		judged.Faults = append(judged.Faults, fault.Event{Kind: fault.Name(chosen.Name), At: at, For: history.Now() - at})
-		judged.Tally.Operations += books.Attempts
+		books, err := perform(ctx, chosen.play)
+		judged.Faults = append(judged.Faults, fault.Event{Kind: fault.Name(chosen.name), At: at, For: history.Now() - at})
+		judged.Tally.Operations += books.Orders
 		judged.Keys += books.Orders
 		switch {
 		case errors.Is(err, scene.ErrBroken):
-			detail := fmt.Sprintf("%s: %d lost, %d doubled: %v", chosen.Name, books.Lost, books.Doubled, err)
+			detail := fmt.Sprintf("%s: %d lost, %d doubled: %v", chosen.name, books.Lost, books.Doubled, err)
 			judged.Violations = append(judged.Violations, check.Violation{Rule: rule.Tenant, Detail: detail})
 		case err != nil:
-			judged.Failures = append(judged.Failures, fmt.Sprintf("%s: %v", chosen.Name, err))
+			judged.Failures = append(judged.Failures, fmt.Sprintf("%s: %v", chosen.name, err))
 		}
 		judged.End = history.Now()
 		ended = err != nil || ctx.Err() != nil || judged.End-judged.Start > l.duration

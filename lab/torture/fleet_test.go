@@ -4,49 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
 	"github.com/idem-go/idem/example/fleet/scene"
-	"github.com/idem-go/idem/lab/torture/fault"
+	"github.com/idem-go/idem/lab/optional"
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
-// played is a fleet whose scenes end as the test requires.
-type played struct {
-	scenes []string
-	then   func(n int) (scene.Books, error)
-}
-
-func (p *played) Perform(_ context.Context, of scene.Scene) (scene.Books, string, error) {
-	p.scenes = append(p.scenes, of.Name)
-	books, err := p.then(len(p.scenes))
-	return books, "", err
-}
-
-func TestFleetIsALegThatHasToBeAskedFor(t *testing.T) {
-	t.Parallel()
-	for asked, args := range map[bool][]string{false: nil, true: {"-only", "fleet"}} {
-		c, err := parse(args)
-		if err != nil {
-			t.Fatal(err)
-		}
-		legs, err := c.legs()
-		if missing := impossible(fault.Fleet); asked && missing != nil {
-			if !errors.Is(err, missing) {
-				t.Errorf("%v, want %v", err, missing)
-			}
-			continue
-		}
-		i := slices.IndexFunc(legs, func(l *leg) bool { return l.name == "fleet" })
-		if err != nil || (i >= 0) != asked || asked && (len(legs) != 1 || legs[0].duration != c.duration) {
-			t.Errorf("%q: %d legs, %v", args, len(legs), err)
-		}
-	}
-}
-
-func TestWhatAFleetLosesOrDoublesIsAViolationAndWhatCannotBePlayedAFailure(t *testing.T) {
+func TestFleet_LossIsAViolationAndAnyOtherErrorAFailure(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		err                  error
@@ -57,16 +23,16 @@ func TestWhatAFleetLosesOrDoublesIsAViolationAndWhatCannotBePlayedAFailure(t *te
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			fleet := &played{then: func(n int) (scene.Books, error) {
-				if n == 3 {
-					return scene.Books{Attempts: 5, Orders: 4, Lost: 1}, test.err
+			played := 0
+			scenes := []fleetScene{{name: "a"}, {name: "b"}, {name: "c"}}
+			judged := (&config{seed: 1}).fleetLeg(time.Hour).play(t.Context(), scenes, func(context.Context, func(context.Context, *scene.Crowd) error) (scene.Books, error) {
+				if played++; played == 3 {
+					return scene.Books{Orders: 4, Lost: 1}, test.err
 				}
-				return scene.Books{Attempts: 5, Orders: 4}, nil
-			}}
-			l := (&config{seed: 1}).fleetLeg(time.Hour)
-			judged := l.play(t.Context(), fleet)
-			if len(fleet.scenes) != 3 || fleet.scenes[0] != scene.Moves.Name || judged.Tally.Operations != 15 || judged.Keys != 12 || len(judged.Faults) != 3 {
-				t.Errorf("%q, %+v", fleet.scenes, judged)
+				return scene.Books{Orders: 4}, nil
+			})
+			if played != 3 || judged.Keys != 12 || len(judged.Faults) != 3 || judged.Faults[0].Kind != "a" {
+				t.Errorf("%d scenes, %+v", played, judged)
 			}
 			if len(judged.Violations) != test.violations || len(judged.Failures) != test.failures {
 				t.Errorf("%v, %q", judged.Violations, judged.Failures)
@@ -78,26 +44,15 @@ func TestWhatAFleetLosesOrDoublesIsAViolationAndWhatCannotBePlayedAFailure(t *te
 	}
 }
 
-func TestEachSceneOfAFleetIsPlayedInEachRoundAndTheLastEndsWithTheTime(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := context.WithCancel(t.Context())
-	fleet := &played{}
-	fleet.then = func(n int) (scene.Books, error) {
-		if n == 1+2*len(scene.All) {
-			cancel()
-		}
-		return scene.Books{}, nil
-	}
-	(&config{seed: 1}).fleetLeg(time.Hour).play(ctx, fleet)
-	for _, of := range scene.All {
-		first := slices.Index(fleet.scenes[1:], of.Name)
-		if first < 0 || first >= len(scene.All) || !slices.Contains(fleet.scenes[1+len(scene.All):], of.Name) {
-			t.Errorf("%s is not played in each round: %q", of.Name, fleet.scenes)
-		}
-	}
-	fleet = &played{then: func(int) (scene.Books, error) { return scene.Books{}, nil }}
-	(&config{seed: 1}).fleetLeg(0).play(t.Context(), fleet)
-	if len(fleet.scenes) != 1 {
-		t.Errorf("%q behind the end", fleet.scenes)
+// The leader of the cluster that the tenant is at home in is killed.
+func TestFleet_LosesAndDoublesNothingUnderPatroni(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
+	defer cancel()
+	f, err := startFleet(ctx)
+	optional.Require(t, err)
+	defer f.close()
+	b, err := f.stage.Perform(ctx, f.killLeader)
+	if err != nil {
+		t.Errorf("%v: %+v", err, b)
 	}
 }

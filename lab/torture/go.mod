@@ -4,10 +4,7 @@ go 1.26.0
 
 replace (
 	github.com/idem-go/idem => ../..
-	github.com/idem-go/idem/adapter/idemnats => ../../adapter/idemnats
 	github.com/idem-go/idem/example/fleet => ../../example/fleet
-	github.com/idem-go/idem/example/orders => ../../example/orders
-	github.com/idem-go/idem/idemotel => ../../idemotel
 )
 
 require (
@@ -20,7 +17,6 @@ require (
 )
 
 require (
-	github.com/idem-go/idem/example/orders v0.1.0 // indirect
 	github.com/jackc/pgpassfile v1.0.0 // indirect
 	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
 	github.com/jackc/puddle/v2 v2.2.3 // indirect

@@ -12,7 +12,6 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/idem-go/idem/example/fleet/scene"
 	"github.com/idem-go/idem/lab/torture/report"
 	"github.com/idem-go/idem/lab/torture/workload"
 )
@@ -52,9 +51,6 @@ func exitCode(err error) int {
 func command(args []string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if scene.IsCommand(args) {
-		return scene.Command(ctx, args)
-	}
 	name := "run"
 	if len(args) > 0 && args[0] != "" && args[0][0] != '-' {
 		name, args = args[0], args[1:]

@@ -1,4 +1,4 @@
-// Command show runs a small fleet on this machine, injects faults, moves a tenant, and checks the
+// Command show moves a tenant between two databases while clients place orders, and checks the
 // books. Run it with `make fleet`.
 package main
 
@@ -8,76 +8,75 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 	"time"
 
-	"github.com/idem-go/idem/example/fleet/patroni"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem/example/fleet"
 	"github.com/idem-go/idem/example/fleet/scene"
 )
 
 func main() {
+	moves := flag.Int("moves", 2, "how often the tenant moves, there and back")
+	keys := flag.Int("keys", 100_000, "how many keys the tenant has")
+	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx); err != nil {
+	if err := run(ctx, *moves, *keys); err != nil {
 		fmt.Fprintln(os.Stderr, "fleet:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context) error {
-	if scene.IsCommand(os.Args[1:]) {
-		return scene.Command(ctx, os.Args[1:])
-	}
-	runs := flag.Int("runs", 1, "how often each scenario is played")
-	keys := flag.Int("keys", 100_000, "how many keys the tenant has that moves")
-	limit := flag.Duration("limit", 10*time.Minute, "for how long all of it may take")
-	only := flag.String("only", "", "play only scenarios whose name has this in it")
-	flag.Parse()
-	if flag.NArg() > 0 {
-		return fmt.Errorf("unexpected argument %q", flag.Arg(0))
-	}
-	ctx, cancel := context.WithTimeout(ctx, *limit)
-	defer cancel()
-	return play(ctx, *runs, *keys, *only)
-}
-
-func play(ctx context.Context, runs, keys int, only string) error {
-	if err := patroni.Possible(); err != nil {
-		return err
-	}
-	began := time.Now()
-	fmt.Printf("starting etcd (3 nodes), Postgres under Patroni (west with 3 nodes, east with 2), a bank, and %d instances\n", scene.Instances)
-	s, err := scene.Start(ctx, keys)
+func run(ctx context.Context, moves, keys int) error {
+	west, err := create(ctx, "west")
 	if err != nil {
 		return err
 	}
-	defer s.Close()
-	fmt.Printf("%s has %d keys in west, %s is at home in east, %d clients each (%.0f s)\n\n", scene.Mover, keys, scene.Stays, scene.Clients, time.Since(began).Seconds())
-	fmt.Printf("%-33s%9s%8s%9s%7s%6s%9s%12s  %s\n", "", "attempts", "orders", "charges", "bills", "lost", "doubled", "no answer", "verdict")
-	failed := 0
-	for range runs {
-		for _, scene := range scene.All {
-			if !strings.Contains(scene.Name, only) {
-				continue
-			}
-			b, note, err := s.Perform(ctx, scene)
-			verdict := "holds"
-			if err != nil {
-				verdict, failed = "FAILS: "+err.Error(), failed+1
-			}
-			fmt.Printf("%-33s%9d%8d%9d%7d%6d%9d%10.1f s  %s\n", scene.Name, b.Attempts, b.Orders, b.Charges, b.Bills, b.Lost, b.Doubled, b.Silence.Seconds(), verdict)
-			if note != "" {
-				fmt.Println("    " + note)
-			}
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
+	defer west.Pool.Close()
+	east, err := create(ctx, "east")
+	if err != nil {
+		return err
+	}
+	defer east.Pool.Close()
+	s, err := scene.Open(ctx, west, east, keys)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%s has %d keys in west, %s is at home in east, %d clients each\n", scene.Mover, keys, scene.Stays, scene.Clients)
+	for range moves {
+		var report fleet.Report
+		b, err := s.Perform(ctx, func(ctx context.Context, _ *scene.Crowd) (err error) {
+			report, err = s.Move(ctx, fleet.MoveConfig{})
+			return err
+		})
+		if err != nil {
+			return err
 		}
+		fmt.Printf("moved %d rows in %d rounds, pause %d ms; %d orders and %d bills, %d lost, %d doubled; no answer for %d ms\n",
+			report.Rows, report.Rounds, report.Pause.Milliseconds(), b.Orders, b.Bills, b.Lost, b.Doubled, b.Silence.Milliseconds())
 	}
-	fmt.Printf("\n%.0f s\n", time.Since(began).Seconds())
-	if failed > 0 {
-		return fmt.Errorf("%d scenes do not hold", failed)
+	return s.Close()
+}
+
+// create creates a database on the server at DATABASE_URL, which stands for a cluster.
+func create(ctx context.Context, name string) (c fleet.Cluster, err error) {
+	conn, err := pgx.Connect(ctx, os.Getenv("DATABASE_URL"))
+	if err != nil {
+		return c, err
 	}
-	return nil
+	defer conn.Close(ctx)
+	database := fmt.Sprintf("%s_%d", name, time.Now().UnixNano())
+	if _, err := conn.Exec(ctx, "CREATE DATABASE "+database); err != nil {
+		return c, err
+	}
+	config, err := pgxpool.ParseConfig(os.Getenv("DATABASE_URL"))
+	if err != nil {
+		return c, err
+	}
+	config.ConnConfig.Database = database
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	return fleet.Cluster{Name: name, Pool: pool}, err
 }

@@ -11,8 +11,6 @@ package bank
 
 import (
 	"encoding/json"
-	"errors"
-	"log/slog"
 	"net/http"
 	"time"
 )
@@ -27,22 +25,14 @@ type Bank struct {
 // DefaultSlow is the default delay of a late answer.
 const DefaultSlow = 5 * time.Second
 
-// Open returns a bank with the ledger in the file at path. slow is the delay of late answers. Open
-// creates the file if necessary.
-func Open(path string, slow time.Duration) (*Bank, error) {
-	ledger, err := openLedger(path)
-	if err != nil {
-		return nil, err
-	}
+// New returns a bank. slow is the delay of late answers.
+func New(slow time.Duration) *Bank {
 	mux := http.NewServeMux()
-	b := &Bank{mux, ledger, slow}
+	b := &Bank{mux, &ledger{byKey: map[string]*Entry{}}, slow}
 	mux.HandleFunc("POST /charges", b.charge)
 	mux.HandleFunc("GET /charges", b.list)
-	return b, nil
+	return b
 }
-
-// Close closes the ledger.
-func (b *Bank) Close() error { return b.ledger.file.Close() }
 
 const bodyLimit = 16 << 10
 
@@ -57,11 +47,8 @@ func (b *Bank) charge(w http.ResponseWriter, r *http.Request) {
 	}
 	e, first, err := b.ledger.enter(key, c)
 	switch {
-	case errors.Is(err, errOtherCharge):
-		http.Error(w, err.Error(), http.StatusUnprocessableEntity)
 	case err != nil:
-		slog.ErrorContext(r.Context(), "the ledger cannot be written", "error", err)
-		http.Error(w, "try again", http.StatusInternalServerError)
+		http.Error(w, err.Error(), http.StatusUnprocessableEntity)
 	case first && c.Card == CardLostAnswer:
 		panic(http.ErrAbortHandler) // makes net/http close the connection
 	default:

@@ -23,14 +23,10 @@ var acts = []act{
 	{"the same key with another amount", count{attempts: 3, created: 1, replays: 1, refused: 1}, changedAmount},
 	{"kill -9 inside the transaction", count{attempts: 2, created: 1}, killedInside},
 	{"kill -9 after the commit", count{attempts: 2, created: 1, replays: 1}, killedAfter},
-	{"out of stock, asked twice", count{attempts: 2, replays: 1, refused: 1}, soldOut},
 	{"the bank charges, its answer is lost", count{attempts: 1, created: 1, charges: 1}, bankLosesAnswer},
 	{"kill -9 in the charge, no retry", count{attempts: 2, created: 1, charges: 1, replays: 1}, killedInCharge},
-	{"kill -9 of the bank behind the charge", count{attempts: 1, created: 1, charges: 1}, bankKilled},
 	{"the card is declined, asked twice", count{attempts: 2, replays: 1, refused: 1}, declined},
 	{"kill -9 of the relay that has published", count{attempts: 2, created: 2}, killedRelay},
-	{"kill -9 of fulfilment before its ack", count{attempts: 2, created: 2}, killedFulfilment},
-	{"an order that fits into no parcel", count{attempts: 3, created: 3}, poisoned},
 }
 
 // count is the outcome of the attempts of an act. Each answer is counted at most once: as a replay

@@ -2,7 +2,6 @@ package demo
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -22,8 +21,7 @@ type order struct {
 	AmountCents int       `json:"amount_cents"`
 	Currency    string    `json:"currency"`
 	Card        string    `json:"card,omitempty"` // not empty: paid by card
-	credential  string    // of the tenant; the default is acme's
-	ClientTime  time.Time `json:"client_time"` // time of the call
+	ClientTime  time.Time `json:"client_time"`    // time of the call
 }
 
 // teapots returns an order on account.
@@ -59,19 +57,22 @@ func (a answer) sameAs(other answer) error {
 	return nil
 }
 
-const acme, globex = "acme-key", "globex-key"
-
 // customer is an HTTP client that retries with the same key until it has an answer.
 type customer struct {
 	http    *http.Client
 	counter *counter
 }
 
-// customer returns a client whose attempts are counted. Each attempt opens a new connection with
-// dial, or with the default dialer if dial is nil.
-func (s *stage) customer(dial func(ctx context.Context, network, address string) (net.Conn, error)) *customer {
+// direct returns a network that opens a new connection for each attempt, with dial or with the
+// default dialer if dial is nil.
+func direct(dial func(ctx context.Context, network, address string) (net.Conn, error)) http.RoundTripper {
+	return &http.Transport{DisableKeepAlives: true, DialContext: dial}
+}
+
+// customer returns a client whose attempts are counted.
+func (s *stage) customer(network http.RoundTripper) *customer {
 	return &customer{counter: &s.counter, http: &http.Client{Transport: &idemclient.Transport{
-		Base:       &http.Transport{DisableKeepAlives: true, DialContext: dial},
+		Base:       network,
 		MinBackoff: 5 * time.Millisecond, // the default is 250 ms; this keeps the acts short
 		Observe:    func(context.Context, idemclient.Attempt) { s.countAttempt() },
 	}}}
@@ -92,7 +93,7 @@ func (c *customer) order(ctx context.Context, url, key string, o order) (answer,
 	if err != nil {
 		return answer{}, err
 	}
-	request.Header.Set("Authorization", "Bearer "+cmp.Or(o.credential, acme))
+	request.Header.Set("Authorization", "Bearer acme-key")
 	request.Header.Set("Content-Type", "application/json")
 	response, err := c.http.Do(request)
 	if err != nil {

@@ -12,10 +12,9 @@ import (
 	"github.com/idem-go/idem/idemclient"
 )
 
-// killedInside kills an instance that has executed every statement of an order and has not sent
-// COMMIT. The client retries at the other instance, which must place the order. The note says how
-// long that took. A design with leases would have to wait until the lease of the dead process
-// expires.
+// killedInside kills an instance that waits for a lock in the last statement of an order. The client
+// retries at the other instance, which must place the order. The note says how long that took. A
+// design with leases would have to wait until the lease of the dead process expires.
 func killedInside(ctx context.Context, s *stage) (string, error) {
 	order := teapots()
 	lock, err := s.lock(ctx, order.SKU)
@@ -24,13 +23,13 @@ func killedInside(ctx context.Context, s *stage) (string, error) {
 	}
 	answered := make(chan result, 1)
 	go func() {
-		got, err := s.customer(inTurn(s.first, s.second)).order(ctx, s.first.URL, idemclient.NewKey(), order)
+		got, err := s.customer(direct(inTurn(s.first, s.second))).order(ctx, s.first.URL, idemclient.NewKey(), order)
 		answered <- result{got, err, time.Now()}
 	}()
-	err = s.freezeBeforeCommit(ctx, lock)
-	lock.release()
+	_, err = lock.waiter(ctx)
 	died := time.Now()
 	s.first.Kill()
+	lock.release()
 	got := <-answered
 	if err = errors.Join(err, got.err); err != nil {
 		return "", err
@@ -58,38 +57,11 @@ func inTurn(instances ...*process.Process) func(ctx context.Context, network, ad
 	}
 }
 
-// freezeBeforeCommit stops the first instance just before the COMMIT of an order. The order must be
-// waiting for lock. freezeBeforeCommit first suspends the process and then releases the lock.
-// Postgres executes the last statement of the order, but the process cannot send the COMMIT.
-func (s *stage) freezeBeforeCommit(ctx context.Context, lock *lock) error {
-	backend, err := lock.waiter(ctx)
-	if err != nil {
-		return fmt.Errorf("no order got as far as its transaction: %w", err)
-	}
-	if err := s.first.Freeze(); err != nil {
-		return err
-	}
-	lock.release()
-	if err := s.waitUntilIdle(ctx, backend); err != nil {
-		return fmt.Errorf("the transaction is not open: %w", err)
-	}
-	return nil
-}
-
 // killedAfter discards the answer of an order and kills the process that gave it. The answer to the
 // retry must come from the database.
 func killedAfter(ctx context.Context, s *stage) (string, error) {
-	relay, err := s.newRelay(ctx, func() error {
+	return "", s.loseAnswer(ctx, func() error {
 		s.first.Kill()
 		return s.revive(ctx)
 	})
-	if err != nil {
-		return "", err
-	}
-	defer relay.close()
-	got, err := s.customer(nil).order(ctx, relay.url, idemclient.NewKey(), teapots())
-	if err != nil {
-		return "", err
-	}
-	return "", errors.Join(got.expect(http.StatusCreated, true), relay.lostCreated(ctx))
 }

@@ -6,9 +6,8 @@
 // needs it. The service has no hook for faults. The clients are those of package idemclient. They
 // retry by themselves, so an act makes one call regardless of the number of attempts.
 //
-// No act sleeps to wait for the right moment. net/http reports that a request was written. Postgres
-// reports that a request is inside its transaction. The first bytes of an answer show that the
-// answer was sent.
+// No act sleeps to wait for the right moment. Postgres reports that a request is inside its
+// transaction.
 package demo
 
 import (
@@ -16,8 +15,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
-	"strings"
 	"time"
 )
 
@@ -35,10 +32,6 @@ type Config struct {
 
 	// Out receives the table of results.
 	Out io.Writer
-
-	// Acts selects the acts whose names contain one of these strings. If Acts is empty, Run plays
-	// all acts.
-	Acts []string
 }
 
 // ErrBroken is returned by Run if the service broke a promise. The table says which.
@@ -75,7 +68,7 @@ func (s *stage) perform(ctx context.Context) error {
 	}
 	table := table{out: s.config.Out}
 	table.begin()
-	for _, act := range s.config.chosen() {
+	for _, act := range acts {
 		if err := s.revive(ctx); err != nil {
 			return err
 		}
@@ -98,16 +91,6 @@ func (s *stage) perform(ctx context.Context) error {
 		return ErrBroken
 	}
 	return nil
-}
-
-// chosen returns the acts that c selects.
-func (c Config) chosen() []act {
-	if len(c.Acts) == 0 {
-		return acts
-	}
-	return slices.DeleteFunc(slices.Clone(acts), func(a act) bool {
-		return !slices.ContainsFunc(c.Acts, func(part string) bool { return strings.Contains(a.name, part) })
-	})
 }
 
 // play plays one act. It compares the counts with those that the act expects, and checks that the

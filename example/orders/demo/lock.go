@@ -44,13 +44,6 @@ func (h *lock) waiter(ctx context.Context) (pid int32, err error) {
 	return pid, err
 }
 
-// waitUntilIdle waits until the backend pid has executed its statement and is idle in an open
-// transaction.
-func (s *stage) waitUntilIdle(ctx context.Context, pid int32) error {
-	return s.waitForRow(ctx, s.pool, &pid,
-		`SELECT pid FROM pg_stat_activity WHERE pid = $1 AND state = 'idle in transaction'`, pid)
-}
-
 // release releases the lock. Further calls have no effect.
 func (h *lock) release() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)

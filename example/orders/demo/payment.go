@@ -69,21 +69,6 @@ func killedInCharge(ctx context.Context, s *stage) (string, error) {
 	return fmt.Sprintf("confirmed %d ms after the crash", took.Milliseconds()), again.expect(http.StatusCreated, true)
 }
 
-// bankKilled kills the bank between a charge and its answer. The charge and its key are in the
-// ledger, so that the repeated call gets the entry.
-func bankKilled(ctx context.Context, s *stage) (string, error) {
-	_, answered, err := s.sendUntilCharged(ctx, idemclient.NewKey(), paidBy(bank.CardSlow))
-	s.bank.Kill()
-	if err = errors.Join(err, s.revive(ctx)); err != nil {
-		return "", err
-	}
-	got := <-answered
-	if got.err != nil {
-		return "", got.err
-	}
-	return "", got.answer.expect(http.StatusCreated, false)
-}
-
 // sendUntilCharged starts a call to the first instance. It returns when the bank has made the
 // charge and has not answered yet. The channel receives the result of the call.
 func (s *stage) sendUntilCharged(ctx context.Context, key string, o order) (bank.Entry, <-chan result, error) {

@@ -10,16 +10,17 @@ import (
 
 // lostAnswer places an order whose answer is lost. The retry must get the recorded answer.
 func lostAnswer(ctx context.Context, s *stage) (string, error) {
-	relay, err := s.newRelay(ctx, nil)
+	return "", s.loseAnswer(ctx, func() error { return nil })
+}
+
+// loseAnswer places an order whose first answer is lost. The answer to the retry must be a replay.
+func (s *stage) loseAnswer(ctx context.Context, accident func() error) error {
+	network := &lossyNetwork{RoundTripper: direct(nil), accident: accident}
+	got, err := s.customer(network).order(ctx, s.first.URL, idemclient.NewKey(), teapots())
 	if err != nil {
-		return "", err
+		return err
 	}
-	defer relay.close()
-	got, err := s.customer(nil).order(ctx, relay.url, idemclient.NewKey(), teapots())
-	if err != nil {
-		return "", err
-	}
-	return "", errors.Join(got.expect(http.StatusCreated, true), relay.lostCreated(ctx))
+	return got.expect(http.StatusCreated, true)
 }
 
 // changedAmount sends another order under the key of the first, as a faulty client would. The
@@ -39,20 +40,4 @@ func changedAmount(ctx context.Context, s *stage) (string, error) {
 		refused.expect(http.StatusUnprocessableEntity, false),
 		again.expect(http.StatusCreated, true),
 		again.sameAs(placed))
-}
-
-// soldOut orders a product that is out of stock. The rollback must remove the order and its ledger
-// entry, which were inserted first. A retry must get the same refusal.
-func soldOut(ctx context.Context, s *stage) (string, error) {
-	key, order := idemclient.NewKey(), teapots()
-	order.SKU = "samovar"
-	refused, err1 := s.send(ctx, s.first, key, order)
-	again, err2 := s.send(ctx, s.second, key, order)
-	if err := errors.Join(err1, err2); err != nil {
-		return "", err
-	}
-	return "", errors.Join(
-		refused.expect(http.StatusUnprocessableEntity, false),
-		again.expect(http.StatusUnprocessableEntity, true),
-		again.sameAs(refused))
 }

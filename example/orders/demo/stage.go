@@ -17,7 +17,7 @@ import (
 // fulfilment, and their databases.
 type stage struct {
 	config        Config
-	dir           string        // holds the files of the bank and the broker
+	dir           string        // holds the files of the broker
 	host          string        // address on which all processes listen
 	pool          *pgxpool.Pool // to read the shop's database and to lock rows
 	fulfilmentDB  *pgxpool.Pool // the same for fulfilment
@@ -62,7 +62,7 @@ func (s *stage) revive(ctx context.Context) error {
 		url   string // environment variable for the parts that start later
 		args  []string
 	}{
-		{&s.bank, "bank", "BANK_URL", []string{"-ledger", filepath.Join(s.dir, "ledger")}},
+		{&s.bank, "bank", "BANK_URL", nil},
 		{&s.broker, "broker", "BROKER_URL", []string{"-store", filepath.Join(s.dir, "messages")}},
 		{&s.first, "service", "", nil},
 		{&s.second, "service", "SHOP_URL", nil},
@@ -134,5 +134,5 @@ func (s *stage) printLogs() {
 
 // send places an order at one instance, with retries.
 func (s *stage) send(ctx context.Context, to *process.Process, key string, o order) (answer, error) {
-	return s.customer(nil).order(ctx, to.URL, key, o)
+	return s.customer(direct(nil)).order(ctx, to.URL, key, o)
 }

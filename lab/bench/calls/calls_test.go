@@ -2,17 +2,11 @@ package calls
 
 import (
 	"context"
-	"encoding/json"
 	"math"
-	"regexp"
 	"runtime"
-	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/idem-go/idem/lab/bench/calls/contestant"
 	"github.com/idem-go/idem/lab/bench/runner"
@@ -22,7 +16,7 @@ import (
 // scenarioOf returns a scenario of a cell, with short turns.
 func scenarioOf(c cell, who ...contestant.Contestant) runner.Scenario {
 	c.limit, c.way.conns = runner.Limit{Time: 50 * time.Millisecond}, 10
-	sc := runner.Scenario{Name: c.name(place{name: "test"}), Rounds: 3, Own: contestant.NameIdem}
+	sc := runner.Scenario{Name: c.name(place{name: "test"}), Rounds: 3}
 	for _, one := range who {
 		sc.Contestants = append(sc.Contestants, c.contestant(one, 1))
 	}
@@ -32,7 +26,7 @@ func scenarioOf(c cell, who ...contestant.Contestant) runner.Scenario {
 func TestCell_ComparesContestants(t *testing.T) {
 	t.Parallel()
 	for _, c := range []cell{
-		{work: first, realistic: true, clients: 2}, {work: replay, clients: 2}, {work: mixed, realistic: true, clients: 4, share: 0.5},
+		{work: first, realistic: true, clients: 2}, {work: replay, clients: 2}, {work: first, clients: 1, processor: true},
 		{work: first, clients: 1, way: way{rtt: time.Millisecond}},
 	} {
 		t.Run(c.name(place{}), func(t *testing.T) {
@@ -47,17 +41,22 @@ func TestCell_ComparesContestants(t *testing.T) {
 				if p50 == nil || p50[0] <= 0 || p99[0] < p50[0] || len(done.Figure(name, "per_s/base")) != 3 {
 					t.Errorf("%s: %+v", name, done)
 				}
-				if clocked := done.Figure(name, "cpu_us") != nil; clocked != (c.way.rtt == 0 && runtime.GOOS == "linux") {
+				if clocked := done.Figure(name, "server_us") != nil; clocked != (c.processor && runtime.GOOS == "linux") {
 					t.Errorf("%s: the processor time is read: %v", name, clocked)
 				}
-			}
-			if c.work == mixed && (done.Figure(contestant.NameIdem, "executed")[0] != done.Figure(contestant.NameIdem, "requests")[0] ||
-				done.Figure(base.Name, "executed")[0] <= done.Figure(base.Name, "requests")[0]) {
-				t.Errorf("%+v", done)
 			}
 		})
 	}
 }
+
+// nothing does nothing.
+type nothing struct{}
+
+func (nothing) Do(context.Context, contestant.Call) (contestant.Answer, error) {
+	return contestant.Answer{}, nil
+}
+
+func (nothing) Close() {}
 
 // half does the first half of the business.
 type half struct{ contestant.Runner }
@@ -80,7 +79,6 @@ func TestCell_FindsAPretender(t *testing.T) {
 			plain, err := contestant.Plain().Open(ctx, place)
 			return half{plain}, err
 		}, "0 lines"},
-		{"executes duplicates again", cell{work: mixed, share: 0.5}, contestant.Plain().Open, "times"},
 		{"executes what is to be replayed", cell{work: replay}, contestant.Plain().Open, "were replays"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -96,12 +94,12 @@ func TestCell_FindsAPretender(t *testing.T) {
 	}
 }
 
-// Not in parallel: it counts what the process allocates and what the server logs.
+// Not in parallel: it counts what the server logs.
 func TestCosts_OfIdemAreWhatTheLibraryPromises(t *testing.T) {
 	got := runnertest.Measure(t, runner.Scenario{Name: "costs", Contestants: []runner.Contestant{
 		costs(contestant.Idem(), 1), costs(contestant.Textbook(), 1), costs(contestant.Plain(), 1),
 	}})
-	want := map[string]float64{"trips_first": 3, "trips_realistic": 7, "trips_replay": 2, "wal_replay": 0, "executed": 10, "refused": 0}
+	want := map[string]float64{"trips_first": 3, "trips_replay": 2, "executed": 10, "refused": 0}
 	for name, value := range want { // one call may have made one round trip more, of which a part is left
 		if spread := got.Figure(contestant.NameIdem, name); spread == nil || math.Floor(spread[0]) != value {
 			t.Errorf("%s: %v, want %v", name, spread, value)
@@ -110,34 +108,8 @@ func TestCosts_OfIdemAreWhatTheLibraryPromises(t *testing.T) {
 	if executed := got.Figure(contestant.NamePlain, "executed")[0]; executed != 320 {
 		t.Errorf("the plain transaction executed ten requests %v times, want 320", executed)
 	}
-	if got.Figure(contestant.NameIdem, "stored")[0] < 200 || got.Figure(contestant.NameIdem, "wal_first")[0] <= 0 || got.Figure(contestant.NameIdem, "allocs_first")[0] <= 0 {
+	if got.Figure(contestant.NameIdem, "stored")[0] < 200 || got.Figure(contestant.NameIdem, "wal_first")[0] <= 0 {
 		t.Errorf("%+v", got)
-	}
-}
-
-func TestBooth_IsAsFarAwayAsItsRoundTrip(t *testing.T) {
-	t.Parallel()
-	const rtt = 5 * time.Millisecond
-	b := boothOf(t, contestant.RedisEverySecond(), way{rtt: rtt, conns: 2})
-	call := newCall()
-	if _, err := b.runner.Do(t.Context(), call); err != nil {
-		t.Fatal(err)
-	}
-	b.trips()
-	const calls = 5
-	least := time.Hour // what remains is the latency, not the noise of a busy machine
-	for range calls {
-		begin := time.Now()
-		if _, err := b.runner.Do(t.Context(), call); err != nil {
-			t.Fatal(err)
-		}
-		least = min(least, time.Since(begin))
-	}
-	if trips := b.trips(); trips != 2*calls || least < 2*rtt {
-		t.Errorf("a replay asks Redis twice, and takes %v and %d round trips in %d calls", least, trips, calls)
-	}
-	if begin := time.Now(); b.pool.Ping(t.Context()) != nil || time.Since(begin) < rtt-time.Millisecond {
-		t.Errorf("Postgres is %v away, want %v", time.Since(begin), rtt)
 	}
 }
 
@@ -172,44 +144,6 @@ func TestEffects_AreChecked(t *testing.T) {
 	}
 }
 
-// late answers duplicates long after the first run has finished.
-type late struct{ hot atomic.Pointer[string] }
-
-func (l *late) Do(_ context.Context, call contestant.Call) (contestant.Answer, error) {
-	if call.Hold != nil {
-		l.hot.Store(&call.Key)
-		call.Hold()
-	} else if hot := l.hot.Load(); hot != nil && *hot == call.Key {
-		time.Sleep(2 * firstRun)
-	}
-	return contestant.Answer{}, nil
-}
-
-func (*late) Close() {}
-
-func TestStorm_LastsUntilTheLastAnswer(t *testing.T) {
-	t.Parallel()
-	const duplicates = 20
-	w := &weather{booth: &booth{runner: &late{}}, keys: newSource(3, contestant.OneInsert, smallResponse)}
-	got, err := w.window(t.Context(), duplicates)
-	if err != nil || got.answers != 1+duplicates || got.settled < 2*firstRun {
-		t.Errorf("%d answers, the last after %v, %v", got.answers, got.settled, err)
-	}
-}
-
-func TestStorm_OfIdemExecutesOnceAndRefusesNoCaller(t *testing.T) {
-	t.Parallel()
-	b := boothOf(t, contestant.Idem(), way{conns: stormPoolSize})
-	w := &weather{booth: b, keys: newSource(3, contestant.OneInsert, smallResponse)}
-	got, err := w.window(t.Context(), 50)
-	if err != nil || got.executed != 1 || got.answers != 51 || got.refused != 0 || len(got.Latencies) == 0 {
-		t.Errorf("%+v, %v", got, err)
-	}
-	if err := effectsOf(t, b).check(w.keys.made(), false, false); err != nil {
-		t.Error(err)
-	}
-}
-
 func TestGrowth_ReplaysRecordsOfTheTable(t *testing.T) {
 	t.Parallel()
 	sc := runner.Scenario{Name: "growth", Rounds: 2}
@@ -220,65 +154,6 @@ func TestGrowth_ReplaysRecordsOfTheTable(t *testing.T) {
 	for _, figure := range []string{"first1_us/base", "first2_us/base", "replay1_us/base", "replay2_us/base"} {
 		if spread := got.Figure("2,000 records", figure); len(spread) != 3 {
 			t.Errorf("%s: %v", figure, spread)
-		}
-	}
-}
-
-func TestScenarios_HaveNamesOfTheirOwn(t *testing.T) {
-	t.Parallel()
-	names := map[bool][]string{}
-	for _, quick := range []bool{true, false} {
-		for _, sc := range slices.Concat(Scenarios(quick, 1), Profile(quick, 1)) {
-			names[quick] = append(names[quick], sc.Name)
-		}
-	}
-	for _, name := range names[true] {
-		if !slices.Contains(names[false], name) {
-			t.Errorf("a quick run measures %s, a whole one does not", name)
-		}
-	}
-	slices.Sort(names[false])
-	if unique := slices.Compact(slices.Clone(names[false])); len(unique) != len(names[false]) {
-		t.Errorf("a name is used twice: %v", names[false])
-	}
-}
-
-func TestSource_RepeatsItsShare(t *testing.T) {
-	t.Parallel()
-	s := newSource(7, contestant.OneInsert, 100)
-	s.share = 0.5
-	seen := map[string]bool{}
-	const calls = 10_000
-	for _, key := range s.take(calls) {
-		seen[key] = true
-	}
-	if len(seen) != s.made() || math.Abs(float64(len(seen))/calls-0.5) > 0.03 {
-		t.Errorf("%d keys in %d calls, counted as %d", len(seen), calls, s.made())
-	}
-}
-
-func TestSource_MakesTheSameKeysFromASeedAndOthersForAFork(t *testing.T) {
-	t.Parallel()
-	s, same := newSource(7, contestant.OneInsert, 100), newSource(7, contestant.OneInsert, 100)
-	if diff := cmp.Diff(s.take(3), same.take(3)); diff != "" {
-		t.Error(diff)
-	}
-	seen := map[string]bool{}
-	for _, each := range []*source{s, s.fork(), s.fork(), s} {
-		for _, key := range each.take(100) {
-			if seen[key] || !regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-a[0-9a-f]{3}-[0-9a-f]{12}$`).MatchString(key) {
-				t.Fatalf("%s is used twice, or no UUID", key)
-			}
-			seen[key] = true
-		}
-	}
-}
-
-func TestBody_IsJSONOfTheSizeAskedFor(t *testing.T) {
-	t.Parallel()
-	for _, size := range []int{200, 1 << 20} {
-		if b := body(1, size); len(b) != size || !json.Valid(b) {
-			t.Errorf("%d bytes instead of %d: %.80s", len(b), size, b)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -16,7 +17,6 @@ import (
 const (
 	first  = "first"  // each call has a new key
 	replay = "replay" // each call has a key with a recorded answer
-	mixed  = "mixed"  // some calls repeat a recent key
 )
 
 // cell describes the calls of a scenario.
@@ -24,26 +24,18 @@ type cell struct {
 	work      string
 	realistic bool // a realistic order instead of one INSERT
 	clients   int
-	bytes     int     // size of the response; 0 means 200
-	share     float64 // share of calls that repeat a recent key
 	way       way
 	limit     runner.Limit // of one turn
-	apart     bool         // report the processor times of server and client separately
+	processor bool         // report the processor times of server and client
 }
 
 const smallResponse = 200
 
 func (c cell) source(seed uint64) *source {
-	business, bytes := contestant.OneInsert, smallResponse
 	if c.realistic {
-		business = contestant.Realistic
+		return newSource(seed, contestant.Realistic, smallResponse)
 	}
-	if c.bytes > 0 {
-		bytes = c.bytes
-	}
-	s := newSource(seed, business, bytes)
-	s.share = c.share
-	return s
+	return newSource(seed, contestant.OneInsert, smallResponse)
 }
 
 // contestant returns a runner.Contestant that takes turns in the cell.
@@ -68,7 +60,6 @@ type turns struct {
 	keys     *source
 	all      []time.Duration
 	replayed int
-	refused  int
 }
 
 // warmUp is the number of calls of each client before the measurement. On each connection,
@@ -108,12 +99,9 @@ func (t *turns) Take(ctx context.Context) (result.Values, error) {
 	}
 	t.all = append(t.all, s.Latencies...)
 	t.replayed += s.replayed
-	t.refused += s.refused
 	values := result.Values{"p50_us": s.P(0.5), "per_s": s.PerSecond()}
-	for name, each := range used {
-		if t.apart || name == "cpu_us" {
-			values[name] = each
-		}
+	if t.processor {
+		maps.Copy(values, used)
 	}
 	return values, nil
 }
@@ -130,8 +118,7 @@ func (b *booth) timed(ctx context.Context, keys *source, clients int, limit runn
 	}
 	after, errAfter := b.server.Processor(ctx, database)
 	each := func(d time.Duration) float64 { return float64(d) / 1e3 / float64(len(s.Latencies)) }
-	onServer, onClient := each(after.Server-before.Server), each(after.Client-before.Client)
-	return s, result.Values{"server_us": onServer, "client_us": onClient, "cpu_us": onServer + onClient}, errors.Join(err, errAfter)
+	return s, result.Values{"server_us": each(after.Server - before.Server), "client_us": each(after.Client - before.Client)}, errors.Join(err, errAfter)
 }
 
 func (t *turns) Finish(ctx context.Context) (result.Values, error) {
@@ -144,8 +131,5 @@ func (t *turns) Finish(ctx context.Context) (result.Values, error) {
 		return nil, fmt.Errorf("%d of %d calls were replays", t.replayed, len(t.all))
 	}
 	values := result.Values{"p50_us": runner.Micros(t.all, 0.5), "p99_us": runner.Micros(t.all, 0.99)}
-	if t.work == mixed {
-		values["requests"], values["executed"], values["refused"] = float64(t.keys.made()), float64(found.Orders), float64(t.refused)
-	}
 	return values, found.check(t.keys.made(), t.realistic, t.Repeats)
 }

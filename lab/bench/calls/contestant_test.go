@@ -2,10 +2,7 @@ package calls
 
 import (
 	"bytes"
-	"context"
 	"math/rand/v2"
-	"slices"
-	"strings"
 	"sync"
 	"testing"
 
@@ -21,7 +18,7 @@ func TestMain(m *testing.M) { runnertest.Main(m) }
 // booths runs a test for every contestant that is chosen, on a booth of its own.
 func booths(t *testing.T, chosen func(contestant.Contestant) bool, test func(*testing.T, *booth)) {
 	t.Helper()
-	for _, c := range slices.Concat(contestant.All(), []contestant.Contestant{contestant.IdemHinted(), contestant.PlainSQL(), contestant.IdemSQL()}) {
+	for _, c := range append(contestant.All(), contestant.IdemHinted()) {
 		if chosen(c) {
 			t.Run(c.Name, func(t *testing.T) {
 				t.Parallel()
@@ -71,10 +68,7 @@ func TestContestants_ExecuteOnceAndThenReplay(t *testing.T) {
 		call := newCall()
 		again := contestant.Answer{Body: call.Body, Replayed: true}
 		want := []contestant.Answer{{Body: call.Body}, again, again}
-		switch {
-		case b.Forgets:
-			want[1].Body, want[2].Body = nil, nil
-		case b.Recordless:
+		if b.Recordless {
 			want = want[:1]
 		}
 		for _, want := range want {
@@ -97,8 +91,7 @@ func TestContestants_ExecuteDuplicatesAtOnceOnlyOnce(t *testing.T) {
 		for range 16 {
 			group.Go(func() {
 				answer, err := b.runner.Do(t.Context(), call)
-				silent := answer.Refused || answer.Replayed && b.Forgets
-				if err != nil || !silent && !bytes.Equal(answer.Body, call.Body) {
+				if err != nil || !answer.Refused && !bytes.Equal(answer.Body, call.Body) {
 					t.Errorf("%+v, %v", answer, err)
 				}
 			})
@@ -137,21 +130,6 @@ func TestCheck_FindsSelectThenInsertExecutingTwice(t *testing.T) {
 	}
 }
 
-func TestContestants_HoldInsideTheTransaction(t *testing.T) {
-	t.Parallel()
-	booths(t, func(c contestant.Contestant) bool { return c.Name != contestant.NamePipelined }, func(t *testing.T, b *booth) {
-		call := newCall()
-		call.Hold = func() {
-			if found := effectsOf(t, b); found.Orders != 0 || b.pool.Stat().AcquiredConns() == 0 {
-				t.Errorf("%+v is visible, %d connections are held", found, b.pool.Stat().AcquiredConns())
-			}
-		}
-		if _, err := b.runner.Do(t.Context(), call); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
 // A contestant must not swallow a failure, or the benchmark would count it as work done.
 func TestContestants_ReportAFailureOfTheBusiness(t *testing.T) {
 	t.Parallel()
@@ -167,32 +145,4 @@ func TestContestants_ReportAFailureOfTheBusiness(t *testing.T) {
 			t.Errorf("effects (-want +got):\n%s", diff)
 		}
 	})
-}
-
-// A piece that does not do the work costs nothing.
-func TestPieces_HaveTheirEffectAndTheirRecordOnce(t *testing.T) {
-	t.Parallel()
-	const calls = 10
-	for _, c := range slices.Concat(contestant.FirstRuns(), contestant.Replays()) {
-		t.Run(c.Name, func(t *testing.T) {
-			t.Parallel()
-			b := boothOf(t, c, way{conns: 4})
-			keys := newSource(1, contestant.OneInsert, smallResponse)
-			if err := prime(t.Context(), b.runner, keys, calls); err != nil {
-				t.Fatal(err)
-			}
-			if err := effectsOf(t, b).check(calls, false, false); err != nil {
-				t.Error(err)
-			}
-			want := calls
-			if strings.HasSuffix(c.Name, "bare INSERT of a record") || strings.HasSuffix(c.Name, "engine") || c.Name == contestant.NamePlain || c.Name == contestant.NameTextbook {
-				want = 0
-			}
-			var completed int
-			err := b.pool.QueryRow(context.Background(), "select count(*) from idem.records where state = 'completed' and status = 201 and length(body) = $1", smallResponse).Scan(&completed)
-			if err != nil || completed != want {
-				t.Errorf("%d completed records, want %d, %v", completed, want, err)
-			}
-		})
-	}
 }

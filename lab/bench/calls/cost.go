@@ -3,7 +3,6 @@ package calls
 import (
 	"context"
 	"errors"
-	"runtime"
 	"slices"
 
 	"github.com/idem-go/idem/lab/bench/calls/contestant"
@@ -11,8 +10,8 @@ import (
 	"github.com/idem-go/idem/lab/bench/runner"
 )
 
-// costs measures what a call costs apart from time: WAL, allocations, storage and round trips. It
-// also measures what happens to simultaneous duplicates.
+// costs measures what a call costs apart from time: WAL, storage and round trips. It also measures
+// what happens to simultaneous duplicates.
 func costs(who contestant.Contestant, seed uint64) runner.Contestant {
 	return runner.Once(who.Name, func(ctx context.Context, s *runner.Server) (values result.Values, err error) {
 		b, err := open(ctx, s, who, way{conns: poolSize})
@@ -21,7 +20,7 @@ func costs(who contestant.Contestant, seed uint64) runner.Contestant {
 		}
 		defer func() { err = errors.Join(err, b.Close()) }()
 		m := meter{b, cell{}.source(seed), result.Values{}}
-		for _, measure := range []func(context.Context) error{m.wal, m.allocs, m.storage, m.races} {
+		for _, measure := range []func(context.Context) error{m.wal, m.storage, m.races} {
 			if err := measure(ctx); err != nil {
 				return nil, err
 			}
@@ -43,80 +42,38 @@ func (m meter) calls(ctx context.Context, n int) error {
 	return err
 }
 
-// both measures a value for first runs, and for replays if the contestant keeps records.
-func (m meter) both(ctx context.Context, name string, measure func(meter) (float64, error)) (err error) {
-	if m.values[name+"_first"], err = measure(m); err != nil || m.Recordless {
-		return err
-	}
-	again := meter{m.booth, m.keys.fork(), m.values}
-	if err := prime(ctx, m.runner, again.keys, 20); err != nil {
-		return err
-	}
-	m.values[name+"_replay"], err = measure(again)
-	return err
-}
-
-// wal measures the bytes of WAL per call. It takes the median of several batches, to exclude what
-// the server writes in the background.
+// wal measures the bytes of WAL per first run. It takes the median of several batches, to exclude
+// what the server writes in the background.
 func (m meter) wal(ctx context.Context) error {
 	const batches, calls = 5, 100
-	return m.both(ctx, "wal", func(m meter) (float64, error) {
-		// The first write to a page after a checkpoint logs the whole page. These calls are not
-		// measured.
-		if err := m.calls(ctx, calls); err != nil {
-			return 0, err
-		}
-		var all []float64
-		for range batches {
-			begin, err := m.server.Position(ctx)
-			if err != nil {
-				return 0, err
-			}
-			if err := m.calls(ctx, calls); err != nil {
-				return 0, err
-			}
-			end, err := m.server.Position(ctx)
-			if err != nil {
-				return 0, err
-			}
-			_, bytes, err := m.server.Logged(ctx, begin, end)
-			if err != nil {
-				return 0, err
-			}
-			all = append(all, bytes/calls)
-		}
-		slices.Sort(all)
-		return all[batches/2], nil
-	})
-}
-
-// allocs measures the allocations of the client, without those of the benchmark itself.
-func (m meter) allocs(ctx context.Context) error {
-	const calls = 200
-	each := func(m meter) (float64, error) {
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		err := m.calls(ctx, calls)
-		runtime.ReadMemStats(&after)
-		return float64(after.Mallocs-before.Mallocs) / calls, err
-	}
-	own, err := each(meter{&booth{runner: nothing{}}, m.keys.fork(), nil})
-	if err != nil {
+	// The first write to a page after a checkpoint logs the whole page. These calls are not
+	// measured.
+	if err := m.calls(ctx, calls); err != nil {
 		return err
 	}
-	return m.both(ctx, "allocs", func(m meter) (float64, error) {
-		all, err := each(m)
-		return max(0, all-own), err
-	})
+	var all []float64
+	for range batches {
+		begin, err := m.server.Position(ctx)
+		if err != nil {
+			return err
+		}
+		if err := m.calls(ctx, calls); err != nil {
+			return err
+		}
+		end, err := m.server.Position(ctx)
+		if err != nil {
+			return err
+		}
+		_, bytes, err := m.server.Logged(ctx, begin, end)
+		if err != nil {
+			return err
+		}
+		all = append(all, bytes/calls)
+	}
+	slices.Sort(all)
+	m.values["wal_first"] = all[batches/2]
+	return nil
 }
-
-// nothing is a contestant that does nothing. allocs uses it to measure the benchmark itself.
-type nothing struct{}
-
-func (nothing) Do(context.Context, contestant.Call) (contestant.Answer, error) {
-	return contestant.Answer{}, nil
-}
-func (nothing) Close() {}
 
 // storage measures the bytes that a record occupies, including its index entries and the dead
 // tuples of updates.
@@ -182,10 +139,13 @@ func countTrips(ctx context.Context, s *runner.Server, who contestant.Contestant
 		return float64(b.trips()) / calls, err
 	}
 	m := meter{b, cell{}.source(seed + 1), values}
-	if err := m.both(ctx, "trips", each); err != nil {
+	if values["trips_first"], err = each(m); err != nil || who.Recordless {
 		return err
 	}
-	m.keys.template.Business = contestant.Realistic
-	values["trips_realistic"], err = each(m)
+	again := meter{b, m.keys.fork(), values}
+	if err := prime(ctx, b.runner, again.keys, 20); err != nil {
+		return err
+	}
+	values["trips_replay"], err = each(again)
 	return err
 }

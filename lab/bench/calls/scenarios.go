@@ -11,8 +11,7 @@ import (
 
 // Modules are the modules whose versions the report names.
 var Modules = []string{
-	"github.com/jackc/pgx/v5", "github.com/dbos-inc/dbos-transact-golang", "github.com/riverqueue/river", "github.com/redis/go-redis/v9",
-	"github.com/gofiber/fiber/v3", "github.com/gofiber/storage/postgres/v3",
+	"github.com/jackc/pgx/v5", "github.com/dbos-inc/dbos-transact-golang", "github.com/redis/go-redis/v9",
 }
 
 const (
@@ -32,24 +31,15 @@ type plan struct {
 // large tables.
 func Scenarios(quick bool, seed uint64) []runner.Scenario {
 	p := &plan{quick: quick, seed: seed}
-	near, far, slow := place{name: "loopback"}, place{name: "rtt", rtt: millisecond}, place{name: "flush", server: runner.Spec{Flush: millisecond}}
-	firsts := slices.Concat(contestant.All(), []contestant.Contestant{contestant.PlainSQL(), contestant.IdemSQL(), contestant.BareWrites()})
-	replays := append(beside(contestant.Lookup(), keepers()), contestant.IdemHinted())
+	near, far := place{name: "loopback"}, place{name: "rtt", rtt: millisecond}
+	firsts, replays := contestant.All(), append(beside(contestant.Lookup(), keepers()), contestant.IdemHinted())
 	insert, realistic := cell{work: first}, cell{work: first, realistic: true}
 	p.cells(near, firsts, insert.by(1), realistic.by(8))
 	p.cells(far, firsts, insert.by(1), realistic.by(1))
-	p.cells(slow, firsts, realistic.by(8))
 	p.cells(near, replays, cell{work: replay}.by(1))
 	p.cells(far, replays, cell{work: replay}.by(1))
-	p.cells(near, beside(contestant.Plain(), keepers()), cell{work: mixed, realistic: true, share: 0.5}.by(8))
 	if !quick {
-		p.cells(near, firsts, insert.by(8), realistic.by(1), realistic.by(32))
-		p.cells(far, firsts, realistic.by(8))
-		p.cells(slow, firsts, insert.by(1), insert.by(8), realistic.by(1))
-		p.cells(near, replays, cell{work: replay}.by(8))
-		large := slices.DeleteFunc(keepers(), func(c contestant.Contestant) bool { return c.Forgets })
-		p.cells(near, beside(contestant.Plain(), large), cell{work: first, bytes: 1 << 20}.by(1))
-		p.cells(near, beside(contestant.Lookup(), large), cell{work: replay, bytes: 1 << 20}.by(1))
+		p.cells(near, firsts, insert.by(8))
 	}
 	p.each("costs", 0, contestant.All(), costs)
 	p.each("storm", p.rounds(8), keepers(), storm)
@@ -58,40 +48,36 @@ func Scenarios(quick bool, seed uint64) []runner.Scenario {
 	return p.all
 }
 
-// Profile returns the scenarios that show how the time of a call is spent.
+// Profile returns the scenarios that show the processor time of a call.
 func Profile(quick bool, seed uint64) []runner.Scenario {
 	p := &plan{quick: quick, seed: seed}
 	near := place{name: "profile"}
-	turn := cell{clients: 1, apart: true, limit: runner.Limit{Calls: 500}}
+	turn := cell{clients: 1, processor: true, limit: runner.Limit{Calls: 500}}
 	if quick {
 		turn.limit.Calls = 50
 	}
 	for _, realistic := range []bool{false, true} {
 		turn.work, turn.realistic = first, realistic
-		p.cells(near, contestant.FirstRuns(), turn)
+		p.cells(near, []contestant.Contestant{contestant.Plain(), contestant.Idem(), contestant.Textbook()}, turn)
 	}
 	turn.work, turn.realistic = replay, false
-	p.cells(near, contestant.Replays(), turn)
+	p.cells(near, []contestant.Contestant{contestant.Lookup(), contestant.IdemHinted(), contestant.Idem(), contestant.Textbook()}, turn)
 	p.growth("profile/growth", []int{1})
 	return p.all
 }
 
 // rank orders the scenarios by server, so that each server is started once.
 func rank(s runner.Spec) int {
-	switch {
-	case s.Load:
-		return 2
-	case s.Flush > 0:
+	if s.Load {
 		return 1
 	}
 	return 0
 }
 
-// place is a kind of server and its latency.
+// place is the latency of the server.
 type place struct {
-	name   string
-	server runner.Spec
-	rtt    time.Duration
+	name string
+	rtt  time.Duration
 }
 
 // rounds returns the number of rounds of a scenario. Many short turns are better than few long
@@ -108,10 +94,7 @@ func (p *plan) rounds(n int) int {
 func (p *plan) cells(at place, who []contestant.Contestant, cells ...cell) {
 	for _, c := range cells {
 		rounds := 15
-		if c.bytes > 0 {
-			rounds = 5
-		}
-		if c.apart {
+		if c.processor {
 			rounds = 25
 		}
 		if c.limit == (runner.Limit{}) {
@@ -119,7 +102,7 @@ func (p *plan) cells(at place, who []contestant.Contestant, cells ...cell) {
 		}
 		c.way = way{rtt: at.rtt, conns: poolSize}
 		name := c.name(at)
-		sc := runner.Scenario{Name: name, Server: at.server, Rounds: p.rounds(rounds), Own: contestant.NameIdem}
+		sc := runner.Scenario{Name: name, Rounds: p.rounds(rounds)}
 		for _, one := range who {
 			sc.Contestants = append(sc.Contestants, c.contestant(one, runner.SeedOf(p.seed, name)))
 		}
@@ -135,17 +118,11 @@ func (c cell) by(clients int) cell {
 
 // name returns the name of the scenario: kind of calls, business, server and number of clients.
 func (c cell) name(at place) string {
-	work, business := c.work, "insert"
-	if c.share > 0 {
-		work += fmt.Sprintf("-%g", 100*c.share)
-	}
-	if c.bytes > 0 {
-		work += fmt.Sprintf("-%dMiB", c.bytes>>20)
-	}
+	business := "insert"
 	if c.realistic {
 		business = "realistic"
 	}
-	return fmt.Sprintf("%s/%s/%s/%d", work, business, at.name, c.clients)
+	return fmt.Sprintf("%s/%s/%s/%d", c.work, business, at.name, c.clients)
 }
 
 // each adds a scenario whose contestants are made by measure.

@@ -4,7 +4,6 @@ import (
 	"encoding/base64"
 	"fmt"
 	"math/rand/v2"
-	"sync"
 	"sync/atomic"
 
 	"github.com/idem-go/idem/lab/bench/calls/contestant"
@@ -14,20 +13,12 @@ import (
 // the same keys.
 type source struct {
 	template contestant.Call // everything but the key
-	share    float64         // share of calls that repeat a recent key
 	keys     []string        // keys to repeat in turn; nil means new keys
 
 	seed    uint64
 	clients atomic.Uint64
 	fresh   atomic.Int64
-	mu      sync.Mutex
-	recent  [recentKeys]string
-	used    int
 }
-
-// recentKeys is the number of latest keys that may be repeated. Calls of some of them are still in
-// progress.
-const recentKeys = 64
 
 // newSource returns a source of calls with new keys.
 func newSource(seed uint64, business contestant.Business, response int) *source {
@@ -47,8 +38,6 @@ func (s *source) client() func() contestant.Call {
 		case len(s.keys) > 0:
 			at++
 			call.Key = s.keys[at%len(s.keys)]
-		case s.share > 0:
-			call.Key = s.sometimesOld(random)
 		default:
 			s.fresh.Add(1)
 			call.Key = uuid(random)
@@ -57,23 +46,9 @@ func (s *source) client() func() contestant.Call {
 	}
 }
 
-// sometimesOld returns a recent key with the probability s.share, and a new key otherwise.
-func (s *source) sometimesOld(random *rand.Rand) string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.used > 0 && random.Float64() < s.share {
-		return s.recent[random.IntN(min(s.used, recentKeys))]
-	}
-	key := uuid(random)
-	s.recent[s.used%recentKeys] = key
-	s.used++
-	s.fresh.Add(1)
-	return key
-}
-
 // fork returns a source of the same calls with different keys.
 func (s *source) fork() *source {
-	return &source{template: s.template, share: s.share, seed: s.seed + s.clients.Add(1)<<32}
+	return &source{template: s.template, seed: s.seed + s.clients.Add(1)<<32}
 }
 
 // take returns n new keys.

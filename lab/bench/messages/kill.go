@@ -28,10 +28,9 @@ type kill struct {
 	confirm time.Duration
 	// pause is the delay of a client after each order, so that a slow relay can keep up.
 	pause time.Duration
-	// patience is the maximum duration of a message, for contestants that detect a dead process by
-	// a timeout. After rest without a message, the missing messages are lost. River looks for jobs
-	// to rescue every 30 s, so rest must be longer. limit is the maximum duration of a process.
-	patience, rest, limit time.Duration
+	// After rest without a message, the missing messages are lost. limit is the maximum duration of a
+	// process.
+	rest, limit time.Duration
 }
 
 // role is the configuration of a worker process.
@@ -42,7 +41,6 @@ type role struct {
 	Pause       time.Duration // delay of a client after each order
 	Workers     int           // simultaneous deliveries
 	Batch       int
-	Patience    time.Duration
 }
 
 const workerKind = "messages"
@@ -63,13 +61,13 @@ func work(r role) error {
 		return err
 	}
 	if c, ok := in.Named(r.In); ok {
-		return c.Consume(ctx, in.Place{Pool: pool, Source: client, Workers: r.Workers, Batch: r.Batch, Patience: r.Patience})
+		return c.Consume(ctx, in.Place{Pool: pool, Source: client, Workers: r.Workers, Batch: r.Batch})
 	}
 	c, ok := out.Named(r.Out)
 	if !ok {
 		return fmt.Errorf("there is no contestant %q or %q", r.In, r.Out)
 	}
-	placer, err := c.Open(out.Place{Pool: pool, Sink: client, Patience: r.Patience})
+	placer, err := c.Open(out.Place{Pool: pool, Sink: client})
 	if err != nil {
 		return err
 	}
@@ -151,7 +149,7 @@ func (k kill) out(c out.Contestant) runner.Contestant {
 			return nil, err
 		}
 		defer server.Close()
-		worker := role{Out: c.Name, DSN: dsn, Broker: server.Addr(), Clients: clients, Pause: k.pause, Patience: k.patience}
+		worker := role{Out: c.Name, DSN: dsn, Broker: server.Addr(), Clients: clients, Pause: k.pause}
 		killed, err := k.kills(ctx, worker, func(ctx context.Context) error { return sink.Await(ctx, sink.Distinct()+k.between) })
 		if err == nil && killed < k.times {
 			err = errEnded
@@ -220,7 +218,7 @@ func (k kill) in(c in.Contestant) runner.Contestant {
 			return nil, err
 		}
 		defer server.Close()
-		worker := role{In: c.Name, DSN: dsn, Broker: server.Addr(), Workers: k.workers, Batch: k.batch, Patience: k.patience}
+		worker := role{In: c.Name, DSN: dsn, Broker: server.Addr(), Workers: k.workers, Batch: k.batch}
 		killed, err := k.kills(ctx, worker, func(ctx context.Context) error { return source.AwaitAcked(ctx, source.Acked()+k.between) })
 		if err != nil {
 			return nil, err

@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/idem-go/idem/lab/bench/messages/broker"
@@ -29,7 +26,7 @@ type seat struct {
 
 // out returns a scenario. Each turn empties the tables and calls measure.
 func (p plan) out(name string, rounds int, who []out.Contestant, measure func(*seat, context.Context) (result.Values, error)) runner.Scenario {
-	sc := runner.Scenario{Name: "messages/" + name, Server: p.server, Rounds: rounds, Own: out.Idem().Name}
+	sc := runner.Scenario{Name: "messages/" + name, Server: p.server, Rounds: rounds}
 	for _, c := range who {
 		sc.Contestants = append(sc.Contestants, runner.Contestant{Name: c.Name, Open: func(ctx context.Context, s *runner.Server) (runner.Seat, error) {
 			dsn, err := s.Database(ctx, out.Schema, c.Prepare)
@@ -130,7 +127,7 @@ func (s *seat) save(ctx context.Context) (result.Values, error) {
 		}
 		s.Add(made)
 		saved, err := runner.Count(ctx, s.dsn, "select count(*) from entries")
-		if want := len(b.committed); err == nil && saved != want {
+		if want := int(b.committed.Load()); err == nil && saved != want {
 			err = fmt.Errorf("%d of %d orders are saved", saved, want)
 		}
 		return made.Values(), err
@@ -153,7 +150,7 @@ func (s *seat) through(ctx context.Context) (result.Values, error) {
 			if s.Silent {
 				continue
 			}
-			if err := b.published(ctx, len(b.committed)); err != nil {
+			if err := b.published(ctx, int(b.committed.Load())); err != nil {
 				return nil, err
 			}
 		}
@@ -173,80 +170,4 @@ func (s *seat) audit(ctx context.Context, b *booth) error {
 	s.account.Committed += a.Committed
 	s.account.Inverted += a.Inverted
 	return err
-}
-
-// lag measures the time from the commit of a message to its publication, at a rate that every
-// contestant can sustain.
-func (s *seat) lag(ctx context.Context) (result.Values, error) {
-	return s.with(ctx, s.dsn, poolSize, func(b *booth) (result.Values, error) {
-		b.relay()
-		if _, err := b.load(ctx, 1, out.Customers, runner.Limit{Calls: s.warm}); err != nil {
-			return nil, err
-		}
-		if err := b.published(ctx, len(b.committed)); err != nil {
-			return nil, err
-		}
-		warm := len(b.committed)
-		b.committed = map[string]time.Time{}
-		if err := b.paced(ctx, s.pacing); err != nil {
-			return nil, err
-		}
-		if err := b.published(ctx, warm+len(b.committed)); err != nil {
-			return nil, err
-		}
-		var made runner.Sample
-		for id, committed := range b.committed {
-			at, _ := b.sink.At(id)
-			// The relay may publish before the client has the answer to its COMMIT.
-			made.Latencies = append(made.Latencies, max(0, at.Sub(committed)))
-		}
-		slices.Sort(made.Latencies)
-		s.Add(made)
-		return result.Values{"p50_us": made.P(0.5)}, s.audit(ctx, b)
-	})
-}
-
-// paced places orders at a constant rate, without waiting for earlier orders.
-func (b *booth) paced(ctx context.Context, during time.Duration) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var group sync.WaitGroup
-	ticker := time.NewTicker(time.Second / pace)
-	defer ticker.Stop()
-	for end := time.Now().Add(during); time.Now().Before(end) && ctx.Err() == nil; {
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-		}
-		group.Go(func() {
-			if err := b.place(ctx, out.NewOrder(1+rand.N(out.Customers))); err != nil {
-				cancel(err)
-			}
-		})
-	}
-	group.Wait()
-	return context.Cause(ctx)
-}
-
-// publishStock measures how fast a relay publishes the messages that exist when it starts.
-func (s *seat) publishStock(ctx context.Context) (result.Values, error) {
-	return s.with(ctx, s.dsn, poolSize, func(b *booth) (result.Values, error) {
-		const together = 1000
-		for n := 0; n < s.stock; n += together {
-			orders := make([]out.Order, min(together, s.stock-n))
-			for i := range orders {
-				orders[i] = out.NewOrder(1 + rand.N(out.Customers))
-			}
-			if err := b.Runner.(out.Relayer).Stock(ctx, orders); err != nil {
-				return nil, err
-			}
-		}
-		if err := runner.Execute(ctx, s.dsn, "vacuum analyze"); err != nil {
-			return nil, err
-		}
-		begin := time.Now()
-		b.relay()
-		err := b.published(ctx, s.stock)
-		return result.Values{"per_s": float64(s.stock) / time.Since(begin).Seconds()}, err
-	})
 }

@@ -12,7 +12,7 @@ import (
 
 // Modules are the modules whose versions the report names.
 var Modules = []string{
-	"github.com/jackc/pgx/v5", "github.com/ThreeDotsLabs/watermill", "github.com/ThreeDotsLabs/watermill-sql/v4", "github.com/riverqueue/river",
+	"github.com/jackc/pgx/v5", "github.com/ThreeDotsLabs/watermill", "github.com/ThreeDotsLabs/watermill-sql/v4",
 }
 
 // plan is the size of the measurement.
@@ -21,29 +21,26 @@ type plan struct {
 	ops    int // number of orders in the cost scenario
 	rounds int
 	turn   time.Duration
-	warm   int           // orders of each client before a turn
-	pacing time.Duration // duration of the lag scenario
-	stock  int           // number of messages that exist when the relay starts
-	batch  int           // maximum number of messages in a batch
+	warm   int // orders of each client before a turn
+	batch  int // maximum number of messages in a batch
 	kill   kill
 }
 
 const (
 	poolSize  = 20
 	clients   = 8
-	customers = 20  // few, so that two orders of one customer are often in progress
-	pace      = 200 // orders a second
+	customers = 20 // few, so that two orders of one customer are often in progress
 )
 
 func planOf(quick bool) plan {
-	p := plan{ops: 200, rounds: 3, turn: 800 * time.Millisecond, warm: 25, pacing: 2 * time.Second, stock: 20_000, batch: 1000, kill: kill{
+	p := plan{ops: 200, rounds: 3, turn: 800 * time.Millisecond, warm: 25, batch: 1000, kill: kill{
 		times: 6, between: 1000, messages: 12_000, workers: 4, batch: 100, confirm: 2 * time.Millisecond, pause: 10 * time.Millisecond,
-		patience: 2 * time.Second, rest: time.Minute, limit: 5 * time.Minute,
+		rest: 10 * time.Second, limit: 5 * time.Minute,
 	}}
 	if quick {
 		p.server.Volatile = true
-		p.ops, p.rounds, p.turn, p.warm, p.pacing, p.stock = 3, 1, 50*time.Millisecond, 1, 200*time.Millisecond, 200
-		p.kill.times, p.kill.between, p.kill.messages, p.kill.batch, p.kill.rest = 2, 20, 400, 5, 2*time.Minute
+		p.ops, p.rounds, p.turn, p.warm = 3, 1, 50*time.Millisecond, 1
+		p.kill.times, p.kill.between, p.kill.messages, p.kill.batch = 2, 20, 400, 5
 	}
 	return p
 }
@@ -51,17 +48,11 @@ func planOf(quick bool) plan {
 // Scenarios returns the scenarios of the suite. The figures of a quick run are not meaningful.
 func Scenarios(quick bool) []runner.Scenario {
 	p := planOf(quick)
-	apart := slices.DeleteFunc(out.All(), func(c out.Contestant) bool { return c.Piped })
-	piped := slices.DeleteFunc(out.All(), func(c out.Contestant) bool { return !c.Piped })
-	relays := slices.DeleteFunc(slices.Clone(apart), func(c out.Contestant) bool { return !c.Relays })
-	publish := slices.DeleteFunc(slices.Clone(apart), func(c out.Contestant) bool { return c.Silent })
+	publish := slices.DeleteFunc(out.All(), func(c out.Contestant) bool { return c.Silent })
 	all := []runner.Scenario{
 		p.out("costs", 0, out.All(), (*seat).cost),
-		p.out("saving", p.rounds, apart, (*seat).save),
-		p.out("saving/batch", p.rounds, piped, (*seat).save),
-		p.out("end-to-end", p.rounds, apart, (*seat).through),
-		p.out("lag", p.rounds, relays, (*seat).lag),
-		p.out("stock", p.rounds, relays, (*seat).publishStock),
+		p.out("saving", p.rounds, out.All(), (*seat).save),
+		p.out("end-to-end", p.rounds, out.All(), (*seat).through),
 		p.effects(1), p.effects(8),
 	}
 	killed := runner.Scenario{Name: "messages/killed/out", Server: p.server, AtOnce: 4}
@@ -78,7 +69,7 @@ func Scenarios(quick bool) []runner.Scenario {
 
 // effects returns a scenario that measures the throughput of consumers.
 func (p plan) effects(workers int) runner.Scenario {
-	sc := runner.Scenario{Name: fmt.Sprintf("messages/effects/%d", workers), Server: p.server, Rounds: p.rounds, Own: in.Batch().Name}
+	sc := runner.Scenario{Name: fmt.Sprintf("messages/effects/%d", workers), Server: p.server, Rounds: p.rounds}
 	for _, c := range in.All() {
 		sc.Contestants = append(sc.Contestants, p.consumer(c, workers))
 	}

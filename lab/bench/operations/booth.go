@@ -4,7 +4,6 @@ package operations
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/idem-go/idem/lab/bench/operations/bank"
 	"github.com/idem-go/idem/lab/bench/operations/contestant"
 	"github.com/idem-go/idem/lab/bench/runner"
+	"github.com/idem-go/idem/outbox"
 )
 
 // booth is a contestant that is ready to work on its database. It is opened for one turn and then
@@ -55,12 +55,7 @@ func (b *booth) load(ctx context.Context, clients int, limit runner.Limit) (runn
 }
 
 // newOrder returns a random UUID.
-func newOrder() string {
-	var b [16]byte
-	_, _ = rand.Read(b[:])
-	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
-}
+func newOrder() string { return outbox.NewID() }
 
 // verify returns an error unless want orders were reserved, charged exactly once and confirmed.
 func verify(ctx context.Context, dsn string, other *bank.Bank, want int) error {

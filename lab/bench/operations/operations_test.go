@@ -1,9 +1,7 @@
 package operations
 
 import (
-	"context"
 	"testing"
-	"time"
 
 	"github.com/idem-go/idem/lab/bench/operations/bank"
 	"github.com/idem-go/idem/lab/bench/operations/contestant"
@@ -63,9 +61,6 @@ func TestScenarios_MeasureWhatIdemPromises(t *testing.T) {
 	if near := runnertest.Measure(t, who("operations/near/8")); len(near.Figure(idem, "per_s/base")) != 3 {
 		t.Errorf("%+v", near)
 	}
-	if crowd := runnertest.Measure(t, who("operations/crowd")); crowd.Figure(idem, "took_ms") == nil {
-		t.Errorf("%+v", crowd)
-	}
 }
 
 func TestKill_CountsWhatGoesOnAndWhatIsParked(t *testing.T) {
@@ -82,88 +77,5 @@ func TestKill_CountsWhatGoesOnAndWhatIsParked(t *testing.T) {
 		if spread := got.Figure(contestant.IdemOnce().Name, figure); spread == nil || spread[0] != want {
 			t.Errorf("idem, Once: %s: %v, want %v", figure, spread, want)
 		}
-	}
-}
-
-func TestVerify_FindsAnOrderChargedTwiceOrNotConfirmed(t *testing.T) {
-	t.Parallel()
-	s, ctx := runnertest.Server(t), t.Context()
-	for _, test := range []struct {
-		name    string
-		keyless bool
-		charges int
-		confirm bool
-		ok      bool
-	}{
-		{"all is well", false, 1, true, true},
-		{"asked twice with one key", false, 2, true, true},
-		{"charged twice", true, 2, true, false},
-		{"not charged", false, 0, true, false},
-		{"not confirmed", false, 1, false, false},
-	} {
-		dsn, err := s.Database(ctx, contestant.Schema, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		other, err := bank.Open(0, test.keyless)
-		if err != nil {
-			t.Fatal(err)
-		}
-		client, order := bank.NewClient(other.URL, 0), newOrder()
-		for range test.charges {
-			if _, err := client.Charge(ctx, order, "key"); err != nil {
-				t.Fatal(err)
-			}
-		}
-		sql := "insert into orders (id, customer, total) values ('" + order + "', 7, 1)"
-		if test.confirm {
-			sql += "; update orders set confirmed_at = now()"
-		}
-		if err := runner.Execute(ctx, dsn, sql); err != nil {
-			t.Fatal(err)
-		}
-		if err := verify(ctx, dsn, other, 1); (err == nil) != test.ok {
-			t.Errorf("%s: %v", test.name, err)
-		}
-		client.Close()
-		other.Close()
-	}
-}
-
-func TestBank_HoldsTheFirstAttemptUntilRelease(t *testing.T) {
-	t.Parallel()
-	other, err := bank.Open(0, false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer other.Close()
-	other.Hold()
-	client := bank.NewClient(other.URL, 3)
-	defer client.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	first := make(chan string, 1)
-	go func() {
-		charge, _ := client.Charge(ctx, "order", "key")
-		first <- charge
-	}()
-	if err := other.Await(ctx, func(all map[string][]bank.Attempt) bool { return len(all["order"]) == 1 }); err != nil {
-		t.Fatal(err)
-	}
-	second, err := client.Charge(ctx, "order", "key")
-	if err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case <-first:
-		t.Error("the first attempt was answered while it was to be held")
-	default:
-	}
-	other.Release(0)
-	if got := <-first; got != second {
-		t.Errorf("one key has two charges: %q and %q", got, second)
-	}
-	if books := other.Books(); books != (bank.Books{Orders: 1, Charges: 1}) {
-		t.Errorf("the books have %+v", books)
 	}
 }

@@ -13,7 +13,7 @@ import (
 
 // Modules are the modules whose versions the report names.
 var Modules = []string{
-	"github.com/jackc/pgx/v5", "github.com/dbos-inc/dbos-transact-golang", "github.com/riverqueue/river", "github.com/cschleiden/go-workflows",
+	"github.com/jackc/pgx/v5", "github.com/dbos-inc/dbos-transact-golang", "github.com/riverqueue/river",
 }
 
 // plan is the size of the measurement.
@@ -44,7 +44,6 @@ func Scenarios(quick bool) []runner.Scenario {
 	return []runner.Scenario{
 		p.cell(0, 1), p.cell(0, 8), p.cell(far, 1), p.cell(far, p.clients),
 		p.each("costs", contestant.All(), p.cost),
-		p.each("crowd", []contestant.Contestant{contestant.Idem()}, crowd),
 		p.each("killed", contestant.Resuming(), p.kill.measure),
 	}
 }
@@ -66,7 +65,7 @@ func (p plan) cell(delay time.Duration, clients int) runner.Scenario {
 	if delay > 0 {
 		name = "far"
 	}
-	sc := runner.Scenario{Name: fmt.Sprintf("operations/%s/%d", name, clients), Server: p.server, Rounds: p.rounds, Own: contestant.Idem().Name}
+	sc := runner.Scenario{Name: fmt.Sprintf("operations/%s/%d", name, clients), Server: p.server, Rounds: p.rounds}
 	for _, c := range contestant.All() {
 		sc.Contestants = append(sc.Contestants, runner.Contestant{Name: c.Name, Open: func(ctx context.Context, s *runner.Server) (runner.Seat, error) {
 			dsn, err := s.Database(ctx, contestant.Schema, c.Prepare)
@@ -116,26 +115,4 @@ func (t *turns) Take(ctx context.Context) (result.Values, error) {
 	}
 	t.Add(s)
 	return s.Values(), verify(ctx, t.dsn, other, len(warm.Latencies)+len(s.Latencies))
-}
-
-// crowd measures the duration of 50 simultaneous operations over a pool of 2 connections, with a
-// bank that takes 300 ms. A contestant that occupies a connection during a call needs 7.5 s.
-func crowd(ctx context.Context, s *runner.Server, c contestant.Contestant) (result.Values, error) {
-	const operations, conns, delay = 50, 2, 300 * time.Millisecond
-	dsn, err := s.Database(ctx, contestant.Schema, c.Prepare)
-	if err != nil {
-		return nil, err
-	}
-	other, err := bank.Open(delay, false)
-	if err != nil {
-		return nil, err
-	}
-	defer other.Close()
-	b, err := openBooth(ctx, c, contestant.Place{DSN: dsn}, other.URL, conns)
-	if err != nil {
-		return nil, err
-	}
-	defer b.Close()
-	made, err := b.load(ctx, operations, runner.Limit{Calls: 1})
-	return result.Values{"took_ms": float64(made.Elapsed) / 1e6}, err
 }

@@ -46,7 +46,6 @@ func render(name string, r *result.Results) ([]byte, error) {
 		"figure": func(scenario, contestant, figure string) string {
 			return show(figure, r.Scenario(scenario).Figure(contestant, figure))
 		},
-		"missed": func() string { return missed(r) }, "score": func() string { return score(r) },
 	}
 	parsed, err := template.New(pages[name]).Funcs(functions).ParseFS(templates, pages[name])
 	if err != nil {

@@ -18,34 +18,6 @@ func scenario(name, figure string, figures map[string]result.Spread) *result.Res
 	return &result.Results{Runs: []result.Run{{Suite: "calls", Scenarios: []result.Scenario{s}}}}
 }
 
-func TestGoal_IsJudgedByItsWorstMedian(t *testing.T) {
-	t.Parallel()
-	most := goal{scenario: "^s$", contestants: []string{"a", "b"}, figure: "f/base", limit: 1.5}
-	least := goal{scenario: "^s$", contestants: []string{"a"}, figure: "f/base", atLeast: true, limit: 1.5}
-	beyond := goal{scenario: "^s$", contestants: []string{"a"}, figure: "f/base", limit: 1, times: 2, of: "b"}
-	for _, test := range []struct {
-		goal
-		a, b    result.Spread
-		verdict string
-	}{
-		{most, result.Spread{1.4}, result.Spread{1.5}, "met"},
-		{most, result.Spread{1.4}, result.Spread{1.6}, "missed"},
-		{most, result.Spread{1.4, 1, 1.6}, result.Spread{1}, "met, narrowly"},
-		{most, result.Spread{1.6, 1.4, 1.8}, result.Spread{1}, "missed, narrowly"},
-		{most, nil, nil, "not measured"},
-		{least, result.Spread{1.5}, nil, "met"},
-		{least, result.Spread{1.4}, nil, "missed"},
-		{beyond, result.Spread{5}, result.Spread{2}, "met"},
-		{beyond, result.Spread{5.1}, result.Spread{2}, "missed"},
-		{beyond, result.Spread{5}, nil, "not measured"},
-	} {
-		r := scenario("s", "f/base", map[string]result.Spread{"a": test.a, "b": test.b})
-		if got := test.goal.judge(r).verdict(); got != test.verdict {
-			t.Errorf("%s for %v and %v: %s, want %s", test.wanted(), test.a, test.b, got, test.verdict)
-		}
-	}
-}
-
 func TestTable_HasARowForEachContestantWithAFigure(t *testing.T) {
 	t.Parallel()
 	r := scenario("s", "us/base", map[string]result.Spread{"a": {1.005, 0.5, 12}})
@@ -90,12 +62,5 @@ func TestPages_AreThoseOfTheResults(t *testing.T) {
 				t.Errorf("%q is in docs/%s", unwanted, name)
 			}
 		}
-	}
-}
-
-func TestPages_CanBeMadeOfNoResults(t *testing.T) {
-	t.Parallel()
-	if err := Write(t.TempDir(), &result.Results{}); err != nil {
-		t.Error(err)
 	}
 }

@@ -50,8 +50,7 @@ type Entry struct {
 type Values map[string]float64
 
 // Figures are the figures of a scenario by name. A name with the suffix "/base" is the ratio of
-// this contestant to the base of the scenario. A name with the prefix "own/" is the ratio of this
-// repository's contestant to this contestant. Ratios are computed round by round.
+// this contestant to the base of the scenario. Ratios are computed round by round.
 type Figures map[string]Spread
 
 // Spread is a single value, or the median, minimum and maximum of several values.

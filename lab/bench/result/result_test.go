@@ -1,7 +1,6 @@
 package result_test
 
 import (
-	"math"
 	"path/filepath"
 	"testing"
 	"time"
@@ -11,23 +10,6 @@ import (
 
 	"github.com/idem-go/idem/lab/bench/result"
 )
-
-func TestSpreadOf_IsMedianLeastAndGreatest(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct {
-		values []float64
-		want   result.Spread
-	}{
-		{[]float64{3, 1, 2}, result.Spread{2, 1, 3}},
-		{[]float64{4, 1, 2, 3}, result.Spread{2.5, 1, 4}},
-		{[]float64{7}, result.Spread{7, 7, 7}},
-		{nil, result.Spread{math.NaN(), math.NaN(), math.NaN()}},
-	} {
-		if diff := cmp.Diff(test.want, result.SpreadOf(test.values), cmpopts.EquateNaNs()); diff != "" {
-			t.Errorf("%v (-want +got):\n%s", test.values, diff)
-		}
-	}
-}
 
 func TestResults_AreReadAsWritten(t *testing.T) {
 	t.Parallel()

@@ -30,7 +30,7 @@ func (s *Server) Redis(ctx context.Context, fsync string) (address string, err e
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.redis[fsync] == nil {
-		if s.redis[fsync], err = startRedis(ctx, s.dir, fsync, s.env); err != nil {
+		if s.redis[fsync], err = startRedis(ctx, s.dir, fsync); err != nil {
 			delete(s.redis, fsync)
 			return "", err
 		}
@@ -39,7 +39,7 @@ func (s *Server) Redis(ctx context.Context, fsync string) (address string, err e
 }
 
 // startRedis starts a Redis server and waits until it answers.
-func startRedis(ctx context.Context, dir, fsync string, env []string) (*redisServer, error) {
+func startRedis(ctx context.Context, dir, fsync string) (*redisServer, error) {
 	program, err := optional.Find("redis-server")
 	if err != nil {
 		return nil, err
@@ -54,7 +54,6 @@ func startRedis(ctx context.Context, dir, fsync string, env []string) (*redisSer
 	}
 	cmd := exec.Command(program, "--bind", "127.0.0.1", "--port", strconv.Itoa(port), "--dir", data, "--daemonize", "no", "--save", "",
 		"--appendonly", "yes", "--appendfsync", fsync)
-	cmd.Env = append(os.Environ(), env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // keep the signals of the terminal away
 	process, err := child.Start(cmd, syscall.SIGKILL)
 	if err != nil {

@@ -152,9 +152,9 @@ func (s *seat) entry(ctx context.Context, sc Scenario, all []*seat) result.Entry
 	return e
 }
 
-// figures returns the median and the spread of each value. In scenarios with rounds it adds two
-// kinds of ratios: of this contestant to the base ("/base"), and of the contestant sc.Own to this
-// one ("own/"). Ratios are computed for each round, so that a slower machine does not change them.
+// figures returns the median and the spread of each value. In scenarios with rounds it adds the
+// ratio of this contestant to the base ("/base"). Ratios are computed for each round, so that a
+// slower machine does not change them.
 func (s *seat) figures(ctx context.Context, sc Scenario, all []*seat) (result.Figures, error) {
 	figures := result.Figures{}
 	for name, values := range s.rounds {
@@ -165,10 +165,6 @@ func (s *seat) figures(ctx context.Context, sc Scenario, all []*seat) (result.Fi
 		figures[name] = result.SpreadOf(values)
 		if base := all[0].rounds[name]; len(base) == len(values) {
 			figures[name+"/base"] = result.SpreadOf(result.Ratios(values, base))
-		}
-		at := slices.IndexFunc(all, func(other *seat) bool { return other.Name == sc.Own })
-		if at >= 0 && all[at] != s && len(all[at].rounds[name]) == len(values) {
-			figures["own/"+name] = result.SpreadOf(result.Ratios(all[at].rounds[name], values))
 		}
 	}
 	together, err := s.open.Finish(ctx)

@@ -6,9 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -45,7 +43,7 @@ func contestant(name string, f *fake) runner.Contestant {
 
 func TestMeasure_ComparesRoundByRound(t *testing.T) {
 	t.Parallel()
-	sc := runner.Scenario{Name: "s", Rounds: 3, Own: "own", Contestants: []runner.Contestant{
+	sc := runner.Scenario{Name: "s", Rounds: 3, Contestants: []runner.Contestant{
 		contestant("base", &fake{values: []float64{1, 10, 2}}), contestant("own", &fake{values: []float64{2, 20, 3}}), contestant("other", &fake{values: []float64{4, 40, 1}}),
 	}}
 	got, err := (&runner.Runner{Say: t.Logf}).Measure(t.Context(), nil, sc)
@@ -53,7 +51,7 @@ func TestMeasure_ComparesRoundByRound(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := result.Figures{
-		"us": {4, 1, 40}, "us/base": {4, 0.5, 4}, "own/us": {0.5, 0.5, 3}, "sum": {3},
+		"us": {4, 1, 40}, "us/base": {4, 0.5, 4}, "sum": {3},
 	}
 	if diff := cmp.Diff(want, got.Entries[2].Figures); diff != "" {
 		t.Error(diff)
@@ -101,48 +99,5 @@ func TestRun_TakesWhatIsWantedBesideTheBase(t *testing.T) {
 	slices.Sort(opened)
 	if diff := cmp.Diff([]string{"a", "c"}, opened); err != nil || diff != "" || len(run.Servers) != 1 {
 		t.Errorf("%v, %s, %v", err, diff, run.Servers)
-	}
-}
-
-func TestLoad_EndsWithTheLimitOrTheFirstError(t *testing.T) {
-	t.Parallel()
-	var calls atomic.Int64
-	next := func(err error) func(int) func(context.Context) error {
-		return func(int) func(context.Context) error {
-			return func(context.Context) error {
-				calls.Add(1)
-				time.Sleep(time.Millisecond)
-				return err
-			}
-		}
-	}
-	s, err := runner.Load(t.Context(), 4, runner.Limit{Calls: 5}, next(nil))
-	if err != nil || len(s.Latencies) != 20 || calls.Load() != 20 || s.P(0.5) < 1000 {
-		t.Errorf("%d latencies of %d calls, p50 %v, %v", len(s.Latencies), calls.Load(), s.P(0.5), err)
-	}
-	s, err = runner.Load(t.Context(), 2, runner.Limit{Time: 20 * time.Millisecond}, next(nil))
-	if err != nil || s.Elapsed < 20*time.Millisecond || len(s.Latencies) == 0 {
-		t.Errorf("%d calls in %v, %v", len(s.Latencies), s.Elapsed, err)
-	}
-	done := make(chan struct{})
-	close(done)
-	if s, err = runner.Load(t.Context(), 2, runner.Limit{Done: done}, next(nil)); err != nil || len(s.Latencies) != 0 {
-		t.Errorf("%d calls after the end, %v", len(s.Latencies), err)
-	}
-	broken := errors.New("broken")
-	if _, err := runner.Load(t.Context(), 4, runner.Limit{}, next(broken)); !errors.Is(err, broken) {
-		t.Errorf("err = %v", err)
-	}
-}
-
-func TestServer_WithASlowDiskMakesCommitsWaitLonger(t *testing.T) {
-	t.Parallel()
-	runnertest.Server(t)
-	const delay = 3 * time.Millisecond
-	slow, err := runner.StartServer(t.Context(), "", runner.Spec{Flush: delay})
-	optional.Require(t, err)
-	defer slow.Close()
-	if got, err := slow.Flush(t.Context()); err != nil || got < delay {
-		t.Errorf("a COMMIT waits %v, %v", got, err)
 	}
 }

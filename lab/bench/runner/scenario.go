@@ -14,7 +14,6 @@ type Scenario struct {
 	Server      Spec
 	Rounds      int          // number of turns to compare; 0 means one turn, not compared
 	AtOnce      int          // simultaneous contestants, if no time is measured; 0 means 1
-	Own         string       // name of the contestant that all others are compared with
 	Contestants []Contestant // the first is the base
 }
 

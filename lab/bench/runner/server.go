@@ -21,9 +21,8 @@ import (
 
 // Spec describes the server that a scenario needs.
 type Spec struct {
-	Flush    time.Duration // added to the duration of each flush to disk
-	Load     bool          // load millions of records without writing them to the WAL
-	Volatile bool          // fsync=off: for test runs whose figures are not used
+	Load     bool // load millions of records without writing them to the WAL
+	Volatile bool // fsync=off: for test runs whose figures are not used
 }
 
 // settings returns the settings that differ from PostgreSQL's defaults. Unless the server is
@@ -52,7 +51,6 @@ type Server struct {
 	Described string
 
 	dir       string
-	env       []string // environment that makes the disk slow
 	databases atomic.Int32
 	mu        sync.Mutex
 	redis     map[string]*redisServer
@@ -77,10 +75,7 @@ func (s *Server) start(ctx context.Context) (err error) {
 	if err := os.Chmod(s.dir, 0o755); err != nil { // another user runs the server
 		return err
 	}
-	if s.env, err = slowDisk(s.dir, s.Spec.Flush); err != nil {
-		return err
-	}
-	if s.Server, err = pgserver.Start(ctx, pgserver.Options{Dir: s.dir, Settings: s.Spec.settings(), Env: s.env}); err != nil {
+	if s.Server, err = pgserver.Start(ctx, pgserver.Options{Dir: s.dir, Settings: s.Spec.settings()}); err != nil {
 		return err
 	}
 	if s.Admin, err = pgxpool.New(ctx, s.DSN()); err != nil {

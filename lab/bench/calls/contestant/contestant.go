@@ -45,14 +45,13 @@ type Contestant struct {
 	Listens    bool     // needs connections beside those of its calls
 	Repeats    bool     // may execute a duplicate again, by design or by mistake
 	Recordless bool     // records no requests
-	Forgets    bool     // records requests without the response
 	Open       func(ctx context.Context, place Place) (Runner, error)
 }
 
 // All returns the contestants in the order of the report. The first is the base of first runs.
 func All() []Contestant {
 	return []Contestant{
-		Plain(), Pipelined(), Idem(), IdemBatch(), Textbook(), SelectInsert(), Phases(), DBOS(), River(), Fiber(),
+		Plain(), Pipelined(), Idem(), IdemBatch(), Textbook(), SelectInsert(), DBOS(),
 		RedisAlways(), RedisEverySecond(),
 	}
 }

@@ -1,11 +1,9 @@
 package broker_test
 
 import (
-	"context"
 	"errors"
 	"io"
 	"testing"
-	"time"
 
 	"github.com/idem-go/idem/lab/bench/messages/broker"
 )
@@ -98,86 +96,4 @@ func TestSession_RedeliversWhatIsNotAcked(t *testing.T) {
 	if err := second.Ack(t.Context(), left[0].Tag, left[1].Tag); err != nil || source.Left() != 0 {
 		t.Error(err, source.Left())
 	}
-}
-
-func TestServer_RedeliversWhenAConnectionEnds(t *testing.T) {
-	t.Parallel()
-	sink, source := broker.NewSink(), broker.NewSource(2, 0)
-	server, err := broker.Serve(sink, source, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer server.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	first, second := dial(t, server), dial(t, server)
-	if err := first.Publish(ctx, "a", "b"); err != nil || sink.Distinct() != 2 {
-		t.Fatal(err, sink.Distinct())
-	}
-	all, err := first.Fetch(ctx, 2)
-	if err != nil || len(all) != 2 {
-		t.Fatal(all, err)
-	}
-	waiting := make(chan error, 1)
-	go func() {
-		_, err := first.Fetch(ctx, 2)
-		waiting <- err
-	}()
-	if err := first.Ack(ctx, all[0].Tag); err != nil {
-		t.Fatal(err)
-	}
-	first.Close()
-	if err := <-waiting; err == nil {
-		t.Error("a connection that has ended fetches")
-	}
-	again, err := second.Fetch(ctx, 2)
-	if err != nil || len(again) != 1 || again[0].ID != all[1].ID {
-		t.Fatal(again, err)
-	}
-	if err := second.Ack(ctx, again[0].Tag); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := second.Fetch(ctx, 2); !errors.Is(err, io.EOF) {
-		t.Error(err)
-	}
-}
-
-func dial(t *testing.T, server *broker.Server) *broker.Client {
-	t.Helper()
-	client, err := broker.Dial(server.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(client.Close)
-	return client
-}
-
-func TestAwaitOrRest_EndsWhenNothingComesAnyMore(t *testing.T) {
-	t.Parallel()
-	sink := broker.NewSink()
-	const rest = 50 * time.Millisecond
-	sink.Publish(t.Context(), "again")
-	for i := range 10 { // what comes again is a sign of life as well
-		time.AfterFunc(time.Duration(i)*rest/2, func() { sink.Publish(t.Context(), "again") })
-	}
-	begin := time.Now()
-	if err := sink.AwaitOrRest(t.Context(), 2, rest); err != nil {
-		t.Fatal(err)
-	}
-	if took := time.Since(begin); took < rest || sink.Distinct() != 1 {
-		t.Errorf("it took %v, and %d have come", took, sink.Distinct())
-	}
-	sink.Publish(t.Context(), "another")
-	if err := sink.AwaitOrRest(t.Context(), 2, time.Hour); err != nil {
-		t.Error(err)
-	}
-	if err := sink.AwaitOrRest(within(t, 0), 3, time.Hour); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("err = %v", err)
-	}
-}
-
-func within(t *testing.T, d time.Duration) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), d)
-	t.Cleanup(cancel)
-	return ctx
 }

@@ -10,11 +10,10 @@ import (
 	"time"
 )
 
-// Sink receives published messages and records their order and times.
+// Sink receives published messages and records their order.
 type Sink struct {
 	mu      sync.Mutex
 	came    []string
-	at      []time.Time
 	first   map[string]int // index in came
 	changed chan struct{}  // closed and replaced when messages arrive
 }
@@ -24,14 +23,13 @@ func NewSink() *Sink { return &Sink{first: map[string]int{}, changed: make(chan 
 
 // Publish records messages by their ids, in this order.
 func (s *Sink) Publish(_ context.Context, ids ...string) error {
-	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, id := range ids {
 		if _, again := s.first[id]; !again {
 			s.first[id] = len(s.came)
 		}
-		s.came, s.at = append(s.came, id), append(s.at, now)
+		s.came = append(s.came, id)
 	}
 	close(s.changed)
 	s.changed = make(chan struct{})
@@ -92,17 +90,6 @@ var errRest = errors.New("nothing comes any more")
 // awaitCame waits until n messages have arrived, including repeated ones.
 func (s *Sink) awaitCame(ctx context.Context, n int) error {
 	return s.await(ctx, func() bool { return len(s.came) >= n })
-}
-
-// At returns the time of the first arrival of a message.
-func (s *Sink) At(id string) (at time.Time, ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	place, ok := s.first[id]
-	if ok {
-		at = s.at[place]
-	}
-	return at, ok
 }
 
 // Expected is a message that must be published: the N-th message of its key.

@@ -2,12 +2,12 @@ package broker
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
-	"fmt"
 	"io"
 	"sync"
 	"time"
+
+	"github.com/idem-go/idem/outbox"
 )
 
 // Delivery is one delivery of a message.
@@ -114,7 +114,7 @@ func (s *Source) over() bool {
 
 // make makes a new message and schedules its repetition.
 func (s *Source) make() Delivery {
-	d := Delivery{ID: newID(), Payload: s.payload, Deliveries: 1}
+	d := Delivery{ID: outbox.NewID(), Payload: s.payload, Deliveries: 1}
 	switch len(s.made) % 20 {
 	case 3:
 		s.ready = append(s.ready, d) // sent twice
@@ -236,12 +236,4 @@ func (s *Source) AwaitAcked(ctx context.Context, n int) error {
 			return context.Cause(ctx)
 		}
 	}
-}
-
-// newID returns a random UUID.
-func newID() string {
-	var b [16]byte
-	rand.Read(b[:])
-	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }

@@ -7,9 +7,7 @@ import (
 	"context"
 	"errors"
 	"io"
-	"log/slog"
 	"sync"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -31,9 +29,6 @@ type Place struct {
 	Source  Source
 	Workers int // number of deliveries or batches handled at the same time
 	Batch   int // maximum number of deliveries in a batch
-	// Patience is the maximum duration of an effect, for contestants that detect a dead process by
-	// a timeout. Zero means their default.
-	Patience time.Duration
 }
 
 // Contestant is one way to consume messages.
@@ -48,7 +43,7 @@ type Contestant struct {
 // All returns the contestants in the order of the report. The first is the base.
 func All() []Contestant {
 	return []Contestant{
-		Plain(), PlainBatch(), Handle(), Batch(), Bulk(), SelectInsert(), Deduplicator(), DeduplicatorKeys(), WatermillSQL(), River(),
+		Plain(), PlainBatch(), Handle(), Batch(), Bulk(), SelectInsert(), Deduplicator(),
 	}
 }
 
@@ -128,6 +123,3 @@ func tagsOf(all []broker.Delivery) []int64 {
 	}
 	return tags
 }
-
-// quiet is a logger for libraries that warn when something is only slow.
-var quiet = slog.New(slog.DiscardHandler)

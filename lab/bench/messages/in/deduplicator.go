@@ -8,9 +8,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
-
-	"github.com/idem-go/idem/lab/bench/runner"
 )
 
 // Deduplicator is Watermill's router with its Deduplicator and the default repository: a map in the
@@ -30,31 +27,8 @@ func Deduplicator() Contestant {
 	}
 }
 
-// DeduplicatorKeys is the Deduplicator with a repository that processes share, as its documentation
-// requires: a table into which the key is inserted before the handler runs. The documentation does
-// not say what happens if the handler does not finish.
-func DeduplicatorKeys() Contestant {
-	return Contestant{
-		Name: "Watermill Deduplicator, keys in Postgres",
-		Prepare: func(ctx context.Context, dsn string) error {
-			return runner.Execute(ctx, dsn, "create table dedup_keys (key text primary key, at timestamptz not null default now())")
-		},
-		Consume: func(ctx context.Context, place Place) error { return route(ctx, place, keysIn{place.Pool}) },
-	}
-}
-
 // byUUID returns the key by which the Deduplicator recognizes duplicates.
 func byUUID(m *message.Message) (string, error) { return m.UUID, nil }
-
-// keysIn is a repository of keys in Postgres.
-type keysIn struct{ pool *pgxpool.Pool }
-
-const insertKey = "insert into dedup_keys (key) values ($1) on conflict do nothing"
-
-func (k keysIn) IsDuplicate(ctx context.Context, key string) (bool, error) {
-	tag, err := k.pool.Exec(ctx, insertKey, key)
-	return tag.RowsAffected() == 0, err
-}
 
 // route runs a router whose handler makes the effect in its own transaction.
 func route(ctx context.Context, place Place, keys middleware.ExpiringKeyRepository) error {

@@ -40,14 +40,6 @@ func (b byHand) Place(ctx context.Context, order Order) error {
 	})
 }
 
-func (b byHand) Stock(ctx context.Context, orders []Order) error {
-	batch := &pgx.Batch{}
-	for _, order := range orders {
-		batch.Queue(insertByHand, order.ID, topic, keyOf(order), order.payload())
-	}
-	return pgx.BeginFunc(ctx, b.place.Pool, func(tx pgx.Tx) error { return tx.SendBatch(ctx, batch).Close() })
-}
-
 func (b byHand) Relay(ctx context.Context) error {
 	for {
 		n, err := b.relay(ctx)

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -27,9 +26,6 @@ type Sink interface {
 type Place struct {
 	Pool *pgxpool.Pool
 	Sink Sink
-	// Patience is the maximum duration of a message, for contestants that detect a dead process by
-	// a timeout. Zero means their default.
-	Patience time.Duration
 }
 
 // Order is an order to save, with a message about it.
@@ -56,9 +52,6 @@ type Runner interface {
 // Relayer is a Runner that publishes its messages after the commit, in the background.
 type Relayer interface {
 	Runner
-	// Stock adds the messages of orders without saving the orders, in one transaction. It simulates
-	// the messages that accumulate while the broker is unavailable.
-	Stock(ctx context.Context, orders []Order) error
 	// Relay publishes messages until ctx ends.
 	Relay(ctx context.Context) error
 }
@@ -68,14 +61,13 @@ type Contestant struct {
 	Name    string
 	Silent  bool // publishes nothing
 	Relays  bool // Open returns a Relayer
-	Piped   bool // sends its statements in one batch
 	Prepare func(ctx context.Context, dsn string) error
 	Open    func(place Place) (Runner, error)
 }
 
 // All returns the contestants in the order of the report. The first is the base.
 func All() []Contestant {
-	return []Contestant{Plain(), Idem(), ByHand(), Watermill(), River(), Naive(), PlainPiped(), IdemPiped()}
+	return []Contestant{Plain(), Idem(), ByHand(), Watermill(), Naive()}
 }
 
 // Named returns the contestant with a name.
@@ -112,12 +104,6 @@ func save(ctx context.Context, tx pgx.Tx, order Order) error {
 	}
 	_, err := tx.Exec(ctx, countOrder, order.ID, order.Customer)
 	return err
-}
-
-// queue adds the statements of the business to a batch.
-func queue(batch *pgx.Batch, order Order) {
-	batch.Queue(insertOrder, order.ID, order.Customer)
-	batch.Queue(countOrder, order.ID, order.Customer)
 }
 
 // quiet is a logger for libraries that warn when something is only slow.

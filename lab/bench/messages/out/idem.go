@@ -19,14 +19,6 @@ func Idem() Contestant {
 	}
 }
 
-// IdemPiped is Idem with Queue, in one batch with the statements of the business.
-func IdemPiped() Contestant {
-	c := Idem()
-	c.Name, c.Piped = "idem outbox, in a batch", true
-	c.Open = func(place Place) (Runner, error) { return idemPiped{newIdem(place)}, nil }
-	return c
-}
-
 type idem struct {
 	place Place
 	relay *outbox.Relay
@@ -47,31 +39,6 @@ func (i *idem) Place(ctx context.Context, order Order) error {
 		i.relay.Wake()
 	}
 	return err
-}
-
-type idemPiped struct{ *idem }
-
-func (i idemPiped) Place(ctx context.Context, order Order) error {
-	err := pgx.BeginFunc(ctx, i.place.Pool, func(tx pgx.Tx) error {
-		batch := &pgx.Batch{}
-		queue(batch, order)
-		if err := outbox.Queue(batch, messageOf(order)); err != nil {
-			return err
-		}
-		return tx.SendBatch(ctx, batch).Close()
-	})
-	if err == nil {
-		i.relay.Wake()
-	}
-	return err
-}
-
-func (i *idem) Stock(ctx context.Context, orders []Order) error {
-	messages := make([]outbox.Message, len(orders))
-	for n, order := range orders {
-		messages[n] = messageOf(order)
-	}
-	return pgx.BeginFunc(ctx, i.place.Pool, func(tx pgx.Tx) error { return outbox.Add(ctx, tx, messages...) })
 }
 
 func (i *idem) Relay(ctx context.Context) error { return i.relay.Run(ctx) }

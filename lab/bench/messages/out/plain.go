@@ -19,21 +19,3 @@ type plain struct{ place Place }
 func (p plain) Place(ctx context.Context, order Order) error {
 	return pgx.BeginFunc(ctx, p.place.Pool, func(tx pgx.Tx) error { return save(ctx, tx, order) })
 }
-
-// PlainPiped is Plain with both statements in one batch.
-func PlainPiped() Contestant {
-	return Contestant{
-		Name: "plain, in a batch", Silent: true, Piped: true,
-		Open: func(place Place) (Runner, error) { return plainPiped{place}, nil },
-	}
-}
-
-type plainPiped struct{ place Place }
-
-func (p plainPiped) Place(ctx context.Context, order Order) error {
-	return pgx.BeginFunc(ctx, p.place.Pool, func(tx pgx.Tx) error {
-		batch := &pgx.Batch{}
-		queue(batch, order)
-		return tx.SendBatch(ctx, batch).Close()
-	})
-}

@@ -60,10 +60,6 @@ func (f forwarding) Place(ctx context.Context, order Order) error {
 	})
 }
 
-func (f forwarding) Stock(ctx context.Context, orders []Order) error {
-	return pgx.BeginFunc(ctx, f.place.Pool, func(tx pgx.Tx) error { return publish(ctx, tx, orders...) })
-}
-
 // publish adds messages in tx.
 func publish(ctx context.Context, tx pgx.Tx, orders ...Order) error {
 	inTx, err := wsql.NewPublisher(wsql.TxFromPgx(tx), wsql.PublisherConfig{SchemaAdapter: wsql.DefaultPostgreSQLSchema{}}, watermill.NopLogger{})

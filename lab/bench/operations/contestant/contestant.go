@@ -49,12 +49,12 @@ type Contestant struct {
 
 // All returns the contestants in the order of the report. The first is the base.
 func All() []Contestant {
-	return []Contestant{Plain(), Idem(), Phases(), DBOS(), River(), RiverInOne(), Workflows()}
+	return []Contestant{Plain(), Idem(), Phases(), DBOS(), River()}
 }
 
 // Resuming returns the contestants whose operations resume after their process was killed.
 func Resuming() []Contestant {
-	return []Contestant{Idem(), Phases(), DBOS(), River(), Workflows(), IdemOnce()}
+	return []Contestant{Idem(), Phases(), DBOS(), River(), IdemOnce()}
 }
 
 // Named returns the contestant with a name.

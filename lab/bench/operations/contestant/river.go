@@ -21,37 +21,19 @@ import (
 // hour, and the value must be longer than any job runs. FetchCooldown and FetchPollInterval have
 // the values of River's own benchmark, or the defaults if there are several processes.
 func River() Contestant {
-	c := riverContestant(false)
-	c.Name = "River, a job per step"
-	return c
-}
-
-// RiverInOne is River with a single job, which charges, and confirms in the transaction that
-// completes it. This is the minimum number of jobs.
-func RiverInOne() Contestant {
-	c := riverContestant(true)
-	c.Name = "River, one job"
-	return c
-}
-
-func riverContestant(one bool) Contestant {
-	return Contestant{
-		Prepare: runner.MigrateRiver,
-		Open:    func(ctx context.Context, place Place) (Runner, error) { return openRiver(ctx, place, one) },
-	}
+	return Contestant{Name: "River, a job per step", Prepare: runner.MigrateRiver, Open: openRiver}
 }
 
 type riverRunner struct {
 	Place
-	one    bool
 	client *river.Client[pgx.Tx]
 
 	mu      sync.Mutex
 	waiting map[string]chan struct{}
 }
 
-func openRiver(ctx context.Context, place Place, one bool) (Runner, error) {
-	r := &riverRunner{Place: place, one: one, waiting: map[string]chan struct{}{}}
+func openRiver(ctx context.Context, place Place) (Runner, error) {
+	r := &riverRunner{Place: place, waiting: map[string]chan struct{}{}}
 	workers := river.NewWorkers()
 	river.AddWorker(workers, river.WorkFunc(r.charge))
 	river.AddWorker(workers, river.WorkFunc(r.confirm))
@@ -91,22 +73,13 @@ func (r *riverRunner) charge(ctx context.Context, job *river.Job[chargeArgs]) er
 	if err != nil {
 		return err
 	}
-	err = pgx.BeginFunc(ctx, r.Pool, func(tx pgx.Tx) error {
-		if r.one {
-			err = confirm(ctx, tx, order, charge)
-		} else {
-			_, err = r.client.InsertTx(ctx, tx, confirmArgs{order, charge}, nil)
-		}
-		if err != nil {
+	return pgx.BeginFunc(ctx, r.Pool, func(tx pgx.Tx) error {
+		if _, err := r.client.InsertTx(ctx, tx, confirmArgs{order, charge}, nil); err != nil {
 			return err
 		}
-		_, err = river.JobCompleteTx[*riverpgxv5.Driver](ctx, tx, job)
+		_, err := river.JobCompleteTx[*riverpgxv5.Driver](ctx, tx, job)
 		return err
 	})
-	if err == nil && r.one {
-		r.notify(order)
-	}
-	return err
 }
 
 func (r *riverRunner) confirm(ctx context.Context, job *river.Job[confirmArgs]) error {

@@ -12,7 +12,6 @@ CREATE TABLE orders (
     number   int    NOT NULL,
     request  text   NOT NULL,
     cents    bigint NOT NULL,
-    charge   text   NOT NULL DEFAULT '',
     PRIMARY KEY (tenant, id)
 );
 CREATE TABLE bills (
