@@ -41,8 +41,8 @@ func pointKinds() []Kind {
 }
 
 const (
-	pointLimit = 2 * time.Second        // how long a fault waits for its point to be reached
-	lateLimit  = 100 * time.Millisecond // how long a disarmed trap may still report that it fired
+	pointLimit = 2 * time.Second  // how long a fault waits for its point to be reached
+	lateLimit  = 10 * time.Second // longer than any stream is frozen
 )
 
 // libraryClaims are the names, in queries/, of the statements that claim a key.
@@ -131,15 +131,15 @@ func holdAt(at pgproxy.Point) func(context.Context, *injection) error {
 // spring arms a trap and waits until it fires. It returns the connection that the trap caught, or
 // errMissed if no connection reached the point within pointLimit.
 //
-// The trap may catch a connection just before it is disarmed. spring waits lateLimit for that case,
-// because otherwise the connection would stay frozen after the fault.
+// A strike that was queued before the trap is disarmed is carried out all the same. It comes late if
+// the stream is frozen or the machine is busy. spring waits for it: otherwise the connection would
+// stay frozen or black-holed after the fault, and keep alive the session of a process that is gone.
 func (i *injection) spring(ctx context.Context, worker int, at pgproxy.Point, do pgproxy.Action) (*pgproxy.Conn, error) {
 	trap := i.Workers.Proxy(worker).Arm(at, do)
-	defer trap.Disarm()
 	conn := awaitTrap(ctx, trap, pointLimit)
-	if conn == nil {
-		trap.Disarm()
-		conn = awaitTrap(context.WithoutCancel(ctx), trap, lateLimit)
+	trap.Disarm()
+	for deadline := time.Now().Add(lateLimit); conn == nil && trap.Taken() && time.Now().Before(deadline); {
+		conn = awaitTrap(context.WithoutCancel(ctx), trap, 10*time.Millisecond)
 	}
 	if conn == nil {
 		return nil, errMissed
