@@ -11,16 +11,11 @@ import (
 
 	"github.com/idem-go/idem/example/fleet/patroni"
 	"github.com/idem-go/idem/example/fleet/scene"
-	"github.com/idem-go/idem/lab/torture/check"
 	"github.com/idem-go/idem/lab/torture/fault"
 	"github.com/idem-go/idem/lab/torture/history"
 	"github.com/idem-go/idem/lab/torture/report"
 	"github.com/idem-go/idem/lab/torture/rule"
 )
-
-// fleetAbout describes the leg. Its duration excludes the minute that it takes to start the
-// clusters.
-const fleetAbout = "tenants of clusters under Patroni, synchronous, one of which moves; kill -9 of primaries, of etcd's leader, of instances and of movers. By its name alone: it takes minutes"
 
 // fleetKeys is the number of keys that the moving tenant has before the run.
 const fleetKeys = 1000
@@ -30,10 +25,11 @@ type player interface {
 	Perform(ctx context.Context, of scene.Scene) (books scene.Books, note string, err error)
 }
 
-// fleetLeg returns the leg with many clusters. Clients and books are those of example/fleet.
-func (c *config) fleetLeg(duration time.Duration) *leg {
-	l := &leg{config: c, name: string(fault.Fleet), dir: filepath.Join(c.dir, string(fault.Fleet)), duration: duration}
-	l.whole = func(ctx context.Context) (*report.Leg, error) {
+// fleetLeg returns the leg with many clusters, which runs by its name alone. Its duration excludes the
+// minute that it takes to start the clusters. Clients and books are those of example/fleet.
+func (c *flags) fleetLeg(duration time.Duration) *leg {
+	l := &leg{flags: c, name: string(fault.Fleet), dir: filepath.Join(c.dir, string(fault.Fleet)), duration: duration}
+	l.perform = func(ctx context.Context) (*report.Leg, error) {
 		ctx, cancel := context.WithTimeout(ctx, 2*duration+stageLimit)
 		defer cancel()
 		stage, err := scene.Start(ctx, fleetKeys)
@@ -50,7 +46,8 @@ func (c *config) fleetLeg(duration time.Duration) *leg {
 // seed, again and again, until the time is over. An error in the books ends the leg, because it
 // would be found again after every later scene.
 func (l *leg) play(ctx context.Context, fleet player) *report.Leg {
-	judged := &report.Leg{Name: l.name, Seed: l.seed, Start: history.Now(), Result: &check.Result{}}
+	judged := &report.Leg{Name: l.name, Seed: l.seed}
+	begun := history.Now()
 	rng := rand.New(rand.NewPCG(l.seed, 0))
 	next := []scene.Scene{scene.Moves}
 	for ended := false; !ended; next = next[1:] {
@@ -61,17 +58,17 @@ func (l *leg) play(ctx context.Context, fleet player) *report.Leg {
 		chosen, at := next[0], history.Now()
 		books, _, err := fleet.Perform(ctx, chosen)
 		judged.Faults = append(judged.Faults, fault.Event{Kind: fault.Name(chosen.Name), At: at, For: history.Now() - at})
-		judged.Tally.Operations += books.Attempts
+		judged.Calls += books.Attempts
 		judged.Keys += books.Orders
 		switch {
 		case errors.Is(err, scene.ErrBroken):
 			detail := fmt.Sprintf("%s: %d lost, %d doubled: %v", chosen.Name, books.Lost, books.Doubled, err)
-			judged.Violations = append(judged.Violations, check.Violation{Rule: rule.Tenant, Detail: detail})
+			judged.Violations = append(judged.Violations, rule.Violation{Rule: rule.Tenant, Detail: detail})
 		case err != nil:
 			judged.Failures = append(judged.Failures, fmt.Sprintf("%s: %v", chosen.Name, err))
 		}
-		judged.End = history.Now()
-		ended = err != nil || ctx.Err() != nil || judged.End-judged.Start > l.duration
+		judged.Took = history.Now() - begun
+		ended = err != nil || ctx.Err() != nil || judged.Took > l.duration
 	}
 	return judged
 }

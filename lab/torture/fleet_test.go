@@ -63,9 +63,9 @@ func TestWhatAFleetLosesOrDoublesIsAViolationAndWhatCannotBePlayedAFailure(t *te
 				}
 				return scene.Books{Attempts: 5, Orders: 4}, nil
 			}}
-			l := (&config{seed: 1}).fleetLeg(time.Hour)
+			l := (&flags{seed: 1}).fleetLeg(time.Hour)
 			judged := l.play(t.Context(), fleet)
-			if len(fleet.scenes) != 3 || fleet.scenes[0] != scene.Moves.Name || judged.Tally.Operations != 15 || judged.Keys != 12 || len(judged.Faults) != 3 {
+			if len(fleet.scenes) != 3 || fleet.scenes[0] != scene.Moves.Name || judged.Calls != 15 || judged.Keys != 12 || len(judged.Faults) != 3 {
 				t.Errorf("%q, %+v", fleet.scenes, judged)
 			}
 			if len(judged.Violations) != test.violations || len(judged.Failures) != test.failures {
@@ -75,29 +75,5 @@ func TestWhatAFleetLosesOrDoublesIsAViolationAndWhatCannotBePlayedAFailure(t *te
 				t.Error(judged.Violations)
 			}
 		})
-	}
-}
-
-func TestEachSceneOfAFleetIsPlayedInEachRoundAndTheLastEndsWithTheTime(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := context.WithCancel(t.Context())
-	fleet := &played{}
-	fleet.then = func(n int) (scene.Books, error) {
-		if n == 1+2*len(scene.All) {
-			cancel()
-		}
-		return scene.Books{}, nil
-	}
-	(&config{seed: 1}).fleetLeg(time.Hour).play(ctx, fleet)
-	for _, of := range scene.All {
-		first := slices.Index(fleet.scenes[1:], of.Name)
-		if first < 0 || first >= len(scene.All) || !slices.Contains(fleet.scenes[1+len(scene.All):], of.Name) {
-			t.Errorf("%s is not played in each round: %q", of.Name, fleet.scenes)
-		}
-	}
-	fleet = &played{then: func(int) (scene.Books, error) { return scene.Books{}, nil }}
-	(&config{seed: 1}).fleetLeg(0).play(t.Context(), fleet)
-	if len(fleet.scenes) != 1 {
-		t.Errorf("%q behind the end", fleet.scenes)
 	}
 }

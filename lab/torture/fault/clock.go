@@ -20,10 +20,8 @@ import (
 // changes that file while the server runs.
 func clockJumps() Leg {
 	return Leg{
-		Name:       Clock,
-		About:      "the clock of the database jumps by up to an hour, forward or back, for up to 2 s",
-		Possible:   clockPossible(),
-		MovesClock: true,
+		Name:     Clock,
+		Possible: clockPossible(),
 		stage: func(ctx context.Context, s *Scene, opts LegOptions) error {
 			c, err := newClock()
 			if err != nil {

@@ -16,8 +16,7 @@ import (
 
 func synchronousFailover() Leg {
 	return Leg{
-		Name:  FailoverSync,
-		About: "the primary is killed and a synchronous standby takes over: nothing acknowledged is lost",
+		Name: FailoverSync,
 		stage: func(ctx context.Context, s *Scene, opts LegOptions) error {
 			s.act = func(ctx context.Context, i *injection) error {
 				i.Cluster.Primary().Kill()
@@ -33,9 +32,7 @@ func synchronousFailover() Leg {
 // a lost key if its effect is lost too.
 func asynchronousFailover() Leg {
 	l := Leg{
-		Name:  FailoverAsync,
-		About: "the primary is killed and a standby that lags behind takes over: keys and effects are lost together",
-		Loses: true,
+		Name: FailoverAsync,
 		stage: func(ctx context.Context, s *Scene, opts LegOptions) error {
 			s.act = loseTheLatest
 			return s.start(ctx, opts, cluster.Options{Standby: cluster.Asynchronous})
@@ -52,8 +49,7 @@ func asynchronousFailover() Leg {
 // it.
 func stalledFailover() Leg {
 	l := Leg{
-		Name:  FailoverStalled,
-		About: "a synchronous standby stalls until the callers have given up, then takes over: what was acknowledged is not lost",
+		Name: FailoverStalled,
 		stage: func(ctx context.Context, s *Scene, opts LegOptions) error {
 			s.act = takeOverStalled
 			return s.start(ctx, opts, cluster.Options{Standby: cluster.Synchronous})

@@ -3,6 +3,7 @@ package fault
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"time"
 
@@ -17,7 +18,6 @@ var smallWAL = []string{"min_wal_size=32MB", "max_wal_size=64MB"}
 func dataDiskFull() Leg {
 	return Leg{
 		Name:     DiskFullData,
-		About:    "the disk with the data and the log is full, for up to 2 s",
 		Possible: diskPossible(),
 		stage: func(ctx context.Context, s *Scene, opts LegOptions) error {
 			return s.onDisk(ctx, 384+opts.growth(), opts, fullDisk, func(folder string) cluster.Options {
@@ -30,7 +30,6 @@ func dataDiskFull() Leg {
 func walDiskFull() Leg {
 	return Leg{
 		Name:     DiskFullWAL,
-		About:    "the disk with the write-ahead log is full, for up to 2 s",
 		Possible: diskPossible(),
 		stage: func(ctx context.Context, s *Scene, opts LegOptions) error {
 			return s.onDisk(ctx, 192, opts, fullDisk, func(folder string) cluster.Options {
@@ -87,4 +86,38 @@ func hurry(ctx context.Context, c *cluster.Cluster) error {
 		}
 		return nil
 	})
+}
+
+// ErrNotRecovered reports that the server does not start after a power loss, because its data is
+// corrupt. A server with fsync=off fails in this way.
+var ErrNotRecovered = errors.New("the server has not recovered from the loss of power")
+
+func powerLoss() Leg {
+	return Leg{
+		Name:     PowerLoss,
+		Possible: diskPossible(),
+		stage: func(ctx context.Context, s *Scene, opts LegOptions) error {
+			s.pause = 3 * time.Second
+			return s.onDisk(ctx, 512+opts.growth(), opts, losePower, func(folder string) cluster.Options {
+				return cluster.Options{Data: filepath.Join(folder, "data"), Settings: smallWAL}
+			})
+		},
+	}
+}
+
+// losePower discards what was not synced, kills the server, remounts the disk, and starts the
+// server. The file system replays its journal at the mount, and the server recovers from its log.
+func losePower(ctx context.Context, i *injection, d *disk) error {
+	if err := d.powerOff(); err != nil {
+		return err
+	}
+	i.strike()
+	i.Cluster.Primary().Kill()
+	if err := errors.Join(d.unmount(), d.mount()); err != nil {
+		return err
+	}
+	if err := i.revive(ctx); err != nil {
+		return fmt.Errorf("%w: %w", ErrNotRecovered, err)
+	}
+	return nil
 }

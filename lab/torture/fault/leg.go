@@ -23,13 +23,10 @@ const (
 // Leg is a scenario on a cluster of its own. It repeats one event that affects the server as a
 // whole.
 type Leg struct {
-	Name  Name
-	About string
+	Name Name
 	// Possible is nil, or why this machine cannot run the leg.
 	Possible error
-	// Loses and MovesClock report that events of the leg may have these flags.
-	Loses, MovesClock bool
-	Work              Work
+	Work     Work
 	// Quiet reports that the leg injects no faults. It looks for defects that need none.
 	Quiet bool
 	// Direct reports that consumers get their messages by package direct, without a broker.
@@ -40,7 +37,6 @@ type Leg struct {
 
 // LegOptions configure the cluster of a leg, in addition to what the leg itself needs.
 type LegOptions struct {
-	Bin      string
 	Settings []string
 	Bouncer  bool
 	Duration time.Duration // how long the workers will write
@@ -66,7 +62,6 @@ type Scene struct {
 	prepare func() error // called before the first act, after the workload has created its tables
 	act     func(context.Context, *injection) error
 	pause   time.Duration // between two acts, on average
-	limits  limits        // of each act
 	closers []func() error
 }
 
@@ -75,7 +70,7 @@ func (l Leg) Start(ctx context.Context, opts LegOptions) (*Scene, error) {
 	if l.Possible != nil {
 		return nil, l.Possible
 	}
-	s := &Scene{name: l.Name, pause: 2 * time.Second, limits: actLimits}
+	s := &Scene{name: l.Name, pause: 2 * time.Second}
 	if err := l.stage(ctx, s, opts); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -87,11 +82,12 @@ func (l Leg) Start(ctx context.Context, opts LegOptions) (*Scene, error) {
 // cluster. Run fails if a fault could not be injected or if the cluster could not be repaired.
 func (s *Scene) Run(ctx context.Context, seed uint64, workers Workers, log func(Event)) error {
 	if s.prepare != nil {
-		if err := s.limits.bound(ctx, func(context.Context) error { return s.prepare() }); err != nil {
+		if err := bound(ctx, func(context.Context) error { return s.prepare() }); err != nil {
 			return err
 		}
 	}
 	target := Target{Cluster: s.Cluster, Workers: workers}
+	act := Kind{Name: s.name, Group: Server, inject: s.act}
 	rng := rand.New(rand.NewPCG(seed, 0))
 	for n := uint64(1); ; n++ {
 		sleep(ctx, s.pause/2+time.Duration(rng.Int64N(int64(s.pause))))
@@ -100,18 +96,12 @@ func (s *Scene) Run(ctx context.Context, seed uint64, workers Workers, log func(
 		}
 		// An act that has begun is completed even if ctx ends: half an act would leave a broken
 		// cluster.
-		err := target.inject(context.WithoutCancel(ctx), s.limits, s.kind(), rand.New(rand.NewPCG(seed, n)), log)
+		err := target.inject(context.WithoutCancel(ctx), act, rand.New(rand.NewPCG(seed, n)), log)
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
 	}
 }
-
-// kind returns the event of the leg as a kind of fault of the server.
-func (s *Scene) kind() Kind { return Kind{Name: s.name, Group: Server, inject: s.act} }
-
-// Schedule returns how often the leg repeats its event.
-func (s *Scene) Schedule() Schedule { return newSchedule([]Kind{s.kind()}, s.pause, s.limits) }
 
 // Close stops the cluster and removes everything that was made for it.
 func (s *Scene) Close() error {
@@ -127,7 +117,7 @@ func (s *Scene) Close() error {
 
 // start starts the cluster with the options that the leg needs and those of the caller.
 func (s *Scene) start(ctx context.Context, opts LegOptions, needs cluster.Options) (err error) {
-	needs.Bin, needs.Bouncer = opts.Bin, opts.Bouncer
+	needs.Bouncer = opts.Bouncer
 	needs.Settings = append(needs.Settings, opts.Settings...)
 	s.Cluster, err = cluster.Start(ctx, needs)
 	return err

@@ -18,12 +18,9 @@ func resumptionKinds() []Kind {
 		some = append(some, fmt.Sprint("UPDATE ", n+1))
 	}
 	return []Kind{
-		{Name: KillBeforeTaking, Group: Resumption, weight: 3, inject: killAt(pgproxy.Before(isTaking)),
-			About: "SIGKILL of a worker that is about to take operations up"},
-		{Name: KillAfterTaking, Group: Resumption, weight: 6, inject: killAt(pgproxy.AfterAnswer(isTaking, some...)),
-			About: "SIGKILL when a worker has taken operations up, before it is told"},
-		{Name: LoseTaking, Group: Resumption, weight: 6, inject: loseAt(pgproxy.AfterAnswer(isTaking, some...)),
-			About: "the connection is lost together with the answer that operations are taken up"},
+		{Name: KillBeforeTaking, Group: Resumption, weight: 3, inject: killAt(pgproxy.Before(isTaking))},
+		{Name: KillAfterTaking, Group: Resumption, weight: 6, inject: killAt(pgproxy.AfterAnswer(isTaking, some...))},
+		{Name: LoseTaking, Group: Resumption, weight: 6, inject: loseAt(pgproxy.AfterAnswer(isTaking, some...))},
 	}
 }
 
@@ -36,7 +33,6 @@ func isTaking(s pgproxy.Statement) bool {
 func operations() Leg {
 	return Leg{
 		Name: Operations, Work: OperationWork,
-		About: "operations that call a bank: zombies, servers that crash, and sessions that end, besides what a bank does",
 		stage: func(ctx context.Context, s *Scene, opts LegOptions) error {
 			s.act, s.pause = harmOperations, time.Second
 			return s.start(ctx, opts, cluster.Options{})
@@ -47,7 +43,6 @@ func operations() Leg {
 func operationsFailover() Leg {
 	l := synchronousFailover()
 	l.Name, l.Work = OperationsFailover, OperationWork
-	l.About = "operations that call a bank, when the primary is killed and a synchronous standby takes over"
 	return l
 }
 

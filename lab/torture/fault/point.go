@@ -13,30 +13,19 @@ func pointKinds() []Kind {
 	inserted := []string{"INSERT 0 1"}
 	committed := []string{"COMMIT"}
 	return []Kind{
-		{Name: KillAfterClaim, Group: Worker, weight: 4, inject: killAt(pgproxy.AfterAnswer(isClaim, inserted...)),
-			About: "SIGKILL when the claim has been executed, before the worker is told"},
-		{Name: KillInFn, Group: Worker, weight: 4, inject: killAt(pgproxy.AfterAnswer(isOfFn)),
-			About: "SIGKILL when a statement of fn has been executed"},
-		{Name: KillBeforeCommit, Group: Worker, weight: 4, inject: killAt(pgproxy.Before(pgproxy.IsCommit)),
-			About: "SIGKILL when COMMIT was sent by the worker, and the server is not given it"},
-		{Name: KillDuringCommit, Group: Worker, weight: 4, inject: killAt(pgproxy.AfterForward(pgproxy.IsCommit)),
-			About: "SIGKILL when the server has just been given COMMIT"},
-		{Name: KillAfterCommit, Group: Worker, weight: 4, inject: killAt(pgproxy.AfterAnswer(pgproxy.IsCommit, committed...)),
-			About: "SIGKILL when the server has committed, before the worker is told"},
+		{Name: KillAfterClaim, Group: Worker, weight: 4, inject: killAt(pgproxy.AfterAnswer(isClaim, inserted...))},
+		{Name: KillInFn, Group: Worker, weight: 4, inject: killAt(pgproxy.AfterAnswer(isOfFn))},
+		{Name: KillBeforeCommit, Group: Worker, weight: 4, inject: killAt(pgproxy.Before(pgproxy.IsCommit))},
+		{Name: KillDuringCommit, Group: Worker, weight: 4, inject: killAt(pgproxy.AfterForward(pgproxy.IsCommit))},
+		{Name: KillAfterCommit, Group: Worker, weight: 4, inject: killAt(pgproxy.AfterAnswer(pgproxy.IsCommit, committed...))},
 
-		{Name: LoseClaimAnswer, Group: Connection, weight: 4, inject: loseAt(pgproxy.AfterAnswer(isClaim, inserted...)),
-			About: "the connection is lost together with the answer to the claim"},
-		{Name: LoseCommit, Group: Connection, weight: 4, inject: loseAt(pgproxy.Before(pgproxy.IsCommit)),
-			About: "the connection is lost together with COMMIT, which the server is not given"},
-		{Name: LoseCommitRace, Group: Connection, weight: 4, inject: loseAt(pgproxy.AfterForward(pgproxy.IsCommit)),
-			About: "the connection is lost when the server has just been given COMMIT"},
-		{Name: LoseCommitAnswer, Group: Connection, weight: 6, inject: loseAt(pgproxy.AfterAnswer(pgproxy.IsCommit, committed...)),
-			About: "the connection is lost together with the answer to COMMIT"},
+		{Name: LoseClaimAnswer, Group: Connection, weight: 4, inject: loseAt(pgproxy.AfterAnswer(isClaim, inserted...))},
+		{Name: LoseCommit, Group: Connection, weight: 4, inject: loseAt(pgproxy.Before(pgproxy.IsCommit))},
+		{Name: LoseCommitRace, Group: Connection, weight: 4, inject: loseAt(pgproxy.AfterForward(pgproxy.IsCommit))},
+		{Name: LoseCommitAnswer, Group: Connection, weight: 6, inject: loseAt(pgproxy.AfterAnswer(pgproxy.IsCommit, committed...))},
 
-		{Name: LateCommit, Group: Connection, weight: 2, inject: holdAt(pgproxy.Before(pgproxy.IsCommit)),
-			About: "COMMIT arrives up to 7 s late, when the caller may have gone to ask for the outcome of it"},
-		{Name: LateCommitAnswer, Group: Connection, weight: 2, inject: holdAt(pgproxy.AfterAnswer(pgproxy.IsCommit, committed...)),
-			About: "the answer to COMMIT arrives up to 7 s late"},
+		{Name: LateCommit, Group: Connection, weight: 2, inject: holdAt(pgproxy.Before(pgproxy.IsCommit))},
+		{Name: LateCommitAnswer, Group: Connection, weight: 2, inject: holdAt(pgproxy.AfterAnswer(pgproxy.IsCommit, committed...))},
 	}
 }
 

@@ -24,7 +24,6 @@ import (
 func syncFails() Leg {
 	return Leg{
 		Name:     SyncFails,
-		About:    "fdatasync fails with EIO: the server panics, and recovers",
 		Possible: tracePossible(),
 		stage: func(ctx context.Context, s *Scene, opts LegOptions) error {
 			s.act = failSync
