@@ -81,7 +81,7 @@ func (c *flags) mix() (mix fault.Mix, any bool) {
 }
 
 func isLeg(name fault.Name) bool {
-	return name == fault.Fleet || slices.ContainsFunc(fault.Legs(), func(l fault.Leg) bool { return l.Name == name })
+	return name == fault.Fleet || slices.ContainsFunc(fault.Legs(0), func(l fault.Leg) bool { return l.Name == name })
 }
 
 // longestScenario is the maximum duration of a scenario beside the main leg. The rest of a long run
@@ -91,8 +91,14 @@ const longestScenario = 20 * time.Minute
 // legs returns the legs to run: the main leg and the scenarios that this machine supports. It fails
 // if -only names a leg that this machine does not support.
 func (c *flags) legs() ([]*leg, error) {
+	_, faults := c.mix()
+	hasMain := faults || slices.Contains(c.only, string(fault.None))
+	longest := c.duration
+	if hasMain {
+		longest = min(longest, longestScenario)
+	}
 	var scenarios []fault.Leg
-	for _, l := range fault.Legs() {
+	for _, l := range fault.Legs(longest) {
 		asked := slices.Contains(c.only, string(l.Name))
 		switch {
 		case len(c.only) > 0 && !asked:
@@ -112,8 +118,6 @@ func (c *flags) legs() ([]*leg, error) {
 	if withFleet {
 		beside++
 	}
-	_, faults := c.mix()
-	hasMain := faults || slices.Contains(c.only, string(fault.None))
 	each := c.duration
 	if hasMain {
 		each = min(max(c.duration/20, 4*time.Second), longestScenario)

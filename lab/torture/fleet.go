@@ -78,7 +78,7 @@ func impossible(name fault.Name) error {
 	if name == fault.Fleet {
 		return patroni.Possible()
 	}
-	for _, l := range fault.Legs() {
+	for _, l := range fault.Legs(0) {
 		if l.Name == name {
 			return l.Possible
 		}

@@ -51,7 +51,7 @@ func TestEveryPromiseIsKept(t *testing.T) {
 func TestFlagsChooseTheLegs(t *testing.T) {
 	t.Parallel()
 	possible := 0
-	for _, l := range fault.Legs() {
+	for _, l := range fault.Legs(0) {
 		if l.Possible == nil {
 			possible++
 		}

@@ -139,7 +139,7 @@ func (c *flags) scenario(of fault.Leg, duration time.Duration) *leg {
 		settings = append([]string{"log_min_messages=error"}, settings...)
 	}
 	l.perform = func(ctx context.Context) (*report.Leg, error) {
-		scene, err := of.Start(ctx, fault.LegOptions{Bouncer: hasBouncer(), Settings: settings, Duration: duration})
+		scene, err := of.Start(ctx, hasBouncer(), settings)
 		if err != nil {
 			return nil, err
 		}

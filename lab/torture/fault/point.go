@@ -2,6 +2,7 @@ package fault
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -29,6 +30,30 @@ func pointKinds() []Kind {
 	}
 }
 
+// The faults of operations and of messages are injected only if the mix names them.
+
+func resumptionKinds() []Kind {
+	// A claim of operations that finds none answers UPDATE 0. The traps below wait for an answer
+	// with at least one row.
+	var some []string
+	for n := range 9 {
+		some = append(some, fmt.Sprint("UPDATE ", n+1))
+	}
+	return []Kind{
+		{Name: KillBeforeTaking, Group: Resumption, weight: 3, inject: killAt(pgproxy.Before(isTaking))},
+		{Name: KillAfterTaking, Group: Resumption, weight: 6, inject: killAt(pgproxy.AfterAnswer(isTaking, some...))},
+		{Name: LoseTaking, Group: Resumption, weight: 6, inject: loseAt(pgproxy.AfterAnswer(isTaking, some...))},
+	}
+}
+
+func deliveryKinds() []Kind {
+	return []Kind{
+		{Name: KillBeforeDelivery, Group: Delivery, weight: 4, inject: killAt(pgproxy.Before(isDelivery))},
+		{Name: KillAfterDelivery, Group: Delivery, weight: 4, inject: killAt(pgproxy.AfterAnswer(isDelivery))},
+		{Name: LoseDelivery, Group: Delivery, weight: 6, inject: loseAt(pgproxy.AfterAnswer(isDelivery))},
+	}
+}
+
 const (
 	pointLimit = 2 * time.Second  // how long a fault waits for its point to be reached
 	lateLimit  = 10 * time.Second // longer than any stream is frozen
@@ -40,6 +65,23 @@ var libraryClaims = []string{"Claim", "ClaimAtOnce", "TakeOver"}
 // isClaim reports whether s is a statement that claims a key. The statement may find the key taken;
 // whether it claimed the key is in its command tag.
 func isClaim(s pgproxy.Statement) bool { return slices.Contains(libraryClaims, libraryName(s.SQL)) }
+
+// isTaking reports whether s is a statement that claims operations to resume them.
+func isTaking(s pgproxy.Statement) bool {
+	name := libraryName(s.SQL)
+	return name == "TakeOperation" || name == "TakeOperations"
+}
+
+// deliveryStatements are the names, in queries/, of the statements of outbox and inbox.
+var deliveryStatements = []string{
+	"ReadMessages", "ReadHeld", "DeletePublished", "HoldMessages", "BlameMessages", "BuryUnpublished", "TakeLanes",
+	"ClaimMessages", "LoadMessages", "KeepMessages", "CountFailure", "BuryMessage", "AnnounceMessage",
+}
+
+// isDelivery reports whether s is a statement of outbox or inbox.
+func isDelivery(s pgproxy.Statement) bool {
+	return slices.Contains(deliveryStatements, libraryName(s.SQL))
+}
 
 // libraryName returns the name of a statement in queries/, or "" for a statement that is not part
 // of the library. sqlc writes the name in a comment before the statement, and the comment is sent

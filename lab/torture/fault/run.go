@@ -38,6 +38,9 @@ type Workers interface {
 type Target struct {
 	Cluster *cluster.Cluster // nil: no faults of sessions and of the server
 	Workers Workers
+
+	clock *clock // of a scene
+	disk  *disk
 }
 
 // Event describes one fault, after it was healed or given up.
