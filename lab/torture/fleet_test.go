@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
 	"github.com/idem-go/idem/example/fleet/scene"
-	"github.com/idem-go/idem/lab/torture/fault"
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
@@ -23,27 +21,6 @@ func (p *played) Perform(_ context.Context, of scene.Scene) (scene.Books, string
 	p.scenes = append(p.scenes, of.Name)
 	books, err := p.then(len(p.scenes))
 	return books, "", err
-}
-
-func TestFleetIsALegThatHasToBeAskedFor(t *testing.T) {
-	t.Parallel()
-	for asked, args := range map[bool][]string{false: nil, true: {"-only", "fleet"}} {
-		c, err := parse(args)
-		if err != nil {
-			t.Fatal(err)
-		}
-		legs, err := c.legs()
-		if missing := impossible(fault.Fleet); asked && missing != nil {
-			if !errors.Is(err, missing) {
-				t.Errorf("%v, want %v", err, missing)
-			}
-			continue
-		}
-		i := slices.IndexFunc(legs, func(l *leg) bool { return l.name == "fleet" })
-		if err != nil || (i >= 0) != asked || asked && (len(legs) != 1 || legs[0].duration != c.duration) {
-			t.Errorf("%q: %d legs, %v", args, len(legs), err)
-		}
-	}
 }
 
 func TestWhatAFleetLosesOrDoublesIsAViolationAndWhatCannotBePlayedAFailure(t *testing.T) {

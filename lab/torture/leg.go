@@ -29,7 +29,6 @@ import (
 	"github.com/idem-go/idem/lab/torture/letter"
 	"github.com/idem-go/idem/lab/torture/report"
 	"github.com/idem-go/idem/lab/torture/rule"
-	"github.com/idem-go/idem/lab/torture/unreliable"
 	"github.com/idem-go/idem/lab/torture/workerset"
 )
 
@@ -121,15 +120,21 @@ func (l *leg) fail(err error) {
 	}
 }
 
-// openBeside opens the system that workers call besides the database, or returns nil if their work
-// has none.
-func (l *leg) openBeside() (beside *unreliable.Server, err error) {
+// counterpart is the system that workers call besides the database.
+type counterpart interface {
+	KillBy(kill func(slot int, when string)) // nil: kill no worker
+	Calm()                                   // stops the failures
+	Close()
+}
+
+// openBeside opens the counterpart, or returns nil if the work has none.
+func (l *leg) openBeside() (beside counterpart, err error) {
 	switch l.work {
 	case fault.OperationWork:
 		if l.bank, err = bank.Open(l.seed); err != nil {
 			return nil, err
 		}
-		return l.bank.Server, nil
+		return l.bank, nil
 	case fault.MessageWork:
 		if l.broker, err = broker.Open(l.seed); err != nil {
 			return nil, err
@@ -137,7 +142,7 @@ func (l *leg) openBeside() (beside *unreliable.Server, err error) {
 		if l.quiet {
 			l.broker.Calm()
 		}
-		return l.broker.Server, nil
+		return l.broker, nil
 	}
 	return nil, nil
 }
@@ -169,7 +174,7 @@ func (l *leg) worker() config.Config {
 }
 
 // torture injects faults until the time is over or faults cannot be injected.
-func (l *leg) torture(ctx context.Context, workers *workerset.Set, beside *unreliable.Server) error {
+func (l *leg) torture(ctx context.Context, workers *workerset.Set, beside counterpart) error {
 	defer func() { l.until = history.Now() }()
 	ctx, cancel := context.WithTimeout(ctx, l.duration)
 	defer cancel()

@@ -3,12 +3,10 @@ package main
 import (
 	"context"
 	"os"
-	"slices"
 	"testing"
 	"time"
 
 	"github.com/idem-go/idem/lab/optional"
-	"github.com/idem-go/idem/lab/torture/fault"
 	"github.com/idem-go/idem/lab/torture/workload"
 )
 
@@ -45,47 +43,5 @@ func TestEveryPromiseIsKept(t *testing.T) {
 	}
 	if t.Logf("%d calls, %d faults", judged.Calls, len(judged.Faults)); judged.Calls == 0 || len(judged.Faults) == 0 {
 		t.Error("nothing was tested")
-	}
-}
-
-func TestFlagsChooseTheLegs(t *testing.T) {
-	t.Parallel()
-	possible := 0
-	for _, l := range fault.Legs(0) {
-		if l.Possible == nil {
-			possible++
-		}
-	}
-	for _, test := range []struct {
-		args []string
-		main bool
-		legs int
-	}{
-		{nil, true, possible},
-		{[]string{"-only", "none"}, true, 0},
-		{[]string{"-only", "kill,cut"}, true, 0},
-		{[]string{"-only", "failover-sync"}, false, 1},
-		{[]string{"-only", "kill", "-only", "failover-sync"}, true, 1},
-	} {
-		c, err := parse(test.args)
-		if err != nil {
-			t.Fatal(err)
-		}
-		legs, err := c.legs()
-		if err != nil {
-			t.Errorf("%q: %v", test.args, err)
-			continue
-		}
-		var total time.Duration
-		for _, l := range legs {
-			total += l.duration
-		}
-		hasMain := slices.ContainsFunc(legs, func(l *leg) bool { return l.name == "main" })
-		if hasMain != test.main || len(legs) != test.legs+map[bool]int{true: 1}[test.main] {
-			t.Errorf("%q: %d legs, main %v", test.args, len(legs), hasMain)
-		}
-		if total > c.duration || total < c.duration*9/10 {
-			t.Errorf("%q: %v in all, %v were asked for", test.args, total, c.duration)
-		}
 	}
 }

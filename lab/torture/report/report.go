@@ -35,7 +35,11 @@ func Print(w io.Writer, leg *Leg) {
 		kinds[f.Kind]++
 	}
 	for i, kind := range slices.Sorted(maps.Keys(kinds)) {
-		fmt.Fprintf(w, "%s%s %d", [...]string{",\n    ", ", "}[min(i%8, 1)], kind, kinds[kind])
+		between := ", "
+		if i%8 == 0 {
+			between = ",\n    "
+		}
+		fmt.Fprintf(w, "%s%s %d", between, kind, kinds[kind])
 	}
 	fmt.Fprintln(w)
 	for _, f := range leg.Faults {
