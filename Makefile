@@ -38,7 +38,7 @@ ROOT_UNRACED = ./=$(subst $(space),$(comma),$(strip $(WITHOUT_RACE)))
 # each runs a command in every module, in all of them even if it fails in one.
 each = failed=; for module in $(MODULES); do (cd $(CURDIR)/$$module && $(1)) || failed=1; done; [ -z "$$failed" ]
 
-.PHONY: chaos help demo serve fleet test test/all idemtest portability torture torture/long torture/mutants torture/sample bench bench/quick bench/report bench/library bench/operations bench/inbox bench/messages bench/outbox bench/profile generate verify \
+.PHONY: chaos help demo serve fleet test test/all idemtest portability torture torture/mutants torture/sample bench bench/quick bench/report bench/library bench/operations bench/inbox bench/messages bench/outbox bench/profile generate verify \
 	lint tidy fresh apidiff release build clean need need/postgres need/database testenv staticcheck tally sqlc-gen-idem
 
 help: ## list the targets
@@ -69,12 +69,9 @@ idemtest: testenv ## does package idemtest find every program that is known to b
 portability: testenv ## the promises behind what other servers and poolers refuse and do: the tests of Do, and 100,000 calls of each (CALLS=1000000)
 	@IDEM_TEST_ALL=1 bin/testenv $(TESTENV) go test -timeout 120m -v -run 'Promises|NoKey' $$GOTEST ./lab/personality -calls $(if $(CALLS),$(CALLS),100000)
 
-torture: $(if $(findstring -database,$(TORTURE)),,need/postgres) ## two minutes of faults, then every promise is checked (DURATION=10m SEED=1)
+torture: need/postgres ## two minutes of faults, then every promise is checked (DURATION=10m SEED=1)
 	@go -C lab/torture build -o ../../bin/torture .
 	@bin/torture run $(if $(DURATION),-duration $(DURATION)) $(if $(SEED),-seed $(SEED)) $(TORTURE)
-
-torture/long: ## the same, for ten million calls
-	@$(MAKE) --no-print-directory torture DURATION=24h TORTURE='-ops 10000000 $(TORTURE)'
 
 torture/mutants: need/postgres ## does the torture find out libraries that are broken on purpose?
 	@go -C lab/torture build -o ../../bin/torture .

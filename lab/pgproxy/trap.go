@@ -68,6 +68,14 @@ func (t *Trap) Disarm() {
 	t.proxy.traps.remove(t)
 }
 
+// Taken reports whether the trap has caught a statement or has sprung. A disarmed trap that is taken
+// may still spring.
+func (t *Trap) Taken() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.taken
+}
+
 // take claims the trap for a statement. It reports false if the trap is disarmed, or is taken and
 // springs only once.
 func (t *Trap) take() bool {

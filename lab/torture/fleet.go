@@ -14,17 +14,12 @@ import (
 
 	"github.com/idem-go/idem/example/fleet"
 	"github.com/idem-go/idem/example/fleet/scene"
-	"github.com/idem-go/idem/lab/torture/check"
 	"github.com/idem-go/idem/lab/torture/fault"
 	"github.com/idem-go/idem/lab/torture/history"
 	"github.com/idem-go/idem/lab/torture/patroni"
 	"github.com/idem-go/idem/lab/torture/report"
 	"github.com/idem-go/idem/lab/torture/rule"
 )
-
-// fleetAbout describes the leg. Its duration excludes the minute that it takes to start the
-// clusters.
-const fleetAbout = "tenants of clusters under Patroni, synchronous, one of which moves; kill -9 of primaries and of etcd's leader. By its name alone: it takes minutes"
 
 // fleetKeys is the number of keys that the moving tenant has before the run.
 const fleetKeys = 1000
@@ -35,10 +30,11 @@ type fleetScene struct {
 	play func(ctx context.Context, c *scene.Crowd) error
 }
 
-// fleetLeg returns the leg with many clusters. Clients and books are those of example/fleet.
-func (c *config) fleetLeg(duration time.Duration) *leg {
-	l := &leg{config: c, name: string(fault.Fleet), dir: filepath.Join(c.dir, string(fault.Fleet)), duration: duration}
-	l.whole = func(ctx context.Context) (*report.Leg, error) {
+// fleetLeg returns the leg with many clusters, which runs by its name alone. Its duration excludes the
+// minute that it takes to start the clusters. Clients and books are those of example/fleet.
+func (c *flags) fleetLeg(duration time.Duration) *leg {
+	l := &leg{flags: c, name: string(fault.Fleet), dir: filepath.Join(c.dir, string(fault.Fleet)), duration: duration}
+	l.perform = func(ctx context.Context) (*report.Leg, error) {
 		ctx, cancel := context.WithTimeout(ctx, 2*duration+stageLimit)
 		defer cancel()
 		f, err := startFleet(ctx)
@@ -157,7 +153,8 @@ func (f *fleetUnderPatroni) killInMove(ctx context.Context, _ *scene.Crowd) erro
 // and again, until the time is over. An error in the books ends the leg, because it would be found
 // again after every later scene.
 func (l *leg) play(ctx context.Context, scenes []fleetScene, perform func(context.Context, func(context.Context, *scene.Crowd) error) (scene.Books, error)) *report.Leg {
-	judged := &report.Leg{Name: l.name, Seed: l.seed, Start: history.Now(), Result: &check.Result{}}
+	judged := &report.Leg{Name: l.name, Seed: l.seed}
+	begun := history.Now()
 	rng := rand.New(rand.NewPCG(l.seed, 0))
 	next := scenes[:1]
 	for ended := false; !ended; next = next[1:] {
@@ -168,17 +165,17 @@ func (l *leg) play(ctx context.Context, scenes []fleetScene, perform func(contex
 		chosen, at := next[0], history.Now()
 		books, err := perform(ctx, chosen.play)
 		judged.Faults = append(judged.Faults, fault.Event{Kind: fault.Name(chosen.name), At: at, For: history.Now() - at})
-		judged.Tally.Operations += books.Orders
+		judged.Calls += books.Orders
 		judged.Keys += books.Orders
 		switch {
 		case errors.Is(err, scene.ErrBroken):
 			detail := fmt.Sprintf("%s: %d lost, %d doubled: %v", chosen.name, books.Lost, books.Doubled, err)
-			judged.Violations = append(judged.Violations, check.Violation{Rule: rule.Tenant, Detail: detail})
+			judged.Violations = append(judged.Violations, rule.Violation{Rule: rule.Tenant, Detail: detail})
 		case err != nil:
 			judged.Failures = append(judged.Failures, fmt.Sprintf("%s: %v", chosen.name, err))
 		}
-		judged.End = history.Now()
-		ended = err != nil || ctx.Err() != nil || judged.End-judged.Start > l.duration
+		judged.Took = history.Now() - begun
+		ended = err != nil || ctx.Err() != nil || judged.Took > l.duration
 	}
 	return judged
 }
@@ -188,7 +185,7 @@ func impossible(name fault.Name) error {
 	if name == fault.Fleet {
 		return patroni.Possible()
 	}
-	for _, l := range fault.Legs() {
+	for _, l := range fault.Legs(0) {
 		if l.Name == name {
 			return l.Possible
 		}

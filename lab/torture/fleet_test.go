@@ -25,7 +25,7 @@ func TestFleet_LossIsAViolationAndAnyOtherErrorAFailure(t *testing.T) {
 			t.Parallel()
 			played := 0
 			scenes := []fleetScene{{name: "a"}, {name: "b"}, {name: "c"}}
-			judged := (&config{seed: 1}).fleetLeg(time.Hour).play(t.Context(), scenes, func(context.Context, func(context.Context, *scene.Crowd) error) (scene.Books, error) {
+			judged := (&flags{seed: 1}).fleetLeg(time.Hour).play(t.Context(), scenes, func(context.Context, func(context.Context, *scene.Crowd) error) (scene.Books, error) {
 				if played++; played == 3 {
 					return scene.Books{Orders: 4, Lost: 1}, test.err
 				}

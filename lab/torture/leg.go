@@ -2,24 +2,31 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
+	"sync"
+	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/idem-go/idem/lab/pgproxy"
 	"github.com/idem-go/idem/lab/torture/audit"
+	"github.com/idem-go/idem/lab/torture/bank"
+	"github.com/idem-go/idem/lab/torture/broker"
 	"github.com/idem-go/idem/lab/torture/check"
 	"github.com/idem-go/idem/lab/torture/cluster"
+	"github.com/idem-go/idem/lab/torture/config"
 	"github.com/idem-go/idem/lab/torture/fault"
 	"github.com/idem-go/idem/lab/torture/history"
 	"github.com/idem-go/idem/lab/torture/inquiry"
+	"github.com/idem-go/idem/lab/torture/journal"
 	"github.com/idem-go/idem/lab/torture/ledger"
+	"github.com/idem-go/idem/lab/torture/letter"
 	"github.com/idem-go/idem/lab/torture/report"
 	"github.com/idem-go/idem/lab/torture/rule"
 	"github.com/idem-go/idem/lab/torture/workerset"
@@ -27,98 +34,34 @@ import (
 
 // leg is a run on one set of servers.
 type leg struct {
-	*config
+	*flags
 	name     string
 	dir      string
 	duration time.Duration
-	stage    func(ctx context.Context) error // starts the servers, runs the leg, and stops them
-	// whole, if it is not nil, runs and judges the leg instead of stage.
-	whole func(ctx context.Context) (*report.Leg, error)
+	// perform starts the servers, runs and judges the leg, and stops the servers.
+	perform func(ctx context.Context) (*report.Leg, error)
 
-	direct string                          // DSN of the server
-	pooled string                          // DSN of its pooler, or ""
-	ready  func(ctx context.Context) error // waits until the server takes writes
-	about  about
-	beside counterpart // nil if the work has none
-
-	servers *cluster.Cluster // nil with -database
+	work    fault.Work
+	quiet   bool // no faults at all
+	direct  bool // messages are handled without a broker
+	servers *cluster.Cluster
+	bank    *bank.Bank     // of operations
+	broker  *broker.Broker // of messages
 
 	// inject injects faults until ctx ends, logs them, and heals everything. It may be nil.
 	inject func(ctx context.Context, workers fault.Workers, log func(fault.Event)) error
-}
 
-// about has the facts that are needed to check a leg again and are not in its histories.
-type about struct {
-	Name       string
-	Seed       uint64
-	Start, End time.Duration
-	Until      time.Duration // the end of the injection of faults
-	Schedules  []fault.Schedule
-	Failures   []string // failures of the leg that do not prevent a check
-
-	Work   fault.Work
-	Quiet  bool          // no faults at all
-	Direct bool          // messages are handled without a broker
-	Stop   time.Duration // the end of the calm period
-	Calm   time.Duration // the beginning of the calm period, if the work has a counterpart
+	mu       sync.Mutex // guards faults
+	faults   []fault.Event
+	failures []string      // that do not prevent a check
+	start    time.Duration // of the workers
+	until    time.Duration // the end of the injection of faults
+	calm     time.Duration // the beginning of the calm period, for operations and messages
+	stop     time.Duration // its end
 }
 
 // errUnreadable reports that the server runs but its tables cannot be read.
 var errUnreadable = errors.New("the database cannot be read")
-
-const (
-	stateFile = "state.jsonl"
-	aboutFile = "run.json"
-	faultFile = "faults.jsonl"
-)
-
-// run runs the workers and the faults, and writes the final state of the database to a file.
-func (l *leg) run(ctx context.Context) error {
-	if err := ledger.Install(ctx, l.direct); err != nil {
-		return fmt.Errorf("install: %w", err)
-	}
-	if err := l.openBeside(); err != nil {
-		return err
-	}
-	defer l.closeBeside()
-	workers, err := workerset.Start(l.setOptions())
-	if err != nil {
-		return err
-	}
-	l.about.Name, l.about.Seed, l.about.Start = l.name, l.seed, workers.Started()
-	tortured := l.torture(ctx, workers)
-	lost := errors.Is(tortured, fault.ErrNotRecovered)
-	if !lost { // after a failed injection the rest can still be judged
-		bounded, cancel := context.WithTimeout(ctx, readyLimit)
-		err = l.ready(bounded)
-		cancel()
-	}
-	if l.beside != nil && err == nil && !lost && !l.about.Quiet {
-		l.calm(ctx, workers)
-	}
-	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopLimit)
-	defer cancel()
-	err = errors.Join(err, workers.Stop(bounded), workers.Close())
-	if l.beside != nil && err == nil && !lost {
-		if unfinished := l.finish(ctx); unfinished != nil { // the checker reports what is left
-			l.about.Failures = append(l.about.Failures, unfinished.Error())
-		}
-	}
-	l.about.End = history.Now()
-	if err != nil || lost {
-		return errors.Join(tortured, err)
-	}
-	if tortured != nil {
-		l.about.Failures = append(l.about.Failures, tortured.Error())
-	}
-	if err := l.takeState(ctx); err != nil {
-		if _, ok := errors.AsType[*pgconn.PgError](err); ok {
-			return fmt.Errorf("%w: %w", errUnreadable, err)
-		}
-		return errors.Join(tortured, fmt.Errorf("state: %w", err))
-	}
-	return l.writeAbout()
-}
 
 // Time limits that an overloaded machine still meets.
 const (
@@ -127,152 +70,286 @@ const (
 	leftoverLimit = time.Minute     // for the server to notice that the workers have ended
 )
 
-// torture injects faults until the time is over, all calls are made, or faults cannot be injected.
-func (l *leg) torture(ctx context.Context, workers *workerset.Set) error {
+// run runs the workers and the faults on a cluster, and judges the run.
+func (l *leg) run(ctx context.Context, servers *cluster.Cluster) (*report.Leg, error) {
+	l.servers = servers
+	if err := ledger.Install(ctx, servers.DSN()); err != nil {
+		return nil, fmt.Errorf("install: %w", err)
+	}
+	beside, err := l.openBeside()
+	if err != nil {
+		return nil, err
+	}
+	if beside != nil {
+		defer beside.Close()
+	}
+	workers, err := workerset.Start(l.options())
+	if err != nil {
+		return nil, err
+	}
+	l.start = workers.Started()
+	tortured := l.torture(ctx, workers, beside)
+	lost := errors.Is(tortured, fault.ErrNotRecovered)
+	if !lost { // after a failed injection the rest can still be judged
+		bounded, cancel := context.WithTimeout(ctx, readyLimit)
+		err = servers.AwaitReady(bounded)
+		cancel()
+	}
+	if beside != nil && err == nil && !lost && !l.quiet {
+		beside.Calm()
+		l.calmDown(ctx, workers)
+	}
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopLimit)
+	defer cancel()
+	err = errors.Join(err, workers.Stop(bounded), workers.Close())
+	if err != nil || lost {
+		return nil, errors.Join(tortured, err)
+	}
+	if beside != nil {
+		beside.Calm()
+		l.fail(l.finish()) // the checker reports what is left
+	}
+	l.fail(tortured)
+	return l.judge(ctx)
+}
+
+// fail records a failure that does not prevent a check.
+func (l *leg) fail(err error) {
+	if err != nil {
+		l.failures = append(l.failures, err.Error())
+	}
+}
+
+// counterpart is the system that workers call besides the database.
+type counterpart interface {
+	KillBy(kill func(slot int, when string)) // nil: kill no worker
+	Calm()                                   // stops the failures
+	Close()
+}
+
+// openBeside opens the counterpart, or returns nil if the work has none.
+func (l *leg) openBeside() (beside counterpart, err error) {
+	switch l.work {
+	case fault.OperationWork:
+		if l.bank, err = bank.Open(l.seed); err != nil {
+			return nil, err
+		}
+		return l.bank, nil
+	case fault.MessageWork:
+		if l.broker, err = broker.Open(l.seed); err != nil {
+			return nil, err
+		}
+		if l.quiet {
+			l.broker.Calm()
+		}
+		return l.broker, nil
+	}
+	return nil, nil
+}
+
+func (l *leg) options() workerset.Options {
+	pooled := l.servers.BouncerDSN()
+	o := workerset.Options{Dir: l.dir, Worker: l.worker()}
+	o.Worker.Prepares = pooled != "" && cluster.BouncerPrepares()
+	for i := range l.workers {
+		dsn, isPooled := l.servers.DSN(), false
+		if i%2 == 1 && pooled != "" {
+			dsn, isPooled = pooled, true
+		}
+		o.DSNs, o.Pooled = append(o.DSNs, dsn), append(o.Pooled, isPooled)
+	}
+	return o
+}
+
+// worker returns what the configurations of all workers have in common.
+func (l *leg) worker() config.Config {
+	c := config.Config{Seed: l.seed, Goroutines: l.goroutines, Keys: l.keys, Quiet: l.quiet, Direct: l.direct}
+	if l.bank != nil {
+		c.Bank = l.bank.Address()
+	}
+	if l.broker != nil {
+		c.Broker = l.broker.Address()
+	}
+	return c
+}
+
+// torture injects faults until the time is over or faults cannot be injected.
+func (l *leg) torture(ctx context.Context, workers *workerset.Set, beside counterpart) error {
+	defer func() { l.until = history.Now() }()
 	ctx, cancel := context.WithTimeout(ctx, l.duration)
 	defer cancel()
-	over := make(chan time.Duration, 1)
-	go func() {
-		select {
-		case <-workers.Done():
-			cancel()
-		case <-ctx.Done():
-		}
-		over <- history.Now()
-	}()
-	defer func() { cancel(); l.about.Until = <-over }()
 	if l.inject == nil {
 		<-ctx.Done()
 		return nil
 	}
-	writer, err := history.Create(filepath.Join(l.dir, faultFile))
+	log := func(e fault.Event) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.faults = append(l.faults, e)
+	}
+	if beside != nil {
+		beside.KillBy(func(slot int, when string) {
+			_ = workers.Signal(slot, syscall.SIGKILL)
+			log(fault.Event{Kind: fault.BesideKill, At: history.Now(), Worker: slot, Detail: when})
+		})
+		defer beside.KillBy(nil)
+	}
+	return l.inject(ctx, workers, log)
+}
+
+const (
+	calmFor  = 2500 * time.Millisecond // how long nothing is broken before the end
+	forLost  = 20 * time.Second        // the shortest leg that tests lost answers
+	losing   = 1500 * time.Millisecond // how long answers are lost
+	lostCalm = 12 * time.Second        // how long the workers then have to recover
+)
+
+// calmDown cuts all connections once more, so that every process loses its presence, and then lets
+// the workers run without faults. In a long leg of operations, answers to claims are lost first.
+func (l *leg) calmDown(ctx context.Context, workers *workerset.Set) {
+	for i := range workers.Len() {
+		workers.Proxy(i).Cut(pgproxy.Reset)
+	}
+	l.calm = history.Now()
+	if l.work == fault.OperationWork && l.duration >= forLost {
+		bounded, cancel := context.WithTimeout(ctx, losing)
+		mix := fault.Mix{Only: []fault.Name{fault.LoseTaking}, Pause: 50 * time.Millisecond}
+		l.fail(fault.Run(bounded, l.seed, fault.Target{Workers: workers}, mix, func(fault.Event) {}))
+		cancel()
+		wait(ctx, lostCalm)
+	}
+	wait(ctx, calmFor)
+	l.stop = history.Now()
+}
+
+func wait(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+const (
+	finishLimit = time.Minute
+	finishTimes = 4
+	finishMax   = 20 * time.Minute
+	finishExit  = time.Minute // for the last worker to exit
+	finishSlot  = 1000        // the slot of the last worker
+)
+
+// finish runs a worker that finishes what the others have left. One process has to do what several
+// have left, so its time limit grows with the duration of the leg. It is killed if it does not exit
+// in time.
+func (l *leg) finish() error {
+	c := l.worker()
+	c.Slot, c.DSN, c.File = finishSlot, l.servers.DSN(), filepath.Join(l.dir, "worker-finish.jsonl")
+	c.Finish = min(finishLimit+finishTimes*l.duration, finishMax)
+	worker, err := workerset.Launch(c)
 	if err != nil {
 		return err
 	}
-	log := func(e fault.Event) { writer.Append(faultLine{Event: e}) }
-	if l.beside != nil {
-		l.beside.KillBy(l.kills(workers, log))
-		defer l.beside.KillBy(nil)
+	late := time.AfterFunc(c.Finish+finishExit, func() { _ = worker.Signal(syscall.SIGKILL) })
+	defer late.Stop()
+	killed, err := worker.Wait()
+	if killed {
+		err = errors.New("it did not exit in time")
 	}
-	err = l.inject(ctx, workers, log)
-	return errors.Join(err, writer.Close())
-}
-
-func (l *leg) setOptions() workerset.Options {
-	options := workerset.Options{
-		Dir: l.dir, Seed: l.seed, Goroutines: l.goroutines, Keys: l.keys, KeyLife: l.keyLife, Ops: l.ops,
-	}
-	options.Bank, options.Broker = l.addresses()
-	options.Quiet, options.Direct = l.about.Quiet, l.about.Direct
-	options.Prepares = l.pooled != "" && cluster.BouncerPrepares()
-	for i := range l.workers {
-		dsn, pooled := l.direct, false
-		if i%2 == 1 && l.pooled != "" {
-			dsn, pooled = l.pooled, true
-		}
-		options.DSNs, options.Pooled = append(options.DSNs, dsn), append(options.Pooled, pooled)
-	}
-	return options
-}
-
-// takeState waits until the workers have left nothing in the server, and writes the state of the
-// database.
-func (l *leg) takeState(ctx context.Context) error {
-	conn, err := pgx.Connect(ctx, l.direct)
 	if err != nil {
-		return err
+		return fmt.Errorf("finish: %w", err)
+	}
+	return nil
+}
+
+// judge waits until the workers have left nothing in the server, and checks the run.
+func (l *leg) judge(ctx context.Context) (*report.Leg, error) {
+	judged := &report.Leg{Name: l.name, Seed: l.seed, Took: history.Now() - l.start, Faults: l.faults, Failures: l.failures}
+	conn, err := pgx.Connect(ctx, l.servers.DSN())
+	if err != nil {
+		return nil, err
 	}
 	defer conn.Close(ctx)
-	writer, err := history.Create(filepath.Join(l.dir, stateFile))
-	if err != nil {
-		return err
-	}
 	left, err := ledger.Leftovers(ctx, conn, leftoverLimit)
-	take := ledger.Take
-	switch l.about.Work {
-	case fault.OperationWork:
-		take = audit.Take
-	case fault.MessageWork:
-		take = inquiry.Take
-	}
-	for _, f := range left { // a finding has the same format for all kinds of work
-		writer.Append(ledger.Row{Finding: &f})
-	}
+	var result *rule.Result
 	if err == nil {
-		err = take(ctx, conn, writer)
+		result, err = l.check(ctx, conn)
 	}
-	if l.about.Work == fault.MessageWork && l.servers != nil {
-		for _, said := range l.deadlocks() {
-			writer.Append(ledger.Row{Finding: &ledger.Finding{Rule: rule.NoDeadlock, Detail: said}})
-		}
+	if _, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return nil, fmt.Errorf("%w: %w", errUnreadable, err)
 	}
-	return errors.Join(err, writer.Close())
+	if err != nil {
+		return nil, fmt.Errorf("state: %w", err)
+	}
+	judged.Result = *result
+	judged.Violations = append(judged.Violations, left...)
+	if quiet := l.longestQuiet(); l.inject != nil && quiet > maxQuiet {
+		judged.Failures = append(judged.Failures, fmt.Sprintf("there was no fault for %v", quiet.Round(time.Second)))
+	}
+	return judged, nil
 }
 
-// deadlocks returns the messages of the server about deadlocks.
+// check runs the checker for the work of the leg.
+func (l *leg) check(ctx context.Context, conn *pgx.Conn) (*rule.Result, error) {
+	switch l.work {
+	case fault.OperationWork:
+		state, err := audit.Take(ctx, conn)
+		if err != nil {
+			return nil, err
+		}
+		events, err := history.Read[journal.Event](l.dir)
+		return audit.Run(state, l.bank.Books(), events, audit.Options{Seed: l.seed, Start: l.start, Calm: l.calm, Stop: l.stop, Faults: l.faults}), err
+	case fault.MessageWork:
+		state, err := inquiry.Take(ctx, conn)
+		if err != nil {
+			return nil, err
+		}
+		events, err := history.Read[letter.Event](l.dir)
+		result := inquiry.Run(state, l.broker.Books(), events, inquiry.Options{Start: l.start, Quiet: l.quiet, Direct: l.direct, Until: l.until})
+		for _, said := range l.deadlocks() {
+			result.Violations = append(result.Violations, rule.Violation{Rule: rule.NoDeadlock, Detail: said})
+		}
+		return result, err
+	}
+	state, err := ledger.Take(ctx, conn)
+	if err != nil {
+		return nil, err
+	}
+	events, err := history.Read[history.Event](l.dir)
+	if err != nil {
+		return nil, err
+	}
+	options := check.Options{Start: l.start, Undisturbed: len(l.faults) == 0}
+	for _, f := range l.faults {
+		const moment = 500 * time.Millisecond // around a jump of the clock
+		switch end := f.At + f.For; {
+		case f.Loses:
+			options.Losses = append(options.Losses, check.Interval{From: f.At, To: end})
+		case f.MovesClock:
+			options.ClockMoved = append(options.ClockMoved, check.Interval{From: f.At, To: f.At + moment}, check.Interval{From: end - moment, To: end})
+		}
+	}
+	return check.Run(events, state, options)
+}
+
+// deadlocks returns the messages of the server about deadlocks. The log adds detail only: the check
+// counts deadlocks without it.
 func (l *leg) deadlocks() []string {
-	// The log adds detail only. inquiry.Take counts deadlocks without it.
 	log, _ := os.ReadFile(l.servers.Primary().Log())
 	return deadlock.FindAllString(string(log), -1)
 }
 
 var deadlock = regexp.MustCompile(`(?m)^.*ERROR:  deadlock detected\n(?:.*DETAIL:.*\n(?:\t.*\n)*)?(?:.*(?:HINT|CONTEXT):.*\n(?:\t.*\n)*)*`)
 
-func (l *leg) writeAbout() error {
-	encoded, err := json.MarshalIndent(l.about, "", "\t")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(l.dir, aboutFile), encoded, 0o644)
-}
+// maxQuiet is the longest time that may pass without a fault, even on a slow machine: one fault that
+// takes all its time, and then some that find nothing to break. A leg that exceeds it was not
+// tested.
+const maxQuiet = 4 * time.Minute
 
-// judge checks a leg from its files.
-func judge(dir string) (*report.Leg, error) {
-	encoded, err := os.ReadFile(filepath.Join(dir, aboutFile))
-	if err != nil {
-		return nil, err
+// longestQuiet returns the longest time without a fault.
+func (l *leg) longestQuiet() (longest time.Duration) {
+	last := l.start
+	for _, f := range append(l.faults, fault.Event{At: l.until}) { // roughly in the order of their times
+		longest = max(longest, f.At-last)
+		last = max(last, f.At)
 	}
-	var a about
-	if err := json.Unmarshal(encoded, &a); err != nil {
-		return nil, err
-	}
-	faults, err := readFaults(dir)
-	if err != nil {
-		return nil, err
-	}
-	result, err := resultOf(dir, &a, faults)
-	if err != nil {
-		return nil, err
-	}
-	judged := &report.Leg{
-		Name: a.Name, Seed: a.Seed, Start: a.Start, End: a.End, Faults: faults, Result: result,
-		Failures: a.Failures,
-	}
-	judged.AddSilences(a.Schedules, a.Until)
-	return judged, nil
-}
-
-// resultOf runs the checker for the work of the leg.
-func resultOf(dir string, a *about, faults []fault.Event) (*check.Result, error) {
-	switch a.Work {
-	case fault.OperationWork:
-		return audit.Files(dir, audit.Options{Seed: a.Seed, Start: a.Start, Calm: a.Calm, Stop: a.Stop, Faults: harms(faults)})
-	case fault.MessageWork:
-		return inquiry.Files(dir, inquiry.Options{Start: a.Start, Quiet: a.Quiet, Direct: a.Direct, Until: a.Until})
-	}
-	files, err := filepath.Glob(filepath.Join(dir, "worker-*.jsonl"))
-	if err != nil {
-		return nil, err
-	}
-	return check.Files(files, filepath.Join(dir, stateFile), check.Options{
-		Start: a.Start, Undisturbed: len(faults) == 0, ClockMoved: clockMoved(faults), Losses: losses(faults), Kills: kills(faults),
-	})
-}
-
-// harms converts faults for package audit.
-func harms(faults []fault.Event) (harms []audit.Fault) {
-	for _, f := range faults {
-		harms = append(harms, audit.Fault{At: f.At, Until: f.At + f.For, Slot: f.Worker})
-	}
-	return harms
+	return longest
 }

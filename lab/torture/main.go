@@ -17,8 +17,6 @@ import (
 )
 
 const usage = `torture [run] [flags]     torture the library, and check what came of it
-torture check DIR         check a run again, from its files
-torture faults            list what can be done, and whether this machine can
 torture mutants [flags]   try whether broken libraries are found out
 torture worker            what a run starts; not for people
 
@@ -58,10 +56,6 @@ func command(args []string) error {
 	switch name {
 	case "run":
 		return run(ctx, args)
-	case "check":
-		return again(args)
-	case "faults":
-		return listFaults()
 	case "mutants":
 		return mutants(ctx, args)
 	case "worker":

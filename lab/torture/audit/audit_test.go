@@ -3,7 +3,6 @@ package audit_test
 import (
 	"fmt"
 	"maps"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -64,15 +63,14 @@ func kept(t *testing.T, end journal.End, state string) *told {
 func keptOf(key, state string) *told {
 	id := "id"
 	values, paid := map[string]string{}, map[string]string{}
-	r := &told{operation: &journal.Operation{ID: id, Key: key, State: state, Epoch: 1}}
-	at, seq := time.Duration(0), 0
+	r := &told{operation: &journal.Operation{ID: id, Key: key, State: state}}
+	at := time.Duration(0)
 	step := func(kind, name, outcome, value string) {
-		seq++
-		r.steps = append(r.steps, &journal.Step{Operation: id, Seq: seq, Kind: kind, Name: name, Outcome: outcome, Value: fmt.Sprintf("%q", value)})
+		r.steps = append(r.steps, &journal.Step{Operation: id, Kind: kind, Name: name, Outcome: outcome, Value: fmt.Sprintf("%q", value)})
 	}
-	write := func(name string, amount int) {
+	write := func(name string) {
 		at += time.Second
-		r.effects = append(r.effects, &journal.Effect{Operation: id, Step: name, Nonce: "nonce " + name, At: at, Amount: amount})
+		r.effects = append(r.effects, &journal.Effect{Operation: id, Step: name, Nonce: "nonce " + name, At: at})
 	}
 	book := func(name, place, refunds string) {
 		at += time.Second
@@ -82,7 +80,7 @@ func keptOf(key, state string) *told {
 	}
 	var round journal.Round
 	for n := 1; n <= 2; n++ {
-		write(round.Reserve(n), 1)
+		write(round.Reserve(n))
 		book(round.Charge(n), journal.Place(n), "")
 		paid[journal.Place(n)] = "receipt " + round.Charge(n)
 		values[round.Reserve(n)], values[round.Charge(n)] = "nonce "+round.Reserve(n), "receipt "+round.Charge(n)
@@ -93,7 +91,7 @@ func keptOf(key, state string) *told {
 	for n := 2; n >= 1 && state != "completed"; n-- {
 		book(journal.UndoOf(round.Charge(n), 0), "refund of "+journal.Place(n), journal.Place(n))
 		r.entries[len(r.entries)-1].Given = values[round.Charge(n)]
-		write(journal.UndoOf(round.Reserve(n), 0), -1)
+		write(journal.UndoOf(round.Reserve(n), 0))
 		r.effects[len(r.effects)-1].Given = values[round.Reserve(n)]
 		step("undo", journal.UndoOf(round.Charge(n), 0), "done", "")
 		step("undo", journal.UndoOf(round.Reserve(n), 0), "done", "")
@@ -130,55 +128,15 @@ func (r *told) moved(state, reason string, owner int) *journal.Move {
 // audited returns the violations of the run.
 func (r *told) audited(t *testing.T) (found []rule.Rule) {
 	t.Helper()
-	dir := t.TempDir()
-	write := func(name string, each func(*history.Writer)) {
-		w, err := history.Create(filepath.Join(dir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		each(w)
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
+	state := &journal.State{
+		Operations: r.children, Steps: r.steps, Effects: r.effects, Signals: r.signals, Moves: r.moves, Records: []*journal.Record{r.record},
+	}
+	for _, o := range []*journal.Operation{r.operation, r.former} {
+		if o != nil {
+			state.Operations = append(state.Operations, o)
 		}
 	}
-	write("state.jsonl", func(w *history.Writer) {
-		if r.operation != nil {
-			w.Append(journal.Row{Operation: r.operation})
-		}
-		if r.former != nil {
-			w.Append(journal.Row{Operation: r.former})
-		}
-		for _, c := range r.children {
-			w.Append(journal.Row{Operation: c})
-		}
-		for _, s := range r.steps {
-			w.Append(journal.Row{Step: s})
-		}
-		for _, e := range r.effects {
-			w.Append(journal.Row{Effect: e})
-		}
-		for _, s := range r.signals {
-			w.Append(journal.Row{Signal: s})
-		}
-		for _, m := range r.moves {
-			w.Append(journal.Row{Move: m})
-		}
-		w.Append(journal.Row{Record: r.record})
-	})
-	write(audit.BooksFile, func(w *history.Writer) {
-		for _, e := range r.entries {
-			w.Append(e)
-		}
-	})
-	write("worker-0-0000.jsonl", func(w *history.Writer) {
-		for _, e := range r.events {
-			w.Append(e)
-		}
-	})
-	result, err := audit.Files(dir, audit.Options{Seed: seed, Calm: time.Second, Stop: r.stop})
-	if err != nil {
-		t.Fatal(err)
-	}
+	result := audit.Run(state, r.entries, r.events, audit.Options{Seed: seed, Calm: time.Second, Stop: r.stop})
 	for _, v := range result.Violations {
 		found = append(found, v.Rule)
 	}
@@ -229,7 +187,16 @@ func TestFiles_FindsEachBrokenPromise(t *testing.T) {
 		{"it is parked for ever", rule.Mended, "completed", func(r *told) { r.operation.State, r.record.State = "parked", "running" }},
 		{"it goes on for ever", rule.Ends, "completed", func(r *told) { r.operation.State = "running" }},
 		{"an untrue reason", rule.Reason, "completed", park("code_changed")},
-		{"a window that is not over", rule.Reason, "completed", park("call_in_doubt")},
+		{"a call that is recorded", rule.Reason, "completed", func(r *told) {
+			m := r.moved("parked", "call_in_doubt", 0)
+			m.Known["charge-1"] = "failed"
+			r.moves = append(r.moves, m)
+		}},
+		{"a window that is not over", rule.Reason, "completed", func(r *told) {
+			m := r.moved("parked", "call_in_doubt", 0)
+			m.Known["charge-1"], m.Since = "begun", m.At
+			r.moves = append(r.moves, m)
+		}},
 		{"an answer of what is undone", rule.Acknowledge, "completed", func(r *told) { r.operation.State = "undone" }},
 		{"it is said to be parked", rule.Acknowledge, "completed", func(r *told) {
 			r.events = append(r.events, journal.Event{Kind: journal.KindReturn, Operation: "id", Parked: true})
@@ -241,11 +208,11 @@ func TestFiles_FindsEachBrokenPromise(t *testing.T) {
 		{"another answer", rule.SameAnswer, "completed", func(r *told) { r.events[3].Answer.Values["charge-1"] = "receipt 7" }},
 		{"two records", rule.OneOutcome, "completed", func(r *told) { r.record.ID = "another" }},
 		{"a signal that was there", rule.Signalled, "completed", func(r *told) {
-			r.steps = append(r.steps, &journal.Step{Operation: "id", Seq: 99, Kind: "await", Name: "wait-2", Outcome: "failed", Due: 1000})
+			r.steps = append(r.steps, &journal.Step{Operation: "id", Kind: "await", Name: "wait-2", Outcome: "failed", Due: 1000})
 			r.events = append(r.events, journal.Event{Kind: journal.KindSignal, Operation: "id", Name: "wait-2", Wall: 900})
 		}},
 		{"another signal", rule.Signalled, "completed", func(r *told) {
-			r.steps = append(r.steps, &journal.Step{Operation: "id", Seq: 99, Kind: "await", Name: "wait-2", Outcome: "done", Value: `"a"`})
+			r.steps = append(r.steps, &journal.Step{Operation: "id", Kind: "await", Name: "wait-2", Outcome: "done", Value: `"a"`})
 			r.signals = append(r.signals, &journal.Signal{Operation: "id", Name: "wait-2", Value: `"b"`})
 		}},
 		{"two who work on it", rule.OneWorker, "completed", func(r *told) { r.runs(10500*time.Millisecond, 12*time.Second, 1) }},
@@ -268,30 +235,5 @@ func TestFiles_AcceptsTrueReasons(t *testing.T) {
 	r.moves = append(r.moves, m)
 	if found := r.audited(t); len(found) > 0 {
 		t.Errorf("%q", found)
-	}
-}
-
-// A process that is stopped before its run continues the run later, with its own release, although
-// another process owns the operation by then.
-func TestFiles_TakesChangedCodeForThatOfTheParkingProcess(t *testing.T) {
-	t.Parallel()
-	key := keyOf(t, func(p journal.Plan) bool {
-		return p.Knows(0, "charge-1") && !p.Knows(1, "charge-1") && p.Knows(0, "card-2") && p.Knows(1, "card-2")
-	})
-	for _, test := range []struct {
-		parker, other int // their releases
-		want          bool
-	}{{1, 0, false}, {0, 1, true}} {
-		r := &told{operation: &journal.Operation{ID: "id", Key: key, State: "undone"}, record: &journal.Record{ID: "another"}}
-		r.runs(10*time.Second, 11*time.Second, 0)
-		r.runs(12*time.Second, 13*time.Second, 1)
-		r.events[0].Release, r.events[2].Release = test.parker, test.other
-		m := r.moved("parked", "code_changed", 0)
-		m.ReasonText = `the code has changed: step 1 is recorded as call "charge-1", and the code asks for call "card-2"`
-		m.By, m.Known = r.events[0].Op.Process(), map[string]string{"charge-1": "done"}
-		r.moves = append(r.moves, m)
-		if found := slices.Contains(r.audited(t), rule.Reason); found != test.want {
-			t.Errorf("parked by release %d, behind a run of release %d: found out: %t", test.parker, test.other, found)
-		}
 	}
 }

@@ -26,7 +26,7 @@ func ofParent(t *testing.T) string {
 // after that.
 func keptByParent(key string) *told {
 	r := keptOf(key, "completed")
-	r.steps = append(r.steps, &journal.Step{Operation: "id", Seq: 90, Kind: "child", Name: "part-1", Outcome: "failed", Value: `{"state":"undone"}`})
+	r.steps = append(r.steps, &journal.Step{Operation: "id", Kind: "child", Name: "part-1", Outcome: "failed", Value: `{"state":"undone"}`})
 	r.children = []*journal.Operation{{ID: "child", Key: "random", Plan: journal.PartKey(key, 1), Parent: "id", State: "undone"}}
 	r.events = append(r.events, journal.Event{Kind: journal.KindSaw, Operation: "id", Name: "part-1", Value: journal.ChildSaid("undone", false, nil)})
 	return r
@@ -58,7 +58,7 @@ func TestFiles_FindsEachBrokenPromiseOfAChild(t *testing.T) {
 		{"the function sees another end", rule.ChildTold, func(r *told) { r.events[len(r.events)-1].Value = journal.ChildSaid("completed", false, nil) }},
 		{"it has ended before its child", rule.ChildTold, func(r *told) { childStep(r).Outcome = "waiting" }},
 		{"an undo of a child that has not completed", rule.UndoneOnce, func(r *told) {
-			r.effects = append(r.effects, &journal.Effect{Operation: "id", Step: journal.UndoOf("part-1", 0), Nonce: "nonce", Amount: -1})
+			r.effects = append(r.effects, &journal.Effect{Operation: "id", Step: journal.UndoOf("part-1", 0), Nonce: "nonce"})
 		}},
 		{"a step is put in front of it", rule.InDoubt, func(r *told) {
 			r.moves = append(r.moves, &journal.Move{Operation: "child", State: "running", At: time.Second})

@@ -53,12 +53,11 @@ func TestFiles_FindsEachBrokenPromiseOfADay(t *testing.T) {
 		}},
 		{"parked by a bound while callers left", rule.Innocent, "completed", func(r *told) {
 			m := r.moved("parked", "too_many_deaths", 0)
-			m.ReasonText = "20 processes in a row have died while they worked on the operation: the operation may be what kills them"
+			m.Deaths = 20
 			r.owned(m)
 		}},
 		{"a code that has not changed", rule.Reason, "completed", func(r *told) {
 			m := r.moved("parked", "code_changed", 0)
-			m.ReasonText = `the code has changed: it no longer asks for step "charge-1", which is recorded`
 			r.owned(m)
 		}},
 		{"what is canceled is begun anew", rule.Anew, "completed", func(r *told) {

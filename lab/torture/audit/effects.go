@@ -6,40 +6,32 @@ import (
 	"slices"
 	"time"
 
-	"github.com/idem-go/idem/lab/torture/check"
 	"github.com/idem-go/idem/lab/torture/journal"
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
 // violates adds a violation for an operation, with everything that is known of the operation.
 func (b *book) violates(o *operation, r rule.Rule, format string, args ...any) {
-	v := check.Violation{Rule: r, Scope: "operation " + o.id, Detail: fmt.Sprintf(format, args...)}
+	v := rule.Violation{Rule: r, Scope: "operation " + o.id, Detail: fmt.Sprintf(format, args...)}
+	line := func(what any) { v.History = append(v.History, fmt.Sprintf("%+v", what)) }
 	if o.row != nil {
 		v.Key = o.row.Key
-		v.History = append(v.History, fmt.Sprintf("it is %s at %q, in epoch %d, undoing: %t, canceled: %t, parked: %s at %q: %s; last error: %s",
-			o.row.State, o.row.Step, o.row.Epoch, o.row.Undoing, o.row.Canceled, o.row.Reason, o.row.ReasonStep, o.row.ReasonText, o.row.LastError))
+		line(*o.row)
 	}
 	for _, s := range o.steps {
-		v.History = append(v.History, fmt.Sprintf("recorded %d: %s %s %s, %d undos: %s", s.Seq, s.Kind, s.Name, s.Outcome, s.Undos, s.Value))
+		line(*s)
 	}
 	for _, m := range o.moves {
-		v.History = append(v.History, fmt.Sprintf("%v moved by %s: %s at %s %q, canceled: %t, in epoch %d, owner %d, taken %d times: %s",
-			m.At-b.options.Start, process(m.By), m.State, m.Kind, m.Step, m.Canceled, m.Epoch, m.Owner, m.Attempts, m.ReasonText))
+		line(*m)
 	}
 	for _, e := range slices.Concat(o.heard, o.unsent, o.saw) {
-		v.History = append(v.History, fmt.Sprintf("%v %v %s of %s: %s", e.At-b.options.Start, e.Op, e.Kind, e.Name, e.Value))
+		line(e)
 	}
 	for _, e := range o.entries {
-		if !e.Booked {
-			v.History = append(v.History, fmt.Sprintf("%v the bank is asked for %s, %s", e.At-b.options.Start, e.Step, e.Place))
-		}
-	}
-	for _, d := range o.doings() {
-		v.History = append(v.History, fmt.Sprintf("%v %s: %s", d.at-b.options.Start, d.step, d.value))
+		line(e)
 	}
 	for _, r := range o.runs {
-		v.History = append(v.History, fmt.Sprintf("%v run %v, to %v, of release %d, left: %t, failed: %t",
-			r.begin-b.options.Start, r.op, max(r.end-b.options.Start, 0), r.release, r.left, r.failed))
+		line(r)
 	}
 	b.found = append(b.found, v)
 }
@@ -82,8 +74,8 @@ func (b *book) audit(o *operation) {
 	}
 	// No row: the creation of the operation was not committed, so it must not have had any effect.
 	if o.row == nil {
-		if o.asked > 0 || len(o.children) > 0 || len(o.effects) > 0 || len(o.answers) > 0 {
-			b.violates(o, rule.Durable, "it has called the bank %d times, has %d children, %d effects and %d answers, and is not there", o.asked, len(o.children), len(o.effects), len(o.answers))
+		if len(o.entries) > 0 || len(o.children) > 0 || len(o.effects) > 0 || len(o.answers) > 0 {
+			b.violates(o, rule.Durable, "it has called the bank %d times, has %d children, %d effects and %d answers, and is not there", len(o.entries), len(o.children), len(o.effects), len(o.answers))
 		}
 		return
 	}

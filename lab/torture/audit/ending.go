@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/idem-go/idem/lab/torture/check"
 	"github.com/idem-go/idem/lab/torture/journal"
 	"github.com/idem-go/idem/lab/torture/rule"
 )
@@ -102,10 +101,9 @@ func (b *book) checkKeys() {
 			b.violates(o, rule.SameAnswer, "the record says %+v, and %v was told %+v", r.Answer, o.answers[0].Op, o.answers[0].Answer)
 		}
 	}
-	for _, e := range b.events {
-		if e.Kind == journal.KindReturn && e.Verb == journal.Start && e.Operation != "" && b.of(e.Operation).row == nil {
-			b.found = append(b.found, check.Violation{Rule: rule.Acknowledge, Scope: "operation " + e.Operation, Key: e.Key,
-				Detail: fmt.Sprintf("%v has started it, and it is not there", e.Op)})
+	for _, o := range b.operations {
+		if len(o.started) > 0 && o.row == nil {
+			b.violates(o, rule.Acknowledge, "%v has started it, and it is not there", o.started[0].Op)
 		}
 	}
 }

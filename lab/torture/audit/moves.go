@@ -2,11 +2,10 @@ package audit
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
-	"strings"
 	"time"
 
+	"github.com/idem-go/idem/lab/torture/fault"
 	"github.com/idem-go/idem/lab/torture/history"
 	"github.com/idem-go/idem/lab/torture/journal"
 	"github.com/idem-go/idem/lab/torture/rule"
@@ -23,16 +22,14 @@ func (b *book) checkMoves(o *operation) {
 			continue
 		}
 		if m.Reason == tooManyDeaths {
-			most := 0
-			_, _ = fmt.Sscan(m.ReasonText, &most)
-			if most < maxDeaths {
-				b.violates(o, rule.Reason, "%s: the limit is %d", m.ReasonText, maxDeaths)
+			if m.Deaths < maxDeaths {
+				b.violates(o, rule.Reason, "parked after %d deaths, and the limit is %d", m.Deaths, maxDeaths)
 			}
-			if blamed := o.blamed(i); blamed < most {
-				b.violates(o, rule.Innocent, "%s: %d of these have failed, or ended without a word", m.ReasonText, blamed)
+			if blamed := o.blamed(i); blamed < m.Deaths {
+				b.violates(o, rule.Innocent, "parked after %d deaths, and %d of these have failed, or ended without a word", m.Deaths, blamed)
 			}
 		} else if why := o.parkedWrongly(m); why != "" {
-			b.violates(o, rule.Reason, "%s at %q: %s: %s", m.Reason, m.ReasonStep, m.ReasonText, why)
+			b.violates(o, rule.Reason, "%s at %q: %s", m.Reason, m.ReasonStep, why)
 		} else {
 			b.checkWaited(o, i)
 		}
@@ -62,8 +59,8 @@ func (b *book) checkKept(o *operation, i int) {
 		kept := outcome != "" && !isOpen(outcome)
 		heard := e.Op.Process() == given.By && o.moves[i].At < e.At && e.At < given.At && o.isAnswer(e)
 		if heard && !kept && !o.isRunTwice(e) && !b.harmed(e.Op.Slot(), e.At, given.At) {
-			b.violates(o, rule.Kept, "%v has heard %q of %s, and gave the operation up at %v without that on record: %s",
-				e.Op, e.Value, e.Name, given.At-b.options.Start, given.ReasonText)
+			b.violates(o, rule.Kept, "%v has heard %q of %s, and gave the operation up at %v without that on record",
+				e.Op, e.Value, e.Name, given.At-b.options.Start)
 			return
 		}
 	}
@@ -122,8 +119,8 @@ func (o *operation) isTakenInVain(from, to int) bool {
 
 // harmed reports whether a fault affected the worker between from and until, or shortly before.
 func (b *book) harmed(slot int, from, until time.Duration) bool {
-	return slices.ContainsFunc(b.options.Faults, func(f Fault) bool {
-		return (f.Slot == slot || f.Slot < 0) && f.At < until && from < f.Until+settled
+	return slices.ContainsFunc(b.options.Faults, func(f fault.Event) bool {
+		return (f.Worker == slot || f.Worker < 0) && f.At < until && from < f.At+f.For+settled
 	})
 }
 
@@ -182,16 +179,9 @@ const (
 // operation.
 const maxDeaths = 10
 
-// The texts with which the library parks an operation because of code_changed: another step is
-// asked for instead of a recorded one, a recorded step is not asked for, or an undo is missing.
-var (
-	otherOne = regexp.MustCompile(`^the code has changed: .*"([^"]+)".* asks for [a-z ]*"([^"]+)"`)
-	gone     = regexp.MustCompile(`^the code has changed: it no longer asks for step "([^"]+)"`)
-	undoGone = regexp.MustCompile(`^the code has changed: (?:step "([^"]+)" is recorded with \d+ undos|the undo of step "([^"]+)" was begun)`)
-)
-
-// isOfUndo reports whether an operation was parked at the undo of a step, not at the step.
-func isOfUndo(m *journal.Move) bool { return strings.HasPrefix(m.ReasonText, "the undo of step ") }
+// isOfUndo reports whether an operation was parked at the undo of a step, not at the step: the step
+// itself is recorded as done.
+func isOfUndo(m *journal.Move) bool { return isDone(m.Known[m.ReasonStep]) }
 
 // parkedWrongly returns why the reason of a parked operation cannot be true, or "" if it can be
 // true.
@@ -212,20 +202,16 @@ func (o *operation) parkedWrongly(m *journal.Move) string {
 	return "nothing of that kind has happened"
 }
 
-// changedWrongly returns why code_changed cannot be true, or "". It parses the two steps from the
-// text of the reason and compares them with the releases of the plan.
+// changedWrongly returns why code_changed cannot be true, or "". The step must be recorded or in
+// progress, and a release must differ from another one.
 func (o *operation) changedWrongly(m *journal.Move) string {
-	release := o.releaseOf(m)
-	if found := otherOne.FindStringSubmatch(m.ReasonText); found != nil {
-		return o.unchanged(m, release, found[1], found[2])
+	switch {
+	case !o.plan.Changes():
+		return "no release differs from another one"
+	case m.Known[m.ReasonStep] == "" && m.Step != m.ReasonStep:
+		return "the step is neither on record nor under way"
 	}
-	if found := gone.FindStringSubmatch(m.ReasonText); found != nil {
-		return o.unchanged(m, release, found[1], "")
-	}
-	if undoGone.MatchString(m.ReasonText) && o.plan.ChangesUndos() {
-		return ""
-	}
-	return "no release differs from another one by that"
+	return ""
 }
 
 // doubtedWrongly returns why call_in_doubt cannot be true, or "" if it can be true. A call may wait
@@ -319,43 +305,6 @@ func (o *operation) parkedFailing(m *journal.Move, step string) string {
 // isOpen reports whether the outcome means that a call has no outcome yet. The library records such
 // calls when it makes several calls at the same time.
 func isOpen(outcome string) bool { return outcome == "begun" || outcome == "not sent" }
-
-// unchanged returns why the code cannot have changed in the given way, or "" if it can. The reason
-// says that the release asks for the step asked, or for none, where the step recorded was expected.
-//
-// Two cases are true. Either the release has asked and another release does not, or the release
-// does not have recorded. In both cases recorded must be recorded or in progress.
-func (o *operation) unchanged(m *journal.Move, release int, recorded, asked string) string {
-	isRecorded := m.Known[recorded] != "" || m.Step == recorded
-	lacks := !o.plan.Knows(release, recorded)
-	isNew := asked != ""
-	for other := range journal.Releases {
-		if asked != "" && !o.plan.Knows(other, asked) && o.plan.Knows(release, asked) {
-			return map[bool]string{true: "", false: fmt.Sprintf("%s is neither on record nor under way", recorded)}[isRecorded]
-		}
-	}
-	switch {
-	case !isRecorded:
-		return fmt.Sprintf("%s is neither on record nor under way", recorded)
-	case !lacks && isNew:
-		return fmt.Sprintf("release %d has %s, and every release has %s", release, recorded, asked)
-	case !lacks:
-		return fmt.Sprintf("release %d has %s", release, recorded)
-	}
-	return ""
-}
-
-// releaseOf returns the release of the process that made the move, which is the release of its last
-// run before the move.
-func (o *operation) releaseOf(m *journal.Move) (release int) {
-	var last time.Duration
-	for _, r := range o.runs {
-		if r.op.Process() == m.By && last <= r.begin && r.begin < m.At {
-			last, release = r.begin, r.release
-		}
-	}
-	return release
-}
 
 // roundOf returns the round that has the charge call in any release, or nil.
 func (o *operation) roundOf(call string) *journal.Round {

@@ -1,7 +1,12 @@
+// Package bank is the external system that operations call. It is an HTTP server with books of its
+// own, in another process than the workers. According to the safety of a call it recognizes the
+// key, answers for the outcome of a key, or does neither. It is slow, refuses requests, loses its
+// answers, and has the calling process killed before and after it books.
 package bank
 
 import (
-	"encoding/json"
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -25,8 +30,13 @@ type Request struct {
 	Place      string        // what the charge is for
 	Refunds    string        // of a refund: the place of its charge
 	Given      string        // of an undo: the value of its step
-	Process    uint32
-	Slot       int
+}
+
+// Reply is an answer of the bank.
+type Reply struct {
+	Receipt    string
+	Done       bool
+	Generation int
 }
 
 // Bank is the server.
@@ -35,6 +45,7 @@ type Bank struct {
 
 	mu       sync.Mutex
 	receipts int
+	books    []journal.Entry
 	known    map[string]string // receipts, by key
 	steps    map[string]string // receipts, by operation and step
 	asked    map[string]int    // by key: how often its outcome was asked for
@@ -51,112 +62,113 @@ var odds = unreliable.Odds{
 	Of: 100, Refused: 8, Dropped: 4, Lost: 10, KilledBefore: 2, Killed: 2, KilledSoon: 1,
 }
 
-// Open starts the bank. It writes its books to the file books.
-func Open(books string, seed uint64) (*Bank, error) {
-	server, err := unreliable.Open(books, seed, odds)
+// Open starts the bank.
+func Open(seed uint64) (*Bank, error) {
+	server, err := unreliable.Open(seed, odds)
 	if err != nil {
 		return nil, err
 	}
-	b := &Bank{
-		Server: server, known: map[string]string{}, steps: map[string]string{}, asked: map[string]int{},
-		closed: map[string]time.Duration{},
-	}
-	mux := http.NewServeMux()
-	mux.HandleFunc("POST /book", b.book)
-	mux.HandleFunc("POST /ask", b.ask)
-	mux.HandleFunc("POST /look-up", b.lookUp)
-	b.Serve(mux)
+	b := &Bank{Server: server, known: map[string]string{}, steps: map[string]string{}, asked: map[string]int{}, closed: map[string]time.Duration{}}
+	unreliable.Handle(server, "book", b.receive, b.enter)
+	unreliable.Handle(server, "ask", nil, b.standing)
+	unreliable.Handle(server, "look-up", nil, b.lookUp)
 	return b, nil
 }
 
-// book handles a request to book. It may fail before or after the booking.
-func (b *Bank) book(w http.ResponseWriter, r *http.Request) {
-	var q Request
-	if err := json.NewDecoder(r.Body).Decode(&q); err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	}
-	b.note(&q, "", false)
-	if q.Slow {
-		time.Sleep(slow)
-	}
-	var receipt string
-	var status int
-	if b.Do(w, "the bank books", q.Slot, func() { receipt, status = b.enter(&q) }) {
-		w.WriteHeader(status)
-		_ = json.NewEncoder(w).Encode(Reply{Receipt: receipt})
-	}
+// Books returns all requests to book, and what was booked.
+func (b *Bank) Books() []journal.Entry {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.books
 }
 
 // slow is the additional delay of a Slow request.
 const slow = 150 * time.Millisecond
 
+func (b *Bank) receive(q *Request) {
+	b.mu.Lock()
+	b.note(q, "", false)
+	b.mu.Unlock()
+	if q.Slow {
+		time.Sleep(slow)
+	}
+}
+
 // enter books a request. It returns the earlier receipt for a Keyed request whose key is known. It
 // refuses a request that is older than an answer "not booked" to its sender or to a person: that
 // answer must stay true.
-func (b *Bank) enter(q *Request) (receipt string, status int) {
+func (b *Bank) enter(q *Request) (Reply, int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	known, ok := b.known[q.Key]
 	switch {
 	case q.Declined:
-		return "", http.StatusPaymentRequired
+		return Reply{}, http.StatusPaymentRequired
 	case q.Safety == journal.Keyed && ok:
-		return known, http.StatusOK
+		return Reply{Receipt: known}, http.StatusOK
 	case q.Safety == journal.Asked && q.Generation < b.asked[q.Key]:
-		return "", http.StatusConflict // the sender learned later that it did not happen
+		return Reply{}, http.StatusConflict // the sender learned later that it did not happen
 	case q.Sent < b.closed[q.Operation+" "+q.Step]:
-		return "", http.StatusConflict // a person learned the same
+		return Reply{}, http.StatusConflict // a person learned the same
 	}
 	b.receipts++
-	receipt = fmt.Sprint("receipt ", b.receipts)
+	receipt := fmt.Sprint("receipt ", b.receipts)
 	b.known[q.Key], b.steps[q.Operation+" "+q.Step] = receipt, receipt
 	b.note(q, receipt, true)
-	return receipt, http.StatusOK
+	return Reply{Receipt: receipt}, http.StatusOK
 }
 
-// ask answers whether a key was booked. If it was not, older requests with the key are refused from
-// now on: a sender proves that it knows this answer by the new generation.
-func (b *Bank) ask(w http.ResponseWriter, r *http.Request) {
-	var q Request
-	if err := json.NewDecoder(r.Body).Decode(&q); err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	}
-	var reply Reply
-	if b.Do(w, "the bank tells", q.Slot, func() { reply = b.standing(q.Key) }) {
-		_ = json.NewEncoder(w).Encode(reply)
-	}
-}
-
-func (b *Bank) standing(key string) Reply {
+// standing answers whether a key was booked. If it was not, older requests with the key are refused
+// from now on: a sender proves that it knows this answer by the new generation.
+func (b *Bank) standing(q *Request) (Reply, int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.asked[key]++
-	receipt, done := b.known[key]
-	return Reply{Receipt: receipt, Done: done, Generation: b.asked[key]}
+	b.asked[q.Key]++
+	receipt, done := b.known[q.Key]
+	return Reply{Receipt: receipt, Done: done, Generation: b.asked[q.Key]}, http.StatusOK
 }
 
 // lookUp answers a person whether a step was booked. If it was not, requests that were sent before
 // are refused from now on.
-func (b *Bank) lookUp(w http.ResponseWriter, r *http.Request) {
-	var q Request
-	if err := json.NewDecoder(r.Body).Decode(&q); err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	}
+func (b *Bank) lookUp(q *Request) (Reply, int) {
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	receipt, done := b.steps[q.Operation+" "+q.Step]
 	if !done {
 		b.closed[q.Operation+" "+q.Step] = history.Now()
 	}
-	b.mu.Unlock()
-	_ = json.NewEncoder(w).Encode(Reply{Receipt: receipt, Done: done})
+	return Reply{Receipt: receipt, Done: done}, http.StatusOK
 }
 
 func (b *Bank) note(q *Request, receipt string, booked bool) {
-	b.Books.Append(journal.Entry{
-		At: history.Now(), Booked: booked, Key: q.Key, Operation: q.Operation, Step: q.Step, Receipt: receipt, Process: q.Process,
+	b.books = append(b.books, journal.Entry{
+		At: history.Now(), Booked: booked, Key: q.Key, Operation: q.Operation, Step: q.Step, Receipt: receipt,
 		Place: q.Place, Refunds: q.Refunds, Given: q.Given,
 	})
+}
+
+// ErrDeclined reports that the bank declined the request for good.
+var ErrDeclined = errors.New("the bank declines")
+
+// Client calls the bank.
+type Client struct{ *unreliable.Client }
+
+// Book books a charge or a refund and returns its receipt. The error is ErrDeclined if the bank
+// declined.
+func (c Client) Book(ctx context.Context, q Request) (receipt string, err error) {
+	reply, err := unreliable.Post[Reply](ctx, c.Client, "book", q)
+	if errors.Is(err, unreliable.StatusError(http.StatusPaymentRequired)) {
+		err = ErrDeclined
+	}
+	return reply.Receipt, err
+}
+
+// Ask returns the outcome of a key.
+func (c Client) Ask(ctx context.Context, q Request) (Reply, error) {
+	return unreliable.Post[Reply](ctx, c.Client, "ask", q)
+}
+
+// LookUp returns what the books have about a step of an operation.
+func (c Client) LookUp(ctx context.Context, q Request) (Reply, error) {
+	return unreliable.Post[Reply](ctx, c.Client, "look-up", q)
 }

@@ -1,7 +1,15 @@
+// Package broker is a message broker that runs in another process than the workers. It is an HTTP
+// server with topics, and it records in its books what it has taken.
+//
+// It delivers each letter at least once to each consumer of its topic, and the letters of a key in
+// order and to one process at a time. It fails in many ways: it is slow, refuses letters, takes
+// some letters of a request but not all, loses its answer, forgets acknowledgements, redelivers
+// letters that were acknowledged long ago, delivers another payload under a known id, and has the
+// calling process killed before and after it takes something.
 package broker
 
 import (
-	"encoding/json"
+	"context"
 	"math/rand/v2"
 	"net/http"
 	"sync"
@@ -19,6 +27,7 @@ type Broker struct {
 	mu      sync.Mutex
 	calm    bool
 	rng     *rand.Rand
+	books   []letter.Entry
 	taken   int
 	topics  map[string]*topic
 	queues  map[string]*queue // by consumer
@@ -31,9 +40,9 @@ var odds = unreliable.Odds{
 	Of: 400, Refused: 8, Dropped: 8, Lost: 14, KilledBefore: 2, Killed: 2, KilledSoon: 1,
 }
 
-// Open starts the broker. It writes its books to the file books.
-func Open(books string, seed uint64) (*Broker, error) {
-	server, err := unreliable.Open(books, seed, odds)
+// Open starts the broker.
+func Open(seed uint64) (*Broker, error) {
+	server, err := unreliable.Open(seed, odds)
 	if err != nil {
 		return nil, err
 	}
@@ -44,13 +53,27 @@ func Open(books string, seed uint64) (*Broker, error) {
 	for _, c := range letter.Consumers() {
 		b.queues[c.Name] = &queue{consumer: c, topic: b.topicOf(c.Topic), lines: map[string]*line{}, delivered: map[int]int{}}
 	}
-	mux := http.NewServeMux()
-	mux.HandleFunc("POST /publish", serve(b, b.publish))
-	mux.HandleFunc("POST /fetch", serve(b, b.fetch))
-	mux.HandleFunc("POST /settle", serve(b, b.settle))
-	mux.HandleFunc("POST /standing", serve(b, b.standing))
-	b.Serve(mux)
+	handle(b, "publish", b.publish)
+	handle(b, "fetch", b.fetch)
+	handle(b, "settle", b.settle)
+	handle(b, "standing", b.standing)
 	return b, nil
+}
+
+// handle makes the broker execute the requests to a path by do, one at a time.
+func handle[Q, R any](b *Broker, path string, do func(*Q) R) {
+	unreliable.Handle(b.Server, path, nil, func(q *Q) (R, int) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return do(q), http.StatusOK
+	})
+}
+
+// Books returns what the broker has taken and refused, in order.
+func (b *Broker) Books() []letter.Entry {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.books
 }
 
 func (b *Broker) topicOf(name string) *topic {
@@ -67,26 +90,6 @@ func (b *Broker) Calm() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.calm = true
-}
-
-// serve returns the handler of a request. The broker may fail before or after it executes do.
-func serve[Q, R any](b *Broker, do func(*Q) R) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		var call Call[Q]
-		if err := json.NewDecoder(r.Body).Decode(&call); err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-			return
-		}
-		var reply R
-		told := b.Do(w, r.URL.Path, call.Slot, func() {
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			reply = do(&call.What)
-		})
-		if told {
-			_ = json.NewEncoder(w).Encode(reply)
-		}
-	}
 }
 
 // publish takes letters. After it refuses a letter, it refuses the later letters of the same key
@@ -125,12 +128,12 @@ func (b *Broker) take(l Sent) {
 	b.taken++
 	t := b.topicOf(l.Topic)
 	t.taken = append(t.taken, l.Letter)
-	b.note(letter.Entry{Taken: true, Position: b.taken, Letter: l.Letter, Altered: l.Altered})
+	b.note(letter.Entry{Taken: true, Letter: l.Letter, Altered: l.Altered})
 }
 
 func (b *Broker) note(e letter.Entry) {
 	e.At = history.Now()
-	b.Books.Append(e)
+	b.books = append(b.books, e)
 }
 
 // fetch delivers letters. Now and then it delivers letters again that were acknowledged, or adds a
@@ -164,7 +167,6 @@ func (b *Broker) settle(q *Settlement) bool {
 	acked, again := map[int]bool{}, map[int]time.Time{}
 	for _, place := range q.Acked {
 		acked[place] = true
-		b.note(letter.Entry{Acked: q.Consumer, Letter: of.topic.taken[place]})
 	}
 	for place, after := range q.Again {
 		again[place] = time.Now().Add(after)
@@ -179,4 +181,68 @@ func (b *Broker) standing(*struct{}) Standing {
 		s.Pending += q.pending()
 	}
 	return s
+}
+
+// Publication has the letters to publish, in this order.
+type Publication struct{ Letters []Sent }
+
+// Sent is a letter to publish. Altered reports that the message differs from what was added to the
+// outbox.
+type Sent struct {
+	letter.Letter
+	Altered bool
+}
+
+// Refusals has the reason for each letter that was not taken, by its id.
+type Refusals map[string]string
+
+// Wish is a request for deliveries, of at most Most letters.
+type Wish struct {
+	Consumer string
+	Most     int
+}
+
+// Delivery is a letter with its position in the topic. A position of -1 must not be acknowledged.
+type Delivery struct {
+	Place  int
+	Forged bool // for the history only; consumers ignore it
+	Letter letter.Letter
+	Count  int // deliveries so far, including this one
+}
+
+// Settlement has the acknowledgements and the retries of a consumer.
+type Settlement struct {
+	Consumer string
+	Acked    []int
+	Again    map[int]time.Duration // by position: the delay before the next delivery
+}
+
+// Standing has counters of the broker.
+type Standing struct {
+	Taken   int // letters
+	Pending int // deliveries that are not acknowledged
+}
+
+// Client calls the broker.
+type Client struct{ *unreliable.Client }
+
+// Publish publishes letters and returns those that the broker refused.
+func (c Client) Publish(ctx context.Context, letters []Sent) (Refusals, error) {
+	return unreliable.Post[Refusals](ctx, c.Client, "publish", Publication{letters})
+}
+
+// Fetch returns deliveries.
+func (c Client) Fetch(ctx context.Context, q Wish) ([]Delivery, error) {
+	return unreliable.Post[[]Delivery](ctx, c.Client, "fetch", q)
+}
+
+// Settle acknowledges deliveries and requests others again.
+func (c Client) Settle(ctx context.Context, q Settlement) error {
+	_, err := unreliable.Post[bool](ctx, c.Client, "settle", q)
+	return err
+}
+
+// Standing returns the counters.
+func (c Client) Standing(ctx context.Context) (Standing, error) {
+	return unreliable.Post[Standing](ctx, c.Client, "standing", struct{}{})
 }

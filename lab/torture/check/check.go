@@ -1,11 +1,23 @@
+// Package check decides whether a run of calls kept the promises of the library. Its only sources are
+// the history of the calls and the final state of the database. It checks each (scope, key) by
+// itself:
+//
+//   - key.go gathers everything that is known of a key. execution.go joins all observations of
+//     one execution: its effect, its record, the answer to the call that made it, every replay.
+//   - rule.go checks the rules that do not depend on the order of the answers. For example, an
+//     error means that nothing was committed, a replay equals the committed response, and
+//     retention periods do not overlap.
+//   - model.go checks the rest with porcupine: is there one order of all answers that agrees with
+//     the clock and in which each answer is right? A call that never returned may have happened
+//     at any time after it began, or not at all.
+//
+// Package ledger finds what is wrong in the database alone, such as an effect without its record.
+// This package adds those findings to its result.
 package check
 
 import (
-	"cmp"
-	"errors"
 	"fmt"
 	"runtime"
-	"slices"
 	"sync"
 	"time"
 
@@ -14,87 +26,61 @@ import (
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
-// Result is the result of a check.
-type Result struct {
-	Violations []Violation
-	Unchecked  []string // keys for which the search for an order timed out
-	Keys       int
-	Freed      []Freed // the longest first
-	Purged     int     // purged records
-	Lost       int     // acknowledged executions that a failover lost with their records
-	Tally      Tally
-	Took       time.Duration
+// Options are the facts about a run that are not in its history.
+type Options struct {
+	// Start is when the run began, by the clock of package history. Printed times are relative to
+	// it.
+	Start time.Duration
+
+	// Patience limits the search for an order of the answers of one key. A key that takes longer is
+	// reported as unchecked.
+	Patience time.Duration
+
+	// ClockMoved are the times during which the clock of the database was wrong. The retention
+	// period of an execution in such a time is not judged.
+	ClockMoved []Interval
+
+	// Undisturbed reports that no fault was injected. No session of a lost connection can then hold
+	// a key.
+	Undisturbed bool
+
+	// Losses are failovers to a standby that lagged behind. Executions that were acknowledged
+	// shortly before may be lost, but only with key and effect together.
+	Losses []Interval
 }
 
-// Files checks a run from its files: the histories of the workers, and the final state of the
-// database. It reads the run in portions, each with the keys of some shards, so that its memory
-// does not depend on the length of the run.
-func Files(histories []string, state string, options Options) (*Result, error) {
-	return files(histories, state, portionSize, options)
-}
+// Interval is a period by the clock of package history.
+type Interval struct{ From, To time.Duration }
 
-func files(histories []string, state string, size int64, options Options) (_ *Result, err error) {
-	begin := time.Now()
-	result := &Result{Tally: newTally()}
-	portions, remove, err := divide(histories, state, size)
-	if remove != nil {
-		defer func() { err = errors.Join(err, remove()) }()
-	}
+func (i Interval) meets(o *history.Operation) bool { return o.Begin <= i.To && o.End >= i.From }
+
+// Run checks a run from the events of its workers and the final state of the database.
+func Run(events []history.Event, state *ledger.State, options Options) (*rule.Result, error) {
+	operations, err := history.Operations(events)
 	if err != nil {
 		return nil, err
 	}
-	for _, p := range portions {
-		operations, err := history.Operations(p.histories)
-		if err != nil {
-			return nil, err
+	result := judge(operations, state, &options)
+	for _, e := range events {
+		if e.Leaks != "" {
+			result.Violations = append(result.Violations, rule.Violation{Rule: rule.NoGoroutine, Detail: e.Leaks})
 		}
-		rows, err := readState(p.state)
-		if err != nil {
-			return nil, err
-		}
-		result.add(operations, rows, &options)
 	}
-	if err := result.Tally.addExits(histories); err != nil {
-		return nil, err
-	}
-	for _, leaks := range result.Tally.Leaks {
-		result.Violations = append(result.Violations, Violation{Rule: rule.NoGoroutine, Detail: leaks})
-	}
-	slices.SortFunc(result.Freed, func(a, b Freed) int { return cmp.Compare(b.After, a.After) })
-	result.Took = time.Since(begin)
 	return result, nil
-}
-
-func readState(paths []string) ([]ledger.Row, error) {
-	var rows []ledger.Row
-	for _, path := range paths {
-		err := history.Lines(path, func(line []byte) error {
-			row, err := history.Decode[ledger.Row](line)
-			rows = append(rows, row)
-			return err
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	return rows, nil
 }
 
 // ofClock reports whether the rule cannot be judged if the clock of the database was moved.
 func ofClock(r rule.Rule) bool { return r == rule.Record || r == rule.Retained || r == rule.Grace }
 
-// add checks the keys of one portion, in parallel, and adds the findings of package ledger.
-func (r *Result) add(operations []*history.Operation, rows []ledger.Row, options *Options) {
-	for _, o := range operations {
-		r.Tally.add(o)
-	}
-	for _, row := range rows {
-		if f := row.Finding; f != nil && !(ofClock(f.Rule) && len(options.ClockMoved) > 0) {
-			r.Violations = append(r.Violations, Violation{Rule: f.Rule, Scope: f.Scope, Key: f.Key, Detail: f.Detail})
+// judge checks all keys, in parallel, and adds the findings of package ledger.
+func judge(operations []*history.Operation, state *ledger.State, options *Options) *rule.Result {
+	keys := gather(operations, state, options)
+	r := &rule.Result{Calls: len(operations), Keys: len(keys)}
+	for _, f := range state.Findings {
+		if !ofClock(f.Rule) || len(options.ClockMoved) == 0 {
+			r.Violations = append(r.Violations, f)
 		}
 	}
-	keys := gather(operations, rows, options)
-	r.Keys += len(keys)
 	queue := make(chan *key)
 	var checkers sync.WaitGroup
 	var mu sync.Mutex
@@ -104,9 +90,6 @@ func (r *Result) add(operations []*history.Operation, rows []ledger.Row, options
 				violations, complete := k.check()
 				mu.Lock()
 				r.Violations = append(r.Violations, violations...)
-				r.Lost += k.lost()
-				r.Purged += len(k.purged)
-				r.Freed = append(r.Freed, k.freed()...)
 				if !complete {
 					r.Unchecked = append(r.Unchecked, fmt.Sprintf("scope %s, key %s", k.scope, k.name.key))
 				}
@@ -119,4 +102,5 @@ func (r *Result) add(operations []*history.Operation, rows []ledger.Row, options
 	}
 	close(queue)
 	checkers.Wait()
+	return r
 }

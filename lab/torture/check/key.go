@@ -20,17 +20,17 @@ type key struct {
 	operations []*history.Operation // in the order in which they began
 	effects    []*ledger.Effect
 	record     *ledger.Record // nil if there is none
-	purged     []*ledger.Purged
+	purged     []*ledger.Record
 	outers     map[history.Op][]string // by call of DoTx: what its caller wrote
 
 	executions []*execution
 	byID       map[string]*execution
 	maker      map[string]*history.Operation // by execution id: the call whose fn got it
-	violations []Violation
+	violations []rule.Violation
 }
 
-// gather groups operations and rows by key.
-func gather(operations []*history.Operation, rows []ledger.Row, options *Options) []*key {
+// gather groups what is known of a run by key.
+func gather(operations []*history.Operation, state *ledger.State, options *Options) []*key {
 	byName := make(map[name]*key)
 	of := func(scope, text string) *key {
 		k, ok := byName[name{scope, text}]
@@ -44,20 +44,20 @@ func gather(operations []*history.Operation, rows []ledger.Row, options *Options
 		k := of(o.Scope, o.Key)
 		k.operations = append(k.operations, o)
 	}
-	for _, row := range rows {
-		switch {
-		case row.Effect != nil:
-			k := of(row.Effect.Scope, row.Effect.Key)
-			k.effects = append(k.effects, row.Effect)
-		case row.Record != nil:
-			of(row.Record.Scope, row.Record.Key).record = row.Record
-		case row.Purged != nil:
-			k := of(row.Purged.Scope, row.Purged.Key)
-			k.purged = append(k.purged, row.Purged)
-		case row.Outer != nil:
-			k := of(row.Outer.Scope, row.Outer.Key)
-			k.outers[row.Outer.Op] = append(k.outers[row.Outer.Op], row.Outer.Part)
-		}
+	for _, e := range state.Effects {
+		k := of(e.Scope, e.Key)
+		k.effects = append(k.effects, e)
+	}
+	for _, r := range state.Records {
+		of(r.Scope, r.Key).record = r
+	}
+	for _, p := range state.Purged {
+		k := of(p.Scope, p.Key)
+		k.purged = append(k.purged, p)
+	}
+	for _, o := range state.Outers {
+		k := of(o.Scope, o.Key)
+		k.outers[o.Op] = append(k.outers[o.Op], o.Part)
 	}
 	keys := make([]*key, 0, len(byName))
 	for _, k := range byName {
@@ -68,7 +68,7 @@ func gather(operations []*history.Operation, rows []ledger.Row, options *Options
 }
 
 // check returns the violations of the key. complete is false if the search for an order timed out.
-func (k *key) check() (violations []Violation, complete bool) {
+func (k *key) check() (violations []rule.Violation, complete bool) {
 	if k.scope == history.CommitScope {
 		k.checkTold()
 		return k.violations, true
@@ -84,7 +84,7 @@ func (k *key) check() (violations []Violation, complete bool) {
 }
 
 func (k *key) violate(broken rule.Rule, detail string, involved ...*history.Operation) {
-	k.violations = append(k.violations, Violation{
+	k.violations = append(k.violations, rule.Violation{
 		Rule: broken, Scope: k.scope, Key: k.name.key, Detail: detail, History: describe(involved, k.options.Start),
 	})
 }

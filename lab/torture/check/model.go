@@ -1,7 +1,9 @@
 package check
 
 import (
+	"cmp"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/anishathalye/porcupine"
@@ -113,8 +115,34 @@ func (k *key) reads() []*step {
 	return reads
 }
 
-// linearize searches an order of the steps in which each is right, and adds a violation with a
-// minimal history if there is none. It returns false if the search timed out.
+// essential removes redundant reads. A read is redundant if another read of the same kind saw the
+// same and its interval lies within the interval of the first: every order that suits the shorter
+// interval suits the longer one.
+func essential(reads []*step) []*step {
+	slices.SortStableFunc(reads, func(a, b *step) int {
+		return cmp.Or(cmp.Compare(a.to, b.to), -cmp.Compare(a.from, b.from))
+	})
+	type seen struct {
+		kind    stepKind
+		x       *execution
+		payload string
+		created int64
+	}
+	latest := make(map[seen]*step) // of the kept reads, which end no later
+	var kept []*step
+	for _, s := range reads {
+		what := seen{s.kind, s.x, s.payload, s.created}
+		if other := latest[what]; other != nil && other.from >= s.from {
+			continue
+		}
+		latest[what] = s
+		kept = append(kept, s)
+	}
+	return kept
+}
+
+// linearize searches an order of the steps in which each is right, and adds a violation if there is
+// none. It returns false if the search timed out.
 func (k *key) linearize() (complete bool) {
 	steps := k.steps()
 	switch k.order(steps) {
@@ -122,7 +150,7 @@ func (k *key) linearize() (complete bool) {
 		return false
 	case porcupine.Illegal:
 		var calls []*history.Operation
-		for _, s := range k.minimal(steps) {
+		for _, s := range steps {
 			calls = append(calls, s.call)
 		}
 		k.violate(rule.Order, "there is none for these", calls...)
@@ -135,7 +163,7 @@ func (k *key) order(steps []*step) porcupine.CheckResult {
 	for i, s := range steps {
 		operations[i] = porcupine.Operation{ClientId: i, Input: s, Call: int64(s.from), Return: int64(s.to)}
 	}
-	return porcupine.CheckOperationsTimeout(k.model(steps), operations, k.options.patience())
+	return porcupine.CheckOperationsTimeout(k.model(steps), operations, cmp.Or(k.options.Patience, patience))
 }
 
 // model returns the deterministic model if no failover lost commits, because it is much faster.
@@ -172,3 +200,6 @@ func (k *key) nondeterministic() porcupine.Model {
 	}
 	return model.ToModel()
 }
+
+// patience is the default of Options.Patience.
+const patience = 10 * time.Second

@@ -143,7 +143,7 @@ func (k *key) purgedAhead(x *execution) bool { return x.purged && len(k.options.
 // clockUncertain reports whether the clock was wrong during any of the executions.
 func (k *key) clockUncertain(executions ...*execution) bool {
 	for _, x := range executions {
-		if x.maker != nil && anyMeets(k.options.ClockMoved, x.maker) {
+		if x.maker != nil && slices.ContainsFunc(k.options.ClockMoved, func(i Interval) bool { return i.meets(x.maker) }) {
 			return true
 		}
 	}
@@ -201,15 +201,4 @@ func (k *key) mayBeLost(x *execution) bool {
 		}
 	}
 	return false
-}
-
-// lost counts the executions that a caller was answered with and that are gone.
-func (k *key) lost() int {
-	n := 0
-	for _, x := range k.executions {
-		if len(x.seen) > 0 && !x.rejected && k.mayBeLost(x) {
-			n++
-		}
-	}
-	return n
 }

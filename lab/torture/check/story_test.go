@@ -1,6 +1,7 @@
 package check
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -13,7 +14,7 @@ import (
 // and the clock of the database count milliseconds.
 type story struct {
 	operations []*history.Operation
-	rows       []ledger.Row
+	state      ledger.State
 	options    Options
 }
 
@@ -52,10 +53,10 @@ func (s *story) executes(id string) func(*history.Operation) {
 			Outcome: history.Executed, ExecutionID: id, Digest: "digest of " + id, Maker: o.Op,
 			Created: us(at) - 1, Completed: us(at) + 1, Expires: us(at+ttl) + 1,
 		}
-		s.rows = append(s.rows, ledger.Row{Effect: &ledger.Effect{
+		s.state.Effects = append(s.state.Effects, &ledger.Effect{
 			ExecutionID: id, Op: o.Op, Scope: o.Scope, Key: o.Key, Payload: o.Payload, Digest: o.Digest,
 			TTL: us(ttl), Noted: us(at),
-		}})
+		})
 	}
 }
 
@@ -68,20 +69,20 @@ func (s *story) record(of *history.Operation) *ledger.Record {
 	if of.Rejected {
 		r.State = "failed"
 	}
-	s.rows = append(s.rows, ledger.Row{Record: r})
+	s.state.Records = append(s.state.Records, r)
 	return r
 }
 
 // purge adds the record of an execution as a purged record.
-func (s *story) purge(of *history.Operation) *ledger.Purged {
-	p := &ledger.Purged{
+func (s *story) purge(of *history.Operation) *ledger.Record {
+	p := &ledger.Record{
 		ExecutionID: of.ExecutionID, Scope: of.Scope, Key: of.Key, State: "completed",
 		Created: of.Created, Completed: of.Completed, Expires: of.Expires,
 	}
 	if of.Rejected {
 		p.State = "failed"
 	}
-	s.rows = append(s.rows, ledger.Row{Purged: p})
+	s.state.Purged = append(s.state.Purged, p)
 	return p
 }
 
@@ -131,7 +132,7 @@ func process(slot int) func(*history.Operation) {
 // outer adds what the caller of DoTx wrote.
 func (s *story) outer(o *history.Operation, parts ...string) {
 	for _, part := range parts {
-		s.rows = append(s.rows, ledger.Row{Outer: &ledger.Outer{Op: o.Op, Scope: o.Scope, Key: o.Key, Part: part}})
+		s.state.Outers = append(s.state.Outers, &ledger.Outer{Op: o.Op, Scope: o.Scope, Key: o.Key, Part: part})
 	}
 }
 
@@ -141,7 +142,7 @@ func lasting(id string, s *story) func(*history.Operation) {
 		s.executes(id)(o)
 		hour := time.Hour.Microseconds()
 		o.TTL, o.Expires = time.Hour, o.Expires+hour
-		s.rows[len(s.rows)-1].Effect.TTL += hour
+		s.state.Effects[len(s.state.Effects)-1].TTL += hour
 	}
 }
 
@@ -151,19 +152,13 @@ func waits(milliseconds int) func(*history.Operation) {
 
 // without removes the effect of an execution from the database.
 func (s *story) without(id string) {
-	for i, row := range s.rows {
-		if row.Effect != nil && row.Effect.ExecutionID == id {
-			s.rows = append(s.rows[:i], s.rows[i+1:]...)
-			return
-		}
-	}
+	s.state.Effects = slices.DeleteFunc(s.state.Effects, func(e *ledger.Effect) bool { return e.ExecutionID == id })
 }
 
 // broken returns the rules that the story breaks, without duplicates.
 func (s *story) broken(t *testing.T) []rule.Rule {
 	t.Helper()
-	result := &Result{Tally: newTally()}
-	result.add(s.operations, s.rows, &s.options)
+	result := judge(s.operations, &s.state, &s.options)
 	for _, u := range result.Unchecked {
 		t.Errorf("unchecked: %s", u)
 	}

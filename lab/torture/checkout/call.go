@@ -93,7 +93,7 @@ func (r *running) chargeUndos(c *customer, round *journal.Round) []operation.Und
 		back.given = receipt
 		_, err := back.book(ctx, key)
 		return err
-	}), r.undoTx(journal.UndoOf(c.step, 1), 0, round)}
+	}), r.undoTx(journal.UndoOf(c.step, 1), round)}
 	return undos[:round.ChargeUndos(r.release)]
 }
 
@@ -131,7 +131,7 @@ func (c *customer) policy() operation.Policy {
 func (c *customer) request(key string) bank.Request {
 	return bank.Request{
 		Key: key, Operation: c.ID(), Step: c.step, Safety: c.safety, Generation: c.generation, Declined: c.declined,
-		Slow: c.slow, Sent: history.Now(), Place: c.place, Refunds: c.refunds, Given: c.given, Process: c.process(), Slot: c.slot,
+		Slow: c.slow, Sent: history.Now(), Place: c.place, Refunds: c.refunds, Given: c.given,
 	}
 }
 
@@ -147,9 +147,9 @@ func (c *customer) book(ctx context.Context, key string) (string, error) {
 	if c.unsent && !c.calm && (rand.IntN(3) == 0 || c.doubt && rand.IntN(2) == 0) {
 		c.note(journal.Event{Kind: journal.KindUnsent, Op: c.name, Operation: c.ID(), Name: c.step})
 		if rand.IntN(3) == 0 || c.doubt { // the program gives up on this call
-			return "", operation.Final(notSent(errUnsent))
+			return "", operation.Final(operation.NotSent(errUnsent))
 		}
-		return "", notSent(errUnsent)
+		return "", operation.NotSent(errUnsent)
 	}
 	if !c.calm && rand.IntN(40) == 0 {
 		go c.cancelSoon(c.ID())
@@ -180,7 +180,7 @@ func (s *shop) cancelSoon(id string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	time.Sleep(time.Duration(rand.IntN(20)) * time.Millisecond)
-	s.cancel(ctx, s.pool, id)
+	s.cancel(ctx, id)
 }
 
 // heard logs an answer of the bank before the operation gets it.

@@ -11,50 +11,41 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/lab/torture/config"
 	"github.com/idem-go/idem/lab/torture/history"
 	"github.com/idem-go/idem/lab/torture/journal"
 	"github.com/idem-go/idem/operation"
 )
 
-// caller makes one call after the other.
-type caller struct {
-	*shop
-	seed  uint64
-	start time.Duration
-	keys  int
-	life  time.Duration
-	pools []*pgxpool.Pool
-}
-
 // key returns a random key. Keys change with time; a third of the calls use a key that may be
 // older.
-func (c *caller) key() string {
-	age := int((history.Now() - c.start) / c.life)
+func (s *shop) key() string {
+	age := int((history.Now() - s.Start) / config.KeyLife)
 	if rand.IntN(3) == 0 {
 		age -= rand.IntN(6)
 	}
-	return fmt.Sprintf("key-%d-%d", max(age, 0), rand.IntN(c.keys))
+	return fmt.Sprintf("key-%d-%d", max(age, 0), rand.IntN(s.Keys))
 }
 
 // call makes one call. For a WalkIn it repeats short calls until one is answered.
-func (c *caller) call() history.Outcome {
-	verb, key := journal.Do, c.key()
-	plan := journal.PlanOf(c.seed, key)
+func (s *shop) call() history.Outcome {
+	verb, key := journal.Do, s.key()
+	plan := journal.PlanOf(s.Seed, key)
 	if plan.WalkIn {
-		return c.insist(&plan)
+		return s.insist(&plan)
 	}
 	if rand.IntN(5) == 0 {
 		verb = journal.Start
 	}
-	return c.once(verb, &plan, c.patience())
+	return s.once(verb, &plan, s.patience())
 }
 
 // insist makes up to 30 calls that end long before the bank has answered, until one is answered.
-func (c *caller) insist(plan *journal.Plan) (outcome history.Outcome) {
+func (s *shop) insist(plan *journal.Plan) (outcome history.Outcome) {
 	const most = 30
 	for range most {
 		patience := time.Duration(40+rand.IntN(40)) * time.Millisecond
-		if outcome = c.once(journal.Do, plan, patience); outcome.Answered() || outcome == history.Failed {
+		if outcome = s.once(journal.Do, plan, patience); outcome.Answered() || outcome == history.Failed {
 			break
 		}
 	}
@@ -62,7 +53,7 @@ func (c *caller) insist(plan *journal.Plan) (outcome history.Outcome) {
 }
 
 // patience returns the timeout of a call.
-func (c *caller) patience() time.Duration {
+func (s *shop) patience() time.Duration {
 	if rand.IntN(4) == 0 { // the caller leaves early
 		return time.Duration(rand.IntN(100)) * time.Millisecond
 	}
@@ -70,13 +61,13 @@ func (c *caller) patience() time.Duration {
 }
 
 // once makes one call and logs when it began, when it ended, and its outcome.
-func (c *caller) once(verb string, plan *journal.Plan, patience time.Duration) history.Outcome {
-	name, key := c.next(), plan.Key
-	c.note(journal.Event{Kind: journal.KindCall, Op: name, Verb: verb, Key: key})
-	e, parked := c.ask(name, verb, plan, patience)
+func (s *shop) once(verb string, plan *journal.Plan, patience time.Duration) history.Outcome {
+	name, key := s.next(), plan.Key
+	s.note(journal.Event{Kind: journal.KindCall, Op: name, Verb: verb, Key: key})
+	e, parked := s.ask(name, verb, plan, patience)
 	e.Kind, e.Op, e.Verb, e.Key = journal.KindReturn, name, verb, key
-	c.note(e)
-	c.meddle(c.pool, &e, parked)
+	s.note(e)
+	s.meddle(&e, parked)
 	return e.Outcome
 }
 
@@ -84,7 +75,7 @@ func (c *caller) once(verb string, plan *journal.Plan, patience time.Duration) h
 type callName struct{}
 
 // ask makes the call. It uses a goroutine of its own because the function may panic.
-func (c *caller) ask(name history.Op, verb string, plan *journal.Plan, patience time.Duration) (e journal.Event, parked *operation.ParkedError) {
+func (s *shop) ask(name history.Op, verb string, plan *journal.Plan, patience time.Duration) (e journal.Event, parked *operation.ParkedError) {
 	ctx, cancel := context.WithTimeout(context.WithValue(context.Background(), callName{}, name), patience)
 	defer cancel()
 	answered := make(chan struct{})
@@ -96,13 +87,13 @@ func (c *caller) ask(name history.Op, verb string, plan *journal.Plan, patience 
 			}
 			close(answered)
 		}()
-		pool := c.pools[rand.IntN(len(c.pools))]
+		pool := s.pools[rand.IntN(len(s.pools))]
 		if verb == journal.Start {
-			e = c.begin(ctx, pool, plan)
+			e = s.start(ctx, pool, plan)
 			return
 		}
 		wait := idem.WithWait(time.Duration(rand.IntN(3)) * 500 * time.Millisecond)
-		result, err := c.definitionOf(plan).Do(ctx, pool, scope, plan.Key, hashOf(plan.Key), *plan, wait, idem.WithObserver(watch{c.shop}))
+		result, err := s.definitionOf(plan).Do(ctx, pool, scope, plan.Key, hashOf(plan.Key), *plan, wait, idem.WithObserver(watch{s}))
 		e, parked = answerOf(result, err), parkedOf(err)
 	}()
 	<-answered
@@ -114,13 +105,13 @@ const scope = "operations"
 func hashOf(key string) idem.Hash { return idem.HashBytes([]byte(key)) }
 
 // begin starts the operation in a transaction and leaves its execution to a Worker.
-func (c *caller) begin(ctx context.Context, pool *pgxpool.Pool, plan *journal.Plan) journal.Event {
+func (s *shop) start(ctx context.Context, pool *pgxpool.Pool, plan *journal.Plan) journal.Event {
 	tx, err := pool.Begin(ctx)
 	if err != nil {
 		return answerOf(idem.Result{}, err)
 	}
 	defer tx.Rollback(context.Background())
-	id, err := c.definitionOf(plan).Start(ctx, tx, scope, plan.Key, hashOf(plan.Key), *plan)
+	id, err := s.definitionOf(plan).Start(ctx, tx, scope, plan.Key, hashOf(plan.Key), *plan)
 	if err == nil {
 		err = tx.Commit(ctx)
 	}
@@ -165,3 +156,16 @@ func outcomeOf(result idem.Result, err error) history.Outcome {
 	}
 	return history.Failed
 }
+
+// watch is an observer that logs which calls wait for their key.
+type watch struct{ *shop }
+
+func (w watch) TraceStart(ctx context.Context, _ idem.TraceStartData) context.Context { return ctx }
+
+func (w watch) TraceEvent(ctx context.Context, data idem.TraceEventData) {
+	if name, ok := ctx.Value(callName{}).(history.Op); ok && data.Event == idem.EventWaiting {
+		w.note(journal.Event{Kind: journal.KindWait, Op: name})
+	}
+}
+
+func (w watch) TraceEnd(context.Context, idem.TraceEndData) {}

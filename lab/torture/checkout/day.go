@@ -38,7 +38,7 @@ func (r *running) putIn(round *journal.Round, n int) error {
 	}
 	switch d.Change {
 	case journal.PutInTx, journal.ChangedTx:
-		nonce, err := operation.Tx(r.Op, name, func(tx pgx.Tx) (string, error) { return r.write(tx, name, 0, "") })
+		nonce, err := operation.Tx(r.Op, name, func(tx pgx.Tx) (string, error) { return r.write(tx, name, "") })
 		r.values[name] = nonce
 		return err
 	case journal.PutInCall, journal.ChangedCall:
@@ -58,8 +58,8 @@ func (r *running) reserve(round *journal.Round, n int, behind bool) error {
 		return nil
 	}
 	for _, name := range round.ReserveIn(r.release, n) {
-		undos := []operation.Undo[string]{r.undoTx(journal.UndoOf(name, 0), 1, round)}
-		nonce, err := operation.Tx(r.Op, name, func(tx pgx.Tx) (string, error) { return r.write(tx, name, 1, "") }, undos[:round.ReserveUndos()]...)
+		undos := []operation.Undo[string]{r.undoTx(journal.UndoOf(name, 0), round)}
+		nonce, err := operation.Tx(r.Op, name, func(tx pgx.Tx) (string, error) { return r.write(tx, name, "") }, undos[:round.ReserveUndos()]...)
 		if err != nil {
 			return err
 		}
@@ -68,10 +68,10 @@ func (r *running) reserve(round *journal.Round, n int, behind bool) error {
 	return nil
 }
 
-// undoTx returns an undo that puts back what its step took from the stock.
-func (r *running) undoTx(name string, amount int, round *journal.Round) operation.Undo[string] {
+// undoTx returns an undo that writes a row.
+func (r *running) undoTx(name string, round *journal.Round) operation.Undo[string] {
 	return operation.UndoTx(func(tx pgx.Tx, given string) error {
-		_, err := r.write(tx, name, -amount, given)
+		_, err := r.write(tx, name, given)
 		r.die(100)
 		if err == nil && round.Day.Refuses && r.halfTheTime() {
 			return errFlaky
@@ -114,7 +114,7 @@ func (r *running) trouble(round *journal.Round, n int) error {
 	switch kind {
 	case journal.Violates, journal.Deferred:
 		nonce, err := operation.Tx(r.Op, name, func(tx pgx.Tx) (string, error) {
-			nonce, err := r.write(tx, name, 0, "")
+			nonce, err := r.write(tx, name, "")
 			if err == nil && r.halfTheTime() {
 				err = violate(r.Context(), tx, kind, nonce)
 			}

@@ -8,13 +8,11 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/idem-go/idem/lab/torture/bank"
-	"github.com/idem-go/idem/lab/torture/history"
 	"github.com/idem-go/idem/lab/torture/journal"
 	"github.com/idem-go/idem/operation"
 )
 
-// Finish executes what is left after all workers have ended, until every operation has ended or ctx
+// finishAll executes what is left after all workers have ended, until every operation has ended or ctx
 // ends.
 //
 // It deploys one release after the other, because some release has all recorded steps of an
@@ -24,11 +22,11 @@ import (
 //
 // A release gets at most half of the remaining time, so that an operation without progress does not
 // block the others. The audit reports what has not ended when ctx ends.
-func Finish(ctx context.Context, c Config, pool *pgxpool.Pool, writer *history.Writer) error {
-	if _, err := pool.Exec(ctx, "DELETE FROM idem.leases"); err != nil {
+func (s *shop) finishAll(ctx context.Context) error {
+	s.calm, s.pool = true, s.pools[1] // the larger one
+	if _, err := s.pool.Exec(ctx, "DELETE FROM idem.leases"); err != nil {
 		return err
 	}
-	s := &shop{slot: c.Slot, calm: true, pool: pool, bank: bank.NewClient(c.Bank), history: writer, seed: c.Seed}
 	if _, err := s.seeToAll(ctx); err != nil {
 		return err
 	}
@@ -83,7 +81,7 @@ func (s *shop) seeToAll(ctx context.Context) (int, error) {
 	}
 	ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	for _, id := range ids {
-		s.seeTo(ctx, s.pool, id)
+		s.seeTo(ctx, id)
 	}
 	return len(ids), err
 }

@@ -22,7 +22,7 @@ func (r *running) leave(in *journal.Plan, round *journal.Round, n int, at journa
 	}
 	r.die(200)
 	name := round.PartIn(r.release, n)
-	answer, err := operation.Child(r.Op, name, r.part, in.PartOf(r.seed, r.release, n), r.partUndos(name, round, n)...)
+	answer, err := operation.Child(r.Op, name, r.part, in.PartOf(r.Seed, r.release, n), r.partUndos(name, round, n)...)
 	failed, ok := errors.AsType[*operation.ChildError](err)
 	switch {
 	case err == nil:
@@ -54,7 +54,7 @@ func (r *running) partUndos(name string, round *journal.Round, n int) []operatio
 	switch round.Part.Undo {
 	case journal.UndoTx:
 		return []operation.Undo[idem.Response]{operation.UndoTx(func(tx pgx.Tx, done idem.Response) error {
-			_, err := r.write(tx, undo, -1, string(done.Body))
+			_, err := r.write(tx, undo, string(done.Body))
 			r.die(100)
 			return err
 		})}

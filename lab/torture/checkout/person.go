@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/idem-go/idem/lab/torture/bank"
 	"github.com/idem-go/idem/lab/torture/journal"
 	"github.com/idem-go/idem/operation"
@@ -18,70 +16,64 @@ import (
 
 // meddle acts as a person after a call: it cancels an operation now and then, and handles parked
 // ones.
-func (c *caller) meddle(pool *pgxpool.Pool, e *journal.Event, parked *operation.ParkedError) {
+func (s *shop) meddle(e *journal.Event, parked *operation.ParkedError) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	switch {
 	case parked != nil && rand.IntN(6) == 0:
 		time.Sleep(time.Duration(rand.IntN(1000)) * time.Millisecond)
-		c.cancel(ctx, pool, parked.OperationID)
+		s.cancel(ctx, parked.OperationID)
 	case parked != nil && rand.IntN(2) == 0:
-		c.seeTo(ctx, pool, parked.OperationID)
+		s.seeTo(ctx, parked.OperationID)
 	case e.Verb == journal.Start && e.Operation != "" && rand.IntN(12) == 0:
 		time.Sleep(time.Duration(rand.IntN(1000)) * time.Millisecond)
-		c.cancel(ctx, pool, e.Operation)
+		s.cancel(ctx, e.Operation)
 	case rand.IntN(50) == 0:
-		if id := c.recent.one(); id != "" {
-			c.cancel(ctx, pool, id)
+		if id := s.recent.one(); id != "" {
+			s.cancel(ctx, id)
 		}
 	case rand.IntN(20) == 0:
-		c.visit(ctx, pool)
+		s.visit(ctx)
 	}
 }
 
 // visit handles or cancels a parked child. No caller is notified of a parked child.
-func (c *caller) visit(ctx context.Context, pool *pgxpool.Pool) {
+func (s *shop) visit(ctx context.Context) {
 	const parked = "SELECT id::text FROM idem.operations WHERE state = 'parked' AND parent IS NOT NULL ORDER BY random() LIMIT 1"
 	var id string
-	switch err := pool.QueryRow(ctx, parked).Scan(&id); {
+	switch err := s.pool.QueryRow(ctx, parked).Scan(&id); {
 	case err != nil:
 	case rand.IntN(5) == 0:
-		c.cancel(ctx, pool, id)
+		s.cancel(ctx, id)
 	default:
-		c.seeTo(ctx, pool, id)
+		s.seeTo(ctx, id)
 	}
-}
-
-func (s *shop) meddles(what, id string) {
-	s.note(journal.Event{Kind: journal.KindMeddle, Operation: id, Name: what})
 }
 
 // cancel cancels an operation, sometimes WithoutCalling, and sometimes twice. The second Cancel
 // must have no effect.
-func (s *shop) cancel(ctx context.Context, pool *pgxpool.Pool, id string, opts ...operation.CancelOption) {
+func (s *shop) cancel(ctx context.Context, id string, opts ...operation.CancelOption) {
 	if rand.IntN(3) == 0 {
 		opts = append(opts, operation.WithoutCalling())
 	}
 	for range 1 + rand.IntN(4)/3 {
-		s.meddles("cancel", id)
-		_ = operation.Cancel(ctx, pool, id, opts...)
+		_ = operation.Cancel(ctx, s.pool, id, opts...)
 	}
 }
 
 // seeTo handles a parked operation. A call in doubt is resolved by the books of the bank, and any
 // other operation is retried. A canceled operation whose code has changed may be canceled
 // WithoutCode.
-func (s *shop) seeTo(ctx context.Context, pool *pgxpool.Pool, id string) {
-	status, err := operation.Show(ctx, pool, id)
+func (s *shop) seeTo(ctx context.Context, id string) {
+	status, err := operation.Show(ctx, s.pool, id)
 	switch {
 	case err != nil || status.State != operation.StateParked:
 	case status.Reason == operation.ReasonCallInDoubt && (s.calm || rand.IntN(4) > 0):
-		s.settle(ctx, pool, id, &status)
+		s.settle(ctx, id, &status)
 	case status.Canceled && status.Reason != operation.ReasonCallInDoubt && !s.calm && rand.IntN(8) == 0:
-		s.cancel(ctx, pool, id, operation.WithoutCode())
+		s.cancel(ctx, id, operation.WithoutCode())
 	default:
-		s.meddles("retry", id)
-		_ = operation.Retry(ctx, pool, id)
+		_ = operation.Retry(ctx, s.pool, id)
 	}
 }
 
@@ -90,13 +82,13 @@ var errRefused = operation.Final(bank.ErrDeclined)
 
 // settle resolves a call in doubt by the books of the bank. After LookUp the bank refuses requests
 // for the step that were sent earlier, so NotHappened stays true.
-func (s *shop) settle(ctx context.Context, pool *pgxpool.Pool, id string, status *operation.Status) {
+func (s *shop) settle(ctx context.Context, id string, status *operation.Status) {
 	isUndo := status.Kind == "undo"
 	step := status.Step
 	if isUndo {
 		step = journal.UndoOf(status.Step, 0) // the second undo is a Tx and is never in doubt
 	}
-	reply, err := s.bank.LookUp(ctx, bank.Request{Operation: id, Step: step, Slot: s.slot, Process: s.process()})
+	reply, err := s.bank.LookUp(ctx, bank.Request{Operation: id, Step: step})
 	if err != nil {
 		return
 	}
@@ -108,10 +100,9 @@ func (s *shop) settle(ctx context.Context, pool *pgxpool.Pool, id string, status
 		finding = operation.Happened(reply.Receipt)
 	// Not for card A, whose function expects an error of a certain type.
 	case strings.HasPrefix(step, "charge-") && rand.IntN(3) == 0:
-		finding = refused(errRefused)
+		finding = operation.Refused(errRefused)
 	}
-	s.meddles("resolve", id)
-	_ = operation.Resolve(ctx, pool, id, finding.As(*status).Of(status.Step))
+	_ = operation.Resolve(ctx, s.pool, id, finding.As(*status).Of(status.Step))
 }
 
 // parkedOf returns the ParkedError in err, or nil.

@@ -1,3 +1,7 @@
+// Package checkout is the program of a worker process in a run of operations. It calls operations
+// under keys that other processes call too, runs a Worker that finishes what others have left, and
+// sends signals. It knows nothing of the faults and does not judge. It logs what it did and which
+// answers it got.
 package checkout
 
 import (
@@ -6,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,6 +20,7 @@ import (
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/lab/torture/bank"
+	"github.com/idem-go/idem/lab/torture/config"
 	"github.com/idem-go/idem/lab/torture/history"
 	"github.com/idem-go/idem/lab/torture/journal"
 	"github.com/idem-go/idem/operation"
@@ -22,15 +28,14 @@ import (
 
 // shop is the state of a worker process that runs operations.
 type shop struct {
-	slot, incarnation int
-	pooled            bool
-	calm              bool // inject no failures
-	release           int  // of the code
-	seed              uint64
-	pool              *pgxpool.Pool
-	bank              *bank.Client
-	history           *history.Writer
-	numbers           atomic.Uint32 // counts calls and runs
+	*config.Config
+	calm    bool // inject no failures
+	release int  // of the code
+	pools   []*pgxpool.Pool
+	pool    *pgxpool.Pool // of the Worker
+	bank    bank.Client
+	history *history.Writer
+	numbers atomic.Uint32 // counts calls and runs
 
 	checkout *operation.Definition[journal.Plan]
 	walkIn   *operation.Definition[journal.Plan] // unknown to every Worker until Finish
@@ -39,9 +44,11 @@ type shop struct {
 }
 
 func (s *shop) define() {
-	s.checkout = operation.Define("checkout", s.run, known()...)
-	s.walkIn = operation.Define("walk-in", s.run, known()...)
-	s.part = operation.Define("part", s.run, known()...)
+	// The errors are recognized by more than text and fields.
+	known := operation.WithErrors(errNoFunds, &codeError{}, &softDecline{}, &opaqueDecline{})
+	s.checkout = operation.Define("checkout", s.run, known)
+	s.walkIn = operation.Define("walk-in", s.run, known)
+	s.part = operation.Define("part", s.run, known)
 }
 
 // definitionOf returns the definition for a plan.
@@ -53,12 +60,10 @@ func (s *shop) definitionOf(p *journal.Plan) *operation.Definition[journal.Plan]
 }
 
 // next returns an identifier for a call or a run.
-func (s *shop) next() history.Op { return history.NewOp(s.slot, s.incarnation, s.numbers.Add(1)) }
-
-func (s *shop) process() uint32 { return history.NewOp(s.slot, s.incarnation, 0).Process() }
+func (s *shop) next() history.Op { return s.Op(s.numbers.Add(1)) }
 
 func (s *shop) note(e journal.Event) {
-	e.At, e.Pooled = history.Now(), s.pooled
+	e.At, e.Pooled = history.Now(), s.Pooled
 	s.history.Append(e)
 }
 
@@ -84,11 +89,11 @@ func (s *shop) run(op *operation.Op, in journal.Plan) (resp idem.Response, err e
 	r := &running{shop: s, Op: op, name: s.next(), values: map[string]string{}, paid: map[string]string{}}
 	s.recent.add(op.ID())
 	by, _ := op.Context().Value(callName{}).(history.Op)
-	s.note(journal.Event{Kind: journal.KindBegin, Op: r.name, Operation: op.ID(), Key: in.Key, By: by, Release: s.release})
+	s.note(journal.Event{Kind: journal.KindBegin, Op: r.name, Operation: op.ID(), By: by})
 	failed := true
 	defer func() {
 		left := op.Context().Err() != nil
-		s.note(journal.Event{Kind: journal.KindEnd, Op: r.name, Operation: op.ID(), Key: in.Key, Left: left, Failed: failed && !left})
+		s.note(journal.Event{Kind: journal.KindEnd, Op: r.name, Operation: op.ID(), Left: left, Failed: failed && !left})
 	}()
 	resp, err = r.do(&in)
 	violated, ok := errors.AsType[*pgconn.PgError](err)
@@ -160,10 +165,10 @@ func (r *running) round(in *journal.Plan, round *journal.Round, n int) error {
 
 // write inserts the row of a Tx or of an undo, and returns a nonce that is unique for every
 // attempt.
-func (r *running) write(tx pgx.Tx, step string, amount int, given string) (string, error) {
+func (r *running) write(tx pgx.Tx, step, given string) (string, error) {
 	nonce := fmt.Sprintf("%v/%d", r.next(), rand.Uint64())
-	_, err := tx.Exec(r.Context(), "INSERT INTO torture.steps VALUES ($1::text::uuid, $2::text, $3::text, $4::int8, $5::int8, $6::text)",
-		r.ID(), step, nonce, int64(history.Now()), amount, given)
+	_, err := tx.Exec(r.Context(), "INSERT INTO torture.steps VALUES ($1::text::uuid, $2::text, $3::text, $4::int8, $5::text)",
+		r.ID(), step, nonce, int64(history.Now()), given)
 	return nonce, err
 }
 
@@ -224,4 +229,28 @@ func (s *shop) signal(id, name string, after time.Duration) {
 	if s.pool.QueryRow(ctx, now).Scan(&wall) == nil {
 		s.note(journal.Event{Kind: journal.KindSignal, Operation: id, Name: name, Wall: wall})
 	}
+}
+
+// recent has the ids of the last operations that this process ran.
+type recent struct {
+	mu  sync.Mutex
+	ids []string
+}
+
+func (r *recent) add(id string) {
+	const most = 16
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ids = append(r.ids, id)
+	r.ids = r.ids[max(len(r.ids)-most, 0):]
+}
+
+// one returns a random id, or "" if there is none.
+func (r *recent) one() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.ids) == 0 {
+		return ""
+	}
+	return r.ids[rand.IntN(len(r.ids))]
 }

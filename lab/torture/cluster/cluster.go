@@ -17,7 +17,6 @@ import (
 
 // Options configure a cluster. The zero value is a single primary.
 type Options struct {
-	Bin      string   // directory of PostgreSQL's programs; default: the first found
 	Data     string   // where the data directory of the first primary is created
 	WAL      string   // where its write-ahead log is created; default: in Data
 	Settings []string // name=value; they override settings
@@ -100,7 +99,7 @@ func (c *Cluster) nextServer() (pgserver.Options, error) {
 	c.made++
 	dir := filepath.Join(c.dir, fmt.Sprint("server", c.made))
 	return pgserver.Options{
-		Bin: c.opts.Bin, Dir: dir, Env: c.opts.Env, Settings: append(append([]string(nil), settings...), c.opts.Settings...),
+		Dir: dir, Env: c.opts.Env, Settings: append(append([]string(nil), settings...), c.opts.Settings...),
 	}, os.Mkdir(dir, 0o700)
 }
 

@@ -13,29 +13,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idem/lab/optional"
-	"github.com/idem-go/idem/lab/torture/cluster"
 )
-
-// clockJumps returns the leg whose server reads its time of day from a file by libfaketime. The leg
-// changes that file while the server runs.
-func clockJumps() Leg {
-	return Leg{
-		Name:       Clock,
-		About:      "the clock of the database jumps by up to an hour, forward or back, for up to 2 s",
-		Possible:   clockPossible(),
-		MovesClock: true,
-		stage: func(ctx context.Context, s *Scene, opts LegOptions) error {
-			c, err := newClock()
-			if err != nil {
-				return err
-			}
-			s.closers = append(s.closers, c.close)
-			s.pause = time.Second
-			s.act = c.jump
-			return s.start(ctx, opts, cluster.Options{Env: c.env()})
-		},
-	}
-}
 
 // clock is a time of day that the torture controls. The servers read it by libfaketime, a library
 // that is preloaded into them, from a file in dir.
@@ -81,18 +59,18 @@ func (c *clock) close() error { return os.RemoveAll(c.dir) }
 
 // jump moves the clock by up to an hour, or half of the time by up to 10 s, and back after up to 2
 // s. Small jumps matter because they are in the range of the TTLs that the workers use.
-func (c *clock) jump(ctx context.Context, i *injection) error {
+func jump(ctx context.Context, i *injection) error {
 	offset := i.between(-time.Hour, time.Hour).Round(time.Second)
 	if i.rng.IntN(2) == 0 {
 		offset = i.between(-10*time.Second, 10*time.Second).Round(time.Second)
 	}
 	i.note(func(e *Event) { e.MovesClock = true })
 	i.detail("by %v", offset)
-	if err := c.set(offset); err != nil {
+	if err := i.clock.set(offset); err != nil {
 		return err
 	}
 	sleep(ctx, i.between(100*time.Millisecond, 2*time.Second))
-	return c.set(0)
+	return i.clock.set(0)
 }
 
 // clockPossible returns nil if libfaketime works on this machine. To learn that, it runs date with

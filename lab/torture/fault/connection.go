@@ -9,20 +9,13 @@ import (
 
 func connectionKinds() []Kind {
 	return []Kind{
-		{Name: Cut, Group: Connection, weight: 6, inject: cut,
-			About: "a connection is cut, wherever it is"},
-		{Name: CutAll, Group: Connection, weight: 2, inject: cutAll,
-			About: "all connections of a worker are cut"},
-		{Name: CutAtByte, Group: Connection, weight: 6, inject: cutAtByte,
-			About: "a connection is cut in the middle of a message"},
-		{Name: Delay, Group: Connection, weight: 3, inject: delay,
-			About: "every byte of a worker takes up to 20 ms longer, for up to 2 s"},
-		{Name: BlackHole, Group: Connection, weight: 3, inject: blackHole,
-			About: "a connection swallows everything for up to 2 s, then it is cut"},
-		{Name: Freeze, Group: Connection, weight: 4, inject: freeze,
-			About: "a connection stands still for up to 2 s, in one direction or in both"},
-		{Name: Refuse, Group: Connection, weight: 3, inject: refuse,
-			About: "new connections of a worker are refused, or kept waiting, for up to 2 s"},
+		{Name: Cut, Group: Connection, weight: 6, inject: cut},
+		{Name: CutAll, Group: Connection, weight: 2, inject: cutAll},
+		{Name: CutAtByte, Group: Connection, weight: 6, inject: cutAtByte},
+		{Name: Delay, Group: Connection, weight: 3, inject: delay},
+		{Name: BlackHole, Group: Connection, weight: 3, inject: blackHole},
+		{Name: Freeze, Group: Connection, weight: 4, inject: freeze},
+		{Name: Refuse, Group: Connection, weight: 3, inject: refuse},
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -116,10 +115,8 @@ func (d *disk) powerOff() error {
 	return shutDownFS(root)
 }
 
-// fill takes every free block of the disk, by one file that grows until the disk is full.
-//
-// Large pieces are allocated without writing them, because a disk may have hundreds of mebibytes.
-// The rest is filled by writing smaller and smaller blocks.
+// fill takes every free block of the disk, by one file that grows until the disk is full. The blocks
+// are allocated without writing them, because a disk may have hundreds of mebibytes.
 func (d *disk) fill() error {
 	file, err := os.Create(d.filler())
 	if err != nil {
@@ -127,30 +124,11 @@ func (d *disk) fill() error {
 	}
 	defer file.Close()
 	offset := int64(0)
-	for _, size := range []int64{256 << 20, 16 << 20, 1 << 20} {
+	for _, size := range []int64{256 << 20, 16 << 20, 1 << 20, 64 << 10, 4 << 10} {
 		for err = allocate(file, offset, size); err == nil; err = allocate(file, offset, size) {
 			offset += size
 		}
 		if !errors.Is(err, syscall.ENOSPC) {
-			return err
-		}
-	}
-	if _, err := file.Seek(offset, io.SeekStart); err != nil {
-		return err
-	}
-	for _, size := range []int{64 << 10, 4 << 10} {
-		block := make([]byte, size)
-		for {
-			if _, err = file.Write(block); err != nil {
-				break
-			}
-		}
-		if !errors.Is(err, syscall.ENOSPC) {
-			return err
-		}
-		// The file system assigns a block to written data only when it writes the data out (delayed
-		// allocation). Sync forces that, and may find the disk full.
-		if err := file.Sync(); err != nil && !errors.Is(err, syscall.ENOSPC) {
 			return err
 		}
 	}

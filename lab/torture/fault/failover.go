@@ -3,7 +3,6 @@ package fault
 import (
 	"context"
 	"errors"
-	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -14,62 +13,21 @@ import (
 	"github.com/idem-go/idem/lab/torture/cluster"
 )
 
-func synchronousFailover() Leg {
-	return Leg{
-		Name:  FailoverSync,
-		About: "the primary is killed and a synchronous standby takes over: nothing acknowledged is lost",
-		stage: func(ctx context.Context, s *Scene, opts LegOptions) error {
-			s.act = func(ctx context.Context, i *injection) error {
-				i.Cluster.Primary().Kill()
-				sleep(ctx, i.between(0, 200*time.Millisecond))
-				return i.failOver(ctx)
-			}
-			return s.start(ctx, opts, cluster.Options{Standby: cluster.Synchronous})
-		},
-	}
-}
-
-// asynchronousFailover returns the only leg that may lose acknowledged writes. The checker excuses
-// a lost key if its effect is lost too.
-func asynchronousFailover() Leg {
-	l := Leg{
-		Name:  FailoverAsync,
-		About: "the primary is killed and a standby that lags behind takes over: keys and effects are lost together",
-		Loses: true,
-		stage: func(ctx context.Context, s *Scene, opts LegOptions) error {
-			s.act = loseTheLatest
-			return s.start(ctx, opts, cluster.Options{Standby: cluster.Asynchronous})
-		},
-	}
-	if runtime.GOOS != "linux" {
-		l.Possible = errors.New("the receiver of a standby is found by /proc, which is Linux's")
-	}
-	return l
-}
-
-// stalledFailover returns the leg that proves why the library never cancels a COMMIT. If it did,
-// the primary would show as committed what the standby does not have, and the failover would lose
-// it.
-func stalledFailover() Leg {
-	l := Leg{
-		Name:  FailoverStalled,
-		About: "a synchronous standby stalls until the callers have given up, then takes over: what was acknowledged is not lost",
-		stage: func(ctx context.Context, s *Scene, opts LegOptions) error {
-			s.act = takeOverStalled
-			return s.start(ctx, opts, cluster.Options{Standby: cluster.Synchronous})
-		},
-	}
-	if runtime.GOOS != "linux" {
-		l.Possible = errors.New("the receiver of a standby is found by /proc, which is Linux's")
-	}
-	return l
+// takeOver kills the primary, and the standby takes over.
+func takeOver(ctx context.Context, i *injection) error {
+	i.Cluster.Primary().Kill()
+	sleep(ctx, i.between(0, 200*time.Millisecond))
+	return i.failOver(ctx)
 }
 
 // stall is longer than the deadline of a worker (4 s), the time that the library then waits for the
 // COMMIT (5 s), and the time in which it asks for the outcome (2 s) together.
 const stall = (4 + 5 + 2) * time.Second
 
-// takeOverStalled stops the WAL receiver of the standby, so that every COMMIT waits for it. After
+// takeOverStalled proves why the library never cancels a COMMIT: if it did, the primary would show as
+// committed what the standby does not have, and the failover would lose it.
+//
+// It stops the WAL receiver of the standby, so that every COMMIT waits for it. After
 // stall the primary is killed and the standby takes over. The standby has nothing that the primary
 // wrote after the receiver was stopped.
 func takeOverStalled(ctx context.Context, i *injection) error {
@@ -93,7 +51,8 @@ func takeOverStalled(ctx context.Context, i *injection) error {
 }
 
 // loseTheLatest stops the WAL receiver of an asynchronous standby, then kills the primary. What was
-// committed after the receiver was stopped is lost.
+// committed after the receiver was stopped is lost. The checker excuses a lost key if its effect is
+// lost too.
 func loseTheLatest(ctx context.Context, i *injection) error {
 	receiver, err := walReceiver(ctx, i.Cluster.Standby())
 	if err != nil {

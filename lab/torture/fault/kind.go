@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
+	"syscall"
 	"time"
 )
 
@@ -14,7 +14,6 @@ import (
 type Kind struct {
 	Name  Name
 	Group Name
-	About string
 	// Possible is nil, or why this machine cannot inject the fault.
 	Possible error
 
@@ -22,39 +21,22 @@ type Kind struct {
 	inject func(context.Context, *injection) error
 }
 
-// Kinds returns all faults that Run can inject.
-func Kinds() []Kind {
-	return slices.Concat(workerKinds(), pointKinds(), connectionKinds(), sessionKinds(), serverKinds(), resumptionKinds(), deliveryKinds())
-}
-
 // Mix selects the faults that Run injects, and their rate.
 type Mix struct {
 	// Only has names or groups of kinds. If it is empty, Run injects all possible kinds, except
 	// those of operations (Resumption) and of messages (Delivery).
-	Only []Name
-	// Pause is the mean time between two faults, 300 ms by default.
-	Pause time.Duration
-}
-
-const defaultPause = 300 * time.Millisecond
-
-func (m Mix) pause() time.Duration {
-	if m.Pause == 0 {
-		return defaultPause
-	}
-	return m.Pause
+	Only  []Name
+	Pause time.Duration // the mean time between two faults
 }
 
 // kinds returns the kinds of the mix. Without a cluster it leaves out the faults of sessions and of
 // the server. It fails if m.Only has an unknown name or the name of a fault that this machine
 // cannot inject, and if no kind is left.
-func (m Mix) kinds(cluster bool) ([]Kind, error) {
-	var chosen []Kind
-	known := make(map[Name]bool)
-	for _, k := range Kinds() {
-		known[k.Name], known[k.Group] = true, true
-		byName := slices.Contains(m.Only, k.Name)
-		byGroup := slices.Contains(m.Only, k.Group)
+func (m Mix) kinds(cluster bool) (chosen []Kind, err error) {
+	var names []Name
+	for _, k := range slices.Concat(workerKinds(), pointKinds(), connectionKinds(), sessionKinds(), serverKinds(), resumptionKinds(), deliveryKinds()) {
+		names = append(names, k.Name, k.Group)
+		byName, byGroup := slices.Contains(m.Only, k.Name), slices.Contains(m.Only, k.Group)
 		switch {
 		case byName && k.Possible != nil:
 			return nil, fmt.Errorf("fault %q: %w", k.Name, k.Possible)
@@ -64,22 +46,14 @@ func (m Mix) kinds(cluster bool) ([]Kind, error) {
 		}
 	}
 	for _, name := range m.Only {
-		if !known[name] {
-			return nil, fmt.Errorf("there is no fault %q; there are: %s", name, strings.Join(names(), ", "))
+		if !slices.Contains(names, name) {
+			return nil, fmt.Errorf("there is no fault %q; there are: %q", name, names)
 		}
 	}
 	if len(chosen) == 0 {
 		return nil, errors.New("no fault is left to inject")
 	}
 	return chosen, nil
-}
-
-func names() []string {
-	var all []string
-	for _, k := range Kinds() {
-		all = append(all, string(k.Name))
-	}
-	return all
 }
 
 // draw returns a random kind. The probability of a kind is its weight over the sum of all weights.
@@ -95,4 +69,24 @@ func draw(rng *rand.Rand, kinds []Kind) Kind {
 		}
 	}
 	panic("unreachable")
+}
+
+func workerKinds() []Kind {
+	return []Kind{
+		{Name: Kill, Group: Worker, weight: 6, inject: kill},
+		{Name: Stop, Group: Worker, weight: 4, inject: stop},
+	}
+}
+
+func kill(_ context.Context, i *injection) error { return i.kill(i.worker()) }
+
+func stop(ctx context.Context, i *injection) error {
+	worker := i.worker()
+	if err := i.signal(worker, syscall.SIGSTOP); err != nil {
+		return err
+	}
+	sleep(ctx, i.between(10*time.Millisecond, 2*time.Second))
+	// If the worker was killed meanwhile, its successor gets the signal, which does not affect it.
+	_ = i.Workers.Signal(worker, syscall.SIGCONT)
+	return nil
 }

@@ -5,8 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"syscall"
 	"time"
 
+	"github.com/idem-go/idem/lab/pgproxy"
 	"github.com/idem-go/idem/lab/torture/cluster"
 )
 
@@ -23,38 +28,48 @@ const (
 // Leg is a scenario on a cluster of its own. It repeats one event that affects the server as a
 // whole.
 type Leg struct {
-	Name  Name
-	About string
+	Name Name
 	// Possible is nil, or why this machine cannot run the leg.
 	Possible error
-	// Loses and MovesClock report that events of the leg may have these flags.
-	Loses, MovesClock bool
-	Work              Work
+	Work     Work
 	// Quiet reports that the leg injects no faults. It looks for defects that need none.
 	Quiet bool
 	// Direct reports that consumers get their messages by package direct, without a broker.
 	Direct bool
 
-	stage func(context.Context, *Scene, LegOptions) error
+	needs cluster.Options
+	pause time.Duration // between two events, on average
+	act   func(context.Context, *injection) error
+	disk  int64 // in mebibytes, of a disk for the data or the log; 0: none
 }
 
-// LegOptions configure the cluster of a leg, in addition to what the leg itself needs.
-type LegOptions struct {
-	Bin      string
-	Settings []string
-	Bouncer  bool
-	Duration time.Duration // how long the workers will write
-}
-
-// growth returns how much the data can grow during the leg, in mebibytes. Workers write less than
-// half a mebibyte a second.
-func (o LegOptions) growth() int64 { return int64(o.Duration/time.Second) / 2 }
-
-// Legs returns all legs.
-func Legs() []Leg {
+// Legs returns all legs. The workers of a leg write for the given time.
+func Legs(duration time.Duration) []Leg {
+	const often, seldom = time.Second, 2 * time.Second
+	var linux error
+	if runtime.GOOS != "linux" {
+		linux = errors.New("the receiver of a standby is found by /proc, which is Linux's")
+	}
+	growth := int64(duration/time.Second) / 2 // workers write less than half a mebibyte a second
+	smallWAL := []string{"min_wal_size=32MB", "max_wal_size=64MB"}
+	single, synchronous := cluster.Options{}, cluster.Options{Standby: cluster.Synchronous}
+	data := cluster.Options{Data: "data", Settings: smallWAL}
 	return []Leg{
-		synchronousFailover(), asynchronousFailover(), stalledFailover(), dataDiskFull(), walDiskFull(), syncFails(), powerLoss(), clockJumps(),
-		operations(), operationsFailover(), messages(), messagesFailover(), messagesDay(), messagesDirect(), messagesDirectDay(),
+		{Name: FailoverSync, needs: synchronous, pause: seldom, act: takeOver},
+		{Name: FailoverAsync, needs: cluster.Options{Standby: cluster.Asynchronous}, pause: seldom, act: loseTheLatest, Possible: linux},
+		{Name: FailoverStalled, needs: synchronous, pause: seldom, act: takeOverStalled, Possible: linux},
+		{Name: DiskFullData, needs: data, disk: 384 + growth, pause: seldom, act: fullDisk, Possible: diskPossible()},
+		{Name: DiskFullWAL, needs: cluster.Options{WAL: "wal", Settings: smallWAL}, disk: 192, pause: seldom, act: fullDisk, Possible: diskPossible()},
+		{Name: SyncFails, needs: cluster.Options{Settings: []string{"wal_sync_method=fdatasync"}}, pause: seldom, act: failSync, Possible: tracePossible()},
+		{Name: PowerLoss, needs: data, disk: 512 + growth, pause: 3 * time.Second, act: losePower, Possible: diskPossible()},
+		{Name: Clock, needs: single, pause: often, act: jump, Possible: clockPossible()},
+		{Name: Operations, Work: OperationWork, needs: single, pause: often, act: harm},
+		{Name: OperationsFailover, Work: OperationWork, needs: synchronous, pause: seldom, act: takeOver},
+		{Name: Messages, Work: MessageWork, needs: single, pause: often, act: harm},
+		{Name: MessagesFailover, Work: MessageWork, needs: synchronous, pause: seldom, act: takeOver},
+		{Name: MessagesDay, Work: MessageWork, needs: single, Quiet: true},
+		{Name: MessagesDirect, Work: MessageWork, needs: single, pause: often, act: harm, Direct: true},
+		{Name: MessagesDirectDay, Work: MessageWork, needs: single, Quiet: true, Direct: true},
 	}
 }
 
@@ -62,56 +77,76 @@ func Legs() []Leg {
 type Scene struct {
 	Cluster *cluster.Cluster
 
-	name    Name
-	prepare func() error // called before the first act, after the workload has created its tables
-	act     func(context.Context, *injection) error
-	pause   time.Duration // between two acts, on average
-	limits  limits        // of each act
-	closers []func() error
+	leg   Leg
+	clock *clock // of the leg Clock
+	disk  *disk  // of a leg with a disk
 }
 
-// Start starts the cluster of the leg. It returns l.Possible if that is not nil.
-func (l Leg) Start(ctx context.Context, opts LegOptions) (*Scene, error) {
+// Start starts the cluster of the leg, with further settings. It returns l.Possible if that is not
+// nil.
+func (l Leg) Start(ctx context.Context, bouncer bool, settings []string) (*Scene, error) {
 	if l.Possible != nil {
 		return nil, l.Possible
 	}
-	s := &Scene{name: l.Name, pause: 2 * time.Second, limits: actLimits}
-	if err := l.stage(ctx, s, opts); err != nil {
+	s := &Scene{leg: l}
+	if err := s.start(ctx, bouncer, settings); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
+}
+
+func (s *Scene) start(ctx context.Context, bouncer bool, settings []string) (err error) {
+	needs := s.leg.needs
+	needs.Bouncer, needs.Settings = bouncer, slices.Concat(needs.Settings, settings)
+	if s.leg.Name == Clock {
+		if s.clock, err = newClock(); err != nil {
+			return err
+		}
+		needs.Env = s.clock.env()
+	}
+	if s.leg.disk > 0 {
+		if s.disk, err = newDisk(s.leg.disk); err != nil {
+			return err
+		}
+		folder, err := s.disk.folder("postgres")
+		if err != nil {
+			return err
+		}
+		for _, place := range []*string{&needs.Data, &needs.WAL} {
+			if *place != "" {
+				*place = filepath.Join(folder, *place)
+			}
+		}
+	}
+	s.Cluster, err = cluster.Start(ctx, needs)
+	return err
 }
 
 // Run repeats the event of the leg until ctx ends, at least once, and returns when everything works
 // again. [Run] may inject faults into the same workers at the same time, with a Target without the
 // cluster. Run fails if a fault could not be injected or if the cluster could not be repaired.
 func (s *Scene) Run(ctx context.Context, seed uint64, workers Workers, log func(Event)) error {
-	if s.prepare != nil {
-		if err := s.limits.bound(ctx, func(context.Context) error { return s.prepare() }); err != nil {
+	if s.disk != nil { // the workload has created its tables
+		if err := bound(ctx, func(context.Context) error { return s.disk.sync() }); err != nil {
 			return err
 		}
 	}
-	target := Target{Cluster: s.Cluster, Workers: workers}
+	target := Target{Cluster: s.Cluster, Workers: workers, clock: s.clock, disk: s.disk}
+	act := Kind{Name: s.leg.Name, Group: Server, inject: s.leg.act}
 	rng := rand.New(rand.NewPCG(seed, 0))
 	for n := uint64(1); ; n++ {
-		sleep(ctx, s.pause/2+time.Duration(rng.Int64N(int64(s.pause))))
+		sleep(ctx, s.leg.pause/2+time.Duration(rng.Int64N(int64(s.leg.pause))))
 		if ctx.Err() != nil && n > 1 {
 			return heal(target)
 		}
 		// An act that has begun is completed even if ctx ends: half an act would leave a broken
 		// cluster.
-		err := target.inject(context.WithoutCancel(ctx), s.limits, s.kind(), rand.New(rand.NewPCG(seed, n)), log)
+		err := target.inject(context.WithoutCancel(ctx), act, rand.New(rand.NewPCG(seed, n)), log)
 		if err != nil {
-			return fmt.Errorf("%s: %w", s.name, err)
+			return fmt.Errorf("%s: %w", s.leg.Name, err)
 		}
 	}
 }
-
-// kind returns the event of the leg as a kind of fault of the server.
-func (s *Scene) kind() Kind { return Kind{Name: s.name, Group: Server, inject: s.act} }
-
-// Schedule returns how often the leg repeats its event.
-func (s *Scene) Schedule() Schedule { return newSchedule([]Kind{s.kind()}, s.pause, s.limits) }
 
 // Close stops the cluster and removes everything that was made for it.
 func (s *Scene) Close() error {
@@ -119,16 +154,46 @@ func (s *Scene) Close() error {
 	if s.Cluster != nil {
 		errs = append(errs, s.Cluster.Close())
 	}
-	for _, closer := range s.closers {
-		errs = append(errs, closer())
+	if s.clock != nil {
+		errs = append(errs, s.clock.close())
+	}
+	if s.disk != nil {
+		errs = append(errs, s.disk.close())
 	}
 	return errors.Join(errs...)
 }
 
-// start starts the cluster with the options that the leg needs and those of the caller.
-func (s *Scene) start(ctx context.Context, opts LegOptions, needs cluster.Options) (err error) {
-	needs.Bin, needs.Bouncer = opts.Bin, opts.Bouncer
-	needs.Settings = append(needs.Settings, opts.Settings...)
-	s.Cluster, err = cluster.Start(ctx, needs)
-	return err
+// harm injects one of the faults that operations and messages must survive. They belong
+// to these legs only; the main leg draws from Kinds.
+func harm(ctx context.Context, i *injection) error {
+	switch n := i.rng.IntN(10); {
+	case n < 6:
+		return zombie(ctx, i)
+	case n < 8:
+		i.detail("all sessions are terminated")
+		return i.Cluster.Exec(ctx, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'")
+	case n < 9:
+		i.detail("the server is killed")
+		return whileDown(killServer)(ctx, i)
+	}
+	i.detail("the server is stopped without a checkpoint")
+	return whileDown(immediateStop)(ctx, i)
+}
+
+// zombie stops a worker, cuts its connections, ends its lease, and resumes it after other workers
+// had time to take over its operations. The worker then continues with sessions and leases that it
+// lost, and every write that it attempts must be refused.
+func zombie(ctx context.Context, i *injection) error {
+	worker := i.worker()
+	if err := i.signal(worker, syscall.SIGSTOP); err != nil {
+		return err
+	}
+	defer func() { _ = i.Workers.Signal(worker, syscall.SIGCONT) }()
+	i.detail("a zombie")
+	i.Workers.Proxy(worker).Cut(pgproxy.Reset)
+	if err := i.Cluster.Exec(ctx, "UPDATE idem.leases SET expires_at = clock_timestamp()"); err != nil {
+		return err
+	}
+	sleep(ctx, i.between(500*time.Millisecond, 3*time.Second))
+	return nil
 }

@@ -17,74 +17,71 @@ const (
 	Delivery   Name = "delivery"   // of messages; injected only on request
 )
 
-// Kinds of faults. Each has a description in Kind.About.
+// Kinds of faults.
 const (
 	Kill             Name = "kill"
 	Stop             Name = "stop"
-	KillAfterClaim   Name = "kill-after-claim"
-	KillInFn         Name = "kill-in-fn"
-	KillBeforeCommit Name = "kill-before-commit"
-	KillDuringCommit Name = "kill-during-commit"
-	KillAfterCommit  Name = "kill-after-commit"
-	KillBeforeTaking Name = "kill-before-taking"
-	KillAfterTaking  Name = "kill-after-taking"
-	LoseTaking       Name = "lose-taking"
+	KillAfterClaim   Name = "kill-after-claim"   // SIGKILL after the claim, before its answer
+	KillInFn         Name = "kill-in-fn"         // SIGKILL when a statement of fn has been executed
+	KillBeforeCommit Name = "kill-before-commit" // SIGKILL when COMMIT was sent, before the server has it
+	KillDuringCommit Name = "kill-during-commit" // SIGKILL when the server has just been given COMMIT
+	KillAfterCommit  Name = "kill-after-commit"  // SIGKILL after COMMIT, before its answer
+	KillBeforeTaking Name = "kill-before-taking" // SIGKILL before a claim of operations
+	KillAfterTaking  Name = "kill-after-taking"  // SIGKILL after it, before its answer
+	LoseTaking       Name = "lose-taking"        // the connection and the answer to it are lost
 
-	KillBeforeDelivery Name = "kill-before-delivery"
-	KillAfterDelivery  Name = "kill-after-delivery"
-	LoseDelivery       Name = "lose-delivery"
+	KillBeforeDelivery Name = "kill-before-delivery" // SIGKILL before a statement of outbox or inbox
+	KillAfterDelivery  Name = "kill-after-delivery"  // SIGKILL after it, before its answer
+	LoseDelivery       Name = "lose-delivery"        // the connection and the answer to it are lost
 
-	LoseClaimAnswer  Name = "lose-claim-answer"
-	LoseCommit       Name = "lose-commit"
-	LoseCommitRace   Name = "lose-commit-race"
-	LoseCommitAnswer Name = "lose-commit-answer"
-	LateCommit       Name = "late-commit"
-	LateCommitAnswer Name = "late-commit-answer"
+	LoseClaimAnswer  Name = "lose-claim-answer"  // the connection and the answer to the claim are lost
+	LoseCommit       Name = "lose-commit"        // the connection and COMMIT are lost
+	LoseCommitRace   Name = "lose-commit-race"   // the connection is lost when the server has COMMIT
+	LoseCommitAnswer Name = "lose-commit-answer" // the connection and the answer to COMMIT are lost
+	LateCommit       Name = "late-commit"        // COMMIT arrives up to 7 s late
+	LateCommitAnswer Name = "late-commit-answer" // the answer to COMMIT arrives up to 7 s late
 
-	Cut       Name = "cut"
-	CutAll    Name = "cut-all"
-	CutAtByte Name = "cut-at-byte"
-	Delay     Name = "delay"
-	BlackHole Name = "black-hole"
-	Freeze    Name = "freeze"
-	Refuse    Name = "refuse"
+	Cut       Name = "cut"         // a connection is cut, wherever it is
+	CutAll    Name = "cut-all"     // all connections of a worker are cut
+	CutAtByte Name = "cut-at-byte" // a connection is cut in the middle of a message
+	Delay     Name = "delay"       // every byte of a worker takes up to 20 ms longer, for up to 2 s
+	BlackHole Name = "black-hole"  // a connection swallows everything for up to 2 s, then it is cut
+	Freeze    Name = "freeze"      // a connection stands still for up to 2 s
+	Refuse    Name = "refuse"      // new connections are refused or kept waiting for up to 2 s
 
-	Terminate    Name = "terminate"
-	Cancel       Name = "cancel"
-	GhostStandby Name = "ghost-standby"
+	Terminate    Name = "terminate"     // pg_terminate_backend of a session, whatever it is doing
+	Cancel       Name = "cancel"        // pg_cancel_backend of a session, whatever it is doing
+	GhostStandby Name = "ghost-standby" // COMMIT waits for a standby that does not exist
 
-	ServerRestart   Name = "server-restart"
-	ServerImmediate Name = "server-immediate"
-	ServerKill      Name = "server-kill"
-	BackendKill     Name = "backend-kill"
+	ServerRestart   Name = "server-restart"   // the server is stopped in order and started again
+	ServerImmediate Name = "server-immediate" // the server is stopped without a checkpoint
+	ServerKill      Name = "server-kill"      // SIGKILL of the postmaster
+	BackendKill     Name = "backend-kill"     // SIGKILL of another process of the server
 )
 
 // Legs.
 const (
-	FailoverSync    Name = "failover-sync"
-	FailoverAsync   Name = "failover-async"
-	FailoverStalled Name = "failover-stalled"
-	DiskFullData    Name = "disk-full-data"
-	DiskFullWAL     Name = "disk-full-wal"
-	SyncFails       Name = "sync-fails"
-	PowerLoss       Name = "power-loss"
-	Clock           Name = "clock"
+	FailoverSync    Name = "failover-sync"    // a synchronous standby takes over
+	FailoverAsync   Name = "failover-async"   // a standby that lags behind takes over
+	FailoverStalled Name = "failover-stalled" // a stalled synchronous standby takes over
+	DiskFullData    Name = "disk-full-data"   // the disk with the data and the log is full
+	DiskFullWAL     Name = "disk-full-wal"    // the disk with the log is full
+	SyncFails       Name = "sync-fails"       // fdatasync fails with EIO
+	PowerLoss       Name = "power-loss"       // the disk loses what was not synced
+	Clock           Name = "clock"            // the clock of the database jumps
 
-	Operations         Name = "operations"
-	OperationsFailover Name = "operations-failover"
+	Operations         Name = "operations"          // operations that call a bank
+	OperationsFailover Name = "operations-failover" // the same, with synchronous failovers
 
-	Messages         Name = "messages"
-	MessagesFailover Name = "messages-failover"
-	MessagesDay      Name = "messages-day"
+	Messages         Name = "messages"          // messages to a broker and from it
+	MessagesFailover Name = "messages-failover" // the same, with synchronous failovers
+	MessagesDay      Name = "messages-day"      // slow transactions, with nothing broken
 
-	MessagesDirect    Name = "messages-direct"
-	MessagesDirectDay Name = "messages-direct-day"
+	MessagesDirect    Name = "messages-direct"     // messages to consumers without a broker
+	MessagesDirectDay Name = "messages-direct-day" // the same, with nothing broken
 
 	Fleet Name = "fleet" // many clusters; runs only on request
 )
 
-// Faults that the bank and the broker inject themselves.
-const (
-	BankKill   Name = "bank-kill"
-	BrokerKill Name = "broker-kill"
-)
+// BesideKill is the fault that the bank and the broker inject themselves.
+const BesideKill Name = "beside-kill"

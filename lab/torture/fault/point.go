@@ -2,6 +2,7 @@ package fault
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -13,36 +14,49 @@ func pointKinds() []Kind {
 	inserted := []string{"INSERT 0 1"}
 	committed := []string{"COMMIT"}
 	return []Kind{
-		{Name: KillAfterClaim, Group: Worker, weight: 4, inject: killAt(pgproxy.AfterAnswer(isClaim, inserted...)),
-			About: "SIGKILL when the claim has been executed, before the worker is told"},
-		{Name: KillInFn, Group: Worker, weight: 4, inject: killAt(pgproxy.AfterAnswer(isOfFn)),
-			About: "SIGKILL when a statement of fn has been executed"},
-		{Name: KillBeforeCommit, Group: Worker, weight: 4, inject: killAt(pgproxy.Before(pgproxy.IsCommit)),
-			About: "SIGKILL when COMMIT was sent by the worker, and the server is not given it"},
-		{Name: KillDuringCommit, Group: Worker, weight: 4, inject: killAt(pgproxy.AfterForward(pgproxy.IsCommit)),
-			About: "SIGKILL when the server has just been given COMMIT"},
-		{Name: KillAfterCommit, Group: Worker, weight: 4, inject: killAt(pgproxy.AfterAnswer(pgproxy.IsCommit, committed...)),
-			About: "SIGKILL when the server has committed, before the worker is told"},
+		{Name: KillAfterClaim, Group: Worker, weight: 4, inject: killAt(pgproxy.AfterAnswer(isClaim, inserted...))},
+		{Name: KillInFn, Group: Worker, weight: 4, inject: killAt(pgproxy.AfterAnswer(isOfFn))},
+		{Name: KillBeforeCommit, Group: Worker, weight: 4, inject: killAt(pgproxy.Before(pgproxy.IsCommit))},
+		{Name: KillDuringCommit, Group: Worker, weight: 4, inject: killAt(pgproxy.AfterForward(pgproxy.IsCommit))},
+		{Name: KillAfterCommit, Group: Worker, weight: 4, inject: killAt(pgproxy.AfterAnswer(pgproxy.IsCommit, committed...))},
 
-		{Name: LoseClaimAnswer, Group: Connection, weight: 4, inject: loseAt(pgproxy.AfterAnswer(isClaim, inserted...)),
-			About: "the connection is lost together with the answer to the claim"},
-		{Name: LoseCommit, Group: Connection, weight: 4, inject: loseAt(pgproxy.Before(pgproxy.IsCommit)),
-			About: "the connection is lost together with COMMIT, which the server is not given"},
-		{Name: LoseCommitRace, Group: Connection, weight: 4, inject: loseAt(pgproxy.AfterForward(pgproxy.IsCommit)),
-			About: "the connection is lost when the server has just been given COMMIT"},
-		{Name: LoseCommitAnswer, Group: Connection, weight: 6, inject: loseAt(pgproxy.AfterAnswer(pgproxy.IsCommit, committed...)),
-			About: "the connection is lost together with the answer to COMMIT"},
+		{Name: LoseClaimAnswer, Group: Connection, weight: 4, inject: loseAt(pgproxy.AfterAnswer(isClaim, inserted...))},
+		{Name: LoseCommit, Group: Connection, weight: 4, inject: loseAt(pgproxy.Before(pgproxy.IsCommit))},
+		{Name: LoseCommitRace, Group: Connection, weight: 4, inject: loseAt(pgproxy.AfterForward(pgproxy.IsCommit))},
+		{Name: LoseCommitAnswer, Group: Connection, weight: 6, inject: loseAt(pgproxy.AfterAnswer(pgproxy.IsCommit, committed...))},
 
-		{Name: LateCommit, Group: Connection, weight: 2, inject: holdAt(pgproxy.Before(pgproxy.IsCommit)),
-			About: "COMMIT arrives up to 7 s late, when the caller may have gone to ask for the outcome of it"},
-		{Name: LateCommitAnswer, Group: Connection, weight: 2, inject: holdAt(pgproxy.AfterAnswer(pgproxy.IsCommit, committed...)),
-			About: "the answer to COMMIT arrives up to 7 s late"},
+		{Name: LateCommit, Group: Connection, weight: 2, inject: holdAt(pgproxy.Before(pgproxy.IsCommit))},
+		{Name: LateCommitAnswer, Group: Connection, weight: 2, inject: holdAt(pgproxy.AfterAnswer(pgproxy.IsCommit, committed...))},
+	}
+}
+
+// The faults of operations and of messages are injected only if the mix names them.
+
+func resumptionKinds() []Kind {
+	// A claim of operations that finds none answers UPDATE 0. The traps below wait for an answer
+	// with at least one row.
+	var some []string
+	for n := range 9 {
+		some = append(some, fmt.Sprint("UPDATE ", n+1))
+	}
+	return []Kind{
+		{Name: KillBeforeTaking, Group: Resumption, weight: 3, inject: killAt(pgproxy.Before(isTaking))},
+		{Name: KillAfterTaking, Group: Resumption, weight: 6, inject: killAt(pgproxy.AfterAnswer(isTaking, some...))},
+		{Name: LoseTaking, Group: Resumption, weight: 6, inject: loseAt(pgproxy.AfterAnswer(isTaking, some...))},
+	}
+}
+
+func deliveryKinds() []Kind {
+	return []Kind{
+		{Name: KillBeforeDelivery, Group: Delivery, weight: 4, inject: killAt(pgproxy.Before(isDelivery))},
+		{Name: KillAfterDelivery, Group: Delivery, weight: 4, inject: killAt(pgproxy.AfterAnswer(isDelivery))},
+		{Name: LoseDelivery, Group: Delivery, weight: 6, inject: loseAt(pgproxy.AfterAnswer(isDelivery))},
 	}
 }
 
 const (
-	pointLimit = 2 * time.Second        // how long a fault waits for its point to be reached
-	lateLimit  = 100 * time.Millisecond // how long a disarmed trap may still report that it fired
+	pointLimit = 2 * time.Second  // how long a fault waits for its point to be reached
+	lateLimit  = 10 * time.Second // longer than any stream is frozen
 )
 
 // libraryClaims are the names, in queries/, of the statements that claim a key.
@@ -51,6 +65,23 @@ var libraryClaims = []string{"Claim", "ClaimAtOnce", "TakeOver"}
 // isClaim reports whether s is a statement that claims a key. The statement may find the key taken;
 // whether it claimed the key is in its command tag.
 func isClaim(s pgproxy.Statement) bool { return slices.Contains(libraryClaims, libraryName(s.SQL)) }
+
+// isTaking reports whether s is a statement that claims operations to resume them.
+func isTaking(s pgproxy.Statement) bool {
+	name := libraryName(s.SQL)
+	return name == "TakeOperation" || name == "TakeOperations"
+}
+
+// deliveryStatements are the names, in queries/, of the statements of outbox and inbox.
+var deliveryStatements = []string{
+	"ReadMessages", "ReadHeld", "DeletePublished", "HoldMessages", "BlameMessages", "BuryUnpublished", "TakeLanes",
+	"ClaimMessages", "LoadMessages", "KeepMessages", "CountFailure", "BuryMessage", "AnnounceMessage",
+}
+
+// isDelivery reports whether s is a statement of outbox or inbox.
+func isDelivery(s pgproxy.Statement) bool {
+	return slices.Contains(deliveryStatements, libraryName(s.SQL))
+}
 
 // libraryName returns the name of a statement in queries/, or "" for a statement that is not part
 // of the library. sqlc writes the name in a comment before the statement, and the comment is sent
@@ -131,15 +162,15 @@ func holdAt(at pgproxy.Point) func(context.Context, *injection) error {
 // spring arms a trap and waits until it fires. It returns the connection that the trap caught, or
 // errMissed if no connection reached the point within pointLimit.
 //
-// The trap may catch a connection just before it is disarmed. spring waits lateLimit for that case,
-// because otherwise the connection would stay frozen after the fault.
+// A strike that was queued before the trap is disarmed is carried out all the same. It comes late if
+// the stream is frozen or the machine is busy. spring waits for it: otherwise the connection would
+// stay frozen or black-holed after the fault, and keep alive the session of a process that is gone.
 func (i *injection) spring(ctx context.Context, worker int, at pgproxy.Point, do pgproxy.Action) (*pgproxy.Conn, error) {
 	trap := i.Workers.Proxy(worker).Arm(at, do)
-	defer trap.Disarm()
 	conn := awaitTrap(ctx, trap, pointLimit)
-	if conn == nil {
-		trap.Disarm()
-		conn = awaitTrap(context.WithoutCancel(ctx), trap, lateLimit)
+	trap.Disarm()
+	for deadline := time.Now().Add(lateLimit); conn == nil && trap.Taken() && time.Now().Before(deadline); {
+		conn = awaitTrap(context.WithoutCancel(ctx), trap, 10*time.Millisecond)
 	}
 	if conn == nil {
 		return nil, errMissed

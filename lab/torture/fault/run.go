@@ -1,3 +1,12 @@
+// Package fault injects faults into a torture run: into the worker processes, their connections,
+// the sessions of the server, and the server itself.
+//
+// [Run] draws faults of a [Mix] from a seed, one every few hundred milliseconds. Every fault has a
+// time limit, is healed by the code that injected it, and is logged as an [Event]. When Run
+// returns, everything works again.
+//
+// A [Leg] is a scenario that needs a cluster of its own: a failover, a disk that is full or fails,
+// a power loss, a clock that jumps.
 package fault
 
 import (
@@ -11,14 +20,74 @@ import (
 	"time"
 
 	"github.com/idem-go/idem/lab/pgproxy"
+	"github.com/idem-go/idem/lab/torture/cluster"
 	"github.com/idem-go/idem/lab/torture/history"
 )
 
-const atOnce = 4 // faults that run at the same time, in addition to one fault of the server
+// Workers are the processes to torture. Each runs in a slot, and the implementation starts another
+// process in the slot of a process that was killed.
+type Workers interface {
+	Len() int
+	// Signal sends a signal to the process in slot i.
+	Signal(i int, sig syscall.Signal) error
+	// Proxy returns the proxy that carries all connections of slot i. It outlives the process.
+	Proxy(i int) *pgproxy.Proxy
+}
+
+// Target is what the faults break.
+type Target struct {
+	Cluster *cluster.Cluster // nil: no faults of sessions and of the server
+	Workers Workers
+
+	clock *clock // of a scene
+	disk  *disk
+}
+
+// Event describes one fault, after it was healed or given up.
+type Event struct {
+	Kind   Name
+	At     time.Duration // when it was injected, by the clock of package history
+	For    time.Duration // from At until it was healed
+	Worker int           // the slot of the affected worker, -1 for all
+	Detail string
+	Err    string // why it could not be injected or healed
+
+	// Loses reports that writes which were acknowledged during the event may be lost. Keys and
+	// effects are then lost together.
+	Loses bool
+	// MovesClock reports that the clock of the database was wrong during the event.
+	MovesClock bool
+}
+
+const (
+	atOnce     = 4                // faults that run at the same time, in addition to one fault of the server
+	actLimit   = 2 * time.Minute  // for one fault; it may include the start of a standby
+	healLimit  = 60 * time.Second // for a repair; enough for the crash recovery of a server
+	totalLimit = actLimit + healLimit
+)
 
 // errMissed is returned by a fault that found nothing to break: there was no connection, or no
 // connection reached the point.
 var errMissed = errors.New("nothing to break")
+
+// errHung is the error of a fault that did not return in time, although its context had ended. Its
+// goroutine is abandoned.
+var errHung = errors.New("it hangs, and was given up")
+
+// bound calls f with a context that ends after actLimit, and returns the error of f. If f does not
+// return within totalLimit, bound returns errHung and leaves f running.
+func bound(ctx context.Context, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, actLimit)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- f(ctx) }()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(totalLimit):
+		return errHung
+	}
+}
 
 // injection is one fault that is being injected.
 type injection struct {
@@ -30,126 +99,64 @@ type injection struct {
 }
 
 // Run injects faults until ctx ends, heals everything, and returns. The seed determines which
-// faults are injected when, but not what the workers are doing at that moment. Run calls log from
-// several goroutines, one call at a time.
+// faults are injected when, but not what the workers are doing at that moment. A fault that hangs
+// ends the run with an error. Run calls log from several goroutines.
 func Run(ctx context.Context, seed uint64, target Target, mix Mix, log func(Event)) error {
 	kinds, err := mix.kinds(target.Cluster != nil)
 	if err != nil {
 		return err
 	}
-	return newRun(target, injectLimits, log).all(ctx, seed, kinds, mix.pause())
-}
-
-type run struct {
-	target  Target
-	limits  limits
-	slots   chan struct{} // semaphore for faults of workers, connections and sessions
-	server  chan struct{} // semaphore for the one fault of the server
-	running sync.WaitGroup
-
-	mu   sync.Mutex // guards the fields below and the calls of log
-	log  func(Event)
-	hung []Name
-	lost bool // a fault of the server hangs; no other code may touch the server
-}
-
-func newRun(target Target, limits limits, log func(Event)) *run {
-	return &run{
-		target: target, limits: limits, log: log, slots: make(chan struct{}, atOnce), server: make(chan struct{}, 1),
-	}
-}
-
-// all injects faults until ctx ends or a fault of the server hangs. Then it waits for the running
-// faults and heals the target. It returns an error if any fault hung.
-func (r *run) all(ctx context.Context, seed uint64, kinds []Kind, pause time.Duration) error {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	slots, server := make(chan struct{}, atOnce), make(chan struct{}, 1)
+	var running sync.WaitGroup
 	rng := rand.New(rand.NewPCG(seed, 0))
-	for n := uint64(1); sleep(ctx, time.Duration(rng.Float64()*2*float64(pause))); n++ {
-		r.start(ctx, stop, draw(rng, kinds), rand.New(rand.NewPCG(seed, n)))
-	}
-	r.running.Wait()
-	var err error
-	if len(r.hung) > 0 {
-		err = fmt.Errorf("%w: %v", errHung, r.hung)
-	}
-	if r.lost {
-		r.target.Cluster = nil
-	}
-	return errors.Join(err, heal(r.target))
-}
-
-// start runs a fault in a goroutine, as soon as one of the slots is free. A fault of the server is
-// dropped if another one is running: waiting for it would delay all other faults.
-func (r *run) start(ctx context.Context, stop func(), k Kind, rng *rand.Rand) {
-	slots := r.slots
-	if k.Group == Server {
-		slots = r.server
-		if len(slots) > 0 {
-			return
+	for n := uint64(1); sleep(ctx, time.Duration(rng.Float64()*2*float64(mix.Pause))); n++ {
+		k, rng := draw(rng, kinds), rand.New(rand.NewPCG(seed, n))
+		free := slots
+		if k.Group == Server {
+			// A fault of the server is dropped if another one is running: waiting for it would
+			// delay all other faults.
+			if free = server; len(server) > 0 {
+				continue
+			}
 		}
-	}
-	select {
-	case slots <- struct{}{}:
-	case <-ctx.Done():
-		return
-	}
-	// A fault of the server may have hung, which frees its slot and ends ctx. select picks at
-	// random between two ready cases, so it may have taken the slot.
-	if ctx.Err() != nil {
-		<-slots
-		return
-	}
-	r.running.Go(func() {
-		defer func() { <-slots }()
-		err := r.target.inject(ctx, r.limits, k, rng, r.report)
-		if errors.Is(err, errHung) {
-			r.giveUp(k, stop)
+		select {
+		case free <- struct{}{}:
+		case <-ctx.Done():
+			continue
 		}
-	})
-}
-
-// giveUp records that k hangs. If k is a fault of the server, the run ends, because the state of
-// the server is unknown.
-func (r *run) giveUp(k Kind, stop func()) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.hung = append(r.hung, k.Name)
-	if k.Group == Server {
-		r.lost = true
-		stop()
+		running.Go(func() {
+			defer func() { <-free }()
+			if err := target.inject(ctx, k, rng, log); errors.Is(err, errHung) {
+				stop(fmt.Errorf("%s: %w", k.Name, err))
+			}
+		})
 	}
-}
-
-func (r *run) report(e Event) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.log(e)
+	running.Wait()
+	if err := context.Cause(ctx); errors.Is(err, errHung) {
+		return err
+	}
+	return heal(target)
 }
 
 // inject runs one fault, or gives it up, and logs it. A fault that found nothing to break is not
 // logged and not an error.
-func (t Target) inject(ctx context.Context, l limits, k Kind, rng *rand.Rand, log func(Event)) error {
+func (t Target) inject(ctx context.Context, k Kind, rng *rand.Rand, log func(Event)) error {
 	i := &injection{Target: t, rng: rng, event: Event{Kind: k.Name, Worker: -1}}
 	i.strike()
-	err := l.bound(ctx, func(ctx context.Context) error { return k.inject(ctx, i) })
+	err := bound(ctx, func(ctx context.Context) error { return k.inject(ctx, i) })
 	if errors.Is(err, errMissed) {
 		return nil
 	}
-	log(i.over(err))
+	i.note(func(e *Event) {
+		e.For = history.Now() - e.At
+		if err != nil {
+			e.Err = err.Error()
+		}
+		log(*e)
+	})
 	return err
-}
-
-// over returns the event of a fault that has returned or was given up.
-func (i *injection) over(err error) Event {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	e := i.event
-	e.For = history.Now() - e.At
-	if err != nil {
-		e.Err, e.Hung = err.Error(), errors.Is(err, errHung)
-	}
-	return e
 }
 
 // note changes the event under its lock.
@@ -189,15 +196,11 @@ func (i *injection) signal(worker int, sig syscall.Signal) error {
 	return err
 }
 
-func (i *injection) kill(worker int) error {
-	err := i.signal(worker, syscall.SIGKILL)
-	i.note(func(e *Event) { e.Kills = err == nil })
-	return err
-}
+func (i *injection) kill(worker int) error { return i.signal(worker, syscall.SIGKILL) }
 
-// heal removes every effect that a fault may have left behind, within healLimit.
+// heal removes every effect that a fault may have left behind.
 func heal(t Target) error {
-	return limits{act: healLimit, heal: healLimit}.bound(context.Background(), func(ctx context.Context) error { return healAll(ctx, t) })
+	return bound(context.Background(), func(ctx context.Context) error { return healAll(ctx, t) })
 }
 
 func healAll(ctx context.Context, t Target) error {

@@ -21,14 +21,10 @@ func serverKinds() []Kind {
 		linux = errors.New("the processes of a server are found by /proc, which is Linux's")
 	}
 	return []Kind{
-		{Name: ServerRestart, Group: Server, weight: 1, inject: whileDown(fastStop),
-			About: "the server is stopped in order and started again"},
-		{Name: ServerImmediate, Group: Server, weight: 1, inject: whileDown(immediateStop),
-			About: "the server is stopped without a checkpoint, and recovers"},
-		{Name: ServerKill, Group: Server, weight: 1, inject: whileDown(killServer),
-			About: "SIGKILL of the postmaster; what is left of the server goes when it notices"},
-		{Name: BackendKill, Group: Server, weight: 1, inject: killBackend, Possible: linux,
-			About: "SIGKILL of one of the server's processes: it ends all sessions and recovers"},
+		{Name: ServerRestart, Group: Server, weight: 1, inject: whileDown(fastStop)},
+		{Name: ServerImmediate, Group: Server, weight: 1, inject: whileDown(immediateStop)},
+		{Name: ServerKill, Group: Server, weight: 1, inject: whileDown(killServer)},
+		{Name: BackendKill, Group: Server, weight: 1, inject: killBackend, Possible: linux},
 	}
 }
 

@@ -14,12 +14,9 @@ import (
 
 func sessionKinds() []Kind {
 	return []Kind{
-		{Name: Terminate, Group: Session, weight: 6, inject: signalSession("pg_terminate_backend"),
-			About: "pg_terminate_backend of a session, whatever it is doing"},
-		{Name: Cancel, Group: Session, weight: 6, inject: signalSession("pg_cancel_backend"),
-			About: "pg_cancel_backend of a session, whatever it is doing"},
-		{Name: GhostStandby, Group: Server, weight: 3, inject: ghostStandby,
-			About: "COMMIT is durable and waits for a standby that does not exist; then the sessions are terminated, cancelled or let go"},
+		{Name: Terminate, Group: Session, weight: 6, inject: signalSession("pg_terminate_backend")},
+		{Name: Cancel, Group: Session, weight: 6, inject: signalSession("pg_cancel_backend")},
+		{Name: GhostStandby, Group: Server, weight: 3, inject: ghostStandby},
 	}
 }
 

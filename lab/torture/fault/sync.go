@@ -21,18 +21,6 @@ import (
 	"github.com/idem-go/idem/lab/torture/cluster"
 )
 
-func syncFails() Leg {
-	return Leg{
-		Name:     SyncFails,
-		About:    "fdatasync fails with EIO: the server panics, and recovers",
-		Possible: tracePossible(),
-		stage: func(ctx context.Context, s *Scene, opts LegOptions) error {
-			s.act = failSync
-			return s.start(ctx, opts, cluster.Options{Settings: []string{"wal_sync_method=fdatasync"}})
-		},
-	}
-}
-
 // failSync makes the next fdatasync of each process of the server fail with EIO, until one has
 // failed. Later calls succeed, because the server must be able to recover.
 func failSync(ctx context.Context, i *injection) error {

@@ -1,22 +1,13 @@
+// Package history stores every call of every worker of a run in files. A worker appends one line of
+// JSON for each [Event], with one write, before the call begins and after it has returned. The lines
+// of a killed process stay in the file. Its last line may be incomplete, and its calls without a
+// return are open. All processes use the same clock ([Now]).
 package history
 
 import (
 	"fmt"
-	"hash/fnv"
 	"time"
 )
-
-// Shards is the number of parts into which a history can be divided.
-const Shards = 256
-
-// ShardOf returns the shard of a key.
-func ShardOf(scope, key string) uint8 {
-	h := fnv.New32a()
-	h.Write([]byte(scope))
-	h.Write([]byte{0})
-	h.Write([]byte(key))
-	return uint8(h.Sum32())
-}
 
 // Op identifies a call in a run. It consists of the slot of the worker, the number of earlier
 // processes in that slot, and a counter.
@@ -50,15 +41,13 @@ const (
 
 // Event is a line of a history.
 type Event struct {
-	Shard  uint8         `json:"p"` // the first field, so that Divide need not decode the line
 	At     time.Duration `json:"t"`
 	Kind   Kind          `json:"e"`
 	Op     Op            `json:"o"`
 	Call   *Call         `json:"c,omitempty"`
 	Run    string        `json:"i,omitempty"` // the execution id that fn got
 	Return *Return       `json:"r,omitempty"`
-	Leaks  string        `json:"leaks,omitempty"`  // at exit: leaked goroutines
-	Memory int64         `json:"memory,omitempty"` // at exit: peak memory of the worker
+	Leaks  string        `json:"leaks,omitempty"` // at exit: leaked goroutines
 }
 
 // Call has the arguments of a call.

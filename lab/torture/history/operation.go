@@ -45,19 +45,12 @@ func (o *Operation) String() string {
 	return s
 }
 
-// Operations reads the calls from the files of the workers and sorts them by their beginning. It
-// fails if an event does not belong to an open call.
-func Operations(paths []string) ([]*Operation, error) {
+// Operations returns the calls of a run, sorted by their beginning. It fails if an event does not
+// belong to an open call.
+func Operations(events []Event) ([]*Operation, error) {
 	byOp := make(map[Op]*Operation)
-	for _, path := range paths {
-		err := Lines(path, func(line []byte) error {
-			event, err := Decode[Event](line)
-			if err != nil {
-				return err
-			}
-			return add(byOp, &event)
-		})
-		if err != nil {
+	for i := range events {
+		if err := add(byOp, &events[i]); err != nil {
 			return nil, err
 		}
 	}

@@ -1,8 +1,12 @@
 package history
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 	"sync"
 )
 
@@ -45,4 +49,33 @@ func (w *Writer) Close() error {
 		w.err = err
 	}
 	return w.err
+}
+
+// Read returns the lines of all workers of a run, from their files in dir. It skips an incomplete
+// last line, which a killed process leaves behind.
+func Read[T any](dir string) (lines []T, err error) {
+	paths, err := filepath.Glob(filepath.Join(dir, "worker-*.jsonl"))
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(paths)
+	for _, path := range paths {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		n := 0
+		for line := range bytes.Lines(content) {
+			n++
+			if line[len(line)-1] != '\n' {
+				break
+			}
+			var decoded T
+			if err := json.Unmarshal(line, &decoded); err != nil {
+				return nil, fmt.Errorf("%s: line %d: %w", path, n, err)
+			}
+			lines = append(lines, decoded)
+		}
+	}
+	return lines, nil
 }

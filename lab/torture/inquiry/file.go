@@ -1,17 +1,17 @@
+// Package inquiry decides whether a run kept every promise of packages outbox and inbox. Its sources
+// are the events of the workers, the books of the broker, and the final state of the database. It
+// shares no code with the library.
 package inquiry
 
 import (
 	"fmt"
-	"path/filepath"
 	"time"
 
-	"github.com/idem-go/idem/lab/torture/check"
-	"github.com/idem-go/idem/lab/torture/history"
 	"github.com/idem-go/idem/lab/torture/letter"
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
-// Options are the facts about a run that are not in its files.
+// Options are the facts about a run that are not in its events.
 type Options struct {
 	Start time.Duration // of the run; times are printed relative to it
 	// Quiet reports that nothing was broken before Until, so that no letter may be late.
@@ -21,17 +21,14 @@ type Options struct {
 	Direct bool
 }
 
-// BooksFile is the name of the file with the books of the broker.
-const BooksFile = "broker.jsonl"
-
 // file collects everything that is known of a run.
 type file struct {
 	options Options
 	letters map[string]*known // by id
 	events  []letter.Event
 	taken   []letter.Entry // by the broker, in order
-	effects []letter.Effect
-	found   []check.Violation
+	effects []*letter.Effect
+	found   []rule.Violation
 }
 
 // known collects everything that is known of a letter.
@@ -46,27 +43,20 @@ type known struct {
 	causes   int                     // number of letters that answer it
 }
 
-// Files checks a run from its files in dir. It returns an error if a file cannot be read.
-func Files(dir string, options Options) (*check.Result, error) {
-	begin := time.Now()
-	f := &file{options: options, letters: map[string]*known{}}
-	tally := check.Tally{ByVerb: map[string]map[history.Outcome]int{}}
-	if err := history.Lines(filepath.Join(dir, "state.jsonl"), f.readRow); err != nil {
-		return nil, err
-	}
-	if err := history.Lines(filepath.Join(dir, BooksFile), f.readEntry); err != nil {
-		return nil, err
-	}
-	workers, err := filepath.Glob(filepath.Join(dir, "worker-*.jsonl"))
-	if err != nil {
-		return nil, err
-	}
-	for _, path := range workers {
-		if err := history.Lines(path, func(line []byte) error { return f.readEvent(line, &tally) }); err != nil {
-			return nil, err
+// Run checks a run by the state of the database, the books of the broker, and the events of the
+// workers.
+func Run(state *letter.State, books []letter.Entry, events []letter.Event, options Options) *rule.Result {
+	f := &file{options: options, letters: map[string]*known{}, events: events, effects: state.Effects}
+	f.readState(state)
+	for _, e := range books {
+		k := f.of(e.Letter.ID)
+		if !e.Taken {
+			k.refusals++
+			continue
 		}
+		k.taken = append(k.taken, e)
+		f.taken = append(f.taken, e)
 	}
-	f.tellOutcomes(&tally)
 	if options.Direct {
 		f.takeEffects()
 	}
@@ -79,7 +69,7 @@ func Files(dir string, options Options) (*check.Result, error) {
 	if options.Quiet {
 		f.checkLate()
 	}
-	return &check.Result{Violations: f.found, Keys: len(f.letters), Tally: tally, Took: time.Since(begin)}, nil
+	return &rule.Result{Violations: f.found, Calls: len(state.Said) + len(state.Effects), Keys: len(f.letters)}
 }
 
 func (f *file) of(id string) *known {
@@ -91,105 +81,66 @@ func (f *file) of(id string) *known {
 	return k
 }
 
-func (f *file) readRow(line []byte) error {
-	row, err := history.Decode[letter.Row](line)
-	switch {
-	case err != nil:
-		return err
-	case row.Said != nil:
-		k := f.of(row.Said.Letter.ID)
-		k.said = append(k.said, row.Said.Letter)
-		if cause := row.Said.Letter.Cause; cause != "" {
-			f.of(cause).causes++
-		}
-	case row.Effect != nil:
-		f.of(row.Effect.ID).effects[row.Effect.Consumer]++
-		f.effects = append(f.effects, *row.Effect)
-	case row.Waiting != nil:
-		f.of(row.Waiting.ID).waiting++
-	case row.Dead != nil:
-		f.of(row.Dead.ID).dead[row.Dead.Consumer] = row.Dead
-	case row.Inbox != nil:
-		f.of(row.Inbox.ID).inbox[row.Inbox.Consumer] = true
-	case row.Finding != nil:
-		f.found = append(f.found, check.Violation{Rule: rule.Rule(row.Finding.Rule), Detail: row.Finding.Detail})
-	}
-	return nil
-}
-
-func (f *file) readEntry(line []byte) error {
-	e, err := history.Decode[letter.Entry](line)
-	k := f.of(e.Letter.ID)
-	switch {
-	case err != nil || e.Acked != "":
-	case e.Taken:
-		k.taken = append(k.taken, e)
-		f.taken = append(f.taken, e)
-	default:
-		k.refusals++
-	}
-	return err
-}
-
-func (f *file) readEvent(line []byte, tally *check.Tally) error {
-	e, err := history.Decode[letter.Event](line)
-	switch e.Kind {
-	case letter.KindExit:
-		tally.Exits++
-		tally.Memory = max(tally.Memory, e.Bytes)
-	case letter.KindRun:
-		tally.Runs += e.Letters
-	default:
-		f.events = append(f.events, e)
-	}
-	return err
-}
-
-// tellOutcomes counts the outcomes that workers got, for each letter.
-func (f *file) tellOutcomes(tally *check.Tally) {
-	open := map[history.Op]letter.Event{}
-	count := func(e *letter.Event, outcome history.Outcome, n int) {
-		if tally.ByVerb[e.Verb] == nil {
-			tally.ByVerb[e.Verb] = map[history.Outcome]int{}
-		}
-		tally.ByVerb[e.Verb][outcome] += n
-		tally.Operations += n
-	}
-	for _, e := range f.events {
-		if e.Kind == letter.KindSay || e.Kind == letter.KindHandle {
-			open[e.Op] = e
+func (f *file) readState(state *letter.State) {
+	for _, l := range state.Said {
+		k := f.of(l.ID)
+		k.said = append(k.said, l)
+		if l.Cause != "" {
+			f.of(l.Cause).causes++
 		}
 	}
-	for _, e := range f.events {
-		switch begun := open[e.Op]; {
-		case e.Kind != letter.KindSaid && e.Kind != letter.KindTold:
-		case len(e.Answers) == 0:
-			count(&begun, e.Outcome, begun.Letters)
-			delete(open, e.Op)
-		default:
-			for _, a := range e.Answers {
-				count(&begun, a.Outcome, 1)
+	for _, e := range state.Effects {
+		f.of(e.ID).effects[e.Consumer]++
+	}
+	for _, w := range state.Waiting {
+		f.of(w.ID).waiting++
+	}
+	for _, d := range state.Dead {
+		f.of(d.ID).dead[d.Consumer] = d
+	}
+	for _, i := range state.Inbox {
+		f.of(i.ID).inbox[i.Consumer] = true
+	}
+	// The workers themselves lock in an order that cannot deadlock.
+	if state.Deadlocks > 0 {
+		f.found = append(f.found, rule.Violation{Rule: rule.NoDeadlock, Detail: fmt.Sprintf("there were %d", state.Deadlocks)})
+	}
+}
+
+// consumers returns the consumers of the run.
+func (f *file) consumers() []letter.Consumer {
+	if f.options.Direct {
+		return letter.Direct()
+	}
+	return letter.Consumers()
+}
+
+// takeEffects fills in what the broker took, for a run without a broker. A letter counts as taken
+// when a consumer handled it, in that order, or when it became a dead letter of a consumer.
+func (f *file) takeEffects() {
+	for _, e := range f.effects {
+		k := f.of(e.ID)
+		taken := letter.Entry{Taken: true, At: e.At, Letter: letter.Letter{ID: e.ID}}
+		if len(k.said) > 0 {
+			taken.Letter = k.said[0]
+		}
+		k.taken = append(k.taken, taken)
+		f.taken = append(f.taken, taken)
+	}
+	for _, k := range f.letters {
+		for consumer := range k.dead {
+			if consumer != "" && len(k.said) > 0 && len(k.taken) == 0 {
+				k.taken = append(k.taken, letter.Entry{Taken: true, At: f.options.Until, Letter: k.said[0]})
 			}
-			delete(open, e.Op)
 		}
-	}
-	for _, e := range open {
-		count(&e, history.Open, e.Letters)
 	}
 }
 
 func (f *file) violates(r rule.Rule, id string, format string, args ...any) {
-	v := check.Violation{Rule: r, Scope: "message " + id, Detail: fmt.Sprintf(format, args...)}
+	v := rule.Violation{Rule: r, Scope: "message " + id, Detail: fmt.Sprintf(format, args...)}
 	if k := f.letters[id]; k != nil && len(k.said) > 0 {
 		l := k.said[0]
-		v.Key = fmt.Sprintf("%s %q, number %d, %s", l.Topic, l.Key, l.N, fate(l.Fate))
+		v.Key = fmt.Sprintf("%s %q, number %d, fate %q", l.Topic, l.Key, l.N, l.Fate)
 	}
 	f.found = append(f.found, v)
-}
-
-func fate(of letter.Fate) string {
-	if of == letter.Plain {
-		return "plain"
-	}
-	return string(of)
 }

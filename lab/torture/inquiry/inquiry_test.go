@@ -1,7 +1,6 @@
 package inquiry_test
 
 import (
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -14,7 +13,7 @@ import (
 
 // run is everything that is known of a run. It starts as a run in which every promise was kept.
 type run struct {
-	rows    []letter.Row
+	state   letter.State
 	entries []letter.Entry
 	events  []letter.Event
 	options inquiry.Options
@@ -33,13 +32,11 @@ var (
 func kept() *run {
 	r := &run{}
 	for _, l := range []letter.Letter{first, second, answer, unwanted, poison} {
-		r.rows = append(r.rows, letter.Row{Said: &letter.Said{Letter: l}})
+		r.state.Said = append(r.state.Said, l)
 	}
-	place := int64(0)
 	effect := func(consumer string, l letter.Letter) {
-		place++
-		r.rows = append(r.rows, letter.Row{Effect: &letter.Effect{Consumer: consumer, ID: l.ID, Place: place}},
-			letter.Row{Inbox: &letter.Inbox{Consumer: consumer, Source: l.Topic, ID: l.ID}})
+		r.state.Effects = append(r.state.Effects, &letter.Effect{Consumer: consumer, ID: l.ID})
+		r.state.Inbox = append(r.state.Inbox, &letter.Inbox{Consumer: consumer, ID: l.ID})
 	}
 	for _, l := range []letter.Letter{first, second} {
 		effect("billing", l)
@@ -47,16 +44,16 @@ func kept() *run {
 	}
 	effect("mail", answer)
 	for _, consumer := range []string{"billing", "stock"} {
-		r.rows = append(r.rows, letter.Row{Dead: &letter.Dead{Side: "inbox", Consumer: consumer, Source: poison.Topic, ID: poison.ID, Key: poison.Key,
-			Reason: "it fails", Payload: poison.Encode(), Attempts: inquiry.MaxAttempts}})
+		r.state.Dead = append(r.state.Dead, &letter.Dead{Consumer: consumer, Source: poison.Topic, ID: poison.ID, Key: poison.Key,
+			Reason: "it fails", Payload: poison.Encode(), Attempts: inquiry.MaxAttempts})
 	}
-	r.rows = append(r.rows, letter.Row{Dead: &letter.Dead{Side: "outbox", Source: unwanted.Topic, ID: unwanted.ID, Key: unwanted.Key,
-		Reason: "it is not wanted", Payload: unwanted.Encode(), Attempts: inquiry.MaxAttempts}})
+	r.state.Dead = append(r.state.Dead, &letter.Dead{Source: unwanted.Topic, ID: unwanted.ID, Key: unwanted.Key,
+		Reason: "it is not wanted", Payload: unwanted.Encode(), Attempts: inquiry.MaxAttempts})
 	for range inquiry.MaxAttempts {
 		r.entries = append(r.entries, letter.Entry{Letter: unwanted})
 	}
-	for n, l := range []letter.Letter{first, second, poison, first, answer} { // one of them comes again
-		r.entries = append(r.entries, letter.Entry{Taken: true, Position: n + 1, Letter: l})
+	for _, l := range []letter.Letter{first, second, poison, first, answer} { // one of them comes again
+		r.entries = append(r.entries, letter.Entry{Taken: true, Letter: l})
 	}
 	r.tell("billing", letter.Answer{ID: "first", Outcome: history.Executed}, letter.Answer{ID: "second", Outcome: history.Replayed},
 		letter.Answer{ID: "poison", Outcome: history.Died}, letter.Answer{ID: "first", Forged: true, Outcome: history.Mismatch})
@@ -66,46 +63,12 @@ func kept() *run {
 // tell adds outcomes of deliveries for a consumer.
 func (r *run) tell(consumer string, answers ...letter.Answer) {
 	op := history.NewOp(0, 0, uint32(len(r.events)+1))
-	r.events = append(r.events, letter.Event{Kind: letter.KindHandle, Op: op, Verb: "Batch " + consumer, Consumer: consumer, Letters: len(answers)},
-		letter.Event{Kind: letter.KindTold, Op: op, Verb: "Batch " + consumer, Consumer: consumer, Answers: answers})
+	r.events = append(r.events, letter.Event{Kind: letter.KindTold, Op: op, Consumer: consumer, Answers: answers})
 }
-
-// without removes the rows that satisfy the test.
-func (r *run) without(chosen func(letter.Row) bool) { r.rows = slices.DeleteFunc(r.rows, chosen) }
 
 func (r *run) found(t *testing.T) (found []rule.Rule) {
 	t.Helper()
-	dir := t.TempDir()
-	write := func(name string, each func(*history.Writer)) {
-		w, err := history.Create(filepath.Join(dir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		each(w)
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write("state.jsonl", func(w *history.Writer) {
-		for _, row := range r.rows {
-			w.Append(row)
-		}
-	})
-	write(inquiry.BooksFile, func(w *history.Writer) {
-		for _, e := range r.entries {
-			w.Append(e)
-		}
-	})
-	write("worker-0-0000.jsonl", func(w *history.Writer) {
-		for _, e := range r.events {
-			w.Append(e)
-		}
-	})
-	result, err := inquiry.Files(dir, r.options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, v := range result.Violations {
+	for _, v := range inquiry.Run(&r.state, r.entries, r.events, r.options).Violations {
 		found = append(found, v.Rule)
 		t.Logf("%s: %s: %s", v.Rule, v.Scope, v.Detail)
 	}
@@ -121,24 +84,27 @@ func TestARunThatKeptEveryPromiseIsFoundRight(t *testing.T) {
 
 func TestEveryBrokenPromiseIsFoundOut(t *testing.T) {
 	t.Parallel()
-	ofDead := func(id, consumer string) func(letter.Row) bool {
-		return func(r letter.Row) bool { return r.Dead != nil && r.Dead.ID == id && r.Dead.Consumer == consumer }
+	ofDead := func(id, consumer string) func(*letter.Dead) bool {
+		return func(d *letter.Dead) bool { return d.ID == id && d.Consumer == consumer }
 	}
-	ofEffect := func(id, consumer string) func(letter.Row) bool {
-		return func(r letter.Row) bool { return r.Effect != nil && r.Effect.ID == id && r.Effect.Consumer == consumer }
+	ofEffect := func(id, consumer string) func(*letter.Effect) bool {
+		return func(e *letter.Effect) bool { return e.ID == id && e.Consumer == consumer }
 	}
 	dead := func(r *run, id, consumer string) *letter.Dead {
-		return r.rows[slices.IndexFunc(r.rows, ofDead(id, consumer))].Dead
+		return r.state.Dead[slices.IndexFunc(r.state.Dead, ofDead(id, consumer))]
+	}
+	bury := func(r *run, id, consumer string) {
+		r.state.Dead = slices.DeleteFunc(r.state.Dead, ofDead(id, consumer))
 	}
 	for name, test := range map[string]struct {
 		spoil func(*run)
 		want  rule.Rule
 	}{
 		"a letter is lost": {func(r *run) {
-			r.rows = append(r.rows, letter.Row{Said: &letter.Said{Letter: letter.Letter{ID: "lost", Topic: letter.Orders}}})
+			r.state.Said = append(r.state.Said, letter.Letter{ID: "lost", Topic: letter.Orders})
 		}, rule.Published},
-		"a letter stays in the outbox": {func(r *run) { r.rows = append(r.rows, letter.Row{Waiting: &letter.Waiting{ID: "first"}}) }, rule.Published},
-		"an unwanted letter is lost":   {func(r *run) { r.without(ofDead("unwanted", "")) }, rule.Published},
+		"a letter stays in the outbox": {func(r *run) { r.state.Waiting = append(r.state.Waiting, &letter.ID{ID: "first"}) }, rule.Published},
+		"an unwanted letter is lost":   {func(r *run) { bury(r, "unwanted", "") }, rule.Published},
 		"a letter was rolled back": {func(r *run) {
 			r.entries = append(r.entries, letter.Entry{Taken: true, Letter: letter.Letter{ID: "no", Topic: letter.Orders}})
 		}, rule.Said},
@@ -149,35 +115,34 @@ func TestEveryBrokenPromiseIsFoundOut(t *testing.T) {
 		"a dead letter has lost its payload":    {func(r *run) { dead(r, "poison", "stock").Payload = nil }, rule.Dead},
 		"a dead letter has no reason":           {func(r *run) { dead(r, "unwanted", "").Reason = "" }, rule.Dead},
 		"an effect is there twice": {func(r *run) {
-			r.rows = append(r.rows, letter.Row{Effect: &letter.Effect{Consumer: "stock", ID: "first", Place: 99}})
+			r.state.Effects = append(r.state.Effects, &letter.Effect{Consumer: "stock", ID: "first"})
 		}, rule.EffectOnce},
-		"an effect is missing": {func(r *run) { r.without(ofEffect("second", "stock")) }, rule.Effect},
-		"poison is lost":       {func(r *run) { r.without(ofDead("poison", "stock")) }, rule.Effect},
+		"an effect is missing": {func(r *run) { r.state.Effects = slices.DeleteFunc(r.state.Effects, ofEffect("second", "stock")) }, rule.Effect},
+		"poison is lost":       {func(r *run) { bury(r, "poison", "stock") }, rule.Effect},
 		"poison is handled": {func(r *run) {
-			r.rows = append(r.rows, letter.Row{Effect: &letter.Effect{Consumer: "stock", ID: "poison", Place: 99}})
+			r.state.Effects = append(r.state.Effects, &letter.Effect{Consumer: "stock", ID: "poison"})
 		}, rule.EffectOnce},
 		"an effect is not remembered": {func(r *run) {
-			r.without(func(row letter.Row) bool { return row.Inbox != nil && row.Inbox.ID == "answer" })
+			r.state.Inbox = slices.DeleteFunc(r.state.Inbox, func(i *letter.Inbox) bool { return i.ID == "answer" })
 		}, rule.Effect},
 		"an answer is there twice": {func(r *run) {
 			twice := answer
 			twice.ID = "twice"
-			r.rows = append(r.rows, letter.Row{Said: &letter.Said{Letter: twice}})
+			r.state.Said = append(r.state.Said, twice)
 		}, rule.Caused},
 		"an answer is missing": {func(r *run) {
-			r.without(func(row letter.Row) bool { return row.Said != nil && row.Said.Letter.ID == "answer" })
+			r.state.Said = slices.DeleteFunc(r.state.Said, func(l letter.Letter) bool { return l.ID == "answer" })
 		}, rule.Caused},
 		"two of a key are handled in reverse": {func(r *run) {
-			a, b := slices.IndexFunc(r.rows, ofEffect("first", "billing")), slices.IndexFunc(r.rows, ofEffect("second", "billing"))
-			r.rows[a], r.rows[b] = r.rows[b], r.rows[a]
+			effects := r.state.Effects
+			a, b := slices.IndexFunc(effects, ofEffect("first", "billing")), slices.IndexFunc(effects, ofEffect("second", "billing"))
+			effects[a], effects[b] = effects[b], effects[a]
 		}, rule.EffectOrder},
 		"another payload is a duplicate": {func(r *run) { r.tell("billing", letter.Answer{ID: "first", Forged: true, Outcome: history.Replayed}) }, rule.Forged},
 		"the same payload is another":    {func(r *run) { r.tell("billing", letter.Answer{ID: "first", Outcome: history.Mismatch}) }, rule.Forged},
 		"done without an effect":         {func(r *run) { r.tell("mail", letter.Answer{ID: "second", Outcome: history.Executed}) }, rule.DoneTold},
 		"dead without a dead letter":     {func(r *run) { r.tell("stock", letter.Answer{ID: "first", Outcome: history.Died}) }, rule.Dead},
-		"a deadlock": {func(r *run) {
-			r.rows = append(r.rows, letter.Row{Finding: &letter.Finding{Rule: string(rule.NoDeadlock)}})
-		}, rule.NoDeadlock},
+		"a deadlock":                     {func(r *run) { r.state.Deadlocks = 1 }, rule.NoDeadlock},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

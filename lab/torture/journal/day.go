@@ -211,7 +211,7 @@ func (p *Plan) Knows(release int, step string) bool {
 
 // Changes reports whether the code of the plan differs between releases.
 func (p *Plan) Changes() bool {
-	return slices.ContainsFunc(p.Rounds, func(r Round) bool { return r.Day.Change != Unchanged })
+	return slices.ContainsFunc(p.Rounds, func(r Round) bool { return r.Day.Change != Unchanged || r.Part.Since > 0 })
 }
 
 // addDays adds a Day to the rounds of half of the plans. One in eight of these becomes a WalkIn

@@ -1,3 +1,6 @@
+// Package journal defines what is written down during a run of operations: the events of the
+// workers, the books of the bank, and the rows of the database. Package audit reads them. The
+// package also derives the plan of an operation from its key. It shares no code with the library.
 package journal
 
 import (
@@ -16,7 +19,6 @@ const (
 	KindBegin  Kind = "begin"  // a run of the function of an operation begins
 	KindEnd    Kind = "end"    // the run ends; the operation is not released yet
 	KindSignal Kind = "signal" // a signal was acknowledged
-	KindMeddle Kind = "meddle" // a person is about to cancel, resolve or retry an operation
 	KindWait   Kind = "wait"   // a call waits because its key is in progress
 	KindHeard  Kind = "heard"  // the bank answered; the operation does not have the answer yet
 	KindUnsent Kind = "unsent" // an attempt failed before anything was sent
@@ -31,7 +33,6 @@ const Declined = "declined"
 
 // Event is a line in the history of a worker.
 type Event struct {
-	Shard     uint8         `json:"p"` // always 0; every line of a history begins with it
 	At        time.Duration `json:"t"`
 	Kind      Kind          `json:"e"`
 	Op        history.Op    `json:"o"` // the call or the run
@@ -49,16 +50,14 @@ type Event struct {
 	Name  string `json:"n,omitempty"`     // of a signal or a step
 	Value string `json:"value,omitempty"` // the answer of the bank, or what the function saw
 
-	By      history.Op `json:"by,omitempty"`      // of a run: the call that began it
-	Release int        `json:"release,omitempty"` // of a run: the release of its code
-	Left    bool       `json:"left,omitempty"`    // of a run: its context had ended
+	By   history.Op `json:"by,omitempty"`   // of a run: the call that began it
+	Left bool       `json:"left,omitempty"` // of a run: its context had ended
 	// Of a run: its function panicked or returned an error that does not end the operation.
 	Failed bool `json:"failed,omitempty"`
 
 	// Of a signal: when its sender got the acknowledgement, in microseconds, by the clock of the
 	// database.
-	Wall  int64 `json:"wall,omitempty"`
-	Bytes int64 `json:"memory,omitempty"`
+	Wall int64 `json:"wall,omitempty"`
 }
 
 // Verbs: the methods of operation.Definition that are called.
@@ -77,93 +76,77 @@ type Answer struct {
 
 // Entry is a line in the books of the bank: a request, and whether it was booked.
 type Entry struct {
-	Shard     uint8         `json:"p"`
-	At        time.Duration `json:"t"`
-	Booked    bool          `json:"booked"` // false: the request did not book anything
-	Key       string        `json:"key"`
-	Operation string        `json:"i"`
-	Step      string        `json:"n"`
-	Receipt   string        `json:"receipt,omitempty"`
-	Process   uint32        `json:"process"`
-	Place     string        `json:"place,omitempty"`   // what the charge is for
-	Refunds   string        `json:"refunds,omitempty"` // of a refund: the place of its charge
-	Given     string        `json:"given,omitempty"`   // of an undo: the value of its step
+	At                                     time.Duration
+	Booked                                 bool // false: the request did not book anything
+	Key, Operation, Step, Receipt, Refunds string
+	Place                                  string // what the charge is for
+	Given                                  string // of an undo: the value of its step
 }
 
-// Row is one row of the database at the end of a run. Exactly one of its pointers is set.
-type Row struct {
-	Shard     uint8      `json:"p"`
-	Operation *Operation `json:"operation,omitempty"`
-	Step      *Step      `json:"step,omitempty"`
-	Signal    *Signal    `json:"signal,omitempty"`
-	Effect    *Effect    `json:"effect,omitempty"`
-	Record    *Record    `json:"record,omitempty"`
-	Finding   *Finding   `json:"finding,omitempty"`
-	Move      *Move      `json:"move,omitempty"`
+// State is the state of the database at the end of a run. The fields of its rows have the order of
+// the columns in the queries of package audit.
+type State struct {
+	Operations []*Operation
+	Steps      []*Step // in the order of their sequence numbers
+	Signals    []*Signal
+	Effects    []*Effect
+	Records    []*Record
+	Moves      []*Move // in the order of their commits
 }
 
-// Operation is a row of idem.operations. Times are in microseconds.
+// Operation is a row of idem.operations.
 type Operation struct {
-	ID, Key, State, Step           string
-	Reason, ReasonStep, ReasonText string // why the operation is parked
+	ID, Key, Plan, Parent          string // the key of the plan; the id of the parent or ""
+	State, Step                    string
+	Reason, ReasonStep, ReasonText string // why the operation is parked; the text is only printed
 	LastError                      string
-	Plan, Parent                   string // the key of the plan; the id of the parent or ""
 	Undoing, Canceled, WithoutCode bool
-	Epoch, Attempts                int
-	Since, Ended                   int64
 }
 
 // Step is a row of idem.steps. The name of an undo is that of UndoOf.
 type Step struct {
-	Operation, Kind, Name, Outcome, Value string
-	Seq                                   int
-	Undos                                 int // the recorded number of undos
-	Due                                   int64
-	Recorded                              time.Duration // by the clock of package history
+	Operation, Kind, Name, Outcome string
+	Undos                          int // the recorded number of undos
+	Value                          string
+	Due                            int64         // in microseconds
+	Recorded                       time.Duration // by the clock of package history
 }
 
 // Signal is a row of idem.signals.
-type Signal struct {
-	Operation, Name, Value string
-	Sent                   int64
-}
+type Signal struct{ Operation, Name, Value string }
 
 // Effect is a row that a Tx wrote: the step, and the value that it returned.
 type Effect struct {
 	Operation, Step, Nonce string
 	At                     time.Duration // when the Tx ran, by the clock of package history
-	Amount                 int           // taken from the stock; negative for an undo
 	Given                  string        // of an undo: the value of its step
 }
 
 // Record is a row of idem.records.
 type Record struct {
 	ID, Key, State string
-	Answer         *Answer
+	Body           []byte
+	Answer         *Answer `db:"-"` // what Body says; nil if there is none
 }
-
-// Finding is something that the workers left behind, such as a session or a lock.
-type Finding struct{ Rule, Detail string }
 
 // Move is a commit that changed the owner, the epoch or the state of an operation. A trigger
 // records it.
 type Move struct {
-	Operation       string
-	Epoch, Attempts int
-	Owner           int // 0 if the operation is released
-	State           string
-	Reason          string // why it is parked, as a reason code
-	ReasonStep      string
-	ReasonText      string
-	Kind, Step      string // the current step
-	Canceled        bool
-	WithoutCalling  bool
-	WithoutCode     bool
-	Endless         bool              // no timeout is due; only an event wakes the operation
-	Rest            time.Duration     // after deaths: the delay before others may claim it
-	Since           time.Duration     // start of the step, by the clock of package history
-	At              time.Duration     // by the clock of package history
-	By              uint32            // the process; math.MaxUint32 if it is not a worker
-	Pooled          bool              // the process is behind a pooler and has a lease
-	Known           map[string]string // outcomes by step, if the operation is released or canceled
+	Operation          string
+	Epoch, Attempts    int
+	Owner              int // 0 if the operation is released
+	State              string
+	Reason, ReasonStep string // why it is parked
+	Kind, Step         string // the current step
+	Canceled           bool
+	WithoutCalling     bool
+	WithoutCode        bool
+	Endless            bool              // no timeout is due; only an event wakes the operation
+	Deaths             int               // how many processes in a row have died
+	Rest               time.Duration     // after deaths: the delay before others may claim it
+	Since              time.Duration     // start of the step, by the clock of package history
+	At                 time.Duration     // by the clock of package history
+	By                 uint32            // the process; math.MaxUint32 if it is not a worker
+	Pooled             bool              // the process is behind a pooler and has a lease
+	Known              map[string]string // outcomes by step, if the operation is released or canceled
 }

@@ -1,3 +1,5 @@
+// Package ledger has the tables of the workload and their checks: [Install] creates the tables,
+// [Effect.Note] and [Transfer.Write] write an effect, and [Take] reads the database at the end.
 package ledger
 
 import (
@@ -11,15 +13,15 @@ import (
 
 // Effect is the first row of the effect of an execution.
 type Effect struct {
-	ExecutionID string     `json:"i"`
-	Op          history.Op `json:"o"`
-	Scope       string     `json:"s"`
-	Key         string     `json:"k"`
-	Payload     string     `json:"h"`
-	Digest      string     `json:"d"`
-	TTL         int64      `json:"ttl"` // in microseconds
+	ExecutionID string
+	Op          history.Op
+	Scope       string
+	Key         string
+	Payload     string
+	Digest      string
+	TTL         int64 // in microseconds
 	// Noted is the time of the insert, by the clock of the database, in microseconds.
-	Noted int64 `json:"noted"`
+	Noted int64
 }
 
 // Transfer is the rest of the effect: money that moves between two accounts.
@@ -73,10 +75,10 @@ const (
 
 // Outer is a row that the caller of DoTx writes in its transaction.
 type Outer struct {
-	Op    history.Op `json:"o"`
-	Scope string     `json:"s"`
-	Key   string     `json:"k"`
-	Part  string     `json:"part"`
+	Op    history.Op
+	Scope string
+	Key   string
+	Part  string
 }
 
 func (o Outer) Write(ctx context.Context, tx pgx.Tx) error {

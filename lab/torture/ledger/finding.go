@@ -10,14 +10,6 @@ import (
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
-// Finding is a violation that the final state of the database shows by itself.
-type Finding struct {
-	Rule   rule.Rule `json:"rule"`
-	Scope  string    `json:"s,omitempty"`
-	Key    string    `json:"k,omitempty"`
-	Detail string    `json:"detail"`
-}
-
 // rules are queries for violations. Each returns the scope, the key and the detail of a violation.
 var rules = []struct {
 	rule  rule.Rule
@@ -79,14 +71,14 @@ var rules = []struct {
 // maxFindings is the maximum number of findings of one rule.
 const maxFindings = 20
 
-func find(ctx context.Context, tx pgx.Tx) ([]Finding, error) {
-	var found []Finding
+func find(ctx context.Context, tx pgx.Tx) ([]rule.Violation, error) {
+	var found []rule.Violation
 	for _, r := range rules {
 		rows, err := tx.Query(ctx, fmt.Sprintf("%s LIMIT %d", r.query, maxFindings))
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", r.rule, err)
 		}
-		f := Finding{Rule: r.rule}
+		f := rule.Violation{Rule: r.rule}
 		_, err = pgx.ForEachRow(rows, []any{&f.Scope, &f.Key, &f.Detail}, func() error {
 			found = append(found, f)
 			return nil

@@ -2,7 +2,6 @@ package ledger_test
 
 import (
 	"context"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/lab/pgtest"
-	"github.com/idem-go/idem/lab/torture/history"
 	"github.com/idem-go/idem/lab/torture/ledger"
 	"github.com/idem-go/idem/lab/torture/rule"
 )
@@ -65,45 +63,25 @@ func (b *books) execute(key string, fail error) idem.Result {
 	return res
 }
 
-// take returns the state that Take writes.
-func (b *books) take() []ledger.Row {
+func (b *books) take() *ledger.State {
 	b.t.Helper()
-	path := filepath.Join(b.t.TempDir(), "state")
-	w, err := history.Create(path)
-	if err != nil {
-		b.t.Fatal(err)
-	}
 	conn, err := pgx.Connect(b.t.Context(), b.dsn)
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	defer conn.Close(context.Background())
-	if err := ledger.Take(b.t.Context(), conn, w); err != nil {
-		b.t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		b.t.Fatal(err)
-	}
-	var rows []ledger.Row
-	err = history.Lines(path, func(line []byte) error {
-		row, err := history.Decode[ledger.Row](line)
-		rows = append(rows, row)
-		return err
-	})
+	state, err := ledger.Take(b.t.Context(), conn)
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	return rows
+	return state
 }
 
 func (b *books) findings() []rule.Rule {
 	b.t.Helper()
 	var rules []rule.Rule
-	for _, row := range b.take() {
-		if row.Finding != nil && !slices.Contains(rules, row.Finding.Rule) {
-			rules = append(rules, row.Finding.Rule)
-			b.t.Logf("%+v", *row.Finding)
-		}
+	for _, f := range b.take().Findings {
+		rules = append(rules, f.Rule)
 	}
 	return rules
 }
@@ -112,18 +90,11 @@ func TestTheStateHasEffectAndRecordOfAnExecution(t *testing.T) {
 	t.Parallel()
 	b := open(t)
 	res := b.execute("k", nil)
-	var effect *ledger.Effect
-	var record *ledger.Record
-	for _, row := range b.take() {
-		switch {
-		case row.Effect != nil:
-			effect = row.Effect
-		case row.Record != nil:
-			record = row.Record
-		case row.Finding != nil:
-			t.Errorf("finding %+v", *row.Finding)
-		}
+	state := b.take()
+	if len(state.Effects) != 1 || len(state.Records) != 1 || len(state.Findings) > 0 {
+		t.Fatalf("%+v", state)
 	}
+	effect, record := state.Effects[0], state.Records[0]
 	digest := ledger.Digest(res.Response)
 	wantRecord := &ledger.Record{
 		ExecutionID: res.ExecutionID, Scope: "s", Key: "k", State: "completed", Digest: digest,
@@ -135,7 +106,7 @@ func TestTheStateHasEffectAndRecordOfAnExecution(t *testing.T) {
 	wantEffect := &ledger.Effect{
 		ExecutionID: res.ExecutionID, Op: 1, Scope: "s", Key: "k", Payload: "A", Digest: digest, TTL: time.Hour.Microseconds(),
 	}
-	if effect == nil || effect.Noted < record.Created || effect.Noted > record.Completed {
+	if effect.Noted < record.Created || effect.Noted > record.Completed {
 		t.Fatalf("%+v", effect)
 	}
 	effect.Noted = 0
@@ -244,23 +215,5 @@ func TestSessionsAndLocksThatAreLeftOverAreFound(t *testing.T) {
 	slices.Sort(rules)
 	if diff := cmp.Diff([]rule.Rule{rule.NoConnection, rule.NoLock}, slices.Compact(rules)); diff != "" || err != nil {
 		t.Errorf("%s %v", diff, err)
-	}
-}
-
-func TestDigestsTellResponsesApart(t *testing.T) {
-	t.Parallel()
-	responses := []idem.Response{
-		{}, {Status: 1}, {Body: []byte("a")}, {Header: map[string][]string{"a": {"b"}}}, {Header: map[string][]string{"a": {"b", "c"}}},
-		{Header: map[string][]string{"a": {"b, c"}}}, {Status: 1, Body: []byte{0xff, 0}}, {Status: 1, Body: []byte{0xfe, 0}},
-	}
-	seen := make(map[string]int)
-	for i, r := range responses {
-		if j, ok := seen[ledger.Digest(r)]; ok {
-			t.Errorf("%d and %d are alike", i, j)
-		}
-		seen[ledger.Digest(r)] = i
-	}
-	if ledger.Digest(idem.Response{Body: []byte{}, Header: map[string][]string{}}) != ledger.Digest(idem.Response{}) {
-		t.Error("empty and nil differ, which a replay does not tell apart")
 	}
 }

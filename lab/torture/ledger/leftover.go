@@ -20,7 +20,7 @@ func Application(pooled bool) string {
 
 // Leftovers waits until the workers have left nothing in the server: no session in this database,
 // no lock, no prepared transaction. After patience it returns what is left.
-func Leftovers(ctx context.Context, conn *pgx.Conn, patience time.Duration) ([]Finding, error) {
+func Leftovers(ctx context.Context, conn *pgx.Conn, patience time.Duration) ([]rule.Violation, error) {
 	const query = `
 		SELECT $1::text AS rule, format('pid %s: %s, %s: %s', pid, state, wait_event, left(query, 60)) AS detail
 		FROM pg_stat_activity
@@ -38,7 +38,7 @@ func Leftovers(ctx context.Context, conn *pgx.Conn, patience time.Duration) ([]F
 		if err != nil {
 			return nil, err
 		}
-		left, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (f Finding, err error) {
+		left, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (f rule.Violation, err error) {
 			return f, row.Scan(&f.Rule, &f.Detail)
 		})
 		if err != nil || len(left) == 0 || time.Now().After(deadline) {

@@ -65,7 +65,6 @@ CREATE TABLE torture.steps (
     step         text   NOT NULL COLLATE "C",
     nonce        text   NOT NULL,
     at           bigint NOT NULL, -- by the history's clock
-    amount       bigint NOT NULL DEFAULT 1, -- of the stock that it takes; what is given back is negative
     given        text   NOT NULL DEFAULT ''  -- of an undo: the value of its step
 );
 

@@ -15,16 +15,15 @@ import (
 // dayKeys is the number of keys in a run without faults.
 const dayKeys = 20
 
-// takeTime adds one letter to the outbox in a slow transaction and returns how many letters it
-// added.
+// takeTime adds one letter to the outbox in a slow transaction.
 //
 // The transaction locks the row of its key from its first write, and may pause for up to a second
 // between its steps. A few transactions pause for seconds, under a key of their own. Other letters
 // have no key and a delay.
-func (o *office) takeTime() int {
+func (o *office) takeTime() {
 	if o.Slot%2 == 1 && isQuiet() {
 		time.Sleep(100 * time.Millisecond)
-		return 0
+		return
 	}
 	const patience = 20 * time.Second
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -44,14 +43,9 @@ func (o *office) takeTime() int {
 	case 1, 2: // always have some in the outbox
 		l, judged = o.trouble(unnamed), nil
 	}
-	o.note(letter.Event{Kind: letter.KindSay, Op: op, Verb: "Add", Letters: 1, IDs: judged, Took: l.Delay})
-	outcome, err := o.sayLater(ctx, &l, pause)
-	e := letter.Event{Kind: letter.KindSaid, Op: op, Verb: "Add", Outcome: outcome, IDs: judged, Took: l.Delay}
-	if err != nil {
-		e.Err = err.Error()
-	}
-	o.note(e)
-	return 1
+	o.note(letter.Event{Kind: letter.KindSay, Op: op, IDs: judged, Took: l.Delay})
+	outcome := o.sayLater(ctx, &l, pause)
+	o.note(letter.Event{Kind: letter.KindSaid, Op: op, Outcome: outcome, IDs: judged, Took: l.Delay})
 }
 
 const unnamed = 1
@@ -87,30 +81,9 @@ func (o *office) begin() {
 		for range first {
 			letters = append(letters, o.trouble(n))
 		}
-		op := o.next()
-		o.note(letter.Event{Kind: letter.KindSay, Op: op, Verb: "Add", Letters: len(letters)})
-		outcome, err := o.sayAll(ctx, letters)
-		e := letter.Event{Kind: letter.KindSaid, Op: op, Verb: "Add", Outcome: outcome}
-		if err != nil {
-			e.Err = err.Error()
-		}
-		o.note(e)
+		// A failure leaves the run without these letters.
+		_ = pgx.BeginFunc(ctx, o.pools[1], func(tx pgx.Tx) error { return putNext(ctx, tx, letters) })
 	}
-}
-
-func (o *office) sayAll(ctx context.Context, letters []letter.Letter) (history.Outcome, error) {
-	tx, err := o.pools[1].Begin(ctx)
-	if err != nil {
-		return history.Failed, err
-	}
-	defer tx.Rollback(context.Background())
-	if err := putNext(ctx, tx, letters); err != nil {
-		return history.Failed, err
-	}
-	if err := tx.Commit(ctx); err != nil {
-		return history.Unknown, err
-	}
-	return history.Executed, nil
 }
 
 // isQuiet reports whether only half of the workers write now, which is the case two thirds of the
@@ -121,10 +94,10 @@ func isQuiet() bool {
 }
 
 // sayLater adds a letter in a transaction with pauses, and commits it or rolls it back.
-func (o *office) sayLater(ctx context.Context, l *letter.Letter, pause time.Duration) (history.Outcome, error) {
+func (o *office) sayLater(ctx context.Context, l *letter.Letter, pause time.Duration) history.Outcome {
 	tx, err := o.pools[1].Begin(ctx)
 	if err != nil {
-		return history.Failed, err
+		return history.Failed
 	}
 	defer tx.Rollback(context.Background())
 	steps := []func() error{
@@ -137,19 +110,19 @@ func (o *office) sayLater(ctx context.Context, l *letter.Letter, pause time.Dura
 	slow := rand.IntN(2 * len(steps)) // the step to pause after; 0: pause after each step
 	for i, step := range steps {
 		if err := step(); err != nil {
-			return history.Failed, err
+			return history.Failed
 		}
 		if slow%len(steps) == i || slow == 0 {
 			time.Sleep(rand.N(pause))
 		}
 	}
 	if rand.IntN(10) == 0 {
-		return history.Undone, nil
+		return history.Undone
 	}
 	if err := tx.Commit(ctx); err != nil {
-		return history.Unknown, err
+		return history.Unknown
 	}
-	return history.Executed, nil
+	return history.Executed
 }
 
 // mark assigns an id to the transaction without writing to the outbox.

@@ -42,7 +42,6 @@ var errPlanned = errors.New("the handler fails, as planned")
 // hear is the handler of a letter. It writes an effect, obeys the fate of the letter, and answers
 // some letters by adding another letter to the outbox.
 func (r *reader) hear(ctx context.Context, tx pgx.Tx, m inbox.Message) error {
-	r.note(letter.Event{Kind: letter.KindRun, Op: r.next(), Consumer: r.consumer.Name, Letters: 1})
 	l, err := letter.Decode(m.Payload)
 	if err != nil {
 		return err

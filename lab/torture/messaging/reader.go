@@ -6,11 +6,15 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem/adapter/direct"
 	"github.com/idem-go/idem/inbox"
 	"github.com/idem-go/idem/lab/torture/broker"
 	"github.com/idem-go/idem/lab/torture/history"
 	"github.com/idem-go/idem/lab/torture/inquiry"
 	"github.com/idem-go/idem/lab/torture/letter"
+	"github.com/idem-go/idem/outbox"
 )
 
 // reader is one consumer in a worker process.
@@ -33,11 +37,10 @@ func (r *reader) read(ctx context.Context) {
 
 // handle handles deliveries in one batch, logs the outcomes, and settles them with the broker.
 func (r *reader) handle(deliveries []broker.Delivery) {
-	op, verb, call := r.next(), "Batch "+r.consumer.Name, inboxBatch
+	call := inboxBatch
 	if !r.consumer.Answers && rand.IntN(2) == 0 {
-		verb, call = "Bulk "+r.consumer.Name, inboxBulk
+		call = inboxBulk
 	}
-	r.note(letter.Event{Kind: letter.KindHandle, Op: op, Verb: verb, Letters: len(deliveries), Consumer: r.consumer.Name})
 	limit := 4 * time.Second
 	if !r.calm && rand.IntN(20) == 0 {
 		limit = time.Duration(rand.IntN(100)) * time.Millisecond
@@ -49,10 +52,9 @@ func (r *reader) handle(deliveries []broker.Delivery) {
 		messages = append(messages, inbox.Message{Source: d.Letter.Topic, ID: d.Letter.ID, Key: d.Letter.Key, Payload: d.Letter.Encode(), Deliveries: d.Count})
 	}
 	outcomes, err := call(ctx, r, messages)
-	e := letter.Event{Kind: letter.KindTold, Op: op, Verb: verb, Consumer: r.consumer.Name}
+	e := letter.Event{Kind: letter.KindTold, Op: r.next(), Consumer: r.consumer.Name}
 	settlement := broker.Settlement{Consumer: r.consumer.Name, Again: map[int]time.Duration{}}
 	if err != nil {
-		e.Outcome, e.Err = history.Failed, err.Error()
 		time.Sleep(time.Duration(1+rand.IntN(20)) * time.Millisecond)
 	}
 	for i, outcome := range outcomes {
@@ -104,4 +106,24 @@ func answerOf(o inbox.Outcome) letter.Answer {
 		a.Outcome = history.InProgress
 	}
 	return a
+}
+
+// consumers returns a Publisher that handles the letters of each topic by a direct consumer.
+func (o *office) consumers() (outbox.Publisher, error) {
+	routes := map[string]outbox.Publisher{}
+	for _, consumer := range letter.Direct() {
+		r := &reader{o, consumer}
+		r.consumer.Ordered = false // direct consumers are always ordered
+		config := direct.ConsumerConfig{Options: r.options()}
+		if o.Slot%2 == 1 {
+			config.Options = append(config.Options, inbox.WithLanes(2+rand.IntN(4)))
+		}
+		handle := func(tx pgx.Tx, m inbox.Message) error { return r.hear(inbox.Context(tx), tx, m) }
+		c, err := direct.NewConsumer(r.pool(), consumer.Name, handle, config)
+		if err != nil {
+			return nil, err
+		}
+		routes[consumer.Topic] = c
+	}
+	return outbox.Route(routes), nil
 }

@@ -5,35 +5,27 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/idem-go/idem/lab/torture/history"
 	"github.com/idem-go/idem/lab/torture/letter"
 	"github.com/idem-go/idem/outbox"
 )
 
-// write adds some letters to the outbox in one transaction, which it may roll back, and returns
-// their number.
-func (o *office) write() int {
-	op, letters := o.next(), o.draw(o.Keys)
-	o.note(letter.Event{Kind: letter.KindSay, Op: op, Verb: "Add", Letters: len(letters)})
+// write adds some letters to the outbox in one transaction, which it may roll back.
+func (o *office) write() {
 	limit := 2 * time.Second
 	if rand.IntN(20) == 0 {
 		limit = time.Duration(rand.IntN(100)) * time.Millisecond
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	outcome, err := o.say(ctx, letters)
-	e := letter.Event{Kind: letter.KindSaid, Op: op, Verb: "Add", Outcome: outcome}
-	if err != nil {
-		e.Err = err.Error()
+	if err := o.say(ctx, o.draw(o.Keys)); err != nil {
 		time.Sleep(time.Duration(1+rand.IntN(20)) * time.Millisecond)
 	}
-	o.note(e)
 	time.Sleep(time.Duration(rand.IntN(20)) * time.Millisecond)
-	return len(letters)
 }
 
 // draw returns random letters, sorted by key. The transaction locks the rows of its keys, and
@@ -53,18 +45,8 @@ func (o *office) draw(keys int) []letter.Letter {
 		}
 		letters = append(letters, l)
 	}
-	slices.SortStableFunc(letters, func(a, b letter.Letter) int { return compare(a.Key, b.Key) })
+	slices.SortStableFunc(letters, func(a, b letter.Letter) int { return strings.Compare(a.Key, b.Key) })
 	return letters
-}
-
-func compare(a, b string) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }
 
 func (o *office) fate() letter.Fate { return o.fit(fate()) }
@@ -106,25 +88,22 @@ func fate() letter.Fate {
 }
 
 // say adds letters in one transaction and commits it, possibly late, or rolls it back.
-func (o *office) say(ctx context.Context, letters []letter.Letter) (history.Outcome, error) {
+func (o *office) say(ctx context.Context, letters []letter.Letter) error {
 	tx, err := o.pools[rand.IntN(len(o.pools))].Begin(ctx)
 	if err != nil {
-		return history.Failed, err
+		return err
 	}
 	defer tx.Rollback(context.Background())
 	if err := putNext(ctx, tx, letters); err != nil {
-		return history.Failed, err
+		return err
 	}
 	switch n := rand.IntN(100); {
 	case n < 8:
-		return history.Undone, nil
+		return nil
 	case n < 16: // commit after later transactions
 		time.Sleep(time.Duration(rand.IntN(300)) * time.Millisecond)
 	}
-	if err := tx.Commit(ctx); err != nil {
-		return history.Unknown, err
-	}
-	return history.Executed, nil
+	return tx.Commit(ctx)
 }
 
 // putNext adds letters with the next sequence numbers of their keys.

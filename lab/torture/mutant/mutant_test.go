@@ -6,25 +6,12 @@ import (
 	"go/token"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 )
 
 const module = ".." // the source of the torture
-
-// Sample must have a mutant for every promise that is quick to test.
-func TestTheSampleHasEveryPromiseThatIsSoonFoundBroken(t *testing.T) {
-	t.Parallel()
-	sample := Sample()
-	for _, m := range All() {
-		tried := slices.ContainsFunc(sample, func(s Mutant) bool { return s.Rules[0] == m.Rules[0] })
-		if !tried && !m.Slow {
-			t.Errorf("%s: none of the sample breaks %q", m.Name, m.Rules[0])
-		}
-	}
-}
 
 // A mutant that no longer applies must be an error and must not count as caught.
 func TestAnEditThatNoLongerAppliesIsAnError(t *testing.T) {
@@ -90,25 +77,5 @@ func TestEveryEditStillFits(t *testing.T) {
 				t.Errorf("%s: an edit of %s changes nothing", m.Name, e.In)
 			}
 		}
-	}
-}
-
-func TestMutantsSayWhatTheyAre(t *testing.T) {
-	t.Parallel()
-	var names []string
-	for _, m := range All() {
-		if m.Name == "" || m.About == "" || len(m.Rules) == 0 || len(m.Edits)+len(m.Settings) == 0 {
-			t.Errorf("%+v", m)
-		}
-		if slices.Contains(names, m.Name) {
-			t.Errorf("two are called %s", m.Name)
-		}
-		names = append(names, m.Name)
-		if found, err := Find(m.Name); err != nil || found.About != m.About {
-			t.Errorf("%s: %v", m.Name, err)
-		}
-	}
-	if _, err := Find("nobody"); err == nil {
-		t.Error("a mutant that does not exist was found")
 	}
 }

@@ -1,149 +1,125 @@
-// Package report prints the results of a run.
+// Package report prints the results of a run, and writes them to a file for programs.
 package report
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"slices"
+	"strings"
 	"time"
 
-	"github.com/idem-go/idem/lab/torture/check"
 	"github.com/idem-go/idem/lab/torture/fault"
-	"github.com/idem-go/idem/lab/torture/history"
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
 // Leg is a run on one set of servers, with its results.
 type Leg struct {
-	Name          string
-	Seed          uint64
-	Start, End    time.Duration
-	Faults        []fault.Event
-	Silences      []Silence
-	Failures      []string // why the leg failed, independent of violations
-	*check.Result          // nil if there was nothing to check
+	Name        string
+	Seed        uint64
+	Took        time.Duration
+	Faults      []fault.Event
+	Failures    []string // why the leg failed, independent of violations
+	rule.Result          // empty if there was nothing to check
 }
 
-// Print prints the report of a leg.
+// Print prints the report of a leg: the first two violations of each rule in full, and the number of
+// each.
 func Print(w io.Writer, leg *Leg) {
-	if leg.Result == nil {
-		fmt.Fprintf(w, "\n%s: seed %d, not judged\n", leg.Name, leg.Seed)
-		printFailures(w, leg.Failures)
-		return
-	}
-	took := leg.End - leg.Start
-	if leg.Tally.ByVerb == nil { // the leg does not count its calls by verb
-		fmt.Fprintf(w, "\n%s: seed %d, %v, %d calls (%.0f/s) on %d keys\n", leg.Name, leg.Seed,
-			took.Round(time.Millisecond), leg.Tally.Operations, rate(leg.Tally.Operations, took), leg.Keys)
-		printFaults(w, leg.Faults)
-		printFailures(w, leg.Failures)
-		printViolations(w, leg.Violations)
-		return
-	}
-	fmt.Fprintf(w, "\n%s: seed %d, %v, %d calls (%.0f/s) on %d keys, %d runs of a function\n", leg.Name, leg.Seed,
-		took.Round(time.Millisecond), leg.Tally.Operations, rate(leg.Tally.Operations, took), leg.Keys, leg.Tally.Runs)
-	printOutcomes(w, &leg.Tally)
-	printFaults(w, leg.Faults)
-	printSilences(w, leg.Silences)
-	printFreed(w, leg.Freed)
-	fmt.Fprintf(w, "  %d replays, %d records purged, %d outcomes unknown, %d calls never returned; checked in %v (%.0f calls/s); largest worker %s\n",
-		total(&leg.Tally, history.Replayed), leg.Purged, total(&leg.Tally, history.Unknown), total(&leg.Tally, history.Open),
-		leg.Took.Round(time.Millisecond), rate(leg.Tally.Operations, leg.Took), megabytes(leg.Tally.Memory))
-	if leg.Lost > 0 {
-		fmt.Fprintf(w, "  %d acknowledged executions were lost in a failover, each together with its record\n", leg.Lost)
-	}
-	printUnchecked(w, leg.Unchecked)
-	printFailures(w, leg.Failures)
-	printViolations(w, leg.Violations)
-}
-
-func printFailures(w io.Writer, failures []string) {
-	for _, f := range failures {
-		fmt.Fprintf(w, "  FAILED: %s\n", f)
-	}
-}
-
-func rate(n int, took time.Duration) float64 {
-	if took <= 0 {
-		return 0
-	}
-	return float64(n) / took.Seconds()
-}
-
-func megabytes(bytes int64) string { return fmt.Sprintf("%d MB", bytes/1e6) }
-
-func total(t *check.Tally, outcome history.Outcome) int {
-	n := 0
-	for _, outcomes := range t.ByVerb {
-		n += outcomes[outcome]
-	}
-	return n
-}
-
-func printFaults(w io.Writer, faults []fault.Event) {
+	fmt.Fprintf(w, "\n%s: seed %d, %v, %d calls on %d keys, %d faults", leg.Name, leg.Seed, leg.Took.Round(time.Second), leg.Calls, leg.Keys, len(leg.Faults))
 	kinds := make(map[fault.Name]int)
-	var failed []fault.Event
-	for _, f := range faults {
+	for _, f := range leg.Faults {
 		kinds[f.Kind]++
-		if f.Err != "" {
-			failed = append(failed, f)
-		}
 	}
-	fmt.Fprintf(w, "  %d faults", len(faults))
 	for i, kind := range slices.Sorted(maps.Keys(kinds)) {
-		fmt.Fprintf(w, "%s%s %d", separator(i), kind, kinds[kind])
+		between := ", "
+		if i%8 == 0 {
+			between = ",\n    "
+		}
+		fmt.Fprintf(w, "%s%s %d", between, kind, kinds[kind])
 	}
 	fmt.Fprintln(w)
-	for _, f := range failed {
-		fmt.Fprintf(w, "    %s did not go as planned: %s\n", f.Kind, f.Err)
+	for _, f := range leg.Faults {
+		if f.Err != "" {
+			fmt.Fprintf(w, "    %s did not go as planned: %s\n", f.Kind, f.Err)
+		}
 	}
-}
-
-func separator(i int) string {
-	switch {
-	case i == 0:
-		return ": "
-	case i%8 == 0:
-		return ",\n    "
+	for _, f := range leg.Failures {
+		fmt.Fprintf(w, "  FAILED: %s\n", f)
 	}
-	return ", "
-}
-
-// printFreed prints how soon a key had an answer after its holder was killed.
-func printFreed(w io.Writer, freed []check.Freed) {
-	if len(freed) == 0 {
-		return
+	if n := len(leg.Unchecked); n > 0 {
+		fmt.Fprintf(w, "  UNCHECKED: %d keys, for want of time: %s\n", n, strings.Join(leg.Unchecked[:min(n, 10)], "; "))
 	}
-	fmt.Fprintf(w, "  %d holders killed: the next answer for their key came after %v (median), %v at the latest\n", len(freed),
-		freed[len(freed)/2].After.Round(time.Millisecond/10), freed[0].After.Round(time.Millisecond/10))
-}
-
-// printUnchecked prints the keys whose check timed out.
-func printUnchecked(w io.Writer, keys []string) {
-	const most = 10
-	if len(keys) > 0 {
-		fmt.Fprintf(w, "  UNCHECKED: %d keys, for want of time\n", len(keys))
-	}
-	for _, k := range keys[:min(len(keys), most)] {
-		fmt.Fprintln(w, "   ", k)
-	}
-}
-
-// printViolations prints the first two violations of each rule in full, and the number of each.
-func printViolations(w io.Writer, violations []check.Violation) {
 	const inFull = 2
-	fmt.Fprintf(w, "  %d violations\n", len(violations))
 	counts := make(map[rule.Rule]int)
-	for _, v := range violations {
+	for _, v := range leg.Violations {
 		if counts[v.Rule]++; counts[v.Rule] <= inFull {
 			fmt.Fprint(w, "\n", v)
 		}
 	}
 	for _, r := range slices.Sorted(maps.Keys(counts)) {
-		fmt.Fprintf(w, "\n%d times: %s", counts[r], r)
+		fmt.Fprintf(w, "  %d violations: %s\n", counts[r], r)
 	}
-	if len(violations) > 0 {
-		fmt.Fprintln(w)
+}
+
+// VerdictFile is the name of the file with the verdict, in the directory of a run.
+const VerdictFile = "verdict.json"
+
+// Verdict is the result of a run, for programs.
+type Verdict struct {
+	Broken []rule.Rule         // without duplicates
+	Failed map[string][]string // by leg: why it failed
+}
+
+// Add adds the results of a leg.
+func (v *Verdict) Add(leg *Leg) {
+	if len(leg.Failures) > 0 {
+		if v.Failed == nil {
+			v.Failed = make(map[string][]string)
+		}
+		v.Failed[leg.Name] = leg.Failures
 	}
+	for _, violation := range leg.Violations {
+		if !slices.Contains(v.Broken, violation.Rule) {
+			v.Broken = append(v.Broken, violation.Rule)
+		}
+	}
+}
+
+// Errors of a run as a whole.
+var (
+	ErrNotKept = errors.New("a promise was not kept")
+	ErrFailed  = errors.New("a leg of the run did not work")
+)
+
+// Err returns ErrNotKept if a promise was not kept, ErrFailed if a leg failed, or nil.
+func (v *Verdict) Err() error {
+	switch {
+	case len(v.Broken) > 0:
+		return fmt.Errorf("%w: %q", ErrNotKept, v.Broken)
+	case len(v.Failed) > 0:
+		return fmt.Errorf("%w: %q", ErrFailed, slices.Sorted(maps.Keys(v.Failed)))
+	}
+	return nil
+}
+
+// Write writes the verdict to a file.
+func (v *Verdict) Write(path string) error {
+	encoded, err := json.MarshalIndent(v, "", "\t")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(encoded, '\n'), 0o644)
+}
+
+// ReadVerdict reads the verdict of a finished run.
+func ReadVerdict(path string) (v Verdict, err error) {
+	encoded, err := os.ReadFile(path)
+	if err != nil {
+		return v, err
+	}
+	return v, json.Unmarshal(encoded, &v)
 }

@@ -2,8 +2,44 @@
 // and mutants name the rules that they break.
 package rule
 
+import (
+	"fmt"
+	"strings"
+)
+
 // Rule is a sentence that is true of every run in which all promises were kept.
 type Rule string
+
+// Violation is a promise that was not kept.
+type Violation struct {
+	Rule       Rule
+	Scope, Key string // empty if the violation is not about one key
+	Detail     string
+	History    []string // what led to it
+}
+
+func (v Violation) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "NOT KEPT: %s\n", v.Rule)
+	if v.Key != "" {
+		fmt.Fprintf(&b, "  scope %s, key %s\n", v.Scope, v.Key)
+	}
+	if v.Detail != "" {
+		fmt.Fprintf(&b, "  %s\n", v.Detail)
+	}
+	for _, line := range v.History {
+		fmt.Fprintf(&b, "    %s\n", line)
+	}
+	return b.String()
+}
+
+// Result is the result of the check of a run.
+type Result struct {
+	Violations []Violation
+	Unchecked  []string // keys for which the search for an order timed out
+	Calls      int
+	Keys       int
+}
 
 // Rules that package check verifies with the history of a key.
 const (

@@ -1,19 +1,50 @@
+// Package unreliable is an HTTP server with injected failures. It is slow, refuses requests, drops
+// requests or answers, and has the calling process killed.
 package unreliable
 
 import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
 	"math/rand/v2"
 	"net"
 	"net/http"
 	"sync"
 	"time"
-
-	"github.com/idem-go/idem/lab/torture/history"
 )
 
-// Server answers requests and writes its books.
+// act is the failure of one request.
+type act int
+
+const (
+	nothing    act = iota
+	refuse         // before the request is executed
+	drop           // before the request is executed
+	loseAnswer     // after the request was executed
+	killBefore     // kill the caller before the request is executed
+	kill           // kill the caller after it was executed
+	killSoon       // kill the caller about when it gets the answer
+)
+
+// Odds are the probabilities of failures: how many of Of requests fail in each way.
+type Odds struct {
+	Stream                                                   uint64 // of the random numbers
+	Slow                                                     []Slow // of twenty requests
+	Of                                                       int
+	Refused, Dropped, Lost, KilledBefore, Killed, KilledSoon int
+}
+
+// Slow makes a number of requests slow: each takes up to Most before and after it is executed.
+type Slow struct {
+	Requests int
+	Most     time.Duration
+}
+
+// Server answers requests.
 type Server struct {
-	Books    *history.Writer
 	listener net.Listener
+	mux      *http.ServeMux
 	server   *http.Server
 	odds     Odds
 
@@ -23,25 +54,17 @@ type Server struct {
 	killer func(slot int, when string)
 }
 
-// Open opens a server, which writes its books to the file books. It answers after Serve is called.
-func Open(books string, seed uint64, odds Odds) (*Server, error) {
-	writer, err := history.Create(books)
-	if err != nil {
-		return nil, err
-	}
+// Open starts a server.
+func Open(seed uint64, odds Odds) (*Server, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{Books: writer, listener: listener, odds: odds, rng: rand.New(rand.NewPCG(seed, odds.Stream))}
-	s.server = &http.Server{ReadHeaderTimeout: 10 * time.Second}
+	mux := http.NewServeMux()
+	s := &Server{listener: listener, mux: mux, odds: odds, rng: rand.New(rand.NewPCG(seed, odds.Stream))}
+	s.server = &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: mux}
+	go func() { _ = s.server.Serve(listener) }()
 	return s, nil
-}
-
-// Serve starts to answer requests with handler.
-func (s *Server) Serve(handler http.Handler) {
-	s.server.Handler = handler
-	go func() { _ = s.server.Serve(s.listener) }()
 }
 
 // Address returns the address at which the server listens.
@@ -69,18 +92,42 @@ func (s *Server) Calm() {
 	s.calm = true
 }
 
-// Close closes the server and its books.
-func (s *Server) Close() error {
-	_ = s.server.Close()
-	return s.Books.Close()
+// Close closes the server.
+func (s *Server) Close() { _ = s.server.Close() }
+
+// Call is a request, with the slot of the calling worker.
+type Call[Q any] struct {
+	Slot int
+	What Q
 }
 
-// Do executes the request do of the worker in slot, or fails before or after it. It returns whether
-// the handler should write an answer.
-func (s *Server) Do(w http.ResponseWriter, what string, slot int, do func()) (tell bool) {
-	m := s.draw()
-	time.Sleep(m.slow)
-	switch m.act {
+// Handle makes the server execute the requests to a path by do, which returns the answer and its
+// status. If it is not nil, first is called for each request before anything can fail.
+func Handle[Q, R any](s *Server, path string, first func(*Q), do func(*Q) (R, int)) {
+	s.mux.HandleFunc("POST /"+path, func(w http.ResponseWriter, r *http.Request) {
+		var call Call[Q]
+		if err := json.NewDecoder(r.Body).Decode(&call); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		if first != nil {
+			first(&call.What)
+		}
+		var reply R
+		var status int
+		if s.do(w, path, call.Slot, func() { reply, status = do(&call.What) }) {
+			w.WriteHeader(status)
+			_ = json.NewEncoder(w).Encode(reply)
+		}
+	})
+}
+
+// do executes the request of the worker in slot, or fails before or after it. It returns whether the
+// handler should write an answer.
+func (s *Server) do(w http.ResponseWriter, what string, slot int, do func()) (tell bool) {
+	slow, fails := s.draw()
+	time.Sleep(slow)
+	switch fails {
 	case killBefore:
 		s.kill(slot, "before "+what)
 		lose(w)
@@ -93,8 +140,8 @@ func (s *Server) Do(w http.ResponseWriter, what string, slot int, do func()) (te
 		return false
 	}
 	do()
-	time.Sleep(m.slow)
-	switch m.act {
+	time.Sleep(slow)
+	switch fails {
 	case killSoon:
 		time.AfterFunc(2*time.Millisecond, func() { s.kill(slot, "after "+what) })
 	case kill:
@@ -108,9 +155,73 @@ func (s *Server) Do(w http.ResponseWriter, what string, slot int, do func()) (te
 	return true
 }
 
+// draw returns the delay and the failure of the next request.
+func (s *Server) draw() (slow time.Duration, fails act) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.rng.IntN(20)
+	for _, o := range s.odds.Slow {
+		if 0 <= n && n < o.Requests {
+			slow = time.Duration(s.rng.Int64N(int64(o.Most)))
+		}
+		n -= o.Requests
+	}
+	if s.calm {
+		return slow, nothing
+	}
+	n = s.rng.IntN(s.odds.Of)
+	requests := []int{refuse: s.odds.Refused, drop: s.odds.Dropped, loseAnswer: s.odds.Lost, killBefore: s.odds.KilledBefore, kill: s.odds.Killed, killSoon: s.odds.KilledSoon}
+	for i, of := range requests {
+		if 0 <= n && n < of {
+			fails = act(i)
+		}
+		n -= of
+	}
+	return slow, fails
+}
+
 // lose closes the connection without an answer.
 func lose(w http.ResponseWriter) {
 	if conn, _, err := w.(http.Hijacker).Hijack(); err == nil {
 		conn.Close()
 	}
+}
+
+// Client calls a server. It sends each request once, without retries.
+type Client struct {
+	address string
+	slot    int
+	client  http.Client
+}
+
+// NewClient returns a client of the server at address, for the worker in slot.
+func NewClient(address string, slot int) *Client {
+	const limit = 5 * time.Second
+	return &Client{address, slot, http.Client{Timeout: limit, Transport: &http.Transport{DisableKeepAlives: true}}}
+}
+
+// StatusError is the status of an answer that is not OK.
+type StatusError int
+
+func (e StatusError) Error() string { return fmt.Sprintf("the other side answers %d", int(e)) }
+
+// Post sends a request and returns its answer.
+func Post[R, Q any](ctx context.Context, c *Client, path string, q Q) (reply R, err error) {
+	encoded, err := json.Marshal(Call[Q]{c.slot, q})
+	if err != nil {
+		return reply, err
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+c.address+"/"+path, bytes.NewReader(encoded))
+	if err != nil {
+		return reply, err
+	}
+	resp, err := c.client.Do(r)
+	if err != nil {
+		return reply, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return reply, StatusError(resp.StatusCode)
+	}
+	return reply, json.NewDecoder(resp.Body).Decode(&reply)
 }

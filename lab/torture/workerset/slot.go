@@ -12,7 +12,7 @@ import (
 	"syscall"
 
 	"github.com/idem-go/idem/lab/pgproxy"
-	"github.com/idem-go/idem/lab/torture/history"
+	"github.com/idem-go/idem/lab/torture/config"
 )
 
 // slot runs one worker after another.
@@ -20,95 +20,93 @@ type slot struct {
 	set         *Set
 	number      int
 	incarnation int
-	remaining   int // calls to make, if Ops is set
 	proxy       *pgproxy.Proxy
 	err         error // of the supervision; read after keep has returned
 
 	mu     sync.Mutex
-	cmd    *exec.Cmd
-	input  io.Closer
-	stderr *bytes.Buffer
-	file   string
+	worker *Worker
 }
 
-// launch starts a worker: this program with the argument "worker". It sends the configuration to
+// Worker is a worker process.
+type Worker struct {
+	cmd    *exec.Cmd
+	input  io.Closer
+	stderr bytes.Buffer
+}
+
+// Launch starts a worker: this program with the argument "worker". It sends the configuration to
 // the standard input and leaves that open.
+func Launch(c config.Config) (*Worker, error) {
+	encoded, err := json.Marshal(c)
+	if err != nil {
+		return nil, err
+	}
+	w := &Worker{cmd: exec.Command(os.Args[0], "worker")}
+	w.cmd.SysProcAttr = endWithParent()
+	w.cmd.Env = append(os.Environ(), "GOMAXPROCS=2", "GOTRACEBACK=all")
+	w.cmd.Stderr = &w.stderr
+	input, err := w.cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	w.input = input
+	if err := w.cmd.Start(); err != nil {
+		return nil, err
+	}
+	_, err = input.Write(append(encoded, '\n'))
+	return w, err
+}
+
+// Wait waits for the end of the worker. killed reports that it was killed by SIGKILL, which is not
+// an error.
+func (w *Worker) Wait() (killed bool, err error) {
+	err = w.cmd.Wait()
+	w.input.Close()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		status, ok := exit.Sys().(syscall.WaitStatus)
+		if killed = ok && status.Signaled() && status.Signal() == syscall.SIGKILL; killed {
+			return true, nil
+		}
+	}
+	if err != nil {
+		err = fmt.Errorf("%w\n%s", err, &w.stderr)
+	}
+	return false, err
+}
+
+// Signal sends a signal to the worker.
+func (w *Worker) Signal(sig syscall.Signal) error { return w.cmd.Process.Signal(sig) }
+
 func (s *slot) launch() error {
-	config := s.set.config(s)
-	encoded, err := json.Marshal(config)
+	worker, err := Launch(s.set.config(s))
 	if err != nil {
-		return err
-	}
-	cmd := exec.Command(os.Args[0], "worker")
-	cmd.SysProcAttr = endWithParent()
-	cmd.Env = append(os.Environ(), "GOMAXPROCS=2", "GOTRACEBACK=all")
-	stderr := new(bytes.Buffer)
-	cmd.Stderr = stderr
-	input, err := cmd.StdinPipe()
-	if err != nil {
-		return err
-	}
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	if _, err := input.Write(append(encoded, '\n')); err != nil {
-		return err
+		return fmt.Errorf("worker %d: %w", s.number, err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.cmd, s.input, s.stderr, s.file = cmd, input, stderr, config.File
+	s.worker = worker
 	return nil
 }
 
-// keep replaces the worker each time it is killed by SIGKILL, until the set is stopped or the
-// worker has made all its calls. Any other failure of a worker is an error and ends keep.
+// keep replaces the worker each time it is killed by SIGKILL, until the set is stopped. Any other
+// failure of a worker is an error and ends keep.
 func (s *slot) keep() {
 	for {
-		err := s.cmd.Wait()
-		s.input.Close()
-		killed := wasKilled(err)
-		if err != nil && !killed {
-			s.err = fmt.Errorf("worker %d: %w\n%s", s.number, err, s.stderr)
+		killed, err := s.worker.Wait()
+		if err != nil {
+			s.err = fmt.Errorf("worker %d: %w", s.number, err)
 		}
-		if !killed || s.stopping() || !s.count() {
+		if !killed || s.stopping() {
 			return
 		}
 		s.incarnation++
-		if err := s.launch(); err != nil {
-			s.err = fmt.Errorf("worker %d: %w", s.number, err)
+		if s.err = s.launch(); s.err != nil {
 			return
 		}
 		if s.stopping() { // Stop may have missed the new process
 			_ = s.signal(syscall.SIGTERM)
 		}
 	}
-}
-
-func wasKilled(err error) bool {
-	exit, ok := errors.AsType[*exec.ExitError](err)
-	if !ok {
-		return false
-	}
-	status, ok := exit.Sys().(syscall.WaitStatus)
-	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL
-}
-
-// count subtracts the calls of the last worker from the remaining ones. It returns whether calls
-// remain.
-func (s *slot) count() bool {
-	if s.set.options.Ops == 0 {
-		return true
-	}
-	begun := []byte(fmt.Sprintf(`"e":"%s"`, history.KindCall))
-	calls := 0
-	err := history.Lines(s.file, func(line []byte) error {
-		if bytes.Contains(line, begun) {
-			calls++
-		}
-		return nil
-	})
-	s.remaining -= calls
-	return err != nil || s.remaining > 0
 }
 
 func (s *slot) stopping() bool {
@@ -123,9 +121,8 @@ func (s *slot) stopping() bool {
 func (s *slot) signal(sig syscall.Signal) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.cmd.Process.Signal(sig)
-}
-
-func (s *slot) alive() bool {
-	return s.signal(0) == nil
+	if s.worker == nil { // it could not be started
+		return os.ErrProcessDone
+	}
+	return s.worker.Signal(sig)
 }

@@ -18,7 +18,7 @@ func (b batch) make() history.Outcome {
 	begun := history.Now()
 	for _, c := range b {
 		c.inBatch = true
-		c.history.Append(history.Event{Shard: c.shard, At: begun, Kind: history.KindCall, Op: c.op, Call: c.call()})
+		c.history.Append(history.Event{At: begun, Kind: history.KindCall, Op: c.op, Call: c.call()})
 	}
 	last := b[len(b)-1]
 	ctx, cancel := context.WithTimeout(context.Background(), last.timeout)
@@ -26,7 +26,7 @@ func (b batch) make() history.Outcome {
 	answers := b.ask(ctx, last)
 	ended := history.Now()
 	for i, c := range b {
-		c.history.Append(history.Event{Shard: c.shard, At: ended, Kind: history.KindReturn, Op: c.op, Return: answers[i]})
+		c.history.Append(history.Event{At: ended, Kind: history.KindReturn, Op: c.op, Return: answers[i]})
 	}
 	return answers[len(b)-1].Outcome
 }

@@ -14,7 +14,6 @@ import (
 type call struct {
 	*plan
 	op      history.Op
-	shard   uint8
 	history *history.Writer
 	runs    int // of fn, so far
 	inBatch bool
@@ -25,7 +24,7 @@ type call struct {
 // make executes the call and records when it began, when it ended, and its outcome. It runs the
 // call in a goroutine of its own, so that it returns even if fn panics or calls runtime.Goexit.
 func (c *call) make() history.Outcome {
-	c.history.Append(history.Event{Shard: c.shard, At: history.Now(), Kind: history.KindCall, Op: c.op, Call: c.call()})
+	c.history.Append(history.Event{At: history.Now(), Kind: history.KindCall, Op: c.op, Call: c.call()})
 	ended := make(chan *history.Return, 1)
 	go func() {
 		answer := &history.Return{Outcome: history.Panicked}
@@ -41,7 +40,7 @@ func (c *call) make() history.Outcome {
 		answer = c.ask(ctx)
 	}()
 	answer := <-ended
-	c.history.Append(history.Event{Shard: c.shard, At: history.Now(), Kind: history.KindReturn, Op: c.op, Return: answer})
+	c.history.Append(history.Event{At: history.Now(), Kind: history.KindReturn, Op: c.op, Return: answer})
 	return answer.Outcome
 }
 
@@ -53,13 +52,13 @@ func (c *call) ask(ctx context.Context) *history.Return {
 	case history.DoJSON:
 		return c.askJSON(ctx, fn)
 	}
-	return answerOf(idem.Do(ctx, c.pool.Pool, c.scope, c.key, c.hash(), fn, c.options()...))
+	return answerOf(idem.Do(ctx, c.pool, c.scope, c.key, c.hash(), fn, c.options()...))
 }
 
 // askJSON calls DoJSON. It encodes the returned value again and takes that for the body of the
 // response: the checker then finds any difference between the value and the committed body.
 func (c *call) askJSON(ctx context.Context, fn func(pgx.Tx) (idem.Response, error)) *history.Return {
-	value, result, err := idem.DoJSON(ctx, c.pool.Pool, c.scope, c.key, c.hash(), func(tx pgx.Tx) (Answer, error) {
+	value, result, err := idem.DoJSON(ctx, c.pool, c.scope, c.key, c.hash(), func(tx pgx.Tx) (Answer, error) {
 		resp, err := fn(tx)
 		if err != nil {
 			return Answer{}, err
@@ -154,4 +153,27 @@ func afterOwnCommit(answer *history.Return, err error) *history.Return {
 	}
 	failed.ExecutionID = answer.ExecutionID
 	return failed
+}
+
+// commit commits a transaction of the worker itself, and makes sure that the COMMIT is never
+// canceled.
+//
+// When the context ends, pgx sends a CancelRequest. A COMMIT that waits for a standby takes it as
+// "do not wait": other sessions then see as committed what a failover would lose, and the checker
+// would attribute that to the library. A CancelRequest with a wrong secret is ignored by the
+// server, so the secret is inverted during the COMMIT.
+func commit(ctx context.Context, tx pgx.Tx) error {
+	conn := tx.Conn().PgConn()
+	invert(conn.SecretKey())
+	err := tx.Commit(ctx)
+	if !conn.IsClosed() {
+		invert(conn.SecretKey())
+	}
+	return err
+}
+
+func invert(secret []byte) {
+	for i := range secret {
+		secret[i] = ^secret[i]
+	}
 }

@@ -2,6 +2,7 @@ package workload
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"runtime"
 	"strings"
@@ -59,7 +60,7 @@ func (c *call) response(run int) idem.Response {
 func (c *call) do(ctx context.Context, tx pgx.Tx) (idem.Response, error) {
 	executionID, _ := idem.ExecutionID(tx)
 	c.runs++
-	c.history.Append(history.Event{Shard: c.shard, At: history.Now(), Kind: history.KindRun, Op: c.op, Run: executionID})
+	c.history.Append(history.Event{At: history.Now(), Kind: history.KindRun, Op: c.op, Run: executionID})
 	resp := c.response(c.runs)
 	effect := ledger.Effect{
 		ExecutionID: executionID, Op: c.op, Scope: c.scope, Key: c.key, Payload: c.payload,
@@ -125,4 +126,25 @@ func (c *call) behave(ctx context.Context, tx pgx.Tx, resp idem.Response) (idem.
 		_, _ = tx.Exec(ctx, "begin")
 	}
 	return resp, nil
+}
+
+// Answer is the body of every response. It names the call and the run of fn that produced it, so
+// that a checker can tell to which execution a response belongs.
+type Answer struct {
+	Maker   history.Op `json:"maker"`
+	Run     int        `json:"run"`
+	Padding string     `json:"padding"`
+}
+
+func (a Answer) encode() []byte {
+	body, err := json.Marshal(a)
+	if err != nil {
+		panic(err)
+	}
+	return body
+}
+
+func decode(body []byte) (a Answer, err error) {
+	err = json.Unmarshal(body, &a)
+	return a, err
 }

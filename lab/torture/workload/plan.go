@@ -6,8 +6,10 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/lab/torture/config"
 	"github.com/idem-go/idem/lab/torture/history"
 	"github.com/idem-go/idem/lab/torture/ledger"
 )
@@ -16,7 +18,7 @@ import (
 type plan struct {
 	verb, scope, key, payload, fn string
 
-	pool      *pool
+	pool      *pgxpool.Pool
 	txOptions pgx.TxOptions
 	ttl       time.Duration
 	wait      time.Duration
@@ -62,9 +64,9 @@ func pick(r *rand.Rand, from []weighted) string {
 }
 
 // newPlan decides the next call. The set of keys in use changes with time: each key is in use for
-// KeyLife. One call in twenty uses a key of an earlier period.
-func newPlan(r *rand.Rand, c *Config, pools []*pool, now time.Duration) *plan {
-	life := int((now - c.Start) / c.KeyLife)
+// config.KeyLife. One call in twenty uses a key of an earlier period.
+func newPlan(r *rand.Rand, c *config.Config, pools []*pgxpool.Pool, now time.Duration) *plan {
+	life := int((now - c.Start) / config.KeyLife)
 	if life > 0 && r.IntN(20) == 0 {
 		life -= 1 + r.IntN(min(life, 3))
 	}
@@ -172,7 +174,7 @@ func (p *plan) options() []idem.Option {
 }
 
 func (p *plan) call() *history.Call {
-	settings := p.pool.name + ", " + p.sealer.Name
+	settings := p.sealer.Name
 	if p.txOptions.IsoLevel != "" {
 		settings += ", " + string(p.txOptions.IsoLevel)
 	}

@@ -1,3 +1,6 @@
+// Package workload is the program of a worker process. It makes many concurrent calls on few keys,
+// chosen from a seed so that everything that can happen to a call does happen. It knows nothing of
+// the faults and does not judge. It records what it did and which answers it got.
 package workload
 
 import (
@@ -16,19 +19,20 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/idem-go/idem/lab/torture/checkout"
+	"github.com/idem-go/idem/lab/torture/config"
 	"github.com/idem-go/idem/lab/torture/history"
-	"github.com/idem-go/idem/lab/torture/memory"
+	"github.com/idem-go/idem/lab/torture/messaging"
 )
 
-// Work runs a worker. It reads its Config from input and makes calls until SIGTERM, or until it has
-// made config.Ops calls. It exits at once when input is closed, because its supervisor is then
+// Work runs a worker. It reads its Config from input and makes calls until SIGTERM. It exits at once when input is closed, because its supervisor is then
 // gone.
 func Work(input io.Reader) error {
 	stop, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer cancel()
-	var config Config
+	var c config.Config
 	decoder := json.NewDecoder(input)
-	if err := decoder.Decode(&config); err != nil {
+	if err := decoder.Decode(&c); err != nil {
 		return fmt.Errorf("read the configuration: %w", err)
 	}
 	watching := make(chan struct{})
@@ -39,22 +43,22 @@ func Work(input io.Reader) error {
 	}()
 	<-watching
 	before := goleak.IgnoreCurrent()
-	writer, err := history.Create(config.File)
+	writer, err := history.Create(c.File)
 	if err != nil {
 		return err
 	}
 	switch {
-	case config.Bank != "":
-		return errors.Join(workOnOperations(stop, &config, writer), writer.Close())
-	case config.Broker != "":
-		return errors.Join(workOnMessages(stop, &config, writer), writer.Close())
+	// The presence of a process outlives its users by some seconds, so the workers of operations and
+	// messages do not look for leaked goroutines.
+	case c.Bank != "":
+		return errors.Join(checkout.Work(stop, &c, writer), writer.Close())
+	case c.Broker != "":
+		return errors.Join(messaging.Work(stop, &c, writer), writer.Close())
 	}
-	if err := work(stop, &config, writer); err != nil {
+	if err := work(stop, &c, writer); err != nil {
 		return err
 	}
-	exit := history.Event{
-		At: history.Now(), Kind: history.KindExit, Op: history.NewOp(config.Slot, config.Incarnation, 0), Memory: memory.Most(),
-	}
+	exit := history.Event{At: history.Now(), Kind: history.KindExit, Op: c.Op(0)}
 	if err := goleak.Find(before); err != nil {
 		exit.Leaks = err.Error()
 	}
@@ -64,29 +68,30 @@ func Work(input io.Reader) error {
 
 // work makes calls in several goroutines. It returns when the last call has ended and the pools are
 // closed.
-func work(stop context.Context, config *Config, writer *history.Writer) error {
-	pools, err := openPools(context.Background(), config)
+func work(stop context.Context, c *config.Config, writer *history.Writer) error {
+	pools, err := c.Pools()
 	if err != nil {
 		return err
 	}
 	var made atomic.Uint32
 	var callers sync.WaitGroup
-	stopPurging, err := startPurging(stop, config)
+	stopPurging, err := startPurging(stop, c)
 	if err != nil {
 		return err
 	}
-	for n := range config.Goroutines {
-		random := rand.New(rand.NewPCG(config.Seed, uint64(config.Slot)<<32|uint64(config.Incarnation)<<16|uint64(n)))
+	for n := range c.Goroutines {
+		random := rand.New(rand.NewPCG(c.Seed, uint64(c.Slot)<<32|uint64(c.Incarnation)<<16|uint64(n)))
 		callers.Go(func() {
 			for stop.Err() == nil {
-				number := made.Add(1)
-				if config.Ops > 0 && int(number) > config.Ops {
-					return
-				}
-				p := newPlan(random, config, pools, history.Now())
-				make := newCall(config, p, number, writer).make
+				p := newPlan(random, c, pools, history.Now())
+				next := func(p *plan) *call { return &call{plan: p, op: c.Op(made.Add(1)), history: writer} }
+				make := next(p).make
 				if len(p.batch) > 0 {
-					make = newBatch(config, p, &made, number, writer).make
+					var b batch
+					for _, one := range p.batch {
+						b = append(b, next(one))
+					}
+					make = append(b, next(p)).make
 				}
 				time.Sleep(pause(random, make()))
 			}
@@ -110,24 +115,4 @@ func pause(r *rand.Rand, outcome history.Outcome) time.Duration {
 		return time.Duration(r.IntN(2000)) * time.Microsecond
 	}
 	return 0
-}
-
-// newBatch numbers the calls of a batch. It shortens the batch if config.Ops does not allow all
-// calls.
-func newBatch(config *Config, p *plan, made *atomic.Uint32, number uint32, writer *history.Writer) batch {
-	var b batch
-	for _, one := range p.batch {
-		n := made.Add(1)
-		if config.Ops > 0 && int(n) > config.Ops {
-			break
-		}
-		b = append(b, newCall(config, one, n, writer))
-	}
-	return append(b, newCall(config, p, number, writer))
-}
-
-func newCall(config *Config, p *plan, number uint32, writer *history.Writer) *call {
-	return &call{
-		plan: p, op: history.NewOp(config.Slot, config.Incarnation, number), shard: history.ShardOf(p.scope, p.key), history: writer,
-	}
 }

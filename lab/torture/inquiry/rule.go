@@ -1,0 +1,231 @@
+package inquiry
+
+import (
+	"time"
+
+	"github.com/idem-go/idem/lab/torture/history"
+	"github.com/idem-go/idem/lab/torture/letter"
+	"github.com/idem-go/idem/lab/torture/rule"
+)
+
+// MaxAttempts is how often a message may fail, in the outbox and in an inbox.
+const MaxAttempts = 5
+
+// checkPublished checks that a committed letter was published as it was added or is a dead letter,
+// and that no other letter was published.
+func (f *file) checkPublished(id string, k *known) {
+	if len(k.said) == 0 {
+		if len(k.taken) > 0 {
+			f.violates(rule.Said, id, "nobody has committed it, and the broker has taken it %d times", len(k.taken))
+		}
+		return
+	}
+	dead := k.dead[""]
+	switch {
+	case k.waiting > 0:
+		f.violates(rule.Published, id, "it is still in the outbox")
+	case len(k.taken) == 0 && dead == nil:
+		f.violates(rule.Published, id, "the broker has never taken it, and it is no dead letter")
+	}
+	if dead != nil {
+		f.checkDeadOfOutbox(id, k, dead)
+	}
+	for _, e := range k.taken {
+		if e.Letter.Topic == letter.Nowhere && e.At < f.options.Until {
+			f.violates(rule.Dead, id, "it has no destination, and the broker has taken it")
+		}
+		if e.Altered || e.Letter != k.said[0] {
+			f.violates(rule.AsAdded, id, "it was added as %+v and published as %+v", k.said[0], e.Letter)
+			return
+		}
+	}
+}
+
+// checkDeadOfOutbox checks that the broker refused a dead letter itself MaxAttempts times. Refusals
+// of an earlier letter of its key must not count.
+func (f *file) checkDeadOfOutbox(id string, k *known, dead *letter.Dead) {
+	switch {
+	case dead.Attempts < MaxAttempts || k.refusals < MaxAttempts && k.said[0].Topic != letter.Nowhere:
+		f.violates(rule.Dead, id, "it has died after %d attempts, and was refused %d times", dead.Attempts, k.refusals)
+	case dead.Reason == "" || dead.Source != k.said[0].Topic || dead.Key != k.said[0].Key || string(dead.Payload) != string(k.said[0].Encode()):
+		f.violates(rule.Dead, id, "what is said of it is not true: %+v", *dead)
+	}
+}
+
+// place identifies an order: a topic and a key.
+type place struct{ topic, key string }
+
+// checkOrder checks that the letters of a key were published, and handled by ordered consumers, in
+// the order of their numbers. Only the first publication of a letter counts.
+func (f *file) checkOrder() {
+	last, seen := map[place]letter.Letter{}, map[string]bool{}
+	for _, e := range f.taken {
+		l := e.Letter
+		if l.Key == "" || seen[l.ID] {
+			continue
+		}
+		seen[l.ID] = true
+		at := place{l.Topic, l.Key}
+		if before, ok := last[at]; ok && before.N > l.N {
+			f.violates(rule.PublishOrder, l.ID, "it was published behind number %d, message %s", before.N, before.ID)
+			continue
+		}
+		last[at] = l
+	}
+	for _, c := range f.consumers() {
+		if c.Ordered {
+			f.checkEffectOrder(c)
+		}
+	}
+}
+
+func (f *file) checkEffectOrder(c letter.Consumer) {
+	last := map[place]letter.Letter{}
+	for _, e := range f.effects {
+		k := f.letters[e.ID]
+		if e.Consumer != c.Name || len(k.said) == 0 || k.said[0].Key == "" {
+			continue
+		}
+		l := k.said[0]
+		at := place{l.Topic, l.Key}
+		if before, ok := last[at]; ok && before.N > l.N {
+			f.violates(rule.EffectOrder, l.ID, "%s has handled it behind number %d, message %s", c.Name, before.N, before.ID)
+			continue
+		}
+		last[at] = l
+	}
+}
+
+// checkEffects checks that each consumer of the topic handled the letter once or has it as a dead
+// letter.
+func (f *file) checkEffects(id string, k *known) {
+	if len(k.said) == 0 {
+		return // never committed; checkPublished reports it
+	}
+	for _, c := range f.consumers() {
+		if c.Topic != k.said[0].Topic {
+			continue
+		}
+		n, dead := k.effects[c.Name], k.dead[c.Name]
+		switch {
+		case n > 1:
+			f.violates(rule.EffectOnce, id, "%s has handled it %d times", c.Name, n)
+		case n == 1 && dead != nil:
+			f.violates(rule.EffectOnce, id, "%s has handled it, and it is a dead letter: %s", c.Name, dead.Reason)
+		case n == 1 && (len(k.taken) == 0 || k.said[0].Fate.MustDie()):
+			f.violates(rule.Effect, id, "%s has an effect of it, which cannot be", c.Name)
+		case n == 0 && dead == nil && len(k.taken) > 0:
+			f.violates(rule.Effect, id, "%s has neither handled it nor is it a dead letter; it remembers it: %t", c.Name, k.inbox[c.Name])
+		case n == 1 && !k.inbox[c.Name]:
+			f.violates(rule.Effect, id, "%s has handled it and does not remember it", c.Name)
+		}
+		if dead != nil {
+			f.checkDeadOfInbox(id, k, dead)
+		}
+		if c.Answers {
+			f.checkCaused(id, k, n)
+		}
+	}
+}
+
+func (f *file) checkDeadOfInbox(id string, k *known, dead *letter.Dead) {
+	l := k.said[0]
+	switch {
+	case !l.Fate.CanDie() || dead.Attempts < MaxAttempts:
+		f.violates(rule.Dead, id, "it has died for %s after %d attempts: %s", dead.Consumer, dead.Attempts, dead.Reason)
+	case dead.Reason == "" || dead.Source != l.Topic || string(dead.Payload) != string(l.Encode()):
+		f.violates(rule.Dead, id, "what is said of it is not true: %+v", *dead)
+	}
+}
+
+// checkCaused checks that the letters which a handler adds to the outbox are committed with its
+// effect.
+func (f *file) checkCaused(id string, k *known, effects int) {
+	want := 0
+	if k.said[0].IsAnswered() {
+		want = effects
+	}
+	if k.causes != want {
+		f.violates(rule.Caused, id, "it has %d effects and %d letters that answer it", effects, k.causes)
+	}
+}
+
+// checkTold checks the outcomes that consumers got for deliveries.
+func (f *file) checkTold() {
+	for _, e := range f.events {
+		if e.Kind != letter.KindTold {
+			continue
+		}
+		for _, a := range e.Answers {
+			f.checkAnswer(&e, &a)
+		}
+	}
+}
+
+func (f *file) checkAnswer(e *letter.Event, a *letter.Answer) {
+	k := f.of(a.ID)
+	switch {
+	case a.Forged && (a.Outcome == history.Executed || a.Outcome == history.Replayed || a.Outcome == history.Died):
+		f.violates(rule.Forged, a.ID, "%v, of %s, was told that it is %s", e.Op, e.Consumer, a.Outcome)
+	case !a.Forged && a.Outcome == history.Mismatch:
+		f.violates(rule.Forged, a.ID, "%v, of %s, was told that it has another payload, and it has not", e.Op, e.Consumer)
+	case !a.Forged && a.Outcome.Answered() && k.effects[e.Consumer] == 0:
+		f.violates(rule.DoneTold, a.ID, "%v, of %s, was told that it is %s", e.Op, e.Consumer, a.Outcome)
+	case a.Outcome == history.Died && k.dead[e.Consumer] == nil:
+		f.violates(rule.Dead, a.ID, "%v, of %s, was told that it is a dead letter: %s", e.Op, e.Consumer, a.Err)
+	}
+}
+
+// soon is how long a message may wait after its commit on an infinitely fast machine, while the
+// broker is available.
+const soon = 2 * time.Second
+
+// idle is how many of the longest probes a message may wait in addition. A probe is one round trip
+// to the database and the broker; a message takes several.
+const idle = 4
+
+// checkLate checks that each letter was published soon after its commit or after its delay, and not
+// before its delay. The limit grows with the longest probe in that time, because a slow machine
+// delays both.
+func (f *file) checkLate() {
+	for _, e := range f.events {
+		if e.Kind == letter.KindSay {
+			f.checkEarly(e)
+		}
+		if e.Kind != letter.KindSaid || e.Outcome != history.Executed {
+			continue
+		}
+		for _, id := range e.IDs {
+			published := f.options.Until
+			for _, taken := range f.of(id).taken {
+				published = min(published, taken.At)
+			}
+			limit := soon + idle*f.slowest(e.At, published)
+			if late := published - e.At - e.Took; late > limit {
+				f.violates(rule.InTime, id, "it was committed at %v, and published %v later or not at all; the machine allows for %v",
+					e.At-f.options.Start, late, limit)
+			}
+		}
+	}
+}
+
+// checkEarly checks that no letter of the event was published before its delay had passed.
+func (f *file) checkEarly(e letter.Event) {
+	for _, id := range e.IDs {
+		for _, taken := range f.of(id).taken {
+			if after := taken.At - e.At; after < e.Took {
+				f.violates(rule.InTime, id, "it was held back for %v, and published after %v", e.Took, after)
+			}
+		}
+	}
+}
+
+// slowest returns the longest probe between the two times.
+func (f *file) slowest(from, until time.Duration) (longest time.Duration) {
+	for _, e := range f.events {
+		if e.Kind == letter.KindProbe && from <= e.At && e.At-e.Took <= until {
+			longest = max(longest, e.Took)
+		}
+	}
+	return longest
+}
