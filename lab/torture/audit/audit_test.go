@@ -101,7 +101,7 @@ func keptOf(key, state string) *told {
 	for n := uint32(1); n <= 2; n++ {
 		op := history.NewOp(0, 0, n)
 		r.events = append(r.events, journal.Event{Kind: journal.KindCall, Op: op, Verb: journal.Do, Key: key},
-			journal.Event{Kind: journal.KindReturn, Op: op, Verb: journal.Do, Key: key, Operation: id, Outcome: history.Replayed, Rejected: answer.Rejected,
+			journal.Event{Kind: journal.KindReturn, Op: op, Verb: journal.Do, Key: key, Operation: id, Rejected: answer.Rejected,
 				Answer: &journal.Answer{Operation: id, Rejected: answer.Rejected, Values: maps.Clone(values), Paid: paid}})
 	}
 	r.runs(10*time.Second, 11*time.Second, 0)

@@ -58,7 +58,7 @@ func (b *book) checkKept(o *operation, i int) {
 		outcome := given.Known[e.Name]
 		kept := outcome != "" && !isOpen(outcome)
 		heard := e.Op.Process() == given.By && o.moves[i].At < e.At && e.At < given.At && o.isAnswer(e)
-		if heard && !kept && !o.isRunTwice(e) && !b.harmed(e.Op.Slot(), e.At, given.At) {
+		if heard && !kept && !o.isRunTwice(e) && !b.harmed(&e, e.At, given.At) {
 			b.violates(o, rule.Kept, "%v has heard %q of %s, and gave the operation up at %v without that on record",
 				e.Op, e.Value, e.Name, given.At-b.options.Start)
 			return
@@ -90,7 +90,7 @@ func (b *book) checkWaited(o *operation, i int) {
 		for _, e := range o.heard {
 			r := o.run(e.Op)
 			if e.Name == call && e.Op.Process() == owner.By && owner.At < e.At && r.end != 0 && r.begin < cancel.At && o.isAnswer(e) &&
-				!b.harmed(e.Op.Slot(), r.begin, o.moves[i].At) && !o.isTakenInVain(c, i) {
+				!b.harmed(&e, r.begin, o.moves[i].At) && !o.isTakenInVain(c, i) {
 				b.violates(o, rule.Waits, "%v has heard %q of %s, for which it was parked after it was canceled at %v", e.Op, e.Value, e.Name, cancel.At-b.options.Start)
 				return
 			}
@@ -117,10 +117,11 @@ func (o *operation) isTakenInVain(from, to int) bool {
 	return false
 }
 
-// harmed reports whether a fault affected the worker between from and until, or shortly before.
-func (b *book) harmed(slot int, from, until time.Duration) bool {
+// harmed reports whether a fault affected the worker of the event between from and until, or shortly
+// before.
+func (b *book) harmed(e *journal.Event, from, until time.Duration) bool {
 	return slices.ContainsFunc(b.options.Faults, func(f fault.Event) bool {
-		return (f.Worker == slot || f.Worker < 0) && f.At < until && from < f.At+f.For+settled
+		return (f.Worker == e.Op.Slot() || f.Worker < 0 || f.EndsLeases && e.Pooled) && f.At < until && from < f.At+f.For+settled
 	})
 }
 

@@ -3,7 +3,6 @@ package checkout
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -27,8 +26,9 @@ func (s *shop) key() string {
 	return fmt.Sprintf("key-%d-%d", max(age, 0), rand.IntN(s.Keys))
 }
 
-// call makes one call. For a WalkIn it repeats short calls until one is answered.
-func (s *shop) call() history.Outcome {
+// call makes one call, and reports whether it was answered. For a WalkIn it repeats short calls until
+// one is answered.
+func (s *shop) call() (answered bool) {
 	verb, key := journal.Do, s.key()
 	plan := journal.PlanOf(s.Seed, key)
 	if plan.WalkIn {
@@ -41,15 +41,12 @@ func (s *shop) call() history.Outcome {
 }
 
 // insist makes up to 30 calls that end long before the bank has answered, until one is answered.
-func (s *shop) insist(plan *journal.Plan) (outcome history.Outcome) {
+func (s *shop) insist(plan *journal.Plan) (answered bool) {
 	const most = 30
-	for range most {
-		patience := time.Duration(40+rand.IntN(40)) * time.Millisecond
-		if outcome = s.once(journal.Do, plan, patience); outcome.Answered() || outcome == history.Failed {
-			break
-		}
+	for n := 0; n < most && !answered; n++ {
+		answered = s.once(journal.Do, plan, time.Duration(40+rand.IntN(40))*time.Millisecond)
 	}
-	return outcome
+	return answered
 }
 
 // patience returns the timeout of a call.
@@ -60,15 +57,15 @@ func (s *shop) patience() time.Duration {
 	return time.Duration(rand.IntN(4000)) * time.Millisecond
 }
 
-// once makes one call and logs when it began, when it ended, and its outcome.
-func (s *shop) once(verb string, plan *journal.Plan, patience time.Duration) history.Outcome {
+// once makes one call and logs when it began, when it ended, and its answer.
+func (s *shop) once(verb string, plan *journal.Plan, patience time.Duration) (answered bool) {
 	name, key := s.next(), plan.Key
 	s.note(journal.Event{Kind: journal.KindCall, Op: name, Verb: verb, Key: key})
 	e, parked := s.ask(name, verb, plan, patience)
 	e.Kind, e.Op, e.Verb, e.Key = journal.KindReturn, name, verb, key
 	s.note(e)
 	s.meddle(&e, parked)
-	return e.Outcome
+	return e.Answer != nil
 }
 
 // callName is the context key under which a call carries its history.Op.
@@ -80,7 +77,6 @@ func (s *shop) ask(name history.Op, verb string, plan *journal.Plan, patience ti
 	defer cancel()
 	answered := make(chan struct{})
 	go func() {
-		e.Outcome = history.Panicked
 		defer func() {
 			if p := recover(); p != nil && p != any(errFlaky) {
 				panic(p)
@@ -104,11 +100,11 @@ const scope = "operations"
 
 func hashOf(key string) idem.Hash { return idem.HashBytes([]byte(key)) }
 
-// begin starts the operation in a transaction and leaves its execution to a Worker.
+// start starts the operation in a transaction and leaves its execution to a Worker.
 func (s *shop) start(ctx context.Context, pool *pgxpool.Pool, plan *journal.Plan) journal.Event {
 	tx, err := pool.Begin(ctx)
 	if err != nil {
-		return answerOf(idem.Result{}, err)
+		return journal.Event{}
 	}
 	defer tx.Rollback(context.Background())
 	id, err := s.definitionOf(plan).Start(ctx, tx, scope, plan.Key, hashOf(plan.Key), *plan)
@@ -116,45 +112,22 @@ func (s *shop) start(ctx context.Context, pool *pgxpool.Pool, plan *journal.Plan
 		err = tx.Commit(ctx)
 	}
 	if err != nil {
-		return answerOf(idem.Result{}, err)
+		return journal.Event{}
 	}
-	return journal.Event{Outcome: history.InProgress, Operation: id}
+	return journal.Event{Operation: id}
 }
 
 // answerOf converts the results of a call into its return event.
 func answerOf(result idem.Result, err error) journal.Event {
-	e := journal.Event{Outcome: outcomeOf(result, err), Operation: result.ExecutionID, Rejected: result.Rejected}
-	if err != nil {
-		e.Err = err.Error()
-	}
 	if parked := parkedOf(err); parked != nil {
-		e.Parked, e.Operation = true, parked.OperationID
+		return journal.Event{Parked: true, Operation: parked.OperationID}
 	}
-	if e.Outcome.Answered() {
-		e.Answer = new(journal.Answer)
-		_ = json.Unmarshal(result.Body, e.Answer) // the checker notices an empty answer
+	if err != nil {
+		return journal.Event{}
 	}
+	e := journal.Event{Operation: result.ExecutionID, Rejected: result.Rejected, Answer: new(journal.Answer)}
+	_ = json.Unmarshal(result.Body, e.Answer) // the checker notices an empty answer
 	return e
-}
-
-func outcomeOf(result idem.Result, err error) history.Outcome {
-	switch {
-	case err == nil && result.Replayed:
-		return history.Replayed
-	case err == nil:
-		return history.Executed
-	case operation.IsFinal(err), errors.Is(err, operation.ErrCanceled):
-		return history.Undone
-	case errors.Is(err, errFlaky):
-		return history.FnFailed
-	case errors.Is(err, idem.ErrOutcomeUnknown):
-		return history.Unknown
-	case errors.Is(err, idem.ErrInProgress):
-		return history.InProgress
-	case errors.Is(err, context.DeadlineExceeded):
-		return history.Cancelled
-	}
-	return history.Failed
 }
 
 // watch is an observer that logs which calls wait for their key.

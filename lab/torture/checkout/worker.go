@@ -77,8 +77,8 @@ func (s *shop) watch(ctx context.Context, full *atomic.Bool) {
 }
 
 // pause delays a caller after a call without an answer, so that it does not spin.
-func pause(outcome history.Outcome) {
-	if !outcome.Answered() {
+func pause(answered bool) {
+	if !answered {
 		time.Sleep(time.Duration(1+rand.IntN(20)) * time.Millisecond)
 	}
 }

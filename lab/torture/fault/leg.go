@@ -190,6 +190,7 @@ func zombie(ctx context.Context, i *injection) error {
 	}
 	defer func() { _ = i.Workers.Signal(worker, syscall.SIGCONT) }()
 	i.detail("a zombie")
+	i.note(func(e *Event) { e.EndsLeases = true })
 	i.Workers.Proxy(worker).Cut(pgproxy.Reset)
 	if err := i.Cluster.Exec(ctx, "UPDATE idem.leases SET expires_at = clock_timestamp()"); err != nil {
 		return err

@@ -55,6 +55,8 @@ type Event struct {
 	// Loses reports that writes which were acknowledged during the event may be lost. Keys and
 	// effects are then lost together.
 	Loses bool
+	// EndsLeases reports that the leases of all processes behind a pooler ended during the event.
+	EndsLeases bool
 	// MovesClock reports that the clock of the database was wrong during the event.
 	MovesClock bool
 }

@@ -52,16 +52,14 @@ type Event struct {
 
 // Call has the arguments of a call.
 type Call struct {
-	Verb     string        `json:"v"`
-	Scope    string        `json:"s"`
-	Key      string        `json:"k"`
-	Payload  string        `json:"h"` // the request, which is hashed
-	Fn       string        `json:"f"` // what fn does
-	TTL      time.Duration `json:"ttl"`
-	Wait     time.Duration `json:"wait,omitempty"`
-	Timeout  time.Duration `json:"limit,omitempty"` // of the context
-	Settings string        `json:"x"`               // isolation level, exec mode and so on
-	Wall     int64         `json:"w"`               // time of day, in microseconds
+	Verb    string        `json:"v"`
+	Scope   string        `json:"s"`
+	Key     string        `json:"k"`
+	Payload string        `json:"h"` // the request, which is hashed
+	Fn      string        `json:"f"` // what fn does
+	TTL     time.Duration `json:"ttl"`
+	Wait    time.Duration `json:"wait,omitempty"`
+	Wall    int64         `json:"w"` // time of day, in microseconds
 }
 
 // Verbs: the functions of the library that are called.

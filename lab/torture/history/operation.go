@@ -28,7 +28,7 @@ type Run struct {
 }
 
 func (o *Operation) String() string {
-	s := fmt.Sprintf("%v %s payload=%s fn=%q ttl=%v %s", o.Op, o.Verb, o.Payload, o.Fn, o.TTL, o.Settings)
+	s := fmt.Sprintf("%v %s payload=%s fn=%q ttl=%v", o.Op, o.Verb, o.Payload, o.Fn, o.TTL)
 	if n := len(o.Runs); n > 0 {
 		s += fmt.Sprintf(" runs=%d", n)
 	}

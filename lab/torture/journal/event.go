@@ -41,11 +41,9 @@ type Event struct {
 	Key       string        `json:"k,omitempty"`
 	Operation string        `json:"i,omitempty"`
 
-	Outcome  history.Outcome `json:"a,omitempty"` // of a call
-	Rejected bool            `json:"rejected,omitempty"`
-	Answer   *Answer         `json:"answer,omitempty"`
-	Parked   bool            `json:"parked,omitempty"`
-	Err      string          `json:"err,omitempty"`
+	Rejected bool    `json:"rejected,omitempty"`
+	Answer   *Answer `json:"answer,omitempty"`
+	Parked   bool    `json:"parked,omitempty"`
 
 	Name  string `json:"n,omitempty"`     // of a signal or a step
 	Value string `json:"value,omitempty"` // the answer of the bank, or what the function saw

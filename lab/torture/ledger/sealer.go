@@ -7,19 +7,11 @@ import (
 	"github.com/idem-go/idem/seal"
 )
 
-// Sealer is a way to store responses.
-type Sealer struct {
-	Name string
-	*seal.Sealer
-}
-
 // Sealers are those of a service during a roll-out and a key rotation at the same time. Some
 // processes write plain responses, some seal with one key and some with the other. Each can read
 // all of them.
-var Sealers = []Sealer{
-	{"plain", seal.New(keys("one"), seal.WritePlain())},
-	{"sealed by key one", seal.New(keys("one"), seal.AcceptPlain())},
-	{"sealed by key two", seal.New(keys("two"), seal.AcceptPlain())},
+var Sealers = []*seal.Sealer{
+	seal.New(keys("one"), seal.WritePlain()), seal.New(keys("one"), seal.AcceptPlain()), seal.New(keys("two"), seal.AcceptPlain()),
 }
 
 func keys(primary string) seal.Keys {

@@ -12,6 +12,7 @@ import (
 	"github.com/idem-go/idem/lab/torture/config"
 	"github.com/idem-go/idem/lab/torture/history"
 	"github.com/idem-go/idem/lab/torture/ledger"
+	"github.com/idem-go/idem/seal"
 )
 
 // plan is everything that is decided about a call before it begins.
@@ -31,7 +32,7 @@ type plan struct {
 	early     bool          // fn writes the transfer before the effect
 	keepOn    bool          // the caller of DoTx commits after a failure and rolls back after a success
 	likely    bool          // use WithReplayLikely
-	sealer    ledger.Sealer
+	sealer    *seal.Sealer
 	batch     []*plan // calls of DoTx to make before this one, in the same transaction
 }
 
@@ -174,18 +175,7 @@ func (p *plan) options() []idem.Option {
 }
 
 func (p *plan) call() *history.Call {
-	settings := p.sealer.Name
-	if p.txOptions.IsoLevel != "" {
-		settings += ", " + string(p.txOptions.IsoLevel)
-	}
-	if p.likely && p.verb != history.DoTx {
-		settings += ", replay likely"
-	}
-	if len(p.batch) > 0 {
-		settings += ", last of a batch"
-	}
 	return &history.Call{
-		Verb: p.verb, Scope: p.scope, Key: p.key, Payload: p.payload, Fn: p.fn, TTL: p.ttl, Wait: p.wait,
-		Timeout: p.timeout, Settings: settings, Wall: time.Now().UnixMicro(),
+		Verb: p.verb, Scope: p.scope, Key: p.key, Payload: p.payload, Fn: p.fn, TTL: p.ttl, Wait: p.wait, Wall: time.Now().UnixMicro(),
 	}
 }
