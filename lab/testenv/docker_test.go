@@ -45,13 +45,13 @@ func TestContainer_ThatDoesNotStartIsReportedAndRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
-	dir := &runDir{path: "/tmp/idem-testrun-x"}
+	dir := &runDir{path: "/tmp/idem-testenv-x"}
 	_, err := startContainer(t.Context(), config{image: "postgres:99", settings: settings{"fsync=off"}}, dir)
 	if err == nil || err.Error() != "docker run: no room" {
 		t.Errorf("got %v", err)
 	}
 	said, _ := os.ReadFile(calls)
-	for _, want := range []string{"--tmpfs /pgdata:rw postgres:99 postgres -c fsync=off\n", "\nrm -f -v idem-testrun-x\n"} {
+	for _, want := range []string{"--tmpfs /pgdata:rw postgres:99 postgres -c fsync=off\n", "\nrm -f -v idem-testenv-x\n"} {
 		if !strings.Contains(string(said), want) {
 			t.Errorf("the client was not called with %q:\n%s", want, said)
 		}

@@ -89,7 +89,7 @@ func TestSignalsReachTheCommandAndEverythingIsCleanedUp(t *testing.T) {
 
 func TestInterruptWhileStarting(t *testing.T) {
 	t.Parallel()
-	parent, err := os.MkdirTemp("", "idem-testrun-test-") // not t.TempDir, which another user cannot enter
+	parent, err := os.MkdirTemp("", "idem-testenv-test-") // not t.TempDir, which another user cannot enter
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ type runDir struct {
 	removal *child.Guard
 }
 
-const runDirPrefix = "idem-testrun-"
+const runDirPrefix = "idem-testenv-"
 
 // removeScript tries several times: other processes, such as the children of an interrupted initdb,
 // may still create files for a moment.
