@@ -53,6 +53,40 @@ func TestPrepareReapsKilledRunsAndSparesLivingOnes(t *testing.T) {
 	}
 }
 
+func TestADatabaseThatWasThereBeforeStays(t *testing.T) {
+	t.Parallel()
+	srv := localServer(t)
+	first := mustPrepare(t, srv, "orders")
+	defer first.drop()
+	before := databasesOf(t, srv)
+	if dbs, err := prepare(t.Context(), srv, "orders"); err == nil {
+		dbs.drop()
+		t.Error("no error")
+	}
+	if diff := cmp.Diff(before, databasesOf(t, srv)); diff != "" {
+		t.Errorf("databases (-want +got):\n%s", diff)
+	}
+}
+
+func TestDropSurvivesALostConnection(t *testing.T) {
+	t.Parallel()
+	srv := localServer(t)
+	before := databasesOf(t, srv)
+	dbs := mustPrepare(t, srv, "")
+	admin, err := connectAs(t.Context(), srv.url, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.Close(t.Context())
+	if _, err := admin.Exec(t.Context(), "SELECT pg_terminate_backend($1)", dbs.conn.PgConn().PID()); err != nil {
+		t.Fatal(err)
+	}
+	dbs.drop()
+	if diff := cmp.Diff(before, databasesOf(t, srv)); diff != "" {
+		t.Errorf("databases (-want +got):\n%s", diff)
+	}
+}
+
 func mustPrepare(t *testing.T, srv *server, own string) *databases {
 	t.Helper()
 	dbs, err := prepare(t.Context(), srv, own)

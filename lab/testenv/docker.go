@@ -1,17 +1,19 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
 
-	"github.com/idem-go/idem/lab/pgserver/child"
+	"github.com/idem-go/idem/lab/optional"
 )
 
 const (
@@ -19,90 +21,133 @@ const (
 	readyLimit  = 5 * time.Minute  // for the server in the container; a container that exits is noticed at once
 )
 
-// startContainer runs the image with the Docker client. The container is removed when testenv ends,
-// even by SIGKILL.
-func startContainer(ctx context.Context, cfg config, dir *runDir) (_ *server, err error) {
+// startContainer builds and runs the program in ./container, which runs the image. It first checks
+// that a Docker engine answers: no other machine has to compile the program and the Docker
+// libraries.
+func startContainer(ctx context.Context, cfg config, dir *runDir) (*server, error) {
 	if err := pingEngine(ctx); err != nil {
 		return nil, err
 	}
-	if _, err := docker(ctx, "image", "inspect", cfg.image); err != nil {
-		say("pulling %s", cfg.image)
-		if _, err := docker(ctx, "pull", "--quiet", cfg.image); err != nil {
-			return nil, err
-		}
-	}
-	name, password := filepath.Base(dir.path), rand.Text()
-	removal, err := child.NewGuard(`docker rm -f -v "$0" >/dev/null 2>&1`, name)
+	program, err := buildContainer(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
-	remove := func() {
-		if err := removal.Run(); err != nil {
-			say("left behind: container %s: %v", name, err)
-		}
+	args := []string{"-image", cfg.image, "-run", dir.path}
+	if cfg.settings.durable() {
+		args = append(args, "-durable")
 	}
-	defer func() {
-		if err != nil {
-			remove()
-		}
-	}()
-	// This data directory works with every version of the official image.
-	args := []string{"run", "--detach", "--name", name, "--publish", "127.0.0.1::5432", "--env", "POSTGRES_PASSWORD=" + password, "--env", "PGDATA=/pgdata/data"}
-	if !cfg.settings.durable() {
-		args = append(args, "--tmpfs", "/pgdata:rw")
-	}
-	args = append(args, cfg.image, "postgres")
-	for _, setting := range cfg.settings {
-		args = append(args, "-c", setting)
-	}
-	if _, err := docker(ctx, args...); err != nil {
-		return nil, err
-	}
-	ports, err := docker(ctx, "port", name, "5432/tcp")
+	c, err := runContainer(ctx, exec.Command(program, append(args, cfg.settings...)...))
 	if err != nil {
 		return nil, err
 	}
-	address, _, _ := strings.Cut(ports, "\n")
-	url := "postgres://postgres:" + password + "@" + address + "/postgres?sslmode=disable"
-	gone := make(chan struct{})
-	waiting, stopWaiting := context.WithCancel(ctx)
-	defer stopWaiting()
-	go func() {
-		docker(waiting, "wait", name)
-		close(gone)
-	}()
-	if err := waitReady(ctx, url, readyLimit, gone); err != nil {
-		log, _ := docker(context.WithoutCancel(ctx), "logs", "--tail", "20", name)
-		return nil, errors.Join(err, errors.New(log))
+	if err := waitReady(ctx, c.url, readyLimit, c.gone); err != nil {
+		c.remove()
+		return nil, errors.Join(err, c.reason())
 	}
-	return &server{url: url, what: "Docker, " + cfg.image, stop: remove}, nil
+	return &server{url: c.url, what: "Docker, " + cfg.image, stop: c.remove}, nil
 }
 
-// pingEngine returns an error unless a Docker engine answers within engineLimit.
+// pingEngine returns an error unless a Docker engine appears to be available. It asks the Docker
+// client, which knows the Docker contexts, and gives up after engineLimit. Without a client, the
+// existence of a socket or of DOCKER_HOST is enough.
 func pingEngine(ctx context.Context) error {
-	if _, err := exec.LookPath("docker"); err != nil {
-		return fmt.Errorf("%w (%w)", err, errAbsent)
+	client, err := exec.LookPath("docker")
+	if err != nil {
+		if _, err := optional.Find("docker"); err != nil {
+			return fmt.Errorf("%w (%w)", err, errAbsent)
+		}
+		return nil
 	}
 	limited, cancel := context.WithTimeout(ctx, engineLimit)
 	defer cancel()
-	_, err := docker(limited, "version", "--format", "{{.Server.Version}}")
-	if err != nil && ctx.Err() == nil && limited.Err() != nil {
+	out, err := exec.CommandContext(limited, client, "version", "--format", "{{.Server.Version}}").CombinedOutput()
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case limited.Err() != nil:
 		return fmt.Errorf("the engine did not answer within %v", engineLimit)
+	case err != nil:
+		return fmt.Errorf("no engine answers: %s", bytes.TrimSpace(out))
 	}
-	return err
+	return nil
 }
 
-// docker runs the Docker client and returns its output, or what it says as an error.
-func docker(ctx context.Context, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, "docker", args...)
-	cmd.WaitDelay = time.Second
-	out, err := cmd.CombinedOutput()
-	text := string(bytes.TrimSpace(out))
-	if ctx.Err() != nil {
-		return "", ctx.Err()
+// buildContainer builds the program in ./container. It finds the source relative to its own
+// executable, <repository>/bin/testenv. In a test, the source is in the current directory.
+func buildContainer(ctx context.Context, dir *runDir) (program string, err error) {
+	source := "."
+	if self, err := os.Executable(); err == nil {
+		if beside := filepath.Join(filepath.Dir(self), "..", "lab", "testenv"); isDir(filepath.Join(beside, "container")) {
+			source = beside
+		}
 	}
+	program = filepath.Join(dir.path, "container")
+	out, err := exec.CommandContext(ctx, "go", "-C", source, "build", "-o", program, "./container").CombinedOutput()
 	if err != nil {
-		return "", fmt.Errorf("docker %s: %s", args[0], text)
+		return "", fmt.Errorf("build the program that runs containers: %w\n%s", err, out)
 	}
-	return text, nil
+	return program, nil
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+// container is a running process of the program in ./container.
+type container struct {
+	url    string
+	input  io.Closer     // closing it removes the container
+	gone   chan struct{} // closed when the process has ended
+	output string        // what the process printed after the address; valid once gone is closed
+}
+
+// runContainer starts the program and waits for the address that the program prints.
+func runContainer(ctx context.Context, cmd *exec.Cmd) (*container, error) {
+	c := &container{gone: make(chan struct{})}
+	cmd.Stderr = os.Stderr // progress of the program
+	input, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	c.input = input
+	output, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	// The first line of the output is the address. Everything else explains why the program ended.
+	address := make(chan string, 1)
+	go func() {
+		defer close(c.gone)
+		lines := bufio.NewReader(output)
+		line, _ := lines.ReadString('\n')
+		if strings.HasPrefix(line, "postgres://") {
+			address <- strings.TrimSpace(line)
+			line = ""
+		}
+		rest, _ := io.ReadAll(lines)
+		c.output = line + string(rest)
+		cmd.Wait()
+	}()
+	select {
+	case c.url = <-address:
+		return c, nil
+	case <-c.gone:
+		return nil, c.reason()
+	case <-ctx.Done():
+		c.remove()
+		return nil, ctx.Err()
+	}
+}
+
+// reason returns the output of the ended process as an error.
+func (c *container) reason() error { return errors.New(strings.TrimSpace(c.output)) }
+
+// remove makes the process remove its container, and waits for the end of the process.
+func (c *container) remove() {
+	c.input.Close()
+	<-c.gone
 }

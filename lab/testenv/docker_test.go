@@ -1,59 +1,110 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
+	"net"
 	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/moby/moby/client"
+	"github.com/testcontainers/testcontainers-go"
+
 	"github.com/idem-go/idem/lab/optional"
 )
 
-func TestContainer_IsRemovedHoweverTestenvEnds(t *testing.T) {
+func TestContainerServesAndIsRemoved(t *testing.T) {
 	t.Parallel()
-	if err := pingEngine(t.Context()); err != nil {
-		optional.Require(t, fmt.Errorf("%w: %w", optional.Needs("docker"), err))
+	docker := requireEngine(t)
+	proc := startTestenv(t, containerEnv(), "-c", "max_connections=57")
+	if got := proc.report.MaxConnections; got != "57" || !proc.report.Migrated {
+		t.Errorf("max_connections is %s, migrated: %v; want 57 and true", got, proc.report.Migrated)
 	}
-	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGKILL} {
-		parent := t.TempDir()
-		proc := startTestenv(t, []string{"TMPDIR=" + parent, "IDEM_TEST_POSTGRES=docker", "IDEM_TEST_POSTGRES_IMAGE=" + os.Getenv("IDEM_TEST_POSTGRES_IMAGE")},
-			"-c", "max_connections=57", "-c", "fsync=on")
-		if got := proc.report.MaxConnections; got != "57" || !proc.report.Migrated {
-			t.Errorf("max_connections is %s, migrated: %v; want 57 and true", got, proc.report.Migrated)
-		}
-		name := filepath.Base(runDirIn(t, parent))
-		if _, err := docker(t.Context(), "inspect", name); err != nil {
-			t.Fatal(err)
-		}
-		proc.signal(t, sig)
-		proc.wait(t)
-		eventually(t, "the container is gone", func() bool {
-			_, err := docker(t.Context(), "inspect", name)
-			return err != nil
-		})
+	id := containerOf(t, docker, proc.cmd.Process.Pid)
+	proc.signal(t, syscall.SIGINT)
+	proc.wait(t)
+	if _, err := docker.ContainerInspect(t.Context(), id, client.ContainerInspectOptions{}); err == nil {
+		t.Errorf("container %s is still there", id)
 	}
 }
 
-// An engine that cannot run the image leaves no container, and testenv says what the client said.
-func TestContainer_ThatDoesNotStartIsReportedAndRemoved(t *testing.T) {
-	calls := filepath.Join(t.TempDir(), "calls")
-	bin := t.TempDir()
-	client := fmt.Sprintf("#!/bin/sh\necho \"$*\" >>%s\n[ \"$1\" != run ] || { echo no room; exit 125; }\n", calls)
-	if err := os.WriteFile(filepath.Join(bin, "docker"), []byte(client), 0o755); err != nil {
+func TestContainerOfAKilledTestenvIsRemoved(t *testing.T) {
+	t.Parallel()
+	docker := requireEngine(t)
+	proc := startTestenv(t, containerEnv())
+	id := containerOf(t, docker, proc.cmd.Process.Pid)
+	proc.signal(t, syscall.SIGKILL)
+	proc.wait(t)
+
+	// Testcontainers' reaper removes the container soon. If the reaper is disabled, the next start
+	// of testenv does.
+	if err := testenv(t, containerEnv(), "true").Run(); err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
-	dir := &runDir{path: "/tmp/idem-testenv-x"}
-	_, err := startContainer(t.Context(), config{image: "postgres:99", settings: settings{"fsync=off"}}, dir)
-	if err == nil || err.Error() != "docker run: no room" {
-		t.Errorf("got %v", err)
+	eventually(t, "the container is gone", func() bool {
+		_, err := docker.ContainerInspect(t.Context(), id, client.ContainerInspectOptions{})
+		return err != nil
+	})
+}
+
+func TestEngineThatHangsIsPassedBy(t *testing.T) {
+	t.Parallel()
+	hangs, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
 	}
-	said, _ := os.ReadFile(calls)
-	for _, want := range []string{"--tmpfs /pgdata:rw postgres:99 postgres -c fsync=off\n", "\nrm -f -v idem-testenv-x\n"} {
-		if !strings.Contains(string(said), want) {
-			t.Errorf("the client was not called with %q:\n%s", want, said)
+	defer hangs.Close()
+	cmd := testenv(t, []string{"IDEM_TEST_POSTGRES=", "DOCKER_HOST=tcp://" + hangs.Addr().String()}, "true")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	if err := cmd.Run(); err != nil {
+		t.Errorf("%v: %s", err, stderr.String())
+	}
+	for _, want := range []string{"not using docker: the engine did not answer", "(local, "} {
+		if !strings.Contains(stderr.String(), want) {
+			t.Errorf("does not say %q:\n%s", want, stderr.String())
 		}
 	}
+}
+
+// requireEngine skips a test if no Docker engine answers. It fails the test if tests must not be
+// skipped.
+func requireEngine(t *testing.T) client.APIClient {
+	t.Helper()
+	if err := pingEngine(t.Context()); err != nil {
+		optional.Require(t, fmt.Errorf("%w: %w", optional.Needs("docker"), err))
+	}
+	docker, err := testcontainers.NewDockerClientWithOpts(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { docker.Close() })
+	return docker
+}
+
+func containerEnv() []string {
+	return []string{"IDEM_TEST_POSTGRES=docker", "IDEM_TEST_POSTGRES_IMAGE=" + os.Getenv("IDEM_TEST_POSTGRES_IMAGE")}
+}
+
+// runLabel is the label in which the program in ./container stores the directory of the run.
+const runLabel = "com.github.idem-go.testenv.run"
+
+// containerOf returns the id of the container that a running testenv has started.
+func containerOf(t *testing.T, docker client.APIClient, pid int) string {
+	t.Helper()
+	list, err := docker.ContainerList(t.Context(), client.ContainerListOptions{
+		Filters: client.Filters{}.Add("label", runLabel),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range list.Items {
+		if holds(pid, c.Labels[runLabel]) {
+			return c.ID
+		}
+	}
+	t.Fatalf("none of %d containers belongs to process %d", len(list.Items), pid)
+	return ""
 }

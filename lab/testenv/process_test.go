@@ -155,15 +155,37 @@ func inspectEnvironment(ctx context.Context) (r report, err error) {
 	return r, err
 }
 
-// runDirIn waits until a testenv with this TMPDIR, whose data is durable, has its directory there.
-func runDirIn(t *testing.T, parent string) string {
+// waitRunDir waits until the process has locked a run directory, and returns its path.
+func waitRunDir(t *testing.T, pid int) string {
 	t.Helper()
-	var found []string
+	var dir string
 	eventually(t, "testenv has a directory", func() bool {
-		found, _ = filepath.Glob(filepath.Join(parent, runDirPrefix+"*"))
-		return len(found) > 0
+		for _, parent := range []string{memory, os.TempDir()} {
+			paths, _ := filepath.Glob(filepath.Join(parent, runDirPrefix+"*", "0"))
+			for _, path := range paths {
+				if holds(pid, filepath.Dir(path)) {
+					dir = filepath.Dir(path)
+					return true
+				}
+			}
+		}
+		return false
 	})
-	return found[0]
+	return dir
+}
+
+// holds reports whether the process has locked the directory. An open file is not enough: a
+// starting testenv opens the directories of all runs to see whether they have ended.
+func holds(pid int, dir string) bool {
+	fds, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	return slices.ContainsFunc(fds, func(fd string) bool {
+		target, err := os.Readlink(fd)
+		if err != nil || target != dir {
+			return false
+		}
+		info, err := os.ReadFile(fmt.Sprintf("/proc/%d/fdinfo/%s", pid, filepath.Base(fd)))
+		return err == nil && strings.Contains(string(info), "FLOCK")
+	})
 }
 
 // alive reports whether a process is running. A zombie is not alive.

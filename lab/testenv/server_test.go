@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/idem-go/idem/lab/optional"
 )
 
 func TestStartTakesTheFirstThatWorks(t *testing.T) {
@@ -41,6 +44,46 @@ func TestStartTakesTheFirstThatWorks(t *testing.T) {
 				t.Errorf("got %s, want %s", got, test.want)
 			}
 		})
+	}
+}
+
+func TestStart_SaysWhatToInstallWithoutAnyPostgres(t *testing.T) {
+	t.Parallel()
+	absent := func() error { return errAbsent }
+	for _, test := range []struct {
+		name   string
+		docker func() error
+		want   string
+	}{
+		{"nothing is installed", absent, optional.ErrNoDatabase.Error()},
+		{"an engine is broken", func() error { return errors.New("the engine sleeps") }, "docker: the engine sleeps\n" + optional.ErrNoDatabase.Error()},
+	} {
+		all := []source{stubSource("docker", test.docker), stubSource("local", absent)}
+		if _, err := start(t.Context(), all, config{}, nil); err == nil || err.Error() != test.want {
+			t.Errorf("%s: got %v, want %s", test.name, err, test.want)
+		}
+	}
+}
+
+func TestInterruptedStartTriesNothingElse(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	all := []source{
+		stubSource("docker", func() error { cancel(); return ctx.Err() }),
+		stubSource("local", func() error { t.Error("local was tried"); return nil }),
+	}
+	if _, err := start(ctx, all, config{}, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want context.Canceled", err)
+	}
+}
+
+func TestWaitReadyNoticesThatTheServerIsGone(t *testing.T) {
+	t.Parallel()
+	gone := make(chan struct{})
+	close(gone)
+	err := waitReady(t.Context(), "postgres://127.0.0.1:1/none?sslmode=disable", time.Hour, gone)
+	if err == nil || !strings.Contains(err.Error(), "ended while starting") {
+		t.Errorf("got %v", err)
 	}
 }
 
