@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -244,17 +243,4 @@ func (b *broker) number() int {
 // message returns a message of a key. what is its type and is in its payload.
 func message(key, what string) outbox.Message {
 	return outbox.Message{Topic: "orders", Key: key, Type: what, Payload: []byte("of " + what)}
-}
-
-// unless returns a Publisher that fails without naming a message if the call has one whose type
-// begins with bad.
-func (b *broker) unless(bad string) outbox.PublisherFunc {
-	return func(ctx context.Context, messages []outbox.Message) error {
-		for _, m := range messages {
-			if strings.HasPrefix(m.Type, bad) {
-				return errors.New("no")
-			}
-		}
-		return b.Publish(ctx, messages)
-	}
 }

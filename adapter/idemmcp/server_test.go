@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -165,8 +164,7 @@ func (c *cutter) dial(ctx context.Context, network, address string) (net.Conn, e
 
 type cut struct {
 	net.Conn
-	by   *cutter
-	once sync.Once
+	by *cutter
 }
 
 // take returns how many of n bytes may pass, and breaks the connection if these are not all.

@@ -8,10 +8,10 @@ import (
 
 func TestFind_NamesEveryMissingProgramInOrder(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	const want = "needs tmux (package tmux), patroni (packages patroni python3-etcd), etcd (package etcd-server)"
+	const want = "needs strace (package strace), patroni (packages patroni python3-etcd), etcd (package etcd-server)"
 	for range 20 {
-		_, err := FindAll("tmux", "patroni", "etcd")
-		if !errors.Is(err, Needs("tmux", "patroni", "etcd")) || err.Error() != want {
+		_, err := FindAll("strace", "patroni", "etcd")
+		if !errors.Is(err, Needs("strace", "patroni", "etcd")) || err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}
@@ -24,8 +24,8 @@ func TestRequire_SkipsOnlyForWantOfAProgram(t *testing.T) {
 		want     string
 	}{
 		"installed":          {nil, "", ""},
-		"missing":            {fmt.Errorf("start: %w", Needs("tmux")), "", "skipped: needs tmux (package tmux)"},
-		"missing, forbidden": {Needs("tmux"), "1", "failed: IDEM_TEST_REQUIRE is set: needs tmux (package tmux)"},
+		"missing":            {fmt.Errorf("start: %w", Needs("strace")), "", "skipped: needs strace (package strace)"},
+		"missing, forbidden": {Needs("strace"), "1", "failed: IDEM_TEST_REQUIRE is set: needs strace (package strace)"},
 		"another error":      {errors.New("no permission"), "", "failed: no permission"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -30,7 +30,6 @@ var programs = map[string]program{
 	"rabbitmq-server": {packages: "rabbitmq-server", places: []string{"/usr/lib/rabbitmq/lib/rabbitmq_server-*/sbin/rabbitmq-server"}, notInPath: true},
 	"redis-server":    {packages: "redis-server"},
 	"strace":          {packages: "strace"},
-	"tmux":            {packages: "tmux"},
 	"umount":          {packages: "mount"},
 	"valgrind":        {packages: "valgrind"},
 }

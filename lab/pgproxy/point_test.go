@@ -2,9 +2,7 @@ package pgproxy_test
 
 import (
 	"context"
-	"encoding/binary"
 	"io"
-	"net"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -174,23 +172,6 @@ func TestFrozenCommit(t *testing.T) {
 			})
 		})
 	}
-}
-
-func answerLength(t testing.TB, client net.Conn, question []byte) (length int64) {
-	t.Helper()
-	client.Write(question)
-	header := make([]byte, 5)
-	for header[0] != 'Z' {
-		if _, err := io.ReadFull(client, header); err != nil {
-			t.Fatal(err)
-		}
-		body := int64(binary.BigEndian.Uint32(header[1:])) - 4
-		if _, err := io.CopyN(io.Discard, client, body); err != nil {
-			t.Fatal(err)
-		}
-		length += 5 + body
-	}
-	return length
 }
 
 func TestCutAtEveryByteToTheServer(t *testing.T) {

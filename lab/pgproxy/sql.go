@@ -156,6 +156,7 @@ func isWord(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c >= 0x80
 }
 
+// Command returns the first four keywords of a statement, such as "begin" or "release
 // savepoint a".
 func Command(sql string) string { return strings.Join(keywords(sql, 4), " ") }
 

@@ -1,7 +1,6 @@
 package idemnats_test
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -111,8 +110,6 @@ func newSource(t testing.TB, stream jetstream.Stream, change ...func(*jetstream.
 	}
 	return source
 }
-
-var errPoison = errors.New("the amount is negative")
 
 type testLedger struct{ *ledger.Ledger }
 

@@ -14,7 +14,6 @@ import (
 
 	"github.com/idem-go/idem/adapter/idemwatermill"
 	"github.com/idem-go/idem/inbox"
-	"github.com/idem-go/idem/lab/ledger"
 	"github.com/idem-go/idem/lab/waiting"
 	"github.com/idem-go/idem/outbox"
 )
@@ -38,13 +37,6 @@ func publisher(t testing.TB, addr string) *idemwatermill.Publisher {
 	}
 	t.Cleanup(func() { p.Close() })
 	return idemwatermill.NewPublisher(p, idemwatermill.PublisherConfig{})
-}
-
-func publish(t testing.TB, s *server, messages ...outbox.Message) {
-	t.Helper()
-	if err := ledger.Publish(t.Context(), publisher(t, s.address()), messages); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // newRouter returns a router that handles a topic as a consumer group.

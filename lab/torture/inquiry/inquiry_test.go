@@ -31,9 +31,7 @@ var (
 
 func kept() *run {
 	r := &run{}
-	for _, l := range []letter.Letter{first, second, answer, unwanted, poison} {
-		r.state.Said = append(r.state.Said, l)
-	}
+	r.state.Said = append(r.state.Said, first, second, answer, unwanted, poison)
 	effect := func(consumer string, l letter.Letter) {
 		r.state.Effects = append(r.state.Effects, &letter.Effect{Consumer: consumer, ID: l.ID})
 		r.state.Inbox = append(r.state.Inbox, &letter.Inbox{Consumer: consumer, ID: l.ID})
