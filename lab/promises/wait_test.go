@@ -152,7 +152,8 @@ func TestWait_EndsWithInProgressAfterItsTime(t *testing.T) {
 	}
 }
 
-// The clock is a fake one, and the leader waits for a connection that never opens.
+// The clock is a fake one, and the leader waits for a connection that never opens. A waiter whose
+// context ends leaves earlier.
 func TestWait_IsFiveSecondsByDefaultAndRetryAfterThirtyAtMost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -172,13 +173,21 @@ func TestWait_IsFiveSecondsByDefaultAndRetryAfterThirtyAtMost(t *testing.T) {
 		for wait, test := range map[time.Duration]struct {
 			retryAfter time.Duration
 			opts       []idem.Option
-		}{5 * time.Second: {5 * time.Second, nil}, time.Minute: {30 * time.Second, []idem.Option{idem.WithWait(time.Minute)}}} {
+		}{
+			5 * time.Second: {5 * time.Second, nil},
+			time.Minute:     {30 * time.Second, []idem.Option{idem.WithWait(time.Minute)}},
+		} {
 			begun := time.Now()
 			_, err := idem.Do(ctx, pool, scope, "k", hashA, neverCalled(t), test.opts...)
 			var inProgress *idem.InProgressError
 			if !errors.As(err, &inProgress) || inProgress.RetryAfter != test.retryAfter || time.Since(begun) != wait {
 				t.Errorf("%v after %v, want RetryAfter %v after %v", err, time.Since(begun), test.retryAfter, wait)
 			}
+		}
+		short, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		if _, err := idem.Do(short, pool, scope, "k", hashA, neverCalled(t)); !errors.Is(err, context.DeadlineExceeded) || idem.Retryable(err) {
+			t.Errorf("the context of a waiter has ended: %v", err)
 		}
 		close(gate)
 		<-ended
