@@ -186,6 +186,21 @@ func TestBatch_DeadLettersAHandlerThatCommits(t *testing.T) {
 	}
 }
 
+// SET ROLE outlasts the transaction, so the connection is closed. The role pg_monitor exists on every
+// server and has no rights in the schema idem.
+func TestBatch_SurvivesSetRole(t *testing.T) {
+	t.Parallel()
+	b := newFixture(t, connections(1))
+	ms := messages("m", 2)
+	b.wantStates("D", b.batch(ms[:1], func(tx pgx.Tx, m inbox.Message) error {
+		err := b.record(tx, m)
+		_, roleErr := tx.Exec(t.Context(), "set role pg_monitor")
+		return errors.Join(err, roleErr)
+	}))
+	b.wantStates("D", b.batch(ms[1:], b.record))
+	b.wantOnce(2)
+}
+
 func TestBatch_CountsNothingForACanceledContext(t *testing.T) {
 	t.Parallel()
 	b := newFixture(t)

@@ -3,6 +3,8 @@ package inbox_test
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -135,6 +137,21 @@ func TestRedrive_CountsAttemptsAnew(t *testing.T) {
 			t.Error(err)
 		}
 		b.due()
+	}
+}
+
+func TestRunRedrives_LogsAMessageThatDiesAgain(t *testing.T) {
+	t.Parallel()
+	b := newFixture(t)
+	b.batch(messages("m", 1), b.failing("m-0000"), once...)
+	b.redrive("m-0000")
+	ctx, stop := context.WithTimeout(t.Context(), limit)
+	defer stop()
+	var log strings.Builder
+	logger := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr { stop(); return a }}))
+	err := inbox.RunRedrives(ctx, b.pool, consumer, b.failing("m-0000"), inbox.RedriveConfig{Options: once, Logger: logger})
+	if text := log.String(); err != nil || !strings.Contains(text, "level=ERROR") || !strings.Contains(text, "dead letter again") || !strings.Contains(text, "message=m-0000") {
+		t.Errorf("logged %q, %v", text, err)
 	}
 }
 

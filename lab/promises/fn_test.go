@@ -185,6 +185,9 @@ func (l *ledger) wantRefusedUntilExpiry(key string) {
 	if _, err := idemDo(ctx, l.pool, scope, key, hashB, l.charge(key)); !errors.Is(err, idem.ErrMismatch) {
 		l.t.Errorf("the next call with another hash answers %v", err)
 	}
+	if _, err := l.undone(key, hashA, l.charge(key)); !errors.Is(err, idem.ErrInProgress) {
+		l.t.Errorf("DoTx answers %v", err)
+	}
 	if l.runs.Load() != before {
 		l.t.Error("fn was executed again")
 	}

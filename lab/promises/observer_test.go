@@ -379,6 +379,18 @@ func TestLogObserver_LogsEachCallAtItsLevel(t *testing.T) {
 	}
 }
 
+// Not parallel, because the default logger is global.
+func TestLogObserver_UsesTheDefaultLoggerOfTheMoment(t *testing.T) {
+	observer := idem.WithObserver(idem.LogObserver(nil))
+	defer slog.SetDefault(slog.Default())
+	var j journal
+	slog.SetDefault(j.logger())
+	idem.Do(ctx, nil, scope, "k", hashA, answer(ok), observer)
+	if lines := j.lines(t); len(lines) != 1 || !strings.HasPrefix(lines[0], "WARN idem: call failed") {
+		t.Errorf("logged %q", lines)
+	}
+}
+
 func TestLogObserver_LogsNothingPersonal(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)

@@ -75,6 +75,9 @@ func TestRoles_OfTheDocsDoTheirPartAndNoMore(t *testing.T) {
 			t.Fatalf("as idem_call: %+v, %v; want Replayed to be %v", res, err, replayed)
 		}
 	}
+	if _, err := idemDo(ctx, purging, scope, "key", hashA, neverCalled(t)); err == nil || !containsAll(err.Error(), "42501", "the role needs", "idem.records") {
+		t.Errorf("as idem_purge: %v; want an error that names the grants", err)
+	}
 	if entry, err := idem.Lookup(ctx, calling, scope, "key"); err != nil || entry.State != idem.StateCompleted {
 		t.Errorf("Lookup as idem_call: %+v, %v", entry, err)
 	}

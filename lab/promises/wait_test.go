@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -148,6 +150,48 @@ func TestWait_EndsWithInProgressAfterItsTime(t *testing.T) {
 			}
 		}
 	}
+}
+
+// The clock is a fake one, and the leader waits for a connection that never opens. A waiter whose
+// context ends leaves earlier.
+func TestWait_IsFiveSecondsByDefaultAndRetryAfterThirtyAtMost(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		gate, ended := make(chan struct{}), make(chan struct{})
+		config := must(pgxpool.ParseConfig("host=127.0.0.1 sslmode=disable"))
+		config.ConnConfig.DialFunc = func(context.Context, string, string) (net.Conn, error) {
+			<-gate
+			return nil, net.ErrClosed
+		}
+		pool := must(pgxpool.NewWithConfig(ctx, config))
+		defer pool.Close()
+		go func() {
+			defer close(ended)
+			idem.Do(ctx, pool, scope, "k", hashA, neverCalled(t), withLimits(time.Hour, 0, 0), idem.WithRetries(0))
+		}()
+		synctest.Wait()
+		for wait, test := range map[time.Duration]struct {
+			retryAfter time.Duration
+			opts       []idem.Option
+		}{
+			5 * time.Second: {5 * time.Second, nil},
+			time.Minute:     {30 * time.Second, []idem.Option{idem.WithWait(time.Minute)}},
+		} {
+			begun := time.Now()
+			_, err := idem.Do(ctx, pool, scope, "k", hashA, neverCalled(t), test.opts...)
+			var inProgress *idem.InProgressError
+			if !errors.As(err, &inProgress) || inProgress.RetryAfter != test.retryAfter || time.Since(begun) != wait {
+				t.Errorf("%v after %v, want RetryAfter %v after %v", err, time.Since(begun), test.retryAfter, wait)
+			}
+		}
+		short, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		if _, err := idem.Do(short, pool, scope, "k", hashA, neverCalled(t)); !errors.Is(err, context.DeadlineExceeded) || idem.Retryable(err) {
+			t.Errorf("the context of a waiter has ended: %v", err)
+		}
+		close(gate)
+		<-ended
+	})
 }
 
 // A duplicate with another hash learns as little from memory as from the database. If the first run
@@ -369,6 +413,14 @@ func TestDo_WaitEndsWhateverHoldsTheKey(t *testing.T) {
 				})
 				if err != nil {
 					t.Error(err)
+				}
+				tx := on.begin(ctx)
+				past(t, ctx, tx)
+				if _, err := idem.DoTx(ctx, tx, scope, "k", hashA, neverCalled(t)); !errors.Is(err, idem.ErrInProgress) {
+					t.Errorf("DoTx without a savepoint: %v", err)
+				}
+				if err := tx.Commit(ctx); !errors.Is(err, pgx.ErrTxCommitRollback) {
+					t.Errorf("COMMIT: %v", err)
 				}
 				for _, wait := range []time.Duration{0, 10 * time.Millisecond} {
 					if _, err := idemDo(ctx, on.pool, scope, "k", hashA, neverCalled(t), idem.WithWait(wait)); !errors.Is(err, idem.ErrInProgress) {
