@@ -2,7 +2,6 @@ package idemclient_test
 
 import (
 	"fmt"
-	"io"
 	"net/http"
 	"testing"
 	"testing/synctest"
@@ -25,19 +24,6 @@ func TestBackoff_HasFullJitter(t *testing.T) {
 		mean := sum / draws
 		if most >= bound || most < bound*95/100 || least > bound*5/100 || mean < bound*45/100 || mean > bound*55/100 {
 			t.Errorf("retry %d waits between %v and %v, on average %v; want anything between 0 and %v", n, least, most, mean, bound)
-		}
-	}
-}
-
-func TestBackoff_StaysWithinItsBounds(t *testing.T) {
-	t.Parallel()
-	for _, transport := range []*idemclient.Transport{
-		{}, {MinBackoff: time.Hour}, {MaxBackoff: 1<<63 - 1}, {MinBackoff: 1<<63 - 1, MaxBackoff: 1<<63 - 1}, {MinBackoff: -1}, {MaxBackoff: -1},
-	} {
-		for _, n := range []int{0, 1, 10, 62, 63, 64, 1 << 20} {
-			if wait := transport.Backoff(n); wait < 0 || transport.MaxBackoff == 0 && wait > 10*time.Second {
-				t.Errorf("retry %d with %v to %v waits %v", n, transport.MinBackoff, transport.MaxBackoff, wait)
-			}
 		}
 	}
 }
@@ -141,26 +127,4 @@ func TestTransport_HonorsRetryAfterUpToItsLimit(t *testing.T) {
 			})
 		}
 	}
-}
-
-func TestTransport_PausesGrowUpToMaxBackoff(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		server, observed := &script{answers: []answer{failure(io.EOF)}}, &observer{}
-		transport := &idemclient.Transport{
-			Base: server, MaxAttempts: 9, MinBackoff: time.Second, MaxBackoff: 8 * time.Second, Observe: observed.observe,
-		}
-		if _, err := transport.RoundTrip(post(t, t.Context(), somewhere)); err == nil {
-			t.Fatal("no error")
-		}
-		gaps, attempts := server.gaps(), observed.all()
-		if len(gaps) != 8 || len(attempts) != 9 {
-			t.Fatalf("%d pauses, %d attempts observed", len(gaps), len(attempts))
-		}
-		for i, gap := range gaps {
-			if bound := time.Duration(min(8, 1<<i)) * time.Second; gap >= bound || gap != attempts[i].Wait {
-				t.Errorf("pause %d was %v, observed as %v, want less than %v", i, gap, attempts[i].Wait, bound)
-			}
-		}
-	})
 }

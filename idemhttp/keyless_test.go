@@ -223,20 +223,6 @@ func TestObserver_GetsTheNameWithAndWithoutAKey(t *testing.T) {
 	}
 }
 
-func TestObserver_GetsAPanicWithoutAKey(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	o := &recordedTrace{}
-	m := s.middleware(optional, func(c *idemhttp.Config) { c.Observer = o })
-	func() {
-		defer func() { recover() }()
-		ask(m.Handle(func(pgx.Tx, http.ResponseWriter, *http.Request) error { panic("!") }), withoutKey())
-	}()
-	if diff := cmp.Diff([]string{"executing", "panicked"}, o.events); diff != "" {
-		t.Errorf("(-want +seen)\n%s", diff)
-	}
-}
-
 // gRPC sends its status in trailers, which the middleware does not see. A failed call would be
 // committed.
 func TestGRPC_IsRejected(t *testing.T) {
