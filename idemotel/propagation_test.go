@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
-	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/idem-go/idem/inbox"
@@ -97,19 +96,6 @@ func TestSpan_OfAFailedHandlerHasNoErrorText(t *testing.T) {
 	}
 	if status := theOnly(t, s.ended("idem handle")).Status(); status.Description != "other" {
 		t.Errorf("the status is %+v", status)
-	}
-}
-
-func TestPropagation_KeepsTheTraceOfAMessage(t *testing.T) {
-	t.Parallel()
-	s := newSeen(t)
-	ctx, span := s.tracers.Tracer("test").Start(t.Context(), "request")
-	defer span.End()
-	if got := stored(t, s, ctx, outbox.Message{Topic: "orders", Headers: map[string]string{"traceparent": "mine"}}); got["traceparent"] != "mine" {
-		t.Errorf("the headers are %v", got)
-	}
-	if got := stored(t, newSeen(t), t.Context(), outbox.Message{Topic: "orders"}); len(got) != 0 {
-		t.Errorf("without a span, the headers are %v", got)
 	}
 }
 

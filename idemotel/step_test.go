@@ -12,7 +12,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem"
-	"github.com/idem-go/idem/idemotel"
 	"github.com/idem-go/idem/lab/pgtest"
 	"github.com/idem-go/idem/operation"
 )
@@ -83,25 +82,6 @@ func TestObserver_MeasuresStepsOfAWorker(t *testing.T) {
 	if diff := cmp.Diff([]string{"idem tx reserve done Unset no call's, 36"}, s.stepSpans("")); diff != "" {
 		t.Errorf("(-want +spans)\n%s", diff)
 	}
-}
-
-func TestObserver_LimitsTheNamesOfSteps(t *testing.T) {
-	t.Parallel()
-	s := newSeen(t)
-	o := s.observer()
-	for i := range 200 {
-		o.TraceStep(t.Context(), idem.TraceStepData{Name: "n", Step: fmt.Sprint("step ", i), Kind: "tx", Outcome: idem.StepDone})
-	}
-	n := 0
-	for name := range s.values() {
-		if strings.HasPrefix(name, "idem.step.") {
-			n++
-		}
-	}
-	if n != 101 {
-		t.Errorf("%d time series, want 101", n)
-	}
-	(*idemotel.Observer)(nil).TraceStep(t.Context(), idem.TraceStepData{})
 }
 
 // stepSpans returns the spans of steps with their attributes, in order.
