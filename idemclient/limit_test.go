@@ -204,24 +204,6 @@ func TestAttemptTimeout_LimitsTheProblemDocument(t *testing.T) {
 	})
 }
 
-// Base may take time to notice that the context has ended. This is not a timeout of the attempt.
-func TestAttemptTimeout_ContextEndTakesPrecedence(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		time.AfterFunc(time.Second, cancel)
-		late := func(req *http.Request) (*http.Response, error) {
-			<-req.Context().Done()
-			time.Sleep(time.Hour)
-			return nil, req.Context().Err()
-		}
-		_, err := (&idemclient.Transport{Base: &script{answers: []answer{late}}}).RoundTrip(post(t, ctx, somewhere))
-		if !errors.Is(err, context.Canceled) || errors.Is(err, idemclient.ErrAttemptTimeout) {
-			t.Errorf("error %v", err)
-		}
-	})
-}
-
 func TestTransport_LimitsDraining(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -2,7 +2,6 @@ package idemclient_test
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -72,39 +71,6 @@ func TestResponse_Streams(t *testing.T) {
 	}
 	if _, err := lines.ReadByte(); err != io.EOF || resp.Trailer.Get("Checksum") != "42" {
 		t.Errorf("at the end: %v, trailer %v", err, resp.Trailer)
-	}
-}
-
-func TestResponse_ContextLivesUntilTheBodyIsClosed(t *testing.T) {
-	t.Parallel()
-	var attempts []context.Context
-	abandoned := &closing{Reader: strings.NewReader("busy")}
-	server := &script{answers: []answer{
-		func(r *http.Request) (*http.Response, error) {
-			attempts = append(attempts, r.Context())
-			resp, err := status(503)(r)
-			resp.Body = abandoned
-			return resp, err
-		},
-		func(r *http.Request) (*http.Response, error) {
-			attempts = append(attempts, r.Context())
-			return document(200, "", "done")(r)
-		},
-	}}
-	resp, err := patient(server).RoundTrip(post(t, t.Context(), somewhere))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if attempts[0].Err() == nil || !abandoned.closed {
-		t.Errorf("an abandoned attempt has context error %v, body closed: %t", attempts[0].Err(), abandoned.closed)
-	}
-	io.ReadAll(resp.Body)
-	if err := attempts[1].Err(); err != nil {
-		t.Errorf("before the body is closed: %v", err)
-	}
-	resp.Body.Close()
-	if attempts[1].Err() == nil {
-		t.Error("the context of the last attempt outlives its body")
 	}
 }
 

@@ -86,25 +86,6 @@ func TestKeyless_BrokenTransactionCommitsNothing(t *testing.T) {
 	s.want(0, 0)
 }
 
-// A serialization failure at COMMIT is retried. If it persists, the client must retry.
-func TestKeyless_RetriesAreLimited(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	for retries, runs := range map[int]int64{0: 4, -1: 1, 2: 3} {
-		m := s.middleware(optional, func(c *idemhttp.Config) { c.Retries = retries })
-		before := s.runs.Load()
-		answer := ask(m.Handle(func(tx pgx.Tx, _ http.ResponseWriter, _ *http.Request) error {
-			s.place(tx)
-			return &pgconn.PgError{Code: "40001"}
-		}), withoutKey())
-		wantProblem(t, answer, http.StatusServiceUnavailable, "unavailable")
-		if n := s.runs.Load() - before; n != runs {
-			t.Errorf("Retries %d: the handler ran %d times, want %d", retries, n, runs)
-		}
-	}
-	s.want(0, 0)
-}
-
 func TestKeyless_CommitErrorIsNotASuccess(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

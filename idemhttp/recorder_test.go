@@ -40,10 +40,11 @@ func TestReplay_IsExactToTheByte(t *testing.T) {
 			exchanged{Status: 200, Header: http.Header{}}},
 		{"implicit status", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<p>") },
 			exchanged{Status: 200, Header: http.Header{"Content-Type": {"text/html; charset=utf-8"}}, Body: "<p>"}},
-		{"201 with Location", func(w http.ResponseWriter, _ *http.Request) {
-			header(w, "Location", "/orders/1")
-			w.WriteHeader(201)
-		}, exchanged{Status: 201, Header: http.Header{"Location": {"/orders/1"}}}},
+		{"202 with Location", func(w http.ResponseWriter, _ *http.Request) {
+			header(w, "Location", "/orders/status")
+			header(w, "Retry-After", "5")
+			w.WriteHeader(202)
+		}, exchanged{Status: 202, Header: http.Header{"Location": {"/orders/status"}, "Retry-After": {"5"}}}},
 		{"204", func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(204)
 			if _, err := w.Write([]byte("x")); !errors.Is(err, http.ErrBodyNotAllowed) {
