@@ -213,3 +213,24 @@ func TestError_BrokenResponseHasTheFullKey(t *testing.T) {
 		t.Errorf("it leads to the key %q, made at %v", key, made)
 	}
 }
+
+func TestError_ContextEndDuringReadHasTheFullKey(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(idemclient.WithKey(t.Context(), secret), 3500*time.Millisecond)
+		defer cancel()
+		resp, err := idemclient.NewClient(&script{answers: []answer{slow(200, 60)}}).Do(post(t, ctx, somewhere))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		stopped, ok := errors.AsType[*idemclient.Error](err)
+		if !ok || stopped.Stop != idemclient.StopEnded || !stopped.Timeout() || !errors.Is(err, context.DeadlineExceeded) || len(text) != 3 {
+			t.Fatalf("%q was read, error %v", text, err)
+		}
+		if key, _ := stopped.FullKey(); key != secret {
+			t.Errorf("it leads to the key %q", key)
+		}
+	})
+}

@@ -398,3 +398,36 @@ func TestRead_CountsActsOfTheLastDay(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// A person can set expires_at to infinity or -infinity by SQL.
+func TestRead_AcceptsInfiniteExpiryTimes(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.New(t)
+	fillAnalyzed(t, pool, 1000, 0.3,
+		`update idem.records set expires_at = 'infinity' where ctid in (select ctid from idem.records where expires_at > now() limit 200)`,
+		`update idem.records set expires_at = '-infinity' where ctid in (select ctid from idem.records where expires_at < now() limit 50)`)
+	v, err := stats.Read(t.Context(), pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := v.Records.Expired; !e.Known() || e.Value < 250 || e.Value > 350 {
+		t.Errorf("%+v", e)
+	}
+}
+
+func TestRead_LeavesOutRecordsPurgedSinceTheAnalyze(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.New(t)
+	exec(t, pool, "alter table idem.records set (autovacuum_enabled = off)")
+	fillAnalyzed(t, pool, 1000, 0.5)
+	exec(t, pool, "delete from idem.records where expires_at < now() - interval '1 hour'")
+	exec(t, pool, `insert into idem.sweeps (name, last_started_at, last_finished_at, last_deleted)
+		values ('records', now(), now() + interval '1 second', 450)`)
+	v := read(t, pool)
+	if v.Records.OldestExpired.Value < 50*time.Minute || v.Records.OldestExpired.Value > 70*time.Minute {
+		t.Errorf("oldest expired: %+v, want about the hour that is left", v.Records.OldestExpired)
+	}
+	if share := float64(v.Records.Expired.Value) / float64(v.Records.Count.Value); !near(share, 50.0/550, 0.03) {
+		t.Errorf("expired: %+v of %+v, want a share of about %v", v.Records.Expired, v.Records.Count, 50.0/550)
+	}
+}
