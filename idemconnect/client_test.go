@@ -203,3 +203,23 @@ func TestInterceptor_PassesThroughOnTheOtherSide(t *testing.T) {
 	}
 	s.wantOrders(t, 1)
 }
+
+func TestClient_UsesTheKeyOfTheCaller(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		ctx  context.Context
+		own  string
+		want string
+	}{
+		{idemconnect.WithKey(t.Context(), "a"), "", "a"}, {t.Context(), "b", "b"}, {idemconnect.WithKey(t.Context(), "c"), "forwarded", "c"},
+	} {
+		if keys, _ := attempts(t, test.ctx, fast, order("teapot", test.own)); !slices.Equal(keys, []string{test.want}) {
+			t.Errorf("sent %q, want %q", keys, test.want)
+		}
+	}
+	first, _ := attempts(t, t.Context(), fast, order("teapot", ""))
+	second, _ := attempts(t, t.Context(), fast, order("teapot", ""))
+	if len(first) != 1 || len(first[0]) < 26 || slices.Equal(first, second) {
+		t.Errorf("two calls have the keys %q and %q", first, second)
+	}
+}
