@@ -141,76 +141,6 @@ func TestBody_TooLargeForTheBufferIsSentOnce(t *testing.T) {
 	}
 }
 
-func TestBody_OfASingleAttemptIsNotBuffered(t *testing.T) {
-	t.Parallel()
-	for name, row := range map[string]struct {
-		method   string
-		attempts int
-	}{
-		"not safe to repeat":   {"LOCK", 0},
-		"one attempt":          {"POST", 1},
-		"less than no attempt": {"POST", -1},
-	} {
-		sending := false
-		body := &closing{Reader: io.MultiReader(onRead(func() {
-			if !sending {
-				t.Errorf("%s: it is read before it is sent", name)
-			}
-		}), strings.NewReader(order))}
-		server := &script{answers: []answer{status(200)}}
-		base := roundTripper(func(req *http.Request) (*http.Response, error) { sending = true; return server.RoundTrip(req) })
-		resp, err := (&idemclient.Transport{Base: base, MaxAttempts: row.attempts}).RoundTrip(request(t, t.Context(), row.method, somewhere, body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		finish(t, resp)
-		if server.requests()[0].Body != order {
-			t.Errorf("%s: %+v arrived", name, server.requests())
-		}
-	}
-}
-
-func TestBody_UpToMaxBufferIsBuffered(t *testing.T) {
-	t.Parallel()
-	for _, length := range []int64{-1, int64(len(order))} {
-		synctest.Test(t, func(t *testing.T) {
-			server := &script{answers: []answer{status(503), status(200)}}
-			req := request(t, t.Context(), "POST", somewhere, &closing{Reader: strings.NewReader(order)})
-			req.ContentLength = length
-			resp, err := (&idemclient.Transport{Base: server, MaxBuffer: int64(len(order))}).RoundTrip(req)
-			if err != nil {
-				t.Fatal(err)
-			}
-			finish(t, resp)
-			if got := server.requests(); len(got) != 2 || got[1].Body != order {
-				t.Errorf("length %d: %+v arrived", length, got)
-			}
-		})
-	}
-}
-
-// The end of the context closes a body that is being buffered, but not a body that was closed
-// already.
-func TestBody_BufferedBodyIsClosedOnce(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		body := &closing{Reader: strings.NewReader(order)}
-		resp, err := (&idemclient.Transport{Base: &script{answers: []answer{status(200)}}}).RoundTrip(request(t, ctx, "POST", somewhere, body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		finish(t, resp)
-		closed := body.closed
-		body.closed = false
-		cancel()
-		synctest.Wait()
-		if !closed || body.closed {
-			t.Errorf("closed: %t, and again after the call: %t", closed, body.closed)
-		}
-	})
-}
-
 func TestBody_FailedRewindReturnsTheLastResponse(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -358,42 +288,6 @@ func TestBody_EveryOpenedBodyIsClosed(t *testing.T) {
 					}
 				}
 			})
-		})
-	}
-}
-
-func TestBody_NilBodyIsNotClosed(t *testing.T) {
-	t.Parallel()
-	server := &script{answers: []answer{status(503)}}
-	for range 2 {
-		resp, err := (&idemclient.Transport{Base: server, RetryRatio: -1, RetryBurst: 1, MinBackoff: -1}).RoundTrip(request(t, t.Context(), "POST", somewhere, nil))
-		if err != nil {
-			t.Fatal(err)
-		}
-		finish(t, resp)
-	}
-}
-
-// Only an error can be caused by the body itself.
-func TestBody_IsCheckedOnlyAfterAnError(t *testing.T) {
-	t.Parallel()
-	for name, row := range map[string]struct {
-		first answer
-		want  int // bodies opened
-	}{
-		"response": {status(503), 2},
-		"error":    {failure(io.EOF), 3},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			opened := &bodies{}
-			resp, err := (&idemclient.Transport{Base: &script{answers: []answer{row.first, status(200)}}}).RoundTrip(opened.request(t, t.Context()))
-			if err != nil {
-				t.Fatal(err)
-			}
-			finish(t, resp)
-			if len(opened.opened) != row.want {
-				t.Errorf("after a first %s, %d bodies were opened, want %d", name, len(opened.opened), row.want)
-			}
 		})
 	}
 }

@@ -2,18 +2,14 @@ package idemclient_test
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/idem-go/idem/idemclient"
 )
 
 // network connects a server and its clients with pipes, for tests in a synctest bubble. The clock
@@ -139,55 +135,4 @@ func TestTransport_DiscardedResponsesLeakNoConnection(t *testing.T) {
 			t.Errorf("%d connections are open after %d requests, want none after 20", open, sent.Load())
 		}
 	})
-}
-
-func TestTransport_LeaksNoGoroutine(t *testing.T) { // not parallel: it looks at all goroutines
-	synctest.Test(t, func(t *testing.T) {
-		var sent atomic.Int64
-		base, _ := serveInMemory(t, func(w http.ResponseWriter, r *http.Request) {
-			switch sent.Add(1) % 4 {
-			case 1:
-				unavailable(w, r)
-			case 2:
-				abort(w, r)
-			case 3:
-				<-r.Context().Done()
-			}
-		})
-		transport := patient(base)
-		transport.AttemptTimeout = time.Second
-		client := &http.Client{Transport: transport, Timeout: time.Hour}
-		impatient := patient(base)
-		for range 5 {
-			resp, err := client.Do(post(t, t.Context(), somewhere))
-			if err != nil {
-				t.Fatal(err)
-			}
-			finish(t, resp)
-			ctx, cancel := context.WithCancel(t.Context())
-			impatient.Observe = func(context.Context, idemclient.Attempt) { cancel() }
-			if resp, err = impatient.RoundTrip(post(t, ctx, somewhere)); err == nil {
-				resp.Body.Close()
-			}
-			cancel()
-		}
-		client.CloseIdleConnections()
-		synctest.Wait()
-		if stack := left(); stack != "" {
-			t.Errorf("a goroutine was left:\n%s", stack)
-		}
-	})
-}
-
-// left returns the stack of a goroutine that should have ended, if there is one.
-func left() string {
-	stacks := make([]byte, 1<<20)
-	for stack := range strings.SplitSeq(string(stacks[:runtime.Stack(stacks, true)]), "\n\n") {
-		for _, of := range []string{"idemclient.(*", "http.(*persistConn)", "setRequestCancel"} {
-			if strings.Contains(stack, of) {
-				return fmt.Sprintf("%s\n", stack)
-			}
-		}
-	}
-	return ""
 }

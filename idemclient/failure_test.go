@@ -97,40 +97,6 @@ func TestError_EveryErrorHasTheFullKey(t *testing.T) {
 	}
 }
 
-func TestError_WithoutAKeyHasNoFullKey(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		client := idemclient.NewClient(&script{answers: []answer{failure(io.EOF)}})
-		for name, err := range map[string]*idemclient.Error{
-			"no key needed":    failed(t, client, request(t, t.Context(), http.MethodGet, somewhere, nil)),
-			"key not sendable": failed(t, client, post(t, idemclient.WithKey(t.Context(), ""), somewhere)),
-			"made by hand":     {},
-		} {
-			if key, made := err.FullKey(); key != "" || !made.IsZero() || err.KeyAge != 0 {
-				t.Errorf("%s: key %q, made at %v, %v old", name, key, made, err.KeyAge)
-			}
-		}
-		if key, _ := (idemclient.Attempt{}).FullKey(); key != "" {
-			t.Errorf("an attempt made by hand has the key %q", key)
-		}
-	})
-}
-
-// If a call exceeds the Timeout of http.Client, the client may replace the error by a text without
-// the key. With a deadline of the context it cannot.
-func TestError_ContextDeadlineKeepsTheKey(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		server := &script{answers: []answer{never}}
-		stopped := failed(t, idemclient.NewClient(server), post(t, ctx, somewhere))
-		if key, _ := stopped.FullKey(); server.keys()[0][0] != `"`+key+`"` || stopped.Stop != idemclient.StopEnded || !stopped.Timeout() {
-			t.Errorf("it leads to the key %q, and says %v", key, stopped)
-		}
-	})
-}
-
 func TestObserve_AttemptHasTheFullKey(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -267,33 +233,4 @@ func TestError_ContextEndDuringReadHasTheFullKey(t *testing.T) {
 			t.Errorf("it leads to the key %q", key)
 		}
 	})
-}
-
-// An error of a body is unchanged if the call has no key, at the end of the body, and after Close.
-func TestResponse_OtherBodyErrorsAreUnchanged(t *testing.T) {
-	t.Parallel()
-	read := func(ctx context.Context, method string, first answer, closed bool) error {
-		resp, err := idemclient.NewClient(&script{answers: []answer{first}}).Do(request(t, ctx, method, somewhere, nil))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer resp.Body.Close()
-		if closed {
-			resp.Body.Close()
-		}
-		for p := make([]byte, 100); err == nil; {
-			_, err = resp.Body.Read(p)
-		}
-		return err
-	}
-	keyed := idemclient.WithKey(t.Context(), secret)
-	for name, row := range map[string]struct{ got, want error }{
-		"no key":      {read(t.Context(), http.MethodGet, brokenOff(200), false), io.ErrUnexpectedEOF},
-		"at its end":  {read(keyed, http.MethodPost, document(200, "", "whole"), false), io.EOF},
-		"after close": {read(keyed, http.MethodPost, brokenOff(200), true), io.ErrUnexpectedEOF},
-	} {
-		if row.got != row.want {
-			t.Errorf("%s: %#v, want %v itself", name, row.got, row.want)
-		}
-	}
 }

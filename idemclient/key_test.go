@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -65,29 +64,6 @@ func (*timeoutError) Error() string   { return "timeout" }
 func (*timeoutError) Timeout() bool   { return true }
 func (*timeoutError) Temporary() bool { return true }
 
-func TestKey_ConcurrentCallsHaveDifferentKeys(t *testing.T) {
-	t.Parallel()
-	server := &script{answers: []answer{status(200)}}
-	client := idemclient.NewClient(server)
-	var group sync.WaitGroup
-	for range 50 {
-		req := post(t, t.Context(), somewhere)
-		group.Go(func() {
-			if resp, err := client.Do(req); err == nil {
-				resp.Body.Close()
-			}
-		})
-	}
-	group.Wait()
-	seen := map[string]bool{}
-	for _, key := range server.keys() {
-		seen[key[0]] = true
-	}
-	if len(seen) != 50 {
-		t.Errorf("%d keys for 50 calls", len(seen))
-	}
-}
-
 func TestTransport_DoesNotModifyTheRequest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -110,21 +86,6 @@ func TestTransport_DoesNotModifyTheRequest(t *testing.T) {
 			t.Error("the response does not tell the request, with its key, that was sent")
 		}
 	})
-}
-
-func TestTransport_AcceptsANilHeader(t *testing.T) {
-	t.Parallel()
-	server := &script{answers: []answer{status(200)}}
-	req := post(t, t.Context(), somewhere)
-	req.Header = nil
-	resp, err := (&idemclient.Transport{Base: server}).RoundTrip(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	finish(t, resp)
-	if keys := server.keys(); len(keys[0]) != 1 || req.Header != nil {
-		t.Errorf("the key %q arrived, and the caller's header is %v", keys[0], req.Header)
-	}
 }
 
 func TestKey_OfTheCaller(t *testing.T) {

@@ -57,20 +57,6 @@ func TestPause_IsNotBegunBeyondTheDeadline(t *testing.T) {
 	}
 }
 
-func TestPause_IsNotBegunBeyondTheClientTimeout(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		client := idemclient.NewClient(&script{answers: []answer{status(503, "Retry-After", "10")}})
-		client.Timeout = 9 * time.Second
-		began := time.Now()
-		resp, err := client.Do(post(t, t.Context(), somewhere))
-		if err != nil || time.Since(began) != 0 {
-			t.Fatalf("error %v after %v", err, time.Since(began))
-		}
-		finish(t, resp)
-	})
-}
-
 func TestTransport_MaxAttempts(t *testing.T) {
 	t.Parallel()
 	for set, want := range map[int]int{0: 5, 1: 1, 2: 2, 7: 7, -1: 1} {
@@ -148,22 +134,6 @@ func TestAttemptTimeout_IsNotAContextError(t *testing.T) {
 	}
 }
 
-func TestAttempt_ContextEndsWithoutABody(t *testing.T) {
-	t.Parallel()
-	for _, none := range []io.ReadCloser{nil, http.NoBody} {
-		var ctx context.Context
-		resp, err := (&idemclient.Transport{Base: roundTripper(func(req *http.Request) (*http.Response, error) {
-			ctx = req.Context()
-			resp, err := status(204)(req)
-			resp.Body = none
-			return resp, err
-		})}).RoundTrip(post(t, t.Context(), somewhere))
-		if err != nil || resp.Body != none || ctx.Err() == nil {
-			t.Errorf("error %v, body %v, and the context of the attempt has %v", err, resp.Body, ctx.Err())
-		}
-	}
-}
-
 // slowBody takes its time for every byte.
 type slowBody struct {
 	ctx    context.Context
@@ -232,51 +202,6 @@ func TestAttemptTimeout_LimitsTheProblemDocument(t *testing.T) {
 			t.Error("the response of the first attempt was left open")
 		}
 	})
-}
-
-func TestProblem_IsNotReadIfTheStatusDecides(t *testing.T) {
-	t.Parallel()
-	for _, code := range []int{200, 422, 501} {
-		synctest.Test(t, func(t *testing.T) {
-			began := time.Now()
-			server := &script{answers: []answer{slow(code, 60, "Content-Type", "application/problem+json")}}
-			resp, err := (&idemclient.Transport{Base: server}).RoundTrip(post(t, t.Context(), somewhere))
-			if err != nil || time.Since(began) != 0 {
-				t.Fatalf("%d: error %v after %v", code, err, time.Since(began))
-			}
-			finish(t, resp)
-		})
-	}
-}
-
-// Base may take time to notice that the context has ended. This is not a timeout of the attempt.
-func TestAttemptTimeout_ContextEndTakesPrecedence(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		time.AfterFunc(time.Second, cancel)
-		late := func(req *http.Request) (*http.Response, error) {
-			<-req.Context().Done()
-			time.Sleep(time.Hour)
-			return nil, req.Context().Err()
-		}
-		_, err := (&idemclient.Transport{Base: &script{answers: []answer{late}}}).RoundTrip(post(t, ctx, somewhere))
-		if !errors.Is(err, context.Canceled) || errors.Is(err, idemclient.ErrAttemptTimeout) {
-			t.Errorf("error %v", err)
-		}
-	})
-}
-
-func TestAttempt_ContextEndsAfterAnError(t *testing.T) {
-	t.Parallel()
-	var ctx context.Context
-	_, err := (&idemclient.Transport{MaxAttempts: 1, Base: roundTripper(func(req *http.Request) (*http.Response, error) {
-		ctx = req.Context()
-		return nil, io.EOF
-	})}).RoundTrip(post(t, t.Context(), somewhere))
-	if !errors.Is(err, io.EOF) || ctx.Err() == nil {
-		t.Errorf("error %v, and the context of the attempt has %v", err, ctx.Err())
-	}
 }
 
 func TestTransport_LimitsDraining(t *testing.T) {
@@ -364,57 +289,6 @@ func TestTransport_ReturnsWhenTheContextEnds(t *testing.T) {
 	}
 }
 
-func TestError_HasTheContextErrorAndThePriorError(t *testing.T) {
-	t.Parallel()
-	for name, row := range map[string]struct {
-		first answer
-		want  string
-	}{
-		"during an attempt":             {never, "context canceled"},
-		"in the pause after a response": {status(503), "context canceled"},
-		"in the pause after an error":   {failure(io.EOF), "context canceled, after: EOF"},
-		"not at all":                    {failure(http.ErrSchemeMismatch), http.ErrSchemeMismatch.Error()},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			ctx, cancel := context.WithCancel(t.Context())
-			time.AfterFunc(time.Millisecond, cancel)
-			transport := &idemclient.Transport{Base: &script{answers: []answer{row.first}}, MinBackoff: time.Hour, MaxBackoff: time.Hour, MaxElapsed: -1}
-			_, err := transport.RoundTrip(post(t, ctx, somewhere))
-			stopped, ok := errors.AsType[*idemclient.Error](err)
-			if !ok || stopped.Err == nil || stopped.Err.Error() != row.want {
-				t.Errorf("%s: error %v, want %q", name, err, row.want)
-			}
-			cancel()
-		})
-	}
-}
-
-// Without jitter, a pause can end exactly at a limit.
-func TestTransport_LimitsAreExactToTheNanosecond(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		server := &script{answers: []answer{status(503, "Retry-After", "5")}}
-		transport := &idemclient.Transport{Base: server, MinBackoff: -1, MaxElapsed: 10 * time.Second}
-		resp, err := transport.RoundTrip(post(t, t.Context(), somewhere))
-		if err != nil {
-			t.Fatal(err)
-		}
-		finish(t, resp)
-		if sent := len(server.requests()); sent != 3 {
-			t.Errorf("%d requests in 10 s, one every 5", sent)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-		defer cancel()
-		if resp, err = transport.RoundTrip(post(t, ctx, somewhere)); err != nil {
-			t.Fatal(err)
-		}
-		finish(t, resp)
-		if last, _ := idemclient.LastAttempt(resp); last.Stop != idemclient.StopDeadline || last.Number != 1 {
-			t.Errorf("the response says %+v", last)
-		}
-	})
-}
-
 func TestError_DeadlineDuringAnAttempt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -440,21 +314,6 @@ func TestTransport_RequestCancelEndsThePause(t *testing.T) {
 		transport := &idemclient.Transport{Base: &script{answers: []answer{status(503)}}, MinBackoff: time.Hour, MaxBackoff: time.Hour, MaxElapsed: -1}
 		if _, err := transport.RoundTrip(req); !errors.Is(err, context.Canceled) || time.Since(began) != time.Millisecond {
 			t.Errorf("error %v after %v", err, time.Since(began))
-		}
-	})
-}
-
-func TestError_CancelAfterAnAttemptTimeout(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		transport := &idemclient.Transport{
-			Base: &script{answers: []answer{never}}, Observe: func(context.Context, idemclient.Attempt) { cancel() },
-		}
-		_, err := transport.RoundTrip(post(t, ctx, somewhere))
-		var stopped *idemclient.Error
-		if !errors.Is(err, context.Canceled) || !errors.Is(err, idemclient.ErrAttemptTimeout) || !errors.As(err, &stopped) || stopped.Timeout() {
-			t.Errorf("error %v, want the end of the context first, and the timeout before it", err)
 		}
 	})
 }

@@ -103,25 +103,3 @@ func TestAttemptNumber_AfterARedirect(t *testing.T) {
 		})
 	}
 }
-
-// Base may keep a request and read its header as long as its response is open.
-func TestAttemptNumber_DoesNotModifyEarlierHeaders(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var headers []http.Header
-		base := roundTripper(func(req *http.Request) (*http.Response, error) {
-			headers = append(headers, req.Header)
-			return status(503)(req)
-		})
-		resp, err := (&idemclient.Transport{Base: base, MaxAttempts: 3}).RoundTrip(post(t, t.Context(), somewhere))
-		if err != nil {
-			t.Fatal(err)
-		}
-		finish(t, resp)
-		for i, want := range []string{"", "2", "3"} {
-			if got := headers[i].Get("Idempotency-Attempt"); got != want {
-				t.Errorf("in the end attempt %d says %q, want %q", i+1, got, want)
-			}
-		}
-	})
-}

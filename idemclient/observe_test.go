@@ -57,54 +57,6 @@ func TestObserve_ReportsEveryAttempt(t *testing.T) {
 	})
 }
 
-func TestLastAttempt_OfAForeignResponse(t *testing.T) {
-	t.Parallel()
-	for _, resp := range []*http.Response{nil, {}, {Request: post(t, t.Context(), somewhere)}} {
-		if _, ok := idemclient.LastAttempt(resp); ok {
-			t.Error("it has a last attempt")
-		}
-	}
-}
-
-// A RoundTripper in a test may not set Response.Request.
-func TestResponse_RequestIsSetIfBaseDoesNot(t *testing.T) {
-	t.Parallel()
-	for name, request := range map[string]*http.Request{"nothing": nil, "another": post(t, t.Context(), somewhere)} {
-		base := roundTripper(func(req *http.Request) (*http.Response, error) {
-			resp, err := status(200)(req)
-			resp.Request = request
-			return resp, err
-		})
-		resp, err := (&idemclient.Transport{Base: base}).RoundTrip(post(t, t.Context(), somewhere))
-		if err != nil {
-			t.Fatal(err)
-		}
-		finish(t, resp)
-		if _, ok := idemclient.LastAttempt(resp); !ok || resp.Request == nil || resp.Request.Header.Get("Idempotency-Key") == "" {
-			t.Errorf("%s: the response does not know its request", name)
-		}
-	}
-}
-
-// A RoundTripper that modifies a request sets Response.Request to the modified one.
-func TestResponse_KeepsTheRequestOfBase(t *testing.T) {
-	t.Parallel()
-	var sent *http.Request
-	base := roundTripper(func(req *http.Request) (*http.Response, error) {
-		sent = req.Clone(req.Context())
-		sent.Header.Set("Authorization", "Bearer x")
-		return (&script{answers: []answer{status(200)}}).RoundTrip(sent)
-	})
-	resp, err := (&idemclient.Transport{Base: base}).RoundTrip(post(t, t.Context(), somewhere))
-	if err != nil {
-		t.Fatal(err)
-	}
-	finish(t, resp)
-	if _, ok := idemclient.LastAttempt(resp); !ok || resp.Request != sent {
-		t.Errorf("the response tells the request %v", resp.Request)
-	}
-}
-
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }

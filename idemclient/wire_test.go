@@ -2,8 +2,6 @@ package idemclient_test
 
 import (
 	"bufio"
-	"compress/gzip"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -76,39 +74,6 @@ func TestResponse_Streams(t *testing.T) {
 	}
 }
 
-func TestResponse_ContextLivesUntilTheBodyIsClosed(t *testing.T) {
-	t.Parallel()
-	var attempts []context.Context
-	abandoned := &closing{Reader: strings.NewReader("busy")}
-	server := &script{answers: []answer{
-		func(r *http.Request) (*http.Response, error) {
-			attempts = append(attempts, r.Context())
-			resp, err := status(503)(r)
-			resp.Body = abandoned
-			return resp, err
-		},
-		func(r *http.Request) (*http.Response, error) {
-			attempts = append(attempts, r.Context())
-			return document(200, "", "done")(r)
-		},
-	}}
-	resp, err := patient(server).RoundTrip(post(t, t.Context(), somewhere))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if attempts[0].Err() == nil || !abandoned.closed {
-		t.Errorf("an abandoned attempt has context error %v, body closed: %t", attempts[0].Err(), abandoned.closed)
-	}
-	io.ReadAll(resp.Body)
-	if err := attempts[1].Err(); err != nil {
-		t.Errorf("before the body is closed: %v", err)
-	}
-	resp.Body.Close()
-	if attempts[1].Err() == nil {
-		t.Error("the context of the last attempt outlives its body")
-	}
-}
-
 // The caller gets the response that the server sent, even if the Transport has read part of it.
 func TestResponse_IsUnchanged(t *testing.T) {
 	t.Parallel()
@@ -174,91 +139,6 @@ func TestResponse_ProblemThatBrokeOffStaysBroken(t *testing.T) {
 	}
 }
 
-// The body returns its error only once. A caller that reads on must not take the body for complete.
-func TestResponse_ReportsAnErrorOnce(t *testing.T) {
-	t.Parallel()
-	broken := errors.New("broken")
-	server := &script{answers: []answer{func(req *http.Request) (*http.Response, error) {
-		resp, err := problem(409, "")(req)
-		resp.Body = &closing{Reader: io.MultiReader(strings.NewReader("{"), &once{broken}, strings.NewReader("}"))}
-		return resp, err
-	}}}
-	resp, err := patient(server).RoundTrip(post(t, t.Context(), somewhere))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	if text, err := io.ReadAll(resp.Body); string(text) != "{" || !errors.Is(err, broken) {
-		t.Errorf("the body is %q, error %v", text, err)
-	}
-}
-
-// once fails once, and then is at its end.
-type once struct{ err error }
-
-func (o *once) Read([]byte) (int, error) {
-	err := o.err
-	o.err = io.EOF
-	return 0, err
-}
-
-func TestResponse_MayHaveNoBody(t *testing.T) {
-	t.Parallel()
-	without := func(code int) answer {
-		return func(req *http.Request) (*http.Response, error) {
-			resp, err := problem(code, "")(req)
-			resp.Body = nil
-			return resp, err
-		}
-	}
-	resp, err := patient(&script{answers: []answer{without(503), without(409)}}).RoundTrip(post(t, t.Context(), somewhere))
-	if err != nil || resp.StatusCode != 409 || resp.Body != nil {
-		t.Errorf("response %v, error %v", resp, err)
-	}
-}
-
-// idle counts how often its connections are closed.
-type idle struct {
-	script
-	closed int
-}
-
-func (i *idle) CloseIdleConnections() { i.closed++ }
-
-func TestTransport_CloseIdleConnections(t *testing.T) {
-	t.Parallel()
-	base := &idle{}
-	(&http.Client{Transport: &idemclient.Transport{Base: base}}).CloseIdleConnections()
-	if base.closed != 1 {
-		t.Errorf("closed %d times", base.closed)
-	}
-	(&http.Client{Transport: &idemclient.Transport{Base: &script{}}}).CloseIdleConnections()
-}
-
-func TestProblem_MayBeCompressed(t *testing.T) {
-	t.Parallel()
-	var n atomic.Int64
-	server := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-		if n.Add(1) > 1 {
-			return
-		}
-		w.Header().Set("Content-Type", "application/problem+json")
-		w.Header().Set("Content-Encoding", "gzip")
-		w.WriteHeader(http.StatusConflict)
-		zip := gzip.NewWriter(w)
-		io.WriteString(zip, `{"retryable":true}`)
-		zip.Close()
-	})
-	resp, err := patient(server.Client().Transport).RoundTrip(post(t, t.Context(), server.URL))
-	if err != nil {
-		t.Fatal(err)
-	}
-	finish(t, resp)
-	if resp.StatusCode != 200 || n.Load() != 2 {
-		t.Errorf("status %d after %d requests", resp.StatusCode, n.Load())
-	}
-}
-
 func TestResponse_UpgradedConnectionBelongsToTheCaller(t *testing.T) {
 	t.Parallel()
 	server := serve(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -302,11 +182,6 @@ func TestTransport_DoesNotRetryAnUntrustedCertificate(t *testing.T) {
 	_, err := transport.RoundTrip(post(t, t.Context(), server.URL))
 	if err == nil || len(observed.all()) != 1 || observed.last(t).Stop != idemclient.StopPermanent {
 		t.Errorf("error %v after %d attempts", err, len(observed.all()))
-	}
-	plain := serve(t, unavailable)
-	_, err = transport.RoundTrip(post(t, t.Context(), strings.Replace(plain.URL, "http:", "https:", 1)))
-	if err == nil || len(observed.all()) != 2 || observed.last(t).Stop != idemclient.StopPermanent {
-		t.Errorf("HTTP where HTTPS is meant: error %v after %d attempts", err, len(observed.all())-1)
 	}
 }
 

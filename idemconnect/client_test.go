@@ -187,6 +187,23 @@ func TestClient_WhatIsRetried(t *testing.T) {
 	}
 }
 
+// The client interceptor does nothing in a server, and the server interceptor does nothing in a
+// client.
+func TestInterceptor_PassesThroughOnTheOtherSide(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	keyed, err := idemconnect.New(s.pool, config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := s.serve(t, config(), idemconnect.ClientInterceptor(fast))
+	client := dial(t, url, connect.WithInterceptors(keyed))
+	if _, err := client.UnaryCall(t.Context(), order("teapot", "k")); err != nil {
+		t.Error(err)
+	}
+	s.wantOrders(t, 1)
+}
+
 func TestClient_UsesTheKeyOfTheCaller(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -205,21 +222,4 @@ func TestClient_UsesTheKeyOfTheCaller(t *testing.T) {
 	if len(first) != 1 || len(first[0]) < 26 || slices.Equal(first, second) {
 		t.Errorf("two calls have the keys %q and %q", first, second)
 	}
-}
-
-// The client interceptor does nothing in a server, and the server interceptor does nothing in a
-// client.
-func TestInterceptor_PassesThroughOnTheOtherSide(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	keyed, err := idemconnect.New(s.pool, config())
-	if err != nil {
-		t.Fatal(err)
-	}
-	url := s.serve(t, config(), idemconnect.ClientInterceptor(fast))
-	client := dial(t, url, connect.WithInterceptors(keyed))
-	if _, err := client.UnaryCall(t.Context(), order("teapot", "k")); err != nil {
-		t.Error(err)
-	}
-	s.wantOrders(t, 1)
 }

@@ -255,68 +255,46 @@ func TestServer_EachRunHasAFreshRequest(t *testing.T) {
 	s.wantOrders(t, 1)
 }
 
-func TestServer_DatabaseFailureIsUnavailable(t *testing.T) {
+// A failure of the handler's own database is retryable. A handler may also lose its connection to
+// another server. The interceptor does not know whether that server has executed the call.
+func TestServer_FailureOfTheHandlerByItsCause(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
-	s.then = func(context.Context, pgx.Tx, *pb.SimpleRequest) (*pb.SimpleResponse, error) {
-		return nil, fmt.Errorf("the order: %w", &pgconn.PgError{Code: "40P01"})
+	fails := func(err error) func(context.Context, pgx.Tx) error {
+		return func(context.Context, pgx.Tx) error { return fmt.Errorf("the order: %w", err) }
 	}
-	for _, optional := range []bool{false, true} {
-		c := config()
-		c.Optional, c.Options = optional, []idem.Option{idem.WithRetries(1)}
-		ctx := t.Context()
-		if !optional {
-			ctx = key(ctx, "k")
-		}
-		if _, err := s.serve(t, c).UnaryCall(ctx, order("teapot")); status.Code(err) != codes.Unavailable || idemgrpc.ReasonOf(err) != idemgrpc.NotExecuted {
-			t.Error(err)
-		}
+	for name, test := range map[string]struct {
+		then   func(context.Context, pgx.Tx) error
+		code   codes.Code
+		reason idemgrpc.Reason
+	}{
+		"deadlock": {fails(&pgconn.PgError{Code: "40P01"}), codes.Unavailable, idemgrpc.NotExecuted},
+		"lost session": {func(ctx context.Context, tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, "SELECT pg_terminate_backend(pg_backend_pid())")
+			return fmt.Errorf("the order: %w", err)
+		}, codes.Unavailable, idemgrpc.NotExecuted},
+		"another server": {fails(&net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET}), codes.Unknown, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			s.then = func(ctx context.Context, tx pgx.Tx, _ *pb.SimpleRequest) (*pb.SimpleResponse, error) {
+				return nil, test.then(ctx, tx)
+			}
+			for _, optional := range []bool{false, true} {
+				c := config()
+				c.Optional, c.Options = optional, []idem.Option{idem.WithRetries(0)}
+				ctx := t.Context()
+				if !optional {
+					ctx = key(ctx, "k")
+				}
+				_, err := s.serve(t, c).UnaryCall(ctx, order("teapot"))
+				if status.Code(err) != test.code || idemgrpc.ReasonOf(err) != test.reason {
+					t.Errorf("optional %t: %v", optional, err)
+				}
+			}
+			s.wantOrders(t, 0)
+		})
 	}
-	s.wantOrders(t, 0)
-}
-
-// A handler may lose its connection to another server. The interceptor does not know whether that
-// server has executed the call.
-func TestServer_LostConnectionElsewhereIsNotRetryable(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	s.then = func(context.Context, pgx.Tx, *pb.SimpleRequest) (*pb.SimpleResponse, error) {
-		return nil, fmt.Errorf("the bank: %w", &net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET})
-	}
-	for _, optional := range []bool{false, true} {
-		c := config()
-		c.Optional = optional
-		ctx := t.Context()
-		if !optional {
-			ctx = key(ctx, "k")
-		}
-		if _, err := s.serve(t, c).UnaryCall(ctx, order("teapot")); status.Code(err) != codes.Unknown || idemgrpc.ReasonOf(err) != "" {
-			t.Error(err)
-		}
-	}
-	s.wantOrders(t, 0)
-}
-
-// If the connection of the handler's own transaction is lost, the answer is UNAVAILABLE.
-func TestServer_LostDatabaseConnectionIsUnavailable(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	s.then = func(ctx context.Context, tx pgx.Tx, _ *pb.SimpleRequest) (*pb.SimpleResponse, error) {
-		_, err := tx.Exec(ctx, "SELECT pg_terminate_backend(pg_backend_pid())")
-		return nil, fmt.Errorf("the order: %w", err)
-	}
-	for _, optional := range []bool{false, true} {
-		c := config()
-		c.Optional, c.Options = optional, []idem.Option{idem.WithRetries(0)}
-		ctx := t.Context()
-		if !optional {
-			ctx = key(ctx, "k")
-		}
-		if _, err := s.serve(t, c).UnaryCall(ctx, order("teapot")); status.Code(err) != codes.Unavailable || idemgrpc.ReasonOf(err) != idemgrpc.NotExecuted {
-			t.Error(err)
-		}
-	}
-	s.wantOrders(t, 0)
 }
 
 func TestServer_UnrecordableReplyIsNotCommitted(t *testing.T) {
@@ -366,42 +344,6 @@ func TestOptional_CallWithoutAKeyHasATransaction(t *testing.T) {
 	var records int
 	if err := s.pool.QueryRow(t.Context(), `SELECT count(*) FROM idem.records`).Scan(&records); err != nil || records != 0 {
 		t.Errorf("%d records, %v", records, err)
-	}
-}
-
-func TestOptional_HandlerRunsAgainAfterAConflict(t *testing.T) {
-	t.Parallel()
-	for _, optional := range []bool{false, true} {
-		s := newShop(t)
-		runs := 0
-		s.then = func(context.Context, pgx.Tx, *pb.SimpleRequest) (*pb.SimpleResponse, error) {
-			runs++
-			return nil, fmt.Errorf("the order: %w", &pgconn.PgError{Code: "40001"})
-		}
-		c := config()
-		c.Optional = optional
-		ctx := t.Context()
-		if !optional {
-			ctx = key(ctx, "k")
-		}
-		if _, err := s.serve(t, c).UnaryCall(ctx, order("teapot")); idemgrpc.ReasonOf(err) != idemgrpc.NotExecuted || runs != 1+idem.DefaultRetries {
-			t.Errorf("optional %t: %d runs, %v", optional, runs, err)
-		}
-	}
-}
-
-// The text of a status may be anything; only its code matters.
-func TestServer_RecordsAStatusWithInvalidUTF8(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	s.then = func(context.Context, pgx.Tx, *pb.SimpleRequest) (*pb.SimpleResponse, error) {
-		return nil, status.Error(codes.NotFound, "no item caf\xe9")
-	}
-	client := s.serve(t, config())
-	for range 2 {
-		if _, err := client.UnaryCall(key(t.Context(), "k"), order("teapot")); status.Code(err) != codes.NotFound || idemgrpc.ReasonOf(err) != "" {
-			t.Error(err)
-		}
 	}
 }
 

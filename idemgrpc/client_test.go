@@ -198,15 +198,6 @@ func TestClient_UsesTheKeyOfTheCaller(t *testing.T) {
 	}
 }
 
-func TestClient_MethodWithoutEffectPassesThrough(t *testing.T) {
-	t.Parallel()
-	config := fast
-	config.Methods = func(string) bool { return false }
-	if keys, err := attempts(t, t.Context(), config, code(codes.Unavailable)); len(keys) != 0 {
-		t.Errorf("sent %q, %v", keys, err)
-	}
-}
-
 func TestClient_RetriesHaveABudget(t *testing.T) {
 	t.Parallel()
 	sent := 0

@@ -10,7 +10,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -105,31 +104,6 @@ func post(t *testing.T, server *httptest.Server, key, text string, chunked bool)
 	}
 	defer response.Body.Close()
 	return exchanged{Status: response.StatusCode, Header: response.Header, Body: body(t, response)}
-}
-
-// The race detector checks the rest.
-func TestScope_LeftoverGoroutineIsNoRace(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	var wg sync.WaitGroup
-	m := s.middleware(func(c *idemhttp.Config) {
-		c.Scope = func(r *http.Request) (string, error) {
-			wg.Go(func() {
-				for buf := make([]byte, 1); ; {
-					if _, err := r.Body.Read(buf); err != nil {
-						return
-					}
-				}
-			})
-			return "t", nil
-		}
-	})
-	h := m.Wrap(s.answering(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) }))
-	text := `"` + strings.Repeat("x", 10_000) + `"`
-	if got := body(t, ask(h, withBody(text))); got != text {
-		t.Errorf("the handler has read %d bytes", len(got))
-	}
-	wg.Wait()
 }
 
 // counted counts how often a body is read.

@@ -1,8 +1,6 @@
 package idemhttp_test
 
 import (
-	"errors"
-	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
@@ -141,33 +139,6 @@ func TestStripeV2Config_RetriesAFailedRequest(t *testing.T) {
 		t.Errorf("a success is not replayed: %v", again.Header)
 	}
 	s.want(1, 1)
-}
-
-// Changes to a slice after New have no effect.
-func TestNew_CopiesTheConfig(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	methods, fields, without := []string{http.MethodPost}, []string{"Location"}, []string{"/client_time"}
-	m := s.middleware(func(c *idemhttp.Config) { c.Methods, c.RecordHeader, c.Without = methods, fields, without })
-	methods[0], fields[0], without[0] = http.MethodPut, "X-Other", "/sku"
-	h := m.Wrap(http.HandlerFunc(s.order))
-	wantStatus(t, ask(h), http.StatusCreated)
-	if again := ask(h, withBody(`{"sku":"teapot","client_time":1}`)); again.Header.Get("Location") == "" || again.Header.Get("Idempotency-Replayed") == "" {
-		t.Errorf("%d %v", again.StatusCode, again.Header)
-	}
-}
-
-// The test is not parallel: it replaces the default logger.
-func TestConfig_LogsToTheDefaultLogger(t *testing.T) {
-	s := newShop(t)
-	before := slog.Default()
-	defer slog.SetDefault(before)
-	slog.SetDefault(slog.New(slog.NewTextHandler(&s.logs, nil)))
-	m := s.middleware(func(c *idemhttp.Config) { c.Logger = nil })
-	ask(m.Handle(func(pgx.Tx, http.ResponseWriter, *http.Request) error { return errors.New("no more teapots") }))
-	if !strings.Contains(s.logs.String(), "no more teapots") {
-		t.Errorf("the log says %s", &s.logs)
-	}
 }
 
 func TestConfig_PassesOptionsToDo(t *testing.T) {

@@ -70,25 +70,6 @@ func TestHalfClose_BeforeCommitGets503(t *testing.T) {
 	s.want(0, 0)
 }
 
-// Once the COMMIT has begun, its outcome is the answer.
-func TestHalfClose_DuringCommitGetsTheAnswer(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	gate := s.closeCommits()
-	server, gone := watched(t, s.middleware().Wrap(http.HandlerFunc(s.order)))
-	client := dial(t, server)
-	client.send(t)
-	gate.waitForCommit()
-	left := time.Now()
-	client.closeHalf(t)
-	<-gone
-	if !gate.openSoonAfter(left) {
-		return
-	}
-	wantStatus(t, client.answer(t), http.StatusCreated)
-	s.want(1, 1)
-}
-
 // client is one end of a connection, without net/http.
 type client struct{ *net.TCPConn }
 

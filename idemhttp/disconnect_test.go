@@ -151,25 +151,6 @@ func TestDisconnect_BeforeCommitRollsBack(t *testing.T) {
 	s.want(1, 1)
 }
 
-func TestDeadline_IsA503(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	for name, edits := range map[string][]edit{"with a key": nil, "without": {withoutKey()}} {
-		ctx, cancel := context.WithCancelCause(t.Context())
-		defer cancel(nil)
-		h := s.middleware(optional).Wrap(s.answering(func(w http.ResponseWriter, _ *http.Request) {
-			cancel(context.DeadlineExceeded)
-			w.WriteHeader(http.StatusCreated)
-		}))
-		answer := ask(h, append(edits, withContext(ctx))...)
-		problem := wantProblem(t, answer, http.StatusServiceUnavailable, "unavailable")
-		if problem["retryable"] != true || answer.Header.Get("Retry-After") != "1" {
-			t.Errorf("%s: %v %v", name, problem, answer.Header)
-		}
-	}
-	s.want(0, 0)
-}
-
 func TestUnavailableDatabase_IsA503(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

@@ -82,38 +82,6 @@ func TestHandle_ErrorIsNeverTheClientsFault(t *testing.T) {
 	}
 }
 
-// idem.Do wraps the error and adds that the handler has ended the transaction. This is not the
-// client's fault either.
-func TestHandle_ErrorAfterEndingTheTxIsBrokenTx(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	h := s.middleware().Handle(func(tx pgx.Tx, _ http.ResponseWriter, r *http.Request) error {
-		s.place(tx)
-		_, _ = tx.Exec(r.Context(), "rollback")
-		return idem.ErrMismatch
-	})
-	wantProblem(t, ask(h), http.StatusInternalServerError, "broken-transaction")
-	s.want(0, 0)
-}
-
-func TestObserver_GetsTheErrorOfTheHandler(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	ended := &onEnd{}
-	m := s.middleware(func(c *idemhttp.Config) { c.Observer = ended })
-	want := &pgconn.PgError{Code: "22012"}
-	ask(m.Handle(func(pgx.Tx, http.ResponseWriter, *http.Request) error { return want }))
-	if got, ok := errors.AsType[*pgconn.PgError](ended.err); !ok || got != want || !errors.Is(ended.err, want) {
-		t.Errorf("it sees %v", ended.err)
-	}
-}
-
-type onEnd struct{ err error }
-
-func (*onEnd) TraceStart(ctx context.Context, _ idem.TraceStartData) context.Context { return ctx }
-func (*onEnd) TraceEvent(context.Context, idem.TraceEventData)                       {}
-func (o *onEnd) TraceEnd(_ context.Context, data idem.TraceEndData)                  { o.err = data.Err }
-
 func TestHandle_ErrorOfTheWriterIsUnrecordable(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -123,17 +91,6 @@ func TestHandle_ErrorOfTheWriterIsUnrecordable(t *testing.T) {
 		return fmt.Errorf("writing: %w", err)
 	}))
 	wantProblem(t, answer, http.StatusInternalServerError, "unrecordable")
-	s.want(0, 0)
-}
-
-// The zero Hash would make all requests equal. It is a bug of the service.
-func TestFingerprint_ZeroHashIsAnInternalError(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	m := s.middleware(func(c *idemhttp.Config) {
-		c.Fingerprint = func(*http.Request, []byte) (idem.Hash, error) { return idem.Hash{}, nil }
-	})
-	wantProblem(t, ask(m.Wrap(http.HandlerFunc(s.order))), http.StatusInternalServerError, "internal")
 	s.want(0, 0)
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"strconv"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -32,53 +31,6 @@ func TestLikelyReplay_ByAttemptNumber(t *testing.T) {
 		if got := likelyReplay(r); got != test.want {
 			t.Errorf("%q: %v", test.values, got)
 		}
-	}
-}
-
-func TestAnswered_FindsRecentKeys(t *testing.T) {
-	t.Parallel()
-	a := newAnswered()
-	name := a.idOf("scope", "key")
-	if a.has(name) {
-		t.Error("it remembers what it was not told")
-	}
-	a.add(name)
-	if !a.has(a.idOf("scope", "key")) {
-		t.Error("it has forgotten at once")
-	}
-	for _, other := range [][2]string{{"scope", "key2"}, {"scop", "ekey"}, {"scopekey", ""}, {"", "scopekey"}, {"key", "scope"}} {
-		if a.has(a.idOf(other[0], other[1])) {
-			t.Errorf("it takes %q for it", other)
-		}
-	}
-	if b := newAnswered(); b.idOf("scope", "key") == name {
-		t.Error("its hash is not its own")
-	}
-}
-
-// Of as many keys as a quarter of the slots, most are found; never more than the number of slots.
-func TestAnswered_IsBounded(t *testing.T) {
-	t.Parallel()
-	a := newAnswered()
-	remembered := func(keys int) (n int) {
-		for i := range keys {
-			if a.has(a.idOf("scope", strconv.Itoa(i))) {
-				n++
-			}
-		}
-		return n
-	}
-	for i := range answeredSlots / 4 {
-		a.add(a.idOf("scope", strconv.Itoa(i)))
-	}
-	if n := remembered(answeredSlots / 4); n < answeredSlots/5 {
-		t.Errorf("%d of %d are remembered", n, answeredSlots/4)
-	}
-	for i := range 10 * answeredSlots {
-		a.add(a.idOf("scope", strconv.Itoa(i)))
-	}
-	if n := remembered(10 * answeredSlots); n > answeredSlots || n < answeredSlots/2 {
-		t.Errorf("%d are remembered, and there are %d slots", n, answeredSlots)
 	}
 }
 
@@ -117,30 +69,5 @@ func TestHint_IsGivenForLikelyReplays(t *testing.T) {
 		if got := ask(test.key, test.attempt); got != test.want {
 			t.Errorf("%d, %s: hinted %v", i, fmt.Sprint(test), got)
 		}
-	}
-}
-
-func TestAnswered_DoesNotAllocate(t *testing.T) {
-	a := newAnswered()
-	r := &http.Request{Header: http.Header{keyheader.Attempt: {"1"}}}
-	if n := testing.AllocsPerRun(1000, func() { hint(a, r) }); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
-}
-
-// hint is what a request pays.
-func hint(a *answered, r *http.Request) bool {
-	name := a.idOf("4:acme11:POST /orders", "8e03978e-40d5-43dd-bc93-6894a57f9324")
-	found := likelyReplay(r) || a.has(name)
-	a.add(name)
-	return found
-}
-
-func BenchmarkReplayHint(b *testing.B) {
-	a := newAnswered()
-	r := &http.Request{Header: http.Header{keyheader.Attempt: {"1"}}}
-	b.ReportAllocs()
-	for b.Loop() {
-		hint(a, r)
 	}
 }

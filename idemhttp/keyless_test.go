@@ -86,25 +86,6 @@ func TestKeyless_BrokenTransactionCommitsNothing(t *testing.T) {
 	s.want(0, 0)
 }
 
-// A serialization failure at COMMIT is retried. If it persists, the client must retry.
-func TestKeyless_RetriesAreLimited(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	for retries, runs := range map[int]int64{0: 4, -1: 1, 2: 3} {
-		m := s.middleware(optional, func(c *idemhttp.Config) { c.Retries = retries })
-		before := s.runs.Load()
-		answer := ask(m.Handle(func(tx pgx.Tx, _ http.ResponseWriter, _ *http.Request) error {
-			s.place(tx)
-			return &pgconn.PgError{Code: "40001"}
-		}), withoutKey())
-		wantProblem(t, answer, http.StatusServiceUnavailable, "unavailable")
-		if n := s.runs.Load() - before; n != runs {
-			t.Errorf("Retries %d: the handler ran %d times, want %d", retries, n, runs)
-		}
-	}
-	s.want(0, 0)
-}
-
 func TestKeyless_CommitErrorIsNotASuccess(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -220,20 +201,6 @@ func TestObserver_GetsTheNameWithAndWithoutAKey(t *testing.T) {
 				t.Errorf("%s, keyed %t: %+v", name, keyed, o.end)
 			}
 		}
-	}
-}
-
-func TestObserver_GetsAPanicWithoutAKey(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	o := &recordedTrace{}
-	m := s.middleware(optional, func(c *idemhttp.Config) { c.Observer = o })
-	func() {
-		defer func() { recover() }()
-		ask(m.Handle(func(pgx.Tx, http.ResponseWriter, *http.Request) error { panic("!") }), withoutKey())
-	}()
-	if diff := cmp.Diff([]string{"executing", "panicked"}, o.events); diff != "" {
-		t.Errorf("(-want +seen)\n%s", diff)
 	}
 }
 

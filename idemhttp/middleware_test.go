@@ -91,17 +91,6 @@ func TestWrap_OtherMethodsPassThrough(t *testing.T) {
 	s.want(0, 0)
 }
 
-func TestConfig_Methods(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	m := s.middleware(func(c *idemhttp.Config) { c.Methods = []string{http.MethodPut} })
-	h := m.Wrap(http.HandlerFunc(s.order))
-	first := ask(h, withMethod(http.MethodPut))
-	wantStatus(t, first, http.StatusCreated)
-	wantReplay(t, first, ask(h, withMethod(http.MethodPut)))
-	s.want(1, 1)
-}
-
 // A Problem that a handler returns is an answer like any other, but is never committed.
 func TestHandle_ErrorRollsBack(t *testing.T) {
 	t.Parallel()

@@ -449,19 +449,3 @@ func TestOperate_InvalidInputStartsNothing(t *testing.T) {
 		t.Error(body(t, answer))
 	}
 }
-
-func TestOperate_RejectsAnInvalidConfig(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	d := s.checkout(operation.Once, charged)
-	for _, config := range []idemhttp.OperationConfig[cart]{
-		{}, {StatusPath: "/operations"}, {StatusPath: "operations/{id}"}, {StatusPath: "/{id}/{id}"}, {StatusPath: "/{id}", Patience: -1}, {StatusPath: "/{id}", MaxRunning: -1},
-	} {
-		if _, err := idemhttp.Operate(s.middleware(), d, config); err == nil {
-			t.Errorf("%+v is taken", config)
-		}
-	}
-	if _, err := idemhttp.Operate(nil, d, idemhttp.OperationConfig[cart]{StatusPath: "/{id}"}); err == nil {
-		t.Error("no Middleware is taken")
-	}
-}

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/idemhttp"
@@ -41,10 +40,11 @@ func TestReplay_IsExactToTheByte(t *testing.T) {
 			exchanged{Status: 200, Header: http.Header{}}},
 		{"implicit status", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<p>") },
 			exchanged{Status: 200, Header: http.Header{"Content-Type": {"text/html; charset=utf-8"}}, Body: "<p>"}},
-		{"201 with Location", func(w http.ResponseWriter, _ *http.Request) {
-			header(w, "Location", "/orders/1")
-			w.WriteHeader(201)
-		}, exchanged{Status: 201, Header: http.Header{"Location": {"/orders/1"}}}},
+		{"202 with Location", func(w http.ResponseWriter, _ *http.Request) {
+			header(w, "Location", "/orders/status")
+			header(w, "Retry-After", "5")
+			w.WriteHeader(202)
+		}, exchanged{Status: 202, Header: http.Header{"Location": {"/orders/status"}, "Retry-After": {"5"}}}},
 		{"204", func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(204)
 			if _, err := w.Write([]byte("x")); !errors.Is(err, http.ErrBodyNotAllowed) {
@@ -127,6 +127,14 @@ func TestReplay_IsExactToTheByte(t *testing.T) {
 			}
 		})
 	}
+}
+
+// exchanged is an answer as the client gets it.
+type exchanged struct {
+	Status  int
+	Header  http.Header
+	Body    string
+	Trailer http.Header
 }
 
 // over sends the order through a transport that does nothing of its own.
@@ -225,9 +233,9 @@ func TestRecorder_AnswerUpToMaxResponseIsWhole(t *testing.T) {
 			s := newShop(t)
 			m := s.middleware(optional, func(c *idemhttp.Config) { c.MaxResponse = limit })
 			most := limit - len(test.recorded)
-			for _, size := range []int{most, most + 1, limit, limit + 1, 100 * limit} {
-				for _, piece := range []int{1, 7, size} {
-					for _, status := range []int{200, 404, 503} {
+			for _, size := range []int{most, most + 1, 100 * limit} {
+				for _, piece := range []int{7, size} {
+					for _, status := range []int{200, 503} {
 						var took int
 						var failed error
 						h := m.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -251,7 +259,7 @@ func TestRecorder_AnswerUpToMaxResponseIsWhole(t *testing.T) {
 					}
 				}
 			}
-			s.want(0, 2*3)
+			s.want(0, 2)
 		})
 	}
 }
@@ -353,29 +361,6 @@ func TestRecorder_FailsAfterTheHandlerReturned(t *testing.T) {
 	}
 }
 
-func TestRecorder_FailsAfterAnError(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	for name, fail := range map[string]func() error{
-		"error": func() error { return errors.New("no more teapots") },
-		"panic": func() error { panic(http.ErrAbortHandler) },
-	} {
-		var kept http.ResponseWriter
-		h := s.middleware().Handle(func(_ pgx.Tx, w http.ResponseWriter, _ *http.Request) error {
-			kept = w
-			return fail()
-		})
-		func() {
-			defer func() { _ = recover() }()
-			ask(h)
-		}()
-		if _, err := kept.Write([]byte("late")); err == nil {
-			t.Errorf("%s: Write works", name)
-		}
-	}
-	s.want(0, 0)
-}
-
 // A goroutine that outlives the handler gets errors. The race detector checks the rest.
 func TestRecorder_LeftoverGoroutineIsNoRace(t *testing.T) {
 	t.Parallel()
@@ -404,17 +389,4 @@ func TestRecorder_LeftoverGoroutineIsNoRace(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	wantReplay(t, first, ask(h))
-}
-
-func TestRecorder_InvalidStatusPanicsAsInNetHTTP(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	h := s.middleware().Wrap(s.answering(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(99) }))
-	defer func() {
-		if got := recover(); got != "invalid WriteHeader code 99" {
-			t.Errorf("recovered %v", got)
-		}
-		s.want(0, 0)
-	}()
-	ask(h)
 }

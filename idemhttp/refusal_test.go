@@ -2,7 +2,6 @@ package idemhttp
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,7 +15,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -203,64 +201,5 @@ func TestProblem_RetryAfterIsRoundedUp(t *testing.T) {
 		if got := w.Header().Get("Retry-After"); got != want {
 			t.Errorf("%v: Retry-After %q, want %q", after, got, want)
 		}
-	}
-}
-
-func TestProblem_WithoutStatusIsA500(t *testing.T) {
-	t.Parallel()
-	w := httptest.NewRecorder()
-	(&Problem{Title: "Something"}).ServeHTTP(w, nil)
-	if w.Code != 500 || !strings.Contains(w.Body.String(), `"status":500`) {
-		t.Errorf("%d %s", w.Code, w.Body)
-	}
-}
-
-func TestProblem_ErrorHasTitleAndDetail(t *testing.T) {
-	t.Parallel()
-	for want, p := range map[string]*Problem{"No": {Title: "No"}, "No: never": {Title: "No", Detail: "never"}} {
-		if got := p.Error(); got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
-	}
-}
-
-func TestStatuses_AcceptsTheirBounds(t *testing.T) {
-	t.Parallel()
-	for _, status := range []int{200, 599, 999} {
-		r := &recorder{filter: &headerFilter{}}
-		if r.WriteHeader(status); r.status != status {
-			t.Errorf("%d is taken as %d", status, r.status)
-		}
-	}
-	if err := (&Statuses{MissingKey: 400, InvalidKey: 599}).settle(); err != nil {
-		t.Error(err)
-	}
-	for _, status := range []int{399, 600} {
-		if err := (&Statuses{MissingKey: status}).settle(); err == nil {
-			t.Errorf("%d is taken", status)
-		}
-	}
-}
-
-func TestProblem_OutcomeUnknownIsARetryable503(t *testing.T) {
-	t.Parallel()
-	m := plainMiddleware(t)
-	m.do = func(context.Context, *pgxpool.Pool, string, string, idem.Hash, func(pgx.Tx) (idem.Response, error), ...idem.Option) (idem.Result, error) {
-		return idem.Result{}, &idem.OutcomeUnknownError{Err: errors.New("connection reset")}
-	}
-	r := httptest.NewRequest(http.MethodPost, "/orders", nil)
-	r.Header.Set("Idempotency-Key", "k")
-	w := httptest.NewRecorder()
-	m.Wrap(http.NotFoundHandler()).ServeHTTP(w, r)
-	var members map[string]any
-	if err := json.Unmarshal(w.Body.Bytes(), &members); err != nil {
-		t.Fatal(err)
-	}
-	want := map[string]any{
-		"type": TypeOutcomeUnknown, "title": members["title"], "detail": "The same request with the same key will tell.",
-		"status": 503.0, "retryable": true, "safe_new_key": false,
-	}
-	if diff := cmp.Diff(want, members); diff != "" || w.Code != 503 || w.Header().Get("Retry-After") != "1" {
-		t.Errorf("%d %v\n%s", w.Code, w.Header(), diff)
 	}
 }

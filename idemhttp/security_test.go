@@ -29,14 +29,6 @@ func TestScope_PrincipalsDoNotShareKeys(t *testing.T) {
 	s.want(2, 2)
 }
 
-func TestScope_RotatedCredentialIsTheSameCaller(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	h := s.middleware().Wrap(http.HandlerFunc(s.order))
-	wantReplay(t, ask(h), ask(h, withHeader("Authorization", "Bearer t:rotated")))
-	s.want(1, 1)
-}
-
 func TestMismatch_RevealsNothingOfTheAnswer(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

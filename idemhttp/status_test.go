@@ -76,19 +76,3 @@ func TestStatus_NeedsTheSameScope(t *testing.T) {
 		t.Error(answer.Header)
 	}
 }
-
-func TestReplay_AcceptedAnswerKeepsItsLocation(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	h := s.middleware().Wrap(s.answering(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Location", "/orders/status")
-		w.Header().Set("Retry-After", "5")
-		w.WriteHeader(http.StatusAccepted)
-	}))
-	first := ask(h)
-	again := ask(h)
-	wantReplay(t, first, again)
-	if again.StatusCode != http.StatusAccepted || again.Header.Get("Location") != "/orders/status" || again.Header.Get("Retry-After") != "5" {
-		t.Errorf("%d %v", again.StatusCode, again.Header)
-	}
-}

@@ -65,30 +65,3 @@ func TestRecorder_LaterFailureIsNeverCommitted(t *testing.T) {
 		})
 	}
 }
-
-// As in net/http, the first answer is sent and the second one is logged.
-func TestRecorder_OtherSecondAnswerIsLoggedOnly(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct {
-		first, second  int
-		orders, logged int
-	}{{201, 200, 1, 1}, {201, 404, 1, 1}, {404, 201, 0, 1}, {503, 500, 0, 1}, {201, 103, 1, 0}} {
-		t.Run(fmt.Sprint(test.first, " ", test.second), func(t *testing.T) {
-			t.Parallel()
-			s := newShop(t)
-			h := s.middleware().Wrap(s.answering(func(w http.ResponseWriter, _ *http.Request) {
-				w.WriteHeader(test.first)
-				for range 2 {
-					w.WriteHeader(test.second)
-				}
-			}))
-			wantStatus(t, ask(h), test.first)
-			if n := s.orders(); n != test.orders {
-				t.Errorf("%d orders", n)
-			}
-			if said := s.logs.String(); strings.Count(said, "the handler answered twice") != test.logged {
-				t.Errorf("the log says %s", said)
-			}
-		})
-	}
-}

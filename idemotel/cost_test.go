@@ -4,9 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
@@ -80,28 +78,5 @@ func TestObserver_AllocatesLittle(t *testing.T) {
 		if t.Logf("%s: %v allocations more", what, more); more[0] > limit {
 			t.Errorf("%s: an observed call makes %v allocations more, the limit is %d", what, more[0], limit)
 		}
-	}
-}
-
-// BenchmarkObserved measures the cost of an observer for a call that executes: its events, and the
-// abridged key. The cost would not be visible next to the time of a call, so it is measured alone.
-func BenchmarkObserved(b *testing.B) {
-	for _, of := range []struct {
-		what     string
-		observer func(testing.TB) idem.Observer
-	}{{"dropped", dropping}, {"counted", sampling}} {
-		b.Run(of.what, func(b *testing.B) {
-			o, key := of.observer(b), "key-of-some-length"
-			b.ReportAllocs()
-			for b.Loop() {
-				begun := time.Now()
-				abridged := strconv.AppendQuote(make([]byte, 0, 64), key[:4])
-				abridged = strconv.AppendInt(append(abridged, "…("...), int64(len(key)), 10)
-				ctx := o.TraceStart(context.Background(), idem.TraceStartData{Name: "place-order", Scope: "s", Key: string(append(abridged, ')'))})
-				o.TraceEvent(ctx, idem.TraceEventData{Event: idem.EventExecuting, Attempt: 1})
-				o.TraceEvent(ctx, idem.TraceEventData{Event: idem.EventRecording, Attempt: 1})
-				o.TraceEnd(ctx, idem.TraceEndData{Outcome: idem.OutcomeExecuted, ExecutionID: "2d0a3c1e", Duration: time.Since(begun), Attempts: 1})
-			}
-		})
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/idem-go/idem/idemotel"
 	"github.com/idem-go/idem/inbox"
 	"github.com/idem-go/idem/lab/pgtest"
 	"github.com/idem-go/idem/outbox"
@@ -123,24 +122,4 @@ func TestObserver_CountsHinderedAndPausedMessages(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, got, want)
 		}
 	}
-}
-
-func TestObserver_LimitsTheNamesOfConsumers(t *testing.T) {
-	t.Parallel()
-	s := newSeen(t)
-	o := s.observer()
-	for i := range 125 {
-		o.TraceHandled(t.Context(), inbox.TraceHandledData{Consumer: fmt.Sprint("customer-", i), Done: 1})
-	}
-	if n := s.values()["idem.inbox.messages idem.consumer=_OTHER idem.outcome=done"]; n != 25 {
-		t.Errorf("%v messages under _OTHER, want 25", n)
-	}
-	var none *idemotel.Observer
-	none.TraceHandled(t.Context(), inbox.TraceHandledData{})
-	none.TracePublished(t.Context(), outbox.TracePublishedData{})
-	none.Carry(t.Context(), map[string]string{})
-	if ctx := none.TraceHandlerStart(t.Context(), inbox.TraceHandlerStartData{}); ctx != t.Context() {
-		t.Error("one that is nil makes a context")
-	}
-	none.TraceHandlerEnd(t.Context(), inbox.TraceHandlerEndData{})
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -225,20 +224,6 @@ func TestObserver_LinksAReplayToItsExecution(t *testing.T) {
 	}
 }
 
-func TestObservers_OfSeveralProvidersAllReport(t *testing.T) {
-	t.Parallel()
-	here, there, pool := newSeen(t), newSeen(t), pgtest.New(t)
-	both := idem.Observers(here.observer(), there.observer())
-	if _, err := idem.Do(t.Context(), pool, "s", "k", hashA, answer(ok, nil), idem.WithObserver(both)); err != nil {
-		t.Fatal(err)
-	}
-	for name, s := range map[string]*seen{"the outer": here, "the inner": there} {
-		if n := s.values()["idem.call.duration idem.kind=do idem.outcome=executed"]; n != 1 || len(s.ended("idem")) != 1 || len(s.ended("idem fn")) != 1 {
-			t.Errorf("%s: %v calls, %d spans of the call", name, n, len(s.ended("idem")))
-		}
-	}
-}
-
 func TestSpan_RefusalsAreNoErrors(t *testing.T) {
 	t.Parallel()
 	for outcome, want := range map[idem.Outcome]codes.Code{
@@ -376,29 +361,5 @@ func TestObserver_LimitsTheNamesOfCalls(t *testing.T) {
 	values := s.values()
 	if n := values["idem.call.duration idem.kind=do idem.name=_OTHER idem.outcome=executed"]; len(values) != 5*101 || n != 50 {
 		t.Errorf("%d series, %v calls under _OTHER; want 505, 50", len(values), n)
-	}
-}
-
-func TestPackage_LinksNoSDK(t *testing.T) {
-	t.Parallel()
-	out, err := exec.Command("go", "list", "-deps", ".").Output()
-	if err != nil || !strings.Contains(string(out), "go.opentelemetry.io/otel/metric") {
-		t.Fatal(err, string(out))
-	}
-	for _, heavy := range []string{"go.opentelemetry.io/otel/sdk", "go.opentelemetry.io/otel/exporters", "prometheus", "grpc"} {
-		if strings.Contains(string(out), heavy) {
-			t.Errorf("package idemotel links %s", heavy)
-		}
-	}
-}
-
-func TestNew_NamesTheSemanticConventions(t *testing.T) {
-	t.Parallel()
-	s := newSeen(t)
-	s.observer().TracePublished(t.Context(), outbox.TracePublishedData{Given: 1, Published: 1})
-	for _, scope := range s.collect().ScopeMetrics {
-		if !strings.HasPrefix(scope.Scope.SchemaURL, "https://opentelemetry.io/schemas/") {
-			t.Errorf("the schema of the metrics is %q", scope.Scope.SchemaURL)
-		}
 	}
 }

@@ -100,19 +100,6 @@ func TestSpan_OfAFailedHandlerHasNoErrorText(t *testing.T) {
 	}
 }
 
-func TestPropagation_KeepsTheTraceOfAMessage(t *testing.T) {
-	t.Parallel()
-	s := newSeen(t)
-	ctx, span := s.tracers.Tracer("test").Start(t.Context(), "request")
-	defer span.End()
-	if got := stored(t, s, ctx, outbox.Message{Topic: "orders", Headers: map[string]string{"traceparent": "mine"}}); got["traceparent"] != "mine" {
-		t.Errorf("the headers are %v", got)
-	}
-	if got := stored(t, newSeen(t), t.Context(), outbox.Message{Topic: "orders"}); len(got) != 0 {
-		t.Errorf("without a span, the headers are %v", got)
-	}
-}
-
 func theOnly(t *testing.T, spans []sdktrace.ReadOnlySpan) sdktrace.ReadOnlySpan {
 	t.Helper()
 	if len(spans) != 1 {

@@ -12,12 +12,11 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem"
-	"github.com/idem-go/idem/idemotel"
 	"github.com/idem-go/idem/lab/pgtest"
 	"github.com/idem-go/idem/operation"
 )
 
-func TestObserver_MeasuresSteps(t *testing.T) {
+func TestObserver_MeasuresStepsAndMakesSpans(t *testing.T) {
 	t.Parallel()
 	s, pool := newSeen(t), pgtest.New(t)
 	attempts := 0
@@ -36,7 +35,8 @@ func TestObserver_MeasuresSteps(t *testing.T) {
 		})
 		return idem.Response{}, idem.Reject(idem.Response{Status: 402, Body: fmt.Append(nil, err)})
 	})
-	if _, err := d.Do(t.Context(), pool, "s", "k", hashA, 1, idem.WithObserver(idem.Observers(idem.LogObserver(nil), s.observer()))); err != nil {
+	o := s.observer() // given twice, it counts once
+	if _, err := d.Do(t.Context(), pool, "s", "k", hashA, 1, idem.WithObserver(idem.Observers(idem.LogObserver(nil), o, o))); err != nil {
 		t.Fatal(err)
 	}
 	got := map[string]float64{}
@@ -53,6 +53,17 @@ func TestObserver_MeasuresSteps(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +measured)\n%s", diff)
+	}
+	spans := []string{
+		"idem tx reserve done Unset of the call, 36",
+		"idem tx reserve done Unset of the call, 36",
+		"idem call charge unknown Error of the call, 36",
+		"idem call charge failed Unset of the call, 36",
+		"idem undo reserve done Unset of the call, 36",
+		"idem undo reserve done Unset of the call, 36",
+	}
+	if diff := cmp.Diff(spans, s.stepSpans("idem checkout")); diff != "" {
+		t.Errorf("(-want +spans)\n%s", diff)
 	}
 }
 
@@ -85,25 +96,6 @@ func TestObserver_MeasuresStepsOfAWorker(t *testing.T) {
 	}
 }
 
-func TestObserver_LimitsTheNamesOfSteps(t *testing.T) {
-	t.Parallel()
-	s := newSeen(t)
-	o := s.observer()
-	for i := range 200 {
-		o.TraceStep(t.Context(), idem.TraceStepData{Name: "n", Step: fmt.Sprint("step ", i), Kind: "tx", Outcome: idem.StepDone})
-	}
-	n := 0
-	for name := range s.values() {
-		if strings.HasPrefix(name, "idem.step.") {
-			n++
-		}
-	}
-	if n != 101 {
-		t.Errorf("%d time series, want 101", n)
-	}
-	(*idemotel.Observer)(nil).TraceStep(t.Context(), idem.TraceStepData{})
-}
-
 // stepSpans returns the spans of steps with their attributes, in order.
 func (s *seen) stepSpans(parent string) (spans []string) {
 	for _, span := range s.spans.Ended() {
@@ -120,39 +112,4 @@ func (s *seen) stepSpans(parent string) (spans []string) {
 			span.Status().Code, " ", of, ", ", len(attributeOf(span, "idem.operation.id"))))
 	}
 	return spans
-}
-
-func TestSpan_OfAStep(t *testing.T) {
-	t.Parallel()
-	s, pool := newSeen(t), pgtest.New(t)
-	attempts := 0
-	d := operation.Define("checkout", func(op *operation.Op, _ int) (idem.Response, error) {
-		release := operation.UndoTx(func(pgx.Tx, int) error { return nil })
-		if _, err := operation.Tx(op, "reserve", func(pgx.Tx) (int, error) { return 0, nil }, release); err != nil {
-			return idem.Response{}, err
-		}
-		_, err := operation.Call(op, "charge", operation.Keyed(time.Hour), func(context.Context, string) (int, error) {
-			if attempts++; attempts == 1 {
-				return 0, errors.New("secret")
-			}
-			return 0, operation.Final(errors.New("secret"))
-		})
-		return idem.Response{}, idem.Reject(idem.Response{Status: 402, Body: fmt.Append(nil, err)})
-	})
-	o := s.observer()
-	if _, err := d.Do(t.Context(), pool, "s", "k", hashA, 1, idem.WithObserver(idem.Observers(idem.LogObserver(nil), o, o))); err != nil {
-		t.Fatal(err)
-	}
-	want := []string{
-		"idem tx reserve done Unset of the call, 36",
-		"idem call charge unknown Error of the call, 36",
-		"idem call charge failed Unset of the call, 36",
-		"idem undo reserve done Unset of the call, 36",
-	}
-	if diff := cmp.Diff(want, s.stepSpans("idem checkout")); diff != "" {
-		t.Errorf("(-want +spans)\n%s", diff)
-	}
-	if n := s.values()["idem.step.duration idem.name=checkout idem.outcome=done idem.step.kind=tx idem.step=reserve"]; n != 1 {
-		t.Errorf("an observer that was given twice has counted a step %v times", n)
-	}
 }

@@ -3,7 +3,6 @@ package idemotel_test
 import (
 	"context"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -148,37 +147,6 @@ func TestWatch_OmitsFiguresWithoutPrivilege(t *testing.T) {
 	}
 }
 
-func TestWatch_ReadsOncePerInterval(t *testing.T) {
-	t.Parallel()
-	s, pool := newSeen(t), pgtest.New(t)
-	s.watch(pool, idemotel.WithEvery(time.Hour))
-	s.await("idem.transactions")
-	before := pool.Stat().AcquireCount()
-	var group sync.WaitGroup
-	for range 20 {
-		group.Go(func() { s.values() })
-	}
-	group.Wait()
-	if n := pool.Stat().AcquireCount() - before; n != 0 {
-		t.Errorf("the pool was asked %d times more", n)
-	}
-}
-
-func TestWatch_CollectionsShareOneReading(t *testing.T) {
-	t.Parallel()
-	s, pool := newSeen(t), pgtest.New(t)
-	s.watch(pool, idemotel.WithEvery(time.Hour))
-	var group sync.WaitGroup
-	for range 20 {
-		group.Go(func() { s.values() })
-	}
-	group.Wait()
-	s.await("idem.transactions")
-	if n := pool.Stat().AcquireCount(); n != 1 {
-		t.Errorf("the pool was asked %d times, want once", n)
-	}
-}
-
 func TestWatch_ShowsAnExhaustedPool(t *testing.T) {
 	t.Parallel()
 	s, pool := newSeen(t), pgtest.New(t, func(c *pgxpool.Config) { c.MaxConns = 1 })
@@ -199,20 +167,6 @@ func TestWatch_ShowsAnExhaustedPool(t *testing.T) {
 	s.await("idem.transactions")
 	if n := pool.Stat().AcquireCount(); n != 2 {
 		t.Errorf("the pool gave a connection %d times, want once to the test and once to a reading", n)
-	}
-}
-
-func TestStop_EndsReadings(t *testing.T) {
-	t.Parallel()
-	s, pool := newSeen(t), pgtest.New(t)
-	g := s.watch(pool)
-	s.await("idem.transactions")
-	if err := g.Stop(); err != nil {
-		t.Fatal(err)
-	}
-	before := pool.Stat().AcquireCount()
-	if values := s.values(); len(values) != 0 || pool.Stat().AcquireCount() != before {
-		t.Errorf("shown: %v", values)
 	}
 }
 

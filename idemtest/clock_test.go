@@ -13,7 +13,7 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-func TestAdvanceLetsRecordsExpire(t *testing.T) {
+func TestAdvance_LetsRecordsExpire(t *testing.T) {
 	t.Parallel()
 	pool := idemtest.Pool(t)
 	do := func() bool {
@@ -37,7 +37,7 @@ func TestAdvanceLetsRecordsExpire(t *testing.T) {
 	}
 }
 
-func TestAdvanceEndsPausesOfOperationsAndOfMessages(t *testing.T) {
+func TestAdvance_EndsPausesOfOperationsAndMessages(t *testing.T) {
 	t.Parallel()
 	pool := idemtest.Pool(t)
 	reminder := operation.Define("reminder", func(op *operation.Op, _ int) (idem.Response, error) {

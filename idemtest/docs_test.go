@@ -8,7 +8,7 @@ import (
 )
 
 // docs/testing-reference.md explains every promise that the code can name, in the words of the report.
-func TestPromisesAreExplainedInTheDocs(t *testing.T) {
+func TestPromises_AreExplainedInTheDocs(t *testing.T) {
 	t.Parallel()
 	docs, err := os.ReadFile("../docs/testing-reference.md")
 	if err != nil {

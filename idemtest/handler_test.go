@@ -68,7 +68,7 @@ func place(r *http.Request, db interface {
 	return id, err
 }
 
-func TestEveryBadHandlerIsFoundForTheRightReason(t *testing.T) {
+func TestHandler_FindsEachBadHandler(t *testing.T) {
 	t.Parallel()
 	for i, bad := range badHandlers {
 		if !sampled(i) {
@@ -88,7 +88,7 @@ func TestEveryBadHandlerIsFoundForTheRightReason(t *testing.T) {
 	}
 }
 
-func TestNoGoodHandlerIsBlamed(t *testing.T) {
+func TestHandler_AcceptsEachGoodHandler(t *testing.T) {
 	t.Parallel()
 	for i, good := range goodHandlers {
 		if !sampled(i) {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestNoOtherPackageLinksThisOne(t *testing.T) {
+func TestPackage_IsLinkedByNoOther(t *testing.T) {
 	t.Parallel()
 	out, err := osexec.Command("go", "list", "-f", `{{.ImportPath}}{{range .Deps}} {{.}}{{end}}`, "../...").CombinedOutput()
 	if err != nil {

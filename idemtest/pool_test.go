@@ -16,7 +16,7 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-func TestPoolHasTheSchemaAndNothingElse(t *testing.T) {
+func TestPool_HasTheSchemaAndNothingElse(t *testing.T) {
 	t.Parallel()
 	pool := idemtest.Pool(t)
 	for _, table := range []string{"idem.records", "idem.operations", "idem.inbox", "idem.outbox"} {
@@ -29,14 +29,7 @@ func TestPoolHasTheSchemaAndNothingElse(t *testing.T) {
 	}
 }
 
-func TestEveryPoolHasADatabaseOfItsOwn(t *testing.T) {
-	t.Parallel()
-	for range 2 {
-		exec(t, idemtest.Pool(t), "CREATE TABLE the_same_name ()")
-	}
-}
-
-func TestConnStringOfAPoolLeadsToItsDatabase(t *testing.T) {
+func TestPool_ConnStringLeadsToItsDatabase(t *testing.T) {
 	t.Parallel()
 	pool := idemtest.Pool(t)
 	exec(t, pool, "CREATE TABLE here ()")
@@ -50,15 +43,7 @@ func TestConnStringOfAPoolLeadsToItsDatabase(t *testing.T) {
 	}
 }
 
-func TestPoolIsConfigured(t *testing.T) {
-	t.Parallel()
-	pool := idemtest.Pool(t, func(c *pgxpool.Config) { c.MaxConns = 3 })
-	if n := pool.Config().MaxConns; n != 3 {
-		t.Errorf("MaxConns is %d", n)
-	}
-}
-
-func TestSuiteRefusesAPoolThatItCannotBreak(t *testing.T) {
+func TestSuite_RefusesAPoolThatBypassesTheProxy(t *testing.T) {
 	t.Parallel()
 	suite := funcSuite(goodFuncs[0].buy)
 	suite.New = func(t testing.TB) *pgxpool.Pool { return pgtest.New(t) }
@@ -69,7 +54,7 @@ func TestSuiteRefusesAPoolThatItCannotBreak(t *testing.T) {
 }
 
 // The server that is started where there is no DATABASE_URL ends with the process of the tests, and leaves nothing.
-func TestServerOfTheProcessEndsWithIt(t *testing.T) {
+func TestServer_EndsWithItsProcess(t *testing.T) {
 	t.Parallel()
 	dir, err := os.MkdirTemp("", "idemtest-temp-") // for another user, if this one is root
 	if err != nil {
@@ -79,7 +64,7 @@ func TestServerOfTheProcessEndsWithIt(t *testing.T) {
 	if err := os.Chmod(dir, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	cmd := osexec.Command(os.Args[0], "-test.run=^TestPoolHasTheSchemaAndNothingElse$", "-test.v")
+	cmd := osexec.Command(os.Args[0], "-test.run=^TestPool_HasTheSchemaAndNothingElse$", "-test.v")
 	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool {
 		return strings.HasPrefix(v, "DATABASE_URL=") || strings.HasPrefix(v, "IDEM_TEST_DATABASE_URL=") || strings.HasPrefix(v, "CI=")
 	}), "TMPDIR="+dir)

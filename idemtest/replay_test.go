@@ -48,7 +48,7 @@ func charges(names ...string) checkout {
 	}
 }
 
-func TestReplayFindsCodeThatParksWhatIsUnderWay(t *testing.T) {
+func TestReplay_FindsCodeThatParksAnOperation(t *testing.T) {
 	t.Parallel()
 	var runs atomic.Int64
 	for _, test := range []struct {
@@ -90,7 +90,7 @@ func TestReplayFindsCodeThatParksWhatIsUnderWay(t *testing.T) {
 }
 
 // What is not to be parked may still be no history, or one of no definition.
-func TestReplaySaysWhatItCannotReplay(t *testing.T) {
+func TestReplay_ReportsWhatItCannotReplay(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "x.json"), []byte("{}"), 0o600); err != nil {
@@ -112,7 +112,7 @@ func TestReplaySaysWhatItCannotReplay(t *testing.T) {
 }
 
 // The histories of testdata are what this version records: -update writes them. Ids differ.
-func TestHistoriesAreAsThisVersionRecordsThem(t *testing.T) {
+func TestHistories_AreWhatThisVersionRecords(t *testing.T) {
 	t.Parallel()
 	down := errors.New("down")
 	for name, code := range map[string]checkout{

@@ -8,12 +8,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
-	"github.com/idem-go/idem/lab/pgproxy"
 	"github.com/idem-go/idem/lab/pgtest"
 	"github.com/idem-go/idem/stats"
 )
@@ -112,51 +110,6 @@ func TestRead_EstimatesRecordsOfAnAnalyzedTable(t *testing.T) {
 	}
 }
 
-func TestRead_CountsExpiryTimesThatManyRecordsShare(t *testing.T) {
-	t.Parallel()
-	pool := pgtest.New(t)
-	exec(t, pool, "alter table idem.records set (autovacuum_enabled = off)")
-	fillAnalyzed(t, pool, 1000, 0.5,
-		"update idem.records set expires_at = now() - interval '5 hours' where expires_at < now()")
-	v := read(t, pool)
-	if !near(float64(v.Records.Expired.Value), 500, 25) || !near(v.Records.OldestExpired.Value.Hours(), 5, 0.1) {
-		t.Errorf("expired: %+v, oldest %+v; want about 500, 5 hours", v.Records.Expired, v.Records.OldestExpired)
-	}
-	exec(t, pool, `insert into idem.sweeps (name, last_started_at, last_finished_at) values ('records', now(), now() + interval '1 second')`)
-	if v := read(t, pool); v.Records.Expired.Value != 0 || v.Records.OldestExpired.Value != 0 {
-		t.Errorf("after a sweep: expired: %+v, oldest %+v; want none", v.Records.Expired, v.Records.OldestExpired)
-	}
-}
-
-// A person can set expires_at to infinity or -infinity by SQL.
-func TestRead_AcceptsInfiniteExpiryTimes(t *testing.T) {
-	t.Parallel()
-	pool := pgtest.New(t)
-	fillAnalyzed(t, pool, 1000, 0.3,
-		`update idem.records set expires_at = 'infinity' where ctid in (select ctid from idem.records where expires_at > now() limit 200)`,
-		`update idem.records set expires_at = '-infinity' where ctid in (select ctid from idem.records where expires_at < now() limit 50)`)
-	v, err := stats.Read(t.Context(), pool)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if e := v.Records.Expired; !e.Known() || e.Value < 250 || e.Value > 350 {
-		t.Errorf("%+v", e)
-	}
-}
-
-func TestRead_EmptyTableIsExact(t *testing.T) {
-	t.Parallel()
-	v := read(t, pgtest.New(t))
-	for name, figure := range map[string]stats.Figure[int64]{"records": v.Records.Count, "expired": v.Records.Expired, "dead": v.Records.DeadRows} {
-		if figure != (stats.Figure[int64]{Quality: stats.Exact}) {
-			t.Errorf("%s: %+v", name, figure)
-		}
-	}
-	if v.Purge.Lag.Quality != stats.Estimate || v.Purge.Lag.Value != 0 || v.Purge.Rate.Known() {
-		t.Errorf("%+v %+v", v.Purge.Lag, v.Purge.Rate)
-	}
-}
-
 func TestRead_ExpiredIsUnknownBeforeTheFirstAnalyze(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)
@@ -248,37 +201,6 @@ func TestRead_CountsTransactionsInFlight(t *testing.T) {
 	}
 }
 
-func TestRead_IgnoresSessionSettings(t *testing.T) {
-	t.Parallel()
-	pool := pgtest.New(t, func(c *pgxpool.Config) { c.MaxConns = 10 })
-	exec(t, pool, "alter table idem.records set (autovacuum_enabled = off)")
-	fillAnalyzed(t, pool, 1000, 0.5)
-	exec(t, pool, `insert into idem.sweeps (name, last_started_at, last_finished_at, last_deleted)
-		values ('records', now() - interval '3 hours', now() - interval '2 hours', 3600)`)
-	want := read(t, pool)
-	for name, mode := range map[string]pgx.QueryExecMode{
-		"prepared": pgx.QueryExecModeCacheStatement, "exec": pgx.QueryExecModeExec, "simple": pgx.QueryExecModeSimpleProtocol,
-	} {
-		config := pool.Config().ConnConfig.Copy()
-		config.DefaultQueryExecMode = mode
-		conn, err := pgx.ConnectConfig(t.Context(), config)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close(context.Background())
-		exec(t, conn, "set datestyle = 'SQL, DMY'")
-		exec(t, conn, "set timezone = 'Asia/Kolkata'")
-		exec(t, conn, "set search_path = nowhere")
-		got := read(t, conn)
-		notes := cmpopts.IgnoreFields(stats.Figure[int64]{}, "Note")
-		approximately := cmp.Options{notes, cmpopts.IgnoreFields(stats.Figure[time.Duration]{}, "Note"),
-			cmpopts.EquateApproxTime(time.Minute), cmp.Comparer(func(a, b time.Duration) bool { return near(a.Minutes(), b.Minutes(), 1) })}
-		if diff := cmp.Diff(want, got, approximately, cmp.Comparer(func(a, b int64) bool { return near(float64(a), float64(b), 5) })); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
-	}
-}
-
 func TestRead_PurgeLagAndRateComeFromItsSweeps(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)
@@ -301,23 +223,6 @@ func TestRead_PurgeLagAndRateComeFromItsSweeps(t *testing.T) {
 	v = read(t, pool)
 	if v.Purge.Lag.Quality != stats.Exact || v.Purge.Lag.Value.Round(time.Minute) < 2*time.Hour || v.Purge.Lag.Value > 3*time.Hour || !near(v.Purge.Rate.Value, 5, 0.01) {
 		t.Errorf("after a sweep: lag %+v, speed %+v", v.Purge.Lag, v.Purge.Rate)
-	}
-}
-
-func TestRead_LeavesOutRecordsPurgedSinceTheAnalyze(t *testing.T) {
-	t.Parallel()
-	pool := pgtest.New(t)
-	exec(t, pool, "alter table idem.records set (autovacuum_enabled = off)")
-	fillAnalyzed(t, pool, 1000, 0.5)
-	exec(t, pool, "delete from idem.records where expires_at < now() - interval '1 hour'")
-	exec(t, pool, `insert into idem.sweeps (name, last_started_at, last_finished_at, last_deleted)
-		values ('records', now(), now() + interval '1 second', 450)`)
-	v := read(t, pool)
-	if v.Records.OldestExpired.Value < 50*time.Minute || v.Records.OldestExpired.Value > 70*time.Minute {
-		t.Errorf("oldest expired: %+v, want about the hour that is left", v.Records.OldestExpired)
-	}
-	if share := float64(v.Records.Expired.Value) / float64(v.Records.Count.Value); !near(share, 50.0/550, 0.03) {
-		t.Errorf("expired: %+v of %+v, want a share of about %v", v.Records.Expired, v.Records.Count, 50.0/550)
 	}
 }
 
@@ -391,33 +296,6 @@ func (d *duringRead) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.
 }
 
 func (d *duringRead) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
-
-// TryRead must not hang on a server that stops answering.
-func TestTryRead_ReturnsIfRollbackIsNotAnswered(t *testing.T) {
-	t.Parallel()
-	proxy := pgtest.Proxy(t, pgtest.DSN(t))
-	pool := pgtest.Open(t, proxy.DSN())
-	trap := proxy.Arm(pgproxy.Before(pgproxy.Contains("rollback")), pgproxy.BlackHole)
-	ended := make(chan error, 1)
-	go func() {
-		_, ok, err := stats.TryRead(context.Background(), pool)
-		if !ok {
-			err = errors.Join(err, errors.New("another process is reading"))
-		}
-		ended <- err
-	}()
-	select {
-	case err := <-ended:
-		if err != nil || trap.Count() != 1 {
-			t.Errorf("%v; the rollback was lost %d times, want 1", err, trap.Count())
-		}
-	case <-time.After(2 * time.Minute):
-		t.Error("TryRead did not return")
-	}
-	if err := proxy.Close(); err != nil { // or the pool would wait for its connection
-		t.Error(err)
-	}
-}
 
 func TestRead_CountsMessages(t *testing.T) {
 	t.Parallel()
@@ -518,5 +396,38 @@ func TestRead_CountsActsOfTheLastDay(t *testing.T) {
 	want := []stats.ActCount{{Act: "cancel"}, {Act: "drop", Count: 1}, {Act: "evict"}, {Act: "forget"}, {Act: "redrive"}, {Act: "resolve"}, {Act: "retry", Count: 1}}
 	if diff := cmp.Diff(want, read(t, pool).Acts.Value); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// A person can set expires_at to infinity or -infinity by SQL.
+func TestRead_AcceptsInfiniteExpiryTimes(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.New(t)
+	fillAnalyzed(t, pool, 1000, 0.3,
+		`update idem.records set expires_at = 'infinity' where ctid in (select ctid from idem.records where expires_at > now() limit 200)`,
+		`update idem.records set expires_at = '-infinity' where ctid in (select ctid from idem.records where expires_at < now() limit 50)`)
+	v, err := stats.Read(t.Context(), pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := v.Records.Expired; !e.Known() || e.Value < 250 || e.Value > 350 {
+		t.Errorf("%+v", e)
+	}
+}
+
+func TestRead_LeavesOutRecordsPurgedSinceTheAnalyze(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.New(t)
+	exec(t, pool, "alter table idem.records set (autovacuum_enabled = off)")
+	fillAnalyzed(t, pool, 1000, 0.5)
+	exec(t, pool, "delete from idem.records where expires_at < now() - interval '1 hour'")
+	exec(t, pool, `insert into idem.sweeps (name, last_started_at, last_finished_at, last_deleted)
+		values ('records', now(), now() + interval '1 second', 450)`)
+	v := read(t, pool)
+	if v.Records.OldestExpired.Value < 50*time.Minute || v.Records.OldestExpired.Value > 70*time.Minute {
+		t.Errorf("oldest expired: %+v, want about the hour that is left", v.Records.OldestExpired)
+	}
+	if share := float64(v.Records.Expired.Value) / float64(v.Records.Count.Value); !near(share, 50.0/550, 0.03) {
+		t.Errorf("expired: %+v of %+v, want a share of about %v", v.Records.Expired, v.Records.Count, 50.0/550)
 	}
 }
