@@ -3,6 +3,7 @@ package idemtest_test
 import (
 	"context"
 	"errors"
+	"hash/fnv"
 	"strings"
 	"sync"
 	"testing"
@@ -105,6 +106,13 @@ var goodConsumers = []consumerCase{
 	{name: "Handle", consume: func(ctx context.Context, pool *pgxpool.Pool, m inbox.Message) error {
 		return settled(inbox.Handle(ctx, pool, "books", m, enter(ctx, m)))
 	}},
+	{name: "Batch of one", consume: func(ctx context.Context, pool *pgxpool.Pool, m inbox.Message) error {
+		outcomes, err := inbox.Batch(ctx, pool, "books", []inbox.Message{m}, func(tx pgx.Tx, m inbox.Message) error { return enterOn(ctx, tx, m) })
+		if len(outcomes) == 0 {
+			return err
+		}
+		return settled(outcomes[0], err)
+	}},
 	{name: "HandleTx in a transaction of its own", consume: func(ctx context.Context, pool *pgxpool.Pool, m inbox.Message) error {
 		return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 			return settled(inbox.HandleTx(ctx, tx, "books", m, enter(ctx, m)))
@@ -122,6 +130,13 @@ var badConsumers = []consumerCase{
 	{name: "no memory at all", breaks: "on-record", consume: func(ctx context.Context, pool *pgxpool.Pool, m inbox.Message) error {
 		return enterOn(ctx, pool, m)
 	}},
+	{name: "memory of the process", breaks: "on-record", consume: func(ctx context.Context, pool *pgxpool.Pool, m inbox.Message) error {
+		all, _ := seen.LoadOrStore(pool, &sync.Map{})
+		if _, there := all.(*sync.Map).LoadOrStore(m.ID, true); there {
+			return nil
+		}
+		return enterOn(ctx, pool, m)
+	}},
 	{name: "effect on the pool", breaks: "effect-in-transaction", consume: func(ctx context.Context, pool *pgxpool.Pool, m inbox.Message) error {
 		return settled(inbox.Handle(ctx, pool, "books", m, func(pgx.Tx) error { return enterOn(ctx, pool, m) }))
 	}},
@@ -133,12 +148,82 @@ var badConsumers = []consumerCase{
 		}
 		return enterOn(ctx, pool, m)
 	}},
+	{name: "marked behind the effect", breaks: "effect-in-transaction", consume: func(ctx context.Context, pool *pgxpool.Pool, m inbox.Message) error {
+		var n int
+		if err := pool.QueryRow(ctx, "SELECT count(*) FROM idem.inbox WHERE id = $1 AND state = 'handled'", m.ID).Scan(&n); err != nil || n > 0 {
+			return err
+		}
+		unlock := exclusive(pool)
+		defer unlock()
+		if err := pool.QueryRow(ctx, "SELECT count(*) FROM idem.inbox WHERE id = $1 AND state = 'handled'", m.ID).Scan(&n); err != nil || n > 0 {
+			return err
+		}
+		if err := enterOn(ctx, pool, m); err != nil {
+			return err
+		}
+		return settled(inbox.Handle(ctx, pool, "books", m, func(pgx.Tx) error { return nil }))
+	}, change: func(s *idemtest.ConsumerSuite) { s.Other = nil }},
 	{name: "acknowledged whatever happens to it", breaks: "acknowledged-behind-effect", consume: func(ctx context.Context, pool *pgxpool.Pool, m inbox.Message) error {
 		inbox.Handle(ctx, pool, "books", m, enter(ctx, m))
 		return nil
 	}},
+	{name: "acknowledged without a look at the outcome", breaks: "acknowledged-behind-effect", consume: func(ctx context.Context, pool *pgxpool.Pool, m inbox.Message) error {
+		_, err := inbox.Handle(ctx, pool, "books", m, func(tx pgx.Tx) error {
+			if err := enterOn(ctx, tx, m); err != nil {
+				return errors.New("cannot enter " + m.ID) // what was the cause is lost
+			}
+			return nil
+		})
+		if errors.Is(err, inbox.ErrMismatch) || err == nil || ctx.Err() == nil {
+			return nil
+		}
+		return err
+	}},
+	{name: "acknowledged on a timer", breaks: "acknowledged-behind-effect", consume: func(ctx context.Context, pool *pgxpool.Pool, m inbox.Message) error {
+		handled := make(chan error, 1)
+		go func() {
+			ctx := context.WithoutCancel(ctx)
+			handled <- settled(inbox.Handle(ctx, pool, "books", m, enter(ctx, m)))
+		}()
+		select {
+		case err := <-handled:
+			return err
+		case <-ctx.Done():
+			return nil
+		case <-time.After(20 * time.Millisecond): // the caller waits no longer
+			return nil
+		}
+	}, change: func(s *idemtest.ConsumerSuite) { s.Other = nil }},
+	{name: "a slow message is acknowledged on a timer", breaks: "acknowledged-behind-effect", consume: func(ctx context.Context, pool *pgxpool.Pool, m inbox.Message) error {
+		handle := func() error { return settled(inbox.Handle(ctx, pool, "books", m, enter(ctx, m))) }
+		if m.ID == "p-1" {
+			return handle()
+		}
+		ctx = context.WithoutCancel(ctx)
+		go func() {
+			time.Sleep(200 * time.Millisecond) // what makes it slow
+			_ = handle()
+		}()
+		return nil
+	}, change: func(s *idemtest.ConsumerSuite) { s.Other = nil }},
+	{name: "acknowledged while in progress", breaks: "acknowledged-behind-effect", consume: func(ctx context.Context, pool *pgxpool.Pool, m inbox.Message) error {
+		_, err := idem.Do(ctx, pool, idem.Scope("books", m.Source), m.ID, idem.HashBytes(m.Payload), func(tx pgx.Tx) (idem.Response, error) {
+			return idem.Response{}, enterOn(ctx, tx, m)
+		}, idem.WithWait(0))
+		if errors.Is(err, idem.ErrInProgress) {
+			return nil
+		}
+		return err
+	}},
 	{name: "known by the payload", breaks: "every-message", consume: func(ctx context.Context, pool *pgxpool.Pool, m inbox.Message) error {
 		m.ID = idem.HashBytes(m.Payload).String()
+		return settled(inbox.Handle(ctx, pool, "books", m, enter(ctx, m)))
+	}, change: func(s *idemtest.ConsumerSuite) { s.Other = nil }},
+	// Known from watermill's Deduplicator (Adler-32), DeytaHQ/khora#738.
+	{name: "known by a hash of one byte", breaks: "every-message", consume: func(ctx context.Context, pool *pgxpool.Pool, m inbox.Message) error {
+		short := fnv.New32()
+		short.Write([]byte(m.ID[:1]))
+		m.ID = string('a' + rune(short.Sum32()%26))
 		return settled(inbox.Handle(ctx, pool, "books", m, enter(ctx, m)))
 	}, change: func(s *idemtest.ConsumerSuite) { s.Other = nil }},
 	{name: "known by the moment it came", breaks: "one-key", consume: func(ctx context.Context, pool *pgxpool.Pool, m inbox.Message) error {
@@ -164,6 +249,15 @@ var badConsumers = []consumerCase{
 			}()
 			return nil
 		}))
+	}},
+	// Known from own-pay/OwnPay#222.
+	{name: "another system is told inside", breaks: "effect-in-transaction", consume: func(ctx context.Context, pool *pgxpool.Pool, m inbox.Message) error {
+		return settled(inbox.Handle(ctx, pool, "books", m, func(tx pgx.Tx) error {
+			bank(pool).Add(1)
+			return enterOn(ctx, tx, m)
+		}))
+	}, change: func(s *idemtest.ConsumerSuite) {
+		s.Effects = func(ctx context.Context, pool *pgxpool.Pool) (int, error) { return int(bank(pool).Load()), nil }
 	}},
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
@@ -129,6 +130,22 @@ var goodFuncs = []funcCase{
 		})
 		return result, err
 	}},
+	{name: "two statements and a savepoint that fails", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), func(tx pgx.Tx) (int, error) {
+			err := pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
+				_, err := tx.Exec(ctx, "INSERT INTO missing VALUES (1)")
+				return err
+			})
+			if err == nil {
+				return 0, errors.New("there is a table that is missing")
+			}
+			return insert(ctx, tx, tenant, item)
+		}))
+	}},
+	{name: "at repeatable read without retries", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), inserts(ctx, tenant, item),
+			idem.WithTxOptions(pgx.TxOptions{IsoLevel: pgx.RepeatableRead}), idem.WithRetries(0), idem.WithWait(0)))
+	}},
 	{name: "two calls of Do, one after the other", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
 		hash := idem.HashBytes([]byte(item))
 		id, _, err := idem.DoJSON(ctx, pool, tenant, orderKey, hash, inserts(ctx, tenant, item))
@@ -149,12 +166,53 @@ var goodFuncs = []funcCase{
 		}
 		return id, err
 	}, change: func(s *idemtest.FuncSuite) { s.Within = time.Minute }},
+	{name: "one at a time in a process", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+		defer exclusive(pool)()
+		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), inserts(ctx, tenant, item)))
+	}},
+	{name: "errors with text added", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), func(tx pgx.Tx) (int, error) {
+			id, err := insert(ctx, tx, tenant, item)
+			if err != nil {
+				return 0, fmt.Errorf("place an order: %w", err)
+			}
+			return id, nil
+		}))
+	}},
 }
 
 var badFuncs = []funcCase{
 	{name: "effect on the pool", breaks: "effect-in-transaction", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
 		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), func(tx pgx.Tx) (int, error) {
 			return insert(ctx, pool, tenant, item)
+		}))
+	}},
+	{name: "a transaction of its own inside", breaks: "effect-in-transaction", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), func(tx pgx.Tx) (id int, err error) {
+			err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { id, err = insert(ctx, tx, tenant, item); return err })
+			return id, err
+		}))
+	}},
+	// Known from own-pay/OwnPay#222, BlockRunAI/ClawRouter#317.
+	{name: "another system is charged inside", breaks: "effect-in-transaction", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), func(tx pgx.Tx) (int, error) {
+			bank(pool).Add(1)
+			return insert(ctx, tx, tenant, item)
+		}))
+	}, change: func(s *idemtest.FuncSuite) {
+		s.Effects = func(ctx context.Context, pool *pgxpool.Pool) (int, error) { return int(bank(pool).Load()), nil }
+	}},
+	// Known from functions that are run again, as in stroppy-io/stroppy#167.
+	{name: "state is kept from run to run", breaks: "effect-in-transaction", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+		var items []string
+		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), func(tx pgx.Tx) (bool, error) {
+			items = append(items, item)
+			for _, item := range items {
+				if _, err := insert(ctx, tx, tenant, item); err != nil {
+					return false, err
+				}
+			}
+			return true, nil
 		}))
 	}},
 	{name: "effect behind Do", breaks: "effect-with-record", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
@@ -187,16 +245,55 @@ var badFuncs = []funcCase{
 		_, res, err := idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), inserts(ctx, tenant, item))
 		return map[string]bool{"created": !res.Replayed}, err
 	}},
+	{name: "answer is read from the table afterwards", breaks: "same-answer", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+		_, _, err := idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), func(tx pgx.Tx) (int, error) {
+			if _, err := tx.Exec(ctx, "CREATE SEQUENCE IF NOT EXISTS reads"); err != nil {
+				return 0, err
+			}
+			return insert(ctx, tx, tenant, item)
+		})
+		if err != nil {
+			return nil, err
+		}
+		var state int
+		err = pool.QueryRow(ctx, "SELECT nextval('reads')").Scan(&state)
+		return state, err
+	}},
 	{name: "a key for each call", breaks: "one-key", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
 		return value(idem.DoJSON(ctx, pool, tenant, rand.Text(), idem.HashBytes([]byte(item)), inserts(ctx, tenant, item)))
+	}},
+	{name: "a key from the time", breaks: "one-key", also: "payload-refused", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+		return value(idem.DoJSON(ctx, pool, tenant, "order "+time.Now().Format(time.DateTime), idem.HashBytes([]byte(item)), inserts(ctx, tenant, item)))
+	}},
+	// Known from eyra/mono#1639.
+	{name: "a key for each attempt behind a lost answer", breaks: "one-key", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+		key := orderKey
+		for {
+			v, err := lossy(ctx, pool, tenant, key, item)
+			if err == nil || errors.Is(err, idem.ErrMismatch) || errors.Is(err, idem.ErrInProgress) || ctx.Err() != nil {
+				return v, err
+			}
+			key = rand.Text()
+		}
 	}},
 	// Known from Universal-Commerce-Protocol/ucp#664 (an envelope that varies).
 	{name: "hash with the time", breaks: "same-fingerprint", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
 		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item), []byte(time.Now().Format(time.RFC3339Nano))), inserts(ctx, tenant, item)))
 	}},
+	// Known from Gitlawb/node#210 (a hash that is not stable).
+	{name: "hash of a pointer", breaks: "same-fingerprint", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes(fmt.Appendf(nil, "%p", &item)), inserts(ctx, tenant, item)))
+	}},
 	// Known from mikkelchokolate/Veil#65 (a part of the request ignored).
 	{name: "one hash for all", breaks: "payload-in-fingerprint", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
 		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes(), inserts(ctx, tenant, item)))
+	}},
+	{name: "mismatch is taken for a duplicate", breaks: "payload-in-fingerprint", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+		v, err := value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), inserts(ctx, tenant, item)))
+		if errors.Is(err, idem.ErrMismatch) {
+			return 0, nil
+		}
+		return v, err
 	}},
 	{name: "key from the payload", breaks: "payload-refused", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
 		hash := idem.HashBytes([]byte(item))
@@ -231,6 +328,22 @@ var badFuncs = []funcCase{
 			return idem.Response{Status: 201}, nil
 		})
 	}},
+	// Known from stephenafamo/bob#661.
+	{name: "every error is logged and forgotten", breaks: "answer-after-commit", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+		idem.Do(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), func(tx pgx.Tx) (idem.Response, error) {
+			_, err := insert(ctx, tx, tenant, item)
+			return idem.Response{Status: 201}, err
+		}, idem.WithRetries(0))
+		return "placed", nil
+	}, change: func(s *idemtest.FuncSuite) { s.Other, s.Stranger = nil, nil }},
+	// Known from oban-bg/oban#1093: the loser assumes that the winner commits.
+	{name: "in progress is taken for done", breaks: "same-answer", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+		v, err := value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), inserts(ctx, tenant, item), idem.WithWait(0)))
+		if errors.Is(err, idem.ErrInProgress) {
+			return nil, nil
+		}
+		return v, err
+	}},
 	// Known from pikkujs/pikku#1314.
 	{name: "Do inside of Do", breaks: "one-connection", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
 		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), func(tx pgx.Tx) (int, error) {
@@ -238,6 +351,15 @@ var badFuncs = []funcCase{
 				return idem.Response{}, nil
 			})
 			if err != nil {
+				return 0, err
+			}
+			return insert(ctx, tx, tenant, item)
+		}))
+	}},
+	// Known from authgear/authgear-server#1724.
+	{name: "another connection is asked inside", breaks: "one-connection", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), func(tx pgx.Tx) (int, error) {
+			if _, err := pool.Exec(ctx, "SELECT 1"); err != nil {
 				return 0, err
 			}
 			return insert(ctx, tx, tenant, item)
@@ -254,6 +376,13 @@ var badFuncs = []funcCase{
 			return id, errors.Join(err, tx.Commit(ctx))
 		}))
 	}},
+	{name: "commits in SQL", breaks: "transaction-kept", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), func(tx pgx.Tx) (int, error) {
+			id, err := insert(ctx, tx, tenant, item)
+			tx.Exec(ctx, "COMMIT")
+			return id, err
+		}))
+	}},
 	// Known from erleans/pgo#131, lobu-ai/lobu#2461.
 	{name: "ignores a statement that fails", breaks: "errors-returned", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
 		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), func(tx pgx.Tx) (int, error) {
@@ -262,6 +391,36 @@ var badFuncs = []funcCase{
 			return id, err
 		}))
 	}},
+	{name: "an unknown outcome is taken for success", breaks: "answer-after-commit", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+		_, err := value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), inserts(ctx, tenant, item)))
+		if errors.Is(err, idem.ErrOutcomeUnknown) {
+			err = nil
+		}
+		return "placed", err
+	}},
+	{name: "ignores a serialization failure", breaks: "errors-returned", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), func(tx pgx.Tx) (int, error) {
+			id, err := insert(ctx, tx, tenant, item)
+			if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == "40001" {
+				err = nil
+			}
+			return id, err
+		}))
+	}},
+	// Known from lobu-ai/lobu#2461.
+	{name: "joins a transaction and commits what failed", breaks: "answer-after-commit", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+		tx, err := pool.Begin(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer tx.Rollback(ctx)
+		idem.DoTx(ctx, tx, tenant, orderKey, idem.HashBytes([]byte(item)), func(tx pgx.Tx) (idem.Response, error) {
+			_, err := insert(ctx, tx, tenant, item)
+			return idem.Response{Status: 201}, err
+		})
+		tx.Commit(ctx)
+		return "placed", nil
+	}, change: func(s *idemtest.FuncSuite) { s.Other, s.Stranger = nil, nil }},
 	{name: "never returns once a statement has failed", breaks: "returns", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
 		v, err := value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), inserts(ctx, tenant, item), idem.WithRetries(0)))
 		if err != nil && !errors.Is(err, idem.ErrMismatch) {
@@ -269,4 +428,21 @@ var badFuncs = []funcCase{
 		}
 		return v, err
 	}, change: func(s *idemtest.FuncSuite) { s.Patience = time.Second }},
+}
+
+// lossy places an order, and takes a lost connection for a failure.
+func lossy(ctx context.Context, pool *pgxpool.Pool, tenant, key, item string) (any, error) {
+	tx, err := pool.Begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer tx.Rollback(ctx)
+	res, err := idem.DoTx(ctx, tx, tenant, key, idem.HashBytes([]byte(item)), func(tx pgx.Tx) (idem.Response, error) {
+		_, err := insert(ctx, tx, tenant, item)
+		return idem.Response{Status: 201}, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return res, tx.Commit(ctx)
 }

@@ -9,9 +9,12 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
@@ -48,6 +51,17 @@ var badHandlers = []handlerCase{
 	{name: "no idempotency at all", breaks: "on-record", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { answerOrder(w, r, pool) })
 	}},
+	{name: "keys remembered in memory", breaks: "on-record", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		return inMemory(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { answerOrder(w, r, pool) }))
+	}},
+	// Known from fullstackhero/dotnet-starter-kit#1333: replay never engaged.
+	{name: "key read from another header, and optional", breaks: "on-record", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		return wrapped(t, pool, idemhttp.Config{Header: "X-Idempotency-Key", Optional: true}, throughTx)
+	}},
+	// Known from fullstackhero/dotnet-starter-kit#1333.
+	{name: "method needs no key", breaks: "on-record", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		return wrapped(t, pool, idemhttp.Config{Methods: []string{http.MethodPatch}}, func(w http.ResponseWriter, r *http.Request) { answerOrder(w, r, pool) })
+	}},
 	{name: "effect on the pool", breaks: "effect-in-transaction", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		return wrapped(t, pool, idemhttp.Config{}, func(w http.ResponseWriter, r *http.Request) { answerOrder(w, r, pool) })
 	}},
@@ -79,6 +93,27 @@ var badHandlers = []handlerCase{
 			next.ServeHTTP(w, r)
 		})
 	}},
+	// Known from koala73/worldmonitor#4728.
+	{name: "scope is the address of the client", breaks: "one-key", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		return wrapped(t, pool, idemhttp.Config{Scope: func(r *http.Request) (string, error) { return r.RemoteAddr, nil }}, throughTx)
+	}},
+	{name: "scope has the second", breaks: "one-key", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		return wrapped(t, pool, idemhttp.Config{Scope: func(r *http.Request) (string, error) {
+			return r.Header.Get("Authorization") + time.Now().Format(time.RFC3339), nil
+		}}, throughTx)
+	}},
+	// Known from Universal-Commerce-Protocol/ucp#664 (an envelope that varies).
+	{name: "fingerprint has the time", breaks: "same-fingerprint", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		return wrapped(t, pool, idemhttp.Config{Fingerprint: func(r *http.Request, body []byte) (idem.Hash, error) {
+			return idem.HashBytes(body, []byte(time.Now().Format(time.RFC3339))), nil
+		}}, throughTx)
+	}},
+	// Known from Universal-Commerce-Protocol/ucp#664 (an envelope that varies).
+	{name: "fingerprint has the user agent", breaks: "same-fingerprint", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		return wrapped(t, pool, idemhttp.Config{Fingerprint: func(r *http.Request, body []byte) (idem.Hash, error) {
+			return idem.HashBytes(body, []byte(r.UserAgent())), nil
+		}}, throughTx)
+	}},
 	// Known from Universal-Commerce-Protocol/ucp#664 (an envelope that varies).
 	{name: "fingerprint has all headers", breaks: "same-fingerprint", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		return wrapped(t, pool, idemhttp.Config{Fingerprint: func(r *http.Request, body []byte) (idem.Hash, error) {
@@ -93,6 +128,14 @@ var badHandlers = []handlerCase{
 			return idem.HashBytes([]byte(r.URL.Path)), nil
 		}}, throughTx)
 	}},
+	// Known from mikkelchokolate/Veil#65 (a part of the request ignored).
+	{name: "fingerprint has a member that is not there", breaks: "payload-in-fingerprint", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		return wrapped(t, pool, idemhttp.Config{Fingerprint: func(r *http.Request, body []byte) (idem.Hash, error) {
+			var in struct{ Product string }
+			json.Unmarshal(body, &in)
+			return idem.HashBytes([]byte(in.Product)), nil
+		}}, throughTx)
+	}},
 	{name: "payload is part of the key", breaks: "payload-refused", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		return wrapped(t, pool, idemhttp.Config{Scope: func(r *http.Request) (string, error) {
 			return idem.Scope(r.Header.Get("Authorization"), itemOf(r)), nil
@@ -105,15 +148,40 @@ var badHandlers = []handlerCase{
 			next.ServeHTTP(w, r)
 		})
 	}},
+	{name: "long keys are cut off", breaks: "every-key", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		next := good(t, pool)
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			r.Header.Set("Idempotency-Key", r.Header.Get("Idempotency-Key")[:32])
+			next.ServeHTTP(w, r)
+		})
+	}},
 	// Known from arun0009/idempotent#217.
 	{name: "scope is shared by all principals", breaks: "own-scope", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		return wrapped(t, pool, idemhttp.Config{Scope: func(r *http.Request) (string, error) { return "POST /orders", nil }}, throughTx)
+	}},
+	// Known from RamaAditya49/titen#37.
+	{name: "principal in the fingerprint instead of the scope", breaks: "own-scope", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		return wrapped(t, pool, idemhttp.Config{
+			Scope: func(r *http.Request) (string, error) { return "POST /orders", nil },
+			Fingerprint: func(r *http.Request, body []byte) (idem.Hash, error) {
+				return idem.HashBytes(body, []byte(r.Header.Get("Authorization"))), nil
+			}}, throughTx)
 	}},
 	// Known from gin's middleware for a route and fiber's adaptor.
 	{name: "answer written ahead of the middleware's end", breaks: "full-answer", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		// What gin does per route: the handler writes to the writer that it had before.
 		return http.HandlerFunc(func(outer http.ResponseWriter, r *http.Request) {
 			wrapped(t, pool, idemhttp.Config{}, func(_ http.ResponseWriter, r *http.Request) { throughTx(outer, r) }).ServeHTTP(quiet{outer}, r)
+		})
+	}},
+	{name: "answered 202, committed later", breaks: "effect-with-record", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		return wrapped(t, pool, idemhttp.Config{}, func(w http.ResponseWriter, r *http.Request) {
+			item, tenant := itemOf(r), r.Header.Get("Authorization")
+			inBackground(t, func() {
+				time.Sleep(2 * time.Second) // a slow queue
+				pool.Exec(context.Background(), "INSERT INTO orders (tenant, item) VALUES ($1, $2)", tenant, item)
+			})
+			w.WriteHeader(http.StatusAccepted)
 		})
 	}},
 	// Known from LerianStudio/midaz#709.
@@ -126,6 +194,15 @@ var badHandlers = []handlerCase{
 			}
 			created(w, id)
 		})
+	}},
+	// Known from ietf-wg-httpapi/idempotency#41.
+	{name: "a server error is final", breaks: "failure-not-final", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		return wrapped(t, pool, idemhttp.Config{Decide: func(status int) idemhttp.Decision {
+			if status < 400 {
+				return idemhttp.Commit
+			}
+			return idemhttp.Undo
+		}}, throughTx)
 	}},
 	// Known from authgear/authgear-server#1724, enyineer/checkstack#233.
 	{name: "a second connection inside", breaks: "one-connection", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
@@ -142,6 +219,28 @@ var badHandlers = []handlerCase{
 	{name: "remembered for a minute", breaks: "remembered", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		return wrapped(t, pool, idemhttp.Config{TTL: time.Minute}, throughTx)
 	}},
+	// Known from aws-samples/sample-agentcore-cloudfront-x402-payments#40.
+	{name: "another system is called inside", breaks: "effect-in-transaction", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		return wrapped(t, pool, idemhttp.Config{}, func(w http.ResponseWriter, r *http.Request) {
+			bank(pool).Add(1)
+			throughTx(w, r)
+		})
+	}, change: func(s *idemtest.HandlerSuite) {
+		s.Effects = func(ctx context.Context, pool *pgxpool.Pool) (int, error) { return int(bank(pool).Load()), nil }
+	}},
+	// Known from functions that are run again, as in stroppy-io/stroppy#167.
+	{name: "placed once in a lifetime", breaks: "effect-with-record", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		var once sync.Once
+		return wrapped(t, pool, idemhttp.Config{}, func(w http.ResponseWriter, r *http.Request) {
+			var err error
+			once.Do(func() { _, err = place(r, idemhttp.Tx(r.Context())) })
+			if err != nil {
+				http.Error(w, "", http.StatusInternalServerError)
+				return
+			}
+			w.WriteHeader(http.StatusCreated)
+		})
+	}, change: func(s *idemtest.HandlerSuite) { s.Stranger = nil }},
 	// Known from square1-io/laravel-idempotency#1, alphagov/pay-connector#4460, mastodon/mastodon#37879.
 	{name: "look first, then insert", breaks: "once-at-once", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		exec(t, pool, `ALTER TABLE orders ADD key text`)
@@ -163,11 +262,41 @@ var badHandlers = []handlerCase{
 			pool.Exec(r.Context(), "DELETE FROM busy WHERE key = $1", key)
 		})
 	}},
+	// Known from VilledeMontreal/express-idempotency#32.
+	{name: "a lock of the session that a failure leaves", breaks: "key-free", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		var mu sync.Mutex
+		busy := map[string]bool{}
+		next := wrapped(t, pool, idemhttp.Config{}, throughTx)
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			key := r.Header.Get("Authorization") + r.Header.Get("Idempotency-Key")
+			mu.Lock()
+			taken := busy[key]
+			busy[key] = true
+			mu.Unlock()
+			if taken {
+				http.Error(w, "in progress", http.StatusServiceUnavailable)
+				return
+			}
+			next.ServeHTTP(w, r)
+			if status(w) < 500 {
+				mu.Lock()
+				delete(busy, key)
+				mu.Unlock()
+			}
+		})
+	}},
 	// Known from idempot-dev/idempot-js#181, #186.
 	{name: "duplicates at once are told that they failed", breaks: "answered-at-once", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		return wrapped(t, pool, idemhttp.Config{Wait: -1, Render: func(w http.ResponseWriter, r *http.Request, p *idemhttp.Problem) {
 			http.Error(w, "duplicate request", http.StatusBadRequest)
 		}}, throughTx)
+	}},
+	{name: "answer has the moment of each request", breaks: "same-answer", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		next := wrapped(t, pool, idemhttp.Config{}, throughTx)
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			next.ServeHTTP(w, r)
+			fmt.Fprint(w, time.Now().UnixNano())
+		})
 	}},
 	// Known from fullstackhero/dotnet-starter-kit#1333.
 	{name: "answer says 200 the second time", breaks: "same-answer", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
@@ -181,6 +310,63 @@ var badHandlers = []handlerCase{
 			forward(w, inner)
 		})
 	}},
+	// Known from erleans/pgo#131 (a COMMIT that was a ROLLBACK, reported as success).
+	{name: "the answer is said ahead of the commit", breaks: "answer-after-commit", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			scope, _ := byTenant(r)
+			said := false
+			res, err := idem.Do(r.Context(), pool, scope, r.Header.Get("Idempotency-Key"), idem.HashBytes(body), func(tx pgx.Tx) (idem.Response, error) {
+				if _, err := place(r, tx); err != nil {
+					return idem.Response{}, err
+				}
+				said = true
+				w.WriteHeader(http.StatusCreated)
+				return idem.Response{Status: http.StatusCreated}, nil
+			}, idem.WithRetries(0))
+			switch {
+			case said:
+			case err != nil:
+				http.Error(w, "", errorStatus(err))
+			default:
+				w.WriteHeader(res.Status)
+			}
+		})
+	}},
+	{name: "one flight for a key, whoever asks", breaks: "own-scope", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		return oneFlight(good(t, pool))
+	}},
+	{name: "scope is X-Real-IP", breaks: "one-key", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		return wrapped(t, pool, idemhttp.Config{Scope: func(r *http.Request) (string, error) {
+			return idem.Scope(r.Header.Get("Authorization"), r.Header.Get("X-Real-IP")), nil
+		}}, throughTx)
+	}},
+	{name: "fingerprint has the content length", breaks: "same-fingerprint", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		return wrapped(t, pool, idemhttp.Config{Fingerprint: func(r *http.Request, body []byte) (idem.Hash, error) {
+			return idem.HashBytes(body, fmt.Append(nil, r.ContentLength)), nil
+		}}, throughTx)
+	}},
+	{name: "fingerprint has the accepted encoding", breaks: "same-fingerprint", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		return wrapped(t, pool, idemhttp.Config{Fingerprint: func(r *http.Request, body []byte) (idem.Hash, error) {
+			return idem.HashBytes(body, []byte(r.Header.Get("Accept-Encoding"))), nil
+		}}, throughTx)
+	}},
+	{name: "an id in a field that is not recorded", breaks: "same-answer", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		return wrapped(t, pool, idemhttp.Config{RecordHeader: []string{"Content-Type", "Location"}}, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("X-Order-Id", "7")
+			throughTx(w, r)
+		})
+	}},
+	{name: "keys that are no UUID are one", breaks: "every-key", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		next := good(t, pool)
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			var id pgtype.UUID
+			_ = id.Scan(r.Header.Get("Idempotency-Key"))
+			r.Header.Set("Idempotency-Key", fmt.Sprintf("%x", id.Bytes))
+			next.ServeHTTP(w, r)
+		})
+	}},
 	{name: "an unknown outcome is answered with success", breaks: "answer-after-commit", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		return wrapped(t, pool, idemhttp.Config{Render: func(w http.ResponseWriter, r *http.Request, p *idemhttp.Problem) {
 			if p.Type == idemhttp.TypeOutcomeUnknown {
@@ -191,6 +377,7 @@ var badHandlers = []handlerCase{
 		}}, throughTx)
 	}},
 	{name: "commits in SQL", breaks: "transaction-kept", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler { return endsBy(t, pool, "COMMIT") }},
+	{name: "rolls back in SQL", breaks: "transaction-kept", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler { return endsBy(t, pool, "ROLLBACK") }},
 	{name: "ignores a statement that fails", breaks: "errors-returned", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		return endsBy(t, pool, "INSERT INTO statistics VALUES (1)")
 	}},
@@ -219,5 +406,37 @@ func endsBy(t testing.TB, pool *pgxpool.Pool, sql string) http.Handler {
 	return wrapped(t, pool, idemhttp.Config{}, func(w http.ResponseWriter, r *http.Request) {
 		throughTx(w, r)
 		idemhttp.Tx(r.Context()).Exec(r.Context(), sql)
+	})
+}
+
+// oneFlight lets requests with one key share an answer while they are made at the same time.
+func oneFlight(next http.Handler) http.Handler {
+	type flight struct {
+		done   chan struct{}
+		answer *httptest.ResponseRecorder
+	}
+	var mu sync.Mutex
+	flights := map[string]*flight{}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		key := r.Header.Get("Idempotency-Key")
+		mu.Lock()
+		f, under := flights[key]
+		if !under {
+			f = &flight{make(chan struct{}), httptest.NewRecorder()}
+			flights[key] = f
+		}
+		mu.Unlock()
+		if !under {
+			defer func() {
+				mu.Lock()
+				delete(flights, key)
+				mu.Unlock()
+				close(f.done)
+			}()
+			next.ServeHTTP(f.answer, r)
+		} else {
+			<-f.done
+		}
+		forward(w, f.answer)
 	})
 }

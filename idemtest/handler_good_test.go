@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -25,6 +26,24 @@ var goodHandlers = []handlerCase{
 	{name: "wrapped", make: good},
 	{name: "at serializable", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		return wrapped(t, pool, idemhttp.Config{TxOptions: pgx.TxOptions{IsoLevel: pgx.Serializable}, Retries: 10}, throughTx)
+	}},
+	{name: "an order that is there already", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		return wrapped(t, pool, idemhttp.Config{}, func(w http.ResponseWriter, r *http.Request) {
+			_, err := idemhttp.Tx(r.Context()).Exec(r.Context(), `INSERT INTO orders (id, tenant) SELECT coalesce(max(id), 0) + 1, $1 FROM orders
+				HAVING count(*) FILTER (WHERE tenant = $1) = 0`, r.Header.Get("Authorization"))
+			if err != nil {
+				http.Error(w, "", http.StatusInternalServerError)
+				return
+			}
+			w.WriteHeader(http.StatusCreated)
+			io.WriteString(w, "there is an order")
+		})
+	}},
+	{name: "without waiting", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		return wrapped(t, pool, idemhttp.Config{Wait: -1}, throughTx)
+	}},
+	{name: "without retries", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		return wrapped(t, pool, idemhttp.Config{Retries: -1}, throughTx)
 	}},
 	{name: "like Stripe", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		config := idemhttp.StripeConfig()
@@ -60,6 +79,26 @@ var goodHandlers = []handlerCase{
 			created(w, id)
 		})
 	}},
+	{name: "two rows of which both count", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		return wrapped(t, pool, idemhttp.Config{}, func(w http.ResponseWriter, r *http.Request) {
+			if _, err := place(r, idemhttp.Tx(r.Context())); err != nil {
+				http.Error(w, "", http.StatusInternalServerError)
+				return
+			}
+			throughTx(w, r)
+		})
+	}},
+	{name: "reads ahead of the middleware", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		next := good(t, pool)
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			var n int
+			if err := pool.QueryRow(r.Context(), "SELECT count(*) FROM orders").Scan(&n); err != nil {
+				http.Error(w, "", http.StatusServiceUnavailable)
+				return
+			}
+			next.ServeHTTP(w, r)
+		})
+	}},
 	{name: "an operation of Operate", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		return operated(t, pool, 10*time.Millisecond)
 	}},
@@ -73,6 +112,14 @@ var goodHandlers = []handlerCase{
 			w.Header().Set("Location", fmt.Sprintf("/jobs/%d", id))
 			w.Header().Set("Retry-After", "1")
 			w.WriteHeader(http.StatusAccepted)
+		})
+	}},
+	{name: "an id of the request in a header", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		next := good(t, pool)
+		var n atomic.Int64
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("X-Request-Id", string(rune('a'+n.Add(1))))
+			next.ServeHTTP(w, r)
 		})
 	}},
 }
@@ -119,6 +166,22 @@ func errorStatus(err error) int {
 	}
 }
 
+// inMemory remembers answers by their keys, in a map.
+func inMemory(next http.Handler) http.Handler {
+	var mu sync.Mutex
+	answers := map[string]*httptest.ResponseRecorder{}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		key := r.Header.Get("Idempotency-Key")
+		if answers[key] == nil {
+			answers[key] = httptest.NewRecorder()
+			next.ServeHTTP(answers[key], r)
+		}
+		forward(w, answers[key])
+	})
+}
+
 // forward writes a recorded answer.
 func forward(w http.ResponseWriter, from *httptest.ResponseRecorder) {
 	for name, values := range from.Header() {
@@ -134,7 +197,21 @@ type quiet struct{ http.ResponseWriter }
 func (quiet) WriteHeader(int)             {}
 func (quiet) Write(p []byte) (int, error) { return len(p), nil }
 
+func status(w http.ResponseWriter) int { return w.(*httptest.ResponseRecorder).Code }
+
+// bank counts what is charged, for each database.
+func bank(pool *pgxpool.Pool) *atomic.Int64 {
+	n, _ := banks.LoadOrStore(pool, &atomic.Int64{})
+	return n.(*atomic.Int64)
+}
+
 var banks sync.Map
+
+// inBackground runs f when the handler has answered.
+func inBackground(t testing.TB, f func()) {
+	t.Cleanup(func() {})
+	go f()
+}
 
 // lookThenPlace is what is written by hand most often, with a key of its own for each execution.
 func lookThenPlace(t testing.TB, pool *pgxpool.Pool) http.Handler {

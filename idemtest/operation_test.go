@@ -181,6 +181,7 @@ var goodOperations = []operationCase{
 		}
 		return idem.Response{Status: 201, Body: body}, nil
 	}},
+	{name: "reserve, charge, confirm", code: whole, previous: whole},
 	{name: "a call that is made once", code: func(op *operation.Op, pool *pgxpool.Pool, item string) (idem.Response, error) {
 		receipt, err := charge(op, pool, "charge", operation.Once)
 		return idem.Response{Status: 201, Body: []byte(receipt)}, err
@@ -227,6 +228,24 @@ var badOperations = []operationCase{
 		}
 		return confirm(op, acquirerOf(pool).charge(rand.Text()))
 	}},
+	// Known from BlockRunAI/ClawRouter#317.
+	{name: "charges in a transaction", breaks: "once-per-step", code: func(op *operation.Op, pool *pgxpool.Pool, item string) (idem.Response, error) {
+		receipt, err := operation.Tx(op, "charge", func(tx pgx.Tx) (string, error) {
+			if _, err := insert(op.Context(), tx, "", item); err != nil {
+				return "", err
+			}
+			return acquirerOf(pool).charge(rand.Text()), nil
+		})
+		return idem.Response{Status: 201, Body: []byte(receipt)}, err
+	}},
+	// Known from BlockRunAI/ClawRouter#317.
+	{name: "writes on the pool", breaks: "once-per-step", code: func(op *operation.Op, pool *pgxpool.Pool, item string) (idem.Response, error) {
+		if _, err := operation.Tx(op, "reserve", func(pgx.Tx) (int, error) { return insert(op.Context(), pool, "", item) }); err != nil {
+			return idem.Response{}, err
+		}
+		receipt, err := charge(op, pool, "charge", day)
+		return idem.Response{Status: 201, Body: []byte(receipt)}, err
+	}},
 	// Known from the rules of Temporal and DBOS on determinism.
 	{name: "names of steps are random", breaks: "goes-on", code: func(op *operation.Op, pool *pgxpool.Pool, item string) (idem.Response, error) {
 		if _, err := reserveAs(op, "reserve "+rand.Text(), item); err != nil {
@@ -237,6 +256,22 @@ var badOperations = []operationCase{
 			return idem.Response{}, err
 		}
 		return confirm(op, receipt)
+	}},
+	// Known from the rules of Temporal and DBOS on determinism.
+	{name: "the process decides which steps", breaks: "goes-on", code: func(op *operation.Op, pool *pgxpool.Pool, item string) (idem.Response, error) {
+		if _, warm := warmed.LoadOrStore(op.ID(), true); !warm {
+			if _, err := reserveAs(op, "reserve cold", item); err != nil {
+				return idem.Response{}, err
+			}
+		} else if _, err := reserve(op, item); err != nil {
+			return idem.Response{}, err
+		}
+		receipt, err := charge(op, pool, "charge", day)
+		return idem.Response{Status: 201, Body: []byte(receipt)}, err
+	}},
+	{name: "a call that is made once, and no process is there", breaks: "goes-on", code: func(op *operation.Op, pool *pgxpool.Pool, item string) (idem.Response, error) {
+		receipt, err := charge(op, pool, "charge", operation.Once)
+		return idem.Response{Status: 201, Body: []byte(receipt)}, err
 	}},
 	// Known from the rules of Temporal and DBOS on determinism.
 	{name: "a step sets a variable", breaks: "answer-from-steps", code: func(op *operation.Op, pool *pgxpool.Pool, item string) (idem.Response, error) {
@@ -276,6 +311,43 @@ var badOperations = []operationCase{
 			return idem.Response{}, err
 		}
 		return whole(op, pool, item)
+	}},
+	// Known from the rules of Temporal and DBOS on versions.
+	{name: "a step is gone", breaks: "new-code-goes-on", previous: whole, code: func(op *operation.Op, pool *pgxpool.Pool, item string) (idem.Response, error) {
+		receipt, err := charge(op, pool, "charge", day)
+		if err != nil {
+			return idem.Response{}, err
+		}
+		if _, err := reserve(op, item); err != nil {
+			return idem.Response{}, err
+		}
+		return confirm(op, receipt)
+	}},
+	// Known from the rules of Temporal and DBOS on versions.
+	{name: "a step is renamed", breaks: "new-code-goes-on", previous: whole, code: func(op *operation.Op, pool *pgxpool.Pool, item string) (idem.Response, error) {
+		if _, err := reserve(op, item); err != nil {
+			return idem.Response{}, err
+		}
+		receipt, err := charge(op, pool, "charge the card", day)
+		if err != nil {
+			return idem.Response{}, err
+		}
+		return confirm(op, receipt)
+	}},
+	// Known from two builds that share a table, as in Gitlawb/gitlawb#210.
+	{name: "the value of a step has another type", breaks: "new-code-goes-on", previous: whole, code: func(op *operation.Op, pool *pgxpool.Pool, item string) (idem.Response, error) {
+		_, err := operation.Tx(op, "reserve", func(tx pgx.Tx) (struct{ ID int }, error) {
+			id, err := insert(op.Context(), tx, "", item)
+			return struct{ ID int }{id}, err
+		})
+		if err != nil {
+			return idem.Response{}, err
+		}
+		receipt, err := charge(op, pool, "charge", day)
+		if err != nil {
+			return idem.Response{}, err
+		}
+		return confirm(op, receipt)
 	}},
 }
 
