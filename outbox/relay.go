@@ -4,14 +4,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"math/rand/v2"
 	"sync"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem/internal/panics"
-	"github.com/idem-go/idem/internal/txn"
 )
 
 // Relay publishes the messages of an outbox through a Publisher. Run one in every process: one
@@ -80,96 +77,5 @@ func (r *Relay) Run(ctx context.Context) error {
 func (r *Relay) Wake() {
 	for _, w := range r.workers {
 		w.waker.wake()
-	}
-}
-
-// run relays the stream while no other process does, until ctx is done. It returns an error only if
-// retrying cannot help.
-func (w *worker) run(ctx context.Context) error {
-	defer w.waker.listen()()
-	backoff := txn.Pauses{Current: minRetryPause, Limit: maxRetryPause}
-	for ctx.Err() == nil {
-		w.awaitHung(ctx)
-		ownership, own, err := w.acquire(ctx)
-		if errors.Is(err, ErrTopicTaken) {
-			return err
-		}
-		if err == nil && ownership == nil { // another process relays the stream
-			_ = txn.Sleep(ctx, time.Second/2+rand.N(time.Second))
-			continue
-		}
-		began := time.Now()
-		if err == nil {
-			err = w.work(ctx, ownership, own)
-			ownership.release()
-		}
-		switch {
-		case err == nil || ctx.Err() != nil:
-			return nil
-		case errors.Is(err, txn.ErrUnsupported):
-			return err
-		case errors.Is(err, errTopics):
-			continue
-		case time.Since(began) > maxRetryPause:
-			backoff.Current = minRetryPause
-		}
-		pause := backoff.Next()
-		w.config.Logger.WarnContext(ctx, "outbox: the relay has failed; retrying", "error", err, "pause", pause)
-		_ = txn.Sleep(ctx, pause)
-	}
-	return nil
-}
-
-// acquire takes the ownership of the stream, and returns it with the topics of the relay. It
-// returns nil if another process has the stream.
-func (w *worker) acquire(ctx context.Context) (*ownership, *topics, error) {
-	own, err := ownTopics(ctx, w.pool, w.config)
-	if err != nil || own == nil {
-		return nil, nil, err
-	}
-	ownership, err := takeOwnership(ctx, w.pool, w.config.Name, own.generation, w.lanes)
-	return ownership, own, err
-}
-
-// waker wakes a stream. A wake never blocks.
-type waker chan struct{}
-
-func newWaker() waker { return make(waker, 1) }
-
-func (w waker) wake() {
-	select {
-	case w <- struct{}{}:
-	default:
-	}
-}
-
-// wakers are the streams that run in this process. The commit of an idem.Do whose function has
-// called Add wakes all of them.
-var (
-	wakersMu sync.Mutex
-	wakers   = map[waker]bool{}
-)
-
-// listen adds the stream to wakers until end is called.
-func (w waker) listen() (end func()) {
-	wakersMu.Lock()
-	defer wakersMu.Unlock()
-	wakers[w] = true
-	return func() {
-		wakersMu.Lock()
-		defer wakersMu.Unlock()
-		delete(wakers, w)
-	}
-}
-
-// wakeAll is a hook for the commit of a transaction.
-type wakeAll struct{}
-
-// Committed wakes all streams of the process.
-func (wakeAll) Committed() {
-	wakersMu.Lock()
-	defer wakersMu.Unlock()
-	for w := range wakers {
-		w.wake()
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -150,33 +149,3 @@ func ForgetRelay(ctx context.Context, pool *pgxpool.Pool, name string) error {
 	note.Letter = db.LetterName{Side: "outbox", Consumer: name}
 	return hint(tx.Commit(ctx, &note))
 }
-
-// matches reports whether a pattern matches a topic. A pattern is a topic, or a prefix with a * at
-// its end.
-func matches(pattern, topic string) bool {
-	if prefix, ok := strings.CutSuffix(pattern, "*"); ok {
-		return strings.HasPrefix(topic, prefix)
-	}
-	return pattern == topic
-}
-
-// overlap reports whether some topic matches both patterns.
-func overlap(a, b string) bool {
-	a, aIsPrefix := strings.CutSuffix(a, "*")
-	b, bIsPrefix := strings.CutSuffix(b, "*")
-	return a == b || aIsPrefix && strings.HasPrefix(b, a) || bIsPrefix && strings.HasPrefix(a, b)
-}
-
-// like translates patterns into those of SQL's LIKE.
-func like(patterns []string) (translated []string) {
-	for _, pattern := range patterns {
-		text := escapeLike.Replace(pattern)
-		if prefix, ok := strings.CutSuffix(text, "*"); ok {
-			text = prefix + "%"
-		}
-		translated = append(translated, text)
-	}
-	return translated
-}
-
-var escapeLike = strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`)
