@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -15,8 +16,11 @@ import (
 type overview struct {
 	People, Records []record.Fact // what may need a person, and facts about the table of records
 	Purge           []record.Fact
+	Charts          []chart
+	CountsReplays   bool
 
-	stats stats.Stats
+	sample sample // completeOverview adds figures
+	stats  stats.Stats
 }
 
 // readOverview reads the figures of idem stats. A statement that the role may not execute aborts
@@ -27,19 +31,49 @@ func readOverview(ctx context.Context, tx pgx.Tx, _ url.Values) (any, error) {
 		return nil, err
 	}
 	o := overview{People: record.FactsOfPeople(&v), Records: record.FactsOfRecords(&v)}
-	o.stats = v
+	o.stats, o.sample = v, sampleOf(&v)
 	for i := range v.Purge.Sweeps.Value {
 		o.Purge = append(o.Purge, record.FactOfSweep(&v.Purge.Sweeps.Value[i], v.ReadAt))
 	}
 	return o, nil
 }
 
-// completeOverview adds what needs further privileges: which processes run. Each query has its own
-// transaction, so that a missing privilege affects one figure only.
+// sampleOf returns the figures that have charts.
+func sampleOf(v *stats.Stats) sample {
+	one := sample{at: time.Now(), figures: map[string]float64{"in progress": float64(v.InFlight.Keys)}}
+	if v.Operations.Known() {
+		one.figures["in progress"] += float64(v.Operations.Value.Running)
+		one.figures["parked"] = float64(v.Operations.Value.Parked)
+	}
+	if v.Messages.Known() {
+		one.figures["dead"] = float64(v.Messages.Value.OutboxDead + v.Messages.Value.InboxDead)
+	}
+	return one
+}
+
+// completeOverview adds what needs further privileges: which processes run, and the charts. Each
+// query has its own transaction, so that a missing privilege affects one figure only.
 func completeOverview(ctx context.Context, s *site, data any) (any, error) {
 	o := data.(overview)
 	look := func(read func(tx pgx.Tx) error) error { return record.Look(ctx, s.Pool, s.Timeout, read) }
 	o.People = append(o.People, workerFact(ctx, look, &o.stats), relayFact(ctx, look, &o.stats), s.examination.fact())
+	var topics []record.Topic
+	if look(func(tx pgx.Tx) (err error) { topics, _, err = record.Topics(ctx, tx, rows); return err }) == nil {
+		o.sample.lag = map[string]float64{}
+		for _, t := range topics {
+			o.sample.lag[t.Name] = t.Oldest.Seconds()
+		}
+	}
+	if s.Counts != nil {
+		executed, replayed := s.Counts()
+		o.sample.figures["executed"], o.sample.figures["replayed"] = float64(executed), float64(replayed)
+	} else {
+		var inserted int64
+		if look(func(tx pgx.Tx) (err error) { inserted, err = record.Inserted(ctx, tx); return err }) == nil {
+			o.sample.figures["executed"] = float64(inserted)
+		}
+	}
+	o.Charts, o.CountsReplays = charts(s.history.add(o.sample)), s.Counts != nil
 	return o, nil
 }
 

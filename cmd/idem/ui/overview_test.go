@@ -2,12 +2,14 @@ package ui_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/cmd/idem/ui"
 	"github.com/idem-go/idem/operation"
 )
 
@@ -15,7 +17,8 @@ func TestOverview_ShowsProcesses(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t, nil)
 	d.keep("shop <b>", "a key of some length", "secret")
-	d.get("").want(t, 200, `Workers</a></th><td class="warn">none runs`, `Relays</a></th><td class="warn">none runs`, `Parked operations</a></th><td class="bad">1<`)
+	d.get("").want(t, 200, `Workers</a></th><td class="warn">none runs`, `Relays</a></th><td class="warn">none runs`, `Parked operations</a></th><td class="bad">1<`,
+		`<svg class="chart bad"`, "Parked operations: 1, highest 1", "Lag of the topic shop &lt;b&gt;: 2 d", "Dead letters: 2", "In progress: ", "A replay writes nothing")
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	one := operation.Define("one", func(*operation.Op, int) (idem.Response, error) { return idem.Response{}, nil })
@@ -48,4 +51,26 @@ func TestDoctorPage_ShowsFindings(t *testing.T) {
 	time.Sleep(1100 * time.Millisecond) // a reading of the overview is shared for a second
 	d.get("").want(t, 200, "warnings", "ago")
 	d.get("terms").want(t, 200, "<dt>in doubt</dt>", "<dt>lane</dt>", "docs/glossary.md")
+}
+
+func TestPage_RunFillsTheCharts(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, nil)
+	var counted atomic.Int64
+	page, err := ui.New(ui.Config{Pool: d.pool, Counts: func() (executed, replayed int64) { return counted.Add(1), 0 }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- page.Run(ctx) }()
+	for begun := time.Now(); counted.Load() == 0; time.Sleep(10 * time.Millisecond) {
+		if time.Since(begun) > 20*time.Second {
+			t.Fatal("the overview is not read")
+		}
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
 }

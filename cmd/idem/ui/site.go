@@ -16,6 +16,7 @@ type site struct {
 	Config
 	reads *reads
 
+	history     history
 	examination examination
 
 	signer []byte        // the key that signs tickets

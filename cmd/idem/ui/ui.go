@@ -20,8 +20,10 @@
 package ui
 
 import (
+	"context"
 	"errors"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -54,6 +56,11 @@ type Config struct {
 	// the page answers to any name. A page on a loopback address needs Hosts: otherwise a foreign
 	// site can resolve its own name to that address and read the page (DNS rebinding).
 	Hosts []string
+
+	// Counts returns how many calls the program has executed and replayed since its start. The
+	// charts show both. If Counts is nil, the page counts inserted records as executed calls and
+	// shows no replays, because a replay does not write to the database.
+	Counts func() (executed, replayed int64)
 
 	// Timeout limits each statement that reads. The default is 5 seconds.
 	Timeout time.Duration
@@ -97,3 +104,19 @@ func New(c Config) (*Page, error) {
 
 // ServeHTTP serves the page and its forms.
 func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) { p.site.ServeHTTP(w, r) }
+
+// Run reads the overview every 15 seconds until ctx is done, and returns nil. The readings fill the
+// charts of the last hour, which the page keeps in memory. Without Run, the charts have only the
+// readings of visitors. A failed reading leaves a gap.
+func (p *Page) Run(ctx context.Context) error {
+	ticker := time.NewTicker(samplePause)
+	defer ticker.Stop()
+	for {
+		_, _ = p.site.read(ctx, sheets[""], url.Values{})
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}

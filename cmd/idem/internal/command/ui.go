@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -26,8 +27,8 @@ type uiCommand struct {
 }
 
 func (uiCommand) Help() string {
-	return `Serves a web page until Ctrl-C: figures, operations with their steps, the outbox by topic, dead letters, keys in flight, what people did, and the
-findings of the doctor. It only reads. With --write, a person who enters the token may retry, resolve and cancel operations, and redrive and drop
+	return `Serves a web page until Ctrl-C: figures, operations with their steps, the outbox by topic, dead letters, keys in flight, what people did,
+the last hour as charts, and the findings of the doctor. It only reads. With --write, a person who enters the token may retry, resolve and cancel operations, and redrive and drop
 dead letters, each with a reason. The token is that of the variable IDEM_UI_TOKEN, or a new one, which is printed. The connection is not encrypted:
 from another machine, use ssh -L.
 
@@ -38,6 +39,9 @@ Example: idem ui --write`
 const longestPage = 10 * time.Second
 
 // Run serves the page until the command is interrupted.
+//
+// handler.Run reads figures for the charts in the background. It ends before Run returns, because
+// the pool is closed afterwards.
 func (c *uiCommand) Run(s *session) error {
 	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
 		return usage("--listen must be HOST:PORT, such as 127.0.0.1:7466: %v", err)
@@ -56,6 +60,11 @@ func (c *uiCommand) Run(s *session) error {
 	if err != nil {
 		return usage("%v", err)
 	}
+	running, stop := context.WithCancel(s.ctx)
+	var filling sync.WaitGroup
+	filling.Go(func() { _ = handler.Run(running) })
+	defer filling.Wait()
+	defer stop()
 	shown := shownUI{URL: "http://" + listener.Addr().String() + "/", Token: printed, ReadOnly: config.ReadOnly, Private: config.Private}
 	if err := s.show(shown, func(p *page.Page) { c.text(p, &shown) }); err != nil {
 		return err

@@ -65,3 +65,14 @@ func (c *Counts) add(row StateCount) {
 	}
 	c.States = append(c.States, row)
 }
+
+// Inserted returns how many records were inserted since the statistics of the server were reset.
+// The server also counts rows whose transaction was rolled back. For a partitioned table the sum
+// includes all partitions.
+func Inserted(ctx context.Context, tx pgx.Tx) (n int64, err error) {
+	err = tx.QueryRow(ctx, `SELECT coalesce(sum(pg_stat_get_tuples_inserted(t.oid)), 0)::int8 FROM (
+		SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'idem' AND c.relname = 'records' AND c.relkind = 'r'
+		UNION SELECT p.relid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace, pg_partition_tree(c.oid) p
+		WHERE n.nspname = 'idem' AND c.relname = 'records' AND c.relkind = 'p' AND p.isleaf) AS t`).Scan(&n)
+	return n, err
+}

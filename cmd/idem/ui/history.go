@@ -1,0 +1,160 @@
+package ui
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/idem-go/idem/cmd/idem/internal/page"
+)
+
+const (
+	historySpan = time.Hour
+	samplePause = 15 * time.Second // between two samples
+	sampleGap   = time.Minute      // no line is drawn over a longer time without a sample
+	mostTopics  = 4                // maximum number of topics with a chart
+)
+
+// history has the samples of the last hour, in memory.
+type history struct {
+	mu      sync.Mutex
+	samples []sample
+}
+
+// sample has the figures of one reading of the overview. A figure that is unknown has no entry.
+type sample struct {
+	at      time.Time
+	figures map[string]float64
+	lag     map[string]float64 // by topic, in seconds
+}
+
+// add returns the samples of the last hour, followed by one. It stores one only if the last stored
+// sample is old enough, because every viewer of the overview adds a sample.
+func (h *history) add(one sample) []sample {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	// Clone the samples, because another viewer may be drawing the old slice.
+	fresh := slices.DeleteFunc(slices.Clone(h.samples), func(old sample) bool { return one.at.Sub(old.at) > historySpan })
+	all := append(fresh, one)
+	if n := len(h.samples); n == 0 || one.at.Sub(h.samples[n-1].at) >= samplePause-time.Second {
+		h.samples = all
+	}
+	return all
+}
+
+// series is a figure that has a chart.
+type series struct {
+	title, figure string
+	perMinute     bool   // the figure is a counter, and the chart shows its growth
+	mood          string // the mood of a value above zero
+}
+
+var allSeries = []series{
+	{"Executed per minute", "executed", true, ""},
+	{"Replayed per minute", "replayed", true, ""},
+	{"In progress", "in progress", false, ""},
+	{"Parked operations", "parked", false, "bad"},
+	{"Dead letters", "dead", false, "bad"},
+}
+
+// chart is a series as a template draws it.
+type chart struct {
+	Title, Now, Most, Mood string
+	Path                   string // SVG path data in a box of chartWidth by chartHeight
+}
+
+const chartWidth, chartHeight = 240, 48
+
+// charts returns the charts of the samples, and one for each of the topics with the most lag. The
+// right edge of a chart is the time of the last sample.
+func charts(samples []sample) (all []chart) {
+	for _, s := range allSeries {
+		points := pointsOf(samples, func(one sample) (float64, bool) { v, known := one.figures[s.figure]; return v, known })
+		if s.perMinute {
+			points = growth(points)
+		}
+		if len(points) > 0 {
+			all = append(all, newChart(s.title, s.mood, points, samples[len(samples)-1].at, rounded))
+		}
+	}
+	topics := map[string]float64{}
+	for _, one := range samples {
+		for topic, lag := range one.lag {
+			topics[topic] = max(topics[topic], lag)
+		}
+	}
+	names := slices.SortedFunc(maps.Keys(topics), func(a, b string) int {
+		if topics[a] != topics[b] {
+			return int(math.Copysign(1, topics[b]-topics[a]))
+		}
+		return strings.Compare(a, b)
+	})
+	for _, topic := range names[:min(len(names), mostTopics)] {
+		points := pointsOf(samples, func(one sample) (float64, bool) { return one.lag[topic], one.lag != nil })
+		all = append(all, newChart("Lag of the topic "+topic, "warn", points, samples[len(samples)-1].at,
+			func(v float64) string { return page.Age(time.Duration(v * float64(time.Second))) }))
+	}
+	return all
+}
+
+type point struct {
+	at time.Time
+	v  float64
+}
+
+func pointsOf(samples []sample, figure func(sample) (float64, bool)) (points []point) {
+	for _, one := range samples {
+		if v, known := figure(one); known {
+			points = append(points, point{one.at, v})
+		}
+	}
+	return points
+}
+
+// growth returns the growth of a counter per minute, between each two samples. It leaves out an
+// interval in which the counter was reset, and one that is longer than sampleGap.
+func growth(counts []point) (rates []point) {
+	for i := 1; i < len(counts); i++ {
+		grown, took := counts[i].v-counts[i-1].v, counts[i].at.Sub(counts[i-1].at)
+		if grown >= 0 && took > 0 && took < sampleGap {
+			rates = append(rates, point{counts[i].at, grown / took.Minutes()})
+		}
+	}
+	return rates
+}
+
+// newChart scales the points to the box of a chart. It begins a new line after a gap. points must
+// not be empty.
+func newChart(title, mood string, points []point, now time.Time, say func(float64) string) chart {
+	most, last := 0.0, points[len(points)-1]
+	for _, p := range points {
+		most = max(most, p.v)
+	}
+	c := chart{Title: title, Now: say(last.v), Most: say(most)}
+	if last.v > 0 {
+		c.Mood = mood
+	}
+	// The x axis is the hour up to now, and leaves 6 units free at the right. The y axis begins at
+	// zero and ends at the maximum, or at 1 if the maximum is smaller.
+	var path strings.Builder
+	for i, p := range points {
+		command := "L"
+		if i == 0 || p.at.Sub(points[i-1].at) > sampleGap {
+			command = "M"
+		}
+		x := (chartWidth - 6) * (1 - now.Sub(p.at).Seconds()/historySpan.Seconds())
+		y := chartHeight - 2 - (chartHeight-4)*p.v/max(most, 1)
+		fmt.Fprintf(&path, "%s%.1f %.1f", command, x, y)
+		if command == "M" {
+			path.WriteString("h.1") // makes a single point visible
+		}
+	}
+	c.Path = path.String()
+	return c
+}
+
+func rounded(v float64) string { return page.Count(int64(math.Round(v))) }

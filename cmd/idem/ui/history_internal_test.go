@@ -1,0 +1,53 @@
+package ui
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestHistory_DrawsTheLastHour(t *testing.T) {
+	t.Parallel()
+	var h history
+	begun := time.Date(2026, 11, 26, 9, 0, 0, 0, time.UTC)
+	var all []sample
+	for n := range 5 * 60 * 4 { // five hours
+		at := begun.Add(time.Duration(n) * samplePause)
+		one := sample{at: at, figures: map[string]float64{"parked": 3, "executed": float64(n * 30)}, lag: map[string]float64{"orders": 90}}
+		if n%2 == 0 {
+			one.lag = map[string]float64{"orders": 90, "invoices": 5}
+		}
+		all = h.add(one)
+		h.add(sample{at: at.Add(time.Second)}) // a viewer between two readings
+	}
+	if len(h.samples) > 242 || len(all) < 240 {
+		t.Errorf("%d samples are kept, %d drawn", len(h.samples), len(all))
+	}
+	drawn := map[string]chart{}
+	for _, c := range charts(all) {
+		drawn[c.Title] = c
+	}
+	for title, want := range map[string]string{"Parked operations": "3", "Executed per minute": "120", "Lag of the topic orders": "1 min 30 s", "Lag of the topic invoices": "0 ms"} {
+		if got := drawn[title]; got.Now != want || !strings.HasPrefix(got.Path, "M") {
+			t.Errorf("%s: %+.80v, want %s", title, got, want)
+		}
+	}
+	if got := drawn["Lag of the topic invoices"].Most; got != "5 s" {
+		t.Errorf("most: %s", got)
+	}
+	if _, shown := drawn["Replayed per minute"]; shown {
+		t.Error("replays are drawn, and nothing counts them")
+	}
+	if got := drawn["Parked operations"]; got.Mood != "bad" || strings.Count(got.Path, "M") != 1 {
+		t.Errorf("%+v", got)
+	}
+	late := h.add(sample{at: all[len(all)-1].at.Add(20 * time.Minute), figures: map[string]float64{"parked": 0, "executed": 0}})
+	for _, c := range charts(late) {
+		if c.Title == "Parked operations" && (strings.Count(c.Path, "M") != 2 || c.Mood != "") {
+			t.Errorf("a line across a gap: %+v", c)
+		}
+		if c.Title == "Executed per minute" && strings.Contains(c.Now, "-") {
+			t.Errorf("a reset count grows: %+v", c)
+		}
+	}
+}
