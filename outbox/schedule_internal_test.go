@@ -354,8 +354,12 @@ func (w *world) verify(t *testing.T, what string) {
 // destination, in virtual time.
 func TestScheduler_KeepsTheInvariant(t *testing.T) {
 	t.Parallel()
+	shares := []int{2, 100}
+	if testing.Short() {
+		shares = shares[:1]
+	}
 	for _, keeps := range []bool{false, true} {
-		for _, share := range []int{2, 100} {
+		for _, share := range shares {
 			each(len(fates), 4, func(is []int) {
 				w := newWorld(keeps, 4, share)
 				fate := func(i int) rune { return rune(fates[is[i]%len(fates)]) }
