@@ -21,12 +21,12 @@ import (
 // PostgreSQL gives it pages in advance, the more of them the longer they wait for one another.
 func TestModelIsWhatPostgresStores(t *testing.T) {
 	t.Parallel()
-	for _, size := range []struct{ names, response int }{{45, 200}, {150, 1200}} {
+	for _, size := range []struct{ names, response int }{{45, 1200}, {150, 200}} {
 		t.Run(fmt.Sprintf("%d bytes of names, response of %d", size.names, size.response), func(t *testing.T) {
 			t.Parallel()
 			pool := pgtest.New(t)
 			ctx := context.Background()
-			const calls = 1000
+			const calls = 2000
 			snapshot, err := pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead}) // nothing is removed that it may see
 			if err != nil {
 				t.Fatal(err)
@@ -68,7 +68,7 @@ func TestModelIsWhatPostgresLogs(t *testing.T) {
 		t.Fatal(err)
 	}
 	pool := pgtest.Open(t, server.DSN())
-	for _, size := range []struct{ names, response int }{{45, 200}, {150, 1200}} {
+	for _, size := range []struct{ names, response int }{{45, 1200}, {150, 200}} {
 		ctx := t.Context()
 		body := []byte(strings.Repeat("b", size.response))
 		least := math.Inf(1)
