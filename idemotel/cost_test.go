@@ -29,19 +29,6 @@ func dropping(t testing.TB) idem.Observer {
 	return o
 }
 
-// sampling returns an observer for an SDK that collects all metrics and samples no span. This is
-// the usual case in a busy service.
-func sampling(t testing.TB) idem.Observer {
-	t.Helper()
-	o, err := idemotel.New(
-		idemotel.WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.NeverSample()))),
-		idemotel.WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader()))))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return o
-}
-
 // caller makes calls of one kind.
 type caller struct {
 	pool *pgxpool.Pool
