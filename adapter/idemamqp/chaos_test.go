@@ -69,6 +69,7 @@ func TestChaos_Ordered(t *testing.T) {
 	pgtest.Long(t)
 	n := rabbit(t)
 	q, ch := queue(t, n, amqp.Table{"x-single-active-consumer": true}), (*amqp.Channel)(nil)
+	n.awaitRegistered(t, q)
 	dsn := pgtest.DSN(t)
 	database, address := ledger.ProxyDSN(t, dsn)
 	broker := ledger.Proxy(t, fmt.Sprintf("127.0.0.1:%d", n.port))

@@ -1,6 +1,7 @@
 package idemamqp_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -112,6 +113,22 @@ func (n *node) start(ctx context.Context) error {
 		text, _ := os.ReadFile(out.Name())
 		return fmt.Errorf("RabbitMQ did not start\n%s", text)
 	}
+}
+
+// awaitRegistered waits until the node has written to disk that it has a quorum queue. RabbitMQ 3.10
+// delays that write for some seconds. A node that is killed before it starts the queue anew under
+// another identity, and never elects a leader for it.
+func (n *node) awaitRegistered(t testing.TB, queue string) {
+	t.Helper()
+	registered := filepath.Join(n.dir, "mnesia", "*", "quorum", "*", "names.dets")
+	eventually(t, "the queue to be registered on disk", func() bool {
+		files, err := filepath.Glob(registered)
+		if err != nil || len(files) != 1 {
+			return false
+		}
+		names, err := os.ReadFile(files[0])
+		return err == nil && bytes.Contains(names, []byte(queue))
+	})
 }
 
 // kill kills the node like a power failure.
