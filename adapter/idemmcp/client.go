@@ -48,8 +48,9 @@ func WithKey(ctx context.Context, key string) context.Context {
 }
 
 // CallTool calls a tool until there is an answer. The key is the one in params.Meta, that of
-// [WithKey], or a random one. CallTool returns the error of the last attempt. If that is not a
-// [Refusal] that is final, the call may have been executed: call again with the same key.
+// [WithKey], or a random one. CallTool returns the error of the last attempt. The call was not
+// executed if that error has a [Refusal] that is not retryable, other than [Broken]. After any other
+// error it may have been executed: call again with the same key.
 func (c *Client) CallTool(ctx context.Context, params *mcp.CallToolParams) (*mcp.CallToolResult, error) {
 	keyed := *params
 	keyed.Meta = maps.Clone(params.Meta)
@@ -88,7 +89,7 @@ func (c *Client) attempt(ctx context.Context, params *mcp.CallToolParams) (*mcp.
 	sent := *params // the session adds to the _meta of a call
 	sent.Meta = maps.Clone(params.Meta)
 	result, err := session.CallTool(ctx, &sent)
-	if err != nil && !isAnswer(err) {
+	if err != nil && !isAnswer(err) && !isRejected(err) {
 		c.drop(session)
 	}
 	return result, err
@@ -118,7 +119,7 @@ func (c *Client) drop(failed *mcp.ClientSession) {
 	_ = failed.Close()
 }
 
-// Close closes the session.
+// Close closes the session. A later call opens another one.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -138,20 +139,26 @@ func (c *Client) backoff(retry int) time.Duration {
 	return rand.N(limit + 1)
 }
 
-// Codes by which the SDK reports the end of a session, as if the server had answered.
+// Codes of errors that the SDK itself makes, in the form of an answer.
 const (
-	codeClientClosing = -32003
-	codeServerClosing = -32004
-	codeRejected      = -32005
+	codeClientClosing = -32003 // the session has ended
+	codeServerClosing = -32004 // the session has ended
+	codeRejected      = -32005 // the transport refused one request; the session is intact
 )
 
-// isAnswer reports whether err is an answer of the server, rather than a failure of the session.
+// isAnswer reports whether err is an answer of the server.
 func isAnswer(err error) bool {
 	answer, ok := errors.AsType[*jsonrpc.Error](err)
 	return ok && answer.Code != codeClientClosing && answer.Code != codeServerClosing && answer.Code != codeRejected
 }
 
-// isFinal reports whether a repetition of the call would be answered in the same way.
+func isRejected(err error) bool {
+	answer, ok := errors.AsType[*jsonrpc.Error](err)
+	return ok && answer.Code == codeRejected
+}
+
+// isFinal reports whether the call is not sent again: the server answered, and not with a refusal
+// that is retryable.
 func isFinal(err error) bool {
 	if !isAnswer(err) {
 		return false

@@ -17,8 +17,8 @@ import (
 type Config struct {
 	// Scope returns the scope of a call, made from the caller and the tool, for example
 	// idem.Scope(tenant, req.Params.Name). A caller that sends the same scope, key and arguments
-	// gets the recorded result, so take the caller from something that the call proves, such as
-	// req.Extra.TokenInfo. A call for which Scope returns an error is refused with that error.
+	// gets the recorded result, so identify the caller by verified credentials, such as
+	// req.Extra.TokenInfo, and not by anything that the client can choose. A call for which Scope returns an error is refused with that error.
 	Scope func(ctx context.Context, req *mcp.CallToolRequest) (string, error)
 
 	// Tools are the tools that need a key. Calls of other tools pass through untouched.
@@ -37,22 +37,31 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Source says where the key of a call comes from if the client sends none, in _meta under [KeyMeta]
-// or in the HTTP header [KeyHeader]. A key of the client takes precedence.
+// Source says where to find the key of a call that has none in _meta, under [KeyMeta], and none in
+// the HTTP header [KeyHeader]. Make one with [FromClient], [FromArgument] or [FromArguments].
 type Source struct {
+	kind     sourceKind
 	argument string
 	within   time.Duration
 }
 
-// FromClient refuses a call without a key of the client.
-func FromClient() Source { return Source{} }
+type sourceKind int
+
+const (
+	fromClient sourceKind = iota
+	fromArgument
+	fromArguments
+)
+
+// FromClient refuses a call that has no key in _meta and none in the header.
+func FromClient() Source { return Source{kind: fromClient} }
 
 // FromArgument takes the key from an argument of the tool, a string. The model must not make up the
 // argument: it makes up another one for a repetition. The host sets it.
 //
-// Such a tool is listed with idempotentHint, because a call with the same arguments has no further
-// effect.
-func FromArgument(name string) Source { return Source{argument: name} }
+// Such a tool is listed with idempotentHint: a call with the same arguments has no further effect as
+// long as its record is retained.
+func FromArgument(name string) Source { return Source{kind: fromArgument, argument: name} }
 
 // FromArguments derives the key from all arguments: a call with the same arguments, less than this
 // time after the first one, is taken for a repetition. The record expires after that time, whatever
@@ -61,12 +70,14 @@ func FromArgument(name string) Source { return Source{argument: name} }
 // The risk is a caller that means to do the same thing twice in this time: the second call has no
 // effect and gets the result of the first one. Use FromArguments only for tools for which that
 // cannot happen or does no harm.
-func FromArguments(within time.Duration) Source { return Source{within: within} }
+func FromArguments(within time.Duration) Source { return Source{kind: fromArguments, within: within} }
 
-// check returns an error if a Source cannot be used.
 func (s Source) check(tool string) error {
-	if s.within < 0 {
-		return fmt.Errorf("tool %q: FromArguments: the duration is negative", tool)
+	switch {
+	case s.kind == fromArgument && s.argument == "":
+		return fmt.Errorf("tool %q: FromArgument needs the name of an argument", tool)
+	case s.kind == fromArguments && s.within <= 0:
+		return fmt.Errorf("tool %q: FromArguments needs a duration above zero", tool)
 	}
 	return nil
 }

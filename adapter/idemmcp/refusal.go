@@ -17,11 +17,11 @@ type Reason string
 const (
 	KeyMissing     Reason = "IDEMPOTENCY_KEY_MISSING"
 	KeyInvalid     Reason = "IDEMPOTENCY_KEY_INVALID"
-	KeyReused      Reason = "IDEMPOTENCY_KEY_REUSED"      // other arguments have the key; nothing was executed
+	KeyReused      Reason = "IDEMPOTENCY_KEY_REUSED"      // an earlier call used the key with other arguments
 	InProgress     Reason = "IDEMPOTENCY_IN_PROGRESS"     // call again with the same key
 	OutcomeUnknown Reason = "IDEMPOTENCY_OUTCOME_UNKNOWN" // call again with the same key
 	NotExecuted    Reason = "IDEMPOTENCY_NOT_EXECUTED"    // call again with the same key
-	Broken         Reason = "IDEMPOTENCY_BROKEN"          // the server has logged the cause
+	Broken         Reason = "IDEMPOTENCY_BROKEN"          // see the log of the server; may have been executed
 )
 
 // Refusal is the data of the protocol error with which the middleware answers.
@@ -41,10 +41,11 @@ func RefusalOf(err error) (Refusal, bool) {
 	return refusal, refusal.Reason != ""
 }
 
-// codeReused is the code that the Universal Commerce Protocol asks for.
+// codeReused is the code that the Universal Commerce Protocol prescribes for a reused key.
 const codeReused = -32000
 
-// refuse returns a protocol error. Its code is "invalid params" for a call that can never succeed.
+// refuse returns a protocol error. Its code is that of an internal error if the call may succeed
+// later or the server is at fault, and otherwise codeReused or "invalid params".
 func refuse(reason Reason, text string, retryable bool, after time.Duration) error {
 	data, err := json.Marshal(Refusal{Reason: reason, Retryable: retryable, RetryAfterMS: after.Milliseconds()})
 	if err != nil {
@@ -60,9 +61,9 @@ func refuse(reason Reason, text string, retryable bool, after time.Duration) err
 	return &jsonrpc.Error{Code: code, Message: text, Data: data}
 }
 
-// refusalFor returns the refusal for an error of idem.Do, or nil if the client must not see its
-// cause. It reports isOurs if the operators of the server should look at the error.
-func refusalFor(err error) (refused error, isOurs bool) {
+// refusalFor returns the refusal for an error of idem.Do, and whether the operators should see the
+// error in the log. It returns nil for any other error.
+func refusalFor(err error) (refused error, log bool) {
 	progress, isInProgress := errors.AsType[*idem.InProgressError](err)
 	switch {
 	case errors.Is(err, idem.ErrOutcomeUnknown):

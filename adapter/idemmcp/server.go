@@ -18,7 +18,7 @@ import (
 	"github.com/idem-go/idem"
 )
 
-// KeyHeader is the field of an HTTP request with its key. It counts if _meta has no key.
+// KeyHeader is the HTTP header that carries the key. A key in _meta takes precedence.
 const KeyHeader = "Idempotency-Key"
 
 // Names in _meta.
@@ -43,8 +43,9 @@ func Tx(ctx context.Context) pgx.Tx {
 	return tx
 }
 
-// Middleware is receiving middleware of an mcp.Server. Put middleware that authenticates in front
-// of it. Middleware behind it may run more than once for a call.
+// Middleware makes the calls of Config.Tools idempotent. Pass it to AddReceivingMiddleware after the
+// middleware that authenticates. Middleware that is passed after it runs again whenever the handler
+// runs again.
 func (s *Server) Middleware(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		switch req := req.(type) {
@@ -63,12 +64,12 @@ func (s *Server) Middleware(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// annotated sets idempotentHint where a call with the same arguments has no further effect.
+// annotated sets idempotentHint on tools whose key is an argument.
 func (s *Server) annotated(list *mcp.ListToolsResult) *mcp.ListToolsResult {
 	annotated := *list
 	annotated.Tools = slices.Clone(list.Tools)
 	for i, tool := range list.Tools {
-		if s.config.Tools[tool.Name].argument == "" {
+		if s.config.Tools[tool.Name].kind != fromArgument {
 			continue
 		}
 		copied, hints := *tool, mcp.ToolAnnotations{}
@@ -100,9 +101,11 @@ func (s *Server) call(ctx context.Context, method string, req *mcp.CallToolReque
 	key, ok := keyOf(req, arguments, source)
 	switch {
 	case !ok:
-		return nil, refuse(KeyInvalid, "the key is a string of 1 to 255 bytes", false, 0)
-	case key == "" && source.within > 0:
+		return nil, refuse(KeyInvalid, "the key must be one string of 1 to 255 bytes", false, 0)
+	case key == "" && source.kind == fromArguments:
 		key, options = "arguments:"+hash.String(), append(slices.Clone(options), idem.WithTTL(source.within))
+	case key == "" && source.kind == fromArgument:
+		return nil, refuse(KeyMissing, "the call needs a key, in the argument "+source.argument, false, 0)
 	case key == "":
 		return nil, refuse(KeyMissing, "the call needs a key, in _meta under "+KeyMeta+" or in the header "+KeyHeader, false, 0)
 	}
@@ -121,8 +124,8 @@ func (s *Server) call(ctx context.Context, method string, req *mcp.CallToolReque
 	return replayed, nil
 }
 
-// keyOf returns the key that a call brings, or "" if it brings none. It reports false for a key
-// that is not a string.
+// keyOf returns the key of a call, or "" if the call has none. It reports false if the key is empty
+// or not a string, and for more than one header.
 func keyOf(req *mcp.CallToolRequest, arguments []byte, source Source) (string, bool) {
 	if sent, ok := req.Params.Meta[KeyMeta]; ok {
 		key, ok := sent.(string)
@@ -132,7 +135,7 @@ func keyOf(req *mcp.CallToolRequest, arguments []byte, source Source) (string, b
 		key := req.Extra.Header.Get(KeyHeader)
 		return key, key != "" && len(req.Extra.Header.Values(KeyHeader)) == 1
 	}
-	if source.argument == "" {
+	if source.kind != fromArgument {
 		return "", true
 	}
 	var all map[string]json.RawMessage
@@ -185,7 +188,8 @@ func (e *execution) run(ctx context.Context, tx pgx.Tx) (idem.Response, error) {
 	return idem.Response{Status: http.StatusOK, Body: body}, nil
 }
 
-// failed returns the answer for an error after which nothing is recorded.
+// failed returns the answer for an error of idem.Do: the result or the error of the handler, or a
+// refusal.
 func (e *execution) failed(ctx context.Context, err error) (mcp.Result, error) {
 	inDoubt := errors.Is(err, idem.ErrOutcomeUnknown)
 	if !inDoubt && (ctx.Err() != nil || !e.isOfTheDatabase(err) || !idem.Retryable(err)) {
@@ -208,22 +212,23 @@ func (e *execution) failed(ctx context.Context, err error) (mcp.Result, error) {
 	return nil, e.server.broken(ctx, e.req, err)
 }
 
-// isOfTheDatabase reports whether err comes from Postgres. A lost connection is attributed to the
-// database only if the connection of the transaction is closed.
+// isOfTheDatabase reports whether err comes from Postgres. An I/O error counts only if the connection
+// of the transaction is closed. Otherwise it may come from a call that the handler made.
 func (e *execution) isOfTheDatabase(err error) bool {
 	_, answered := errors.AsType[*pgconn.PgError](err)
 	_, refused := errors.AsType[*pgconn.ConnectError](err)
 	return answered || refused || e.lost
 }
 
-// broken logs err and returns a refusal that does not show it.
+// broken logs err and returns a refusal that does not show it. The call may have been executed: its
+// recorded result may be unreadable, or the handler may have ended the transaction.
 func (s *Server) broken(ctx context.Context, req *mcp.CallToolRequest, err error) error {
 	s.config.Logger.ErrorContext(ctx, "idemmcp: a call could not be executed", "tool", req.Params.Name, "error", err)
-	return refuse(Broken, "the call could not be executed", false, 0)
+	return refuse(Broken, "the server failed, and may have executed the call", false, 0)
 }
 
-// decode returns a recorded result as a replay. Its structured content keeps its spelling, so that
-// no number loses digits.
+// decode returns a recorded result as a replay. It keeps the structured content as raw JSON, because
+// a float64 would round large numbers.
 func decode(body []byte) (*mcp.CallToolResult, error) {
 	var result mcp.CallToolResult
 	var raw struct {
@@ -242,8 +247,9 @@ func decode(body []byte) (*mcp.CallToolResult, error) {
 	return &result, nil
 }
 
-// failure wraps a protocol error of the handler, to distinguish it from errors of idem.Do. It hides
-// a rejection: a handler of a tool cannot reject on its own.
+// failure wraps a protocol error of the handler, to distinguish it from errors of idem.Do. If the
+// handler returned idem.Reject, failure hides that from Do: only Config.RecordError decides what is
+// recorded.
 type failure struct{ error }
 
 func (f *failure) Is(target error) bool { return errors.Is(f.error, target) }
@@ -251,8 +257,8 @@ func (f *failure) As(target any) bool {
 	return reflect.TypeOf(target) != rejection && errors.As(f.error, target)
 }
 
-// unrecorded stands for a result that is not recorded. It shows idem.Do the error behind the
-// result, so that a handler runs again after a serialization failure.
+// unrecorded is the error returned to idem.Do for a result that must not be recorded. It exposes the
+// cause of the result, so that Do runs the handler again after a serialization failure.
 type unrecorded struct{ cause error }
 
 func (u *unrecorded) Error() string { return fmt.Sprintf("the tool failed: %v", u.cause) }

@@ -14,7 +14,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/adapter/idemmcp"
+	"github.com/idem-go/idem/lab/pgtest"
 )
 
 func TestMiddleware_ReplaysACallWithItsKey(t *testing.T) {
@@ -266,6 +268,53 @@ func TestMiddleware_TakesTheKeyOfTheHTTPHeader(t *testing.T) {
 	for i, want := range []string{`{"seat":1}, error false, replayed <nil>`, `{"seat":1}, error false, replayed true`} {
 		if got := text(session.CallTool(t.Context(), call("Rome"))); got != want {
 			t.Errorf("call %d: %s, want %s", i, got, want)
+		}
+	}
+}
+
+func TestNew_RejectsAnInvalidConfig(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.New(t)
+	scope := func(context.Context, *mcp.CallToolRequest) (string, error) { return "s", nil }
+	tools := func(s idemmcp.Source) map[string]idemmcp.Source { return map[string]idemmcp.Source{"book": s} }
+	for name, config := range map[string]idemmcp.Config{
+		"no scope":          {Tools: tools(idemmcp.FromClient())},
+		"no tools":          {Scope: scope},
+		"no argument":       {Scope: scope, Tools: tools(idemmcp.FromArgument(""))},
+		"no duration":       {Scope: scope, Tools: tools(idemmcp.FromArguments(0))},
+		"an invalid option": {Scope: scope, Tools: tools(idemmcp.FromClient()), Options: []idem.Option{idem.WithTTL(-1)}},
+	} {
+		if _, err := idemmcp.New(pool, config); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+	if _, err := idemmcp.New(nil, idemmcp.Config{Scope: scope, Tools: tools(idemmcp.FromClient())}); err == nil {
+		t.Error("no pool: accepted")
+	}
+}
+
+// Two callers, and two tools, that use the same key do not share a result.
+func TestScope_SeparatesToolsAndCallers(t *testing.T) {
+	t.Parallel()
+	caller := "ann"
+	a := newAgency(t, func(c *idemmcp.Config) {
+		c.Scope = func(_ context.Context, req *mcp.CallToolRequest) (string, error) {
+			if caller == "" {
+				return "", errors.New("who is it?")
+			}
+			return idem.Scope(caller, req.Params.Name), nil
+		}
+	})
+	c, ctx := a.client(nil), idemmcp.WithKey(t.Context(), "k")
+	for i, step := range []struct{ caller, want string }{
+		{"ann", `{"seat":1}, error false, replayed <nil>`},
+		{"bob", `{"seat":2}, error false, replayed <nil>`},
+		{"ann", `{"seat":1}, error false, replayed true`},
+		{"", "refused: "},
+	} {
+		caller = step.caller
+		if got := text(c.CallTool(ctx, call("Rome"))); got != step.want {
+			t.Errorf("call %d: %s, want %s", i, got, step.want)
 		}
 	}
 }
