@@ -20,22 +20,32 @@ import (
 // arguments, so the model neither sees it nor makes it up. A Client is safe for concurrent use.
 type Client struct {
 	// Connect opens a session. It is called for the first call, and again after a session failed.
+	// Its context is never canceled, because some transports end a session with that context: bound
+	// the time of Connect by other means, such as the timeouts of the transport.
 	Connect func(context.Context) (*mcp.ClientSession, error)
 
 	// MaxAttempts is the maximum number of attempts of a call, including the first one. The default
 	// is 5.
 	MaxAttempts int
 
-	// AttemptTimeout is the timeout of one attempt, connecting included. The default is 30 seconds.
+	// AttemptTimeout is the timeout of one attempt, with its wait for Connect. The default is 30
+	// seconds.
 	AttemptTimeout time.Duration
 
 	// MinBackoff and MaxBackoff determine the backoff before retry n, counted from 0: a random time
 	// between 0 and min(MaxBackoff, MinBackoff·2ⁿ), in addition to the delay that the server asks
-	// for. The defaults are 250 milliseconds and 10 seconds.
+	// for, of a minute at most. The defaults are 250 milliseconds and 10 seconds.
 	MinBackoff, MaxBackoff time.Duration
 
-	mu      sync.Mutex
-	session *mcp.ClientSession
+	mu         sync.Mutex
+	session    *mcp.ClientSession
+	connecting *connecting // nil unless Connect is in progress
+}
+
+// connecting is a Connect in progress, for which all calls wait.
+type connecting struct {
+	done chan struct{} // closed when err is set
+	err  error
 }
 
 type keyKey struct{}
@@ -49,8 +59,8 @@ func WithKey(ctx context.Context, key string) context.Context {
 
 // CallTool calls a tool until there is an answer. The key is the one in params.Meta, that of
 // [WithKey], or a random one. CallTool returns the error of the last attempt. The call was not
-// executed if that error has a [Refusal] that is not retryable, other than [Broken]. After any other
-// error it may have been executed: call again with the same key.
+// executed if that error has a [Refusal] that is not retryable, other than [Broken]. After any
+// other error it may have been executed: call again with the same key.
 func (c *Client) CallTool(ctx context.Context, params *mcp.CallToolParams) (*mcp.CallToolResult, error) {
 	keyed := *params
 	keyed.Meta = maps.Clone(params.Meta)
@@ -71,16 +81,17 @@ func (c *Client) CallTool(ctx context.Context, params *mcp.CallToolParams) (*mcp
 		}
 		refusal, _ := RefusalOf(err)
 		select {
-		case <-time.After(c.backoff(attempt-1) + time.Duration(refusal.RetryAfterMS)*time.Millisecond):
+		case <-time.After(c.backoff(attempt-1) + min(refusal.retryAfter(), time.Minute)):
 		case <-ctx.Done():
 			return nil, errors.Join(ctx.Err(), err)
 		}
 	}
 }
 
-// attempt sends the call once. It drops the session if the call got no answer on it.
-func (c *Client) attempt(ctx context.Context, params *mcp.CallToolParams) (*mcp.CallToolResult, error) {
-	ctx, cancel := context.WithTimeout(ctx, cmp.Or(c.AttemptTimeout, 30*time.Second))
+// attempt sends the call once. It drops the session if the call got no answer on it, unless the
+// caller ended the call.
+func (c *Client) attempt(callerCtx context.Context, params *mcp.CallToolParams) (*mcp.CallToolResult, error) {
+	ctx, cancel := context.WithTimeout(callerCtx, cmp.Or(c.AttemptTimeout, 30*time.Second))
 	defer cancel()
 	session, err := c.connected(ctx)
 	if err != nil {
@@ -89,45 +100,65 @@ func (c *Client) attempt(ctx context.Context, params *mcp.CallToolParams) (*mcp.
 	sent := *params // the session adds to the _meta of a call
 	sent.Meta = maps.Clone(params.Meta)
 	result, err := session.CallTool(ctx, &sent)
-	if err != nil && !isAnswer(err) && !isRejected(err) {
+	if err != nil && callerCtx.Err() == nil && !isAnswer(err) && !isRejected(err) {
 		c.drop(session)
 	}
 	return result, err
 }
 
-// connected returns the session, and opens one if there is none.
+// connected returns the session, and opens one if there is none. All calls share one Connect.
 func (c *Client) connected(ctx context.Context) (*mcp.ClientSession, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.session == nil {
-		session, err := c.Connect(ctx)
-		if err != nil {
-			return nil, err
+	for {
+		c.mu.Lock()
+		session, opening := c.session, c.connecting
+		if session == nil && opening == nil {
+			opening = &connecting{done: make(chan struct{})}
+			c.connecting = opening
+			go c.connect(context.WithoutCancel(ctx), opening)
 		}
-		c.session = session
+		c.mu.Unlock()
+		if session != nil {
+			return session, nil
+		}
+		select {
+		case <-opening.done:
+			if opening.err != nil {
+				return nil, opening.err
+			}
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	}
-	return c.session, nil
 }
 
-// drop closes a session that has failed. Other calls may have replaced it already.
+func (c *Client) connect(ctx context.Context, opening *connecting) {
+	session, err := c.Connect(ctx)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.session, c.connecting, opening.err = session, nil, err
+	close(opening.done)
+}
+
+// drop closes a session that has failed. Other calls may have replaced it already. Close waits for
+// all calls of the session, so drop does not wait for Close.
 func (c *Client) drop(failed *mcp.ClientSession) {
 	c.mu.Lock()
 	if c.session == failed {
 		c.session = nil
 	}
 	c.mu.Unlock()
-	_ = failed.Close()
+	go failed.Close()
 }
 
 // Close closes the session. A later call opens another one.
 func (c *Client) Close() error {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.session == nil {
-		return nil
-	}
 	session := c.session
 	c.session = nil
+	c.mu.Unlock()
+	if session == nil {
+		return nil
+	}
 	return session.Close()
 }
 

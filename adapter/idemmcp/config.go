@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -18,7 +19,8 @@ type Config struct {
 	// Scope returns the scope of a call, made from the caller and the tool, for example
 	// idem.Scope(tenant, req.Params.Name). A caller that sends the same scope, key and arguments
 	// gets the recorded result, so identify the caller by verified credentials, such as
-	// req.Extra.TokenInfo, and not by anything that the client can choose. A call for which Scope returns an error is refused with that error.
+	// req.Extra.TokenInfo, and not by anything that the client can choose. A call for which Scope
+	// returns an error is refused with that error.
 	Scope func(ctx context.Context, req *mcp.CallToolRequest) (string, error)
 
 	// Tools are the tools that need a key. Calls of other tools pass through untouched.
@@ -41,7 +43,7 @@ type Config struct {
 // the HTTP header [KeyHeader]. Make one with [FromClient], [FromArgument] or [FromArguments].
 type Source struct {
 	kind     sourceKind
-	argument string
+	argument []string // the names that lead to it
 	within   time.Duration
 }
 
@@ -56,12 +58,16 @@ const (
 // FromClient refuses a call that has no key in _meta and none in the header.
 func FromClient() Source { return Source{kind: fromClient} }
 
-// FromArgument takes the key from an argument of the tool, a string. The model must not make up the
-// argument: it makes up another one for a repetition. The host sets it.
+// FromArgument takes the key from an argument of the tool, a string. Further names lead to a member
+// of an object: FromArgument("meta", "idempotency-key") is the place that the Universal Commerce
+// Protocol prescribes. The model must not make up the argument: it makes up another one for a
+// repetition. The host sets it.
 //
-// Such a tool is listed with idempotentHint: a call with the same arguments has no further effect as
-// long as its record is retained.
-func FromArgument(name string) Source { return Source{kind: fromArgument, argument: name} }
+// Such a tool is listed with idempotentHint: a call with the same arguments has no further effect
+// as long as its record is retained.
+func FromArgument(name string, names ...string) Source {
+	return Source{kind: fromArgument, argument: append([]string{name}, names...)}
+}
 
 // FromArguments derives the key from all arguments: a call with the same arguments, less than this
 // time after the first one, is taken for a repetition. The record expires after that time, whatever
@@ -74,7 +80,7 @@ func FromArguments(within time.Duration) Source { return Source{kind: fromArgume
 
 func (s Source) check(tool string) error {
 	switch {
-	case s.kind == fromArgument && s.argument == "":
+	case s.kind == fromArgument && slices.Contains(s.argument, ""):
 		return fmt.Errorf("tool %q: FromArgument needs the name of an argument", tool)
 	case s.kind == fromArguments && s.within <= 0:
 		return fmt.Errorf("tool %q: FromArguments needs a duration above zero", tool)

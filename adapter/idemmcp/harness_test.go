@@ -26,8 +26,8 @@ type agency struct {
 }
 
 type trip struct {
-	To      string `json:"to"`
-	Request string `json:"request,omitempty"`
+	To   string            `json:"to"`
+	Meta map[string]string `json:"meta,omitempty"`
 }
 
 type booked struct {

@@ -15,13 +15,14 @@ type Reason string
 
 // The reasons.
 const (
-	KeyMissing     Reason = "IDEMPOTENCY_KEY_MISSING"
-	KeyInvalid     Reason = "IDEMPOTENCY_KEY_INVALID"
-	KeyReused      Reason = "IDEMPOTENCY_KEY_REUSED"      // an earlier call used the key with other arguments
-	InProgress     Reason = "IDEMPOTENCY_IN_PROGRESS"     // call again with the same key
-	OutcomeUnknown Reason = "IDEMPOTENCY_OUTCOME_UNKNOWN" // call again with the same key
-	NotExecuted    Reason = "IDEMPOTENCY_NOT_EXECUTED"    // call again with the same key
-	Broken         Reason = "IDEMPOTENCY_BROKEN"          // see the log of the server; may have been executed
+	KeyMissing       Reason = "IDEMPOTENCY_KEY_MISSING"
+	ArgumentsInvalid Reason = "IDEMPOTENCY_ARGUMENTS_INVALID" // idem.HashJSON does not accept the arguments
+	KeyInvalid       Reason = "IDEMPOTENCY_KEY_INVALID"
+	KeyReused        Reason = "IDEMPOTENCY_KEY_REUSED"      // an earlier call used the key with other arguments
+	InProgress       Reason = "IDEMPOTENCY_IN_PROGRESS"     // call again with the same key
+	OutcomeUnknown   Reason = "IDEMPOTENCY_OUTCOME_UNKNOWN" // call again with the same key
+	NotExecuted      Reason = "IDEMPOTENCY_NOT_EXECUTED"    // call again with the same key
+	Broken           Reason = "IDEMPOTENCY_BROKEN"          // see the log of the server; may have been executed
 )
 
 // Refusal is the data of the protocol error with which the middleware answers.
@@ -29,6 +30,14 @@ type Refusal struct {
 	Reason       Reason `json:"reason"`
 	Retryable    bool   `json:"retryable"` // the same call, with the same key, may succeed later
 	RetryAfterMS int64  `json:"retryAfterMs,omitempty"`
+}
+
+// retryAfter returns the delay that the server asks for, or 0 for an impossible one.
+func (r Refusal) retryAfter() time.Duration {
+	if r.RetryAfterMS < 0 || r.RetryAfterMS > int64(time.Hour/time.Millisecond) {
+		return 0
+	}
+	return time.Duration(r.RetryAfterMS) * time.Millisecond
 }
 
 // RefusalOf returns the Refusal in an error of a call, and whether there is one.

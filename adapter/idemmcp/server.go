@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -43,9 +44,12 @@ func Tx(ctx context.Context) pgx.Tx {
 	return tx
 }
 
-// Middleware makes the calls of Config.Tools idempotent. Pass it to AddReceivingMiddleware after the
-// middleware that authenticates. Middleware that is passed after it runs again whenever the handler
-// runs again.
+// Middleware makes the calls of Config.Tools idempotent. It must run after the middleware that
+// authenticates, or a stranger gets recorded results. Pass both in one call, the outer one first:
+//
+//	server.AddReceivingMiddleware(authenticate, keyed.Middleware)
+//
+// Middleware that runs after it runs again whenever the handler runs again.
 func (s *Server) Middleware(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		switch req := req.(type) {
@@ -95,8 +99,10 @@ func (s *Server) call(ctx context.Context, method string, req *mcp.CallToolReque
 	}
 	hash, err := idem.HashJSON(arguments)
 	if err != nil {
-		return nil, refuse(KeyInvalid, "the arguments are not a JSON document that has one meaning: "+err.Error(), false, 0)
+		return nil, refuse(ArgumentsInvalid, "the arguments are not a JSON document that has one meaning: "+err.Error(), false, 0)
 	}
+	// Two tools with the same scope, key and arguments do not share a result.
+	hash = idem.HashBytes([]byte(req.Params.Name), hash[:])
 	options := s.config.Options
 	key, ok := keyOf(req, arguments, source)
 	switch {
@@ -105,7 +111,7 @@ func (s *Server) call(ctx context.Context, method string, req *mcp.CallToolReque
 	case key == "" && source.kind == fromArguments:
 		key, options = "arguments:"+hash.String(), append(slices.Clone(options), idem.WithTTL(source.within))
 	case key == "" && source.kind == fromArgument:
-		return nil, refuse(KeyMissing, "the call needs a key, in the argument "+source.argument, false, 0)
+		return nil, refuse(KeyMissing, "the call needs a key, in the argument "+strings.Join(source.argument, "."), false, 0)
 	case key == "":
 		return nil, refuse(KeyMissing, "the call needs a key, in _meta under "+KeyMeta+" or in the header "+KeyHeader, false, 0)
 	}
@@ -138,12 +144,16 @@ func keyOf(req *mcp.CallToolRequest, arguments []byte, source Source) (string, b
 	if source.kind != fromArgument {
 		return "", true
 	}
-	var all map[string]json.RawMessage
-	if json.Unmarshal(arguments, &all) != nil || all[source.argument] == nil {
-		return "", true
+	value := json.RawMessage(arguments)
+	for _, name := range source.argument {
+		var members map[string]json.RawMessage
+		if json.Unmarshal(value, &members) != nil || members[name] == nil {
+			return "", true
+		}
+		value = members[name]
 	}
 	var key string
-	err := json.Unmarshal(all[source.argument], &key)
+	err := json.Unmarshal(value, &key)
 	return key, err == nil && key != ""
 }
 
@@ -212,8 +222,8 @@ func (e *execution) failed(ctx context.Context, err error) (mcp.Result, error) {
 	return nil, e.server.broken(ctx, e.req, err)
 }
 
-// isOfTheDatabase reports whether err comes from Postgres. An I/O error counts only if the connection
-// of the transaction is closed. Otherwise it may come from a call that the handler made.
+// isOfTheDatabase reports whether err comes from Postgres. An I/O error counts only if the
+// connection of the transaction is closed. Otherwise it may come from a call that the handler made.
 func (e *execution) isOfTheDatabase(err error) bool {
 	_, answered := errors.AsType[*pgconn.PgError](err)
 	_, refused := errors.AsType[*pgconn.ConnectError](err)
@@ -227,8 +237,8 @@ func (s *Server) broken(ctx context.Context, req *mcp.CallToolRequest, err error
 	return refuse(Broken, "the server failed, and may have executed the call", false, 0)
 }
 
-// decode returns a recorded result as a replay. It keeps the structured content as raw JSON, because
-// a float64 would round large numbers.
+// decode returns a recorded result as a replay. It keeps the structured content as raw JSON,
+// because a float64 would round large numbers.
 func decode(body []byte) (*mcp.CallToolResult, error) {
 	var result mcp.CallToolResult
 	var raw struct {
@@ -257,8 +267,8 @@ func (f *failure) As(target any) bool {
 	return reflect.TypeOf(target) != rejection && errors.As(f.error, target)
 }
 
-// unrecorded is the error returned to idem.Do for a result that must not be recorded. It exposes the
-// cause of the result, so that Do runs the handler again after a serialization failure.
+// unrecorded is the error returned to idem.Do for a result that must not be recorded. It exposes
+// the cause of the result, so that Do runs the handler again after a serialization failure.
 type unrecorded struct{ cause error }
 
 func (u *unrecorded) Error() string { return fmt.Sprintf("the tool failed: %v", u.cause) }

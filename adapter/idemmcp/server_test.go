@@ -116,7 +116,7 @@ func TestMiddleware_RunsAgainAfterASerializationFailure(t *testing.T) {
 func TestSource_KeyFromArguments(t *testing.T) {
 	t.Parallel()
 	a := newAgency(t, func(c *idemmcp.Config) {
-		c.Tools = map[string]idemmcp.Source{"book": idemmcp.FromArgument("request"), "look": idemmcp.FromArguments(time.Hour)}
+		c.Tools = map[string]idemmcp.Source{"book": idemmcp.FromArgument("meta", "idempotency-key"), "look": idemmcp.FromArguments(time.Hour)}
 	})
 	session, err := a.client(nil).Connect(t.Context())
 	if err != nil {
@@ -127,10 +127,10 @@ func TestSource_KeyFromArguments(t *testing.T) {
 		in   trip
 		want string
 	}{
-		{trip{"Rome", "r1"}, `{"seat":1}, error false, replayed <nil>`},
-		{trip{"Rome", "r1"}, `{"seat":1}, error false, replayed true`},
-		{trip{"Oslo", "r1"}, "refused: IDEMPOTENCY_KEY_REUSED"},
-		{trip{"Rome", ""}, "refused: IDEMPOTENCY_KEY_MISSING"},
+		{trip{"Rome", map[string]string{"idempotency-key": "r1"}}, `{"seat":1}, error false, replayed <nil>`},
+		{trip{"Rome", map[string]string{"idempotency-key": "r1"}}, `{"seat":1}, error false, replayed true`},
+		{trip{"Oslo", map[string]string{"idempotency-key": "r1"}}, "refused: IDEMPOTENCY_KEY_REUSED"},
+		{trip{To: "Rome"}, "refused: IDEMPOTENCY_KEY_MISSING"},
 	} {
 		if got := text(session.CallTool(t.Context(), &mcp.CallToolParams{Name: "book", Arguments: step.in})); got != step.want {
 			t.Errorf("call %d: %s, want %s", i, got, step.want)
@@ -293,16 +293,17 @@ func TestNew_RejectsAnInvalidConfig(t *testing.T) {
 	}
 }
 
-// Two callers, and two tools, that use the same key do not share a result.
+// Two callers that use the same key do not share a result, and neither do two tools of a caller.
 func TestScope_SeparatesToolsAndCallers(t *testing.T) {
 	t.Parallel()
 	caller := "ann"
 	a := newAgency(t, func(c *idemmcp.Config) {
+		c.Tools["look"] = idemmcp.FromClient()
 		c.Scope = func(_ context.Context, req *mcp.CallToolRequest) (string, error) {
 			if caller == "" {
 				return "", errors.New("who is it?")
 			}
-			return idem.Scope(caller, req.Params.Name), nil
+			return caller, nil
 		}
 	})
 	c, ctx := a.client(nil), idemmcp.WithKey(t.Context(), "k")
@@ -316,5 +317,9 @@ func TestScope_SeparatesToolsAndCallers(t *testing.T) {
 		if got := text(c.CallTool(ctx, call("Rome"))); got != step.want {
 			t.Errorf("call %d: %s, want %s", i, got, step.want)
 		}
+	}
+	caller = "ann"
+	if got := text(c.CallTool(ctx, &mcp.CallToolParams{Name: "look", Arguments: trip{To: "Rome"}})); got != "refused: IDEMPOTENCY_KEY_REUSED" {
+		t.Errorf("another tool: %s", got)
 	}
 }
