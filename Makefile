@@ -44,7 +44,7 @@ each = failed=; for module in $(MODULES); do (cd $(CURDIR)/$$module && $(1)) || 
 help: ## list the targets
 	@sed -n 's/^\([a-z/]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
 
-demo: testenv ## tell the whole story on one screen
+demo: testenv ## run the demo: an order service under faults, on one screen
 	@bin/testenv $(TESTENV) go -C example/orders run . demo
 
 serve: testenv ## run the example's server until Ctrl-C
@@ -73,7 +73,7 @@ torture: need/postgres ## two minutes of faults, then every promise is checked (
 	@go -C lab/torture build -o ../../bin/torture .
 	@bin/torture run $(if $(DURATION),-duration $(DURATION)) $(if $(SEED),-seed $(SEED)) $(TORTURE)
 
-torture/mutants: need/postgres ## does the torture find out libraries that are broken on purpose?
+torture/mutants: need/postgres ## check that the torture detects libraries that are broken on purpose
 	@go -C lab/torture build -o ../../bin/torture .
 	@bin/torture mutants -source lab/torture
 
@@ -90,9 +90,8 @@ bench/quick: need/postgres ## the same in some minutes, and write nothing (SUITE
 bench/report: ## write docs/benchmarks.md and docs/benchmarks/report.md from the results of the last runs
 	@cd lab/bench && go run . -render
 
-bench/library: testenv ## the benchmarks of the library alone, with their allocations
+bench/library: testenv ## the cost of sealing a response, with its allocations
 	@bin/testenv $(TESTENV) sh -c 'go test -run "^\$$" -bench . -benchmem $$GOTEST ./lab/promises'
-	@go -C idemotel test -run '^$$' -bench . -benchmem $$GOTEST .
 
 bench/profile: need/postgres ## measure the processor time of a call, and write the reports (two minutes)
 	@cd lab/bench && go run . $(or $(BENCH),-write) profile
@@ -100,7 +99,7 @@ bench/profile: need/postgres ## measure the processor time of a call, and write 
 bench/operations: need/postgres ## measure package operation beside its alternatives, and write the reports (five minutes)
 	@cd lab/bench && go run . $(or $(BENCH),-write) operations
 
-chaos: testenv ## a hundred thousand messages through each broker while all that takes part is killed: what is lost, doubled, out of order (MESSAGES=100000; ten to forty minutes)
+chaos: testenv ## kill relays, consumers and brokers under a hundred thousand messages, and count lost, duplicated and reordered ones (MESSAGES=100000; ten to forty minutes)
 	@for a in $(or $(ADAPTERS),idemnats idemkafka idemamqp idemwatermill idemriver); do \
 		dir=adapter/$$a; [ ! -d lab/brokers/$$a ] || dir=lab/brokers/$$a; \
 		bin/testenv go -C $$dir test -count=1 -timeout 1h -run Chaos -v . -args -messages $(or $(MESSAGES),100000) || exit 1; done
@@ -111,7 +110,7 @@ bench/messages: need/postgres ## measure outbox and inbox beside their alternati
 bench/inbox: testenv ## messages a second that take effect once: one by one, by the thousand, together
 	@bin/testenv -c fsync=on -c synchronous_commit=on -c synchronous_standby_names= $(TESTENV) sh -c 'go test -run "^\$$" -bench . -benchmem $$GOTEST ./inbox'
 
-bench/outbox: testenv ## messages a second that leave the outbox, alone, beside an old snapshot, beside a transaction that goes on (two minutes)
+bench/outbox: testenv ## messages a second that leave the outbox, alone, beside an old snapshot, with delayed messages (two minutes)
 	@bin/testenv -c fsync=on -c synchronous_commit=on -c synchronous_standby_names= $(TESTENV) sh -c 'go test -run "^\$$" -bench Relay -benchtime 10x $$GOTEST ./outbox'
 
 generate: sqlc-gen-idem ## write the *.sql.go of internal/db and internal/statsdb, and docs/evidence.md

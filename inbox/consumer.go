@@ -82,7 +82,7 @@ func (c *consumer) fail(ctx context.Context, d *delivery, cause error) error {
 	return c.bury(ctx, d, d.ID, total, cause)
 }
 
-// hinder postpones a message whose handler could not run, for example because another transaction
+// hinder postpones a message whose handler was hindered, for example because another transaction
 // held a lock. It counts no attempt. The backoff grows with each hindered attempt, because the
 // cause may last.
 func (c *consumer) hinder(ctx context.Context, d *delivery, cause error) error {

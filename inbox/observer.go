@@ -131,11 +131,11 @@ func (all observers) TraceHandlerStart(ctx context.Context, data TraceHandlerSta
 		}
 		each[i] = ctx
 	}
-	return handlerContext{ctx, each}
+	return &handlerContext{ctx, each}
 }
 
 func (all observers) TraceHandlerEnd(ctx context.Context, data TraceHandlerEndData) {
-	each := ctx.(handlerContext).each
+	each := ctx.(*handlerContext).each
 	for i, o := range slices.Backward(all) {
 		if h, ok := o.(HandlerObserver); ok {
 			h.TraceHandlerEnd(each[i], data)

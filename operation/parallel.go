@@ -34,9 +34,10 @@ import (
 type Calls struct {
 	op     *Op
 	calls  []*parallelCall
-	opened bool // Go was called: op.taking is locked until Wait
-	waited bool // Wait was called
-	ended  bool // Wait has returned
+	busy   sync.Mutex // held by a Go or the Wait
+	opened bool       // Go was called: op.taking is locked until Wait
+	waited bool       // Wait was called
+	ended  bool       // Wait has returned
 }
 
 // Value is the result of one call of Calls, after Wait.
@@ -64,6 +65,11 @@ func Parallel(op *Op) *Calls { return &Calls{op: op} }
 // Go adds a call, which Wait makes. Its arguments are those of Call.
 func Go[T any](calls *Calls, name string, policy Policy, do func(ctx context.Context, key string) (T, error), undo ...Undo[T]) *Value[T] {
 	v := &Value[T]{calls: calls}
+	if !calls.busy.TryLock() {
+		calls.op.misuse("Go %q while another Go, or Wait, of the same Calls is in progress", name)
+		return v
+	}
+	defer calls.busy.Unlock()
 	s := calls.add(callRequest(name, &policy, undo))
 	if s == nil {
 		return v
@@ -109,6 +115,10 @@ func (c *Calls) add(r request) *step {
 // Call Wait once.
 func (c *Calls) Wait() error {
 	op := c.op
+	if !c.busy.TryLock() {
+		return op.misuse("Wait while a Go or another Wait of the same Calls is in progress")
+	}
+	defer c.busy.Unlock()
 	if c.waited {
 		return op.misuse("Wait of the same Calls twice")
 	}

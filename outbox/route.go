@@ -76,8 +76,8 @@ func (r *routes) RunBeside(ctx context.Context) {
 
 // Publish implements Publisher. A relay calls it with messages of one route, whose error is
 // returned unchanged. Any other caller, such as a wrapper that is not a Divider, may pass messages
-// of several. Then a route that has failed without naming a message does not delay the others:
-// Publish names all messages of that route with RetryLater.
+// of several. Then a route that returns an error without naming a message does not delay the others:
+// Publish names all messages of that route with RetryLater. A panic of a route ends the call.
 func (r *routes) Publish(ctx context.Context, messages []Message) error {
 	parts := map[string][]Message{}
 	for _, m := range messages {

@@ -26,7 +26,7 @@ const startLimit = 2 * time.Second
 //
 // All processes insert the same job, and River keeps one of them. If that job has begun, and two
 // seconds later no process runs the operation, the process of the job was killed before it began
-// the operation. Then Watch inserts another job.
+// the operation, or the job found the operation locked. Then Watch inserts another job.
 func (w *Worker) Watch(ctx context.Context, client *river.Client[pgx.Tx]) {
 	made := map[operation.Pending]madeJob{}
 	for ctx.Err() == nil {

@@ -27,7 +27,7 @@ const (
 	exitFailed   = 1
 	exitUsage    = 2 // invalid arguments
 	exitBroken   = 3 // a rule is broken
-	exitRefused  = 5 // nothing was sent, because nobody confirmed
+	exitRefused  = 5 // nothing was sent: the check was not confirmed
 	exitNotTried = 6 // no rule is broken, and at least one was not tried
 
 	exitInterrupted = 130

@@ -13,17 +13,17 @@ import (
 // Stage is the progress of a Move.
 type Stage string
 
-// These are the stages in order. Copied comes once for each round. Waiting comes once for each
-// attempt that is given up.
+// These are the stages. Copied comes once for each round, also after Compared. Waiting comes once for
+// each attempt of the fence that is given up.
 const (
 	// Copied: the new home has the rows that were committed when the round began.
 	Copied Stage = "copied"
-	// Compared: all rows were copied and compared. From now on only noted rows are copied.
+	// Compared: all rows were copied and compared. The following rounds copy changed rows.
 	Compared Stage = "compared"
 	// Waiting: a transaction of the tenant takes too long. The callers continue, and the Move tries
 	// again.
 	Waiting Stage = "waiting"
-	// Fenced: no transaction of the tenant can commit. The callers wait.
+	// Fenced: no transaction of the tenant can commit. Claims are refused, and callers try again.
 	Fenced Stage = "fenced"
 	// Checked: the new home also has the last changes, not yet committed.
 	Checked Stage = "checked"
@@ -40,8 +40,8 @@ const (
 type MoveConfig struct {
 	Tables []Table // the same as for Install
 
-	// Patience is how long the fence waits for the open transactions of the tenant. New
-	// transactions wait during that time. If an open transaction takes longer, the fence is dropped
+	// Patience is how long the fence waits for the open transactions of the tenant. Claims of new
+	// calls are refused during that time. If an open transaction takes longer, the fence is dropped
 	// and tried again a second later. The default is 200 ms.
 	Patience time.Duration
 
@@ -64,18 +64,18 @@ type Report struct {
 
 // These errors mean that Move has refused to start.
 var (
-	ErrInvalidTenant = errors.New("fleet: the name of a tenant has a slash, a percent sign, or nothing")
-	ErrMoving        = errors.New("fleet: another process moves the tenant")
-	ErrNotHere       = errors.New("fleet: the tenant is not in the cluster that it is to leave, nor on its way from there")
+	ErrInvalidTenant = errors.New("fleet: the name of the tenant is empty, or has a slash or a percent sign")
+	ErrMoving        = errors.New("fleet: the tenant is being moved by another process")
+	ErrNotHere       = errors.New("fleet: from is not the home of the tenant")
 )
 
 // ErrUnconfirmed is returned if a COMMIT did not wait for its standby, because a person or program
 // canceled the wait. Call Move again.
 var ErrUnconfirmed = errors.New("fleet: a standby has not confirmed the commit")
 
-// Move makes to the home of a tenant whose home is from. It returns after all rows of the tenant
-// are deleted from the old home. If Move fails or the process dies, call Move again with the same
-// arguments: it resumes.
+// Move moves a tenant from the cluster from, its current home, to the cluster to. It returns after
+// the old home has deleted the rows of the tenant. If Move fails or the process dies, call Move
+// again with the same arguments. Before Arrived it starts over, after Arrived it cleans.
 func Move(ctx context.Context, from, to Cluster, tenant string, config MoveConfig) (report Report, err error) {
 	if tenant == "" || idem.Scope(tenant) != tenant {
 		return report, ErrInvalidTenant
@@ -99,8 +99,8 @@ func Move(ctx context.Context, from, to Cluster, tenant string, config MoveConfi
 	return report, m.run(ctx)
 }
 
-// move is the state of one Move. The fence has its own connection: the rows behind the fence are
-// read in a snapshot that begins after the fence was taken.
+// move is the state of one Move. The fence has its own connection, because the last changes are read
+// on reader, in a snapshot that is taken after the fence.
 type move struct {
 	MoveConfig
 	fromName, toName      string
@@ -110,7 +110,7 @@ type move struct {
 	fence, reader, target *connection
 }
 
-// run runs all stages that are left. An advisory lock in both clusters prevents two simultaneous
+// run runs all remaining stages. An advisory lock in both clusters prevents two simultaneous
 // moves of a tenant.
 func (m *move) run(ctx context.Context) error {
 	for _, c := range []*connection{m.fence, m.target} {
@@ -156,7 +156,8 @@ func (m *move) list(ctx context.Context, states ...string) error {
 
 // begin reads from both clusters how far an earlier Move got. It returns Arrived if the new home
 // has committed, Left if only the old home has, and "" otherwise. Unless the new home has committed,
-// begin deletes what was copied: nobody has noted what has changed since.
+// begin deletes the rows that an earlier Move copied, because later changes were not recorded. Then
+// it writes that the tenant is arriving. It returns ErrNotHere if from is not the home.
 func (m *move) begin(ctx context.Context) (Stage, error) {
 	here, err := stateOf(ctx, m.fence.Conn, m.tenant)
 	if err != nil {
@@ -184,14 +185,14 @@ func (m *move) begin(ctx context.Context) (Stage, error) {
 	return "", err
 }
 
-// A round that takes less than enough is the last one before the fence. There are at most maxRounds.
+// The fence follows once a round takes less than shortRound, or after maxRounds rounds.
 const (
-	enough    = 300 * time.Millisecond
-	maxRounds = 4
+	shortRound = 300 * time.Millisecond
+	maxRounds  = 4
 )
 
-// copy copies all rows and compares them, while the old home serves requests and notes its changes.
-// The notes are the complete list of what the copy lacks. The following rounds copy noted rows only.
+// copy copies all rows and compares them, while the old home serves requests and records changed rows
+// in fleet.changes. The following rounds copy the rows that changed since.
 func (m *move) copy(ctx context.Context) error {
 	if err := m.between(ctx, func(from, to pgx.Tx) error { return m.copyAll(ctx, from, to) }, m.copied); err != nil {
 		return err
@@ -202,14 +203,14 @@ func (m *move) copy(ctx context.Context) error {
 		if err := m.follow(ctx); err != nil {
 			return err
 		}
-		if time.Since(began) < enough {
+		if time.Since(began) < shortRound {
 			break
 		}
 	}
 	return nil
 }
 
-// copyAll copies and compares the parts that are not late.
+// copyAll copies and compares all parts but the late ones, which are copied behind the fence.
 func (m *move) copyAll(ctx context.Context, from, to pgx.Tx) error {
 	for i := range m.parts {
 		p := &m.parts[i]
@@ -229,7 +230,7 @@ func (m *move) copyAll(ctx context.Context, from, to pgx.Tx) error {
 	return nil
 }
 
-// follow copies the noted rows.
+// follow copies the rows that changed since the last round.
 func (m *move) follow(ctx context.Context) error {
 	return m.between(ctx, func(from, to pgx.Tx) error { return m.copyChanges(ctx, from, to, onTheWay) }, m.copied)
 }
@@ -254,8 +255,9 @@ func (m *move) copyPart(ctx context.Context, from, to pgx.Tx, p *part) error {
 	return err
 }
 
-// between runs do with a snapshot of the old home and a transaction of the new home, and then
-// commit, which must end that transaction. The third argument of commit is the snapshot.
+// between calls do with a snapshot of the old home and a transaction of the new home, and then
+// commit, which must commit that transaction and gets the snapshot. If do fails, the transaction is
+// rolled back.
 func (m *move) between(ctx context.Context, do func(from, to pgx.Tx) error, commit func(ctx context.Context, to pgx.Tx, snapshot string) error) error {
 	from, err := m.reader.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
 	if err != nil {
@@ -270,7 +272,7 @@ func (m *move) between(ctx context.Context, do func(from, to pgx.Tx) error, comm
 	if err != nil {
 		return err
 	}
-	defer to.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // it is over
+	defer to.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // it has been committed, or do has failed
 	if _, err := to.Exec(ctx, `SET LOCAL fleet.moving = 'on'`); err != nil {
 		return err
 	}

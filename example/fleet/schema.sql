@@ -10,7 +10,7 @@ CREATE TABLE IF NOT EXISTS fleet.tenants (
 );
 COMMENT ON COLUMN fleet.tenants.cluster IS 'Where the home is, or where the rows come from.';
 
--- What transactions of a tenant have written while a mover listens, by the primary key. A row of idem.records brings its execution_id along.
+-- Primary keys of rows that transactions of a tenant wrote while a mover listens. A row of idem.records brings its execution_id along.
 CREATE TABLE IF NOT EXISTS fleet.changes (
     tenant text COLLATE "C" NOT NULL,
     part   text COLLATE "C" NOT NULL,
@@ -27,8 +27,8 @@ BEGIN
     END IF;
 END $$;
 
--- A claim does not wait for a move: it fails, and its caller asks again without holding a connection. What is in the middle of its
--- transaction waits. A statement of its own reads the row, after the lock: at READ COMMITTED it sees what the mover has
+-- A claim does not wait for a move: it fails, and its caller asks again without holding a connection. A later statement of an
+-- open transaction waits. A statement of its own reads the row, after the lock: at READ COMMITTED it sees what the mover has
 -- committed. A transaction that keeps a snapshot locks the row, and gets a serialization failure if that has changed.
 CREATE OR REPLACE FUNCTION fleet.enter(name text, waits boolean) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
@@ -78,7 +78,7 @@ END $$;
 CREATE OR REPLACE TRIGGER fleet BEFORE INSERT ON idem.signals
     FOR EACH ROW WHEN (current_setting('fleet.moving', true) IS DISTINCT FROM 'on') EXECUTE FUNCTION fleet.enter_signals();
 
--- The rest is noted. What a transaction claims and completes it has noted with the claim, and what a purge deletes the new home purges.
+-- DELETE and UPDATE of a record are recorded too, except a completion, whose claim is recorded, and a purge: the new home purges by itself.
 -- A key that a person frees meanwhile is freed at the home, or not at all.
 CREATE OR REPLACE FUNCTION fleet.note_records() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN

@@ -27,7 +27,6 @@ const (
 	Sync         = 'S'
 	Terminate    = 'X'
 
-	BackendKeyData   = 'K'
 	BindComplete     = '2'
 	CloseComplete    = '3'
 	CommandComplete  = 'C'
@@ -75,11 +74,12 @@ func (r *Reader) Next() (Message, error) {
 		r.buf = append(r.buf[:0], head...)
 		return nil, err
 	}
+	r.buf = r.buf[:0]
 	size, err := size(head)
 	if err != nil {
 		return nil, err
 	}
-	r.buf = slices.Grow(r.buf[:0], size)[:size]
+	r.buf = slices.Grow(r.buf, size)[:size]
 	n, err := io.ReadFull(r.src, r.buf)
 	r.buf = r.buf[:n]
 	return r.buf, err

@@ -22,7 +22,7 @@ type lease struct {
 const (
 	leaseTTL      = 30 * time.Second
 	renewPause    = 10 * time.Second
-	sessionPause  = 2 * time.Second // takes the place of renewPause where a session may become available
+	sessionPause  = 2 * time.Second // between two attempts to open a session
 	renewLimit    = 8 * time.Second
 	leaseValidity = 20 * time.Second // how long after a renewal this process relies on it
 )
@@ -43,16 +43,16 @@ func newLease(engine *txn.Engine, instance int, denied bool) *lease {
 func (l *lease) renewal() txn.Request { return db.RenewLease{Instance: l.instance, TTL: leaseTTL} }
 
 // keep renews the lease until done is closed, a session takes over, or renewals have failed for
-// leaseValidity. The validity counts from when a renewal was sent, which is never too late. If a
-// session may become available, keep soon tries to open one: nobody notices the death of a process
-// with a lease before the lease expires.
+// leaseValidity. The validity counts from when a renewal was sent, which is never too late. Between
+// two renewals keep tries to open a session, if one may become available: other processes notice
+// the death of a process with a lease only when the lease expires.
 func (l *lease) keep(done <-chan struct{}) (next visibility) {
 	for {
-		pause := renewPause
+		pause := renewPause - time.Since(l.renewed)
 		if !l.denied {
-			pause = sessionPause
+			pause = min(pause, sessionPause)
 		}
-		timer := time.NewTimer(pause - time.Since(l.renewed))
+		timer := time.NewTimer(pause)
 		select {
 		case <-done:
 			timer.Stop()
@@ -60,7 +60,7 @@ func (l *lease) keep(done <-chan struct{}) (next visibility) {
 			return nil
 		case <-timer.C:
 		}
-		for sent := time.Now(); ; sent = time.Now() {
+		for sent := time.Now(); sent.Sub(l.renewed) >= renewPause; sent = time.Now() {
 			if sent.Sub(l.renewed) > leaseValidity { // others may have taken over the operations
 				return nil
 			}

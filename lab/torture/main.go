@@ -16,9 +16,9 @@ import (
 	"github.com/idem-go/idem/lab/torture/workload"
 )
 
-const usage = `torture [run] [flags]     torture the library, and check what came of it
-torture mutants [flags]   try whether broken libraries are found out
-torture worker            what a run starts; not for people
+const usage = `torture [run] [flags]     torture the library, and check the results
+torture mutants [flags]   check that broken libraries are detected
+torture worker            started by run; not for people
 
 It exits with 1 if a promise was not kept, with 2 if the run itself did not work, or a leg of it.
 

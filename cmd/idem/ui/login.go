@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/idem-go/idem/cmd/idem/internal/page"
 )
@@ -127,7 +128,7 @@ func (s *site) login(w http.ResponseWriter, r *http.Request) {
 	case !s.isToken(strings.TrimSpace(r.PostFormValue("token"))):
 		time.Sleep(wrongTokenPause)
 		s.refuse(w, r, problem{http.StatusForbidden, "That is not the token.", "The process that serves this page printed the token at its start, or has it from IDEM_UI_TOKEN."})
-	case person == "" || len(person) > longestName:
+	case person == "" || utf8.RuneCountInString(person) > longestName:
 		s.refuse(w, r, problem{http.StatusBadRequest, "The page needs a name of at most 100 characters.", "The name is stored with each change, and idem audit shows it."})
 	default:
 		s.setCookie(w, r, s.ticket(person), int(cookieLife.Seconds()))

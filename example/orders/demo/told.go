@@ -53,11 +53,11 @@ func (s *stage) told(ctx context.Context, opening books) (t told, err error) {
 // balance returns an error unless each order was shipped once and reported to the shop once.
 func (t told) balance(orders int) error {
 	if want := (told{orders, orders, orders, orders, 0}); t != want {
-		return fmt.Errorf("not every order was shipped and told of once: %+v, want %+v", t, want)
+		return fmt.Errorf("not every order was shipped once and reported to the shop once: %+v, want %+v", t, want)
 	}
 	return nil
 }
 
 func (t told) String() string {
-	return fmt.Sprintf("the books of fulfilment: %d shipments, of %d orders, of %d of which it has told the shop", t.Shipments, t.Shipped, t.Messages)
+	return fmt.Sprintf("the books of fulfilment: %d shipments, of %d orders, %d reported to the shop", t.Shipments, t.Shipped, t.Messages)
 }

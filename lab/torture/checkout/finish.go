@@ -12,8 +12,8 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// finishAll executes what is left after all workers have ended, until every operation has ended or ctx
-// ends.
+// finishAll runs the remaining operations after all workers have ended, until each operation has
+// ended or ctx ends.
 //
 // It deploys one release after the other, because some release has all recorded steps of an
 // operation: the one that recorded the last step. After each release it handles all parked

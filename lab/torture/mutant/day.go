@@ -11,7 +11,7 @@ import (
 func dayMutants() []Mutant {
 	return []Mutant{
 		{
-			Name: "first-error-itself", About: "the function is given the error itself in the first run, and what is left of it in every later one",
+			Name: "first-error-itself", About: "the first run of the function gets the error itself, later runs get the restored one",
 			Rules: []rule.Rule{rule.SameError},
 			Edits: []Edit{
 				{"operation.Op.failure", `if seen, failed := restore(known, stored); failed == nil {

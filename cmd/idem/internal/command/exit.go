@@ -14,7 +14,7 @@ import (
 	"github.com/idem-go/idem/cmd/idem/internal/record"
 )
 
-// Exit codes. README.md has the same list.
+// Exit codes. docs/cli.md has the same list.
 const (
 	exitDone     = 0 // done, or nothing found
 	exitFailed   = 1 // failed

@@ -18,7 +18,7 @@ Example: idem watch --every 5s`
 }
 
 // Run prints readings until the command is interrupted. An error of the first reading ends it. A
-// later error is printed, and the next reading tries again.
+// later error is printed, and the next reading tries again, except with --json.
 func (c *watchCommand) Run(s *session) error {
 	encoder := json.NewEncoder(s.Stdout)
 	encoder.SetEscapeHTML(false)
