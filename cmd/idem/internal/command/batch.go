@@ -25,8 +25,8 @@ type batch struct {
 	accountable
 }
 
-// check fails if the flags contradict each other. --all needs a filter, so that a person cannot change
-// everything by accident.
+// check fails if the flags contradict each other. --all needs a filter, so that a person cannot
+// change everything by accident.
 func (b *batch) check(filtered bool, filters string) error {
 	switch {
 	case (b.ID == "") != b.All:
