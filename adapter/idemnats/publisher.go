@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -56,6 +57,9 @@ func (p *Publisher) send(ctx context.Context, m outbox.Message) error {
 		return err
 	}
 	_, err = p.js.PublishMsg(ctx, msg, jetstream.WithRetryAttempts(0))
+	if isFull(err) {
+		return outbox.RetryLater(err, fullPause)
+	}
 	if errors.Is(err, jetstream.ErrInvalidJSAck) {
 		return fmt.Errorf("%w: another service than a stream answers its subject: %w; correct PublisherConfig.Subject", errRefused, err)
 	}
@@ -69,15 +73,29 @@ func (p *Publisher) send(ctx context.Context, m outbox.Message) error {
 	return err
 }
 
+// fullPause is how long a message waits that its stream has refused because the stream is full.
+const fullPause = time.Second
+
+// isFull reports whether a message was refused because its stream, its account or the server has no
+// room. A full stream still confirms a message that it has stored before, and other streams may
+// have room.
+func isFull(err error) bool {
+	const accountFull, serverBusy, memoryFull, diskFull, streamFull = 10002, 10023, 10028, 10047, 10077
+	var api *jetstream.APIError
+	return errors.As(err, &api) && slices.Contains([]jetstream.ErrorCode{accountFull, serverBusy, memoryFull, diskFull, streamFull}, api.ErrorCode)
+}
+
 // concernsMessage reports whether an error concerns its message alone, so that others can be
 // published.
 func concernsMessage(err error) bool {
+	if _, later := outbox.RetryAfter(err); later {
+		return true
+	}
 	for _, own := range []error{errRefused, nats.ErrBadSubject, nats.ErrBadHeaderMsg, nats.ErrMaxPayload, jetstream.ErrStreamNotFound} {
 		if errors.Is(err, own) {
 			return true
 		}
 	}
-	const accountResourcesExceeded = 10002
 	var api *jetstream.APIError
-	return errors.As(err, &api) && api.Code == 400 && api.ErrorCode != accountResourcesExceeded
+	return errors.As(err, &api) && api.Code == 400
 }
