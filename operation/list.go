@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 
@@ -15,18 +16,17 @@ import (
 	"github.com/idem-go/idem/internal/db"
 )
 
-// Filter selects operations. Its zero value selects all of them, 100 at a time.
+// Filter selects operations. Its zero value selects all of them.
 type Filter struct {
 	State State         // empty: any
 	Name  string        // of the definition; empty: any
 	Step  string        // the step in progress, waited for, or parked at; empty: any
 	Scope string        // a prefix of the scope
 	Older time.Duration // the minimum age, by the database's clock
-	After string        // the id of the last operation of the page before
-	Limit int           // operations in a page, up to 1,000; 0 means 100
+	After string        // an id: only operations with a greater one
 }
 
-// Listed is an operation in a List. Show returns more of it.
+// Listed is an operation of All. Show returns more of it.
 type Listed struct {
 	ID         string
 	Scope      string
@@ -42,41 +42,48 @@ type Listed struct {
 	EndedAt    time.Time // zero until it has ended
 }
 
-const (
-	defaultPage = 100
-	maxPage     = 1000
-)
+const listPage = 100 // operations that All reads at a time
 
 // firstID is less than the id of every operation.
 const firstID = "00000000-0000-0000-0000-000000000000"
 
 var states = []State{"", StateRunning, StateParked, StateCompleted, StateFailed, StateUndone}
 
-// List returns a page of operations, ordered by id. The order says nothing about time. For the next
-// page, set After to the last id. A page with fewer than Limit operations is the last one. There is
-// an index on operations that run or are parked. To find other operations by name, scope or step,
-// List reads the table from After on until the page is full.
-func List(ctx context.Context, pool *pgxpool.Pool, f Filter) ([]Listed, error) {
-	query, err := f.query()
-	if err != nil {
-		return nil, err
-	}
-	if pool == nil {
-		return nil, errNoPool
-	}
-	if err := engineOf(pool).Query(ctx, query); err != nil {
-		return nil, err
-	}
-	page := make([]Listed, len(query.Rows))
-	for i, o := range query.Rows {
-		page[i] = Listed{
-			ID: o.OperationID, Scope: o.Scope, Name: o.Name, State: State(o.State), Undoing: o.Undoing, Step: o.Step,
-			Attempts: o.Attempts, Reason: Reason(o.Reason), ReasonText: o.ReasonText, CreatedAt: o.CreatedAt, Since: o.Since, EndedAt: o.EndedAt,
+// All iterates over operations in the order of their ids, which says nothing about time. An error
+// ends the iteration. An index serves operations that run or are parked. To find others by name,
+// scope or step, All reads the table from Filter.After on.
+func All(ctx context.Context, pool *pgxpool.Pool, f Filter) iter.Seq2[Listed, error] {
+	return func(yield func(Listed, error) bool) {
+		query, err := f.query()
+		if err == nil && pool == nil {
+			err = errNoPool
 		}
+		for err == nil {
+			if err = engineOf(pool).Query(ctx, query); err != nil {
+				break
+			}
+			for _, o := range query.Rows {
+				if !yield(newListed(&o), nil) {
+					return
+				}
+				query.AfterOperation = o.OperationID
+			}
+			if len(query.Rows) < listPage {
+				return
+			}
+		}
+		yield(Listed{}, err)
 	}
-	return page, nil
 }
 
+func newListed(o *db.ListOperationsRow) Listed {
+	return Listed{
+		ID: o.OperationID, Scope: o.Scope, Name: o.Name, State: State(o.State), Undoing: o.Undoing, Step: o.Step,
+		Attempts: o.Attempts, Reason: Reason(o.Reason), ReasonText: o.ReasonText, CreatedAt: o.CreatedAt, Since: o.Since, EndedAt: o.EndedAt,
+	}
+}
+
+// query returns the request for the first page.
 func (f *Filter) query() (*db.ListOperations, error) {
 	after := firstID
 	if f.After != "" {
@@ -86,27 +93,20 @@ func (f *Filter) query() (*db.ListOperations, error) {
 		}
 		after = id
 	}
-	switch {
-	case !slices.Contains(states, f.State):
+	if !slices.Contains(states, f.State) {
 		return nil, fmt.Errorf("operation: Filter.State is %.40q: use running, parked, completed, failed or undone", f.State)
-	case f.Limit < 0, f.Limit > maxPage:
-		return nil, fmt.Errorf("operation: Filter.Limit is %d: use 0 to %d", f.Limit, maxPage)
-	case f.Older < 0:
+	}
+	if f.Older < 0 {
 		return nil, fmt.Errorf("operation: Filter.Older is negative: %v", f.Older)
 	}
-	room := f.Limit
-	if room == 0 {
-		room = defaultPage
-	}
 	return &db.ListOperations{
-		State: db.OperationState(f.State), AfterOperation: after, Scope: f.Scope, Name: f.Name, Step: f.Step, Age: f.Older, Room: room,
+		State: db.OperationState(f.State), AfterOperation: after, Scope: f.Scope, Name: f.Name, Step: f.Step, Age: f.Older, Room: listPage,
 	}, nil
 }
 
 // RetryAll retries the parked operations that f selects, each in a transaction of its own, and
 // returns how many it has retried. It ends at the first error. Operations that were retried before
-// stay retried, and another RetryAll continues with the rest. f.State is parked or empty. f.Limit
-// is the size of a page, and does not limit the number of operations.
+// stay retried, and another RetryAll continues with the rest. f.State is parked or empty.
 func RetryAll(ctx context.Context, pool *pgxpool.Pool, f Filter) (int, error) {
 	if f.State == "" {
 		f.State = StateParked
@@ -129,22 +129,19 @@ func CancelAll(ctx context.Context, pool *pgxpool.Pool, f Filter, opts ...Cancel
 // forEach calls do once for every operation that f selects. It skips operations whose state has
 // changed since they were listed.
 func forEach(ctx context.Context, pool *pgxpool.Pool, f Filter, do func(context.Context, *pgxpool.Pool, string) error) (n int, err error) {
-	for {
-		page, err := List(ctx, pool, f)
-		if err != nil || len(page) == 0 {
+	for o, err := range All(ctx, pool, f) {
+		if err != nil {
 			return n, err
 		}
-		for _, o := range page {
-			switch err := do(ctx, pool, o.ID); {
-			case err == nil:
-				n++
-			case errors.Is(err, ErrNotParked), errors.Is(err, ErrUnknownOperation):
-			default:
-				return n, fmt.Errorf("operation %s: %w", o.ID, err)
-			}
+		switch err := do(ctx, pool, o.ID); {
+		case err == nil:
+			n++
+		case errors.Is(err, ErrNotParked), errors.Is(err, ErrUnknownOperation):
+		default:
+			return n, fmt.Errorf("operation %s: %w", o.ID, err)
 		}
-		f.After = page[len(page)-1].ID
 	}
+	return n, nil
 }
 
 // history is the document that History returns and Replay reads.

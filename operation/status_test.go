@@ -39,23 +39,19 @@ func (s *shop) fill(name string, state operation.State, n int) {
 	}
 }
 
-// list returns all operations that a filter selects, page by page.
+// list returns all operations that a filter selects.
 func (s *shop) list(f operation.Filter) (all []operation.Listed) {
 	s.t.Helper()
-	for {
-		page, err := operation.List(s.t.Context(), s.pool, f)
+	for o, err := range operation.All(s.t.Context(), s.pool, f) {
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		if len(page) == 0 {
-			return all
-		}
-		all = append(all, page...)
-		f.After = page[len(page)-1].ID
+		all = append(all, o)
 	}
+	return all
 }
 
-func TestList_PagesThroughTheFilter(t *testing.T) {
+func TestAll_PagesThroughTheFilter(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.fill("checkout", "parked", 20)
@@ -63,16 +59,18 @@ func TestList_PagesThroughTheFilter(t *testing.T) {
 	s.fill("checkout", "completed", 12)
 	s.fill("refund", "parked", 5)
 	s.fill("refund", "undone", 3)
+	for i := range 4 { // more than a page
+		s.fill(fmt.Sprint("renewal ", i), "failed", 50)
+	}
 	for _, test := range []struct {
 		name   string
 		filter operation.Filter
 		want   int
 	}{
-		{"all", operation.Filter{}, 50},
-		{"all, in small pages", operation.Filter{Limit: 7}, 50},
-		{"of a state", operation.Filter{State: "parked", Limit: 4}, 25},
+		{"all", operation.Filter{}, 250},
+		{"of a state", operation.Filter{State: "parked"}, 25},
 		{"that run", operation.Filter{State: "running"}, 10},
-		{"that have ended", operation.Filter{State: "completed", Limit: 5}, 12},
+		{"that have ended", operation.Filter{State: "completed"}, 12},
 		{"of a name", operation.Filter{Name: "refund"}, 8},
 		{"of a name and a state", operation.Filter{Name: "refund", State: "parked"}, 5},
 		{"at a step", operation.Filter{State: "parked", Step: "step 1"}, 12},
@@ -95,12 +93,14 @@ func TestList_PagesThroughTheFilter(t *testing.T) {
 	}
 }
 
-func TestList_RefusesAnInvalidFilter(t *testing.T) {
+func TestAll_RefusesAnInvalidFilter(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	for _, f := range []operation.Filter{{State: "broken"}, {Limit: -1}, {Limit: 1001}, {After: "'"}, {Older: -1}} {
-		if _, err := operation.List(t.Context(), s.pool, f); err == nil {
-			t.Errorf("%+v was accepted", f)
+	for _, f := range []operation.Filter{{State: "broken"}, {After: "'"}, {Older: -1}} {
+		for _, err := range operation.All(t.Context(), s.pool, f) {
+			if err == nil {
+				t.Errorf("%+v was accepted", f)
+			}
 		}
 	}
 	if _, err := operation.RetryAll(t.Context(), s.pool, operation.Filter{State: "running"}); err == nil {
@@ -120,14 +120,14 @@ func TestRetryAllCancelAll_ActOnceOnEach(t *testing.T) {
 	s.fill("refund", "parked", 2)
 	s.fill("refund", "running", 4)
 	s.fill("refund", "completed", 4)
-	n, err := operation.RetryAll(t.Context(), s.pool, operation.Filter{Name: "checkout", Limit: 2})
+	n, err := operation.RetryAll(t.Context(), s.pool, operation.Filter{Name: "checkout"})
 	if n != 7 || err != nil {
 		t.Errorf("%d were retried, %v", n, err)
 	}
 	if got := s.count(`select count(*) from idem.operations where name = 'checkout' and state = 'running' and epoch = 2`); got != 7 {
 		t.Errorf("%d go on, want 7", got)
 	}
-	n, err = operation.CancelAll(t.Context(), s.pool, operation.Filter{Name: "refund", State: "running", Limit: 3})
+	n, err = operation.CancelAll(t.Context(), s.pool, operation.Filter{Name: "refund", State: "running"})
 	if n != 4 || err != nil {
 		t.Errorf("%d were canceled, %v", n, err)
 	}
