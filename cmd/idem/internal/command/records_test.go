@@ -93,9 +93,9 @@ func (d *desk) keepMessages() {
 			VALUES ($1, $2, $3, $4, $5, 'OrderPlaced', 'the secret', '{"trace": "the header"}', $6, E'no room\u202e for it', 10, `+added+` - interval '3 days', now() - $7::interval)`,
 			l.side, l.consumer, l.source, l.id, l.key, l.class, l.dead)
 	}
-	for hours, id := range map[string]string{"30": laterID, "10": soonID} {
+	for _, m := range []struct{ id, hours string }{{laterID, "30"}, {soonID, "10"}} {
 		d.exec(`INSERT INTO idem.delayed (not_before, created_at, id, aggregatetype, aggregateid, type)
-			VALUES (now() + $1::interval, `+added+`, $2, 'orders', '', 'OrderOverdue')`, hours+" h 30 min", id)
+			VALUES (now() + $1::interval, `+added+`, $2, 'orders', '', 'OrderOverdue')`, m.hours+" h 30 min", m.id)
 	}
 }
 
