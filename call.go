@@ -152,11 +152,9 @@ func (c *call) isForDuplicates(err error) bool {
 func (c *call) claimOrReplay(ctx context.Context, f *flight.Flight[flightID, leaderResult]) (db.Record, error) {
 	x := &c.execution
 	if c.replayLikely {
-		switch found, err := x.loadOnly(ctx); {
-		case found:
-			return x.record, nil
-		case errors.Is(err, ErrPoolExhausted): // the claim would wait for a connection just as long
-			return db.Record{}, err
+		found, err := x.loadOnly(ctx)
+		if found || errors.Is(err, ErrPoolExhausted) { // the claim would wait for a connection just as long
+			return x.record, err
 		}
 	}
 	retry := retries{left: c.retries, pause: txn.RetryPause, trace: &c.trace}
@@ -164,10 +162,7 @@ func (c *call) claimOrReplay(ctx context.Context, f *flight.Flight[flightID, lea
 	// An inherited operation is resumed before the first claim. If it was undone meanwhile, the call
 	// learns that before it could claim the free key and begin another operation.
 	for inherited := c.inherit(f); ; inherited = false {
-		found, err := running, error(nil)
-		if !inherited {
-			found, err = x.claim(ctx)
-		}
+		found, err := x.claimUnless(ctx, inherited)
 		if err != nil {
 			if err := retry.after(ctx, err, txn.Transient(err)); err != nil {
 				return db.Record{}, err
@@ -185,9 +180,7 @@ func (c *call) claimOrReplay(ctx context.Context, f *flight.Flight[flightID, lea
 			f.SetNote(string(c.hash[:]) + x.record.ExecutionID)
 		}
 		ending, err := c.proceed(ctx, found)
-		if found == claimed && (ending == inProgress || errors.Is(err, ErrInProgress)) {
-			// The operation that this call began continues without it. The next leader of f
-			// has waited for that operation.
+		if leavesOperation(found, ending, err) { // the next leader of f has waited for it
 			f.SetNote(string(c.hash[:]) + x.key.ExecutionID)
 		}
 		switch ending {
@@ -211,6 +204,11 @@ func (c *call) claimOrReplay(ctx context.Context, f *flight.Flight[flightID, lea
 			panic("idem: an outcome stayed unknown") // resolve does not return it
 		}
 	}
+}
+
+// leavesOperation reports whether the operation that a call has begun continues without the call.
+func leavesOperation(found finding, ending ending, err error) bool {
+	return found == claimed && (ending == inProgress || errors.Is(err, ErrInProgress))
 }
 
 // proceed executes or resumes after a finding without an answer. It settles a COMMIT that was not

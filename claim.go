@@ -96,6 +96,14 @@ func (x *execution) loadOnly(ctx context.Context) (found bool, err error) {
 	return x.loading.Found && !x.loading.Expired() && x.record.State != db.Running, nil
 }
 
+// claimUnless claims the key, unless the operation that is to be resumed is already known.
+func (x *execution) claimUnless(ctx context.Context, known bool) (finding, error) {
+	if known {
+		return running, nil
+	}
+	return x.claim(ctx)
+}
+
 // claim begins a transaction and claims the key in it. That is one round trip, or two if an expired
 // record is taken over. The transaction stays open only if the finding is claimed.
 func (x *execution) claim(ctx context.Context) (finding, error) {

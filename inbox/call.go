@@ -177,6 +177,11 @@ func (c *call) try(ctx context.Context, group []*delivery) [][]*delivery {
 		}
 		return c.stop(group, err)
 	}
+	return c.attempts(ctx, group)
+}
+
+// attempts is try without what comes before the first attempt.
+func (c *call) attempts(ctx context.Context, group []*delivery) [][]*delivery {
 	pause, left := txn.RetryPause, c.retries
 	var doubtSince time.Time // when the outcome of a COMMIT was first in doubt
 	for {
@@ -187,14 +192,12 @@ func (c *call) try(ctx context.Context, group []*delivery) [][]*delivery {
 		c.refuse(ctx, a.refused)
 		if r.kind == handled {
 			c.pace.passed(len(a.claimed) > 0)
-		} else if !r.inDoubt && !a.intact && a.runs > 0 {
-			repaired, err := c.repair(ctx, a, r.err)
-			switch {
-			case err != nil:
-				return c.stop(group, err)
-			case repaired:
-				return [][]*delivery{group}
-			}
+		}
+		switch repaired, err := c.repair(ctx, a, r); {
+		case err != nil:
+			return c.stop(group, err)
+		case repaired:
+			return [][]*delivery{group}
 		}
 		if group = c.open(group); len(group) == 0 {
 			return nil
@@ -216,10 +219,8 @@ func (c *call) try(ctx context.Context, group []*delivery) [][]*delivery {
 		case resolving && time.Since(doubtSince) < c.limits.resolve:
 		case r.kind == locked && !doubt: // with a COMMIT in doubt, the lock may be its own
 			return c.divide(group)
-		case left == 0 && a.runs > 0:
-			return c.attribute(ctx, group, a, r.exhausted())
 		case left == 0:
-			return c.postpone(group, r.err)
+			return c.giveUp(ctx, group, a, r)
 		default:
 			left--
 		}
@@ -227,6 +228,14 @@ func (c *call) try(ctx context.Context, group []*delivery) [][]*delivery {
 			return c.stop(group, err)
 		}
 	}
+}
+
+// giveUp ends the attempts at a group whose retries are used up.
+func (c *call) giveUp(ctx context.Context, group []*delivery, a *attempt, r result) [][]*delivery {
+	if a.runs > 0 {
+		return c.attribute(ctx, group, a, r.exhausted())
+	}
+	return c.postpone(group, r.err)
 }
 
 // lockWait returns how long a statement waits for a message that another process is handling. It is
@@ -332,7 +341,11 @@ func (c *call) postpone(group []*delivery, err error) [][]*delivery {
 // marks every claimed message as handled, also those whose handler did not run, or ran in a
 // transaction that was rolled back later. repair deletes their rows, and makes dead letters of the
 // messages whose handler may have committed. It reports whether a handler has committed.
-func (c *call) repair(ctx context.Context, a *attempt, cause error) (repaired bool, err error) {
+func (c *call) repair(ctx context.Context, a *attempt, r result) (repaired bool, err error) {
+	if r.kind == handled || r.inDoubt || a.intact || a.runs == 0 {
+		return false, nil
+	}
+	cause := r.err
 	committed, err := a.committed(ctx)
 	if err != nil || !committed {
 		return false, err

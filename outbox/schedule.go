@@ -415,20 +415,25 @@ func (s *scheduler) callEnded(c *call, r *result, now time.Time) {
 			}
 		}
 	}
+	s.rescheduleCall(c, open, isOpen)
+	if !s.stopping {
+		s.afterCall(c, r, rep, again, unknowns, now)
+	}
+}
+
+// rescheduleCall reschedules the keys of a call. Those of the open messages come first, in order.
+func (s *scheduler) rescheduleCall(c *call, open []int, isOpen map[*key]bool) {
 	for _, m := range c.messages {
 		if !isOpen[m.key] {
 			s.reschedule(m.key)
 		}
 	}
-	for _, i := range slices.Backward(open) { // to the front of the list, in order
+	for _, i := range slices.Backward(open) {
 		if k := c.messages[i].key; len(k.queue) > 0 && k.inCall == 0 {
-			d.ready(k, true)
+			c.destination.ready(k, true)
 		} else {
 			s.reschedule(k)
 		}
-	}
-	if !s.stopping {
-		s.afterCall(c, r, rep, again, unknowns, now)
 	}
 }
 

@@ -58,7 +58,7 @@ func (p *Publisher) send(ctx context.Context, m outbox.Message) error {
 	}
 	_, err = p.js.PublishMsg(ctx, msg, jetstream.WithRetryAttempts(0))
 	if isFull(err) {
-		return outbox.RetryLater(err, fullPause)
+		return outbox.RetryLater(err, 0)
 	}
 	if errors.Is(err, jetstream.ErrInvalidJSAck) {
 		return fmt.Errorf("%w: another service than a stream answers its subject: %w; correct PublisherConfig.Subject", errRefused, err)
@@ -73,12 +73,9 @@ func (p *Publisher) send(ctx context.Context, m outbox.Message) error {
 	return err
 }
 
-// fullPause is how long a message waits that its stream has refused because the stream is full.
-const fullPause = time.Second
-
 // isFull reports whether a message was refused because its stream, its account or the server has no
-// room. A full stream still confirms a message that it has stored before, and other streams may
-// have room.
+// room. A full stream still confirms a message that it has stored before: an error that names no
+// message would make the relay take the others for failing ones.
 func isFull(err error) bool {
 	const accountFull, serverBusy, memoryFull, diskFull, streamFull = 10002, 10023, 10028, 10047, 10077
 	var api *jetstream.APIError
