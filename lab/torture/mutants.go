@@ -20,6 +20,7 @@ func mutants(ctx context.Context, args []string) error {
 	flags.StringVar(&t.module, "source", ".", "the folder of this program's source")
 	only := flags.String("mutant", "", "the `name` of the only one to try")
 	sample := flags.Bool("sample", false, "try one for each promise, and not the library as it is")
+	half := flags.Int("half", -1, "with -sample, try only the `first` and every second after it: 0 or 1")
 	jobs := flags.Int("jobs", 2, "how many to try at a time")
 	flags.BoolVar(&t.verbose, "v", false, "print the reports")
 	if err := flags.Parse(args); err != nil {
@@ -35,6 +36,9 @@ func mutants(ctx context.Context, args []string) error {
 		chosen = []mutant.Mutant{*m}
 	case *sample:
 		chosen = mutant.Sample()
+		if *half >= 0 {
+			chosen = everySecond(chosen, *half%2)
+		}
 	}
 	if _, err := optional.Find("postgres"); err != nil {
 		return err
@@ -54,6 +58,13 @@ func mutants(ctx context.Context, args []string) error {
 		tasks = append(tasks, unmutated...)
 	}
 	return inParallel(max(*jobs, 1), tasks)
+}
+
+func everySecond(mutants []mutant.Mutant, first int) (chosen []mutant.Mutant) {
+	for i := first; i < len(mutants); i += 2 {
+		chosen = append(chosen, mutants[i])
+	}
+	return chosen
 }
 
 // trials is the state of the command "mutants".
