@@ -340,6 +340,40 @@ func TestCancel_WithoutCodeOfAnUndoThatWasBegun(t *testing.T) {
 	s.wantDid("ship unship")
 }
 
+// After Cancel WithoutCode, code may have an undo that comes before the one that was begun.
+func TestCancel_WithoutCodeSettlesTheBegunUndoFirst(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	program := func(undoOfShip bool) *operation.Definition[string] {
+		return operation.Define("program", func(op *operation.Op, _ string) (idem.Response, error) {
+			b := book{s}
+			_, err := operation.Call(op, "charge", operation.Keyed(time.Hour), func(context.Context, string) (int, error) { return 1, nil },
+				operation.UndoCall(operation.Once, func(ctx context.Context, _ string, _ int) error {
+					return first(b.note(ctx, "refund"), errors.New("the answer is lost"))
+				}))
+			switch {
+			case err == nil && undoOfShip:
+				err = b.call(op, "ship", "unship")
+			case err == nil:
+				err = b.call(op, "ship")
+			}
+			return created, first(err, errRejected)
+		})
+	}
+	want(t, operation.ErrParked)(program(false).Do(t.Context(), s.pool, scope, "k", hashA, ""))
+	id := s.operationID()
+	must(t, operation.Retry(t.Context(), s.pool, id))
+	want(t, operation.ErrParked)(program(true).Do(t.Context(), s.pool, scope, "k", hashA, ""))
+	s.wantParked(id, operation.ReasonCodeChanged)
+	must(t, operation.Cancel(t.Context(), s.pool, id, operation.WithoutCode()))
+	want(t, operation.ErrParked)(program(true).Do(t.Context(), s.pool, scope, "k", hashA, ""))
+	s.wantParked(id, operation.ReasonCallInDoubt)
+	s.wantDid("ship refund")
+	must(t, operation.Resolve(t.Context(), s.pool, id, operation.Happened(nil)))
+	want(t, operation.ErrCanceled)(program(true).Do(t.Context(), s.pool, scope, "k", hashA, ""))
+	s.wantDid("ship refund unship")
+}
+
 // Cancel ends a pause. If the caller leaves during the undo, the next caller does not wait for the
 // pause either.
 func TestCancel_EndsAPause(t *testing.T) {

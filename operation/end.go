@@ -253,6 +253,9 @@ func (op *Op) unwind(err error) bridge.Ending {
 		}
 	}
 	op.undoing = true
+	if u := op.begunUndo(); u != nil && op.runUndo(u) != nil {
+		return op.endStopped(op.stopped)
+	}
 	for i := len(op.undos) - 1; i >= 0; i-- {
 		if err := op.runUndo(&op.undos[i]); err != nil {
 			return op.endStopped(op.stopped)
@@ -262,6 +265,19 @@ func (op *Op) unwind(err error) bridge.Ending {
 		return op.complete(complete, *rejected, db.OperationFailed)
 	}
 	return op.endUndone(end)
+}
+
+// begunUndo returns the undo that was begun and is not done, or nil. It runs first, also if an undo
+// of this code comes before it, as it can after Cancel WithoutCode. That undo would take its place
+// in the row of the operation, and nothing would show any more that it was begun.
+func (op *Op) begunUndo() *plannedUndo {
+	for i := range op.undos {
+		u := &op.undos[i]
+		if recorded, begun := op.work.journal.undos[undoName(u.stepName, u.index)]; begun && recorded.Outcome != db.StepDone {
+			return u
+		}
+	}
+	return nil
 }
 
 // endUndone makes the last commit of an operation that ends in an error. It frees the key.

@@ -82,11 +82,21 @@ func (j *journal) recordedAfter(seq int) *db.Step {
 }
 
 // undosChanged reports whether the running code cannot supply the undos of a done step as they were
-// recorded. It must have at least as many. Once the first of them has begun (undos run in reverse,
-// so that is the last one), it must have exactly as many.
+// recorded. It must have at least as many, and exactly as many once it is too late for another one.
 func (j *journal) undosChanged(s *db.Step, undos int) bool {
-	_, begun := j.undos[undoName(s.Name, s.Undos-1)]
-	return s.Outcome == db.StepDone && (undos < s.Undos || undos > s.Undos && begun)
+	return s.Outcome == db.StepDone && (undos < s.Undos || undos > s.Undos && j.reachedByUndos(s.Seq))
+}
+
+// reachedByUndos reports whether the first undo of a step or of an earlier one was begun. Undos run
+// in reverse, so the first one is the last undo of a step.
+func (j *journal) reachedByUndos(seq int) bool {
+	for ; seq > 0; seq-- {
+		s := j.steps[seq]
+		if _, begun := j.undos[undoName(s.Name, s.Undos-1)]; begun && s.Undos > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // undoName returns the name of the row of an undo. index is its position among the undos of its
