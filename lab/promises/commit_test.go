@@ -204,8 +204,8 @@ func TestDo_LostConnectionDoesNotCancelCommit(t *testing.T) {
 		ctx  context.Context
 		lose func(*pgproxy.Proxy)
 	}{
-		"reset, no context":  {context.Background(), func(p *pgproxy.Proxy) { p.Cut(pgproxy.Reset) }},
-		"hangup, a context":  {t.Context(), func(p *pgproxy.Proxy) { p.Cut(pgproxy.Hangup) }},
+		"reset, no context": {context.Background(), func(p *pgproxy.Proxy) { p.Cut(pgproxy.Reset) }},
+		"hangup, a context": {t.Context(), func(p *pgproxy.Proxy) { p.Cut(pgproxy.Hangup) }},
 		// Hangup, because a Reset may end the dial of the CancelRequest before the request is written.
 		"server unreachable": {t.Context(), func(p *pgproxy.Proxy) { p.Refuse(pgproxy.Hangup); p.Cut(pgproxy.Reset) }},
 	} {
