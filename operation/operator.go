@@ -50,7 +50,7 @@ type Status struct {
 	ReasonText string     // the reason as a sentence
 	LastError  *StepError // nil if there was none since the last progress
 	Undos      []string   // once the operation is being undone: the steps whose undos are still to run, in that order
-	Kept       []string   // once the operation is being undone, or is undone: the done steps that have no undo
+	Kept       []string   // once the undos have begun: each Tx, Call and Child that is done and has no undo
 
 	Epoch  int    // grows whenever a process claims the operation
 	Parent string // the id of the operation that awaits this one as a child; empty if this one is no child
@@ -78,8 +78,9 @@ type StepStatus struct {
 	DueAt      time.Time // when a pause is over or an Await times out; zero for other steps
 }
 
-// Show returns the status of an operation. All times are by the database's clock. Of the options
-// only idem.WithSealer matters: it opens the last error.
+// Show returns the status of an operation, or ErrUnknownOperation, also if the operation was a
+// single transaction, because nothing of it is recorded. All times are by the database's clock. Of
+// the options only idem.WithSealer matters: it opens the last error.
 func Show(ctx context.Context, pool *pgxpool.Pool, id string, opts ...idem.Option) (Status, error) {
 	id, err := parsedID(id)
 	if err != nil {
@@ -182,9 +183,10 @@ func WithoutCode() CancelOption {
 }
 
 // Cancel ends an operation that runs or is parked: it begins no further step, and its done steps
-// are undone. After that its key is free, even if its function rejects meanwhile. A call that waits
-// for the operation gets ErrCanceled. To cancel an operation again is no error, and has an effect
-// only if the options differ.
+// are undone. Cancel records this and returns. A pause of the operation ends, and a Worker or the
+// next call of its key runs the undos. Then its key is free, even if its function rejects
+// meanwhile. A call that waits for the operation, or runs the undos, gets ErrCanceled. To cancel an
+// operation again is no error, and has an effect only if the options differ.
 //
 // Cancel takes effect at the next step or attempt; it does not cut off a call in progress.
 //

@@ -285,7 +285,8 @@ func planUndos[T any](op *Op, s *step, undos []Undo[T], value func() (T, error))
 
 // Tx takes a step in Postgres: the writes of do through tx are committed together with the value of
 // the step. Neighboring Tx share a transaction. It is committed before a Call, a Sleep, an Await or
-// a Child, at the end of the operation, or by Checkpoint. The rules for the fn of idem.Do hold for
+// a Child, with the answer of the operation, or by Checkpoint. It is rolled back if the operation
+// ends in a rejection or an error before that. The rules for the fn of idem.Do hold for
 // do. If do ends the transaction itself, the operation parks, unless nothing of it is committed
 // yet.
 //

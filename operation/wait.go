@@ -224,8 +224,8 @@ func Signal(ctx context.Context, conn interface {
 // operation is canceled while it awaits the child, the child is canceled, too, and this operation
 // is undone after the child has ended.
 //
-// An undo undoes a child that has completed: see [Undo]. A rejected or undone child has run its own
-// undos.
+// An undo of the step undoes a child that has completed: see [Undo]. The undos of the steps of the
+// child do not run then. A rejected or undone child has run them itself.
 func Child[In any](op *Op, name string, d *Definition[In], in In, undo ...Undo[idem.Response]) (idem.Response, error) {
 	s, err := op.enter(request{kind: db.ChildStep, name: name, undos: len(undo), invalid: checkUndos(undo)})
 	if err != nil {
