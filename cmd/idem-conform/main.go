@@ -52,10 +52,10 @@ func main() {
 
 // arguments has the flags and the URL.
 type arguments struct {
-	profile, request, credential, other string
-	timeout                             time.Duration
-	json, yes                           bool
-	url                                 string
+	profile, request, failing, credential, other string
+	timeout                                      time.Duration
+	json, yes                                    bool
+	url                                          string
 }
 
 // parse reads the arguments. It has printed the reason if it fails.
@@ -70,6 +70,7 @@ func parse(args []string, stderr io.Writer) (*arguments, error) {
 	flags.StringVar(&a.profile, "profile", "ietf", "the `name` of the rules: "+strings.Join(conform.Names(), ", "))
 	flags.StringVar(&a.request, "request", "", "a `file` with the request: the method in the first line, header fields, an empty line, the body\n(default POST "+
 		conform.Standard().Body+")")
+	flags.StringVar(&a.failing, "failing-body", "", "a `file` with a body that makes the request fail, for profile stripe-v2")
 	flags.StringVar(&a.credential, "credential", "", "a `file` with the header fields that authenticate the caller, one a line; they are never printed")
 	flags.StringVar(&a.other, "other-principal", "", "a `file` with the header fields of another caller, who must not get the answers of the first")
 	flags.DurationVar(&a.timeout, "timeout", 30*time.Second, "the `limit` for each answer")
@@ -161,6 +162,7 @@ func (a *arguments) options() (*conform.Options, error) {
 		read func(text string) error
 	}{
 		{a.request, func(text string) (err error) { o.Request, err = conform.ReadRequest(text); return err }},
+		{a.failing, func(text string) error { o.Failing = strings.TrimSuffix(text, "\n"); return nil }},
 		{a.credential, readHeader(&o.Credential)},
 		{a.other, readHeader(&o.Other)},
 	} {

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -68,6 +69,10 @@ func shop(t *testing.T, config idemhttp.Config) string {
 		t.Fatal(err)
 	}
 	server := httptest.NewServer(m.Handle(func(tx pgx.Tx, w http.ResponseWriter, r *http.Request) error {
+		if body, err := io.ReadAll(r.Body); err != nil || bytes.Contains(body, []byte("declined")) {
+			w.WriteHeader(http.StatusPaymentRequired)
+			return err
+		}
 		var id int
 		if err := tx.QueryRow(r.Context(), `INSERT INTO orders DEFAULT VALUES RETURNING id`).Scan(&id); err != nil {
 			return err
@@ -82,16 +87,18 @@ func shop(t *testing.T, config idemhttp.Config) string {
 
 func TestIdemhttp_ConformsToItsProfiles(t *testing.T) {
 	t.Parallel()
+	failing := write(t, `{"declined":"{{unique}}"}`)
 	for name, test := range map[string]struct {
 		profile string
 		config  idemhttp.Config
 	}{
 		"ietf": {"ietf", idemhttp.Config{}}, "ietf without waiting": {"ietf", idemhttp.Config{Wait: -1}},
-		"stripe": {"stripe", idemhttp.StripeConfig()}, "acp": {"acp", idemhttp.ACPConfig()},
+		"stripe": {"stripe", idemhttp.StripeConfig()}, "stripe-v2": {"stripe-v2", idemhttp.StripeV2Config()},
+		"acp": {"acp", idemhttp.ACPConfig()}, "ucp": {"ucp", idemhttp.UCPConfig()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			args := append([]string{"--yes", "--profile", test.profile}, callers(t)...)
+			args := append([]string{"--yes", "--profile", test.profile, "--failing-body", failing}, callers(t)...)
 			expect(t, exitKept, append(args, shop(t, test.config)), test.profile+": ", " 0 broken, 0 not tried")
 		})
 	}
@@ -103,6 +110,8 @@ func TestReport_ShowsEvidence(t *testing.T) {
 	expect(t, exitBroken, append(append([]string{"-y"}, callers(t)...), url), "broken     other-request: ", "not 422", "section 2.7", "ietf: ")
 	expect(t, exitBroken, []string{"-y", "--json", "--profile", "acp", url}, `"rule": "echo"`, `"verdict": "broken"`, `"not_tried": 1`)
 	expect(t, exitNotTried, []string{"-y", "--profile", "stripe", url}, "0 broken, 1 not tried", "--other-principal")
+	v2 := []string{"-y", "--profile", "stripe-v2", "--failing-body", write(t, `{"declined":1}`), url}
+	expect(t, exitBroken, v2, "broken     failed-request: ", "1 broken, 1 not tried") // StripeConfig records failures
 }
 
 func TestNothingIsSent_WithoutConsent(t *testing.T) {

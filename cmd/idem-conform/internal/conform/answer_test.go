@@ -1,12 +1,14 @@
 package conform_test
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/idem-go/idem/cmd/idem-conform/internal/conform"
@@ -58,6 +60,62 @@ func TestRepetition_ComparesJSONByMeaning(t *testing.T) {
 		if got := verdicts(t, options(t, profile, address))["repetition"]; got.Verdict != want {
 			t.Errorf("%s: %s %s, want %s", profile, got.Verdict, got.Why, want)
 		}
+	}
+}
+
+// In profile stripe-v2 a replay may be an updated answer for the same object.
+func TestRepetition_OfStripeV2ComparesIDs(t *testing.T) {
+	t.Parallel()
+	address := serve(t, &keeper{answer: func(w http.ResponseWriter, id int, again bool) {
+		if !again {
+			w.WriteHeader(http.StatusCreated)
+		}
+		fmt.Fprintf(w, `{"id":%d,"paid":%t}`, id, again)
+	}})
+	for profile, want := range map[string]conform.Verdict{"stripe-v2": conform.Kept, "ucp": conform.Broken} {
+		if got := verdicts(t, options(t, profile, address))["repetition"]; got.Verdict != want {
+			t.Errorf("%s: %s %s, want %s", profile, got.Verdict, got.Why, want)
+		}
+	}
+}
+
+// A server that does not mark replays stores failures if the answer to a failed request depends on
+// the key alone.
+func TestFailedRequest_WithoutMarks(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		status int
+		body   func(key string, n int64) string
+		want   conform.Verdict
+	}{
+		"the failure is stored": {402, func(key string, _ int64) string { return key }, conform.Broken},
+		"it is executed again":  {402, func(_ string, n int64) string { return fmt.Sprint(n) }, conform.Kept},
+		"failures are equal":    {402, func(string, int64) string { return "declined" }, conform.NotTried},
+		"it does not fail":      {201, func(_ string, n int64) string { return fmt.Sprint(n) }, conform.NotTried},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var executed atomic.Int64
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				body, _ := io.ReadAll(r.Body)
+				if n := executed.Add(1); bytes.Contains(body, []byte("declined")) {
+					w.WriteHeader(test.status)
+					fmt.Fprint(w, test.body(r.Header.Get("Idempotency-Key"), n))
+				} else {
+					fmt.Fprint(w, n)
+				}
+			}))
+			t.Cleanup(server.Close)
+			o := options(t, "stripe-v2", server.URL)
+			if got := verdicts(t, o)["failed-request"]; got.Verdict != test.want || got.Why == "" != (test.want == conform.Kept) {
+				t.Errorf("%+v", got)
+			}
+			if o.Failing = ""; test.want == conform.Kept {
+				if got := verdicts(t, o)["failed-request"]; got.Verdict != conform.NotTried || !strings.Contains(got.Why, "--failing-body") {
+					t.Errorf("%+v", got)
+				}
+			}
+		})
 	}
 }
 

@@ -67,22 +67,31 @@ type answer struct {
 	header http.Header
 	body   []byte
 	err    error
-	exact  bool // compare bodies by bytes
+	equals func(a, b *answer) bool // Profile.same
 	shown  Exchange
 }
 
 func (a *answer) ok() bool { return a.err == nil && a.status >= 200 && a.status < 300 }
 
-// same reports whether two answers have the same status and body. Bodies that are JSON are compared
-// by meaning, unless the profile wants equal bytes.
-func (a *answer) same(b *answer) bool {
-	if a.err != nil || b.err != nil || a.status != b.status {
-		return false
+// same reports whether the profile takes two answers for those of one execution.
+func (a *answer) same(b *answer) bool { return a.err == nil && b.err == nil && a.equals(a, b) }
+
+// sameBytes reports whether two answers have the same status and the same bytes.
+func sameBytes(a, b *answer) bool { return a.status == b.status && bytes.Equal(a.body, b.body) }
+
+// sameMeaning is sameBytes, but compares bodies that are JSON by meaning.
+func sameMeaning(a, b *answer) bool {
+	return sameBytes(a, b) || a.status == b.status && sameJSONValue(a.body, b.body)
+}
+
+// sameObject reports whether two successes have the same member id. Answers without one are
+// compared by sameMeaning.
+func sameObject(a, b *answer) bool {
+	x, y := memberID(a.body), memberID(b.body)
+	if a.ok() && b.ok() && x != nil && y != nil {
+		return equal(x, y)
 	}
-	if bytes.Equal(a.body, b.body) || a.exact {
-		return bytes.Equal(a.body, b.body)
-	}
-	return sameJSONValue(a.body, b.body)
+	return sameMeaning(a, b)
 }
 
 // isMarked reports whether the server marked the answer as a replay.
@@ -99,7 +108,7 @@ type client struct {
 	other   http.Header    // the credential of another principal; may be nil
 	secrets *regexp.Regexp // matches credentials in texts; nil if there are none
 	timeout time.Duration
-	exact   bool
+	equals  func(a, b *answer) bool
 	dial    func(ctx context.Context, network, address string) (net.Conn, error)
 
 	mu   sync.Mutex
@@ -113,7 +122,7 @@ func newClient(o *Options) *client {
 	c := &client{
 		http:    &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
 		url:     o.URL,
-		request: o.Request, first: o.Credential, other: o.Other, timeout: o.Timeout, exact: o.Profile.exact,
+		request: o.Request, first: o.Credential, other: o.Other, timeout: o.Timeout, equals: o.Profile.same,
 		secrets: secretPattern(o.URL, o.Credential, o.Other), dial: transport.DialContext,
 	}
 	transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -153,7 +162,7 @@ var errLimit = fmt.Errorf("the run needs more than %d requests", MaxRequests)
 // send sends a request and returns the answer, with the part that is shown to people. It fails if
 // the run has sent MaxRequests already.
 func (c *client) send(ctx context.Context, s sending) *answer {
-	a := &answer{exact: c.exact, shown: Exchange{Key: s.keys, Request: c.shorten(s.body)}}
+	a := &answer{equals: c.equals, shown: Exchange{Key: s.keys, Request: c.shorten(s.body)}}
 	if s.asOther {
 		a.shown.As = "another principal"
 	}

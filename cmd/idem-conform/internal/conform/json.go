@@ -24,6 +24,13 @@ func decoded(doc []byte) (value any, ok bool) {
 	return value, ok
 }
 
+// memberID returns the member id of a JSON object, or nil if there is none.
+func memberID(doc []byte) any {
+	value, _ := decoded(doc)
+	object, _ := value.(map[string]any)
+	return object["id"]
+}
+
 func equal(a, b any) bool {
 	switch x := a.(type) {
 	case json.Number:

@@ -20,6 +20,7 @@ type Options struct {
 	Request    *Request
 	Credential http.Header
 	Other      http.Header // the credential of another principal; may be nil
+	Failing    string      // the body of a request that fails; may be empty
 	Timeout    time.Duration
 }
 
@@ -52,6 +53,7 @@ type probe struct {
 	*client
 	ctx     context.Context
 	profile *Profile
+	failing string
 	rule    string
 
 	unique       string // the value of Unique in the first request
@@ -70,7 +72,7 @@ func Test(ctx context.Context, o Options) ([]Result, error) {
 			return nil, fmt.Errorf("profile %s puts the key into the body as request_id: the body must be a JSON object", o.Profile.Name)
 		}
 	}
-	p := &probe{client: newClient(&o), ctx: ctx, profile: o.Profile, unique: newUnique()}
+	p := &probe{client: newClient(&o), ctx: ctx, profile: o.Profile, failing: o.Failing, unique: newUnique()}
 	defer p.close()
 	p.key = p.newKey()
 	p.begin()

@@ -10,8 +10,8 @@ type Profile struct {
 
 	quoted bool // the key field is a string of RFC 9651
 	inBody bool // the key is the field request_id of the body
-	// The body of a replay must have the same bytes. In other profiles JSON is compared by meaning.
-	exact     bool
+	// same reports whether two answers are those of one execution.
+	same      func(a, b *answer) bool
 	required  bool              // a request without a key is refused
 	reused    []int             // statuses for a key that comes with another request
 	codes     map[string]string // the code in the body of a refusal, by rule
@@ -50,14 +50,17 @@ func Find(name string) (*Profile, bool) {
 // prints.
 func profiles() []*Profile {
 	const (
-		draft  = "draft-ietf-httpapi-idempotency-key-header-07, "
-		stripe = "docs.stripe.com/api/idempotent_requests"
-		acp    = "Agentic Commerce Protocol, rfc.agentic_checkout, section 6 (version 2026-04-17)"
-		aip    = "google.aip.dev/155"
+		draft    = "draft-ietf-httpapi-idempotency-key-header-07, "
+		stripe   = "docs.stripe.com/api/idempotent_requests"
+		stripeV2 = "docs.stripe.com/api-v2-overview, Idempotency"
+		acp      = "Agentic Commerce Protocol, rfc.agentic_checkout, section 6 (version 2026-04-17)"
+		ucp      = "Universal Commerce Protocol, version 2026-04-08, "
+		ucpKeys  = ucp + "signatures.md, Replay Protection"
+		aip      = "google.aip.dev/155"
 	)
 	return []*Profile{
 		{
-			Name: "ietf", quoted: true, required: true, reused: []int{422}, refusedAs: []int{400, 422},
+			Name: "ietf", same: sameMeaning, quoted: true, required: true, reused: []int{422}, refusedAs: []int{400, 422},
 			Rules: []Rule{
 				{"repetition", "a repetition of a completed request has the same answer", draft + "section 2.6", repetition},
 				{"after-a-cut", "after the caller has disconnected, a repetition succeeds, and later repetitions have the same answer", draft + "section 2.6", afterACut},
@@ -72,7 +75,7 @@ func profiles() []*Profile {
 			},
 		},
 		{
-			Name: "stripe", exact: true, reused: []int{400}, refusedAs: []int{400},
+			Name: "stripe", same: sameBytes, reused: []int{400}, refusedAs: []int{400},
 			Rules: []Rule{
 				{"repetition", "a repetition has the same status and body", stripe, repetition},
 				{"replay-mark", "a replay has Idempotent-Replayed: true, and a first answer does not", stripe, replayMark("Idempotent-Replayed")},
@@ -85,7 +88,20 @@ func profiles() []*Profile {
 			},
 		},
 		{
-			Name: "acp", required: true, reused: []int{422}, refusedAs: []int{400, 422},
+			Name: "stripe-v2", same: sameObject, reused: []int{400, 409, 422}, refusedAs: []int{400},
+			Rules: []Rule{
+				{"repetition", "a repetition of a successful request has its answer, or an updated one for the same object", stripeV2, repetition},
+				{"after-a-cut", "after the caller has disconnected, a repetition succeeds, and later ones are about the same object", stripeV2, afterACut},
+				{"at-once", "of many concurrent requests one is executed; the others get its answer or 409", stripeV2 + "; docs.stripe.com/api/errors", atOnce},
+				{"failed-request", "a repetition of a failed request is executed again", stripeV2, failedRequest},
+				{"other-request", "a key with other parameters is refused", stripe, otherRequest},
+				{"no-key", "a request without a key is executed", stripeV2, noKey},
+				{"long-key", "a key of more than 255 characters is refused", stripe, longKey},
+				{"principal", "another account with the same key does not get the answer", stripeV2, principal},
+			},
+		},
+		{
+			Name: "acp", same: sameMeaning, required: true, reused: []int{422}, refusedAs: []int{400, 422},
 			codes: map[string]string{"no-key": "idempotency_key_required", "other-request": "idempotency_conflict", "at-once": "idempotency_in_flight"},
 			Rules: []Rule{
 				{"repetition", "a repetition has the original answer", acp, repetition},
@@ -100,7 +116,17 @@ func profiles() []*Profile {
 			},
 		},
 		{
-			Name: "aip155", inBody: true, refusedAs: []int{400},
+			Name: "ucp", same: sameMeaning, reused: []int{409},
+			Rules: []Rule{
+				{"repetition", "a repetition has the answer of the first request", ucpKeys, repetition},
+				{"after-a-cut", "after the caller has disconnected, a repetition succeeds, and later repetitions have the same answer", ucpKeys, afterACut},
+				{"at-once", "of many concurrent requests one is executed; the others get its answer or 409", ucpKeys, atOnce},
+				{"other-request", "a key with other parameters is refused with 409", ucp + "checkout-rest.md, Specific Header Requirements", otherRequest},
+				{"principal", "another client with the same key does not get the answer", ucpKeys, principal},
+			},
+		},
+		{
+			Name: "aip155", same: sameMeaning, inBody: true, refusedAs: []int{400},
 			Rules: []Rule{
 				{"repetition", "a repetition of a request_id has the answer of the first request", aip, repetition},
 				{"after-a-cut", "after the caller has disconnected, a repetition succeeds, and later repetitions have the same answer", aip, afterACut},

@@ -46,10 +46,11 @@ func afterACut(p *probe) finding {
 	cut.cut = true
 	gone := p.send(p.ctx, cut)
 	second := p.settled(key, unique)
+	if !second.ok() {
+		return verdict(fmt.Sprintf("after the caller disconnected, the repetition was answered with %d", second.status), gone, second)
+	}
 	third := p.settled(key, unique)
 	switch {
-	case !second.ok():
-		return verdict(fmt.Sprintf("after the caller disconnected, the repetition was answered with %d", second.status), gone, second)
 	case len(second.body) == 0 && len(p.first.body) > 0:
 		return verdict("after the caller disconnected, the repetition has an empty body, unlike the answer to the first request", p.first, gone, second)
 	case !third.same(second):
@@ -103,6 +104,34 @@ func otherRequest(p *probe) finding {
 		return verdict("the answer is that of the first request", p.first, other)
 	}
 	return verdict(p.isRefusal(other, p.profile.reused), p.first, other)
+}
+
+// failedRequest repeats a request that fails. The repetition is a replay if it is marked as one. If
+// the server does not mark replays, an answer that is the same under this key and another one under
+// another key shows a replay.
+func failedRequest(p *probe) finding {
+	if p.failing == "" {
+		return finding{NotTried, "there is no request that fails: give its body with --failing-body", nil}
+	}
+	body := strings.ReplaceAll(p.failing, Unique, newUnique())
+	key := p.newKey()
+	failed := p.send(p.ctx, p.with(key, body))
+	if failed.err != nil || failed.status < 400 {
+		return finding{NotTried, "the request with the body of --failing-body did not fail", []*answer{failed}}
+	}
+	again := p.send(p.ctx, p.with(key, body))
+	other := p.send(p.ctx, p.with(p.newKey(), body))
+	switch {
+	case again.err != nil:
+		return verdict("the repetition got no answer: "+again.shown.Error, failed, again)
+	case again.isMarked():
+		return verdict("the failure was replayed", failed, again)
+	case p.again.isMarked() || !again.same(failed):
+		return verdict("", failed, again)
+	case other.err != nil || other.same(failed):
+		return p.cannotTell(failed, again, other)
+	}
+	return verdict("the repetition has the answer of the failed request, and a request under another key does not", failed, again, other)
 }
 
 // noKey sends a request without a key. The profile says whether it must be refused or executed.

@@ -93,6 +93,9 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case s.breaks == "long-key" && s.profile == "ietf" && len(key) > 1000:
 		w.WriteHeader(500)
 		return
+	case bytes.Contains(body, []byte("declined")):
+		s.decline(w, key)
+		return
 	}
 	s.keyed(w, r, key, body)
 }
@@ -119,7 +122,7 @@ func (s *server) keyed(w http.ResponseWriter, r *http.Request, key string, body 
 		close(record.done)
 		s.answer(w, record.id, false)
 	case record.body != fingerprint && s.breaks != "other-request":
-		status := map[string]int{"ietf": 422, "acp": 422, "stripe": 400, "aip155": 400}[s.profile]
+		status := map[string]int{"ietf": 422, "acp": 422, "stripe": 400, "stripe-v2": 400, "ucp": 409, "aip155": 400}[s.profile]
 		s.refuse(w, status, "idempotency_conflict")
 	default:
 		select {
@@ -134,6 +137,19 @@ func (s *server) keyed(w http.ResponseWriter, r *http.Request, key string, body 
 		}
 		s.answer(w, id, s.breaks != "replay-mark")
 	}
+}
+
+// decline answers a request that fails. Only a server that breaks the rule failed-request stores
+// the failure.
+func (s *server) decline(w http.ResponseWriter, key string) {
+	s.mu.Lock()
+	_, known := s.recorded[key]
+	s.recorded[key] = nil
+	s.mu.Unlock()
+	if known && s.breaks == "failed-request" {
+		w.Header().Set("Idempotent-Replayed", "true")
+	}
+	s.refuse(w, http.StatusPaymentRequired, "declined")
 }
 
 // isStorm reports whether a key has arrived very often.
@@ -171,12 +187,13 @@ func (s *server) next() int {
 	return s.made
 }
 
+// answer answers with an object. In profile stripe-v2 a replay is the updated object.
 func (s *server) answer(w http.ResponseWriter, id int, replayed bool) {
 	if replayed {
 		w.Header().Set("Idempotent-Replayed", "true")
 	}
 	w.WriteHeader(http.StatusCreated)
-	_, _ = fmt.Fprintf(w, `{"id":%d}`, id)
+	_, _ = fmt.Fprintf(w, `{"id":%d,"updated":%t}`, id, replayed && s.profile == "stripe-v2")
 }
 
 func (s *server) refuse(w http.ResponseWriter, status int, code string) {
