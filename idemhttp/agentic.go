@@ -58,8 +58,8 @@ func renderACP(w http.ResponseWriter, _ *http.Request, p *Problem) {
 // UCPConfig returns a Config that follows the Universal Commerce Protocol, version 2026-04-08
 // (Message Signatures, Replay Protection). Every request that may change something needs a key. A
 // key that is reused for another request is a 409. Two requests are the same if their bodies have
-// the same bytes. Answers are kept for 48 hours. Scope must still be set. It must contain the
-// client and the kind of operation.
+// the same bytes: that version does not define this, later drafts do. Answers are kept for 48
+// hours. Scope must still be set. It must contain the client and the kind of operation.
 //
 // A call over MCP has other bytes in each attempt, because its JSON-RPC id changes. Use the module
 // adapter/idemmcp for MCP.

@@ -178,9 +178,10 @@ func StripeConfig() Config {
 }
 
 // StripeV2Config returns a Config that behaves like Stripe's API v2. It differs from
-// [StripeConfig]: DELETE has a key, too. Only a success is recorded, for 30 days. A repetition of a
-// failed request runs the handler again. Work that a failed request must keep, such as a call of
-// another system, belongs in an operation: see [Operate].
+// [StripeConfig]: DELETE has a key, too. Only a success is recorded, for 30 days. Its repetition
+// gets the recorded answer, where Stripe returns an updated one. A repetition of a failed request
+// runs the handler again. Work that a failed request must keep, such as a call of another system,
+// belongs in an operation: see [Operate].
 func StripeV2Config() Config {
 	config := StripeConfig()
 	config.Methods = []string{http.MethodPost, http.MethodDelete}
