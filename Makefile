@@ -81,13 +81,13 @@ torture/sample: need/postgres ## the same for one broken library per promise (HA
 	@go -C lab/torture build -o ../../bin/torture .
 	@bin/torture mutants -source lab/torture -sample $(if $(HALF),-half $(HALF))
 
-bench: need/postgres ## measure idem.Do beside its alternatives, and write docs/benchmarks.md and docs/benchmarks/report.md (ten minutes)
+bench: need/postgres ## measure idem.Do beside its alternatives, and write docs/benchmarks.md (ten minutes)
 	@cd lab/bench && go run . $(or $(BENCH),-write) calls
 
 bench/quick: need/postgres ## the same in some minutes, and write nothing (SUITE=operations; BENCH='-only replay -who textbook')
 	@cd lab/bench && go run . -quick $(BENCH) $(or $(SUITE),calls)
 
-bench/report: ## write docs/benchmarks.md and docs/benchmarks/report.md from the results of the last runs
+bench/report: ## write docs/benchmarks.md from the results of the last runs
 	@cd lab/bench && go run . -render
 
 bench/library: testenv ## the cost of sealing a response, with its allocations

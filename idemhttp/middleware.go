@@ -43,7 +43,7 @@ func New(pool *pgxpool.Pool, config Config) (*Middleware, error) {
 // next must have answered when it returns. Some frameworks call their handlers later, or with
 // another writer. So if next has written nothing, Wrap answers 500, logs the cause and commits
 // nothing, in two cases: next has not called Tx, or the client already has an answer. See
-// docs/recipes/routers.md.
+// docs/recipes.md.
 func (m *Middleware) Wrap(next http.Handler) http.Handler {
 	run := func(_ pgx.Tx, w http.ResponseWriter, r *http.Request) error {
 		next.ServeHTTP(w, r)

@@ -151,13 +151,13 @@ func TestAnalyzers_AcceptEachGoodProgram(t *testing.T) {
 // The documentation has a heading for each rule.
 func TestDocs_HaveEveryRule(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../docs/vet.md")
+	page, err := os.ReadFile("../docs/testing-reference.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, a := range idemvet.Analyzers() {
 		if !strings.Contains(string(page), "\n### `"+a.Name+"`\n") {
-			t.Errorf("docs/vet.md has no heading for %s", a.Name)
+			t.Errorf("docs/testing-reference.md has no heading for %s", a.Name)
 		}
 	}
 }

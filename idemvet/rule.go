@@ -10,7 +10,7 @@ import (
 )
 
 // page is the documentation of the rules.
-const page = "https://github.com/idem-go/idem/blob/main/docs/vet.md"
+const page = "https://github.com/idem-go/idem/blob/main/docs/testing-reference.md#idemvet"
 
 // analyzer returns an analyzer that calls run for each package other than those of idem. It drops
 // diagnostics in test files, because tests break rules on purpose.

@@ -65,7 +65,7 @@ func properties(t *testing.T, text string) map[string]string {
 func TestDebezium_DocumentedConfigurationFits(t *testing.T) {
 	t.Parallel()
 	o := newDatabase(t)
-	docs, err := os.ReadFile("../docs/debezium.md")
+	docs, err := os.ReadFile("../docs/recipes.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,5 +54,5 @@
 // # Debezium
 //
 // Debezium's outbox event router can read idem.outbox. Then run [RunDelayed] instead of a Relay,
-// and delete old rows: the router ignores deletions. docs/debezium.md has its configuration.
+// and delete old rows: the router ignores deletions. docs/recipes.md has its configuration.
 package outbox

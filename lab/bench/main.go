@@ -3,7 +3,7 @@
 //	go run . calls                                      measures a suite: calls, profile, operations or messages
 //	go run . -quick -only replay -who textbook calls    some scenarios, with some contestants
 //	go run . -write operations                          stores the results of a whole run in results.json
-//	go run . -render                                    writes docs/benchmarks.md and docs/benchmarks/report.md
+//	go run . -render                                    writes docs/benchmarks.md
 package main
 
 import (

@@ -21,14 +21,14 @@ const driver = "github.com/jackc/pgx/v5"
 // What a package links is linked into the programs of all that import it.
 func TestPackagesLinkWhatTheTableSays(t *testing.T) {
 	t.Parallel()
-	told := rowsOf(t, "docs/versioning.md", "| package | links |")
+	told := rowsOf(t, "docs/portability.md", "| package | links |")
 	for name, want := range told {
 		if slices.Contains(want, driver) {
 			want = append(want, ofPgx...)
 		}
 		for _, module := range modulesOf(t, name) {
 			if !slices.Contains(want, module) {
-				t.Errorf("package %s links %s: do without, or tell importers in docs/versioning.md", name, module)
+				t.Errorf("package %s links %s: do without, or tell importers in docs/portability.md", name, module)
 			}
 			want = slices.DeleteFunc(want, func(w string) bool { return w == module })
 		}
@@ -38,7 +38,7 @@ func TestPackagesLinkWhatTheTableSays(t *testing.T) {
 	}
 	for _, dir := range released(t) {
 		if _, ok := told[cmp.Or(strings.TrimPrefix(dir, "."), "idem")]; !ok && !strings.HasPrefix(dir, "cmd/") {
-			t.Errorf("docs/versioning.md does not say what importers of %s link", dir)
+			t.Errorf("docs/portability.md does not say what importers of %s link", dir)
 		}
 	}
 }

@@ -11,12 +11,27 @@ import (
 	"testing"
 )
 
-// recipes are compiled in the modules that have what they import, behind what testdata/recipes says of the program around them.
-var recipes = map[string]string{
-	"docs/recipes/agents.md":  ".",
-	"docs/recipes/connect.md": "idemconnect",
-	"docs/recipes/grpc.md":    "idemgrpc",
-	"docs/recipes/routers.md": "lab/webtest",
+const recipePage = "docs/recipes.md"
+
+// recipes are the sections of the page whose blocks are compiled in the module that has their
+// imports, after the declarations in a file of testdata/recipes. The blocks of its other sections
+// are compiled like those of any page.
+var recipes = []struct{ section, declarations, module string }{
+	{"HTTP routers", "routers.go.txt", "lab/webtest"},
+	{"gRPC", "grpc.go.txt", "idemgrpc"},
+	{"Connect", "connect.go.txt", "idemconnect"},
+	{"Agents and MCP", "agents.go.txt", "."},
+}
+
+// sectionOf returns the text below a heading of the second level, up to the next one.
+func sectionOf(t *testing.T, document, heading string) string {
+	t.Helper()
+	_, text, ok := strings.Cut(document, "\n## "+heading+"\n")
+	if !ok {
+		t.Fatalf("%s has no section %s", recipePage, heading)
+	}
+	text, _, _ = strings.Cut(text, "\n## ")
+	return text
 }
 
 var declaration = regexp.MustCompile(`^(//.*\n)*func `)
@@ -28,28 +43,24 @@ func TestGoInTheRecipesCompiles(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the compiler")
 	}
-	names, err := filepath.Glob("docs/recipes/*.md")
-	if err != nil || len(names) != len(recipes) {
-		t.Fatalf("%v: a recipe is not compiled: %v", names, err)
+	document, err := os.ReadFile(recipePage)
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, name := range names {
-		t.Run(name, func(t *testing.T) {
+	for _, recipe := range recipes {
+		t.Run(recipe.section, func(t *testing.T) {
 			t.Parallel()
-			document, err := os.ReadFile(name)
+			declarations, err := os.ReadFile(filepath.Join("lab/house/testdata/recipes", recipe.declarations))
 			if err != nil {
 				t.Fatal(err)
 			}
-			around, err := os.ReadFile("lab/house/testdata/recipes/" + strings.TrimSuffix(filepath.Base(name), ".md") + ".go.txt")
-			if err != nil {
-				t.Fatal(err)
-			}
-			file := string(around)
-			for n, block := range blocks(string(document), "go") {
+			file := string(declarations)
+			for n, block := range blocks(sectionOf(t, string(document), recipe.section), "go") {
 				file += asFunction(n, block)
 			}
 			source, overlay := filepath.Join(t.TempDir(), "recipe.go"), filepath.Join(t.TempDir(), "overlay.json")
 			write(t, source, file)
-			module, err := filepath.Abs(recipes[name])
+			module, err := filepath.Abs(recipe.module)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -52,7 +52,7 @@ func TestEachModuleIsInstalledAloneOnceReleased(t *testing.T) {
 		publish(t, proxy, path.Join(library, filepath.ToSlash(dir)), dir)
 	}
 	env := alone(t, proxy)
-	told := rowsOf(t, "docs/versioning.md", "| module | modules in the graph |")
+	told := rowsOf(t, "docs/portability.md", "| module | modules in the graph |")
 	for _, dir := range released(t) {
 		if strings.HasPrefix(dir, "cmd") {
 			continue // below
@@ -77,7 +77,7 @@ func TestEachModuleIsInstalledAloneOnceReleased(t *testing.T) {
 			}
 			row := told[cmp.Or(strings.TrimPrefix(dir, "."), "idem")]
 			if graph := strconv.Itoa(strings.Count(string(out), "\n") - 1); !slices.Equal(row, []string{graph}) { // without the importer
-				t.Errorf("an importer of %s has %s modules in its graph, docs/versioning.md says %v:\n%s", dir, graph, row, out)
+				t.Errorf("an importer of %s has %s modules in its graph, docs/portability.md says %v:\n%s", dir, graph, row, out)
 			}
 			for _, server := range ofTestsAlone {
 				if strings.Contains(string(out), server) {

@@ -1,11 +1,9 @@
-// Package report writes the pages with the results: docs/benchmarks.md and
-// docs/benchmarks/report.md.
+// Package report writes the page with the results, docs/benchmarks.md.
 package report
 
 import (
 	"bytes"
-	"embed"
-	"errors"
+	_ "embed"
 	"fmt"
 	"math"
 	"os"
@@ -18,28 +16,19 @@ import (
 	"github.com/idem-go/idem/lab/bench/result"
 )
 
-//go:embed *.tmpl
-var templates embed.FS
+//go:embed page.md.tmpl
+var page string
 
-// pages maps the files below docs to their templates.
-var pages = map[string]string{"benchmarks.md": "page.md.tmpl", "benchmarks/report.md": "report.md.tmpl"}
-
-// Write writes the pages below a directory.
+// Write writes the page below a directory.
 func Write(dir string, r *result.Results) error {
-	for name := range pages {
-		text, err := render(name, r)
-		if err != nil {
-			return err
-		}
-		path := filepath.Join(dir, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, text, 0o644)); err != nil {
-			return err
-		}
+	text, err := render(r)
+	if err != nil {
+		return err
 	}
-	return nil
+	return os.WriteFile(filepath.Join(dir, "benchmarks.md"), text, 0o644)
 }
 
-func render(name string, r *result.Results) ([]byte, error) {
+func render(r *result.Results) ([]byte, error) {
 	functions := template.FuncMap{
 		"table": func(columns ...string) (string, error) { return table(r, columns) },
 		"taken": func(suite string) (string, error) { return taken(r.Run(suite)) },
@@ -47,7 +36,7 @@ func render(name string, r *result.Results) ([]byte, error) {
 			return show(figure, r.Scenario(scenario).Figure(contestant, figure))
 		},
 	}
-	parsed, err := template.New(pages[name]).Funcs(functions).ParseFS(templates, pages[name])
+	parsed, err := template.New("page").Funcs(functions).Parse(page)
 	if err != nil {
 		return nil, err
 	}
