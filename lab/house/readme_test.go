@@ -119,7 +119,7 @@ func TestProgramsInTheDocsRun(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the compiler")
 	}
-	for _, page := range []string{"README.md", "docs/start.md", "docs/operations.md"} {
+	for _, page := range []string{"README.md", "docs/start.md", "docs/operations.md", "docs/messages.md"} {
 		t.Run(page, func(t *testing.T) {
 			t.Parallel()
 			document, dsn, dir := documents(t)[page], pgtest.EmptyDSN(t), t.TempDir()
