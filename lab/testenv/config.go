@@ -13,7 +13,6 @@ type config struct {
 	only     string   // "url", "docker", "local", or "" for the first available one
 	image    string   // image of the container
 	bin      string   // directory of PostgreSQL's programs
-	database string   // name of the command's own database
 	settings settings // settings of a server that testenv starts
 	keep     bool
 	command  []string
@@ -21,7 +20,7 @@ type config struct {
 
 const (
 	defaultImage = "postgres:18-alpine"
-	usage        = "testenv [-c name=value]... [-database name] command [argument]..."
+	usage        = "testenv [-c name=value]... command [argument]..."
 )
 
 func parse(args []string, getenv func(string) string) (config, error) {
@@ -52,7 +51,6 @@ func parse(args []string, getenv func(string) string) (config, error) {
 		asked = true
 		return cfg.settings.set(s)
 	})
-	flags.StringVar(&cfg.database, "database", "", "`name` of the database at DATABASE_URL (default: a new name for every run)")
 	if err := flags.Parse(args); err != nil {
 		return config{}, err
 	}

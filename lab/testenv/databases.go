@@ -22,27 +22,23 @@ type databases struct {
 	version  string
 	template string
 	own      string // the command's own database
-	created  bool   // testenv has created own, and drops it
 }
 
 const namePrefix = "idem_test_"
 
 // prepare creates the databases of a run on the server. It first drops the databases that killed
 // runs have left there.
-func prepare(ctx context.Context, srv *server, own string) (_ *databases, err error) {
+func prepare(ctx context.Context, srv *server) (_ *databases, err error) {
 	address, err := url.Parse(srv.url)
 	if err != nil {
 		return nil, fmt.Errorf("the address of the server has to be a URL: %w", err)
 	}
 	template := namePrefix + randomHex()
-	if own == "" {
-		own = template + "_own"
-	}
 	conn, err := connectAs(ctx, srv.url, template)
 	if err != nil {
 		return nil, err
 	}
-	dbs := &databases{conn: conn, url: address, template: template, own: own}
+	dbs := &databases{conn: conn, url: address, template: template, own: template + "_own"}
 	defer func() {
 		if err != nil {
 			dbs.drop()
@@ -84,9 +80,7 @@ func (d *databases) create(ctx context.Context) error {
 	if err := d.exec(ctx, "ALTER DATABASE "+ident(d.template)+" ALLOW_CONNECTIONS false"); err != nil {
 		return err
 	}
-	err := d.exec(ctx, "CREATE DATABASE "+ident(d.own)+" TEMPLATE "+ident(d.template))
-	d.created = err == nil
-	return err
+	return d.exec(ctx, "CREATE DATABASE "+ident(d.own)+" TEMPLATE "+ident(d.template))
 }
 
 // environ returns env with the variables that lead the command to the databases.
@@ -113,8 +107,8 @@ func (d *databases) drop() {
 	}
 	names, err := databaseNames(ctx, d.conn, `
 		SELECT datname FROM pg_database
-		WHERE datname = $1 OR starts_with(datname, $1 || '_') OR (datname = $2 AND $3)
-		ORDER BY 1`, d.template, d.own, d.created)
+		WHERE datname = $1 OR starts_with(datname, $1 || '_')
+		ORDER BY 1`, d.template)
 	if err != nil {
 		say("left behind: databases %s*: %v", d.template, err)
 		return

@@ -10,11 +10,11 @@ import (
 	"github.com/idem-go/idem/lab/optional"
 )
 
-func TestDropTakesWhatTestsLeftAndNothingElse(t *testing.T) {
+func TestDrop_LeavesDatabasesOfOthers(t *testing.T) {
 	t.Parallel()
 	srv := localServer(t)
 	before := databasesOf(t, srv)
-	dbs := mustPrepare(t, srv, "")
+	dbs := mustPrepare(t, srv)
 	for _, name := range []string{dbs.template + "_from_a_test", dbs.template + "1", "somebody_elses"} {
 		if err := dbs.exec(t.Context(), "CREATE DATABASE "+ident(name)+" TEMPLATE "+ident(dbs.template)); err != nil {
 			t.Fatal(err)
@@ -28,10 +28,10 @@ func TestDropTakesWhatTestsLeftAndNothingElse(t *testing.T) {
 	}
 }
 
-func TestPrepareReapsKilledRunsAndSparesLivingOnes(t *testing.T) {
+func TestPrepare_DropsDatabasesOfKilledRunsOnly(t *testing.T) {
 	t.Parallel()
 	srv := localServer(t)
-	living := mustPrepare(t, srv, "")
+	living := mustPrepare(t, srv)
 	defer living.drop()
 	for _, name := range []string{"idem_test_0123abcd", "idem_test_0123abcd_from_a_test", "idem_test_by_hand"} {
 		if err := living.exec(t.Context(), "CREATE DATABASE "+name); err != nil {
@@ -39,7 +39,7 @@ func TestPrepareReapsKilledRunsAndSparesLivingOnes(t *testing.T) {
 		}
 	}
 
-	mustPrepare(t, srv, "").drop()
+	mustPrepare(t, srv).drop()
 	var left []string
 	for _, name := range databasesOf(t, srv) {
 		if strings.HasPrefix(name, namePrefix) {
@@ -53,43 +53,9 @@ func TestPrepareReapsKilledRunsAndSparesLivingOnes(t *testing.T) {
 	}
 }
 
-func TestADatabaseThatWasThereBeforeStays(t *testing.T) {
-	t.Parallel()
-	srv := localServer(t)
-	first := mustPrepare(t, srv, "orders")
-	defer first.drop()
-	before := databasesOf(t, srv)
-	if dbs, err := prepare(t.Context(), srv, "orders"); err == nil {
-		dbs.drop()
-		t.Error("no error")
-	}
-	if diff := cmp.Diff(before, databasesOf(t, srv)); diff != "" {
-		t.Errorf("databases (-want +got):\n%s", diff)
-	}
-}
-
-func TestDropSurvivesALostConnection(t *testing.T) {
-	t.Parallel()
-	srv := localServer(t)
-	before := databasesOf(t, srv)
-	dbs := mustPrepare(t, srv, "")
-	admin, err := connectAs(t.Context(), srv.url, "test")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer admin.Close(t.Context())
-	if _, err := admin.Exec(t.Context(), "SELECT pg_terminate_backend($1)", dbs.conn.PgConn().PID()); err != nil {
-		t.Fatal(err)
-	}
-	dbs.drop()
-	if diff := cmp.Diff(before, databasesOf(t, srv)); diff != "" {
-		t.Errorf("databases (-want +got):\n%s", diff)
-	}
-}
-
-func mustPrepare(t *testing.T, srv *server, own string) *databases {
+func mustPrepare(t *testing.T, srv *server) *databases {
 	t.Helper()
-	dbs, err := prepare(t.Context(), srv, own)
+	dbs, err := prepare(t.Context(), srv)
 	if err != nil {
 		t.Fatal(err)
 	}

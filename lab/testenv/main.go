@@ -1,6 +1,6 @@
 // Testenv runs a command with a Postgres server to test against.
 //
-//	testenv [-c name=value]... [-database name] command [argument]...
+//	testenv [-c name=value]... command [argument]...
 //
 // It finds or starts one server and migrates a template database in it. It passes the addresses of
 // both to the command in the environment. When the command has ended for whatever reason, testenv
@@ -20,7 +20,7 @@
 //
 //	IDEM_TEST_DATABASE_URL   the server, as a role that may create databases
 //	IDEM_TEST_TEMPLATE       the migrated database to clone (package lab/pgtest does)
-//	DATABASE_URL             a new clone of the template, named by -database
+//	DATABASE_URL             a new clone of the template
 //
 // A server that testenv starts is fast and not durable: it has fsync=off, and its data is in memory
 // if there is enough. With -c fsync=on its data is durable and on a disk. The flag -c sets any
@@ -79,7 +79,7 @@ func run(args []string) int {
 	}
 	defer srv.stop()
 
-	dbs, err := prepare(started, srv, cfg.database)
+	dbs, err := prepare(started, srv)
 	if err != nil {
 		return unable(started, signals, err)
 	}
@@ -92,9 +92,9 @@ func run(args []string) int {
 		env = append(env, pgserver.SavedData+"="+srv.saved)
 	}
 	code := runCommand(cfg.command, env, signals)
-	// The deferred calls remove everything once the person has looked at the databases.
+	// The deferred calls remove the databases and the server after Ctrl-C.
 	if code != 0 && cfg.keep {
-		say("kept for a look until Ctrl-C: psql '%s'", srv.url)
+		say("the server runs until Ctrl-C: psql '%s'", srv.url)
 		<-signals
 	}
 	return code

@@ -58,19 +58,20 @@ func startTestenv(t *testing.T, env []string, flags ...string) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	said, err := os.Create(filepath.Join(t.TempDir(), "stderr")) // not a pipe: processes that outlive a killed testenv would hold it open
+	// The output is a file: processes that outlive a killed testenv would hold a pipe open.
+	stderr, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer said.Close()
-	cmd.Stderr = said
+	defer stderr.Close()
+	cmd.Stderr = stderr
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	proc := &process{cmd: cmd}
 	t.Cleanup(func() { cmd.Process.Kill() })
 	if err := json.NewDecoder(out).Decode(&proc.report); err != nil {
-		why, _ := os.ReadFile(said.Name())
+		why, _ := os.ReadFile(stderr.Name())
 		t.Fatalf("the command did not report: %v\n%s", err, why)
 	}
 	return proc
@@ -113,7 +114,7 @@ type report struct {
 	PID, Postmaster int
 	Address         string // of the server
 	DataDir         string
-	Template, Own   string
+	Template        string
 	Migrated        bool
 	MaxConnections  string
 }
@@ -150,42 +151,20 @@ func inspectEnvironment(ctx context.Context) (r report, err error) {
 	r = report{PID: os.Getpid(), Address: address.Host, Template: os.Getenv("IDEM_TEST_TEMPLATE")}
 	err = conn.QueryRow(ctx, `
 		SELECT split_part(pg_read_file('postmaster.pid'), E'\n', 1)::int, current_setting('data_directory'),
-		       current_database(), to_regclass('idem.records') IS NOT NULL, current_setting('max_connections')`).
-		Scan(&r.Postmaster, &r.DataDir, &r.Own, &r.Migrated, &r.MaxConnections)
+		       to_regclass('idem.records') IS NOT NULL, current_setting('max_connections')`).
+		Scan(&r.Postmaster, &r.DataDir, &r.Migrated, &r.MaxConnections)
 	return r, err
 }
 
-// waitRunDir waits until the process has locked a run directory, and returns its path.
-func waitRunDir(t *testing.T, pid int) string {
+// runDirIn waits until a testenv with this TMPDIR, whose data is durable, has its directory there.
+func runDirIn(t *testing.T, parent string) string {
 	t.Helper()
-	var dir string
+	var found []string
 	eventually(t, "testenv has a directory", func() bool {
-		for _, parent := range []string{memory, os.TempDir()} {
-			paths, _ := filepath.Glob(filepath.Join(parent, runDirPrefix+"*", "0"))
-			for _, path := range paths {
-				if holds(pid, filepath.Dir(path)) {
-					dir = filepath.Dir(path)
-					return true
-				}
-			}
-		}
-		return false
+		found, _ = filepath.Glob(filepath.Join(parent, runDirPrefix+"*"))
+		return len(found) > 0
 	})
-	return dir
-}
-
-// holds reports whether the process has locked the directory. An open file is not enough: a
-// starting testenv opens the directories of all runs to see whether they have ended.
-func holds(pid int, dir string) bool {
-	fds, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
-	return slices.ContainsFunc(fds, func(fd string) bool {
-		target, err := os.Readlink(fd)
-		if err != nil || target != dir {
-			return false
-		}
-		info, err := os.ReadFile(fmt.Sprintf("/proc/%d/fdinfo/%s", pid, filepath.Base(fd)))
-		return err == nil && strings.Contains(string(info), "FLOCK")
-	})
+	return found[0]
 }
 
 // alive reports whether a process is running. A zombie is not alive.
