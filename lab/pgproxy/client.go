@@ -136,7 +136,6 @@ func (c *Conn) decide(m pgwire.Message, runs []*run) {
 		d.release()
 	}
 	if trap.point.place == afterForward {
-		s.event.Stage = Forwarded
 		victim.lost = trap.action != Freeze // the answer can arrive before the strike is carried out
 		c.pass(m, runs)
 		d.strike(s)
@@ -156,7 +155,4 @@ func (c *Conn) decide(m pgwire.Message, runs []*run) {
 func (c *Conn) pass(m pgwire.Message, runs []*run) {
 	c.dialogue.ask(m.Kind(), runs)
 	c.up.draft.add(m)
-	for _, r := range runs {
-		c.up.draft.note(mark{event: &Event{Stage: Forwarded, Statement: r.Statement}})
-	}
 }

@@ -11,7 +11,7 @@ import (
 // Conn is one client connection through the proxy. A Conn stays valid after the connection is over.
 type Conn struct {
 	proxy          *Proxy
-	id             int
+	id             int // counts the connections of the proxy from 1 in the order in which they were opened
 	client, server net.Conn
 	up, down       *pipe // to the server, to the client
 	dialogue       dialogue
@@ -35,10 +35,6 @@ func newConn(p *Proxy, id int, client, server net.Conn, first []byte) *Conn {
 	c.up.draft.add(first)
 	return c
 }
-
-// ID returns the number of the connection. The proxy numbers connections from 1 in the order in
-// which they were opened.
-func (c *Conn) ID() int { return c.id }
 
 // Done returns a channel that is closed when the connection is over, which is when both sides or
 // the proxy have closed it. After a cut the channel stays open until the server has noticed the

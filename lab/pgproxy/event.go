@@ -1,49 +1,29 @@
 package pgproxy
 
-import (
-	"fmt"
-	"sync"
-)
+import "sync"
 
 // Stage is the progress of a statement through the proxy.
 type Stage int
 
 const (
-	Seen      Stage = iota + 1 // the client's message has arrived at the proxy
-	Forwarded                  // the proxy has forwarded the message to the server
-	Answered                   // the server's completion or error has arrived at the proxy
-	Delivered                  // the proxy has forwarded the answer to the client
+	Seen     Stage = iota + 1 // the client's message has arrived at the proxy
+	Answered                  // the server's completion or error has arrived at the proxy
 )
-
-func (s Stage) String() string {
-	switch s {
-	case Seen:
-		return "seen"
-	case Forwarded:
-		return "forwarded"
-	case Answered:
-		return "answered"
-	case Delivered:
-		return "delivered"
-	}
-	return fmt.Sprintf("Stage(%d)", int(s))
-}
 
 // Event reports that a statement has reached a stage.
 type Event struct {
 	Stage Stage
 	Statement
-	// Tag is the command tag, such as "INSERT 0 1", from Answered on. It is empty for an error and
-	// for an empty statement.
+	// Tag is the command tag of an answer, such as "INSERT 0 1". It is empty for an error and for an
+	// empty statement.
 	Tag string
-	// Code is the SQLSTATE from Answered on, if the answer is an error.
+	// Code is the SQLSTATE of an answer that is an error.
 	Code string
 }
 
 // Observe calls watch for every event until stop is called. The proxy calls watch synchronously:
 // the stream that the event is about stands still until watch returns. watch must be safe for
-// concurrent use. Several goroutines report the stages of a statement, so Forwarded can be reported
-// shortly after Answered.
+// concurrent use.
 func (p *Proxy) Observe(watch func(Event)) (stop func()) {
 	w := &watcher{watch}
 	p.watchers.add(w)

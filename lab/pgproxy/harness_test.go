@@ -3,13 +3,11 @@ package pgproxy_test
 import (
 	"context"
 	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
 	"runtime"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -61,12 +59,7 @@ var within = waiting.Within
 // start returns a proxy in front of the test database.
 func start(t testing.TB) *pgproxy.Proxy {
 	t.Helper()
-	return startFor(t, database(t))
-}
-
-func startFor(t testing.TB, dsn string) *pgproxy.Proxy {
-	t.Helper()
-	p, err := pgproxy.New(dsn)
+	p, err := pgproxy.New(database(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,15 +174,6 @@ func mustExec(t testing.TB, conn *pgx.Conn, sql string, args ...any) pgconn.Comm
 		t.Fatal(err)
 	}
 	return tag
-}
-
-func simpleQuery(sql string) []byte {
-	m := binary.BigEndian.AppendUint32([]byte{'Q'}, uint32(4+len(sql)+1))
-	return append(append(m, sql...), 0)
-}
-
-func isReset(err error) bool {
-	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
 // isLost reports whether err means a lost connection. Sometimes pgx only says that the connection

@@ -10,13 +10,11 @@ type parcel struct {
 	strike *strike // carried out behind the last byte; may be nil
 }
 
-// mark is a fact that holds once the bytes in front of it have been forwarded.
+// mark is a position in a parcel where waits of the client end. The client can react as soon as it
+// has the bytes in front of the mark.
 type mark struct {
-	end int // offset in the data of the parcel
-	// answers is how many waits of the client end here. The client can react as soon as it has the
-	// bytes.
-	answers int
-	event   *Event // a statement has reached its next stage; may be nil
+	end     int // offset in the data of the parcel
+	answers int // how many waits end here
 }
 
 // draft collects what the reader has decoded. It can hold back its tail until the reader knows what

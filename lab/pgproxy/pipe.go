@@ -124,7 +124,7 @@ func (p *pipe) dispatch(now time.Time) {
 }
 
 func (p *pipe) push(x parcel, now time.Time) {
-	x.due = now.Add(p.conn.proxy.latency(p.dir))
+	x.due = now.Add(time.Duration(p.conn.proxy.latency.Load()))
 	p.queue <- x
 }
 
@@ -175,11 +175,6 @@ func (p *pipe) write(x parcel) {
 		n, err := p.dst.Write(x.data)
 		p.sent.Add(int64(n - len(x.data)))
 		p.broken = err != nil
-	}
-	for _, m := range x.marks {
-		if m.event != nil && !p.broken {
-			p.conn.proxy.watchers.report(*m.event)
-		}
 	}
 }
 

@@ -2,7 +2,6 @@ package pgproxy_test
 
 import (
 	"context"
-	"io"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -54,7 +53,7 @@ func (b *broken) commit(trap *pgproxy.Trap) (pgproxy.Event, error) {
 
 // A commit that breaks at a point has taken effect or not, whatever the timing, and the client gets
 // no answer.
-func TestCommitBreaksAtAPoint(t *testing.T) {
+func TestTrap_BreaksACommitAtItsPoint(t *testing.T) {
 	t.Parallel()
 	database(t)
 	for name, test := range map[string]struct {
@@ -93,30 +92,7 @@ func TestCommitBreaksAtAPoint(t *testing.T) {
 	}
 }
 
-func TestAnswersInFrontOfALostOneArrive(t *testing.T) {
-	t.Parallel()
-	p := start(t)
-	conn := connect(t, p.DSN(), pgx.QueryExecModeExec)
-	p.Arm(pgproxy.AfterAnswer(pgproxy.Contains("second")), pgproxy.Reset)
-	batch := &pgx.Batch{}
-	for _, sql := range []string{"select 'first'", "select 'second' from generate_series(1, 100000)", "select 'third'"} {
-		batch.Queue(sql)
-	}
-	results := conn.SendBatch(within(t), batch)
-	var first string
-	if err := results.QueryRow().Scan(&first); err != nil || first != "first" {
-		t.Errorf("got %q, %v", first, err)
-	}
-	rows, err := results.Query()
-	if err == nil && rows.Next() {
-		t.Error("got a row of the lost answer")
-	}
-	if err := results.Close(); !isLost(err) {
-		t.Errorf("closing: %v", err)
-	}
-}
-
-func TestTagTellsACommitFromARollback(t *testing.T) {
+func TestTrap_WithATagIgnoresARollback(t *testing.T) {
 	t.Parallel()
 	b := begin(t, pgx.QueryExecModeExec)
 	trap := b.proxy.Arm(pgproxy.AfterAnswer(pgproxy.IsCommit, "COMMIT"), pgproxy.Reset)
@@ -133,67 +109,7 @@ func TestTagTellsACommitFromARollback(t *testing.T) {
 	b.commit(trap)
 }
 
-func TestFrozenCommit(t *testing.T) {
-	t.Parallel()
-	database(t)
-	for name, frozen := range map[string]struct {
-		at   pgproxy.Point
-		rows int
-	}{
-		"in front":     {pgproxy.Before(pgproxy.IsCommit), 0},
-		"its pipeline": {pgproxy.BeforePipeline(pgproxy.IsCommit), 0},
-		"its answer":   {pgproxy.AfterAnswer(pgproxy.IsCommit, "COMMIT"), 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			inEveryMode(t, func(t *testing.T, mode pgx.QueryExecMode) {
-				b := begin(t, mode)
-				trap := b.proxy.Arm(frozen.at, pgproxy.Freeze)
-				done := inBackground(func() error {
-					batch := &pgx.Batch{}
-					batch.Queue("select 1")
-					batch.Queue("commit")
-					return b.conn.SendBatch(within(t), batch).Close()
-				})
-				receive(t, trap.Fired(), "the trap to spring")
-				if b.rows() != frozen.rows || len(done) != 0 {
-					t.Errorf("%d rows while frozen, want %d; %d answers", b.rows(), frozen.rows, len(done))
-				}
-				b.link.Resume()
-				if err := receive(t, done, "the commit"); err != nil {
-					t.Error(err)
-				}
-				if b.rows() != 1 {
-					t.Errorf("%d rows, want 1", b.rows())
-				}
-				if got := b.proxy.Tally(); got.Turns == 0 {
-					t.Errorf("nothing was counted: %+v", got)
-				}
-			})
-		})
-	}
-}
-
-func TestCutAtEveryByteToTheServer(t *testing.T) {
-	t.Parallel()
-	server := newSink(t)
-	p := startFor(t, server.dsn())
-	question := simpleQuery("commit")
-	for offset := range question {
-		client := server.connect(t, p)
-		trap := p.Arm(pgproxy.AtByte(nil, pgproxy.ToServer, int64(len(startupPacket)+offset)), pgproxy.Reset)
-		client.Write(question)
-		receive(t, trap.Fired(), "the trap to spring")
-		if got := receive(t, server.received, "the end of the stream"); string(got) != string(question[:offset]) {
-			t.Errorf("cut at byte %d: the server got %q", offset, got)
-		}
-		if _, err := io.ReadAll(client); !isReset(err) {
-			t.Errorf("cut at byte %d: the client got %v", offset, err)
-		}
-	}
-}
-
-func TestStreamFrozenAtAByteGoesOn(t *testing.T) {
+func TestTrap_FreezesAStreamAtAByte(t *testing.T) {
 	t.Parallel()
 	p := start(t)
 	conn := connect(t, p.DSN(), pgx.QueryExecModeExec)

@@ -25,7 +25,7 @@ type Proxy struct {
 	listener    *pgwire.Listener
 	dialing     context.Context
 	stopDialing context.CancelFunc
-	delay       [2]atomic.Int64
+	latency     atomic.Int64
 	turns       atomic.Int64
 	traps       traps
 	watchers    watchers
@@ -38,7 +38,7 @@ type Proxy struct {
 	err     error
 }
 
-// New starts a proxy in front of the server that dsn names. It reaches the server over TCP or a
+// New starts a proxy in front of the server that dsn names, which must be a URL. It reaches the server over TCP or a
 // Unix socket, with TLS if dsn asks for it. New does not connect to the server.
 func New(dsn string) (*Proxy, error) { return NewRewriting(dsn, nil) }
 
@@ -54,7 +54,7 @@ func NewRewriting(dsn string, rewrite func(sql string) string) (*Proxy, error) {
 	if p.listener, err = pgwire.Listen(p.serve); err != nil {
 		return nil, fmt.Errorf("pgproxy: %w", err)
 	}
-	if p.dsn, err = redirect(dsn, server, p.listener.Addr()); err != nil {
+	if p.dsn, err = redirect(dsn, p.listener.Addr()); err != nil {
 		p.listener.Close()
 		return nil, fmt.Errorf("pgproxy: %w", err)
 	}
@@ -67,8 +67,8 @@ func (p *Proxy) Addr() net.Addr { return p.listener.Addr() }
 // DSN returns the DSN given to New with the proxy's host and port, and with sslmode=disable.
 func (p *Proxy) DSN() string { return p.dsn }
 
-// SetLatency delays every byte by d in the given directions, or in both if dirs is empty. With
-// both, a round trip takes 2·d longer. The delay does not limit bandwidth.
+// SetLatency delays every byte by d in both directions, so a round trip takes 2·d longer. The delay
+// does not limit bandwidth.
 //
 // A new latency applies to the bytes that the proxy reads from now on. Bytes never overtake each
 // other, even if the latency shrinks. The proxy delays all traffic, including authentication,
@@ -77,13 +77,7 @@ func (p *Proxy) DSN() string { return p.dsn }
 // arrive at the proxy.
 //
 // On Linux the delay is accurate to some tens of microseconds, if the machine is idle.
-func (p *Proxy) SetLatency(d time.Duration, dirs ...Direction) {
-	for _, dir := range orBoth(dirs) {
-		p.delay[dir].Store(int64(d))
-	}
-}
-
-func (p *Proxy) latency(dir Direction) time.Duration { return time.Duration(p.delay[dir].Load()) }
+func (p *Proxy) SetLatency(d time.Duration) { p.latency.Store(int64(d)) }
 
 // Conns returns the open connections, the oldest first. Connections that carry a CancelRequest are
 // not among them.

@@ -18,7 +18,6 @@ func (c *Conn) fromServer(m pgwire.Message) error {
 	if err != nil {
 		return err
 	}
-	reached := mark{answers: a.waits}
 	if a.run != nil {
 		event := Event{Stage: Answered, Statement: a.run.Statement, Tag: a.tag, Code: a.code}
 		c.proxy.watchers.report(event)
@@ -38,14 +37,12 @@ func (c *Conn) fromServer(m pgwire.Message) error {
 		if c.down.over = c.down.over || a.run.lost; c.down.over {
 			return nil
 		}
-		event.Stage = Delivered
-		reached.event = &event
 	}
 	if m.Kind() == pgwire.ReadyForQuery {
 		d.release()
 	}
 	d.add(m)
-	d.note(reached)
+	d.note(mark{answers: a.waits})
 	return nil
 }
 

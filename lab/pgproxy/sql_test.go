@@ -6,7 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestStatementsAreTakenApartAsTheServerDoes(t *testing.T) {
+func TestSplit_CutsLikeTheServer(t *testing.T) {
 	t.Parallel()
 	for sql, want := range map[string][]string{
 		"commit":                          {"commit"},
@@ -32,7 +32,7 @@ func TestStatementsAreTakenApartAsTheServerDoes(t *testing.T) {
 	}
 }
 
-func TestCommitIsRecognised(t *testing.T) {
+func TestIsCommit_Spellings(t *testing.T) {
 	t.Parallel()
 	for sql, want := range map[string]bool{
 		"commit":                    true,
@@ -55,7 +55,7 @@ func TestCommitIsRecognised(t *testing.T) {
 	}
 }
 
-func TestCallsAreFoundInTheTextOfAStatement(t *testing.T) {
+func TestCalls_FindsFunctionNames(t *testing.T) {
 	t.Parallel()
 	for sql, want := range map[string][]string{
 		"select 1": nil,

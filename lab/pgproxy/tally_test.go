@@ -15,55 +15,23 @@ import (
 	"github.com/idem-go/idem/lab/pgproxy"
 )
 
-// pipelined sends statements through a pipeline of pgconn. send decides where it syncs, flushes and
-// waits.
-func pipelined(t *testing.T, conn *pgx.Conn, send func(*pgconn.Pipeline)) {
-	t.Helper()
-	pipeline := conn.PgConn().StartPipeline(within(t))
-	send(pipeline)
-	if err := pipeline.Close(); err != nil {
-		t.Fatal(err)
-	}
-}
-
 func query(p *pgconn.Pipeline, sql string) { p.SendQueryParams(sql, nil, nil, nil, nil) }
 
-// awaitResults reads the results of n requests. A Sync counts as one.
-func awaitResults(t *testing.T, p *pgconn.Pipeline, n int) {
-	t.Helper()
+// readResults reads the results of n requests. A Sync counts as one.
+func readResults(p *pgconn.Pipeline, n int) error {
 	for range n {
 		result, err := p.GetResults()
 		if rows, ok := result.(*pgconn.ResultReader); ok && err == nil {
 			_, err = rows.Close()
 		}
 		if err != nil {
-			t.Fatal(err)
+			return err
 		}
 	}
+	return nil
 }
 
-func TestFlushThatIsWaitedForIsATurn(t *testing.T) {
-	t.Parallel()
-	p := start(t)
-	pipelined(t, connect(t, p.DSN(), pgx.QueryExecModeExec), func(pipeline *pgconn.Pipeline) {
-		pipeline.SendPrepare("s", "select 1", nil)
-		pipeline.SendFlushRequest()
-		pipeline.SendFlushRequest() // nothing to flush
-		pipeline.Flush()
-		awaitResults(t, pipeline, 1)
-		query(pipeline, "select 2")
-		pipeline.SendFlushRequest()
-		pipeline.Flush()
-		awaitResults(t, pipeline, 1)
-		pipeline.Sync()
-		awaitResults(t, pipeline, 1)
-	})
-	if diff := cmp.Diff(pgproxy.Tally{Turns: 3}, p.Tally()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
-func TestOnlyQuestionsAreTurns(t *testing.T) {
+func TestTally_CountsOnlyRequestsWithAnAnswer(t *testing.T) {
 	t.Parallel()
 	w := newWitness(t)
 	p := start(t)
@@ -110,7 +78,7 @@ func TestOnlyQuestionsAreTurns(t *testing.T) {
 }
 
 // The counts stay correct in a long session with every kind of request, including failures.
-func TestCountStaysExactInALongConversation(t *testing.T) {
+func TestTally_IsExactInALongSession(t *testing.T) {
 	t.Parallel()
 	w := newWitness(t)
 	p := start(t)
@@ -194,6 +162,16 @@ func conversation(ctx context.Context, w *witness, conn *pgx.Conn) []exchange {
 			query(pipeline, "select 2")
 			pipeline.SendPipelineSync()
 			return errors.Join(pipeline.Flush(), pipeline.Close())
+		}},
+		{"flushes", 3, false, func() error {
+			pipeline := conn.PgConn().StartPipeline(ctx)
+			query(pipeline, "select 1")
+			pipeline.SendFlushRequest()
+			pipeline.SendFlushRequest() // nothing to flush
+			err := errors.Join(pipeline.Flush(), readResults(pipeline, 1))
+			query(pipeline, "select 2")
+			pipeline.SendFlushRequest()
+			return errors.Join(err, pipeline.Flush(), readResults(pipeline, 1), pipeline.Sync(), pipeline.Close())
 		}},
 		{"error in front of the second sync", 1, true, func() error {
 			pipeline := conn.PgConn().StartPipeline(ctx)

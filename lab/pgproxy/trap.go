@@ -197,6 +197,6 @@ func (t *traps) within(p *pipe, n int) (*Trap, int) {
 // guards reports whether the trap is set at a byte of this stream that was not forwarded yet.
 func (t *Trap) guards(p *pipe) bool {
 	at := t.point
-	return at.place == atByte && at.dir == p.dir && (at.conn == nil || at.conn == p.conn) &&
+	return at.place == atByte && at.dir == p.dir && at.conn == p.conn &&
 		at.offset >= p.sent.Load() && at.offset >= p.passed
 }

@@ -93,24 +93,5 @@ func connect(t *testing.T, server *pgserver.Server) *pgx.Conn {
 	return conn
 }
 
-func exec(t *testing.T, server *pgserver.Server, statements ...string) {
-	t.Helper()
-	conn := connect(t, server)
-	for _, sql := range statements {
-		if _, err := conn.Exec(t.Context(), sql); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-func text(t *testing.T, server *pgserver.Server, sql string) string {
-	t.Helper()
-	var s string
-	if err := connect(t, server).QueryRow(t.Context(), sql).Scan(&s); err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
 // eventually polls until a condition holds.
 var eventually = waiting.Until

@@ -14,42 +14,9 @@ import (
 	"github.com/idem-go/idem/lab/pgserver"
 )
 
-func TestCommittedRowsSurviveEveryEndOfTheServer(t *testing.T) {
-	t.Parallel()
-	server := start(t, pgserver.Options{})
-	exec(t, server, "create table ends (name text)")
-	dsn := server.DSN()
-	for i, end := range []struct {
-		name string
-		do   func()
-	}{
-		{"immediate", func() { stop(t, server, pgserver.Immediate) }},
-		{"killed", server.Kill},
-	} {
-		exec(t, server, "insert into ends values ('"+end.name+"')")
-		end.do()
-		if server.Running() || server.PID() != 0 {
-			t.Fatalf("%s: the server runs", end.name)
-		}
-		if err := server.Start(t.Context()); err != nil {
-			t.Fatalf("after %s: %v", end.name, err)
-		}
-		if got, want := text(t, server, "select count(*)::text from ends"), fmt.Sprint(i+1); got != want || server.DSN() != dsn {
-			t.Errorf("after %s: %s rows, want %s; at the same address: %v", end.name, got, want, server.DSN() == dsn)
-		}
-	}
-}
-
-func stop(t *testing.T, server *pgserver.Server, mode pgserver.Mode) {
-	t.Helper()
-	if err := server.Stop(mode); err != nil {
-		t.Error(err)
-	}
-}
-
 // A stopped backend cannot notice that its postmaster has died. It would keep the data directory in
 // use.
-func TestKillLeavesNoProcess(t *testing.T) {
+func TestKill_LeavesNoProcess(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
 		t.Skip("processes are found by /proc")
@@ -82,7 +49,7 @@ func TestKillLeavesNoProcess(t *testing.T) {
 
 // A backend that has exited is a zombie until its postmaster reaps it, and accepts any signal until
 // then.
-func TestCrashTellsAProcessThatEndedByItselfFromOneThatCrashed(t *testing.T) {
+func TestCrash_IgnoresAProcessThatEndedByItself(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
 		t.Skip("processes are found by /proc")
@@ -113,20 +80,20 @@ func TestCrashTellsAProcessThatEndedByItselfFromOneThatCrashed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := crashed.Ping(t.Context()); err != nil {
-		t.Errorf("the server took it for a crash: %v", err)
+		t.Errorf("the server treated the end of the session as a crash: %v", err)
 	}
 	if err := second.Crash(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the log says so", func() bool {
+	eventually(t, "the log reports the crash", func() bool {
 		return strings.Contains(server.LogTail(), fmt.Sprintf("(PID %d) was terminated by signal 9", second.PID))
 	})
 }
 
-func TestServerEndsWithTheProcessThatStartedIt(t *testing.T) {
+func TestServer_EndsWithTheProcessThatStartedIt(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
-		t.Skip("only Linux can be asked for this")
+		t.Skip("only Linux signals a child when its parent ends")
 	}
 	cmd := osexec.Command(os.Args[0], "start-and-wait", bin(t), passable(t))
 	hold, err := cmd.StdinPipe()

@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
-	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -66,7 +64,17 @@ max_client_conn = 200
 	}
 	cmd := exec.Command(program, "-q", path)
 	cmd.Dir = dir
-	unprivileged(t, cmd, dir)
+	// PgBouncer refuses to run as root.
+	nobody, err := pgserver.Unprivileged(os.Getuid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if nobody != nil {
+		if err := os.Chown(dir, int(nobody.Uid), int(nobody.Gid)); err != nil {
+			t.Fatal(err)
+		}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: nobody}
+	}
 	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -96,25 +104,6 @@ func prepares(t testing.TB, program string) bool {
 		t.Fatal(err)
 	}
 	return yes
-}
-
-// unprivileged makes cmd run as the user nobody if the current user is root. PgBouncer refuses to
-// run as root.
-func unprivileged(t testing.TB, cmd *exec.Cmd, dir string) {
-	t.Helper()
-	if os.Getuid() != 0 {
-		return
-	}
-	nobody, err := user.Lookup("nobody")
-	if err != nil {
-		t.Fatal(err)
-	}
-	uid, _ := strconv.Atoi(nobody.Uid)
-	gid, _ := strconv.Atoi(nobody.Gid)
-	if err := os.Chown(dir, uid, gid); err != nil {
-		t.Fatal(err)
-	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
 }
 
 // awaitServer returns when the address accepts connections, and fails the test after a minute.

@@ -2,44 +2,14 @@ package pgtest
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-func TestTestsDoNotSeeEachOther(t *testing.T) {
-	t.Parallel()
-	for i := range 24 {
-		t.Run(fmt.Sprint(i), func(t *testing.T) {
-			t.Parallel()
-			if _, err := New(t).Exec(t.Context(), "CREATE TABLE the_same_name ()"); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-}
-
-func TestDatabaseIsDroppedEvenIfSomebodyIsStillConnected(t *testing.T) {
-	t.Parallel()
-	var name string
-	t.Run("test", func(t *testing.T) {
-		conn, err := pgx.Connect(t.Context(), DSN(t)) // never closed
-		if err != nil {
-			t.Fatal(err)
-		}
-		name = conn.Config().Database
-	})
-	if name == "" || databaseExists(t, name) {
-		t.Errorf("database %q outlived its test", name)
-	}
-}
-
-func TestLeakedConnectionFailsItsTest(t *testing.T) {
+func TestNew_LeakedConnectionFailsTheTest(t *testing.T) {
 	t.Parallel()
 	pool := New(t)
 	conn, err := pool.Acquire(t.Context())
@@ -54,7 +24,7 @@ func TestLeakedConnectionFailsItsTest(t *testing.T) {
 	}
 }
 
-func TestWithoutAServer(t *testing.T) {
+func TestDSN_WithoutAServer(t *testing.T) {
 	for _, test := range []struct {
 		name, url, template, require string
 		skipped, failed              bool
@@ -72,26 +42,11 @@ func TestWithoutAServer(t *testing.T) {
 			if diff := cmp.Diff([]bool{test.skipped, test.failed}, []bool{stub.skipped, stub.failed}); diff != "" {
 				t.Errorf("skipped, failed (-want +got):\n%s", diff)
 			}
-			if want := "make test GOTEST='-run ^TestWithoutAServer$'"; !strings.Contains(stub.log, want) {
+			if want := "make test GOTEST='-run ^TestDSN_WithoutAServer$'"; !strings.Contains(stub.log, want) {
 				t.Errorf("log is %q, want it to contain %q", stub.log, want)
 			}
 		})
 	}
-}
-
-func queryInt(t *testing.T, pool *pgxpool.Pool, sql string, args ...any) int {
-	t.Helper()
-	var n int
-	if err := pool.QueryRow(t.Context(), sql, args...).Scan(&n); err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
-
-func databaseExists(t *testing.T, name string) bool {
-	t.Helper()
-	admin := Open(t, os.Getenv("IDEM_TEST_DATABASE_URL"))
-	return queryInt(t, admin, "SELECT count(*) FROM pg_database WHERE datname = $1", name) == 1
 }
 
 // stubTB is a testing.TB whose outcome another test checks.

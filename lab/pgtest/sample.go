@@ -12,15 +12,15 @@ import (
 // variable is a number n, it selects every fifth point: n, n+5, and so on. With -short, it selects
 // every tenth point, and n is 0 by default.
 func Sampled(point int) bool {
-	said, short := os.Getenv("IDEM_TEST_SAMPLE"), testing.Short()
-	n, err := strconv.Atoi(said)
-	if said != "" && (err != nil || n < 0) {
-		panic(fmt.Sprintf("pgtest: IDEM_TEST_SAMPLE=%s is not a number", said))
+	value, short := os.Getenv("IDEM_TEST_SAMPLE"), testing.Short()
+	n, err := strconv.Atoi(value)
+	if value != "" && (err != nil || n < 0) {
+		panic(fmt.Sprintf("pgtest: IDEM_TEST_SAMPLE=%s is not a number", value))
 	}
 	switch {
 	case short:
 		return point%10 == n%10
-	case said == "":
+	case value == "":
 		return true
 	}
 	return point%5 == n%5

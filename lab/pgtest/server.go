@@ -59,7 +59,7 @@ func (s *server) createFor(t testing.TB, template string) string {
 	address := withDatabase(s.url, name)
 	t.Cleanup(func() {
 		if t.Failed() && os.Getenv("IDEM_TEST_KEEP") != "" {
-			t.Logf("pgtest: kept for a look: psql '%s'", address)
+			t.Logf("pgtest: kept the database: psql '%s'", address)
 			return
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), createLimit)

@@ -28,15 +28,15 @@ func TLS(t testing.TB, dsn string) string {
 	return tlsInFrontOf(t, dsn, nil)
 }
 
-// TLSThatTakesLeave is like [TLS], but the proxy sends close_notify in the same packet as an answer
+// TLSClosedAfter is like [TLS], but the proxy sends close_notify in the same packet as an answer
 // that contains text. It then keeps the socket open, reads what the client sends, and answers
 // nothing.
-func TLSThatTakesLeave(t testing.TB, dsn, text string) string {
+func TLSClosedAfter(t testing.TB, dsn, text string) string {
 	t.Helper()
 	return tlsInFrontOf(t, dsn, []byte(text))
 }
 
-func tlsInFrontOf(t testing.TB, dsn string, leave []byte) string {
+func tlsInFrontOf(t testing.TB, dsn string, closeAfter []byte) string {
 	t.Helper()
 	server, err := pgconn.ParseConfig(dsn)
 	if err != nil {
@@ -48,9 +48,9 @@ func tlsInFrontOf(t testing.TB, dsn string, leave []byte) string {
 	}
 	network, to := pgconn.NetworkAddress(server.Host, server.Port)
 	front := &tlsFront{
-		config: &tls.Config{Certificates: []tls.Certificate{selfSigned(t)}},
-		dial:   func() (net.Conn, error) { return net.Dial(network, to) },
-		leave:  leave,
+		config:     &tls.Config{Certificates: []tls.Certificate{selfSigned(t)}},
+		dial:       func() (net.Conn, error) { return net.Dial(network, to) },
+		closeAfter: closeAfter,
 	}
 	listener, err := pgwire.Listen(front.carry)
 	if err != nil {
@@ -68,9 +68,9 @@ func tlsInFrontOf(t testing.TB, dsn string, leave []byte) string {
 }
 
 type tlsFront struct {
-	config *tls.Config
-	dial   func() (net.Conn, error)
-	leave  []byte // text of the answer that close_notify goes with; nil for never
+	config     *tls.Config
+	dial       func() (net.Conn, error)
+	closeAfter []byte // text of the answer that close_notify goes with; nil for never
 }
 
 const sslRequest = 80877103
@@ -97,8 +97,8 @@ func (f *tlsFront) carry(l *pgwire.Listener, conn net.Conn) {
 		io.Copy(server, client)
 		server.(*net.TCPConn).CloseWrite()
 	})
-	if f.leave != nil {
-		f.leaveBehind(client, packets, server)
+	if f.closeAfter != nil {
+		f.forwardUntilClose(client, packets, server)
 		return
 	}
 	if _, err := io.Copy(client, server); err != nil {
@@ -109,8 +109,9 @@ func (f *tlsFront) carry(l *pgwire.Listener, conn net.Conn) {
 	client.CloseWrite()
 }
 
-// leaveBehind forwards answers up to the one that contains f.leave, and sends close_notify with it.
-func (f *tlsFront) leaveBehind(client *tls.Conn, packets *packets, server net.Conn) {
+// forwardUntilClose forwards answers up to the one that contains f.closeAfter, and sends close_notify
+// with it.
+func (f *tlsFront) forwardUntilClose(client *tls.Conn, packets *packets, server net.Conn) {
 	ready := []byte{'Z', 0, 0, 0, 5} // ReadyForQuery without its last byte
 	met := false
 	for answer := make([]byte, 64<<10); ; {
@@ -120,7 +121,7 @@ func (f *tlsFront) leaveBehind(client *tls.Conn, packets *packets, server net.Co
 			return
 		}
 		// Once the text was found, hold all writes until the answer is complete at ReadyForQuery.
-		met = met || bytes.Contains(answer[:n], f.leave)
+		met = met || bytes.Contains(answer[:n], f.closeAfter)
 		packets.hold(met)
 		if _, err := client.Write(answer[:n]); err != nil {
 			return

@@ -94,7 +94,7 @@ func TestDo_LostCommitAcknowledgementIsResolved(t *testing.T) {
 func TestDo_NoticesAConnectionEndThatTLSHasReadAhead(t *testing.T) {
 	t.Parallel()
 	p := newProxied(t)
-	pool := pgtest.Open(t, pgtest.TLSThatTakesLeave(t, p.proxy.DSN(), "it takes leave"), maxConns(1))
+	pool := pgtest.Open(t, pgtest.TLSClosedAfter(t, p.proxy.DSN(), "the last answer"), maxConns(1))
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	taken := false
@@ -102,7 +102,7 @@ func TestDo_NoticesAConnectionEndThatTLSHasReadAhead(t *testing.T) {
 		resp, err := p.charge("k")(tx)
 		if err == nil && !taken {
 			taken = true
-			_, err = tx.Exec(context.Background(), "select 'it ' || 'takes leave'")
+			_, err = tx.Exec(context.Background(), "select 'the last ' || 'answer'")
 		}
 		return resp, err
 	}, idem.WithObserver(p.watch), patient)
