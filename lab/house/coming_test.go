@@ -23,62 +23,66 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// comer is a service that comes from a table of its own.
-type comer struct {
+// migration is a service that moves from its own table of keys to idem.
+type migration struct {
 	*testing.T
 	pool       *pgxpool.Pool
-	statements []string // of docs/choosing.md
+	statements []string // the SQL of docs/choosing.md
 }
 
-func newComer(t *testing.T) *comer {
+func newMigration(t *testing.T) *migration {
 	t.Helper()
-	c := &comer{t, pgtest.New(t), blocks(documents(t)["docs/choosing.md"], "sql")}
+	c := &migration{t, pgtest.New(t), blocks(documents(t)["docs/choosing.md"], "sql")}
 	if len(c.statements) != 2 {
-		t.Fatalf("%d blocks of SQL", len(c.statements))
+		t.Fatalf("docs/choosing.md has %d blocks of SQL, want 2", len(c.statements))
 	}
 	c.exec(c.statements[0])
 	c.exec(`CREATE TABLE orders (tenant text, wanted bytea)`)
 	return c
 }
 
-func (c *comer) exec(sql string, args ...any) {
+func (c *migration) exec(sql string, args ...any) {
 	c.Helper()
 	if _, err := c.pool.Exec(c.Context(), sql, args...); err != nil {
 		c.Fatal(err)
 	}
 }
 
-// left is what the old code has left of a key: its row and, if it was answered with 201, its order. The body is the key.
-func (c *comer) left(key string, status any) {
+// insertOld inserts what the old code has stored for a key: its row and, for the status 201, its
+// order. The body of the request is the key.
+func (c *migration) insertOld(key string, status any) {
 	c.Helper()
-	c.exec(`INSERT INTO idempotency_keys (tenant, key, request, status, response) VALUES ('tenant-1', $1::text, sha256($1::text::bytea), $2, 'of the old code')`, key, status)
+	c.exec(`INSERT INTO idempotency_keys (tenant, key, request, status, response)
+		VALUES ('tenant-1', $1::text, sha256($1::text::bytea), $2, 'of the old code')`, key, status)
 	if status == 201 {
 		c.exec(`INSERT INTO orders VALUES ('tenant-1', $1::text::bytea)`, key)
 	}
 }
 
-func (c *comer) place(key string) (idem.Result, error) {
+func (c *migration) place(key string) (idem.Result, error) {
 	return comingtable.Place(c.Context(), c.pool, "tenant-1", key, []byte(key))
 }
 
-// placeAlone is the code of step 3.
-func (c *comer) placeAlone(key string, body []byte) (idem.Result, error) {
-	return idem.Do(c.Context(), c.pool, idem.Scope("tenant-1", "POST /orders"), key, idem.Hash(sha256.Sum256(body)), func(tx pgx.Tx) (idem.Response, error) {
+// placeNew is the code of step 3, which uses only the table of idem.
+func (c *migration) placeNew(key string, body []byte) (idem.Result, error) {
+	hash := idem.Hash(sha256.Sum256(body))
+	return idem.Do(c.Context(), c.pool, idem.Scope("tenant-1", "POST /orders"), key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		_, err := tx.Exec(c.Context(), `INSERT INTO orders VALUES ('tenant-1', $1)`, body)
 		return idem.Response{Status: 201, Body: []byte("of step 3")}, err
 	}, idem.WithTTL(7*24*time.Hour))
 }
 
-// pass lets time pass for both tables.
-func (c *comer) pass(d time.Duration) {
+// advance moves the clock of both tables forward.
+func (c *migration) advance(d time.Duration) {
 	c.Helper()
 	idemtest.Advance(c.T, c.pool, d)
 	c.exec(`UPDATE idempotency_keys SET created_at = created_at - $1::interval`, d)
 }
 
-func (c *comer) want(key string, status int, body string, orders int) {
+// wantReplay checks that the code of step 3 replays a response, and how many orders the key has.
+func (c *migration) wantReplay(key string, status int, body string, orders int) {
 	c.Helper()
-	result, err := c.placeAlone(key, []byte(key))
+	result, err := c.placeNew(key, []byte(key))
 	if err != nil || !result.Replayed || result.Status != status || string(result.Body) != body {
 		c.Errorf("%s: %+v, %v; want a replay of %d %q", key, result, err, status, body)
 	}
@@ -88,13 +92,13 @@ func (c *comer) want(key string, status int, body string, orders int) {
 	}
 }
 
-// The steps of docs/choosing.md, in their order: no key is executed again for as long as the service keeps keys, whichever code has executed
-// it and whenever it was asked for.
-func TestServiceMovesFromATableOfItsOwn(t *testing.T) {
+// The test follows the steps of docs/choosing.md. While the service keeps a key, no step executes it
+// again, whether the old or the new code has executed it.
+func TestMigration_FromATableExecutesNoKeyTwice(t *testing.T) {
 	t.Parallel()
-	c := newComer(t)
+	c := newMigration(t)
 	for key, status := range map[string]any{"answered": 201, "refused": 402, "asked": 201, "in progress": nil} {
-		c.left(key, status)
+		c.insertOld(key, status)
 	}
 	for _, key := range []string{"asked", "new"} {
 		if result, err := c.place(key); err != nil || result.Status != 201 {
@@ -102,77 +106,79 @@ func TestServiceMovesFromATableOfItsOwn(t *testing.T) {
 		}
 	}
 	if _, err := c.place("in progress"); !errors.Is(err, comingtable.ErrInProgress) {
-		t.Errorf("what may be in progress at an old instance: %v", err)
+		t.Errorf("a key that an old instance may be executing: %v", err)
 	}
-	c.pass(36 * time.Hour)
+	c.advance(36 * time.Hour)
 	if result, err := c.place("new"); err != nil || !result.Replayed {
 		t.Errorf("in step 1, a day later: %+v, %v", result, err)
 	}
-	var silent int
-	err := c.pool.QueryRow(t.Context(), `SELECT count(*) FROM idempotency_keys WHERE key = 'new' AND (status, response) IS DISTINCT FROM (201, '{"placed":true}'::bytea)`).Scan(&silent)
-	if err != nil || silent > 0 {
-		t.Errorf("the row of a key of step 1 does not say its answer: %v", err)
+	var wrong int
+	err := c.pool.QueryRow(t.Context(), `SELECT count(*) FROM idempotency_keys
+		WHERE key = 'new' AND (status, response) IS DISTINCT FROM (201, '{"placed":true}'::bytea)`).Scan(&wrong)
+	if err != nil || wrong > 0 {
+		t.Errorf("in step 1, the old row does not contain the response: %v", err)
 	}
 	scope := idem.Scope("tenant-1", "POST /orders")
 	if want := strings.Split(c.statements[1], "'"); want[1]+want[3] != scope {
 		t.Fatalf("idem.Scope returns %q", scope)
 	}
 	c.exec(c.statements[1])
-	c.pass(4 * 24 * time.Hour)
+	c.advance(4 * 24 * time.Hour)
 	c.exec(`DROP TABLE idempotency_keys`)
-	c.want("answered", 201, "of the old code", 1)
-	c.want("asked", 201, "of the old code", 1)
-	c.want("refused", 402, "of the old code", 0)
-	c.want("new", 201, `{"placed":true}`, 1)
-	if _, err := c.placeAlone("answered", []byte("another request")); !errors.Is(err, idem.ErrMismatch) {
+	c.wantReplay("answered", 201, "of the old code", 1)
+	c.wantReplay("asked", 201, "of the old code", 1)
+	c.wantReplay("refused", 402, "of the old code", 0)
+	c.wantReplay("new", 201, `{"placed":true}`, 1)
+	if _, err := c.placeNew("answered", []byte("another request")); !errors.Is(err, idem.ErrMismatch) {
 		t.Errorf("another request: %v", err)
 	}
-	if result, err := c.placeAlone("later", []byte("later")); err != nil || result.Replayed || string(result.Body) != "of step 3" {
+	if result, err := c.placeNew("later", []byte("later")); err != nil || result.Replayed || string(result.Body) != "of step 3" {
 		t.Errorf("%+v, %v", result, err)
 	}
 }
 
-// A record of step 1 that expires sooner than the row, or has expired already, is kept as long as the row.
-func TestMoveKeepsARecordOfStep1AsLongAsTheRow(t *testing.T) {
+// A record of step 1 that expires before the old row, or has expired already, is kept as long as the
+// row.
+func TestMigration_KeepsARecordAsLongAsTheRow(t *testing.T) {
 	t.Parallel()
-	c := newComer(t)
+	c := newMigration(t)
 	for _, key := range []string{"expires", "has expired"} {
-		c.left(key, 201)
+		c.insertOld(key, 201)
 		if _, err := c.place(key); err != nil {
 			t.Fatal(err)
 		}
 	}
 	c.exec(`UPDATE idem.records SET expires_at = now() + CASE key WHEN 'expires' THEN interval '1 hour' ELSE interval '-1 hour' END`)
 	c.exec(c.statements[1])
-	c.exec(`UPDATE idempotency_keys SET response = NULL`) // which is not asked again
+	c.exec(`UPDATE idempotency_keys SET response = NULL`) // step 3 must not read the old table
 	idemtest.Advance(t, c.pool, 48*time.Hour)
-	c.want("expires", 201, "of the old code", 1)
-	c.want("has expired", 201, "of the old code", 1)
+	c.wantReplay("expires", 201, "of the old code", 1)
+	c.wantReplay("has expired", 201, "of the old code", 1)
 }
 
-// redisOfTest has what the page needs of Redis.
-type redisOfTest struct{ values sync.Map }
+// fakeRedis has the Redis commands that the code of the page needs.
+type fakeRedis struct{ values sync.Map }
 
-func (r *redisOfTest) SetNX(_ context.Context, key, value string, _ time.Duration) (bool, error) {
+func (r *fakeRedis) SetNX(_ context.Context, key, value string, _ time.Duration) (bool, error) {
 	_, taken := r.values.LoadOrStore(key, value)
 	return !taken, nil
 }
 
-func (r *redisOfTest) Set(_ context.Context, key, value string, _ time.Duration) error {
+func (r *fakeRedis) Set(_ context.Context, key, value string, _ time.Duration) error {
 	r.values.Store(key, value)
 	return nil
 }
 
-func (r *redisOfTest) Get(_ context.Context, key string) (string, error) {
+func (r *fakeRedis) Get(_ context.Context, key string) (string, error) {
 	value, _ := r.values.Load(key)
 	text, _ := value.(string)
 	return text, nil
 }
 
-// What an old instance has claimed in Redis is never executed by the new code.
-func TestServiceMovesFromRedis(t *testing.T) {
+// The new code never executes a key that an old instance has claimed in Redis.
+func TestMigration_FromRedisExecutesNoKeyTwice(t *testing.T) {
 	t.Parallel()
-	pool, redis := pgtest.New(t), &redisOfTest{}
+	pool, redis := pgtest.New(t), &fakeRedis{}
 	if _, err := pool.Exec(t.Context(), `CREATE TABLE orders (tenant text, wanted bytea)`); err != nil {
 		t.Fatal(err)
 	}
@@ -193,33 +199,33 @@ func TestServiceMovesFromRedis(t *testing.T) {
 	want("new", `{"placed":true}`, false, 1)
 	want("new", `{"placed":true}`, true, 1)
 	if claimed, _ := redis.SetNX(t.Context(), "t:new", "in progress", 0); claimed {
-		t.Error("an old instance can claim what the new code has executed")
+		t.Error("an old instance can claim a key that the new code has executed")
 	}
 
-	redis.SetNX(t.Context(), "t:old", "in progress", 0) // by an old instance, which executes it or has died in it
+	redis.SetNX(t.Context(), "t:old", "in progress", 0) // an old instance executes the key, or died while it did
 	if _, err := place("old"); !errors.Is(err, comingredis.ErrInProgress) {
-		t.Errorf("beside an old instance: %v", err)
+		t.Errorf("a key that an old instance has claimed: %v", err)
 	}
 	redis.Set(t.Context(), "t:old", "by the old code", 0)
 	want("old", "by the old code", false, 0)
 	want("old", "by the old code", true, 0)
 
-	// Redis has lost the claim of the new code, and an old instance has it now
+	// Redis has lost the claim of the new code, and an old instance has claimed the key.
 	redis.values.Clear()
 	redis.SetNX(t.Context(), "t:new", "in progress", 0)
 	want("new", `{"placed":true}`, true, 1)
 
-	// what the new code has claimed, and failed on, is executed when it is asked again
-	gone, leave := context.WithCancel(t.Context())
-	leave()
-	if _, err := comingredis.Place(gone, pool, redis, "t", "failed", []byte("failed")); err == nil {
-		t.Fatal("a call whose context is over has worked")
+	// The new code has claimed the key and failed. The next call executes it.
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := comingredis.Place(canceled, pool, redis, "t", "failed", []byte("failed")); err == nil {
+		t.Fatal("a call with a canceled context succeeded")
 	}
 	want("failed", `{"placed":true}`, false, 1)
 }
 
-// What the page does to the files of the module makes pairs that bring a database to the schema and back.
-func TestMigrationsBecomePairsOfFiles(t *testing.T) {
+// The script of the page makes pairs of up and down files that create the schema and remove it.
+func TestMigrations_BecomePairsOfFiles(t *testing.T) {
 	t.Parallel()
 	root, err := filepath.Abs(".")
 	if err != nil {
@@ -254,7 +260,8 @@ func TestMigrationsBecomePairsOfFiles(t *testing.T) {
 		}
 	}
 	run(".up.sql", false)
-	result, err := idem.Do(t.Context(), pool, "s", "k", idem.HashBytes([]byte("r")), func(pgx.Tx) (idem.Response, error) { return idem.Response{Status: 201}, nil })
+	created := func(pgx.Tx) (idem.Response, error) { return idem.Response{Status: 201}, nil }
+	result, err := idem.Do(t.Context(), pool, "s", "k", idem.HashBytes([]byte("r")), created)
 	if err != nil || result.Status != 201 {
 		t.Fatal(result, err)
 	}

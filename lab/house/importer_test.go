@@ -11,24 +11,24 @@ import (
 	"testing"
 )
 
-// ofPgx is what pgx links itself. In the table it goes without saying.
+// ofPgx lists the modules that pgx itself links. The table does not repeat them.
 var ofPgx = []string{
 	"github.com/jackc/pgpassfile", "github.com/jackc/pgservicefile", "github.com/jackc/puddle/v2", "golang.org/x/sync", "golang.org/x/text",
 }
 
 const driver = "github.com/jackc/pgx/v5"
 
-// What a package links is linked into the programs of all that import it.
-func TestPackagesLinkWhatTheTableSays(t *testing.T) {
+// Every module that a package links is also linked into the programs that import the package.
+func TestVersioning_ListsTheModulesThatAPackageLinks(t *testing.T) {
 	t.Parallel()
-	told := rowsOf(t, "docs/portability.md", "| package | links |")
-	for name, want := range told {
+	documented := rowsOf(t, "docs/portability.md", "| package | links |")
+	for name, want := range documented {
 		if slices.Contains(want, driver) {
 			want = append(want, ofPgx...)
 		}
 		for _, module := range modulesOf(t, name) {
 			if !slices.Contains(want, module) {
-				t.Errorf("package %s links %s: do without, or tell importers in docs/portability.md", name, module)
+				t.Errorf("package %s links %s, which docs/portability.md does not list", name, module)
 			}
 			want = slices.DeleteFunc(want, func(w string) bool { return w == module })
 		}
@@ -37,13 +37,14 @@ func TestPackagesLinkWhatTheTableSays(t *testing.T) {
 		}
 	}
 	for _, dir := range released(t) {
-		if _, ok := told[cmp.Or(strings.TrimPrefix(dir, "."), "idem")]; !ok && !strings.HasPrefix(dir, "cmd/") {
-			t.Errorf("docs/portability.md does not say what importers of %s link", dir)
+		if _, ok := documented[cmp.Or(strings.TrimPrefix(dir, "."), "idem")]; !ok && !strings.HasPrefix(dir, "cmd/") {
+			t.Errorf("docs/portability.md does not list the modules that %s links", dir)
 		}
 	}
 }
 
-// rowsOf reads a table whose rows have names in backticks: those of the first column, with those of the second.
+// rowsOf reads the table with the given head. It maps each name in backticks of the first column to
+// the names in backticks of the second.
 func rowsOf(t *testing.T, file, head string) map[string][]string {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -72,7 +73,7 @@ func rowsOf(t *testing.T, file, head string) map[string][]string {
 	return rows
 }
 
-// modulesOf returns the modules that a package links, but for those of this repository.
+// modulesOf returns the modules that a package links, except those of this repository.
 func modulesOf(t *testing.T, name string) []string {
 	t.Helper()
 	dir := name
@@ -86,7 +87,7 @@ func modulesOf(t *testing.T, name string) []string {
 	})
 }
 
-// newImporter makes a module that requires this one, and that has nothing in it yet.
+// newImporter creates an empty module that requires this one.
 func newImporter(t *testing.T) (dir string) {
 	t.Helper()
 	root, err := filepath.Abs(".")
@@ -98,7 +99,13 @@ func newImporter(t *testing.T) (dir string) {
 		t.Fatal(err)
 	}
 	dir = t.TempDir()
-	write(t, filepath.Join(dir, "go.mod"), "module importer\n\ngo 1.26.0\n\nrequire github.com/idem-go/idem v0.0.0\n\nreplace github.com/idem-go/idem => "+root+"\n")
+	write(t, filepath.Join(dir, "go.mod"), `module importer
+
+go 1.26.0
+
+require github.com/idem-go/idem v0.0.0
+
+replace github.com/idem-go/idem => `+root+"\n")
 	write(t, filepath.Join(dir, "go.sum"), string(sum))
 	return dir
 }

@@ -1,4 +1,5 @@
-// Package house_test has the tests of what holds of the whole repository: its docs, its packages, and what an importer gets.
+// Package house_test tests what spans the whole repository: the docs, the structure of the packages,
+// and what an importer gets.
 package house_test
 
 import (
@@ -8,7 +9,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if err := os.Chdir("../.."); err != nil { // the root, which they are about
+	if err := os.Chdir("../.."); err != nil { // all tests run in the root of the repository
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

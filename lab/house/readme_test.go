@@ -49,43 +49,47 @@ func blocks(document, language string) []string {
 	return found
 }
 
-// imports are the packages that a block which is no whole file may use.
+// imports maps the package names that a code block may use to their import paths. A block that is a
+// complete file has its own imports.
 var imports = map[string]string{
 	"context": "context", "errors": "errors", "fmt": "fmt", "sql": "database/sql", "time": "time", "http": "net/http", "strings": "strings",
 	"base64": "encoding/base64", "os": "os", "seal": "github.com/idem-go/idem/seal",
 	"httptrace": "net/http/httptrace", "atomic": "sync/atomic",
-	"pgx": "github.com/jackc/pgx/v5", "pgconn": "github.com/jackc/pgx/v5/pgconn", "pgxpool": "github.com/jackc/pgx/v5/pgxpool", "goose": "github.com/pressly/goose/v3",
-	"idem": "github.com/idem-go/idem", "idemsql": "github.com/idem-go/idem/idemsql", "idemhttp": "github.com/idem-go/idem/idemhttp", "migrations": "github.com/idem-go/idem/migrations", "idemclient": "github.com/idem-go/idem/idemclient",
+	"pgx": "github.com/jackc/pgx/v5", "pgconn": "github.com/jackc/pgx/v5/pgconn", "pgxpool": "github.com/jackc/pgx/v5/pgxpool",
+	"goose": "github.com/pressly/goose/v3",
+	"idem":  "github.com/idem-go/idem", "idemsql": "github.com/idem-go/idem/idemsql", "idemhttp": "github.com/idem-go/idem/idemhttp",
+	"migrations": "github.com/idem-go/idem/migrations", "idemclient": "github.com/idem-go/idem/idemclient",
 	"purge": "github.com/idem-go/idem/purge", "operation": "github.com/idem-go/idem/operation",
 	"outbox": "github.com/idem-go/idem/outbox", "inbox": "github.com/idem-go/idem/inbox", "direct": "github.com/idem-go/idem/adapter/direct",
 }
 
-// whole makes a file of a block. One that is only statements becomes the body of a function.
+// whole returns a block as a complete file. A block of statements becomes the body of a function.
 func whole(block string) string {
 	if strings.HasPrefix(block, "package ") {
 		return block
 	}
-	given := ""
+	parameter := ""
 	if !regexp.MustCompile(`(?m)^\s*(var pool |pool :=)`).MatchString(block) {
-		given = ", pool *pgxpool.Pool"
+		parameter = ", pool *pgxpool.Pool"
 	}
 	var file strings.Builder
 	file.WriteString("package main\n\nimport (\n")
 	for name, path := range imports {
-		if name == "context" || name == "sql" || name == "pgxpool" && given != "" || regexp.MustCompile(`\b`+name+`\.`).MatchString(block) {
+		if name == "context" || name == "sql" || name == "pgxpool" && parameter != "" || regexp.MustCompile(`\b`+name+`\.`).MatchString(block) {
 			fmt.Fprintf(&file, "%s %q\n", name, path)
 		}
 	}
-	file.WriteString(")\n\nfunc main() {}\n\nfunc _(ctx context.Context, db *sql.DB" + given + ") error {\n" + block + "}\n")
+	file.WriteString(")\n\nfunc main() {}\n\nfunc _(ctx context.Context, db *sql.DB" + parameter + ") error {\n" + block + "}\n")
 	return file.String()
 }
 
-func TestGoInTheDocsCompiles(t *testing.T) {
+func TestDocs_GoCompiles(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("runs the compiler")
 	}
-	// One module of somebody else's has each block as a package of its own: one command checks them all, and links none.
+	// Each block is a package of one importing module. A single go vet compiles all of them and links
+	// none.
 	importer := newImporter(t)
 	found := 0
 	for name, document := range documents(t) {
@@ -104,7 +108,7 @@ func TestGoInTheDocsCompiles(t *testing.T) {
 		}
 	}
 	if found == 0 {
-		t.Error("there is none")
+		t.Error("the docs contain no Go")
 	}
 	vet := exec.Command("go", "vet", "-mod=mod", "./...")
 	vet.Dir = importer
@@ -113,8 +117,8 @@ func TestGoInTheDocsCompiles(t *testing.T) {
 	}
 }
 
-// A reader has one database for all programs of a page. Each prints what the block after it says.
-func TestProgramsInTheDocsRun(t *testing.T) {
+// All programs of a page use one database, and each prints the text block that follows it.
+func TestDocs_ProgramsPrintTheirOutput(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("runs the compiler")
@@ -123,7 +127,7 @@ func TestProgramsInTheDocsRun(t *testing.T) {
 		t.Run(page, func(t *testing.T) {
 			t.Parallel()
 			document, dsn, dir := documents(t)[page], pgtest.EmptyDSN(t), t.TempDir()
-			wanted := blocks(document, "text")
+			outputs := blocks(document, "text")
 			for n, block := range blocks(document, "go") {
 				if !strings.HasPrefix(block, "package main") {
 					continue
@@ -133,11 +137,11 @@ func TestProgramsInTheDocsRun(t *testing.T) {
 				if out, err := exec.Command("go", "build", "-o", program, source).CombinedOutput(); err != nil {
 					t.Fatalf("%v\n%s", err, out)
 				}
-				for run := range 2 { // a program can be run again
+				for run := range 2 { // the second run must work on the same database
 					cmd := exec.Command(program)
 					cmd.Env = append(os.Environ(), "DATABASE_URL="+dsn)
 					out, err := cmd.CombinedOutput()
-					if diff := cmp.Diff(wanted[n], string(out)); err != nil || run == 0 && diff != "" {
+					if diff := cmp.Diff(outputs[n], string(out)); err != nil || run == 0 && diff != "" {
 						t.Errorf("program %d, run %d: %v (-page +run)\n%s", n+1, run+1, err, diff)
 					}
 				}
@@ -146,11 +150,11 @@ func TestProgramsInTheDocsRun(t *testing.T) {
 	}
 }
 
-// scripts are what is more than one statement: each has a test that runs it.
+// scripts matches SQL that needs a transaction or roles. Other tests run these blocks.
 var scripts = regexp.MustCompile(`(?m)^(CREATE ROLE|GRANT|BEGIN|FROM idempotency_keys)\b`)
 
-// The SQL for operators is accepted by Postgres.
-func TestSQLInTheDocsIsValid(t *testing.T) {
+// Postgres can prepare every statement of the docs.
+func TestDocs_SQLIsValid(t *testing.T) {
 	t.Parallel()
 	conn, err := pgx.Connect(t.Context(), pgtest.DSN(t))
 	if err != nil {
@@ -171,8 +175,8 @@ func TestSQLInTheDocsIsValid(t *testing.T) {
 	}
 }
 
-// What the docs name is there.
-func TestNamesInTheDocsExist(t *testing.T) {
+// Targets, variables, tests, files, headings and identifiers that the docs name must exist.
+func TestDocs_NamesExist(t *testing.T) {
 	t.Parallel()
 	source := repository(t)
 	found := map[string]bool{}
@@ -182,12 +186,16 @@ func TestNamesInTheDocsExist(t *testing.T) {
 			find   string
 			exists func(string) bool
 		}{
-			{"target of the Makefile", "(?m)(?:`|^    (?:[A-Z_]+=\\S+ )*)make ([a-z]+(?:/[a-z]+)?)", func(s string) bool { return source.has("Makefile", s, `(?m)^`+s+`:`) }},
+			{"target of the Makefile", "(?m)(?:`|^    (?:[A-Z_]+=\\S+ )*)make ([a-z]+(?:/[a-z]+)?)", func(s string) bool {
+				return source.has("Makefile", s, `(?m)^`+s+`:`)
+			}},
 			{"variable", `\b(IDEM_TEST_[A-Z_]+)\b`, func(s string) bool { return source.has(".go", s, `"`+s+`"`) }},
 			{"test", `\b((?:Test|Example|Fuzz|Benchmark)[A-Z]\w+)\b`, func(s string) bool {
 				return s == "TestName" || s == "TestType_Behavior" || source.has("_test.go", s, `(?m)^func `+s+`\(`)
 			}},
-			{"file", "`([\\w./-]+(?:/|\\.(?:go|sql|md|yml|json|conf)))`", func(s string) bool { return strings.HasPrefix(s, "github.com/") || source.exists(s) }}, // a module is no file
+			{"file", "`([\\w./-]+(?:/|\\.(?:go|sql|md|yml|json|conf)))`", func(s string) bool {
+				return strings.HasPrefix(s, "github.com/") || source.exists(s)
+			}},
 			{"path", "`((?:\\.ci|\\.github|docs|example|internal|lab|migrations|queries|testdata|tools)/[\\w./-]*)`", source.exists},
 			{"file that is linked to", `\]\(([\w./-]+)(?:#[\w-]+)?\)`, func(s string) bool {
 				return source.exists(filepath.Join(filepath.Dir(name), s))
@@ -212,13 +220,13 @@ func TestNamesInTheDocsExist(t *testing.T) {
 		}
 	}
 	if len(found) != 9 {
-		t.Errorf("looked up only %v: the docs are no longer understood", found)
+		t.Errorf("found only names of the kinds %v: an expression above matches nothing", found)
 	}
 }
 
 var heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
 
-// anchors returns the names by which the headings of a document are linked to.
+// anchors returns the link targets of the headings of a document.
 func anchors(document string) []string {
 	var names []string
 	for _, match := range heading.FindAllStringSubmatch(document, -1) {
@@ -228,7 +236,7 @@ func anchors(document string) []string {
 	return names
 }
 
-// sources are the texts of the repository's Go files and of its Makefile, by path.
+// sources maps the paths of all Go files and of the Makefile to their text.
 type sources map[string]string
 
 func repository(t *testing.T) sources {
@@ -248,8 +256,8 @@ func repository(t *testing.T) sources {
 	return files
 }
 
-// has reports whether a file whose path ends so contains the pattern, in which there is name. To look for the name first is
-// what makes it fast.
+// has reports whether a file whose path has the suffix matches the pattern. The pattern contains
+// name: the plain search for name is fast and excludes most files.
 func (s sources) has(suffix, name, pattern string) bool {
 	find := regexp.MustCompile(pattern)
 	for path, text := range s {

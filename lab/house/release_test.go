@@ -18,13 +18,14 @@ import (
 
 const (
 	library = "github.com/idem-go/idem"
-	version = "v0.1.0" // that of this repository, which every go.mod asks for
+	version = "v0.1.0" // the version of this repository that every go.mod requires
 )
 
-// What runs in tests alone is in modules that are not released, such as lab/brokers.
-var ofTestsAlone = []string{"nats-server", "kfake", "kadm", "redisstream", "go-redis", "testcontainers"}
+// testOnly lists parts of module names that only tests need. The modules that require them, such as
+// lab/brokers, are not released.
+var testOnly = []string{"nats-server", "kfake", "kadm", "redisstream", "go-redis", "testcontainers"}
 
-// released returns the folders of the modules that people install.
+// released returns the folders of the modules that users install.
 func released(t *testing.T) []string {
 	t.Helper()
 	works, err := filepath.Glob("*/go.work")
@@ -42,20 +43,20 @@ func released(t *testing.T) []string {
 	return modules
 }
 
-// TestEachModuleIsInstalledAloneOnceReleased: all modules are served as a proxy would serve their tags, and all that each needs is found from
-// a module that has nothing else and knows nothing of this repository. It does not compile: these are the sources that were compiled for the
-// other tests.
-func TestEachModuleIsInstalledAloneOnceReleased(t *testing.T) {
+// A module proxy of files serves every module at its released version. For each module, an importer
+// that requires nothing else must find all packages. The test compiles nothing, because the other
+// tests have compiled the same sources.
+func TestRelease_EachModuleInstallsAlone(t *testing.T) {
 	t.Parallel()
 	proxy := t.TempDir()
 	for _, dir := range released(t) {
 		publish(t, proxy, path.Join(library, filepath.ToSlash(dir)), dir)
 	}
 	env := alone(t, proxy)
-	told := rowsOf(t, "docs/portability.md", "| module | modules in the graph |")
+	documented := rowsOf(t, "docs/portability.md", "| module | modules in the graph |")
 	for _, dir := range released(t) {
 		if strings.HasPrefix(dir, "cmd") {
-			continue // below
+			continue // TestRelease_GoInstallFindsAllModules
 		}
 		name := path.Join(library, filepath.ToSlash(dir))
 		importer := t.TempDir()
@@ -73,47 +74,47 @@ func TestEachModuleIsInstalledAloneOnceReleased(t *testing.T) {
 				continue
 			}
 			if !strings.Contains(string(out), library+" "+version+"\n") {
-				t.Errorf("%s: its library is not that of its release:\n%s", dir, out)
+				t.Errorf("%s: an importer does not get version "+version+" of the library:\n%s", dir, out)
 			}
-			row := told[cmp.Or(strings.TrimPrefix(dir, "."), "idem")]
-			if graph := strconv.Itoa(strings.Count(string(out), "\n") - 1); !slices.Equal(row, []string{graph}) { // without the importer
+			row := documented[cmp.Or(strings.TrimPrefix(dir, "."), "idem")]
+			if graph := strconv.Itoa(strings.Count(string(out), "\n") - 1); !slices.Equal(row, []string{graph}) { // the importer itself is not counted
 				t.Errorf("an importer of %s has %s modules in its graph, docs/portability.md says %v:\n%s", dir, graph, row, out)
 			}
-			for _, server := range ofTestsAlone {
+			for _, server := range testOnly {
 				if strings.Contains(string(out), server) {
-					t.Errorf("an importer of %s has %s in its graph, which its tests alone need", dir, server)
+					t.Errorf("an importer of %s has %s in its graph, which only tests need", dir, server)
 				}
 			}
 		}
 	}
 }
 
-// TestEveryModuleAsksForTheSameVersionAndReplacesNothing: what go.mod replaces is replaced for those alone who work in this repository.
-func TestEveryModuleAsksForTheSameVersionAndReplacesNothing(t *testing.T) {
+// A replace directive works in this repository only: go ignores it in the go.mod of a dependency.
+func TestRelease_ModulesRequireOneVersion(t *testing.T) {
 	t.Parallel()
-	asks := regexp.MustCompile(`(?m)^\s*(?:require )?` + library + `\S* (v\S+)$`)
+	requires := regexp.MustCompile(`(?m)^\s*(?:require )?` + library + `\S* (v\S+)$`)
 	for _, dir := range released(t) {
 		mod, err := os.ReadFile(filepath.Join(dir, "go.mod"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if strings.Contains(string(mod), "replace") {
-			t.Errorf("%s replaces a module: an importer would not have that", dir)
+			t.Errorf("%s replaces a module, which has no effect for an importer", dir)
 		}
-		found := asks.FindAllStringSubmatch(string(mod), -1)
+		found := requires.FindAllStringSubmatch(string(mod), -1)
 		if dir != "." && len(found) == 0 {
-			t.Errorf("%s does not ask for the library", dir)
+			t.Errorf("%s does not require the library", dir)
 		}
 		for _, match := range found {
 			if match[1] != version {
-				t.Errorf("%s asks for %s", dir, strings.TrimSpace(match[0]))
+				t.Errorf("%s requires %s, want "+version, dir, strings.TrimSpace(match[0]))
 			}
 		}
 	}
 }
 
-// TestGoInstallFindsAllItNeedsOnceReleased: go install plans the command from there. It does not compile, either.
-func TestGoInstallFindsAllItNeedsOnceReleased(t *testing.T) {
+// With -n, go install resolves the modules of the command and compiles nothing.
+func TestRelease_GoInstallFindsAllModules(t *testing.T) {
 	t.Parallel()
 	const tool = library + "/cmd/idem"
 	proxy := t.TempDir()
@@ -127,27 +128,28 @@ func TestGoInstallFindsAllItNeedsOnceReleased(t *testing.T) {
 	}
 	for _, part := range []string{library + "@" + version, tool + "@" + version} {
 		if !strings.Contains(string(out), filepath.FromSlash(part)) {
-			t.Errorf("it does not compile %s", part)
+			t.Errorf("go install does not use %s", part)
 		}
 	}
 }
 
-// alone is the environment of a command that gets the modules of this repository from a proxy of files. Its cache of modules has those of this
-// machine, which is quicker than to fetch them, but for a room of its own for ours: no other command is to find a release that is none.
+// alone returns the environment of a go command that gets the modules of this repository from a proxy
+// of files. Its module cache links to the modules that this machine already has. The modules of this
+// repository are in a new directory, so that no other go command finds a release that does not exist.
 func alone(t *testing.T, proxy string) []string {
 	t.Helper()
 	cache := strings.TrimSpace(goCommand(t, ".", "env", "GOMODCACHE"))
 	own := t.TempDir()
 	for _, part := range []string{"", filepath.Join("cache", "download")} {
-		beside(t, filepath.Join(cache, part), filepath.Join(own, part), "cache", "github.com")
-		beside(t, filepath.Join(cache, part, "github.com"), filepath.Join(own, part, "github.com"), "idem-go")
+		linkEntries(t, filepath.Join(cache, part), filepath.Join(own, part), "cache", "github.com")
+		linkEntries(t, filepath.Join(cache, part, "github.com"), filepath.Join(own, part, "github.com"), "idem-go")
 	}
 	return append(os.Environ(), "GOWORK=off", "GOFLAGS=-modcacherw", "GOMODCACHE="+own, "GOSUMDB=off", "GONOPROXY=none", "GOPRIVATE=",
 		"GOPROXY=file://"+proxy+",file://"+filepath.Join(cache, "cache", "download")+","+strings.TrimSpace(goCommand(t, ".", "env", "GOPROXY")))
 }
 
-// beside makes a folder that has what another one has, without some.
-func beside(t *testing.T, from, to string, without ...string) {
+// linkEntries creates the directory to with a link to each entry of from, except those in without.
+func linkEntries(t *testing.T, from, to string, without ...string) {
 	t.Helper()
 	if err := os.MkdirAll(to, 0o755); err != nil {
 		t.Fatal(err)
@@ -166,7 +168,8 @@ func beside(t *testing.T, from, to string, without ...string) {
 	}
 }
 
-// publish writes what a proxy has of a version: its go.mod, and its files without the modules below it.
+// publish writes the files that a module proxy serves for a version. The archive leaves out the
+// modules in subdirectories.
 func publish(t *testing.T, proxy, module, dir string) {
 	t.Helper()
 	to := filepath.Join(proxy, filepath.FromSlash(module), "@v")
@@ -213,7 +216,7 @@ func publish(t *testing.T, proxy, module, dir string) {
 	}
 }
 
-// isElsewhere tells whether a directory is no part of the module around it.
+// isElsewhere reports whether a directory does not belong to the module around it.
 func isElsewhere(path, name string) bool {
 	_, err := os.Stat(filepath.Join(path, "go.mod"))
 	return err == nil || name == "bin" || strings.HasPrefix(name, ".") || name == "docs"

@@ -19,35 +19,38 @@ import (
 	"github.com/idem-go/idem/lab/optional"
 )
 
-// The packages that a reader goes through from the front door to the database. Not internal/canon: values, arrays and
-// objects contain one another.
-var rooms = []string{".", "operation", "internal/txn", "internal/db", "internal/roundtrip", "purge", "inbox", "inbox/pull", "outbox", "adapter/direct", "webhook", "idemtest", "idemsql", "stats"}
+// layered lists the packages between the API and the database. internal/canon is not among them: its
+// values, arrays and objects contain one another.
+var layered = []string{
+	".", "operation", "internal/txn", "internal/db", "internal/roundtrip", "purge", "inbox", "inbox/pull", "outbox", "adapter/direct", "webhook",
+	"idemtest", "idemsql", "stats",
+}
 
-func TestFilesOfAPackageNeverKnowEachOtherInACircle(t *testing.T) {
+func TestPackages_FilesUseEachOtherInOneDirection(t *testing.T) {
 	t.Parallel()
 	args := []string{"list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}"}
-	for _, room := range rooms {
-		args = append(args, "./"+room)
+	for _, dir := range layered {
+		args = append(args, "./"+dir)
 	}
 	compiled := map[string]string{}
 	for line := range strings.Lines(goCommand(t, ".", args...)) {
 		path, file, _ := strings.Cut(strings.TrimSpace(line), " ")
 		compiled[path] = file
 	}
-	for _, room := range rooms {
-		uses := usesBetweenFiles(t, room, compiled)
+	for _, dir := range layered {
+		uses := usesBetweenFiles(t, dir, compiled)
 		if len(uses) == 0 {
-			t.Errorf("%s: no file uses another: the test sees nothing", room)
+			t.Errorf("%s: no file uses another, so the test checks nothing", dir)
 		}
 		for file := range uses {
 			if circle := pathBetween(uses, file, file, map[string]bool{}); circle != nil {
-				t.Errorf("%s: %s", room, strings.Join(circle, " uses "))
+				t.Errorf("%s: %s", dir, strings.Join(circle, " uses "))
 			}
 		}
 	}
 }
 
-func TestFrontDoorIsSmall(t *testing.T) {
+func TestRootPackage_HasAtMost16Files(t *testing.T) {
 	t.Parallel()
 	files := sourceFiles(t, ".")
 	if len(files) > 16 {
@@ -55,8 +58,8 @@ func TestFrontDoorIsSmall(t *testing.T) {
 	}
 }
 
-// What is public is built on what is not, and never the other way round.
-func TestNothingBelowInternalImportsAPublicPackage(t *testing.T) {
+// Public packages import internal ones, never the other way round.
+func TestInternal_ImportsNoPublicPackage(t *testing.T) {
 	t.Parallel()
 	const module = "github.com/idem-go/idem"
 	checked := 0
@@ -70,13 +73,13 @@ func TestNothingBelowInternalImportsAPublicPackage(t *testing.T) {
 		}
 	}
 	if checked == 0 {
-		t.Error("the test sees nothing")
+		t.Error("the test has checked no import")
 	}
 }
 
-// A module may be used with another version of the root module than the one it was built with. So it may not rely on what is
-// internal there. The exception is cmd/idem: nobody imports a program, and go install cmd/idem@v builds it with exactly the
-// version of the root module that its go.mod names.
+// A module may be built with another version of the root module than the one in its go.mod. So it
+// must not import internal packages of the root module. The exception is cmd/idem: nobody imports a
+// program, and go install cmd/idem@v builds it with exactly the version that its go.mod names.
 func TestModules_ImportNoInternalPackageOfAnother(t *testing.T) {
 	t.Parallel()
 	checked := 0
@@ -84,8 +87,9 @@ func TestModules_ImportNoInternalPackageOfAnother(t *testing.T) {
 		if err != nil {
 			return err
 		}
+		exempt := slices.Contains([]string{"lab", "tools", "example", "cmd/idem"}, path)
 		switch {
-		case entry.IsDir() && path != "." && (strings.HasPrefix(entry.Name(), ".") || slices.Contains([]string{"lab", "tools", "example", "cmd/idem"}, path)):
+		case entry.IsDir() && path != "." && (strings.HasPrefix(entry.Name(), ".") || exempt):
 			return filepath.SkipDir
 		case entry.Name() != "go.mod" || path == "go.mod":
 			return nil
@@ -143,7 +147,7 @@ func sourceFiles(t *testing.T, dir string) []string {
 	})
 }
 
-// usesBetweenFiles returns for each file of a package the files with what it uses.
+// usesBetweenFiles maps each file of a package to the files whose declarations it uses.
 func usesBetweenFiles(t *testing.T, dir string, compiled map[string]string) map[string][]string {
 	t.Helper()
 	fset := token.NewFileSet()
@@ -174,7 +178,7 @@ func usesBetweenFiles(t *testing.T, dir string, compiled map[string]string) map[
 	return uses
 }
 
-// pathBetween returns the files by which one comes to another, nil if there is no way.
+// pathBetween returns a path from one file to another along uses, or nil if there is none.
 func pathBetween(uses map[string][]string, from, to string, tried map[string]bool) []string {
 	for _, next := range uses[from] {
 		if next == to {
