@@ -1,5 +1,5 @@
-// Package examples runs the examples of a package that need a database or a broker, which go test cannot run as examples, and holds them to
-// their comment "Prints:".
+// Package examples runs examples that need a database or a broker, which go test cannot run, and
+// compares their output with their comment "Prints:".
 package examples
 
 import (
@@ -15,9 +15,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Run runs each example of the package's example_test.go, which run has under its name without "Example", and compares what it prints. Ahead of each one
-// prepare is called. Standard output is another one meanwhile: the test must not be parallel.
-func Run(t *testing.T, run map[string]func(), prepare func(t *testing.T, name string)) {
+// Run runs each example in example_test.go of the package and compares its output. functions maps
+// the names of the examples, without "Example", to their functions. Run calls prepare before each
+// example. It redirects standard output, so the test must not be parallel.
+func Run(t *testing.T, functions map[string]func(), prepare func(t *testing.T, name string)) {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), "example_test.go", nil, parser.ParseComments)
 	if err != nil {
@@ -25,32 +26,33 @@ func Run(t *testing.T, run map[string]func(), prepare func(t *testing.T, name st
 	}
 	for _, example := range doc.Examples(file) {
 		t.Run("Example"+example.Name, func(t *testing.T) {
-			f, ok := run[example.Name]
+			f, ok := functions[example.Name]
 			if !ok {
-				t.Fatal("this example is never run")
+				t.Fatal("the map does not contain the function of this example")
 			}
 			prepare(t, example.Name)
-			if diff := cmp.Diff(says(t, example), Printed(t, f)); diff != "" {
+			if diff := cmp.Diff(expected(t, example), Printed(t, f)); diff != "" {
 				t.Errorf("(-comment +printed)\n%s", diff)
 			}
 		})
 	}
 }
 
-// says returns what the comment at the end of an example says that it prints.
-func says(t *testing.T, example *doc.Example) string {
+// expected returns the text of the comment "Prints:" in an example.
+func expected(t *testing.T, example *doc.Example) string {
 	t.Helper()
 	inside := func(c *ast.CommentGroup) bool { return example.Code.Pos() < c.Pos() && c.End() < example.Code.End() }
-	for _, comment := range example.Comments { // those of the whole file
+	for _, comment := range example.Comments { // the comments of the whole file
 		if text, ok := strings.CutPrefix(comment.Text(), "Prints:"); ok && inside(comment) {
 			return strings.TrimSpace(text)
 		}
 	}
-	t.Fatal("the example does not say what it prints")
+	t.Fatal("the example has no comment \"Prints:\"")
 	return ""
 }
 
-// Printed returns what f writes to standard output, without the spaces at the ends of lines, which a comment cannot have.
+// Printed returns what f writes to standard output. It removes one space at the end of each line,
+// because gofmt removes it from comments.
 func Printed(t *testing.T, f func()) string {
 	t.Helper()
 	out, in, err := os.Pipe()

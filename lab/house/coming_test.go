@@ -92,8 +92,8 @@ func (c *migration) wantReplay(key string, status int, body string, orders int) 
 	}
 }
 
-// The test follows the steps of docs/choosing.md. While the service keeps a key, no step executes it
-// again, whether the old or the new code has executed it.
+// The test follows the steps of docs/choosing.md. While the service keeps a key, no step executes
+// it again, whether the old or the new code has executed it.
 func TestMigration_FromATableExecutesNoKeyTwice(t *testing.T) {
 	t.Parallel()
 	c := newMigration(t)
@@ -137,8 +137,8 @@ func TestMigration_FromATableExecutesNoKeyTwice(t *testing.T) {
 	}
 }
 
-// A record of step 1 that expires before the old row, or has expired already, is kept as long as the
-// row.
+// A record of step 1 that expires before the old row, or has expired already, is kept as long as
+// the row.
 func TestMigration_KeepsARecordAsLongAsTheRow(t *testing.T) {
 	t.Parallel()
 	c := newMigration(t)

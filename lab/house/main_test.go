@@ -1,5 +1,5 @@
-// Package house_test tests what spans the whole repository: the docs, the structure of the packages,
-// and what an importer gets.
+// Package house_test tests what spans the whole repository: the docs, the structure of the
+// packages, and what an importer gets.
 package house_test
 
 import (

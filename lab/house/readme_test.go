@@ -88,8 +88,8 @@ func TestDocs_GoCompiles(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the compiler")
 	}
-	// Each block is a package of one importing module. A single go vet compiles all of them and links
-	// none.
+	// Each block is a package of one importing module. A single go vet compiles all of them and
+	// links none.
 	importer := newImporter(t)
 	found := 0
 	for name, document := range documents(t) {

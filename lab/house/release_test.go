@@ -133,9 +133,10 @@ func TestRelease_GoInstallFindsAllModules(t *testing.T) {
 	}
 }
 
-// alone returns the environment of a go command that gets the modules of this repository from a proxy
-// of files. Its module cache links to the modules that this machine already has. The modules of this
-// repository are in a new directory, so that no other go command finds a release that does not exist.
+// alone returns the environment of a go command that gets the modules of this repository from a
+// proxy of files. Its module cache links to the modules that this machine already has. The modules
+// of this repository are in a new directory, so that no other go command finds a release that does
+// not exist.
 func alone(t *testing.T, proxy string) []string {
 	t.Helper()
 	cache := strings.TrimSpace(goCommand(t, ".", "env", "GOMODCACHE"))

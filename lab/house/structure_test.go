@@ -19,8 +19,8 @@ import (
 	"github.com/idem-go/idem/lab/optional"
 )
 
-// layered lists the packages between the API and the database. internal/canon is not among them: its
-// values, arrays and objects contain one another.
+// layered lists the packages between the API and the database. internal/canon is not among them:
+// its values, arrays and objects contain one another.
 var layered = []string{
 	".", "operation", "internal/txn", "internal/db", "internal/roundtrip", "purge", "inbox", "inbox/pull", "outbox", "adapter/direct", "webhook",
 	"idemtest", "idemsql", "stats",

@@ -5,48 +5,50 @@ import (
 	"time"
 )
 
-// Load is what a service asks of idem.
+// Load describes the requests of a service.
 type Load struct {
-	First    float64       // requests a second that are seen for the first time
-	Replays  float64       // and repetitions of these
-	TTL      time.Duration // for which records are kept
-	Names    float64       // bytes of scope and key together
-	Response float64       // bytes of header and body
-	Own      float64       // µs of the server's processors for the service's own statements of a first run, with its BEGIN and COMMIT
-	Held     time.Duration // for which the transaction of a first run has its connection
+	First    float64       // requests per second whose key is new
+	Replays  float64       // repeated requests per second
+	TTL      time.Duration // how long records are kept
+	Names    float64       // length of scope and key together, in bytes
+	Response float64       // length of header and body, in bytes
+	Own      float64       // processor time of the service's own transaction in a first run, in µs
+	Held     time.Duration // how long the transaction of a first run holds its connection
 }
 
-// Needs is what that takes of Postgres, what the service's own tables take aside.
+// Needs is what a load needs of Postgres. The space of the service's own tables is not included.
 type Needs struct {
 	Rows        float64
 	Heap, Index float64 // bytes
-	WAL         float64 // bytes a second
-	Cores       float64 // that are busy, of the server
+	WAL         float64 // bytes per second
+	Cores       float64 // busy cores of the server
 	Connections float64
-	Clusters    int // of Cores16
+	Clusters    int // of clusterCores each
 }
 
-// What the model rests on. Bytes are held by TestModelIsWhatPostgresStores and TestModelIsWhatPostgresLogs, microseconds are measured by make bench/profile on two cores of AMD EPYC.
+// The constants of the model. TestModel_BoundsTheStoredBytes and TestModel_BoundsTheLoggedBytes
+// check the bytes. make bench/profile measures the microseconds; these are from two cores of AMD
+// EPYC.
 const (
-	heapFixed    = 248.0 // both versions of a row: the room of the first is used again when it is vacuumed
-	heapNames    = 2.6   // a byte of a name is in both
-	heapResponse = 1.05  // one of a response is in the second, and pages are not filled to the end
+	heapFixed    = 248.0 // both versions of a row: a vacuum frees the first one later
+	heapNames    = 2.6   // both versions contain the names
+	heapResponse = 1.05  // only the second version contains the response; pages are not completely full
 	indexFixed   = 16.0
-	indexFill    = 1.75 // of pages that have split
+	indexFill    = 1.75 // splits leave pages partly empty
 	walFixed     = 457.0
 	walNames     = 2.1
 	walResponse  = 1.0
 
-	firstRun     = 86.0 // µs of the server beyond a plain transaction: 180.8 less 95.0
-	replay       = 65.8
-	largeTable   = 1.18 // of both, with ten million records
-	purged       = 10.0 // µs to delete a record later, and to vacuum it
-	busy         = 0.5  // the share of the cores that may be busy for latencies to stay what they are
+	firstRun     = 86.0 // µs of a first run beyond a plain transaction: 180.8 − 95.0
+	replay       = 65.8 // µs of a replay
+	largeTable   = 1.18 // factor for both with ten million records
+	purged       = 10.0 // µs to delete a record and to vacuum its row
+	busy         = 0.5  // share of the cores that may be busy before latencies grow
 	clusterCores = 16.0
 	graceOfPurge = time.Hour
 )
 
-// needs computes it.
+// needs computes what the load needs.
 func (l Load) needs() Needs {
 	n := Needs{Rows: l.First * (l.TTL + graceOfPurge).Seconds()}
 	n.Heap = n.Rows * heapOf(l.Names, l.Response)

@@ -16,10 +16,10 @@ import (
 	"github.com/idem-go/idem/lab/schema"
 )
 
-// What a record takes does not depend on the machine. It is measured beside a snapshot, because without one it depends on chance how many
-// of the first versions are gone: the model says what it takes at most. One client writes: where several extend a table at the same time,
-// PostgreSQL gives it pages in advance, the more of them the longer they wait for one another.
-func TestModelIsWhatPostgresStores(t *testing.T) {
+// The model is an upper bound, so a snapshot keeps Postgres from reusing the space of old row
+// versions during the test. Only one client writes: Postgres adds more pages than needed to a table
+// that several clients extend at the same time.
+func TestModel_BoundsTheStoredBytes(t *testing.T) {
 	t.Parallel()
 	for _, size := range []struct{ names, response int }{{45, 1200}, {150, 200}} {
 		t.Run(fmt.Sprintf("%d bytes of names, response of %d", size.names, size.response), func(t *testing.T) {
@@ -27,7 +27,7 @@ func TestModelIsWhatPostgresStores(t *testing.T) {
 			pool := pgtest.New(t)
 			ctx := context.Background()
 			const calls = 2000
-			snapshot, err := pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead}) // nothing is removed that it may see
+			snapshot, err := pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -52,16 +52,16 @@ func TestModelIsWhatPostgresStores(t *testing.T) {
 			}
 			t.Logf("heap %.0f, index %.0f", heap/calls, index/calls)
 			near(t, "heap", heap/calls, heapOf(float64(size.names), float64(size.response)), 0.1)
-			// Entries that came in their order have left full pages behind, others half of them.
+			// Ascending keys leave full index pages, random keys half-full ones.
 			if most := indexOf(float64(size.names)) * 1.25; index/calls > most || index/calls < most/2.5 {
-				t.Errorf("index: %.0f bytes a record, and the model says %.0f to %.0f", index/calls, most/2.5, most)
+				t.Errorf("index: %.0f bytes per record, want %.0f to %.0f", index/calls, most/2.5, most)
 			}
 		})
 	}
 }
 
-// The server is this test's own, and nothing else writes. The call that has left least counts, as pages that split are in none of the model.
-func TestModelIsWhatPostgresLogs(t *testing.T) {
+// The test takes the call with the least log: the model does not include page splits.
+func TestModel_BoundsTheLoggedBytes(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Server(t, "full_page_writes=off", "autovacuum=off")
 	if err := schema.UpAt(t.Context(), server.DSN()); err != nil {
@@ -73,13 +73,13 @@ func TestModelIsWhatPostgresLogs(t *testing.T) {
 		body := []byte(strings.Repeat("b", size.response))
 		least := math.Inf(1)
 		for n := range 20 {
-			written := func() (lsn float64) {
+			position := func() (lsn float64) {
 				if err := pool.QueryRow(ctx, `select (pg_current_wal_insert_lsn() - '0/0')::float8`).Scan(&lsn); err != nil {
 					t.Fatal(err)
 				}
 				return lsn
 			}
-			before := written()
+			before := position()
 			key := fmt.Sprintf("%0*d", size.names-20, 10_000*size.response+n)
 			_, err := idem.Do(ctx, pool, "tenant-1/POST orders", key, idem.HashBytes(body), func(pgx.Tx) (idem.Response, error) {
 				return idem.Response{Status: 201, Body: body}, nil
@@ -87,22 +87,22 @@ func TestModelIsWhatPostgresLogs(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			least = min(least, written()-before)
+			least = min(least, position()-before)
 		}
 		t.Logf("names of %d bytes, response of %d: %.0f bytes of log", size.names, size.response, least)
 		near(t, "log", least, walOf(float64(size.names), float64(size.response)), 0.1)
 	}
 }
 
-// near allows for pages that are not full.
+// near checks that got differs from want by at most a share of want.
 func near(t *testing.T, what string, got, want, share float64) {
 	t.Helper()
 	if math.Abs(got-want) > want*share {
-		t.Errorf("%s: %.0f bytes a record, and the model says %.0f", what, got, want)
+		t.Errorf("%s: %.0f bytes per record, want %.0f", what, got, want)
 	}
 }
 
-func TestTableOfTheDocsIsTheModel(t *testing.T) {
+func TestPrintTable_MatchesTheDocs(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/scale.md")
 	if err != nil {
@@ -111,6 +111,6 @@ func TestTableOfTheDocsIsTheModel(t *testing.T) {
 	var table strings.Builder
 	printTable(&table)
 	if !strings.Contains(string(page), table.String()) {
-		t.Errorf("docs/scale.md does not have the table of go run ./lab/scale -table:\n%s", table.String())
+		t.Errorf("docs/scale.md does not contain the output of go run ./lab/scale -table:\n%s", table.String())
 	}
 }

@@ -1,4 +1,4 @@
-// Package schema brings a database of a test to the schema of idem.
+// Package schema applies the migrations of idem to a test database.
 package schema
 
 import (
