@@ -42,7 +42,7 @@ var Yugabyte = &Personality{
 	Name: "YugabyteDB",
 	Sources: []string{
 		"https://docs.yugabyte.com/stable/explore/transactions/explicit-locking/ (advisory locks)",
-		"https://docs.yugabyte.com/stable/api/ysql/the-sql-language/statements/cmd_listen_notify/ (LISTEN is there since 2025.2.3, and off)",
+		"https://docs.yugabyte.com/stable/api/ysql/the-sql-language/statements/cmd_listen_notify/ (LISTEN exists since 2025.2.3 and is off by default)",
 	},
 	Isolation: "repeatable read",
 	Commands:  map[string]Refusal{"listen": {"0A000", "LISTEN not supported yet"}},
@@ -92,7 +92,10 @@ var PgDog = &Personality{
 }
 
 var (
-	ofSessions     = []string{"pg_advisory_lock", "pg_advisory_lock_shared", "pg_try_advisory_lock", "pg_try_advisory_lock_shared", "pg_advisory_unlock", "pg_advisory_unlock_shared", "pg_advisory_unlock_all"}
+	ofSessions = []string{
+		"pg_advisory_lock", "pg_advisory_lock_shared", "pg_try_advisory_lock", "pg_try_advisory_lock_shared",
+		"pg_advisory_unlock", "pg_advisory_unlock_shared", "pg_advisory_unlock_all",
+	}
 	ofTransactions = []string{"pg_advisory_xact_lock", "pg_advisory_xact_lock_shared", "pg_try_advisory_xact_lock", "pg_try_advisory_xact_lock_shared"}
 	advisory       = append(append([]string{}, ofSessions...), ofTransactions...)
 

@@ -39,7 +39,7 @@ var loads = []struct {
 // concurrent duplicates in two processes, one of them in a transaction of its own. It retries
 // failed calls and makes other requests under the same key. make portability makes 100,000 calls of
 // each kind.
-func TestNoKeyHasTwoEffectsOrTwoAnswersBehindAnyPersonality(t *testing.T) {
+func TestPersonality_NoKeyHasTwoEffectsOrAnswers(t *testing.T) {
 	t.Parallel()
 	for _, p := range loads {
 		t.Run(p.Name, func(t *testing.T) {
@@ -65,20 +65,20 @@ func TestNoKeyHasTwoEffectsOrTwoAnswersBehindAnyPersonality(t *testing.T) {
 				t.Errorf("%d statements were refused", proxy.Refused())
 			}
 			if p.faults.Conflict > 0 && conflicts == 0 || p.faults.Uncertain > 0 && uncertain == 0 || p.faults.Lost > 0 && lost == 0 {
-				t.Error("a fault has not happened")
+				t.Error("a fault did not happen")
 			}
-			t.Logf("%d calls, %d of them again, %d runs of fn, %d COMMITs rolled back, %d uncertain, %d lost, %d violations, %v",
-				l.made.Load(), l.again.Load(), l.runs.Load(), conflicts, uncertain, lost, l.violations.Load(), time.Since(begun).Round(time.Second))
+			t.Logf("%d calls, %d of them retries, %d runs of fn, %d COMMITs rolled back, %d uncertain, %d lost, %d violations, %v",
+				l.made.Load(), l.retries.Load(), l.runs.Load(), conflicts, uncertain, lost, l.violations.Load(), time.Since(begun).Round(time.Second))
 		})
 	}
 }
 
 // load calls Do and DoTx as two processes.
 type load struct {
-	t                             *testing.T
-	direct                        *pgxpool.Pool
-	pools                         [2]*pgxpool.Pool
-	made, again, runs, violations atomic.Int64
+	t                               *testing.T
+	direct                          *pgxpool.Pool
+	pools                           [2]*pgxpool.Pool
+	made, retries, runs, violations atomic.Int64
 }
 
 func (l *load) violated(format string, args ...any) {
@@ -181,7 +181,7 @@ func (l *load) call(way int, key string, hash idem.Hash, failing *atomic.Bool) i
 			l.violated("%s: %v", key, err)
 			return result
 		}
-		l.again.Add(1)
+		l.retries.Add(1)
 		time.Sleep(time.Duration(1+tries) * time.Millisecond) // as a client does
 	}
 }

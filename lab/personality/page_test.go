@@ -8,8 +8,8 @@ import (
 	"github.com/idem-go/idem/lab/personality"
 )
 
-// The page and the personalities must agree.
-func TestPageSaysWhatThePersonalitiesPlay(t *testing.T) {
+// docs/portability.md names the sources and the refusals of each personality.
+func TestPersonality_RefusalsMatchTheDocs(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/portability.md")
 	if err != nil {
@@ -18,7 +18,7 @@ func TestPageSaysWhatThePersonalitiesPlay(t *testing.T) {
 	page := string(text)
 	_, needs, _ := strings.Cut(page, "<!-- needs -->\n")
 	needs, _, _ = strings.Cut(needs, "<!-- end of needs -->")
-	says := map[string]map[string]string{} // by server and need
+	table := map[string]map[string]string{} // by server and need
 	var servers []string
 	for i, line := range strings.Split(strings.TrimSpace(needs), "\n") {
 		cells := strings.Split(strings.Trim(line, "|"), " | ")
@@ -30,10 +30,10 @@ func TestPageSaysWhatThePersonalitiesPlay(t *testing.T) {
 			servers = cells[1:]
 		case i > 1:
 			for j, cell := range cells[1:] {
-				if says[servers[j]] == nil {
-					says[servers[j]] = map[string]string{}
+				if table[servers[j]] == nil {
+					table[servers[j]] = map[string]string{}
 				}
-				says[servers[j]][cells[0]] = cell
+				table[servers[j]][cells[0]] = cell
 			}
 		}
 	}
@@ -45,8 +45,8 @@ func TestPageSaysWhatThePersonalitiesPlay(t *testing.T) {
 		}
 		server, _, _ := strings.Cut(p.Name, " up to")
 		want := func(need, word string) {
-			if cell := says[server][need]; !strings.Contains(cell, word) {
-				t.Errorf("%s, %s: the page says %q, and the personality %q", p.Name, need, cell, word)
+			if cell := table[server][need]; !strings.Contains(cell, word) {
+				t.Errorf("%s, %s: the page has %q, want %q", p.Name, need, cell, word)
 			}
 		}
 		if _, refused := p.Functions["pg_try_advisory_xact_lock"]; refused {

@@ -39,7 +39,7 @@ var without = map[*personality.Personality][]string{
 // The test runs the tests of lab/promises. IDEM_TEST_PERSONALITY puts the proxy in front of each
 // test's database (lab/pgtest). Only the personality without any lock is used, unless IDEM_TEST_ALL
 // is set, as in make portability.
-func TestPromisesAreKeptBehindEachPersonality(t *testing.T) {
+func TestPersonality_KeepsThePromises(t *testing.T) {
 	pgtest.Long(t)
 	tests := filepath.Join(t.TempDir(), "promises.test")
 	if out, err := exec.Command("go", "test", "-c", "-o", tests, "../promises").CombinedOutput(); err != nil {

@@ -13,7 +13,7 @@ import (
 // Faults configures faults of COMMIT. Each field is an interval: n means every n-th COMMIT, 0 means
 // never.
 type Faults struct {
-	Conflict  int    // of a transaction that writes a record: it is rolled back; the answer is 40001
+	Conflict  int    // counts transactions that write a record: it is rolled back; the answer is 40001
 	Uncertain int    // the transaction is committed; the answer is the error Code
 	Lost      int    // the transaction is committed; the connection breaks before the answer
 	Code      string // 40003 or XX000
@@ -89,6 +89,6 @@ func (p *Proxy) Refused() int { return int(p.refused.Load()) }
 
 // Faulted returns how many COMMITs were rolled back, were answered with an error although they
 // committed, and lost their answer.
-func (p *Proxy) Faulted() (rolledBack, leftUncertain, neverTold int) {
+func (p *Proxy) Faulted() (rolledBack, uncertain, lost int) {
 	return int(p.conflicts.Load()), p.uncertain.Count(), p.lost.Count()
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/inbox"
@@ -16,8 +18,12 @@ import (
 	"github.com/idem-go/idem/purge"
 )
 
-// The first call reports what the server lacks. It must not be a syntax error of a later call.
-func TestFirstCallSaysWhatTheServerHasNotGot(t *testing.T) {
+func withMode(mode pgx.QueryExecMode) func(*pgxpool.Config) {
+	return func(config *pgxpool.Config) { config.ConnConfig.DefaultQueryExecMode = mode }
+}
+
+// The first call returns an UnsupportedError that names the missing feature.
+func TestPersonality_FirstCallReportsWhatIsUnsupported(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		*personality.Personality
@@ -42,8 +48,8 @@ func TestFirstCallSaysWhatTheServerHasNotGot(t *testing.T) {
 				},
 			} {
 				err := do()
-				if lacking, ok := errors.AsType[*idem.UnsupportedError](err); !ok || !errors.Is(err, idem.ErrUnsupported) || codeOf(lacking) == "" ||
-					!strings.Contains(err.Error(), "docs/portability.md") || idem.Retryable(err) {
+				if _, ok := errors.AsType[*idem.UnsupportedError](err); !ok || !errors.Is(err, idem.ErrUnsupported) ||
+					!errors.As(err, new(*pgconn.PgError)) || !strings.Contains(err.Error(), "docs/portability.md") || idem.Retryable(err) {
 					t.Errorf("%s: %v", call, err)
 				}
 			}
@@ -65,11 +71,11 @@ var bare = func() *personality.Personality {
 	return p
 }()
 
-func TestPartsSayAtTheirBeginningWhatTheServerHasNotGot(t *testing.T) {
+func TestPersonality_EachPackageReportsWhatIsUnsupported(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Open(t, pgtest.Personality(t, bare, pgtest.DSN(t), personality.Faults{}).DSN())
 	message := outbox.Message{Topic: "t", Key: "k", Type: "T", Payload: []byte("p")}
-	for part, begin := range map[string]func(context.Context) error{
+	for name, begin := range map[string]func(context.Context) error{
 		"purge": func(ctx context.Context) error { _, err := purge.Once(ctx, pool, purge.Options{}); return err },
 		"outbox": func(ctx context.Context) error {
 			return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return outbox.Add(ctx, tx, message) })
@@ -82,7 +88,7 @@ func TestPartsSayAtTheirBeginningWhatTheServerHasNotGot(t *testing.T) {
 			return err
 		},
 	} {
-		t.Run(part, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if err := begin(t.Context()); !errors.Is(err, idem.ErrUnsupported) {
 				t.Errorf("%v", err)
