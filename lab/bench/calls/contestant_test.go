@@ -83,7 +83,7 @@ func TestContestants_ExecuteOnceAndThenReplay(t *testing.T) {
 	})
 }
 
-func TestContestants_ExecuteDuplicatesAtOnceOnlyOnce(t *testing.T) {
+func TestContestants_ExecuteConcurrentDuplicatesOnce(t *testing.T) {
 	t.Parallel()
 	booths(t, func(c contestant.Contestant) bool { return !c.Repeats }, func(t *testing.T, b *booth) {
 		call := newCall()

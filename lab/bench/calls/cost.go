@@ -53,18 +53,7 @@ func (m meter) wal(ctx context.Context) error {
 	}
 	var all []float64
 	for range batches {
-		begin, err := m.server.Position(ctx)
-		if err != nil {
-			return err
-		}
-		if err := m.calls(ctx, calls); err != nil {
-			return err
-		}
-		end, err := m.server.Position(ctx)
-		if err != nil {
-			return err
-		}
-		_, bytes, err := m.server.Logged(ctx, begin, end)
+		_, bytes, err := m.server.Logged(ctx, func() error { return m.calls(ctx, calls) })
 		if err != nil {
 			return err
 		}

@@ -68,10 +68,9 @@ func (w *weather) Finish(context.Context) (result.Values, error) {
 
 // window is the outcome of one storm.
 type window struct {
-	sample            // of the bystanders
-	settled           time.Duration
-	refused, executed int
-	answers           int
+	sample  // of the bystanders
+	settled time.Duration
+	refused int // refused duplicates
 }
 
 // window runs the bystanders during one slow first run, with a number of duplicates that wait for
@@ -90,10 +89,8 @@ func (w *weather) window(ctx context.Context, duplicates int) (found window, err
 		if answer.Refused {
 			found.refused++
 		}
-		found.answers++
 	}
 	call.Hold = func() {
-		found.executed++
 		for range duplicates {
 			waiting.Go(func() { note(w.runner.Do(ctx, again)) })
 		}

@@ -32,10 +32,7 @@ func (p plan) consumer(c in.Contestant, workers int) runner.Contestant {
 // Take measures how many messages per second have their effect. It counts each message once, and
 // only messages that arrive within the turn.
 func (c *consumer) Take(ctx context.Context) (result.Values, error) {
-	if err := runner.Execute(ctx, c.dsn, "truncate effects"); err != nil {
-		return nil, err
-	}
-	if err := runner.Execute(ctx, c.dsn, "vacuum analyze"); err != nil {
+	if err := runner.Reset(ctx, c.dsn, "effects"); err != nil {
 		return nil, err
 	}
 	pool, err := runner.Pool(ctx, c.dsn, poolSize)

@@ -17,7 +17,7 @@ func TestMain(m *testing.M) {
 	runnertest.Main(m)
 }
 
-func TestContestants_PublishWhatTheyHaveSavedAndNothingElse(t *testing.T) {
+func TestContestants_PublishExactlyTheSavedMessages(t *testing.T) {
 	t.Parallel()
 	s := runnertest.Server(t)
 	const clients, each = 3, 5
@@ -62,7 +62,7 @@ func TestContestants_PublishWhatTheyHaveSavedAndNothingElse(t *testing.T) {
 	}
 }
 
-func TestContestants_HaveTheEffectOnceWhereTheyPromiseIt(t *testing.T) {
+func TestContestants_HaveEachEffectOnce(t *testing.T) {
 	t.Parallel()
 	s := runnertest.Server(t)
 	const messages = 120 // of which 12 come twice

@@ -38,10 +38,7 @@ func (p plan) out(name string, rounds int, who []out.Contestant, measure func(*s
 
 // Take measures a turn.
 func (s *seat) Take(ctx context.Context) (result.Values, error) {
-	if err := runner.Execute(ctx, s.dsn, "truncate orders, entries"); err != nil {
-		return nil, err
-	}
-	if err := runner.Execute(ctx, s.dsn, "vacuum analyze"); err != nil {
+	if err := runner.Reset(ctx, s.dsn, "orders, entries"); err != nil {
 		return nil, err
 	}
 	return s.measure(s, ctx)
@@ -96,21 +93,9 @@ func (s *seat) cost(ctx context.Context) (result.Values, error) {
 		if err := place(s.warm); err != nil {
 			return nil, err
 		}
-		begin, err := s.server.Position(ctx)
-		if err != nil {
-			return nil, err
-		}
 		proxy.ResetTally()
-		if err := place(s.ops); err != nil {
-			return nil, err
-		}
-		trips := proxy.ResetTally().Turns
-		end, err := s.server.Position(ctx)
-		if err != nil {
-			return nil, err
-		}
-		_, bytes, err := s.server.Logged(ctx, begin, end)
-		return result.Values{"trips": float64(trips) / float64(s.ops), "wal": bytes / float64(s.ops)}, err
+		_, bytes, err := s.server.Logged(ctx, func() error { return place(s.ops) })
+		return result.Values{"trips": float64(proxy.Tally().Turns) / float64(s.ops), "wal": bytes / float64(s.ops)}, err
 	})
 }
 

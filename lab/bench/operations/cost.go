@@ -47,20 +47,13 @@ func (p plan) cost(ctx context.Context, s *runner.Server, c contestant.Contestan
 	if err := do(few); err != nil {
 		return nil, err
 	}
-	begin, err := s.Position(ctx)
-	if err != nil {
-		return nil, err
-	}
 	proxy.ResetTally()
-	if err := do(p.ops); err != nil {
-		return nil, err
-	}
-	trips := proxy.ResetTally().Turns
-	end, err := s.Position(ctx)
-	if err != nil {
-		return nil, err
-	}
-	commits, bytes, err := s.Logged(ctx, begin, end)
+	var trips int
+	commits, bytes, err := s.Logged(ctx, func() error {
+		err := do(p.ops)
+		trips = proxy.Tally().Turns
+		return err
+	})
 	each := func(n float64) float64 { return n / float64(p.ops) }
 	return result.Values{"trips": each(float64(trips)), "commits": each(commits), "wal": each(bytes)}, err
 }

@@ -63,7 +63,7 @@ func TestScenarios_MeasureWhatIdemPromises(t *testing.T) {
 	}
 }
 
-func TestKill_CountsWhatGoesOnAndWhatIsParked(t *testing.T) {
+func TestKill_CountsResumedAndParkedOperations(t *testing.T) {
 	t.Parallel()
 	sc := runnertest.Find(t, Scenarios(true), "operations/killed")
 	sc.Contestants = []runner.Contestant{sc.Contestants[0], sc.Contestants[len(sc.Contestants)-1]}

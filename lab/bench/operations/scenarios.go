@@ -88,10 +88,7 @@ type turns struct {
 // Take opens the contestant, measures it, closes it, and compares its orders with the books of the
 // bank.
 func (t *turns) Take(ctx context.Context) (result.Values, error) {
-	if err := runner.Execute(ctx, t.dsn, "truncate orders"); err != nil {
-		return nil, err
-	}
-	if err := runner.Execute(ctx, t.dsn, "vacuum analyze"); err != nil {
+	if err := runner.Reset(ctx, t.dsn, "orders"); err != nil {
 		return nil, err
 	}
 	other, err := bank.Open(t.delay, false)

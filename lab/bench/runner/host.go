@@ -19,9 +19,9 @@ import (
 func NewRun(suite string, modules ...string) result.Run {
 	return result.Run{
 		Suite: suite, Taken: time.Now().UTC().Truncate(time.Second), Versions: versions(modules), Load: find("/proc/loadavg", `^(\S+)`),
-		Commit: said("git", "describe", "--always", "--dirty", "--exclude=*"),
+		Commit: output("git", "describe", "--always", "--dirty", "--exclude=*"),
 		Machine: fmt.Sprintf("%d cores of %s, %s, %s", runtime.NumCPU(), find("/proc/cpuinfo", `model name\s*:\s*(.*)`),
-			find("/etc/os-release", `PRETTY_NAME="(.*)"`), said("uname", "-sr")),
+			find("/etc/os-release", `PRETTY_NAME="(.*)"`), output("uname", "-sr")),
 	}
 }
 
@@ -38,8 +38,8 @@ func versions(modules []string) string {
 	return strings.Join(all, ", ")
 }
 
-// said returns the output of a command, or "" if the command fails.
-func said(name string, args ...string) string {
+// output returns the output of a command, or "" if the command fails.
+func output(name string, args ...string) string {
 	out, _ := exec.Command(name, args...).Output()
 	return strings.TrimSpace(string(out))
 }

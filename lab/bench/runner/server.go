@@ -153,16 +153,18 @@ func (s *Server) Flush(ctx context.Context) (time.Duration, error) {
 	return median["on"] - median["off"], nil
 }
 
-// Position returns the current end of the WAL.
-func (s *Server) Position(ctx context.Context) (lsn string, err error) {
-	err = s.Admin.QueryRow(ctx, "select pg_current_wal_insert_lsn()::text").Scan(&lsn)
-	return lsn, err
-}
-
-// Logged returns the number of commits and bytes between two positions of the WAL. commits is
-// negative if the number is unknown.
-func (s *Server) Logged(ctx context.Context, begin, end string) (commits, bytes float64, err error) {
-	err = s.Admin.QueryRow(ctx, "select pg_wal_lsn_diff($1::text::pg_lsn, $2::text::pg_lsn)::float8", end, begin).Scan(&bytes)
+// Logged calls work and returns the number of commits and bytes that the server writes to the WAL
+// meanwhile. commits is negative if the number is unknown.
+func (s *Server) Logged(ctx context.Context, work func() error) (commits, bytes float64, err error) {
+	var begin, end string
+	if err := s.Admin.QueryRow(ctx, "select pg_current_wal_insert_lsn()::text").Scan(&begin); err != nil {
+		return 0, 0, err
+	}
+	if err := work(); err != nil {
+		return 0, 0, err
+	}
+	err = s.Admin.QueryRow(ctx, "select lsn::text, pg_wal_lsn_diff(lsn, $1::text::pg_lsn)::float8 from pg_current_wal_insert_lsn() lsn", begin).
+		Scan(&end, &bytes)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -187,6 +189,14 @@ func Execute(ctx context.Context, dsn, sql string) error {
 	defer conn.Close(context.WithoutCancel(ctx))
 	_, err = conn.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol)
 	return err
+}
+
+// Reset empties tables of a contestant and vacuums its database, so that all turns begin alike.
+func Reset(ctx context.Context, dsn, tables string) error {
+	if err := Execute(ctx, dsn, "truncate "+tables); err != nil {
+		return err
+	}
+	return Execute(ctx, dsn, "vacuum analyze")
 }
 
 // Count runs a query that returns one number.
