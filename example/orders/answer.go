@@ -30,7 +30,7 @@ func refuse(w http.ResponseWriter, r *http.Request, err error) {
 		return
 	}
 	slog.ErrorContext(r.Context(), "request failed", "method", r.Method, "path", r.URL.Path, "error", err)
-	answer := &idemhttp.Problem{Type: "urn:example:internal", Title: "Something is wrong with this service",
+	answer := &idemhttp.Problem{Type: "urn:example:internal", Title: "The service has failed",
 		Status: http.StatusInternalServerError}
 	if idem.Retryable(err) {
 		answer = &idemhttp.Problem{Type: "urn:example:try-again", Title: "Try again",

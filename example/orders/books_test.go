@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-func TestBooksShowOrderAndRecordOfOneTransaction(t *testing.T) {
+func TestBooks_ShowOrderAndRecordOfATransaction(t *testing.T) {
 	t.Parallel()
 	s := newPagedShop(t)
 	wantStatus(t, s.order(withKey("3f9a0c5d7e6b")), http.StatusCreated)
@@ -22,14 +22,14 @@ func TestBooksShowOrderAndRecordOfOneTransaction(t *testing.T) {
 	}
 	ignored := cmp.Options{cmpopts.IgnoreFields(bookedOrder{}, "Xmin"), cmpopts.IgnoreFields(bookedRecord{}, "Xmin")}
 	if diff := cmp.Diff(want, got, ignored); diff != "" {
-		t.Fatalf("the books (-want +got):\n%s", diff)
+		t.Fatalf("entries (-want +got):\n%s", diff)
 	}
 	if placed := got[1]; placed.Order.Xmin == "" || placed.Order.Xmin != placed.Record.Xmin {
-		t.Errorf("the order is of transaction %q, its record of %q", placed.Order.Xmin, placed.Record.Xmin)
+		t.Errorf("transaction %q wrote the order, and %q its record", placed.Order.Xmin, placed.Record.Xmin)
 	}
 }
 
-func TestBooksShowATenantNothingOfAnother(t *testing.T) {
+func TestBooks_ShowNothingOfAnotherTenant(t *testing.T) {
 	t.Parallel()
 	s := newPagedShop(t)
 	const key = "a-key-of-acme-and-of-globex"
@@ -42,7 +42,7 @@ func TestBooksShowATenantNothingOfAnother(t *testing.T) {
 		}
 	}
 	if body := s.get("/books").Body.String(); strings.Contains(body, key) {
-		t.Errorf("the books give the key away: %s", body)
+		t.Errorf("the answer contains the key: %s", body)
 	}
 	wantProblem(t, s.get("/books", withHeader("Authorization")), http.StatusUnauthorized, ourType+"unauthorized")
 }

@@ -18,7 +18,8 @@ func paidWith(card string) string {
 	return strings.TrimSuffix(twoTeapots, "}") + `,"card":"` + card + `"}`
 }
 
-// checkout sends acme's checkout of two teapots with the key "k", edited, and asks again if it is not done in time.
+// checkout sends a checkout of two teapots for acme with the key "k", after the edits. It repeats
+// the request while the answer is 202.
 func (s *shop) checkout(card string, edits ...edit) *httptest.ResponseRecorder {
 	for {
 		r := httptest.NewRequest(http.MethodPost, "/checkouts", nil)
@@ -31,7 +32,7 @@ func (s *shop) checkout(card string, edits ...edit) *httptest.ResponseRecorder {
 	}
 }
 
-// wantCharges fails the test unless this is what the bank's ledger has.
+// wantCharges fails the test unless the bank's ledger has exactly these entries.
 func (s *shop) wantCharges(want ...bank.Entry) {
 	s.t.Helper()
 	w := httptest.NewRecorder()
@@ -45,7 +46,7 @@ func (s *shop) wantCharges(want ...bank.Entry) {
 	}
 }
 
-func TestCheckoutIsReservedChargedAndConfirmed(t *testing.T) {
+func TestCheckout_ReservesChargesAndConfirms(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	placed := s.checkout(bank.CardGood)
@@ -58,11 +59,11 @@ func TestCheckoutIsReservedChargedAndConfirmed(t *testing.T) {
 		t.Errorf("placed %s, found %s", placed.Body, found.Body)
 	}
 	if got, want := s.steps("k"), "tx reserve done, call charge done, tx confirm done"; got != want {
-		t.Errorf("its steps: %s, want %s", got, want)
+		t.Errorf("steps: %s, want %s", got, want)
 	}
 }
 
-func TestBankThatLosesItsAnswerIsAskedAgainAndHasChargedOnce(t *testing.T) {
+func TestCheckout_LostAnswerOfTheBankChargesOnce(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	wantStatus(t, s.checkout(bank.CardLostAnswer), http.StatusCreated)
@@ -70,7 +71,7 @@ func TestBankThatLosesItsAnswerIsAskedAgainAndHasChargedOnce(t *testing.T) {
 	s.wantCharges(bank.Entry{Asked: 2})
 }
 
-func TestDeclinedCardGivesTheStockBackAndIsFinal(t *testing.T) {
+func TestCheckout_DeclinedCardReturnsTheStock(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	refused := s.checkout(bank.CardDeclined)
@@ -79,11 +80,11 @@ func TestDeclinedCardGivesTheStockBackAndIsFinal(t *testing.T) {
 	s.wantOrders(0)
 	s.wantCharges(bank.Entry{Asked: 1, Declined: true})
 	if got, want := s.steps("k"), "tx reserve done, call charge failed, undo reserve done"; got != want {
-		t.Errorf("its steps: %s, want %s", got, want)
+		t.Errorf("steps: %s, want %s", got, want)
 	}
 }
 
-func TestBankIsNotAskedForWhatIsNotInStock(t *testing.T) {
+func TestCheckout_OutOfStockDoesNotCallTheBank(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	body := strings.TrimSuffix(aSamovar, "}") + `,"card":"card-good"}`
@@ -94,7 +95,7 @@ func TestBankIsNotAskedForWhatIsNotInStock(t *testing.T) {
 	s.wantCharges()
 }
 
-func TestKeyOfAnOrderOnAccountPlacesNoneByCard(t *testing.T) {
+func TestCheckout_SharesKeysWithOrdersOnAccount(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	wantStatus(t, s.order(), http.StatusCreated)
@@ -105,7 +106,7 @@ func TestKeyOfAnOrderOnAccountPlacesNoneByCard(t *testing.T) {
 	s.wantCharges(bank.Entry{Asked: 1})
 }
 
-func TestCheckoutNeedsACardAndAnOrderOnAccountTakesNone(t *testing.T) {
+func TestCheckout_NeedsACard(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	wantProblem(t, s.checkout("", withBody(twoTeapots)), http.StatusBadRequest, ourType+"bad-request")
@@ -116,7 +117,7 @@ func TestCheckoutNeedsACardAndAnOrderOnAccountTakesNone(t *testing.T) {
 	s.wantCharges()
 }
 
-func TestTenantIsToldNothingOfAnothersCheckout(t *testing.T) {
+func TestCheckout_IsHiddenFromAnotherTenant(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	wantStatus(t, s.checkout(bank.CardGood), http.StatusCreated)
@@ -125,30 +126,30 @@ func TestTenantIsToldNothingOfAnothersCheckout(t *testing.T) {
 	wantProblem(t, s.get(path, withCredential("globex-key")), http.StatusNotFound, idemhttp.TypeNoSuchOperation)
 }
 
-// executionID returns what acme is told when it asks for the outcome of a key.
+// executionID returns the execution id in the status of a key of acme.
 func (s *shop) executionID(key string) string {
 	s.t.Helper()
-	var told struct {
+	var status struct {
 		ExecutionID string `json:"execution_id"`
 	}
-	if err := json.Unmarshal(s.get("/orders/status", withKey(key)).Body.Bytes(), &told); err != nil || told.ExecutionID == "" {
-		s.t.Fatal(told, err)
+	if err := json.Unmarshal(s.get("/orders/status", withKey(key)).Body.Bytes(), &status); err != nil || status.ExecutionID == "" {
+		s.t.Fatal(status, err)
 	}
-	return told.ExecutionID
+	return status.ExecutionID
 }
 
-// steps returns what acme is told of the steps behind a key.
+// steps returns the steps in the status of the checkout with a key of acme.
 func (s *shop) steps(key string) string {
 	s.t.Helper()
-	var told struct {
+	var status struct {
 		Steps []struct{ Kind, Name, Outcome string }
 	}
-	if err := json.Unmarshal(s.get("/checkouts/"+s.executionID(key)).Body.Bytes(), &told); err != nil {
+	if err := json.Unmarshal(s.get("/checkouts/"+s.executionID(key)).Body.Bytes(), &status); err != nil {
 		s.t.Fatal(err)
 	}
-	var said []string
-	for _, step := range told.Steps {
-		said = append(said, step.Kind+" "+step.Name+" "+step.Outcome)
+	var steps []string
+	for _, step := range status.Steps {
+		steps = append(steps, step.Kind+" "+step.Name+" "+step.Outcome)
 	}
-	return strings.Join(said, ", ")
+	return strings.Join(steps, ", ")
 }

@@ -65,7 +65,7 @@ func serviceCommand(ctx context.Context, args []string, stdout, stderr io.Writer
 func brokerCommand(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("orders broker", flag.ContinueOnError)
 	listen := flags.String("listen", anyPort, "`address` to listen on")
-	store := flags.String("store", "", "`directory` that has the messages")
+	store := flags.String("store", "", "`directory` for the messages")
 	if err := parse(flags, args, stderr); err != nil {
 		return err
 	}
@@ -156,5 +156,5 @@ func setting(name string) (string, error) {
 	if value := os.Getenv(name); value != "" {
 		return value, nil
 	}
-	return "", fmt.Errorf("%s is not set: use `make serve` or `make demo`, which bring all that is needed", name)
+	return "", fmt.Errorf("%s is not set: `make serve` and `make demo` set it and start Postgres", name)
 }

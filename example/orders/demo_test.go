@@ -10,7 +10,7 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-func TestDemoHolds(t *testing.T) {
+func TestDemo_KeepsEveryPromise(t *testing.T) {
 	t.Parallel()
 	program, err := os.Executable()
 	if err != nil {

@@ -30,9 +30,9 @@ type service struct {
 	pool        *pgxpool.Pool
 	credentials credentials
 	checkouts   *operation.Definition[cart]
-	// underWay serves POST /checkouts and knows the checkouts in progress in this process.
-	underWay *idemhttp.OperationHandler
-	metrics  *metrics
+	// placing serves POST /checkouts and knows the checkouts in progress in this process.
+	placing *idemhttp.OperationHandler
+	metrics *metrics
 }
 
 // newService returns a service with all of its routes.
@@ -55,7 +55,7 @@ func newService(pool *pgxpool.Pool, credentials credentials, payments *payments,
 	if err != nil {
 		return nil, err
 	}
-	s.underWay, err = idemhttp.Operate(checkouts, s.checkouts, idemhttp.OperationConfig[cart]{
+	s.placing, err = idemhttp.Operate(checkouts, s.checkouts, idemhttp.OperationConfig[cart]{
 		Input: s.cart, StatusPath: "/checkouts/{id}", Patience: patience,
 	})
 	if err != nil {
@@ -70,8 +70,8 @@ func newService(pool *pgxpool.Pool, credentials credentials, payments *payments,
 	mux.Handle("GET /orders/status", orders.Status())
 	mux.HandleFunc("GET /orders", s.list)
 	mux.HandleFunc("GET /orders/{id}", s.get)
-	mux.Handle("POST /checkouts", s.underWay)
-	mux.Handle("GET /checkouts/{id}", s.underWay.Status())
+	mux.Handle("POST /checkouts", s.placing)
+	mux.Handle("GET /checkouts/{id}", s.placing.Status())
 	mux.Handle("POST /webhooks/fulfilment", shipped)
 	mux.Handle("GET /metrics", metrics.handler)
 	s.Handler = inTime(mux)

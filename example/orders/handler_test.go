@@ -9,13 +9,13 @@ import (
 	"github.com/idem-go/idem/idemhttp"
 )
 
-func TestOrderIsPlacedAndBooked(t *testing.T) {
+func TestOrder_IsPlacedAndBooked(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	placed := s.order()
 	wantStatus(t, placed, http.StatusCreated)
 	if got := placed.Header().Get("Idempotency-Replayed"); got != "" {
-		t.Errorf("Idempotency-Replayed %q at the first attempt", got)
+		t.Errorf("Idempotency-Replayed %q in the first answer", got)
 	}
 	s.wantOrders(1)
 
@@ -30,18 +30,18 @@ func TestOrderIsPlacedAndBooked(t *testing.T) {
 		t.Errorf("listed %s, want %s", listed.Body, want)
 	}
 	if n := s.count(`SELECT count(*) FROM ledger JOIN idem.records USING (execution_id)`); n != 1 {
-		t.Errorf("%d entries lead to a record, want 1", n)
+		t.Errorf("%d ledger entries have a record, want 1", n)
 	}
 }
 
-func TestRetryIsReplayed(t *testing.T) {
+func TestOrder_RetryIsReplayed(t *testing.T) {
 	t.Parallel()
 	for name, retry := range map[string]edit{
-		"as it was":                   withKey("k"),
-		"key in quotes":               withKey(`"k"`),
-		"client_time added":           withBody(`{"sku":"teapot","quantity":2,"amount_cents":9800,"currency":"EUR","client_time":"2026-11-21T10:00:00Z"}`),
-		"spelled differently":         withBody(`{"currency":"EUR", "amount_cents": 9800, "quantity":2, "sku":"tea\u0070ot"}`),
-		"with the tenant's other key": withCredential("acme-next-key"),
+		"unchanged":               withKey("k"),
+		"key in quotes":           withKey(`"k"`),
+		"client_time added":       withBody(`{"sku":"teapot","quantity":2,"amount_cents":9800,"currency":"EUR","client_time":"2026-11-21T10:00:00Z"}`),
+		"encoded differently":     withBody(`{"currency":"EUR", "amount_cents": 9800, "quantity":2, "sku":"tea\u0070ot"}`),
+		"with another credential": withCredential("acme-next-key"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -54,7 +54,7 @@ func TestRetryIsReplayed(t *testing.T) {
 	}
 }
 
-func TestRefusedRequestChangesNothing(t *testing.T) {
+func TestOrder_RefusedRequestChangesNothing(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	field := func(name, value string) edit {
@@ -81,10 +81,10 @@ func TestRefusedRequestChangesNothing(t *testing.T) {
 		{"empty key", withKey(`""`), 400, idemhttp.TypeInvalidKey},
 		{"long key", withKey(strings.Repeat("k", 256)), 400, idemhttp.TypeInvalidKey},
 		{"no body", withBody(""), 400, ourType + "bad-request"},
-		{"no JSON", withBody("sku=teapot"), 400, idemhttp.TypeInvalidJSON},
-		{"not said to be JSON", withHeader("Content-Type", "text/plain"), 415, ourType + "not-json"},
+		{"not JSON", withBody("sku=teapot"), 400, idemhttp.TypeInvalidJSON},
+		{"another media type", withHeader("Content-Type", "text/plain"), 415, ourType + "not-json"},
 		{"no media type", withHeader("Content-Type"), 415, ourType + "not-json"},
-		{"no object", withBody("[]"), 400, ourType + "bad-request"},
+		{"not an object", withBody("[]"), 400, ourType + "bad-request"},
 		{"two documents", withBody(twoTeapots + twoTeapots), 400, idemhttp.TypeInvalidJSON},
 		{"two amounts", withBody(`{"amount_cents":1,` + twoTeapots[1:]), 400, idemhttp.TypeInvalidJSON},
 		{"invalid UTF-8", field("note", "\"\xff\""), 400, idemhttp.TypeInvalidJSON},
@@ -99,7 +99,7 @@ func TestRefusedRequestChangesNothing(t *testing.T) {
 		{"huge body", field("note", `"`+strings.Repeat("n", bodyLimit)+`"`), 413, idemhttp.TypeBodyTooLarge},
 		{"out of stock", withBody(aSamovar), 422, ourType + "out-of-stock"},
 	} {
-		// One after the other: all of them against the same books, each with a key of its own unless it says otherwise.
+		// The cases share a database. Each has its own key, unless its edit sets another one.
 		wantProblem(t, s.order(withKey(strings.ReplaceAll(test.name, " ", "-")), test.edit), test.status, test.kind)
 		if t.Failed() {
 			t.Fatalf("in the case %q", test.name)
@@ -108,33 +108,33 @@ func TestRefusedRequestChangesNothing(t *testing.T) {
 	s.wantOrders(0)
 }
 
-func TestKeyOfAnotherOrderIsRefused(t *testing.T) {
+func TestOrder_KeyOfAnotherOrderIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	first := s.order()
 	other := s.order(withBody(strings.ReplaceAll(twoTeapots, "9800", "9801")))
 	wantProblem(t, other, http.StatusUnprocessableEntity, idemhttp.TypeKeyReused)
 	if got := other.Header().Get("Retry-After"); got != "" {
-		t.Errorf("Retry-After %q on an answer that stays", got)
+		t.Errorf("Retry-After %q in a final answer", got)
 	}
 	wantReplay(t, first, s.order())
 	s.wantOrders(1)
 }
 
-func TestKeysOfTenantsDoNotMeet(t *testing.T) {
+func TestOrder_TenantsHaveSeparateKeys(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	acme, globex := s.order(), s.order(withCredential("globex-key"))
 	wantStatus(t, acme, http.StatusCreated)
 	wantStatus(t, globex, http.StatusCreated)
 	if globex.Header().Get("Idempotency-Replayed") != "" {
-		t.Error("globex was given the answer to acme")
+		t.Error("globex got the answer of acme")
 	}
 	s.wantOrders(2)
 	wantProblem(t, s.get(acme.Header().Get("Location"), withCredential("globex-key")), http.StatusNotFound, ourType+"no-such-order")
 }
 
-func TestOutOfStockIsFinalForItsKey(t *testing.T) {
+func TestOrder_OutOfStockIsFinalForItsKey(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	refused := s.order(withBody(aSamovar))

@@ -1,6 +1,6 @@
 // Command orders is a small shop whose writes are safe to retry, with a demonstration.
 //
-//	orders serve         a shop to try by hand, with a page, on 127.0.0.1:8080 unless -listen or ORDERS_LISTEN says otherwise
+//	orders serve         a shop to try by hand, with a page, on 127.0.0.1:8080, or on the address in -listen or ORDERS_LISTEN
 //	orders demo          two instances of the service with duplicates and crashes, and a check of all books afterward
 //
 // Both commands read the address of a Postgres database from DATABASE_URL and create a second
@@ -32,7 +32,7 @@
 //	service.go     the background work of a service process: resuming operations, relaying the outbox, purging
 //	migrate.go     two sets of migrations, idem's and the service's
 //	neworder.go, tenant.go, problem.go, answer.go
-//	               what any HTTP service needs
+//	               parts that any HTTP service has
 //	metrics.go     metrics for Prometheus, at GET /metrics
 //	fulfilment/    the other service: it handles each order once, and replies through its own outbox
 //	event/         the messages between the two services
@@ -62,7 +62,7 @@ func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
 const usage = `usage: orders serve [-listen address] [-slow duration]
        orders demo
-and, which these two start:
+These two start the parts:
        orders service [-listen address]
        orders bank [-listen address] [-slow duration]
        orders broker -store directory [-listen address]

@@ -19,7 +19,7 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// TestMain lets the test binary be a service or a bank, for the tests of the demo.
+// The demo starts the test binary as its parts.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// shop is the service on a database of its own.
+// shop is the service on its own database.
 type shop struct {
 	t       testing.TB
 	pool    *pgxpool.Pool
@@ -62,7 +62,7 @@ func shopOn(t testing.TB, pool *pgxpool.Pool) *shop {
 	return &shop{t: t, pool: pool, handler: service, bank: bank}
 }
 
-// webhookSecret is what the shops of tests share with fulfilment.
+// webhookSecret is the secret of the shops in the tests.
 var webhookSecret = newSecret()
 
 // testBank is the bank of a shop.
@@ -101,7 +101,7 @@ func withKey(key string) edit { return withHeader("Idempotency-Key", key) }
 
 func withCredential(secret string) edit { return withHeader("Authorization", "Bearer "+secret) }
 
-// order sends acme's order of two teapots with the key "k", edited.
+// order sends an order of two teapots for acme with the key "k", after the edits.
 func (s *shop) order(edits ...edit) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(http.MethodPost, "/orders", strings.NewReader(twoTeapots))
 	return s.do(r, append([]edit{withKey("k"), withCredential("acme-key"), withHeader("Content-Type", "application/json")}, edits...)...)
@@ -135,7 +135,8 @@ func (s *shop) count(sql string) (n int) {
 	return n
 }
 
-// wantOrders fails the test unless that many orders of teapots are in the books, and nothing else.
+// wantOrders fails the test unless there are exactly want orders of two teapots: with one ledger
+// entry each, and with their units taken from the stock.
 func (s *shop) wantOrders(want int) {
 	s.t.Helper()
 	orders, entries := s.count(`SELECT count(*) FROM orders`), s.count(`SELECT count(*) FROM ledger`)
@@ -154,7 +155,7 @@ func wantStatus(t testing.TB, w *httptest.ResponseRecorder, status int) {
 	}
 }
 
-// ourType is what the types of the service's own problems begin with.
+// ourType is the prefix of the service's own problem types.
 const ourType = "urn:example:"
 
 // wantProblem fails the test unless the answer is a problem of this type.
@@ -173,7 +174,7 @@ func wantProblem(t testing.TB, w *httptest.ResponseRecorder, status int, kind st
 	}
 }
 
-// wantReplay fails the test unless again is first, marked as a replay.
+// wantReplay fails the test unless again equals first and has the replay header.
 func wantReplay(t testing.TB, first, again *httptest.ResponseRecorder) {
 	t.Helper()
 	if got := again.Header().Get("Idempotency-Replayed"); got != "true" {
@@ -181,10 +182,10 @@ func wantReplay(t testing.TB, first, again *httptest.ResponseRecorder) {
 	}
 	for _, name := range []string{"Content-Type", "Location"} {
 		if first.Header().Get(name) != again.Header().Get(name) {
-			t.Errorf("%s %q, and %q in the replay", name, first.Header().Get(name), again.Header().Get(name))
+			t.Errorf("%s: %q, in the replay %q", name, first.Header().Get(name), again.Header().Get(name))
 		}
 	}
 	if first.Code != again.Code || first.Body.String() != again.Body.String() {
-		t.Errorf("answered %d %s, and %d %s in the replay", first.Code, first.Body, again.Code, again.Body)
+		t.Errorf("answered %d %s, in the replay %d %s", first.Code, first.Body, again.Code, again.Body)
 	}
 }

@@ -17,13 +17,13 @@ import (
 	"github.com/idem-go/idem/lab/optional"
 )
 
-func TestMetricsHaveTheNamesThatPrometheusExpects(t *testing.T) {
+func TestMetrics_HaveStableNames(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.order()
 	s.order()
 	s.order(withBody(aSamovar))
-	answer := s.getFigures(withHeader("Authorization"))
+	answer := s.getMetrics(withHeader("Authorization"))
 	var got []string
 	for _, line := range regexp.MustCompile(`(?m)^# TYPE (\S+ \S+)$`).FindAllStringSubmatch(answer.Body.String(), -1) {
 		got = append(got, line[1])
@@ -39,7 +39,7 @@ func TestMetricsHaveTheNamesThatPrometheusExpects(t *testing.T) {
 	}
 }
 
-// exported are the metrics of a service that has placed an order.
+// exported lists the metrics of a service that has placed an order.
 var exported = []string{
 	"db_client_connection_count gauge", "db_client_connection_max gauge", "db_client_connection_timeouts_total counter",
 	"idem_acts gauge", "idem_call_duration_seconds histogram", "idem_commit_unknown_total counter", "idem_dead_letters gauge",
@@ -50,8 +50,9 @@ var exported = []string{
 	"idem_storage_size_bytes gauge", "idem_transactions gauge", "idem_transactions_age_seconds gauge", "target_info gauge",
 }
 
-// What is not exported before it happens has to be an instrument of idemotel.
-func TestRulesAndDashboardUseMetricsThatAreExported(t *testing.T) {
+// Every metric in the alert rules and in the dashboard is exported, or is an instrument of idemotel
+// that exports nothing before its first event.
+func TestMetrics_CoverRulesAndDashboard(t *testing.T) {
 	t.Parallel()
 	instruments := ""
 	sources, err := filepath.Glob("../../idemotel/*.go")
@@ -85,7 +86,7 @@ func TestRulesAndDashboardUseMetricsThatAreExported(t *testing.T) {
 		}
 	}
 	if tried < 40 {
-		t.Errorf("only %d names were found", tried)
+		t.Errorf("found only %d names", tried)
 	}
 }
 
@@ -100,8 +101,9 @@ func readFile(t *testing.T, name string) string {
 	return string(text)
 }
 
-// getFigures returns the metrics once they have what is in the database, which a collection does not wait long for.
-func (s *shop) getFigures(edits ...edit) *httptest.ResponseRecorder {
+// getMetrics returns the metrics, including those that are read from the database. It repeats the
+// request, because a collection waits only a short time for the database.
+func (s *shop) getMetrics(edits ...edit) *httptest.ResponseRecorder {
 	s.t.Helper()
 	for s.t.Context().Err() == nil {
 		answer := s.get("/metrics", edits...)
@@ -111,11 +113,11 @@ func (s *shop) getFigures(edits ...edit) *httptest.ResponseRecorder {
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	s.t.Fatal("the figures of the database are never shown")
+	s.t.Fatal("the metrics never include those of the database")
 	return nil
 }
 
-func TestAlertRulesPassTheirUnitTests(t *testing.T) {
+func TestAlertRules_PassTheirUnitTests(t *testing.T) {
 	t.Parallel()
 	promtool := optional.Program(t, "promtool")
 	for _, args := range [][]string{{"check", "rules", "rules.yml"}, {"test", "rules", "rules_test.yml"}} {
@@ -127,7 +129,7 @@ func TestAlertRulesPassTheirUnitTests(t *testing.T) {
 	}
 }
 
-func TestEachAlertSaysWhatToDo(t *testing.T) {
+func TestAlertRules_AreInTheDocs(t *testing.T) {
 	t.Parallel()
 	doc := readFile(t, "../../docs/observing.md")
 	alerts := regexp.MustCompile(`(?m)- alert: (\w+)$`).FindAllStringSubmatch(rules(t), -1)
@@ -136,10 +138,10 @@ func TestEachAlertSaysWhatToDo(t *testing.T) {
 	}
 	for _, alert := range alerts {
 		if !strings.Contains(doc, "\n### "+alert[1]+"\n") {
-			t.Errorf("docs/observing.md does not say what to do about %s", alert[1])
+			t.Errorf("docs/observing.md has no section %s", alert[1])
 		}
 		if link := "docs/observing.md#" + strings.ToLower(alert[1]) + "\n"; !strings.Contains(rules(t), link) {
-			t.Errorf("%s does not lead there", alert[1])
+			t.Errorf("%s has no link to its section", alert[1])
 		}
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-func TestInstancesMayStartTogether(t *testing.T) {
+func TestMigrate_InstancesMayStartTogether(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.EmptyDSN(t)
 	var starts sync.WaitGroup

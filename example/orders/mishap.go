@@ -28,7 +28,7 @@ func (m *mishaps) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if tenant, err := m.credentials.tenant(r); err == nil && wanted.slow > 0 {
 		release, err := m.lockStock(r.Context(), tenant, wanted.slow)
 		if err != nil {
-			slog.ErrorContext(r.Context(), "no mishap", "tenant", tenant, "error", err)
+			slog.ErrorContext(r.Context(), "the fault was not injected", "tenant", tenant, "error", err)
 		}
 		defer release()
 	}
@@ -85,11 +85,11 @@ func parseMishap(header string) (mishap, error) {
 		case "slow":
 			d, err := time.ParseDuration(value)
 			if err != nil || d < 0 || d > slowest {
-				return mishap{}, badRequest(fmt.Sprintf("A mishap is slow for at most %v.", slowest))
+				return mishap{}, badRequest(fmt.Sprintf("The delay in the header Mishap is at most %v.", slowest))
 			}
 			m.slow = d
 		default:
-			return mishap{}, badRequest("There is no such mishap.")
+			return mishap{}, badRequest("The header Mishap names an unknown fault.")
 		}
 	}
 	return m, nil

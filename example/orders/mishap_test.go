@@ -11,7 +11,7 @@ import (
 
 func withMishap(wanted string) edit { return withHeader("Mishap", wanted) }
 
-func TestLostAnswerWasCommitted(t *testing.T) {
+func TestMishaps_LostAnswerIsCommitted(t *testing.T) {
 	t.Parallel()
 	s := newPagedShop(t)
 	server := httptest.NewServer(s.handler)
@@ -20,7 +20,7 @@ func TestLostAnswerWasCommitted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.GetBody = nil // so that net/http does not repeat it
+	r.GetBody = nil // without it, net/http does not repeat the request
 	for _, edit := range []edit{withKey("k"), withCredential("acme-key"), withHeader("Content-Type", "application/json"), withMishap("lost-answer")} {
 		edit(r)
 	}
@@ -39,7 +39,7 @@ func TestLostAnswerWasCommitted(t *testing.T) {
 	s.wantOrders(1)
 }
 
-func TestMishapThatIsNotUnderstoodIsRefused(t *testing.T) {
+func TestMishaps_UnknownFaultIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newPagedShop(t)
 	for _, wanted := range []string{"lost", "slow", "slow=1h", "slow=-1s", "lost-answer, fire"} {

@@ -42,8 +42,8 @@ func read[T interface{ check() error }](r *http.Request) (wanted T, err error) {
 	decoder := json.NewDecoder(r.Body)
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&wanted); err != nil {
-		return wanted, badRequest("The body is not an order: sku, quantity, amount_cents, currency and, if you like, note and client_time; " +
-			"and a card, if it is a checkout.")
+		return wanted, badRequest("The body is not an order. It has sku, quantity, amount_cents and currency, and may have note and client_time. " +
+			"A checkout has a card.")
 	}
 	return wanted, wanted.check()
 }
@@ -51,13 +51,13 @@ func read[T interface{ check() error }](r *http.Request) (wanted T, err error) {
 func (wanted newOrder) check() error {
 	switch {
 	case !skuForm.MatchString(wanted.SKU):
-		return badRequest("A sku has 1 to 64 small letters, digits and hyphens.")
+		return badRequest("A sku has 1 to 64 lower-case letters, digits and hyphens.")
 	case wanted.Quantity < 1:
 		return badRequest("A quantity is at least 1.")
 	case wanted.AmountCents < 1:
 		return badRequest("An amount is at least 1 cent.")
 	case !currencyForm.MatchString(wanted.Currency):
-		return badRequest("A currency has three capital letters.")
+		return badRequest("A currency has three upper-case letters.")
 	case len(wanted.Note) > 500 || strings.ContainsRune(wanted.Note, 0):
 		return badRequest("A note has at most 500 bytes, none of them NUL.")
 	}
@@ -66,7 +66,7 @@ func (wanted newOrder) check() error {
 
 func (wanted newCheckout) check() error {
 	if !cardForm.MatchString(wanted.Card) {
-		return badRequest("A card is a token of 1 to 64 small letters, digits and hyphens.")
+		return badRequest("A card is a token of 1 to 64 lower-case letters, digits and hyphens.")
 	}
 	return wanted.newOrder.check()
 }

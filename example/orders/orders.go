@@ -59,7 +59,7 @@ func insertOrder(ctx context.Context, tx pgx.Tx, tenant, executionID string, wan
 	if err != nil {
 		return order{}, fmt.Errorf("insert ledger entry: %w", err)
 	}
-	return placed, tell(ctx, tx, tenant, placed)
+	return placed, addOrderPlaced(ctx, tx, tenant, placed)
 }
 
 // takeFromStock reduces the stock. It returns errOutOfStock if there is not enough.

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// newPagedShop is newShop with the page in front.
+// newPagedShop returns a shop that also serves the page.
 func newPagedShop(t testing.TB) *shop {
 	t.Helper()
 	s := newShop(t)
@@ -16,19 +16,19 @@ func newPagedShop(t testing.TB) *shop {
 	return s
 }
 
-func TestPageLoadsNothingFromElsewhere(t *testing.T) {
+func TestPage_LoadsNothingFromOtherHosts(t *testing.T) {
 	t.Parallel()
 	s := newPagedShop(t)
 	page := s.get("/")
 	wantStatus(t, page, http.StatusOK)
 	links := regexp.MustCompile(`(?:src|href)="([^"]*)"`).FindAllStringSubmatch(page.Body.String(), -1)
 	if len(links) < 3 {
-		t.Fatalf("the page links to %q only", links)
+		t.Fatalf("the page links only to %q", links)
 	}
 	for _, link := range links {
 		wantStatus(t, s.get("/"+link[1]), http.StatusOK)
 	}
-	elsewhere := regexp.MustCompile(`(?:src|href|url|from|import|fetch)\W{1,3}(?:https?:)?//`)
+	otherHost := regexp.MustCompile(`(?:src|href|url|from|import|fetch)\W{1,3}(?:https?:)?//`)
 	files, err := fs.Glob(pageFiles, "page/*")
 	if err != nil {
 		t.Fatal(err)
@@ -38,12 +38,12 @@ func TestPageLoadsNothingFromElsewhere(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if found := elsewhere.Find(text); found != nil {
-			t.Errorf("%s has %q", name, found)
+		if found := otherHost.Find(text); found != nil {
+			t.Errorf("%s loads %q", name, found)
 		}
 		served := s.get("/" + strings.TrimPrefix(name, "page/"))
 		if policy := served.Header().Get("Content-Security-Policy"); !strings.Contains(policy, "default-src 'none'") {
-			t.Errorf("%s is served under the policy %q", name, policy)
+			t.Errorf("%s has the policy %q", name, policy)
 		}
 	}
 }

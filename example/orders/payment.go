@@ -61,7 +61,7 @@ func (p *payments) charge(ctx context.Context, key string, c bank.Charge) (id st
 	case http.StatusPaymentRequired:
 		return "", operation.Final(errDeclined) // the bank would answer the same to a retry
 	}
-	return "", operation.Unknown(fmt.Errorf("the bank says %s", response.Status))
+	return "", operation.Unknown(fmt.Errorf("the bank answered %s", response.Status))
 }
 
 // send sends r and distinguishes a request that was not sent from a request without an answer. It

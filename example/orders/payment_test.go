@@ -12,8 +12,9 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// What was not sent may be sent, also where it could not be told whether it was.
-func TestChargeIsOnlyNotSentIfTheBankWasNotReached(t *testing.T) {
+// After NotSent the caller may drop the call. charge must not return it if a request may have
+// arrived.
+func TestCharge_NotSentOnlyIfTheBankWasNotReached(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -23,17 +24,17 @@ func TestChargeIsOnlyNotSentIfTheBankWasNotReached(t *testing.T) {
 	listener.Close()
 	silent := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
 	defer silent.Close()
-	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		http.Redirect(w, r, closed+"/charges", http.StatusTemporaryRedirect) // which cannot be reached
+	redirecting := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, closed+"/charges", http.StatusTemporaryRedirect)
 	}))
-	defer elsewhere.Close()
+	defer redirecting.Close()
 	for _, test := range []struct {
 		name, url string
 		want      error
 	}{
 		{"no server listens", closed, operation.NotSent(errors.New("any"))},
-		{"no answer comes", silent.URL, operation.Unknown(errors.New("any"))},
-		{"the connection to another is refused", elsewhere.URL, operation.Unknown(errors.New("any"))},
+		{"no answer", silent.URL, operation.Unknown(errors.New("any"))},
+		{"a redirect to a closed port", redirecting.URL, operation.Unknown(errors.New("any"))},
 	} {
 		_, err := newPayments(test.url).charge(t.Context(), "key", bank.Charge{Card: bank.CardGood})
 		if reflect.TypeOf(err) != reflect.TypeOf(test.want) {

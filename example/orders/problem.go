@@ -9,7 +9,7 @@ import (
 // These functions return the problems of this service. Package idemhttp has those about keys.
 
 func badRequest(detail string) *idemhttp.Problem {
-	return &idemhttp.Problem{Type: "urn:example:bad-request", Title: "The request cannot be understood",
+	return &idemhttp.Problem{Type: "urn:example:bad-request", Title: "The request is invalid",
 		Status: http.StatusBadRequest, Detail: detail, SafeNewKey: true}
 }
 
@@ -31,7 +31,7 @@ func noSuchOrder() *idemhttp.Problem {
 // progress, because clients retry after 409.
 func outOfStock(wanted newOrder) *idemhttp.Problem {
 	return &idemhttp.Problem{Type: "urn:example:out-of-stock", Title: "There is not enough in stock",
-		Status: http.StatusUnprocessableEntity, Detail: "No " + wanted.SKU + " was ordered. To ask afresh, use a new key.", SafeNewKey: true}
+		Status: http.StatusUnprocessableEntity, Detail: "No " + wanted.SKU + " was ordered. To order again, use a new key.", SafeNewKey: true}
 }
 
 // cardDeclined is the final answer to a checkout whose card was declined. The checkout has returned

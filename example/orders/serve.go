@@ -41,7 +41,7 @@ func serve(ctx context.Context, databaseURL, address string, slow time.Duration,
 	for _, part := range []struct {
 		name string
 		args []string
-		url  string // environment variable that tells the later parts its URL
+		url  string // environment variable with its URL, for the later parts
 	}{
 		{"bank", []string{"-slow", slow.String()}, "BANK_URL"},
 		{"broker", []string{"-store", filepath.Join(dir, "messages")}, "BROKER_URL"},
@@ -64,7 +64,7 @@ func serve(ctx context.Context, databaseURL, address string, slow time.Duration,
 	return listenAndServe(ctx, address, mux, out, serveHint+serviceHint)
 }
 
-const serveHint = "\nOpen it in a browser: a shop, what it leaves in Postgres, and the books of its bank. Or by hand:\n"
+const serveHint = "\nOpen the address in a browser: the page has a shop, its rows in Postgres, and the ledger of its bank. Or use curl:\n"
 
 // inFrontOf returns a proxy to a server. If the server is unreachable or dies during a request, the
 // proxy closes the connection to the client. The client sees the same failure as without a proxy.

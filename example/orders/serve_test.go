@@ -12,8 +12,8 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// The whole shop, of three processes.
-func TestOnlyWhoHasACredentialKillsTheService(t *testing.T) {
+// The test runs the whole shop with all of its processes.
+func TestServe_KillNeedsACredential(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
 	out, announced := io.Pipe()
@@ -40,18 +40,18 @@ func TestOnlyWhoHasACredentialKillsTheService(t *testing.T) {
 		response.Body.Close()
 		return response.StatusCode
 	}
-	for _, stranger := range []struct{ method, path string }{{"POST", "/kill"}, {"GET", "/charges"}} {
-		if got := send(stranger.method, stranger.path, "stranger"); got != http.StatusUnauthorized {
-			t.Errorf("%s: a stranger was answered %d", stranger.path, got)
+	for _, request := range []struct{ method, path string }{{"POST", "/kill"}, {"GET", "/charges"}} {
+		if got := send(request.method, request.path, "stranger"); got != http.StatusUnauthorized {
+			t.Errorf("%s: without a valid credential: answered %d", request.path, got)
 		}
 	}
 	if got := send("GET", "/orders", "acme-key"); got != http.StatusOK {
-		t.Errorf("answered %d before", got)
+		t.Errorf("before the kill: answered %d", got)
 	}
 	if got := send("POST", "/kill", "acme-key"); got != http.StatusNoContent {
 		t.Errorf("answered %d", got)
 	}
-	for send("GET", "/orders", "acme-key") != http.StatusOK { // there is another
+	for send("GET", "/orders", "acme-key") != http.StatusOK { // until the service is restarted
 		time.Sleep(10 * time.Millisecond)
 	}
 	interrupt()
@@ -60,7 +60,7 @@ func TestOnlyWhoHasACredentialKillsTheService(t *testing.T) {
 	}
 }
 
-func TestServiceItselfCannotBeKilledNorAskedForMishaps(t *testing.T) {
+func TestService_HasNoFaults(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	r, err := http.NewRequest(http.MethodPost, "/kill", nil)

@@ -68,7 +68,7 @@ func (s *service) startWorking(ctx context.Context, publisher outbox.Publisher) 
 func (s *service) finish(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownLimit)
 	defer cancel()
-	if err := s.underWay.Shutdown(bounded); !errors.Is(err, context.DeadlineExceeded) {
+	if err := s.placing.Shutdown(bounded); !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
 	return nil
@@ -122,6 +122,6 @@ const curlOrder = `curl -i http://%[1]s/orders -H 'Authorization: Bearer acme-ke
 	`-H 'Content-Type: application/json' -d '{"sku":"teapot","quantity":1,"currency":"EUR","amount_cents":`
 
 // serviceHint is printed at the start and shows commands to try.
-const serviceHint = "\nAn order. Send it twice: the second answer is the first, marked Idempotency-Replayed.\n\n  " + curlOrder + "4900}'\n\n" +
-	"Another order with the same key: refused.\n\n  " + curlOrder + "5900}'\n\n" +
-	"What has been ordered.\n\n  curl http://%[1]s/orders -H 'Authorization: Bearer acme-key'\n\n"
+const serviceHint = "\nAn order. Send it twice: the second answer repeats the first and has the header Idempotency-Replayed.\n\n  " + curlOrder + "4900}'\n\n" +
+	"Another order with the same key. It is refused.\n\n  " + curlOrder + "5900}'\n\n" +
+	"The list of orders.\n\n  curl http://%[1]s/orders -H 'Authorization: Bearer acme-key'\n\n"

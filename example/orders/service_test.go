@@ -12,14 +12,14 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-func TestShutdownLetsRequestsFinish(t *testing.T) {
+func TestListenAndServe_ShutdownLetsRequestsFinish(t *testing.T) {
 	t.Parallel()
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
-	begun, goOn := make(chan struct{}), make(chan struct{})
+	begun, finish := make(chan struct{}), make(chan struct{})
 	slow := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		close(begun)
-		<-goOn
+		<-finish
 		io.WriteString(w, "done")
 	})
 	out, announced := io.Pipe()
@@ -47,7 +47,7 @@ func TestShutdownLetsRequestsFinish(t *testing.T) {
 	}()
 	<-begun
 	interrupt()
-	close(goOn)
+	close(finish)
 	if got := <-answer; got != "done" {
 		t.Errorf("answered %q", got)
 	}
@@ -56,7 +56,7 @@ func TestShutdownLetsRequestsFinish(t *testing.T) {
 	}
 }
 
-func TestServiceDeletesRecordsThatHaveHadTheirTime(t *testing.T) {
+func TestRunService_PurgesExpiredRecords(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)
 	_, err := pool.Exec(t.Context(), `insert into idem.records (scope, key, hash, execution_id, created_at, expires_at, state)
@@ -67,7 +67,7 @@ func TestServiceDeletesRecordsThatHaveHadTheirTime(t *testing.T) {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	const closed = "127.0.0.1:1" // is there
+	const closed = "127.0.0.1:1" // nothing listens there
 	at := addresses{database: pool.Config().ConnString(), bank: "http://" + closed, broker: "nats://" + closed, webhookSecret: webhookSecret}
 	served := make(chan error, 1)
 	go func() { served <- runService(ctx, at, "127.0.0.1:0", io.Discard) }()
@@ -76,7 +76,7 @@ func TestServiceDeletesRecordsThatHaveHadTheirTime(t *testing.T) {
 			t.Fatal(err)
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("left are: %s", left)
+			t.Fatalf("keys left: %s", left)
 		}
 	}
 	stop()

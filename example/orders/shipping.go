@@ -15,10 +15,10 @@ import (
 	"github.com/idem-go/idem/webhook"
 )
 
-// tell adds an OrderPlaced message to the outbox, in tx. Fulfilment receives a message for every
-// committed order and for no other. The key of the message is the tenant, so that the orders of a
-// tenant are sent in order.
-func tell(ctx context.Context, tx pgx.Tx, tenant string, placed order) error {
+// addOrderPlaced adds an OrderPlaced message to the outbox, in tx. Fulfilment receives a message
+// for every committed order and for no other. The key of the message is the tenant, so that the
+// orders of a tenant are sent in order.
+func addOrderPlaced(ctx context.Context, tx pgx.Tx, tenant string, placed order) error {
 	body, err := json.Marshal(event.OrderPlaced{OrderID: placed.ID, Customer: tenant, SKU: placed.SKU, Quantity: placed.Quantity})
 	if err != nil {
 		return err

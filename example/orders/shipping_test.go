@@ -10,7 +10,7 @@ import (
 	"github.com/idem-go/idem/webhook"
 )
 
-// deliver sends a webhook of fulfilment's, signed with a secret.
+// deliver sends a webhook as fulfilment does, signed with a secret.
 func (s *shop) deliver(secret, id, body string) error {
 	server := httptest.NewServer(s.handler)
 	defer server.Close()
@@ -26,7 +26,7 @@ func (s *shop) deliver(secret, id, body string) error {
 	return publisher.Publish(s.t.Context(), []outbox.Message{{ID: id, Topic: "shop", Payload: []byte(body)}})
 }
 
-func TestShopIsToldOfAShipmentOnceHoweverOftenItIsDelivered(t *testing.T) {
+func TestShipped_HandlesADeliveryOnce(t *testing.T) {
 	t.Parallel()
 	s := newPagedShop(t)
 	wantStatus(t, s.order(), http.StatusCreated)
@@ -38,20 +38,20 @@ func TestShopIsToldOfAShipmentOnceHoweverOftenItIsDelivered(t *testing.T) {
 		}
 	}
 	if n := s.count(`SELECT count(*) FROM shipped`); n != 1 {
-		t.Errorf("told of %d shipments, want 1", n)
+		t.Errorf("%d shipments, want 1", n)
 	}
 	if got := s.books(t)[0].Order.Shipped; got != "box" {
-		t.Errorf("the books say %q of the parcel", got)
+		t.Errorf("the books have the parcel %q, want box", got)
 	}
 	if err := s.deliver(newSecret(), outbox.NewID(), shipped); err == nil {
-		t.Error("a stranger was believed")
+		t.Error("a webhook with another secret was accepted")
 	}
 	if n := s.count(`SELECT count(*) FROM shipped`); n != 1 {
-		t.Errorf("told of %d shipments, one of them by a stranger", n)
+		t.Errorf("%d shipments after a webhook with another secret, want 1", n)
 	}
 }
 
-func TestFulfilmentIsToldOfEachOrderThatIsPlacedAndOfNoOther(t *testing.T) {
+func TestOutbox_HasOneMessagePerCommittedOrder(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	wantStatus(t, s.order(), http.StatusCreated)

@@ -12,12 +12,12 @@ import (
 // What the page shows about the steps of a purchase that is paid by card.
 const (
 	allSteps     = "reserve: done charge: done confirm: done"
-	inCharge     = "reserve: done charge: under way"
+	inCharge     = "reserve: done charge: in progress"
 	stepsUndone  = "reserve: done charge: failed reserve: undone"
 	cardDeclined = "402 The card was declined"
 )
 
-func TestServiceKilledInTheChargeIsRestartedAndTheOrderCompletes(t *testing.T) {
+func TestPage_KilledServiceCompletesTheOrder(t *testing.T) {
 	t.Parallel()
 	p := openPage(t)
 	p.set("paid", "card")
@@ -35,7 +35,7 @@ func TestServiceKilledInTheChargeIsRestartedAndTheOrderCompletes(t *testing.T) {
 	p.wantCharges(charge{Cents: 9800, Asked: 2})
 }
 
-func TestDeclinedCardGivesTheStockBack(t *testing.T) {
+func TestPage_DeclinedCardReturnsTheStock(t *testing.T) {
 	t.Parallel()
 	p := openPage(t)
 	p.set("paid", "card-declined")

@@ -15,7 +15,7 @@ const (
 	soldOutAgain = "422 replayed There is not enough in stock"
 )
 
-func TestSoldOutIsANoThatIsReplayed(t *testing.T) {
+func TestPage_SoldOutIsReplayed(t *testing.T) {
 	t.Parallel()
 	p := openPage(t)
 	p.set("sku", "samovar")
@@ -26,9 +26,9 @@ func TestSoldOutIsANoThatIsReplayed(t *testing.T) {
 	p.wantInBooks(0, 1)
 }
 
-// TestPageTellsTheWholeStory produces the picture in the README. If IDEM_TEST_SCREENSHOT names a
+// TestPage_Screenshot produces the picture in the README. If IDEM_TEST_SCREENSHOT names a
 // file, the test writes the picture there.
-func TestPageTellsTheWholeStory(t *testing.T) {
+func TestPage_Screenshot(t *testing.T) {
 	t.Parallel()
 	p := openPage(t)
 	p.doubleClick("#pay")

@@ -20,7 +20,7 @@ func (b *Bank) ask(key, body string) *httptest.ResponseRecorder {
 	return w
 }
 
-func TestKeyIsChargedOnceHoweverOftenItIsAsked(t *testing.T) {
+func TestBank_ChargesAKeyOnce(t *testing.T) {
 	t.Parallel()
 	b := New(time.Hour)
 	var group sync.WaitGroup

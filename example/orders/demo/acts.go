@@ -25,7 +25,7 @@ var acts = []act{
 	{"kill -9 after the commit", count{attempts: 2, created: 1, replays: 1}, killedAfter},
 	{"the bank charges, its answer is lost", count{attempts: 1, created: 1, charges: 1}, bankLosesAnswer},
 	{"kill -9 in the charge, no retry", count{attempts: 2, created: 1, charges: 1, replays: 1}, killedInCharge},
-	{"the card is declined, asked twice", count{attempts: 2, replays: 1, refused: 1}, declined},
+	{"the card is declined, sent twice", count{attempts: 2, replays: 1, refused: 1}, declined},
 	{"kill -9 of the relay that has published", count{attempts: 2, created: 2}, killedRelay},
 }
 

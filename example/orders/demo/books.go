@@ -16,7 +16,7 @@ type books struct {
 	Entries, Booked      int // ledger entries and their cents
 	Stock                int
 	Completed, Rejected  int // records of idem by state
-	UnderWay             int // operations in progress
+	InProgress           int // operations in progress
 	// Apart counts the orders, ledger entries and records that were not written by one transaction.
 	Apart            int
 	Charges, Charged int // charges in the bank's ledger and their cents
@@ -74,9 +74,9 @@ func (b books) since(before books) books {
 		Entries: b.Entries - before.Entries, Booked: b.Booked - before.Booked,
 		Stock:     b.Stock - before.Stock,
 		Completed: b.Completed - before.Completed, Rejected: b.Rejected - before.Rejected,
-		UnderWay: b.UnderWay - before.UnderWay,
-		Apart:    b.Apart - before.Apart,
-		Charges:  b.Charges - before.Charges, Charged: b.Charged - before.Charged,
+		InProgress: b.InProgress - before.InProgress,
+		Apart:      b.Apart - before.Apart,
+		Charges:    b.Charges - before.Charges, Charged: b.Charged - before.Charged,
 		Unpaired: b.Unpaired - before.Unpaired,
 	}
 }
@@ -94,16 +94,16 @@ func (b books) balance() error {
 	check("cents in the ledger", b.Booked, b.Cents)
 	check("units gone from the stock", -b.Stock, b.Units)
 	check("completed records", b.Completed, b.Orders)
-	check("operations that have not ended", b.UnderWay, 0)
+	check("operations that have not ended", b.InProgress, 0)
 	check("orders, entries and records not written by one transaction", b.Apart, 0)
 	check("charges at the bank", b.Charges, b.Paid)
 	check("cents at the bank", b.Charged, b.PaidCents)
-	check("charges that are not for one order", b.Unpaired, 0)
+	check("charges that do not belong to exactly one order", b.Unpaired, 0)
 	return errors.Join(errs...)
 }
 
 func (b books) String() string {
-	return fmt.Sprintf("%d orders, %d entries in the ledger over %d.%02d EUR, %d units gone from the stock, %d records (%d of them a final no)\n"+
+	return fmt.Sprintf("%d orders, %d entries in the ledger over %d.%02d EUR, %d units gone from the stock, %d records (%d of them final refusals)\n"+
 		"the books of the bank: %d charges over %d.%02d EUR, each for one of the %d orders that were paid by card",
 		b.Orders, b.Entries, b.Booked/100, b.Booked%100, -b.Stock, b.Completed+b.Rejected, b.Rejected,
 		b.Charges, b.Charged/100, b.Charged%100, b.Paid)

@@ -12,9 +12,9 @@ import (
 	"github.com/idem-go/idem/idemclient"
 )
 
-// killedInside kills an instance that waits for a lock in the last statement of an order. The client
-// retries at the other instance, which must place the order. The note says how long that took. A
-// design with leases would have to wait until the lease of the dead process expires.
+// killedInside kills an instance that waits for a lock in the last statement of an order. The
+// client retries at the other instance, which must place the order. The note says how long that
+// took. A design with leases would have to wait until the lease of the dead process expires.
 func killedInside(ctx context.Context, s *stage) (string, error) {
 	order := teapots()
 	lock, err := s.lock(ctx, order.SKU)

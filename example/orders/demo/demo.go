@@ -78,7 +78,7 @@ func (s *stage) perform(ctx context.Context) error {
 		}
 		table.row(act.name, got, note, err)
 	}
-	told, err := s.told(ctx, opening)
+	delivered, err := s.deliveries(ctx, opening)
 	if err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func (s *stage) perform(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !table.end(closing.since(opening), told) {
+	if !table.end(closing.since(opening), delivered) {
 		s.printLogs()
 		return ErrBroken
 	}

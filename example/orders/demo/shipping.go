@@ -79,7 +79,7 @@ func killedRelay(ctx context.Context, s *stage) (string, error) {
 		return "", err
 	}
 	if left == 0 {
-		return "", errors.New("nothing is left in the outbox, want what was published")
+		return "", errors.New("the outbox is empty, want the published message")
 	}
 	_, dropped := s.pool.Exec(ctx, `DROP FUNCTION public.stand_still() CASCADE`)
 	if err := errors.Join(dropped, s.revive(ctx)); err != nil {
@@ -92,7 +92,7 @@ func killedRelay(ctx context.Context, s *stage) (string, error) {
 func (s *stage) waitUntilPublished(ctx context.Context) error {
 	var found int32
 	if err := s.waitForRow(ctx, s.pool, &found, `SELECT 1 WHERE NOT EXISTS (SELECT FROM idem.outbox)`); err != nil {
-		return fmt.Errorf("there are messages that are not published: %w", err)
+		return fmt.Errorf("some messages are not published: %w", err)
 	}
 	return nil
 }

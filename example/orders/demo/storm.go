@@ -32,7 +32,7 @@ func storm(ctx context.Context, s *stage) (string, error) {
 	lock.release()
 	sending.Wait()
 	if err != nil {
-		return "", fmt.Errorf("no order got as far as its transaction: %w", err)
+		return "", fmt.Errorf("no order reached its transaction: %w", err)
 	}
 	for n, a := range answers {
 		if err := errors.Join(failed[n], a.expect(http.StatusCreated, a.replayed), a.sameAs(answers[0])); err != nil {

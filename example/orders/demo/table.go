@@ -16,8 +16,8 @@ type table struct {
 const rowFormat = "%-39s  %8v  %6v  %7v  %7v  %7v  %s\n"
 
 func (t *table) begin() {
-	fmt.Fprint(t.out, "An attempt is a POST /orders, or a POST /checkouts where the bank is asked, with an Idempotency-Key.\n"+
-		"A replay is the recorded answer, given once more. A charge is what the bank has in its own books.\n\n")
+	fmt.Fprint(t.out, "An attempt is a POST /orders with an Idempotency-Key, or a POST /checkouts, which calls the bank.\n"+
+		"A replay is the recorded answer, sent again. A charge is an entry in the ledger of the bank.\n\n")
 	fmt.Fprintf(t.out, rowFormat, "what goes wrong", "attempts", "orders", "charges", "replays", "refused", "verdict")
 }
 
@@ -38,11 +38,11 @@ func (t *table) row(name string, c count, note string, err error) {
 }
 
 // end prints the totals and the books, and reports whether every promise held.
-func (t *table) end(change books, told told) bool {
+func (t *table) end(change books, delivered deliveries) bool {
 	c := t.total
-	fmt.Fprintf(t.out, rowFormat, "together", c.attempts, c.created, c.charges, c.replays, c.refused, "")
-	fmt.Fprintf(t.out, "\nthe books: %v\n%v\n", change, told)
-	if err := told.balance(change.Orders); err != nil {
+	fmt.Fprintf(t.out, rowFormat, "total", c.attempts, c.created, c.charges, c.replays, c.refused, "")
+	fmt.Fprintf(t.out, "\nthe books: %v\n%v\n", change, delivered)
+	if err := delivered.balance(change.Orders); err != nil {
 		fmt.Fprintf(t.out, "%v\n", err)
 		t.broken++
 	}

@@ -79,11 +79,11 @@ func New(ctx context.Context, pool *pgxpool.Pool, js jetstream.JetStream, shop w
 // Run consumes orders and sends webhooks until ctx ends. It returns the errors of both.
 func (f *Fulfilment) Run(ctx context.Context) error {
 	var parts sync.WaitGroup
-	var consuming, telling error
+	var consuming, relaying error
 	parts.Go(func() { consuming = f.consumer.Run(ctx) })
-	parts.Go(func() { telling = f.relay.Run(ctx) })
+	parts.Go(func() { relaying = f.relay.Run(ctx) })
 	parts.Wait()
-	return errors.Join(consuming, telling)
+	return errors.Join(consuming, relaying)
 }
 
 // ship handles an OrderPlaced message: it inserts the shipment and adds an OrderShipped message to

@@ -32,20 +32,20 @@ CREATE TABLE ledger (
 
 CREATE INDEX ledger_order_id_idx ON ledger (order_id);
 
--- Nothing in the table keeps a shipment from being taken in twice: that is what the inbox is for.
+-- The table has no unique order_id: the inbox handles each message from fulfilment once.
 CREATE TABLE shipped (
     id         bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     order_id   bigint      NOT NULL REFERENCES orders,
     parcel     text        NOT NULL,
-    told_at    timestamptz NOT NULL DEFAULT now()
+    shipped_at timestamptz NOT NULL DEFAULT now()
 );
 
 CREATE INDEX shipped_order_id_idx ON shipped (order_id);
 
 COMMENT ON COLUMN orders.charge_id IS
-    'What the bank calls the charge of an order that was paid by card. Empty if the order is on account.';
+    'Id of the charge at the bank. Empty if the order is on account.';
 COMMENT ON COLUMN ledger.execution_id IS
-    'The execution that booked the entry: the execution_id of its row in idem.records. It outlives that row as the trace from money back to a request.';
+    'execution_id of the record in idem.records whose request booked the entry. The entry is kept longer than the record.';
 
 -- +goose Down
 DROP TABLE shipped;

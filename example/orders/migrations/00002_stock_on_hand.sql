@@ -1,4 +1,4 @@
--- Something to sell, so that the first curl works.
+-- Goods to order, so that the first curl works.
 
 -- +goose Up
 INSERT INTO stock (tenant, sku, quantity) VALUES

@@ -1,8 +1,8 @@
-// One attempt, and what the browser saw of it.
+// One attempt, and what the browser saw.
 
 import { ask } from "./service.js";
 
-// send resolves to what was seen. It never rejects: no answer is something to see as well.
+// send resolves to what the browser saw. It never rejects: a lost response is an outcome too.
 export async function send(key, order, mishaps) {
   const headers = { "Content-Type": "application/json", "Idempotency-Key": `"${key}"` };
   if (mishaps.length > 0) headers["Mishap"] = mishaps.join(", ");
@@ -13,9 +13,9 @@ export async function send(key, order, mishaps) {
     return {
       outcome: String(response.status),
       replayed: response.headers.get("Idempotency-Replayed") === "true",
-      detail: response.status === 202 ? "it goes on: ask again" : response.ok ? `order ${body.id}` : body.title,
+      detail: response.status === 202 ? "still in progress: retry" : response.ok ? `order ${body.id}` : body.title,
     };
   } catch {
-    return { outcome: "no answer", replayed: false, detail: "network error: was it ordered?" };
+    return { outcome: "no response", replayed: false, detail: "network error: was it ordered?" };
   }
 }

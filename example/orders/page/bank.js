@@ -1,9 +1,9 @@
-// The ledger of the bank, and the service as a process. Only `orders serve` has either: without it, neither is shown.
+// The ledger of the bank, and the process of the service. Only `orders serve` has them.
 
 import { ask, read } from "./service.js";
 import { element, euros } from "./text.js";
 
-// showCharges shows the latest of what the bank has charged, or refused to.
+// showCharges shows the latest charges and refusals of the bank.
 export async function showCharges() {
   const entries = await read("/charges");
   if (!entries?.length) return;
@@ -22,10 +22,10 @@ function line({ id, amount_cents, asked, declined }) {
   return row;
 }
 
-// kill kills the process of the service, and tells when there is another.
+// kill kills the process of the service, and reports when another process responds.
 export async function kill(say) {
   say("killed");
   await ask("/kill", { method: "POST" }).catch(() => {});
   while (!(await read("/orders"))) await new Promise((resolve) => setTimeout(resolve, 200));
-  say("there is another");
+  say("another process runs");
 }

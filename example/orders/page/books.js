@@ -1,4 +1,4 @@
-// The books: the latest transactions of this tenant, read from the database again and again.
+// The books: the latest transactions of this tenant, read from the database twice a second.
 
 import { showCharges } from "./bank.js";
 import { read } from "./service.js";
@@ -7,7 +7,8 @@ import { element, euros } from "./text.js";
 
 const pause = 500; // milliseconds
 
-// watchBooks shows the books from here on, and tells the purchases of their orders. Its look does not wait for the next time.
+// watchBooks shows the books from now on, and counts the orders of the purchases. It returns look,
+// which reads the books at once.
 export function watchBooks(purchases) {
   let timer, looking = false, again = false;
   async function look() {
@@ -30,7 +31,7 @@ export function watchBooks(purchases) {
 async function showBooks(purchases) {
   const purchase = purchases.at(-1);
   const [rows, busy] = await Promise.all([read("/books"), inProgress(purchase), showCharges(), showSteps(purchases)]);
-  showState(rows ? "live" : "out of reach");
+  showState(rows ? "live" : "unavailable");
   if (!rows) return;
   for (const purchase of purchases) purchase.countOrders(rows);
   const lines = rows.map((row) => line(row, row.record?.key === purchase.abridgedKey));
@@ -38,15 +39,15 @@ async function showBooks(purchases) {
   replace(lines);
 }
 
-// inProgress tells whether an attempt of the purchase is being executed. There is no row yet, but the service can tell. What has
-// steps has a row.
+// inProgress reports whether an attempt of the purchase is being executed. The database shows no
+// row of it yet, so inProgress asks the service. A purchase with steps has a row.
 async function inProgress(purchase) {
   if (purchase.waiting === 0 || purchase.hasSteps) return false;
   const status = await read("/orders/status", { "Idempotency-Key": purchase.key });
   return status?.state === "processing";
 }
 
-let shown = ""; // what has not changed is left alone
+let shown = ""; // unchanged rows are not replaced
 
 function replace(lines) {
   const text = lines.map((line) => line.outerHTML).join("");
@@ -78,7 +79,7 @@ function line({ order, record }, ours) {
   return row;
 }
 
-// transactions is one number, unless something is badly wrong.
+// transactions returns one number, unless order and record were written by different transactions.
 function transactions(order, record) {
   return [...new Set([order?.xmin, record?.xmin])].filter(Boolean).join(" ≠ ");
 }

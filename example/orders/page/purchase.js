@@ -1,4 +1,4 @@
-// A purchase: one key, the attempts made with it, and the steps it takes if it is paid by card.
+// A purchase: one key, the attempts with this key, and the steps of a purchase by card.
 
 import { describeSteps } from "./steps.js";
 import { abridged, element, euros } from "./text.js";
@@ -6,8 +6,8 @@ import { abridged, element, euros } from "./text.js";
 export class Purchase {
   key = Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
   abridgedKey = abridged(this.key);
-  waiting = 0; // attempts without an answer yet
-  hasSteps = false; // they may still change
+  waiting = 0; // attempts without a response
+  hasSteps = false; // the purchase has steps that may still change
   element = element("article", "card purchase");
   #sum = element("p", "sum");
   #list = element("ol", "attempts");
@@ -20,7 +20,7 @@ export class Purchase {
     this.element.append(heading, this.#sum, this.#list, this.#steps);
   }
 
-  // addAttempt returns a function that is to be told what was seen.
+  // addAttempt returns a function that shows the outcome of the attempt.
   addAttempt(order) {
     const line = element("li"), outcome = element("span", "seen");
     outcome.append(element("span", "badge waiting", "waiting"));
@@ -35,14 +35,15 @@ export class Purchase {
     };
   }
 
-  // countOrders looks for the orders of this purchase in the books, which have the latest.
+  // countOrders counts the orders of this purchase in the books. The books have only the latest
+  // orders.
   countOrders(rows) {
     const found = rows.filter((row) => row.order && row.record?.key === this.abridgedKey).length;
     if (found > 0) this.#orders = found;
     this.#showSum();
   }
 
-  // showSteps shows how far the operation is.
+  // showSteps shows the steps of the operation.
   showSteps(operation) {
     const line = element("p", "steps");
     line.append(...describeSteps(operation));
@@ -51,7 +52,7 @@ export class Purchase {
 
   #showSum() {
     const sum = `${count(this.#list.childElementCount, "attempt")} → ${count(this.#orders, "order")}`;
-    if (this.#sum.textContent !== sum) this.#sum.textContent = sum; // what changes in a log is read out
+    if (this.#sum.textContent !== sum) this.#sum.textContent = sum; // a screen reader announces every change in a log
   }
 }
 
@@ -60,7 +61,7 @@ function count(n, what) {
 }
 
 function describe({ outcome, replayed, detail }) {
-  const kind = outcome === "no answer" ? "lost" : outcome < "300" ? "good" : "refused";
+  const kind = outcome === "no response" ? "lost" : outcome < "300" ? "good" : "refused";
   const badges = [element("span", `badge ${kind}`, outcome)];
   if (replayed) badges.push(" ", element("span", "badge replayed", "replayed"));
   return [...badges, " ", element("span", "detail", detail)];

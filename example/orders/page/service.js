@@ -1,4 +1,5 @@
-// The service, as this tenant reaches it. A page of yours has a session instead of a credential that all can read.
+// Requests of this tenant to the service. A real page has a session, and no credential that
+// everyone can read.
 
 const credential = "Bearer acme-key";
 
@@ -6,7 +7,8 @@ export function ask(path, { headers = {}, ...options } = {}) {
   return fetch(path, { ...options, headers: { ...headers, "Authorization": credential } });
 }
 
-// read resolves to a document, or to nothing if there is none, or the service cannot be reached.
+// read resolves to a document, or to undefined if the document is missing or the service is
+// unavailable.
 export async function read(path, headers) {
   try {
     const response = await ask(path, { headers });

@@ -1,5 +1,5 @@
-// The shop: what the buttons do. A purchase has its key before its first attempt, and keeps it until the next purchase
-// begins. That is all that a client has to do.
+// The shop: what the buttons do. A client creates the key of a purchase before the first attempt,
+// and sends the same key with every attempt. It has to do nothing else.
 
 import { send } from "./attempt.js";
 import { kill } from "./bank.js";
@@ -19,7 +19,7 @@ function begin() {
   retry.disabled = true;
 }
 
-// attempt sends the order as the form has it, under the key of the purchase.
+// attempt sends the order of the form with the key of the purchase.
 async function attempt() {
   if (!form.reportValidity()) return;
   const purchase = purchases.at(-1), order = wanted();
@@ -40,13 +40,14 @@ function wanted() {
   return form.paid.value ? { ...order, card: card() } : order;
 }
 
-// card is what the bank takes for one. Its cards for trying things out say what it is to do.
+// card returns a test card of the bank. The bank behaves as the name of the card says.
 function card() {
   if (form.paid.value === "card-declined") return form.paid.value;
   return form.bankLoses.checked ? "card-lost-answer" : form.bankSlow.checked ? "card-slow" : "card-good";
 }
 
-// mishaps are what is to go wrong. An answer is lost once, so that the retry shows what came of it.
+// mishaps returns the faults of the attempt. A response is lost once, so that the retry shows what
+// happened.
 function mishaps() {
   const wanted = [];
   if (form.lose.checked) wanted.push("lost-answer");
@@ -59,7 +60,7 @@ function showAmount() {
   form.amount.value = form.checkValidity() ? euros(wanted().amount_cents) : "";
 }
 
-// The bank does one thing at a time, and none if it is not asked.
+// showBank enables the faults of the bank for payments by card, at most one at a time.
 function showBank({ target }) {
   for (const [one, other] of [[form.bankLoses, form.bankSlow], [form.bankSlow, form.bankLoses]]) {
     one.disabled = form.paid.value !== "card";

@@ -1,9 +1,10 @@
-// The steps of purchases that are paid by card: what is on record of each, read from the service again and again.
+// The recorded steps of purchases by card, read from the service.
 
 import { read } from "./service.js";
 import { element } from "./text.js";
 
-// showSteps looks how far each purchase is, until it has ended. Who has the key may ask for the outcome of it.
+// showSteps reads the steps of each purchase until the purchase has ended. A client that has the
+// key may read its outcome.
 export async function showSteps(purchases) {
   await Promise.all(purchases.filter((purchase) => purchase.hasSteps).map(async (purchase) => {
     const status = await read("/orders/status", { "Idempotency-Key": purchase.key });
@@ -14,16 +15,17 @@ export async function showSteps(purchases) {
   }));
 }
 
-// describeSteps shows each step that has ended, each step that was undone, and the step in progress. An undo has the name of its step.
+// describeSteps returns a badge for each step that has ended or was undone, and for the step in
+// progress. An undo has the name of its step.
 export function describeSteps({ state, step, steps }) {
   const ended = steps.filter((s) => s.outcome !== "begun");
   const said = ended.map((s) => badge(s.name, s.kind === "undo" ? "undone" : s.outcome));
-  if (state === "running" && step) said.push(badge(step, "under way"));
+  if (state === "running" && step) said.push(badge(step, "in progress"));
   if (state === "parked") said.push(badge(step, "parked"));
   return said.flatMap((one, i) => (i === 0 ? [one] : [" ", one]));
 }
 
-const kinds = { "done": "good", "failed": "refused", "undone": "replayed", "under way": "waiting", "parked": "lost" };
+const kinds = { "done": "good", "failed": "refused", "undone": "replayed", "in progress": "waiting", "parked": "lost" };
 
 function badge(name, outcome) {
   return element("span", `badge ${kinds[outcome] ?? "waiting"}`, `${name}: ${outcome}`);

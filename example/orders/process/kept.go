@@ -71,7 +71,7 @@ func (k *Kept) keep(ctx context.Context) {
 			return
 		}
 		if err := k.start(ctx, address(k.URL)); err != nil {
-			slog.WarnContext(ctx, "a process could not be started again", "error", err)
+			slog.WarnContext(ctx, "a process could not be restarted", "error", err)
 		}
 	}
 }

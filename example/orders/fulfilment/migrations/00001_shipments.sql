@@ -6,7 +6,7 @@ CREATE TABLE parcels (
 
 INSERT INTO parcels VALUES ('box', 10);
 
--- Nothing in the table keeps an order from being shipped twice: that is what the inbox is for.
+-- The table has no unique order_id: the inbox handles each order once.
 CREATE TABLE shipments (
     id         bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     order_id   bigint      NOT NULL,
