@@ -20,7 +20,7 @@ import (
 	"github.com/idem-go/idem/seal"
 )
 
-// The client has no answer: the order was placed, and the connection was cut. It asks again after the move.
+// A client that has lost the answer before the move retries after the move.
 func TestMove_RetryGetsTheAnswerThatWasLostBefore(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -37,12 +37,13 @@ func TestMove_RetryGetsTheAnswerThatWasLostBefore(t *testing.T) {
 	w.move(nil)
 	for name, before := range lost {
 		if again, err := do(t, w.east, name, options[name]...); err != nil || !again.Replayed || string(again.Body) != before {
-			t.Errorf("%s: answered %s and %v, and before the move %s", name, again.Body, err, before)
+			t.Errorf("%s: answered %s, %v; want %s as before the move", name, again.Body, err, before)
 		}
 	}
 }
 
-// The process at the old home is in its call when the tenant leaves. No trigger refuses what it commits next: the epoch does.
+// A process of the old home is in a Call while the tenant moves. Its next commit is refused because
+// of the epoch. No trigger checks that commit.
 func TestMove_OperationInACallEndsAtTheNewHomeOnly(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -73,16 +74,16 @@ func TestMove_OperationInACallEndsAtTheNewHomeOnly(t *testing.T) {
 		}
 		close(answer)
 		if err := <-ended; err == nil {
-			t.Error("the old home has reported an outcome")
+			t.Error("the operation has ended in the old home")
 		}
 	})
 	there, err := define(func() {}).Do(t.Context(), w.east.Pool, scope, "k", hash("k"), 1)
 	if err != nil || there.Status != http.StatusCreated {
-		t.Errorf("the new home says %v, %v", there, err)
+		t.Errorf("in the new home: %v, %v", there, err)
 	}
 	slices.Sort(keys)
 	if keys = slices.Compact(keys); len(keys) != 1 {
-		t.Errorf("the bank was given %d keys", len(keys))
+		t.Errorf("the bank received %d keys, want 1", len(keys))
 	}
 }
 
@@ -108,10 +109,10 @@ func TestMove_OperationsThatWaitOrAreParkedContinue(t *testing.T) {
 	w.move(nil)
 	got, err := waits.Do(ctx, w.east.Pool, scope, "waits", hash("k"), 1)
 	if err != nil || string(got.Body) != "sent before the move" {
-		t.Errorf("the one that waits: %v, %v", got, err)
+		t.Errorf("the waiting operation: %v, %v", got, err)
 	}
 	if _, err := parks.Do(ctx, w.east.Pool, scope, "parks", hash("k"), 1, idem.WithWait(0)); !errors.Is(err, operation.ErrParked) {
-		t.Errorf("the one that is parked: %v", err)
+		t.Errorf("the parked operation: %v", err)
 	}
 }
 
@@ -127,12 +128,13 @@ func signal(t *testing.T, c fleet.Cluster, key string, value any) {
 	}
 }
 
-// Messages that are about to leave keep their order. Delayed messages, dead letters and the memory of the inbox move too.
+// Unpublished messages keep their order. Delayed messages, dead letters and the inbox records move
+// too.
 func TestMove_MessagesKeepTheirOrderAndMemory(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	ctx := t.Context()
-	if err := fleet.Place(ctx, w.east, "globex"); err != nil { // whose sequence numbers precede those that come
+	if err := fleet.Place(ctx, w.east, "globex"); err != nil { // its messages take the first sequence numbers
 		t.Fatal(err)
 	}
 	add := func(c fleet.Cluster, of, payload string, at time.Time) {
@@ -160,12 +162,12 @@ func TestMove_MessagesKeepTheirOrderAndMemory(t *testing.T) {
 	add(w.east, tenant, "4", time.Time{})
 	rows, _ := w.east.Pool.Query(ctx, "select convert_from(payload, 'UTF8') from idem.outbox where aggregateid like 'acme/%' order by seq")
 	if left, err := pgx.CollectRows(rows, pgx.RowTo[string]); err != nil || !slices.Equal(left, []string{"1", "2", "3", "4"}) {
-		t.Errorf("%v are about to leave, %v", left, err)
+		t.Errorf("the outbox has %v, %v", left, err)
 	}
 	for what, query := range map[string]string{
-		"delayed messages":                 "select count(*) from idem.delayed where aggregateid like 'acme/%'",
-		"dead letters":                     "select count(*) from idem.dead_letters",
-		"messages of the other tenant - 2": "select count(*) - 2 from idem.outbox where aggregateid like 'globex/%'",
+		"delayed messages":                  "select count(*) from idem.delayed where aggregateid like 'acme/%'",
+		"dead letters":                      "select count(*) from idem.dead_letters",
+		"messages of the other tenant, - 2": "select count(*) - 2 from idem.outbox where aggregateid like 'globex/%'",
 	} {
 		if n := number(t, w.east, query); n != 1 {
 			t.Errorf("%d %s", n, what)

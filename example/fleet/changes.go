@@ -28,7 +28,7 @@ func (m *move) listen(ctx context.Context) error {
 		if !busy(err) {
 			return err
 		}
-		m.tell(Waiting)
+		m.reached(Waiting)
 	}
 }
 

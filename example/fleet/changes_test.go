@@ -10,8 +10,9 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// What the old home writes and deletes after the comparison of all rows is in no digest: each table has to note it. The tables have partitions,
-// of which rows may have the same ctid.
+// The comparison of all rows does not cover later writes and deletes. The triggers of each table
+// must note them. The tables have partitions, so rows of different partitions may have the same
+// ctid.
 func TestMove_ChangesAfterTheComparisonArrive(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "west", "east")
@@ -49,7 +50,7 @@ func TestMove_ChangesAfterTheComparisonArrive(t *testing.T) {
 	compared, changes := false, false
 	w.move(func(s fleet.Stage) {
 		compared = compared || s == fleet.Compared
-		if compared && s == fleet.Copied && !changes { // what comes now is copied behind the fence
+		if compared && s == fleet.Copied && !changes { // the following changes are copied behind the fence
 			changes = true
 			exec(t, w.west, meanwhile)
 			signal(t, w.west, "ends", 1)
@@ -59,19 +60,19 @@ func TestMove_ChangesAfterTheComparisonArrive(t *testing.T) {
 		}
 	})
 	for what, query := range map[string]string{
-		"a row that was changed":                  `SELECT count(*) FROM orders WHERE customer = 'changed' AND cents = 2`,
-		"a message whose attempt has failed":      `SELECT count(*) FROM idem.inbox WHERE id = 'changed' AND attempts = 2`,
-		"each message beside it":                  `SELECT count(*) / 8 FROM idem.inbox WHERE id LIKE 'stays-%'`,
-		"a dead letter that is to be tried again": `SELECT count(*) FROM idem.dead_letters WHERE id = 'changed' AND redrive_at IS NOT NULL`,
-		"a message that has left":                 `SELECT count(*) FROM idem.published WHERE aggregateid = 'acme/c'`,
-		"what a person did":                       `SELECT count(*) FROM idem.audit WHERE scope = 'acme/x'`,
-		"an operation that has ended":             `SELECT count(*) FROM idem.operations WHERE key = 'ends' AND state = 'completed'`,
-		"the record of that":                      `SELECT count(*) FROM idem.records WHERE key = 'ends' AND state = 'completed'`,
-		"the step of that":                        `SELECT count(*) FROM idem.steps WHERE outcome = 'done'`,
-		"the signal to it":                        `SELECT count(*) FROM idem.signals WHERE taken`,
+		"a changed row":                   `SELECT count(*) FROM orders WHERE customer = 'changed' AND cents = 2`,
+		"a message with a failed attempt": `SELECT count(*) FROM idem.inbox WHERE id = 'changed' AND attempts = 2`,
+		"the unchanged messages":          `SELECT count(*) / 8 FROM idem.inbox WHERE id LIKE 'stays-%'`,
+		"a dead letter with a redrive":    `SELECT count(*) FROM idem.dead_letters WHERE id = 'changed' AND redrive_at IS NOT NULL`,
+		"a published message":             `SELECT count(*) FROM idem.published WHERE aggregateid = 'acme/c'`,
+		"an act of a person":              `SELECT count(*) FROM idem.audit WHERE scope = 'acme/x'`,
+		"an ended operation":              `SELECT count(*) FROM idem.operations WHERE key = 'ends' AND state = 'completed'`,
+		"the record of the operation":     `SELECT count(*) FROM idem.records WHERE key = 'ends' AND state = 'completed'`,
+		"the step of the operation":       `SELECT count(*) FROM idem.steps WHERE outcome = 'done'`,
+		"the signal to the operation":     `SELECT count(*) FROM idem.signals WHERE taken`,
 	} {
 		if n := number(t, w.east, query); n != 1 {
-			t.Errorf("%s is at the new home %d times", what, n)
+			t.Errorf("%s: %d in the new home, want 1", what, n)
 		}
 	}
 	for table, query := range map[string]string{
@@ -81,13 +82,13 @@ func TestMove_ChangesAfterTheComparisonArrive(t *testing.T) {
 		"idem.dead_letters": `SELECT count(*) FROM idem.dead_letters WHERE id = 'deleted'`,
 	} {
 		if n := number(t, w.east, query); n != 0 {
-			t.Errorf("what was deleted of %s is at the new home", table)
+			t.Errorf("a deleted row of %s is in the new home", table)
 		}
 	}
 	if _, err := do(t, w.east, "later"); err != nil {
 		t.Error(err)
 	}
 	if n := number(t, w.east, `SELECT count(*) FROM fleet.changes`); n != 0 {
-		t.Errorf("%d changes are noted although no mover listens", n)
+		t.Errorf("%d changes are noted after the move", n)
 	}
 }

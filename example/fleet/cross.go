@@ -26,7 +26,7 @@ func (m *move) cross(ctx context.Context, left bool) error {
 		if m.fence.IsClosed() || m.reader.IsClosed() || m.target.IsClosed() {
 			return err // the caller must call Move again
 		}
-		m.tell(Waiting)
+		m.reached(Waiting)
 		select {
 		case <-ctx.Done():
 			return errors.Join(ctx.Err(), err)
@@ -53,15 +53,15 @@ func (m *move) tryCross(ctx context.Context, left bool) error {
 	if err != nil {
 		return err
 	}
-	defer fence.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // it is over
+	defer fence.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // after the commit, or after another error
 	if !left {
 		if err := m.raise(ctx, fence); err != nil {
 			return err
 		}
 	}
-	m.tell(Fenced)
+	m.reached(Fenced)
 	return m.between(ctx, func(from, to pgx.Tx) error {
-		if err := m.copyChanges(ctx, from, to, handedOver); err != nil {
+		if err := m.copyChanges(ctx, from, to, atHandover); err != nil {
 			return err
 		}
 		for i := range m.parts {
@@ -77,32 +77,32 @@ func (m *move) tryCross(ctx context.Context, left bool) error {
 			err = context.DeadlineExceeded
 		}
 		if err == nil {
-			m.tell(Checked)
+			m.reached(Checked)
 		}
 		return err
 	}, func(ctx context.Context, to pgx.Tx, _ string) error {
 		if err := m.fence.commit(ctx, fence); err != nil {
 			return err
 		}
-		m.tell(Left)
+		m.reached(Left)
 		if err := m.target.commit(ctx, to); err != nil {
 			return err
 		}
 		m.report.Pause = time.Since(began)
-		m.tell(Arrived)
+		m.reached(Arrived)
 		return nil
 	})
 }
 
-// onTheWay says how operations are copied while the old home still runs them. In the state arriving
-// no process of the new home runs them.
-var onTheWay = map[string]string{
+// duringCopy says how operations are copied while the old home still runs them. In the state
+// arriving no process of the new home runs them.
+var duringCopy = map[string]string{
 	`"state"`: `CASE WHEN ` + open("t") + ` THEN 'arriving' ELSE t.state END`, `"epoch"`: "t.epoch", `"owner"`: "NULL::int4",
 }
 
-// handedOver says how an operation in progress is given to the new home: without an owner, and with
+// atHandover says how an operation in progress is given to the new home: without an owner, and with
 // an epoch that no process of the old home has.
-var handedOver = map[string]string{
+var atHandover = map[string]string{
 	`"state"`: `CASE WHEN starts_with(t.state, '` + left + `') THEN substr(t.state, ` + lengthOfLeft + `) ELSE t.state END`,
 	`"epoch"`: `CASE WHEN t.state IN ('running', 'parked') THEN t.epoch + 1 ELSE t.epoch END`,
 	`"owner"`: `CASE WHEN ` + open("t") + ` THEN NULL ELSE t.owner END`,
@@ -135,7 +135,7 @@ func (m *move) clean(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer confirm.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // it is over
+	defer confirm.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // after the commit, or after another error
 	if _, err := confirm.Exec(ctx, `UPDATE fleet.tenants SET state = 'home' WHERE tenant = $1 AND state = 'home'`, m.tenant); err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ func (m *move) clean(ctx context.Context) error {
 	if _, err := m.fence.Exec(ctx, `UPDATE fleet.tenants SET state = 'gone' WHERE tenant = $1 AND state = 'left'`, m.tenant); err != nil {
 		return err
 	}
-	m.tell(Cleaned)
+	m.reached(Cleaned)
 	return nil
 }
 

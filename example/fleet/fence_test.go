@@ -12,7 +12,8 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// A transaction that has its snapshot from before the move does not see that the tenant has left: the lock on the row tells it.
+// A transaction with a snapshot from before the move does not see that the tenant has left. It
+// notices when it locks the row of the tenant.
 func TestOldHome_RefusesAtEachIsolationLevelAndInAnOldSnapshot(t *testing.T) {
 	t.Parallel()
 	for _, level := range []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable} {
@@ -32,18 +33,18 @@ func TestOldHome_RefusesAtEachIsolationLevelAndInAnOldSnapshot(t *testing.T) {
 				err = tx.Commit(t.Context())
 			}
 			if err == nil {
-				t.Error("the old home has executed")
+				t.Error("the old home has committed")
 			}
 			isolation := idem.WithTxOptions(pgx.TxOptions{IsoLevel: level})
 			if _, err := do(t, w.west, "k", isolation); fleet.Away(err) == nil || fleet.Away(err).Home != "east" {
-				t.Errorf("the old home says %v", err)
+				t.Errorf("the old home returned %v", err)
 			}
 			nothing := func(pgx.Tx) (idem.Response, error) { return idem.Response{Status: 204}, nil }
 			if _, err := idem.Do(t.Context(), w.west.Pool, scope, "claim", hash("k"), nothing, isolation); fleet.Away(err) == nil {
-				t.Errorf("the old home has given a key to a function that writes nothing, and says %v", err)
+				t.Errorf("a function without writes: the old home returned %v", err)
 			}
 			if _, err := do(t, w.east, "k", isolation); err != nil {
-				t.Errorf("the new home says %v", err)
+				t.Errorf("the new home returned %v", err)
 			}
 			if n := number(t, w.west, "select count(*) from orders"); n != 0 {
 				t.Errorf("the old home has %d orders", n)
@@ -70,28 +71,28 @@ func TestOldHome_RefusesWritesWithoutAClaim(t *testing.T) {
 	}
 	left := make(chan struct{})
 	w.move(func(s fleet.Stage) {
-		if s != fleet.Arrived { // the rows are still there
+		if s != fleet.Arrived { // the old home still has the rows
 			return
 		}
 		defer close(left)
 		for what, write := range map[string]func() error{
-			"a row of the service's": func() error {
+			"a row of the service": func() error {
 				_, err := w.west.Pool.Exec(t.Context(), "insert into customers (tenant, name, orders) values ($1, 'c', 0)", tenant)
 				return err
 			},
-			"a message that comes in": func() error {
+			"an incoming message": func() error {
 				_, err := inbox.Handle(t.Context(), w.west.Pool, tenant+"/billing", inbox.Message{Source: "s", ID: "1"}, func(pgx.Tx) error { return nil })
 				return err
 			},
 			"a signal": func() error { return operation.Signal(t.Context(), w.west.Pool, id, "go", 1) },
 		} {
 			if err := write(); fleet.Away(err) == nil {
-				t.Errorf("%s: the old home says %v", what, err)
+				t.Errorf("%s: the old home returned %v", what, err)
 			}
 		}
 	})
 	<-left
 	if err := operation.Signal(t.Context(), w.east.Pool, id, "go", 1); err != nil {
-		t.Errorf("a signal: the new home says %v", err)
+		t.Errorf("a signal: the new home returned %v", err)
 	}
 }

@@ -13,8 +13,8 @@ import (
 // Stage is the progress of a Move.
 type Stage string
 
-// These are the stages. Copied comes once for each round, also after Compared. Waiting comes once for
-// each attempt of the fence that is given up.
+// These are the stages. Copied comes once for each round, also after Compared. Waiting comes once
+// for each attempt of the fence that is given up.
 const (
 	// Copied: the new home has the rows that were committed when the round began.
 	Copied Stage = "copied"
@@ -99,8 +99,8 @@ func Move(ctx context.Context, from, to Cluster, tenant string, config MoveConfi
 	return report, m.run(ctx)
 }
 
-// move is the state of one Move. The fence has its own connection, because the last changes are read
-// on reader, in a snapshot that is taken after the fence.
+// move is the state of one Move. The fence has its own connection, because the last changes are
+// read on reader, in a snapshot that is taken after the fence.
 type move struct {
 	MoveConfig
 	fromName, toName      string
@@ -155,9 +155,10 @@ func (m *move) list(ctx context.Context, states ...string) error {
 }
 
 // begin reads from both clusters how far an earlier Move got. It returns Arrived if the new home
-// has committed, Left if only the old home has, and "" otherwise. Unless the new home has committed,
-// begin deletes the rows that an earlier Move copied, because later changes were not recorded. Then
-// it writes that the tenant is arriving. It returns ErrNotHere if from is not the home.
+// has committed, Left if only the old home has, and "" otherwise. Unless the new home has
+// committed, begin deletes the rows that an earlier Move copied, because later changes were not
+// recorded. Then it writes that the tenant is arriving. It returns ErrNotHere if from is not the
+// home.
 func (m *move) begin(ctx context.Context) (Stage, error) {
 	here, err := stateOf(ctx, m.fence.Conn, m.tenant)
 	if err != nil {
@@ -191,13 +192,13 @@ const (
 	maxRounds  = 4
 )
 
-// copy copies all rows and compares them, while the old home serves requests and records changed rows
-// in fleet.changes. The following rounds copy the rows that changed since.
+// copy copies all rows and compares them, while the old home serves requests and records changed
+// rows in fleet.changes. The following rounds copy the rows that changed since.
 func (m *move) copy(ctx context.Context) error {
 	if err := m.between(ctx, func(from, to pgx.Tx) error { return m.copyAll(ctx, from, to) }, m.copied); err != nil {
 		return err
 	}
-	m.tell(Compared)
+	m.reached(Compared)
 	for range maxRounds {
 		began := time.Now()
 		if err := m.follow(ctx); err != nil {
@@ -218,7 +219,7 @@ func (m *move) copyAll(ctx context.Context, from, to pgx.Tx) error {
 			continue
 		}
 		if p.name == operations {
-			p.values = onTheWay
+			p.values = duringCopy
 		}
 		if err := m.copyPart(ctx, from, to, p); err != nil {
 			return err
@@ -232,7 +233,7 @@ func (m *move) copyAll(ctx context.Context, from, to pgx.Tx) error {
 
 // follow copies the rows that changed since the last round.
 func (m *move) follow(ctx context.Context) error {
-	return m.between(ctx, func(from, to pgx.Tx) error { return m.copyChanges(ctx, from, to, onTheWay) }, m.copied)
+	return m.between(ctx, func(from, to pgx.Tx) error { return m.copyChanges(ctx, from, to, duringCopy) }, m.copied)
 }
 
 // copied ends a round: it commits in the new home and deletes the notes that the round has covered.
@@ -244,7 +245,7 @@ func (m *move) copied(ctx context.Context, to pgx.Tx, snapshot string) error {
 		return err
 	}
 	m.report.Rounds++
-	m.tell(Copied)
+	m.reached(Copied)
 	return nil
 }
 
@@ -263,7 +264,7 @@ func (m *move) between(ctx context.Context, do func(from, to pgx.Tx) error, comm
 	if err != nil {
 		return err
 	}
-	defer from.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // it has written nothing
+	defer from.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // the transaction only reads
 	var snapshot string
 	if err := from.QueryRow(ctx, `SELECT pg_current_snapshot()::text`).Scan(&snapshot); err != nil {
 		return err
@@ -272,7 +273,7 @@ func (m *move) between(ctx context.Context, do func(from, to pgx.Tx) error, comm
 	if err != nil {
 		return err
 	}
-	defer to.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // it has been committed, or do has failed
+	defer to.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // after the commit, or after do has failed
 	if _, err := to.Exec(ctx, `SET LOCAL fleet.moving = 'on'`); err != nil {
 		return err
 	}
@@ -282,7 +283,8 @@ func (m *move) between(ctx context.Context, do func(from, to pgx.Tx) error, comm
 	return commit(ctx, to, snapshot)
 }
 
-func (m *move) tell(s Stage) {
+// reached reports a stage to Progress.
+func (m *move) reached(s Stage) {
 	if m.Progress != nil {
 		m.Progress(s, m.report.Rows)
 	}

@@ -23,13 +23,13 @@ const (
 	scope  = tenant + "/test"
 )
 
-// world is two clusters, and the tenant at home in west.
+// world has two clusters. west is the home of the tenant.
 type world struct {
 	t          *testing.T
 	west, east fleet.Cluster
 }
 
-// newWorld makes the clusters. The tables of those that are named have partitions.
+// newWorld creates the clusters. In the clusters named parted, the tables of idem have partitions.
 func newWorld(t *testing.T, parted ...string) *world {
 	t.Helper()
 	w := newClusters(t, parted...)
@@ -56,7 +56,7 @@ func newClusters(t *testing.T, parted ...string) *world {
 	return &world{t: t, west: open("west"), east: open("east")}
 }
 
-// partitions divide the tables that idem partition divides.
+// partitions is the SQL that divides the tables like the command idem partition.
 const partitions = `
 	ALTER TABLE idem.records RENAME TO records_whole;
 	ALTER TABLE idem.inbox RENAME TO inbox_whole;
@@ -119,7 +119,8 @@ func do(t *testing.T, c fleet.Cluster, key string, options ...idem.Option) (idem
 	return idem.Do(t.Context(), c.Pool, scope, key, hash(key), insert(t.Context()), options...)
 }
 
-// The books of the scene hold the answers of the clients to the orders and bills, and repeat each request.
+// The scene compares the answers of the clients with the orders and bills, and repeats each
+// request.
 func TestMove_UnderLoadThereAndBackLosesAndDoublesNothing(t *testing.T) {
 	t.Parallel()
 	const keys = 200
@@ -144,17 +145,18 @@ func TestMove_UnderLoadThereAndBackLosesAndDoublesNothing(t *testing.T) {
 	}
 	const filled = `select count(*) from idem.records r join orders o on o.id = r.execution_id join idem.inbox i on i.id = o.id::text where r.key like 'filled-%'`
 	if n := number(t, w.west, filled); n != keys {
-		t.Errorf("%d keys are back with their orders and messages, of %d", n, keys)
+		t.Errorf("%d keys are back with their orders and messages, want %d", n, keys)
 	}
 	if n := number(t, w.west, "select count(*) from idem.steps s join idem.operations o on o.id = operation_id where o.name = 'filled'"); n != keys/10*2 {
-		t.Errorf("%d steps are back, of %d", n, keys/10*2)
+		t.Errorf("%d steps are back, want %d", n, keys/10*2)
 	}
 	if n := number(t, w.west, "select count(distinct tableoid) from idem.records"); n != 4 {
-		t.Errorf("the records are in %d partitions of 4", n)
+		t.Errorf("the records are in %d partitions, want 4", n)
 	}
 }
 
-// Whatever a mover was at when it died, one cluster is the home, except between the two commits, where none is.
+// Exactly one cluster is the home, at whatever stage the mover dies. Between the two commits there
+// is none.
 func TestMove_KilledAtAnyStageLeavesOneHomeAndContinues(t *testing.T) {
 	t.Parallel()
 	for stage, homes := range map[fleet.Stage][2]int{ // of west and east
@@ -176,7 +178,7 @@ func TestMove_KilledAtAnyStageLeavesOneHomeAndContinues(t *testing.T) {
 					}
 				}))
 				if err == nil && stage != fleet.Cleaned {
-					t.Error("the move continues without its connections")
+					t.Error("Move succeeded without its connections")
 				}
 				const home = "select count(*) from fleet.tenants where state = 'home' and tenant = '" + tenant + "'"
 				if got := [2]int{number(t, w.west, home), number(t, w.east, home)}; got != homes {
@@ -197,7 +199,8 @@ func TestMove_KilledAtAnyStageLeavesOneHomeAndContinues(t *testing.T) {
 	}
 }
 
-// killMover ends the sessions of the mover, and returns when the servers have noticed, as they do when its process is killed.
+// killMover ends the sessions of the mover, as if its process was killed. It returns when they have
+// ended.
 func (w *world) killMover() {
 	const mover = "from pg_stat_activity where datname = current_database() and application_name = 'fleet mover'"
 	for _, c := range []fleet.Cluster{w.west, w.east} {
@@ -206,15 +209,15 @@ func (w *world) killMover() {
 	}
 }
 
-func TestMove_ThatMakesNoSenseIsRefused(t *testing.T) {
+func TestMove_RefusesInvalidMoves(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	ctx := t.Context()
 	if _, err := fleet.Move(ctx, w.east, w.west, tenant, fleet.MoveConfig{}); !errors.Is(err, fleet.ErrNotHere) {
-		t.Errorf("from where it is not: %v", err)
+		t.Errorf("from a cluster that is not the home: %v", err)
 	}
 	if _, err := fleet.Move(ctx, w.west, w.east, "a/b", fleet.MoveConfig{}); !errors.Is(err, fleet.ErrInvalidTenant) {
-		t.Errorf("a tenant whose name does not begin names: %v", err)
+		t.Errorf("a tenant with a slash in its name: %v", err)
 	}
 	if err := fleet.Place(ctx, w.west, tenant); !errors.Is(err, fleet.ErrPlaced) {
 		t.Errorf("placed twice: %v", err)
@@ -222,15 +225,15 @@ func TestMove_ThatMakesNoSenseIsRefused(t *testing.T) {
 	w.move(func(s fleet.Stage) {
 		if s == fleet.Copied {
 			if _, err := fleet.Move(ctx, w.west, w.east, tenant, fleet.MoveConfig{}); !errors.Is(err, fleet.ErrMoving) {
-				t.Errorf("moved twice at a time: %v", err)
+				t.Errorf("a second simultaneous move: %v", err)
 			}
 		}
 	})
-	w.move(nil) // again: there is nothing left to do
+	w.move(nil) // a repeated move does nothing
 }
 
-// The new home has a trigger that changes rows.
-func TestMove_CopyThatDiffersIsNotMoved(t *testing.T) {
+// A trigger of the new home changes the copied rows.
+func TestMove_RefusesACopyThatDiffers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	exec(t, w.east, `CREATE FUNCTION free() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.cents := 0; RETURN NEW; END $$;
@@ -244,14 +247,14 @@ func TestMove_CopyThatDiffersIsNotMoved(t *testing.T) {
 		t.Errorf("the move ended with %v", err)
 	}
 	if again, err := do(t, w.west, "k"); err != nil || string(again.Body) != string(first.Body) {
-		t.Errorf("the old home says %v, %v", again, err)
+		t.Errorf("the old home returned %v, %v", again, err)
 	}
 }
 
-// A transaction that takes long delays the move, and not the callers.
-func TestMove_CallersContinueWhileItWaitsForALongTransaction(t *testing.T) {
+// A long transaction delays the move and not the callers.
+func TestMove_LongTransactionDelaysNoCaller(t *testing.T) {
 	t.Parallel()
-	for when, begins := range map[string]fleet.Stage{"that notes nothing": "", "that notes its changes": fleet.Compared} {
+	for when, begins := range map[string]fleet.Stage{"begun before the notes": "", "begun after the comparison": fleet.Compared} {
 		t.Run(when, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
@@ -276,7 +279,7 @@ func TestMove_CallersContinueWhileItWaitsForALongTransaction(t *testing.T) {
 				if s == fleet.Waiting && !ended {
 					ended = true
 					if _, err := do(t, w.west, "quick"); err != nil {
-						t.Errorf("a caller beside it: %v", err)
+						t.Errorf("a caller during the wait: %v", err)
 					}
 					if err := long.Commit(t.Context()); err != nil {
 						t.Error(err)
@@ -285,15 +288,15 @@ func TestMove_CallersContinueWhileItWaitsForALongTransaction(t *testing.T) {
 			})
 			for _, key := range []string{"long", "quick"} {
 				if again, err := do(t, w.east, key); err != nil || !again.Replayed {
-					t.Errorf("%s: the new home says %v, %v", key, again, err)
+					t.Errorf("%s: the new home returned %v, %v", key, again, err)
 				}
 			}
 		})
 	}
 }
 
-// What comes behind the fence takes too long each time, so that nothing is decided, and callers have their turn in between.
-func TestMove_WhosePauseWouldBeTooLongGoesBackEachTime(t *testing.T) {
+// Every attempt exceeds MaxPause and is given up. Callers are served between two attempts.
+func TestMove_GivesUpAnAttemptWithATooLongPause(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	ctx, stop := context.WithCancel(t.Context())
@@ -313,10 +316,10 @@ func TestMove_WhosePauseWouldBeTooLongGoesBackEachTime(t *testing.T) {
 		}
 	}})
 	if !errors.Is(err, context.Canceled) || waited != 2 || left != 0 {
-		t.Errorf("%d tries, and it has left %d times: %v", waited, left, err)
+		t.Errorf("%d attempts were given up, %d left: %v", waited, left, err)
 	}
 	w.move(nil)
 	if n := number(t, w.east, "select count(*) from orders"); n != 2 {
-		t.Errorf("%d orders have arrived", n)
+		t.Errorf("%d orders have arrived, want 2", n)
 	}
 }

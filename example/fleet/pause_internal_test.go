@@ -10,18 +10,19 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// Callers wait behind the fence. What the mover does there depends on what has been written since it last looked, and not on what the tenant has.
-func TestMove_RowsReadBehindTheFenceDoNotGrowWithTheTenant(t *testing.T) {
+// Callers wait while the fence is up. The work of the mover must then depend on the latest changes
+// and not on the size of the tenant.
+func TestMove_FencedWorkDoesNotGrowWithTheTenant(t *testing.T) {
 	t.Parallel()
 	small, large := readBehindTheFence(t, 200), readBehindTheFence(t, 1500)
-	t.Logf("behind the fence, %d rows are read of a tenant with 200 keys, %d of one with 1500", small, large)
+	t.Logf("rows read behind the fence: %d with 200 keys, %d with 1500 keys", small, large)
 	if large > small+200 {
-		t.Errorf("behind the fence, %d rows are read of a tenant with 200 keys, and %d of one with 1500", small, large)
+		t.Errorf("rows read behind the fence: %d with 200 keys, %d with 1500 keys", small, large)
 	}
 }
 
-// A round has a snapshot, and notes of what was committed behind it are for the next one.
-func TestMove_NoteOfWhatARoundHasNotSeenStays(t *testing.T) {
+// A round reads a snapshot. The notes of later commits must remain for the next round.
+func TestMove_KeepsNotesThatARoundHasNotCopied(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 10)
 	ctx := t.Context()
@@ -33,7 +34,7 @@ func TestMove_NoteOfWhatARoundHasNotSeenStays(t *testing.T) {
 		func() error {
 			return s.mover.between(ctx, func(from, to pgx.Tx) error {
 				s.write(7)
-				return s.mover.copyChanges(ctx, from, to, onTheWay)
+				return s.mover.copyChanges(ctx, from, to, duringCopy)
 			}, s.mover.copied)
 		},
 	} {
@@ -43,11 +44,11 @@ func TestMove_NoteOfWhatARoundHasNotSeenStays(t *testing.T) {
 	}
 	var noted int
 	if err := s.west.Pool.QueryRow(ctx, `SELECT count(*) FROM fleet.changes WHERE part = 'idem.records'`).Scan(&noted); err != nil || noted != 7 {
-		t.Errorf("%d keys are noted, of 7 that the round has not seen: %v", noted, err)
+		t.Errorf("%d keys are noted, want the 7 that the round has not copied: %v", noted, err)
 	}
 }
 
-// scene is a tenant at home in one of two clusters, and its mover.
+// scene has two clusters, a tenant whose home is west, and its mover.
 type scene struct {
 	t          *testing.T
 	west, east Cluster
@@ -72,7 +73,7 @@ func newScene(t *testing.T, keys int) *scene {
 		t.Fatal(err)
 	}
 	s.write(keys)
-	for _, c := range []Cluster{s.west, s.east} { // as autovacuum has done with a tenant that has been there for long
+	for _, c := range []Cluster{s.west, s.east} { // as autovacuum would have done
 		if _, err := c.Pool.Exec(ctx, `ANALYZE`); err != nil {
 			t.Fatal(err)
 		}
@@ -91,7 +92,8 @@ func (s *scene) write(keys int) {
 	s.written += keys
 }
 
-// readBehindTheFence moves a tenant that writes behind each round, and counts rows read on both sides.
+// readBehindTheFence moves a tenant that writes after each round. It returns how many rows the
+// mover reads behind the fence in both clusters.
 func readBehindTheFence(t *testing.T, keys int) (read int64) {
 	t.Helper()
 	s := newScene(t, keys)
@@ -100,7 +102,7 @@ func readBehindTheFence(t *testing.T, keys int) (read int64) {
 		switch stage {
 		case Copied:
 			s.write(10)
-		case Fenced: // the counters of a new session are at zero
+		case Fenced: // the counters of a new session begin at zero
 			m.reader, m.target = session(t, s.west), session(t, s.east)
 		case Checked:
 			read = rowsRead(t, m.reader) + rowsRead(t, m.target)
@@ -112,12 +114,12 @@ func readBehindTheFence(t *testing.T, keys int) (read int64) {
 	const there = `SELECT count(*) FROM things JOIN idem.records ON id = execution_id JOIN idem.inbox i ON i.id = records.key`
 	var arrived int
 	if err := s.east.Pool.QueryRow(t.Context(), there).Scan(&arrived); err != nil || arrived != s.written {
-		t.Errorf("%d keys have arrived, of %d: %v", arrived, s.written, err)
+		t.Errorf("%d keys have arrived, want %d: %v", arrived, s.written, err)
 	}
 	return read
 }
 
-// writeKeys leaves what calls leave: a claim, and then its outcome.
+// writeKeys writes rows as calls do: first the claims, then the outcomes.
 func writeKeys(ctx context.Context, tx pgx.Tx, from, to int) error {
 	batch := &pgx.Batch{}
 	for _, statement := range []string{

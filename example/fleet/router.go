@@ -32,7 +32,7 @@ func (r *Router) Do(ctx context.Context, tenant string, do func(ctx context.Cont
 			err = do(ctx, home)
 		}
 		away := Away(err)
-		if err != nil && away == nil && err != ErrNoHome { //nolint:errorlint // joined with another error it says less
+		if err != nil && away == nil && err != ErrNoHome { //nolint:errorlint // joined with another error, a cluster did not answer
 			return err
 		}
 		if err == nil {

@@ -1,16 +1,21 @@
 CREATE SCHEMA IF NOT EXISTS fleet;
 
--- home: this cluster answers for the tenant. left: another cluster does, or will, and rows are still here. gone: no rows are left
--- here. arriving: rows are being copied to this cluster. A role may lock a row if it may update a column: copied, which nothing reads.
+-- The states are:
+--   home      this cluster serves the tenant
+--   left      another cluster serves the tenant or will soon; this cluster still has rows
+--   gone      this cluster has no rows any more
+--   arriving  rows are being copied to this cluster
+-- The column copied is not used. A role with UPDATE on one column may lock the row.
 CREATE TABLE IF NOT EXISTS fleet.tenants (
     tenant  text COLLATE "C" PRIMARY KEY,
     state   text COLLATE "C" NOT NULL,
     cluster text COLLATE "C" NOT NULL,
     copied  bigint
 );
-COMMENT ON COLUMN fleet.tenants.cluster IS 'Where the home is, or where the rows come from.';
+COMMENT ON COLUMN fleet.tenants.cluster IS 'The home in the states home, left and gone; the source of the rows in the state arriving.';
 
--- Primary keys of rows that transactions of a tenant wrote while a mover listens. A row of idem.records brings its execution_id along.
+-- Primary keys of rows that transactions of a tenant have written while a mover listens. For
+-- idem.records the key also contains the execution_id.
 CREATE TABLE IF NOT EXISTS fleet.changes (
     tenant text COLLATE "C" NOT NULL,
     part   text COLLATE "C" NOT NULL,
@@ -18,8 +23,9 @@ CREATE TABLE IF NOT EXISTS fleet.changes (
     at     xid8             NOT NULL DEFAULT pg_current_xact_id()
 );
 
--- A mover listens as soon as it asks for this lock. It has it when all transactions that were there before and noted nothing are over. When the
--- mover ends, so does the lock.
+-- A mover listens while it waits for or holds this lock. It gets the lock when all transactions
+-- have ended that did not note their changes. The lock is released when the session of the mover
+-- ends.
 CREATE OR REPLACE FUNCTION fleet.note(name text, part text, key jsonb) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF NOT pg_try_advisory_xact_lock_shared(1718379894, hashtext(name)) THEN
@@ -27,9 +33,11 @@ BEGIN
     END IF;
 END $$;
 
--- A claim does not wait for a move: it fails, and its caller asks again without holding a connection. A later statement of an
--- open transaction waits. A statement of its own reads the row, after the lock: at READ COMMITTED it sees what the mover has
--- committed. A transaction that keeps a snapshot locks the row, and gets a serialization failure if that has changed.
+-- enter checks that this cluster is the home. A claim does not wait for a move: it fails, and the
+-- caller retries without holding a connection. A later statement of an open transaction waits.
+-- enter reads the row in a new statement after it has the lock, so that at READ COMMITTED it sees
+-- the commit of the mover. At the other isolation levels it locks the row, which is a serialization
+-- failure if the mover has changed the row.
 CREATE OR REPLACE FUNCTION fleet.enter(name text, waits boolean) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     found_state text;
@@ -69,7 +77,8 @@ END $$;
 CREATE OR REPLACE TRIGGER fleet BEFORE INSERT ON idem.inbox
     FOR EACH ROW WHEN (current_setting('fleet.moving', true) IS DISTINCT FROM 'on') EXECUTE FUNCTION fleet.enter_inbox();
 
--- A signal to an operation that has left would wait here for ever. Steps and signals are copied with their operation.
+-- A signal to an operation that has moved would never be received here. Steps and signals are
+-- copied with their operation.
 CREATE OR REPLACE FUNCTION fleet.enter_signals() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM fleet.enter(split_part(o.scope, '/', 1), true) FROM idem.operations o WHERE o.id = NEW.operation_id;
@@ -78,8 +87,9 @@ END $$;
 CREATE OR REPLACE TRIGGER fleet BEFORE INSERT ON idem.signals
     FOR EACH ROW WHEN (current_setting('fleet.moving', true) IS DISTINCT FROM 'on') EXECUTE FUNCTION fleet.enter_signals();
 
--- DELETE and UPDATE of a record are recorded too, except a completion, whose claim is recorded, and a purge: the new home purges by itself.
--- A key that a person frees meanwhile is freed at the home, or not at all.
+-- DELETE and UPDATE of a record are noted too. Two cases are not: the completion of a claim,
+-- because the claim is noted, and a purge, because the new home purges by itself. A DELETE must be
+-- in the home, so that a key that a person frees during a move is freed in the home or not at all.
 CREATE OR REPLACE FUNCTION fleet.note_records() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF TG_OP = 'DELETE' THEN PERFORM fleet.enter(split_part(OLD.scope, '/', 1), true); END IF;

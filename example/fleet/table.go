@@ -113,7 +113,7 @@ func (p *part) describe(ctx context.Context, conn *pgx.Conn) error {
 		case numbered && p.late:
 			p.numbers = append(p.numbers, column)
 		case numbered && key:
-			return fmt.Errorf("fleet: the key of %s comes from a sequence of the cluster, so that another one may have it as well", p.name)
+			return fmt.Errorf("fleet: the key of %s comes from a sequence, so another cluster may have the same key", p.name)
 		}
 		if key {
 			p.keys, p.types = append(p.keys, column), append(p.types, of)

@@ -91,7 +91,7 @@ func (c *Crowd) place(ctx context.Context, o Order) (string, error) {
 func (c *Crowd) again(ctx context.Context, o Order, first string) error {
 	id, err := c.place(ctx, o)
 	if err == nil && id != first {
-		err = fmt.Errorf("%w: a client was told of order %s, and then of %s", ErrBroken, first, id)
+		err = fmt.Errorf("%w: the first answer has order %s, the second has order %s", ErrBroken, first, id)
 	}
 	return err
 }
