@@ -13,14 +13,16 @@ import (
 // dialogue tracks the requests that the client has sent and the server has not answered. The
 // protocol answers requests strictly in order, so a queue is enough to find the statement that an
 // answer belongs to.
+//
+// Known limit: a COPY FROM STDIN must be a simple Query, as pgx sends it. The server ignores a Sync
+// among the data of an Execute, and dialogue does not know that.
 type dialogue struct {
 	turns *atomic.Int64 // of the proxy
 
 	mu      sync.Mutex
 	started bool // authentication has ended
 	asked   []*request
-	waits   int  // answers that the client waits for and that have not been forwarded
-	copying bool // the server reads COPY data for the Execute at the head of asked
+	waits   int // answers that the client waits for and that have not been forwarded
 }
 
 // request is a client message that the server answers, or that affects the answer to other
@@ -64,7 +66,7 @@ func (d *dialogue) ask(kind byte, runs []*run) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch kind {
-	case pgwire.Parse, pgwire.Bind, pgwire.Describe, pgwire.Execute, pgwire.Close, pgwire.CopyDone, pgwire.CopyFail,
+	case pgwire.Parse, pgwire.Bind, pgwire.Describe, pgwire.Execute, pgwire.Close,
 		pgwire.Sync, pgwire.Query, pgwire.FunctionCall:
 	// A Flush with nothing to flush gets no answer.
 	case pgwire.Flush:
@@ -122,13 +124,11 @@ func (d *dialogue) hear(m pgwire.Message) (answer, error) {
 	case m.Kind() == pgwire.ErrorResponse:
 		err = d.fail(&a, m)
 	case head == nil:
-	case m.Kind() == pgwire.CopyInResponse:
-		// The server does not answer a Flush with a message. A Flush is complete as soon as
-		// everything in front of it has been answered.
-		d.copying = head.kind == pgwire.Execute
 	case completes(head.kind, m.Kind()):
 		err = d.complete(&a, m)
 	}
+	// The server does not answer a Flush with a message. A Flush is complete as soon as everything in
+	// front of it has been answered.
 	for d.head() != nil && d.head().kind == pgwire.Flush {
 		d.pop(&a)
 	}
@@ -171,9 +171,6 @@ func (d *dialogue) complete(a *answer, m pgwire.Message) error {
 		return nil // ReadyForQuery completes the Query
 	}
 	d.pop(a)
-	if d.copying {
-		d.endCopy(a)
-	}
 	return nil
 }
 
@@ -195,24 +192,8 @@ func (d *dialogue) fail(a *answer, m pgwire.Message) error {
 			break
 		}
 		d.pop(a)
-		if d.copying {
-			d.endCopy(a)
-		}
 	}
 	return nil
-}
-
-// endCopy removes the requests up to CopyDone or CopyFail. The server ignores a Sync that arrives
-// among COPY data, and never answers it.
-func (d *dialogue) endCopy(a *answer) {
-	d.copying = false
-	for len(d.asked) > 0 {
-		kind := d.asked[0].kind
-		d.pop(a)
-		if kind == pgwire.CopyDone || kind == pgwire.CopyFail {
-			return
-		}
-	}
 }
 
 // ready removes every request up to the one that asked for ReadyForQuery.
@@ -227,16 +208,12 @@ func (d *dialogue) ready(a *answer) error {
 	return errors.New("a ReadyForQuery that nobody asked for")
 }
 
-// head returns the oldest request that the server has not answered, or nil. It drops CopyDone and
-// CopyFail, which have no answer of their own.
+// head returns the oldest request that the server has not answered, or nil.
 func (d *dialogue) head() *request {
-	for len(d.asked) > 0 {
-		if kind := d.asked[0].kind; kind != pgwire.CopyDone && kind != pgwire.CopyFail {
-			return d.asked[0]
-		}
-		d.asked = d.asked[1:]
+	if len(d.asked) == 0 {
+		return nil
 	}
-	return nil
+	return d.asked[0]
 }
 
 func (d *dialogue) pop(a *answer) {
