@@ -68,7 +68,7 @@ func (p *page) waitFor(expression string) {
 	p.t.Helper()
 	if _, err := chromedp.Run(p.tab, chromedp.Poll[chromedp.Void](expression, chromedp.WithPollingMutation())); err != nil {
 		text, _ := chromedp.Run(p.tab, chromedp.Text(chromedp.CSS("body")))
-		p.t.Fatalf("waiting for %s: %v; the page says:\n%s", expression, err, text)
+		p.t.Fatalf("waiting for %s: %v; the page has:\n%s", expression, err, text)
 	}
 }
 

@@ -174,7 +174,7 @@ func failing(e *echo.Echo) echo.HTTPErrorHandler {
 
 // A retry is replayed, a path with another value is another request, and a second run, after the
 // first was rolled back at its COMMIT as by a serialization failure, is like the first.
-func TestBehindARouterARetryIsReplayed(t *testing.T) {
+func TestRouters_RetryIsReplayed(t *testing.T) {
 	t.Parallel()
 	for name, build := range routers {
 		t.Run(name, func(t *testing.T) {
@@ -205,7 +205,7 @@ func TestBehindARouterARetryIsReplayed(t *testing.T) {
 	}
 }
 
-func TestBehindARouterAFailureLeavesNothing(t *testing.T) {
+func TestRouters_FailureCommitsNothing(t *testing.T) {
 	t.Parallel()
 	for name, build := range routers {
 		t.Run(name, func(t *testing.T) {
@@ -291,7 +291,7 @@ func (c *carts) wantItems(want int) {
 
 // The obvious way with gin and fiber calls the handler so that the middleware does not see the
 // answer.
-func TestBehindARouterWhatTheMiddlewareDoesNotSeeIsRefused(t *testing.T) {
+func TestRouters_HiddenAnswerIsRefused(t *testing.T) {
 	t.Parallel()
 	obvious := map[string]func(*idemhttp.Middleware, place) http.Handler{
 		"huma, by its own middleware": humaByItsMiddleware,
@@ -324,7 +324,7 @@ func TestBehindARouterWhatTheMiddlewareDoesNotSeeIsRefused(t *testing.T) {
 			c := newCarts(t, build)
 			for range 2 {
 				if answer := c.post("/carts/blue/items", "k"); answer.Header().Get("Idempotency-Replayed") != "" {
-					t.Errorf("it is replayed: %d %q", answer.Code, answer.Body)
+					t.Errorf("the answer is a replay: %d %q", answer.Code, answer.Body)
 				}
 			}
 			c.wantItems(0)

@@ -41,8 +41,8 @@ func startOrders(t *testing.T, databaseURL string) string {
 		cmd.Process.Signal(syscall.SIGTERM)
 		io.Copy(io.Discard, stdout)
 		if err := cmd.Wait(); err != nil || t.Failed() {
-			said, _ := os.ReadFile(log.Name())
-			t.Logf("the service ended with %v and said: %s", err, said)
+			text, _ := os.ReadFile(log.Name())
+			t.Logf("the service ended with %v, log: %s", err, text)
 		}
 	})
 	first, err := bufio.NewReader(stdout).ReadString('\n')

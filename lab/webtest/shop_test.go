@@ -10,24 +10,10 @@ import (
 const (
 	placed   = "201 order 1"
 	replayed = "201 replayed order 1"
-
-	soldOut      = "422 There is not enough in stock"
-	soldOutAgain = "422 replayed There is not enough in stock"
 )
 
-func TestPage_SoldOutIsReplayed(t *testing.T) {
-	t.Parallel()
-	p := openPage(t)
-	p.set("sku", "samovar")
-	p.click("#pay")
-	p.wantAttempts(soldOut)
-	p.click("#retry")
-	p.wantAttempts(soldOut, soldOutAgain)
-	p.wantInBooks(0, 1)
-}
-
-// TestPage_Screenshot produces the picture in the README. If IDEM_TEST_SCREENSHOT names a
-// file, the test writes the picture there.
+// The test makes the picture of the README. It writes the picture to the file that
+// IDEM_TEST_SCREENSHOT names.
 func TestPage_Screenshot(t *testing.T) {
 	t.Parallel()
 	p := openPage(t)

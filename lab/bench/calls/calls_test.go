@@ -3,7 +3,6 @@ package calls
 import (
 	"context"
 	"math"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -21,32 +20,6 @@ func scenarioOf(c cell, who ...contestant.Contestant) runner.Scenario {
 		sc.Contestants = append(sc.Contestants, c.contestant(one, 1))
 	}
 	return sc
-}
-
-func TestCell_ComparesContestants(t *testing.T) {
-	t.Parallel()
-	for _, c := range []cell{
-		{work: first, realistic: true, clients: 2}, {work: replay, clients: 2}, {work: first, clients: 1, processor: true},
-		{work: first, clients: 1, way: way{rtt: time.Millisecond}},
-	} {
-		t.Run(c.name(place{}), func(t *testing.T) {
-			t.Parallel()
-			base := contestant.Plain()
-			if c.work == replay {
-				base = contestant.Lookup()
-			}
-			done := runnertest.Measure(t, scenarioOf(c, base, contestant.Idem()))
-			for _, name := range []string{base.Name, contestant.NameIdem} {
-				p50, p99 := done.Figure(name, "p50_us"), done.Figure(name, "p99_us")
-				if p50 == nil || p50[0] <= 0 || p99[0] < p50[0] || len(done.Figure(name, "per_s/base")) != 3 {
-					t.Errorf("%s: %+v", name, done)
-				}
-				if clocked := done.Figure(name, "server_us") != nil; clocked != (c.processor && runtime.GOOS == "linux") {
-					t.Errorf("%s: the processor time is read: %v", name, clocked)
-				}
-			}
-		})
-	}
 }
 
 // nothing does nothing.

@@ -1,7 +1,6 @@
 package calls
 
 import (
-	"bytes"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -14,19 +13,6 @@ import (
 )
 
 func TestMain(m *testing.M) { runnertest.Main(m) }
-
-// booths runs a test for every contestant that is chosen, on a booth of its own.
-func booths(t *testing.T, chosen func(contestant.Contestant) bool, test func(*testing.T, *booth)) {
-	t.Helper()
-	for _, c := range append(contestant.All(), contestant.IdemHinted()) {
-		if chosen(c) {
-			t.Run(c.Name, func(t *testing.T) {
-				t.Parallel()
-				test(t, boothOf(t, c, way{conns: 20}))
-			})
-		}
-	}
-}
 
 // boothOf opens a booth. It skips a test on a machine without a program of the contestant.
 func boothOf(t *testing.T, c contestant.Contestant, w way) *booth {
@@ -58,49 +44,29 @@ func effectsOf(t *testing.T, b *booth) effects {
 	return found
 }
 
-func everybody(contestant.Contestant) bool { return true }
-
-var once = effects{Orders: 1, Distinct: 1, Lines: 2, Ledger: 1, Sold: 1}
-
 func TestContestants_ExecuteOnceAndThenReplay(t *testing.T) {
 	t.Parallel()
-	booths(t, everybody, func(t *testing.T, b *booth) {
-		call := newCall()
-		again := contestant.Answer{Body: call.Body, Replayed: true}
-		want := []contestant.Answer{{Body: call.Body}, again, again}
-		if b.Recordless {
-			want = want[:1]
-		}
-		for _, want := range want {
-			answer, err := b.runner.Do(t.Context(), call)
-			if diff := cmp.Diff(want, answer); err != nil || diff != "" {
-				t.Errorf("%v, (-want +got):\n%s", err, diff)
+	once := effects{Orders: 1, Distinct: 1, Lines: 2, Ledger: 1, Sold: 1}
+	for _, c := range append(contestant.All(), contestant.IdemHinted()) {
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			b, call := boothOf(t, c, way{conns: 20}), newCall()
+			again := contestant.Answer{Body: call.Body, Replayed: true}
+			want := []contestant.Answer{{Body: call.Body}, again, again}
+			if b.Recordless {
+				want = want[:1]
 			}
-		}
-		if diff := cmp.Diff(once, effectsOf(t, b)); diff != "" {
-			t.Errorf("effects (-want +got):\n%s", diff)
-		}
-	})
-}
-
-func TestContestants_ExecuteConcurrentDuplicatesOnce(t *testing.T) {
-	t.Parallel()
-	booths(t, func(c contestant.Contestant) bool { return !c.Repeats }, func(t *testing.T, b *booth) {
-		call := newCall()
-		var group sync.WaitGroup
-		for range 16 {
-			group.Go(func() {
+			for _, want := range want {
 				answer, err := b.runner.Do(t.Context(), call)
-				if err != nil || !answer.Refused && !bytes.Equal(answer.Body, call.Body) {
-					t.Errorf("%+v, %v", answer, err)
+				if diff := cmp.Diff(want, answer); err != nil || diff != "" {
+					t.Errorf("%v, (-want +got):\n%s", err, diff)
 				}
-			})
-		}
-		group.Wait()
-		if diff := cmp.Diff(once, effectsOf(t, b)); diff != "" {
-			t.Errorf("effects (-want +got):\n%s", diff)
-		}
-	})
+			}
+			if diff := cmp.Diff(once, effectsOf(t, b)); diff != "" {
+				t.Errorf("effects (-want +got):\n%s", diff)
+			}
+		})
+	}
 }
 
 // Both calls have looked before either has inserted: each waits, in its transaction, until the
@@ -128,21 +94,4 @@ func TestCheck_FindsSelectThenInsertExecutingTwice(t *testing.T) {
 	if found.Orders != 2 || found.Distinct != 1 || found.check(1, false, false) == nil {
 		t.Errorf("%+v", found)
 	}
-}
-
-// A contestant must not swallow a failure, or the benchmark would count it as work done.
-func TestContestants_ReportAFailureOfTheBusiness(t *testing.T) {
-	t.Parallel()
-	booths(t, everybody, func(t *testing.T, b *booth) {
-		call := newCall()
-		call.Business = func(string) []contestant.Statement {
-			return []contestant.Statement{{SQL: "select 1 / $1::int", Args: []any{0}}}
-		}
-		if answer, err := b.runner.Do(t.Context(), call); err == nil {
-			t.Errorf("%+v and no error", answer)
-		}
-		if diff := cmp.Diff(effects{}, effectsOf(t, b)); diff != "" {
-			t.Errorf("effects (-want +got):\n%s", diff)
-		}
-	})
 }
