@@ -1,4 +1,4 @@
-// Package cutproxy is a TCP proxy in front of a broker, whose connections a test breaks.
+// Package cutproxy is a TCP proxy with which a test breaks connections to a broker or a database.
 package cutproxy
 
 import (
@@ -38,9 +38,9 @@ func (p *Proxy) Cut() {
 	}
 }
 
-// Deafen discards what clients send: they hear the server, and the server does not hear them, until
-// Deafen is called with false. That call cuts the connections that have lost bytes, because no
-// network loses bytes and continues.
+// Deafen(true) discards everything that clients send from now on. Clients still receive what the
+// server sends. Deafen(false) ends that, and cuts the connections that have lost bytes, because no
+// TCP connection continues after a loss.
 func (p *Proxy) Deafen(deaf bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

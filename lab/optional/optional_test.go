@@ -6,18 +6,7 @@ import (
 	"testing"
 )
 
-func TestFind_NamesEveryMissingProgramInOrder(t *testing.T) {
-	t.Setenv("PATH", t.TempDir())
-	const want = "needs strace (package strace), patroni (packages patroni python3-etcd), etcd (package etcd-server)"
-	for range 20 {
-		_, err := FindAll("strace", "patroni", "etcd")
-		if !errors.Is(err, Needs("strace", "patroni", "etcd")) || err.Error() != want {
-			t.Errorf("got %v, want %s", err, want)
-		}
-	}
-}
-
-func TestRequire_SkipsOnlyForWantOfAProgram(t *testing.T) {
+func TestRequire_SkipsOnlyForAMissingProgram(t *testing.T) {
 	for name, test := range map[string]struct {
 		err      error
 		required string

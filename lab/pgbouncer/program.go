@@ -6,8 +6,8 @@ import (
 	"os/exec"
 )
 
-// Prepares tells whether prepared statements outlive a transaction behind a program, as they do from version 1.21 on. Then it has
-// to be told how many: max_prepared_statements.
+// Prepares reports whether the PgBouncer program supports prepared statements in transaction mode,
+// as versions from 1.21 on do. The setting max_prepared_statements enables them.
 func Prepares(program string) (bool, error) {
 	out, err := exec.Command(program, "--version").Output()
 	if err != nil {
@@ -15,7 +15,7 @@ func Prepares(program string) (bool, error) {
 	}
 	var major, minor int
 	if _, err := fmt.Sscanf(string(out), "PgBouncer %d.%d", &major, &minor); err != nil {
-		return false, fmt.Errorf("the version of PgBouncer, %q: %w", out, err)
+		return false, fmt.Errorf("parse the version of PgBouncer, %q: %w", out, err)
 	}
 	return major > 1 || minor >= 21, nil
 }

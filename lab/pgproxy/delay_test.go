@@ -1,7 +1,6 @@
 package pgproxy_test
 
 import (
-	"errors"
 	"testing"
 	"time"
 
@@ -33,35 +32,5 @@ func TestSetLatency_AddsTwiceTheLatencyToARoundTrip(t *testing.T) {
 		if got := roundTrip(t, conn, 2*latency+late); got < 2*latency-early || got >= 2*latency+late {
 			t.Errorf("with a latency of %v the fastest round trip took %v", latency, got)
 		}
-	}
-}
-
-// Bytes in flight must not wait for each other: many concurrent requests take one round trip
-// together.
-func TestSetLatency_DelaysConcurrentRequestsTogether(t *testing.T) {
-	t.Parallel()
-	p := start(t)
-	conn := connect(t, p.DSN(), pgx.QueryExecModeExec)
-	const requests, oneWay = 100, 50 * time.Millisecond
-	p.SetLatency(oneWay)
-	const together, serialized = 2 * oneWay, requests / 2 * oneWay // or more
-	fastest := time.Hour
-	// A busy machine may need several attempts.
-	for deadline := time.Now().Add(patience); fastest > serialized && time.Now().Before(deadline); {
-		begin := time.Now()
-		pipeline := conn.PgConn().StartPipeline(within(t))
-		for range requests {
-			query(pipeline, "select 1")
-			if err := pipeline.Sync(); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := errors.Join(readResults(pipeline, 2*requests), pipeline.Close()); err != nil {
-			t.Fatal(err)
-		}
-		fastest = min(fastest, time.Since(begin))
-	}
-	if fastest < together-time.Millisecond || fastest > serialized {
-		t.Errorf("%d requests in flight took %v, want about %v", requests, fastest, together)
 	}
 }

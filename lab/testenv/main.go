@@ -73,7 +73,7 @@ func run(args []string) int {
 	defer dir.remove()
 
 	begin := time.Now()
-	srv, err := start(started, sources, cfg, dir)
+	srv, err := start(started, cfg, dir)
 	if err != nil {
 		return unable(started, signals, err)
 	}

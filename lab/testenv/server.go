@@ -38,7 +38,7 @@ var errAbsent = errors.New("not there")
 
 // start returns a server from the first source that works. If cfg.only is set, start tries that
 // source only.
-func start(ctx context.Context, sources []source, cfg config, dir *runDir) (*server, error) {
+func start(ctx context.Context, cfg config, dir *runDir) (*server, error) {
 	var reasons []error
 	for _, src := range sources {
 		if cfg.only != "" && cfg.only != src.name {

@@ -1,4 +1,5 @@
-// Package waiting is how tests wait for what has to come: for minutes, as a machine that others keep busy is slow, and for no longer.
+// Package waiting has the waiting functions of the tests. They wait for minutes, because a test may
+// run on a busy machine, and then fail the test.
 package waiting
 
 import (
@@ -7,32 +8,32 @@ import (
 	"time"
 )
 
-// Limit is for whatever has to happen.
+// Limit is how long the functions wait for an event.
 const Limit = 5 * time.Minute
 
-// For returns once the channel is closed or has a value.
+// For waits until the channel is closed or has a value, and returns the value.
 func For[T any](t testing.TB, what string, c <-chan T) T {
 	t.Helper()
 	select {
 	case v := <-c:
 		return v
 	case <-time.After(Limit):
-		t.Fatalf("waited in vain for: %s", what)
+		t.Fatalf("timeout: %s", what)
 		panic("unreachable")
 	}
 }
 
-// Until asks until the answer is yes, for what announces itself to no channel.
-func Until(t testing.TB, what string, is func() bool) {
+// Until polls until the condition is true.
+func Until(t testing.TB, what string, condition func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(Limit); !is(); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(Limit); !condition(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for: %s", what)
+			t.Fatalf("timeout: %s", what)
 		}
 	}
 }
 
-// Within is a context that ends with the cleanups of a test, or when its time is over.
+// Within returns a context that ends in the cleanup of the test, or after Limit.
 func Within(t testing.TB) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), Limit)
@@ -40,7 +41,8 @@ func Within(t testing.TB) context.Context {
 	return ctx
 }
 
-// Escape runs f in a goroutine of its own and tells how it ended: what it panicked with, and whether it returned.
+// Escape runs f in a new goroutine. It returns the value with which f panicked, and whether f
+// returned.
 func Escape(t testing.TB, f func()) (recovered any, returned bool) {
 	t.Helper()
 	done := make(chan struct{})
