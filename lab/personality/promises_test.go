@@ -16,7 +16,7 @@ import (
 // as far as they exist.
 var held = []string{
 	"TestDo_ExecutesOnceAndReplaysTheSameBytes", "TestTTL_ExpiredKeyIsNewForExactlyOneCaller",
-	"TestDo_AnotherHashIsAMismatchThatRevealsNothing", "TestDo_ConcurrentRightAndWrongHashesAreToldApart",
+	"TestDo_AnotherHashIsAMismatchThatRevealsNothing", "TestDo_ConcurrentCallWithAnotherHashIsAMismatch",
 	"TestDoTx_KeyOfAnOpenTransactionIsInProgress", "TestWait_EndsWithInProgressAfterItsTime",
 	"TestReject_UndoesTheWritesAndIsFinal", "TestDo_IgnoredSQLErrorCommitsNothing",
 	"TestDo_PanicAndGoexitRollBackAndGoOn", "TestDo_RefusesCommitAndRollbackOnTheTx", "TestDo_TransactionEndedBySQLIsNeverASuccess",

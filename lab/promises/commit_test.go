@@ -196,8 +196,8 @@ func TestDo_CommitWithoutAnswerIsUnknownAndNeverCanceled(t *testing.T) {
 	}
 }
 
-// pgx sends a CancelRequest when a connection breaks. The server must not accept that request. While
-// the COMMIT goes on and the server cannot be reached, the outcome is unknown.
+// pgx sends a CancelRequest when a connection breaks. The server must not accept that request.
+// While the COMMIT continues and the server cannot be reached, the outcome is unknown.
 func TestDo_LostConnectionDoesNotCancelCommit(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

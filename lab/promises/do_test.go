@@ -71,7 +71,8 @@ func TestDo_AnotherHashIsAMismatchThatRevealsNothing(t *testing.T) {
 	}
 }
 
-// The writes of a fn that rejects are undone, also those of its joined calls and a failed statement.
+// The writes of a fn that rejects are undone, also those of its joined calls and a failed
+// statement.
 func TestReject_UndoesTheWritesAndIsFinal(t *testing.T) {
 	t.Parallel()
 	declined := idem.Response{Status: 402, Body: []byte(`{"error":"declined"}`)}
@@ -289,8 +290,8 @@ func TestDo_NestedOnAnExhaustedPoolIsAnErrorNotADeadlock(t *testing.T) {
 	l.wantNone("inner")
 }
 
-// The main stress test: 32 goroutines, two pools (which idem treats as two processes), 100 keys, and
-// every kind of failure of fn.
+// The main stress test: 32 goroutines, two pools (which idem treats as two processes), 100 keys,
+// and every kind of failure of fn.
 func TestDo_OneEffectAndResponseUnderContentionAndFailures(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
@@ -328,7 +329,7 @@ func TestDo_OneEffectAndResponseUnderContentionAndFailures(t *testing.T) {
 	}
 	calls.Wait()
 	if n := executed.Load(); n != keys {
-		t.Errorf("%d calls say that they executed, want %d", n, keys)
+		t.Errorf("%d calls reported an execution, want %d", n, keys)
 	}
 	for i := range keys {
 		n := 0

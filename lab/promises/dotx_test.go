@@ -393,8 +393,9 @@ func TestDoTx_OpenRowsEndTheCallersTransaction(t *testing.T) {
 	l.wantHealthy()
 }
 
-// When fn returns, a goroutine is executing a statement or has not sent it yet. Neither the commit nor
-// the next statement of the caller of DoTx must meet that statement, so the connection is closed.
+// When fn returns, a goroutine is executing a statement or has not sent it yet. Neither the commit
+// nor the next statement of the caller of DoTx must meet that statement, so the connection is
+// closed.
 func TestDoTx_TxInUseWhenFnReturnsClosesTheConnection(t *testing.T) {
 	t.Parallel()
 	for name, sent := range map[string]bool{"the statement runs": true, "the statement is not sent yet": false} {
@@ -578,8 +579,8 @@ func TestDoTx_FailureToPrepareSparesTheTransaction(t *testing.T) {
 const saved = 32
 
 // The server's lock table has room for a few thousand locks. A client that fills it blocks all
-// others. First runs, replays and takeovers take few locks, also with a savepoint of the caller around
-// each call.
+// others. First runs, replays and takeovers take few locks, also with a savepoint of the caller
+// around each call.
 func TestDoTx_ManyKeysInOneTransactionTakeFewLocks(t *testing.T) {
 	t.Parallel()
 	const n = 5 * saved

@@ -130,7 +130,8 @@ var rawEnds = []struct {
 	{sql: []string{"rollback"}, returned: idem.Reject(ok), after: true},
 }
 
-// An error must neither claim that the writes of fn were undone, nor that they have a stored response.
+// An error must neither claim that the writes of fn were undone, nor that they have a stored
+// response.
 func TestDo_TransactionEndedBySQLIsNeverASuccess(t *testing.T) {
 	t.Parallel()
 	for name, outer := range outers {
@@ -174,7 +175,7 @@ func TestDo_TransactionEndedBySQLIsNeverASuccess(t *testing.T) {
 }
 
 // wantRefusedUntilExpiry fails the test unless the effect of key is committed without a response,
-// and a call for key returns an error that says so.
+// and a call for key returns ErrTxEnded.
 func (l *ledger) wantRefusedUntilExpiry(key string) {
 	l.t.Helper()
 	before := l.runs.Load()
@@ -397,7 +398,7 @@ func TestDo_TxInUseNeverReachesTheNextUserOfTheConnection(t *testing.T) {
 			return nil
 		})
 		if n := l.entries("stray"); err != nil || n != 0 {
-			t.Errorf("after %v: %d stray effects were committed by somebody else; %v", end, n, err)
+			t.Errorf("after %v: %d stray effects were committed by another caller; %v", end, n, err)
 		}
 		l.wantHealthy()
 	}
@@ -592,7 +593,7 @@ func TestTx_EveryMethodIsGuarded(t *testing.T) {
 	t.Parallel()
 	for method := range reflect.TypeFor[pgx.Tx]().Methods() {
 		if txMethods[method.Name] == nil {
-			t.Errorf("pgx.Tx has a method %s that is in no test: guard it in guard.go, and add it here", method.Name)
+			t.Errorf("pgx.Tx has a method %s without a test: guard it in guard.go, and add it here", method.Name)
 		}
 	}
 }
@@ -693,8 +694,8 @@ func containsAll(s string, parts ...string) bool {
 	return true
 }
 
-// A SET ROLE of fn that is committed outlives the transaction. The next call that is denied by that role
-// costs the connection. Any other denied statement does not.
+// A SET ROLE of fn that is committed outlives the transaction. The next call that is denied by that
+// role costs the connection. Any other denied statement does not.
 func TestDo_RoleThatOutlivesFnCostsTheConnection(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)

@@ -143,7 +143,7 @@ func (l *log) check(test observed, joined bool, res idem.Result, err error, took
 		t.Errorf("%s: ended with %+v; the call returned %+v, %v after %d attempts", test.name, end, res, err, test.attempts)
 	}
 	if end.Duration <= 0 || end.Duration > took || end.Waited < 0 || end.Waited > end.Duration {
-		t.Errorf("%s: took %v, the observer is told %v, waiting for %v", test.name, took, end.Duration, end.Waited)
+		t.Errorf("%s: took %v, the observer got %v, waiting for %v", test.name, took, end.Duration, end.Waited)
 	}
 	if test.order[0] == "waiting" && end.Waited == 0 {
 		t.Errorf("%s: waited for no time", test.name)

@@ -67,7 +67,8 @@ var responses = map[string]struct {
 var hostileHeader = strings.ReplaceAll(hostile, "\x00", "")
 
 // Everybody gets the same response: the caller that executes, a replay from the database, and a
-// duplicate that waited in memory. It does not matter how the response was recorded, sealed or plain.
+// duplicate that waited in memory. It does not matter how the response was recorded, sealed or
+// plain.
 func TestResponse_IsReplayedByteForByte(t *testing.T) {
 	t.Parallel()
 	for _, mode := range fewModes {
@@ -128,8 +129,8 @@ func replaysByteForByte(t *testing.T, mode pgx.QueryExecMode, opts ...idem.Optio
 	return l
 }
 
-// A duplicate that waited in memory gets the same response as from the database. A caller that changes
-// its response does not change that of another caller.
+// A duplicate that waited in memory gets the same response as from the database. A caller that
+// changes its response does not change that of another caller.
 func TestResponse_CannotBeChangedByAnotherCaller(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)

@@ -261,8 +261,8 @@ func TestSealedResponse_TamperingIsAnErrorThatSaysHow(t *testing.T) {
 			wantSealError(t, l, name, seal.ErrTampered, sealed("a b", seal.AcceptPlain()))
 		}
 	}
-	// A client must not get the response to another request because the record was changed to contain
-	// the hash of its own request.
+	// A client must not get the response to another request because the record was changed to
+	// contain the hash of its own request.
 	execute(t, l.pool, "truncate idem.records")
 	if _, err := idemDo(ctx, l.pool, scope, "k", hashB, l.charge("k"), sealed("a b")); err != nil {
 		t.Fatal(err)
@@ -310,8 +310,8 @@ var versions = []struct {
 	{"has dropped the old key", []idem.Option{sealed("b")}, "sealed_by = 'a'"},
 }
 
-// A process of each version and one of the next run at the same time. Each of them can read what the
-// other writes. idem treats each pool as a process.
+// A process of each version and one of the next run at the same time. Each of them can read what
+// the other writes. idem treats each pool as a process.
 func TestSealing_RolloutAndRotationLeaveNothingUnreadable(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
@@ -413,7 +413,7 @@ func TestSealedResponse_IsInNoFileOfTheServer(t *testing.T) {
 	for _, folder := range []string{"base", "pg_wal", "postgres.log"} {
 		for name := range secrets["plain"] {
 			if want := name + " in " + folder; !slices.Contains(found["plain"], want) {
-				t.Errorf("what is plain is not found: no %s, only %q", want, found["plain"])
+				t.Errorf("the search does not find plain text: no %s, only %q", want, found["plain"])
 			}
 		}
 	}

@@ -150,8 +150,8 @@ func TestDo_SettingsOfTheSessionChangeNoOutcome(t *testing.T) {
 	}
 }
 
-// wantSameOutcome makes calls of all kinds on a pool whose sessions have some settings, and compares
-// the results.
+// wantSameOutcome makes calls of all kinds on a pool whose sessions have some settings, and
+// compares the results.
 func wantSameOutcome(t *testing.T, l *ledger, pool *pgxpool.Pool, name string) {
 	t.Helper()
 	stored := idem.Response{Status: -7, Header: header{"X": {hostileHeader, "ß"}}, Body: []byte("\x00\\'\xffé" + hostile)}

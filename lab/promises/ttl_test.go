@@ -117,9 +117,9 @@ func TestTTL_FollowerDoesNotShareARecordExpiredBeforeItsCall(t *testing.T) {
 	}
 }
 
-// The record tells the outcome of a COMMIT as long as it exists. It may have expired and been taken
-// over while no call could read it. Then a call must not claim that nothing was committed, and must
-// not say that it may be retried.
+// A call reads the outcome of an unanswered COMMIT from the record. If the record has expired and
+// was taken over in the meantime, the call must report neither that nothing was committed nor that
+// it may be retried.
 func TestDo_CommitWithATakenOverRecordIsUnknown(t *testing.T) {
 	t.Parallel()
 	p := newProxied(t)

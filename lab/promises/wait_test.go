@@ -132,8 +132,8 @@ func TestWait_OneWaiterTakesOverIfTheFirstRunFails(t *testing.T) {
 	}
 }
 
-// A call waits no shorter than WithWait says, and then answers when to try again: after as long a wait,
-// but a second at least.
+// A call waits at least as long as WithWait. RetryAfter in its error is the same time, or one
+// second if that is longer.
 func TestWait_EndsWithInProgressAfterItsTime(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
@@ -226,7 +226,7 @@ func TestWait_WithAnotherHash(t *testing.T) {
 }
 
 // A mismatch of one duplicate does not affect another duplicate with the right hash.
-func TestDo_ConcurrentRightAndWrongHashesAreToldApart(t *testing.T) {
+func TestDo_ConcurrentCallWithAnotherHashIsAMismatch(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
 	l.charged(context.Background(), "k")
@@ -322,8 +322,8 @@ func TestDo_NoWaitEndsWhileTheLeaderCannotClaim(t *testing.T) {
 	}
 }
 
-// An exhausted pool returns an error of its own, and not that of the caller's deadline. A context that
-// ends first is the caller's own error.
+// A call that gets no connection in time returns ErrPoolExhausted. If the caller's context ends
+// first, the call returns the error of the context.
 func TestDo_ExhaustedPoolIsErrPoolExhausted(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t, maxConns(1))
@@ -342,7 +342,7 @@ func TestDo_ExhaustedPoolIsErrPoolExhausted(t *testing.T) {
 			t.Errorf("%s: Retryable = %v, a deadline = %v", name, idem.Retryable(err), errors.Is(err, context.DeadlineExceeded))
 		}
 		if n := l.pool.Stat().CanceledAcquireCount() - waits; n != 1 {
-			t.Errorf("%s: it waited %d times for as long as it tells", name, n)
+			t.Errorf("%s: %d acquisitions were canceled, want 1", name, n)
 		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
@@ -392,8 +392,9 @@ var holders = map[string]func(*testing.T, *ledger){
 }
 
 // A lock on the record itself blocks a claim inside the server, and no advisory lock shows it. Each
-// holder releases the key after the answer, so a call that waited for it would wait until its limit.
-// The connection of a claim that was blocked is closed, because a CancelRequest may still arrive for it.
+// holder releases the key after the answer, so a call that waited for it would wait until its
+// limit. The connection of a claim that was blocked is closed, because a CancelRequest may still
+// arrive for it.
 func TestDo_WaitEndsWhateverHoldsTheKey(t *testing.T) {
 	t.Parallel()
 	for name, hold := range holders {
