@@ -94,14 +94,14 @@ func (m *move) tryCross(ctx context.Context, left bool) error {
 	})
 }
 
-// duringCopy says how operations are copied while the old home still runs them. In the state
+// duringCopy replaces columns of operations that the old home still runs. In the state
 // arriving no process of the new home runs them.
 var duringCopy = map[string]string{
 	`"state"`: `CASE WHEN ` + open("t") + ` THEN 'arriving' ELSE t.state END`, `"epoch"`: "t.epoch", `"owner"`: "NULL::int4",
 }
 
-// atHandover says how an operation in progress is given to the new home: without an owner, and with
-// an epoch that no process of the old home has.
+// atHandover replaces columns of operations in progress for the new home: without an owner, and
+// with an epoch that no process of the old home has.
 var atHandover = map[string]string{
 	`"state"`: `CASE WHEN starts_with(t.state, '` + left + `') THEN substr(t.state, ` + lengthOfLeft + `) ELSE t.state END`,
 	`"epoch"`: `CASE WHEN t.state IN ('running', 'parked') THEN t.epoch + 1 ELSE t.epoch END`,

@@ -12,7 +12,7 @@ import (
 	"github.com/idem-go/idem/idemsql"
 )
 
-// handler returns an idempotent handler that takes orders. base is a database/sql pool over pool.
+// handler returns an idempotent handler that places orders. base is a database/sql pool over pool.
 func (db gormDB) handler(pool *pgxpool.Pool, base *sql.DB) (http.Handler, error) {
 	covered, err := idemhttp.New(pool, idemhttp.Config{
 		Scope:   func(*http.Request) (string, error) { return "tenant-1/POST orders", nil },
@@ -27,7 +27,7 @@ func (db gormDB) handler(pool *pgxpool.Pool, base *sql.DB) (http.Handler, error)
 func (db gormDB) post(tx pgx.Tx, w http.ResponseWriter, r *http.Request) error {
 	var o order
 	if err := json.NewDecoder(r.Body).Decode(&o); err != nil {
-		return &idemhttp.Problem{Status: http.StatusBadRequest, Title: "the body is no order with a SKU"}
+		return &idemhttp.Problem{Status: http.StatusBadRequest, Title: "the body is not an order with a SKU"}
 	}
 	own, err := idemsql.SQLTx(tx)
 	if err != nil {

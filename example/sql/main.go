@@ -1,10 +1,10 @@
-// Command sql places an order twice through a library that is built on database/sql. The second call replays the
-// outcome of the first.
+// Command sql places an order twice through a library that is built on database/sql. The second
+// call replays the result of the first.
 //
 //	DATABASE_URL=postgres://… go run . bun
 //
-// The libraries are bun, ent, gorm, sqlc and sqlx; each has a file of its own. The database has the schema of idem, and
-// a table of orders: orders.sql.
+// The libraries are bun, ent, gorm, sqlc and sqlx. Each has its own file. The database must have
+// the schema of idem and the table of orders.sql.
 package main
 
 import (
@@ -30,7 +30,7 @@ type order struct {
 // insert inserts an order in the transaction tx.
 type insert func(ctx context.Context, tx *sql.Tx, sku string) (order, error)
 
-// libraries returns how each library inserts an order.
+// libraries maps each library to a function that inserts an order.
 func libraries(db *sql.DB) (map[string]insert, error) {
 	gorm, err := openGorm(db)
 	if err != nil {
@@ -45,7 +45,7 @@ func libraries(db *sql.DB) (map[string]insert, error) {
 	}, nil
 }
 
-// place places an order once, however often it is called with a key.
+// place places an order. With the same key it places the order once.
 func place(ctx context.Context, db *sql.DB, insert insert, key, sku string) (order, bool, error) {
 	o, result, err := idemsql.DoJSON(ctx, db, idem.Scope("tenant-1", "place order"), key, idem.HashBytes([]byte(sku)),
 		func(tx *sql.Tx) (order, error) {
@@ -67,7 +67,7 @@ func main() {
 		log.Fatal(err)
 	}
 	if len(os.Args) != 2 || all[os.Args[1]] == nil {
-		log.Fatalf("usage: sql <library>, which is one of %v", slices.Sorted(maps.Keys(all)))
+		log.Fatalf("usage: sql <library>, one of %v", slices.Sorted(maps.Keys(all)))
 	}
 	for range 2 {
 		order, replayed, err := place(ctx, db, all[os.Args[1]], "7f3c9a52-0d1e", "teapot")

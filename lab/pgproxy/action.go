@@ -6,8 +6,8 @@ import "fmt"
 type Action int
 
 const (
-	// Reset ends the connection. The client gets RST, and the server's side is closed in order. Bytes
-	// that do not fit into the socket of a slow client are lost.
+	// Reset ends the connection. The client gets RST, and the server's side is closed in order.
+	// Bytes that do not fit into the socket of a slow client are lost.
 	Reset Action = iota + 1
 	// Hangup ends the connection. The client gets FIN, and the server's side is closed in order.
 	Hangup

@@ -127,8 +127,8 @@ func (d *dialogue) hear(m pgwire.Message) (answer, error) {
 	case completes(head.kind, m.Kind()):
 		err = d.complete(&a, m)
 	}
-	// The server does not answer a Flush with a message. A Flush is complete as soon as everything in
-	// front of it has been answered.
+	// The server does not answer a Flush with a message. A Flush is complete as soon as everything
+	// in front of it has been answered.
 	for d.head() != nil && d.head().kind == pgwire.Flush {
 		d.pop(&a)
 	}

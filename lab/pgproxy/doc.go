@@ -21,10 +21,11 @@
 //
 // # Observing
 //
-// A statement passes two stages: [Seen] and [Answered]. [Proxy.Next] waits for the next statement to
-// reach one of them. [Proxy.Observe] reports both stages of all statements. The proxy knows the SQL of statements in the simple protocol, of unnamed statements
-// and of prepared statements. A simple Query with several statements is split into them. A
-// statement that was prepared with the SQL command PREPARE is reported as the EXECUTE that runs it.
+// A statement passes two stages: [Seen] and [Answered]. [Proxy.Next] waits for the next statement
+// to reach one of them. [Proxy.Observe] reports both stages of all statements. The proxy knows the
+// SQL of statements in the simple protocol, of unnamed statements and of prepared statements. A
+// simple Query with several statements is split into them. A statement that was prepared with the
+// SQL command PREPARE is reported as the EXECUTE that runs it.
 //
 // # Breaking
 //

@@ -6,7 +6,8 @@ import (
 	"net/url"
 )
 
-// redirect returns dsn with the address replaced by to, and with sslmode=disable. dsn must be a URL.
+// redirect returns dsn with the address replaced by to, and with sslmode=disable. dsn must be a
+// URL.
 func redirect(dsn string, to net.Addr) (string, error) {
 	address, err := url.Parse(dsn)
 	if err != nil || address.Scheme == "" {

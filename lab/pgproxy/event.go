@@ -14,8 +14,8 @@ const (
 type Event struct {
 	Stage Stage
 	Statement
-	// Tag is the command tag of an answer, such as "INSERT 0 1". It is empty for an error and for an
-	// empty statement.
+	// Tag is the command tag of an answer, such as "INSERT 0 1". It is empty for an error and for
+	// an empty statement.
 	Tag string
 	// Code is the SQLSTATE of an answer that is an error.
 	Code string

@@ -47,9 +47,9 @@ func AfterAnswer(m Match, tags ...string) Point {
 	return Point{place: afterAnswer, match: m, tags: tags}
 }
 
-// AtByte is the point in front of the byte at an offset of one stream of a connection. Offsets count
-// from the beginning of the connection, as in [Conn.Bytes]. The trap springs when that byte is about
-// to be forwarded. Its event has a connection, but no stage and no SQL.
+// AtByte is the point in front of the byte at an offset of one stream of a connection. Offsets
+// count from the beginning of the connection, as in [Conn.Bytes]. The trap springs when that byte
+// is about to be forwarded. Its event has a connection, but no stage and no SQL.
 func AtByte(c *Conn, dir Direction, offset int64) Point {
 	return Point{place: atByte, conn: c, dir: dir, offset: offset}
 }

@@ -38,8 +38,9 @@ type Proxy struct {
 	err     error
 }
 
-// New starts a proxy in front of the server that dsn names, which must be a URL. It reaches the server over TCP or a
-// Unix socket, with TLS if dsn asks for it. New does not connect to the server.
+// New starts a proxy in front of the server that dsn names, which must be a URL. It reaches the
+// server over TCP or a Unix socket, with TLS if dsn asks for it. New does not connect to the
+// server.
 func New(dsn string) (*Proxy, error) { return NewRewriting(dsn, nil) }
 
 // NewRewriting is New for a proxy that replaces SQL: rewrite gets the text of every Parse and Query

@@ -68,8 +68,8 @@ func (t *Trap) Disarm() {
 	t.proxy.traps.remove(t)
 }
 
-// Taken reports whether the trap has caught a statement or has sprung. A disarmed trap that is taken
-// may still spring.
+// Taken reports whether the trap has caught a statement or has sprung. A disarmed trap that is
+// taken may still spring.
 func (t *Trap) Taken() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -100,7 +100,7 @@ func versionOf(program string) (int, error) {
 	}
 	match := versionPattern.FindSubmatch(out)
 	if match == nil {
-		return 0, fmt.Errorf("%s --version says %q", program, out)
+		return 0, fmt.Errorf("%s --version printed %q", program, out)
 	}
 	return strconv.Atoi(string(match[1]))
 }

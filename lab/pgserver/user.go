@@ -28,5 +28,5 @@ func Unprivileged(uid int) (*syscall.Credential, error) {
 		}
 		return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
 	}
-	return nil, fmt.Errorf("PostgreSQL refuses to run as root, and there is no user postgres or nobody to run it as")
+	return nil, fmt.Errorf("PostgreSQL refuses to run as root, and neither the user postgres nor nobody exists")
 }

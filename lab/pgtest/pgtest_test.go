@@ -20,7 +20,7 @@ func TestNew_LeakedConnectionFailsTheTest(t *testing.T) {
 	closePool(stub, pool, 10*time.Millisecond)
 	conn.Release()
 	if want := "1 connections are still acquired"; !stub.failed || !strings.Contains(stub.log, want) {
-		t.Errorf("failed: %v, log: %q, want a failure that says %q", stub.failed, stub.log, want)
+		t.Errorf("failed: %v, log: %q, want a failure with %q", stub.failed, stub.log, want)
 	}
 }
 

@@ -86,8 +86,8 @@ func (s *server) create(ctx context.Context, name, template string) error {
 	})
 }
 
-// whileInUse calls clone again while Postgres refuses to clone because a session is connected to the
-// template. A background worker of Postgres itself connects to it for short times.
+// whileInUse calls clone again while Postgres refuses to clone because a session is connected to
+// the template. A background worker of Postgres itself connects to it for short times.
 func whileInUse(ctx context.Context, clone func() error) error {
 	for {
 		err := clone()

@@ -109,8 +109,8 @@ func (f *tlsFront) carry(l *pgwire.Listener, conn net.Conn) {
 	client.CloseWrite()
 }
 
-// forwardUntilClose forwards answers up to the one that contains f.closeAfter, and sends close_notify
-// with it.
+// forwardUntilClose forwards answers up to the one that contains f.closeAfter, and sends
+// close_notify with it.
 func (f *tlsFront) forwardUntilClose(client *tls.Conn, packets *packets, server net.Conn) {
 	ready := []byte{'Z', 0, 0, 0, 5} // ReadyForQuery without its last byte
 	met := false

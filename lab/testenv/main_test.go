@@ -92,8 +92,8 @@ func TestInterrupt_WhileTheServerStarts(t *testing.T) {
 	defer os.RemoveAll(parent)
 	os.Chmod(parent, 0o711)
 	cmd := testenv(t, []string{"TMPDIR=" + parent}, "-c", "fsync=on", "sh", "-c", "echo started")
-	var out, said strings.Builder
-	cmd.Stdout, cmd.Stderr = &out, &said
+	var out, log strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func TestInterrupt_WhileTheServerStarts(t *testing.T) {
 	}
 	if _, err := os.Stat(dir); err == nil {
 		left, _ := exec.Command("find", dir, "-ls").CombinedOutput()
-		t.Errorf("%s is still there, with:\n%s\ntestenv said: %s", dir, left, said.String())
+		t.Errorf("%s is still there, with:\n%s\nlog: %s", dir, left, log.String())
 	}
 }
 

@@ -28,8 +28,8 @@ type kill struct {
 	confirm time.Duration
 	// pause is the delay of a client after each order, so that a slow relay can keep up.
 	pause time.Duration
-	// After rest without a message, the missing messages are lost. limit is the maximum duration of a
-	// process.
+	// After rest without a message, the missing messages are lost. limit is the maximum duration of
+	// a process.
 	rest, limit time.Duration
 }
 

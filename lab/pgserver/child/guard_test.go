@@ -29,7 +29,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-func TestGuardActsWhenItsProcessIsKilled(t *testing.T) {
+func TestGuard_RunsAfterAKill(t *testing.T) {
 	t.Parallel()
 	mark := filepath.Join(t.TempDir(), "mark")
 	cmd := exec.Command(os.Args[0], "with-guard", mark)
@@ -47,7 +47,7 @@ func TestGuardActsWhenItsProcessIsKilled(t *testing.T) {
 	cmd.Wait()
 	for deadline := time.Now().Add(time.Minute); !exists(mark); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("it has not acted")
+			t.Fatal("the script has not run")
 		}
 	}
 }
