@@ -39,9 +39,9 @@ const patience = waiting.Limit
 // bin returns the directory of PostgreSQL's programs.
 func bin(t *testing.T) string {
 	t.Helper()
-	found, err := pgserver.Find(os.Getenv("IDEM_TEST_POSTGRES_BIN"))
+	dir, err := pgserver.Find(os.Getenv("IDEM_TEST_POSTGRES_BIN"))
 	optional.Require(t, err)
-	return found[0].Dir
+	return dir
 }
 
 func start(t *testing.T, opts pgserver.Options) *pgserver.Server {

@@ -1,7 +1,6 @@
 package pgserver
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,62 +8,44 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"time"
 
 	"github.com/idem-go/idem/lab/optional"
 )
 
-// Installation is a directory with PostgreSQL's programs.
-type Installation struct {
-	Dir   string
-	Major int // the major version of PostgreSQL
-}
-
 // oldestMajor is the oldest version that the library supports.
 const oldestMajor = 14
 
-// Find returns the usable installations. If asked is not empty, Find only looks at that directory.
-// Otherwise the installation in PATH comes first, followed by the others, the newest first. If
-// there is none, the error is an [optional.MissingError].
-func Find(asked string) ([]Installation, error) {
+// Find returns the directory of PostgreSQL's programs: asked, or if that is empty the installation in
+// PATH, or else the newest installation. If there is none, the error is an [optional.MissingError].
+func Find(asked string) (dir string, err error) {
 	if asked != "" {
-		inst, err := inspect(asked)
+		_, err := majorOf(asked)
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("%w: %w", optional.Needs("postgres"), err)
+			return "", fmt.Errorf("%w: %w", optional.Needs("postgres"), err)
 		}
-		if err != nil {
-			return nil, err
-		}
-		return []Installation{inst}, nil
+		return asked, err
 	}
-
-	var found []Installation
 	if path, err := exec.LookPath("postgres"); err == nil {
-		if inst, err := inspect(realDir(path)); err == nil {
-			found = append(found, inst)
+		if _, err := majorOf(realDir(path)); err == nil {
+			return realDir(path), nil
 		}
 	}
-	var rest []Installation
+	newest := 0
 	for _, pattern := range optional.PostgresDirs {
-		dirs, _ := filepath.Glob(pattern)
-		for _, dir := range dirs {
-			if inst, err := inspect(realDir(filepath.Join(dir, "postgres"))); err == nil {
-				rest = append(rest, inst)
+		candidates, _ := filepath.Glob(pattern)
+		for _, candidate := range candidates {
+			candidate = realDir(filepath.Join(candidate, "postgres"))
+			if major, err := majorOf(candidate); err == nil && major > newest {
+				dir, newest = candidate, major
 			}
 		}
 	}
-	slices.SortStableFunc(rest, func(a, b Installation) int { return cmp.Compare(b.Major, a.Major) })
-	for _, inst := range rest {
-		if !slices.Contains(found, inst) {
-			found = append(found, inst)
-		}
+	if dir == "" {
+		return "", fmt.Errorf("%w, version %d or newer", optional.Needs("postgres"), oldestMajor)
 	}
-	if len(found) == 0 {
-		return nil, fmt.Errorf("%w, version %d or newer", optional.Needs("postgres"), oldestMajor)
-	}
-	return found, nil
+	return dir, nil
 }
 
 // realDir returns the directory of a program after resolving links. PATH often contains a link to a
@@ -78,17 +59,18 @@ func realDir(program string) string {
 
 var versionPattern = regexp.MustCompile(`\(PostgreSQL\) (\d+)`)
 
-// inspect runs initdb and postgres in dir with --version. It fails if one of them does not run, or
-// if the version is too old.
-func inspect(dir string) (Installation, error) {
-	if _, err := versionOf(filepath.Join(dir, "initdb")); err != nil {
-		return Installation{}, err
+// majorOf returns the major version of the programs in dir. It runs initdb and postgres, and fails
+// if one of them does not run, or if the version is too old.
+func majorOf(dir string) (major int, err error) {
+	for _, program := range []string{"initdb", "postgres"} {
+		if major, err = versionOf(filepath.Join(dir, program)); err != nil {
+			return 0, err
+		}
 	}
-	major, err := versionOf(filepath.Join(dir, "postgres"))
-	if err == nil && major < oldestMajor {
-		err = fmt.Errorf("%s has version %d, older than %d", dir, major, oldestMajor)
+	if major < oldestMajor {
+		return 0, fmt.Errorf("%s has version %d, older than %d", dir, major, oldestMajor)
 	}
-	return Installation{Dir: dir, Major: major}, err
+	return major, nil
 }
 
 func versionOf(program string) (int, error) {

@@ -16,8 +16,7 @@ import (
 
 // Options configures a server. The zero value is usable.
 type Options struct {
-	// Bin is the directory of PostgreSQL's programs. The default is the first installation that
-	// Find returns.
+	// Bin is the directory of PostgreSQL's programs. The default is that of Find("").
 	Bin string
 	// Dir is an existing directory for the files of the server. The server's user becomes its owner
 	// and must be able to reach it. The default is a temporary directory, which Close removes.
@@ -74,11 +73,10 @@ func Create(ctx context.Context, opts Options) (*Server, error) {
 
 func newServer(opts Options, password string) (*Server, error) {
 	if opts.Bin == "" {
-		found, err := Find("")
-		if err != nil {
+		var err error
+		if opts.Bin, err = Find(""); err != nil {
 			return nil, err
 		}
-		opts.Bin = found[0].Dir
 	}
 	user, err := Unprivileged(os.Getuid())
 	if err != nil {

@@ -14,9 +14,9 @@ import (
 // closed at the end of the test.
 func Server(t testing.TB, settings ...string) *pgserver.Server {
 	t.Helper()
-	found, err := pgserver.Find(os.Getenv("IDEM_TEST_POSTGRES_BIN"))
+	bin, err := pgserver.Find(os.Getenv("IDEM_TEST_POSTGRES_BIN"))
 	optional.Require(t, err)
-	server, err := pgserver.Start(t.Context(), pgserver.Options{Bin: found[0].Dir, Settings: append([]string{"fsync=off"}, settings...)})
+	server, err := pgserver.Start(t.Context(), pgserver.Options{Bin: bin, Settings: append([]string{"fsync=off"}, settings...)})
 	if err != nil {
 		t.Fatal(err)
 	}

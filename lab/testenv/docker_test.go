@@ -17,35 +17,24 @@ import (
 func TestContainer_ServesAndIsRemoved(t *testing.T) {
 	t.Parallel()
 	docker := requireEngine(t)
-	proc := startTestenv(t, containerEnv(), "-c", "max_connections=57")
-	if got := proc.report.MaxConnections; got != "57" || !proc.report.Migrated {
-		t.Errorf("max_connections is %s, migrated: %v; want 57 and true", got, proc.report.Migrated)
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGKILL} {
+		proc := startTestenv(t, containerEnv(), "-c", "max_connections=57")
+		if got := proc.report.MaxConnections; got != "57" || !proc.report.Migrated {
+			t.Errorf("max_connections is %s, migrated: %v; want 57 and true", got, proc.report.Migrated)
+		}
+		id := containerOf(t, docker, proc.report.Address)
+		proc.signal(t, sig)
+		proc.wait(t)
+		// After a SIGKILL, testcontainers' reaper removes the container soon. If the reaper is
+		// disabled, the next start of testenv does.
+		if err := testenv(t, containerEnv(), "true").Run(); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the container is gone", func() bool {
+			_, err := docker.ContainerInspect(t.Context(), id, client.ContainerInspectOptions{})
+			return err != nil
+		})
 	}
-	id := containerOf(t, docker, proc.report.Address)
-	proc.signal(t, syscall.SIGINT)
-	proc.wait(t)
-	if _, err := docker.ContainerInspect(t.Context(), id, client.ContainerInspectOptions{}); err == nil {
-		t.Errorf("container %s is still there", id)
-	}
-}
-
-func TestContainer_IsRemovedAfterAKill(t *testing.T) {
-	t.Parallel()
-	docker := requireEngine(t)
-	proc := startTestenv(t, containerEnv())
-	id := containerOf(t, docker, proc.report.Address)
-	proc.signal(t, syscall.SIGKILL)
-	proc.wait(t)
-
-	// Testcontainers' reaper removes the container soon. If the reaper is disabled, the next start
-	// of testenv does.
-	if err := testenv(t, containerEnv(), "true").Run(); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the container is gone", func() bool {
-		_, err := docker.ContainerInspect(t.Context(), id, client.ContainerInspectOptions{})
-		return err != nil
-	})
 }
 
 // requireEngine skips a test if no Docker engine answers. It fails the test if tests must not be

@@ -99,7 +99,7 @@ func TestInterrupt_WhileTheServerStarts(t *testing.T) {
 	}
 	dir := runDirIn(t, parent)
 	eventually(t, "it starts a server", func() bool {
-		_, err := os.Stat(filepath.Join(dir, "0"))
+		_, err := os.Stat(filepath.Join(dir, "server"))
 		return err == nil
 	})
 	cmd.Process.Signal(syscall.SIGINT)

@@ -37,11 +37,9 @@ func find() (programs, error) {
 		return p, err
 	}
 	p.patroni, p.etcd = paths[0], paths[1]
-	found, err := pgserver.Find("")
-	if err != nil {
+	if p.postgres, err = pgserver.Find(""); err != nil {
 		return p, err
 	}
-	p.postgres = found[0].Dir
 	p.user, err = pgserver.Unprivileged(os.Getuid())
 	return p, err
 }
