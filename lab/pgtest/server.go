@@ -75,7 +75,7 @@ func (s *server) createFor(t testing.TB, template string) string {
 // database.
 func (s *server) create(ctx context.Context, name, template string) error {
 	return whileInUse(ctx, func() error {
-		return s.on(ctx, &creating, func(conn *pgx.Conn) error {
+		return s.with(ctx, &creating, func(conn *pgx.Conn) error {
 			sql := "CREATE DATABASE " + ident(name) + " TEMPLATE " + ident(template)
 			if !strings.HasPrefix(conn.PgConn().ParameterStatus("server_version"), "14") {
 				sql += " STRATEGY FILE_COPY" // twice as fast; version 14 knows no other
@@ -106,7 +106,7 @@ func whileInUse(ctx context.Context, clone func() error) error {
 const objectInUse = "55006"
 
 func (s *server) exec(ctx context.Context, by *admin, sql string) error {
-	return s.on(ctx, by, func(conn *pgx.Conn) error {
+	return s.with(ctx, by, func(conn *pgx.Conn) error {
 		_, err := conn.Exec(ctx, sql)
 		return err
 	})
@@ -126,9 +126,9 @@ type admin struct {
 // are dropped.
 var creating, dropping admin
 
-// on calls do with the connection of by. It connects first if by has no connection, or has one to
-// another server.
-func (s *server) on(ctx context.Context, by *admin, do func(*pgx.Conn) error) error {
+// with calls do with the connection in by. It opens the connection first if there is none, or if it
+// leads to another server.
+func (s *server) with(ctx context.Context, by *admin, do func(*pgx.Conn) error) error {
 	by.Lock()
 	defer by.Unlock()
 	if to := s.url.String(); by.conn == nil || by.conn.IsClosed() || by.to != to {

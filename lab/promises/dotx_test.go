@@ -20,32 +20,29 @@ import (
 
 func TestDoTx_CommitsWithTheCallersTransaction(t *testing.T) {
 	t.Parallel()
-	for _, mode := range fewModes {
-		t.Run(mode.String(), func(t *testing.T) {
-			t.Parallel()
-			l := newLedger(t, withMode(mode))
-			tx := l.begin(ctx)
-			first, err := idem.DoTx(ctx, tx, scope, "k", hashA, l.charge("k"))
-			if err != nil || first.Replayed || first.Status != 201 {
-				t.Fatalf("%+v, %v", first, err)
-			}
-			inside, err := idem.DoTx(ctx, tx, scope, "k", hashA, l.charge("k"))
-			want := first
-			want.Replayed = true
-			if diff := cmp.Diff(want, inside); err != nil || diff != "" {
-				t.Errorf("inside the transaction: %v\n%s", err, diff)
-			}
-			l.wantNone("k") // invisible to others so far
-			if err := tx.Commit(ctx); err != nil {
-				t.Fatal(err)
-			}
-			l.wantOnce("k")
-			outside, err := idemDo(ctx, l.pool, scope, "k", hashA, neverCalled(t))
-			if diff := cmp.Diff(want, outside); err != nil || diff != "" {
-				t.Errorf("after the commit: %v\n%s", err, diff)
-			}
-		})
-	}
+	inFewModes(t, func(t *testing.T, mode pgx.QueryExecMode) {
+		l := newLedger(t, withMode(mode))
+		tx := l.begin(ctx)
+		first, err := idem.DoTx(ctx, tx, scope, "k", hashA, l.charge("k"))
+		if err != nil || first.Replayed || first.Status != 201 {
+			t.Fatalf("%+v, %v", first, err)
+		}
+		inside, err := idem.DoTx(ctx, tx, scope, "k", hashA, l.charge("k"))
+		want := first
+		want.Replayed = true
+		if diff := cmp.Diff(want, inside); err != nil || diff != "" {
+			t.Errorf("inside the transaction: %v\n%s", err, diff)
+		}
+		l.wantNone("k") // invisible to others so far
+		if err := tx.Commit(ctx); err != nil {
+			t.Fatal(err)
+		}
+		l.wantOnce("k")
+		outside, err := idemDo(ctx, l.pool, scope, "k", hashA, neverCalled(t))
+		if diff := cmp.Diff(want, outside); err != nil || diff != "" {
+			t.Errorf("after the commit: %v\n%s", err, diff)
+		}
+	})
 }
 
 // A snapshot from before the winner's commit does not contain the response. Postgres then reports a
@@ -297,50 +294,47 @@ func TestDoTx_OuterCallIsRecordedWhateverTheInnerOneDoes(t *testing.T) {
 // fn's.
 func TestDoTx_FailureLeavesTheTransactionUnchanged(t *testing.T) {
 	t.Parallel()
-	for _, mode := range fewModes {
-		t.Run(mode.String(), func(t *testing.T) {
-			t.Parallel()
-			l := newLedger(t, withMode(mode))
-			nothing := func(pgx.Tx) error { return nil }
-			for name, test := range map[string]struct {
-				end  func(pgx.Tx) error
-				resp idem.Response
-				want error
-			}{
-				"error":                        {end: func(pgx.Tx) error { return errBusiness }, want: errBusiness},
-				"serialization failure":        {end: func(pgx.Tx) error { return serializationFailure }, want: serializationFailure},
-				"ignored SQL error":            {end: func(tx pgx.Tx) error { tx.Exec(ctx, "select 1/0"); return nil }, want: idem.ErrTxAborted},
-				"commit":                       {end: func(tx pgx.Tx) error { tx.Commit(ctx); return nil }, want: idem.ErrTxEnded},
-				"rollback, then Reject":        {end: func(tx pgx.Tx) error { tx.Rollback(ctx); return idem.Reject(ok) }, want: idem.ErrTxEnded},
-				"error in an open savepoint":   {end: func(tx pgx.Tx) error { tx.Begin(ctx); return errBusiness }, want: errBusiness},
-				"record deleted":               {end: func(tx pgx.Tx) error { _, err := tx.Exec(ctx, "delete from idem.records"); return err }, want: idem.ErrTxEnded},
-				"response too large":           {end: nothing, resp: idem.Response{Body: make([]byte, 2<<20)}, want: idem.ErrResponseTooLarge},
-				"response that cannot be kept": {end: nothing, resp: idem.Response{Header: header{"\xff": nil}}, want: idem.ErrInvalidResponse},
-				"rejection that is too large":  {end: func(pgx.Tx) error { return idem.Reject(idem.Response{Body: make([]byte, 2<<20)}) }, want: idem.ErrResponseTooLarge},
-			} {
-				execute(t, l.pool, "truncate ledger")
-				err := pgx.BeginFunc(ctx, l.pool, func(tx pgx.Tx) error {
-					if err := note(ctx, tx, "before"); err != nil {
-						return err
-					}
-					res, err := idem.DoTx(ctx, tx, scope, name, hashA, func(tx pgx.Tx) (idem.Response, error) {
-						_, err := l.charge(name)(tx)
-						return test.resp, errors.Join(err, test.end(tx))
-					})
-					if diff := cmp.Diff(idem.Result{}, res); !errors.Is(err, test.want) || diff != "" {
-						t.Errorf("%s: err = %v, want %v\n%s", name, err, test.want, diff)
-					}
-					return note(ctx, tx, "after")
-				})
-				if err != nil {
-					t.Errorf("%s: the caller's transaction: %v", name, err)
+	inFewModes(t, func(t *testing.T, mode pgx.QueryExecMode) {
+		l := newLedger(t, withMode(mode))
+		nothing := func(pgx.Tx) error { return nil }
+		for name, test := range map[string]struct {
+			end  func(pgx.Tx) error
+			resp idem.Response
+			want error
+		}{
+			"error":                        {end: func(pgx.Tx) error { return errBusiness }, want: errBusiness},
+			"serialization failure":        {end: func(pgx.Tx) error { return serializationFailure }, want: serializationFailure},
+			"ignored SQL error":            {end: func(tx pgx.Tx) error { tx.Exec(ctx, "select 1/0"); return nil }, want: idem.ErrTxAborted},
+			"commit":                       {end: func(tx pgx.Tx) error { tx.Commit(ctx); return nil }, want: idem.ErrTxEnded},
+			"rollback, then Reject":        {end: func(tx pgx.Tx) error { tx.Rollback(ctx); return idem.Reject(ok) }, want: idem.ErrTxEnded},
+			"error in an open savepoint":   {end: func(tx pgx.Tx) error { tx.Begin(ctx); return errBusiness }, want: errBusiness},
+			"record deleted":               {end: func(tx pgx.Tx) error { _, err := tx.Exec(ctx, "delete from idem.records"); return err }, want: idem.ErrTxEnded},
+			"response too large":           {end: nothing, resp: idem.Response{Body: make([]byte, 2<<20)}, want: idem.ErrResponseTooLarge},
+			"response that cannot be kept": {end: nothing, resp: idem.Response{Header: header{"\xff": nil}}, want: idem.ErrInvalidResponse},
+			"rejection that is too large":  {end: func(pgx.Tx) error { return idem.Reject(idem.Response{Body: make([]byte, 2<<20)}) }, want: idem.ErrResponseTooLarge},
+		} {
+			execute(t, l.pool, "truncate ledger")
+			err := pgx.BeginFunc(ctx, l.pool, func(tx pgx.Tx) error {
+				if err := note(ctx, tx, "before"); err != nil {
+					return err
 				}
-				l.wantCommitted("before", "after")
-				l.wantNone(name)
-				l.wantFree(name)
+				res, err := idem.DoTx(ctx, tx, scope, name, hashA, func(tx pgx.Tx) (idem.Response, error) {
+					_, err := l.charge(name)(tx)
+					return test.resp, errors.Join(err, test.end(tx))
+				})
+				if diff := cmp.Diff(idem.Result{}, res); !errors.Is(err, test.want) || diff != "" {
+					t.Errorf("%s: err = %v, want %v\n%s", name, err, test.want, diff)
+				}
+				return note(ctx, tx, "after")
+			})
+			if err != nil {
+				t.Errorf("%s: the caller's transaction: %v", name, err)
 			}
-		})
-	}
+			l.wantCommitted("before", "after")
+			l.wantNone(name)
+			l.wantFree(name)
+		}
+	})
 }
 
 func TestDoTx_PanicAndGoexitLeaveTheTransactionUnchanged(t *testing.T) {
@@ -444,34 +438,31 @@ func TestDoTx_TxInUseWhenFnReturnsClosesTheConnection(t *testing.T) {
 
 func TestDo_MissingSchemaIsExplained(t *testing.T) {
 	t.Parallel()
-	for _, mode := range fewModes {
-		t.Run(mode.String(), func(t *testing.T) {
-			t.Parallel()
-			l := ledgerOn(t, pgtest.Open(t, pgtest.EmptyDSN(t), withMode(mode), maxConns(1)))
-			explained := func(how string, err error) {
-				t.Helper()
-				if err == nil || !strings.Contains(err.Error(), "run the migrations") || idem.Retryable(err) {
-					t.Errorf("%s: %v", how, err)
-				}
+	inFewModes(t, func(t *testing.T, mode pgx.QueryExecMode) {
+		l := ledgerOn(t, pgtest.Open(t, pgtest.EmptyDSN(t), withMode(mode), maxConns(1)))
+		explained := func(how string, err error) {
+			t.Helper()
+			if err == nil || !strings.Contains(err.Error(), "run the migrations") || idem.Retryable(err) {
+				t.Errorf("%s: %v", how, err)
 			}
-			for range 2 {
-				err := pgx.BeginFunc(ctx, l.pool, func(tx pgx.Tx) error {
-					before := note(ctx, tx, "before")
-					_, err := idem.DoTx(ctx, tx, scope, "k", hashA, neverCalled(t))
-					explained("DoTx", err)
-					return errors.Join(before, note(ctx, tx, "after"))
-				})
-				if err != nil {
-					t.Errorf("the caller's transaction: %v", err)
-				}
-				_, err = idemDo(ctx, l.pool, scope, "k", hashA, neverCalled(t))
-				explained("Do", err)
-				_, err = idem.Lookup(ctx, l.pool, scope, "k")
-				explained("Lookup", err)
+		}
+		for range 2 {
+			err := pgx.BeginFunc(ctx, l.pool, func(tx pgx.Tx) error {
+				before := note(ctx, tx, "before")
+				_, err := idem.DoTx(ctx, tx, scope, "k", hashA, neverCalled(t))
+				explained("DoTx", err)
+				return errors.Join(before, note(ctx, tx, "after"))
+			})
+			if err != nil {
+				t.Errorf("the caller's transaction: %v", err)
 			}
-			l.wantCommitted("before", "after", "before", "after")
-		})
-	}
+			_, err = idemDo(ctx, l.pool, scope, "k", hashA, neverCalled(t))
+			explained("Do", err)
+			_, err = idem.Lookup(ctx, l.pool, scope, "k")
+			explained("Lookup", err)
+		}
+		l.wantCommitted("before", "after", "before", "after")
+	})
 }
 
 // An ended transaction still refers to its connection, which another caller may be using by now.
@@ -680,48 +671,45 @@ func TestDoTx_FailurePastTheSavepointsAbortsTheTransaction(t *testing.T) {
 // lock_timeout of the caller stays as it was.
 func TestDoTx_RefusalPastTheSavepointsSparesTheTransaction(t *testing.T) {
 	t.Parallel()
-	for _, mode := range fewModes {
-		t.Run(mode.String(), func(t *testing.T) {
-			t.Parallel()
-			l := newLedger(t, withMode(mode))
-			l.charged(ctx, "recorded")
-			l.charged(ctx, "expired")
-			l.expire("expired")
-			other := l.begin(ctx)
+	inFewModes(t, func(t *testing.T, mode pgx.QueryExecMode) {
+		l := newLedger(t, withMode(mode))
+		l.charged(ctx, "recorded")
+		l.charged(ctx, "expired")
+		l.expire("expired")
+		other := l.begin(ctx)
+		for _, key := range []string{"held", "expired"} {
+			if _, err := idem.DoTx(ctx, other, scope, key, hashA, answer(ok)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		err := pgx.BeginFunc(ctx, l.pool, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, "set local lock_timeout = '7s'"); err != nil {
+				return err
+			}
+			past(t, ctx, tx)
+			if res, err := idem.DoTx(ctx, tx, scope, "recorded", hashA, l.charge("recorded")); err != nil || !res.Replayed {
+				t.Errorf("%+v, %v", res, err)
+			}
+			if _, err := idem.DoTx(ctx, tx, scope, "recorded", hashB, l.charge("recorded")); !errors.Is(err, idem.ErrMismatch) {
+				t.Errorf("err = %v", err)
+			}
 			for _, key := range []string{"held", "expired"} {
-				if _, err := idem.DoTx(ctx, other, scope, key, hashA, answer(ok)); err != nil {
-					t.Fatal(err)
+				if _, err := idem.DoTx(ctx, tx, scope, key, hashA, l.charge(key)); !errors.Is(err, idem.ErrInProgress) {
+					t.Errorf("%s: err = %v", key, err)
 				}
 			}
-			err := pgx.BeginFunc(ctx, l.pool, func(tx pgx.Tx) error {
-				if _, err := tx.Exec(ctx, "set local lock_timeout = '7s'"); err != nil {
-					return err
-				}
-				past(t, ctx, tx)
-				if res, err := idem.DoTx(ctx, tx, scope, "recorded", hashA, l.charge("recorded")); err != nil || !res.Replayed {
-					t.Errorf("%+v, %v", res, err)
-				}
-				if _, err := idem.DoTx(ctx, tx, scope, "recorded", hashB, l.charge("recorded")); !errors.Is(err, idem.ErrMismatch) {
-					t.Errorf("err = %v", err)
-				}
-				for _, key := range []string{"held", "expired"} {
-					if _, err := idem.DoTx(ctx, tx, scope, key, hashA, l.charge(key)); !errors.Is(err, idem.ErrInProgress) {
-						t.Errorf("%s: err = %v", key, err)
-					}
-				}
-				if _, err := idem.DoTx(ctx, tx, scope, "mine", hashA, l.charge("mine")); err != nil {
-					return err
-				}
-				var timeout string
-				if err := tx.QueryRow(ctx, "show lock_timeout").Scan(&timeout); err != nil || timeout != "7s" {
-					t.Errorf("lock_timeout = %s, %v", timeout, err)
-				}
-				return nil
-			})
-			if err != nil {
-				t.Error(err)
+			if _, err := idem.DoTx(ctx, tx, scope, "mine", hashA, l.charge("mine")); err != nil {
+				return err
 			}
-			l.wantOnce("mine")
+			var timeout string
+			if err := tx.QueryRow(ctx, "show lock_timeout").Scan(&timeout); err != nil || timeout != "7s" {
+				t.Errorf("lock_timeout = %s, %v", timeout, err)
+			}
+			return nil
 		})
-	}
+		if err != nil {
+			t.Error(err)
+		}
+		l.wantOnce("mine")
+	})
 }

@@ -246,41 +246,38 @@ func TestDo_IgnoredSQLErrorCommitsNothing(t *testing.T) {
 // server's error, and nothing is committed.
 func TestDo_ErrorAtCommitIsTheServersOwn(t *testing.T) {
 	t.Parallel()
-	for _, mode := range fewModes {
-		t.Run(mode.String(), func(t *testing.T) {
-			t.Parallel()
-			l := newLedger(t, maxConns(1), withMode(mode))
-			execute(t, l.pool, "create table uniq (n int unique deferrable initially deferred)")
-			execute(t, l.pool, "create function fail() returns trigger language plpgsql as 'begin raise exception using errcode = new.code; end'")
-			execute(t, l.pool, "create table raise (code text)")
-			execute(t, l.pool, "create constraint trigger late after insert on raise deferrable initially deferred for each row execute function fail()")
-			for code, sql := range map[string]string{
-				"23505": "insert into uniq values (7), (7)",
-				"42P01": "insert into raise values ('42P01')", // missing table
-				"42501": "insert into raise values ('42501')", // privilege
-				"25006": "insert into raise values ('25006')", // read-only
-				"25P01": "insert into raise values ('25P01')", // no transaction
-			} {
-				made, runs := l.pool.Stat().NewConnsCount(), 0
-				res, err := idemDo(ctx, l.pool, scope, code, hashA, func(tx pgx.Tx) (idem.Response, error) {
-					runs++
-					resp, err := l.charge(code)(tx)
-					execute(t, tx, sql)
-					return resp, err
-				})
-				pgErr, isPg := err.(*pgconn.PgError)
-				if !isPg || pgErr.Code != code || errors.Is(err, idem.ErrTxEnded) {
-					t.Errorf("%s: err = %v, want that of the server", code, err)
-				}
-				if diff := cmp.Diff(idem.Result{}, res); diff != "" || runs != 1 {
-					t.Errorf("%s: %d runs\n%s", code, runs, diff)
-				}
-				l.wantNone(code)
-				l.wantSameConnections(made)
-				l.wantFree(code)
+	inFewModes(t, func(t *testing.T, mode pgx.QueryExecMode) {
+		l := newLedger(t, maxConns(1), withMode(mode))
+		execute(t, l.pool, "create table uniq (n int unique deferrable initially deferred)")
+		execute(t, l.pool, "create function fail() returns trigger language plpgsql as 'begin raise exception using errcode = new.code; end'")
+		execute(t, l.pool, "create table raise (code text)")
+		execute(t, l.pool, "create constraint trigger late after insert on raise deferrable initially deferred for each row execute function fail()")
+		for code, sql := range map[string]string{
+			"23505": "insert into uniq values (7), (7)",
+			"42P01": "insert into raise values ('42P01')", // missing table
+			"42501": "insert into raise values ('42501')", // privilege
+			"25006": "insert into raise values ('25006')", // read-only
+			"25P01": "insert into raise values ('25P01')", // no transaction
+		} {
+			made, runs := l.pool.Stat().NewConnsCount(), 0
+			res, err := idemDo(ctx, l.pool, scope, code, hashA, func(tx pgx.Tx) (idem.Response, error) {
+				runs++
+				resp, err := l.charge(code)(tx)
+				execute(t, tx, sql)
+				return resp, err
+			})
+			pgErr, isPg := err.(*pgconn.PgError)
+			if !isPg || pgErr.Code != code || errors.Is(err, idem.ErrTxEnded) {
+				t.Errorf("%s: err = %v, want that of the server", code, err)
 			}
-		})
-	}
+			if diff := cmp.Diff(idem.Result{}, res); diff != "" || runs != 1 {
+				t.Errorf("%s: %d runs\n%s", code, runs, diff)
+			}
+			l.wantNone(code)
+			l.wantSameConnections(made)
+			l.wantFree(code)
+		}
+	})
 }
 
 // Open results keep the connection busy. The connection is closed, and nothing is committed.

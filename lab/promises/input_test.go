@@ -124,34 +124,31 @@ var acceptedNames = []string{
 
 func TestDo_TakesNamesVerbatimAndKeepsThemApart(t *testing.T) {
 	t.Parallel()
-	for _, mode := range fewModes {
-		t.Run(mode.String(), func(t *testing.T) {
-			t.Parallel()
-			l := newLedger(t, withMode(mode))
-			long := strings.Repeat("s", 512)
-			bodies := map[string]string{}
-			for round := range 2 {
-				for _, name := range acceptedNames {
-					for as, names := range map[string][2]string{"key": {scope, name}, "scope": {name, "k"}, "long": {long[:512-len(name)] + name, name}} {
-						res, err := idemDo(ctx, l.pool, names[0], names[1], hashA, l.charge(as+" "+name))
-						if err != nil || res.Replayed != (round > 0) {
-							t.Fatalf("round %d, %s %q: %+v, %v", round, as, name, res, err)
-						}
-						if round == 0 {
-							bodies[as+name] = string(res.Body)
-						} else if string(res.Body) != bodies[as+name] {
-							t.Errorf("%s %q got the response of another: %s", as, name, res.Body)
-						}
+	inFewModes(t, func(t *testing.T, mode pgx.QueryExecMode) {
+		l := newLedger(t, withMode(mode))
+		long := strings.Repeat("s", 512)
+		bodies := map[string]string{}
+		for round := range 2 {
+			for _, name := range acceptedNames {
+				for as, names := range map[string][2]string{"key": {scope, name}, "scope": {name, "k"}, "long": {long[:512-len(name)] + name, name}} {
+					res, err := idemDo(ctx, l.pool, names[0], names[1], hashA, l.charge(as+" "+name))
+					if err != nil || res.Replayed != (round > 0) {
+						t.Fatalf("round %d, %s %q: %+v, %v", round, as, name, res, err)
+					}
+					if round == 0 {
+						bodies[as+name] = string(res.Body)
+					} else if string(res.Body) != bodies[as+name] {
+						t.Errorf("%s %q got the response of another: %s", as, name, res.Body)
 					}
 				}
 			}
-			for _, name := range acceptedNames {
-				if l.records(name) != 1 || l.count("select count(*) from idem.records where scope = $1 and key = 'k'", name) != 1 {
-					t.Errorf("%q is not stored verbatim", name)
-				}
+		}
+		for _, name := range acceptedNames {
+			if l.records(name) != 1 || l.count("select count(*) from idem.records where scope = $1 and key = 'k'", name) != 1 {
+				t.Errorf("%q is not stored verbatim", name)
 			}
-		})
-	}
+		}
+	})
 }
 
 // An error must not contain a prefix that could be the whole key.
@@ -418,39 +415,36 @@ func TestTTL_CountsExactlyFromTheRecording(t *testing.T) {
 
 func TestDo_TxOptionsApplyToTheTransactionOfFn(t *testing.T) {
 	t.Parallel()
-	for _, mode := range fewModes {
-		t.Run(mode.String(), func(t *testing.T) {
-			t.Parallel()
-			l := newLedger(t, withMode(mode))
-			for name, test := range map[string]struct {
-				options               pgx.TxOptions
-				isolation, deferrable string
-			}{
-				"default":      {pgx.TxOptions{}, "read committed", "off"},
-				"serializable": {pgx.TxOptions{IsoLevel: pgx.Serializable, AccessMode: pgx.ReadWrite, DeferrableMode: pgx.Deferrable}, "serializable", "on"},
-				"own BEGIN":    {pgx.TxOptions{BeginQuery: "start transaction isolation level repeatable read"}, "repeatable read", "off"},
-				"own COMMIT":   {pgx.TxOptions{CommitQuery: "end transaction"}, "read committed", "off"},
-			} {
-				var isolation, deferrable string
-				res, err := idemDo(ctx, l.pool, scope, name, hashA, func(tx pgx.Tx) (idem.Response, error) {
-					err := tx.QueryRow(ctx, "select current_setting('transaction_isolation'), current_setting('transaction_deferrable')").Scan(&isolation, &deferrable)
-					if err != nil {
-						return idem.Response{}, err
-					}
-					return l.charge(name)(tx)
-				}, idem.WithTxOptions(test.options))
-				if err != nil || isolation != test.isolation || deferrable != test.deferrable {
-					t.Errorf("%s: %s, deferrable %s, %v", name, isolation, deferrable, err)
+	inFewModes(t, func(t *testing.T, mode pgx.QueryExecMode) {
+		l := newLedger(t, withMode(mode))
+		for name, test := range map[string]struct {
+			options               pgx.TxOptions
+			isolation, deferrable string
+		}{
+			"default":      {pgx.TxOptions{}, "read committed", "off"},
+			"serializable": {pgx.TxOptions{IsoLevel: pgx.Serializable, AccessMode: pgx.ReadWrite, DeferrableMode: pgx.Deferrable}, "serializable", "on"},
+			"own BEGIN":    {pgx.TxOptions{BeginQuery: "start transaction isolation level repeatable read"}, "repeatable read", "off"},
+			"own COMMIT":   {pgx.TxOptions{CommitQuery: "end transaction"}, "read committed", "off"},
+		} {
+			var isolation, deferrable string
+			res, err := idemDo(ctx, l.pool, scope, name, hashA, func(tx pgx.Tx) (idem.Response, error) {
+				err := tx.QueryRow(ctx, "select current_setting('transaction_isolation'), current_setting('transaction_deferrable')").Scan(&isolation, &deferrable)
+				if err != nil {
+					return idem.Response{}, err
 				}
-				l.wantOnce(name)
-				again, err := idemDo(ctx, l.pool, scope, name, hashA, neverCalled(t), idem.WithTxOptions(test.options))
-				res.Replayed = true
-				if diff := cmp.Diff(res, again); err != nil || diff != "" {
-					t.Errorf("%s: replay: %v\n%s", name, err, diff)
-				}
+				return l.charge(name)(tx)
+			}, idem.WithTxOptions(test.options))
+			if err != nil || isolation != test.isolation || deferrable != test.deferrable {
+				t.Errorf("%s: %s, deferrable %s, %v", name, isolation, deferrable, err)
 			}
-		})
-	}
+			l.wantOnce(name)
+			again, err := idemDo(ctx, l.pool, scope, name, hashA, neverCalled(t), idem.WithTxOptions(test.options))
+			res.Replayed = true
+			if diff := cmp.Diff(res, again); err != nil || diff != "" {
+				t.Errorf("%s: replay: %v\n%s", name, err, diff)
+			}
+		}
+	})
 }
 
 // Some read-only transactions are not recognized in advance. Postgres then refuses the write, and

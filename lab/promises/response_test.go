@@ -71,25 +71,19 @@ var hostileHeader = strings.ReplaceAll(hostile, "\x00", "")
 // plain.
 func TestResponse_IsReplayedByteForByte(t *testing.T) {
 	t.Parallel()
-	for _, mode := range fewModes {
-		t.Run(mode.String(), func(t *testing.T) {
-			t.Parallel()
-			replaysByteForByte(t, mode)
-		})
-	}
+	inFewModes(t, func(t *testing.T, mode pgx.QueryExecMode) {
+		replaysByteForByte(t, mode)
+	})
 }
 
 func TestSealedResponse_IsReplayedByteForByte(t *testing.T) {
 	t.Parallel()
-	for _, mode := range fewModes {
-		t.Run(mode.String(), func(t *testing.T) {
-			t.Parallel()
-			l := replaysByteForByte(t, mode, sealed("a"))
-			if n := l.count("select count(*) from idem.records where sealed_by is distinct from 'a' or header is not null or body is null"); n != 0 {
-				t.Errorf("%d records are not sealed as a whole", n)
-			}
-		})
-	}
+	inFewModes(t, func(t *testing.T, mode pgx.QueryExecMode) {
+		l := replaysByteForByte(t, mode, sealed("a"))
+		if n := l.count("select count(*) from idem.records where sealed_by is distinct from 'a' or header is not null or body is null"); n != 0 {
+			t.Errorf("%d records are not sealed as a whole", n)
+		}
+	})
 }
 
 func replaysByteForByte(t *testing.T, mode pgx.QueryExecMode, opts ...idem.Option) *ledger {

@@ -327,7 +327,8 @@ func TestSealing_RolloutAndRotationLeaveNothingUnreadable(t *testing.T) {
 	for young := 1; young < len(versions); young++ {
 		old := young - 1
 		call(old, fmt.Sprint("before version ", young), false)
-		// The longest TTL has to pass before a version that stops accepting something.
+		// Before the deployment of a version that cannot read old records, the records that it cannot
+		// read must have expired.
 		execute(t, l.pool, "delete from idem.records where "+versions[young].sweep)
 		var stored []string
 		rows, _ := l.pool.Query(ctx, "select key from idem.records")

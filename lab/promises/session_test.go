@@ -28,6 +28,16 @@ var execModes = []pgx.QueryExecMode{
 // the statement.
 var fewModes = []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeSimpleProtocol}
 
+// inFewModes runs a parallel subtest in each of fewModes.
+func inFewModes(t *testing.T, test func(*testing.T, pgx.QueryExecMode)) {
+	for _, mode := range fewModes {
+		t.Run(mode.String(), func(t *testing.T) {
+			t.Parallel()
+			test(t, mode)
+		})
+	}
+}
+
 func withMode(mode pgx.QueryExecMode) func(*pgxpool.Config) {
 	return func(config *pgxpool.Config) { config.ConnConfig.DefaultQueryExecMode = mode }
 }
@@ -132,22 +142,19 @@ var sessions = map[string]string{
 // effect.
 func TestDo_SettingsOfTheSessionChangeNoOutcome(t *testing.T) {
 	t.Parallel()
-	for _, mode := range fewModes {
-		t.Run(mode.String(), func(t *testing.T) {
-			t.Parallel()
-			l := newLedger(t)
-			execute(t, l.pool, shadows)
-			for name, set := range sessions {
-				pool := pgtest.Open(t, l.pool.Config().ConnString(), withMode(mode), maxConns(2), func(config *pgxpool.Config) {
-					config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
-						return conn.PgConn().Exec(ctx, set).Close()
-					}
-				})
-				wantSameOutcome(t, l, pool, name)
-				pool.Close()
-			}
-		})
-	}
+	inFewModes(t, func(t *testing.T, mode pgx.QueryExecMode) {
+		l := newLedger(t)
+		execute(t, l.pool, shadows)
+		for name, set := range sessions {
+			pool := pgtest.Open(t, l.pool.Config().ConnString(), withMode(mode), maxConns(2), func(config *pgxpool.Config) {
+				config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+					return conn.PgConn().Exec(ctx, set).Close()
+				}
+			})
+			wantSameOutcome(t, l, pool, name)
+			pool.Close()
+		}
+	})
 }
 
 // wantSameOutcome makes calls of all kinds on a pool whose sessions have some settings, and
@@ -213,7 +220,7 @@ func wantSameOutcome(t *testing.T, l *ledger, pool *pgxpool.Pool, name string) {
 			t.Errorf("%s: joined: %v", name, err)
 		}
 	}
-	// A key in progress is in progress for a session with these settings too.
+	// Sessions with these settings must see a key in progress too.
 	holder := l.begin(ctx)
 	if _, err := idem.DoTx(ctx, holder, scope, name+"/held", hashA, answer(ok)); err != nil {
 		t.Errorf("%s: held: %v", name, err)

@@ -32,7 +32,7 @@ func grown(records int, clients []int, turn time.Duration, seed uint64) runner.C
 	}}
 }
 
-// growth runs the turns on such a table.
+// growth runs the turns of a contestant that grown returned.
 type growth struct {
 	*booth
 	clients         []int

@@ -120,7 +120,7 @@ func TestConsumer_KeepsItsPromises(t *testing.T) {
 	}})
 }
 
-// runHandler runs a handler in a router, and RunRedrives beside it.
+// runHandler runs a handler in a router and, at the same time, RunRedrives.
 func runHandler(ctx context.Context, s *server, topic string, pool *pgxpool.Pool, handle inboxtest.Handle, options []inbox.Option) error {
 	enter := func(tx pgx.Tx, msg *message.Message) error {
 		msg.Ack() // the message is a copy
