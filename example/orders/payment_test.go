@@ -12,8 +12,8 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// After NotSent the caller may drop the call. charge must not return it if a request may have
-// arrived.
+// Package operation repeats a call after NotSent, even a call that must not be made twice. So charge
+// must not return NotSent if the request may have arrived.
 func TestCharge_NotSentOnlyIfTheBankWasNotReached(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

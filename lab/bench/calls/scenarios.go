@@ -101,12 +101,7 @@ func (p *plan) cells(at place, who []contestant.Contestant, cells ...cell) {
 			c.limit.Time = 85 * millisecond
 		}
 		c.way = way{rtt: at.rtt, conns: poolSize}
-		name := c.name(at)
-		sc := runner.Scenario{Name: name, Rounds: p.rounds(rounds)}
-		for _, one := range who {
-			sc.Contestants = append(sc.Contestants, c.contestant(one, runner.SeedOf(p.seed, name)))
-		}
-		p.all = append(p.all, sc)
+		p.each(c.name(at), p.rounds(rounds), who, c.contestant)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -60,13 +61,13 @@ func work(r role) error {
 	if err != nil {
 		return err
 	}
-	if c, ok := in.Named(r.In); ok {
-		return c.Consume(ctx, in.Place{Pool: pool, Source: client, Workers: r.Workers, Batch: r.Batch})
+	for _, c := range in.All() {
+		if c.Name == r.In {
+			return c.Consume(ctx, in.Place{Pool: pool, Source: client, Workers: r.Workers, Batch: r.Batch})
+		}
 	}
-	c, ok := out.Named(r.Out)
-	if !ok {
-		return fmt.Errorf("there is no contestant %q or %q", r.In, r.Out)
-	}
+	all := out.All()
+	c := all[slices.IndexFunc(all, func(c out.Contestant) bool { return c.Name == r.Out })]
 	placer, err := c.Open(out.Place{Pool: pool, Sink: client})
 	if err != nil {
 		return err

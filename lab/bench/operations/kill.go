@@ -165,10 +165,8 @@ func Work() { runner.Work(workerKind, work) }
 // with the operations of others until it is killed.
 func work(r role) error {
 	ctx := context.Background()
-	c, ok := contestant.Named(r.Contestant)
-	if !ok {
-		return fmt.Errorf("there is no contestant %q", r.Contestant)
-	}
+	all := contestant.Resuming()
+	c := all[slices.IndexFunc(all, func(c contestant.Contestant) bool { return c.Name == r.Contestant })]
 	b, err := openBooth(ctx, c, contestant.Place{DSN: r.DSN, Worker: r.Worker, Fleet: true, Patience: r.Patience}, r.Bank, 10)
 	if err != nil {
 		return err

@@ -47,16 +47,6 @@ func All() []Contestant {
 	}
 }
 
-// Named returns the contestant with a name.
-func Named(name string) (Contestant, bool) {
-	for _, c := range All() {
-		if c.Name == name {
-			return c, true
-		}
-	}
-	return Contestant{}, false
-}
-
 // Schema creates the table of the effects. It has no constraint against doubled effects.
 const Schema = `create table effects (n bigint generated always as identity primary key, message uuid not null)`
 

@@ -70,16 +70,6 @@ func All() []Contestant {
 	return []Contestant{Plain(), Idem(), ByHand(), Watermill(), Naive()}
 }
 
-// Named returns the contestant with a name.
-func Named(name string) (Contestant, bool) {
-	for _, c := range All() {
-		if c.Name == name {
-			return c, true
-		}
-	}
-	return Contestant{}, false
-}
-
 // Customers is the number of customers.
 const Customers = 1000
 

@@ -57,16 +57,6 @@ func Resuming() []Contestant {
 	return []Contestant{Idem(), Phases(), DBOS(), River(), IdemOnce()}
 }
 
-// Named returns the contestant with a name.
-func Named(name string) (Contestant, bool) {
-	for _, c := range append(All(), IdemOnce()) {
-		if c.Name == name {
-			return c, true
-		}
-	}
-	return Contestant{}, false
-}
-
 // Schema creates the table of the business. A step is a single statement, to make all other costs
 // most visible.
 const Schema = `create table orders (id uuid primary key, customer int not null, total bigint not null, charge text, confirmed_at timestamptz)`
