@@ -9,42 +9,47 @@ import (
 	"golang.org/x/tools/go/analysis"
 )
 
-// Callout reports calls to other services inside of a transaction.
-var Callout = rule("idemcallout", `find calls of other services inside of a transaction of idem
+// Callout reports calls to other services inside a transaction.
+var Callout = rule("idemcallout", `find calls to other services inside a transaction of idem
 
-What another service does is not undone with the transaction, and is done again when the function is: after a serialization failure, or by the next
-attempt. A message belongs into the outbox, and a call whose answer is needed into a Call of package operation. Such a call also keeps a connection of
-the pool, and the key, for as long as it takes.`,
+A rollback does not undo a call to another service, and the next run of the function repeats it: after a serialization failure, or in the next
+attempt. Add a message to the outbox instead. If the answer is needed, make the call a Call of package operation. Such a call also holds a connection
+of the pool, and the key, until it returns.`,
 	func(pass *analysis.Pass, b *body, n ast.Node) {
 		call, ok := n.(*ast.CallExpr)
 		if !ok {
 			return
 		}
-		if what := calledOut(b.calleeOf(call)); what != "" {
-			pass.ReportRangef(call, "%s inside of the transaction of %s: it is not undone with it, and is done again by the next attempt. "+
+		if what := externalCall(b.calleeOf(call)); what != "" {
+			pass.ReportRangef(call, "%s inside the transaction of %s: a rollback does not undo it, and the next attempt repeats it. "+
 				"Add a message to the outbox, or make it a Call of an operation", what, b.by)
 		}
 	})
 
-// calledOut returns what kind of call f makes to another service, or "" if none is known.
-func calledOut(f *types.Func) string {
+// externalCall describes the call that f makes to another service, for a diagnostic. It returns ""
+// if f is not known to make one.
+//
+// The type of f identifies the clients of HTTP, gRPC and Connect, whose methods all send. The
+// clients of brokers and payment providers have many functions that only prepare a call. For these
+// the function lists the import paths, and judges a function by its name.
+func externalCall(f *types.Func) string {
 	if f == nil || f.Pkg() == nil {
 		return ""
 	}
 	path := f.Pkg().Path()
 	switch {
 	case isRequest(f):
-		return "a request of HTTP"
+		return "an HTTP request"
 	case isFunc(f, "net/smtp", "SendMail", "Mail", "Rcpt", "Data"):
-		return "a mail"
+		return "an email"
 	case path == "net" && strings.HasPrefix(f.Name(), "Dial"), path == "crypto/tls" && strings.HasPrefix(f.Name(), "Dial"):
 		return "a connection to another server"
 	case isGRPC(f):
-		return "a call of gRPC"
+		return "a gRPC call"
 	case isConnect(f):
-		return "a call of Connect"
+		return "a Connect call"
 	}
-	// A client library has many functions. Only those that send count.
+
 	for prefix, names := range brokers {
 		if path == prefix || strings.HasPrefix(path, prefix+"/") {
 			if slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(f.Name(), name) }) {
@@ -53,19 +58,21 @@ func calledOut(f *types.Func) string {
 		}
 	}
 	for _, prefix := range services {
-		if strings.HasPrefix(path, prefix) && takesContextOrCalls(f) {
-			return "a call of another service"
+		if strings.HasPrefix(path, prefix) && isServiceCall(f) {
+			return "a call to another service"
 		}
 	}
 	return ""
 }
 
-// isRequest reports whether f is a function of net/http that sends a request.
+// isRequest reports whether f is a function of net/http that sends a request. Get of http.Header
+// has the name of a request and is none.
 func isRequest(f *types.Func) bool {
 	return isFunc(f, "net/http", "Get", "Post", "PostForm", "Head", "Do", "RoundTrip") && receiver(f) != "Header"
 }
 
-// brokers maps the packages of broker clients to the prefixes of the functions that send.
+// brokers maps the packages of broker clients to the prefixes of the functions that send. Redis is
+// among them, because a program that uses it for messages or locks has the same fault.
 var brokers = map[string][]string{
 	"github.com/nats-io/nats.go":                 {"Publish", "Request"},
 	"github.com/rabbitmq/amqp091-go":             {"Publish"},
@@ -84,11 +91,13 @@ var brokers = map[string][]string{
 
 // services lists the packages of clients for payment and mail providers. Their exported functions
 // make calls.
-var services = []string{"github.com/stripe/stripe-go", "github.com/adyen/adyen-go-api-library", "github.com/sendgrid/sendgrid-go", "github.com/twilio/twilio-go"}
+var services = []string{
+	"github.com/stripe/stripe-go", "github.com/adyen/adyen-go-api-library", "github.com/sendgrid/sendgrid-go", "github.com/twilio/twilio-go",
+}
 
-// takesContextOrCalls reports whether f has the name of a function that makes a call, and two
-// results.
-func takesContextOrCalls(f *types.Func) bool {
+// isServiceCall reports whether a function of a service client makes a call. It judges by the name,
+// such as New, Create or Refund, and by the two results: the object and an error.
+func isServiceCall(f *types.Func) bool {
 	for _, prefix := range []string{"New", "Create", "Confirm", "Capture", "Cancel", "Update", "Refund", "Send", "Payments", "Do"} {
 		if strings.HasPrefix(f.Name(), prefix) && f.Signature().Results().Len() == 2 {
 			return true
@@ -107,8 +116,8 @@ func receiver(f *types.Func) string {
 	return name
 }
 
-// isGRPC reports whether f is a method of a generated gRPC client: its last parameter is
-// ...grpc.CallOption.
+// isGRPC reports whether f is a method of a generated gRPC client. Generated clients have no common
+// type or import path, but the last parameter of each method is ...grpc.CallOption.
 func isGRPC(f *types.Func) bool {
 	s := f.Signature()
 	if !s.Variadic() {
@@ -118,7 +127,8 @@ func isGRPC(f *types.Func) bool {
 	return ok && isNamed(last.Elem(), "google.golang.org/grpc", "CallOption")
 }
 
-// isConnect reports whether f is a method of a generated Connect client, or of connect.Client.
+// isConnect reports whether f is a method of a generated Connect client, or of connect.Client. A
+// generated client is an interface. A handler has the same parameters and is a method of a struct.
 func isConnect(f *types.Func) bool {
 	s := f.Signature()
 	if s.Recv() == nil || s.Params().Len() != 2 || s.Results().Len() != 2 {

@@ -11,8 +11,9 @@ import (
 // Deadline reports calls whose context has no deadline.
 var Deadline = analyzer("idemdeadline", `find calls of idem whose context never ends
 
-A call whose answer to COMMIT is lost asks for the outcome of it for as long as its context lasts, and a duplicate waits for as long. With a context that has no
-deadline that may be for ever: give one, such as that of the request. A statement of a function with a context of its own goes on when the caller has left.`,
+A statement waits for a lock, or for a server that does not answer, as long as its context lasts. With a context that has no deadline it may wait
+forever, and hold its key and its connection. Pass the context of the request, with a deadline. A statement with a context of its own continues
+after the caller has left.`,
 	func(pass *analysis.Pass) {
 		f := functionsOf(pass)
 		in := inspectorOf(pass)
@@ -22,23 +23,27 @@ deadline that may be for ever: give one, such as that of the request. A statemen
 			if to == nil || to.Pkg() == nil || len(call.Args) == 0 || !takesContext(to) {
 				return
 			}
+			// In every function a context that never ends is wrong for idem. In a handler, a
+			// context that ends only with the process is wrong for any function.
 			from := f.endless(call.Args[0], 0)
 			switch {
 			case from == nil:
 			case ofIdem(to.Pkg()) && takesKey(to):
-				if from.Name() == "NotifyContext" && pass.Pkg.Name() == "main" && !f.hasCaller(call, hasContext) {
+				if from.Name() == "NotifyContext" && pass.Pkg.Name() == "main" && !f.hasParam(call, hasContext) {
 					return // a command may run until it is interrupted
 				}
-				pass.ReportRangef(call.Args[0], "this context of %s.%s never ends, and so %s.%s may not: pass the caller's context, with a deadline",
+				pass.ReportRangef(call.Args[0], "this context of %s.%s never ends, so %s.%s may wait forever: pass the caller's context, with a deadline",
 					from.Pkg().Name(), from.Name(), to.Pkg().Name(), to.Name())
-			case from.Name() == "NotifyContext" && to.Pkg().Path() != "context" && f.hasCaller(call, isServed):
-				pass.ReportRangef(call.Args[0], "this context ends by a signal and not with the request, so %s goes on when the caller has left: pass the caller's context", to.Name())
+			case from.Name() == "NotifyContext" && to.Pkg().Path() != "context" && f.hasParam(call, isRequestOrOp):
+				pass.ReportRangef(call.Args[0], "this context ends with a signal and not with the request, so %s continues after the caller has left: "+
+					"pass the caller's context", to.Name())
 			}
 		})
 		for _, b := range bodiesOf(pass) {
 			b.walk(pass.TypesInfo, func(n ast.Node) {
-				if call, ok := n.(*ast.CallExpr); ok && b.leavesCaller(call) {
-					pass.ReportRangef(call.Args[0], "this context is not the caller's, so the statement goes on when the caller has left: pass the caller's context")
+				if call, ok := n.(*ast.CallExpr); ok && b.ignoresCallersContext(call) {
+					pass.ReportRangef(call.Args[0],
+						"this context is not the caller's, so the statement continues after the caller has left: pass the caller's context")
 				}
 			})
 		}
@@ -54,7 +59,7 @@ func (f *functions) endless(e ast.Expr, deep int) *types.Func {
 	if deep > 8 {
 		return nil
 	}
-	if set, ok := f.only(e); ok {
+	if set, ok := f.soleValue(e); ok {
 		return f.endless(set, deep+1)
 	}
 	call, ok := ast.Unparen(e).(*ast.CallExpr)
@@ -72,17 +77,18 @@ func (f *functions) endless(e ast.Expr, deep int) *types.Func {
 	return nil
 }
 
-// leavesCaller reports whether call uses the transaction with a new context although the function
-// has a context from its caller. Rollback is exempt, because a rollback must happen even if that
-// context has ended.
-func (b *body) leavesCaller(call *ast.CallExpr) bool {
+// ignoresCallersContext reports whether call uses the transaction with a new context although the
+// function has a context from its caller. Rollback is exempt, because a rollback must happen even
+// if that context has ended. WithoutCancel is exempt, because a program that calls it has decided
+// that the statement continues.
+func (b *body) ignoresCallersContext(call *ast.CallExpr) bool {
 	to := b.calleeOf(call)
 	if b.tx == nil || to == nil || len(call.Args) == 0 || !takesContext(to) || to.Name() == "Rollback" {
 		return false
 	}
 	from := b.endless(call.Args[0], 0)
-	return from != nil && from.Name() != "WithoutCancel" && b.isUsedBy(call) && b.hasCaller(call, hasContext) &&
-		!(from.Name() == "NotifyContext" && b.hasCaller(call, isServed)) // this case is reported for any call
+	return from != nil && from.Name() != "WithoutCancel" && b.isUsedBy(call) && b.hasParam(call, hasContext) &&
+		!(from.Name() == "NotifyContext" && b.hasParam(call, isRequestOrOp)) // Deadline reports this case for any call
 }
 
 func takesContext(f *types.Func) bool {
@@ -92,9 +98,9 @@ func takesContext(f *types.Func) bool {
 
 func isContext(t types.Type) bool { return isNamed(t, "context", "Context") }
 
-// hasCaller reports whether a function around n has a named parameter whose type satisfies is.
-func (f *functions) hasCaller(n ast.Node, is func(types.Type) bool) bool {
-	for _, fn := range f.functionsAround(n) {
+// hasParam reports whether a function around n has a named parameter whose type satisfies is.
+func (f *functions) hasParam(n ast.Node, is func(types.Type) bool) bool {
+	for _, fn := range f.enclosingFuncs(n) {
 		for _, field := range typeOf(fn).Params.List {
 			for _, name := range field.Names {
 				if name.Name != "_" && is(f.info.TypeOf(field.Type)) {
@@ -106,9 +112,9 @@ func (f *functions) hasCaller(n ast.Node, is func(types.Type) bool) bool {
 	return false
 }
 
-// isServed reports whether t is the type of a request that a program serves, or of an operation
-// that it runs.
-func isServed(t types.Type) bool {
+// isRequestOrOp reports whether t is the type of a request that a program serves, or of an
+// operation that it runs.
+func isRequestOrOp(t types.Type) bool {
 	return isNamed(t, "net/http", "Request") || isNamed(t, library+"/operation", "Op")
 }
 

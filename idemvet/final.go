@@ -12,20 +12,23 @@ import (
 // Final reports transport errors that are passed to operation.Final.
 var Final = analyzer("idemfinal", `find transport errors in operation.Final
 
-Final says that the other side has decided: the call is not made again, and attempts in doubt are settled. A timeout or a broken connection decides nothing, and
-the call may have happened. Such an error is operation.Unknown, or operation.NotSent if no connection was made.`,
+Final states that the other system has refused the call: the call is not made again, and attempts in doubt are settled. A timeout or a broken
+connection says nothing about the outcome, and the call may have happened. Wrap such an error in operation.Unknown, or in operation.NotSent if no
+connection was made.`,
 	func(pass *analysis.Pass) {
 		f := &finals{functionsOf(pass)}
 		in := inspectorOf(pass)
 		in.WithStack([]ast.Node{(*ast.CallExpr)(nil)}, func(n ast.Node, push bool, stack []ast.Node) bool {
 			call := n.(*ast.CallExpr)
 			if push && isFunc(callee(pass.TypesInfo, call), library+"/operation", "Final") && f.isTransport(call.Args[0], stack, 0) {
-				pass.ReportRangef(call, "Final settles this call by a transport error, but the call may have happened: return operation.Unknown(err), or operation.NotSent(err) if no connection was made")
+				pass.ReportRangef(call, "Final settles this call because of a transport error, but the call may have happened: "+
+					"return operation.Unknown(err), or operation.NotSent(err) if no connection was made")
 			}
 			return push
 		})
 	})
 
+// finals implements the rule idemfinal for one package.
 type finals struct{ *functions }
 
 // isTransport reports whether e, or an error that it wraps, is a transport error: the error of a
@@ -53,11 +56,11 @@ func (f *finals) isTransport(e ast.Expr, stack []ast.Node, deep int) bool {
 	}
 	// err may be a transport error at its assignment and no longer at its use: a condition may have
 	// excluded that, or may prove it.
-	said, open := f.saidByConditions(variable, stack)
-	if said || !open {
-		return said
+	proven, open := f.conditionsProve(variable, stack)
+	if proven || !open {
+		return proven
 	}
-	set := f.lastSet(variable, e)
+	set := f.lastAssigned(variable, e)
 	return set != nil && f.isTransport(set, stack, deep+1)
 }
 
@@ -127,10 +130,13 @@ func (f *finals) passesTransport(decl *ast.FuncDecl, deep int) (found bool) {
 	return found
 }
 
-// saidByConditions examines the conditions around a use of an error variable. It reports whether
-// one of the conditions only holds for transport errors. It also reports open if none of the
-// conditions tests for another kind of error.
-func (f *finals) saidByConditions(variable types.Object, stack []ast.Node) (transport, open bool) {
+// conditionsProve examines the conditions around a use of an error variable. It reports whether one
+// of the conditions only holds for transport errors. It also reports open if none of the conditions
+// tests for another kind of error.
+//
+// Only the body of an if statement counts, and not its else branch, where the condition is false. A
+// case with several conditions proves nothing about each of them.
+func (f *finals) conditionsProve(variable types.Object, stack []ast.Node) (transport, open bool) {
 	open = true
 	for i, n := range stack {
 		var conditions []ast.Expr
@@ -138,29 +144,29 @@ func (f *finals) saidByConditions(variable types.Object, stack []ast.Node) (tran
 		case *ast.IfStmt:
 			if i+1 < len(stack) && stack[i+1] == n.Body {
 				conditions = []ast.Expr{n.Cond}
-				transport = transport || f.asserts(n, variable)
+				transport = transport || f.assertsTransport(n, variable)
 			}
 		case *ast.CaseClause:
 			conditions = n.List
 		}
 		for _, condition := range conditions {
-			said, asked := f.saidBy(condition, variable)
-			transport = transport || said && len(conditions) == 1
-			open = open && (said || !asked)
+			proven, tests := f.proves(condition, variable)
+			transport = transport || proven && len(conditions) == 1
+			open = open && (proven || !tests)
 		}
 	}
 	return transport, open
 }
 
-// asserts reports whether the body of an if statement only runs for a transport error, by a type
-// assertion in its init statement: _, ok := err.(net.Error); ok.
-func (f *finals) asserts(n *ast.IfStmt, variable types.Object) bool {
+// assertsTransport reports whether the body of an if statement only runs for a transport error, by
+// a type assertion in its init statement: _, ok := err.(net.Error); ok.
+func (f *finals) assertsTransport(n *ast.IfStmt, variable types.Object) bool {
 	set, ok := n.Init.(*ast.AssignStmt)
 	if !ok || len(set.Rhs) != 1 || len(set.Lhs) != 2 {
 		return false
 	}
 	held, ok := set.Lhs[1].(*ast.Ident)
-	if !ok || !f.holdsIn(n.Cond, f.info.Defs[held]) {
+	if !ok || !f.implies(n.Cond, f.info.Defs[held]) {
 		return false
 	}
 	switch x := set.Rhs[0].(type) {
@@ -173,22 +179,22 @@ func (f *finals) asserts(n *ast.IfStmt, variable types.Object) bool {
 	return false
 }
 
-// holdsIn reports whether condition implies the variable held: condition is held, or a conjunction
+// implies reports whether condition implies the variable held: condition is held, or a conjunction
 // with it.
-func (f *finals) holdsIn(condition ast.Expr, held types.Object) bool {
+func (f *finals) implies(condition ast.Expr, held types.Object) bool {
 	if both, ok := ast.Unparen(condition).(*ast.BinaryExpr); ok && both.Op == token.LAND {
-		return f.holdsIn(both.X, held) || f.holdsIn(both.Y, held)
+		return f.implies(both.X, held) || f.implies(both.Y, held)
 	}
 	return held != nil && f.variable(condition) == held
 }
 
-// saidBy reports whether condition implies that the error is a transport error. It also reports
-// whether condition tests the kind of the error at all.
-func (f *finals) saidBy(condition ast.Expr, variable types.Object) (transport, asked bool) {
+// proves reports whether condition implies that the error is a transport error. It also reports
+// whether condition tests the kind of the error at all. A comparison with nil is no such test.
+func (f *finals) proves(condition ast.Expr, variable types.Object) (transport, tests bool) {
 	switch x := ast.Unparen(condition).(type) {
 	case *ast.BinaryExpr:
 		if x.Op == token.LAND || x.Op == token.LOR {
-			return f.saidByBoth(x, variable)
+			return f.joinedProve(x, variable)
 		}
 		if f.info.Types[x.Y].IsNil() {
 			return false, false
@@ -197,27 +203,27 @@ func (f *finals) saidBy(condition ast.Expr, variable types.Object) (transport, a
 			return true, true
 		}
 	case *ast.CallExpr:
-		if f.asksForTransport(x, variable) {
+		if f.testsForTransport(x, variable) {
 			return true, true
 		}
 	}
 	return false, mentions(f.info, condition, variable)
 }
 
-// saidByBoth is saidBy for two conditions joined by && or ||.
-func (f *finals) saidByBoth(joined *ast.BinaryExpr, variable types.Object) (transport, asked bool) {
-	x, askedX := f.saidBy(joined.X, variable)
-	y, askedY := f.saidBy(joined.Y, variable)
+// joinedProve is proves for two conditions joined by && or ||.
+func (f *finals) joinedProve(joined *ast.BinaryExpr, variable types.Object) (transport, tests bool) {
+	x, testsX := f.proves(joined.X, variable)
+	y, testsY := f.proves(joined.Y, variable)
 	if joined.Op == token.LOR {
-		return x && y, askedX || askedY
+		return x && y, testsX || testsY
 	}
 	// The other part may exclude transport errors: err != nil && errors.As(err, &declined).
-	isOther := askedX && !x || askedY && !y
-	return (x || y) && !isOther, askedX || askedY
+	isOther := testsX && !x || testsY && !y
+	return (x || y) && !isOther, testsX || testsY
 }
 
-// asksForTransport reports whether call tests if the error is a transport error.
-func (f *finals) asksForTransport(call *ast.CallExpr, variable types.Object) bool {
+// testsForTransport reports whether call tests if the error is a transport error.
+func (f *finals) testsForTransport(call *ast.CallExpr, variable types.Object) bool {
 	if len(call.Args) == 0 || f.variable(call.Args[0]) != variable {
 		return false
 	}
@@ -233,23 +239,23 @@ func (f *finals) asksForTransport(call *ast.CallExpr, variable types.Object) boo
 	return false
 }
 
-// lastSet returns the last expression that is assigned to variable before its use in the same
+// lastAssigned returns the last expression that is assigned to variable before its use in the same
 // function. It returns nil if that assignment is in a branch that need not precede the use.
-func (f *finals) lastSet(variable types.Object, use ast.Expr) (last ast.Expr) {
-	for _, set := range f.set[variable] {
-		if set.End() <= use.Pos() && (last == nil || set.Pos() > last.Pos()) && f.around(set) == f.around(use) {
+func (f *finals) lastAssigned(variable types.Object, use ast.Expr) (last ast.Expr) {
+	for _, set := range f.assigned[variable] {
+		if set.End() <= use.Pos() && (last == nil || set.Pos() > last.Pos()) && f.enclosingFunc(set) == f.enclosingFunc(use) {
 			last = set
 		}
 	}
-	if last == nil || !within(use, f.blockAround(last)) {
+	if last == nil || !within(use, f.enclosingBlock(last)) {
 		return nil
 	}
 	return last
 }
 
-// blockAround returns the innermost block or switch clause that contains n.
-func (f *finals) blockAround(n ast.Node) (block ast.Node) {
-	ast.Inspect(f.around(n), func(outer ast.Node) bool {
+// enclosingBlock returns the innermost block or switch clause that contains n.
+func (f *finals) enclosingBlock(n ast.Node) (block ast.Node) {
+	ast.Inspect(f.enclosingFunc(n), func(outer ast.Node) bool {
 		if outer == nil || !within(n, outer) {
 			return false
 		}

@@ -11,6 +11,9 @@ import (
 
 // losesKey returns the function of a Keyed call if that function sends its request without the key,
 // and nil otherwise. A function that only reads, or that takes its key from elsewhere, is fine.
+//
+// The policy Keyed promises that the other system recognizes a repeated key. After a crash the call
+// is made again, and without the key it has its effect a second time.
 func (k *keys) losesKey(call *ast.CallExpr) ast.Expr {
 	at := policyAt(callee(k.info, call))
 	if at < 0 || at+1 >= len(call.Args) || !k.isKeyed(call.Args[at]) {
@@ -38,7 +41,7 @@ func policyAt(f *types.Func) int {
 
 // isKeyed reports whether operation.Keyed makes the policy.
 func (k *keys) isKeyed(policy ast.Expr) (found bool) {
-	if set, ok := k.only(policy); ok {
+	if set, ok := k.soleValue(policy); ok {
 		policy = set
 	}
 	ast.Inspect(policy, func(n ast.Node) bool {
@@ -51,7 +54,8 @@ func (k *keys) isKeyed(policy ast.Expr) (found bool) {
 }
 
 // ignores reports whether fn does not use the parameter at position at. Logging the parameter, or
-// passing it to a function that ignores it, is no use.
+// passing it to a function that ignores it, does not count as use. A function without a body, or
+// one that is more than eight calls away, counts as a user.
 func (k *keys) ignores(fn ast.Node, at, deep int) bool {
 	param, block := k.param(fn, at), blockOf(fn)
 	if param == nil {
@@ -101,28 +105,29 @@ func (k *keys) forwards(decl *ast.FuncDecl, call *ast.CallExpr, param types.Obje
 }
 
 // sends reports whether fn makes a call that must not be repeated, and has no key of its own for
-// it.
+// it. One sign that a repetition is harmless exempts the whole function: with a GET and a POST in
+// one function, the rule cannot tell which of them the policy is about.
 func (k *keys) sends(fn ast.Node) bool {
-	s := &sending{keys: k, met: map[ast.Node]bool{}}
+	s := &sending{keys: k, seen: map[ast.Node]bool{}}
 	s.look(fn)
 	return s.calls && !s.harmless
 }
 
-// sending collects what a function sends, including the functions of the package that it calls.
+// sending is what a function sends, including the functions of the package that it calls.
 type sending struct {
 	*keys
-	met      map[ast.Node]bool
-	calls    bool // it calls another service
-	harmless bool // it uses GET, PUT or DELETE, or a key of its own
+	seen     map[ast.Node]bool
+	calls    bool // the function calls another service
+	harmless bool // the function uses GET, PUT or DELETE, or a key of its own
 }
 
 // look examines fn and the functions of the package that it calls.
 func (s *sending) look(fn ast.Node) {
 	block := blockOf(fn)
-	if block == nil || s.met[fn] {
+	if block == nil || s.seen[fn] {
 		return
 	}
-	s.met[fn] = true
+	s.seen[fn] = true
 	ast.Inspect(block, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.CallExpr:
@@ -152,7 +157,7 @@ func (s *sending) isOwnKey(id *ast.Ident) bool {
 	if f, ok := object.(*types.Func); ok {
 		return isFunc(f, library+"/operation", "ID", "CallKey")
 	}
-	for fn := range s.met {
+	for fn := range s.seen {
 		if isWithin(object, typeOf(fn)) {
 			return false
 		}
@@ -163,7 +168,7 @@ func (s *sending) isOwnKey(id *ast.Ident) bool {
 }
 
 // isHarmless reports whether e is the name of an HTTP method that may be repeated, or of a key
-// header.
+// header. RFC 9110 defines PUT and DELETE as idempotent.
 func (s *sending) isHarmless(e ast.Expr) bool {
 	value := s.info.Types[e].Value
 	if value == nil || value.Kind() != constant.String {
@@ -178,17 +183,19 @@ func (s *sending) isHarmless(e ast.Expr) bool {
 
 // harmlessNames are the prefixes of functions that read, that write under a name, or that only
 // prepare a call.
-var harmlessNames = []string{"get", "list", "find", "lookup", "fetch", "query", "read", "search", "check", "status", "describe", "poll", "wait", "ping", "load",
-	"put", "set", "delete", "upsert", "head", "new", "with"}
+var harmlessNames = []string{
+	"get", "list", "find", "lookup", "fetch", "query", "read", "search", "check", "status", "describe", "poll", "wait", "ping", "load", "put", "set", "delete", "upsert", "head", "new", "with",
+}
 
 // callsOut reports whether call is a call to another service: of a known client, or of any other
-// function outside of the package that takes a context.
+// function outside the package that takes a context. A function that returns a context only derives
+// one, and calls nothing.
 func (s *sending) callsOut(to *types.Func, call *ast.CallExpr) bool {
 	name := nameOf(ast.Unparen(call.Fun))
 	if name == nil || slices.ContainsFunc(harmlessNames, func(begin string) bool { return strings.HasPrefix(strings.ToLower(name.Name), begin) }) {
 		return false
 	}
-	if calledOut(to) != "" {
+	if externalCall(to) != "" {
 		return true
 	}
 	if to != nil && (ofIdem(to.Pkg()) || to.Pkg() == nil || isLocal(to.Pkg().Path())) {

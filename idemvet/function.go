@@ -8,21 +8,25 @@ import (
 )
 
 // functions indexes a package: its functions, and the expressions that are assigned to its
-// variables.
+// variables. The rules use it to find out where a value comes from. This is no data flow analysis:
+// most helpers follow a variable only if the package assigns it once, so that they do not have to
+// know which assignment came last. A rule misses some faults that way, and rarely reports a correct
+// program.
 type functions struct {
 	pkg      *types.Package
 	info     *types.Info
 	files    []*ast.File
 	declared map[*types.Func]*ast.FuncDecl
-	set      map[types.Object][]ast.Expr    // all expressions assigned to a variable
-	fields   map[types.Object][]ast.Expr    // all expressions assigned to its fields, and to fields of those
-	filled   map[types.Object]*ast.CallExpr // the call that fills a variable with random bytes
+
+	assigned       map[types.Object][]ast.Expr    // all expressions assigned to a variable
+	assignedFields map[types.Object][]ast.Expr    // all expressions assigned to its fields, and to fields of those
+	randomFills    map[types.Object]*ast.CallExpr // the call that fills a variable with random bytes
 }
 
 // functionsOf builds the index of a package.
 func functionsOf(pass *analysis.Pass) *functions {
-	f := &functions{pkg: pass.Pkg, info: pass.TypesInfo, files: pass.Files, declared: map[*types.Func]*ast.FuncDecl{}, set: map[types.Object][]ast.Expr{},
-		fields: map[types.Object][]ast.Expr{}, filled: map[types.Object]*ast.CallExpr{}}
+	f := &functions{pkg: pass.Pkg, info: pass.TypesInfo, files: pass.Files, declared: map[*types.Func]*ast.FuncDecl{},
+		assigned: map[types.Object][]ast.Expr{}, assignedFields: map[types.Object][]ast.Expr{}, randomFills: map[types.Object]*ast.CallExpr{}}
 	for _, file := range pass.Files {
 		ast.Inspect(file, func(n ast.Node) bool {
 			switch n := n.(type) {
@@ -33,7 +37,7 @@ func functionsOf(pass *analysis.Pass) *functions {
 			case *ast.AssignStmt:
 				f.assign(n.Lhs, n.Rhs)
 			case *ast.CallExpr:
-				f.fill(n)
+				f.recordRandomFill(n)
 			case *ast.ValueSpec:
 				names := make([]ast.Expr, len(n.Names))
 				for i, name := range n.Names {
@@ -47,8 +51,8 @@ func functionsOf(pass *analysis.Pass) *functions {
 	return f
 }
 
-// fill records a call of rand.Read.
-func (f *functions) fill(call *ast.CallExpr) {
+// recordRandomFill records a call of rand.Read, for a slice or a part of an array.
+func (f *functions) recordRandomFill(call *ast.CallExpr) {
 	to := callee(f.info, call)
 	if !isFunc(to, "crypto/rand", "Read") && !isFunc(to, "math/rand", "Read") || len(call.Args) != 1 {
 		return
@@ -58,17 +62,17 @@ func (f *functions) fill(call *ast.CallExpr) {
 		into = ast.Unparen(part.X)
 	}
 	if id, ok := into.(*ast.Ident); ok {
-		f.filled[f.info.Uses[id]] = call
+		f.randomFills[f.info.Uses[id]] = call
 	}
 }
 
 // calleeOf is callee, and also resolves a call through a variable to which a function or method is
-// assigned once.
+// assigned once, as in exec := tx.Exec; exec(ctx, sql).
 func (f *functions) calleeOf(call *ast.CallExpr) *types.Func {
 	if to := callee(f.info, call); to != nil {
 		return to
 	}
-	set, ok := f.only(call.Fun)
+	set, ok := f.soleValue(call.Fun)
 	if !ok {
 		return nil
 	}
@@ -80,12 +84,13 @@ func (f *functions) calleeOf(call *ast.CallExpr) *types.Func {
 }
 
 // assign records an assignment. For a call with several results, each variable is assigned the
-// call.
+// call. An assignment to a field of a struct is recorded for the variable of the struct, however
+// deep the field is: the rules only ask whether a value is anywhere inside the variable.
 func (f *functions) assign(to, from []ast.Expr) {
 	for i, e := range to {
 		if field, ok := e.(*ast.SelectorExpr); ok && len(from) == len(to) {
 			if of := root(f.info, field.X); of != nil {
-				f.fields[of] = append(f.fields[of], from[i])
+				f.assignedFields[of] = append(f.assignedFields[of], from[i])
 			}
 			continue
 		}
@@ -101,28 +106,29 @@ func (f *functions) assign(to, from []ast.Expr) {
 			continue
 		}
 		if len(from) == len(to) {
-			f.set[object] = append(f.set[object], from[i])
+			f.assigned[object] = append(f.assigned[object], from[i])
 		} else if i < len(from) || len(from) == 1 {
-			f.set[object] = append(f.set[object], from[0]) // one of the results of a call
+			f.assigned[object] = append(f.assigned[object], from[0]) // one of the results of a call
 		}
 	}
 }
 
-// only returns the expression that is assigned to the variable e, if there is only one assignment
-// in the package.
-func (f *functions) only(e ast.Expr) (ast.Expr, bool) {
+// soleValue returns the expression that is assigned to the variable e, if there is only one
+// assignment in the package.
+func (f *functions) soleValue(e ast.Expr) (ast.Expr, bool) {
 	id, ok := ast.Unparen(e).(*ast.Ident)
 	if !ok {
 		return nil, false
 	}
-	if set := f.set[f.info.Uses[id]]; len(set) == 1 {
+	if set := f.assigned[f.info.Uses[id]]; len(set) == 1 {
 		return set[0], true
 	}
 	return nil, false
 }
 
 // resolve returns the functions that e may be: a literal, a function of the package, or the
-// literals that a function of the package returns.
+// literals that a function of the package returns. It finds none for a function of another package,
+// and for a variable that is assigned more than once.
 func (f *functions) resolve(e ast.Expr) []ast.Node {
 	switch x := ast.Unparen(e).(type) {
 	case *ast.FuncLit:
@@ -134,7 +140,7 @@ func (f *functions) resolve(e ast.Expr) []ast.Node {
 			}
 			return nil
 		}
-		if set, ok := f.only(e); ok {
+		if set, ok := f.soleValue(e); ok {
 			return f.resolve(set)
 		}
 	case *ast.CallExpr:
@@ -210,18 +216,18 @@ func blockOf(node ast.Node) *ast.BlockStmt {
 	return nil
 }
 
-// around returns the innermost function that contains node, or nil.
-func (f *functions) around(node ast.Node) ast.Node {
-	outer := f.functionsAround(node)
+// enclosingFunc returns the innermost function that contains node, or nil.
+func (f *functions) enclosingFunc(node ast.Node) ast.Node {
+	outer := f.enclosingFuncs(node)
 	if len(outer) == 0 {
 		return nil
 	}
 	return outer[len(outer)-1]
 }
 
-// functionsAround returns the functions that contain node, the outermost first. If node is a
+// enclosingFuncs returns the functions that contain node, the outermost first. If node is a
 // function, it is the last of them.
-func (f *functions) functionsAround(node ast.Node) (outer []ast.Node) {
+func (f *functions) enclosingFuncs(node ast.Node) (outer []ast.Node) {
 	for _, file := range f.files {
 		if !within(node, file) {
 			continue
@@ -239,9 +245,10 @@ func (f *functions) functionsAround(node ast.Node) (outer []ast.Node) {
 	return outer
 }
 
-// assignedTo returns the variable that the result of call is assigned to, or nil.
+// assignedTo returns the variable that the result of call is assigned to, or nil. Of several
+// results, one variable is returned.
 func (f *functions) assignedTo(call *ast.CallExpr) types.Object {
-	for object, set := range f.set {
+	for object, set := range f.assigned {
 		for _, e := range set {
 			if ast.Unparen(e) == call {
 				return object

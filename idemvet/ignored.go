@@ -8,26 +8,26 @@ import (
 )
 
 // Ignored reports ignored errors of idem whose loss breaks a guarantee.
-var Ignored = analyzer("idemignored", `find errors of idem that are ignored
+var Ignored = analyzer("idemignored", `find ignored errors of idem
 
-An error of DoTx says that the caller's transaction must not be committed, one of a step that an operation has to stop, one of HashJSON that the hash
-says nothing, and one of Add that no message will leave. An undo that is given to no step never runs.`,
+After an error of DoTx the caller's transaction must not be committed, and after an error of a step the operation must stop. An error of HashJSON
+means that there is no hash, and an error of Add that no message will be sent. An undo that is not passed to a step never runs.`,
 	func(pass *analysis.Pass) {
 		in := inspectorOf(pass)
 		look := func(statement ast.Node) {
 			if call := ignoredCall(statement); call != nil && isFunc(callee(pass.TypesInfo, call), library+"/operation", "UndoTx", "UndoCall") {
-				pass.ReportRangef(call, "this undo is given to no step, and never runs: make it an argument of the step that it undoes")
+				pass.ReportRangef(call, "this undo is not passed to a step and never runs: make it an argument of the step that it undoes")
 			}
-			if call := ignores(pass.TypesInfo, statement); call != nil {
-				if to := callee(pass.TypesInfo, call); to != nil && ofIdem(to.Pkg()) && to.Pkg() != pass.Pkg && matters(to) {
-					pass.ReportRangef(call, "the error of %s.%s is ignored: %s", to.Pkg().Name(), to.Name(), why(to.Name()))
+			if call := callWithIgnoredError(pass.TypesInfo, statement); call != nil {
+				if to := callee(pass.TypesInfo, call); to != nil && ofIdem(to.Pkg()) && to.Pkg() != pass.Pkg && mustBeChecked(to) {
+					pass.ReportRangef(call, "the error of %s.%s is ignored: %s", to.Pkg().Name(), to.Name(), consequence(to.Name()))
 				}
 			}
 		}
 		in.Preorder([]ast.Node{(*ast.ExprStmt)(nil), (*ast.AssignStmt)(nil), (*ast.GoStmt)(nil), (*ast.DeferStmt)(nil)}, look)
 		for _, b := range bodiesOf(pass) {
 			b.walk(pass.TypesInfo, func(n ast.Node) {
-				call := ignores(pass.TypesInfo, n)
+				call := callWithIgnoredError(pass.TypesInfo, n)
 				if call == nil {
 					return
 				}
@@ -35,11 +35,12 @@ says nothing, and one of Add that no message will leave. An undo that is given t
 					call = scanned
 				}
 				to, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr)
-				if !ok || tellsLater[to.Sel.Name] || !isTx(pass.TypesInfo.TypeOf(to.X)) {
+				if !ok || isReportedLater[to.Sel.Name] || !isTx(pass.TypesInfo.TypeOf(to.X)) {
 					return
 				}
 				if id, ok := ast.Unparen(to.X).(*ast.Ident); !ok || !b.isSavepoint(id) {
-					pass.ReportRangef(call, "an error of the tx is ignored, and the transaction has failed with it: return it, or do this in a savepoint (tx.Begin)")
+					pass.ReportRangef(call,
+						"an error of the tx is ignored, although it has aborted the transaction: return it, or run this statement in a savepoint (tx.Begin)")
 				}
 			})
 		}
@@ -59,12 +60,12 @@ func scannedRow(info *types.Info, call *ast.CallExpr) *ast.CallExpr {
 	return row
 }
 
-// tellsLater lists the methods of a transaction whose error may be ignored. The rows of Query
-// report its error again.
-var tellsLater = map[string]bool{"Commit": true, "Rollback": true, "Query": true, "QueryContext": true}
+// isReportedLater lists the methods of a transaction whose error may be ignored. The rows of Query
+// report its error again. Rule idemended reports Commit and Rollback.
+var isReportedLater = map[string]bool{"Commit": true, "Rollback": true, "Query": true, "QueryContext": true}
 
-// ignores returns the call whose error statement n ignores, or nil.
-func ignores(info *types.Info, n ast.Node) *ast.CallExpr {
+// callWithIgnoredError returns the call whose error statement n ignores, or nil.
+func callWithIgnoredError(info *types.Info, n ast.Node) *ast.CallExpr {
 	call := ignoredCall(n)
 	if call == nil {
 		return nil
@@ -97,11 +98,12 @@ func ignoredCall(n ast.Node) (call *ast.CallExpr) {
 // returnsError reports whether the last result of f is an error.
 func returnsError(f *types.Func) bool {
 	results := f.Signature().Results()
-	return results.Len() > 0 && types.Identical(results.At(results.Len()-1).Type(), types.Universe.Lookup("error").Type())
+	return results.Len() > 0 && isError(results.At(results.Len()-1).Type())
 }
 
-// matters reports whether ignoring the error of f, a function of idem, breaks a guarantee.
-func matters(f *types.Func) bool {
+// mustBeChecked reports whether ignoring the error of f, a function of idem, breaks a guarantee. A
+// program may ignore an error of Close, or of a function that only reads.
+func mustBeChecked(f *types.Func) bool {
 	if !returnsError(f) {
 		return false
 	}
@@ -116,15 +118,15 @@ func matters(f *types.Func) bool {
 	return false
 }
 
-// why returns the consequence of ignoring the error of the named function.
-func why(name string) string {
+// consequence says what follows from ignoring the error of the named function.
+func consequence(name string) string {
 	switch name {
 	case "DoTx", "HandleTx", "Start", "Add":
-		return "the transaction of the caller must not be committed after it"
+		return "after it, the caller's transaction must not be committed"
 	case "HashJSON":
-		return "requests that differ would be taken for the same"
+		return "different requests would have the same hash"
 	case "Do", "DoJSON", "Handle", "Batch", "Bulk", "Queue":
-		return "without it there is no telling whether it was executed"
+		return "without it the caller does not know whether the call was executed"
 	}
-	return "the function of the operation has to return it"
+	return "the function of the operation must return it"
 }

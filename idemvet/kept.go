@@ -9,9 +9,9 @@ import (
 
 // Kept reports transactions that are used after their function has returned, or by another
 // goroutine.
-var Kept = rule("idemkept", `find transactions that are kept beyond their function, or used by another goroutine
+var Kept = rule("idemkept", `find transactions that outlive their function, or that another goroutine uses
 
-The transaction is over when the function has returned, and it is one connection: two goroutines cannot use it at a time.`,
+The transaction ends when the function returns. It is one connection, which two goroutines cannot use at the same time.`,
 	func(pass *analysis.Pass, b *body, n ast.Node) {
 		if b.tx == nil {
 			return
@@ -19,37 +19,41 @@ The transaction is over when the function has returned, and it is one connection
 		switch n := n.(type) {
 		case *ast.GoStmt:
 			if b.isUsedBy(n.Call) {
-				pass.ReportRangef(n, "a goroutine uses the tx of %s, which is one connection and is over when the function returns: use it in the function itself", b.by)
+				pass.ReportRangef(n, goroutineUsesTx, b.by)
 			}
 		case *ast.CallExpr:
 			if startsGoroutine(callee(pass.TypesInfo, n)) && b.isUsedBy(n) {
-				pass.ReportRangef(n, "a goroutine uses the tx of %s, which is one connection and is over when the function returns: use it in the function itself", b.by)
+				pass.ReportRangef(n, goroutineUsesTx, b.by)
 			}
 		case *ast.SendStmt:
 			if b.holds(n.Value, 0) {
-				pass.ReportRangef(n, "the tx of %s is sent to another goroutine, and is over when the function returns: send the values that it has read", b.by)
+				pass.ReportRangef(n, "the tx of %s is sent to another goroutine and ends when the function returns: send the values that were read", b.by)
 			}
 		case *ast.AssignStmt:
 			// If one call has several results, all of them come from its only expression.
 			for i, to := range n.Lhs {
 				from := n.Rhs[min(i, len(n.Rhs)-1)]
-				if isElsewhere(pass.TypesInfo, b, to) && !isError(pass.TypesInfo.TypeOf(to)) && b.holds(from, 0) {
-					pass.ReportRangef(n, "the tx of %s is kept in %s, and is over when the function returns: finish with it in the function", b.by, types.ExprString(to))
+				if outlivesBody(pass.TypesInfo, b, to) && !isError(pass.TypesInfo.TypeOf(to)) && b.holds(from, 0) {
+					pass.ReportRangef(n,
+						"the tx of %s is stored in %s and ends when the function returns: finish the work with it in the function", b.by, types.ExprString(to))
 				}
 			}
 		case *ast.ReturnStmt:
 			for _, result := range n.Results {
-				// A helper may return the transaction to its caller. So may a literal inside of the
+				// A helper may return the transaction to its caller. So may a literal inside the
 				// body.
-				if b.holds(result, 0) && !b.helper && b.around(n) == b.node {
-					pass.ReportRangef(n, "the tx of %s is returned, and is over then: return the values that it has read", b.by)
+				if b.holds(result, 0) && !b.helper && b.enclosingFunc(n) == b.node {
+					pass.ReportRangef(n, "the tx of %s is returned and ends at the return: return the values that were read", b.by)
 				}
 			}
 		}
 	})
 
+const goroutineUsesTx = "a goroutine uses the tx of %s, which is one connection and ends when the function returns: use the tx in the function itself"
+
 func startsGoroutine(f *types.Func) bool {
-	return isFunc(f, "golang.org/x/sync/errgroup", "Go", "TryGo") || isFunc(f, "sync", "Go") || isFunc(f, "time", "AfterFunc") || isFunc(f, "context", "AfterFunc")
+	return isFunc(f, "golang.org/x/sync/errgroup", "Go", "TryGo") || isFunc(f, "sync", "Go") ||
+		isFunc(f, "time", "AfterFunc") || isFunc(f, "context", "AfterFunc")
 }
 
 // isUsedBy reports whether call uses the transaction, or a value that holds it.
@@ -66,9 +70,9 @@ func (b *body) isUsedBy(call *ast.CallExpr) (found bool) {
 	return found
 }
 
-// isElsewhere reports whether to, the target of an assignment, outlives the body: a variable from
-// outside, or a field of a parameter.
-func isElsewhere(info *types.Info, b *body, to ast.Expr) bool {
+// outlivesBody reports whether to, the target of an assignment, outlives the body: a variable from
+// outside, or a field of a parameter. A parameter itself is a copy that ends with the function.
+func outlivesBody(info *types.Info, b *body, to ast.Expr) bool {
 	if id, ok := to.(*ast.Ident); ok && id.Name == "_" {
 		return false
 	}
@@ -76,20 +80,17 @@ func isElsewhere(info *types.Info, b *body, to ast.Expr) bool {
 	if object == nil {
 		return false
 	}
-	return !isWithin(object, b.node) || !isWithin(object, b.block) && to != nil && isField(to)
-}
-
-func isField(e ast.Expr) bool {
-	_, ok := ast.Unparen(e).(*ast.SelectorExpr)
-	return ok
+	_, isField := ast.Unparen(to).(*ast.SelectorExpr)
+	return !isWithin(object, b.node) || !isWithin(object, b.block) && isField
 }
 
 // holds reports whether the value of e is the transaction, contains it, or reads through it. Unread
-// rows and Queries of sqlc read through it.
+// rows and Queries of sqlc read through it. A closure contains every variable that it mentions. The
+// search follows variables at most eight deep, because variables may be assigned in a cycle.
 func (b *body) holds(e ast.Expr, deep int) bool {
 	switch x := ast.Unparen(e).(type) {
 	case *ast.Ident:
-		return b.info.Uses[x] == b.tx || deep < 8 && b.isSetToIt(x, deep+1)
+		return b.info.Uses[x] == b.tx || deep < 8 && b.isAssignedTx(x, deep+1)
 	case *ast.UnaryExpr:
 		return b.holds(x.X, deep)
 	case *ast.CompositeLit:
@@ -104,22 +105,23 @@ func (b *body) holds(e ast.Expr, deep int) bool {
 	case *ast.FuncLit:
 		return mentions(b.info, x, b.tx)
 	case *ast.CallExpr:
-		return b.returnsIt(x, deep)
+		return b.returnsHolder(x, deep)
 	}
 	return false
 }
 
-// isSetToIt reports whether a local variable or one of its fields is assigned a value that holds
-// the transaction.
-func (b *body) isSetToIt(id *ast.Ident, deep int) bool {
+// isAssignedTx reports whether a local variable or one of its fields is assigned a value that holds
+// the transaction. A variable with several assignments does not count: which of them applies at
+// the use depends on the order of execution, and idemvet must not report correct programs.
+func (b *body) isAssignedTx(id *ast.Ident, deep int) bool {
 	object := b.info.Uses[id]
 	if !isWithin(object, b.block) || isError(object.Type()) {
 		return false
 	}
-	if set := b.set[object]; len(set) == 1 && b.holds(set[0], deep) {
+	if set := b.assigned[object]; len(set) == 1 && b.holds(set[0], deep) {
 		return true
 	}
-	for _, set := range b.fields[object] {
+	for _, set := range b.assignedFields[object] {
 		if b.holds(set, deep) {
 			return true
 		}
@@ -127,8 +129,10 @@ func (b *body) isSetToIt(id *ast.Ident, deep int) bool {
 	return false
 }
 
-// returnsIt reports whether call is given the transaction and returns a value that holds it.
-func (b *body) returnsIt(call *ast.CallExpr, deep int) bool {
+// returnsHolder reports whether call receives the transaction and returns a value that holds it.
+// The type of the first result decides, because a function may also return plain values that it
+// has read with the transaction. For a builtin such as append, the arguments decide.
+func (b *body) returnsHolder(call *ast.CallExpr, deep int) bool {
 	if b.info.Types[call.Fun].IsBuiltin() {
 		for _, arg := range call.Args {
 			if b.holds(arg, deep) {
@@ -141,11 +145,11 @@ func (b *body) returnsIt(call *ast.CallExpr, deep int) bool {
 	if tuple, ok := t.(*types.Tuple); ok && tuple.Len() > 0 {
 		t = tuple.At(0).Type()
 	}
-	return t != nil && mentions(b.info, call, b.tx) && (isTx(t) || isReader(t) || takesTx(t) || isNamed(t, pgx, "Conn"))
+	return t != nil && mentions(b.info, call, b.tx) && (isTx(t) || isLazyReader(t) || takesTx(t) || isNamed(t, pgx, "Conn"))
 }
 
-// isReader reports whether t is a result that reads from its connection lazily.
-func isReader(t types.Type) bool {
+// isLazyReader reports whether t is a result that reads from its connection lazily.
+func isLazyReader(t types.Type) bool {
 	path, name := named(t)
 	return (path == pgx || path == "database/sql") && (name == "Rows" || name == "Row" || name == "BatchResults" || name == "Stmt")
 }

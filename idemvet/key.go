@@ -11,14 +11,16 @@ import (
 )
 
 // Key reports idempotency keys that differ for each attempt.
-var Key = analyzer("idemkey", `find idempotency keys that each attempt has anew
+var Key = analyzer("idemkey", `find idempotency keys that differ between the attempts of one request
 
-A key is what the attempts of one request share. One that is made of the time, or of chance in the loop that retries, or in the server that executes, is another
-one for each attempt, and nothing is recognised. A client makes it once for a request, and keeps it for as long as it may retry.`,
+All attempts of a request share one key. A key that contains the time differs in every attempt. So does a random key that is generated in a retry
+loop, or in the server that executes the request. idem then recognizes no attempt as a retry. A client generates the key once for each request,
+and keeps it for as long as it may retry.`,
 	func(pass *analysis.Pass) {
 		k := &keys{functionsOf(pass)}
 		in := inspectorOf(pass)
-		in.WithStack([]ast.Node{(*ast.CallExpr)(nil), (*ast.AssignStmt)(nil), (*ast.KeyValueExpr)(nil)}, func(n ast.Node, push bool, stack []ast.Node) bool {
+		nodes := []ast.Node{(*ast.CallExpr)(nil), (*ast.AssignStmt)(nil), (*ast.KeyValueExpr)(nil)}
+		in.WithStack(nodes, func(n ast.Node, push bool, stack []ast.Node) bool {
 			if !push {
 				return true
 			}
@@ -29,32 +31,36 @@ one for each attempt, and nothing is recognised. A client makes it once for a re
 			if key == nil {
 				return true
 			}
-			// The time is wrong for every key. A random value is right on a client that makes the
-			// key once, in front of its retries. It is wrong on a server, where each attempt
-			// arrives as a new call.
-			chance, moment := k.find(key, isChance, 0), k.find(key, isTime, 0)
-			switch made := cmp.Or(moment, chance); {
+			// The time is wrong for every key. A random value is right on a client that generates
+			// the key once, before its retries. It is wrong on a server, where each attempt arrives
+			// as a new call.
+			random, clock := k.find(key, isRandom, 0), k.find(key, isClock, 0)
+			switch made := cmp.Or(clock, random); {
 			case made == nil || k.isStored(in, key, made):
-			case moment != nil:
-				pass.ReportRangef(key, "this key is made of the time: the next attempt has another one, and is executed as well")
-			case executes && !k.isBetween(stack, chance):
-				pass.ReportRangef(key, "this key is made of chance where it is used: a retry has another one, and is executed as well. Take the key that the client has sent, or the id of what is to be done")
-			case !executes && k.isRetried(in, stack, chance):
-				pass.ReportRangef(key, "this key is made in the loop that retries: make it once, in front of the loop, for all attempts")
+			case clock != nil:
+				pass.ReportRangef(key, "this key contains the time: the next attempt has another key and executes again")
+			case executes && !k.isMadeBeforeLoop(stack, random):
+				pass.ReportRangef(key, "this key is generated where it is used: a retry has another key and executes again. "+
+					"Use the key that the client sent, or the id of the thing to create or change")
+			case !executes && k.isRetried(in, stack, random):
+				pass.ReportRangef(key, "this key is generated in the retry loop: generate it once before the loop, for all attempts")
 			}
 			return true
 		})
 	})
 
+// keys implements the rules about idempotency keys for one package.
 type keys struct{ *functions }
 
 // checkCall reports swapped arguments for scope and key, and calls that do not send their key.
 func (k *keys) checkCall(pass *analysis.Pass, call *ast.CallExpr) {
 	if key := k.swaps(call); key != nil {
-		pass.ReportRangef(key, "this key is given as the scope, and the scope as the key: swap the two arguments")
+		pass.ReportRangef(key, "this argument is the key and is passed as the scope: swap scope and key")
 	}
 	if fn := k.losesKey(call); fn != nil {
-		pass.ReportRangef(fn, "this function sends its request without the key of the call, so a repetition happens twice: send the key, or make the policy Once or Asked")
+		pass.ReportRangef(fn,
+			"this function sends its request without the key of the call, so a repeated call has its effect twice: "+
+				"send the key, or use the policy Once or Asked")
 	}
 }
 
@@ -95,8 +101,8 @@ func (k *keys) keyOfCall(call *ast.CallExpr) (key ast.Expr, executes bool) {
 	return nil, false
 }
 
-// namesHeader reports whether e is a constant with the name of a key header: Idempotency-Key,
-// Cko-Idempotency-Key.
+// namesHeader reports whether e is a constant with the name of a key header. Some services add a
+// prefix to the name, such as Cko-Idempotency-Key.
 func (k *keys) namesHeader(e ast.Expr) bool {
 	name := k.info.Types[e].Value
 	return name != nil && name.Kind() == constant.String && strings.HasSuffix(strings.ToLower(constant.StringVal(name)), "idempotency-key")
@@ -108,6 +114,8 @@ func keyParam(f *types.Func) int { return stringParam(f, "key") }
 // find returns the first call in e for which is reports found. It follows variables and fields to
 // the expressions that are assigned to them, at most eight deep. It does not enter the arguments of
 // a call for which is reports neither found nor through.
+//
+// A variable that rand.Read fills is never assigned. For it, find uses the call that fills it.
 func (k *keys) find(e ast.Expr, is func(info *types.Info, call *ast.CallExpr) (found, through bool), deep int) (found *ast.CallExpr) {
 	ast.Inspect(e, func(n ast.Node) bool {
 		if found != nil {
@@ -124,19 +132,19 @@ func (k *keys) find(e ast.Expr, is func(info *types.Info, call *ast.CallExpr) (f
 			}
 		case *ast.SelectorExpr:
 			if field, ok := k.info.Selections[n]; ok && field.Kind() == types.FieldVal {
-				if set := k.field(n); set != nil && deep < 8 {
+				if set := k.fieldValue(n); set != nil && deep < 8 {
 					found = k.find(set, is, deep+1)
 				}
 				return false
 			}
 		case *ast.Ident:
-			if call := k.filled[k.info.Uses[n]]; call != nil {
+			if call := k.randomFills[k.info.Uses[n]]; call != nil {
 				if hit, _ := is(k.info, call); hit {
 					found = call
 					return false
 				}
 			}
-			if set, ok := k.only(n); ok && deep < 8 {
+			if set, ok := k.soleValue(n); ok && deep < 8 {
 				found = k.find(set, is, deep+1)
 			}
 		}
@@ -145,10 +153,10 @@ func (k *keys) find(e ast.Expr, is func(info *types.Info, call *ast.CallExpr) (f
 	return found
 }
 
-// field returns the expression that a field was set to in the composite literal of its struct, or
-// nil.
-func (k *keys) field(e *ast.SelectorExpr) ast.Expr {
-	set, ok := k.only(e.X)
+// fieldValue returns the expression that a field was set to in the composite literal of its struct,
+// or nil.
+func (k *keys) fieldValue(e *ast.SelectorExpr) ast.Expr {
+	set, ok := k.soleValue(e.X)
 	if !ok {
 		return nil
 	}
@@ -169,9 +177,9 @@ func (k *keys) field(e *ast.SelectorExpr) ast.Expr {
 	return nil
 }
 
-// isTime finds calls that read the clock. It does not enter calls that reduce the time to a day or
+// isClock finds calls that read the clock. It does not enter calls that reduce the time to a day or
 // another unit, because such a value is the same for many attempts.
-func isTime(info *types.Info, call *ast.CallExpr) (found, through bool) {
+func isClock(info *types.Info, call *ast.CallExpr) (found, through bool) {
 	f := callee(info, call)
 	if isFunc(f, "time", "Format", "AppendFormat", "Date", "Year", "Month", "Day", "YearDay", "ISOWeek", "Weekday", "Truncate", "Round") {
 		return false, false
@@ -179,9 +187,10 @@ func isTime(info *types.Info, call *ast.CallExpr) (found, through bool) {
 	return isFunc(f, "time", "Now", "Since", "Until"), true
 }
 
-// isChance finds calls that return a different value each time: random numbers and generated IDs.
-// It does not enter calls that derive an ID from a value, such as uuid.NewSHA1.
-func isChance(info *types.Info, call *ast.CallExpr) (found, through bool) {
+// isRandom finds calls that return a different value each time: random numbers and generated IDs.
+// Calls that derive an ID from a value, such as uuid.NewSHA1, are not random, but their arguments
+// may be. Packages for IDs are recognized by the last part of their path, in any version.
+func isRandom(info *types.Info, call *ast.CallExpr) (found, through bool) {
 	f := callee(info, call)
 	if f == nil || f.Pkg() == nil {
 		return false, true
@@ -197,15 +206,16 @@ func isChance(info *types.Info, call *ast.CallExpr) (found, through bool) {
 	}
 	for _, kind := range []string{"uuid", "ulid", "xid", "ksuid", "nanoid", "cuid"} {
 		if strings.HasSuffix(strings.TrimRight(path, "/v0123456789"), kind) || strings.HasSuffix(path, "/"+kind) {
-			return strings.HasPrefix(f.Name(), "New") || strings.HasPrefix(f.Name(), "Must") && f.Name() != "Must" || strings.HasPrefix(f.Name(), "Make") || strings.HasPrefix(f.Name(), "Generate"), true
+			return strings.HasPrefix(f.Name(), "New") || strings.HasPrefix(f.Name(), "Must") && f.Name() != "Must" ||
+				strings.HasPrefix(f.Name(), "Make") || strings.HasPrefix(f.Name(), "Generate"), true
 		}
 	}
 	return false, true
 }
 
-// isBetween reports whether the call is in a loop while its key is made before the loop. The
-// attempts in the loop then share the key.
-func (k *keys) isBetween(stack []ast.Node, made ast.Node) bool {
+// isMadeBeforeLoop reports whether the call is in a loop while its key is generated before the
+// loop. The attempts in the loop then share the key.
+func (k *keys) isMadeBeforeLoop(stack []ast.Node, made ast.Node) bool {
 	for _, n := range stack {
 		switch n.(type) {
 		case *ast.ForStmt, *ast.RangeStmt:

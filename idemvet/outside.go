@@ -9,13 +9,18 @@ import (
 )
 
 // Outside reports effects that are not in the transaction.
-var Outside = rule("idemoutside", `find writes beside the transaction of idem
+var Outside = rule("idemoutside", `find writes outside the transaction of idem
 
-What a function does by a pool, or by another connection, is committed on its own: it stays if the transaction is rolled back, and is done
-again when the function is. It has to be done by the tx that the function is given.`, outside)
+A write through a pool, or through another connection, commits on its own. It stays if the transaction is rolled back, and a retry repeats it. Write
+with the tx that the function receives.`, outside)
 
 // outside reports a call in a body that works through a pool or another connection, or passes one
 // to another package.
+//
+// A query builder takes its connection at any place of a method chain: in
+// db.NewInsert().Conn(tx).Exec(ctx), only the call in the middle names the transaction. So all
+// calls of a chain that names the transaction are accepted. The walk visits the outermost call
+// first, so outside sees the whole chain before its parts.
 func outside(pass *analysis.Pass, b *body, n ast.Node) {
 	call, ok := n.(*ast.CallExpr)
 	if !ok {
@@ -24,19 +29,20 @@ func outside(pass *analysis.Pass, b *body, n ast.Node) {
 	info := pass.TypesInfo
 	if mentions(info, call, b.tx) || b.joinsTx(call) {
 		for _, inner := range chain(call) {
-			b.fine[inner] = true
+			b.accepted[inner] = true
 		}
 	}
-	if b.fine[call] {
+	if b.accepted[call] {
 		return
 	}
 	fun := ast.Unparen(call.Fun)
-	if set, ok := b.only(fun); ok {
+	if set, ok := b.soleValue(fun); ok {
 		fun = ast.Unparen(set) // exec := pool.Exec
 	}
 	if to, ok := fun.(*ast.SelectorExpr); ok {
-		if isOutside(pass, b, to) {
-			pass.ReportRangef(call, "%s is not in the transaction of %s: do it by the tx that the function is given, or it stays when that is rolled back", to.Sel.Name, b.by)
+		if callsOutsideTx(pass, b, to) {
+			pass.ReportRangef(call,
+				"%s runs outside the transaction of %s, so a rollback does not undo it: use the tx that the function receives", to.Sel.Name, b.by)
 			return
 		}
 	}
@@ -46,19 +52,19 @@ func outside(pass *analysis.Pass, b *body, n ast.Node) {
 	argumentsOutside(pass, b, call)
 }
 
-// isOutside reports whether to is a method of a pool, or of another value with a connection of its
-// own, and touches data.
-func isOutside(pass *analysis.Pass, b *body, to *ast.SelectorExpr) bool {
+// callsOutsideTx reports whether to is a method of a pool, or of another value with a connection of
+// its own, and touches data.
+func callsOutsideTx(pass *analysis.Pass, b *body, to *ast.SelectorExpr) bool {
 	method, ok := pass.TypesInfo.Selections[to]
-	return ok && (isOfPool(method) || isBeside(pass, b, to.X)) && to.Sel.Name != "WithTx" && !isHarmless[to.Sel.Name]
+	return ok && (isPoolMethod(method) || isOutsideTx(pass, b, to.X)) && to.Sel.Name != "WithTx" && !touchesNoData[to.Sel.Name]
 }
 
 // argumentsOutside reports arguments, in a call to another package, that have a connection of their
 // own.
 func argumentsOutside(pass *analysis.Pass, b *body, call *ast.CallExpr) {
 	for _, arg := range call.Args {
-		if isBeside(pass, b, arg) {
-			pass.ReportRangef(arg, "what this call does by %s is not in the transaction of %s: give it the tx of the function", types.ExprString(arg), b.by)
+		if isOutsideTx(pass, b, arg) {
+			pass.ReportRangef(arg, "this call works through %s, outside the transaction of %s: pass it the tx of the function", types.ExprString(arg), b.by)
 		}
 	}
 }
@@ -69,7 +75,7 @@ func (b *body) joinsTx(call *ast.CallExpr) bool {
 	if b.tx == nil || !isNamed(b.info.TypeOf(call), "gorm.io/gorm", "DB") {
 		return false
 	}
-	return slices.ContainsFunc(b.fields[b.assignedTo(call)], func(set ast.Expr) bool { return b.holds(set, 0) })
+	return slices.ContainsFunc(b.assignedFields[b.assignedTo(call)], func(set ast.Expr) bool { return b.holds(set, 0) })
 }
 
 // chain returns the calls of a method chain: all three of db.NewInsert().Conn(tx).Exec(ctx).
@@ -87,33 +93,33 @@ func chain(call *ast.CallExpr) []*ast.CallExpr {
 	}
 }
 
-// isHarmless lists the methods of a pool that touch no data.
-var isHarmless = map[string]bool{"Config": true, "Stat": true, "Stats": true, "TypeMap": true, "IsClosed": true, "PgConn": true}
+// touchesNoData lists the methods of a pool that read its state or configuration only.
+var touchesNoData = map[string]bool{"Config": true, "Stat": true, "Stats": true, "TypeMap": true, "IsClosed": true, "PgConn": true}
 
-// isOfPool reports whether method belongs to an embedded pool. An embedded connection may be that
-// of the transaction and does not count.
-func isOfPool(method *types.Selection) bool {
+// isPoolMethod reports whether method belongs to an embedded pool. An embedded connection may be
+// that of the transaction and does not count.
+func isPoolMethod(method *types.Selection) bool {
 	f, ok := method.Obj().(*types.Func)
 	if !ok || len(method.Index()) < 2 || f.Signature().Recv() == nil {
 		return false
 	}
 	_, name := named(f.Signature().Recv().Type())
-	return name != "Conn" && opensItsOwn(f.Signature().Recv().Type())
+	return name != "Conn" && hasOwnConnection(f.Signature().Recv().Type())
 }
 
-// isBeside reports whether work through e is outside of the transaction of the body.
-func isBeside(pass *analysis.Pass, b *body, e ast.Expr) bool {
+// isOutsideTx reports whether statements through e run outside the transaction of the body.
+func isOutsideTx(pass *analysis.Pass, b *body, e ast.Expr) bool {
 	info := pass.TypesInfo
 	t := info.TypeOf(e)
-	if t == nil || mentions(info, e, b.tx) || b.isGiven(e) {
+	if t == nil || mentions(info, e, b.tx) || b.isBoundInBody(e) {
 		return false
 	}
 	from := root(info, e)
-	if opensItsOwn(t) {
-		return !isOfTx(pass, b, e)
+	if hasOwnConnection(t) {
+		return !isTxConn(pass, b, e)
 	}
-	// Queries, a *gorm.DB or a Tx from outside of the body has a connection of its own. In a helper
-	// a parameter may be bound to the transaction, so it does not count.
+	// Queries, a *gorm.DB or a Tx from outside the body has a connection of its own. In a helper a
+	// parameter may be bound to the transaction, so it does not count.
 	isOutside := from != nil && !isWithin(from, b.block) && from != b.tx && !(b.helper && isWithin(from, b.node))
 	if _, ok := from.(*types.Var); !ok || !isOutside {
 		return false
@@ -121,9 +127,9 @@ func isBeside(pass *analysis.Pass, b *body, e ast.Expr) bool {
 	return takesTx(t) || isTx(t) && !b.shares && b.tx != nil
 }
 
-// isGiven reports whether a call in e is given a transaction from inside of the body, such as a
+// isBoundInBody reports whether a call in e receives a transaction from inside the body, such as a
 // savepoint: queries.WithTx(savepoint).
-func (b *body) isGiven(e ast.Expr) (found bool) {
+func (b *body) isBoundInBody(e ast.Expr) (found bool) {
 	ast.Inspect(e, func(n ast.Node) bool {
 		if call, ok := n.(*ast.CallExpr); ok {
 			for _, arg := range call.Args {
@@ -136,16 +142,16 @@ func (b *body) isGiven(e ast.Expr) (found bool) {
 	return found
 }
 
-// isOfTx reports whether e is the connection of the transaction: tx.Conn(), or a variable with that
-// value.
-func isOfTx(pass *analysis.Pass, b *body, e ast.Expr) bool {
+// isTxConn reports whether e is the connection of the transaction: tx.Conn(), or a variable with
+// that value.
+func isTxConn(pass *analysis.Pass, b *body, e ast.Expr) bool {
 	if call, ok := ast.Unparen(e).(*ast.CallExpr); ok {
 		if to, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr); ok && to.Sel.Name == "Conn" {
 			return isTx(pass.TypesInfo.TypeOf(to.X))
 		}
 	}
-	if set, ok := b.only(e); ok {
-		return isOfTx(pass, b, set)
+	if set, ok := b.soleValue(e); ok {
+		return isTxConn(pass, b, set)
 	}
 	return false
 }

@@ -8,12 +8,12 @@ import (
 )
 
 // Replay reports functions of operations that may take other steps when they run again.
-var Replay = analyzer("idemreplay", `find functions of operations whose steps depend on the time, on chance or on the order of a map
+var Replay = analyzer("idemreplay", `find functions of operations whose steps depend on the time, on random values or on the order of a map
 
-The function of an operation is called again after a crash, and has to take the same steps in the same order. What may differ is decided in a step, whose
-value is recorded.`,
+The function of an operation runs again after a crash, and must take the same steps in the same order. Get a value that may differ in a step, which
+records it.`,
 	func(pass *analysis.Pass) {
-		r := &replays{pass: pass, functions: functionsOf(pass), met: map[ast.Node]bool{}}
+		r := &replays{pass: pass, functions: functionsOf(pass), seen: map[ast.Node]bool{}}
 		in := inspectorOf(pass)
 		in.Preorder([]ast.Node{(*ast.CallExpr)(nil)}, func(n ast.Node) {
 			call := n.(*ast.CallExpr)
@@ -28,42 +28,43 @@ value is recorded.`,
 // replays is one run of Replay over a package.
 type replays struct {
 	*functions
-	pass *analysis.Pass
-	met  map[ast.Node]bool
-	told *told // of the function that look examines
+	pass  *analysis.Pass
+	seen  map[ast.Node]bool
+	inert *inert // of the function that look examines
 }
 
 // look examines a function that takes steps, except for the functions of its steps. A function runs
-// again on every replay, so it may not depend on the time, on random values or on the order of a
-// map.
+// again on every replay, so it must not depend on the time, on random values or on the order of a
+// map. It calls itself for functions of the package that receive the Op.
 func (r *replays) look(node ast.Node) {
 	block := blockOf(node)
-	if r.met[node] || block == nil {
+	if r.seen[node] || block == nil {
 		return
 	}
-	r.met[node] = true
-	outer := r.told
-	defer func() { r.told = outer }()
-	r.told = r.toldIn(block)
-	r.variables(block)
+	r.seen[node] = true
+	outer := r.inert
+	defer func() { r.inert = outer }()
+	r.inert = r.inertIn(block)
+	r.checkVariables(block)
 	ast.Inspect(block, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.CallExpr:
 			return r.call(n)
 		case *ast.GoStmt:
 			if r.takesSteps(n.Call) {
-				r.pass.ReportRangef(n, "a goroutine takes steps of the operation: their order is not the same when it is run again. Calls that are under way at once are for operation.Go")
+				r.pass.ReportRangef(n, "a goroutine takes steps of the operation, so their order differs between runs: use operation.Go for concurrent calls")
 			}
 		case *ast.RangeStmt:
 			if r.isUnordered(n.X) && r.takesSteps(n.Body) {
-				r.pass.ReportRangef(n.X, "the order of a map decides the order of steps, and is another one when the operation is run again: sort the keys")
+				r.pass.ReportRangef(n.X, "the order of a map decides the order of steps and differs between runs: sort the keys")
 			}
 		}
 		return true
 	})
 }
 
-// isUnordered reports whether ranging over e has the random order of a map.
+// isUnordered reports whether ranging over e has the random order of a map. slices.Sorted restores
+// an order, and slices.Collect does not.
 func (r *replays) isUnordered(e ast.Expr) bool {
 	if _, isMap := r.info.TypeOf(e).Underlying().(*types.Map); isMap {
 		return true
@@ -78,15 +79,18 @@ func (r *replays) isUnordered(e ast.Expr) bool {
 
 // call examines a call in a function that takes steps, and follows calls that pass on the Op. It
 // reports whether look should also examine the arguments.
+//
+// The functions among the arguments of a step run in the step. They may use the time and random
+// values, because a replay uses the recorded value and does not call them.
 func (r *replays) call(call *ast.CallExpr) (deeper bool) {
 	to := callee(r.info, call)
 	if to == nil || to.Pkg() == nil {
 		return true
 	}
-	if r.isStep(call) || isFunc(to, library+"/operation", "UndoTx", "UndoCall", "Asked") { // the functions among the arguments run in steps
+	if r.isStep(call) || isFunc(to, library+"/operation", "UndoTx", "UndoCall", "Asked") {
 		for _, arg := range call.Args {
 			if _, ok := ast.Unparen(arg).(*ast.FuncLit); !ok {
-				r.within(arg)
+				r.argument(arg)
 			}
 		}
 		return false
@@ -97,30 +101,33 @@ func (r *replays) call(call *ast.CallExpr) (deeper bool) {
 	if decl := r.declared[to]; decl != nil && r.passesOp(call) {
 		r.look(decl)
 	}
-	r.differs(call)
+	r.checkRepeatable(call)
 	return true
 }
 
-// within examines an argument of a step other than its function. The argument is evaluated on every
-// replay.
-func (r *replays) within(e ast.Expr) {
+// argument examines an argument of a step other than its function. The argument is evaluated on
+// every replay.
+func (r *replays) argument(e ast.Expr) {
 	ast.Inspect(e, func(n ast.Node) bool {
 		if call, ok := n.(*ast.CallExpr); ok {
-			r.differs(call)
+			r.checkRepeatable(call)
 		}
 		_, isLiteral := n.(*ast.FuncLit)
 		return !isLiteral
 	})
 }
 
-// differs reports a call that returns another value on a replay, unless the value is only logged.
-func (r *replays) differs(call *ast.CallExpr) {
+// checkRepeatable reports a call that returns another value on a replay, unless the value is only
+// logged.
+func (r *replays) checkRepeatable(call *ast.CallExpr) {
 	to := callee(r.info, call)
-	if r.told.has(call, 0) {
+	if r.inert.absorbs(call, 0) {
 		return
 	}
-	if chance, _ := isChance(r.info, call); chance || isFunc(to, "time", "Now", "Since", "Until") {
-		r.pass.ReportRangef(call, "%s.%s is another value when the operation is run again: take it in a step, such as operation.Tx, which records it", to.Pkg().Name(), to.Name())
+	if random, _ := isRandom(r.info, call); random || isFunc(to, "time", "Now", "Since", "Until") {
+		r.pass.ReportRangef(call,
+			"%s.%s returns another value when the operation runs again: call it in a step, such as operation.Tx, which records the value",
+			to.Pkg().Name(), to.Name())
 	}
 }
 

@@ -12,7 +12,8 @@ import (
 
 // isRetried reports whether the node made may run again for the same request: in a loop that
 // retries, in a function passed to a retry package, or in a function that is called in one of
-// these.
+// these. It looks one call deep: the function that generates a key is usually called by the retry
+// loop itself.
 func (k *keys) isRetried(in *inspector.Inspector, stack []ast.Node, made ast.Node) bool {
 	if k.isInRetry(stack, made) {
 		return true
@@ -35,11 +36,11 @@ func (k *keys) isRetried(in *inspector.Inspector, stack []ast.Node, made ast.Nod
 // enclosing returns the innermost function around n, and the variable or function by which other
 // code calls it. Both are nil if the function has no name.
 func (k *keys) enclosing(n ast.Node) (fn ast.Node, object types.Object) {
-	switch fn := k.around(n).(type) {
+	switch fn := k.enclosingFunc(n).(type) {
 	case *ast.FuncDecl:
 		return fn, k.info.Defs[fn.Name]
 	case *ast.FuncLit:
-		for object, set := range k.set {
+		for object, set := range k.assigned {
 			if len(set) == 1 && ast.Unparen(set[0]) == fn {
 				return fn, object
 			}
@@ -49,13 +50,14 @@ func (k *keys) enclosing(n ast.Node) (fn ast.Node, object types.Object) {
 }
 
 // calls reports whether call calls the function object, or passes it to a function that retries.
+// Methods of generic types are compared by their origin, because each instance has an own object.
 func (k *keys) calls(call *ast.CallExpr, object types.Object) bool {
 	to := callee(k.info, call)
 	if to != nil && to.Origin() == object || k.variable(call.Fun) == object {
 		return true
 	}
 	for _, arg := range call.Args {
-		if name := nameOf(ast.Unparen(arg)); name != nil && k.info.Uses[name] == object && k.repeats(call) {
+		if name := nameOf(ast.Unparen(arg)); name != nil && k.info.Uses[name] == object && k.retriesArgument(call) {
 			return true
 		}
 	}
@@ -72,11 +74,11 @@ func (k *keys) isInRetry(stack []ast.Node, made ast.Node) bool {
 		}
 		switch n := n.(type) {
 		case *ast.ForStmt, *ast.RangeStmt:
-			return k.triesAgain(n, made.End())
+			return k.isRetryLoop(n, made.End())
 		case *ast.CallExpr:
 			// The node is in a literal among the arguments of the call, or is the call itself.
-			isGiven := n == made || i+1 < len(stack) && blockOf(stack[i+1]) != nil
-			if isGiven && k.repeats(n) {
+			isArgument := n == made || i+1 < len(stack) && blockOf(stack[i+1]) != nil
+			if isArgument && k.retriesArgument(n) {
 				return true
 			}
 		}
@@ -84,21 +86,22 @@ func (k *keys) isInRetry(stack []ast.Node, made ast.Node) bool {
 	return false
 }
 
-// repeats reports whether call calls its argument until that succeeds, as retry packages do, and
-// calls of an operation with a Keyed policy.
-func (k *keys) repeats(call *ast.CallExpr) bool {
+// retriesArgument reports whether call calls its argument until that succeeds, as retry packages
+// do, and calls of an operation with a Keyed policy.
+func (k *keys) retriesArgument(call *ast.CallExpr) bool {
 	at := policyAt(callee(k.info, call))
 	return retries(callee(k.info, call)) || at >= 0 && at < len(call.Args) && k.isKeyed(call.Args[at])
 }
 
-// triesAgain reports whether loop sends one request until it succeeds. The request ends at position
-// from.
-func (k *keys) triesAgain(loop ast.Node, from token.Pos) bool {
+// isRetryLoop reports whether loop sends one request until it succeeds. The request ends at
+// position from. Two things tell such a loop from a loop over elements: it ends with the first
+// success, and what it ranges over, if anything, is a number or a list of delays.
+func (k *keys) isRetryLoop(loop ast.Node, from token.Pos) bool {
 	if ranged, ok := loop.(*ast.RangeStmt); ok {
-		return k.countsAttempts(ranged.X) && k.isLeft(ranged.Body, from)
+		return k.countsAttempts(ranged.X) && k.exitsAfterSuccess(ranged.Body, from)
 	}
 	counted := loop.(*ast.ForStmt)
-	return k.untilSuccess(counted.Cond, counted.Body) || k.isLeft(counted.Body, from)
+	return k.untilSuccess(counted.Cond, counted.Body) || k.exitsAfterSuccess(counted.Body, from)
 }
 
 // countsAttempts reports whether a loop ranges over a number, over delays, or over the attempts of
@@ -124,13 +127,13 @@ func (k *keys) untilSuccess(cond ast.Expr, body *ast.BlockStmt) (found bool) {
 	if cond == nil {
 		return false
 	}
-	if k.hasError(cond, token.NEQ) {
+	if k.comparesError(cond, token.NEQ) {
 		return true
 	}
 	ast.Inspect(cond, func(n ast.Node) bool {
 		if not, ok := n.(*ast.UnaryExpr); ok && not.Op == token.NOT {
-			for _, set := range k.set[k.variable(not.X)] {
-				found = found || within(set, body) && k.hasError(set, token.EQL)
+			for _, set := range k.assigned[k.variable(not.X)] {
+				found = found || within(set, body) && k.comparesError(set, token.EQL)
 			}
 		}
 		return !found
@@ -138,8 +141,8 @@ func (k *keys) untilSuccess(cond ast.Expr, body *ast.BlockStmt) (found bool) {
 	return found
 }
 
-// hasError reports whether e compares an error with nil by op.
-func (k *keys) hasError(e ast.Node, op token.Token) (found bool) {
+// comparesError reports whether e compares an error with nil by op.
+func (k *keys) comparesError(e ast.Node, op token.Token) (found bool) {
 	ast.Inspect(e, func(n ast.Node) bool {
 		if compared, ok := n.(*ast.BinaryExpr); ok && compared.Op == op {
 			found = found || isError(k.info.TypeOf(compared.X)) && k.info.Types[compared.Y].IsNil()
@@ -149,10 +152,10 @@ func (k *keys) hasError(e ast.Node, op token.Token) (found bool) {
 	return found
 }
 
-// isLeft reports whether the loop body leaves the loop after a successful request, that is, after
-// position from. Exits that only follow a failure, or that do not depend on the outcome of the
-// request, do not count. A loop over elements has only such exits.
-func (k *keys) isLeft(body *ast.BlockStmt, from token.Pos) (left bool) {
+// exitsAfterSuccess reports whether the loop body leaves the loop after a successful request, that
+// is, after position from. Exits that only follow a failure, or that do not depend on the outcome
+// of the request, do not count. A loop over elements has only such exits.
+func (k *keys) exitsAfterSuccess(body *ast.BlockStmt, from token.Pos) (exits bool) {
 	var inner []ast.Node // statements that an unlabeled break leaves instead of the loop
 	var look func(n ast.Node) bool
 	look = func(n ast.Node) bool {
@@ -162,49 +165,51 @@ func (k *keys) isLeft(body *ast.BlockStmt, from token.Pos) (left bool) {
 		case *ast.ForStmt, *ast.RangeStmt, *ast.SwitchStmt, *ast.TypeSwitchStmt, *ast.SelectStmt:
 			inner = append(inner, n)
 		case *ast.CommClause:
-			return !k.waitsForEnd(n.Comm)
+			return !k.waitsForCancel(n.Comm)
 		case *ast.IfStmt:
 			// This exit follows a failure, or does not depend on the request. Only the else branch
 			// can hold an exit after a success.
-			if k.isFailure(n.Cond) || !k.asksOutcome(n.Cond, from) {
+			if k.isFailure(n.Cond) || !k.testsOutcome(n.Cond, from) {
 				if n.Else != nil {
 					ast.Inspect(n.Else, look)
 				}
 				return false
 			}
 		case *ast.ReturnStmt:
-			left = left || n.Pos() > from && !k.returnsFailure(n)
+			exits = exits || n.Pos() > from && !k.returnsFailure(n)
 		case *ast.BranchStmt:
-			left = left || n.Pos() > from && leaves(n, inner)
+			exits = exits || n.Pos() > from && breaksLoop(n, inner)
 		}
-		return !left
+		return !exits
 	}
 	ast.Inspect(body, look)
-	return left
+	return exits
 }
 
-// asksOutcome reports whether cond depends on the outcome of the request: on an error, a response,
-// or a result of the request.
-func (k *keys) asksOutcome(cond ast.Expr, from token.Pos) (found bool) {
+// testsOutcome reports whether cond depends on the outcome of the request: on an error, a response,
+// or a result of the request. A result is a variable that is assigned by a statement around the
+// position from.
+func (k *keys) testsOutcome(cond ast.Expr, from token.Pos) (found bool) {
 	ast.Inspect(cond, func(n ast.Node) bool {
 		if e, ok := n.(ast.Expr); ok {
-			isReturned := func(set ast.Expr) bool { return set.Pos() < from && from <= set.End() }
+			isResult := func(set ast.Expr) bool { return set.Pos() < from && from <= set.End() }
 			found = found || isError(k.info.TypeOf(e)) || isNamed(k.info.TypeOf(e), "net/http", "Response") ||
-				isReturned(e) || slices.ContainsFunc(k.set[k.variable(e)], isReturned)
+				isResult(e) || slices.ContainsFunc(k.assigned[k.variable(e)], isResult)
 		}
 		return !found
 	})
 	return found
 }
 
-// leaves reports whether n is a break that leaves the loop and not one of the inner statements.
-func leaves(n *ast.BranchStmt, inner []ast.Node) bool {
+// breaksLoop reports whether n is a break that leaves the loop and not one of the inner statements.
+func breaksLoop(n *ast.BranchStmt, inner []ast.Node) bool {
 	isInner := slices.ContainsFunc(inner, func(outer ast.Node) bool { return within(n, outer) })
 	return n.Tok == token.BREAK && (n.Label != nil || !isInner)
 }
 
-// waitsForEnd reports whether a select case receives from ctx.Done().
-func (k *keys) waitsForEnd(comm ast.Stmt) (found bool) {
+// waitsForCancel reports whether a select case receives from ctx.Done(). An exit there is no
+// success.
+func (k *keys) waitsForCancel(comm ast.Stmt) (found bool) {
 	if comm == nil {
 		return false // default
 	}
@@ -220,7 +225,7 @@ func (k *keys) waitsForEnd(comm ast.Stmt) (found bool) {
 // isFailure reports whether cond holds after a failure: err != nil, errors.Is(err, …).
 func (k *keys) isFailure(cond ast.Expr) bool {
 	call, ok := ast.Unparen(cond).(*ast.CallExpr)
-	return k.hasError(cond, token.NEQ) || ok && isFunc(callee(k.info, call), "errors", "Is", "As")
+	return k.comparesError(cond, token.NEQ) || ok && isFunc(callee(k.info, call), "errors", "Is", "As")
 }
 
 // returnsFailure reports whether a return statement returns an error of its own: a new one, a

@@ -9,14 +9,15 @@ import (
 	"golang.org/x/tools/go/ast/inspector"
 )
 
-// page is the documentation of the rules.
-const page = "https://github.com/idem-go/idem/blob/main/docs/testing-reference.md#idemvet"
+// docs is the documentation of the rules.
+const docs = "https://github.com/idem-go/idem/blob/main/docs/testing-reference.md#idemvet"
 
 // analyzer returns an analyzer that calls run for each package other than those of idem. It drops
-// diagnostics in test files, because tests break rules on purpose.
+// diagnostics in test files, because tests break rules on purpose. The files themselves are
+// analyzed: a function of the package may be called by a test only.
 func analyzer(name, doc string, run func(pass *analysis.Pass)) *analysis.Analyzer {
 	return &analysis.Analyzer{
-		Name: name, Doc: doc, URL: page, Requires: []*analysis.Analyzer{inspect.Analyzer, bodies},
+		Name: name, Doc: doc, URL: docs, Requires: []*analysis.Analyzer{inspect.Analyzer, bodies},
 		Run: func(pass *analysis.Pass) (any, error) {
 			if ofIdem(pass.Pkg) {
 				return nil, nil

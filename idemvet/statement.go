@@ -8,6 +8,9 @@ import (
 
 // endsTransaction reports whether one of the statements in an SQL text ends the transaction.
 // ROLLBACK TO SAVEPOINT does not end it. COMMIT PREPARED ends another transaction.
+//
+// The text may be a whole script. It is split at semicolons, after quotes and comments are removed:
+// a COMMIT in a string or in the body of a DO block is no statement of the script.
 func endsTransaction(sql string) bool {
 	for statement := range strings.SplitSeq(strings.ToUpper(withoutQuotes(sql)), ";") {
 		words := strings.Fields(statement)
@@ -15,7 +18,9 @@ func endsTransaction(sql string) bool {
 			continue
 		}
 		if slices.Contains(words, "ATOMIC") {
-			return false // the body of an SQL function follows: BEGIN ATOMIC …; END
+			// The body of an SQL function follows: BEGIN ATOMIC …; END. Its END is no statement of
+			// the script. What comes after the function is not examined.
+			return false
 		}
 		switch words[0] {
 		case "COMMIT", "END", "ROLLBACK", "ABORT":
@@ -32,8 +37,8 @@ func endsTransaction(sql string) bool {
 }
 
 var (
-	opening   = regexp.MustCompile(`--|/\*|\$(?:[A-Za-z_]\w*)?\$|\b[eE]'|'|"`)
-	escaped   = regexp.MustCompile(`(?s)^(?:\\.|''|[^'\\])*'`)
+	opening   = regexp.MustCompile(`--|/\*|\$(?:[A-Za-z_]\w*)?\$|\b[eE]'|'|"`) // the beginning of a comment or quote
+	escaped   = regexp.MustCompile(`(?s)^(?:\\.|''|[^'\\])*'`)                 // the rest of an E'' string
 	commentAt = regexp.MustCompile(`/\*|\*/`)
 )
 
@@ -47,13 +52,14 @@ func withoutQuotes(sql string) string {
 		}
 		plain.WriteString(sql[:at[0]] + " ")
 		opened := sql[at[0]:at[1]]
-		sql = behind(opened, sql[at[1]:])
+		sql = afterQuote(opened, sql[at[1]:])
 	}
 }
 
-// behind returns the text after the end of a comment or quote. The comment or quote began with
-// opened, and rest follows it.
-func behind(opened, rest string) string {
+// afterQuote returns the text after the end of a comment or quote. The comment or quote began with
+// opened, and rest follows it. A doubled quote inside a string needs no care: it ends the string
+// and begins another one at once.
+func afterQuote(opened, rest string) string {
 	switch opened {
 	case "/*": // comments nest
 		for depth := 1; depth > 0; {

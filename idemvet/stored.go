@@ -11,7 +11,8 @@ import (
 // use. A retry then finds the stored key.
 //
 // Any function that takes a context and returns an error counts as storing, for example Exec of a
-// pool, or a method of the program that saves an intent.
+// pool, or a method of the program that saves an intent. The rule cannot see the statement behind
+// such a method, so it accepts all of them.
 func (k *keys) isStored(in *inspector.Inspector, key ast.Expr, made ast.Node) (found bool) {
 	variable := root(k.info, key)
 	if _, ok := variable.(*types.Var); !ok {
@@ -37,8 +38,8 @@ func stores(f *types.Func) bool {
 		return false
 	}
 	params, results := f.Signature().Params(), f.Signature().Results()
-	if params.Len() < 2 || !isNamed(params.At(0).Type(), "context", "Context") || results.Len() == 0 {
+	if params.Len() < 2 || !isContext(params.At(0).Type()) || results.Len() == 0 {
 		return false
 	}
-	return returnsError(f) || isReader(results.At(0).Type())
+	return returnsError(f) || isLazyReader(results.At(0).Type())
 }

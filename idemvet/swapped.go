@@ -9,7 +9,8 @@ import (
 )
 
 // swaps returns the argument for the scope if it looks like a key while the argument for the key
-// looks like a scope. It returns nil otherwise.
+// looks like a scope. It returns nil otherwise. Both are strings, so the compiler does not notice.
+// The names of the arguments give the mistake away, and both must: a name alone may mislead.
 func (k *keys) swaps(call *ast.CallExpr) ast.Expr {
 	to := callee(k.info, call)
 	if to == nil || !ofIdem(to.Pkg()) && to.Pkg() != k.pkg {
@@ -33,23 +34,26 @@ func (k *keys) looksLikeKey(e ast.Expr, deep int) bool {
 	}
 	if name := nameOf(e); name != nil {
 		words := word.FindAllString(name.Name, -1)
-		if last := len(words) - 1; last >= 0 && strings.EqualFold(words[last], "key") && (last == 0 || !isScopeName(words[last-1]) && !isOtherKey[strings.ToLower(words[last-1])]) {
+		last := len(words) - 1
+		if last >= 0 && strings.EqualFold(words[last], "key") &&
+			(last == 0 || !isScopeName(words[last-1]) && !isOtherKey[strings.ToLower(words[last-1])]) {
 			return true
 		}
 	}
-	set, ok := k.only(e)
+	set, ok := k.soleValue(e)
 	return ok && deep < 8 && k.looksLikeKey(set, deep+1)
 }
 
 // isOtherKey lists the words before "Key" in names of other kinds of keys.
-var isOtherKey = map[string]bool{"api": true, "access": true, "public": true, "secret": true, "private": true, "partition": true, "shard": true, "cache": true, "primary": true, "foreign": true}
+var isOtherKey = map[string]bool{"api": true, "access": true, "public": true, "secret": true, "private": true, "partition": true, "shard": true,
+	"cache": true, "primary": true, "foreign": true}
 
 // looksLikeScope reports whether e identifies the caller or the operation: idem.Scope, a tenant, a
 // method and path.
 func (k *keys) looksLikeScope(e ast.Expr, deep int) bool {
 	switch x := ast.Unparen(e).(type) {
 	case *ast.BinaryExpr:
-		return !k.saysKey(x) && (k.looksLikeScope(x.X, deep) || k.looksLikeScope(x.Y, deep))
+		return !k.mentionsKey(x) && (k.looksLikeScope(x.X, deep) || k.looksLikeScope(x.Y, deep))
 	case *ast.CallExpr:
 		return k.returnsScope(x)
 	case *ast.SelectorExpr:
@@ -59,7 +63,7 @@ func (k *keys) looksLikeScope(e ast.Expr, deep int) bool {
 			return true
 		}
 	}
-	set, ok := k.only(e)
+	set, ok := k.soleValue(e)
 	return ok && deep < 8 && k.looksLikeScope(set, deep+1)
 }
 
@@ -69,11 +73,11 @@ func (k *keys) returnsScope(call *ast.CallExpr) bool {
 	if isFunc(to, "net/http", "Get") && len(call.Args) == 1 && k.info.Types[call.Args[0]].Value != nil {
 		return isScopeName(strings.Trim(k.info.Types[call.Args[0]].Value.ExactString(), `"`))
 	}
-	return isFunc(to, library, "Scope") && !k.saysKey(call)
+	return isFunc(to, library, "Scope") && !k.mentionsKey(call)
 }
 
-// saysKey reports whether a part of e looks like a key.
-func (k *keys) saysKey(e ast.Expr) (found bool) {
+// mentionsKey reports whether a part of e looks like a key.
+func (k *keys) mentionsKey(e ast.Expr) (found bool) {
 	ast.Inspect(e, func(n ast.Node) bool {
 		if part, ok := n.(ast.Expr); ok {
 			found = found || k.looksLikeKey(part, 0)
@@ -83,6 +87,7 @@ func (k *keys) saysKey(e ast.Expr) (found bool) {
 	return found
 }
 
+// word matches a word in a name: the names are in camel case, or are those of header fields.
 var word = regexp.MustCompile(`[A-Z]*[a-z0-9]+|[A-Z]+`)
 
 // isScopeName reports whether a name identifies a caller, as tenantID and X-User-Id do.

@@ -3,6 +3,7 @@ package idemvet
 import (
 	"go/ast"
 	"go/types"
+	"slices"
 	"strings"
 
 	"golang.org/x/tools/go/types/typeutil"
@@ -14,7 +15,8 @@ const (
 	pgx     = "github.com/jackc/pgx/v5"
 )
 
-// ofIdem reports whether pkg is a package of idem that programs import.
+// ofIdem reports whether pkg is a package of idem that programs import. The other packages of the
+// repository, such as the examples, are programs themselves: the rules apply to them.
 func ofIdem(pkg *types.Package) bool {
 	if pkg == nil {
 		return false
@@ -40,15 +42,7 @@ func callee(info *types.Info, call *ast.CallExpr) *types.Func {
 
 // isFunc reports whether f is a function or method with one of these names in the package path.
 func isFunc(f *types.Func, path string, names ...string) bool {
-	if f == nil || f.Pkg() == nil || f.Pkg().Path() != path {
-		return false
-	}
-	for _, name := range names {
-		if f.Name() == name {
-			return true
-		}
-	}
-	return false
+	return f != nil && f.Pkg() != nil && f.Pkg().Path() == path && slices.Contains(names, f.Name())
 }
 
 // named returns the package path and name of t, or of the type that t points to. Both are empty for
@@ -75,9 +69,9 @@ func isTx(t types.Type) bool {
 	return isNamed(t, pgx, "Tx") || isNamed(t, "database/sql", "Tx")
 }
 
-// opensItsOwn reports whether t is a pool, a connection or a wrapper of one. Statements through
-// such a value are outside of the transaction of idem.
-func opensItsOwn(t types.Type) bool {
+// hasOwnConnection reports whether t is a pool, a connection or a wrapper of one. Statements
+// through such a value run outside the transaction of idem.
+func hasOwnConnection(t types.Type) bool {
 	switch path, name := named(t); path {
 	case pgx, pgx + "/pgxpool":
 		return name == "Pool" || name == "Conn"
@@ -107,7 +101,8 @@ func takesTx(t types.Type) bool {
 	return params.Len() == 1 && isTx(params.At(0).Type())
 }
 
-// root returns the variable at the beginning of an expression: s for s.queries.db().
+// root returns the variable at the beginning of an expression: s for s.queries.db(). It tells where
+// a value comes from, because a field or a result of a method belongs to that variable.
 func root(info *types.Info, e ast.Expr) types.Object {
 	for {
 		switch x := ast.Unparen(e).(type) {
@@ -146,10 +141,10 @@ func mentions(info *types.Info, e ast.Node, object types.Object) (found bool) {
 	return found
 }
 
-// isWithin reports whether object is declared inside of node.
+// isWithin reports whether object is declared inside node.
 func isWithin(object types.Object, node ast.Node) bool {
 	return object != nil && object.Pos() >= node.Pos() && object.Pos() < node.End()
 }
 
-// within reports whether n is inside of outer, or is outer.
+// within reports whether n is inside outer, or is outer.
 func within(n, outer ast.Node) bool { return n.Pos() >= outer.Pos() && n.End() <= outer.End() }

@@ -6,10 +6,10 @@ import (
 	"go/types"
 )
 
-// variables reports variables that the function of a step assigns and that later code reads. On a
-// replay the step has a recorded value, so its function does not run and the variable keeps its old
-// value.
-func (r *replays) variables(block *ast.BlockStmt) {
+// checkVariables reports variables that the function of a step assigns and that later code reads.
+// On a replay the step has a recorded value, so its function does not run and the variable keeps
+// its old value.
+func (r *replays) checkVariables(block *ast.BlockStmt) {
 	ast.Inspect(block, func(n ast.Node) bool {
 		statement, ok := n.(ast.Stmt)
 		if !ok {
@@ -18,7 +18,7 @@ func (r *replays) variables(block *ast.BlockStmt) {
 		for step := range r.stepsOf(statement) {
 			for _, arg := range step.Args {
 				if literal, ok := ast.Unparen(arg).(*ast.FuncLit); ok {
-					r.setIn(literal, statement, block)
+					r.reportAssigned(literal, statement, block)
 				}
 			}
 		}
@@ -39,9 +39,11 @@ func (r *replays) stepsOf(statement ast.Stmt) func(yield func(*ast.CallExpr) boo
 	}
 }
 
-// setIn reports the variables of block that literal, the function of a step in statement, assigns.
-// Errors are exempt, and so are variables to which statement itself assigns the result of the step.
-func (r *replays) setIn(literal *ast.FuncLit, statement ast.Stmt, block *ast.BlockStmt) {
+// reportAssigned reports the variables of block that literal, the function of a step in statement,
+// assigns. Errors are exempt, because an err that is shared with the function is rarely read later.
+// Variables to which statement itself assigns the result of the step are exempt too: a replay
+// assigns the recorded value to them.
+func (r *replays) reportAssigned(literal *ast.FuncLit, statement ast.Stmt, block *ast.BlockStmt) {
 	ast.Inspect(literal.Body, func(n ast.Node) bool {
 		var targets []ast.Expr
 		switch n := n.(type) {
@@ -63,16 +65,17 @@ func (r *replays) setIn(literal *ast.FuncLit, statement ast.Stmt, block *ast.Blo
 			// v is declared in the function of the operation, before the literal, and not in the
 			// literal itself.
 			isOuter := ok && block.Pos() < v.Pos() && v.Pos() < literal.Pos()
-			if isOuter && !types.Identical(v.Type(), types.Universe.Lookup("error").Type()) && !sets(r.info, statement, v) && r.isReadBehind(v, literal, block) {
-				r.pass.ReportRangef(id, "%s is set by the function of a step, which is not called again once the step is recorded: have the step return it", id.Name)
+			if isOuter && !isError(v.Type()) && !assigns(r.info, statement, v) && r.isReadAfter(v, literal, block) {
+				r.pass.ReportRangef(id,
+					"the function of a step sets %s, but it does not run again once the step is recorded: return the value from the step", id.Name)
 			}
 		}
 		return true
 	})
 }
 
-// sets reports whether statement itself assigns to v, for example the result of a step.
-func sets(info *types.Info, statement ast.Stmt, v *types.Var) bool {
+// assigns reports whether statement itself assigns to v, for example the result of a step.
+func assigns(info *types.Info, statement ast.Stmt, v *types.Var) bool {
 	assignment, ok := statement.(*ast.AssignStmt)
 	if !ok {
 		return false
@@ -85,13 +88,13 @@ func sets(info *types.Info, statement ast.Stmt, v *types.Var) bool {
 	return false
 }
 
-// isReadBehind reports whether code after literal reads v. Function literals that assign to v
-// themselves do not count.
-func (r *replays) isReadBehind(v *types.Var, literal *ast.FuncLit, block *ast.BlockStmt) (read bool) {
+// isReadAfter reports whether code after literal reads v. Function literals that assign to v
+// themselves do not count: usually each step of a sequence uses the variable for itself.
+func (r *replays) isReadAfter(v *types.Var, literal *ast.FuncLit, block *ast.BlockStmt) (read bool) {
 	ast.Inspect(block, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.FuncLit:
-			return n.End() > literal.End() && !r.setsIn(n, v)
+			return n.End() > literal.End() && !r.assignsWithin(n, v)
 		case *ast.Ident:
 			read = read || n.Pos() > literal.End() && r.info.Uses[n] == v
 		}
@@ -100,10 +103,10 @@ func (r *replays) isReadBehind(v *types.Var, literal *ast.FuncLit, block *ast.Bl
 	return read
 }
 
-// setsIn reports whether literal contains a statement that assigns to v.
-func (r *replays) setsIn(literal *ast.FuncLit, v *types.Var) (found bool) {
+// assignsWithin reports whether literal contains a statement that assigns to v.
+func (r *replays) assignsWithin(literal *ast.FuncLit, v *types.Var) (found bool) {
 	ast.Inspect(literal.Body, func(n ast.Node) bool {
-		if statement, ok := n.(ast.Stmt); ok && sets(r.info, statement, v) {
+		if statement, ok := n.(ast.Stmt); ok && assigns(r.info, statement, v) {
 			found = true
 		}
 		return !found

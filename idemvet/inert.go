@@ -7,17 +7,18 @@ import (
 	"strings"
 )
 
-// told holds the places in a function of an operation whose values affect neither steps nor
-// results: arguments of log calls, and deferred code that assigns to no outer variable.
-type told struct {
+// inert holds the places in a function of an operation whose values affect neither steps nor
+// results: arguments of log calls, and deferred code that changes no outer variable. A value that
+// differs on a replay does no harm there. Programs commonly measure and log the time of a step.
+type inert struct {
 	*replays
 	block  *ast.BlockStmt
 	places []ast.Node
 }
 
-// toldIn collects these places in block.
-func (r *replays) toldIn(block *ast.BlockStmt) *told {
-	t := &told{replays: r, block: block}
+// inertIn collects these places in block.
+func (r *replays) inertIn(block *ast.BlockStmt) *inert {
+	t := &inert{replays: r, block: block}
 	ast.Inspect(block, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.CallExpr:
@@ -25,7 +26,7 @@ func (r *replays) toldIn(block *ast.BlockStmt) *told {
 				t.places = append(t.places, n)
 			}
 		case *ast.DeferStmt:
-			if !r.takesSteps(n) && !t.sets(n) {
+			if !r.takesSteps(n) && !t.changesState(n) {
 				t.places = append(t.places, n)
 			}
 		}
@@ -43,9 +44,9 @@ func logs(f *types.Func) bool {
 	return path == "log" || path == "log/slog" || path == "fmt" && strings.HasPrefix(f.Name(), "Print")
 }
 
-// sets reports whether n, a defer statement, can change state outside of itself: it assigns to a
-// variable that is declared outside, takes its address, or sends on a channel.
-func (t *told) sets(n ast.Node) (found bool) {
+// changesState reports whether n, a defer statement, can change state outside of itself: it assigns
+// to a variable that is declared outside, takes its address, or sends on a channel.
+func (t *inert) changesState(n ast.Node) (found bool) {
 	outer := func(e ast.Expr) {
 		if object := root(t.info, e); object != nil && !isWithin(object, n) {
 			found = true
@@ -71,32 +72,34 @@ func (t *told) sets(n ast.Node) (found bool) {
 	return found
 }
 
-// has reports whether the value of n is only used in places of t. The value may go through
-// variables that are assigned once, at most eight deep.
-func (t *told) has(n ast.Node, deep int) bool {
+// absorbs reports whether the value of n is used in inert places only. The value may go through
+// variables that are assigned once, at most eight deep. A single other use is enough to make it
+// count, because that use may decide the steps.
+func (t *inert) absorbs(n ast.Node, deep int) bool {
 	for _, place := range t.places {
 		if within(n, place) {
 			return true
 		}
 	}
 	// The value is assigned to variables. Follow each of their uses.
-	variables := t.setBy(n)
+	variables := t.assignedFrom(n)
 	if len(variables) == 0 || deep > 8 {
 		return false
 	}
 	for id, object := range t.info.Uses {
-		if variables[object] && !t.has(id, deep+1) {
+		if variables[object] && !t.absorbs(id, deep+1) {
 			return false
 		}
 	}
 	return true
 }
 
-// setBy returns the variables that are assigned once, with an expression that contains n. If
-// several such expressions contain n, the variables of the innermost one are returned.
-func (t *told) setBy(n ast.Node) map[types.Object]bool {
+// assignedFrom returns the variables that are assigned once, with an expression that contains n. If
+// several such expressions contain n, the variables of the innermost one are returned: the outer
+// one may be a function literal with many other statements.
+func (t *inert) assignedFrom(n ast.Node) map[types.Object]bool {
 	variables, from := map[types.Object]bool{}, token.NoPos
-	for object, set := range t.set {
+	for object, set := range t.assigned {
 		if len(set) != 1 || !within(n, set[0]) || !isWithin(object, t.block) || t.takesSteps(set[0]) {
 			continue
 		}

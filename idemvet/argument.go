@@ -5,29 +5,29 @@ import (
 	"go/types"
 )
 
-// parameter is a parameter of a function of the package. The analyzer knows the arguments of all
-// calls in the package.
+// parameter is a parameter of a function of the package.
 type parameter struct {
 	of *types.Func
 	at int
 }
 
-// through finds the arguments that are passed to parameters of functions in the package. A program
-// may wrap idem.Do in a function of its own, for example in a service with a fixed scope. The
-// functions that callers pass to the wrapper then run in a transaction too.
-type through struct {
+// arguments finds the arguments that are passed to parameters of functions in the package. A
+// program may wrap idem.Do in a function of its own, for example in a service with a fixed scope.
+// The functions that callers pass to the wrapper then run in a transaction too. Calls from other
+// packages are unknown: an analyzer sees one package at a time.
+type arguments struct {
 	parameters map[types.Object]parameter
 	calls      map[*types.Func][]*ast.CallExpr
-	met        map[types.Object]bool
+	seen       map[types.Object]bool
 }
 
-// throughOf collects all parameters and calls of the package.
-func throughOf(f *functions) *through {
-	t := &through{parameters: map[types.Object]parameter{}, calls: map[*types.Func][]*ast.CallExpr{}, met: map[types.Object]bool{}}
+// argumentsOf collects all parameters and calls of the package.
+func argumentsOf(f *functions) *arguments {
+	a := &arguments{parameters: map[types.Object]parameter{}, calls: map[*types.Func][]*ast.CallExpr{}, seen: map[types.Object]bool{}}
 	for of, decl := range f.declared {
 		for at := range of.Signature().Params().Len() {
 			if object := f.param(decl, at); object != nil {
-				t.parameters[object] = parameter{of, at}
+				a.parameters[object] = parameter{of, at}
 			}
 		}
 	}
@@ -35,29 +35,29 @@ func throughOf(f *functions) *through {
 		ast.Inspect(file, func(n ast.Node) bool {
 			if call, ok := n.(*ast.CallExpr); ok {
 				if to := callee(f.info, call); to != nil {
-					t.calls[to.Origin()] = append(t.calls[to.Origin()], call)
+					a.calls[to.Origin()] = append(a.calls[to.Origin()], call)
 				}
 			}
 			return true
 		})
 	}
-	return t
+	return a
 }
 
 // passed returns the arguments that callers pass for the parameter object. It returns nil for a
 // parameter that was asked for before, which ends recursion.
-func (t *through) passed(object types.Object) (given []ast.Expr) {
-	p, ok := t.parameters[object]
-	if !ok || t.met[object] {
+func (a *arguments) passed(object types.Object) (passed []ast.Expr) {
+	p, ok := a.parameters[object]
+	if !ok || a.seen[object] {
 		return nil
 	}
-	t.met[object] = true
-	for _, call := range t.calls[p.of] {
+	a.seen[object] = true
+	for _, call := range a.calls[p.of] {
 		if p.at < len(call.Args) {
-			given = append(given, call.Args[p.at])
+			passed = append(passed, call.Args[p.at])
 		}
 	}
-	return given
+	return passed
 }
 
 // variable returns the variable that e names, or nil.
@@ -73,7 +73,7 @@ func (f *functions) variable(e ast.Expr) types.Object {
 // closure returns the function literal that is assigned to the variable e, if there is only one
 // assignment.
 func (f *functions) closure(e ast.Expr) *ast.FuncLit {
-	set, ok := f.only(e)
+	set, ok := f.soleValue(e)
 	if !ok {
 		return nil
 	}
@@ -81,19 +81,20 @@ func (f *functions) closure(e ast.Expr) *ast.FuncLit {
 	return literal
 }
 
-// calledAs adds the functions that call, in body b, calls through a variable: a literal assigned
+// addIndirect adds the functions that call, in body b, calls through a variable: a literal assigned
 // before the body, or the arguments that callers pass for a parameter.
-func (f *finder) calledAs(b *body, call *ast.CallExpr) {
+func (f *finder) addIndirect(b *body, call *ast.CallExpr) {
 	if literal := f.closure(call.Fun); literal != nil && !within(literal, b.block) {
 		f.add(literal, f.txOf(b, call, literal), b.by, b.shares, true)
 	}
 	variable := f.variable(call.Fun)
-	if of := f.declared[f.through.parameters[variable].of]; of == nil || of == b.node || !within(b.node, of) {
-		// Skip a helper of the package that calls its argument, such as a retry loop. It is called
-		// elsewhere too.
+	if of := f.declared[f.arguments.parameters[variable].of]; of == nil || of == b.node || !within(b.node, of) {
+		// The variable is no parameter of a function around the body. In a helper of the package
+		// that calls its argument, such as a retry loop, the arguments of calls elsewhere do not
+		// run in a transaction.
 		return
 	}
-	for _, e := range f.through.passed(variable) {
+	for _, e := range f.arguments.passed(variable) {
 		for _, node := range f.resolve(e) {
 			f.add(node, f.txOf(b, call, node), b.by, b.shares, true)
 		}
