@@ -52,34 +52,34 @@ func Consumer(t testing.TB, s ConsumerSuite) {
 		t.Fatal("idemtest: Deliver and Effects are required")
 	}
 	u := newSuite(t, s.Patience, s.Within)
-	u.early, u.taken, u.forgotten = acknowledgedBehind, everyMessage, onRecordMessage
-	u.swallowed = letterless
-	u.open = func(sc *scene) *subject {
+	u.early, u.taken, u.unrecorded = acknowledgedAfter, everyMessage, messageRecorded
+	u.checkOther = requireDeadLetter
+	u.open = func(sc *trialTB) *subject {
 		on := u.poolFor(sc, s.New, s.Effects)
-		on.memory = messagesSQL
-		on.request, on.other, on.next = on.calls(delivered(s.Deliver)), on.calls(delivered(s.Other)), on.calls(delivered(s.Next))
+		on.countSQL = messagesSQL
+		on.request, on.other, on.next = on.calls(asCall(s.Deliver)), on.calls(asCall(s.Other)), on.calls(asCall(s.Next))
 		return on
 	}
 	u.run()
 }
 
-// delivered converts a Delivery to a Call that returns "acknowledged". It returns nil for nil.
-func delivered(deliver Delivery) Call {
+// asCall converts a Delivery to a Call that returns "acknowledged". It returns nil for nil.
+func asCall(deliver Delivery) Call {
 	if deliver == nil {
 		return nil
 	}
 	return func(ctx context.Context, pool *pgxpool.Pool) (any, error) { return "acknowledged", deliver(ctx, pool) }
 }
 
-// letterless reports a consumer that has acknowledged another payload under the same id and has
-// written no dead letter.
-func letterless(u *suite, s *subject, given answer) {
+// requireDeadLetter reports a consumer that has acknowledged another payload under the same id and
+// has written no dead letter.
+func requireDeadLetter(u *suite, s *subject, given answer) {
 	u.Helper()
 	var letters int
 	if err := s.pool.QueryRow(context.Background(), "SELECT count(*) FROM idem.dead_letters").Scan(&letters); err != nil {
 		u.Fatalf("idemtest: count dead letters: %v", err)
 	}
-	if given.fate == done && letters == 0 {
+	if given.outcome == done && letters == 0 {
 		u.breaks(otherMessageKept, "it was answered %s, and there is no dead letter", given.brief)
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/idem-go/idem/inbox"
 )
 
-// consume handles a message, and returns an error where it is not to be acknowledged.
+// consume handles a message, and returns an error if the message must be delivered again.
 type consume func(ctx context.Context, pool *pgxpool.Pool, m inbox.Message) error
 
 type consumerCase struct {
@@ -82,7 +82,7 @@ func TestConsumer_AcceptsEachGoodConsumer(t *testing.T) {
 
 var errLater = errors.New("to be delivered again")
 
-// settled is nil where a message is to be acknowledged.
+// settled converts the result of the inbox for a broker: nil acknowledges the message.
 func settled(outcome inbox.Outcome, err error) error {
 	switch {
 	case outcome.State == inbox.Retry:
@@ -127,7 +127,7 @@ var goodConsumers = []consumerCase{
 }
 
 var badConsumers = []consumerCase{
-	{name: "no memory at all", breaks: "on-record", consume: func(ctx context.Context, pool *pgxpool.Pool, m inbox.Message) error {
+	{name: "no record at all", breaks: "on-record", consume: func(ctx context.Context, pool *pgxpool.Pool, m inbox.Message) error {
 		return enterOn(ctx, pool, m)
 	}},
 	{name: "memory of the process", breaks: "on-record", consume: func(ctx context.Context, pool *pgxpool.Pool, m inbox.Message) error {
@@ -141,14 +141,14 @@ var badConsumers = []consumerCase{
 		return settled(inbox.Handle(ctx, pool, "books", m, func(pgx.Tx) error { return enterOn(ctx, pool, m) }))
 	}},
 	// Known from watermill's Deduplicator, NousResearch/hermes-agent#62860.
-	{name: "marked ahead of the effect", breaks: "effect-with-record", consume: func(ctx context.Context, pool *pgxpool.Pool, m inbox.Message) error {
+	{name: "marked before the effect", breaks: "effect-with-record", consume: func(ctx context.Context, pool *pgxpool.Pool, m inbox.Message) error {
 		outcome, err := inbox.Handle(ctx, pool, "books", m, func(pgx.Tx) error { return nil })
 		if outcome.State != inbox.Done {
 			return settled(outcome, err)
 		}
 		return enterOn(ctx, pool, m)
 	}},
-	{name: "marked behind the effect", breaks: "effect-in-transaction", consume: func(ctx context.Context, pool *pgxpool.Pool, m inbox.Message) error {
+	{name: "marked after the effect", breaks: "effect-in-transaction", consume: func(ctx context.Context, pool *pgxpool.Pool, m inbox.Message) error {
 		var n int
 		if err := pool.QueryRow(ctx, "SELECT count(*) FROM idem.inbox WHERE id = $1 AND state = 'handled'", m.ID).Scan(&n); err != nil || n > 0 {
 			return err
@@ -163,14 +163,14 @@ var badConsumers = []consumerCase{
 		}
 		return settled(inbox.Handle(ctx, pool, "books", m, func(pgx.Tx) error { return nil }))
 	}, change: func(s *idemtest.ConsumerSuite) { s.Other = nil }},
-	{name: "acknowledged whatever happens to it", breaks: "acknowledged-behind-effect", consume: func(ctx context.Context, pool *pgxpool.Pool, m inbox.Message) error {
+	{name: "acknowledged whatever the outcome", breaks: "acknowledged-behind-effect", consume: func(ctx context.Context, pool *pgxpool.Pool, m inbox.Message) error {
 		inbox.Handle(ctx, pool, "books", m, enter(ctx, m))
 		return nil
 	}},
-	{name: "acknowledged without a look at the outcome", breaks: "acknowledged-behind-effect", consume: func(ctx context.Context, pool *pgxpool.Pool, m inbox.Message) error {
+	{name: "acknowledged without reading the outcome", breaks: "acknowledged-behind-effect", consume: func(ctx context.Context, pool *pgxpool.Pool, m inbox.Message) error {
 		_, err := inbox.Handle(ctx, pool, "books", m, func(tx pgx.Tx) error {
 			if err := enterOn(ctx, tx, m); err != nil {
-				return errors.New("cannot enter " + m.ID) // what was the cause is lost
+				return errors.New("cannot enter " + m.ID) // loses the cause
 			}
 			return nil
 		})
@@ -201,7 +201,7 @@ var badConsumers = []consumerCase{
 		}
 		ctx = context.WithoutCancel(ctx)
 		go func() {
-			time.Sleep(200 * time.Millisecond) // what makes it slow
+			time.Sleep(200 * time.Millisecond) // the slow part
 			_ = handle()
 		}()
 		return nil
@@ -215,22 +215,22 @@ var badConsumers = []consumerCase{
 		}
 		return err
 	}},
-	{name: "known by the payload", breaks: "every-message", consume: func(ctx context.Context, pool *pgxpool.Pool, m inbox.Message) error {
+	{name: "identified by the payload", breaks: "every-message", consume: func(ctx context.Context, pool *pgxpool.Pool, m inbox.Message) error {
 		m.ID = idem.HashBytes(m.Payload).String()
 		return settled(inbox.Handle(ctx, pool, "books", m, enter(ctx, m)))
 	}, change: func(s *idemtest.ConsumerSuite) { s.Other = nil }},
 	// Known from watermill's Deduplicator (Adler-32), DeytaHQ/khora#738.
-	{name: "known by a hash of one byte", breaks: "every-message", consume: func(ctx context.Context, pool *pgxpool.Pool, m inbox.Message) error {
+	{name: "identified by a hash of one byte", breaks: "every-message", consume: func(ctx context.Context, pool *pgxpool.Pool, m inbox.Message) error {
 		short := fnv.New32()
 		short.Write([]byte(m.ID[:1]))
 		m.ID = string('a' + rune(short.Sum32()%26))
 		return settled(inbox.Handle(ctx, pool, "books", m, enter(ctx, m)))
 	}, change: func(s *idemtest.ConsumerSuite) { s.Other = nil }},
-	{name: "known by the moment it came", breaks: "one-key", consume: func(ctx context.Context, pool *pgxpool.Pool, m inbox.Message) error {
+	{name: "identified by the time of arrival", breaks: "one-key", consume: func(ctx context.Context, pool *pgxpool.Pool, m inbox.Message) error {
 		m.ID += time.Now().Format(time.RFC3339Nano)
 		return settled(inbox.Handle(ctx, pool, "books", m, enter(ctx, m)))
 	}},
-	{name: "payload not given to the inbox", breaks: "other-message-kept", consume: func(ctx context.Context, pool *pgxpool.Pool, m inbox.Message) error {
+	{name: "payload not passed to the inbox", breaks: "other-message-kept", consume: func(ctx context.Context, pool *pgxpool.Pool, m inbox.Message) error {
 		return settled(inbox.Handle(ctx, pool, "books", inbox.Message{Source: m.Source, ID: m.ID}, enter(ctx, m)))
 	}},
 	{name: "payload is part of the id", breaks: "payload-refused", consume: func(ctx context.Context, pool *pgxpool.Pool, m inbox.Message) error {
@@ -251,7 +251,7 @@ var badConsumers = []consumerCase{
 		}))
 	}},
 	// Known from own-pay/OwnPay#222.
-	{name: "another system is told inside", breaks: "effect-in-transaction", consume: func(ctx context.Context, pool *pgxpool.Pool, m inbox.Message) error {
+	{name: "another system is called inside", breaks: "effect-in-transaction", consume: func(ctx context.Context, pool *pgxpool.Pool, m inbox.Message) error {
 		return settled(inbox.Handle(ctx, pool, "books", m, func(tx pgx.Tx) error {
 			bank(pool).Add(1)
 			return enterOn(ctx, tx, m)
@@ -263,7 +263,7 @@ var badConsumers = []consumerCase{
 
 var seen, locks sync.Map
 
-// exclusive lets one at a time pass.
+// exclusive locks a mutex that belongs to pool.
 func exclusive(pool *pgxpool.Pool) (unlock func()) {
 	mu, _ := locks.LoadOrStore(pool, &sync.Mutex{})
 	mu.(*sync.Mutex).Lock()

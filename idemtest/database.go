@@ -15,7 +15,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// server creates and drops the databases of the tests on one Postgres server.
+// server creates and drops the databases of the tests on one Postgres server. Each trial gets a
+// database of its own, so that trials can run at the same time and count only their own effects. A
+// new database is a copy of a template, so that the migrations run once and not for each trial.
 type server struct {
 	config   *pgx.ConnConfig
 	template func() (string, error) // name of the template database; created on the first call
@@ -39,7 +41,7 @@ func (s *server) create(t testing.TB) *pgx.ConnConfig {
 	defer cancel()
 	template, err := s.template()
 	if err != nil {
-		t.Fatalf("idemtest: a database with the schema: %v", err)
+		t.Fatalf("idemtest: create the template database: %v", err)
 	}
 	name := "idemtest_" + rand.Text()[:12]
 	if err := s.clone(ctx, name, template); err != nil {
@@ -92,8 +94,8 @@ func whileInUse(ctx context.Context, try func() error) error {
 }
 
 // makeTemplate returns the name of a database with the current schema, and creates the database if
-// necessary. The name contains a hash of the schema. The database is never dropped, so that later
-// runs can use it.
+// necessary. The name contains a hash of the schema, so that releases with different migrations can
+// share a server. The database is never dropped, so that later runs can use it.
 func (s *server) makeTemplate() (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), databaseLimit)
 	defer cancel()

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Several processes of tests may begin at once on a server that has no template yet.
+// Several test processes may start at once on a server that has no template yet.
 func TestTemplate_IsBuiltBesideAnotherProcess(t *testing.T) {
 	t.Parallel()
 	if address := os.Getenv("IDEM_TEST_DATABASE_URL"); address != "" {

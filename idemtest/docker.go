@@ -35,7 +35,7 @@ func startDocker() (address string, err error) {
 	}
 	line, err := startScript(exec.Command("sh", "-c", dockerScript, "idemtest", "idemtest-"+strings.ToLower(rand.Text()[:12]), dockerImage))
 	if err == nil && line == "" {
-		err = fmt.Errorf("docker runs no %s", dockerImage)
+		err = fmt.Errorf("docker cannot run %s", dockerImage)
 	}
 	return "postgres://postgres:idemtest@" + line + "/postgres?sslmode=disable", err
 }

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// docs/testing-reference.md explains every promise that the code can name, in the words of the report.
+// docs/testing-reference.md explains every promise that the code can name, in the words of the
+// report.
 func TestPromises_AreExplainedInTheDocs(t *testing.T) {
 	t.Parallel()
 	docs, err := os.ReadFile("../docs/testing-reference.md")

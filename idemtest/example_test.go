@@ -18,10 +18,10 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// t is that of a test: the examples are bodies of the tests below.
+// t is set by the tests below, which run the examples.
 var t testing.TB
 
-// newDatabase is what a program's own migrations would do.
+// newDatabase creates the tables that the migrations of a program would create.
 func newDatabase(t testing.TB) *pgxpool.Pool {
 	pool := idemtest.Pool(t)
 	if _, err := pool.Exec(t.Context(), "CREATE TABLE orders (id serial PRIMARY KEY, tenant text, item text)"); err != nil {
@@ -118,7 +118,7 @@ func ExampleOperation() {
 			return idem.Response{}, err
 		}
 		receipt, err := operation.Call(op, "charge", operation.Keyed(23*time.Hour), func(_ context.Context, key string) (string, error) {
-			return "charged under " + key, nil // the bank knows the key again
+			return "charged under " + key, nil // the bank recognizes a repeated key
 		})
 		return idem.Response{Status: 201, Body: []byte(receipt)}, err
 	})
@@ -131,7 +131,7 @@ func ExampleOperation() {
 	})
 }
 
-// The files are histories of operations that earlier releases have begun:
+// The files are histories of operations that earlier releases have started:
 //
 //	idem operation history 0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2a10 > testdata/histories/checkout-charged.json
 func ExampleReplay() {
@@ -143,7 +143,7 @@ func ExampleReplay() {
 		if err != nil {
 			return idem.Response{}, err
 		}
-		if op.Changed("fraud check") { // of the next release: without the question, the histories say that it parks what is under way
+		if op.Changed("fraud check") { // added in this release; without Changed it would park operations in progress
 			_, err := operation.Call(op, "check", operation.Keyed(time.Hour), func(context.Context, string) (bool, error) { return true, nil })
 			if err != nil {
 				return idem.Response{}, err

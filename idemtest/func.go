@@ -60,7 +60,7 @@ func Func(t testing.TB, s FuncSuite) {
 		t.Fatal("idemtest: Call and Effects are required")
 	}
 	u := newSuite(t, s.Patience, s.Within)
-	u.open = func(sc *scene) *subject {
+	u.open = func(sc *trialTB) *subject {
 		on := u.poolFor(sc, s.New, s.Effects)
 		on.request, on.other, on.stranger, on.next = on.calls(s.Call), on.calls(s.Other), on.calls(s.Stranger), on.calls(s.Next)
 		return on
@@ -69,13 +69,13 @@ func Func(t testing.TB, s FuncSuite) {
 }
 
 // poolFor creates a subject that has a pool but no requests yet. A nil make means Pool.
-func (u *suite) poolFor(sc *scene, make func(testing.TB) *pgxpool.Pool, effects func(context.Context, *pgxpool.Pool) (int, error)) *subject {
+func (u *suite) poolFor(sc *trialTB, make func(testing.TB) *pgxpool.Pool, effects func(context.Context, *pgxpool.Pool) (int, error)) *subject {
 	u.Helper()
 	if make == nil {
 		make = func(t testing.TB) *pgxpool.Pool { return Pool(t) }
 	}
 	pool := make(sc)
-	on := &subject{pool: pool, proxy: proxyOf(sc, pool), memory: recordsSQL}
+	on := &subject{pool: pool, proxy: proxyOf(sc, pool), countSQL: recordsSQL}
 	on.effects = func(ctx context.Context) (int, error) { return effects(ctx, on.pool) }
 	return on
 }
@@ -91,9 +91,9 @@ func (s *subject) calls(call Call) ask {
 		var value any
 		var err error
 		if reason := recovered(func() { value, err = call(ctx, pool) }); reason != nil {
-			return answer{fate: again, brief: fmt.Sprintf("by a panic (%v)", reason)}
+			return answer{outcome: again, brief: fmt.Sprintf("by a panic (%v)", reason)}
 		}
-		return told(value, err)
+		return answerTo(value, err)
 	}
 }
 
@@ -103,30 +103,30 @@ var final = []error{
 	idem.ErrResponseTooLarge, idem.ErrUnreadable, idem.ErrTxEnded, idem.ErrTxAborted, operation.ErrParked,
 }
 
-// told converts the result of a Call to an answer. Errors in final and rejections are refusals. Any
-// other error means that the caller retries.
-func told(value any, err error) answer {
+// answerTo converts the result of a Call to an answer. Errors in final and rejections are refusals.
+// Any other error means that the caller retries.
+func answerTo(value any, err error) answer {
 	for _, refusal := range final {
 		if errors.Is(err, refusal) {
-			return answer{fate: refused, brief: fmt.Sprintf("by the error %q", err), err: err}
+			return answer{outcome: refused, brief: fmt.Sprintf("by the error %q", err), err: err}
 		}
 	}
 	if err != nil {
-		return answer{fate: again, brief: fmt.Sprintf("by the error %q", err), err: err}
+		return answer{outcome: again, brief: fmt.Sprintf("by the error %q", err), err: err}
 	}
 	if result, ok := value.(idem.Result); ok {
-		text := spellValue(result.Response)
+		text := valueText(result.Response)
 		if result.Rejected {
-			return answer{fate: refused, brief: fmt.Sprintf("by the rejection %d %.60q", result.Status, result.Body)}
+			return answer{outcome: refused, brief: fmt.Sprintf("by the rejection %d %.60q", result.Status, result.Body)}
 		}
 		return answer{text: text, empty: result.Status == 0 && len(result.Body) == 0, brief: fmt.Sprintf("by %d %.60q", result.Status, result.Body)}
 	}
-	text := spellValue(value)
+	text := valueText(value)
 	empty := value == nil || reflect.ValueOf(value).IsZero()
 	return answer{text: text, empty: empty, brief: "by " + short(text)}
 }
 
-func spellValue(value any) string {
+func valueText(value any) string {
 	text, err := json.Marshal(value)
 	if err != nil {
 		return fmt.Sprintf("%+v", value)

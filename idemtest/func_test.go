@@ -27,7 +27,7 @@ const orderKey = "8e03978e-40d5-43dd-bc93-6894a57f9324"
 type funcCase struct {
 	name   string
 	breaks string
-	also   string // what it breaks as well, if two requests lie in two seconds
+	also   string // a second promise that breaks if two requests fall into different seconds
 	buy    buy
 	change func(s *idemtest.FuncSuite)
 }
@@ -88,7 +88,7 @@ func TestFunc_AcceptsEachGoodFunction(t *testing.T) {
 	}
 }
 
-// inserts is what fn does where it is done right.
+// inserts returns a correct fn.
 func inserts(ctx context.Context, tenant, item string) func(tx pgx.Tx) (int, error) {
 	return func(tx pgx.Tx) (int, error) { return insert(ctx, tx, tenant, item) }
 }
@@ -102,7 +102,7 @@ func insert(ctx context.Context, db rower, tenant, item string) (id int, err err
 	return id, err
 }
 
-// value is the first result of DoJSON.
+// value returns the first result of DoJSON.
 func value[T any](v T, _ idem.Result, err error) (any, error) {
 	if err != nil {
 		return nil, err
@@ -155,7 +155,7 @@ var goodFuncs = []funcCase{
 		_, _, err = idem.DoJSON(ctx, pool, tenant, orderKey+" packed", hash, inserts(ctx, tenant, "box"))
 		return id, err
 	}},
-	{name: "remembered in memory behind the commit", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+	{name: "remembered in memory after the commit", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
 		cache, _ := seen.LoadOrStore(pool, &sync.Map{})
 		if id, there := cache.(*sync.Map).Load(tenant + item); there {
 			return id, nil
@@ -203,7 +203,7 @@ var badFuncs = []funcCase{
 		s.Effects = func(ctx context.Context, pool *pgxpool.Pool) (int, error) { return int(bank(pool).Load()), nil }
 	}},
 	// Known from functions that are run again, as in stroppy-io/stroppy#167.
-	{name: "state is kept from run to run", breaks: "effect-in-transaction", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+	{name: "state survives from run to run", breaks: "effect-in-transaction", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
 		var items []string
 		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), func(tx pgx.Tx) (bool, error) {
 			items = append(items, item)
@@ -215,7 +215,7 @@ var badFuncs = []funcCase{
 			return true, nil
 		}))
 	}},
-	{name: "effect behind Do", breaks: "effect-with-record", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+	{name: "effect after Do", breaks: "effect-with-record", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
 		res, err := idem.Do(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), func(tx pgx.Tx) (idem.Response, error) {
 			return idem.Response{Status: 201}, nil
 		})
@@ -224,7 +224,7 @@ var badFuncs = []funcCase{
 		}
 		return res, err
 	}},
-	{name: "effect ahead of Do", breaks: "one-effect", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+	{name: "effect before Do", breaks: "one-effect", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
 		if _, err := insert(ctx, pool, tenant, item); err != nil {
 			return nil, err
 		}
@@ -266,7 +266,7 @@ var badFuncs = []funcCase{
 		return value(idem.DoJSON(ctx, pool, tenant, "order "+time.Now().Format(time.DateTime), idem.HashBytes([]byte(item)), inserts(ctx, tenant, item)))
 	}},
 	// Known from eyra/mono#1639.
-	{name: "a key for each attempt behind a lost answer", breaks: "one-key", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+	{name: "a key for each attempt after a lost answer", breaks: "one-key", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
 		key := orderKey
 		for {
 			v, err := lossy(ctx, pool, tenant, key, item)
@@ -288,7 +288,7 @@ var badFuncs = []funcCase{
 	{name: "one hash for all", breaks: "payload-in-fingerprint", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
 		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes(), inserts(ctx, tenant, item)))
 	}},
-	{name: "mismatch is taken for a duplicate", breaks: "payload-in-fingerprint", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+	{name: "mismatch is treated as a duplicate", breaks: "payload-in-fingerprint", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
 		v, err := value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), inserts(ctx, tenant, item)))
 		if errors.Is(err, idem.ErrMismatch) {
 			return 0, nil
@@ -306,7 +306,7 @@ var badFuncs = []funcCase{
 	{name: "one key for all orders", breaks: "every-key", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
 		return value(idem.DoJSON(ctx, pool, tenant, "order", idem.HashBytes([]byte(item)), inserts(ctx, tenant, item)))
 	}, change: func(s *idemtest.FuncSuite) { s.Next = s.Call }},
-	{name: "remembered in memory ahead of the commit", breaks: "answer-after-commit", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+	{name: "remembered in memory before the commit", breaks: "answer-after-commit", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
 		cache, _ := seen.LoadOrStore(pool, &sync.Map{})
 		if id, there := cache.(*sync.Map).Load(tenant + item); there {
 			return id, nil
@@ -329,7 +329,7 @@ var badFuncs = []funcCase{
 		})
 	}},
 	// Known from stephenafamo/bob#661.
-	{name: "every error is logged and forgotten", breaks: "answer-after-commit", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+	{name: "every error is logged and ignored", breaks: "answer-after-commit", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
 		idem.Do(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), func(tx pgx.Tx) (idem.Response, error) {
 			_, err := insert(ctx, tx, tenant, item)
 			return idem.Response{Status: 201}, err
@@ -337,7 +337,7 @@ var badFuncs = []funcCase{
 		return "placed", nil
 	}, change: func(s *idemtest.FuncSuite) { s.Other, s.Stranger = nil, nil }},
 	// Known from oban-bg/oban#1093: the loser assumes that the winner commits.
-	{name: "in progress is taken for done", breaks: "same-answer", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+	{name: "in progress is treated as done", breaks: "same-answer", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
 		v, err := value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), inserts(ctx, tenant, item), idem.WithWait(0)))
 		if errors.Is(err, idem.ErrInProgress) {
 			return nil, nil
@@ -345,7 +345,7 @@ var badFuncs = []funcCase{
 		return v, err
 	}},
 	// Known from pikkujs/pikku#1314.
-	{name: "Do inside of Do", breaks: "one-connection", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+	{name: "Do inside Do", breaks: "one-connection", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
 		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), func(tx pgx.Tx) (int, error) {
 			_, err := idem.Do(ctx, pool, tenant, "audit", idem.HashBytes([]byte(item)), func(tx pgx.Tx) (idem.Response, error) {
 				return idem.Response{}, nil
@@ -357,7 +357,7 @@ var badFuncs = []funcCase{
 		}))
 	}},
 	// Known from authgear/authgear-server#1724.
-	{name: "another connection is asked inside", breaks: "one-connection", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+	{name: "a query on another connection inside", breaks: "one-connection", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
 		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), func(tx pgx.Tx) (int, error) {
 			if _, err := pool.Exec(ctx, "SELECT 1"); err != nil {
 				return 0, err
@@ -391,7 +391,7 @@ var badFuncs = []funcCase{
 			return id, err
 		}))
 	}},
-	{name: "an unknown outcome is taken for success", breaks: "answer-after-commit", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+	{name: "an unknown outcome is treated as success", breaks: "answer-after-commit", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
 		_, err := value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), inserts(ctx, tenant, item)))
 		if errors.Is(err, idem.ErrOutcomeUnknown) {
 			err = nil
@@ -430,7 +430,7 @@ var badFuncs = []funcCase{
 	}, change: func(s *idemtest.FuncSuite) { s.Patience = time.Second }},
 }
 
-// lossy places an order, and takes a lost connection for a failure.
+// lossy places an order, and treats a lost connection as a failure.
 func lossy(ctx context.Context, pool *pgxpool.Pool, tenant, key, item string) (any, error) {
 	tx, err := pool.Begin(ctx)
 	if err != nil {

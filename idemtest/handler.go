@@ -67,18 +67,18 @@ func Handler(t testing.TB, s HandlerSuite) {
 	if !u.sameRequests(s.Request) {
 		return
 	}
-	u.open = func(sc *scene) *subject {
+	u.open = func(sc *trialTB) *subject {
 		handler, pool := s.New(sc)
 		subject := &subject{
-			pool: pool, proxy: proxyOf(sc, pool), memory: recordsSQL,
-			request:  serve(handler, s.Request),
-			echo:     serve(handler, func() *http.Request { return hopped(s.Request()) }),
-			other:    serve(handler, s.Other),
-			stranger: serve(handler, s.Stranger),
-			next:     serve(handler, s.Next),
-			sibling:  serve(handler, s.sibling()),
-			plain:    [2]ask{serve(handler, s.under(plainKeys[0])), serve(handler, s.under(plainKeys[1]))},
-			effects:  func(ctx context.Context) (int, error) { return s.Effects(ctx, pool) },
+			pool: pool, proxy: proxyOf(sc, pool), countSQL: recordsSQL,
+			request:    serve(handler, s.Request),
+			resent:     serve(handler, func() *http.Request { return asResent(s.Request()) }),
+			other:      serve(handler, s.Other),
+			stranger:   serve(handler, s.Stranger),
+			next:       serve(handler, s.Next),
+			similarKey: serve(handler, s.similarKey()),
+			plain:      [2]ask{serve(handler, s.withKey(plainKeys[0])), serve(handler, s.withKey(plainKeys[1]))},
+			effects:    func(ctx context.Context) (int, error) { return s.Effects(ctx, pool) },
 		}
 		return subject
 	}
@@ -88,15 +88,15 @@ func Handler(t testing.TB, s HandlerSuite) {
 // sameRequests checks that two calls of request return equal requests.
 func (u *suite) sameRequests(request func() *http.Request) bool {
 	u.Helper()
-	one, two := spelled(request()), spelled(request())
+	one, two := textOf(request()), textOf(request())
 	if one != two {
 		u.breaks(sameRequest, "two of them differ:\n%s\n%s", one, two)
 	}
 	return one == two
 }
 
-// spelled returns method, URL, header and body of r as text, for comparison.
-func spelled(r *http.Request) string {
+// textOf returns method, URL, header and body of r as text, for comparison.
+func textOf(r *http.Request) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s %s\n", r.Method, r.URL)
 	r.Header.Write(&text)
@@ -113,9 +113,9 @@ func bodyOf(r *http.Request) ([]byte, error) {
 	return io.ReadAll(r.Body)
 }
 
-// hopped returns r as a proxy or a second attempt might send it. It changes only header fields that
-// must not matter to the fingerprint.
-func hopped(r *http.Request) *http.Request {
+// asResent returns r as a proxy or a second attempt might send it. It changes only header fields
+// that must not matter to the fingerprint.
+func asResent(r *http.Request) *http.Request {
 	r.Header = r.Header.Clone()
 	if r.Header == nil {
 		r.Header = http.Header{}
@@ -131,13 +131,13 @@ func hopped(r *http.Request) *http.Request {
 	if r.Header.Get("Accept-Encoding") == "" {
 		r.Header.Set("Accept-Encoding", "identity")
 	}
-	r.TransferEncoding = []string{"chunked"} // arrived then sets ContentLength to -1
+	r.TransferEncoding = []string{"chunked"} // received then sets ContentLength to -1
 	return r
 }
 
-// sibling returns a function that makes Request with the last letter or digit of its key changed.
-// It returns nil if Next is set, or if Request has no key in its header.
-func (s HandlerSuite) sibling() func() *http.Request {
+// similarKey returns a function that makes Request with the last letter or digit of its key
+// changed. It returns nil if Next is set, or if Request has no key in its header.
+func (s HandlerSuite) similarKey() func() *http.Request {
 	key := s.Request().Header.Get("Idempotency-Key")
 	last := strings.LastIndexFunc(key, func(r rune) bool { return r < unicode.MaxASCII && (unicode.IsDigit(r) || unicode.IsLetter(r)) })
 	if s.Next != nil || last < 0 {
@@ -148,11 +148,11 @@ func (s HandlerSuite) sibling() func() *http.Request {
 	if key[last] == other {
 		other = '2'
 	}
-	return s.under(key[:last] + string(other) + key[last+1:])
+	return s.withKey(key[:last] + string(other) + key[last+1:])
 }
 
-// under returns a function that makes Request with key in its header.
-func (s HandlerSuite) under(key string) func() *http.Request {
+// withKey returns a function that makes Request with key in its header.
+func (s HandlerSuite) withKey(key string) func() *http.Request {
 	return func() *http.Request {
 		r := s.Request()
 		r.Header.Set("Idempotency-Key", key)
@@ -167,18 +167,18 @@ func serve(handler http.Handler, request func() *http.Request) ask {
 		return nil
 	}
 	return func(ctx context.Context) answer {
-		r := arrived(ctx, request())
+		r := received(ctx, request())
 		w := httptest.NewRecorder()
 		if reason := recovered(func() { handler.ServeHTTP(w, r) }); reason != nil {
-			return answer{fate: again, brief: fmt.Sprintf("by a panic (%v)", reason)}
+			return answer{outcome: again, brief: fmt.Sprintf("by a panic (%v)", reason)}
 		}
 		return answerOf(w.Result())
 	}
 }
 
-// arrived returns a copy of r with the fields that a server sets: the body, its length, RequestURI,
-// Host and RemoteAddr.
-func arrived(ctx context.Context, r *http.Request) *http.Request {
+// received returns a copy of r with the fields that a server sets: the body, its length,
+// RequestURI, Host and RemoteAddr.
+func received(ctx context.Context, r *http.Request) *http.Request {
 	body, _ := bodyOf(r)
 	r = r.Clone(ctx)
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
@@ -196,24 +196,24 @@ func arrived(ctx context.Context, r *http.Request) *http.Request {
 }
 
 // compared lists the header fields that a replay must repeat.
-var compared = []string{"Content-Type", "Content-Encoding", "Content-Language", "Location", "Etag"}
+var comparedFields = []string{"Content-Type", "Content-Encoding", "Content-Language", "Location", "Etag"}
 
 // answerOf converts a response to an answer. A duplicate must receive the same status, the compared
 // fields and the body.
 func answerOf(response *http.Response) answer {
 	body, _ := io.ReadAll(response.Body)
 	text := fmt.Sprintf("%d\n", response.StatusCode)
-	for _, name := range compared {
+	for _, name := range comparedFields {
 		text += fmt.Sprintf("%s: %q\n", name, response.Header.Values(name))
 	}
 	brief := fmt.Sprintf("%d %.60q", response.StatusCode, body)
 	if replayed(response) {
 		brief += " (replayed)"
 	}
-	a := answer{fate: fateOf(response, body), text: text + string(body), empty: len(body) == 0, brief: brief, fields: response.Header}
+	a := answer{outcome: outcomeOf(response, body), text: text + string(body), empty: len(body) == 0, brief: brief, fields: response.Header}
 	var problem struct{ Type string }
 	if json.Unmarshal(body, &problem) == nil && problem.Type == idemhttp.TypeBrokenTx {
-		a.fate, a.err, a.brief = refused, errBrokenTx, fmt.Sprintf("%d with the problem %s", response.StatusCode, problem.Type)
+		a.outcome, a.err, a.brief = refused, errBrokenTx, fmt.Sprintf("%d with the problem %s", response.StatusCode, problem.Type)
 	}
 	return a
 }
@@ -223,9 +223,9 @@ func replayed(response *http.Response) bool {
 	return response.Header.Get("Idempotency-Replayed") == "true" || response.Header.Get("Idempotent-Replayed") == "true"
 }
 
-// fateOf classifies a response as a client does (see package idemclient). A replayed failure is
+// outcomeOf classifies a response as a client does (see package idemclient). A replayed failure is
 // final, also with status 5xx.
-func fateOf(response *http.Response, body []byte) fate {
+func outcomeOf(response *http.Response, body []byte) outcome {
 	retryable := bytes.Contains(body, []byte(`"retryable":true`)) || bytes.Contains(body, []byte(`"retryable": true`))
 	switch status := response.StatusCode; {
 	case status == http.StatusAccepted && response.Header.Get("Location") != "" && bytes.Contains(body, []byte(`"operation_id":`)):

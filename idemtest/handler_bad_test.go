@@ -65,7 +65,7 @@ var badHandlers = []handlerCase{
 	{name: "effect on the pool", breaks: "effect-in-transaction", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		return wrapped(t, pool, idemhttp.Config{}, func(w http.ResponseWriter, r *http.Request) { answerOrder(w, r, pool) })
 	}},
-	{name: "effect ahead of the middleware", breaks: "one-effect", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+	{name: "effect before the middleware", breaks: "one-effect", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		next := wrapped(t, pool, idemhttp.Config{}, func(w http.ResponseWriter, r *http.Request) { created(w, 1) })
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if _, err := place(r, pool); err != nil {
@@ -75,7 +75,7 @@ var badHandlers = []handlerCase{
 			next.ServeHTTP(w, r)
 		})
 	}},
-	{name: "effect behind the middleware", breaks: "effect-with-record", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+	{name: "effect after the middleware", breaks: "effect-with-record", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		next := wrapped(t, pool, idemhttp.Config{}, func(w http.ResponseWriter, r *http.Request) { created(w, 1) })
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			probe := httptest.NewRecorder()
@@ -97,25 +97,25 @@ var badHandlers = []handlerCase{
 	{name: "scope is the address of the client", breaks: "one-key", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		return wrapped(t, pool, idemhttp.Config{Scope: func(r *http.Request) (string, error) { return r.RemoteAddr, nil }}, throughTx)
 	}},
-	{name: "scope has the second", breaks: "one-key", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+	{name: "scope contains the time in seconds", breaks: "one-key", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		return wrapped(t, pool, idemhttp.Config{Scope: func(r *http.Request) (string, error) {
 			return r.Header.Get("Authorization") + time.Now().Format(time.RFC3339), nil
 		}}, throughTx)
 	}},
 	// Known from Universal-Commerce-Protocol/ucp#664 (an envelope that varies).
-	{name: "fingerprint has the time", breaks: "same-fingerprint", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+	{name: "fingerprint contains the time", breaks: "same-fingerprint", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		return wrapped(t, pool, idemhttp.Config{Fingerprint: func(r *http.Request, body []byte) (idem.Hash, error) {
 			return idem.HashBytes(body, []byte(time.Now().Format(time.RFC3339))), nil
 		}}, throughTx)
 	}},
 	// Known from Universal-Commerce-Protocol/ucp#664 (an envelope that varies).
-	{name: "fingerprint has the user agent", breaks: "same-fingerprint", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+	{name: "fingerprint contains the user agent", breaks: "same-fingerprint", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		return wrapped(t, pool, idemhttp.Config{Fingerprint: func(r *http.Request, body []byte) (idem.Hash, error) {
 			return idem.HashBytes(body, []byte(r.UserAgent())), nil
 		}}, throughTx)
 	}},
 	// Known from Universal-Commerce-Protocol/ucp#664 (an envelope that varies).
-	{name: "fingerprint has all headers", breaks: "same-fingerprint", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+	{name: "fingerprint contains all headers", breaks: "same-fingerprint", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		return wrapped(t, pool, idemhttp.Config{Fingerprint: func(r *http.Request, body []byte) (idem.Hash, error) {
 			var all bytes.Buffer
 			r.Header.Write(&all)
@@ -123,13 +123,13 @@ var badHandlers = []handlerCase{
 		}}, throughTx)
 	}},
 	// Known from mikkelchokolate/Veil#65 (a part of the request ignored).
-	{name: "fingerprint leaves the body out", breaks: "payload-in-fingerprint", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+	{name: "fingerprint omits the body", breaks: "payload-in-fingerprint", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		return wrapped(t, pool, idemhttp.Config{Fingerprint: func(r *http.Request, body []byte) (idem.Hash, error) {
 			return idem.HashBytes([]byte(r.URL.Path)), nil
 		}}, throughTx)
 	}},
 	// Known from mikkelchokolate/Veil#65 (a part of the request ignored).
-	{name: "fingerprint has a member that is not there", breaks: "payload-in-fingerprint", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+	{name: "fingerprint contains a member that does not exist", breaks: "payload-in-fingerprint", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		return wrapped(t, pool, idemhttp.Config{Fingerprint: func(r *http.Request, body []byte) (idem.Hash, error) {
 			var in struct{ Product string }
 			json.Unmarshal(body, &in)
@@ -168,8 +168,8 @@ var badHandlers = []handlerCase{
 			}}, throughTx)
 	}},
 	// Known from gin's middleware for a route and fiber's adaptor.
-	{name: "answer written ahead of the middleware's end", breaks: "full-answer", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
-		// What gin does per route: the handler writes to the writer that it had before.
+	{name: "answer written before the middleware's end", breaks: "full-answer", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		// As gin does for each route: the handler writes to the writer that it got before.
 		return http.HandlerFunc(func(outer http.ResponseWriter, r *http.Request) {
 			wrapped(t, pool, idemhttp.Config{}, func(_ http.ResponseWriter, r *http.Request) { throughTx(outer, r) }).ServeHTTP(quiet{outer}, r)
 		})
@@ -229,7 +229,7 @@ var badHandlers = []handlerCase{
 		s.Effects = func(ctx context.Context, pool *pgxpool.Pool) (int, error) { return int(bank(pool).Load()), nil }
 	}},
 	// Known from functions that are run again, as in stroppy-io/stroppy#167.
-	{name: "placed once in a lifetime", breaks: "effect-with-record", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+	{name: "the first call of a process has the effect", breaks: "effect-with-record", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		var once sync.Once
 		return wrapped(t, pool, idemhttp.Config{}, func(w http.ResponseWriter, r *http.Request) {
 			var err error
@@ -241,13 +241,15 @@ var badHandlers = []handlerCase{
 			w.WriteHeader(http.StatusCreated)
 		})
 	}, change: func(s *idemtest.HandlerSuite) { s.Stranger = nil }},
-	// Known from square1-io/laravel-idempotency#1, alphagov/pay-connector#4460, mastodon/mastodon#37879.
+	// Known from square1-io/laravel-idempotency#1, alphagov/pay-connector#4460,
+	// mastodon/mastodon#37879.
 	{name: "look first, then insert", breaks: "once-at-once", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		exec(t, pool, `ALTER TABLE orders ADD key text`)
 		return lookThenPlace(t, pool)
 	}, change: func(s *idemtest.HandlerSuite) { s.Other = nil }},
-	// Known from aws-powertools/powertools-lambda-python#738, VilledeMontreal/express-idempotency#32.
-	{name: "a row says in progress", breaks: "key-free", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+	// Known from aws-powertools/powertools-lambda-python#738,
+	// VilledeMontreal/express-idempotency#32.
+	{name: "a row marks a key in progress", breaks: "key-free", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		exec(t, pool, `CREATE TABLE busy (key text PRIMARY KEY)`)
 		next := wrapped(t, pool, idemhttp.Config{}, throughTx)
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -263,7 +265,7 @@ var badHandlers = []handlerCase{
 		})
 	}},
 	// Known from VilledeMontreal/express-idempotency#32.
-	{name: "a lock of the session that a failure leaves", breaks: "key-free", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+	{name: "a session lock that stays after a failure", breaks: "key-free", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		var mu sync.Mutex
 		busy := map[string]bool{}
 		next := wrapped(t, pool, idemhttp.Config{}, throughTx)
@@ -286,12 +288,12 @@ var badHandlers = []handlerCase{
 		})
 	}},
 	// Known from idempot-dev/idempot-js#181, #186.
-	{name: "duplicates at once are told that they failed", breaks: "answered-at-once", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+	{name: "simultaneous duplicates get a failure", breaks: "answered-at-once", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		return wrapped(t, pool, idemhttp.Config{Wait: -1, Render: func(w http.ResponseWriter, r *http.Request, p *idemhttp.Problem) {
 			http.Error(w, "duplicate request", http.StatusBadRequest)
 		}}, throughTx)
 	}},
-	{name: "answer has the moment of each request", breaks: "same-answer", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+	{name: "answer contains the time of each request", breaks: "same-answer", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		next := wrapped(t, pool, idemhttp.Config{}, throughTx)
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			next.ServeHTTP(w, r)
@@ -311,7 +313,7 @@ var badHandlers = []handlerCase{
 		})
 	}},
 	// Known from erleans/pgo#131 (a COMMIT that was a ROLLBACK, reported as success).
-	{name: "the answer is said ahead of the commit", breaks: "answer-after-commit", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+	{name: "the answer is sent before the commit", breaks: "answer-after-commit", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			body, _ := io.ReadAll(r.Body)
 			r.Body = io.NopCloser(bytes.NewReader(body))
@@ -334,7 +336,7 @@ var badHandlers = []handlerCase{
 			}
 		})
 	}},
-	{name: "one flight for a key, whoever asks", breaks: "own-scope", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+	{name: "principals share one execution of a key", breaks: "own-scope", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		return oneFlight(good(t, pool))
 	}},
 	{name: "scope is X-Real-IP", breaks: "one-key", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
@@ -342,12 +344,12 @@ var badHandlers = []handlerCase{
 			return idem.Scope(r.Header.Get("Authorization"), r.Header.Get("X-Real-IP")), nil
 		}}, throughTx)
 	}},
-	{name: "fingerprint has the content length", breaks: "same-fingerprint", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+	{name: "fingerprint contains the content length", breaks: "same-fingerprint", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		return wrapped(t, pool, idemhttp.Config{Fingerprint: func(r *http.Request, body []byte) (idem.Hash, error) {
 			return idem.HashBytes(body, fmt.Append(nil, r.ContentLength)), nil
 		}}, throughTx)
 	}},
-	{name: "fingerprint has the accepted encoding", breaks: "same-fingerprint", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+	{name: "fingerprint contains the accepted encoding", breaks: "same-fingerprint", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		return wrapped(t, pool, idemhttp.Config{Fingerprint: func(r *http.Request, body []byte) (idem.Hash, error) {
 			return idem.HashBytes(body, []byte(r.Header.Get("Accept-Encoding"))), nil
 		}}, throughTx)
@@ -358,7 +360,7 @@ var badHandlers = []handlerCase{
 			throughTx(w, r)
 		})
 	}},
-	{name: "keys that are no UUID are one", breaks: "every-key", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+	{name: "all keys that are no UUID count as one", breaks: "every-key", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		next := good(t, pool)
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			var id pgtype.UUID
@@ -382,17 +384,17 @@ var badHandlers = []handlerCase{
 		return endsBy(t, pool, "INSERT INTO statistics VALUES (1)")
 	}},
 	// Known from go-resty/resty#47.
-	{name: "the test's requests have a key each", breaks: "same-request", make: good, change: func(s *idemtest.HandlerSuite) {
+	{name: "each Request has another key", breaks: "same-request", make: good, change: func(s *idemtest.HandlerSuite) {
 		s.Request = func() *http.Request {
 			r := order("ada", "teapot")
 			r.Header.Set("Idempotency-Key", rand.Text())
 			return r
 		}
 	}},
-	{name: "the test counts nothing", breaks: "has-effect", make: good, change: func(s *idemtest.HandlerSuite) {
+	{name: "Effects counts nothing", breaks: "has-effect", make: good, change: func(s *idemtest.HandlerSuite) {
 		s.Effects = func(context.Context, *pgxpool.Pool) (int, error) { return 0, nil }
 	}},
-	{name: "the test's request is refused", breaks: "first-answer", make: good, change: func(s *idemtest.HandlerSuite) {
+	{name: "Request is refused", breaks: "first-answer", make: good, change: func(s *idemtest.HandlerSuite) {
 		s.Request = func() *http.Request {
 			r := order("ada", "teapot")
 			r.Header.Del("Idempotency-Key")
@@ -401,7 +403,7 @@ var badHandlers = []handlerCase{
 	}},
 }
 
-// endsBy places an order, and has a statement follow whose error it ignores.
+// endsBy places an order, and then runs a statement whose error it ignores.
 func endsBy(t testing.TB, pool *pgxpool.Pool, sql string) http.Handler {
 	return wrapped(t, pool, idemhttp.Config{}, func(w http.ResponseWriter, r *http.Request) {
 		throughTx(w, r)
@@ -409,7 +411,7 @@ func endsBy(t testing.TB, pool *pgxpool.Pool, sql string) http.Handler {
 	})
 }
 
-// oneFlight lets requests with one key share an answer while they are made at the same time.
+// oneFlight lets simultaneous requests with the same key share an answer.
 func oneFlight(next http.Handler) http.Handler {
 	type flight struct {
 		done   chan struct{}

@@ -27,7 +27,7 @@ var goodHandlers = []handlerCase{
 	{name: "at serializable", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		return wrapped(t, pool, idemhttp.Config{TxOptions: pgx.TxOptions{IsoLevel: pgx.Serializable}, Retries: 10}, throughTx)
 	}},
-	{name: "an order that is there already", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+	{name: "an order that exists already", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		return wrapped(t, pool, idemhttp.Config{}, func(w http.ResponseWriter, r *http.Request) {
 			_, err := idemhttp.Tx(r.Context()).Exec(r.Context(), `INSERT INTO orders (id, tenant) SELECT coalesce(max(id), 0) + 1, $1 FROM orders
 				HAVING count(*) FILTER (WHERE tenant = $1) = 0`, r.Header.Get("Authorization"))
@@ -88,7 +88,7 @@ var goodHandlers = []handlerCase{
 			throughTx(w, r)
 		})
 	}},
-	{name: "reads ahead of the middleware", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+	{name: "reads before the middleware", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		next := good(t, pool)
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			var n int
@@ -128,7 +128,7 @@ func good(t testing.TB, pool *pgxpool.Pool) http.Handler {
 	return wrapped(t, pool, idemhttp.Config{}, throughTx)
 }
 
-// handled is a handler that returns its errors.
+// handled returns a handler that returns its errors.
 func handled(t testing.TB, pool *pgxpool.Pool, config idemhttp.Config) http.Handler {
 	middleware, err := idemhttp.New(pool, config)
 	if err != nil {
@@ -166,7 +166,7 @@ func errorStatus(err error) int {
 	}
 }
 
-// inMemory remembers answers by their keys, in a map.
+// inMemory stores answers by key in a map.
 func inMemory(next http.Handler) http.Handler {
 	var mu sync.Mutex
 	answers := map[string]*httptest.ResponseRecorder{}
@@ -191,7 +191,7 @@ func forward(w http.ResponseWriter, from *httptest.ResponseRecorder) {
 	w.Write(from.Body.Bytes())
 }
 
-// quiet lets nothing pass but what was written elsewhere already.
+// quiet discards what is written to it. The answer was written elsewhere.
 type quiet struct{ http.ResponseWriter }
 
 func (quiet) WriteHeader(int)             {}
@@ -199,7 +199,7 @@ func (quiet) Write(p []byte) (int, error) { return len(p), nil }
 
 func status(w http.ResponseWriter) int { return w.(*httptest.ResponseRecorder).Code }
 
-// bank counts what is charged, for each database.
+// bank counts the charges for each database.
 func bank(pool *pgxpool.Pool) *atomic.Int64 {
 	n, _ := banks.LoadOrStore(pool, &atomic.Int64{})
 	return n.(*atomic.Int64)
@@ -207,13 +207,14 @@ func bank(pool *pgxpool.Pool) *atomic.Int64 {
 
 var banks sync.Map
 
-// inBackground runs f when the handler has answered.
+// inBackground runs f after the handler has answered.
 func inBackground(t testing.TB, f func()) {
 	t.Cleanup(func() {})
 	go f()
 }
 
-// lookThenPlace is what is written by hand most often, with a key of its own for each execution.
+// lookThenPlace checks for an order and then inserts one, as programs without idem often do. Each
+// execution has a key of its own.
 func lookThenPlace(t testing.TB, pool *pgxpool.Pool) http.Handler {
 	next := wrapped(t, pool, idemhttp.Config{}, func(w http.ResponseWriter, r *http.Request) {
 		_, err := idemhttp.Tx(r.Context()).Exec(r.Context(), "INSERT INTO orders (tenant, item, key) VALUES ($1, $2, $3)",
@@ -241,7 +242,7 @@ func lookThenPlace(t testing.TB, pool *pgxpool.Pool) http.Handler {
 	})
 }
 
-// operated places orders by an operation, which takes longer than the request waits.
+// operated places orders with an operation that takes longer than the request waits.
 func operated(t testing.TB, pool *pgxpool.Pool, patience time.Duration) http.Handler {
 	type order struct{ Item string }
 	ordering := operation.Define("order", func(op *operation.Op, in order) (idem.Response, error) {

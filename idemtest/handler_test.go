@@ -15,7 +15,7 @@ import (
 	"github.com/idem-go/idem/idemtest"
 )
 
-// shop makes a handler that places orders.
+// shop returns a handler that places orders.
 type shop func(t testing.TB, pool *pgxpool.Pool) http.Handler
 
 const schema = `CREATE TABLE orders (id serial PRIMARY KEY, tenant text, item text)`
@@ -47,7 +47,7 @@ func byTenant(r *http.Request) (string, error) {
 	return idem.Scope(r.Header.Get("Authorization"), "POST /orders"), nil
 }
 
-// wrapped is a handler behind the middleware.
+// wrapped returns a handler behind the middleware.
 func wrapped(t testing.TB, pool *pgxpool.Pool, config idemhttp.Config, next http.HandlerFunc) http.Handler {
 	if config.Scope == nil {
 		config.Scope = byTenant

@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// recorder is a test whose failures another test looks at.
+// recorder is a testing.TB that stores failures, so that a test can check them.
 type recorder struct {
 	testing.TB
 	mu       sync.Mutex
@@ -63,9 +63,9 @@ func record(t *testing.T, f func(t testing.TB)) []string {
 	return r.errors
 }
 
-// requireFound fails unless the promise is what was found broken first.
-// requireFound tries a bad program, and once more with so many times the patience where another reason was found: on a busy machine what
-// would have come in time was late. With enough patience the reason is the right one.
+// requireFound fails unless the first reported promise is want. try runs a bad program with a
+// multiple of its patience. If another promise is reported first, requireFound tries again with ten
+// times the patience: on a busy machine an answer may come too late.
 func requireFound(t *testing.T, want string, try func(times time.Duration) []string) {
 	t.Helper()
 	errors := try(1)
@@ -87,11 +87,11 @@ func requireFound(t *testing.T, want string, try func(times time.Duration) []str
 func requireNothing(t *testing.T, errors []string) {
 	t.Helper()
 	if len(errors) > 0 {
-		t.Errorf("a good program is blamed:\n%s", strings.Join(errors, "\n"))
+		t.Errorf("a good program is reported:\n%s", strings.Join(errors, "\n"))
 	}
 }
 
-// exec runs statements that have to succeed.
+// exec runs statements that must succeed.
 func exec(t testing.TB, pool *pgxpool.Pool, statements ...string) {
 	t.Helper()
 	for _, sql := range statements {
@@ -101,7 +101,7 @@ func exec(t testing.TB, pool *pgxpool.Pool, statements ...string) {
 	}
 }
 
-// count counts the rows of a table.
+// count returns a function that counts the rows of a table.
 func count(table string) func(ctx context.Context, pool *pgxpool.Pool) (int, error) {
 	return func(ctx context.Context, pool *pgxpool.Pool) (n int, err error) {
 		err = pool.QueryRow(ctx, "SELECT count(*) FROM "+table).Scan(&n)

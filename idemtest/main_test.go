@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The server is the one that all tests of this repository share, where there is one.
+// The tests use the server that all tests of this repository share, if there is one.
 func TestMain(m *testing.M) {
 	if address := os.Getenv("IDEM_TEST_DATABASE_URL"); address != "" {
 		os.Setenv("DATABASE_URL", address)

@@ -32,8 +32,8 @@ type OperationSuite struct {
 	// Call. If Previous is nil, the suite skips these trials.
 	Previous Call
 
-	// Parks says that the operation contains a call with operation.Once, so that a crash may park
-	// it.
+	// Parks says that the operation contains a call with operation.Once. A crash during that call
+	// may park the operation.
 	Parks bool
 
 	// Effects returns the number of effects so far: rows in the database, and calls to the fakes of
@@ -54,36 +54,36 @@ func Operation(t testing.TB, s OperationSuite) {
 	}
 	u := newSuite(t, s.Patience, s.Within)
 	u.steps, u.repeated, u.parks = true, oncePerStep, s.Parks
-	u.open = func(sc *scene) *subject {
+	u.open = func(sc *trialTB) *subject {
 		on := u.poolFor(sc, s.New, s.Effects)
-		on.memory = completedSQL
+		on.countSQL = completedSQL
 		on.request, on.other, on.stranger, on.next = on.calls(s.Call), on.calls(s.Other), on.calls(s.Stranger), on.calls(s.Next)
 		on.previous = on.calls(s.Previous)
 		on.renew = func() {
-			on.pool, on.proxy = another(sc, on.pool, on.proxy)
+			on.pool, on.proxy = secondProcess(sc, on.pool, on.proxy)
 			on.request = on.calls(s.Call)
 		}
 		return on
 	}
 	u.run()
 	if u.broken() == 0 {
-		u.underCrashes(u.repeated, goesOn, func(s *subject) ask { return s.request })
+		u.injectCrashes(u.repeated, resumes, func(s *subject) ask { return s.request })
 	}
 	if u.broken() == 0 && s.Previous != nil {
-		u.underCrashes(oldOnce, oldGoesOn, func(s *subject) ask { return s.previous })
+		u.injectCrashes(newCodeRepeatsNothing, newCodeResumes, func(s *subject) ask { return s.previous })
 	}
 }
 
 // completedSQL counts the completed operations, not those in progress.
 const completedSQL = `SELECT count(*) FROM idem.records WHERE state = 'completed'`
 
-// another returns a pool on the same database with a proxy of its own, as a second process would
-// have.
-func another(t testing.TB, pool *pgxpool.Pool, proxy *faultproxy.Proxy) (*pgxpool.Pool, *faultproxy.Proxy) {
+// secondProcess returns a pool on the same database with a proxy of its own, as a second process
+// would have.
+func secondProcess(t testing.TB, pool *pgxpool.Pool, proxy *faultproxy.Proxy) (*pgxpool.Pool, *faultproxy.Proxy) {
 	t.Helper()
 	twin, err := proxy.Twin()
 	if err != nil {
-		t.Fatalf("idemtest: the proxy: %v", err)
+		t.Fatalf("idemtest: start the proxy: %v", err)
 	}
 	t.Cleanup(twin.Close)
 	config := pool.Config()
@@ -97,44 +97,45 @@ func another(t testing.TB, pool *pgxpool.Pool, proxy *faultproxy.Proxy) (*pgxpoo
 }
 
 // crashes lists the two moments at which a process dies: before the server has received a
-// statement, and after the server has executed it.
+// statement, and after the server has executed it. In the second case the work is committed and the
+// process does not know it.
 var crashes = []struct {
-	kind faultproxy.Kind
-	says string
+	kind   faultproxy.Kind
+	format string
 }{
 	{faultproxy.Freeze, "the process died before statement %d (%s)"},
-	{faultproxy.FreezeBehind, "the process died behind statement %d (%s)"},
+	{faultproxy.FreezeAfter, "the process died after statement %d (%s)"},
 }
 
-// underCrashes runs a trial for each statement of an operation: the process that runs first dies at
-// the statement, and another process resumes the operation with Call. repeats and parks are the
+// injectCrashes runs a trial for each statement of an operation: the process that runs first dies
+// at the statement, and another process resumes the operation with Call. repeats and parks are the
 // promises that are broken if an effect is repeated or the operation is parked.
-func (u *suite) underCrashes(repeats, parks promise, first func(s *subject) ask) {
+func (u *suite) injectCrashes(repeats, parks promise, first func(s *subject) ask) {
 	u.Helper()
 	crashes := crashes
 	if testing.Short() {
 		crashes = crashes[:1]
 	}
 	for _, crash := range crashes {
-		for n := range mostPoints {
-			if fired, sound := u.underCrash(crash.kind, crash.says, n, repeats, parks, first); !fired || !sound {
+		for n := range maxStatements {
+			if fired, ok := u.injectCrash(crash.kind, crash.format, n, repeats, parks, first); !fired || !ok {
 				break
 			}
 		}
 	}
 }
 
-// underCrash runs one such trial. fired is false if the operation had fewer than n+1 statements.
-// sound is false if a promise was broken.
+// injectCrash runs one such trial. fired is false if the operation had fewer than n+1 statements.
+// ok is false if a promise was broken.
 //
 // A crash is a freeze of the proxy. The server loses every connection, as in a real crash. The
 // goroutines of the "dead" process still exist, but no answer reaches them. Afterward the proxy
 // thaws and these goroutines resume: like a process that was paused for a long time, they must not
 // repeat an effect that the next process has had.
-func (u *suite) underCrash(kind faultproxy.Kind, says string, n int, repeats, parks promise, first func(s *subject) ask) (fired, sound bool) {
+func (u *suite) injectCrash(kind faultproxy.Kind, format string, n int, repeats, parks promise, first func(s *subject) ask) (fired, ok bool) {
 	u.Helper()
-	u.stage(0, func(s *subject) {
-		base := u.balance(s)
+	u.trial(0, func(s *subject) {
+		base := u.count(s)
 		dying, proxy := first(s), s.proxy
 		ctx, end := context.WithCancel(context.Background())
 		defer end()
@@ -150,31 +151,31 @@ func (u *suite) underCrash(kind faultproxy.Kind, says string, n int, repeats, pa
 		case <-returned:
 			return
 		}
-		shot := proxy.Disarm()
+		result := proxy.Disarm()
 		s.renew()
-		what := fmt.Sprintf(says, n+1, brief(shot))
+		what := fmt.Sprintf(format, n+1, statementOf(result))
 		// The answers of two executions can be compared only if the crash has not rolled back a
 		// transaction, and if both processes run the same code.
-		sound = u.goesOn(s, what, base, repeats, parks, !shot.Open && parks == goesOn)
+		ok = u.checkResumed(s, what, base, repeats, parks, !result.Open && parks == resumes)
 		end() // the first process resumes and finds that another process has taken over
 		proxy.Thaw()
 		<-returned
-		if now := u.balance(s); sound && now.effects-base.effects > u.effects {
-			sound = u.breaks(repeats, "%s; then it came back to life, and there were %d effects instead of %d", what, now.effects-base.effects, u.effects)
+		if now := u.count(s); ok && now.effects-base.effects > u.effects {
+			ok = u.breaks(repeats, "%s; then the dead process resumed, and there were %d effects instead of %d", what, now.effects-base.effects, u.effects)
 		}
 	})
-	return fired, sound
+	return fired, ok
 }
 
-// goesOn retries until the next process has a final answer, and checks answer and effects. alike
-// says that the answer must equal that of an undisturbed execution. goesOn returns false if a
-// promise was broken.
-func (u *suite) goesOn(s *subject, what string, base books, repeats, parks promise, alike bool) bool {
+// checkResumed retries until the next process has a final answer, and checks answer and effects.
+// alike says that the answer must equal that of an undisturbed execution. checkResumed returns
+// false if a promise was broken.
+func (u *suite) checkResumed(s *subject, what string, base counts, repeats, parks promise, alike bool) bool {
 	u.Helper()
-	last, ended := u.insist(s.request)
-	what += "; the next one was answered " + last.brief
+	last, ended := u.retry(s.request)
+	what += "; the next process was answered " + last.brief
 	parked := errors.Is(last.err, operation.ErrParked)
-	effects := u.balance(s).effects - base.effects
+	effects := u.count(s).effects - base.effects
 	switch {
 	case effects > u.effects:
 		return u.breaks(repeats, "%s: there were %d effects instead of %d", what, effects, u.effects)
@@ -184,13 +185,13 @@ func (u *suite) goesOn(s *subject, what string, base books, repeats, parks promi
 		return u.breaks(parks, "%s", what)
 	case !ended:
 		return u.breaks(keyFree, "%s, for %v", what, u.patience)
-	case last.fate == refused:
+	case last.outcome == refused:
 		return u.breaks(failureNotFinal, "%s", what)
 	case effects < u.effects:
 		return u.breaks(noEffectLost, "%s: there were %d effects instead of %d", what, effects, u.effects)
 	case alike && !u.varies && last.text != u.first.text:
-		return u.breaks(fromSteps, "%s; with nothing in its way it is answered %s", what, u.first.brief)
+		return u.breaks(fromSteps, "%s; without a fault it is answered %s", what, u.first.brief)
 	}
-	duplicate, _ := u.insist(s.request)
-	return u.repeats(what+"; then", last, duplicate)
+	duplicate, _ := u.retry(s.request)
+	return u.checkReplay(what+"; then", last, duplicate)
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// acquirer is a fake of the bank that cards are charged at. It knows keys again.
+// acquirer is a fake of the bank that charges cards. It recognizes repeated keys.
 type acquirer struct {
 	mu      sync.Mutex
 	charged map[string]string
@@ -32,7 +32,7 @@ func acquirerOf(pool *pgxpool.Pool) *acquirer {
 
 var acquirers sync.Map
 
-// charge makes a charge, or returns the one that was made under the key.
+// charge makes a charge, or returns the earlier charge under the key.
 func (a *acquirer) charge(key string) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -43,7 +43,7 @@ func (a *acquirer) charge(key string) string {
 	return a.charged[key]
 }
 
-// checkout is an operation's function, with what its steps need.
+// checkout is the function of an operation, with a pool for its steps.
 type checkout func(op *operation.Op, pool *pgxpool.Pool, item string) (idem.Response, error)
 
 type operationCase struct {
@@ -143,7 +143,7 @@ func confirm(op *operation.Op, charge string) (idem.Response, error) {
 
 var day = operation.Keyed(23 * time.Hour)
 
-// whole is an operation as it should be.
+// whole is a correct operation.
 func whole(op *operation.Op, pool *pgxpool.Pool, item string) (idem.Response, error) {
 	if _, err := reserve(op, item); err != nil {
 		return idem.Response{}, err
@@ -182,11 +182,11 @@ var goodOperations = []operationCase{
 		return idem.Response{Status: 201, Body: body}, nil
 	}},
 	{name: "reserve, charge, confirm", code: whole, previous: whole},
-	{name: "a call that is made once", code: func(op *operation.Op, pool *pgxpool.Pool, item string) (idem.Response, error) {
+	{name: "a Once call", code: func(op *operation.Op, pool *pgxpool.Pool, item string) (idem.Response, error) {
 		receipt, err := charge(op, pool, "charge", operation.Once)
 		return idem.Response{Status: 201, Body: []byte(receipt)}, err
 	}, change: func(s *idemtest.OperationSuite) { s.Parks = true }},
-	{name: "new code asks whether it is new", previous: whole, code: func(op *operation.Op, pool *pgxpool.Pool, item string) (idem.Response, error) {
+	{name: "new code asks Changed", previous: whole, code: func(op *operation.Op, pool *pgxpool.Pool, item string) (idem.Response, error) {
 		if _, err := reserve(op, item); err != nil {
 			return idem.Response{}, err
 		}
@@ -269,7 +269,7 @@ var badOperations = []operationCase{
 		receipt, err := charge(op, pool, "charge", day)
 		return idem.Response{Status: 201, Body: []byte(receipt)}, err
 	}},
-	{name: "a call that is made once, and no process is there", breaks: "goes-on", code: func(op *operation.Op, pool *pgxpool.Pool, item string) (idem.Response, error) {
+	{name: "a Once call when the process dies", breaks: "goes-on", code: func(op *operation.Op, pool *pgxpool.Pool, item string) (idem.Response, error) {
 		receipt, err := charge(op, pool, "charge", operation.Once)
 		return idem.Response{Status: 201, Body: []byte(receipt)}, err
 	}},
@@ -292,7 +292,7 @@ var badOperations = []operationCase{
 	}},
 	{name: "one key for all checkouts", breaks: "every-key", code: whole, change: func(s *idemtest.OperationSuite) { s.Next = s.Call }},
 	// Known from aws-samples/sample-agentcore-cloudfront-x402-payments#40.
-	{name: "passing failures are rejections", breaks: "failure-not-final", code: func(op *operation.Op, pool *pgxpool.Pool, item string) (idem.Response, error) {
+	{name: "temporary failures are rejections", breaks: "failure-not-final", code: func(op *operation.Op, pool *pgxpool.Pool, item string) (idem.Response, error) {
 		_, err := operation.Tx(op, "reserve", func(tx pgx.Tx) (int, error) {
 			id, err := insert(op.Context(), tx, "", item)
 			if err != nil {
@@ -306,14 +306,14 @@ var badOperations = []operationCase{
 		return idem.Response{Status: 201}, nil
 	}},
 	// Known from the rules of Temporal and DBOS on versions.
-	{name: "a step is new", breaks: "new-code-goes-on", previous: whole, code: func(op *operation.Op, pool *pgxpool.Pool, item string) (idem.Response, error) {
+	{name: "a step was added", breaks: "new-code-goes-on", previous: whole, code: func(op *operation.Op, pool *pgxpool.Pool, item string) (idem.Response, error) {
 		if _, err := operation.Tx(op, "check the stock", func(pgx.Tx) (bool, error) { return true, nil }); err != nil {
 			return idem.Response{}, err
 		}
 		return whole(op, pool, item)
 	}},
 	// Known from the rules of Temporal and DBOS on versions.
-	{name: "a step is gone", breaks: "new-code-goes-on", previous: whole, code: func(op *operation.Op, pool *pgxpool.Pool, item string) (idem.Response, error) {
+	{name: "a step was removed", breaks: "new-code-goes-on", previous: whole, code: func(op *operation.Op, pool *pgxpool.Pool, item string) (idem.Response, error) {
 		receipt, err := charge(op, pool, "charge", day)
 		if err != nil {
 			return idem.Response{}, err
@@ -324,7 +324,7 @@ var badOperations = []operationCase{
 		return confirm(op, receipt)
 	}},
 	// Known from the rules of Temporal and DBOS on versions.
-	{name: "a step is renamed", breaks: "new-code-goes-on", previous: whole, code: func(op *operation.Op, pool *pgxpool.Pool, item string) (idem.Response, error) {
+	{name: "a step was renamed", breaks: "new-code-goes-on", previous: whole, code: func(op *operation.Op, pool *pgxpool.Pool, item string) (idem.Response, error) {
 		if _, err := reserve(op, item); err != nil {
 			return idem.Response{}, err
 		}

@@ -39,7 +39,7 @@ func Pool(t testing.TB, configure ...func(*pgxpool.Config)) *pgxpool.Pool {
 	database := server.create(t)
 	proxy, err := faultproxy.Start(&database.Config)
 	if err != nil {
-		t.Fatalf("idemtest: the proxy: %v", err)
+		t.Fatalf("idemtest: start the proxy: %v", err)
 	}
 	port := proxy.Port()
 	proxies.Store(port, proxy)
@@ -52,7 +52,7 @@ func Pool(t testing.TB, configure ...func(*pgxpool.Config)) *pgxpool.Pool {
 		t.Fatalf("idemtest: %v", err)
 	}
 	config.MaxConns = 8
-	if s, ok := t.(*scene); ok && s.maxConns > 0 {
+	if s, ok := t.(*trialTB); ok && s.maxConns > 0 {
 		config.MaxConns = s.maxConns
 	}
 	for _, f := range configure {
@@ -107,6 +107,6 @@ func closePool(t testing.TB, pool *pgxpool.Pool) {
 	select {
 	case <-closed:
 	case <-time.After(closeLimit):
-		t.Errorf("idemtest: %d connections of the pool are still in use %v after the test: something keeps them", pool.Stat().AcquiredConns(), closeLimit)
+		t.Errorf("idemtest: %d connections of the pool are still in use %v after the test: release them before the test ends", pool.Stat().AcquiredConns(), closeLimit)
 	}
 }

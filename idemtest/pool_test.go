@@ -53,7 +53,7 @@ func TestSuite_RefusesAPoolThatBypassesTheProxy(t *testing.T) {
 	}
 }
 
-// The server that is started where there is no DATABASE_URL ends with the process of the tests, and leaves nothing.
+// The server that Pool starts without DATABASE_URL ends with the process, and leaves no files.
 func TestServer_EndsWithItsProcess(t *testing.T) {
 	t.Parallel()
 	dir, err := os.MkdirTemp("", "idemtest-temp-") // for another user, if this one is root
@@ -70,7 +70,7 @@ func TestServer_EndsWithItsProcess(t *testing.T) {
 	}), "TMPDIR="+dir)
 	out, err := cmd.CombinedOutput()
 	if strings.Contains(string(out), "no PostgreSQL:") {
-		t.Skip("neither PostgreSQL's programs nor docker are here")
+		t.Skip("neither PostgreSQL's programs nor docker is installed")
 	}
 	if err != nil || !strings.Contains(string(out), "--- PASS") {
 		t.Fatalf("%v\n%s", err, out)

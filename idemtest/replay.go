@@ -27,7 +27,7 @@ func Replay(t testing.TB, pattern string, definitions ...operation.Runnable) {
 	t.Helper()
 	files, err := filepath.Glob(pattern)
 	if err != nil || len(files) == 0 {
-		t.Fatalf("idemtest: no history is called %s: %v", pattern, err)
+		t.Fatalf("idemtest: no history matches %s: %v", pattern, err)
 	}
 	for _, name := range files {
 		history, err := os.ReadFile(name)
@@ -51,9 +51,9 @@ func replay(t testing.TB, name string, history []byte, definitions []operation.R
 		case !errors.As(err, &parked):
 			t.Errorf("idemtest: %s: %v", name, err)
 		case n > 0:
-			r.breaks(goesOn, "%s was replayed %d times, and then it is parked at step %q: %s: %s", name, n, parked.Step, parked.Reason, parked.ReasonText)
+			r.breaks(resumes, "%s was replayed %d times, and then parked at step %q: %s: %s", name, n, parked.Step, parked.Reason, parked.ReasonText)
 		default:
-			r.breaks(oldGoesOn, "%s is parked at step %q: %s: %s", name, parked.Step, parked.Reason, parked.ReasonText)
+			r.breaks(newCodeResumes, "%s is parked at step %q: %s: %s", name, parked.Step, parked.Reason, parked.ReasonText)
 		}
 		return
 	}

@@ -21,13 +21,13 @@ import (
 
 type pgxPool = *pgxpool.Pool
 
-var update = flag.Bool("update", false, "record the histories of testdata anew")
+var update = flag.Bool("update", false, "rewrite the histories in testdata")
 
 func defined(code checkout) *operation.Definition[string] {
 	return operation.Define("checkout", func(op *operation.Op, item string) (idem.Response, error) { return code(op, nil, item) })
 }
 
-// charges does as whole, and the bank is as fake as it can be.
+// charges returns a checkout with these steps. Its calls return a constant.
 func charges(names ...string) checkout {
 	return func(op *operation.Op, _ pgxPool, item string) (idem.Response, error) {
 		for _, name := range names {
@@ -56,14 +56,14 @@ func TestReplay_FindsCodeThatParksAnOperation(t *testing.T) {
 		code         checkout
 	}{
 		{"the same code", "", charges("reserve", "charge")},
-		{"a step behind", "", charges("reserve", "charge", "tell")},
-		{"a step that asks", "", func(op *operation.Op, pool pgxPool, item string) (idem.Response, error) {
+		{"a step at the end", "", charges("reserve", "charge", "tell")},
+		{"a step that asks Changed", "", func(op *operation.Op, pool pgxPool, item string) (idem.Response, error) {
 			if op.Changed("check") {
 				return charges("check", "reserve", "charge")(op, pool, item)
 			}
 			return charges("reserve", "charge")(op, pool, item)
 		}},
-		{"a step in front", "new-code-goes-on", charges("check", "reserve", "charge")},
+		{"a step at the beginning", "new-code-goes-on", charges("check", "reserve", "charge")},
 		{"a step is gone", "new-code-goes-on", charges("charge")},
 		{"a step is renamed", "new-code-goes-on", charges("reserve", "pay")},
 		{"a value of another type", "new-code-goes-on", func(op *operation.Op, _ pgxPool, _ string) (idem.Response, error) {
@@ -89,7 +89,8 @@ func TestReplay_FindsCodeThatParksAnOperation(t *testing.T) {
 	}
 }
 
-// What is not to be parked may still be no history, or one of no definition.
+// These errors are no reason to park: a file that is no history, and a history without a
+// definition.
 func TestReplay_ReportsWhatItCannotReplay(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -101,7 +102,7 @@ func TestReplay_ReportsWhatItCannotReplay(t *testing.T) {
 		definition    operation.Runnable
 	}{
 		{filepath.Join(dir, "*.json"), "the document is not a history", defined(whole)},
-		{filepath.Join(dir, "*.none"), "no history is called", defined(whole)},
+		{filepath.Join(dir, "*.none"), "no history matches", defined(whole)},
 		{"testdata/histories/*.json", "no definition has the name", operation.Define("other", func(*operation.Op, int) (idem.Response, error) { return idem.Response{}, nil })},
 	} {
 		errors := record(t, func(t testing.TB) { idemtest.Replay(t, test.pattern, test.definition) })
@@ -111,7 +112,8 @@ func TestReplay_ReportsWhatItCannotReplay(t *testing.T) {
 	}
 }
 
-// The histories of testdata are what this version records: -update writes them. Ids differ.
+// The histories in testdata are those that this version records, apart from ids. -update writes
+// them.
 func TestHistories_AreWhatThisVersionRecords(t *testing.T) {
 	t.Parallel()
 	down := errors.New("down")

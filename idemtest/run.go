@@ -16,7 +16,7 @@ func newSuite(t testing.TB, patience, within time.Duration) *suite {
 	}
 	return &suite{
 		report: newReport(t), patience: patience, within: within,
-		forgotten: onRecord, early: afterCommit, taken: everyKey, repeated: inTransaction, swallowed: answered,
+		unrecorded: recorded, early: afterCommit, taken: everyKey, repeated: inTransaction, checkOther: answered,
 	}
 }
 
@@ -26,7 +26,7 @@ func newSuite(t testing.TB, patience, within time.Duration) *suite {
 func (u *suite) run() {
 	u.Helper()
 	for _, stage := range [][]func(){
-		{u.alone}, {u.inTurn}, {u.payload, u.principal, u.another, u.later, u.together, u.besides, u.inProgress}, {u.underFaults, u.oneByOne},
+		{u.firstRun}, {u.oneAfterAnother}, {u.otherPayload, u.otherPrincipal, u.otherKeys, u.afterTime, u.simultaneous, u.twoPrincipals, u.inProgress}, {u.injectFaults, u.onOneConnection},
 	} {
 		for _, trial := range stage {
 			trial()

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// sampled picks one of ten programs, and with -short the first. All of them take many minutes: make idemtest tries them.
+// sampled selects one of ten programs, and with -short the first. All of them take many minutes:
+// make idemtest runs them.
 func sampled(i int) bool {
 	switch {
 	case os.Getenv("IDEM_TEST_ALL") != "":

@@ -33,7 +33,9 @@ func requireServer(t testing.TB) *server {
 var errNoServer = errors.New("no PostgreSQL: set DATABASE_URL to a server whose role may create databases, install PostgreSQL's programs, or start docker")
 
 // findServer returns the server at DATABASE_URL. Without that variable it starts one: with
-// PostgreSQL's programs, or else with docker.
+// PostgreSQL's programs, or else with docker. If neither is installed, it returns errNoServer with
+// both causes. A server that was started and does not answer is another error: that is a fault of
+// this machine, and no reason to skip a test.
 func findServer() (*server, error) {
 	if address := os.Getenv("DATABASE_URL"); address != "" {
 		config, err := pgx.ParseConfig(address)
@@ -61,6 +63,7 @@ func findServer() (*server, error) {
 	return nil, fmt.Errorf("%w (%w)", errNoServer, errors.Join(failures...))
 }
 
+// startLimit bounds the wait for a server that was started.
 const startLimit = 2 * time.Minute
 
 // await waits until the server accepts connections, at most startLimit.

@@ -11,7 +11,8 @@ import (
 	"github.com/idem-go/idem/idemtest"
 )
 
-// With -short a suite makes few databases, and finds what a lost COMMIT shows.
+// With -short a suite makes few databases. It still loses the answer to COMMIT, which finds an
+// effect outside of the transaction.
 func TestShort_TriesFewFaults(t *testing.T) {
 	short := flag.Lookup("test.short").Value.String()
 	defer flag.Set("test.short", short)

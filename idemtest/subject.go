@@ -10,22 +10,22 @@ import (
 	"github.com/idem-go/idem/idemtest/internal/faultproxy"
 )
 
-// fate is what the caller can conclude from an answer.
-type fate int
+// outcome is what the caller can conclude from an answer. It decides whether a client retries.
+type outcome int
 
 const (
-	done    fate = iota // success
-	refused             // a final failure
-	again               // the caller must retry with the same key
+	done    outcome = iota // success
+	refused                // a final failure
+	again                  // the caller must retry with the same key
 )
 
 // answer is the result that a caller received.
 type answer struct {
-	fate  fate
-	text  string // the part that a duplicate must receive too
-	empty bool   // the answer has no content
-	brief string // short form for reports
-	err   error  // the error of a function, or errBrokenTx
+	outcome outcome
+	text    string // the part that a duplicate must receive too
+	empty   bool   // the answer has no content
+	brief   string // short form for reports
+	err     error  // the error of a function, or errBrokenTx
 
 	fields map[string][]string // header fields of an HTTP response
 }
@@ -43,21 +43,21 @@ type subject struct {
 	pool    *pgxpool.Pool
 	proxy   *faultproxy.Proxy
 	request ask
-	// echo is the same request, with the header fields changed that differ between hops.
-	echo ask
+	// resent is the same request with other values in the header fields that proxies change.
+	resent ask
 	// other has the same key and another payload.
 	other ask
 	// stranger has the same key and payload, and another principal.
 	stranger ask
 	// next has another key.
 	next ask
-	// plain are requests under the two plainKeys, sent only if there is a sibling.
+	// plain are requests under the two plainKeys, sent only if there is a similarKey.
 	plain [2]ask
-	// sibling is request with one character of its key changed. It is nil if the suite has next, or
-	// if request has no key in its header.
-	sibling ask
-	effects func(ctx context.Context) (int, error)
-	memory  string // SQL that counts the records
+	// similarKey is request with one character of its key changed. It is nil if the suite has next,
+	// or if request has no key in its header.
+	similarKey ask
+	effects    func(ctx context.Context) (int, error)
+	countSQL   string // SQL that counts the records
 
 	previous ask    // request, run by the code of the previous release
 	renew    func() // switches the subject to a new process, with a new pool and proxy
@@ -70,7 +70,7 @@ var plainKeys = [2]string{"idemtest-first", "idemtest-second"}
 // one undisturbed execution.
 type suite struct {
 	*report
-	open func(s *scene) *subject
+	open func(s *trialTB) *subject
 	// effects, records and first describe one undisturbed execution: how many effects and records
 	// it makes, and its answer.
 	effects  int
@@ -82,13 +82,12 @@ type suite struct {
 	// steps: an execution consists of several transactions, so that effects can be committed before
 	// the record.
 	steps bool
-	parks bool // the code may park
+	parks bool // a crash may park the operation
 
-	// These promises differ between the suites, so that a report uses the words of the kind of
-	// code.
-	forgotten, early, taken, repeated promise
-	// swallowed judges the answer to another payload under the same key.
-	swallowed func(u *suite, s *subject, given answer)
+	// These promises differ between the suites: a report about a consumer is about messages.
+	unrecorded, early, taken, repeated promise
+	// checkOther judges the answer to another payload under the same key.
+	checkOther func(u *suite, s *subject, given answer)
 
 	// toCommit is 1 + the number of flights before the first COMMIT. It is 0 if that is not known
 	// yet, or if there is no COMMIT.
@@ -104,34 +103,33 @@ const (
 	defaultWithin   = time.Hour
 )
 
-// books is a snapshot of the counts of records and effects, taken between attempts.
-type books struct {
+// counts is the number of records and effects at one moment.
+type counts struct {
 	// The records are counted twice, before and after the effects, because an execution in the
-	// background may commit in between. If before contains a record whose effect is not counted,
-	// the effect is missing. If an effect is counted whose record is not in behind, the record is
-	// missing.
-	before, behind int
-	effects        int
+	// background may commit in between. A record that was counted before must have its effect. An
+	// effect must have a record that is counted after it.
+	before, after int
+	effects       int
 }
 
-// balance counts records and effects. It fails the test if the database or Effects returns an
+// count counts records and effects. It fails the test if the database or Effects returns an
 // error.
-func (u *suite) balance(s *subject) (b books) {
+func (u *suite) count(s *subject) (b counts) {
 	u.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), u.patience)
 	defer cancel()
-	count := func() (n int) {
-		if err := s.pool.QueryRow(ctx, s.memory).Scan(&n); err != nil {
+	records := func() (n int) {
+		if err := s.pool.QueryRow(ctx, s.countSQL).Scan(&n); err != nil {
 			u.Fatalf("idemtest: count the records: %v", err)
 		}
 		return n
 	}
-	b.before = count()
+	b.before = records()
 	var err error
 	if b.effects, err = s.effects(ctx); err != nil {
 		u.Fatalf("idemtest: Effects: %v", err)
 	}
-	b.behind = count()
+	b.after = records()
 	return b
 }
 
@@ -143,7 +141,7 @@ func (u *suite) call(ctx context.Context, what ask) answer {
 	given := make(chan answer, 1)
 	go func() {
 		// The deferred send also runs if the code ends its goroutine, as t.FailNow does.
-		a := answer{fate: again, brief: "by the end of its goroutine"}
+		a := answer{outcome: again, brief: "by the end of its goroutine"}
 		defer func() { given <- a }()
 		a = what(ctx)
 	}()
@@ -162,12 +160,12 @@ func (u *suite) call(ctx context.Context, what ask) answer {
 	}
 }
 
-// insist retries like a client until the answer is final. final is false if there was none within
-// u.patience.
-func (u *suite) insist(what ask) (last answer, final bool) {
+// retry repeats a request like a client until the answer is final. final is false if there was none
+// within u.patience. The delay between attempts doubles up to half a second.
+func (u *suite) retry(what ask) (last answer, final bool) {
 	begin := time.Now()
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
-		if last = u.call(context.Background(), what); last.fate != again {
+		if last = u.call(context.Background(), what); last.outcome != again {
 			return last, true
 		}
 		if time.Since(begin) > u.patience {
@@ -177,11 +175,11 @@ func (u *suite) insist(what ask) (last answer, final bool) {
 	}
 }
 
-// stage runs f on a new subject, with a database of its own. maxConns is the size of its pool, 0
+// trial runs f on a new subject, with a database of its own. maxConns is the size of its pool, 0
 // the default.
-func (u *suite) stage(maxConns int32, f func(s *subject)) {
+func (u *suite) trial(maxConns int32, f func(s *subject)) {
 	u.Helper()
-	play(u.TB, maxConns, func(s *scene) { f(u.open(s)) })
+	runTrial(u.TB, maxConns, func(s *trialTB) { f(u.open(s)) })
 }
 
 // recordsSQL counts the records, except rejections: a rejection has no effect.

@@ -3,24 +3,24 @@ package idemtest
 import "context"
 
 // undisturbed sends the first request without faults and returns its answer, with the counts before
-// (base) and after (one). sound is false if effects are missing although the answer was a success.
+// (base) and after (one). ok is false if effects are missing although the answer was a success.
 // undisturbed also sets u.varies if this answer differs from that of the first trial.
-func (u *suite) undisturbed(s *subject) (first answer, base, one books, sound bool) {
+func (u *suite) undisturbed(s *subject) (first answer, base, one counts, ok bool) {
 	u.Helper()
-	base = u.balance(s)
-	first, _ = u.insist(s.request)
-	one = u.balance(s)
+	base = u.count(s)
+	first, _ = u.retry(s.request)
+	one = u.count(s)
 	u.varies = u.varies || first.text != u.first.text || u.steps && u.hasParallel(s)
-	if n := one.effects - base.effects; first.fate == done && n < u.effects {
-		return first, base, one, u.breaks(u.late(base, one), "it was answered %s, and there were %d effects instead of %d", first.brief, n, u.effects)
+	if n := one.effects - base.effects; first.outcome == done && n < u.effects {
+		return first, base, one, u.breaks(u.missingEffect(base, one), "it was answered %s, and there were %d effects instead of %d", first.brief, n, u.effects)
 	}
 	return first, base, one, true
 }
 
-// late returns the promise that is broken if success was answered and an effect is missing. With a
-// record in the database, the effect is lost or comes after the record. Without a record, the
-// answer came before the commit.
-func (u *suite) late(base, now books) promise {
+// missingEffect returns the promise that is broken if success was answered and an effect is
+// missing. With a record in the database, the effect is lost or comes after the record. Without a
+// record, the answer came before the commit.
+func (u *suite) missingEffect(base, now counts) promise {
 	if now.before > base.before {
 		return noEffectLost
 	}

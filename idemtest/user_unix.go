@@ -11,12 +11,13 @@ import (
 	"syscall"
 )
 
-func init() { unprivileged = asAnother }
+func init() { unprivileged = asOtherUser }
 
-// asAnother prepares cmd for a start of the server. PostgreSQL refuses to run as root: if this
-// process is root, cmd runs as the user postgres or nobody. asAnother also gives cmd a process
-// group of its own, so that the signals of the terminal (Ctrl-C) do not reach it.
-func asAnother(cmd *exec.Cmd) error {
+// asOtherUser prepares cmd for a start of the server. PostgreSQL refuses to run as root: if this
+// process is root, as in many containers, cmd runs as the user postgres or nobody. asOtherUser also
+// gives cmd a process group of its own, so that the signals of the terminal (Ctrl-C) do not reach
+// the server before the tests have ended.
+func asOtherUser(cmd *exec.Cmd) error {
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if os.Getuid() != 0 {

@@ -13,33 +13,33 @@ import (
 )
 
 // conn is one connection of a client with the proxy, and its connection with the server. Two
-// goroutines serve it: asks copies from client to server, answers copies from server to client.
+// goroutines serve it, clientToServer and serverToClient.
 type conn struct {
 	proxy      *Proxy
 	client     net.Conn
 	statements map[string]string // SQL of prepared statements, by name
 
 	mu sync.Mutex
-	// over: cut has closed the connection.
-	over    bool
-	server  net.Conn
-	ready   bool // the server has sent its first ReadyForQuery
-	status  byte // transaction status of the last ReadyForQuery: I, T or E
-	awaited int  // number of answers that the server still has to send
-	unended bool // the last message sent does not end its flight
-	swallow bool // do not pass the answers of this flight to the client
-	freezes bool // freeze the connection after the answers of this flight
-	frozen  bool // the server side is closed, the client side stays open
-	// forgotten: drop the messages of the client up to the end of the statement, which conflict
+	// closed: cut has closed the connection.
+	closed      bool
+	server      net.Conn
+	ready       bool // the server has sent its first ReadyForQuery
+	status      byte // transaction status of the last ReadyForQuery: I, T or E
+	pending     int  // number of answers that the server still has to send
+	midFlight   bool // the last message sent does not end its flight
+	loseAnswers bool // do not pass the answers of this flight to the client
+	freezes     bool // freeze the connection after the answers of this flight
+	frozen      bool // the server side is closed, the client side stays open
+	// replacing: drop the messages of the client up to the end of the statement, which conflict
 	// replaces.
-	forgotten bool
+	replacing bool
 }
 
 // cut closes both sides.
 func (c *conn) cut() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.over = true
+	c.closed = true
 	pgwire.Reset(c.client)
 	if c.server != nil {
 		c.server.Close() // the server still reads what was sent before
@@ -56,8 +56,9 @@ func (c *conn) freeze() {
 	}
 }
 
-// ends closes the client side after the server side has ended, unless the connection is frozen.
-func (c *conn) ends() {
+// serverEnded closes the client side after the server side has ended, unless the connection is
+// frozen.
+func (c *conn) serverEnded() {
 	c.mu.Lock()
 	frozen := c.frozen
 	c.mu.Unlock()
@@ -76,14 +77,14 @@ func (c *conn) isFrozen() bool {
 func (c *conn) isOpen() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.status == 'T' || c.status == 'E' || c.awaited > 0
+	return c.status == 'T' || c.status == 'E' || c.pending > 0
 }
 
 const dialLimit = 30 * time.Second
 
-// carry serves the connection until one side ends. A connection that is frozen from the start is
+// serve serves the connection until one side ends. A connection that is frozen from the start is
 // read and never answered.
-func (c *conn) carry() {
+func (c *conn) serve() {
 	if c.isFrozen() || !c.start() {
 		if c.isFrozen() {
 			io.Copy(io.Discard, c.client)
@@ -93,10 +94,10 @@ func (c *conn) carry() {
 	var back sync.WaitGroup
 	defer back.Wait()
 	back.Go(func() {
-		c.answers(pgwire.NewReader(c.server))
-		c.ends()
+		c.serverToClient(pgwire.NewReader(c.server))
+		c.serverEnded()
 	})
-	c.asks(pgwire.NewReader(c.client))
+	c.clientToServer(pgwire.NewReader(c.client))
 	c.cut()
 }
 
@@ -131,7 +132,7 @@ func (c *conn) start() bool {
 func (c *conn) connected(server net.Conn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.over {
+	if c.closed {
 		server.Close()
 		return false
 	}
@@ -139,10 +140,10 @@ func (c *conn) connected(server net.Conn) bool {
 	return true
 }
 
-// asks copies messages from the client to the server until one side ends. It reads until nothing
-// more is buffered and passes these messages on together, because pgx writes a flight at once. On a
-// frozen connection it reads and discards.
-func (c *conn) asks(r *pgwire.Reader) {
+// clientToServer copies messages from the client to the server until one side ends. It reads until
+// nothing more is buffered and passes these messages on together, because pgx writes a flight at
+// once. On a frozen connection it reads and discards.
+func (c *conn) clientToServer(r *pgwire.Reader) {
 	var waiting []pgwire.Message // messages read and not yet passed on
 	for {
 		m, err := r.Next()
@@ -153,27 +154,28 @@ func (c *conn) asks(r *pgwire.Reader) {
 		if r.Buffered() {
 			continue
 		}
-		if !c.isFrozen() && !c.pass(waiting) && !c.isFrozen() {
+		if !c.isFrozen() && !c.forward(waiting) && !c.isFrozen() {
 			return
 		}
 		waiting = nil
 	}
 }
 
-// pass sends batch to the server. If batch begins a flight, pass first asks the proxy whether a
-// fault or a delay applies to it. A flight begins when the server owes no answer and the previous
-// flight was complete. pass returns false if the connection has ended or must not be used any more.
-func (c *conn) pass(batch []pgwire.Message) bool {
-	sql := c.note(batch)
+// forward sends batch to the server. If batch begins a flight, forward first asks the proxy whether
+// a fault or a delay applies to it. A flight begins when the server owes no answer and the previous
+// flight was complete. forward returns false if the connection has ended or must not be used any
+// more.
+func (c *conn) forward(batch []pgwire.Message) bool {
+	sql := c.noteSQL(batch)
 	c.mu.Lock()
-	begins := c.ready && c.awaited == 0 && !c.unended
+	begins := c.ready && c.pending == 0 && !c.midFlight
 	inTransaction := c.status == 'T'
 	c.mu.Unlock()
 	// With Terminate the client closes the connection, which is no flight.
 	if begins && batch[0].Kind() != pgwire.Terminate {
-		fault, delay := c.proxy.begins(inTransaction, sql)
+		fault, delay := c.proxy.beginFlight(inTransaction, sql)
 		time.Sleep(delay)
-		if fault != nil && !c.suffer(fault) {
+		if fault != nil && !c.inject(fault) {
 			return false
 		}
 	}
@@ -197,25 +199,25 @@ const conflict = `DO $$BEGIN RAISE EXCEPTION 'could not serialize access (by ide
 func (c *conn) append(out []byte, m pgwire.Message) []byte {
 	ends := m.Kind() == pgwire.Sync || m.Kind() == pgwire.Query || m.Kind() == pgwire.FunctionCall
 	if ends && c.ready {
-		c.awaited++
+		c.pending++
 	}
-	c.unended = c.ready && !ends && (c.unended || c.awaited == 0)
+	c.midFlight = c.ready && !ends && (c.midFlight || c.pending == 0)
 	switch {
-	case !c.forgotten:
+	case !c.replacing:
 		return append(out, m...)
 	case ends:
-		c.forgotten = false
+		c.replacing = false
 		return append(out, query(conflict)...)
 	}
 	return out
 }
 
-// suffer injects f into the flight that begins. It returns false if the flight must not be sent.
-func (c *conn) suffer(f *Fault) bool {
+// inject injects f into the flight that begins. It returns false if the flight must not be sent.
+func (c *conn) inject(f *Fault) bool {
 	if f.Kind.freezes() {
-		c.proxy.found(c.isOpen())
+		c.proxy.recordOpen(c.isOpen())
 		c.proxy.each(c, func(other *conn) {
-			c.proxy.found(other.isOpen())
+			c.proxy.recordOpen(other.isOpen())
 			other.freeze()
 		})
 	}
@@ -234,18 +236,18 @@ func (c *conn) suffer(f *Fault) bool {
 		c.frozen = true
 		c.server.Close()
 		return false
-	case Lose, FreezeBehind:
-		c.swallow, c.freezes = true, f.Kind == FreezeBehind
+	case Lose, FreezeAfter:
+		c.loseAnswers, c.freezes = true, f.Kind == FreezeAfter
 	case Conflict:
-		c.forgotten = true
+		c.replacing = true
 	}
 	return true
 }
 
-// note stores the SQL of the statements that batch prepares. It returns the first statement of
+// noteSQL stores the SQL of the statements that batch prepares. It returns the first statement of
 // batch other than BEGIN, or BEGIN if there is no other, with white space collapsed. The message
 // kinds are Query (Q), Parse (P) and Bind (B).
-func (c *conn) note(batch []pgwire.Message) string {
+func (c *conn) noteSQL(batch []pgwire.Message) string {
 	first := ""
 	for _, m := range batch {
 		var sql string
@@ -268,17 +270,17 @@ func (c *conn) note(batch []pgwire.Message) string {
 	return strings.Join(strings.Fields(first), " ")
 }
 
-// answers copies messages from the server to the client until one side ends. It writes several
-// messages at once while more are buffered. After the last answer of a flight whose answers are
-// lost, it closes the server side.
-func (c *conn) answers(r *pgwire.Reader) {
+// serverToClient copies messages from the server to the client until one side ends. It writes
+// several messages at once while more are buffered. After the last answer of a flight whose answers
+// are lost, it closes the server side.
+func (c *conn) serverToClient(r *pgwire.Reader) {
 	var out []byte
 	for {
 		m, err := r.Next()
 		if err != nil {
 			return
 		}
-		keep, last := c.hear(m)
+		keep, last := c.observe(m)
 		if keep && !c.isFrozen() {
 			out = append(out, m...)
 		}
@@ -295,34 +297,34 @@ func (c *conn) answers(r *pgwire.Reader) {
 	}
 }
 
-// hear updates the state of the connection from a message of the server. keep says whether the
+// observe updates the state of the connection from a message of the server. keep says whether the
 // client gets the message, last whether the connection ends after it.
-func (c *conn) hear(m pgwire.Message) (keep, last bool) {
+func (c *conn) observe(m pgwire.Message) (keep, last bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch m.Kind() {
 	case pgwire.ReadyForQuery:
 		if c.status = m.Body()[0]; c.status == 'E' {
-			c.proxy.isAborted()
+			c.proxy.recordAborted()
 		}
 		if !c.ready {
 			c.ready = true
 			return true, false
 		}
-		c.awaited = max(0, c.awaited-1)
-		last = c.swallow && c.awaited == 0
+		c.pending = max(0, c.pending-1)
+		last = c.loseAnswers && c.pending == 0
 		c.frozen = c.frozen || last && c.freezes
-		return !c.swallow, last
+		return !c.loseAnswers, last
 	case pgwire.CommandComplete:
 		if tag, _ := cString(m.Body()); tag == "COMMIT" {
-			c.proxy.answeredCommit()
-			if c.swallow {
-				c.proxy.committed()
+			c.proxy.recordCommit()
+			if c.loseAnswers {
+				c.proxy.recordFaultCommitted()
 			}
 		}
 	case pgwire.CopyInResponse, pgwire.CopyBothResponse:
 		// The client must see it, or it would not send its data and the flight would never end.
 		return true, false
 	}
-	return !c.swallow, false
+	return !c.loseAnswers, false
 }

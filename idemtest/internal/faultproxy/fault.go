@@ -12,14 +12,14 @@ const (
 	// Conflict makes the server answer the flight with SQLSTATE 40001. The proxy counts only
 	// flights in a transaction, and no ROLLBACK.
 	Conflict
-	// Tell calls Then and lets the flight pass.
-	Tell
+	// Notify calls Then and lets the flight pass.
+	Notify
 	// Freeze simulates the death of the process before the flight reaches the server. The server
 	// loses all connections. The client notices nothing: until Thaw its connections stay open
 	// without an answer, and new ones are not answered either.
 	Freeze
-	// FreezeBehind is Freeze after the server has executed the flight.
-	FreezeBehind
+	// FreezeAfter is Freeze after the server has executed the flight.
+	FreezeAfter
 	// Outage closes all connections before the flight reaches the server, and refuses new ones
 	// until Disarm.
 	Outage
@@ -33,12 +33,12 @@ type Fault struct {
 	Then func()
 }
 
-// Shot is the outcome of a Fault.
-type Shot struct {
+// Result is the outcome of a Fault.
+type Result struct {
 	Fired  bool
 	SQL    string // the first statement of the flight
-	Commit bool   // the server answered COMMIT; known for Lose and FreezeBehind only
-	Open   bool   // Freeze or FreezeBehind interrupted an open transaction
+	Commit bool   // the server answered COMMIT; known for Lose and FreezeAfter only
+	Open   bool   // Freeze or FreezeAfter interrupted an open transaction
 }
 
-func (k Kind) freezes() bool { return k == Freeze || k == FreezeBehind }
+func (k Kind) freezes() bool { return k == Freeze || k == FreezeAfter }

@@ -23,7 +23,7 @@ type Proxy struct {
 	frozen  bool // new connections get no answer
 	conns   map[*conn]struct{}
 	fault   *Fault // nil if there is none, or after it has fired
-	shot    Shot
+	result  Result
 	flights int
 	// commit is the number of flights before the first one that the server answered with COMMIT, or
 	// -1.
@@ -60,7 +60,7 @@ func (p *Proxy) Close() {
 func (p *Proxy) Arm(f Fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.fault, p.shot, p.flights, p.aborted, p.commit = &f, Shot{}, 0, false, -1
+	p.fault, p.result, p.flights, p.aborted, p.commit = &f, Result{}, 0, false, -1
 }
 
 // ToCommit returns the number of flights before the first COMMIT since the last Arm, or -1 if there
@@ -79,11 +79,11 @@ func (p *Proxy) Aborted() bool {
 }
 
 // Disarm removes the fault, ends an outage, and returns the outcome of the fault.
-func (p *Proxy) Disarm() Shot {
+func (p *Proxy) Disarm() Result {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.fault, p.down = nil, false
-	return p.shot
+	return p.result
 }
 
 // Thaw ends a freeze: it closes the frozen connections and accepts new ones.
@@ -117,16 +117,16 @@ func (p *Proxy) Flights() int {
 // serve serves one client until the end of its connection.
 func (p *Proxy) serve(_ *pgwire.Listener, client net.Conn) {
 	c := &conn{proxy: p, client: client, statements: map[string]string{}}
-	if !p.keep(c) {
+	if !p.register(c) {
 		pgwire.Reset(client)
 		return
 	}
-	defer p.drop(c)
-	c.carry()
+	defer p.remove(c)
+	c.serve()
 }
 
-// keep registers c. It returns false if the proxy is closed or in an outage.
-func (p *Proxy) keep(c *conn) bool {
+// register adds c. It returns false if the proxy is closed or in an outage.
+func (p *Proxy) register(c *conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed || p.down {
@@ -137,8 +137,8 @@ func (p *Proxy) keep(c *conn) bool {
 	return true
 }
 
-// drop closes c and removes it.
-func (p *Proxy) drop(c *conn) {
+// remove closes c and removes it.
+func (p *Proxy) remove(c *conn) {
 	c.cut()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -161,10 +161,10 @@ func (p *Proxy) each(but *conn, do func(*conn)) {
 	}
 }
 
-// begins counts a flight that is about to be sent, and returns the fault for it, if any, and the
-// delay. For Conflict, a flight outside a transaction and a ROLLBACK are not counted: the server
-// could not answer them with a serialization failure.
-func (p *Proxy) begins(inTransaction bool, sql string) (fault *Fault, delay time.Duration) {
+// beginFlight counts a flight that is about to be sent, and returns the fault for it, if any, and
+// the delay. For Conflict, a flight outside a transaction and a ROLLBACK are not counted: the
+// server could not answer them with a serialization failure.
+func (p *Proxy) beginFlight(inTransaction bool, sql string) (fault *Fault, delay time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	f := p.fault
@@ -175,12 +175,12 @@ func (p *Proxy) begins(inTransaction bool, sql string) (fault *Fault, delay time
 	if f == nil || p.flights <= f.At {
 		return nil, p.delay
 	}
-	p.fault, p.shot, p.frozen, p.down = nil, Shot{Fired: true, SQL: sql}, f.Kind.freezes(), f.Kind == Outage
+	p.fault, p.result, p.frozen, p.down = nil, Result{Fired: true, SQL: sql}, f.Kind.freezes(), f.Kind == Outage
 	return f, p.delay
 }
 
-// answeredCommit records that the server answered a flight with COMMIT.
-func (p *Proxy) answeredCommit() {
+// recordCommit records that the server answered a flight with COMMIT.
+func (p *Proxy) recordCommit() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.commit < 0 {
@@ -188,23 +188,23 @@ func (p *Proxy) answeredCommit() {
 	}
 }
 
-// committed records that the flight of the fault has committed.
-func (p *Proxy) committed() {
+// recordFaultCommitted records that the flight of the fault has committed.
+func (p *Proxy) recordFaultCommitted() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.shot.Commit = true
+	p.result.Commit = true
 }
 
-// isAborted records that a statement has aborted a transaction.
-func (p *Proxy) isAborted() {
+// recordAborted records that a statement has aborted a transaction.
+func (p *Proxy) recordAborted() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.aborted = true
 }
 
-// found records whether a connection had an open transaction when the freeze began.
-func (p *Proxy) found(open bool) {
+// recordOpen records whether a connection had an open transaction when the freeze began.
+func (p *Proxy) recordOpen(open bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.shot.Open = p.shot.Open || open
+	p.result.Open = p.result.Open || open
 }

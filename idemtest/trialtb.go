@@ -5,9 +5,10 @@ import (
 	"testing"
 )
 
-// scene is the testing.TB that a suite passes to New. It covers one trial: its cleanups run, and
-// its context ends, when the trial is over, not when the whole test is.
-type scene struct {
+// trialTB is the testing.TB that a suite passes to New. It covers one trial: its cleanups run, and
+// its context ends, when the trial is over, not when the whole test is. A suite runs hundreds of
+// trials, and their databases must not pile up on the server.
+type trialTB struct {
 	testing.TB
 	maxConns int32 // pool size that Pool uses; 0 means the default
 	ctx      context.Context
@@ -15,16 +16,16 @@ type scene struct {
 }
 
 // Cleanup implements testing.TB.
-func (s *scene) Cleanup(f func()) { s.cleanups = append(s.cleanups, f) }
+func (s *trialTB) Cleanup(f func()) { s.cleanups = append(s.cleanups, f) }
 
 // Context implements testing.TB.
-func (s *scene) Context() context.Context { return s.ctx }
+func (s *trialTB) Context() context.Context { return s.ctx }
 
-// play runs f with a new scene and then runs the cleanups of that scene.
-func play(t testing.TB, maxConns int32, f func(s *scene)) {
+// runTrial runs f with a new trialTB, and then the cleanups that f has registered.
+func runTrial(t testing.TB, maxConns int32, f func(s *trialTB)) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	s := &scene{TB: t, maxConns: maxConns, ctx: ctx}
+	s := &trialTB{TB: t, maxConns: maxConns, ctx: ctx}
 	defer s.end()
 	defer cancel()
 	f(s)
@@ -32,7 +33,7 @@ func play(t testing.TB, maxConns int32, f func(s *scene)) {
 
 // end runs the cleanups in reverse order. The recursion through defer keeps them running when one
 // of them panics or ends the test with FailNow.
-func (s *scene) end() {
+func (s *trialTB) end() {
 	if len(s.cleanups) == 0 {
 		return
 	}
