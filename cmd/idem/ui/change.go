@@ -131,8 +131,8 @@ func resolve(ctx context.Context, s *site, r *http.Request) (string, error) {
 
 // callInDoubt returns the operation and the call that a form names by id, epoch and seq. It returns
 // operation.ErrNotParked if the operation has changed since the form was made.
-func (s *site) callInDoubt(ctx context.Context, id string, r *http.Request) (o *record.Operation, call record.Doubt, err error) {
-	err = record.Look(ctx, s.Pool, s.Timeout, func(tx pgx.Tx) error {
+func (s *site) callInDoubt(ctx context.Context, id string, r *http.Request) (o *record.Operation, call record.CallInDoubt, err error) {
+	err = record.ReadOnly(ctx, s.Pool, s.Timeout, func(tx pgx.Tx) error {
 		if o, err = record.FindOperation(ctx, tx, id); err != nil {
 			return err
 		}
@@ -143,7 +143,7 @@ func (s *site) callInDoubt(ctx context.Context, id string, r *http.Request) (o *
 		if err != nil {
 			return err
 		}
-		for _, d := range record.Doubts(o, steps) {
+		for _, d := range record.CallsInDoubt(o, steps) {
 			if o.State == record.Parked && r.PostFormValue("epoch") == strconv.Itoa(o.Epoch) && r.PostFormValue("seq") == strconv.Itoa(d.Seq) {
 				call = d
 				return nil
@@ -213,8 +213,8 @@ func (s *site) canOpen(ctx context.Context, name db.LetterName) error {
 	if s.Sealer != nil {
 		return nil
 	}
-	var l *record.Letter
-	err := record.Look(ctx, s.Pool, s.Timeout, func(tx pgx.Tx) (err error) {
+	var l *record.DeadLetter
+	err := record.ReadOnly(ctx, s.Pool, s.Timeout, func(tx pgx.Tx) (err error) {
 		l, err = findLetter(ctx, tx, name)
 		return err
 	})
@@ -237,9 +237,9 @@ func drop(ctx context.Context, s *site, r *http.Request) (string, error) {
 		return "", problemError{noLetter}
 	}
 	gone := false
-	l := &record.Letter{LetterName: name, DiedAt: time.UnixMicro(died)}
+	l := &record.DeadLetter{LetterName: name, DiedAt: time.UnixMicro(died)}
 	err = record.Change(ctx, s.Pool, changeTimeout, func(tx pgx.Tx) (err error) {
-		gone, err = record.DropLetter(ctx, tx, l)
+		gone, err = record.DropDeadLetter(ctx, tx, l)
 		return err
 	})
 	if err == nil && !gone {

@@ -18,19 +18,19 @@ const rows = 50
 
 // letters is the data of the list of dead letters.
 type letters struct {
-	Letters []record.Letter
+	Letters []record.DeadLetter
 	Next    string // mark of the next page; empty if there is none
 }
 
 func readLetters(ctx context.Context, tx pgx.Tx, asked url.Values) (any, error) {
-	filter := record.LetterFilter{
+	filter := record.DeadLetterFilter{
 		Only:  db.LetterName{Side: asked.Get("side"), Consumer: asked.Get("consumer"), Source: asked.Get("source")},
 		Class: asked.Get("class"), Limit: rows + 1,
 	}
 	if after := asked.Get("after"); after != "" && unmark(after, &filter.After) != nil {
 		return nil, errMark
 	}
-	found, err := record.Letters(ctx, tx, filter)
+	found, err := record.DeadLetters(ctx, tx, filter)
 	list := letters{Letters: found}
 	if len(found) > rows {
 		list.Letters = found[:rows]
@@ -45,11 +45,11 @@ func readLetter(ctx context.Context, tx pgx.Tx, asked url.Values) (any, error) {
 }
 
 // findLetter returns the dead letter with exactly this name, or a problemError if there is none.
-func findLetter(ctx context.Context, tx pgx.Tx, name db.LetterName) (*record.Letter, error) {
+func findLetter(ctx context.Context, tx pgx.Tx, name db.LetterName) (*record.DeadLetter, error) {
 	if name.ID == "" {
 		return nil, problemError{noLetter}
 	}
-	found, err := record.Letters(ctx, tx, record.LetterFilter{Only: name, Limit: rows})
+	found, err := record.DeadLetters(ctx, tx, record.DeadLetterFilter{Only: name, Limit: rows})
 	if err != nil {
 		return nil, err
 	}

@@ -29,7 +29,7 @@ type messages struct {
 }
 
 func readMessages(ctx context.Context, tx pgx.Tx, asked url.Values) (any, error) {
-	m := messages{Reach: record.Reach, Lanes: record.Lanes}
+	m := messages{Reach: record.MaxScanned, Lanes: record.Lanes}
 	if err := m.list(ctx, tx, asked); err != nil {
 		return nil, err
 	}

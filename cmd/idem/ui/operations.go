@@ -39,7 +39,7 @@ func readOperations(ctx context.Context, tx pgx.Tx, asked url.Values) (any, erro
 	if !slices.Contains(operationStates, list.State) {
 		return nil, problemError{problem{http.StatusBadRequest, "There is no such state of an operation.", ""}}
 	}
-	found, next, err := record.OperationsPortion(ctx, tx, list.State, asked.Get("name"), after, rows)
+	found, next, err := record.OperationsPage(ctx, tx, list.State, asked.Get("name"), after, rows)
 	list.Operations = found
 	if next != nil {
 		list.Next = mark(next)
@@ -59,7 +59,7 @@ type oneOperation struct {
 
 // doubt is a call without a recorded outcome.
 type doubt struct {
-	record.Doubt
+	record.CallInDoubt
 	Step    string // the name of the step for display
 	CallKey string // the key that the other side has for the call
 }
@@ -84,7 +84,7 @@ func readOperation(ctx context.Context, tx pgx.Tx, asked url.Values) (any, error
 		return nil, err
 	}
 	one := oneOperation{Operation: o, Timeline: record.Events(o, steps, sent)}
-	for _, d := range record.Doubts(o, steps) {
+	for _, d := range record.CallsInDoubt(o, steps) {
 		one.Doubts = append(one.Doubts, doubt{d, record.UndoName(d.Name), operation.CallKey(o.ID, d.Kind, d.Name)})
 	}
 	if n := len(one.Timeline); n > longestTimeline {

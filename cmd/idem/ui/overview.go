@@ -55,7 +55,7 @@ func sampleOf(v *stats.Stats) sample {
 // query has its own transaction, so that a missing privilege affects one figure only.
 func completeOverview(ctx context.Context, s *site, data any) (any, error) {
 	o := data.(overview)
-	look := func(read func(tx pgx.Tx) error) error { return record.Look(ctx, s.Pool, s.Timeout, read) }
+	look := func(read func(tx pgx.Tx) error) error { return record.ReadOnly(ctx, s.Pool, s.Timeout, read) }
 	o.People = append(o.People, workerFact(ctx, look, &o.stats), relayFact(ctx, look, &o.stats), s.examination.fact())
 	var topics []record.Topic
 	if look(func(tx pgx.Tx) (err error) { topics, _, err = record.Topics(ctx, tx, rows); return err }) == nil {

@@ -86,9 +86,9 @@ func (s *site) lacking(ctx context.Context, refused *pgconn.PgError) problem {
 		"docs/operate.md has a role for people on call."}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
-	var lacks record.Lacking
-	err := record.Look(ctx, s.Pool, s.Timeout, func(tx pgx.Tx) (err error) {
-		lacks, err = record.Lacks(ctx, tx)
+	var lacks record.MissingPrivileges
+	err := record.ReadOnly(ctx, s.Pool, s.Timeout, func(tx pgx.Tx) (err error) {
+		lacks, err = record.ReadMissingPrivileges(ctx, tx)
 		return err
 	})
 	if err != nil {

@@ -99,7 +99,7 @@ type sheet struct {
 
 // seen is the data that a sheet has read.
 type seen struct {
-	record.Place
+	record.Location
 	Data any
 }
 
@@ -150,8 +150,8 @@ func (s *site) show(w http.ResponseWriter, r *http.Request, parts []string) {
 // read reads a sheet in a read-only transaction, or returns the reading of another viewer.
 func (s *site) read(ctx context.Context, sheet *sheet, asked url.Values) (seen, error) {
 	return s.reads.get(ctx, sheet.name+"?"+asked.Encode(), func(ctx context.Context) (found seen, err error) {
-		err = record.Look(ctx, s.Pool, s.Timeout, func(tx pgx.Tx) error {
-			if found.Place, err = record.Where(ctx, tx); err != nil {
+		err = record.ReadOnly(ctx, s.Pool, s.Timeout, func(tx pgx.Tx) error {
+			if found.Location, err = record.Locate(ctx, tx); err != nil {
 				return err
 			}
 			found.Data, err = sheet.read(ctx, tx, asked)

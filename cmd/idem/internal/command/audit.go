@@ -31,10 +31,10 @@ after a year.
 Example: idem audit --since 7d --act cancel`
 }
 
-var actTable = table[record.Act]{
+var actTable = table[record.AuditEntry]{
 	"no changes by people",
 	page.Columns("WHEN", "ACT", "OUTCOME", "BY", "ABOUT", "REASON"),
-	func(_ *page.Page, a *record.Act) []string {
+	func(_ *page.Page, a *record.AuditEntry) []string {
 		by := page.Safe(a.Role)
 		if a.Person != "" {
 			by = page.Safe(a.Person) + " as " + by
@@ -48,15 +48,15 @@ func (c *auditCommand) Run(s *session) error {
 	if c.Operation != "" && new(pgtype.UUID).Scan(c.Operation) != nil {
 		return usage("%q is not an operation id", page.Safe(c.Operation))
 	}
-	return showList(s, c.Limit, "acts", &actTable, nil, func(ctx context.Context, tx pgx.Tx, limit int) ([]record.Act, error) {
-		return record.Acts(ctx, tx, record.ActFilter{
+	return showList(s, c.Limit, "acts", &actTable, nil, func(ctx context.Context, tx pgx.Tx, limit int) ([]record.AuditEntry, error) {
+		return record.AuditEntries(ctx, tx, record.AuditFilter{
 			Since: time.Duration(c.Since), Older: time.Duration(c.Older), Act: c.Act, Person: c.Person, OperationID: c.Operation, MessageID: c.Message, Limit: limit,
 		})
 	})
 }
 
 // actedOn describes the object of an act.
-func actedOn(a *record.Act) string {
+func actedOn(a *record.AuditEntry) string {
 	switch {
 	case a.MessageID != "":
 		return a.Side + " " + letterName(db.LetterName{Side: a.Side, Consumer: a.Consumer, Source: a.Source, ID: a.MessageID})

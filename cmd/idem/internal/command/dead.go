@@ -48,12 +48,12 @@ type moreFilter struct {
 }
 
 // of returns a filter for the message id, or for all ids if id is empty.
-func (f letterFilter) of(id string) record.LetterFilter {
-	return record.LetterFilter{Only: db.LetterName{Side: f.Side, Consumer: f.Consumer, Source: f.Source, ID: id}}
+func (f letterFilter) of(id string) record.DeadLetterFilter {
+	return record.DeadLetterFilter{Only: db.LetterName{Side: f.Side, Consumer: f.Consumer, Source: f.Source, ID: id}}
 }
 
 // find returns the dead letter with a message id. It fails if there is none, or more than one.
-func (f letterFilter) find(s *session, id string, reveal bool) (*record.Letter, error) {
+func (f letterFilter) find(s *session, id string, reveal bool) (*record.DeadLetter, error) {
 	filter := f.of(id)
 	filter.Limit, filter.Reveal = 2, reveal
 	found, err := letters(s, filter)
@@ -69,8 +69,8 @@ func (f letterFilter) find(s *session, id string, reveal bool) (*record.Letter, 
 	return &found[0], nil
 }
 
-func letters(s *session, f record.LetterFilter) ([]record.Letter, error) {
-	return reading(s, func(ctx context.Context, tx pgx.Tx) ([]record.Letter, error) { return record.Letters(ctx, tx, f) })
+func letters(s *session, f record.DeadLetterFilter) ([]record.DeadLetter, error) {
+	return reading(s, func(ctx context.Context, tx pgx.Tx) ([]record.DeadLetter, error) { return record.DeadLetters(ctx, tx, f) })
 }
 
 // letterName names a dead letter in a message.
@@ -81,10 +81,10 @@ func letterName(l db.LetterName) string {
 	return fmt.Sprintf("%s of source %s at consumer %s", page.Safe(l.ID), page.Safe(l.Source), page.Safe(l.Consumer))
 }
 
-var letterTable = table[record.Letter]{
+var letterTable = table[record.DeadLetter]{
 	"no dead letters",
 	page.Columns("SIDE", "CONSUMER", "SOURCE", "ID", "KEY", ">DEAD FOR", ">ATTEMPTS", "CLASS", "NOTE"),
-	func(_ *page.Page, l *record.Letter) []string {
+	func(_ *page.Page, l *record.DeadLetter) []string {
 		note := ""
 		if l.RedriveAt != nil {
 			note = "to be retried"
@@ -96,7 +96,7 @@ var letterTable = table[record.Letter]{
 
 // withoutReasons abridges the keys, unless whole is set. It also removes the reasons: a reason is
 // the text of an error, which may contain a part of the payload. Only dead show prints it.
-func withoutReasons(all []record.Letter, whole bool) {
+func withoutReasons(all []record.DeadLetter, whole bool) {
 	for i := range all {
 		abridge(&all[i].Key, whole)
 		all[i].Reason = ""
@@ -127,10 +127,10 @@ func (c *deadListCommand) Run(s *session) error {
 	filter := c.of("")
 	filter.Class, filter.Older = c.Class, time.Duration(c.Older)
 	filter.After = db.LetterName{Side: after[0], Consumer: after[1], Source: after[2], ID: after[3]}
-	mark := func(l *record.Letter) string { return markOf(l.Side, l.Consumer, l.Source, l.ID) }
-	return showList(s, c.Limit, "dead_letters", &letterTable, mark, func(ctx context.Context, tx pgx.Tx, limit int) ([]record.Letter, error) {
+	mark := func(l *record.DeadLetter) string { return markOf(l.Side, l.Consumer, l.Source, l.ID) }
+	return showList(s, c.Limit, "dead_letters", &letterTable, mark, func(ctx context.Context, tx pgx.Tx, limit int) ([]record.DeadLetter, error) {
 		filter.Limit = limit
-		found, err := record.Letters(ctx, tx, filter)
+		found, err := record.DeadLetters(ctx, tx, filter)
 		withoutReasons(found, c.Full)
 		return found, err
 	})
@@ -152,7 +152,7 @@ Example: idem dead show 0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2a10 --side outbox --rev
 
 // shownLetter is the JSON document of idem dead show.
 type shownLetter struct {
-	*record.Letter
+	*record.DeadLetter
 	Headers     map[string]string `json:"headers,omitempty"`
 	Payload     []byte            `json:"payload,omitempty"`      // base64
 	PayloadText *string           `json:"payload_text,omitempty"` // set if the payload is UTF-8
@@ -186,7 +186,7 @@ func (c *deadShowCommand) Run(s *session) error {
 
 // letterSealer returns the Sealer that opens a dead letter, or nil if the dead letter is not
 // sealed.
-func (k sealKeys) letterSealer(s *session, l *record.Letter) (*seal.Sealer, error) {
+func (k sealKeys) letterSealer(s *session, l *record.DeadLetter) (*seal.Sealer, error) {
 	return k.sealerFor(s, "the dead letter "+letterName(l.LetterName), l.SealedBy)
 }
 
@@ -243,12 +243,12 @@ type chosenLetters struct {
 }
 
 // choose returns the selected dead letters. It fails if there are none.
-func (c *chosenLetters) choose(s *session) ([]record.Letter, error) {
+func (c *chosenLetters) choose(s *session) ([]record.DeadLetter, error) {
 	filtered := c.letterFilter != letterFilter{} || c.moreFilter != moreFilter{}
 	if err := c.check(filtered, "--side, --consumer, --source, --class or --older"); err != nil {
 		return nil, err
 	}
-	var found []record.Letter
+	var found []record.DeadLetter
 	if c.All {
 		filter := c.of("")
 		filter.Class, filter.Older, filter.Limit = c.Class, time.Duration(c.Older), c.Limit
@@ -264,17 +264,17 @@ func (c *chosenLetters) choose(s *session) ([]record.Letter, error) {
 		if err != nil {
 			return nil, err
 		}
-		found = []record.Letter{*one}
+		found = []record.DeadLetter{*one}
 	}
 	withoutReasons(found, false)
 	return found, nil
 }
 
 // change changes the dead letters.
-func (c *chosenLetters) change(s *session, found []record.Letter, will, done string, do func(context.Context, *record.Letter) error) error {
-	return change(s, &c.batch, found, &changing[record.Letter]{
+func (c *chosenLetters) change(s *session, found []record.DeadLetter, will, done string, do func(context.Context, *record.DeadLetter) error) error {
+	return change(s, &c.batch, found, &changing[record.DeadLetter]{
 		kind: "dead letters", will: will, done: done, table: &letterTable,
-		name: func(l *record.Letter) string {
+		name: func(l *record.DeadLetter) string {
 			return fmt.Sprintf("the dead letter %s (dead for %s)", letterName(l.LetterName), page.Age(l.Now.Sub(l.DiedAt)))
 		},
 		do: do,
@@ -309,7 +309,7 @@ func (c *deadRedriveCommand) Run(s *session) error {
 			}
 		}
 	}
-	return c.change(s, found, "redrives", "redriven:", func(ctx context.Context, l *record.Letter) error {
+	return c.change(s, found, "redrives", "redriven:", func(ctx context.Context, l *record.DeadLetter) error {
 		err := c.redrive(ctx, s, l)
 		if errors.Is(err, outbox.ErrNoDeadLetter) || errors.Is(err, inbox.ErrNoDeadLetter) {
 			return errLetterChanged
@@ -320,7 +320,7 @@ func (c *deadRedriveCommand) Run(s *session) error {
 
 // redrive redrives a dead letter on its side. A message of the inbox only becomes due again: the
 // consumer opens it. A message of the outbox is inserted again, and has to be opened for that.
-func (c *deadRedriveCommand) redrive(ctx context.Context, s *session, l *record.Letter) error {
+func (c *deadRedriveCommand) redrive(ctx context.Context, s *session, l *record.DeadLetter) error {
 	if l.Side == deadletter.Inbox {
 		return inbox.Redrive(ctx, s.pool, inbox.Ref{Consumer: l.Consumer, Source: l.Source, ID: l.ID})
 	}
@@ -349,10 +349,10 @@ func (c *deadDropCommand) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	return c.change(s, found, "deletes for good", "deleted", func(ctx context.Context, l *record.Letter) error {
+	return c.change(s, found, "deletes for good", "deleted", func(ctx context.Context, l *record.DeadLetter) error {
 		gone := false
 		err := record.Change(ctx, s.pool, changeTimeout, func(tx pgx.Tx) (err error) {
-			gone, err = record.DropLetter(ctx, tx, l)
+			gone, err = record.DropDeadLetter(ctx, tx, l)
 			return err
 		})
 		if err == nil && !gone {

@@ -216,7 +216,7 @@ func (c *operationResolveCommand) Run(s *session) error {
 		return err
 	}
 	// A step and an undo take different flags: an undo has no value and cannot be refused.
-	call := c.call(record.Doubts(o, steps))
+	call := c.call(record.CallsInDoubt(o, steps))
 	switch {
 	case call == nil:
 		return refusedError{fmt.Sprintf("nothing was changed: operation %s has no such call in doubt; see retry and cancel", o.ID)}
@@ -257,7 +257,7 @@ func (c *operationResolveCommand) Run(s *session) error {
 
 // call returns the call that --step names, or else the first call in doubt. It returns nil if there
 // is no such call.
-func (c *operationResolveCommand) call(doubts []record.Doubt) *record.Doubt {
+func (c *operationResolveCommand) call(doubts []record.CallInDoubt) *record.CallInDoubt {
 	for i := range doubts {
 		if step, _ := record.UndoOf(doubts[i].Name); c.Step == "" || c.Step == step || c.Step == doubts[i].Name {
 			return &doubts[i]

@@ -39,7 +39,7 @@ type timeline struct {
 	Kept    []string      `json:"kept,omitempty"`  // done, and have no undo
 	Input   *record.Value `json:"input"`
 	Steps   []record.Step `json:"steps"`
-	Signals []record.Sent `json:"signals"`
+	Signals []record.Signal `json:"signals"`
 
 	full   bool // show the whole keys of calls
 	reveal bool
@@ -67,10 +67,10 @@ func (c *operationShowCommand) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	t.Input, t.Steps, t.Signals = &t.Operation.Input, append([]record.Step{}, t.Steps...), append([]record.Sent{}, t.Signals...)
+	t.Input, t.Steps, t.Signals = &t.Operation.Input, append([]record.Step{}, t.Steps...), append([]record.Signal{}, t.Signals...)
 	t.LastError.Open(t.ID, sealer)
 	abridge(&t.Key, c.Full)
-	for _, d := range record.Doubts(t.Operation, t.Steps) {
+	for _, d := range record.CallsInDoubt(t.Operation, t.Steps) {
 		step, _ := record.UndoOf(d.Name)
 		call := shownCall{d.Kind, step, operation.CallKey(t.ID, d.Kind, d.Name), doubtName(&d)}
 		abridge(&call.Key, c.Full)
@@ -237,7 +237,7 @@ func (t *timeline) facts(p *page.Page) []page.Pair {
 }
 
 // doubtName names a call, or the call of an undo, for display.
-func doubtName(d *record.Doubt) string {
+func doubtName(d *record.CallInDoubt) string {
 	if d.IsUndo() {
 		return "the undo of step " + page.Safe(record.UndoName(d.Name))
 	}

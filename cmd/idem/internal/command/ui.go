@@ -79,7 +79,7 @@ func (c *uiCommand) config(s *session) (ui.Config, error) {
 	if timeout == 0 || timeout > longestPage {
 		timeout = longestPage
 	}
-	if err := s.limited(func(ctx context.Context, tx pgx.Tx) error { _, err := record.Where(ctx, tx); return err }); err != nil {
+	if err := s.limited(func(ctx context.Context, tx pgx.Tx) error { _, err := record.Locate(ctx, tx); return err }); err != nil {
 		return ui.Config{}, err
 	}
 	config := ui.Config{Pool: s.pool, ReadOnly: !c.Write, Timeout: timeout}

@@ -7,8 +7,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Act is a row of idem.audit: a change that a person made.
-type Act struct {
+// AuditEntry is a row of idem.audit: a change that a person made.
+type AuditEntry struct {
 	At          time.Time `json:"at"`
 	Act         string    `json:"act"`
 	Outcome     string    `json:"outcome"`
@@ -27,8 +27,8 @@ type Act struct {
 	Now time.Time `json:"-"` // the clock of the database when the row was read
 }
 
-// ActFilter selects rows of idem.audit. An empty field selects all.
-type ActFilter struct {
+// AuditFilter selects rows of idem.audit. An empty field selects all.
+type AuditFilter struct {
 	Since, Older time.Duration // acts younger than Since, and older than Older
 	Act, Person  string        // Person matches the person or the role
 	OperationID  string
@@ -36,16 +36,17 @@ type ActFilter struct {
 	Limit        int
 }
 
-// Acts returns what people did, the latest first. That is the order of the primary key, so Limit
-// ends the scan early.
-func Acts(ctx context.Context, tx pgx.Tx, f ActFilter) ([]Act, error) {
+// AuditEntries returns what people did, the latest first. That is the order of the primary key, so
+// Limit ends the scan early. The times are in subqueries, so that the server computes them once and
+// can use them as bounds of an index scan.
+func AuditEntries(ctx context.Context, tx pgx.Tx, f AuditFilter) ([]AuditEntry, error) {
 	rows, _ := tx.Query(ctx, `SELECT at, act, outcome, role, person, reason, coalesce(operation_id::text, ''), step, scope, key, side, consumer, source, message_id, clock_timestamp()
 		FROM idem.audit
 		WHERE ($1 = 0 OR at >= (SELECT clock_timestamp() - make_interval(secs => $1))) AND ($2 = 0 OR at < (SELECT clock_timestamp() - make_interval(secs => $2)))
 		AND ($3 = '' OR act = $3) AND ($4 = '' OR person = $4 OR role = $4) AND ($5 = '' OR operation_id = nullif($5, '')::uuid) AND ($6 = '' OR message_id = $6)
 		ORDER BY at DESC, id DESC LIMIT $7`,
 		f.Since.Seconds(), f.Older.Seconds(), f.Act, f.Person, f.OperationID, f.MessageID, f.Limit) // CollectRows returns the error
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (a Act, err error) {
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (a AuditEntry, err error) {
 		err = row.Scan(&a.At, &a.Act, &a.Outcome, &a.Role, &a.Person, &a.Reason, &a.OperationID, &a.Step, &a.Scope, &a.Key,
 			&a.Side, &a.Consumer, &a.Source, &a.MessageID, &a.Now)
 		return a, err

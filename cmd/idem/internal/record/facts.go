@@ -8,7 +8,8 @@ import (
 	"github.com/idem-go/idem/stats"
 )
 
-// Fact is a figure for display.
+// Fact is a figure for display. Command and web page show the same facts, so that two people who
+// talk about a problem see the same words.
 type Fact struct {
 	Name, Value, Note string
 	Mood              string // bad, warn or empty
@@ -60,11 +61,11 @@ func messageFacts(f stats.Figure[stats.Messages]) []Fact {
 }
 
 func flightFact(f stats.InFlight) Fact {
-	one := Fact{Name: "keys in flight", Value: page.Count(f.Keys), Link: "flight", Note: "no transaction holds a key"}
+	keys := Fact{Name: "keys in flight", Value: page.Count(f.Keys), Link: "flight", Note: "no transaction holds a key"}
 	if f.Transactions > 0 {
-		one.Note = fmt.Sprintf("in %s transactions, the oldest for %s", page.Count(f.Transactions), figure("", f.Oldest, page.Age).Value)
+		keys.Note = fmt.Sprintf("in %s transactions, the oldest for %s", page.Count(f.Transactions), figure("", f.Oldest, page.Age).Value)
 	}
-	return one
+	return keys
 }
 
 // FactsOfRecords returns the figures of the table of records.
@@ -106,7 +107,8 @@ func FactOfSweep(s *stats.Sweep, now time.Time) Fact {
 	return f
 }
 
-// figure formats a figure, with a note on its quality.
+// figure formats a figure, with a note on its quality. Most figures are estimates from statistics
+// of the server, and a person must not take them for exact.
 func figure[T any](name string, f stats.Figure[T], format func(T) string) Fact {
 	switch f.Quality {
 	case stats.Exact:

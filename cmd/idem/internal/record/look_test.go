@@ -15,7 +15,7 @@ func TestLookOnlyReadsAndSeesOneMoment(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)
 	var before, after int
-	err := Look(t.Context(), pool, time.Minute, func(tx pgx.Tx) error {
+	err := ReadOnly(t.Context(), pool, time.Minute, func(tx pgx.Tx) error {
 		if err := tx.QueryRow(t.Context(), "SELECT count(*) FROM idem.leases").Scan(&before); err != nil {
 			return err
 		}
@@ -41,7 +41,7 @@ func TestLookOnlyReadsAndSeesOneMoment(t *testing.T) {
 func TestPortionOfOperationsLooksAtBoundedlyManyAndGoesOn(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)
-	const total = 2*Reach + 10
+	const total = 2*MaxScanned + 10
 	_, err := pool.Exec(t.Context(), `INSERT INTO idem.operations (id, scope, key, hash, name, ttl, created_at, input, epoch, state, undoing, step, seq, kind, since, wake_at, tries, attempts)
 		SELECT ('00000000-0000-4000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, 's', n::text, '', CASE WHEN n % 7000 = 0 THEN 'rare' ELSE 'common' END, 1, now(), '', 1, state, false, '', 0, '', now() - n * interval '1 s', now() - n * interval '1 s', 0, 0
 		FROM (SELECT n, CASE WHEN n > $1 THEN 'undone' ELSE 'parked' END AS state FROM generate_series(1, $1 + 3) n) AS o`, total)
@@ -54,8 +54,8 @@ func TestPortionOfOperationsLooksAtBoundedlyManyAndGoesOn(t *testing.T) {
 	}{{"undone", "", 3, 3}, {"parked", "rare", 2, 3}, {"completed", "", 0, 3}, {"running", "", 0, 1}} {
 		found, portions := 0, 0
 		for mark, more := (*Mark)(nil), true; more; portions++ {
-			err := Look(t.Context(), pool, time.Minute, func(tx pgx.Tx) error {
-				some, next, err := OperationsPortion(t.Context(), tx, want.state, want.name, mark, 50)
+			err := ReadOnly(t.Context(), pool, time.Minute, func(tx pgx.Tx) error {
+				some, next, err := OperationsPage(t.Context(), tx, want.state, want.name, mark, 50)
 				found += len(some)
 				mark, more = next, next != nil
 				return err

@@ -71,7 +71,8 @@ func OpenErrors(all []Operation, sealer db.Sealer) {
 }
 
 // UndoOf splits the stored name of an undo into the name of its step and the number of the undo.
-// The first undo of a step has the name of the step, the second is stored as "step##2".
+// The first undo of a step has the name of the step, the second is stored as "step##2". Package
+// operation reserves "#" in names.
 func UndoOf(name string) (step string, number int) {
 	step, digits, numbered := strings.Cut(name, "##")
 	if !numbered {
@@ -93,30 +94,29 @@ func UndoName(name string) string {
 // Parked is the state of an operation that waits for a person.
 const Parked = "parked"
 
-// operations is a query for operations without a WHERE clause. A process is running if it holds the
-// advisory lock (1768187247, instance), or has a lease that has not expired. The subquery reads the
-// running instances once, and not for each row.
-const operations = `SELECT o.id::text, o.scope, o.key, o.name, o.state, o.step, coalesce(o.reason, ''), coalesce(o.reason_step, ''), coalesce(o.reason_text, ''),
-	coalesce(o.error_step, ''), coalesce(o.error_attempt, 0), o.error_text, o.error_at, o.error_next_at, o.undoing, o.canceled, o.kind, o.epoch, o.seq, o.attempts, o.since, o.wake_at, coalesce(o.owner = ANY (present.instances), false), o.created_at, o.ended_at, coalesce(o.parent::text, ''), clock_timestamp()
-	FROM idem.operations o, (SELECT ARRAY(
-		SELECT l.objid::int8::int4 FROM pg_locks l WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2 AND l.classid = 1768187247::oid
-		  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-		UNION ALL
-		SELECT instance FROM idem.leases WHERE expires_at > clock_timestamp()) AS instances) AS present `
+// operations is a query for operations without a WHERE clause. It reads the running instances once,
+// and not for each row, because a read of pg_locks locks the whole lock table for a moment.
+const operations = `SELECT o.id::text, o.scope, o.key, o.name, o.state, o.step,
+		coalesce(o.reason, ''), coalesce(o.reason_step, ''), coalesce(o.reason_text, ''),
+		coalesce(o.error_step, ''), coalesce(o.error_attempt, 0), o.error_text, o.error_at, o.error_next_at,
+		o.undoing, o.canceled, o.kind, o.epoch, o.seq, o.attempts, o.since, o.wake_at,
+		coalesce(o.owner = ANY (running.instances), false), o.created_at, o.ended_at, coalesce(o.parent::text, ''), clock_timestamp()
+	FROM idem.operations o, (SELECT ARRAY(` + runningInstances + `) AS instances) AS running `
 
-// scanOperation reads a row of the query operations.
+// scanOperation reads a row of the query operations. A parked operation is shown at the step at
+// which it parked, and any other operation at its current step.
 //
 // The last error has no attempt if there was none since the last progress. Opening it without a
 // Sealer sets the text if the text is not sealed.
 func scanOperation(row pgx.CollectableRow) (Operation, error) {
 	var o Operation
 	var e LastError
-	var stoppedAt string
+	var parkedAt string
 	var at *time.Time
-	err := row.Scan(&o.ID, &o.Scope, &o.Key, &o.Name, &o.State, &o.Begun, &o.Reason, &stoppedAt, &o.ReasonText, &e.Step, &e.Attempt, &e.stored, &at, &e.NextAt,
+	err := row.Scan(&o.ID, &o.Scope, &o.Key, &o.Name, &o.State, &o.Begun, &o.Reason, &parkedAt, &o.ReasonText, &e.Step, &e.Attempt, &e.stored, &at, &e.NextAt,
 		&o.Undoing, &o.Canceled, &o.Kind, &o.Epoch, &o.Seq, &o.Attempts, &o.Since, &o.WakeAt, &o.Attended, &o.CreatedAt, &o.EndedAt, &o.Parent, &o.Now)
 	if o.Step, _ = UndoOf(o.Begun); o.State == Parked {
-		o.Step = stoppedAt
+		o.Step = parkedAt
 	}
 	if e.Attempt > 0 && at != nil {
 		e.At, e.Text, o.LastError = *at, "sealed", &e
@@ -150,19 +150,23 @@ type OperationFilter struct {
 // ListOperations returns operations, the latest first. No index has this order, so the query reads
 // the whole table.
 func ListOperations(ctx context.Context, tx pgx.Tx, f OperationFilter) ([]Operation, error) {
-	rows, _ := tx.Query(ctx, operations+`WHERE ($1 = '' OR (o.created_at, o.id) < (SELECT b.created_at, b.id FROM idem.operations b WHERE b.id = nullif($1, '')::uuid)) AND starts_with(o.scope, $2) AND ($3 = '' OR o.name = $3)
-		AND ($4 = '' OR o.state = $4) AND ($5 = 0 OR o.created_at < clock_timestamp() - make_interval(secs => $5)) AND ($7 = '' OR CASE WHEN o.state = 'parked' THEN o.reason_step ELSE o.step END = $7) ORDER BY o.created_at DESC, o.id DESC LIMIT $6`,
+	rows, _ := tx.Query(ctx, operations+`
+		WHERE ($1 = '' OR (o.created_at, o.id) < (SELECT b.created_at, b.id FROM idem.operations b WHERE b.id = nullif($1, '')::uuid))
+		AND starts_with(o.scope, $2) AND ($3 = '' OR o.name = $3) AND ($4 = '' OR o.state = $4)
+		AND ($5 = 0 OR o.created_at < clock_timestamp() - make_interval(secs => $5))
+		AND ($7 = '' OR CASE WHEN o.state = 'parked' THEN o.reason_step ELSE o.step END = $7)
+		ORDER BY o.created_at DESC, o.id DESC LIMIT $6`,
 		f.Before, f.ScopePrefix, f.Name, f.State, f.Older.Seconds(), f.Limit, f.Step) // CollectRows returns the error
 	return pgx.CollectRows(rows, scanOperation)
 }
 
-// most is the maximum number of operations in a list that needs a person. More of them have a
-// common cause, and a longer list would not help.
-const most = 1000
+// maxListed is the maximum number of operations in a list of those that need a person. More of them
+// have a common cause, and a longer list would not help.
+const maxListed = 1000
 
 // ParkedOperations returns parked operations, the earliest first. It uses an index.
 func ParkedOperations(ctx context.Context, tx pgx.Tx) ([]Operation, error) {
-	rows, _ := tx.Query(ctx, operations+"WHERE o.state = 'parked' ORDER BY o.since LIMIT $1", most) // CollectRows returns the error
+	rows, _ := tx.Query(ctx, operations+"WHERE o.state = 'parked' ORDER BY o.since LIMIT $1", maxListed) // CollectRows returns the error
 	return pgx.CollectRows(rows, scanOperation)
 }
 
@@ -190,6 +194,83 @@ func ReadWorkers(ctx context.Context, tx pgx.Tx) (w Workers, err error) {
 // no running process owns. Either no process runs a Worker, or no Worker has their definition.
 func UnattendedOperations(ctx context.Context, tx pgx.Tx, old time.Duration) ([]Operation, error) {
 	rows, _ := tx.Query(ctx, operations+`WHERE o.state = 'running' AND o.wake_at < clock_timestamp() - make_interval(secs => $1)
-		AND (o.owner IS NULL OR o.owner <> ALL (present.instances)) ORDER BY o.wake_at LIMIT $2`, old.Seconds(), most) // CollectRows returns the error
+		AND (o.owner IS NULL OR o.owner <> ALL (running.instances)) ORDER BY o.wake_at LIMIT $2`, old.Seconds(), maxListed) // CollectRows returns the error
 	return pgx.CollectRows(rows, scanOperation)
+}
+
+// Mark is a position in a list of operations, at which the next page begins.
+type Mark struct {
+	At time.Time // zero if the list is in the order of ids
+	ID string
+}
+
+// beginning is the position before all operations.
+var beginning = Mark{At: time.Unix(0, 0), ID: "00000000-0000-0000-0000-000000000000"}
+
+// scanOrders has the order in which the operations of a state are scanned. Each order has an index.
+// No index knows when an operation ended, so operations that have ended are scanned by id.
+var scanOrders = map[string]struct{ where, at string }{
+	Parked:      {"state = 'parked'", "since"},
+	Running:     {"state = 'running'", "wake_at"},
+	Completed:   {"true", ""},
+	Failed:      {"true", ""},
+	UndoneState: {"true", ""},
+}
+
+// UndoneState is the state of an operation that ended in an error or was canceled, and was undone.
+const UndoneState = "undone"
+
+// OperationsPage returns up to limit operations of a state after a mark. Parked operations are
+// in the order in which their step began, running operations in the order in which they are due,
+// and others in the order of their ids. It scans at most Reach operations. The returned mark is the
+// position for the next call. It is nil if there are no more operations.
+//
+// The limit on the scan matters if few of the scanned operations match state and name. Then a page
+// can be short, or empty, and still have a mark.
+func OperationsPage(ctx context.Context, tx pgx.Tx, state, name string, after *Mark, limit int) (found []Operation, next *Mark, err error) {
+	scan, known := scanOrders[state]
+	if !known {
+		return nil, nil, errors.New("record: there is no state " + state)
+	}
+	if after == nil {
+		after = &beginning
+	}
+	// scanned is the subquery for the operations of this scan. Parameter 1 is unused in the order
+	// of ids. The condition names it all the same, because the server must know the type of each
+	// parameter.
+	order, later := "id", "id > $2::text::uuid AND $1::timestamptz IS NOT NULL"
+	if scan.at != "" {
+		order, later = scan.at+", id", "("+scan.at+", id) > ($1::timestamptz, $2::text::uuid)"
+	}
+	scanned := "(SELECT * FROM idem.operations WHERE " + scan.where + " AND " + later + " ORDER BY " + order + " LIMIT $3)"
+	// One operation more than limit shows whether there are more.
+	rows, err := tx.Query(ctx, replaced(operations, "idem.operations o,", scanned+" AS o,")+
+		"WHERE o.state = $4 AND ($5 = '' OR o.name = $5) ORDER BY "+replaced(order, "since", "o.since", "wake_at", "o.wake_at", "id", "o.id")+" LIMIT $6",
+		after.At, after.ID, int64(MaxScanned), state, name, int64(limit+1))
+	if err != nil {
+		return nil, nil, err
+	}
+	if found, err = pgx.CollectRows(rows, scanOperation); err != nil {
+		return nil, nil, err
+	}
+	if len(found) > limit {
+		found = found[:limit]
+		last := &found[limit-1]
+		return found, &Mark{map[string]time.Time{"since": last.Since, "wake_at": last.WakeAt}[scan.at], last.ID}, nil
+	}
+	// All matching operations of the scan were returned. Read the last row of the scan. If it has
+	// fewer than Reach rows, it has reached the end.
+	at := scan.at
+	if at == "" {
+		at = "'epoch'::timestamptz"
+	}
+	var end Mark
+	err = tx.QueryRow(ctx, "SELECT "+at+", id::text FROM "+scanned+" AS o OFFSET $4", after.At, after.ID, int64(MaxScanned), int64(MaxScanned-1)).Scan(&end.At, &end.ID)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return found, nil, nil
+	case err != nil:
+		return nil, nil, err
+	}
+	return found, &end, nil
 }

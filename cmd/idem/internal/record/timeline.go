@@ -2,6 +2,8 @@ package record
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -32,8 +34,8 @@ type Step struct {
 	Child      string     `json:"child,omitempty"` // the operation that the step began; empty if there is none
 }
 
-// Sent is a signal to an operation.
-type Sent struct {
+// Signal is a signal to an operation.
+type Signal struct {
 	Name   string    `json:"name"`
 	SentAt time.Time `json:"sent_at"`
 	Taken  bool      `json:"taken"`
@@ -47,8 +49,8 @@ const value = `coalesce(length(value), 0)::int8, CASE WHEN $2 THEN value END,
 	CASE WHEN substring(value FOR 14) = convert_to(E'idem.sealed/1\n', 'UTF8') THEN substring(value FOR 270) END `
 
 // Timeline returns the steps and signals of an operation, and sets o.Input. It reads values only if
-// reveal is set.
-func Timeline(ctx context.Context, tx pgx.Tx, o *Operation, reveal bool) (steps []Step, sent []Sent, err error) {
+// reveal is set. The beginning of a sealed value is read in any case, because it names the key.
+func Timeline(ctx context.Context, tx pgx.Tx, o *Operation, reveal bool) (steps []Step, sent []Signal, err error) {
 	err = tx.QueryRow(ctx, "SELECT "+value+"FROM (SELECT input AS value FROM idem.operations WHERE id = $1::text::uuid) AS o", o.ID, reveal).
 		Scan(o.Input.into()...)
 	if err != nil {
@@ -77,7 +79,7 @@ func Timeline(ctx context.Context, tx pgx.Tx, o *Operation, reveal bool) (steps 
 	if err != nil {
 		return nil, nil, err
 	}
-	sent, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (s Sent, err error) {
+	sent, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (s Signal, err error) {
 		err = row.Scan(append([]any{&s.Name, &s.SentAt, &s.Taken}, s.Value.into()...)...)
 		return s, err
 	})
@@ -115,37 +117,141 @@ func textOf(contents []byte) *string {
 	return &text
 }
 
-// Doubt is a call, or the call of an undo, that has begun and has no recorded outcome.
-type Doubt struct {
+// CallInDoubt is a call, or the call of an undo, that has begun and has no recorded outcome.
+type CallInDoubt struct {
 	Seq  int
 	Kind string // call or undo
 	Name string // as stored
 }
 
 // IsUndo reports whether d is the call of an undo.
-func (d *Doubt) IsUndo() bool { return d.Kind == string(db.UndoStep) }
+func (d *CallInDoubt) IsUndo() bool { return d.Kind == string(db.UndoStep) }
 
-// Doubts returns the calls of an operation whose outcome a person can resolve, in the order of the
-// steps.
+// CallsInDoubt returns the calls of an operation whose outcome a person can resolve, in the order
+// of the steps.
 //
 // Calls that began together have a row each in steps, with the outcome begun. A call that began
 // alone has no row until its outcome is known. Only the row of the operation names it, by Seq, Kind
 // and Begun. If a person resolved a call with a value that the code cannot decode, the call is
 // listed first, so that the person can correct the value.
-func Doubts(o *Operation, steps []Step) (doubts []Doubt) {
+func CallsInDoubt(o *Operation, steps []Step) (doubts []CallInDoubt) {
 	alone := o.EndedAt == nil && o.Seq > 0 && (o.Kind == string(db.CallStep) || o.Kind == string(db.UndoStep))
 	for _, s := range steps {
-		d := Doubt{s.Seq, s.Kind, s.Name}
+		d := CallInDoubt{s.Seq, s.Kind, s.Name}
 		switch {
 		case s.Outcome == string(db.StepBegun):
 			doubts = append(doubts, d)
 		case s.Outcome == string(db.StepResolved) && o.Reason == "value_unreadable" && s.Name == o.Step:
-			doubts = append([]Doubt{d}, doubts...)
+			doubts = append([]CallInDoubt{d}, doubts...)
 		}
 		alone = alone && s.Seq != o.Seq
 	}
 	if alone {
-		doubts = append(doubts, Doubt{o.Seq, o.Kind, o.Begun})
+		doubts = append(doubts, CallInDoubt{o.Seq, o.Kind, o.Begun})
 	}
 	return doubts
+}
+
+// Event is an entry of the timeline of an operation.
+type Event struct {
+	Seq           int // 0 for a signal
+	At            time.Time
+	Took          time.Duration // since the previous entry
+	Kind, Name    string
+	Outcome, Mood string // Mood is bad, warn or empty
+	Value         Value
+	DueAt         *time.Time
+	Undo          string     // the state of its undo
+	Child         string     // operation id of its child
+	Error         *LastError // the error of its last attempt
+}
+
+// Events returns the steps and the calls in progress in the order of their numbers, with the
+// signals between them.
+//
+// A call that began alone has no row in steps until its outcome is known, so its entry comes from
+// Doubts. A signal has no number. It is inserted before the first entry that is later. The last
+// error belongs to the last entry with the name of its step.
+func Events(o *Operation, steps []Step, sent []Signal) (all []Event) {
+	recorded, undoneBy := map[int]bool{}, map[string]int{} // by the number of a step, and by its name
+	for _, step := range steps {
+		if step.Kind == string(db.UndoStep) {
+			name, _ := UndoOf(step.Name)
+			undoneBy[name] = step.Seq
+		}
+	}
+	for _, step := range steps {
+		recorded[step.Seq] = true
+		e := Event{Undo: undoOf(&step, undoneBy[step.Name]), Seq: step.Seq, At: step.RecordedAt, Kind: step.Kind, Name: step.Name,
+			Outcome: step.Outcome, Value: step.Value, Child: step.Child}
+		if step.Kind == string(db.UndoStep) {
+			e.Name = UndoName(step.Name)
+		}
+		switch outcome := db.StepOutcome(step.Outcome); {
+		case step.Kind == string(db.EndStep):
+			e.Name, e.Outcome = "", "undo decided"
+		case outcome == db.StepFailed:
+			e.Mood = "bad"
+		case outcome == db.StepBegun:
+			e.Outcome, e.Mood = inProgress(o)
+		case outcome == db.StepWaiting:
+			e.Mood, e.DueAt = "warn", step.DueAt
+		}
+		all = append(all, e)
+	}
+	for _, d := range CallsInDoubt(o, steps) {
+		if !recorded[d.Seq] {
+			outcome, mood := inProgress(o)
+			all = append(all, Event{Seq: d.Seq, At: o.Since, Kind: d.Kind, Name: UndoName(d.Name), Outcome: outcome, Mood: mood})
+		}
+	}
+	slices.SortFunc(all, func(a, b Event) int { return a.Seq - b.Seq })
+	for _, signal := range sent {
+		e := Event{At: signal.SentAt, Kind: "signal", Name: signal.Name, Outcome: "received", Value: signal.Value}
+		if !signal.Taken {
+			e.Outcome, e.Mood = "not received yet", "warn"
+		}
+		at := slices.IndexFunc(all, func(other Event) bool { return other.At.After(e.At) })
+		if at < 0 {
+			at = len(all)
+		}
+		all = slices.Insert(all, at, e)
+	}
+	before := o.CreatedAt
+	for i := range all {
+		all[i].Took, before = max(all[i].At.Sub(before), 0), all[i].At
+	}
+	// A step may have several entries with its name: its own and those of its undos. The last error
+	// is about the latest of them.
+	if o.LastError != nil {
+		for i := len(all) - 1; i >= 0; i-- {
+			if all[i].Seq > 0 && all[i].Name == o.LastError.Step {
+				all[i].Error = o.LastError
+				break
+			}
+		}
+	}
+	return all
+}
+
+// undoOf describes the undo of a step. undoneBy is the number of the undo that undid the step, or
+// 0.
+func undoOf(step *Step, undoneBy int) string {
+	switch {
+	case step.Kind != string(db.TxStep) && step.Kind != string(db.CallStep):
+		return ""
+	case undoneBy > 0:
+		return fmt.Sprintf("undone by #%d", undoneBy)
+	case step.Undos > 0:
+		return "can be undone"
+	}
+	return "has no undo"
+}
+
+// inProgress returns outcome and mood of a call that has begun and has no recorded outcome.
+func inProgress(o *Operation) (outcome, mood string) {
+	if o.State == Parked {
+		return "begun", "bad"
+	}
+	return "in progress", "warn"
 }

@@ -24,7 +24,7 @@ const LockTimeout = 2 * time.Second
 // no limit.
 func Tx(ctx context.Context, pool *pgxpool.Pool, timeout time.Duration, work func(pgx.Tx) error) error {
 	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-		if err := settle(ctx, tx, timeout); err != nil {
+		if err := applySettings(ctx, tx, timeout); err != nil {
 			return err
 		}
 		return work(tx)
@@ -45,7 +45,7 @@ func Change(ctx context.Context, pool *pgxpool.Pool, timeout time.Duration, work
 	if err != nil {
 		return err
 	}
-	err = settle(ctx, tx, timeout)
+	err = applySettings(ctx, tx, timeout)
 	if err == nil {
 		err = work(tx)
 	}
@@ -83,10 +83,10 @@ func commit(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// settle sets the settings of the transaction. It turns JIT compilation off: compiling a statement
-// takes seconds on a busy server, and the statements of this program read few rows, whatever the
-// planner expects.
-func settle(ctx context.Context, tx pgx.Tx, timeout time.Duration) error {
+// applySettings sets the settings of the transaction. It turns JIT compilation off: compiling a
+// statement takes seconds on a busy server, and the statements of this program read few rows,
+// whatever the planner expects.
+func applySettings(ctx context.Context, tx pgx.Tx, timeout time.Duration) error {
 	_, err := tx.Exec(ctx, `SELECT pg_catalog.set_config(name, value, true) FROM (VALUES
 		('search_path', 'pg_catalog, pg_temp'), ('DateStyle', 'ISO, YMD'), ('TimeZone', 'UTC'), ('IntervalStyle', 'postgres'),
 		('bytea_output', 'hex'), ('extra_float_digits', '1'), ('jit', 'off'), ('standard_conforming_strings', 'on'),
@@ -96,3 +96,56 @@ func settle(ctx context.Context, tx pgx.Tx, timeout time.Duration) error {
 }
 
 func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
+
+// rollbackTimeout limits the wait for a server that does not answer a ROLLBACK.
+const rollbackTimeout = time.Second
+
+// ReadOnly runs work in a read-only transaction with the settings of Tx. All statements see one
+// snapshot. The transaction is always rolled back, so work may return nil although the server
+// refused one of its statements.
+func ReadOnly(ctx context.Context, pool *pgxpool.Pool, timeout time.Duration, work func(pgx.Tx) error) error {
+	tx, err := pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
+		defer cancel()
+		_ = tx.Rollback(bounded) // if it fails, the server rolls back when the connection is closed
+	}()
+	if err := applySettings(ctx, tx, timeout); err != nil {
+		return err
+	}
+	return work(tx)
+}
+
+// Location describes the database that was read.
+type Location struct {
+	Database, Role string
+	Standby        bool
+	Now            time.Time // the clock of the database
+}
+
+// Locate returns the database and role of tx.
+func Locate(ctx context.Context, tx pgx.Tx) (p Location, err error) {
+	err = tx.QueryRow(ctx, "SELECT current_database()::text, current_user::text, pg_is_in_recovery(), clock_timestamp()").
+		Scan(&p.Database, &p.Role, &p.Standby, &p.Now)
+	return p, err
+}
+
+// MissingPrivileges lists the read privileges that a role does not have.
+type MissingPrivileges struct {
+	Role   string   // quoted for SQL
+	Schema bool     // USAGE on the schema is missing
+	Tables []string // tables without SELECT, qualified and quoted
+}
+
+// ReadMissingPrivileges returns the read privileges on the schema idem that the role of tx does not
+// have.
+func ReadMissingPrivileges(ctx context.Context, tx pgx.Tx) (l MissingPrivileges, err error) {
+	err = tx.QueryRow(ctx, `SELECT quote_ident(current_user), NOT coalesce(has_schema_privilege(n.oid, 'USAGE'), false), ARRAY(
+			SELECT format('idem.%I', c.relname) FROM pg_class c WHERE c.relnamespace = n.oid AND c.relkind IN ('r', 'p') AND NOT has_table_privilege(c.oid, 'SELECT')
+			ORDER BY 1)
+		FROM pg_namespace n WHERE n.nspname = 'idem'`).Scan(&l.Role, &l.Schema, &l.Tables)
+	return l, err
+}

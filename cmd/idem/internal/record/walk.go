@@ -10,8 +10,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// portion is the number of blocks that one statement of a walk reads, over all partitions: 32 MB.
-const portion = 4096
+// blocksPerStatement is the number of blocks that one statement of a walk reads, over all
+// partitions: 32 MB.
+const blocksPerStatement = 4096
 
 // sizes returns the number of blocks of each leaf partition, or of the table if it is not
 // partitioned.
@@ -30,15 +31,13 @@ func Size(ctx context.Context, tx pgx.Tx) (int64, error) {
 	}
 	var block int64
 	err = tx.QueryRow(ctx, "SELECT current_setting('block_size')::int8").Scan(&block)
-	return block * upTo(blocks, theEnd), err
+	return block * blocksBefore(blocks, math.MaxInt64), err
 }
 
-const theEnd = math.MaxInt64
-
-// upTo returns how many blocks come before position place, summed over the partitions.
-func upTo(blocks []int64, place int64) (sum int64) {
+// blocksBefore returns how many blocks come before block number at, summed over the partitions.
+func blocksBefore(blocks []int64, at int64) (sum int64) {
 	for _, n := range blocks {
-		sum += min(n, place)
+		sum += min(n, at)
 	}
 	return sum
 }
@@ -46,9 +45,9 @@ func upTo(blocks []int64, place int64) (sum int64) {
 // LeftBehind walks the whole table and calls each for every record in the state processing that has
 // not expired. Such a record is visible only if an fn ended its own transaction: a claim that was
 // not committed is invisible to others. The walk consists of many short transactions, so it does
-// not hold back vacuum.
+// not delay vacuum.
 func LeftBehind(ctx context.Context, pool *pgxpool.Pool, timeout time.Duration, each func(Record), progress func(done, blocks int64)) error {
-	return walk(ctx, pool, timeout, portion, leftBehind(each), progress)
+	return walk(ctx, pool, timeout, blocksPerStatement, leftBehind(each), progress)
 }
 
 // CountSealed walks the whole table and adds to counts how many responses each key id has sealed.
@@ -65,7 +64,7 @@ func CountSealed(ctx context.Context, pool *pgxpool.Pool, timeout time.Duration,
 		_, err = pgx.ForEachRow(rows, []any{&key, &n}, func() error { counts[key] += n; return nil })
 		return err
 	}
-	return walk(ctx, pool, timeout, portion, count, func(int64, int64) {})
+	return walk(ctx, pool, timeout, blocksPerStatement, count, func(int64, int64) {})
 }
 
 // reader reads the rows between two positions (ctid) of every partition.
@@ -74,16 +73,16 @@ type reader func(ctx context.Context, tx pgx.Tx, from, to string) error
 // walk reads the same range of blocks of all partitions with one statement, range by range. It
 // queries the parent table, because a role that may read the table may have no privilege on a
 // partition.
-func walk(ctx context.Context, pool *pgxpool.Pool, timeout time.Duration, portion int64, read reader, progress func(done, blocks int64)) error {
+func walk(ctx context.Context, pool *pgxpool.Pool, timeout time.Duration, perStatement int64, read reader, progress func(done, blocks int64)) error {
 	var blocks []int64
 	err := Tx(ctx, pool, timeout, func(tx pgx.Tx) (err error) { blocks, err = sizes(ctx, tx); return err })
 	if err != nil {
 		return err
 	}
-	step := max(portion/max(int64(len(blocks)), 1), 1)
-	all := upTo(blocks, theEnd)
-	for at := int64(0); upTo(blocks, at) < all; at += step {
-		progress(upTo(blocks, at), all)
+	step := max(perStatement/max(int64(len(blocks)), 1), 1)
+	all := blocksBefore(blocks, math.MaxInt64)
+	for at := int64(0); blocksBefore(blocks, at) < all; at += step {
+		progress(blocksBefore(blocks, at), all)
 		err := Tx(ctx, pool, timeout, func(tx pgx.Tx) error {
 			return read(ctx, tx, fmt.Sprintf("(%d,0)", at), fmt.Sprintf("(%d,0)", at+step))
 		})
@@ -94,6 +93,7 @@ func walk(ctx context.Context, pool *pgxpool.Pool, timeout time.Duration, portio
 	return nil
 }
 
+// leftBehind returns the reader of LeftBehind.
 func leftBehind(each func(Record)) reader {
 	return func(ctx context.Context, tx pgx.Tx, from, to string) error {
 		rows, err := tx.Query(ctx, "SELECT "+columns+` FROM idem.records

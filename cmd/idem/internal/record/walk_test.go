@@ -23,9 +23,9 @@ func TestWalk_ReadsEachBlockOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, portion := range []int64{1, 7, 4096} {
+	for _, blocks := range []int64{1, 7, 4096} {
 		found := map[string]int{}
-		err := walk(t.Context(), pool, time.Minute, portion, leftBehind(func(r Record) { found[r.Key]++ }), func(done, blocks int64) {
+		err := walk(t.Context(), pool, time.Minute, blocks, leftBehind(func(r Record) { found[r.Key]++ }), func(done, blocks int64) {
 			if done >= blocks || blocks < 50 {
 				t.Errorf("progress %d of %d", done, blocks)
 			}
@@ -34,11 +34,11 @@ func TestWalk_ReadsEachBlockOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(found) != 1000 {
-			t.Errorf("portions of %d: found %d of 1000", portion, len(found))
+			t.Errorf("%d blocks at a time: found %d of 1000", blocks, len(found))
 		}
 		for key, times := range found {
 			if times != 1 {
-				t.Errorf("portions of %d: %s is found %d times", portion, key, times)
+				t.Errorf("%d blocks at a time: %s is found %d times", blocks, key, times)
 			}
 		}
 	}

@@ -2,7 +2,6 @@ package record
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -12,8 +11,8 @@ import (
 	"github.com/idem-go/idem/internal/deadletter"
 )
 
-// Letter is a dead letter. Payload and Headers are set only if the caller asked to reveal them.
-type Letter struct {
+// DeadLetter is a dead letter. Payload and Headers are set only if the caller asked to reveal them.
+type DeadLetter struct {
 	db.LetterName
 	Key          string     `json:"key"`
 	Type         string     `json:"type"`
@@ -33,18 +32,19 @@ type Letter struct {
 	Now time.Time `json:"-"` // the clock of the database
 }
 
-// LetterFilter selects dead letters. An empty field selects all.
-type LetterFilter struct {
+// DeadLetterFilter selects dead letters. An empty field selects all.
+type DeadLetterFilter struct {
 	Only   db.LetterName
 	Class  string
 	Older  time.Duration
-	After  db.LetterName // only dead letters after this one in the order of Letters
+	After  db.LetterName // only dead letters after this one in the order of DeadLetters
 	Limit  int
 	Reveal bool
 }
 
-// Letters returns dead letters in the order of side, consumer, source and id.
-func Letters(ctx context.Context, tx pgx.Tx, f LetterFilter) ([]Letter, error) {
+// DeadLetters returns dead letters in the order of side, consumer, source and id. That is the order
+// of the primary key, in which After continues. Filters check row by row.
+func DeadLetters(ctx context.Context, tx pgx.Tx, f DeadLetterFilter) ([]DeadLetter, error) {
 	rows, _ := tx.Query(ctx, `SELECT side, consumer, source, id, key, type, class, reason, attempts, coalesce(sealed_by, ''), created_at, died_at, redrive_at,
 		coalesce(length(payload), 0)::int8, coalesce(length(headers::text), 0)::int8, CASE WHEN $1 THEN payload END, CASE WHEN $1 THEN headers::text ELSE '' END, clock_timestamp()
 		FROM idem.dead_letters
@@ -53,7 +53,7 @@ func Letters(ctx context.Context, tx pgx.Tx, f LetterFilter) ([]Letter, error) {
 		ORDER BY side, consumer, source, id LIMIT $12`,
 		f.Reveal, f.Only.Side, f.Only.Consumer, f.Only.Source, f.Only.ID, f.Class, f.Older.Seconds(),
 		f.After.Side, f.After.Consumer, f.After.Source, f.After.ID, f.Limit) // CollectRows returns the error
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (l Letter, err error) {
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (l DeadLetter, err error) {
 		var headers *string
 		err = row.Scan(&l.Side, &l.Consumer, &l.Source, &l.ID, &l.Key, &l.Type, &l.Class, &l.Reason, &l.Attempts, &l.SealedBy, &l.AddedAt, &l.DiedAt,
 			&l.RedriveAt, &l.PayloadBytes, &l.HeaderBytes, &l.Payload, &headers, &l.Now)
@@ -64,12 +64,13 @@ func Letters(ctx context.Context, tx pgx.Tx, f LetterFilter) ([]Letter, error) {
 	})
 }
 
-// DropLetter deletes a dead letter, and writes a row to idem.audit in the same transaction. It
-// returns false if the dead letter is gone, or was dead-lettered again since l was read.
+// DropDeadLetter deletes a dead letter, and writes a row to idem.audit in the same transaction. It
+// returns false if the dead letter is gone, or was dead-lettered again since l was read: then the
+// person has not seen the latest error, and has to decide again.
 //
-// A redriven message of an inbox is failing until it is handled. DropLetter sets it to dead, as
+// A redriven message of an inbox is failing until it is handled. DropDeadLetter sets it to dead, as
 // inbox.Drop does, so that a redelivery does not process it.
-func DropLetter(ctx context.Context, tx pgx.Tx, l *Letter) (bool, error) {
+func DropDeadLetter(ctx context.Context, tx pgx.Tx, l *DeadLetter) (bool, error) {
 	if l.Side == deadletter.Inbox {
 		if _, err := tx.Exec(ctx, `UPDATE idem.inbox m SET state = 'dead', since = clock_timestamp(), begun = NULL, hindered = NULL, retry_at = NULL, key = NULL
 			FROM idem.dead_letters l
@@ -90,7 +91,7 @@ func DropLetter(ctx context.Context, tx pgx.Tx, l *Letter) (bool, error) {
 }
 
 // Open decrypts payload and headers. It does nothing if they are not sealed.
-func (l *Letter) Open(sealer db.Sealer) (err error) {
+func (l *DeadLetter) Open(sealer db.Sealer) (err error) {
 	if l.SealedBy == "" {
 		return nil
 	}
@@ -99,8 +100,4 @@ func (l *Letter) Open(sealer db.Sealer) (err error) {
 		l.Payload, l.Headers = contents.Payload, contents.Headers
 	}
 	return err
-}
-
-func replaced(text string, pairs ...string) string {
-	return strings.NewReplacer(pairs...).Replace(text)
 }
