@@ -25,7 +25,7 @@ type Flags struct {
 
 // String returns the connection string for the flags and DATABASE_URL. pgx fills in all other
 // settings from ~/.pgpass and from PGHOST, PGPORT, PGUSER, PGDATABASE, PGPASSWORD, PGSSLMODE,
-// PGSERVICE and so on.
+// PGSERVICE and so on. The flags are appended, because the last value of a setting counts.
 func (f Flags) String(getenv func(string) string) string {
 	base, name := f.DBName, ""
 	if !isAddress(base) {
@@ -43,8 +43,9 @@ func (f Flags) String(getenv func(string) string) string {
 }
 
 // Config returns the pool configuration of a command. The pool is small, and it sends statements in
-// a mode that works behind a pooler in transaction mode. Config fails if the address is malformed.
-// Its errors do not show passwords.
+// a mode that works behind a pooler in transaction mode: it prepares no named statement, which a later
+// transaction would look for on another connection. Config fails if the address is malformed. Its
+// errors do not show passwords.
 func (f Flags) Config(getenv func(string) string, command string) (*pgxpool.Config, error) {
 	for from, text := range map[string]string{"-d": f.DBName, "DATABASE_URL": getenv("DATABASE_URL")} {
 		if err := checkScheme(from, text); err != nil {
@@ -56,7 +57,8 @@ func (f Flags) Config(getenv func(string) string, command string) (*pgxpool.Conf
 		return nil, err
 	}
 	config.MaxConns, config.MinConns = 4, 0
-	config.AfterConnect = func(_ context.Context, conn *pgx.Conn) error { // times are in UTC, whatever the local time zone
+	// Times are in UTC, whatever the local time zone, so that people in two places see the same.
+	config.AfterConnect = func(_ context.Context, conn *pgx.Conn) error {
 		conn.TypeMap().RegisterType(&pgtype.Type{Name: "timestamptz", OID: pgtype.TimestamptzOID, Codec: &pgtype.TimestamptzCodec{ScanLocation: time.UTC}})
 		return nil
 	}
@@ -83,10 +85,12 @@ func checkScheme(from, text string) error {
 	return fmt.Errorf("%s is a URL that begins with %.20q, and not with postgres:// or postgresql://", from, scheme+"://")
 }
 
+// isURL reports whether text is a URL that pgx accepts.
 func isURL(text string) bool {
 	return strings.HasPrefix(text, "postgres://") || strings.HasPrefix(text, "postgresql://")
 }
 
+// isAddress reports whether text is a URL or a connection string, and not the name of a database.
 func isAddress(text string) bool { return isURL(text) || strings.Contains(text, "=") }
 
 // withQuery adds settings to the query of a URL. The last value of a name counts, and the query

@@ -14,7 +14,7 @@ func env(pairs map[string]string) func(string) string {
 	return func(name string) string { return pairs[name] }
 }
 
-func TestURLThatIsNotOfPostgresIsRefusedWithoutItsPassword(t *testing.T) {
+func TestConfig_RefusesOtherURLsWithoutThePassword(t *testing.T) {
 	t.Parallel()
 	for _, bad := range []string{"postgress://me:hunter2@db/shop", "mysql://me:hunter2@db/shop", "POSTGRES //x://me:hunter2@db", "://me:hunter2@db"} {
 		for where, try := range map[string]func() error{
@@ -40,7 +40,7 @@ func TestURLThatIsNotOfPostgresIsRefusedWithoutItsPassword(t *testing.T) {
 	}
 }
 
-func TestEachHostOfAListIsToldWithWhatItHasAnswered(t *testing.T) {
+func TestRefused_NamesEachHostWithItsAnswer(t *testing.T) {
 	t.Parallel()
 	closed := func() string { // an address without a listener
 		l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -24,7 +24,8 @@ func Describe(c *pgconn.Config) string {
 }
 
 // Refused turns the error of a failed connection into one line with the cause and a remedy. If
-// several hosts were tried, it lists the cause for each. Other errors are returned as they are.
+// several hosts were tried, it lists the cause for each: with one standby down, a person must not look
+// for the fault at the primary. Other errors are returned as they are.
 func Refused(err error) error {
 	var connect *pgconn.ConnectError
 	if !errors.As(err, &connect) {
@@ -35,15 +36,15 @@ func Refused(err error) error {
 		cause, remedy := reason(connect.Unwrap())
 		return fmt.Errorf("cannot connect to %s: %s; %s", Describe(connect.Config), cause, remedy)
 	}
-	var told []string
+	var causes []string
 	remedies := map[string]bool{}
 	for _, a := range tried {
 		cause, remedy := reason(a.err)
-		told = append(told, a.host+": "+cause)
+		causes = append(causes, a.host+": "+cause)
 		remedies[remedy] = true
 	}
 	return fmt.Errorf("cannot connect to database %q, role %q: %s; %s", connect.Config.Database, connect.Config.User,
-		strings.Join(told, "; "), strings.Join(slices.Sorted(maps.Keys(remedies)), "; "))
+		strings.Join(causes, "; "), strings.Join(slices.Sorted(maps.Keys(remedies)), "; "))
 }
 
 // attempt is the failed connection to one of several hosts.
@@ -64,7 +65,7 @@ func attempts(connect *pgconn.ConnectError) (tried []attempt) {
 		return nil
 	}
 	for _, err := range all.Unwrap() {
-		// pgconn has no other way to tell which host the error is from.
+		// pgconn does not say which host an error is from, except in its text.
 		address, _, named := strings.Cut(err.Error(), " (")
 		if !named {
 			return nil

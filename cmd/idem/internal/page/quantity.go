@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// Age formats a duration with at most two units.
+// Age formats a duration with at most two units: a person compares ages, and does not compute with
+// them.
 func Age(d time.Duration) string {
 	sign := ""
 	if d < 0 {
@@ -41,8 +42,8 @@ func two(d, large time.Duration, largeName string, small time.Duration, smallNam
 func Bytes(n int64) string {
 	if n < 1000 {
 		return fmt.Sprintf("%d B", n)
-		// The bounds 999.5 and 9.95 are those at which rounding would add a digit.
 	}
+	// The bounds 999.5 and 9.95 are those at which rounding would add a digit.
 	value, unit := float64(n), -1
 	for value >= 999.5 && unit < 4 {
 		value /= 1000
@@ -84,7 +85,7 @@ func Relative(t, now time.Time) string {
 	return Age(now.Sub(t)) + " ago"
 }
 
-// AtLeast formats a count that ends at most.
+// AtLeast formats a count of a query that stops counting at most.
 func AtLeast(n, most int64) string {
 	if n >= most {
 		return Count(n) + " or more"

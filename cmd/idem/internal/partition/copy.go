@@ -11,11 +11,12 @@ import (
 )
 
 // Limits of a portion: the range of blocks that one transaction copies or compares. Its size
-// follows the time that the last portion took.
+// follows the time that the last portion took. A long transaction would delay vacuum, and would block
+// a DELETE for long.
 const (
 	firstBlocks = 128
-	mostBlocks  = 2048
-	short, long = 50 * time.Millisecond, 200 * time.Millisecond // a faster portion doubles the next one, a slower one halves it
+	maxBlocks   = 2048
+	fast, slow  = 50 * time.Millisecond, 200 * time.Millisecond // a faster portion doubles the next one, a slower one halves it
 	portionLock = 500 * time.Millisecond                        // lock timeout: a row may be locked by a DELETE
 )
 
@@ -39,7 +40,8 @@ func (j *job) copy(ctx context.Context) error {
 
 // compare scans both tables and looks up each row in the other one. It returns ErrDiffers if a row
 // is missing or different. Each portion is one statement with one snapshot, in which both tables
-// must be equal because every write commits to both.
+// must be equal because every write commits to both. A table without the record of a key would let the
+// key execute again, so the comparison is not optional.
 func (j *job) compare(ctx context.Context) error {
 	tables := []string{j.old}
 	for n := range j.Parts {
@@ -58,11 +60,12 @@ func (j *job) compare(ctx context.Context) error {
 			same = append(same, fmt.Sprintf("a.%s IS NOT DISTINCT FROM b.%[1]s", c))
 		}
 		err := j.walk(ctx, phase, table, func(tx pgx.Tx, from, to string) error {
-			var all, odd int64
+			var all, different int64
 			err := tx.QueryRow(ctx, fmt.Sprintf(`SELECT count(*), count(*) FILTER (WHERE NOT EXISTS (SELECT FROM %s b WHERE %s))
-				FROM %s a WHERE a.ctid >= $1::text::tid AND a.ctid < $2::text::tid`, other, strings.Join(same, " AND "), table), from, to).Scan(&all, &odd)
-			if err == nil && odd > 0 {
-				err = fmt.Errorf("%w: %d rows of %s are missing from %s or differ there; nothing was changed: find out who wrote them, and run idem partition --abort %s", ErrDiffers, odd, table, other, j.Table)
+				FROM %s a WHERE a.ctid >= $1::text::tid AND a.ctid < $2::text::tid`, other, strings.Join(same, " AND "), table), from, to).Scan(&all, &different)
+			if err == nil && different > 0 {
+				err = fmt.Errorf("%w: %d rows of %s are missing from %s or differ there; nothing was changed: "+
+					"find out who wrote them, and run idem partition --abort %s", ErrDiffers, different, table, other, j.Table)
 			}
 			j.report.Compared += all
 			return err
@@ -91,7 +94,8 @@ func (j *job) walk(ctx context.Context, phase, table string, work func(tx pgx.Tx
 // takes Config.Share of the time.
 func (j *job) walkOnce(ctx context.Context, phase, table string, work func(tx pgx.Tx, from, to string) error) error {
 	var total, file int64
-	err := j.pool.QueryRow(ctx, `SELECT pg_relation_size($1::text::regclass) / current_setting('block_size')::int8, pg_relation_filenode($1::text::regclass)::int8`, table).Scan(&total, &file)
+	err := j.pool.QueryRow(ctx, `SELECT pg_relation_size($1::text::regclass) / current_setting('block_size')::int8,
+		pg_relation_filenode($1::text::regclass)::int8`, table).Scan(&total, &file)
 	if err != nil {
 		return err
 	}
@@ -106,7 +110,9 @@ func (j *job) walkOnce(ctx context.Context, phase, table string, work func(tx pg
 			var now int64
 			// Reading from the table locks it against a rewrite. Only then does the check of its
 			// file number hold until the end of the transaction.
-			if err := tx.QueryRow(ctx, fmt.Sprintf(`WITH here AS (SELECT FROM %s LIMIT 0) SELECT pg_relation_filenode($1::text::regclass)::int8 FROM (SELECT count(*) FROM here) _`, table), table).Scan(&now); err != nil {
+			err := tx.QueryRow(ctx, fmt.Sprintf(`WITH here AS (SELECT FROM %s LIMIT 0)
+				SELECT pg_relation_filenode($1::text::regclass)::int8 FROM (SELECT count(*) FROM here) _`, table), table).Scan(&now)
+			if err != nil {
 				return err
 			}
 			if now != file {
@@ -126,9 +132,9 @@ func (j *job) walkOnce(ctx context.Context, phase, table string, work func(tx pg
 			return err
 		default:
 			at, failures = next, 0
-			if j.Blocks == 0 && took < short {
-				blocks = min(2*blocks, mostBlocks)
-			} else if took > long {
+			if j.Blocks == 0 && took < fast {
+				blocks = min(2*blocks, maxBlocks)
+			} else if took > slow {
 				blocks = max(blocks/2, 1)
 			}
 		}

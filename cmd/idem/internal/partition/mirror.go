@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -48,18 +49,18 @@ func (j *job) prepare(ctx context.Context) error {
 		if err := execute(ctx, tx, append(statements, j.function())); err != nil {
 			return err
 		}
-		like, err := j.alike(ctx, tx)
+		copies, err := j.copyProperties(ctx, tx)
 		if err != nil {
 			return err
 		}
-		return execute(ctx, tx, like)
+		return execute(ctx, tx, copies)
 	})
 }
 
-// alike returns the statements that copy the comment, the secondary indexes and the privileges of
-// the old table. The partitions get the privileges too, because purge deletes from each partition
+// copyProperties returns the statements that copy the comment, the secondary indexes and the
+// privileges of the old table. The partitions get the privileges too, because purge deletes from each partition
 // by name.
-func (j *job) alike(ctx context.Context, tx pgx.Tx) ([]string, error) {
+func (j *job) copyProperties(ctx context.Context, tx pgx.Tx) ([]string, error) {
 	rows, _ := tx.Query(ctx, `
 		SELECT format('COMMENT ON TABLE %s IS %L', $2::text, obj_description($1::text::regclass, 'pg_class'))
 		UNION ALL
@@ -83,19 +84,19 @@ func (j *job) alike(ctx context.Context, tx pgx.Tx) ([]string, error) {
 // and the caller retries. A DELETE would silently find no row. The trigger therefore writes the row
 // first in these isolation levels, to provoke the error.
 func (j *job) function() string {
-	var set, is []string
+	var assignments, sameKey []string
 	for _, c := range j.cols {
-		set = append(set, fmt.Sprintf("%s = EXCLUDED.%[1]s", c))
+		assignments = append(assignments, fmt.Sprintf("%s = EXCLUDED.%[1]s", c))
 	}
 	for _, c := range j.key {
-		is = append(is, fmt.Sprintf("%s OPERATOR(pg_catalog.=) OLD.%[1]s", c))
+		sameKey = append(sameKey, fmt.Sprintf("%s OPERATOR(pg_catalog.=) OLD.%[1]s", c))
 	}
 	values := func(row string) string { return row + "." + strings.Join(j.cols, ", "+row+".") }
 	write := func(row string) string {
 		return fmt.Sprintf("INSERT INTO %s (%s) VALUES (%s) ON CONFLICT (%s) DO UPDATE SET %s;",
-			j.parted, strings.Join(j.cols, ", "), values(row), strings.Join(j.key, ", "), strings.Join(set, ", "))
+			j.parted, strings.Join(j.cols, ", "), values(row), strings.Join(j.key, ", "), strings.Join(assignments, ", "))
 	}
-	remove := fmt.Sprintf("DELETE FROM %s WHERE %s;", j.parted, strings.Join(is, " AND "))
+	remove := fmt.Sprintf("DELETE FROM %s WHERE %s;", j.parted, strings.Join(sameKey, " AND "))
 	return fmt.Sprintf(`CREATE FUNCTION %s() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $mirror$
 		BEGIN
 			CASE TG_OP
@@ -119,7 +120,9 @@ func (j *job) function() string {
 func (j *job) mirror(ctx context.Context) error {
 	trigger := "idem_parted"
 	var there bool
-	if err := j.pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_catalog.pg_trigger WHERE tgrelid = $1::text::regclass AND tgname = $2)`, j.old, trigger).Scan(&there); err != nil || there {
+	err := j.pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_catalog.pg_trigger WHERE tgrelid = $1::text::regclass AND tgname = $2)`,
+		j.old, trigger).Scan(&there)
+	if err != nil || there {
 		return err
 	}
 	return j.locked(ctx, "waits for a moment without writers", func(tx pgx.Tx) error {
@@ -189,12 +192,7 @@ func hasCode(err error, codes ...string) bool {
 	if !errors.As(err, &refused) {
 		return false
 	}
-	for _, code := range codes {
-		if refused.Code == code {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(codes, refused.Code)
 }
 
 // sleep waits for d. It returns the cause if ctx ends earlier.

@@ -23,29 +23,29 @@ import (
 	"github.com/idem-go/idem/purge"
 )
 
-// house is a database with records and a ledger of their effects.
-type house struct {
+// fixture is a database with records and a ledger of their effects.
+type fixture struct {
 	t    *testing.T
 	dsn  string
 	pool *pgxpool.Pool
 }
 
-func newHouse(t *testing.T) *house {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	h := &house{t: t, dsn: pgtest.DSN(t)}
+	h := &fixture{t: t, dsn: pgtest.DSN(t)}
 	h.pool = pgtest.Open(t, h.dsn)
 	h.exec(`create table ledger (key text not null, execution_id uuid not null)`)
 	return h
 }
 
-func (h *house) exec(sql string, args ...any) {
+func (h *fixture) exec(sql string, args ...any) {
 	h.t.Helper()
 	if _, err := h.pool.Exec(context.Background(), sql, args...); err != nil {
 		h.t.Fatal(sql, ": ", err)
 	}
 }
 
-func (h *house) count(sql string, args ...any) (n int64) {
+func (h *fixture) count(sql string, args ...any) (n int64) {
 	h.t.Helper()
 	if err := h.pool.QueryRow(context.Background(), sql, args...).Scan(&n); err != nil {
 		h.t.Fatal(sql, ": ", err)
@@ -54,7 +54,7 @@ func (h *house) count(sql string, args ...any) (n int64) {
 }
 
 // records creates records from before the partitioning. The first ones have expired.
-func (h *house) records(n, expired int) {
+func (h *fixture) records(n, expired int) {
 	h.t.Helper()
 	h.exec(`insert into idem.records (scope, key, hash, execution_id, created_at, expires_at, state, status, completed_at, header, body)
 		select 'old', n::text, sha256(n::text::bytea), gen_random_uuid(), now(), now() + case when n <= $2 then -interval '2 h' else interval '1 h' end,
@@ -74,12 +74,12 @@ func config(table string) partition.Config {
 
 // While Run partitions the table, clients call at every isolation level, a purge deletes, keys
 // expire and become new, and a person evicts.
-func TestRecordsArePartitionedWhileEverythingGoesOn(t *testing.T) {
+func TestPartition_OfRecordsDuringCalls(t *testing.T) {
 	t.Parallel()
 	for _, level := range []string{"read committed", "serializable"} {
 		t.Run(level, func(t *testing.T) {
 			t.Parallel()
-			h := newHouse(t)
+			h := newFixture(t)
 			h.records(4000, 1500)
 			calling := pgtest.Open(t, h.dsn, func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["default_transaction_isolation"] = level })
 			ctx, stop := context.WithCancel(t.Context())
@@ -182,7 +182,7 @@ func await(t *testing.T, done <-chan struct{}) {
 	waiting.For(t, "something to happen", done)
 }
 
-func (h *house) wantParts(n int64) {
+func (h *fixture) wantParts(n int64) {
 	h.t.Helper()
 	if parts := h.count("select count(*) from pg_partition_tree('idem.records') where isleaf"); parts != n {
 		h.t.Errorf("%d partitions", parts)
@@ -191,12 +191,12 @@ func (h *house) wantParts(n int64) {
 
 // A row that is deleted while its block is copied must not come back. The deletion may come at any
 // point and have an older snapshot.
-func TestRecordThatIsDeletedWhileItIsCopiedStaysDeleted(t *testing.T) {
+func TestPartition_KeepsADeleteDuringTheCopy(t *testing.T) {
 	t.Parallel()
 	for _, level := range []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead} {
 		t.Run(string(level), func(t *testing.T) {
 			t.Parallel()
-			h := newHouse(t)
+			h := newFixture(t)
 			h.records(3000, 0)
 			old, err := h.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: level}) // a snapshot from before the copy
 			if err != nil {
@@ -235,9 +235,9 @@ func TestRecordThatIsDeletedWhileItIsCopiedStaysDeleted(t *testing.T) {
 	}
 }
 
-func TestInterruptedPartitioningGoesOnOrIsTakenBack(t *testing.T) {
+func TestPartition_InterruptedRunResumesOrAborts(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newFixture(t)
 	h.records(3000, 0)
 	interrupted := func(at string) error {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -295,7 +295,7 @@ func TestInterruptedPartitioningGoesOnOrIsTakenBack(t *testing.T) {
 
 // A session with triggers off writes to one table only. The comparison must find that before the
 // swap.
-func TestNewTableThatDiffersIsNotTaken(t *testing.T) {
+func TestPartition_RefusesANewTableThatDiffers(t *testing.T) {
 	t.Parallel()
 	for name, sql := range map[string]string{
 		"a row less":    "insert into idem.records (scope, key, hash, execution_id, created_at, expires_at, state) values ('unseen', 'k', '', gen_random_uuid(), now(), now(), 'completed')",
@@ -304,7 +304,7 @@ func TestNewTableThatDiffersIsNotTaken(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := newHouse(t)
+			h := newFixture(t)
 			h.records(500, 0)
 			c, done := config("records"), false
 			c.Progress = func(p partition.Progress) {
@@ -323,9 +323,9 @@ func TestNewTableThatDiffersIsNotTaken(t *testing.T) {
 	}
 }
 
-func TestNoTableOfWhatMustBeOnceCanHavePartitionsByTime(t *testing.T) {
+func TestPartition_ByTimeWouldAllowDuplicates(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newFixture(t)
 	for table, key := range map[string]string{"records": "scope, key", "inbox": "consumer, source, id"} {
 		_, err := h.pool.Exec(t.Context(), fmt.Sprintf("create table by_time (like idem.%s, primary key (%s)) partition by range (expires_at)", table, key))
 		if refused := (*pgconn.PgError)(nil); !errors.As(err, &refused) || refused.Code != "0A000" {
@@ -334,9 +334,9 @@ func TestNoTableOfWhatMustBeOnceCanHavePartitionsByTime(t *testing.T) {
 	}
 }
 
-func TestWhatACopyWouldNotHaveIsRefused(t *testing.T) {
+func TestPartition_RefusesWhatACopyWouldLack(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newFixture(t)
 	for sql, want := range map[string][2]string{
 		"alter table idem.records enable row level security":                                          {"row security", "alter table idem.records disable row level security"},
 		"create view seen as select key from idem.records":                                            {"uses idem.records", "drop view seen"},
@@ -360,9 +360,9 @@ func TestWhatACopyWouldNotHaveIsRefused(t *testing.T) {
 
 // The new table has the settings, comments, indexes with their names, and privileges of the old
 // one. Privileges include those of columns and of partitions.
-func TestNewTableIsLikeTheOldOne(t *testing.T) {
+func TestPartition_NewTableIsLikeTheOldOne(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newFixture(t)
 	role := fmt.Sprintf("reader_%d", time.Now().UnixNano()) // roles are shared by all databases of a server
 	h.exec("create role " + role)
 	t.Cleanup(func() { h.exec("drop owned by " + role + "; drop role " + role) })
@@ -395,9 +395,9 @@ func TestNewTableIsLikeTheOldOne(t *testing.T) {
 }
 
 // A consumer works during the partitioning of its table, and every message has one effect.
-func TestInboxIsPartitionedWhileMessagesComeIn(t *testing.T) {
+func TestPartition_OfTheInboxDuringDeliveries(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newFixture(t)
 	ctx, stop := context.WithCancel(t.Context())
 	var group sync.WaitGroup
 	var n atomic.Int64
