@@ -16,13 +16,15 @@ var accessChecks = []check{
 }
 
 // use is a part of the library with the privileges that it needs. The privileges are those of the
-// statements in docs/operate.md.
+// statements in docs/operate.md. A program may use some parts only, and a role has no label that
+// says which. So the signs decide: a role that can insert messages is taken for one that runs a
+// relay.
 type use struct {
 	name  string
 	needs []grant
-	marks []grant // a role with any of these is assumed to do this, and must have all of needs
+	signs []grant // a role with any of these is assumed to do this, and must have all of needs
 
-	purges bool
+	purges bool // package purge deletes from partitions by name
 }
 
 // grant is a list of privileges on a table or on the sequence instances. A privilege may name
@@ -35,24 +37,25 @@ type grant struct {
 func on(table string, privileges ...string) grant { return grant{table, privileges} }
 
 var (
+	// calls is needed by every role.
 	calls = use{name: "a call", needs: []grant{on("records", "SELECT", "INSERT", "UPDATE")}}
 
-	furtherUses = []use{
+	optionalUses = []use{
 		{
 			name: "package operation",
 			needs: []grant{
 				on("operations", "SELECT", "INSERT", "UPDATE"), on("steps", "SELECT", "INSERT", "UPDATE"), on("signals", "SELECT", "INSERT", "UPDATE"),
 				on("leases", "SELECT", "INSERT", "UPDATE", "DELETE"), on("instances", "USAGE"),
 			},
-			marks: []grant{on("operations", "INSERT"), on("steps", "INSERT"), on("signals", "INSERT")},
+			signs: []grant{on("operations", "INSERT"), on("steps", "INSERT"), on("signals", "INSERT")},
 		}, {
 			name:  "package inbox",
 			needs: []grant{on("inbox", "SELECT", "INSERT", "UPDATE", "DELETE"), on("dead_letters", "SELECT", "INSERT", "UPDATE", "DELETE")},
-			marks: []grant{on("inbox", "INSERT", "UPDATE")},
+			signs: []grant{on("inbox", "INSERT", "UPDATE")},
 		}, {
 			name: "outbox.Add", needs: []grant{on("outbox", "INSERT")},
 		}, {
-			name: "outbox.Add of delayed messages", needs: []grant{on("outbox", "INSERT"), on("delayed", "INSERT")}, marks: []grant{on("delayed", "INSERT")},
+			name: "outbox.Add of delayed messages", needs: []grant{on("outbox", "INSERT"), on("delayed", "INSERT")}, signs: []grant{on("delayed", "INSERT")},
 		}, {
 			name: "outbox.Relay",
 			needs: []grant{
@@ -60,9 +63,9 @@ var (
 				on("relay_topics", "SELECT", "INSERT", "UPDATE", "DELETE"), on("delayed", "SELECT", "DELETE"),
 				on("leases", "SELECT", "INSERT", "UPDATE", "DELETE"), on("dead_letters", "SELECT", "INSERT", "UPDATE", "DELETE"), on("instances", "USAGE"),
 			},
-			marks: []grant{on("relays", "INSERT", "UPDATE"), on("outbox", "UPDATE", "DELETE")},
+			signs: []grant{on("relays", "INSERT", "UPDATE"), on("outbox", "UPDATE", "DELETE")},
 		}, {
-			name: "a relay that keeps what was published", needs: []grant{on("published", "SELECT", "INSERT")}, marks: []grant{on("published", "INSERT")},
+			name: "a relay that keeps what was published", needs: []grant{on("published", "SELECT", "INSERT")}, signs: []grant{on("published", "INSERT")},
 		}, {
 			name: "retry, cancel, resolve, redrive, drop and forget", needs: []grant{on("audit", "INSERT")},
 		}, {
@@ -76,19 +79,19 @@ var (
 				on("published", "DELETE", "SELECT (ctid, expires_at)", "UPDATE (expires_at)"),
 				on("audit", "DELETE", "SELECT (ctid, at)", "UPDATE (at)"),
 			},
-			marks: []grant{on("records", "DELETE"), on("sweeps", "INSERT", "UPDATE")},
+			signs: []grant{on("records", "DELETE"), on("sweeps", "INSERT", "UPDATE")},
 		},
 	}
 )
 
 // privileges looks for missing privileges. Every role needs those of a call. For the other uses, a
-// role that holds one of the use's marks must hold all that the use needs.
+// role that holds one of the signs must hold all that the use needs.
 func privileges(e *exam) error {
 	if err := e.missingFor(calls); err != nil {
 		return err
 	}
-	for _, u := range furtherUses {
-		done, err := e.doneByRole(u)
+	for _, u := range optionalUses {
+		done, err := e.isUsedByRole(u)
 		if err == nil && done {
 			err = e.missingFor(u)
 		}
@@ -99,6 +102,7 @@ func privileges(e *exam) error {
 	return nil
 }
 
+// missingFor adds a problem if the role lacks privileges for u.
 func (e *exam) missingFor(u use) error {
 	missing, err := e.missing(u)
 	if err != nil || len(missing) == 0 {
@@ -109,40 +113,40 @@ func (e *exam) missingFor(u use) error {
 	return nil
 }
 
-// doneByRole reports whether the role holds one of the marks of u on an existing table.
-func (e *exam) doneByRole(u use) (bool, error) {
-	for _, mark := range u.marks {
-		for _, privilege := range mark.privileges {
-			missing, err := e.missing(use{needs: []grant{on(mark.on, privilege)}})
+// isUsedByRole reports whether the role holds one of the signs of u on an existing table.
+func (e *exam) isUsedByRole(u use) (bool, error) {
+	for _, sign := range u.signs {
+		for _, privilege := range sign.privileges {
+			missing, err := e.missing(use{needs: []grant{on(sign.on, privilege)}})
 			if err != nil || len(missing) == 0 {
-				return err == nil && e.root(mark.on) != nil, err
+				return err == nil && e.root(sign.on) != nil, err
 			}
 		}
 	}
 	return false, nil
 }
 
-// packages notes the uses of which the role holds no mark. The doctor cannot know whether the
+// packages notes the uses of which the role holds no sign. The doctor cannot know whether the
 // program needs them.
 func packages(e *exam) error {
-	var not []string
-	var remedy []string
-	for _, u := range furtherUses {
+	var lacking, remedy []string
+	for _, u := range optionalUses {
 		missing, err := e.missing(u)
 		if err != nil {
 			return err
 		}
-		done, err := e.doneByRole(u)
+		done, err := e.isUsedByRole(u)
 		if err != nil {
 			return err
 		}
 		if len(missing) > 0 && !done {
-			not = append(not, u.name)
+			lacking = append(lacking, u.name)
 			remedy = append(remedy, grantOf(e.role, missing))
 		}
 	}
-	if len(not) > 0 {
-		e.note(fmt.Sprintf("the role %s lacks privileges for %s: it needs them only if the program uses these parts", e.role, strings.Join(not, ", ")), strings.Join(remedy, "; "))
+	if len(lacking) > 0 {
+		e.note(fmt.Sprintf("the role %s lacks privileges for %s: it needs them only if the program uses these parts", e.role, strings.Join(lacking, ", ")),
+			strings.Join(remedy, "; "))
 	}
 	return nil
 }
@@ -213,7 +217,8 @@ func grantOf(role string, missing []string) string {
 	return strings.Join(statements, "; ")
 }
 
-// publicAccess looks for tables on which PUBLIC has privileges.
+// publicAccess looks for tables on which PUBLIC has privileges. An empty list of privileges in the
+// catalog stands for the default ones, which acldefault returns.
 func publicAccess(e *exam) error {
 	var oid uint32
 	var granted string

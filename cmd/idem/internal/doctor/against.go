@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -19,10 +18,10 @@ var againstChecks = []check{
 	{name: "same-rows", run: sameRows},
 }
 
-// there calls work in a transaction on the database of Options.Against. Findings of other do not
+// onOther calls work in a transaction on the database of Options.Against. Findings of other do not
 // reach the result of e unless work copies them.
-func (e *exam) there(work func(other *exam) error) error {
-	other := &exam{patient: &patient{pool: e.opts.Against, opts: e.opts}, ctx: e.ctx}
+func (e *exam) onOther(work func(other *exam) error) error {
+	other := &exam{target: &target{pool: e.opts.Against, opts: e.opts}, ctx: e.ctx}
 	return record.Tx(e.ctx, e.opts.Against, e.opts.Limits.Statement, func(tx pgx.Tx) error {
 		other.tx = tx
 		if err := other.readFacts(e.ctx, tx); err != nil {
@@ -35,21 +34,11 @@ func (e *exam) there(work func(other *exam) error) error {
 // both runs sql on both databases. The other database is read first: rows that replication delivers
 // in between then exist here as well, and do not count as missing.
 func (e *exam) both(sql string) (here, there []string, err error) {
-	if err = e.there(func(other *exam) (err error) { there, err = other.texts(sql); return err }); err != nil {
+	if err = e.onOther(func(other *exam) (err error) { there, err = other.texts(sql); return err }); err != nil {
 		return nil, nil, err
 	}
 	here, err = e.texts(sql)
 	return here, there, err
-}
-
-// missing returns the elements of "of" that are not in "in".
-func missing(in, of []string) (lost []string) {
-	for _, s := range of {
-		if !slices.Contains(in, s) {
-			lost = append(lost, s)
-		}
-	}
-	return lost
 }
 
 // sameMigrations compares tables, columns and types, because logical replication does not copy DDL.
@@ -63,40 +52,43 @@ func sameMigrations(e *exam) error {
 		return err
 	}
 	const remedy = "migrate both to the same version with idem migrate up: replication does not copy changes of the schema"
-	if lost := missing(here, there); len(lost) > 0 {
+	if lost := without(there, here); len(lost) > 0 {
 		e.problem("the other database has columns that this one lacks: "+strings.Join(lost, ", "), remedy)
 	}
-	if more := missing(there, here); len(more) > 0 {
+	if more := without(here, there); len(more) > 0 {
 		e.warn("this database has columns that the other one lacks: "+strings.Join(more, ", "), remedy)
 	}
 	return nil
 }
 
-// sameOwners compares owners and grants.
+// sameOwners compares owners and grants, in text form. A role that is missing here is found when
+// the first statement of its program fails, which is too late.
 func sameOwners(e *exam) error {
-	here, there, err := e.both(`SELECT format('%s is owned by %s and granted as %s', c.relname, pg_get_userbyid(c.relowner), coalesce((SELECT string_agg(a::text, ' ' ORDER BY a::text) FROM unnest(c.relacl) a), 'by default'))
+	here, there, err := e.both(`SELECT format('%s is owned by %s and granted as %s', c.relname, pg_get_userbyid(c.relowner),
+			coalesce((SELECT string_agg(a::text, ' ' ORDER BY a::text) FROM unnest(c.relacl) a), 'by default'))
 		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'idem' AND c.relkind IN ('r', 'p', 'S') ORDER BY 1`)
 	if err != nil {
 		return err
 	}
-	for _, lost := range missing(here, there) {
-		e.warn("in the other database, "+lost+", but not in this one", "copy owners and grants: neither is replicated, and pg_restore --no-owner or --no-privileges leaves them out")
+	for _, lost := range without(there, here) {
+		e.warn("in the other database, "+lost+", but not in this one",
+			"copy owners and grants: neither is replicated, and pg_restore --no-owner or --no-privileges leaves them out")
 	}
 	return nil
 }
 
-// spare is the margin by which the remedy sets a sequence beyond the value in the other database.
-// The other database may hand out that many numbers before its writers stop.
-const spare = 10_000
+// sequenceMargin is the margin by which the remedy sets a sequence beyond the value in the other
+// database. The other database may hand out that many numbers before its writers stop.
+const sequenceMargin = 10_000
 
 // sameSequences looks for sequences that are behind those of the other database. After a takeover
 // such a sequence would hand out numbers that are in use.
 func sameSequences(e *exam) error {
-	for i := range numberings {
-		n := &numberings[i]
+	for i := range sequenceUses {
+		n := &sequenceUses[i]
 		var there int64
 		var ok bool
-		err := e.there(func(other *exam) (err error) {
+		err := e.onOther(func(other *exam) (err error) {
 			there, ok, err = other.last(n.sequence)
 			e.result.Findings = append(e.result.Findings, other.result.Findings...)
 			return err
@@ -109,16 +101,17 @@ func sameSequences(e *exam) error {
 			return err
 		}
 		if ok && known && here < there {
-			e.add(n.level, fmt.Sprintf("the sequence idem.%s is at %d, and in the other database at %d: %s", n.sequence, here, there, n.again), advance(n.sequence, there+spare))
+			e.add(n.level, fmt.Sprintf("the sequence idem.%s is at %d, and in the other database at %d: %s", n.sequence, here, there, n.consequence),
+				setSequence(n.sequence, there+sequenceMargin))
 		}
 	}
 	return nil
 }
 
-// tally lists, for each table, the columns that go into a checksum of its rows. The checksum does
-// not depend on the order of rows. Columns of time are left out, because their text depends on
-// settings of the session.
-var tally = map[string]string{
+// checksumColumns lists, for each table, the columns that go into a checksum of its rows. The
+// checksum does not depend on the order of rows. Columns of time are left out, because their text
+// depends on settings of the session.
+var checksumColumns = map[string]string{
 	"records":      "scope, key, execution_id, state, status",
 	"operations":   "id, state, epoch, seq, kind, step",
 	"steps":        "operation_id, seq, kind, outcome",
@@ -131,10 +124,11 @@ var tally = map[string]string{
 	"audit":        "id, act, outcome",
 }
 
-// sameRows compares the number and the checksum of rows of each table. Payloads are not read.
+// sameRows compares the number and the checksum of rows of each table. Payloads are not read: a
+// copy that has the keys of all rows has the rows, and payloads can be large.
 func sameRows(e *exam) error {
-	for _, table := range names(func(t *expected) bool { return tally[t.name] != "" }) {
-		sql := fmt.Sprintf(`SELECT count(*)::text || ' ' || coalesce(sum(hashtextextended(ROW(%s)::text, 0)::numeric), 0)::text FROM idem.%s`, tally[table], table)
+	for _, table := range tableNames(func(t *expected) bool { return checksumColumns[t.name] != "" }) {
+		sql := fmt.Sprintf(`SELECT count(*)::text || ' ' || coalesce(sum(hashtextextended(ROW(%s)::text, 0)::numeric), 0)::text FROM idem.%s`, checksumColumns[table], table)
 		here, there, err := e.both(sql)
 		if err != nil {
 			return err
@@ -148,7 +142,8 @@ func sameRows(e *exam) error {
 		if hereRows == thereRows {
 			what = fmt.Sprintf("idem.%s has %s rows in both databases, and they differ", table, hereRows)
 		}
-		e.problem(what, "stop the writers of the other database, wait until this one has caught up, and compare again; if rows are still missing, do not take over, because retries would execute again")
+		e.problem(what, "stop the writers of the other database, wait until this one has caught up, and compare again; "+
+			"if rows are still missing, do not take over, because retries would execute again")
 	}
 	return nil
 }

@@ -95,7 +95,8 @@ func clock(e *exam) error {
 		difference = server.Sub(after)
 	}
 	if difference > e.opts.Limits.ClockDifference {
-		e.warn(fmt.Sprintf("the clocks of this machine and of the server differ by %v: records use the clock of the server, logs use both", difference.Round(time.Millisecond)),
+		e.warn(fmt.Sprintf("the clocks of this machine and of the server differ by %v: records use the clock of the server, logs use both",
+			difference.Round(time.Millisecond)),
 			"check the time service (NTP) on both; idem itself uses the clock of the server only")
 	}
 	return nil

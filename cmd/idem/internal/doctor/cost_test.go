@@ -54,9 +54,9 @@ func (n *node) read() (rows float64) {
 
 // The tables are just below the size from which they are not scanned without Scan. EXPLAIN shows
 // how many rows each statement reads.
-func TestDoctorReadsFewRowsOfLargeTables(t *testing.T) {
+func TestDoctor_ReadsFewRowsOfLargeTables(t *testing.T) {
 	t.Parallel()
-	w := newWard(t)
+	w := newTestDB(t)
 	w.exec(`INSERT INTO idem.records (scope, key, hash, execution_id, created_at, expires_at, state)
 			SELECT 's', n::text, '', gen_random_uuid(), now(), now() + '1 h', 'completed' FROM generate_series(1, 15000) n`,
 		`INSERT INTO idem.operations (id, scope, key, hash, name, ttl, created_at, epoch, state, undoing, step, seq, since, wake_at, tries, attempts, ended_at)

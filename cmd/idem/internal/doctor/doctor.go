@@ -53,22 +53,22 @@ type check struct {
 }
 
 // checks are the checks of Examine, in the order in which they run and are reported.
-var checks = concat(serverChecks, clientChecks, schemaChecks, accessChecks, sessionChecks, tableChecks, messageChecks)
-
-func concat(lists ...[]check) (all []check) {
-	for _, list := range lists {
-		all = append(all, list...)
-	}
-	return all
-}
+var checks = slices.Concat(serverChecks, clientChecks, schemaChecks, accessChecks, sessionChecks, tableChecks, messageChecks)
 
 // Names returns the names of all checks of Examine, in order.
-func Names() []string {
-	var names []string
+func Names() []string { return namesOf(checks) }
+
+// namesOf returns the names of checks.
+func namesOf(checks []check) (names []string) {
 	for _, c := range checks {
 		names = append(names, c.name)
 	}
 	return names
+}
+
+// only returns the checks of Examine with the given names, and ignores unknown names.
+func only(names ...string) []check {
+	return slices.DeleteFunc(slices.Clone(checks), func(c check) bool { return !slices.Contains(names, c.name) })
 }
 
 // Examine runs all checks against the database of pool and returns one Result per check. It calls
@@ -83,17 +83,16 @@ func Examine(ctx context.Context, pool *pgxpool.Pool, opts Options, progress fun
 
 // Only runs the checks with the given names, and ignores unknown names.
 func Only(ctx context.Context, pool *pgxpool.Pool, opts Options, names ...string) ([]Result, error) {
-	some := slices.DeleteFunc(slices.Clone(checks), func(c check) bool { return !slices.Contains(names, c.name) })
-	return examine(ctx, pool, opts, some, func(string, int, int) {})
+	return examine(ctx, pool, opts, only(names...), func(string, int, int) {})
 }
 
 // examine collects the facts that all checks share, then runs the checks one after the other. If
 // the server refuses that first query because it is no PostgreSQL, the only result says which
 // server it is.
 func examine(ctx context.Context, pool *pgxpool.Pool, opts Options, checks []check, progress func(name string, done, of int)) ([]Result, error) {
-	patient := &patient{pool: pool, opts: opts.withDefaults()}
-	if err := record.Tx(ctx, pool, patient.opts.Limits.Statement, func(tx pgx.Tx) error { return patient.readFacts(ctx, tx) }); err != nil {
-		if result, ok := patient.unsupported(ctx, err); ok {
+	target := &target{pool: pool, opts: opts.withDefaults()}
+	if err := record.Tx(ctx, pool, target.opts.Limits.Statement, func(tx pgx.Tx) error { return target.readFacts(ctx, tx) }); err != nil {
+		if result, ok := target.unsupported(ctx, err); ok {
 			return []Result{result}, nil
 		}
 		return nil, err
@@ -101,7 +100,7 @@ func examine(ctx context.Context, pool *pgxpool.Pool, opts Options, checks []che
 	var results []Result
 	for i, c := range checks {
 		progress(c.name, i, len(checks))
-		result, err := patient.examine(ctx, c)
+		result, err := target.examine(ctx, c)
 		if err != nil {
 			return nil, err
 		}
@@ -110,25 +109,25 @@ func examine(ctx context.Context, pool *pgxpool.Pool, opts Options, checks []che
 	return results, nil
 }
 
-// patient is the database under examination, with the facts that all checks share.
-type patient struct {
+// target is the database under examination, with the facts that all checks share.
+type target struct {
 	pool *pgxpool.Pool
 	opts Options
 
 	role      string
 	self      string // the role of the connection, quoted
 	hasTable  bool   // at least one table of idem exists
-	mayLook   bool   // the connected role has USAGE on schema idem
+	hasUsage  bool   // the connected role has USAGE on schema idem
 	seesAll   bool   // the connected role sees the sessions of other roles
 	relations []relation
 }
 
 // readFacts reads the roles, the privileges of the connected role and the relations of idem.
-func (p *patient) readFacts(ctx context.Context, tx pgx.Tx) error {
+func (p *target) readFacts(ctx context.Context, tx pgx.Tx) error {
 	err := tx.QueryRow(ctx, `
 		SELECT CASE WHEN $1::text = '' THEN current_user::text ELSE $1::text END, quote_ident(current_user),
 			coalesce((SELECT has_schema_privilege(oid, 'USAGE') FROM pg_namespace WHERE nspname = 'idem'), false),
-			pg_has_role(current_user, 'pg_read_all_stats', 'usage')`, p.opts.Role).Scan(&p.role, &p.self, &p.mayLook, &p.seesAll)
+			pg_has_role(current_user, 'pg_read_all_stats', 'usage')`, p.opts.Role).Scan(&p.role, &p.self, &p.hasUsage, &p.seesAll)
 	if err != nil {
 		return err
 	}
@@ -140,8 +139,8 @@ func (p *patient) readFacts(ctx context.Context, tx pgx.Tx) error {
 // examine runs one check in a transaction of its own. If a table or a privilege is missing, or the
 // server rejects a statement, the result has a finding of level Unknown. Any other error is
 // returned.
-func (p *patient) examine(ctx context.Context, c check) (Result, error) {
-	e := &exam{patient: p, ctx: ctx, result: Result{Check: c.name, Findings: []Finding{}}}
+func (p *target) examine(ctx context.Context, c check) (Result, error) {
+	e := &exam{target: p, ctx: ctx, result: Result{Check: c.name, Findings: []Finding{}}}
 	if !p.hasTable && !c.withoutTable {
 		e.unknown("not checked: there is no table idem.records", "run idem migrate up")
 		return e.result, nil
@@ -169,7 +168,7 @@ func (e *exam) canRead(tables []string) bool {
 		switch r := e.root(name); {
 		case r == nil:
 			absent = append(absent, "idem."+name)
-		case !r.Readable || !e.mayLook:
+		case !r.Readable || !e.hasUsage:
 			refused = append(refused, r.Name)
 		}
 	}
@@ -209,7 +208,7 @@ func (e *exam) adviceOn(code string) string {
 
 // exam is one run of a check.
 type exam struct {
-	*patient
+	*target
 	ctx    context.Context
 	tx     pgx.Tx
 	result Result
@@ -241,7 +240,8 @@ func structs[T any](e *exam, sql string, args ...any) ([]T, error) {
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[T])
 }
 
-// each runs sql, scans each row into the pointers, and calls add.
+// each runs sql, scans each row into the pointers, and calls add. Every row is scanned into the
+// same variables, so add must not keep their addresses.
 func (e *exam) each(sql string, args []any, into []any, add func()) error {
 	rows, _ := e.tx.Query(e.ctx, sql, args...) // ForEachRow returns the error
 	_, err := pgx.ForEachRow(rows, into, func() error { add(); return nil })

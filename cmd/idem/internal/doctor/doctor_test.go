@@ -12,9 +12,9 @@ import (
 // timeouts of Postgres.
 var ofTheTestServer = []string{"durability", "synchronous-commit", "keepalives", "idle-in-transaction"}
 
-func TestHealthyDatabaseHasNoFindings(t *testing.T) {
+func TestDoctor_FindsNothingInAHealthyDatabase(t *testing.T) {
 	t.Parallel()
-	w := newWard(t)
+	w := newTestDB(t)
 	results, unknown := w.examine()
 	if len(results) < 30 || len(unknown) > 0 {
 		t.Errorf("%d checks, of which were not possible: %+v", len(results), unknown)
@@ -30,9 +30,9 @@ func TestHealthyDatabaseHasNoFindings(t *testing.T) {
 }
 
 // Every check has a result without the tables of idem.
-func TestDatabaseWithoutTheSchemaIsExaminedAsWell(t *testing.T) {
+func TestDoctor_ExaminesADatabaseWithoutTheSchema(t *testing.T) {
 	t.Parallel()
-	w := wardEmpty(t)
+	w := emptyTestDB(t)
 	results, _ := w.examine()
 	for _, result := range results {
 		for _, f := range result.Findings {

@@ -66,9 +66,9 @@ var sicknesses = []sickness{
 }
 
 // Each fault is made in each table of the schema. The check must be quiet after the cure.
-func TestDoctorFindsWhatIsWrongWithAnyTable(t *testing.T) {
+func TestDoctor_FindsFaultsOfEveryTable(t *testing.T) {
 	t.Parallel()
-	w := newWard(t)
+	w := newTestDB(t)
 	var tables []string
 	rows, err := w.pool.Query(t.Context(), "SELECT relname FROM pg_class WHERE relnamespace = 'idem'::regnamespace AND relkind = 'r' ORDER BY 1")
 	if err == nil {
@@ -80,7 +80,7 @@ func TestDoctorFindsWhatIsWrongWithAnyTable(t *testing.T) {
 	for _, table := range tables {
 		t.Run(table, func(t *testing.T) {
 			t.Parallel()
-			w := newWard(t)
+			w := newTestDB(t)
 			w.opts.Role = roleOf(t, w.role(""))
 			w.exec("CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'", "GRANT USAGE ON SCHEMA idem TO "+w.opts.Role,
 				"GRANT ALL ON ALL TABLES IN SCHEMA idem TO "+w.opts.Role, "GRANT ALL ON ALL SEQUENCES IN SCHEMA idem TO "+w.opts.Role)
@@ -94,7 +94,7 @@ func TestDoctorFindsWhatIsWrongWithAnyTable(t *testing.T) {
 				w.exec(replaceAll(written, s.sql)...)
 				w.finds(s.check, s.level, replaceAll(written, s.says)...)
 				w.exec(replaceAll(written, s.cure)...)
-				w.quiet(s.check)
+				w.findsNothing(s.check)
 				if t.Failed() {
 					t.Fatal(s.name)
 				}
@@ -105,7 +105,7 @@ func TestDoctorFindsWhatIsWrongWithAnyTable(t *testing.T) {
 }
 
 // wordsOf returns the values of the placeholders for a table.
-func (w *ward) wordsOf(table string) *strings.Replacer {
+func (w *testDB) wordsOf(table string) *strings.Replacer {
 	w.t.Helper()
 	var key, last, name, definition string
 	err := w.pool.QueryRow(w.t.Context(), `

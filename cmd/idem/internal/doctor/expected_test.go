@@ -9,7 +9,7 @@ import (
 )
 
 // The expected tables must equal the catalog of a migrated database.
-func TestDoctorKnowsEveryTableOfTheMigrations(t *testing.T) {
+func TestDoctor_KnowsEveryTable(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)
 	read := func(sql string) (found []string) {

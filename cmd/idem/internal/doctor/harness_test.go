@@ -16,29 +16,29 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// ward is a database with a fault.
-type ward struct {
+// testDB is a database with a fault.
+type testDB struct {
 	t    *testing.T
 	dsn  string
 	pool *pgxpool.Pool
 	opts doctor.Options
 }
 
-func newWard(t *testing.T) *ward {
+func newTestDB(t *testing.T) *testDB {
 	t.Helper()
-	return wardAt(t, pgtest.DSN(t))
+	return testDBAt(t, pgtest.DSN(t))
 }
 
-func wardAt(t *testing.T, dsn string) *ward {
+func testDBAt(t *testing.T, dsn string) *testDB {
 	t.Helper()
 	pool := pgtest.Open(t, dsn, func(c *pgxpool.Config) {
 		c.MaxConns = 4
 		c.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
 	})
-	return &ward{t: t, dsn: dsn, pool: pool}
+	return &testDB{t: t, dsn: dsn, pool: pool}
 }
 
-func (w *ward) exec(sql ...string) {
+func (w *testDB) exec(sql ...string) {
 	w.t.Helper()
 	for _, statement := range sql {
 		if _, err := w.pool.Exec(w.t.Context(), statement); err != nil {
@@ -48,7 +48,7 @@ func (w *ward) exec(sql ...string) {
 }
 
 // session opens a further session, for a transaction that has to stay open.
-func (w *ward) session(sql ...string) *pgx.Conn {
+func (w *testDB) session(sql ...string) *pgx.Conn {
 	w.t.Helper()
 	return sessionAt(w.t, w.dsn, sql...)
 }
@@ -69,7 +69,7 @@ func sessionAt(t *testing.T, dsn string, sql ...string) *pgx.Conn {
 }
 
 // with returns the address with another role or other settings.
-func (w *ward) with(change func(*url.URL)) string {
+func (w *testDB) with(change func(*url.URL)) string {
 	w.t.Helper()
 	address, err := url.Parse(w.dsn)
 	if err != nil {
@@ -80,7 +80,7 @@ func (w *ward) with(change func(*url.URL)) string {
 }
 
 // findings returns the findings of one check.
-func (w *ward) findings(name string) []doctor.Finding {
+func (w *testDB) findings(name string) []doctor.Finding {
 	w.t.Helper()
 	if !slices.Contains(doctor.Names(), name) {
 		w.t.Fatalf("there is no check %q", name)
@@ -93,7 +93,7 @@ func (w *ward) findings(name string) []doctor.Finding {
 }
 
 // examine returns the results of all checks, and the findings of level Unknown.
-func (w *ward) examine() (results []doctor.Result, unknown []doctor.Finding) {
+func (w *testDB) examine() (results []doctor.Result, unknown []doctor.Finding) {
 	w.t.Helper()
 	results, err := doctor.Examine(w.t.Context(), w.pool, w.opts, func(string, int, int) {})
 	if err != nil {
@@ -110,7 +110,7 @@ func (w *ward) examine() (results []doctor.Result, unknown []doctor.Finding) {
 }
 
 // finds fails the test unless the check has a finding that contains all parts.
-func (w *ward) finds(name string, level doctor.Level, parts ...string) {
+func (w *testDB) finds(name string, level doctor.Level, parts ...string) {
 	w.t.Helper()
 	for _, f := range w.findings(name) {
 		if f.Level == level && !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(f.What+"\n"+f.Remedy, part) }) {
@@ -124,7 +124,7 @@ func (w *ward) finds(name string, level doctor.Level, parts ...string) {
 }
 
 // eventuallyFinds is finds with retries, for statistics that the server updates with a delay.
-func (w *ward) eventuallyFinds(name string, level doctor.Level, parts ...string) {
+func (w *testDB) eventuallyFinds(name string, level doctor.Level, parts ...string) {
 	w.t.Helper()
 	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		for _, f := range w.findings(name) {
@@ -137,16 +137,16 @@ func (w *ward) eventuallyFinds(name string, level doctor.Level, parts ...string)
 	w.t.Errorf("%s: no %s", name, level)
 }
 
-// quiet fails the test if the check has findings.
-func (w *ward) quiet(name string) {
+// findsNothing fails the test if the check has findings.
+func (w *testDB) findsNothing(name string) {
 	w.t.Helper()
 	if found := w.findings(name); len(found) > 0 {
 		w.t.Errorf("%s finds something where nothing is wrong: %+v", name, found)
 	}
 }
 
-// hospital is a separate server, for faults that would disturb other tests.
-func hospital(t *testing.T, settings ...string) *pgserver.Server {
+// startServer is a separate server, for faults that would disturb other tests.
+func startServer(t *testing.T, settings ...string) *pgserver.Server {
 	t.Helper()
 	return pgtest.Server(t, append([]string{"max_connections=20"}, settings...)...)
 }

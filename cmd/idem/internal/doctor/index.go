@@ -28,7 +28,8 @@ func (e *exam) indexes() ([]foundIndex, error) {
 		WHERE i.indrelid = ANY ($1) ORDER BY array_position($1, i.indrelid), 2`, e.oids())
 }
 
-// primaryKey looks for a primary key that is missing, invalid or on other columns.
+// primaryKey looks for a primary key that is missing, invalid or on other columns. The guarantee of
+// idem rests on the primary key of idem.records: without it, two transactions can claim one key.
 func primaryKey(e *exam) error {
 	found, err := e.indexes()
 	if err != nil {
@@ -40,10 +41,12 @@ func primaryKey(e *exam) error {
 	return nil
 }
 
+// primaryKeyOf adds the finding about the primary key of one relation. A view has none, and the
+// check table reports it.
 func (e *exam) primaryKeyOf(r *relation, found []foundIndex) {
 	t := r.expectation()
 	want := "PRIMARY KEY (" + t.key + ")"
-	consequence := t.lost
+	consequence := t.consequence
 	if r.Table == "records" {
 		consequence = "a key may execute twice"
 	}

@@ -18,7 +18,8 @@ type kind struct {
 	what  string // the limits of idem on this server
 }
 
-// kinds are the servers of docs/portability.md.
+// kinds are the servers of docs/portability.md. A server tells itself apart by its version text, or
+// by a catalog that only it has.
 var kinds = []kind{
 	{"CockroachDB", func(version string, _ bool) bool { return strings.HasPrefix(version, "CockroachDB") }, Warning,
 		"Do and DoTx work, except with the simple protocol; up to 26.1 advisory locks have no effect, and a statement waits for a key in progress; " +
@@ -42,12 +43,12 @@ func serverKind(e *exam) error {
 			return nil
 		}
 	}
-	return e.managed()
+	return e.gateway()
 }
 
-// managed tests whether a transaction may set synchronous_commit, as purge does in its own
+// gateway tests whether a transaction may set synchronous_commit, as purge does in its own
 // transactions.
-func (e *exam) managed() error {
+func (e *exam) gateway() error {
 	err := pgx.BeginFunc(e.ctx, e.tx, func(tx pgx.Tx) error {
 		_, err := tx.Exec(e.ctx, "SELECT set_config('synchronous_commit', current_setting('synchronous_commit'), true)")
 		return err
@@ -62,7 +63,7 @@ func (e *exam) managed() error {
 
 // unsupported turns err into a result if err shows that the server lacks a function or setting that
 // readFacts needs. It reports false for any other error.
-func (p *patient) unsupported(ctx context.Context, err error) (Result, bool) {
+func (p *target) unsupported(ctx context.Context, err error) (Result, bool) {
 	refused, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok || refused.Code != "42883" && refused.Code != "0A000" && refused.Code != "42704" {
 		return Result{}, false

@@ -8,7 +8,7 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-func TestServersThatAreNotPostgreSQLAreRecognised(t *testing.T) {
+func TestDoctor_RecognizesOtherServers(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		*personality.Personality
@@ -26,11 +26,11 @@ func TestServersThatAreNotPostgreSQLAreRecognised(t *testing.T) {
 			t.Parallel()
 			dsn := pgtest.DSN(t)
 			if test.Personality == personality.AuroraDSQL {
-				wardAt(t, dsn).exec("CREATE SCHEMA sys", "CREATE TABLE sys.jobs ()") // by which DSQL is recognized
+				testDBAt(t, dsn).exec("CREATE SCHEMA sys", "CREATE TABLE sys.jobs ()") // by which DSQL is recognized
 			}
-			w := wardAt(t, pgtest.Personality(t, test.Personality, dsn, personality.Faults{}).DSN())
+			w := testDBAt(t, pgtest.Personality(t, test.Personality, dsn, personality.Faults{}).DSN())
 			if test.level == "" {
-				w.quiet("server")
+				w.findsNothing("server")
 				return
 			}
 			w.finds("server", test.level, test.says, "portability")
@@ -39,11 +39,11 @@ func TestServersThatAreNotPostgreSQLAreRecognised(t *testing.T) {
 }
 
 // A server that rejects the first query gets a result instead of an error.
-func TestServerThatCannotBeAskedIsTold(t *testing.T) {
+func TestDoctor_ReportsAServerThatRefusesTheFirstQuery(t *testing.T) {
 	t.Parallel()
 	p := &personality.Personality{Name: "bare", Functions: map[string]personality.Refusal{
 		"pg_has_role": {Code: "42883", Message: "unknown function: pg_has_role()"},
 	}}
-	w := wardAt(t, pgtest.Personality(t, p, pgtest.DSN(t), personality.Faults{}).DSN())
+	w := testDBAt(t, pgtest.Personality(t, p, pgtest.DSN(t), personality.Faults{}).DSN())
 	w.finds("server", doctor.Problem, "nothing else was checked", "portability")
 }

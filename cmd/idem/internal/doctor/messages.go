@@ -26,7 +26,8 @@ func outboxAge(e *exam) error {
 	return nil
 }
 
-// relay warns if messages wait and no relay is running.
+// relay warns if messages wait and no relay is running. Without messages, a program may simply not
+// use the outbox.
 func relay(e *exam) error {
 	oldest, err := record.Oldest(e.ctx, e.tx)
 	if err != nil || oldest == 0 {
@@ -40,7 +41,8 @@ func relay(e *exam) error {
 	return err
 }
 
-// topics looks for messages whose topic belongs to no running relay.
+// topics looks for messages whose topic belongs to no running relay. The relays that do run leave
+// them alone, so such messages would wait forever.
 func topics(e *exam) error {
 	orphans, err := record.Orphans(e.ctx, e.tx)
 	for _, o := range orphans {
@@ -55,17 +57,9 @@ func topics(e *exam) error {
 	return err
 }
 
-// most is the number of rows at which a check stops counting. If there are more, the reported age
-// is the oldest of the rows that were counted.
-const most = 1000
-
-// atLeast formats a count of a query that stopped counting at most.
-func atLeast(count int64) string {
-	if count >= most {
-		return page.Count(most) + " or more"
-	}
-	return page.Count(count)
-}
+// maxCounted is the number of rows at which a check stops counting. If there are more, the reported
+// age is the oldest of the rows that were counted.
+const maxCounted = 1000
 
 // deadLetters counts the dead letters that wait for a person. A letter with a redrive time is not
 // counted: a redrive of it is under way.
@@ -74,12 +68,12 @@ func deadLetters(e *exam) error {
 		var count int64
 		var oldest float64
 		err := e.one(`SELECT count(*), coalesce(extract(epoch FROM clock_timestamp() - min(died_at)), 0)::float8
-			FROM (SELECT died_at FROM idem.dead_letters WHERE side = $1 AND redrive_at IS NULL LIMIT $2) AS few`, []any{side.name, most}, &count, &oldest)
+			FROM (SELECT died_at FROM idem.dead_letters WHERE side = $1 AND redrive_at IS NULL LIMIT $2) AS few`, []any{side.name, maxCounted}, &count, &oldest)
 		if err != nil {
 			return err
 		}
 		if count > 0 {
-			e.warn(fmt.Sprintf("%s dead letters: messages that %s, the first %s ago", atLeast(count), side.what, page.Age(span(oldest))),
+			e.warn(fmt.Sprintf("%s dead letters: messages that %s, the first %s ago", page.AtLeast(count, maxCounted), side.what, page.Age(asDuration(oldest))),
 				"list them with idem dead list --side "+side.name+", and see the errors with idem dead show; then idem dead redrive or drop")
 		}
 	}
@@ -93,9 +87,9 @@ func inboxFailing(e *exam) error {
 	var count int64
 	var oldest float64
 	err := e.one(`SELECT coalesce((array_agg(consumer ORDER BY since))[1], ''), count(*), coalesce(extract(epoch FROM clock_timestamp() - min(since)), 0)::float8
-		FROM (SELECT consumer, since FROM idem.inbox WHERE state = 'failing' LIMIT $1) AS few`, []any{most}, &consumer, &count, &oldest)
-	if err == nil && span(oldest) > e.opts.Limits.OldFailure {
-		e.warn(fmt.Sprintf("%s messages are failing, the first for %s, at consumer %q", atLeast(count), page.Age(span(oldest)), consumer),
+		FROM (SELECT consumer, since FROM idem.inbox WHERE state = 'failing' LIMIT $1) AS few`, []any{maxCounted}, &consumer, &count, &oldest)
+	if err == nil && asDuration(oldest) > e.opts.Limits.OldFailure {
+		e.warn(fmt.Sprintf("%s messages are failing, the first for %s, at consumer %q", page.AtLeast(count, maxCounted), page.Age(asDuration(oldest)), consumer),
 			"see the log of the consumer for the error; if the consumer has stopped, start it; if the broker does not redeliver, redeliver")
 	}
 	return err

@@ -28,12 +28,12 @@ func onCall(t *testing.T, role string) (statements []string) {
 	return statements
 }
 
-func TestNothingIsUnknownToTheRoleForPeopleOnCall(t *testing.T) {
+func TestDoctor_OnCallRoleSeesEverything(t *testing.T) {
 	t.Parallel()
 	for name, partitioned := range map[string]bool{"one table": false, "partitions": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWard(t)
+			w := newTestDB(t)
 			if partitioned {
 				w.partition()
 			}
@@ -42,7 +42,7 @@ func TestNothingIsUnknownToTheRoleForPeopleOnCall(t *testing.T) {
 			w.exec(onCall(t, roleOf(t, address))...)
 			w.exec(`INSERT INTO idem.records (scope, key, hash, execution_id, created_at, expires_at, state)
 				SELECT 's', n::text, '', gen_random_uuid(), now(), now() + '1 h', 'completed' FROM generate_series(1, 1000) n`, "ANALYZE")
-			looking := wardAt(t, address)
+			looking := testDBAt(t, address)
 			looking.opts.Limits.BloatedSize = 1 // to examine all statistics
 			if _, unknown := looking.examine(); len(unknown) > 0 {
 				t.Errorf("%+v", unknown)
@@ -57,11 +57,11 @@ func TestNothingIsUnknownToTheRoleForPeopleOnCall(t *testing.T) {
 }
 
 // The test follows each advice about grants, as the owner, until no finding is Unknown.
-func TestAdviceOnWhatIsUnknownSaysExactlyWhatToGrant(t *testing.T) {
+func TestUnknown_NamesTheMissingGrants(t *testing.T) {
 	t.Parallel()
-	w := newWard(t)
+	w := newTestDB(t)
 	w.exec("CREATE TABLE IF NOT EXISTS public.idem_goose_version (id serial, version_id bigint, is_applied bool, tstamp timestamp)")
-	blind := wardAt(t, w.role(""))
+	blind := testDBAt(t, w.role(""))
 	blind.finds("privileges", doctor.Problem, "lacks USAGE on schema idem, SELECT on idem.records, INSERT on idem.records, UPDATE on idem.records", "GRANT")
 	for range 2 { // a grant may reveal further findings of this level
 		_, unknown := blind.examine()
@@ -73,7 +73,7 @@ func TestAdviceOnWhatIsUnknownSaysExactlyWhatToGrant(t *testing.T) {
 			w.exec(strings.Split(advice, "; ")...)
 		}
 	}
-	if _, unknown := wardAt(t, blind.with(func(*url.URL) {})).examine(); len(unknown) > 0 {
+	if _, unknown := testDBAt(t, blind.with(func(*url.URL) {})).examine(); len(unknown) > 0 {
 		t.Errorf("%+v", unknown)
 	}
 }

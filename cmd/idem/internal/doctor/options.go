@@ -38,6 +38,9 @@ type Limits struct {
 	Statement        time.Duration // statement timeout of a check
 }
 
+// withDefaults sets the fields that are zero. The thresholds are high: a finding has to be worth a
+// person's time, and a threshold that a healthy server reaches now and then teaches people to
+// ignore the doctor.
 func (o Options) withDefaults() Options {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -60,6 +63,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
+// set assigns standard to a value that is zero.
 func set[T comparable](value *T, standard T) {
 	var zero T
 	if *value == zero {

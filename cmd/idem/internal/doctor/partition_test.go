@@ -8,7 +8,7 @@ import (
 )
 
 // partition replaces the empty table of records by one with four partitions.
-func (w *ward) partition() {
+func (w *testDB) partition() {
 	w.t.Helper()
 	w.exec("CREATE TABLE idem.parted (LIKE idem.records, CONSTRAINT parted_pkey PRIMARY KEY (scope, key)) PARTITION BY HASH (scope, key)",
 		"DROP TABLE idem.records", "ALTER TABLE idem.parted RENAME TO records")
@@ -17,13 +17,13 @@ func (w *ward) partition() {
 	}
 }
 
-func TestDoctorFindsWhatIsWrongWithASinglePartition(t *testing.T) {
+func TestDoctor_FindsFaultsOfASinglePartition(t *testing.T) {
 	t.Parallel()
-	w := newWard(t)
+	w := newTestDB(t)
 	w.partition()
 	w.opts.Limits.DeadRows = 100
 	for _, check := range []string{"table", "columns", "primary-key", "collation", "indexes", "unlogged", "autovacuum", "dead-rows", "privileges", "row-security", "triggers", "rules"} {
-		w.quiet(check)
+		w.findsNothing(check)
 	}
 	w.exec("ALTER TABLE idem.records_1 SET UNLOGGED")
 	w.finds("unlogged", doctor.Problem, "idem.records_1 is not logged", "ALTER TABLE idem.records_1 SET LOGGED")
@@ -37,9 +37,9 @@ func TestDoctorFindsWhatIsWrongWithASinglePartition(t *testing.T) {
 }
 
 // The size of a partitioned table is that of its partitions, and decides whether it is scanned.
-func TestDoctorWalksALargePartitionedTableOnlyIfItIsAsked(t *testing.T) {
+func TestDoctor_ScansALargePartitionedTableOnRequest(t *testing.T) {
 	t.Parallel()
-	w := newWard(t)
+	w := newTestDB(t)
 	w.partition()
 	w.exec(`INSERT INTO idem.records (scope, key, hash, execution_id, created_at, expires_at, state)
 		SELECT 's', n::text, '', gen_random_uuid(), now(), now() + '1 h', CASE n WHEN 77 THEN 'processing' ELSE 'completed' END FROM generate_series(1, 100) n`)
@@ -50,9 +50,9 @@ func TestDoctorWalksALargePartitionedTableOnlyIfItIsAsked(t *testing.T) {
 	w.finds("left-behind", doctor.Warning, "1 records are left")
 }
 
-func TestDoctorSaysThatAPartitioningIsUnderWay(t *testing.T) {
+func TestDoctor_ReportsAPartitioningInProgress(t *testing.T) {
 	t.Parallel()
-	w := newWard(t)
+	w := newTestDB(t)
 	w.exec("CREATE FUNCTION idem.records_parted() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'",
 		"CREATE TRIGGER idem_parted AFTER INSERT OR UPDATE OR DELETE ON idem.records FOR EACH ROW EXECUTE FUNCTION idem.records_parted()")
 	w.finds("triggers", doctor.Warning, "idem partition is copying idem.records", "idem partition --abort records")

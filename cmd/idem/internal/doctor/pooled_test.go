@@ -12,7 +12,7 @@ import (
 
 // Commands prepare no statements and rely on no session state. Each command runs several times, so
 // that leftovers of one run would disturb the next.
-func TestEveryCommandWorksBehindPgBouncerInTransactionMode(t *testing.T) {
+func TestCommands_WorkBehindPgBouncer(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.PgBouncer(t, pgtest.EmptyDSN(t))
 	const id = "0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2a10"
@@ -28,7 +28,7 @@ func TestEveryCommandWorksBehindPgBouncerInTransactionMode(t *testing.T) {
 		}
 	}
 	call(0, "migrate", "up", "--yes")
-	w := wardAt(t, dsn)
+	w := testDBAt(t, dsn)
 	for range 3 {
 		w.exec(`INSERT INTO idem.records (scope, key, hash, execution_id, created_at, expires_at, state)
 			VALUES ('s', 'k', '', '` + id + `', now(), now() + '1 h', 'completed'), ('s', 'old', '', '` + id + `', now(), now() - interval '1 d', 'completed')`)

@@ -50,12 +50,14 @@ func operations(e *exam) error {
 		return err
 	}
 	if len(unattended) > 0 {
-		e.warn(fmt.Sprintf("%s operations are due and no process executes them, the first for %s", atLeast(int64(len(unattended))), page.Age(unattended[0].Now.Sub(unattended[0].WakeAt))),
+		e.warn(fmt.Sprintf("%s operations are due and no process executes them, the first for %s", page.AtLeast(int64(len(unattended)), maxCounted),
+			page.Age(unattended[0].Now.Sub(unattended[0].WakeAt))),
 			"start a process that runs a Worker with these definitions; list them with idem stuck")
 	}
 	parked, err := record.ParkedOperations(e.ctx, e.tx)
 	if len(parked) > 0 {
-		e.warn(fmt.Sprintf("%s operations are parked (%s): they wait for a person, and their callers get operation.ErrParked", atLeast(int64(len(parked))), reasonsOf(parked)),
+		e.warn(fmt.Sprintf("%s operations are parked (%s): they wait for a person, and their callers get operation.ErrParked",
+			page.AtLeast(int64(len(parked)), maxCounted), reasonsOf(parked)),
 			"see the reasons with idem stuck")
 	}
 	return err
@@ -70,7 +72,7 @@ func worker(e *exam) error {
 	}
 	running, err := record.ReadWorkers(e.ctx, e.tx)
 	if err == nil && running.Guards+running.Leased == 0 {
-		e.warn(atLeast(int64(len(due)))+" operations are due, and no Worker runs: no process resumes them",
+		e.warn(page.AtLeast(int64(len(due)), maxCounted)+" operations are due, and no Worker runs: no process resumes them",
 			"start a process that runs operation.Worker; if a job queue calls Resume instead, check that it runs")
 	}
 	return err
@@ -110,17 +112,20 @@ func sealKeys(e *exam) error {
 		case s.key == "":
 			plain = s.share
 		case len(e.opts.SealKeys) > 0 && !slices.Contains(e.opts.SealKeys, s.key):
-			e.warn(fmt.Sprintf("about %s of the records are sealed with the key %q, which is not among those given: replaying them fails with ErrUnreadable", percent(s.share), s.key),
+			e.warn(fmt.Sprintf("about %s of the records are sealed with the key %q, which is not among those given: replaying them fails with ErrUnreadable",
+				percent(s.share), s.key),
 				"give every process that key until the longest TTL has passed and purge has run")
 		default:
 			keys = append(keys, fmt.Sprintf("%q (%s)", s.key, percent(s.share)))
 		}
 	}
 	if len(keys) > 0 && len(e.opts.SealKeys) == 0 {
-		e.note("records are sealed with "+strings.Join(keys, ", ")+"; this program does not know whether the processes have these keys", "give --seal-keys to compare")
+		e.note("records are sealed with "+strings.Join(keys, ", ")+"; this program does not know whether the processes have these keys",
+			"give --seal-keys to compare")
 	}
 	if plain > 0 {
-		e.note(fmt.Sprintf("about %s of the records are plain, and others are sealed", percent(plain)), "before you refuse plain rows, let the longest TTL pass and purge run")
+		e.note(fmt.Sprintf("about %s of the records are plain, and others are sealed", percent(plain)),
+			"before you refuse plain rows, let the longest TTL pass and purge run")
 	}
 	return nil
 }
@@ -187,6 +192,7 @@ func (e *exam) estimateSealed(weights map[string]float64) error {
 	return nil
 }
 
+// percent formats a share.
 func percent(share float64) string {
 	if share < 0.01 {
 		return "less than 1 %"

@@ -13,10 +13,10 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-func TestDoctorFindsRecordsThatWereLeftBehind(t *testing.T) {
+func TestDoctor_FindsRecordsLeftBehind(t *testing.T) {
 	t.Parallel()
-	w := newWard(t)
-	w.quiet("left-behind")
+	w := newTestDB(t)
+	w.findsNothing("left-behind")
 	_, err := idem.Do(t.Context(), w.pool, "s", "k", idem.HashBytes(), func(tx pgx.Tx) (idem.Response, error) {
 		_, err := tx.Exec(context.Background(), "COMMIT")
 		return idem.Response{}, err
@@ -32,10 +32,10 @@ func TestDoctorFindsRecordsThatWereLeftBehind(t *testing.T) {
 }
 
 // The records of a key are counted in a small table and estimated in a large one.
-func TestDoctorFindsRecordsThatTheKeysAtHandDoNotOpen(t *testing.T) {
+func TestDoctor_FindsRecordsSealedWithOtherKeys(t *testing.T) {
 	t.Parallel()
-	w := newWard(t)
-	w.quiet("seal-keys")
+	w := newTestDB(t)
+	w.findsNothing("seal-keys")
 	for key, n := range map[string]int{"NULL": 100, "'2026-10'": 300, "'2026-11'": 600} {
 		w.exec(fmt.Sprintf(`INSERT INTO idem.records (scope, key, hash, execution_id, created_at, expires_at, state, sealed_by)
 			SELECT 's', %[1]d::text || '/' || n, '', gen_random_uuid(), now(), now() + '1 h', 'completed', %[2]s FROM generate_series(1, %[1]d) n`, n, key))
@@ -52,7 +52,7 @@ func TestDoctorFindsRecordsThatTheKeysAtHandDoNotOpen(t *testing.T) {
 }
 
 // start starts an operation that no process executes.
-func (w *ward) start(key string) {
+func (w *testDB) start(key string) {
 	w.t.Helper()
 	refund := operation.Define("refund", func(*operation.Op, int) (idem.Response, error) { return idem.Response{}, nil })
 	err := pgx.BeginFunc(w.t.Context(), w.pool, func(tx pgx.Tx) error {
@@ -66,12 +66,12 @@ func (w *ward) start(key string) {
 
 func TestDoctor_WarnsOfDueWorkWithoutWorker(t *testing.T) {
 	t.Parallel()
-	w := newWard(t)
-	w.quiet("worker")
+	w := newTestDB(t)
+	w.findsNothing("worker")
 	w.start("k")
 	w.finds("worker", doctor.Warning, "1 operations are due, and no Worker runs", "operation.Worker")
 	w.exec("INSERT INTO idem.leases VALUES (4711, now() + interval '1 h')") // a Worker behind a pooler has a lease
-	w.quiet("worker")
+	w.findsNothing("worker")
 	w.exec("INSERT INTO idem.relays VALUES ('', 0, 4711, now(), 1)") // the lease belongs to a relay
 	w.finds("worker", doctor.Warning, "no Worker runs")
 	w.exec("DELETE FROM idem.leases")
@@ -83,20 +83,20 @@ func TestDoctor_WarnsOfDueWorkWithoutWorker(t *testing.T) {
 	for deadline := time.Now().Add(10 * time.Second); len(w.findings("worker")) > 0 && time.Now().Before(deadline); {
 		time.Sleep(50 * time.Millisecond)
 	}
-	w.quiet("worker")
+	w.findsNothing("worker")
 	stop()
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
 }
 
-func TestDoctorFindsOperationsThatDoNotGoOn(t *testing.T) {
+func TestDoctor_FindsStuckOperations(t *testing.T) {
 	t.Parallel()
-	w := newWard(t)
-	w.quiet("operations")
+	w := newTestDB(t)
+	w.findsNothing("operations")
 	w.start("due")
 	w.start("parked")
-	w.quiet("operations")
+	w.findsNothing("operations")
 	w.exec("UPDATE idem.operations SET wake_at = now() - interval '1 h'", "UPDATE idem.operations SET state = 'parked', reason = 'call_in_doubt', reason_step = 'charge', reason_text = 'it is not known' WHERE key = 'parked'")
 	w.finds("operations", doctor.Warning, "1 operations are due and no process executes them, the first for 1 h", "idem stuck")
 	w.finds("operations", doctor.Warning, "1 operations are parked (call_in_doubt: 1)", "idem stuck")

@@ -46,7 +46,7 @@ func findRelations(ctx context.Context, tx pgx.Tx, role string) ([]relation, err
 				WHERE h.oid IN (c.oid, c.reltoastrelid) AND o.option_name = 'autovacuum_enabled' AND NOT o.option_value::bool),
 			c.relpages > 0 OR coalesce(pg_stat_get_tuples_inserted(c.oid), 0) > 0, has_table_privilege(c.oid, 'SELECT')
 		FROM relations r JOIN pg_class c ON c.oid = r.oid JOIN pg_namespace n ON n.oid = c.relnamespace
-		ORDER BY array_position($1, r.name), NOT r.root, c.relname`, names(func(*expected) bool { return true }), role)
+		ORDER BY array_position($1, r.name), NOT r.root, c.relname`, tableNames(func(*expected) bool { return true }), role)
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +55,7 @@ func findRelations(ctx context.Context, tx pgx.Tx, role string) ([]relation, err
 
 // leaves returns the relations that store the rows of the given tables, or of all tables if none is
 // given.
-func (p *patient) leaves(of ...string) (found []relation) {
+func (p *target) leaves(of ...string) (found []relation) {
 	for _, r := range p.relations {
 		if r.Leaf && (len(of) == 0 || slices.Contains(of, r.Table)) {
 			found = append(found, r)
@@ -76,7 +76,7 @@ func (e *exam) bytes(of ...relation) (sum int64, err error) {
 }
 
 // root returns the table itself rather than a partition, or nil if it does not exist.
-func (p *patient) root(table string) *relation {
+func (p *target) root(table string) *relation {
 	for i := range p.relations {
 		if r := &p.relations[i]; r.Root && r.Table == table {
 			return r
@@ -87,7 +87,7 @@ func (p *patient) root(table string) *relation {
 
 // relation returns the relation with this OID. If there is none, relation returns a placeholder
 // whose name is good enough for a finding.
-func (p *patient) relation(oid uint32) *relation {
+func (p *target) relation(oid uint32) *relation {
 	for i := range p.relations {
 		if p.relations[i].OID == oid {
 			return &p.relations[i]
@@ -96,7 +96,7 @@ func (p *patient) relation(oid uint32) *relation {
 	return &relation{Name: fmt.Sprintf("the relation %d", oid)}
 }
 
-func (p *patient) oids() (all []uint32) {
+func (p *target) oids() (all []uint32) {
 	for _, r := range p.relations {
 		all = append(all, r.OID)
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 // role creates a role for the test and returns the address with it.
-func (w *ward) role(attributes string) string {
+func (w *testDB) role(attributes string) string {
 	w.t.Helper()
 	name := fmt.Sprintf("idem_test_%08x", rand.Uint32())
 	w.exec("CREATE ROLE " + name + " LOGIN PASSWORD 'secret' " + attributes)
@@ -33,9 +33,9 @@ func (w *ward) role(attributes string) string {
 	return w.with(func(u *url.URL) { u.User = url.UserPassword(name, "secret") })
 }
 
-func wardEmpty(t *testing.T) *ward {
+func emptyTestDB(t *testing.T) *testDB {
 	t.Helper()
-	return wardAt(t, pgtest.EmptyDSN(t))
+	return testDBAt(t, pgtest.EmptyDSN(t))
 }
 
 func roleOf(t *testing.T, dsn string) string {

@@ -7,7 +7,7 @@ import (
 )
 
 // Each fault is made in a separate database, where the check is quiet before.
-func TestDoctorFindsWhatIsWrongWithTheSchema(t *testing.T) {
+func TestDoctor_FindsFaultsOfTheSchema(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		check string
@@ -37,24 +37,24 @@ func TestDoctorFindsWhatIsWrongWithTheSchema(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWard(t)
+			w := newTestDB(t)
 			w.exec("CREATE TABLE IF NOT EXISTS public.idem_goose_version (id serial, version_id bigint, is_applied bool, tstamp timestamp)")
-			w.quiet(tt.check)
+			w.findsNothing(tt.check)
 			w.exec(tt.sql...)
 			w.finds(tt.check, tt.level, tt.says...)
 		})
 	}
 }
 
-func TestDoctorFindsWhatARoleMayNot(t *testing.T) {
+func TestDoctor_FindsMissingPrivileges(t *testing.T) {
 	t.Parallel()
-	w := newWard(t)
+	w := newTestDB(t)
 	name := roleOf(t, w.role(""))
 	w.opts.Role = name
 	w.exec("GRANT USAGE ON SCHEMA idem TO "+name, "GRANT SELECT, INSERT ON idem.records TO "+name)
 	w.finds("privileges", doctor.Problem, "lacks UPDATE on idem.records", name)
 	w.exec("GRANT UPDATE ON idem.records TO " + name)
-	w.quiet("privileges")
+	w.findsNothing("privileges")
 	w.exec("ALTER TABLE idem.records ENABLE ROW LEVEL SECURITY")
 	w.finds("row-security", doctor.Problem, name, "DISABLE ROW LEVEL SECURITY")
 	w.opts.Role = ""

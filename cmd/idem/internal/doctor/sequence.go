@@ -2,48 +2,50 @@ package doctor
 
 import "fmt"
 
-// numbering is a sequence together with the query for its highest number in use.
-type numbering struct {
-	sequence string
-	what     string // what the numbers identify
-	highest  string // an indexed query for the highest number in use
-	reads    []string
-	level    Level
-	again    string // the consequence of a number that is handed out twice
+// sequenceUse is a sequence together with the query for its highest number in use.
+type sequenceUse struct {
+	sequence    string
+	what        string // what the numbers identify
+	highest     string // an indexed query for the highest number in use
+	reads       []string
+	level       Level
+	consequence string // the consequence of a number that is handed out twice
 }
 
-// numberings are the sequences that sequenceBehind examines. No index covers all numbers of
+// sequenceUses are the sequences that sequenceBehind examines. No index covers all numbers of
 // instances and of delayed messages. For these the query reads only the thousand rows that are due
 // first.
-var numberings = []numbering{
+var sequenceUses = []sequenceUse{
 	{
 		sequence: "outbox_seq_seq", what: "sequence numbers in idem.outbox", level: Problem, reads: []string{"outbox"},
-		highest: `SELECT coalesce(greatest((SELECT max(seq) FROM idem.outbox WHERE NOT held), (SELECT max(seq) FROM idem.outbox WHERE held)), 0)`,
-		again:   "a new message gets a lower number than older messages of its key and is published before them, or fails with SQLSTATE 23505",
+		highest:     `SELECT coalesce(greatest((SELECT max(seq) FROM idem.outbox WHERE NOT held), (SELECT max(seq) FROM idem.outbox WHERE held)), 0)`,
+		consequence: "a new message gets a lower number than older messages of its key and is published before them, or fails with SQLSTATE 23505",
 	},
 	{
 		sequence: "delayed_seq_seq", what: "sequence numbers in idem.delayed", level: Problem, reads: []string{"delayed"},
-		highest: `SELECT coalesce((SELECT max(seq) FROM (SELECT seq FROM idem.delayed ORDER BY not_before LIMIT 1000) AS few), 0)`,
-		again:   "among messages of one key that are due at the same time, a later one may be published first, or fails with SQLSTATE 23505",
+		highest:     `SELECT coalesce((SELECT max(seq) FROM (SELECT seq FROM idem.delayed ORDER BY not_before LIMIT 1000) AS few), 0)`,
+		consequence: "among messages of one key that are due at the same time, a later one may be published first, or fails with SQLSTATE 23505",
 	},
 	{
 		sequence: "instances", what: "numbers of instances", level: Warning, reads: []string{"operations", "relays", "leases"},
 		highest: `SELECT coalesce(greatest((SELECT max(instance) FROM idem.relays), (SELECT max(instance) FROM idem.leases),
 			(SELECT max(owner) FROM (SELECT owner FROM idem.operations WHERE state = 'running' ORDER BY wake_at LIMIT 1000) AS few)), 0)::int8`,
-		again: "a new process gets the number of a former one and counts as the owner of its operations, whose definitions it may not have",
+		consequence: "a new process gets the number of a former one and counts as the owner of its operations, whose definitions it may not have",
 	},
 }
 
 // sequenceBehind looks for sequences that will hand out numbers that are already in use. Logical
 // replication copies rows but not sequences, so a subscriber that takes over has this fault.
 func sequenceBehind(e *exam) error {
-	for i := range numberings {
-		n := &numberings[i]
+	for i := range sequenceUses {
+		n := &sequenceUses[i]
 		if !e.canRead(n.reads) {
 			continue
 		}
 		var highest int64
-		if err := e.one(n.highest, nil, &highest); err != nil { // read before the sequence, which may advance in between
+		// Read the rows before the sequence. In the other order, a row that is inserted in between
+		// would have a number beyond the sequence as it was read.
+		if err := e.one(n.highest, nil, &highest); err != nil {
 			return err
 		}
 		last, ok, err := e.last(n.sequence)
@@ -51,7 +53,8 @@ func sequenceBehind(e *exam) error {
 			return err
 		}
 		if ok && last < highest {
-			e.add(n.level, fmt.Sprintf("%s go up to %d, and the sequence idem.%s is at %d: %s", n.what, highest, n.sequence, last, n.again), advance(n.sequence, highest))
+			e.add(n.level, fmt.Sprintf("%s go up to %d, and the sequence idem.%s is at %d: %s", n.what, highest, n.sequence, last, n.consequence),
+				setSequence(n.sequence, highest))
 		}
 	}
 	return nil
@@ -79,8 +82,8 @@ func (e *exam) last(sequence string) (last int64, ok bool, err error) {
 	return last, true, nil
 }
 
-// advance returns the remedy for a sequence that is behind: a statement that sets it to the number
-// "to" unless it is already beyond.
-func advance(sequence string, to int64) string {
+// setSequence returns the remedy for a sequence that is behind: a statement that sets it to the
+// number "to" unless it is already beyond.
+func setSequence(sequence string, to int64) string {
 	return fmt.Sprintf("before anything writes here: SELECT setval('idem.%[1]s', %[2]d) FROM idem.%[1]s WHERE last_value < %[2]d", sequence, to)
 }

@@ -6,22 +6,22 @@ import (
 	"github.com/idem-go/idem/cmd/idem/internal/doctor"
 )
 
-func TestDoctorFindsASequenceThatIsBehindItsTable(t *testing.T) {
+func TestDoctor_FindsASequenceBehindItsTable(t *testing.T) {
 	t.Parallel()
-	w := newWard(t)
-	w.quiet("sequences")
+	w := newTestDB(t)
+	w.findsNothing("sequences")
 	for _, held := range []string{"true", "false"} {
 		w.exec(`INSERT INTO idem.outbox (seq, created_at, id, held, aggregatetype, aggregateid, type) OVERRIDING SYSTEM VALUE
 			VALUES (7, now(), gen_random_uuid(), ` + held + `, 't', 'k', 't')`)
 		w.finds("sequences", doctor.Problem, "go up to 7", "idem.outbox_seq_seq is at 0", "SELECT setval('idem.outbox_seq_seq', 7)")
 		w.exec("DELETE FROM idem.outbox")
-		w.quiet("sequences")
+		w.findsNothing("sequences")
 	}
 	w.exec(`INSERT INTO idem.delayed (seq, not_before, created_at, id, aggregatetype, aggregateid, type) OVERRIDING SYSTEM VALUE
 		VALUES (7, now() + interval '1 h', now(), gen_random_uuid(), 't', 'k', 't')`)
 	w.finds("sequences", doctor.Problem, "go up to 7", "idem.delayed_seq_seq is at 0", "SELECT setval('idem.delayed_seq_seq', 7)")
 	w.exec("DELETE FROM idem.delayed")
-	w.quiet("sequences")
+	w.findsNothing("sequences")
 	for _, of := range []string{
 		`INSERT INTO idem.leases VALUES (9, now())`,
 		`INSERT INTO idem.relays VALUES ('', 0, 9, now(), 1)`,
@@ -31,10 +31,10 @@ func TestDoctorFindsASequenceThatIsBehindItsTable(t *testing.T) {
 		w.exec(of)
 		w.finds("sequences", doctor.Warning, "go up to 9", "idem.instances is at 0", "setval('idem.instances', 9)")
 		w.exec("TRUNCATE idem.leases, idem.relays, idem.operations")
-		w.quiet("sequences")
+		w.findsNothing("sequences")
 	}
 	w.exec(`INSERT INTO idem.leases VALUES (9, now())`, `SELECT setval('idem.instances', 9) FROM idem.instances WHERE last_value < 9`)
-	w.quiet("sequences")
+	w.findsNothing("sequences")
 	w.exec(`SELECT setval('idem.instances', 5) FROM idem.instances WHERE last_value < 5`)
-	w.quiet("sequences") // the remedy never moves a sequence back
+	w.findsNothing("sequences") // the remedy never moves a sequence back
 }

@@ -32,6 +32,7 @@ func serverVersion(e *exam) error {
 }
 
 // primary looks for a server that rejects writes: a standby, or default_transaction_read_only.
+// Every call writes, a replay excepted.
 func primary(e *exam) error {
 	var standby, readOnly bool
 	err := e.one("SELECT pg_is_in_recovery(), current_setting('default_transaction_read_only')::bool", nil, &standby, &readOnly)
@@ -78,6 +79,8 @@ func durability(e *exam) error {
 }
 
 // synchronousCommit looks for a synchronous_commit that loses commits in a crash or in a failover.
+// Effect and record are lost together, so a retry executes again. That is consistent, but not what
+// a caller expects who was answered.
 func synchronousCommit(e *exam) error {
 	var standbys string
 	if err := e.one("SELECT current_setting('synchronous_standby_names')", nil, &standbys); err != nil {
@@ -147,7 +150,8 @@ func connections(e *exam) error {
 		{"the role " + e.role, ofRole, mostOfRole, "ALTER ROLE … CONNECTION LIMIT, or smaller pools"},
 	} {
 		if limit.most >= 0 && float64(limit.used) >= e.opts.Limits.ConnectionsShare*float64(limit.most) {
-			e.warn(fmt.Sprintf("%d of the %d connections that %s may have are in use: calls fail when none is left", limit.used, limit.most, limit.of), limit.remedy)
+			e.warn(fmt.Sprintf("%d of the %d connections that %s may have are in use: calls fail when none is left", limit.used, limit.most, limit.of),
+				limit.remedy)
 		}
 	}
 	if !e.seesAll {
@@ -156,7 +160,9 @@ func connections(e *exam) error {
 	return nil
 }
 
-// lockTable looks for a shared lock table that is filling up.
+// lockTable looks for a shared lock table that is filling up. A claim takes an advisory lock, so
+// many open calls need many entries. Locks of the fast path have entries of their own and do not
+// count.
 func lockTable(e *exam) error {
 	var taken, room int64
 	err := e.one(`SELECT (SELECT count(*) FROM pg_locks WHERE NOT fastpath),

@@ -14,31 +14,31 @@ import (
 
 // These faults would disturb other tests, so they are made in turn on a separate server: prepared
 // transactions, slots, a full lock table, a standby that delays vacuum, and autovacuum off.
-func TestDoctorFindsWhatHoldsBackAWholeServer(t *testing.T) {
+func TestDoctor_FindsFaultsOfTheServer(t *testing.T) {
 	t.Parallel()
-	server := hospital(t, "max_prepared_transactions=2", "wal_level=logical", "max_locks_per_transaction=10", "autovacuum=off", "full_page_writes=off")
+	server := startServer(t, "max_prepared_transactions=2", "wal_level=logical", "max_locks_per_transaction=10", "autovacuum=off", "full_page_writes=off")
 	if err := schema.UpAt(t.Context(), server.DSN()); err != nil {
 		t.Fatal(err)
 	}
-	w := wardAt(t, server.DSN())
+	w := testDBAt(t, server.DSN())
 	w.opts.Limits.OldTransaction = time.Millisecond
 	w.opts.Limits.OldXmin = 1
 
 	w.finds("autovacuum", doctor.Problem, "does not run", "autovacuum = on")
 	w.finds("durability", doctor.Warning, "full_page_writes is off", "full_page_writes = on")
 
-	w.quiet("xmin-prepared")
+	w.findsNothing("xmin-prepared")
 	w.session("BEGIN", "CREATE TABLE t ()", "PREPARE TRANSACTION 'forgotten'")
 	w.finds("xmin-prepared", doctor.Warning, `"forgotten"`, "ROLLBACK PREPARED")
 	w.exec("ROLLBACK PREPARED 'forgotten'")
-	w.quiet("xmin-prepared")
+	w.findsNothing("xmin-prepared")
 
-	w.quiet("xmin-slot")
+	w.findsNothing("xmin-slot")
 	w.exec("SELECT pg_create_logical_replication_slot('abandoned', 'pgoutput')")
 	w.finds("xmin-slot", doctor.Warning, `"abandoned" has no consumer`, "pg_drop_replication_slot('abandoned')")
 	w.exec("SELECT pg_drop_replication_slot('abandoned')")
 
-	w.quiet("lock-table")
+	w.findsNothing("lock-table")
 	holder := w.session("BEGIN", "SELECT pg_advisory_xact_lock(n) FROM generate_series(1, 200) n")
 	w.finds("lock-table", doctor.Warning, "53200", "max_locks_per_transaction")
 	holder.Close(context.Background())
@@ -50,7 +50,7 @@ func TestDoctorFindsWhatHoldsBackAWholeServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { standby.Close() })
-	behind := wardAt(t, standby.DSN())
+	behind := testDBAt(t, standby.DSN())
 	behind.finds("primary", doctor.Problem, "this is a standby", "target_session_attrs=read-write")
 	query, err := pgx.Connect(t.Context(), standby.DSN())
 	if err != nil {

@@ -22,19 +22,21 @@ var sessionChecks = []check{
 	{name: "held-keys", run: heldKeys},
 }
 
-// span returns a setting as a duration, or 0 if the setting is off. A value without a unit is taken
-// in unit.
-func (e *exam) span(name, unit string) (time.Duration, error) {
+// durationOf returns a setting as a duration, or 0 if the setting is off. A value without a unit is
+// taken in unit.
+func (e *exam) durationOf(name, unit string) (time.Duration, error) {
 	value, err := e.setting(name)
 	if err != nil || value == "" {
 		return 0, err
 	}
 	var seconds float64
 	err = e.one("SELECT extract(epoch FROM (CASE WHEN $1 ~ '^[0-9.]+$' THEN $1 || $2 ELSE $1 END)::interval)::float8", []any{value, unit}, &seconds)
-	return span(seconds), err
+	return asDuration(seconds), err
 }
 
-// keepalives looks at how long the server takes to notice that a client's machine has vanished.
+// keepalives looks at how long the server takes to notice that a client's machine has vanished. A
+// process that is killed closes its sockets. A machine that loses power or its network does not,
+// and the transactions of its calls stay open until the server gives up.
 func keepalives(e *exam) error {
 	var overTCP bool
 	if err := e.one("SELECT inet_client_addr() IS NOT NULL", nil, &overTCP); err != nil {
@@ -43,11 +45,11 @@ func keepalives(e *exam) error {
 	if !overTCP {
 		return nil // on a Unix socket the server notices at once
 	}
-	idle, err := e.span("tcp_keepalives_idle", "s")
+	idle, err := e.durationOf("tcp_keepalives_idle", "s")
 	if err != nil {
 		return err
 	}
-	interval, err := e.span("tcp_keepalives_interval", "s")
+	interval, err := e.durationOf("tcp_keepalives_interval", "s")
 	if err != nil {
 		return err
 	}
@@ -66,17 +68,18 @@ func keepalives(e *exam) error {
 		e.warn("the server notices a vanished client "+after+": until then its keys stay in progress and its rows locked",
 			"set tcp_keepalives_idle = 60s, tcp_keepalives_interval = 10s, tcp_keepalives_count = 6, and reload; or set them for the role that calls")
 	}
-	check, err := e.span("client_connection_check_interval", "ms")
+	check, err := e.durationOf("client_connection_check_interval", "ms")
 	if err == nil && check == 0 {
 		e.note("client_connection_check_interval is 0: a statement runs to its end after its client is gone", "set it to some seconds")
 	}
 	return err
 }
 
-// idleInTransaction looks for an idle_in_transaction_session_timeout that is off or very short.
+// idleInTransaction looks for an idle_in_transaction_session_timeout that is off or very short. It
+// is the only limit for an fn that hangs without a statement.
 func idleInTransaction(e *exam) error {
 	const short = 10 * time.Second
-	timeout, err := e.span("idle_in_transaction_session_timeout", "ms")
+	timeout, err := e.durationOf("idle_in_transaction_session_timeout", "ms")
 	switch {
 	case err != nil:
 		return err
@@ -90,11 +93,12 @@ func idleInTransaction(e *exam) error {
 	return nil
 }
 
-// timeouts looks for timeouts so short that an ordinary wait ends a call.
+// timeouts looks for timeouts so short that an ordinary wait ends a call. A duplicate waits for the
+// execution with its key, so waits for locks are part of normal work.
 func timeouts(e *exam) error {
 	const short = time.Second
 	for _, name := range []string{"statement_timeout", "lock_timeout", "transaction_timeout"} {
-		limit, err := e.span(name, "ms")
+		limit, err := e.durationOf(name, "ms")
 		if err != nil {
 			return err
 		}
@@ -144,7 +148,7 @@ func xminTransaction(e *exam) error {
 	blockers, err := record.Blockers(e.ctx, e.tx, pids)
 	for _, t := range old {
 		what := fmt.Sprintf("%s has had a transaction open for %s and %s transactions: vacuum cannot remove newer dead rows, and the table grows",
-			page.Safe(t.Who), page.Age(time.Duration(t.Seconds*float64(time.Second))), page.Count(t.Age))
+			page.Safe(t.Who), page.Age(asDuration(t.Seconds)), page.Count(t.Age))
 		remedy := fmt.Sprintf("find out what it does; SELECT pg_terminate_backend(%d) ends it", t.PID)
 		if b := blockers[t.PID]; b != nil {
 			what, remedy = what+". It is blocked by "+b.String(), b.Remedy()
@@ -157,17 +161,19 @@ func xminTransaction(e *exam) error {
 	return err
 }
 
-// xminPrepared looks for old prepared transactions.
+// xminPrepared looks for old prepared transactions. They have no session, survive a restart, and
+// are easily forgotten after their coordinator has failed.
 func xminPrepared(e *exam) error {
 	var gid, owner string
 	var seconds float64
 	return e.each(`
 		SELECT gid, owner::text, extract(epoch FROM clock_timestamp() - prepared)::float8 FROM pg_prepared_xacts
-		WHERE database = current_database() AND prepared < clock_timestamp() - make_interval(secs => $1) ORDER BY prepared`, []any{e.opts.Limits.OldTransaction.Seconds()}, []any{&gid, &owner, &seconds}, func() {
-		e.warn(fmt.Sprintf("the prepared transaction %q of the role %s waits for its COMMIT PREPARED for %s: it holds its locks and keys, and vacuum cannot remove newer dead rows",
-			gid, owner, page.Age(time.Duration(seconds*float64(time.Second)))),
-			"ask its coordinator, then COMMIT PREPARED or ROLLBACK PREPARED")
-	})
+		WHERE database = current_database() AND prepared < clock_timestamp() - make_interval(secs => $1) ORDER BY prepared`,
+		[]any{e.opts.Limits.OldTransaction.Seconds()}, []any{&gid, &owner, &seconds}, func() {
+			e.warn(fmt.Sprintf("the prepared transaction %q of the role %s waits for its COMMIT PREPARED for %s: it holds its locks and keys, and vacuum cannot remove newer dead rows",
+				gid, owner, page.Age(asDuration(seconds))),
+				"ask its coordinator, then COMMIT PREPARED or ROLLBACK PREPARED")
+		})
 }
 
 // xminSlot looks for replication slots that delay vacuum or retain WAL. Only the xmin of a slot
@@ -186,11 +192,13 @@ func xminSlot(e *exam) error {
 		case wal == "lost" || wal == "unreserved":
 			e.warn(fmt.Sprintf("the replication slot %q has lost, or is about to lose, WAL that its consumer needs (%s)", name, wal), remedy)
 		case !active && age > 0:
-			e.warn(fmt.Sprintf("the replication slot %q has no consumer, and retains %s of WAL and the dead rows of %s transactions", name, page.Bytes(kept), page.Count(age)), remedy)
+			e.warn(fmt.Sprintf("the replication slot %q has no consumer, and retains %s of WAL and the dead rows of %s transactions",
+				name, page.Bytes(kept), page.Count(age)), remedy)
 		case !active:
 			e.warn(fmt.Sprintf("the replication slot %q has no consumer, and retains %s of WAL", name, page.Bytes(kept)), remedy)
 		case age > e.opts.Limits.OldXmin:
-			e.warn(fmt.Sprintf("the consumer of the replication slot %q is %s transactions behind: vacuum cannot remove newer dead rows", name, page.Count(age)), remedy)
+			e.warn(fmt.Sprintf("the consumer of the replication slot %q is %s transactions behind: vacuum cannot remove newer dead rows",
+				name, page.Count(age)), remedy)
 		}
 	})
 }
@@ -221,7 +229,8 @@ func (e *exam) hiddenStandbys(what string) error {
 }
 
 // locked looks for table locks that block calls, workers or consumers, whether granted or waited
-// for. A waiting lock also blocks the sessions that queue behind it.
+// for. A waiting lock also blocks the sessions that queue behind it: an ALTER TABLE that waits for
+// one long query stops all calls, although it holds nothing itself.
 func locked(e *exam) error {
 	type lock struct {
 		Relation uint32
@@ -269,9 +278,10 @@ func locked(e *exam) error {
 	return nil
 }
 
-// heldKeys looks for old transactions that hold idempotency keys.
+// heldKeys looks for old transactions that hold idempotency keys. The age of a session of another
+// role may be invisible. Those are counted and reported together.
 func heldKeys(e *exam) error {
-	holders, err := record.Holders(e.ctx, e.tx, e.opts.Limits.OldTransaction, most)
+	holders, err := record.Holders(e.ctx, e.tx, e.opts.Limits.OldTransaction, maxCounted)
 	unseen := 0
 	for _, h := range holders {
 		if !h.Visible {

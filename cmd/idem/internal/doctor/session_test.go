@@ -17,7 +17,7 @@ import (
 
 func TestDoctor_FindsSettings(t *testing.T) {
 	t.Parallel()
-	w := newWard(t)
+	w := newTestDB(t)
 	keepalives := "tcp_keepalives_idle=60 tcp_keepalives_interval=10 tcp_keepalives_count=6 client_connection_check_interval=5s"
 	for _, test := range []struct {
 		settings, check string
@@ -43,7 +43,7 @@ func TestDoctor_FindsSettings(t *testing.T) {
 		{"default_transaction_read_only=on", "primary", doctor.Problem, []string{"25006", "RESET default_transaction_read_only"}},
 		{"", "encoding", "", nil},
 	} {
-		changed := wardAt(t, w.with(func(u *url.URL) {
+		changed := testDBAt(t, w.with(func(u *url.URL) {
 			query := u.Query()
 			for _, setting := range strings.Fields(test.settings) {
 				name, value, _ := strings.Cut(setting, "=")
@@ -52,35 +52,35 @@ func TestDoctor_FindsSettings(t *testing.T) {
 			u.RawQuery = query.Encode()
 		}))
 		if test.level == "" {
-			changed.quiet(test.check)
+			changed.findsNothing(test.check)
 		} else {
 			changed.finds(test.check, test.level, test.says...)
 		}
 		changed.pool.Close()
 	}
-	w.quiet("clock")
+	w.findsNothing("clock")
 	for _, difference := range []time.Duration{-time.Minute, time.Minute} {
 		w.opts.Now = func() time.Time { return time.Now().Add(difference) }
 		w.finds("clock", doctor.Warning, "differ by", "NTP")
 	}
-	w.quiet("server-version")
+	w.findsNothing("server-version")
 	w.opts.Limits.OldestServer = 990000
 	w.finds("server-version", doctor.Problem, "PostgreSQL 1", "upgrade")
 }
 
 // The role of the program is seldom the role that runs the doctor.
-func TestDoctorReadsTheSettingsOfTheRoleItIsAskedAbout(t *testing.T) {
+func TestDoctor_ReadsTheSettingsOfTheNamedRole(t *testing.T) {
 	t.Parallel()
-	w := newWard(t)
+	w := newTestDB(t)
 	w.opts.Role = roleOf(t, w.role(""))
 	w.finds("idle-in-transaction", doctor.Warning, "is off for the role "+w.opts.Role)
 	w.exec("ALTER ROLE " + w.opts.Role + " SET idle_in_transaction_session_timeout = '90s'")
-	w.quiet("idle-in-transaction")
+	w.findsNothing("idle-in-transaction")
 	for name, value := range map[string]string{"tcp_keepalives_idle": "1min", "tcp_keepalives_interval": "10", "tcp_keepalives_count": "6", "client_connection_check_interval": "5s"} {
 		w.exec("ALTER ROLE " + w.opts.Role + " SET " + name + " = '" + value + "'")
 	}
-	w.quiet("keepalives")
-	w.quiet("timeouts")
+	w.findsNothing("keepalives")
+	w.findsNothing("timeouts")
 	for name, value := range map[string]string{"statement_timeout": "300", "lock_timeout": "200ms"} {
 		w.exec("ALTER ROLE " + w.opts.Role + " SET " + name + " = '" + value + "'")
 	}
@@ -90,7 +90,7 @@ func TestDoctorReadsTheSettingsOfTheRoleItIsAskedAbout(t *testing.T) {
 
 func TestDoctor_FindsAnEncodingThatCannotWriteEveryKey(t *testing.T) {
 	t.Parallel()
-	w := newWard(t)
+	w := newTestDB(t)
 	name := fmt.Sprintf("idem_latin_%d", time.Now().UnixNano())
 	w.exec("CREATE DATABASE " + name + " TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'")
 	t.Cleanup(func() {
@@ -103,16 +103,16 @@ func TestDoctor_FindsAnEncodingThatCannotWriteEveryKey(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	wardAt(t, w.with(func(u *url.URL) { u.Path = "/" + name })).finds("encoding", doctor.Problem, "LATIN1", "UTF8")
+	testDBAt(t, w.with(func(u *url.URL) { u.Path = "/" + name })).finds("encoding", doctor.Problem, "LATIN1", "UTF8")
 }
 
-func TestDoctorFindsTransactionsThatHoldBackVacuumOrKeys(t *testing.T) {
+func TestDoctor_FindsOldTransactions(t *testing.T) {
 	t.Parallel()
-	w := newWard(t)
+	w := newTestDB(t)
 	w.opts.Limits.OldTransaction = time.Millisecond
 	w.session("SET application_name = 'forgotten'", "BEGIN ISOLATION LEVEL REPEATABLE READ", "SELECT 1")
 	w.finds("xmin-transaction", doctor.Warning, "forgotten", "idle in transaction", "pg_terminate_backend")
-	w.quiet("held-keys")
+	w.findsNothing("held-keys")
 
 	began, done, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	go func() {
@@ -129,13 +129,13 @@ func TestDoctorFindsTransactionsThatHoldBackVacuumOrKeys(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}
-	w.quiet("held-keys")
+	w.findsNothing("held-keys")
 }
 
 // Ending a session in another database would harm another service without any benefit.
-func TestDoctorBlamesNoTransactionOfAnotherDatabase(t *testing.T) {
+func TestDoctor_IgnoresTransactionsOfOtherDatabases(t *testing.T) {
 	t.Parallel()
-	w := newWard(t)
+	w := newTestDB(t)
 	w.opts.Limits.OldTransaction = time.Millisecond
 	stranger := []string{"SET application_name = 'stranger'", "BEGIN ISOLATION LEVEL REPEATABLE READ", "CREATE TABLE mine ()"}
 	sessionAt(t, pgtest.DSN(t), stranger...)
@@ -146,17 +146,17 @@ func TestDoctorBlamesNoTransactionOfAnotherDatabase(t *testing.T) {
 	w.finds("xmin-transaction", doctor.Warning, "stranger")
 }
 
-func TestDoctorFindsWhoLocksTheTableAndIsNotHeldUpByIt(t *testing.T) {
+func TestDoctor_FindsTableLocksWithoutWaiting(t *testing.T) {
 	t.Parallel()
-	w := newWard(t)
-	w.quiet("locked")
+	w := newTestDB(t)
+	w.findsNothing("locked")
 	w.session("BEGIN", "LOCK TABLE idem.records IN ACCESS EXCLUSIVE MODE")
 	w.finds("locked", doctor.Problem, "holds AccessExclusiveLock", "lock_timeout")
 }
 
-func TestDoctorFindsConnectionsRunningOut(t *testing.T) {
+func TestDoctor_FindsConnectionsRunningOut(t *testing.T) {
 	t.Parallel()
-	w := newWard(t)
+	w := newTestDB(t)
 	app := w.role("CONNECTION LIMIT 2")
 	w.opts.Role = roleOf(t, app)
 	sessionAt(t, app)
@@ -164,10 +164,10 @@ func TestDoctorFindsConnectionsRunningOut(t *testing.T) {
 	w.finds("connections", doctor.Warning, "2 of the 2 connections that the role "+w.opts.Role, "CONNECTION LIMIT")
 }
 
-func TestDoctorTellsAPoolerAndItsMode(t *testing.T) {
+func TestDoctor_RecognizesAPoolerAndItsMode(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
-	wardAt(t, dsn).quiet("pooler")
-	wardAt(t, pgtest.Proxy(t, dsn).DSN()).quiet("pooler") // a proxy that pools nothing
-	wardAt(t, pgtest.PgBouncer(t, dsn)).finds("pooler", doctor.Note, "transaction mode", "default_query_exec_mode=exec")
+	testDBAt(t, dsn).findsNothing("pooler")
+	testDBAt(t, pgtest.Proxy(t, dsn).DSN()).findsNothing("pooler") // a proxy that pools nothing
+	testDBAt(t, pgtest.PgBouncer(t, dsn)).finds("pooler", doctor.Note, "transaction mode", "default_query_exec_mode=exec")
 }

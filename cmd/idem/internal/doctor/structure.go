@@ -16,16 +16,18 @@ func table(e *exam) error {
 		e.problem("there is no table idem.records in this database", "run idem migrate up, or check the address")
 		return nil
 	}
-	const remedy = "run idem migrate up if the check migrations finds missing ones; otherwise stop all users of it, and restore it from a backup or create it with the statements of package migrations"
+	const remedy = "run idem migrate up if the check migrations finds missing ones; otherwise stop all users of it, and restore it from a backup " +
+		"or create it with the statements of package migrations"
 	for _, t := range tables {
 		switch r := e.root(t.name); {
 		case r == nil:
-			e.problem(fmt.Sprintf("there is no table idem.%s: its users fail, or %s", t.name, t.lost), remedy)
+			e.problem(fmt.Sprintf("there is no table idem.%s: its users fail, or %s", t.name, t.consequence), remedy)
 		case r.Kind != "r" && r.Kind != "p":
 			e.problem("idem."+t.name+" is not a table (relkind "+r.Kind+")", "find out who created it; idem migrate down and up create the table")
 		}
 	}
-	there, err := e.texts(`SELECT c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'idem' AND c.relkind = 'S'`)
+	there, err := e.texts(`SELECT c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+		WHERE n.nspname = 'idem' AND c.relkind = 'S'`)
 	if err != nil {
 		return err
 	}
@@ -53,7 +55,8 @@ func (e *exam) attributes() ([]attribute, error) {
 		WHERE a.attrelid = ANY ($1) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attrelid, a.attnum`, e.oids())
 }
 
-// columns looks for missing columns and for columns of another type.
+// columns looks for missing columns and for columns of another type. Further columns do no harm:
+// the library names the columns that it uses.
 func columns(e *exam) error {
 	found, err := e.attributes()
 	if err != nil {
@@ -78,7 +81,9 @@ func columns(e *exam) error {
 	return nil
 }
 
-// collation looks for text columns of a primary key with a collation other than C.
+// collation looks for text columns of a primary key with a collation other than C. The order of
+// other collations changes with the libraries of the operating system, and an index in the old
+// order no longer finds its keys.
 func collation(e *exam) error {
 	found, err := e.attributes()
 	if err != nil {
@@ -93,7 +98,8 @@ func collation(e *exam) error {
 			}
 		}
 		if len(wrong) > 0 {
-			e.problem("the collation of the primary key of "+r.Name+" is not C: "+strings.Join(wrong, ", ")+": an upgrade of the operating system may corrupt the index, and different keys may compare as equal",
+			e.problem("the collation of the primary key of "+r.Name+" is not C: "+strings.Join(wrong, ", ")+
+				": an upgrade of the operating system may corrupt the index, and different keys may compare as equal",
 				"ALTER TABLE "+r.Name+" "+strings.Join(alter, ", "))
 		}
 	}
@@ -104,11 +110,12 @@ func collation(e *exam) error {
 func unlogged(e *exam) error {
 	for _, r := range e.leaves() {
 		if !r.Logged {
-			consequence := r.expectation().lost
+			consequence := r.expectation().consequence
 			if r.Table == "records" {
 				consequence = "every retry executes again"
 			}
-			e.problem(fmt.Sprintf("%s is not logged: a crash or a failover empties it, and %s", r.Name, consequence), "ALTER TABLE "+r.Name+" SET LOGGED")
+			e.problem(fmt.Sprintf("%s is not logged: a crash or a failover empties it, and %s", r.Name, consequence),
+				"ALTER TABLE "+r.Name+" SET LOGGED")
 		}
 	}
 	return nil
@@ -125,7 +132,8 @@ func triggers(e *exam) error {
 		if e.isPartitioning(name, on) {
 			return
 		}
-		e.warn("the trigger "+name+" is on "+on+": it runs in every call, and may change or suppress a row", "DROP TRIGGER "+name+" ON "+on+", unless something needs it")
+		e.warn("the trigger "+name+" is on "+on+": it runs in every call, and may change or suppress a row",
+			"DROP TRIGGER "+name+" ON "+on+", unless something needs it")
 	})
 }
 
@@ -134,7 +142,8 @@ func triggers(e *exam) error {
 func (e *exam) isPartitioning(name, on string) bool {
 	if name == "idem_parted" {
 		_, table, _ := strings.Cut(on, ".")
-		e.warn("idem partition is copying "+on+", or was interrupted: each write happens twice", "idem partition "+table+" continues, and idem partition --abort "+table+" undoes it")
+		e.warn("idem partition is copying "+on+", or was interrupted: each write happens twice",
+			"idem partition "+table+" continues, and idem partition --abort "+table+" undoes it")
 	}
 	return strings.HasPrefix(name, "idem_parted")
 }
@@ -143,7 +152,8 @@ func (e *exam) isPartitioning(name, on string) bool {
 func rules(e *exam) error {
 	var oid uint32
 	var name string
-	return e.each(`SELECT ev_class, quote_ident(rulename) FROM pg_rewrite WHERE ev_class = ANY ($1) ORDER BY 2`, []any{e.oids()}, []any{&oid, &name}, func() {
+	const found = `SELECT ev_class, quote_ident(rulename) FROM pg_rewrite WHERE ev_class = ANY ($1) ORDER BY 2`
+	return e.each(found, []any{e.oids()}, []any{&oid, &name}, func() {
 		on := e.relation(oid).Name
 		if e.isPartitioning(name, on) {
 			return
@@ -172,7 +182,8 @@ func replicaIdentity(e *exam) error {
 		}
 		if r.Table == "records" && !noted {
 			noted = true
-			e.note("idem.records is published by logical replication: a subscriber gets keys and stored responses, and without their effects unless the same publication has those tables",
+			e.note("idem.records is published by logical replication: a subscriber gets keys and stored responses, "+
+				"and without their effects unless the same publication has those tables",
 				"publish the tables of the effects in the same publication, or remove idem.records from it")
 		}
 	}

@@ -20,17 +20,19 @@ var tableChecks = []check{
 	{name: "seal-keys", run: sealKeys, reads: []string{"records"}},
 }
 
-// span converts seconds to a duration.
-func span(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
+// asDuration converts seconds to a duration.
+func asDuration(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
 
-// autovacuum looks for autovacuum being off, on the server or for a table.
+// autovacuum looks for autovacuum being off, on the server or for a table. Every expired record
+// becomes a dead row, so a table without vacuum grows with every call.
 func autovacuum(e *exam) error {
 	var on, counts bool
 	if err := e.one(`SELECT current_setting('autovacuum')::bool, current_setting('track_counts')::bool`, nil, &on, &counts); err != nil {
 		return err
 	}
 	if !on || !counts {
-		e.problem("autovacuum does not run on this server (autovacuum or track_counts is off): the table only grows", "set autovacuum = on and track_counts = on, and reload")
+		e.problem("autovacuum does not run on this server (autovacuum or track_counts is off): the table only grows",
+			"set autovacuum = on and track_counts = on, and reload")
 	}
 	for _, r := range e.leaves() {
 		if !r.Autovacuum {
@@ -41,8 +43,8 @@ func autovacuum(e *exam) error {
 	return nil
 }
 
-// vacuumed holds the statistics of a relation.
-type vacuumed struct {
+// tableStatistics holds the statistics of a relation.
+type tableStatistics struct {
 	OID        uint32
 	Rows       int64 // an estimate of the live rows
 	Dead       int64
@@ -54,17 +56,17 @@ type vacuumed struct {
 	KeyWidth   float64  // average width of the columns of the primary key
 }
 
-// counted returns the statistics of relations.
+// statistics returns the statistics of relations.
 //
 // The row count is the larger of the estimates of ANALYZE and of the cumulative statistics. The
 // width of a row is the sum of the average column widths. It is 0 for a table that is known to be
 // empty, and NULL if the table was never analyzed.
-func (e *exam) counted(relations []relation) ([]vacuumed, error) {
+func (e *exam) statistics(relations []relation) ([]tableStatistics, error) {
 	var oids []uint32
 	for _, r := range relations {
 		oids = append(oids, r.OID)
 	}
-	return structs[vacuumed](e, `
+	return structs[tableStatistics](e, `
 		SELECT c.oid, greatest(c.reltuples, s.n_live_tup, 0)::int8, coalesce(s.n_dead_tup, 0),
 			coalesce(greatest(s.last_vacuum, s.last_autovacuum)::timestamp(0)::text || ' UTC', 'never'),
 			coalesce(pg_relation_size(c.oid), 0), coalesce(pg_relation_size(i.indexrelid), 0),
@@ -81,7 +83,7 @@ func (e *exam) counted(relations []relation) ([]vacuumed, error) {
 
 // deadRows looks for relations on which vacuum does not keep up.
 func deadRows(e *exam) error {
-	found, err := e.counted(e.leaves())
+	found, err := e.statistics(e.leaves())
 	for _, v := range found {
 		if v.Dead >= e.opts.Limits.DeadRows && float64(v.Dead) > e.opts.Limits.DeadShare*float64(v.Rows) {
 			name := e.relation(v.OID).Name
@@ -93,15 +95,16 @@ func deadRows(e *exam) error {
 	return err
 }
 
-// bloated is the ratio of actual size to needed size from which a relation counts as bloated.
-const bloated = 2.5
+// bloatRatio is the ratio of actual size to needed size from which a relation counts as bloated.
+const bloatRatio = 2.5
 
-// leastIndex is larger than the index of an empty table.
-const leastIndex = 3 * 8192
+// minIndexSize is larger than the index of an empty table.
+const minIndexSize = 3 * 8192
 
-// bloat compares the size of each heap with the size that its rows need.
+// bloat compares the size of each heap with the size that its rows need. The estimate is coarse, so
+// only a ratio that no rounding explains is reported.
 func bloat(e *exam) error {
-	found, err := e.counted(e.leaves())
+	found, err := e.statistics(e.leaves())
 	for _, v := range found {
 		if v.Bytes < e.opts.Limits.BloatedSize {
 			continue
@@ -114,7 +117,7 @@ func bloat(e *exam) error {
 		// A row costs a 24-byte header and a 4-byte line pointer. The factor allows for page
 		// headers and padding.
 		needed := int64(float64(v.Rows) * (28 + *v.Width) * 1.05)
-		if float64(v.Bytes) > bloated*float64(needed) {
+		if float64(v.Bytes) > bloatRatio*float64(needed) {
 			e.warn(fmt.Sprintf("%s has %s and its rows need about %s: deleted rows left unused space", r.Name, page.Bytes(v.Bytes), page.Bytes(needed)),
 				"if this lasts for days: pg_repack, or VACUUM FULL "+r.Name+" while no calls are made; purge more often")
 		}
@@ -124,9 +127,9 @@ func bloat(e *exam) error {
 
 // indexBloat compares the size of each primary key index with the size that its entries need.
 func indexBloat(e *exam) error {
-	found, err := e.counted(e.leaves())
+	found, err := e.statistics(e.leaves())
 	for _, v := range found {
-		if v.IndexBytes < max(e.opts.Limits.BloatedSize, leastIndex) {
+		if v.IndexBytes < max(e.opts.Limits.BloatedSize, minIndexSize) {
 			continue
 		}
 		r := e.relation(v.OID)
@@ -136,7 +139,7 @@ func indexBloat(e *exam) error {
 		}
 		// An entry costs about 20 bytes besides the key. B-tree pages are about 70 % full.
 		needed := int64(float64(v.Rows) * (20 + v.KeyWidth) / 0.7)
-		if float64(v.IndexBytes) > bloated*float64(needed) {
+		if float64(v.IndexBytes) > bloatRatio*float64(needed) {
 			e.warn(fmt.Sprintf("the index of the primary key of %s has %s and its rows need about %s", r.Name, page.Bytes(v.IndexBytes), page.Bytes(needed)),
 				"REINDEX INDEX CONCURRENTLY "+v.Index)
 		}
@@ -154,8 +157,8 @@ func (e *exam) withoutStatistics(r *relation) {
 	e.unknown("not checked: "+r.Name+" was never analyzed", "ANALYZE "+r.Name)
 }
 
-// swept is what purge has recorded about its sweeps of a table.
-type swept struct {
+// sweepState is what purge has recorded about its sweeps of a table.
+type sweepState struct {
 	Name       string
 	Finished   *float64 // seconds since the last finished sweep; nil if none finished
 	Progressed *float64
@@ -165,11 +168,11 @@ type swept struct {
 // purgeLag looks for tables that purge does not keep up with. Each table has a sweep of its own, so
 // a sweep may fail for a single table.
 func purgeLag(e *exam) error {
-	found, err := structs[swept](e, `
+	found, err := structs[sweepState](e, `
 		SELECT w.name, extract(epoch FROM clock_timestamp() - s.last_finished_at)::float8,
 			extract(epoch FROM clock_timestamp() - coalesce(s.progressed_at, s.started_at))::float8, coalesce(s.waiting_for, '')
 		FROM unnest($1::text[]) WITH ORDINALITY AS w (name, n) LEFT JOIN idem.sweeps s ON s.name = w.name ORDER BY w.n`,
-		names(func(t *expected) bool { return t.purged != "" }))
+		tableNames(func(t *expected) bool { return t.purged != "" }))
 	for _, s := range found {
 		if err == nil {
 			err = e.purgeLagOf(s)
@@ -179,21 +182,23 @@ func purgeLag(e *exam) error {
 }
 
 // purgeLagOf adds the finding for one table. An empty table other than records needs no sweep.
-func (e *exam) purgeLagOf(s swept) error {
+func (e *exam) purgeLagOf(s sweepState) error {
 	const remedy = "run idem purge from a scheduler, or purge.Run in the program; if one runs, its log or result says why it does not finish"
 	limit := e.opts.Limits.PurgeLag
 	bytes, err := e.bytes(e.leaves(s.Name)...)
 	switch {
 	case err != nil:
 		return err
-	case bytes == 0 && s.Name != "records", s.Finished != nil && span(*s.Finished) <= limit:
+	case bytes == 0 && s.Name != "records", s.Finished != nil && asDuration(*s.Finished) <= limit:
 	case s.Waiting != "" && s.Progressed != nil:
-		e.warn(fmt.Sprintf("the sweep of idem.%s waits for: %s, without progress for %s", s.Name, s.Waiting, page.Age(span(*s.Progressed))),
+		e.warn(fmt.Sprintf("the sweep of idem.%s waits for: %s, without progress for %s", s.Name, s.Waiting, page.Age(asDuration(*s.Progressed))),
 			"see the checks xmin-*, dead-rows and locked for the cause")
 	case s.Finished != nil:
-		e.warn(fmt.Sprintf("no sweep of idem.%s has finished for %s: rows that expired since then are still there", s.Name, page.Age(span(*s.Finished))), remedy)
-	case s.Progressed != nil && span(*s.Progressed) > limit:
-		e.warn(fmt.Sprintf("no sweep of idem.%s has finished yet, and the current one has made no progress for %s", s.Name, page.Age(span(*s.Progressed))), remedy)
+		e.warn(fmt.Sprintf("no sweep of idem.%s has finished for %s: rows that expired since then are still there",
+			s.Name, page.Age(asDuration(*s.Finished))), remedy)
+	case s.Progressed != nil && asDuration(*s.Progressed) > limit:
+		e.warn(fmt.Sprintf("no sweep of idem.%s has finished yet, and the current one has made no progress for %s",
+			s.Name, page.Age(asDuration(*s.Progressed))), remedy)
 	default:
 		return e.neverPurged(s.Name, remedy)
 	}
@@ -219,7 +224,7 @@ func (e *exam) neverPurged(table, remedy string) error {
 			return err
 		}
 		if oldest != nil {
-			worst = max(worst, span(*oldest))
+			worst = max(worst, asDuration(*oldest))
 		}
 		if known {
 			continue
@@ -250,4 +255,6 @@ func (e *exam) neverPurged(table, remedy string) error {
 }
 
 // verbs has the verb for what happened to a row of the table before purge may delete it.
-var verbs = map[string]string{"records": "expired", "operations": "ended", "inbox": "expired", "published": "expired", "audit": "were written"}
+var verbs = map[string]string{
+	"records": "expired", "operations": "ended", "inbox": "expired", "published": "expired", "audit": "were written",
+}

@@ -19,7 +19,7 @@ import (
 )
 
 // verified returns the findings of Verify as "check: what": the notes, and all others.
-func (w *ward) verified(against *ward) (found, notes []string) {
+func (w *testDB) verified(against *testDB) (found, notes []string) {
 	w.t.Helper()
 	opts := w.opts
 	if against != nil {
@@ -45,7 +45,7 @@ func (w *ward) verified(against *ward) (found, notes []string) {
 }
 
 // wantVerified fails the test unless the findings start with these texts, in this order.
-func (w *ward) wantVerified(against *ward, beginnings ...string) {
+func (w *testDB) wantVerified(against *testDB, beginnings ...string) {
 	w.t.Helper()
 	found, _ := w.verified(against)
 	ok := len(found) == len(beginnings)
@@ -57,7 +57,7 @@ func (w *ward) wantVerified(against *ward, beginnings ...string) {
 	}
 }
 
-func (w *ward) count(sql string) (n int) {
+func (w *testDB) count(sql string) (n int) {
 	w.t.Helper()
 	if err := w.pool.QueryRow(w.t.Context(), sql).Scan(&n); err != nil {
 		w.t.Fatalf("%s: %v", sql, err)
@@ -65,7 +65,7 @@ func (w *ward) count(sql string) (n int) {
 	return n
 }
 
-func (w *ward) eventually(what string, done func() bool) {
+func (w *testDB) eventually(what string, done func() bool) {
 	w.t.Helper()
 	waiting.Until(w.t, what, done)
 }
@@ -106,14 +106,14 @@ func statements(t *testing.T, begin string) []string {
 
 // A takeover follows the steps of the docs. Logical replication copies rows but no sequences.
 // Verify must find that before a message is published out of order.
-func TestTakeoverByLogicalReplicationIsVerified(t *testing.T) {
+func TestVerify_OfATakeoverByLogicalReplication(t *testing.T) {
 	t.Parallel()
 	pgtest.Long(t)
-	old, next := hospital(t, "wal_level=logical"), hospital(t)
+	old, next := startServer(t, "wal_level=logical"), startServer(t)
 	if err := schema.UpAt(t.Context(), old.DSN()); err != nil {
 		t.Fatal(err)
 	}
-	blue, green := wardAt(t, old.DSN()), wardAt(t, next.DSN())
+	blue, green := testDBAt(t, old.DSN()), testDBAt(t, next.DSN())
 	copySchema(t, old, next)
 	blue.exec(strings.Split(written, ";\n")...)
 	blue.exec(statements(t, "CREATE PUBLICATION takeover")...)
@@ -167,10 +167,10 @@ func copySchema(t *testing.T, from, to *pgserver.Server) {
 	}
 }
 
-func TestVerifyFindsWhatACopyLacks(t *testing.T) {
+func TestVerify_FindsMissingRows(t *testing.T) {
 	t.Parallel()
-	original, copied := newWard(t), newWard(t)
-	restore := func(w *ward) {
+	original, copied := newTestDB(t), newTestDB(t)
+	restore := func(w *testDB) {
 		w.exec("TRUNCATE idem.records, idem.operations, idem.steps, idem.outbox")
 		w.exec(strings.Split(strings.ReplaceAll(written, "gen_random_uuid()", "md5(random()::text)::uuid"), ";\n")...)
 		w.exec("TRUNCATE idem.outbox")
@@ -206,14 +206,14 @@ func TestVerifyFindsWhatACopyLacks(t *testing.T) {
 }
 
 // A restored database may be complete in itself, and lack what came after the restore point.
-func TestRestoreToAPointInTimeIsVerified(t *testing.T) {
+func TestVerify_OfAPointInTimeRestore(t *testing.T) {
 	t.Parallel()
 	pgtest.Long(t)
-	before := hospital(t)
+	before := startServer(t)
 	if err := schema.UpAt(t.Context(), before.DSN()); err != nil {
 		t.Fatal(err)
 	}
-	w := wardAt(t, before.DSN())
+	w := testDBAt(t, before.DSN())
 	w.exec(strings.Split(written, ";\n")...)
 	restored, err := before.Standby(t.Context(), "restored", pgserver.Options{Settings: []string{"fsync=off", "max_connections=20",
 		"recovery_target_name=noon", "recovery_target_action=promote"}})
@@ -228,7 +228,7 @@ func TestRestoreToAPointInTimeIsVerified(t *testing.T) {
 	w.exec(`INSERT INTO idem.records (scope, key, hash, execution_id, created_at, expires_at, state) VALUES ('s', 'before noon', '', gen_random_uuid(), now(), now() + '1 h', 'completed')`,
 		"SELECT pg_create_restore_point('noon')",
 		`INSERT INTO idem.records (scope, key, hash, execution_id, created_at, expires_at, state) VALUES ('s', 'after noon', '', gen_random_uuid(), now(), now() + '1 h', 'completed')`)
-	r := wardAt(t, restored.DSN())
+	r := testDBAt(t, restored.DSN())
 	r.eventually("the restore to be open", func() bool { return r.count("SELECT CASE WHEN pg_is_in_recovery() THEN 0 ELSE 1 END") == 1 })
 	if n := r.count("SELECT count(*) FROM idem.records WHERE key LIKE '% noon'"); n != 1 {
 		t.Fatalf("%d records", n)
